@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/internal/runner"
@@ -212,10 +212,10 @@ func (p *Plan) openWanted(root logical.Node) (faults Diagnostics) {
 // fieldsOf returns columns that the job gives a source under a key.
 func fieldsOf(j *Job, name, key string, columns []job.SchemaColumn) (fields []gpu.Field, faults Diagnostics) {
 	for _, c := range columns {
-		t, err := expr.ParseType(c.Type)
+		t, err := syntax.ParseType(c.Type)
 		if err != nil {
 			place, msg := j.Place("sources."+name+"."+key+"."+c.Name), err.Error()
-			var wrong *expr.Error
+			var wrong *syntax.Error
 			if errors.As(err, &wrong) {
 				msg = wrong.Msg
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
-	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/sink"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
@@ -369,7 +369,7 @@ func (g *caseGenerator) table(name string) {
 		if i < len(types) {
 			typeName = types[i]
 		}
-		typ, err := expr.ParseType(typeName)
+		typ, err := syntax.ParseType(typeName)
 		if err != nil {
 			panic(err)
 		}

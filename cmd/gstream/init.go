@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/gpu/phrase"
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
@@ -288,9 +288,9 @@ func jobText(sources []*jobSource, first *jobSource, out string, star bool) stri
 		b.WriteString("      - '*'\n")
 	}
 	for i, c := range first.schema {
-		lines[i] = "      - " + yamlText(expr.QuoteName(c.name))
+		lines[i] = "      - " + yamlText(syntax.QuoteName(c.name))
 		if star {
-			lines[i] = "      # " + escapeText(expr.QuoteName(c.name))
+			lines[i] = "      # " + escapeText(syntax.QuoteName(c.name))
 		}
 		width = max(width, min(textWidth(lines[i]), 40))
 	}
@@ -302,18 +302,18 @@ func jobText(sources []*jobSource, first *jobSource, out string, star bool) stri
 		if s != first {
 			fmt.Fprintf(&b, "\n  # The columns of %s:\n", s.name)
 			for _, c := range s.schema {
-				fmt.Fprintf(&b, "  #   %s  %s\n", escapeText(expr.QuoteName(c.name)), c.typ)
+				fmt.Fprintf(&b, "  #   %s  %s\n", escapeText(syntax.QuoteName(c.name)), c.typ)
 			}
 			writeUnreadable(&b, "  #   ", s.unreadable)
 		}
 	}
-	column := escapeText(expr.QuoteName(first.schema[0].name))
+	column := escapeText(syntax.QuoteName(first.schema[0].name))
 	b.WriteString("\n  # More steps, to change and uncomment:\n")
 	fmt.Fprintf(&b, "  # - filter: %s is not null\n", column)
 	for _, s := range sources {
 		if s != first && len(s.schema) > 0 {
 			l, r := joinKey(first, s)
-			fmt.Fprintf(&b, "  # - join: {with: %s, on: %s.%s = %s.%s}\n", s.name, first.name, escapeText(expr.QuoteName(l)), s.name, escapeText(expr.QuoteName(r)))
+			fmt.Fprintf(&b, "  # - join: {with: %s, on: %s.%s = %s.%s}\n", s.name, first.name, escapeText(syntax.QuoteName(l)), s.name, escapeText(syntax.QuoteName(r)))
 		}
 	}
 	fmt.Fprintf(&b, "  # - group: {by: [%s], aggregates: {number: count(*)}}\n", column)
@@ -343,6 +343,6 @@ func joinKey(a, b *jobSource) (l, r string) {
 
 func writeUnreadable(b *strings.Builder, indent string, list []source.Unreadable) {
 	for _, u := range list {
-		fmt.Fprintf(b, "%s%s  %s: %s\n", indent, escapeText(expr.QuoteName(u.Name)), escapeText(u.Type), escapeText(u.Reason))
+		fmt.Fprintf(b, "%s%s  %s: %s\n", indent, escapeText(syntax.QuoteName(u.Name)), escapeText(u.Type), escapeText(u.Reason))
 	}
 }

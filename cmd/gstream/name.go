@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 var (
@@ -30,7 +30,7 @@ func identifier(s string) string {
 	switch {
 	case name == "":
 		return "rows"
-	case name[0] >= '0' && name[0] <= '9', reserved.MatchString(name), expr.QuoteName(name) != name:
+	case name[0] >= '0' && name[0] <= '9', reserved.MatchString(name), syntax.QuoteName(name) != name:
 		return "t_" + name
 	}
 	return name

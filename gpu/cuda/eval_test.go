@@ -15,6 +15,7 @@ import (
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 func newPair(t *testing.T) *gputest.Pair {
@@ -34,7 +35,7 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 		"f32 float", "f64 double", "d4 decimal(4,2)", "d15 decimal(15,2)", "d18 decimal(18,6)", "d38 decimal(38,10)", "s varchar", "bo boolean",
 		"dt date", "tm time", "ts timestamp", "tn timestamp_ns", "bl blob", "h hugeint", "di date", "ti timestamp", "tms timestamp_ms"} {
 		name, typeName, _ := strings.Cut(c, " ")
-		typ, err := expr.ParseType(typeName)
+		typ, err := syntax.ParseType(typeName)
 		require.NoError(t, err)
 		schema.Fields = append(schema.Fields, gpu.Field{Name: name, Type: typ, Nullable: true})
 	}
@@ -44,7 +45,7 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	var all []*expr.Expr
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		if n, err := expr.Parse(lines.Text()); err == nil && !strings.HasPrefix(lines.Text(), "#") {
+		if n, err := syntax.Parse(lines.Text()); err == nil && !strings.HasPrefix(lines.Text(), "#") {
 			if e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold, Now: time.Unix(1.8e9, 0)}); err == nil {
 				all = append(all, e)
 			}
@@ -92,7 +93,7 @@ func TestExamplesOfTheReferenceGiveTheHostsResults(t *testing.T) {
 	var all []*expr.Expr
 	for _, e := range expr.Reference() {
 		for _, x := range e.Examples {
-			n, err := expr.Parse(x.SQL)
+			n, err := syntax.Parse(x.SQL)
 			require.NoError(t, err)
 			bound, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Now: time.Unix(1.8e9, 0)})
 			require.NoError(t, err, x.SQL)
@@ -159,7 +160,7 @@ func BenchmarkEvalText(b *testing.B) {
 		require.NoError(b, err)
 		for _, src := range []string{"s LIKE '%special%requests%'", "s ~ 'special.*requests'", "s ~ '^slyly.*requests$'", "s ~ '^.{30}q'", "regexp_extract(s, '([0-9]+) cajole', 1)", "regexp_replace(s, ' +', '-', 'g')",
 			"replace(s, ' ', '-')", "split_part(s, ' ', 4)", "md5(s)", "hash(s)", "hex(s)", "levenshtein(s, 'slyly final requests')"} {
-			n, err := expr.Parse(src)
+			n, err := syntax.Parse(src)
 			require.NoError(b, err)
 			e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold})
 			require.NoError(b, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // TestRandomExpressionsGiveTheHostsResults evaluates the random expressions that
@@ -31,7 +32,7 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 		if !n.Exact() {
 			continue // a result made from last digits that differ may differ by any amount
 		}
-		tree, err := expr.Parse(n.SQL())
+		tree, err := syntax.Parse(n.SQL())
 		require.NoError(t, err, n.SQL())
 		e, err := expr.Bind(tree, &expr.Scope{Schema: tab.Schema, Fold: host.Fold})
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
 )
 
@@ -117,16 +118,16 @@ func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
 // BindAggregates finds the aggregate calls in a tree and binds their arguments over s. It
 // returns each distinct call once, and the tree with every call replaced by a reference
 // to its AggregateColumn, ready to be bound over the columns of a group-by. The error is
-// an *Error.
-func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err error) {
-	b := &binder{scope: s, src: n.source()}
-	defer func() { err = n.hiding().hide(err) }()
+// a *syntax.Error.
+func BindAggregates(n syntax.Node, s *Scope) (calls []AggregateCall, post syntax.Node, err error) {
+	b := &binder{scope: s, src: n.Source()}
+	defer func() { err = n.Hides().Hide(err) }()
 	seen := map[string]int{}
-	add := func(c *callNode) (Node, error) {
+	add := func(c *syntax.Call) (syntax.Node, error) {
 		key := c.String()
 		i, ok := seen[key]
 		if !ok {
-			call, err := b.aggregate(c, aggregates[c.name])
+			call, err := b.aggregate(c, aggregates[c.Name])
 			if err != nil {
 				return nil, err
 			}
@@ -135,17 +136,17 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 			s.written(n, call.expressions()...)
 			calls = append(calls, call)
 		}
-		return &nameNode{base{src: c.src, hides: c.hides, at: c.at, tall: 1}, []string{AggregateColumn(i)}}, nil
+		return &syntax.Name{Base: syntax.At(c), Parts: []string{AggregateColumn(i)}}, nil
 	}
-	post, err = replace(n, func(n Node) (Node, error) {
-		c, ok := n.(*callNode)
+	post, err = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		c, ok := n.(*syntax.Call)
 		if !ok {
 			return nil, nil
 		}
-		if c.over != nil {
-			return nil, b.errorf(c, "the window function %s is not allowed here; compute it in a select step after the group", c.name)
+		if c.Over != nil {
+			return nil, b.errorf(c, "the window function %s is not allowed here; compute it in a select step after the group", c.Name)
 		}
-		f, ok := aggregates[c.name]
+		f, ok := aggregates[c.Name]
 		if !ok {
 			return nil, nil
 		}
@@ -160,17 +161,17 @@ func BindAggregates(n Node, s *Scope) (calls []AggregateCall, post Node, err err
 	return calls, post, nil
 }
 
-func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err error) {
-	for _, arg := range n.children() {
-		if arg == nil || arg == n.filter {
+func (b *binder) aggregate(n *syntax.Call, f aggregate) (call AggregateCall, err error) {
+	for _, arg := range n.Children() {
+		if arg == nil || arg == n.Filter {
 			continue
 		}
 		if inner := aggregateIn(arg); inner != nil {
-			return call, b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before", inner.name)
+			return call, b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before", inner.Name)
 		}
 	}
 	switch {
-	case n.ignoreNulls:
+	case n.IgnoreNulls:
 		return call, b.errorf(n, "IGNORE NULLS is possible with OVER only; any_value ignores nulls")
 	case f.sorted != window.Aggregate:
 		return b.sortedAggregate(n, f)
@@ -179,17 +180,17 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		return call, err
 	}
 	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}
-	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && !f.estimate && len(n.args) == 0; {
-	case n.star && (f.estimate || f.kind != gpu.Count && f.kind != gpu.CountAll):
-		return call, b.errorf(n, "%s takes 1 argument, found *", n.name)
-	case f.kind == gpu.CountAll && len(n.args) > 0:
-		return call, b.errorf(n, "%s takes no arguments, found %d", n.name, len(n.args))
-	case n.star || rows:
+	switch rows := f.kind == gpu.CountAll || f.kind == gpu.Count && !f.estimate && len(n.Args) == 0; {
+	case n.Star && (f.estimate || f.kind != gpu.Count && f.kind != gpu.CountAll):
+		return call, b.errorf(n, "%s takes 1 argument, found *", n.Name)
+	case f.kind == gpu.CountAll && len(n.Args) > 0:
+		return call, b.errorf(n, "%s takes no arguments, found %d", n.Name, len(n.Args))
+	case n.Star || rows:
 		call.Kind = gpu.CountAll
-	case len(n.args) != 1:
-		return call, b.errorf(n, "%s takes 1 argument, found %d", n.name, len(n.args))
+	case len(n.Args) != 1:
+		return call, b.errorf(n, "%s takes 1 argument, found %d", n.Name, len(n.Args))
 	}
-	if n.filter != nil {
+	if n.Filter != nil {
 		// An argument that the filter leaves out is not evaluated.
 		b.lazy++
 		defer func() { b.lazy-- }()
@@ -198,9 +199,9 @@ func (b *binder) aggregate(n *callNode, f aggregate) (call AggregateCall, err er
 		if call.Arg, err = b.argument(n, f.takes); err != nil {
 			return call, err
 		}
-		call.Distinct = (n.distinct || f.estimate) && !idempotent(f.kind)
+		call.Distinct = (n.Distinct || f.estimate) && !idempotent(f.kind)
 	}
-	if n.filter != nil {
+	if n.Filter != nil {
 		if err := b.filterArgument(n, &call); err != nil {
 			return call, err
 		}
@@ -230,16 +231,16 @@ func idempotent(k gpu.AggregateKind) bool {
 }
 
 // argument binds the argument of an aggregate function.
-func (b *binder) argument(n *callNode, takes argument) (*Expr, error) {
-	x, err := b.bind(n.args[0])
+func (b *binder) argument(n *syntax.Call, takes argument) (*Expr, error) {
+	x, err := b.bind(n.Args[0])
 	if err != nil {
 		return nil, err
 	}
 	if takes == condition || takes == indicator {
 		if x.typ.IsNumeric() {
-			return nil, b.errorf(n, "%s needs a condition (BOOLEAN), found %v", n.name, x.typ)
+			return nil, b.errorf(n, "%s needs a condition (BOOLEAN), found %v", n.Name, x.typ)
 		}
-		if x, err = b.boolean(n, x, n.name); err != nil {
+		if x, err = b.boolean(n, x, n.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -253,9 +254,9 @@ func (b *binder) argument(n *callNode, takes argument) (*Expr, error) {
 	case takes == anything || truth && takes == condition:
 		return x, nil
 	case takes == integer && !x.typ.IsInteger():
-		return nil, b.errorf(n, "%s needs an integer, found %v", n.name, x.typ)
+		return nil, b.errorf(n, "%s needs an integer, found %v", n.Name, x.typ)
 	case !x.typ.IsNumeric():
-		return nil, b.errorf(n, "%s needs a number, found %v", n.name, x.typ)
+		return nil, b.errorf(n, "%s needs a number, found %v", n.Name, x.typ)
 	case takes == double:
 		return b.convert(n, x, gpu.Of(gpu.Float64), false)
 	}
@@ -264,15 +265,15 @@ func (b *binder) argument(n *callNode, takes argument) (*Expr, error) {
 
 // filterArgument makes the argument of a call null on rows that do not meet its FILTER.
 // Aggregates ignore nulls, so count(*) becomes the count of a value that is TRUE.
-func (b *binder) filterArgument(n *callNode, call *AggregateCall) error {
-	if inner := aggregateIn(n.filter); inner != nil {
-		return b.errorf(inner, "the aggregate %s is not allowed in FILTER; compute it in a group step before", inner.name)
+func (b *binder) filterArgument(n *syntax.Call, call *AggregateCall) error {
+	if inner := aggregateIn(n.Filter); inner != nil {
+		return b.errorf(inner, "the aggregate %s is not allowed in FILTER; compute it in a group step before", inner.Name)
 	}
-	cond, err := b.bind(n.filter)
+	cond, err := b.bind(n.Filter)
 	if err != nil {
 		return err
 	}
-	if cond, err = b.boolean(n.filter, cond, "FILTER"); err != nil {
+	if cond, err = b.boolean(n.Filter, cond, "FILTER"); err != nil {
 		return err
 	}
 	if call.Kind == gpu.CountAll {
@@ -293,105 +294,14 @@ func (b *binder) filterArgument(n *callNode, call *AggregateCall) error {
 }
 
 // aggregateIn returns an aggregate call in a tree, or nil.
-func aggregateIn(n Node) (found *callNode) {
-	_, _ = replace(n, func(n Node) (Node, error) {
-		if c, ok := n.(*callNode); ok && found == nil {
-			if _, ok := aggregates[c.name]; ok {
+func aggregateIn(n syntax.Node) (found *syntax.Call) {
+	_, _ = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		if c, ok := n.(*syntax.Call); ok && found == nil {
+			if _, ok := aggregates[c.Name]; ok {
 				found = c
 			}
 		}
 		return nil, nil
 	})
 	return found
-}
-
-// replace copies a tree. A node for which f returns a node is replaced by it.
-func replace(n Node, f func(Node) (Node, error)) (Node, error) {
-	if r, err := f(n); r != nil || err != nil {
-		return r, err
-	}
-	var first error
-	sub := func(n Node) Node {
-		if n == nil || first != nil {
-			return n
-		}
-		r, err := replace(n, f)
-		if err != nil {
-			first = err
-		}
-		return r
-	}
-	list := func(nodes []Node) []Node {
-		out := make([]Node, len(nodes))
-		for i := range nodes {
-			out[i] = sub(nodes[i])
-		}
-		return out
-	}
-	var out Node
-	switch n := n.(type) {
-	case *intervalNode:
-		c := *n
-		c.value = sub(n.value)
-		out = &c
-	case *unaryNode:
-		c := *n
-		c.x = sub(n.x)
-		out = &c
-	case *binaryNode:
-		c := *n
-		c.l, c.r = sub(n.l), sub(n.r)
-		out = &c
-	case *logicNode:
-		c := *n
-		c.args = list(n.args)
-		out = &c
-	case *betweenNode:
-		c := *n
-		c.x, c.lo, c.hi = sub(n.x), sub(n.lo), sub(n.hi)
-		out = &c
-	case *inNode:
-		c := *n
-		c.x, c.list = sub(n.x), list(n.list)
-		out = &c
-	case *likeNode:
-		c := *n
-		c.x, c.pattern, c.escape = sub(n.x), sub(n.pattern), sub(n.escape)
-		out = &c
-	case *isNode:
-		c := *n
-		c.x, c.y = sub(n.x), sub(n.y)
-		out = &c
-	case *caseNode:
-		c := *n
-		c.operand, c.otherwise = sub(n.operand), sub(n.otherwise)
-		c.whens = make([][2]Node, len(n.whens))
-		for i, w := range n.whens {
-			c.whens[i] = [2]Node{sub(w[0]), sub(w[1])}
-		}
-		out = &c
-	case *castNode:
-		c := *n
-		c.x = sub(n.x)
-		out = &c
-	case *callNode:
-		c := *n
-		order := func(keys []orderNode) []orderNode {
-			keys = slices.Clone(keys)
-			for i := range keys {
-				keys[i].x = sub(keys[i].x)
-			}
-			return keys
-		}
-		c.args, c.order, c.filter = list(n.args), order(n.order), sub(n.filter)
-		if n.over != nil {
-			w := *n.over
-			w.partition, w.order = list(w.partition), order(w.order)
-			c.over = &w
-		}
-		out = &c
-	default:
-		out = n
-	}
-	return out, first
 }

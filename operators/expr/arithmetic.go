@@ -2,7 +2,10 @@ package expr
 
 import (
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
+
+var hugeint = gpu.Of(gpu.HugeInt)
 
 // literalAs gives an integer literal the type of the other operand if its value fits, as
 // DuckDB does: TINYINT + 1 is a TINYINT. A text literal next to a UUID becomes a UUID.
@@ -17,7 +20,7 @@ func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 }
 
 // arithmetic binds + - * / // % on numbers.
-func (b *binder) arithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) arithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	var err error
 	for i, e := range []**Expr{&x, &y} {
 		// A text literal takes the type of the number beside it.
@@ -67,7 +70,7 @@ func castHint(x, y *Expr) string {
 
 var arithmeticOps = map[string]gpu.Op{"+": gpu.OpAdd, "-": gpu.OpSub, "*": gpu.OpMul, "/": gpu.OpDiv, "//": gpu.OpQuo, "%": gpu.OpMod}
 
-func (b *binder) floatArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) floatArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
 	exact := !x.typ.IsFloat() && !y.typ.IsFloat()
 	if !exact {
@@ -95,7 +98,7 @@ func maybeZero(y *Expr) bool {
 	return !ok || v.Valid && v.Int.Sign() == 0 && v.Float == 0
 }
 
-func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) integerArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	t := gpu.CommonInteger(x.typ, y.typ)
 	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind && t != hugeint {
 		// Neither type holds the other's values: DuckDB computes in BIGINT.
@@ -127,7 +130,7 @@ func (b *binder) integerArithmetic(n Node, op string, x, y *Expr) (*Expr, error)
 
 // decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes when the
 // operands are and their ranges prove that it fits.
-func (b *binder) decimalArithmetic(n Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) decimalArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	dx, dy := x.typ.Digits(), y.typ.Digits()
 	p1, s1, p2, s2 := int(dx.Precision), int(dx.Scale), int(dy.Precision), int(dy.Scale)
 	code := arithmeticOps[op]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // Scope gives names their meaning for Bind.
@@ -41,12 +42,12 @@ func (s *Scope) rangeOf(i int) *Range {
 }
 
 // Bind resolves the names of a tree, checks its types and folds its constant parts. The
-// error is an *Error.
-func Bind(n Node, s *Scope) (*Expr, error) {
-	b := &binder{scope: s, src: n.source(), root: n}
+// error is a *syntax.Error.
+func Bind(n syntax.Node, s *Scope) (*Expr, error) {
+	b := &binder{scope: s, src: n.Source(), root: n}
 	e, err := b.bind(n)
 	if err != nil {
-		return nil, n.hiding().hide(err)
+		return nil, n.Hides().Hide(err)
 	}
 	s.written(n, e)
 	if e.literal == nullLiteral {
@@ -59,25 +60,25 @@ func Bind(n Node, s *Scope) (*Expr, error) {
 type binder struct {
 	scope *Scope
 	src   string
-	root  Node
+	root  syntax.Node
 	// lazy counts the enclosing branches that may never be evaluated. Constants that fail
 	// there are left to run time.
 	lazy int
 }
 
-func (b *binder) errorf(n Node, format string, args ...any) error {
-	return newError(b.src, n.Pos(), format, args...)
+func (b *binder) errorf(n syntax.Node, format string, args ...any) error {
+	return syntax.NewError(b.src, n.Pos(), format, args...)
 }
 
 // missing is errorf for a name that is not found.
-func (b *binder) missing(n *nameNode, noTable bool, format string, args ...any) error {
-	err := newError(b.src, n.Pos(), format, args...)
-	err.Missing = &Missing{Name: n.parts, NoTable: noTable}
+func (b *binder) missing(n *syntax.Name, noTable bool, format string, args ...any) error {
+	err := syntax.NewError(b.src, n.Pos(), format, args...)
+	err.Missing = &syntax.Missing{Name: n.Parts, NoTable: noTable}
 	return err
 }
 
 // op makes an operation. A failure while it is folded is an error at n.
-func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
+func (b *binder) op(n syntax.Node, e Expr, args ...*Expr) (*Expr, error) {
 	r, err := newOp(b.scope.Fold, e, args...)
 	if err == nil {
 		return r, nil
@@ -91,7 +92,7 @@ func (b *binder) op(n Node, e Expr, args ...*Expr) (*Expr, error) {
 
 // bind returns the typed form of n, which is no interval. Literals stay marked as literals,
 // and a bare NULL has no type yet.
-func (b *binder) bind(n Node) (*Expr, error) {
+func (b *binder) bind(n syntax.Node) (*Expr, error) {
 	e, err := b.bindAny(n)
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (b *binder) bind(n Node) (*Expr, error) {
 	return e, b.noInterval(n, e)
 }
 
-func (b *binder) noInterval(n Node, e *Expr) error {
+func (b *binder) noInterval(n syntax.Node, e *Expr) error {
 	if e.isInterval() {
 		return b.errorf(n, "found an INTERVAL by itself, which no column can hold: add it to a date or timestamp, compare it with another, or take it apart, as in epoch(…), extract(hour FROM …) or …::VARCHAR")
 	}
@@ -107,53 +108,53 @@ func (b *binder) noInterval(n Node, e *Expr) error {
 }
 
 // bindAny is bind for a place where an interval may be.
-func (b *binder) bindAny(n Node) (*Expr, error) {
+func (b *binder) bindAny(n syntax.Node) (*Expr, error) {
 	switch n := n.(type) {
-	case *valueNode:
-		return n.e, nil
-	case *nameNode:
+	case *syntax.Resolved:
+		return n.Value.(*Expr), nil
+	case *syntax.Name:
 		e, err := b.name(n)
 		if err == nil && e.annotation == gpu.AllNull && n != b.root {
 			return nullOfAnyType(), nil // it takes the type of its operands
 		}
 		return e, err
-	case *numberNode:
+	case *syntax.NumberLiteral:
 		return b.number(n, false)
-	case *stringNode:
-		v := gpu.StringScalar(n.text)
-		if n.blob {
+	case *syntax.StringLiteral:
+		v := gpu.StringScalar(n.Text)
+		if n.Blob {
 			v.Type = gpu.Of(gpu.Binary)
 			return newConstant(v), nil
 		}
 		e := newConstant(v)
 		e.literal = stringLiteral
 		return e, nil
-	case *wordNode:
-		if n.word == "NULL" {
+	case *syntax.WordLiteral:
+		if n.Word == "NULL" {
 			return nullOfAnyType(), nil
 		}
-		return newConstant(gpu.BoolScalar(n.word == "TRUE")), nil
-	case *intervalNode:
+		return newConstant(gpu.BoolScalar(n.Word == "TRUE")), nil
+	case *syntax.Interval:
 		return b.intervalLiteral(n)
-	case *unaryNode:
+	case *syntax.Unary:
 		return b.unary(n)
-	case *binaryNode:
+	case *syntax.Binary:
 		return b.binary(n)
-	case *logicNode:
+	case *syntax.Logic:
 		return b.logic(n)
-	case *betweenNode:
+	case *syntax.Between:
 		return b.between(n)
-	case *inNode:
+	case *syntax.In:
 		return b.in(n)
-	case *likeNode:
+	case *syntax.Like:
 		return b.like(n)
-	case *isNode:
+	case *syntax.Is:
 		return b.is(n)
-	case *caseNode:
+	case *syntax.Case:
 		return b.caseWhen(n)
-	case *castNode:
+	case *syntax.Cast:
 		return b.cast(n)
-	case *callNode:
+	case *syntax.Call:
 		return b.call(n)
 	}
 	return nil, b.errorf(n, "unsupported expression")
@@ -169,35 +170,35 @@ func nullOfAnyType() *Expr {
 var bare = map[string]bool{"current_date": true, "current_timestamp": true, "localtimestamp": true}
 
 // name resolves a column.
-func (b *binder) name(n *nameNode) (*Expr, error) {
+func (b *binder) name(n *syntax.Name) (*Expr, error) {
 	s := b.scope
-	name := n.parts[len(n.parts)-1]
-	if len(n.parts) == 1 {
+	name := n.Parts[len(n.Parts)-1]
+	if len(n.Parts) == 1 {
 		switch found := s.Named(name); len(found) {
 		case 0:
 			if bare[strings.ToLower(name)] {
-				return b.call(&callNode{base: n.base, name: strings.ToLower(name)})
+				return b.call(&syntax.Call{Base: n.Base, Name: strings.ToLower(name)})
 			}
-			return nil, b.missing(n, false, "there is no column %q%s", cutRight(name, 100), b.suggestColumn(name))
+			return nil, b.missing(n, false, "there is no column %q%s", syntax.Cut(name, 100), b.suggestColumn(name))
 		case 1:
 			return Column(s, found[0]), nil
 		default:
-			return nil, b.errorf(n, "column %q is ambiguous%s", cutRight(name, 100), s.choices(found))
+			return nil, b.errorf(n, "column %q is ambiguous%s", syntax.Cut(name, 100), s.choices(found))
 		}
 	}
-	qualifier := strings.Join(n.parts[:len(n.parts)-1], ".")
+	qualifier := strings.Join(n.Parts[:len(n.Parts)-1], ".")
 	table := s.Table(qualifier)
 	switch found := s.namedOf(table, name); {
 	case len(table) == 0:
-		return nil, b.missing(n, true, "there is no table %q%s", cutRight(qualifier, 100), suggest(qualifier, s.TableNames()))
+		return nil, b.missing(n, true, "there is no table %q%s", syntax.Cut(qualifier, 100), syntax.Suggest(qualifier, s.TableNames()))
 	case len(found) == 0:
 		var names []string
 		for _, c := range table {
 			names = append(names, s.Schema.Fields[c].Name)
 		}
-		return nil, b.missing(n, false, "table %q has no column %q%s", cutRight(qualifier, 100), cutRight(name, 100), suggest(name, names))
+		return nil, b.missing(n, false, "table %q has no column %q%s", syntax.Cut(qualifier, 100), syntax.Cut(name, 100), syntax.Suggest(name, names))
 	case len(found) > 1:
-		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", cutRight(name, 100), cutRight(qualifier, 100), s.choices(found))
+		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", syntax.Cut(name, 100), syntax.Cut(qualifier, 100), s.choices(found))
 	default:
 		e := Column(s, found[0])
 		if len(s.Named(name)) > 1 {
@@ -255,6 +256,23 @@ func (s *Scope) namedOf(columns []int, name string) []int {
 	return folded
 }
 
+// Find returns the columns of a scope that a name of EXCLUDE, REPLACE or RENAME means among
+// some columns.
+func (s *Scope) Find(n syntax.StarName, among []int) []int {
+	if n.Table == "" {
+		return s.namedOf(among, n.Name)
+	}
+	var both []int
+	for _, c := range s.Table(n.Table) {
+		for _, a := range among {
+			if a == c {
+				both = append(both, c)
+			}
+		}
+	}
+	return s.namedOf(both, n.Name)
+}
+
 // Qualified returns a text that finds a column: its name after the name of a table, or
 // its name alone if it is in no table. It is false if no text does.
 func (s *Scope) Qualified(column int) (string, bool) {
@@ -262,11 +280,11 @@ func (s *Scope) Qualified(column int) (string, bool) {
 	if column < len(s.Qualifiers) {
 		for _, t := range s.Qualifiers[column].Names() {
 			if len(s.namedOf(s.Table(t), name)) == 1 {
-				return (&nameNode{parts: []string{t, name}}).String(), true
+				return (&syntax.Name{Parts: []string{t, name}}).String(), true
 			}
 		}
 	}
-	return (&nameNode{parts: []string{name}}).String(), len(s.Named(name)) == 1
+	return (&syntax.Name{Parts: []string{name}}).String(), len(s.Named(name)) == 1
 }
 
 // choices says how columns of one name can be told apart.
@@ -286,21 +304,21 @@ func (s *Scope) choices(columns []int) string {
 func (b *binder) suggestColumn(name string) string {
 	// Names of a group-by's columns that only a plan uses begin with a dollar sign.
 	names := slices.DeleteFunc(b.scope.Schema.Names(), func(name string) bool { return strings.HasPrefix(name, "$") })
-	if s := suggest(name, names); s != "" {
+	if s := syntax.Suggest(name, names); s != "" {
 		return s
 	}
 	if len(names) == 0 {
 		return ": no columns can be used here"
 	}
-	return "; the columns are " + cutRight(phrase.Some(names, 20, ", "), 1000)
+	return "; the columns are " + syntax.Cut(phrase.Some(names, 20, ", "), 1000)
 }
 
 // number types a literal as DuckDB does: INTEGER, BIGINT or HUGEINT by size, DECIMAL with
 // a point, DOUBLE with an exponent or too many digits.
-func (b *binder) number(n *numberNode, negative bool) (*Expr, error) {
-	if !strings.ContainsAny(n.text, ".eE") {
+func (b *binder) number(n *syntax.NumberLiteral, negative bool) (*Expr, error) {
+	if !strings.ContainsAny(n.Text, ".eE") {
 		const most = 39 // digits of HUGEINT
-		if digits := strings.TrimLeft(n.text, "0"); len(digits) <= most {
+		if digits := strings.TrimLeft(n.Text, "0"); len(digits) <= most {
 			v, _ := new(big.Int).SetString("0"+digits, 10)
 			if negative {
 				v.Neg(v)
@@ -309,7 +327,7 @@ func (b *binder) number(n *numberNode, negative bool) (*Expr, error) {
 				return newInteger(i), nil
 			}
 		}
-		return nil, b.errorf(n, "the integer %s is outside the range of HUGEINT; with an exponent, as in 1e40, it is a DOUBLE", cutRight(n.text, 50))
+		return nil, b.errorf(n, "the integer %s is outside the range of HUGEINT; with an exponent, as in 1e40, it is a DOUBLE", syntax.Cut(n.Text, 50))
 	}
 	e, err := b.fraction(n)
 	if err != nil || !negative {
@@ -333,45 +351,45 @@ func newInteger(v gpu.Int128) *Expr {
 }
 
 // fraction types a literal with a point or an exponent.
-func (b *binder) fraction(n *numberNode) (*Expr, error) {
-	if whole, fraction, ok := strings.Cut(n.text, "."); ok && !strings.ContainsAny(n.text, "eE") && len(whole)+len(fraction) <= gpu.MaxPrecision {
+func (b *binder) fraction(n *syntax.NumberLiteral) (*Expr, error) {
+	if whole, fraction, ok := strings.Cut(n.Text, "."); ok && !strings.ContainsAny(n.Text, "eE") && len(whole)+len(fraction) <= gpu.MaxPrecision {
 		v, _ := new(big.Int).SetString("0"+whole+fraction, 10)
 		i, _ := gpu.Int128FromBig(v)
 		t := gpu.DecimalOf(max(len(whole)+len(fraction), 1), len(fraction))
 		return newConstant(gpu.Scalar{Type: t, Valid: true, Int: i}), nil
 	}
-	f, err := strconv.ParseFloat(n.text, 64)
+	f, err := strconv.ParseFloat(n.Text, 64)
 	if err != nil {
-		return nil, b.errorf(n, "the number %s is outside the range of DOUBLE", cutRight(n.text, 40))
+		return nil, b.errorf(n, "the number %s is outside the range of DOUBLE", syntax.Cut(n.Text, 40))
 	}
 	return newConstant(gpu.FloatScalar(gpu.Of(gpu.Float64), f)), nil
 }
 
-func (b *binder) unary(n *unaryNode) (*Expr, error) {
-	if number, ok := n.x.(*numberNode); ok && n.op == "-" {
+func (b *binder) unary(n *syntax.Unary) (*Expr, error) {
+	if number, ok := n.X.(*syntax.NumberLiteral); ok && n.Op == "-" {
 		return b.number(number, true)
 	}
-	x, err := b.bindAny(n.x)
+	x, err := b.bindAny(n.X)
 	if err != nil {
 		return nil, err
 	}
-	if x.isInterval() && (n.op == "+" || n.op == "-") {
-		if n.op == "+" {
+	if x.isInterval() && (n.Op == "+" || n.Op == "-") {
+		if n.Op == "+" {
 			return x, nil
 		}
 		return b.oppositeInterval(n, x)
 	}
-	if err := b.noInterval(n.x, x); err != nil {
+	if err := b.noInterval(n.X, x); err != nil {
 		return nil, err
 	}
-	if n.op == "~" {
+	if n.Op == "~" {
 		return b.complement(n, x)
 	}
-	if n.op == "@" {
+	if n.Op == "@" {
 		return b.expand(n, "abs(_1)", x)
 	}
-	if n.op == "NOT" {
-		if x, err = b.boolean(n.x, x, "NOT"); err != nil {
+	if n.Op == "NOT" {
+		if x, err = b.boolean(n.X, x, "NOT"); err != nil {
 			return nil, err
 		}
 		return b.not(n, x)
@@ -380,16 +398,16 @@ func (b *binder) unary(n *unaryNode) (*Expr, error) {
 		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
 	}
 	if !x.typ.IsNumeric() {
-		return nil, b.errorf(n, "%s needs a number, found %v", n.op, x.typ)
+		return nil, b.errorf(n, "%s needs a number, found %v", n.Op, x.typ)
 	}
-	if n.op == "+" {
+	if n.Op == "+" {
 		return typed(x), nil
 	}
 	return b.negative(n, x)
 }
 
 // negative returns -x. The negative of an integer literal is a literal too.
-func (b *binder) negative(n Node, x *Expr) (*Expr, error) {
+func (b *binder) negative(n syntax.Node, x *Expr) (*Expr, error) {
 	if v, ok := x.Constant(); ok && x.literal == integerLiteral && v.Int != finiteRange(hugeint).Lo {
 		return newInteger(v.Int.Neg()), nil
 	}
@@ -398,7 +416,7 @@ func (b *binder) negative(n Node, x *Expr) (*Expr, error) {
 
 // opposite returns -x or the absolute value of x. A decimal in 64 bits is widened to 128
 // bits if it may be the least value of 64 bits.
-func (b *binder) opposite(n Node, op gpu.Op, x *Expr) (*Expr, error) {
+func (b *binder) opposite(n syntax.Node, op gpu.Op, x *Expr) (*Expr, error) {
 	r := arithmeticRange(op, x.rng, nil)
 	t := x.typ
 	if t.Kind == gpu.Decimal && t.Precision > gpu.MaxNarrowPrecision && !r.fitsInt64() {
@@ -409,7 +427,7 @@ func (b *binder) opposite(n Node, op gpu.Op, x *Expr) (*Expr, error) {
 }
 
 // boolean returns an error unless an operand is a condition.
-func (b *binder) boolean(n Node, e *Expr, where string) (*Expr, error) {
+func (b *binder) boolean(n syntax.Node, e *Expr, where string) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
@@ -428,7 +446,7 @@ var opposites = map[gpu.Op]gpu.Op{
 	gpu.OpDistinct: gpu.OpNotDistinct, gpu.OpNotDistinct: gpu.OpDistinct, gpu.OpIsNull: gpu.OpIsNotNull, gpu.OpIsNotNull: gpu.OpIsNull,
 }
 
-func (b *binder) not(n Node, x *Expr) (*Expr, error) {
+func (b *binder) not(n syntax.Node, x *Expr) (*Expr, error) {
 	if op, ok := opposites[x.op]; ok {
 		e := *x
 		e.op = op
@@ -440,13 +458,13 @@ func (b *binder) not(n Node, x *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpNot, typ: gpu.Of(gpu.Bool), nullable: x.nullable}, x)
 }
 
-func (b *binder) logic(n *logicNode) (*Expr, error) {
+func (b *binder) logic(n *syntax.Logic) (*Expr, error) {
 	op := gpu.OpAnd
-	if n.op == "OR" {
+	if n.Op == "OR" {
 		op = gpu.OpOr
 	}
 	var args []*Expr
-	for i, a := range n.args {
+	for i, a := range n.Args {
 		if i == 1 {
 			b.lazy++
 			defer func() { b.lazy-- }()
@@ -455,7 +473,7 @@ func (b *binder) logic(n *logicNode) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		if x, err = b.boolean(a, x, n.op); err != nil {
+		if x, err = b.boolean(a, x, n.Op); err != nil {
 			return nil, err
 		}
 		if x.op == op {
@@ -471,40 +489,40 @@ func (b *binder) logic(n *logicNode) (*Expr, error) {
 	return b.op(n, *e, e.args...)
 }
 
-func (b *binder) is(n *isNode) (*Expr, error) {
-	x, err := b.bind(n.x)
+func (b *binder) is(n *syntax.Is) (*Expr, error) {
+	x, err := b.bind(n.X)
 	if err != nil {
 		return nil, err
 	}
 	var y *Expr
-	switch n.what {
+	switch n.What {
 	case "NULL", "UNKNOWN":
-		if n.what == "UNKNOWN" {
-			if x, err = b.boolean(n.x, x, "IS UNKNOWN"); err != nil {
+		if n.What == "UNKNOWN" {
+			if x, err = b.boolean(n.X, x, "IS UNKNOWN"); err != nil {
 				return nil, err
 			}
 		}
-		return b.isNull(n, x, n.not)
+		return b.isNull(n, x, n.Not)
 	case "TRUE", "FALSE":
-		if x, err = b.boolean(n.x, x, "IS "+n.what); err != nil {
+		if x, err = b.boolean(n.X, x, "IS "+n.What); err != nil {
 			return nil, err
 		}
-		y = newConstant(gpu.BoolScalar(n.what == "TRUE"))
+		y = newConstant(gpu.BoolScalar(n.What == "TRUE"))
 	default:
-		if y, err = b.bind(n.y); err != nil {
+		if y, err = b.bind(n.Y); err != nil {
 			return nil, err
 		}
 	}
 	op := gpu.OpDistinct
-	if n.not != (n.what != "DISTINCT") {
+	if n.Not != (n.What != "DISTINCT") {
 		op = gpu.OpNotDistinct
 	}
 	// IS TRUE is IS NOT DISTINCT FROM TRUE. IS NOT DISTINCT FROM stays as it is.
-	return b.compare(n, op, n.x, x, n.y, y)
+	return b.compare(n, op, n.X, x, n.Y, y)
 }
 
 // isNull is x IS [NOT] NULL.
-func (b *binder) isNull(n Node, x *Expr, not bool) (*Expr, error) {
+func (b *binder) isNull(n syntax.Node, x *Expr, not bool) (*Expr, error) {
 	op := gpu.OpIsNull
 	if not {
 		op = gpu.OpIsNotNull
@@ -518,27 +536,27 @@ func (b *binder) isNull(n Node, x *Expr, not bool) (*Expr, error) {
 	return b.op(n, Expr{op: op, typ: gpu.Of(gpu.Bool)}, x)
 }
 
-func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
+func (b *binder) caseWhen(n *syntax.Case) (*Expr, error) {
 	var operand *Expr
 	var err error
-	if n.operand != nil {
-		if operand, err = b.bind(n.operand); err != nil {
+	if n.Operand != nil {
+		if operand, err = b.bind(n.Operand); err != nil {
 			return nil, err
 		}
 	}
 	// ELSE comes first among the values, because DuckDB finds their type in that order.
-	conds := make([]*Expr, len(n.whens))
-	values := make([]*Expr, 1+len(n.whens))
-	nodes := make([]Node, len(values))
+	conds := make([]*Expr, len(n.Whens))
+	values := make([]*Expr, 1+len(n.Whens))
+	nodes := make([]syntax.Node, len(values))
 	b.lazy++
 	defer func() { b.lazy-- }()
-	for i, w := range n.whens {
+	for i, w := range n.Whens {
 		c, err := b.bind(w[0])
 		if err != nil {
 			return nil, err
 		}
 		if operand != nil {
-			c, err = b.compare(w[0], gpu.OpEq, n.operand, operand, w[0], c)
+			c, err = b.compare(w[0], gpu.OpEq, n.Operand, operand, w[0], c)
 		} else {
 			c, err = b.boolean(w[0], c, "WHEN")
 		}
@@ -552,9 +570,9 @@ func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
 	}
 	values[0], nodes[0] = newConstant(gpu.Null(gpu.Type{})), n
 	values[0].literal = nullLiteral
-	if n.otherwise != nil {
-		nodes[0] = n.otherwise
-		if values[0], err = b.bind(n.otherwise); err != nil {
+	if n.Otherwise != nil {
+		nodes[0] = n.Otherwise
+		if values[0], err = b.bind(n.Otherwise); err != nil {
 			return nil, err
 		}
 	}
@@ -562,7 +580,7 @@ func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
 		return nil, err
 	}
 	e := values[0]
-	for i := len(n.whens) - 1; i >= 0; i-- {
+	for i := len(n.Whens) - 1; i >= 0; i-- {
 		if e, err = b.choose(n, conds[i], values[1+i], e); err != nil {
 			return nil, err
 		}
@@ -571,7 +589,7 @@ func (b *binder) caseWhen(n *caseNode) (*Expr, error) {
 }
 
 // choose returns CASE WHEN cond THEN x ELSE y END over operands of one type.
-func (b *binder) choose(n Node, cond, x, y *Expr) (*Expr, error) {
+func (b *binder) choose(n syntax.Node, cond, x, y *Expr) (*Expr, error) {
 	if c, ok := cond.Constant(); ok {
 		if c.Valid && c.Int.Lo != 0 {
 			return x, nil
@@ -585,30 +603,30 @@ func (b *binder) choose(n Node, cond, x, y *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpSelect, typ: x.typ, nullable: x.nullable || y.nullable, rng: x.rng.union(y.rng)}, cond, x, y)
 }
 
-func (b *binder) cast(n *castNode) (*Expr, error) {
-	x, err := b.bindAny(n.x)
+func (b *binder) cast(n *syntax.Cast) (*Expr, error) {
+	x, err := b.bindAny(n.X)
 	if err != nil {
 		return nil, err
 	}
-	if x.isInterval() && n.typ.Kind == gpu.String {
+	if x.isInterval() && n.Type.Kind == gpu.String {
 		return b.intervalAsText(n, x)
 	}
-	if err := b.noInterval(n.x, x); err != nil {
+	if err := b.noInterval(n.X, x); err != nil {
 		return nil, err
 	}
-	if x.annotation == gpu.UUID && n.typ.Kind == gpu.String {
-		return nil, b.errorf(n, "a UUID cannot be cast to %v; compare it with its text as it is, or cast it to BLOB", n.typ)
+	if x.annotation == gpu.UUID && n.Type.Kind == gpu.String {
+		return nil, b.errorf(n, "a UUID cannot be cast to %v; compare it with its text as it is, or cast it to BLOB", n.Type)
 	}
 	if x.annotation != gpu.NoAnnotation {
 		plain := *x
 		plain.annotation = gpu.NoAnnotation
 		x = &plain
 	}
-	return b.convert(n, x, n.typ, n.try)
+	return b.convert(n, x, n.Type, n.Try)
 }
 
 // convert casts x to t, and chooses the storage of a decimal by its range.
-func (b *binder) convert(n Node, x *Expr, t gpu.Type, try bool) (*Expr, error) {
+func (b *binder) convert(n syntax.Node, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	e, err := newCast(b.scope.Fold, x, stored(t, x), try)
 	switch {
 	case err == nil:

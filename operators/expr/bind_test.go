@@ -11,6 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 func money(lo, hi int64) *expr.Range {
@@ -78,7 +79,7 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 
 func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
 	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: []*expr.Tables{expr.TablesOf("t")}}
-	for src, want := range map[string]*expr.Missing{
+	for src, want := range map[string]*syntax.Missing{
 		"a + b":         {Name: []string{"b"}},
 		"t.b":           {Name: []string{"t", "b"}},
 		`"x.y"."z ""b"`: {Name: []string{"x.y", `z "b`}, NoTable: true},
@@ -86,7 +87,7 @@ func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
 		"a +":           nil,
 	} {
 		_, err := bind(src, s)
-		var mistake *expr.Error
+		var mistake *syntax.Error
 		require.ErrorAs(t, err, &mistake, src)
 		require.Equal(t, want, mistake.Missing, src)
 	}
@@ -141,7 +142,7 @@ func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
 	} {
 		_, err := bind(src, s)
 		require.ErrorContains(t, err, want, src)
-		var e *expr.Error
+		var e *syntax.Error
 		require.ErrorAs(t, err, &e, src)
 		require.Contains(t, e.Error(), "^")
 	}
@@ -269,7 +270,7 @@ func TestConjunctsAgainstConstantsBecomeComparisons(t *testing.T) {
 
 func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
-	n, err := expr.Parse("100.0 * sum(d15 * (1 - d4)) / sum(d15) + avg(i32) - min(f32) * count(*) + sum(d15) + count(s) + s")
+	n, err := syntax.Parse("100.0 * sum(d15 * (1 - d4)) / sum(d15) + avg(i32) - min(f32) * count(*) + sum(d15) + count(s) + s")
 	require.NoError(t, err)
 	calls, post, err := expr.BindAggregates(n, s)
 	require.NoError(t, err)
@@ -316,7 +317,7 @@ func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 		"count(i32) filter bo":                     `column 12: found "filter", expected an operator`,
 		"count(i32) filter (where bo":              "found the end of the expression, expected )",
 	} {
-		n, err := expr.Parse(src)
+		n, err := syntax.Parse(src)
 		if err == nil {
 			_, n, err = expr.BindAggregates(n, s)
 		}
@@ -351,7 +352,7 @@ func TestAggregatesOfSomeRowsAndOfDistinctValues(t *testing.T) {
 		"sum(distinct d4) filter (where bo)":        "sum distinct CASE WHEN bo THEN d4 ELSE NULL END DECIMAL(38,2)",
 		"avg(1 // 0) filter (where bo and i32 > 0)": "avg CASE WHEN (bo AND (i32 > 0)) THEN (1 // 0) ELSE NULL END DOUBLE",
 	} {
-		n, err := expr.Parse(src)
+		n, err := syntax.Parse(src)
 		require.NoError(t, err, src)
 		calls, _, err := expr.BindAggregates(n, s)
 		require.NoError(t, err, src)
@@ -364,7 +365,7 @@ func TestExpressionsOfTwoTablesDiffer(t *testing.T) {
 	integer := gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64), Nullable: true}
 	s := &expr.Scope{Schema: gpu.NewSchema(integer, integer), Qualifiers: []*expr.Tables{expr.TablesOf("a"), expr.TablesOf("b")}, Fold: host.Fold}
 	bind := func(src string) *expr.Expr {
-		n, err := expr.Parse(src)
+		n, err := syntax.Parse(src)
 		require.NoError(t, err)
 		e, err := expr.Bind(n, s)
 		require.NoError(t, err)
@@ -385,10 +386,10 @@ func TestExpressionsOfTwoTablesDiffer(t *testing.T) {
 
 func TestDeepExpressionsAreRefused(t *testing.T) {
 	for _, open := range []string{"(", "- ", "not ", "1 + (", "case when true then ", "abs("} {
-		_, err := expr.Parse(strings.Repeat(open, 50_000) + "1")
+		_, err := syntax.Parse(strings.Repeat(open, 50_000) + "1")
 		require.ErrorContains(t, err, "nested more than", open)
 	}
-	_, err := expr.Parse("1" + strings.Repeat("+1", 100_000))
+	_, err := syntax.Parse("1" + strings.Repeat("+1", 100_000))
 	require.ErrorContains(t, err, "nested more than")
 }
 

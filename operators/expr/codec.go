@@ -4,16 +4,17 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // encoded is x in an encoding, as a type.
-func (b *binder) encoded(n Node, e gpu.Encoding, t gpu.Type, x *Expr) (*Expr, error) {
+func (b *binder) encoded(n syntax.Node, e gpu.Encoding, t gpu.Type, x *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpEncode, typ: t, n: int(e), nullable: x.nullable, fails: true}, x)
 }
 
 // bindEncode binds an encoding of text, and of BLOBs if they may be encoded.
-func bindEncode(e gpu.Encoding, t gpu.Type, blobs bool) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindEncode(e gpu.Encoding, t gpu.Type, blobs bool) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x := a[0]
 		if !blobs || x.typ.Kind != gpu.Binary {
 			var err error
@@ -26,8 +27,8 @@ func bindEncode(e gpu.Encoding, t gpu.Type, blobs bool) func(*binder, *callNode,
 }
 
 // bindDecode binds the bytes of a text, which must fit a pattern.
-func bindDecode(e gpu.Encoding, pattern, message string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindDecode(e gpu.Encoding, pattern, message string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])
 		if err != nil {
 			return nil, err
@@ -45,12 +46,12 @@ func bindDecode(e gpu.Encoding, pattern, message string) func(*binder, *callNode
 }
 
 // bindBase64 binds the digits of a BLOB; a literal is one.
-func bindBase64(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindBase64(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
 	if x.literal != notLiteral && x.literal != nullLiteral && x.literal != stringLiteral || x.literal == notLiteral && x.typ.Kind != gpu.Binary {
-		return nil, b.errorf(n.args[0], "%s needs a BLOB, found %v; encode(s) is the BLOB of a text", n.name, x.typ)
+		return nil, b.errorf(n.Args[0], "%s needs a BLOB, found %v; encode(s) is the BLOB of a text", n.Name, x.typ)
 	}
-	x, err := b.convert(n.args[0], x, gpu.Of(gpu.Binary), false)
+	x, err := b.convert(n.Args[0], x, gpu.Of(gpu.Binary), false)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func bindBase64(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 const utf8Digits = "(?:[0-7].|(?:C[2-9A-F]|D.)[89AB].|E0[AB].[89AB].|E[1-9A-CEF](?:[89AB].){2}|ED[89].[89AB].|F0[9AB].(?:[89AB].){2}|F[1-3](?:[89AB].){3}|F48.(?:[89AB].){2})*"
 
 // decoded returns a BLOB as text, which must be UTF-8.
-func (b *binder) decoded(n Node, blob *Expr) (*Expr, error) {
+func (b *binder) decoded(n syntax.Node, blob *Expr) (*Expr, error) {
 	valid, err := b.expand(n, "regexp_full_match(hex(_1), '"+utf8Digits+"')", blob)
 	if err != nil {
 		return nil, err
@@ -74,21 +75,21 @@ func (b *binder) decoded(n Node, blob *Expr) (*Expr, error) {
 }
 
 // bindDecodeText binds decode.
-func bindDecodeText(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindDecodeText(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
 	if x.literal == nullLiteral || x.literal == stringLiteral {
 		var err error
-		if x, err = b.convert(n.args[0], x, gpu.Of(gpu.Binary), false); err != nil {
+		if x, err = b.convert(n.Args[0], x, gpu.Of(gpu.Binary), false); err != nil {
 			return nil, err
 		}
 	}
 	if x.typ.Kind != gpu.Binary {
-		return nil, b.errorf(n.args[0], "%s needs a BLOB, found %v", n.name, x.typ)
+		return nil, b.errorf(n.Args[0], "%s needs a BLOB, found %v", n.Name, x.typ)
 	}
 	return b.decoded(n, x)
 }
 
-func bindDecodeURL(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindDecodeURL(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.str(n, 0, a[0])
 	if err != nil {
 		return nil, err
@@ -100,8 +101,8 @@ func bindDecodeURL(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindDigits binds hex and bin: the digits of a number, or those of the bytes of a text.
-func bindDigits(base int, e gpu.Encoding) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindDigits(base int, e gpu.Encoding) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x := a[0]
 		if x.literal == nullLiteral {
 			return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
@@ -110,13 +111,13 @@ func bindDigits(base int, e gpu.Encoding) func(*binder, *callNode, []*Expr) (*Ex
 			return b.encoded(n, e, gpu.Of(gpu.String), x)
 		}
 		if !x.typ.IsInteger() {
-			return nil, b.errorf(n.args[0], "%s needs text or an integer, found %v", n.name, x.typ)
+			return nil, b.errorf(n.Args[0], "%s needs text or an integer, found %v", n.Name, x.typ)
 		}
 		t := gpu.Of(gpu.Int64)
 		if x.typ.Kind == gpu.Uint64 || x.typ.Kind == gpu.HugeInt {
 			t = x.typ
 		}
-		x, err := b.convert(n.args[0], x, t, false)
+		x, err := b.convert(n.Args[0], x, t, false)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +126,7 @@ func bindDigits(base int, e gpu.Encoding) func(*binder, *callNode, []*Expr) (*Ex
 }
 
 // bindToBase binds the digits of a number in a constant base.
-func bindToBase(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindToBase(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "iii", a)
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func bindToBase(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	case ok && !base.Valid:
 		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
 	case !ok || base.Int.Less(gpu.Int128From(2)) || gpu.Int128From(36).Less(base.Int):
-		return nil, b.errorf(n.args[1], "the base of %s must be a constant from 2 to 36", n.name)
+		return nil, b.errorf(n.Args[1], "the base of %s must be a constant from 2 to 36", n.Name)
 	}
 	e, err := b.op(n, Expr{op: gpu.OpDigits, typ: gpu.Of(gpu.String), n: int(base.Int.Int64()), nullable: args[0].nullable}, args[0])
 	if err != nil {
@@ -156,7 +157,7 @@ func bindToBase(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindHash binds the hash of values, which may be null.
-func bindHash(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindHash(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	var h *Expr
 	t := gpu.Of(gpu.Uint64)
 	for i, x := range a {
@@ -164,7 +165,7 @@ func bindHash(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 			x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
 		}
 		if x.annotation == gpu.UUID {
-			return nil, b.errorf(n.args[i], "%s of a UUID is not DuckDB's; cast it, as in x::BLOB", n.name)
+			return nil, b.errorf(n.Args[i], "%s of a UUID is not DuckDB's; cast it, as in x::BLOB", n.Name)
 		}
 		args := []*Expr{typed(x)}
 		if h != nil {
@@ -179,8 +180,8 @@ func bindHash(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindDistance binds a distance of two texts.
-func bindDistance(d gpu.Distance) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindDistance(d gpu.Distance) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		args, err := b.arguments(n, "ssf", a)
 		if err != nil {
 			return nil, err
@@ -215,7 +216,7 @@ func bindDistance(d gpu.Distance) func(*binder, *callNode, []*Expr) (*Expr, erro
 }
 
 // bindNextAfter binds the float beside another; only two FLOATs give a FLOAT.
-func bindNextAfter(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindNextAfter(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
 	is := func(k gpu.Kind) bool { return a[0].typ.Kind == k || a[1].typ.Kind == k }
 	if is(gpu.Float32) && !is(gpu.Float64) {
@@ -227,7 +228,7 @@ func bindNextAfter(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		if args[i], err = b.convert(n.args[i], x, t, false); err != nil {
+		if args[i], err = b.convert(n.Args[i], x, t, false); err != nil {
 			return nil, err
 		}
 	}
@@ -235,7 +236,7 @@ func bindNextAfter(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindFactorial binds the factorial of a number up to 33.
-func bindFactorial(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindFactorial(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "i", a)
 	if err != nil {
 		return nil, err
@@ -284,8 +285,8 @@ func readable(step int, units ...string) string {
 }
 
 // bindReadable binds formatReadableSize.
-func bindReadable(body string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindReadable(body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		args, err := b.arguments(n, "i", a)
 		if err != nil {
 			return nil, err
@@ -307,8 +308,8 @@ func bindReadable(body string) func(*binder, *callNode, []*Expr) (*Expr, error) 
 var separators = map[string]string{"both_slash": `/\\`, "forward_slash": `/`, "backslash": `\\`, "system": `/`}
 
 // bindPath binds a function of a path: body is SQL over it, in which ? stands for the separators.
-func bindPath(body func(sep string, trim bool) string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindPath(body func(sep string, trim bool) string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])
 		if err != nil {
 			return nil, err
@@ -317,12 +318,12 @@ func bindPath(body func(sep string, trim bool) string) func(*binder, *callNode, 
 		for i, e := range a[1:] {
 			v, ok := e.Constant()
 			switch {
-			case ok && v.Valid && e.typ.Kind == gpu.Bool && i == 0 && n.name == "parse_filename":
+			case ok && v.Valid && e.typ.Kind == gpu.Bool && i == 0 && n.Name == "parse_filename":
 				trim = v.Int.Lo != 0
 			case ok && v.Valid && e.typ.Kind == gpu.String && separators[v.Str] != "" && i == len(a)-2:
 				separator = v.Str
 			default:
-				return nil, b.errorf(n.args[1+i], "%s takes a separator, which is 'both_slash', 'forward_slash', 'backslash' or 'system'; parse_filename takes before it whether to trim the extension", n.name)
+				return nil, b.errorf(n.Args[1+i], "%s takes a separator, which is 'both_slash', 'forward_slash', 'backslash' or 'system'; parse_filename takes before it whether to trim the extension", n.Name)
 			}
 		}
 		return b.expand(n, body(separators[separator], trim), x)
@@ -330,16 +331,16 @@ func bindPath(body func(sep string, trim bool) string) func(*binder, *callNode, 
 }
 
 // bindEscape binds like_escape and the like, which are LIKE with ESCAPE.
-func bindEscape(not, fold bool) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
-		return b.like(&likeNode{base: n.base, x: n.args[0], pattern: n.args[1], escape: n.args[2], not: not, fold: fold})
+func bindEscape(not, fold bool) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
+		return b.like(&syntax.Like{Base: n.Base, X: n.Args[0], Pattern: n.Args[1], Escape: n.Args[2], Not: not, Fold: fold})
 	}
 }
 
 // bindAgo binds ago: the moment an interval before the time of the job.
-func bindAgo(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindAgo(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if !a[0].isInterval() {
-		return nil, b.errorf(n.args[0], "%s needs an INTERVAL, as in ago(INTERVAL 1 DAY)", n.name)
+		return nil, b.errorf(n.Args[0], "%s needs an INTERVAL, as in ago(INTERVAL 1 DAY)", n.Name)
 	}
 	now, err := functions["now"].bind(b, n, nil)
 	if err != nil {

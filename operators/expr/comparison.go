@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // common finds the type in which two operands are compared, or become branches of one
@@ -37,14 +38,14 @@ func readAs(t gpu.Type) gpu.Type {
 
 // unifyLazily is unify for values that are not evaluated on every row. A value that no
 // row needs must not fail to be converted.
-func (b *binder) unifyLazily(nodes []Node, values []*Expr, what string) error {
+func (b *binder) unifyLazily(nodes []syntax.Node, values []*Expr, what string) error {
 	b.lazy++
 	defer func() { b.lazy-- }()
 	return b.unify(nodes, values, what)
 }
 
 // unify casts values, in place, to one type in one storage.
-func (b *binder) unify(nodes []Node, values []*Expr, what string) error {
+func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 	// Literals take the type of an integer or the form of a UUID among the other values.
 	for _, other := range values {
 		if other.literal == notLiteral && (other.typ.IsInteger() || other.annotation == gpu.UUID) {
@@ -92,7 +93,7 @@ var mirrored = map[gpu.Op]gpu.Op{
 
 // compare binds a comparison of x and y, whose nodes are nx and ny. A constant is on the
 // right in the result.
-func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, error) {
+func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, error) {
 	var err error
 	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
 		return nil, b.errorf(n, "%v", err)
@@ -133,7 +134,7 @@ func (b *binder) compare(n Node, op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) 
 
 // truthAsNumber gives a BOOLEAN that is compared for equality with a DECIMAL or a float the value 1 or 0, as DuckDB does.
 // For < and the like a cast must say what is meant.
-func (b *binder) truthAsNumber(op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, *Expr, error) {
+func (b *binder) truthAsNumber(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
 	number := func(t gpu.Type) bool { return t.IsFloat() || t.Kind == gpu.Decimal }
 	var err error
 	switch {
@@ -148,7 +149,7 @@ func (b *binder) truthAsNumber(op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*
 
 // equalText gives a text that is compared for equality the type of the other operand, as
 // DuckDB does. For < and the like a cast must say what is meant.
-func (b *binder) equalText(op gpu.Op, nx Node, x *Expr, ny Node, y *Expr) (*Expr, *Expr, error) {
+func (b *binder) equalText(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
 	if op != gpu.OpEq && op != gpu.OpNe && op != gpu.OpDistinct && op != gpu.OpNotDistinct || x.typ.Kind == y.typ.Kind ||
 		x.annotation == gpu.UUID || y.annotation == gpu.UUID {
 		return x, y, nil
@@ -233,29 +234,29 @@ func floorTo(c gpu.Scalar, t gpu.Type) (gpu.Int128, bool) {
 	return q, r.Sign() == 0
 }
 
-func (b *binder) between(n *betweenNode) (*Expr, error) {
-	x, err := b.bind(n.x)
+func (b *binder) between(n *syntax.Between) (*Expr, error) {
+	x, err := b.bind(n.X)
 	if err != nil {
 		return nil, err
 	}
-	lo, err := b.bind(n.lo)
+	lo, err := b.bind(n.Lo)
 	if err != nil {
 		return nil, err
 	}
-	hi, err := b.bind(n.hi)
+	hi, err := b.bind(n.Hi)
 	if err != nil {
 		return nil, err
 	}
 	operands := []*Expr{x, lo, hi}
-	if err := b.unify([]Node{n.x, n.lo, n.hi}, operands, "the operands of BETWEEN"); err != nil {
+	if err := b.unify([]syntax.Node{n.X, n.Lo, n.Hi}, operands, "the operands of BETWEEN"); err != nil {
 		return nil, err
 	}
 	x, lo, hi = operands[0], operands[1], operands[2]
-	above, err := b.compare(n, gpu.OpGe, n.x, x, n.lo, lo)
+	above, err := b.compare(n, gpu.OpGe, n.X, x, n.Lo, lo)
 	if err != nil {
 		return nil, err
 	}
-	below, err := b.compare(n, gpu.OpLe, n.x, x, n.hi, hi)
+	below, err := b.compare(n, gpu.OpLe, n.X, x, n.Hi, hi)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +266,7 @@ func (b *binder) between(n *betweenNode) (*Expr, error) {
 			return nil, err
 		}
 	}
-	if n.not {
+	if n.Not {
 		return b.not(n, e)
 	}
 	return e, nil
@@ -273,16 +274,16 @@ func (b *binder) between(n *betweenNode) (*Expr, error) {
 
 // in binds x IN (list): a set of constants, OR comparisons for the values that are not
 // constant, OR NULL for nulls.
-func (b *binder) in(n *inNode) (*Expr, error) {
-	x, err := b.bind(n.x)
+func (b *binder) in(n *syntax.In) (*Expr, error) {
+	x, err := b.bind(n.X)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]*Expr, 0, len(n.list))
-	nodes := make([]Node, 0, len(n.list))
+	items := make([]*Expr, 0, len(n.List))
+	nodes := make([]syntax.Node, 0, len(n.List))
 	null := false
-	list := make([]*Expr, len(n.list))
-	for i, node := range n.list {
+	list := make([]*Expr, len(n.List))
+	for i, node := range n.List {
 		if list[i], err = b.bind(node); err != nil {
 			return nil, err
 		}
@@ -302,18 +303,18 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 		other = &with
 	}
 	if other != nil {
-		if x, _, err = b.equalText(gpu.OpEq, n.x, x, n.x, other); err == nil {
-			x, _, err = b.truthAsNumber(gpu.OpEq, n.x, x, n.x, &Expr{typ: other.typ, column: -1})
+		if x, _, err = b.equalText(gpu.OpEq, n.X, x, n.X, other); err == nil {
+			x, _, err = b.truthAsNumber(gpu.OpEq, n.X, x, n.X, &Expr{typ: other.typ, column: -1})
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	all := *x // has the type in which all are compared
-	for i, node := range n.list {
+	for i, node := range n.List {
 		y, err := list[i], error(nil)
 		if y.typ.Kind == gpu.String && x.typ.Kind != gpu.String {
-			_, y, err = b.equalText(gpu.OpEq, n.x, x, node, y)
+			_, y, err = b.equalText(gpu.OpEq, n.X, x, node, y)
 		}
 		if err == nil {
 			y, err = literalAs(b.scope.Fold, y, x)
@@ -340,7 +341,7 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
-	if x, err = b.convert(n.x, x, all.typ, false); err != nil {
+	if x, err = b.convert(n.X, x, all.typ, false); err != nil {
 		return nil, err
 	}
 	var constants, others []*Expr
@@ -352,7 +353,7 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 			constants = append(constants, y)
 			continue
 		}
-		e, err := b.compare(nodes[i], gpu.OpEq, n.x, x, nodes[i], y)
+		e, err := b.compare(nodes[i], gpu.OpEq, n.X, x, nodes[i], y)
 		if err != nil {
 			return nil, err
 		}
@@ -376,7 +377,7 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 			return nil, err
 		}
 	}
-	if n.not {
+	if n.Not {
 		return b.not(n, e)
 	}
 	return e, nil
@@ -384,7 +385,7 @@ func (b *binder) in(n *inNode) (*Expr, error) {
 
 // inSet is x IN a set of constants of its type. A cast of x is left out if the constants
 // have values in the type below the cast.
-func (b *binder) inSet(n *inNode, x *Expr, constants []*Expr) (*Expr, error) {
+func (b *binder) inSet(n *syntax.In, x *Expr, constants []*Expr) (*Expr, error) {
 	cast := x
 	if removableCast(x) {
 		x = x.args[0]
@@ -408,12 +409,12 @@ func (b *binder) inSet(n *inNode, x *Expr, constants []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpIn, typ: gpu.Of(gpu.Bool), set: set, nullable: x.nullable}, x)
 }
 
-func (b *binder) like(n *likeNode) (*Expr, error) {
-	x, err := b.text(n.x, "LIKE")
+func (b *binder) like(n *syntax.Like) (*Expr, error) {
+	x, err := b.text(n.X, "LIKE")
 	if err != nil {
 		return nil, err
 	}
-	pattern, err := b.text(n.pattern, "LIKE")
+	pattern, err := b.text(n.Pattern, "LIKE")
 	if err != nil {
 		return nil, err
 	}
@@ -422,11 +423,11 @@ func (b *binder) like(n *likeNode) (*Expr, error) {
 		return b.likeColumn(n, x, pattern)
 	}
 	e := Expr{op: gpu.OpLike, typ: gpu.Of(gpu.Bool), nullable: x.nullable, value: p}
-	if n.fold {
+	if n.Fold {
 		e.op = gpu.OpILike
 	}
-	if n.escape != nil {
-		escape, err := b.text(n.escape, "ESCAPE")
+	if n.Escape != nil {
+		escape, err := b.text(n.Escape, "ESCAPE")
 		if err != nil {
 			return nil, err
 		}
@@ -435,10 +436,10 @@ func (b *binder) like(n *likeNode) (*Expr, error) {
 		switch {
 		case ok && v.Valid && v.Str == "": // there is no escape character
 		case !ok || !v.Valid || size != len(v.Str) || r == utf8.RuneError:
-			return nil, b.errorf(n.escape, "ESCAPE needs one constant character, or '' for none, found %s", cutRight(n.escape.String(), 60))
+			return nil, b.errorf(n.Escape, "ESCAPE needs one constant character, or '' for none, found %s", syntax.Cut(n.Escape.String(), 60))
 		default:
 			if err := checkEscape(p.Str, r); err != nil {
-				return nil, b.errorf(n.pattern, "%v", err)
+				return nil, b.errorf(n.Pattern, "%v", err)
 			}
 			if r == 0 { // which says that there is none: a character that the pattern does not have takes its place
 				for r = 1; strings.ContainsRune(p.Str, r); r++ {
@@ -452,7 +453,7 @@ func (b *binder) like(n *likeNode) (*Expr, error) {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
 	r, err := b.op(n, e, x)
-	if err == nil && n.not {
+	if err == nil && n.Not {
 		return b.not(n, r)
 	}
 	return r, err
@@ -470,7 +471,7 @@ func checkEscape(pattern string, escape rune) error {
 }
 
 // text binds an operand that must be a string.
-func (b *binder) text(n Node, where string) (*Expr, error) {
+func (b *binder) text(n syntax.Node, where string) (*Expr, error) {
 	x, err := b.bind(n)
 	if err != nil {
 		return nil, err

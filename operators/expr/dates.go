@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // stored returns a date or time as the BIGINT that is stored: days, or units. Infinite ones
 // are null.
-func (b *binder) stored(n Node, x *Expr) (*Expr, error) {
+func (b *binder) stored(n syntax.Node, x *Expr) (*Expr, error) {
 	e, err := b.op(n, Expr{op: gpu.OpCast, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: x.rng}, x)
 	if inf := x.typ.Infinity(); err == nil && inf != 0 && !finiteRange(x.typ).contains(x.rng) {
 		e, err = b.expand(n, "nullif(nullif(_1, _2), -_2)", e, bigintOf(inf))
@@ -18,7 +19,7 @@ func (b *binder) stored(n Node, x *Expr) (*Expr, error) {
 }
 
 // moment returns units since 1970-01-01 as a TIMESTAMP.
-func (b *binder) moment(n Node, units *Expr, t gpu.Type) (*Expr, error) {
+func (b *binder) moment(n syntax.Node, units *Expr, t gpu.Type) (*Expr, error) {
 	zero := newConstant(gpu.IntScalar(t, 0))
 	return b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: units.nullable, rng: typeRange(t), fails: true}, zero, units)
 }
@@ -32,7 +33,7 @@ func floorDivision(x string, by int64) string {
 }
 
 // microseconds returns a date or time as microseconds, rounded down, null for an infinite one.
-func (b *binder) microseconds(n *callNode, x *Expr) (*Expr, error) {
+func (b *binder) microseconds(n *syntax.Call, x *Expr) (*Expr, error) {
 	switch {
 	case x.literal == nullLiteral:
 		return newConstant(gpu.Null(gpu.Of(gpu.Int64))), nil
@@ -47,27 +48,27 @@ func (b *binder) microseconds(n *callNode, x *Expr) (*Expr, error) {
 		return b.expand(n, floorDivision("_1", 1000), x)
 	case x.typ.Kind == gpu.Date, x.typ.Kind == gpu.Timestamp:
 		t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
-		x, err := b.convert(n.args[0], x, t, false)
+		x, err := b.convert(n.Args[0], x, t, false)
 		if err != nil {
 			return nil, err
 		}
 		return b.stored(n, x)
 	case x.typ.Kind == gpu.Time:
-		x, err := b.convert(n.args[0], x, gpu.TimeOf(gpu.Microsecond), false)
+		x, err := b.convert(n.Args[0], x, gpu.TimeOf(gpu.Microsecond), false)
 		if err != nil {
 			return nil, err
 		}
 		return b.stored(n, x)
 	}
-	return nil, b.errorf(n.args[0], "%s needs a date, a time or an interval, found %v%s", n.name, x.typ, dateHint(x))
+	return nil, b.errorf(n.Args[0], "%s needs a date, a time or an interval, found %v%s", n.Name, x.typ, dateHint(x))
 }
 
-func bindEpochMicros(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindEpochMicros(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.microseconds(n, a[0])
 }
 
 // bindEpochMillis also takes the milliseconds, for a TIMESTAMP.
-func bindEpochMillis(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindEpochMillis(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if a[0].typ.IsInteger() {
 		return b.fromUnits(n, a[0], gpu.TimestampOf(gpu.Microsecond, false), 1000)
 	}
@@ -81,7 +82,7 @@ func bindEpochMillis(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.expand(n, "(_1 + CASE WHEN _1 < 0 THEN -500 ELSE 500 END) // 1000", x)
 }
 
-func bindEpochNanos(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindEpochNanos(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if x := a[0]; !x.isInterval() && x.typ.Unit == gpu.Nanosecond {
 		return b.stored(n, x)
 	}
@@ -93,9 +94,9 @@ func bindEpochNanos(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindNanosecond binds the nanoseconds of the minute.
-func bindNanosecond(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindNanosecond(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
-	micros, err := b.extract(n, gpu.PartMicrosecond, n.args[0], x)
+	micros, err := b.extract(n, gpu.PartMicrosecond, n.Args[0], x)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func bindNanosecond(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // fromUnits returns a number of units of times as many of those of a timestamp type.
-func (b *binder) fromUnits(n *callNode, x *Expr, t gpu.Type, times int64) (*Expr, error) {
+func (b *binder) fromUnits(n *syntax.Call, x *Expr, t gpu.Type, times int64) (*Expr, error) {
 	x, err := b.count(n, 0, x)
 	if err == nil {
 		x, err = b.scaled(n, x, times)
@@ -121,12 +122,12 @@ func (b *binder) fromUnits(n *callNode, x *Expr, t gpu.Type, times int64) (*Expr
 	return b.moment(n, x, t)
 }
 
-func timestampOf(t gpu.Type, times int64) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.fromUnits(n, a[0], t, times) }
+func timestampOf(t gpu.Type, times int64) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) { return b.fromUnits(n, a[0], t, times) }
 }
 
 // bindToTimestamp takes seconds, also with a fraction.
-func bindToTimestamp(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindToTimestamp(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "f", a)
 	if err != nil {
 		return nil, err
@@ -145,7 +146,7 @@ var microsPer = map[gpu.DatePart]int64{
 }
 
 // sameMoments brings two dates or times to one type, TIMESTAMP unless both are DATE or TIME.
-func (b *binder) sameMoments(n *callNode, x, y *Expr) (*Expr, *Expr, error) {
+func (b *binder) sameMoments(n *syntax.Call, x, y *Expr) (*Expr, *Expr, error) {
 	if x.literal != notLiteral {
 		x, y = y, x
 		y, x, err := b.sameMoments(n, x, y)
@@ -160,7 +161,7 @@ func (b *binder) sameMoments(n *callNode, x, y *Expr) (*Expr, *Expr, error) {
 	case (x.typ.Kind == gpu.Date || x.typ.Kind == gpu.Timestamp) && (y.literal == stringLiteral || y.literal == nullLiteral || y.typ.Kind == gpu.Date || y.typ.Kind == gpu.Timestamp):
 		t = gpu.TimestampOf(gpu.Microsecond, x.typ.UTC || y.typ.UTC)
 	default:
-		return nil, nil, b.errorf(n, "%s needs two dates, timestamps or times, found %v and %v", n.name, x.typ, y.typ)
+		return nil, nil, b.errorf(n, "%s needs two dates, timestamps or times, found %v and %v", n.Name, x.typ, y.typ)
 	}
 	for _, e := range []**Expr{&x, &y} {
 		var err error
@@ -172,8 +173,8 @@ func (b *binder) sameMoments(n *callNode, x, y *Expr) (*Expr, *Expr, error) {
 }
 
 // bindDateDiff binds the number of borders of a part between two moments.
-func bindDateDiff(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	p, err := b.datePart(n.args[0], a[0])
+func bindDateDiff(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	p, err := b.datePart(n.Args[0], a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func bindDateDiff(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		case gpu.PartMillennium:
 			body = difference("year(#) // 1000")
 		default:
-			return nil, b.errorf(n.args[0], "%s does not count the part %s", n.name, partName(p))
+			return nil, b.errorf(n.Args[0], "%s does not count the part %s", n.Name, partName(p))
 		}
 	}
 	return b.expand(n, body, args...)
@@ -245,8 +246,8 @@ const monthDays = `CASE WHEN month(_1) <> 2 THEN 31 - (month(_1) - 1) % 7 % 2
 	WHEN year(_1) % 4 = 0 AND (year(_1) % 100 <> 0 OR year(_1) % 400 = 0) THEN 29 WHEN month(_1) = 2 THEN 28 END`
 
 // bindDateSub binds the number of complete parts between two moments.
-func bindDateSub(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	p, err := b.datePart(n.args[0], a[0])
+func bindDateSub(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	p, err := b.datePart(n.Args[0], a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +293,7 @@ func bindDateSub(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	case gpu.PartMillennium:
 		months = 12000
 	default:
-		return nil, b.errorf(n.args[0], "%s does not count the part %s", n.name, partName(p))
+		return nil, b.errorf(n.Args[0], "%s does not count the part %s", n.Name, partName(p))
 	}
 	lo, err := b.expand(n, "CASE WHEN _1 <= _2 THEN _1 ELSE _2 END", x, y)
 	if err != nil {
@@ -318,19 +319,19 @@ func bindDateSub(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindTimeBucket binds the beginning of the bucket of a constant width that a date is in.
-func bindTimeBucket(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	width, d := a[0], a[1]
 	if d.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
 	}
 	if !width.isInterval() || d.isInterval() || d.typ.Kind != gpu.Date && d.typ.Kind != gpu.Timestamp {
-		return nil, b.errorf(n, "%s needs an INTERVAL and a date or timestamp%s", n.name, dateHint(d))
+		return nil, b.errorf(n, "%s needs an INTERVAL and a date or timestamp%s", n.Name, dateHint(d))
 	}
 	var parts [3]int64
 	for i, e := range width.args {
 		c, ok := e.Constant()
 		if !ok || !c.Valid {
-			return nil, b.errorf(n.args[0], "the width of a bucket must be a constant")
+			return nil, b.errorf(n.Args[0], "the width of a bucket must be a constant")
 		}
 		parts[i] = c.Int.Int64()
 	}
@@ -342,11 +343,11 @@ func bindTimeBucket(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	t := gpu.TimestampOf(gpu.Microsecond, d.typ.UTC)
 	switch {
 	case months != 0 && micros != 0:
-		return nil, b.errorf(n.args[0], "the width of a bucket is a number of months, or of days and less, not both")
+		return nil, b.errorf(n.Args[0], "the width of a bucket is a number of months, or of days and less, not both")
 	case months <= 0 && micros <= 0:
-		return nil, b.errorf(n.args[0], "the width of a bucket must be positive")
+		return nil, b.errorf(n.Args[0], "the width of a bucket must be positive")
 	}
-	ts, err := b.convert(n.args[1], d, t, false)
+	ts, err := b.convert(n.Args[1], d, t, false)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +366,7 @@ func bindTimeBucket(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 			if ts, err = b.addInterval(n, n, ts, negative); err != nil {
 				return nil, err
 			}
-		} else if origin, err = b.convert(n.args[2], a[2], t, false); err != nil {
+		} else if origin, err = b.convert(n.Args[2], a[2], t, false); err != nil {
 			return nil, err
 		}
 	}
@@ -404,7 +405,7 @@ func bindTimeBucket(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 
 // bindAge binds the interval from the second moment to the first in months, days and the
 // rest, as a calendar counts them.
-func bindAge(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindAge(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	var err error
 	if len(a) == 1 {
 		a = append([]*Expr{newConstant(gpu.IntScalar(gpu.TimestampOf(gpu.Microsecond, false), b.scope.Now.UnixMicro()/microsPerDay*microsPerDay))}, a...)
@@ -417,7 +418,7 @@ func bindAge(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	args := []*Expr{x, y}
 	for i := range args {
 		if args[i].typ.Kind == gpu.Time {
-			return nil, b.errorf(n, "%s needs two dates or timestamps", n.name)
+			return nil, b.errorf(n, "%s needs two dates or timestamps", n.Name)
 		}
 		if args[i], err = b.convert(n, args[i], t, false); err != nil {
 			return nil, err
@@ -452,25 +453,25 @@ func bindAge(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindDateAdd is date + interval.
-func bindDateAdd(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindDateAdd(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if !a[1].isInterval() && a[0].typ.Kind == gpu.Date {
 		return b.expand(n, "_1 + _2", a...)
 	}
 	if !a[1].isInterval() {
-		return nil, b.errorf(n.args[1], "%s needs an INTERVAL, as in %s(d, INTERVAL 1 DAY)", n.name, n.name)
+		return nil, b.errorf(n.Args[1], "%s needs an INTERVAL, as in %s(d, INTERVAL 1 DAY)", n.Name, n.Name)
 	}
-	return b.addInterval(n, n.args[0], a[0], a[1])
+	return b.addInterval(n, n.Args[0], a[0], a[1])
 }
 
-func toInterval(unit string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func toInterval(unit string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		if a[0].typ.IsFloat() || a[0].typ.Kind == gpu.Decimal {
-			if micros := units[unit][2]; micros > 0 {
+			if micros := syntax.IntervalUnits[unit][2]; micros > 0 {
 				e, err := b.expand(n, fmt.Sprintf("(_1::DOUBLE * %d)::BIGINT", micros), a[0])
 				return newInterval(bigintOf(0), bigintOf(0), e), err
 			}
 		}
-		return b.unitsOf(n.args[0], a[0], unit)
+		return b.unitsOf(n.Args[0], a[0], unit)
 	}
 }
 
@@ -496,15 +497,15 @@ const (
 )
 
 // nameOf binds the name of a part of a date.
-func nameOf(part, words string) func(*binder, *callNode, []*Expr) (*Expr, error) {
+func nameOf(part, words string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return macro("d", strings.ReplaceAll(nameAt(words), "_1", part+"(_1)"))
 }
 
 // atPlanning binds functions of the time at which the job is planned. Its type is the one given.
-func atPlanning(typ string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
+func atPlanning(typ string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 		if b.scope.Now.IsZero() {
-			return nil, b.errorf(n, "%s has no value here", n.name)
+			return nil, b.errorf(n, "%s has no value here", n.Name)
 		}
 		t := gpu.TimestampOf(gpu.Microsecond, true)
 		now := newConstant(gpu.IntScalar(t, b.scope.Now.UnixMicro()))
@@ -512,7 +513,7 @@ func atPlanning(typ string) func(*binder, *callNode, []*Expr) (*Expr, error) {
 	}
 }
 
-func bindMakeDate(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindMakeDate(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "i", a)
 	if err != nil {
 		return nil, err
@@ -524,10 +525,10 @@ func bindMakeDate(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		t := gpu.Of(gpu.Date)
 		return b.op(n, Expr{op: gpu.OpMakeDate, typ: t, nullable: args[0].nullable || args[1].nullable || args[2].nullable, rng: typeRange(t), fails: true}, args...)
 	}
-	return nil, b.errorf(n, "%s takes 1 or 3 arguments, found %d", n.name, len(a))
+	return nil, b.errorf(n, "%s takes 1 or 3 arguments, found %d", n.Name, len(a))
 }
 
-func bindMakeTime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindMakeTime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "iif", a)
 	if err != nil {
 		return nil, err
@@ -551,8 +552,8 @@ func bindMakeTime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.require(n, valid, e, "there is no time of this hour, minute and second")
 }
 
-func bindMakeTimestamp(typ string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindMakeTimestamp(typ string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		switch len(a) {
 		case 1:
 			return timestampOf(gpu.TimestampOf(gpu.Microsecond, typ == "TIMESTAMPTZ"), 1)(b, n, a)
@@ -563,7 +564,7 @@ func bindMakeTimestamp(typ string) func(*binder, *callNode, []*Expr) (*Expr, err
 			}
 			return b.expand(n, "CAST(make_date(_1, _2, _3) + make_time(_4, _5, _6) AS "+typ+")", args...)
 		}
-		return nil, b.errorf(n, "%s takes 1 or 6 arguments, found %d", n.name, len(a))
+		return nil, b.errorf(n, "%s takes 1 or 6 arguments, found %d", n.Name, len(a))
 	}
 }
 
@@ -600,23 +601,23 @@ var formats = map[string]string{
 }
 
 // bindStrftime binds the text of a date in a constant format.
-func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	d, format, at := a[0], a[1], n.args[1]
+func bindStrftime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	d, format, at := a[0], a[1], n.Args[1]
 	if d.typ.Kind == gpu.String && format.typ.Kind != gpu.String {
-		d, format, at = format, d, n.args[0]
+		d, format, at = format, d, n.Args[0]
 	}
 	if d.literal == nullLiteral || format.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
 	}
 	f, ok := format.Constant()
 	if !ok || format.typ.Kind != gpu.String {
-		return nil, b.errorf(at, "the format of %s must be a constant text", n.name)
+		return nil, b.errorf(at, "the format of %s must be a constant text", n.Name)
 	}
 	if d.typ.Kind != gpu.Date && d.typ.Kind != gpu.Timestamp {
-		return nil, b.errorf(n, "%s needs a date or timestamp, found %v%s", n.name, d.typ, dateHint(d))
+		return nil, b.errorf(n, "%s needs a date or timestamp, found %v%s", n.Name, d.typ, dateHint(d))
 	}
 	var parts []*Expr
-	var nodes []Node
+	var nodes []syntax.Node
 	add := func(e *Expr) { parts, nodes = append(parts, e), append(nodes, n) }
 	for rest := gpu.TimeCompounds.Replace(f.Str); rest != ""; {
 		plain, spec, found := strings.Cut(rest, "%")
@@ -632,7 +633,7 @@ func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 		}
 		body, ok := formats[spec[:size]]
 		if !ok {
-			return nil, b.errorf(at, "%s does not have %%%s; it has %%Y %%m %%d %%H %%M %%S %%f %%g %%n %%j %%a %%A %%b %%B %%p %%I %%y %%u %%w %%U %%W %%G %%V %%c %%x %%X and %%%%", n.name, cutRight(spec, 4))
+			return nil, b.errorf(at, "%s does not have %%%s; it has %%Y %%m %%d %%H %%M %%S %%f %%g %%n %%j %%a %%A %%b %%B %%p %%I %%y %%u %%w %%U %%W %%G %%V %%c %%x %%X and %%%%", n.Name, syntax.Cut(spec, 4))
 		}
 		e, err := b.expand(n, body, d)
 		if err != nil {
@@ -660,8 +661,8 @@ func bindStrftime(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindStrptime binds the date and time that a text has in a constant format.
-func bindStrptime(try int) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindStrptime(try int) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])
 		if err != nil {
 			return nil, err
@@ -671,14 +672,14 @@ func bindStrptime(try int) func(*binder, *callNode, []*Expr) (*Expr, error) {
 		case a[1].literal == nullLiteral || constant && !format.Valid:
 			return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
 		case !constant || a[1].typ.Kind != gpu.String:
-			return nil, b.errorf(n.args[1], "the format of %s must be a constant text", n.name)
+			return nil, b.errorf(n.Args[1], "the format of %s must be a constant text", n.Name)
 		}
 		f, err := gpu.ParseTimeFormat(format.Str)
 		if err == nil && f.Nanos && f.Zone {
 			err = fmt.Errorf("there is no type of %%n with %%z")
 		}
 		if err != nil {
-			return nil, b.errorf(n.args[1], "%s: %v", n.name, err)
+			return nil, b.errorf(n.Args[1], "%s: %v", n.Name, err)
 		}
 		t := gpu.TimestampOf(gpu.Microsecond, f.Zone)
 		if f.Nanos {

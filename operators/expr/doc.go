@@ -1,9 +1,9 @@
-// Package expr has gstream's scalar expressions. It turns SQL text in DuckDB's dialect
-// into a gpu.Program. It owns the lexer, the parser and its tree (Node), the typed and
-// checked form (Expr), and the compiler. An expression goes through Parse, Bind against a
-// Scope, and Compile for a schema; a device then evaluates the program.
+// Package expr has gstream's scalar expressions. It turns syntax trees (package syntax) into
+// a gpu.Program. It owns the table of functions, the binder, the typed and checked form
+// (Expr), and the compiler. An expression goes through syntax.Parse, Bind against a Scope, and
+// Compile for a schema; a device then evaluates the program.
 //
-// Parse or Bind find every mistake in an expression and return an *Error with its
+// Parse or Bind find every mistake in an expression and return a *syntax.Error with its
 // position. Errors that depend on data (an overflow, text that is not a number) occur
 // when the program runs. Expressions come from untrusted sources: nothing here panics,
 // recurses without bound, or allocates an amount that the text names.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // Expr is a typed and checked scalar expression over the columns of a schema. It is
@@ -324,7 +325,7 @@ func (e *Expr) text(limit int) string {
 	var b strings.Builder
 	e.write(&b, limit)
 	if b.Len() > limit {
-		return cutRight(b.String(), limit) + "…"
+		return syntax.Cut(b.String(), limit) + "…"
 	}
 	return b.String()
 }
@@ -365,10 +366,10 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 	switch e.op {
 	case opColumn:
 		if e.table != "" {
-			writeIdent(b, e.table)
+			b.WriteString(syntax.QuoteName(e.table))
 			b.WriteByte('.')
 		}
-		writeIdent(b, e.name)
+		b.WriteString(syntax.QuoteName(e.name))
 	case gpu.OpConst:
 		e.writeConstant(b, e.value)
 	case gpu.OpCast:
@@ -494,9 +495,9 @@ func writeScalar(b *strings.Builder, v gpu.Scalar) {
 	case !v.Valid:
 		b.WriteString("NULL")
 	case v.Type.Kind == gpu.String:
-		writeString(b, v.Str)
+		b.WriteString(syntax.Quote(v.Str))
 	case v.Type.Kind == gpu.Binary:
-		writeBlob(b, v.Str)
+		b.WriteString(syntax.QuoteBlob(v.Str))
 	case v.Type.Kind == gpu.Date, v.Type.Kind == gpu.Time, v.Type.Kind == gpu.Timestamp:
 		fmt.Fprintf(b, "%v '%v'", v.Type, v)
 	case v.Type.Kind == gpu.Bool:
@@ -504,9 +505,4 @@ func writeScalar(b *strings.Builder, v gpu.Scalar) {
 	default:
 		b.WriteString(v.String())
 	}
-}
-
-func sorted(s []string) []string {
-	slices.Sort(s)
-	return s
 }

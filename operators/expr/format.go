@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // placeholder is a place of format or printf where an argument goes.
@@ -47,7 +48,7 @@ func (f *formatter) accept(chars string) byte {
 // number reads digits, -1 without one.
 func (f *formatter) number() (int, error) {
 	n := 0
-	for n < len(f.rest) && isDigit(f.rest[n]) {
+	for n < len(f.rest) && isDecimal(f.rest[n]) {
 		n++
 	}
 	if n == 0 {
@@ -55,7 +56,7 @@ func (f *formatter) number() (int, error) {
 	}
 	v, err := strconv.Atoi(f.rest[:n])
 	if err != nil || v > maxWidth {
-		return 0, fmt.Errorf("the number %s in the format is more than %d", cutRight(f.rest[:n], 20), maxWidth)
+		return 0, fmt.Errorf("the number %s in the format is more than %d", syntax.Cut(f.rest[:n], 20), maxWidth)
 	}
 	f.rest = f.rest[n:]
 	return v, nil
@@ -106,7 +107,7 @@ func (f *formatter) braces() error {
 				}
 			}
 			if f.accept("}") == 0 {
-				return fmt.Errorf("the format does not go on with %q: {} may have fill, alignment, a comma or _ or a sign, 0, width, .precision and one of s d x X o b, as in {:>10} or {:,d}", cutRight(f.rest, 10))
+				return fmt.Errorf("the format does not go on with %q: {} may have fill, alignment, a comma or _ or a sign, 0, width, .precision and one of s d x X o b, as in {:>10} or {:,d}", syntax.Cut(f.rest, 10))
 			}
 			f.literals, f.places, literal = append(f.literals, literal), append(f.places, p), ""
 		}
@@ -173,7 +174,7 @@ func (f *formatter) percents() error {
 		}
 		switch p.verb {
 		case 0:
-			return fmt.Errorf("the format does not go on with %q: behind %% there may be - + 0 and commas, a width, .precision, and one of s d i u x X o; for floats use round(x, digits) and {} of format", cutRight(f.rest, 10))
+			return fmt.Errorf("the format does not go on with %q: behind %% there may be - + 0 and commas, a width, .precision, and one of s d i u x X o; for floats use round(x, digits) and {} of format", syntax.Cut(f.rest, 10))
 		case 'i':
 			p.verb = 'd'
 		case 'u':
@@ -188,18 +189,18 @@ func (f *formatter) percents() error {
 }
 
 // bindFormat binds format and printf, which read reads, as the concatenation of their parts.
-func bindFormat(read func(*formatter) error) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindFormat(read func(*formatter) error) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		if a[0].literal == nullLiteral {
 			return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
 		}
 		v, ok := a[0].Constant()
 		if !ok || a[0].typ.Kind != gpu.String || !v.Valid {
-			return nil, b.errorf(n.args[0], "the format of %s must be a constant text", n.name)
+			return nil, b.errorf(n.Args[0], "the format of %s must be a constant text", n.Name)
 		}
 		f := &formatter{rest: v.Str}
 		if err := read(f); err != nil {
-			return nil, b.errorf(n.args[0], "%v", err)
+			return nil, b.errorf(n.Args[0], "%v", err)
 		}
 		var parts []*Expr
 		used := map[int]bool{}
@@ -207,9 +208,9 @@ func bindFormat(read func(*formatter) error) func(*binder, *callNode, []*Expr) (
 		literal(f.literals[0])
 		for i, p := range f.places {
 			if p.arg+1 >= len(a) {
-				return nil, b.errorf(n, "the format of %s needs %d arguments, found %d", n.name, p.arg+1, len(a)-1)
+				return nil, b.errorf(n, "the format of %s needs %d arguments, found %d", n.Name, p.arg+1, len(a)-1)
 			}
-			e, err := b.formatted(n, n.args[p.arg+1], a[p.arg+1], p)
+			e, err := b.formatted(n, n.Args[p.arg+1], a[p.arg+1], p)
 			if err != nil {
 				return nil, err
 			}
@@ -217,7 +218,7 @@ func bindFormat(read func(*formatter) error) func(*binder, *callNode, []*Expr) (
 			parts = append(parts, e)
 			literal(f.literals[i+1])
 		}
-		nodes := make([]Node, len(parts))
+		nodes := make([]syntax.Node, len(parts))
 		for i := range nodes {
 			nodes[i] = n
 		}
@@ -242,11 +243,11 @@ func bindFormat(read func(*formatter) error) func(*binder, *callNode, []*Expr) (
 }
 
 // formatted is an argument in the form of a placeholder.
-func (b *binder) formatted(n *callNode, at Node, x *Expr, p placeholder) (*Expr, error) {
+func (b *binder) formatted(n *syntax.Call, at syntax.Node, x *Expr, p placeholder) (*Expr, error) {
 	body := "_1::VARCHAR"
 	number := x.typ.IsInteger() && x.literal != nullLiteral
 	wrong := func(what string) error {
-		return b.errorf(at, "%s cannot write %v %s; cast it, as in x::VARCHAR", n.name, x.typ, what)
+		return b.errorf(at, "%s cannot write %v %s; cast it, as in x::VARCHAR", n.Name, x.typ, what)
 	}
 	switch {
 	case number && (p.precision >= 0 || p.group != 0 && p.verb != 0 && p.verb != 'd'):
@@ -330,3 +331,5 @@ func (b *binder) formatted(n *callNode, at Node, x *Expr, p placeholder) (*Expr,
 	}
 	return b.expand(n, fmt.Sprintf("repeat(_2, %s) || _1 || repeat(_2, %s)", left, right), e, newConstant(gpu.StringScalar(p.fill)))
 }
+
+func isDecimal(c byte) bool { return c >= '0' && c <= '9' }

@@ -5,43 +5,44 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-func (b *binder) call(n *callNode) (*Expr, error) {
-	if n.over != nil {
+func (b *binder) call(n *syntax.Call) (*Expr, error) {
+	if n.Over != nil {
 		return nil, b.misplacedWindow(n)
 	}
-	if _, ok := aggregates[n.name]; ok {
-		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.name)
+	if _, ok := aggregates[n.Name]; ok {
+		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.Name)
 	}
-	if _, ok := rankings[n.name]; ok {
+	if _, ok := rankings[n.Name]; ok {
 		return nil, b.misplacedWindow(n)
 	}
 	if isGrouping(n) {
 		return b.grouping(n)
 	}
-	f, ok := functions[n.name]
+	f, ok := functions[n.Name]
 	if !ok {
 		return nil, b.unknownFunction(n)
 	}
 	switch {
-	case n.star:
-		return nil, b.errorf(n, "%s(*) is not possible: found *, expected arguments", n.name)
-	case n.distinct:
-		return nil, b.errorf(n, "DISTINCT is possible in aggregates only, and %s is not one", n.name)
-	case n.filter != nil:
-		return nil, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)
-	case len(n.order) > 0 || n.ignoreNulls:
-		return nil, b.errorf(n, "ORDER BY and IGNORE NULLS are possible in aggregates and window functions only, and %s is neither", n.name)
+	case n.Star:
+		return nil, b.errorf(n, "%s(*) is not possible: found *, expected arguments", n.Name)
+	case n.Distinct:
+		return nil, b.errorf(n, "DISTINCT is possible in aggregates only, and %s is not one", n.Name)
+	case n.Filter != nil:
+		return nil, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.Name)
+	case len(n.Order) > 0 || n.IgnoreNulls:
+		return nil, b.errorf(n, "ORDER BY and IGNORE NULLS are possible in aggregates and window functions only, and %s is neither", n.Name)
 	}
-	if lo, hi := f.arity(); len(n.args) < lo || hi >= 0 && len(n.args) > hi {
-		return nil, b.errorf(n, "%s takes %s, found %d", n.name, arity(lo, hi), len(n.args))
+	if lo, hi := f.arity(); len(n.Args) < lo || hi >= 0 && len(n.Args) > hi {
+		return nil, b.errorf(n, "%s takes %s, found %d", n.Name, arity(lo, hi), len(n.Args))
 	}
 	if f.unbound {
 		return f.bind(b, n, nil)
 	}
-	args := make([]*Expr, len(n.args))
-	for i, a := range n.args {
+	args := make([]*Expr, len(n.Args))
+	for i, a := range n.Args {
 		lazy := i > 0 && f.lazy
 		if lazy {
 			b.lazy++
@@ -80,36 +81,36 @@ func arity(lo, hi int) string {
 	return fmt.Sprint(lo, " to ", count(hi))
 }
 
-func (b *binder) binary(n *binaryNode) (*Expr, error) {
-	x, err := b.bindAny(n.l)
+func (b *binder) binary(n *syntax.Binary) (*Expr, error) {
+	x, err := b.bindAny(n.L)
 	if err != nil {
 		return nil, err
 	}
-	y, err := b.bindAny(n.r)
+	y, err := b.bindAny(n.R)
 	if err != nil {
 		return nil, err
 	}
 	if x.isInterval() || y.isInterval() {
 		return b.intervalOperator(n, x, y)
 	}
-	return operators[n.op].bind(b, n, x, y)
+	return operators[n.Op].bind(b, n, x, y)
 }
 
 // numeric returns an error unless an argument is a number.
-func (b *binder) numeric(n *callNode, i int, e *Expr) (*Expr, error) {
+func (b *binder) numeric(n *syntax.Call, i int, e *Expr) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
 	}
 	if e.literal == stringLiteral {
-		return b.convert(n.args[i], e, gpu.Of(gpu.Float64), false)
+		return b.convert(n.Args[i], e, gpu.Of(gpu.Float64), false)
 	}
 	if !e.typ.IsNumeric() {
-		return nil, b.errorf(n.args[i], "%s needs a number, found %v", n.name, e.typ)
+		return nil, b.errorf(n.Args[i], "%s needs a number, found %v", n.Name, e.typ)
 	}
 	return e, nil
 }
 
-func bindAbs(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindAbs(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.numeric(n, 0, a[0])
 	if err != nil || x.typ.IsUnsigned() {
 		return x, err
@@ -117,7 +118,7 @@ func bindAbs(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.opposite(n, gpu.OpAbs, x)
 }
 
-func bindSignum(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindSignum(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.numeric(n, 0, a[0])
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func bindSignum(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindRound keeps integers and floats in their type and lowers the scale of decimals.
-func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindRound(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.numeric(n, 0, a[0])
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func bindRound(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // rounded rounds a number. A decimal result has as many digits after the point as remain.
-func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) {
+func (b *binder) rounded(n syntax.Node, op gpu.Op, x *Expr, digits int) (*Expr, error) {
 	e := Expr{op: op, typ: x.typ, n: digits, nullable: x.nullable}
 	if !x.typ.IsFloat() {
 		if digits < 0 && x.typ.Kind == gpu.Decimal {
@@ -177,7 +178,7 @@ func (b *binder) rounded(n Node, op gpu.Op, x *Expr, digits int) (*Expr, error) 
 }
 
 // bindTrunc leaves integers unchanged.
-func bindTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindTrunc(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if a[0].typ.IsInteger() {
 		return typed(a[0]), nil
 	}
@@ -185,8 +186,8 @@ func bindTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // whole rounds to whole numbers: floor, ceil, trunc.
-func whole(op gpu.Op) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func whole(op gpu.Op) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.numeric(n, 0, a[0])
 		if err != nil {
 			return nil, err
@@ -202,8 +203,8 @@ func whole(op gpu.Op) func(*binder, *callNode, []*Expr) (*Expr, error) {
 	}
 }
 
-func mathFunction(f gpu.MathFunc) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func mathFunction(f gpu.MathFunc) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.numeric(n, 0, a[0])
 		if err != nil {
 			return nil, err
@@ -215,7 +216,7 @@ func mathFunction(f gpu.MathFunc) func(*binder, *callNode, []*Expr) (*Expr, erro
 	}
 }
 
-func (b *binder) power(n Node, x, y *Expr) (*Expr, error) {
+func (b *binder) power(n syntax.Node, x, y *Expr) (*Expr, error) {
 	for _, e := range []**Expr{&x, &y} {
 		if (*e).literal != nullLiteral && !(*e).typ.IsNumeric() {
 			return nil, b.errorf(n, "a power needs numbers, found %v", (*e).typ)
@@ -228,8 +229,8 @@ func (b *binder) power(n Node, x, y *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpPow, typ: x.typ, nullable: x.nullable || y.nullable}, x, y)
 }
 
-func bindCoalesce(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	if err := b.unifyLazily(n.args, a, "the arguments of "+n.name); err != nil {
+func bindCoalesce(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	if err := b.unifyLazily(n.Args, a, "the arguments of "+n.Name); err != nil {
 		return nil, err
 	}
 	e := a[len(a)-1]
@@ -249,8 +250,8 @@ func bindCoalesce(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return e, nil
 }
 
-func bindNullIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	equal, err := b.compare(n, gpu.OpEq, n.args[0], a[0], n.args[1], a[1])
+func bindNullIf(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	equal, err := b.compare(n, gpu.OpEq, n.Args[0], a[0], n.Args[1], a[1])
 	if err != nil {
 		return nil, err
 	}
@@ -267,14 +268,14 @@ func bindNullIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // extreme is greatest (OpGe) or least (OpLe). Nulls are ignored.
-func extreme(op gpu.Op) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-		if err := b.unify(n.args, a, "the arguments of "+n.name); err != nil {
+func extreme(op gpu.Op) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+		if err := b.unify(n.Args, a, "the arguments of "+n.Name); err != nil {
 			return nil, err
 		}
 		e := a[0]
 		for i, x := range a[1:] {
-			first, err := b.compare(n, op, n, e, n.args[i+1], x)
+			first, err := b.compare(n, op, n, e, n.Args[i+1], x)
 			if err != nil {
 				return nil, err
 			}
@@ -293,69 +294,66 @@ func extreme(op gpu.Op) func(*binder, *callNode, []*Expr) (*Expr, error) {
 	}
 }
 
-func bindIf(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	cond, err := b.boolean(n.args[0], a[0], "if")
+func bindIf(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	cond, err := b.boolean(n.Args[0], a[0], "if")
 	if err != nil {
 		return nil, err
 	}
-	if err := b.unifyLazily(n.args[1:], a[1:], "the branches of if"); err != nil {
+	if err := b.unifyLazily(n.Args[1:], a[1:], "the branches of if"); err != nil {
 		return nil, err
 	}
 	return b.choose(n, cond, a[1], a[2])
 }
 
-func bindDatePart(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindDatePart(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if v, ok := a[0].Constant(); ok && a[0].literal == stringLiteral && zoneParts[strings.ToLower(v.Str)] {
 		return b.extractZone(n, v.Str, a[1])
 	}
-	p, err := b.datePart(n.args[0], a[0])
+	p, err := b.datePart(n.Args[0], a[0])
 	if err != nil {
 		return nil, err
 	}
-	return b.extract(n, p, n.args[1], a[1])
+	return b.extract(n, p, n.Args[1], a[1])
 }
 
-func bindDateTrunc(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	p, err := b.datePart(n.args[0], a[0])
+func bindDateTrunc(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	p, err := b.datePart(n.Args[0], a[0])
 	if err != nil {
 		return nil, err
 	}
-	return b.dateTrunc(n, p, n.args[1], a[1])
+	return b.dateTrunc(n, p, n.Args[1], a[1])
 }
 
 // zoneParts are the parts of the offset from UTC.
 var zoneParts = map[string]bool{"timezone": true, "timezone_hour": true, "timezone_minute": true}
 
 // extractZone binds a part of the offset from UTC, which is 0.
-func (b *binder) extractZone(n *callNode, part string, x *Expr) (*Expr, error) {
+func (b *binder) extractZone(n *syntax.Call, part string, x *Expr) (*Expr, error) {
 	switch {
 	case x.isInterval() || x.literal != notLiteral || x.typ.Kind != gpu.Time && x.typ.Kind != gpu.Timestamp:
-		return nil, b.errorf(n.args[1], "%s is a part of a timestamp or a time, found %v%s", strings.ToLower(part), x.typ, dateHint(x))
+		return nil, b.errorf(n.Args[1], "%s is a part of a timestamp or a time, found %v%s", strings.ToLower(part), x.typ, dateHint(x))
 	case x.typ.Kind == gpu.Time:
 		return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN 0::BIGINT END", x)
 	}
 	return b.expand(n, "CASE WHEN isfinite(_1) THEN 0::BIGINT END", x)
 }
 
-// CheckForm checks the syntax of an expression, and that there are the functions that it
-// calls. The error is an *Error.
-func CheckForm(src string) error { return Values(nil).CheckForm(src) }
-
-// CheckForm is the function CheckForm for a text in which values stand for parts.
-func (v Values) CheckForm(src string) error {
-	n, err := v.Parse(src)
+// CheckForm checks the syntax of an expression in which values stand for parts of the text, and
+// that the functions that it calls exist. The error is a *syntax.Error.
+func CheckForm(src string, values syntax.Values) error {
+	n, err := values.Parse(src)
 	if err != nil {
 		return err
 	}
 	b := &binder{scope: &Scope{}, src: src}
-	_, err = replace(n, func(n Node) (Node, error) {
-		c, ok := n.(*callNode)
+	_, err = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		c, ok := n.(*syntax.Call)
 		if !ok {
 			return nil, nil
 		}
-		_, isAggregate := aggregates[c.name]
-		_, isRanking := rankings[c.name]
-		if functions[c.name] == nil && !isAggregate && !isRanking && !isGrouping(c) {
+		_, isAggregate := aggregates[c.Name]
+		_, isRanking := rankings[c.Name]
+		if functions[c.Name] == nil && !isAggregate && !isRanking && !isGrouping(c) {
 			return nil, b.unknownFunction(c)
 		}
 		return nil, nil

@@ -10,9 +10,10 @@ import (
 
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// FuzzParse checks what untrusted text may do. It gives an *Error with a position, or a
+// FuzzParse checks what untrusted text may do. It gives a *syntax.Error with a position, or a
 // tree whose printed form has the same tree. The tree binds or is refused, and evaluates
 // or fails, without a panic or a leak.
 func FuzzParse(f *testing.F) {
@@ -27,15 +28,15 @@ func FuzzParse(f *testing.F) {
 	tab := duckTable(f)
 	scope := &expr.Scope{Schema: tab.schema, Fold: host.Fold}
 	f.Fuzz(func(t *testing.T, src string) {
-		n, err := expr.Parse(src)
+		n, err := syntax.Parse(src)
 		if err != nil {
-			var e *expr.Error
+			var e *syntax.Error
 			require.True(t, errors.As(err, &e), "%T", err)
 			require.NotEmpty(t, e.Error())
 			return
 		}
 		printed := n.String()
-		again, err := expr.Parse(printed)
+		again, err := syntax.Parse(printed)
 		require.NoError(t, err, printed)
 		require.Equal(t, printed, again.String())
 		if _, post, err := expr.BindAggregates(n, scope); err == nil {

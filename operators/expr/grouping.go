@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // Grouping describes the columns of a group-by to grouping(): the first Keys columns are
@@ -18,40 +19,40 @@ type Grouping struct {
 // SetColumn is the name of the column that has the number of a row's grouping set.
 const SetColumn = "$grouping_set"
 
-func isGrouping(n *callNode) bool { return n.name == "grouping" || n.name == "grouping_id" }
+func isGrouping(n *syntax.Call) bool { return n.Name == "grouping" || n.Name == "grouping_id" }
 
 // grouping binds grouping(a, b, …): a bit for each argument, the last one the least
 // significant, which is 1 if the row's grouping set does not have the key. Without
 // arguments it is of all keys.
-func (b *binder) grouping(n *callNode) (*Expr, error) {
+func (b *binder) grouping(n *syntax.Call) (*Expr, error) {
 	g := b.scope.Grouping
 	switch {
 	case g == nil:
-		return nil, b.errorf(n, "%s is not allowed here; it belongs into the output columns of a group-by, outside of aggregates", n.name)
-	case n.star || n.distinct || n.filter != nil:
-		return nil, b.errorf(n, "%s takes keys of the group, without *, DISTINCT or FILTER", n.name)
+		return nil, b.errorf(n, "%s is not allowed here; it belongs into the output columns of a group-by, outside of aggregates", n.Name)
+	case n.Star || n.Distinct || n.Filter != nil:
+		return nil, b.errorf(n, "%s takes keys of the group, without *, DISTINCT or FILTER", n.Name)
 	case g.Keys == 0:
-		return nil, b.errorf(n, "%s needs a group-by with keys", n.name)
+		return nil, b.errorf(n, "%s needs a group-by with keys", n.Name)
 	}
 	var keys []int
-	for _, a := range n.args {
+	for _, a := range n.Args {
 		e, err := b.bind(a)
 		if err != nil {
 			return nil, err
 		}
 		key, ok := e.IsColumn()
 		if !ok || key >= g.Keys {
-			return nil, b.errorf(a, "%s takes keys of the group by their names, found another expression", n.name)
+			return nil, b.errorf(a, "%s takes keys of the group by their names, found another expression", n.Name)
 		}
 		keys = append(keys, key)
 	}
-	if len(n.args) == 0 {
+	if len(n.Args) == 0 {
 		for key := range g.Keys {
 			keys = append(keys, key)
 		}
 	}
 	if len(keys) > 63 {
-		return nil, b.errorf(n, "%s has a bit for each of at most 63 keys, found %d", n.name, len(keys))
+		return nil, b.errorf(n, "%s has a bit for each of at most 63 keys, found %d", n.Name, len(keys))
 	}
 	var cases strings.Builder
 	for i, set := range g.Sets {
@@ -69,9 +70,9 @@ func (b *binder) grouping(n *callNode) (*Expr, error) {
 	if cases.Len() == 0 {
 		return Literal(gpu.IntScalar(gpu.Of(gpu.Int64), 0)), nil
 	}
-	tree, err := Parse(fmt.Sprintf("CAST(CASE \"%s\"%s ELSE 0 END AS BIGINT)", SetColumn, cases.String()))
+	tree, err := syntax.Parse(fmt.Sprintf("CAST(CASE \"%s\"%s ELSE 0 END AS BIGINT)", SetColumn, cases.String()))
 	if err != nil {
-		return nil, b.errorf(n, "%s: %v", n.name, err)
+		return nil, b.errorf(n, "%s: %v", n.Name, err)
 	}
 	return b.bind(tree)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // An interval is an expression over three others: its months, days and microseconds, each a
@@ -29,17 +30,8 @@ func (e *Expr) is(v int64) bool {
 	return ok && c.Valid && c.Int == gpu.Int128From(v)
 }
 
-// units are the months, days and microseconds of the units of an interval.
-var units = map[string][3]int64{
-	"MICROSECOND": {0, 0, 1}, "MILLISECOND": {0, 0, 1000}, "SECOND": {0, 0, microsPerSecond},
-	"MINUTE": {0, 0, 60 * microsPerSecond}, "HOUR": {0, 0, 3600 * microsPerSecond},
-	"DAY": {0, 1, 0}, "WEEK": {0, 7, 0},
-	"MONTH": {1, 0, 0}, "QUARTER": {3, 0, 0}, "YEAR": {12, 0, 0},
-	"DECADE": {120, 0, 0}, "CENTURY": {1200, 0, 0}, "MILLENNIUM": {12000, 0, 0},
-}
-
 // scaled returns x times k.
-func (b *binder) scaled(n Node, x *Expr, k int64) (*Expr, error) {
+func (b *binder) scaled(n syntax.Node, x *Expr, k int64) (*Expr, error) {
 	switch {
 	case k == 1:
 		return x, nil
@@ -69,7 +61,7 @@ func eachPart(f func(part int) (*Expr, error)) (*Expr, error) {
 }
 
 // bigint converts an integer to a BIGINT, a constant even without folding.
-func (b *binder) bigint(n Node, x *Expr) (*Expr, error) {
+func (b *binder) bigint(n syntax.Node, x *Expr) (*Expr, error) {
 	if c, ok := x.Constant(); ok && c.Valid && c.Int.IsInt64() {
 		return bigintOf(c.Int.Int64()), nil
 	}
@@ -77,7 +69,7 @@ func (b *binder) bigint(n Node, x *Expr) (*Expr, error) {
 }
 
 // unitsOf returns x units, where x is an integer.
-func (b *binder) unitsOf(n Node, x *Expr, unit string) (*Expr, error) {
+func (b *binder) unitsOf(n syntax.Node, x *Expr, unit string) (*Expr, error) {
 	if x.literal != nullLiteral && !x.typ.IsInteger() {
 		return nil, b.errorf(n, "the length of an interval must be an integer, found %v", x.typ)
 	}
@@ -85,11 +77,11 @@ func (b *binder) unitsOf(n Node, x *Expr, unit string) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return eachPart(func(i int) (*Expr, error) { return b.scaled(n, x, units[unit][i]) })
+	return eachPart(func(i int) (*Expr, error) { return b.scaled(n, x, syntax.IntervalUnits[unit][i]) })
 }
 
 // elapsed returns the interval between two moments, in days and microseconds.
-func (b *binder) elapsed(n Node, x, y *Expr) (*Expr, error) {
+func (b *binder) elapsed(n syntax.Node, x, y *Expr) (*Expr, error) {
 	micros, err := b.expand(n, "epoch_us(_1::TIMESTAMP) - epoch_us(_2::TIMESTAMP)", x, y)
 	if err != nil {
 		return nil, err
@@ -103,12 +95,12 @@ func (b *binder) elapsed(n Node, x, y *Expr) (*Expr, error) {
 }
 
 // intervalOperator binds an operator with an interval as an operand.
-func (b *binder) intervalOperator(n *binaryNode, x, y *Expr) (*Expr, error) {
+func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	var err error
-	op, compares := comparisonOps[n.op]
+	op, compares := comparisonOps[n.Op]
 	for i, e := range []**Expr{&x, &y} {
 		// A text beside an interval is one, except where it must be a date.
-		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() && (compares || n.op == "-" && i == 1) {
+		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() && (compares || n.Op == "-" && i == 1) {
 			if *e, err = b.intervalText(n, (*e).value.Str, ""); err != nil {
 				return nil, err
 			}
@@ -122,15 +114,15 @@ func (b *binder) intervalOperator(n *binaryNode, x, y *Expr) (*Expr, error) {
 				return nil, err
 			}
 		}
-		return b.compare(n, op, n.l, x, n.r, y)
-	case (n.op == "+" || n.op == "-") && both:
+		return b.compare(n, op, n.L, x, n.R, y)
+	case (n.Op == "+" || n.Op == "-") && both:
 		return eachPart(func(i int) (*Expr, error) {
 			if y.args[i].is(0) {
 				return x.args[i], nil
 			}
-			return b.integerArithmetic(n, n.op, x.args[i], y.args[i])
+			return b.integerArithmetic(n, n.Op, x.args[i], y.args[i])
 		})
-	case n.op == "*" && !both:
+	case n.Op == "*" && !both:
 		if y.isInterval() {
 			x, y = y, x
 		}
@@ -149,32 +141,32 @@ func (b *binder) intervalOperator(n *binaryNode, x, y *Expr) (*Expr, error) {
 			}
 			return b.integerArithmetic(n, "*", x.args[i], y)
 		})
-	case n.op == "/" && !y.isInterval() && (y.typ.IsNumeric() || y.literal == nullLiteral):
+	case n.Op == "/" && !y.isInterval() && (y.typ.IsNumeric() || y.literal == nullLiteral):
 		return b.timesFraction(n, x, y)
-	case n.op == "+" && y.isInterval(), n.op == "-" && y.isInterval() && !both:
-		if n.op == "-" {
+	case n.Op == "+" && y.isInterval(), n.Op == "-" && y.isInterval() && !both:
+		if n.Op == "-" {
 			if y, err = b.oppositeInterval(n, y); err != nil {
 				return nil, err
 			}
 		}
-		return b.addInterval(n, n.l, x, y)
-	case n.op == "+":
-		return b.addInterval(n, n.r, y, x)
+		return b.addInterval(n, n.L, x, y)
+	case n.Op == "+":
+		return b.addInterval(n, n.R, y, x)
 	}
 	other := x
 	if x.isInterval() {
 		other = y
 	}
 	if other.isInterval() {
-		return nil, b.errorf(n, "no operator %s for two INTERVALs", n.op)
+		return nil, b.errorf(n, "no operator %s for two INTERVALs", n.Op)
 	}
-	return nil, b.errorf(n, "no operator %s for an INTERVAL and %v", n.op, other.typ)
+	return nil, b.errorf(n, "no operator %s for an INTERVAL and %v", n.Op, other.typ)
 }
 
 // timesFraction multiplies an interval by a number with a fraction, or divides it, as DuckDB and PostgreSQL do: the
 // fraction of a month is days of which it has 30, and that of a day is microseconds; both fractions are
 // rounded to six digits.
-func (b *binder) timesFraction(n *binaryNode, x, y *Expr) (*Expr, error) {
+func (b *binder) timesFraction(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	by := newConstant(gpu.Null(gpu.Of(gpu.Float64)))
 	var err error
 	if y.literal != nullLiteral {
@@ -182,7 +174,7 @@ func (b *binder) timesFraction(n *binaryNode, x, y *Expr) (*Expr, error) {
 			return nil, err
 		}
 	}
-	if n.op == "/" {
+	if n.Op == "/" {
 		differs, err := b.expand(n, "_1 <> 0", by)
 		if err != nil {
 			return nil, err
@@ -193,13 +185,13 @@ func (b *binder) timesFraction(n *binaryNode, x, y *Expr) (*Expr, error) {
 	}
 	values := append([]*Expr{}, x.args...) // _1 to _3
 	for _, body := range []string{
-		"_1::DOUBLE " + n.op + " _4",                                // _5: months
-		"_2::DOUBLE " + n.op + " _4",                                // _6: days
+		"_1::DOUBLE " + n.Op + " _4",                                // _5: months
+		"_2::DOUBLE " + n.Op + " _4",                                // _6: days
 		"((_5 - trunc(_5)) * 30 * 1e6)::BIGINT / 1e6",               // _7: days of the fraction of a month
 		"((_6 - trunc(_6) + _7 - trunc(_7)) * 86400e6)::BIGINT",     // _8: microseconds of the fractions of days
 		"trunc(_5)::BIGINT",                                         // _9
 		"trunc(_6)::BIGINT + trunc(_7)::BIGINT + _8 // 86400000000", // _10
-		"(_3::DOUBLE " + n.op + " _4 + _8 % 86400000000)::BIGINT",   // _11
+		"(_3::DOUBLE " + n.Op + " _4 + _8 % 86400000000)::BIGINT",   // _11
 	} {
 		if len(values) == 3 {
 			values = append(values, by)
@@ -213,13 +205,13 @@ func (b *binder) timesFraction(n *binaryNode, x, y *Expr) (*Expr, error) {
 	return newInterval(values[8], values[9], values[10]), nil
 }
 
-func (b *binder) oppositeInterval(n Node, x *Expr) (*Expr, error) {
+func (b *binder) oppositeInterval(n syntax.Node, x *Expr) (*Expr, error) {
 	return eachPart(func(i int) (*Expr, error) { return b.scaled(n, x.args[i], -1) })
 }
 
 // addInterval returns x, a date or a time, plus an interval. The result is a TIMESTAMP, also
 // for a DATE, and a TIMESTAMP_NS for one. Days have 24 hours, because times have no zones.
-func (b *binder) addInterval(n, nx Node, x, v *Expr) (*Expr, error) {
+func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
 	}
@@ -296,7 +288,7 @@ func (b *binder) addInterval(n, nx Node, x, v *Expr) (*Expr, error) {
 // addToNanoseconds returns x, a TIMESTAMP_NS, plus an interval. An interval has no parts of a
 // microsecond. So it is added to x in whole microseconds, and the nanoseconds of x that are
 // left over are added to the sum.
-func (b *binder) addToNanoseconds(n, nx Node, x, v *Expr) (*Expr, error) {
+func (b *binder) addToNanoseconds(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	stored, err := b.stored(n, x)
 	if err != nil {
 		return nil, err
@@ -339,7 +331,7 @@ var intervalParts = map[gpu.DatePart]string{
 	gpu.PartEpoch: "((_1 // 12 * 31557600 + _1 % 12 * 2592000 + _2 * 86400)::HUGEINT * 1000000 + _3)::DOUBLE / 1e6",
 }
 
-func (b *binder) extractInterval(n Node, p gpu.DatePart, x *Expr) (*Expr, error) {
+func (b *binder) extractInterval(n syntax.Node, p gpu.DatePart, x *Expr) (*Expr, error) {
 	body, ok := intervalParts[p]
 	if !ok {
 		return nil, b.errorf(n, "an INTERVAL has no %s", partName(p))
@@ -349,7 +341,7 @@ func (b *binder) extractInterval(n Node, p gpu.DatePart, x *Expr) (*Expr, error)
 }
 
 // intervalAsText returns an interval as DuckDB writes it: 1 year 2 months 3 days 04:05:06.5.
-func (b *binder) intervalAsText(n Node, x *Expr) (*Expr, error) {
+func (b *binder) intervalAsText(n syntax.Node, x *Expr) (*Expr, error) {
 	part := func(value, name string) string {
 		return fmt.Sprintf("CASE WHEN %[1]s = 0 THEN '' ELSE ' ' || %[1]s || CASE WHEN abs(%[1]s) = 1 THEN ' %[2]s' ELSE ' %[2]ss' END END", value, name)
 	}
@@ -371,25 +363,25 @@ func (b *binder) intervalAsText(n Node, x *Expr) (*Expr, error) {
 }
 
 // intervalLiteral binds INTERVAL value [unit].
-func (b *binder) intervalLiteral(n *intervalNode) (*Expr, error) {
-	if s, ok := n.value.(*stringNode); ok {
-		return b.intervalText(n.value, s.text, n.unit)
+func (b *binder) intervalLiteral(n *syntax.Interval) (*Expr, error) {
+	if s, ok := n.Value.(*syntax.StringLiteral); ok {
+		return b.intervalText(n.Value, s.Text, n.Unit)
 	}
-	x, err := b.bind(n.value)
+	x, err := b.bind(n.Value)
 	if err != nil {
 		return nil, err
 	}
 	if x.literal == nullLiteral || !x.typ.IsFloat() && x.typ.Kind != gpu.Decimal {
-		return b.unitsOf(n.value, x, n.unit)
+		return b.unitsOf(n.Value, x, n.Unit)
 	}
-	if splits(n.unit) {
-		e, err := b.expand(n.value, fmt.Sprintf("(_1::DOUBLE * %d)::BIGINT", units[n.unit][2]), x)
+	if splits(n.Unit) {
+		e, err := b.expand(n.Value, fmt.Sprintf("(_1::DOUBLE * %d)::BIGINT", syntax.IntervalUnits[n.Unit][2]), x)
 		return newInterval(bigintOf(0), bigintOf(0), e), err
 	}
-	if x, err = b.expand(n.value, "trunc(_1::DOUBLE)::BIGINT", x); err != nil {
+	if x, err = b.expand(n.Value, "trunc(_1::DOUBLE)::BIGINT", x); err != nil {
 		return nil, err
 	}
-	return b.unitsOf(n.value, x, n.unit)
+	return b.unitsOf(n.Value, x, n.Unit)
 }
 
 // splits reports whether a unit that stands behind a number may have a fraction. Of other units the number is cut to
@@ -397,11 +389,11 @@ func (b *binder) intervalLiteral(n *intervalNode) (*Expr, error) {
 func splits(unit string) bool { return unit == "SECOND" || unit == "MILLISECOND" }
 
 // intervalText parses an interval: numbers and units, or one number before the given unit.
-func (b *binder) intervalText(n Node, text, given string) (*Expr, error) {
+func (b *binder) intervalText(n syntax.Node, text, given string) (*Expr, error) {
 	fields := strings.Fields(text)
 	if given != "" {
 		if len(fields) != 1 {
-			return nil, b.errorf(n, "found '%s', expected one number before %s", cutRight(text, 40), given)
+			return nil, b.errorf(n, "found '%s', expected one number before %s", syntax.Cut(text, 40), given)
 		}
 		fields = append(fields, given)
 	}
@@ -414,7 +406,7 @@ func (b *binder) intervalText(n Node, text, given string) (*Expr, error) {
 		if len(fields) > 1 {
 			unit = fields[1]
 		}
-		u, ok := intervalUnit(unit)
+		u, ok := syntax.IntervalUnit(unit)
 		value, isNumber := new(big.Rat).SetString(fields[0])
 		switch {
 		case len(fields[0]) > 20 || !isNumber || strings.ContainsAny(fields[0], "eEpPxX/_"):
@@ -423,17 +415,17 @@ func (b *binder) intervalText(n Node, text, given string) (*Expr, error) {
 				fields = fields[1:]
 				continue
 			}
-			return nil, b.errorf(n, "found %q in an interval, expected a number and a unit, as in '3 days'", cutRight(fields[0], 40))
+			return nil, b.errorf(n, "found %q in an interval, expected a number and a unit, as in '3 days'", syntax.Cut(fields[0], 40))
 		case given != "" && !splits(u):
 			value.SetInt(new(big.Int).Quo(value.Num(), value.Denom()))
 		case given != "":
 			// In microseconds, as those of a DOUBLE are rounded.
 			f, _ := value.Float64()
-			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(units[u][2])))), big.NewInt(units[u][2]))
+			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(syntax.IntervalUnits[u][2])))), big.NewInt(syntax.IntervalUnits[u][2]))
 		case !ok:
-			return nil, b.errorf(n, "found %q in an interval, expected a unit: year, month, day, hour …", cutRight(unit, 40))
+			return nil, b.errorf(n, "found %q in an interval, expected a unit: year, month, day, hour …", syntax.Cut(unit, 40))
 		}
-		for i, one := range units[u] {
+		for i, one := range syntax.IntervalUnits[u] {
 			v := new(big.Rat).Mul(value, new(big.Rat).SetInt64(one))
 			if i == 1 && !v.IsInt() { // the fraction of a day is hours
 				whole := new(big.Rat).SetInt(new(big.Int).Quo(v.Num(), v.Denom()))
@@ -448,7 +440,7 @@ func (b *binder) intervalText(n Node, text, given string) (*Expr, error) {
 	return eachPart(func(i int) (*Expr, error) {
 		switch v := sums[i]; {
 		case !v.IsInt():
-			return nil, b.errorf(n, "the interval '%s' is no whole number of months or microseconds", cutRight(text, 40))
+			return nil, b.errorf(n, "the interval '%s' is no whole number of months or microseconds", syntax.Cut(text, 40))
 		case !v.Num().IsInt64():
 			return nil, b.errorf(n, "the interval is too long")
 		default:
@@ -486,7 +478,7 @@ func clockMicros(s string) (int64, bool) {
 	}
 	micros := seconds * microsPerSecond
 	for i, unit := 0, int64(microsPerSecond/10); i < len(fraction); i, unit = i+1, unit/10 {
-		if !isDigit(fraction[i]) {
+		if !isDecimal(fraction[i]) {
 			return 0, false
 		}
 		micros += int64(fraction[i]-'0') * unit

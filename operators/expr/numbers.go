@@ -5,10 +5,11 @@ import (
 	"math"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // integers brings two integers to one type, as arithmetic does.
-func (b *binder) integers(n Node, what string, x, y *Expr) (*Expr, *Expr, error) {
+func (b *binder) integers(n syntax.Node, what string, x, y *Expr) (*Expr, *Expr, error) {
 	of := gpu.Of(gpu.Int64)
 	if y.literal != nullLiteral {
 		of = y.typ
@@ -41,7 +42,7 @@ func (b *binder) integers(n Node, what string, x, y *Expr) (*Expr, *Expr, error)
 }
 
 // bitwise binds an operation on the bits of two integers.
-func (b *binder) bitwise(n Node, what string, op gpu.Op, x, y *Expr) (*Expr, error) {
+func (b *binder) bitwise(n syntax.Node, what string, op gpu.Op, x, y *Expr) (*Expr, error) {
 	x, y, err := b.integers(n, what, x, y)
 	if err != nil {
 		return nil, err
@@ -55,16 +56,16 @@ func (b *binder) bitwise(n Node, what string, op gpu.Op, x, y *Expr) (*Expr, err
 	return b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: rng, fails: op == gpu.OpShiftLeft}, x, y)
 }
 
-func bitOperator(op gpu.Op) func(*binder, *binaryNode, *Expr, *Expr) (*Expr, error) {
-	return func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) { return b.bitwise(n, n.op, op, x, y) }
+func bitOperator(op gpu.Op) func(*binder, *syntax.Binary, *Expr, *Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) { return b.bitwise(n, n.Op, op, x, y) }
 }
 
-func bindXor(b *binder, n *callNode, a []*Expr) (*Expr, error) {
-	return b.bitwise(n, n.name, gpu.OpBitXor, a[0], a[1])
+func bindXor(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	return b.bitwise(n, n.Name, gpu.OpBitXor, a[0], a[1])
 }
 
 // complement binds ~x.
-func (b *binder) complement(n Node, x *Expr) (*Expr, error) {
+func (b *binder) complement(n syntax.Node, x *Expr) (*Expr, error) {
 	if x.literal == nullLiteral {
 		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
 	}
@@ -79,13 +80,13 @@ func (b *binder) complement(n Node, x *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpBitXor, typ: x.typ, nullable: x.nullable, rng: typeRange(x.typ)}, x, newConstant(gpu.Scalar{Type: x.typ, Valid: true, Int: ones}))
 }
 
-func bindBitCount(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindBitCount(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
 	if x.literal == nullLiteral {
 		x = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
 	}
 	if !x.typ.IsInteger() {
-		return nil, b.errorf(n.args[0], "%s needs an integer, found %v", n.name, x.typ)
+		return nil, b.errorf(n.Args[0], "%s needs an integer, found %v", n.Name, x.typ)
 	}
 	t := gpu.Of(gpu.Int8)
 	if x.typ.Kind == gpu.Uint64 || x.typ == hugeint {
@@ -94,20 +95,20 @@ func bindBitCount(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpBitCount, typ: t, nullable: x.nullable, rng: rangeOf(0, int64(8*x.typ.Width()))}, typed(x))
 }
 
-func bindGCD(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindGCD(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Int64)
 	args := make([]*Expr, 2)
 	for i, x := range a {
 		switch {
 		case x.literal != nullLiteral && !x.typ.IsInteger():
-			return nil, b.errorf(n.args[i], "%s needs an integer, found %v", n.name, x.typ)
+			return nil, b.errorf(n.Args[i], "%s needs an integer, found %v", n.Name, x.typ)
 		case x.typ == hugeint || x.typ.Kind == gpu.Uint64:
 			t = hugeint
 		}
 	}
 	for i, x := range a {
 		var err error
-		if args[i], err = b.convert(n.args[i], x, t, false); err != nil {
+		if args[i], err = b.convert(n.Args[i], x, t, false); err != nil {
 			return nil, err
 		}
 	}
@@ -115,7 +116,7 @@ func bindGCD(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindLCM binds the least common multiple.
-func bindLCM(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindLCM(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	g, err := bindGCD(b, n, a)
 	if err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func bindLCM(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.expand(n, "CASE WHEN _1 = 0 AND _2 IS NOT NULL OR _2 = 0 AND _1 IS NOT NULL THEN 0 ELSE abs(_1 // nullif(_3, 0) * _2) END", a[0], a[1], g)
 }
 
-func bindAtan2(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindAtan2(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "f", a)
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func bindAtan2(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpAtan2, typ: gpu.Of(gpu.Float64), nullable: args[0].nullable || args[1].nullable}, args...)
 }
 
-func bindLog(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindLog(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if len(a) == 1 {
 		return mathFunction(gpu.MathLog10)(b, n, a)
 	}
@@ -139,7 +140,7 @@ func bindLog(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // digits returns the constant number of digits of round and trunc.
-func (b *binder) digits(n *callNode, e *Expr) (int, bool) {
+func (b *binder) digits(n *syntax.Call, e *Expr) (int, bool) {
 	c, ok := e.Constant()
 	if !ok || !e.typ.IsInteger() || !c.Valid || !c.Int.IsInt64() {
 		return 0, false
@@ -153,12 +154,12 @@ const truncatedByColumn = `CASE WHEN _2 < 0 AND isfinite(trunc(_1 / _3) * _3) TH
 	WHEN _2 >= 0 AND isfinite(trunc(_1 * _3) / _3) THEN trunc(_1 * _3) / _3 WHEN _2 IS NOT NULL THEN _1 END`
 
 // byColumn rounds or truncates a number to a number of digits that is a column.
-func (b *binder) byColumn(n *callNode, x, digits *Expr) (*Expr, error) {
+func (b *binder) byColumn(n *syntax.Call, x, digits *Expr) (*Expr, error) {
 	if digits.literal != nullLiteral && !digits.typ.IsInteger() {
-		return nil, b.errorf(n.args[1], "the digits of %s must be an integer, found %v", n.name, digits.typ)
+		return nil, b.errorf(n.Args[1], "the digits of %s must be an integer, found %v", n.Name, digits.typ)
 	}
 	switch {
-	case x.typ.IsFloat() && n.name == "round":
+	case x.typ.IsFloat() && n.Name == "round":
 		// No float changes with more digits.
 		d, err := b.expand(n, "CASE WHEN _1 < -400 THEN -400 WHEN _1 > 400 THEN 400 ELSE _1 END::BIGINT", digits)
 		if err != nil {
@@ -178,7 +179,7 @@ func (b *binder) byColumn(n *callNode, x, digits *Expr) (*Expr, error) {
 	case x.typ.IsInteger():
 		// In HUGEINT, by the power of ten that is left out.
 		body := "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN (_1::HUGEINT + sign(_1) * _3 // 2) // _3 * _3 END"
-		if n.name == "trunc" {
+		if n.Name == "trunc" {
 			body = "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN _1::HUGEINT // _3 * _3 END"
 		}
 		power, err := b.expand(n, "('1e' || least(greatest(-_1, 0), 38))::HUGEINT", digits)
@@ -191,11 +192,11 @@ func (b *binder) byColumn(n *callNode, x, digits *Expr) (*Expr, error) {
 		}
 		return b.convert(n, e, x.typ, false)
 	}
-	return nil, b.errorf(n.args[1], "the digits of %s must be constant for a %v; cast the number to DOUBLE", n.name, x.typ)
+	return nil, b.errorf(n.Args[1], "the digits of %s must be constant for a %v; cast the number to DOUBLE", n.Name, x.typ)
 }
 
 // bindTruncate binds trunc(x, digits).
-func bindTruncate(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindTruncate(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if len(a) == 1 {
 		return bindTrunc(b, n, a)
 	}
@@ -253,8 +254,8 @@ func powerOf10(digits int) string {
 }
 
 // bindFinite binds isfinite, isinf and isnan of numbers, and the first two of dates.
-func bindFinite(number, moment string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindFinite(number, moment string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x := a[0]
 		if x.literal == nullLiteral {
 			return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
@@ -271,9 +272,9 @@ func bindFinite(number, moment string) func(*binder, *callNode, []*Expr) (*Expr,
 }
 
 // bindTypeof evaluates nothing.
-func bindTypeof(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
+func bindTypeof(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	b.lazy++
-	x, err := b.bindAny(n.args[0])
+	x, err := b.bindAny(n.Args[0])
 	b.lazy--
 	if err != nil {
 		return nil, err
@@ -291,7 +292,7 @@ func bindTypeof(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
 }
 
 // require returns x where a condition over it is not false. Elsewhere it fails.
-func (b *binder) require(n Node, condition, x *Expr, message string) (*Expr, error) {
+func (b *binder) require(n syntax.Node, condition, x *Expr, message string) (*Expr, error) {
 	holds, err := b.op(n, Expr{op: gpu.OpAssert, typ: gpu.Of(gpu.Bool), value: gpu.StringScalar(message), nullable: condition.nullable, fails: true}, condition)
 	if err != nil {
 		return nil, err
@@ -301,8 +302,8 @@ func (b *binder) require(n Node, condition, x *Expr, message string) (*Expr, err
 	return b.choose(n, holds, x, null)
 }
 
-func constantFloat(v float64) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(*binder, *callNode, []*Expr) (*Expr, error) {
+func constantFloat(v float64) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 		return newConstant(gpu.FloatScalar(gpu.Of(gpu.Float64), v)), nil
 	}
 }
@@ -318,9 +319,9 @@ func failsWith(e, x *Expr) bool {
 	return !e.fails || e.Equal(x) || e.op == gpu.OpEq && failsWith(e.args[0], x) && failsWith(e.args[1], x)
 }
 
-func bindTry(b *binder, n *callNode, _ []*Expr) (*Expr, error) {
+func bindTry(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	b.lazy++
-	x, err := b.bind(n.args[0])
+	x, err := b.bind(n.Args[0])
 	b.lazy--
 	if err != nil {
 		return nil, err

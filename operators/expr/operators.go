@@ -1,83 +1,74 @@
 package expr
 
 import (
-	"strings"
-
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // operator is a row of the table of operators with two plain operands, from which they are
-// parsed and bound and the reference is made.
+// bound and the reference is made. Package syntax has their spellings and precedence.
 type operator struct {
-	name, spellings string
-	power           int
-	bind            func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error)
+	name string
+	bind func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error)
 	// See function.
 	result, about, nulls, examples string
 }
 
-// operators are the operators by name; binaryPower has their binding power, spellings other
-// spellings of them.
-var (
-	operators              = map[string]*operator{}
-	binaryPower, spellings = map[string]int{}, map[string]string{}
-)
+// operators are the operators by name.
+var operators = map[string]*operator{}
 
 func init() {
 	for i := range operatorTable {
 		o := &operatorTable[i]
-		operators[o.name], binaryPower[o.name] = o, o.power
-		for _, s := range strings.Fields(o.spellings) {
-			spellings[s] = o.name
-		}
+		operators[o.name] = o
 	}
 }
 
-// operatorTable has the operators, those that bind tightest first.
+// operatorTable has a row for each of syntax.BinaryOperators.
 var operatorTable = []operator{
-	{name: "^", spellings: "**", power: bindPow, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) { return b.power(n, x, y) },
+	{name: "^", bind: func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) { return b.power(n, x, y) },
 		result: dbl, about: "x to the power of y.", examples: "2 ^ 10 → 1024.0"},
-	{name: "*", power: bindMul, bind: calculate, result: "the common type; a DECIMAL has the digits of both", about: "The product. An INTERVAL is multiplied by an integer.", examples: "6 * 7 → 42\n1.5 * 1.5 → 2.25"},
-	{name: "/", power: bindMul, bind: calculate, result: dbl, about: "The quotient; Infinity or NaN for a divisor of 0.", examples: "7 / 2 → 3.5"},
-	{name: "//", power: bindMul, bind: calculate, result: "the common type; DOUBLE for decimals and floats", about: "The quotient, for integers without its fraction. A divisor of 0 is an error.", examples: "-7 // 2 → -3"},
-	{name: "%", power: bindMul, bind: calculate, result: "the common type", about: "The remainder, with the sign of x. A divisor of 0 is an error, except for floats.", examples: "-7 % 2 → -1"},
-	{name: "+", power: bindAdd, bind: calculate, result: "the common type; a DECIMAL has one digit more", about: "The sum. Also DATE + days, DATE + TIME, and dates and times + INTERVAL, which are TIMESTAMPs; TIMESTAMP_NS keeps its nanoseconds.", examples: "1 + 2.5 → 3.5\nDATE '2024-02-28' + 2 → 2024-03-01\nDATE '2024-01-31' + INTERVAL 1 MONTH → 2024-02-29 00:00:00\nTIMESTAMP_NS '2024-01-31 10:30:00.000000007' + INTERVAL 1 MONTH → 2024-02-29 10:30:00.000000007"},
-	{name: "-", power: bindAdd, bind: calculate, result: "the common type; BIGINT for DATE - DATE", about: "The difference. Also DATE - days, DATE - DATE, which is days, and dates and times - INTERVAL.", examples: "5 - 7 → -2\nDATE '2024-03-01' - DATE '2024-02-01' → 29"},
-	{name: "&", power: bindBits, bind: bitOperator(gpu.OpBitAnd), result: "the common type", about: "The bits that both integers have. ~x has those that x does not have.", examples: "5 & 3 → 1\n~5 → -6"},
-	{name: "|", power: bindBits, bind: bitOperator(gpu.OpBitOr), result: "the common type", about: "The bits that one of two integers has; xor(x, y) has those of exactly one.", examples: "5 | 3 → 7"},
-	{name: "<<", power: bindBits, bind: bitOperator(gpu.OpShiftLeft), result: "the common type", about: "x shifted left by y bits. A bit that is lost is an error, and so are negative operands.", examples: "1 << 3 → 8"},
-	{name: ">>", power: bindBits, bind: bitOperator(gpu.OpShiftRight), result: "the common type", about: "x shifted right by y bits; 0 if y is negative or too large.", examples: "-8 >> 1 → -4"},
-	{name: "||", power: bindOther, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
-		return b.concat(n, []Node{n.l, n.r}, []*Expr{x, y})
+	{name: "*", bind: calculate, result: "the common type; a DECIMAL has the digits of both", about: "The product. An INTERVAL is multiplied by an integer.", examples: "6 * 7 → 42\n1.5 * 1.5 → 2.25"},
+	{name: "/", bind: calculate, result: dbl, about: "The quotient; Infinity or NaN for a divisor of 0.", examples: "7 / 2 → 3.5"},
+	{name: "//", bind: calculate, result: "the common type; DOUBLE for decimals and floats", about: "The quotient, for integers without its fraction. A divisor of 0 is an error.", examples: "-7 // 2 → -3"},
+	{name: "%", bind: calculate, result: "the common type", about: "The remainder, with the sign of x. A divisor of 0 is an error, except for floats.", examples: "-7 % 2 → -1"},
+	{name: "+", bind: calculate, result: "the common type; a DECIMAL has one digit more", about: "The sum. Also DATE + days, DATE + TIME, and dates and times + INTERVAL, which are TIMESTAMPs; TIMESTAMP_NS keeps its nanoseconds.", examples: "1 + 2.5 → 3.5\nDATE '2024-02-28' + 2 → 2024-03-01\nDATE '2024-01-31' + INTERVAL 1 MONTH → 2024-02-29 00:00:00\nTIMESTAMP_NS '2024-01-31 10:30:00.000000007' + INTERVAL 1 MONTH → 2024-02-29 10:30:00.000000007"},
+	{name: "-", bind: calculate, result: "the common type; BIGINT for DATE - DATE", about: "The difference. Also DATE - days, DATE - DATE, which is days, and dates and times - INTERVAL.", examples: "5 - 7 → -2\nDATE '2024-03-01' - DATE '2024-02-01' → 29"},
+	{name: "&", bind: bitOperator(gpu.OpBitAnd), result: "the common type", about: "The bits that both integers have. ~x has those that x does not have.", examples: "5 & 3 → 1\n~5 → -6"},
+	{name: "|", bind: bitOperator(gpu.OpBitOr), result: "the common type", about: "The bits that one of two integers has; xor(x, y) has those of exactly one.", examples: "5 | 3 → 7"},
+	{name: "<<", bind: bitOperator(gpu.OpShiftLeft), result: "the common type", about: "x shifted left by y bits. A bit that is lost is an error, and so are negative operands.", examples: "1 << 3 → 8"},
+	{name: ">>", bind: bitOperator(gpu.OpShiftRight), result: "the common type", about: "x shifted right by y bits; 0 if y is negative or too large.", examples: "-8 >> 1 → -4"},
+	{name: "||", bind: func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
+		return b.concat(n, []syntax.Node{n.L, n.R}, []*Expr{x, y})
 	}, result: "VARCHAR; BLOB for BLOBs", about: "Joins two texts. An operand of another type becomes text.", examples: "'a' || 1 → a1"},
-	{name: "^@", power: bindOther, bind: func(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
+	{name: "^@", bind: func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
 		return b.expand(n, "starts_with(_1, _2)", x, y)
 	}, result: boolean, about: "Whether x begins with y.", examples: "'hello' ^@ 'he' → true"},
-	{name: "=", spellings: "==", power: bindCompare, bind: comparison, result: boolean, about: "Equal. NaN equals NaN, -0 equals 0.", examples: "1 = 1.0 → true"},
-	{name: "<>", spellings: "!=", power: bindCompare, bind: comparison, result: boolean, about: "Not equal.", examples: "'a' <> 'A' → true"},
-	{name: "<", power: bindCompare, bind: comparison, result: boolean, about: "Less. Texts compare by bytes; NaN is above all numbers.", examples: "'Z' < 'a' → true"},
-	{name: "<=", power: bindCompare, bind: comparison, result: boolean, about: "Less or equal.", examples: "2 <= 1 → false"},
-	{name: ">", power: bindCompare, bind: comparison, result: boolean, about: "Greater.", examples: "DATE '2024-03-15' > '2024-01-01' → true"},
-	{name: ">=", power: bindCompare, bind: comparison, result: boolean, about: "Greater or equal.", examples: "2 >= NULL → NULL"},
+	{name: "=", bind: comparison, result: boolean, about: "Equal. NaN equals NaN, -0 equals 0.", examples: "1 = 1.0 → true"},
+	{name: "<>", bind: comparison, result: boolean, about: "Not equal.", examples: "'a' <> 'A' → true"},
+	{name: "<", bind: comparison, result: boolean, about: "Less. Texts compare by bytes; NaN is above all numbers.", examples: "'Z' < 'a' → true"},
+	{name: "<=", bind: comparison, result: boolean, about: "Less or equal.", examples: "2 <= 1 → false"},
+	{name: ">", bind: comparison, result: boolean, about: "Greater.", examples: "DATE '2024-03-15' > '2024-01-01' → true"},
+	{name: ">=", bind: comparison, result: boolean, about: "Greater or equal.", examples: "2 >= NULL → NULL"},
 }
 
-func comparison(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
-	return b.compare(n, comparisonOps[n.op], n.l, x, n.r, y)
+func comparison(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
+	return b.compare(n, comparisonOps[n.Op], n.L, x, n.R, y)
 }
 
 // calculate binds arithmetic on numbers, dates and times.
-func calculate(b *binder, n *binaryNode, x, y *Expr) (*Expr, error) {
-	if x.typ.Kind == gpu.Timestamp && n.op == "+" && y.literal == stringLiteral {
-		length, err := b.intervalText(n.r, y.value.Str, "")
+func calculate(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
+	if x.typ.Kind == gpu.Timestamp && n.Op == "+" && y.literal == stringLiteral {
+		length, err := b.intervalText(n.R, y.value.Str, "")
 		if err != nil {
 			return nil, err
 		}
-		return b.addInterval(n, n.l, x, length)
+		return b.addInterval(n, n.L, x, length)
 	}
 	if e, done, err := b.dateArithmetic(n, x, y); done {
 		return e, err
 	}
-	return b.arithmetic(n, n.op, x, y)
+	return b.arithmetic(n, n.Op, x, y)
 }
 
 // form is a row of the table of expressions that are neither functions nor binary

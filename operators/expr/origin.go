@@ -1,5 +1,7 @@
 package expr
 
+import "github.com/gstream/gstream/operators/expr/syntax"
+
 // Origin is where an expression was written. The nodes that a rewrite makes have none.
 type Origin struct {
 	Step string // of the query
@@ -37,8 +39,8 @@ func (e *Expr) OriginOf(text string) (o *Origin) {
 }
 
 // written marks expressions of a text: with where it was written, and with what is not shown of them.
-func (s *Scope) written(n Node, es ...*Expr) {
-	n.hiding().hideIn(es...)
+func (s *Scope) written(n syntax.Node, es ...*Expr) {
+	hideIn(n.Hides(), es...)
 	if s.Origin == nil {
 		return
 	}

@@ -1,6 +1,10 @@
 package expr
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gstream/gstream/operators/expr/syntax"
+)
 
 // Entry describes a function, an operator, a type or a part of a date for the reference.
 // The entries come from the tables that expressions are bound with.
@@ -34,8 +38,10 @@ func Reference() []Entry {
 		e.Examples = parseExamples(examples)
 		out = append(out, e)
 	}
-	for _, o := range operatorTable {
-		add(Entry{Chapter: "Operators", Name: o.name, Aliases: strings.Fields(o.spellings), Syntax: "x " + o.name + " y", Result: o.result, Nulls: o.nulls, About: o.about}, o.examples)
+	for _, b := range syntax.BinaryOperators {
+		o := operators[b.Name]
+		add(Entry{Chapter: "Operators", Name: b.Name, Aliases: strings.Fields(b.Spellings), Syntax: "x " + b.Name + " y",
+			Result: o.result, Nulls: o.nulls, About: o.about}, o.examples)
 	}
 	for _, f := range formTable {
 		add(Entry{Chapter: "Operators", Name: f.name, Syntax: f.syntax, Result: f.result, Nulls: f.nulls, About: f.about}, f.examples)
@@ -45,15 +51,15 @@ func Reference() []Entry {
 			add(Entry{Chapter: c.title, Name: f.name, Aliases: strings.Fields(f.aliases), Syntax: f.name + "(" + f.args + ")", Result: f.result, Nulls: f.nulls, About: f.about}, f.examples)
 		}
 	}
-	for _, p := range dateParts {
-		e := Entry{Chapter: "Parts of dates", Name: strings.ToLower(p.name), Aliases: strings.Fields(strings.ToLower(p.aliases)), Result: p.result(), Nulls: "if the date is null or infinite", About: p.about}
+	for _, p := range syntax.DateParts {
+		e := Entry{Chapter: "Parts of dates", Name: strings.ToLower(p.Name), Aliases: strings.Fields(strings.ToLower(p.Aliases)), Result: datePartResult(p.Part), Nulls: "if the date is null or infinite", About: p.About}
 		e.Syntax = "date_part('" + e.Name + "', d)"
-		argument, result, _ := strings.Cut(p.example, " → ")
+		argument, result, _ := strings.Cut(p.Example, " → ")
 		add(e, "date_part('"+e.Name+"', "+strings.Trim(argument, "()")+") → "+result)
 	}
-	for _, t := range typeTable {
-		names := strings.Fields(t.names)
-		add(Entry{Chapter: "Types", Name: names[0], Aliases: names[1:], Syntax: "x::" + names[0], Result: names[0], About: t.about}, t.examples)
+	for _, t := range syntax.Types {
+		names := strings.Fields(t.Names)
+		add(Entry{Chapter: "Types", Name: names[0], Aliases: names[1:], Syntax: "x::" + names[0], Result: names[0], About: t.About}, t.Examples)
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/exprtest"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // TestExamplesOfTheReferenceGiveWhatItSays evaluates the examples as constants, and again
@@ -28,7 +29,7 @@ func TestExamplesOfTheReferenceGiveWhatItSays(t *testing.T) {
 			t.Run(x.SQL, func(t *testing.T) {
 				seen[e.Name] = true
 				for _, fold := range []expr.Fold{host.Fold, nil} {
-					n, err := expr.Parse(x.SQL)
+					n, err := syntax.Parse(x.SQL)
 					require.NoError(t, err)
 					bound, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: fold, Now: now})
 					require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/regex"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // regexpCall has the constant arguments of a call of a function of regular expressions.
@@ -19,10 +20,10 @@ type regexpCall struct {
 
 // regexp checks the pattern and the options, which are arguments at and more. The pattern has its
 // options with it.
-func (b *binder) regexp(n *callNode, a []*Expr, at, more int, always regex.Options) (c regexpCall, err error) {
+func (b *binder) regexp(n *syntax.Call, a []*Expr, at, more int, always regex.Options) (c regexpCall, err error) {
 	c.options = always
 	if len(a) > more {
-		if err := b.regexpOptions(n, n.args[more], a[more], &c); err != nil {
+		if err := b.regexpOptions(n, n.Args[more], a[more], &c); err != nil {
 			return c, err
 		}
 	}
@@ -34,16 +35,16 @@ func (b *binder) regexp(n *callNode, a []*Expr, at, more int, always regex.Optio
 	c.pattern, constant = a[at].Constant()
 	switch {
 	case !constant:
-		return c, b.errorf(n.args[at], "the pattern of %s must be constant text", n.name)
+		return c, b.errorf(n.Args[at], "the pattern of %s must be constant text", n.Name)
 	case a[at].typ.Kind != gpu.String:
-		return c, b.errorf(n.args[at], "the pattern of %s must be text (VARCHAR), found %v", n.name, a[at].typ)
+		return c, b.errorf(n.Args[at], "the pattern of %s must be text (VARCHAR), found %v", n.Name, a[at].typ)
 	case !c.pattern.Valid:
 		c.null = true
 		return c, nil
 	}
 	automaton, err := regex.Compile(c.pattern.Str, c.options)
 	if err != nil {
-		return c, b.errorf(n.args[at], "the pattern '%s' is not possible: %v", cutRight(c.pattern.Str, 60), err)
+		return c, b.errorf(n.Args[at], "the pattern '%s' is not possible: %v", syntax.Cut(c.pattern.Str, 60), err)
 	}
 	c.groups = automaton.Groups
 	return c, nil
@@ -51,10 +52,10 @@ func (b *binder) regexp(n *callNode, a []*Expr, at, more int, always regex.Optio
 
 // regexpOptions reads the letters of options. Of letters that contradict each other the last
 // counts.
-func (b *binder) regexpOptions(n *callNode, at Node, e *Expr, c *regexpCall) error {
+func (b *binder) regexpOptions(n *syntax.Call, at syntax.Node, e *Expr, c *regexpCall) error {
 	v, ok := e.Constant()
 	if !ok || !v.Valid || e.typ.Kind != gpu.String {
-		return b.errorf(at, "the options of %s must be constant text", n.name)
+		return b.errorf(at, "the options of %s must be constant text", n.Name)
 	}
 	for _, letter := range v.Str {
 		switch letter {
@@ -69,21 +70,21 @@ func (b *binder) regexpOptions(n *callNode, at Node, e *Expr, c *regexpCall) err
 		case 's':
 			c.options |= regex.DotAll
 		case 'g':
-			if n.name != "regexp_replace" {
+			if n.Name != "regexp_replace" {
 				return b.errorf(at, "option g is of regexp_replace only")
 			}
 			c.global = true
 		case ' ', '\t', '\n':
 		default:
-			return b.errorf(at, "there is no option %q; the options of %s are c and i (case), l (plain text), s and n (whether . matches line ends), and g of regexp_replace", letter, n.name)
+			return b.errorf(at, "there is no option %q; the options of %s are c and i (case), l (plain text), s and n (whether . matches line ends), and g of regexp_replace", letter, n.Name)
 		}
 	}
 	return nil
 }
 
 // bindRegexp binds regexp_matches and regexp_full_match.
-func bindRegexp(always regex.Options) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindRegexp(always regex.Options) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])
 		if err != nil {
 			return nil, err
@@ -100,7 +101,7 @@ func bindRegexp(always regex.Options) func(*binder, *callNode, []*Expr) (*Expr, 
 }
 
 // bindRegexpExtract binds the text of a group of the first match.
-func bindRegexpExtract(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindRegexpExtract(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.str(n, 0, a[0])
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func bindRegexpExtract(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 			group = 9
 			c.groups = 0
 		case !ok || !a[2].typ.IsInteger() || !v.Valid || v.Int.Less(gpu.Int128From(0)) || gpu.Int128From(9).Less(v.Int):
-			return nil, b.errorf(n.args[2], "the group of %s must be a constant from 0 to 9", n.name)
+			return nil, b.errorf(n.Args[2], "the group of %s must be a constant from 0 to 9", n.Name)
 		default:
 			group = int(v.Int.Int64())
 		}
@@ -132,7 +133,7 @@ func bindRegexpExtract(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindRegexpReplace binds the replacement of the first match, or of all.
-func bindRegexpReplace(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindRegexpReplace(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.str(n, 0, a[0])
 	if err != nil {
 		return nil, err

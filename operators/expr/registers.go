@@ -1,6 +1,9 @@
 package expr
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
+)
 
 // Registers estimate a number of distinct values as those of HyperLogLog do (Flajolet et al., AofA 2007): the
 // low bits of the hash of a value are the number of its register, which keeps the least of the other bits. A
@@ -18,7 +21,7 @@ type Registers struct {
 }
 
 // registers returns the registers of an argument.
-func (b *binder) registers(n Node, x *Expr) (*Registers, error) {
+func (b *binder) registers(n syntax.Node, x *Expr) (*Registers, error) {
 	t := gpu.Of(gpu.Uint64)
 	hash, err := b.op(n, Expr{op: gpu.OpHash, typ: t, rng: typeRange(t)}, typed(x))
 	if err != nil {

@@ -2,13 +2,14 @@ package expr
 
 import (
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
 )
 
 // sortedAggregate binds an aggregate that needs the rows of a group together.
-func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, err error) {
+func (b *binder) sortedAggregate(n *syntax.Call, f aggregate) (call AggregateCall, err error) {
 	lo, hi := 1, 1
-	switch n.name {
+	switch n.Name {
 	case "quantile_cont", "quantile_disc", "quantile":
 		lo, hi = 2, 2
 	case "string_agg", "group_concat", "listagg":
@@ -17,16 +18,16 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 	if f.sorted == window.ArgMin || f.sorted == window.ArgMax {
 		lo, hi = 2, 2
 	}
-	if n.star || len(n.args) < lo || len(n.args) > hi {
-		return call, b.errorf(n, "%s takes %s, found %s", n.name, arity(lo, hi), found(n))
+	if n.Star || len(n.Args) < lo || len(n.Args) > hi {
+		return call, b.errorf(n, "%s takes %s, found %s", n.Name, arity(lo, hi), found(n))
 	}
-	if n.filter != nil {
+	if n.Filter != nil {
 		// An argument that the filter leaves out is not evaluated.
 		b.lazy++
 		defer func() { b.lazy-- }()
 	}
 	s := &SortedCall{Kind: f.sorted, text: n.String()}
-	call = AggregateCall{Kind: gpu.Count, Distinct: n.distinct, Sorted: s}
+	call = AggregateCall{Kind: gpu.Count, Distinct: n.Distinct, Sorted: s}
 	if call.Arg, err = b.argument(n, f.takes); err != nil {
 		return call, err
 	}
@@ -38,10 +39,10 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 	call.Output = call.Arg.typ
 	switch f.sorted {
 	case window.FirstValue, window.LastValue:
-		s.IgnoreNulls, call.Distinct = n.name == "any_value", false
+		s.IgnoreNulls, call.Distinct = n.Name == "any_value", false
 	case window.ArgMin, window.ArgMax:
 		call.Distinct = false // on which the result does not depend
-		if s.Key, err = b.windowKey(n.args[1]); err != nil {
+		if s.Key, err = b.windowKey(n.Args[1]); err != nil {
 			return call, err
 		}
 	case window.QuantileCont, window.QuantileDisc:
@@ -53,14 +54,14 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 	default:
 		s.Order, s.IgnoreNulls, call.Output = nil, true, gpu.Of(gpu.Float64)
 	}
-	if err == nil && n.distinct {
+	if err == nil && n.Distinct {
 		for _, k := range s.Order {
 			if !k.Expr.Equal(arg) && (s.Key == nil || !k.Expr.Equal(s.Key)) {
-				return call, b.errorf(n, "%s of DISTINCT values can only be in the order of these values", n.name)
+				return call, b.errorf(n, "%s of DISTINCT values can only be in the order of these values", n.Name)
 			}
 		}
 	}
-	if err == nil && n.filter != nil {
+	if err == nil && n.Filter != nil {
 		err = b.sortedFilter(n, &call)
 	}
 	return call, err
@@ -68,28 +69,28 @@ func (b *binder) sortedAggregate(n *callNode, f aggregate) (call AggregateCall, 
 
 // aggregateOrder binds the keys of ORDER BY among the arguments of an aggregate. As in a sort step, a key that
 // uses no column is an error: it is a mistake, such as a column in the wrong quotes.
-func (b *binder) aggregateOrder(n *callNode) ([]WindowKey, error) {
-	for _, k := range n.order {
+func (b *binder) aggregateOrder(n *syntax.Call) ([]WindowKey, error) {
+	for _, k := range n.Order {
 		nowhere := &binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: b.scope.Fold, Now: b.scope.Now}, src: b.src}
-		if _, err := nowhere.windowKey(k.x); err != nil {
+		if _, err := nowhere.windowKey(k.X); err != nil {
 			continue
 		}
-		if _, err := b.windowKey(k.x); err == nil {
-			return nil, b.errorf(k.x, "the ORDER BY key %s of %s uses no column, so it is the same in every row; write the name of a column",
-				cutRight(k.x.String(), 60), n.name)
+		if _, err := b.windowKey(k.X); err == nil {
+			return nil, b.errorf(k.X, "the ORDER BY key %s of %s uses no column, so it is the same in every row; write the name of a column",
+				syntax.Cut(k.X.String(), 60), n.Name)
 		}
 	}
-	return b.orderKeys(n.order)
+	return b.orderKeys(n.Order)
 }
 
 // sortedFilter binds the FILTER of a call: the argument is null where it is not true. Functions that see
 // nulls need the condition too.
-func (b *binder) sortedFilter(n *callNode, call *AggregateCall) error {
+func (b *binder) sortedFilter(n *syntax.Call, call *AggregateCall) error {
 	if call.Distinct {
 		// The rows of one value stay together in the order.
-		cond, err := b.bind(n.filter)
+		cond, err := b.bind(n.Filter)
 		if err == nil {
-			cond, err = b.boolean(n.filter, cond, "FILTER")
+			cond, err = b.boolean(n.Filter, cond, "FILTER")
 		}
 		if err != nil {
 			return err
@@ -104,9 +105,9 @@ func (b *binder) sortedFilter(n *callNode, call *AggregateCall) error {
 	if err := b.filterArgument(n, call); err != nil || !sees {
 		return err
 	}
-	cond, err := b.bind(n.filter)
+	cond, err := b.bind(n.Filter)
 	if err == nil {
-		cond, err = b.boolean(n.filter, cond, "FILTER")
+		cond, err = b.boolean(n.Filter, cond, "FILTER")
 	}
 	call.Sorted.Filter = cond
 	return err
@@ -114,10 +115,10 @@ func (b *binder) sortedFilter(n *callNode, call *AggregateCall) error {
 
 // quantile binds the fraction of a quantile, and the argument in the type in which values are
 // interpolated. Values of a type without arithmetic are taken as they are.
-func (b *binder) quantile(n *callNode, call *AggregateCall) (err error) {
+func (b *binder) quantile(n *syntax.Call, call *AggregateCall) (err error) {
 	s := call.Sorted
 	s.IgnoreNulls, s.Order, s.Fraction, s.Numerator, s.Denominator = true, nil, 0.5, 1, 2
-	if len(n.args) > 1 {
+	if len(n.Args) > 1 {
 		if err := b.fractionOf(n, s); err != nil {
 			return err
 		}
@@ -133,8 +134,8 @@ func (b *binder) quantile(n *callNode, call *AggregateCall) (err error) {
 		call.Output = gpu.TimestampOf(gpu.Microsecond, false)
 		call.Arg, err = b.convert(n, call.Arg, call.Output, false)
 	case t.IsVar() || t.Kind == gpu.Bool:
-		if n.name != "median" {
-			return b.errorf(n, "%s needs a number, a date or a time, found %v; quantile_disc takes values of any type", n.name, t)
+		if n.Name != "median" {
+			return b.errorf(n, "%s needs a number, a date or a time, found %v; quantile_disc takes values of any type", n.Name, t)
 		}
 		s.Kind = window.QuantileDisc
 	}
@@ -147,19 +148,19 @@ const maxFraction = 9
 
 // fractionOf binds the second argument of a quantile: a constant from -1 to 1. A negative one
 // counts from the greatest value.
-func (b *binder) fractionOf(n *callNode, s *SortedCall) error {
-	x, err := b.bind(n.args[1])
+func (b *binder) fractionOf(n *syntax.Call, s *SortedCall) error {
+	x, err := b.bind(n.Args[1])
 	if err != nil {
 		return err
 	}
 	v, constant := x.Constant()
 	switch {
 	case !constant:
-		return b.errorf(n.args[1], "the fraction of %s must be a constant", n.name)
+		return b.errorf(n.Args[1], "the fraction of %s must be a constant", n.Name)
 	case !v.Valid:
-		return b.errorf(n.args[1], "the fraction of %s cannot be NULL", n.name)
+		return b.errorf(n.Args[1], "the fraction of %s cannot be NULL", n.Name)
 	case !x.typ.IsNumeric():
-		return b.errorf(n.args[1], "the fraction of %s must be a number, found %v", n.name, x.typ)
+		return b.errorf(n.Args[1], "the fraction of %s must be a number, found %v", n.Name, x.typ)
 	}
 	s.Fraction, s.Denominator = v.Float, 0
 	if !v.Type.IsFloat() {
@@ -169,7 +170,7 @@ func (b *binder) fractionOf(n *callNode, s *SortedCall) error {
 		}
 	}
 	if !(s.Fraction >= -1 && s.Fraction <= 1) {
-		return b.errorf(n.args[1], "the fraction of %s must be in the range from -1 to 1", n.name)
+		return b.errorf(n.Args[1], "the fraction of %s must be in the range from -1 to 1", n.Name)
 	}
 	if s.Descending = s.Fraction < 0; s.Descending {
 		s.Fraction = -s.Fraction
@@ -178,24 +179,24 @@ func (b *binder) fractionOf(n *callNode, s *SortedCall) error {
 }
 
 // stringAgg binds the separator, and the argument as a VARCHAR.
-func (b *binder) stringAgg(n *callNode, call *AggregateCall) (err error) {
+func (b *binder) stringAgg(n *syntax.Call, call *AggregateCall) (err error) {
 	s := call.Sorted
 	s.IgnoreNulls, s.Separator, call.Output = true, ",", gpu.Of(gpu.String)
-	if call.Arg, err = b.convert(n, call.Arg, call.Output, false); err != nil || len(n.args) < 2 {
+	if call.Arg, err = b.convert(n, call.Arg, call.Output, false); err != nil || len(n.Args) < 2 {
 		return err
 	}
-	x, err := b.bind(n.args[1])
+	x, err := b.bind(n.Args[1])
 	if err != nil {
 		return err
 	}
 	v, constant := x.Constant()
 	switch {
 	case !constant:
-		return b.errorf(n.args[1], "the separator of %s must be a constant", n.name)
+		return b.errorf(n.Args[1], "the separator of %s must be a constant", n.Name)
 	case x.literal == nullLiteral || !v.Valid:
 		call.Arg = Null(gpu.Field{Type: call.Output}) // all is null
 	case v.Type.Kind != gpu.String:
-		return b.errorf(n.args[1], "the separator of %s must be a VARCHAR, found %v", n.name, v.Type)
+		return b.errorf(n.Args[1], "the separator of %s must be a VARCHAR, found %v", n.Name, v.Type)
 	default:
 		s.Separator = v.Str
 	}

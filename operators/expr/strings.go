@@ -2,30 +2,31 @@ package expr
 
 import (
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // str returns an error unless an argument is text.
-func (b *binder) str(n *callNode, i int, e *Expr) (*Expr, error) {
+func (b *binder) str(n *syntax.Call, i int, e *Expr) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
 	}
 	if e.typ.Kind != gpu.String {
-		return nil, b.errorf(n.args[i], "%s needs text (VARCHAR), found %v; cast it, as in x::VARCHAR", n.name, e.typ)
+		return nil, b.errorf(n.Args[i], "%s needs text (VARCHAR), found %v; cast it, as in x::VARCHAR", n.Name, e.typ)
 	}
 	return e, nil
 }
 
 // count casts an integer argument to BIGINT.
-func (b *binder) count(n *callNode, i int, e *Expr) (*Expr, error) {
+func (b *binder) count(n *syntax.Call, i int, e *Expr) (*Expr, error) {
 	if e.literal != nullLiteral && !e.typ.IsInteger() {
-		return nil, b.errorf(n.args[i], "%s needs an integer here, found %v", n.name, e.typ)
+		return nil, b.errorf(n.Args[i], "%s needs an integer here, found %v", n.Name, e.typ)
 	}
-	return b.convert(n.args[i], e, gpu.Of(gpu.Int64), false)
+	return b.convert(n.Args[i], e, gpu.Of(gpu.Int64), false)
 }
 
 // stringFunction binds an operation whose arguments are all text.
-func stringFunction(op gpu.Op, t gpu.Type) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func stringFunction(op gpu.Op, t gpu.Type) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		e := Expr{op: op, typ: t, rng: typeRange(t)}
 		args := make([]*Expr, len(a))
 		for i := range a {
@@ -42,7 +43,7 @@ func stringFunction(op gpu.Op, t gpu.Type) func(*binder, *callNode, []*Expr) (*E
 	}
 }
 
-func bindLength(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindLength(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.str(n, 0, a[0])
 	if err != nil {
 		return nil, err
@@ -50,15 +51,15 @@ func bindLength(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)}, x)
 }
 
-func bindOctets(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindOctets(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
 	if x.literal == nullLiteral || x.typ.Kind != gpu.Binary {
-		return nil, b.errorf(n.args[0], "%s needs a BLOB, found %v", n.name, x.typ)
+		return nil, b.errorf(n.Args[0], "%s needs a BLOB, found %v", n.Name, x.typ)
 	}
 	return b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)}, x)
 }
 
-func bindSubstring(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindSubstring(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.str(n, 0, a[0])
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func bindSubstring(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindLeft binds left: the first k characters, or all but the last -k.
-func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindLeft(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if _, ok := a[1].Constant(); !ok {
 		return macro("si", "substring(_1, 1, CASE WHEN _2 < 0 THEN greatest(length(_1) + _2, 0) ELSE _2 END)")(b, n, a)
 	}
@@ -106,7 +107,7 @@ func bindLeft(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // bindRight binds right: the last k characters, or all but the first -k.
-func bindRight(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindRight(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if _, ok := a[1].Constant(); !ok {
 		return macro("si", "substring(_1, CASE WHEN _2 < 0 THEN 1 - greatest(_2, -4294967296) WHEN _2 >= 0 THEN greatest(length(_1) - _2, 0) + 1 END)")(b, n, a)
 	}
@@ -126,7 +127,7 @@ func bindRight(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // side checks the arguments of left and right.
-func (b *binder) side(n *callNode, a []*Expr) (x *Expr, k gpu.Int128, length *Expr, err error) {
+func (b *binder) side(n *syntax.Call, a []*Expr) (x *Expr, k gpu.Int128, length *Expr, err error) {
 	if x, err = b.str(n, 0, a[0]); err != nil {
 		return
 	}
@@ -135,7 +136,7 @@ func (b *binder) side(n *callNode, a []*Expr) (x *Expr, k gpu.Int128, length *Ex
 		c.Type = gpu.Of(gpu.Int64)
 	}
 	if !c.Type.IsInteger() {
-		err = b.errorf(n.args[1], "the number of characters in %s must be an integer", n.name)
+		err = b.errorf(n.Args[1], "the number of characters in %s must be an integer", n.Name)
 		return
 	}
 	if !c.Valid {
@@ -148,7 +149,7 @@ func (b *binder) side(n *callNode, a []*Expr) (x *Expr, k gpu.Int128, length *Ex
 }
 
 // concat binds ||, which is null when an operand is null.
-func (b *binder) concat(n Node, nodes []Node, args []*Expr) (*Expr, error) {
+func (b *binder) concat(n syntax.Node, nodes []syntax.Node, args []*Expr) (*Expr, error) {
 	e := Expr{op: gpu.OpConcat, typ: gpu.Of(gpu.String), fails: true}
 	for i, a := range args {
 		if other := args[len(args)-1-i]; a.typ.Kind == gpu.Binary && (other.typ.Kind == gpu.Binary || other.literal == nullLiteral) {
@@ -175,11 +176,11 @@ func (b *binder) concat(n Node, nodes []Node, args []*Expr) (*Expr, error) {
 }
 
 // bindConcat binds concat(…), for which a null is an empty text.
-func bindConcat(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindConcat(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	empty := newConstant(gpu.StringScalar(""))
 	args := make([]*Expr, len(a))
 	for i := range a {
-		x, err := b.convert(n.args[i], a[i], gpu.Of(gpu.String), false)
+		x, err := b.convert(n.Args[i], a[i], gpu.Of(gpu.String), false)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +199,7 @@ func bindConcat(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	if len(args) == 1 {
 		return args[0], nil
 	}
-	return b.concat(n, n.args, args)
+	return b.concat(n, n.Args, args)
 }
 
 // spaces are the space separators of Unicode (category Zs). Tabs and line ends are not
@@ -207,8 +208,8 @@ const spaces = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2
 
 // trim is trim, ltrim or rtrim. Without a second argument it removes the spaces of
 // Unicode, as DuckDB does.
-func trim(sides int) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func trim(sides int) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])
 		if err != nil {
 			return nil, err

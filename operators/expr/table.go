@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/regex"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // function is a row of the table of scalar functions, from which calls are bound and the
@@ -17,7 +18,7 @@ type function struct {
 	name, aliases string // aliases are separated by spaces
 	// args are the arguments as the reference shows them: "x", "x, y", "x[, y]", "x, …".
 	args string
-	bind func(b *binder, n *callNode, args []*Expr) (*Expr, error)
+	bind func(b *binder, n *syntax.Call, args []*Expr) (*Expr, error)
 	// result is the type of the result, about says what the function does. nulls says when
 	// the result is null; "" is: when an argument is. examples are "expression → result",
 	// the result as text, separated by lines.
@@ -100,9 +101,9 @@ func numberFunctions() []function {
 			examples: "ceil(1.2) → 2"},
 		{name: "trunc", args: "x[, digits]", bind: bindTruncate, result: "that of x; a DECIMAL keeps as many digits after the point as remain", about: "Drops digits after the point, all or all but some, or before it if digits is negative.",
 			examples: "trunc(-1.9) → -1\ntrunc(1.259, 2) → 1.25"},
-		{name: "mod", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.arithmetic(n, "%", a[0], a[1]) },
+		{name: "mod", args: "x, y", bind: func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) { return b.arithmetic(n, "%", a[0], a[1]) },
 			result: "that of x % y", about: "The remainder of x / y, with the sign of x.", examples: "mod(-7, 3) → -1"},
-		{name: "power", aliases: "pow", args: "x, y", bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) },
+		{name: "power", aliases: "pow", args: "x, y", bind: func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) },
 			result: dbl, about: "x to the power of y.", examples: "power(2, 10) → 1024.0"},
 		{name: "sqrt", args: "x", bind: mathFunction(gpu.MathSqrt), result: dbl, about: "The square root; NaN for negative numbers.", examples: "sqrt(2.25) → 1.5"},
 		{name: "cbrt", args: "x", bind: mathFunction(gpu.MathCbrt), result: dbl, about: "The cube root.", examples: "cbrt(8) → 2.0"},
@@ -286,14 +287,14 @@ func dateFunctions() []function {
 		}
 		list = append(list, function{name: "to_" + plural, args: "n", bind: toInterval(u), result: "INTERVAL", about: "INTERVAL (n) " + u + ".", examples: "to_" + plural + "(2) = INTERVAL 2 " + u + " → true"})
 	}
-	for _, p := range dateParts {
-		if p.example == "" {
+	for _, p := range syntax.DateParts {
+		if p.Example == "" {
 			continue // only as a part
 		}
-		names := strings.Fields(strings.ToLower(p.functions))
-		part := p.part
-		list = append(list, function{intervals: true, name: names[0], aliases: strings.Join(names[1:], " "), args: "d", result: p.result(), nulls: "if d is null or infinite", about: p.about, examples: names[0] + p.example,
-			bind: func(b *binder, n *callNode, a []*Expr) (*Expr, error) { return b.extract(n, part, n.args[0], a[0]) }})
+		names := strings.Fields(strings.ToLower(p.Functions))
+		part := p.Part
+		list = append(list, function{intervals: true, name: names[0], aliases: strings.Join(names[1:], " "), args: "d", result: datePartResult(p.Part), nulls: "if d is null or infinite", about: p.About, examples: names[0] + p.Example,
+			bind: func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) { return b.extract(n, part, n.Args[0], a[0]) }})
 	}
 	return list
 }
@@ -340,18 +341,18 @@ func MissingFunctions() []string {
 }
 
 // unknownFunction returns the error of a call of a function that is not in the table.
-func (b *binder) unknownFunction(n *callNode) error {
-	if why := refused[n.name]; why != "" {
-		return b.errorf(n, "gstream does not have DuckDB's function %s: %s", n.name, why)
+func (b *binder) unknownFunction(n *syntax.Call) error {
+	if why := refused[n.Name]; why != "" {
+		return b.errorf(n, "gstream does not have DuckDB's function %s: %s", n.Name, why)
 	}
-	if slices.Contains(MissingFunctions(), n.name) {
-		return b.errorf(n, "gstream does not have DuckDB's function %s yet; gstream functions lists those that it has", n.name)
+	if slices.Contains(MissingFunctions(), n.Name) {
+		return b.errorf(n, "gstream does not have DuckDB's function %s yet; gstream functions lists those that it has", n.Name)
 	}
-	if instead := elsewhere[n.name]; instead != "" {
-		return b.errorf(n, "there is no function %q; %s", n.name, instead)
+	if instead := elsewhere[n.Name]; instead != "" {
+		return b.errorf(n, "there is no function %q; %s", n.Name, instead)
 	}
 	names := slices.Sorted(maps.Keys(functions))
-	return b.errorf(n, "there is no function %q%s", cutRight(n.name, 60), suggest(n.name, names))
+	return b.errorf(n, "there is no function %q%s", syntax.Cut(n.Name, 60), syntax.Suggest(n.Name, names))
 }
 
 // noLists is why functions of lists are missing.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 const (
@@ -12,77 +13,16 @@ const (
 	microsPerDay    = 86400 * microsPerSecond
 )
 
-// datePart is a row of the table of the fields of a date. aliases are other names, and
-// functions those that take the field; example follows the name of such a function.
-type datePart struct {
-	part                     gpu.DatePart
-	name, aliases, functions string
-	about, example           string
-}
-
-func (p *datePart) result() string {
-	if p.part == gpu.PartEpoch || p.part == gpu.PartJulian {
+// datePartResult returns the type of a field of a date.
+func datePartResult(p gpu.DatePart) string {
+	if p == gpu.PartEpoch || p == gpu.PartJulian {
 		return dbl
 	}
 	return bigint
 }
 
-var dateParts = []datePart{
-	{gpu.PartEra, "ERA", "", "ERA", "1, or 0 before the year 1.", "(DATE '2024-03-15') → 1"},
-	{gpu.PartMillennium, "MILLENNIUM", "MIL MILS MILLENNIA", "MILLENNIUM", "The millennium, which begins with the year 1.", "(DATE '2024-03-15') → 3"},
-	{gpu.PartCentury, "CENTURY", "C CENT CENTURIES", "CENTURY", "The century, which begins with the year 1.", "(DATE '2024-03-15') → 21"},
-	{gpu.PartDecade, "DECADE", "DEC DECS", "DECADE", "The year divided by 10.", "(DATE '2024-03-15') → 202"},
-	{gpu.PartYear, "YEAR", "Y YR YRS", "YEAR", "The year.", "(DATE '2024-03-15') → 2024"},
-	{gpu.PartQuarter, "QUARTER", "", "QUARTER", "The quarter of the year, 1 to 4.", "(DATE '2024-03-15') → 1"},
-	{gpu.PartMonth, "MONTH", "MON MONS", "MONTH", "The month, 1 to 12.", "(DATE '2024-03-15') → 3"},
-	{gpu.PartDay, "DAY", "D DAYOFMONTH", "DAY DAYOFMONTH", "The day of the month.", "(DATE '2024-03-15') → 15"},
-	{gpu.PartHour, "HOUR", "H HR HRS", "HOUR", "The hour, 0 to 23.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 10"},
-	{gpu.PartMinute, "MINUTE", "M MIN MINS", "MINUTE", "The minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 30"},
-	{gpu.PartSecond, "SECOND", "S SEC SECS", "SECOND", "The second, without its fraction.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45"},
-	{gpu.PartMillisecond, "MILLISECOND", "MS MSEC MSECS", "MILLISECOND", "The milliseconds of the minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45500"},
-	{gpu.PartMicrosecond, "MICROSECOND", "US USEC USECS", "MICROSECOND", "The microseconds of the minute.", "(TIMESTAMP '2024-03-15 10:30:45.5') → 45500000"},
-	{gpu.PartWeek, "WEEK", "W WEEKOFYEAR", "WEEK WEEKOFYEAR", "The week of ISO 8601, 1 to 53.", "(DATE '2024-03-15') → 11"},
-	{gpu.PartISOYear, "ISOYEAR", "", "ISOYEAR", "The year of the week of ISO 8601.", "(DATE '2024-12-31') → 2025"},
-	{gpu.PartYearWeek, "YEARWEEK", "", "YEARWEEK", "ISO year × 100 + week.", "(DATE '2024-12-31') → 202501"},
-	{gpu.PartDayOfWeek, "DOW", "WEEKDAY DAYOFWEEK", "DAYOFWEEK WEEKDAY", "The day of the week, 0 for Sunday.", "(DATE '2024-03-15') → 5"},
-	{gpu.PartISODayOfWeek, "ISODOW", "", "ISODOW", "The day of the week, 1 for Monday and 7 for Sunday.", "(DATE '2024-03-17') → 7"},
-	{gpu.PartDayOfYear, "DOY", "DAYOFYEAR", "DAYOFYEAR", "The day of the year, from 1.", "(DATE '2024-03-15') → 75"},
-	{gpu.PartEpoch, "EPOCH", "", "EPOCH", "The seconds since 1970-01-01, or since midnight.", "(TIMESTAMP '1970-01-02 00:00:00.5') → 86400.5"},
-	{gpu.PartJulian, "JULIAN", "", "JULIAN", "The Julian day.", "(TIMESTAMP '2024-03-15 12:00:00') → 2460385.5"},
-}
-
-// parts are the fields of a date by name, unitAliases their other names.
-var parts, unitAliases = map[string]gpu.DatePart{}, map[string]string{}
-
-func init() {
-	for _, p := range dateParts {
-		parts[p.name] = p.part
-		for _, alias := range strings.Fields(p.aliases) {
-			unitAliases[alias] = p.name
-		}
-	}
-}
-
-func canonicalUnit(name string) string {
-	u := strings.ToUpper(name)
-	if a, ok := unitAliases[u]; ok {
-		return a
-	}
-	if _, ok := parts[u]; ok {
-		return u
-	}
-	return strings.TrimSuffix(u, "S")
-}
-
-// intervalUnit returns the standard name of an interval's unit.
-func intervalUnit(name string) (string, bool) {
-	u := canonicalUnit(name)
-	_, ok := units[u]
-	return u, ok
-}
-
 func partName(p gpu.DatePart) string {
-	return strings.ToLower(dateParts[slices.IndexFunc(dateParts, func(d datePart) bool { return d.part == p })].name)
+	return strings.ToLower(syntax.DateParts[slices.IndexFunc(syntax.DateParts, func(d syntax.DatePart) bool { return d.Part == p })].Name)
 }
 
 func dateHint(x *Expr) string {
@@ -94,14 +34,14 @@ func dateHint(x *Expr) string {
 
 // dateArithmetic binds + and - when an operand is a date or a time. done is false
 // otherwise.
-func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, err error) {
+func (b *binder) dateArithmetic(n *syntax.Binary, x, y *Expr) (e *Expr, done bool, err error) {
 	temporal := func(e *Expr) bool {
 		return e.typ.Kind == gpu.Date || e.typ.Kind == gpu.Timestamp || e.typ.Kind == gpu.Time
 	}
 	if !temporal(x) && !temporal(y) {
 		return nil, false, nil
 	}
-	op := arithmeticOps[n.op]
+	op := arithmeticOps[n.Op]
 	if op == gpu.OpAdd && !temporal(x) {
 		x, y = y, x
 	}
@@ -157,27 +97,27 @@ func (b *binder) dateArithmetic(n *binaryNode, x, y *Expr) (e *Expr, done bool, 
 		e, err = b.elapsed(n, x, y)
 		return e, true, err
 	}
-	return nil, true, b.errorf(n, "no operator %s for %v and %v", n.op, x.typ, y.typ)
+	return nil, true, b.errorf(n, "no operator %s for %v and %v", n.Op, x.typ, y.typ)
 }
 
 // datePart resolves the name of a date part, which is a constant string.
-func (b *binder) datePart(n Node, e *Expr) (gpu.DatePart, error) {
+func (b *binder) datePart(n syntax.Node, e *Expr) (gpu.DatePart, error) {
 	v, ok := e.Constant()
 	if !ok || e.literal != stringLiteral {
-		return 0, b.errorf(n, "the part of a date must be a constant such as 'year', found %s", cutRight(n.String(), 60))
+		return 0, b.errorf(n, "the part of a date must be a constant such as 'year', found %s", syntax.Cut(n.String(), 60))
 	}
-	p, ok := parts[canonicalUnit(v.Str)]
-	if !ok {
-		names := make([]string, 0, len(parts))
-		for name := range parts {
-			names = append(names, strings.ToLower(name))
+	p := syntax.DatePartNamed(v.Str)
+	if p == nil {
+		var names []string
+		for _, p := range syntax.DateParts {
+			names = append(names, strings.ToLower(p.Name))
 		}
-		return 0, b.errorf(n, "unknown part of a date %q%s", cutRight(v.Str, 60), suggest(v.Str, sorted(names)))
+		return 0, b.errorf(n, "unknown part of a date %q%s", syntax.Cut(v.Str, 60), syntax.Suggest(v.Str, names))
 	}
-	return p, nil
+	return p.Part, nil
 }
 
-func (b *binder) extract(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error) {
+func (b *binder) extract(n syntax.Node, p gpu.DatePart, nx syntax.Node, x *Expr) (*Expr, error) {
 	switch {
 	case x.isInterval():
 		return b.extractInterval(n, p, x)
@@ -230,7 +170,7 @@ func yearFloor(days int64) int64 {
 	return y - 1
 }
 
-func (b *binder) dateTrunc(n Node, p gpu.DatePart, nx Node, x *Expr) (*Expr, error) {
+func (b *binder) dateTrunc(n syntax.Node, p gpu.DatePart, nx syntax.Node, x *Expr) (*Expr, error) {
 	switch p {
 	case gpu.PartDayOfWeek, gpu.PartISODayOfWeek, gpu.PartDayOfYear, gpu.PartJulian:
 		p = gpu.PartDay

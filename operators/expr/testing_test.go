@@ -10,6 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // now is the time of the tests.
@@ -28,7 +29,7 @@ func newTable(t testing.TB, columns ...[]string) *table {
 	out := &table{schema: &gpu.Schema{}}
 	for _, c := range columns {
 		name, typeName, _ := strings.Cut(c[0], " ")
-		typ, err := expr.ParseType(typeName)
+		typ, err := syntax.ParseType(typeName)
 		require.NoError(t, err)
 		values := make([]gpu.Scalar, len(c)-1)
 		for i, v := range c[1:] {
@@ -45,7 +46,7 @@ func parseScalar(t testing.TB, v string, typ gpu.Type) gpu.Scalar {
 	if v == `\N` {
 		return gpu.Null(typ)
 	}
-	n, err := expr.Parse("'" + strings.ReplaceAll(v, "'", "''") + "'")
+	n, err := syntax.Parse("'" + strings.ReplaceAll(v, "'", "''") + "'")
 	require.NoError(t, err)
 	e, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold})
 	require.NoError(t, err)
@@ -57,7 +58,7 @@ func parseScalar(t testing.TB, v string, typ gpu.Type) gpu.Scalar {
 }
 
 func bind(src string, s *expr.Scope) (*expr.Expr, error) {
-	n, err := expr.Parse(src)
+	n, err := syntax.Parse(src)
 	if err != nil {
 		return nil, err
 	}

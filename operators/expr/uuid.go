@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // uuidLiteral converts the text of a UUID to its bytes. Braces around it are allowed, and
@@ -17,7 +18,7 @@ func uuidLiteral(x *Expr) (*Expr, error) {
 	}
 	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(b) != 16 {
-		return nil, fmt.Errorf("'%s' is not a UUID, which is 32 hexadecimal digits: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", cutRight(x.value.Str, 60))
+		return nil, fmt.Errorf("'%s' is not a UUID, which is 32 hexadecimal digits: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", syntax.Cut(x.value.Str, 60))
 	}
 	return newConstant(gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: string(b)}), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
 )
 
@@ -21,12 +22,12 @@ const maxUnits = 42
 // The sums are exact, of x in units of its last digit. With q, the whole number next to the
 // mean, and r, what is left of the sum, the squares of the distances to the mean add up to
 // Σx² - 2qΣx + nq² - r²/n. All but the last term is a whole number, so no digits cancel.
-func (b *binder) variance(n *callNode, f aggregate, call func(*callNode) (Node, error)) (Node, error) {
-	if f.sorted < window.VarSamp || n.distinct || n.star || len(n.args) != 1 || aggregateIn(n.args[0]) != nil {
+func (b *binder) variance(n *syntax.Call, f aggregate, call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
+	if f.sorted < window.VarSamp || n.Distinct || n.Star || len(n.Args) != 1 || aggregateIn(n.Args[0]) != nil {
 		return nil, nil
 	}
 	b.lazy++ // what a FILTER leaves out is not evaluated
-	x, err := b.bind(n.args[0])
+	x, err := b.bind(n.Args[0])
 	b.lazy--
 	if err != nil {
 		return nil, err
@@ -35,23 +36,22 @@ func (b *binder) variance(n *callNode, f aggregate, call func(*callNode) (Node, 
 	if wide < 0 || wide > maxUnits {
 		return nil, nil
 	}
-	at := base{src: n.src, hides: n.hides, at: n.at, tall: n.args[0].depth() + 4}
-	units := n.args[0]
+	units := n.Args[0]
 	if s := int(x.typ.Scale); s > 0 {
-		units = &binaryNode{at, "*", units, &numberNode{at, "1" + strings.Repeat("0", s), ""}}
+		units = times(n, units, &syntax.NumberLiteral{Base: syntax.At(n), Text: "1" + strings.Repeat("0", s)})
 	}
-	units = &castNode{base: at, x: units, typ: gpu.Of(gpu.Int64)}
+	units = &syntax.Cast{Base: syntax.At(n, units), X: units, Type: gpu.Of(gpu.Int64)}
 	square := units
 	if 2*wide > 62 {
-		square = &castNode{base: at, x: square, typ: hugeint}
+		square = &syntax.Cast{Base: syntax.At(n, square), X: square, Type: hugeint}
 	}
-	square = &binaryNode{at, "*", square, units}
+	square = times(n, square, units)
 	var names []any
 	for _, c := range []struct {
 		name string
-		arg  Node
+		arg  syntax.Node
 	}{{"count", units}, {"sum", units}, {"sum", square}} {
-		column, err := call(&callNode{base: at, name: c.name, args: []Node{c.arg}, filter: n.filter, over: n.over})
+		column, err := call(&syntax.Call{Base: syntax.At(n, c.arg), Name: c.name, Args: []syntax.Node{c.arg}, Filter: n.Filter, Over: n.Over})
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +68,12 @@ func (b *binder) variance(n *callNode, f aggregate, call func(*callNode) (Node, 
 	if f.sorted == window.StddevSamp || f.sorted == window.StddevPop {
 		text = "sqrt(" + text + ")"
 	}
-	return Parse(text)
+	return syntax.Parse(text)
+}
+
+// times returns the product of two trees, at the place of a call.
+func times(at *syntax.Call, x, y syntax.Node) syntax.Node {
+	return &syntax.Binary{Base: syntax.At(at, x, y), Op: "*", L: x, R: y}
 }
 
 // unitBits returns the bits of the largest value of an integer or a decimal, in units of its

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
 )
 
@@ -72,12 +73,12 @@ func WindowColumn(i int) string { return fmt.Sprintf("$window%d", i) }
 
 // BindWindows finds the window functions in a tree and binds what they need over s. It
 // returns each distinct call once, and the tree with every call replaced by a reference to
-// its WindowColumn, from the number first on. The error is an *Error.
-func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, err error) {
-	b := &binder{scope: s, src: n.source()}
-	defer func() { err = n.hiding().hide(err) }()
+// its WindowColumn, from the number first on. The error is a *syntax.Error.
+func BindWindows(n syntax.Node, s *Scope, first int) (calls []WindowCall, post syntax.Node, err error) {
+	b := &binder{scope: s, src: n.Source()}
+	defer func() { err = n.Hides().Hide(err) }()
 	seen := map[string]int{}
-	add := func(c *callNode) (Node, error) {
+	add := func(c *syntax.Call) (syntax.Node, error) {
 		key := c.String()
 		i, ok := seen[key]
 		if !ok {
@@ -91,14 +92,14 @@ func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, er
 			s.written(n, call.expressions()...)
 			calls = append(calls, call)
 		}
-		return &nameNode{base{src: c.src, hides: c.hides, at: c.at, tall: 1}, []string{WindowColumn(first + i)}}, nil
+		return &syntax.Name{Base: syntax.At(c), Parts: []string{WindowColumn(first + i)}}, nil
 	}
-	post, err = replace(n, func(n Node) (Node, error) {
-		c, ok := n.(*callNode)
-		if !ok || c.over == nil {
+	post, err = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		c, ok := n.(*syntax.Call)
+		if !ok || c.Over == nil {
 			return nil, nil
 		}
-		if tree, err := b.variance(c, aggregates[c.name], add); tree != nil || err != nil {
+		if tree, err := b.variance(c, aggregates[c.Name], add); tree != nil || err != nil {
 			return tree, err
 		}
 		return add(c)
@@ -110,16 +111,16 @@ func BindWindows(n Node, s *Scope, first int) (calls []WindowCall, post Node, er
 }
 
 // misplacedWindow returns the error for a window function in a place where none is possible.
-func (b *binder) misplacedWindow(n *callNode) error {
-	if n.over == nil {
-		return b.errorf(n, "%s is a window function: write %s(…) OVER (…)", n.name, n.name)
+func (b *binder) misplacedWindow(n *syntax.Call) error {
+	if n.Over == nil {
+		return b.errorf(n, "%s is a window function: write %s(…) OVER (…)", n.Name, n.Name)
 	}
-	return b.errorf(n, "the window function %s is not allowed here; window functions belong into select and qualify, and not into each other", n.name)
+	return b.errorf(n, "the window function %s is not allowed here; window functions belong into select and qualify, and not into each other", n.Name)
 }
 
-func (b *binder) window(n *callNode) (c WindowCall, err error) {
-	f, isRanking := rankings[n.name]
-	agg, isAggregate := aggregates[n.name]
+func (b *binder) window(n *syntax.Call) (c WindowCall, err error) {
+	f, isRanking := rankings[n.Name]
+	agg, isAggregate := aggregates[n.Name]
 	switch {
 	case !isRanking && !isAggregate:
 		names := make([]string, 0, len(rankings)+len(aggregates))
@@ -130,20 +131,20 @@ func (b *binder) window(n *callNode) (c WindowCall, err error) {
 			names = append(names, name)
 		}
 		sort.Strings(names)
-		if _, scalar := functions[n.name]; scalar {
-			return c, b.errorf(n, "%s is neither a window function nor an aggregate, so it takes no OVER", n.name)
+		if _, scalar := functions[n.Name]; scalar {
+			return c, b.errorf(n, "%s is neither a window function nor an aggregate, so it takes no OVER", n.Name)
 		}
-		return c, b.errorf(n, "there is no window function or aggregate %q%s", cutRight(n.name, 60), suggest(n.name, names))
-	case len(n.order) > 0:
-		return c, b.errorf(n, "ORDER BY among the arguments of %s is not possible with OVER; order the window", n.name)
-	case n.distinct || agg.estimate && !isRanking:
+		return c, b.errorf(n, "there is no window function or aggregate %q%s", syntax.Cut(n.Name, 60), syntax.Suggest(n.Name, names))
+	case len(n.Order) > 0:
+		return c, b.errorf(n, "ORDER BY among the arguments of %s is not possible with OVER; order the window", n.Name)
+	case n.Distinct || agg.estimate && !isRanking:
 		return c, b.errorf(n, "DISTINCT is not possible with OVER")
-	case isRanking && n.filter != nil:
-		return c, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.name)
-	case n.ignoreNulls && !f.nulls:
+	case isRanking && n.Filter != nil:
+		return c, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.Name)
+	case n.IgnoreNulls && !f.nulls:
 		return c, b.errorf(n, "IGNORE NULLS is possible for lag, lead, first_value, last_value and nth_value only")
 	}
-	c.Kind, c.IgnoreNulls = f.kind, n.ignoreNulls
+	c.Kind, c.IgnoreNulls = f.kind, n.IgnoreNulls
 	if isRanking {
 		err = b.ranking(n, f, &c)
 	} else {
@@ -155,7 +156,7 @@ func (b *binder) window(n *callNode) (c WindowCall, err error) {
 	return c, err
 }
 
-func (b *binder) windowAggregate(n *callNode, f aggregate, c *WindowCall) error {
+func (b *binder) windowAggregate(n *syntax.Call, f aggregate, c *WindowCall) error {
 	call, err := b.aggregate(n, f)
 	if err != nil {
 		return err
@@ -169,19 +170,19 @@ func (b *binder) windowAggregate(n *callNode, f aggregate, c *WindowCall) error 
 		case window.ArgMin, window.ArgMax:
 			c.Offset = s.Key
 		default:
-			return b.errorf(n, "%s of %v is not possible with OVER; compute it in a group step, and join its rows", n.name, call.Arg.typ)
+			return b.errorf(n, "%s of %v is not possible with OVER; compute it in a group step, and join its rows", n.Name, call.Arg.typ)
 		}
 	}
 	return nil
 }
 
 // ranking binds the arguments of a function that is no aggregate.
-func (b *binder) ranking(n *callNode, f ranking, c *WindowCall) (err error) {
-	if n.star || len(n.args) < f.lo || len(n.args) > f.hi {
-		return b.errorf(n, "%s takes %s, found %s", n.name, arity(f.lo, f.hi), found(n))
+func (b *binder) ranking(n *syntax.Call, f ranking, c *WindowCall) (err error) {
+	if n.Star || len(n.Args) < f.lo || len(n.Args) > f.hi {
+		return b.errorf(n, "%s takes %s, found %s", n.Name, arity(f.lo, f.hi), found(n))
 	}
-	args := make([]*Expr, len(n.args))
-	for i, a := range n.args {
+	args := make([]*Expr, len(n.Args))
+	for i, a := range n.Args {
 		if args[i], err = b.bind(a); err != nil {
 			return err
 		}
@@ -194,11 +195,11 @@ func (b *binder) ranking(n *callNode, f ranking, c *WindowCall) (err error) {
 		c.Output = gpu.Of(gpu.Float64)
 		return nil
 	case window.Ntile:
-		if c.Offset, err = b.windowOffset(n, n.args[0], args[0]); err != nil {
+		if c.Offset, err = b.windowOffset(n, n.Args[0], args[0]); err != nil {
 			return err
 		}
 		if v, ok := c.Offset.Constant(); ok && v.Valid && v.Int.Sign() <= 0 {
-			return b.errorf(n.args[0], "the argument of ntile must be greater than zero")
+			return b.errorf(n.Args[0], "the argument of ntile must be greater than zero")
 		}
 		return nil
 	}
@@ -207,16 +208,16 @@ func (b *binder) ranking(n *callNode, f ranking, c *WindowCall) (err error) {
 	}
 	c.Value = typed(args[0])
 	if len(args) > 1 {
-		if c.Offset, err = b.windowOffset(n, n.args[1], args[1]); err != nil {
+		if c.Offset, err = b.windowOffset(n, n.Args[1], args[1]); err != nil {
 			return err
 		}
 	}
 	if len(args) > 2 {
-		if c.Default, err = b.convert(n.args[2], args[2], c.Value.typ, false); err != nil {
+		if c.Default, err = b.convert(n.Args[2], args[2], c.Value.typ, false); err != nil {
 			return err
 		}
 		if c.Value, c.Default, err = sameStorage(b.scope.Fold, c.Value, c.Default); err != nil {
-			return b.errorf(n.args[2], "%v", err)
+			return b.errorf(n.Args[2], "%v", err)
 		}
 	}
 	c.Output = c.Value.typ
@@ -224,25 +225,25 @@ func (b *binder) ranking(n *callNode, f ranking, c *WindowCall) (err error) {
 }
 
 // found is the number of arguments of a call.
-func found(n *callNode) string {
-	if n.star {
+func found(n *syntax.Call) string {
+	if n.Star {
 		return "*"
 	}
-	return fmt.Sprint(len(n.args))
+	return fmt.Sprint(len(n.Args))
 }
 
 // windowOffset returns an argument that counts rows as a BIGINT.
-func (b *binder) windowOffset(n *callNode, at Node, x *Expr) (*Expr, error) {
+func (b *binder) windowOffset(n *syntax.Call, at syntax.Node, x *Expr) (*Expr, error) {
 	if x.literal != nullLiteral && !x.typ.IsInteger() {
-		return nil, b.errorf(at, "%s needs a whole number here, found %v", n.name, x.typ)
+		return nil, b.errorf(at, "%s needs a whole number here, found %v", n.Name, x.typ)
 	}
 	return b.convert(at, x, gpu.Of(gpu.Int64), false)
 }
 
 // over binds the window of a call.
-func (b *binder) over(n *callNode, c *WindowCall) error {
-	w := n.over
-	for _, k := range w.partition {
+func (b *binder) over(n *syntax.Call, c *WindowCall) error {
+	w := n.Over
+	for _, k := range w.Partition {
 		e, err := b.windowKey(k)
 		if err != nil {
 			return err
@@ -252,16 +253,16 @@ func (b *binder) over(n *callNode, c *WindowCall) error {
 		}
 	}
 	var err error
-	if c.Order, err = b.orderKeys(w.order); err != nil {
+	if c.Order, err = b.orderKeys(w.Order); err != nil {
 		return err
 	}
 	c.Frame = WindowFrame{Unit: window.Range, From: WindowBound{Kind: window.UnboundedPreceding}, To: WindowBound{Kind: window.CurrentRow}}
-	if w.frame == nil {
+	if w.Frame == nil {
 		return nil
 	}
-	c.Frame.Unit = map[string]window.Unit{"ROWS": window.Rows, "RANGE": window.Range, "GROUPS": window.Groups}[w.frame.unit]
-	if c.Frame.From, err = b.frameBound(w, w.frame.from, c.Frame.Unit); err == nil {
-		c.Frame.To, err = b.frameBound(w, w.frame.to, c.Frame.Unit)
+	c.Frame.Unit = map[string]window.Unit{"ROWS": window.Rows, "RANGE": window.Range, "GROUPS": window.Groups}[w.Frame.Unit]
+	if c.Frame.From, err = b.frameBound(w, w.Frame.From, c.Frame.Unit); err == nil {
+		c.Frame.To, err = b.frameBound(w, w.Frame.To, c.Frame.Unit)
 	}
 	if c.Frame.Unit == window.Range && len(c.Order) == 0 { // see rangeBound
 		c.Frame.Unit = window.Groups
@@ -270,14 +271,14 @@ func (b *binder) over(n *callNode, c *WindowCall) error {
 }
 
 // orderKeys binds the keys of ORDER BY.
-func (b *binder) orderKeys(order []orderNode) (keys []WindowKey, err error) {
+func (b *binder) orderKeys(order []syntax.OrderKey) (keys []WindowKey, err error) {
 	for _, k := range order {
-		e, err := b.windowKey(k.x)
+		e, err := b.windowKey(k.X)
 		if err != nil {
 			return nil, err
 		}
 		if _, constant := e.Constant(); !constant {
-			keys = append(keys, WindowKey{e, k.descending, k.nullsFirst})
+			keys = append(keys, WindowKey{e, k.Descending, k.NullsFirst})
 		}
 	}
 	return keys, nil
@@ -285,7 +286,7 @@ func (b *binder) orderKeys(order []orderNode) (keys []WindowKey, err error) {
 
 // windowKey binds a key of PARTITION BY or ORDER BY. The position of a column means nothing
 // there: a constant puts all rows together.
-func (b *binder) windowKey(n Node) (*Expr, error) {
+func (b *binder) windowKey(n syntax.Node) (*Expr, error) {
 	e, err := b.bind(n)
 	if err != nil {
 		return nil, err
@@ -296,23 +297,23 @@ func (b *binder) windowKey(n Node) (*Expr, error) {
 	return typed(e), nil
 }
 
-var boundKinds = map[string]window.BoundKind{unboundedPreceding: window.UnboundedPreceding, preceding: window.Preceding,
-	currentRow: window.CurrentRow, following: window.Following, unboundedFollowing: window.UnboundedFollowing}
+var boundKinds = map[string]window.BoundKind{syntax.UnboundedPreceding: window.UnboundedPreceding, syntax.Preceding: window.Preceding,
+	syntax.CurrentRow: window.CurrentRow, syntax.Following: window.Following, syntax.UnboundedFollowing: window.UnboundedFollowing}
 
-func (b *binder) frameBound(w *windowNode, n boundNode, unit window.Unit) (out WindowBound, err error) {
-	out.Kind = boundKinds[n.kind]
-	if n.offset == nil {
+func (b *binder) frameBound(w *syntax.Window, n syntax.FrameBound, unit window.Unit) (out WindowBound, err error) {
+	out.Kind = boundKinds[n.Kind]
+	if n.Offset == nil {
 		return out, nil
 	}
 	if unit == window.Range {
 		return b.rangeBound(w, n, out)
 	}
-	e, err := b.bind(n.offset)
+	e, err := b.bind(n.Offset)
 	if err == nil && e.literal != nullLiteral {
 		if !e.typ.IsNumeric() {
-			return out, b.errorf(n.offset, "the offset of %s must be a number, found %v", n.kind, e.typ)
+			return out, b.errorf(n.Offset, "the offset of %s must be a number, found %v", n.Kind, e.typ)
 		}
-		e, err = b.convert(n.offset, e, gpu.Of(gpu.Int64), false)
+		e, err = b.convert(n.Offset, e, gpu.Of(gpu.Int64), false)
 	}
 	if err != nil {
 		return out, err
@@ -320,11 +321,11 @@ func (b *binder) frameBound(w *windowNode, n boundNode, unit window.Unit) (out W
 	v, constant := e.Constant()
 	switch {
 	case !constant:
-		return out, b.errorf(n.offset, "the offset of %s must be a constant", n.kind)
+		return out, b.errorf(n.Offset, "the offset of %s must be a constant", n.Kind)
 	case !v.Valid:
-		return out, b.errorf(n.offset, "the offset of %s cannot be NULL", n.kind)
+		return out, b.errorf(n.Offset, "the offset of %s cannot be NULL", n.Kind)
 	case v.Int.Sign() < 0:
-		return out, b.errorf(n.offset, "the offset of %s cannot be negative, found %v", n.kind, v)
+		return out, b.errorf(n.Offset, "the offset of %s cannot be negative, found %v", n.Kind, v)
 	}
 	out.Offset = v.Int.Int64()
 	return out, nil
@@ -333,33 +334,33 @@ func (b *binder) frameBound(w *windowNode, n boundNode, unit window.Unit) (out W
 // rangeBound binds an end of RANGE with an offset: the key of the order plus or minus the
 // offset. The key is cast if the result has another type. Rows with a constant key are one group of
 // peers, which is an offset of 0 groups away, or of 1 if the offset leads away from the key.
-func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (WindowBound, error) {
-	if len(w.order) != 1 {
-		return out, b.errorf(n.offset, "RANGE with an offset needs exactly one key of ORDER BY, found %d", len(w.order))
+func (b *binder) rangeBound(w *syntax.Window, n syntax.FrameBound, out WindowBound) (WindowBound, error) {
+	if len(w.Order) != 1 {
+		return out, b.errorf(n.Offset, "RANGE with an offset needs exactly one key of ORDER BY, found %d", len(w.Order))
 	}
 	if err := b.checkRangeOffset(n); err != nil {
 		return out, err
 	}
-	k := w.order[0]
+	k := w.Order[0]
 	op := "+"
-	if (n.kind == preceding) != k.descending {
+	if (n.Kind == syntax.Preceding) != k.Descending {
 		op = "-"
 	}
-	sum := &binaryNode{base{src: n.offset.source(), hides: n.offset.hiding(), at: n.offset.Pos(), tall: max(k.x.depth(), n.offset.depth()) + 1}, op, k.x, n.offset}
+	sum := &syntax.Binary{Base: syntax.At(n.Offset, k.X, n.Offset), Op: op, L: k.X, R: n.Offset}
 	value, err := b.bind(sum)
 	if err != nil {
 		return out, err
 	}
-	key, err := b.windowKey(k.x)
+	key, err := b.windowKey(k.X)
 	if err != nil {
 		return out, err
 	}
 	values := []*Expr{key, typed(value)}
-	if err := b.unify([]Node{k.x, sum}, values, "the key and the bound of RANGE"); err != nil {
+	if err := b.unify([]syntax.Node{k.X, sum}, values, "the key and the bound of RANGE"); err != nil {
 		return out, err
 	}
 	if out.Key, out.Value, err = sameStorage(b.scope.Fold, values[0], values[1]); err != nil {
-		return out, b.errorf(n.offset, "%v", err)
+		return out, b.errorf(n.Offset, "%v", err)
 	}
 	if _, constant := key.Constant(); constant {
 		from, _ := out.Key.Constant()
@@ -374,9 +375,9 @@ func (b *binder) rangeBound(w *windowNode, n boundNode, out WindowBound) (Window
 
 // checkRangeOffset returns an error unless the offset of RANGE is a constant that is neither
 // NULL nor negative.
-func (b *binder) checkRangeOffset(n boundNode) error {
+func (b *binder) checkRangeOffset(n syntax.FrameBound) error {
 	negative := false
-	e, err := b.bindAny(n.offset)
+	e, err := b.bindAny(n.Offset)
 	if err != nil {
 		return err
 	}
@@ -384,7 +385,7 @@ func (b *binder) checkRangeOffset(n boundNode) error {
 		for _, part := range e.args {
 			v, constant := part.Constant()
 			if !constant || !v.Valid {
-				return b.errorf(n.offset, "the offset of %s must be a constant", n.kind)
+				return b.errorf(n.Offset, "the offset of %s must be a constant", n.Kind)
 			}
 			negative = negative || v.Int.Sign() < 0
 		}
@@ -392,16 +393,16 @@ func (b *binder) checkRangeOffset(n boundNode) error {
 		v, constant := e.Constant()
 		switch {
 		case !constant:
-			return b.errorf(n.offset, "the offset of %s must be a constant", n.kind)
+			return b.errorf(n.Offset, "the offset of %s must be a constant", n.Kind)
 		case !v.Valid:
-			return b.errorf(n.offset, "the offset of %s cannot be NULL", n.kind)
+			return b.errorf(n.Offset, "the offset of %s cannot be NULL", n.Kind)
 		case !e.typ.IsNumeric():
-			return b.errorf(n.offset, "the offset of %s must be a number or an INTERVAL, found %v", n.kind, e.typ)
+			return b.errorf(n.Offset, "the offset of %s must be a number or an INTERVAL, found %v", n.Kind, e.typ)
 		}
 		negative = v.Compare(zeroOf(v.Type)) < 0
 	}
 	if negative {
-		return b.errorf(n.offset, "the offset of %s cannot be negative", n.kind)
+		return b.errorf(n.Offset, "the offset of %s cannot be negative", n.Kind)
 	}
 	return nil
 }

@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // textOp binds an operation whose arguments are of the given kinds; see macro.
-func textOp(op gpu.Op, kinds string, t gpu.Type, operand int) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func textOp(op gpu.Op, kinds string, t gpu.Type, operand int) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		args, err := b.arguments(n, kinds, a)
 		if err != nil {
 			return nil, err
@@ -21,7 +22,7 @@ func textOp(op gpu.Op, kinds string, t gpu.Type, operand int) func(*binder, *cal
 	}
 }
 
-func bindChr(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindChr(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "i", a)
 	if err != nil {
 		return nil, err
@@ -38,8 +39,8 @@ func bindChr(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // pad binds lpad and rpad: body joins the padding _1 and the text _2.
-func pad(body string) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func pad(body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		args, err := b.arguments(n, "sis", a)
 		if err != nil {
 			return nil, err
@@ -69,15 +70,15 @@ func pad(body string) func(*binder, *callNode, []*Expr) (*Expr, error) {
 }
 
 // bindConcatWS joins the arguments that are not null, with a separator between them.
-func bindConcatWS(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindConcatWS(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	separator, err := b.str(n, 0, a[0])
 	if err != nil {
 		return nil, err
 	}
 	parts := make([]*Expr, len(a)-1)
-	nodes := make([]Node, len(parts))
+	nodes := make([]syntax.Node, len(parts))
 	for i, x := range a[1:] {
-		nodes[i] = n.args[1+i]
+		nodes[i] = n.Args[1+i]
 		text, err := b.convert(nodes[i], x, gpu.Of(gpu.String), false)
 		if err != nil {
 			return nil, err
@@ -95,21 +96,21 @@ func bindConcatWS(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 	return b.expand(n, "substring(_2, length(_1) + 1)", separator, all)
 }
 
-func digestOf(d gpu.Digest) func(*binder, *callNode, []*Expr) (*Expr, error) {
-	return func(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func digestOf(d gpu.Digest) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x := a[0]
 		if x.literal == nullLiteral {
 			return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
 		}
 		if !x.typ.IsVar() {
-			return nil, b.errorf(n.args[0], "%s needs text or a BLOB, found %v", n.name, x.typ)
+			return nil, b.errorf(n.Args[0], "%s needs text or a BLOB, found %v", n.Name, x.typ)
 		}
 		return b.op(n, Expr{op: gpu.OpDigest, typ: gpu.Of(gpu.String), n: int(d), nullable: x.nullable}, x)
 	}
 }
 
 // bindSlice binds s[from:to], whose ends may be absent and count from the end if negative.
-func bindSlice(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindSlice(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "sii", a)
 	if err != nil {
 		return nil, err
@@ -129,23 +130,23 @@ func bindSlice(b *binder, n *callNode, a []*Expr) (*Expr, error) {
 }
 
 // likeColumn binds LIKE with a pattern that is not constant.
-func (b *binder) likeColumn(n *likeNode, x, pattern *Expr) (*Expr, error) {
-	if n.escape != nil {
-		return nil, b.errorf(n.escape, "ESCAPE needs a constant pattern before it")
+func (b *binder) likeColumn(n *syntax.Like, x, pattern *Expr) (*Expr, error) {
+	if n.Escape != nil {
+		return nil, b.errorf(n.Escape, "ESCAPE needs a constant pattern before it")
 	}
 	op := gpu.OpLike
-	if n.fold {
+	if n.Fold {
 		op = gpu.OpILike
 	}
 	e, err := b.op(n, Expr{op: op, typ: gpu.Of(gpu.Bool), nullable: x.nullable || pattern.nullable}, x, pattern)
-	if err == nil && n.not {
+	if err == nil && n.Not {
 		return b.not(n, e)
 	}
 	return e, err
 }
 
 // bindOverlay binds overlay. Positions before the text are its beginning.
-func bindOverlay(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindOverlay(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "ssii", a)
 	if err != nil {
 		return nil, err

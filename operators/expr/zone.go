@@ -8,6 +8,7 @@ import (
 	_ "time/tzdata" // zones where the system has none
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // zoneSteps are the offsets of a time zone from UTC as a step function: offsets[k] from
@@ -29,7 +30,7 @@ func loadZone(name string) (*zoneSteps, error) {
 		location, err = time.LoadLocation(titled(name))
 	}
 	if err != nil || name == "" || strings.EqualFold(name, "local") {
-		return nil, fmt.Errorf("unknown time zone %q; zones have names such as UTC, Europe/Berlin and Etc/GMT-2", cutRight(name, 60))
+		return nil, fmt.Errorf("unknown time zone %q; zones have names such as UTC, Europe/Berlin and Etc/GMT-2", syntax.Cut(name, 60))
 	}
 	z := &zoneSteps{}
 	t := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).In(location)
@@ -75,28 +76,28 @@ func titled(name string) string {
 
 // bindTimezone binds timezone(zone, moment): the moment in UTC of a local time, and the
 // local time of a moment.
-func bindTimezone(b *binder, n *callNode, a []*Expr) (*Expr, error) {
+func bindTimezone(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	name, ok := a[0].Constant()
 	if !ok || a[0].typ.Kind != gpu.String {
-		return nil, b.errorf(n.args[0], "the time zone must be a constant text such as 'Europe/Berlin'")
+		return nil, b.errorf(n.Args[0], "the time zone must be a constant text such as 'Europe/Berlin'")
 	}
 	x := a[1]
 	switch {
 	case x.literal == nullLiteral:
 		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, true))), nil
 	case x.typ.Kind != gpu.Date && x.typ.Kind != gpu.Timestamp:
-		return nil, b.errorf(n.args[1], "AT TIME ZONE needs a date or timestamp, found %v%s", x.typ, dateHint(x))
+		return nil, b.errorf(n.Args[1], "AT TIME ZONE needs a date or timestamp, found %v%s", x.typ, dateHint(x))
 	}
 	z, err := loadZone(name.Str)
 	if err != nil {
-		return nil, b.errorf(n.args[0], "%v", err)
+		return nil, b.errorf(n.Args[0], "%v", err)
 	}
 	from, to := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC), gpu.TimestampOf(gpu.Microsecond, !x.typ.UTC)
 	starts, sign := z.starts, int64(1)
 	if !from.UTC {
 		starts, sign = z.local, -1
 	}
-	if x, err = b.convert(n.args[1], x, from, false); err != nil {
+	if x, err = b.convert(n.Args[1], x, from, false); err != nil {
 		return nil, err
 	}
 	t := gpu.Of(gpu.Int64)

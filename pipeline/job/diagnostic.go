@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/internal/class"
 )
 
@@ -71,7 +71,7 @@ func (fs Diagnostics) Unwrap() []error {
 // DidYouMean returns ` (did you mean "x"?)` for the candidate nearest to name, or "" when
 // none is near.
 func DidYouMean(name string, candidates []string) string {
-	if best := expr.Nearest(name, candidates); best != "" {
+	if best := syntax.Nearest(name, candidates); best != "" {
 		return fmt.Sprintf(" (did you mean %q?)", best)
 	}
 	return ""

@@ -10,7 +10,7 @@ package job
 import (
 	"fmt"
 
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
@@ -35,11 +35,11 @@ type Job struct {
 	source  string
 	origins map[string]*origin
 	// values are those of the variables in expressions, by the parts of their texts.
-	values expr.Values
+	values syntax.Values
 }
 
 // Values returns the values that stand for parts of the job's expressions, such as ${day}.
-func (j *Job) Values() expr.Values { return j.values }
+func (j *Job) Values() syntax.Values { return j.values }
 
 // Var is a variable of a job file.
 type Var struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/gstream/gstream/gpu/phrase"
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // maxJobBytes bounds a job file and every value in it.
@@ -48,7 +48,7 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 // base of its relative paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff")) // a byte order mark
-	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}, values: expr.Values{}}
+	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}, values: syntax.Values{}}
 	d := &decoder{job: job, dir: filepath.Dir(path), vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
 	if d.vars.env == nil {
 		d.vars.env = os.LookupEnv

@@ -8,8 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
-
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // The types of variables that are not texts.
@@ -46,7 +45,7 @@ func (v *variables) expandAll(s string, sql bool) (expanded, error) {
 	if !sql || !strings.Contains(s, "$") {
 		return v.expand(s)
 	}
-	x := expression{variables: v, raw: s, expanded: expanded{values: expr.Values{}}}
+	x := expression{variables: v, raw: s, expanded: expanded{values: syntax.Values{}}}
 	err := x.expand()
 	x.text = x.out.String()
 	return x.expanded, err
@@ -192,7 +191,7 @@ func (x *expression) value() error {
 		}
 		return err
 	}
-	x.values[x.raw[x.at:end]] = expr.Value{SQL: literal, Text: val.text, Hidden: val.env}
+	x.values[x.raw[x.at:end]] = syntax.Value{SQL: literal, Text: val.text, Hidden: val.env}
 	x.copy(end - x.at)
 	return nil
 }
@@ -227,9 +226,9 @@ func (x *expression) literal(name, text string) (string, error) {
 		if typ == typeDate && x.declared[name].Type == "" && !dateForm.MatchString(text) {
 			return "", x.not(name, text, "date")
 		}
-		return strings.ToUpper(typ) + " " + expr.Quote(text), nil
+		return strings.ToUpper(typ) + " " + syntax.Quote(text), nil
 	}
-	return expr.Quote(text), nil
+	return syntax.Quote(text), nil
 }
 
 // not returns the error of a value that is not of the type of its variable.
@@ -294,7 +293,7 @@ func (x *expression) quoted(quote byte) error {
 				x.out.Reset()
 				x.out.WriteString(before + raw)
 				x.segments = append(x.segments[:segments], segment{written, start, false})
-				x.values[raw] = expr.Value{SQL: expr.Quote(text.String()), Text: text.String(), Hidden: true}
+				x.values[raw] = syntax.Value{SQL: syntax.Quote(text.String()), Text: text.String(), Hidden: true}
 			}
 			return nil
 		default:

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu/phrase"
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // variables expands ${name}, ${env:NAME}, ${env:NAME:-default} and $$ in the values of a job file.
@@ -29,7 +29,7 @@ type expanded struct {
 	// env says that the environment has a part of it, which is not shown in expressions.
 	env bool
 	// values are those in the text of an expression.
-	values expr.Values
+	values syntax.Values
 }
 
 // expand replaces the variables of a value. Values are not expanded again, except the

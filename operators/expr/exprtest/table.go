@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
 // Table is a table over which expressions run.
@@ -50,7 +50,7 @@ func Extremes() *Table {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range columnTypes {
 		name, typeName, _ := strings.Cut(c, " ")
-		typ, err := expr.ParseType(typeName)
+		typ, err := syntax.ParseType(typeName)
 		if err != nil {
 			panic(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
@@ -209,7 +210,7 @@ func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 // it is known, and hint after the message.
 func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint string) {
 	path := s.at + sub
-	var mistake *expr.Error
+	var mistake *syntax.Error
 	if !errors.As(err, &mistake) {
 		s.faultf(sub, "%v%s", err, hint)
 		return
@@ -291,9 +292,9 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 	var tables []*expr.Tables
 	ok := true
 	w := &windows{stepBinder: s, in: in}
-	parsed := make([]expr.Node, len(list))
-	stars := make([]*expr.Star, len(list))
-	replacements := make([][]expr.Node, len(list)) // of the columns of stars
+	parsed := make([]syntax.Node, len(list))
+	stars := make([]*syntax.Star, len(list))
+	replacements := make([][]syntax.Node, len(list)) // of the columns of stars
 	for i, c := range list {
 		sub := fmt.Sprintf("%s[%d]", path, i)
 		var err error
@@ -316,7 +317,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 			ok = ok && parsed[i] != nil
 		}
 	}
-	var condition expr.Node
+	var condition syntax.Node
 	if s.step.Qualify != "" {
 		condition = w.parse(s.step.Qualify, ".qualify")
 		ok = ok && condition != nil
@@ -347,7 +348,7 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 				}
 			}
 			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
-				return !u.in(qualifier) || slices.ContainsFunc(star.Exclude, func(n expr.StarName) bool { return strings.EqualFold(n.Name, u.Name) && u.in(n.Table) })
+				return !u.in(qualifier) || slices.ContainsFunc(star.Exclude, func(n syntax.StarName) bool { return strings.EqualFold(n.Name, u.Name) && u.in(n.Table) })
 			})
 			if len(u) > 0 {
 				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
@@ -550,7 +551,7 @@ func (s *stepBinder) group(in Node) Node {
 		sets, ok = s.groupingSets(g, exprs, names, keys)
 	}
 	var calls []expr.AggregateCall // a call in two columns is computed once
-	texts, posts := make([]string, len(g.Aggregates)), make([]expr.Node, len(g.Aggregates))
+	texts, posts := make([]string, len(g.Aggregates)), make([]syntax.Node, len(g.Aggregates))
 	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i
 	columns := slices.Clone(names)
 	for i, c := range g.Aggregates {
@@ -659,7 +660,7 @@ func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *
 // afterGroup computes the step's columns from keys and calls, the columns of g, as
 // 100 * sum(a) / sum(b). in is the input of the step. With grouping sets, g has the number
 // of the set after the keys.
-func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []expr.Node, uses [][]int, sets [][]bool) Node {
+func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []syntax.Node, uses [][]int, sets [][]bool) Node {
 	nkeys := len(columns) - len(posts)
 	hidden := 0
 	if sets != nil {
@@ -691,7 +692,7 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 		e, err := expr.Bind(post, scope)
 		if err != nil {
 			hint := ""
-			if mistake := (*expr.Error)(nil); errors.As(err, &mistake) && mistake.Missing != nil {
+			if mistake := (*syntax.Error)(nil); errors.As(err, &mistake) && mistake.Missing != nil {
 				hint = " (a column here must be a group key or stand inside an aggregate)"
 			}
 			s.exprDiagnostic(in, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, hint)

@@ -8,6 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
 )
 
@@ -369,7 +370,7 @@ func compute(format string, whole *expr.Scope, columns []int) *expr.Expr {
 		scope.Schema.Fields = append(scope.Schema.Fields, f)
 		scope.Ranges = append(scope.Ranges, whole.Ranges[c])
 	}
-	n, err := expr.Parse(fmt.Sprintf(format, names...))
+	n, err := syntax.Parse(fmt.Sprintf(format, names...))
 	if err == nil {
 		var e *expr.Expr
 		if e, err = expr.Bind(n, scope); err == nil {

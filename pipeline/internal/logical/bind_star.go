@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -31,11 +32,11 @@ func (c *starColumns) tables(r *Relation, j int) *expr.Tables {
 
 // starColumns resolves the names in EXCLUDE, REPLACE and RENAME of a star among its
 // columns. It is false after a fault.
-func (s *stepBinder) starColumns(star *expr.Star, scope *expr.Scope, in Node, among []int, sub string) (*starColumns, bool) {
+func (s *stepBinder) starColumns(star *syntax.Star, scope *expr.Scope, in Node, among []int, sub string) (*starColumns, bool) {
 	c := &starColumns{exprs: map[int]*expr.Expr{}, renamed: map[int]string{}, replaced: map[int]int{}}
 	ok := true
 	used := map[int]string{}
-	find := func(n expr.StarName, what string, many bool) []int {
+	find := func(n syntax.StarName, what string, many bool) []int {
 		found := scope.Find(n, among)
 		if _, there := in.Rel().findUnreadable(n.Table, n.Name); there && many && len(found) == 0 {
 			return nil

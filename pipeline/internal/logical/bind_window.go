@@ -6,6 +6,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
 )
 
@@ -19,7 +20,7 @@ type windows struct {
 
 // parse parses an expression over the step's input and takes its window functions out. It
 // returns nil after a fault.
-func (w *windows) parse(text, sub string) expr.Node {
+func (w *windows) parse(text, sub string) syntax.Node {
 	n, err := w.query.Values.Parse(text)
 	if err == nil {
 		var found []expr.WindowCall
@@ -143,7 +144,7 @@ func (w *windowed) add(f gpu.Field, r *expr.Range, at int) {
 
 // bind binds an expression that parse has returned, over the columns of the node. It returns
 // nil after a fault.
-func (w *windowed) bind(n expr.Node, text, sub string) *expr.Expr {
+func (w *windowed) bind(n syntax.Node, text, sub string) *expr.Expr {
 	w.scope.Origin = w.origin(sub)
 	e, err := expr.Bind(n, w.scope)
 	if err != nil {
@@ -156,7 +157,7 @@ func (w *windowed) bind(n expr.Node, text, sub string) *expr.Expr {
 // qualify keeps the rows of the node on which a condition is true, which parse has returned.
 // It may use the columns of a select list by the names that they get there, unless the input
 // has a column of this name.
-func (w *windowed) qualify(n expr.Node, names []string, exprs []*expr.Expr) bool {
+func (w *windowed) qualify(n syntax.Node, names []string, exprs []*expr.Expr) bool {
 	text := w.step.Qualify
 	inner := len(w.at)
 	for i, name := range names {

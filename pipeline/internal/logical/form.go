@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -57,7 +58,7 @@ func (s *stepBinder) form(text, sub string) {
 	if text == "" {
 		return
 	}
-	if err := s.query.Values.CheckForm(text); err != nil {
+	if err := expr.CheckForm(text, s.query.Values); err != nil {
 		s.exprDiagnostic(nil, sub, text, err, "")
 	}
 }
@@ -65,7 +66,7 @@ func (s *stepBinder) form(text, sub string) {
 func (s *stepBinder) formOf(list job.Columns, path string) {
 	for i, c := range list {
 		sub := fmt.Sprintf("%s[%d]", path, i)
-		star, err := (*expr.Star)(nil), error(nil)
+		star, err := (*syntax.Star)(nil), error(nil)
 		if c.Name == "" {
 			star, err = s.query.Values.ParseStar(c.Expr)
 		}

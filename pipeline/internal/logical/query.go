@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -13,7 +13,7 @@ type Query struct {
 	Sources []string // names of all sources, in order
 	Steps   []job.Step
 	Text    Text
-	Values  expr.Values // of variables in expressions
+	Values  syntax.Values // of variables in expressions
 }
 
 // Text is the text that the user wrote. Diagnostics point to the values of a query in it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/source"
 )
 
@@ -62,7 +63,7 @@ func (r *Relation) findUnreadable(table, name string) (unreadable, bool) {
 }
 
 // unreadableFor finds the column that an expression misses. nil misses none.
-func (r *Relation) unreadableFor(m *expr.Missing) (unreadable, bool) {
+func (r *Relation) unreadableFor(m *syntax.Missing) (unreadable, bool) {
 	if m == nil {
 		return unreadable{}, false
 	}

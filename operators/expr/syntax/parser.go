@@ -1,4 +1,4 @@
-package expr
+package syntax
 
 import (
 	"strings"
@@ -61,12 +61,12 @@ type parser struct {
 	tokens []token
 	next   int
 	nested int
-	hidden // the values in the text that are not shown
+	Hidden // the values in the text that are not shown
 }
 
 func newParser(src string, values Values) (*parser, error) {
 	if len(src) > maxSource {
-		return &parser{}, newError(src[:0], 0, "the expression has %d bytes, more than the %d that are allowed", len(src), maxSource)
+		return &parser{}, NewError(src[:0], 0, "the expression has %d bytes, more than the %d that are allowed", len(src), maxSource)
 	}
 	p := &parser{src: src}
 	for l := (lexer{src: src, values: values}); ; {
@@ -75,7 +75,7 @@ func newParser(src string, values Values) (*parser, error) {
 		}
 		if part := values.at(src[l.pos:]); part != "" {
 			tokens, err := l.value(part)
-			if p.hidden = l.hidden; err != nil {
+			if p.Hidden = l.hidden; err != nil {
 				return p, err
 			}
 			p.tokens = append(p.tokens, tokens...)
@@ -120,12 +120,12 @@ func (p *parser) expect(word string) error {
 
 func (p *parser) unexpected(expected string) error {
 	t := p.peek()
-	return newError(p.src, t.pos, "found %s, expected %s", t.describe(), expected)
+	return NewError(p.src, t.pos, "found %s, expected %s", t.describe(), expected)
 }
 
 // at makes the common part of a node from its position and its children.
-func (p *parser) at(pos int, children ...Node) base {
-	b := base{src: p.src, at: pos, tall: 1, hides: p.hidden}
+func (p *parser) at(pos int, children ...Node) Base {
+	b := Base{src: p.src, at: pos, tall: 1, hides: p.Hidden}
 	for _, c := range children {
 		if c != nil {
 			b.tall = max(b.tall, c.depth()+1)
@@ -137,13 +137,13 @@ func (p *parser) at(pos int, children ...Node) base {
 // expression parses operators that bind tighter than power.
 func (p *parser) expression(power int) (Node, error) {
 	if p.nested++; p.nested > maxNesting {
-		return nil, newError(p.src, p.peek().pos, "the expression is nested more than %d levels deep", maxNesting)
+		return nil, NewError(p.src, p.peek().pos, "the expression is nested more than %d levels deep", maxNesting)
 	}
 	defer func() { p.nested-- }()
 	left, err := p.prefix()
 	for err == nil {
 		if left.depth() > maxDepth {
-			return nil, newError(p.src, left.Pos(), "the expression is nested more than %d levels deep", maxDepth)
+			return nil, NewError(p.src, left.Pos(), "the expression is nested more than %d levels deep", maxDepth)
 		}
 		var more bool
 		if left, more, err = p.infix(left, power); !more {
@@ -192,7 +192,7 @@ func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	case !not && t.is("AT") && p.ahead(1).is("TIME") && p.ahead(2).is("ZONE") && power < bindAt:
 		p.next += 3
 		zone, err := p.expression(bindAt)
-		return &callNode{base: p.at(t.pos, left, zone), name: "timezone", args: []Node{zone, left}}, true, err
+		return &Call{Base: p.at(t.pos, left, zone), Name: "timezone", Args: []Node{zone, left}}, true, err
 	case !not && (t.is("IS") || t.is("ISNULL") || t.is("NOTNULL")) && power < bindIs:
 		n, err = p.is(left)
 		return n, true, err
@@ -214,7 +214,7 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	case "::":
 		p.advance()
 		typ, err := p.typeName()
-		return &castNode{base: p.at(t.pos, left), x: left, typ: typ}, true, err
+		return &Cast{Base: p.at(t.pos, left), X: left, Type: typ}, true, err
 	case "~~", "~~*", "!~~", "!~~*":
 		if power >= bindBetween {
 			return left, false, nil
@@ -247,19 +247,19 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 			s = other
 		}
 		if binaryPower[s] == bindCompare {
-			return nil, false, newError(p.src, next.pos, "found %s after a comparison: comparisons cannot be chained, join them with AND", next.describe())
+			return nil, false, NewError(p.src, next.pos, "found %s after a comparison: comparisons cannot be chained, join them with AND", next.describe())
 		}
 	}
-	return &binaryNode{base: p.at(t.pos, left, right), op: op, l: left, r: right}, true, nil
+	return &Binary{Base: p.at(t.pos, left, right), Op: op, L: left, R: right}, true, nil
 }
 
 // slice parses [n], [from:to], [from:] and [:to] behind a text.
 func (p *parser) slice(s Node) (Node, error) {
 	t := p.advance()
 	call := func(name string, args ...Node) (Node, error) {
-		return &callNode{base: p.at(t.pos, args...), name: name, args: args}, p.expect("]")
+		return &Call{Base: p.at(t.pos, args...), Name: name, Args: args}, p.expect("]")
 	}
-	var from, to Node = &numberNode{p.at(t.pos), "1", ""}, &unaryNode{p.at(t.pos), "-", &numberNode{p.at(t.pos), "1", ""}}
+	var from, to Node = &NumberLiteral{p.at(t.pos), "1", ""}, &Unary{p.at(t.pos), "-", &NumberLiteral{p.at(t.pos), "1", ""}}
 	var err error
 	if !p.peek().is(":") {
 		if from, err = p.expression(bindNone); err != nil {
@@ -289,8 +289,8 @@ func (p *parser) logic(left Node, power int) (Node, bool, error) {
 		return left, false, nil
 	}
 	args := []Node{left}
-	if l, ok := left.(*logicNode); ok && l.op == op {
-		args = l.args
+	if l, ok := left.(*Logic); ok && l.Op == op {
+		args = l.Args
 	}
 	for p.accept(op) {
 		right, err := p.expression(bp)
@@ -299,7 +299,7 @@ func (p *parser) logic(left Node, power int) (Node, bool, error) {
 		}
 		args = append(args[:len(args):len(args)], right)
 	}
-	return &logicNode{base: p.at(t.pos, args...), op: op, args: args}, true, nil
+	return &Logic{Base: p.at(t.pos, args...), Op: op, Args: args}, true, nil
 }
 
 func (p *parser) between(x Node, pos int, not bool) (Node, error) {
@@ -315,7 +315,7 @@ func (p *parser) between(x Node, pos int, not bool) (Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &betweenNode{base: p.at(pos, x, lo, hi), x: x, lo: lo, hi: hi, not: not}, nil
+	return &Between{Base: p.at(pos, x, lo, hi), X: x, Lo: lo, Hi: hi, Not: not}, nil
 }
 
 func (p *parser) in(x Node, pos int, not bool) (Node, error) {
@@ -327,7 +327,7 @@ func (p *parser) in(x Node, pos int, not bool) (Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &inNode{base: p.at(pos, append(list, x)...), x: x, list: list, not: not}, nil
+	return &In{Base: p.at(pos, append(list, x)...), X: x, List: list, Not: not}, nil
 }
 
 func (p *parser) like(x Node, pos int, not, fold bool) (Node, error) {
@@ -336,13 +336,13 @@ func (p *parser) like(x Node, pos int, not, fold bool) (Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &likeNode{x: x, pattern: pattern, not: not, fold: fold}
+	n := &Like{X: x, Pattern: pattern, Not: not, Fold: fold}
 	if p.accept("ESCAPE") {
-		if n.escape, err = p.expression(bindBetween); err != nil {
+		if n.Escape, err = p.expression(bindBetween); err != nil {
 			return nil, err
 		}
 	}
-	n.base = p.at(pos, x, pattern, n.escape)
+	n.Base = p.at(pos, x, pattern, n.Escape)
 	return n, nil
 }
 
@@ -355,29 +355,29 @@ func (p *parser) regexp(x Node, pos int, not bool, call, options string) (Node, 
 	}
 	args := []Node{x, pattern}
 	if options != "" {
-		args = append(args, &stringNode{p.at(pos), options, false, ""})
+		args = append(args, &StringLiteral{p.at(pos), options, false, ""})
 	}
-	var n Node = &callNode{base: p.at(pos, x, pattern), name: call, args: args}
+	var n Node = &Call{Base: p.at(pos, x, pattern), Name: call, Args: args}
 	if not {
-		n = &unaryNode{p.at(pos, x, pattern), "NOT", n}
+		n = &Unary{p.at(pos, x, pattern), "NOT", n}
 	}
 	return n, nil
 }
 
 func (p *parser) is(x Node) (Node, error) {
 	t := p.advance()
-	n := &isNode{base: p.at(t.pos, x), x: x, what: "NULL"}
+	n := &Is{Base: p.at(t.pos, x), X: x, What: "NULL"}
 	if t.is("ISNULL") || t.is("NOTNULL") {
-		n.not = t.is("NOTNULL")
+		n.Not = t.is("NOTNULL")
 		return n, nil
 	}
-	n.not = p.accept("NOT")
+	n.Not = p.accept("NOT")
 	switch t := p.peek(); {
 	case p.accept("NULL"):
 	case p.accept("TRUE"), p.accept("FALSE"), p.accept("UNKNOWN"):
-		n.what = strings.ToUpper(t.text)
+		n.What = strings.ToUpper(t.text)
 	case p.accept("DISTINCT"):
-		n.what = "DISTINCT"
+		n.What = "DISTINCT"
 		if err := p.expect("FROM"); err != nil {
 			return nil, err
 		}
@@ -385,7 +385,7 @@ func (p *parser) is(x Node) (Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		n.y, n.base = y, p.at(n.at, x, y)
+		n.Y, n.Base = y, p.at(n.at, x, y)
 	default:
 		return nil, p.unexpected("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
 	}
@@ -398,10 +398,10 @@ func (p *parser) prefix() (Node, error) {
 	switch t.kind {
 	case tokenNumber:
 		p.advance()
-		return &numberNode{p.at(t.pos), t.text, t.hidden}, nil
+		return &NumberLiteral{p.at(t.pos), t.text, t.hidden}, nil
 	case tokenString, tokenBlob:
 		p.advance()
-		return &stringNode{p.at(t.pos), t.text, t.kind == tokenBlob, t.hidden}, nil
+		return &StringLiteral{p.at(t.pos), t.text, t.kind == tokenBlob, t.hidden}, nil
 	case tokenSymbol:
 		switch t.text {
 		case "(":
@@ -417,14 +417,14 @@ func (p *parser) prefix() (Node, error) {
 			if err != nil {
 				return nil, err
 			}
-			return &unaryNode{p.at(t.pos, x), t.text, x}, nil
+			return &Unary{p.at(t.pos, x), t.text, x}, nil
 		case "-", "+":
 			p.advance()
 			x, err := p.expression(bindSign)
 			if err != nil {
 				return nil, err
 			}
-			return &unaryNode{p.at(t.pos, x), t.text, x}, nil
+			return &Unary{p.at(t.pos, x), t.text, x}, nil
 		}
 	case tokenIdent:
 		if forms[strings.ToUpper(t.text)] {
@@ -444,13 +444,13 @@ func (p *parser) form() (Node, error) {
 	t := p.advance()
 	switch word := strings.ToUpper(t.text); word {
 	case "NULL", "TRUE", "FALSE":
-		return &wordNode{p.at(t.pos), word}, nil
+		return &WordLiteral{p.at(t.pos), word}, nil
 	case "NOT":
 		x, err := p.expression(bindNot)
 		if err != nil {
 			return nil, err
 		}
-		return &unaryNode{p.at(t.pos, x), word, x}, nil
+		return &Unary{p.at(t.pos, x), word, x}, nil
 	case "CASE":
 		return p.caseForm(t.pos)
 	case "INTERVAL":
@@ -469,7 +469,7 @@ func (p *parser) form() (Node, error) {
 // parenthesised parses the contents of CAST(…), EXTRACT(…) and the like.
 func (p *parser) parenthesised(t token) (Node, error) {
 	call := func(name string, args ...Node) Node {
-		return &callNode{base: p.at(t.pos, args...), name: name, args: args}
+		return &Call{Base: p.at(t.pos, args...), Name: name, Args: args}
 	}
 	switch word := strings.ToUpper(t.text); word {
 	case "EXTRACT":
@@ -482,7 +482,7 @@ func (p *parser) parenthesised(t token) (Node, error) {
 			return nil, err
 		}
 		x, err := p.expression(bindNone)
-		return call("date_part", &stringNode{base: p.at(part.pos), text: part.text}, x), err
+		return call("date_part", &StringLiteral{Base: p.at(part.pos), Text: part.text}, x), err
 	case "POSITION":
 		part, err := p.expression(bindBetween)
 		if err != nil {
@@ -507,7 +507,7 @@ func (p *parser) parenthesised(t token) (Node, error) {
 		return nil, err
 	}
 	typ, err := p.typeName()
-	return &castNode{base: p.at(t.pos, x), x: x, typ: typ, try: t.is("TRY_CAST")}, err
+	return &Cast{Base: p.at(t.pos, x), X: x, Type: typ, Try: t.is("TRY_CAST")}, err
 }
 
 // trim parses ([BOTH|LEADING|TRAILING] [characters] FROM s) and (s[, characters]).
@@ -551,7 +551,7 @@ func (p *parser) substring(t token, s Node, call func(string, ...Node) Node) (No
 	from, length := p.accept("FROM"), false
 	if !from {
 		if length = p.accept("FOR"); length {
-			args = append(args, &numberNode{p.at(t.pos), "1", ""})
+			args = append(args, &NumberLiteral{p.at(t.pos), "1", ""})
 		}
 	}
 	for from || length || p.accept(",") {
@@ -574,14 +574,14 @@ func (p *parser) substring(t token, s Node, call func(string, ...Node) Node) (No
 }
 
 func (p *parser) caseForm(pos int) (Node, error) {
-	n := &caseNode{}
+	n := &Case{}
 	var err error
 	if !p.peek().is("WHEN") {
-		if n.operand, err = p.expression(bindNone); err != nil {
+		if n.Operand, err = p.expression(bindNone); err != nil {
 			return nil, err
 		}
 	}
-	children := []Node{n.operand}
+	children := []Node{n.Operand}
 	for p.accept("WHEN") {
 		when, err := p.expression(bindNone)
 		if err != nil {
@@ -594,21 +594,21 @@ func (p *parser) caseForm(pos int) (Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		n.whens = append(n.whens, [2]Node{when, then})
+		n.Whens = append(n.Whens, [2]Node{when, then})
 		children = append(children, when, then)
 	}
-	if len(n.whens) == 0 {
+	if len(n.Whens) == 0 {
 		return nil, p.unexpected("WHEN")
 	}
 	if p.accept("ELSE") {
-		if n.otherwise, err = p.expression(bindNone); err != nil {
+		if n.Otherwise, err = p.expression(bindNone); err != nil {
 			return nil, err
 		}
-		children = append(children, n.otherwise)
+		children = append(children, n.Otherwise)
 	}
 	// Every branch of CASE is a level of the compiled form.
-	n.base = p.at(pos, children...)
-	n.tall += len(n.whens)
+	n.Base = p.at(pos, children...)
+	n.tall += len(n.Whens)
 	if !p.accept("END") {
 		return nil, p.unexpected("WHEN, ELSE or END")
 	}
@@ -616,14 +616,14 @@ func (p *parser) caseForm(pos int) (Node, error) {
 }
 
 func (p *parser) interval(pos int) (Node, error) {
-	n := &intervalNode{}
+	n := &Interval{}
 	switch t := p.peek(); {
 	case t.kind == tokenString:
 		p.advance()
-		n.value = &stringNode{base: p.at(t.pos), text: t.text, hidden: t.hidden}
+		n.Value = &StringLiteral{Base: p.at(t.pos), Text: t.text, hidden: t.hidden}
 	case t.kind == tokenNumber:
 		p.advance()
-		n.value = &numberNode{p.at(t.pos), t.text, t.hidden}
+		n.Value = &NumberLiteral{p.at(t.pos), t.text, t.hidden}
 	case p.accept("("):
 		x, err := p.expression(bindNone)
 		if err != nil {
@@ -632,18 +632,18 @@ func (p *parser) interval(pos int) (Node, error) {
 		if err := p.expect(")"); err != nil {
 			return nil, err
 		}
-		n.value = x
+		n.Value = x
 	default:
 		return nil, p.unexpected("the length of the interval, as in INTERVAL 3 DAY or INTERVAL '3 days'")
 	}
-	n.base = p.at(pos, n.value)
+	n.Base = p.at(pos, n.Value)
 	if t := p.peek(); t.kind == tokenIdent {
-		if unit, ok := intervalUnit(t.text); ok {
+		if unit, ok := IntervalUnit(t.text); ok {
 			p.advance()
-			n.unit = unit
+			n.Unit = unit
 		}
 	}
-	if _, isString := n.value.(*stringNode); n.unit == "" && !isString {
+	if _, isString := n.Value.(*StringLiteral); n.Unit == "" && !isString {
 		return nil, p.unexpected("the unit of the interval: YEAR, MONTH, DAY, HOUR …")
 	}
 	return n, nil
@@ -662,7 +662,7 @@ func (p *parser) nameOrCall() (Node, error) {
 	if p.accept("(") {
 		return p.call(t)
 	}
-	n := &nameNode{p.at(t.pos), []string{t.text}}
+	n := &Name{p.at(t.pos), []string{t.text}}
 	for p.peek().is(".") {
 		p.advance()
 		part := p.peek()
@@ -670,7 +670,7 @@ func (p *parser) nameOrCall() (Node, error) {
 			return nil, p.unexpected("the name of a column")
 		}
 		p.advance()
-		n.parts = append(n.parts, part.text)
+		n.Parts = append(n.Parts, part.text)
 	}
 	return n, nil
 }
@@ -689,40 +689,40 @@ func (p *parser) typedLiteral() (Node, error) {
 		return nil, nil
 	}
 	p.advance()
-	x := &stringNode{base: p.at(s.pos), text: s.text, hidden: s.hidden}
-	return &castNode{base: p.at(p.tokens[mark].pos, x), x: x, typ: typ}, nil
+	x := &StringLiteral{Base: p.at(s.pos), Text: s.text, hidden: s.hidden}
+	return &Cast{Base: p.at(p.tokens[mark].pos, x), X: x, Type: typ}, nil
 }
 
 // call parses what follows the opening parenthesis of a function: its arguments, FILTER
 // (WHERE …) of an aggregate, and OVER (…) of a window function.
 func (p *parser) call(name token) (Node, error) {
-	n := &callNode{name: strings.ToLower(name.text)}
+	n := &Call{Name: strings.ToLower(name.text)}
 	err := p.arguments(n)
 	if err == nil && p.peek().is("FILTER") && p.ahead(1).is("(") {
 		p.next += 2
 		p.accept("WHERE")
-		if n.filter, err = p.expression(bindNone); err == nil {
+		if n.Filter, err = p.expression(bindNone); err == nil {
 			err = p.expect(")")
 		}
 	}
 	if err == nil && p.accept("OVER") {
-		n.over, err = p.over()
+		n.Over, err = p.over()
 	}
 	// As in CASE, an argument can become a level of the compiled form.
-	n.base = p.at(name.pos, n.children()...)
-	n.tall += len(n.args)
+	n.Base = p.at(name.pos, n.Children()...)
+	n.tall += len(n.Args)
 	return n, err
 }
 
 // arguments parses the arguments of a call up to and including the closing parenthesis.
-func (p *parser) arguments(n *callNode) (err error) {
+func (p *parser) arguments(n *Call) (err error) {
 	if p.accept("*") {
-		n.star = true
+		n.Star = true
 		return p.expect(")")
 	}
-	if n.distinct = p.accept("DISTINCT"); n.distinct {
+	if n.Distinct = p.accept("DISTINCT"); n.Distinct {
 		if t := p.peek(); t.is("*") || t.is(")") {
-			return newError(p.src, t.pos, "found %s after DISTINCT, expected a column or an expression", t.describe())
+			return NewError(p.src, t.pos, "found %s after DISTINCT, expected a column or an expression", t.describe())
 		}
 	} else {
 		p.accept("ALL")
@@ -733,37 +733,37 @@ func (p *parser) arguments(n *callNode) (err error) {
 			if err != nil {
 				return err
 			}
-			n.args = append(n.args, x)
-			if n.name == "overlay" && len(n.args) == 1 && p.accept("PLACING") {
+			n.Args = append(n.Args, x)
+			if n.Name == "overlay" && len(n.Args) == 1 && p.accept("PLACING") {
 				return p.placing(n)
 			}
 		}
 	}
-	if n.order, err = p.orderBy(); err != nil {
+	if n.Order, err = p.orderBy(); err != nil {
 		return err
 	}
 	if t := p.peek(); (t.is("IGNORE") || t.is("RESPECT")) && p.ahead(1).is("NULLS") {
-		n.ignoreNulls = t.is("IGNORE")
+		n.IgnoreNulls = t.is("IGNORE")
 		p.next += 2
 	}
 	if !p.accept(")") {
 		return p.unexpected("a comma or )")
 	}
 	if t := p.peek(); (t.is("IGNORE") || t.is("RESPECT")) && p.ahead(1).is("NULLS") && p.ahead(2).is("OVER") {
-		return newError(p.src, t.pos, "%[1]s NULLS stands before the closing parenthesis, as in %[2]s(x %[1]s NULLS)", strings.ToUpper(t.text), n.name)
+		return NewError(p.src, t.pos, "%[1]s NULLS stands before the closing parenthesis, as in %[2]s(x %[1]s NULLS)", strings.ToUpper(t.text), n.Name)
 	}
 	return nil
 }
 
 // placing parses the rest of overlay(s PLACING text FROM start [FOR count]).
-func (p *parser) placing(n *callNode) error {
+func (p *parser) placing(n *Call) error {
 	for _, word := range []string{"FROM", "FOR", ")"} {
 		x, err := p.expression(bindNone)
 		if err != nil {
 			return err
 		}
-		n.args = append(n.args, x)
-		if len(n.args) > 2 && p.accept(")") {
+		n.Args = append(n.Args, x)
+		if len(n.Args) > 2 && p.accept(")") {
 			return nil
 		}
 		if err := p.expect(word); err != nil {
@@ -774,21 +774,21 @@ func (p *parser) placing(n *callNode) error {
 }
 
 // orderBy parses ORDER BY and its keys, if it is there.
-func (p *parser) orderBy() (keys []orderNode, err error) {
+func (p *parser) orderBy() (keys []OrderKey, err error) {
 	if !p.peek().is("ORDER") || !p.ahead(1).is("BY") {
 		return nil, nil
 	}
 	p.next += 2
 	for {
-		k := orderNode{}
-		if k.x, err = p.expression(bindNone); err != nil {
+		k := OrderKey{}
+		if k.X, err = p.expression(bindNone); err != nil {
 			return nil, err
 		}
-		if k.descending = p.accept("DESC"); !k.descending {
+		if k.Descending = p.accept("DESC"); !k.Descending {
 			p.accept("ASC")
 		}
 		if p.accept("NULLS") {
-			if k.nullsFirst = p.accept("FIRST"); !k.nullsFirst && !p.accept("LAST") {
+			if k.NullsFirst = p.accept("FIRST"); !k.NullsFirst && !p.accept("LAST") {
 				return nil, p.unexpected("FIRST or LAST")
 			}
 		}
@@ -800,14 +800,14 @@ func (p *parser) orderBy() (keys []orderNode, err error) {
 }
 
 // over parses what follows OVER.
-func (p *parser) over() (w *windowNode, err error) {
+func (p *parser) over() (w *Window, err error) {
 	if t := p.peek(); !p.accept("(") {
 		if t.kind == tokenIdent || t.kind == tokenQuoted {
-			return nil, newError(p.src, t.pos, "found the name of a window, %s; write what it stands for: OVER (PARTITION BY … ORDER BY …)", t.describe())
+			return nil, NewError(p.src, t.pos, "found the name of a window, %s; write what it stands for: OVER (PARTITION BY … ORDER BY …)", t.describe())
 		}
 		return nil, p.unexpected("( after OVER")
 	}
-	w = &windowNode{}
+	w = &Window{}
 	if p.peek().is("PARTITION") && p.ahead(1).is("BY") {
 		p.next += 2
 		for more := true; more; more = p.accept(",") {
@@ -815,19 +815,19 @@ func (p *parser) over() (w *windowNode, err error) {
 			if err != nil {
 				return nil, err
 			}
-			w.partition = append(w.partition, x)
+			w.Partition = append(w.Partition, x)
 		}
 	}
-	if w.order, err = p.orderBy(); err != nil {
+	if w.Order, err = p.orderBy(); err != nil {
 		return nil, err
 	}
 	if t := p.peek(); t.is("ROWS") || t.is("RANGE") || t.is("GROUPS") {
-		if w.frame, err = p.frame(); err != nil {
+		if w.Frame, err = p.frame(); err != nil {
 			return nil, err
 		}
 	}
 	if t := p.peek(); t.is("EXCLUDE") {
-		return nil, newError(p.src, t.pos, "EXCLUDE is not possible in a frame")
+		return nil, NewError(p.src, t.pos, "EXCLUDE is not possible in a frame")
 	}
 	if !p.accept(")") {
 		return nil, p.unexpected("PARTITION BY, ORDER BY, ROWS, RANGE, GROUPS or ) in OVER")
@@ -837,61 +837,61 @@ func (p *parser) over() (w *windowNode, err error) {
 
 // frame parses ROWS, RANGE or GROUPS and the bounds. A single bound is the first one, and
 // the last one is the current row.
-func (p *parser) frame() (f *frameNode, err error) {
-	f = &frameNode{unit: strings.ToUpper(p.advance().text)}
+func (p *parser) frame() (f *Frame, err error) {
+	f = &Frame{Unit: strings.ToUpper(p.advance().text)}
 	if !p.accept("BETWEEN") {
-		f.from, err = p.frameBound()
-		f.to = boundNode{at: f.from.at, kind: currentRow}
-	} else if f.from, err = p.frameBound(); err == nil {
+		f.From, err = p.frameBound()
+		f.To = FrameBound{at: f.From.at, Kind: CurrentRow}
+	} else if f.From, err = p.frameBound(); err == nil {
 		if err = p.expect("AND"); err == nil {
-			f.to, err = p.frameBound()
+			f.To, err = p.frameBound()
 		}
 	}
-	switch from, to := boundOrder[f.from.kind], boundOrder[f.to.kind]; {
+	switch from, to := boundOrder[f.From.Kind], boundOrder[f.To.Kind]; {
 	case err != nil:
-	case f.from.kind == unboundedFollowing:
-		err = newError(p.src, f.from.at, "a frame cannot start at UNBOUNDED FOLLOWING")
-	case f.to.kind == unboundedPreceding:
-		err = newError(p.src, f.to.at, "a frame cannot end at UNBOUNDED PRECEDING")
+	case f.From.Kind == UnboundedFollowing:
+		err = NewError(p.src, f.From.at, "a frame cannot start at UNBOUNDED FOLLOWING")
+	case f.To.Kind == UnboundedPreceding:
+		err = NewError(p.src, f.To.at, "a frame cannot end at UNBOUNDED PRECEDING")
 	case from > to:
-		err = newError(p.src, f.to.at, "a frame that starts at %s cannot end at %s", f.from.kind, f.to.kind)
+		err = NewError(p.src, f.To.at, "a frame that starts at %s cannot end at %s", f.From.Kind, f.To.Kind)
 	}
 	return f, err
 }
 
 // The kinds of a boundNode.
 const (
-	unboundedPreceding = "UNBOUNDED PRECEDING"
-	preceding          = "PRECEDING"
-	currentRow         = "CURRENT ROW"
-	following          = "FOLLOWING"
-	unboundedFollowing = "UNBOUNDED FOLLOWING"
+	UnboundedPreceding = "UNBOUNDED PRECEDING"
+	Preceding          = "PRECEDING"
+	CurrentRow         = "CURRENT ROW"
+	Following          = "FOLLOWING"
+	UnboundedFollowing = "UNBOUNDED FOLLOWING"
 )
 
-var boundOrder = map[string]int{unboundedPreceding: 0, preceding: 1, currentRow: 2, following: 3, unboundedFollowing: 4}
+var boundOrder = map[string]int{UnboundedPreceding: 0, Preceding: 1, CurrentRow: 2, Following: 3, UnboundedFollowing: 4}
 
 // frameBound parses one bound of a frame.
-func (p *parser) frameBound() (n boundNode, err error) {
+func (p *parser) frameBound() (n FrameBound, err error) {
 	n.at = p.peek().pos
 	switch {
 	case p.peek().is("CURRENT") && p.ahead(1).is("ROW"):
 		p.next += 2
-		n.kind = currentRow
+		n.Kind = CurrentRow
 		return n, nil
 	case p.peek().is("UNBOUNDED"):
 		p.advance()
-		n.kind = "UNBOUNDED "
+		n.Kind = "UNBOUNDED "
 	default:
 		// AND ends the bound.
-		if n.offset, err = p.expression(bindBetween); err != nil {
+		if n.Offset, err = p.expression(bindBetween); err != nil {
 			return n, err
 		}
 	}
 	switch {
-	case p.accept(preceding):
-		n.kind += preceding
-	case p.accept(following):
-		n.kind += following
+	case p.accept(Preceding):
+		n.Kind += Preceding
+	case p.accept(Following):
+		n.Kind += Following
 	default:
 		return n, p.unexpected("PRECEDING or FOLLOWING")
 	}

@@ -1,4 +1,4 @@
-package expr
+package syntax
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 		before = "…" + cutLeft(before, window)
 	}
 	if len(after) > window {
-		after = cutRight(after, window) + "…"
+		after = Cut(after, window) + "…"
 	}
 	pad := strings.Map(func(r rune) rune {
 		if r == '\t' {
@@ -56,7 +56,8 @@ func cutLeft(s string, n int) string {
 	return s
 }
 
-func cutRight(s string, n int) string {
+// Cut returns at most n bytes of the beginning of a text, whole code points.
+func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -66,7 +67,8 @@ func cutRight(s string, n int) string {
 	return s[:n]
 }
 
-func newError(src string, pos int, format string, args ...any) *Error {
+// NewError returns a mistake at a byte offset of a text.
+func NewError(src string, pos int, format string, args ...any) *Error {
 	pos = min(max(pos, 0), len(src))
 	start := strings.LastIndexByte(src[:pos], '\n') + 1
 	return &Error{
@@ -76,9 +78,9 @@ func newError(src string, pos int, format string, args ...any) *Error {
 	}
 }
 
-// suggest returns `; did you mean "x"?` for the closest of the candidates, or "" when
+// Suggest returns `; did you mean "x"?` for the closest of the candidates, or "" when
 // none is close.
-func suggest(name string, candidates []string) string {
+func Suggest(name string, candidates []string) string {
 	if best := Nearest(name, candidates); best != "" {
 		return fmt.Sprintf("; did you mean %q?", best)
 	}

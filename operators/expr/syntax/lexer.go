@@ -1,4 +1,4 @@
-package expr
+package syntax
 
 import (
 	"fmt"
@@ -50,11 +50,11 @@ func (t token) describe() string {
 	case tokenEOF:
 		return "the end of the expression"
 	case tokenString:
-		return "the string '" + cutRight(t.text, 30) + "'"
+		return "the string '" + Cut(t.text, 30) + "'"
 	case tokenNumber:
-		return "the number " + cutRight(t.text, 30)
+		return "the number " + Cut(t.text, 30)
 	}
-	return fmt.Sprintf("%q", cutRight(t.text, 30))
+	return fmt.Sprintf("%q", Cut(t.text, 30))
 }
 
 // lexer splits SQL text into tokens.
@@ -62,7 +62,7 @@ type lexer struct {
 	src    string
 	pos    int
 	values Values
-	hidden hidden // the values so far that are not shown
+	hidden Hidden // the values so far that are not shown
 }
 
 // symbols are the operators of two or more characters, longest first.
@@ -85,7 +85,7 @@ func (l *lexer) next() (token, error) {
 	case c == '"':
 		t, err := l.quoted(tokenQuoted, '"', start, start+1)
 		if err == nil && t.text == "" {
-			err = newError(l.src, start, "an identifier in double quotes must not be empty")
+			err = NewError(l.src, start, "an identifier in double quotes must not be empty")
 		}
 		return t, err
 	case (c == 'e' || c == 'E') && strings.HasPrefix(rest[1:], "'"):
@@ -117,7 +117,7 @@ func (l *lexer) next() (token, error) {
 		return l.take(tokenSymbol, start, rest[:1]), nil
 	}
 	r, _ := utf8.DecodeRuneInString(rest)
-	return token{}, newError(l.src, start, "unexpected character %q", r)
+	return token{}, NewError(l.src, start, "unexpected character %q", r)
 }
 
 func (l *lexer) take(k tokenKind, start int, text string) token {
@@ -140,7 +140,7 @@ func (l *lexer) skipSpace() error {
 			for depth > 0 {
 				switch {
 				case i >= len(rest):
-					return newError(l.src, l.pos, "a comment is not closed: expected */")
+					return NewError(l.src, l.pos, "a comment is not closed: expected */")
 				case strings.HasPrefix(rest[i:], "*/"):
 					depth--
 					i += 2
@@ -169,7 +169,7 @@ func (l *lexer) quoted(k tokenKind, quote byte, start, from int) (token, error) 
 	for i := from; ; {
 		j := strings.IndexByte(l.src[i:], quote)
 		if j < 0 {
-			return token{}, newError(l.src, start, "a quote is not closed: expected %c", quote)
+			return token{}, NewError(l.src, start, "a quote is not closed: expected %c", quote)
 		}
 		b.WriteString(l.src[i : i+j])
 		i += j + 1
@@ -210,7 +210,7 @@ func (l *lexer) escaped(start int) (token, error) {
 			b.WriteByte(c)
 		}
 	}
-	return token{}, newError(l.src, start, "a quote is not closed: expected '")
+	return token{}, NewError(l.src, start, "a quote is not closed: expected '")
 }
 
 // blob reads x'…', pairs of hexadecimal digits.
@@ -221,7 +221,7 @@ func (l *lexer) blob(start int) (token, error) {
 	}
 	b, ok := decodeHex(t.text)
 	if !ok {
-		return t, newError(l.src, start, "x'…' must hold pairs of hexadecimal digits")
+		return t, NewError(l.src, start, "x'…' must hold pairs of hexadecimal digits")
 	}
 	t.text = b
 	return t, nil
@@ -251,12 +251,12 @@ func (l *lexer) dollar(start int) (token, error) {
 		n++
 	}
 	if n >= len(rest) || rest[n] != '$' {
-		return token{}, newError(l.src, start, "unexpected character '$'")
+		return token{}, NewError(l.src, start, "unexpected character '$'")
 	}
 	tag := rest[:n+1]
 	i := strings.Index(rest[len(tag):], tag)
 	if i < 0 {
-		return token{}, newError(l.src, start, "a quote is not closed: expected %s", tag)
+		return token{}, NewError(l.src, start, "a quote is not closed: expected %s", tag)
 	}
 	l.pos = start + i + 2*len(tag)
 	return l.take(tokenString, start, rest[len(tag):len(tag)+i]), nil
@@ -288,7 +288,7 @@ func (l *lexer) number(start int) (token, error) {
 		}
 	}
 	if r, _ := utf8.DecodeRuneInString(l.src[l.pos:]); isIdentStart(r) {
-		return token{}, newError(l.src, l.pos, "a number must not run into %q", r)
+		return token{}, NewError(l.src, l.pos, "a number must not run into %q", r)
 	}
 	return l.take(tokenNumber, start, strings.ReplaceAll(l.src[start:l.pos], "_", "")), nil
 }

@@ -1,11 +1,9 @@
-package expr
+package syntax
 
 import (
 	"errors"
 	"slices"
 	"strings"
-
-	"github.com/gstream/gstream/gpu"
 )
 
 // Values are the values that stand for parts of a text, such as ${day}. A part is the text of
@@ -21,25 +19,18 @@ type Value struct {
 	Hidden bool
 }
 
-// Quote returns a text as an SQL literal.
-func Quote(s string) string {
-	var b strings.Builder
-	writeString(&b, s)
-	return b.String()
-}
-
 // Parse parses an SQL scalar expression in which values stand for parts of the text. The error is an *Error.
 func (v Values) Parse(src string) (Node, error) {
 	p, err := newParser(src, v)
 	if err != nil {
-		return nil, p.hide(err)
+		return nil, p.Hide(err)
 	}
 	n, err := p.expression(bindNone)
 	if err != nil {
-		return nil, p.hide(err)
+		return nil, p.Hide(err)
 	}
 	if t := p.peek(); t.kind != tokenEOF {
-		return nil, p.hide(p.unexpected("an operator or the end of the expression"))
+		return nil, p.Hide(p.unexpected("an operator or the end of the expression"))
 	}
 	return n, nil
 }
@@ -65,7 +56,7 @@ func (l *lexer) value(part string) ([]token, error) {
 	for in := (lexer{src: v.SQL}); ; {
 		t, err := in.next()
 		if err != nil {
-			return nil, newError(l.src, start, "%s is no value", part)
+			return nil, NewError(l.src, start, "%s is no value", part)
 		}
 		if t.kind == tokenEOF {
 			return tokens, nil
@@ -78,14 +69,14 @@ func (l *lexer) value(part string) ([]token, error) {
 	}
 }
 
-// hidden has the values in a text that are not shown.
-type hidden []Value
+// Hidden has the values in a text that messages must not show.
+type Hidden []Value
 
-// shownAs stands for what is not shown.
-const shownAs = "***"
+// Mask is shown instead of a hidden value.
+const Mask = "***"
 
-// hide takes the values out of an error.
-func (h hidden) hide(err error) error {
+// Hide returns an error whose message does not show the values.
+func (h Hidden) Hide(err error) error {
 	var e *Error
 	if len(h) == 0 || !errors.As(err, &e) {
 		return err
@@ -112,65 +103,10 @@ func (v Value) hide(message string) string {
 		if s == "" {
 			continue
 		}
-		message = strings.ReplaceAll(message, s, shownAs)
+		message = strings.ReplaceAll(message, s, Mask)
 		for n := len(s) - 1; n >= 8; n-- { // messages cut long texts
-			message = strings.ReplaceAll(message, s[:n], shownAs)
+			message = strings.ReplaceAll(message, s[:n], Mask)
 		}
 	}
 	return message
-}
-
-// hideIn marks the constants of an expression as ones that are not shown: what a function or
-// a comparison makes of a value is not told from the others.
-func (h hidden) hideIn(es ...*Expr) {
-	if len(h) == 0 {
-		return
-	}
-	for _, e := range es {
-		if e != nil {
-			e.walk(func(e *Expr) { e.hidden = e.hidden || e.op != opColumn })
-		}
-	}
-}
-
-// Hidden reports whether a constant of the expression is not shown.
-func (e *Expr) Hidden() (yes bool) {
-	e.walk(func(e *Expr) { yes = yes || e.hidden })
-	return yes
-}
-
-// writeConstant writes a constant of an expression.
-func (e *Expr) writeConstant(b *strings.Builder, v gpu.Scalar) {
-	if e.hidden {
-		b.WriteString(shownAs)
-		return
-	}
-	writeScalar(b, v)
-}
-
-// expressions returns the expressions of a call, of which some may be nil.
-func (c AggregateCall) expressions() []*Expr {
-	list := []*Expr{c.Arg}
-	if c.Registers != nil {
-		list = append(list, c.Registers.Number, c.Registers.Least)
-	}
-	if c.Sorted != nil {
-		list = append(list, c.Sorted.Key, c.Sorted.Filter)
-		for _, k := range c.Sorted.Order {
-			list = append(list, k.Expr)
-		}
-	}
-	return list
-}
-
-// expressions returns the expressions of a call, of which some may be nil.
-func (c WindowCall) expressions() []*Expr {
-	list := append([]*Expr{c.Value, c.Offset, c.Default}, c.Partition...)
-	for _, k := range c.Order {
-		list = append(list, k.Expr)
-	}
-	for _, bound := range []WindowBound{c.Frame.From, c.Frame.To} {
-		list = append(list, bound.Key, bound.Value)
-	}
-	return list
 }

@@ -1,4 +1,4 @@
-package expr
+package syntax
 
 import "strings"
 
@@ -27,7 +27,7 @@ func ParseStar(src string) (*Star, error) { return Values(nil).ParseStar(src) }
 // ParseStar is the function ParseStar for a text in which values stand for parts.
 func (v Values) ParseStar(src string) (_ *Star, err error) {
 	p, err := newParser(src, v)
-	defer func() { err = p.hide(err) }()
+	defer func() { err = p.Hide(err) }()
 	if err != nil {
 		return nil, nil // Parse reports it
 	}
@@ -121,21 +121,4 @@ func (p *parser) starName() (StarName, error) {
 	}
 	last := len(parts) - 1
 	return StarName{strings.Join(parts[:last], "."), parts[last]}, nil
-}
-
-// Find returns the columns of a scope that a name of EXCLUDE, REPLACE or RENAME means among
-// some columns.
-func (s *Scope) Find(n StarName, among []int) []int {
-	if n.Table == "" {
-		return s.namedOf(among, n.Name)
-	}
-	var both []int
-	for _, c := range s.Table(n.Table) {
-		for _, a := range among {
-			if a == c {
-				both = append(both, c)
-			}
-		}
-	}
-	return s.namedOf(both, n.Name)
 }

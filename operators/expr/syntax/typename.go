@@ -1,26 +1,29 @@
-package expr
+package syntax
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
 )
 
-// typeRow is a row of the table of types. The first of the names is the one that results
-// have.
-type typeRow struct {
-	typ                    gpu.Type
-	names, about, examples string
+// TypeName is a row of the table of types. Names are separated by spaces; the first one is the
+// name that results have.
+type TypeName struct {
+	Type                   gpu.Type
+	Names, About, Examples string
 }
 
-var typeTable = []typeRow{
+// Types are the types that can be named.
+var Types = []TypeName{
 	{gpu.Of(gpu.Bool), "BOOLEAN BOOL LOGICAL", "True or false.", "'yes'::BOOLEAN → true"},
 	{gpu.Of(gpu.Int8), "TINYINT INT1", "8 bits with a sign.", "'-128'::TINYINT → -128"},
 	{gpu.Of(gpu.Int16), "SMALLINT INT2 INT16 SHORT", "16 bits with a sign.", "1.5::SMALLINT → 2"},
 	{gpu.Of(gpu.Int32), "INTEGER INT INT4 INT32 SIGNED INTEGRAL", "32 bits with a sign.", "true::INTEGER → 1"},
 	{gpu.Of(gpu.Int64), "BIGINT INT8 INT64 LONG OID", "64 bits with a sign.", "'1e10'::BIGINT → 10000000000"},
-	{hugeint, "HUGEINT INT128", "128 bits with a sign; DECIMAL(38,0) in files.", "9223372036854775808::HUGEINT → 9223372036854775808"},
+	{gpu.Of(gpu.HugeInt), "HUGEINT INT128", "128 bits with a sign; DECIMAL(38,0) in files.", "9223372036854775808::HUGEINT → 9223372036854775808"},
 	{gpu.Of(gpu.Uint8), "UTINYINT UINT8", "8 bits without a sign.", "255::UTINYINT → 255"},
 	{gpu.Of(gpu.Uint16), "USMALLINT UINT16", "16 bits without a sign.", "65535::USMALLINT → 65535"},
 	{gpu.Of(gpu.Uint32), "UINTEGER UINT32", "32 bits without a sign.", "'7'::UINTEGER → 7"},
@@ -46,14 +49,12 @@ var typeTable = []typeRow{
 var typeNames = map[string]gpu.Type{}
 
 func init() {
-	for _, t := range typeTable {
-		for _, name := range strings.Fields(t.names) {
-			typeNames[name] = t.typ
+	for _, t := range Types {
+		for _, name := range strings.Fields(t.Names) {
+			typeNames[name] = t.Type
 		}
 	}
 }
-
-var hugeint = gpu.Of(gpu.HugeInt)
 
 // ParseType parses the name of a type, such as BIGINT or DECIMAL(15,2). The error is an
 // *Error.
@@ -80,14 +81,10 @@ func (p *parser) typeName() (gpu.Type, error) {
 		if t.kind != tokenIdent && t.kind != tokenQuoted {
 			return gpu.Type{}, p.unexpected("a type")
 		}
-		known := make([]string, 0, len(typeNames))
-		for k := range typeNames {
-			known = append(known, k)
-		}
 		if name == "UUID" {
-			return gpu.Type{}, newError(p.src, t.pos, "there is no cast to UUID; a UUID column is compared with the text itself, as in id = '…'")
+			return gpu.Type{}, NewError(p.src, t.pos, "there is no cast to UUID; a UUID column is compared with the text itself, as in id = '…'")
 		}
-		return gpu.Type{}, newError(p.src, t.pos, "unknown type %q%s", cutRight(t.text, 60), suggest(t.text, sorted(known)))
+		return gpu.Type{}, NewError(p.src, t.pos, "unknown type %q%s", Cut(t.text, 60), Suggest(t.text, slices.Sorted(maps.Keys(typeNames))))
 	}
 	p.advance()
 	switch typ.Kind {
@@ -133,10 +130,10 @@ func (p *parser) decimalType(standard gpu.Type) (gpu.Type, error) {
 		}
 	}
 	if precision < 1 || precision > gpu.MaxPrecision {
-		return gpu.Type{}, newError(p.src, pos, "the precision of a decimal must be between 1 and %d, is %d", gpu.MaxPrecision, precision)
+		return gpu.Type{}, NewError(p.src, pos, "the precision of a decimal must be between 1 and %d, is %d", gpu.MaxPrecision, precision)
 	}
 	if scale > precision {
-		return gpu.Type{}, newError(p.src, pos, "the scale of a decimal must be at most its precision: found DECIMAL(%d,%d)", precision, scale)
+		return gpu.Type{}, NewError(p.src, pos, "the scale of a decimal must be at most its precision: found DECIMAL(%d,%d)", precision, scale)
 	}
 	return gpu.DecimalOf(precision, scale), p.expect(")")
 }

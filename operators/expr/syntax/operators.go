@@ -1,0 +1,46 @@
+package syntax
+
+import "strings"
+
+// BinaryOperator is an operator with two plain operands: its name, and other spellings of it,
+// separated by spaces.
+type BinaryOperator struct {
+	Name, Spellings string
+	power           int // binding power
+}
+
+// BinaryOperators are the operators with two plain operands, those that bind tightest first.
+var BinaryOperators = []BinaryOperator{
+	{"^", "**", bindPow},
+	{"*", "", bindMul},
+	{"/", "", bindMul},
+	{"//", "", bindMul},
+	{"%", "", bindMul},
+	{"+", "", bindAdd},
+	{"-", "", bindAdd},
+	{"&", "", bindBits},
+	{"|", "", bindBits},
+	{"<<", "", bindBits},
+	{">>", "", bindBits},
+	{"||", "", bindOther},
+	{"^@", "", bindOther},
+	{"=", "==", bindCompare},
+	{"<>", "!=", bindCompare},
+	{"<", "", bindCompare},
+	{"<=", "", bindCompare},
+	{">", "", bindCompare},
+	{">=", "", bindCompare},
+}
+
+// binaryPower has the binding power of each operator, spellings the operators that have other
+// spellings.
+var binaryPower, spellings = map[string]int{}, map[string]string{}
+
+func init() {
+	for _, o := range BinaryOperators {
+		binaryPower[o.Name] = o.power
+		for _, s := range strings.Fields(o.Spellings) {
+			spellings[s] = o.Name
+		}
+	}
+}
