@@ -94,14 +94,12 @@ func (e *Explanation) countRuns() {
 }
 
 func explainStage(s *physical.Stage, device string) *StageExplained {
-	e := &StageExplained{Step: s.Step, Kind: s.Kind, Detail: s.Detail, Rows: s.Rows, Device: device, at: s.At}
-	if s.Kind == "scan" {
+	e := &StageExplained{Step: s.Step, Kind: s.Kind(), Detail: s.Detail, Rows: s.Rows, Device: device, at: s.At}
+	if s.Scan() != nil {
 		e.Device = Host
 	}
-	if s.Choose != nil {
-		if choice := s.Choose(runner.Unopened(device)); choice != "" {
-			e.Detail = append(e.Detail[:len(e.Detail):len(e.Detail)], choice)
-		}
+	if choice := s.Choose(runner.Unopened(device)); choice != "" {
+		e.Detail = append(e.Detail[:len(e.Detail):len(e.Detail)], choice)
 	}
 	for _, f := range s.Schema.Fields {
 		e.Columns = append(e.Columns, ColumnInfo{f.Name, f.TypeName(), f.Nullable})

@@ -85,3 +85,15 @@ func TestFiltersHaveTheirOwnNames(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, slices.ContainsFunc(report.Stages, func(s StageReport) bool { return s.Kind == "filter" && s.Step == "small, larger, last" }), "%v", report)
 }
+
+// The step of an error is known by more than its text.
+func TestTheStepOfAnErrorMayHaveAnyName(t *testing.T) {
+	for _, steps := range []string{
+		"- {from: a, select: [\"cast(99999999999999999999999999999999999999 as decimal(38, 0)) as x\"]}\n- {name: 'price: cast', group: {aggregates: {x: sum(x)}}}",
+		"- {from: a, filter: n < 5}\n- {name: 'price: cast', select: [1 // n as x]}",
+	} {
+		_, err := originPlan(t, steps).Run(t.Context(), RunOptions{Use: Host, Threads: 1})
+		require.ErrorIs(t, err, ErrData)
+		require.Regexp(t, `^job\.yaml:5:\d+: price: cast: `, err.Error())
+	}
+}

@@ -291,15 +291,15 @@ type located struct {
 func (l located) Error() string { return l.place + ": " + l.error.Error() }
 func (l located) Unwrap() error { return l.error }
 
-// locate adds the place of the step that an error of values names first.
+// locate adds the place of the step of an error of values.
 func (p *Plan) locate(err error) error {
-	if !gpu.IsFailure(err) || p.job.File() == "" {
+	step, o := runner.FailedAt(err)
+	if !gpu.IsFailure(err) || p.job.File() == "" || step == "" {
 		return err
 	}
-	step, _, _ := strings.Cut(err.Error(), ": ")
 	var place job.Place
-	if o := runner.Origin(err); o != nil {
-		step, place = o.Step, p.job.Place(o.Path)
+	if o != nil {
+		place = p.job.Place(o.Path)
 	}
 	if _, ok := p.job.Sources[step]; ok {
 		place = p.job.Place("sources." + step)

@@ -25,17 +25,29 @@ func (e *Expr) Origin() (o *Origin) {
 	return o
 }
 
-// OriginOf returns where the part of the expression with a text was written; nil if there is no
-// such part, or nobody knows. The text is that of an instruction.
-func (e *Expr) OriginOf(text string) (o *Origin) {
+// Origins sets where parts of the expression were written, for the texts of parts in origins that have no origin yet: where
+// the part was, or else the whole.
+func (e *Expr) Origins(origins map[string]Origin) {
+	if len(origins) == 0 {
+		return
+	}
 	e.walk(func(part *Expr) {
-		if o == nil && len(part.args) > 0 && part.text(maxText) == text {
-			if o = part.Origin(); o == nil {
-				o = e.Origin()
-			}
+		if len(part.args) == 0 {
+			return
+		}
+		text := part.text(maxText)
+		known, there := origins[text]
+		if !there || known != (Origin{}) {
+			return
+		}
+		o := part.Origin()
+		if o == nil {
+			o = e.Origin()
+		}
+		if o != nil {
+			origins[text] = *o
 		}
 	})
-	return o
 }
 
 // written marks expressions of a text: with where it was written, and with what is not shown of them.

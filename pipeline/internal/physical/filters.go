@@ -28,7 +28,7 @@ func filterProbe(st *Stage, spec join.Spec, matches float64) {
 	}
 	at, cols := st.Inputs[0], slices.Clone(spec.ProbeKeys)
 	work := st.Cost * at.Rows // of rows on their way through the join
-	for at.Table == nil {
+	for at.Scan() == nil {
 		if at.From == nil {
 			return
 		}
@@ -40,7 +40,7 @@ func filterProbe(st *Stage, spec join.Spec, matches float64) {
 		work += at.Cost * at.Inputs[0].Rows
 		at = at.Inputs[0]
 	}
-	f := &Filter{Join: st, Columns: cols, Matches: matches}
+	f := &JoinFilter{Join: st, Columns: cols, Matches: matches}
 	if matches < fewMatches {
 		f.Few, f.Bloom = true, work*(1-matches) > bloomCost*at.Rows
 	}

@@ -3,6 +3,7 @@ package physical
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -10,15 +11,10 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/expand"
 	"github.com/gstream/gstream/operators/expr"
-	"github.com/gstream/gstream/operators/filter"
 	"github.com/gstream/gstream/operators/groupby"
-	"github.com/gstream/gstream/operators/hold"
 	"github.com/gstream/gstream/operators/join"
-	"github.com/gstream/gstream/operators/limit"
-	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/internal/logical"
@@ -130,13 +126,12 @@ type holding struct {
 // keys, so the order of their input is seen. any says that the
 // order of the rows of this stage is not.
 func (s *Stage) order(any bool) {
-	if any && s.anyOrder != nil {
-		s.anyOrder()
-	}
-	switch s.Kind {
-	case "group":
-		any = !s.sorted // an aggregate may depend on the order of its values
-	case "sort", "top-k", "limit", "window", "hold":
+	switch spec := s.Spec.(type) {
+	case *Join:
+		spec.Spec.AnyOrder = any
+	case *Group:
+		any = spec.Sorted == nil // an aggregate may depend on the order of its values
+	case *Sort, *Limit, *Window, *Hold:
 		any = false
 	}
 	for _, in := range s.Inputs {
@@ -158,11 +153,9 @@ func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) 
 	if st.RowBytes == 0 {
 		st.RowBytes = rowBytes(st.Schema, lay, n.Rel().Stats)
 	}
-	if st.Make != nil {
-		// The operator is made once here, so that it refuses a step before the run.
-		if _, err := st.Make(gpu.Capabilities{Leaders: true}); err != nil {
-			return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
-		}
+	// The operator is made once here, so that it refuses a step before the run.
+	if _, err := st.Spec.Operator(gpu.Capabilities{Leaders: true}); err != nil {
+		return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
 	}
 	return st, lay, nil
 }
@@ -177,6 +170,21 @@ func writtenAt(list []*expr.Expr, step string) string {
 		}
 	}
 	return cmp.Or(strings.Join(steps, ", "), step)
+}
+
+// failures returns where the expressions were written that may fail in a program.
+func failures(p *gpu.Program, list ...*expr.Expr) map[string]expr.Origin {
+	out := map[string]expr.Origin{}
+	for _, in := range p.Code {
+		if in.Text != "" {
+			out[in.Text] = expr.Origin{}
+		}
+	}
+	for _, e := range list {
+		e.Origins(out)
+	}
+	maps.DeleteFunc(out, func(_ string, o expr.Origin) bool { return o == expr.Origin{} })
+	return out
 }
 
 // rowBytes estimates the bytes of a row of a stage's strides: for a string by the statistics of
@@ -227,13 +235,14 @@ func (l *lowering) lowerNode(n logical.Node, need required) (*Stage, layout, err
 }
 
 func (l *lowering) lowerScan(n *logical.Scan, need required) (*Stage, layout, error) {
-	st := &Stage{Step: n.Step, Kind: "scan", Rows: n.Rows, Table: n.Table, Prune: n.Prune, Schema: &gpu.Schema{}}
+	scan := &Scan{Source: n.Step, Prune: n.Prune, Table: n.Table}
+	st := &Stage{Step: n.Step, Spec: scan, Rows: n.Rows, Schema: &gpu.Schema{}}
 	lay := make(layout, len(need))
 	for c, used := range need {
 		lay[c] = -1
 		if used {
-			lay[c] = len(st.Columns)
-			st.Columns = append(st.Columns, c)
+			lay[c] = len(scan.Columns)
+			scan.Columns = append(scan.Columns, c)
 			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 			st.RowBytes += n.Stats[c].Bytes
 		}
@@ -256,7 +265,7 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st := &Stage{Step: writtenAt(n.Conjuncts, n.Step), Kind: "filter", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Exprs: []*expr.Expr{condition}}
+	st := &Stage{Step: writtenAt(n.Conjuncts, n.Step), Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Failures: failures(prog, condition)}
 	var keep []int
 	out := make(layout, len(need))
 	for c, used := range need {
@@ -271,9 +280,7 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	if n.Sampled > 0 {
 		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(n.Sampled))))
 	}
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) {
-		return filter.New(in.Schema, prog, inputs, keep), nil
-	}
+	st.Spec = &Filter{In: in.Schema, Program: prog, Inputs: inputs, Keep: keep}
 	return st, out, nil
 }
 
@@ -304,7 +311,7 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 		}
 		return in, out, nil
 	}
-	st := &Stage{Kind: "project", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Cost: streamCost}
+	st := &Stage{Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Cost: streamCost}
 	var exprs []*expr.Expr
 	for c, used := range need {
 		out[c] = -1
@@ -320,6 +327,7 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 		st.From = append(st.From, from)
 		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 		if _, col := n.Exprs[c].IsColumn(); !col {
+			st.Computed++
 			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
 		}
 	}
@@ -327,8 +335,8 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st.Step, st.Exprs = writtenAt(exprs, n.Step), exprs
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return project.New(st.Schema, prog, inputs), nil }
+	st.Step, st.Failures = writtenAt(exprs, n.Step), failures(prog, exprs...)
+	st.Spec = &Project{Out: st.Schema, Program: prog, Inputs: inputs}
 	return st, out, nil
 }
 
@@ -359,7 +367,7 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Kind: n.Name() + " join", Rows: n.Rows, Schema: &gpu.Schema{}}
+	st := &Stage{Step: n.Step, Rows: n.Rows, Schema: &gpu.Schema{}}
 	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.Schema, Algorithm: n.Algorithm}
 	out := make(layout, len(need))
 	take := func(side *Stage, lay layout, from int, cols required) (at []int) {
@@ -400,10 +408,11 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[nleft])
 	}
 	if len(n.Residual) > 0 {
-		st.Exprs = []*expr.Expr{residual.remap(expr.AllTrue(n.Residual...))}
-		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, st.Exprs[0]); err != nil {
+		condition := residual.remap(expr.AllTrue(n.Residual...))
+		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, condition); err != nil {
 			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 		}
+		st.Failures = failures(spec.Residual.Program, condition)
 	}
 	if n.Range != nil {
 		probeLay, buildLay := leftLay, rightLay
@@ -436,10 +445,7 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 	if !spec.Kind.KeepsBuild() {
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return join.New(spec) }
-	st.RunsOn = func(p gpu.Properties) error { return spec.RunsOn(p) }
-	st.anyOrder = func() { spec.AnyOrder = true }
-	st.Choose = func(device gpu.Properties) string { return spec.Plan(device).String() }
+	st.Spec = &Join{What: n.Name() + " join", Spec: spec}
 	filterProbe(st, spec, n.ProbeMatch())
 	return st, out, nil
 }
@@ -483,7 +489,7 @@ func (l *lowering) lowerExpand(n *logical.Expand, need required) (*Stage, layout
 		return nil, nil, err
 	}
 	schema, out := need.fields(n.Schema)
-	st := &Stage{Step: n.Step, Kind: "expand", Rows: n.Rows, Inputs: []*Stage{in}, Schema: schema}
+	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: schema}
 	var variants []expand.Variant
 	for i, nulls := range n.Variants {
 		var exprs []*expr.Expr
@@ -507,7 +513,7 @@ func (l *lowering) lowerExpand(n *logical.Expand, need required) (*Stage, layout
 		variants = append(variants, expand.Variant{Program: prog, Inputs: inputs})
 		st.Detail = append(st.Detail, "each row once with "+cmp.Or(strings.Join(kept, ", "), "nulls alone"))
 	}
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return expand.New(st.Schema, variants), nil }
+	st.Spec = &Expand{Out: st.Schema, Variants: variants}
 	return st, out, nil
 }
 
@@ -522,7 +528,7 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Kind: "group", Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
+	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
 	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Algorithm: n.Algorithm, Always: n.Always}
 	sorted := window.GroupSpec{In: in.Schema, Keys: spec.Keys, Out: st.Schema, Always: n.Always}
 	out := make(layout, len(need))
@@ -555,38 +561,20 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 		by = "by " + strings.Join(names, ", ")
 	}
 	if len(sorted.Functions) > 0 {
-		st.sorted = true
-		const how = "sorts the rows of each group"
 		list, ok := accumulated(sorted.Functions)
 		few := n.In.Rel().Rows < leaderRows*float64(n.Hint.Groups) && slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.Leader != nil })
 		if !ok || few {
-			st.Detail = append([]string{by, how}, st.Detail...)
-			st.Make = func(gpu.Capabilities) (operators.Operator, error) { return window.NewGroups(sorted) }
+			st.Spec, st.Detail = &Group{Sorted: &sorted}, append([]string{by, sortsGroups}, st.Detail...)
 			return st, out, nil
 		}
 		spec.Aggregates = list
-		st.Detail = append([]string{by}, st.Detail...)
-		st.Choose = func(device gpu.Properties) string {
-			if device.Leaders {
-				return spec.Plan(device).String()
-			}
-			return how
-		}
-		st.Make = func(device gpu.Capabilities) (operators.Operator, error) {
-			if device.Leaders {
-				return groupby.New(spec)
-			}
-			return window.NewGroups(sorted)
-		}
+		st.Spec, st.Detail = &Group{Hash: &spec, Sorted: &sorted}, append([]string{by}, st.Detail...)
 		return st, out, nil
 	}
-	st.Choose = func(device gpu.Properties) string { return spec.Plan(device).String() }
 	if n.Hint.Dense {
 		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
 	}
-	st.Detail = append([]string{by}, st.Detail...)
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return groupby.New(spec) }
-	st.RunsOn = func(p gpu.Properties) error { return spec.RunsOn(p) }
+	st.Spec, st.Detail = &Group{Hash: &spec}, append([]string{by}, st.Detail...)
 	return st, out, nil
 }
 
@@ -645,7 +633,7 @@ func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Kind: "window", Rows: n.Rows, Inputs: []*Stage{in}}
+	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}}
 	var out layout
 	st.Schema, out = need.fields(n.Schema)
 	spec := window.Spec{In: in.Schema, Partition: lay.all(n.Partition), Keep: lay.all(need[:width].list()), Out: st.Schema}
@@ -669,7 +657,7 @@ func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout
 			st.Detail = append(st.Detail, n.Schema.Fields[width+i].Name)
 		}
 	}
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return window.New(spec) }
+	st.Spec = &Window{spec}
 	return st, out, nil
 }
 
@@ -683,7 +671,7 @@ func (l *lowering) lowerSort(n *logical.Sort, need required) (*Stage, layout, er
 		return nil, nil, err
 	}
 	spec := sort.Spec{In: in.Schema, Offset: n.Offset, Limit: n.Limit}
-	st := &Stage{Step: n.Step, Kind: "sort", Rows: n.Rows, Inputs: []*Stage{in}, Schema: in.Schema}
+	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: in.Schema}
 	var keys []string
 	for _, k := range n.Keys {
 		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
@@ -691,10 +679,9 @@ func (l *lowering) lowerSort(n *logical.Sort, need required) (*Stage, layout, er
 	}
 	st.Detail = []string{strings.Join(keys, ", ")}
 	if n.Limit >= 0 {
-		st.Kind = "top-k"
 		st.Detail = append(st.Detail, limitDetail(n.Offset, n.Limit)...)
 	}
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) { return sort.New(spec) }
+	st.Spec = &Sort{spec}
 	return st, lay, nil
 }
 
@@ -703,24 +690,22 @@ func (l *lowering) lowerLimit(n *logical.Limit, need required) (*Stage, layout, 
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Kind: "limit", Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
+	st := &Stage{Step: n.Step, Spec: &Limit{in.Schema, n.Offset, n.Count}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
 	st.Detail = limitDetail(n.Offset, n.Count)
-	st.Make = func(gpu.Capabilities) (operators.Operator, error) {
-		return limit.New(in.Schema, n.Offset, n.Count), nil
-	}
 	return st, lay, nil
 }
 
 func (l *lowering) lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
 	schema, out := need.fields(n.Schema)
-	st := &Stage{Step: n.Step, Kind: "union", Rows: n.Rows, Schema: schema}
+	union := &Union{}
+	st := &Stage{Step: n.Step, Spec: union, Rows: n.Rows, Schema: schema}
 	for _, in := range n.Ins {
 		child, lay, err := l.lower(in, need)
 		if err != nil {
 			return nil, nil, err
 		}
 		st.Inputs = append(st.Inputs, child)
-		st.Permutation = append(st.Permutation, lay.all(need.list()))
+		union.Columns = append(union.Columns, lay.all(need.list()))
 	}
 	return st, out, nil
 }
@@ -750,14 +735,13 @@ func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, er
 		return l.lower(n.In, need)
 	}
 	if h.stage != nil {
-		return &Stage{Step: n.Share.Step, Kind: "held", Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: n.Rows, Held: h.stage}, h.lay, nil
+		return &Stage{Step: n.Share.Step, Spec: &Held{h.stage}, Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: n.Rows}, h.lay, nil
 	}
 	in, lay, err := l.lower(n.In, h.need)
 	if err != nil {
 		return nil, nil, err
 	}
-	h.stage = &Stage{Step: n.Share.Step, Kind: "hold", Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
-	h.stage.Make = func(gpu.Capabilities) (operators.Operator, error) { return hold.New(in.Schema), nil }
+	h.stage = &Stage{Step: n.Share.Step, Spec: &Hold{in.Schema}, Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
 	h.lay = lay
 	return h.stage, lay, nil
 }

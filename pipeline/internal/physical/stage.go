@@ -2,10 +2,8 @@ package physical
 
 import (
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/job"
-	"github.com/gstream/gstream/source"
 )
 
 // Plan is a tree of stages and the columns of its result. It is immutable.
@@ -22,53 +20,33 @@ type Plan struct {
 type Stage struct {
 	Step   string // step of the job, or steps, by which its work was written
 	At     string // step where it is done: a filter that has moved to a scan is done at that
-	Kind   string // "scan", "filter", "join" …
+	Spec   Spec
 	Detail []string
-	Exprs  []*expr.Expr // that it evaluates, as compiled
-	Schema *gpu.Schema  // schema of the strides that it emits
-	Rows   float64      // estimate
+	Schema *gpu.Schema // schema of the strides that it emits
+	Inputs []*Stage    `json:"-"` // of a join: probe side, build side
+	// Filters are the joins that may drop rows of a scan.
+	Filters []*JoinFilter
+	// Failures tells where the expressions were written that may fail in the stage, by their texts in errors.
+	Failures map[string]expr.Origin
+
+	Rows float64 // estimate
 	// RowBytes is an estimate of the bytes of a row; of a scan, of a decoded row.
 	RowBytes float64
-	Inputs   []*Stage // of a join: probe side, build side
-	Pairs    float64  // of a join without an equality: estimate of the pairs that it compares
-	Sorted   float64  // of a join by a range: estimate of the values of the rows that it sorts
-
-	Table   source.Table       // of a scan
-	Columns []int              // positions in the table
-	Prune   []source.Predicate // conjuncts; rows that do not meet them may be left out
-	// Filters are the joins that may drop rows of a scan.
-	Filters []*Filter
-
-	Cost float64 // estimated time of a row of the first input on a CPU core, in nanoseconds
+	Pairs    float64 // of a join without an equality: estimate of the pairs that it compares
+	Sorted   float64 // of a join by a range: estimate of the values of the rows that it sorts
+	Computed int     // of a projection: the columns that are more than a column of the input
+	Cost     float64 // estimated time of a row of the first input on a CPU core, in nanoseconds
 
 	// From tells for each column from which column of the first input it comes unchanged, or
 	// -1. It is nil if rows of that input cannot be left out without a change of other rows.
 	From []int
-
-	// Make makes the operator for one run on a device. Scans and unions have none.
-	Make func(device gpu.Capabilities) (operators.Operator, error)
-	// RunsOn returns an error if the job forces an algorithm that is not for a device. Joins and groups have it.
-	RunsOn func(gpu.Properties) error
-	// sorted says of a group that its aggregates depend on the order of the rows.
-	sorted bool
-	// anyOrder tells the operator that nobody sees the order of its rows. Joins have it.
-	anyOrder func()
-	// Choose returns a line about the algorithm that the operator will probably take on a
-	// device. Joins and groups have it.
-	Choose func(device gpu.Properties) string
-
-	Permutation [][]int // of a union: the columns of each input in output order
-
-	// Held is the stage that holds the rows of this one, which has no inputs then: the rows of a
-	// step that several steps read are held for the first, and the others read them.
-	Held *Stage
 }
 
-// Filter is a join whose build side rules out rows of a scan. The rows go from the scan to the
+// JoinFilter is a join whose build side rules out rows of a scan. The rows go from the scan to the
 // probe side of the join.
-type Filter struct {
-	Join    *Stage
-	Columns []int // of the scan's strides: the keys
+type JoinFilter struct {
+	Join    *Stage `json:"-"`
+	Columns []int  // of the scan's strides: the keys
 	// Few says that few rows of the scan have a match, by the estimate, so the bounds of the
 	// keys may rule out parts of the table. Bloom says that it also pays to test every row.
 	Few, Bloom bool
@@ -78,22 +56,47 @@ type Filter struct {
 
 // RunsOn returns an error, a *job.Diagnostic, if the job forces an algorithm that is not for a device.
 func (p *Plan) RunsOn(device gpu.Properties) error {
-	var visit func(*Stage) error
-	visit = func(s *Stage) error {
-		for _, in := range s.Inputs {
-			if err := visit(in); err != nil {
-				return err
-			}
+	var refused error
+	p.Visit(func(s *Stage) {
+		c, ok := s.Spec.(chooser)
+		if !ok || refused != nil {
+			return
 		}
-		if s.RunsOn != nil {
-			if err := s.RunsOn(device); err != nil {
-				return &job.Diagnostic{Step: s.Step, Msg: err.Error()}
-			}
+		if err := c.RunsOn(device); err != nil {
+			refused = &job.Diagnostic{Step: s.Step, Msg: err.Error()}
 		}
-		return nil
-	}
-	return visit(p.Root)
+	})
+	return refused
 }
 
+// Visit calls f for each stage, after its inputs. It is the order of reports.
+func (p *Plan) Visit(f func(*Stage)) {
+	var visit func(*Stage)
+	visit = func(s *Stage) {
+		for _, in := range s.Inputs {
+			visit(in)
+		}
+		f(s)
+	}
+	visit(p.Root)
+}
+
+// Scan returns the spec of a scan, nil for other stages.
+func (s *Stage) Scan() *Scan {
+	scan, _ := s.Spec.(*Scan)
+	return scan
+}
+
+// Choose returns a line about the algorithm that the operator will probably take on a device, "" if there is no choice.
+func (s *Stage) Choose(device gpu.Properties) string {
+	if c, ok := s.Spec.(chooser); ok {
+		return c.Choose(device)
+	}
+	return ""
+}
+
+// Kind returns what the stage does, in reports and errors.
+func (s *Stage) Kind() string { return s.Spec.Name() }
+
 // Name returns the stage's name in reports and errors.
-func (s *Stage) Name() string { return s.Step + ": " + s.Kind }
+func (s *Stage) Name() string { return s.Step + ": " + s.Kind() }

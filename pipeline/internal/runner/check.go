@@ -215,13 +215,13 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	needs, fixed, advice := c.streams, c.streams, ""
 	if scan != nil {
 		opt := p.scanOptions(scan)
-		if err := source.CheckMemory(scan.Table, opt); err != nil {
+		if err := source.CheckMemory(scan.scan.Table, opt); err != nil {
 			c.scans = append(c.scans, err)
 		} else if !discrete(c.device) {
-			least := float64(scan.Table.LeastMemory(opt))
+			least := float64(scan.scan.Table.LeastMemory(opt))
 			fixed, needs = fixed+least, needs+least
 			if least > c.streams {
-				advice = source.Advice(scan.Table, opt)
+				advice = source.Advice(scan.scan.Table, opt)
 			}
 		}
 	}
@@ -272,7 +272,7 @@ func (c *checker) stages(out *execution.Check) {
 		if h == nil || h.Bytes == 0 {
 			continue
 		}
-		s := execution.StageCheck{Step: o.Step, Kind: o.Kind, Rows: o.Rows, Holds: whole(h.Bytes), Fixed: whole(h.Fixed), Disk: whole(h.disk)}
+		s := execution.StageCheck{Step: o.Step, Kind: o.Kind(), Rows: o.Rows, Holds: whole(h.Bytes), Fixed: whole(h.Fixed), Disk: whole(h.disk)}
 		if discrete(c.device) {
 			s.Host = whole(h.down)
 			out.LinkUp += s.Host
@@ -309,7 +309,7 @@ func (c *checker) tiers(out *execution.Check) {
 		}
 		if h := c.largest; h != nil {
 			r.Stage = h.op.Name()
-			r.Why = fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time are %s of %s", h.op.Step, h.op.Kind, text(whole(h.Fixed)), first.Tier, text(first.Fixed), text(first.Limit))
+			r.Why = fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time are %s of %s", h.op.Step, h.op.Kind(), text(whole(h.Fixed)), first.Tier, text(first.Fixed), text(first.Limit))
 			r.Hint = fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns", first.Setting, text(first.Fixed))
 		}
 		out.Refusals = append(out.Refusals, r)

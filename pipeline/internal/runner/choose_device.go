@@ -69,28 +69,34 @@ func (w *work) add(s *physical.Stage) {
 		w.add(in)
 	}
 	columns := float64(s.Schema.Len())
-	switch s.Kind {
-	case "scan":
-		for _, c := range s.Columns {
-			w.scanned += float64(s.Table.Stats(c).Bytes)
+	switch spec := s.Spec.(type) {
+	case *physical.Scan:
+		for _, c := range spec.Columns {
+			w.scanned += float64(spec.Table.Stats(c).Bytes)
 		}
-	case "project":
-		w.values += s.Rows * float64(len(s.Detail)) // a line for each computed column
-	case "group":
+	case *physical.Project:
+		w.values += s.Rows * float64(s.Computed)
+	case *physical.Group:
 		w.values += s.Inputs[0].Rows * columns
 		if s.Rows >= manyGroups {
 			w.grouped += s.Inputs[0].Rows
 		}
-	case "sort", "window":
+	case *physical.Sort:
+		if spec.Limit < 0 {
+			w.sorted += s.Rows * columns
+		}
+	case *physical.Window:
 		w.sorted += s.Rows * columns
-	case "top-k", "limit", "union", "hold", "held":
-	default: // filters, joins and expansions
+	case *physical.Limit, *physical.Union, *physical.Hold, *physical.Held:
+	case *physical.Filter, *physical.Join, *physical.Expand:
 		for _, in := range s.Inputs {
 			w.rows += in.Rows
 		}
 		w.rows += s.Pairs
 		w.sorted += s.Sorted
 		w.values += s.Rows * columns
+	default:
+		panic(fmt.Sprintf("runner: the work of a stage of type %T is not known", spec))
 	}
 }
 

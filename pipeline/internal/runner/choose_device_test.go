@@ -214,11 +214,11 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 }
 
 func TestAJoinWithoutAnEqualityCostsItsPairs(t *testing.T) {
-	side := &physical.Stage{Kind: "union", Rows: 1000, Schema: &gpu.Schema{}}
+	side := &physical.Stage{Spec: &physical.Union{}, Rows: 1000, Schema: &gpu.Schema{}}
 	w := work{}
-	w.add(&physical.Stage{Kind: "inner join", Rows: 10, Pairs: 1e6, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
+	w.add(&physical.Stage{Spec: &physical.Join{}, Rows: 10, Pairs: 1e6, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
 	require.Equal(t, 1e6+2000, w.rows)
-	w.add(&physical.Stage{Kind: "inner join", Rows: 10, Sorted: 5000, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
+	w.add(&physical.Stage{Spec: &physical.Join{}, Rows: 10, Sorted: 5000, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
 	require.Equal(t, 5000.0, w.sorted)
 }
 

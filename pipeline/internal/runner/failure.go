@@ -20,7 +20,8 @@ var errStop = errors.New("no more rows are needed")
 type operatorError struct {
 	where  string
 	err    error
-	origin *expr.Origin // of the expression whose values fail, if that is the error
+	stage  *physical.Stage // nil if the work is no stage's
+	origin *expr.Origin    // of the expression whose values fail, if that is the error
 }
 
 func (e *operatorError) Error() string { return e.where + ": " + e.err.Error() }
@@ -28,15 +29,21 @@ func (e *operatorError) Unwrap() error { return e.err }
 
 // explain adds the name of the operator to an error. Errors of a scan name files instead.
 func (o *opRun) explain(err error) error {
-	if o.Table != nil {
+	if o.scan != nil {
 		return err
 	}
-	return explain(o.Name(), err)
+	return o.failed(err)
 }
 
-// explain adds where an error happened, unless the error has that: refusals do, and errors
+// failed is explain for what a scan does beside reading, too.
+func (o *opRun) failed(err error) error { return explainAt(o.Name(), o.Stage, err) }
+
+// explain adds where an error happened, unless the error has that.
+func explain(where string, err error) error { return explainAt(where, nil, err) }
+
+// explainAt adds where an error happened, unless the error has that: refusals do, and errors
 // of later operators in a chain.
-func explain(where string, err error) error {
+func explainAt(where string, stage *physical.Stage, err error) error {
 	var panicked *panicError
 	var named *operatorError
 	var refused *gpu.AllocError
@@ -44,45 +51,45 @@ func explain(where string, err error) error {
 		errors.As(err, &panicked) || errors.As(err, &named) || errors.As(err, &refused) {
 		return err
 	}
-	return &operatorError{where: where, err: err}
+	return &operatorError{where: where, stage: stage, err: err}
 }
 
 // attribute names the step that wrote an expression whose values fail, in place of the operator
-// that evaluated it: one of a plan's stages, most likely the one that the error names.
+// that evaluated it: one of a plan's stages, most likely the one that the error is of.
 func attribute(p *physical.Plan, err error) {
 	var named *operatorError
 	text := gpu.FailedExpression(err)
 	if text == "" || !errors.As(err, &named) {
 		return
 	}
-	var visit func(s *physical.Stage, every bool)
-	visit = func(s *physical.Stage, every bool) {
-		if every || s.Name() == named.where {
-			for _, e := range s.Exprs {
-				if named.origin == nil {
-					named.origin = e.OriginOf(text)
-				}
-			}
-		}
-		for _, in := range s.Inputs {
-			visit(in, every)
+	var found *expr.Origin
+	look := func(s *physical.Stage) {
+		if o, ok := s.Failures[text]; ok && found == nil {
+			found = &o
 		}
 	}
-	if visit(p.Root, false); named.origin == nil {
-		visit(p.Root, true) // a queue tells of a failure later
+	if named.stage != nil {
+		look(named.stage)
 	}
-	if o := named.origin; o != nil {
-		named.where = o.Step
+	p.Visit(look) // a queue tells of a failure later
+	if named.origin = found; found != nil {
+		named.where = found.Step
 	}
 }
 
-// Origin returns where the expression was written whose values fail, nil if that is not the error.
-func Origin(err error) *expr.Origin {
+// FailedAt returns the step whose values fail, and where the expression was written that computes them: nil if nobody
+// knows. The step is "" for another error, and for one that is no step's.
+func FailedAt(err error) (step string, origin *expr.Origin) {
 	var named *operatorError
-	if !errors.As(err, &named) {
-		return nil
+	switch {
+	case !errors.As(err, &named):
+		return "", nil
+	case named.origin != nil:
+		return named.origin.Step, named.origin
+	case named.stage != nil:
+		return named.stage.Step, nil
 	}
-	return named.origin
+	return "", nil
 }
 
 // with adds the error of a close to err, unless err has it already: Close of a queue

@@ -138,8 +138,9 @@ func (f *resultFeed) end() error { return f.op.close() }
 // columns. A feed may end while lanes still work on its morsels, as a scan or a channel
 // does.
 type unionFeed struct {
-	op    *opRun
-	feeds []feed
+	op      *opRun
+	feeds   []feed
+	columns [][]int // of each feed, in the order of the union
 
 	ctx   context.Context
 	at    int // the current feed
@@ -156,7 +157,7 @@ func (f *unionFeed) run(ctx context.Context) error {
 
 func (f *unionFeed) take(ctx context.Context) (morsel, error) {
 	for ; f.at < len(f.feeds); f.at++ {
-		in, cols := f.feeds[f.at], f.op.Permutation[f.at]
+		in, cols := f.feeds[f.at], f.columns[f.at]
 		if !f.ready {
 			if err := in.run(f.ctx); err != nil {
 				return nil, err

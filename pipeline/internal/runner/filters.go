@@ -13,7 +13,7 @@ import (
 
 // scanFilter is the filter of a join in the scan of its probe side.
 type scanFilter struct {
-	*physical.Filter
+	*physical.JoinFilter
 	keys   *operators.KeyFilter
 	scan   *opRun
 	always bool
@@ -36,7 +36,7 @@ const veryFewMatches = 0.1
 // jobs, and the host would take more time to drop a row than the link to copy it. A join of
 // 6·10⁷ rows with 1/350 of them took 0.28 s on an H200, and 1.2 s when the host dropped the
 // others, stride by stride, before the copies.
-func (r *run) kind(f *physical.Filter) operators.FilterKind {
+func (r *run) kind(f *physical.JoinFilter) operators.FilterKind {
 	switch {
 	case r.opt.JoinFilters == execution.Never:
 		return operators.NoFilter
@@ -67,7 +67,7 @@ func (r *run) filterOf(o *opRun) operators.FilterKind {
 // filtered reports whether joins of the pipeline filter a scan, which then waits for their
 // build sides.
 func (p *pipelineRun) filtered(scan *opRun) bool {
-	return slices.ContainsFunc(scan.Filters, func(f *physical.Filter) bool {
+	return slices.ContainsFunc(scan.Filters, func(f *physical.JoinFilter) bool {
 		return p.run.kind(f) != operators.NoFilter && slices.ContainsFunc(p.ops, func(o *opRun) bool { return o.Stage == f.Join })
 	})
 }
@@ -86,7 +86,7 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 		}
 		opt.Prune = slices.Concat(opt.Prune, bounds(keys, f, scan))
 		if keys.Tests() {
-			out = append(out, &scanFilter{Filter: f, keys: keys, scan: scan, always: p.run.opt.JoinFilters == execution.Always})
+			out = append(out, &scanFilter{JoinFilter: f, keys: keys, scan: scan, always: p.run.opt.JoinFilters == execution.Always})
 		}
 	}
 	return out
@@ -97,9 +97,9 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 const mostOfRange = 0.9
 
 // bounds returns the bounds of a filter's keys as predicates on the table of a scan.
-func bounds(keys *operators.KeyFilter, f *physical.Filter, scan *opRun) (out []source.Predicate) {
+func bounds(keys *operators.KeyFilter, f *physical.JoinFilter, scan *opRun) (out []source.Predicate) {
 	for i, c := range f.Columns {
-		column := scan.Columns[c]
+		column := scan.scan.Columns[c]
 		least, greatest, ok := keys.Bounds(i)
 		if !ok {
 			continue
@@ -108,7 +108,7 @@ func bounds(keys *operators.KeyFilter, f *physical.Filter, scan *opRun) (out []s
 			out = append(out, source.Predicate{Column: column, Op: source.In})
 			continue
 		}
-		if all := scan.Table.Stats(column); all.HasRange && width(least, greatest) > mostOfRange*width(all.Min, all.Max) {
+		if all := scan.scan.Table.Stats(column); all.HasRange && width(least, greatest) > mostOfRange*width(all.Min, all.Max) {
 			continue
 		}
 		out = append(out, source.Predicate{Column: column, Op: source.Ge, Values: []gpu.Scalar{least}},

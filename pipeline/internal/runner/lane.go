@@ -215,7 +215,7 @@ func (l *lane) take(ctx context.Context) (morsel, error) {
 func (l *lane) open(ctx context.Context) (err error) {
 	r, name := l.pipelineRun.run, l.last().Name()
 	if l.queue, err = r.newQueue(name, l.lanes > 1 || r.frugal); err != nil {
-		return explain(name, err)
+		return l.last().failed(err)
 	}
 	l.queue.Until(ctx)
 	for _, o := range l.pipelineRun.ops {

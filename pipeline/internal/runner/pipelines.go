@@ -43,8 +43,9 @@ type pipelineRun struct {
 // opRun is an operator, a scan or a union in a run, with its memory and counters.
 type opRun struct {
 	*physical.Stage
-	lease  *gpu.Lease // of device memory
-	decode *gpu.Lease // of a scan: host memory of the decoded strides
+	scan   *physical.Scan // nil for other stages
+	lease  *gpu.Lease     // of device memory
+	decode *gpu.Lease     // of a scan: host memory of the decoded strides
 	op     operators.Operator
 	closed atomic.Bool
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
@@ -75,8 +76,8 @@ func (o *opRun) close() error {
 // prepare cuts the stages of a plan into pipelines, without starting any. It returns the
 // pipeline whose last operator is st. The caller gives that pipeline an end.
 func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
-	switch {
-	case st.Table != nil:
+	switch spec := st.Spec.(type) {
+	case *physical.Scan:
 		o, err := r.newOp(st)
 		if err != nil {
 			return nil, err
@@ -85,14 +86,14 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		p.feed = newScanFeed(p, o)
 		r.scans = append(r.scans, p)
 		return p, nil
-	case st.Permutation != nil:
-		return r.prepareUnion(st)
-	case st.Held != nil:
+	case *physical.Union:
+		return r.prepareUnion(st, spec)
+	case *physical.Held:
 		o, err := r.newOp(st)
 		if err != nil {
 			return nil, err
 		}
-		return r.heldOf(st.Held).reader(o), nil
+		return r.heldOf(spec.By).reader(o), nil
 	}
 	p, err := r.prepare(st.Inputs[0])
 	if err != nil {
@@ -156,8 +157,8 @@ func (p *pipelineRun) exchange() *channelFeed {
 	return &channelFeed{from: p}
 }
 
-func (r *run) prepareUnion(st *physical.Stage) (*pipelineRun, error) {
-	u := &unionFeed{}
+func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineRun, error) {
+	u := &unionFeed{columns: spec.Columns}
 	for _, in := range st.Inputs {
 		p, err := r.prepare(in)
 		if err != nil {
@@ -175,15 +176,13 @@ func (r *run) prepareUnion(st *physical.Stage) (*pipelineRun, error) {
 
 // newOp makes the state of a stage in the run. Stages come after their inputs.
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
-	o := &opRun{Stage: st}
-	if st.Make != nil {
-		if o.op, err = st.Make(r.device.Properties().Capabilities); err != nil {
-			return nil, o.explain(err)
-		}
+	o := &opRun{Stage: st, scan: st.Scan()}
+	if o.op, err = st.Spec.Operator(r.device.Properties().Capabilities); err != nil {
+		return nil, o.explain(err)
 	}
 	o.lease = r.device.Budget().Lease(st.Name())
 	o.decode = o.lease
-	if st.Table != nil && discrete(r.device) {
+	if o.scan != nil && discrete(r.device) {
 		o.decode = r.device.HostBudget().Lease(st.Name() + ", decoding")
 	}
 	if _, ok := o.op.(operators.Divisible); ok && r.beside != nil {
@@ -350,8 +349,8 @@ func (p *pipelineRun) chooseLanes() {
 	}
 	p.lanes = d.Lanes()
 	shorten := func(rows int64) { p.rows = int(min(int64(p.rows), max(rows, leastRows))) }
-	if p.from != nil && p.from.Table != nil {
-		shorten(p.from.Table.Rows() / int64(2*p.lanes))
+	if p.from != nil && p.from.scan != nil {
+		shorten(p.from.scan.Table.Rows() / int64(2*p.lanes))
 	}
 	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
 	shorten(room / int64(p.lanes))
@@ -364,12 +363,12 @@ func (p *pipelineRun) chooseLanes() {
 // saves less than an eighth, as with large pages.
 func (p *pipelineRun) shortenScan(rows int) {
 	o := p.from
-	if o == nil || o.Table == nil {
+	if o == nil || o.scan == nil {
 		return
 	}
-	for least := o.Table.LeastMemory(p.scanOptions(o)); p.rows > rows && least > p.run.device.Budget().Limit()/4; {
+	for least := o.scan.Table.LeastMemory(p.scanOptions(o)); p.rows > rows && least > p.run.device.Budget().Limit()/4; {
 		p.rows /= 2
-		shorter := o.Table.LeastMemory(p.scanOptions(o))
+		shorter := o.scan.Table.LeastMemory(p.scanOptions(o))
 		if shorter > least-least/8 {
 			p.rows *= 2
 			return
@@ -414,7 +413,7 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	r := p.run
 	q, err := r.newQueue(o.Name(), r.frugal)
 	if err != nil {
-		return explain(o.Name(), err)
+		return o.failed(err)
 	}
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()

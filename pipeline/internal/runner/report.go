@@ -55,7 +55,7 @@ func (r *run) report() *execution.Report {
 	for _, t := range r.ops {
 		m := &t.metrics
 		s := execution.StageReport{
-			Step: t.Step, Kind: t.Kind, Device: props.ID, State: stateNames[m.state.Load()],
+			Step: t.Step, Kind: t.Kind(), Device: props.ID, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
 			Busy: busy[t], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
 			Estimate: t.Rows, Dropped: m.dropped.Load(),
@@ -65,7 +65,7 @@ func (r *run) report() *execution.Report {
 		out.Spill.Add(s.Spill)
 		s.Activity = activity(t.lease, t.beside, r.spill.Lease(t.lease))
 		s.Shares = r.shares(t)
-		if t.Table != nil {
+		if t.scan != nil {
 			s.Device = execution.Host // it decodes; the copies are in the activity
 		}
 		if c, ok := t.op.(operators.Choosing); ok {
@@ -76,8 +76,8 @@ func (r *run) report() *execution.Report {
 			s.Scan = &p
 			s.RowsIn = p.RowsRead
 			s.Busy += p.Decode
-		} else if t.Table != nil {
-			p := unread(t.Stage)
+		} else if t.scan != nil {
+			p := unread(t.scan)
 			s.Scan = &p
 		}
 		out.Stages = append(out.Stages, s)
@@ -126,7 +126,7 @@ func (r *run) leases() []*gpu.Lease {
 }
 
 // unread returns the progress of a scan that has not begun: everything is left to read.
-func unread(s *physical.Stage) source.Progress {
+func unread(s *physical.Scan) source.Progress {
 	p := source.Progress{RowsTotal: s.Table.Rows()}
 	for _, c := range s.Columns {
 		p.BytesTotal += s.Table.Stats(c).Bytes

@@ -182,7 +182,7 @@ func (r *run) admit() (rows *channelFeed, err error) {
 	rows = root.exchange()
 	rows.from.out.toHost = true
 	for _, p := range r.scans {
-		if err := source.CheckMemory(p.from.Table, p.scanOptions(p.from)); err != nil {
+		if err := source.CheckMemory(p.from.scan.Table, p.scanOptions(p.from)); err != nil {
 			return nil, err
 		}
 	}

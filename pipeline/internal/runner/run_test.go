@@ -260,17 +260,31 @@ func (t *fakeTarget) Abort() error      { t.ended += "abort"; return nil }
 func (t *fakeTarget) Stats() sink.Stats { return sink.Stats{} }
 
 func scanOf(t *fakeTable) *physical.Stage {
-	return &physical.Stage{Step: "t", Kind: "scan", Schema: oneColumn, Table: t, Columns: []int{0}}
+	return &physical.Stage{Step: "t", Spec: &physical.Scan{Table: t, Columns: []int{0}}, Schema: oneColumn}
+}
+
+// fakeSpec is the spec of an operator of a test.
+type fakeSpec struct {
+	name string
+	make func() (operators.Operator, error)
+}
+
+func (s fakeSpec) Name() string                                          { return s.name }
+func (s fakeSpec) Operator(gpu.Capabilities) (operators.Operator, error) { return s.make() }
+
+// operatorOf is the spec of one operator.
+func operatorOf(name string, op operators.Operator) fakeSpec {
+	return fakeSpec{name, func() (operators.Operator, error) { return op, nil }}
 }
 
 // fakePlan is a join of a union of two scans with a third scan, collected by an operator,
 // and an operator after that.
 func fakePlan(f *faults, target *fakeTarget) fakeJob {
 	scan := func() *physical.Stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
-	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scan(), scan()}, Permutation: [][]int{{0}, {0}}}
+	union := &physical.Stage{Step: "both", Spec: &physical.Union{Columns: [][]int{{0}, {0}}}, Schema: oneColumn, Inputs: []*physical.Stage{scan(), scan()}}
 	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*physical.Stage) *physical.Stage {
-		return &physical.Stage{Step: step, Kind: "operator", Schema: oneColumn, Inputs: inputs,
-			Make: func(gpu.Capabilities) (operators.Operator, error) { return op(f), f.next("make") }}
+		return &physical.Stage{Step: step, Schema: oneColumn, Inputs: inputs,
+			Spec: fakeSpec{"operator", func() (operators.Operator, error) { return op(f), f.next("make") }}}
 	}
 	match := stageOf("match", func(f *faults) operators.Operator { return &fakeOperator{faults: f} }, union, scan())
 	return planOf(stageOf("after", streaming, stageOf("all", blocking, match)), target)
@@ -359,22 +373,19 @@ func (d lateDevice) NewQueue(name string) (gpu.Queue, error) {
 func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 	for what, plan := range map[string]func(table *physical.Stage) *physical.Stage{
 		"an input": func(table *physical.Stage) *physical.Stage {
-			return &physical.Stage{Step: "o", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{table}}
+			return &physical.Stage{Step: "o", Schema: oneColumn, Inputs: []*physical.Stage{table}}
 		},
 		"a build side": func(table *physical.Stage) *physical.Stage {
-			probe := &physical.Stage{Step: "p", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
-			return &physical.Stage{Step: "j", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{probe, table}}
+			probe := &physical.Stage{Step: "p", Spec: operatorOf("filter", streaming(&faults{})), Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
+			return &physical.Stage{Step: "j", Schema: oneColumn, Inputs: []*physical.Stage{probe, table}}
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			table, target := &fakeTable{faults: &faults{}, strides: 5}, &fakeTarget{faults: &faults{}}
 			root := plan(scanOf(table))
-			for st := root; st.Table == nil; st = st.Inputs[0] {
-				st.Make = func(gpu.Capabilities) (operators.Operator, error) { return streaming(&faults{}), nil }
-				if len(st.Inputs) > 1 {
-					st.Make = func(gpu.Capabilities) (operators.Operator, error) { return &fakeOperator{faults: &faults{}}, nil }
-				}
+			if root.Spec = operatorOf("filter", streaming(&faults{})); len(root.Inputs) > 1 {
+				root.Spec = operatorOf("join", &fakeOperator{faults: &faults{}})
 			}
 			_, err := planOf(root, target).run(context.Background(), execution.Options{Device: lateDevice{hosttest.Open(t), hosttest.Open(t), table}})
 			require.NoError(t, err)
@@ -386,8 +397,8 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 func TestErrorsNameTheStage(t *testing.T) {
 	f := &faults{}
 	f.at.Store(1)
-	op := &physical.Stage{Step: "match", Kind: "filter", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		Make: func(gpu.Capabilities) (operators.Operator, error) { return streaming(f), nil }}
+	op := &physical.Stage{Step: "match", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		Spec: fakeSpec{"filter", func() (operators.Operator, error) { return streaming(f), nil }}}
 	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
@@ -410,8 +421,8 @@ func TestLimitEndsItsInputEarly(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	// After its strides the source would wait for ever.
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
-	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
-		Make: func(gpu.Capabilities) (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}
+	st := &physical.Stage{Step: "first", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
+		Spec: fakeSpec{"limit", func() (operators.Operator, error) { return limit.New(oneColumn, 0, 20), nil }}}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
@@ -443,10 +454,10 @@ func (o *exploding) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) 
 func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	table := &fakeTable{faults: &faults{}, strides: 3, waits: true, waiting: make(chan struct{})}
-	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
-		Make: func(gpu.Capabilities) (operators.Operator, error) { return explode(), nil }}
-	st := &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{many},
-		Make: func(gpu.Capabilities) (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}
+	many := &physical.Stage{Step: "many", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(table)},
+		Spec: fakeSpec{"join", func() (operators.Operator, error) { return explode(), nil }}}
+	st := &physical.Stage{Step: "first", Schema: oneColumn, Inputs: []*physical.Stage{many},
+		Spec: fakeSpec{"limit", func() (operators.Operator, error) { return limit.New(oneColumn, 5, 20), nil }}}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
@@ -456,8 +467,8 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	many := &physical.Stage{Step: "many", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		Make: func(gpu.Capabilities) (operators.Operator, error) { return explode(), nil }}
+	many := &physical.Stage{Step: "many", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		Spec: fakeSpec{"join", func() (operators.Operator, error) { return explode(), nil }}}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
 	_, err := planOf(many, target).run(ctx, execution.Options{Device: hosttest.Open(t)})
 	assert.ErrorIs(t, err, context.Canceled)
@@ -484,8 +495,8 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	build := &fakeTable{faults: &faults{}, strides: 3}
 	probe := &fakeTable{faults: &faults{}, strides: 3}
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
-	join := &physical.Stage{Step: "match", Kind: "join", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
-		Make: func(gpu.Capabilities) (operators.Operator, error) { return op, nil }}
+	join := &physical.Stage{Step: "match", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
+		Spec: fakeSpec{"join", func() (operators.Operator, error) { return op, nil }}}
 	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), probe.scans.Load())
@@ -518,7 +529,7 @@ func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {
 
 func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T) {
 	small, large := &fakeTable{faults: &faults{}, strides: 3}, &fakeTable{faults: &faults{}, strides: 3, least: 2 << 20}
-	union := &physical.Stage{Step: "both", Kind: "union", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(small), scanOf(large)}, Permutation: [][]int{{0}, {0}}}
+	union := &physical.Stage{Step: "both", Spec: &physical.Union{Columns: [][]int{{0}, {0}}}, Schema: oneColumn, Inputs: []*physical.Stage{scanOf(small), scanOf(large)}}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(union, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.ErrorIs(t, err, gpu.ErrBudget)
@@ -569,16 +580,14 @@ func TestFlushedRowsComeAfterAllOthers(t *testing.T) {
 	for _, most := range []int{-1, 15, rows, rows + 1, rows + 2*lanes, rows + 100} {
 		st := scanOf(&fakeTable{faults: &faults{}, strides: rows / 10})
 		for range 2 {
-			st = &physical.Stage{Step: "ending", Kind: "operator", Schema: oneColumn, Inputs: []*physical.Stage{st},
-				Make: func(gpu.Capabilities) (operators.Operator, error) {
-					return fakeStreaming{ending{&fakeOperator{faults: &faults{}}}}, nil
-				}}
+			st = &physical.Stage{Step: "ending", Schema: oneColumn, Inputs: []*physical.Stage{st},
+				Spec: operatorOf("operator", fakeStreaming{ending{&fakeOperator{faults: &faults{}}}})}
 		}
 		some := want
 		if most >= 0 {
 			some = want[:min(most, len(want))]
-			st = &physical.Stage{Step: "first", Kind: "limit", Schema: oneColumn, Inputs: []*physical.Stage{st},
-				Make: func(gpu.Capabilities) (operators.Operator, error) { return limit.New(oneColumn, 0, int64(most)), nil }}
+			st = &physical.Stage{Step: "first", Schema: oneColumn, Inputs: []*physical.Stage{st},
+				Spec: fakeSpec{"limit", func() (operators.Operator, error) { return limit.New(oneColumn, 0, int64(most)), nil }}}
 		}
 		target := &valuesTarget{fakeTarget: fakeTarget{faults: &faults{}}}
 		_, err := planOf(st, target).run(context.Background(), execution.Options{Device: dev})
@@ -594,7 +603,7 @@ func TestARunThatIsRefusedMemoryStartsAgain(t *testing.T) {
 	for _, refusals := range []int{1, 2} {
 		runs := 0
 		var lanes []int // of the second run, which has one
-		make := func(gpu.Capabilities) (operators.Operator, error) {
+		make := func() (operators.Operator, error) {
 			runs++
 			refuses := runs <= refusals
 			return operators.Stateless(oneColumn, func(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
@@ -605,7 +614,7 @@ func TestARunThatIsRefusedMemoryStartsAgain(t *testing.T) {
 				return s.Retain(), nil
 			}), nil
 		}
-		st := &physical.Stage{Step: "short", Kind: "operator", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 3})}, Make: make}
+		st := &physical.Stage{Step: "short", Spec: fakeSpec{"operator", make}, Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 3})}}
 		target := &fakeTarget{faults: &faults{}}
 		report, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 		require.Contains(t, report.Restarted, "short: operator: needs 1.0 PiB more")

@@ -99,7 +99,7 @@ func (f *aheadFeed) take(ctx context.Context) (morsel, error) {
 	return func(_ context.Context, l *lane, emit operators.Emit) error {
 		if err := l.queue.Wait(s); err != nil {
 			s.Release()
-			return explain(f.op.Name(), err)
+			return f.op.failed(err)
 		}
 		return emit(s)
 	}, nil
@@ -127,7 +127,7 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *gpu.Ahead) (err error) {
 	defer closeReader(r, &err)
 	q, err := f.pipe.run.device.NewQueue(o.Name())
 	if err != nil {
-		return explain(o.Name(), err)
+		return o.failed(err)
 	}
 	defer func() { err = with(err, q.Close()) }()
 	var readErr error
@@ -139,7 +139,7 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *gpu.Ahead) (err error) {
 	if err != nil && err == readErr {
 		return err // it names the file
 	}
-	return explain(o.Name(), err)
+	return o.failed(err)
 }
 
 // closeReader closes a reader at the end of its scan. Its error replaces a missing error,
@@ -152,7 +152,7 @@ func closeReader(r source.Reader, err *error) {
 
 // open starts to decode the table of a scan.
 func (o *opRun) open(ctx context.Context, opt source.ScanOptions) (source.Reader, error) {
-	reader, err := o.Table.Scan(ctx, opt)
+	reader, err := o.scan.Table.Scan(ctx, opt)
 	if err == nil {
 		o.reader.Store(&reader)
 	}
@@ -163,7 +163,7 @@ func (o *opRun) open(ctx context.Context, opt source.ScanOptions) (source.Reader
 func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 	r, rows := p.run, p.strideRows(int(o.RowBytes))
 	return source.ScanOptions{
-		Columns: o.Columns, Prune: o.Prune, StrideRows: rows, Lease: o.decode,
+		Columns: o.scan.Columns, Prune: o.scan.Prune, StrideRows: rows, Lease: o.decode,
 		Decode: source.DecodeOptions{
 			Threads: r.threads(), Slots: r.slots,
 			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
@@ -196,7 +196,7 @@ func (r *run) inflightBytes() int64 {
 	}
 	scans := int64(0)
 	for _, o := range r.ops {
-		if o.Table != nil {
+		if o.scan != nil {
 			scans++
 		}
 	}

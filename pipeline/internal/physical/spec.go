@@ -1,0 +1,215 @@
+package physical
+
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/expand"
+	"github.com/gstream/gstream/operators/filter"
+	"github.com/gstream/gstream/operators/groupby"
+	"github.com/gstream/gstream/operators/hold"
+	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/operators/limit"
+	"github.com/gstream/gstream/operators/project"
+	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/window"
+	"github.com/gstream/gstream/source"
+)
+
+// Spec says what a stage does: one of the types of this file. It is data, which Encode writes. Columns are positions in
+// the strides of the inputs.
+type Spec interface {
+	// Name is the stage's work in reports.
+	Name() string
+	// Operator makes the operator of one run on a device. It is nil for a scan, a union and a reader of held rows, which
+	// have none.
+	Operator(on gpu.Capabilities) (operators.Operator, error)
+}
+
+// chooser is a Spec of an operator that chooses an algorithm when it runs.
+type chooser interface {
+	// Choose returns a line about the algorithm that it will probably take on a device, or "".
+	Choose(gpu.Properties) string
+	// RunsOn returns an error if the job forces an algorithm that is not for a device.
+	RunsOn(gpu.Properties) error
+}
+
+// The specs.
+type (
+	// Scan reads columns of a table. Prune are conjuncts; rows that do not meet them may be left out.
+	Scan struct {
+		Source  string // the name of the table in the plan
+		Columns []int  // positions in the table
+		Prune   []source.Predicate
+		// Table is the source when it is open. A plan that is decoded is told it.
+		Table source.Table `json:"-"`
+	}
+	// Filter keeps the rows on which a program is true, and some of their columns.
+	Filter struct {
+		In      *gpu.Schema
+		Program *gpu.Program
+		Inputs  []int // columns of the program's inputs
+		Keep    []int
+	}
+	// Project computes columns.
+	Project struct {
+		Out     *gpu.Schema
+		Program *gpu.Program
+		Inputs  []int
+	}
+	// Join has the probe side as the first input of its stage, and the build side as the second.
+	Join struct {
+		What string // the kind of the join as written, such as "left join"
+		Spec join.Spec
+	}
+	// Expand has each row once for each variant.
+	Expand struct {
+		Out      *gpu.Schema
+		Variants []expand.Variant
+	}
+	// Group accumulates the groups by Hash, or sorts their rows by Sorted. With both, it is Hash on devices that keep
+	// leaders of groups.
+	Group struct {
+		Hash   *groupby.Spec
+		Sorted *window.GroupSpec
+	}
+	// Window computes window functions.
+	Window struct{ window.Spec }
+	// Sort sorts rows, and is a top-k with a limit.
+	Sort struct{ sort.Spec }
+	// Limit keeps Count rows after the first Offset.
+	Limit struct {
+		In            *gpu.Schema
+		Offset, Count int64
+	}
+	// Union has the rows of its inputs one after the other. Columns are those of each input in the order of the result.
+	Union struct{ Columns [][]int }
+	// Hold keeps the rows of a step that several steps read.
+	Hold struct{ In *gpu.Schema }
+	// Held has the rows that another stage holds.
+	Held struct {
+		By *Stage `json:"-"`
+	}
+)
+
+// Name implements Spec.
+func (s *Scan) Name() string { return "scan" }
+
+// Name implements Spec.
+func (s *Filter) Name() string { return "filter" }
+
+// Name implements Spec.
+func (s *Project) Name() string { return "project" }
+
+// Name implements Spec.
+func (s *Join) Name() string { return s.What }
+
+// Name implements Spec.
+func (s *Expand) Name() string { return "expand" }
+
+// Name implements Spec.
+func (s *Group) Name() string { return "group" }
+
+// Name implements Spec.
+func (s *Window) Name() string { return "window" }
+
+// Name implements Spec.
+func (s *Sort) Name() string {
+	if s.Spec.Limit >= 0 {
+		return "top-k"
+	}
+	return "sort"
+}
+
+// Name implements Spec.
+func (s *Limit) Name() string { return "limit" }
+
+// Name implements Spec.
+func (s *Union) Name() string { return "union" }
+
+// Name implements Spec.
+func (s *Hold) Name() string { return "hold" }
+
+// Name implements Spec.
+func (s *Held) Name() string { return "held" }
+
+// Operator implements Spec.
+func (s *Scan) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
+
+// Operator implements Spec.
+func (s *Filter) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return filter.New(s.In, s.Program, s.Inputs, s.Keep), nil
+}
+
+// Operator implements Spec.
+func (s *Project) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return project.New(s.Out, s.Program, s.Inputs), nil
+}
+
+// Operator implements Spec.
+func (s *Join) Operator(gpu.Capabilities) (operators.Operator, error) { return join.New(s.Spec) }
+
+// Operator implements Spec.
+func (s *Expand) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return expand.New(s.Out, s.Variants), nil
+}
+
+// sortsGroups describes a group-by that sorts.
+const sortsGroups = "sorts the rows of each group"
+
+// hashes reports whether the groups are accumulated on a device.
+func (s *Group) hashes(on gpu.Capabilities) bool {
+	return s.Hash != nil && (s.Sorted == nil || on.Leaders)
+}
+
+// Operator implements Spec.
+func (s *Group) Operator(on gpu.Capabilities) (operators.Operator, error) {
+	if s.hashes(on) {
+		return groupby.New(*s.Hash)
+	}
+	return window.NewGroups(*s.Sorted)
+}
+
+// Operator implements Spec.
+func (s *Window) Operator(gpu.Capabilities) (operators.Operator, error) { return window.New(s.Spec) }
+
+// Operator implements Spec.
+func (s *Sort) Operator(gpu.Capabilities) (operators.Operator, error) { return sort.New(s.Spec) }
+
+// Operator implements Spec.
+func (s *Limit) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return limit.New(s.In, s.Offset, s.Count), nil
+}
+
+// Operator implements Spec.
+func (s *Union) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
+
+// Operator implements Spec.
+func (s *Hold) Operator(gpu.Capabilities) (operators.Operator, error) { return hold.New(s.In), nil }
+
+// Operator implements Spec.
+func (s *Held) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
+
+// Choose implements chooser.
+func (s *Join) Choose(device gpu.Properties) string { return s.Spec.Plan(device).String() }
+
+// RunsOn implements chooser.
+func (s *Join) RunsOn(device gpu.Properties) error { return s.Spec.RunsOn(device) }
+
+// Choose implements chooser.
+func (s *Group) Choose(device gpu.Properties) string {
+	switch {
+	case s.hashes(device.Capabilities):
+		return s.Hash.Plan(device).String()
+	case s.Hash == nil:
+		return "" // the stage's details say it
+	}
+	return sortsGroups
+}
+
+// RunsOn implements chooser.
+func (s *Group) RunsOn(device gpu.Properties) error {
+	if s.Sorted != nil {
+		return nil
+	}
+	return s.Hash.RunsOn(device)
+}
