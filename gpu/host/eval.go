@@ -254,11 +254,12 @@ func vals[T any](v *vec, n int) []T { return unsafe.Slice((*T)(v.raw), n) }
 
 // frame has the registers and the working memory of one worker.
 type frame struct {
-	e    *evaluation
-	vecs []vec
-	n    int // rows of the batch
-	lo   int // first row of the batch
-	pool *scratch
+	e     *evaluation
+	vecs  []vec
+	n     int // rows of the batch
+	lo    int // first row of the batch
+	pool  *scratch
+	reuse *reuse // nil for a short program
 	// codes has the dictionary codes of the batch for each input; nil until they are
 	// needed.
 	codes [][]int32
@@ -309,36 +310,67 @@ func (f *frame) count() {
 }
 
 func (f *frame) block() []uint64 {
+	u := f.reuse
+	if u != nil {
+		if p := u.pop(&u.blocks); p != nil {
+			return p.words
+		}
+	}
 	s := f.pool
 	if s.usedBlocks == len(s.blocks) {
 		s.blocks = append(s.blocks, make([]uint64, 2*evalRows))
 		f.count()
 	}
 	s.usedBlocks++
-	return s.blocks[s.usedBlocks-1]
+	b := s.blocks[s.usedBlocks-1]
+	if u != nil {
+		u.add(&piece{words: b})
+	}
+	return b
 }
 
 func (f *frame) bitmap() []uint64 {
+	u := f.reuse
+	if u != nil {
+		if p := u.pop(&u.bitmaps); p != nil {
+			return p.words
+		}
+	}
 	s := f.pool
 	if s.usedBitmaps == len(s.bitmaps) {
 		s.bitmaps = append(s.bitmaps, make([]uint64, evalWords))
 		f.count()
 	}
 	s.usedBitmaps++
-	return s.bitmaps[s.usedBitmaps-1]
+	b := s.bitmaps[s.usedBitmaps-1]
+	if u != nil {
+		u.add(&piece{words: b})
+	}
+	return b
 }
 
 func (f *frame) texts() []string {
+	u := f.reuse
+	if u != nil {
+		if p := u.pop(&u.texts); p != nil {
+			return p.texts
+		}
+	}
 	s := f.pool
 	if s.usedStrings == len(s.strings) {
 		s.strings = append(s.strings, make([]string, evalRows))
 		f.count()
 	}
 	s.usedStrings++
-	return s.strings[s.usedStrings-1]
+	b := s.strings[s.usedStrings-1]
+	if u != nil {
+		u.add(&piece{texts: b})
+	}
+	return b
 }
 
-// newFrame makes a frame with the constants filled in.
+// newFrame makes a frame. It has the constants filled in, unless the program is long: then
+// they are filled in for each batch, where they are needed.
 func newFrame(e *evaluation) *frame {
 	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows,
 		codes: make([][]int32, len(e.in))}
@@ -348,8 +380,9 @@ func newFrame(e *evaluation) *frame {
 	for r := range f.vecs {
 		f.vecs[r].typ = e.typeOf(r)
 	}
+	f.reuse = newReuse(e)
 	for _, s := range e.code {
-		if s.Op == gpu.OpConst {
+		if s.Op == gpu.OpConst && f.reuse == nil {
 			f.constant(&f.vecs[s.result], s.Value)
 		}
 	}
@@ -381,6 +414,7 @@ func (f *frame) run(lo, n int) error {
 	s.usedBlocks, s.usedBitmaps, s.usedStrings = f.markBlocks, f.markBits, f.markText
 	s.bytes = s.bytes[:0]
 	clear(f.codes)
+	f.reuse.restart()
 	copy(f.vecs, f.fresh)
 	for r, ok := range f.e.loaded {
 		if ok {
@@ -396,6 +430,7 @@ func (f *frame) run(lo, n int) error {
 	for i := range f.e.outs {
 		f.computeInto(&f.e.outs[i])
 	}
+	f.reuse.restart() // inputs stay until the end of the batch
 	for i := range f.e.code {
 		err := f.execute(&f.e.code[i])
 		if f.count(); f.err != nil { // report a refusal rather than its consequences
@@ -404,6 +439,7 @@ func (f *frame) run(lo, n int) error {
 		if err != nil {
 			return err
 		}
+		f.executed(i)
 	}
 	for i := range f.e.outs {
 		if err := f.store(&f.e.outs[i]); err != nil {
@@ -551,6 +587,9 @@ func (f *frame) execute(s *instruction) error {
 	v := &f.vecs[s.result]
 	switch s.Op {
 	case gpu.OpConst:
+		if f.reuse != nil {
+			f.constant(v, s.Value)
+		}
 		return nil
 	case gpu.OpCast:
 		return f.cast(s, v)
