@@ -69,6 +69,11 @@ func (k *encodedChunk) moveTo(at int64) {
 	}
 }
 
+// forgetIndexes drops what a file has taken over.
+func (k *encodedChunk) forgetIndexes() {
+	k.offsetIndex, k.columnIndex, k.perPage, k.nullPages, k.nullCounts = format.OffsetIndex{}, nil, nil, nil, nil
+}
+
 // encode encodes one column of a row group, which is in several ranges.
 func (e *encoder) encode(c *column, ranges []rowRange, rows int) (*encodedChunk, error) {
 	k := &encodedChunk{pages: blob{lease: e.lease}}

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,8 +24,7 @@ type fileWriter struct {
 	size    int64
 	columns []column
 	pairs   map[string]string // key-value metadata
-	groups  []format.RowGroup
-	indexes [][]*encodedChunk // by row group; their pages are released
+	groups  []encodedGroup
 	rows    int64
 
 	// These belong to the Writer, under its lock: the row groups that are placed and not
@@ -32,6 +32,18 @@ type fileWriter struct {
 	unwritten int
 	full      bool
 }
+
+// encodedGroup is what the end of a file says about a row group. It is encoded, since a file
+// of a partition may have thousands of row groups until it ends.
+type encodedGroup struct {
+	meta          []byte // a format.RowGroup without the positions of page indexes
+	columnIndexes []byte // of all chunks, one after another
+	offsetIndexes []byte
+	sizes         []indexSizes // by chunk
+}
+
+// indexSizes are bytes of the page indexes of a chunk. A chunk may have no column index.
+type indexSizes struct{ column, offset int32 }
 
 func newFile(o *output, path string, columns []column, pairs map[string]string) (*fileWriter, error) {
 	f, err := o.storage.create(path)
@@ -60,7 +72,8 @@ func (w *fileWriter) write(p []byte) error {
 
 // layOut lays the chunks of a row group out after the earlier ones, and returns their
 // offsets. They may be written in any order.
-func (w *fileWriter) layOut(rows int, chunks []*encodedChunk) (starts []int64) {
+func (w *fileWriter) layOut(rows int, chunks []*encodedChunk) (starts []int64, err error) {
+	var out encodedGroup
 	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
 	for _, k := range chunks {
 		starts = append(starts, w.size)
@@ -69,11 +82,36 @@ func (w *fileWriter) layOut(rows int, chunks []*encodedChunk) (starts []int64) {
 		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: k.meta})
 		g.TotalByteSize += k.meta.TotalUncompressedSize
 		g.TotalCompressedSize += k.meta.TotalCompressedSize
+		before := indexSizes{int32(len(out.columnIndexes)), int32(len(out.offsetIndexes))}
+		if k.columnIndex != nil {
+			if out.columnIndexes, err = appendThrift(out.columnIndexes, k.columnIndex); err != nil {
+				return nil, err
+			}
+		}
+		if out.offsetIndexes, err = appendThrift(out.offsetIndexes, &k.offsetIndex); err != nil {
+			return nil, err
+		}
+		out.sizes = append(out.sizes, indexSizes{int32(len(out.columnIndexes)) - before.column, int32(len(out.offsetIndexes)) - before.offset})
+		k.forgetIndexes()
 	}
-	w.groups = append(w.groups, g)
-	w.indexes = append(w.indexes, chunks)
+	if out.meta, err = appendThrift(nil, &g); err != nil {
+		return nil, err
+	}
+	w.groups = append(w.groups, out)
 	w.rows += int64(rows)
-	return starts
+	return starts, nil
+}
+
+// appendThrift appends a structure in the encoding of footers and page indexes.
+func appendThrift(to []byte, v any) ([]byte, error) {
+	b, err := thrift.Marshal(new(thrift.CompactProtocol), v)
+	if err != nil {
+		return nil, err
+	}
+	if to == nil {
+		return bytes.Clone(b), nil // without the room to grow
+	}
+	return append(to, b...), nil
 }
 
 // writeChunk writes a chunk that is laid out and releases its pages. Several calls may run
@@ -108,58 +146,85 @@ func (w *fileWriter) end() error {
 }
 
 func (w *fileWriter) finish() error {
-	for i, chunks := range w.indexes {
-		for j, k := range chunks {
-			if k.columnIndex == nil {
-				continue
-			}
-			at, n, err := w.structure(k.columnIndex)
-			if err != nil {
-				return err
-			}
-			w.groups[i].Columns[j].ColumnIndexOffset, w.groups[i].Columns[j].ColumnIndexLength = at, n
+	columnIndexes := w.size
+	for _, g := range w.groups {
+		if err := w.write(g.columnIndexes); err != nil {
+			return err
 		}
 	}
-	for i, chunks := range w.indexes {
-		for j, k := range chunks {
-			at, n, err := w.structure(&k.offsetIndex)
-			if err != nil {
-				return err
-			}
-			w.groups[i].Columns[j].OffsetIndexOffset, w.groups[i].Columns[j].OffsetIndexLength = at, n
+	offsetIndexes := w.size
+	for _, g := range w.groups {
+		if err := w.write(g.offsetIndexes); err != nil {
+			return err
 		}
 	}
-	meta := format.FileMetaData{
-		Version:   2,
-		Schema:    schemaElements(w.columns),
-		NumRows:   w.rows,
-		RowGroups: w.groups,
-		CreatedBy: createdBy(),
-	}
-	if meta.RowGroups == nil {
-		meta.RowGroups = thrift.Slice[format.RowGroup]{}
-	}
-	for _, key := range slices.Sorted(maps.Keys(w.pairs)) {
-		meta.KeyValueMetadata = append(meta.KeyValueMetadata, format.KeyValue{Key: key, Value: w.pairs[key]})
-	}
-	for range w.columns {
-		meta.ColumnOrders = append(meta.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
-	}
-	_, n, err := w.structure(&meta)
+	footer, err := w.footer(columnIndexes, offsetIndexes)
 	if err != nil {
 		return err
 	}
-	return w.write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), magic...))
+	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(footer)))
+	return w.write(append(footer, magic...))
 }
 
-// structure writes a thrift structure and returns its position and its size.
-func (w *fileWriter) structure(v any) (at int64, n int32, err error) {
-	b, err := thrift.Marshal(new(thrift.CompactProtocol), v)
-	if err != nil {
-		return 0, 0, err
+// The first and the last fields of format.FileMetaData. The row groups are between them.
+type (
+	footerHead struct {
+		Version int32                              `thrift:"1,required"`
+		Schema  thrift.Slice[format.SchemaElement] `thrift:"2,required"`
+		NumRows int64                              `thrift:"3,required"`
 	}
-	at = w.size
-	return at, int32(len(b)), w.write(b)
+	footerTail struct {
+		KeyValueMetadata thrift.Slice[format.KeyValue]    `thrift:"5,optional"`
+		CreatedBy        string                           `thrift:"6,optional"`
+		ColumnOrders     thrift.Slice[format.ColumnOrder] `thrift:"7,optional"`
+	}
+)
+
+// footer encodes the format.FileMetaData of the file. The page indexes begin at two
+// positions. The row groups are decoded and encoded again one by one, because together they
+// take ten times as much memory as their encoding.
+func (w *fileWriter) footer(columnIndexes, offsetIndexes int64) ([]byte, error) {
+	out, err := appendThrift(nil, &footerHead{Version: 2, Schema: schemaElements(w.columns), NumRows: w.rows})
+	if err != nil {
+		return nil, err
+	}
+	// The end of the head becomes the header of field 4, a list of structures.
+	out[len(out)-1] = 1<<4 | 9
+	if n := len(w.groups); n < 15 {
+		out = append(out, byte(n)<<4|12)
+	} else {
+		out = binary.AppendUvarint(append(out, 15<<4|12), uint64(n))
+	}
+	for _, g := range w.groups {
+		var meta format.RowGroup
+		if err := thrift.Unmarshal(new(thrift.CompactProtocol), g.meta, &meta); err != nil {
+			return nil, err
+		}
+		for i, size := range g.sizes {
+			c := &meta.Columns[i]
+			if size.column > 0 {
+				c.ColumnIndexOffset, c.ColumnIndexLength = columnIndexes, size.column
+			}
+			c.OffsetIndexOffset, c.OffsetIndexLength = offsetIndexes, size.offset
+			columnIndexes, offsetIndexes = columnIndexes+int64(size.column), offsetIndexes+int64(size.offset)
+		}
+		if out, err = appendThrift(out, &meta); err != nil {
+			return nil, err
+		}
+	}
+	tail := footerTail{CreatedBy: createdBy()}
+	for _, key := range slices.Sorted(maps.Keys(w.pairs)) {
+		tail.KeyValueMetadata = append(tail.KeyValueMetadata, format.KeyValue{Key: key, Value: w.pairs[key]})
+	}
+	for range w.columns {
+		tail.ColumnOrders = append(tail.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
+	}
+	rest := len(out)
+	if out, err = appendThrift(out, &tail); err != nil {
+		return nil, err
+	}
+	out[rest] -= 4 << 4 // the number of the first field counts from that of the field before
+	return out, nil
 }
 
 // abandon closes a file that will be removed.

@@ -395,7 +395,10 @@ func (w *Writer) layOut(g *group) error {
 		return err
 	}
 	g.file = g.to.file
-	g.starts = g.file.layOut(g.rows, g.chunks)
+	var err error
+	if g.starts, err = g.file.layOut(g.rows, g.chunks); err != nil {
+		return err
+	}
 	g.left = len(g.chunks)
 	g.file.unwritten++
 	writes := make([]task, len(g.chunks))
