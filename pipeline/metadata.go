@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
@@ -28,12 +29,17 @@ func metadataOf(last logical.Node, opt sinkparquet.Options) map[string]string {
 	out := map[string]string{}
 	if len(tables) == 1 {
 		if t, ok := tables[0].(source.Described); ok {
-			c := carried{from: t.Schema().Names(), to: map[string][]string{}}
+			c := carried{from: t.Schema().Names(), to: map[string][]string{}, schema: &gpu.Schema{}}
 			for i, o := range origins {
-				to := last.Rel().Schema.Fields[i].Name
-				if o.Table != nil && (opt.WritePartitionColumns || !slices.Contains(opt.PartitionBy, to)) {
-					c.to[c.from[o.Column]] = append(c.to[c.from[o.Column]], to)
+				field, from := last.Rel().Schema.Fields[i], ""
+				if !opt.WritePartitionColumns && slices.Contains(opt.PartitionBy, field.Name) {
+					continue
 				}
+				if o.Table != nil {
+					from = c.from[o.Column]
+					c.to[from] = append(c.to[from], field.Name)
+				}
+				c.schema.Fields, c.origin = append(c.schema.Fields, field), append(c.origin, from)
 			}
 			c.whole = slices.Equal(c.from, last.Rel().Schema.Names()) && !slices.ContainsFunc(c.from, func(name string) bool { return !slices.Equal(c.to[name], []string{name}) })
 			if len(c.to) > 0 {
@@ -53,6 +59,10 @@ type carried struct {
 	from  []string
 	to    map[string][]string // the names in the output of a column of the source
 	whole bool                // the output has the columns of the source, in their order
+	// schema has the columns of the files of the output, and origin their names in the source,
+	// "" for those that are computed.
+	schema *gpu.Schema
+	origin []string
 }
 
 func (c *carried) copy(out map[string]string, t source.Described) {
@@ -62,6 +72,8 @@ func (c *carried) copy(out map[string]string, t source.Described) {
 			value = c.geo(value)
 		case key == pandasKey:
 			value = c.pandas(value)
+		case key == arrowKey:
+			value = c.arrow(value)
 		case source.DescribesColumns(key) && !c.whole:
 			continue
 		}

@@ -1,15 +1,20 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
@@ -28,14 +33,15 @@ func TestMetadataGoesOnWithTheColumnsThatItDescribes(t *testing.T) {
 		job *Builder
 		opt sinkparquet.Options
 	}{
-		"copy":     {job: New("copy").Read("t", filepath.Join(dir, "in.parquet"))},
-		"filter":   {job: read().Filter("i > 1").Sort("i")},
-		"select":   {job: read().Select("i", "geom as shape", "key")},
-		"second":   {job: read().Select("other", "i + 1 as i")},
-		"computed": {job: read().Select("i + 1 as i", "geom || other as geom")},
-		"order":    {job: read().Select("c", "t", "i", "geom", "other", "key")},
-		"joined":   {job: read().Join("d", "t.i = d.k").Select("i", "v", "t"), opt: sinkparquet.Options{Metadata: map[string]string{"mine": "yes"}}},
-		"given":    {job: New("given").Read("t", filepath.Join(dir, "in.parquet")), opt: sinkparquet.Options{Metadata: map[string]string{"author": "you", "run": "2"}}},
+		"copy":      {job: New("copy").Read("t", filepath.Join(dir, "in.parquet"))},
+		"filter":    {job: read().Filter("i > 1").Sort("i")},
+		"select":    {job: read().Select("i", "geom as shape", "key")},
+		"second":    {job: read().Select("other", "i + 1 as i")},
+		"computed":  {job: read().Select("i + 1 as i", "geom || other as geom")},
+		"order":     {job: read().Select("c", "t", "i", "geom", "other", "key")},
+		"joined":    {job: read().Join("d", "t.i = d.k").Select("i", "v", "t"), opt: sinkparquet.Options{Metadata: map[string]string{"mine": "yes"}}},
+		"zones-out": {job: New("zones").Read("z", filepath.Join(dir, "zones.parquet")).Select("i * 2 as twice", "i", "t as moment", "s", "l", "b", "plain", "u", "t")},
+		"given":     {job: New("given").Read("t", filepath.Join(dir, "in.parquet")), opt: sinkparquet.Options{Metadata: map[string]string{"author": "you", "run": "2"}}},
 	} {
 		_, err := c.job.Write(filepath.Join(dir, name+".parquet"), c.opt).Run(context.Background(), RunOptions{Use: Host})
 		require.NoError(t, err, name)
@@ -54,6 +60,25 @@ func TestMetadataOfAnyTextIsHarmless(t *testing.T) {
 	}
 	require.JSONEq(t, `{"columns": {"a": 1, "b": 1}, "primary_column": "a", "n": 12345678901234567890}`, c.geo(`{"columns": {"a": 1}, "primary_column": 7, "n": 12345678901234567890}`))
 	require.JSONEq(t, `{"columns": [{"name": "a"}], "index_columns": []}`, c.pandas(`{"columns": [{"name": "a"}, {"name": "b"}], "index_columns": ["b", {"kind": "range"}, 3]}`))
+}
+
+func TestAnArrowSchemaOfAnyTextIsHarmless(t *testing.T) {
+	one := ArrowSchema(gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.TimestampOf(gpu.Microsecond, true)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.String)}))
+	var b bytes.Buffer
+	require.NoError(t, ipc.NewWriter(&b, ipc.WithSchema(one)).Close())
+	good := b.Bytes()
+	require.Len(t, arrowFields(base64.StdEncoding.EncodeToString(good)), 2)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20000 {
+		bad := bytes.Clone(good)
+		for range 1 + r.IntN(3) {
+			bad[r.IntN(len(bad))] = byte(r.IntN(256))
+		}
+		arrowFields(base64.StdEncoding.EncodeToString(bad[:r.IntN(len(bad)+1)]))
+	}
+	for _, text := range []string{"", "?", "AAAA", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xFF}, 100))} {
+		require.Nil(t, arrowFields(text))
+	}
 }
 
 func TestAJobFileSetsMetadata(t *testing.T) {

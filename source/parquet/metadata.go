@@ -62,7 +62,8 @@ func digest(pairs map[string]string) {
 
 // sharedMetadata returns the pairs that all files of a table have. Those for Pandas tell the
 // number of rows of a file, so they are those of the first one. Pairs that describe all
-// columns are there only if the table has those of the first file.
+// columns are there only if the table has those of the first file. An Arrow schema is there
+// too if the table has other columns besides, since its fields have names.
 func (t *Table) sharedMetadata(columns []leaf) map[string]string {
 	out := t.files[0].metadata
 	hashes := maps.Clone(out)
@@ -76,8 +77,13 @@ func (t *Table) sharedMetadata(columns []leaf) map[string]string {
 	same := len(t.refused) == 0 && slices.EqualFunc(t.schema.Fields, columns, func(f gpu.Field, c leaf) bool {
 		return f.Name == c.field.Name && f.Type == c.field.Type && f.Annotation == c.field.Annotation
 	})
+	retyped := slices.ContainsFunc(t.schema.Fields, func(f gpu.Field) bool {
+		return slices.ContainsFunc(columns, func(c leaf) bool {
+			return c.field.Name == f.Name && (c.field.Type != f.Type || c.field.Annotation != f.Annotation)
+		})
+	})
 	if !same {
-		maps.DeleteFunc(out, func(k, _ string) bool { return source.DescribesColumns(k) })
+		maps.DeleteFunc(out, func(k, _ string) bool { return source.DescribesColumns(k) && (k != "ARROW:schema" || retyped) })
 	}
 	for _, f := range t.files {
 		f.metadata = nil
