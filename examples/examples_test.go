@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -73,9 +74,9 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 	require.Len(t, answers, 15)
 	device := cudatest.Open(t, cuda.Options{})
 	for job, want := range answers {
-		check := func(t *testing.T, opt pipeline.RunOptions) {
+		check := func(t *testing.T, run func(t *testing.T, job, out string)) {
 			out := filepath.Join(t.TempDir(), "out.parquet")
-			run(t, job+".yaml", map[string]string{"out": out}, opt)
+			run(t, job+".yaml", out)
 			schema, rows := read(t, out)
 			var columns []struct{ Name, Type string }
 			for i, f := range schema.Fields {
@@ -105,9 +106,60 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 				}), "the rows are not in order")
 			}
 		}
-		t.Run(job+" on the CPU", func(t *testing.T) { check(t, pipeline.RunOptions{Use: pipeline.Host}) })
-		t.Run(job+" on the GPU", func(t *testing.T) { check(t, pipeline.RunOptions{Device: device}) })
+		with := func(opt pipeline.RunOptions) func(t *testing.T, job, out string) {
+			return func(t *testing.T, job, out string) { run(t, job, map[string]string{"out": out}, opt) }
+		}
+		t.Run(job+" on the CPU", func(t *testing.T) { check(t, with(pipeline.RunOptions{Use: pipeline.Host})) })
+		t.Run(job+" on the GPU", func(t *testing.T) { check(t, with(pipeline.RunOptions{Device: device})) })
+		t.Run(job+" in another process", func(t *testing.T) { check(t, runElsewhere) })
 	}
+}
+
+// encodedPlan is the environment variable with the file of a plan that the test program runs in place of tests.
+const encodedPlan = "GSTREAM_TEST_ENCODED_PLAN"
+
+func TestMain(m *testing.M) {
+	path := os.Getenv(encodedPlan)
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	if err := runEncoded(path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runEncoded(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	p, err := pipeline.DecodePlan(data)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	_, err = p.Run(context.Background(), pipeline.RunOptions{Use: pipeline.Host})
+	return err
+}
+
+// runElsewhere plans a job here and runs the plan in another process, from another folder.
+func runElsewhere(t *testing.T, path, out string) {
+	job, err := pipeline.Load(path, pipeline.LoadOptions{Set: map[string]string{"out": out}})
+	require.NoError(t, err)
+	p, err := pipeline.NewPlan(job)
+	require.NoError(t, err)
+	data, err := p.Encode()
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	plan := filepath.Join(t.TempDir(), "plan.json")
+	require.NoError(t, os.WriteFile(plan, data, 0o600))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.CommandContext(t.Context(), self)
+	c.Dir, c.Env = t.TempDir(), append(os.Environ(), encodedPlan+"="+plan)
+	text, err := c.CombinedOutput()
+	require.NoError(t, err, string(text))
 }
 
 func TestTheLinesOfAMonthAreReadFromTheirFolder(t *testing.T) {

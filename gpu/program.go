@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"slices"
 	"unicode"
 )
@@ -20,20 +21,20 @@ type Program struct {
 type Instr struct {
 	Op   Op
 	Type Type  // of the result
-	Args []int // registers
+	Args []int `json:",omitempty"` // registers
 	// Mask is the Bool register of the rows on which the operation may fail, or -1. On
 	// rows where the mask is false or null an error is ignored and the result is null.
 	// CASE is lazy because of it.
 	Mask int
 	// Value is the operand of OpConst and the pattern of OpLike, OpILike and OpRegexp….
-	Value Scalar
+	Value Scalar `json:",omitzero"`
 	// Set holds the operands of OpIn and OpStep. They are not null and have the type of
 	// the argument.
-	Set []Scalar
+	Set []Scalar `json:",omitempty"`
 	// N is a small operand. Its meaning depends on the operation.
-	N int
+	N int `json:",omitempty"`
 	// Text is the source text of the expression, for errors.
-	Text string
+	Text string `json:",omitempty"`
 }
 
 // Tries reports whether a row without a result is null instead of an error.
@@ -46,6 +47,29 @@ func (p *Program) Portable() bool {
 	return !slices.ContainsFunc(p.Code, func(in Instr) bool {
 		return in.Op == OpPow || in.Op == OpAtan2 || in.Op == OpMath && MathFunc(in.N) != MathSqrt
 	})
+}
+
+// Check returns an error if an instruction reads a register before it is written, or if an output is none. Whether types fit
+// operations it does not look at.
+func (p *Program) Check() error {
+	written := len(p.Inputs)
+	for i, in := range p.Code {
+		for _, r := range in.Args {
+			if r < 0 || r >= written {
+				return fmt.Errorf("instruction %d of a program reads register %d, which is not written", i, r)
+			}
+		}
+		if in.Mask < -1 || in.Mask >= written {
+			return fmt.Errorf("instruction %d of a program has the mask %d, which is not written", i, in.Mask)
+		}
+		written++
+	}
+	for _, r := range p.Outputs {
+		if r < 0 || r >= written {
+			return fmt.Errorf("a program returns register %d, which is not written", r)
+		}
+	}
+	return nil
 }
 
 // Op is an operation of a Program. Unless an operation says otherwise:

@@ -70,17 +70,18 @@ const MaxPrecision = 38
 type Type struct {
 	Kind Kind
 	// Unit is the resolution of Time and Timestamp, Second otherwise.
-	Unit Unit
+	Unit Unit `json:",omitzero"`
 	// UTC marks a Timestamp as an instant (TIMESTAMP WITH TIME ZONE) rather
 	// than a local date and time.
-	UTC bool
+	UTC bool `json:",omitzero"`
 	// Precision is the number of digits of a decimal, Scale the number of those after the
 	// point.
-	Precision, Scale uint8
+	Precision uint8 `json:",omitzero"`
+	Scale     uint8 `json:",omitzero"`
 	// Wide says that values take 16 bytes. A HugeInt is always wide. For a Decimal, Wide
 	// is a property of the storage and not of the SQL type: the planner stores a decimal
 	// of more than 18 digits in 8 bytes where it can prove that its values fit.
-	Wide bool
+	Wide bool `json:",omitzero"`
 }
 
 // Of returns the type of a kind that needs no parameters.

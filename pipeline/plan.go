@@ -24,10 +24,10 @@ import (
 // Plan is a job that has been bound to its tables and optimised. It is immutable. It may
 // be explained and run any number of times until Close.
 type Plan struct {
-	job    *Job
-	tables map[string]source.Table
-	stages *physical.Plan
-	output Target
+	written written
+	tables  map[string]source.Table
+	stages  *physical.Plan
+	output  Target
 	// partial are the tables of sources with partition columns, of which only the first file
 	// is open until the query tells which ones it needs.
 	partial map[string]*partialTable
@@ -51,7 +51,7 @@ func newPlan(j *Job, own map[string]source.Table, target Target) (*Plan, error) 
 
 // newPlanOf is newPlan for a preview if there is one.
 func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview) (_ *Plan, err error) {
-	p := &Plan{job: j, tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
+	p := &Plan{tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -64,7 +64,7 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
 		faults = append(faults, j.CheckOutput()...)
 	}
-	faults = append(faults, p.open(own, written)...)
+	faults = append(faults, p.open(j, own, written)...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
 	last, unbound := logical.Bind(query, p.tables)
 	if len(p.partial) > 0 {
@@ -77,7 +77,7 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 				root = nil
 			}
 		}
-		faults = append(faults, p.openWanted(root)...)
+		faults = append(faults, p.openWanted(j, root)...)
 		last, unbound = logical.Bind(query, p.tables)
 	}
 	if faults = append(faults, unbound...); len(faults) > 0 {
@@ -105,6 +105,7 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last)); err != nil {
 		return nil, query.Locate(err)
 	}
+	p.written = writtenOf(j, p.stages)
 	return p, nil
 }
 
@@ -124,12 +125,12 @@ func outputOf(j *Job) *sourceparquet.Output {
 }
 
 // open opens every source, even if some fail. Files of the output are refused.
-func (p *Plan) open(own map[string]source.Table, written *sourceparquet.Output) (faults Diagnostics) {
+func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.Output) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.job.Sources)) {
-		s := p.job.Sources[name]
+	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
+		s := j.Sources[name]
 		if own[name] != nil || len(s.Parquet) == 0 {
 			continue
 		}
@@ -137,12 +138,12 @@ func (p *Plan) open(own map[string]source.Table, written *sourceparquet.Output) 
 		for i, path := range s.Parquet {
 			paths[i] = string(path)
 		}
-		if p.job.Elsewhere(name) {
+		if j.Elsewhere(name) {
 			continue // Check has reported it
 		}
 		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Optional: s.Optional, Output: written}
-		schema, wrong := fieldsOf(p.job, name, "schema", s.Schema.Columns)
-		partitions, alsoWrong := fieldsOf(p.job, name, "partitions", s.Partitions.Types)
+		schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
+		partitions, alsoWrong := fieldsOf(j, name, "partitions", s.Partitions.Types)
 		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {
 			faults = append(faults, wrong...)
 			continue
@@ -152,7 +153,7 @@ func (p *Plan) open(own map[string]source.Table, written *sourceparquet.Output) 
 		}
 		files, err := sourceparquet.List(paths, opt)
 		if err != nil {
-			faults = append(faults, p.sourceFault(name, err))
+			faults = append(faults, sourceFault(j, name, err))
 			continue
 		}
 		first := func(i int) bool { return i == 0 }
@@ -163,7 +164,7 @@ func (p *Plan) open(own map[string]source.Table, written *sourceparquet.Output) 
 		}
 		t, err := files.Open(first, opt)
 		if err != nil {
-			faults = append(faults, p.sourceFault(name, err))
+			faults = append(faults, sourceFault(j, name, err))
 			delete(p.partial, name)
 			continue
 		}
@@ -172,8 +173,8 @@ func (p *Plan) open(own map[string]source.Table, written *sourceparquet.Output) 
 	return faults
 }
 
-func (p *Plan) sourceFault(name string, err error) *Diagnostic {
-	d := &Diagnostic{File: p.job.File(), Place: p.job.Place("sources." + name), Step: name, Msg: err.Error(), Err: err}
+func sourceFault(j *Job, name string, err error) *Diagnostic {
+	d := &Diagnostic{File: j.File(), Place: j.Place("sources." + name), Step: name, Msg: err.Error(), Err: err}
 	if errors.Is(err, sourceparquet.ErrOutput) {
 		d.Err = nil // the mistake is in the job
 	}
@@ -182,7 +183,7 @@ func (p *Plan) sourceFault(name string, err error) *Diagnostic {
 
 // openWanted opens the files that a bound query needs of the tables that are not open as a
 // whole; all of them if root is nil.
-func (p *Plan) openWanted(root logical.Node) (faults Diagnostics) {
+func (p *Plan) openWanted(j *Job, root logical.Node) (faults Diagnostics) {
 	for _, name := range slices.Sorted(maps.Keys(p.partial)) {
 		part := p.partial[name]
 		var keep func(int) bool
@@ -201,7 +202,7 @@ func (p *Plan) openWanted(root logical.Node) (faults Diagnostics) {
 		}
 		t, err := part.files.Open(keep, part.opt)
 		if err != nil {
-			faults = append(faults, p.sourceFault(name, err))
+			faults = append(faults, sourceFault(j, name, err))
 			continue
 		}
 		p.tables[name] = t
@@ -244,75 +245,14 @@ func (p *Plan) Close() error {
 // If there is a GPU that cannot be started, a run that does not ask for a particular
 // device logs a warning and takes the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
-	report, err := runner.Run(ctx, p.stages, p.output, opt.For(p.job))
+	report, err := runner.Run(ctx, p.stages, p.output, opt.For(p.written.Memory))
 	if err == nil {
 		return report, nil
 	}
-	if err = p.hide(p.place(p.locate(err))); report != nil {
+	if err = p.written.explain(err); report != nil {
 		report.Error = err.Error()
 	}
 	return report, err
-}
-
-// hide takes values that are not shown out of an error: rows may have them, such as name || ${env:TOKEN}.
-func (p *Plan) hide(err error) error {
-	if err == nil {
-		return nil
-	}
-	if text := p.job.Values().Hide(err.Error()); text != err.Error() {
-		return shown{text, err}
-	}
-	return err
-}
-
-// shown is an error with another text.
-type shown struct {
-	text string
-	error
-}
-
-func (s shown) Error() string { return s.text }
-func (s shown) Unwrap() error { return s.error }
-
-// place adds the place in the job file to a mistake of a step.
-func (p *Plan) place(err error) error {
-	if mistake := (*Diagnostic)(nil); errors.As(err, &mistake) && mistake.Step != "" {
-		return logical.Query{Steps: p.job.Steps, Text: p.job}.Locate(err)
-	}
-	return err
-}
-
-// located is an error of values with the place of the step in the job file.
-type located struct {
-	place string
-	error
-}
-
-func (l located) Error() string { return l.place + ": " + l.error.Error() }
-func (l located) Unwrap() error { return l.error }
-
-// locate adds the place of the step of an error of values.
-func (p *Plan) locate(err error) error {
-	step, o := runner.FailedAt(err)
-	if !gpu.IsFailure(err) || p.job.File() == "" || step == "" {
-		return err
-	}
-	var place job.Place
-	if o != nil {
-		place = p.job.Place(o.Path)
-	}
-	if _, ok := p.job.Sources[step]; ok {
-		place = p.job.Place("sources." + step)
-	}
-	for i := range p.job.Steps {
-		if place.Line == 0 && job.StepName(p.job.Steps, i) == step {
-			place = p.job.Place(fmt.Sprintf("steps[%d]", i))
-		}
-	}
-	if place.Line == 0 {
-		return err
-	}
-	return located{fmt.Sprintf("%s:%d:%d", p.job.File(), place.Line, place.Column), err}
 }
 
 // ChooseDevice returns the device of a run with these options. If they leave it open
@@ -321,7 +261,7 @@ func (p *Plan) locate(err error) error {
 // name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 	choice, err := runner.ChooseDevice(p.stages, opt)
-	return choice, p.place(err)
+	return choice, p.written.place(err)
 }
 
 // Schema returns the columns of the result.
@@ -331,6 +271,6 @@ func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
 // would finish, by the plan's estimates. It runs nothing, but opens the device of the run for
 // its budgets.
 func (p *Plan) Check(opt RunOptions) (*Check, error) {
-	check, err := runner.Check(p.stages, opt.For(p.job))
-	return check, p.place(err)
+	check, err := runner.Check(p.stages, opt.For(p.written.Memory))
+	return check, p.written.place(err)
 }

@@ -325,7 +325,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress, devic
 	}
 	var device *aheadDevice
 	if !opt.Chooses() {
-		device = devices.open(opt.For(job))
+		device = devices.open(opt.For(job.Memory))
 	}
 	p, err := pipeline.NewPlan(job)
 	if err != nil {
@@ -338,7 +338,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress, devic
 		return nil, err
 	}
 	if opt.Chooses() {
-		auto := opt.For(job)
+		auto := opt.For(job.Memory)
 		if choice.Device == pipeline.Host {
 			auto.Use = pipeline.Host
 		}

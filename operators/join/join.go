@@ -43,7 +43,7 @@ type Spec struct {
 	// FirstPass is the queue that partitions the sides of a Triton join; nil for that of the task. It may be
 	// one of the CPU (the CPU-partitioned join of Lutz et al., SIGMOD 2022, §6.2.4): then both sides are rows of
 	// a key and a value in host memory, which the device can reach too. It is for measurements.
-	FirstPass gpu.Queue
+	FirstPass gpu.Queue `json:"-"`
 	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if
 	// it has none.
 	ProbeRows, BuildRows int64

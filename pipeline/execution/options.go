@@ -70,12 +70,12 @@ type Options struct {
 }
 
 // For returns the options, completed with the job's settings.
-func (o Options) For(j *job.Job) Options {
-	o.HostMemory = cmp.Or(o.HostMemory, int64(j.Memory.Host))
-	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(j.Memory.Device))
-	o.SpillDir = cmp.Or(o.SpillDir, j.Memory.Spill.Dir)
-	o.SpillLimit = cmp.Or(o.SpillLimit, int64(j.Memory.Spill.Limit))
-	o.SpillCompression = cmp.Or(o.SpillCompression, j.Memory.Spill.Compression)
+func (o Options) For(m job.Memory) Options {
+	o.HostMemory = cmp.Or(o.HostMemory, int64(m.Host))
+	o.DeviceMemory = cmp.Or(o.DeviceMemory, int64(m.Device))
+	o.SpillDir = cmp.Or(o.SpillDir, m.Spill.Dir)
+	o.SpillLimit = cmp.Or(o.SpillLimit, int64(m.Spill.Limit))
+	o.SpillCompression = cmp.Or(o.SpillCompression, m.Spill.Compression)
 	return o
 }
 

@@ -131,7 +131,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	}
 	defer o.Close()
 	at := location{path: path, rowGroup: -1}
-	meta, err := readMetadata(o, o.version.size)
+	meta, err := readMetadata(o, o.version.Size)
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
@@ -151,7 +151,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	for i := range columns {
 		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
-	f = &file{path: path, size: o.version.size, rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
+	f = &file{path: path, size: o.version.Size, rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
 	f.metadata = meta.pairs()
 	f.handle.path, f.handle.version = path, o.version
 	rows, total := meta.NumRows, int64(0)

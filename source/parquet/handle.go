@@ -15,25 +15,17 @@ import (
 // last one. So the number of open files depends on the chunks that are being fetched, not
 // on the table. Every opening must find the version of the file whose footer was read.
 type handle struct {
-	path string
-	version
-	mu   sync.Mutex
-	file *versionFile
-	refs int
+	path    string
+	version Version
+	mu      sync.Mutex
+	file    *versionFile
+	refs    int
 }
 
-// version identifies the content of a file: a replaced file has another inode, a file that
-// is written in place another size or time.
-type version struct {
-	device, inode uint64
-	size          int64
-	modified      time.Time
-}
-
-func versionOf(info fs.FileInfo) version {
-	v := version{size: info.Size(), modified: info.ModTime()}
+func versionOf(info fs.FileInfo) Version {
+	v := Version{Size: info.Size(), Modified: info.ModTime().UTC()}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		v.device, v.inode = uint64(s.Dev), s.Ino
+		v.Device, v.Inode = uint64(s.Dev), s.Ino
 	}
 	return v
 }
@@ -41,7 +33,7 @@ func versionOf(info fs.FileInfo) version {
 // versionFile is an open file of which only one version is read.
 type versionFile struct {
 	*os.File
-	version version
+	version Version
 }
 
 // openVersion opens a file in its present version.
@@ -74,12 +66,12 @@ func (f *versionFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // changed returns the error of a file that has another version now.
-func (v version) changed(now version) error {
-	how := "it was written to at " + now.modified.Format(time.DateTime)
+func (v Version) changed(now Version) error {
+	how := "it was written to at " + now.Modified.Local().Format(time.DateTime)
 	switch {
-	case v.size != now.size:
-		how = fmt.Sprintf("it had %d bytes and now has %d", v.size, now.size)
-	case v.device != now.device || v.inode != now.inode:
+	case v.Size != now.Size:
+		how = fmt.Sprintf("it had %d bytes and now has %d", v.Size, now.Size)
+	case v.Device != now.Device || v.Inode != now.Inode:
 		how = "another file has taken its name"
 	}
 	return fmt.Errorf("%w: %s; run the job again once nothing writes there", source.ErrChanged, how)

@@ -157,6 +157,6 @@ func TestAFileThatIsWrittenWhileItsFooterIsReadIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	changes["it is written in place"](t, path)
-	_, err = readMetadata(f, f.version.size)
+	_, err = readMetadata(f, f.version.Size)
 	require.ErrorIs(t, err, source.ErrChanged)
 }

@@ -34,6 +34,21 @@ type Partition struct {
 	Values []gpu.Scalar
 }
 
+// of returns some of the files.
+func (l *Listing) of(kept []int) (some Listing) {
+	for _, i := range kept {
+		some.Paths = append(some.Paths, l.Paths[i])
+	}
+	for _, p := range l.Partitions {
+		values := make([]gpu.Scalar, len(kept))
+		for i, k := range kept {
+			values[i] = p.Values[k]
+		}
+		some.Partitions = append(some.Partitions, Partition{p.Field, values})
+	}
+	return some
+}
+
 // List lists the files that paths name, as Open does, and their partition columns. All
 // files must have the same ones. Text in the names is percent-decoded. The type of a column
 // is that of opt.Partitions or opt.Schema. Otherwise it is BIGINT, DATE or TIMESTAMP if all

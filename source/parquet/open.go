@@ -46,6 +46,8 @@ type Table struct {
 	rows    int64
 	first   string // path of a file
 	ruled   int    // files that were not opened
+	// snapshot names the files, by the paths that the caller gave.
+	snapshot Snapshot
 	// metadata has the key-value pairs of the files.
 	metadata map[string]string
 }
@@ -139,6 +141,10 @@ func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
 		return nil, err
 	}
 	t.metadata = t.sharedMetadata(all[0])
+	t.snapshot = Snapshot{Listing: l.of(kept), Strict: opt.Strict, Schema: opt.Schema, Ruled: t.ruled, Empty: none}
+	for _, f := range t.files {
+		t.snapshot.Versions = append(t.snapshot.Versions, f.handle.version)
+	}
 	if none {
 		t.files, t.rows, t.ruled = nil, 0, len(l.Paths)
 	}
@@ -150,7 +156,7 @@ func emptyTable(schema *gpu.Schema) (*Table, error) {
 	if schema == nil {
 		return nil, errors.New("there are no files, and no schema says which columns they would have")
 	}
-	t := &Table{schema: gpu.NewSchema(slices.Clone(schema.Fields)...), first: "no files"}
+	t := &Table{schema: gpu.NewSchema(slices.Clone(schema.Fields)...), first: "no files", snapshot: Snapshot{Schema: schema}}
 	for i := range t.schema.Fields {
 		t.schema.Fields[i].Nullable = true
 	}

@@ -174,6 +174,9 @@ func writtenAt(list []*expr.Expr, step string) string {
 
 // failures returns where the expressions were written that may fail in a program.
 func failures(p *gpu.Program, list ...*expr.Expr) map[string]expr.Origin {
+	if !slices.ContainsFunc(list, (*expr.Expr).MayFail) {
+		return nil
+	}
 	out := map[string]expr.Origin{}
 	for _, in := range p.Code {
 		if in.Text != "" {

@@ -1,6 +1,8 @@
 package physical
 
 import (
+	"fmt"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/expand"
@@ -212,4 +214,23 @@ func (s *Group) RunsOn(device gpu.Properties) error {
 		return nil
 	}
 	return s.Hash.RunsOn(device)
+}
+
+// Bind sets the table of a scan. It must have the columns that the scan reads.
+func (s *Scan) Bind(t source.Table, schema *gpu.Schema) error {
+	if t == nil {
+		return fmt.Errorf("there is no table %q", s.Source)
+	}
+	for i, c := range s.Columns {
+		if c < 0 || c >= t.Schema().Len() || t.Schema().Fields[c].Type != schema.Fields[i].Type {
+			return fmt.Errorf("the table %q does not have column %d of type %v", s.Source, c, schema.Fields[i].Type)
+		}
+	}
+	for _, p := range s.Prune {
+		if p.Column < 0 || p.Column >= t.Schema().Len() {
+			return fmt.Errorf("the table %q does not have column %d", s.Source, p.Column)
+		}
+	}
+	s.Table = t
+	return nil
 }

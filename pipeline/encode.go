@@ -1,0 +1,124 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/source"
+	sourceparquet "github.com/gstream/gstream/source/parquet"
+)
+
+// planVersion is that of the form of encoded plans. It changes with the meaning of anything in them, such as the number of
+// an operation.
+const planVersion = 1
+
+// encodedPlan is a plan in JSON.
+type encodedPlan struct {
+	Version int `json:"version"`
+	Written written
+	Tables  map[string]*sourceparquet.Snapshot
+	Output  encodedOutput
+	Stages  *physical.Plan
+}
+
+// encodedOutput is a parquetTarget in JSON.
+type encodedOutput struct {
+	Path    string
+	Options sinkparquet.Options
+}
+
+// Encode returns the plan as data, by which DecodePlan makes it again, in another process or on another machine that sees
+// the same files. Files are named by absolute paths, in the versions that were planned. It returns an error for a plan that
+// reads or writes anything else than Parquet files. The data contain the values of the job's variables, also those of
+// ${env:…}: keep them as private as these.
+func (p *Plan) Encode() ([]byte, error) {
+	out := encodedPlan{Version: planVersion, Written: p.written, Tables: map[string]*sourceparquet.Snapshot{}, Stages: p.stages}
+	target, ok := p.output.(*parquetTarget)
+	if !ok {
+		return nil, errors.New("encode the plan: its output is no Parquet file, so nobody else can write it")
+	}
+	path, err := filepath.Abs(target.path)
+	if err != nil {
+		return nil, fmt.Errorf("encode the plan: %w", err)
+	}
+	out.Output = encodedOutput{path, target.opt}
+	p.stages.Visit(func(s *physical.Stage) {
+		scan := s.Scan()
+		if scan == nil || err != nil || out.Tables[scan.Source] != nil {
+			return
+		}
+		t, ok := scan.Table.(*sourceparquet.Table)
+		if !ok {
+			err = fmt.Errorf("encode the plan: the source %q is no Parquet file, so nobody else can read it", scan.Source)
+			return
+		}
+		out.Tables[scan.Source], err = t.Snapshot()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// DecodePlan returns the plan that Encode has written, with its files opened. It is a source.ErrChanged if a file has
+// another version than when it was planned. Only data of a trusted place should be run: a plan reads and writes what files
+// it names.
+func DecodePlan(data []byte) (_ *Plan, err error) {
+	var version struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &version); err != nil {
+		return nil, fmt.Errorf("decode the plan: %w", err)
+	}
+	if version.Version != planVersion {
+		return nil, fmt.Errorf("decode the plan: it has version %d, and this program reads version %d: plan the job again", version.Version, planVersion)
+	}
+	var in encodedPlan
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, fmt.Errorf("decode the plan: %w", err)
+	}
+	if in.Stages == nil {
+		return nil, fmt.Errorf("decode the plan: %w", io.ErrUnexpectedEOF)
+	}
+	in.Output.Options.EnsureDefaults()
+	if err := in.Output.Options.Validate(); err != nil {
+		return nil, fmt.Errorf("decode the plan: the output: %w", err)
+	}
+	p := &Plan{written: in.Written, tables: map[string]source.Table{}, stages: in.Stages, output: &parquetTarget{in.Output.Path, in.Output.Options}}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	for name, snapshot := range in.Tables {
+		if p.tables[name], err = openSnapshot(name, snapshot); err != nil {
+			delete(p.tables, name)
+			return nil, err
+		}
+	}
+	p.stages.Visit(func(s *physical.Stage) {
+		if scan := s.Scan(); scan != nil && err == nil {
+			err = scan.Bind(p.tables[scan.Source], s.Schema)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decode the plan: %w", err)
+	}
+	return p, nil
+}
+
+func openSnapshot(name string, s *sourceparquet.Snapshot) (source.Table, error) {
+	if s == nil {
+		return nil, fmt.Errorf("decode the plan: the table %q has no files", name)
+	}
+	t, err := s.Open()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return t, nil
+}

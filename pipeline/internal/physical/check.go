@@ -1,0 +1,186 @@
+package physical
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// check refuses a plan whose stages do not fit together: columns that the inputs do not have, programs that read registers
+// before they are written, and stages that wait for their own rows.
+func (p *Plan) check() (err error) {
+	if len(p.Permutation) != p.Schema.Len() || !within(p.Permutation, p.Root.Schema.Len()) {
+		return errors.New("the columns of the result are not those of the last stage")
+	}
+	p.Visit(func(s *Stage) {
+		if wrong := s.check(); wrong != nil && err == nil {
+			err = fmt.Errorf("%s: %w", s.Name(), wrong)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	const begun, ended = 1, 2
+	state := map[*Stage]int{}
+	var visit func(*Stage) error
+	visit = func(s *Stage) error {
+		if state[s] == begun {
+			return fmt.Errorf("%s: the rows that it holds are read to make them", s.Name())
+		}
+		if state[s] == ended {
+			return nil
+		}
+		state[s] = begun
+		for _, in := range s.Inputs {
+			if err := visit(in); err != nil {
+				return err
+			}
+		}
+		if held, ok := s.Spec.(*Held); ok {
+			if err := visit(held.By); err != nil {
+				return err
+			}
+		}
+		state[s] = ended
+		return nil
+	}
+	return visit(p.Root)
+}
+
+// within reports whether columns are of the first n ones.
+func within(columns []int, n int) bool {
+	return !slices.ContainsFunc(columns, func(c int) bool { return c < 0 || c >= n })
+}
+
+// check checks a stage beside its inputs.
+func (s *Stage) check() error {
+	want := 1
+	var columns []int // of the first input
+	var programs []*gpu.Program
+	var inputs [][]int // of the programs
+	switch spec := s.Spec.(type) {
+	case *Scan:
+		want, columns = 0, nil
+		if len(spec.Columns) != s.Schema.Len() {
+			return errors.New("it does not read as many columns as it has")
+		}
+	case *Held:
+		if want = 0; !equal(spec.By.Schema, s.Schema) {
+			return errors.New("the rows that it reads have other columns")
+		}
+	case *Union:
+		want = len(spec.Columns)
+		for i, list := range spec.Columns {
+			if i < len(s.Inputs) && (len(list) != s.Schema.Len() || !within(list, s.Inputs[i].Schema.Len())) {
+				return fmt.Errorf("input %d does not have its columns", i)
+			}
+		}
+		if want == 0 {
+			return errors.New("it has no input")
+		}
+	case *Filter:
+		columns, programs, inputs = spec.Keep, []*gpu.Program{spec.Program}, [][]int{spec.Inputs}
+	case *Project:
+		programs, inputs = []*gpu.Program{spec.Program}, [][]int{spec.Inputs}
+	case *Expand:
+		for _, v := range spec.Variants {
+			programs, inputs = append(programs, v.Program), append(inputs, v.Inputs)
+		}
+	case *Join:
+		want = 2
+		if spec.Spec.Probe == nil || spec.Spec.Build == nil || spec.Spec.Out == nil {
+			return errors.New("it lacks a side")
+		}
+		columns = slices.Concat(spec.Spec.ProbeKeys, spec.Spec.ProbeOut)
+		n := spec.Spec.Build.Len()
+		if !within(slices.Concat(spec.Spec.BuildKeys, spec.Spec.BuildOut), n) || len(s.Inputs) == 2 && n != s.Inputs[1].Schema.Len() {
+			return errors.New("its build side does not have its columns")
+		}
+		if r := spec.Spec.Range; r != nil && (!within([]int{r.Build}, n) || !within([]int{max(r.Lower, 0), max(r.Upper, 0)}, spec.Spec.Probe.Len())) {
+			return errors.New("its range is over columns that it does not have")
+		}
+		if r := spec.Spec.Residual; r != nil {
+			columns = append(columns, r.Probe...)
+			programs, inputs = []*gpu.Program{r.Program}, [][]int{slices.Concat(r.Probe, r.Build)}
+			if !within(r.Build, n) {
+				return errors.New("its condition is over columns that it does not have")
+			}
+		}
+	case *Group:
+		if spec.Hash == nil && spec.Sorted == nil {
+			return errors.New("it has no aggregates")
+		}
+		if h := spec.Hash; h != nil {
+			columns = append(columns, h.Keys...)
+			for _, a := range h.Aggregates {
+				columns = append(columns, max(a.Input, 0))
+				if l := a.Leader; l != nil {
+					columns = append(append(columns, l.Columns...), max(l.Filter, 0))
+					for _, k := range l.Order {
+						columns = append(columns, k.Column)
+					}
+				}
+			}
+		}
+		if w := spec.Sorted; w != nil {
+			columns = append(columns, w.Keys...)
+			for _, f := range w.Functions {
+				columns = append(columns, f.Columns()...)
+			}
+		}
+		if len(s.Inputs) == 1 && s.Inputs[0].Schema.Len() == 0 { // it only counts rows
+			columns = slices.DeleteFunc(columns, func(c int) bool { return c == 0 })
+		}
+	case *Window:
+		columns = slices.Concat(spec.Partition, spec.Keep)
+		for _, k := range spec.Order {
+			columns = append(columns, k.Column)
+		}
+		for _, f := range spec.Functions {
+			columns = append(columns, f.Columns()...)
+		}
+	case *Sort:
+		for _, k := range spec.Keys {
+			columns = append(columns, k.Column)
+		}
+	case *Limit, *Hold:
+	default:
+		return fmt.Errorf("stages of type %T are not checked", spec)
+	}
+	if len(s.Inputs) != want {
+		return fmt.Errorf("it has %d inputs in place of %d", len(s.Inputs), want)
+	}
+	if want == 0 {
+		return nil
+	}
+	n := s.Inputs[0].Schema.Len()
+	if !within(columns, n) {
+		return errors.New("its input does not have its columns")
+	}
+	both := n
+	if want == 2 {
+		both = max(n, s.Inputs[1].Schema.Len())
+	}
+	for i, p := range programs {
+		if p == nil || len(p.Inputs) != len(inputs[i]) || !within(inputs[i], both) {
+			return errors.New("a program has other inputs than columns")
+		}
+		if err := p.Check(); err != nil {
+			return err
+		}
+	}
+	if _, err := s.Spec.Operator(gpu.Capabilities{Leaders: true}); err != nil {
+		return err
+	}
+	if _, err := s.Spec.Operator(gpu.Capabilities{}); err != nil {
+		return err
+	}
+	return nil
+}
+
+// equal reports whether columns have the same types.
+func equal(a, b *gpu.Schema) bool {
+	return slices.EqualFunc(a.Fields, b.Fields, func(x, y gpu.Field) bool { return x.Type == y.Type })
+}

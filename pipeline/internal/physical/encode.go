@@ -1,0 +1,140 @@
+package physical
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// specs has an empty spec of each type, by its name in an encoded plan.
+var specs = map[string]Spec{
+	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{}, "group": &Group{},
+	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Hold{}, "held": &Held{},
+}
+
+// encodedPlan is a Plan in JSON. Stages come after their inputs; the last one is the root.
+type encodedPlan struct {
+	Name        string
+	Schema      *gpu.Schema
+	Permutation []int
+	Stages      []encodedStage
+}
+
+// encodedStage is a Stage in JSON. Other stages are their places in the list.
+type encodedStage struct {
+	Does string
+	*Stage
+	Spec    json.RawMessage
+	Inputs  []int `json:",omitempty"`
+	Held    *int  `json:",omitempty"` // the stage that holds the rows of this one
+	Filters []encodedFilter
+}
+
+type encodedFilter struct {
+	Join int
+	*JoinFilter
+}
+
+// MarshalJSON implements json.Marshaler. Tables are named by their scans and not part of it.
+func (p *Plan) MarshalJSON() ([]byte, error) {
+	out := encodedPlan{Name: p.Name, Schema: p.Schema, Permutation: p.Permutation}
+	at := map[*Stage]int{}
+	var stages []*Stage
+	p.Visit(func(s *Stage) {
+		at[s] = len(stages)
+		stages = append(stages, s)
+	})
+	for _, s := range stages {
+		e := encodedStage{Stage: s}
+		for name, spec := range specs {
+			if reflect.TypeOf(spec) == reflect.TypeOf(s.Spec) {
+				e.Does = name
+			}
+		}
+		if e.Does == "" {
+			return nil, fmt.Errorf("a stage of type %T cannot be encoded", s.Spec)
+		}
+		var err error
+		if e.Spec, err = json.Marshal(s.Spec); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name(), err)
+		}
+		for _, in := range s.Inputs {
+			e.Inputs = append(e.Inputs, at[in])
+		}
+		if held, ok := s.Spec.(*Held); ok {
+			by := at[held.By]
+			e.Held = &by
+		}
+		for _, f := range s.Filters {
+			e.Filters = append(e.Filters, encodedFilter{at[f.Join], f})
+		}
+		out.Stages = append(out.Stages, e)
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. The scans of the plan have no tables yet. It refuses what is no plan; whether
+// programs compute anything sensible it does not know.
+func (p *Plan) UnmarshalJSON(data []byte) error {
+	var in encodedPlan
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&in); err != nil {
+		return err
+	}
+	stages := make([]*Stage, len(in.Stages))
+	used := make([]bool, len(in.Stages))
+	for i, e := range in.Stages {
+		empty, ok := specs[e.Does]
+		if !ok || e.Stage == nil || e.Schema == nil {
+			return fmt.Errorf("stage %d is none: it does %q", i, e.Does)
+		}
+		s := e.Stage
+		s.Spec = reflect.New(reflect.TypeOf(empty).Elem()).Interface().(Spec)
+		if err := json.Unmarshal(e.Spec, s.Spec); err != nil {
+			return fmt.Errorf("stage %d, %s: %w", i, e.Does, err)
+		}
+		for _, k := range e.Inputs {
+			if k < 0 || k >= i || used[k] {
+				return fmt.Errorf("stage %d reads stage %d, which is not before it or has another reader", i, k)
+			}
+			used[k] = true
+			s.Inputs = append(s.Inputs, stages[k])
+		}
+		stages[i] = s
+	}
+	for i, e := range in.Stages {
+		s := stages[i]
+		if i < len(stages)-1 && !used[i] {
+			return fmt.Errorf("nothing reads stage %d", i)
+		}
+		if held, ok := s.Spec.(*Held); ok {
+			if e.Held == nil || *e.Held < 0 || *e.Held >= len(stages) {
+				return fmt.Errorf("stage %d reads the rows that no stage holds", i)
+			}
+			held.By = stages[*e.Held]
+			if _, ok := held.By.Spec.(*Hold); !ok {
+				return fmt.Errorf("stage %d reads the rows that no stage holds", i)
+			}
+		}
+		for _, f := range e.Filters {
+			if f.JoinFilter == nil || f.Join < 0 || f.Join >= len(stages) {
+				return fmt.Errorf("stage %d has a filter of no join", i)
+			}
+			if _, ok := stages[f.Join].Spec.(*Join); !ok {
+				return fmt.Errorf("stage %d has a filter of no join", i)
+			}
+			f.JoinFilter.Join = stages[f.Join]
+			s.Filters = append(s.Filters, f.JoinFilter)
+		}
+	}
+	if len(stages) == 0 || in.Schema == nil {
+		return errors.New("there is no stage")
+	}
+	*p = Plan{Name: in.Name, Root: stages[len(stages)-1], Schema: in.Schema, Permutation: in.Permutation}
+	return p.check()
+}

@@ -1,0 +1,131 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/internal/runner"
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// written is what a plan keeps of its job: the defaults of its runs, and what errors tell of the job file. It implements
+// logical.Text.
+type written struct {
+	Name  string   // of the file, "" for a job built in Go
+	Steps []string // the names of the steps
+	// Places has the places of steps, sources and expressions that may fail, by their paths in the job.
+	Places map[string]job.Place `json:",omitempty"`
+	Memory job.Memory
+	// Hidden are the values that are not shown.
+	Hidden syntax.Values `json:",omitempty"`
+}
+
+// writtenOf returns what the stages of a job need of it.
+func writtenOf(j *Job, stages *physical.Plan) written {
+	w := written{Name: j.File(), Places: map[string]job.Place{}, Memory: j.Memory, Hidden: syntax.Values{}}
+	note := func(path string) {
+		if at := j.Place(path); at != (job.Place{}) {
+			w.Places[path] = at
+		}
+	}
+	for i := range j.Steps {
+		w.Steps = append(w.Steps, job.StepName(j.Steps, i))
+		note(stepPath(i))
+	}
+	for name := range j.Sources {
+		note(sourcePath(name))
+	}
+	stages.Visit(func(s *physical.Stage) {
+		for _, o := range s.Failures {
+			note(o.Path)
+		}
+	})
+	for part, v := range j.Values() {
+		if v.Hidden {
+			w.Hidden[part] = v
+		}
+	}
+	return w
+}
+
+func stepPath(i int) string         { return fmt.Sprintf("steps[%d]", i) }
+func sourcePath(name string) string { return "sources." + name }
+
+// File implements logical.Text.
+func (w *written) File() string { return w.Name }
+
+// Place implements logical.Text.
+func (w *written) Place(path string) job.Place { return w.Places[path] }
+
+// PlaceIn implements logical.Text.
+func (w *written) PlaceIn(string, string, int) (job.Place, bool) { return job.Place{}, false }
+
+// explain adds the place in the job file to the error of a run, and hides what is not shown.
+func (w *written) explain(err error) error {
+	if err = w.place(w.locate(err)); err == nil {
+		return nil
+	}
+	// Rows may have the values, such as name || ${env:TOKEN}.
+	if text := w.Hidden.Hide(err.Error()); text != err.Error() {
+		return shown{text, err}
+	}
+	return err
+}
+
+// shown is an error with another text.
+type shown struct {
+	text string
+	error
+}
+
+func (s shown) Error() string { return s.text }
+func (s shown) Unwrap() error { return s.error }
+
+// place adds the place in the job file to a mistake of a step.
+func (w *written) place(err error) error {
+	if mistake := (*Diagnostic)(nil); errors.As(err, &mistake) && mistake.Step != "" {
+		steps := make([]job.Step, len(w.Steps))
+		for i, name := range w.Steps {
+			steps[i].Name = name
+		}
+		return logical.Query{Steps: steps, Text: w}.Locate(err)
+	}
+	return err
+}
+
+// located is an error of values with the place of the step in the job file.
+type located struct {
+	place string
+	error
+}
+
+func (l located) Error() string { return l.place + ": " + l.error.Error() }
+func (l located) Unwrap() error { return l.error }
+
+// locate adds the place of the step of an error of values.
+func (w *written) locate(err error) error {
+	step, o := runner.FailedAt(err)
+	if !gpu.IsFailure(err) || w.Name == "" || step == "" {
+		return err
+	}
+	var place job.Place
+	if o != nil {
+		place = w.Places[o.Path]
+	}
+	if at, ok := w.Places[sourcePath(step)]; ok {
+		place = at
+	}
+	for i, name := range w.Steps {
+		if place.Line == 0 && name == step {
+			place = w.Places[stepPath(i)]
+		}
+	}
+	if place.Line == 0 {
+		return err
+	}
+	return located{fmt.Sprintf("%s:%d:%d", w.Name, place.Line, place.Column), err}
+}

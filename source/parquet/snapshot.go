@@ -1,0 +1,73 @@
+package parquet
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Snapshot names the files of a table in the versions that it has been opened in. It is data: another process may open the
+// same table by it.
+type Snapshot struct {
+	Listing
+	Versions []Version // of each path
+	// Options of the table.
+	Strict bool        `json:",omitempty"`
+	Schema *gpu.Schema `json:",omitempty"`
+	// Ruled is the number of files that the table leaves out by their folders. If Empty, the paths are only of the file that
+	// the columns are of.
+	Ruled int  `json:",omitempty"`
+	Empty bool `json:",omitempty"`
+}
+
+// Version identifies the content of a file: a replaced file has another inode, a file that is written in place another size
+// or time.
+type Version struct {
+	Device, Inode uint64
+	Size          int64
+	Modified      time.Time
+}
+
+// Snapshot returns the files of the table, by absolute paths.
+func (t *Table) Snapshot() (*Snapshot, error) {
+	s := t.snapshot
+	s.Paths = slices.Clone(s.Paths)
+	for i, path := range s.Paths {
+		var err error
+		if s.Paths[i], err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+	}
+	return &s, nil
+}
+
+// Open opens the table again. It is a source.ErrChanged if a file has another version.
+func (s *Snapshot) Open() (*Table, error) {
+	if len(s.Versions) != len(s.Paths) {
+		return nil, fmt.Errorf("a table has %d files in %d versions", len(s.Paths), len(s.Versions))
+	}
+	for _, p := range s.Partitions {
+		if len(p.Values) != len(s.Paths) {
+			return nil, fmt.Errorf("a table has %d files and %d values of the folders of column %q", len(s.Paths), len(p.Values), p.Field.Name)
+		}
+	}
+	var keep func(int) bool
+	if s.Empty {
+		keep = func(int) bool { return false }
+	}
+	t, err := s.Listing.Open(keep, OpenOptions{Strict: s.Strict, Schema: s.Schema})
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range t.snapshot.Versions {
+		if v != s.Versions[i] {
+			return nil, fmt.Errorf("%s: %w", s.Paths[i], s.Versions[i].changed(v))
+		}
+	}
+	t.ruled = s.Ruled
+	t.snapshot.Ruled = s.Ruled
+	return t, nil
+}
