@@ -134,11 +134,11 @@ func (a *arrowField) apply(f *arrow.Field) bool {
 
 // arrow returns the Arrow schema of an output: that of the source if all of its columns
 // come through, or one with what it says about those that do. It returns "" if it says
-// nothing about them.
+// nothing about them, or is damaged.
 func (c *carried) arrow(text string) string {
 	fields := arrowFields(text)
 	same := func(f arrowField, name string) bool { return f.name == name }
-	if c.whole && (fields == nil || slices.EqualFunc(fields, c.from, same)) {
+	if c.whole && slices.EqualFunc(fields, c.from, same) {
 		return text
 	}
 	out := ArrowSchema(c.schema).Fields()

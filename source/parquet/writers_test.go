@@ -527,15 +527,15 @@ func TestPairsThatAllFilesHaveAreThoseOfTheTable(t *testing.T) {
 	dir := t.TempDir()
 	pair := func(k, v string) parquet.WriterOption { return parquet.KeyValueMetadata(k, v) }
 	path := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, parquet.WriteFile(path("1"), []row{{1}}, pair("author", "me"), pair("day", "1"), pair("pandas", "first"), pair("ARROW:schema", "x"), pair("bad", "\xff")))
+	require.NoError(t, parquet.WriteFile(path("1"), []row{{1}}, pair("author", "me"), pair("day", "1"), pair("pandas", "first"), pair("ARROW:schema", "x"), pair("iceberg.schema", "y"), pair("bad", "\xff")))
 	require.NoError(t, parquet.WriteFile(path("2"), []row{{2}}, pair("author", "me"), pair("day", "2"), pair("pandas", "second"), pair("ARROW:schema", "x")))
-	require.NoError(t, parquet.WriteFile(path("3"), []wide{{3, 4}}, pair("author", "me"), pair("pandas", "third"), pair("ARROW:schema", "x")))
+	require.NoError(t, parquet.WriteFile(path("3"), []wide{{3, 4}}, pair("author", "me"), pair("pandas", "third"), pair("ARROW:schema", "x"), pair("iceberg.schema", "y")))
 	require.NoError(t, parquet.WriteFile(path("4"), []row{{4}}, pair("author", strings.Repeat("x", maxMetadata)), pair("day", "1")))
 	for files, want := range map[string]map[string]string{
-		"1":   {"author": "me", "day": "1", "pandas": "first", "ARROW:schema": "x"},
+		"1":   {"author": "me", "day": "1", "pandas": "first", "ARROW:schema": "x", "iceberg.schema": "y"},
 		"1 2": {"author": "me", "pandas": "first", "ARROW:schema": "x"},
 		"2 1": {"author": "me", "pandas": "second", "ARROW:schema": "x"},
-		"1 3": {"author": "me", "pandas": "first"}, // there are more columns than the schema describes
+		"1 3": {"author": "me", "pandas": "first", "ARROW:schema": "x"}, // there are more columns than the schemas describe
 		"4":   {},
 		"1 4": {},
 	} {
