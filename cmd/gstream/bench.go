@@ -14,16 +14,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/gpubench"
+	"github.com/gstream/gstream/operators/bench"
 	"github.com/gstream/gstream/pipeline"
 )
 
 // benchReport is the output of gstream bench --json.
 type benchReport struct {
-	Device  gpu.Properties    `json:"device"`
-	Date    time.Time         `json:"date"`
-	Version string            `json:"version"`
-	Results []gpubench.Result `json:"results"`
+	Device  gpu.Properties `json:"device"`
+	Date    time.Time      `json:"date"`
+	Version string         `json:"version"`
+	Results []bench.Result `json:"results"`
 }
 
 // benchFlags are the flags of gstream bench.
@@ -33,12 +33,12 @@ type benchFlags struct {
 	timeline                 string
 	hostMemory, deviceMemory string
 	all                      bool // all benchmarks that the device supports
-	opt                      gpubench.Options
+	opt                      bench.Options
 }
 
 func newBench(left *leftovers) *cobra.Command {
 	f := benchFlags{left: left}
-	names, what := gpubench.Names()
+	names, what := bench.Names()
 	var list strings.Builder
 	for i, n := range names {
 		fmt.Fprintf(&list, "  %-10s %s\n", n, what[i])
@@ -55,14 +55,14 @@ the time by the wall's, in which launches, waits and allocations are.
 transfer, stream and spill measure the link to a GPU, so on the CPU name the others.
 spill drives joins, group-bys and sorts whose state is half to eight times --device-memory, of a join up to 32;
 give it a small one. Its cases are those of
-` + strings.Join(gpubench.SpillFamilies(), ", ") + `, or all.
+` + strings.Join(bench.SpillFamilies(), ", ") + `, or all.
 
 disk keeps 4 GiB (--rows times 16 bytes) under --host-memory, and reads them again; what does
 not fit goes to $TMPDIR or /var/tmp, compressed and not. Its bound is the rate of that disk
 without the page cache.
 
 join drives the join operator with the workloads of the papers, which --cases names:
-` + strings.Join(gpubench.Families(), ", ") + `
+` + strings.Join(bench.Families(), ", ") + `
 or all, or a part of a case's name, or both as in widths:8. --algorithm names what joins them. The result of
 each is compared with the right one before it is timed. The time is also given by side
 (until the build side is finalized, and from there) and, on a GPU, by step: transform
@@ -70,7 +70,7 @@ each is compared with the right one before it is timed. The time is also given b
 sizes change in proportion.
 
 groupby drives the group-by operator in the same way, with 2^28 rows. Its cases are those
-of ` + strings.Join(gpubench.GroupFamilies(), ", ") + `. The steps are
+of ` + strings.Join(bench.GroupFamilies(), ", ") + `. The steps are
 transform (hash, partition, sort, gather) and aggregate.
 
 Benchmarks, or all of them:
@@ -108,7 +108,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	if f.opt.Rows < 0 || f.opt.Rows > gpu.MaxRows || f.opt.StrideRows < 0 || f.opt.StrideRows > gpu.MaxRows || f.opt.Runs < 1 {
 		return usageError(fmt.Errorf("--rows and --stride-rows must be between 0 and %d and --runs at least 1", gpu.MaxRows))
 	}
-	known, _ := gpubench.Names()
+	known, _ := bench.Names()
 	for _, n := range names {
 		if !strings.Contains(" "+strings.Join(known, " ")+" ", " "+n+" ") {
 			return usageError(fmt.Errorf("no benchmark is named %q; there are %s", n, strings.Join(known, ", ")))
@@ -156,11 +156,11 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			line = spillLine
 		}
 		fmt.Fprintln(t, line(nil))
-		err := gpubench.Run(cmd.Context(), d, n, f.opt, func(r gpubench.Result) {
+		err := bench.Run(cmd.Context(), d, n, f.opt, func(r bench.Result) {
 			report.Results = append(report.Results, r)
 			fmt.Fprintln(t, line(&r))
 		})
-		if errors.Is(err, gpubench.ErrNoLink) || errors.Is(err, gpubench.ErrNoSpill) {
+		if errors.Is(err, bench.ErrNoLink) || errors.Is(err, bench.ErrNoSpill) {
 			if f.all {
 				continue
 			}
@@ -182,14 +182,14 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 
 // benchLine returns the columns of a result, joinLine, groupLine and spillLine those of a result
 // of the benchmarks join, groupby and spill; of nil they return the headings.
-func benchLine(r *gpubench.Result) string {
+func benchLine(r *bench.Result) string {
 	if r == nil {
 		return "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t"
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t", r.Benchmark, r.Case, humanize.Comma(r.Rows), ms(r.Time), ms(r.Wall), rates(*r))
 }
 
-func joinLine(r *gpubench.Result) string {
+func joinLine(r *bench.Result) string {
 	if r == nil {
 		return "family\tcase\talgorithm\tpairs\tms\twall ms\tbuild ms\tprobe ms\ttransform ms\tmatch ms\tmaterialise ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
 	}
@@ -198,7 +198,7 @@ func joinLine(r *gpubench.Result) string {
 		return fmt.Sprintf("%s\t%s\t%s\tfailed\t", j.Family, r.Case, j.Algorithm)
 	}
 	choice := ""
-	if j.Algorithm == gpubench.Chosen {
+	if j.Algorithm == bench.Chosen {
 		choice = j.Choice
 	}
 	steps := "\t\t"
@@ -209,7 +209,7 @@ func joinLine(r *gpubench.Result) string {
 		ms(j.Build), ms(j.Probe), steps, humanize.IBytes(uint64(j.Memory)), rates(*r), choice)
 }
 
-func groupLine(r *gpubench.Result) string {
+func groupLine(r *bench.Result) string {
 	if r == nil {
 		return "family\tcase\talgorithm\tgroups\tms\twall ms\ttransform ms\taggregate ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
 	}
@@ -218,14 +218,14 @@ func groupLine(r *gpubench.Result) string {
 		return fmt.Sprintf("%s\t%s\t%s\tfailed\t", g.Family, r.Case, g.Algorithm)
 	}
 	choice := ""
-	if g.Algorithm == gpubench.Chosen {
+	if g.Algorithm == bench.Chosen {
 		choice = g.Choice
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", g.Family, r.Case, g.Algorithm, humanize.Comma(g.Groups), ms(r.Time), ms(r.Wall),
 		ms(g.Transform), ms(g.Aggregate), humanize.IBytes(uint64(g.Memory)), rates(*r), choice)
 }
 
-func spillLine(r *gpubench.Result) string {
+func spillLine(r *bench.Result) string {
 	if r == nil {
 		return "case\trows\tspilled\tms\tG rows/s\tGB/s\tof bound\tbound GB/s\tphases: ms, of bound\tchoice\t"
 	}
@@ -238,7 +238,7 @@ func spillLine(r *gpubench.Result) string {
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }
 
-func rates(r gpubench.Result) string {
+func rates(r bench.Result) string {
 	return fmt.Sprintf("%.2f\t%.1f\t%.0f %%\t%s %.1f", r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound, r.BoundRate/1e9)
 }
 

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gstream/gstream/gpu/gpubench"
+	"github.com/gstream/gstream/operators/bench"
 )
 
 // plot draws each case as a bar: its rate as a fraction of its bound. The cases of the
 // benchmarks join and groupby are points of charts below the bars.
 func plot(w io.Writer, r benchReport) error {
 	const bar, gap, left, width = 16, 6, 380, 420
-	var bars []gpubench.Result
+	var bars []bench.Result
 	var charts []*chart
 	for _, res := range r.Results {
 		p := res.Point()
@@ -76,7 +76,7 @@ type chart struct {
 }
 
 // add adds a point. A case that failed has none.
-func (c *chart) add(r gpubench.Result) {
+func (c *chart) add(r bench.Result) {
 	j := r.Point()
 	if !slices.Contains(c.at, j.At) {
 		c.at = append(c.at, j.At)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/gstream/gstream/gpu/gpubench"
+	"github.com/gstream/gstream/operators/bench"
 	"github.com/gstream/gstream/pipeline"
 )
 
@@ -62,7 +62,7 @@ func exitCode(err error) int {
 		return exitOK
 	case class == pipeline.ErrDefect, class == pipeline.ErrCancelled:
 		return code
-	case errors.Is(err, gpubench.ErrWrong):
+	case errors.Is(err, bench.ErrWrong):
 		return exitDefect
 	case errors.Is(err, errUsage):
 		return exitJob

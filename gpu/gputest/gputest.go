@@ -42,11 +42,10 @@ func Run(t *testing.T, open, reference Open) {
 		test func(*testing.T, Open)
 	}{
 		{"UploadAhead", testUpAhead},
-		{"Ahead", testAhead},
 		{"UploadEncoded", testUploadEncoded},
 		{"UploadNarrow", testUploadNarrow},
 		{"UploadJoined", testUploadJoined},
-		{"Behind", testBehind},
+		{"Made", testMade},
 		{"Select", testSelect},
 		{"SelectPatterns", testSelectPatterns},
 		{"Marks", testMarks},

@@ -2,15 +2,11 @@ package gputest
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"sort"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -116,49 +112,15 @@ func testUploadJoined(t *testing.T, open Open) {
 	}
 }
 
-// testBehind copies strides to the host in their order, of which one is refused memory at
-// first, one for good, or after which the taker has enough.
-func testBehind(t *testing.T, open Open) {
+// testMade copies strides down that were made one after the other, more than a device remembers
+// when they were made.
+func testMade(t *testing.T, open Open) {
 	b := setUp(t, open)
-	const strides, n = 12, 3000
-	enough := errors.New("enough")
-	for _, refused := range []int{-1, 0, 1, 5} {
-		for _, last := range []int{strides, 4} {
-			next, seen := 0, 0
-			var calls atomic.Int64
-			b.dev.HostBudget().SetFault(func(bool) error {
-				if calls.Add(1)-1 == int64(2*refused) { // reservation, allocation
-					return errors.New("not now")
-				}
-				return nil
-			})
-			receive := func(context.Context) (*gpu.Stride, error) {
-				if next == strides {
-					return nil, io.EOF
-				}
-				values := make([]int64, n)
-				values[7] = int64(next)
-				next++
-				return b.q.Upload(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
-					Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
-			}
-			err := gpu.Behind(context.Background(), b.dev, "behind", b.h, receive, func(s *gpu.Stride) error {
-				defer s.Release()
-				require.Equal(t, int64(seen), gpu.Values[int64](s.Cols[0].Data, n)[7])
-				if seen++; seen == last {
-					return enough
-				}
-				return nil
-			})
-			require.ErrorIs(t, err, enough)
-			require.Equal(t, last, seen)
-			b.dev.HostBudget().SetFault(nil)
-		}
-	}
 	if b.dev.Budget() == b.dev.HostBudget() { // nothing is copied
 		return
 	}
-	var made []*gpu.Stride // more than a device remembers when they were made
+	const n = 3000
+	var made []*gpu.Stride
 	for i := range 200 {
 		c, err := b.q.Eval(b.l, constant(int64(i)), nil, n)
 		require.NoError(t, err)
@@ -171,63 +133,12 @@ func testBehind(t *testing.T, open Open) {
 		require.Equal(t, int64(i), gpu.Values[int64](down.Cols[0].Data, n)[n-1])
 		down.Release()
 	}
-	b.dev.HostBudget().SetFault(func(bool) error { return errors.New("never") })
-	err := gpu.Behind(context.Background(), b.dev, "behind", b.h, func(ctx context.Context) (*gpu.Stride, error) {
-		if ctx.Err() != nil {
-			return nil, io.EOF
-		}
-		return b.q.Upload(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
-			Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(make([]byte, 8*n))}}})
-	}, func(*gpu.Stride) error { panic("no stride") })
-	require.True(t, gpu.IsRefusal(err), "%v", err)
-	b.dev.HostBudget().SetFault(nil)
 }
 
 // constant returns the program of a BIGINT column of one value.
 func constant(v int64) *gpu.Program {
 	t := gpu.Of(gpu.Int64)
 	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, v), Mask: -1}}, Outputs: []int{0}}
-}
-
-// testAhead copies more strides up than the budget has room for at a time: those that find no room
-// wait until others are taken.
-func testAhead(t *testing.T, open Open) {
-	const n, strides = 70000, 9
-	dev := open(t, 4*n*8)
-	q, err := dev.NewQueue("lane")
-	require.NoError(t, err)
-	l := dev.Budget().Lease("ahead")
-	a := gpu.NewAhead(context.Background(), func(ctx context.Context, a *gpu.Ahead) (err error) {
-		q, err := dev.NewQueue("ahead")
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, q.Close()) }()
-		k := 0
-		return a.Copy(ctx, q, l, func(context.Context) (*gpu.Stride, error) {
-			if k++; k > strides {
-				return nil, io.EOF
-			}
-			return &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
-				Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(slices.Repeat([]int64{int64(k)}, n)))}}}, nil
-		})
-	})
-	for k := range strides {
-		s, err := a.Take(context.Background())
-		require.NoError(t, err)
-		require.NoError(t, q.Wait(s))
-		h := dev.HostBudget().Lease("result")
-		down, err := q.Download(h, s)
-		require.NoError(t, err)
-		require.EqualValues(t, k+1, down.Cols[0].ScalarAt(n-1).Int.Lo)
-		down.Release()
-		require.NoError(t, h.Close())
-	}
-	_, err = a.Take(context.Background())
-	require.ErrorIs(t, err, io.EOF)
-	require.NoError(t, a.End(nil))
-	require.NoError(t, q.Close())
-	require.NoError(t, l.Close())
 }
 
 // testUpAhead uploads many strides before the first is used, on another queue, and

@@ -13,6 +13,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/transfer"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/class"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -199,7 +200,7 @@ func (r *run) pipelines(ctx context.Context, rows *channelFeed) (err error) {
 	defer rows.end()
 	m := &r.sink.metrics
 	var unwritten error
-	err = gpu.Behind(ctx, r.device, "output", r.sink.lease, func(ctx context.Context) (*gpu.Stride, error) {
+	err = transfer.Behind(ctx, r.device, "output", r.sink.lease, func(ctx context.Context) (*gpu.Stride, error) {
 		begin := time.Now()
 		s, ok := rows.from.out.receive(ctx)
 		m.waitIn.Add(int64(time.Since(begin)))

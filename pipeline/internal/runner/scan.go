@@ -5,6 +5,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/transfer"
 	"github.com/gstream/gstream/source"
 )
 
@@ -69,7 +70,7 @@ func (f *scanFeed) end() error {
 type aheadFeed struct {
 	pipe  *pipelineRun
 	op    *opRun
-	ahead *gpu.Ahead // once started
+	ahead *transfer.Ahead // once started
 }
 
 func (f *aheadFeed) start(ctx context.Context) {
@@ -80,7 +81,7 @@ func (f *aheadFeed) start(ctx context.Context) {
 
 func (f *aheadFeed) begin(ctx context.Context) {
 	if f.ahead == nil {
-		f.ahead = gpu.NewAhead(ctx, f.copyUp)
+		f.ahead = transfer.NewAhead(ctx, f.copyUp)
 	}
 }
 
@@ -114,7 +115,7 @@ func (f *aheadFeed) end() error {
 }
 
 // copyUp decodes a table and copies all its strides to the device.
-func (f *aheadFeed) copyUp(ctx context.Context, ahead *gpu.Ahead) (err error) {
+func (f *aheadFeed) copyUp(ctx context.Context, ahead *transfer.Ahead) (err error) {
 	o := f.op
 	defer recoverInto(&err, o.Name())
 	opt := f.pipe.scanOptions(o)

@@ -1,9 +1,11 @@
-package gpu
+package transfer
 
 import (
 	"context"
 	"errors"
 	"io"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 // behindDepth is the number of strides that Behind copies at a time.
@@ -17,8 +19,8 @@ var errBehind = errors.New("no more strides are copied to the host")
 // refused memory, it is tried again when the ones before have been taken. receive returns the
 // next stride, io.EOF after the last and when its context ends; it runs on another goroutine. A
 // lease of the HostBudget pays. take takes strides over.
-func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(context.Context) (*Stride, error), take func(*Stride) error) (err error) {
-	queues := make(chan Queue, behindDepth)
+func Behind(ctx context.Context, d gpu.Device, name string, l *gpu.Lease, receive func(context.Context) (*gpu.Stride, error), take func(*gpu.Stride) error) (err error) {
+	queues := make(chan gpu.Queue, behindDepth)
 	for range behindDepth {
 		q, openErr := d.NewQueue(name)
 		if openErr != nil {
@@ -39,9 +41,9 @@ func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(c
 		return err
 	}
 	type copied struct {
-		stride *Stride
+		stride *gpu.Stride
 		err    error
-		queue  Queue // to copy the stride again, which was refused
+		queue  gpu.Queue // to copy the stride again, which was refused
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	copies := make(chan chan copied, behindDepth) // in the order of the strides
@@ -59,7 +61,7 @@ func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(c
 			}
 			go func() {
 				down, err := q.Download(l, s)
-				if IsRefusal(err) {
+				if gpu.IsRefusal(err) {
 					c <- copied{s, nil, q}
 					return
 				}
@@ -89,7 +91,7 @@ func Behind(ctx context.Context, d Device, name string, l *Lease, receive func(c
 			return nil
 		}
 		if x.queue != nil {
-			var down *Stride
+			var down *gpu.Stride
 			if down, x.err = x.queue.Download(l, x.stride); x.err != nil {
 				x.stride.Release()
 			}

@@ -1,4 +1,4 @@
-package gpubench
+package bench
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/groupby"
+	"github.com/gstream/gstream/operators/transfer"
 )
 
 // Group is what a result of the benchmark groupby tells more than other results.
@@ -451,7 +452,7 @@ func (g *groupBench) push(o groupby.GroupBy, t operators.Task, emit operators.Em
 // streamed copies the strides to the device ahead of their turn. Compact keys are made there: the first
 // column modulo the number of groups. Random ones are in the column.
 func (g *groupBench) streamed(take func(int, *gpu.Stride) error) (err error) {
-	ahead := gpu.NewAhead(g.ctx, func(ctx context.Context, a *gpu.Ahead) error { return g.copyAhead(ctx, a, g.input) })
+	ahead := transfer.NewAhead(g.ctx, func(ctx context.Context, a *transfer.Ahead) error { return g.copyAhead(ctx, a, g.input) })
 	defer func() {
 		if endErr := ahead.End(context.Canceled); err == nil {
 			err = endErr

@@ -1,4 +1,4 @@
-package gpubench
+package bench
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/transfer"
 	"github.com/gstream/gstream/spill"
 )
 
@@ -566,7 +567,7 @@ func (s *spilling) output(check *spillCheck) *output {
 	o := &output{strides: make(chan *gpu.Stride, 2), ended: make(chan struct{})}
 	go func() {
 		defer close(o.ended)
-		o.err = gpu.Behind(context.WithoutCancel(s.ctx), s.dev, "bench spill, output", s.h, func(context.Context) (*gpu.Stride, error) {
+		o.err = transfer.Behind(context.WithoutCancel(s.ctx), s.dev, "bench spill, output", s.h, func(context.Context) (*gpu.Stride, error) {
 			if st, ok := <-o.strides; ok {
 				return st, nil
 			}
@@ -625,7 +626,7 @@ func (s *spilling) ahead(l *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Str
 		return err
 	}
 	defer func() { err = errors.Join(err, q.Close()) }()
-	a := gpu.NewAhead(s.ctx, func(ctx context.Context, a *gpu.Ahead) error {
+	a := transfer.NewAhead(s.ctx, func(ctx context.Context, a *transfer.Ahead) error {
 		next := 0
 		return a.Copy(ctx, q, l, func(context.Context) (*gpu.Stride, error) {
 			if next == len(strides) {

@@ -1,4 +1,4 @@
-package gpubench_test
+package bench_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
-	"github.com/gstream/gstream/gpu/gpubench"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/bench"
 )
 
 // TestEveryBenchmarkRunsOnEveryDevice runs the benchmarks on little data. The
@@ -28,13 +28,13 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 			return cudatest.Open(t, cuda.Options{Memory: memory, HostMemory: hostMemory})
 		},
 	}
-	names, _ := gpubench.Names()
+	names, _ := bench.Names()
 	for device, open := range open {
 		for _, name := range names {
 			t.Run(name+" on the "+device, func(t *testing.T) {
 				results := 0
 				var cases []string
-				opt, hostMemory := gpubench.Options{Rows: 3000, Runs: 1}, int64(0)
+				opt, hostMemory := bench.Options{Rows: 3000, Runs: 1}, int64(0)
 				switch name {
 				case "spill":
 					opt.Cases = []string{"all"}
@@ -42,7 +42,7 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 					opt.Rows, hostMemory = 2*memory/16, memory/4
 				}
 				d := open(t, hostMemory)
-				err := gpubench.Run(context.Background(), d, name, opt, func(r gpubench.Result) {
+				err := bench.Run(context.Background(), d, name, opt, func(r bench.Result) {
 					results++
 					cases = append(cases, r.Case)
 					require.Positive(t, r.Time, r.Case)
@@ -53,7 +53,7 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 					}
 				})
 				if device == "CPU" && (name == "transfer" || name == "stream" || name == "spill") {
-					require.ErrorIs(t, err, gpubench.ErrNoLink)
+					require.ErrorIs(t, err, bench.ErrNoLink)
 					return
 				}
 				require.NoError(t, err)

@@ -1,8 +1,8 @@
-// Package gpubench measures the primitives of a device, and the operators made of them, with the
+// Package bench measures the primitives of a device, and the operators made of them, with the
 // workloads of the papers: rows a second, bytes a second, and the fraction of the bound
 // that the machine sets. It measures the bound in the same run. It draws new data for
 // each benchmark, and knows nothing about how a device works.
-package gpubench
+package bench
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package gpubench
+package bench
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/transfer"
 )
 
 // transfer copies columns of 64 KB to 64 MB up and down, one copy at a time. The bound is
@@ -114,7 +115,7 @@ func (b *bench) stream() error {
 
 // sumBelow streams strides through a filter and a sum. The strides stay the caller's.
 func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) {
-	ahead := gpu.NewAhead(b.ctx, func(ctx context.Context, a *gpu.Ahead) error { return b.copyAhead(ctx, a, strides) })
+	ahead := transfer.NewAhead(b.ctx, func(ctx context.Context, a *transfer.Ahead) error { return b.copyAhead(ctx, a, strides) })
 	defer func() {
 		if endErr := ahead.End(context.Canceled); err == nil {
 			err = endErr
@@ -162,7 +163,7 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 }
 
 // copyAhead copies strides to the device ahead of their turn.
-func (b *bench) copyAhead(ctx context.Context, a *gpu.Ahead, strides []*gpu.Stride) (err error) {
+func (b *bench) copyAhead(ctx context.Context, a *transfer.Ahead, strides []*gpu.Stride) (err error) {
 	q, err := b.dev.NewQueue("bench stream, copies")
 	if err != nil {
 		return err

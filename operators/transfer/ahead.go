@@ -1,9 +1,11 @@
-package gpu
+package transfer
 
 import (
 	"context"
 	"errors"
 	"io"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 const (
@@ -16,19 +18,19 @@ const (
 // Ahead copies strides to a device with memory of its own before their turn, so that the
 // link is busy while kernels run. It reads and copies on a goroutine of its own.
 type Ahead struct {
-	strides chan *Stride
+	strides chan *gpu.Stride
 	taken   chan struct{} // a stride was taken since the last look
 	stop    context.CancelCauseFunc
 	ended   chan struct{}
-	queue   Queue // for the copies; set with the first stride
-	err     error // set when the goroutine has ended
+	queue   gpu.Queue // for the copies; set with the first stride
+	err     error     // set when the goroutine has ended
 }
 
 // NewAhead starts the goroutine. It runs work, which opens what it needs and calls Copy.
 // Whoever calls NewAhead calls Take until it has all that it wants, and then End.
 func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) error) *Ahead {
 	ctx, stop := context.WithCancelCause(ctx)
-	a := &Ahead{strides: make(chan *Stride, aheadDepth), taken: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
+	a := &Ahead{strides: make(chan *gpu.Stride, aheadDepth), taken: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(a.ended)
 		defer close(a.strides)
@@ -39,7 +41,7 @@ func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) erro
 
 // Copy copies the strides that read returns, until io.EOF. The lease pays for them. A stride that
 // is refused memory is tried again when one before it was taken, or when there is more memory.
-func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.Context) (*Stride, error)) error {
+func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease, read func(context.Context) (*gpu.Stride, error)) error {
 	a.queue = q
 	for {
 		s, err := read(ctx)
@@ -53,7 +55,7 @@ func (a *Ahead) Copy(ctx context.Context, q Queue, l *Lease, read func(context.C
 		}
 		left := l.Available()
 		up, err := q.UploadAhead(l, s)
-		for errors.Is(err, ErrBudget) && (len(a.strides) > 0 && a.await(ctx) || l.AwaitMore(ctx, left)) {
+		for errors.Is(err, gpu.ErrBudget) && (len(a.strides) > 0 && a.await(ctx) || l.AwaitMore(ctx, left)) {
 			left = l.Available()
 			up, err = q.UploadAhead(l, s)
 		}
@@ -83,7 +85,7 @@ func (a *Ahead) await(ctx context.Context) bool {
 
 // Take returns the next stride. Queue.Wait makes it usable, on the queue of the taker.
 // After the last one Take returns the error of work, or io.EOF.
-func (a *Ahead) Take(ctx context.Context) (*Stride, error) {
+func (a *Ahead) Take(ctx context.Context) (*gpu.Stride, error) {
 	select {
 	case s, ok := <-a.strides:
 		if ok {

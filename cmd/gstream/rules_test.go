@@ -1,0 +1,172 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/gstream/gstream"
+
+// layers are the packages, from the lowest to the highest, and what each may import: packages of
+// this module, all of which stand above it in the table, and modules of others that are not for
+// everybody (see owned). A star is any name. The first row that matches counts. Tests may import
+// anything, and so may packages for tests.
+var layers = []struct{ room, imports string }{
+	{"gpu/phrase", ""},
+	{"gpu/internal/machine", ""},
+	{"gpu", ""},
+	{"gpu/regex", "gpu"},
+	{"gpu/host", "gpu gpu/internal/machine gpu/phrase gpu/regex"},
+	{"gpu/cuda/internal/manifest", ""},
+	{"gpu/cuda", "gpu gpu/internal/machine gpu/phrase gpu/regex gpu/cuda/internal/manifest github.com/ebitengine/purego"},
+	{"gpu/cuda/kernels", "gpu/cuda/internal/manifest"},
+	{"spill", "gpu gpu/phrase"},
+	{"source", "gpu"},
+	{"source/parquet", "source gpu gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
+	{"sink", "gpu"},
+	{"sink/staging", ""},
+	{"sink/parquet", "sink sink/staging gpu gpu/phrase github.com/parquet-go/parquet-go"},
+	{"operators", "gpu spill"},
+	{"operators/expand", "gpu operators"},
+	{"operators/filter", "gpu operators"},
+	{"operators/limit", "gpu operators"},
+	{"operators/project", "gpu operators"},
+	{"operators/transfer", "gpu"},
+	{"operators/hold", "gpu spill operators"},
+	{"operators/sort", "gpu spill operators"},
+	{"operators/join", "gpu gpu/phrase spill operators"},
+	{"operators/groupby", "gpu gpu/phrase spill operators operators/sort"},
+	{"operators/window", "gpu spill operators operators/hold operators/sort"},
+	{"operators/expr/syntax", "gpu"},
+	{"operators/expr", "gpu gpu/phrase gpu/regex operators/expr/syntax operators/window"},
+	{"operators/bench", "gpu gpu/host spill operators operators/*"},
+	{"pipeline/internal/class", "gpu gpu/cuda source"},
+	{"pipeline/job", "gpu/phrase operators/expr/syntax pipeline/internal/class sink/parquet github.com/goccy/go-yaml"},
+	{"pipeline/execution", "gpu pipeline/job sink source spill"},
+	{"pipeline/internal/logical", "gpu gpu/host gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
+	{"pipeline/internal/physical", "gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source spill"},
+	{"pipeline/internal/runner", "gpu gpu/cuda gpu/host gpu/phrase operators operators/* pipeline/execution pipeline/internal/* pipeline/job sink source spill"},
+	// The relational tree, its rules and statistics.
+	{"pipeline/internal/*", "gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
+	{"pipeline", "gpu gpu/phrase operators/expr operators/expr/syntax pipeline/execution pipeline/internal/* pipeline/job sink sink/* source source/* github.com/apache/arrow"},
+	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline sink sink/* source source/* spill " +
+		"github.com/spf13/cobra github.com/mattn/go-runewidth"},
+	{"examples/program", "pipeline"},
+}
+
+// forTests are the packages that only tests and other packages for tests import.
+var forTests = []string{"gpu/gputest", "gpu/host/hosttest", "gpu/cuda/cudatest", "gpu/cuda/emulator", "operators/expr/exprtest"}
+
+// owned are the modules of others that only some packages import.
+var owned = []string{"github.com/ebitengine/purego", "github.com/parquet-go/parquet-go", "github.com/apache/arrow",
+	"github.com/goccy/go-yaml", "github.com/spf13/cobra", "github.com/mattn/go-runewidth", "github.com/stretchr/testify"}
+
+// files calls f with each file of the module whose name has one of the endings, by its path from
+// the root, and its text.
+func files(t *testing.T, f func(name string, text []byte), endings ...string) {
+	root := filepath.Join("..", "..")
+	require.NoError(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, name)
+		if d.IsDir() {
+			if base := d.Name(); rel != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains(endings, filepath.Ext(name)) || !d.Type().IsRegular() {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		f(filepath.ToSlash(rel), text)
+		return err
+	}))
+}
+
+// goFiles calls f with each Go file of the module proper: not of examples/compare.
+func goFiles(t *testing.T, f func(name string, text []byte)) {
+	files(t, func(name string, text []byte) {
+		if !strings.HasPrefix(name, "examples/compare/") {
+			f(name, text)
+		}
+	}, ".go")
+}
+
+// row returns the number of the row of layers of a package, -1 if there is none.
+func row(room string) int {
+	return slices.IndexFunc(layers, func(l struct{ room, imports string }) bool {
+		ok, _ := path.Match(l.room, room)
+		return ok
+	})
+}
+
+func TestImportsGoDownwards(t *testing.T) {
+	fset, used := token.NewFileSet(), map[int]bool{}
+	goFiles(t, func(name string, text []byte) {
+		room := path.Dir(name)
+		if strings.HasSuffix(name, "_test.go") || slices.Contains(forTests, room) {
+			return
+		}
+		at := row(room)
+		if at < 0 {
+			assert.Fail(t, "a package without a row", "%s: say in layers (rules_test.go) what it may import", room)
+			return
+		}
+		used[at] = true
+		may := strings.Fields(layers[at].imports)
+		file, err := parser.ParseFile(fset, name, text, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			inside, own := strings.CutPrefix(imported, module+"/")
+			if !own {
+				i := slices.IndexFunc(owned, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") })
+				assert.True(t, i < 0 || slices.Contains(may, owned[i]), "%s imports %s, which is for other packages", name, imported)
+				continue
+			}
+			assert.NotContains(t, forTests, inside, "%s imports a package for tests", name)
+			ok := slices.ContainsFunc(may, func(pattern string) bool { ok, _ := path.Match(pattern, inside); return ok })
+			assert.True(t, ok, "%s imports %s, which the row of %s in layers (rules_test.go) does not allow", name, inside, room)
+			above := row(inside) <= at || strings.HasPrefix(inside, "pipeline/internal/") // the compiler finds cycles of these
+			assert.True(t, above, "layers (rules_test.go): %s stands below %s, which imports it", inside, room)
+		}
+	})
+	for i, l := range layers {
+		assert.True(t, used[i] || strings.Contains(l.room, "*"), "there is no package %s: remove its row from layers (rules_test.go)", l.room)
+	}
+}
+
+// namesDevices are the files outside of a device's package that name its kind: where users do.
+var namesDevices = []string{"pipeline/execution/options.go"}
+
+func TestDevicesAreNamedInTheirPackagesOnly(t *testing.T) {
+	fset := token.NewFileSet()
+	goFiles(t, func(name string, text []byte) {
+		if strings.HasSuffix(name, "_test.go") || path.Dir(name) == "gpu/cuda" || slices.Contains(namesDevices, name) {
+			return
+		}
+		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Value == `"cuda"` && !strings.HasPrefix(name, "gpu/cuda/") {
+				assert.Fail(t, "a device by its name", "%s: ask a device for a capability (gpu.Properties)", fset.Position(l.Pos()))
+			}
+			return true
+		})
+	})
+}
