@@ -19,6 +19,7 @@ type Explanation struct {
 	Choice *Choice         `json:"device_choice,omitempty"` // set by the caller
 	Schema []ColumnInfo    `json:"schema"`
 	Root   *StageExplained `json:"plan"`
+	Rules  []RuleApplied   `json:"rules,omitempty"`  // of the planner, if it traced them
 	Actual *Report         `json:"actual,omitempty"` // report of a run
 }
 
@@ -45,7 +46,7 @@ type StageExplained struct {
 
 // Explain describes the plan on a device of the given kind.
 func (p *Plan) Explain(device string) *Explanation {
-	e := &Explanation{Job: p.stages.Name, Output: p.output.Describe(), Root: explainStage(p.stages.Root, device)}
+	e := &Explanation{Job: p.stages.Name, Output: p.output.Describe(), Rules: p.rules, Root: explainStage(p.stages.Root, device)}
 	for _, f := range p.stages.Schema.Fields {
 		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
@@ -131,7 +132,26 @@ func (e *Explanation) String() string {
 		fmt.Fprintf(&b, "    wrote %s rows, %s, busy %.3f s, waited %.3f s%s\n", humanize.Comma(o.Rows), humanize.IBytes(uint64(o.Bytes)), o.Busy.Seconds(), o.Wait.Seconds(), o.Activity)
 	}
 	e.Root.draw(&b, "", 1, true)
+	for _, r := range e.Rules {
+		r.draw(&b)
+	}
 	return b.String()
+}
+
+// draw adds what a rule did.
+func (r RuleApplied) draw(b *strings.Builder) {
+	switch {
+	case r.Rule == "":
+		fmt.Fprintf(b, "\n%s:\n", r.Does)
+	case !r.Changed:
+		fmt.Fprintf(b, "\nrule %s changes nothing\n", r.Rule)
+		return
+	default:
+		fmt.Fprintf(b, "\nrule %s: %s\n", r.Rule, r.Does)
+	}
+	for line := range strings.Lines(r.Plan) {
+		fmt.Fprintf(b, "    %s", line)
+	}
 }
 
 // deepest is the level from which stages are no longer indented: they are numbered instead.

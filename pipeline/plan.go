@@ -28,6 +28,7 @@ type Plan struct {
 	tables  map[string]source.Table
 	stages  *physical.Plan
 	output  Target
+	rules   []RuleApplied
 	// partial are the tables of sources with partition columns, of which only the first file
 	// is open until the query tells which ones it needs.
 	partial map[string]*partialTable
@@ -42,15 +43,38 @@ type partialTable struct {
 // NewPlan opens the sources of a job, checks everything that can be checked without
 // reading rows, and decides how to run it. The error is Diagnostics. Match it with
 // errors.Is and ErrJob, source.ErrData or the operating system's errors.
-func NewPlan(job *Job) (*Plan, error) { return newPlan(job, nil, nil) }
+func NewPlan(job *Job) (*Plan, error) { return NewPlanWith(job, PlanOptions{}) }
+
+// PlanOptions configure NewPlanWith.
+type PlanOptions struct {
+	// WithoutRules are names of rules that the planner leaves out, to find the one that is at fault.
+	WithoutRules []string
+	// TraceRules keeps what each rule made of the plan, for Explain.
+	TraceRules bool
+	// applied is that of logical.Options, for tests.
+	applied func(rule logical.Rule, before, after logical.Node)
+}
+
+// RuleApplied is what a rule of the planner made of a plan.
+type RuleApplied struct {
+	Rule    string `json:"rule"`
+	Does    string `json:"does"`
+	Changed bool   `json:"changed"`
+	Plan    string `json:"plan"` // after the rule, a line for each relation above those that it reads
+}
+
+// NewPlanWith is NewPlan with options.
+func NewPlanWith(job *Job, opt PlanOptions) (*Plan, error) {
+	return newPlanOf(job, nil, nil, nil, opt)
+}
 
 // newPlan also takes tables and a target that Go callers provide.
 func newPlan(j *Job, own map[string]source.Table, target Target) (*Plan, error) {
-	return newPlanOf(j, own, target, nil)
+	return newPlanOf(j, own, target, nil, PlanOptions{})
 }
 
 // newPlanOf is newPlan for a preview if there is one.
-func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview) (_ *Plan, err error) {
+func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview, opt PlanOptions) (_ *Plan, err error) {
 	p := &Plan{tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
 	defer func() {
 		if err != nil {
@@ -102,7 +126,18 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 	if t, ok := p.output.(*parquetTarget); ok && target == nil {
 		t.opt.Metadata = metadataOf(last, j.Output.Options)
 	}
-	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last)); err != nil {
+	rules := logical.Options{Without: opt.WithoutRules, Applied: opt.applied}
+	if err := rules.Check(); err != nil {
+		return nil, query.Locate(err)
+	}
+	if opt.TraceRules {
+		p.rules = append(p.rules, RuleApplied{"", "the job as it is written", true, logical.Print(last)})
+		rules.Applied = func(r logical.Rule, before, after logical.Node) {
+			text := logical.Print(after)
+			p.rules = append(p.rules, RuleApplied{r.Name, r.Doc, text != logical.Print(before), text})
+		}
+	}
+	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last, rules)); err != nil {
 		return nil, query.Locate(err)
 	}
 	p.written = writtenOf(j, p.stages)

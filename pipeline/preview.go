@@ -40,7 +40,7 @@ func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error
 	if err != nil {
 		return nil, err
 	}
-	if p.Plan, err = newPlanOf(until, nil, target, p); err != nil {
+	if p.Plan, err = newPlanOf(until, nil, target, p, PlanOptions{}); err != nil {
 		return nil, err
 	}
 	if len(until.Steps) == 0 {

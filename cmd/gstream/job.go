@@ -89,7 +89,7 @@ functions, but columns and types only of sources with a schema.`,
 func newExplain(left *leftovers) *cobra.Command {
 	flags := runFlags{left: left}
 	var format string
-	var analyze bool
+	var analyze, rules bool
 	cmd := &cobra.Command{
 		Use:   "explain JOB",
 		Short: "Show how a job would run",
@@ -101,7 +101,10 @@ some thousand rows of a table if the statistics of its files do not tell.
 With --analyze the job is run, all of it, and its output is removed at the end:
 each stage then says what it did, beside the estimate, and on a GPU how many kernels it launched, the
 time they took by the GPU's clock, and what crossed the link at which rate. The flags
-of gstream run for the device, the cores, the memory and the disk are for this run.`,
+of gstream run for the device, the cores, the memory and the disk are for this run.
+
+With --rules it also prints the plan as the job has it, and what each rule of the planner
+made of it. --without-rule leaves one out.`,
 		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml --format json | jq .plan",
 		Args:    args(1, "one job file"),
 
@@ -111,7 +114,11 @@ of gstream run for the device, the cores, the memory and the disk are for this r
 			if err != nil {
 				return err
 			}
-			p, err := flags.plan(args[0])
+			job, err := flags.load(args[0])
+			if err != nil {
+				return err
+			}
+			p, err := pipeline.NewPlanWith(job, pipeline.PlanOptions{WithoutRules: flags.withoutRules, TraceRules: rules})
 			if err != nil {
 				return err
 			}
@@ -140,6 +147,7 @@ of gstream run for the device, the cores, the memory and the disk are for this r
 	flags.register(cmd)
 	registerFormat(cmd, &format)
 	flags.registerMachine(cmd)
+	cmd.Flags().BoolVar(&rules, "rules", false, "say what each rule of the planner did")
 	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and say what every stage did")
 	return cmd
 }

@@ -21,6 +21,7 @@ import (
 
 // runFlags are the flags of gstream run.
 type runFlags struct {
+	withoutRules []string
 	jobFlags
 	device, progress, report               string
 	cpuProfile, timeline                   string
@@ -89,6 +90,7 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names. A 
 
 // registerMachine registers the flags for the device, the cores, the memory and the disk of a run.
 func (f *runFlags) registerMachine(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.withoutRules, "without-rule", nil, "leave out a rule of the planner, as gstream explain --rules names it, to find the one at fault (repeatable)")
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use, at most four times those of the machine, or 64 (default: all)")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
@@ -327,7 +329,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress, devic
 	if !opt.Chooses() {
 		device = devices.open(opt.For(job.Memory))
 	}
-	p, err := pipeline.NewPlan(job)
+	p, err := pipeline.NewPlanWith(job, pipeline.PlanOptions{WithoutRules: f.withoutRules})
 	if err != nil {
 		return nil, err
 	}

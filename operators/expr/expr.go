@@ -95,6 +95,19 @@ func (e *Expr) Columns() []int {
 	return cols
 }
 
+// CheckTypes returns an error if a column of the expression has another type in a schema.
+func (e *Expr) CheckTypes(s *gpu.Schema) (err error) {
+	e.walk(func(e *Expr) {
+		if e.op != opColumn || err != nil {
+			return
+		}
+		if have := s.Fields[e.column].Type; have != e.typ {
+			err = fmt.Errorf("column %q is %v in an expression and %v below it", e.name, e.typ, have)
+		}
+	})
+	return err
+}
+
 // walk calls f once for every node, also for shared nodes.
 func (e *Expr) walk(f func(*Expr)) {
 	seen := map[*Expr]bool{}

@@ -79,7 +79,7 @@ func TestUniqueColumnsContainTheKeysOfAGroup(t *testing.T) {
 		q := Query{Sources: []string{"t"}, Steps: steps, Text: sqlText("")}
 		n, faults := Bind(q, map[string]source.Table{"t": numbers{}})
 		require.Empty(t, faults)
-		return Optimize(n)
+		return Optimize(n, Options{})
 	}
 	group := job.Step{Group: &job.Group{By: job.Columns{{Expr: "a"}, {Expr: "a % 7", Name: "b"}}, Aggregates: job.Columns{{Expr: "count(*)", Name: "n"}}}}
 	require.False(t, Unique(bind(job.Step{Select: job.Columns{{Expr: "*"}}}), []int{0}), "a table promises nothing")

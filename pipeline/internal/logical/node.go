@@ -156,10 +156,11 @@ type JoinSpec struct {
 	// Range finds the pairs in place of keys, of which there are none then; nil if there is
 	// no range.
 	Range     *Range
-	Algorithm string // "" leaves the choice to the join
-	mark      string // name of the column of a mark join
-	build     string // "auto", "left" or "right"
-	fixed     bool   // the join keeps its place among others
+	Algorithm string      // "" leaves the choice to the join
+	mark      string      // name of the column of a mark join
+	kept      []join.Kind // what the join was: conditions drop the rows that it kept
+	build     string      // "auto", "left" or "right"
+	fixed     bool        // the join keeps its place among others
 }
 
 // keepsLeft reports whether a kind of join returns left rows without a match.
@@ -204,6 +205,9 @@ func (n *Join) Conditions() (list []string) {
 			text += ", from " + o.Step
 		}
 		list = append(list, text)
+	}
+	for _, k := range n.kept {
+		list = append(list, fmt.Sprintf("was a %v join, but a condition drops the rows without a match that it kept", k))
 	}
 	if n.AllPairs {
 		list = append(list, "compares all pairs of rows: there is no equality of the two sides")

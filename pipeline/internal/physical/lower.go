@@ -362,6 +362,11 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 			keyLeft, keyRight = key, bounds
 		}
 	}
+	if n.Kind == join.Left && !slices.Contains(needRight, true) && n.Range == nil && !expr.And(n.Residual...).MayFail() && logical.Unique(n.Right, n.RightKeys) {
+		// Each left row has one match at most, of which nobody sees anything.
+		in, lay, err := l.lower(n.Left, needLeft)
+		return in, append(lay, slices.Repeat(layout{-1}, len(needRight))...), err
+	}
 	left, leftLay, err := l.lower(n.Left, needLeft.with(keyLeft...).with(compared[:split]...))
 	if err != nil {
 		return nil, nil, err

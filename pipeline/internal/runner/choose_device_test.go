@@ -163,7 +163,7 @@ func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
 			{From: "lineitem", Join: &job.Join{With: "orders", Kind: "semi", On: on, Algorithm: algorithm}},
 		}}, tables)
 		require.Empty(t, faults)
-		p, err := physical.Lower("work", logical.Optimize(last))
+		p, err := physical.Lower("work", logical.Optimize(last, logical.Options{}))
 		require.NoError(t, err)
 		return planWork(p)
 	}
@@ -187,7 +187,7 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 		{Sort: []string{"o_custkey"}},
 	}}, tables)
 	require.Empty(t, faults)
-	p, err := physical.Lower("work", logical.Optimize(last))
+	p, err := physical.Lower("work", logical.Optimize(last, logical.Options{}))
 	require.NoError(t, err)
 	const lines, orders = 60175, 15000
 	w := planWork(p)

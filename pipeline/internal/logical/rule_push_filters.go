@@ -8,15 +8,6 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Optimize rewrites a logical plan into one that gives the same rows faster. Unused
-// columns are dropped later, when nodes become operators.
-func Optimize(n Node) Node {
-	for _, rewrite := range []func(Node) Node{pushDown, remembered(sinkLimits), orderJoins, remembered(joinRanges), remembered(joinPartitions)} {
-		n = rewrite(n)
-	}
-	return n
-}
-
 // pushDown moves conditions toward the sources, where they drop rows before any other
 // work.
 //
@@ -60,12 +51,12 @@ func (down *pushing) push(n Node, preds []*expr.Expr) Node {
 		slices.Reverse(lists)
 		return down.below(in, slices.Concat(lists...))
 	case *Project:
-		if j, ok := n.In.(*Join); ok && j.Kind == join.Full {
-			return down.full(n, j, preds)
-		}
 		below, above := movable(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
 		for i, p := range below {
 			below[i] = p.Remap(n.Source)
+		}
+		if j, ok := n.In.(*Join); ok && j.reduced(below) == join.Full {
+			return down.full(n, j, preds)
 		}
 		in := down.below(n.In, below)
 		return newFilter(r.Step, newProject(r.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
@@ -122,6 +113,10 @@ func (down *pushing) join(n *Join, preds []*expr.Expr) Node {
 	nleft := n.Left.Rel().Schema.Len()
 	toRight := func(c int) int { return c - nleft }
 	spec := n.JoinSpec
+	if kind := n.reduced(preds); kind != n.Kind {
+		spec.Kind, spec.kept = kind, append(spec.kept, n.Kind)
+		n = newJoin(n.Step, n.Left, n.Right, spec)
+	}
 	inner := n.Kind == join.Inner
 	if inner {
 		preds = append(slices.Clone(spec.Residual), preds...)
@@ -350,20 +345,4 @@ func movable(preds []*expr.Expr, can func(*expr.Expr) bool) (below, above []*exp
 		}
 	}
 	return below, above
-}
-
-// sinkLimits moves limits below projections, and merges a limit over a sort into a top-k.
-func sinkLimits(n Node, again func(Node) Node) Node {
-	if n, ok := n.(*Limit); ok {
-		switch in := n.In.(type) {
-		case *Project:
-			p := in.Rel()
-			return newProject(p.Step, again(newLimit(n.Step, in.In, n.Offset, n.Count)), in.Exprs, in.Schema.Names(), in.tables)
-		case *Sort:
-			if in.Limit < 0 && in.Offset == 0 {
-				return newSort(in.Step, again(in.In), in.Keys, n.Offset, n.Count)
-			}
-		}
-	}
-	return withInputs(n, again)
 }

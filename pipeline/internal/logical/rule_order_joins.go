@@ -62,7 +62,7 @@ func (o *ordering) count(n Node) int {
 
 // chain orders the joins of a chain.
 func (o *ordering) chain(n Node) Node {
-	c := &chain{ordering: o}
+	c := &chain{ordering: o, kept: map[string][]join.Kind{}}
 	columns, written := c.add(n)
 	r := n.Rel()
 	ordered, at := c.emit(c.choose(written))
@@ -85,6 +85,7 @@ type chain struct {
 	conds   []term // conditions over several leaves
 	sorted  []int  // leaves from the one with the fewest rows on
 	rows    map[set]float64
+	kept    map[string][]join.Kind // of the joins as written, by their steps
 }
 
 // set is a set of at most maxLeaves leaves.
@@ -139,6 +140,7 @@ func (c *chain) add(n Node) ([]term, *order) {
 		return out, o
 	}
 	j := n.(*Join)
+	c.kept[j.Step] = j.kept
 	left, l := c.add(j.Left)
 	right, r := c.add(j.Right)
 	for i := range j.LeftKeys {
@@ -455,7 +457,7 @@ func (c *chain) emit(o *order) (n Node, at []int) {
 	}
 	left, atLeft := c.emit(o.left)
 	right, atRight := c.emit(o.right)
-	spec := JoinSpec{Kind: join.Inner}
+	spec := JoinSpec{Kind: join.Inner, kept: c.kept[o.step]}
 	var l, r []*expr.Expr
 	c.keys(o.left.leaves, o.right.leaves, func(k *class, x, y *term) {
 		l = append(l, x.Remap(func(col int) int { return atLeft[col] }))

@@ -1,0 +1,66 @@
+package logical
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gstream/gstream/pipeline/job"
+)
+
+// Rule rewrites a plan into one that gives the same rows. Its columns keep their places, names and types.
+type Rule struct {
+	Name  string
+	Doc   string // what it does, in one sentence
+	apply func(Node) Node
+}
+
+// Rules are the rules in the order in which they are applied. Columns that nobody uses are dropped later, when nodes become
+// operators.
+var Rules = []Rule{
+	{"push-filters", "Conditions move toward the sources, into joins, and along equalities to the other side. An outer join that keeps rows only for a condition to drop them keeps none.", pushDown},
+	{"limits", "Limits move below projections, and a limit of a sort makes it a top-k.", each(sinkLimits)},
+	{"order-joins", "Chains of inner joins take the order with the fewest rows, by estimates.", orderJoins},
+	{"range-joins", "A join without an equality finds its pairs by a range, if its conditions have one.", each(joinRanges)},
+	{"join-partitions", "Windows of aggregates over whole partitions become a group-by and a join, if that costs less.", each(joinPartitions)},
+}
+
+// each returns a rule that rewrites each node.
+func each(rewrite func(n Node, again func(Node) Node) Node) func(Node) Node {
+	return func(n Node) Node { return remembered(rewrite)(n) }
+}
+
+// Options configure Optimize.
+type Options struct {
+	Without []string // names of rules that are left out
+	// Applied, when set, is called after each rule with the plan before and after it.
+	Applied func(r Rule, before, after Node)
+}
+
+// Check returns a *job.Diagnostic if there is no rule of a name that is left out.
+func (o Options) Check() error {
+	var names []string
+	for _, r := range Rules {
+		names = append(names, r.Name)
+	}
+	for _, name := range o.Without {
+		if !slices.Contains(names, name) {
+			return &job.Diagnostic{Msg: fmt.Sprintf("there is no rule %q; the rules are %s", name, strings.Join(names, ", "))}
+		}
+	}
+	return nil
+}
+
+// Optimize applies the rules to a plan.
+func Optimize(n Node, opt Options) Node {
+	for _, r := range Rules {
+		if slices.Contains(opt.Without, r.Name) {
+			continue
+		}
+		before := n
+		if n = r.apply(n); opt.Applied != nil {
+			opt.Applied(r, before, n)
+		}
+	}
+	return n
+}
