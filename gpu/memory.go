@@ -6,12 +6,13 @@ import (
 	"math"
 	"sort"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/gpu/internal/spin"
 )
 
 // ErrBudget is the sentinel behind every refusal of a memory budget. Match it with
@@ -98,7 +99,7 @@ type Budget struct {
 	tier, setting string
 	alloc         Allocator
 
-	mu         sync.Mutex
+	mu         spin.Mutex
 	limit      int64
 	used, peak int64 // by ordinary leases
 	cached     int64 // by leases of caches

@@ -4,21 +4,28 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"sync"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/internal/spin"
 )
 
 const (
-	// smallest is the size of the smallest block. Blocks of up to carve bytes are cut
-	// from mappings of slab bytes: those of up to small bytes, and others, which are whole pages.
-	smallest = 1 << 8
-	slab     = 2 * hugePage
-	carve    = 1 << 20
-	page     = 1 << 12
+	// smallest is the size of the smallest block. Blocks of up to small bytes are cut from mappings of smallSlab
+	// bytes. Those of up to carve bytes, which are whole pages, are cut from mappings of slab bytes. With a mapping of its
+	// own each, the columns of strides make the cores of a large machine wait for the system.
+	smallest  = 1 << 8
+	smallSlab = 2 * hugePage
+	carve     = 8 << 20
+	slab      = 4 * carve
+	page      = 1 << 12
+	// classes bounds the numbers of size classes.
+	classes = 48 * 4
+	// mostRests is the most rests of slabs of a kind.
+	mostRests = 64
 	// small is the size up to which free blocks always stay in memory. Larger free blocks
 	// stay as long as they have at most leastKept bytes in total, and keptPerCore more for
 	// every core above two, and the budget has room for them. The cores of a large machine wait
@@ -39,19 +46,25 @@ type arena struct {
 	lease      *gpu.Lease
 	unregister func()
 
-	mu     sync.Mutex
-	free   map[int][][]byte // by class size
-	cold   map[int][][]byte // free blocks of slabs whose pages were given back, by size class
-	kept   int64            // bytes of free blocks larger than small
-	takes  int64            // calls of take
-	taken  map[int]int64    // by size class: the value of takes at its last call
-	out    int              // blocks given out
+	mu     spin.Mutex
+	blocks [classes]blocks
+	kept   int64 // bytes of free blocks larger than small
+	coming int64 // bytes of those that are about to be kept
+	takes  int64 // calls of take
+	out    int   // blocks given out
 	slabs  [][]byte
-	carved [2][]byte // the unused rests of slabs: of small blocks, and of whole pages
+	rests  [2][][]byte // unused rests of slabs: of small blocks, and of whole pages
+}
+
+// blocks are the blocks of a size class that nobody uses.
+type blocks struct {
+	free  [][]byte
+	cold  [][]byte // of slabs, whose pages were given back
+	taken int64    // the value of takes at the last call of take for the class
 }
 
 func newArena(cores int) *arena {
-	return &arena{keep: leastKept + int64(max(cores-2, 0))*keptPerCore, free: map[int][][]byte{}, cold: map[int][][]byte{}, taken: map[int]int64{}}
+	return &arena{keep: leastKept + int64(max(cores-2, 0))*keptPerCore}
 }
 
 // register makes the arena known to its budget.
@@ -69,6 +82,12 @@ func class(n int64) int {
 		unit = max(unit, page)
 	}
 	return int((n + unit - 1) / unit * unit)
+}
+
+// numberOf returns the number of a size class.
+func numberOf(c int) int {
+	e := bits.Len(uint(c - 1))
+	return 4*e + (c-1)>>(e-3)&3
 }
 
 // kind returns the kind of slabs from which blocks of a size class are cut.
@@ -102,39 +121,68 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 // slabOf returns the size of the mapping from which blocks of a size class are cut, 0 if they have a
 // mapping of their own.
 func slabOf(c int) int {
-	if c > carve {
-		return 0
+	switch {
+	case c <= small:
+		return smallSlab
+	case c <= carve:
+		return slab
 	}
-	return slab
+	return 0
 }
 
 // take returns a block of size class c that is mapped already, or nil.
 func (a *arena) take(c int) []byte {
+	mem, kept := a.find(c)
+	if kept {
+		a.lease.Unreserve(int64(c))
+	}
+	return mem
+}
+
+// find is take, and also reports whether the block was one of those kept, for which the lease pays.
+func (a *arena) find(c int) (mem []byte, kept bool) {
+	b := &a.blocks[numberOf(c)]
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.takes++
-	a.taken[c] = a.takes
-	if list := a.free[c]; len(list) > 0 {
-		a.free[c] = list[:len(list)-1]
-		if c > small {
+	b.taken = a.takes
+	switch {
+	case len(b.free) > 0:
+		mem, kept = pop(&b.free), c > small
+		if kept {
 			a.kept -= int64(c)
-			a.lease.Unreserve(int64(c))
 		}
+	case len(b.cold) > 0:
+		mem = pop(&b.cold)
+	case c <= carve:
+		mem = a.cut(c)
+	}
+	if mem != nil {
 		a.out++
-		return list[len(list)-1]
 	}
-	if list := a.cold[c]; len(list) > 0 {
-		a.cold[c] = list[:len(list)-1]
-		a.out++
-		return list[len(list)-1]
+	return mem, kept
+}
+
+func pop(list *[][]byte) []byte {
+	last := len(*list) - 1
+	mem := (*list)[last]
+	*list = (*list)[:last]
+	return mem
+}
+
+// cut cuts a block of size class c from the rest of a slab, or returns nil. The caller holds the lock.
+func (a *arena) cut(c int) []byte {
+	rests := &a.rests[kind(c)]
+	for i := len(*rests) - 1; i >= 0; i-- {
+		if rest := (*rests)[i]; len(rest) >= c {
+			(*rests)[i] = rest[c:]
+			if len(rest) == c {
+				*rests = slices.Delete(*rests, i, i+1)
+			}
+			return rest[:c:c]
+		}
 	}
-	rest := a.carved[kind(c)]
-	if c > carve || len(rest) < c {
-		return nil
-	}
-	a.out++
-	a.carved[kind(c)] = rest[c:]
-	return rest[:c:c]
+	return nil
 }
 
 // enter returns a block of size class c of a new mapping.
@@ -146,8 +194,15 @@ func (a *arena) enter(c int, mem []byte) []byte {
 		return mem
 	}
 	a.slabs = append(a.slabs, mem)
-	if rest := mem[c:]; len(rest) > len(a.carved[kind(c)]) { // others may have mapped a slab meanwhile
-		a.carved[kind(c)] = rest
+	rests := &a.rests[kind(c)]
+	if *rests = append(*rests, mem[c:]); len(*rests) > mostRests {
+		shortest := 0
+		for i, rest := range *rests {
+			if len(rest) < len((*rests)[shortest]) {
+				shortest = i
+			}
+		}
+		*rests = slices.Delete(*rests, shortest, shortest+1)
 	}
 	return mem[:c:c]
 }
@@ -160,30 +215,51 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	c := class(size)
 	mem = mem[:c]
 	a.drop(a.keepFree(c, mem))
-	a.mu.Lock()
-	a.out--
-	a.mu.Unlock()
 }
 
 // keepFree takes a free block of size class c, and returns the blocks to be dropped for it.
 func (a *arena) keepFree(c int, mem []byte) (dropped [][]byte) {
+	keeps, pays := true, c > small
+	if pays {
+		dropped, keeps = a.makeRoom(c)
+		for _, old := range dropped {
+			a.lease.Unreserve(int64(cap(old)))
+		}
+		keeps = keeps && a.lease.Reserve(int64(c)) == nil
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c > small {
-		for a.kept+int64(c) > a.keep {
-			old := a.older(c)
-			if old == nil {
-				break
-			}
-			dropped = append(dropped, old)
-		}
-		if a.kept+int64(c) > a.keep || a.lease.Reserve(int64(c)) != nil {
-			return append(dropped, mem)
-		}
+	a.out--
+	if pays {
+		a.coming -= int64(c)
+	}
+	if !keeps {
+		return append(dropped, mem)
+	}
+	if pays {
 		a.kept += int64(c)
 	}
-	a.free[c] = append(a.free[c], mem)
+	b := &a.blocks[numberOf(c)]
+	b.free = append(b.free, mem)
 	return dropped
+}
+
+// makeRoom removes free blocks until one of size class c may be kept, and reports whether it may. It counts the block
+// as coming. Budgets have locks of their own, so what is kept is paid for without the lock.
+func (a *arena) makeRoom(c int) (dropped [][]byte, room bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	full := func() bool { return a.kept+a.coming+int64(c) > a.keep }
+	for full() {
+		old := a.older(c)
+		if old == nil {
+			break
+		}
+		dropped = append(dropped, old)
+	}
+	room = !full()
+	a.coming += int64(c)
+	return dropped, room
 }
 
 // older removes a free block of the size class that was not asked for the longest, if
@@ -191,20 +267,19 @@ func (a *arena) keepFree(c int, mem []byte) (dropped [][]byte) {
 // is kept, and blocks in use now would lose their pages whenever they are free for a
 // moment. The caller holds the lock.
 func (a *arena) older(c int) []byte {
-	oldest := c
-	for o, list := range a.free {
-		if o > small && len(list) > 0 && a.taken[o] < a.taken[oldest] {
-			oldest = o
+	oldest := &a.blocks[numberOf(c)]
+	least := oldest
+	for i := numberOf(small) + 1; i < classes; i++ {
+		if b := &a.blocks[i]; len(b.free) > 0 && b.taken < oldest.taken {
+			oldest = b
 		}
 	}
-	if oldest == c {
+	if oldest == least {
 		return nil
 	}
-	list := a.free[oldest]
-	a.free[oldest] = list[:len(list)-1]
-	a.kept -= int64(oldest)
-	a.lease.Unreserve(int64(oldest))
-	return list[len(list)-1]
+	mem := pop(&oldest.free)
+	a.kept -= int64(cap(mem))
+	return mem
 }
 
 // drop gives the pages of free blocks back to the system. That takes long, so nobody holds the lock.
@@ -216,7 +291,8 @@ func (a *arena) drop(blocks [][]byte) {
 		}
 		forget(mem)
 		a.mu.Lock()
-		a.cold[cap(mem)] = append(a.cold[cap(mem)], mem)
+		b := &a.blocks[numberOf(cap(mem))]
+		b.cold = append(b.cold, mem)
 		a.mu.Unlock()
 	}
 }
@@ -232,13 +308,11 @@ func (a *arena) Reclaimable() (bytes int64, cost float64) {
 func (a *arena) Reclaim(want int64) (given int64) {
 	var dropped [][]byte
 	a.mu.Lock()
-	for c, list := range a.free {
-		for c > small && len(list) > 0 && given < want {
-			dropped = append(dropped, list[len(list)-1])
-			list = list[:len(list)-1]
-			given += int64(c)
+	for i := numberOf(small) + 1; i < classes; i++ {
+		for b := &a.blocks[i]; len(b.free) > 0 && given < want; {
+			dropped = append(dropped, pop(&b.free))
+			given += int64(cap(dropped[len(dropped)-1]))
 		}
-		a.free[c] = list
 	}
 	a.kept -= given
 	a.mu.Unlock()
@@ -258,7 +332,7 @@ func (a *arena) close() {
 		for _, mem := range a.slabs {
 			unmap(mem)
 		}
-		a.free, a.cold, a.slabs, a.carved = map[int][][]byte{}, map[int][][]byte{}, nil, [2][]byte{}
+		a.blocks, a.slabs, a.rests = [classes]blocks{}, nil, [2][][]byte{}
 	}
 }
 

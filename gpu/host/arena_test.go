@@ -1,8 +1,12 @@
 package host
 
 import (
+	"math"
+	"runtime"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,5 +40,54 @@ func TestFreeBlocksAreGivenBackToTheBudget(t *testing.T) {
 	require.Equal(t, int64(4<<20), kept)
 	require.NoError(t, l.Close())
 	require.Empty(t, d.Budget().Leaks())
+	require.NoError(t, d.Close())
+}
+
+func TestSizeClassesHaveNumbersOfTheirOwn(t *testing.T) {
+	of := map[int]int{}
+	for e := range 47 {
+		for _, n := range []int64{1<<e - 1, 1 << e, 1<<e + 1, 5 << e >> 2, 6 << e >> 2, 7 << e >> 2, 7<<e>>2 + 1} {
+			c := class(n)
+			require.GreaterOrEqual(t, int64(c), n)
+			require.Less(t, numberOf(c), classes)
+			other, ok := of[numberOf(c)]
+			require.True(t, !ok || other == c, "classes of %d and %d bytes", c, other)
+			require.Equal(t, c > small, numberOf(c) > numberOf(small))
+			of[numberOf(c)] = c
+		}
+	}
+}
+
+// Many goroutines take and free blocks of a budget that keeps few of them.
+func TestBlocksOfManyGoroutinesDoNotOverlap(t *testing.T) {
+	d, err := Open(Options{Threads: 4, Memory: 64 << 20})
+	require.NoError(t, err)
+	l := d.Budget().Lease("test")
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i := range 300 {
+				size := int64(100) << (uint(i+g) % 15) // up to 1.6 MB
+				b, err := l.Alloc(size)
+				if !assert.NoError(t, err) {
+					return
+				}
+				mem := b.Bytes()
+				mem[0], mem[size-1] = byte(g), byte(g)
+				runtime.Gosched()
+				assert.Equal(t, []byte{byte(g), byte(g)}, []byte{mem[0], mem[size-1]})
+				b.Release()
+			}
+		}()
+	}
+	all.Wait()
+	require.Zero(t, d.arena.out)
+	require.Zero(t, d.arena.coming)
+	kept, _ := d.arena.Reclaimable()
+	require.LessOrEqual(t, kept, d.arena.keep)
+	require.Equal(t, kept, d.arena.Reclaim(math.MaxInt64))
+	require.NoError(t, l.Close())
 	require.NoError(t, d.Close())
 }
