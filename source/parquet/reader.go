@@ -129,6 +129,7 @@ type reader struct {
 	upcoming stridePlan // the stride to admit next; without rows when there is none
 	tasks    []task     // ready to run, in order
 	deferred []deferred
+	waits    atomic.Int64 // number of deferred
 	open     []*decoding
 	first    int   // number of the stride in open[0], which Read returns next
 	most     int64 // bytes of the largest stride so far
@@ -217,7 +218,9 @@ func (r *reader) take() (task, bool) {
 			r.tasks = slices.Delete(r.tasks, i, i+1)
 			r.running++
 			r.promised += r.need(t)
-			r.work.Signal() // there may be one more
+			if len(r.tasks) > 0 || r.upcoming.rows > 0 && r.room() {
+				r.work.Signal()
+			}
 			return t, true
 		case r.upcoming.rows > 0 && r.room():
 			r.admit()
@@ -417,6 +420,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 	switch {
 	case errors.As(err, &busy):
 		r.deferred = append(r.deferred, deferred{t, busy.done})
+		r.waits.Store(int64(len(r.deferred)))
 		r.resumeLocked() // another task may have finished it
 		return
 	case errors.As(err, &refused) && r.err == nil:
@@ -429,7 +433,10 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 		col.Release()
 		return
 	}
-	r.relieve()
+	if r.refused != nil {
+		r.relieve()
+	}
+	r.left, r.still = -1, false
 	d := r.open[t.stride-r.first]
 	d.cols[t.column] = col
 	if d.left--; d.left > 0 {
@@ -442,8 +449,12 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 	}
 }
 
-// resume makes deferred tasks ready whose wait is over.
+// resume makes deferred tasks ready whose wait is over. A task that is deferred after the look at waits finds by
+// itself that its wait is over.
 func (r *reader) resume() {
+	if r.waits.Load() == 0 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.resumeLocked()
@@ -459,6 +470,7 @@ func (r *reader) resumeLocked() {
 			return false
 		}
 	})
+	r.waits.Store(int64(len(r.deferred)))
 }
 
 // stop ends the scan with its first error. The caller holds the lock.
