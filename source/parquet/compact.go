@@ -44,6 +44,11 @@ func unmarshalCompact(b []byte, v any) (int, error) {
 type compactWalk struct {
 	b   []byte
 	pos int
+	// listed is the number of a field of the whole structure, and elements are the positions of the elements of the
+	// list that it is, with the end of the list; nil if there is none.
+	listed   int
+	at       int // where the list begins
+	elements []int
 }
 
 func (w *compactWalk) uvarint() (uint64, error) {
@@ -75,15 +80,27 @@ func (w *compactWalk) skip(n uint64) error {
 }
 
 func (w *compactWalk) structure(depth int) error {
-	for {
+	for id := 0; ; {
 		h, err := w.byte()
 		if err != nil || h == 0 {
 			return err
 		}
-		if h>>4 == 0 { // the field id follows
-			if _, err := w.uvarint(); err != nil {
+		if id += int(h >> 4); h>>4 == 0 { // the field id follows
+			v, err := w.uvarint()
+			if err != nil {
 				return err
 			}
+			id = int(int16(v>>1) ^ -int16(v&1))
+		}
+		if depth == 0 && id == w.listed && thrift.Type(h&15) == thrift.LIST {
+			w.at, w.elements = w.pos, []int{} // those of the last list, as a decoder would have
+			if w.pos < len(w.b) && w.b[w.pos]>>4 != 0 && thrift.Type(w.b[w.pos]&15) != thrift.STRUCT {
+				return errCompact // the walk of other values would not vouch for structures
+			}
+			if err := w.list(1, func() { w.elements = append(w.elements, w.pos) }); err != nil {
+				return err
+			}
+			continue
 		}
 		if t := thrift.Type(h & 15); t != thrift.TRUE && t != thrift.FALSE { // a boolean is in the header
 			if err := w.value(t, depth+1); err != nil {
@@ -114,12 +131,13 @@ func (w *compactWalk) value(t thrift.Type, depth int) error {
 	case thrift.STRUCT:
 		return w.structure(depth)
 	case thrift.LIST, thrift.SET:
-		return w.list(depth)
+		return w.list(depth, nil)
 	}
 	return errCompact // Parquet has no maps
 }
 
-func (w *compactWalk) list(depth int) error {
+// list walks a list. It calls element, if that is set, before each element and at the end.
+func (w *compactWalk) list(depth int, element func()) error {
 	h, err := w.byte()
 	if err != nil {
 		return err
@@ -138,9 +156,15 @@ func (w *compactWalk) list(depth int) error {
 		return io.ErrUnexpectedEOF
 	}
 	for range n {
+		if element != nil {
+			element()
+		}
 		if err := w.value(t, depth+1); err != nil {
 			return err
 		}
+	}
+	if element != nil {
+		element()
 	}
 	return nil
 }

@@ -102,8 +102,7 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 	if err := readFull(r, b, size-trailerBytes-n); err != nil {
 		return nil, err
 	}
-	meta = new(fileMeta)
-	if _, err := unmarshalCompact(b, meta); err != nil {
+	if meta, err = decodeFooter(b); err != nil {
 		return nil, badf("the footer cannot be decoded: %v", err)
 	}
 	meta.start = size - trailerBytes - n

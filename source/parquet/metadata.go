@@ -2,7 +2,10 @@ package parquet
 
 import (
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -11,6 +14,7 @@ import (
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+	"golang.org/x/sync/errgroup"
 )
 
 // The parts of a footer that are read. The structures of parquet-go require parts that
@@ -20,12 +24,48 @@ import (
 type fileMeta struct {
 	Schema       thrift.Slice[format.SchemaElement] `thrift:"2,required"`
 	NumRows      int64                              `thrift:"3,required"`
-	RowGroups    thrift.Slice[groupMeta]            `thrift:"4,required"`
 	KeyValues    thrift.Slice[keyValue]             `thrift:"5"`
 	CreatedBy    string                             `thrift:"6"`
 	ColumnOrders thrift.Slice[format.ColumnOrder]   `thrift:"7"`
 
-	start int64 // offset of the footer in the file
+	RowGroups []groupMeta // field rowGroups, see decodeFooter
+	start     int64       // offset of the footer in the file
+}
+
+// rowGroups is the number of the field of a footer that lists the row groups.
+const rowGroups = 4
+
+// decodeFooter decodes the footer of a file. Row groups are nearly all of it, and a large file has thousands, so all
+// cores decode them.
+func decodeFooter(b []byte) (*fileMeta, error) {
+	w := compactWalk{b: b, listed: rowGroups}
+	if err := w.structure(0); err != nil {
+		return nil, err
+	}
+	if len(w.elements) == 0 {
+		return nil, errors.New("it lists no row groups")
+	}
+	m, n := new(fileMeta), len(w.elements)-1
+	rest := slices.Concat(b[:w.at], []byte{byte(thrift.STRUCT)}, b[w.elements[n]:w.pos]) // with an empty list
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), rest, m); err != nil {
+		return nil, err
+	}
+	m.RowGroups = make([]groupMeta, n)
+	const each = 16 // row groups that a goroutine decodes at a time
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for from := 0; from < len(m.RowGroups); from += each {
+		all.Go(func() (err error) {
+			defer guard(&err)
+			for i := from; i < min(from+each, len(m.RowGroups)); i++ {
+				if err := thrift.Unmarshal(new(thrift.CompactProtocol), b[w.elements[i]:w.elements[i+1]], &m.RowGroups[i]); err != nil {
+					return fmt.Errorf("row group %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	}
+	return m, all.Wait()
 }
 
 type keyValue struct {
