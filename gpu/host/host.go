@@ -47,6 +47,12 @@ type Device struct {
 // MaxThreads is the most threads that can be asked for: four for each core of the machine, and at least 64.
 func MaxThreads() int { return max(64, 4*runtime.NumCPU()) }
 
+// FreeMemory returns the bytes of memory that are free, within the limits of the container.
+func FreeMemory() int64 {
+	_, free := machine.Memory()
+	return free
+}
+
 // CheckThreads returns an error if a number of threads cannot be asked for. 0 is the default.
 func CheckThreads(n int) error {
 	switch most := MaxThreads(); {

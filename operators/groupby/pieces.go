@@ -24,12 +24,13 @@ func (o *hashGroupBy) count(part int) operators.Items {
 
 // begin takes a part, and reports whether it was not split off.
 func (o *hashGroupBy) begin(part int) bool {
+	items := o.count(part) // outside of the lock, as it takes others
 	o.taking.Lock()
 	defer o.taking.Unlock()
 	if part >= o.end {
 		return false
 	}
-	o.begun, o.items[part] = max(o.begun, part+1), o.count(part)
+	o.begun, o.items[part] = max(o.begun, part+1), items
 	return true
 }
 
