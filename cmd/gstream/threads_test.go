@@ -40,3 +40,16 @@ func TestThreadsAreBounded(t *testing.T) {
 	_, err = p.Run(t.Context(), pipeline.RunOptions{Device: d, Threads: 100000})
 	require.ErrorIs(t, err, pipeline.ErrJob)
 }
+
+func TestTheBallastGrowsWithCoresAndIsASmallPartOfMemory(t *testing.T) {
+	const mib, gib = 1 << 20, 1 << 30
+	for _, c := range []struct {
+		cores      int
+		free, want int64
+	}{
+		{1, 16 * gib, 16 * mib}, {2, 16 * gib, 16 * mib}, {16, 64 * gib, 72 * mib}, {64, 256 * gib, 264 * mib}, {128, 1 * gib, 64 * mib}, {128, 100 * mib, 16 * mib},
+	} {
+		require.Equal(t, c.want, ballastOf(c.cores, c.free), "%d cores", c.cores)
+	}
+	require.Positive(t, host.FreeMemory())
+}
