@@ -3,6 +3,7 @@ package job
 import (
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // field is one key of a structure of the job, as the struct tags describe it.
@@ -17,9 +18,15 @@ type field struct {
 
 type fieldList []field
 
+// known are the keys of the structs that structFields has seen.
+var known sync.Map
+
 // structFields lists the keys of a struct in order, with those of inlined structs. Fields
-// without a yaml tag, or with "-", are not part of a job.
+// without a yaml tag, or with "-", are not part of a job. The caller does not change the list.
 func structFields(t reflect.Type) fieldList {
+	if list, ok := known.Load(t); ok {
+		return list.(fieldList)
+	}
 	var out fieldList
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -41,6 +48,7 @@ func structFields(t reflect.Type) fieldList {
 		}
 		out = append(out, fd)
 	}
+	known.Store(t, out)
 	return out
 }
 

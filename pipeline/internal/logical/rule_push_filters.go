@@ -16,18 +16,25 @@ import (
 // values, and if all conjuncts before it move there too. A conjunct that cannot fail moves
 // past those that may.
 func pushDown(n Node) Node {
-	p := pushing{}
+	p := pushing{left: mostMoves}
 	p.rewritten = remembered(func(n Node, _ func(Node) Node) Node { return p.push(n, nil) })
 	return p.rewritten(n)
 }
 
+// mostMoves is the most times that a condition of a plan moves below a node. The others stay where they are then: each of
+// thousands of conditions may move below thousands of nodes.
+const mostMoves = 1 << 18
+
 // pushing moves conditions. It remembers nodes to which none move.
-type pushing struct{ rewritten func(Node) Node }
+type pushing struct {
+	rewritten func(Node) Node
+	left      int // moves
+}
 
 // below returns a node with all of some conjuncts over its columns applied.
 func (down *pushing) below(n Node, preds []*expr.Expr) Node {
-	if len(preds) == 0 {
-		return down.rewritten(n)
+	if down.left -= len(preds); len(preds) == 0 || down.left < 0 {
+		return newFilter(n.Rel().Step, down.rewritten(n), preds)
 	}
 	return down.push(n, preds)
 }
@@ -43,6 +50,7 @@ func (down *pushing) push(n Node, preds []*expr.Expr) Node {
 		}
 		return newFilter(r.Step, &s, preds)
 	case *Filter:
+		preds = slices.DeleteFunc(slices.Clone(preds), func(p *expr.Expr) bool { return slices.ContainsFunc(n.Conjuncts, p.Equal) })
 		lists := [][]*expr.Expr{preds}
 		in := Node(n)
 		for f, ok := in.(*Filter); ok; f, ok = in.(*Filter) {

@@ -164,8 +164,10 @@ func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) 
 // knows, or if all are columns.
 func writtenAt(list []*expr.Expr, step string) string {
 	var steps []string
+	seen := map[string]bool{}
 	for _, e := range list {
-		if o := e.Origin(); o != nil && !slices.Contains(steps, o.Step) {
+		if o := e.Origin(); o != nil && !seen[o.Step] {
+			seen[o.Step] = true
 			steps = append(steps, o.Step)
 		}
 	}
