@@ -26,9 +26,10 @@ const module = "github.com/gstream/gstream"
 var layers = []struct{ room, imports string }{
 	{"gpu/phrase", ""},
 	{"gpu/internal/machine", ""},
-	{"gpu", ""},
+	{"gpu/internal/spin", ""},
+	{"gpu", "gpu/internal/spin"},
 	{"gpu/regex", "gpu"},
-	{"gpu/host", "gpu gpu/internal/machine gpu/phrase gpu/regex"},
+	{"gpu/host", "gpu gpu/internal/machine gpu/internal/spin gpu/phrase gpu/regex"},
 	{"gpu/cuda/internal/manifest", ""},
 	{"gpu/cuda", "gpu gpu/internal/machine gpu/phrase gpu/regex gpu/cuda/internal/manifest github.com/ebitengine/purego"},
 	{"gpu/cuda/kernels", "gpu/cuda/internal/manifest"},
