@@ -129,11 +129,11 @@ func tuplesThere(d *Device, q gpu.Queue, device, host *gpu.Lease) error {
 	}
 	to := gpu.Column{Type: gpu.TupleType(8), Len: 5000, Data: buf}
 	defer to.Release()
-	offsets, err := q.PartitionTuples(device, to, cols[0], cols[1], gpu.Digit{Bits: 3}, gpu.TuplePass{})
+	offsets, err := q.(gpu.Experimental).PartitionTuples(device, to, cols[0], cols[1], gpu.Digit{Bits: 3}, gpu.TuplePass{})
 	if err != nil {
 		return err
 	}
-	out, err := q.SplitTuples(device, to, gpu.Of(gpu.Uint64), gpu.Of(gpu.Uint64))
+	out, err := q.(gpu.Experimental).SplitTuples(device, to, gpu.Of(gpu.Uint64), gpu.Of(gpu.Uint64))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
+var (
+	_ gpu.Experimental = (*queue)(nil)
+	_ gpu.Interleaver  = (*Device)(nil)
+)
+
 // The layouts of tuples.cu.
 type (
 	tupleArgs struct {

@@ -59,7 +59,7 @@ func (b *bench) inBuckets(typ gpu.Type, n int, dist distribution, d gpu.Digit) b
 	s := bucketSide{keys: b.random(typ, n, dist)}
 	key := b.up(gpu.ColumnOf(typ, s.keys))[0]
 	var err error
-	s.Buckets, err = b.q.PartitionBuckets(b.l, key, d)
+	s.Buckets, err = experimental(b.q).PartitionBuckets(b.l, key, d)
 	require.NoError(t, err)
 	t.Cleanup(s.Buckets.Release)
 	slots := s.Key.Len

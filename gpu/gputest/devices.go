@@ -98,28 +98,34 @@ func testOtherDevice(t *testing.T, open Open) {
 			return err
 		})
 	}
-	try("partition into buckets", func(q gpu.Queue) error { _, err := q.PartitionBuckets(b.l, far, gpu.Digit{Bits: 2}); return err })
+	try("partition into buckets", func(q gpu.Queue) error {
+		_, err := experimental(q).PartitionBuckets(b.l, far, gpu.Digit{Bits: 2})
+		return err
+	})
 	here64 := b.tuples(4, n, "device")
 	defer here64.Release()
 	for _, c := range [][2]gpu.Column{{own, far}, {far, own}} {
 		try("partition tuples", func(q gpu.Queue) error {
-			_, err := q.PartitionTuples(b.l, here64, c[0], c[1], gpu.Digit{Bits: 2}, gpu.TuplePass{})
+			_, err := experimental(q).PartitionTuples(b.l, here64, c[0], c[1], gpu.Digit{Bits: 2}, gpu.TuplePass{})
 			return err
 		})
 	}
 	farTuples := gpu.Column{Type: here64.Type, Len: n, Data: buffer(8 * n)}
 	try("partition tuples into", func(q gpu.Queue) error {
-		_, err := q.PartitionTuples(b.l, farTuples, own, own, gpu.Digit{Bits: 2}, gpu.TuplePass{})
+		_, err := experimental(q).PartitionTuples(b.l, farTuples, own, own, gpu.Digit{Bits: 2}, gpu.TuplePass{})
 		return err
 	})
-	try("split tuples", func(q gpu.Queue) error { _, err := q.SplitTuples(b.l, farTuples, own.Type, own.Type); return err })
+	try("split tuples", func(q gpu.Queue) error {
+		_, err := experimental(q).SplitTuples(b.l, farTuples, own.Type, own.Type)
+		return err
+	})
 	try("aggregate", func(q gpu.Queue) error {
 		_, err := q.AggregatePartitions(b.l, gpu.Partitioned{Key: far}, nil, nil, gpu.GroupHint{})
 		return err
 	})
 	try("sample", func(q gpu.Queue) error { _, err := q.SampleKeys(b.l, far); return err })
 	try("sort", func(q gpu.Queue) error { _, err := q.Sort(b.l, key(far)); return err })
-	try("merge sort", func(q gpu.Queue) error { _, err := q.MergeSort(b.l, key(far)); return err })
+	try("merge sort", func(q gpu.Queue) error { _, err := experimental(q).MergeSort(b.l, key(far)); return err })
 	try("build table", func(q gpu.Queue) error {
 		_, err := q.BuildTable(b.l, []gpu.Column{far}, []bool{false}, 1<<20)
 		return err
@@ -130,7 +136,7 @@ func testOtherDevice(t *testing.T, open Open) {
 			return err
 		})
 		try("merge match", func(q gpu.Queue) error {
-			_, err := q.MatchSorted(b.l, key(sides[0]), key(sides[1]), []bool{false})
+			_, err := experimental(q).MatchSorted(b.l, key(sides[0]), key(sides[1]), []bool{false})
 			return err
 		})
 		try("range match", func(q gpu.Queue) error {

@@ -109,6 +109,9 @@ func (b *bench) takes() bool {
 	return Takes(Thin, b.cases)
 }
 
+// experimental returns the experimental primitives of a queue: the devices under test have them.
+func experimental(q gpu.Queue) gpu.Experimental { return q.(gpu.Experimental) }
+
 func setUp(t *testing.T, open Open) *bench {
 	dev := open(t, 0)
 	q, err := dev.NewQueue(t.Name())

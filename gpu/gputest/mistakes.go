@@ -93,7 +93,7 @@ func testMistakes(t *testing.T, open Open) {
 		_, _, err = b.q.Partition(b.l, keys(c.cols), c.key, c.d)
 		fails(c.want, err)
 	}
-	for _, sort := range []func(*gpu.Lease, []gpu.SortKey) (gpu.Column, error){b.q.Sort, b.q.MergeSort} {
+	for _, sort := range []func(*gpu.Lease, []gpu.SortKey) (gpu.Column, error){b.q.Sort, experimental(b.q).MergeSort} {
 		_, err = sort(b.l, nil)
 		fails("at least one key", err)
 		_, err = sort(b.l, order(longs, short))
@@ -133,16 +133,16 @@ func testMistakes(t *testing.T, open Open) {
 		{"by 12 bits: 11 is the most", tuples, longs, longs, 12}, {"by 65 bits", tuples, longs, longs, 65}, {"into a column of BIGINT", longs, longs, longs, 2},
 		{"of 100 keys and 1 values", tuples, longs, short, 2}, {"values into a column of 100", tuples, short, short, 2},
 	} {
-		_, err = b.q.PartitionTuples(b.l, c.to, c.key, c.value, gpu.Digit{Bits: c.bits}, gpu.TuplePass{})
+		_, err = experimental(b.q).PartitionTuples(b.l, c.to, c.key, c.value, gpu.Digit{Bits: c.bits}, gpu.TuplePass{})
 		fails(c.want, err)
 	}
-	_, err = b.q.SplitTuples(b.l, tuples, ids.Type, ids.Type)
+	_, err = experimental(b.q).SplitTuples(b.l, tuples, ids.Type, ids.Type)
 	fails("tuples of HUGEINT have no keys of INTEGER", err)
-	_, err = b.q.SplitTuples(b.l, longs, longs.Type, longs.Type)
+	_, err = experimental(b.q).SplitTuples(b.l, longs, longs.Type, longs.Type)
 	fails("tuples of BIGINT have no keys of BIGINT", err)
-	_, err = b.q.PartitionBuckets(b.l, texts, gpu.Digit{Bits: 2})
+	_, err = experimental(b.q).PartitionBuckets(b.l, texts, gpu.Digit{Bits: 2})
 	fails("by a key of VARCHAR", err)
-	_, err = b.q.PartitionBuckets(b.l, longs, gpu.Digit{Bits: 17})
+	_, err = experimental(b.q).PartitionBuckets(b.l, longs, gpu.Digit{Bits: 17})
 	fails("by 17 bits", err)
 	for _, c := range []struct {
 		want string
@@ -162,7 +162,7 @@ func testMistakes(t *testing.T, open Open) {
 	chain := gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n}), Chain: b.ids([]int32{0})}
 	_, err = b.q.MatchPartitions(b.l, chain, chain, gpu.Probing{})
 	fails("a chain of 1 buckets with a key of 100 rows", err)
-	_, err = b.q.MatchSorted(b.l, order(longs), order(texts), make([]bool, 1))
+	_, err = experimental(b.q).MatchSorted(b.l, order(longs), order(texts), make([]bool, 1))
 	fails("BIGINT with VARCHAR", err)
 	_, err = b.q.MatchRange(b.l, longs, nil, &gpu.Bound{Column: texts})
 	fails("BIGINT with a bound of VARCHAR", err)

@@ -940,7 +940,7 @@ func (b *bench) checkSort(types []gpu.Type, keys [][]gpu.Scalar, coded []bool, f
 	for k, values := range keys {
 		in = append(in, gpu.SortKey{Column: b.up(column(types[k], values, coded[k]))[0], Descending: flags[k]&1 != 0, NullsFirst: flags[k]&2 != 0})
 	}
-	for _, sort := range []func(*gpu.Lease, []gpu.SortKey) (gpu.Column, error){b.q.Sort, b.q.MergeSort} {
+	for _, sort := range []func(*gpu.Lease, []gpu.SortKey) (gpu.Column, error){b.q.Sort, experimental(b.q).MergeSort} {
 		ids, err := sort(b.l, in)
 		require.NoError(b.t, err)
 		require.Equal(b.t, want, b.ints(ids))

@@ -475,7 +475,7 @@ func primitiveRefusals() []refusal {
 		out = append(out, stateless("sort by "+c.name, func(b *bench, cols []gpu.Column) (made, error) {
 			return one(b.q.Sort(b.l, sortKeys(cols, c.at...)))
 		}), stateless("merge sort by "+c.name, func(b *bench, cols []gpu.Column) (made, error) {
-			return one(b.q.MergeSort(b.l, sortKeys(cols, c.at...)))
+			return one(experimental(b.q).MergeSort(b.l, sortKeys(cols, c.at...)))
 		}))
 	}
 	// A warp has all these rows, because the order of the pairs of several is any. So is that of
@@ -496,24 +496,24 @@ func primitiveRefusals() []refusal {
 		}
 	}
 	out = append(out, stateless("partition into buckets", func(b *bench, cols []gpu.Column) (made, error) {
-		s, err := b.q.PartitionBuckets(b.l, cols[colSpread], gpu.Digit{Shift: 3, Bits: 9})
+		s, err := experimental(b.q).PartitionBuckets(b.l, cols[colSpread], gpu.Digit{Shift: 3, Bits: 9})
 		if err != nil {
 			return made{cols: nonEmpty(s.Key, s.Offsets, s.Chain, s.Rows)}, err
 		}
 		return made{rest: is(s.Key.Len), drop: s.Release}, nil
 	}))
 	out = append(out, stateless("partition tuples", func(b *bench, cols []gpu.Column) (made, error) {
-		buf, err := b.dev.Interleave(b.l, b.h, 8<<20, 0.5)
+		buf, err := b.dev.(gpu.Interleaver).Interleave(b.l, b.h, 8<<20, 0.5)
 		if err != nil {
 			return made{}, err
 		}
 		to := gpu.Column{Type: gpu.TupleType(8), Len: refusalRows, Data: buf}
 		defer to.Release()
-		offsets, err := b.q.PartitionTuples(b.l, to, cols[colSpread], cols[colNumber], gpu.Digit{Bits: 6}, gpu.TuplePass{})
+		offsets, err := experimental(b.q).PartitionTuples(b.l, to, cols[colSpread], cols[colNumber], gpu.Digit{Bits: 6}, gpu.TuplePass{})
 		if err != nil {
 			return made{}, err
 		}
-		out, err := b.q.SplitTuples(b.l, to, cols[colSpread].Type, cols[colNumber].Type)
+		out, err := experimental(b.q).SplitTuples(b.l, to, cols[colSpread].Type, cols[colNumber].Type)
 		if err != nil {
 			return made{cols: out}, err
 		}
@@ -555,7 +555,7 @@ func primitiveRefusals() []refusal {
 		few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
 		require.NoError(b.t, err)
 		defer few.Release()
-		side, err := b.q.PartitionBuckets(b.l, few, gpu.Digit{})
+		side, err := experimental(b.q).PartitionBuckets(b.l, few, gpu.Digit{})
 		require.NoError(b.t, err)
 		return func() (gpu.Matcher, error) {
 			return b.q.MatchPartitions(b.l, side.Partitioned, side.Partitioned, gpu.Probing{})
@@ -576,7 +576,7 @@ func primitiveRefusals() []refusal {
 	for name, at := range map[string]int{"numbers": colOrdered, "texts and nulls": colSorted} {
 		out = append(out, matcherRefusals("merge match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			keys := sortKeys(b.inputs(), at)
-			return func() (gpu.Matcher, error) { return b.q.MatchSorted(b.l, keys, keys, []bool{false}) }, func() {}
+			return func() (gpu.Matcher, error) { return experimental(b.q).MatchSorted(b.l, keys, keys, []bool{false}) }, func() {}
 		})...)
 		out = append(out, matcherRefusals("range match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			key := b.inputs()[at]

@@ -78,7 +78,7 @@ func testMatchSorted(t *testing.T, open Open) {
 		b := setUp(t, open)
 		const n = 1 << 16 // n² pairs are more than ids can address
 		key := []gpu.SortKey{{Column: b.ids(make([]int32, n))}}
-		m, err := b.q.MatchSorted(b.l, key, key, []bool{false})
+		m, err := experimental(b.q).MatchSorted(b.l, key, key, []bool{false})
 		require.NoError(t, err)
 		defer m.Release()
 		b.requireRowsOfAll(m, n)
@@ -95,7 +95,7 @@ func testMatchSorted(t *testing.T, open Open) {
 			{[]gpu.SortKey{{NullsFirst: true}}, make([]gpu.SortKey, 1), "sorted differently"},
 		} {
 			b := setUp(t, open)
-			_, err := b.q.MatchSorted(b.l, c.build, c.probe, make([]bool, len(c.build)))
+			_, err := experimental(b.q).MatchSorted(b.l, c.build, c.probe, make([]bool, len(c.build)))
 			require.ErrorContains(t, err, c.want)
 		}
 	})
@@ -141,7 +141,7 @@ func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe
 			}
 		}
 	}
-	b.checkMatcher(func() (gpu.Matcher, error) { return b.q.MatchSorted(b.l, build, probe, nullSafe) }, want,
+	b.checkMatcher(func() (gpu.Matcher, error) { return experimental(b.q).MatchSorted(b.l, build, probe, nullSafe) }, want,
 		fmt.Sprintf("the match of %d and %d rows, flags %v, null-safe %v", nBuild, nProbe, flags, nullSafe))
 }
 

@@ -57,7 +57,7 @@ func (b *bench) tuples(width, n int, into string) gpu.Column {
 	case "host":
 		buf, err = b.h.Alloc(size)
 	default:
-		buf, err = b.dev.Interleave(b.l, b.h, max(size, 3<<20), 0.5)
+		buf, err = b.dev.(gpu.Interleaver).Interleave(b.l, b.h, max(size, 3<<20), 0.5)
 	}
 	require.NoError(b.t, err)
 	return gpu.Column{Type: gpu.TupleType(width), Len: n, Data: buf}
@@ -84,11 +84,11 @@ func (b *bench) checkTuples(typ gpu.Type, n int, dist distribution, d gpu.Digit,
 	}
 	to := b.tuples(typ.Width(), n, into)
 	defer to.Release()
-	offsets, err := b.q.PartitionTuples(b.l, to, cols[0], cols[1], d, how)
+	offsets, err := experimental(b.q).PartitionTuples(b.l, to, cols[0], cols[1], d, how)
 	require.NoError(t, err, what)
 	require.Len(t, offsets, 1<<d.Bits+1, what)
 	require.Equal(t, []int{0, n}, []int{offsets[0], offsets[len(offsets)-1]}, what)
-	out, err := b.q.SplitTuples(b.l, to, typ, typ)
+	out, err := experimental(b.q).SplitTuples(b.l, to, typ, typ)
 	require.NoError(t, err, what)
 	defer gpu.ReleaseColumns(out)
 	gotKeys, gotRows := b.down(out[0]), b.ints(out[1])

@@ -4,6 +4,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
+var (
+	_ gpu.Experimental = (*queue)(nil)
+	_ gpu.Interleaver  = (*Device)(nil)
+)
+
 // Interleave implements gpu.Device.
 func (d *Device) Interleave(device, _ *gpu.Lease, n int64, _ float64) (*gpu.Buffer, error) {
 	return device.Alloc(n)

@@ -200,8 +200,12 @@ func (w *ways) run(of spillCase) error {
 		if w.of != c.share {
 			w.both.Release()
 			w.both, w.of = gpu.Column{}, c.share
+			dev, ok := w.dev.(gpu.Interleaver)
+			if !ok {
+				return fmt.Errorf("%s makes no arrays over device memory and host memory", w.dev.Properties().Name)
+			}
 			begin := time.Now()
-			buf, err := w.dev.Interleave(w.l, w.h, int64(w.rows)*16, c.share)
+			buf, err := dev.Interleave(w.l, w.h, int64(w.rows)*16, c.share)
 			if err != nil {
 				return err
 			}
@@ -225,6 +229,10 @@ func (w *ways) run(of spillCase) error {
 		how.Way = gpu.TupleWays[i]
 	}
 	var prefixes, writes, totals []time.Duration
+	x, err := gpu.ExperimentalOf(q)
+	if err != nil {
+		return err
+	}
 	for i := range w.runs + 1 {
 		if err := w.ctx.Err(); err != nil {
 			return err
@@ -232,7 +240,7 @@ func (w *ways) run(of spillCase) error {
 		prefix, _ := w.spent("partition tuples, prefix")
 		write, _ := w.spent("partition tuples, write")
 		begin := time.Now()
-		offsets, err := q.PartitionTuples(l, to, src[0], src[1], digit, how)
+		offsets, err := x.PartitionTuples(l, to, src[0], src[1], digit, how)
 		total := time.Since(begin)
 		if err != nil {
 			return err

@@ -25,7 +25,11 @@ func (o *hashGroupBy) mergeSorted(t operators.Task, a, b *gpu.Stride) (*gpu.Stri
 	for i := range keys {
 		keys[i].Column = all.Cols[i]
 	}
-	ids, err := t.Queue.MergeSort(t.Lease, keys)
+	experimental, err := gpu.ExperimentalOf(t.Queue)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := experimental.MergeSort(t.Lease, keys)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,11 @@ func (b *bucketBuilt) partition(t operators.Task, cols []gpu.Column, keys []int)
 		return gpu.Buckets{}, err
 	}
 	defer key.Release()
-	return t.Queue.PartitionBuckets(t.Lease, key, b.digit)
+	x, err := gpu.ExperimentalOf(t.Queue)
+	if err != nil {
+		return gpu.Buckets{}, err
+	}
+	return x.PartitionBuckets(t.Lease, key, b.digit)
 }
 
 func (b *bucketBuilt) columns() []gpu.Column { return b.side.Cols }

@@ -14,7 +14,7 @@ import (
 // A direct key is sorted by its unsigned bits. SMJ-UR sorts it with the row ids, SMJ-TR with
 // all columns (Wu et al., SIGMOD 2025, §3.1.1 and §4.1.3). Keys that have nulls, and all
 // other keys, are sorted by Queue.Sort, and columns are gathered in its order. MPJ sorts all
-// keys by MPS, the merge sort by merge path (Rui & Tu, §3.3.1): Queue.MergeSort.
+// keys by MPS, the merge sort by merge path (Rui & Tu, §3.3.1): Experimental.MergeSort.
 type smj struct {
 	*Spec
 	transform bool // TR
@@ -67,9 +67,13 @@ func (a smj) sort(t operators.Task, cols []gpu.Column, keys, need []int) (*sorte
 	if a.radix && a.direct() && by[0].Valid == nil {
 		return a.sortBits(t, by[0], cols, need)
 	}
-	sort := t.Queue.MergeSort
-	if a.radix {
-		sort = t.Queue.Sort
+	sort := t.Queue.Sort
+	if !a.radix {
+		x, err := gpu.ExperimentalOf(t.Queue)
+		if err != nil {
+			return nil, err
+		}
+		sort = x.MergeSort
 	}
 	ids, err := sort(t.Lease, sortKeys(by))
 	if err != nil {
@@ -173,11 +177,15 @@ func (b *smjBuilt) columns() []gpu.Column { return b.side.Cols }
 func (b *smjBuilt) least() int            { return b.rows }
 
 func (b *smjBuilt) match(t operators.Task, probe *gpu.Stride) (matching, error) {
+	x, err := gpu.ExperimentalOf(t.Queue)
+	if err != nil {
+		return matching{}, err
+	}
 	s, err := b.sort(t, probe.Cols, b.ProbeKeys, b.used())
 	if err != nil {
 		return matching{}, err
 	}
-	m, err := t.Queue.MatchSorted(t.Lease, sortKeys(b.sorted.keys), sortKeys(s.keys), b.NullSafe)
+	m, err := x.MatchSorted(t.Lease, sortKeys(b.sorted.keys), sortKeys(s.keys), b.NullSafe)
 	if err != nil {
 		s.release()
 		return matching{}, err

@@ -13,9 +13,9 @@ import (
 // the first row on, with these differences:
 //
 //   - No partitions stay. A share of the strides of either side stays in the memory of the device,
-//     evenly spread: the paper spreads pages of an array (gpu.Device.Interleave).
+//     evenly spread: the paper spreads pages of an array (gpu.Interleaver).
 //   - Rows of a key and a value of one width, 4 or 8 bytes, are written to their partitions as
-//     tuples by the hierarchical way of gpu.Queue.PartitionTuples, which is the first pass. Other
+//     tuples by the hierarchical way of gpu.Experimental.PartitionTuples, which is the first pass. Other
 //     rows are partitioned in the memory of the device, and leave in copies.
 //
 // The second pass and the join of a pair are those of PHJ-TR. The rows of the next pairs are copied up
@@ -89,12 +89,16 @@ func (o *outOfCore) scatter(t operators.Task, s *gpu.Stride, key int, into *spil
 	if o.FirstPass != nil {
 		q, scratch = o.FirstPass, from
 	}
+	x, err := gpu.ExperimentalOf(q)
+	if err != nil {
+		return err
+	}
 	buf, err := from.Alloc(bytes)
 	if err != nil {
 		return err
 	}
 	to := gpu.Column{Type: gpu.TupleType(width), Len: s.Rows, Data: buf}
-	offsets, err := q.PartitionTuples(scratch, to, unsigned(s.Cols[key]), s.Cols[1-key], o.digit(width), gpu.TuplePass{})
+	offsets, err := x.PartitionTuples(scratch, to, unsigned(s.Cols[key]), s.Cols[1-key], o.digit(width), gpu.TuplePass{})
 	if err != nil {
 		to.Release()
 		return err
@@ -132,7 +136,12 @@ func (o *outOfCore) inBatches(t operators.Task, of *spill.Partitions, schema *gp
 		return operators.InBatches(t, schema, each, take)
 	}
 	return operators.InBatches(t, tupleSchema(schema.Fields[key].Type.Width()), each, func(s *gpu.Stride) error {
-		cols, err := t.Queue.SplitTuples(t.Lease, s.Cols[0], schema.Fields[key].Type, schema.Fields[1-key].Type)
+		x, err := gpu.ExperimentalOf(t.Queue)
+		if err != nil {
+			s.Release()
+			return err
+		}
+		cols, err := x.SplitTuples(t.Lease, s.Cols[0], schema.Fields[key].Type, schema.Fields[1-key].Type)
 		out := &gpu.Stride{Schema: schema, Cols: cols, Rows: s.Rows}
 		s.Release()
 		if err != nil {
