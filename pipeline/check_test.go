@@ -157,3 +157,58 @@ func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestALeftJoinEndsWhereTheCheckSaysSo joins few wide rows with many: partitions of the build side
+// that stay in memory must leave room for the scan and the rows of the probe side.
+func TestALeftJoinEndsWhereTheCheckSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	r := rand.New(rand.NewPCG(3, 4))
+	write := func(name string, rows, columns, width int, key func(i int) int64) string {
+		nodes := parquet.Group{"k": parquet.Int(64)}
+		for c := range columns {
+			nodes[fmt.Sprintf("s%d", c)] = parquet.Compressed(parquet.Encoded(parquet.String(), &parquet.Plain), &parquet.Snappy)
+		}
+		f, err := os.Create(filepath.Join(dir, name))
+		require.NoError(t, err)
+		w := parquet.NewWriter(f, parquet.NewSchema("rows", nodes), parquet.PageBufferSize(16<<20))
+		text := make([]byte, width)
+		for i := range rows {
+			row := parquet.Row{parquet.Int64Value(key(i)).Level(0, 0, 0)}
+			for c := range columns {
+				for k := range text {
+					text[k] = byte('a' + r.IntN(26))
+				}
+				row = append(row, parquet.ByteArrayValue(text).Level(0, 0, c+1).Clone())
+			}
+			_, err := w.WriteRows([]parquet.Row{row})
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+		require.NoError(t, f.Close())
+		return f.Name()
+	}
+	few := write("few.parquet", 4000, 4, 60, func(i int) int64 { return int64(i) })
+	many := write("many.parquet", 40000, 2, 30, func(i int) int64 { return int64(i % 3000) })
+	b := New("left").Read("few", few).Read("many", many)
+	b.JoinWith(Join{With: "many", On: []string{"few.k = many.k"}, Kind: "left", Build: "right"})
+	b.Select("few.k", "few.s0", "few.s1", "few.s2", "few.s3", "many.s0 as m0", "many.s1 as m1").Write(filepath.Join(dir, "out.parquet"), sinkparquet.Options{Overwrite: true})
+	allowed := 0
+	for memory := int64(4 << 20); memory <= 12<<20; memory += 1 << 20 {
+		opt := RunOptions{Use: Host, HostMemory: memory, Threads: 2, SpillDir: dir}
+		plan, err := b.Plan()
+		require.NoError(t, err)
+		check, err := plan.Check(opt)
+		require.NoError(t, err)
+		require.NoError(t, plan.Close())
+		if !check.Finishes {
+			continue
+		}
+		allowed++
+		for range 2 {
+			report, err := b.Run(t.Context(), opt)
+			require.NoError(t, err, memory)
+			require.EqualValues(t, 41000, report.Output.Rows)
+		}
+	}
+	require.Positive(t, allowed)
+}

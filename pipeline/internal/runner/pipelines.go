@@ -281,6 +281,21 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 	return p.finalize(ctx, m)
 }
 
+// resident returns the bytes that build sides may keep from spilling. A frugal run leaves twice as much
+// to others as its strides and its scan need.
+func (p *pipelineRun) resident() float64 {
+	limit := float64(p.run.device.Budget().Limit())
+	most := operators.Resident * limit
+	if !p.run.frugal {
+		return most
+	}
+	others := p.streams()
+	if o := p.from; o != nil && o.scan != nil && !discrete(p.run.device) {
+		others += float64(o.scan.Table.LeastMemory(p.scanOptions(o)))
+	}
+	return min(most, max(limit/8, limit/2-others))
+}
+
 // share tells build side i what it may take. The build sides of a pipeline are in memory at the same
 // time. Those of which a byte that stays keeps the most bytes from spilling come first, by the plan's
 // estimates. As these may be wrong, each may take half of an equal part, and what others do not need.
@@ -292,13 +307,13 @@ func (p *pipelineRun) share(i int) error {
 			b.beside += op.Stays()
 		}
 	}
-	if len(waiting) == 1 && b.beside == 0 {
+	if len(waiting) == 1 && b.beside == 0 && !p.run.frugal {
 		return nil
 	}
 	if err := p.run.awaitDevice(b.into.Name()); err != nil {
 		return err
 	}
-	left := max(0, operators.Resident*float64(p.run.device.Budget().Limit())-float64(b.beside))
+	left := max(0, p.resident()-float64(b.beside))
 	least := left / float64(2*len(waiting))
 	needs, gains := map[*pipelineRun]float64{}, map[*pipelineRun]float64{}
 	for _, x := range waiting {
