@@ -139,6 +139,11 @@ func (p *Partitions) Run(n int) int {
 func (p *Partitions) Rows(from, to int) (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.count(from, to)
+}
+
+// count is Rows for callers that hold the lock.
+func (p *Partitions) count(from, to int) (n int64) {
 	for _, rows := range p.rows[from:to] {
 		n += rows
 	}
@@ -148,9 +153,9 @@ func (p *Partitions) Rows(from, to int) (n int64) {
 // Bytes returns about how many bytes of memory the rows of partitions [from, to) take, by the
 // mean of all rows that were appended.
 func (p *Partitions) Bytes(from, to int) int64 {
-	rows := p.Rows(from, to)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	rows := p.count(from, to)
 	return int64(float64(p.bytes) * float64(rows) / float64(max(p.total, 1)))
 }
 

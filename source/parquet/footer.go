@@ -158,7 +158,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 		rows = math.MaxInt64 // some writers leave it out; the row groups have the number too
 	}
 	for i := range meta.RowGroups {
-		at.rowGroup, at.column = i, ""
+		at.rowGroup = i
 		g := &meta.RowGroups[i]
 		if len(g.Columns) != leaves {
 			return nil, nil, nil, at.wrap(badf("it has %d columns, the schema %d", len(g.Columns), leaves))
@@ -167,16 +167,24 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 			return nil, nil, nil, at.wrap(badf("it claims %d rows of the %d in the file", g.NumRows, meta.NumRows))
 		}
 		total += g.NumRows
-		f.groups[i] = rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
+	}
+	err = eachGroup(len(meta.RowGroups), func(i int) error {
+		g := &meta.RowGroups[i]
+		out := rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
 		for j, c := range columns {
-			at.column = c.field.Name
-			if f.groups[i].chunks[j], err = readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.layout); err != nil {
-				return nil, nil, nil, at.wrap(err)
+			k, err := readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.layout)
+			if err != nil {
+				return location{path: path, rowGroup: i, column: c.field.Name}.wrap(err)
 			}
-			if k := f.groups[i].chunks[j]; j == 0 || k.size < f.groups[i].smallest.size {
-				f.groups[i].smallest, f.groups[i].counted = &k, c
+			if out.chunks[j] = k; j == 0 || k.size < out.smallest.size {
+				out.smallest, out.counted = &k, c
 			}
 		}
+		f.groups[i] = out
+		return nil
+	})
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	if meta.NumRows == 0 {
 		f.rows = total

@@ -51,21 +51,38 @@ func decodeFooter(b []byte) (*fileMeta, error) {
 		return nil, err
 	}
 	m.RowGroups = make([]groupMeta, n)
-	const each = 16 // row groups that a goroutine decodes at a time
+	return m, eachGroup(n, func(i int) error {
+		err := thrift.Unmarshal(new(thrift.CompactProtocol), b[w.elements[i]:w.elements[i+1]], &m.RowGroups[i])
+		if err != nil {
+			return fmt.Errorf("row group %d: %w", i, err)
+		}
+		return nil
+	})
+}
+
+// eachGroup calls do with the number of each of n row groups, on all cores. The error is that of the first row group
+// that has one.
+func eachGroup(n int, do func(i int) error) error {
+	const each = 16 // row groups that a goroutine takes
+	errs := make([]error, (n+each-1)/each)
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
-	for from := 0; from < len(m.RowGroups); from += each {
-		all.Go(func() (err error) {
-			defer guard(&err)
-			for i := from; i < min(from+each, len(m.RowGroups)); i++ {
-				if err := thrift.Unmarshal(new(thrift.CompactProtocol), b[w.elements[i]:w.elements[i+1]], &m.RowGroups[i]); err != nil {
-					return fmt.Errorf("row group %d: %w", i, err)
-				}
+	for k := range errs {
+		all.Go(func() error {
+			defer guard(&errs[k])
+			for i := k * each; i < min((k+1)*each, n) && errs[k] == nil; i++ {
+				errs[k] = do(i)
 			}
 			return nil
 		})
 	}
-	return m, all.Wait()
+	_ = all.Wait() // errors are in errs
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type keyValue struct {
