@@ -1,7 +1,7 @@
 package gpu
 
 // CommonType returns the type in which values of two types are compared, or become one
-// column. It is not ok if there is none. FLOAT beside an integer or a decimal is FLOAT, as
+// column. It is not ok if there is none. FLOAT with an integer or a decimal is FLOAT, as
 // in DuckDB, although it has fewer digits.
 func CommonType(s, t Type) (Type, bool) {
 	switch {

@@ -349,7 +349,7 @@ type Queue interface {
 	// Extreme returns for each range of rows [from[i], to[i]) the id of the row that Sort
 	// would put first, -1 if the range has no row whose key is not null. Of equal rows it is
 	// the first one, or the last one if last is set. Gather with outer gives minima, maxima,
-	// and values of other columns beside them. Ranges are those of Fold.
+	// and values of other columns next to them. Ranges are those of Fold.
 	//
 	// Errors: those of CheckKeys and CheckRanges.
 	//

@@ -201,7 +201,7 @@ const (
 	OpGCD // the greatest common divisor, not negative
 
 	OpAtan2     // floats
-	OpNextAfter // (x, y), floats: the float beside x toward y
+	OpNextAfter // (x, y), floats: the float next to x, toward y
 	// OpMakeDate is the Date of a year, month and day, which are Int64.
 	OpMakeDate
 	// OpParseTime reads a Timestamp from a String in the format in Value; see

@@ -120,7 +120,7 @@ func (c *randomCase) repeated(times int) *randomCase {
 
 // aggregateSteps puts calls into as few groups as possible: the aggregates of sorted rows apart from the others and from
 // those that a CPU accumulates, and sums
-// that may be beyond their type one by one. Those of the numbers of values come last, beside the others.
+// that may be beyond their type one by one. Those of the numbers of values come last, after the others.
 func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall) {
 	sorted, others, counted, led := []aggregateCall{}, []aggregateCall{}, []aggregateCall{}, []aggregateCall{}
 	for _, call := range calls {

@@ -49,7 +49,7 @@ func sidesOfAJoin(rows, hot int) (probe, build string) {
 	return side("a", 2*rows, rows, 0), side("b", rows, rows, hot)
 }
 
-// besideCase is a join on a GPU with the CPU beside it.
+// besideCase is a join on a GPU with the CPU as co-processor.
 type besideCase struct {
 	join   Join
 	then   func(*Builder) *Builder // steps behind the join
@@ -89,7 +89,7 @@ func (c besideCase) run(t *testing.T, ctx context.Context, probe, build string) 
 	return rows, of, err
 }
 
-// TestPairsOfPartitionsAreJoinedOnEither joins all kinds on a GPU with the CPU beside it, and compares the rows with
+// TestPairsOfPartitionsAreJoinedOnEither joins all kinds on a GPU with the CPU as co-processor, and compares the rows with
 // those of the CPU alone.
 func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 	library := cudatest.Library(t)
@@ -165,7 +165,7 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfAGroupByAreMergedOnEither groups on a GPU with the CPU beside it. Sums of floats stay on the GPU.
+// TestPartitionsOfAGroupByAreMergedOnEither groups on a GPU with the CPU as co-processor. Sums of floats stay on the GPU.
 func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write what the tests see into testdata")
 
 // TestFaultsOfJobFiles compares the faults of every testdata/jobs/*.yaml with the .txt
-// beside it. -update writes them.
+// next to it. -update writes them.
 func TestFaultsOfJobFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/jobs/*.yaml")
 	require.NoError(t, err)

@@ -131,7 +131,7 @@ func TestTheNamesOfAlgorithmsAreThoseOfTheOperator(t *testing.T) {
 }
 
 // TestEveryAlgorithmGivesTheRowsOfTheJoin forces each algorithm, on one key, on a text, on
-// two keys and on nulls, with conditions beside the keys.
+// two keys and on nulls, with conditions besides the keys.
 func TestEveryAlgorithmGivesTheRowsOfTheJoin(t *testing.T) {
 	for _, algorithm := range join.AlgorithmsOn(host.Unopened()) {
 		joined := func(j Join) *Builder {

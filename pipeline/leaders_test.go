@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// TestLeadersAreThoseOfSortedRows compares aggregates that a row of each group decides with the same ones beside the
+// TestLeadersAreThoseOfSortedRows compares aggregates that a row of each group decides with the same ones next to the
 // mode, for which the rows of the groups are sorted: for all kinds of values, however the rows are cut and spilled.
 func TestLeadersAreThoseOfSortedRows(t *testing.T) {
 	const rows = 6000

@@ -101,7 +101,7 @@ type pipelineCase struct {
 	grouped bool
 	// joined rows have an order unless the join spills, until they are sorted by all columns.
 	inJoinOrder bool
-	helped      int // joins of which the CPU beside a GPU took pairs
+	helped      int // joins of which the CPU with a GPU took pairs
 }
 
 // metaColumn is a column of a random pipeline and the kind of its values: a letter of
@@ -407,7 +407,7 @@ func newPipelineCase(r *rand.Rand) *pipelineCase {
 }
 
 // TestRandomPipelinesGiveOneAnswer runs random pipelines over random tables with strides
-// of any length, 1 to 64 lanes and any budget, on the CPU, on a GPU, and on a GPU with the CPU beside it, and with all state
+// of any length, 1 to 64 lanes and any budget, on the CPU, on a GPU, and on a GPU with the CPU as co-processor, and with all state
 // spilled. Each run gives the same rows, in the same order where it is promised, or is refused
 // by its budget, and leaves nothing behind. With GSTREAM_PYTHON set to a Python with duckdb, DuckDB must
 // agree.
@@ -444,7 +444,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			}
 			require.NoError(t, err)
 			rows := 1 + r.IntN(200)
-			use := CUDA + BesideHost // nobody is beside the CPU
+			use := CUDA + BesideHost // nothing works with the CPU
 			if i == 4 && r.IntN(2) == 0 {
 				use = CUDA
 			}

@@ -56,7 +56,7 @@ func planTables() map[string]source.Table {
 }
 
 // TestPlans compares the explanation of every testdata/plans/*.yaml over the tables
-// above, or its faults, with the .txt beside it. -update writes them.
+// above, or its faults, with the .txt next to it. -update writes them.
 func TestPlans(t *testing.T) {
 	files, err := filepath.Glob("testdata/plans/*.yaml")
 	require.NoError(t, err)

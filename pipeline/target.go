@@ -37,7 +37,7 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	}
 	path := t.path
 	if opt.Discard {
-		path = staging.Beside(path, fmt.Sprintf(".discarded-%d", os.Getpid()))
+		path = staging.Sibling(path, fmt.Sprintf(".discarded-%d", os.Getpid()))
 	}
 	w, err := sinkparquet.Create(path, schema, o)
 	if err != nil {

@@ -211,7 +211,7 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 	return strings.Join(parts, " ")
 }
 
-// drawSortedGroups draws aggregates that need the rows of a group together, beside others.
+// drawSortedGroups draws aggregates that need the rows of a group together, next to others.
 func drawSortedGroups(r *rand.Rand) *randomCase {
 	// DuckDB casts a TIMESTAMP_NS to TIMESTAMP to interpolate.
 	types := slices.DeleteFunc(slices.Clone(randomTypes), func(t string) bool { return t == "TIMESTAMP_NS" })
@@ -332,7 +332,7 @@ func TestRandomWindowsOverAllRowsSpill(t *testing.T) {
 }
 
 // TestAggregatesOfPartitionsAreJoined compares aggregates of whole partitions, which a group-by and a join compute, with those of
-// the same rows beside a function that needs their order.
+// the same rows together with a function that needs their order.
 func TestAggregatesOfPartitionsAreJoined(t *testing.T) {
 	seed := gputest.SeedOr(t, 1)
 	for i, typ := range aggregateTypes() {

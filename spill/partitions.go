@@ -27,9 +27,9 @@ type Partitions struct {
 	// Ordered says that each partition is in one stride, and that Each tells where the rows
 	// of its strides belong.
 	Ordered bool
-	// Keep is a number of partitions, the first ones, of which strides that have rows of no
-	// other ones move only when nothing else gives memory back. If it is neither none nor all, the
-	// other strides leave a device with memory of its own as soon as the share 1/surely of its budget has come.
+	// Keep: the first Keep partitions are evicted last. A stride with rows of these partitions alone moves only
+	// when no other stride gives memory back. If Keep is neither none nor all of the partitions, strides of the
+	// others leave a device with memory of its own as soon as they take 1/leaveEarly of its budget.
 	Keep int
 	// Free is the bytes of the budget of a device with memory of its own that strides leave to others, by moving while
 	// these work, once more have come than the budget has room for. Before, and if it is less, they leave a quarter.
@@ -176,9 +176,9 @@ func (p *Partitions) Held(from, to int) (n int64) {
 // with memory of its own: see mover.spare. When less is available strides move on another goroutine, when less than one
 // part in freeSoon of that is, on the caller's.
 const (
-	free     = 4
-	freeSoon = 3
-	surely   = 16 // see Keep
+	free       = 4
+	freeSoon   = 3
+	leaveEarly = 16 // see Keep
 )
 
 // Room returns the bytes of a budget that rows take before they move to the next tier.
@@ -302,7 +302,7 @@ func (m *mover) crowded() bool {
 	if m.to() == hostTier && m.bytes > limit {
 		room = max(room, m.Free)
 	}
-	if m.to() == hostTier && m.Keep > 0 && m.Keep < len(m.rows) && m.bytes > limit/surely {
+	if m.to() == hostTier && m.Keep > 0 && m.Keep < len(m.rows) && m.bytes > limit/leaveEarly {
 		room = limit
 	}
 	m.mu.Unlock()

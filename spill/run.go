@@ -29,7 +29,7 @@ type run struct {
 }
 
 // page is the blocks of one partition of a run, which follow each other in the file up to the next page. A sort
-// has a million pages for some 30 GB, and they stay in memory beside the budget: so they are small.
+// has a million pages for some 30 GB, and they stay in memory outside of the budget: so they are small.
 type page struct {
 	at    int64 // in the file
 	raw   int64 // bytes of the blocks, about what they take in memory

@@ -252,7 +252,7 @@ func (s *Store) copiesUp(q gpu.Queue) bool {
 	return s.discrete() && q.Device().Budget() == s.device.Budget()
 }
 
-// onCPU reports whether a queue is of the CPU beside a device with memory of its own.
+// onCPU reports whether a queue is of the CPU that works with a device with memory of its own.
 func (s *Store) onCPU(q gpu.Queue) bool { return s.discrete() && !s.copiesUp(q) }
 
 // queue returns a queue of the device that nobody uses. giveBack must follow.

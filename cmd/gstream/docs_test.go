@@ -125,7 +125,7 @@ func TestFirstTenMinutes(t *testing.T) {
 	step(exitOK, "doctor")
 }
 
-// TestVariablesOfTheEnvironmentAreDocumented looks for each beside its flag, in the help and in the docs.
+// TestVariablesOfTheEnvironmentAreDocumented looks for each variable next to its flag, in the help and in the docs.
 func TestVariablesOfTheEnvironmentAreDocumented(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)

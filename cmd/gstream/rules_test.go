@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,4 +171,50 @@ func TestDevicesAreNamedInTheirPackagesOnly(t *testing.T) {
 			return true
 		})
 	})
+}
+
+// privateWords are words that stand for something else than they do elsewhere, and what to write.
+var privateWords = []struct{ word, write string }{
+	{`surely`, "the rule"},
+	{`hardly`, "the number or the rule"},
+	{`many enough`, "the number"},
+	{`beside`, "next to, besides, together with, while, compared with"},
+}
+
+// oldWords are the files and folders whose comments still have private words. The list shrinks.
+var oldWords = []string{"pipeline/internal/", "gpu/cuda/", "gpu/host/", "source/parquet/", "examples/bench/"}
+
+// TestCommentsAndDocumentsUseTheWordsOfTheField looks for words in comments of Go and CUDA files,
+// and in documents outside of code.
+func TestCommentsAndDocumentsUseTheWordsOfTheField(t *testing.T) {
+	code := regexp.MustCompile("(?s)```.*?```|`[^`]*`|\\]\\([^)]*\\)")
+	comment := regexp.MustCompile(`(?m)(?:^|\s)//.*$`)
+	var words []*regexp.Regexp
+	for _, w := range privateWords {
+		words = append(words, regexp.MustCompile(`(?i)\b`+w.word+`\b`))
+	}
+	check := func(name, text string, line int) {
+		for i, w := range words {
+			if found := w.FindString(text); found != "" {
+				assert.Fail(t, "a private word", "%s:%d: %q: write %s", name, line, found, privateWords[i].write)
+			}
+		}
+	}
+	files(t, func(name string, text []byte) {
+		if slices.ContainsFunc(oldWords, func(old string) bool { return strings.HasPrefix(name, old) }) {
+			return
+		}
+		prose := string(text)
+		if strings.HasSuffix(name, ".md") {
+			prose = code.ReplaceAllStringFunc(prose, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
+		}
+		line := 0
+		for l := range strings.Lines(prose) {
+			line++
+			if !strings.HasSuffix(name, ".md") {
+				l = comment.FindString(strings.TrimRight(l, "\n"))
+			}
+			check(name, l, line)
+		}
+	}, ".go", ".cu", ".cuh", ".md")
 }

@@ -168,7 +168,7 @@ func parseSizes(flags map[string]sizeFlag) error {
 	return nil
 }
 
-// aheadDevice is a device that is opened beside other work, such as planning, if the
+// aheadDevice is a device that is opened while other work goes on, such as planning, if the
 // device does not depend on the plan. A GPU takes some tenths of a second to start.
 type aheadDevice struct {
 	done chan struct{} // nil until the device is being opened

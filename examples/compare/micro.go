@@ -53,7 +53,7 @@ func cpuSeconds() float64 {
 }
 
 // compareRead reads columns of lineitem. gstream decodes every value into strides. DuckDB
-// folds every value into one number, which costs next to nothing beside decoding.
+// folds every value into one number, which costs next to nothing compared with decoding.
 func compareRead(ctx context.Context, data string, columns []string, runs, threads int) error {
 	db, err := openDuckDB(data, threads)
 	if err != nil {

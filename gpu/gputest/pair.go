@@ -119,7 +119,7 @@ func toleranceOf(prog *gpu.Program) (t tolerance) {
 				if f == gpu.MathTan {
 					t.ulps = 8
 				}
-				if f >= gpu.MathGamma { // the host's loses digits beside its poles and zeros
+				if f >= gpu.MathGamma { // the host's loses digits near its poles and zeros
 					t.ulps = 1024
 				}
 			}

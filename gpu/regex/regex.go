@@ -95,7 +95,7 @@ type Choice struct {
 // Dead is a bit of Starts.
 const Dead = 1 << 7
 
-// Kinds of code points beside a position.
+// Kinds of code points next to a position.
 const (
 	kindNone    = iota // the text ends
 	kindNewline        // \n

@@ -22,7 +22,7 @@ type workload struct {
 	distinct     int
 	oneIn        int     // one in so many keys of R is also a key of S
 	zipf         float64 // exponent of the frequencies of keys in S, 0 for uniform
-	payloads     int     // columns of each side beside its key
+	payloads     int     // columns of each side besides its key
 	key, payload int     // bytes a value, 4 or 8
 }
 

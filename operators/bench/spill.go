@@ -29,7 +29,7 @@ type spillCase struct {
 	zipf      float64 // exponent of the frequencies of foreign keys, 0 for uniform
 	down      bool    // the result is copied down
 	algorithm string  // of a join
-	payloads  int     // columns of 8 bytes beside the key of a wide join
+	payloads  int     // columns of 8 bytes besides the key of a wide join
 	text      bool    // and one of some 12 characters
 	way       *wayCase
 }

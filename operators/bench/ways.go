@@ -20,7 +20,7 @@ type wayCase struct {
 	prefix bool    // the CPU counts
 }
 
-// The ways beside those of gpu.TupleWays.
+// The ways besides those of gpu.TupleWays.
 const (
 	// wayDevice partitions strides in device memory, and copies them down.
 	wayDevice = "device"

@@ -23,7 +23,7 @@ func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 func (b *binder) arithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	var err error
 	for i, e := range []**Expr{&x, &y} {
-		// A text literal takes the type of the number beside it.
+		// A text literal takes the type of the number next to it.
 		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.typ.IsNumeric() && other.literal == notLiteral {
 			if *e, err = b.convert(n, *e, other.typ, false); err != nil {
 				return nil, err

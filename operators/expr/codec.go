@@ -215,7 +215,7 @@ func bindDistance(d gpu.Distance) func(*binder, *syntax.Call, []*Expr) (*Expr, e
 	}
 }
 
-// bindNextAfter binds the float beside another; only two FLOATs give a FLOAT.
+// bindNextAfter binds the float next to another; only two FLOATs give a FLOAT.
 func bindNextAfter(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
 	is := func(k gpu.Kind) bool { return a[0].typ.Kind == k || a[1].typ.Kind == k }

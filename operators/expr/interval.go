@@ -99,7 +99,7 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	var err error
 	op, compares := comparisonOps[n.Op]
 	for i, e := range []**Expr{&x, &y} {
-		// A text beside an interval is one, except where it must be a date.
+		// A string next to an interval is an interval, except where it must be a date.
 		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() && (compares || n.Op == "-" && i == 1) {
 			if *e, err = b.intervalText(n, (*e).value.Str, ""); err != nil {
 				return nil, err

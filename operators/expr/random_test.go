@@ -354,7 +354,7 @@ func (d *duel) form(n *exprtest.Node, x *difference) string {
 }
 
 // known are the differences that docs/semantics.md lists, in its order. Each looks at a
-// shrunk expression, which has hardly anything else in it.
+// shrunk expression, which contains little else.
 var known = []struct {
 	reason string
 	is     func(sql string, x *difference) bool

@@ -129,7 +129,7 @@ func numberFunctions() []function {
 		{name: "gamma", args: "x", bind: mathFunction(gpu.MathGamma), result: dbl, about: "The gamma function.", examples: "gamma(5) → 24.0"},
 		{name: "lgamma", args: "x", bind: mathFunction(gpu.MathLgamma), result: dbl, about: "The logarithm of the absolute value of the gamma function.", examples: "round(lgamma(10), 9) → 12.80182748"},
 		{name: "factorial", args: "n", bind: bindFactorial, result: "HUGEINT", about: "The product of the numbers from 1 to n, which is at most 33.", examples: "factorial(5) → 120"},
-		{name: "nextafter", args: "x, y", bind: bindNextAfter, result: "DOUBLE; FLOAT if an argument is a FLOAT and none a DOUBLE", about: "The float beside x in the direction of y.", examples: "nextafter(1e0, 2) → 1.0000000000000002"},
+		{name: "nextafter", args: "x, y", bind: bindNextAfter, result: "DOUBLE; FLOAT if an argument is a FLOAT and none a DOUBLE", about: "The float next to x in the direction of y.", examples: "nextafter(1e0, 2) → 1.0000000000000002"},
 		{name: "pi", bind: constantFloat(math.Pi), result: dbl, about: "π.", nulls: "never", examples: "pi() → 3.141592653589793"},
 		{name: "degrees", args: "x", bind: macro("f", "_1 * (180 / "+piSQL+")"), result: dbl, about: "Radians as degrees.", examples: "degrees(pi()) → 180.0"},
 		{name: "radians", args: "x", bind: macro("f", "_1 * ("+piSQL+" / 180)"), result: dbl, about: "Degrees as radians.", examples: "radians(180) → 3.141592653589793"},

@@ -1,6 +1,3 @@
-// Package groupby has grouping and aggregation. A lane aggregates its rows in a table of its own, or passes them on
-// (local.go). The partial aggregates of all lanes are partitioned, and merged part by part (parts.go) into the rows of the
-// result (result.go).
 package groupby
 
 import (
@@ -248,7 +245,7 @@ const (
 	// mergeBudget is the share that the rows of all parts may have that are merged at a time.
 	mergeBudget = 8
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
-	// rows a group, or hardly fewer groups than its input had runs of rows with one key.
+	// rows a group, or nearly as many groups as its input had runs of rows with one key.
 	// The next passStrides strides then bypass the table, and twice as many each time that it is
 	// so again, up to mostPassed.
 	passReduction = 2

@@ -303,7 +303,7 @@ func (l *local) full(groups int) bool {
 }
 
 // judge decides whether the next strides bypass the table. They do if it had nearly one
-// group a row, or hardly fewer groups than there are runs of rows with one key, as in an
+// group a row, or nearly as many groups as there are runs of rows with one key, as in an
 // input that is sorted by it.
 func (l *local) judge(s *gpu.Stride) error {
 	rows, groups := l.table.rows, l.table.groups.Len()
@@ -353,7 +353,7 @@ func (l *local) pass(s *gpu.Stride) error {
 }
 
 // manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
-// would have hardly two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
+// would have less than two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
 func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
 	if l.task.Lanes == 1 && l.task.Spill == nil {
 		return false, nil

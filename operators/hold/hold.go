@@ -1,4 +1,3 @@
-// Package hold keeps the rows of a step that several steps read, so that they are computed once.
 package hold
 
 import (

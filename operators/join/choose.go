@@ -51,7 +51,7 @@ var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream
 
 // A table has ranks, without hashes, if the range of its keys has at most spread values a
 // key and leastRanks more. Its bitmap then has 16 bytes a key at most, no more than a hash
-// table, and half a megabyte beside.
+// table, and half a megabyte more.
 const (
 	spread     = 64
 	leastRanks = 1 << 16

@@ -88,7 +88,7 @@ func TestTheChoiceOfAnAlgorithm(t *testing.T) {
 		require.Equal(t, c.algorithm, got.Algorithm, "%s: %v", name, got)
 		require.Contains(t, got.Why, c.why, name)
 	}
-	// Batches that are small beside the build side make partitions pay it many times.
+	// Batches that are small compared with the build side make partitions pay it many times.
 	s := wide(1<<26, 1<<27)
 	require.Equal(t, "npj", s.choose(circumstances{device: aGPU, memory: 256 << 20, lanes: 1}).Algorithm)
 	require.Equal(t, "phj-tr", s.choose(circumstances{device: aGPU, memory: 100 << 30, lanes: 1}).Algorithm)

@@ -1,12 +1,3 @@
-// Package join has the joins by equal keys or by a range: inner, left, right, full, semi,
-// anti and mark, on any number of key columns, one-to-many and many-to-many, with residual
-// conditions.
-// The probe side streams through a build side that stays on the device. If that does not fit,
-// both sides are partitioned, and spill (out_of_core.go).
-//
-// An algorithm finds the pairs of rows with equal keys (algorithm.go), or with a key in the
-// range of a row (range.go). The kinds are made
-// of these pairs in one way for all algorithms (lane.go).
 package join
 
 import (
@@ -36,7 +27,7 @@ type Spec struct {
 	Out *gpu.Schema
 	// Range finds the pairs if there are no keys; nil if there are.
 	Range *Range
-	// Residual is a condition beside the equality of the keys or the range; nil for none.
+	// Residual is a condition besides the equality of the keys or the range; nil for none.
 	Residual *Residual
 	// Algorithm is the name of the algorithm; "" leaves the choice to the join.
 	Algorithm string

@@ -56,7 +56,7 @@ func (l *lane) collect(s *gpu.Stride, emit operators.Emit) error {
 }
 
 // together reports whether a stride and those that are pending can be put together: there are
-// not too many rows, and the texts of a column surely fit 2 GiB. Codes in several
+// not too many rows, and the texts of a column fit 2 GiB, whatever they are. Codes in several
 // dictionaries may turn into texts of any size.
 func (l *lane) together(s *gpu.Stride) bool {
 	for i, c := range s.Cols {

@@ -13,7 +13,7 @@ const (
 	// What stays is residentGroups joins, made one after the other, so that no more rows than those
 	// of a group are copied at a time.
 	residentGroups = 4
-	// scratchBytes is about what a match of partitions on a GPU takes beside rows.
+	// scratchBytes is about what a match of partitions on a GPU takes besides rows.
 	scratchBytes = 1 << 20
 )
 
@@ -48,7 +48,7 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	o.width = max(o.width, (o.likely+residentGroups-1)/residentGroups)
 	if !t.Spill.Always() {
 		limit := t.Lease.Limit()
-		// more returns the bytes that the first partitions want beside what they take now: for their
+		// more returns the bytes that the first partitions want besides what they take now: for their
 		// joins, and for making that of the largest group or, if this is more, a quarter of the
 		// budget for streams.
 		more := func(to int) int64 {

@@ -132,7 +132,7 @@ func (o *outOfCore) inBatches(t operators.Task, of *spill.Partitions, schema *gp
 		key = o.BuildKeys[0]
 	case of == o.probe:
 		key = o.ProbeKeys[0]
-	default: // probe rows that are kept beside
+	default: // probe rows that are kept apart
 		return operators.InBatches(t, schema, each, take)
 	}
 	return operators.InBatches(t, tupleSchema(schema.Fields[key].Type.Width()), each, func(s *gpu.Stride) error {

@@ -70,7 +70,7 @@ const (
 	// and later those of the ranges, and sortBudget what they take while they are being sorted.
 	runBudget  = 8
 	sortBudget = 4
-	// rowBytes is what sorting takes for a row beside the row: the number of its morsel, and
+	// rowBytes is what sorting takes for a row besides the row: the number of its morsel, and
 	// keys and row ids twice.
 	rowBytes = 32
 	// runPages is the pages of a run at most. A range reads a page too much of each run.

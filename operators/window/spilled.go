@@ -10,7 +10,7 @@ import (
 
 const (
 	// partBudget is the share of the budget, one part in so many, for the rows that all lanes
-	// compute at a time, with what they take beside: about workFactor times their bytes and
+	// compute at a time, with what they take besides: about workFactor times their bytes and
 	// workBytes a row.
 	partBudget = 2
 	workFactor = 3
@@ -30,7 +30,7 @@ func bytes(own []cut) (n int64) {
 	return n
 }
 
-// work returns about the memory that lanes take beside the rows if they compute all parts at a
+// work returns about the memory that lanes take besides the rows if they compute all parts at a
 // time.
 func (o *collection) work() int64 {
 	return bytes(o.held) + workBytes*o.rows

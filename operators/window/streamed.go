@@ -12,9 +12,9 @@ import (
 
 // A window without partition keys has all rows in one sequence. If they do not fit memory, a sort
 // out of core takes them, or without an order a hold, and gives them back one stride after the
-// other. Functions are then computed batch by batch. What a function needs beside the rows of a
+// other. Functions are then computed batch by batch. What a function needs besides the rows of a
 // batch is its span. What other rows have come to is their state: a value, which is merged with
-// those of the batch, or the rows that a function may still select, which it sees beside the batch.
+// those of the batch, or the rows that a function may still select, which it sees besides the batch.
 
 // span says which rows a function sees, in a window over all rows.
 type span uint8

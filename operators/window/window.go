@@ -1,11 +1,3 @@
-// Package window has window functions: a value for each row from the rows of its partition,
-// in an order.
-//
-// Rows are collected, and partitioned by a hash of the partition keys. Each part of the
-// result is some of these partitions, which one lane sorts by the partition keys and the
-// order. Runs of equal keys then give, for each row, where its partition and its peers begin
-// and end. From these bounds come ranks, rows to gather, and frames, whose aggregates are
-// folds of ranges of rows (Leis et al., Efficient Processing of Window Functions, VLDB 2015).
 package window
 
 import (
@@ -607,7 +599,7 @@ func (f Function) seesPeers() bool {
 	return peers(f.Frame.From) || peers(f.Frame.To)
 }
 
-// Columns returns the columns that a function needs beside the keys of its window.
+// Columns returns the columns that a function needs besides the keys of its window.
 func (f Function) Columns() []int {
 	cols := f.arguments()
 	for _, b := range []Bound{f.Frame.From, f.Frame.To} {

@@ -49,7 +49,7 @@ type Options struct {
 	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
 	// that can (Always), or none (Never).
 	JoinFilters string
-	// BesideTakes says what lanes of the CPU take beside a GPU: "" by measured times; BesideAny partitions whenever
+	// BesideTakes says what lanes of the CPU take when they work with a GPU: "" by measured times; BesideAny partitions whenever
 	// a lane is free, which the GPU takes back when it has nothing else to do; BesideAll all that they can, before the GPU takes any. The others are for tests.
 	BesideTakes string
 	// Timeline keeps the spans of work for Report.Spans.
@@ -86,7 +86,7 @@ const (
 	CUDA = "cuda" // the first GPU, "cuda:1" the second and so on; an error where there is none
 )
 
-// BesideHost behind the name of a device lets lanes of the CPU work beside a GPU, as in "auto+host".
+// BesideHost behind the name of a device lets lanes of the CPU work together with a GPU, as in "auto+host".
 const BesideHost = "+" + Host
 
 // The values of Options.BesideTakes for tests.

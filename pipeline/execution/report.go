@@ -127,7 +127,7 @@ type StageReport struct {
 	// Activity is the stage's work on a device that measures it, a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	// Shares is what each processor did of the partitions of a join or group-by that went out of core: first the
-	// device, then the CPU beside it, if it was asked to help.
+	// device, then the CPU that works with it, if it was asked to help.
 	Shares []Share `json:"shares,omitempty"`
 	// Scan is the progress of a scan; nil for other stages. Its totals are estimates
 	// until the scan has begun.

@@ -44,7 +44,7 @@ func (j *Job) Values() syntax.Values { return j.values }
 // Var is a variable of a job file.
 type Var struct {
 	Default     *string `yaml:"default" doc:"Value when the variable is not set."`
-	Type        string  `yaml:"type" doc:"What ${name} is in an expression. By default it is what the default looks like: a number, true or false, a date, and a text for all others and without a default. A text takes its type from what it stands beside, as '5' does. sql is no value but any piece of an expression: the name of a column, a condition." enum:"text,number,boolean,date,timestamp,sql"`
+	Type        string  `yaml:"type" doc:"What ${name} is in an expression. By default it is what the default looks like: a number, true or false, a date, and a text for all others and without a default. A text takes its type from the other operand, as '5' does. sql is no value but any piece of an expression: the name of a column, a condition." enum:"text,number,boolean,date,timestamp,sql"`
 	Description string  `yaml:"description" doc:"What the variable is for."`
 	// looks is the type that the default looks like.
 	looks string

@@ -15,8 +15,8 @@ import (
 const maxDictionaryBytes = 4 << 20
 
 // maxEntries returns the most distinct values of a chunk of n values for which a
-// dictionary pays. With more, a code and its share of the dictionary are hardly smaller
-// than the value, which compresses by itself.
+// dictionary pays. With more, a code and its share of the dictionary are about as large
+// as the value, which compresses by itself.
 func maxEntries(n int) int { return n / 5 }
 
 // hashTable maps values to dense codes, with linear probing. A slot has the code plus

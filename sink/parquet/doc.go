@@ -17,4 +17,9 @@
 //     workers; for that of a page or a dictionary once its size is known.
 //  4. A worker that is refused memory gives its memory back and waits for some. The
 //     sink fails when nobody gives back or takes any memory.
+//
+// # Partitioned outputs
+//
+// A partitioned output (partition.go) sorts the row numbers of strides by partition, gathers
+// the rows column by column, and gives each partition row groups of its own.
 package parquet

@@ -118,7 +118,7 @@ func (disk) finish(temporary, target string) error { return staging.Finish(tempo
 
 func (disk) remove(path string) error { return staging.Remove(path) }
 
-// output is a target that is built under a temporary name beside it.
+// output is a target that is built under a temporary name next to it.
 type output struct {
 	storage   storage
 	name      string // as given
@@ -136,7 +136,7 @@ type output struct {
 }
 
 // newOutput checks that a target may be written and makes its temporary. It removes
-// temporaries beside it whose process was killed.
+// temporaries next to it whose process was killed.
 func newOutput(s storage, name string, overwrite, directory, sync bool) (*output, error) {
 	o := &output{storage: s, name: name, overwrite: overwrite, directory: directory, sync: sync}
 	var err error

@@ -287,7 +287,7 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 // room reports whether a row group may be queued. There may always be enough to keep
 // every worker busy, and one that is being written. One column may take longer than all
 // others together, so there is one row group for each worker as far as there is memory.
-// With hardly any memory left to encode, row groups follow one another. The caller holds
+// With too little memory left to encode, row groups follow one another. The caller holds
 // the lock.
 func (w *Writer) room(g *group) bool {
 	n := len(w.queue)

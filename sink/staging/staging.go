@@ -1,4 +1,4 @@
-// Package staging makes temporaries: the hidden files and folders beside a target in
+// Package staging makes temporaries: the hidden files and folders next to a target in
 // which an output is written until it gets its name. It owns their names, and the lock
 // that says that the process that writes one is alive. So the next process that writes
 // into the folder can remove the temporaries of killed processes.
@@ -47,15 +47,15 @@ func name(target string) (string, error) {
 		return "", err
 	}
 	hidden := "." + strings.ReplaceAll(filepath.Base(target), "=", "-")
-	return Beside(filepath.Join(filepath.Dir(target), hidden), ".gstream-"+hex.EncodeToString(r[:])+".tmp"), nil
+	return Sibling(filepath.Join(filepath.Dir(target), hidden), ".gstream-"+hex.EncodeToString(r[:])+".tmp"), nil
 }
 
 // maxName is the most bytes of a name in a file system.
 const maxName = 255
 
-// Beside returns the path of a target with a suffix. A name that would be too long loses
+// Sibling returns the path of a target with a suffix. A name that would be too long loses
 // its end before the suffix.
-func Beside(target, suffix string) string {
+func Sibling(target, suffix string) string {
 	folder, name := filepath.Split(target)
 	if most := maxName - len(suffix); len(name) > most {
 		for !utf8.RuneStart(name[most]) && most > 0 {

@@ -35,7 +35,7 @@ func TestTargetsHaveNamesAsLongAsTheSystemAllows(t *testing.T) {
 		require.NoError(t, lock.Close())
 		Sweep(dir)
 		require.NoDirExists(t, path)
-		require.LessOrEqual(t, len(filepath.Base(Beside(target, ".discarded-1"))), 255)
+		require.LessOrEqual(t, len(filepath.Base(Sibling(target, ".discarded-1"))), 255)
 	}
 }
 

@@ -27,4 +27,11 @@
 //     waits for nothing: no set of tasks can deadlock.
 //  3. Page buffers have slack bytes of capacity behind their length: bit unpackers
 //     may read these bytes, but never use them.
+//
+// # Several files
+//
+// A source lists its files (hive.go) and then opens them. Columns in the names of folders are
+// known before. One schema is made of the columns of all files (unify.go). A chunk decodes into
+// the type of the table (widen.go). A column that a file lacks, or has in its path, is a chunk
+// of one value (constant.go).
 package parquet

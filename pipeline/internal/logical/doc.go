@@ -6,4 +6,30 @@
 // text. Query.Output checks the columns of the output. Optimize rewrites the plan by
 // rules that preserve its rows. Nothing here knows how a relation is computed: that is
 // the physical plan.
+//
+// # Rules
+//
+//   - Conditions move to the files, where statistics of row groups and pages rule data out.
+//   - A sort with a limit becomes a top-k.
+//   - Chains of inner joins run in the order that makes and keeps the fewest rows (order.go): a
+//     dynamic program over connected sets of up to 10 tables, greedy above. The smaller side of a
+//     join is built.
+//   - A join by inequalities alone becomes a join by a range. It builds the side whose sorted key
+//     leaves fewer pairs to compare.
+//   - Aggregates of whole partitions (sum(x) OVER (PARTITION BY k)) become a group-by that is
+//     joined with the rows, if the rows are cheap to read twice (whole.go).
+//   - Unused columns are never read.
+//   - Aggregates of distinct values become two group-bys, the first with these values as keys, or,
+//     for an estimate, with the numbers of their registers (bind_distinct.go). Modes and quantiles
+//     of values with many rows become two group-bys too: the second one sorts values with their
+//     counts.
+//   - For grouping sets each row goes into one group-by once for each set, whose number is a key
+//     (bind_sets.go). If a group-by by all keys leaves few groups, these are merged instead.
+//
+// Estimates come from statistics of the files, and from a sample of a table if the statistics do
+// not tell (sample.go).
+//
+// A plan binds the job to the first file of a source, evaluates the conditions that read only
+// columns in the names of folders once a file (partitions.go), opens the files that are left, and
+// binds again.
 package logical
