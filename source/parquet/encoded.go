@@ -301,7 +301,7 @@ func (c *encodedChunk) load(p *page) error {
 	}
 	b, err := c.lease.Alloc(int64(p.size) + slack)
 	if err != nil {
-		return err
+		return c.blamePage(err, p.size)
 	}
 	if err := c.read(b.Bytes()[:p.size], p.at); err != nil {
 		b.Release()
@@ -410,7 +410,7 @@ func (c *encodedChunk) fill(n int) ([]byte, error) {
 	want := int(min(int64(max(n, readAhead)), int64(len(have))+c.end-c.off))
 	b, err := c.lease.Alloc(int64(want) + slack)
 	if err != nil {
-		return nil, err
+		return nil, c.blamePage(err, n)
 	}
 	win := b.Bytes()[:want]
 	fresh := win[copy(win, have):]

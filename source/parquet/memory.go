@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
@@ -114,8 +115,20 @@ func (t *Table) ExplainMemory(opt source.ScanOptions) string {
 	if largest.of == nil || largest.page < least/2 {
 		return ""
 	}
-	return fmt.Sprintf("a page of column %q of %s takes %s of that while it is decoded, whatever the rows of a stride; rewrite the file with smaller pages or row groups, or do not read the column",
-		largest.column, largest.of.path, humanize.IBytes(uint64(largest.page)))
+	return fmt.Sprintf("a page of column %q of %s takes %s of that while it is decoded, whatever the rows of a stride; %s",
+		largest.column, largest.of.path, humanize.IBytes(uint64(largest.page)), smallerPages)
+}
+
+const smallerPages = "rewrite the file with smaller pages or row groups, or do not read the column"
+
+// blamePage adds to a refusal that it was for a page of n bytes, if this is a large part of
+// the budget. The footer may not tell how large pages are, so that LeastMemory is too small.
+func (c *encodedChunk) blamePage(err error, n int) error {
+	var refused *gpu.BudgetError
+	if errors.As(err, &refused) && refused.Holder == refused.Stage && int64(n) > refused.Limit/8 {
+		refused.Hint = fmt.Sprintf("a page of column %q of %s has %s; %s", c.col.field.Name, c.file.path, humanize.IBytes(uint64(n)), smallerPages)
+	}
+	return err
 }
 
 // costly is the column with the largest page of a stride.

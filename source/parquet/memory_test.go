@@ -299,3 +299,22 @@ func TestAScanOfLargePagesHoldsOneAtATime(t *testing.T) {
 		}
 	}
 }
+
+func TestARefusalNamesAPageThatIsLargerThanTheFooterTells(t *testing.T) {
+	defer func(n int) { readAhead = n }(readAhead)
+	readAhead = 1 << 10
+	path, page := largePages(t, 1, 1, 1, false, &parquet.Plain, &parquet.Snappy)
+	for _, memory := range []int64{page / 2, page * 3 / 2} { // to fetch it, and to decompress it
+		table, opt := everyColumn(t, path)
+		opt.Columns, opt.StrideRows = opt.Columns[:1], 10
+		table.files[0].groups[0].chunks[0].dataPages = 50
+		budget := hosttest.Budget(t, max(memory, table.LeastMemory(opt)))
+		budget.SetPatience(10 * time.Millisecond)
+		opt.Lease = budget.Lease("scan")
+		_, err := readAll(table, opt)
+		require.ErrorIs(t, err, gpu.ErrBudget)
+		require.ErrorContains(t, err, `a page of column "a" of `+path+" has ")
+		require.ErrorContains(t, err, "smaller pages or row groups")
+		require.NoError(t, opt.Lease.Close())
+	}
+}

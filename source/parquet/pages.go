@@ -257,7 +257,7 @@ func (c *pageReader) decompress(head, b []byte, size int) ([]byte, error) {
 	}
 	out, err := c.bufs.body.take(c.lease, len(head)+size)
 	if err != nil {
-		return nil, err
+		return nil, c.blamePage(err, size)
 	}
 	out = out[copy(out, head):]
 	if len(b) == 0 && size == 0 {
