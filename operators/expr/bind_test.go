@@ -46,6 +46,25 @@ func TestDecimalsAreNarrowWhereRangesProveIt(t *testing.T) {
 	}
 }
 
+// TestATextAmongBranchesDoesNotHideALiteralsType binds branches in which a text literal comes before
+// a number that does not fit the column after it. The types are DuckDB's.
+func TestATextAmongBranchesDoesNotHideALiteralsType(t *testing.T) {
+	s := gpu.NewSchema(gpu.Field{Name: "j", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "i", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "d", Type: gpu.DecimalOf(9, 2)})
+	for src, want := range map[string]string{
+		"case when i = 1 then 99999999999999999999999999999999999999 when i = 2 then j else '2.5' end": "HUGEINT",
+		"case when i = 1 then 18446744073709551615 when i = 2 then d else '7' end":                     "DECIMAL(38,2)",
+		"case when i = 1 then 3000000000 when i = 2 then i else '7' end":                               "BIGINT",
+		"coalesce('7', 3000000000, i)":        "BIGINT",
+		"greatest('7', 1.5, i)":               "DECIMAL(11,1)",
+		"if(i = 1, '7', 3)":                   "INTEGER",
+		"case when i = 1 then '7' else i end": "INTEGER",
+	} {
+		e, err := bind(src, &expr.Scope{Schema: s, Fold: host.Fold})
+		require.NoError(t, err, src)
+		assert.Equal(t, want, e.Type().String(), src)
+	}
+}
+
 func TestTheRangeOfARemainder(t *testing.T) {
 	s := gpu.NewSchema(gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "u", Type: gpu.Of(gpu.Uint32)}, gpu.Field{Name: "y", Type: gpu.Of(gpu.Int64)},
 		gpu.Field{Name: "d", Type: gpu.DecimalOf(9, 2)})
