@@ -133,6 +133,21 @@ func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
 	}
 }
 
+// TestEstimatesOfManyCoresAreNearWhatWasMeasured: examples/bench/many-cores.md.
+func TestEstimatesOfManyCoresAreNearWhatWasMeasured(t *testing.T) {
+	for _, m := range []struct {
+		job   string
+		scale float64
+		cores int
+		took  float64
+	}{
+		{"q01", 30, 16, 0.907}, {"q01", 30, 32, 0.597}, {"q01", 30, 64, 0.502}, {"q01", 10, 64, 0.204},
+		{"join_aggregate", 30, 16, 1.484}, {"join_aggregate", 30, 32, 1.080}, {"join_aggregate", 30, 64, 1.089}, {"join_aggregate", 10, 64, 0.401},
+	} {
+		require.InEpsilon(t, m.took, workOf[m.job].times(m.scale*1e6).onHost(m.cores).Seconds(), 0.4, "%+v", m)
+	}
+}
+
 func TestMoreCoresTakeLess(t *testing.T) {
 	w := workOf["q01"].times(30e6)
 	for cores := 1; cores < 64; cores *= 2 {
