@@ -164,7 +164,8 @@ func runElsewhere(t *testing.T, path, out string) {
 
 func TestTheLinesOfAMonthAreReadFromTheirFolder(t *testing.T) {
 	dir := t.TempDir()
-	for name, opt := range map[string]pipeline.RunOptions{"host": {Use: pipeline.Host}, "cuda": {Device: cudatest.Open(t, cuda.Options{})}} {
+	for name, opt := range map[string]pipeline.RunOptions{"host": {Use: pipeline.Host},
+		"cuda": {Device: cudatest.Open(t, cuda.Options{})}} {
 		lines, out := filepath.Join(dir, name), filepath.Join(dir, name+".parquet")
 		run(t, "etl/partition.yaml", map[string]string{"out": lines}, opt)
 		report := run(t, "etl/month.yaml", map[string]string{"lines": lines, "out": out}, opt)

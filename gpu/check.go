@@ -13,7 +13,8 @@ func CheckMemory(d Device, cols []Column) error {
 	budget, host := d.Budget(), d.HostBudget()
 	for i, c := range cols {
 		if b := c.foreign(func(b *Buffer) bool { return b.of(budget, host) }); b != nil {
-			return fmt.Errorf("column %d of %v is %s, not memory of this device (%s)", i, c.Type, b.owner(), d.Properties().Name)
+			return fmt.Errorf("column %d of %v is %s, not memory of this device (%s)", i, c.Type, b.owner(),
+				d.Properties().Name)
 		}
 	}
 	return nil
@@ -34,7 +35,8 @@ func CheckHostMemory(cols []Column, device *Budget) error {
 	}
 	for i, c := range cols {
 		if b := c.foreign(fine); b != nil {
-			return fmt.Errorf("column %d of %v is %s, which the host cannot address: bring it down by a queue of its device", i, c.Type, b.owner())
+			return fmt.Errorf("column %d of %v is %s, which the host cannot address: bring it down by a queue "+
+				"of its device", i, c.Type, b.owner())
 		}
 	}
 	return nil
@@ -93,7 +95,8 @@ func (b *Buffer) owner() string {
 // ErrOtherDevice is the error for state that was made on one device and is used with a
 // queue of another.
 func ErrOtherDevice(made, used Device) error {
-	return fmt.Errorf("what was made on one device (%s) is used with a queue of another (%s)", made.Properties().Name, used.Properties().Name)
+	return fmt.Errorf("what was made on one device (%s) is used with a queue of another (%s)", made.Properties().Name,
+		used.Properties().Name)
 }
 
 // KeyColumns returns the columns of sort keys.
@@ -128,7 +131,8 @@ func CheckSort(keys []SortKey) error {
 // CheckKeys.
 func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 	if len(build) == 0 || len(probe) != len(build) || len(nullSafe) != len(build) {
-		return fmt.Errorf("match of %d build keys, %d probe keys and %d rules for nulls", len(build), len(probe), len(nullSafe))
+		return fmt.Errorf("match of %d build keys, %d probe keys and %d rules for nulls", len(build), len(probe),
+			len(nullSafe))
 	}
 	for k, b := range build {
 		p := probe[k]
@@ -340,8 +344,8 @@ func CheckSearch(key SortKey, bound, from, to Column) error {
 // have room for. More partitions may have fewer groups each.
 var ErrManyGroups = errors.New("more groups than fit the fast memory of the device")
 
-// ErrUnfit says that AggregatePartitions does not add the values, or that NewPacking does not pack the keys. Queue.NewGroups and
-// accumulators take them. Errors that wrap it say why; see Unfit.
+// ErrUnfit says that AggregatePartitions does not add the values, or that NewPacking does not pack the keys.
+// Queue.NewGroups and accumulators take them. Errors that wrap it say why; see Unfit.
 var ErrUnfit = errors.New("values of another form")
 
 // Unfit returns an error that wraps ErrUnfit and says why.
@@ -356,13 +360,14 @@ func (e *unfit) Unwrap() error { return ErrUnfit }
 // checkKey returns an error unless a column can be the key of an aggregation.
 func (c Column) checkKey(what string) error {
 	if !c.partitions() || c.Valid != nil {
-		return fmt.Errorf("%s a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes without nulls", what, c.Type)
+		return fmt.Errorf("%s a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes without nulls",
+			what, c.Type)
 	}
 	return nil
 }
 
-// CheckSample returns an error when SampleKeys cannot look at a key: one that is coded, float, has nulls, or is not of 4 or
-// 8 bytes.
+// CheckSample returns an error when SampleKeys cannot look at a key: one that is coded, float, has nulls, or is not of
+// 4 or 8 bytes.
 func CheckSample(key Column) error { return key.checkKey("sample of") }
 
 // CheckAggregation returns an error when AggregatePartitions cannot aggregate: a key that is coded,
@@ -400,8 +405,10 @@ func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error
 		if err := CanAggregate(a); err != nil {
 			return err
 		}
-		if v := values[i]; a.Kind != CountAll && (v.Len != k.Len || a.Kind != Count && (v.Type != a.Input || v.Dict != nil)) {
-			return fmt.Errorf("%v of a column of %d values of %v: want %d plain values of %v", a.Kind, v.Len, v.Type, k.Len, a.Input)
+		if v := values[i]; a.Kind != CountAll && (v.Len != k.Len ||
+			a.Kind != Count && (v.Type != a.Input || v.Dict != nil)) {
+			return fmt.Errorf("%v of a column of %d values of %v: want %d plain values of %v", a.Kind, v.Len, v.Type,
+				k.Len, a.Input)
 		}
 	}
 	return nil
@@ -424,7 +431,8 @@ func CanAggregate(a Aggregate) error {
 		if !t.IsNumeric() {
 			break
 		}
-		if t.IsFloat() && a.Output == Of(Float64) || !t.IsFloat() && a.Output.Wide && (!t.Wide || a.Output == Of(HugeInt)) {
+		if t.IsFloat() && a.Output == Of(Float64) || !t.IsFloat() && a.Output.Wide &&
+			(!t.Wide || a.Output == Of(HugeInt)) {
 			return nil
 		}
 	}

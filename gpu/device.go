@@ -7,13 +7,14 @@ import (
 
 // Properties describe a device to people and to the planner.
 type Properties struct {
-	Name         string `json:"name"`              // as the vendor writes it
-	Kind         string `json:"kind"`              // "host" or "cuda"
-	ID           string `json:"id"`                // by which a job asks for it: "host", "cuda:0"
-	Cores        int    `json:"cores"`             // CPU cores in use, or multiprocessors of the GPU
-	Memory       int64  `json:"memory"`            // bytes in total
-	Free         int64  `json:"free"`              // bytes free when the device was opened
-	L2           int64  `json:"l2,omitempty"`      // bytes of the second-level cache: of a CPU core, or of the whole GPU; 0 unknown
+	Name   string `json:"name"`   // as the vendor writes it
+	Kind   string `json:"kind"`   // "host" or "cuda"
+	ID     string `json:"id"`     // by which a job asks for it: "host", "cuda:0"
+	Cores  int    `json:"cores"`  // CPU cores in use, or multiprocessors of the GPU
+	Memory int64  `json:"memory"` // bytes in total
+	Free   int64  `json:"free"`   // bytes free when the device was opened
+	// bytes of the second-level cache: of a CPU core, or of the whole GPU; 0 unknown
+	L2           int64  `json:"l2,omitempty"`
 	Shared       int64  `json:"shared,omitempty"`  // most bytes of shared memory of a block on a GPU
 	Details      string `json:"details,omitempty"` // one more line for people
 	Capabilities `json:"capabilities"`
@@ -22,15 +23,16 @@ type Properties struct {
 // Capabilities say what a device can do, for those who choose an algorithm: they never ask which device it is. They
 // are the same for all devices of a kind, and known before one is opened.
 type Capabilities struct {
-	// BlockTables says that AggregatePartitions aggregates in hash tables in the shared memory of thread blocks. With few
-	// groups, or rows that are partitioned, they are faster than one table in device memory.
+	// BlockTables says that AggregatePartitions aggregates in hash tables in the shared memory of thread blocks. With
+	// few groups, or rows that are partitioned, they are faster than one table in device memory.
 	BlockTables bool `json:"block_tables"`
-	// PartitionedJoins says that a join of sides that are partitioned by radix may be faster than one by a single hash table.
+	// PartitionedJoins says that a join of sides that are partitioned by radix may be faster than one by a single hash
+	// table.
 	PartitionedJoins bool `json:"partitioned_joins"`
 	// PairOutputs says that MatchPartitions has every PairOutput. Without it each of them is PairsFused.
 	PairOutputs bool `json:"pair_outputs"`
-	// SortedTables says that NewTable sorts keys that are one number of 4 or 8 bytes, so that it takes room for a copy of
-	// them and less than a hash table afterwards.
+	// SortedTables says that NewTable sorts keys that are one number of 4 or 8 bytes, so that it takes room for a copy
+	// of them and less than a hash table afterwards.
 	SortedTables bool `json:"sorted_tables"`
 	// Leaders says that NewLeaders works.
 	Leaders bool `json:"leaders"`
@@ -293,15 +295,17 @@ type Queue interface {
 	// build row. It waits for the counts.
 	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
 
-	// PartitionLoose is Partition for those who need no order: the rows of a partition may be in any order, another in each
-	// call, and there may be room behind them. Partition p is the rows [offsets[p], ends[p]) of columns that may be longer
-	// than the key; what other rows hold is unspecified. Without ends it is the rows [offsets[p], offsets[p+1]).
+	// PartitionLoose is Partition for those who need no order: the rows of a partition may be in any order, another in
+	// each call, and there may be room behind them. Partition p is the rows [offsets[p], ends[p]) of columns that may
+	// be longer than the key; what other rows hold is unspecified. Without ends it is the rows [offsets[p],
+	// offsets[p+1]).
 	//
 	// Errors: those of Partition.
 	//
-	// Cost: on a GPU, without strings, a pass for up to 8 bits of the digit that reads and writes every column once; two passes, for up
-	// to 14 bits, if the key is one of the columns and a partition has 512 rows on average. A sample of the rows gives each partition
-	// its room, 5 to 30 % more than its rows of many. If one has more, which it waits for, or else, it is Partition.
+	// Cost: on a GPU, without strings, a pass for up to 8 bits of the digit that reads and writes every column once;
+	// two passes, for up to 14 bits, if the key is one of the columns and a partition has 512 rows on average. A sample
+	// of the rows gives each partition its room, 5 to 30 % more than its rows of many. If one has more, which it waits
+	// for, or else, it is Partition.
 	PartitionLoose(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets, ends Column, err error)
 
 	// MatchRange finds for each probe row the build rows whose key is between two bounds of
@@ -399,8 +403,8 @@ type Queue interface {
 	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
 	// atomic there for each word of 32 bits of an aggregate, of which a count has 1, a minimum 1 or 2, and a
 	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. Where keys and aggregates together are too large for
-	// the memory of a block, it writes and reads 2 bytes more a row. The partitions with more than 4 times the rows of the
-	// average are cut into slices, whose groups are merged in device memory, so skew does not
+	// the memory of a block, it writes and reads 2 bytes more a row. The partitions with more than 4 times the rows of
+	// the average are cut into slices, whose groups are merged in device memory, so skew does not
 	// hold up one block. It waits for the number of groups. On the CPU it is Groups and
 	// Accumulators.
 	AggregatePartitions(l *Lease, rows Partitioned, list []Aggregate, values []Column, hint GroupHint) ([]Column, error)
@@ -444,7 +448,8 @@ func (d Digit) Check(key Column) error {
 	case !key.Type.IsInteger() || width < 4 || width > 8 || key.Dict != nil || key.Valid != nil:
 		return fmt.Errorf("partition by a column of %v: want a plain integer of 4 or 8 bytes without nulls", key.Type)
 	case d.Bits > 16 || d.Shift+d.Bits > 8*uint(width):
-		return fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has", d.Bits, d.Shift, key.Type)
+		return fmt.Errorf("partition by %d bits from bit %d of a column of %v: want at most 16 that the column has",
+			d.Bits, d.Shift, key.Type)
 	case d.Factor != 0 && d.Factor%2 == 0:
 		return fmt.Errorf("partition by a digit with the even factor %d", d.Factor)
 	}
@@ -473,8 +478,8 @@ type Partitioned struct {
 	// Offsets are Int32 without nulls, as Partition returns them. They ascend and lie
 	// within the key, which the caller guarantees.
 	Offsets Column
-	// Ends are where partitions end that have room behind their rows, as PartitionLoose returns them. A column without rows:
-	// a partition ends where the next begins. Only AggregatePartitions takes them.
+	// Ends are where partitions end that have room behind their rows, as PartitionLoose returns them. A column without
+	// rows: a partition ends where the next begins. Only AggregatePartitions takes them.
 	Ends Column
 	// Chain puts the rows in order if they lie in buckets of BucketRows rows: row p of that
 	// order is row p%BucketRows of bucket Chain[p/BucketRows]. Offsets count in this order,
@@ -522,7 +527,8 @@ func MostBuckets(n int, bits uint) int { return n/BucketRows + min(n, 1<<bits) }
 // CheckPartitions and of Digit.Check, and more slots in buckets than MaxRows.
 func CheckBuckets(key Column, d Digit) error {
 	if !key.partitions() {
-		return fmt.Errorf("partition into buckets by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes", key.Type)
+		return fmt.Errorf("partition into buckets by a key of %v: want plain integers, decimals, dates or times of "+
+			"4 or 8 bytes", key.Type)
 	}
 	digits := Column{Type: Of(Uint32), Len: key.Len}
 	if key.Type.Width() == 8 {
@@ -532,7 +538,8 @@ func CheckBuckets(key Column, d Digit) error {
 		return err
 	}
 	if key.Len > MaxRows || MostBuckets(key.Len, d.Bits) > MaxRows/BucketRows {
-		return Exceeded("%d rows in buckets of %d partitions may take more slots than the %d that row ids can address", key.Len, 1<<d.Bits, MaxRows)
+		return Exceeded("%d rows in buckets of %d partitions may take more slots than the %d that row ids can address",
+			key.Len, 1<<d.Bits, MaxRows)
 	}
 	return nil
 }
@@ -574,7 +581,8 @@ type Probing struct {
 func CheckPartitions(build, probe Partitioned) error {
 	t := build.Key.Type
 	if !build.Key.partitions() || probe.Key.Dict != nil {
-		return fmt.Errorf("partitioned join by a key of %v: want plain integers, decimals, dates or times of 4 or 8 bytes", t)
+		return fmt.Errorf("partitioned join by a key of %v: want plain integers, decimals, dates or times of "+
+			"4 or 8 bytes", t)
 	}
 	if probe.Key.Type != t {
 		return fmt.Errorf("partitioned join of a key of %v with one of %v", t, probe.Key.Type)
@@ -597,7 +605,8 @@ func CheckPartitions(build, probe Partitioned) error {
 				return fmt.Errorf("partitioned join by a chain of buckets: %w", err)
 			}
 			if s.Chain.Len*BucketRows != s.Key.Len {
-				return fmt.Errorf("partitioned join by a chain of %d buckets with a key of %d rows", s.Chain.Len, s.Key.Len)
+				return fmt.Errorf("partitioned join by a chain of %d buckets with a key of %d rows", s.Chain.Len,
+					s.Key.Len)
 			}
 		}
 	}
@@ -708,7 +717,8 @@ const (
 
 // String returns the SQL name.
 func (k AggregateKind) String() string {
-	return [...]string{"count(*)", "count", "sum", "min", "max", "avg", "product", "bit_and", "bit_or", "bit_xor", "leader"}[k]
+	return [...]string{"count(*)", "count", "sum", "min", "max", "avg", "product", "bit_and", "bit_or", "bit_xor",
+		"leader"}[k]
 }
 
 // Aggregate is one aggregate over a column of type Input with a result of type Output.
@@ -749,8 +759,8 @@ func (a Aggregate) Takes(t Type) bool {
 type Accumulator interface {
 	// Update folds the rows of values into their groups. groups is the number of groups
 	// after the assignment. values has a row for each id and the type of the aggregate's
-	// input, or that of any integer for a Sum of HUGEINT; CountAll ignores it. The queue is of the accumulator's device; the
-	// accumulator's own lease pays. A refusal leaves the state as it was.
+	// input, or that of any integer for a Sum of HUGEINT; CountAll ignores it. The queue is of the accumulator's
+	// device; the accumulator's own lease pays. A refusal leaves the state as it was.
 	//
 	// Cost: it reads 4 bytes of id and the value a row. Few groups are folded in private
 	// copies of the state (shared memory on a GPU, a copy per core on the CPU), many

@@ -13,14 +13,16 @@ import (
 
 // interesting returns 128-bit integers around every border of the arithmetic.
 func interesting() []gpu.Int128 {
-	out := []gpu.Int128{{}, {Lo: 1}, {Lo: math.MaxUint64, Hi: -1}, {Hi: math.MinInt64}, {Lo: math.MaxUint64, Hi: math.MaxInt64}, {Lo: math.MaxUint64}, {Hi: 1}, {Lo: 1 << 63}, {Lo: 1 << 63, Hi: -1}}
+	out := []gpu.Int128{{}, {Lo: 1}, {Lo: math.MaxUint64, Hi: -1}, {Hi: math.MinInt64},
+		{Lo: math.MaxUint64, Hi: math.MaxInt64}, {Lo: math.MaxUint64}, {Hi: 1}, {Lo: 1 << 63}, {Lo: 1 << 63, Hi: -1}}
 	for _, n := range []int{1, 2, 9, 18, 19, 20, 37, 38} {
 		p := gpu.Pow10(n)
 		out = append(out, p, p.Neg())
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
-		out = append(out, gpu.Int128{Lo: rnd.Uint64(), Hi: int64(rnd.Uint64()) >> rnd.IntN(64)}, gpu.Int128From(int64(rnd.Uint64())>>rnd.IntN(64)))
+		out = append(out, gpu.Int128{Lo: rnd.Uint64(), Hi: int64(rnd.Uint64()) >> rnd.IntN(64)},
+			gpu.Int128From(int64(rnd.Uint64())>>rnd.IntN(64)))
 	}
 	return out
 }

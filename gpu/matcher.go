@@ -59,7 +59,8 @@ type Matcher interface {
 
 // NextAndGather is Join for a matcher that does not fuse the two. After a refusal the
 // caller puts the matcher back where it was.
-func NextAndGather(m Matcher, q Queue, l *Lease, probe, build []Column, limit int) (cols []Column, rows int, more bool, err error) {
+func NextAndGather(m Matcher, q Queue, l *Lease, probe, build []Column,
+	limit int) (cols []Column, rows int, more bool, err error) {
 	probeIDs, buildIDs, more, err := m.Next(q, l, limit)
 	if err != nil {
 		return nil, 0, false, err

@@ -46,7 +46,8 @@ func (e *BudgetError) Error() string {
 		s = fmt.Sprintf("%s: needs %s more of %s memory, but only %s of the budget of %s is left; raise it with %s",
 			e.Stage, text(e.Asked), e.Tier, text(e.Available), text(e.Limit), e.Setting)
 	} else {
-		s = fmt.Sprintf("%s: holds %s of the budget of %s of %s memory, so that %s, which needs %s more, finds only %s left; raise it with %s",
+		s = fmt.Sprintf("%s: holds %s of the budget of %s of %s memory, so that %s, which needs %s more, finds only "+
+			"%s left; raise it with %s",
 			e.Holder, text(e.Held), text(e.Limit), e.Tier, e.Stage, text(e.Asked), text(e.Available), e.Setting)
 	}
 	if e.Hint != "" {
@@ -120,7 +121,8 @@ func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	return &Budget{tier: tier, setting: setting, limit: limit, alloc: alloc, patience: patience, leases: map[*Lease]struct{}{}}
+	return &Budget{tier: tier, setting: setting, limit: limit, alloc: alloc, patience: patience,
+		leases: map[*Lease]struct{}{}}
 }
 
 // SetFault makes every reservation, and every allocation after its reservation, call f
@@ -196,7 +198,8 @@ func (b *Budget) Leaks() []string {
 		if l.cache {
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s: %s in %d buffers", l.name, humanize.IBytes(clampUint(l.used.Load())), l.buffers.Load()))
+		out = append(out, fmt.Sprintf("%s: %s in %d buffers", l.name, humanize.IBytes(clampUint(l.used.Load())),
+			l.buffers.Load()))
 	}
 	sort.Strings(out)
 	return out
@@ -395,7 +398,8 @@ func (l *Lease) Close() error {
 		return nil
 	}
 	if used, n := l.used.Load(), l.buffers.Load(); used != 0 || n != 0 {
-		return fmt.Errorf("lease %q closed with %s in %d buffers still in use", l.name, humanize.IBytes(clampUint(used)), n)
+		return fmt.Errorf("lease %q closed with %s in %d buffers still in use", l.name,
+			humanize.IBytes(clampUint(used)), n)
 	}
 	l.forget()
 	return nil

@@ -26,7 +26,9 @@ func TestABudgetRefusesWithWhatAPersonNeeds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Alloc(600 << 10)
 	require.ErrorIs(t, err, gpu.ErrBudget)
-	require.EqualError(t, err, "join orders: build side: needs 600 KiB more of device memory, but only 424 KiB of the budget of 1.0 MiB is left; raise it with --device-memory")
+	require.EqualError(t, err,
+		"join orders: build side: needs 600 KiB more of device memory, but only 424 KiB of the budget of 1.0 MiB is "+
+			"left; raise it with --device-memory")
 	var refusal *gpu.BudgetError
 	require.True(t, errors.As(err, &refusal))
 	require.Equal(t, int64(600<<10), refusal.Asked)
@@ -71,11 +73,15 @@ func TestAStrideIsCheckedAgainstItsSchema(t *testing.T) {
 	schema := gpu.NewSchema(gpu.Field{Name: "a", Type: typ})
 	require.NoError(t, (&gpu.Stride{Schema: schema, Cols: []gpu.Column{good}, Rows: 2}).Check())
 	for want, s := range map[string]*gpu.Stride{
-		"stride has 0 columns, its schema 1":                  {Schema: schema, Rows: 2},
-		`column "a" has 2 rows, its stride 3`:                 {Schema: schema, Cols: []gpu.Column{good}, Rows: 3},
-		`column "a" has type VARCHAR, its schema says BIGINT`: {Schema: schema, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), nil)}},
-		`column "a": data holds 8 bytes, want 16`:             {Schema: schema, Cols: []gpu.Column{{Type: typ, Len: 2, Data: gpu.WrapBytes(make([]byte, 8))}}, Rows: 2},
-		`column "a": validity holds 1 bytes, want 8`:          {Schema: schema, Cols: []gpu.Column{{Type: typ, Len: 2, Data: gpu.WrapBytes(make([]byte, 16)), Valid: gpu.WrapBytes(make([]byte, 1))}}, Rows: 2},
+		"stride has 0 columns, its schema 1":  {Schema: schema, Rows: 2},
+		`column "a" has 2 rows, its stride 3`: {Schema: schema, Cols: []gpu.Column{good}, Rows: 3},
+		`column "a" has type VARCHAR, its schema says BIGINT`: {Schema: schema,
+			Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), nil)}},
+		`column "a": data holds 8 bytes, want 16`: {Schema: schema,
+			Cols: []gpu.Column{{Type: typ, Len: 2, Data: gpu.WrapBytes(make([]byte, 8))}}, Rows: 2},
+		`column "a": validity holds 1 bytes, want 8`: {Schema: schema,
+			Cols: []gpu.Column{{Type: typ, Len: 2, Data: gpu.WrapBytes(make([]byte, 16)),
+				Valid: gpu.WrapBytes(make([]byte, 1))}}, Rows: 2},
 	} {
 		require.EqualError(t, s.Check(), want)
 	}

@@ -49,8 +49,8 @@ func (p *Program) Portable() bool {
 	})
 }
 
-// Check returns an error if an instruction reads a register before it is written, or if an output is none. Whether types fit
-// operations it does not look at.
+// Check returns an error if an instruction reads a register before it is written, or if an output is none. Whether
+// types fit operations it does not look at.
 func (p *Program) Check() error {
 	written := len(p.Inputs)
 	for i, in := range p.Code {
@@ -170,7 +170,8 @@ const (
 	OpStartsWith // (s, part) Bool
 	OpEndsWith
 	OpContains
-	OpSplitPart // (s, separator, n): part n of s, from the end if negative, '' without one; an empty separator cuts at code points
+	// (s, separator, n): part n of s, from the end if negative, '' without one; an empty separator cuts at code points
+	OpSplitPart
 	OpRepeat    // (s, n)
 	OpTranslate // (s, from, to): each code point of from becomes that of to at its place, or nothing
 	OpChr       // the String of one code point, an Int64
@@ -182,8 +183,10 @@ const (
 	OpRegexpExtract // group K of the first match, "" without one
 	OpRegexpReplace // (s, replacement): the first match replaced, or all if K is 1; see regex.Search.Replace
 
-	OpEncode   // a String or Binary in the Encoding N
-	OpDigits   // the digits of an Int64, Uint64 or HugeInt in base N, 2 to 36, as a String; a negative number's are those of its bits
+	OpEncode // a String or Binary in the Encoding N
+	// the digits of an Int64, Uint64 or HugeInt in base N, 2 to 36, as a String; a negative number's are those of its
+	// bits
+	OpDigits
 	OpDistance // (x, y): the Distance N of the code points of two Strings
 	// OpHash is the hash of a value or null as a Uint64, never null: that of DuckDB's hash. With a
 	// second argument, which has no nulls, it is combined with that, the hash of what comes before.

@@ -194,12 +194,16 @@ func TestARefusalNamesWhoseStateFillsTheBudget(t *testing.T) {
 	require.NoError(t, two.Reserve(350<<10))
 	require.NoError(t, scan.Reserve(320<<10))
 	require.NoError(t, cache.Reserve(5<<10))
-	require.EqualError(t, scan.Reserve(100<<10), "join orders: holds 650 KiB of the budget of 1000 KiB of host memory, so that scan lineitem, "+
-		"which needs 100 KiB more, finds only 25 KiB left; raise it with --host-memory (a smaller build side helps)")
-	require.EqualError(t, one.Reserve(100<<10), "join orders: needs 100 KiB more of host memory, but only 25 KiB of the budget of 1000 KiB is left; "+
-		"raise it with --host-memory (a smaller build side helps)")
-	require.EqualError(t, scan.Reserve(400<<10), "scan lineitem: needs 400 KiB more of host memory, but only 25 KiB of the budget of 1000 KiB is left; "+
-		"raise it with --host-memory", "it would hold the most")
+	require.EqualError(t, scan.Reserve(100<<10),
+		"join orders: holds 650 KiB of the budget of 1000 KiB of host memory, so that scan lineitem, "+
+			"which needs 100 KiB more, finds only 25 KiB left; raise it with --host-memory (a smaller "+
+			"build side helps)")
+	require.EqualError(t, one.Reserve(100<<10),
+		"join orders: needs 100 KiB more of host memory, but only 25 KiB of the budget of 1000 KiB is left; "+
+			"raise it with --host-memory (a smaller build side helps)")
+	require.EqualError(t, scan.Reserve(400<<10),
+		"scan lineitem: needs 400 KiB more of host memory, but only 25 KiB of the budget of 1000 KiB is left; "+
+			"raise it with --host-memory", "it would hold the most")
 	require.Len(t, b.Leaks(), 3, "what is cached is no leak")
 	used, _ := b.Used()
 	require.Equal(t, int64(970<<10), used)

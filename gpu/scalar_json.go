@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// scalarJSON is a Scalar in JSON. A float is the digits of its bits, because JSON has neither NaN nor infinities; a text is
-// bytes, because it may be a BLOB.
+// scalarJSON is a Scalar in JSON. A float is the digits of its bits, because JSON has neither NaN nor infinities; a
+// text is bytes, because it may be a BLOB.
 type scalarJSON struct {
 	Type  Type
 	Valid bool   `json:",omitempty"`

@@ -64,16 +64,20 @@ const (
 // timeItems are the items of specifiers. Those for which - is optional have one.
 var timeItems = map[byte]TimeItem{
 	'Y': {TimeNumber, TimeYear, 4, 0, 9999, ""}, 'y': {TimeNumber, TimeYearOfCentury, 2, 0, 99, "-"},
-	'm': {TimeNumber, TimeMonth, 2, 1, 12, "-"}, 'd': {TimeNumber, TimeDay, 2, 1, 31, "-"}, 'j': {TimeNumber, TimeDayOfYear, 3, 1, 366, "-"},
-	'H': {TimeNumber, TimeHour, 2, 0, 23, "-"}, 'I': {TimeNumber, TimeHour, 2, 1, 12, "-"}, 'M': {TimeNumber, TimeMinute, 2, 0, 59, "-"}, 'S': {TimeNumber, TimeSecond, 2, 0, 59, "-"},
-	'f': {TimeFraction, TimeNanos, 6, 0, 999999, ""}, 'g': {TimeFraction, TimeNanos, 3, 0, 999, ""}, 'n': {TimeFraction, TimeNanos, 9, 0, 999999999, ""},
+	'm': {TimeNumber, TimeMonth, 2, 1, 12, "-"}, 'd': {TimeNumber, TimeDay, 2, 1, 31, "-"},
+	'j': {TimeNumber, TimeDayOfYear, 3, 1, 366, "-"},
+	'H': {TimeNumber, TimeHour, 2, 0, 23, "-"}, 'I': {TimeNumber, TimeHour, 2, 1, 12, "-"},
+	'M': {TimeNumber, TimeMinute, 2, 0, 59, "-"}, 'S': {TimeNumber, TimeSecond, 2, 0, 59, "-"},
+	'f': {TimeFraction, TimeNanos, 6, 0, 999999, ""}, 'g': {TimeFraction, TimeNanos, 3, 0, 999, ""},
+	'n': {TimeFraction, TimeNanos, 9, 0, 999999999, ""},
 	'b': {TimeName, TimeMonth, 0, 1, 0, shortMonths}, 'B': {TimeName, TimeMonth, 0, 1, 0, monthNames},
 	'a': {TimeName, TimeNothing, 0, 1, 0, shortWeekdays}, 'A': {TimeName, TimeNothing, 0, 1, 0, weekdayNames},
 	'p': {Kind: TimeHalf, Field: TimeNothing}, 'z': {Kind: TimeOffset, Field: TimeNothing},
 }
 
 // TimeCompounds are specifiers that stand for others.
-var TimeCompounds = strings.NewReplacer("%%", "%%", "%c", "%Y-%m-%d %H:%M:%S", "%x", "%Y-%m-%d", "%X", "%H:%M:%S", "%T", "%H:%M:%S")
+var TimeCompounds = strings.NewReplacer("%%", "%%", "%c", "%Y-%m-%d %H:%M:%S", "%x", "%Y-%m-%d", "%X", "%H:%M:%S", "%T",
+	"%H:%M:%S")
 
 // UnreadableTime returns the error about a text that is not in a format.
 func UnreadableTime(text, format string) string {
@@ -111,7 +115,9 @@ func ParseTimeFormat(format string) (f TimeFormat, err error) {
 		}
 		item, ok := timeItems[spec[0]]
 		if !ok || len(spec) < len(rest)-1 && item.Text != "-" {
-			return f, fmt.Errorf("there is no %s; there are %%Y %%y %%m %%d %%j %%b %%B %%a %%A %%H %%I %%p %%M %%S %%f %%g %%n %%z %%c %%x %%X %%T and %%%%", rest[:len(rest)-len(spec)+1])
+			return f,
+				fmt.Errorf("there is no %s; there are %%Y %%y %%m %%d %%j %%b %%B %%a %%A %%H %%I %%p %%M %%S %%f "+
+					"%%g %%n %%z %%c %%x %%X %%T and %%%%", rest[:len(rest)-len(spec)+1])
 		}
 		if item.Text == "-" {
 			item.Text = ""

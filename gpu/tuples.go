@@ -61,12 +61,16 @@ func CheckTuples(dev Device, to, key, value Column, d Digit, how TuplePass) erro
 	switch {
 	case d.Bits > MaxTupleBits:
 		return fmt.Errorf("partition of tuples by %d bits: %d is the most", d.Bits, MaxTupleBits)
-	case value.Type.IsVar() || value.Type.Width() != width || value.Valid != nil || value.Dict != nil || value.CodeWidth != 0:
-		return fmt.Errorf("partition of tuples of a key of %v and a value of %v: want plain values of the same width without nulls", key.Type, value.Type)
+	case value.Type.IsVar() || value.Type.Width() != width || value.Valid != nil || value.Dict != nil ||
+		value.CodeWidth != 0:
+		return fmt.Errorf("partition of tuples of a key of %v and a value of %v: want plain values of the same width "+
+			"without nulls", key.Type, value.Type)
 	case to.Type != TupleType(width) || to.Valid != nil:
-		return fmt.Errorf("partition of tuples of a key of %v into a column of %v: want one of %v", key.Type, to.Type, TupleType(width))
+		return fmt.Errorf("partition of tuples of a key of %v into a column of %v: want one of %v", key.Type, to.Type,
+			TupleType(width))
 	case value.Len != key.Len || to.Len != key.Len:
-		return fmt.Errorf("partition of tuples of %d keys and %d values into a column of %d", key.Len, value.Len, to.Len)
+		return fmt.Errorf("partition of tuples of %d keys and %d values into a column of %d", key.Len, value.Len,
+			to.Len)
 	case key.Len > MaxRows:
 		return Exceeded("%d rows are more than the %d that row ids can address", key.Len, MaxRows)
 	case how.HostPrefix && key.Len > 0 && key.Data.Bytes() == nil:
@@ -92,7 +96,8 @@ func CheckReach(d Device, cols []Column) error {
 	budget, host := d.Budget(), d.HostBudget()
 	for i, c := range cols {
 		if b := c.foreign(func(b *Buffer) bool { return b.of(budget, host) || b.of(host, nil) }); b != nil {
-			return fmt.Errorf("column %d of %v is %s, which this device (%s) cannot reach", i, c.Type, b.owner(), d.Properties().Name)
+			return fmt.Errorf("column %d of %v is %s, which this device (%s) cannot reach", i, c.Type, b.owner(),
+				d.Properties().Name)
 		}
 	}
 	return nil

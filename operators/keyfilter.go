@@ -64,7 +64,8 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 	if t.Filter == NoFilter {
 		return nil, nil
 	}
-	f := &KeyFilter{min: make([]gpu.Scalar, len(keys)), max: make([]gpu.Scalar, len(keys)), bounded: make([]bool, len(keys))}
+	f := &KeyFilter{min: make([]gpu.Scalar, len(keys)), max: make([]gpu.Scalar, len(keys)),
+		bounded: make([]bool, len(keys))}
 	for i, k := range keys {
 		var err error
 		if f.min[i], f.max[i], f.bounded[i], err = boundsOf(t, k); err != nil {
@@ -101,12 +102,14 @@ const mostDown = 64 << 20
 // down.
 func boundsOf(t Task, key gpu.Column) (least, greatest gpu.Scalar, ok bool, err error) {
 	k := key.Type
-	if k.Wide || k.IsFloat() || k.IsVar() || k.Kind == gpu.Bool || key.Dict != nil || t.Device.Budget() != t.Device.HostBudget() && key.Data.Size() > mostDown {
+	if k.Wide || k.IsFloat() || k.IsVar() || k.Kind == gpu.Bool || key.Dict != nil ||
+		t.Device.Budget() != t.Device.HostBudget() && key.Data.Size() > mostDown {
 		return gpu.Null(k), gpu.Null(k), false, nil
 	}
 	l := t.Device.HostBudget().Lease("bounds of the keys of a join")
 	defer func() { err = errors.Join(err, l.Close()) }()
-	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "key", Type: k, Nullable: true}), Cols: []gpu.Column{key.Retain()}, Rows: key.Len}
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "key", Type: k, Nullable: true}),
+		Cols: []gpu.Column{key.Retain()}, Rows: key.Len}
 	down, err := t.Queue.Download(l, s)
 	if err != nil {
 		s.Release()
@@ -143,7 +146,8 @@ func bounds(c gpu.Column) (least, greatest gpu.Scalar) {
 	}
 }
 
-func extremes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](c gpu.Column, values []T) (least, greatest gpu.Scalar) {
+func extremes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](c gpu.Column,
+	values []T) (least, greatest gpu.Scalar) {
 	least, greatest = gpu.Null(c.Type), gpu.Null(c.Type)
 	first := 0
 	for first < len(values) && !c.IsValid(first) {

@@ -23,10 +23,12 @@ func BenchmarkKeyFilter(b *testing.B) {
 		v[i] = int64(i) * 7919 % rows
 	}
 	key := gpu.Column{Type: gpu.Of(gpu.Int64), Len: rows, Data: buf}
-	for name, kind := range map[string]operators.FilterKind{"bounds": operators.BoundsFilter, "bloom": operators.BloomFilter} {
+	for name, kind := range map[string]operators.FilterKind{"bounds": operators.BoundsFilter,
+		"bloom": operators.BloomFilter} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
-				f, err := operators.NewKeyFilter(operators.Task{Device: dev, Queue: q, Lease: l, Filter: kind}, []gpu.Column{key}, rows)
+				f, err := operators.NewKeyFilter(operators.Task{Device: dev, Queue: q, Lease: l, Filter: kind},
+					[]gpu.Column{key}, rows)
 				require.NoError(b, err)
 				f.Release()
 			}

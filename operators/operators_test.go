@@ -72,7 +72,8 @@ func cut(table [][]gpu.Scalar, size int) []*gpu.Stride {
 }
 
 // run runs an operator in lanes and returns its rows as text, in order.
-func run(t *testing.T, memory int64, op operators.Operator, strideRows int, build, input []*gpu.Stride, lanes int) ([]string, error) {
+func run(t *testing.T, memory int64, op operators.Operator, strideRows int, build, input []*gpu.Stride,
+	lanes int) ([]string, error) {
 	t.Helper()
 	rows, _, err := runWith(t, memory, nil, spill.Options{Dir: spill.None}, op, strideRows, build, input, lanes)
 	return rows, err
@@ -80,7 +81,8 @@ func run(t *testing.T, memory int64, op operators.Operator, strideRows int, buil
 
 // runWith also says which reservations fail and where rows go that do not fit memory, and
 // returns what went there.
-func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options, op operators.Operator, strideRows int, build, input []*gpu.Stride, lanes int) ([]string, spill.Stats, error) {
+func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options, op operators.Operator, strideRows int,
+	build, input []*gpu.Stride, lanes int) ([]string, spill.Stats, error) {
 	t.Helper()
 	dev, err := host.Open(host.Options{Threads: lanes, Memory: memory})
 	require.NoError(t, err)
@@ -113,7 +115,8 @@ func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options
 		}
 	}
 	// Lane i works on morsels i, i + lanes …, concurrently with the other lanes.
-	inLanes := func(morsels int, open func(operators.Task) (work func(number int) error, end, close func() error, err error)) error {
+	inLanes := func(morsels int, open func(operators.Task) (work func(number int) error, end, close func() error,
+		err error)) error {
 		var wg errgroup.Group
 		for i := range lanes {
 			wg.Go(func() error {
@@ -138,7 +141,8 @@ func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			return func(n int) error { return local.Push(ctx, n, strides[n]) }, func() error { return local.Combine(ctx) }, local.Close, nil
+			return func(n int) error { return local.Push(ctx, n, strides[n]) },
+				func() error { return local.Combine(ctx) }, local.Close, nil
 		})
 		if err != nil {
 			return err
@@ -182,7 +186,8 @@ func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) }, func() error { return lane.Flush(ctx, emit(len(input))) }, lane.Close, nil
+			return func(n int) error { return lane.Push(ctx, input[n], emit(n)) },
+				func() error { return lane.Flush(ctx, emit(len(input))) }, lane.Close, nil
 		})
 		d, ok := op.(operators.Deferring)
 		if err != nil || !ok || d.Deferred() == nil {
@@ -208,9 +213,13 @@ func runWith(t *testing.T, memory int64, fault func(bool) error, o spill.Options
 func newGroupBy(t *testing.T, keys ...int) operators.Operator {
 	sum := gpu.DecimalOf(38, 2)
 	spec := groupby.Spec{In: schema, Keys: keys, Aggregates: []groupby.Aggregate{
-		{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: sum}, {Kind: gpu.Max, Input: 1, Output: gpu.Of(gpu.String)}, {Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Count, Input: 2, Output: gpu.Of(gpu.Int64)}}}
+		{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: sum},
+		{Kind: gpu.Max, Input: 1, Output: gpu.Of(gpu.String)}, {Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)},
+		{Kind: gpu.Count, Input: 2, Output: gpu.Of(gpu.Int64)}}}
 	fields := operators.PickFields(schema, keys).Fields
-	spec.Out = gpu.NewSchema(append(fields, gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum}, gpu.Field{Name: "max", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "avg", Type: gpu.Of(gpu.Float64)}, gpu.Field{Name: "count", Type: gpu.Of(gpu.Int64)})...)
+	spec.Out = gpu.NewSchema(append(fields, gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "sum", Type: sum}, gpu.Field{Name: "max", Type: gpu.Of(gpu.String)},
+		gpu.Field{Name: "avg", Type: gpu.Of(gpu.Float64)}, gpu.Field{Name: "count", Type: gpu.Of(gpu.Int64)})...)
 	op, err := groupby.New(spec)
 	require.NoError(t, err)
 	return op
@@ -227,7 +236,8 @@ func newJoinIf(t *testing.T, kind join.Kind, condition bool, keys ...int) operat
 
 // newJoinBy also forces an algorithm. Without keys the join is by a range, with the condition.
 func newJoinBy(t *testing.T, algorithm string, kind join.Kind, condition bool, keys ...int) operators.Operator {
-	spec := join.Spec{Algorithm: algorithm, Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys, NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
+	spec := join.Spec{Algorithm: algorithm, Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys,
+		NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
 	if kind.Pairs() {
 		spec.BuildOut = []int{1, 2}
 	}
@@ -246,8 +256,9 @@ func newJoinBy(t *testing.T, algorithm string, kind join.Kind, condition bool, k
 	}
 	if condition {
 		price := schema.Fields[2].Type
-		spec.Residual = &join.Residual{Probe: []int{2}, Build: []int{2}, Program: &gpu.Program{Inputs: []gpu.Type{price, price}, Outputs: []int{2},
-			Code: []gpu.Instr{{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}}
+		spec.Residual = &join.Residual{Probe: []int{2}, Build: []int{2},
+			Program: &gpu.Program{Inputs: []gpu.Type{price, price}, Outputs: []int{2},
+				Code: []gpu.Instr{{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}}
 	}
 	op, err := join.New(spec)
 	require.NoError(t, err)
@@ -282,11 +293,14 @@ func newExpand(t *testing.T) operators.Operator {
 // newWindow numbers the rows of a partition, and adds up to 3 prices.
 func newWindow(t *testing.T) operators.Operator {
 	sum := gpu.DecimalOf(38, 2)
-	frame := window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: 2}, To: window.Bound{Kind: window.CurrentRow}}
-	op, err := window.New(window.Spec{In: schema, Partition: []int{1}, Order: []sort.Key{{Column: 0}}, Keep: []int{2, 1}, Functions: []window.Function{
-		{Kind: window.RowNumber, Value: -1, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int64)},
-		{Kind: window.Aggregate, Aggregate: gpu.Sum, Value: 2, Offset: -1, Default: -1, Frame: frame, Output: sum}},
-		Out: gpu.NewSchema(append(operators.PickFields(schema, []int{2, 1}).Fields, gpu.Field{Name: "number", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum, Nullable: true})...)})
+	frame := window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: 2},
+		To: window.Bound{Kind: window.CurrentRow}}
+	op, err := window.New(window.Spec{In: schema, Partition: []int{1}, Order: []sort.Key{{Column: 0}},
+		Keep: []int{2, 1}, Functions: []window.Function{
+			{Kind: window.RowNumber, Value: -1, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int64)},
+			{Kind: window.Aggregate, Aggregate: gpu.Sum, Value: 2, Offset: -1, Default: -1, Frame: frame, Output: sum}},
+		Out: gpu.NewSchema(append(operators.PickFields(schema, []int{2, 1}).Fields,
+			gpu.Field{Name: "number", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum, Nullable: true})...)})
 	require.NoError(t, err)
 	return op
 }
@@ -295,8 +309,10 @@ func newWindow(t *testing.T) operators.Operator {
 // sort: of rows up to a row, near it, up to one near it, and without an order from it on and of all rows.
 func newWindowOverAll(t *testing.T, order ...sort.Key) operators.Operator {
 	sum := gpu.DecimalOf(38, 2)
-	first, here, last := window.Bound{Kind: window.UnboundedPreceding}, window.Bound{Kind: window.CurrentRow}, window.Bound{Kind: window.UnboundedFollowing}
-	near := window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: 300}, To: window.Bound{Kind: window.Following, Offset: 2}}
+	first, here, last := window.Bound{Kind: window.UnboundedPreceding}, window.Bound{Kind: window.CurrentRow},
+		window.Bound{Kind: window.UnboundedFollowing}
+	near := window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: 300},
+		To: window.Bound{Kind: window.Following, Offset: 2}}
 	total := window.Frame{Unit: window.Rows, From: first, To: last}
 	far := window.Frame{Unit: window.Rows, From: here, To: last}
 	if len(order) > 0 {
@@ -305,16 +321,22 @@ func newWindowOverAll(t *testing.T, order ...sort.Key) operators.Operator {
 	}
 	op, err := window.New(window.Spec{In: schema, Order: order, Keep: []int{2, 0}, Functions: []window.Function{
 		{Kind: window.RowNumber, Value: -1, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int64)},
-		{Kind: window.Aggregate, Aggregate: gpu.Max, Value: 1, Offset: -1, Default: -1, Frame: window.Frame{Unit: window.Rows, From: first, To: here}, Output: schema.Fields[1].Type},
+		{Kind: window.Aggregate, Aggregate: gpu.Max, Value: 1, Offset: -1, Default: -1,
+			Frame: window.Frame{Unit: window.Rows, From: first, To: here}, Output: schema.Fields[1].Type},
 		{Kind: window.Aggregate, Aggregate: gpu.Sum, Value: 2, Offset: -1, Default: -1, Frame: near, Output: sum},
 		{Kind: window.Lead, Value: 1, Offset: -1, Default: -1, Output: schema.Fields[1].Type},
 		{Kind: window.Lag, Value: 1, Offset: -1, Default: -1, IgnoreNulls: true, Output: schema.Fields[1].Type},
 		{Kind: window.ArgMax, Value: 1, Offset: 2, Default: -1, Frame: far, Output: schema.Fields[1].Type},
-		{Kind: window.Aggregate, Aggregate: gpu.Avg, Value: 2, Offset: -1, Default: -1, Frame: total, Output: gpu.Of(gpu.Float64)}},
-		Out: gpu.NewSchema(append(operators.PickFields(schema, []int{2, 0}).Fields, gpu.Field{Name: "number", Type: gpu.Of(gpu.Int64)},
-			gpu.Field{Name: "most", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "sum", Type: sum, Nullable: true},
-			gpu.Field{Name: "next", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "known", Type: schema.Fields[1].Type, Nullable: true},
-			gpu.Field{Name: "best", Type: schema.Fields[1].Type, Nullable: true}, gpu.Field{Name: "mean", Type: gpu.Of(gpu.Float64), Nullable: true})...)})
+		{Kind: window.Aggregate, Aggregate: gpu.Avg, Value: 2, Offset: -1, Default: -1, Frame: total,
+			Output: gpu.Of(gpu.Float64)}},
+		Out: gpu.NewSchema(append(operators.PickFields(schema, []int{2, 0}).Fields,
+			gpu.Field{Name: "number", Type: gpu.Of(gpu.Int64)},
+			gpu.Field{Name: "most", Type: schema.Fields[1].Type, Nullable: true},
+			gpu.Field{Name: "sum", Type: sum, Nullable: true},
+			gpu.Field{Name: "next", Type: schema.Fields[1].Type, Nullable: true},
+			gpu.Field{Name: "known", Type: schema.Fields[1].Type, Nullable: true},
+			gpu.Field{Name: "best", Type: schema.Fields[1].Type, Nullable: true},
+			gpu.Field{Name: "mean", Type: gpu.Of(gpu.Float64), Nullable: true})...)})
 	require.NoError(t, err)
 	return op
 }
@@ -327,7 +349,8 @@ func newSortedGroups(t *testing.T) operators.Operator {
 	}
 	op, err := window.NewGroups(window.GroupSpec{In: schema, Keys: []int{0}, Functions: []window.GroupFunction{
 		{Kind: window.FirstValue, Value: 2, Key: -1, Filter: -1, Output: schema.Fields[2].Type},
-		{Kind: window.LastValue, Value: 1, Key: -1, Filter: -1, Order: []sort.Key{{Column: 2}}, Output: gpu.Of(gpu.String)}}, Out: gpu.NewSchema(fields...)})
+		{Kind: window.LastValue, Value: 1, Key: -1, Filter: -1, Order: []sort.Key{{Column: 2}},
+			Output: gpu.Of(gpu.String)}}, Out: gpu.NewSchema(fields...)})
 	require.NoError(t, err)
 	return op
 }
@@ -351,14 +374,18 @@ var operatorsUnderTest = []operatorUnderTest{
 	{"group-by of two keys", false, true, func(t *testing.T) operators.Operator { return newGroupBy(t, 1, 0) }},
 	{"group-by without keys", false, false, func(t *testing.T) operators.Operator { return newGroupBy(t) }},
 	{"inner join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 0) }},
-	{"inner join on two keys", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 1, 2) }},
+	{"inner join on two keys", true, true,
+		func(t *testing.T) operators.Operator { return newJoin(t, join.Inner, 1, 2) }},
 	{"left join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Left, 0, 1) }},
 	{"semi join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Semi, 0) }},
 	{"anti join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Anti, 2) }},
 	{"right join", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Right, 0) }},
-	{"full join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Full, true, 0) }},
-	{"inner join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
-	{"anti join with a condition", true, true, func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
+	{"full join with a condition", true, true,
+		func(t *testing.T) operators.Operator { return newJoinIf(t, join.Full, true, 0) }},
+	{"inner join with a condition", true, true,
+		func(t *testing.T) operators.Operator { return newJoinIf(t, join.Inner, true, 0) }},
+	{"anti join with a condition", true, true,
+		func(t *testing.T) operators.Operator { return newJoinIf(t, join.Anti, true, 1, 0) }},
 	{"inner join by a range", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Inner) }},
 	{"full join by a range", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Full) }},
 	{"mark join by a range", true, true, func(t *testing.T) operators.Operator { return newJoin(t, join.Mark) }},
@@ -383,8 +410,10 @@ var operatorsUnderTest = []operatorUnderTest{
 func init() {
 	for _, algorithm := range join.AlgorithmsOn(host.Unopened()) {
 		add := func(kind join.Kind, condition bool, keys ...int) {
-			operatorsUnderTest = append(operatorsUnderTest, operatorUnderTest{fmt.Sprintf("%v join by %s, condition %v, keys %v", kind, algorithm, condition, keys), false, true,
-				func(t *testing.T) operators.Operator { return newJoinBy(t, algorithm, kind, condition, keys...) }})
+			operatorsUnderTest = append(operatorsUnderTest,
+				operatorUnderTest{fmt.Sprintf("%v join by %s, condition %v, keys %v", kind, algorithm, condition, keys),
+					false, true,
+					func(t *testing.T) operators.Operator { return newJoinBy(t, algorithm, kind, condition, keys...) }})
 		}
 		add(join.Inner, false, 0)
 		add(join.Full, true, 0)
@@ -442,7 +471,9 @@ func TestRowsThatSpillComeBack(t *testing.T) {
 					if cases++; !gputest.Takes(thin, cases) {
 						continue
 					}
-					got, stats, err := runWith(t, 0, nil, spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512, cut(build, 512), cut(input, 512), lanes)
+					got, stats, err := runWith(t, 0, nil,
+						spill.Options{Dir: t.TempDir(), Always: true, Compress: compress}, o.make(t), 512,
+						cut(build, 512), cut(input, 512), lanes)
 					require.NoError(t, err)
 					if o.reorders() {
 						slices.Sort(got)
@@ -473,7 +504,8 @@ func TestABuildSideOfOneKeyThatDoesNotFit(t *testing.T) {
 	build, input := oneKey(1, 60_000), oneKey(2, 12)
 	thin, cases := gputest.ThinOr(t, 3), 0
 	for _, kind := range []join.Kind{join.Inner, join.Left, join.Right, join.Full, join.Semi, join.Anti, join.Mark} {
-		for keys, text := range map[string]string{"": "many rows of one key", "a condition": "many rows of one key", "a range": "; joined block by block"} {
+		for keys, text := range map[string]string{"": "many rows of one key", "a condition": "many rows of one key",
+			"a range": "; joined block by block"} {
 			if cases++; !gputest.Takes(thin, cases) {
 				continue
 			}
@@ -487,7 +519,8 @@ func TestABuildSideOfOneKeyThatDoesNotFit(t *testing.T) {
 				want, err := run(t, 0, newJoin(), stride, cut(build, stride), cut(input, 5), 2)
 				require.NoError(t, err)
 				op := newJoin()
-				got, stats, err := runWith(t, 1<<20, nil, spill.Options{Dir: t.TempDir(), Always: true}, op, stride, cut(build, stride), cut(input, 5), 2)
+				got, stats, err := runWith(t, 1<<20, nil, spill.Options{Dir: t.TempDir(), Always: true}, op, stride,
+					cut(build, stride), cut(input, 5), 2)
 				require.NoError(t, err)
 				require.Contains(t, op.(operators.Choosing).Choice(), text)
 				slices.Sort(want)
@@ -521,7 +554,8 @@ func TestRefusalsWhileRowsSpill(t *testing.T) {
 					}
 					return nil
 				}
-				got, _, err := runWith(t, 0, fault, spill.Options{Dir: t.TempDir(), Always: true}, o.make(t), 256, cut(build, 256), cut(input, 256), 2)
+				got, _, err := runWith(t, 0, fault, spill.Options{Dir: t.TempDir(), Always: true}, o.make(t), 256,
+					cut(build, 256), cut(input, 256), 2)
 				if err != nil {
 					require.True(t, gpu.IsRefusal(err), "%v", err)
 					refused++
@@ -602,7 +636,8 @@ func TestAnExpansionHasEachRowOnceForEachVariant(t *testing.T) {
 
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {
 	input := rows(3, 50)
-	for kind, want := range map[join.Kind]int{join.Inner: 0, join.Left: 50, join.Right: 0, join.Full: 50, join.Semi: 0, join.Anti: 50, join.Mark: 50} {
+	for kind, want := range map[join.Kind]int{join.Inner: 0, join.Left: 50, join.Right: 0, join.Full: 50, join.Semi: 0,
+		join.Anti: 50, join.Mark: 50} {
 		got, err := run(t, 0, newJoin(t, kind, 0), 16, nil, cut(input, 16), 2)
 		require.NoError(t, err)
 		require.Len(t, got, want, "%v join", kind)
@@ -626,16 +661,20 @@ func TestATopKIsTheHeadOfTheSort(t *testing.T) {
 }
 
 func TestAJoinOfMismatchedKeysIsRefused(t *testing.T) {
-	_, err := join.New(join.Spec{Probe: schema, Build: schema, ProbeKeys: []int{0}, BuildKeys: []int{1}, NullSafe: []bool{false}, Out: gpu.NewSchema()})
+	_, err := join.New(join.Spec{Probe: schema, Build: schema, ProbeKeys: []int{0}, BuildKeys: []int{1},
+		NullSafe: []bool{false}, Out: gpu.NewSchema()})
 	require.EqualError(t, err, `join key "id" is BIGINT, but "kind" is VARCHAR`)
 }
 
 func TestSumsThatOverflowNameTheColumn(t *testing.T) {
-	op, err := groupby.New(groupby.Spec{In: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.DecimalOf(38, 0)}), Aggregates: []groupby.Aggregate{{Kind: gpu.Sum, Output: gpu.DecimalOf(38, 0)}},
-		Out: gpu.NewSchema(gpu.Field{Name: "total", Type: gpu.DecimalOf(38, 0)})})
+	op, err := groupby.New(groupby.Spec{In: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.DecimalOf(38, 0)}),
+		Aggregates: []groupby.Aggregate{{Kind: gpu.Sum, Output: gpu.DecimalOf(38, 0)}},
+		Out:        gpu.NewSchema(gpu.Field{Name: "total", Type: gpu.DecimalOf(38, 0)})})
 	require.NoError(t, err)
 	v := gpu.Scalar{Type: gpu.DecimalOf(38, 0), Valid: true, Int: gpu.Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}}
-	_, err = run(t, 0, op, 10, nil, []*gpu.Stride{{Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: v.Type}), Cols: []gpu.Column{gpu.ColumnOf(v.Type, []gpu.Scalar{v, v})}, Rows: 2}}, 2)
+	_, err = run(t, 0, op, 10, nil,
+		[]*gpu.Stride{{Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: v.Type}),
+			Cols: []gpu.Column{gpu.ColumnOf(v.Type, []gpu.Scalar{v, v})}, Rows: 2}}, 2)
 	require.EqualError(t, err, "total: sum overflows 128 bits")
 }
 
@@ -643,8 +682,10 @@ func TestSumsThatOverflowNameTheColumn(t *testing.T) {
 // the flushed groups are merged by partition. When groups have few rows, rows pass by the
 // tables.
 func TestLanesMergeManyGroups(t *testing.T) {
-	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64), Nullable: true}, gpu.Field{Name: "s", Type: gpu.Of(gpu.String)},
-		gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "d", Type: gpu.DecimalOf(12, 2), Nullable: true}, gpu.Field{Name: "f", Type: gpu.Of(gpu.Float32)})
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64), Nullable: true},
+		gpu.Field{Name: "s", Type: gpu.Of(gpu.String)},
+		gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "d", Type: gpu.DecimalOf(12, 2), Nullable: true},
+		gpu.Field{Name: "f", Type: gpu.Of(gpu.Float32)})
 	const strides, strideRows = 14, 20_000
 	for _, groups := range []int64{20_000, 400_000} {
 		rnd := rand.New(rand.NewPCG(uint64(groups), 7))
@@ -660,7 +701,8 @@ func TestLanesMergeManyGroups(t *testing.T) {
 				cols := make([][]gpu.Scalar, in.Len())
 				for range strideRows {
 					k, v := rnd.Int64N(groups), rnd.Int64N(1000)
-					row := []gpu.Scalar{gpu.IntScalar(in.Fields[0].Type, k), gpu.StringScalar(fmt.Sprint("text ", k%1000)), gpu.IntScalar(in.Fields[2].Type, v),
+					row := []gpu.Scalar{gpu.IntScalar(in.Fields[0].Type, k),
+						gpu.StringScalar(fmt.Sprint("text ", k%1000)), gpu.IntScalar(in.Fields[2].Type, v),
 						gpu.IntScalar(in.Fields[3].Type, v-500), gpu.FloatScalar(in.Fields[4].Type, float64(v)/4)}
 					if k == 0 {
 						row[0] = gpu.Null(row[0].Type)
@@ -694,9 +736,13 @@ func TestLanesMergeManyGroups(t *testing.T) {
 			return out
 		}
 		for _, lanes := range []int{1, 3} {
-			aggregates := []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 2, Output: gpu.Of(gpu.HugeInt)},
-				{Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Count, Input: 3, Output: gpu.Of(gpu.Int64)},
-				{Kind: gpu.Sum, Input: 3, Output: gpu.DecimalOf(38, 2)}, {Kind: gpu.Sum, Input: 4, Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Min, Input: 3, Output: in.Fields[3].Type}}
+			aggregates := []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)},
+				{Kind: gpu.Sum, Input: 2, Output: gpu.Of(gpu.HugeInt)},
+				{Kind: gpu.Avg, Input: 2, Output: gpu.Of(gpu.Float64)},
+				{Kind: gpu.Count, Input: 3, Output: gpu.Of(gpu.Int64)},
+				{Kind: gpu.Sum, Input: 3, Output: gpu.DecimalOf(38, 2)},
+				{Kind: gpu.Sum, Input: 4, Output: gpu.Of(gpu.Float64)},
+				{Kind: gpu.Min, Input: 3, Output: in.Fields[3].Type}}
 			out := gpu.NewSchema(in.Fields[0], in.Fields[1])
 			for _, a := range aggregates {
 				out.Fields = append(out.Fields, gpu.Field{Name: a.Kind.String(), Type: a.Output})
@@ -716,14 +762,16 @@ func TestLanesMergeManyGroups(t *testing.T) {
 					cents, least = gpu.IntScalar(cents.Type, w.cents), gpu.IntScalar(least.Type, w.least)
 				}
 				double := func(v float64) gpu.Scalar { return gpu.FloatScalar(gpu.Of(gpu.Float64), v) }
-				require.Equal(t, fmt.Sprintf("%s|%d|%d|%s|%d|%s|%s|%s", row[:i], w.rows, w.sum, double(float64(w.sum)/float64(w.rows)), w.count, cents, double(w.floats), least), row)
+				require.Equal(t, fmt.Sprintf("%s|%d|%d|%s|%d|%s|%s|%s", row[:i], w.rows, w.sum,
+					double(float64(w.sum)/float64(w.rows)), w.count, cents, double(w.floats), least), row)
 			}
 		}
 	}
 }
 
 // TestLanesMergeDenseKeys groups by one key whose range is known, correctly or not.
-// Partitions are ranges of the key. The table of a single lane is not indexed by the key if the range is too wide for its memory.
+// Partitions are ranges of the key. The table of a single lane is not indexed by the key if the range is too wide for
+// its memory.
 func TestLanesMergeDenseKeys(t *testing.T) {
 	const strides, strideRows, groups, lo = 8, 5_000, 20_000, -7_000
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2)} {
@@ -749,12 +797,15 @@ func TestLanesMergeDenseKeys(t *testing.T) {
 					keys = append(keys, k)
 					want[k.String()]++
 				}
-				input = append(input, &gpu.Stride{Schema: in, Rows: strideRows, Cols: []gpu.Column{gpu.ColumnOf(typ, keys)}})
+				input = append(input, &gpu.Stride{Schema: in, Rows: strideRows,
+					Cols: []gpu.Column{gpu.ColumnOf(typ, keys)}})
 			}
-			op, err := groupby.New(groupby.Spec{In: in, Keys: []int{0}, Aggregates: []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}},
-				Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}), Hint: c.hint})
+			op, err := groupby.New(groupby.Spec{In: in, Keys: []int{0},
+				Aggregates: []groupby.Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}},
+				Out:        gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}), Hint: c.hint})
 			require.NoError(t, err)
-			got, _, err := runWith(t, c.memory, nil, spill.Options{Dir: t.TempDir()}, op, strideRows, nil, input, c.lanes)
+			got, _, err := runWith(t, c.memory, nil, spill.Options{Dir: t.TempDir()}, op, strideRows, nil, input,
+				c.lanes)
 			require.NoError(t, err)
 			require.Len(t, got, len(want))
 			for _, row := range got {

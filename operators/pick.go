@@ -70,7 +70,8 @@ func ConcatStrides(t Task, schema *gpu.Schema, strides []*gpu.Stride) (*gpu.Stri
 
 // InBatches calls take with the strides that each adds, concatenated to batches of about
 // Task.StrideRows rows. take and add take strides over.
-func InBatches(t Task, schema *gpu.Schema, each func(add func(*gpu.Stride) error) error, take func(*gpu.Stride) error) (err error) {
+func InBatches(t Task, schema *gpu.Schema, each func(add func(*gpu.Stride) error) error,
+	take func(*gpu.Stride) error) (err error) {
 	var pending []*gpu.Stride
 	rows := 0
 	defer func() {
@@ -136,7 +137,8 @@ func CutStride(t Task, s *gpu.Stride, bounds []int) (parts []*gpu.Stride, err er
 
 // EmitGroups emits a row for each group: its keys, which have the types of a schema, and values
 // that all groups have. out names the columns.
-func EmitGroups(t Task, keys *gpu.Schema, groups [][]gpu.Scalar, values []gpu.Scalar, out *gpu.Schema, emit Emit) error {
+func EmitGroups(t Task, keys *gpu.Schema, groups [][]gpu.Scalar, values []gpu.Scalar, out *gpu.Schema,
+	emit Emit) error {
 	n := len(groups)
 	s := &gpu.Stride{Schema: out, Rows: n}
 	for i, f := range keys.Fields {
@@ -178,7 +180,8 @@ func Ints(t Task, c gpu.Column) (out []int, err error) {
 			err = closeErr
 		}
 	}()
-	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "values", Type: c.Type}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "values", Type: c.Type}), Cols: []gpu.Column{c.Retain()},
+		Rows: c.Len}
 	down, err := t.Queue.Download(l, s)
 	if err != nil {
 		s.Release()

@@ -45,7 +45,8 @@ func sumOf(r *Report) ActivityReport {
 
 // reported converts an activity to the form of a report, without the shares of the link.
 func reported(a gpu.Activity) ActivityReport {
-	return ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown, CopyingUp: a.Up, CopyingDown: a.Down}
+	return ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown,
+		CopyingUp: a.Up, CopyingDown: a.Down}
 }
 
 func withoutLink(a *ActivityReport) ActivityReport {
@@ -56,7 +57,8 @@ func withoutLink(a *ActivityReport) ActivityReport {
 
 func TestActivityIsCountedOnceForATableThatIsReadTwice(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
-	r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(), RunOptions{Device: d, Timeline: true})
+	r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
+		RunOptions{Device: d, Timeline: true})
 	require.NoError(t, err)
 	scans := 0
 	for _, s := range r.Stages {
@@ -74,7 +76,8 @@ func TestActivityIsCountedOnceForATableThatIsReadTwice(t *testing.T) {
 func TestRunsThatShareADeviceReportTheirOwnActivity(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
 	run := func() *Report {
-		r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(), RunOptions{Device: d, Timeline: true})
+		r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
+			RunOptions{Device: d, Timeline: true})
 		require.NoError(t, err)
 		return r
 	}
@@ -110,7 +113,8 @@ func TestRunsThatShareADeviceReportTheirOwnActivity(t *testing.T) {
 }
 
 func TestAScanCountsTheTimeOfItsDecoders(t *testing.T) {
-	r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
+	r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
+		RunOptions{Use: Host, Threads: 1})
 	require.NoError(t, err)
 	for _, s := range r.Stages {
 		if s.Kind == "scan" {

@@ -34,7 +34,8 @@ func aggregateTable(r *rand.Rand, typ string, wild bool) *randomCase {
 	t := &g.c.tables[0]
 	t.schema.Fields[1] = gpu.Field{Name: "a2", Type: gpu.Of(gpu.Int32)}
 	for i, k := range r.Perm(len(t.rows)) {
-		t.rows[i][0], t.rows[i][1] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(r.IntN(4))), gpu.IntScalar(gpu.Of(gpu.Int32), int64(k))
+		t.rows[i][0], t.rows[i][1] = gpu.IntScalar(gpu.Of(gpu.Int64), int64(r.IntN(4))),
+			gpu.IntScalar(gpu.Of(gpu.Int32), int64(k))
 		if r.IntN(8) == 0 {
 			t.rows[i][0] = gpu.Null(gpu.Of(gpu.Int64))
 		}
@@ -59,7 +60,8 @@ func aggregateCalls(t gpu.Type) (all []aggregateCall) {
 	for _, f := range []string{"min(%s)", "max(%s)"} {
 		add(true, true, true, f)
 	}
-	for _, f := range []string{"first(%s ORDER BY a2)", "last(%s ORDER BY a2 DESC)", "any_value(%s ORDER BY a2)", "arg_min(%s, a2)", "arg_max(%s, a2)", "arg_min(a2, %s)",
+	for _, f := range []string{"first(%s ORDER BY a2)", "last(%s ORDER BY a2 DESC)", "any_value(%s ORDER BY a2)",
+		"arg_min(%s, a2)", "arg_max(%s, a2)", "arg_min(a2, %s)",
 		"arg_min(%s, a2 %% 3 ORDER BY a2 DESC)", "max_by(a2, %s ORDER BY a2 DESC)", "mode(%s ORDER BY a2 DESC)"} {
 		add(true, true, false, f)
 	}
@@ -118,8 +120,8 @@ func (c *randomCase) repeated(times int) *randomCase {
 	return &out
 }
 
-// aggregateSteps puts calls into as few groups as possible: the aggregates of sorted rows apart from the others and from
-// those that a CPU accumulates, and sums
+// aggregateSteps puts calls into as few groups as possible: the aggregates of sorted rows apart from the others and
+// from those that a CPU accumulates, and sums
 // that may be beyond their type one by one. Those of the numbers of values come last, after the others.
 func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall) {
 	sorted, others, counted, led := []aggregateCall{}, []aggregateCall{}, []aggregateCall{}, []aggregateCall{}
@@ -127,13 +129,15 @@ func aggregateSteps(t gpu.Type, calls []aggregateCall) (steps [][]aggregateCall)
 		switch name, _, _ := strings.Cut(call.text, "("); {
 		case t.Wide && (name == "sum" || name == "avg"):
 			steps = append(steps, []aggregateCall{call})
-		case slices.Contains([]string{"count", "min", "max", "sum", "avg", "bool_and", "bool_or", "count_if", "favg", "fsum"}, name):
+		case slices.Contains([]string{"count", "min", "max", "sum", "avg", "bool_and", "bool_or", "count_if", "favg",
+			"fsum"}, name):
 			others = append(others, call)
 		case strings.HasPrefix(name, "bit_"): // either way
 			others, sorted = append(others, call), append(sorted, call)
 		case name == "median" || strings.HasPrefix(name, "quantile_"):
 			sorted, counted = append(sorted, call), append(counted, call)
-		case slices.Contains([]string{"first", "last", "any_value", "arg_min", "arg_max", "max_by"}, name) || name == "product" && !strings.Contains(call.text, "DISTINCT"):
+		case slices.Contains([]string{"first", "last", "any_value", "arg_min", "arg_max", "max_by"}, name) ||
+			name == "product" && !strings.Contains(call.text, "DISTINCT"):
 			sorted, led = append(sorted, call), append(led, call) // either way
 		default:
 			sorted = append(sorted, call)
@@ -165,7 +169,8 @@ func TestEveryAggregateOfEveryType(t *testing.T) {
 			calls := slices.DeleteFunc(aggregateCalls(value), func(call aggregateCall) bool {
 				return wild && !call.wild || typ == "TIMESTAMP_NS" && strings.HasPrefix(call.text, "quantile_cont")
 			})
-			byValue := table.grouped([]aggregateCall{{"count(*)", true, true}, {"sum(a2)", true, true}, {"count(DISTINCT a1)", true, true}})
+			byValue := table.grouped([]aggregateCall{{"count(*)", true, true}, {"sum(a2)", true, true},
+				{"count(DISTINCT a1)", true, true}})
 			byValue.steps[0].exprs[0].expr = exprtest.Leaf(exprtest.Text, "a3")
 			cases := []*randomCase{byValue}
 			steps := aggregateSteps(value, calls)
@@ -193,7 +198,8 @@ func TestEveryAggregateOfEveryType(t *testing.T) {
 func TestEveryAggregateOnAGPU(t *testing.T) {
 	dev := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	seed, thin := gputest.SeedOr(t, 1), gputest.ThinOr(t, 3)
-	for i, typ := range []string{"BIGINT", "UTINYINT", "UBIGINT", "DOUBLE", "DECIMAL(12,2)", "DECIMAL(30,6)", "BOOLEAN", "VARCHAR", "TIMESTAMP"} {
+	for i, typ := range []string{"BIGINT", "UTINYINT", "UBIGINT", "DOUBLE", "DECIMAL(12,2)", "DECIMAL(30,6)", "BOOLEAN",
+		"VARCHAR", "TIMESTAMP"} {
 		if !gputest.Takes(thin, i+int(seed)) {
 			continue
 		}
@@ -213,7 +219,8 @@ func TestEveryAggregateOnAGPU(t *testing.T) {
 			var got collected
 			b.WriteTo(&got)
 			b.job.Steps = append(b.job.Steps, c.steps[0].job()...)
-			_, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, 50 * (1 + i/(len(steps)-1)*16)}, SpillDir: t.TempDir()})
+			_, err := b.Run(context.Background(),
+				RunOptions{Device: smallStrides{dev, 50 * (1 + i/(len(steps)-1)*16)}, SpillDir: t.TempDir()})
 			if wantErr != nil { // a sum beyond its type
 				require.ErrorContains(t, wantErr, "overflow")
 				require.ErrorContains(t, err, "overflow")
@@ -226,19 +233,23 @@ func TestEveryAggregateOnAGPU(t *testing.T) {
 			require.Len(t, ours, len(theirs))
 			for r := range ours {
 				for k := range ours[r] {
-					require.True(t, near(theirs[r][k], ours[r][k], want.types[k], c.columns, k), "%s of %s: CPU %s, GPU %s", c.steps[0].aggregates[max(k-1, 0)].expr, typ, theirs[r][k], ours[r][k])
+					require.True(t, near(theirs[r][k], ours[r][k], want.types[k], c.columns, k),
+						"%s of %s: CPU %s, GPU %s", c.steps[0].aggregates[max(k-1, 0)].expr, typ, theirs[r][k],
+						ours[r][k])
 				}
 			}
 		}
 	}
 }
 
-// TestModesAndQuantilesOfCountedValues repeats the rows of a table, so that values are counted before they are sorted, and
-// wants the modes and quantiles of the table itself, whose rows are sorted.
+// TestModesAndQuantilesOfCountedValues repeats the rows of a table, so that values are counted before they are sorted,
+// and wants the modes and quantiles of the table itself, whose rows are sorted.
 func TestModesAndQuantilesOfCountedValues(t *testing.T) {
 	seed := gputest.SeedOr(t, 1)
-	calls := []aggregateCall{{text: "mode(a3)"}, {text: "mode(a3) FILTER (WHERE a2 > 10)"}, {text: "mode(DISTINCT a3)"}, {text: "quantile_disc(a3, 0.3)"},
-		{text: "quantile_disc(a3, -0.999) FILTER (WHERE a2 > 10)"}, {text: "quantile_disc(DISTINCT a3, 0.6)"}, {text: "max(a3)"}, {text: "count(DISTINCT a3)"}}
+	calls := []aggregateCall{{text: "mode(a3)"}, {text: "mode(a3) FILTER (WHERE a2 > 10)"}, {text: "mode(DISTINCT a3)"},
+		{text: "quantile_disc(a3, 0.3)"},
+		{text: "quantile_disc(a3, -0.999) FILTER (WHERE a2 > 10)"}, {text: "quantile_disc(DISTINCT a3, 0.6)"},
+		{text: "max(a3)"}, {text: "count(DISTINCT a3)"}}
 	counted := 0
 	for i, typ := range aggregateTypes() {
 		table := aggregateTable(rand.New(rand.NewPCG(seed+uint64(i), 23)), typ, true)

@@ -89,7 +89,8 @@ const (
 	Auto = execution.Auto // the device that Plan.ChooseDevice returns
 	Host = execution.Host // the CPU
 	CUDA = execution.CUDA // the first GPU; "cuda:1" is the second and so on; an error where there is none
-	// BesideHost behind Auto or the name of a GPU lets lanes of the CPU take partitions of joins and group-bys too, as in "auto+host".
+	// BesideHost behind Auto or the name of a GPU lets lanes of the CPU take partitions of joins and group-bys too, as
+	// in "auto+host".
 	BesideHost = execution.BesideHost
 )
 

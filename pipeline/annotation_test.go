@@ -50,7 +50,9 @@ func annotatedValue(f gpu.Field, i int) gpu.Scalar {
 		return gpu.StringScalar([]string{"red", "green"}[i%2])
 	}
 	if f.Type.Kind == gpu.Binary { // a point in WKB
-		return gpu.Scalar{Type: f.Type, Valid: true, Str: "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00" + string([]byte{0xf0 + byte(i%8), 0x3f}) + "\x00\x00\x00\x00\x00\x00\x00\x40"}
+		return gpu.Scalar{Type: f.Type, Valid: true,
+			Str: "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00" + string([]byte{0xf0 + byte(i%8), 0x3f}) +
+				"\x00\x00\x00\x00\x00\x00\x00\x40"}
 	}
 	return gpu.IntScalar(f.Type, int64(i)*1000)
 }
@@ -116,20 +118,30 @@ func TestAnnotationsGoFromFileToFile(t *testing.T) {
 		job  *Builder
 		want map[string]string
 	}{
-		"copy":       {New("copy").Read("t", in), all},
-		"filter":     {read().Filter("n >= 2000 or u is null").Limit(5), all},
-		"select":     {read().Select("u as id", "j", "tz", "ms", "e").Filter("id is not null"), some("u as id", "j", "tz", "ms", "e")},
-		"sort":       {read().Sort("u desc", "n % 2"), all},
-		"join":       {read().Join("o", "t.u = o.u").Select("o.u", "t.j", "o.tz", "t.e", "o.b"), some("u", "j", "tz", "e", "b")},
-		"left":       {read().JoinWith(Join{With: "o", Using: []string{"u", "n"}, Kind: "left"}).Select("u", "o.j", "t.tm"), some("u", "j", "tm")},
-		"full":       {read().JoinWith(Join{With: "o", Using: []string{"u", "n"}, Kind: "full"}).Select("u", "o.j", "t.tm", "t.b"), some("u", "j", "tm", "b")},
-		"group":      {read().Group([]string{"u", "e as k"}, "max(j) as j", "min(tz) as tz", "count(u) as n", "max(us) as us"), some("u", "e as k", "j", "tz", "n", "us")},
-		"min":        {read().Group(nil, "min(u) as lo", "max(u) as hi"), some("u as lo", "u as hi")},
-		"filtered":   {read().Group([]string{"e"}, "min(u) filter (where n > 0) as lo", "max(j) as j", "count(distinct n) as n", "sum(distinct n) as s", "count(distinct tz) as c"), map[string]string{"e": all["e"], "lo": all["u"], "j": all["j"], "n": "BIGINT", "s": "DECIMAL(38,0)", "c": "BIGINT"}},
-		"distinct":   {read().Distinct("u as id", "j", "tz"), some("u as id", "j", "tz")},
-		"union":      {read().Union("o"), all},
-		"expression": {read().Select("j || '' as j", "case when n > 0 then u end as u", "tz"), map[string]string{"j": "VARCHAR", "u": "BLOB", "tz": all["tz"]}},
-		"mixed":      {read().Select("u", "j").As("x").From("t").Select("b", "e").Union("x"), map[string]string{"b": "BLOB", "e": "VARCHAR"}},
+		"copy":   {New("copy").Read("t", in), all},
+		"filter": {read().Filter("n >= 2000 or u is null").Limit(5), all},
+		"select": {read().Select("u as id", "j", "tz", "ms", "e").Filter("id is not null"),
+			some("u as id", "j", "tz", "ms", "e")},
+		"sort": {read().Sort("u desc", "n % 2"), all},
+		"join": {read().Join("o", "t.u = o.u").Select("o.u", "t.j", "o.tz", "t.e", "o.b"),
+			some("u", "j", "tz", "e", "b")},
+		"left": {read().JoinWith(Join{With: "o", Using: []string{"u", "n"}, Kind: "left"}).Select("u", "o.j",
+			"t.tm"), some("u", "j", "tm")},
+		"full": {read().JoinWith(Join{With: "o", Using: []string{"u", "n"}, Kind: "full"}).Select("u", "o.j",
+			"t.tm", "t.b"), some("u", "j", "tm", "b")},
+		"group": {read().Group([]string{"u", "e as k"}, "max(j) as j", "min(tz) as tz", "count(u) as n",
+			"max(us) as us"), some("u", "e as k", "j", "tz", "n", "us")},
+		"min": {read().Group(nil, "min(u) as lo", "max(u) as hi"), some("u as lo", "u as hi")},
+		"filtered": {read().Group([]string{"e"}, "min(u) filter (where n > 0) as lo", "max(j) as j",
+			"count(distinct n) as n", "sum(distinct n) as s", "count(distinct tz) as c"),
+			map[string]string{"e": all["e"], "lo": all["u"], "j": all["j"], "n": "BIGINT", "s": "DECIMAL(38,0)",
+				"c": "BIGINT"}},
+		"distinct": {read().Distinct("u as id", "j", "tz"), some("u as id", "j", "tz")},
+		"union":    {read().Union("o"), all},
+		"expression": {read().Select("j || '' as j", "case when n > 0 then u end as u", "tz"),
+			map[string]string{"j": "VARCHAR", "u": "BLOB", "tz": all["tz"]}},
+		"mixed": {read().Select("u", "j").As("x").From("t").Select("b", "e").Union("x"),
+			map[string]string{"b": "BLOB", "e": "VARCHAR"}},
 	} {
 		out := filepath.Join(dir, name+".parquet")
 		_, err := c.job.Write(out, sinkparquet.Options{}).Run(context.Background(), RunOptions{Use: Host})
@@ -149,7 +161,8 @@ func TestCoordinateSystemsGoFromFileToFile(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.parquet"), filepath.Join(dir, "out.parquet")
 	writeAnnotated(t, in, 7)
-	_, err := New("shapes").Read("t", in).Filter("n > 2000").Select("g as shape", "gd", "gg", "g || gg as both", "n").Sort("n desc").Write(out, sinkparquet.Options{}).Run(context.Background(), RunOptions{Use: Host})
+	_, err := New("shapes").Read("t", in).Filter("n > 2000").Select("g as shape", "gd", "gg", "g || gg as both",
+		"n").Sort("n desc").Write(out, sinkparquet.Options{}).Run(context.Background(), RunOptions{Use: Host})
 	require.NoError(t, err)
 	table, err := sourceparquet.Open([]string{out}, sourceparquet.OpenOptions{})
 	require.NoError(t, err)
@@ -157,7 +170,8 @@ func TestCoordinateSystemsGoFromFileToFile(t *testing.T) {
 	for _, f := range table.Schema().Fields[:4] {
 		got = append(got, f.Annotation)
 	}
-	require.Equal(t, []gpu.Annotation{gpu.Geometry("EPSG:2056"), gpu.Geometry(""), gpu.Geography(1, "OGC:CRS83"), gpu.NoAnnotation}, got)
+	require.Equal(t, []gpu.Annotation{gpu.Geometry("EPSG:2056"), gpu.Geometry(""), gpu.Geography(1, "OGC:CRS83"),
+		gpu.NoAnnotation}, got)
 	info, err := sourceparquet.Inspect(out)
 	require.NoError(t, err)
 	for i, c := range info.RowGroups[0].Chunks {
@@ -180,11 +194,13 @@ func TestAnnotationThatNotAllFilesHaveIsDropped(t *testing.T) {
 			columns[i] = "j || '' as j"
 		}
 	}
-	_, err := New("other").Read("t", in).Select(columns...).Write(other, sinkparquet.Options{}).Run(context.Background(), RunOptions{Use: Host})
+	_, err := New("other").Read("t", in).Select(columns...).Write(other,
+		sinkparquet.Options{}).Run(context.Background(), RunOptions{Use: Host})
 	require.NoError(t, err)
 	both := filepath.Join(dir, "both.parquet")
 	for _, order := range [][]string{{in, other}, {other, in}} {
-		_, err = New("both").Read("t", order...).Write(both, sinkparquet.Options{Overwrite: true}).Run(context.Background(), RunOptions{Use: Host})
+		_, err = New("both").Read("t", order...).Write(both,
+			sinkparquet.Options{Overwrite: true}).Run(context.Background(), RunOptions{Use: Host})
 		require.NoError(t, err)
 		types := typesOf(t, both)
 		require.Equal(t, []string{"BLOB", "VARCHAR", "ENUM"}, []string{types["u"], types["j"], types["e"]})
@@ -197,11 +213,13 @@ func TestUUIDsAreFilteredByTheirText(t *testing.T) {
 	for condition, want := range map[string]string{
 		"u = '25252525-2525-2525-2525-252525252525'": `[{"n": 1000}]`,
 		"u >= '{949494949494949494949494949494A0}'":  `[{"n": 5000}, {"n": 6000}]`,
-		"u in ('00000000-0000-0000-0000-000000000000', 'dededede-dede-dede-dede-dededededede', '00000000-0000-0000-0000-000000000001')": `[{"n": 0}, {"n": 6000}]`,
-		"n > 4000 or u = '4a4a4a4a-4a4a-4a4a-4a4a-4a4a4a4a4a4a'":                                                                        `[{"n": 2000}, {"n": 5000}, {"n": 6000}]`,
+		"u in ('00000000-0000-0000-0000-000000000000', 'dededede-dede-dede-dede-dededededede', " +
+			"'00000000-0000-0000-0000-000000000001')": `[{"n": 0}, {"n": 6000}]`,
+		"n > 4000 or u = '4a4a4a4a-4a4a-4a4a-4a4a-4a4a4a4a4a4a'": `[{"n": 2000}, {"n": 5000}, {"n": 6000}]`,
 	} {
 		var c Collector
-		report, err := New("uuid").Read("t", in).Filter(condition).Select("n").Sort("n").WriteTo(&c).Run(context.Background(), RunOptions{Use: Host})
+		report, err := New("uuid").Read("t",
+			in).Filter(condition).Select("n").Sort("n").WriteTo(&c).Run(context.Background(), RunOptions{Use: Host})
 		require.NoError(t, err)
 		text, err := c.Records()[0].MarshalJSON()
 		require.NoError(t, err)

@@ -32,9 +32,12 @@ func numbers(t *testing.T, rows int) source.Table {
 
 // numbered has columns of all kinds, made of the numbers of rows.
 func numbered(t *testing.T, rows int) *Builder {
-	return New("estimates").ReadTable("t", numbers(t, rows)).Select("i", "nullif(i % 5, 4)::integer as g", "(i % 97)::utinyint as few", "nullif('word ' || (i * 7 % 6007)::varchar, 'word 11') as word",
-		"CASE i % 3 WHEN 0 THEN 0e0 WHEN 1 THEN -0e0 ELSE 'nan'::double END as zeros", "(i % 701)::float / 4 as real", "(i % 4001)::decimal(38,2) as wide", "i::hugeint * 1000000007 as huge",
-		"DATE '2020-01-01' + (i % 903)::integer as day", "epoch_ms(i // 2) as at", "nullif(i % 7 = 0, true) as no", "encode('b' || (i % 800)::varchar) as bytes", "nullif(i, i) as none")
+	return New("estimates").ReadTable("t", numbers(t, rows)).Select("i", "nullif(i % 5, 4)::integer as g",
+		"(i % 97)::utinyint as few", "nullif('word ' || (i * 7 % 6007)::varchar, 'word 11') as word",
+		"CASE i % 3 WHEN 0 THEN 0e0 WHEN 1 THEN -0e0 ELSE 'nan'::double END as zeros", "(i % 701)::float / 4 as real",
+		"(i % 4001)::decimal(38,2) as wide", "i::hugeint * 1000000007 as huge",
+		"DATE '2020-01-01' + (i % 903)::integer as day", "epoch_ms(i // 2) as at", "nullif(i % 7 = 0, true) as no",
+		"encode('b' || (i % 800)::varchar) as bytes", "nullif(i, i) as none")
 }
 
 // TestEstimatesOfDistinctValues compares approx_count_distinct with count(distinct …), for all kinds of values and
@@ -55,17 +58,29 @@ func TestEstimatesOfDistinctValues(t *testing.T) {
 	}
 	byG := Columns{{Expr: "g"}}
 	for name, group := range map[string]Group{
-		"every type":                        {Aggregates: each},
-		"one, in groups":                    {By: byG, Aggregates: column("approx_count_distinct(i)")},
-		"two, in groups":                    {By: byG, Aggregates: column("approx_count_distinct(word)", "approx_count_distinct(i % 11) + 3")},
-		"every row alone":                   {By: Columns{{Expr: "i // 3"}}, Aggregates: column("approx_count_distinct(i)")},
-		"of the key":                        {By: byG, Aggregates: column("approx_count_distinct(g)", "approx_count_distinct(5)", "approx_count_distinct(null)")},
-		"filtered":                          {By: byG, Aggregates: column("approx_count_distinct(i) filter (where i % 2 = 0)", "approx_count_distinct(10 // (i - 5)) filter (where i <> 5)", "approx_count_distinct(word) filter (where i < 0)")},
-		"beside others":                     {By: byG, Aggregates: column("approx_count_distinct(word)", "count(*)", "sum(i)", "avg(few)", "min(word)", "max(day)", "count(distinct few)", "sum(distinct few)", "approx_count_distinct(distinct few)")},
-		"beside sums that cannot be merged": {By: byG, Aggregates: column("approx_count_distinct(at)", "sum(wide)", "sum(huge)", "count(no)", "sum(real)")},
-		"beside the median":                 {By: byG, Aggregates: column("approx_count_distinct(word)", "median(i)")},
-		"sets":                              {By: Columns{{Expr: "g"}, {Name: "h", Expr: "i % 3"}}, Cube: true, Aggregates: column("approx_count_distinct(word)", "approx_count_distinct(i)", "count(*)", "grouping(g, h)")},
-		"the empty set":                     {By: byG, Sets: [][]string{{"g"}, {}}, Aggregates: column("approx_count_distinct(i) filter (where i > 100000)")},
+		"every type":     {Aggregates: each},
+		"one, in groups": {By: byG, Aggregates: column("approx_count_distinct(i)")},
+		"two, in groups": {By: byG,
+			Aggregates: column("approx_count_distinct(word)", "approx_count_distinct(i % 11) + 3")},
+		"every row alone": {By: Columns{{Expr: "i // 3"}},
+			Aggregates: column("approx_count_distinct(i)")},
+		"of the key": {By: byG,
+			Aggregates: column("approx_count_distinct(g)", "approx_count_distinct(5)", "approx_count_distinct(null)")},
+		"filtered": {By: byG,
+			Aggregates: column("approx_count_distinct(i) filter (where i % 2 = 0)",
+				"approx_count_distinct(10 // (i - 5)) filter (where i <> 5)",
+				"approx_count_distinct(word) filter (where i < 0)")},
+		"beside others": {By: byG,
+			Aggregates: column("approx_count_distinct(word)", "count(*)", "sum(i)", "avg(few)", "min(word)", "max(day)",
+				"count(distinct few)", "sum(distinct few)", "approx_count_distinct(distinct few)")},
+		"beside sums that cannot be merged": {By: byG,
+			Aggregates: column("approx_count_distinct(at)", "sum(wide)", "sum(huge)", "count(no)", "sum(real)")},
+		"beside the median": {By: byG, Aggregates: column("approx_count_distinct(word)", "median(i)")},
+		"sets": {By: Columns{{Expr: "g"}, {Name: "h", Expr: "i % 3"}}, Cube: true,
+			Aggregates: column("approx_count_distinct(word)", "approx_count_distinct(i)", "count(*)",
+				"grouping(g, h)")},
+		"the empty set": {By: byG, Sets: [][]string{{"g"}, {}},
+			Aggregates: column("approx_count_distinct(i) filter (where i > 100000)")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func(g Group, d gpu.Device, opt RunOptions) []string {
@@ -89,7 +104,8 @@ func TestEstimatesOfDistinctValues(t *testing.T) {
 			exact := group
 			exact.Aggregates = nil
 			for _, a := range group.Aggregates {
-				a.Expr = strings.Replace(strings.Replace(a.Expr, "approx_count_distinct(distinct ", "count(distinct ", 1), "approx_count_distinct(", "count(distinct ", 1)
+				a.Expr = strings.Replace(strings.Replace(a.Expr, "approx_count_distinct(distinct ", "count(distinct ",
+					1), "approx_count_distinct(", "count(distinct ", 1)
 				exact.Aggregates = append(exact.Aggregates, a)
 			}
 			got := run(group, open(1), RunOptions{Threads: 1})
@@ -103,7 +119,8 @@ func TestEstimatesOfDistinctValues(t *testing.T) {
 						n, err := strconv.ParseFloat(have[k], 64)
 						require.NoError(t, err)
 						// Two of a few values may share a register.
-						require.InDelta(t, e, n, max(min(e, 1), 5.0/64*e), "column %d of %s, exactly %s", k, got[r], want[r])
+						require.InDelta(t, e, n, max(min(e, 1), 5.0/64*e), "column %d of %s, exactly %s", k, got[r],
+							want[r])
 						estimates, numbers = estimates+n, numbers+e
 						continue
 					}
@@ -112,7 +129,8 @@ func TestEstimatesOfDistinctValues(t *testing.T) {
 			}
 			require.InDelta(t, numbers, estimates, 0.03*numbers)
 			require.Equal(t, got, run(group, smallStrides{open(3), 777}, RunOptions{Threads: 3}))
-			require.Equal(t, got, run(group, smallStrides{open(2), 3000}, RunOptions{Threads: 2, SpillAlways: true, SpillDir: t.TempDir()}))
+			require.Equal(t, got, run(group, smallStrides{open(2), 3000},
+				RunOptions{Threads: 2, SpillAlways: true, SpillDir: t.TempDir()}))
 			d, err := cuda.Open(cuda.Options{Memory: 256 << 20, HostMemory: 256 << 20, Library: library})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, d.Close()) })

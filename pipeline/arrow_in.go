@@ -276,7 +276,8 @@ func copyFixed(l *gpu.Lease, c gpu.Column, a arrow.Array, from, n int) error {
 		for i, v := range values {
 			w := gpu.Int128{Lo: v.LowBits(), Hi: v.HighBits()}
 			if !w.IsInt64() && a.IsValid(from+i) {
-				return fmt.Errorf("row %d: %s does not fit %v: %w", from+i, w.Format(int(c.Type.Scale)), c.Type, source.ErrData)
+				return fmt.Errorf("row %d: %s does not fit %v: %w", from+i, w.Format(int(c.Type.Scale)), c.Type,
+					source.ErrData)
 			}
 			out[i] = w.Int64()
 		}
@@ -308,7 +309,8 @@ func copyDictionary(l *gpu.Lease, c gpu.Column, a *array.Dictionary, from, n int
 			v := d.Value(a.GetValueIndex(from + i))
 			w := gpu.Int128{Lo: v.LowBits(), Hi: v.HighBits()}
 			if !w.IsInt64() {
-				return fmt.Errorf("row %d: %s does not fit %v: %w", from+i, w.Format(int(c.Type.Scale)), c.Type, source.ErrData)
+				return fmt.Errorf("row %d: %s does not fit %v: %w", from+i, w.Format(int(c.Type.Scale)), c.Type,
+					source.ErrData)
 			}
 			out[i] = w.Int64()
 		}

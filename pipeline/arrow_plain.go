@@ -41,7 +41,8 @@ func plainArray(a arrow.Array) (arrow.Array, error) {
 		})
 	case *array.Decimal256:
 		t := a.DataType().(*arrow.Decimal256Type)
-		b := array.NewDecimal128Builder(memory.DefaultAllocator, &arrow.Decimal128Type{Precision: t.Precision, Scale: t.Scale})
+		b := array.NewDecimal128Builder(memory.DefaultAllocator,
+			&arrow.Decimal128Type{Precision: t.Precision, Scale: t.Scale})
 		defer b.Release()
 		return built(b, a, func(i int) error {
 			v := a.Value(i).BigInt()
@@ -65,7 +66,8 @@ func plainArray(a arrow.Array) (arrow.Array, error) {
 		}
 		codes := b.NewArray()
 		defer codes.Release()
-		return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: values.DataType()}, codes, values), nil
+		return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32,
+			ValueType: values.DataType()}, codes, values), nil
 	case *array.Dictionary:
 		values, err := plainArray(a.Dictionary())
 		if err != nil {
@@ -76,7 +78,8 @@ func plainArray(a arrow.Array) (arrow.Array, error) {
 			break
 		}
 		t := a.DataType().(*arrow.DictionaryType)
-		return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: t.IndexType, ValueType: values.DataType()}, a.Indices(), values), nil
+		return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: t.IndexType, ValueType: values.DataType()},
+			a.Indices(), values), nil
 	}
 	a.Retain()
 	return a, nil

@@ -90,9 +90,11 @@ func (f *flat) arrowField(t int) arrowField {
 }
 
 func indexType(bits uint32, signed bool) arrow.DataType {
-	types := map[uint32]arrow.DataType{8: arrow.PrimitiveTypes.Uint8, 16: arrow.PrimitiveTypes.Uint16, 32: arrow.PrimitiveTypes.Uint32, 64: arrow.PrimitiveTypes.Uint64}
+	types := map[uint32]arrow.DataType{8: arrow.PrimitiveTypes.Uint8, 16: arrow.PrimitiveTypes.Uint16,
+		32: arrow.PrimitiveTypes.Uint32, 64: arrow.PrimitiveTypes.Uint64}
 	if signed {
-		types = map[uint32]arrow.DataType{8: arrow.PrimitiveTypes.Int8, 16: arrow.PrimitiveTypes.Int16, 32: arrow.PrimitiveTypes.Int32, 64: arrow.PrimitiveTypes.Int64}
+		types = map[uint32]arrow.DataType{8: arrow.PrimitiveTypes.Int8, 16: arrow.PrimitiveTypes.Int16,
+			32: arrow.PrimitiveTypes.Int32, 64: arrow.PrimitiveTypes.Int64}
 	}
 	return types[bits]
 }

@@ -37,21 +37,26 @@ var arrowValues = []struct {
 	{arrow.PrimitiveTypes.Float64, `[0.1, null, -1, 1e300]`, nil},
 	{arrow.FixedWidthTypes.Date32, `["1992-02-29", null, "1969-12-31", "2026-01-01"]`, nil},
 	{&arrow.Decimal128Type{Precision: 15, Scale: 2}, `["-1.25", null, "0.00", "9999999999999.99"]`, nil},
-	{&arrow.Decimal128Type{Precision: 38, Scale: 4}, `["-1.2500", null, "0.0000", "1234567890123456789012345678901234.5678"]`, nil},
+	{&arrow.Decimal128Type{Precision: 38, Scale: 4},
+		`["-1.2500", null, "0.0000", "1234567890123456789012345678901234.5678"]`, nil},
 	{&arrow.Time32Type{Unit: arrow.Second}, `["00:00:00", null, "23:59:59", "12:00:00"]`, nil},
 	{&arrow.Time32Type{Unit: arrow.Millisecond}, `["00:00:00.001", null, "23:59:59.999", "12:00:00"]`, nil},
 	{&arrow.Time64Type{Unit: arrow.Microsecond}, `["00:00:00.000001", null, "23:59:59.999999", "12:00:00"]`, nil},
 	{&arrow.Time64Type{Unit: arrow.Nanosecond}, `["00:00:00.000000001", null, "23:59:59.999999999", "12:00:00"]`, nil},
-	{&arrow.TimestampType{Unit: arrow.Second}, `["1992-02-29 01:02:03", null, "1969-12-31 00:00:00", "2026-01-01 00:00:00"]`, nil},
-	{&arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}, `["1992-02-29 01:02:03.000004", null, "1969-12-31 00:00:00", "2026-01-01 00:00:00"]`, nil},
+	{&arrow.TimestampType{Unit: arrow.Second},
+		`["1992-02-29 01:02:03", null, "1969-12-31 00:00:00", "2026-01-01 00:00:00"]`, nil},
+	{&arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"},
+		`["1992-02-29 01:02:03.000004", null, "1969-12-31 00:00:00", "2026-01-01 00:00:00"]`, nil},
 	{arrow.BinaryTypes.String, `["", null, "grüße", "x"]`, nil},
 	{arrow.BinaryTypes.LargeString, `["", null, "grüße", "x"]`, arrow.BinaryTypes.String},
 	{arrow.BinaryTypes.StringView, `["", null, "longer than twelve bytes", "x"]`, arrow.BinaryTypes.String},
 	{arrow.BinaryTypes.Binary, `["", null, "AAEC", "eA=="]`, nil},
 	{arrow.BinaryTypes.LargeBinary, `["", null, "AAEC", "eA=="]`, arrow.BinaryTypes.Binary},
 	{&arrow.FixedSizeBinaryType{ByteWidth: 2}, `["AAE=", null, "AAI=", "eHg="]`, arrow.BinaryTypes.Binary},
-	{&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, `["a", null, "b", "a"]`, arrow.BinaryTypes.String},
-	{&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Uint32, ValueType: arrow.PrimitiveTypes.Int64}, `[7, null, 8, 7]`, arrow.PrimitiveTypes.Int64},
+	{&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String},
+		`["a", null, "b", "a"]`, arrow.BinaryTypes.String},
+	{&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Uint32, ValueType: arrow.PrimitiveTypes.Int64},
+		`[7, null, 8, 7]`, arrow.PrimitiveTypes.Int64},
 }
 
 func TestArrowValuesOfEveryTypePassThroughAPipeline(t *testing.T) {
@@ -73,7 +78,8 @@ func TestArrowValuesOfEveryTypePassThroughAPipeline(t *testing.T) {
 	table, err := ArrowTable(schema, rec.NewSlice(1, 4), rec)
 	require.NoError(t, err)
 	var c Collector
-	report, err := New("arrow").ReadTable("t", table).WriteTo(&c).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
+	report, err := New("arrow").ReadTable("t", table).WriteTo(&c).Run(context.Background(),
+		RunOptions{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(7), report.Output.Rows)
 	expected := array.NewRecord(arrow.NewSchema(outFields, nil), want, 4)
@@ -82,7 +88,8 @@ func TestArrowValuesOfEveryTypePassThroughAPipeline(t *testing.T) {
 		got := c.Records()[i]
 		require.True(t, e.Schema().Equal(got.Schema()), "%v\n%v", e.Schema(), got.Schema())
 		for j := range e.Columns() {
-			assert.True(t, array.Equal(e.Column(j), got.Column(j)), "%v: want %v, got %v", e.Schema().Field(j).Type, e.Column(j), got.Column(j))
+			assert.True(t, array.Equal(e.Column(j), got.Column(j)), "%v: want %v, got %v", e.Schema().Field(j).Type,
+				e.Column(j), got.Column(j))
 		}
 	}
 }
@@ -94,9 +101,11 @@ func TestArrowTypesThatDoNotFitAreRefusedByName(t *testing.T) {
 }
 
 func TestArrowRecordsAreJoinedAndGrouped(t *testing.T) {
-	sales := record(t, []arrow.Field{{Name: "item", Type: arrow.PrimitiveTypes.Int64}, {Name: "price", Type: &arrow.Decimal128Type{Precision: 9, Scale: 2}}},
+	sales := record(t, []arrow.Field{{Name: "item", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "price", Type: &arrow.Decimal128Type{Precision: 9, Scale: 2}}},
 		`[{"item": 1, "price": "2.50"}, {"item": 2, "price": "1.00"}, {"item": 1, "price": "0.25"}, {"item": 9, "price": "5.00"}]`)
-	items := record(t, []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int32}, {Name: "label", Type: arrow.BinaryTypes.String}},
+	items := record(t, []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int32},
+		{Name: "label", Type: arrow.BinaryTypes.String}},
 		`[{"id": 1, "label": "apple"}, {"id": 2, "label": "pear"}]`)
 	var c Collector
 	_, err := New("sales").ReadTable("sales", sales).ReadTable("items", items).
@@ -109,7 +118,8 @@ func TestArrowRecordsAreJoinedAndGrouped(t *testing.T) {
 	require.Len(t, c.Records(), 1)
 	text, err := c.Records()[0].MarshalJSON()
 	require.NoError(t, err)
-	assert.JSONEq(t, `[{"label": "apple", "total": "2.75", "n": 2}, {"label": "pear", "total": "1", "n": 1}]`, string(text))
+	assert.JSONEq(t, `[{"label": "apple", "total": "2.75", "n": 2}, {"label": "pear", "total": "1", "n": 1}]`,
+		string(text))
 }
 
 func fromJSON(t *testing.T, typ arrow.DataType, json string) arrow.Array {
@@ -139,39 +149,61 @@ func TestArrowRecordsThatBreakTheirSchemaAreRefused(t *testing.T) {
 
 func TestLessCommonArrowTypesAreRead(t *testing.T) {
 	mem := memory.DefaultAllocator
-	runs := array.NewRunEndEncodedArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[2, 3, 5]`), fromJSON(t, arrow.BinaryTypes.String, `["a", null, "b"]`), 5, 0)
-	unused := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: &arrow.Decimal128Type{Precision: 5, Scale: 1}},
+	runs := array.NewRunEndEncodedArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[2, 3, 5]`),
+		fromJSON(t, arrow.BinaryTypes.String, `["a", null, "b"]`), 5, 0)
+	unused := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8,
+		ValueType: &arrow.Decimal128Type{Precision: 5, Scale: 1}},
 		fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, null, 0, 1]`), decimals(5, 15, 25))
-	days := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.FixedWidthTypes.Date64},
-		fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, 0, 1, null]`), fromJSON(t, arrow.FixedWidthTypes.Date64, `["2020-01-01", "2020-01-02"]`))
+	days := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8,
+		ValueType: arrow.FixedWidthTypes.Date64},
+		fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, 0, 1, null]`),
+		fromJSON(t, arrow.FixedWidthTypes.Date64, `["2020-01-01", "2020-01-02"]`))
 	for _, c := range []struct {
 		in   arrow.Array
 		want arrow.Array
 	}{
-		{fromJSON(t, arrow.FixedWidthTypes.Float16, `[0.5, null, -2, 1, 65504]`), fromJSON(t, arrow.PrimitiveTypes.Float32, `[0.5, null, -2, 1, 65504]`)},
-		{fromJSON(t, arrow.FixedWidthTypes.Date64, `["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`), fromJSON(t, arrow.FixedWidthTypes.Date32, `["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`)},
+		{fromJSON(t, arrow.FixedWidthTypes.Float16, `[0.5, null, -2, 1, 65504]`),
+			fromJSON(t, arrow.PrimitiveTypes.Float32, `[0.5, null, -2, 1, 65504]`)},
+		{fromJSON(t, arrow.FixedWidthTypes.Date64, `["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`),
+			fromJSON(t, arrow.FixedWidthTypes.Date32,
+				`["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`)},
 		{array.NewNull(5), array.MakeArrayOfNull(mem, arrow.PrimitiveTypes.Int32, 5)},
-		{fromJSON(t, &arrow.Decimal256Type{Precision: 20, Scale: 2}, `["1.25", null, "-3.00", "123456789012345678.90", "0.01"]`), fromJSON(t, &arrow.Decimal128Type{Precision: 20, Scale: 2}, `["1.25", null, "-3.00", "123456789012345678.90", "0.01"]`)},
+		{fromJSON(t, &arrow.Decimal256Type{Precision: 20, Scale: 2},
+			`["1.25", null, "-3.00", "123456789012345678.90", "0.01"]`),
+			fromJSON(t, &arrow.Decimal128Type{Precision: 20, Scale: 2},
+				`["1.25", null, "-3.00", "123456789012345678.90", "0.01"]`)},
 		{runs, fromJSON(t, arrow.BinaryTypes.String, `["a", "a", null, "b", "b"]`)},
 		{array.NewSlice(runs, 1, 4), fromJSON(t, arrow.BinaryTypes.String, `["a", null, "b"]`)},
 		{unused, fromJSON(t, &arrow.Decimal128Type{Precision: 5, Scale: 1}, `["1.5", "2.5", null, "1.5", "2.5"]`)},
-		{days, fromJSON(t, arrow.FixedWidthTypes.Date32, `["2020-01-01", "2020-01-02", "2020-01-01", "2020-01-02", null]`)},
-		{array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.FixedWidthTypes.Boolean}, fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, null, 0, 0]`), fromJSON(t, arrow.FixedWidthTypes.Boolean, `[true, false, true]`)), fromJSON(t, arrow.FixedWidthTypes.Boolean, `[true, false, null, true, true]`)},
+		{days, fromJSON(t, arrow.FixedWidthTypes.Date32,
+			`["2020-01-01", "2020-01-02", "2020-01-01", "2020-01-02", null]`)},
+		{array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8,
+			ValueType: arrow.FixedWidthTypes.Boolean}, fromJSON(t, arrow.PrimitiveTypes.Int8, `[0, 1, null, 0, 0]`),
+			fromJSON(t, arrow.FixedWidthTypes.Boolean, `[true, false, true]`)),
+			fromJSON(t, arrow.FixedWidthTypes.Boolean, `[true, false, null, true, true]`)},
 	} {
 		schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: c.in.DataType(), Nullable: true}}, nil)
 		table, err := ArrowTable(schema, array.NewRecord(schema, []arrow.Array{c.in}, int64(c.in.Len())))
 		require.NoError(t, err, "%v", c.in.DataType())
 		var out Collector
-		_, err = New("t").ReadTable("t", table).WriteTo(&out).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
+		_, err = New("t").ReadTable("t", table).WriteTo(&out).Run(context.Background(),
+			RunOptions{Device: hosttest.Open(t)})
 		require.NoError(t, err, "%v", c.in.DataType())
-		assert.True(t, array.Equal(c.want, out.Records()[0].Column(0)), "%v: want %v, got %v", c.in.DataType(), c.want, out.Records()[0].Column(0))
+		assert.True(t, array.Equal(c.want, out.Records()[0].Column(0)), "%v: want %v, got %v", c.in.DataType(), c.want,
+			out.Records()[0].Column(0))
 	}
-	for _, bad := range []arrow.DataType{&arrow.Decimal256Type{Precision: 60, Scale: 2}, arrow.FixedWidthTypes.Duration_s, arrow.FixedWidthTypes.MonthInterval} {
+	for _, bad := range []arrow.DataType{&arrow.Decimal256Type{Precision: 60, Scale: 2},
+		arrow.FixedWidthTypes.Duration_s, arrow.FixedWidthTypes.MonthInterval} {
 		_, err := ArrowTable(arrow.NewSchema([]arrow.Field{{Name: "odd", Type: bad}}, nil))
 		assert.ErrorContains(t, err, `column "odd"`)
 	}
-	used := arrow.NewSchema([]arrow.Field{{Name: "x", Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}}}, nil)
-	_, err := ArrowTable(used, array.NewRecord(used, []arrow.Array{array.NewDictionaryArray(used.Field(0).Type, fromJSON(t, arrow.PrimitiveTypes.Int32, `[0, 1]`), fromJSON(t, arrow.BinaryTypes.String, `["a", null]`))}, 2))
+	used := arrow.NewSchema([]arrow.Field{{Name: "x",
+		Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}}}, nil)
+	_, err := ArrowTable(used,
+		array.NewRecord(used,
+			[]arrow.Array{array.NewDictionaryArray(used.Field(0).Type,
+				fromJSON(t, arrow.PrimitiveTypes.Int32, `[0, 1]`),
+				fromJSON(t, arrow.BinaryTypes.String, `["a", null]`))}, 2))
 	assert.ErrorContains(t, err, "1 nulls, but its schema says that it has none")
 }
 
@@ -186,7 +218,9 @@ func decimals(precision int32, values ...int64) arrow.Array {
 }
 
 func TestAJobRunsFromAReaderToAReader(t *testing.T) {
-	j, err := Parse("job.yaml", []byte("sources: {t: nowhere.parquet}\nsteps: [{filter: a > 1}]\noutput: {parquet: nowhere/out.parquet}"), LoadOptions{})
+	j, err := Parse("job.yaml",
+		[]byte("sources: {t: nowhere.parquet}\nsteps: [{filter: a > 1}]\noutput: {parquet: nowhere/out.parquet}"),
+		LoadOptions{})
 	require.NoError(t, err)
 	schema := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	run := func(json string, filter string) (array.RecordReader, *Collector) {
@@ -198,7 +232,8 @@ func TestAJobRunsFromAReaderToAReader(t *testing.T) {
 		in.Release()
 		var c Collector
 		require.Nil(t, c.Schema())
-		report, err := FromJob(j).ReadTable("t", table).Filter(filter).WriteTo(&c).Run(context.Background(), RunOptions{Device: hosttest.Open(t)})
+		report, err := FromJob(j).ReadTable("t", table).Filter(filter).WriteTo(&c).Run(context.Background(),
+			RunOptions{Device: hosttest.Open(t)})
 		require.NoError(t, err)
 		assert.Contains(t, fmt.Sprint(report), "t (scan)")
 		assert.Regexp(t, `wrote \d rows \(.*\) to Arrow records in`, fmt.Sprint(report))

@@ -18,13 +18,16 @@ func ArrowSchema(s *gpu.Schema) *arrow.Schema {
 
 var arrowTypes = map[gpu.Kind]arrow.DataType{
 	gpu.Bool: arrow.FixedWidthTypes.Boolean,
-	gpu.Int8: arrow.PrimitiveTypes.Int8, gpu.Int16: arrow.PrimitiveTypes.Int16, gpu.Int32: arrow.PrimitiveTypes.Int32, gpu.Int64: arrow.PrimitiveTypes.Int64,
-	gpu.Uint8: arrow.PrimitiveTypes.Uint8, gpu.Uint16: arrow.PrimitiveTypes.Uint16, gpu.Uint32: arrow.PrimitiveTypes.Uint32, gpu.Uint64: arrow.PrimitiveTypes.Uint64,
+	gpu.Int8: arrow.PrimitiveTypes.Int8, gpu.Int16: arrow.PrimitiveTypes.Int16, gpu.Int32: arrow.PrimitiveTypes.Int32,
+	gpu.Int64: arrow.PrimitiveTypes.Int64,
+	gpu.Uint8: arrow.PrimitiveTypes.Uint8, gpu.Uint16: arrow.PrimitiveTypes.Uint16,
+	gpu.Uint32: arrow.PrimitiveTypes.Uint32, gpu.Uint64: arrow.PrimitiveTypes.Uint64,
 	gpu.Float32: arrow.PrimitiveTypes.Float32, gpu.Float64: arrow.PrimitiveTypes.Float64,
 	gpu.Date: arrow.FixedWidthTypes.Date32, gpu.String: arrow.BinaryTypes.String, gpu.Binary: arrow.BinaryTypes.Binary,
 }
 
-var arrowUnits = map[gpu.Unit]arrow.TimeUnit{gpu.Second: arrow.Second, gpu.Millisecond: arrow.Millisecond, gpu.Microsecond: arrow.Microsecond, gpu.Nanosecond: arrow.Nanosecond}
+var arrowUnits = map[gpu.Unit]arrow.TimeUnit{gpu.Second: arrow.Second, gpu.Millisecond: arrow.Millisecond,
+	gpu.Microsecond: arrow.Microsecond, gpu.Nanosecond: arrow.Nanosecond}
 
 // arrowType returns the Arrow type of a column. Decimals have 128 bits whatever their
 // storage. Times have 64 bits, except those in milliseconds and seconds, which Arrow has
@@ -57,7 +60,9 @@ func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 	switch t := t.(type) {
 	case *arrow.Decimal128Type:
 		if t.Scale < 0 || t.Scale > t.Precision || t.Precision < 1 || t.Precision > gpu.MaxPrecision {
-			return gpu.Type{}, fmt.Errorf("decimal of precision %d and scale %d; the scale must be between 0 and the precision, and that at most 38", t.Precision, t.Scale)
+			return gpu.Type{},
+				fmt.Errorf("decimal of precision %d and scale %d; the scale must be between 0 and the precision, and "+
+					"that at most 38", t.Precision, t.Scale)
 		}
 		return gpu.DecimalOf(int(t.Precision), int(t.Scale)), nil
 	case *arrow.Time32Type:
@@ -74,7 +79,8 @@ func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 		return typeOfArrow(t.StorageType())
 	case *arrow.Decimal256Type:
 		if t.Precision > gpu.MaxPrecision {
-			return gpu.Type{}, fmt.Errorf("decimal of precision %d; it must be at most %d", t.Precision, gpu.MaxPrecision)
+			return gpu.Type{}, fmt.Errorf("decimal of precision %d; it must be at most %d", t.Precision,
+				gpu.MaxPrecision)
 		}
 		return typeOfArrow(&arrow.Decimal128Type{Precision: t.Precision, Scale: t.Scale})
 	}

@@ -22,7 +22,8 @@ import (
 
 // sideFields returns the columns of a side: a key, a number and a text.
 func sideFields(name string) []arrow.Field {
-	return []arrow.Field{{Name: name + "k", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: name + "v", Type: arrow.PrimitiveTypes.Int64},
+	return []arrow.Field{{Name: name + "k", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+		{Name: name + "v", Type: arrow.PrimitiveTypes.Int64},
 		{Name: name + "s", Type: arrow.BinaryTypes.String, Nullable: true}}
 }
 
@@ -57,7 +58,8 @@ type besideCase struct {
 	opt    RunOptions
 }
 
-func (c besideCase) run(t *testing.T, ctx context.Context, probe, build string) (rows []string, of StageReport, err error) {
+func (c besideCase) run(t *testing.T, ctx context.Context,
+	probe, build string) (rows []string, of StageReport, err error) {
 	t.Helper()
 	var out Collector
 	j := c.join
@@ -65,7 +67,8 @@ func (c besideCase) run(t *testing.T, ctx context.Context, probe, build string) 
 	if !slices.Contains([]string{"semi", "anti", "mark"}, j.Kind) {
 		j.Build = "right"
 	}
-	b := New("beside").ReadTable("a", record(t, sideFields("a"), probe)).ReadTable("b", record(t, sideFields("b"), build)).From("a").JoinWith(j).As("both")
+	b := New("beside").ReadTable("a", record(t, sideFields("a"), probe)).ReadTable("b",
+		record(t, sideFields("b"), build)).From("a").JoinWith(j).As("both")
 	if c.then != nil {
 		b = c.then(b)
 	}
@@ -89,8 +92,8 @@ func (c besideCase) run(t *testing.T, ctx context.Context, probe, build string) 
 	return rows, of, err
 }
 
-// TestPairsOfPartitionsAreJoinedOnEither joins all kinds on a GPU with the CPU as co-processor, and compares the rows with
-// those of the CPU alone.
+// TestPairsOfPartitionsAreJoinedOnEither joins all kinds on a GPU with the CPU as co-processor, and compares the rows
+// with those of the CPU alone.
 func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
@@ -132,14 +135,18 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 					continue
 				}
 				then := map[string]func(*Builder) *Builder{
-					"group":  func(b *Builder) *Builder { return b.Group([]string{"ak % 50 as m"}, "count(*) as n", "sum(av) as v") },
+					"group": func(b *Builder) *Builder {
+						return b.Group([]string{"ak % 50 as m"}, "count(*) as n",
+							"sum(av) as v")
+					},
 					"filter": func(b *Builder) *Builder { return b.Filter("av % 3 = 0") },
 				}[name]
 				want, _, err := besideCase{join: j, then: then, device: cpu}.run(t, t.Context(), probe, build)
 				require.NoError(t, err)
 				for _, takes := range []string{BesideAll, BesideAny} {
 					what := fmt.Sprintf("%s join, then %s, %s, %+v", kind, name, takes, c.size)
-					got, stage, err := besideCase{j, then, smallStrides{d, 500}, RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always}}.
+					got, stage, err := besideCase{j, then, smallStrides{d, 500},
+						RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always}}.
 						run(t, t.Context(), probe, build)
 					require.NoError(t, err, what)
 					require.Equal(t, want, got, what)
@@ -165,7 +172,8 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfAGroupByAreMergedOnEither groups on a GPU with the CPU as co-processor. Sums of floats stay on the GPU.
+// TestPartitionsOfAGroupByAreMergedOnEither groups on a GPU with the CPU as co-processor. Sums of floats stay on the
+// GPU.
 func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
@@ -188,7 +196,9 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 				}
 				run := func(d gpu.Device, opt RunOptions) ([]string, StageReport) {
 					var out Collector
-					b := New("beside").ReadTable("a", record(t, sideFields("a"), rows)).Group([]string{"ak", "av % 3 as m"}, sum+" as x", "count(*) as n", `min("as") as s`)
+					b := New("beside").ReadTable("a",
+						record(t, sideFields("a"), rows)).Group([]string{"ak", "av % 3 as m"}, sum+" as x",
+						"count(*) as n", `min("as") as s`)
 					if after {
 						b = b.Filter("n > 0 and m < 2")
 					}
@@ -208,7 +218,8 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 				}
 				want, _ := run(cpu, RunOptions{})
 				for _, takes := range []string{BesideAll, BesideAny} {
-					got, stage := run(smallStrides{d, 500}, RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always})
+					got, stage := run(smallStrides{d, 500},
+						RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always})
 					require.Equal(t, want, got)
 					require.Len(t, stage.Shares, 2)
 					gpu, cpu := stage.Shares[0], stage.Shares[1]
@@ -228,11 +239,14 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 
 // besideFaults runs a join whose pairs are joined on either, with a group-by behind it, on a GPU on which something
 // happens. what says when.
-func besideFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error), want []string) {
+func besideFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error),
+	want []string) {
 	probe, build := sidesOfAJoin(10000, 0) // three groups of pairs
 	then := func(b *Builder) *Builder { return b.Group([]string{"ak % 50 as m"}, "count(*) as n", "sum(bv) as v") }
 	run = func(ctx context.Context) ([]string, StageReport, error) {
-		return besideCase{Join{Kind: "left", Algorithm: "npj"}, then, f, RunOptions{Use: CUDA + BesideHost, Threads: 2, BesideTakes: BesideAny, SpillAlways: true}}.run(t, ctx, probe, build)
+		return besideCase{Join{Kind: "left", Algorithm: "npj"}, then, f,
+			RunOptions{Use: CUDA + BesideHost, Threads: 2, BesideTakes: BesideAny, SpillAlways: true}}.run(t, ctx,
+			probe, build)
 	}
 	for range 20 {
 		var of StageReport
@@ -255,7 +269,8 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	defer func() { require.NoError(t, d.Close()) }()
 	run, want := besideFaults(t, d)
 	thin := int64(max(1, gputest.ThinOr(t, 3)))
-	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuEventSynchronize"} {
+	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
+		"cuEventSynchronize"} {
 		for n := int64(1); n < 3000; n = n*(1+2*thin) + 1 {
 			a := &trap{call: call, at: n, happens: inject}
 			d.armed.Store(a)
@@ -338,8 +353,10 @@ func TestALimitBehindAJoinOfBothProcessorsEndsIt(t *testing.T) {
 	defer func() { require.NoError(t, d.Close()) }()
 	probe, build := sidesOfAJoin(2000, 0)
 	for _, takes := range []string{BesideAny, BesideAll} {
-		got, _, err := besideCase{Join{Kind: "inner"}, func(b *Builder) *Builder { return b.Limit(30) }, smallStrides{d, 20},
-			RunOptions{Use: CUDA + BesideHost, Threads: 4, BesideTakes: takes, SpillAlways: true}}.run(t, t.Context(), probe, build)
+		got, _, err := besideCase{Join{Kind: "inner"}, func(b *Builder) *Builder { return b.Limit(30) },
+			smallStrides{d, 20},
+			RunOptions{Use: CUDA + BesideHost, Threads: 4, BesideTakes: takes, SpillAlways: true}}.run(t, t.Context(),
+			probe, build)
 		require.NoError(t, err)
 		require.Len(t, got, 30)
 	}

@@ -38,7 +38,8 @@ func TestACheckOfAGPUHasThreeTiers(t *testing.T) {
 	c, err := p.Check(RunOptions{Device: d, SpillDir: t.TempDir(), SpillLimit: 1})
 	require.NoError(t, err)
 	require.Len(t, c.Tiers, 3)
-	require.Equal(t, []string{TierDevice, TierHost, TierDisk}, []string{c.Tiers[0].Tier, c.Tiers[1].Tier, c.Tiers[2].Tier})
+	require.Equal(t, []string{TierDevice, TierHost, TierDisk},
+		[]string{c.Tiers[0].Tier, c.Tiers[1].Tier, c.Tiers[2].Tier})
 	sort := c.Stages[0]
 	require.Equal(t, held, sort.Holds)
 	require.Greater(t, sort.Host, sort.Disk)
@@ -53,8 +54,8 @@ func TestACheckOfAGPUHasThreeTiers(t *testing.T) {
 }
 
 // TestACheckTellsWhetherARunEnds checks and runs random pipelines with budgets of all sizes, each three times: what the
-// check allows ends every time. It refuses some that end, now and then or always: what little memory is enough for depends on
-// what lanes need at a time.
+// check allows ends every time. It refuses some that end, now and then or always: what little memory is enough for
+// depends on what lanes need at a time.
 func TestACheckTellsWhetherARunEnds(t *testing.T) {
 	dir := t.TempDir()
 	first, cases := gputest.Seed(t), gputest.Cases(t, 12)
@@ -71,7 +72,8 @@ func TestACheckTellsWhetherARunEnds(t *testing.T) {
 		b.Write(filepath.Join(dir, fmt.Sprintf("out%d.parquet", seed)), sinkparquet.Options{Overwrite: true})
 		b.job.Steps = p.steps
 		for range 3 {
-			opt := RunOptions{Use: Host, HostMemory: int64(1) << (13 + r.IntN(10)), Threads: 1 + r.IntN(4), StrideSize: int64(1) << (10 + r.IntN(8)), SpillDir: dir}
+			opt := RunOptions{Use: Host, HostMemory: int64(1) << (13 + r.IntN(10)), Threads: 1 + r.IntN(4),
+				StrideSize: int64(1) << (10 + r.IntN(8)), SpillDir: dir}
 			plan, err := b.Plan()
 			require.NoError(t, err)
 			c, err := plan.Check(opt)
@@ -115,7 +117,8 @@ func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
 	file := filepath.Join(dir, "pages.parquet")
 	f, err := os.Create(file)
 	require.NoError(t, err)
-	schema := parquet.NewSchema("rows", parquet.Group{"k": parquet.Int(64), "s": parquet.Compressed(parquet.Encoded(parquet.String(), &parquet.Plain), &parquet.Snappy)})
+	schema := parquet.NewSchema("rows", parquet.Group{"k": parquet.Int(64),
+		"s": parquet.Compressed(parquet.Encoded(parquet.String(), &parquet.Plain), &parquet.Snappy)})
 	w := parquet.NewWriter(f, schema, parquet.PageBufferSize(2*page), parquet.MaxRowsPerRowGroup(rows))
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 2 * rows {
@@ -123,7 +126,9 @@ func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
 		for k := range text {
 			text[k] = byte('a' + r.IntN(26))
 		}
-		_, err := w.WriteRows([]parquet.Row{{parquet.Int64Value(int64(i)).Level(0, 0, 0), parquet.ByteArrayValue(text).Level(0, 0, 1)}})
+		_,
+			err := w.WriteRows([]parquet.Row{{parquet.Int64Value(int64(i)).Level(0, 0, 0),
+			parquet.ByteArrayValue(text).Level(0, 0, 1)}})
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.Close())
@@ -150,7 +155,8 @@ func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
 			}
 			require.ErrorIs(t, err, gpu.ErrBudget)
 			for _, message := range []string{err.Error(), check.Refusals[0].Why} {
-				require.Contains(t, message, `a page of column "s" of `+file+" takes 4.0 MiB of that while it is decoded")
+				require.Contains(t, message,
+					`a page of column "s" of `+file+" takes 4.0 MiB of that while it is decoded")
 				require.Contains(t, message, "rewrite the file with smaller pages or row groups")
 				require.NotContains(t, message, "rows of the columns")
 			}
@@ -166,7 +172,8 @@ func TestALeftJoinEndsWhereTheCheckSaysSo(t *testing.T) {
 	write := func(name string, rows, columns, width int, key func(i int) int64) string {
 		nodes := parquet.Group{"k": parquet.Int(64)}
 		for c := range columns {
-			nodes[fmt.Sprintf("s%d", c)] = parquet.Compressed(parquet.Encoded(parquet.String(), &parquet.Plain), &parquet.Snappy)
+			nodes[fmt.Sprintf("s%d", c)] = parquet.Compressed(parquet.Encoded(parquet.String(), &parquet.Plain),
+				&parquet.Snappy)
 		}
 		f, err := os.Create(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -191,7 +198,8 @@ func TestALeftJoinEndsWhereTheCheckSaysSo(t *testing.T) {
 	many := write("many.parquet", 40000, 2, 30, func(i int) int64 { return int64(i % 3000) })
 	b := New("left").Read("few", few).Read("many", many)
 	b.JoinWith(Join{With: "many", On: []string{"few.k = many.k"}, Kind: "left", Build: "right"})
-	b.Select("few.k", "few.s0", "few.s1", "few.s2", "few.s3", "many.s0 as m0", "many.s1 as m1").Write(filepath.Join(dir, "out.parquet"), sinkparquet.Options{Overwrite: true})
+	b.Select("few.k", "few.s0", "few.s1", "few.s2", "few.s3", "many.s0 as m0",
+		"many.s1 as m1").Write(filepath.Join(dir, "out.parquet"), sinkparquet.Options{Overwrite: true})
 	allowed := 0
 	for memory := int64(4 << 20); memory <= 12<<20; memory += 1 << 20 {
 		opt := RunOptions{Use: Host, HostMemory: memory, Threads: 2, SpillDir: dir}

@@ -60,7 +60,8 @@ func TestAGPUThatCannotBeStartedLeavesTheRunToTheCPU(t *testing.T) {
 }
 
 func TestTheDeviceIsChosenByThePlanUnlessOneIsAskedFor(t *testing.T) {
-	p, err := New("few").Read("orders", "../examples/quickstart/data/orders.parquet").Limit(1).WriteTo(&Collector{}).Plan()
+	p, err := New("few").Read("orders",
+		"../examples/quickstart/data/orders.parquet").Limit(1).WriteTo(&Collector{}).Plan()
 	require.NoError(t, err)
 	defer p.Close()
 	for use, want := range map[string]string{Host: Host, CUDA: CUDA, "cuda:3": "cuda:3", Auto: Host, "": Host} {

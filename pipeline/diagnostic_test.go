@@ -41,7 +41,8 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 		"inside a variable": "filter: a = 1 and ${nowhere} = 1",
 	} {
 		t.Run(name, func(t *testing.T) {
-			src := "vars: {one: {default: '1000 + 1', type: sql}, nowhere: {default: nowhere, type: sql}, five: 5, text: abc}\nsources: {t: t, u: u}\nsteps:\n  - from: t\n    " + step + "\noutput: {parquet: out}\n"
+			src := "vars: {one: {default: '1000 + 1', type: sql}, nowhere: {default: nowhere, type: sql}, five: 5, " +
+				"text: abc}\nsources: {t: t, u: u}\nsteps:\n  - from: t\n    " + step + "\noutput: {parquet: out}\n"
 			at := strings.LastIndex(src, wrong)
 			if strings.HasSuffix(src[:at], "u.") {
 				at -= 2 // a name begins with its table
@@ -65,6 +66,7 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 }
 
 func TestFaultsOfJobsBuiltInGoSayWhereInTheExpression(t *testing.T) {
-	_, err := New("job").ReadTable("t", emptyTable(t)).Filter("a = 1 and nowhere = 2").Write("out", sinkparquet.Options{}).Plan()
+	_, err := New("job").ReadTable("t", emptyTable(t)).Filter("a = 1 and nowhere = 2").Write("out",
+		sinkparquet.Options{}).Plan()
 	assert.ErrorContains(t, err, `filter 1: line 1, column 11: there is no column "nowhere"`)
 }

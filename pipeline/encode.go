@@ -13,8 +13,8 @@ import (
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
-// planVersion is that of the form of encoded plans. It changes with the meaning of anything in them, such as the number of
-// an operation.
+// planVersion is that of the form of encoded plans. It changes with the meaning of anything in them, such as the number
+// of an operation.
 const planVersion = 1
 
 // encodedPlan is a plan in JSON.
@@ -32,12 +32,13 @@ type encodedOutput struct {
 	Options sinkparquet.Options
 }
 
-// Encode returns the plan as data, by which DecodePlan makes it again, in another process or on another machine that sees
-// the same files. Files are named by absolute paths, in the versions that were planned. It returns an error for a plan that
-// reads or writes anything else than Parquet files. The data contain the values of the job's variables, also those of
-// ${env:…}: keep them as private as these.
+// Encode returns the plan as data, by which DecodePlan makes it again, in another process or on another machine that
+// sees the same files. Files are named by absolute paths, in the versions that were planned. It returns an error for a
+// plan that reads or writes anything else than Parquet files. The data contain the values of the job's variables, also
+// those of ${env:…}: keep them as private as these.
 func (p *Plan) Encode() ([]byte, error) {
-	out := encodedPlan{Version: planVersion, Written: p.written, Tables: map[string]*sourceparquet.Snapshot{}, Stages: p.stages}
+	out := encodedPlan{Version: planVersion, Written: p.written, Tables: map[string]*sourceparquet.Snapshot{},
+		Stages: p.stages}
 	target, ok := p.output.(*parquetTarget)
 	if !ok {
 		return nil, errors.New("encode the plan: its output is no Parquet file, so nobody else can write it")
@@ -54,7 +55,8 @@ func (p *Plan) Encode() ([]byte, error) {
 		}
 		t, ok := scan.Table.(*sourceparquet.Table)
 		if !ok {
-			err = fmt.Errorf("encode the plan: the source %q is no Parquet file, so nobody else can read it", scan.Source)
+			err = fmt.Errorf("encode the plan: the source %q is no Parquet file, so nobody else can read it",
+				scan.Source)
 			return
 		}
 		out.Tables[scan.Source], err = t.Snapshot()
@@ -66,8 +68,8 @@ func (p *Plan) Encode() ([]byte, error) {
 }
 
 // DecodePlan returns the plan that Encode has written, with its files opened. It is a source.ErrChanged if a file has
-// another version than when it was planned. Only data of a trusted place should be run: a plan reads and writes what files
-// it names.
+// another version than when it was planned. Only data of a trusted place should be run: a plan reads and writes what
+// files it names.
 func DecodePlan(data []byte) (_ *Plan, err error) {
 	var version struct {
 		Version int `json:"version"`
@@ -76,7 +78,9 @@ func DecodePlan(data []byte) (_ *Plan, err error) {
 		return nil, fmt.Errorf("decode the plan: %w", err)
 	}
 	if version.Version != planVersion {
-		return nil, fmt.Errorf("decode the plan: it has version %d, and this program reads version %d: plan the job again", version.Version, planVersion)
+		return nil,
+			fmt.Errorf("decode the plan: it has version %d, and this program reads version %d: plan the job again",
+				version.Version, planVersion)
 	}
 	var in encodedPlan
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -89,7 +93,8 @@ func DecodePlan(data []byte) (_ *Plan, err error) {
 	if err := in.Output.Options.Validate(); err != nil {
 		return nil, fmt.Errorf("decode the plan: the output: %w", err)
 	}
-	p := &Plan{written: in.Written, tables: map[string]source.Table{}, stages: in.Stages, output: &parquetTarget{in.Output.Path, in.Output.Options}}
+	p := &Plan{written: in.Written, tables: map[string]source.Table{}, stages: in.Stages,
+		output: &parquetTarget{in.Output.Path, in.Output.Options}}
 	defer func() {
 		if err != nil {
 			p.Close()

@@ -23,7 +23,9 @@ func encodedPlans(t testing.TB) map[string][]byte {
 	for _, file := range files {
 		steps, err := os.ReadFile(file)
 		require.NoError(t, err)
-		job, err := Parse(filepath.Base(file), []byte(string(steps)+"\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"), LoadOptions{})
+		job, err := Parse(filepath.Base(file),
+			[]byte(string(steps)+"\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"),
+			LoadOptions{})
 		require.NoError(t, err)
 		p, err := newPlan(job, planTables(), nil)
 		if err != nil {
@@ -35,8 +37,8 @@ func encodedPlans(t testing.TB) map[string][]byte {
 	return out
 }
 
-// TestEncodedPlans decodes plans, which are the same then, and compares some with the files of an earlier version: a change
-// of them needs another planVersion.
+// TestEncodedPlans decodes plans, which are the same then, and compares some with the files of an earlier version: a
+// change of them needs another planVersion.
 func TestEncodedPlans(t *testing.T) {
 	plans := encodedPlans(t)
 	require.Greater(t, len(plans), 25)
@@ -66,7 +68,8 @@ func TestEncodedPlans(t *testing.T) {
 func TestDecodedPlansAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.parquet"), filepath.Join(dir, "out.parquet")
-	_, err := New("in").ReadTable("t", thousand(t)).Write(in, sinkparquet.Options{}).Run(t.Context(), RunOptions{Use: Host})
+	_, err := New("in").ReadTable("t", thousand(t)).Write(in, sinkparquet.Options{}).Run(t.Context(),
+		RunOptions{Use: Host})
 	require.NoError(t, err)
 	plan := func(b *Builder) []byte {
 		p, err := b.Plan()
@@ -76,7 +79,8 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		return data
 	}
-	data := plan(New("job").Read("t", in).Filter("k < 10").Group([]string{"g"}, "sum(k) as s").Write(out, sinkparquet.Options{}))
+	data := plan(New("job").Read("t", in).Filter("k < 10").Group([]string{"g"}, "sum(k) as s").Write(out,
+		sinkparquet.Options{}))
 	p, err := DecodePlan(data)
 	require.NoError(t, err)
 	require.Equal(t, []string{"g", "s"}, p.Schema().Names())

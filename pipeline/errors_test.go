@@ -49,20 +49,26 @@ func TestErrorsOfRunsHaveClasses(t *testing.T) {
 		class error
 		also  error
 	}{
-		"a value that fails":         {nil, read().Select("k // (k - 5) as x"), RunOptions{}, ErrData, nil},
-		"a cast":                     {nil, read().Select("name::integer as x"), RunOptions{}, ErrData, nil},
-		"a sum":                      {nil, read().Group(nil, "sum((k * 100000000000000000)::decimal(38, 0) * 1000000000000000000) as x"), RunOptions{}, ErrData, nil},
-		"a value for the output":     {nil, read().Select("repeat(name, 100) as p", "k"), RunOptions{}, ErrData, nil},
-		"a budget":                   {nil, read().Sort("name"), RunOptions{HostMemory: 1 << 12, SpillDir: "none"}, ErrBudget, nil},
+		"a value that fails": {nil, read().Select("k // (k - 5) as x"), RunOptions{}, ErrData, nil},
+		"a cast":             {nil, read().Select("name::integer as x"), RunOptions{}, ErrData, nil},
+		"a sum": {nil,
+			read().Group(nil, "sum((k * 100000000000000000)::decimal(38, 0) * 1000000000000000000) as x"), RunOptions{},
+			ErrData, nil},
+		"a value for the output": {nil, read().Select("repeat(name, 100) as p", "k"), RunOptions{}, ErrData, nil},
+		"a budget": {nil, read().Sort("name"), RunOptions{HostMemory: 1 << 12, SpillDir: "none"},
+			ErrBudget, nil},
 		"a column that is not there": {nil, read().Select("x"), RunOptions{}, ErrJob, nil},
 		"an output that is there":    {nil, read(), RunOptions{}, ErrOutput, fs.ErrExist},
-		"an input that is not there": {nil, New("classes").Read("t", filepath.Join(t.TempDir(), "no.parquet")), RunOptions{}, ErrFile, fs.ErrNotExist},
-		"a context that is ended":    {ended, read(), RunOptions{}, ErrCancelled, theirs},
-		"a time that is over":        {late, read(), RunOptions{}, ErrCancelled, context.DeadlineExceeded},
-		"a damaged file":             {nil, failing(fmt.Errorf("x: %w", source.ErrData)), RunOptions{}, ErrData, nil},
-		"a changed file":             {nil, failing(fmt.Errorf("x: %w", source.ErrChanged)), RunOptions{}, ErrChanged, nil},
-		"a file":                     {nil, failing(&fs.PathError{Op: "read", Path: "x", Err: syscall.EIO}), RunOptions{}, ErrFile, syscall.EIO},
-		"no class":                   {nil, failing(theirs), RunOptions{}, nil, theirs},
+		"an input that is not there": {nil, New("classes").Read("t", filepath.Join(t.TempDir(), "no.parquet")),
+			RunOptions{}, ErrFile, fs.ErrNotExist},
+		"a context that is ended": {ended, read(), RunOptions{}, ErrCancelled, theirs},
+		"a time that is over":     {late, read(), RunOptions{}, ErrCancelled, context.DeadlineExceeded},
+		"a damaged file":          {nil, failing(fmt.Errorf("x: %w", source.ErrData)), RunOptions{}, ErrData, nil},
+		"a changed file": {nil, failing(fmt.Errorf("x: %w", source.ErrChanged)), RunOptions{}, ErrChanged,
+			nil},
+		"a file": {nil, failing(&fs.PathError{Op: "read", Path: "x", Err: syscall.EIO}),
+			RunOptions{}, ErrFile, syscall.EIO},
+		"no class": {nil, failing(theirs), RunOptions{}, nil, theirs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			switch name {

@@ -23,14 +23,16 @@ func sampledTable(t *testing.T) string {
 	var rows []string
 	for i := range 60000 {
 		h := uint32(i+1) * 2654435761 >> 8
-		rows = append(rows, fmt.Sprintf(`{"flag": "%c", "id": "k%d", "low": "l%d", "many": "m%d", "run": "r%d"}`, "RABC"[h%4], i, h%100, h%5000, i/4))
+		rows = append(rows, fmt.Sprintf(`{"flag": "%c", "id": "k%d", "low": "l%d", "many": "m%d", "run": "r%d"}`,
+			"RABC"[h%4], i, h%100, h%5000, i/4))
 	}
 	var fields []arrow.Field
 	for _, name := range []string{"flag", "id", "low", "many", "run"} {
 		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String})
 	}
 	table := record(t, fields, "["+strings.Join(rows, ",")+"]")
-	_, err := New("write").ReadTable("t", table).Select("*").Write(path, sinkparquet.Options{RowGroupRows: 10000}).Run(t.Context(), RunOptions{Use: Host})
+	_, err := New("write").ReadTable("t", table).Select("*").Write(path,
+		sinkparquet.Options{RowGroupRows: 10000}).Run(t.Context(), RunOptions{Use: Host})
 	require.NoError(t, err)
 	return path
 }
@@ -61,7 +63,8 @@ func TestEstimatesComeFromSamplesWhereStatisticsDoNotTell(t *testing.T) {
 		assert.Contains(t, strings.Join(s.Detail, "\n"), "estimated from 8,192 sampled rows", condition)
 	}
 	for key, want := range map[string]float64{"id": 60000, "low": 60000 * 600, "many": 60000 * 12, "run": 60000 * 4} {
-		s := root(New("j").Read("t", path).JoinWith(Join{With: "t", As: "u", On: []string{fmt.Sprintf("t.%s = u.%s", key, key)}}).Select("t.flag"))
+		s := root(New("j").Read("t", path).JoinWith(Join{With: "t", As: "u",
+			On: []string{fmt.Sprintf("t.%s = u.%s", key, key)}}).Select("t.flag"))
 		assert.InDelta(t, want, s.Rows, 0.25*want, key)
 	}
 }
@@ -90,7 +93,8 @@ func TestArrowTablesAreSampled(t *testing.T) {
 	fields := []arrow.Field{{Name: "k", Type: arrow.PrimitiveTypes.Int64}}
 	var records []arrow.Record
 	for _, n := range []int{5, 2000} {
-		r, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows(n)))
+		r, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil),
+			strings.NewReader(rows(n)))
 		require.NoError(t, err)
 		defer r.Release()
 		records = append(records, r)

@@ -41,7 +41,8 @@ func ExampleNew() {
 // Arrow records in, Arrow records out.
 func ExampleArrowTable() {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "word", Type: arrow.BinaryTypes.String}}, nil)
-	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(`[{"word": "to"}, {"word": "be"}, {"word": "to"}]`))
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema,
+		strings.NewReader(`[{"word": "to"}, {"word": "be"}, {"word": "to"}]`))
 	if err != nil {
 		log.Fatal(err)
 	}

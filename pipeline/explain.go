@@ -46,7 +46,8 @@ type StageExplained struct {
 
 // Explain describes the plan on a device of the given kind.
 func (p *Plan) Explain(device string) *Explanation {
-	e := &Explanation{Job: p.stages.Name, Output: p.output.Describe(), Rules: p.rules, Root: explainStage(p.stages.Root, device)}
+	e := &Explanation{Job: p.stages.Name, Output: p.output.Describe(), Rules: p.rules,
+		Root: explainStage(p.stages.Root, device)}
 	for _, f := range p.stages.Schema.Fields {
 		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
@@ -89,7 +90,8 @@ func (e *Explanation) countRuns() {
 	count(e.Root, "")
 	e.Root.visit(func(s *StageExplained) {
 		if s.Runs = runs[s.at]; s.Runs > 1 {
-			s.Detail = append(s.Detail[:len(s.Detail):len(s.Detail)], fmt.Sprintf("runs %d times, once for each step that reads it", s.Runs))
+			s.Detail = append(s.Detail[:len(s.Detail):len(s.Detail)],
+				fmt.Sprintf("runs %d times, once for each step that reads it", s.Runs))
 		}
 	})
 }
@@ -126,10 +128,12 @@ func (e *Explanation) String() string {
 	if r := e.Actual; r != nil {
 		fmt.Fprintf(&b, "    took %.3f s on %s%s\n", r.Wall.Seconds(), r.Device, r.Activity)
 		if l := r.Link; l != nil {
-			fmt.Fprintf(&b, "    link: %.1f GB/s up, %.1f down, %.1f both ways, measured in this run\n", l.Up/1e9, l.Down/1e9, l.Both/1e9)
+			fmt.Fprintf(&b, "    link: %.1f GB/s up, %.1f down, %.1f both ways, measured in this run\n", l.Up/1e9,
+				l.Down/1e9, l.Both/1e9)
 		}
 		o := r.Output
-		fmt.Fprintf(&b, "    wrote %s rows, %s, busy %.3f s, waited %.3f s%s\n", humanize.Comma(o.Rows), humanize.IBytes(uint64(o.Bytes)), o.Busy.Seconds(), o.Wait.Seconds(), o.Activity)
+		fmt.Fprintf(&b, "    wrote %s rows, %s, busy %.3f s, waited %.3f s%s\n", humanize.Comma(o.Rows),
+			humanize.IBytes(uint64(o.Bytes)), o.Busy.Seconds(), o.Wait.Seconds(), o.Activity)
 	}
 	e.Root.draw(&b, "", 1, true)
 	for _, r := range e.Rules {
@@ -181,8 +185,10 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, level int, last
 		if a.Choice != "" {
 			fmt.Fprintf(b, "%sactual %s\n", detail, a.Choice)
 		}
-		fmt.Fprintf(b, "%sactual: %s rows in, %s out, busy %.3f s, waited %.3f s, blocked %.3f s, peak %s%s\n", detail, humanize.Comma(a.RowsIn),
-			humanize.Comma(a.RowsOut), a.Busy.Seconds(), a.Wait.Seconds(), a.Blocked.Seconds(), humanize.IBytes(uint64(a.Peak)), a.Activity)
+		fmt.Fprintf(b, "%sactual: %s rows in, %s out, busy %.3f s, waited %.3f s, blocked %.3f s, peak %s%s\n", detail,
+			humanize.Comma(a.RowsIn),
+			humanize.Comma(a.RowsOut), a.Busy.Seconds(), a.Wait.Seconds(), a.Blocked.Seconds(),
+			humanize.IBytes(uint64(a.Peak)), a.Activity)
 	}
 	if a := s.Actual; a != nil && a.Dropped > 0 {
 		fmt.Fprintf(b, "%sdropped by filters of joins: %s rows\n", detail, humanize.Comma(a.Dropped))

@@ -24,7 +24,8 @@ import (
 // of each from a whole number n.
 var families = [][]string{
 	{"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "BOOLEAN"},
-	{"INTEGER", "BIGINT", "DECIMAL(9,2)", "DECIMAL(4,1)", "DECIMAL(18,3)", "DECIMAL(30,5)", "UBIGINT", "TINYINT", "BOOLEAN"},
+	{"INTEGER", "BIGINT", "DECIMAL(9,2)", "DECIMAL(4,1)", "DECIMAL(18,3)", "DECIMAL(30,5)", "UBIGINT", "TINYINT",
+		"BOOLEAN"},
 	{"SMALLINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(25,3)", "UBIGINT", "BOOLEAN"},
 	{"DATE", "TIMESTAMP", "TIMESTAMP_MS", "TIMESTAMP_NS"},
 	{"VARCHAR", "BLOB"}, {"VARCHAR"}, {"TIME"}, {"BOOLEAN"},
@@ -81,7 +82,8 @@ func TestFilesOfSeveralSchemasGiveDuckDBsRows(t *testing.T) {
 				} else if i > 0 && r.IntN(4) == 0 {
 					continue
 				}
-				value := fmt.Sprintf("(select %s from (select (i * %d %% %d)::BIGINT as n))", valueOf(typ), 1+r.IntN(50), few)
+				value := fmt.Sprintf("(select %s from (select (i * %d %% %d)::BIGINT as n))", valueOf(typ),
+					1+r.IntN(50), few)
 				switch r.IntN(4) {
 				case 0:
 					value = fmt.Sprintf("case when i %% %d <> 1 then %s end", 2+r.IntN(4), value)
@@ -91,7 +93,8 @@ func TestFilesOfSeveralSchemasGiveDuckDBsRows(t *testing.T) {
 				fields = append(fields, fmt.Sprintf("%s as %s", value, name))
 			}
 			r.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
-			copied := fmt.Sprintf("COPY (SELECT %s FROM range(%d) t(i)) TO '%s' (FORMAT parquet, ROW_GROUP_SIZE %d)", strings.Join(fields, ", "), r.IntN(5)*r.IntN(1000), path, 2048)
+			copied := fmt.Sprintf("COPY (SELECT %s FROM range(%d) t(i)) TO '%s' (FORMAT parquet, ROW_GROUP_SIZE %d)",
+				strings.Join(fields, ", "), r.IntN(5)*r.IntN(1000), path, 2048)
 			about += "\n" + copied
 			duck.Run(copied)
 			paths, quoted = append(paths, path), append(quoted, "'"+path+"'")
@@ -107,7 +110,8 @@ func TestFilesOfSeveralSchemasGiveDuckDBsRows(t *testing.T) {
 			case gpu.String, gpu.Binary, gpu.Time, gpu.Bool:
 				condition = f.Name + " is not null"
 			case gpu.Date, gpu.Timestamp:
-				condition = f.Name + []string{" > ", " <= "}[r.IntN(2)] + fmt.Sprintf("TIMESTAMP '2020-01-01 00:00:%02d'", r.IntN(60))
+				condition = f.Name + []string{" > ", " <= "}[r.IntN(2)] +
+					fmt.Sprintf("TIMESTAMP '2020-01-01 00:00:%02d'", r.IntN(60))
 			default:
 				condition = f.Name + []string{" > ", " = ", " <= "}[r.IntN(3)] + fmt.Sprint(r.IntN(30))
 			}
@@ -131,7 +135,8 @@ func TestFilesOfSeveralSchemasGiveDuckDBsRows(t *testing.T) {
 			if condition != "" {
 				b.Filter(condition)
 			}
-			_, err = b.Run(context.Background(), RunOptions{Device: smallStrides{d, []int{100, 1000, 10000}[r.IntN(3)]}})
+			_, err = b.Run(context.Background(),
+				RunOptions{Device: smallStrides{d, []int{100, 1000, 10000}[r.IntN(3)]}})
 			require.NoError(t, d.Close())
 			if answer.Error != "" {
 				require.Error(t, err, about)
@@ -140,7 +145,8 @@ func TestFilesOfSeveralSchemasGiveDuckDBsRows(t *testing.T) {
 			require.NoError(t, err, about)
 			rounded := false // where digits do not fit, DuckDB drops some behind the point
 			for i, typ := range out.types {
-				if rounded = rounded || typ.Precision == gpu.MaxPrecision && answer.Types[i] != typ.String() && typ.Scale > 0; !rounded && typ.Kind != gpu.HugeInt && typ != gpu.DecimalOf(38, 0) {
+				if rounded = rounded || typ.Precision == gpu.MaxPrecision && answer.Types[i] != typ.String() &&
+					typ.Scale > 0; !rounded && typ.Kind != gpu.HugeInt && typ != gpu.DecimalOf(38, 0) {
 					require.Equal(t, answer.Types[i], typ.String(), about)
 				}
 			}
@@ -169,10 +175,13 @@ func TestPartitionsThatDuckDBWroteGiveItsRows(t *testing.T) {
 		filter string
 		opened int // of 60 files
 	}{
-		{"true", 60}, {"n = 2", 15}, {"n is null and s = 'a/b=%1'", 5}, {"d >= date '2024-01-04' and v < 3", 24}, {"n + 1 > 2 and s like '%2'", 5},
-		{"n = 77", 0}, {"n = 1 or v = 2", 60}, {"i < 100 and coalesce(n, 9) = 9", 15}, {"1 / (n - 1) > 0 and n = 2", 15},
+		{"true", 60}, {"n = 2", 15}, {"n is null and s = 'a/b=%1'", 5}, {"d >= date '2024-01-04' and v < 3", 24},
+		{"n + 1 > 2 and s like '%2'", 5},
+		{"n = 77", 0}, {"n = 1 or v = 2", 60}, {"i < 100 and coalesce(n, 9) = 9", 15},
+		{"1 / (n - 1) > 0 and n = 2", 15},
 	} {
-		answer := duck.Ask(exprtest.Question{SQL: fmt.Sprintf("SELECT i, v, d, n, s FROM read_parquet('%s/**/*.parquet', %s) WHERE %s", dir, all, c.filter), Optimize: true})[0]
+		answer := duck.Ask(exprtest.Question{SQL: fmt.Sprintf("SELECT i, v, d, n, s FROM "+
+			"read_parquet('%s/**/*.parquet', %s) WHERE %s", dir, all, c.filter), Optimize: true})[0]
 		require.Empty(t, answer.Error, c.filter)
 		for _, library := range []string{"", library} {
 			d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 28})
@@ -183,7 +192,8 @@ func TestPartitionsThatDuckDBWroteGiveItsRows(t *testing.T) {
 			}
 			require.NoError(t, err)
 			var out collected
-			report, err := New("t").Read("t", dir).Filter(c.filter).Select("i", "v", "d", "n", "s").WriteTo(&out).Run(context.Background(), RunOptions{Device: smallStrides{device, 100}})
+			report, err := New("t").Read("t", dir).Filter(c.filter).Select("i", "v", "d", "n",
+				"s").WriteTo(&out).Run(context.Background(), RunOptions{Device: smallStrides{device, 100}})
 			require.NoError(t, device.Close())
 			require.NoError(t, err, c.filter)
 			want, got := normalized(answer.Rows, out.types), normalized(out.rows, out.types)
@@ -206,7 +216,8 @@ func TestDuckDBReadsThePartitionsThatAreWritten(t *testing.T) {
 	library := cudatest.Library(t)
 	dir := t.TempDir()
 	duck.Run(fmt.Sprintf(`COPY (SELECT i, i %% 7 AS v, DATE '2024-01-01' + (i %% 5)::INTEGER AS d, CASE WHEN i %% 4 <> 3 THEN 'a/b=%% ü' || i %% 4 END AS s FROM range(5000) t(i)) TO '%s/in.parquet' (FORMAT parquet)`, dir))
-	want := duck.Ask(exprtest.Question{SQL: fmt.Sprintf("SELECT i, v, d, s FROM '%s/in.parquet' ORDER BY i", dir), Optimize: true})[0]
+	want := duck.Ask(exprtest.Question{SQL: fmt.Sprintf("SELECT i, v, d, s FROM '%s/in.parquet' ORDER BY i", dir),
+		Optimize: true})[0]
 	for device, library := range map[string]string{"host": "", "cuda": library} {
 		d, err := host.Open(host.Options{Threads: 2, Memory: 1 << 28})
 		run := gpu.Device(d)
@@ -216,11 +227,14 @@ func TestDuckDBReadsThePartitionsThatAreWritten(t *testing.T) {
 		}
 		require.NoError(t, err)
 		out := filepath.Join(dir, device)
-		report, err := New("t").Read("t", filepath.Join(dir, "in.parquet")).Write(out, sinkparquet.Options{PartitionBy: []string{"d", "s"}, RowGroupRows: 100}).Run(context.Background(), RunOptions{Device: smallStrides{run, 300}})
+		report, err := New("t").Read("t", filepath.Join(dir, "in.parquet")).Write(out,
+			sinkparquet.Options{PartitionBy: []string{"d", "s"}, RowGroupRows: 100}).Run(context.Background(),
+			RunOptions{Device: smallStrides{run, 300}})
 		require.NoError(t, run.Close())
 		require.NoError(t, err)
 		require.EqualValues(t, 5000, report.Output.Rows)
-		got := duck.Ask(exprtest.Question{SQL: fmt.Sprintf("SELECT i, v, d, s FROM read_parquet('%s/**/*.parquet', hive_types = {'d': DATE, 's': VARCHAR}) ORDER BY i", out), Optimize: true})[0]
+		got := duck.Ask(exprtest.Question{SQL: fmt.Sprintf("SELECT i, v, d, s FROM read_parquet('%s/**/*.parquet', "+
+			"hive_types = {'d': DATE, 's': VARCHAR}) ORDER BY i", out), Optimize: true})[0]
 		require.Empty(t, got.Error)
 		require.Equal(t, want.Rows, got.Rows, device)
 	}

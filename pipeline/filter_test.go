@@ -32,18 +32,22 @@ func filterTables(t *testing.T) *Builder {
 			text += fmt.Sprintf(`{"%[1]sb": %[2]d, "%[1]si": %[3]d, "%[1]su": %[3]d, "%[1]sn": %[4]s, "%[1]ss": "text %[3]d", "%[1]sd": "%[3]d.25", "%[1]st": %[3]d, "%[1]sf": %[3]d.5},`, prefix, i%128, i, n)
 		}
 		text = text[:len(text)-1] + "]"
-		fields := []arrow.Field{{Name: "b", Type: arrow.PrimitiveTypes.Int8}, {Name: "i", Type: arrow.PrimitiveTypes.Int32}, {Name: "u", Type: arrow.PrimitiveTypes.Uint64},
-			{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "s", Type: arrow.BinaryTypes.String}, {Name: "d", Type: &arrow.Decimal128Type{Precision: 12, Scale: 2}},
+		fields := []arrow.Field{{Name: "b", Type: arrow.PrimitiveTypes.Int8},
+			{Name: "i", Type: arrow.PrimitiveTypes.Int32}, {Name: "u", Type: arrow.PrimitiveTypes.Uint64},
+			{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "s", Type: arrow.BinaryTypes.String},
+			{Name: "d", Type: &arrow.Decimal128Type{Precision: 12, Scale: 2}},
 			{Name: "t", Type: arrow.FixedWidthTypes.Date32}, {Name: "f", Type: arrow.PrimitiveTypes.Float64}}
 		for i := range fields {
 			fields[i].Name = prefix + fields[i].Name
 		}
 		path := filepath.Join(dir, prefix+".parquet")
-		_, err := New("table").ReadTable("t", record(t, fields, text)).Write(path, sinkparquet.Options{RowGroupRows: 100, PageRows: 25}).Run(t.Context(), RunOptions{Use: Host, Threads: 1})
+		_, err := New("table").ReadTable("t", record(t, fields, text)).Write(path,
+			sinkparquet.Options{RowGroupRows: 100, PageRows: 25}).Run(t.Context(), RunOptions{Use: Host, Threads: 1})
 		require.NoError(t, err)
 		return path
 	}
-	return New("filters").Read("p", table("p", func(int) bool { return true })).Read("q", table("q", func(i int) bool { return i >= 200 && i < 240 && i%2 == 0 }))
+	return New("filters").Read("p", table("p", func(int) bool { return true })).Read("q",
+		table("q", func(i int) bool { return i >= 200 && i < 240 && i%2 == 0 }))
 }
 
 // runFilters runs a job and returns its rows, and the rows of its first scan that filters of
@@ -85,8 +89,10 @@ func TestAJoinFiltersTheScanOfItsProbeSide(t *testing.T) {
 			return joinQ("inner", "k = qi")(b.Filter("pi % 3 <> 1").Select("pi as k", "pi + pb as x", "ps"))
 		}, true},
 		{"through joins", func(b *Builder) *Builder {
-			b = b.JoinWith(Join{With: "q", As: "left", Kind: "left", On: []string{"ps = left.qs"}, Build: "right"}).JoinWith(Join{With: "q", As: "anti", Kind: "anti", On: []string{"pb = anti.qi"}})
-			return b.JoinWith(Join{With: "q", As: "last", On: []string{"pi = last.qi"}, Build: "right"}).Select("p.*", "left.qs as l")
+			b = b.JoinWith(Join{With: "q", As: "left", Kind: "left", On: []string{"ps = left.qs"},
+				Build: "right"}).JoinWith(Join{With: "q", As: "anti", Kind: "anti", On: []string{"pb = anti.qi"}})
+			return b.JoinWith(Join{With: "q", As: "last", On: []string{"pi = last.qi"}, Build: "right"}).Select("p.*",
+				"left.qs as l")
 		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +119,9 @@ func TestAJoinFiltersAScanForAGPU(t *testing.T) {
 		kind   string
 		on     []string
 		bounds bool
-	}{{"inner", []string{"pi = qi"}, true}, {"inner", []string{"ps = qs"}, false}, {"inner", []string{"pn = qn", "ps = qs"}, true}, {"semi", []string{"pu = qu"}, true}, {"right", []string{"pd = qd"}, true}} {
+	}{{"inner", []string{"pi = qi"}, true}, {"inner", []string{"ps = qs"}, false},
+		{"inner", []string{"pn = qn", "ps = qs"}, true}, {"semi", []string{"pu = qu"}, true},
+		{"right", []string{"pd = qd"}, true}} {
 		job := func() *Builder { return joinQ(c.kind, c.on...)(filterTables(t).From("p")).Sort("ps") }
 		want, _, _ := runFilters(t, job(), Never)
 		got, dropped, skipped := runFiltersOn(t, job(), RunOptions{Device: d, JoinFilters: Always})
@@ -164,7 +172,8 @@ func TestJoinsThatKeepRowsFilterNoScan(t *testing.T) {
 
 func TestAnEmptyBuildSideSkipsTheWholeScan(t *testing.T) {
 	for _, none := range []string{"qi < 0", "qn is null"} {
-		b := filterTables(t).From("q").Filter(none).As("none").From("p").JoinWith(Join{With: "none", On: []string{"pn = qn"}, Build: "right"})
+		b := filterTables(t).From("q").Filter(none).As("none").From("p").JoinWith(Join{With: "none",
+			On: []string{"pn = qn"}, Build: "right"})
 		got, _, skipped := runFilters(t, b, Always)
 		require.Empty(t, got)
 		require.EqualValues(t, 1000, skipped)
@@ -175,14 +184,17 @@ func TestAnEmptyBuildSideSkipsTheWholeScan(t *testing.T) {
 // later ones would fail.
 func TestFiltersDropNullsBeforeWhatMayFail(t *testing.T) {
 	table := func() *Builder {
-		return New("nulls").ReadTable("t", record(t, []arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "y", Type: arrow.PrimitiveTypes.Int64}},
-			`[{"x": null, "y": 0}, {"x": 1, "y": 2}, {"x": 9, "y": 0}]`))
+		return New("nulls").ReadTable("t",
+			record(t, []arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+				{Name: "y", Type: arrow.PrimitiveTypes.Int64}},
+				`[{"x": null, "y": 0}, {"x": 1, "y": 2}, {"x": 9, "y": 0}]`))
 	}
 	const want = `[{"x":1,"y":2}]`
 	requireRows(t, table().Filter("x < 5").Filter("6 // y = 3"), want)
 	requireRows(t, table().Filter("x < 5 and 6 // y = 3"), want)
 	requireRows(t, table().From("t").Select("x as a", "y as b").As("u").From("t").Select("*").
 		JoinWith(Join{With: "u", On: []string{"y = b", "x + a < 10", "6 // (b + y) = 1"}}).Select("x", "y"), want)
-	_, err := table().Filter("6 // y = 3").Filter("x < 5").WriteTo(&Collector{}).Run(t.Context(), RunOptions{Use: Host, Threads: 1})
+	_, err := table().Filter("6 // y = 3").Filter("x < 5").WriteTo(&Collector{}).Run(t.Context(),
+		RunOptions{Use: Host, Threads: 1})
 	require.ErrorContains(t, err, "divided by zero")
 }

@@ -40,14 +40,15 @@ const everyCall = -1
 
 func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
 	f := &faultyGPU{}
-	d, err := cuda.Open(cuda.Options{Library: library, Memory: memory, HostMemory: 16 << 20, Fault: func(call string) error {
-		if a := f.armed.Load(); a != nil && call == a.call {
-			if n := a.seen.Add(1); n == a.at || a.at == everyCall {
-				return a.happens(call)
+	d, err := cuda.Open(cuda.Options{Library: library, Memory: memory, HostMemory: 16 << 20,
+		Fault: func(call string) error {
+			if a := f.armed.Load(); a != nil && call == a.call {
+				if n := a.seen.Add(1); n == a.at || a.at == everyCall {
+					return a.happens(call)
+				}
 			}
-		}
-		return nil
-	}})
+			return nil
+		}})
 	require.NoError(t, err)
 	f.Device = smallStrides{d, 4000}
 	return f
@@ -55,7 +56,8 @@ func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
 
 // with runs the job, calls happens at the n-th call of a function, and returns the number
 // of calls. n = 0 only counts.
-func (f *faultyGPU) with(t *testing.T, ctx context.Context, call string, n int64, happens func(call string) error) (rows []string, calls int64, err error) {
+func (f *faultyGPU) with(t *testing.T, ctx context.Context, call string, n int64,
+	happens func(call string) error) (rows []string, calls int64, err error) {
 	t.Helper()
 	a := &trap{call: call, at: n, happens: happens}
 	f.armed.Store(a)
@@ -75,7 +77,8 @@ func gpuJob(file string) *Builder {
 	return New("faults").Read("orders", data+"orders.parquet").Read("customer", data+"customer.parquet").
 		Filter("o_orderdate >= date '1997-01-01'").
 		Join("customer", "o_custkey = c_custkey").As("match").
-		Group([]string{"c_mktsegment", "o_orderpriority as priority", "year(o_orderdate) as y"}, "sum(o_totalprice * 2) as total", "count(*) as n", "min(c_name) as first").
+		Group([]string{"c_mktsegment", "o_orderpriority as priority", "year(o_orderdate) as y"},
+			"sum(o_totalprice * 2) as total", "count(*) as n", "min(c_name) as first").
 		Sort("total desc", "priority").
 		Write(file, sinkparquet.Options{Overwrite: true})
 }
@@ -118,8 +121,11 @@ func requireClear(t *testing.T, err error, cause string) {
 	require.NotErrorIs(t, err, ErrDefect)
 	require.Equal(t, 1, strings.Count(text, cause), text)
 	require.NotContains(t, text, "\n", "one error, one line")
-	require.Regexp(t, `(^|: )(orders: scan|filter 1: filter|customer: scan|match: (inner join|project)|group 3: (group|project)|sort 4: sort|output)(: |,)`, text, "a stage is named")
-	require.NotRegexp(t, `(orders|customer|match|group 3|sort 4|output): (.*: )?(orders|customer|match|group 3|sort 4|output): `, text, "one stage is named")
+	require.Regexp(t,
+		`(^|: )(orders: scan|filter 1: filter|customer: scan|match: (inner join|project)|group 3: (group|project)|sort 4: sort|output)(: |,)`, text, "a stage is named")
+	require.NotRegexp(t,
+		`(orders|customer|match|group 3|sort 4|output): (.*: )?(orders|customer|match|group 3|sort 4|output): `, text,
+		"one stage is named")
 }
 
 func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
@@ -132,7 +138,8 @@ func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(want), 20)
 	failed := map[string]int{}
-	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2",
+	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+		"cuMemcpyDtoDAsync_v2",
 		"cuMemsetD8Async", "cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent"} {
 		t.Run(call, func(t *testing.T) {
 			_, calls, err := d.with(t, ctx, call, 0, inject)
@@ -231,7 +238,8 @@ func TestALimitLeavesStridesThatWereCopiedAheadUnused(t *testing.T) {
 		return nil
 	}})
 	file := filepath.Join(t.TempDir(), "out.parquet")
-	_, err := New("limit").Read("orders", "../examples/quickstart/data/orders.parquet").Select("o_orderpriority", "o_orderkey").
+	_, err := New("limit").Read("orders", "../examples/quickstart/data/orders.parquet").Select("o_orderpriority",
+		"o_orderkey").
 		Limit(3).Write(file, sinkparquet.Options{}).Run(context.Background(), RunOptions{Device: d, Threads: 2})
 	require.NoError(t, err)
 	require.Len(t, rowsOf(t, file), 3)

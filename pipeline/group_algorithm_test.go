@@ -21,7 +21,8 @@ func TestTheNamesOfGroupAlgorithmsAreThoseOfTheOperator(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, strings.Join(groupby.Algorithms(), ","), field.Tag.Get("enum"))
 	grouped := func(algorithm string) *Builder {
-		return measured(t).GroupWith(Group{By: Columns{{Expr: "x"}}, Aggregates: Columns{{Expr: "count(*) as n"}}, Algorithm: algorithm})
+		return measured(t).GroupWith(Group{By: Columns{{Expr: "x"}}, Aggregates: Columns{{Expr: "count(*) as n"}},
+			Algorithm: algorithm})
 	}
 	_, err := grouped("by-hand").Plan()
 	require.ErrorContains(t, err, `there is no algorithm "by-hand" for groups; the algorithms are hgb-g, hgb, `)
@@ -40,8 +41,11 @@ func TestAGroupByIsChosenForAGPU(t *testing.T) {
 		"few":         "algorithm hgb-g: strides of few rows",
 		"[few, many]": "algorithm hgb-g: strides of few rows",
 	} {
-		table := newPlanTable(1e8).column("id", gpu.Of(gpu.Int64), 1, 1e8).column("few", gpu.Of(gpu.Int64), 1, 100).column("many", gpu.Of(gpu.Int64), 1, 3e4)
-		job, err := Parse("job.yaml", []byte("sources: {big: b}\noutput: {parquet: out.parquet}\nsteps: [{group: {by: "+by+", aggregates: {s: sum(id)}}}]"), LoadOptions{})
+		table := newPlanTable(1e8).column("id", gpu.Of(gpu.Int64), 1, 1e8).column("few", gpu.Of(gpu.Int64), 1,
+			100).column("many", gpu.Of(gpu.Int64), 1, 3e4)
+		job, err := Parse("job.yaml",
+			[]byte("sources: {big: b}\noutput: {parquet: out.parquet}\nsteps: [{group: {by: "+by+
+				", aggregates: {s: sum(id)}}}]"), LoadOptions{})
 		require.NoError(t, err)
 		p, err := newPlan(job, map[string]source.Table{"big": table}, nil)
 		require.NoError(t, err)

@@ -24,13 +24,15 @@ func thousand(t *testing.T) source.Table {
 	for k := range 1000 {
 		rows = append(rows, fmt.Sprintf(`{"k": %d, "g": %d, "name": "row %d"}`, k, k%10, k))
 	}
-	return record(t, []arrow.Field{{Name: "k", Type: arrow.PrimitiveTypes.Int64}, {Name: "g", Type: arrow.PrimitiveTypes.Int64}, {Name: "name", Type: arrow.BinaryTypes.String}},
+	return record(t, []arrow.Field{{Name: "k", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "g", Type: arrow.PrimitiveTypes.Int64}, {Name: "name", Type: arrow.BinaryTypes.String}},
 		"["+strings.Join(rows, ",")+"]")
 }
 
 // ranked has a step "numbered" over the table, which only a window function can number.
 func ranked(t *testing.T) *Builder {
-	return New("held").ReadTable("t", thousand(t)).Select("k", "g", "name", "row_number() over (partition by g order by k desc) as n").As("numbered")
+	return New("held").ReadTable("t", thousand(t)).Select("k", "g", "name",
+		"row_number() over (partition by g order by k desc) as n").As("numbered")
 }
 
 // heldCases are jobs of which several steps read one, with their results.
@@ -40,25 +42,34 @@ var heldCases = map[string]struct {
 	once bool // the step is computed once
 }{
 	"both sides of a join": {func(t *testing.T) *Builder {
-		return ranked(t).Filter("n = 1").As("last").From("numbered").Join("last", "numbered.g = last.g and numbered.k = last.k - 10").Sort("numbered.k").Select("numbered.k", "numbered.name as before", "last.name as name").Limit(2)
+		return ranked(t).Filter("n = 1").As("last").From("numbered").Join("last",
+			"numbered.g = last.g and numbered.k = last.k - 10").Sort("numbered.k").Select("numbered.k",
+			"numbered.name as before", "last.name as name").Limit(2)
 	}, `[{"k":980,"before":"row 980","name":"row 990"},{"k":981,"before":"row 981","name":"row 991"}]`, true},
 	"three parts of a union": {func(t *testing.T) *Builder {
-		b := ranked(t).Select("n").As("a").From("numbered").Select("n").As("b").From("numbered").Select("n").Union("a", "b")
+		b := ranked(t).Select("n").As("a").From("numbered").Select("n").As("b").From("numbered").Select("n").Union("a",
+			"b")
 		return b.Group(nil, "count(*) as rows", "sum(n) as s", "count(distinct n) as d")
 	}, `[{"rows":3000,"s":"151500","d":100}]`, true},
 	"the order is kept": {func(t *testing.T) *Builder {
-		return New("held").ReadTable("t", thousand(t)).Sort("g", "k desc").As("sorted").Group(nil, "max(k) as k", "count(*) as n").As("most").
+		return New("held").ReadTable("t", thousand(t)).Sort("g", "k desc").As("sorted").Group(nil, "max(k) as k",
+			"count(*) as n").As("most").
 			From("sorted").Select("k", "row_number() over () as n").Filter("n < 4").Union("most").Sort("n")
 	}, `[{"k":990,"n":1},{"k":980,"n":2},{"k":970,"n":3},{"k":999,"n":1000}]`, true},
 	"one reader stops early": {func(t *testing.T) *Builder {
-		return ranked(t).Limit(5).Group(nil, "count(*) as rows").As("few").From("numbered").Group(nil, "count(*) as rows").Union("few").Sort("rows")
+		return ranked(t).Limit(5).Group(nil, "count(*) as rows").As("few").From("numbered").Group(nil,
+			"count(*) as rows").Union("few").Sort("rows")
 	}, `[{"rows":5},{"rows":1000}]`, true},
 	"a held step reads a held step": {func(t *testing.T) *Builder {
-		b := ranked(t).Group([]string{"g"}, "max(k) as m").As("groups").From("numbered").Join("groups", "numbered.k = groups.m").Select("numbered.k").As("joined")
-		return b.From("joined").Group(nil, "sum(k) as s").As("sum").From("joined").JoinWith(Join{With: "sum", Kind: "cross"}).Group(nil, "count(*) as rows", "max(s) as s")
+		b := ranked(t).Group([]string{"g"}, "max(k) as m").As("groups").From("numbered").Join("groups",
+			"numbered.k = groups.m").Select("numbered.k").As("joined")
+		return b.From("joined").Group(nil, "sum(k) as s").As("sum").From("joined").JoinWith(Join{With: "sum",
+			Kind: "cross"}).Group(nil, "count(*) as rows", "max(s) as s")
 	}, `[{"rows":10,"s":"9945"}]`, true},
 	"a filtered table is read again": {func(t *testing.T) *Builder {
-		return New("held").ReadTable("t", thousand(t)).Filter("g < 5").As("some").Group(nil, "count(*) as rows").As("count").From("some").Filter("k < 20").Group(nil, "count(*) as rows").Union("count").Sort("rows")
+		return New("held").ReadTable("t", thousand(t)).Filter("g < 5").As("some").Group(nil,
+			"count(*) as rows").As("count").From("some").Filter("k < 20").Group(nil,
+			"count(*) as rows").Union("count").Sort("rows")
 	}, `[{"rows":10},{"rows":500}]`, false},
 }
 
@@ -78,7 +89,8 @@ func TestAStepThatSeveralStepsReadIsComputedOnce(t *testing.T) {
 			for _, always := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, "/", device, "/", always), func(t *testing.T) {
 					var out Collector
-					r, err := c.job(t).WriteTo(&out).Run(t.Context(), RunOptions{Device: smallStrides{open(t), 70}, SpillAlways: always, SpillDir: t.TempDir()})
+					r, err := c.job(t).WriteTo(&out).Run(t.Context(),
+						RunOptions{Device: smallStrides{open(t), 70}, SpillAlways: always, SpillDir: t.TempDir()})
 					require.NoError(t, err)
 					require.Len(t, out.Records(), 1)
 					text, err := out.Records()[0].MarshalJSON()
@@ -117,7 +129,9 @@ func TestCheapStepsThatMakeMuchAreHeld(t *testing.T) {
 
 // TestAHeldStepThatFailsEndsTheRun also refuses each reservation in turn.
 func TestAHeldStepThatFailsEndsTheRun(t *testing.T) {
-	b := New("held").ReadTable("t", thousand(t)).Group([]string{"g"}, "sum(1 / (k - k)) as x", "cast(max(name) as bigint) as y").As("bad").Group(nil, "count(*) as n").As("n").From("bad").JoinWith(Join{With: "n", Kind: "cross"})
+	b := New("held").ReadTable("t", thousand(t)).Group([]string{"g"}, "sum(1 / (k - k)) as x",
+		"cast(max(name) as bigint) as y").As("bad").Group(nil,
+		"count(*) as n").As("n").From("bad").JoinWith(Join{With: "n", Kind: "cross"})
 	var out Collector
 	_, err := b.WriteTo(&out).Run(t.Context(), RunOptions{Use: Host})
 	require.ErrorContains(t, err, "row 9")
@@ -135,7 +149,8 @@ func TestAHeldStepThatFailsEndsTheRun(t *testing.T) {
 			return nil
 		})
 		var out Collector
-		_, err = heldCases["both sides of a join"].job(t).WriteTo(&out).Run(context.Background(), RunOptions{Device: onlyLane{smallStrides{d, 300}}, Threads: 1, SpillDir: t.TempDir()})
+		_, err = heldCases["both sides of a join"].job(t).WriteTo(&out).Run(context.Background(),
+			RunOptions{Device: onlyLane{smallStrides{d, 300}}, Threads: 1, SpillDir: t.TempDir()})
 		d.Budget().SetFault(nil)
 		require.Empty(t, d.Budget().Leaks())
 		require.NoError(t, d.Close())

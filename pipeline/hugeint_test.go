@@ -40,8 +40,10 @@ func column(t *testing.T, name string, typ arrow.DataType, json string) source.T
 
 func TestSumsOfIntegersAreIntegers(t *testing.T) {
 	values := column(t, "i", arrow.PrimitiveTypes.Int64, `[{"i": 90}, {"i": 1}, {"i": null}]`)
-	types, rows := cells(t, New("sums").ReadTable("t", values).Group(nil, "sum(i) // 20 as q", "sum(i) % 20 as r", "sum(i) / 20 as d", "sum(i) as s", "avg(i) as a"))
-	require.Equal(t, []string{"decimal(38, 0)", "decimal(38, 0)", "float64", "decimal(38, 0)", "float64"}, types, "as which a file has a HUGEINT")
+	types, rows := cells(t, New("sums").ReadTable("t", values).Group(nil, "sum(i) // 20 as q", "sum(i) % 20 as r",
+		"sum(i) / 20 as d", "sum(i) as s", "avg(i) as a"))
+	require.Equal(t, []string{"decimal(38, 0)", "decimal(38, 0)", "float64", "decimal(38, 0)", "float64"}, types,
+		"as which a file has a HUGEINT")
 	require.Equal(t, [][]string{{"4", "11", "4.55", "91", "45.5"}}, rows)
 }
 
@@ -49,13 +51,17 @@ func TestSumsOfIntegersAreIntegers(t *testing.T) {
 // float.
 func TestHugeintsThatADecimalDoesNotHoldFailTheRun(t *testing.T) {
 	values := column(t, "t", arrow.BinaryTypes.String, `[{"t": "9223372036854775807"}]`)
-	_, err := New("huge").ReadTable("t", values).Select("t::hugeint * t::bigint * 2 as h").WriteTo(&Collector{}).Run(context.Background(), RunOptions{Use: Host})
+	_, err := New("huge").ReadTable("t",
+		values).Select("t::hugeint * t::bigint * 2 as h").WriteTo(&Collector{}).Run(context.Background(),
+		RunOptions{Use: Host})
 	require.ErrorContains(t, err, "does not fit DECIMAL(38,0)")
 }
 
 func TestBigintsJoinUnsignedOnesAtTheirLimits(t *testing.T) {
-	signed := column(t, "a", arrow.BinaryTypes.String, `[{"a": "-9223372036854775808"}, {"a": "9223372036854775807"}, {"a": "0"}, {"a": null}]`)
-	unsigned := column(t, "b", arrow.BinaryTypes.String, `[{"b": "18446744073709551615"}, {"b": "9223372036854775807"}, {"b": "9223372036854775808"}, {"b": "0"}]`)
+	signed := column(t, "a", arrow.BinaryTypes.String,
+		`[{"a": "-9223372036854775808"}, {"a": "9223372036854775807"}, {"a": "0"}, {"a": null}]`)
+	unsigned := column(t, "b", arrow.BinaryTypes.String,
+		`[{"b": "18446744073709551615"}, {"b": "9223372036854775807"}, {"b": "9223372036854775808"}, {"b": "0"}]`)
 	_, rows := cells(t, New("join").ReadTable("s", signed).ReadTable("u", unsigned).
 		From("s").Select("a::bigint as a").As("signed").
 		From("u").Select("b::ubigint as b").As("unsigned").
@@ -65,13 +71,16 @@ func TestBigintsJoinUnsignedOnesAtTheirLimits(t *testing.T) {
 
 // Parquet has no seconds, so they are written as milliseconds. Infinity stays infinite.
 func TestInfiniteTimestampsOutlastAFile(t *testing.T) {
-	texts := column(t, "t", arrow.BinaryTypes.String, `[{"t": "infinity"}, {"t": "-infinity"}, {"t": "2020-01-01 00:00:01.5"}, {"t": null}]`)
+	texts := column(t, "t", arrow.BinaryTypes.String,
+		`[{"t": "infinity"}, {"t": "-infinity"}, {"t": "2020-01-01 00:00:01.5"}, {"t": null}]`)
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	_, err := New("write").ReadTable("t", texts).
-		Select("t::timestamp_s as s", "t::timestamp_ms as ms", "t::timestamp as us", "t::timestamp_ns as ns", "t::date as d").
+		Select("t::timestamp_s as s", "t::timestamp_ms as ms", "t::timestamp as us", "t::timestamp_ns as ns",
+			"t::date as d").
 		Write(path, parquet.Options{}).Run(context.Background(), RunOptions{Use: Host})
 	require.NoError(t, err)
-	_, rows := cells(t, New("read").Read("x", path).Select("s::varchar", "ms::varchar", "us::varchar", "ns::varchar", "d::varchar", "year(s)", "s > '2020-01-01'"))
+	_, rows := cells(t, New("read").Read("x", path).Select("s::varchar", "ms::varchar", "us::varchar", "ns::varchar",
+		"d::varchar", "year(s)", "s > '2020-01-01'"))
 	second, part := "2020-01-01 00:00:02", "2020-01-01 00:00:01.5"
 	require.Equal(t, [][]string{
 		{"infinity", "infinity", "infinity", "infinity", "infinity", "(null)", "true"},

@@ -26,7 +26,8 @@ func TestFaultsOfJobFiles(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			job, err := Load(file, LoadOptions{Set: map[string]string{}, LookupEnv: func(string) (string, bool) { return "", false }})
+			job, err := Load(file, LoadOptions{Set: map[string]string{},
+				LookupEnv: func(string) (string, bool) { return "", false }})
 			if err == nil {
 				var p *Plan
 				if p, err = NewPlan(job); err == nil {
@@ -79,7 +80,8 @@ func FuzzJob(f *testing.F) {
 // emptyTable has the columns of the fuzzed jobs and no rows.
 func emptyTable(t *testing.T) source.Table {
 	var fields []arrow.Field
-	for i, typ := range []arrow.DataType{arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Int32, &arrow.Decimal128Type{Precision: 15, Scale: 2}, arrow.BinaryTypes.String, arrow.FixedWidthTypes.Date32} {
+	for i, typ := range []arrow.DataType{arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Int32,
+		&arrow.Decimal128Type{Precision: 15, Scale: 2}, arrow.BinaryTypes.String, arrow.FixedWidthTypes.Date32} {
 		fields = append(fields, arrow.Field{Name: string(rune('a' + i)), Type: typ, Nullable: true})
 	}
 	table, err := ArrowTable(arrow.NewSchema(fields, nil))

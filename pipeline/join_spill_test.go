@@ -15,15 +15,18 @@ func chain(t *testing.T) *Builder {
 	b := New("chain").ReadTable("facts", numbers(t, 60_000))
 	sizes := []int{25_000, 25_000, 25_000, 25_000, 25_000, 25_000, 1_000}
 	for i, rows := range sizes {
-		b = b.ReadTable(fmt.Sprint("n", i), numbers(t, rows)).From(fmt.Sprint("n", i)).Select(fmt.Sprint("i as k", i), fmt.Sprintf("repeat('x', 100) || i * 7919 %% 100003 as t%d", i)).As(fmt.Sprint("side", i))
+		b = b.ReadTable(fmt.Sprint("n", i), numbers(t, rows)).From(fmt.Sprint("n", i)).Select(fmt.Sprint("i as k", i),
+			fmt.Sprintf("repeat('x', 100) || i * 7919 %% 100003 as t%d", i)).As(fmt.Sprint("side", i))
 	}
 	keys, texts := []string{"i"}, []string{"count(*) as n", "sum(i) as s"}
 	for i, rows := range sizes {
-		keys, texts = append(keys, fmt.Sprintf("i * %d %% %d as f%d", 2*i+7, rows, i)), append(texts, fmt.Sprintf("max(t%d) as m%d", i, i))
+		keys, texts = append(keys, fmt.Sprintf("i * %d %% %d as f%d", 2*i+7, rows, i)),
+			append(texts, fmt.Sprintf("max(t%d) as m%d", i, i))
 	}
 	b = b.From("facts").Select(keys...)
 	for i := range sizes {
-		b = b.JoinWith(Join{With: fmt.Sprint("side", i), On: []string{fmt.Sprintf("f%d = k%d", i, i)}, Build: "right", Order: "as written"})
+		b = b.JoinWith(Join{With: fmt.Sprint("side", i), On: []string{fmt.Sprintf("f%d = k%d", i, i)}, Build: "right",
+			Order: "as written"})
 	}
 	return b.Group([]string{"i % 7 as g"}, texts...).Sort("g")
 }
@@ -35,7 +38,8 @@ func TestAChainOfJoinsOutOfCore(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, d.Close()) }()
 		var out Collector
-		report, err := chain(t).WriteTo(&out).Run(t.Context(), RunOptions{Device: smallStrides{d, 3000}, SpillDir: t.TempDir()})
+		report, err := chain(t).WriteTo(&out).Run(t.Context(),
+			RunOptions{Device: smallStrides{d, 3000}, SpillDir: t.TempDir()})
 		require.NoError(t, err)
 		return textOf(&out), report
 	}

@@ -17,23 +17,31 @@ func TestLeadersAreThoseOfSortedRows(t *testing.T) {
 	const rows = 6000
 	var calls []string
 	for _, x := range strings.Fields("i few word zeros real wide huge day at no bytes none") {
-		for _, format := range []string{"first(%s)", "last(%s)", "any_value(%s)", "arg_min(%s, word)", "arg_max(%s, real)", "arg_max(word, %s)", "arg_min(i, %s)", "first(i order by %s)", "last(i order by %s desc)",
-			"first(word order by few desc nulls first, %s nulls first, zeros)", "last(%s order by no, word)", "arg_max(i, %s order by i desc)", "arg_min(%s, few order by real desc nulls first, word)", "first(%s) filter (where i %% 7 = 3)", "any_value(%[1]s order by %[1]s desc) filter (where no)"} {
+		for _, format := range []string{"first(%s)", "last(%s)", "any_value(%s)", "arg_min(%s, word)",
+			"arg_max(%s, real)", "arg_max(word, %s)", "arg_min(i, %s)", "first(i order by %s)",
+			"last(i order by %s desc)",
+			"first(word order by few desc nulls first, %s nulls first, zeros)", "last(%s order by no, word)",
+			"arg_max(i, %s order by i desc)", "arg_min(%s, few order by real desc nulls first, word)",
+			"first(%s) filter (where i %% 7 = 3)", "any_value(%[1]s order by %[1]s desc) filter (where no)"} {
 			calls = append(calls, fmt.Sprintf(format, x))
 		}
 	}
-	calls = append(calls, "count(*)", "sum(i)", "avg(few)", "max(word)", "product(i % 2 + 1)", "first(10 // (i - 5)) filter (where i <> 5)")
-	for name, key := range map[string]string{"few groups": "nullif(i // 1500, 2)", "many groups": "i * 7 % 181", "texts": "left(word, 6)", "runs": "i // 40"} {
+	calls = append(calls, "count(*)", "sum(i)", "avg(few)", "max(word)", "product(i % 2 + 1)",
+		"first(10 // (i - 5)) filter (where i <> 5)")
+	for name, key := range map[string]string{"few groups": "nullif(i // 1500, 2)", "many groups": "i * 7 % 181",
+		"texts": "left(word, 6)", "runs": "i // 40"} {
 		t.Run(name, func(t *testing.T) {
 			job := func(mode bool, algorithm string) *Builder {
 				group := Group{By: Columns{{Name: "k", Expr: key}}, Algorithm: algorithm}
 				columns := []string{"k"}
 				for i, c := range calls {
 					name := fmt.Sprint("x", i)
-					group.Aggregates, columns = append(group.Aggregates, Column{Name: name, Expr: c}), append(columns, name)
+					group.Aggregates, columns = append(group.Aggregates, Column{Name: name, Expr: c}),
+						append(columns, name)
 				}
 				if mode {
-					group.Aggregates, columns = append(group.Aggregates, Column{Name: "m", Expr: "mode(i // 2)"}), append(columns, "m is null")
+					group.Aggregates, columns = append(group.Aggregates, Column{Name: "m", Expr: "mode(i // 2)"}),
+						append(columns, "m is null")
 				} else {
 					columns = append(columns, "false")
 				}
@@ -65,7 +73,8 @@ func TestLeadersAreThoseOfSortedRows(t *testing.T) {
 			require.Equal(t, want, run(job(false, "sgb-ur"), 777, RunOptions{Threads: 2}))
 			require.Equal(t, want, run(job(false, "sgb-stride"), 3000, RunOptions{Threads: 1}))
 			require.Equal(t, want, run(job(false, "sgb-de-tr"), 3000, RunOptions{Threads: 2}))
-			require.Equal(t, want, run(job(false, ""), 3000, RunOptions{Threads: 2, SpillAlways: true, SpillDir: t.TempDir()}))
+			require.Equal(t, want, run(job(false, ""), 3000,
+				RunOptions{Threads: 2, SpillAlways: true, SpillDir: t.TempDir()}))
 		})
 	}
 }

@@ -9,27 +9,30 @@ import (
 // TestMessagesSayWhatToDo has mistakes of new users, and what the message says.
 func TestMessagesSayWhatToDo(t *testing.T) {
 	for step, want := range map[string]string{
-		"filter: nvl(n, 1) = 1":                  `:4:11: filter 1: there is no function "nvl"; coalesce(x, y) does that`,
-		"filter: to_char(n) = '1'":               "strftime(x, format) makes text of a date, x::VARCHAR of anything else",
-		"select: unnest(n)":                      "; gstream has no lists",
-		"select: getdate()":                      "now() does that",
-		"select: lenght(s)":                      `there is no function "lenght"; did you mean "length"?`,
-		"select: xyz(s)":                         `there is no function "xyz"`,
-		"filter: 'x' = url":                      `:4:15: YAML ends a value that begins with a quote at the next quote; quote all of it: "'x' = url"`,
-		`filter: "x" = 'url'`:                    `quote all of it: '"x" = ''url'''`,
-		"where: n > 1":                           `:4:3: unknown key "where"; a filter step has a condition: filter`,
-		"having: n > 1":                          "a filter step after the group has such a condition: filter",
-		"sql: select 1":                          "a step is one of filter, select, join",
-		"order_by: n":                            "; that is sort",
-		"group_by: n":                            "; that is by in group: {by: …, aggregates: …}",
-		"fliter: n > 1":                          `unknown key "fliter" (did you mean "filter"?)`,
-		"filter: [a, b]":                         ":4:11: step 1: filter must be a single value, not a list",
-		"select: [n, {x: [1]}]":                  "step 1: select, item 2 must be a single value",
-		"limit: many":                            `step 1: limit.count is "many"; it must be a whole number`,
-		"select: last(n) ignore nulls over ()":   ":4:19: select 1: IGNORE NULLS stands before the closing parenthesis, as in last(x IGNORE NULLS)",
-		"select: first(n) respect nulls over ()": "RESPECT NULLS stands before the closing parenthesis, as in first(x RESPECT NULLS)",
+		"filter: nvl(n, 1) = 1":    `:4:11: filter 1: there is no function "nvl"; coalesce(x, y) does that`,
+		"filter: to_char(n) = '1'": "strftime(x, format) makes text of a date, x::VARCHAR of anything else",
+		"select: unnest(n)":        "; gstream has no lists",
+		"select: getdate()":        "now() does that",
+		"select: lenght(s)":        `there is no function "lenght"; did you mean "length"?`,
+		"select: xyz(s)":           `there is no function "xyz"`,
+		"filter: 'x' = url":        `:4:15: YAML ends a value that begins with a quote at the next quote; quote all of it: "'x' = url"`,
+		`filter: "x" = 'url'`:      `quote all of it: '"x" = ''url'''`,
+		"where: n > 1":             `:4:3: unknown key "where"; a filter step has a condition: filter`,
+		"having: n > 1":            "a filter step after the group has such a condition: filter",
+		"sql: select 1":            "a step is one of filter, select, join",
+		"order_by: n":              "; that is sort",
+		"group_by: n":              "; that is by in group: {by: …, aggregates: …}",
+		"fliter: n > 1":            `unknown key "fliter" (did you mean "filter"?)`,
+		"filter: [a, b]":           ":4:11: step 1: filter must be a single value, not a list",
+		"select: [n, {x: [1]}]":    "step 1: select, item 2 must be a single value",
+		"limit: many":              `step 1: limit.count is "many"; it must be a whole number`,
+		"select: last(n) ignore nulls over ()": ":4:19: select 1: IGNORE NULLS stands before the closing " +
+			"parenthesis, as in last(x IGNORE NULLS)",
+		"select: first(n) respect nulls over ()": "RESPECT NULLS stands before the closing parenthesis, as in " +
+			"first(x RESPECT NULLS)",
 	} {
-		j, err := Parse("job.yaml", []byte("sources: {t: t}\noutput: {parquet: out}\nsteps:\n- "+step+"\n"), LoadOptions{})
+		j, err := Parse("job.yaml", []byte("sources: {t: t}\noutput: {parquet: out}\nsteps:\n- "+step+"\n"),
+			LoadOptions{})
 		if err == nil {
 			err = Lint(j, LintOptions{NoData: true})
 		}
@@ -52,10 +55,14 @@ func TestSuggestionsAreNear(t *testing.T) {
 
 // TestLintGoesOnBehindAMistake has mistakes in steps that follow each other.
 func TestLintGoesOnBehindAMistake(t *testing.T) {
-	j, err := Parse("job.yaml", []byte("sources: {t: ../examples/quickstart/data/nation.parquet}\noutput: {parquet: out}\nsteps:\n- filter: nowhere = 1\n- filter: n_name =\n- {limit: 1, sort: n_name}\n- select: lenght(n_name)\n- union: nothing\n"), LoadOptions{})
+	j, err := Parse("job.yaml",
+		[]byte("sources: {t: ../examples/quickstart/data/nation.parquet}\noutput: {parquet: out}\nsteps:\n- filter: "+
+			"nowhere = 1\n- filter: n_name =\n- {limit: 1, sort: n_name}\n- select: lenght(n_name)\n- "+
+			"union: nothing\n"), LoadOptions{})
 	require.NoError(t, err)
 	err = Lint(j, LintOptions{})
-	for _, want := range []string{`:4:11: filter 1: there is no column "nowhere"`, ":5:1", "a step does one thing", `there is no function "lenght"`, `named "nothing"`} {
+	for _, want := range []string{`:4:11: filter 1: there is no column "nowhere"`, ":5:1", "a step does one thing",
+		`there is no function "lenght"`, `named "nothing"`} {
 		require.ErrorContains(t, err, want)
 	}
 }

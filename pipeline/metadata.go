@@ -41,7 +41,9 @@ func metadataOf(last logical.Node, opt sinkparquet.Options) map[string]string {
 				}
 				c.schema.Fields, c.origin = append(c.schema.Fields, field), append(c.origin, from)
 			}
-			c.whole = slices.Equal(c.from, last.Rel().Schema.Names()) && !slices.ContainsFunc(c.from, func(name string) bool { return !slices.Equal(c.to[name], []string{name}) })
+			c.whole = slices.Equal(c.from, last.Rel().Schema.Names()) &&
+				!slices.ContainsFunc(c.from,
+					func(name string) bool { return !slices.Equal(c.to[name], []string{name}) })
 			if len(c.to) > 0 {
 				c.copy(out, t)
 			}

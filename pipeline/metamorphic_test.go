@@ -50,7 +50,8 @@ func randomTable(t *testing.T, r *rand.Rand, prefix, path string) {
 		typ  arrow.DataType
 	}{
 		{"k", arrow.PrimitiveTypes.Int64}, {"i", arrow.PrimitiveTypes.Int32}, {"s", arrow.BinaryTypes.String},
-		{"d", &arrow.Decimal128Type{Precision: 12, Scale: 2}}, {"f", arrow.PrimitiveTypes.Float64}, {"t", arrow.FixedWidthTypes.Date32},
+		{"d", &arrow.Decimal128Type{Precision: 12, Scale: 2}}, {"f", arrow.PrimitiveTypes.Float64},
+		{"t", arrow.FixedWidthTypes.Date32},
 	} {
 		fields = append(fields, arrow.Field{Name: prefix + "_" + f.name, Type: f.typ, Nullable: true})
 	}
@@ -84,7 +85,8 @@ func randomTable(t *testing.T, r *rand.Rand, prefix, path string) {
 	defer rec.Release()
 	table, err := ArrowTable(schema, rec)
 	require.NoError(t, err)
-	_, err = New("table").ReadTable("t", table).Write(path, sinkparquet.Options{RowGroupRows: 64, PageRows: 16}).Run(context.Background(), RunOptions{Threads: 1})
+	_, err = New("table").ReadTable("t", table).Write(path,
+		sinkparquet.Options{RowGroupRows: 64, PageRows: 16}).Run(context.Background(), RunOptions{Threads: 1})
 	require.NoError(t, err)
 }
 
@@ -140,13 +142,17 @@ func (p *pipelineCase) condition() string {
 	pick := func(options ...string) string { return fmt.Sprintf(options[p.r.IntN(len(options))], c.name) }
 	switch c.kind {
 	case 's':
-		return pick("%s like 'a%%'", "%s = ''", "%s is null", "%s in ('a', 'b', null)", "length(%s) > 1", "upper(%s) <> 'A'")
+		return pick("%s like 'a%%'", "%s = ''", "%s is null", "%s in ('a', 'b', null)", "length(%s) > 1",
+			"upper(%s) <> 'A'")
 	case 't':
-		return pick("%s >= date '1994-09-01'", "%s is not null", "extract(day from %s) < 15", "not (%s between date '1994-09-01' and date '1994-09-20')")
+		return pick("%s >= date '1994-09-01'", "%s is not null", "extract(day from %s) < 15",
+			"not (%s between date '1994-09-01' and date '1994-09-20')")
 	case 'f':
-		return pick("%s > 1", "%s is not null", "%s = 'NaN'::double", "%s < 20.5 or true = false", "coalesce(%s, 0) <> 1.25")
+		return pick("%s > 1", "%s is not null", "%s = 'NaN'::double", "%s < 20.5 or true = false",
+			"coalesce(%s, 0) <> 1.25")
 	}
-	return pick("%s > 3", "%s <= 7", "%s is distinct from 5", "%s is null or 1 = 2", "%[1]s + 1 > 2 and %[1]s < 100", "case when %s < 5 then true else false end")
+	return pick("%s > 3", "%s <= 7", "%s is distinct from 5", "%s is null or 1 = 2", "%[1]s + 1 > 2 and %[1]s < 100",
+		"case when %s < 5 then true else false end")
 }
 
 func (p *pipelineCase) step() {
@@ -172,7 +178,8 @@ func (p *pipelineCase) step() {
 		if c := keep[0]; c.kind != 's' && c.kind != 't' {
 			x := p.fresh()
 			e := fmt.Sprintf("%s * 2", c.name)
-			cols, list, keep = append(cols, Column{Name: x, Expr: e}), append(list, e+" AS "+x), append(keep, metaColumn{x, c.kind})
+			cols, list, keep = append(cols, Column{Name: x, Expr: e}), append(list, e+" AS "+x),
+				append(keep, metaColumn{x, c.kind})
 			if c.kind != 'f' {
 				keep[len(keep)-1].kind = 'n'
 			}
@@ -230,7 +237,8 @@ func (p *pipelineCase) join(prev string) {
 	step := Step{Join: &Join{With: table, Kind: kind, On: on, Build: build}}
 	if kind == "mark" {
 		step.Join.Mark = p.fresh()
-		p.add(step, "SELECT *, EXISTS (SELECT 1 FROM %[2]s WHERE (%[3]s)) AS %[4]s FROM %[1]s", prev, table, strings.Join(on, ") AND ("), step.Join.Mark)
+		p.add(step, "SELECT *, EXISTS (SELECT 1 FROM %[2]s WHERE (%[3]s)) AS %[4]s FROM %[1]s", prev, table,
+			strings.Join(on, ") AND ("), step.Join.Mark)
 		number := p.fresh()
 		e := fmt.Sprintf("case when %s then 1 else 0 end as %s", step.Join.Mark, number)
 		list, cols := []string{e}, Columns{{Expr: e}}
@@ -345,7 +353,8 @@ func (p *pipelineCase) sort(prev string, limit bool) {
 
 // run runs the pipeline and returns its rows as text, and whether some spilled. It sorts rows
 // without an order.
-func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOptions) (rows []string, spilled bool, err error) {
+func (p *pipelineCase) run(t *testing.T, tables map[string]string,
+	opt RunOptions) (rows []string, spilled bool, err error) {
 	var c Collector
 	b := New("random").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).WriteTo(&c)
 	b.job.Steps = slices.Clone(p.steps)
@@ -373,7 +382,8 @@ func (p *pipelineCase) run(t *testing.T, tables map[string]string, opt RunOption
 			p.helped++
 		}
 	}
-	rows, spilled = textOf(&c), report.Spill.Host.In+report.Spill.Disk.In > 0 || report.Restarted != "" // a join keeps no order then
+	// a join keeps no order then
+	rows, spilled = textOf(&c), report.Spill.Host.In+report.Spill.Disk.In > 0 || report.Restarted != ""
 	if p.grouped {
 		slices.Sort(rows)
 	}
@@ -407,8 +417,8 @@ func newPipelineCase(r *rand.Rand) *pipelineCase {
 }
 
 // TestRandomPipelinesGiveOneAnswer runs random pipelines over random tables with strides
-// of any length, 1 to 64 lanes and any budget, on the CPU, on a GPU, and on a GPU with the CPU as co-processor, and with all state
-// spilled. Each run gives the same rows, in the same order where it is promised, or is refused
+// of any length, 1 to 64 lanes and any budget, on the CPU, on a GPU, and on a GPU with the CPU as co-processor, and
+// with all state spilled. Each run gives the same rows, in the same order where it is promised, or is refused
 // by its budget, and leaves nothing behind. With GSTREAM_PYTHON set to a Python with duckdb, DuckDB must
 // agree.
 func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
@@ -448,9 +458,11 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			if i == 4 && r.IntN(2) == 0 {
 				use = CUDA
 			}
-			got, spilled, err := p.run(t, tables, RunOptions{Device: smallStrides{d, rows}, Use: use, BesideTakes: []string{BesideAny, BesideAll}[r.IntN(2)],
-				Threads: 1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
-				SpillDir: dir, SpillAlways: always, SpillCompression: []string{"lz4", "none"}[r.IntN(2)]})
+			got, spilled, err := p.run(t, tables,
+				RunOptions{Device: smallStrides{d, rows}, Use: use,
+					BesideTakes: []string{BesideAny, BesideAll}[r.IntN(2)],
+					Threads:     1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
+					SpillDir: dir, SpillAlways: always, SpillCompression: []string{"lz4", "none"}[r.IntN(2)]})
 			want := want
 			if spilled {
 				spills++
@@ -475,7 +487,8 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		}
 		helped += p.helped
 		file := filepath.Join(dir, fmt.Sprintf("result%d.parquet", seed))
-		b := New("random").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).Write(file, sinkparquet.Options{})
+		b := New("random").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).Write(file,
+			sinkparquet.Options{})
 		b.job.Steps = p.steps
 		_, err = b.Run(context.Background(), RunOptions{Threads: 2})
 		require.NoError(t, err, about)

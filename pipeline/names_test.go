@@ -16,17 +16,21 @@ import (
 
 // twoCases is a table whose columns differ only in case.
 func twoCases(t *testing.T) *Builder {
-	return New("cases").ReadTable("t", record(t, []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}, {Name: "ID", Type: arrow.PrimitiveTypes.Int64}},
-		`[{"id": 1, "ID": 20}, {"id": 2, "ID": 10}]`))
+	return New("cases").ReadTable("t",
+		record(t, []arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64},
+			{Name: "ID", Type: arrow.PrimitiveTypes.Int64}},
+			`[{"id": 1, "ID": 20}, {"id": 2, "ID": 10}]`))
 }
 
 func TestColumnsThatDifferByCaseAloneAreSelectedByName(t *testing.T) {
 	requireRows(t, twoCases(t).Select("id", "ID"), `[{"id":1,"ID":20},{"id":2,"ID":10}]`)
 	requireRows(t, twoCases(t).Select("t.ID", "id + 1 as next").Sort("t.ID"), `[{"ID":10,"next":3},{"ID":20,"next":2}]`)
 	requireRows(t, twoCases(t).Group([]string{"ID", "id"}).Sort("ID"), `[{"id":2,"ID":10},{"id":1,"ID":20}]`)
-	requireRows(t, twoCases(t).JoinWith(Join{With: "t", Using: []string{"ID"}}).Select("t.ID").Sort("ID"), `[{"ID":10},{"ID":20}]`)
+	requireRows(t, twoCases(t).JoinWith(Join{With: "t", Using: []string{"ID"}}).Select("t.ID").Sort("ID"),
+		`[{"ID":10},{"ID":20}]`)
 	path := filepath.Join(t.TempDir(), "t.parquet")
-	_, err := twoCases(t).Select("ID", "id").Write(path, parquet.Options{}).Run(t.Context(), RunOptions{Device: hosttest.Open(t)})
+	_, err := twoCases(t).Select("ID", "id").Write(path, parquet.Options{}).Run(t.Context(),
+		RunOptions{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	requireRows(t, New("read").Read("t", path).Select("id", "ID"), `[{"id":1,"ID":20},{"id":2,"ID":10}]`)
 }
@@ -48,7 +52,8 @@ func TestNamesOfSeveralColumnsAreAmbiguous(t *testing.T) {
 		`[{from: t, select: [id, t.id as id]}]`:                     `two columns are named "id"`,
 		`[{from: t, group: {by: [id], aggregates: {id: max(ID)}}}]`: `two columns are named "id"`,
 	} {
-		job, err := Parse("job.yaml", []byte("sources: {t: t, u: u}\noutput: {parquet: out}\nsteps: "+steps+"\n"), LoadOptions{})
+		job, err := Parse("job.yaml", []byte("sources: {t: t, u: u}\noutput: {parquet: out}\nsteps: "+steps+"\n"),
+			LoadOptions{})
 		require.NoError(t, err, steps)
 		_, err = newPlan(job, tables(), nil)
 		require.ErrorIs(t, err, ErrJob, steps)

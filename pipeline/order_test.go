@@ -24,14 +24,17 @@ func q05Tables() map[string]source.Table {
 		"nation":   newPlanTable(25).column("n_nationkey", integer, 0, 24).column("n_regionkey", integer, 0, 4),
 		"customer": newPlanTable(150000).column("c_custkey", integer, 1, 150000).column("c_nationkey", integer, 0, 24),
 		"supplier": newPlanTable(10000).column("s_suppkey", integer, 1, 10000).column("s_nationkey", integer, 0, 24),
-		"orders": newPlanTable(1500000).column("o_orderkey", integer, 1, 6000000).column("o_custkey", integer, 1, 150000).
+		"orders": newPlanTable(1500000).column("o_orderkey", integer, 1, 6000000).column("o_custkey", integer, 1,
+			150000).
 			column("o_orderdate", gpu.Of(gpu.Date), 8035, 10440),
-		"lineitem": newPlanTable(6000000).column("l_orderkey", integer, 1, 6000000).column("l_suppkey", integer, 1, 10000),
+		"lineitem": newPlanTable(6000000).column("l_orderkey", integer, 1, 6000000).column("l_suppkey", integer, 1,
+			10000),
 	}
 }
 
 var q05Conditions = [][3]string{ // two tables and what joins them
-	{"region", "nation", "r_regionkey = n_regionkey"}, {"nation", "customer", "n_nationkey = c_nationkey"}, {"nation", "supplier", "s_nationkey = n_nationkey"},
+	{"region", "nation", "r_regionkey = n_regionkey"}, {"nation", "customer", "n_nationkey = c_nationkey"},
+	{"nation", "supplier", "s_nationkey = n_nationkey"},
 	{"customer", "supplier", "c_nationkey = s_nationkey"}, {"customer", "orders", "c_custkey = o_custkey"},
 	{"orders", "lineitem", "l_orderkey = o_orderkey"}, {"supplier", "lineitem", "l_suppkey = s_suppkey"},
 }
@@ -46,7 +49,8 @@ func q05(tables []string, order string) (*Job, bool) {
 	for i, table := range tables[1:] {
 		var on []string
 		for _, c := range q05Conditions {
-			if c[0] == table && slices.Contains(tables[:i+1], c[1]) || c[1] == table && slices.Contains(tables[:i+1], c[0]) {
+			if c[0] == table && slices.Contains(tables[:i+1], c[1]) ||
+				c[1] == table && slices.Contains(tables[:i+1], c[0]) {
 				on = append(on, c[2])
 			}
 		}
@@ -55,7 +59,8 @@ func q05(tables []string, order string) (*Job, bool) {
 		}
 		b.JoinWith(Join{With: table, On: on, Order: order})
 	}
-	b.Filter("o_orderdate >= date '1994-01-01' and o_orderdate < date '1995-01-01' and r_name = 'ASIA'").Select("l_orderkey")
+	b.Filter("o_orderdate >= date '1994-01-01' and o_orderdate < date '1995-01-01' and " +
+		"r_name = 'ASIA'").Select("l_orderkey")
 	return b.Job(), true
 }
 
@@ -144,8 +149,10 @@ func randomChain(t *testing.T, r *rand.Rand, order string) *Builder {
 			}
 			rows = append(rows, fmt.Sprintf(`{"a%d": %s, "b%d": %s}`, i, value(), i, value()))
 		}
-		b.ReadTable(fmt.Sprintf("t%d", i), record(t, []arrow.Field{{Name: fmt.Sprintf("a%d", i), Type: arrow.PrimitiveTypes.Int64, Nullable: true},
-			{Name: fmt.Sprintf("b%d", i), Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, "["+strings.Join(rows, ",")+"]"))
+		b.ReadTable(fmt.Sprintf("t%d", i),
+			record(t, []arrow.Field{{Name: fmt.Sprintf("a%d", i), Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+				{Name: fmt.Sprintf("b%d", i), Type: arrow.PrimitiveTypes.Int32, Nullable: true}},
+				"["+strings.Join(rows, ",")+"]"))
 	}
 	column := func(of []int) string { return []string{"a", "b"}[r.IntN(2)] + fmt.Sprint(of[r.IntN(len(of))]) }
 	equality := func(left, right []int) string {
@@ -159,7 +166,8 @@ func randomChain(t *testing.T, r *rand.Rand, order string) *Builder {
 		return fmt.Sprintf("%s %s %s", l, []string{"=", "=", "=", "is not distinct from"}[r.IntN(4)], column(right))
 	}
 	other := func(of []int) string {
-		return fmt.Sprintf([]string{"%s <= %s + 3", "(%s < 4 or %s is null)", "%s is distinct from %s", "12 // (%s - 5) >= %s"}[r.IntN(4)], column(of), column(of))
+		return fmt.Sprintf([]string{"%s <= %s + 3", "(%s < 4 or %s is null)", "%s is distinct from %s",
+			"12 // (%s - 5) >= %s"}[r.IntN(4)], column(of), column(of))
 	}
 	join := func(left, right []int, with string) {
 		on := []string{equality(left, right)}
@@ -249,12 +257,15 @@ func TestLongChainsAreJoined(t *testing.T) {
 			for k := range 1 + n - i { // the last table has the fewest rows
 				rows = append(rows, fmt.Sprintf(`{"k%d": %d, "v%d": %d}`, i, k, i, k))
 			}
-			b.ReadTable(fmt.Sprintf("t%d", i), record(t, []arrow.Field{{Name: fmt.Sprintf("k%d", i), Type: arrow.PrimitiveTypes.Int64}, {Name: fmt.Sprintf("v%d", i), Type: arrow.PrimitiveTypes.Int64}},
-				"["+strings.Join(rows, ",")+"]"))
+			b.ReadTable(fmt.Sprintf("t%d", i),
+				record(t, []arrow.Field{{Name: fmt.Sprintf("k%d", i), Type: arrow.PrimitiveTypes.Int64},
+					{Name: fmt.Sprintf("v%d", i), Type: arrow.PrimitiveTypes.Int64}},
+					"["+strings.Join(rows, ",")+"]"))
 			if i > 0 {
 				b.Join(fmt.Sprintf("t%d", i), fmt.Sprintf("k%d = v%d", i-1, i))
 			}
 		}
-		requireRows(t, b.Sort("k0").Select("k0", fmt.Sprintf("v%d", n-1)), fmt.Sprintf(`[{"k0":0,"v%d":0},{"k0":1,"v%d":1}]`, n-1, n-1))
+		requireRows(t, b.Sort("k0").Select("k0", fmt.Sprintf("v%d", n-1)),
+			fmt.Sprintf(`[{"k0":0,"v%d":0},{"k0":1,"v%d":1}]`, n-1, n-1))
 	}
 }

@@ -21,7 +21,8 @@ func originPlan(t *testing.T, steps string) *Plan {
 	j, err := Parse("job.yaml", []byte("sources: {a: a, b: b}\noutput: {parquet: out}\nsteps:\n"+steps), LoadOptions{})
 	require.NoError(t, err)
 	table := func(n string) source.Table {
-		return record(t, []arrow.Field{{Name: n, Type: arrow.PrimitiveTypes.Int64}, {Name: "s", Type: arrow.BinaryTypes.String}}, fmt.Sprintf(`[{%q: 0, "s": "x"}, {%q: 2, "s": "y"}]`, n, n))
+		return record(t, []arrow.Field{{Name: n, Type: arrow.PrimitiveTypes.Int64},
+			{Name: "s", Type: arrow.BinaryTypes.String}}, fmt.Sprintf(`[{%q: 0, "s": "x"}, {%q: 2, "s": "y"}]`, n, n))
 	}
 	p, err := newPlan(j, map[string]source.Table{"a": table("n"), "b": table("m")}, &Collector{})
 	require.NoError(t, err)
@@ -31,24 +32,31 @@ func originPlan(t *testing.T, steps string) *Plan {
 
 // origins are steps of which the one named bad has the expression that fails. It stands where @ does.
 var origins = map[string]string{
-	"a filter":                  "- {from: a, filter: n < 5}\n- {name: bad, filter: @1 // n = 1}",
-	"a filter below a sort":     "- {from: a, sort: s}\n- {name: bad, filter: @1 // n = 1}",
-	"a filter of several":       "- {name: x, from: a, filter: n // 1 < 5}\n- {name: bad, filter: @1 // n = 1}\n- {name: y, filter: n // 2 < 5}",
-	"a filter below a left one": "- {from: a, join: {with: b, kind: left, on: n = m}}\n- {name: bad, filter: @1 // n = 1}\n- select: n",
-	"a condition of a join":     "- {from: a, join: {with: b, on: a.s = b.s}}\n- {name: bad, filter: @m // n = 1}\n- select: n",
-	"on":                        "- {name: bad, from: a, join: {with: b, kind: semi, on: [a.s = b.s, @m // n = 1]}}",
-	"a key of a join":           "- {name: bad, from: a, join: {with: b, kind: semi, on: @1 // n = m}}",
-	"a column":                  "- {name: bad, from: a, select: [n, @1 // n as x]}\n- sort: x",
-	"a sum":                     "- {from: a, filter: n < 5}\n- {name: bad, group: {aggregates: {x: @sum(1 // n)}}}",
-	"a key of a group":          "- {name: bad, from: a, group: {by: @1 // n, aggregates: {c: count(*)}}}",
-	"a number of values":        "- {name: bad, from: a, group: {aggregates: {c: count(distinct n), x: @count(distinct 1 // n)}}}",
-	"behind a sum":              "- {name: bad, from: a, group: {by: s, aggregates: {x: @1 // sum(n)}}}",
-	"a sort":                    "- {from: a, filter: n < 5}\n- {name: bad, sort: [s, @1 // n desc]}",
-	"a window":                  "- {from: a, filter: n < 5}\n- {name: bad, select: [n, @sum(1 // n) over (order by s) as x]}",
-	"a key of a window":         "- {from: a, filter: n < 5}\n- {name: bad, select: [n, @row_number() over (partition by 1 // n) as x]}",
-	"qualify":                   "- {from: a, select: [n, s]}\n- {name: bad, qualify: @1 // n = row_number() over (order by s)}",
-	"distinct":                  "- {name: bad, from: a, distinct: @1 // n}",
-	"a projection in a join":    "- {name: bad, from: a, select: [n, @1 // n as x]}\n- {join: {with: b, kind: semi, on: x = m}}",
+	"a filter":              "- {from: a, filter: n < 5}\n- {name: bad, filter: @1 // n = 1}",
+	"a filter below a sort": "- {from: a, sort: s}\n- {name: bad, filter: @1 // n = 1}",
+	"a filter of several": "- {name: x, from: a, filter: n // 1 < 5}\n- {name: bad, filter: @1 // n = 1}\n- " +
+		"{name: y, filter: n // 2 < 5}",
+	"a filter below a left one": "- {from: a, join: {with: b, kind: left, on: n = m}}\n- {name: bad, filter: @1 // n " +
+		"= 1}\n- select: n",
+	"a condition of a join": "- {from: a, join: {with: b, on: a.s = b.s}}\n- {name: bad, filter: @m // n = " +
+		"1}\n- select: n",
+	"on":               "- {name: bad, from: a, join: {with: b, kind: semi, on: [a.s = b.s, @m // n = 1]}}",
+	"a key of a join":  "- {name: bad, from: a, join: {with: b, kind: semi, on: @1 // n = m}}",
+	"a column":         "- {name: bad, from: a, select: [n, @1 // n as x]}\n- sort: x",
+	"a sum":            "- {from: a, filter: n < 5}\n- {name: bad, group: {aggregates: {x: @sum(1 // n)}}}",
+	"a key of a group": "- {name: bad, from: a, group: {by: @1 // n, aggregates: {c: count(*)}}}",
+	"a number of values": "- {name: bad, from: a, group: {aggregates: {c: count(distinct n), x: " +
+		"@count(distinct 1 // n)}}}",
+	"behind a sum": "- {name: bad, from: a, group: {by: s, aggregates: {x: @1 // sum(n)}}}",
+	"a sort":       "- {from: a, filter: n < 5}\n- {name: bad, sort: [s, @1 // n desc]}",
+	"a window":     "- {from: a, filter: n < 5}\n- {name: bad, select: [n, @sum(1 // n) over (order by s) as x]}",
+	"a key of a window": "- {from: a, filter: n < 5}\n- {name: bad, select: [n, @row_number() over " +
+		"(partition by 1 // n) as x]}",
+	"qualify": "- {from: a, select: [n, s]}\n- {name: bad, qualify: @1 // n = row_number() over " +
+		"(order by s)}",
+	"distinct": "- {name: bad, from: a, distinct: @1 // n}",
+	"a projection in a join": "- {name: bad, from: a, select: [n, @1 // n as x]}\n- {join: {with: b, kind: " +
+		"semi, on: x = m}}",
 }
 
 func TestAFailingExpressionIsNamedAfterItsStep(t *testing.T) {
@@ -69,7 +77,8 @@ func TestAFailingExpressionIsNamedAfterItsStep(t *testing.T) {
 				p := originPlan(t, strings.Replace(steps, "@", "", 1))
 				report, err := p.Run(t.Context(), opt)
 				require.ErrorIs(t, err, ErrData)
-				require.True(t, strings.HasPrefix(err.Error(), fmt.Sprintf("job.yaml:%d:%d: bad: in ", line, column)), err.Error())
+				require.True(t, strings.HasPrefix(err.Error(), fmt.Sprintf("job.yaml:%d:%d: bad: in ", line, column)),
+					err.Error())
 				require.Equal(t, err.Error(), report.Error)
 			})
 		}
@@ -77,19 +86,22 @@ func TestAFailingExpressionIsNamedAfterItsStep(t *testing.T) {
 }
 
 func TestFiltersHaveTheirOwnNames(t *testing.T) {
-	p := originPlan(t, "- {name: small, from: a, filter: n < 5}\n- {name: joined, join: {with: b, on: a.s = b.s}}\n- {name: larger, filter: n >= 0 and m > n - 1}\n- select: n\n- {name: last, filter: n > -1}")
+	p := originPlan(t, "- {name: small, from: a, filter: n < 5}\n- {name: joined, join: {with: b, on: a.s = b.s}}\n- "+
+		"{name: larger, filter: n >= 0 and m > n - 1}\n- select: n\n- {name: last, filter: n > -1}")
 	text := p.Explain("host").String()
 	require.Contains(t, text, "filter (small, larger, last)")
 	require.Contains(t, text, "(m > (n - 1)), from larger")
 	report, err := p.Run(t.Context(), RunOptions{Use: Host, Threads: 1})
 	require.NoError(t, err)
-	require.True(t, slices.ContainsFunc(report.Stages, func(s StageReport) bool { return s.Kind == "filter" && s.Step == "small, larger, last" }), "%v", report)
+	require.True(t, slices.ContainsFunc(report.Stages,
+		func(s StageReport) bool { return s.Kind == "filter" && s.Step == "small, larger, last" }), "%v", report)
 }
 
 // The step of an error is known by more than its text.
 func TestTheStepOfAnErrorMayHaveAnyName(t *testing.T) {
 	for _, steps := range []string{
-		"- {from: a, select: [\"cast(99999999999999999999999999999999999999 as decimal(38, 0)) as x\"]}\n- {name: 'price: cast', group: {aggregates: {x: sum(x)}}}",
+		"- {from: a, select: [\"cast(99999999999999999999999999999999999999 as decimal(38, 0)) as x\"]}\n- {name: " +
+			"'price: cast', group: {aggregates: {x: sum(x)}}}",
 		"- {from: a, filter: n < 5}\n- {name: 'price: cast', select: [1 // n as x]}",
 	} {
 		_, err := originPlan(t, steps).Run(t.Context(), RunOptions{Use: Host, Threads: 1})

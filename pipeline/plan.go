@@ -74,7 +74,8 @@ func newPlan(j *Job, own map[string]source.Table, target Target) (*Plan, error) 
 }
 
 // newPlanOf is newPlan for a preview if there is one.
-func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview, opt PlanOptions) (_ *Plan, err error) {
+func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview,
+	opt PlanOptions) (_ *Plan, err error) {
 	p := &Plan{tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
 	defer func() {
 		if err != nil {
@@ -120,7 +121,8 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 	}
 	if target == nil {
 		if err := sinkparquet.CheckColumns(last.Rel().Schema, j.Output.Options); err != nil {
-			return nil, Diagnostics{{File: j.File(), Place: j.Place("output.dictionary_columns"), Step: "output", Msg: err.Error()}}
+			return nil, Diagnostics{{File: j.File(), Place: j.Place("output.dictionary_columns"), Step: "output",
+				Msg: err.Error()}}
 		}
 	}
 	if t, ok := p.output.(*parquetTarget); ok && target == nil {
@@ -156,7 +158,8 @@ func outputOf(j *Job) *sourceparquet.Output {
 	if err != nil || j.Output.Parquet == "" {
 		return nil // there is another error
 	}
-	return &sourceparquet.Output{Path: path, Folder: len(j.Output.PartitionBy) > 0 || j.Output.RowsPerFile > 0, PartitionBy: j.Output.PartitionBy}
+	return &sourceparquet.Output{Path: path, Folder: len(j.Output.PartitionBy) > 0 || j.Output.RowsPerFile > 0,
+		PartitionBy: j.Output.PartitionBy}
 }
 
 // open opens every source, even if some fail. Files of the output are refused.
@@ -176,7 +179,8 @@ func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.
 		if j.Elsewhere(name) {
 			continue // Check has reported it
 		}
-		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Optional: s.Optional, Output: written}
+		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Optional: s.Optional,
+			Output: written}
 		schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
 		partitions, alsoWrong := fieldsOf(j, name, "partitions", s.Partitions.Types)
 		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {
@@ -255,7 +259,8 @@ func fieldsOf(j *Job, name, key string, columns []job.SchemaColumn) (fields []gp
 			if errors.As(err, &wrong) {
 				msg = wrong.Msg
 			}
-			faults = append(faults, &Diagnostic{File: j.File(), Place: place, Step: name, Msg: fmt.Sprintf("column %q: %s", c.Name, msg)})
+			faults = append(faults, &Diagnostic{File: j.File(), Place: place, Step: name,
+				Msg: fmt.Sprintf("column %q: %s", c.Name, msg)})
 		}
 		fields = append(fields, gpu.Field{Name: c.Name, Type: t})
 	}

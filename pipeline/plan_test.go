@@ -38,7 +38,8 @@ func (t *planTable) Scan(context.Context, source.ScanOptions) (source.Reader, er
 // column adds an integer-like column with values between lo and hi.
 func (t *planTable) column(name string, typ gpu.Type, lo, hi int64) *planTable {
 	t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: name, Type: typ})
-	t.stats = append(t.stats, source.ColumnStats{HasRange: hi > lo, Min: gpu.IntScalar(typ, lo), Max: gpu.IntScalar(typ, hi)})
+	t.stats = append(t.stats, source.ColumnStats{HasRange: hi > lo, Min: gpu.IntScalar(typ, lo),
+		Max: gpu.IntScalar(typ, hi)})
 	return t
 }
 
@@ -50,7 +51,8 @@ func planTables() map[string]source.Table {
 	return map[string]source.Table{
 		"facts": newPlanTable(1e6).column("item", integer, 1, 10000).column("day", gpu.Of(gpu.Date), 8000, 9000).
 			column("price", money, 0, 1e6).column("discount", money, 0, 10).column("note", text, 0, 0),
-		"items": newPlanTable(1e4).column("id", integer, 1, 10000).column("kind", integer, 1, 10).column("label", text, 0, 0),
+		"items": newPlanTable(1e4).column("id", integer, 1, 10000).column("kind", integer, 1, 10).column("label", text,
+			0, 0),
 		"kinds": newPlanTable(10).column("id", integer, 1, 10).column("title", text, 0, 0),
 	}
 }
@@ -118,7 +120,8 @@ func TestPlansOfManySteps(t *testing.T) {
 			b.From(step(i-1)).Group([]string{"k"}, "count(*) as n").Select("k").Union(step(i - 1)).As(step(i))
 		}},
 		"windows": {40, func(b *Builder, i int) {
-			b.From(step(i-1)).Select("k", "row_number() over (order by k) as n").Select("k").Union(step(i - 1)).As(step(i))
+			b.From(step(i-1)).Select("k",
+				"row_number() over (order by k) as n").Select("k").Union(step(i - 1)).As(step(i))
 		}},
 		"long filter": {3000, func(b *Builder, i int) { b.Filter(fmt.Sprintf("k > %d", i)) }},
 		"long select": {3000, func(b *Builder, i int) { b.Select("k + 1 as k") }},

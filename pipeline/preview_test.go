@@ -16,11 +16,14 @@ func previewJob(t *testing.T, steps string) *Job {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "t.parquet")
 	rows := `[{"a":1,"b":1},{"a":2,"b":2},{"a":3,"b":3},{"a":4,"b":4},{"a":5,"b":5}]`
-	table := record(t, []arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}, {Name: "b", Type: arrow.PrimitiveTypes.Int64}}, rows)
+	table := record(t, []arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "b", Type: arrow.PrimitiveTypes.Int64}}, rows)
 	_, err := New("make").ReadTable("t", table).Write(path, parquet.Options{}).Run(t.Context(), RunOptions{Use: Host})
 	require.NoError(t, err)
 	require.NoError(t, err)
-	job, err := Parse(filepath.Join(folder, "job.yaml"), []byte("sources: {t: t.parquet, u: t.parquet}\nsteps: "+steps+"\noutput: {parquet: out.parquet}\n"), LoadOptions{})
+	job, err := Parse(filepath.Join(folder, "job.yaml"),
+		[]byte("sources: {t: t.parquet, u: t.parquet}\nsteps: "+steps+"\noutput: {parquet: out.parquet}\n"),
+		LoadOptions{})
 	require.NoError(t, err)
 	return job
 }
@@ -53,7 +56,8 @@ func TestPreviewIsOfAStep(t *testing.T) {
 		columns []string
 		rows    int64
 	}{
-		{"t", []string{"a", "b"}, 3}, {"most", []string{"a", "b"}, 3}, {"both", []string{"most.a", "most.b", "u.a", "u.b"}, 3},
+		{"t", []string{"a", "b"}, 3}, {"most", []string{"a", "b"}, 3},
+		{"both", []string{"most.a", "most.b", "u.a", "u.b"}, 3},
 		{"twice", []string{"a", "b", "2a"}, 3}, {"group 4", []string{"s"}, 1},
 	} {
 		names, rows := previewed(t, job, c.step, 3)

@@ -263,7 +263,8 @@ func (s *randomStep) sql() string {
 			where = " WHERE " + s.where.SQL()
 		}
 		if s.kind == "mark" {
-			return fmt.Sprintf("SELECT %s FROM (SELECT *, EXISTS (SELECT 1 FROM %s WHERE (%s)) AS %s FROM %s) AS %[5]s%s", columns, right, strings.Join(s.conditions(), ") AND ("), s.mark, s.from, where)
+			return fmt.Sprintf("SELECT %s FROM (SELECT *, EXISTS (SELECT 1 FROM %s WHERE (%s)) AS %s FROM "+
+				"%s) AS %[5]s%s", columns, right, strings.Join(s.conditions(), ") AND ("), s.mark, s.from, where)
 		}
 		return fmt.Sprintf("SELECT %s FROM %s %s JOIN %s%s%s", columns, s.from, s.kind, right, on, where)
 	case "group":
@@ -357,8 +358,10 @@ func drawCase(r *rand.Rand) *randomCase {
 
 // randomTypes are types of columns that Parquet has. Their common types have at most 38
 // digits: above, DuckDB rounds digits away and gstream does not.
-var randomTypes = []string{"BIGINT", "BIGINT", "INTEGER", "INTEGER", "SMALLINT", "TINYINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DOUBLE", "DOUBLE", "FLOAT",
-	"DECIMAL(4,1)", "DECIMAL(12,2)", "DECIMAL(18,0)", "DECIMAL(18,6)", "DECIMAL(25,3)", "DECIMAL(30,6)", "BOOLEAN", "VARCHAR", "VARCHAR", "VARCHAR", "BLOB", "DATE", "DATE", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", "TIME"}
+var randomTypes = []string{"BIGINT", "BIGINT", "INTEGER", "INTEGER", "SMALLINT", "TINYINT", "UTINYINT", "USMALLINT",
+	"UINTEGER", "UBIGINT", "DOUBLE", "DOUBLE", "FLOAT",
+	"DECIMAL(4,1)", "DECIMAL(12,2)", "DECIMAL(18,0)", "DECIMAL(18,6)", "DECIMAL(25,3)", "DECIMAL(30,6)", "BOOLEAN",
+	"VARCHAR", "VARCHAR", "VARCHAR", "BLOB", "DATE", "DATE", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", "TIME"}
 
 func (g *caseGenerator) table(name string) {
 	t := randomSource{name: name, schema: &gpu.Schema{}, byDuckDB: g.r.IntN(2) == 0}
@@ -412,9 +415,11 @@ func (g *caseGenerator) value(t gpu.Type) gpu.Scalar {
 	case t.Kind == gpu.Bool:
 		return gpu.BoolScalar(n < 2)
 	case t.IsFloat():
-		return gpu.FloatScalar(t, []float64{float64(n), float64(n), float64(n) + 0.5, float64(n) / 4, math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0, -1.5}[r.IntN(10)])
+		return gpu.FloatScalar(t, []float64{float64(n), float64(n), float64(n) + 0.5, float64(n) / 4, math.NaN(),
+			math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0, -1.5}[r.IntN(10)])
 	case t.Kind == gpu.String:
-		return gpu.StringScalar([]string{"", "a", "A", "ab", "ß", "e\u0301", "é", "7", "b ", " 1", "2", "long long long long text"}[r.IntN(12)])
+		return gpu.StringScalar([]string{"", "a", "A", "ab", "ß", "e\u0301", "é", "7", "b ", " 1", "2",
+			"long long long long text"}[r.IntN(12)])
 	case t.Kind == gpu.Binary:
 		return gpu.Scalar{Type: t, Valid: true, Str: []string{"", "a", "\x00", "\xff", "ab"}[n]}
 	case t.Kind == gpu.Decimal:
@@ -499,7 +504,8 @@ func (g *caseGenerator) step() {
 
 func (g *caseGenerator) filter(in randomRelation) {
 	e := g.expressions(in)
-	g.add(randomStep{verb: "filter", from: in.name, exprs: []named{{expr: e.Of(exprtest.Bool, 1+g.r.IntN(3))}}}, in.columns, in.rows/2)
+	g.add(randomStep{verb: "filter", from: in.name, exprs: []named{{expr: e.Of(exprtest.Bool, 1+g.r.IntN(3))}}},
+		in.columns, in.rows/2)
 }
 
 func (g *caseGenerator) project(in randomRelation) {
@@ -552,7 +558,9 @@ func (g *caseGenerator) join(left randomRelation) {
 	if g.r.IntN(6) == 0 && g.using(left, right) {
 		return
 	}
-	s := randomStep{verb: "join", from: left.name, with: right.name, kind: []string{"inner", "inner", "left", "right", "full", "semi", "anti", "mark", "cross"}[g.r.IntN(9)], build: "auto"}
+	s := randomStep{verb: "join", from: left.name, with: right.name,
+		kind:  []string{"inner", "inner", "left", "right", "full", "semi", "anti", "mark", "cross"}[g.r.IntN(9)],
+		build: "auto"}
 	qualified := g.r.IntN(3) == 0
 	if qualified {
 		if right.name == left.name || g.r.IntN(3) == 0 {
@@ -629,7 +637,8 @@ func (g *caseGenerator) join(left randomRelation) {
 		rows += right.rows
 	}
 	if qualified {
-		if n := g.expressions(randomRelation{columns: columns}).Of(exprtest.Bool, 1+g.r.IntN(2)); usesColumn(n) && g.r.IntN(2) == 0 {
+		if n := g.expressions(randomRelation{columns: columns}).Of(exprtest.Bool, 1+g.r.IntN(2)); usesColumn(n) &&
+			g.r.IntN(2) == 0 {
 			s.where = n
 		}
 		columns = slices.Clone(columns)
@@ -671,7 +680,8 @@ func (g *caseGenerator) using(left, right randomRelation) bool {
 				key.class = exprtest.Number
 			}
 			right.columns[i].name = l.name
-			g.add(randomStep{verb: "join", from: left.name, with: right.name, kind: kind, build: "auto", using: l.name}, columns, left.rows+max(right.rows, left.rows*right.rows/4))
+			g.add(randomStep{verb: "join", from: left.name, with: right.name, kind: kind, build: "auto", using: l.name},
+				columns, left.rows+max(right.rows, left.rows*right.rows/4))
 			return true
 		}
 	}
@@ -750,9 +760,13 @@ func (g *caseGenerator) group(in randomRelation) {
 			case 7:
 				n, a.exact = exprtest.New(a.class, "avg(?)", k), false
 			case 8:
-				n = exprtest.New(a.class, []string{"(max(?) - min(?))", "(sum(?) - count(?))", "coalesce(sum(?), min(?))", "CASE WHEN count(*) > 2 THEN sum(?) ELSE max(?) END"}[g.r.IntN(4)], k, k)
+				n = exprtest.New(a.class, []string{"(max(?) - min(?))", "(sum(?) - count(?))",
+					"coalesce(sum(?), min(?))", "CASE WHEN count(*) > 2 THEN sum(?) ELSE max(?) END"}[g.r.IntN(4)], k,
+					k)
 			default:
-				n, a.exact = exprtest.New(a.class, []string{"(sum(?) // 3)", "(sum(?) / 2)", "(sum(?) % 4)", "round(sum(?), 1)", "(sum(?) * 2)"}[g.r.IntN(5)], k), false
+				n, a.exact = exprtest.New(a.class,
+					[]string{"(sum(?) // 3)", "(sum(?) / 2)", "(sum(?) % 4)", "round(sum(?), 1)",
+						"(sum(?) * 2)"}[g.r.IntN(5)], k), false
 			}
 		default:
 			n = exprtest.New(a.class, "count(?)", k)
@@ -785,9 +799,11 @@ func (g *caseGenerator) aggregate(e *exprtest.Generator, k, by, order *exprtest.
 		// Rows that are equal in the order have one value.
 		a.class = k.Class
 		if g.r.IntN(2) == 0 {
-			return filter([]string{"first(? ORDER BY ? DESC, ?)", "last(? ORDER BY ?, ? DESC)", "any_value(? ORDER BY ?, ?)", "mode(? ORDER BY ? DESC, ?)"}[g.r.IntN(4)], k, by, k)
+			return filter([]string{"first(? ORDER BY ? DESC, ?)", "last(? ORDER BY ?, ? DESC)",
+				"any_value(? ORDER BY ?, ?)", "mode(? ORDER BY ? DESC, ?)"}[g.r.IntN(4)], k, by, k)
 		}
-		return filter([]string{"arg_min(?, ? ORDER BY ? DESC, ?)", "arg_max(?, ? ORDER BY ? NULLS FIRST, ? DESC)", "min_by(?, ? ORDER BY ?, ?)", "max_by(?, ? ORDER BY ? DESC, ?)"}[g.r.IntN(4)], k, by, order, k)
+		return filter([]string{"arg_min(?, ? ORDER BY ? DESC, ?)", "arg_max(?, ? ORDER BY ? NULLS FIRST, ? DESC)",
+			"min_by(?, ? ORDER BY ?, ?)", "max_by(?, ? ORDER BY ? DESC, ?)"}[g.r.IntN(4)], k, by, order, k)
 	}
 	switch f := g.r.IntN(8); {
 	case f == 0:
@@ -810,7 +826,8 @@ func (g *caseGenerator) aggregate(e *exprtest.Generator, k, by, order *exprtest.
 		a.class = exprtest.Number
 		if f == 6 {
 			a.exact = false
-			return filter([]string{"avg(?)", "avg(DISTINCT ?)", "favg(?)", "fsum(DISTINCT ?)", "kahan_sum(?)"}[g.r.IntN(5)], k)
+			return filter([]string{"avg(?)", "avg(DISTINCT ?)", "favg(?)", "fsum(DISTINCT ?)",
+				"kahan_sum(?)"}[g.r.IntN(5)], k)
 		}
 		return filter([]string{"sum(?)", "sum(DISTINCT ?)"}[g.r.IntN(2)], k)
 	}
@@ -884,7 +901,8 @@ func (g *caseGenerator) sort(in randomRelation, limit bool) {
 	}
 	g.r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	for i := range keys {
-		keys[i].name = []string{"", " desc", " nulls first", " desc nulls first", " asc nulls last", " desc nulls last"}[g.r.IntN(6)]
+		keys[i].name = []string{"", " desc", " nulls first", " desc nulls first", " asc nulls last",
+			" desc nulls last"}[g.r.IntN(6)]
 	}
 	s := randomStep{verb: "sort", from: in.name, exprs: keys}
 	rows := in.rows
@@ -934,7 +952,8 @@ type pipelineDuel struct {
 	dir  string
 	rows int // rows compared
 	full int // results with rows
-	// spill makes all rows of operators spill, in short strides. spilled are the windows over rows of which that is so, held others.
+	// spill makes all rows of operators spill, in short strides. spilled are the windows over rows of which that is so,
+	// held others.
 	spill         bool
 	spilled, held int
 }
@@ -981,7 +1000,9 @@ func (d *pipelineDuel) writeFile(t randomSource) {
 	rec := ArrowRecord(&gpu.Stride{Schema: t.schema, Cols: cols, Rows: len(t.rows)})
 	table, err := ArrowTable(rec.Schema(), rec)
 	require.NoError(d.t, err)
-	_, err = New("table").ReadTable("t", table).Write(d.path(t), sinkparquet.Options{RowGroupRows: max(16, len(t.rows)/4), PageRows: max(5, len(t.rows)/50), Overwrite: true}).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
+	_, err = New("table").ReadTable("t", table).Write(d.path(t),
+		sinkparquet.Options{RowGroupRows: max(16, len(t.rows)/4), PageRows: max(5, len(t.rows)/50),
+			Overwrite: true}).Run(context.Background(), RunOptions{Use: Host, Threads: 1})
 	require.NoError(d.t, err)
 }
 
@@ -1005,7 +1026,8 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	if d.spill {
 		stride, always = stride/10+1, true
 	}
-	report, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, stride}, Threads: 1 + r.IntN(3), SpillDir: d.t.TempDir(), SpillAlways: always})
+	report, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, stride}, Threads: 1 + r.IntN(3),
+		SpillDir: d.t.TempDir(), SpillAlways: always})
 	if err == nil {
 		for _, s := range report.Stages {
 			switch {
@@ -1042,7 +1064,8 @@ func (d *pipelineDuel) compare(c *randomCase, seed uint64) (kind, text string) {
 func knownDifference(kind, text string) bool {
 	switch kind {
 	case "type": // common types of more than 38 digits keep the digits after the point
-		m := regexp.MustCompile(`DuckDB DECIMAL\(38,([0-9]+)\), gstream DECIMAL\(38,([0-9]+)\)`).FindStringSubmatch(text)
+		m := regexp.MustCompile(`DuckDB DECIMAL\(38,([0-9]+)\), gstream DECIMAL\(38,([0-9]+)\)`).
+			FindStringSubmatch(text)
 		return m != nil && len(m[1]) <= len(m[2]) && (len(m[1]) < len(m[2]) || m[1] < m[2])
 	case "only gstream fails": // constants that fail are refused when the job is planned
 		return regexp.MustCompile(`line [0-9]+, column [0-9]+: in `).MatchString(text)
@@ -1089,7 +1112,8 @@ func difference(c *randomCase, a exprtest.Answer, ours *collected, err error) (k
 	for i := range our {
 		for k := range our[i] {
 			if !near(theirs[i][k], our[i][k], ours.types[k], c.columns, k) {
-				return "value", fmt.Sprintf("row %d, column %d: DuckDB %s, gstream %s\n%s", i, k+1, theirs[i][k], our[i][k], diffRows(theirs, our))
+				return "value", fmt.Sprintf("row %d, column %d: DuckDB %s, gstream %s\n%s", i, k+1, theirs[i][k],
+					our[i][k], diffRows(theirs, our))
 			}
 		}
 	}

@@ -17,7 +17,9 @@ import (
 func rulesOf(t *testing.T, file string, applied func(logical.Rule, logical.Node, logical.Node)) {
 	steps, err := os.ReadFile(file)
 	require.NoError(t, err)
-	job, err := Parse(filepath.Base(file), []byte(string(steps)+"\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"), LoadOptions{})
+	job, err := Parse(filepath.Base(file),
+		[]byte(string(steps)+"\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"),
+		LoadOptions{})
 	require.NoError(t, err)
 	p, err := newPlanOf(job, planTables(), nil, nil, PlanOptions{applied: applied})
 	if err == nil {

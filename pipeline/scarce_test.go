@@ -56,7 +56,8 @@ func TestRandomPipelinesEndWithFewFilesAndALittleDisk(t *testing.T) {
 				if spillDir == "" || r.IntN(4) == 0 {
 					spillDir = t.TempDir()
 				}
-				opt := RunOptions{Use: Host, Threads: 1 + r.IntN(4), HostMemory: int64(1) << (15 + r.IntN(10)), StrideSize: int64(1) << (10 + r.IntN(6)), SpillDir: spillDir, SpillAlways: i%2 == 0}
+				opt := RunOptions{Use: Host, Threads: 1 + r.IntN(4), HostMemory: int64(1) << (15 + r.IntN(10)),
+					StrideSize: int64(1) << (10 + r.IntN(6)), SpillDir: spillDir, SpillAlways: i%2 == 0}
 				if r.IntN(2) == 0 {
 					opt.SpillLimit = int64(1) << (10 + r.IntN(10))
 				}
@@ -64,7 +65,8 @@ func TestRandomPipelinesEndWithFewFilesAndALittleDisk(t *testing.T) {
 					fewFiles(t, r.IntN(7))
 				}
 				about := fmt.Sprintf("GSTREAM_SEED=%d %+v", seed, opt)
-				b := New("scarce").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).Write(out, sinkparquet.Options{})
+				b := New("scarce").Read("a", tables["a"]).Read("b", tables["b"]).Read("c", tables["c"]).Write(out,
+					sinkparquet.Options{})
 				b.job.Steps = p.steps
 				done := make(chan error, 1)
 				go func() {

@@ -24,8 +24,10 @@ func nestedTables() map[string]source.Table {
 	tags := source.Unreadable{Name: "Tags", Type: "VARCHAR[]", Reason: "it is nested"}
 	took := source.Unreadable{Name: "took", Type: "INTERVAL", Reason: "there are no columns of intervals"}
 	return map[string]source.Table{
-		"logs":  &nestedTable{newPlanTable(10).column("id", integer, 1, 10).column("size", integer, 1, 10), []source.Unreadable{tags, took}},
-		"old":   &nestedTable{newPlanTable(10).column("id", integer, 1, 10).column("size", integer, 1, 10), []source.Unreadable{tags, took}},
+		"logs": &nestedTable{newPlanTable(10).column("id", integer, 1, 10).column("size", integer, 1, 10),
+			[]source.Unreadable{tags, took}},
+		"old": &nestedTable{newPlanTable(10).column("id", integer, 1, 10).column("size", integer, 1, 10),
+			[]source.Unreadable{tags, took}},
 		"users": newPlanTable(10).column("user", integer, 1, 10).column("age", integer, 1, 10),
 		"bare":  &nestedTable{newPlanTable(10), []source.Unreadable{tags}},
 		"none":  newPlanTable(10),
@@ -33,30 +35,38 @@ func nestedTables() map[string]source.Table {
 }
 
 func TestColumnsThatCannotBeReadAreNotLost(t *testing.T) {
-	const tags, took = `column "Tags" (VARCHAR[]) of logs cannot be read: it is nested`, `column "took" (INTERVAL) of logs cannot be read: there are no columns of intervals`
+	const tags, took = `column "Tags" (VARCHAR[]) of logs cannot be read: it is nested`,
+		`column "took" (INTERVAL) of logs cannot be read: there are no columns of intervals`
 	for steps, want := range map[string]string{
-		`[{from: logs, filter: id > 3}]`:                                                       "filter 1: " + tags + "; " + took + "; add a step that selects the others, as in select: [id, size]",
-		`[{from: logs, sort: size % 3}]`:                                                       tags,
-		`[{from: logs, limit: 3}]`:                                                             tags,
-		`[{from: logs, select: ['*']}]`:                                                        "* has columns that cannot be read: " + tags,
-		`[{from: logs, select: [logs.*]}]`:                                                     "logs.* has columns that cannot be read: " + tags,
+		`[{from: logs, filter: id > 3}]`: "filter 1: " + tags +
+			"; " + took + "; add a step that selects the others, as in select: [id, size]",
+		`[{from: logs, sort: size % 3}]`: tags,
+		`[{from: logs, limit: 3}]`:       tags,
+		`[{from: logs, select: ['*']}]`: "* has columns that " +
+			"cannot be read: " + tags,
+		`[{from: logs, select: [logs.*]}]`: "logs.* has columns " +
+			"that cannot be read: " + tags,
 		`[{from: users, join: {with: logs, on: id = user}}, {select: [logs.*, age]}]`:          tags,
 		`[{from: users, join: {with: logs, on: id = user}}, {sort: age + 1}, {select: ['*']}]`: tags,
 		`[{from: users, join: {with: logs, on: id = user + 1}}]`:                               tags,
 		`[{from: logs, join: {with: old, using: id}}]`:                                         `column "Tags" (VARCHAR[]) of old`,
-		`[{from: logs, union: users}]`:                                                         "do not have the same columns: " + tags,
-		`[{from: users, union: logs}]`:                                                         "do not have the same columns: " + tags,
-		`[{from: logs, union: old}]`:                                                           tags,
-		`[{from: bare, filter: 1 = 1}]`:                                                        `column "Tags" (VARCHAR[]) of bare cannot be read: it is nested; add a step that selects the others`,
-		`[{from: none, limit: 3}]`:                                                             "limit 1: there is no column to write: no column is in none, fake",
-		`[{from: none, union: none}]`:                                                          "no column is in none, fake",
+		`[{from: logs, union: users}]`: "do not have the " +
+			"same columns: " + tags,
+		`[{from: users, union: logs}]`: "do not have the " +
+			"same columns: " + tags,
+		`[{from: logs, union: old}]`:    tags,
+		`[{from: bare, filter: 1 = 1}]`: `column "Tags" (VARCHAR[]) of bare cannot be read: it is nested; add a step that selects the others`,
+		`[{from: none, limit: 3}]`: "limit 1: there is " +
+			"no column to write: no column is in none, fake",
+		`[{from: none, union: none}]`: "no column is in none, fake",
 		// By name, in any case.
-		`[{from: logs, select: [id, tags]}]`:                                         tags,
-		`[{from: logs, select: [id, logs.tags]}]`:                                    tags,
-		`[{from: logs, select: [id, Tags.a]}]`:                                       tags,
-		`[{from: logs, filter: took is null}, {select: id}]`:                         took,
-		`[{from: logs, sort: took}, {select: id}]`:                                   took,
-		`[{from: logs, sort: 2}, {select: id}]`:                                      "the sort key 2 is the position of a column, but " + tags,
+		`[{from: logs, select: [id, tags]}]`:                 tags,
+		`[{from: logs, select: [id, logs.tags]}]`:            tags,
+		`[{from: logs, select: [id, Tags.a]}]`:               tags,
+		`[{from: logs, filter: took is null}, {select: id}]`: took,
+		`[{from: logs, sort: took}, {select: id}]`:           took,
+		`[{from: logs, sort: 2}, {select: id}]`: "the sort key 2 is the " +
+			"position of a column, but " + tags,
 		`[{from: logs, group: {by: [id], aggregates: {n: count(took)}}}]`:            took,
 		`[{from: logs, group: {by: [tags]}}]`:                                        tags,
 		`[{from: logs, join: {with: old, using: tags}}, {select: logs.id}]`:          tags,
@@ -76,7 +86,9 @@ func TestColumnsThatCannotBeReadAreNotLost(t *testing.T) {
 		`[{from: logs, union: old}, {group: {by: id}}]`:                                         "",
 		`[{name: l, from: logs, select: [id, size]}, {from: users, union: l}, {select: ['*']}]`: "",
 	} {
-		job, err := Parse("job.yaml", []byte("sources: {logs: l, old: o, users: u, bare: b, none: n}\noutput: {parquet: out}\nsteps: "+steps+"\n"), LoadOptions{})
+		job, err := Parse("job.yaml",
+			[]byte("sources: {logs: l, old: o, users: u, bare: b, none: n}\noutput: {parquet: out}\nsteps: "+steps+
+				"\n"), LoadOptions{})
 		require.NoError(t, err, steps)
 		if err := requirePlan(t, job, nestedTables(), want); err != nil {
 			require.ErrorContains(t, err, "job.yaml:3:")

@@ -85,14 +85,16 @@ func (g *caseGenerator) windowFunction(in randomRelation) (call string, exact bo
 		f := []string{"lag", "lead"}[r.IntN(2)]
 		args := col.name
 		if r.IntN(2) == 0 {
-			args += []string{", 1", ", 2", ", 0", ", -1", ", NULL", ", 7", ", CAST(" + number.name + " AS INTEGER)"}[r.IntN(7)]
+			args += []string{", 1", ", 2", ", 0", ", -1", ", NULL", ", 7",
+				", CAST(" + number.name + " AS INTEGER)"}[r.IntN(7)]
 			if r.IntN(2) == 0 {
 				args += []string{", NULL", ", " + col.name}[r.IntN(2)]
 			}
 		}
 		return fmt.Sprintf("%s(%s%s) OVER (%s)", f, args, nulls, g.over(in, true, false)), true
 	case 8:
-		return fmt.Sprintf("%s(%s%s) OVER (%s)", []string{"first_value", "last_value", "first", "last"}[r.IntN(4)], col.name, nulls, g.over(in, true, true)), true
+		return fmt.Sprintf("%s(%s%s) OVER (%s)", []string{"first_value", "last_value", "first", "last"}[r.IntN(4)],
+			col.name, nulls, g.over(in, true, true)), true
 	case 9:
 		n := []string{"1", "2", "3", "0", "-1", "NULL", "CAST(" + number.name + " AS INTEGER)"}[r.IntN(7)]
 		return fmt.Sprintf("nth_value(%s, %s%s) OVER (%s)", col.name, n, nulls, g.over(in, true, true)), true
@@ -130,7 +132,8 @@ func (g *caseGenerator) windowFunction(in randomRelation) (call string, exact bo
 				number = c
 			}
 		}
-		return fmt.Sprintf("%s(CAST(%s AS DECIMAL(12,3))) OVER (%s)", f, number.name, g.over(in, r.IntN(2) == 0, true)), false
+		return fmt.Sprintf("%s(CAST(%s AS DECIMAL(12,3))) OVER (%s)", f, number.name, g.over(in, r.IntN(2) == 0, true)),
+			false
 	}
 	return fmt.Sprintf("%s(%s) OVER (%s)", f, number.name, g.over(in, r.IntN(2) == 0, true)), false
 }
@@ -176,9 +179,12 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 			if distance == "" || r.IntN(2) == 0 {
 				continue
 			}
-			bounds := [][2]string{{distance + " PRECEDING", "CURRENT ROW"}, {"UNBOUNDED PRECEDING", distance + " PRECEDING"}, {distance + " PRECEDING", distance + " FOLLOWING"},
-				{"CURRENT ROW", distance + " FOLLOWING"}, {distance + " FOLLOWING", "UNBOUNDED FOLLOWING"}, {"CURRENT ROW", "CURRENT ROW"}}[r.IntN(6)]
-			return strings.Join(append(parts, "ORDER BY "+key+direction(), "RANGE BETWEEN "+bounds[0]+" AND "+bounds[1]), " ")
+			bounds := [][2]string{{distance + " PRECEDING", "CURRENT ROW"},
+				{"UNBOUNDED PRECEDING", distance + " PRECEDING"}, {distance + " PRECEDING", distance + " FOLLOWING"},
+				{"CURRENT ROW", distance + " FOLLOWING"}, {distance + " FOLLOWING", "UNBOUNDED FOLLOWING"},
+				{"CURRENT ROW", "CURRENT ROW"}}[r.IntN(6)]
+			return strings.Join(append(parts, "ORDER BY "+key+direction(),
+				"RANGE BETWEEN "+bounds[0]+" AND "+bounds[1]), " ")
 		}
 	}
 	var keys []string
@@ -206,7 +212,8 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 			from, to = []string{from[0], from[2]}, []string{to[1], to[3]}
 		}
 		i := r.IntN(len(from))
-		parts = append(parts, fmt.Sprintf("%s BETWEEN %s AND %s", unit, from[i], to[max(0, i-1)+r.IntN(len(to)-max(0, i-1))]))
+		parts = append(parts, fmt.Sprintf("%s BETWEEN %s AND %s", unit, from[i],
+			to[max(0, i-1)+r.IntN(len(to)-max(0, i-1))]))
 	}
 	return strings.Join(parts, " ")
 }
@@ -272,29 +279,36 @@ func (g *caseGenerator) sortedAggregate(in randomRelation) (call string, exact b
 	}
 	switch r.IntN(12) {
 	case 0:
-		return fmt.Sprintf("%s(%s%s)%s", []string{"var_samp", "var_pop", "stddev_samp", "stddev_pop", "variance", "stddev"}[r.IntN(6)], distinct, number, filter), false
+		return fmt.Sprintf("%s(%s%s)%s", []string{"var_samp", "var_pop", "stddev_samp", "stddev_pop", "variance",
+			"stddev"}[r.IntN(6)], distinct, number, filter), false
 	case 1:
-		return fmt.Sprintf("%s(%s%s)%s", []string{"bit_and", "bit_or", "bit_xor"}[r.IntN(3)], distinct, integer, filter), true
+		return fmt.Sprintf("%s(%s%s)%s", []string{"bit_and", "bit_or", "bit_xor"}[r.IntN(3)], distinct, integer,
+			filter), true
 	case 2:
 		return fmt.Sprintf("product(%s%s)%s", distinct, number, filter), false
 	case 3, 4:
-		return fmt.Sprintf("%s(%s%s)%s", []string{"first", "last", "any_value", "arbitrary"}[r.IntN(4)], col, order, filter), true
+		return fmt.Sprintf("%s(%s%s)%s", []string{"first", "last", "any_value", "arbitrary"}[r.IntN(4)], col, order,
+			filter), true
 	case 5:
-		return fmt.Sprintf("%s(%s, %s)%s", []string{"arg_min", "arg_max", "min_by", "max_by"}[r.IntN(4)], col, in.columns[0].name, filter), true
+		return fmt.Sprintf("%s(%s, %s)%s", []string{"arg_min", "arg_max", "min_by", "max_by"}[r.IntN(4)], col,
+			in.columns[0].name, filter), true
 	case 6:
 		return fmt.Sprintf("median(%s%s)%s", distinct, number, filter), false
 	case 7:
-		return fmt.Sprintf("quantile_cont(%s%s, %s)%s", distinct, of(exprtest.Number, exprtest.Integer, exprtest.Date, exprtest.Timestamp), binary, filter), false
+		return fmt.Sprintf("quantile_cont(%s%s, %s)%s", distinct,
+			of(exprtest.Number, exprtest.Integer, exprtest.Date, exprtest.Timestamp), binary, filter), false
 	case 8:
 		return fmt.Sprintf("quantile_disc(%s%s, %s)%s", distinct, col, fraction, filter), true
 	case 9, 10:
 		text := of(exprtest.Text)
 		if distinct != "" {
-			return fmt.Sprintf("string_agg(DISTINCT %s, '; ' ORDER BY %[1]s%s)%s", text, []string{"", " DESC"}[r.IntN(2)], filter), true
+			return fmt.Sprintf("string_agg(DISTINCT %s, '; ' ORDER BY %[1]s%s)%s", text,
+				[]string{"", " DESC"}[r.IntN(2)], filter), true
 		}
 		return fmt.Sprintf("string_agg(%s%s%s)%s", text, []string{"", ", ''", ", '--'"}[r.IntN(3)], order, filter), true
 	}
-	return fmt.Sprintf("%s(%s%s)%s", []string{"count", "min", "max", "sum", "avg"}[r.IntN(5)], distinct, number, filter), false
+	return fmt.Sprintf("%s(%s%s)%s", []string{"count", "min", "max", "sum", "avg"}[r.IntN(5)], distinct, number,
+		filter), false
 }
 
 // TestRandomSortedGroupsGiveDuckDBsRows compares aggregates that need the rows of a group
@@ -331,8 +345,8 @@ func TestRandomWindowsOverAllRowsSpill(t *testing.T) {
 	require.Greater(t, d.spilled, 10*d.held)
 }
 
-// TestAggregatesOfPartitionsAreJoined compares aggregates of whole partitions, which a group-by and a join compute, with those of
-// the same rows together with a function that needs their order.
+// TestAggregatesOfPartitionsAreJoined compares aggregates of whole partitions, which a group-by and a join compute,
+// with those of the same rows together with a function that needs their order.
 func TestAggregatesOfPartitionsAreJoined(t *testing.T) {
 	seed := gputest.SeedOr(t, 1)
 	for i, typ := range aggregateTypes() {
@@ -340,32 +354,39 @@ func TestAggregatesOfPartitionsAreJoined(t *testing.T) {
 		var calls []string
 		for _, call := range aggregateCalls(table.tables[0].schema.Fields[2].Type) {
 			name, _, _ := strings.Cut(call.text, "(")
-			if call.wild && !strings.Contains(call.text, "DISTINCT") && slices.Contains([]string{"count", "min", "max", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count_if"}, name) {
+			if call.wild && !strings.Contains(call.text, "DISTINCT") &&
+				slices.Contains([]string{"count", "min", "max", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or",
+					"count_if"}, name) {
 				calls = append(calls, call.text)
 			}
 		}
 		calls = append(calls, "sum(a2)", "avg(a2)", "count(*)")
 		for _, key := range []string{"a1", "a1, a1 % 2", "-a1"} {
-			columns := []string{"row_number() OVER (PARTITION BY " + key + " ORDER BY a2) AS n", "max(a2) OVER (PARTITION BY a1 < 3) AS m"}
+			columns := []string{"row_number() OVER (PARTITION BY " + key + " ORDER BY a2) AS n",
+				"max(a2) OVER (PARTITION BY a1 < 3) AS m"}
 			different := []string{"n < 0"}
 			for k, call := range calls {
 				whole, ordered := fmt.Sprint("w", k), fmt.Sprint("o", k)
 				columns = append(columns, fmt.Sprintf("%s OVER (PARTITION BY %s) AS %s", call, key, whole),
-					fmt.Sprintf("%s OVER (PARTITION BY %s ORDER BY a2 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS %s", call, key, ordered))
+					fmt.Sprintf("%s OVER (PARTITION BY %s ORDER BY a2 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED "+
+						"FOLLOWING) AS %s", call, key, ordered))
 				different = append(different, whole+" IS DISTINCT FROM "+ordered)
 			}
 			d := &pipelineDuel{t: t, dir: t.TempDir()}
 			d.writeFile(table.tables[0])
 			var out collected
 			b := New("windows").Read("a", d.path(table.tables[0])).Select(columns...).
-				GroupWith(Group{Aggregates: Columns{{Name: "rows", Expr: "count(*)"}, {Name: "different", Expr: "count(*) FILTER (WHERE " + strings.Join(different, " OR ") + ")"}}}).WriteTo(&out)
+				GroupWith(Group{Aggregates: Columns{{Name: "rows", Expr: "count(*)"},
+					{Name: "different", Expr: "count(*) FILTER (WHERE " + strings.Join(different, " OR ") +
+						")"}}}).WriteTo(&out)
 			_, err := b.Run(context.Background(), RunOptions{Device: hosttest.Open(t), SpillDir: t.TempDir()})
 			require.NoError(t, err, "%s by %s", typ, key)
 			require.Equal(t, fmt.Sprint(len(table.tables[0].rows)), *out.rows[0][0])
 			require.Equal(t, "0", *out.rows[0][1], "%s by %s", typ, key)
 			plan, err := b.Plan()
 			require.NoError(t, err)
-			require.Equal(t, 2, strings.Count(plan.Explain(Host).String(), "a row for each partition"), "%s by %s", typ, key)
+			require.Equal(t, 2, strings.Count(plan.Explain(Host).String(), "a row for each partition"), "%s by %s", typ,
+				key)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// written is what a plan keeps of its job: the defaults of its runs, and what errors tell of the job file. It implements
-// logical.Text.
+// written is what a plan keeps of its job: the defaults of its runs, and what errors tell of the job file. It
+// implements logical.Text.
 type written struct {
 	Name  string   // of the file, "" for a job built in Go
 	Steps []string // the names of the steps

@@ -72,7 +72,8 @@ type Described interface {
 }
 
 // exactKeys are keys of metadata that describes all columns of a file to one reader.
-var exactKeys = []string{"ARROW:schema", "org.apache.spark.sql.parquet.row.metadata", "parquet.avro.schema", "avro.schema", "iceberg.schema",
+var exactKeys = []string{"ARROW:schema", "org.apache.spark.sql.parquet.row.metadata", "parquet.avro.schema",
+	"avro.schema", "iceberg.schema",
 	"parquet.proto.class", "parquet.proto.descriptor", "thrift.class", "thrift.descriptor", "writer.model.name"}
 
 // DescribesColumns reports whether the metadata of a key describes all columns of a file, so
@@ -91,7 +92,8 @@ func CheckMemory(t Table, opt ScanOptions) error {
 	if errors.As(err, &budget) {
 		budget.Hint = Advice(t, opt)
 		if budget.Hint == "" {
-			budget.Hint = fmt.Sprintf("that is the least for a stride of %d rows of the columns that are read", opt.StrideRows)
+			budget.Hint = fmt.Sprintf("that is the least for a stride of %d rows of the columns that are read",
+				opt.StrideRows)
 		}
 	}
 	return err

@@ -100,7 +100,8 @@ func (b *block) decode(r io.Reader, limit int64, lay *layout, out *assembly) (re
 	if _, err := io.ReadFull(r, head); err != nil {
 		return 0, err
 	}
-	stored, size, rows := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:]), binary.LittleEndian.Uint32(head[8:])
+	stored, size, rows := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:]),
+		binary.LittleEndian.Uint32(head[8:])
 	read = headerBytes + int64(stored)
 	if read > limit || stored > size || size > math.MaxInt32 || rows > math.MaxInt32 {
 		return 0, errDamaged

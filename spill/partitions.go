@@ -206,9 +206,11 @@ func (p *Partitions) AppendHost(s *gpu.Stride, first int, offsets []int) error {
 }
 
 func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, offsets []int) error {
-	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > p.Len() || offsets[0] != 0 || offsets[n] != s.Rows || !slices.IsSorted(offsets) {
+	if n := len(offsets) - 1; n < 1 || first < 0 || first+n > p.Len() || offsets[0] != 0 || offsets[n] != s.Rows ||
+		!slices.IsSorted(offsets) {
 		s.Release()
-		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition", s.Rows, n, first, p.Len())
+		return fmt.Errorf("%d rows in %d partitions from partition %d on, of %d: not rows in order of partition",
+			s.Rows, n, first, p.Len())
 	}
 	if s.Rows == 0 {
 		s.Release()
@@ -286,8 +288,8 @@ func (m *mover) to() tier {
 	return diskTier
 }
 
-// spare returns the bytes of the budget that strides leave to others. Operators take a share of the budget of the memory
-// in which they compute.
+// spare returns the bytes of the budget that strides leave to others. Operators take a share of the budget of the
+// memory in which they compute.
 func (m *mover) spare() int64 {
 	if m.from == hostTier {
 		return gpu.Headroom(m.lease.Limit())

@@ -42,7 +42,8 @@ const (
 //
 // Cost: rows in the memory of the device are copied there, and down for a queue of the CPU. Others are read
 // ahead, copies up run while the caller works.
-func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int, take func(s *gpu.Stride, first int) error) error {
+func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int,
+	take func(s *gpu.Stride, first int) error) error {
 	r := NewReader(ctx, l, []Range{{p, Span{from, to}, nil}})
 	defer r.Close()
 	return r.Next(q, take)
@@ -150,7 +151,8 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 		}
 	}
 	if err == nil && x.left != 0 {
-		err = fmt.Errorf("%s: partitions %v have %d rows fewer than were put there: a defect in gstream", x.name, x.spans, x.left)
+		err = fmt.Errorf("%s: partitions %v have %d rows fewer than were put there: a defect in gstream", x.name,
+			x.spans, x.left)
 	}
 	if err == nil {
 		r.mu.Lock()
@@ -178,7 +180,8 @@ func (r *Reader) Cut(end, to int) bool {
 			x.To = max(x.From, to)
 		}
 	}
-	rest := slices.DeleteFunc(r.ranges[min(begun+1, len(r.ranges)):], func(x Range) bool { return x.From == x.To && x.More == nil })
+	rest := slices.DeleteFunc(r.ranges[min(begun+1, len(r.ranges)):],
+		func(x Range) bool { return x.From == x.To && x.More == nil })
 	r.ranges = r.ranges[:min(begun+1, len(r.ranges))+len(rest)]
 	return true
 }
@@ -458,7 +461,8 @@ func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 		whole := to-from == x.stride.Rows
 		all += x.bytes
 		// All text of a column must fit one column. Few rows of a piece may have most of its text.
-		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= most || onCPU && all > 4*r.batch()) {
+		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= most ||
+			onCPU && all > 4*r.batch()) {
 			break
 		}
 		u = append(u, r.hold(x))
@@ -520,10 +524,12 @@ func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride,
 			if len(u) == 1 || c.Valid != nil || c.Dict == nil && c.Type.Kind == gpu.Bool {
 				part, err = q.Slice(l, c, from, to)
 			} else if c.Dict == nil && c.Type.IsVar() {
-				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.Retain(), Offsets: c.Offsets.View(int64(from)*4, int64(to-from+1)*4)}
+				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.Retain(),
+					Offsets: c.Offsets.View(int64(from)*4, int64(to-from+1)*4)}
 			} else {
 				w := int64(c.DataWidth())
-				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.View(int64(from)*w, int64(to-from)*w), Dict: c.Dict}
+				part = gpu.Column{Type: c.Type, Len: to - from, Data: c.Data.View(int64(from)*w, int64(to-from)*w),
+					Dict: c.Dict}
 				if c.Dict != nil {
 					c.Dict.Values.Retain()
 				}
@@ -754,7 +760,8 @@ func (r *reading) note(u *unit) {
 }
 
 // gather returns the rows of pieces in host memory, one after the other. It shares their values
-// of fixed width and the bytes of strings, and makes validity, Bools, offsets and codes of one dictionary on several cores.
+// of fixed width and the bytes of strings, and makes validity, Bools, offsets and codes of one dictionary on several
+// cores.
 func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	parts := make([]*gpu.Stride, 0, len(u.pieces))
 	defer func() {
@@ -789,7 +796,8 @@ func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 		}
 	}
 	if !sum.fits() {
-		return nil, gpu.Exceeded("%s: %d rows with %d bytes of strings do not fit one stride", r.name, sum.rows, slices.Max(sum.bytes))
+		return nil, gpu.Exceeded("%s: %d rows with %d bytes of strings do not fit one stride", r.name, sum.rows,
+			slices.Max(sum.bytes))
 	}
 	a, err := newAssembly(r.owner.lease, &lay, sum, parts)
 	if err != nil {

@@ -62,7 +62,8 @@ func (r *run) addTo(e *extent, i int) {
 	}
 }
 
-// errTooLarge is the error of a page that is not one stride: the rows are of one value, or could have been partitioned further.
+// errTooLarge is the error of a page that is not one stride: the rows are of one value, or could have been partitioned
+// further.
 var errTooLarge = gpu.Exceeded("the rows of a partition do not fit one stride")
 
 // smallDict is the most bytes of a dictionary that stays in memory while its codes are on
@@ -71,7 +72,8 @@ const smallDict = 64 << 10
 
 // newLayout returns the layout of strides that are written together.
 func newLayout(schema *gpu.Schema, strides []*gpu.Stride) layout {
-	lay := layout{schema: schema, dicts: make([]*gpu.Dictionary, schema.Len()), codes: make([]map[*gpu.Dictionary][]int32, schema.Len()), valid: make([]bool, schema.Len())}
+	lay := layout{schema: schema, dicts: make([]*gpu.Dictionary, schema.Len()),
+		codes: make([]map[*gpu.Dictionary][]int32, schema.Len()), valid: make([]bool, schema.Len())}
 	for i := range schema.Fields {
 		dict := strides[0].Cols[i].Dict
 		one := dict != nil && dict.Values.Bytes() <= smallDict
@@ -327,7 +329,8 @@ type fullError struct {
 }
 
 func (e *fullError) Error() string {
-	return fmt.Sprintf("the disk is nearly full: the files would take more than %s, four fifths of what was free in %s", humanize.IBytes(uint64(e.limit)), e.dir)
+	return fmt.Sprintf("the disk is nearly full: the files would take more than %s, four fifths of what was free in %s",
+		humanize.IBytes(uint64(e.limit)), e.dir)
 }
 
 func (e *fullError) Unwrap() []error { return []error{e.refused, syscall.ENOSPC} }
@@ -383,7 +386,8 @@ type codedText struct {
 
 func codedTextOf(c gpu.Column) *codedText {
 	v := c.Dict.Values
-	t := &codedText{codes: gpu.Values[int32](c.Data, c.Len), offsets: gpu.Values[int32](v.Offsets, v.Len+1), bytes: v.Data.Bytes()}
+	t := &codedText{codes: gpu.Values[int32](c.Data, c.Len), offsets: gpu.Values[int32](v.Offsets, v.Len+1),
+		bytes: v.Data.Bytes()}
 	if c.Valid != nil {
 		t.valid = c.Valid.Bytes()
 	}
@@ -413,7 +417,8 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			err = errDamaged
 		}
-		return fmt.Errorf("%s: read what was spilled to %s, %d bytes at byte %d: %w", p.name, p.file.Name(), bytes, at, err)
+		return fmt.Errorf("%s: read what was spilled to %s, %d bytes at byte %d: %w", p.name, p.file.Name(), bytes, at,
+			err)
 	}
 	a, err := newAssembly(l, &r.layout, all, nil)
 	if err != nil {

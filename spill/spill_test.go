@@ -33,7 +33,8 @@ var schema = gpu.NewSchema(
 	gpu.Field{Name: "day", Type: gpu.Of(gpu.Date), Nullable: true})
 
 // words are the dictionary of some columns named word and day.
-var words, days = gpu.ColumnOf(gpu.Of(gpu.String), texts("", "one", "two", "a longer one")), gpu.ColumnOf(gpu.Of(gpu.Date), ints(gpu.Of(gpu.Date), 1, 2, 3, 400))
+var words, days = gpu.ColumnOf(gpu.Of(gpu.String), texts("", "one", "two", "a longer one")),
+	gpu.ColumnOf(gpu.Of(gpu.Date), ints(gpu.Of(gpu.Date), 1, 2, 3, 400))
 
 func texts(v ...string) (out []gpu.Scalar) {
 	for _, s := range v {
@@ -174,7 +175,8 @@ func (b *bench) read(p *Partitions, from, to int) (rows []string, err error) {
 	err = p.Each(context.Background(), b.queue, b.lease, from, to, func(s *gpu.Stride, first int) error {
 		left := l.Available()
 		down, err := b.queue.Download(l, s)
-		for errors.Is(err, gpu.ErrBudget) && l.AwaitMore(context.Background(), left) { // pieces that are read ahead cannot move
+		// pieces that are read ahead cannot move
+		for errors.Is(err, gpu.ErrBudget) && l.AwaitMore(context.Background(), left) {
 			left = l.Available()
 			down, err = b.queue.Download(l, s)
 		}
@@ -207,7 +209,8 @@ func TestRowsComeBackFromEveryTier(t *testing.T) {
 			name         string
 			memory, host int64
 			always       bool
-		}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false}, {"disk", 1 << 20, 256 << 10, false}, {"always", 64 << 20, 64 << 20, true}} {
+		}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false},
+			{"disk", 1 << 20, 256 << 10, false}, {"always", 64 << 20, 64 << 20, true}} {
 			for _, compress := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, "/", c.name, "/", compress), func(t *testing.T) {
 					rnd := rand.New(rand.NewPCG(1, 2))
@@ -228,7 +231,8 @@ func TestRowsComeBackFromEveryTier(t *testing.T) {
 					if name == "cuda" {
 						require.Equal(t, c.name != "memory", stats.Host.In > 0, "%v", stats)
 					}
-					require.Equal(t, c.always || c.name == "disk" || name == "host" && c.name == "below", stats.Disk.In > 0, "%v", stats)
+					require.Equal(t, c.always || c.name == "disk" || name == "host" && c.name == "below",
+						stats.Disk.In > 0, "%v", stats)
 					for _, by := range []int{1, 5, fanOut} {
 						for from := 0; from < fanOut; from += by {
 							to := min(from+by, fanOut)
@@ -378,13 +382,15 @@ func (d copied) NewQueue(name string) (gpu.Queue, error) {
 	return copiedQueue{q, d.done}, err
 }
 
-// TestTheCPUReadsRowsOfAGPU reads partitions by a queue of the CPU from every tier, while a queue of the GPU reads others.
+// TestTheCPUReadsRowsOfAGPU reads partitions by a queue of the CPU from every tier, while a queue of the GPU reads
+// others.
 func TestTheCPUReadsRowsOfAGPU(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		memory, host int64
 		always       bool
-	}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false}, {"disk", 1 << 20, 512 << 10, false}, {"always", 64 << 20, 64 << 20, true}} {
+	}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false}, {"disk", 1 << 20, 512 << 10, false},
+		{"always", 64 << 20, 64 << 20, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			d := devices["cuda"](t, c.memory, c.host)
 			b := open(t, d, Options{Always: c.always})
@@ -444,7 +450,8 @@ func TestAReaderLeavesOutWhatIsCut(t *testing.T) {
 			s, offsets := draw(rand.New(rand.NewPCG(1, 1)), 0, 3000, 12)
 			all := rowsOf(s)
 			require.NoError(t, p.Append(b.up(s), 0, offsets))
-			r := NewReader(t.Context(), b.lease, []Range{{p, Span{0, 3}, nil}, {p, Span{3, 6}, nil}, {p, Span{6, 9}, nil}, {p, Span{9, 12}, nil}})
+			r := NewReader(t.Context(), b.lease,
+				[]Range{{p, Span{0, 3}, nil}, {p, Span{3, 6}, nil}, {p, Span{6, 9}, nil}, {p, Span{9, 12}, nil}})
 			l := b.dev.HostBudget().Lease("reader")
 			next := func(from, to int) {
 				t.Helper()
@@ -641,8 +648,8 @@ func TestRowsMoveThoughTheirLockIsHeld(t *testing.T) {
 	}
 }
 
-// TestAStrideThatMovesOnHoldsNobodyUp lets a stride land in host memory and begin to move to disk before the one that waits for it sees
-// that it has landed.
+// TestAStrideThatMovesOnHoldsNobodyUp lets a stride land in host memory and begin to move to disk before the one that
+// waits for it sees that it has landed.
 func TestAStrideThatMovesOnHoldsNobodyUp(t *testing.T) {
 	b := open(t, devices["cuda"](t, 64<<20, 64<<20), Options{})
 	p := b.store.NewPartitions("state", b.lease, schema, 4)
@@ -671,8 +678,8 @@ func TestAStrideThatMovesOnHoldsNobodyUp(t *testing.T) {
 	b.close()
 }
 
-// TestMoreRowsThanTheBudgetLeaveMuchOfItFree has rows of which a quarter of the budget is left free, until they are more than
-// it has room for.
+// TestMoreRowsThanTheBudgetLeaveMuchOfItFree has rows of which a quarter of the budget is left free, until they are
+// more than it has room for.
 func TestMoreRowsThanTheBudgetLeaveMuchOfItFree(t *testing.T) {
 	d := devices["cuda"](t, 16<<20, 64<<20)
 	b := open(t, d, Options{})
@@ -683,7 +690,8 @@ func TestMoreRowsThanTheBudgetLeaveMuchOfItFree(t *testing.T) {
 	require.Less(t, b.lease.Available(), b.lease.Limit()/2)
 	require.Zero(t, b.store.Stats(b.lease).Host.In)
 	fill(22, 40) // 20 MiB
-	require.Eventually(t, func() bool { return b.lease.Available() >= b.lease.Limit()/2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.lease.Available() >= b.lease.Limit()/2 }, 10*time.Second,
+		time.Millisecond)
 	require.NoError(t, p.Close())
 	b.close(h)
 }
@@ -700,7 +708,8 @@ func TestRowsThatAreNotToBeKeptLeaveSoon(t *testing.T) {
 	fill(9, 10) // a 16th of the budget in all
 	require.Zero(t, b.store.Stats(b.lease).Host.In)
 	fill(1, 9)
-	require.Eventually(t, func() bool { return b.store.Stats(b.lease).Host.In == 2<<20 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.store.Stats(b.lease).Host.In == 2<<20 }, 10*time.Second,
+		time.Millisecond)
 	require.Equal(t, int64(3<<20), p.Held(0, 6))
 	require.NoError(t, p.Close())
 	b.close(h)
@@ -718,7 +727,8 @@ func filler(t *testing.T, d gpu.Device, b *bench, p *Partitions) (fill func(from
 			data, err := h.Alloc(rows * 8)
 			require.NoError(t, err)
 			clear(data.Bytes())
-			s := b.up(&gpu.Stride{Schema: narrow, Rows: rows, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: rows, Data: data}}})
+			s := b.up(&gpu.Stride{Schema: narrow, Rows: rows,
+				Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: rows, Data: data}}})
 			require.NoError(t, p.Append(s, i, []int{0, rows}))
 		}
 	}, h
@@ -761,7 +771,8 @@ func TestAFullDiskLeavesRowsInMemoryAndSaysSo(t *testing.T) {
 	require.ErrorContains(t, err, "RunOptions.SpillLimit")
 	require.NotErrorIs(t, err, syscall.ENOSPC)
 	err = fillDisk(t, 0)
-	require.ErrorContains(t, err, "the disk is nearly full: the files would take more than 300 KiB, four fifths of what was free in ")
+	require.ErrorContains(t, err,
+		"the disk is nearly full: the files would take more than 300 KiB, four fifths of what was free in ")
 	require.ErrorContains(t, err, "free some space, or choose another folder with RunOptions.SpillDir")
 	require.NotContains(t, err.Error(), "SpillLimit")
 	require.ErrorIs(t, err, syscall.ENOSPC)
@@ -842,7 +853,8 @@ func TestAFolderThatCannotHaveFilesIsNamed(t *testing.T) {
 	}
 	var refused *gpu.BudgetError
 	require.True(t, errors.As(err, &refused))
-	require.EqualError(t, refused.Cause, "spill to /nowhere/at/all: no such file or directory; choose another folder with RunOptions.SpillDir")
+	require.EqualError(t, refused.Cause,
+		"spill to /nowhere/at/all: no such file or directory; choose another folder with RunOptions.SpillDir")
 	require.NoError(t, p.Close())
 	b.close()
 }
@@ -892,8 +904,9 @@ func TestDictionariesUnite(t *testing.T) {
 			}
 		}
 		values := gpu.ColumnOf(gpu.Of(gpu.String), texts(words...))
-		return &gpu.Stride{Schema: word, Rows: rows, Cols: []gpu.Column{{Type: gpu.Of(gpu.String), Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(codes)),
-			Valid: gpu.WrapBytes(valid), Dict: &gpu.Dictionary{Values: values}}}}
+		return &gpu.Stride{Schema: word, Rows: rows,
+			Cols: []gpu.Column{{Type: gpu.Of(gpu.String), Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(codes)),
+				Valid: gpu.WrapBytes(valid), Dict: &gpu.Dictionary{Values: values}}}}
 	}
 	parts := []*gpu.Stride{stride(20, "one", "two"), stride(25, "", "two", "three"), stride(3, "one")}
 	var want []string

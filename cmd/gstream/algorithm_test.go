@@ -22,7 +22,8 @@ func TestAlgorithmsForGPUsAreRefusedOnTheCPU(t *testing.T) {
 	}
 	for _, a := range join.Algorithms() {
 		if !slices.Contains(join.AlgorithmsOn(onCPU), a) {
-			steps[a] = "  - join: {with: orders, as: o, kind: semi, on: orders.o_orderkey = o.o_orderkey, algorithm: " + a + "}"
+			steps[a] = "  - join: {with: orders, as: o, kind: semi, on: orders.o_orderkey = o.o_orderkey, algorithm: " +
+				a + "}"
 		}
 	}
 	require.Len(t, steps, 8)

@@ -112,20 +112,32 @@ func TestWrongInputsAreRefused(t *testing.T) {
 		code     int
 		messages []string
 	}{
-		"schema mismatch": {"sources: {t: [@/orders.parquet, @/nation.parquet]}\n", exitData, []string{"nation.parquet", "o_orderkey"}},
-		"missing column": {"sources: {t: @/orders.parquet}\nsteps:\n  - select:\n      - o_orderkey\n      - o_orderky + 1 as next\n", exitJob,
+		"schema mismatch": {"sources: {t: [@/orders.parquet, @/nation.parquet]}\n", exitData,
+			[]string{"nation.parquet", "o_orderkey"}},
+		"missing column": {"sources: {t: @/orders.parquet}\nsteps:\n  - select:\n      - o_orderkey\n      - " +
+			"o_orderky + 1 as next\n", exitJob,
 			[]string{"job.yaml:5:9: select 1: ", `"o_orderky"`, `did you mean "o_orderkey"?`}},
-		"misspelled key": {"sources: {t: @/orders.parquet}\nsteps:\n  - flter: o_orderkey = 1\n", exitJob, []string{`job.yaml:3:5: unknown key "flter" (did you mean "filter"?)`}},
-		"unset variable": {"vars:\n  day:\nsources: {t: @/orders.parquet}\nsteps:\n  - filter: o_orderdate = date '${day}'\n", exitJob,
+		"misspelled key": {"sources: {t: @/orders.parquet}\nsteps:\n  - flter: o_orderkey = 1\n", exitJob,
+			[]string{`job.yaml:3:5: unknown key "flter" (did you mean "filter"?)`}},
+		"unset variable": {"vars:\n  day:\nsources: {t: @/orders.parquet}\nsteps:\n" +
+			"  - filter: o_orderdate = date '${day}'\n", exitJob,
 			[]string{"job.yaml:5:13: ", "day", "--set day=VALUE"}},
-		"unset environment variable": {"sources: {t: '${env:GSTREAM_TEST_UNSET}'}\n", exitJob, []string{"job.yaml:1:14: ", "GSTREAM_TEST_UNSET"}},
-		"missing file":               {"sources: {t: @/none.parquet}\n", exitIO, []string{"job.yaml:1:14: ", "none.parquet"}},
-		"path through a file":        {"sources: {t: @/orders.parquet/x.parquet}\n", exitIO, []string{"job.yaml:1:14: ", "orders.parquet/x.parquet"}},
-		"glob without a match":       {"sources: {t: '@/none-*.parquet'}\n", exitIO, []string{"job.yaml:1:14: ", "none-*.parquet"}},
-		"nested column":              {"sources: {t: " + abs + "}\nsteps: [{select: [id, struct]}]\n", exitJob, []string{"job.yaml:2:23: ", `"struct"`, "nested"}},
-		"nested key":                 {"sources: {t: " + abs + "}\nsteps: [{join: {with: t, using: list}}]\n", exitJob, []string{`"list"`, "nested"}},
-		"value that does not fit":    {"sources: {t: @/orders.parquet}\nsteps: [{select: [o_orderkey::utinyint as k]}]\n", exitData, []string{"select 1", "UTINYINT"}},
-		"output below a file":        {"sources: {t: @/nation.parquet}\noutput: {parquet: job.yaml/out.parquet}\n", exitIO, []string{"job.yaml"}},
+		"unset environment variable": {"sources: {t: '${env:GSTREAM_TEST_UNSET}'}\n", exitJob,
+			[]string{"job.yaml:1:14: ", "GSTREAM_TEST_UNSET"}},
+		"missing file": {"sources: {t: @/none.parquet}\n", exitIO,
+			[]string{"job.yaml:1:14: ", "none.parquet"}},
+		"path through a file": {"sources: {t: @/orders.parquet/x.parquet}\n", exitIO,
+			[]string{"job.yaml:1:14: ", "orders.parquet/x.parquet"}},
+		"glob without a match": {"sources: {t: '@/none-*.parquet'}\n", exitIO,
+			[]string{"job.yaml:1:14: ", "none-*.parquet"}},
+		"nested column": {"sources: {t: " + abs + "}\nsteps: [{select: [id, struct]}]\n", exitJob,
+			[]string{"job.yaml:2:23: ", `"struct"`, "nested"}},
+		"nested key": {"sources: {t: " + abs + "}\nsteps: [{join: {with: t, using: list}}]\n", exitJob,
+			[]string{`"list"`, "nested"}},
+		"value that does not fit": {"sources: {t: @/orders.parquet}\nsteps: [{select: [o_orderkey::utinyint as k]}]\n",
+			exitData, []string{"select 1", "UTINYINT"}},
+		"output below a file": {"sources: {t: @/nation.parquet}\noutput: {parquet: job.yaml/out.parquet}\n",
+			exitIO, []string{"job.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tables, err := filepath.Abs(data)
@@ -156,7 +168,8 @@ func TestColumnsThatCannotBeReadAreNamedUntilASelectLeavesThemOut(t *testing.T) 
 	for _, command := range []string{"run", "lint", "explain"} {
 		code, _, stderr := gstream(command, path)
 		require.Equal(t, exitJob, code, stderr)
-		assert.Contains(t, stderr, `job.yaml:1:14: t: column "list" (BIGINT[]) of t cannot be read: it is nested; column "struct" (STRUCT(a BIGINT, b STRUCT(c VARCHAR)))`)
+		assert.Contains(t, stderr,
+			`job.yaml:1:14: t: column "list" (BIGINT[]) of t cannot be read: it is nested; column "struct" (STRUCT(a BIGINT, b STRUCT(c VARCHAR)))`)
 		assert.Contains(t, stderr, "as in select: [id, after")
 		leavesNothing(t, path)
 	}

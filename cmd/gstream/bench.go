@@ -75,7 +75,11 @@ transform (hash, partition, sort, gather) and aggregate.
 
 Benchmarks, or all of them:
 ` + list.String(),
-		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort --json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf --json joins.json --plot joins.svg\n  gstream bench groupby --algorithm chosen,hgb-g,pgb-tr --cases groups\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB --host-memory 60GiB --cases all",
+		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort " +
+			"--json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf " +
+			"--json joins.json --plot joins.svg\n  gstream bench groupby --algorithm chosen,hgb-g,pgb-tr --cases " +
+			"groups\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB " +
+			"--host-memory 60GiB --cases all",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))
@@ -93,20 +97,27 @@ Benchmarks, or all of them:
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: what suits the benchmark)")
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
-	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil, "cases of join, groupby and spill: all, families, parts of names, or both as in join:0.5 (default acceptance, of spill join)")
-	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil, "algorithms of join and groupby: all, chosen, or names (default chosen, by the operator itself)")
-	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0, "most rows of the strides that join and groupby get and emit (default: a table is one stride)")
+	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil,
+		"cases of join, groupby and spill: all, families, parts of names, or both as in join:0.5 (default "+
+			"acceptance, of spill join)")
+	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil,
+		"algorithms of join and groupby: all, chosen, or names (default chosen, by the operator itself)")
+	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0,
+		"most rows of the strides that join and groupby get and emit (default: a table is one stride)")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
-	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what the GPU did when as an HTML page to this file")
+	cmd.Flags().StringVar(&f.timeline, "timeline", "",
+		"write a picture of what the GPU did when as an HTML page to this file")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB")
 	return cmd
 }
 
 func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
-	if f.opt.Rows < 0 || f.opt.Rows > gpu.MaxRows || f.opt.StrideRows < 0 || f.opt.StrideRows > gpu.MaxRows || f.opt.Runs < 1 {
-		return usageError(fmt.Errorf("--rows and --stride-rows must be between 0 and %d and --runs at least 1", gpu.MaxRows))
+	if f.opt.Rows < 0 || f.opt.Rows > gpu.MaxRows || f.opt.StrideRows < 0 || f.opt.StrideRows > gpu.MaxRows ||
+		f.opt.Runs < 1 {
+		return usageError(fmt.Errorf("--rows and --stride-rows must be between 0 and %d and --runs at least 1",
+			gpu.MaxRows))
 	}
 	known, _ := bench.Names()
 	for _, n := range names {
@@ -119,8 +130,10 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		if flag == "cases" {
 			with = append(with, "spill")
 		}
-		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(with, func(n string) bool { return slices.Contains(names, n) }) {
-			return usageError(fmt.Errorf("--%s is for the benchmarks %s: name one of them too", flag, strings.Join(with, ", ")))
+		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(with,
+			func(n string) bool { return slices.Contains(names, n) }) {
+			return usageError(fmt.Errorf("--%s is for the benchmarks %s: name one of them too", flag,
+				strings.Join(with, ", ")))
 		}
 	}
 	for _, n := range names {
@@ -132,7 +145,8 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		return err
 	}
 	opt := pipeline.RunOptions{Use: f.device, Alone: f.left.ends}
-	if err := parseSizes(map[string]sizeFlag{"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}}); err != nil {
+	if err := parseSizes(map[string]sizeFlag{"host-memory": {f.hostMemory, &opt.HostMemory},
+		"device-memory": {f.deviceMemory, &opt.DeviceMemory}}); err != nil {
 		return err
 	}
 	d, err := pipeline.OpenDevice(opt)
@@ -186,12 +200,14 @@ func benchLine(r *bench.Result) string {
 	if r == nil {
 		return "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t"
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t", r.Benchmark, r.Case, humanize.Comma(r.Rows), ms(r.Time), ms(r.Wall), rates(*r))
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t", r.Benchmark, r.Case, humanize.Comma(r.Rows), ms(r.Time), ms(r.Wall),
+		rates(*r))
 }
 
 func joinLine(r *bench.Result) string {
 	if r == nil {
-		return "family\tcase\talgorithm\tpairs\tms\twall ms\tbuild ms\tprobe ms\ttransform ms\tmatch ms\tmaterialise ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
+		return "family\tcase\talgorithm\tpairs\tms\twall ms\tbuild ms\tprobe ms\ttransform ms\tmatch ms\tmaterialise " +
+			"ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
 	}
 	j := r.Join
 	if j.Error != "" {
@@ -205,13 +221,15 @@ func joinLine(r *bench.Result) string {
 	if len(j.Phases) > 0 {
 		steps = ms(j.Transform) + "\t" + ms(j.Match) + "\t" + ms(j.Materialise)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", j.Family, r.Case, j.Algorithm, humanize.Comma(j.Pairs), ms(r.Time), ms(r.Wall),
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", j.Family, r.Case, j.Algorithm,
+		humanize.Comma(j.Pairs), ms(r.Time), ms(r.Wall),
 		ms(j.Build), ms(j.Probe), steps, humanize.IBytes(uint64(j.Memory)), rates(*r), choice)
 }
 
 func groupLine(r *bench.Result) string {
 	if r == nil {
-		return "family\tcase\talgorithm\tgroups\tms\twall ms\ttransform ms\taggregate ms\tmemory\tG rows/s\tGB/s\tof bound\tbound GB/s\tchoice\t"
+		return "family\tcase\talgorithm\tgroups\tms\twall ms\ttransform ms\taggregate ms\tmemory\tG rows/s\tGB/s\tof " +
+			"bound\tbound GB/s\tchoice\t"
 	}
 	g := r.Group
 	if g.Error != "" {
@@ -221,7 +239,8 @@ func groupLine(r *bench.Result) string {
 	if g.Algorithm == bench.Chosen {
 		choice = g.Choice
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", g.Family, r.Case, g.Algorithm, humanize.Comma(g.Groups), ms(r.Time), ms(r.Wall),
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", g.Family, r.Case, g.Algorithm,
+		humanize.Comma(g.Groups), ms(r.Time), ms(r.Wall),
 		ms(g.Transform), ms(g.Aggregate), humanize.IBytes(uint64(g.Memory)), rates(*r), choice)
 }
 
@@ -231,15 +250,18 @@ func spillLine(r *bench.Result) string {
 	}
 	var phases []string
 	for _, p := range r.Spill.Phases {
-		phases = append(phases, fmt.Sprintf("%s %s, %.0f %%", p.Name, ms(p.Time), 100*p.Bound.Seconds()/p.Time.Seconds()))
+		phases = append(phases, fmt.Sprintf("%s %s, %.0f %%", p.Name, ms(p.Time),
+			100*p.Bound.Seconds()/p.Time.Seconds()))
 	}
-	return fmt.Sprintf("%s\t%s\t%.2f\t%s\t%s\t%s\t%s\t", r.Case, humanize.Comma(r.Rows), r.Spill.Spilled, ms(r.Wall), rates(*r), strings.Join(phases, "; "), r.Spill.Choice)
+	return fmt.Sprintf("%s\t%s\t%.2f\t%s\t%s\t%s\t%s\t", r.Case, humanize.Comma(r.Rows), r.Spill.Spilled, ms(r.Wall),
+		rates(*r), strings.Join(phases, "; "), r.Spill.Choice)
 }
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }
 
 func rates(r bench.Result) string {
-	return fmt.Sprintf("%.2f\t%.1f\t%.0f %%\t%s %.1f", r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound, r.BoundRate/1e9)
+	return fmt.Sprintf("%.2f\t%.1f\t%.0f %%\t%s %.1f", r.RowsPerSecond()/1e9, r.Rate()/1e9, 100*r.Fraction(), r.Bound,
+		r.BoundRate/1e9)
 }
 
 // benchTimeline draws the work of a device that measures it.

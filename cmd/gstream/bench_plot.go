@@ -36,20 +36,26 @@ func plot(w io.Writer, r benchReport) error {
 	}
 	height := below + (len(charts)+chartsAbreast-1)/chartsAbreast*chartHeight
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="12">`+"\n", max(left+width+200, chartsAbreast*chartWidth), height)
-	fmt.Fprintf(&b, `<text x="8" y="20" font-size="14">%s, %s, %s</text>`+"\n", xml(r.Device.Name), xml(r.Device.Details), r.Date.Format(time.DateOnly))
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="12">`+"\n", max(left+width+200, chartsAbreast*chartWidth), height)
+	fmt.Fprintf(&b, `<text x="8" y="20" font-size="14">%s, %s, %s</text>`+"\n", xml(r.Device.Name),
+		xml(r.Device.Details), r.Date.Format(time.DateOnly))
 	for pct := 0; pct <= 100 && len(bars) > 0; pct += 25 {
 		x := left + width*pct/100
-		fmt.Fprintf(&b, `<line x1="%d" y1="36" x2="%d" y2="%d" stroke="#ddd"/><text x="%d" y="%d" fill="#666" text-anchor="middle">%d %%</text>`+"\n", x, x, below-24, x, below-10, pct)
+		fmt.Fprintf(&b,
+			`<line x1="%d" y1="36" x2="%d" y2="%d" stroke="#ddd"/><text x="%d" y="%d" fill="#666" text-anchor="middle">%d %%</text>`+"\n", x, x, below-24, x, below-10, pct)
 	}
 	if len(bars) > 0 {
 		fmt.Fprintf(&b, `<text x="8" y="%d" fill="#666">rate as a fraction of the bound</text>`+"\n", below-10)
 	}
 	for i, res := range bars {
 		y := top + i*(bar+gap)
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, left-8, y+bar-4, xml(res.Benchmark+": "+res.Case))
-		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="#3b7dd8"/>`, left, y, min(res.Fraction(), 1.2)*width, bar)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%.0f %%, %.2f G rows/s, %.1f GB/s</text>`+"\n", left+min(res.Fraction(), 1.2)*width+6, y+bar-4, 100*res.Fraction(), res.RowsPerSecond()/1e9, res.Rate()/1e9)
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, left-8, y+bar-4,
+			xml(res.Benchmark+": "+res.Case))
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="#3b7dd8"/>`, left, y,
+			min(res.Fraction(), 1.2)*width, bar)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%.0f %%, %.2f G rows/s, %.1f GB/s</text>`+"\n",
+			left+min(res.Fraction(), 1.2)*width+6, y+bar-4, 100*res.Fraction(), res.RowsPerSecond()/1e9, res.Rate()/1e9)
 	}
 	for i, c := range charts {
 		c.draw(&b, i%chartsAbreast*chartWidth, below+i/chartsAbreast*chartHeight)
@@ -103,11 +109,13 @@ func (c *chart) draw(b *strings.Builder, left, top int) {
 	}
 	step := tick(most / 4)
 	most = max(step*math.Ceil(most/step), step)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s: input rows a second</text>`+"\n", x0, y0-12, xml(c.title))
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s: input rows a second</text>`+"\n", x0, y0-12,
+		xml(c.title))
 	y := func(v float64) float64 { return float64(y0) + height*(1-v/most) }
 	for i := range int(math.Round(most/step)) + 1 {
 		v := float64(i) * step
-		fmt.Fprintf(b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" fill="#666" text-anchor="end">%s</text>`+"\n",
+		fmt.Fprintf(b,
+			`<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" fill="#666" text-anchor="end">%s</text>`+"\n",
 			x0, y(v), x0+width, y(v), x0-6, y(v)+4, rateLabel(v))
 	}
 	x := func(i int) float64 { return float64(x0) + width*(float64(i)+0.5)/float64(len(c.at)) }
@@ -116,20 +124,25 @@ func (c *chart) draw(b *strings.Builder, left, top int) {
 		if i%every > 0 {
 			continue
 		}
-		fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(20)" fill="#666">%s</text>`+"\n", x(i)-8, y0+height+16, xml(at))
+		fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(20)" fill="#666">%s</text>`+"\n", x(i)-8,
+			y0+height+16, xml(at))
 	}
-	colours := []string{"#3b7dd8", "#d9534f", "#3a9b57", "#e0912f", "#8455b8", "#1f9ea8", "#a0622d", "#d864a9", "#777", "#222"}
+	colours := []string{"#3b7dd8", "#d9534f", "#3a9b57", "#e0912f", "#8455b8", "#1f9ea8", "#a0622d", "#d864a9", "#777",
+		"#222"}
 	for n, line := range c.lines {
 		colour := colours[n%len(colours)]
 		var points []string
 		for i, at := range c.at {
 			if v, ok := c.values[[2]string{at, line}]; ok {
 				points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), y(v)))
-				fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s, %s: %s</title></circle>`, x(i), y(v), colour, xml(line), xml(at), rateLabel(v))
+				fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s, %s: %s</title></circle>`, x(i),
+					y(v), colour, xml(line), xml(at), rateLabel(v))
 			}
 		}
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, strings.Join(points, " "), colour)
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, strings.Join(points, " "),
+			colour)
+		fmt.Fprintf(b,
+			`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
 			x0+width+12, y0+n*18+6, x0+width+28, y0+n*18+6, colour, x0+width+34, y0+n*18+10, xml(line))
 	}
 }

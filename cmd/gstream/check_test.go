@@ -18,9 +18,12 @@ func linesJob(t *testing.T, steps string) string {
 	abs, err := filepath.Abs(data)
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "job.yaml")
-	const columns = "{name: part, from: lineitem, select: [l_orderkey, l_partkey, l_suppkey, l_quantity, l_extendedprice, l_discount, l_tax, l_shipdate]}"
-	text := "sources: {lineitem: " + abs + "/lineitem.parquet, orders: " + abs + "/orders.parquet}\nsteps:\n  - " + columns +
-		"\n  - {name: lines, from: part, union: [part, part, part, part, part, part, part]}\n" + steps + "\noutput: {parquet: out.parquet}\n"
+	const columns = "{name: part, from: lineitem, select: [l_orderkey, l_partkey, l_suppkey, l_quantity, " +
+		"l_extendedprice, l_discount, l_tax, l_shipdate]}"
+	text := "sources: {lineitem: " + abs + "/lineitem.parquet, orders: " + abs + "/orders.parquet}\nsteps:\n  - " +
+		columns +
+		"\n  - {name: lines, from: part, union: [part, part, part, part, part, part, part]}\n" + steps +
+		"\noutput: {parquet: out.parquet}\n"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
@@ -65,7 +68,8 @@ func TestCheckSaysWhatARunThenSpills(t *testing.T) {
 	assert.Contains(t, text, "host memory: needs ")
 
 	report := filepath.Join(t.TempDir(), "report.json")
-	code, _, stderr := gstream("run", path, "--device", "host", "--threads", "2", "--spill-dir", t.TempDir(), "--host-memory", "20MiB", "--spill-compression", "none", "--report", report)
+	code, _, stderr := gstream("run", path, "--device", "host", "--threads", "2", "--spill-dir", t.TempDir(),
+		"--host-memory", "20MiB", "--spill-compression", "none", "--report", report)
 	require.Equal(t, exitOK, code, stderr)
 	written, err := os.ReadFile(report)
 	require.NoError(t, err)

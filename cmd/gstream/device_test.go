@@ -49,7 +49,8 @@ func TestTheDeviceIsExplained(t *testing.T) {
 	code, stdout, stderr := gstream("explain", path)
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "device host: no NVIDIA driver: libcuda.so.1 cannot be opened\n")
-	for device, why := range map[string]string{"auto": "no NVIDIA driver: libcuda.so.1 cannot be opened", "host": "asked for"} {
+	for device, why := range map[string]string{"auto": "no NVIDIA driver: libcuda.so.1 cannot be opened",
+		"host": "asked for"} {
 		report := filepath.Join(t.TempDir(), "report.json")
 		code, _, stderr = gstream("run", path, "--device", device, "--overwrite", "--report", report)
 		require.Equal(t, exitOK, code, stderr)
@@ -76,14 +77,17 @@ func TestAGPUThatIsNotThereIsAJobError(t *testing.T) {
 			code, stdout, stderr := gstream(append(args, "--device", "cuda")...)
 			assert.Equal(t, exitJob, code)
 			assert.Empty(t, stdout)
-			assert.Equal(t, "gstream: no NVIDIA driver: libcuda.so.1 cannot be opened; install one, or run with --device host\n", stderr)
+			assert.Equal(t,
+				"gstream: no NVIDIA driver: libcuda.so.1 cannot be opened; install one, or run with --device host\n",
+				stderr)
 			leavesNothing(t, path)
 		})
 	}
 }
 
 func TestMemoryThatTheDriverRefusesIsAMemoryError(t *testing.T) {
-	refused := &gpu.AllocError{Stage: "sort", Tier: "device", Size: 1 << 30, Err: &cuda.Error{Call: "cuMemAllocFromPoolAsync", Code: 2}}
+	refused := &gpu.AllocError{Stage: "sort", Tier: "device", Size: 1 << 30,
+		Err: &cuda.Error{Call: "cuMemAllocFromPoolAsync", Code: 2}}
 	assert.Equal(t, exitMemory, exitCode(fmt.Errorf("run: %w", refused)))
 	assert.Equal(t, exitDefect, exitCode(fmt.Errorf("run: %w", &cuda.Error{Call: "cuLaunchKernel", Code: 719})))
 }
@@ -161,7 +165,8 @@ func TestStrideSizeIsTakenAndChecked(t *testing.T) {
 func TestBenchMeasuresEveryPrimitiveOfTheCPU(t *testing.T) {
 	dir := t.TempDir()
 	results, picture := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.svg")
-	code, stdout, stderr := gstream("bench", "all", "--device", "host", "--rows", "2000", "--runs", "1", "--host-memory", "128MiB", "--json", results, "--plot", picture)
+	code, stdout, stderr := gstream("bench", "all", "--device", "host", "--rows", "2000", "--runs", "1",
+		"--host-memory", "128MiB", "--json", results, "--plot", picture)
 	require.Equal(t, exitOK, code, stderr)
 	text, err := os.ReadFile(results)
 	require.NoError(t, err)
@@ -193,7 +198,8 @@ func TestBenchMeasuresEveryPrimitiveOfTheCPU(t *testing.T) {
 func TestBenchMeasuresJoinsByAlgorithms(t *testing.T) {
 	dir := t.TempDir()
 	results, picture := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.svg")
-	code, stdout, stderr := gstream("bench", "join", "--device", "host", "--rows", "2000", "--runs", "1", "--host-memory", "128MiB", "--stride-rows", "700",
+	code, stdout, stderr := gstream("bench", "join", "--device", "host", "--rows", "2000", "--runs", "1",
+		"--host-memory", "128MiB", "--stride-rows", "700",
 		"--cases", "match,widths", "--algorithm", "chosen,npj", "--json", results, "--plot", picture)
 	require.Equal(t, exitOK, code, stderr)
 	text, err := os.ReadFile(results)
@@ -212,7 +218,8 @@ func TestBenchMeasuresJoinsByAlgorithms(t *testing.T) {
 
 func TestBenchReportsJoinsThatDoNotFit(t *testing.T) {
 	results := filepath.Join(t.TempDir(), "r.json")
-	code, stdout, stderr := gstream("bench", "join", "--device", "host", "--rows", "30000", "--runs", "1", "--host-memory", "3MiB", "--cases", "payloads,rui", "--json", results)
+	code, stdout, stderr := gstream("bench", "join", "--device", "host", "--rows", "30000", "--runs", "1",
+		"--host-memory", "3MiB", "--cases", "payloads,rui", "--json", results)
 	assert.Equal(t, exitMemory, code, stderr)
 	assert.Contains(t, stderr, "6+6 payloads, 4/4 bytes, chosen")
 	assert.Contains(t, stdout, "failed")

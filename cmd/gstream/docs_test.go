@@ -69,7 +69,8 @@ func TestCommandsOfTheDocs(t *testing.T) {
 				args = append(args, "--rows", "2000", "--runs", "1", "--host-memory", "128MiB")
 			}
 			code, _, stderr := gstream(args...)
-			if code != exitOK && strings.Contains(strings.Join(args, " "), "--device cuda") && strings.Contains(stderr, "no NVIDIA driver") {
+			if code != exitOK && strings.Contains(strings.Join(args, " "), "--device cuda") &&
+				strings.Contains(stderr, "no NVIDIA driver") {
 				continue
 			}
 			assert.Equal(t, exitOK, code, "%s: gstream %s: %s", filepath.Base(page), strings.Join(args, " "), stderr)
@@ -114,14 +115,18 @@ func TestFirstTenMinutes(t *testing.T) {
 	edit("  # - filter: o_orderkey is not null", "  - filter: o_totalprise > 100000")
 	assert.Contains(t, step(exitJob, "run", "job.yaml", "--overwrite"), `did you mean "o_totalprice"?`)
 	edit("o_totalprise", "o_totalprice")
-	edit("  # - join: {with: customer, on: orders.o_custkey = customer.c_custkey}", "  - join: {with: customer, on: orders.o_custkey = customer.c_custkey}")
-	edit("  # - group: {by: [o_orderkey], aggregates: {number: count(*)}}", "  - group: {by: ['strftime(o_orderdate, ''%Y-%m'') as month'], aggregates: {number: count(*), total: sum(o_totalprice)}}")
+	edit("  # - join: {with: customer, on: orders.o_custkey = customer.c_custkey}",
+		"  - join: {with: customer, on: orders.o_custkey = customer.c_custkey}")
+	edit("  # - group: {by: [o_orderkey], aggregates: {number: count(*)}}",
+		"  - group: {by: ['strftime(o_orderdate, ''%Y-%m'') as month'], aggregates: {number: count(*), total: "+
+			"sum(o_totalprice)}}")
 	edit("  # - sort: [o_orderkey desc]", "  - sort: [month]")
 	assert.Contains(t, step(exitOK, "functions", "strftime"), "strftime")
 	assert.Contains(t, step(exitOK, "explain", "job.yaml"), "group")
 	step(exitOK, "check", "job.yaml")
 	step(exitOK, "run", "job.yaml", "--overwrite")
-	assert.Contains(t, step(exitOK, "show", filepath.Join(dir, "_out/result.parquet"), "--rows", "2", "--format", "csv"), "1992-01")
+	assert.Contains(t, step(exitOK, "show", filepath.Join(dir, "_out/result.parquet"), "--rows", "2", "--format",
+		"csv"), "1992-01")
 	step(exitOK, "doctor")
 }
 

@@ -35,8 +35,9 @@ change. It takes some seconds and leaves nothing behind. To measure, it writes a
 
 The exit code is 0 unless there is a problem: 1 with the GPU, 4 with memory, 5 with the
 folder.`,
-		Example: "  gstream doctor\n  gstream doctor --spill-dir /nvme\n  gstream doctor --format json | jq '.findings[] | select(.state != \"ok\")'",
-		Args:    args(0, "no arguments"),
+		Example: "  gstream doctor\n  gstream doctor --spill-dir /nvme\n  gstream doctor --format json | jq " +
+			"'.findings[] | select(.state != \"ok\")'",
+		Args: args(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if format != "text" && format != "json" {
 				return usageError(fmt.Errorf("--format %s: must be text or json", format))
@@ -56,7 +57,9 @@ folder.`,
 		},
 	}
 	registerFormat(cmd, &format)
-	cmd.Flags().StringVar(&dir, "spill-dir", "", "folder to check for rows that do not fit memory, or none (default: $GSTREAM_SPILL_DIR, $TMPDIR, or else /var/tmp)")
+	cmd.Flags().StringVar(&dir, "spill-dir", "",
+		"folder to check for rows that do not fit memory, or none (default: $GSTREAM_SPILL_DIR, $TMPDIR, or "+
+			"else /var/tmp)")
 	return cmd
 }
 
@@ -249,7 +252,8 @@ const (
 func diagnose(f facts) (d diagnosis) {
 	d.Version = version() + " " + runtime.Version()
 	if f.cores < f.cpus {
-		d.note("cores", "raise the CPU quota of the container or GOMAXPROCS, if that is not meant", "%d of %d CPU cores are used", f.cores, f.cpus)
+		d.note("cores", "raise the CPU quota of the container or GOMAXPROCS, if that is not meant",
+			"%d of %d CPU cores are used", f.cores, f.cpus)
 	} else {
 		d.ok("cores", "%d", f.cores)
 	}
@@ -265,10 +269,12 @@ func diagnose(f facts) (d diagnosis) {
 }
 
 func (d *diagnosis) memory(f facts) {
-	text := fmt.Sprintf("%s free of %s, so --host-memory is %s by default", size(f.free), size(f.memory), size(f.free/2))
+	text := fmt.Sprintf("%s free of %s, so --host-memory is %s by default", size(f.free), size(f.memory),
+		size(f.free/2))
 	limited := f.memory < f.installed
 	if limited {
-		text += fmt.Sprintf("; the control group (cgroup) allows %s of the machine's %s", size(f.memory), size(f.installed))
+		text += fmt.Sprintf("; the control group (cgroup) allows %s of the machine's %s", size(f.memory),
+			size(f.installed))
 	}
 	advice := "stop other programs, or take a machine with more memory"
 	if limited {
@@ -293,7 +299,8 @@ func (d *diagnosis) spill(s spillFacts, memory int64) {
 	}
 	switch {
 	case s.dir == spill.None:
-		d.note(check, "name a folder with --spill-dir if a run is refused", "none, so what does not fit memory is refused")
+		d.note(check, "name a folder with --spill-dir if a run is refused",
+			"none, so what does not fit memory is refused")
 	case s.err != nil:
 		d.fail(check, s.err, other+", or make it writable", "%v", s.err)
 	case s.inMemory:
@@ -308,13 +315,16 @@ func (d *diagnosis) spill(s spillFacts, memory int64) {
 }
 
 func (d *diagnosis) gpus(f facts) {
-	const install = "jobs run on the CPU. For a GPU install driver 580 or newer; in a container, start it with the GPU (docker run --gpus all)"
+	const install = "jobs run on the CPU. For a GPU install driver 580 or newer; in a container, start it with the " +
+		"GPU (docker run --gpus all)"
 	lockable := limitText(f.lockable, func(n uint64) string { return size(int64(n)) })
 	switch {
 	case errors.Is(f.driver, cuda.ErrNoDriver):
 		d.note("driver", install, "%v", f.driver)
 	case f.driver != nil && f.visible != "":
-		d.fail("driver", pipeline.ErrDefect, "look at nvidia-smi and CUDA_VISIBLE_DEVICES; until then jobs run on the CPU", "%v (CUDA_VISIBLE_DEVICES is %q)", f.driver, f.visible)
+		d.fail("driver", pipeline.ErrDefect,
+			"look at nvidia-smi and CUDA_VISIBLE_DEVICES; until then jobs run on the CPU",
+			"%v (CUDA_VISIBLE_DEVICES is %q)", f.driver, f.visible)
 	case f.driver != nil:
 		d.fail("driver", pipeline.ErrDefect, "look at nvidia-smi; until then jobs run on the CPU", "%v", f.driver)
 	default:
@@ -324,25 +334,30 @@ func (d *diagnosis) gpus(f facts) {
 		if g.err != nil {
 			advice := "look at nvidia-smi; until then run jobs with --device host or another GPU"
 			if strings.Contains(g.err.Error(), "page-lock") {
-				advice = "lower --host-memory, raise ulimit -l (it is " + lockable + "), and look at the permissions of /dev/nvidia*"
+				advice = "lower --host-memory, raise ulimit -l (it is " + lockable +
+					"), and look at the permissions of /dev/nvidia*"
 			}
 			d.fail(g.ID, pipeline.ErrDefect, advice, "%v", g.err)
 			continue
 		}
 		text := fmt.Sprintf("%s, %s free of %s, %s", g.Name, size(g.Free), size(g.Memory), g.Details)
 		if g.Free < g.Memory/2 {
-			d.note(g.ID, "stop other programs on the GPU (nvidia-smi lists them), or choose another with --device", "%s", text)
+			d.note(g.ID, "stop other programs on the GPU (nvidia-smi lists them), or choose another with --device",
+				"%s", text)
 		} else {
 			d.ok(g.ID, "%s", text)
 		}
 		if l := g.Link; l != nil {
 			text := fmt.Sprintf("%.1f GB/s up, %.1f down, %.1f both", l.Up/1e9, l.Down/1e9, l.Both/1e9)
 			if min(l.Up, l.Down) < slowLink {
-				d.note(g.ID+" link", "look at the generation and width of the link (nvidia-smi -q), and whether another program copies", "%s, which is slow", text)
+				d.note(g.ID+" link",
+					"look at the generation and width of the link (nvidia-smi -q), and whether another program copies",
+					"%s, which is slow", text)
 			} else {
 				d.ok(g.ID+" link", "%s", text)
 			}
-			d.ok(g.ID+" page-locked memory", "locked and copied by the measurement of the link; ulimit -l is %s", lockable)
+			d.ok(g.ID+" page-locked memory", "locked and copied by the measurement of the link; ulimit -l is %s",
+				lockable)
 		}
 	}
 	if len(f.gpus) == 0 {

@@ -18,9 +18,11 @@ const gib = 1 << 30
 
 // good are the facts of a machine without a fault.
 func good() facts {
-	return facts{cores: 16, cpus: 16, memory: 64 * gib, free: 60 * gib, installed: 64 * gib, lockable: 1 << 63, files: 65536,
+	return facts{cores: 16, cpus: 16, memory: 64 * gib, free: 60 * gib, installed: 64 * gib, lockable: 1 << 63,
+		files: 65536,
 		spill: spillFacts{dir: "/nvme", free: 1000 * gib, write: 2e9, read: 3e9},
-		gpus: []gpuFacts{{deviceInfo: deviceInfo{gpu.Properties{ID: "cuda:0", Name: "A GPU", Memory: 80 * gib, Free: 79 * gib, Details: "compute capability 9.0"},
+		gpus: []gpuFacts{{deviceInfo: deviceInfo{gpu.Properties{ID: "cuda:0", Name: "A GPU", Memory: 80 * gib,
+			Free: 79 * gib, Details: "compute capability 9.0"},
 			&gpu.Link{Up: 50e9, Down: 51e9, Both: 90e9}}}},
 	}
 }
@@ -42,27 +44,42 @@ func TestDoctorSaysWhatToChange(t *testing.T) {
 		found, advice string
 		code          int
 	}{
-		"quota of cores":  {func(f *facts) { f.cores = 2 }, "cores", "note", "2 of 16", "CPU quota", exitOK},
-		"control group":   {func(f *facts) { f.memory, f.free = 2*gib, gib/2 }, "memory", "note", "cgroup) allows 2.0 GiB of the machine's 64 GiB", "raise the memory limit of the container", exitOK},
-		"no memory":       {func(f *facts) { f.free = 64 << 20 }, "memory", "problem", "64 MiB free of 64 GiB", "stop other programs", exitMemory},
-		"few files":       {func(f *facts) { f.files = 256 }, "open files", "note", "at most 256", "ulimit -n", exitOK},
-		"no spill":        {func(f *facts) { f.spill = spillFacts{dir: "none"} }, "spill folder", "note", "refused", "--spill-dir", exitOK},
-		"no spill folder": {func(f *facts) { f.spill.err = &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission} }, "spill folder", "problem", "open /x: permission denied", "--spill-dir", exitIO},
-		"spill in memory": {func(f *facts) { f.spill.inMemory = true }, "spill folder", "note", "in memory (tmpfs)", "on a disk", exitOK},
-		"full disk":       {func(f *facts) { f.spill.free = gib }, "spill folder", "note", "1.0 GiB free", "free some space", exitOK},
-		"slow disk":       {func(f *facts) { f.spill.write = 1e8 }, "spill folder", "note", "writes 100 MB/s", "faster disk", exitOK},
+		"quota of cores": {func(f *facts) { f.cores = 2 }, "cores", "note", "2 of 16", "CPU quota", exitOK},
+		"control group": {func(f *facts) { f.memory, f.free = 2*gib, gib/2 }, "memory", "note",
+			"cgroup) allows 2.0 GiB of the machine's 64 GiB", "raise the memory limit of the container", exitOK},
+		"no memory": {func(f *facts) { f.free = 64 << 20 }, "memory", "problem", "64 MiB free of 64 GiB",
+			"stop other programs", exitMemory},
+		"few files": {func(f *facts) { f.files = 256 }, "open files", "note", "at most 256", "ulimit -n", exitOK},
+		"no spill": {func(f *facts) { f.spill = spillFacts{dir: "none"} }, "spill folder", "note", "refused",
+			"--spill-dir", exitOK},
+		"no spill folder": {func(f *facts) {
+			f.spill.err = &os.PathError{Op: "open", Path: "/x",
+				Err: os.ErrPermission}
+		}, "spill folder", "problem", "open /x: permission denied", "--spill-dir", exitIO},
+		"spill in memory": {func(f *facts) { f.spill.inMemory = true }, "spill folder", "note", "in memory (tmpfs)",
+			"on a disk", exitOK},
+		"full disk": {func(f *facts) { f.spill.free = gib }, "spill folder", "note", "1.0 GiB free",
+			"free some space", exitOK},
+		"slow disk": {func(f *facts) { f.spill.write = 1e8 }, "spill folder", "note", "writes 100 MB/s",
+			"faster disk", exitOK},
 		"no driver": {func(f *facts) {
 			f.gpus, f.driver = nil, fmt.Errorf("%w: libcuda.so.1 cannot be opened", cuda.ErrNoDriver)
 		}, "driver", "note", "libcuda.so.1", "driver 580", exitOK},
-		"driver fails":    {func(f *facts) { f.gpus, f.driver = nil, &cuda.Error{Call: "cuInit", Code: 803} }, "driver", "problem", "cuInit", "nvidia-smi", exitDefect},
-		"GPUs are hidden": {func(f *facts) { f.gpus, f.driver, f.visible = nil, errors.New("sees no GPU"), "-1" }, "driver", "problem", `CUDA_VISIBLE_DEVICES is "-1"`, "CUDA_VISIBLE_DEVICES", exitDefect},
-		"GPU fails":       {func(f *facts) { f.gpus[0].err = errors.New("open GPU 0: broken") }, "cuda:0", "problem", "broken", "--device host", exitDefect},
+		"driver fails": {func(f *facts) { f.gpus, f.driver = nil, &cuda.Error{Call: "cuInit", Code: 803} }, "driver",
+			"problem", "cuInit", "nvidia-smi", exitDefect},
+		"GPUs are hidden": {func(f *facts) { f.gpus, f.driver, f.visible = nil, errors.New("sees no GPU"), "-1" },
+			"driver", "problem", `CUDA_VISIBLE_DEVICES is "-1"`, "CUDA_VISIBLE_DEVICES", exitDefect},
+		"GPU fails": {func(f *facts) { f.gpus[0].err = errors.New("open GPU 0: broken") }, "cuda:0", "problem",
+			"broken", "--device host", exitDefect},
 		"no page-lock": {func(f *facts) {
 			f.lockable, f.gpus[0].err = 64<<10, errors.New("page-lock 32 MiB of host memory: refused")
 		}, "cuda:0", "problem", "refused", "ulimit -l (it is 64 KiB)", exitDefect},
-		"GPU in use":       {func(f *facts) { f.gpus[0].Free = gib }, "cuda:0", "note", "1.0 GiB free of 80 GiB", "stop other programs", exitOK},
-		"slow link":        {func(f *facts) { f.gpus[0].Link.Down = 3e9 }, "cuda:0 link", "note", "3.0 down", "width of the link", exitOK},
-		"limit of locking": {func(f *facts) { f.lockable = 8 << 20 }, "cuda:0 page-locked memory", "ok", "ulimit -l is 8.0 MiB", "", exitOK},
+		"GPU in use": {func(f *facts) { f.gpus[0].Free = gib }, "cuda:0", "note", "1.0 GiB free of 80 GiB",
+			"stop other programs", exitOK},
+		"slow link": {func(f *facts) { f.gpus[0].Link.Down = 3e9 }, "cuda:0 link", "note", "3.0 down",
+			"width of the link", exitOK},
+		"limit of locking": {func(f *facts) { f.lockable = 8 << 20 }, "cuda:0 page-locked memory", "ok",
+			"ulimit -l is 8.0 MiB", "", exitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := good()
@@ -113,7 +130,8 @@ func TestDoctorFailsWithoutAFolder(t *testing.T) {
 		assert.Equal(t, exitIO, code)
 	}
 	assert.Empty(t, stderr)
-	assert.Contains(t, stdout, "problem  spill folder: look at /nowhere/at/all: no such file or directory\n         → choose another folder")
+	assert.Contains(t, stdout,
+		"problem  spill folder: look at /nowhere/at/all: no such file or directory\n         → choose another folder")
 	code, stdout, stderr = gstream("doctor", "--format", "xml")
 	assert.Equal(t, exitJob, code)
 	assert.Empty(t, stdout)

@@ -51,8 +51,10 @@ func codeOf(ctx context.Context, err error) int {
 }
 
 // exitCodes has the exit code of each class of errors.
-var exitCodes = map[error]int{pipeline.ErrDefect: exitDefect, pipeline.ErrDevice: exitDefect, pipeline.ErrJob: exitJob, pipeline.ErrData: exitData, pipeline.ErrBudget: exitMemory,
-	pipeline.ErrChanged: exitIO, pipeline.ErrOutput: exitIO, pipeline.ErrFile: exitIO, pipeline.ErrCancelled: exitInterrupted}
+var exitCodes = map[error]int{pipeline.ErrDefect: exitDefect, pipeline.ErrDevice: exitDefect, pipeline.ErrJob: exitJob,
+	pipeline.ErrData: exitData, pipeline.ErrBudget: exitMemory,
+	pipeline.ErrChanged: exitIO, pipeline.ErrOutput: exitIO, pipeline.ErrFile: exitIO,
+	pipeline.ErrCancelled: exitInterrupted}
 
 // exitCode returns the exit code of an error. One of no class is a defect.
 func exitCode(err error) int {

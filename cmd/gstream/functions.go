@@ -49,11 +49,13 @@ matter.`,
 				if list = list.matching(args[0]); len(list) == 0 {
 					if slices.Contains(expr.MissingFunctions(), strings.ToLower(args[0])) {
 						if why := expr.WhyMissing(strings.ToLower(args[0])); why != "" {
-							return usageError(fmt.Errorf("gstream does not have DuckDB's function %s: %s", args[0], why))
+							return usageError(fmt.Errorf("gstream does not have DuckDB's function %s: %s", args[0],
+								why))
 						}
 						return usageError(fmt.Errorf("gstream does not have DuckDB's function %s yet", args[0]))
 					}
-					return usageError(fmt.Errorf("no function, operator, type or part of a date has %q in its name or description", args[0]))
+					return usageError(fmt.Errorf("no function, operator, type or part of a date has %q in its name "+
+						"or description", args[0]))
 				}
 			}
 			return printValue(cmd.OutOrStdout(), format, list)
@@ -71,7 +73,8 @@ type reference []expr.Entry
 func (r reference) matching(text string) reference {
 	text = strings.ToLower(text)
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), text) }
-	named := slices.DeleteFunc(slices.Clone(r), func(e expr.Entry) bool { return !has(e.Name) && !slices.ContainsFunc(e.Aliases, has) })
+	named := slices.DeleteFunc(slices.Clone(r),
+		func(e expr.Entry) bool { return !has(e.Name) && !slices.ContainsFunc(e.Aliases, has) })
 	if len(named) > 0 {
 		return named
 	}
@@ -144,7 +147,8 @@ aggregates and the window functions. Unless it says otherwise, a result is null 
 		for _, x := range e.Examples {
 			examples = append(examples, "`"+x.SQL+"` → `"+x.Result+"`")
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", cell(e.Syntax), cell(e.Result), cell(about), cell(strings.Join(examples, "<br>")))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", cell(e.Syntax), cell(e.Result), cell(about),
+			cell(strings.Join(examples, "<br>")))
 	}
 	var missing, reasons []string
 	for _, name := range expr.MissingFunctions() {
@@ -154,7 +158,8 @@ aggregates and the window functions. Unless it says otherwise, a result is null 
 			missing = append(missing, "`"+name+"`")
 		}
 	}
-	fmt.Fprintf(&b, "\n## Not here\n\nDuckDB has these scalar functions of the types above, and gstream does not, or not yet:\n%s.\n\n%s\nFunctions of nested types, of JSON, of the catalog and of collations are not listed.\n",
+	fmt.Fprintf(&b, "\n## Not here\n\nDuckDB has these scalar functions of the types above, and gstream does not, or "+
+		"not yet:\n%s.\n\n%s\nFunctions of nested types, of JSON, of the catalog and of collations are not listed.\n",
 		strings.Join(missing, ", "), strings.Join(reasons, ""))
 	return b.String()
 }

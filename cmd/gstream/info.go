@@ -35,7 +35,8 @@ func (l deviceList) String() string {
 			b.WriteString(", " + p.Details)
 		}
 		if l := p.Link; l != nil {
-			fmt.Fprintf(&b, ", link %.1f GB/s up, %.1f down, %.1f both, copies at %.0f GB/s", l.Up/1e9, l.Down/1e9, l.Both/1e9, l.Copy/1e9)
+			fmt.Fprintf(&b, ", link %.1f GB/s up, %.1f down, %.1f both, copies at %.0f GB/s", l.Up/1e9, l.Down/1e9,
+				l.Both/1e9, l.Copy/1e9)
 		}
 		b.WriteByte('\n')
 	}

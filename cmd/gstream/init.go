@@ -55,7 +55,8 @@ unless they are given from the root.`,
 				return err
 			}
 			name := shellQuote(out)
-			fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s for %s; next: gstream show %s, gstream run %s\n", escapeText(out), plural(int64(len(sources)), "source"), name, name)
+			fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s for %s; next: gstream show %s, gstream run %s\n", escapeText(out),
+				plural(int64(len(sources)), "source"), name, name)
 			return nil
 		},
 	}
@@ -95,7 +96,8 @@ func writeJob(path, text string, overwrite bool) (err error) {
 		return fmt.Errorf("write the job: %w", err)
 	}
 	if info, err := os.Stat(target); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("write the job: %w", &fs.PathError{Op: "replace", Path: path, Err: errors.New("it is not a regular file")})
+		return fmt.Errorf("write the job: %w",
+			&fs.PathError{Op: "replace", Path: path, Err: errors.New("it is not a regular file")})
 	}
 	f, err := staging.File(target)
 	if err != nil {
@@ -140,7 +142,8 @@ func newJob(paths []string, out string) (text string, sources []*jobSource, err 
 	nameSources(sources)
 	first := slices.IndexFunc(sources, func(s *jobSource) bool { return len(s.schema) > 0 })
 	if first < 0 {
-		return "", nil, fmt.Errorf("%w: no column of %s can be read: %s", source.ErrData, phrase.Some(paths, 5, ", "), whyUnreadable(sources[0].unreadable))
+		return "", nil, fmt.Errorf("%w: no column of %s can be read: %s", source.ErrData, phrase.Some(paths, 5, ", "),
+			whyUnreadable(sources[0].unreadable))
 	}
 	folder := "."
 	if out != "-" {
@@ -186,10 +189,14 @@ func whyUnreadable(list []source.Unreadable) string {
 
 func openSource(path string) (*jobSource, error) {
 	if !utf8.ValidString(path) {
-		return nil, fmt.Errorf("%q: %w: the name is not UTF-8, so a job file cannot have it; rename the file or give a pattern such as *.parquet", path, errUsage)
+		return nil,
+			fmt.Errorf("%q: %w: the name is not UTF-8, so a job file cannot have it; rename the file or give a "+
+				"pattern such as *.parquet", path, errUsage)
 	}
 	if pipeline.New("").Read("file", path).Job().Elsewhere("file") {
-		return nil, usageError(fmt.Errorf("%s: object stores and other addresses are not supported yet; copy the files, or mount them as a folder", path))
+		return nil,
+			usageError(fmt.Errorf("%s: object stores and other addresses are not supported yet; copy the files, or "+
+				"mount them as a folder", path))
 	}
 	t, err := parquet.Open([]string{path}, parquet.OpenOptions{})
 	if err != nil {
@@ -211,7 +218,8 @@ func nameSources(sources []*jobSource) {
 	taken := map[string]bool{}
 	for _, s := range sources {
 		if count[s.name] > 1 {
-			if folder := filepath.Base(filepath.Dir(filepath.Clean(s.path))); noWord.ReplaceAllString(folder, "") != "" {
+			if folder := filepath.Base(filepath.Dir(filepath.Clean(s.path))); noWord.ReplaceAllString(folder,
+				"") != "" {
 				s.name = identifier(folder + "_" + s.name)
 			}
 		}
@@ -275,13 +283,15 @@ func yamlText(s string) string {
 // jobText returns a job that writes all columns of its first source, by their names or by *.
 func jobText(sources []*jobSource, first *jobSource, out string, star bool) string {
 	var b strings.Builder
-	b.WriteString("# Written by gstream init. gstream show prints the first rows of its result,\n# gstream run writes them, and gstream run --help says more.\n\n")
+	b.WriteString("# Written by gstream init. gstream show prints the first rows of its result,\n# gstream run " +
+		"writes them, and gstream run --help says more.\n\n")
 	b.WriteString("sources:                # tables: files, folders or patterns; paths are relative to this file\n")
 	for _, s := range sources {
 		fmt.Fprintf(&b, "  %s: %s  # %s\n", s.name, yamlText(s.path), plural(s.rows, "row"))
 	}
 	b.WriteString("\nsteps:                  # each step does one thing to the rows of the step before\n")
-	fmt.Fprintf(&b, "  - from: %s\n    select:             # columns or SQL expressions: \"expression as name\"\n", first.name)
+	fmt.Fprintf(&b, "  - from: %s\n    select:             # columns or SQL expressions: \"expression as name\"\n",
+		first.name)
 	width := 0
 	lines := make([]string, len(first.schema))
 	if star {
@@ -313,12 +323,14 @@ func jobText(sources []*jobSource, first *jobSource, out string, star bool) stri
 	for _, s := range sources {
 		if s != first && len(s.schema) > 0 {
 			l, r := joinKey(first, s)
-			fmt.Fprintf(&b, "  # - join: {with: %s, on: %s.%s = %s.%s}\n", s.name, first.name, escapeText(syntax.QuoteName(l)), s.name, escapeText(syntax.QuoteName(r)))
+			fmt.Fprintf(&b, "  # - join: {with: %s, on: %s.%s = %s.%s}\n", s.name, first.name,
+				escapeText(syntax.QuoteName(l)), s.name, escapeText(syntax.QuoteName(r)))
 		}
 	}
 	fmt.Fprintf(&b, "  # - group: {by: [%s], aggregates: {number: count(*)}}\n", column)
 	fmt.Fprintf(&b, "  # - sort: [%s desc]\n  # - limit: 100\n", column)
-	fmt.Fprintf(&b, "\noutput:\n  parquet: %s\n  # overwrite: true       # else a file that exists is an error\n", yamlText(out))
+	fmt.Fprintf(&b, "\noutput:\n  parquet: %s\n  # overwrite: true       # else a file that exists is an error\n",
+		yamlText(out))
 	return b.String()
 }
 
@@ -343,6 +355,7 @@ func joinKey(a, b *jobSource) (l, r string) {
 
 func writeUnreadable(b *strings.Builder, indent string, list []source.Unreadable) {
 	for _, u := range list {
-		fmt.Fprintf(b, "%s%s  %s: %s\n", indent, escapeText(syntax.QuoteName(u.Name)), escapeText(u.Type), escapeText(u.Reason))
+		fmt.Fprintf(b, "%s%s  %s: %s\n", indent, escapeText(syntax.QuoteName(u.Name)), escapeText(u.Type),
+			escapeText(u.Reason))
 	}
 }

@@ -43,7 +43,8 @@ func TestInitWritesAJobThatRuns(t *testing.T) {
 	for _, table := range []string{"orders", "customer"} {
 		copyOf(t, table, folder, "data/"+table+".parquet")
 	}
-	job := initialized(t, folder, filepath.Join(folder, "data/orders.parquet"), filepath.Join(folder, "data/customer.parquet"))
+	job := initialized(t, folder, filepath.Join(folder, "data/orders.parquet"),
+		filepath.Join(folder, "data/customer.parquet"))
 	golden(t, "init.yaml", strings.ReplaceAll(job, folder, "/folder"))
 
 	t.Chdir(folder)
@@ -54,13 +55,16 @@ func TestInitWritesAJobThatRuns(t *testing.T) {
 	require.NoError(t, os.Mkdir("jobs", 0o755))
 	code, _, stderr = gstream("init", "--out", "jobs/new.yaml", "data/orders.parquet")
 	require.Equal(t, exitOK, code, stderr)
-	assert.Equal(t, "wrote jobs/new.yaml for 1 source; next: gstream show jobs/new.yaml, gstream run jobs/new.yaml\n", stderr)
+	assert.Equal(t, "wrote jobs/new.yaml for 1 source; next: gstream show jobs/new.yaml, gstream run jobs/new.yaml\n",
+		stderr)
 	assert.Contains(t, shown(t, "jobs/new.yaml"), "o_orderkey")
 }
 
 func TestInitTakesHostileNames(t *testing.T) {
 	text := func(name string) arrow.Field { return arrow.Field{Name: name, Type: arrow.BinaryTypes.String} }
-	names := []string{"", "order", "Select", "a as b", "x: y # z", "${data}", `we"ird`, "it's", "tab\there", "esc\x1b[2J", "日本", "a,b", "null", "- dash", "*", "t.*", "1", "a\nb", " lead", "yes", "{a}", "[b]", "&c", "!d", "@e", "`f", "%g", "id", "ID", `\`, "~"}
+	names := []string{"", "order", "Select", "a as b", "x: y # z", "${data}", `we"ird`, "it's", "tab\there",
+		"esc\x1b[2J", "日本", "a,b", "null", "- dash", "*", "t.*", "1", "a\nb", " lead", "yes", "{a}", "[b]", "&c", "!d",
+		"@e", "`f", "%g", "id", "ID", `\`, "~"}
 	var fields []arrow.Field
 	var row []string
 	for _, n := range names {
@@ -82,12 +86,15 @@ func TestInitTakesHostileNames(t *testing.T) {
 func TestInitTellsSourcesApart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "Shop")
 	files := []string{
-		copyOf(t, "nation", folder, "new/orders.parquet"), copyOf(t, "orders", folder, "old/orders.parquet"), copyOf(t, "orders", folder, "x/old/orders.parquet"),
-		copyOf(t, "region", folder, "2024-01.parquet"), copyOf(t, "region", folder, "select.parquet"), copyOf(t, "region", folder, "???.parquet"), copyOf(t, "region", folder, "null.parquet"),
+		copyOf(t, "nation", folder, "new/orders.parquet"), copyOf(t, "orders", folder, "old/orders.parquet"),
+		copyOf(t, "orders", folder, "x/old/orders.parquet"),
+		copyOf(t, "region", folder, "2024-01.parquet"), copyOf(t, "region", folder, "select.parquet"),
+		copyOf(t, "region", folder, "???.parquet"), copyOf(t, "region", folder, "null.parquet"),
 		filepath.Join(folder, "old"), filepath.Join(folder, "new", "*.parquet"),
 	}
 	job := initialized(t, folder, files...)
-	for _, want := range []string{"\n  new_orders: ", "\n  old_orders: ", "\n  old_orders_2: ", "\n  t_2024_01: ", "\n  t_select: ", "\n  shop: ", "\n  t_null: ", "\n  old: ", "\n  new: "} {
+	for _, want := range []string{"\n  new_orders: ", "\n  old_orders: ", "\n  old_orders_2: ", "\n  t_2024_01: ",
+		"\n  t_select: ", "\n  shop: ", "\n  t_null: ", "\n  old: ", "\n  new: "} {
 		assert.Contains(t, job, want)
 	}
 	assert.Contains(t, job, "\n  - from: new_orders\n")
@@ -148,7 +155,8 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 		"twice":      {[]string{nation, nation}, exitJob, "is given twice"},
 		"no UTF-8":   {[]string{"a\xff.parquet"}, exitJob, `"a\xff.parquet"`},
 		"a store":    {[]string{"s3://bucket/a.parquet"}, exitJob, "not supported yet"},
-		"no folder":  {[]string{nation, "--out", filepath.Join(folder, "none", "job.yaml")}, exitIO, "write the job: open"},
+		"no folder": {[]string{nation, "--out", filepath.Join(folder, "none", "job.yaml")}, exitIO,
+			"write the job: open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := gstream(append([]string{"init", "--out", out}, c.args...)...)

@@ -27,8 +27,9 @@ lists and structs, are marked.
 Of a folder, or a pattern in quotes, it lists the files that a source of this path has,
 with their rows and sizes, and the schema, with the columns in the names of folders. If files differ, it shows what becomes of their
 columns in the source.`,
-		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/lineitem\n  gstream inspect data/orders.parquet --format json",
-		Args:    args(1, "one file, folder or pattern"),
+		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/lineitem\n  gstream inspect " +
+			"data/orders.parquet --format json",
+		Args: args(1, "one file, folder or pattern"),
 
 		ValidArgsFunction: completeFiles("parquet"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,7 +97,8 @@ func (f *filesInfo) unify(path string) error {
 		return err
 	}
 	for _, c := range t.Schema().Fields {
-		folders := slices.ContainsFunc(files.Partitions, func(p parquet.Partition) bool { return strings.EqualFold(p.Field.Name, c.Name) })
+		folders := slices.ContainsFunc(files.Partitions,
+			func(p parquet.Partition) bool { return strings.EqualFold(p.Field.Name, c.Name) })
 		f.Schema = append(f.Schema, tableColumn{c.Name, c.TypeName(), folders})
 	}
 	return t.Close()
@@ -130,7 +132,8 @@ func (f filesInfo) String() string {
 		if schemaOf(info) != first {
 			note = "another schema"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%d\t%s\t%s\n", name, humanize.Comma(info.Rows), len(info.RowGroups), size(info.Bytes), note)
+		fmt.Fprintf(t, "  %s\t%s\t%d\t%s\t%s\n", name, humanize.Comma(info.Rows), len(info.RowGroups), size(info.Bytes),
+			note)
 	}
 	t.Flush()
 	others := false
@@ -166,7 +169,8 @@ type fileInfo struct{ *parquet.FileInfo }
 
 func (f fileInfo) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s rows in %d row groups, %s\n", f.Path, humanize.Comma(f.Rows), len(f.RowGroups), size(f.Bytes))
+	fmt.Fprintf(&b, "%s: %s rows in %d row groups, %s\n", f.Path, humanize.Comma(f.Rows), len(f.RowGroups),
+		size(f.Bytes))
 	if f.CreatedBy != "" {
 		fmt.Fprintf(&b, "written by %s\n", f.CreatedBy)
 	}
@@ -181,11 +185,13 @@ func (f fileInfo) String() string {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  name\tcodec\tencodings\tcompressed\tuncompressed\tnulls\tpage index\t")
 	for _, c := range sumColumns(f.RowGroups) {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.name, strings.Join(c.codecs, ", "), strings.Join(c.encodings, ", "), size(c.compressed), size(c.uncompressed), c.nullText(), yesNo(c.pageIndex))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.name, strings.Join(c.codecs, ", "),
+			strings.Join(c.encodings, ", "), size(c.compressed), size(c.uncompressed), c.nullText(), yesNo(c.pageIndex))
 	}
 	t.Flush()
 	for i, g := range f.RowGroups {
-		fmt.Fprintf(&b, "\nrow group %d: %s rows, %s compressed, %s uncompressed\n", i, humanize.Comma(g.Rows), size(g.Compressed), size(g.Uncompressed))
+		fmt.Fprintf(&b, "\nrow group %d: %s rows, %s compressed, %s uncompressed\n", i, humanize.Comma(g.Rows),
+			size(g.Compressed), size(g.Uncompressed))
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		for _, c := range g.Chunks {
 			if c.Min != nil && c.Max != nil {

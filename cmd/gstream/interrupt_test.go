@@ -89,7 +89,8 @@ func TestAnInterruptIsARecordToo(t *testing.T) {
 	assert.Equal(t, 143, cmd.ProcessState.ExitCode(), stderr.String())
 	all := records(t, stderr.String())
 	last := all[len(all)-1]
-	assert.Equal(t, []any{"done", 143.0, "interrupted; nothing was written"}, []any{last["type"], last["exit_code"], last["error"]})
+	assert.Equal(t, []any{"done", 143.0, "interrupted; nothing was written"},
+		[]any{last["type"], last["exit_code"], last["error"]})
 	leavesNothing(t, path)
 }
 
@@ -152,9 +153,11 @@ func TestAKilledRunThatSpillsLeavesNoFilesAndCanBeRepeated(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, left)
 	}
-	spilling := []string{"run", path, "--device", "host", "--threads", "2", "--host-memory", "20MiB", "--spill-dir", folder}
+	spilling := []string{"run", path, "--device", "host", "--threads", "2", "--host-memory", "20MiB", "--spill-dir",
+		folder}
 	cmd := start(t, io.Discard, spilling...)
-	require.Eventually(t, func() bool { return onDisk(cmd.Process.Pid, folder) >= 1<<20 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return onDisk(cmd.Process.Pid, folder) >= 1<<20 }, time.Minute,
+		time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	require.Equal(t, -1, cmd.ProcessState.ExitCode(), "it ended before it was killed")
@@ -168,7 +171,8 @@ func TestAKilledRunThatSpillsLeavesNoFilesAndCanBeRepeated(t *testing.T) {
 	require.NoError(t, os.Remove(out))
 	leavesNothing(t, path)
 
-	code, _, stderr = gstream("run", path, "--device", "host", "--threads", "2", "--host-memory", "1GiB", "--spill-dir", "none")
+	code, _, stderr = gstream("run", path, "--device", "host", "--threads", "2", "--host-memory", "1GiB", "--spill-dir",
+		"none")
 	require.Equal(t, exitOK, code, stderr)
 	require.True(t, slices.Equal(sortedRows(t, out), again), "the rows are those of a run that spills nothing")
 }

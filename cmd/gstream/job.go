@@ -19,7 +19,8 @@ import (
 type jobFlags struct{ set []string }
 
 func (f *jobFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "give a variable of the job a value, as in --set day=2026-01-31 (repeatable)")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil,
+		"give a variable of the job a value, as in --set day=2026-01-31 (repeatable)")
 }
 
 func (f *jobFlags) load(path string) (*pipeline.Job, error) {
@@ -32,7 +33,9 @@ func (f *jobFlags) load(path string) (*pipeline.Job, error) {
 		set[name] = value
 	}
 	if ext := strings.ToLower(filepath.Ext(path)); ext == ".parquet" || slices.Contains(otherData, ext) {
-		return nil, usageError(fmt.Errorf("%s: this command takes a job file, in YAML; gstream init writes one for Parquet files", path))
+		return nil,
+			usageError(fmt.Errorf("%s: this command takes a job file, in YAML; gstream init writes one for "+
+				"Parquet files", path))
 	}
 	return pipeline.Load(path, pipeline.LoadOptions{Set: set})
 }
@@ -69,8 +72,9 @@ there: its columns are checked against the schema.
 With --no-data it opens no source, so it works where the data is not: it checks keys,
 variables, the names of sources and steps, the syntax of expressions and the names of
 functions, but columns and types only of sources with a schema.`,
-		Example: "  gstream lint job.yaml\n  gstream lint load.yaml monthly.yaml --no-data\n  gstream lint job.yaml --set data=/data/tpch",
-		Args:    someFiles("job file"),
+		Example: "  gstream lint job.yaml\n  gstream lint load.yaml monthly.yaml --no-data\n  gstream lint job.yaml " +
+			"--set data=/data/tpch",
+		Args: someFiles("job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -105,8 +109,9 @@ of gstream run for the device, the cores, the memory and the disk are for this r
 
 With --rules it also prints the plan as the job has it, and what each rule of the planner
 made of it. --without-rule leaves one out.`,
-		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml --format json | jq .plan",
-		Args:    args(1, "one job file"),
+		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml " +
+			"--format json | jq .plan",
+		Args: args(1, "one job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -118,7 +123,8 @@ made of it. --without-rule leaves one out.`,
 			if err != nil {
 				return err
 			}
-			p, err := pipeline.NewPlanWith(job, pipeline.PlanOptions{WithoutRules: flags.withoutRules, TraceRules: rules})
+			p, err := pipeline.NewPlanWith(job,
+				pipeline.PlanOptions{WithoutRules: flags.withoutRules, TraceRules: rules})
 			if err != nil {
 				return err
 			}
@@ -170,12 +176,16 @@ func registerFormat(cmd *cobra.Command, format *string) {
 }
 
 func registerDevice(cmd *cobra.Command, device *string) {
-	cmd.Flags().StringVar(device, "device", pipeline.Auto, "where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on (another); +host behind a GPU or auto, as in auto+host, lets the CPU help with joins and group-bys that do not fit the GPU")
+	cmd.Flags().StringVar(device, "device", pipeline.Auto,
+		"where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on "+
+			"(another); +host behind a GPU or auto, as in auto+host, lets the CPU help with joins and group-bys that "+
+			"do not fit the GPU")
 	complete(cmd, "device", devices...)
 }
 
 // devices are the values of --device that completion offers.
-var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA, pipeline.Auto + pipeline.BesideHost, pipeline.CUDA + pipeline.BesideHost}
+var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA, pipeline.Auto + pipeline.BesideHost,
+	pipeline.CUDA + pipeline.BesideHost}
 
 // checkDevice returns an error unless --device names a device.
 func checkDevice(device string) error {

@@ -35,7 +35,8 @@ func TestKeysOfJSONAreSnakeCase(t *testing.T) {
 			visit(f.Type)
 		}
 	}
-	for _, root := range []any{deviceList{}, benchReport{}, fileInfo{}, pipeline.Report{}, pipeline.Explanation{}, pipeline.Check{}} {
+	for _, root := range []any{deviceList{}, benchReport{}, fileInfo{}, pipeline.Report{}, pipeline.Explanation{},
+		pipeline.Check{}} {
 		visit(reflect.TypeOf(root))
 	}
 	assert.Greater(t, len(seen), 12)

@@ -136,11 +136,13 @@ output that is not complete does not appear.`,
 		}
 		return usageError(fmt.Errorf("%s; see gstream --help", text))
 	}
-	root.PersistentFlags().StringVar(&level, "log-level", "warn", "least severe log messages to show: debug, info, warn or error")
+	root.PersistentFlags().StringVar(&level, "log-level", "warn",
+		"least severe log messages to show: debug, info, warn or error")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(left), newShow(left), newInit(), newInspect(), newFunctions(), newDoctor(), newDevices(), newBench(left), newSchema(), newVersion())
+	root.AddCommand(newRun(left), newLint(), newExplain(left), newCheck(left), newShow(left), newInit(), newInspect(),
+		newFunctions(), newDoctor(), newDevices(), newBench(left), newSchema(), newVersion())
 	return root
 }
 
@@ -150,7 +152,8 @@ func args(n int, what string) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return usageError(fmt.Errorf("%s takes %s, not %d arguments; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath()))
+		return usageError(fmt.Errorf("%s takes %s, not %d arguments; see %s --help", cmd.CommandPath(), what, len(args),
+			cmd.CommandPath()))
 	}
 }
 
@@ -160,6 +163,7 @@ func someFiles(what string) cobra.PositionalArgs {
 		if len(args) > 0 {
 			return nil
 		}
-		return usageError(fmt.Errorf("%s takes a %s or several, none is given; see %s --help", cmd.CommandPath(), what, cmd.CommandPath()))
+		return usageError(fmt.Errorf("%s takes a %s or several, none is given; see %s --help", cmd.CommandPath(), what,
+			cmd.CommandPath()))
 	}
 }

@@ -31,7 +31,8 @@ func jobFile(t *testing.T, steps, options string) (path, out string) {
 	abs, err := filepath.Abs(data)
 	require.NoError(t, err)
 	path = filepath.Join(dir, "job.yaml")
-	text := "vars: {data: " + abs + "}\nsources: {orders: '${data}/orders.parquet'}\nsteps:\n" + steps + "\noutput: {parquet: out.parquet" + options + "}\n"
+	text := "vars: {data: " + abs + "}\nsources: {orders: '${data}/orders.parquet'}\nsteps:\n" + steps +
+		"\noutput: {parquet: out.parquet" + options + "}\n"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	return path, filepath.Join(dir, "out.parquet")
 }
@@ -86,20 +87,31 @@ func TestExitCodesAndMessages(t *testing.T) {
 		code           int
 		message        string
 	}{
-		"unknown key":        {steps: "  - fliter: true", code: exitJob, message: `unknown key "fliter" (did you mean "filter"?)`},
-		"unknown column":     {steps: "  - filter: o_custky = 1", code: exitJob, message: "job.yaml:4:13"},
-		"unknown variable":   {steps: "  - limit: 1", args: []string{"--set", "dta=x"}, code: exitJob, message: `did you mean "data"?`},
-		"malformed set":      {steps: "  - limit: 1", args: []string{"--set", "data"}, code: exitJob, message: "name=value"},
-		"unknown flag":       {steps: "  - limit: 1", args: []string{"--treads=2"}, code: exitJob, message: "--treads"},
-		"unknown device":     {steps: "  - limit: 1", args: []string{"--device", "tpu"}, code: exitJob, message: "--device tpu"},
-		"no number of a GPU": {steps: "  - limit: 1", args: []string{"--device", "cuda:x"}, code: exitJob, message: "--device cuda:x: must be auto, host, cuda or"},
-		"unknown progress":   {steps: "  - limit: 1", args: []string{"--progress", "loud"}, code: exitJob, message: "--progress loud"},
-		"no size":            {steps: "  - limit: 1", args: []string{"--host-memory", "lots"}, code: exitJob, message: "512MiB"},
-		"output option":      {steps: "  - limit: 1", options: ", compression: zip", code: exitJob, message: "zip"},
-		"damaged file":       {steps: "  - limit: 1", args: []string{"--set", "data=" + filepath.Dir(damaged)}, code: exitData, message: damaged},
-		"missing file":       {steps: "  - limit: 1", args: []string{"--set", "data=/nowhere"}, code: exitIO, message: "/nowhere/orders.parquet"},
-		"value out of range": {steps: "  - select: [cast(o_orderkey as tinyint) as x]", code: exitData, message: "select 1"},
-		"budget":             {steps: "  - sort: o_comment", args: []string{"--host-memory", "2MiB"}, code: exitMemory, message: "--host-memory"},
+		"unknown key": {steps: "  - fliter: true", code: exitJob,
+			message: `unknown key "fliter" (did you mean "filter"?)`},
+		"unknown column": {steps: "  - filter: o_custky = 1", code: exitJob, message: "job.yaml:4:13"},
+		"unknown variable": {steps: "  - limit: 1", args: []string{"--set", "dta=x"}, code: exitJob,
+			message: `did you mean "data"?`},
+		"malformed set": {steps: "  - limit: 1", args: []string{"--set", "data"}, code: exitJob,
+			message: "name=value"},
+		"unknown flag": {steps: "  - limit: 1", args: []string{"--treads=2"}, code: exitJob, message: "--treads"},
+		"unknown device": {steps: "  - limit: 1", args: []string{"--device", "tpu"}, code: exitJob,
+			message: "--device tpu"},
+		"no number of a GPU": {steps: "  - limit: 1", args: []string{"--device", "cuda:x"}, code: exitJob,
+			message: "--device cuda:x: must be auto, host, cuda or"},
+		"unknown progress": {steps: "  - limit: 1", args: []string{"--progress", "loud"}, code: exitJob,
+			message: "--progress loud"},
+		"no size": {steps: "  - limit: 1", args: []string{"--host-memory", "lots"}, code: exitJob,
+			message: "512MiB"},
+		"output option": {steps: "  - limit: 1", options: ", compression: zip", code: exitJob, message: "zip"},
+		"damaged file": {steps: "  - limit: 1", args: []string{"--set", "data=" + filepath.Dir(damaged)},
+			code: exitData, message: damaged},
+		"missing file": {steps: "  - limit: 1", args: []string{"--set", "data=/nowhere"}, code: exitIO,
+			message: "/nowhere/orders.parquet"},
+		"value out of range": {steps: "  - select: [cast(o_orderkey as tinyint) as x]", code: exitData,
+			message: "select 1"},
+		"budget": {steps: "  - sort: o_comment", args: []string{"--host-memory", "2MiB"}, code: exitMemory,
+			message: "--host-memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, _ := jobFile(t, c.steps, c.options)
@@ -134,7 +146,8 @@ func TestCommandsThatPrintData(t *testing.T) {
 			assert.True(t, json.Valid([]byte(stdout)), stdout)
 		})
 	}
-	for name, want := range map[string]string{"explain": "skips row groups without: o_custkey < 100", "inspect": "o_orderkey BIGINT"} {
+	for name, want := range map[string]string{"explain": "skips row groups without: o_custkey < 100",
+		"inspect": "o_orderkey BIGINT"} {
 		arg := path
 		if name == "inspect" {
 			arg = data + "/orders.parquet"

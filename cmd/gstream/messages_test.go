@@ -14,7 +14,8 @@ func TestFilesOfOtherFormatsAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.csv")
 	require.NoError(t, os.WriteFile(path, []byte("a,b\n1,2\n"), 0o600))
 	for command, want := range map[string]string{
-		"show": "gstream reads Parquet files, and job files in YAML", "run": "this command takes a job file, in YAML; gstream init writes one",
+		"show":    "gstream reads Parquet files, and job files in YAML",
+		"run":     "this command takes a job file, in YAML; gstream init writes one",
 		"explain": "takes a job file", "lint": "takes a job file", "check": "takes a job file",
 	} {
 		code, _, stderr := gstream(command, path)
@@ -29,6 +30,7 @@ func TestFilesOfOtherFormatsAreNamed(t *testing.T) {
 
 func TestTooManyOpenFilesHaveAdvice(t *testing.T) {
 	err := fmt.Errorf("a stage: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE})
-	require.Equal(t, "a stage: open x: too many open files; allow more open files (ulimit -n), or take fewer --threads", message(err))
+	require.Equal(t, "a stage: open x: too many open files; allow more open files (ulimit -n), or take fewer --threads",
+		message(err))
 	require.Equal(t, exitIO, exitCode(err))
 }

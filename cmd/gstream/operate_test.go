@@ -44,7 +44,9 @@ func TestRunStopsAtTheFirstJobThatFails(t *testing.T) {
 }
 
 func TestAnErrorOfValuesHasTheLineOfItsStep(t *testing.T) {
-	path, _ := jobFile(t, "  - limit: 10\n  - name: quotient\n    select: [o_orderkey // (o_orderkey - o_orderkey) as x]", "")
+	path,
+		_ := jobFile(t, "  - limit: 10\n  - name: quotient\n    select: [o_orderkey // (o_orderkey - o_orderkey) as x]",
+		"")
 	report := filepath.Join(t.TempDir(), "r.json")
 	code, _, stderr := gstream("run", path, "--report", report)
 	assert.Equal(t, exitData, code)
@@ -66,7 +68,8 @@ func TestLintChecksSeveralFilesAndNeedsNoData(t *testing.T) {
 	text, err := os.ReadFile(good)
 	require.NoError(t, err)
 	away := filepath.Join(t.TempDir(), "away.yaml")
-	require.NoError(t, os.WriteFile(away, []byte(strings.Replace(string(text), "orders.parquet", "nothing.parquet", 1)), 0o666))
+	require.NoError(t, os.WriteFile(away, []byte(strings.Replace(string(text), "orders.parquet", "nothing.parquet", 1)),
+		0o666))
 	code, _, stderr = gstream("lint", away)
 	assert.Equal(t, exitIO, code, stderr)
 	code, _, stderr = gstream("lint", away, good, "--no-data")
@@ -102,7 +105,9 @@ func TestPathsThatAreNoFilesAreRefused(t *testing.T) {
 		if path == "-" {
 			continue
 		}
-		require.NoError(t, os.WriteFile(job, []byte("sources: {a: '"+path+"'}\nsteps: [{limit: 1}]\noutput: {parquet: out.parquet}\n"), 0o666))
+		require.NoError(t,
+			os.WriteFile(job, []byte("sources: {a: '"+path+"'}\nsteps: [{limit: 1}]\noutput: {parquet: out.parquet}\n"),
+				0o666))
 		code, _, stderr = gstream("lint", job)
 		assert.Equal(t, exitJob, code, stderr)
 		assert.Contains(t, stderr, want)
@@ -115,7 +120,8 @@ func TestInspectListsTheFilesOfAFolder(t *testing.T) {
 	assert.Contains(t, out, "78,805 rows in 7 files")
 	assert.Regexp(t, `orders.parquet +15,000 +1 `, out)
 	assert.Contains(t, out, "another schema")
-	assert.Regexp(t, `(?s)schema of .*customer.parquet\n.*schema of .*lineitem.parquet\n.*The files are not one table: .*lineitem.parquet has none of the columns`, out)
+	assert.Regexp(t,
+		`(?s)schema of .*customer.parquet\n.*schema of .*lineitem.parquet\n.*The files are not one table: .*lineitem.parquet has none of the columns`, out)
 	code, out, _ = gstream("inspect", data+"/o*.parquet", "--format", "json")
 	require.Equal(t, exitOK, code)
 	var info filesInfo
@@ -128,7 +134,8 @@ func TestInspectListsTheFilesOfAFolder(t *testing.T) {
 func TestLintChecksColumnsOfASchemaWithoutTheData(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "job.yaml")
 	lint := func(schema, filter string, args ...string) (int, string) {
-		text := "sources:\n  a: {parquet: nowhere/a.parquet, schema: " + schema + "}\n  b: {parquet: " + mustAbs(t, data+"/nation.parquet") + "}\nsteps:\n  - {from: a, filter: " + filter +
+		text := "sources:\n  a: {parquet: nowhere/a.parquet, schema: " + schema + "}\n  b: {parquet: " + mustAbs(t,
+			data+"/nation.parquet") + "}\nsteps:\n  - {from: a, filter: " + filter +
 			"}\n  - join: {with: b, on: id = n_nationkey}\noutput: {parquet: out.parquet}\n"
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		code, _, stderr := gstream(append([]string{"lint", path}, args...)...)
@@ -162,13 +169,18 @@ func TestFilesThatAFilterOnFoldersRulesOutAreNotOpened(t *testing.T) {
 	dir := t.TempDir()
 	orders, err := os.ReadFile(data + "/orders.parquet")
 	require.NoError(t, err)
-	for name, content := range map[string][]byte{"y=2023/m=12": orders, "y=2024/m=3": orders, "y=2024/m=4": []byte("damaged")} {
+	for name, content := range map[string][]byte{"y=2023/m=12": orders, "y=2024/m=3": orders,
+		"y=2024/m=4": []byte("damaged")} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "d", name), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "d", name, "part.parquet"), content, 0o644))
 	}
 	job := func(filter string) string {
 		path := filepath.Join(dir, "job.yaml")
-		require.NoError(t, os.WriteFile(path, []byte("sources: {d: d}\nsteps:\n  - filter: "+filter+"\n  - group: {by: [y, m], aggregates: {n: count(*)}}\noutput: {parquet: out.parquet, overwrite: true}\n"), 0o644))
+		require.NoError(t,
+			os.WriteFile(path,
+				[]byte("sources: {d: d}\nsteps:\n  - filter: "+filter+
+					"\n  - group: {by: [y, m], aggregates: {n: count(*)}}\noutput: {parquet: out.parquet, "+
+					"overwrite: true}\n"), 0o644))
 		return path
 	}
 	code, out, stderr := gstream("explain", job("m = 3"))
@@ -200,7 +212,8 @@ func TestVersionIsAFlagToo(t *testing.T) {
 
 func TestExplainAnalyzeTakesTheFlagsOfRun(t *testing.T) {
 	path, out := jobFile(t, "  - limit: 3", "")
-	code, text, stderr := gstream("explain", path, "--analyze", "--threads", "1", "--host-memory", "1GiB", "--device", "host")
+	code, text, stderr := gstream("explain", path, "--analyze", "--threads", "1", "--host-memory", "1GiB", "--device",
+		"host")
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, text, "actual: ")
 	assert.NoFileExists(t, out)

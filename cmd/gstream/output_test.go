@@ -39,7 +39,9 @@ func TestRunRemovesWhatAKilledOneHasLeft(t *testing.T) {
 		other, _ := jobFile(t, "  - limit: 1", "")
 		text, err := os.ReadFile(other)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(other, []byte(strings.ReplaceAll(string(text), "out.parquet", folder+"/other.parquet")), 0o644))
+		require.NoError(t,
+			os.WriteFile(other, []byte(strings.ReplaceAll(string(text), "out.parquet", folder+"/other.parquet")),
+				0o644))
 		code, _, errs := gstream("run", other)
 		require.Equal(t, exitOK, code, errs)
 		assert.Len(t, hidden(), 3, "they belong to a process that runs")

@@ -29,7 +29,10 @@ func TestAJobWhoseSourceIncludesItsOutputIsRefused(t *testing.T) {
 		require.NoError(t, os.Symlink("in", filepath.Join(dir, "link")))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "in", "nation.parquet"), nation, 0o666))
 		path := filepath.Join(dir, "job.yaml")
-		require.NoError(t, os.WriteFile(path, []byte("sources:\n  t: {parquet: "+c.source+"}\noutput: {parquet: "+c.output+", overwrite: true}\n"), 0o666))
+		require.NoError(t,
+			os.WriteFile(path,
+				[]byte("sources:\n  t: {parquet: "+c.source+"}\noutput: {parquet: "+c.output+", overwrite: true}\n"),
+				0o666))
 		for range 2 {
 			code, _, stderr := gstream("run", path)
 			require.Equal(t, c.code, code, "%s to %s: %s", c.source, c.output, stderr)

@@ -144,7 +144,8 @@ func (p *liveProgress) update(r *pipeline.Report) {
 	if hidden > 0 {
 		line("  and %d more", hidden)
 	}
-	line("  %-36s %-8s %15s rows %9.1f s  %s", "output", "", humanize.Comma(r.Output.Rows), r.Output.Busy.Seconds(), size(r.Output.Bytes))
+	line("  %-36s %-8s %15s rows %9.1f s  %s", "output", "", humanize.Comma(r.Output.Rows), r.Output.Busy.Seconds(),
+		size(r.Output.Bytes))
 	io.WriteString(p.w, b.String())
 }
 

@@ -53,10 +53,12 @@ func (s *screen) String() string { return strings.Join(s.lines, "\n") }
 // runAt is the state of a run of a scan, a filter and maybe a sort, at some time.
 func runAt(wall time.Duration, read int64, kinds ...string) *pipeline.Report {
 	r := &pipeline.Report{Wall: wall, Stages: []pipeline.StageReport{
-		{Step: "orders", Kind: "scan", State: "running", RowsOut: 10 * read, Busy: wall / 4, Scan: &source.Progress{BytesRead: read, BytesTotal: 1000}},
+		{Step: "orders", Kind: "scan", State: "running", RowsOut: 10 * read, Busy: wall / 4,
+			Scan: &source.Progress{BytesRead: read, BytesTotal: 1000}},
 	}}
 	for _, k := range kinds {
-		r.Stages = append(r.Stages, pipeline.StageReport{Step: "step", Kind: k, State: "running", RowsOut: read, Busy: wall / 2, Estimate: 2e6})
+		r.Stages = append(r.Stages, pipeline.StageReport{Step: "step", Kind: k, State: "running", RowsOut: read,
+			Busy: wall / 2, Estimate: 2e6})
 	}
 	r.Output.Rows = read
 	return r
@@ -240,7 +242,8 @@ func TestJSONProgressEndsWithARecordOfTypeDoneAndHasNothingElse(t *testing.T) {
 	}{{path, exitOK, ""}, {bad, exitJob, "no_such_column"}, {failing, exitData, "divided by zero"}} {
 		report := filepath.Join(t.TempDir(), "report.json")
 		var stdout, stderr strings.Builder
-		code := run(context.Background(), []string{"run", c.path, "--progress", "json", "--log-level", "info", "--report", report}, &stdout, &stderr, &leftovers{})
+		code := run(context.Background(), []string{"run", c.path, "--progress", "json", "--log-level", "info",
+			"--report", report}, &stdout, &stderr, &leftovers{})
 		require.Equal(t, c.code, code, stderr.String())
 		all := records(t, stderr.String())
 		last := all[len(all)-1]

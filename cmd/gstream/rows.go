@@ -417,7 +417,8 @@ func jsonValue(f gpu.Field, v gpu.Scalar) string {
 		return "null"
 	case v.Type.Kind == gpu.Decimal:
 		return v.Int.Format(int(v.Type.Scale))
-	case v.Type.IsInteger(), v.Type.Kind == gpu.Bool, v.Type.IsFloat() && !math.IsNaN(v.Float) && !math.IsInf(v.Float, 0):
+	case v.Type.IsInteger(), v.Type.Kind == gpu.Bool, v.Type.IsFloat() && !math.IsNaN(v.Float) &&
+		!math.IsInf(v.Float, 0):
 		return v.String()
 	}
 	return jsonString(cellText(f, v))
@@ -486,4 +487,5 @@ func (m *markdownWriter) end(shown, total int64) error {
 // markdownText escapes what Markdown would take for markup.
 func markdownText(s string) string { return markdownEscapes.Replace(s) }
 
-var markdownEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "~", `\~`)
+var markdownEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`,
+	"<", "&lt;", ">", "&gt;", "&", "&amp;", "~", `\~`)

@@ -3,6 +3,7 @@ package main
 import (
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +34,8 @@ var layers = []struct{ room, imports string }{
 	{"gpu/regex", "gpu"},
 	{"gpu/host", "gpu gpu/internal/machine gpu/internal/spin gpu/phrase gpu/regex"},
 	{"gpu/cuda/internal/manifest", ""},
-	{"gpu/cuda", "gpu gpu/internal/machine gpu/phrase gpu/regex gpu/cuda/internal/manifest github.com/ebitengine/purego"},
+	{"gpu/cuda", "gpu gpu/internal/machine gpu/phrase gpu/regex gpu/cuda/internal/manifest " +
+		"github.com/ebitengine/purego"},
 	{"gpu/cuda/kernels", "gpu/cuda/internal/manifest"},
 	{"spill", "gpu gpu/phrase"},
 	{"source", "gpu"},
@@ -57,23 +60,32 @@ var layers = []struct{ room, imports string }{
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
 	{"pipeline/job", "gpu/phrase operators/expr/syntax pipeline/internal/class sink/parquet github.com/goccy/go-yaml"},
 	{"pipeline/execution", "gpu pipeline/job sink source spill"},
-	{"pipeline/internal/logical", "gpu gpu/host gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
-	{"pipeline/internal/physical", "gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source spill"},
-	{"pipeline/internal/runner", "gpu gpu/cuda gpu/host gpu/phrase operators operators/* pipeline/execution pipeline/internal/* pipeline/job sink source spill"},
+	{"pipeline/internal/logical",
+		"gpu gpu/host gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
+	{"pipeline/internal/physical",
+		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source spill"},
+	{"pipeline/internal/runner",
+		"gpu gpu/cuda gpu/host gpu/phrase operators operators/* pipeline/execution pipeline/internal/* pipeline/job " +
+			"sink source spill"},
 	// The relational tree, its rules and statistics.
-	{"pipeline/internal/*", "gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
-	{"pipeline", "gpu gpu/phrase operators/expr operators/expr/syntax pipeline/execution pipeline/internal/* pipeline/job sink sink/* source source/* github.com/apache/arrow"},
-	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline sink sink/* source source/* spill " +
+	{"pipeline/internal/*",
+		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
+	{"pipeline", "gpu gpu/phrase operators/expr operators/expr/syntax pipeline/execution pipeline/internal/* " +
+		"pipeline/job sink sink/* source source/* github.com/apache/arrow"},
+	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline sink sink/* source " +
+		"source/* spill " +
 		"github.com/spf13/cobra github.com/mattn/go-runewidth"},
 	{"examples/program", "pipeline"},
 }
 
 // forTests are the packages that only tests and other packages for tests import.
-var forTests = []string{"gpu/gputest", "gpu/host/hosttest", "gpu/cuda/cudatest", "gpu/cuda/emulator", "operators/expr/exprtest"}
+var forTests = []string{"gpu/gputest", "gpu/host/hosttest", "gpu/cuda/cudatest", "gpu/cuda/emulator",
+	"operators/expr/exprtest"}
 
 // owned are the modules of others that only some packages import.
 var owned = []string{"github.com/ebitengine/purego", "github.com/parquet-go/parquet-go", "github.com/apache/arrow",
-	"github.com/goccy/go-yaml", "github.com/spf13/cobra", "github.com/mattn/go-runewidth", "github.com/stretchr/testify"}
+	"github.com/goccy/go-yaml", "github.com/spf13/cobra", "github.com/mattn/go-runewidth",
+	"github.com/stretchr/testify"}
 
 // files calls f with each file of the module whose name has one of the endings, by its path from
 // the root, and its text.
@@ -85,7 +97,8 @@ func files(t *testing.T, f func(name string, text []byte), endings ...string) {
 		}
 		rel, _ := filepath.Rel(root, name)
 		if d.IsDir() {
-			if base := d.Name(); rel != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata") {
+			if base := d.Name(); rel != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") ||
+				base == "testdata") {
 				return fs.SkipDir
 			}
 			return nil
@@ -137,19 +150,25 @@ func TestImportsGoDownwards(t *testing.T) {
 			require.NoError(t, err)
 			inside, own := strings.CutPrefix(imported, module+"/")
 			if !own {
-				i := slices.IndexFunc(owned, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") })
-				assert.True(t, i < 0 || slices.Contains(may, owned[i]), "%s imports %s, which is for other packages", name, imported)
+				i := slices.IndexFunc(owned,
+					func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") })
+				assert.True(t, i < 0 || slices.Contains(may, owned[i]), "%s imports %s, which is for other packages",
+					name, imported)
 				continue
 			}
 			assert.NotContains(t, forTests, inside, "%s imports a package for tests", name)
-			ok := slices.ContainsFunc(may, func(pattern string) bool { ok, _ := path.Match(pattern, inside); return ok })
-			assert.True(t, ok, "%s imports %s, which the row of %s in layers (rules_test.go) does not allow", name, inside, room)
-			above := row(inside) <= at || strings.HasPrefix(inside, "pipeline/internal/") // the compiler finds cycles of these
+			ok := slices.ContainsFunc(may,
+				func(pattern string) bool { ok, _ := path.Match(pattern, inside); return ok })
+			assert.True(t, ok, "%s imports %s, which the row of %s in layers (rules_test.go) does not allow", name,
+				inside, room)
+			// the compiler finds cycles of these
+			above := row(inside) <= at || strings.HasPrefix(inside, "pipeline/internal/")
 			assert.True(t, above, "layers (rules_test.go): %s stands below %s, which imports it", inside, room)
 		}
 	})
 	for i, l := range layers {
-		assert.True(t, used[i] || strings.Contains(l.room, "*"), "there is no package %s: remove its row from layers (rules_test.go)", l.room)
+		assert.True(t, used[i] || strings.Contains(l.room, "*"),
+			"there is no package %s: remove its row from layers (rules_test.go)", l.room)
 	}
 }
 
@@ -166,7 +185,8 @@ func TestDevicesAreNamedInTheirPackagesOnly(t *testing.T) {
 		require.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if l, ok := n.(*ast.BasicLit); ok && l.Value == `"cuda"` && !strings.HasPrefix(name, "gpu/cuda/") {
-				assert.Fail(t, "a device by its name", "%s: ask a device for a capability (gpu.Properties)", fset.Position(l.Pos()))
+				assert.Fail(t, "a device by its name", "%s: ask a device for a capability (gpu.Properties)",
+					fset.Position(l.Pos()))
 			}
 			return true
 		})
@@ -206,7 +226,8 @@ func TestCommentsAndDocumentsUseTheWordsOfTheField(t *testing.T) {
 		}
 		prose := string(text)
 		if strings.HasSuffix(name, ".md") {
-			prose = code.ReplaceAllStringFunc(prose, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
+			prose = code.ReplaceAllStringFunc(prose,
+				func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
 		}
 		line := 0
 		for l := range strings.Lines(prose) {
@@ -217,4 +238,45 @@ func TestCommentsAndDocumentsUseTheWordsOfTheField(t *testing.T) {
 			check(name, l, line)
 		}
 	}, ".go", ".cu", ".cuh", ".md")
+}
+
+// maxColumns is the length of a line; a tab takes tabColumns.
+const maxColumns, tabColumns = 120, 4
+
+// longLines are the folders in which other lines are longer. The list shrinks.
+var longLines = []string{"pipeline/internal/", "gpu/cuda", "gpu/host", "source/parquet"}
+
+// TestLinesAreAtMost120Columns leaves out lines with a raw string, such as the tag of a field,
+// which cannot be split.
+func TestLinesAreAtMost120Columns(t *testing.T) {
+	files(t, func(name string, text []byte) {
+		if slices.ContainsFunc(longLines, func(old string) bool { return strings.HasPrefix(name, old) }) {
+			return
+		}
+		fset := token.NewFileSet()
+		file := fset.AddFile(name, -1, len(text))
+		var s scanner.Scanner
+		s.Init(file, text, nil, 0)
+		raw := map[int]bool{}
+		for {
+			pos, kind, literal := s.Scan()
+			if kind == token.EOF {
+				break
+			}
+			if kind == token.STRING && literal[0] == '`' {
+				for line := range strings.Count(literal, "\n") + 1 {
+					raw[file.Line(pos)+line] = true
+				}
+			}
+		}
+		line := 0
+		for l := range strings.Lines(string(text)) {
+			line++
+			l = strings.TrimRight(l, "\n")
+			columns := utf8.RuneCountInString(l) + (tabColumns-1)*strings.Count(l, "\t")
+			if columns > maxColumns && !raw[line] {
+				assert.Fail(t, "a long line", "%s:%d has %d columns, %d at most", name, line, columns, maxColumns)
+			}
+		}
+	}, ".go")
 }

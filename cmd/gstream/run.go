@@ -79,37 +79,51 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names. A 
 	}
 	f.register(cmd)
 	f.registerMachine(cmd)
-	cmd.Flags().StringVar(&f.progress, "progress", "auto", "progress on standard error: auto (on a terminal), plain, json or none")
+	cmd.Flags().StringVar(&f.progress, "progress", "auto",
+		"progress on standard error: auto (on a terminal), plain, json or none")
 	complete(cmd, "progress", "auto", "plain", "json", "none")
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file; - is standard output")
-	cmd.Flags().StringVar(&f.timeline, "timeline", "", "write a picture of what ran when as an HTML page to this file; - is standard output")
+	cmd.Flags().StringVar(&f.timeline, "timeline", "",
+		"write a picture of what ran when as an HTML page to this file; - is standard output")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
-	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists: a file, or a folder with nothing but an earlier output")
+	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false,
+		"replace an output that exists: a file, or a folder with nothing but an earlier output")
 	return cmd
 }
 
 // registerMachine registers the flags for the device, the cores, the memory and the disk of a run.
 func (f *runFlags) registerMachine(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.withoutRules, "without-rule", nil, "leave out a rule of the planner, as gstream explain --rules names it, to find the one at fault (repeatable)")
+	cmd.Flags().StringArrayVar(&f.withoutRules, "without-rule", nil,
+		"leave out a rule of the planner, as gstream explain --rules names it, to find the one at fault (repeatable)")
 	registerDevice(cmd, &f.device)
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "CPU cores to use, at most four times those of the machine, or 64 (default: all)")
-	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB (default: half of what is free)")
-	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB (default: 80 % of what is free)")
-	cmd.Flags().StringVar(&f.spillDir, "spill-dir", "", "folder for rows that do not fit memory, or none (default: $TMPDIR, or else /var/tmp)")
-	cmd.Flags().StringVar(&f.spillLimit, "spill-limit", "", "most bytes of the files in it, as in 100GiB (default: four fifths of what is free)")
-	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "", "compression of these files: lz4 (default) or none")
+	cmd.Flags().IntVar(&f.threads, "threads", 0,
+		"CPU cores to use, at most four times those of the machine, or 64 (default: all)")
+	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "",
+		"budget of host memory, as in 16GiB (default: half of what is free)")
+	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "",
+		"budget of device memory, as in 8GiB (default: 80 % of what is free)")
+	cmd.Flags().StringVar(&f.spillDir, "spill-dir", "",
+		"folder for rows that do not fit memory, or none (default: $TMPDIR, or else /var/tmp)")
+	cmd.Flags().StringVar(&f.spillLimit, "spill-limit", "",
+		"most bytes of the files in it, as in 100GiB (default: four fifths of what is free)")
+	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "",
+		"compression of these files: lz4 (default) or none")
 	for flag, env := range variables {
 		cmd.Flags().Lookup(flag).Usage += ", also " + env
 	}
 	complete(cmd, "spill-compression", "lz4", "none")
-	cmd.Flags().StringVar(&f.strideSize, "stride-size", "", "size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
-	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto, "joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected to match), always or never")
+	cmd.Flags().StringVar(&f.strideSize, "stride-size", "",
+		"size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
+	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto,
+		"joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected "+
+			"to match), always or never")
 	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 }
 
 // variables has the variables of the environment that stand for flags.
 var variables = map[string]string{
-	"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS", "spill-dir": "GSTREAM_SPILL_DIR", "spill-limit": "GSTREAM_SPILL_LIMIT",
+	"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS",
+	"spill-dir": "GSTREAM_SPILL_DIR", "spill-limit": "GSTREAM_SPILL_LIMIT",
 }
 
 // environment sets flags that were not given from the environment.
@@ -129,7 +143,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := f.environment(cmd); err != nil {
 		return pipeline.RunOptions{}, err
 	}
-	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto), Alone: f.left.ends, JoinFilters: f.joinFilters, SpillDir: f.spillDir, SpillCompression: f.spillCompression}
+	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto),
+		Alone: f.left.ends, JoinFilters: f.joinFilters, SpillDir: f.spillDir, SpillCompression: f.spillCompression}
 	if err := checkDevice(f.device); err != nil {
 		return opt, err
 	}
@@ -143,7 +158,8 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return opt, usageError(fmt.Errorf("--threads: %w", err))
 	}
 	return opt, parseSizes(map[string]sizeFlag{
-		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory}, "stride-size": {f.strideSize, &opt.StrideSize}, "spill-limit": {f.spillLimit, &opt.SpillLimit},
+		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory},
+		"stride-size": {f.strideSize, &opt.StrideSize}, "spill-limit": {f.spillLimit, &opt.SpillLimit},
 	})
 }
 
@@ -227,7 +243,8 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if len(paths) > 1 {
 		for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline} {
 			if path != "" && path != "-" {
-				return usageError(fmt.Errorf("%s %s: a file takes one job, not %d; - is standard output, which takes those of all", flag, path, len(paths)))
+				return usageError(fmt.Errorf("%s %s: a file takes one job, not %d; - is standard output, which takes "+
+					"those of all", flag, path, len(paths)))
 			}
 		}
 	}
@@ -287,7 +304,8 @@ func logRecords(cmd *cobra.Command) {
 }
 
 // execute plans and runs a job. The report is nil when the run did not begin.
-func (f *runFlags) execute(cmd *cobra.Command, path string, show progress, devices devicePool) (result *pipeline.Report, err error) {
+func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
+	devices devicePool) (result *pipeline.Report, err error) {
 	begin := time.Now()
 	opt, err := f.options(cmd)
 	if err != nil {
@@ -313,7 +331,8 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress, devic
 	}
 	f.left.add(report.remove)
 	defer func() {
-		err = errors.Join(err, report.write(func(w io.Writer) error { return printJSON(w, ended(result, err)) }), report.close())
+		err = errors.Join(err, report.write(func(w io.Writer) error { return printJSON(w, ended(result, err)) }),
+			report.close())
 	}()
 	timeline, err := openReport("--timeline", f.timeline, cmd.OutOrStdout())
 	if err != nil {

@@ -66,7 +66,9 @@ line says how many. NULL is a null and 'NULL' a text. Control characters are wri
 	cmd.Flags().Int64Var(&f.rows, "rows", 10, "most rows to show; 0 shows names and types")
 	cmd.Flags().StringVar(&f.format, "format", "table", "form of the output: table, csv, json or markdown")
 	complete(cmd, "format", rowFormats...)
-	cmd.Flags().IntVar(&f.width, "width", 0, "columns of text that a table may have (default: those of the terminal, or 120 if there is none); -1 is any number")
+	cmd.Flags().IntVar(&f.width, "width", 0,
+		"columns of text that a table may have (default: those of the terminal, or 120 if there is none); -1 "+
+			"is any number")
 	f.registerMachine(cmd)
 	return cmd
 }
@@ -159,7 +161,8 @@ func ofFile(file bool, err error) error {
 }
 
 // otherData are extensions of files of rows that gstream does not read.
-var otherData = []string{".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".avro", ".orc"}
+var otherData = []string{".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".avro",
+	".orc"}
 
 // isJobFile tells job files from Parquet files: by their name, or else by their first bytes.
 func isJobFile(path string) (bool, error) {
@@ -174,7 +177,9 @@ func isJobFile(path string) (bool, error) {
 		return false, nil // a pattern, a folder, or nothing: opening it returns the error
 	}
 	if slices.Contains(otherData, strings.ToLower(filepath.Ext(path))) {
-		return false, usageError(fmt.Errorf("%s: gstream reads Parquet files, and job files in YAML; write the rows to a Parquet file first", path))
+		return false,
+			usageError(fmt.Errorf("%s: gstream reads Parquet files, and job files in YAML; write the rows to a "+
+				"Parquet file first", path))
 	}
 	file, err := os.Open(path)
 	if err != nil {

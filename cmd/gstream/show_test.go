@@ -57,7 +57,8 @@ func tableFile(t *testing.T, name string, fields []arrow.Field, rows string) str
 	table, err := pipeline.ArrowTable(schema, r)
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), name)
-	_, err = pipeline.New("make").ReadTable("t", table).Write(path, parquet.Options{}).Run(t.Context(), pipeline.RunOptions{Use: pipeline.Host})
+	_, err = pipeline.New("make").ReadTable("t", table).Write(path, parquet.Options{}).Run(t.Context(),
+		pipeline.RunOptions{Use: pipeline.Host})
 	require.NoError(t, err)
 	return path
 }
@@ -96,14 +97,16 @@ func hostile(t *testing.T) string {
 func TestShowPrintsHostileValues(t *testing.T) {
 	path := hostile(t)
 	var all strings.Builder
-	for _, args := range [][]string{{"--width", "-1"}, {"--width", "80"}, {"--width", "40"}, {"--width", "1"}, {"--format", "csv"}, {"--format", "json"}, {"--format", "markdown"}} {
+	for _, args := range [][]string{{"--width", "-1"}, {"--width", "80"}, {"--width", "40"}, {"--width", "1"},
+		{"--format", "csv"}, {"--format", "json"}, {"--format", "markdown"}} {
 		out := shown(t, append([]string{path}, args...)...)
 		fmt.Fprintf(&all, "%s\n%s\n", strings.Join(args, " "), out)
 		if args[1] == "csv" {
 			continue // its values are as they are
 		}
 		for _, r := range out {
-			require.True(t, r == '\n' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) && r != '\u202e' && r != '\u200b', "%v prints %q", args, r)
+			require.True(t, r == '\n' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) && r != '\u202e' &&
+				r != '\u200b', "%v prints %q", args, r)
 		}
 	}
 	golden(t, "show_hostile.txt", all.String())
@@ -114,8 +117,10 @@ func TestShowPrintsWholeValues(t *testing.T) {
 	records, err := csv.NewReader(strings.NewReader(shown(t, path, "--format", "csv"))).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, records, 5)
-	assert.Equal(t, []string{"esc\x1b[31m\n", `a "b", |c|`, "C2", "日本", "n", "u", "d", "f", "b", "day", "bytes"}, records[0])
-	assert.Equal(t, []string{"\x1b[2J\a", "NULL", "", "東京\u202e", "-9223372036854775808", "18446744073709551615", "999999999999999999999999999999999999.99", "0.1", "true", "2024-02-29", `\x00ff`}, records[1])
+	assert.Equal(t, []string{"esc\x1b[31m\n", `a "b", |c|`, "C2", "日本", "n", "u", "d", "f", "b", "day", "bytes"},
+		records[0])
+	assert.Equal(t, []string{"\x1b[2J\a", "NULL", "", "東京\u202e", "-9223372036854775808", "18446744073709551615",
+		"999999999999999999999999999999999999.99", "0.1", "true", "2024-02-29", `\x00ff`}, records[1])
 
 	var rows []map[string]any
 	d := json.NewDecoder(strings.NewReader(shown(t, path, "--format", "json")))
@@ -143,7 +148,8 @@ func TestShowFitsTheTerminal(t *testing.T) {
 	}
 	path := tableFile(t, "wide.parquet", fields, "[["+strings.Join(row, ",")+"]]")
 	for _, width := range []int{1, 2, 3, 4, 10, 13, 15, 16, 17, 28, 29, 30, 40, 80, 120, 4000} {
-		for i, line := range strings.Split(strings.TrimRight(shown(t, path, "--width", fmt.Sprint(width)), "\n"), "\n") {
+		for i, line := range strings.Split(strings.TrimRight(shown(t, path, "--width", fmt.Sprint(width)), "\n"),
+			"\n") {
 			if i < 4 { // names, types, the rule, and the row
 				require.LessOrEqual(t, textWidth(line), max(width, 4), "width %d: %s", width, line)
 			}
@@ -156,7 +162,8 @@ func TestShowFitsTheTerminal(t *testing.T) {
 }
 
 func TestShowOfAnEmptyTableHasItsColumns(t *testing.T) {
-	path := tableFile(t, "empty.parquet", []arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}, {Name: "b", Type: arrow.BinaryTypes.String}}, "[]")
+	path := tableFile(t, "empty.parquet", []arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "b", Type: arrow.BinaryTypes.String}}, "[]")
 	assert.Equal(t, "     a  b\nBIGINT  VARCHAR\n──────  ───────\n\n0 rows; 2 columns\n", shown(t, path))
 	assert.Equal(t, "a,b\n", shown(t, path, "--format", "csv"))
 	assert.Equal(t, "[]\n", shown(t, path, "--format", "json"))
@@ -164,14 +171,18 @@ func TestShowOfAnEmptyTableHasItsColumns(t *testing.T) {
 }
 
 func TestShowOfAJobWritesNoFile(t *testing.T) {
-	path, out := jobFile(t, "  - {name: few, filter: o_custkey < 100}\n  - {name: keys, select: [o_orderkey, o_orderdate]}\n  - sort: o_orderkey desc", "")
+	path,
+		out := jobFile(t,
+		"  - {name: few, filter: o_custkey < 100}\n  - {name: keys, select: [o_orderkey, o_orderdate]}\n  - sort: "+
+			"o_orderkey desc", "")
 	require.NoError(t, os.WriteFile(out, []byte("mine"), 0o644)) // a run would refuse it
 	assert.Equal(t, "o_orderkey,o_orderdate\n59809,1995-03-09\n", shown(t, path, "--rows", "1", "--format", "csv"))
 	assert.Contains(t, shown(t, path, "--rows", "2"), "\nfirst 2 rows, and there are more; 2 columns\n")
 	assert.Contains(t, shown(t, path, "--step", "few", "--rows", "1", "--width", "-1"), "o_comment")
 	assert.Contains(t, shown(t, path, "--step", "keys"), "o_orderkey  o_orderdate\n")
 	assert.Contains(t, shown(t, path, "--step", "orders"), "\nfirst 10 of 15,000 rows; ")
-	assert.Contains(t, shown(t, path, "--step", "sort 3", "--rows", "0"), "\nfirst 0 rows, and there are more; 2 columns\n")
+	assert.Contains(t, shown(t, path, "--step", "sort 3", "--rows", "0"),
+		"\nfirst 0 rows, and there are more; 2 columns\n")
 	text, err := os.ReadFile(out)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", string(text))
@@ -190,7 +201,9 @@ func TestShowOfAStepNeedsNoStepAfterIt(t *testing.T) {
 }
 
 func TestShowTellsColumnsOfOneNameApart(t *testing.T) {
-	path, _ := jobFile(t, "  - {name: both, join: {with: orders, as: again, using: o_orderkey, kind: left}}\n  - select: [orders.o_custkey]", "")
+	path,
+		_ := jobFile(t, "  - {name: both, join: {with: orders, as: again, using: o_orderkey, kind: left}}\n  - "+
+		"select: [orders.o_custkey]", "")
 	out := shown(t, path, "--step", "both", "--rows", "1", "--format", "csv")
 	assert.Contains(t, out, "orders.o_custkey")
 	assert.Contains(t, out, "again.o_custkey")
@@ -227,13 +240,15 @@ func TestShowRefusesWhatItCannotShow(t *testing.T) {
 		code    int
 		message string
 	}{
-		"no file":         {[]string{"nowhere.parquet"}, exitIO, "gstream: stat nowhere.parquet: no such file"},
-		"no job":          {[]string{"nowhere.yaml"}, exitIO, "nowhere.yaml"},
-		"no Parquet":      {[]string{text}, exitData, "notes.parquet"},
-		"no step":         {[]string{path, "--step", "fw"}, exitJob, `the job has no step or source named "fw" (did you mean "few"?); it has "few", "orders"`},
-		"step of a file":  {[]string{orders, "--step", "few"}, exitJob, "--step is for a job file"},
-		"set of a file":   {[]string{orders, "--set", "a=b"}, exitJob, "--set is for a job file"},
-		"format":          {[]string{orders, "--format", "xml"}, exitJob, "--format xml: must be table, csv, json or markdown"},
+		"no file":    {[]string{"nowhere.parquet"}, exitIO, "gstream: stat nowhere.parquet: no such file"},
+		"no job":     {[]string{"nowhere.yaml"}, exitIO, "nowhere.yaml"},
+		"no Parquet": {[]string{text}, exitData, "notes.parquet"},
+		"no step": {[]string{path, "--step", "fw"}, exitJob,
+			`the job has no step or source named "fw" (did you mean "few"?); it has "few", "orders"`},
+		"step of a file": {[]string{orders, "--step", "few"}, exitJob, "--step is for a job file"},
+		"set of a file":  {[]string{orders, "--set", "a=b"}, exitJob, "--set is for a job file"},
+		"format": {[]string{orders, "--format", "xml"}, exitJob,
+			"--format xml: must be table, csv, json or markdown"},
 		"rows":            {[]string{orders, "--rows", "-1"}, exitJob, "--rows -1"},
 		"two files":       {[]string{orders, orders}, exitJob, "takes one file"},
 		"the folder":      {[]string{t.TempDir()}, exitIO, "there is no *.parquet"},
@@ -258,7 +273,8 @@ func TestShowTakesFilesOfAnyName(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, orders, 0o644))
 	assert.Contains(t, shown(t, path), "first 10 of 25 rows; 4 columns")
 	job := filepath.Join(folder, "job")
-	require.NoError(t, os.WriteFile(job, []byte("sources: {n: nation}\nsteps: [{limit: 3}]\noutput: {parquet: out.parquet}\n"), 0o644))
+	require.NoError(t,
+		os.WriteFile(job, []byte("sources: {n: nation}\nsteps: [{limit: 3}]\noutput: {parquet: out.parquet}\n"), 0o644))
 	assert.Contains(t, shown(t, job), "\n3 rows; 4 columns\n")
 	assert.Contains(t, shown(t, filepath.Join(folder, "nat*")), "first 10 of 25 rows; 4 columns")
 }
@@ -268,8 +284,11 @@ func TestShowReadsLittle(t *testing.T) {
 	for i := range 100000 {
 		rows = append(rows, fmt.Sprintf(`[%d]`, i))
 	}
-	path := tableFile(t, "long.parquet", []arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, "["+strings.Join(rows, ",")+"]")
-	job, err := pipeline.Parse("job.yaml", []byte("sources: {long: "+path+"}\nsteps: [{filter: a >= 5}]\noutput: {parquet: out}\n"), pipeline.LoadOptions{})
+	path := tableFile(t, "long.parquet", []arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}},
+		"["+strings.Join(rows, ",")+"]")
+	job, err := pipeline.Parse("job.yaml",
+		[]byte("sources: {long: "+path+"}\nsteps: [{filter: a >= 5}]\noutput: {parquet: out}\n"),
+		pipeline.LoadOptions{})
 	require.NoError(t, err)
 	var c pipeline.Collector
 	p, err := pipeline.NewPreview(job, "", 3, &c)
@@ -290,5 +309,6 @@ func TestREADMEShowsTheResultOfTheQuickstart(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	rows := strings.TrimSuffix(shown(t, out, "--rows", "3"), "\n")
-	assert.Contains(t, string(readme), "    "+strings.ReplaceAll(strings.ReplaceAll(rows, "\n", "\n    "), "\n    \n", "\n\n")+"\n")
+	assert.Contains(t, string(readme), "    "+strings.ReplaceAll(strings.ReplaceAll(rows, "\n", "\n    "), "\n    \n",
+		"\n\n")+"\n")
 }

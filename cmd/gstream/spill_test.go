@@ -44,7 +44,8 @@ func TestTheDefaultSpillFolderIsNeededAtTheFirstSpill(t *testing.T) {
 	t.Setenv("TMPDIR", "/nowhere")
 	code, _, stderr := gstream("run", path, "--device", "host", "--threads", "1", "--host-memory", "20MiB")
 	require.Equal(t, exitIO, code, stderr)
-	require.Contains(t, stderr, "gstream: spill to /nowhere: no such file or directory; choose another folder with --spill-dir (")
+	require.Contains(t, stderr,
+		"gstream: spill to /nowhere: no such file or directory; choose another folder with --spill-dir (")
 	code, _, stderr = gstream("run", few, "--device", "host")
 	require.Equal(t, exitOK, code, stderr)
 }

@@ -24,7 +24,9 @@ func TestThreadsAreBounded(t *testing.T) {
 	t.Setenv("GSTREAM_THREADS", "100000")
 	code, _, stderr := gstream("run", path)
 	require.Equal(t, exitJob, code)
-	require.Contains(t, stderr, fmt.Sprintf("100000 threads are more than the %d that are possible on this machine, which has %d cores", host.MaxThreads(), runtime.NumCPU()))
+	require.Contains(t, stderr,
+		fmt.Sprintf("100000 threads are more than the %d that are possible on this machine, which has %d cores",
+			host.MaxThreads(), runtime.NumCPU()))
 	leavesNothing(t, path)
 	for _, opt := range []pipeline.RunOptions{{Threads: 100000}, {Threads: -1}, {Threads: 100000, Use: pipeline.CUDA}} {
 		_, err := pipeline.OpenDevice(opt)
@@ -47,7 +49,8 @@ func TestTheBallastGrowsWithCoresAndIsASmallPartOfMemory(t *testing.T) {
 		cores      int
 		free, want int64
 	}{
-		{1, 16 * gib, 16 * mib}, {2, 16 * gib, 16 * mib}, {16, 64 * gib, 72 * mib}, {64, 256 * gib, 264 * mib}, {128, 1 * gib, 64 * mib}, {128, 100 * mib, 16 * mib},
+		{1, 16 * gib, 16 * mib}, {2, 16 * gib, 16 * mib}, {16, 64 * gib, 72 * mib}, {64, 256 * gib, 264 * mib},
+		{128, 1 * gib, 64 * mib}, {128, 100 * mib, 16 * mib},
 	} {
 		require.Equal(t, c.want, ballastOf(c.cores, c.free), "%d cores", c.cores)
 	}

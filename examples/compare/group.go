@@ -22,7 +22,8 @@ const groupRows = 20_000_000
 // compareGroups compares group-bys of a table in memory: the sums of two columns by a key. Both
 // engines then sum the groups, so all are made, neither hands rows over, and the results can be compared.
 func compareGroups(ctx context.Context, dir, match string, runs, threads int) error {
-	fmt.Printf("\n| group-by in memory, %d M rows, sums of 2 columns | gstream CPU s | DuckDB CPU s | CPU ratio | gstream s | DuckDB s | time ratio |\n|---|---|---|---|---|---|---|\n", groupRows/1_000_000)
+	fmt.Printf("\n| group-by in memory, %d M rows, sums of 2 columns | gstream CPU s | DuckDB CPU s | CPU ratio | "+
+		"gstream s | DuckDB s | time ratio |\n|---|---|---|---|---|---|---|\n", groupRows/1_000_000)
 	for _, spread := range []bool{true, false} {
 		for _, groups := range []int{10, 10_000, 1_000_000, 10_000_000} {
 			if err := compareGroup(ctx, dir, match, groups, spread, runs, threads); err != nil {
@@ -67,7 +68,8 @@ func compareGroup(ctx context.Context, dir, match string, groups int, spread boo
 		hint = gpu.GroupHint{Rows: groupRows, Groups: groups, Dense: true, Hi: int64(groups - 1)}
 	}
 	err = inTurn(db, what, runs,
-		"select count(*)::text || ' ' || sum(s1)::text || ' ' || sum(s2)::text from (select sum(v1) as s1, sum(v2) as s2 from rows group by k)",
+		"select count(*)::text || ' ' || sum(s1)::text || ' ' || sum(s2)::text from (select sum(v1) as s1, sum(v2) "+
+			"as s2 from rows group by k)",
 		func() (string, error) { return groupStrides(ctx, device, rows, hint, threads) })
 	if err != nil {
 		return err
@@ -79,7 +81,8 @@ func compareGroup(ctx context.Context, dir, match string, groups int, spread boo
 }
 
 // groupStrides groups rows, and returns the number of groups and the sums of their sums.
-func groupStrides(ctx context.Context, device *host.Device, rows []*gpu.Stride, hint gpu.GroupHint, threads int) (text string, err error) {
+func groupStrides(ctx context.Context, device *host.Device, rows []*gpu.Stride, hint gpu.GroupHint,
+	threads int) (text string, err error) {
 	l := device.Budget().Lease("run")
 	defer func() {
 		if closeErr := l.Close(); err == nil {
@@ -109,7 +112,8 @@ func groupStrides(ctx context.Context, device *host.Device, rows []*gpu.Stride, 
 		return "", err
 	}
 	total := sums(spec.Out, 0, 1)
-	total.Aggregates = append(total.Aggregates, groupby.Aggregate{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)})
+	total.Aggregates = append(total.Aggregates,
+		groupby.Aggregate{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)})
 	total.Out.Fields = append(total.Out.Fields, gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)})
 	all, err := groupby.New(total)
 	if err != nil {
@@ -136,7 +140,8 @@ func groupStrides(ctx context.Context, device *host.Device, rows []*gpu.Stride, 
 				if part >= groups.Parts() {
 					return local.Combine(ctx)
 				}
-				if err := groups.Emit(ctx, t, part, func(s *gpu.Stride) error { return local.Push(ctx, part, s) }); err != nil {
+				if err := groups.Emit(ctx, t, part,
+					func(s *gpu.Stride) error { return local.Push(ctx, part, s) }); err != nil {
 					return err
 				}
 			}

@@ -35,7 +35,9 @@ const (
 // Keys that are dense suit a table that is addressed by the key, so there are also keys that
 // are spread over the whole range of their type.
 func compareJoins(ctx context.Context, dir, match string, runs, threads int) error {
-	fmt.Printf("\n| join in memory, %d M ⋈ %d M rows, 2+2 payload columns | gstream CPU s | DuckDB CPU s | CPU ratio | gstream s | DuckDB s | time ratio |\n|---|---|---|---|---|---|---|\n", joinBuild/1_000_000, joinProbe/1_000_000)
+	fmt.Printf("\n| join in memory, %d M ⋈ %d M rows, 2+2 payload columns | gstream CPU s | DuckDB CPU s | CPU ratio "+
+		"| gstream s | DuckDB s | time ratio |\n|---|---|---|---|---|---|---|\n", joinBuild/1_000_000,
+		joinProbe/1_000_000)
 	for _, t := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Int64)} {
 		for _, spread := range []bool{true, false} {
 			if err := compareJoin(ctx, dir, match, t, spread, runs, threads); err != nil {
@@ -85,8 +87,10 @@ func drawColumn(l *gpu.Lease, t gpu.Type, n int, value func(i int) uint64) (gpu.
 }
 
 // drawSide makes the strides of one side: the key of every row, and two columns of numbers.
-func drawSide(l *gpu.Lease, t gpu.Type, names string, rows, strideRows int, key func(row int) uint64) (out []*gpu.Stride, err error) {
-	schema := gpu.NewSchema(gpu.Field{Name: "k", Type: t}, gpu.Field{Name: names + "1", Type: t}, gpu.Field{Name: names + "2", Type: t})
+func drawSide(l *gpu.Lease, t gpu.Type, names string, rows, strideRows int,
+	key func(row int) uint64) (out []*gpu.Stride, err error) {
+	schema := gpu.NewSchema(gpu.Field{Name: "k", Type: t}, gpu.Field{Name: names + "1", Type: t},
+		gpu.Field{Name: names + "2", Type: t})
 	for at := 0; at < rows; at += strideRows {
 		s := &gpu.Stride{Schema: schema, Rows: min(strideRows, rows-at)}
 		out = append(out, s)
@@ -141,7 +145,8 @@ func compareJoin(ctx context.Context, dir, match string, t gpu.Type, spread bool
 	if err != nil {
 		return err
 	}
-	probe, err := drawSide(l, t, "p", joinProbe, device.StrideRows(0), func(int) uint64 { return key(rand.IntN(joinBuild)) })
+	probe, err := drawSide(l, t, "p", joinProbe, device.StrideRows(0),
+		func(int) uint64 { return key(rand.IntN(joinBuild)) })
 	if err != nil {
 		return err
 	}
@@ -151,7 +156,8 @@ func compareJoin(ctx context.Context, dir, match string, t gpu.Type, spread bool
 		}
 	}
 	err = inTurn(db, what, runs,
-		"select sum(p1)::text || ' ' || sum(p2)::text || ' ' || sum(b1)::text || ' ' || sum(b2)::text from probe join build using (k)",
+		"select sum(p1)::text || ' ' || sum(p2)::text || ' ' || sum(b1)::text || ' ' || sum(b2)::text from probe "+
+			"join build using (k)",
 		func() (string, error) { return joinStrides(ctx, device, build, probe, threads) })
 	if err != nil {
 		return err
@@ -187,14 +193,17 @@ func inTurn(db *sql.DB, what string, runs int, query string, gstream func() (str
 		}
 	}
 	report(fmt.Sprintf("%s | %.2f | %.2f | %.2f", what,
-		median(g, d, func(a, _ figure) float64 { return a.cpu }), median(g, d, func(_, b figure) float64 { return b.cpu }),
+		median(g, d, func(a, _ figure) float64 { return a.cpu }),
+		median(g, d, func(_, b figure) float64 { return b.cpu }),
 		median(g, d, func(a, b figure) float64 { return a.cpu / b.cpu })), g, d)
 	return nil
 }
 
 // loadDuckDB makes a table in DuckDB's memory of the rows of strides.
-func loadDuckDB(ctx context.Context, db *sql.DB, path, name string, strides []*gpu.Stride, threads int, l *gpu.Lease) error {
-	w, err := sinkparquet.Create(path, strides[0].Schema, sinkparquet.Options{Compression: "none", Overwrite: true, Threads: threads, Lease: l})
+func loadDuckDB(ctx context.Context, db *sql.DB, path, name string, strides []*gpu.Stride, threads int,
+	l *gpu.Lease) error {
+	w, err := sinkparquet.Create(path, strides[0].Schema,
+		sinkparquet.Options{Compression: "none", Overwrite: true, Threads: threads, Lease: l})
 	if err != nil {
 		return err
 	}
@@ -213,7 +222,8 @@ func loadDuckDB(ctx context.Context, db *sql.DB, path, name string, strides []*g
 }
 
 // joinStrides joins two sides and returns the sums of the four columns that are not keys.
-func joinStrides(ctx context.Context, device *host.Device, build, probe []*gpu.Stride, threads int) (sums string, err error) {
+func joinStrides(ctx context.Context, device *host.Device, build, probe []*gpu.Stride,
+	threads int) (sums string, err error) {
 	l := device.Budget().Lease("run")
 	defer func() {
 		if closeErr := l.Close(); err == nil {
@@ -222,8 +232,9 @@ func joinStrides(ctx context.Context, device *host.Device, build, probe []*gpu.S
 	}()
 	field := func(s []*gpu.Stride, i int) gpu.Field { return s[0].Schema.Fields[i] }
 	joined := gpu.NewSchema(field(probe, 1), field(probe, 2), field(build, 1), field(build, 2))
-	j, err := join.New(join.Spec{Kind: join.Inner, Probe: probe[0].Schema, Build: build[0].Schema, ProbeKeys: []int{0}, BuildKeys: []int{0},
-		NullSafe: []bool{false}, ProbeOut: []int{1, 2}, BuildOut: []int{1, 2}, Out: joined})
+	j, err := join.New(join.Spec{Kind: join.Inner, Probe: probe[0].Schema, Build: build[0].Schema, ProbeKeys: []int{0},
+		BuildKeys: []int{0},
+		NullSafe:  []bool{false}, ProbeOut: []int{1, 2}, BuildOut: []int{1, 2}, Out: joined})
 	if err != nil {
 		return "", err
 	}
@@ -255,19 +266,21 @@ func joinStrides(ctx context.Context, device *host.Device, build, probe []*gpu.S
 	}
 	defer q.Close()
 	var text []string
-	err = sum.Emit(ctx, operators.Task{Device: device, Queue: q, Lease: l, StrideRows: device.StrideRows(0), Lanes: 1}, 0, func(s *gpu.Stride) error {
-		for _, c := range s.Cols {
-			text = append(text, c.ScalarAt(0).String())
-		}
-		s.Release()
-		return nil
-	})
+	err = sum.Emit(ctx, operators.Task{Device: device, Queue: q, Lease: l, StrideRows: device.StrideRows(0), Lanes: 1},
+		0, func(s *gpu.Stride) error {
+			for _, c := range s.Cols {
+				text = append(text, c.ScalarAt(0).String())
+			}
+			s.Release()
+			return nil
+		})
 	return strings.Join(text, " "), err
 }
 
 // inLanes pushes strides in lanes through a streaming operator, unless that is nil, into a
 // blocking operator, and finalises the latter.
-func inLanes(ctx context.Context, device *host.Device, l *gpu.Lease, into operators.Blocking, strides []*gpu.Stride, lanes int, through operators.Streaming) error {
+func inLanes(ctx context.Context, device *host.Device, l *gpu.Lease, into operators.Blocking, strides []*gpu.Stride,
+	lanes int, through operators.Streaming) error {
 	var next atomic.Int64
 	var wg errgroup.Group
 	for range lanes {
@@ -316,5 +329,6 @@ func inLanes(ctx context.Context, device *host.Device, l *gpu.Lease, into operat
 		return err
 	}
 	defer q.Close()
-	return into.Finalize(ctx, operators.Task{Device: device, Queue: q, Lease: l, StrideRows: device.StrideRows(0), Lanes: lanes})
+	return into.Finalize(ctx, operators.Task{Device: device, Queue: q, Lease: l, StrideRows: device.StrideRows(0),
+		Lanes: lanes})
 }

@@ -3,7 +3,8 @@
 // Parquet (snappy), in turn and each in a process of its own. It checks that the rows are
 // equal and prints the ratios of time and of peak memory.
 //
-//	go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins] [-groups] [-strings ROWS] [-match TEXT] [-gstream FILE]
+// go run . -data DIR [-warmup 1] [-runs 5] [-threads N] [-only q01,sort] [-memory 512MB] [-micro] [-joins] [-groups]
+// [-strings ROWS] [-match TEXT] [-gstream FILE]
 package main
 
 import (
@@ -33,8 +34,10 @@ var queries embed.FS
 
 // jobs are the example jobs by folder, in the order of the table.
 var jobs = []struct{ dir, name string }{
-	{"tpch", "q01"}, {"tpch", "q03"}, {"tpch", "q05"}, {"tpch", "q06"}, {"tpch", "q07"}, {"tpch", "q10"}, {"tpch", "q12"}, {"tpch", "q14"}, {"tpch", "q19"},
-	{"etl", "filter"}, {"etl", "join"}, {"etl", "aggregate"}, {"etl", "join_aggregate"}, {"etl", "sort"}, {"etl", "window"},
+	{"tpch", "q01"}, {"tpch", "q03"}, {"tpch", "q05"}, {"tpch", "q06"}, {"tpch", "q07"}, {"tpch", "q10"},
+	{"tpch", "q12"}, {"tpch", "q14"}, {"tpch", "q19"},
+	{"etl", "filter"}, {"etl", "join"}, {"etl", "aggregate"}, {"etl", "join_aggregate"}, {"etl", "sort"},
+	{"etl", "window"},
 }
 
 // tables are the TPC-H tables that the queries use.
@@ -76,7 +79,8 @@ func main() {
 	case *check:
 		err = equal(flag.Arg(0), flag.Arg(1))
 	default:
-		err = compare(*binary, *data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins, *groups, *texts, *match)
+		err = compare(*binary, *data, *only, *memory, *warmup, max(*runs, 1), *threads, *micro, *joins, *groups, *texts,
+			*match)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -148,7 +152,8 @@ func measure(ctx context.Context, name string, args ...string) (figure, error) {
 	return f, nil
 }
 
-func compare(gstream, data, only, memory string, warmup, runs, threads int, micro, joins, groups bool, texts int, match string) error {
+func compare(gstream, data, only, memory string, warmup, runs, threads int, micro, joins, groups bool, texts int,
+	match string) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "compare-")
 	if err != nil {
@@ -180,7 +185,8 @@ func compare(gstream, data, only, memory string, warmup, runs, threads int, micr
 		}
 		limit = []string{"--host-memory", strconv.FormatUint(bytes, 10)}
 	}
-	fmt.Printf("%d threads, medians of %d runs, in turn; ratios are gstream over DuckDB, below 1 is ahead\n\n", threads, runs)
+	fmt.Printf("%d threads, medians of %d runs, in turn; ratios are gstream over DuckDB, below 1 is ahead\n\n", threads,
+		runs)
 	fmt.Println("| job | gstream s | DuckDB s | time ratio | gstream MB | DuckDB MB | memory ratio | rows equal |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	product, count, worst := 0.0, 0, 0.0
@@ -192,14 +198,17 @@ func compare(gstream, data, only, memory string, warmup, runs, threads int, micr
 		var g, d []figure
 		var failed error // of DuckDB
 		for run := range warmup + runs {
-			a, err := measure(ctx, gstream, append([]string{"run", "--progress", "none", "--threads", strconv.Itoa(threads), "--overwrite",
-				"--set", "data=" + data, "--set", "out=" + ours, filepath.Join("..", j.dir, j.name+".yaml")}, limit...)...)
+			a, err := measure(ctx, gstream,
+				append([]string{"run", "--progress", "none", "--threads", strconv.Itoa(threads), "--overwrite",
+					"--set", "data=" + data, "--set", "out=" + ours, filepath.Join("..", j.dir, j.name+".yaml")},
+					limit...)...)
 			if err != nil {
 				return err
 			}
 			var b figure
 			if failed == nil {
-				b, failed = measure(ctx, self, "-duckdb", j.name, "-data", data, "-out", theirs, "-threads", strconv.Itoa(threads), "-memory", memory)
+				b, failed = measure(ctx, self, "-duckdb", j.name, "-data", data, "-out", theirs, "-threads",
+					strconv.Itoa(threads), "-memory", memory)
 			}
 			if failed != nil && memory == "" {
 				return failed
@@ -210,7 +219,8 @@ func compare(gstream, data, only, memory string, warmup, runs, threads int, micr
 		}
 		if failed != nil {
 			fmt.Printf("| %s | %.3f | cannot | | %.0f | | | not compared |\n", j.name,
-				median(g, d, func(a, _ figure) float64 { return a.seconds }), median(g, d, func(a, _ figure) float64 { return float64(a.peak) / 1e6 }))
+				median(g, d, func(a, _ figure) float64 { return a.seconds }),
+				median(g, d, func(a, _ figure) float64 { return float64(a.peak) / 1e6 }))
 			fmt.Fprintln(os.Stderr, failed)
 			continue
 		}
@@ -222,8 +232,10 @@ func compare(gstream, data, only, memory string, warmup, runs, threads int, micr
 		}
 		ratio := median(g, d, func(a, b figure) float64 { return a.seconds / b.seconds })
 		fmt.Printf("| %s | %.3f | %.3f | **%.2f** | %.0f | %.0f | %.2f | %s |\n", j.name,
-			median(g, d, func(a, _ figure) float64 { return a.seconds }), median(g, d, func(_, b figure) float64 { return b.seconds }), ratio,
-			median(g, d, func(a, _ figure) float64 { return float64(a.peak) / 1e6 }), median(g, d, func(_, b figure) float64 { return float64(b.peak) / 1e6 }),
+			median(g, d, func(a, _ figure) float64 { return a.seconds }),
+			median(g, d, func(_, b figure) float64 { return b.seconds }), ratio,
+			median(g, d, func(a, _ figure) float64 { return float64(a.peak) / 1e6 }),
+			median(g, d, func(_, b figure) float64 { return float64(b.peak) / 1e6 }),
 			median(g, d, func(a, b figure) float64 { return float64(a.peak) / float64(b.peak) }), verdict)
 		product += math.Log(ratio)
 		worst = max(worst, ratio)
@@ -231,7 +243,8 @@ func compare(gstream, data, only, memory string, warmup, runs, threads int, micr
 		os.Remove(ours)
 		os.Remove(theirs)
 	}
-	fmt.Printf("\ngeometric mean of the time ratios of %d jobs: %.2f, worst %.2f\n", count, math.Exp(product/float64(max(count, 1))), worst)
+	fmt.Printf("\ngeometric mean of the time ratios of %d jobs: %.2f, worst %.2f\n", count,
+		math.Exp(product/float64(max(count, 1))), worst)
 	if micro {
 		if err := compareMicro(ctx, data, dir, runs, threads); err != nil {
 			return err
@@ -274,7 +287,8 @@ func equal(ours, theirs string) error {
 		return err
 	}
 	defer db.Close()
-	rows, err := db.Query(fmt.Sprintf("select column_name, column_type from (describe from read_parquet('%s'))", theirs))
+	rows, err := db.Query(fmt.Sprintf("select column_name, column_type from (describe from read_parquet('%s'))",
+		theirs))
 	if err != nil {
 		return err
 	}
@@ -297,7 +311,8 @@ func equal(ours, theirs string) error {
 	}
 	list := strings.Join(columns, ", ")
 	var n, m int64
-	if err := db.QueryRow(fmt.Sprintf("select (select count(*) from read_parquet('%s')), (select count(*) from read_parquet('%s'))", ours, theirs)).Scan(&n, &m); err != nil {
+	if err := db.QueryRow(fmt.Sprintf("select (select count(*) from read_parquet('%s')), (select count(*) from "+
+		"read_parquet('%s'))", ours, theirs)).Scan(&n, &m); err != nil {
 		return err
 	}
 	if n != m {

@@ -23,7 +23,8 @@ func compareMicro(ctx context.Context, data, dir string, runs, threads int) erro
 	fmt.Printf("\n| alone | gstream s | DuckDB s | time ratio |\n|---|---|---|---|\n")
 	for _, columns := range []string{"l_orderkey,l_partkey,l_extendedprice,l_shipdate",
 		"l_orderkey,l_partkey,l_extendedprice,l_shipdate,l_comment",
-		"l_orderkey,l_partkey,l_suppkey,l_linenumber,l_quantity,l_extendedprice,l_discount,l_tax,l_returnflag,l_linestatus,l_shipdate,l_commitdate,l_receiptdate,l_shipinstruct,l_shipmode,l_comment"} {
+		"l_orderkey,l_partkey,l_suppkey,l_linenumber,l_quantity,l_extendedprice,l_discount,l_tax,l_returnflag," +
+			"l_linestatus,l_shipdate,l_commitdate,l_receiptdate,l_shipinstruct,l_shipmode,l_comment"} {
 		if err := compareRead(ctx, data, strings.Split(columns, ","), runs, threads); err != nil {
 			return err
 		}
@@ -33,7 +34,8 @@ func compareMicro(ctx context.Context, data, dir string, runs, threads int) erro
 
 func report(name string, g, d []figure) {
 	fmt.Printf("| %s | %.3f | %.3f | **%.2f** |\n", name,
-		median(g, d, func(a, _ figure) float64 { return a.seconds }), median(g, d, func(_, b figure) float64 { return b.seconds }),
+		median(g, d, func(a, _ figure) float64 { return a.seconds }),
+		median(g, d, func(_, b figure) float64 { return b.seconds }),
 		median(g, d, func(a, b figure) float64 { return a.seconds / b.seconds }))
 }
 
@@ -104,7 +106,8 @@ func compareRead(ctx context.Context, data string, columns []string, runs, threa
 
 // readStrides scans columns of lineitem, or all columns when none are given, and passes
 // every stride to take. The device's budget pays for the strides.
-func readStrides(ctx context.Context, data string, columns []string, threads int, take func(*gpu.Stride)) (*host.Device, error) {
+func readStrides(ctx context.Context, data string, columns []string, threads int,
+	take func(*gpu.Stride)) (*host.Device, error) {
 	device, err := host.Open(host.Options{Threads: threads})
 	if err != nil {
 		return nil, err
@@ -115,7 +118,8 @@ func readStrides(ctx context.Context, data string, columns []string, threads int
 	}
 	defer table.Close()
 	lease := device.HostBudget().Lease("read")
-	opt := source.ScanOptions{StrideRows: device.StrideRows(0), Lease: lease, Decode: source.DecodeOptions{Threads: threads}}
+	opt := source.ScanOptions{StrideRows: device.StrideRows(0), Lease: lease,
+		Decode: source.DecodeOptions{Threads: threads}}
 	for i, f := range table.Schema().Fields {
 		keep := len(columns) == 0
 		for _, c := range columns {
@@ -162,7 +166,9 @@ func compareWrite(ctx context.Context, data, dir string, runs, threads int) erro
 	var g, d []figure
 	for run := range runs + 1 {
 		a, err := timed(func() error {
-			w, err := sinkparquet.Create(ours, held[0].Schema, sinkparquet.Options{Compression: "snappy", Overwrite: true, Threads: threads, Lease: device.HostBudget().Lease("write")})
+			w, err := sinkparquet.Create(ours, held[0].Schema,
+				sinkparquet.Options{Compression: "snappy", Overwrite: true, Threads: threads,
+					Lease: device.HostBudget().Lease("write")})
 			if err != nil {
 				return err
 			}

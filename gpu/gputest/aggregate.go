@@ -36,28 +36,39 @@ func testAggregatePartitions(t *testing.T, open Open) {
 		{"one row", 1, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}, 0},
 		{"one group", 9001, distribution{distinct: 1}, noOffsets, gpu.GroupHint{Groups: 1}, 0},
 		{"few groups", 9001, distribution{distinct: 7}, noOffsets, gpu.GroupHint{Groups: 7}, 0},
-		{"too many groups for copies", 20000, distribution{distinct: 300}, noOffsets, gpu.GroupHint{Groups: 300, Private: true}, 0},
+		{"too many groups for copies", 20000, distribution{distinct: 300}, noOffsets,
+			gpu.GroupHint{Groups: 300, Private: true}, 0},
 		{"few groups, many are expected", 5000, distribution{distinct: 9}, noOffsets, gpu.GroupHint{Groups: 1000}, 0},
 		{"more groups than are expected", 30000, distribution{distinct: 700}, noOffsets, gpu.GroupHint{Groups: 10}, 0},
 		{"every row a group", 5000, distribution{}, noOffsets, gpu.GroupHint{}, 0},
-		{"groups that take much of a block", 20000, distribution{distinct: 1000}, noOffsets, gpu.GroupHint{Groups: 1000}, 0},
+		{"groups that take much of a block", 20000, distribution{distinct: 1000}, noOffsets,
+			gpu.GroupHint{Groups: 1000}, 0},
 		{"a dense key", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 499}, 0},
-		{"a dense key that takes much of a block", 20000, distribution{distinct: 4000}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}, 0},
-		{"a dense key that leaves its range", 20000, distribution{distinct: 500}, noOffsets, gpu.GroupHint{Dense: true, Lo: 20, Hi: 480}, 0},
-		{"a key with a third of the rows", 30000, distribution{distinct: 8, zipf: true}, noOffsets, gpu.GroupHint{Groups: 900}, 0},
-		{"a dense key with a third of the rows", 30000, distribution{distinct: 8, zipf: true}, noOffsets, gpu.GroupHint{Dense: true, Lo: 0, Hi: 1999}, 0},
+		{"a dense key that takes much of a block", 20000, distribution{distinct: 4000}, noOffsets,
+			gpu.GroupHint{Dense: true, Lo: 0, Hi: 3999}, 0},
+		{"a dense key that leaves its range", 20000, distribution{distinct: 500}, noOffsets,
+			gpu.GroupHint{Dense: true, Lo: 20, Hi: 480}, 0},
+		{"a key with a third of the rows", 30000, distribution{distinct: 8, zipf: true}, noOffsets,
+			gpu.GroupHint{Groups: 900}, 0},
+		{"a dense key with a third of the rows", 30000, distribution{distinct: 8, zipf: true}, noOffsets,
+			gpu.GroupHint{Dense: true, Lo: 0, Hi: 1999}, 0},
 		{"partitions", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{Groups: 5000}, 0},
 		{"partitions of unknown groups", 30000, distribution{distinct: 5000}, 5, gpu.GroupHint{}, 0},
 		{"one partition has all rows", 40000, distribution{distinct: 1}, 6, gpu.GroupHint{Groups: 10}, 0},
-		{"partitions of skewed keys", 60000, distribution{distinct: 3000, zipf: true}, 6, gpu.GroupHint{Groups: 3000}, 0},
+		{"partitions of skewed keys", 60000, distribution{distinct: 3000, zipf: true}, 6, gpu.GroupHint{Groups: 3000},
+			0},
 		{"partitions of one row", 3000, distribution{}, 9, gpu.GroupHint{Groups: 3000}, 0},
-		{"partitions of more groups than are expected", 20000, distribution{distinct: 6000}, 1, gpu.GroupHint{Groups: 500}, 0},
+		{"partitions of more groups than are expected", 20000, distribution{distinct: 6000}, 1,
+			gpu.GroupHint{Groups: 500}, 0},
 		{"too many groups for tables", 60000, distribution{distinct: 60000}, noOffsets, gpu.GroupHint{Groups: 10}, 0},
-		{"too many groups that are expected", 5000, distribution{distinct: 60000}, noOffsets, gpu.GroupHint{Groups: 1 << 20}, 0},
+		{"too many groups that are expected", 5000, distribution{distinct: 60000}, noOffsets,
+			gpu.GroupHint{Groups: 1 << 20}, 0},
 		{"too many groups for partitions", 60000, distribution{distinct: 60000}, 1, gpu.GroupHint{Groups: 10}, 0},
 	}
-	plain := []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(12, 2), gpu.Of(gpu.Date)}
-	any := append([]gpu.Type{gpu.Of(gpu.HugeInt), gpu.DecimalOf(38, 4), gpu.Of(gpu.Float64), gpu.Of(gpu.Float32), gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16)}, plain...)
+	plain := []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64),
+		gpu.DecimalOf(12, 2), gpu.Of(gpu.Date)}
+	any := append([]gpu.Type{gpu.Of(gpu.HugeInt), gpu.DecimalOf(38, 4), gpu.Of(gpu.Float64), gpu.Of(gpu.Float32),
+		gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16)}, plain...)
 	for _, key := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.Of(gpu.Date)} {
 		t.Run(key.String(), func(t *testing.T) {
 			b := setUp(t, open)
@@ -96,11 +107,19 @@ func testAggregatePartitions(t *testing.T, open Open) {
 			}
 			b.checkAggregation(key, cases[15], nil) // distinct keys alone
 			sum := gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.Of(gpu.HugeInt)}
-			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3}, noOffsets, gpu.GroupHint{Groups: 4, Private: true}, 0}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"groups whose keys and sums take more than a block has", 60000, distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"few groups with nearly all rows", 60000, distribution{distinct: 20000, zipf: true}, noOffsets, gpu.GroupHint{Groups: 20000, Skewed: true}, 0}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"a key with a third of the rows beside many", 60000, distribution{distinct: 8, zipf: true}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
-			b.checkAggregation(key, aggregationCase{"a dense key that fits as bits", 60000, distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a copy for each thread", 20000, distribution{distinct: 3},
+				noOffsets, gpu.GroupHint{Groups: 4, Private: true}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"groups whose keys and sums take more than a block has", 60000,
+				distribution{distinct: 9000}, noOffsets, gpu.GroupHint{Groups: 9000}, 0}, []gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"few groups with nearly all rows", 60000,
+				distribution{distinct: 20000, zipf: true}, noOffsets, gpu.GroupHint{Groups: 20000, Skewed: true}, 0},
+				[]gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a key with a third of the rows beside many", 60000,
+				distribution{distinct: 8, zipf: true}, noOffsets, gpu.GroupHint{Groups: 9000}, 0},
+				[]gpu.Aggregate{sum, sum})
+			b.checkAggregation(key, aggregationCase{"a dense key that fits as bits", 60000,
+				distribution{distinct: 15000}, noOffsets, gpu.GroupHint{Dense: true, Hi: 14999}, 0},
+				[]gpu.Aggregate{sum, sum})
 		})
 	}
 }
@@ -125,8 +144,11 @@ func testAggregateExtremes(t *testing.T, open Open) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := setUp(t, open)
-			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32), slices.Repeat([]gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), 7)}, len(c.values))), gpu.ColumnOf(huge, c.values))
-			out, err := b.q.AggregatePartitions(b.l, gpu.Partitioned{Key: cols[0]}, []gpu.Aggregate{{Kind: gpu.Sum, Input: huge, Output: huge}}, cols[1:], gpu.GroupHint{Groups: 1})
+			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32),
+				slices.Repeat([]gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), 7)}, len(c.values))),
+				gpu.ColumnOf(huge, c.values))
+			out, err := b.q.AggregatePartitions(b.l, gpu.Partitioned{Key: cols[0]},
+				[]gpu.Aggregate{{Kind: gpu.Sum, Input: huge, Output: huge}}, cols[1:], gpu.GroupHint{Groups: 1})
 			if !c.want.Valid {
 				require.ErrorContains(t, err, "sum overflows 128 bits")
 				require.True(t, gpu.IsFailure(err))
@@ -140,19 +162,23 @@ func testAggregateExtremes(t *testing.T, open Open) {
 	}
 	double := gpu.Of(gpu.Float64)
 	for _, values := range [][]float64{
-		{0, 0}, {1, -1}, {5e-324, 5e-324}, {1e300, 1e290, -1e300}, {0.1, 0.2, 1e9}, {1, 1e-300}, {1, math.Inf(1)}, {math.NaN()}, {math.Copysign(0, -1)},
+		{0, 0}, {1, -1}, {5e-324, 5e-324}, {1e300, 1e290, -1e300}, {0.1, 0.2, 1e9}, {1, 1e-300}, {1, math.Inf(1)},
+		{math.NaN()}, {math.Copysign(0, -1)},
 	} {
 		t.Run(fmt.Sprint(values), func(t *testing.T) {
 			b := setUp(t, open)
 			var keys, floats []gpu.Scalar
 			for i := range 300 {
-				keys, floats = append(keys, gpu.IntScalar(gpu.Of(gpu.Int64), 1<<40)), append(floats, gpu.FloatScalar(double, values[i%len(values)]))
+				keys, floats = append(keys, gpu.IntScalar(gpu.Of(gpu.Int64), 1<<40)),
+					append(floats, gpu.FloatScalar(double, values[i%len(values)]))
 			}
 			sum := gpu.Aggregate{Kind: gpu.Sum, Input: double, Output: double}
 			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int64), keys), gpu.ColumnOf(double, floats))
-			out, err := b.q.AggregatePartitions(b.l, gpu.Partitioned{Key: cols[0]}, []gpu.Aggregate{sum}, cols[1:], gpu.GroupHint{Groups: 1})
+			out, err := b.q.AggregatePartitions(b.l, gpu.Partitioned{Key: cols[0]}, []gpu.Aggregate{sum}, cols[1:],
+				gpu.GroupHint{Groups: 1})
 			if errors.Is(err, gpu.ErrUnfit) {
-				why := map[string]string{"[1 1e-300]": "sizes differ", "[1 +Inf]": "infinite or NaN", "[NaN]": "infinite or NaN"}[fmt.Sprint(values)]
+				why := map[string]string{"[1 1e-300]": "sizes differ", "[1 +Inf]": "infinite or NaN",
+					"[NaN]": "infinite or NaN"}[fmt.Sprint(values)]
 				require.NotEmpty(t, why)
 				require.ErrorContains(t, err, why)
 				return
@@ -160,7 +186,8 @@ func testAggregateExtremes(t *testing.T, open Open) {
 			require.NoError(t, err)
 			defer gpu.ReleaseColumns(out)
 			want, got := reference(sum, floats).Float, b.down(out[1])[0].Float
-			require.True(t, want == got || math.Abs(want-got) <= 1e-15*math.Abs(want) || math.IsNaN(want) && math.IsNaN(got), "want %v, got %v", want, got)
+			require.True(t, want == got || math.Abs(want-got) <= 1e-15*math.Abs(want) ||
+				math.IsNaN(want) && math.IsNaN(got), "want %v, got %v", want, got)
 		})
 	}
 }
@@ -176,14 +203,17 @@ func testAggregateCarries(t *testing.T, open Open) {
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64)} {
 		lo, hi := typ.Bounds()
 		for _, v := range []gpu.Int128{lo, hi, gpu.Int128From(0)} {
-			for name, hint := range map[string]gpu.GroupHint{"a table": {Groups: 2000}, "dense keys": {Dense: true, Hi: 5000}, "ids": {Groups: 9000}, "partitions": {}} {
+			for name, hint := range map[string]gpu.GroupHint{"a table": {Groups: 2000},
+				"dense keys": {Dense: true, Hi: 5000}, "ids": {Groups: 9000}, "partitions": {}} {
 				t.Run(fmt.Sprint(typ, v, name), func(t *testing.T) {
 					b := setUp(t, open)
 					if !b.takes() {
 						return
 					}
 					value := gpu.Scalar{Type: typ, Valid: true, Int: v}
-					cols := b.up(gpu.ColumnOf(key, numbers), gpu.ColumnOf(typ, slices.Repeat([]gpu.Scalar{value}, rows)), gpu.ColumnOf(typ, slices.Repeat([]gpu.Scalar{value}, rows)))
+					cols := b.up(gpu.ColumnOf(key, numbers),
+						gpu.ColumnOf(typ, slices.Repeat([]gpu.Scalar{value}, rows)),
+						gpu.ColumnOf(typ, slices.Repeat([]gpu.Scalar{value}, rows)))
 					parts := gpu.Partitioned{}
 					if name == "partitions" {
 						digits := cols[0]
@@ -195,7 +225,9 @@ func testAggregateCarries(t *testing.T, open Open) {
 					}
 					parts.Key = cols[0]
 					sum := gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: huge}
-					out, err := b.q.AggregatePartitions(b.l, parts, []gpu.Aggregate{sum, {Kind: gpu.CountAll, Output: gpu.Of(gpu.Int64)}, sum}, []gpu.Column{cols[1], {}, cols[2]}, hint)
+					out, err := b.q.AggregatePartitions(b.l, parts,
+						[]gpu.Aggregate{sum, {Kind: gpu.CountAll, Output: gpu.Of(gpu.Int64)}, sum},
+						[]gpu.Column{cols[1], {}, cols[2]}, hint)
 					require.NoError(t, err)
 					defer gpu.ReleaseColumns(out)
 					require.Equal(t, keys, out[0].Len)
@@ -280,8 +312,10 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 		}
 	}
 	out, err := b.q.AggregatePartitions(b.l, rows, list, values, c.hint)
-	// The hash is drawn anew by each call. One in some 200 puts small keys so close to each other that one finds no slot.
-	for again := 0; again < 3 && errors.Is(err, gpu.ErrManyGroups) && !strings.Contains(c.name, "too many groups"); again++ {
+	// The hash is drawn anew by each call. One in some 200 puts small keys so close to each other that one finds no
+	// slot.
+	for again := 0; again < 3 && errors.Is(err, gpu.ErrManyGroups) &&
+		!strings.Contains(c.name, "too many groups"); again++ {
 		out, err = b.q.AggregatePartitions(b.l, rows, list, values, c.hint)
 	}
 	if errors.Is(err, gpu.ErrManyGroups) {
@@ -325,7 +359,8 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 				}
 			}
 			if want := reference(a, of); !same(want, v) {
-				require.Failf(t, "wrong aggregate", "%v of %v, group %v: want %v, got %v: %s", a.Kind, a.Input, got[g], want, v, what)
+				require.Failf(t, "wrong aggregate", "%v of %v, group %v: want %v, got %v: %s", a.Kind, a.Input, got[g],
+					want, v, what)
 			}
 		}
 	}

@@ -29,7 +29,8 @@ func testOtherDevice(t *testing.T, open Open) {
 	for i := range bits {
 		bits[i], texts[i] = gpu.BoolScalar(true), gpu.StringScalar("text")
 	}
-	here := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32), ints), gpu.ColumnOf(boolean, bits), column(gpu.Of(gpu.String), texts, true))
+	here := b.up(gpu.ColumnOf(gpu.Of(gpu.Int32), ints), gpu.ColumnOf(boolean, bits),
+		column(gpu.Of(gpu.String), texts, true))
 	own, ownBits, ownText := here[0], here[1], here[2]
 
 	lease := gpu.NewBudget("device", "--device-memory", 0, elsewhere{}).Lease("a stage of another device")
@@ -76,8 +77,16 @@ func testOtherDevice(t *testing.T, open Open) {
 		try("gather", func(q gpu.Queue) error { _, err := q.Gather(b.l, []gpu.Column{own, c}, own, false); return err })
 	}
 	try("gather by", func(q gpu.Queue) error { _, err := q.Gather(b.l, []gpu.Column{own}, far, false); return err })
-	try("gather parts", func(q gpu.Queue) error { _, err := q.GatherParts(b.l, []gpu.Column{farText}, own); return err })
-	try("gather parts by", func(q gpu.Queue) error { _, err := q.GatherParts(b.l, []gpu.Column{ownText}, far); return err })
+	try("gather parts", func(q gpu.Queue) error {
+		_,
+			err := q.GatherParts(b.l, []gpu.Column{farText}, own)
+		return err
+	})
+	try("gather parts by", func(q gpu.Queue) error {
+		_,
+			err := q.GatherParts(b.l, []gpu.Column{ownText}, far)
+		return err
+	})
 	try("scatter", func(q gpu.Queue) error { _, err := q.Scatter(b.l, []gpu.Column{far}, own, n); return err })
 	try("scatter by", func(q gpu.Queue) error { _, err := q.Scatter(b.l, []gpu.Column{own}, far, n); return err })
 	try("concat", func(q gpu.Queue) error { _, err := q.Concat(b.l, []gpu.Column{own, far}); return err })
@@ -146,7 +155,8 @@ func testOtherDevice(t *testing.T, open Open) {
 	}
 	for _, c := range [][2]gpu.Column{{own, far}, {far, own}} {
 		try("fold", func(q gpu.Queue) error {
-			_, err := q.Fold(b.l, gpu.Aggregate{Kind: gpu.Count, Input: own.Type, Output: gpu.Of(gpu.Int64)}, c[0], c[1], c[1])
+			_, err := q.Fold(b.l, gpu.Aggregate{Kind: gpu.Count, Input: own.Type, Output: gpu.Of(gpu.Int64)}, c[0],
+				c[1], c[1])
 			return err
 		})
 		try("extreme", func(q gpu.Queue) error {
@@ -159,7 +169,8 @@ func testOtherDevice(t *testing.T, open Open) {
 		})
 	}
 	try("runs", func(q gpu.Queue) error { _, _, err := q.Runs(b.l, []gpu.Column{far}); return err })
-	move := func(name string, l *gpu.Lease, s *gpu.Stride, copy func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error)) {
+	move := func(name string, l *gpu.Lease, s *gpu.Stride,
+		copy func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error)) {
 		try(name, func(q gpu.Queue) error { _, err := copy(q, l, s); return err })
 		s.Release()
 	}
@@ -173,7 +184,8 @@ func testOtherDevice(t *testing.T, open Open) {
 	groups, err := b.q.NewGroups(b.l, []gpu.Type{own.Type}, gpu.GroupHint{})
 	require.NoError(t, err)
 	defer groups.Release()
-	sum, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: own.Type, Output: aggregateOutput(gpu.Sum, own.Type)})
+	sum, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: own.Type,
+		Output: aggregateOutput(gpu.Sum, own.Type)})
 	require.NoError(t, err)
 	defer sum.Release()
 	try("probe", func(q gpu.Queue) error {

@@ -16,8 +16,10 @@ import (
 // number.
 func testEvalEdges(t *testing.T, open Open) {
 	date, time, text := gpu.Of(gpu.Date), gpu.TimeOf(gpu.Microsecond), gpu.Of(gpu.String)
-	micros, nanos, seconds := gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false), gpu.TimestampOf(gpu.Second, false)
-	i64, i32, huge, f64, f32 := gpu.Of(gpu.Int64), gpu.Of(gpu.Int32), gpu.Of(gpu.HugeInt), gpu.Of(gpu.Float64), gpu.Of(gpu.Float32)
+	micros, nanos, seconds := gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false),
+		gpu.TimestampOf(gpu.Second, false)
+	i64, i32, huge, f64, f32 := gpu.Of(gpu.Int64), gpu.Of(gpu.Int32), gpu.Of(gpu.HugeInt), gpu.Of(gpu.Float64),
+		gpu.Of(gpu.Float32)
 	least, greatest := huge.Bounds()
 	is := func(t gpu.Type, v gpu.Int128) gpu.Scalar { return gpu.Scalar{Type: t, Valid: true, Int: v} }
 	n := gpu.IntScalar
@@ -72,19 +74,26 @@ func testEvalEdges(t *testing.T, open Open) {
 		{op(gpu.OpQuo), i64, fails, []gpu.Scalar{n(i64, math.MinInt64), n(i64, -1)}},
 		{op(gpu.OpQuo), huge, fails, []gpu.Scalar{is(huge, least), n(huge, -1)}},
 		{op(gpu.OpQuo), f64, fails, []gpu.Scalar{gpu.FloatScalar(f64, 1), gpu.FloatScalar(f64, math.Copysign(0, -1))}},
-		{op(gpu.OpQuo), f32, gpu.FloatScalar(f32, 2.75), []gpu.Scalar{gpu.FloatScalar(f32, 5.5), gpu.FloatScalar(f32, 2)}},
-		{op(gpu.OpDiv), f64, gpu.FloatScalar(f64, math.Inf(-1)), []gpu.Scalar{gpu.FloatScalar(f64, -1), gpu.FloatScalar(f64, 0)}},
-		{op(gpu.OpPow), f64, gpu.FloatScalar(f64, 1e-320), []gpu.Scalar{gpu.FloatScalar(f64, 1e-320), gpu.FloatScalar(f64, 1)}},
-		{part(gpu.PartEpoch), f64, gpu.FloatScalar(f64, -9223372022399.998), []gpu.Scalar{n(gpu.TimestampOf(gpu.Millisecond, false), -9223372022399999)}},
+		{op(gpu.OpQuo), f32, gpu.FloatScalar(f32, 2.75),
+			[]gpu.Scalar{gpu.FloatScalar(f32, 5.5), gpu.FloatScalar(f32, 2)}},
+		{op(gpu.OpDiv), f64, gpu.FloatScalar(f64, math.Inf(-1)),
+			[]gpu.Scalar{gpu.FloatScalar(f64, -1), gpu.FloatScalar(f64, 0)}},
+		{op(gpu.OpPow), f64, gpu.FloatScalar(f64, 1e-320),
+			[]gpu.Scalar{gpu.FloatScalar(f64, 1e-320), gpu.FloatScalar(f64, 1)}},
+		{part(gpu.PartEpoch), f64, gpu.FloatScalar(f64, -9223372022399.998),
+			[]gpu.Scalar{n(gpu.TimestampOf(gpu.Millisecond, false), -9223372022399999)}},
 		{op(gpu.OpNeg), huge, fails, []gpu.Scalar{is(huge, least)}},
 		{op(gpu.OpAbs), huge, fails, []gpu.Scalar{is(huge, least)}},
 		{op(gpu.OpNeg), huge, is(huge, greatest.Neg()), []gpu.Scalar{is(huge, greatest)}},
 		{op(gpu.OpSign), gpu.Of(gpu.Int8), n(gpu.Of(gpu.Int8), -1), []gpu.Scalar{is(huge, least)}},
 		{gpu.Instr{Op: gpu.OpRound, N: -2}, i32, n(i32, -200), []gpu.Scalar{n(i32, -150)}},
 		{gpu.Instr{Op: gpu.OpRound, N: -1}, i32, fails, []gpu.Scalar{n(i32, math.MaxInt32)}},
-		{gpu.Instr{Op: gpu.OpRound, N: -309}, f64, gpu.FloatScalar(f64, 0), []gpu.Scalar{gpu.FloatScalar(f64, -1.7e308)}},
-		{gpu.Instr{Op: gpu.OpRound, N: -308}, f64, gpu.FloatScalar(f64, 1.7e308), []gpu.Scalar{gpu.FloatScalar(f64, 1.7e308)}},
-		{gpu.Instr{Op: gpu.OpRound, N: -309}, f64, gpu.FloatScalar(f64, math.Inf(1)), []gpu.Scalar{gpu.FloatScalar(f64, math.Inf(1))}},
+		{gpu.Instr{Op: gpu.OpRound, N: -309}, f64, gpu.FloatScalar(f64, 0),
+			[]gpu.Scalar{gpu.FloatScalar(f64, -1.7e308)}},
+		{gpu.Instr{Op: gpu.OpRound, N: -308}, f64, gpu.FloatScalar(f64, 1.7e308),
+			[]gpu.Scalar{gpu.FloatScalar(f64, 1.7e308)}},
+		{gpu.Instr{Op: gpu.OpRound, N: -309}, f64, gpu.FloatScalar(f64, math.Inf(1)),
+			[]gpu.Scalar{gpu.FloatScalar(f64, math.Inf(1))}},
 
 		{cast, f64, gpu.FloatScalar(f64, 90071992547409.93), []gpu.Scalar{decimal(18, 2, "9007199254740993")}},
 		{cast, f64, gpu.FloatScalar(f64, 9007199254740994), []gpu.Scalar{decimal(18, 1, "90071992547409931")}},
@@ -95,7 +104,8 @@ func testEvalEdges(t *testing.T, open Open) {
 		{cast, f64, gpu.FloatScalar(f64, -0x1p127), []gpu.Scalar{is(huge, least)}},
 		{cast, huge, is(huge, least), []gpu.Scalar{gpu.FloatScalar(f64, -0x1p127)}},
 		{cast, huge, fails, []gpu.Scalar{gpu.FloatScalar(f64, 0x1p127)}},
-		{cast, f32, gpu.FloatScalar(f32, 9007200328482816), []gpu.Scalar{n(i64, 9007199791611905)}}, // its last digit decides between two floats
+		// its last digit decides between two floats
+		{cast, f32, gpu.FloatScalar(f32, 9007200328482816), []gpu.Scalar{n(i64, 9007199791611905)}},
 		{cast, f32, fails, []gpu.Scalar{gpu.FloatScalar(f64, 1e300)}},
 		{cast, gpu.DecimalOf(34, 34), fails, []gpu.Scalar{gpu.FloatScalar(f64, 1)}},
 		{cast, gpu.DecimalOf(19, 0), decimal(19, 0, "-9223372036854775808"), []gpu.Scalar{n(i64, math.MinInt64)}},
@@ -109,7 +119,8 @@ func testEvalEdges(t *testing.T, open Open) {
 		{cast, text, str("-170141183460469231731687303715884105728"), []gpu.Scalar{is(huge, least)}},
 		{cast, huge, is(huge, least), []gpu.Scalar{str("-170141183460469231731687303715884105728")}},
 		{cast, huge, fails, []gpu.Scalar{str("170141183460469231731687303715884105728")}},
-		{cast, i64, n(i64, math.MaxInt64), []gpu.Scalar{str("0.00000000000000000000000000000009223372036854775807e50")}},
+		{cast, i64, n(i64, math.MaxInt64),
+			[]gpu.Scalar{str("0.00000000000000000000000000000009223372036854775807e50")}},
 		{cast, i64, n(i64, 255), []gpu.Scalar{str("0xf_f")}},
 		{cast, i64, n(i64, 255), []gpu.Scalar{str("0xFf")}},
 		{cast, i64, n(i64, 5), []gpu.Scalar{str("0b101")}},

@@ -50,7 +50,8 @@ func requireRows(t *testing.T, want, got []gpu.Scalar, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
 	for i := range want {
-		same := want[i].Valid == got[i].Valid && want[i].Type == got[i].Type && (!want[i].Valid || want[i].Compare(got[i]) == 0)
+		same := want[i].Valid == got[i].Valid && want[i].Type == got[i].Type &&
+			(!want[i].Valid || want[i].Compare(got[i]) == 0)
 		if !same {
 			require.Failf(t, "differs", "%s, row %d: %v, want %v", what, i, got[i], want[i])
 		}
@@ -90,7 +91,8 @@ func testEvalCompare(t *testing.T, open Open) {
 					x, y := b.random(typ, n, d), b.random(typ, n, d)
 					c := b.random(typ, 1, distribution{distinct: 9})[0]
 					in := b.up(column(typ, x, coded), column(typ, y, coded))
-					p := &gpu.Program{Inputs: []gpu.Type{typ, typ}, Code: []gpu.Instr{{Op: gpu.OpConst, Type: typ, Value: c, Mask: -1}}}
+					p := &gpu.Program{Inputs: []gpu.Type{typ, typ},
+						Code: []gpu.Instr{{Op: gpu.OpConst, Type: typ, Value: c, Mask: -1}}}
 					var want [][]gpu.Scalar
 					add := func(in gpu.Instr, rows []gpu.Scalar) {
 						in.Type, in.Mask = boolean, -1
@@ -106,26 +108,30 @@ func testEvalCompare(t *testing.T, open Open) {
 							return gpu.BoolScalar(holds(x[i].Compare(c))), x[i].Valid
 						}))
 					}
-					add(gpu.Instr{Op: gpu.OpDistinct, Args: []int{0, 1}}, rowwise(n, boolean, func(i int) (gpu.Scalar, bool) {
-						same := x[i].Valid == y[i].Valid && (!x[i].Valid || x[i].Compare(y[i]) == 0)
-						return gpu.BoolScalar(!same), true
-					}))
-					add(gpu.Instr{Op: gpu.OpIsNull, Args: []int{1}}, rowwise(n, boolean, func(i int) (gpu.Scalar, bool) {
-						return gpu.BoolScalar(!y[i].Valid), true
-					}))
+					add(gpu.Instr{Op: gpu.OpDistinct, Args: []int{0, 1}},
+						rowwise(n, boolean, func(i int) (gpu.Scalar, bool) {
+							same := x[i].Valid == y[i].Valid && (!x[i].Valid || x[i].Compare(y[i]) == 0)
+							return gpu.BoolScalar(!same), true
+						}))
+					add(gpu.Instr{Op: gpu.OpIsNull, Args: []int{1}},
+						rowwise(n, boolean, func(i int) (gpu.Scalar, bool) {
+							return gpu.BoolScalar(!y[i].Valid), true
+						}))
 					for _, size := range []int{1, 20} {
 						set := b.random(typ, size, distribution{distinct: 40})
-						add(gpu.Instr{Op: gpu.OpIn, Args: []int{0}, Set: set}, rowwise(n, boolean, func(i int) (gpu.Scalar, bool) {
-							found := false
-							for _, v := range set {
-								found = found || x[i].Compare(v) == 0
-							}
-							return gpu.BoolScalar(found), x[i].Valid
-						}))
+						add(gpu.Instr{Op: gpu.OpIn, Args: []int{0}, Set: set},
+							rowwise(n, boolean, func(i int) (gpu.Scalar, bool) {
+								found := false
+								for _, v := range set {
+									found = found || x[i].Compare(v) == 0
+								}
+								return gpu.BoolScalar(found), x[i].Valid
+							}))
 					}
 					got := b.eval(p, in, n)
 					for i := range want {
-						requireRows(t, want[i], got[i], fmt.Sprintf("operation %d over %d rows", p.Code[p.Outputs[i]-2].Op, n))
+						requireRows(t, want[i], got[i],
+							fmt.Sprintf("operation %d over %d rows", p.Code[p.Outputs[i]-2].Op, n))
 					}
 				}
 			})
@@ -139,7 +145,8 @@ func testEvalLogic(t *testing.T, open Open) {
 	for _, n := range upTo(2049, evalSizes) {
 		for _, nulls := range []float64{0, 0.3} {
 			d := distribution{nulls: nulls}
-			rows := [][]gpu.Scalar{b.random(boolean, n, d), b.random(boolean, n, d), b.random(boolean, n, distribution{})}
+			rows := [][]gpu.Scalar{b.random(boolean, n, d), b.random(boolean, n, d),
+				b.random(boolean, n, distribution{})}
 			in := b.up(gpu.ColumnOf(boolean, rows[0]), gpu.ColumnOf(boolean, rows[1]), gpu.ColumnOf(boolean, rows[2]))
 			p := &gpu.Program{Inputs: []gpu.Type{boolean, boolean, boolean}, Outputs: []int{3, 4, 5}, Code: []gpu.Instr{
 				{Op: gpu.OpAnd, Type: boolean, Args: []int{0, 1, 2}, Mask: -1},
@@ -200,7 +207,8 @@ func testEvalArithmetic(t *testing.T, open Open) {
 		gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt),
 		gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 2), gpu.DecimalOf(38, 2), narrow38}
 	testEvalLimits(t, open, operands)
-	apply := map[gpu.Op]func(z, x, y *big.Int) *big.Int{gpu.OpAdd: (*big.Int).Add, gpu.OpSub: (*big.Int).Sub, gpu.OpMul: (*big.Int).Mul}
+	apply := map[gpu.Op]func(z, x, y *big.Int) *big.Int{gpu.OpAdd: (*big.Int).Add, gpu.OpSub: (*big.Int).Sub,
+		gpu.OpMul: (*big.Int).Mul}
 	b := setUp(t, open)
 	for _, typ := range operands {
 		for op, f := range apply {
@@ -255,7 +263,8 @@ func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
 			for _, x := range []gpu.Int128{inside, c.limit} {
 				p := &gpu.Program{Inputs: []gpu.Type{typ, typ}, Outputs: []int{2}, Code: []gpu.Instr{
 					{Op: c.op, Type: typ, Args: []int{0, 1}, Mask: -1, Text: "x op y"}}}
-				in := b.up(gpu.ColumnOf(typ, []gpu.Scalar{{Type: typ, Valid: true, Int: x}}), gpu.ColumnOf(typ, []gpu.Scalar{gpu.IntScalar(typ, 1)}))
+				in := b.up(gpu.ColumnOf(typ, []gpu.Scalar{{Type: typ, Valid: true, Int: x}}),
+					gpu.ColumnOf(typ, []gpu.Scalar{gpu.IntScalar(typ, 1)}))
 				what := fmt.Sprintf("operation %d on %v and 1 of %v (wide=%t)", c.op, x, typ, typ.Wide)
 				if x == inside {
 					requireRows(t, []gpu.Scalar{{Type: typ, Valid: true, Int: c.limit}}, b.eval(p, in, 1)[0], what)
@@ -272,11 +281,14 @@ func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
 // decimals and the floats next to them, ties, whole numbers and the limits.
 func testEvalRound(t *testing.T, open Open) {
 	b := setUp(t, open)
-	digits := []int64{1, 2, 3, 8, 15, 20, 22, 23, 40, 308, 323, 324, 1074, math.MaxInt64, 0, -1, -2, -16, -18, -19, -22, -23, -100, -308, -309, math.MinInt64}
+	digits := []int64{1, 2, 3, 8, 15, 20, 22, 23, 40, 308, 323, 324, 1074, math.MaxInt64, 0, -1, -2, -16, -18, -19, -22,
+		-23, -100, -308, -309, math.MinInt64}
 	long := gpu.Of(gpu.Int64)
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Float64), gpu.Of(gpu.Float32)} {
-		values := []float64{2.675, 1.005, 39292760.7, 0.5, 2.5, 0.125, 0.49999999999999994, 1 << 52, 1<<52 - 0.5, 1<<53 - 1, 1 << 63, 1e22, 1e23, 8.42e9, 50, 5e17,
-			math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-320, 1.7e308, 9e307, math.MaxFloat32, 0, math.Copysign(0, -1), math.Inf(1), math.NaN()}
+		values := []float64{2.675, 1.005, 39292760.7, 0.5, 2.5, 0.125, 0.49999999999999994, 1 << 52, 1<<52 - 0.5,
+			1<<53 - 1, 1 << 63, 1e22, 1e23, 8.42e9, 50, 5e17,
+			math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-320, 1.7e308, 9e307, math.MaxFloat32, 0,
+			math.Copysign(0, -1), math.Inf(1), math.NaN()}
 		for range 40 {
 			x := math.Ldexp(1+b.rnd.Float64(), b.rnd.IntN(120)-60)
 			decimal, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', b.rnd.IntN(9), 64), 64)
@@ -302,19 +314,23 @@ func testEvalRound(t *testing.T, open Open) {
 				x, n, want = append(x, v), append(n, gpu.IntScalar(long, d)), append(want, as(roundedTo(v.Float, d)))
 			}
 		}
-		p := &gpu.Program{Inputs: []gpu.Type{typ, long}, Outputs: []int{2}, Code: []gpu.Instr{{Op: gpu.OpRound, Type: typ, Args: []int{0, 1}, Mask: -1}}}
+		p := &gpu.Program{Inputs: []gpu.Type{typ, long}, Outputs: []int{2},
+			Code: []gpu.Instr{{Op: gpu.OpRound, Type: typ, Args: []int{0, 1}, Mask: -1}}}
 		got := b.eval(p, b.up(gpu.ColumnOf(typ, x), gpu.ColumnOf(long, n)), len(x))[0]
 		for i := range want {
-			require.Equal(t, math.Float64bits(want[i].Float), math.Float64bits(got[i].Float), "round(%v, %v) of %v: %v, want %v", x[i].Float, n[i], typ, got[i], want[i])
+			require.Equal(t, math.Float64bits(want[i].Float), math.Float64bits(got[i].Float),
+				"round(%v, %v) of %v: %v, want %v", x[i].Float, n[i], typ, got[i], want[i])
 		}
 		p = &gpu.Program{Inputs: []gpu.Type{typ}}
 		for _, d := range digits[:len(digits)-1] {
 			p.Outputs = append(p.Outputs, 1+len(p.Code))
-			p.Code = append(p.Code, gpu.Instr{Op: gpu.OpRound, Type: typ, Args: []int{0}, N: int(min(max(d, -400), 400)), Mask: -1})
+			p.Code = append(p.Code, gpu.Instr{Op: gpu.OpRound, Type: typ, Args: []int{0},
+				N: int(min(max(d, -400), 400)), Mask: -1})
 		}
 		for k, rows := range b.eval(p, b.up(gpu.ColumnOf(typ, x)), len(x)) {
 			for i := k; i < len(x); i += len(digits) {
-				require.Equal(t, math.Float64bits(want[i].Float), math.Float64bits(rows[i].Float), "round(%v, %d) of %v: %v, want %v", x[i].Float, digits[k], typ, rows[i], want[i])
+				require.Equal(t, math.Float64bits(want[i].Float), math.Float64bits(rows[i].Float),
+					"round(%v, %d) of %v: %v, want %v", x[i].Float, digits[k], typ, rows[i], want[i])
 			}
 		}
 	}
@@ -481,10 +497,14 @@ func testEvalOutputs(t *testing.T, open Open) {
 				{Op: gpu.OpReverse, Type: text, Args: []int{0}, Mask: -1},
 				{Op: gpu.OpLength, Type: length, Args: []int{3}, Mask: -1},
 			}}
-			joined := rowwise(n, text, func(i int) (gpu.Scalar, bool) { return gpu.StringScalar(x[i].Str + y[i].Str), x[i].Valid })
+			joined := rowwise(n, text, func(i int) (gpu.Scalar, bool) {
+				return gpu.StringScalar(x[i].Str + y[i].Str),
+					x[i].Valid
+			})
 			got := b.eval(p, in, n)
 			requireRows(t, x, got[0], "input")
-			requireRows(t, rowwise(n, text, func(int) (gpu.Scalar, bool) { return gpu.StringScalar("constant"), true }), got[1], "constant")
+			requireRows(t, rowwise(n, text, func(int) (gpu.Scalar, bool) { return gpu.StringScalar("constant"), true }),
+				got[1], "constant")
 			requireRows(t, joined, got[2], "concat")
 			requireRows(t, joined, got[3], "concat again")
 			requireRows(t, rowwise(n, text, func(i int) (gpu.Scalar, bool) {

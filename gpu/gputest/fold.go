@@ -73,7 +73,8 @@ func testFold(t *testing.T, open Open) {
 					values := b.foldable(typ, rows, nulls)
 					from, to := b.ranges(f, rows)
 					for _, a := range foldKinds(typ) {
-						if quick := a.Kind == gpu.Count || a.Kind == gpu.Sum && !typ.IsFloat(); !quick && rows > 300 && f.name != "narrow" && f.name != "parts" && (f.name != "wide" || rows > 5000) {
+						if quick := a.Kind == gpu.Count || a.Kind == gpu.Sum && !typ.IsFloat(); !quick && rows > 300 &&
+							f.name != "narrow" && f.name != "parts" && (f.name != "wide" || rows > 5000) {
 							continue // the reference is quadratic
 						}
 						b.checkFold(a, values, from, to, fmt.Sprintf("%v of %d rows, %s", a.Kind, rows, f.name))
@@ -140,13 +141,20 @@ func testFold(t *testing.T, open Open) {
 			a                gpu.Aggregate
 			values, from, to gpu.Column
 		}{
-			"sum of ranges is not defined on VARCHAR": {gpu.Aggregate{Kind: gpu.Sum, Input: text, Output: text}, gpu.Column{Type: text}, ids, ids},
-			"min of ranges is not defined on BIGINT":  {gpu.Aggregate{Kind: gpu.Min, Input: i64, Output: i64}, gpu.Column{Type: i64}, ids, ids},
-			"sum of BIGINT is HUGEINT, not BIGINT":    {gpu.Aggregate{Kind: gpu.Sum, Input: i64, Output: i64}, gpu.Column{Type: i64}, ids, ids},
-			"bit_and of VARCHAR, planned for BIGINT":  {gpu.Aggregate{Kind: gpu.BitAnd, Input: i64, Output: i64}, gpu.Column{Type: text}, ids, ids},
-			"not BIGINT":                              {gpu.Aggregate{Kind: gpu.Count, Input: i64, Output: i64}, gpu.Column{Type: i64}, ids, gpu.Column{Type: i64}},
-			"ranges with 0 first rows and 3 ends":     {gpu.Aggregate{Kind: gpu.Count, Input: i64, Output: i64}, gpu.Column{Type: i64}, ids, gpu.Column{Type: gpu.Of(gpu.Int32), Len: 3}},
-			"2147483647 rows are more than":           {gpu.Aggregate{Kind: gpu.Count, Input: i64, Output: i64}, gpu.Column{Type: i64, Len: gpu.MaxRows + 1}, ids, ids},
+			"sum of ranges is not defined on VARCHAR": {gpu.Aggregate{Kind: gpu.Sum, Input: text, Output: text},
+				gpu.Column{Type: text}, ids, ids},
+			"min of ranges is not defined on BIGINT": {gpu.Aggregate{Kind: gpu.Min, Input: i64, Output: i64},
+				gpu.Column{Type: i64}, ids, ids},
+			"sum of BIGINT is HUGEINT, not BIGINT": {gpu.Aggregate{Kind: gpu.Sum, Input: i64, Output: i64},
+				gpu.Column{Type: i64}, ids, ids},
+			"bit_and of VARCHAR, planned for BIGINT": {gpu.Aggregate{Kind: gpu.BitAnd, Input: i64, Output: i64},
+				gpu.Column{Type: text}, ids, ids},
+			"not BIGINT": {gpu.Aggregate{Kind: gpu.Count, Input: i64, Output: i64},
+				gpu.Column{Type: i64}, ids, gpu.Column{Type: i64}},
+			"ranges with 0 first rows and 3 ends": {gpu.Aggregate{Kind: gpu.Count, Input: i64, Output: i64},
+				gpu.Column{Type: i64}, ids, gpu.Column{Type: gpu.Of(gpu.Int32), Len: 3}},
+			"2147483647 rows are more than": {gpu.Aggregate{Kind: gpu.Count, Input: i64, Output: i64},
+				gpu.Column{Type: i64, Len: gpu.MaxRows + 1}, ids, ids},
 		} {
 			_, err := b.q.Fold(b.l, c.a, c.values, c.from, c.to)
 			require.ErrorContains(t, err, want)
@@ -256,7 +264,9 @@ func testExtreme(t *testing.T, open Open) {
 				b := setUp(t, open)
 				for _, rows := range foldSizes() {
 					for k, f := range frames {
-						if !b.takes() || rows > 300 && (rows+k)%4 > 0 || rows > 5000 && f.name != "narrow" && f.name != "running in parts" { // the reference is quadratic
+						// the reference is quadratic
+						if !b.takes() || rows > 300 && (rows+k)%4 > 0 ||
+							rows > 5000 && f.name != "narrow" && f.name != "running in parts" {
 							continue
 						}
 						d := distributions[(rows+k)%len(distributions)]
@@ -271,7 +281,8 @@ func testExtreme(t *testing.T, open Open) {
 		i64, ids := gpu.Column{Type: gpu.Of(gpu.Int64)}, gpu.Column{Type: gpu.Of(gpu.Int32)}
 		_, err := b.q.Extreme(b.l, gpu.SortKey{Column: i64}, false, ids, i64)
 		require.ErrorContains(t, err, "not BIGINT")
-		_, err = b.q.Extreme(b.l, gpu.SortKey{Column: gpu.Column{Type: i64.Type, Dict: &gpu.Dictionary{}}}, false, ids, ids)
+		_, err = b.q.Extreme(b.l, gpu.SortKey{Column: gpu.Column{Type: i64.Type, Dict: &gpu.Dictionary{}}}, false, ids,
+			ids)
 		require.ErrorContains(t, err, "dictionary of BIGINT")
 	})
 }
@@ -305,7 +316,8 @@ func (b *bench) checkExtreme(typ gpu.Type, coded bool, values []gpu.Scalar, flag
 	if len(want) == 0 {
 		want = []int{}
 	}
-	require.Equal(t, want, append([]int{}, b.ints(got)...), "%d rows, flags %d, last %v, %s", len(values), flags, last, f.name)
+	require.Equal(t, want, append([]int{}, b.ints(got)...), "%d rows, flags %d, last %v, %s", len(values), flags, last,
+		f.name)
 	got.Release()
 }
 

@@ -116,7 +116,8 @@ func setUp(t *testing.T, open Open) *bench {
 	dev := open(t, 0)
 	q, err := dev.NewQueue(t.Name())
 	require.NoError(t, err)
-	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), h: dev.HostBudget().Lease(t.Name()), rnd: rand.New(rand.NewPCG(Seed(t), uint64(len(t.Name()))))}
+	b := &bench{t: t, dev: dev, q: q, l: dev.Budget().Lease(t.Name()), h: dev.HostBudget().Lease(t.Name()),
+		rnd: rand.New(rand.NewPCG(Seed(t), uint64(len(t.Name()))))}
 	t.Cleanup(func() {
 		require.NoError(t, b.q.Close())
 		require.NoError(t, b.l.Close())
@@ -148,7 +149,8 @@ func (b *bench) up(cols ...gpu.Column) []gpu.Column {
 // down returns the rows of a column as scalars. It checks the layout first.
 func (b *bench) down(c gpu.Column) []gpu.Scalar {
 	b.t.Helper()
-	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}),
+		Cols: []gpu.Column{c.Retain()}, Rows: c.Len}
 	s, err := b.q.Download(b.h, s)
 	require.NoError(b.t, err)
 	defer s.Release()
@@ -168,7 +170,8 @@ func (b *bench) ids(v []int32) gpu.Column {
 // int32s returns the values of a column of 32-bit integers and releases the column.
 func (b *bench) int32s(c gpu.Column) []int32 {
 	b.t.Helper()
-	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
+	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}),
+		Cols: []gpu.Column{c}, Rows: c.Len})
 	require.NoError(b.t, err)
 	defer s.Release()
 	return slices.Clone(gpu.Values[int32](s.Cols[0].Data, c.Len))
@@ -192,8 +195,8 @@ var types = []gpu.Type{
 	gpu.Of(gpu.String), gpu.Of(gpu.Binary),
 }
 
-// moved returns the types of columns whose values are moved and not looked at: all, or where some cases stand for others
-// one of each layout and width.
+// moved returns the types of columns whose values are moved and not looked at: all, or where some cases stand for
+// others one of each layout and width.
 func moved() []gpu.Type {
 	if Thin == 0 {
 		return types

@@ -165,7 +165,8 @@ func matcherRefusals(name string, prepare func(b *bench) (match func() (gpu.Matc
 			return b.pairsOf(p, build, nil)
 		},
 		"join": func(b *bench, m gpu.Matcher) (made, error) {
-			cols, _, _, err := m.Join(b.q, b.l, pick(b.inputs(), colNumber, colText), pick(b.inputs(), colID, colCoded), 100)
+			cols, _, _, err := m.Join(b.q, b.l, pick(b.inputs(), colNumber, colText), pick(b.inputs(), colID, colCoded),
+				100)
 			return of(cols, err)
 		},
 		"matched": func(b *bench, m gpu.Matcher) (made, error) { return one(m.Matched(b.q, b.l)) },

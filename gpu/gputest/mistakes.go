@@ -87,8 +87,10 @@ func testMistakes(t *testing.T, open Open) {
 		d         gpu.Digit
 	}{
 		{"by a column of VARCHAR", longs, texts, gpu.Digit{Bits: 2}}, {"by 17 bits", longs, longs, gpu.Digit{Bits: 17}},
-		{"from bit 30", ids, ids, gpu.Digit{Shift: 30, Bits: 3}}, {"even factor 6", ids, ids, gpu.Digit{Bits: 3, Factor: 6}},
-		{"1 rows by a key of 100", short, longs, gpu.Digit{Bits: 2}}, {"1 rows by a key of 100", short, longs, gpu.Digit{}},
+		{"from bit 30", ids, ids, gpu.Digit{Shift: 30, Bits: 3}},
+		{"even factor 6", ids, ids, gpu.Digit{Bits: 3, Factor: 6}},
+		{"1 rows by a key of 100", short, longs, gpu.Digit{Bits: 2}},
+		{"1 rows by a key of 100", short, longs, gpu.Digit{}},
 	} {
 		_, _, err = b.q.Partition(b.l, keys(c.cols), c.key, c.d)
 		fails(c.want, err)
@@ -111,7 +113,8 @@ func testMistakes(t *testing.T, open Open) {
 		{"by 1 offset", gpu.Partitioned{Key: ids, Offsets: short}, nil, ids},
 		{"by 100 offsets and 1 ends", gpu.Partitioned{Key: ids, Offsets: ids, Ends: short}, nil, ids},
 		{"min of VARCHAR", gpu.Partitioned{Key: ids}, []gpu.Aggregate{{Kind: gpu.Min, Input: texts.Type}}, texts},
-		{"max of a column of 1 values", gpu.Partitioned{Key: ids}, []gpu.Aggregate{{Kind: gpu.Max, Input: short.Type}}, short},
+		{"max of a column of 1 values", gpu.Partitioned{Key: ids}, []gpu.Aggregate{{Kind: gpu.Max, Input: short.Type}},
+			short},
 	} {
 		var values []gpu.Column
 		if len(c.list) > 0 && c.values.Len > 0 {
@@ -129,8 +132,10 @@ func testMistakes(t *testing.T, open Open) {
 		to, key, value gpu.Column
 		bits           uint
 	}{
-		{"by a column of VARCHAR", tuples, texts, longs, 2}, {"a value of VARCHAR", tuples, longs, texts, 2}, {"a value of INTEGER", tuples, longs, ids, 2},
-		{"by 12 bits: 11 is the most", tuples, longs, longs, 12}, {"by 65 bits", tuples, longs, longs, 65}, {"into a column of BIGINT", longs, longs, longs, 2},
+		{"by a column of VARCHAR", tuples, texts, longs, 2}, {"a value of VARCHAR", tuples, longs, texts, 2},
+		{"a value of INTEGER", tuples, longs, ids, 2},
+		{"by 12 bits: 11 is the most", tuples, longs, longs, 12}, {"by 65 bits", tuples, longs, longs, 65},
+		{"into a column of BIGINT", longs, longs, longs, 2},
 		{"of 100 keys and 1 values", tuples, longs, short, 2}, {"values into a column of 100", tuples, short, short, 2},
 	} {
 		_, err = experimental(b.q).PartitionTuples(b.l, c.to, c.key, c.value, gpu.Digit{Bits: c.bits}, gpu.TuplePass{})
@@ -149,7 +154,8 @@ func testMistakes(t *testing.T, open Open) {
 		keys []gpu.Column
 		safe int
 	}{
-		{"at least one key", nil, 0}, {"has 1 and 2", keys(longs), 2}, {"61 join keys", many, 61}, {"has 1 rows", keys(longs, short), 2},
+		{"at least one key", nil, 0}, {"has 1 and 2", keys(longs), 2}, {"61 join keys", many, 61},
+		{"has 1 rows", keys(longs, short), 2},
 	} {
 		_, err = b.q.BuildTable(b.l, c.keys, make([]bool, c.safe), 1<<20)
 		fails(c.want, err)
@@ -157,7 +163,8 @@ func testMistakes(t *testing.T, open Open) {
 	side := gpu.Partitioned{Key: longs, Offsets: longs}
 	_, err = b.q.MatchPartitions(b.l, side, side, gpu.Probing{})
 	fails("not BIGINT", err)
-	_, err = b.q.MatchPartitions(b.l, gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n})}, gpu.Partitioned{Key: longs, Offsets: ids}, gpu.Probing{})
+	_, err = b.q.MatchPartitions(b.l, gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n})},
+		gpu.Partitioned{Key: longs, Offsets: ids}, gpu.Probing{})
 	fails("2 and 100 offsets", err)
 	chain := gpu.Partitioned{Key: longs, Offsets: b.ids([]int32{0, n}), Chain: b.ids([]int32{0})}
 	_, err = b.q.MatchPartitions(b.l, chain, chain, gpu.Probing{})
@@ -226,7 +233,8 @@ func testMistakes(t *testing.T, open Open) {
 	require.NoError(t, err)
 	defer a.Release()
 	for want, k := range map[string][]gpu.Column{
-		"0 key columns": nil, "2 key columns": keys(longs, longs), "has type VARCHAR": keys(texts), "has 1 rows": keys(short),
+		"0 key columns": nil, "2 key columns": keys(longs, longs), "has type VARCHAR": keys(texts),
+		"has 1 rows": keys(short),
 	} {
 		_, err = groups.Assign(b.q, b.l, k, n)
 		fails(want, err)
@@ -243,9 +251,12 @@ func testMistakes(t *testing.T, open Open) {
 	}
 
 	for _, agg := range []gpu.Aggregate{
-		{Kind: gpu.CountAll, Output: i64}, {Kind: gpu.Count, Input: i64, Output: i64}, {Kind: gpu.Sum, Input: i64, Output: gpu.SumType(i64)},
-		{Kind: gpu.Sum, Input: gpu.Of(gpu.Float64), Output: gpu.Of(gpu.Float64)}, {Kind: gpu.Min, Input: i32, Output: i32},
-		{Kind: gpu.Max, Input: gpu.Of(gpu.HugeInt), Output: gpu.Of(gpu.HugeInt)}, {Kind: gpu.Max, Input: text, Output: text},
+		{Kind: gpu.CountAll, Output: i64}, {Kind: gpu.Count, Input: i64, Output: i64},
+		{Kind: gpu.Sum, Input: i64, Output: gpu.SumType(i64)},
+		{Kind: gpu.Sum, Input: gpu.Of(gpu.Float64), Output: gpu.Of(gpu.Float64)},
+		{Kind: gpu.Min, Input: i32, Output: i32},
+		{Kind: gpu.Max, Input: gpu.Of(gpu.HugeInt), Output: gpu.Of(gpu.HugeInt)},
+		{Kind: gpu.Max, Input: text, Output: text},
 		{Kind: gpu.BitAnd, Input: i64, Output: i64},
 	} {
 		x, err := b.q.NewAccumulator(b.l, agg)
@@ -257,7 +268,8 @@ func testMistakes(t *testing.T, open Open) {
 		if agg.Kind != gpu.CountAll {
 			fails("0 rows of "+agg.Input.String(), x.Update(b.q, a, gpu.Column{Type: agg.Input}, distinct))
 			fails("100 rows of BOOLEAN", x.Update(b.q, a, gpu.Column{Type: boolean, Len: n}, distinct))
-			values = b.up(gpu.ColumnOf(agg.Input, generate(n, func(i int) gpu.Scalar { return value(agg.Input, uint64(i), false) })))[0]
+			values = b.up(gpu.ColumnOf(agg.Input,
+				generate(n, func(i int) gpu.Scalar { return value(agg.Input, uint64(i), false) })))[0]
 		}
 		require.NoError(t, x.Update(b.q, a, values, distinct))
 		want, err := x.Result(b.q, b.l, 0, distinct)

@@ -18,11 +18,13 @@ import (
 func testUploadEncoded(t *testing.T, open Open) {
 	b := setUp(t, open)
 	wide := gpu.DecimalOf(38, 2)
-	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Date), gpu.Of(gpu.Float64), wide, gpu.Of(gpu.String)} {
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Date), gpu.Of(gpu.Float64), wide,
+		gpu.Of(gpu.String)} {
 		for width, values := range map[int]int{1: 256, 2: 60000, 4: 70000} {
 			dict := make([]gpu.Scalar, values)
 			for i := range dict {
-				dict[i] = gpu.Scalar{Type: typ, Valid: true, Int: gpu.Int128From(int64(i % 100)), Float: float64(i), Str: fmt.Sprint("value ", i)}
+				dict[i] = gpu.Scalar{Type: typ, Valid: true, Int: gpu.Int128From(int64(i % 100)), Float: float64(i),
+					Str: fmt.Sprint("value ", i)}
 			}
 			shared := &gpu.Dictionary{Values: gpu.ColumnOf(typ, dict)}
 			for _, n := range upTo(5000, []int{0, 1, 255, 4097, 30001}) {
@@ -48,7 +50,8 @@ func testUploadEncoded(t *testing.T, open Open) {
 					}
 					got := b.up(c)[0]
 					require.Zero(t, got.CodeWidth)
-					requireRows(t, want, b.down(got), fmt.Sprintf("%d rows of %v with codes of %d bytes, nulls %t", n, typ, width, nulls))
+					requireRows(t, want, b.down(got),
+						fmt.Sprintf("%d rows of %v with codes of %d bytes, nulls %t", n, typ, width, nulls))
 				}
 			}
 		}
@@ -58,7 +61,8 @@ func testUploadEncoded(t *testing.T, open Open) {
 // testUploadNarrow uploads encoded columns without a dictionary.
 func testUploadNarrow(t *testing.T, open Open) {
 	b := setUp(t, open)
-	for _, typ := range []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.TimestampOf(gpu.Nanosecond, false)} {
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2),
+		gpu.TimestampOf(gpu.Nanosecond, false)} {
 		for _, n := range upTo(5000, []int{0, 1, 255, 4097, 30001}) {
 			narrow, want := make([]int32, n), make([]gpu.Scalar, n)
 			valid := make([]uint64, (n+63)/64)
@@ -74,8 +78,10 @@ func testUploadNarrow(t *testing.T, open Open) {
 					valid[i/64] |= 1 << (i % 64)
 				}
 			}
-			c := gpu.Column{Type: typ, Len: n, Data: gpu.WrapBytes(gpu.BytesOf(narrow)), Valid: gpu.WrapBytes(gpu.BytesOf(valid)), CodeWidth: 4}
-			s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: typ, Nullable: true}), Cols: []gpu.Column{c}, Rows: n}
+			c := gpu.Column{Type: typ, Len: n, Data: gpu.WrapBytes(gpu.BytesOf(narrow)),
+				Valid: gpu.WrapBytes(gpu.BytesOf(valid)), CodeWidth: 4}
+			s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: typ, Nullable: true}),
+				Cols: []gpu.Column{c}, Rows: n}
 			require.NoError(t, s.Check())
 			got := b.up(c)[0]
 			require.Zero(t, got.CodeWidth)
@@ -88,7 +94,8 @@ func testUploadNarrow(t *testing.T, open Open) {
 // buffers and memory of the heap.
 func testUploadJoined(t *testing.T, open Open) {
 	b := setUp(t, open)
-	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int32), gpu.Of(gpu.Float64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)} {
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int32), gpu.Of(gpu.Float64), gpu.DecimalOf(38, 2),
+		gpu.Of(gpu.String)} {
 		for _, n := range upTo(5000, []int{0, 1, 255, 4097, 30001}) {
 			want := b.random(typ, n, distribution{nulls: 0.1})
 			c := gpu.ColumnOf(typ, want)
@@ -124,7 +131,8 @@ func testMade(t *testing.T, open Open) {
 	for i := range 200 {
 		c, err := b.q.Eval(b.l, constant(int64(i)), nil, n)
 		require.NoError(t, err)
-		made = append(made, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}), Cols: c})
+		made = append(made, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+			Cols: c})
 		made[i].SetMade(b.dev)
 	}
 	for i, s := range made {
@@ -138,7 +146,8 @@ func testMade(t *testing.T, open Open) {
 // constant returns the program of a BIGINT column of one value.
 func constant(v int64) *gpu.Program {
 	t := gpu.Of(gpu.Int64)
-	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, v), Mask: -1}}, Outputs: []int{0}}
+	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, v), Mask: -1}},
+		Outputs: []int{0}}
 }
 
 // testUpAhead uploads many strides before the first is used, on another queue, and
@@ -154,8 +163,9 @@ func testUpAhead(t *testing.T, open Open) {
 		for i := range values {
 			values[i] = int64(k*n + i)
 		}
-		s, err := ahead.UploadAhead(b.l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
-			Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
+		s, err := ahead.UploadAhead(b.l,
+			&gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+				Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
 		require.NoError(t, err)
 		strides = append(strides, s)
 	}
@@ -237,7 +247,8 @@ func testSelectPatterns(t *testing.T, open Open) {
 		{"half null", always, func(i int) bool { return i*0x9e3779b1>>8%2 == 0 }, 4 << 20},
 	}
 	// For the last sizes a device counts the rows before it allocates the ids.
-	for _, n := range []int{1, 31, 32, 33, 127, 128, 129, 1023, 1025, 4095, 4096, 4097, 8191, 8193, 262145, 1500001, 25<<20 - 3} {
+	for _, n := range []int{1, 31, 32, 33, 127, 128, 129, 1023, 1025, 4095, 4096, 4097, 8191, 8193, 262145, 1500001,
+		25<<20 - 3} {
 		for _, p := range patterns {
 			if p.most > 0 && n > p.most {
 				continue
@@ -396,7 +407,8 @@ func (b *bench) checkScatter(typ gpu.Type, values []gpu.Scalar, coded bool, ids 
 	for i := range row {
 		row[i] = int32(i)
 	}
-	cols := b.up(column(typ, values, coded), gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(row), Data: gpu.WrapBytes(gpu.BytesOf(row))})
+	cols := b.up(column(typ, values, coded),
+		gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(row), Data: gpu.WrapBytes(gpu.BytesOf(row))})
 	got, err := b.q.Scatter(b.l, cols, b.ids(ids), n)
 	require.NoError(b.t, err)
 	require.Len(b.t, got, 2)
@@ -476,7 +488,8 @@ func testSlice(t *testing.T, open Open) {
 				b := setUp(t, open)
 				values := b.random(typ, 300, distribution{nulls: 0.2})
 				col := b.up(column(typ, values, coded))[0]
-				for _, r := range [][2]int{{0, 0}, {0, 300}, {0, 1}, {1, 65}, {63, 64}, {64, 200}, {77, 299}, {300, 300}} {
+				for _, r := range [][2]int{{0, 0}, {0, 300}, {0, 1}, {1, 65}, {63, 64}, {64, 200}, {77, 299},
+					{300, 300}} {
 					got, err := b.q.Slice(b.l, col, r[0], r[1])
 					require.NoError(t, err)
 					requireSame(t, values[r[0]:r[1]], b.down(got), r)
@@ -540,7 +553,8 @@ func testHash(t *testing.T, open Open) {
 	}
 	narrow, wide := gpu.DecimalOf(18, 2), gpu.Type{Kind: gpu.Decimal, Precision: 18, Scale: 2, Wide: true}
 	values := b.random(narrow, 100, distribution{})
-	require.Equal(t, hash(gpu.ColumnOf(narrow, values)), hash(gpu.ColumnOf(wide, values)), "storage does not show in the hash")
+	require.Equal(t, hash(gpu.ColumnOf(narrow, values)), hash(gpu.ColumnOf(wide, values)),
+		"storage does not show in the hash")
 
 	another := hash(gpu.ColumnOf(narrow, values))
 	seed++
@@ -571,11 +585,13 @@ func testHash(t *testing.T, open Open) {
 		{42, 0xa3d9f5021dcda48f, []gpu.Scalar{gpu.StringScalar("abcde")}},
 		{42, 0x2f2d20fda9cb49e2, []gpu.Scalar{gpu.StringScalar("abcdefgh")}},
 		{42, 0x62384445a270789b, []gpu.Scalar{gpu.StringScalar("abcdefghijklmnopqrstuvw")}},
-		{42, 0x22cc21f1aa4a775c, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Date), 1), gpu.StringScalar("x"), gpu.Null(gpu.Of(gpu.Float64))}},
+		{42, 0x22cc21f1aa4a775c, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Date), 1), gpu.StringScalar("x"),
+			gpu.Null(gpu.Of(gpu.Float64))}},
 		{12345678901234567890, 0xfb838f406ce99f23, []gpu.Scalar{gpu.StringScalar("abcde")}},
 		{12345678901234567890, 0x86245ab4754096be, []gpu.Scalar{gpu.StringScalar("abcdefgh")}},
 		{12345678901234567890, 0x2afa93ff131b019f, []gpu.Scalar{gpu.StringScalar("abcdefghijklmnopqrstuvw")}},
-		{12345678901234567890, 0x0b5e8af42fc73887, []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Date), 1), gpu.StringScalar("x"), gpu.Null(gpu.Of(gpu.Float64))}},
+		{12345678901234567890, 0x0b5e8af42fc73887,
+			[]gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Date), 1), gpu.StringScalar("x"), gpu.Null(gpu.Of(gpu.Float64))}},
 	} {
 		seed = c.seed
 		var cols []gpu.Column
@@ -626,7 +642,8 @@ func testPartition(t *testing.T, open Open) {
 				row[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(i))
 			}
 			text := b.random(gpu.Of(gpu.String), n, distribution{distinct: 100, nulls: 0.1})
-			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int64), keys), gpu.ColumnOf(gpu.Of(gpu.Int32), row), gpu.ColumnOf(gpu.Of(gpu.String), text))
+			cols := b.up(gpu.ColumnOf(gpu.Of(gpu.Int64), keys), gpu.ColumnOf(gpu.Of(gpu.Int32), row),
+				gpu.ColumnOf(gpu.Of(gpu.String), text))
 			hash, err := b.q.Hash(b.l, cols[:1], hashSeed)
 			require.NoError(t, err)
 			hashes := b.down(hash)
@@ -635,7 +652,8 @@ func testPartition(t *testing.T, open Open) {
 					continue
 				}
 				shift, bits := digit[0], digit[1]
-				out, ends, err := b.q.Partition(b.l, append(cols, gpu.RowNumbers(n)), hash, gpu.Digit{Shift: shift, Bits: bits})
+				out, ends, err := b.q.Partition(b.l, append(cols, gpu.RowNumbers(n)), hash,
+					gpu.Digit{Shift: shift, Bits: bits})
 				require.NoError(t, err)
 				offsets := b.offsets(ends)
 				require.Len(t, offsets, 1<<bits+1)
@@ -684,7 +702,8 @@ func testPartitionColumns(t *testing.T, open Open) {
 		}
 		cols = b.up(cols...)
 		for _, only := range []int{1, 2, len(cols)} {
-			for _, digit := range []gpu.Digit{{Shift: 24, Bits: 8}, {Shift: 5, Bits: 3}, {Shift: 13, Bits: 9}, {Shift: 7, Bits: 11}, {Shift: 22, Bits: 10, Factor: 0x9e3779b97f4a7c15}} {
+			for _, digit := range []gpu.Digit{{Shift: 24, Bits: 8}, {Shift: 5, Bits: 3}, {Shift: 13, Bits: 9},
+				{Shift: 7, Bits: 11}, {Shift: 22, Bits: 10, Factor: 0x9e3779b97f4a7c15}} {
 				out, ends, err := b.q.Partition(b.l, cols[:only], cols[0], digit)
 				require.NoError(t, err)
 				offsets := b.offsets(ends)
@@ -719,19 +738,24 @@ func testPartitionColumns(t *testing.T, open Open) {
 	}
 }
 
-// testPartitionLoose partitions columns by keys of every kind of skew, among them rows in runs of one key. Each row is in its
-// partition once, in any order, and its columns move together.
+// testPartitionLoose partitions columns by keys of every kind of skew, among them rows in runs of one key. Each row is
+// in its partition once, in any order, and its columns move together.
 func testPartitionLoose(t *testing.T, open Open) {
 	b := setUp(t, open)
-	int32s, longs, bools, shorts, huge := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Bool), gpu.Of(gpu.Int16), gpu.Of(gpu.HugeInt)
+	int32s, longs, bools, shorts, huge := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Bool), gpu.Of(gpu.Int16),
+		gpu.Of(gpu.HugeInt)
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64)} {
 		for _, n := range upTo(16000, []int{0, 1, 100, 16000, 1 << 18}) {
 			columns := [][]gpu.Type{{}, {int32s}, {longs}, {bools, shorts}, {huge, int32s, longs}, {gpu.Of(gpu.String)}}
-			digits := []gpu.Digit{{Shift: 24, Bits: 8, Factor: 0x9e3779b97f4a7c15}, {Shift: 5, Bits: 3, Factor: 0x9e3779b97f4a7c15}, {}, {Bits: 1}, {Shift: 20, Bits: 8}, {Shift: 7, Bits: 11}}
+			digits := []gpu.Digit{{Shift: 24, Bits: 8, Factor: 0x9e3779b97f4a7c15},
+				{Shift: 5, Bits: 3, Factor: 0x9e3779b97f4a7c15}, {}, {Bits: 1}, {Shift: 20, Bits: 8},
+				{Shift: 7, Bits: 11}}
 			if n > 16000 { // to check a row takes longer than to move it
-				columns, digits = columns[:1], append(digits[:2], gpu.Digit{Shift: 22, Bits: 9, Factor: 0x9e3779b97f4a7c15})
+				columns, digits = columns[:1],
+					append(digits[:2], gpu.Digit{Shift: 22, Bits: 9, Factor: 0x9e3779b97f4a7c15})
 			}
-			for _, d := range []distribution{{}, {distinct: 1}, {distinct: 2}, {distinct: 3000, zipf: true}, {distinct: 5}} {
+			for _, d := range []distribution{{}, {distinct: 1}, {distinct: 2}, {distinct: 3000, zipf: true},
+				{distinct: 5}} {
 				key := b.random(typ, n, d)
 				if d.distinct == 5 {
 					slices.SortFunc(key, func(a, b gpu.Scalar) int { return cmp.Compare(a.Int.Lo, b.Int.Lo) })
@@ -769,8 +793,8 @@ func testPartitionLoose(t *testing.T, open Open) {
 	}
 }
 
-// checkLoose checks columns that were partitioned by the first of some, of which the second has the numbers of rows, and
-// releases them.
+// checkLoose checks columns that were partitioned by the first of some, of which the second has the numbers of rows,
+// and releases them.
 func (b *bench) checkLoose(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Column, offsets, ends gpu.Column) {
 	t, n, typ := b.t, len(values[0]), out[0].Type
 	t.Helper()
@@ -786,7 +810,8 @@ func (b *bench) checkLoose(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Col
 	part := make([]int, 0, n)
 	for p := range to {
 		if from[p] > to[p] || to[p] > from[p+1] {
-			require.Failf(t, "partitions overlap", "partition %d is [%d, %d), the next begins at %d", p, from[p], to[p], from[p+1])
+			require.Failf(t, "partitions overlap", "partition %d is [%d, %d), the next begins at %d", p, from[p], to[p],
+				from[p+1])
 		}
 		for r := from[p]; r < to[p]; r++ {
 			places, part = append(places, int32(r)), append(part, p)
@@ -834,7 +859,8 @@ func testSort(t *testing.T, open Open) {
 							if n == largest && flags != 0 || !b.takes() {
 								continue
 							}
-							b.checkSort([]gpu.Type{typ}, [][]gpu.Scalar{b.random(typ, n, d)}, []bool{coded}, []int{flags})
+							b.checkSort([]gpu.Type{typ}, [][]gpu.Scalar{b.random(typ, n, d)}, []bool{coded},
+								[]int{flags})
 						}
 					}
 				}
@@ -882,7 +908,8 @@ func testSort(t *testing.T, open Open) {
 						}
 					}
 					number := b.random(gpu.Of(gpu.Int8), len(values), distribution{distinct: 3})
-					b.checkSort([]gpu.Type{text, number[0].Type}, [][]gpu.Scalar{values, number}, []bool{coded, false}, []int{b.rnd.IntN(4), 0})
+					b.checkSort([]gpu.Type{text, number[0].Type}, [][]gpu.Scalar{values, number}, []bool{coded, false},
+						[]int{b.rnd.IntN(4), 0})
 				}
 			}
 		}
@@ -938,7 +965,8 @@ func (b *bench) checkSort(types []gpu.Type, keys [][]gpu.Scalar, coded []bool, f
 	sort.SliceStable(want, func(i, j int) bool { return compareRows(keys, flags, want[i], want[j]) < 0 })
 	var in []gpu.SortKey
 	for k, values := range keys {
-		in = append(in, gpu.SortKey{Column: b.up(column(types[k], values, coded[k]))[0], Descending: flags[k]&1 != 0, NullsFirst: flags[k]&2 != 0})
+		in = append(in, gpu.SortKey{Column: b.up(column(types[k], values, coded[k]))[0], Descending: flags[k]&1 != 0,
+			NullsFirst: flags[k]&2 != 0})
 	}
 	for _, sort := range []func(*gpu.Lease, []gpu.SortKey) (gpu.Column, error){b.q.Sort, experimental(b.q).MergeSort} {
 		ids, err := sort(b.l, in)

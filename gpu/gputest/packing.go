@@ -23,9 +23,11 @@ func testPacking(t *testing.T, open Open) {
 		{"all bits", []gpu.Type{i16, i8, i8, gpu.Of(gpu.Uint32)}, make([]bool, 4), make([]distribution, 4)},
 		{"a bit too many", []gpu.Type{gpu.Of(gpu.Uint64), truth}, make([]bool, 2), make([]distribution, 2)},
 		{"bits and nulls", []gpu.Type{truth, truth, i8}, make([]bool, 3), []distribution{nulls, {}, nulls}},
-		{"codes", []gpu.Type{gpu.Of(gpu.String), gpu.Of(gpu.String)}, []bool{true, true}, []distribution{dense, {distinct: 3, nulls: 0.1}}},
+		{"codes", []gpu.Type{gpu.Of(gpu.String), gpu.Of(gpu.String)}, []bool{true, true},
+			[]distribution{dense, {distinct: 3, nulls: 0.1}}},
 		{"many strings", []gpu.Type{gpu.Of(gpu.String)}, []bool{false}, []distribution{{distinct: 4000}}},
-		{"all null", []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.String)}, []bool{false, true}, []distribution{{nulls: 1}, {nulls: 1}}},
+		{"all null", []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.String)}, []bool{false, true},
+			[]distribution{{nulls: 1}, {nulls: 1}}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			setUp(t, open).checkPacking(k, 3000, 2, 700)

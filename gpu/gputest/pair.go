@@ -41,7 +41,8 @@ func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 // casts and strings.
 func testPrograms(t *testing.T, open, reference Open) {
 	for name, test := range map[string]func(*Pair){
-		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates, "Strings": testStrings, "Regexps": testRegexps,
+		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates,
+		"Strings": testStrings, "Regexps": testRegexps,
 	} {
 		t.Run(name, func(t *testing.T) { test(NewPair(t, open(t, 0), reference(t, 0))) })
 	}
@@ -154,7 +155,8 @@ func (p *Pair) Require(prog *gpu.Program, in []gpu.Column, n int, what string) {
 				for a := range in {
 					args[a] = in[a].ScalarAt(i)
 				}
-				require.Failf(p.t, "differs", "%s: output %d, row %d: %v, want %v (%q) of %v", what, k, i, y, x, x.Str, args)
+				require.Failf(p.t, "differs", "%s: output %d, row %d: %v, want %v (%q) of %v", what, k, i, y, x, x.Str,
+					args)
 			}
 		}
 	}
@@ -194,9 +196,11 @@ var (
 	integerTypes = []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
 		gpu.Of(gpu.Uint8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt)}
 	floatTypes   = []gpu.Type{gpu.Of(gpu.Float32), gpu.Of(gpu.Float64)}
-	decimalTypes = []gpu.Type{gpu.DecimalOf(4, 1), gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 0), narrow(gpu.DecimalOf(38, 2)),
+	decimalTypes = []gpu.Type{gpu.DecimalOf(4, 1), gpu.DecimalOf(15, 2), gpu.DecimalOf(18, 0),
+		narrow(gpu.DecimalOf(38, 2)),
 		gpu.DecimalOf(38, 4), gpu.DecimalOf(38, 0), gpu.DecimalOf(38, 38)}
-	timeTypes   = []gpu.Type{gpu.TimeOf(gpu.Second), gpu.TimeOf(gpu.Millisecond), gpu.TimeOf(gpu.Microsecond), gpu.TimeOf(gpu.Nanosecond)}
+	timeTypes = []gpu.Type{gpu.TimeOf(gpu.Second), gpu.TimeOf(gpu.Millisecond), gpu.TimeOf(gpu.Microsecond),
+		gpu.TimeOf(gpu.Nanosecond)}
 	momentTypes = []gpu.Type{gpu.TimestampOf(gpu.Second, false), gpu.TimestampOf(gpu.Millisecond, true),
 		gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, true)}
 )
@@ -232,12 +236,14 @@ func (p *Pair) anyValue(t gpu.Type, s Spread) gpu.Scalar {
 	case t.Kind == gpu.Bool:
 		return gpu.BoolScalar(r.IntN(2) == 0)
 	case t.IsFloat():
-		special := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e-320, 0.5, -1.5, 2.5, 1e15, 1e16, 1e-4, 9.5e-5, 127.5, 1e300, 9223372036854775807, 1 << 62}
+		special := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 1e-320, 0.5, -1.5, 2.5,
+			1e15, 1e16, 1e-4, 9.5e-5, 127.5, 1e300, 9223372036854775807, 1 << 62}
 		f := float64(r.IntN(2000)-1000) / 8
 		if t.Kind == gpu.Float32 && r.IntN(4) == 0 {
 			f = r.Float64() * math.Pow(10, float64(r.IntN(14)-3)) // no more digits than a text shows
 		} else if s == Wild {
-			f = [...]float64{math.Float64frombits(r.Uint64()), float64(math.Float32frombits(r.Uint32())), special[r.IntN(len(special))],
+			f = [...]float64{math.Float64frombits(r.Uint64()), float64(math.Float32frombits(r.Uint32())),
+				special[r.IntN(len(special))],
 				float64(r.Int64()-1<<62) / math.Pow(10, float64(r.IntN(20)))}[r.IntN(4)]
 		}
 		if t.Kind == gpu.Float32 {
@@ -293,7 +299,8 @@ func (p *Pair) anyValue(t gpu.Type, s Spread) gpu.Scalar {
 	return gpu.Scalar{Type: t, Valid: true, Int: v}
 }
 
-var snippets = []string{"", " ", "a", "ab", "abc", "ä", "ß", "İ", "ſ", "Σ", "ς", "😀", "日本", "%", "_", "\\", "x", "\xff", "\xe2\x82", "\u00a0", "\u2003", "Å", "\ufffd", "é", "\xc3"}
+var snippets = []string{"", " ", "a", "ab", "abc", "ä", "ß", "İ", "ſ", "Σ", "ς", "😀", "日本", "%", "_", "\\", "x", "\xff",
+	"\xe2\x82", "\u00a0", "\u2003", "Å", "\ufffd", "é", "\xc3"}
 
 // text draws a string: words, or a number, date or time, sometimes damaged.
 func (p *Pair) text(s Spread) string {
@@ -309,12 +316,18 @@ func (p *Pair) text(s Spread) string {
 	out := ""
 	switch r.IntN(8) {
 	case 0:
-		out = []string{"true", "YES", "n", "0", "yeſ", "F", "nan", "-Infinity", "inf", "+1", "1e5", "-.5", "1_000", "1__0", "0x10", "1e", "12e-3",
-			"2020-02-30", "2020-02-29 24:00:00", "2020-02-29T12:30", "0044-03-15 (BC)", "-1-1-1", "24:00:00", "23:59:60", "1:2:3.4567890129",
-			"2021-01-01 00:00:00 +05:30", "2021-01-01 00:00:00Z", "2021/1/2", "\\x41b", "\\x4", "a\\\\", "99999999999999999999999999999999999999",
-			"170141183460469231731687303715884105728", "0.00000000000000000000000000000000000000000001", "1e38", "1e-50", "5e-1",
-			"-170141183460469231731687303715884105728", "0.00000000000000000000000000000009223372036854775807e50", "0b101", "0xfF_fF", "0xg", "0x_1",
-			"infinity", "-inf", "Epoch", "2020 01 02", "2020\\1\\2 10:11", "2020-01-02T 10:11:12.9999999 +01:30:15", "10:11 Z", "2020-01-01 24:00:00",
+		out = []string{"true", "YES", "n", "0", "yeſ", "F", "nan", "-Infinity", "inf", "+1", "1e5", "-.5", "1_000",
+			"1__0", "0x10", "1e", "12e-3",
+			"2020-02-30", "2020-02-29 24:00:00", "2020-02-29T12:30", "0044-03-15 (BC)", "-1-1-1", "24:00:00",
+			"23:59:60", "1:2:3.4567890129",
+			"2021-01-01 00:00:00 +05:30", "2021-01-01 00:00:00Z", "2021/1/2", "\\x41b", "\\x4", "a\\\\",
+			"99999999999999999999999999999999999999",
+			"170141183460469231731687303715884105728", "0.00000000000000000000000000000000000000000001", "1e38",
+			"1e-50", "5e-1",
+			"-170141183460469231731687303715884105728", "0.00000000000000000000000000000009223372036854775807e50",
+			"0b101", "0xfF_fF", "0xg", "0x_1",
+			"infinity", "-inf", "Epoch", "2020 01 02", "2020\\1\\2 10:11", "2020-01-02T 10:11:12.9999999 +01:30:15",
+			"10:11 Z", "2020-01-01 24:00:00",
 			"1_0.5_0e1_0", "1_.5", "+nan", "-NaN", "2020-01-02 (bc) 1:2"}[r.IntN(56)]
 	case 1:
 		return p.text(Small)
@@ -386,7 +399,8 @@ func (p *Pair) check(in gpu.Instr, types ...gpu.Type) {
 			in.Mask = 0
 		}
 		if variant == 5 {
-			prog.Code = append(prog.Code, gpu.Instr{Op: gpu.OpConst, Type: types[len(types)-1], Value: p.value(types[len(types)-1], s), Mask: -1})
+			prog.Code = append(prog.Code, gpu.Instr{Op: gpu.OpConst, Type: types[len(types)-1],
+				Value: p.value(types[len(types)-1], s), Mask: -1})
 			in.Args[len(types)-1] = len(prog.Inputs)
 		}
 		prog.Outputs = []int{len(prog.Inputs) + len(prog.Code)}
@@ -419,7 +433,8 @@ func testCasts(p *Pair) {
 	for _, from := range temporal {
 		for _, to := range temporal {
 			switch {
-			case from.Kind == gpu.Date && to.Kind != gpu.Timestamp, from.Kind == gpu.Time && to.Kind != gpu.Time, from == to:
+			case from.Kind == gpu.Date && to.Kind != gpu.Timestamp, from.Kind == gpu.Time && to.Kind != gpu.Time,
+				from == to:
 			default:
 				cast(from, to)
 			}
@@ -505,7 +520,8 @@ func (p *Pair) checkPower(typ gpu.Type, power float64) {
 }
 
 func testComparisons(p *Pair) {
-	all := join(integerTypes, floatTypes, decimalTypes, timeTypes, momentTypes, []gpu.Type{gpu.Of(gpu.Date), boolean, textType, gpu.Of(gpu.Binary)})
+	all := join(integerTypes, floatTypes, decimalTypes, timeTypes, momentTypes,
+		[]gpu.Type{gpu.Of(gpu.Date), boolean, textType, gpu.Of(gpu.Binary)})
 	for _, typ := range all {
 		for op := gpu.OpEq; op <= gpu.OpNotDistinct; op++ {
 			p.check(gpu.Instr{Op: op, Type: boolean}, typ, typ)
@@ -618,11 +634,14 @@ func testStrings(p *Pair) {
 		}
 	}
 	hash := gpu.Of(gpu.Uint64)
-	for _, typ := range join(integerTypes, floatTypes, decimalTypes, timeTypes, momentTypes, []gpu.Type{gpu.Of(gpu.Date), boolean, textType, gpu.Of(gpu.Binary)}) {
+	for _, typ := range join(integerTypes, floatTypes, decimalTypes, timeTypes, momentTypes,
+		[]gpu.Type{gpu.Of(gpu.Date), boolean, textType, gpu.Of(gpu.Binary)}) {
 		p.check(gpu.Instr{Op: gpu.OpHash, Type: hash}, typ)
 		prog := &gpu.Program{Inputs: []gpu.Type{typ, typ}, Outputs: []int{3}, Code: []gpu.Instr{
-			{Op: gpu.OpHash, Type: hash, Args: []int{0}, Mask: -1}, {Op: gpu.OpHash, Type: hash, Args: []int{1, 2}, Mask: -1}}}
-		p.Require(prog, []gpu.Column{p.Column(typ, 700, Wild, 0.2, true), p.Column(typ, 700, Small, 0.2, false)}, 700, fmt.Sprint("hash of two ", typ))
+			{Op: gpu.OpHash, Type: hash, Args: []int{0}, Mask: -1},
+			{Op: gpu.OpHash, Type: hash, Args: []int{1, 2}, Mask: -1}}}
+		p.Require(prog, []gpu.Column{p.Column(typ, 700, Wild, 0.2, true), p.Column(typ, 700, Small, 0.2, false)}, 700,
+			fmt.Sprint("hash of two ", typ))
 	}
 	for range 150 {
 		pattern := ""
@@ -639,7 +658,8 @@ func testStrings(p *Pair) {
 // testRegexps runs the operations by random regular expressions. The last of the patterns have no
 // deterministic automaton.
 func testRegexps(p *Pair) {
-	parts := append([]string{".", "[a-cä]", "[^x]", "^", "$", `\b`, "(a|ab)", "(b*)", "|", "(?:x|é)+", "1?", `\pL{1,2}`, "", "*?", "(?m:$)", "[ab]{20}b", "^.{13,}Y?.{20}"}, snippets...)
+	parts := append([]string{".", "[a-cä]", "[^x]", "^", "$", `\b`, "(a|ab)", "(b*)", "|", "(?:x|é)+", "1?", `\pL{1,2}`,
+		"", "*?", "(?m:$)", "[ab]{20}b", "^.{13,}Y?.{20}"}, snippets...)
 	for range 60 {
 		pattern := ""
 		for range 1 + p.Rnd.IntN(5) {
@@ -652,14 +672,18 @@ func testRegexps(p *Pair) {
 		v := gpu.StringScalar(pattern)
 		p.check(gpu.Instr{Op: gpu.OpRegexp, Type: boolean, Value: v, N: options}, textType)
 		p.check(gpu.Instr{Op: gpu.OpRegexpExtract, Type: textType, Value: v, N: options | p.Rnd.IntN(3)<<8}, textType)
-		p.check(gpu.Instr{Op: gpu.OpRegexpReplace, Type: textType, Value: v, N: options | p.Rnd.IntN(2)<<8}, textType, textType)
+		p.check(gpu.Instr{Op: gpu.OpRegexpReplace, Type: textType, Value: v, N: options | p.Rnd.IntN(2)<<8}, textType,
+			textType)
 	}
 }
 
 // testParseTime reads text in a random format, half of it of that form.
 func testParseTime(p *Pair) {
-	specs := [][2]string{{"%Y", "2024"}, {"%Y", "0"}, {"%y", "68"}, {"%m", "2"}, {"%m", "12"}, {"%d", "29"}, {"%j", "366"}, {"%H", "7"}, {"%I", "12"}, {"%p", "pm"}, {"%p", "Am"},
-		{"%M", "59"}, {"%S", "60"}, {"%f", "5"}, {"%g", "123"}, {"%n", "123456789"}, {"%b", "feb"}, {"%B", "March"}, {"%a", "Mon"}, {"%A", "friday"}, {"%z", "+02"}, {"%z", "-0230"}, {"%z", "+01:30:15"}, {" ", "  "}, {"T", "T"}, {"%%", "%"}}
+	specs := [][2]string{{"%Y", "2024"}, {"%Y", "0"}, {"%y", "68"}, {"%m", "2"}, {"%m", "12"}, {"%d", "29"},
+		{"%j", "366"}, {"%H", "7"}, {"%I", "12"}, {"%p", "pm"}, {"%p", "Am"},
+		{"%M", "59"}, {"%S", "60"}, {"%f", "5"}, {"%g", "123"}, {"%n", "123456789"}, {"%b", "feb"}, {"%B", "March"},
+		{"%a", "Mon"}, {"%A", "friday"}, {"%z", "+02"}, {"%z", "-0230"}, {"%z", "+01:30:15"}, {" ", "  "}, {"T", "T"},
+		{"%%", "%"}}
 	format := ""
 	var values []gpu.Scalar
 	var spellings []string
@@ -685,10 +709,12 @@ func testParseTime(p *Pair) {
 		}
 		values = append(values, gpu.StringScalar(text))
 	}
-	for _, typ := range []gpu.Type{gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false), gpu.TimestampOf(gpu.Microsecond, true)} {
+	for _, typ := range []gpu.Type{gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false),
+		gpu.TimestampOf(gpu.Microsecond, true)} {
 		for try := range 2 {
 			prog := &gpu.Program{Inputs: []gpu.Type{textType}, Outputs: []int{1}, Code: []gpu.Instr{
-				{Op: gpu.OpParseTime, Type: typ, N: try, Args: []int{0}, Value: gpu.StringScalar(format), Mask: -1, Text: "strptime(x)"}}}
+				{Op: gpu.OpParseTime, Type: typ, N: try, Args: []int{0}, Value: gpu.StringScalar(format), Mask: -1,
+					Text: "strptime(x)"}}}
 			p.Require(prog, []gpu.Column{gpu.ColumnOf(textType, values)}, len(values), "format "+format)
 		}
 	}

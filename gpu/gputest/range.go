@@ -15,7 +15,8 @@ import (
 type rangeLimits struct{ lower, upper, lowerStrict, upperStrict bool }
 
 func (l rangeLimits) String() string {
-	return fmt.Sprintf("bounds below %v (strict %v) and above %v (strict %v)", l.lower, l.lowerStrict, l.upper, l.upperStrict)
+	return fmt.Sprintf("bounds below %v (strict %v) and above %v (strict %v)", l.lower, l.lowerStrict, l.upper,
+		l.upperStrict)
 }
 
 // allLimits are all rangeLimits with a bound.
@@ -43,13 +44,15 @@ func testMatchRange(t *testing.T, open Open) {
 			for _, n := range [][2]int{{0, 10}, {10, 0}, {1, 1}, {40, 130}, {150, 65}} {
 				for range 2 {
 					draw := func(n int) []gpu.Scalar { return b.random(k.types[0], n, k.dists[0]) }
-					b.checkRangeMatch(k.types[0], k.coded[0], draw(n[0]), draw(n[1]), draw(n[1]), all[b.rnd.IntN(len(all))])
+					b.checkRangeMatch(k.types[0], k.coded[0], draw(n[0]), draw(n[1]), draw(n[1]),
+						all[b.rnd.IntN(len(all))])
 				}
 			}
 		})
 	}
 	floats := func(t gpu.Type) (out []gpu.Scalar) {
-		for _, f := range []float64{math.NaN(), math.Copysign(0, -1), math.Inf(1), 1, 0, math.Inf(-1), -1, math.NaN(), -2, math.Copysign(0, -1), 2} {
+		for _, f := range []float64{math.NaN(), math.Copysign(0, -1), math.Inf(1), 1, 0, math.Inf(-1), -1, math.NaN(),
+			-2, math.Copysign(0, -1), 2} {
 			out = append(out, gpu.FloatScalar(t, f))
 		}
 		return append(out, gpu.Null(t))
@@ -61,8 +64,10 @@ func testMatchRange(t *testing.T, open Open) {
 	wide, date := gpu.DecimalOf(38, 2), gpu.Of(gpu.Date)
 	for name, values := range map[string][]gpu.Scalar{
 		"reals": floats(gpu.Of(gpu.Float32)), "doubles": floats(gpu.Of(gpu.Float64)), "texts": texts,
-		"decimals": {gpu.IntScalar(wide, -1), gpu.IntScalar(wide, 0), gpu.Null(wide), gpu.IntScalar(wide, math.MaxInt64), gpu.IntScalar(wide, math.MinInt64)},
-		"dates":    {gpu.IntScalar(date, -1), gpu.IntScalar(date, math.MinInt32+1), gpu.Null(date), gpu.IntScalar(date, math.MaxInt32), gpu.IntScalar(date, 7)},
+		"decimals": {gpu.IntScalar(wide, -1), gpu.IntScalar(wide, 0), gpu.Null(wide),
+			gpu.IntScalar(wide, math.MaxInt64), gpu.IntScalar(wide, math.MinInt64)},
+		"dates": {gpu.IntScalar(date, -1), gpu.IntScalar(date, math.MinInt32+1), gpu.Null(date),
+			gpu.IntScalar(date, math.MaxInt32), gpu.IntScalar(date, 7)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setUp(t, open)
@@ -81,10 +86,11 @@ func testMatchRange(t *testing.T, open Open) {
 		build, probe int
 		l            rangeLimits
 	}{
-		"many probes":              {distribution{distinct: 5000}, 20, 9000, rangeLimits{lower: true, upper: true}},
-		"many builds":              {distribution{distinct: 5000}, 30000, 5, rangeLimits{upper: true}},
-		"one key, many matches":    {distribution{distinct: 1}, 20001, 2, rangeLimits{lower: true, upper: true}},
-		"one key, no match":        {distribution{distinct: 1}, 700, 3000, rangeLimits{lower: true, upper: true, upperStrict: true}},
+		"many probes":           {distribution{distinct: 5000}, 20, 9000, rangeLimits{lower: true, upper: true}},
+		"many builds":           {distribution{distinct: 5000}, 30000, 5, rangeLimits{upper: true}},
+		"one key, many matches": {distribution{distinct: 1}, 20001, 2, rangeLimits{lower: true, upper: true}},
+		"one key, no match": {distribution{distinct: 1}, 700, 3000,
+			rangeLimits{lower: true, upper: true, upperStrict: true}},
 		"narrow ranges":            {distribution{}, 3000, 5000, rangeLimits{lower: true, upper: true}},
 		"nulls, without a maximum": {distribution{distinct: 50, nulls: 0.9}, 500, 2100, rangeLimits{lower: true}},
 	} {

@@ -91,7 +91,8 @@ func (b *bench) refuse(c refusal, want answer, allocate bool, k int) bool {
 	hostBefore, _ := b.h.Used()
 	x := c.start(b)
 	requireText(t, want.before, b.stateOf(x), "the state before")
-	what := fmt.Sprintf("%s, refused %s %d", c.name, map[bool]string{false: "reservation", true: "allocation"}[allocate], k)
+	what := fmt.Sprintf("%s, refused %s %d", c.name,
+		map[bool]string{false: "reservation", true: "allocation"}[allocate], k)
 	var mu sync.Mutex
 	asked := 0
 	b.faults(func(a bool) error {
@@ -193,7 +194,10 @@ func refusalColumns(n int) []gpu.Column {
 		return v
 	}
 	coded := func(distinct int) gpu.Column {
-		c := column(text, generate(n, func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("coded ", i*31%distinct))) }), true)
+		c := column(text,
+			generate(n,
+				func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("coded ", i*31%distinct))) }),
+			true)
 		codes := gpu.Values[int32](c.Data, n)
 		for i := range codes { // some trials drop the validity, so each code has a value
 			if !c.IsValid(i) {
@@ -203,15 +207,19 @@ func refusalColumns(n int) []gpu.Column {
 		return c
 	}
 	return []gpu.Column{
-		colNumber:  plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*7919%int64(3*n)) }),
-		colFew:     plain(gpu.Of(gpu.Int32), func(i int) gpu.Scalar { return nullable(i, gpu.IntScalar(gpu.Of(gpu.Int32), int64(i%700))) }),
-		colFloat:   plain(gpu.Of(gpu.Float64), func(i int) gpu.Scalar { return nullable(i, gpu.FloatScalar(gpu.Of(gpu.Float64), float64(i)/4)) }),
-		colWide:    plain(wide, func(i int) gpu.Scalar { return gpu.IntScalar(wide, int64(i)*1e6-1e9) }),
-		colTruth:   plain(gpu.Of(gpu.Bool), func(i int) gpu.Scalar { return nullable(i, gpu.BoolScalar(i%3 == 0)) }),
-		colText:    plain(text, func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("text ", i*7%n))) }),
-		colCoded:   coded(40),
-		colRich:    coded(n),
-		colID:      plain(gpu.Of(gpu.Int32), func(i int) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int32), int64((i*31+7)%n)) }),
+		colNumber: plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*7919%int64(3*n)) }),
+		colFew: plain(gpu.Of(gpu.Int32),
+			func(i int) gpu.Scalar { return nullable(i, gpu.IntScalar(gpu.Of(gpu.Int32), int64(i%700))) }),
+		colFloat: plain(gpu.Of(gpu.Float64),
+			func(i int) gpu.Scalar { return nullable(i, gpu.FloatScalar(gpu.Of(gpu.Float64), float64(i)/4)) }),
+		colWide:  plain(wide, func(i int) gpu.Scalar { return gpu.IntScalar(wide, int64(i)*1e6-1e9) }),
+		colTruth: plain(gpu.Of(gpu.Bool), func(i int) gpu.Scalar { return nullable(i, gpu.BoolScalar(i%3 == 0)) }),
+		colText: plain(text,
+			func(i int) gpu.Scalar { return nullable(i, gpu.StringScalar(fmt.Sprint("text ", i*7%n))) }),
+		colCoded: coded(40),
+		colRich:  coded(n),
+		colID: plain(gpu.Of(gpu.Int32),
+			func(i int) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int32), int64((i*31+7)%n)) }),
 		colOrdered: plain(i64, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i/3)) }),
 		colSorted: plain(gpu.Of(gpu.String), func(i int) gpu.Scalar {
 			if i >= n-50 {
@@ -356,7 +364,8 @@ func primitiveRefusals() []refusal {
 			})
 		}},
 		{name: "arrive", start: func(b *bench) trial {
-			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
+			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4,
+				Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
 			s, err := b.q.UploadAhead(b.l, strideOf([]gpu.Column{narrow, narrow}))
 			require.NoError(b.t, err)
 			arrived := false
@@ -369,16 +378,20 @@ func primitiveRefusals() []refusal {
 			}, finish: func() { require.True(b.t, arrived) }}
 		}},
 		{name: "down", start: func(b *bench) trial {
-			return b.moves(strideOf(b.inputs()), b.h, gpu.Queue.Download, func(_ gpu.Queue, s *gpu.Stride) (made, error) {
-				// The rows are on the host now.
-				var rows []string
-				for _, c := range s.Cols {
-					rows = append(rows, fmt.Sprint(generate(c.Len, c.ScalarAt)))
-				}
-				return made{rest: is(rows), drop: s.Release}, nil
-			})
+			return b.moves(strideOf(b.inputs()), b.h, gpu.Queue.Download,
+				func(_ gpu.Queue, s *gpu.Stride) (made, error) {
+					// The rows are on the host now.
+					var rows []string
+					for _, c := range s.Cols {
+						rows = append(rows, fmt.Sprint(generate(c.Len, c.ScalarAt)))
+					}
+					return made{rest: is(rows), drop: s.Release}, nil
+				})
 		}},
-		stateless("select", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Select(b.l, cols[colTruth], true)) }),
+		stateless("select", func(b *bench, cols []gpu.Column) (made,
+			error) {
+			return one(b.q.Select(b.l, cols[colTruth], true))
+		}),
 		stateless("marks", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Marks(b.l, refusalRows)) }),
 		{name: "add unmatched", start: func(b *bench) trial {
 			var rows [2]gpu.Column
@@ -404,7 +417,10 @@ func primitiveRefusals() []refusal {
 		stateless("scatter", func(b *bench, cols []gpu.Column) (made, error) {
 			return of(b.q.Scatter(b.l, cols, cols[colID], refusalRows+100))
 		}),
-		stateless("hash", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Hash(b.l, cols, hashSeed)) }),
+		stateless("hash", func(b *bench, cols []gpu.Column) (made,
+			error) {
+			return one(b.q.Hash(b.l, cols, hashSeed))
+		}),
 		stateless("partition", func(b *bench, cols []gpu.Column) (made, error) {
 			out, offsets, err := b.q.Partition(b.l, cols, cols[colSpread], gpu.Digit{Shift: 3, Bits: 4})
 			if err != nil {
@@ -431,7 +447,8 @@ func primitiveRefusals() []refusal {
 	for name, a := range map[string]struct {
 		kind gpu.AggregateKind
 		at   int
-	}{"counts": {gpu.Count, colFew}, "sums": {gpu.Sum, colWide}, "sums of floats": {gpu.Sum, colFloat}, "products": {gpu.Product, colFloat}, "bits": {gpu.BitXor, colFew}} {
+	}{"counts": {gpu.Count, colFew}, "sums": {gpu.Sum, colWide}, "sums of floats": {gpu.Sum, colFloat},
+		"products": {gpu.Product, colFloat}, "bits": {gpu.BitXor, colFew}} {
 		out = append(out, stateless("fold of "+name, func(b *bench, cols []gpu.Column) (made, error) {
 			from, to := b.frame()
 			c := cols[a.at]
@@ -467,7 +484,8 @@ func primitiveRefusals() []refusal {
 		name string
 		at   []int
 	}
-	orders := []order{{"numbers", []int{colNumber}}, {"texts", []int{colText}}, {"several", []int{colFew, colWide, colTruth}}}
+	orders := []order{{"numbers", []int{colNumber}}, {"texts", []int{colText}},
+		{"several", []int{colFew, colWide, colTruth}}}
 	if Thin == 0 { // an emulator takes a minute for it
 		orders = append(orders, order{"dictionaries", []int{colCoded, colRich}})
 	}
@@ -481,15 +499,16 @@ func primitiveRefusals() []refusal {
 	// A warp has all these rows, because the order of the pairs of several is any. So is that of
 	// pages, which threads take one by one.
 	for _, how := range probings[2:5] {
-		for _, r := range matcherRefusals(fmt.Sprintf("join partitions, %+v", how), func(b *bench) (func() (gpu.Matcher, error), func()) {
-			few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
-			require.NoError(b.t, err)
-			defer few.Release()
-			_, offsets, err := b.q.Partition(b.l, nil, few, gpu.Digit{})
-			require.NoError(b.t, err)
-			side := gpu.Partitioned{Key: b.inputs()[colSpread], Offsets: offsets}
-			return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side, how) }, offsets.Release
-		}) {
+		for _, r := range matcherRefusals(fmt.Sprintf("join partitions, %+v", how),
+			func(b *bench) (func() (gpu.Matcher, error), func()) {
+				few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
+				require.NoError(b.t, err)
+				defer few.Release()
+				_, offsets, err := b.q.Partition(b.l, nil, few, gpu.Digit{})
+				require.NoError(b.t, err)
+				side := gpu.Partitioned{Key: b.inputs()[colSpread], Offsets: offsets}
+				return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side, how) }, offsets.Release
+			}) {
 			if how.Output != gpu.PairsPaged || !strings.HasSuffix(r.name, ", join") {
 				out = append(out, r)
 			}
@@ -509,7 +528,8 @@ func primitiveRefusals() []refusal {
 		}
 		to := gpu.Column{Type: gpu.TupleType(8), Len: refusalRows, Data: buf}
 		defer to.Release()
-		offsets, err := experimental(b.q).PartitionTuples(b.l, to, cols[colSpread], cols[colNumber], gpu.Digit{Bits: 6}, gpu.TuplePass{})
+		offsets, err := experimental(b.q).PartitionTuples(b.l, to, cols[colSpread], cols[colNumber], gpu.Digit{Bits: 6},
+			gpu.TuplePass{})
 		if err != nil {
 			return made{}, err
 		}
@@ -527,7 +547,8 @@ func primitiveRefusals() []refusal {
 		return made{rest: is(s)}, nil
 	}))
 	out = append(out, stateless("partition loosely", func(b *bench, cols []gpu.Column) (made, error) {
-		out, offsets, ends, err := b.q.PartitionLoose(b.l, pick(cols, colSpread, colNumber), cols[colSpread], gpu.Digit{Shift: 3, Bits: 4})
+		out, offsets, ends, err := b.q.PartitionLoose(b.l, pick(cols, colSpread, colNumber), cols[colSpread],
+			gpu.Digit{Shift: 3, Bits: 4})
 		if err != nil {
 			return made{cols: out}, err
 		}
@@ -571,12 +592,14 @@ func primitiveRefusals() []refusal {
 		keys, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{})
 		require.NoError(b.t, err)
 		side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
-		return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side, gpu.Probing{}) }, func() { keys[0].Release(); offsets.Release() }
+		return func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, side, side, gpu.Probing{}) },
+			func() { keys[0].Release(); offsets.Release() }
 	})...)
 	for name, at := range map[string]int{"numbers": colOrdered, "texts and nulls": colSorted} {
 		out = append(out, matcherRefusals("merge match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			keys := sortKeys(b.inputs(), at)
-			return func() (gpu.Matcher, error) { return experimental(b.q).MatchSorted(b.l, keys, keys, []bool{false}) }, func() {}
+			return func() (gpu.Matcher, error) { return experimental(b.q).MatchSorted(b.l, keys, keys, []bool{false}) },
+				func() {}
 		})...)
 		out = append(out, matcherRefusals("range match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			key := b.inputs()[at]
@@ -590,7 +613,8 @@ func primitiveRefusals() []refusal {
 
 // moves returns the trial of a copy of a stride. The stride belongs to the trial until it
 // is copied. The trial has a queue of its own, because queues keep dictionaries.
-func (b *bench) moves(s *gpu.Stride, l *gpu.Lease, move func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error), result func(gpu.Queue, *gpu.Stride) (made, error)) trial {
+func (b *bench) moves(s *gpu.Stride, l *gpu.Lease, move func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error),
+	result func(gpu.Queue, *gpu.Stride) (made, error)) trial {
 	q, err := b.dev.NewQueue("copies")
 	require.NoError(b.t, err)
 	moved := false
@@ -632,7 +656,8 @@ func (b *bench) hostStride() *gpu.Stride {
 	i64 := gpu.Of(gpu.Int64)
 	few := gpu.ColumnOf(i64, generate(5, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }))
 	narrow := gpu.Column{Type: i64, Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
-	codes := gpu.Column{Type: i64, Len: refusalRows, CodeWidth: 1, Data: gpu.WrapBytes(make([]byte, refusalRows)), Dict: &gpu.Dictionary{Values: few}}
+	codes := gpu.Column{Type: i64, Len: refusalRows, CodeWidth: 1, Data: gpu.WrapBytes(make([]byte, refusalRows)),
+		Dict: &gpu.Dictionary{Values: few}}
 	for i := range refusalRows {
 		gpu.Values[int32](narrow.Data, refusalRows)[i] = int32(i)
 		codes.Data.Bytes()[i] = uint8(i % few.Len)
@@ -680,7 +705,8 @@ func strideOf(cols []gpu.Column) *gpu.Stride {
 func (b *bench) otherCoded() gpu.Column {
 	if b.other == nil {
 		text := gpu.Of(gpu.String)
-		b.other = b.up(column(text, generate(refusalRows-1, func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("coded ", i%50)) }), true))
+		b.other = b.up(column(text, generate(refusalRows-1,
+			func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("coded ", i%50)) }), true))
 	}
 	return b.other[0]
 }
@@ -691,8 +717,10 @@ var keySets = []struct {
 	at   []int
 	safe bool
 }{
-	{"a range", []int{colNumber}, false}, {"a range with duplicates", []int{colOrdered}, false}, {"a range with nulls", []int{colFew}, false},
-	{"numbers far apart", []int{colSpread}, false}, {"texts", []int{colText}, false}, {"a dictionary", []int{colCoded}, false},
+	{"a range", []int{colNumber}, false}, {"a range with duplicates", []int{colOrdered}, false},
+	{"a range with nulls", []int{colFew}, false},
+	{"numbers far apart", []int{colSpread}, false}, {"texts", []int{colText}, false},
+	{"a dictionary", []int{colCoded}, false},
 	{"a dictionary of many", []int{colRich}, false}, {"several", []int{colFew, colText, colCoded, colWide}, true},
 	{"numbers that grow", []int{colFew, colSteep}, false},
 }
@@ -700,7 +728,10 @@ var keySets = []struct {
 func tableRefusals() (out []refusal) {
 	for _, k := range keySets {
 		safe := slices.Repeat([]bool{k.safe}, len(k.at))
-		build := func(b *bench) (gpu.Table, error) { return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe, 1<<20) }
+		build := func(b *bench) (gpu.Table, error) {
+			return b.q.BuildTable(b.l, pick(b.inputs(), k.at...), safe,
+				1<<20)
+		}
 		out = append(out, stateless("build table of "+k.name, func(b *bench, cols []gpu.Column) (made, error) {
 			table, err := build(b)
 			if err != nil {
@@ -724,7 +755,8 @@ func tableRefusals() (out []refusal) {
 		out = append(out, matcherRefusals("match of "+k.name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			table, err := build(b)
 			require.NoError(b.t, err)
-			return func() (gpu.Matcher, error) { return table.Match(b.q, b.l, pick(b.inputs(), k.at...)) }, table.Release
+			return func() (gpu.Matcher, error) { return table.Match(b.q, b.l, pick(b.inputs(), k.at...)) },
+				table.Release
 		})...)
 	}
 	return out
@@ -759,7 +791,8 @@ func groupRefusals() (out []refusal) {
 		const n = 1<<16 + 1000
 		typ := gpu.Of(gpu.Int64)
 		if b.other == nil {
-			b.other = b.up(gpu.ColumnOf(typ, generate(n, func(i int) gpu.Scalar { return gpu.IntScalar(typ, int64(i%900)*1e12) })))
+			b.other = b.up(gpu.ColumnOf(typ,
+				generate(n, func(i int) gpu.Scalar { return gpu.IntScalar(typ, int64(i%900)*1e12) })))
 		}
 		g, err := b.q.NewGroups(b.l, []gpu.Type{typ}, gpu.GroupHint{})
 		require.NoError(b.t, err)
@@ -780,16 +813,17 @@ func groupRefusals() (out []refusal) {
 		return types
 	}
 	for _, hint := range []gpu.GroupHint{{Groups: 5000}, {Dense: true, Lo: 0, Hi: 1 << 16}} {
-		out = append(out, stateless(fmt.Sprint("new groups, dense ", hint.Dense), func(b *bench, cols []gpu.Column) (made, error) {
-			g, err := b.q.NewGroups(b.l, typesOf(cols[:1]), hint)
-			if err != nil {
-				if g != nil {
-					return made{rest: is(g)}, err
+		out = append(out, stateless(fmt.Sprint("new groups, dense ", hint.Dense),
+			func(b *bench, cols []gpu.Column) (made, error) {
+				g, err := b.q.NewGroups(b.l, typesOf(cols[:1]), hint)
+				if err != nil {
+					if g != nil {
+						return made{rest: is(g)}, err
+					}
+					return made{}, err
 				}
-				return made{}, err
-			}
-			return made{rest: is(g.Len()), drop: g.Release}, nil
-		}))
+				return made{rest: is(g.Len()), drop: g.Release}, nil
+			}))
 	}
 	out = append(out, stateless("pack keys", func(b *bench, cols []gpu.Column) (made, error) {
 		keys := pick(cols, colFew, colTruth, colCoded, colText)
@@ -834,23 +868,27 @@ func groupRefusals() (out []refusal) {
 				return g, keys, first
 			}
 			for batches := range 2 {
-				out = append(out, refusal{name: fmt.Sprint("assign ", k.name, ", dense ", hint.Dense, ", after ", batches), start: func(b *bench) trial {
-					g, keys, first := start(b, batches)
-					return trial{call: func() (made, error) { return b.assign(g, keys) }, state: func() string { return b.groupKeys(g) },
-						finish: func() { g.Release(); gpu.ReleaseColumns(first) }}
-				}})
+				out = append(out,
+					refusal{name: fmt.Sprint("assign ", k.name, ", dense ", hint.Dense, ", after ", batches),
+						start: func(b *bench) trial {
+							g, keys, first := start(b, batches)
+							return trial{call: func() (made, error) { return b.assign(g, keys) },
+								state:  func() string { return b.groupKeys(g) },
+								finish: func() { g.Release(); gpu.ReleaseColumns(first) }}
+						}})
 			}
 			if len(k.at) == 0 {
 				continue
 			}
-			out = append(out, refusal{name: fmt.Sprint("keys of ", k.name, ", dense ", hint.Dense), start: func(b *bench) trial {
-				g, keys, first := start(b, 1)
-				m, err := b.assign(g, keys)
-				require.NoError(b.t, err)
-				gpu.ReleaseColumns(m.cols)
-				return trial{call: func() (made, error) { return of(g.Keys(b.q, b.l, 1, g.Len())) },
-					finish: func() { g.Release(); gpu.ReleaseColumns(first) }}
-			}})
+			out = append(out, refusal{name: fmt.Sprint("keys of ", k.name, ", dense ", hint.Dense),
+				start: func(b *bench) trial {
+					g, keys, first := start(b, 1)
+					m, err := b.assign(g, keys)
+					require.NoError(b.t, err)
+					gpu.ReleaseColumns(m.cols)
+					return trial{call: func() (made, error) { return of(g.Keys(b.q, b.l, 1, g.Len())) },
+						finish: func() { g.Release(); gpu.ReleaseColumns(first) }}
+				}})
 		}
 	}
 	return out
@@ -959,12 +997,14 @@ func evalRefusals() []refusal {
 	return []refusal{
 		stateless("eval of numbers", func(b *bench, cols []gpu.Column) (made, error) {
 			p := &gpu.Program{Inputs: []gpu.Type{i64, f64}, Outputs: []int{2, 3, 5, 0}, Code: []gpu.Instr{
-				i(gpu.OpAdd, i64, 0, 0), i(gpu.OpMul, f64, 1, 1), constant(gpu.IntScalar(i64, 100)), i(gpu.OpLt, boolean, 0, 4)}}
+				i(gpu.OpAdd, i64, 0, 0), i(gpu.OpMul, f64, 1, 1), constant(gpu.IntScalar(i64, 100)),
+				i(gpu.OpLt, boolean, 0, 4)}}
 			return of(b.q.Eval(b.l, p, pick(cols, colNumber, colFloat), refusalRows))
 		}),
 		stateless("eval of texts", func(b *bench, cols []gpu.Column) (made, error) {
 			p := &gpu.Program{Inputs: []gpu.Type{text, text, i64}, Outputs: []int{3, 5, 6, 7}, Code: []gpu.Instr{
-				i(gpu.OpUpper, text, 0), constant(gpu.StringScalar("-")), i(gpu.OpConcat, text, 0, 4, 1), i(gpu.OpCast, text, 2), i(gpu.OpEq, boolean, 0, 1)}}
+				i(gpu.OpUpper, text, 0), constant(gpu.StringScalar("-")), i(gpu.OpConcat, text, 0, 4, 1),
+				i(gpu.OpCast, text, 2), i(gpu.OpEq, boolean, 0, 1)}}
 			return of(b.q.Eval(b.l, p, pick(cols, colText, colCoded, colNumber), refusalRows))
 		}),
 		stateless("eval of a dictionary", func(b *bench, cols []gpu.Column) (made, error) {

@@ -38,7 +38,8 @@ func testSampleKeys(t *testing.T, open Open) {
 				got, err := b.q.SampleKeys(b.l, b.up(gpu.ColumnOf(typ, keys))[0])
 				require.NoError(t, err)
 				if n <= gpu.SampledKeys/2 {
-					require.Equal(t, gpu.KeySample{Rows: n, Keys: len(counts), Once: once}, got, "%d rows of %v, %v", n, typ, d)
+					require.Equal(t, gpu.KeySample{Rows: n, Keys: len(counts), Once: once}, got, "%d rows of %v, %v", n,
+						typ, d)
 					continue
 				}
 				require.LessOrEqual(t, got.Rows, gpu.SampledKeys)
@@ -46,7 +47,8 @@ func testSampleKeys(t *testing.T, open Open) {
 				require.LessOrEqual(t, got.Keys, min(len(counts), got.Rows))
 				require.LessOrEqual(t, got.Once, got.Keys)
 				if d.distinct > 0 && d.distinct <= 40 {
-					require.Equal(t, gpu.KeySample{Rows: got.Rows, Keys: len(counts)}, got, "%d rows of %v, %v", n, typ, d)
+					require.Equal(t, gpu.KeySample{Rows: got.Rows, Keys: len(counts)}, got, "%d rows of %v, %v", n, typ,
+						d)
 				}
 			}
 		}

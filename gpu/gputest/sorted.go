@@ -70,7 +70,8 @@ func testMatchSorted(t *testing.T, open Open) {
 		t.Run(name, func(t *testing.T) {
 			b := setUp(t, open)
 			for _, flags := range []int{0, 3} {
-				b.checkMergeMatch(keyCase{"", []gpu.Type{c.typ}, []bool{false}, []distribution{c.d}}, []int{flags}, c.build, c.probe, false)
+				b.checkMergeMatch(keyCase{"", []gpu.Type{c.typ}, []bool{false}, []distribution{c.d}}, []int{flags},
+					c.build, c.probe, false)
 			}
 		})
 	}
@@ -90,7 +91,8 @@ func testMatchSorted(t *testing.T, open Open) {
 		}{
 			{nil, nil, "0 build keys"},
 			{make([]gpu.SortKey, 1), make([]gpu.SortKey, 2), "2 probe keys"},
-			{[]gpu.SortKey{{Column: gpu.Column{Type: i64}}}, []gpu.SortKey{{Column: gpu.Column{Type: i32}}}, "BIGINT with INTEGER"},
+			{[]gpu.SortKey{{Column: gpu.Column{Type: i64}}}, []gpu.SortKey{{Column: gpu.Column{Type: i32}}},
+				"BIGINT with INTEGER"},
 			{[]gpu.SortKey{{Descending: true}}, make([]gpu.SortKey, 1), "sorted differently"},
 			{[]gpu.SortKey{{NullsFirst: true}}, make([]gpu.SortKey, 1), "sorted differently"},
 		} {
@@ -117,7 +119,8 @@ func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe
 		}
 		labels, dead = make([]string, n), make([]bool, n)
 		for i, values := range sortRows(values, flags) {
-			keys = append(keys, gpu.SortKey{Column: b.up(column(k.types[i], values, k.coded[i]))[0], Descending: flags[i]&1 != 0, NullsFirst: flags[i]&2 != 0})
+			keys = append(keys, gpu.SortKey{Column: b.up(column(k.types[i], values, k.coded[i]))[0],
+				Descending: flags[i]&1 != 0, NullsFirst: flags[i]&2 != 0})
 			for r, v := range values {
 				labels[r] += label(v) + "\x01"
 				dead[r] = dead[r] || !v.Valid && !nullSafe[i]
@@ -141,7 +144,8 @@ func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe
 			}
 		}
 	}
-	b.checkMatcher(func() (gpu.Matcher, error) { return experimental(b.q).MatchSorted(b.l, build, probe, nullSafe) }, want,
+	b.checkMatcher(func() (gpu.Matcher, error) { return experimental(b.q).MatchSorted(b.l, build, probe, nullSafe) },
+		want,
 		fmt.Sprintf("the match of %d and %d rows, flags %v, null-safe %v", nBuild, nProbe, flags, nullSafe))
 }
 
@@ -174,12 +178,14 @@ func testRuns(t *testing.T, open Open) {
 			}
 		})
 	}
-	for _, d := range []distribution{{name: "one run", distinct: 1}, {name: "runs of one", sorted: true}, {name: "short runs", distinct: 9000}, {name: "long runs", distinct: 5}} {
+	for _, d := range []distribution{{name: "one run", distinct: 1}, {name: "runs of one", sorted: true},
+		{name: "short runs", distinct: 9000}, {name: "long runs", distinct: 5}} {
 		t.Run(d.name, func(t *testing.T) {
 			b := setUp(t, open)
 			for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.Float64)} {
 				for _, n := range []int{16383, 16384, 16385, 40001} {
-					b.checkRuns(keyCase{"", []gpu.Type{typ}, []bool{false}, nil}, sortRows([][]gpu.Scalar{b.random(typ, n, d)}, []int{0}))
+					b.checkRuns(keyCase{"", []gpu.Type{typ}, []bool{false}, nil},
+						sortRows([][]gpu.Scalar{b.random(typ, n, d)}, []int{0}))
 				}
 			}
 		})
@@ -249,7 +255,8 @@ func testAggregatesOfRuns(t *testing.T, open Open) {
 		b := setUp(t, open)
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Float64)} {
 			b.checkAggregatesOfRuns(typ, false, 40001, shapes["mixed runs"], 0.1, "mixed runs")
-			b.checkAggregatesOfRuns(typ, false, 40001, shapes["short runs"], 0, "short runs") // too many groups for private copies
+			// too many groups for private copies
+			b.checkAggregatesOfRuns(typ, false, 40001, shapes["short runs"], 0, "short runs")
 		}
 	})
 	t.Run("sums are exact beyond 64 bits", func(t *testing.T) {
@@ -270,7 +277,8 @@ func testAggregatesOfRuns(t *testing.T, open Open) {
 	})
 }
 
-func (b *bench) checkAggregatesOfRuns(typ gpu.Type, coded bool, n int, length func(*bench) int, nulls float64, shape string) {
+func (b *bench) checkAggregatesOfRuns(typ gpu.Type, coded bool, n int, length func(*bench) int, nulls float64,
+	shape string) {
 	t := b.t
 	t.Helper()
 	values := b.random(typ, n, distribution{nulls: nulls})
@@ -298,7 +306,8 @@ func (b *bench) checkAggregatesOfRuns(typ gpu.Type, coded bool, n int, length fu
 			if want.Valid && typ.IsFloat() && kind == gpu.Sum {
 				equal = close(want.Float, got[run].Float)
 			}
-			require.True(t, equal, "%v of %v, run %d of %d, %s: want %v, got %v", kind, typ, run, len(byRun), shape, want, got[run])
+			require.True(t, equal, "%v of %v, run %d of %d, %s: want %v, got %v", kind, typ, run, len(byRun), shape,
+				want, got[run])
 		}
 	}
 }

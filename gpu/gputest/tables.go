@@ -43,7 +43,8 @@ func keyCases() []keyCase {
 		keyCase{"text and number", []gpu.Type{str, i64}, []bool{false, false}, []distribution{few, nulls}},
 		keyCase{"texts that are alike", []gpu.Type{str}, []bool{false}, []distribution{{alike: true, nulls: 0.05}}},
 		keyCase{"two texts", []gpu.Type{str, str}, []bool{true, false}, []distribution{few, few}},
-		keyCase{"five kinds", []gpu.Type{str, i32, dec, gpu.Of(gpu.Bool), gpu.Of(gpu.Float64)}, []bool{true, false, false, false, false},
+		keyCase{"five kinds", []gpu.Type{str, i32, dec, gpu.Of(gpu.Bool), gpu.Of(gpu.Float64)},
+			[]bool{true, false, false, false, false},
 			[]distribution{{distinct: 3}, {distinct: 3}, {distinct: 3, nulls: 0.1}, {}, {distinct: 20}}},
 	)
 }
@@ -130,7 +131,8 @@ func testJoin(t *testing.T, open Open) {
 // 8 bytes and of a wide range, plain strings, coded strings, and several columns, some
 // with nulls.
 func manyKeys(distinct int) []keyCase {
-	all, nulls := distribution{distinct: distinct, words: true}, distribution{distinct: distinct, nulls: 0.025, words: true}
+	all, nulls := distribution{distinct: distinct, words: true},
+		distribution{distinct: distinct, nulls: 0.025, words: true}
 	i32, i64, str := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.String)
 	cases := []keyCase{
 		{"int32", []gpu.Type{i32}, []bool{false}, []distribution{all}},
@@ -139,7 +141,8 @@ func manyKeys(distinct int) []keyCase {
 		{"decimal", []gpu.Type{gpu.DecimalOf(38, 2)}, []bool{false}, []distribution{nulls}},
 		{"strings and null", []gpu.Type{str}, []bool{false}, []distribution{nulls}},
 		{"strings by code", []gpu.Type{str}, []bool{true}, []distribution{all}},
-		{"number and string", []gpu.Type{i64, str}, []bool{false, false}, []distribution{nulls, {distinct: 9, words: true}}},
+		{"number and string", []gpu.Type{i64, str}, []bool{false, false},
+			[]distribution{nulls, {distinct: 9, words: true}}},
 	}
 	if Thin > 1 {
 		return cases[:1]
@@ -202,7 +205,8 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 // testMatchPartitions joins sides that are partitioned by a hash or by bits of the key,
 // with partitions of all sizes.
 func testMatchPartitions(t *testing.T, open Open) {
-	for i, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2), gpu.TimestampOf(gpu.Second, false)} {
+	for i, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2),
+		gpu.TimestampOf(gpu.Second, false)} {
 		t.Run(typ.String(), func(t *testing.T) {
 			b := setUp(t, open)
 			ways := b.ways()
@@ -228,7 +232,8 @@ func testMatchPartitions(t *testing.T, open Open) {
 	t.Run("refuses", func(t *testing.T) {
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.Of(gpu.String)} {
 			b := setUp(t, open)
-			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0], Offsets: b.ids([]int32{0, 3})}
+			s := gpu.Partitioned{Key: b.up(gpu.ColumnOf(typ, b.random(typ, 3, distribution{})))[0],
+				Offsets: b.ids([]int32{0, 3})}
 			_, err := b.q.MatchPartitions(b.l, s, s, gpu.Probing{})
 			require.ErrorContains(t, err, typ.String())
 		}
@@ -273,7 +278,8 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 		}
 		for _, how := range ways {
 			b.checkMatcher(func() (gpu.Matcher, error) { return b.q.MatchPartitions(b.l, build, probe, how) }, want,
-				fmt.Sprintf("the match of %d and %d rows of %v in %d partitions, %+v", nBuild, nProbe, d, parts[1]-parts[0], how))
+				fmt.Sprintf("the match of %d and %d rows of %v in %d partitions, %+v", nBuild, nProbe, d,
+					parts[1]-parts[0], how))
 		}
 	}
 }
@@ -286,7 +292,8 @@ func (b *bench) ways() []gpu.Probing {
 	return probings
 }
 
-var probings = []gpu.Probing{{}, {Whole: true}, {Output: gpu.PairsCounted}, {Output: gpu.PairsPaged}, {Output: gpu.PairsDirect}, {Output: gpu.PairsDirect, Whole: true}}
+var probings = []gpu.Probing{{}, {Whole: true}, {Output: gpu.PairsCounted}, {Output: gpu.PairsPaged},
+	{Output: gpu.PairsDirect}, {Output: gpu.PairsDirect, Whole: true}}
 
 func testGroups(t *testing.T, open Open) {
 	for _, k := range keyCases() {
@@ -303,13 +310,15 @@ func testGroups(t *testing.T, open Open) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setUp(t, open)
-			b.checkGroups(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{distinct: 100, nulls: 0.05}}}, hint, 1000, 2000)
+			b.checkGroups(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{distinct: 100, nulls: 0.05}}},
+				hint, 1000, 2000)
 		})
 	}
 	t.Run("many", func(t *testing.T) {
 		b := setUp(t, open)
 		b.checkGroups(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 60000, 40000)
-		b.checkGroups(keyCase{"", []gpu.Type{gpu.Of(gpu.String)}, []bool{false}, []distribution{{}}}, gpu.GroupHint{}, 30000, 20000)
+		b.checkGroups(keyCase{"", []gpu.Type{gpu.Of(gpu.String)}, []bool{false}, []distribution{{}}}, gpu.GroupHint{},
+			30000, 20000)
 	})
 	// The batches are far larger than the first one, with new keys to the end: they take
 	// every path of an index's growth.
@@ -323,8 +332,10 @@ func testGroups(t *testing.T, open Open) {
 		t.Run(name, func(t *testing.T) {
 			b := setUp(t, open)
 			small, large := distribution{distinct: 20, nulls: nulls}, distribution{nulls: nulls}
-			for _, types := range [][]gpu.Type{{i64, gpu.Of(gpu.Uint64)}, {gpu.Of(gpu.String), gpu.DecimalOf(15, 2), gpu.Of(gpu.Bool)},
-				{i64, gpu.Of(gpu.HugeInt), gpu.DecimalOf(9, 1), gpu.Of(gpu.Float64), gpu.Of(gpu.Int16), gpu.TimestampOf(gpu.Microsecond, false)}} {
+			for _, types := range [][]gpu.Type{{i64, gpu.Of(gpu.Uint64)},
+				{gpu.Of(gpu.String), gpu.DecimalOf(15, 2), gpu.Of(gpu.Bool)},
+				{i64, gpu.Of(gpu.HugeInt), gpu.DecimalOf(9, 1), gpu.Of(gpu.Float64), gpu.Of(gpu.Int16),
+					gpu.TimestampOf(gpu.Microsecond, false)}} {
 				for at := range types {
 					k := keyCase{"", types, make([]bool, len(types)), slices.Repeat([]distribution{small}, len(types))}
 					later := k
@@ -453,7 +464,8 @@ func testAggregates(t *testing.T, open Open) {
 			values[i] = huge
 		}
 		for _, n := range []int{10, 20} { // 10^38 has 39 digits
-			_, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: typ}, [][]gpu.Scalar{values[:n]}, [][]gpu.Scalar{make([]gpu.Scalar, n)}, 1, false)
+			_, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: typ}, [][]gpu.Scalar{values[:n]},
+				[][]gpu.Scalar{make([]gpu.Scalar, n)}, 1, false)
 			require.Error(t, err)
 			if n == 10 {
 				require.ErrorContains(t, err, "sum 1"+strings.Repeat("0", 38)+" does not fit "+typ.String())
@@ -502,7 +514,8 @@ func testAggregates(t *testing.T, open Open) {
 	// A GPU sums in shared memory with copies for lanes and without, and in device
 	// memory.
 	t.Run("sums of few and many groups", func(t *testing.T) {
-		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt), gpu.DecimalOf(18, 3), gpu.DecimalOf(38, 4)} {
+		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint64),
+			gpu.Of(gpu.HugeInt), gpu.DecimalOf(18, 3), gpu.DecimalOf(38, 4)} {
 			b := setUp(t, open)
 			for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {7000, 60_000}, {9000, 10_000}} {
 				if b.takes() {
@@ -513,7 +526,8 @@ func testAggregates(t *testing.T, open Open) {
 	})
 	// A GPU folds bits in shared memory and in device memory, and a CPU in copies of the state and in place.
 	t.Run("bits of few and many groups", func(t *testing.T) {
-		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt)} {
+		for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64),
+			gpu.Of(gpu.HugeInt)} {
 			b := setUp(t, open)
 			for _, kind := range bitKinds {
 				for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {9000, 10_000}} {
@@ -535,7 +549,8 @@ func testAggregates(t *testing.T, open Open) {
 			ids = append(ids, []gpu.Scalar{{}})
 			want.Add(want, big.NewInt(v))
 		}
-		got, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.SumType(typ)}, batches, ids, 1, false)
+		got, err := b.aggregate(gpu.Aggregate{Kind: gpu.Sum, Input: typ, Output: gpu.SumType(typ)}, batches, ids, 1,
+			false)
 		require.NoError(t, err)
 		require.Equal(t, want.String(), got[0].Int.String())
 	})
@@ -594,7 +609,8 @@ func (b *bench) checkAggregate(kind gpu.AggregateKind, typ gpu.Type, coded bool,
 }
 
 // checkAggregateRows is checkAggregate with n rows a batch.
-func (b *bench) checkAggregateRows(kind gpu.AggregateKind, typ gpu.Type, coded bool, groups, n int, nullShare []float64) {
+func (b *bench) checkAggregateRows(kind gpu.AggregateKind, typ gpu.Type, coded bool, groups, n int,
+	nullShare []float64) {
 	t := b.t
 	t.Helper()
 	a := gpu.Aggregate{Kind: kind, Input: typ, Output: aggregateOutput(kind, typ)}
@@ -615,10 +631,12 @@ func (b *bench) checkAggregateRows(kind gpu.AggregateKind, typ gpu.Type, coded b
 	for id, values := range byGroup {
 		want := reference(a, values)
 		if want.Valid && want.Type.IsFloat() && !(kind == gpu.Min || kind == gpu.Max) {
-			require.True(t, close(want.Float, got[id].Float), "%v of %v, group %d: want %v, got %v", kind, typ, id, want, got[id])
+			require.True(t, close(want.Float, got[id].Float), "%v of %v, group %d: want %v, got %v", kind, typ, id,
+				want, got[id])
 			continue
 		}
-		require.True(t, same(want, got[id]), "%v of %v, group %d of %d: want %v, got %v", kind, typ, id, groups, want, got[id])
+		require.True(t, same(want, got[id]), "%v of %v, group %d of %d: want %v, got %v", kind, typ, id, groups, want,
+			got[id])
 	}
 }
 

@@ -35,7 +35,8 @@ func testTuples(t *testing.T, open Open) {
 				for _, way := range gpu.TupleWays {
 					for _, into := range []string{"device", "host", "interleaved"} {
 						// What waits in buffers takes many rows a partition.
-						if b.takes() && (Thin == 0 || c.rows < 30000 || into == "host" || way == gpu.TuplesHierarchical) {
+						if b.takes() && (Thin == 0 || c.rows < 30000 || into == "host" ||
+							way == gpu.TuplesHierarchical) {
 							b.checkTuples(typ, c.rows, c.distribution, c.Digit, gpu.TuplePass{Way: way}, into)
 						}
 					}
@@ -76,8 +77,9 @@ func (b *bench) checkTuples(typ gpu.Type, n int, dist distribution, d gpu.Digit,
 	var inHost *gpu.Stride
 	if into == "host" { // the source too, whose partitions the CPU counts
 		var err error
-		inHost, err = b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: typ}, gpu.Field{Name: "v", Type: typ}),
-			Cols: []gpu.Column{cols[0].Retain(), cols[1].Retain()}, Rows: n})
+		inHost, err = b.q.Download(b.h,
+			&gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: typ}, gpu.Field{Name: "v", Type: typ}),
+				Cols: []gpu.Column{cols[0].Retain(), cols[1].Retain()}, Rows: n})
 		require.NoError(t, err)
 		defer inHost.Release()
 		cols, how.HostPrefix = inHost.Cols, true

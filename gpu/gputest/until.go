@@ -57,7 +57,8 @@ func testUntil(t *testing.T, open Open) {
 	count, err := q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Max, Input: text, Output: text})
 	require.NoError(t, err)
 	defer count.Release()
-	texts := b.up(gpu.ColumnOf(text, generate(4000, func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("text ", i)) })))
+	texts := b.up(gpu.ColumnOf(text,
+		generate(4000, func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("text ", i)) })))
 	update := func(q gpu.Queue) {
 		a, err := groups.Assign(q, b.l, texts, texts[0].Len)
 		require.NoError(t, err)

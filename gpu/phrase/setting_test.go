@@ -8,7 +8,8 @@ import (
 
 func TestSettingsAreNamedAsTheCallerSetsThem(t *testing.T) {
 	text := "raise --device-memory or --host-memory, or run with --device host"
-	require.Equal(t, `raise RunOptions.DeviceMemory or RunOptions.HostMemory, or run with RunOptions.Use: "host"`, Setting(text))
+	require.Equal(t, `raise RunOptions.DeviceMemory or RunOptions.HostMemory, or run with RunOptions.Use: "host"`,
+		Setting(text))
 	UseFlags()
 	defer flags.Store(false)
 	require.Equal(t, text, Setting(text))

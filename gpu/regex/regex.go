@@ -198,7 +198,8 @@ func parse(pattern string, o Options) (*syntax.Regexp, error) {
 		return nil, err
 	}
 	if o&Full != 0 {
-		re = &syntax.Regexp{Op: syntax.OpConcat, Sub: []*syntax.Regexp{{Op: syntax.OpBeginText}, re, {Op: syntax.OpEndText}}}
+		re = &syntax.Regexp{Op: syntax.OpConcat,
+			Sub: []*syntax.Regexp{{Op: syntax.OpBeginText}, re, {Op: syntax.OpEndText}}}
 	}
 	return re, nil
 }

@@ -75,14 +75,19 @@ func requireAutomaton(t testing.TB, a *Automaton, pattern string, o Options, tex
 	require.Equal(t, first, string(got), what)
 }
 
-var patterns = []string{``, `a`, `l+`, `(h)(e)`, `a|b`, `(a|ab)(c|bcd)(d*)`, `(a+)(b+)?`, `x*`, `(|a)*`, `(|a)+`, `(a|)+`, `(a*)*`, `(a*)+`, `(?:(a)|b)*`,
-	`^`, `$`, `^a`, `a$`, `^a*$`, `(?m)^a`, `(?m)a$`, `(?m)^`, `(?m)$`, `\bfoo\b`, `\B`, `\b`, `a\b`, `\Aa`, `a\z`, `.`, `(?s).`, `.*`, `.*?b`, `a{2,4}`, `a{2,4}?`,
-	`[^a]`, `[[:alpha:]]+`, `\pL+`, `\p{Greek}`, `(?i)straße`, `(?i)k`, `ä+`, `[ä-ü]`, `\d{1,3}(\.\d{1,3}){3}`, `([a-z]+)@([a-z]+)\.com`, `(a?){5}a{5}`,
-	`^(([^:/?#]+):)?(//([^/?#]*))?([^?#]*)(\?([^#]*))?(#(.*))?`, `(((((((((((a)))))))))))`, `a.{0,20}b`, `\x{10ffff}`, `[^\x00-\x{10ffff}]`, `(?U)a+`, `(^|b)a`, `(?:^a|\bb)+`, `(\b|a)*`, `(?:$|a)+`, `\Qa.`, `b\Q\`, `(a\b|b)*c`}
+var patterns = []string{``, `a`, `l+`, `(h)(e)`, `a|b`, `(a|ab)(c|bcd)(d*)`, `(a+)(b+)?`, `x*`, `(|a)*`, `(|a)+`,
+	`(a|)+`, `(a*)*`, `(a*)+`, `(?:(a)|b)*`,
+	`^`, `$`, `^a`, `a$`, `^a*$`, `(?m)^a`, `(?m)a$`, `(?m)^`, `(?m)$`, `\bfoo\b`, `\B`, `\b`, `a\b`, `\Aa`, `a\z`, `.`,
+	`(?s).`, `.*`, `.*?b`, `a{2,4}`, `a{2,4}?`,
+	`[^a]`, `[[:alpha:]]+`, `\pL+`, `\p{Greek}`, `(?i)straße`, `(?i)k`, `ä+`, `[ä-ü]`, `\d{1,3}(\.\d{1,3}){3}`,
+	`([a-z]+)@([a-z]+)\.com`, `(a?){5}a{5}`,
+	`^(([^:/?#]+):)?(//([^/?#]*))?([^?#]*)(\?([^#]*))?(#(.*))?`, `(((((((((((a)))))))))))`, `a.{0,20}b`, `\x{10ffff}`,
+	`[^\x00-\x{10ffff}]`, `(?U)a+`, `(^|b)a`, `(?:^a|\bb)+`, `(\b|a)*`, `(?:$|a)+`, `\Qa.`, `b\Q\`, `(a\b|b)*c`}
 
 func TestMatchesAreThoseOfGo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	alphabet := []string{"a", "b", "c", "d", "l", "h", "e", "ä", "ß", "K", "\n", " ", "\xff", "\xc3", "foo", "1", ".", ":", "@", "\U0010ffff", "😀", "_"}
+	alphabet := []string{"a", "b", "c", "d", "l", "h", "e", "ä", "ß", "K", "\n", " ", "\xff", "\xc3", "foo", "1", ".",
+		":", "@", "\U0010ffff", "😀", "_"}
 	for _, p := range patterns {
 		for _, o := range []Options{0, Fold, DotAll, Full, Full | Fold, Literal} {
 			for range 20 {
@@ -98,7 +103,8 @@ func TestMatchesAreThoseOfGo(t *testing.T) {
 
 // drawPattern draws a pattern over a few letters.
 func drawPattern(r *rand.Rand, depth int) string {
-	leaves := []string{"a", "b", "ä", ".", "[ab]", "[^a]", "^", "$", `\b`, `\B`, "", `\w`, `\A`, `\z`, "(?m:^)", "(?m:$)", "(?i:A)", `\n`, " "}
+	leaves := []string{"a", "b", "ä", ".", "[ab]", "[^a]", "^", "$", `\b`, `\B`, "", `\w`, `\A`, `\z`, "(?m:^)",
+		"(?m:$)", "(?i:A)", `\n`, " "}
 	if depth == 0 {
 		return leaves[r.IntN(len(leaves))]
 	}
@@ -153,7 +159,8 @@ func FuzzMatch(f *testing.F) {
 // TestPatternsThatAreTooComplexAreRefused draws on patterns whose automata grow
 // exponentially.
 func TestPatternsThatAreTooComplexAreRefused(t *testing.T) {
-	for _, p := range []string{`a.{20}b.*c[ab]{25}a[ab]{20}`, `(a?){1000}`, `(x+x+)+y`, `[ab]{30}b`, `((a{10}){10}){10}`, `(\pL{100}|\pN{100}){9}`, `b[ab]{14}`, `(.{0,300}x){3}`, `^.{30}Y`} {
+	for _, p := range []string{`a.{20}b.*c[ab]{25}a[ab]{20}`, `(a?){1000}`, `(x+x+)+y`, `[ab]{30}b`,
+		`((a{10}){10}){10}`, `(\pL{100}|\pN{100}){9}`, `b[ab]{14}`, `(.{0,300}x){3}`, `^.{30}Y`} {
 		from := time.Now()
 		a, err := Compile(p, 0)
 		if err != nil {
@@ -167,7 +174,9 @@ func TestPatternsThatAreTooComplexAreRefused(t *testing.T) {
 }
 
 func TestAPatternThatIsNoneIsRefused(t *testing.T) {
-	for p, want := range map[string]string{`[`: "missing closing ]: [", `(`: "missing closing ): (", `a**`: "invalid nested repetition operator: **", `a{1001}`: "invalid repeat count: {1001}", `\Z`: `invalid escape sequence: \Z`, `(?=a)`: "invalid or unsupported Perl syntax: (?="} {
+	for p, want := range map[string]string{`[`: "missing closing ]: [", `(`: "missing closing ): (",
+		`a**`: "invalid nested repetition operator: **", `a{1001}`: "invalid repeat count: {1001}",
+		`\Z`: `invalid escape sequence: \Z`, `(?=a)`: "invalid or unsupported Perl syntax: (?="} {
 		_, err := Compile(p, 0)
 		require.EqualError(t, err, want)
 	}

@@ -31,8 +31,9 @@ type Result struct {
 	Rows      int64         `json:"rows"`
 	Bytes     int64         `json:"bytes"`     // that must be moved at least
 	Time      time.Duration `json:"median_ns"` // by the device's clock, if it has one
-	Wall      time.Duration `json:"wall_ns"`   // also a median; launches, waits and allocations make it longer than Time
-	Runs      int           `json:"runs"`
+	// also a median; launches, waits and allocations make it longer than Time
+	Wall time.Duration `json:"wall_ns"`
+	Runs int           `json:"runs"`
 	// Bound names the resource that limits the benchmark. BoundRate is its bytes a
 	// second, measured in the same run.
 	Bound     string  `json:"bound"`
@@ -97,7 +98,8 @@ var able = gpu.Properties{Capabilities: gpu.Capabilities{BlockTables: true, Pair
 // possible.
 func (o Options) Check(benchmark string) error {
 	if o.Rows < 0 || o.Rows > gpu.MaxRows || o.Runs < 0 || o.StrideRows < 0 || o.StrideRows > gpu.MaxRows {
-		return fmt.Errorf("%d rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows, o.Runs, o.StrideRows, gpu.MaxRows)
+		return fmt.Errorf("%d rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows, o.Runs,
+			o.StrideRows, gpu.MaxRows)
 	}
 	var err error
 	switch benchmark {
@@ -208,7 +210,8 @@ func (b *bench) close() error {
 func (b *bench) time(name string, rows int, bytes int64, bound string, rate float64, f func() error) error {
 	took, wall, err := b.measure(f)
 	if err == nil {
-		b.each(Result{Benchmark: b.name, Case: name, Rows: int64(rows), Bytes: bytes, Time: took, Wall: wall, Runs: b.runs, Bound: bound, BoundRate: rate})
+		b.each(Result{Benchmark: b.name, Case: name, Rows: int64(rows), Bytes: bytes, Time: took, Wall: wall,
+			Runs: b.runs, Bound: bound, BoundRate: rate})
 	}
 	return err
 }
@@ -304,7 +307,8 @@ func (b *bench) column(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, erro
 
 // up brings a column to the device and releases the one on the host.
 func (b *bench) up(c gpu.Column) (gpu.Column, error) {
-	s, err := b.q.Upload(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
+	s, err := b.q.Upload(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}),
+		Cols: []gpu.Column{c}, Rows: c.Len})
 	if err != nil {
 		c.Release()
 		return gpu.Column{}, err

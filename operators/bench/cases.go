@@ -56,10 +56,15 @@ func (b *bench) transfer() error {
 			down = append(down, b.h.Activity().Down-before)
 		}
 		host.Release()
-		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("up, %d KiB a copy", size>>10), Rows: int64(n), Bytes: int64(size), Time: median(up[1:]), Wall: median(upWall[1:]), Runs: b.runs, Bound: "link up", BoundRate: link.Up})
-		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("down, %d KiB a copy", size>>10), Rows: int64(n), Bytes: int64(size), Time: median(down[1:]), Wall: median(downWall[1:]), Runs: b.runs, Bound: "link down", BoundRate: link.Down})
+		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("up, %d KiB a copy", size>>10), Rows: int64(n),
+			Bytes: int64(size), Time: median(up[1:]), Wall: median(upWall[1:]), Runs: b.runs, Bound: "link up",
+			BoundRate: link.Up})
+		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("down, %d KiB a copy", size>>10), Rows: int64(n),
+			Bytes: int64(size), Time: median(down[1:]), Wall: median(downWall[1:]), Runs: b.runs, Bound: "link down",
+			BoundRate: link.Down})
 	}
-	b.each(Result{Benchmark: b.name, Case: "both ways, large copies", Bytes: int64(link.Both), Time: time.Second, Wall: time.Second, Runs: 1, Bound: "up + down", BoundRate: link.Up + link.Down})
+	b.each(Result{Benchmark: b.name, Case: "both ways, large copies", Bytes: int64(link.Both), Time: time.Second,
+		Wall: time.Second, Runs: 1, Bound: "up + down", BoundRate: link.Up + link.Down})
 	return nil
 }
 
@@ -109,13 +114,17 @@ func (b *bench) stream() error {
 		times = append(times, time.Since(begin))
 	}
 	rows, took := len(strides)*perStride, median(times[1:])
-	b.each(Result{Benchmark: b.name, Case: "half of the rows, 2 columns of 4 bytes", Rows: int64(rows), Bytes: int64(rows) * 8, Time: took, Wall: took, Runs: b.runs, Bound: "link up", BoundRate: link.Up})
+	b.each(Result{Benchmark: b.name, Case: "half of the rows, 2 columns of 4 bytes", Rows: int64(rows),
+		Bytes: int64(rows) * 8, Time: took, Wall: took, Runs: b.runs, Bound: "link up", BoundRate: link.Up})
 	return nil
 }
 
 // sumBelow streams strides through a filter and a sum. The strides stay the caller's.
 func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) {
-	ahead := transfer.NewAhead(b.ctx, func(ctx context.Context, a *transfer.Ahead) error { return b.copyAhead(ctx, a, strides) })
+	ahead := transfer.NewAhead(b.ctx, func(ctx context.Context,
+		a *transfer.Ahead) error {
+		return b.copyAhead(ctx, a, strides)
+	})
 	defer func() {
 		if endErr := ahead.End(context.Canceled); err == nil {
 			err = endErr
@@ -126,7 +135,8 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 		return err
 	}
 	defer groups.Release()
-	sum, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32), Output: gpu.DecimalOf(38, 0)})
+	sum, err := b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: gpu.Of(gpu.Int32),
+		Output: gpu.DecimalOf(38, 0)})
 	if err != nil {
 		return err
 	}
@@ -153,7 +163,8 @@ func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) 
 	if err != nil {
 		return err
 	}
-	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}), Cols: []gpu.Column{out}, Rows: 1})
+	s, err := b.q.Download(b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}),
+		Cols: []gpu.Column{out}, Rows: 1})
 	if err != nil {
 		out.Release()
 		return err
@@ -265,10 +276,12 @@ func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
 		after, now := b.spent(phase)
 		times, walls, moves, passes = append(times, took), append(walls, wall), append(moves, after-before), now-count
 	}
-	r := Result{Benchmark: b.name, Case: name, Rows: int64(b.rows), Bytes: bytes, Time: median(times[1:]), Wall: median(walls[1:]), Runs: b.runs, Bound: "copy", BoundRate: rate}
+	r := Result{Benchmark: b.name, Case: name, Rows: int64(b.rows), Bytes: bytes, Time: median(times[1:]),
+		Wall: median(walls[1:]), Runs: b.runs, Bound: "copy", BoundRate: rate}
 	b.each(r)
 	if passes > 0 {
-		r.Case, r.Bytes, r.Time = fmt.Sprintf("%s, passes alone: %d", name, passes), bytes*int64(passes), median(moves[1:])
+		r.Case, r.Bytes, r.Time = fmt.Sprintf("%s, passes alone: %d", name, passes), bytes*int64(passes),
+			median(moves[1:])
 		b.each(r)
 	}
 	return nil
@@ -390,9 +403,10 @@ func (b *bench) gatherAscending(values gpu.Column, width int, rate float64) erro
 	defer ids.Release()
 	// Half of the rows touch nearly every sector of the source.
 	bytes := int64(b.rows)*int64(width) + int64(ids.Len)*int64(4+width)
-	return b.time(fmt.Sprintf("ascending, half of the rows, %d bytes", width), ids.Len, bytes, "copy", rate, func() error {
-		return b.gatherBy(values, ids)
-	})
+	return b.time(fmt.Sprintf("ascending, half of the rows, %d bytes", width), ids.Len, bytes, "copy", rate,
+		func() error {
+			return b.gatherBy(values, ids)
+		})
 }
 
 func (b *bench) gatherRandom(values gpu.Column, width int, rate float64) error {
@@ -406,8 +420,10 @@ func (b *bench) gatherRandom(values gpu.Column, width int, rate float64) error {
 		return err
 	}
 	for _, read := range []int{sector, access} {
-		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("random, %d bytes, %d of the source read a row", width, read), Rows: int64(ids.Len),
-			Bytes: int64(b.rows) * int64(4+read+width), Time: took, Wall: wall, Runs: b.runs, Bound: "copy", BoundRate: rate})
+		b.each(Result{Benchmark: b.name, Case: fmt.Sprintf("random, %d bytes, %d of the source read a row", width,
+			read), Rows: int64(ids.Len),
+			Bytes: int64(b.rows) * int64(4+read+width), Time: took, Wall: wall, Runs: b.runs, Bound: "copy",
+			BoundRate: rate})
 	}
 	return nil
 }

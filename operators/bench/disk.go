@@ -21,9 +21,9 @@ const (
 )
 
 // disk keeps more rows of 16 bytes than memory has room for, as an operator that spills does, and
-// reads them again, in 64 partitions. Of these rows, those that went to disk count. The files lie in spill.DefaultDir. The bound is the rate of the folder: one file of
-// as many bytes, written and then read in blocks of 4 MiB, without the page cache where the
-// file system can do that. Rows use the page cache: with room for them in it, they are faster
+// reads them again, in 64 partitions. Of these rows, those that went to disk count. The files lie in spill.DefaultDir.
+// The bound is the rate of the folder: one file of as many bytes, written and then read in blocks of 4 MiB, without the
+// page cache where the file system can do that. Rows use the page cache: with room for them in it, they are faster
 // than the disk. The bound of a case is of the bytes that it moved, which LZ4 makes fewer.
 func (b *bench) disk() error {
 	write, read, err := b.folder()
@@ -60,9 +60,11 @@ func (b *bench) disk() error {
 		}{
 			{"write, ", median(writes), stats.In, write},
 			{"read, ", median(reads), stats.Out, read},
-			{"both, ", median(writes) + median(reads), stats.In + stats.Out, float64(stats.In+stats.Out) / (float64(stats.In)/write + float64(stats.Out)/read)},
+			{"both, ", median(writes) + median(reads), stats.In + stats.Out,
+				float64(stats.In+stats.Out) / (float64(stats.In)/write + float64(stats.Out)/read)},
 		} {
-			b.each(Result{Benchmark: b.name, Case: x.what + name, Rows: int64(b.rows), Bytes: x.bytes, Time: x.took, Wall: x.took, Runs: b.runs, Bound: "disk", BoundRate: x.rate})
+			b.each(Result{Benchmark: b.name, Case: x.what + name, Rows: int64(b.rows), Bytes: x.bytes, Time: x.took,
+				Wall: x.took, Runs: b.runs, Bound: "disk", BoundRate: x.rate})
 		}
 	}
 	return nil
@@ -90,7 +92,8 @@ func (b *bench) ordered(n int) (s *gpu.Stride, offsets []int, err error) {
 }
 
 // outAndIn writes the rows of the benchmark to disk and reads them again.
-func (b *bench) outAndIn(input *gpu.Stride, offsets []int, compress bool) (write, read time.Duration, _ spill.TierStats, err error) {
+func (b *bench) outAndIn(input *gpu.Stride, offsets []int,
+	compress bool) (write, read time.Duration, _ spill.TierStats, err error) {
 	store := spill.NewStore(b.dev, spill.Options{Compress: compress})
 	p := store.NewPartitions("rows", b.l, row, diskPartitions)
 	begin := time.Now()

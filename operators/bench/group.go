@@ -86,7 +86,8 @@ func (g *groupBench) release() {
 
 // draw brings the rows of a workload to the device.
 func (g *groupBench) draw(w grouping) error {
-	same := g.of.rows == w.rows && g.of.value == w.value && g.of.columns == w.columns && g.of.form == w.form && g.of.streams == w.streams && g.of.strideRows == w.strideRows && g.drawn != nil
+	same := g.of.rows == w.rows && g.of.value == w.value && g.of.columns == w.columns && g.of.form == w.form &&
+		g.of.streams == w.streams && g.of.strideRows == w.strideRows && g.drawn != nil
 	if !same {
 		g.release()
 	}
@@ -359,7 +360,8 @@ func (g *groupBench) measure(algorithm string, r *Result) error {
 	if g.streams {
 		r.Time = r.Wall
 	}
-	r.Group.Groups, r.Group.Choice, r.Group.Memory, r.Group.Phases = middle.groups, middle.choice, middle.memory, middle.phases
+	r.Group.Groups, r.Group.Choice, r.Group.Memory, r.Group.Phases = middle.groups, middle.choice, middle.memory,
+		middle.phases
 	for _, p := range middle.phases {
 		if p.Step == transform {
 			r.Group.Transform += p.Time
@@ -385,7 +387,8 @@ func (g *groupBench) once(algorithm string, check func(*gpu.Stride) error) (run 
 	if err != nil {
 		return run, err
 	}
-	t := operators.Task{Device: g.dev, Queue: g.q, Lease: g.dev.Budget().Lease("group-by"), StrideRows: g.strideRows(), Lanes: 1}
+	t := operators.Task{Device: g.dev, Queue: g.q, Lease: g.dev.Budget().Lease("group-by"), StrideRows: g.strideRows(),
+		Lanes: 1}
 	p, profiled := g.dev.(gpu.Profiled)
 	if profiled {
 		p.Settle()
@@ -452,7 +455,10 @@ func (g *groupBench) push(o groupby.GroupBy, t operators.Task, emit operators.Em
 // streamed copies the strides to the device ahead of their turn. Compact keys are made there: the first
 // column modulo the number of groups. Random ones are in the column.
 func (g *groupBench) streamed(take func(int, *gpu.Stride) error) (err error) {
-	ahead := transfer.NewAhead(g.ctx, func(ctx context.Context, a *transfer.Ahead) error { return g.copyAhead(ctx, a, g.input) })
+	ahead := transfer.NewAhead(g.ctx, func(ctx context.Context,
+		a *transfer.Ahead) error {
+		return g.copyAhead(ctx, a, g.input)
+	})
 	defer func() {
 		if endErr := ahead.End(context.Canceled); err == nil {
 			err = endErr

@@ -69,7 +69,8 @@ func groupings() (all []grouping) {
 	for log := 0; log <= 26; log++ {
 		add("groups", "every number of groups", power(log), func(w *grouping) { w.groups = 1 << log })
 		if log <= 16 {
-			add("groups", "every number of groups of dense keys", power(log), func(w *grouping) { w.groups, w.dense = 1<<log, true })
+			add("groups", "every number of groups of dense keys", power(log),
+				func(w *grouping) { w.groups, w.dense = 1<<log, true })
 		}
 	}
 	for _, log := range []int{4, 12, 14, 16, 20, 24} {
@@ -82,16 +83,19 @@ func groupings() (all []grouping) {
 	}
 	for _, log := range []int{12, 20} {
 		for _, b := range [][2]int{{4, 4}, {4, 8}, {8, 4}, {8, 8}} {
-			add("widths", "bytes of keys and values, "+power(log)+" groups", fmt.Sprintf("%d/%d", b[0], b[1]), func(w *grouping) { w.groups, w.key, w.value = 1<<log, b[0], b[1] })
+			add("widths", "bytes of keys and values, "+power(log)+" groups", fmt.Sprintf("%d/%d", b[0], b[1]),
+				func(w *grouping) { w.groups, w.key, w.value = 1<<log, b[0], b[1] })
 		}
 		for _, n := range []int{1, 2, 4, 8} {
-			add("columns", "columns, "+power(log)+" groups", fmt.Sprint(n), func(w *grouping) { w.groups, w.columns = 1<<log, n })
+			add("columns", "columns, "+power(log)+" groups", fmt.Sprint(n),
+				func(w *grouping) { w.groups, w.columns = 1<<log, n })
 		}
 	}
 	for _, log := range []int{4, 8, 10, 12, 16, 20} {
 		for _, f := range []form{plain, twoKeys, nulls, texts, decimals, doubles} {
 			if f != texts || log <= 16 {
-				add("forms", "forms of columns, "+power(log)+" groups", cmp.Or(string(f), "plain"), func(w *grouping) { w.groups, w.form = 1<<log, f })
+				add("forms", "forms of columns, "+power(log)+" groups", cmp.Or(string(f), "plain"),
+					func(w *grouping) { w.groups, w.form = 1<<log, f })
 			}
 		}
 	}
@@ -110,7 +114,8 @@ func groupings() (all []grouping) {
 			last = groups
 			for _, dense := range []bool{true, false} {
 				if dense || columns == 1 {
-					name := fmt.Sprintf("from page-locked memory, %d columns, ", columns) + map[bool]string{true: "compact keys", false: "random keys"}[dense]
+					name := fmt.Sprintf("from page-locked memory, %d columns, ", columns) +
+						map[bool]string{true: "compact keys", false: "random keys"}[dense]
 					add("stream", name, fmt.Sprint(groups), func(w *grouping) {
 						w.rows, w.groups, w.dense, w.columns, w.streams = 335e6, groups, dense, columns-1, true
 					})
@@ -132,7 +137,8 @@ func (w grouping) scaled(rows int) grouping {
 
 // name says what the workload is.
 func (w grouping) name() string {
-	name := fmt.Sprintf("%s rows, %s groups, %s of %d columns, %d/%d bytes", size(w.rows), size(w.groups), strings.ToUpper(w.kind.String()), w.columns, w.key, w.value)
+	name := fmt.Sprintf("%s rows, %s groups, %s of %d columns, %d/%d bytes", size(w.rows), size(w.groups),
+		strings.ToUpper(w.kind.String()), w.columns, w.key, w.value)
 	if w.dense {
 		name += ", dense"
 	}
@@ -201,7 +207,8 @@ func (w grouping) spec(algorithm string) groupby.Spec {
 			a.Output = gpu.SumType(a.Output)
 		}
 		s.Aggregates = append(s.Aggregates, a)
-		s.Out.Fields = append(s.Out.Fields, gpu.Field{Name: in.Fields[i].Name, Type: a.Output, Nullable: in.Fields[i].Nullable})
+		s.Out.Fields = append(s.Out.Fields, gpu.Field{Name: in.Fields[i].Name, Type: a.Output,
+			Nullable: in.Fields[i].Nullable})
 	}
 	return s
 }

@@ -18,7 +18,10 @@ func TestEveryGroupAlgorithmIsMeasured(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) gpu.Device{"host": openHost, "gpu": openGPU} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t)
-			strides, cases, results := []int{0, 3000}, []string{"acceptance: groups: 2^12", "max: max, groups: 2^4", "widths: bytes of keys and values, 2^12 groups: 8/8", "2^12 groups by Zipf: 1.5", "forms of columns, 2^12 groups: "}, 10
+			strides, cases, results := []int{0, 3000},
+				[]string{"acceptance: groups: 2^12", "max: max, groups: 2^4",
+					"widths: bytes of keys and values, 2^12 groups: 8/8", "2^12 groups by Zipf: 1.5",
+					"forms of columns, 2^12 groups: "}, 10
 			if name == "gpu" && gputest.ThinOr(t, 5) > 1 {
 				strides, cases, results = strides[1:], cases[2:4], 2
 			}
@@ -68,8 +71,10 @@ func TestChoiceOfGroupings(t *testing.T) {
 	require.Equal(t, 11, count())
 	require.Equal(t, 15, count("zipf"))
 	require.Equal(t, len(groupings()), count("all"))
-	require.ErrorContains(t, Options{Cases: []string{"zip code"}}.Check("groupby"), `no case of the benchmark groupby is named "zip code"`)
-	require.ErrorContains(t, Options{Algorithms: []string{"npj"}}.Check("groupby"), `no group-by algorithm is named "npj"`)
+	require.ErrorContains(t, Options{Cases: []string{"zip code"}}.Check("groupby"),
+		`no case of the benchmark groupby is named "zip code"`)
+	require.ErrorContains(t, Options{Algorithms: []string{"npj"}}.Check("groupby"),
+		`no group-by algorithm is named "npj"`)
 	require.NoError(t, Options{}.Check("groupby"))
 	for _, w := range groupings() {
 		require.LessOrEqual(t, w.groups, w.rows, fmt.Sprint(w))
@@ -78,7 +83,8 @@ func TestChoiceOfGroupings(t *testing.T) {
 
 // TestGroupsOfAStreamAreMeasured groups strides that come from page-locked memory.
 func TestGroupsOfAStreamAreMeasured(t *testing.T) {
-	opt := Options{Rows: 9000, Runs: 1, Cases: []string{"from page-locked memory, 3 columns", "random keys: 256"}, StrideRows: 2000}
+	opt := Options{Rows: 9000, Runs: 1, Cases: []string{"from page-locked memory, 3 columns", "random keys: 256"},
+		StrideRows: 2000}
 	at := map[string]int64{}
 	require.NoError(t, Run(context.Background(), openGPU(t), "groupby", opt, func(r Result) {
 		require.Empty(t, r.Group.Error, r.Case)

@@ -72,7 +72,8 @@ func step(span, before string) string {
 	switch {
 	case phase == materialise:
 		return materialise
-	case slices.Contains([]string{"hash", "partition", "partition into buckets", "sort", "merge sort", "concat", "slice", "evaluate"}, name):
+	case slices.Contains([]string{"hash", "partition", "partition into buckets", "sort", "merge sort", "concat",
+		"slice", "evaluate"}, name):
 		return transform
 	case name != "gather" && name != "scatter":
 		return match
@@ -126,7 +127,8 @@ func (b *bench) join() error {
 
 // joinCase draws the data of a workload and joins it by several algorithms.
 func (b *bench) joinCase(w workload, algorithms []string, rate float64, each func(Result)) error {
-	r := Result{Benchmark: b.name, Case: w.name(), Rows: int64(w.build + w.probe), Runs: b.runs, Bound: "copy", BoundRate: rate}
+	r := Result{Benchmark: b.name, Case: w.name(), Rows: int64(w.build + w.probe), Runs: b.runs, Bound: "copy",
+		BoundRate: rate}
 	fail := func(algorithm string, err error) error {
 		r.Join = w.result(algorithm)
 		r.Join.Error = err.Error()
@@ -161,7 +163,8 @@ func (b *bench) joinCase(w workload, algorithms []string, rate float64, each fun
 
 // result is the part of a result that is known before the join.
 func (w workload) result(algorithm string) *Join {
-	return &Join{Point: Point{Family: w.family, Chart: w.chart, At: w.at, Algorithm: algorithm}, BuildRows: int64(w.build), ProbeRows: int64(w.probe)}
+	return &Join{Point: Point{Family: w.family, Chart: w.chart, At: w.at, Algorithm: algorithm},
+		BuildRows: int64(w.build), ProbeRows: int64(w.probe)}
 }
 
 // joined is a workload on the device.
@@ -202,7 +205,8 @@ func (j *joined) measure(algorithm string, r *Result) error {
 		return err
 	}
 	if sum.rows != j.want.pairs || total != j.want.sum {
-		return fmt.Errorf("%w: %d pairs with the checksum %s, want %d with %s", ErrWrong, sum.rows, total, j.want.pairs, j.want.sum)
+		return fmt.Errorf("%w: %d pairs with the checksum %s, want %d with %s", ErrWrong, sum.rows, total, j.want.pairs,
+			j.want.sum)
 	}
 	var runs []joinRun
 	var walls []time.Duration
@@ -221,7 +225,8 @@ func (j *joined) measure(algorithm string, r *Result) error {
 	r.Time, r.Wall, r.Bytes = middle.time(), median(walls), j.bytes(j.want.pairs)
 	r.Join = j.result(algorithm)
 	r.Join.Choice = middle.choice
-	r.Join.Pairs, r.Join.Build, r.Join.Probe, r.Join.Memory, r.Join.Phases = j.want.pairs, middle.build, middle.probe, middle.memory, middle.phases
+	r.Join.Pairs, r.Join.Build, r.Join.Probe, r.Join.Memory, r.Join.Phases = j.want.pairs, middle.build, middle.probe,
+		middle.memory, middle.phases
 	for _, p := range middle.phases {
 		switch p.Step {
 		case transform:

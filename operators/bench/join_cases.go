@@ -63,9 +63,10 @@ func workloads() (all []workload) {
 	}
 	for _, payloads := range []int{1, 2} {
 		for _, log := range []int{25, 26, 27} {
-			add("sizes", fmt.Sprintf("|S| = 2 |R|, %d+%d payloads", payloads, payloads), fmt.Sprint("|R| = 2^", log), func(w *workload) {
-				w.build, w.probe, w.payloads = 1<<log, 2<<log, payloads
-			})
+			add("sizes", fmt.Sprintf("|S| = 2 |R|, %d+%d payloads", payloads, payloads), fmt.Sprint("|R| = 2^", log),
+				func(w *workload) {
+					w.build, w.probe, w.payloads = 1<<log, 2<<log, payloads
+				})
 		}
 	}
 	for _, log := range []int{20, 22, 23, 24, 25, 26, 27} {
@@ -78,25 +79,31 @@ func workloads() (all []workload) {
 		add("match", "share of rows with a match", fmt.Sprint("1/", n), func(w *workload) { w.oneIn = n })
 	}
 	for _, n := range []int{1, 2, 4, 8, 16} {
-		add("match", "share of rows with a match, 6+6 payloads", fmt.Sprint("1/", n), func(w *workload) { w.oneIn, w.payloads = n, 6 })
+		add("match", "share of rows with a match, 6+6 payloads", fmt.Sprint("1/", n),
+			func(w *workload) { w.oneIn, w.payloads = n, 6 })
 	}
 	for _, s := range []float64{0, 0.5, 1, 1.5, 2} {
 		add("zipf", "foreign keys by Zipf", fmt.Sprint(s), func(w *workload) { w.zipf = s })
 	}
 	for _, log := range []int{22, 24} {
 		for _, s := range []float64{0, 1, 2} {
-			add("zipf", fmt.Sprintf("|R| = 2^%d, foreign keys by Zipf", log), fmt.Sprint(s), func(w *workload) { w.build, w.zipf = 1<<log, s })
+			add("zipf", fmt.Sprintf("|R| = 2^%d, foreign keys by Zipf", log), fmt.Sprint(s),
+				func(w *workload) { w.build, w.zipf = 1<<log, s })
 		}
 	}
 	for _, b := range [][2]int{{4, 4}, {4, 8}, {8, 8}} {
-		add("widths", "bytes of keys and payloads", fmt.Sprintf("%d/%d", b[0], b[1]), func(w *workload) { w.key, w.payload = b[0], b[1] })
+		add("widths", "bytes of keys and payloads", fmt.Sprintf("%d/%d", b[0], b[1]),
+			func(w *workload) { w.key, w.payload = b[0], b[1] })
 	}
 	for _, log := range []int{23, 24, 25} {
-		add("many", "many to many, distinct keys", fmt.Sprint("2^", log), func(w *workload) { w.build, w.probe, w.distinct = full/2, full/2, 1<<log })
+		add("many", "many to many, distinct keys", fmt.Sprint("2^", log),
+			func(w *workload) { w.build, w.probe, w.distinct = full/2, full/2, 1<<log })
 	}
-	add("many", "more pairs than row ids", "2^31", func(w *workload) { w.build, w.probe, w.distinct, w.payloads = 1<<24, 1<<24, 1<<17, 1 })
+	add("many", "more pairs than row ids", "2^31",
+		func(w *workload) { w.build, w.probe, w.distinct, w.payloads = 1<<24, 1<<24, 1<<17, 1 })
 	for _, m := range []int{16, 32, 64, 128} {
-		add("rui", "tuples of 8 bytes", fmt.Sprint(m, "M"), func(w *workload) { w.build, w.probe, w.payloads = m<<20, m<<20, 1 })
+		add("rui", "tuples of 8 bytes", fmt.Sprint(m, "M"),
+			func(w *workload) { w.build, w.probe, w.payloads = m<<20, m<<20, 1 })
 	}
 	for _, x := range []string{"1/4", "1/2", "1", "2", "4", "8", "16"} {
 		add("rui", "32M tuples of 8 bytes, output of so many times their rows", x, func(w *workload) {
@@ -131,7 +138,8 @@ func (w workload) scaled(rows int) workload {
 
 // name says what the workload is.
 func (w workload) name() string {
-	name := fmt.Sprintf("%s ⋈ %s, %d+%d payloads, %d/%d bytes", size(w.build), size(w.probe), w.payloads, w.payloads, w.key, w.payload)
+	name := fmt.Sprintf("%s ⋈ %s, %d+%d payloads, %d/%d bytes", size(w.build), size(w.probe), w.payloads, w.payloads,
+		w.key, w.payload)
 	if w.distinct < w.build {
 		name += fmt.Sprintf(", %s distinct keys", size(w.distinct))
 	}
@@ -162,9 +170,11 @@ func (w workload) bytes(pairs int64) int64 {
 // spec is the join of the workload by an algorithm. The result has the key, and the
 // payloads of S and of R. The estimates are those of a planner that knows the tables well.
 func (w workload) spec(algorithm string) join.Spec {
-	s := join.Spec{Kind: join.Inner, Algorithm: algorithm, Probe: w.schema("s"), Build: w.schema("r"), ProbeKeys: []int{0}, BuildKeys: []int{0},
-		NullSafe: []bool{false}, ProbeOut: []int{0}, ProbeRows: int64(w.probe), BuildRows: int64(w.build), UniqueBuild: w.distinct == w.build,
-		PairRows: int64(w.probe / w.oneIn * (w.build / w.distinct)), AnyOrder: true}
+	s := join.Spec{Kind: join.Inner, Algorithm: algorithm, Probe: w.schema("s"), Build: w.schema("r"),
+		ProbeKeys: []int{0}, BuildKeys: []int{0},
+		NullSafe: []bool{false}, ProbeOut: []int{0}, ProbeRows: int64(w.probe), BuildRows: int64(w.build),
+		UniqueBuild: w.distinct == w.build,
+		PairRows:    int64(w.probe / w.oneIn * (w.build / w.distinct)), AnyOrder: true}
 	if algorithm == Chosen {
 		s.Algorithm = ""
 	}
@@ -212,7 +222,8 @@ func chosenWorkloads(names []string, rows int) (out []workload, err error) {
 // pickCases returns the cases of families, those whose text contains a name, and those of a family whose
 // text contains what is behind a colon, as in "join:0.5": each once, in their order. None is all of
 // "acceptance".
-func pickCases[C any](benchmark string, names, families []string, all []C, describe func(C) (family, text string)) (out []C, err error) {
+func pickCases[C any](benchmark string, names, families []string, all []C,
+	describe func(C) (family, text string)) (out []C, err error) {
 	if len(names) == 0 {
 		names = []string{"acceptance"}
 	}
@@ -236,7 +247,9 @@ func pickCases[C any](benchmark string, names, families []string, all []C, descr
 	}
 	for i, f := range found {
 		if !f {
-			return nil, fmt.Errorf("no case of the benchmark %s is named %q: name all, a family (%s), a part of a case's name, or both as in FAMILY:PART", benchmark, names[i], strings.Join(families, ", "))
+			return nil,
+				fmt.Errorf("no case of the benchmark %s is named %q: name all, a family (%s), a part of a case's "+
+					"name, or both as in FAMILY:PART", benchmark, names[i], strings.Join(families, ", "))
 		}
 	}
 	return out, nil
@@ -266,7 +279,8 @@ func (a named) chosen(names []string, p gpu.Properties) (out []string, err error
 		case n == Chosen || slices.Contains(a.all(), n):
 			out = append(out, n)
 		default:
-			return nil, fmt.Errorf("no %s algorithm is named %q: name all, chosen, %s", a.operator, n, strings.Join(a.all(), ", "))
+			return nil, fmt.Errorf("no %s algorithm is named %q: name all, chosen, %s", a.operator, n,
+				strings.Join(a.all(), ", "))
 		}
 	}
 	return out, nil

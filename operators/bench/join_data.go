@@ -220,7 +220,8 @@ func (b *bench) values(n, width int, value func(i int) uint64) (gpu.Column, erro
 
 // table brings a side to the device, as strides of at most so many rows, one column
 // after the other.
-func (b *bench) table(schema *gpu.Schema, rows, perStride int, value func(column, i int) uint64) (out []*gpu.Stride, err error) {
+func (b *bench) table(schema *gpu.Schema, rows, perStride int,
+	value func(column, i int) uint64) (out []*gpu.Stride, err error) {
 	for from := 0; from < rows; from += perStride {
 		s := &gpu.Stride{Schema: schema, Rows: min(perStride, rows-from)}
 		out = append(out, s)
@@ -260,7 +261,8 @@ func (b *bench) newChecksum() (c *checksum, err error) {
 		return nil, err
 	}
 	hash := gpu.Of(gpu.Uint64)
-	if c.sum, err = b.q.NewAccumulator(b.l, gpu.Aggregate{Kind: gpu.Sum, Input: hash, Output: gpu.SumType(hash)}); err != nil {
+	if c.sum, err = b.q.NewAccumulator(b.l,
+		gpu.Aggregate{Kind: gpu.Sum, Input: hash, Output: gpu.SumType(hash)}); err != nil {
 		c.groups.Release()
 		return nil, err
 	}
@@ -297,7 +299,8 @@ func (c *checksum) total() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, err := c.b.q.Download(c.b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}), Cols: []gpu.Column{out}, Rows: 1})
+	s, err := c.b.q.Download(c.b.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "sum", Type: out.Type}),
+		Cols: []gpu.Column{out}, Rows: 1})
 	if err != nil {
 		out.Release()
 		return "", err

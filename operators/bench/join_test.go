@@ -172,9 +172,11 @@ func TestJoinsOfAllCases(t *testing.T) {
 		for i, strideRows := range []int{0, 300} {
 			t.Run(fmt.Sprintf("%s, strides of %d", device, strideRows), func(t *testing.T) {
 				d := open(t)
-				opt := Options{Rows: 5000, Runs: 1, Cases: []string{"all"}, Algorithms: []string{"all"}, StrideRows: strideRows}
+				opt := Options{Rows: 5000, Runs: 1, Cases: []string{"all"}, Algorithms: []string{"all"},
+					StrideRows: strideRows}
 				if device == "GPU" { // an emulator is slow
-					opt.Rows, opt.Cases = 1000, []string{"widths", "zipf 1.5", "many to many, distinct keys: 2^24", "match: 1/4"}
+					opt.Rows, opt.Cases = 1000,
+						[]string{"widths", "zipf 1.5", "many to many, distinct keys: 2^24", "match: 1/4"}
 					if thin > 1 {
 						opt.Cases = opt.Cases[2*i+1 : 2*i+2]
 					}
@@ -211,11 +213,12 @@ func TestJoinsOfAllCases(t *testing.T) {
 // TestAWorkloadOfSeveralChartsIsMeasuredOnce has the same time in both, as a point of each.
 func TestAWorkloadOfSeveralChartsIsMeasuredOnce(t *testing.T) {
 	var same []Result
-	require.NoError(t, Run(t.Context(), openHost(t), "join", Options{Rows: 1000, Runs: 1, Cases: []string{"acceptance", "widths"}}, func(r Result) {
-		if r.Case == "1000 ⋈ 1000, 2+2 payloads, 4/4 bytes" {
-			same = append(same, r)
-		}
-	}))
+	require.NoError(t, Run(t.Context(), openHost(t), "join",
+		Options{Rows: 1000, Runs: 1, Cases: []string{"acceptance", "widths"}}, func(r Result) {
+			if r.Case == "1000 ⋈ 1000, 2+2 payloads, 4/4 bytes" {
+				same = append(same, r)
+			}
+		}))
 	require.Len(t, same, 2)
 	require.Equal(t, []string{"acceptance", "widths"}, []string{same[0].Join.Family, same[1].Join.Family})
 	require.Equal(t, []string{"|R| = |S|", "4/4"}, []string{same[0].Join.At, same[1].Join.At})
@@ -228,14 +231,15 @@ func TestACaseThatDoesNotFitIsReported(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Close()
 	var failed, worked int
-	err = Run(context.Background(), d, "join", Options{Rows: 30_000, Runs: 1, Cases: []string{"payloads", "rui"}}, func(r Result) {
-		if r.Join.Error != "" {
-			failed++
-			require.Zero(t, r.RowsPerSecond())
-		} else {
-			worked++
-		}
-	})
+	err = Run(context.Background(), d, "join", Options{Rows: 30_000, Runs: 1, Cases: []string{"payloads", "rui"}},
+		func(r Result) {
+			if r.Join.Error != "" {
+				failed++
+				require.Zero(t, r.RowsPerSecond())
+			} else {
+				worked++
+			}
+		})
 	require.True(t, gpu.IsRefusal(err), err)
 	require.Positive(t, failed)
 	require.Positive(t, worked)
@@ -257,7 +261,8 @@ func TestChoiceOfCases(t *testing.T) {
 	require.Equal(t, 1, count("widths:8/8 BYTES"))
 	w, err := chosenWorkloads([]string{"16"}, full)
 	require.NoError(t, err)
-	require.True(t, slices.ContainsFunc(w, func(w workload) bool { return w.name() == "2^25 ⋈ 2^25, 1+1 payloads, 4/4 bytes, 2^21 distinct keys" }))
+	require.True(t, slices.ContainsFunc(w,
+		func(w workload) bool { return w.name() == "2^25 ⋈ 2^25, 1+1 payloads, 4/4 bytes, 2^21 distinct keys" }))
 	for want, opt := range map[string]Options{
 		`no case of the benchmark join is named "zip code"`: {Cases: []string{"zip code"}},
 		`no join algorithm is named "fast"`:                 {Algorithms: []string{"fast"}},
@@ -272,9 +277,11 @@ func TestChoiceOfCases(t *testing.T) {
 func TestStepsOfAJoin(t *testing.T) {
 	before := transform
 	for _, s := range [][2]string{
-		{"sort", transform}, {"gather", transform}, {"hash", transform}, {"partition, move", transform}, {"concat", transform},
+		{"sort", transform}, {"gather", transform}, {"hash", transform}, {"partition, move", transform},
+		{"concat", transform},
 		{"merge match", match}, {"join pairs", match}, {"gather", materialise}, {"gather", materialise},
-		{"partition, count", transform}, {"gather", transform}, {"join partitions", match}, {"join partitions, materialise", materialise}, {"scatter", materialise},
+		{"partition, count", transform}, {"gather", transform}, {"join partitions", match},
+		{"join partitions, materialise", materialise}, {"scatter", materialise},
 	} {
 		before = step(s[0], before)
 		require.Equal(t, s[1], before, s[0])

@@ -89,8 +89,10 @@ func (c spillCase) name() string {
 	if c.way != nil {
 		return c.way.name()
 	}
-	what := map[string]string{"join": "join, build side", "npj": "join by one table, build side", "zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows",
-		"triton": "Triton join, build side", "cpu-part": "Triton join partitioned by the CPU, build side", "cpu-radix": "join of the CPU, build side"}[c.family]
+	what := map[string]string{"join": "join, build side", "npj": "join by one table, build side",
+		"zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows",
+		"triton": "Triton join, build side", "cpu-part": "Triton join partitioned by the CPU, build side",
+		"cpu-radix": "join of the CPU, build side"}[c.family]
 	if c.family == "wide" {
 		what = fmt.Sprintf("join of %d payloads", c.payloads)
 		if c.text {
@@ -207,7 +209,8 @@ type SpillPhase struct {
 // newSpillPhase returns a phase and its bound.
 func newSpillPhase(link gpu.Link, name string, took time.Duration, up, down int64) SpillPhase {
 	moved := func(n int64, rate float64) time.Duration { return time.Duration(float64(n) / rate * 1e9) }
-	return SpillPhase{Name: name, Time: took, Up: up, Down: down, Bound: max(moved(up, link.Up), moved(down, link.Down), moved(up+down, link.Both))}
+	return SpillPhase{Name: name, Time: took, Up: up, Down: down,
+		Bound: max(moved(up, link.Up), moved(down, link.Down), moved(up+down, link.Both))}
 }
 
 // spilling runs cases. The inputs of a case stay for the next, if it has the same.
@@ -375,7 +378,8 @@ func (s *spilling) time(c spillCase) error {
 	}
 	slices.SortFunc(runs, func(x, y timed) int { return cmp.Compare(x.wall, y.wall) })
 	middle := runs[len(runs)/2]
-	s.each(Result{Benchmark: s.name, Case: c.name(), Rows: s.inputRows(), Bytes: middle.bytes, Time: middle.wall, Wall: middle.wall, Runs: s.runs,
+	s.each(Result{Benchmark: s.name, Case: c.name(), Rows: s.inputRows(), Bytes: middle.bytes, Time: middle.wall,
+		Wall: middle.wall, Runs: s.runs,
 		Bound: "link", BoundRate: float64(middle.bytes) / middle.bound.Seconds(), Spill: &middle.Spill})
 	return nil
 }
@@ -406,7 +410,8 @@ type phase struct {
 func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err error) {
 	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
 	l := s.dev.Budget().Lease("state")
-	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(2*c.rowBytes() - 8), Lanes: 1, Spill: store}
+	t := operators.Task{Device: s.dev, Queue: s.q, Lease: l, StrideRows: s.dev.StrideRows(2*c.rowBytes() - 8), Lanes: 1,
+		Spill: store}
 	rows := 0
 	var copied int64 // down, of the result
 	out := s.output(check)
@@ -464,15 +469,18 @@ func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Oper
 	switch s.of.family {
 	case "groupby":
 		sum := gpu.SumType(row.Fields[1].Type)
-		o, err := groupby.New(groupby.Spec{In: row, Keys: []int{0}, Aggregates: []groupby.Aggregate{{Kind: gpu.Sum, Input: 1, Output: sum}},
-			Out: gpu.NewSchema(row.Fields[0], gpu.Field{Name: "sum", Type: sum}), Hint: gpu.GroupHint{Rows: 2 * s.rows, Groups: s.rows}})
+		o, err := groupby.New(groupby.Spec{In: row, Keys: []int{0},
+			Aggregates: []groupby.Aggregate{{Kind: gpu.Sum, Input: 1, Output: sum}},
+			Out:        gpu.NewSchema(row.Fields[0], gpu.Field{Name: "sum", Type: sum}),
+			Hint:       gpu.GroupHint{Rows: 2 * s.rows, Groups: s.rows}})
 		return o, s.blocking(o, o, t, emit), err
 	case "sort":
 		o, err := sort.New(sort.Spec{In: row, Keys: []sort.Key{{Column: 0}}, Limit: -1})
 		return o, s.blocking(o, o, t, emit), err
 	}
 	schema := s.of.schema()
-	spec := join.Spec{Probe: schema, Build: schema, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, AnyOrder: true, Algorithm: s.of.algorithm,
+	spec := join.Spec{Probe: schema, Build: schema, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false},
+		AnyOrder: true, Algorithm: s.of.algorithm,
 		BuildRows: int64(s.rows), ProbeRows: int64(s.rows), UniqueBuild: true}
 	out := []gpu.Field{schema.Fields[0]}
 	spec.ProbeOut = []int{0}
@@ -504,7 +512,8 @@ func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Oper
 				return err
 			}
 			defer func() { err = errors.Join(err, lane.Close()) }()
-			if err := ahead(t.Lease, s.inputs[1], func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) }); err != nil {
+			if err := ahead(t.Lease, s.inputs[1],
+				func(st *gpu.Stride) error { return lane.Push(s.ctx, st, emit) }); err != nil {
 				return err
 			}
 			return lane.Flush(s.ctx, emit)
@@ -567,18 +576,19 @@ func (s *spilling) output(check *spillCheck) *output {
 	o := &output{strides: make(chan *gpu.Stride, 2), ended: make(chan struct{})}
 	go func() {
 		defer close(o.ended)
-		o.err = transfer.Behind(context.WithoutCancel(s.ctx), s.dev, "bench spill, output", s.h, func(context.Context) (*gpu.Stride, error) {
-			if st, ok := <-o.strides; ok {
-				return st, nil
-			}
-			return nil, io.EOF
-		}, func(st *gpu.Stride) error {
-			if check != nil {
-				check.stride(st)
-			}
-			st.Release()
-			return nil
-		})
+		o.err = transfer.Behind(context.WithoutCancel(s.ctx), s.dev, "bench spill, output", s.h,
+			func(context.Context) (*gpu.Stride, error) {
+				if st, ok := <-o.strides; ok {
+					return st, nil
+				}
+				return nil, io.EOF
+			}, func(st *gpu.Stride) error {
+				if check != nil {
+					check.stride(st)
+				}
+				st.Release()
+				return nil
+			})
 		for st := range o.strides { // after an error
 			st.Release()
 		}

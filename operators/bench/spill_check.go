@@ -61,7 +61,8 @@ func (k *spillCheck) stride(st *gpu.Stride) {
 			}
 			if !right {
 				k.bad.Do(func() {
-					k.err = fmt.Errorf("%w: row %d of the result, with the key of number %d and %d as the next value", ErrWrong, k.rows+r, number, column(1)[r])
+					k.err = fmt.Errorf("%w: row %d of the result, with the key of number %d and %d as the next value",
+						ErrWrong, k.rows+r, number, column(1)[r])
 				})
 				break
 			}
@@ -79,7 +80,8 @@ func (k *spillCheck) stride(st *gpu.Stride) {
 func (k *spillCheck) end() error {
 	n := uint64(k.spilling.rows)
 	if want := n * (n - 1) / 2; k.err == nil && k.sum != want {
-		return fmt.Errorf("%w: the rows are not those of the inputs: their numbers add up to %d, want %d", ErrWrong, k.sum, want)
+		return fmt.Errorf("%w: the rows are not those of the inputs: their numbers add up to %d, want %d", ErrWrong,
+			k.sum, want)
 	}
 	return k.err
 }

@@ -35,11 +35,16 @@ func TestSpillCheckFindsWrongRows(t *testing.T) {
 		return k.end()
 	}
 	join := spillCase{family: "join"}
-	require.NoError(t, check(join, words(keysOf(2, 1), []uint64{2, 3}, []uint64{2, 1}), words(keysOf(0, 2), []uint64{1, 0}, []uint64{0, 2})))
-	require.ErrorIs(t, check(join, words(keysOf(2, 1, 0, 2), []uint64{2, 3, 1, 0}, []uint64{2, 1, 0, 1})), ErrWrong, "another build row")
-	require.ErrorIs(t, check(join, words(keysOf(2, 1, 1, 2), []uint64{2, 3, 1, 0}, []uint64{2, 1, 1, 2})), ErrWrong, "another probe row")
-	require.ErrorIs(t, check(join, words(keysOf(2, 1, 2, 2), []uint64{2, 3, 0, 0}, []uint64{2, 1, 2, 2})), ErrWrong, "a row twice")
-	require.ErrorIs(t, check(join, words(keysOf(2), []uint64{1 << 40}, []uint64{2})), ErrWrong, "no row of the probe side")
+	require.NoError(t, check(join, words(keysOf(2, 1), []uint64{2, 3}, []uint64{2, 1}),
+		words(keysOf(0, 2), []uint64{1, 0}, []uint64{0, 2})))
+	require.ErrorIs(t, check(join, words(keysOf(2, 1, 0, 2), []uint64{2, 3, 1, 0}, []uint64{2, 1, 0, 1})), ErrWrong,
+		"another build row")
+	require.ErrorIs(t, check(join, words(keysOf(2, 1, 1, 2), []uint64{2, 3, 1, 0}, []uint64{2, 1, 1, 2})), ErrWrong,
+		"another probe row")
+	require.ErrorIs(t, check(join, words(keysOf(2, 1, 2, 2), []uint64{2, 3, 0, 0}, []uint64{2, 1, 2, 2})), ErrWrong,
+		"a row twice")
+	require.ErrorIs(t, check(join, words(keysOf(2), []uint64{1 << 40}, []uint64{2})), ErrWrong,
+		"no row of the probe side")
 
 	groups := spillCase{family: "groupby"}
 	sums := func(values ...uint64) *gpu.Stride {
@@ -52,8 +57,10 @@ func TestSpillCheckFindsWrongRows(t *testing.T) {
 
 	sort, numbers := spillCase{family: "sort"}, []uint64{1, 3, 0, 2} // in the order of their keys as BIGINT
 	require.NoError(t, check(sort, words(keysOf(numbers...), numbers)))
-	require.NoError(t, check(sort, words(keysOf(numbers[:2]...), numbers[:2]), words(keysOf(numbers[2:]...), numbers[2:])))
+	require.NoError(t, check(sort, words(keysOf(numbers[:2]...), numbers[:2]),
+		words(keysOf(numbers[2:]...), numbers[2:])))
 	require.ErrorIs(t, check(sort, words(keysOf(1, 3, 0, 0), []uint64{1, 3, 0, 0})), ErrWrong, "a row twice")
 	require.ErrorIs(t, check(sort, words(keysOf(1, 0, 3, 2), []uint64{1, 0, 3, 2})), ErrWrong, "not in order")
-	require.ErrorIs(t, check(sort, words(keysOf(numbers[2:]...), numbers[2:]), words(keysOf(numbers[:2]...), numbers[:2])), ErrWrong, "strides not in order")
+	require.ErrorIs(t, check(sort, words(keysOf(numbers[2:]...), numbers[2:]),
+		words(keysOf(numbers[:2]...), numbers[:2])), ErrWrong, "strides not in order")
 }

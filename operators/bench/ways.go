@@ -211,7 +211,8 @@ func (w *ways) run(of spillCase) error {
 			}
 			took := time.Since(begin)
 			w.report(fmt.Sprintf("make an array %.0f %% in device memory", 100*c.share),
-				Spill{Spilled: 1 - c.share, Phases: []SpillPhase{newSpillPhase(w.link, "make", took, 0, w.onHost(c))}}, took)
+				Spill{Spilled: 1 - c.share, Phases: []SpillPhase{newSpillPhase(w.link, "make", took, 0, w.onHost(c))}},
+				took)
 			w.both = gpu.Column{Type: w.to.Type, Len: w.rows, Data: buf}
 		}
 		to = w.both
@@ -285,7 +286,8 @@ func (w *ways) onHost(c wayCase) int64 {
 }
 
 func (w *ways) report(name string, r Spill, wall time.Duration) {
-	out := Result{Benchmark: w.name, Case: name, Rows: int64(w.rows), Wall: wall, Runs: w.runs, Bound: "link", Spill: &r}
+	out := Result{Benchmark: w.name, Case: name, Rows: int64(w.rows), Wall: wall, Runs: w.runs, Bound: "link",
+		Spill: &r}
 	var bound time.Duration
 	for _, p := range r.Phases {
 		out.Time += p.Time
@@ -303,7 +305,8 @@ func (w *ways) check(to gpu.Column, offsets []int, d gpu.Digit) error {
 	if to.Data.Bytes() != nil {
 		tuples = gpu.Values[uint64](to.Data, 2*w.rows)
 	} else {
-		s, err := w.q.Download(w.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "tuple", Type: to.Type}), Cols: []gpu.Column{to.Retain()}, Rows: to.Len})
+		s, err := w.q.Download(w.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "tuple", Type: to.Type}),
+			Cols: []gpu.Column{to.Retain()}, Rows: to.Len})
 		if err != nil {
 			to.Release()
 			return err
@@ -375,6 +378,8 @@ func (w *ways) strides(c wayCase, d gpu.Digit) error {
 		}
 	}
 	n := int64(w.rows)
-	w.report(c.name(), Spill{Spilled: 1, Phases: []SpillPhase{newSpillPhase(w.link, "write", median(times), 16*n, 16*n)}}, median(times))
+	w.report(c.name(),
+		Spill{Spilled: 1, Phases: []SpillPhase{newSpillPhase(w.link, "write", median(times), 16*n, 16*n)}},
+		median(times))
 	return nil
 }

@@ -23,7 +23,8 @@ type windowCase struct {
 func windowCases() []windowCase {
 	whole := window.Frame{To: window.Bound{Kind: window.UnboundedFollowing}}
 	rows := func(before, after int64) window.Frame {
-		return window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: before}, To: window.Bound{Kind: window.Following, Offset: after}}
+		return window.Frame{Unit: window.Rows, From: window.Bound{Kind: window.Preceding, Offset: before},
+			To: window.Bound{Kind: window.Following, Offset: after}}
 	}
 	running := window.Frame{Unit: window.Rows, To: window.Bound{Kind: window.CurrentRow}}
 	aggregate := func(kind gpu.AggregateKind, f window.Frame) window.Function {
@@ -31,15 +32,18 @@ func windowCases() []windowCase {
 		if kind == gpu.Sum {
 			out = gpu.SumType(out)
 		}
-		return window.Function{Kind: window.Aggregate, Aggregate: kind, Value: 2, Offset: -1, Default: -1, Frame: f, Output: out}
+		return window.Function{Kind: window.Aggregate, Aggregate: kind, Value: 2, Offset: -1, Default: -1, Frame: f,
+			Output: out}
 	}
 	long := gpu.Of(gpu.Int64)
 	rank := window.Function{Kind: window.RowNumber, Value: -1, Offset: -1, Default: -1, Output: long}
-	quantile := window.GroupFunction{Kind: window.QuantileDisc, Value: 2, Key: -1, Filter: -1, IgnoreNulls: true, Fraction: 0.5, Numerator: 1, Denominator: 2, Output: gpu.Of(gpu.Int32)}
+	quantile := window.GroupFunction{Kind: window.QuantileDisc, Value: 2, Key: -1, Filter: -1, IgnoreNulls: true,
+		Fraction: 0.5, Numerator: 1, Denominator: 2, Output: gpu.Of(gpu.Int32)}
 	return []windowCase{
 		{"row_number", true, rank, nil},
 		{"row_number of all rows", false, rank, nil},
-		{"lag", true, window.Function{Kind: window.Lag, Value: 2, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int32)}, nil},
+		{"lag", true, window.Function{Kind: window.Lag, Value: 2, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int32)},
+			nil},
 		{"running sum", true, aggregate(gpu.Sum, running), nil},
 		{"sum of the partition", true, aggregate(gpu.Sum, whole), nil},
 		{"sum of 21 rows", true, aggregate(gpu.Sum, rows(10, 10)), nil},
@@ -108,9 +112,12 @@ func (b *bench) windowOnce(c windowCase, cols []gpu.Column) (err error) {
 	out := append(schema.Fields[:3:3], gpu.Field{Name: "f", Type: c.function.Output})
 	var op window.Window
 	if c.group != nil {
-		op, err = window.NewGroups(window.GroupSpec{In: schema, Keys: []int{0}, Functions: []window.GroupFunction{*c.group}, Out: gpu.NewSchema(schema.Fields[0], gpu.Field{Name: "f", Type: c.group.Output})})
+		op, err = window.NewGroups(window.GroupSpec{In: schema, Keys: []int{0},
+			Functions: []window.GroupFunction{*c.group},
+			Out:       gpu.NewSchema(schema.Fields[0], gpu.Field{Name: "f", Type: c.group.Output})})
 	} else {
-		spec := window.Spec{In: schema, Order: []sort.Key{{Column: 1}}, Functions: []window.Function{c.function}, Keep: []int{0, 1, 2}, Out: gpu.NewSchema(out...)}
+		spec := window.Spec{In: schema, Order: []sort.Key{{Column: 1}}, Functions: []window.Function{c.function},
+			Keep: []int{0, 1, 2}, Out: gpu.NewSchema(out...)}
 		if c.partition {
 			spec.Partition = []int{0}
 		}

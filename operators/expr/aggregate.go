@@ -41,15 +41,18 @@ func (c AggregateCall) Equal(d AggregateCall) bool {
 	if c.Arg == nil || d.Arg == nil {
 		return c.Kind == d.Kind && c.Arg == d.Arg
 	}
-	return c.Kind == d.Kind && c.Distinct == d.Distinct && (c.Registers == nil) == (d.Registers == nil) && c.Arg.Equal(d.Arg) && c.Sorted.equal(d.Sorted)
+	return c.Kind == d.Kind && c.Distinct == d.Distinct && (c.Registers == nil) == (d.Registers == nil) &&
+		c.Arg.Equal(d.Arg) && c.Sorted.equal(d.Sorted)
 }
 
 func (c *SortedCall) equal(d *SortedCall) bool {
 	if c == nil || d == nil {
 		return c == d
 	}
-	return c.Kind == d.Kind && sameExpr(c.Key, d.Key) && sameExpr(c.Filter, d.Filter) && slices.EqualFunc(c.Order, d.Order, WindowKey.equal) &&
-		c.IgnoreNulls == d.IgnoreNulls && c.Fraction == d.Fraction && c.Numerator == d.Numerator && c.Denominator == d.Denominator && c.Descending == d.Descending && c.Separator == d.Separator
+	return c.Kind == d.Kind && sameExpr(c.Key, d.Key) && sameExpr(c.Filter, d.Filter) &&
+		slices.EqualFunc(c.Order, d.Order, WindowKey.equal) &&
+		c.IgnoreNulls == d.IgnoreNulls && c.Fraction == d.Fraction && c.Numerator == d.Numerator &&
+		c.Denominator == d.Denominator && c.Descending == d.Descending && c.Separator == d.Separator
 }
 
 // String describes the call.
@@ -95,20 +98,28 @@ const (
 
 var aggregates = map[string]aggregate{
 	"count": {kind: gpu.Count}, "count_star": {kind: gpu.CountAll}, "min": {kind: gpu.Min}, "max": {kind: gpu.Max},
-	"sum": {kind: gpu.Sum, takes: addend}, "avg": {kind: gpu.Avg, takes: number}, "mean": {kind: gpu.Avg, takes: number},
-	"fsum": {kind: gpu.Sum, takes: double}, "kahan_sum": {kind: gpu.Sum, takes: double}, "sumkahan": {kind: gpu.Sum, takes: double}, "favg": {kind: gpu.Avg, takes: double},
+	"sum": {kind: gpu.Sum, takes: addend}, "avg": {kind: gpu.Avg, takes: number},
+	"mean": {kind: gpu.Avg, takes: number},
+	"fsum": {kind: gpu.Sum, takes: double}, "kahan_sum": {kind: gpu.Sum, takes: double},
+	"sumkahan": {kind: gpu.Sum, takes: double}, "favg": {kind: gpu.Avg, takes: double},
 	"bool_and": {kind: gpu.Min, takes: condition}, "bool_or": {kind: gpu.Max, takes: condition},
 	"count_if": {kind: gpu.Sum, takes: indicator}, "countif": {kind: gpu.Sum, takes: indicator},
 	"approx_count_distinct": {kind: gpu.Count, estimate: true},
-	"product":               {kind: gpu.Product, takes: double}, "bit_and": {kind: gpu.BitAnd, takes: integer}, "bit_or": {kind: gpu.BitOr, takes: integer}, "bit_xor": {kind: gpu.BitXor, takes: integer},
-	"first": {sorted: window.FirstValue}, "last": {sorted: window.LastValue}, "arbitrary": {sorted: window.FirstValue}, "any_value": {sorted: window.FirstValue},
-	"arg_min": {sorted: window.ArgMin}, "argmin": {sorted: window.ArgMin}, "min_by": {sorted: window.ArgMin},
+	"product":               {kind: gpu.Product, takes: double}, "bit_and": {kind: gpu.BitAnd, takes: integer},
+	"bit_or": {kind: gpu.BitOr, takes: integer}, "bit_xor": {kind: gpu.BitXor, takes: integer},
+	"first": {sorted: window.FirstValue}, "last": {sorted: window.LastValue}, "arbitrary": {sorted: window.FirstValue},
+	"any_value": {sorted: window.FirstValue},
+	"arg_min":   {sorted: window.ArgMin}, "argmin": {sorted: window.ArgMin}, "min_by": {sorted: window.ArgMin},
 	"arg_max": {sorted: window.ArgMax}, "argmax": {sorted: window.ArgMax}, "max_by": {sorted: window.ArgMax},
 	"median": {sorted: window.QuantileCont}, "quantile_cont": {sorted: window.QuantileCont},
-	"quantile": {sorted: window.QuantileDisc}, "quantile_disc": {sorted: window.QuantileDisc}, "mode": {sorted: window.Mode},
-	"string_agg": {sorted: window.StringAgg}, "group_concat": {sorted: window.StringAgg}, "listagg": {sorted: window.StringAgg},
-	"var_samp": {takes: double, sorted: window.VarSamp}, "variance": {takes: double, sorted: window.VarSamp}, "var_pop": {takes: double, sorted: window.VarPop},
-	"stddev_samp": {takes: double, sorted: window.StddevSamp}, "stddev": {takes: double, sorted: window.StddevSamp}, "stddev_pop": {takes: double, sorted: window.StddevPop},
+	"quantile": {sorted: window.QuantileDisc}, "quantile_disc": {sorted: window.QuantileDisc},
+	"mode":       {sorted: window.Mode},
+	"string_agg": {sorted: window.StringAgg}, "group_concat": {sorted: window.StringAgg},
+	"listagg":  {sorted: window.StringAgg},
+	"var_samp": {takes: double, sorted: window.VarSamp}, "variance": {takes: double, sorted: window.VarSamp},
+	"var_pop":     {takes: double, sorted: window.VarPop},
+	"stddev_samp": {takes: double, sorted: window.StddevSamp}, "stddev": {takes: double, sorted: window.StddevSamp},
+	"stddev_pop": {takes: double, sorted: window.StddevPop},
 }
 
 // AggregateColumn returns the name of the column that replaces call i in the tree that
@@ -144,7 +155,9 @@ func BindAggregates(n syntax.Node, s *Scope) (calls []AggregateCall, post syntax
 			return nil, nil
 		}
 		if c.Over != nil {
-			return nil, b.errorf(c, "the window function %s is not allowed here; compute it in a select step after the group", c.Name)
+			return nil,
+				b.errorf(c, "the window function %s is not allowed here; compute it in a select step after the group",
+					c.Name)
 		}
 		f, ok := aggregates[c.Name]
 		if !ok {
@@ -167,7 +180,9 @@ func (b *binder) aggregate(n *syntax.Call, f aggregate) (call AggregateCall, err
 			continue
 		}
 		if inner := aggregateIn(arg); inner != nil {
-			return call, b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before", inner.Name)
+			return call,
+				b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before",
+					inner.Name)
 		}
 	}
 	switch {
@@ -267,7 +282,8 @@ func (b *binder) argument(n *syntax.Call, takes argument) (*Expr, error) {
 // Aggregates ignore nulls, so count(*) becomes the count of a value that is TRUE.
 func (b *binder) filterArgument(n *syntax.Call, call *AggregateCall) error {
 	if inner := aggregateIn(n.Filter); inner != nil {
-		return b.errorf(inner, "the aggregate %s is not allowed in FILTER; compute it in a group step before", inner.Name)
+		return b.errorf(inner, "the aggregate %s is not allowed in FILTER; compute it in a group step before",
+			inner.Name)
 	}
 	cond, err := b.bind(n.Filter)
 	if err != nil {

@@ -13,7 +13,8 @@ func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 	if x.literal == stringLiteral && other.annotation == gpu.UUID {
 		return uuidLiteral(x)
 	}
-	if x.literal == integerLiteral && other.literal != integerLiteral && other.typ.IsInteger() && typeRange(other.typ).contains(x.rng) {
+	if x.literal == integerLiteral && other.literal != integerLiteral && other.typ.IsInteger() &&
+		typeRange(other.typ).contains(x.rng) {
 		return newCast(fold, x, other.typ, false)
 	}
 	return x, nil
@@ -24,7 +25,8 @@ func (b *binder) arithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error)
 	var err error
 	for i, e := range []**Expr{&x, &y} {
 		// A text literal takes the type of the number next to it.
-		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.typ.IsNumeric() && other.literal == notLiteral {
+		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.typ.IsNumeric() &&
+			other.literal == notLiteral {
 			if *e, err = b.convert(n, *e, other.typ, false); err != nil {
 				return nil, err
 			}
@@ -68,7 +70,8 @@ func castHint(x, y *Expr) string {
 	return ""
 }
 
-var arithmeticOps = map[string]gpu.Op{"+": gpu.OpAdd, "-": gpu.OpSub, "*": gpu.OpMul, "/": gpu.OpDiv, "//": gpu.OpQuo, "%": gpu.OpMod}
+var arithmeticOps = map[string]gpu.Op{"+": gpu.OpAdd, "-": gpu.OpSub, "*": gpu.OpMul, "/": gpu.OpDiv, "//": gpu.OpQuo,
+	"%": gpu.OpMod}
 
 func (b *binder) floatArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
@@ -139,7 +142,10 @@ func (b *binder) decimalArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 	case gpu.OpMul:
 		p, s = p1+p2, s1+s2
 		if s > gpu.MaxPrecision {
-			return nil, b.errorf(n, "the product of %v and %v needs %d digits after the point, more than the %d of a decimal; cast an operand to fewer, or to DOUBLE", dx, dy, s, gpu.MaxPrecision)
+			return nil,
+				b.errorf(n,
+					"the product of %v and %v needs %d digits after the point, more than the %d of a decimal; cast "+
+						"an operand to fewer, or to DOUBLE", dx, dy, s, gpu.MaxPrecision)
 		}
 		if p > gpu.MaxNarrowPrecision && max(p1, p2) <= gpu.MaxNarrowPrecision && s < gpu.MaxNarrowPrecision {
 			p = gpu.MaxNarrowPrecision

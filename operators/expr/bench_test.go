@@ -16,7 +16,8 @@ import (
 func lineitem(rows int) (*gpu.Schema, []gpu.Column, []*expr.Range) {
 	r := rand.New(rand.NewPCG(1, 2))
 	date, money := gpu.Of(gpu.Date), gpu.DecimalOf(15, 2)
-	ship, price, discount, tax, codes := make([]int32, rows), make([]int64, rows), make([]int64, rows), make([]int64, rows), make([]int32, rows)
+	ship, price, discount, tax, codes := make([]int32, rows), make([]int64, rows), make([]int64, rows),
+		make([]int64, rows), make([]int32, rows)
 	offsets := make([]int32, rows+1)
 	var comments []byte
 	for i := range rows {
@@ -40,12 +41,16 @@ func lineitem(rows int) (*gpu.Schema, []gpu.Column, []*expr.Range) {
 	comment := fixed(text, comments)
 	comment.Offsets = gpu.WrapBytes(gpu.BytesOf(offsets))
 	s := gpu.NewSchema(
-		gpu.Field{Name: "l_shipdate", Type: date}, gpu.Field{Name: "l_extendedprice", Type: money}, gpu.Field{Name: "l_discount", Type: money},
-		gpu.Field{Name: "l_tax", Type: money}, gpu.Field{Name: "l_shipmode", Type: text}, gpu.Field{Name: "l_comment", Type: text})
+		gpu.Field{Name: "l_shipdate", Type: date}, gpu.Field{Name: "l_extendedprice", Type: money},
+		gpu.Field{Name: "l_discount", Type: money},
+		gpu.Field{Name: "l_tax", Type: money}, gpu.Field{Name: "l_shipmode", Type: text},
+		gpu.Field{Name: "l_comment", Type: text})
 	i128 := gpu.Int128From
-	return s, []gpu.Column{fixed(date, gpu.BytesOf(ship)), fixed(money, gpu.BytesOf(price)), fixed(money, gpu.BytesOf(discount)),
+	return s, []gpu.Column{fixed(date, gpu.BytesOf(ship)), fixed(money, gpu.BytesOf(price)),
+			fixed(money, gpu.BytesOf(discount)),
 			fixed(money, gpu.BytesOf(tax)), mode, comment},
-		[]*expr.Range{nil, {Lo: i128(90000), Hi: i128(10500000)}, {Lo: i128(0), Hi: i128(10)}, {Lo: i128(0), Hi: i128(8)}, nil, nil}
+		[]*expr.Range{nil, {Lo: i128(90000), Hi: i128(10500000)}, {Lo: i128(0), Hi: i128(10)},
+			{Lo: i128(0), Hi: i128(8)}, nil, nil}
 }
 
 func BenchmarkEval(b *testing.B) {

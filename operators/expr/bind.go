@@ -102,7 +102,9 @@ func (b *binder) bind(n syntax.Node) (*Expr, error) {
 
 func (b *binder) noInterval(n syntax.Node, e *Expr) error {
 	if e.isInterval() {
-		return b.errorf(n, "found an INTERVAL by itself, which no column can hold: add it to a date or timestamp, compare it with another, or take it apart, as in epoch(…), extract(hour FROM …) or …::VARCHAR")
+		return b.errorf(n,
+			"found an INTERVAL by itself, which no column can hold: add it to a date or timestamp, compare it with "+
+				"another, or take it apart, as in epoch(…), extract(hour FROM …) or …::VARCHAR")
 	}
 	return nil
 }
@@ -190,15 +192,18 @@ func (b *binder) name(n *syntax.Name) (*Expr, error) {
 	table := s.Table(qualifier)
 	switch found := s.namedOf(table, name); {
 	case len(table) == 0:
-		return nil, b.missing(n, true, "there is no table %q%s", syntax.Cut(qualifier, 100), syntax.Suggest(qualifier, s.TableNames()))
+		return nil, b.missing(n, true, "there is no table %q%s", syntax.Cut(qualifier, 100),
+			syntax.Suggest(qualifier, s.TableNames()))
 	case len(found) == 0:
 		var names []string
 		for _, c := range table {
 			names = append(names, s.Schema.Fields[c].Name)
 		}
-		return nil, b.missing(n, false, "table %q has no column %q%s", syntax.Cut(qualifier, 100), syntax.Cut(name, 100), syntax.Suggest(name, names))
+		return nil, b.missing(n, false, "table %q has no column %q%s", syntax.Cut(qualifier, 100),
+			syntax.Cut(name, 100), syntax.Suggest(name, names))
 	case len(found) > 1:
-		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", syntax.Cut(name, 100), syntax.Cut(qualifier, 100), s.choices(found))
+		return nil, b.errorf(n, "column %q of table %q is ambiguous%s", syntax.Cut(name, 100),
+			syntax.Cut(qualifier, 100), s.choices(found))
 	default:
 		e := Column(s, found[0])
 		if len(s.Named(name)) > 1 {
@@ -327,7 +332,9 @@ func (b *binder) number(n *syntax.NumberLiteral, negative bool) (*Expr, error) {
 				return newInteger(i), nil
 			}
 		}
-		return nil, b.errorf(n, "the integer %s is outside the range of HUGEINT; with an exponent, as in 1e40, it is a DOUBLE", syntax.Cut(n.Text, 50))
+		return nil,
+			b.errorf(n, "the integer %s is outside the range of HUGEINT; with an exponent, as in 1e40, it is a DOUBLE",
+				syntax.Cut(n.Text, 50))
 	}
 	e, err := b.fraction(n)
 	if err != nil || !negative {
@@ -352,7 +359,8 @@ func newInteger(v gpu.Int128) *Expr {
 
 // fraction types a literal with a point or an exponent.
 func (b *binder) fraction(n *syntax.NumberLiteral) (*Expr, error) {
-	if whole, fraction, ok := strings.Cut(n.Text, "."); ok && !strings.ContainsAny(n.Text, "eE") && len(whole)+len(fraction) <= gpu.MaxPrecision {
+	if whole, fraction, ok := strings.Cut(n.Text, "."); ok && !strings.ContainsAny(n.Text, "eE") &&
+		len(whole)+len(fraction) <= gpu.MaxPrecision {
 		v, _ := new(big.Int).SetString("0"+whole+fraction, 10)
 		i, _ := gpu.Int128FromBig(v)
 		t := gpu.DecimalOf(max(len(whole)+len(fraction), 1), len(fraction))
@@ -442,8 +450,10 @@ func (b *binder) boolean(n syntax.Node, e *Expr, where string) (*Expr, error) {
 
 // opposites pairs every comparison with its negation.
 var opposites = map[gpu.Op]gpu.Op{
-	gpu.OpEq: gpu.OpNe, gpu.OpNe: gpu.OpEq, gpu.OpLt: gpu.OpGe, gpu.OpGe: gpu.OpLt, gpu.OpGt: gpu.OpLe, gpu.OpLe: gpu.OpGt,
-	gpu.OpDistinct: gpu.OpNotDistinct, gpu.OpNotDistinct: gpu.OpDistinct, gpu.OpIsNull: gpu.OpIsNotNull, gpu.OpIsNotNull: gpu.OpIsNull,
+	gpu.OpEq: gpu.OpNe, gpu.OpNe: gpu.OpEq, gpu.OpLt: gpu.OpGe, gpu.OpGe: gpu.OpLt, gpu.OpGt: gpu.OpLe,
+	gpu.OpLe:       gpu.OpGt,
+	gpu.OpDistinct: gpu.OpNotDistinct, gpu.OpNotDistinct: gpu.OpDistinct, gpu.OpIsNull: gpu.OpIsNotNull,
+	gpu.OpIsNotNull: gpu.OpIsNull,
 }
 
 func (b *binder) not(n syntax.Node, x *Expr) (*Expr, error) {
@@ -600,7 +610,8 @@ func (b *binder) choose(n syntax.Node, cond, x, y *Expr) (*Expr, error) {
 	if err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
-	return b.op(n, Expr{op: gpu.OpSelect, typ: x.typ, nullable: x.nullable || y.nullable, rng: x.rng.union(y.rng)}, cond, x, y)
+	return b.op(n, Expr{op: gpu.OpSelect, typ: x.typ, nullable: x.nullable || y.nullable, rng: x.rng.union(y.rng)},
+		cond, x, y)
 }
 
 func (b *binder) cast(n *syntax.Cast) (*Expr, error) {
@@ -615,7 +626,8 @@ func (b *binder) cast(n *syntax.Cast) (*Expr, error) {
 		return nil, err
 	}
 	if x.annotation == gpu.UUID && n.Type.Kind == gpu.String {
-		return nil, b.errorf(n, "a UUID cannot be cast to %v; compare it with its text as it is, or cast it to BLOB", n.Type)
+		return nil, b.errorf(n, "a UUID cannot be cast to %v; compare it with its text as it is, or cast it to BLOB",
+			n.Type)
 	}
 	if x.annotation != gpu.NoAnnotation {
 		plain := *x

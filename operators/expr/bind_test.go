@@ -22,7 +22,8 @@ func TestDecimalsAreNarrowWhereRangesProveIt(t *testing.T) {
 	wideMoney := gpu.DecimalOf(38, 2)
 	narrow := wideMoney
 	narrow.Wide = false
-	s := gpu.NewSchema(gpu.Field{Name: "p", Type: gpu.DecimalOf(15, 2)}, gpu.Field{Name: "n", Type: narrow}, gpu.Field{Name: "w", Type: wideMoney}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Int64)})
+	s := gpu.NewSchema(gpu.Field{Name: "p", Type: gpu.DecimalOf(15, 2)}, gpu.Field{Name: "n", Type: narrow},
+		gpu.Field{Name: "w", Type: wideMoney}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Int64)})
 	known := []*expr.Range{money(0, 10_000_000), money(0, 1_000_000), money(0, 1_000_000), money(0, 100)}
 	for _, c := range []struct {
 		src    string
@@ -66,11 +67,13 @@ func TestATextAmongBranchesDoesNotHideALiteralsType(t *testing.T) {
 }
 
 func TestTheRangeOfARemainder(t *testing.T) {
-	s := gpu.NewSchema(gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "u", Type: gpu.Of(gpu.Uint32)}, gpu.Field{Name: "y", Type: gpu.Of(gpu.Int64)},
+	s := gpu.NewSchema(gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "u", Type: gpu.Of(gpu.Uint32)},
+		gpu.Field{Name: "y", Type: gpu.Of(gpu.Int64)},
 		gpu.Field{Name: "d", Type: gpu.DecimalOf(9, 2)})
 	known := []*expr.Range{nil, nil, money(-7, 3), nil}
 	for src, want := range map[string]*expr.Range{
-		"x % 10": money(-9, 9), "x % -10": money(-9, 9), "u % 10": money(0, 9), "y % 10": money(-7, 3), "x % y": money(-6, 6), "y % y": money(-6, 3),
+		"x % 10": money(-9, 9), "x % -10": money(-9, 9), "u % 10": money(0, 9), "y % 10": money(-7, 3),
+		"x % y": money(-6, 6), "y % y": money(-6, 3),
 		"x % 1": money(0, 0), "x % 0": money(0, 0), "d % 1.5": money(-149, 149), "mod(x, 3)": money(-2, 2),
 	} {
 		e, err := bind(src, &expr.Scope{Schema: s, Ranges: known})
@@ -80,7 +83,8 @@ func TestTheRangeOfARemainder(t *testing.T) {
 }
 
 func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
-	tab := newTable(t, []string{"p decimal(15,2)", "1", "9999999999999.99"}, []string{"b bigint", "2", "9223372036854775807"})
+	tab := newTable(t, []string{"p decimal(15,2)", "1", "9999999999999.99"},
+		[]string{"b bigint", "2", "9223372036854775807"})
 	ranges := []*expr.Range{money(0, 100), money(0, 100)}
 	for src, want := range map[string][]string{
 		"p * b":          {"in (p * CAST(b AS DECIMAL(19,0))): ", "9999999999999.99", "statistics"},
@@ -97,7 +101,8 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 }
 
 func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
-	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}), Qualifiers: []*expr.Tables{expr.TablesOf("t")}}
+	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}),
+		Qualifiers: []*expr.Tables{expr.TablesOf("t")}}
 	for src, want := range map[string]*syntax.Missing{
 		"a + b":         {Name: []string{"b"}},
 		"t.b":           {Name: []string{"t", "b"}},
@@ -118,7 +123,8 @@ func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
 		s.Qualifiers[i] = expr.TablesOf("orders")
 	}
 	for src, want := range map[string]string{
-		"":                               "line 1, column 1: found the end of the expression, expected a column, a value or a function",
+		"": "line 1, column 1: found the end of the expression, expected a column, a " +
+			"value or a function",
 		"i32 +":                          "line 1, column 6: found the end of the expression",
 		"i32 i64":                        "line 1, column 5: found \"i64\", expected an operator or the end",
 		"1 = 1 = true":                   "comparisons cannot be chained",
@@ -195,10 +201,12 @@ func TestRunTimeErrorsNameTheExpressionAndTheValues(t *testing.T) {
 }
 
 func TestBranchesThatAreNotTakenDoNotFail(t *testing.T) {
-	tab := newTable(t, []string{"s varchar", "12", "abc", `\N`, "7"}, []string{"n integer", "1", "2147483647", "0", `\N`})
+	tab := newTable(t, []string{"s varchar", "12", "abc", `\N`, "7"},
+		[]string{"n integer", "1", "2147483647", "0", `\N`})
 	for src, want := range map[string][]string{
-		"case when s <> 'abc' then s::integer else -1 end":              {"12", "-1", "-1", "7"},
-		"case when n < 10 then n + 2147483000 else n end":               {"2147483001", "2147483647", "2147483000", "NULL"},
+		"case when s <> 'abc' then s::integer else -1 end": {"12", "-1", "-1", "7"},
+		"case when n < 10 then n + 2147483000 else n end": {"2147483001", "2147483647", "2147483000",
+			"NULL"},
 		"coalesce(nullif(s, 'abc'), '5')::integer":                      {"12", "5", "5", "7"},
 		"s <> 'abc' and s::integer > 8":                                 {"true", "false", "NULL", "false"},
 		"s = 'abc' or s::integer > 8":                                   {"true", "true", "NULL", "false"},
@@ -252,7 +260,8 @@ func TestConjunctsAgainstConstantsBecomeComparisons(t *testing.T) {
 		require.NoError(t, err, src)
 		for _, c := range expr.Conjuncts(e) {
 			for _, p := range expr.Comparisons(c) {
-				text := s.Schema.Fields[p.Column].Name + " " + [...]string{"=", "<", "<=", ">", ">=", "in", "is null", "is not null"}[p.Op]
+				text := s.Schema.Fields[p.Column].Name + " " + [...]string{"=", "<", "<=", ">", ">=", "in", "is null",
+					"is not null"}[p.Op]
 				for _, v := range p.Values {
 					require.True(t, v.Type.SameSQL(s.Schema.Fields[p.Column].Type))
 					text += " " + v.String()
@@ -289,7 +298,9 @@ func TestConjunctsAgainstConstantsBecomeComparisons(t *testing.T) {
 
 func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
-	n, err := syntax.Parse("100.0 * sum(d15 * (1 - d4)) / sum(d15) + avg(i32) - min(f32) * count(*) + sum(d15) + count(s) + s")
+	n,
+		err := syntax.Parse("100.0 * sum(d15 * (1 - d4)) / sum(d15) + avg(i32) - min(f32) * count(*) + sum(d15) + " +
+		"count(s) + s")
 	require.NoError(t, err)
 	calls, post, err := expr.BindAggregates(n, s)
 	require.NoError(t, err)
@@ -313,25 +324,28 @@ func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 			assert.Equal(t, w.arg, calls[i].Arg.String())
 		}
 	}
-	assert.Equal(t, `(((((((100.0 * "$agg0") / "$agg1") + "$agg2") - ("$agg3" * "$agg4")) + "$agg1") + "$agg5") + s)`, post.String())
+	assert.Equal(t, `(((((((100.0 * "$agg0") / "$agg1") + "$agg2") - ("$agg3" * "$agg4")) + "$agg1") + "$agg5") + s)`,
+		post.String())
 	for src, want := range map[string]string{
-		"sum(1 + sum(i32))":                     "column 9: the aggregate sum is not allowed inside another one",
-		"sum(i32) filter (where 1 < count(*))":  "column 28: the aggregate count is not allowed in FILTER",
-		"sum(s)":                                "sum needs a number, found VARCHAR",
-		"avg(bo)":                               "avg needs a number, found BOOLEAN",
-		"fsum(bo)":                              "fsum needs a number, found BOOLEAN",
-		"bool_and(i32)":                         "bool_and needs a condition (BOOLEAN), found INTEGER",
-		"count_if(s)":                           "count_if needs a condition (BOOLEAN), found VARCHAR",
-		"count_if()":                            "count_if takes 1 argument, found 0",
-		"sum(*)":                                "sum takes 1 argument, found *",
-		"max(i32, 2)":                           "max takes 1 argument, found 2",
-		"count(distinct i32, i64)":              "count takes 1 argument, found 2",
-		"count_star(i32)":                       "count_star takes no arguments, found 1",
-		"count(*) filter (where dt)":            "FILTER needs a condition (BOOLEAN), found DATE",
-		"count(*) + abs(i32) filter (where bo)": "column 12: FILTER is possible after aggregates only, and abs is not one",
-		"count(*) + abs(distinct i32)":          "column 12: DISTINCT is possible in aggregates only, and abs is not one",
-		"count(distinct *)":                     `column 16: found "*" after DISTINCT, expected a column or an expression`,
-		"count(distinct)":                       `column 15: found ")" after DISTINCT, expected a column or an expression`,
+		"sum(1 + sum(i32))":                    "column 9: the aggregate sum is not allowed inside another one",
+		"sum(i32) filter (where 1 < count(*))": "column 28: the aggregate count is not allowed in FILTER",
+		"sum(s)":                               "sum needs a number, found VARCHAR",
+		"avg(bo)":                              "avg needs a number, found BOOLEAN",
+		"fsum(bo)":                             "fsum needs a number, found BOOLEAN",
+		"bool_and(i32)":                        "bool_and needs a condition (BOOLEAN), found INTEGER",
+		"count_if(s)":                          "count_if needs a condition (BOOLEAN), found VARCHAR",
+		"count_if()":                           "count_if takes 1 argument, found 0",
+		"sum(*)":                               "sum takes 1 argument, found *",
+		"max(i32, 2)":                          "max takes 1 argument, found 2",
+		"count(distinct i32, i64)":             "count takes 1 argument, found 2",
+		"count_star(i32)":                      "count_star takes no arguments, found 1",
+		"count(*) filter (where dt)":           "FILTER needs a condition (BOOLEAN), found DATE",
+		"count(*) + abs(i32) filter (where bo)": "column 12: FILTER is possible after " +
+			"aggregates only, and abs is not one",
+		"count(*) + abs(distinct i32)": "column 12: DISTINCT is possible in " +
+			"aggregates only, and abs is not one",
+		"count(distinct *)":                        `column 16: found "*" after DISTINCT, expected a column or an expression`,
+		"count(distinct)":                          `column 15: found ")" after DISTINCT, expected a column or an expression`,
 		"count(i32) filter (bo) filter (where bo)": `column 24: found "filter", expected an operator`,
 		"count(i32) filter bo":                     `column 12: found "filter", expected an operator`,
 		"count(i32) filter (where bo":              "found the end of the expression, expected )",
@@ -341,7 +355,10 @@ func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 			_, n, err = expr.BindAggregates(n, s)
 		}
 		if err == nil {
-			_, err = expr.Bind(n, &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: expr.AggregateColumn(0), Type: gpu.Of(gpu.Int64)}), Fold: host.Fold})
+			_,
+				err = expr.Bind(n,
+				&expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: expr.AggregateColumn(0), Type: gpu.Of(gpu.Int64)}),
+					Fold: host.Fold})
 		}
 		require.ErrorContains(t, err, want, src)
 	}
@@ -350,26 +367,27 @@ func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 func TestAggregatesOfSomeRowsAndOfDistinctValues(t *testing.T) {
 	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
 	for src, want := range map[string]string{
-		"count(distinct i32)":                       "count distinct i32 BIGINT",
-		"count(all i32)":                            "count i32 BIGINT",
-		"approx_count_distinct(i32)":                "approx_count_distinct i32 BIGINT",
-		"sum(distinct d15)":                         "sum distinct d15 DECIMAL(38,2)",
-		"min(distinct s)":                           "min s VARCHAR",
-		"bool_or(distinct bo)":                      "max bo BOOLEAN",
-		"bool_and(bo)":                              "min bo BOOLEAN",
-		"bool_and('true')":                          "min TRUE BOOLEAN",
-		"count_if(bo)":                              "sum CAST(bo AS INTEGER) HUGEINT",
-		"countif(distinct bo)":                      "sum distinct CAST(bo AS INTEGER) HUGEINT",
-		"sum(bo)":                                   "sum CAST(bo AS INTEGER) HUGEINT",
-		"fsum(i32)":                                 "sum CAST(i32 AS DOUBLE) DOUBLE",
-		"kahan_sum(f64)":                            "sum f64 DOUBLE",
-		"favg(d4)":                                  "avg CAST(d4 AS DOUBLE) DOUBLE",
-		"count(*) filter (where i32 > 3)":           "count CASE WHEN (i32 > 3) THEN TRUE ELSE NULL END BIGINT",
-		"count(*) filter (i32 > 3)":                 "count CASE WHEN (i32 > 3) THEN TRUE ELSE NULL END BIGINT",
-		"count(i32) filter (where true)":            "count i32 BIGINT",
-		"max(s) filter (where null)":                "max NULL VARCHAR",
-		"sum(distinct d4) filter (where bo)":        "sum distinct CASE WHEN bo THEN d4 ELSE NULL END DECIMAL(38,2)",
-		"avg(1 // 0) filter (where bo and i32 > 0)": "avg CASE WHEN (bo AND (i32 > 0)) THEN (1 // 0) ELSE NULL END DOUBLE",
+		"count(distinct i32)":                "count distinct i32 BIGINT",
+		"count(all i32)":                     "count i32 BIGINT",
+		"approx_count_distinct(i32)":         "approx_count_distinct i32 BIGINT",
+		"sum(distinct d15)":                  "sum distinct d15 DECIMAL(38,2)",
+		"min(distinct s)":                    "min s VARCHAR",
+		"bool_or(distinct bo)":               "max bo BOOLEAN",
+		"bool_and(bo)":                       "min bo BOOLEAN",
+		"bool_and('true')":                   "min TRUE BOOLEAN",
+		"count_if(bo)":                       "sum CAST(bo AS INTEGER) HUGEINT",
+		"countif(distinct bo)":               "sum distinct CAST(bo AS INTEGER) HUGEINT",
+		"sum(bo)":                            "sum CAST(bo AS INTEGER) HUGEINT",
+		"fsum(i32)":                          "sum CAST(i32 AS DOUBLE) DOUBLE",
+		"kahan_sum(f64)":                     "sum f64 DOUBLE",
+		"favg(d4)":                           "avg CAST(d4 AS DOUBLE) DOUBLE",
+		"count(*) filter (where i32 > 3)":    "count CASE WHEN (i32 > 3) THEN TRUE ELSE NULL END BIGINT",
+		"count(*) filter (i32 > 3)":          "count CASE WHEN (i32 > 3) THEN TRUE ELSE NULL END BIGINT",
+		"count(i32) filter (where true)":     "count i32 BIGINT",
+		"max(s) filter (where null)":         "max NULL VARCHAR",
+		"sum(distinct d4) filter (where bo)": "sum distinct CASE WHEN bo THEN d4 ELSE NULL END DECIMAL(38,2)",
+		"avg(1 // 0) filter (where bo and i32 > 0)": "avg CASE WHEN (bo AND (i32 > 0)) " +
+			"THEN (1 // 0) ELSE NULL END DOUBLE",
 	} {
 		n, err := syntax.Parse(src)
 		require.NoError(t, err, src)
@@ -382,7 +400,8 @@ func TestAggregatesOfSomeRowsAndOfDistinctValues(t *testing.T) {
 
 func TestExpressionsOfTwoTablesDiffer(t *testing.T) {
 	integer := gpu.Field{Name: "x", Type: gpu.Of(gpu.Int64), Nullable: true}
-	s := &expr.Scope{Schema: gpu.NewSchema(integer, integer), Qualifiers: []*expr.Tables{expr.TablesOf("a"), expr.TablesOf("b")}, Fold: host.Fold}
+	s := &expr.Scope{Schema: gpu.NewSchema(integer, integer),
+		Qualifiers: []*expr.Tables{expr.TablesOf("a"), expr.TablesOf("b")}, Fold: host.Fold}
 	bind := func(src string) *expr.Expr {
 		n, err := syntax.Parse(src)
 		require.NoError(t, err)
@@ -394,8 +413,10 @@ func TestExpressionsOfTwoTablesDiffer(t *testing.T) {
 		e, f string
 		same bool
 	}{
-		{"a.x + 1", "b.x + 1", false}, {"a.x + 1", "a.x  +  1", true}, {"a.x + 1", "a.x + 2", false}, {"a.x + 1", "a.x - 1", false},
-		{"a.x in (1, 2)", "a.x in (1, 3)", false}, {"a.x in (1, 2)", "a.x in (1, 2)", true}, {"a.x * 0e0", "a.x * -0e0", false},
+		{"a.x + 1", "b.x + 1", false}, {"a.x + 1", "a.x  +  1", true}, {"a.x + 1", "a.x + 2", false},
+		{"a.x + 1", "a.x - 1", false},
+		{"a.x in (1, 2)", "a.x in (1, 3)", false}, {"a.x in (1, 2)", "a.x in (1, 2)", true},
+		{"a.x * 0e0", "a.x * -0e0", false},
 		{"round(a.x / 3, 1)", "round(a.x / 3, 2)", false}, {"coalesce(a.x, b.x)", "coalesce(a.x, a.x)", false},
 		{"a.x::varchar", "a.x::double", false},
 	} {

@@ -63,7 +63,8 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if !castable(x.typ, t) {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
 	}
-	if x.typ.Kind == gpu.Timestamp && x.typ.Unit == gpu.Nanosecond && (t.Kind == gpu.Date || t.Kind == gpu.Time && t.Unit < gpu.Nanosecond) {
+	if x.typ.Kind == gpu.Timestamp && x.typ.Unit == gpu.Nanosecond &&
+		(t.Kind == gpu.Date || t.Kind == gpu.Time && t.Unit < gpu.Nanosecond) {
 		// DuckDB rounds to microseconds first, which may move the value to the next day.
 		var err error
 		if x, err = newCast(fold, x, gpu.TimestampOf(gpu.Microsecond, x.typ.UTC), try); err != nil {
@@ -83,7 +84,8 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 }
 
 func lazyCast(x *Expr, t gpu.Type) *Expr {
-	return &Expr{op: gpu.OpCast, typ: t, nullable: x.nullable, rng: typeRange(t), fails: true, args: []*Expr{x}, column: -1}
+	return &Expr{op: gpu.OpCast, typ: t, nullable: x.nullable, rng: typeRange(t), fails: true, args: []*Expr{x},
+		column: -1}
 }
 
 // castable reports whether there is any cast between two types.

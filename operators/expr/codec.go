@@ -48,7 +48,8 @@ func bindDecode(e gpu.Encoding, pattern, message string) func(*binder, *syntax.C
 // bindBase64 binds the digits of a BLOB; a literal is one.
 func bindBase64(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
-	if x.literal != notLiteral && x.literal != nullLiteral && x.literal != stringLiteral || x.literal == notLiteral && x.typ.Kind != gpu.Binary {
+	if x.literal != notLiteral && x.literal != nullLiteral && x.literal != stringLiteral ||
+		x.literal == notLiteral && x.typ.Kind != gpu.Binary {
 		return nil, b.errorf(n.Args[0], "%s needs a BLOB, found %v; encode(s) is the BLOB of a text", n.Name, x.typ)
 	}
 	x, err := b.convert(n.Args[0], x, gpu.Of(gpu.Binary), false)
@@ -59,7 +60,8 @@ func bindBase64(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 }
 
 // utf8Digits are the hexadecimal digits of bytes in UTF-8.
-const utf8Digits = "(?:[0-7].|(?:C[2-9A-F]|D.)[89AB].|E0[AB].[89AB].|E[1-9A-CEF](?:[89AB].){2}|ED[89].[89AB].|F0[9AB].(?:[89AB].){2}|F[1-3](?:[89AB].){3}|F48.(?:[89AB].){2})*"
+const utf8Digits = "(?:[0-7].|(?:C[2-9A-F]|D.)[89AB].|E0[AB].[89AB].|" +
+	"E[1-9A-CEF](?:[89AB].){2}|ED[89].[89AB].|F0[9AB].(?:[89AB].){2}|F[1-3](?:[89AB].){3}|F48.(?:[89AB].){2})*"
 
 // decoded returns a BLOB as text, which must be UTF-8.
 func (b *binder) decoded(n syntax.Node, blob *Expr) (*Expr, error) {
@@ -138,16 +140,21 @@ func bindToBase(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	case !ok || base.Int.Less(gpu.Int128From(2)) || gpu.Int128From(36).Less(base.Int):
 		return nil, b.errorf(n.Args[1], "the base of %s must be a constant from 2 to 36", n.Name)
 	}
-	e, err := b.op(n, Expr{op: gpu.OpDigits, typ: gpu.Of(gpu.String), n: int(base.Int.Int64()), nullable: args[0].nullable}, args[0])
+	e, err := b.op(n, Expr{op: gpu.OpDigits, typ: gpu.Of(gpu.String), n: int(base.Int.Int64()),
+		nullable: args[0].nullable}, args[0])
 	if err != nil {
 		return nil, err
 	}
 	legal, message := "_1 >= 0", "the number must not be negative"
 	if len(args) == 3 {
-		if e, err = b.expand(n, "CASE WHEN _2 > length(_1) THEN repeat('0', _2 - length(_1)) || _1 WHEN _2 IS NOT NULL THEN _1 END", e, args[2]); err != nil {
+		if e,
+			err = b.expand(n,
+			"CASE WHEN _2 > length(_1) THEN repeat('0', _2 - length(_1)) || _1 WHEN _2 IS NOT NULL THEN _1 END", e,
+			args[2]); err != nil {
 			return nil, err
 		}
-		legal, message = "_1 >= 0 AND (_2 BETWEEN 0 AND 64 OR _2 IS NULL)", "the number must not be negative, and the length must be at most 64"
+		legal, message = "_1 >= 0 AND (_2 BETWEEN 0 AND 64 OR _2 IS NULL)",
+			"the number must not be negative, and the length must be at most 64"
 	}
 	valid, err := b.expand(n, legal, append([]*Expr{args[0]}, args[2:]...)...)
 	if err != nil {
@@ -190,16 +197,19 @@ func bindDistance(d gpu.Distance) func(*binder, *syntax.Call, []*Expr) (*Expr, e
 		if d > gpu.Hamming {
 			t = gpu.Of(gpu.Float64)
 		}
-		e, err := b.op(n, Expr{op: gpu.OpDistance, typ: t, n: int(d), nullable: x.nullable || y.nullable, rng: typeRange(t)}, x, y)
+		e, err := b.op(n, Expr{op: gpu.OpDistance, typ: t, n: int(d), nullable: x.nullable || y.nullable,
+			rng: typeRange(t)}, x, y)
 		if err != nil {
 			return nil, err
 		}
 		legal, message := "", ""
 		switch d {
 		case gpu.Hamming:
-			legal, message = "CASE WHEN _2 IS NOT NULL THEN length(_1) = length(_2) AND _1 <> '' END", "texts of a Hamming distance must have the same length, which is not 0"
+			legal, message = "CASE WHEN _2 IS NOT NULL THEN length(_1) = length(_2) AND _1 <> '' END",
+				"texts of a Hamming distance must have the same length, which is not 0"
 		case gpu.Jaccard:
-			legal, message = "CASE WHEN _1 IS NOT NULL AND _2 IS NOT NULL THEN _1 <> '' AND _2 <> '' END", "texts of a Jaccard similarity must not be empty"
+			legal, message = "CASE WHEN _1 IS NOT NULL AND _2 IS NOT NULL THEN _1 <> '' AND _2 <> '' END",
+				"texts of a Jaccard similarity must not be empty"
 		}
 		switch {
 		case legal != "":
@@ -249,7 +259,8 @@ func bindFactorial(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 			p *= k
 			set, values = append(set, gpu.IntScalar(t, k)), append(values, gpu.IntScalar(t, p))
 		}
-		return b.op(n, Expr{op: gpu.OpStep, typ: t, n: len(set), set: append(set, values...), nullable: x.nullable, rng: rangeOf(1, p)}, x)
+		return b.op(n, Expr{op: gpu.OpStep, typ: t, n: len(set), set: append(set, values...), nullable: x.nullable,
+			rng: rangeOf(1, p)}, x)
 	}
 	low, err := product(1, 20)
 	if err != nil {
@@ -278,7 +289,8 @@ func readable(step int, units ...string) string {
 		power *= step
 	}
 	for i := len(units) - 1; i >= 0; i-- {
-		sql += fmt.Sprintf(" WHEN _1 >= %[1]d THEN (_1 // %[1]d)::VARCHAR || '.' || (_1 // %[2]d %% %[3]d * 10 // %[3]d)::VARCHAR || ' %[4]s'", power, power/step, step, units[i])
+		sql += fmt.Sprintf(" WHEN _1 >= %[1]d THEN (_1 // %[1]d)::VARCHAR || '.' || (_1 // %[2]d %% %[3]d * 10 // "+
+			"%[3]d)::VARCHAR || ' %[4]s'", power, power/step, step, units[i])
 		power /= step
 	}
 	return sql + " WHEN _1 = 1 THEN '1 byte' WHEN _1 >= 0 THEN _1::VARCHAR || ' bytes' END"
@@ -323,7 +335,10 @@ func bindPath(body func(sep string, trim bool) string) func(*binder, *syntax.Cal
 			case ok && v.Valid && e.typ.Kind == gpu.String && separators[v.Str] != "" && i == len(a)-2:
 				separator = v.Str
 			default:
-				return nil, b.errorf(n.Args[1+i], "%s takes a separator, which is 'both_slash', 'forward_slash', 'backslash' or 'system'; parse_filename takes before it whether to trim the extension", n.Name)
+				return nil,
+					b.errorf(n.Args[1+i],
+						"%s takes a separator, which is 'both_slash', 'forward_slash', 'backslash' or 'system'; "+
+							"parse_filename takes before it whether to trim the extension", n.Name)
 			}
 		}
 		return b.expand(n, body(separators[separator], trim), x)
@@ -333,7 +348,8 @@ func bindPath(body func(sep string, trim bool) string) func(*binder, *syntax.Cal
 // bindEscape binds like_escape and the like, which are LIKE with ESCAPE.
 func bindEscape(not, fold bool) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
-		return b.like(&syntax.Like{Base: n.Base, X: n.Args[0], Pattern: n.Args[1], Escape: n.Args[2], Not: not, Fold: fold})
+		return b.like(&syntax.Like{Base: n.Base, X: n.Args[0], Pattern: n.Args[1], Escape: n.Args[2], Not: not,
+			Fold: fold})
 	}
 }
 

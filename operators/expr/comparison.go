@@ -83,11 +83,13 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 	return nil
 }
 
-var comparisonOps = map[string]gpu.Op{"=": gpu.OpEq, "<>": gpu.OpNe, "<": gpu.OpLt, "<=": gpu.OpLe, ">": gpu.OpGt, ">=": gpu.OpGe}
+var comparisonOps = map[string]gpu.Op{"=": gpu.OpEq, "<>": gpu.OpNe, "<": gpu.OpLt, "<=": gpu.OpLe, ">": gpu.OpGt,
+	">=": gpu.OpGe}
 
 // mirrored is the comparison with exchanged operands.
 var mirrored = map[gpu.Op]gpu.Op{
-	gpu.OpEq: gpu.OpEq, gpu.OpNe: gpu.OpNe, gpu.OpLt: gpu.OpGt, gpu.OpGt: gpu.OpLt, gpu.OpLe: gpu.OpGe, gpu.OpGe: gpu.OpLe,
+	gpu.OpEq: gpu.OpEq, gpu.OpNe: gpu.OpNe, gpu.OpLt: gpu.OpGt, gpu.OpGt: gpu.OpLt, gpu.OpLe: gpu.OpGe,
+	gpu.OpGe:       gpu.OpLe,
 	gpu.OpDistinct: gpu.OpDistinct, gpu.OpNotDistinct: gpu.OpNotDistinct,
 }
 
@@ -132,8 +134,8 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 	return b.op(n, e, x, y)
 }
 
-// truthAsNumber gives a BOOLEAN that is compared for equality with a DECIMAL or a float the value 1 or 0, as DuckDB does.
-// For < and the like a cast must say what is meant.
+// truthAsNumber gives a BOOLEAN that is compared for equality with a DECIMAL or a float the value 1 or 0, as DuckDB
+// does. For < and the like a cast must say what is meant.
 func (b *binder) truthAsNumber(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
 	number := func(t gpu.Type) bool { return t.IsFloat() || t.Kind == gpu.Decimal }
 	var err error
@@ -150,7 +152,8 @@ func (b *binder) truthAsNumber(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Nod
 // equalText gives a text that is compared for equality the type of the other operand, as
 // DuckDB does. For < and the like a cast must say what is meant.
 func (b *binder) equalText(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
-	if op != gpu.OpEq && op != gpu.OpNe && op != gpu.OpDistinct && op != gpu.OpNotDistinct || x.typ.Kind == y.typ.Kind ||
+	if op != gpu.OpEq && op != gpu.OpNe && op != gpu.OpDistinct && op != gpu.OpNotDistinct ||
+		x.typ.Kind == y.typ.Kind ||
 		x.annotation == gpu.UUID || y.annotation == gpu.UUID {
 		return x, y, nil
 	}
@@ -436,7 +439,8 @@ func (b *binder) like(n *syntax.Like) (*Expr, error) {
 		switch {
 		case ok && v.Valid && v.Str == "": // there is no escape character
 		case !ok || !v.Valid || size != len(v.Str) || r == utf8.RuneError:
-			return nil, b.errorf(n.Escape, "ESCAPE needs one constant character, or '' for none, found %s", syntax.Cut(n.Escape.String(), 60))
+			return nil, b.errorf(n.Escape, "ESCAPE needs one constant character, or '' for none, found %s",
+				syntax.Cut(n.Escape.String(), 60))
 		default:
 			if err := checkEscape(p.Str, r); err != nil {
 				return nil, b.errorf(n.Pattern, "%v", err)

@@ -158,7 +158,9 @@ func (b *binder) sameMoments(n *syntax.Call, x, y *Expr) (*Expr, *Expr, error) {
 		t = gpu.TimeOf(gpu.Microsecond)
 	case x.typ.Kind == gpu.Date && (y.typ.Kind == gpu.Date || y.literal == stringLiteral || y.literal == nullLiteral):
 		t = x.typ
-	case (x.typ.Kind == gpu.Date || x.typ.Kind == gpu.Timestamp) && (y.literal == stringLiteral || y.literal == nullLiteral || y.typ.Kind == gpu.Date || y.typ.Kind == gpu.Timestamp):
+	case (x.typ.Kind == gpu.Date || x.typ.Kind == gpu.Timestamp) &&
+		(y.literal == stringLiteral || y.literal == nullLiteral || y.typ.Kind == gpu.Date ||
+			y.typ.Kind == gpu.Timestamp):
 		t = gpu.TimestampOf(gpu.Microsecond, x.typ.UTC || y.typ.UTC)
 	default:
 		return nil, nil, b.errorf(n, "%s needs two dates, timestamps or times, found %v and %v", n.Name, x.typ, y.typ)
@@ -373,7 +375,8 @@ func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	var e *Expr
 	if months > 0 {
 		count := "(year(_1) * 12 + month(_1) - year(_2) * 12 - month(_2))"
-		e, err = b.expand(n, fmt.Sprintf("date_trunc('month', _2) + INTERVAL (%s * %d) MONTH", floorDivision(count, months), months), ts, origin)
+		e, err = b.expand(n, fmt.Sprintf("date_trunc('month', _2) + INTERVAL (%s * %d) MONTH",
+			floorDivision(count, months), months), ts, origin)
 	} else {
 		var from, at *Expr
 		if at, err = b.stored(n, ts); err != nil {
@@ -386,7 +389,8 @@ func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		if past, err = b.expand(n, fmt.Sprintf("(_1 %% %[1]d - _2 %% %[1]d) %% %[1]d", micros), at, from); err != nil {
 			return nil, err
 		}
-		if at, err = b.expand(n, fmt.Sprintf("_1 - CASE WHEN _2 < 0 THEN _2 + %d ELSE _2 END", micros), at, past); err != nil {
+		if at, err = b.expand(n, fmt.Sprintf("_1 - CASE WHEN _2 < 0 THEN _2 + %d ELSE _2 END", micros), at,
+			past); err != nil {
 			return nil, err
 		}
 		e, err = b.moment(n, at, t)
@@ -408,7 +412,8 @@ func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 func bindAge(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	var err error
 	if len(a) == 1 {
-		a = append([]*Expr{newConstant(gpu.IntScalar(gpu.TimestampOf(gpu.Microsecond, false), b.scope.Now.UnixMicro()/microsPerDay*microsPerDay))}, a...)
+		a = append([]*Expr{newConstant(gpu.IntScalar(gpu.TimestampOf(gpu.Microsecond, false),
+			b.scope.Now.UnixMicro()/microsPerDay*microsPerDay))}, a...)
 	}
 	x, y, err := b.sameMoments(n, a[0], a[1])
 	if err != nil {
@@ -425,7 +430,8 @@ func bindAge(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		}
 	}
 	// From the earlier to the later one.
-	for _, body := range []string{"CASE WHEN _1 <= _2 THEN _1 ELSE _2 END", "CASE WHEN _1 <= _2 THEN _2 ELSE _1 END", "CASE WHEN _1 >= _2 THEN 1 ELSE -1 END"} {
+	for _, body := range []string{"CASE WHEN _1 <= _2 THEN _1 ELSE _2 END", "CASE WHEN _1 <= _2 THEN _2 ELSE _1 END",
+		"CASE WHEN _1 >= _2 THEN 1 ELSE -1 END"} {
 		e, err := b.expand(n, body, args[0], args[1])
 		if err != nil {
 			return nil, err
@@ -523,7 +529,8 @@ func bindMakeDate(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		return b.expand(n, "DATE '1970-01-01' + _1::INTEGER", args...)
 	case 3:
 		t := gpu.Of(gpu.Date)
-		return b.op(n, Expr{op: gpu.OpMakeDate, typ: t, nullable: args[0].nullable || args[1].nullable || args[2].nullable, rng: typeRange(t), fails: true}, args...)
+		return b.op(n, Expr{op: gpu.OpMakeDate, typ: t, nullable: args[0].nullable || args[1].nullable ||
+			args[2].nullable, rng: typeRange(t), fails: true}, args...)
 	}
 	return nil, b.errorf(n, "%s takes 1 or 3 arguments, found %d", n.Name, len(a))
 }
@@ -537,12 +544,15 @@ func bindMakeTime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	valid, err := b.expand(n, "_1 BETWEEN 0 AND 24 AND _2 BETWEEN 0 AND 59 AND _3 BETWEEN 0 AND 60 AND _4 <= 86400000000", append(args, micros)...)
+	valid,
+		err := b.expand(n, "_1 BETWEEN 0 AND 24 AND _2 BETWEEN 0 AND 59 AND _3 BETWEEN 0 AND 60 AND _4 <= 86400000000",
+		append(args, micros)...)
 	if err != nil {
 		return nil, err
 	}
 	t := gpu.TimeOf(gpu.Microsecond)
-	e, err := b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: micros.nullable, rng: typeRange(t), fails: true}, newConstant(gpu.IntScalar(t, 0)), micros)
+	e, err := b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: micros.nullable, rng: typeRange(t), fails: true},
+		newConstant(gpu.IntScalar(t, 0)), micros)
 	if err != nil {
 		return nil, err
 	}
@@ -588,11 +598,14 @@ var formats = map[string]string{
 	"b": strings.ReplaceAll(nameAt(shortMonths), "_1", "month(_1)"), "B": "monthname(_1)",
 	"d": padded("day(_1)"), "-d": "day(_1)::VARCHAR", "m": padded("month(_1)"), "-m": "month(_1)::VARCHAR",
 	"y": padded("abs(year(_1)) % 100"), "-y": "(abs(year(_1)) % 100)::VARCHAR",
-	"Y": "CASE WHEN year(_1) BETWEEN 0 AND 999 THEN substring((10000 + year(_1))::VARCHAR, 2) ELSE year(_1)::VARCHAR END",
+	"Y": "CASE WHEN year(_1) BETWEEN 0 AND 999 THEN substring((10000 + year(_1))::VARCHAR, 2) ELSE " +
+		"year(_1)::VARCHAR END",
 	"H": padded("hour(_1)"), "-H": "hour(_1)::VARCHAR",
-	"I": padded("(hour(_1) + 11) % 12 + 1"), "-I": "((hour(_1) + 11) % 12 + 1)::VARCHAR", "p": "CASE WHEN hour(_1) < 12 THEN 'AM' ELSE 'PM' END",
+	"I": padded("(hour(_1) + 11) % 12 + 1"), "-I": "((hour(_1) + 11) % 12 + 1)::VARCHAR",
+	"p": "CASE WHEN hour(_1) < 12 THEN 'AM' ELSE 'PM' END",
 	"M": padded("minute(_1)"), "-M": "minute(_1)::VARCHAR", "S": padded("second(_1)"), "-S": "second(_1)::VARCHAR",
-	"f": "substring((1000000 + microsecond(_1) % 1000000)::VARCHAR, 2)", "g": "substring((1000 + millisecond(_1) % 1000)::VARCHAR, 2)",
+	"f": "substring((1000000 + microsecond(_1) % 1000000)::VARCHAR, 2)",
+	"g": "substring((1000 + millisecond(_1) % 1000)::VARCHAR, 2)",
 	"j": "substring((1000 + dayofyear(_1))::VARCHAR, 2)", "-j": "dayofyear(_1)::VARCHAR",
 	"u": "isodow(_1)::VARCHAR", "w": "dayofweek(_1)::VARCHAR", "V": padded("week(_1)"), "G": "isoyear(_1)::VARCHAR",
 	"U": padded("(dayofyear(_1) + 6 - dayofweek(_1)) // 7"), "W": padded("(dayofyear(_1) + 7 - isodow(_1)) // 7"),
@@ -633,7 +646,10 @@ func bindStrftime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		}
 		body, ok := formats[spec[:size]]
 		if !ok {
-			return nil, b.errorf(at, "%s does not have %%%s; it has %%Y %%m %%d %%H %%M %%S %%f %%g %%n %%j %%a %%A %%b %%B %%p %%I %%y %%u %%w %%U %%W %%G %%V %%c %%x %%X and %%%%", n.Name, syntax.Cut(spec, 4))
+			return nil,
+				b.errorf(at,
+					"%s does not have %%%s; it has %%Y %%m %%d %%H %%M %%S %%f %%g %%n %%j %%a %%A %%b %%B %%p %%I "+
+						"%%y %%u %%w %%U %%W %%G %%V %%c %%x %%X and %%%%", n.Name, syntax.Cut(spec, 4))
 		}
 		e, err := b.expand(n, body, d)
 		if err != nil {
@@ -655,7 +671,8 @@ func bindStrftime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	}
 	body := "CASE WHEN _1 IS NOT NULL THEN _2 END"
 	if !finiteRange(d.typ).contains(d.rng) {
-		body = "CASE WHEN _1 = 'infinity' THEN 'infinity' WHEN _1 = '-infinity' THEN '-infinity' WHEN _1 IS NOT NULL THEN _2 END"
+		body = "CASE WHEN _1 = 'infinity' THEN 'infinity' WHEN _1 = '-infinity' THEN '-infinity' WHEN _1 IS NOT " +
+			"NULL THEN _2 END"
 	}
 	return b.expand(n, body, d, e)
 }
@@ -685,6 +702,7 @@ func bindStrptime(try int) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 		if f.Nanos {
 			t = gpu.TimestampOf(gpu.Nanosecond, false)
 		}
-		return b.op(n, Expr{op: gpu.OpParseTime, typ: t, value: format, n: try, nullable: x.nullable || try == 1, fails: try == 0, rng: typeRange(t)}, x)
+		return b.op(n, Expr{op: gpu.OpParseTime, typ: t, value: format, n: try, nullable: x.nullable || try == 1,
+			fails: try == 0, rng: typeRange(t)}, x)
 	}
 }

@@ -192,7 +192,8 @@ func (e *Expr) replace(f func(column *Expr) *Expr) *Expr {
 }
 
 func newColumn(i int, f gpu.Field, r *Range) *Expr {
-	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type), annotation: f.Annotation}
+	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type),
+		annotation: f.Annotation}
 }
 
 // Null returns the null of a column.
@@ -356,12 +357,16 @@ var prefixOps = map[gpu.Op]string{gpu.OpNeg: "-", gpu.OpNot: "NOT "}
 var postfixOps = map[gpu.Op]string{gpu.OpIsNull: " IS NULL", gpu.OpIsNotNull: " IS NOT NULL"}
 
 var callOps = map[gpu.Op]string{
-	gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round", gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
-	gpu.OpLength: "length", gpu.OpLower: "lower", gpu.OpUpper: "upper", gpu.OpStripAccents: "strip_accents", gpu.OpReverse: "reverse", gpu.OpSubstring: "substring",
+	gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round", gpu.OpFloor: "floor", gpu.OpCeil: "ceil",
+	gpu.OpTrunc:  "trunc",
+	gpu.OpLength: "length", gpu.OpLower: "lower", gpu.OpUpper: "upper", gpu.OpStripAccents: "strip_accents",
+	gpu.OpReverse: "reverse", gpu.OpSubstring: "substring",
 	gpu.OpReplace: "replace", gpu.OpPosition: "strpos", gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with",
 	gpu.OpContains: "contains", gpu.OpAddMonths: "add_months",
 	gpu.OpSplitPart: "split_part", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
-	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2", gpu.OpNextAfter: "nextafter", gpu.OpHash: "hash", gpu.OpMakeDate: "make_date", gpu.OpStep: "offset", gpu.OpAssert: "assert", opTry: "try",
+	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2",
+	gpu.OpNextAfter: "nextafter", gpu.OpHash: "hash", gpu.OpMakeDate: "make_date", gpu.OpStep: "offset",
+	gpu.OpAssert: "assert", opTry: "try",
 }
 
 func (e *Expr) write(b *strings.Builder, limit int) {
@@ -445,16 +450,19 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
 	case gpu.OpMath:
-		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "gamma", "lgamma"}[e.n] + "(")
+		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
+			"atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "gamma", "lgamma"}[e.n] + "(")
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
 	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
 		e.writeRegexp(b, limit)
 	case gpu.OpEncode, gpu.OpDistance, gpu.OpDigits:
-		name := [...]string{"raw", "hex", "unhex", "bin", "unbin", "to_base64", "from_base64", "url_encode", "url_decode"}
+		name := [...]string{"raw", "hex", "unhex", "bin", "unbin", "to_base64", "from_base64", "url_encode",
+			"url_decode"}
 		switch e.op {
 		case gpu.OpDistance:
-			name = [...]string{"levenshtein", "damerau_levenshtein", "hamming", "jaccard", "jaro_similarity", "jaro_winkler_similarity", "", "", ""}
+			name = [...]string{"levenshtein", "damerau_levenshtein", "hamming", "jaccard", "jaro_similarity",
+				"jaro_winkler_similarity", "", "", ""}
 		case gpu.OpDigits:
 			name[e.n%len(name)] = "to_base"
 		}

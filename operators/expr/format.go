@@ -92,7 +92,8 @@ func (f *formatter) braces() error {
 				return fmt.Errorf("the format has {} and {n}: use one of them")
 			}
 			if f.accept(":") != 0 {
-				if r, size := utf8.DecodeRuneInString(f.rest); len(f.rest) > size && strings.IndexByte("<>^", f.rest[size]) >= 0 && r != '{' && r != '}' {
+				if r, size := utf8.DecodeRuneInString(f.rest); len(f.rest) > size &&
+					strings.IndexByte("<>^", f.rest[size]) >= 0 && r != '{' && r != '}' {
 					p.fill, f.rest = f.rest[:size], f.rest[size:]
 				}
 				p.align, p.group = f.accept("<>^"), f.accept(",_")
@@ -107,7 +108,8 @@ func (f *formatter) braces() error {
 				}
 			}
 			if f.accept("}") == 0 {
-				return fmt.Errorf("the format does not go on with %q: {} may have fill, alignment, a comma or _ or a sign, 0, width, .precision and one of s d x X o b, as in {:>10} or {:,d}", syntax.Cut(f.rest, 10))
+				return fmt.Errorf("the format does not go on with %q: {} may have fill, alignment, a comma or _ or a "+
+					"sign, 0, width, .precision and one of s d x X o b, as in {:>10} or {:,d}", syntax.Cut(f.rest, 10))
 			}
 			f.literals, f.places, literal = append(f.literals, literal), append(f.places, p), ""
 		}
@@ -174,7 +176,9 @@ func (f *formatter) percents() error {
 		}
 		switch p.verb {
 		case 0:
-			return fmt.Errorf("the format does not go on with %q: behind %% there may be - + 0 and commas, a width, .precision, and one of s d i u x X o; for floats use round(x, digits) and {} of format", syntax.Cut(f.rest, 10))
+			return fmt.Errorf("the format does not go on with %q: behind %% there may be - + 0 and commas, a width, "+
+				".precision, and one of s d i u x X o; for floats use round(x, digits) and {} of format",
+				syntax.Cut(f.rest, 10))
 		case 'i':
 			p.verb = 'd'
 		case 'u':
@@ -287,7 +291,8 @@ func (b *binder) formatted(n *syntax.Call, at syntax.Node, x *Expr, p placeholde
 			}
 		}
 		if p.group != 0 {
-			body = fmt.Sprintf("ltrim(reverse(regexp_replace(reverse(%s), '(...)', '\\1%c', 'g')), '%c')", body, p.group, p.group)
+			body = fmt.Sprintf("ltrim(reverse(regexp_replace(reverse(%s), '(...)', '\\1%c', 'g')), '%c')", body,
+				p.group, p.group)
 		}
 		sign := ""
 		if p.sign != 0 {
@@ -329,7 +334,8 @@ func (b *binder) formatted(n *syntax.Call, at syntax.Node, x *Expr, p placeholde
 		left = fmt.Sprintf("greatest(%s, 0) // 2", right)
 		right = fmt.Sprintf("%s - %s", right, left)
 	}
-	return b.expand(n, fmt.Sprintf("repeat(_2, %s) || _1 || repeat(_2, %s)", left, right), e, newConstant(gpu.StringScalar(p.fill)))
+	return b.expand(n, fmt.Sprintf("repeat(_2, %s) || _1 || repeat(_2, %s)", left, right), e,
+		newConstant(gpu.StringScalar(p.fill)))
 }
 
 func isDecimal(c byte) bool { return c >= '0' && c <= '9' }

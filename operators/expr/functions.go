@@ -13,7 +13,9 @@ func (b *binder) call(n *syntax.Call) (*Expr, error) {
 		return nil, b.misplacedWindow(n)
 	}
 	if _, ok := aggregates[n.Name]; ok {
-		return nil, b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by", n.Name)
+		return nil,
+			b.errorf(n, "the aggregate %s is not allowed here; aggregates belong into the output columns of a group-by",
+				n.Name)
 	}
 	if _, ok := rankings[n.Name]; ok {
 		return nil, b.misplacedWindow(n)
@@ -33,7 +35,10 @@ func (b *binder) call(n *syntax.Call) (*Expr, error) {
 	case n.Filter != nil:
 		return nil, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.Name)
 	case len(n.Order) > 0 || n.IgnoreNulls:
-		return nil, b.errorf(n, "ORDER BY and IGNORE NULLS are possible in aggregates and window functions only, and %s is neither", n.Name)
+		return nil,
+			b.errorf(n,
+				"ORDER BY and IGNORE NULLS are possible in aggregates and window functions only, and %s is neither",
+				n.Name)
 	}
 	if lo, hi := f.arity(); len(n.Args) < lo || hi >= 0 && len(n.Args) > hi {
 		return nil, b.errorf(n, "%s takes %s, found %d", n.Name, arity(lo, hi), len(n.Args))
@@ -331,7 +336,8 @@ var zoneParts = map[string]bool{"timezone": true, "timezone_hour": true, "timezo
 func (b *binder) extractZone(n *syntax.Call, part string, x *Expr) (*Expr, error) {
 	switch {
 	case x.isInterval() || x.literal != notLiteral || x.typ.Kind != gpu.Time && x.typ.Kind != gpu.Timestamp:
-		return nil, b.errorf(n.Args[1], "%s is a part of a timestamp or a time, found %v%s", strings.ToLower(part), x.typ, dateHint(x))
+		return nil, b.errorf(n.Args[1], "%s is a part of a timestamp or a time, found %v%s", strings.ToLower(part),
+			x.typ, dateHint(x))
 	case x.typ.Kind == gpu.Time:
 		return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN 0::BIGINT END", x)
 	}

@@ -22,7 +22,8 @@ func FuzzParse(f *testing.F) {
 	for line := range strings.Lines(string(data)) {
 		f.Add(strings.TrimSpace(line))
 	}
-	for _, src := range []string{"sum(i32) / count(*)", "sum(distinct i32) filter (where bo) - count_if(all bo)", "((((1))))", "'", "\"", "1e999", "$$a$$", "x'6'", "a.b.c", "case", "interval '1' year", "E'\\'"} {
+	for _, src := range []string{"sum(i32) / count(*)", "sum(distinct i32) filter (where bo) - count_if(all bo)",
+		"((((1))))", "'", "\"", "1e999", "$$a$$", "x'6'", "a.b.c", "case", "interval '1' year", "E'\\'"} {
 		f.Add(src)
 	}
 	tab := duckTable(f)

@@ -28,7 +28,10 @@ func (b *binder) grouping(n *syntax.Call) (*Expr, error) {
 	g := b.scope.Grouping
 	switch {
 	case g == nil:
-		return nil, b.errorf(n, "%s is not allowed here; it belongs into the output columns of a group-by, outside of aggregates", n.Name)
+		return nil,
+			b.errorf(n,
+				"%s is not allowed here; it belongs into the output columns of a group-by, outside of aggregates",
+				n.Name)
 	case n.Star || n.Distinct || n.Filter != nil:
 		return nil, b.errorf(n, "%s takes keys of the group, without *, DISTINCT or FILTER", n.Name)
 	case g.Keys == 0:

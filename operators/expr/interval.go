@@ -18,7 +18,8 @@ const opInterval gpu.Op = 254
 func (e *Expr) isInterval() bool { return e.op == opInterval }
 
 func newInterval(months, days, micros *Expr) *Expr {
-	return &Expr{op: opInterval, args: []*Expr{months, days, micros}, column: -1, nullable: months.nullable || days.nullable || micros.nullable,
+	return &Expr{op: opInterval, args: []*Expr{months, days, micros}, column: -1, nullable: months.nullable ||
+		days.nullable || micros.nullable,
 		fails: months.fails || days.fails || micros.fails}
 }
 
@@ -100,7 +101,8 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	op, compares := comparisonOps[n.Op]
 	for i, e := range []**Expr{&x, &y} {
 		// A string next to an interval is an interval, except where it must be a date.
-		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() && (compares || n.Op == "-" && i == 1) {
+		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() &&
+			(compares || n.Op == "-" && i == 1) {
 			if *e, err = b.intervalText(n, (*e).value.Str, ""); err != nil {
 				return nil, err
 			}
@@ -298,7 +300,8 @@ func (b *binder) addToNanoseconds(n, nx syntax.Node, x, v *Expr) (*Expr, error) 
 		return nil, err
 	}
 	add := func(to, nanos *Expr) (*Expr, error) {
-		return b.op(n, Expr{op: gpu.OpAdd, typ: x.typ, nullable: to.nullable, rng: typeRange(x.typ), fails: true}, to, nanos)
+		return b.op(n, Expr{op: gpu.OpAdd, typ: x.typ, nullable: to.nullable, rng: typeRange(x.typ), fails: true}, to,
+			nanos)
 	}
 	negative, err := b.scaled(n, rest, -1)
 	if err != nil {
@@ -323,9 +326,11 @@ func (b *binder) addToNanoseconds(n, nx syntax.Node, x, v *Expr) (*Expr, error) 
 
 // intervalParts are the parts of an interval of _1 months, _2 days and _3 microseconds.
 var intervalParts = map[gpu.DatePart]string{
-	gpu.PartMillennium: "_1 // 12000", gpu.PartCentury: "_1 // 1200", gpu.PartDecade: "_1 // 120", gpu.PartYear: "_1 // 12",
+	gpu.PartMillennium: "_1 // 12000", gpu.PartCentury: "_1 // 1200", gpu.PartDecade: "_1 // 120",
+	gpu.PartYear:    "_1 // 12",
 	gpu.PartQuarter: "_1 % 12 // 3 + 1", gpu.PartMonth: "_1 % 12", gpu.PartDay: "_2",
-	gpu.PartHour: "_3 // 3600000000", gpu.PartMinute: "_3 % 3600000000 // 60000000", gpu.PartSecond: "_3 % 60000000 // 1000000",
+	gpu.PartHour: "_3 // 3600000000", gpu.PartMinute: "_3 % 3600000000 // 60000000",
+	gpu.PartSecond:      "_3 % 60000000 // 1000000",
 	gpu.PartMillisecond: "_3 % 60000000 // 1000", gpu.PartMicrosecond: "_3 % 60000000",
 	// A year has 365.25 days here, the months after it 30 days.
 	gpu.PartEpoch: "((_1 // 12 * 31557600 + _1 % 12 * 2592000 + _2 * 86400)::HUGEINT * 1000000 + _3)::DOUBLE / 1e6",
@@ -343,14 +348,17 @@ func (b *binder) extractInterval(n syntax.Node, p gpu.DatePart, x *Expr) (*Expr,
 // intervalAsText returns an interval as DuckDB writes it: 1 year 2 months 3 days 04:05:06.5.
 func (b *binder) intervalAsText(n syntax.Node, x *Expr) (*Expr, error) {
 	part := func(value, name string) string {
-		return fmt.Sprintf("CASE WHEN %[1]s = 0 THEN '' ELSE ' ' || %[1]s || CASE WHEN abs(%[1]s) = 1 THEN ' %[2]s' ELSE ' %[2]ss' END END", value, name)
+		return fmt.Sprintf("CASE WHEN %[1]s = 0 THEN '' ELSE ' ' || %[1]s || CASE WHEN abs(%[1]s) = 1 THEN ' %[2]s' "+
+			"ELSE ' %[2]ss' END END", value, name)
 	}
 	pad := func(value string) string {
 		return fmt.Sprintf("CASE WHEN %[1]s < 10 THEN '0' || %[1]s ELSE %[1]s::VARCHAR END", value)
 	}
 	date := part("(_1 // 12)", "year") + " || " + part("(_1 % 12)", "month") + " || " + part("_2", "day")
-	clock := "CASE WHEN _1 < 0 THEN ' -' ELSE ' ' END || " + pad("(abs(_1) // 3600000000)") + " || ':' || " + pad("(abs(_1) // 60000000 % 60)") + " || ':' || " + pad("(abs(_1) // 1000000 % 60)") +
-		" || CASE WHEN _1 % 1000000 = 0 THEN '' ELSE '.' || rtrim(substring((1000000 + abs(_1) % 1000000)::VARCHAR, 2), '0') END"
+	clock := "CASE WHEN _1 < 0 THEN ' -' ELSE ' ' END || " + pad("(abs(_1) // 3600000000)") + " || ':' || " +
+		pad("(abs(_1) // 60000000 % 60)") + " || ':' || " + pad("(abs(_1) // 1000000 % 60)") +
+		" || CASE WHEN _1 % 1000000 = 0 THEN '' ELSE '.' || rtrim(substring((1000000 + abs(_1) % 1000000)::VARCHAR, " +
+		"2), '0') END"
 	d, err := b.expand(n, date, x.args...)
 	if err != nil {
 		return nil, err
@@ -415,15 +423,18 @@ func (b *binder) intervalText(n syntax.Node, text, given string) (*Expr, error) 
 				fields = fields[1:]
 				continue
 			}
-			return nil, b.errorf(n, "found %q in an interval, expected a number and a unit, as in '3 days'", syntax.Cut(fields[0], 40))
+			return nil, b.errorf(n, "found %q in an interval, expected a number and a unit, as in '3 days'",
+				syntax.Cut(fields[0], 40))
 		case given != "" && !splits(u):
 			value.SetInt(new(big.Int).Quo(value.Num(), value.Denom()))
 		case given != "":
 			// In microseconds, as those of a DOUBLE are rounded.
 			f, _ := value.Float64()
-			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(syntax.IntervalUnits[u][2])))), big.NewInt(syntax.IntervalUnits[u][2]))
+			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(syntax.IntervalUnits[u][2])))),
+				big.NewInt(syntax.IntervalUnits[u][2]))
 		case !ok:
-			return nil, b.errorf(n, "found %q in an interval, expected a unit: year, month, day, hour …", syntax.Cut(unit, 40))
+			return nil, b.errorf(n, "found %q in an interval, expected a unit: year, month, day, hour …",
+				syntax.Cut(unit, 40))
 		}
 		for i, one := range syntax.IntervalUnits[u] {
 			v := new(big.Rat).Mul(value, new(big.Rat).SetInt64(one))
@@ -440,7 +451,8 @@ func (b *binder) intervalText(n syntax.Node, text, given string) (*Expr, error) 
 	return eachPart(func(i int) (*Expr, error) {
 		switch v := sums[i]; {
 		case !v.IsInt():
-			return nil, b.errorf(n, "the interval '%s' is no whole number of months or microseconds", syntax.Cut(text, 40))
+			return nil, b.errorf(n, "the interval '%s' is no whole number of months or microseconds",
+				syntax.Cut(text, 40))
 		case !v.Num().IsInt64():
 			return nil, b.errorf(n, "the interval is too long")
 		default:

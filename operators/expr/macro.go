@@ -37,7 +37,8 @@ func (b *binder) expand(n syntax.Node, body string, args ...*Expr) (*Expr, error
 	if err != nil {
 		return nil, err
 	}
-	inner := &binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: b.scope.Fold, Now: b.scope.Now}, src: body, lazy: b.lazy}
+	inner := &binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: b.scope.Fold, Now: b.scope.Now}, src: body,
+		lazy: b.lazy}
 	e, err := inner.bindAny(with)
 	if err == nil {
 		return e, nil

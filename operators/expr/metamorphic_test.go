@@ -102,7 +102,8 @@ func TestResultsDoNotDependOnRowCountNullsOrCoding(t *testing.T) {
 					}
 					for k := range got {
 						for i, r := range source {
-							if want[k][r].Valid != got[k][i].Valid || want[k][r].Valid && want[k][r].Compare(got[k][i]) != 0 {
+							if want[k][r].Valid != got[k][i].Valid ||
+								want[k][r].Valid && want[k][r].Compare(got[k][i]) != 0 {
 								require.Failf(t, "differs", "%s row %d: %v, want %v", srcs[k], i, got[k][i], want[k][r])
 							}
 						}

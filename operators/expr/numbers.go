@@ -53,7 +53,8 @@ func (b *binder) bitwise(n syntax.Node, what string, op gpu.Op, x, y *Expr) (*Ex
 			rng = rng.clip(&Range{Hi: r.Hi})
 		}
 	}
-	return b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: rng, fails: op == gpu.OpShiftLeft}, x, y)
+	return b.op(n, Expr{op: op, typ: x.typ, nullable: x.nullable || y.nullable, rng: rng, fails: op == gpu.OpShiftLeft},
+		x, y)
 }
 
 func bitOperator(op gpu.Op) func(*binder, *syntax.Binary, *Expr, *Expr) (*Expr, error) {
@@ -77,7 +78,8 @@ func (b *binder) complement(n syntax.Node, x *Expr) (*Expr, error) {
 		_, ones = x.typ.Bounds()
 	}
 	x = typed(x)
-	return b.op(n, Expr{op: gpu.OpBitXor, typ: x.typ, nullable: x.nullable, rng: typeRange(x.typ)}, x, newConstant(gpu.Scalar{Type: x.typ, Valid: true, Int: ones}))
+	return b.op(n, Expr{op: gpu.OpBitXor, typ: x.typ, nullable: x.nullable, rng: typeRange(x.typ)}, x,
+		newConstant(gpu.Scalar{Type: x.typ, Valid: true, Int: ones}))
 }
 
 func bindBitCount(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -92,7 +94,8 @@ func bindBitCount(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if x.typ.Kind == gpu.Uint64 || x.typ == hugeint {
 		t = gpu.Of(gpu.Int16)
 	}
-	return b.op(n, Expr{op: gpu.OpBitCount, typ: t, nullable: x.nullable, rng: rangeOf(0, int64(8*x.typ.Width()))}, typed(x))
+	return b.op(n, Expr{op: gpu.OpBitCount, typ: t, nullable: x.nullable, rng: rangeOf(0, int64(8*x.typ.Width()))},
+		typed(x))
 }
 
 func bindGCD(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -112,7 +115,8 @@ func bindGCD(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 			return nil, err
 		}
 	}
-	return b.op(n, Expr{op: gpu.OpGCD, typ: t, nullable: args[0].nullable || args[1].nullable, rng: typeRange(t), fails: true}, args...)
+	return b.op(n, Expr{op: gpu.OpGCD, typ: t, nullable: args[0].nullable || args[1].nullable, rng: typeRange(t),
+		fails: true}, args...)
 }
 
 // bindLCM binds the least common multiple.
@@ -121,7 +125,8 @@ func bindLCM(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.expand(n, "CASE WHEN _1 = 0 AND _2 IS NOT NULL OR _2 = 0 AND _1 IS NOT NULL THEN 0 ELSE abs(_1 // nullif(_3, 0) * _2) END", a[0], a[1], g)
+	return b.expand(n, "CASE WHEN _1 = 0 AND _2 IS NOT NULL OR _2 = 0 AND _1 IS NOT NULL THEN 0 ELSE abs(_1 // "+
+		"nullif(_3, 0) * _2) END", a[0], a[1], g)
 }
 
 func bindAtan2(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -129,7 +134,8 @@ func bindAtan2(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.op(n, Expr{op: gpu.OpAtan2, typ: gpu.Of(gpu.Float64), nullable: args[0].nullable || args[1].nullable}, args...)
+	return b.op(n, Expr{op: gpu.OpAtan2, typ: gpu.Of(gpu.Float64), nullable: args[0].nullable || args[1].nullable},
+		args...)
 }
 
 func bindLog(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -148,8 +154,8 @@ func (b *binder) digits(n *syntax.Call, e *Expr) (int, bool) {
 	return int(min(max(c.Int.Int64(), -400), 400)), true
 }
 
-// truncatedByColumn is SQL that moves the point of a float _1 by a column _2, of which _3 is the power of ten, truncates, and
-// moves it back. With too many digits the value stays.
+// truncatedByColumn is SQL that moves the point of a float _1 by a column _2, of which _3 is the power of ten,
+// truncates, and moves it back. With too many digits the value stays.
 const truncatedByColumn = `CASE WHEN _2 < 0 AND isfinite(trunc(_1 / _3) * _3) THEN trunc(_1 / _3) * _3
 	WHEN _2 >= 0 AND isfinite(trunc(_1 * _3) / _3) THEN trunc(_1 * _3) / _3 WHEN _2 IS NOT NULL THEN _1 END`
 
@@ -178,7 +184,8 @@ func (b *binder) byColumn(n *syntax.Call, x, digits *Expr) (*Expr, error) {
 		return b.convert(n, e, x.typ, false)
 	case x.typ.IsInteger():
 		// In HUGEINT, by the power of ten that is left out.
-		body := "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN (_1::HUGEINT + sign(_1) * _3 // 2) // _3 * _3 END"
+		body := "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN (_1::HUGEINT + sign(_1) * " +
+			"_3 // 2) // _3 * _3 END"
 		if n.Name == "trunc" {
 			body = "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN _1::HUGEINT // _3 * _3 END"
 		}
@@ -192,7 +199,8 @@ func (b *binder) byColumn(n *syntax.Call, x, digits *Expr) (*Expr, error) {
 		}
 		return b.convert(n, e, x.typ, false)
 	}
-	return nil, b.errorf(n.Args[1], "the digits of %s must be constant for a %v; cast the number to DOUBLE", n.Name, x.typ)
+	return nil, b.errorf(n.Args[1], "the digits of %s must be constant for a %v; cast the number to DOUBLE", n.Name,
+		x.typ)
 }
 
 // bindTruncate binds trunc(x, digits).
@@ -211,13 +219,19 @@ func bindTruncate(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	case x.typ.IsInteger() && digits >= 0, x.typ.Kind == gpu.Decimal && digits >= int(x.typ.Scale):
 		return typed(x), nil
 	case x.typ.IsFloat() && digits >= 0:
-		e, err := b.expand(n, fmt.Sprintf("CASE WHEN isfinite(trunc(_1 * %[1]s) / %[1]s) THEN trunc(_1 * %[1]s) / %[1]s ELSE _1 END", powerOf10(digits)), x)
+		e,
+			err := b.expand(n,
+			fmt.Sprintf("CASE WHEN isfinite(trunc(_1 * %[1]s) / %[1]s) THEN trunc(_1 * %[1]s) / %[1]s ELSE _1 END",
+				powerOf10(digits)), x)
 		if err != nil {
 			return nil, err
 		}
 		return b.convert(n, e, x.typ, false)
 	case x.typ.IsFloat():
-		e, err := b.expand(n, fmt.Sprintf("CASE WHEN isfinite(trunc(_1 / %[1]s) * %[1]s) THEN trunc(_1 / %[1]s) * %[1]s ELSE _1 END", powerOf10(-digits)), x)
+		e,
+			err := b.expand(n,
+			fmt.Sprintf("CASE WHEN isfinite(trunc(_1 / %[1]s) * %[1]s) THEN trunc(_1 / %[1]s) * %[1]s ELSE _1 END",
+				powerOf10(-digits)), x)
 		if err != nil {
 			return nil, err
 		}
@@ -293,7 +307,8 @@ func bindTypeof(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 
 // require returns x where a condition over it is not false. Elsewhere it fails.
 func (b *binder) require(n syntax.Node, condition, x *Expr, message string) (*Expr, error) {
-	holds, err := b.op(n, Expr{op: gpu.OpAssert, typ: gpu.Of(gpu.Bool), value: gpu.StringScalar(message), nullable: condition.nullable, fails: true}, condition)
+	holds, err := b.op(n, Expr{op: gpu.OpAssert, typ: gpu.Of(gpu.Bool), value: gpu.StringScalar(message),
+		nullable: condition.nullable, fails: true}, condition)
 	if err != nil {
 		return nil, err
 	}
@@ -338,7 +353,9 @@ func bindTry(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 		}
 	})
 	if unsafe {
-		return nil, b.errorf(n, "TRY of a condition that may fail is not possible, as the null would not reach the result; put TRY around the operation itself")
+		return nil,
+			b.errorf(n, "TRY of a condition that may fail is not possible, as the null would not reach the result; "+
+				"put TRY around the operation itself")
 	}
 	e := Expr{op: opTry, typ: x.typ, nullable: true, rng: x.rng}
 	e.args, e.column = []*Expr{x}, -1

@@ -25,8 +25,8 @@ func (e *Expr) Origin() (o *Origin) {
 	return o
 }
 
-// Origins sets where parts of the expression were written, for the texts of parts in origins that have no origin yet: where
-// the part was, or else the whole.
+// Origins sets where parts of the expression were written, for the texts of parts in origins that have no origin yet:
+// where the part was, or else the whole.
 func (e *Expr) Origins(origins map[string]Origin) {
 	if len(origins) == 0 {
 		return

@@ -101,7 +101,8 @@ func refuses(a exprtest.Answer) bool {
 func (d *duel) theirs(sql string, rows []int, optimize bool) []outcome {
 	questions := make([]exprtest.Question, len(rows))
 	for i, r := range rows {
-		questions[i] = exprtest.Question{SQL: fmt.Sprintf("SELECT %s FROM extremes WHERE row = %d", sql, r), Optimize: optimize}
+		questions[i] = exprtest.Question{SQL: fmt.Sprintf("SELECT %s FROM extremes WHERE row = %d", sql, r),
+			Optimize: optimize}
 	}
 	out := make([]outcome, len(rows))
 	for i, a := range d.duck.Ask(questions...) {
@@ -251,7 +252,8 @@ func (p *partial) typeOf(n *exprtest.Node) string {
 }
 
 func (p *partial) failsWithin(n *exprtest.Node) bool {
-	return slices.ContainsFunc(n.Needed(p.holds), func(a *exprtest.Node) bool { return p.outcome(a).err != "" || p.failsWithin(a) })
+	return slices.ContainsFunc(n.Needed(p.holds),
+		func(a *exprtest.Node) bool { return p.outcome(a).err != "" || p.failsWithin(a) })
 }
 
 func (d *duel) bind(sql string) (e *expr.Expr, err error) {
@@ -364,13 +366,19 @@ var known = []struct {
 			a, b := beyond38.FindStringSubmatch(x.duck), beyond38.FindStringSubmatch(x.our)
 			return a != nil && b != nil && scaleOf(a[1]) < scaleOf(b[1])
 		}
-		if x.kind == "value" && strings.HasPrefix(x.typ, "DECIMAL(38,") && regexp.MustCompile(`(ceil|ceiling|floor|trunc|round)\((if|CASE|coalesce|ifnull|greatest|least)\b`).MatchString(sql) {
+		if x.kind == "value" && strings.HasPrefix(x.typ, "DECIMAL(38,") &&
+			regexp.MustCompile(`(ceil|ceiling|floor|trunc|round)\((if|CASE|coalesce|ifnull|greatest|least)\b`).
+				MatchString(sql) {
 			return true // DuckDB rounds an operand first
 		}
-		return strings.HasPrefix(x.kind, "only gstream") && regexp.MustCompile(`the product of .* digits after the point|in CAST\(.* AS DECIMAL\(38,[1-9][0-9]?\)\): .* does not fit DECIMAL\(38,`).MatchString(x.our) ||
+		return strings.HasPrefix(x.kind, "only gstream") &&
+			regexp.MustCompile(`the product of .* digits after the point|in CAST\(.* AS DECIMAL\(38,[1-9][0-9]?\)\): .* does not fit DECIMAL\(38,`).MatchString(x.our) ||
 			x.kind == "only DuckDB fails" && strings.Contains(x.duck, "to DECIMAL(38,")
 	}},
-	{"reverse is of code points", func(sql string, x *difference) bool { return x.kind == "value" && strings.Contains(sql, "reverse(") }},
+	{"reverse is of code points", func(sql string, x *difference) bool {
+		return x.kind == "value" &&
+			strings.Contains(sql, "reverse(")
+	}},
 	{"text literals in arithmetic need a cast", func(_ string, x *difference) bool {
 		return x.kind == "only gstream refuses" && regexp.MustCompile(`no operator . for .*VARCHAR`).MatchString(x.our)
 	}},
@@ -379,7 +387,9 @@ var known = []struct {
 			(x.duck == "NULL" || strings.Contains(x.duck, "can't be cast to the destination type INT64"))
 	}},
 	{"a DATE is compared with a TIMESTAMP that it cannot become", func(_ string, x *difference) bool {
-		return x.typ == "BOOLEAN" && x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Type INT32 with value") && strings.Contains(x.duck, "can't be cast to the destination type INT64")
+		return x.typ == "BOOLEAN" && x.kind == "only DuckDB fails" &&
+			strings.Contains(x.duck, "Type INT32 with value") &&
+			strings.Contains(x.duck, "can't be cast to the destination type INT64")
 	}},
 	{"a DATE becomes a TIMESTAMP before something is added to it", func(_ string, x *difference) bool {
 		return (x.kind == "only gstream fails" || x.kind == "only gstream refuses") &&
@@ -387,53 +397,78 @@ var known = []struct {
 	}},
 	{"an interval may have more than 2^31 months or days", func(sql string, x *difference) bool {
 		return strings.Contains(sql, "INTERVAL") && x.kind == "only DuckDB fails" &&
-			regexp.MustCompile("destination type INT(32|64)|Interval .*value .*out of range|Overflow in multiplication of INT").MatchString(x.duck)
+			regexp.MustCompile("destination type INT(32|64)|Interval .*value .*out of range|Overflow in "+
+				"multiplication of INT").MatchString(x.duck)
 	}},
 	{"TIMESTAMP_NS stands beside TIMESTAMP WITH TIME ZONE", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") && strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit ")
+		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "TIMESTAMP_NS") &&
+			strings.Contains(x.duck, "TIMESTAMP WITH TIME ZONE") && strings.Contains(x.duck, "explicit ")
 	}},
 	{"TIMESTAMP_NS becomes TIMESTAMP_S, and TIMESTAMP WITH TIME ZONE a TIME", func(sql string, x *difference) bool {
-		return strings.Contains(x.duck, "Unimplemented type for cast") || x.duck == "NULL" && regexp.MustCompile(`TRY_CAST\(.*(tz|TIMESTAMPTZ|TIME ZONE).* AS TIME\)|TRY_CAST\(.*(tns|TIMESTAMP_NS).* AS TIMESTAMP_S\)`).MatchString(sql)
+		return strings.Contains(x.duck, "Unimplemented type for cast") ||
+			x.duck == "NULL" &&
+				regexp.MustCompile(`TRY_CAST\(.*(tz|TIMESTAMPTZ|TIME ZONE).* AS TIME\)|TRY_CAST\(.*(tns|TIMESTAMP_NS).* AS TIMESTAMP_S\)`).MatchString(sql)
 	}},
-	{"the difference of timestamps is 64 bits of microseconds, and make_date is finite", func(sql string, x *difference) bool {
-		return strings.HasPrefix(x.kind, "only gstream") && (strings.Contains(x.our, "= 9223372036854775807) THEN") && strings.Contains(x.our, "is out") || strings.Contains(sql, "make_date(") && strings.Contains(x.our, "1970-01-01 and 2147483647 is out of the range of DATE"))
-	}},
+	{"the difference of timestamps is 64 bits of microseconds, and make_date is finite",
+		func(sql string, x *difference) bool {
+			return strings.HasPrefix(x.kind, "only gstream") &&
+				(strings.Contains(x.our, "= 9223372036854775807) THEN") && strings.Contains(x.our, "is out") ||
+					strings.Contains(sql, "make_date(") &&
+						strings.Contains(x.our, "1970-01-01 and 2147483647 is out of the range of DATE"))
+		}},
 	{"NULL has the type of its operand", func(sql string, x *difference) bool {
-		return regexp.MustCompile(`\bNULL\b`).MatchString(sql) && (x.kind == "type" || x.kind == "only gstream refuses" && regexp.MustCompile(`with INTEGER; cast one`).MatchString(x.our))
+		return regexp.MustCompile(`\bNULL\b`).MatchString(sql) &&
+			(x.kind == "type" || x.kind == "only gstream refuses" &&
+				regexp.MustCompile(`with INTEGER; cast one`).MatchString(x.our))
 	}},
 	{"no TIMESTAMP is before the first that text can say", func(_ string, x *difference) bool {
-		return strings.HasPrefix(x.kind, "only gstream") && regexp.MustCompile(`the result for 290309-12-22 \(BC\) 00:00:00.* is out of the range of TIMESTAMP`).MatchString(x.our)
+		return strings.HasPrefix(x.kind, "only gstream") &&
+			regexp.MustCompile(`the result for 290309-12-22 \(BC\) 00:00:00.* is out of the range of TIMESTAMP`).
+				MatchString(x.our)
 	}},
 	{"substring has offsets of any BIGINT and of UBIGINT", func(_ string, x *difference) bool {
-		return strings.Contains(x.duck, "Substring offset outside") || strings.Contains(x.duck, "Substring length outside") ||
-			x.kind == "only DuckDB refuses" && regexp.MustCompile(`substr(ing)?\(.*(UBIGINT|HUGEINT)`).MatchString(x.duck)
+		return strings.Contains(x.duck, "Substring offset outside") ||
+			strings.Contains(x.duck, "Substring length outside") ||
+			x.kind == "only DuckDB refuses" &&
+				regexp.MustCompile(`substr(ing)?\(.*(UBIGINT|HUGEINT)`).MatchString(x.duck)
 	}},
 	{"a TIMESTAMP beyond TIMESTAMP_NS compares with one", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Could not convert Timestamp to higher precision")
+		return x.kind == "only DuckDB fails" && strings.Contains(x.duck,
+			"Could not convert Timestamp to higher precision")
 	}},
 	{"a constant NULL that decides the result leaves the rest out", func(sql string, x *difference) bool {
 		return x.kind == "only DuckDB fails" && x.our == "NULL" && regexp.MustCompile(`\bNULL\b`).MatchString(sql)
 	}},
-	{"dates of the first year have a week", func(_ string, x *difference) bool { return strings.Contains(x.duck, "Date out of range: -5877641") }},
+	{"dates of the first year have a week",
+		func(_ string, x *difference) bool { return strings.Contains(x.duck, "Date out of range: -5877641") }},
 	{"the calendar of TIMESTAMP WITH TIME ZONE is that of TIMESTAMP", func(sql string, x *difference) bool {
-		return x.kind == "value" && regexp.MustCompile(`(year|decade|century|millennium|era|isoyear|yearweek|epoch)\b.*(\btz\b|TIMESTAMPTZ|TIME ZONE)`).MatchString(sql)
+		return x.kind == "value" &&
+			regexp.MustCompile(`(year|decade|century|millennium|era|isoyear|yearweek|epoch)\b.*(\btz\b|TIMESTAMPTZ|TIME ZONE)`).MatchString(sql)
 	}},
 	{"greatest and least give any of 0 and -0", func(sql string, x *difference) bool {
-		return x.kind == "value" && regexp.MustCompile(`greatest|least`).MatchString(sql) && strings.TrimLeft(x.duck, "08") == "" && strings.TrimLeft(x.our, "08") == ""
+		return x.kind == "value" && regexp.MustCompile(`greatest|least`).MatchString(sql) &&
+			strings.TrimLeft(x.duck, "08") == "" && strings.TrimLeft(x.our, "08") == ""
 	}},
 	{"CASE of NULL is an INTEGER, and NULL takes its type from any neighbour", func(sql string, x *difference) bool {
-		return strings.Contains(sql, "NULL") && (x.kind == "only gstream refuses" && regexp.MustCompile("found (INTEGER|VARCHAR)|the type of NULL is unknown").MatchString(x.our) ||
-			x.kind == "type" && strings.HasPrefix(sql, "round(NULL") ||
-			x.kind == "only DuckDB refuses" && regexp.MustCompile(`Could not choose a best candidate|Cannot mix values of type VARCHAR and`).MatchString(x.duck))
+		return strings.Contains(sql, "NULL") &&
+			(x.kind == "only gstream refuses" &&
+				regexp.MustCompile("found (INTEGER|VARCHAR)|the type of NULL is unknown").MatchString(x.our) ||
+				x.kind == "type" && strings.HasPrefix(sql, "round(NULL") ||
+				x.kind == "only DuckDB refuses" &&
+					regexp.MustCompile(`Could not choose a best candidate|Cannot mix values of type VARCHAR and`).
+						MatchString(x.duck))
 	}},
 	{"true has no place in DECIMAL(p,p)", func(sql string, x *difference) bool {
-		return strings.Contains(x.our, "the BOOLEAN true does not fit DECIMAL(") || x.our == "NULL" && regexp.MustCompile(`TRY_CAST\(.* AS DECIMAL`).MatchString(sql) && x.duck == "1"
+		return strings.Contains(x.our, "the BOOLEAN true does not fit DECIMAL(") ||
+			x.our == "NULL" && regexp.MustCompile(`TRY_CAST\(.* AS DECIMAL`).MatchString(sql) && x.duck == "1"
 	}},
 	{"round of a null is null", func(sql string, x *difference) bool {
-		return regexp.MustCompile(`round\(.*, -[0-9]+\)`).MatchString(sql) && x.our == "NULL" && (x.duck == "0" || strings.Contains(x.duck, "Division by zero"))
+		return regexp.MustCompile(`round\(.*, -[0-9]+\)`).MatchString(sql) && x.our == "NULL" &&
+			(x.duck == "0" || strings.Contains(x.duck, "Division by zero"))
 	}},
 	{"the parts of days of a TIMESTAMP_NS are its own as functions too", func(sql string, x *difference) bool {
-		return x.kind == "value" && regexp.MustCompile(`(year|decade|century|millennium|era|quarter|month|day|dayofmonth|week|weekofyear|weekday|dayofweek|isodow|dayofyear|julian|isoyear|dayname|monthname|days_in_month|last_day)\(.*(tns|TIMESTAMP_NS|make_timestamp_ns)`).MatchString(sql)
+		return x.kind == "value" &&
+			regexp.MustCompile(`(year|decade|century|millennium|era|quarter|month|day|dayofmonth|week|weekofyear|weekday|dayofweek|isodow|dayofyear|julian|isoyear|dayname|monthname|days_in_month|last_day)\(.*(tns|TIMESTAMP_NS|make_timestamp_ns)`).MatchString(sql)
 	}},
 	{"round is exact", func(sql string, x *difference) bool {
 		a, b, ok := float64(0), float64(0), false
@@ -450,34 +485,43 @@ var known = []struct {
 		return x.kind == "value" && x.typ == "VARCHAR" && n > 10 && x.duck[:n] == x.our[:n] && inexact.MatchString(sql)
 	}},
 	{"-0.4 and -0 as text are unsigned integers, as 0.4 is", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB fails" && regexp.MustCompile(`Could not convert string '-0[.0-9]*' to UINT`).MatchString(x.duck)
+		return x.kind == "only DuckDB fails" &&
+			regexp.MustCompile(`Could not convert string '-0[.0-9]*' to UINT`).MatchString(x.duck)
 	}},
 	{"the least integer % -1 is 0", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Overflow in division of") && strings.HasPrefix(x.our, "0")
+		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Overflow in division of") &&
+			strings.HasPrefix(x.our, "0")
 	}},
 	{"a pattern that ends with its escape character is refused", func(_ string, x *difference) bool {
 		return x.kind == "only gstream refuses" && strings.Contains(x.our, "must not end with its escape character")
 	}},
 	{"TIMESTAMP_MS compares with text at microseconds", func(sql string, x *difference) bool {
-		return x.kind == "value" && x.typ == "BOOLEAN" && regexp.MustCompile(`TIMESTAMP_M?S|\bt?ms\b|tsec`).MatchString(sql) && regexp.MustCompile(`(^|[^:])'[0-9]{4}-[^']*[.][0-9]+'($|[^:])`).MatchString(sql)
+		return x.kind == "value" && x.typ == "BOOLEAN" &&
+			regexp.MustCompile(`TIMESTAMP_M?S|\bt?ms\b|tsec`).MatchString(sql) &&
+			regexp.MustCompile(`(^|[^:])'[0-9]{4}-[^']*[.][0-9]+'($|[^:])`).MatchString(sql)
 	}},
 	{"a NaN has no sign in text", func(_ string, x *difference) bool {
-		return x.kind == "value" && strings.Contains(x.duck, "-nan") && strings.ReplaceAll(x.duck, "-nan", "nan") == x.our
+		return x.kind == "value" && strings.Contains(x.duck, "-nan") &&
+			strings.ReplaceAll(x.duck, "-nan", "nan") == x.our
 	}},
 	{"DuckDB has no parts of a TIMESTAMP_NS in a time zone", func(_ string, x *difference) bool {
-		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck, "No function matches the given name and argument types") && strings.Contains(x.duck, "TIMESTAMPTZ_NS)")
+		return x.kind == "only DuckDB refuses" && strings.Contains(x.duck,
+			"No function matches the given name and argument types") && strings.Contains(x.duck, "TIMESTAMPTZ_NS)")
 	}},
 	{"infinite timestamps are null apart", func(_ string, x *difference) bool {
 		return x.kind == "only DuckDB fails" && strings.Contains(x.duck, "Cannot subtract infinite timestamps")
 	}},
 	{"time_bucket of the first timestamps", func(sql string, x *difference) bool {
-		return x.kind == "only DuckDB fails" && strings.Contains(sql, "time_bucket") && strings.Contains(x.duck, "Overflow in subtraction of INT64")
+		return x.kind == "only DuckDB fails" && strings.Contains(sql, "time_bucket") &&
+			strings.Contains(x.duck, "Overflow in subtraction of INT64")
 	}},
 	{"TRY does not hold conditions that may fail", func(_ string, x *difference) bool {
 		return x.kind == "only gstream refuses" && strings.Contains(x.our, "TRY of a condition that may fail")
 	}},
 	{"dates and timestamps are made of numbers of their range only", func(sql string, x *difference) bool {
-		return strings.HasPrefix(x.kind, "only gstream") && regexp.MustCompile(`make_(date|timestamp|timestamp_ns)\(`).MatchString(sql) && regexp.MustCompile(`out of the range of (DATE|TIMESTAMP)`).MatchString(x.our)
+		return strings.HasPrefix(x.kind, "only gstream") &&
+			regexp.MustCompile(`make_(date|timestamp|timestamp_ns)\(`).MatchString(sql) &&
+			regexp.MustCompile(`out of the range of (DATE|TIMESTAMP)`).MatchString(x.our)
 	}},
 	{"a text literal beside a TIMESTAMP_MS is read as a TIMESTAMP", func(sql string, x *difference) bool {
 		return x.kind == "type" && x.duck == "TIMESTAMP_MS" && x.our == "TIMESTAMP" && strings.Contains(sql, "'")
@@ -512,7 +556,8 @@ func isKnown(sql string, x *difference) bool {
 
 // unknown looks for a difference that is not known, and shrinks the expression. After a
 // row with a known difference it continues with the next rows.
-func (d *duel) unknown(whole *exprtest.Node, columns map[exprtest.Class][]string, rows []int) (*exprtest.Node, *difference) {
+func (d *duel) unknown(whole *exprtest.Node, columns map[exprtest.Class][]string,
+	rows []int) (*exprtest.Node, *difference) {
 	for len(rows) > 0 {
 		x := d.compare(whole, rows)
 		if x == nil {
@@ -568,7 +613,9 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 					row += fmt.Sprintf(", %s = %v", f.Name, exprtest.Literal(d.tab.Values[i][x.row]))
 				}
 			}
-			groups[form] = &group{seed: seed, text: fmt.Sprintf("%s: %s  (row %d%s)\n    DuckDB:  %s\n    gstream: %s %s", x.kind, n.SQL(), x.row, row, x.duck, x.our, x.typ)}
+			groups[form] = &group{seed: seed,
+				text: fmt.Sprintf("%s: %s  (row %d%s)\n    DuckDB:  %s\n    gstream: %s %s", x.kind, n.SQL(), x.row,
+					row, x.duck, x.our, x.typ)}
 		}
 		groups[form].count++
 	}
@@ -593,7 +640,8 @@ func TestRandomExpressionsUseEveryFunction(t *testing.T) {
 		text.WriteString(exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), schema).Any(1+int(seed%5)).SQL() + "\n")
 	}
 	for _, name := range expr.FunctionNames() {
-		if slices.Contains([]string{"current_date", "today", "now", "current_timestamp", "get_current_timestamp", "transaction_timestamp", "localtimestamp", "ago"}, name) {
+		if slices.Contains([]string{"current_date", "today", "now", "current_timestamp", "get_current_timestamp",
+			"transaction_timestamp", "localtimestamp", "ago"}, name) {
 			continue // they differ from DuckDB's
 		}
 		if !regexp.MustCompile(`(?i)\b` + name + `\(`).MatchString(text.String()) {

@@ -40,26 +40,32 @@ func Reference() []Entry {
 	}
 	for _, b := range syntax.BinaryOperators {
 		o := operators[b.Name]
-		add(Entry{Chapter: "Operators", Name: b.Name, Aliases: strings.Fields(b.Spellings), Syntax: "x " + b.Name + " y",
+		add(Entry{Chapter: "Operators", Name: b.Name, Aliases: strings.Fields(b.Spellings),
+			Syntax: "x " + b.Name + " y",
 			Result: o.result, Nulls: o.nulls, About: o.about}, o.examples)
 	}
 	for _, f := range formTable {
-		add(Entry{Chapter: "Operators", Name: f.name, Syntax: f.syntax, Result: f.result, Nulls: f.nulls, About: f.about}, f.examples)
+		add(Entry{Chapter: "Operators", Name: f.name, Syntax: f.syntax, Result: f.result, Nulls: f.nulls,
+			About: f.about}, f.examples)
 	}
 	for _, c := range chapters {
 		for _, f := range c.functions {
-			add(Entry{Chapter: c.title, Name: f.name, Aliases: strings.Fields(f.aliases), Syntax: f.name + "(" + f.args + ")", Result: f.result, Nulls: f.nulls, About: f.about}, f.examples)
+			add(Entry{Chapter: c.title, Name: f.name, Aliases: strings.Fields(f.aliases),
+				Syntax: f.name + "(" + f.args + ")", Result: f.result, Nulls: f.nulls, About: f.about}, f.examples)
 		}
 	}
 	for _, p := range syntax.DateParts {
-		e := Entry{Chapter: "Parts of dates", Name: strings.ToLower(p.Name), Aliases: strings.Fields(strings.ToLower(p.Aliases)), Result: datePartResult(p.Part), Nulls: "if the date is null or infinite", About: p.About}
+		e := Entry{Chapter: "Parts of dates", Name: strings.ToLower(p.Name),
+			Aliases: strings.Fields(strings.ToLower(p.Aliases)), Result: datePartResult(p.Part),
+			Nulls: "if the date is null or infinite", About: p.About}
 		e.Syntax = "date_part('" + e.Name + "', d)"
 		argument, result, _ := strings.Cut(p.Example, " → ")
 		add(e, "date_part('"+e.Name+"', "+strings.Trim(argument, "()")+") → "+result)
 	}
 	for _, t := range syntax.Types {
 		names := strings.Fields(t.Names)
-		add(Entry{Chapter: "Types", Name: names[0], Aliases: names[1:], Syntax: "x::" + names[0], Result: names[0], About: t.About}, t.Examples)
+		add(Entry{Chapter: "Types", Name: names[0], Aliases: names[1:], Syntax: "x::" + names[0], Result: names[0],
+			About: t.About}, t.Examples)
 	}
 	return out
 }

@@ -57,7 +57,9 @@ func TestExamplesOfTheReferenceAreDuckDBs(t *testing.T) {
 	for _, e := range expr.Reference() {
 		for _, x := range e.Examples {
 			examples = append(examples, x)
-			questions = append(questions, exprtest.Question{SQL: "SELECT (" + x.SQL + ")::VARCHAR, replace(typeof(" + x.SQL + "), '\"NULL\"', 'INTEGER')", Optimize: true})
+			questions = append(questions,
+				exprtest.Question{SQL: "SELECT (" + x.SQL + ")::VARCHAR, replace(typeof(" + x.SQL +
+					"), '\"NULL\"', 'INTEGER')", Optimize: true})
 		}
 	}
 	for i, a := range duck.Ask(questions...) {
@@ -88,7 +90,8 @@ func TestEveryFunctionHasACase(t *testing.T) {
 		}
 		found := false
 		for _, name := range append(e.Aliases, e.Name) {
-			found = found || strings.Contains(all, name+"(") || strings.HasSuffix(e.Syntax, "()") && strings.Contains(all, name) || strings.Contains(all, "'"+name+"'")
+			found = found || strings.Contains(all, name+"(") ||
+				strings.HasSuffix(e.Syntax, "()") && strings.Contains(all, name) || strings.Contains(all, "'"+name+"'")
 		}
 		assert.True(t, found, "no case has %s", e.Syntax)
 	}

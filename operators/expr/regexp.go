@@ -76,7 +76,9 @@ func (b *binder) regexpOptions(n *syntax.Call, at syntax.Node, e *Expr, c *regex
 			c.global = true
 		case ' ', '\t', '\n':
 		default:
-			return b.errorf(at, "there is no option %q; the options of %s are c and i (case), l (plain text), s and n (whether . matches line ends), and g of regexp_replace", letter, n.Name)
+			return b.errorf(at,
+				"there is no option %q; the options of %s are c and i (case), l (plain text), s and n (whether . "+
+					"matches line ends), and g of regexp_replace", letter, n.Name)
 		}
 	}
 	return nil
@@ -96,7 +98,8 @@ func bindRegexp(always regex.Options) func(*binder, *syntax.Call, []*Expr) (*Exp
 		if c.null {
 			return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 		}
-		return b.op(n, Expr{op: gpu.OpRegexp, typ: gpu.Of(gpu.Bool), value: c.pattern, n: int(c.options), nullable: x.nullable}, x)
+		return b.op(n, Expr{op: gpu.OpRegexp, typ: gpu.Of(gpu.Bool), value: c.pattern, n: int(c.options),
+			nullable: x.nullable}, x)
 	}
 }
 
@@ -129,7 +132,8 @@ func bindRegexpExtract(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if group > c.groups {
 		return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN '' END", x)
 	}
-	return b.op(n, Expr{op: gpu.OpRegexpExtract, typ: gpu.Of(gpu.String), value: c.pattern, n: int(c.options) | group<<8, nullable: x.nullable}, x)
+	return b.op(n, Expr{op: gpu.OpRegexpExtract, typ: gpu.Of(gpu.String), value: c.pattern,
+		n: int(c.options) | group<<8, nullable: x.nullable}, x)
 }
 
 // bindRegexpReplace binds the replacement of the first match, or of all.
@@ -149,7 +153,8 @@ func bindRegexpReplace(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if c.null {
 		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
 	}
-	e := Expr{op: gpu.OpRegexpReplace, typ: gpu.Of(gpu.String), value: c.pattern, n: int(c.options), nullable: x.nullable || replacement.nullable, fails: true}
+	e := Expr{op: gpu.OpRegexpReplace, typ: gpu.Of(gpu.String), value: c.pattern, n: int(c.options),
+		nullable: x.nullable || replacement.nullable, fails: true}
 	if c.global {
 		e.n |= 1 << 8
 	}
@@ -172,7 +177,8 @@ func bindRegexpReplace(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 // writeRegexp writes a call by a regular expression.
 func (e *Expr) writeRegexp(b *strings.Builder, limit int) {
 	o := regex.Options(e.n & 0xff)
-	name, letters := map[gpu.Op]string{gpu.OpRegexp: "regexp_matches", gpu.OpRegexpExtract: "regexp_extract", gpu.OpRegexpReplace: "regexp_replace"}[e.op], ""
+	name, letters := map[gpu.Op]string{gpu.OpRegexp: "regexp_matches", gpu.OpRegexpExtract: "regexp_extract",
+		gpu.OpRegexpReplace: "regexp_replace"}[e.op], ""
 	if o&regex.Full != 0 {
 		name = "regexp_full_match"
 	}

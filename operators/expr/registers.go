@@ -40,4 +40,5 @@ func (b *binder) registers(n syntax.Node, x *Expr) (*Registers, error) {
 
 // Estimate is the format of the number of distinct values by their registers, as an expression over two columns: how
 // many have a value, and the sum of what these keep. Half is added to each, which is cut off to a whole number.
-const Estimate = "CAST(round(4096 * 4294967296e0 * %[1]s / (coalesce(CAST(%[2]s AS DOUBLE), 0e0) + %[1]s / 2 + (4096 - %[1]s) * 4294967296e0)) AS BIGINT)"
+const Estimate = "CAST(round(4096 * 4294967296e0 * %[1]s / (coalesce(CAST(%[2]s AS DOUBLE), 0e0) + %[1]s / 2 + (4096 " +
+	"- %[1]s) * 4294967296e0)) AS BIGINT)"

@@ -76,8 +76,11 @@ func (b *binder) aggregateOrder(n *syntax.Call) ([]WindowKey, error) {
 			continue
 		}
 		if _, err := b.windowKey(k.X); err == nil {
-			return nil, b.errorf(k.X, "the ORDER BY key %s of %s uses no column, so it is the same in every row; write the name of a column",
-				syntax.Cut(k.X.String(), 60), n.Name)
+			return nil,
+				b.errorf(k.X,
+					"the ORDER BY key %s of %s uses no column, so it is the same in every row; write the "+
+						"name of a column",
+					syntax.Cut(k.X.String(), 60), n.Name)
 		}
 	}
 	return b.orderKeys(n.Order)
@@ -96,7 +99,8 @@ func (b *binder) sortedFilter(n *syntax.Call, call *AggregateCall) error {
 			return err
 		}
 		for i, k := range call.Sorted.Order {
-			if call.Sorted.Order[i].Expr, err = b.choose(n, cond, k.Expr, Null(gpu.Field{Type: k.Expr.typ})); err != nil {
+			if call.Sorted.Order[i].Expr,
+				err = b.choose(n, cond, k.Expr, Null(gpu.Field{Type: k.Expr.typ})); err != nil {
 				return err
 			}
 		}
@@ -135,7 +139,8 @@ func (b *binder) quantile(n *syntax.Call, call *AggregateCall) (err error) {
 		call.Arg, err = b.convert(n, call.Arg, call.Output, false)
 	case t.IsVar() || t.Kind == gpu.Bool:
 		if n.Name != "median" {
-			return b.errorf(n, "%s needs a number, a date or a time, found %v; quantile_disc takes values of any type", n.Name, t)
+			return b.errorf(n, "%s needs a number, a date or a time, found %v; quantile_disc takes values of any type",
+				n.Name, t)
 		}
 		s.Kind = window.QuantileDisc
 	}

@@ -44,7 +44,8 @@ func Inequality(e *Expr) (l, r *Expr, op ComparisonOp, ok bool) {
 // Equal returns l = r of two expressions of one type; nullSafe makes it l IS NOT DISTINCT
 // FROM r.
 func Equal(l, r *Expr, nullSafe bool) *Expr {
-	e := &Expr{op: gpu.OpEq, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{l, r}, nullable: l.nullable || r.nullable, fails: l.fails || r.fails}
+	e := &Expr{op: gpu.OpEq, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{l, r}, nullable: l.nullable || r.nullable,
+		fails: l.fails || r.fails}
 	if nullSafe {
 		e.op, e.nullable = gpu.OpNotDistinct, false
 	}
@@ -54,7 +55,8 @@ func Equal(l, r *Expr, nullSafe bool) *Expr {
 // Coalesce returns x, or y where x is null. Both have one type.
 func Coalesce(x, y *Expr) *Expr {
 	there := &Expr{op: gpu.OpIsNotNull, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{x}, fails: x.fails}
-	e := &Expr{op: gpu.OpSelect, typ: x.typ, column: -1, args: []*Expr{there, x, y}, nullable: x.nullable && y.nullable, rng: x.rng.union(y.rng), fails: x.fails || y.fails}
+	e := &Expr{op: gpu.OpSelect, typ: x.typ, column: -1, args: []*Expr{there, x, y}, nullable: x.nullable && y.nullable,
+		rng: x.rng.union(y.rng), fails: x.fails || y.fails}
 	if x.annotation == y.annotation {
 		e.annotation = x.annotation
 	}

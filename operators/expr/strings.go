@@ -89,7 +89,8 @@ func bindLeft(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	one := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), 1))
 	if k.Sign() < 0 {
 		// length + k characters, none when that is negative.
-		count, err := b.integerArithmetic(n, "+", length, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
+		count, err := b.integerArithmetic(n, "+", length,
+			newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
 		if err != nil {
 			return nil, err
 		}
@@ -103,13 +104,16 @@ func bindLeft(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		}
 		return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, one, count)
 	}
-	return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, one, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
+	return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, one,
+		newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
 }
 
 // bindRight binds right: the last k characters, or all but the first -k.
 func bindRight(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if _, ok := a[1].Constant(); !ok {
-		return macro("si", "substring(_1, CASE WHEN _2 < 0 THEN 1 - greatest(_2, -4294967296) WHEN _2 >= 0 THEN greatest(length(_1) - _2, 0) + 1 END)")(b, n, a)
+		return macro("si",
+			"substring(_1, CASE WHEN _2 < 0 THEN 1 - greatest(_2, -4294967296) WHEN _2 >= 0 THEN greatest(length(_1) "+
+				"- _2, 0) + 1 END)")(b, n, a)
 	}
 	x, k, _, err := b.side(n, a)
 	if err != nil {
@@ -123,7 +127,8 @@ func bindRight(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	case -1:
 		start, _ = start.Add(gpu.Int128From(1))
 	}
-	return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x, newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: start}))
+	return b.op(n, Expr{op: gpu.OpSubstring, typ: x.typ, nullable: x.nullable}, x,
+		newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: start}))
 }
 
 // side checks the arguments of left and right.
@@ -144,7 +149,8 @@ func (b *binder) side(n *syntax.Call, a []*Expr) (x *Expr, k gpu.Int128, length 
 	}
 	// No text has more than 2^31 characters.
 	k = gpu.Int128From(min(max(c.Int.Int64(), -1<<32), 1<<32))
-	length, err = b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)}, x)
+	length, err = b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)},
+		x)
 	return
 }
 
@@ -152,7 +158,8 @@ func (b *binder) side(n *syntax.Call, a []*Expr) (x *Expr, k gpu.Int128, length 
 func (b *binder) concat(n syntax.Node, nodes []syntax.Node, args []*Expr) (*Expr, error) {
 	e := Expr{op: gpu.OpConcat, typ: gpu.Of(gpu.String), fails: true}
 	for i, a := range args {
-		if other := args[len(args)-1-i]; a.typ.Kind == gpu.Binary && (other.typ.Kind == gpu.Binary || other.literal == nullLiteral) {
+		if other := args[len(args)-1-i]; a.typ.Kind == gpu.Binary &&
+			(other.typ.Kind == gpu.Binary || other.literal == nullLiteral) {
 			e.typ = gpu.Of(gpu.Binary)
 		}
 	}

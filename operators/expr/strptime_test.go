@@ -21,9 +21,15 @@ func TestTimesInRandomFormatsAreDuckDBs(t *testing.T) {
 	duck := exprtest.StartDuckDB(t)
 	r := rand.New(rand.NewPCG(gputest.SeedOr(t, 1), 3))
 	one := func(of ...string) string { return of[r.IntN(len(of))] }
-	specs := [][]string{{"%Y", "2024", "0", "1999", "9999", "71"}, {"%y", "68", "69", "5"}, {"%m", "2", "02", "12", "13", "0"}, {"%d", "29", "31", "1", "32"}, {"%-d", "9", "09"}, {"%j", "366", "1", "060", "0"},
-		{"%H", "7", "23", "24", "00"}, {"%I", "12", "1", "0", "13"}, {"%p", "pm", "AM", "Pm", "p"}, {"%M", "59", "60", "0"}, {"%S", "59", "60", "5"}, {"%f", "5", "123456", "0001", "1234567"}, {"%g", "123", "9"}, {"%n", "123456789", "7"},
-		{"%b", "feb", "MAR", "may", "ma"}, {"%B", "March", "may", "JUNE", "Sept"}, {"%a", "Mon", "tue"}, {"%A", "friday", "Sun"}, {"%z", "+02", "-0230", "+01:30:15", "+1", "Z", "+02:60", "+023"}, {" ", " ", "  ", "\t", ""}, {"T", "T", "t"}, {"%%", "%"}, {"%c", "2024-03-15 10:11:12"}}
+	specs := [][]string{{"%Y", "2024", "0", "1999", "9999", "71"}, {"%y", "68", "69", "5"},
+		{"%m", "2", "02", "12", "13", "0"}, {"%d", "29", "31", "1", "32"}, {"%-d", "9", "09"},
+		{"%j", "366", "1", "060", "0"},
+		{"%H", "7", "23", "24", "00"}, {"%I", "12", "1", "0", "13"}, {"%p", "pm", "AM", "Pm", "p"},
+		{"%M", "59", "60", "0"}, {"%S", "59", "60", "5"}, {"%f", "5", "123456", "0001", "1234567"}, {"%g", "123", "9"},
+		{"%n", "123456789", "7"},
+		{"%b", "feb", "MAR", "may", "ma"}, {"%B", "March", "may", "JUNE", "Sept"}, {"%a", "Mon", "tue"},
+		{"%A", "friday", "Sun"}, {"%z", "+02", "-0230", "+01:30:15", "+1", "Z", "+02:60", "+023"},
+		{" ", " ", "  ", "\t", ""}, {"T", "T", "t"}, {"%%", "%"}, {"%c", "2024-03-15 10:11:12"}}
 	refused := 0
 	for range gputest.Cases(t, 150) {
 		format := ""
@@ -53,12 +59,14 @@ func TestTimesInRandomFormatsAreDuckDBs(t *testing.T) {
 			rows[i], literals[i] = gpu.StringScalar(text), fmt.Sprintf("(%d, %s)", i, exprtest.Quote(text))
 		}
 		call := "try_strptime(t, " + exprtest.Quote(format) + ")"
-		a := duck.Ask(exprtest.Question{SQL: "SELECT " + call + "::VARCHAR, typeof(" + call + ") FROM (VALUES " + strings.Join(literals, ", ") + ") v(i, t) ORDER BY i", Optimize: true})[0]
+		a := duck.Ask(exprtest.Question{SQL: "SELECT " + call + "::VARCHAR, typeof(" + call + ") FROM (VALUES " +
+			strings.Join(literals, ", ") + ") v(i, t) ORDER BY i", Optimize: true})[0]
 		schema := gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String), Nullable: true})
 		e, err := bind(call, &expr.Scope{Schema: schema})
 		if err != nil {
 			refused++
-			require.True(t, a.Error != "" || strings.Contains(*a.Rows[0][1], "_NS") || strings.Count(format, "%j") > 1, "%s: %v", call, err)
+			require.True(t, a.Error != "" || strings.Contains(*a.Rows[0][1], "_NS") || strings.Count(format, "%j") > 1,
+				"%s: %v", call, err)
 			continue
 		}
 		require.Empty(t, a.Error, call)

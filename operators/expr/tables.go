@@ -2,8 +2,8 @@ package expr
 
 import "strings"
 
-// Tables are the names of the tables by which a column can be qualified, the most usual one first. nil is none. Lists share
-// what they have in common.
+// Tables are the names of the tables by which a column can be qualified, the most usual one first. nil is none. Lists
+// share what they have in common.
 type Tables struct {
 	name string
 	rest *Tables

@@ -22,7 +22,8 @@ func datePartResult(p gpu.DatePart) string {
 }
 
 func partName(p gpu.DatePart) string {
-	return strings.ToLower(syntax.DateParts[slices.IndexFunc(syntax.DateParts, func(d syntax.DatePart) bool { return d.Part == p })].Name)
+	return strings.ToLower(syntax.DateParts[slices.IndexFunc(syntax.DateParts,
+		func(d syntax.DatePart) bool { return d.Part == p })].Name)
 }
 
 func dateHint(x *Expr) string {
@@ -86,10 +87,12 @@ func (b *binder) dateArithmetic(n *syntax.Binary, x, y *Expr) (e *Expr, done boo
 		if y, err = b.convert(n, y, gpu.TimeOf(gpu.Microsecond), false); err != nil {
 			return nil, true, err
 		}
-		if y, err = b.op(n, Expr{op: gpu.OpCast, typ: gpu.Of(gpu.Int64), nullable: y.nullable, rng: y.rng}, y); err != nil {
+		if y, err = b.op(n, Expr{op: gpu.OpCast, typ: gpu.Of(gpu.Int64), nullable: y.nullable, rng: y.rng},
+			y); err != nil {
 			return nil, true, err
 		}
-		e, err = b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: x.nullable || y.nullable, rng: typeRange(t), fails: true}, x, y)
+		e, err = b.op(n, Expr{op: gpu.OpAdd, typ: t, nullable: x.nullable || y.nullable, rng: typeRange(t),
+			fails: true}, x, y)
 		return e, true, err
 	}
 	if moment := func(e *Expr) bool { return e.typ.Kind == gpu.Date || e.typ.Kind == gpu.Timestamp }; op == gpu.OpSub &&
@@ -104,7 +107,8 @@ func (b *binder) dateArithmetic(n *syntax.Binary, x, y *Expr) (e *Expr, done boo
 func (b *binder) datePart(n syntax.Node, e *Expr) (gpu.DatePart, error) {
 	v, ok := e.Constant()
 	if !ok || e.literal != stringLiteral {
-		return 0, b.errorf(n, "the part of a date must be a constant such as 'year', found %s", syntax.Cut(n.String(), 60))
+		return 0, b.errorf(n, "the part of a date must be a constant such as 'year', found %s",
+			syntax.Cut(n.String(), 60))
 	}
 	p := syntax.DatePartNamed(v.Str)
 	if p == nil {
@@ -146,7 +150,8 @@ func partRange(p gpu.DatePart, x *Expr) *Range {
 		return rangeOf(0, 59)
 	case gpu.PartHour:
 		return rangeOf(0, 24)
-	case gpu.PartDay, gpu.PartMonth, gpu.PartQuarter, gpu.PartWeek, gpu.PartDayOfWeek, gpu.PartISODayOfWeek, gpu.PartEra:
+	case gpu.PartDay, gpu.PartMonth, gpu.PartQuarter, gpu.PartWeek, gpu.PartDayOfWeek, gpu.PartISODayOfWeek,
+		gpu.PartEra:
 		return rangeOf(0, 53)
 	case gpu.PartDayOfYear:
 		return rangeOf(1, 366)
@@ -194,7 +199,9 @@ func (b *binder) dateTrunc(n syntax.Node, p gpu.DatePart, nx syntax.Node, x *Exp
 	r, fails := shifted(x, rangeOf(-1001*366*microsPerDay, 0))
 	if p == gpu.PartISOYear {
 		// Its first week is that of January 4.
-		e, err := b.expand(n, "CASE WHEN isfinite(_1) THEN date_trunc('week', make_date(isoyear(_1), 1, 4)) ELSE _1 END", x)
+		e,
+			err := b.expand(n,
+			"CASE WHEN isfinite(_1) THEN date_trunc('week', make_date(isoyear(_1), 1, 4)) ELSE _1 END", x)
 		if err != nil {
 			return nil, err
 		}

@@ -90,7 +90,9 @@ func evaluate(t testing.TB, s *gpu.Schema, cols []gpu.Column, rows int, exprs ..
 	results := make([][]gpu.Scalar, len(out))
 	for i, c := range out {
 		require.Equal(t, exprs[i].Type(), c.Type)
-		require.NoError(t, (&gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "x", Type: c.Type}), Cols: []gpu.Column{c}, Rows: rows}).Check())
+		require.NoError(t,
+			(&gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "x", Type: c.Type}), Cols: []gpu.Column{c},
+				Rows: rows}).Check())
 		for r := range rows {
 			results[i] = append(results[i], c.ScalarAt(r))
 		}

@@ -18,7 +18,9 @@ func uuidLiteral(x *Expr) (*Expr, error) {
 	}
 	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(b) != 16 {
-		return nil, fmt.Errorf("'%s' is not a UUID, which is 32 hexadecimal digits: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", syntax.Cut(x.value.Str, 60))
+		return nil,
+			fmt.Errorf("'%s' is not a UUID, which is 32 hexadecimal digits: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx",
+				syntax.Cut(x.value.Str, 60))
 	}
 	return newConstant(gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: string(b)}), nil
 }

@@ -28,7 +28,8 @@ func TestTextBesideAUUIDIsOne(t *testing.T) {
 		"u not in ('" + id + "', '53696465-7761-7973-2074-6F2074686520')": "u not in (" + bytes + ", " + bytes + ")",
 		"'" + id + "' in (v, u)":                                          bytes + " in (v, u)",
 		"coalesce(u, '" + id + "')":                                       "coalesce(u, " + bytes + ")",
-		"case when s = '' then u else '" + id + "' end":                   "case when s = '' then u else " + bytes + " end",
+		"case when s = '' then u else '" + id + "' end": "case when s = '' then u else " + bytes +
+			" end",
 	} {
 		got, err := bind(src, uuidScope)
 		require.NoError(t, err, src)
@@ -53,7 +54,8 @@ func TestTextBesideAUUIDIsOne(t *testing.T) {
 
 func TestAnnotationsAreOfBareColumns(t *testing.T) {
 	for src, want := range map[string]gpu.Annotation{
-		"u": gpu.UUID, "j": gpu.JSON, "b": gpu.NoAnnotation, "u::blob": gpu.NoAnnotation, "j::varchar": gpu.NoAnnotation, "j || ''": gpu.NoAnnotation,
+		"u": gpu.UUID, "j": gpu.JSON, "b": gpu.NoAnnotation, "u::blob": gpu.NoAnnotation,
+		"j::varchar": gpu.NoAnnotation, "j || ''": gpu.NoAnnotation,
 	} {
 		e, err := bind(src, uuidScope)
 		require.NoError(t, err, src)

@@ -22,7 +22,8 @@ const maxUnits = 42
 // The sums are exact, of x in units of its last digit. With q, the whole number next to the
 // mean, and r, what is left of the sum, the squares of the distances to the mean add up to
 // Σx² - 2qΣx + nq² - r²/n. All but the last term is a whole number, so no digits cancel.
-func (b *binder) variance(n *syntax.Call, f aggregate, call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
+func (b *binder) variance(n *syntax.Call, f aggregate,
+	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
 	if f.sorted < window.VarSamp || n.Distinct || n.Star || len(n.Args) != 1 || aggregateIn(n.Args[0]) != nil {
 		return nil, nil
 	}
@@ -51,7 +52,8 @@ func (b *binder) variance(n *syntax.Call, f aggregate, call func(*syntax.Call) (
 		name string
 		arg  syntax.Node
 	}{{"count", units}, {"sum", units}, {"sum", square}} {
-		column, err := call(&syntax.Call{Base: syntax.At(n, c.arg), Name: c.name, Args: []syntax.Node{c.arg}, Filter: n.Filter, Over: n.Over})
+		column, err := call(&syntax.Call{Base: syntax.At(n, c.arg), Name: c.name, Args: []syntax.Node{c.arg},
+			Filter: n.Filter, Over: n.Over})
 		if err != nil {
 			return nil, err
 		}
@@ -61,10 +63,13 @@ func (b *binder) variance(n *syntax.Call, f aggregate, call func(*syntax.Call) (
 	if f.sorted == window.VarSamp || f.sorted == window.StddevSamp {
 		less = 1
 	}
-	mean := fmt.Sprintf("((2 * %[2]s + CASE WHEN %[2]s < 0 THEN -%[1]s ELSE %[1]s END) // nullif(2 * %[1]s, 0))", names...)
+	mean := fmt.Sprintf("((2 * %[2]s + CASE WHEN %[2]s < 0 THEN -%[1]s ELSE %[1]s END) // nullif(2 * %[1]s, 0))",
+		names...)
 	rest := fmt.Sprintf("CAST(%[2]s - %[1]s * %[4]s AS DOUBLE)", append(names, mean)...)
-	squares := fmt.Sprintf("greatest(CAST(%[3]s - 2 * %[4]s * %[2]s + %[1]s * %[4]s * %[4]s AS DOUBLE) - %[5]s * %[5]s / %[1]s, 0e0)", append(names, mean, rest)...)
-	text := fmt.Sprintf("CASE WHEN %s > %d THEN %s / (%[1]s - %[2]d) / 1e%[4]d END", names[0], less, squares, 2*x.typ.Scale)
+	squares := fmt.Sprintf("greatest(CAST(%[3]s - 2 * %[4]s * %[2]s + %[1]s * %[4]s * %[4]s AS DOUBLE) - %[5]s * "+
+		"%[5]s / %[1]s, 0e0)", append(names, mean, rest)...)
+	text := fmt.Sprintf("CASE WHEN %s > %d THEN %s / (%[1]s - %[2]d) / 1e%[4]d END", names[0], less, squares,
+		2*x.typ.Scale)
 	if f.sorted == window.StddevSamp || f.sorted == window.StddevPop {
 		text = "sqrt(" + text + ")"
 	}

@@ -63,8 +63,10 @@ var rankings = map[string]ranking{
 	"dense_rank": {window.DenseRank, 0, 0, false}, "rank_dense": {window.DenseRank, 0, 0, false},
 	"percent_rank": {window.PercentRank, 0, 0, false}, "cume_dist": {window.CumeDist, 0, 0, false},
 	"ntile": {window.Ntile, 1, 1, false}, "lag": {window.Lag, 1, 3, true}, "lead": {window.Lead, 1, 3, true},
-	"first_value": {window.FirstValue, 1, 1, true}, "last_value": {window.LastValue, 1, 1, true}, "nth_value": {window.NthValue, 2, 2, true},
-	"first": {window.FirstValue, 1, 1, true}, "last": {window.LastValue, 1, 1, true}, "arbitrary": {window.FirstValue, 1, 1, true},
+	"first_value": {window.FirstValue, 1, 1, true}, "last_value": {window.LastValue, 1, 1, true},
+	"nth_value": {window.NthValue, 2, 2, true},
+	"first":     {window.FirstValue, 1, 1, true}, "last": {window.LastValue, 1, 1, true},
+	"arbitrary": {window.FirstValue, 1, 1, true},
 }
 
 // WindowColumn returns the name of the column that replaces call i in the tree that
@@ -115,7 +117,8 @@ func (b *binder) misplacedWindow(n *syntax.Call) error {
 	if n.Over == nil {
 		return b.errorf(n, "%s is a window function: write %s(…) OVER (…)", n.Name, n.Name)
 	}
-	return b.errorf(n, "the window function %s is not allowed here; window functions belong into select and qualify, and not into each other", n.Name)
+	return b.errorf(n, "the window function %s is not allowed here; window functions belong into select and qualify, "+
+		"and not into each other", n.Name)
 }
 
 func (b *binder) window(n *syntax.Call) (c WindowCall, err error) {
@@ -134,7 +137,8 @@ func (b *binder) window(n *syntax.Call) (c WindowCall, err error) {
 		if _, scalar := functions[n.Name]; scalar {
 			return c, b.errorf(n, "%s is neither a window function nor an aggregate, so it takes no OVER", n.Name)
 		}
-		return c, b.errorf(n, "there is no window function or aggregate %q%s", syntax.Cut(n.Name, 60), syntax.Suggest(n.Name, names))
+		return c, b.errorf(n, "there is no window function or aggregate %q%s", syntax.Cut(n.Name, 60),
+			syntax.Suggest(n.Name, names))
 	case len(n.Order) > 0:
 		return c, b.errorf(n, "ORDER BY among the arguments of %s is not possible with OVER; order the window", n.Name)
 	case n.Distinct || agg.estimate && !isRanking:
@@ -170,7 +174,8 @@ func (b *binder) windowAggregate(n *syntax.Call, f aggregate, c *WindowCall) err
 		case window.ArgMin, window.ArgMax:
 			c.Offset = s.Key
 		default:
-			return b.errorf(n, "%s of %v is not possible with OVER; compute it in a group step, and join its rows", n.Name, call.Arg.typ)
+			return b.errorf(n, "%s of %v is not possible with OVER; compute it in a group step, and join its rows",
+				n.Name, call.Arg.typ)
 		}
 	}
 	return nil
@@ -256,11 +261,13 @@ func (b *binder) over(n *syntax.Call, c *WindowCall) error {
 	if c.Order, err = b.orderKeys(w.Order); err != nil {
 		return err
 	}
-	c.Frame = WindowFrame{Unit: window.Range, From: WindowBound{Kind: window.UnboundedPreceding}, To: WindowBound{Kind: window.CurrentRow}}
+	c.Frame = WindowFrame{Unit: window.Range, From: WindowBound{Kind: window.UnboundedPreceding},
+		To: WindowBound{Kind: window.CurrentRow}}
 	if w.Frame == nil {
 		return nil
 	}
-	c.Frame.Unit = map[string]window.Unit{"ROWS": window.Rows, "RANGE": window.Range, "GROUPS": window.Groups}[w.Frame.Unit]
+	c.Frame.Unit = map[string]window.Unit{"ROWS": window.Rows, "RANGE": window.Range,
+		"GROUPS": window.Groups}[w.Frame.Unit]
 	if c.Frame.From, err = b.frameBound(w, w.Frame.From, c.Frame.Unit); err == nil {
 		c.Frame.To, err = b.frameBound(w, w.Frame.To, c.Frame.Unit)
 	}
@@ -297,8 +304,10 @@ func (b *binder) windowKey(n syntax.Node) (*Expr, error) {
 	return typed(e), nil
 }
 
-var boundKinds = map[string]window.BoundKind{syntax.UnboundedPreceding: window.UnboundedPreceding, syntax.Preceding: window.Preceding,
-	syntax.CurrentRow: window.CurrentRow, syntax.Following: window.Following, syntax.UnboundedFollowing: window.UnboundedFollowing}
+var boundKinds = map[string]window.BoundKind{syntax.UnboundedPreceding: window.UnboundedPreceding,
+	syntax.Preceding:  window.Preceding,
+	syntax.CurrentRow: window.CurrentRow, syntax.Following: window.Following,
+	syntax.UnboundedFollowing: window.UnboundedFollowing}
 
 func (b *binder) frameBound(w *syntax.Window, n syntax.FrameBound, unit window.Unit) (out WindowBound, err error) {
 	out.Kind = boundKinds[n.Kind]
@@ -426,7 +435,8 @@ func (c WindowCall) Equal(d WindowCall) bool {
 
 // SameWindow reports whether two calls have the same partitions and the same order.
 func (c WindowCall) SameWindow(d WindowCall) bool {
-	return slices.EqualFunc(c.Partition, d.Partition, (*Expr).Equal) && slices.EqualFunc(c.Order, d.Order, WindowKey.equal)
+	return slices.EqualFunc(c.Partition, d.Partition, (*Expr).Equal) &&
+		slices.EqualFunc(c.Order, d.Order, WindowKey.equal)
 }
 
 func (k WindowKey) equal(l WindowKey) bool {

@@ -53,11 +53,15 @@ func pad(body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		fill, err := b.expand(n, "substring(repeat(_1, CASE WHEN _2 > 0 THEN _2 // greatest(length(_1), 1) + 1 ELSE 0 END), 1, greatest(_2, 0))", args[2], missing)
+		fill,
+			err := b.expand(n,
+			"substring(repeat(_1, CASE WHEN _2 > 0 THEN _2 // greatest(length(_1), 1) + 1 ELSE 0 END), 1, "+
+				"greatest(_2, 0))", args[2], missing)
 		if err != nil {
 			return nil, err
 		}
-		e, err := b.expand(n, "CASE WHEN _3 > 0 THEN "+body+" ELSE substring(_2, 1, greatest(_4, 0)) END", fill, args[0], missing, args[1])
+		e, err := b.expand(n, "CASE WHEN _3 > 0 THEN "+body+" ELSE substring(_2, 1, greatest(_4, 0)) END", fill,
+			args[0], missing, args[1])
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +69,8 @@ func pad(body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 		if e, err = b.require(n, enough, e, "an empty text cannot pad"); err != nil {
 			return nil, err
 		}
-		return b.expand(n, "CASE WHEN _2 IS NOT NULL AND _3 IS NOT NULL AND _4 IS NOT NULL THEN _1 END", e, args[0], args[1], args[2])
+		return b.expand(n, "CASE WHEN _2 IS NOT NULL AND _3 IS NOT NULL AND _4 IS NOT NULL THEN _1 END", e, args[0],
+			args[1], args[2])
 	}
 }
 
@@ -116,7 +121,8 @@ func bindSlice(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	at := func(i int) string {
-		return fmt.Sprintf("CASE WHEN _%[1]d < 0 THEN length(_1) + greatest(_%[1]d, -4294967296) + 1 ELSE least(_%[1]d, 4294967296) END", i)
+		return fmt.Sprintf("CASE WHEN _%[1]d < 0 THEN length(_1) + greatest(_%[1]d, -4294967296) + 1 ELSE "+
+			"least(_%[1]d, 4294967296) END", i)
 	}
 	from, err := b.expand(n, "CASE WHEN _2 IS NOT NULL THEN greatest("+at(2)+", 1) END", args...)
 	if err != nil {
@@ -126,7 +132,8 @@ func bindSlice(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.expand(n, "substring(_1, _2, CASE WHEN _3 >= _2 THEN _3 - _2 + 1 WHEN _3 < _2 THEN 0 END)", args[0], from, to)
+	return b.expand(n, "substring(_1, _2, CASE WHEN _3 >= _2 THEN _3 - _2 + 1 WHEN _3 < _2 THEN 0 END)", args[0], from,
+		to)
 }
 
 // likeColumn binds LIKE with a pattern that is not constant.
@@ -151,7 +158,8 @@ func bindOverlay(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	start, err := b.expand(n, "CASE WHEN _1 IS NOT NULL THEN least(greatest(_1, -4294967296), 4294967296) - 1 END", args[2])
+	start, err := b.expand(n, "CASE WHEN _1 IS NOT NULL THEN least(greatest(_1, -4294967296), 4294967296) - 1 END",
+		args[2])
 	if err != nil {
 		return nil, err
 	}
@@ -162,5 +170,6 @@ func bindOverlay(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.expand(n, "substring(_1, 1, CASE WHEN _3 > 0 THEN _3 WHEN _3 <= 0 THEN 0 END) || _2 || substring(_1, CASE WHEN _3 + _4 > 0 THEN _3 + _4 + 1 WHEN _3 + _4 <= 0 THEN 1 END)", args[0], args[1], start, count)
+	return b.expand(n, "substring(_1, 1, CASE WHEN _3 > 0 THEN _3 WHEN _3 <= 0 THEN 0 END) || _2 || substring(_1, "+
+		"CASE WHEN _3 + _4 > 0 THEN _3 + _4 + 1 WHEN _3 + _4 <= 0 THEN 1 END)", args[0], args[1], start, count)
 }

@@ -30,7 +30,8 @@ func loadZone(name string) (*zoneSteps, error) {
 		location, err = time.LoadLocation(titled(name))
 	}
 	if err != nil || name == "" || strings.EqualFold(name, "local") {
-		return nil, fmt.Errorf("unknown time zone %q; zones have names such as UTC, Europe/Berlin and Etc/GMT-2", syntax.Cut(name, 60))
+		return nil, fmt.Errorf("unknown time zone %q; zones have names such as UTC, Europe/Berlin and Etc/GMT-2",
+			syntax.Cut(name, 60))
 	}
 	z := &zoneSteps{}
 	t := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).In(location)
@@ -112,7 +113,8 @@ func bindTimezone(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	for _, v := range z.offsets {
 		set = append(set, gpu.IntScalar(t, sign*v))
 	}
-	offset, err := b.op(n, Expr{op: gpu.OpStep, typ: t, n: len(starts), set: set, nullable: at.nullable, rng: rangeOf(-2*microsPerDay, 2*microsPerDay)}, at)
+	offset, err := b.op(n, Expr{op: gpu.OpStep, typ: t, n: len(starts), set: set, nullable: at.nullable,
+		rng: rangeOf(-2*microsPerDay, 2*microsPerDay)}, at)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,8 @@ const skewed = 1 << 16
 func TestAWrongEstimateIsRevised(t *testing.T) {
 	defer func(rows int) { fewRows = rows }(fewRows)
 	fewRows = 1 << 17
-	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64), Nullable: true},
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64), Nullable: true},
 		gpu.Field{Name: "w", Type: gpu.Of(gpu.Int64)})
 	count, sum := gpu.Of(gpu.Int64), gpu.SumType(gpu.Of(gpu.Int64))
 	for _, c := range []struct {
@@ -34,9 +35,15 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 		{0, []int{50, 60}, "algorithm hgb: an unknown number of groups fit tables of blocks", ""},
 		{10, []int{30_000}, "algorithm pgb-tr: more groups than were expected", ""},
 		{1 << 20, []int{100, 100}, "algorithm hgb: about 100 groups fit tables of blocks", ""},
-		{1 << 20, []int{100, 30_000}, "algorithm hgb: about 100 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected", ""},
-		{1 << 20, []int{100_000, 100, 100}, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions; algorithm hgb: about 100 groups fit tables of blocks", ""},
-		{1 << 20, []int{skewed, 60_000}, "algorithm hgb: about 1,532 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected", ""},
+		{1 << 20, []int{100, 30_000},
+			"algorithm hgb: about 100 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected",
+			""},
+		{1 << 20, []int{100_000, 100, 100},
+			"algorithm pgb-tr: about 1,048,576 groups in 256 partitions; algorithm hgb: about 100 groups fit " +
+				"tables of blocks", ""},
+		{1 << 20, []int{skewed, 60_000},
+			"algorithm hgb: about 1,532 groups fit tables of blocks; algorithm pgb-tr: more groups than were expected",
+			""},
 		{10, []int{10, -10}, "algorithm hgb-g: about 10 groups of values with nulls", ""},
 		{30_000, []int{30_000, 30_000}, "algorithm pgb-tr: the job says so", pgbTR},
 	} {
@@ -50,8 +57,10 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 			l := dev.Budget().Lease("test")
 			host := dev.HostBudget().Lease("test")
 			op, err := New(Spec{In: in, Keys: []int{0}, Hint: gpu.GroupHint{Groups: c.estimate}, Algorithm: c.forced,
-				Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: count}, {Kind: gpu.Sum, Input: 1, Output: sum}, {Kind: gpu.Count, Input: 2, Output: count}},
-				Out:        gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: count}, gpu.Field{Name: "s", Type: sum, Nullable: true}, gpu.Field{Name: "w", Type: count})})
+				Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: count},
+					{Kind: gpu.Sum, Input: 1, Output: sum}, {Kind: gpu.Count, Input: 2, Output: count}},
+				Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: count},
+					gpu.Field{Name: "s", Type: sum, Nullable: true}, gpu.Field{Name: "w", Type: count})})
 			require.NoError(t, err)
 			ctx := context.Background()
 			task := operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: fewRows, Lanes: 1}
@@ -75,7 +84,9 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 					}
 					sums[k] += v >> 40
 				}
-				s, err := q.Upload(l, &gpu.Stride{Schema: in, Rows: fewRows, Cols: []gpu.Column{gpu.ColumnOf(in.Fields[0].Type, buf), gpu.ColumnOf(in.Fields[1].Type, values), gpu.ColumnOf(in.Fields[2].Type, buf)}})
+				s, err := q.Upload(l, &gpu.Stride{Schema: in, Rows: fewRows,
+					Cols: []gpu.Column{gpu.ColumnOf(in.Fields[0].Type, buf), gpu.ColumnOf(in.Fields[1].Type, values),
+						gpu.ColumnOf(in.Fields[2].Type, buf)}})
 				require.NoError(t, err)
 				require.NoError(t, lane.Push(ctx, i, s))
 			}
@@ -91,7 +102,8 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 					for r := range s.Rows {
 						k := s.Cols[0].ScalarAt(r).Int.Int64()
 						require.Equal(t, fmt.Sprint(counts[k]), s.Cols[1].ScalarAt(r).String(), "count of %d", k)
-						require.Equal(t, fmt.Sprint(counts[k]), s.Cols[3].ScalarAt(r).String(), "count of %d without nulls", k)
+						require.Equal(t, fmt.Sprint(counts[k]), s.Cols[3].ScalarAt(r).String(),
+							"count of %d without nulls", k)
 						want := gpu.IntScalar(sum, sums[k])
 						got := s.Cols[2].ScalarAt(r).Int.Big()
 						require.Equal(t, want.Int.Big().String(), got.Rsh(got, 40).String(), "sum of %d", k)
@@ -113,12 +125,15 @@ func TestAWrongEstimateIsRevised(t *testing.T) {
 // TestFewKeysWithNearlyAllRows decides for many groups after a sample of a stride.
 func TestFewKeysWithNearlyAllRows(t *testing.T) {
 	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)})
-	s := Spec{In: in, Keys: []int{0}, Aggregates: []Aggregate{{Kind: gpu.Sum, Input: 1, Output: gpu.SumType(in.Fields[1].Type)}}, Out: in, Hint: gpu.GroupHint{Groups: 1 << 20}}
+	s := Spec{In: in, Keys: []int{0},
+		Aggregates: []Aggregate{{Kind: gpu.Sum, Input: 1, Output: gpu.SumType(in.Fields[1].Type)}}, Out: in,
+		Hint: gpu.GroupHint{Groups: 1 << 20}}
 	op, err := New(s)
 	require.NoError(t, err)
 	o := op.(*hashGroupBy)
 	gpus := gpu.Properties{Capabilities: gpu.Capabilities{BlockTables: true}}
-	require.Equal(t, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions", o.decide(gpus, fewRows, o.planned()).String())
+	require.Equal(t, "algorithm pgb-tr: about 1,048,576 groups in 256 partitions",
+		o.decide(gpus, fewRows, o.planned()).String())
 	o.skewed.Store(true)
 	c := o.decide(gpus, fewRows, o.planned())
 	require.Equal(t, "algorithm hgb: few have nearly all rows, of about 1,048,576 groups", c.String())

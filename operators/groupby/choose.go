@@ -53,7 +53,8 @@ func (s Spec) Plan(device gpu.Properties) Choice {
 func (o *hashGroupBy) planned() domain {
 	d := domain{bytes: 8}
 	if len(o.Keys) == 1 {
-		d = domain{bytes: max(4, o.In.Fields[o.Keys[0]].Type.Width()), dense: o.Hint.Dense, lo: uint64(o.Hint.Lo), span: o.span()}
+		d = domain{bytes: max(4, o.In.Fields[o.Keys[0]].Type.Width()), dense: o.Hint.Dense, lo: uint64(o.Hint.Lo),
+			span: o.span()}
 	}
 	return d
 }
@@ -94,10 +95,12 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 	case o.skewed.Load() && o.plainValues():
 		return Choice{"hgb", "few have nearly all rows, of " + groups}
 	case expect <= cachedGroups && !o.plainValues() && !o.any(gpu.Type.IsFloat),
-		expect <= twoPassGroups && o.any(func(t gpu.Type) bool { return t.Wide }) && o.partitionBits(p, expect, keys.bytes) > passBits:
+		expect <= twoPassGroups && o.any(func(t gpu.Type) bool { return t.Wide }) &&
+			o.partitionBits(p, expect, keys.bytes) > passBits:
 		return Choice{hgbG, groups + " of values of many bytes"}
 	}
-	return Choice{pgbTR, fmt.Sprintf("%s in %s partitions", groups, humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
+	return Choice{pgbTR, fmt.Sprintf("%s in %s partitions", groups,
+		humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
 // fitsBlocks reports whether some groups fit tables of blocks of all rows: all slots of dense keys, half of the
@@ -114,12 +117,14 @@ func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool
 
 // nulls reports whether there may be nulls among the values.
 func (o *hashGroupBy) nulls() bool {
-	return slices.ContainsFunc(o.measured, func(m measure) bool { return m.input >= 0 && o.In.Fields[m.input].Nullable })
+	return slices.ContainsFunc(o.measured,
+		func(m measure) bool { return m.input >= 0 && o.In.Fields[m.input].Nullable })
 }
 
 // any reports whether values of a type are aggregated.
 func (o *hashGroupBy) any(is func(gpu.Type) bool) bool {
-	return slices.ContainsFunc(o.measured, func(m measure) bool { return m.input >= 0 && m.kind != gpu.Count && is(o.In.Fields[m.input].Type) })
+	return slices.ContainsFunc(o.measured,
+		func(m measure) bool { return m.input >= 0 && m.kind != gpu.Count && is(o.In.Fields[m.input].Type) })
 }
 
 // plainValues reports whether all values are integers of 4 or 8 bytes without nulls, by the schema.

@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// tableGroups returns the most groups of a lane's table between strides. Of several lanes, whose groups are merged anyway, it
-// stays in the core's cache.
+// tableGroups returns the most groups of a lane's table between strides. Of several lanes, whose groups are merged
+// anyway, it stays in the core's cache.
 func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
 	most := max(1, int(budget/int64(tableBudget*lanes)/o.groupBytes()))
 	if lanes > 1 {
@@ -34,7 +34,8 @@ func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
 	}
 	group := max(float64(o.groupBytes()), e.OutBytes/e.Out)
 	flushed := func(room float64) float64 {
-		return group * partialRows(e.Rows, e.Out, float64(o.tableGroups(int64(min(room, math.MaxInt64/2)), e.Lanes)), e.Lanes)
+		return group * partialRows(e.Rows, e.Out, float64(o.tableGroups(int64(min(room, math.MaxInt64/2)), e.Lanes)),
+			e.Lanes)
 	}
 	d := operators.Demand{Bytes: flushed(math.Inf(1))}
 	if o.offset != nil {

@@ -1,6 +1,6 @@
 // Package groupby has grouping and aggregation. A lane aggregates its rows in a table of its own, or passes them on
-// (local.go). The partial aggregates of all lanes are partitioned, and merged part by part (parts.go) into the rows of the
-// result (result.go).
+// (local.go). The partial aggregates of all lanes are partitioned, and merged part by part (parts.go) into the rows of
+// the result (result.go).
 //
 // # Algorithms
 //

@@ -193,11 +193,12 @@ type hashGroupBy struct {
 	parts    [][]int // for each aggregate, positions in measured
 	leaders  []leader
 	leads    []lead
-	partials *gpu.Schema  // keys and measures
-	raw      *gpu.Schema  // the same of rows that are groups of their own: what is summed is as it came, and no count(*)
-	single   *gpu.Program // computes the measures of a raw row that are no column of it
-	ofRaw    *hashGroupBy // of raw rows in tables of blocks; nil if there is none
-	offset   *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
+	partials *gpu.Schema // keys and measures
+	// the same of rows that are groups of their own: what is summed is as it came, and no count(*)
+	raw    *gpu.Schema
+	single *gpu.Program // computes the measures of a raw row that are no column of it
+	ofRaw  *hashGroupBy // of raw rows in tables of blocks; nil if there is none
+	offset *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
 	only   groups                           // all groups, when there is one lane and it did not flush
@@ -219,7 +220,8 @@ type hashGroupBy struct {
 	begun, end int
 	items      []operators.Items // of the parts, when they were begun
 
-	// keysSampled says that the keys of a stride were looked at, and skewed that nearly all of its rows were of few groups.
+	// keysSampled says that the keys of a stride were looked at, and skewed that nearly all of its rows were of few
+	// groups.
 	keysSampled, skewed atomic.Bool
 }
 
@@ -237,8 +239,8 @@ const (
 	tableBudget = 8
 	// indexBytes is the bytes of a slot of a table that is indexed by the key.
 	indexBytes = 4
-	// looseBudget is the share, one part in so many, that rows of partial aggregates of a single lane may have until they
-	// are partitioned together, and those of flushes of few groups of all lanes.
+	// looseBudget is the share, one part in so many, that rows of partial aggregates of a single lane may have until
+	// they are partitioned together, and those of flushes of few groups of all lanes.
 	looseBudget = 16
 	// partStrides is the strides of a part of a single lane: its kernels take longer than its launches.
 	partStrides = 2
@@ -273,7 +275,8 @@ func New(s Spec) (GroupBy, error) {
 	o.seed, o.partials, o.raw = rand.Uint64(), operators.PickFields(s.In, s.Keys), operators.PickFields(s.In, s.Keys)
 	o.large = make([]atomic.Pointer[gpu.Dictionary], len(s.Keys))
 	for _, m := range o.measured {
-		o.partials.Fields = append(o.partials.Fields, gpu.Field{Name: m.kind.String(), Type: o.partial(m), Nullable: true})
+		o.partials.Fields = append(o.partials.Fields,
+			gpu.Field{Name: m.kind.String(), Type: o.partial(m), Nullable: true})
 		if m.kind == gpu.CountAll {
 			continue
 		}
@@ -382,7 +385,8 @@ func (o *hashGroupBy) singles() *gpu.Program {
 }
 
 // ones is the program for count(*) of single rows.
-var ones = gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: gpu.Of(gpu.Int64), Value: gpu.IntScalar(gpu.Of(gpu.Int64), 1), Mask: -1}}, Outputs: []int{0}}
+var ones = gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: gpu.Of(gpu.Int64),
+	Value: gpu.IntScalar(gpu.Of(gpu.Int64), 1), Mask: -1}}, Outputs: []int{0}}
 
 // counted adds count(*) to raw rows, which it takes over.
 func (o *hashGroupBy) counted(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
@@ -441,7 +445,8 @@ func (o *hashGroupBy) direct(t operators.Task) bool {
 
 // directIn is direct for a budget.
 func (o *hashGroupBy) directIn(budget int64, lanes int) bool {
-	return o.offset != nil && o.span() < min(uint64(budget/int64(directBudget*lanes)), max(flushGroups, uint64(o.Hint.Rows/(directRows*lanes))))
+	return o.offset != nil && o.span() < min(uint64(budget/int64(directBudget*lanes)),
+		max(flushGroups, uint64(o.Hint.Rows/(directRows*lanes))))
 }
 
 // span returns the greatest offset of a dense key.

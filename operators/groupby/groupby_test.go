@@ -17,8 +17,10 @@ import (
 func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 	kind := gpu.Of(gpu.String)
 	in := gpu.NewSchema(gpu.Field{Name: "kind", Type: kind})
-	op, err := New(Spec{In: in, Keys: []int{0}, Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}},
-		Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)})})
+	op,
+		err := New(Spec{In: in, Keys: []int{0},
+		Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}},
+		Out:        gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)})})
 	require.NoError(t, err)
 	dev, err := host.Open(host.Options{Threads: 2})
 	require.NoError(t, err)
@@ -87,8 +89,12 @@ func TestStridesOfFewRowsWaitForOthers(t *testing.T) {
 func TestRunsOfSortedKeysPassByTheTable(t *testing.T) {
 	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int32)})
 	sum := gpu.SumType(gpu.Of(gpu.Int32))
-	op, err := New(Spec{In: in, Keys: []int{0}, Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: 1, Output: sum}},
-		Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "sum", Type: sum})})
+	op,
+		err := New(Spec{In: in, Keys: []int{0},
+		Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: gpu.Of(gpu.Int64)},
+			{Kind: gpu.Sum, Input: 1, Output: sum}},
+		Out: gpu.NewSchema(in.Fields[0], gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)},
+			gpu.Field{Name: "sum", Type: sum})})
 	require.NoError(t, err)
 	dev, err := host.Open(host.Options{Threads: 2})
 	require.NoError(t, err)
@@ -123,7 +129,8 @@ func TestRunsOfSortedKeysPassByTheTable(t *testing.T) {
 	for part := range op.Parts() {
 		require.NoError(t, op.Emit(ctx, task, part, func(s *gpu.Stride) error {
 			for r := range s.Rows {
-				got[s.Cols[0].ScalarAt(r).Int.Int64()] = [2]string{s.Cols[1].ScalarAt(r).String(), s.Cols[2].ScalarAt(r).String()}
+				got[s.Cols[0].ScalarAt(r).Int.Int64()] = [2]string{s.Cols[1].ScalarAt(r).String(),
+					s.Cols[2].ScalarAt(r).String()}
 			}
 			s.Release()
 			return nil
@@ -144,12 +151,14 @@ func TestRunsOfSortedKeysPassByTheTable(t *testing.T) {
 // text with a large dictionary of each stride or without one, and wants what a table of all rows gives.
 func TestRowsPassByTheTableAsTheyAre(t *testing.T) {
 	long, short, single, money := gpu.Of(gpu.Int64), gpu.Of(gpu.Int32), gpu.Of(gpu.Float32), gpu.DecimalOf(9, 2)
-	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "a", Type: short, Nullable: true},
+	in := gpu.NewSchema(gpu.Field{Name: "k", Type: gpu.Of(gpu.String)},
+		gpu.Field{Name: "a", Type: short, Nullable: true},
 		gpu.Field{Name: "b", Type: single}, gpu.Field{Name: "c", Type: money})
 	spec := Spec{In: in, Keys: []int{0}, Out: operators.PickFields(in, []int{0})}
 	add := func(kind gpu.AggregateKind, input int, output gpu.Type) {
 		spec.Aggregates = append(spec.Aggregates, Aggregate{Kind: kind, Input: input, Output: output})
-		spec.Out.Fields = append(spec.Out.Fields, gpu.Field{Name: fmt.Sprint("x", len(spec.Aggregates)), Type: output, Nullable: true})
+		spec.Out.Fields = append(spec.Out.Fields,
+			gpu.Field{Name: fmt.Sprint("x", len(spec.Aggregates)), Type: output, Nullable: true})
 	}
 	add(gpu.Min, 1, short)
 	add(gpu.CountAll, -1, long)
@@ -171,7 +180,8 @@ func TestRowsPassByTheTableAsTheyAre(t *testing.T) {
 			if i%7 == 0 {
 				a = gpu.Null(short)
 			}
-			for c, v := range []gpu.Scalar{gpu.StringScalar(fmt.Sprint("key number ", k)), gpu.IntScalar(short, int64(i)), a,
+			for c, v := range []gpu.Scalar{gpu.StringScalar(fmt.Sprint("key number ", k)),
+				gpu.IntScalar(short, int64(i)), a,
 				{Type: single, Valid: true, Float: float64(k%64) / 4}, gpu.IntScalar(money, int64(k*n))} {
 				cols[c] = append(cols[c], v)
 			}
@@ -180,9 +190,11 @@ func TestRowsPassByTheTableAsTheyAre(t *testing.T) {
 		text := gpu.ColumnOf(in.Fields[0].Type, cols[0])
 		if n%2 == 0 {
 			more := gpu.ColumnOf(text.Type, append(cols[0], gpu.StringScalar("of no row")))
-			text = gpu.Column{Type: text.Type, Len: strideRows, Data: gpu.ColumnOf(short, cols[1]).Data, Dict: &gpu.Dictionary{Values: more}}
+			text = gpu.Column{Type: text.Type, Len: strideRows, Data: gpu.ColumnOf(short, cols[1]).Data,
+				Dict: &gpu.Dictionary{Values: more}}
 		}
-		s.Cols = []gpu.Column{text, gpu.ColumnOf(short, cols[2]), gpu.ColumnOf(single, cols[3]), gpu.ColumnOf(money, cols[4])}
+		s.Cols = []gpu.Column{text, gpu.ColumnOf(short, cols[2]), gpu.ColumnOf(single, cols[3]),
+			gpu.ColumnOf(money, cols[4])}
 		return s
 	}
 	group := func(lanes int) map[string]string {

@@ -16,12 +16,14 @@ func (a hgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 
 // hint returns the hint for tables of all rows.
 func (o *hashGroupBy) hint(by key) gpu.GroupHint {
-	return gpu.GroupHint{Groups: o.expected(), Dense: by.dense, Lo: int64(by.lo), Hi: int64(by.lo + by.span), Skewed: o.skewed.Load()}
+	return gpu.GroupHint{Groups: o.expected(), Dense: by.dense, Lo: int64(by.lo), Hi: int64(by.lo + by.span),
+		Skewed: o.skewed.Load()}
 }
 
 // inTables aggregates rows by their key in the tables of blocks. values are columns by position in
 // the input.
-func (o *hashGroupBy) inTables(t operators.Task, by key, rows gpu.Partitioned, values []gpu.Column, hint gpu.GroupHint) (*gpu.Stride, error) {
+func (o *hashGroupBy) inTables(t operators.Task, by key, rows gpu.Partitioned, values []gpu.Column,
+	hint gpu.GroupHint) (*gpu.Stride, error) {
 	list, inputs := o.aggregates()
 	in := make([]gpu.Column, len(list))
 	for i, c := range inputs {

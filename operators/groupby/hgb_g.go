@@ -21,7 +21,8 @@ type table struct {
 }
 
 // newTable makes a table for strides of a schema.
-func (o *hashGroupBy) newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Aggregate, inputs []int, hint gpu.GroupHint) (_ *table, err error) {
+func (o *hashGroupBy) newTable(t operators.Task, in *gpu.Schema, keys []int, aggregates []gpu.Aggregate, inputs []int,
+	hint gpu.GroupHint) (_ *table, err error) {
 	x := &table{keys: keys, inputs: inputs}
 	types := make([]gpu.Type, len(keys))
 	for i, k := range keys {

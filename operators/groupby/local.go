@@ -127,7 +127,8 @@ func (l *local) take(s *gpu.Stride) error {
 		var err error
 		if by, err = l.key(l.task, s, &l.packing); err == nil {
 			defer by.release()
-			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" && !l.keysSampled.Load() {
+			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" &&
+				!l.keysSampled.Load() {
 				if err := l.sample(by); err != nil && !gpu.IsRefusal(err) {
 					return err
 				}
@@ -299,7 +300,8 @@ func (l *local) full(groups int) bool {
 	if l.always(l.task) {
 		return true
 	}
-	return (l.task.Lanes > 1 || l.task.Spill != nil) && len(l.Keys) > 0 && groups >= l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
+	return (l.task.Lanes > 1 || l.task.Spill != nil) && len(l.Keys) > 0 &&
+		groups >= l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
 }
 
 // judge decides whether the next strides bypass the table. They do if it had nearly one
@@ -442,7 +444,8 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	l.flushed += rows.Rows
 	if rows.Rows <= fewGroups && !l.always(l.task) {
 		l.few = append(l.few, rows)
-		if l.fewBytes += rows.Bytes(); len(l.Keys) == 0 || l.fewBytes < l.task.Lease.Limit()/int64(looseBudget*l.task.Lanes) {
+		if l.fewBytes += rows.Bytes(); len(l.Keys) == 0 ||
+			l.fewBytes < l.task.Lease.Limit()/int64(looseBudget*l.task.Lanes) {
 			return nil
 		}
 		return l.holdFew()

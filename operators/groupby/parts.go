@@ -221,7 +221,8 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, spl
 
 // read calls take with the rows of a part: first with the raw ones, then with the others. One lane merges
 // the parts in order, so that the rows of the next one are read meanwhile.
-func (o *hashGroupBy) read(ctx context.Context, t operators.Task, p *spill.Partitions, part int, split bool, take func(*gpu.Stride, int) error) error {
+func (o *hashGroupBy) read(ctx context.Context, t operators.Task, p *spill.Partitions, part int, split bool,
+	take func(*gpu.Stride, int) error) error {
 	if t.Lanes > 1 || split {
 		from, to := o.partitions(part)
 		return p.Each(ctx, t.Queue, t.Lease, from, to, take)

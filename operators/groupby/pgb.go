@@ -54,11 +54,13 @@ func (a pgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 	for i, c := range at {
 		values[c] = moved[1+i]
 	}
-	return a.inTables(t, by, gpu.Partitioned{Key: moved[0], Offsets: offsets, Ends: ends}, values, gpu.GroupHint{Groups: groups})
+	return a.inTables(t, by, gpu.Partitioned{Key: moved[0], Offsets: offsets, Ends: ends}, values,
+		gpu.GroupHint{Groups: groups})
 }
 
 // partition partitions the key and values, or the key and row ids, which are gathered by: all of them have a row.
-func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column, d gpu.Digit) (moved []gpu.Column, offsets, ends gpu.Column, err error) {
+func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column,
+	d gpu.Digit) (moved []gpu.Column, offsets, ends gpu.Column, err error) {
 	if a.transform {
 		return t.Queue.PartitionLoose(t.Lease, move, key, d)
 	}
@@ -71,7 +73,8 @@ func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column, d gp
 func (a pgb) moving(cols []gpu.Column, by key) (at []int) {
 	for _, counts := range []bool{false, true} {
 		for _, m := range a.measured {
-			if m.input < 0 || by.packed == nil && m.input == a.Keys[0] || slices.Contains(at, m.input) || (m.kind == gpu.Count) != counts {
+			if m.input < 0 || by.packed == nil && m.input == a.Keys[0] || slices.Contains(at, m.input) ||
+				(m.kind == gpu.Count) != counts {
 				continue
 			}
 			c := &cols[m.input]

@@ -84,5 +84,8 @@ func (o *hashGroupBy) Split(t operators.Task, want func(left, piece int64) bool)
 
 // portable reports whether every device merges groups to the same bits: not sums and products of floats.
 func (o *hashGroupBy) portable() bool {
-	return !slices.ContainsFunc(o.measured, func(m measure) bool { return m.kind == gpu.Product || m.kind == gpu.Sum && o.final(m).IsFloat() })
+	return !slices.ContainsFunc(o.measured, func(m measure) bool {
+		return m.kind == gpu.Product ||
+			m.kind == gpu.Sum && o.final(m).IsFloat()
+	})
 }

@@ -16,7 +16,8 @@ func (o *hashGroupBy) newOfRaw() *hashGroupBy {
 	if o.Algorithm != "" && o.Algorithm != pgbTR && o.Algorithm != pgbUR || slices.ContainsFunc(o.raw.Fields, text) {
 		return nil
 	}
-	r := &hashGroupBy{Spec: Spec{In: o.raw, Keys: operators.First(len(o.Keys)), Algorithm: o.Algorithm}, seed: o.seed, partials: o.partials}
+	r := &hashGroupBy{Spec: Spec{In: o.raw, Keys: operators.First(len(o.Keys)), Algorithm: o.Algorithm}, seed: o.seed,
+		partials: o.partials}
 	at := len(r.Keys)
 	for _, m := range o.measured {
 		switch m.kind {

@@ -29,11 +29,14 @@ func TestRawRowsAreMergedInBlocks(t *testing.T) {
 		{"forced table", Spec{Keys: []int{0}, Algorithm: hgbG}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in := gpu.NewSchema(gpu.Field{Name: "k", Type: long}, gpu.Field{Name: "k2", Type: gpu.Of(gpu.Int32), Nullable: true}, gpu.Field{Name: "v", Type: long, Nullable: true},
+			in := gpu.NewSchema(gpu.Field{Name: "k", Type: long},
+				gpu.Field{Name: "k2", Type: gpu.Of(gpu.Int32), Nullable: true},
+				gpu.Field{Name: "v", Type: long, Nullable: true},
 				gpu.Field{Name: "d", Type: amount})
 			spec := c.spec
 			spec.In = in
-			spec.Aggregates = []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: long}, {Kind: gpu.Sum, Input: 2, Output: gpu.SumType(long)},
+			spec.Aggregates = []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: long},
+				{Kind: gpu.Sum, Input: 2, Output: gpu.SumType(long)},
 				{Kind: gpu.Min, Input: 2, Output: long}, {Kind: gpu.Sum, Input: 3, Output: gpu.SumType(amount)}}
 			out := []gpu.Field{}
 			for _, k := range spec.Keys {
@@ -67,7 +70,8 @@ func TestRawRowsAreMergedInBlocks(t *testing.T) {
 						valid[i/8] |= 1 << (i % 8)
 					}
 				}
-				for i, b := range [][]byte{gpu.BytesOf(keys), gpu.BytesOf(seconds), gpu.BytesOf(values), gpu.BytesOf(amounts)} {
+				for i, b := range [][]byte{gpu.BytesOf(keys), gpu.BytesOf(seconds), gpu.BytesOf(values),
+					gpu.BytesOf(amounts)} {
 					column := gpu.Column{Type: in.Fields[i].Type, Len: n, Data: gpu.WrapBytes(b)}
 					if i == 2 {
 						column.Valid = gpu.WrapBytes(valid)

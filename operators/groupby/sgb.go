@@ -85,7 +85,8 @@ func (a sgb) sortBits(t operators.Task, s *gpu.Stride, key gpu.Column, width int
 	move := append([]gpu.Column{key}, operators.Pick(s.Cols, at)...)
 	var owned []gpu.Column
 	for from := 0; from < width; from += 16 {
-		moved, offsets, err := t.Queue.Partition(t.Lease, move, move[0], gpu.Digit{Shift: uint(from), Bits: uint(min(16, width-from))})
+		moved, offsets, err := t.Queue.Partition(t.Lease, move, move[0],
+			gpu.Digit{Shift: uint(from), Bits: uint(min(16, width-from))})
 		gpu.ReleaseColumns(owned)
 		if err != nil {
 			return nil, err
@@ -161,7 +162,8 @@ func (a sgb) encoded(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 }
 
 // ofRuns returns a row of partial aggregates for each run of rows of a stride with equal keys.
-func (o *hashGroupBy) ofRuns(t operators.Task, s *gpu.Stride, runs gpu.Assignment, firsts gpu.Column) (*gpu.Stride, error) {
+func (o *hashGroupBy) ofRuns(t operators.Task, s *gpu.Stride, runs gpu.Assignment,
+	firsts gpu.Column) (*gpu.Stride, error) {
 	x, err := o.accumulate(t, s, runs, firsts.Len)
 	if err != nil {
 		return nil, err

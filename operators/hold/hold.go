@@ -76,7 +76,8 @@ func (o *Hold) Close() error { return o.rows.Close() }
 
 // Demand implements operators.Demanding: all rows.
 func (o *Hold) Demand(e operators.Expected) operators.Demand {
-	return operators.Demand{Bytes: e.Bytes, Spilled: func(room float64) float64 { return max(0, e.Bytes-spill.Room(room)) }}
+	return operators.Demand{Bytes: e.Bytes,
+		Spilled: func(room float64) float64 { return max(0, e.Bytes-spill.Room(room)) }}
 }
 
 // Reader is a source of the rows. Its parts are the strides, in the order of the input.

@@ -59,7 +59,10 @@ type named struct {
 var algorithms = []named{
 	{name: "npj", make: func(s *Spec) algorithm { return npj{s} }},
 	{name: "phj-ur", make: func(s *Spec) algorithm { return phj{Spec: s, collect: true, bits: partitionBits} }},
-	{name: "phj-tr", make: func(s *Spec) algorithm { return phj{Spec: s, transform: true, collect: true, bits: partitionBits} }},
+	{name: "phj-tr", make: func(s *Spec) algorithm {
+		return phj{Spec: s, transform: true, collect: true,
+			bits: partitionBits}
+	}},
 	{name: "smj-ur", make: func(s *Spec) algorithm { return smj{Spec: s, radix: true} }},
 	{name: "smj-tr", make: func(s *Spec) algorithm { return smj{Spec: s, transform: true, radix: true} }},
 	{name: "mpj", make: func(s *Spec) algorithm { return smj{Spec: s} }},
@@ -95,7 +98,8 @@ func (s *Spec) RunsOn(p gpu.Properties) error {
 	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
 		return nil
 	}
-	return fmt.Errorf(phrase.Setting("the join algorithm %s is for a GPU, and this is %s: leave out the algorithm, take another, or run with --device cuda"), s.Algorithm, p.Name)
+	return fmt.Errorf(phrase.Setting("the join algorithm %s is for a GPU, and this is %s: leave out the algorithm, "+
+		"take another, or run with --device cuda"), s.Algorithm, p.Name)
 }
 
 // algorithm returns the algorithm of a name, one of Algorithms, or that of a range.

@@ -26,7 +26,8 @@ func BenchmarkAlgorithms(b *testing.B) {
 		benchmark(b, 5_000_000, func(i int) int32 { return int32(uint32(i) * 0x9e3779b1) })
 	})
 	for _, builds := range []int{100_000, 1_000_000, 20_000_000} {
-		b.Run(fmt.Sprint("spread", builds), func(b *testing.B) { benchmark(b, builds, func(i int) int32 { return int32(uint32(i) * 0x9e3779b1) }) })
+		b.Run(fmt.Sprint("spread", builds),
+			func(b *testing.B) { benchmark(b, builds, func(i int) int32 { return int32(uint32(i) * 0x9e3779b1) }) })
 	}
 }
 
@@ -45,7 +46,8 @@ func benchmark(b *testing.B, builds int, key func(i int) int32) {
 	}
 	order := rnd.Perm(builds)
 	build := &gpu.Stride{Schema: schema, Rows: builds, Cols: []gpu.Column{
-		column(builds, func(i int) int32 { return key(order[i]) }), column(builds, func(i int) int32 { return int32(i) }), column(builds, func(i int) int32 { return -int32(i) })}}
+		column(builds, func(i int) int32 { return key(order[i]) }),
+		column(builds, func(i int) int32 { return int32(i) }), column(builds, func(i int) int32 { return -int32(i) })}}
 	dev, err := host.Open(host.Options{Threads: lanes})
 	require.NoError(b, err)
 	rows := dev.StrideRows(12)
@@ -70,8 +72,10 @@ func benchmark(b *testing.B, builds int, key func(i int) int32) {
 			defer func() { b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op") }()
 			for range b.N {
 				ctx := context.Background()
-				j, err := New(Spec{Algorithm: algorithm, Probe: schema, Build: schema, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, UniqueBuild: true,
-					ProbeOut: []int{0, 1, 2}, BuildOut: []int{1, 2}, Out: gpu.NewSchema(field("key"), field("a"), field("b"), field("c"), field("d"))})
+				j, err := New(Spec{Algorithm: algorithm, Probe: schema, Build: schema, ProbeKeys: []int{0},
+					BuildKeys: []int{0}, NullSafe: []bool{false}, UniqueBuild: true,
+					ProbeOut: []int{0, 1, 2}, BuildOut: []int{1, 2},
+					Out: gpu.NewSchema(field("key"), field("a"), field("b"), field("c"), field("d"))})
 				require.NoError(b, err)
 				l := dev.Budget().Lease("join")
 				q, err := dev.NewQueue("build")

@@ -16,7 +16,8 @@ import (
 type bucket struct{ *Spec }
 
 func (a bucket) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
-	b := &bucketBuilt{bucket: a, key: newOneKey(a.Spec), digit: gpu.Digit{Factor: rand.Uint64() | 1}, rows: a.batch(t.Lease.Limit(), t.Lanes, side.Rows)}
+	b := &bucketBuilt{bucket: a, key: newOneKey(a.Spec), digit: gpu.Digit{Factor: rand.Uint64() | 1},
+		rows: a.batch(t.Lease.Limit(), t.Lanes, side.Rows)}
 	width := b.key.width()
 	b.digit.Bits = partitionBits(t.Device.Properties(), side.Rows, width+4)
 	b.digit.Shift = uint(8*width) - b.digit.Bits
@@ -70,7 +71,8 @@ func (b *bucketBuilt) match(t operators.Task, probe *gpu.Stride) (matching, erro
 		return matching{}, err
 	}
 	owned := owner{m, []gpu.Column{side.Key, side.Offsets, side.Chain, side.Rows}}
-	return matching{Matcher: &mapped{Matcher: owned, probe: side.Rows, build: b.buckets.Rows, rows: probe.Rows}, probe: probe.Cols}, nil
+	return matching{Matcher: &mapped{Matcher: owned, probe: side.Rows, build: b.buckets.Rows, rows: probe.Rows},
+		probe: probe.Cols}, nil
 }
 
 func (b *bucketBuilt) release() {

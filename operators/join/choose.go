@@ -127,9 +127,11 @@ func (s *Spec) choose(c circumstances) Choice {
 		best, cost = "phj-ur", ur
 	}
 	if npj <= r.gain*cost {
-		return Choice{"npj", fmt.Sprintf("%s takes about %s, partitioned %s", build, milliseconds(npj), milliseconds(cost))}
+		return Choice{"npj", fmt.Sprintf("%s takes about %s, partitioned %s", build, milliseconds(npj),
+			milliseconds(cost))}
 	}
-	return Choice{best, fmt.Sprintf("%s takes about %s, with one table %s", build, milliseconds(cost), milliseconds(npj))}
+	return Choice{best, fmt.Sprintf("%s takes about %s, with one table %s", build, milliseconds(cost),
+		milliseconds(npj))}
 }
 
 // hasTexts reports whether the probe side has texts. With several dictionaries these are not
@@ -180,7 +182,8 @@ func (r rates) misses(s *Spec) float64 { return max(0, 1-float64(r.l2)/float64(s
 // columns of the pairs, in random order.
 func (r rates) phj(s *Spec, c circumstances, transform bool) float64 {
 	width := s.Probe.Fields[s.ProbeKeys[0]].Type.Width()
-	probe, build := movedBytes(s.Probe, s.ProbeKeys[0], s.used(), transform), movedBytes(s.Build, s.BuildKeys[0], s.kept(), transform)
+	probe, build := movedBytes(s.Probe, s.ProbeKeys[0], s.used(), transform),
+		movedBytes(s.Build, s.BuildKeys[0], s.kept(), transform)
 	out := 8
 	if transform {
 		out = 0
@@ -194,7 +197,8 @@ func (r rates) phj(s *Spec, c circumstances, transform bool) float64 {
 		}
 	}
 	n, p, m := float64(s.BuildRows), float64(s.ProbeRows), s.matches()
-	passes := passesOf(partitionBits(c.device, int(s.BuildRows), max(build, width+4)), width == 4 && (!transform || fours(s.Build, s.kept()) && fours(s.Probe, s.used())))
+	passes := passesOf(partitionBits(c.device, int(s.BuildRows), max(build, width+4)),
+		width == 4 && (!transform || fours(s.Build, s.kept()) && fours(s.Probe, s.used())))
 	batch := p
 	switch {
 	case s.hasTexts() && c.stride > 0:

@@ -164,7 +164,8 @@ func (h *hot) emitMarked(s *gpu.Stride, mark bool) error {
 }
 
 // join joins rows with a build side in memory, which it takes over.
-func (h *hot) join(ctx context.Context, s Spec, build []*gpu.Stride, probe func(context.Context, func(*gpu.Stride) error) error, emit operators.Emit) (err error) {
+func (h *hot) join(ctx context.Context, s Spec, build []*gpu.Stride,
+	probe func(context.Context, func(*gpu.Stride) error) error, emit operators.Emit) (err error) {
 	in := newOutOfCore(s, mostDepth)
 	defer func() {
 		if closeErr := in.Close(); err == nil {

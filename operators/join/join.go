@@ -77,7 +77,8 @@ func (s *Spec) validate() error {
 			return err
 		}
 	} else if len(s.ProbeKeys) == 0 || len(s.ProbeKeys) != len(s.BuildKeys) || len(s.NullSafe) != len(s.ProbeKeys) {
-		return fmt.Errorf("join with %d probe keys, %d build keys and %d null rules", len(s.ProbeKeys), len(s.BuildKeys), len(s.NullSafe))
+		return fmt.Errorf("join with %d probe keys, %d build keys and %d null rules", len(s.ProbeKeys),
+			len(s.BuildKeys), len(s.NullSafe))
 	}
 	for i, p := range s.ProbeKeys {
 		pf, bf := s.Probe.Fields[p], s.Build.Fields[s.BuildKeys[i]]
@@ -135,7 +136,8 @@ func New(s Spec) (Join, error) {
 		return nil, err
 	}
 	if s.Algorithm != "" && !slices.Contains(Algorithms(), s.Algorithm) {
-		return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", s.Algorithm, strings.Join(Algorithms(), ", "))
+		return nil, fmt.Errorf("no join algorithm has the name %q: choose one of %s", s.Algorithm,
+			strings.Join(Algorithms(), ", "))
 	}
 	return newOutOfCore(s, 0), nil
 }

@@ -35,7 +35,8 @@ var side = gpu.NewSchema(
 func draw(rnd *rand.Rand, n, distinct int) [][]gpu.Scalar {
 	out := make([][]gpu.Scalar, n)
 	for i := range out {
-		row := []gpu.Scalar{gpu.IntScalar(side.Fields[0].Type, rnd.Int64N(int64(distinct))), gpu.StringScalar(fmt.Sprint("t", rnd.IntN(2))),
+		row := []gpu.Scalar{gpu.IntScalar(side.Fields[0].Type, rnd.Int64N(int64(distinct))),
+			gpu.StringScalar(fmt.Sprint("t", rnd.IntN(2))),
 			gpu.IntScalar(side.Fields[2].Type, rnd.Int64N(10)), gpu.StringScalar(fmt.Sprint("row ", i)),
 			gpu.IntScalar(side.Fields[4].Type, rnd.Int64N(int64(distinct)))}
 		for _, c := range []int{0, 1, 2, 4} {
@@ -73,12 +74,15 @@ type example struct {
 }
 
 func (e example) String() string {
-	return fmt.Sprintf("%v, %s, keys %v, range %+v, null-safe %v, residual %v, texts %v, %d x %d rows, strides of %d from %d, %d lanes",
-		e.kind, e.algorithm, e.keys, e.by, e.nullSafe, e.residual, e.texts, len(e.probe), len(e.build), e.stride, e.pushed, e.lanes)
+	return fmt.Sprintf("%v, %s, keys %v, range %+v, null-safe %v, residual %v, texts %v, %d x %d rows, strides of %d "+
+		"from %d, %d lanes",
+		e.kind, e.algorithm, e.keys, e.by, e.nullSafe, e.residual, e.texts, len(e.probe), len(e.build), e.stride,
+		e.pushed, e.lanes)
 }
 
 func (e example) spec() Spec {
-	s := Spec{Kind: e.kind, Algorithm: e.algorithm, Probe: side, Build: side, ProbeKeys: e.keys, BuildKeys: e.keys, Range: e.by,
+	s := Spec{Kind: e.kind, Algorithm: e.algorithm, Probe: side, Build: side, ProbeKeys: e.keys, BuildKeys: e.keys,
+		Range:    e.by,
 		NullSafe: slices.Repeat([]bool{e.nullSafe}, len(e.keys)), ProbeOut: []int{3, 0}}
 	if e.kind.Pairs() {
 		s.BuildOut = []int{2}
@@ -88,10 +92,12 @@ func (e example) spec() Spec {
 	}
 	if e.residual {
 		number := side.Fields[2].Type
-		s.Residual = &Residual{Probe: []int{2}, Build: []int{2}, Program: &gpu.Program{Inputs: []gpu.Type{number, number}, Outputs: []int{2},
-			Code: []gpu.Instr{{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}}
+		s.Residual = &Residual{Probe: []int{2}, Build: []int{2},
+			Program: &gpu.Program{Inputs: []gpu.Type{number, number}, Outputs: []int{2},
+				Code: []gpu.Instr{{Op: gpu.OpLt, Type: gpu.Of(gpu.Bool), Args: []int{0, 1}, Mask: -1}}}}
 	}
-	fields := slices.Concat(operators.PickFields(side, s.ProbeOut).Fields, operators.PickFields(side, s.BuildOut).Fields)
+	fields := slices.Concat(operators.PickFields(side, s.ProbeOut).Fields,
+		operators.PickFields(side, s.BuildOut).Fields)
 	for i := range fields {
 		fields[i].Nullable = true
 	}
@@ -135,7 +141,8 @@ func (e example) want() (out []string) {
 				if bound.column < 0 {
 					continue
 				}
-				if x := p[bound.column]; !key.Valid || !x.Valid || key.Compare(x)*bound.sign < 0 || bound.strict && key.Compare(x) == 0 {
+				if x := p[bound.column]; !key.Valid || !x.Valid || key.Compare(x)*bound.sign < 0 ||
+					bound.strict && key.Compare(x) == 0 {
 					return false
 				}
 			}
@@ -177,7 +184,8 @@ func (e example) run(t *testing.T, dev gpu.Device) []string {
 	ctx := context.Background()
 	rows, mu := map[int][]string{}, sync.Mutex{}
 	most := e.stride
-	if dev.Properties().PartitionedJoins && !slices.Contains([]string{"npj", "smj-ur", "smj-tr", "mpj", ""}, e.algorithm) {
+	if dev.Properties().PartitionedJoins && !slices.Contains([]string{"npj", "smj-ur", "smj-tr", "mpj", ""},
+		e.algorithm) {
 		most = max(most, 1<<17) // the least limit of a matcher of partitions on a GPU
 	}
 	emit := func(q gpu.Queue, number int) operators.Emit {
@@ -219,7 +227,8 @@ func (e example) run(t *testing.T, dev gpu.Device) []string {
 		return q.Upload(l, s)
 	}
 	// lanes works on the morsels of a table: lane i on those from i on, one of e.lanes.
-	lanes := func(table [][]gpu.Scalar, open func(operators.Task) (push func(number int, s *gpu.Stride) error, end, close func() error, err error)) {
+	lanes := func(table [][]gpu.Scalar, open func(operators.Task) (push func(number int, s *gpu.Stride) error, end,
+		close func() error, err error)) {
 		var all errgroup.Group
 		for i := range e.lanes {
 			all.Go(func() error {
@@ -227,7 +236,8 @@ func (e example) run(t *testing.T, dev gpu.Device) []string {
 				if err != nil {
 					return err
 				}
-				push, end, closing, err := open(operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: e.stride, Lanes: e.lanes})
+				push, end, closing,
+					err := open(operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: e.stride, Lanes: e.lanes})
 				if err != nil {
 					return err
 				}
@@ -252,11 +262,13 @@ func (e example) run(t *testing.T, dev gpu.Device) []string {
 	}
 	lanes(e.build, func(task operators.Task) (func(int, *gpu.Stride) error, func() error, func() error, error) {
 		local, err := join.NewLocal(task)
-		return func(n int, s *gpu.Stride) error { return local.Push(ctx, n, s) }, func() error { return local.Combine(ctx) }, local.Close, err
+		return func(n int, s *gpu.Stride) error { return local.Push(ctx, n, s) },
+			func() error { return local.Combine(ctx) }, local.Close, err
 	})
 	q, err := dev.NewQueue("build")
 	require.NoError(t, err)
-	require.NoError(t, join.Finalize(ctx, operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: e.stride, Lanes: e.lanes}))
+	require.NoError(t, join.Finalize(ctx, operators.Task{Device: dev, Queue: q, Lease: l, StrideRows: e.stride,
+		Lanes: e.lanes}))
 	lanes(e.probe, func(task operators.Task) (func(int, *gpu.Stride) error, func() error, func() error, error) {
 		lane, err := join.NewLane(task)
 		return func(n int, s *gpu.Stride) error { return lane.Push(ctx, s, emit(task.Queue, n)) },
@@ -291,7 +303,8 @@ func examples(dev gpu.Device) (out []example) {
 		for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 			for flags := range 16 {
 				for _, n := range [][3]int{{0, 0, 1}, {0, 20, 5}, {20, 0, 5}, {1, 1, 1}, {90, 60, 7}, {80, 50, 200}} {
-					e := example{kind: kind, algorithm: algorithm, keys: []int{0}, nullSafe: flags&1 != 0, residual: flags&2 != 0, texts: flags&4 != 0,
+					e := example{kind: kind, algorithm: algorithm, keys: []int{0}, nullSafe: flags&1 != 0,
+						residual: flags&2 != 0, texts: flags&4 != 0,
 						probe: draw(rnd, n[0], n[2]), build: draw(rnd, n[1], n[2])}
 					if flags&8 != 0 {
 						e.keys = []int{0, 1}
@@ -306,7 +319,8 @@ func examples(dev gpu.Device) (out []example) {
 		for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 			for flags := range 4 {
 				for i, key := range hardKeys {
-					e := example{kind: kind, algorithm: algorithm, keys: []int{0}, nullSafe: flags&1 != 0, residual: flags&2 != 0, hard: true,
+					e := example{kind: kind, algorithm: algorithm, keys: []int{0}, nullSafe: flags&1 != 0,
+						residual: flags&2 != 0, hard: true,
 						probe: draw(rnd, 40+i, 1), build: draw(rnd, 30+i, 1), stride: 50, pushed: 17, lanes: 2}
 					for _, row := range slices.Concat(e.probe, e.build) {
 						row[0] = key(rnd)
@@ -316,9 +330,11 @@ func examples(dev gpu.Device) (out []example) {
 			}
 		}
 		for flags := range 4 {
-			for _, r := range []Range{{Build: 0, Lower: 0, Upper: 4}, {Build: 0, Lower: 4, Upper: 0, LowerStrict: true}, {Build: 4, Lower: -1, Upper: 0}, {Build: 3, Lower: 3, Upper: -1, LowerStrict: true}} {
+			for _, r := range []Range{{Build: 0, Lower: 0, Upper: 4}, {Build: 0, Lower: 4, Upper: 0, LowerStrict: true},
+				{Build: 4, Lower: -1, Upper: 0}, {Build: 3, Lower: 3, Upper: -1, LowerStrict: true}} {
 				for _, n := range [][3]int{{0, 0, 1}, {0, 20, 5}, {20, 0, 5}, {1, 1, 1}, {50, 60, 7}, {80, 50, 200}} {
-					e := example{kind: kind, by: &r, residual: flags&1 != 0, texts: flags&2 != 0, probe: draw(rnd, n[0], n[2]), build: draw(rnd, n[1], n[2])}
+					e := example{kind: kind, by: &r, residual: flags&1 != 0, texts: flags&2 != 0,
+						probe: draw(rnd, n[0], n[2]), build: draw(rnd, n[1], n[2])}
 					for _, sizes := range [][3]int{{3, 17, 3}, {40, 40, 2}, {1000, 1000, 1}} {
 						e.stride, e.pushed, e.lanes = sizes[0], sizes[1], sizes[2]
 						out = append(out, e)
@@ -381,13 +397,23 @@ func TestAlgorithmsOfAGPUSaySoOnTheCPU(t *testing.T) {
 
 func TestRefusedSpecs(t *testing.T) {
 	for want, change := range map[string]func(s *Spec){
-		`no join algorithm has the name "fast": choose one of npj`:  func(s *Spec) { s.Algorithm = "fast" },
-		"join returns 3 columns under 2 names":                      func(s *Spec) { s.Out = gpu.NewSchema(s.Out.Fields[:2]...) },
-		"a semi join returns no columns of its build side":          func(s *Spec) { s.Kind = Semi },
-		"the residual condition of a join has 0 values, want 1":     func(s *Spec) { s.Residual = &Residual{Program: &gpu.Program{}} },
-		"a join by a range has neither equal keys nor":              func(s *Spec) { s.Range = &Range{} },
-		"a join by a range without bounds":                          func(s *Spec) { byRangeOf(s, Range{Build: 0, Lower: -1, Upper: -1}) },
-		`join key "key" is BIGINT, but its bound "text" is VARCHAR`: func(s *Spec) { byRangeOf(s, Range{Build: 0, Lower: 0, Upper: 1}) },
+		`no join algorithm has the name "fast": choose one of npj`: func(s *Spec) { s.Algorithm = "fast" },
+		"join returns 3 columns under 2 names": func(s *Spec) {
+			s.Out = gpu.NewSchema(s.Out.Fields[:2]...)
+		},
+		"a semi join returns no columns of its build side": func(s *Spec) { s.Kind = Semi },
+		"the residual condition of a join has 0 values, want 1": func(s *Spec) {
+			s.Residual = &Residual{Program: &gpu.Program{}}
+		},
+		"a join by a range has neither equal keys nor": func(s *Spec) { s.Range = &Range{} },
+		"a join by a range without bounds": func(s *Spec) {
+			byRangeOf(s,
+				Range{Build: 0, Lower: -1, Upper: -1})
+		},
+		`join key "key" is BIGINT, but its bound "text" is VARCHAR`: func(s *Spec) {
+			byRangeOf(s,
+				Range{Build: 0, Lower: 0, Upper: 1})
+		},
 	} {
 		s := example{kind: Inner, keys: []int{0}}.spec()
 		change(&s)

@@ -47,10 +47,12 @@ func keysOfEveryType(t *testing.T, dev gpu.Device, n, thin int) {
 	for kind := gpu.Int8; kind <= gpu.HugeInt; kind++ {
 		values[gpu.Of(kind)] = ints(gpu.Of(kind))
 	}
-	for _, typ := range []gpu.Type{gpu.DecimalOf(9, 2), gpu.DecimalOf(38, 2), gpu.Of(gpu.Date), gpu.TimestampOf(gpu.Microsecond, true)} {
+	for _, typ := range []gpu.Type{gpu.DecimalOf(9, 2), gpu.DecimalOf(38, 2), gpu.Of(gpu.Date),
+		gpu.TimestampOf(gpu.Microsecond, true)} {
 		values[typ] = ints(typ)
 	}
-	values[gpu.TimeOf(gpu.Microsecond)] = []gpu.Scalar{gpu.IntScalar(gpu.TimeOf(gpu.Microsecond), 0), gpu.IntScalar(gpu.TimeOf(gpu.Microsecond), 86399999999)}
+	values[gpu.TimeOf(gpu.Microsecond)] = []gpu.Scalar{gpu.IntScalar(gpu.TimeOf(gpu.Microsecond), 0),
+		gpu.IntScalar(gpu.TimeOf(gpu.Microsecond), 86399999999)}
 	values[gpu.Of(gpu.Bool)] = []gpu.Scalar{gpu.BoolScalar(false), gpu.BoolScalar(true)}
 	for _, kind := range []gpu.Kind{gpu.Float32, gpu.Float64} {
 		for _, f := range []float64{0, math.Copysign(0, -1), 1.5, -1.5, math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -59,7 +61,8 @@ func keysOfEveryType(t *testing.T, dev gpu.Device, n, thin int) {
 	}
 	for _, s := range []string{"", "a", "b", "a text of many bytes"} {
 		values[gpu.Of(gpu.String)] = append(values[gpu.Of(gpu.String)], gpu.StringScalar(s))
-		values[gpu.Of(gpu.Binary)] = append(values[gpu.Of(gpu.Binary)], gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: s})
+		values[gpu.Of(gpu.Binary)] = append(values[gpu.Of(gpu.Binary)],
+			gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: s})
 	}
 	for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 		for typ, from := range values {
@@ -96,12 +99,15 @@ func keysOfEveryType(t *testing.T, dev gpu.Device, n, thin int) {
 }
 
 // pairsBy returns the row numbers of the pairs of equal keys, which an inner join finds.
-func pairsBy(t *testing.T, dev gpu.Device, algorithm string, typ gpu.Type, nullSafe bool, probe, build []gpu.Scalar) (out [][2]int64) {
+func pairsBy(t *testing.T, dev gpu.Device, algorithm string, typ gpu.Type, nullSafe bool,
+	probe, build []gpu.Scalar) (out [][2]int64) {
 	ctx := context.Background()
 	row := gpu.Of(gpu.Int64)
 	schema := gpu.NewSchema(gpu.Field{Name: "row", Type: row}, gpu.Field{Name: "key", Type: typ, Nullable: true})
-	j, err := New(Spec{Algorithm: algorithm, Probe: schema, Build: schema, ProbeKeys: []int{1}, BuildKeys: []int{1}, NullSafe: []bool{nullSafe},
-		ProbeOut: []int{0}, BuildOut: []int{0}, Out: gpu.NewSchema(gpu.Field{Name: "p", Type: row}, gpu.Field{Name: "b", Type: row})})
+	j, err := New(Spec{Algorithm: algorithm, Probe: schema, Build: schema, ProbeKeys: []int{1}, BuildKeys: []int{1},
+		NullSafe: []bool{nullSafe},
+		ProbeOut: []int{0}, BuildOut: []int{0},
+		Out: gpu.NewSchema(gpu.Field{Name: "p", Type: row}, gpu.Field{Name: "b", Type: row})})
 	require.NoError(t, err)
 	l, down := dev.Budget().Lease("join"), dev.HostBudget().Lease("down")
 	q, err := dev.NewQueue("join")
@@ -116,7 +122,8 @@ func pairsBy(t *testing.T, dev gpu.Device, algorithm string, typ gpu.Type, nullS
 		if typ.IsVar() && len(rows)%3 == 0 {
 			key = coded(typ, keys)
 		}
-		s, err := q.Upload(l, &gpu.Stride{Schema: schema, Rows: len(keys), Cols: []gpu.Column{gpu.ColumnOf(row, rows), key}})
+		s, err := q.Upload(l, &gpu.Stride{Schema: schema, Rows: len(keys),
+			Cols: []gpu.Column{gpu.ColumnOf(row, rows), key}})
 		require.NoError(t, err)
 		return s
 	}
@@ -135,7 +142,8 @@ func pairsBy(t *testing.T, dev gpu.Device, algorithm string, typ gpu.Type, nullS
 		}
 		defer s.Release()
 		for i := range s.Rows {
-			out = append(out, [2]int64{gpu.Values[int64](s.Cols[0].Data, s.Rows)[i], gpu.Values[int64](s.Cols[1].Data, s.Rows)[i]})
+			out = append(out, [2]int64{gpu.Values[int64](s.Cols[0].Data, s.Rows)[i],
+				gpu.Values[int64](s.Cols[1].Data, s.Rows)[i]})
 		}
 		return nil
 	}
@@ -161,6 +169,7 @@ func coded(typ gpu.Type, values []gpu.Scalar) gpu.Column {
 		}
 		codes[i] = int32(at)
 	}
-	return gpu.Column{Type: typ, Len: len(values), Valid: gpu.ColumnOf(typ, values).Valid, Data: gpu.WrapBytes(gpu.BytesOf(codes)),
+	return gpu.Column{Type: typ, Len: len(values), Valid: gpu.ColumnOf(typ, values).Valid,
+		Data: gpu.WrapBytes(gpu.BytesOf(codes)),
 		Dict: &gpu.Dictionary{Values: gpu.ColumnOf(typ, distinct)}}
 }

@@ -12,7 +12,8 @@ import (
 type npj struct{ *Spec }
 
 func (a npj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
-	table, err := t.Queue.BuildTable(t.Lease, operators.Pick(side.Cols, a.BuildKeys), a.NullSafe, spread*uint64(side.Rows)+leastRanks)
+	table, err := t.Queue.BuildTable(t.Lease, operators.Pick(side.Cols, a.BuildKeys), a.NullSafe,
+		spread*uint64(side.Rows)+leastRanks)
 	if err != nil {
 		side.Release()
 		return nil, err

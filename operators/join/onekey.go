@@ -68,7 +68,8 @@ func (k oneKey) width() int {
 func (s *Spec) equalKeys() *Residual {
 	n := len(s.ProbeKeys)
 	p := &gpu.Program{}
-	for _, side := range []*gpu.Schema{operators.PickFields(s.Probe, s.ProbeKeys), operators.PickFields(s.Build, s.BuildKeys)} {
+	for _, side := range []*gpu.Schema{operators.PickFields(s.Probe, s.ProbeKeys),
+		operators.PickFields(s.Build, s.BuildKeys)} {
 		for _, f := range side.Fields {
 			p.Inputs = append(p.Inputs, f.Type)
 		}
@@ -78,7 +79,8 @@ func (s *Spec) equalKeys() *Residual {
 		if nullSafe {
 			op = gpu.OpNotDistinct
 		}
-		p.Code = append(p.Code, gpu.Instr{Op: op, Type: gpu.Of(gpu.Bool), Args: []int{i, n + i}, Mask: -1, Text: "equality of the keys"})
+		p.Code = append(p.Code, gpu.Instr{Op: op, Type: gpu.Of(gpu.Bool), Args: []int{i, n + i}, Mask: -1,
+			Text: "equality of the keys"})
 	}
 	all(p, 2*n)
 	return &Residual{Program: p, Probe: s.ProbeKeys, Build: s.BuildKeys}
@@ -132,7 +134,8 @@ func (k oneKey) valid(t operators.Task, cols []gpu.Column, keys []int) (*gpu.Buf
 		return nullable[0].Valid.Retain(), nil
 	}
 	for i := range nullable {
-		p.Code = append(p.Code, gpu.Instr{Op: gpu.OpIsNotNull, Type: gpu.Of(gpu.Bool), Args: []int{i}, Mask: -1, Text: "key is not null"})
+		p.Code = append(p.Code, gpu.Instr{Op: gpu.OpIsNotNull, Type: gpu.Of(gpu.Bool), Args: []int{i}, Mask: -1,
+			Text: "key is not null"})
 	}
 	all(p, len(nullable))
 	out, err := t.Queue.Eval(t.Lease, p, nullable, nullable[0].Len)

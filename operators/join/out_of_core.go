@@ -96,7 +96,8 @@ func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
 	if err := o.RunsOn(t.Device.Properties()); err != nil {
 		return nil, err
 	}
-	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the smaller side as build side")
+	t.Lease.Advise("the join's build side must fit: filter it or select fewer of its columns, or join with the " +
+		"smaller side as build side")
 	if (t.Spill.Always() || o.Algorithm == tritonName) && o.depth == 0 && o.spills(t) {
 		o.start(t)
 	}
@@ -115,7 +116,8 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	if err := b.own.Push(ctx, number, s); err != nil {
 		return err
 	}
-	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) && (b.task.Crowds(b.own.Bytes) || b.join.exceeds(b.task, &b.own)) {
+	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) &&
+		(b.task.Crowds(b.own.Bytes) || b.join.exceeds(b.task, &b.own)) {
 		b.join.start(b.task)
 	}
 	if b.join.started.Load() {
@@ -207,7 +209,8 @@ func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error 
 // cut cuts partitioned rows, which it takes over, at the ends of groups of partitions. It calls take
 // with the rows of each group that has any, its first partition, and the starts of its partitions
 // and the end.
-func cut(t operators.Task, s *gpu.Stride, offsets, ends []int, take func(s *gpu.Stride, first int, offsets []int) error) error {
+func cut(t operators.Task, s *gpu.Stride, offsets, ends []int,
+	take func(s *gpu.Stride, first int, offsets []int) error) error {
 	bounds := []int{0}
 	for _, end := range ends {
 		bounds = append(bounds, offsets[end])
@@ -250,7 +253,8 @@ func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu
 // Finalize implements operators.Blocking.
 func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 	bytes, rows := o.pending.Bytes(), int64(o.pending.Rows)
-	if !o.started.Load() && o.spills(t) && (t.Stays > 0 && !o.canStay(t, bytes, rows) || t.Lease.MakeRoom(bytes+rows*tableBytes) != nil) {
+	if !o.started.Load() && o.spills(t) && (t.Stays > 0 && !o.canStay(t, bytes, rows) ||
+		t.Lease.MakeRoom(bytes+rows*tableBytes) != nil) {
 		o.start(t)
 	}
 	if o.started.Load() {
@@ -291,7 +295,8 @@ func (o *outOfCore) Deferred() operators.Source {
 
 // barren reports whether no row comes out of partitions.
 func (o *outOfCore) barren(from, to int) bool {
-	return o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right || o.Kind == Semi)
+	return o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right ||
+		o.Kind == Semi)
 }
 
 // large reports whether the build side of partitions does not fit the memory of a lane.
@@ -300,7 +305,8 @@ func (o *outOfCore) large(t operators.Task, from, to int) bool {
 }
 
 // batches calls take with the rows of partitions, in batches.
-func (o *outOfCore) batches(ctx context.Context, t operators.Task, of *spill.Partitions, schema *gpu.Schema, from, to int, take func(*gpu.Stride) error) error {
+func (o *outOfCore) batches(ctx context.Context, t operators.Task, of *spill.Partitions, schema *gpu.Schema,
+	from, to int, take func(*gpu.Stride) error) error {
 	return o.inBatches(t, of, schema, func(add func(*gpu.Stride) error) error {
 		return of.Each(ctx, t.Queue, t.Lease, from, to, func(s *gpu.Stride, _ int) error { return add(s) })
 	}, take)
@@ -312,7 +318,8 @@ func (o *outOfCore) drop(from, to int) {
 }
 
 // stream joins all rows of a probe side in one lane.
-func (o *outOfCore) stream(ctx context.Context, t operators.Task, rows func(push func(*gpu.Stride) error) error, emit operators.Emit) (err error) {
+func (o *outOfCore) stream(ctx context.Context, t operators.Task, rows func(push func(*gpu.Stride) error) error,
+	emit operators.Emit) (err error) {
 	lane, err := o.NewLane(t)
 	if err != nil {
 		return err
@@ -342,7 +349,8 @@ func (o *outOfCore) Choice() string {
 	if inner == "" || !o.started.Load() {
 		return inner
 	}
-	text := fmt.Sprintf("%s; out of core: %s of %d partitions stay in memory", inner, humanize.Comma(int64(o.resident)), o.build.Len())
+	text := fmt.Sprintf("%s; out of core: %s of %d partitions stay in memory", inner, humanize.Comma(int64(o.resident)),
+		o.build.Len())
 	if o.Algorithm == tritonName {
 		text = fmt.Sprintf("%s; out of core: %d partitions%s", inner, o.build.Len(), o.how())
 	}

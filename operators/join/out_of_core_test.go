@@ -34,7 +34,8 @@ type outOfCoreCase struct {
 
 // run joins the sides, rows of a key and a value, and returns the rows of the result in order, the choice and
 // what went to host memory.
-func (c outOfCoreCase) run(t *testing.T, dev gpu.Device, probe, build [][2]int64) (out []string, choice string, spilled spill.Stats) {
+func (c outOfCoreCase) run(t *testing.T, dev gpu.Device,
+	probe, build [][2]int64) (out []string, choice string, spilled spill.Stats) {
 	t.Helper()
 	fields := make([]gpu.Field, 2)
 	fields[c.key] = gpu.Field{Name: "key", Type: c.typ, Nullable: c.nullable}
@@ -46,7 +47,8 @@ func (c outOfCoreCase) run(t *testing.T, dev gpu.Device, probe, build [][2]int64
 		value = gpu.Of(gpu.String)
 		sides[true] = gpu.NewSchema(fields[0], gpu.Field{Name: "value", Type: value})
 	}
-	s := Spec{Kind: c.kind, Algorithm: c.algorithm, Probe: sides[true], Build: schema, ProbeKeys: []int{c.key}, BuildKeys: []int{c.key}, NullSafe: []bool{false},
+	s := Spec{Kind: c.kind, Algorithm: c.algorithm, Probe: sides[true], Build: schema, ProbeKeys: []int{c.key},
+		BuildKeys: []int{c.key}, NullSafe: []bool{false},
 		ProbeOut: []int{c.key, 1 - c.key}, BuildRows: c.rows, ProbeRows: c.rows}
 	names := []gpu.Field{{Name: "key", Type: c.typ, Nullable: true}, {Name: "value", Type: value, Nullable: true}}
 	if c.kind.Pairs() {
@@ -80,7 +82,8 @@ func (c outOfCoreCase) run(t *testing.T, dev gpu.Device, probe, build [][2]int64
 				for i, r := range part {
 					words, codes[i] = append(words, gpu.StringScalar(strconv.FormatInt(r[1], 10))), int32(i)
 				}
-				in[1] = gpu.Column{Type: value, Len: len(part), Data: gpu.WrapBytes(gpu.BytesOf(codes)), Dict: &gpu.Dictionary{Values: gpu.ColumnOf(value, words)}}
+				in[1] = gpu.Column{Type: value, Len: len(part), Data: gpu.WrapBytes(gpu.BytesOf(codes)),
+					Dict: &gpu.Dictionary{Values: gpu.ColumnOf(value, words)}}
 			}
 			up, err := q.Upload(l, &gpu.Stride{Schema: sides[ofProbe], Rows: len(part), Cols: in})
 			require.NoError(t, err)
@@ -200,7 +203,8 @@ func TestPartitionsThatStay(t *testing.T) {
 		}
 		for i, k := range kinds {
 			// The estimate of the rows is right, too small, too large, or there is none.
-			c := outOfCoreCase{kind: k, typ: gpu.Of(gpu.Int64), rows: []int64{int64(builds), 0, 1000, int64(2 * builds)}[i%4], coded: i == 1}
+			c := outOfCoreCase{kind: k, typ: gpu.Of(gpu.Int64),
+				rows: []int64{int64(builds), 0, 1000, int64(2 * builds)}[i%4], coded: i == 1}
 			if kind != "cuda" {
 				c.lanes = 1 + i%2
 			}

@@ -68,7 +68,8 @@ func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
 	for i := range o.groups {
 		g := &o.groups[i]
 		if g.ahead = !o.barren(g.from, g.to) && !o.large(t, g.from, g.to); g.ahead {
-			ranges = append(ranges, spill.Range{Partitions: o.build, Span: spill.Span{From: g.from, To: g.to}}, spill.Range{Partitions: o.probe, Span: spill.Span{From: g.from, To: g.to}})
+			ranges = append(ranges, spill.Range{Partitions: o.build, Span: spill.Span{From: g.from, To: g.to}},
+				spill.Range{Partitions: o.probe, Span: spill.Span{From: g.from, To: g.to}})
 		}
 	}
 	o.reader = spill.NewReader(ctx, t.Lease, ranges)
@@ -121,7 +122,8 @@ func (o *outOfCore) Split(t operators.Task, want func(left, piece int64) bool) *
 
 // portable reports whether a device of some properties joins pairs as any other does.
 func (o *outOfCore) portable(p gpu.Properties) bool {
-	return o.FirstPass == nil && (o.Algorithm == "" || slices.Contains(AlgorithmsOn(p), o.Algorithm)) && (o.Residual == nil || o.Residual.Program.Portable())
+	return o.FirstPass == nil && (o.Algorithm == "" || slices.Contains(AlgorithmsOn(p), o.Algorithm)) &&
+		(o.Residual == nil || o.Residual.Program.Portable())
 }
 
 // Emit implements operators.Source. It joins the rows of a group. The lane that takes the first

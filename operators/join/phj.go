@@ -136,7 +136,8 @@ func (b *phjBuilt) match(t operators.Task, probe *gpu.Stride) (matching, error) 
 	if b.transform {
 		return matching{Matcher: owned, probe: p.cols}, nil
 	}
-	return matching{Matcher: &mapped{Matcher: owned, probe: p.moved[1], build: b.parts.moved[1], rows: probe.Rows}, probe: probe.Cols}, nil
+	return matching{Matcher: &mapped{Matcher: owned, probe: p.moved[1], build: b.parts.moved[1], rows: probe.Rows},
+		probe: probe.Cols}, nil
 }
 
 func (b *phjBuilt) release() {

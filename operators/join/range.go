@@ -29,7 +29,8 @@ func (s *Spec) validateRange() error {
 	key := s.Build.Fields[r.Build]
 	for _, c := range []int{r.Lower, r.Upper} {
 		if c >= 0 && s.Probe.Fields[c].Type != key.Type {
-			return fmt.Errorf("join key %q is %v, but its bound %q is %v", key.Name, key.Type, s.Probe.Fields[c].Name, s.Probe.Fields[c].Type)
+			return fmt.Errorf("join key %q is %v, but its bound %q is %v", key.Name, key.Type, s.Probe.Fields[c].Name,
+				s.Probe.Fields[c].Type)
 		}
 	}
 	return nil
@@ -79,7 +80,8 @@ func (b *sortedSide) match(t operators.Task, probe *gpu.Stride) (matching, error
 		}
 		return &gpu.Bound{Column: probe.Cols[column], Strict: strict}
 	}
-	m, err := t.Queue.MatchRange(t.Lease, b.cols[b.Range.Build], bound(b.Range.Lower, b.Range.LowerStrict), bound(b.Range.Upper, b.Range.UpperStrict))
+	m, err := t.Queue.MatchRange(t.Lease, b.cols[b.Range.Build], bound(b.Range.Lower, b.Range.LowerStrict),
+		bound(b.Range.Upper, b.Range.UpperStrict))
 	return matching{m, probe.Cols, true}, err
 }
 

@@ -20,17 +20,20 @@ func TestARefusalLosesNoPair(t *testing.T) {
 	dev, err := host.Open(host.Options{Threads: 1})
 	require.NoError(t, err)
 	rnd := rand.New(rand.NewPCG(7, 8))
-	number := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "row", Type: gpu.Of(gpu.Int32)})
+	number := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)},
+		gpu.Field{Name: "row", Type: gpu.Of(gpu.Int32)})
 	stride := func(n int) *gpu.Stride {
 		var keys, rows []gpu.Scalar
 		for i := range n {
 			keys = append(keys, gpu.IntScalar(number.Fields[0].Type, rnd.Int64N(50)))
 			rows = append(rows, gpu.IntScalar(number.Fields[1].Type, int64(i)))
 		}
-		return &gpu.Stride{Schema: number, Rows: n, Cols: []gpu.Column{gpu.ColumnOf(number.Fields[0].Type, keys), gpu.ColumnOf(number.Fields[1].Type, rows)}}
+		return &gpu.Stride{Schema: number, Rows: n,
+			Cols: []gpu.Column{gpu.ColumnOf(number.Fields[0].Type, keys), gpu.ColumnOf(number.Fields[1].Type, rows)}}
 	}
 	for _, algorithm := range AlgorithmsOn(dev.Properties()) {
-		s := Spec{Probe: number, Build: number, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false}, ProbeOut: []int{0, 1}, BuildOut: []int{0, 1}}
+		s := Spec{Probe: number, Build: number, ProbeKeys: []int{0}, BuildKeys: []int{0}, NullSafe: []bool{false},
+			ProbeOut: []int{0, 1}, BuildOut: []int{0, 1}}
 		l := dev.Budget().Lease("join")
 		q, err := dev.NewQueue("join")
 		require.NoError(t, err)
@@ -53,7 +56,8 @@ func TestARefusalLosesNoPair(t *testing.T) {
 							return nil
 						})
 					}
-					cols, rows, again, err := m.Join(q, l, operators.Pick(m.probe, s.ProbeOut), operators.Pick(b.columns(), s.BuildOut), 64)
+					cols, rows, again, err := m.Join(q, l, operators.Pick(m.probe, s.ProbeOut),
+						operators.Pick(b.columns(), s.BuildOut), 64)
 					dev.Budget().SetFault(nil)
 					if err != nil {
 						require.ErrorIs(t, err, gpu.ErrBudget)

@@ -46,7 +46,8 @@ func (m *mapped) next(q gpu.Queue, l *gpu.Lease, limit int) (pairs, bool, error)
 }
 
 // Join implements gpu.Matcher.
-func (m *mapped) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (cols []gpu.Column, rows int, more bool, err error) {
+func (m *mapped) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
+	limit int) (cols []gpu.Column, rows int, more bool, err error) {
 	p, more, err := m.next(q, l, limit)
 	if err != nil {
 		return nil, 0, false, err

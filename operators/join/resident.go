@@ -67,7 +67,8 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 		// than are likely are cut from their strides.
 		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, limit*3/4))
 		room := t.Lease.Available() * 8 / 9
-		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room || !o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident))); {
+		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room ||
+			!o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident))); {
 			o.resident--
 		}
 	}
@@ -189,7 +190,8 @@ func (l *outerLane) joinNext(emit operators.Emit) error {
 // deal deals out the rows for partitions in memory.
 func (l *outerLane) deal(ctx context.Context, emit operators.Emit) error {
 	for i, r := range l.join.residents {
-		err := l.now.Each(ctx, l.task.Queue, l.task.Lease, r.from, r.to, func(s *gpu.Stride, _ int) error { return l.in[i].collect(s, emit) })
+		err := l.now.Each(ctx, l.task.Queue, l.task.Lease, r.from, r.to,
+			func(s *gpu.Stride, _ int) error { return l.in[i].collect(s, emit) })
 		if err != nil {
 			return err
 		}

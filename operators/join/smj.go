@@ -194,7 +194,8 @@ func (b *smjBuilt) match(t operators.Task, probe *gpu.Stride) (matching, error) 
 	if b.transform {
 		return matching{Matcher: owned, probe: s.cols}, nil
 	}
-	return matching{Matcher: &mapped{Matcher: owned, probe: s.ids, build: b.sorted.ids, rows: probe.Rows}, probe: probe.Cols}, nil
+	return matching{Matcher: &mapped{Matcher: owned, probe: s.ids, build: b.sorted.ids, rows: probe.Rows},
+		probe: probe.Cols}, nil
 }
 
 func (b *smjBuilt) release() {

@@ -36,7 +36,8 @@ type triton struct {
 
 // plan returns the schemas of the rows that partitions of the build side and of the probe side have.
 func (o *outOfCore) plan(t operators.Task) (build, probe *gpu.Schema) {
-	o.tuples = o.Algorithm == tritonName && o.direct() && isTuple(o.Build, o.BuildKeys[0]) && isTuple(o.Probe, o.ProbeKeys[0])
+	o.tuples = o.Algorithm == tritonName && o.direct() && isTuple(o.Build, o.BuildKeys[0]) &&
+		isTuple(o.Probe, o.ProbeKeys[0])
 	if !o.tuples {
 		return o.Build, o.Probe
 	}
@@ -98,7 +99,8 @@ func (o *outOfCore) scatter(t operators.Task, s *gpu.Stride, key int, into *spil
 		return err
 	}
 	to := gpu.Column{Type: gpu.TupleType(width), Len: s.Rows, Data: buf}
-	offsets, err := x.PartitionTuples(scratch, to, unsigned(s.Cols[key]), s.Cols[1-key], o.digit(width), gpu.TuplePass{})
+	offsets, err := x.PartitionTuples(scratch, to, unsigned(s.Cols[key]), s.Cols[1-key], o.digit(width),
+		gpu.TuplePass{})
 	if err != nil {
 		to.Release()
 		return err
@@ -123,7 +125,8 @@ func (o *outOfCore) staysHere(bytes int64) bool {
 }
 
 // inBatches is operators.InBatches for rows of partitions of a side, which are columns afterwards.
-func (o *outOfCore) inBatches(t operators.Task, of *spill.Partitions, schema *gpu.Schema, each func(add func(*gpu.Stride) error) error, take func(*gpu.Stride) error) error {
+func (o *outOfCore) inBatches(t operators.Task, of *spill.Partitions, schema *gpu.Schema,
+	each func(add func(*gpu.Stride) error) error, take func(*gpu.Stride) error) error {
 	key := 0
 	switch {
 	case !o.tuples:

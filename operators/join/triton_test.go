@@ -20,7 +20,8 @@ func TestTriton(t *testing.T) {
 		kind := dev.Properties().Kind
 		rnd := rand.New(rand.NewPCG(5, 6))
 		for k := Inner; k <= Mark; k++ {
-			for i, c := range []outOfCoreCase{{typ: gpu.Of(gpu.Int64)}, {typ: gpu.Of(gpu.Int32), key: 1, always: true}, {typ: gpu.Of(gpu.Int64), nullable: true},
+			for i, c := range []outOfCoreCase{{typ: gpu.Of(gpu.Int64)}, {typ: gpu.Of(gpu.Int32), key: 1, always: true},
+				{typ: gpu.Of(gpu.Int64), nullable: true},
 				{typ: gpu.Of(gpu.Int64), key: 1, rows: 1 << 40}} {
 				if kind == "cuda" && (int(k)+i)%3 == 2 { // an emulator is slow
 					continue

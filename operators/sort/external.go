@@ -275,9 +275,10 @@ func (o *sorter) emitRuns(ctx context.Context, t operators.Task, part int, emit 
 	return nil
 }
 
-// readPatiently is readRange again and again while it is refused memory and others give some back: strides of the ranges
-// before may be on their way to the output. One lane at a time does so, so that lanes do not block each other.
-func (o *sorter) readPatiently(ctx context.Context, t operators.Task, i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
+// readPatiently is readRange again and again while it is refused memory and others give some back: strides of the
+// ranges before may be on their way to the output. One lane at a time does so, so that lanes do not block each other.
+func (o *sorter) readPatiently(ctx context.Context, t operators.Task,
+	i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
 	read := func() (err error) {
 		all, ids, from, to, err = o.readRange(ctx, t, i)
 		return err
@@ -362,7 +363,8 @@ func (o *external) newReader(ctx context.Context, t operators.Task, from, to int
 
 // readRange returns the rows of the pages that a range meets, their order, and where the range
 // is in it. One lane emits the ranges in order, so that it reads a range while it sorts the one before.
-func (o *sorter) readRange(ctx context.Context, t operators.Task, i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
+func (o *sorter) readRange(ctx context.Context, t operators.Task,
+	i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
 	reader := o.reader
 	switch {
 	case t.Lanes > 1:

@@ -130,7 +130,8 @@ func (o *sorter) withNumber(t operators.Task, s *gpu.Stride, number int) (*gpu.S
 // constant returns the program of a BIGINT column of one value.
 func constant(v int) *gpu.Program {
 	t := gpu.Of(gpu.Int64)
-	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, int64(v)), Mask: -1}}, Outputs: []int{0}}
+	return &gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, int64(v)), Mask: -1}},
+		Outputs: []int{0}}
 }
 
 // cut sorts the rows of the lane and keeps the first.
@@ -158,7 +159,8 @@ func (l *local) Combine(context.Context) error {
 func (l *local) Close() error { return l.own.Close() }
 
 // sorted takes strides over and returns their rows, and the order of the rows.
-func (o *sorter) sorted(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (*operators.Rows, gpu.Column, error) {
+func (o *sorter) sorted(t operators.Task, schema *gpu.Schema,
+	strides []*gpu.Stride) (*operators.Rows, gpu.Column, error) {
 	by := o.Keys
 	if schema != o.In {
 		by = append(by[:len(by):len(by)], Key{Column: o.In.Len()})
@@ -232,9 +234,10 @@ func (o *sorter) Emit(ctx context.Context, t operators.Task, part int, emit oper
 	return emitRows(ctx, t, o.all, o.ids, from, min(from+o.strideRows, o.to), emit)
 }
 
-// emitRows emits a stride of the rows at ids [from, to). Refused memory it waits for strides that are on their way to the
-// output.
-func emitRows(ctx context.Context, t operators.Task, all *operators.Rows, ids gpu.Column, from, to int, emit operators.Emit) error {
+// emitRows emits a stride of the rows at ids [from, to). Refused memory it waits for strides that are on their way to
+// the output.
+func emitRows(ctx context.Context, t operators.Task, all *operators.Rows, ids gpu.Column, from, to int,
+	emit operators.Emit) error {
 	var s *gpu.Stride
 	err := t.Lease.Patiently(ctx, func() (err error) {
 		s, err = all.GatherRange(t, ids, from, to)

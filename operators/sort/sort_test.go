@@ -22,7 +22,8 @@ import (
 // holds all of it for a moment.
 func TestRunsOfFewKeys(t *testing.T) {
 	const rows, strides, keys = 6000, 5, 4
-	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "row", Type: gpu.Of(gpu.Int32)})
+	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)},
+		gpu.Field{Name: "row", Type: gpu.Of(gpu.Int32)})
 	onHost, err := host.Open(host.Options{Threads: 1, Memory: 2 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, onHost.Close()) })
@@ -95,7 +96,8 @@ func TestRunsOfFewKeys(t *testing.T) {
 			}
 			d.Budget().SetFault(nil)
 			require.Equal(t, want, got)
-			require.Eventually(t, func() bool { used, _ := output.Used(); return used == 0 }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { used, _ := output.Used(); return used == 0 }, time.Minute,
+				time.Millisecond)
 			require.NoError(t, output.Close())
 			require.NoError(t, o.Close())
 			require.NoError(t, store.Close())
@@ -121,7 +123,8 @@ func (q *sortCounter) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error)
 // Runs of a stride each, or pages of a row, would take a sort a stride, or most of the rows in memory.
 // A limit that drops too few rows makes runs, too.
 func TestRunsHaveManyRows(t *testing.T) {
-	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "text", Type: gpu.Of(gpu.String)})
+	schema := gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Int32)},
+		gpu.Field{Name: "text", Type: gpu.Of(gpu.String)})
 	for _, c := range []struct {
 		name                  string
 		strides, rows, length int // of a stride and a text

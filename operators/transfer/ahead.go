@@ -30,7 +30,8 @@ type Ahead struct {
 // Whoever calls NewAhead calls Take until it has all that it wants, and then End.
 func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) error) *Ahead {
 	ctx, stop := context.WithCancelCause(ctx)
-	a := &Ahead{strides: make(chan *gpu.Stride, aheadDepth), taken: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
+	a := &Ahead{strides: make(chan *gpu.Stride, aheadDepth), taken: make(chan struct{}, 1), stop: stop,
+		ended: make(chan struct{})}
 	go func() {
 		defer close(a.ended)
 		defer close(a.strides)
@@ -41,7 +42,8 @@ func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) erro
 
 // Copy copies the strides that read returns, until io.EOF. The lease pays for them. A stride that
 // is refused memory is tried again when one before it was taken, or when there is more memory.
-func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease, read func(context.Context) (*gpu.Stride, error)) error {
+func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease,
+	read func(context.Context) (*gpu.Stride, error)) error {
 	a.queue = q
 	for {
 		s, err := read(ctx)

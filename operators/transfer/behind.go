@@ -19,7 +19,8 @@ var errBehind = errors.New("no more strides are copied to the host")
 // refused memory, it is tried again when the ones before have been taken. receive returns the
 // next stride, io.EOF after the last and when its context ends; it runs on another goroutine. A
 // lease of the HostBudget pays. take takes strides over.
-func Behind(ctx context.Context, d gpu.Device, name string, l *gpu.Lease, receive func(context.Context) (*gpu.Stride, error), take func(*gpu.Stride) error) (err error) {
+func Behind(ctx context.Context, d gpu.Device, name string, l *gpu.Lease,
+	receive func(context.Context) (*gpu.Stride, error), take func(*gpu.Stride) error) (err error) {
 	queues := make(chan gpu.Queue, behindDepth)
 	for range behindDepth {
 		q, openErr := d.NewQueue(name)

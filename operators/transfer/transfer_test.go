@@ -55,8 +55,10 @@ func testBehind(t *testing.T, d gpu.Device) {
 				values := make([]int64, n)
 				values[7] = int64(next)
 				next++
-				return q.Upload(l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
-					Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
+				return q.Upload(l,
+					&gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+						Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n,
+							Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
 			}
 			err := transfer.Behind(context.Background(), d, "behind", h, receive, func(s *gpu.Stride) error {
 				defer s.Release()
@@ -77,8 +79,9 @@ func testBehind(t *testing.T, d gpu.Device) {
 			if ctx.Err() != nil {
 				return nil, io.EOF
 			}
-			return q.Upload(l, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
-				Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(make([]byte, 8*n))}}})
+			return q.Upload(l,
+				&gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
+					Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(make([]byte, 8*n))}}})
 		}, func(*gpu.Stride) error { panic("no stride") })
 		require.True(t, gpu.IsRefusal(err), "%v", err)
 		d.HostBudget().SetFault(nil)
@@ -112,7 +115,8 @@ func testAhead(t *testing.T, dev gpu.Device) {
 				return nil, io.EOF
 			}
 			return &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
-				Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(slices.Repeat([]int64{int64(k)}, n)))}}}, nil
+				Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n,
+					Data: gpu.WrapBytes(gpu.BytesOf(slices.Repeat([]int64{int64(k)}, n)))}}}, nil
 		})
 	})
 	for k := range strides {

@@ -29,11 +29,13 @@ type calculation struct {
 
 // calculationOf returns the calculation of n rows, of which the caller sets the used columns.
 func calculationOf(t operators.Task, partition []int, order []sort.Key, n int) *calculation {
-	return &calculation{partition: partition, order: order, task: t, n: n, cols: map[int]gpu.Column{}, made: map[string]gpu.Column{}, frames: map[Frame][2]gpu.Column{}}
+	return &calculation{partition: partition, order: order, task: t, n: n, cols: map[int]gpu.Column{},
+		made: map[string]gpu.Column{}, frames: map[Frame][2]gpu.Column{}}
 }
 
 // newCalculation gathers the used columns of rows in an order.
-func newCalculation(t operators.Task, partition []int, order []sort.Key, rows *operators.Rows, used []int, ids gpu.Column) (*calculation, error) {
+func newCalculation(t operators.Task, partition []int, order []sort.Key, rows *operators.Rows, used []int,
+	ids gpu.Column) (*calculation, error) {
 	c := calculationOf(t, partition, order, rows.N)
 	cols, err := t.Queue.Gather(t.Lease, operators.Pick(rows.Cols, used), ids, false)
 	if err != nil {
@@ -341,14 +343,16 @@ func (c *calculation) rank(f Function) gpu.Column {
 		return c.eval(p, p.plus(c.place(p), one), c.start(peers), start, end)
 	case DenseRank:
 		group := c.runOf(peers)
-		return c.eval(p, p.plus(p.long(p.op(gpu.OpSub, int32Type, 0, 1)), one), group, c.gather(group, start, false), end)
+		return c.eval(p, p.plus(p.long(p.op(gpu.OpSub, int32Type, 0, 1)), one), group, c.gather(group, start, false),
+			end)
 	case PercentRank:
 		others := p.minus(c.size(p), one)
 		share := p.op(gpu.OpDiv, doubleType, p.cast(doubleType, c.place(p)), p.cast(doubleType, others))
 		alone := p.op(gpu.OpLt, boolType, others, one)
 		return c.eval(p, p.choose(doubleType, alone, p.double(0), share), c.start(peers), start, end)
 	case CumeDist:
-		return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, c.place(p)), p.cast(doubleType, c.size(p))), c.end(peers), start, end)
+		return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, c.place(p)), p.cast(doubleType, c.size(p))),
+			c.end(peers), start, end)
 	}
 	return c.ntile(f, start, end)
 }
@@ -384,7 +388,8 @@ func (c *calculation) ntile(f Function, start, end gpu.Column) gpu.Column {
 	behind := p.op(gpu.OpMul, int64Type, large, p.plus(size, one)) // the first row of a smaller bucket
 	inLarge := quo(row, p.plus(size, one))
 	inSmall := p.plus(large, quo(p.minus(row, behind), size))
-	return c.eval(p, p.plus(p.choose(int64Type, p.op(gpu.OpLt, boolType, row, behind), inLarge, inSmall), one), c.rows(), start, end, c.cols[f.Offset])
+	return c.eval(p, p.plus(p.choose(int64Type, p.op(gpu.OpLt, boolType, row, behind), inLarge, inSmall), one),
+		c.rows(), start, end, c.cols[f.Offset])
 }
 
 // aggregate computes an aggregate of the rows [from, to).
@@ -430,8 +435,8 @@ func (c *calculation) leader(key gpu.Column, greatest bool, from, to gpu.Column)
 	return c.own(c.task.Queue.Extreme(c.task.Lease, gpu.SortKey{Column: key, Descending: greatest}, false, from, to))
 }
 
-// selectable has the rows that a function may select, whatever rows come before the first one or behind the last, as far as its
-// frames go; -1 if there are none.
+// selectable has the rows that a function may select, whatever rows come before the first one or behind the last, as
+// far as its frames go; -1 if there are none.
 func (c *calculation) selectable(f Function) gpu.Column {
 	first, behind := c.constant(0, 1), c.constant(c.n, 1)
 	n, last := f.nth(), false
@@ -468,7 +473,8 @@ func (c *calculation) fold(kind gpu.AggregateKind, value gpu.Column, output gpu.
 	if c.err != nil {
 		return gpu.Column{}
 	}
-	return c.own(c.task.Queue.Fold(c.task.Lease, gpu.Aggregate{Kind: kind, Input: value.Type, Output: output}, value, from, to))
+	return c.own(c.task.Queue.Fold(c.task.Lease, gpu.Aggregate{Kind: kind, Input: value.Type, Output: output}, value,
+		from, to))
 }
 
 // count counts the rows [from, to), or their values that are not null.
@@ -497,7 +503,8 @@ func (c *calculation) value(f Function) gpu.Column {
 		return out
 	}
 	p := newProgram(int32Type, out.Type, c.cols[f.Default].Type, int64Type)
-	outside := p.op(gpu.OpAnd, boolType, p.op(gpu.OpLt, boolType, 0, p.number(int32Type, 0)), p.op(gpu.OpIsNotNull, boolType, 3))
+	outside := p.op(gpu.OpAnd, boolType, p.op(gpu.OpLt, boolType, 0, p.number(int32Type, 0)),
+		p.op(gpu.OpIsNotNull, boolType, 3))
 	return c.eval(p, p.choose(f.Output, outside, 2, 1), ids, out, c.cols[f.Default], offset)
 }
 
@@ -562,7 +569,8 @@ func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) 
 			back = p.minus(p.number(int64Type, 0), back)
 		}
 		ahead := p.minus(p.minus(p.long(1), back), p.number(int64Type, 1))
-		at = p.choose(int64Type, p.op(gpu.OpLt, boolType, back, p.number(int64Type, 0)), ahead, p.minus(p.long(0), back))
+		at = p.choose(int64Type, p.op(gpu.OpLt, boolType, back, p.number(int64Type, 0)), ahead,
+			p.minus(p.long(0), back))
 	case LastValue:
 		in = []gpu.Column{rank(high), low, offset}
 		at = p.minus(p.long(0), p.number(int64Type, 1))
@@ -578,7 +586,8 @@ func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) 
 	if f.Kind == Lag || f.Kind == Lead {
 		// An offset of 0 is the row itself.
 		p = newProgram(int32Type, int32Type, int64Type)
-		ids = c.eval(p, p.choose(int32Type, p.op(gpu.OpEq, boolType, 2, p.number(int64Type, 0)), 1, 0), ids, c.rows(), offset)
+		ids = c.eval(p, p.choose(int32Type, p.op(gpu.OpEq, boolType, 2, p.number(int64Type, 0)), 1, 0), ids, c.rows(),
+			offset)
 	}
 	p = newProgram(int32Type, int32Type, int32Type)
 	return rowIDs(c.eval(p, p.within(p.long(0), p.long(1), p.long(2)), ids, low, high))

@@ -180,7 +180,8 @@ func (o *groups) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.St
 }
 
 // inOrder sorts the rows by the keys and an order, and computes the functions in this order.
-func (o *groups) inOrder(t operators.Task, rows *operators.Rows, used []int, order []sort.Key, done []bool, out *gpu.Stride) error {
+func (o *groups) inOrder(t operators.Task, rows *operators.Rows, used []int, order []sort.Key, done []bool,
+	out *gpu.Stride) error {
 	ids, err := o.sorted(t, rows, order)
 	if err != nil {
 		return err
@@ -493,7 +494,8 @@ func (g *grouping) betweenFloats(t gpu.Type, x, y, share gpu.Column) gpu.Column 
 
 // mode has the most frequent of the sorted values [low, high). Of several it is the one that comes first in the
 // order, then the least. value has no nulls; row has the rows at which values are.
-func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column, row func(gpu.Column) gpu.Column) gpu.Column {
+func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column,
+	row func(gpu.Column) gpu.Column) gpu.Column {
 	q, l := g.task.Queue, g.task.Lease
 	// Runs of equal values within a group: a run ends where the value or the group does.
 	rows := newProgram()
@@ -501,7 +503,8 @@ func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column, row
 	if g.err != nil {
 		return gpu.Column{}
 	}
-	group := g.own(q.Search(l, gpu.SortKey{Column: high}, g.own(allRows(g.task, value.Len)), true, ofRow, g.constant(g.m, value.Len)))
+	group := g.own(q.Search(l, gpu.SortKey{Column: high}, g.own(allRows(g.task, value.Len)), true, ofRow,
+		g.constant(g.m, value.Len)))
 	if g.err != nil {
 		return gpu.Column{}
 	}
@@ -545,7 +548,8 @@ func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column, row
 		keys := []gpu.SortKey{{Column: g.gather(group, firsts, false)}, {Column: lengths, Descending: true}}
 		at := row(firsts)
 		for _, k := range f.Order {
-			keys = append(keys, gpu.SortKey{Column: g.gather(g.cols[k.Column], at, false), Descending: k.Descending, NullsFirst: k.NullsFirst})
+			keys = append(keys, gpu.SortKey{Column: g.gather(g.cols[k.Column], at, false), Descending: k.Descending,
+				NullsFirst: k.NullsFirst})
 		}
 		if g.err != nil {
 			return gpu.Column{}
@@ -619,7 +623,8 @@ func (g *grouping) variance(f GroupFunction, value, low, high gpu.Column) gpu.Co
 	rows := g.own(allRows(g.task, value.Len))
 	group := gpu.Column{}
 	if g.err == nil {
-		group = g.own(q.Search(l, gpu.SortKey{Column: high}, rows, true, g.constant(0, value.Len), g.constant(g.m, value.Len)))
+		group = g.own(q.Search(l, gpu.SortKey{Column: high}, rows, true, g.constant(0, value.Len),
+			g.constant(g.m, value.Len)))
 	}
 	p := newProgram(doubleType, doubleType)
 	d := p.op(gpu.OpSub, doubleType, 0, 1)
@@ -635,7 +640,9 @@ func (g *grouping) variance(f GroupFunction, value, low, high gpu.Column) gpu.Co
 		out = p.add(gpu.Instr{Op: gpu.OpMath, Type: doubleType, Args: []int{out}, N: int(gpu.MathSqrt)})
 	}
 	// One value does not vary, even if it is infinite.
-	alone := p.op(gpu.OpAnd, boolType, p.op(gpu.OpEq, boolType, 1, p.number(int64Type, 1)), p.op(gpu.OpEq, boolType, by, p.double(1)))
+	alone := p.op(gpu.OpAnd, boolType, p.op(gpu.OpEq, boolType, 1, p.number(int64Type, 1)),
+		p.op(gpu.OpEq, boolType, by, p.double(1)))
 	out = p.choose(doubleType, alone, p.double(0), out)
-	return g.evalGroups(p, p.choose(doubleType, p.op(gpu.OpLt, boolType, p.double(0), by), out, p.null(doubleType)), sum, n)
+	return g.evalGroups(p, p.choose(doubleType, p.op(gpu.OpLt, boolType, p.double(0), by), out, p.null(doubleType)),
+		sum, n)
 }

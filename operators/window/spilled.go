@@ -77,7 +77,8 @@ func (o *collection) spillOne(t operators.Task, c cut) error {
 	}
 	number := gpu.Of(gpu.Int64)
 	cols, err := t.Queue.Eval(t.Lease, &gpu.Program{Outputs: []int{0},
-		Code: []gpu.Instr{{Op: gpu.OpConst, Type: number, Value: gpu.IntScalar(number, int64(c.number)<<32|int64(c.at)), Mask: -1}}}, nil, c.rows.Rows)
+		Code: []gpu.Instr{{Op: gpu.OpConst, Type: number, Value: gpu.IntScalar(number, int64(c.number)<<32|int64(c.at)),
+			Mask: -1}}}, nil, c.rows.Rows)
 	if err != nil {
 		c.rows.Release()
 		return err

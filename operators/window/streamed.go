@@ -29,16 +29,16 @@ const (
 	nearby
 	// all is the same rows for each row: a first pass makes their state.
 	all
-	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass makes the state of the
-	// rows behind each stride.
+	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass makes the state
+	// of the rows behind each stride.
 	fromHere
-	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. Those that it does not keep have
-	// a state.
+	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. Those that it does not
+	// keep have a state.
 	upToNear
 )
 
-// streamed returns a function of the spec, which has no partition keys, in the form in which batches compute it, and its span.
-// The frame of a function without one becomes the rows that it needs.
+// streamed returns a function of the spec, which has no partition keys, in the form in which batches compute it, and
+// its span. The frame of a function without one becomes the rows that it needs.
 func (s *Spec) streamed(f Function) (Function, span) {
 	switch f.Kind {
 	case RowNumber, Ntile:
@@ -55,7 +55,8 @@ func (s *Spec) streamed(f Function) (Function, span) {
 		case !ok:
 			return f, anywhere
 		case !f.IgnoreNulls || back == 0 && ahead == 0:
-			f.Frame = Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: back}, To: Bound{Kind: Following, Offset: ahead}}
+			f.Frame = Frame{Unit: Rows, From: Bound{Kind: Preceding, Offset: back},
+				To: Bound{Kind: Following, Offset: ahead}}
 			return f, nearby
 		case ahead == 0:
 			f.Frame = Frame{Unit: Rows, From: Bound{Kind: UnboundedPreceding}, To: Bound{Kind: CurrentRow}}
@@ -74,7 +75,8 @@ func (s *Spec) streamed(f Function) (Function, span) {
 		return f, anywhere
 	case f.Frame.Whole(len(s.Order) > 0):
 		return f, all
-	case to == UnboundedFollowing && f.Frame.Unit == Rows && !f.IgnoreNulls && (f.Kind == FirstValue || f.Kind == NthValue):
+	case to == UnboundedFollowing && f.Frame.Unit == Rows && !f.IgnoreNulls &&
+		(f.Kind == FirstValue || f.Kind == NthValue):
 		ahead := f.nth() - 1
 		if from == Following {
 			ahead += min(f.Frame.From.Offset, gpu.MaxRows)
@@ -264,8 +266,9 @@ type batches struct {
 	pushed int // strides
 }
 
-// state is what some rows have come to: the rows among them that a function may select, with the columns of its arguments, or one
-// of nulls if there are none; or the value of a function that is merged, in one row. It is nil before the first rows.
+// state is what some rows have come to: the rows among them that a function may select, with the columns of its
+// arguments, or one of nulls if there are none; or the value of a function that is merged, in one row. It is nil before
+// the first rows.
 type state []gpu.Column
 
 func (s state) rows() int {
@@ -303,7 +306,8 @@ func (b *batches) push(s *gpu.Stride) error {
 	return b.compute(false)
 }
 
-// total computes the functions that see all rows, or all rows from a stride on, of the next stride, which it takes over.
+// total computes the functions that see all rows, or all rows from a stride on, of the next stride, which it takes
+// over.
 func (b *batches) total(s *gpu.Stride) error {
 	rows, err := operators.CollectRows(b.task, b.In, []*gpu.Stride{s}, b.used(all, fromHere))
 	if err != nil {
@@ -313,8 +317,8 @@ func (b *batches) total(s *gpu.Stride) error {
 	return b.add(rows, rows.N, all, fromHere)
 }
 
-// add adds the first n rows to what functions of some spans have come to. For those of the span fromHere each stride is kept
-// apart, for joinBehind.
+// add adds the first n rows to what functions of some spans have come to. For those of the span fromHere each stride is
+// kept apart, for joinBehind.
 func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 	c, err := b.calculate(rows, 0, n, spans...)
 	if err != nil {
@@ -431,8 +435,8 @@ func (b *batches) rest(i int) state {
 	return nil
 }
 
-// selected computes function i, which selects the value of a row, over the rows of a calculation between those of its states.
-// The caller owns the result.
+// selected computes function i, which selects the value of a row, over the rows of a calculation between those of its
+// states. The caller owns the result.
 func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
 	f, of := b.stream.functions[i], b.stream.spans[i]
 	before, after := b.last[i], b.rest(i)
@@ -465,9 +469,11 @@ func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
 		to = e.constant(e.n, c.n)
 	default:
 		p := newProgram(int32Type)
-		from, to = e.constant(0, c.n), e.evalRows(p, p.op(gpu.OpAdd, int32Type, 0, p.number(int32Type, int64(n))), c.n, to)
+		from, to = e.constant(0, c.n), e.evalRows(p, p.op(gpu.OpAdd, int32Type, 0, p.number(int32Type, int64(n))), c.n,
+			to)
 	}
-	e.setFrame(f.Frame, e.concat(e.constant(0, n), from, e.constant(0, after.rows())), e.concat(e.constant(0, n), to, e.constant(0, after.rows())))
+	e.setFrame(f.Frame, e.concat(e.constant(0, n), from, e.constant(0, after.rows())),
+		e.concat(e.constant(0, n), to, e.constant(0, after.rows())))
 	values, err := e.function(f)
 	if err != nil {
 		return gpu.Column{}, err
@@ -659,7 +665,8 @@ func (c *calculation) firstAtEnd(f Frame) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	first := c.own(c.task.Queue.Search(c.task.Lease, gpu.SortKey{Column: to}, c.constant(c.n, 1), false, c.constant(0, 1), c.constant(c.n-1, 1)))
+	first := c.own(c.task.Queue.Search(c.task.Lease, gpu.SortKey{Column: to}, c.constant(c.n, 1), false,
+		c.constant(0, 1), c.constant(c.n-1, 1)))
 	return c.rowAt(first, 0)
 }
 
@@ -753,8 +760,8 @@ func (c *calculation) average(sum, count gpu.Column) (gpu.Column, error) {
 	return c.quotient(sum, count).Retain(), c.err
 }
 
-// selects reports whether the value of a function is one of a row that it selects. The rows that it may select, whatever comes
-// before or behind, are kept of rows that are gone.
+// selects reports whether the value of a function is one of a row that it selects. The rows that it may select,
+// whatever comes before or behind, are kept of rows that are gone.
 func (f Function) selects() bool { return f.PassesValues() }
 
 // settled reports whether no rows behind those of a state change the value of a function.
@@ -782,10 +789,12 @@ func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Co
 	kind := after.Type
 	p := newProgram(kind, kind)
 	both := p.op(mergeOps[b.stream.functions[i].Aggregate], kind, 0, 1)
-	merged := p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0), p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), both, 0), 1)
+	merged := p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0),
+		p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), both, 0), 1)
 	return c.evalRows(p, merged, n, rows(before), rows(after)).Retain(), c.err
 }
 
 // mergeOps merge two values of an aggregate. Counts of groups of peers are merged as those of rows.
-var mergeOps = map[gpu.AggregateKind]gpu.Op{gpu.CountAll: gpu.OpAdd, gpu.Count: gpu.OpAdd, gpu.Sum: gpu.OpAdd, gpu.Product: gpu.OpMul,
-	gpu.BitAnd: gpu.OpBitAnd, gpu.BitOr: gpu.OpBitOr, gpu.BitXor: gpu.OpBitXor}
+var mergeOps = map[gpu.AggregateKind]gpu.Op{gpu.CountAll: gpu.OpAdd, gpu.Count: gpu.OpAdd, gpu.Sum: gpu.OpAdd,
+	gpu.Product: gpu.OpMul,
+	gpu.BitAnd:  gpu.OpBitAnd, gpu.BitOr: gpu.OpBitOr, gpu.BitXor: gpu.OpBitXor}

@@ -88,8 +88,8 @@ func (f Frame) Whole(ordered bool) bool {
 	return f.From.Kind == UnboundedPreceding && f.To.Kind == UnboundedFollowing
 }
 
-// withoutOrder returns the frame in a window without an order. All rows of a partition are one group of peers, so a frame of
-// RANGE or GROUPS has all of them or none.
+// withoutOrder returns the frame in a window without an order. All rows of a partition are one group of peers, so a
+// frame of RANGE or GROUPS has all of them or none.
 func (f Frame) withoutOrder() Frame {
 	switch {
 	case f.Unit == Rows:
@@ -144,8 +144,8 @@ const (
 	fanOut = 8
 	// fewRows is the most rows of a stride that are not partitioned, unless others are.
 	fewRows = 1 << 12
-	// partRows is the least rows of a part on average, unless eight strides have fewer or memory for more is missing: on
-	// a GPU a part takes some hundred launches, however few rows it has.
+	// partRows is the least rows of a part on average, unless eight strides have fewer or memory for more is missing:
+	// on a GPU a part takes some hundred launches, however few rows it has.
 	partRows = 1 << 13
 	// seed is that of the hash. It is the same in all runs, because it decides the order of
 	// the rows of the result.
@@ -594,7 +594,8 @@ func (f Function) seesPeers() bool {
 		return true
 	}
 	peers := func(b Bound) bool {
-		return b.Kind == CurrentRow && f.Frame.Unit != Rows || f.Frame.Unit == Groups && (b.Kind == Preceding || b.Kind == Following)
+		return b.Kind == CurrentRow && f.Frame.Unit != Rows ||
+			f.Frame.Unit == Groups && (b.Kind == Preceding || b.Kind == Following)
 	}
 	return peers(f.Frame.From) || peers(f.Frame.To)
 }
@@ -665,7 +666,8 @@ func (o *collection) sorted(t operators.Task, rows *operators.Rows, order []sort
 		keys = append(keys, gpu.SortKey{Column: rows.Cols[k]})
 	}
 	for _, k := range order {
-		keys = append(keys, gpu.SortKey{Column: rows.Cols[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+		keys = append(keys, gpu.SortKey{Column: rows.Cols[k.Column], Descending: k.Descending,
+			NullsFirst: k.NullsFirst})
 	}
 	if n := o.in.Len(); len(rows.Cols) > n {
 		keys = append(keys, gpu.SortKey{Column: rows.Cols[n]})

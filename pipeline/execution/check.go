@@ -85,12 +85,14 @@ func (c *Check) String() string {
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "stage\trows out\tholds\tmust fit\tto host\tto disk\t")
 		for _, s := range c.Stages {
-			fmt.Fprintf(t, "%s (%s)\t%s\t%s\t%s\t%s\t%s\t\n", s.Step, s.Kind, humanize.Comma(int64(s.Rows)), bytes(s.Holds), bytes(s.Fixed), bytes(s.Host), bytes(s.Disk))
+			fmt.Fprintf(t, "%s (%s)\t%s\t%s\t%s\t%s\t%s\t\n", s.Step, s.Kind, humanize.Comma(int64(s.Rows)),
+				bytes(s.Holds), bytes(s.Fixed), bytes(s.Host), bytes(s.Disk))
 		}
 		t.Flush()
 	}
 	for _, t := range c.Tiers {
-		fmt.Fprintf(&b, "%s: needs %s of %s (%s)", t.Tier, humanize.IBytes(uint64(t.Needs)), humanize.IBytes(uint64(t.Limit)), t.Setting)
+		fmt.Fprintf(&b, "%s: needs %s of %s (%s)", t.Tier, humanize.IBytes(uint64(t.Needs)),
+			humanize.IBytes(uint64(t.Limit)), t.Setting)
 		if t.Spilled > 0 {
 			fmt.Fprintf(&b, "; %s spill", humanize.IBytes(uint64(t.Spilled)))
 		}
@@ -100,7 +102,8 @@ func (c *Check) String() string {
 		b.WriteByte('\n')
 	}
 	if c.LinkDown > 0 {
-		fmt.Fprintf(&b, "link: %s of spilled rows down, %s up\n", humanize.IBytes(uint64(c.LinkDown)), humanize.IBytes(uint64(c.LinkUp)))
+		fmt.Fprintf(&b, "link: %s of spilled rows down, %s up\n", humanize.IBytes(uint64(c.LinkDown)),
+			humanize.IBytes(uint64(c.LinkUp)))
 	}
 	fmt.Fprintf(&b, "time: about %.2g s on %s, not counting what spills\n", c.Estimate.Seconds(), c.Device)
 	if c.Finishes {

@@ -49,8 +49,9 @@ type Options struct {
 	// build sides are complete: those of which the plan expects a gain (Auto, the default), all
 	// that can (Always), or none (Never).
 	JoinFilters string
-	// BesideTakes says what lanes of the CPU take when they work with a GPU: "" by measured times; BesideAny partitions whenever
-	// a lane is free, which the GPU takes back when it has nothing else to do; BesideAll all that they can, before the GPU takes any. The others are for tests.
+	// BesideTakes says what lanes of the CPU take when they work with a GPU: "" by measured times; BesideAny partitions
+	// whenever a lane is free, which the GPU takes back when it has nothing else to do; BesideAll all that they can,
+	// before the GPU takes any. The others are for tests.
 	BesideTakes string
 	// Timeline keeps the spans of work for Report.Spans.
 	Timeline bool

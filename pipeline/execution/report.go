@@ -54,21 +54,25 @@ func (r *Report) String() string {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "stage\trows in\trows out\tbytes out\tbusy\tdevice\tpeak memory\t")
 	for _, s := range r.Stages {
-		fmt.Fprintf(t, "%s (%s)\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Step, s.Kind, humanize.Comma(s.RowsIn), humanize.Comma(s.RowsOut),
+		fmt.Fprintf(t, "%s (%s)\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Step, s.Kind, humanize.Comma(s.RowsIn),
+			humanize.Comma(s.RowsOut),
 			size(s.BytesOut), seconds(s.Busy), s.Device, size(s.Peak))
 	}
 	o := r.Output
-	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows), size(o.Bytes), seconds(o.Busy), size(o.Peak))
+	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows),
+		size(o.Bytes), seconds(o.Busy), size(o.Peak))
 	t.Flush()
 	if r.Restarted != "" {
 		fmt.Fprintf(&b, "memory was short, so the run started again in one lane, with short strides: %s\n", r.Restarted)
 	}
 	for _, s := range r.Stages {
 		if s.Scan != nil && s.Scan.FilesRuled > 0 {
-			fmt.Fprintf(&b, "%s: did not open %s of %s files, by their folders\n", s.Step, humanize.Comma(s.Scan.FilesRuled), humanize.Comma(s.Scan.Files))
+			fmt.Fprintf(&b, "%s: did not open %s of %s files, by their folders\n", s.Step,
+				humanize.Comma(s.Scan.FilesRuled), humanize.Comma(s.Scan.Files))
 		}
 		if s.Scan != nil && s.Scan.Skipped > 0 {
-			fmt.Fprintf(&b, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped, s.Scan.RowGroups)
+			fmt.Fprintf(&b, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped,
+				s.Scan.RowGroups)
 		}
 	}
 	for _, s := range r.Stages {
@@ -89,7 +93,8 @@ func (r *Report) String() string {
 	}
 	switch {
 	case r.Done:
-		fmt.Fprintf(&b, "wrote %s rows (%s) to %s in %s, peak memory %s", humanize.Comma(o.Rows), size(o.Bytes), o.Target, seconds(r.Wall), size(r.PeakRSS))
+		fmt.Fprintf(&b, "wrote %s rows (%s) to %s in %s, peak memory %s", humanize.Comma(o.Rows), size(o.Bytes),
+			o.Target, seconds(r.Wall), size(r.PeakRSS))
 	case r.Error != "":
 		fmt.Fprintf(&b, "failed after %s: %s", seconds(r.Wall), r.Error)
 	default:
@@ -145,7 +150,9 @@ type Share struct {
 
 // String describes the share as a part of a line.
 func (s Share) String() string {
-	return fmt.Sprintf("%s %s of %s, %s rows out", s.Device, english.Plural(int(s.Partitions), "partition", "partitions"), humanize.IBytes(uint64(s.Bytes)), humanize.Comma(s.RowsOut))
+	return fmt.Sprintf("%s %s of %s, %s rows out", s.Device,
+		english.Plural(int(s.Partitions), "partition", "partitions"), humanize.IBytes(uint64(s.Bytes)),
+		humanize.Comma(s.RowsOut))
 }
 
 // ActivityReport is the use of a GPU by a stage or a run. Device times are by the GPU's
@@ -182,7 +189,8 @@ func (a *ActivityReport) String() string {
 	}
 	copied := func(bytes int64, took time.Duration, way string, share float64) {
 		if bytes > 0 && took > 0 {
-			fmt.Fprintf(&b, "; %s %s at %.1f GB/s, %.0f %% of the link", humanize.IBytes(uint64(bytes)), way, float64(bytes)/took.Seconds()/1e9, 100*share)
+			fmt.Fprintf(&b, "; %s %s at %.1f GB/s, %.0f %% of the link", humanize.IBytes(uint64(bytes)), way,
+				float64(bytes)/took.Seconds()/1e9, 100*share)
 		}
 	}
 	copied(a.BytesUp, a.CopyingUp, "up", a.FractionUp)

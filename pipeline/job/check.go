@@ -15,7 +15,8 @@ import (
 func (j *Job) Check(own []string) Diagnostics {
 	var faults Diagnostics
 	add := func(step, path, format string, args ...any) {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(path), Step: step,
+			Msg: fmt.Sprintf(format, args...)})
 	}
 	if len(j.Sources) == 0 {
 		add("", "sources", "the job has no sources")
@@ -25,7 +26,8 @@ func (j *Job) Check(own []string) Diagnostics {
 			add(name, "sources."+name, "the source names no files")
 		}
 		if s := j.Sources[name]; s.Optional && len(s.Schema.Columns) == 0 {
-			add(name, "sources."+name+".optional", "the source may have no files, which would have its columns; give them by schema: {NAME: TYPE, …}")
+			add(name, "sources."+name+".optional",
+				"the source may have no files, which would have its columns; give them by schema: {NAME: TYPE, …}")
 		}
 		for i, path := range j.Sources[name].Parquet {
 			if msg := elsewhere(string(path)); msg != "" {
@@ -46,16 +48,20 @@ func (j *Job) Check(own []string) Diagnostics {
 		seen[name] = fmt.Sprintf("step %d", i+1)
 		switch v := s.verbs(); {
 		case len(v) == 0:
-			add(name, path, "the step does nothing; give it one of filter, select, distinct, qualify, join, group, sort, limit or union")
+			add(name, path,
+				"the step does nothing; give it one of filter, select, distinct, qualify, join, group, sort, "+
+					"limit or union")
 		case len(v) > 1:
-			add(name, path, "the step has %s; a step does one thing, so make it %d steps", strings.Join(v, " and "), len(v))
+			add(name, path, "the step has %s; a step does one thing, so make it %d steps", strings.Join(v, " and "),
+				len(v))
 		}
 		if jn := s.Join; jn != nil {
 			switch {
 			case jn.With == "":
 				add(name, path+".join", "the join does not say with what")
 			case jn.Kind == "cross" && len(jn.On)+len(jn.Using) > 0:
-				add(name, path+".join", "a cross join has no condition; leave its kind out, or filter its rows in a step after it")
+				add(name, path+".join",
+					"a cross join has no condition; leave its kind out, or filter its rows in a step after it")
 			case jn.Kind != "cross" && len(jn.On)+len(jn.Using) == 0:
 				add(name, path+".join", "the join has no condition; give it on or using")
 			}
@@ -97,7 +103,8 @@ func elsewhere(path string) string {
 	case strings.EqualFold(m[1], "file"):
 		return fmt.Sprintf("%s: write the path without %s", path, m[0])
 	default:
-		return fmt.Sprintf("%s: object stores and other addresses (%s) are not supported yet; copy the files, or mount them as a folder", path, m[0])
+		return fmt.Sprintf("%s: object stores and other addresses (%s) are not supported yet; copy the files, or "+
+			"mount them as a folder", path, m[0])
 	}
 }
 
@@ -121,13 +128,16 @@ func (g *Group) checkSets() (key, msg string) {
 	case len(given) == 0:
 		return "", ""
 	case len(given) > 1:
-		return given[1], fmt.Sprintf("the group has %s; each says what the grouping sets are, so give one", strings.Join(given, " and "))
+		return given[1], fmt.Sprintf("the group has %s; each says what the grouping sets are, so give one",
+			strings.Join(given, " and "))
 	case len(g.By) == 0:
 		return given[0], fmt.Sprintf("%s needs keys; list in by all keys of the sets", given[0])
 	case sets == 0:
 		return given[0], "sets is empty, so there would be no group; leave it out to group by all keys"
 	case sets > maxSets:
-		return given[0], fmt.Sprintf("the group has %d grouping sets, and at most %d are possible; make several group steps and a union of them", sets, maxSets)
+		return given[0],
+			fmt.Sprintf("the group has %d grouping sets, and at most %d are possible; make several group steps and a "+
+				"union of them", sets, maxSets)
 	}
 	return "", ""
 }
@@ -157,8 +167,10 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 	}
 	for i, r := range read {
 		if !r && i < len(read)-1 {
-			faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(fmt.Sprintf("steps[%d]", i)), Step: StepName(j.Steps, i),
-				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in a later step (from, with or union), or take it out"})
+			faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(fmt.Sprintf("steps[%d]", i)),
+				Step: StepName(j.Steps, i),
+				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in " +
+					"a later step (from, with or union), or take it out"})
 		}
 	}
 	return faults
@@ -167,7 +179,8 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 // CheckOutput lists the mistakes in the output of the job.
 func (j *Job) CheckOutput() (faults Diagnostics) {
 	if j.Output.Parquet == "" {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Msg: "the job has no output; give it output: {parquet: PATH}"})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"),
+			Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
 	if msg := elsewhere(string(j.Output.Parquet)); msg != "" {
 		return append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output", Msg: msg})
@@ -182,7 +195,8 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Step: "output", Msg: err.Error()})
 	}
 	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output", Msg: err.Error(), Err: err})
+		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output",
+			Msg: err.Error(), Err: err})
 	}
 	return faults
 }

@@ -49,11 +49,19 @@ func (d *decoder) document(root ast.Node) {
 
 // hints has what stands for keys that other languages have, in a step.
 var hints = map[string]string{
-	"where": "a filter step has a condition: filter", "having": "a filter step after the group has such a condition: filter", "sql": "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL",
-	"query": "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL", "order_by": "that is sort", "order by": "that is sort", "orderby": "that is sort",
-	"group_by": "that is by in group: {by: …, aggregates: …}", "group by": "that is by in group: {by: …, aggregates: …}", "aggregate": "that is aggregates in group: {by: …, aggregates: …}",
-	"aggregates": "that is a key of group: {by: …, aggregates: …}", "by": "that is a key of group: {by: …, aggregates: …}", "on": "that is a key of join: {with: …, on: …}", "with": "that is a key of join: {with: …, on: …}",
-	"project": "that is select", "columns": "that is select", "offset": "that is a key of limit: {count: …, offset: …}", "union_all": "that is union", "parquet": "files are read under sources and written under output",
+	"where":    "a filter step has a condition: filter",
+	"having":   "a filter step after the group has such a condition: filter",
+	"sql":      "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL",
+	"query":    "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL",
+	"order_by": "that is sort", "order by": "that is sort", "orderby": "that is sort",
+	"group_by":   "that is by in group: {by: …, aggregates: …}",
+	"group by":   "that is by in group: {by: …, aggregates: …}",
+	"aggregate":  "that is aggregates in group: {by: …, aggregates: …}",
+	"aggregates": "that is a key of group: {by: …, aggregates: …}",
+	"by":         "that is a key of group: {by: …, aggregates: …}", "on": "that is a key of join: {with: …, on: …}",
+	"with":    "that is a key of join: {with: …, on: …}",
+	"project": "that is select", "columns": "that is select", "offset": "that is a key of limit: {count: …, offset: …}",
+	"union_all": "that is union", "parquet": "files are read under sources and written under output",
 }
 
 var (
@@ -138,7 +146,8 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 		d.sql = false
 		if len(d.faults) == at && f.enum != nil {
 			if val := v.FieldByIndex(f.index).String(); !slices.Contains(f.enum, val) {
-				d.faultf(d.job.places[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "), DidYouMean(val, f.enum))
+				d.faultf(d.job.places[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "),
+					DidYouMean(val, f.enum))
 			}
 		}
 	}
@@ -296,7 +305,8 @@ func (d *decoder) types(n ast.Node, path string, rules ...string) (rule string, 
 	if _, ok := scalarText(n); ok {
 		e, ok := d.text(n, path)
 		if ok && !slices.Contains(rules, e.text) {
-			d.faultf(placeOf(n), "%s is %q; it must be %s, or a mapping of column names to types%s", shown(path), e.text, strings.Join(rules, ", "), DidYouMean(e.text, rules))
+			d.faultf(placeOf(n), "%s is %q; it must be %s, or a mapping of column names to types%s", shown(path),
+				e.text, strings.Join(rules, ", "), DidYouMean(e.text, rules))
 		}
 		return e.text, nil
 	}
@@ -385,7 +395,8 @@ func (d *decoder) splitAtComma(seq *ast.SequenceNode) bool {
 				break
 			}
 			if whole += ", " + next; openParentheses(whole) == 0 {
-				d.faultf(placeOf(seq.Values[i]), "YAML ends %s at its comma; quote it: [%q]", seq.Values[i].String(), whole)
+				d.faultf(placeOf(seq.Values[i]), "YAML ends %s at its comma; quote it: [%q]", seq.Values[i].String(),
+					whole)
 				return true
 			}
 		}
@@ -403,7 +414,8 @@ func (d *decoder) mappingSplitAtComma(entries []entry) bool {
 				break
 			}
 			if whole += ", " + entries[k].name; openParentheses(whole) == 0 {
-				d.faultf(placeOf(entries[i].value), "YAML ends %s at its comma; quote it: {%s: %q}", entries[i].value.String(), entries[i].name, whole)
+				d.faultf(placeOf(entries[i].value), "YAML ends %s at its comma; quote it: {%s: %q}",
+					entries[i].value.String(), entries[i].name, whole)
 				return true
 			}
 		}

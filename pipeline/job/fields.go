@@ -42,7 +42,8 @@ func structFields(t reflect.Type) fieldList {
 			}
 			continue
 		}
-		fd := field{name: name, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", sql: f.Tag.Get("sql") == "true", index: []int{i}, typ: f.Type}
+		fd := field{name: name, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"),
+			required: f.Tag.Get("required") == "true", sql: f.Tag.Get("sql") == "true", index: []int{i}, typ: f.Type}
 		if enum := f.Tag.Get("enum"); enum != "" {
 			fd.enum = strings.Split(enum, ",")
 		}

@@ -211,7 +211,8 @@ func (s *Step) verbs() []string {
 		name string
 		set  bool
 	}{
-		{"filter", s.Filter != ""}, {"select", s.Select != nil}, {"distinct", s.Distinct != nil}, {"join", s.Join != nil}, {"group", s.Group != nil},
+		{"filter", s.Filter != ""}, {"select", s.Select != nil}, {"distinct", s.Distinct != nil},
+		{"join", s.Join != nil}, {"group", s.Group != nil},
 		{"sort", s.Sort != nil}, {"limit", s.Limit != nil}, {"union", s.Union != nil},
 		{"qualify", s.Qualify != "" && s.Select == nil && s.Distinct == nil},
 	} {

@@ -48,8 +48,10 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 // base of its relative paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff")) // a byte order mark
-	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{}, values: syntax.Values{}}
-	d := &decoder{job: job, dir: filepath.Dir(path), vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
+	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{},
+		values: syntax.Values{}}
+	d := &decoder{job: job, dir: filepath.Dir(path),
+		vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
 	if d.vars.env == nil {
 		d.vars.env = os.LookupEnv
 	}
@@ -139,7 +141,8 @@ func quotedStart(src string, line int) string {
 func (d *decoder) checkVariables(set map[string]string) {
 	for _, name := range sortedKeys(set) {
 		if _, ok := d.job.Vars[name]; !ok {
-			d.faultf(Place{}, phrase.Setting("--set %s: the job has no such variable%s"), name, DidYouMean(name, keys(d.job.Vars)))
+			d.faultf(Place{}, phrase.Setting("--set %s: the job has no such variable%s"), name,
+				DidYouMean(name, keys(d.job.Vars)))
 		}
 	}
 }

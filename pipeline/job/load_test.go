@@ -31,7 +31,8 @@ func TestParseFillsTheJob(t *testing.T) {
 
 func TestPathsFromOutsideAreRelativeToTheWorkingDirectory(t *testing.T) {
 	env := func(name string) (string, bool) { return "from/env", name == "DATA" }
-	src := "vars: {data: inside, other: '${env:DATA}'}\nsources: {a: '${data}/a', b: '${env:DATA}/b', c: '${other}/c', d: 'x/${data}'}\noutput: {parquet: out}"
+	src := "vars: {data: inside, other: '${env:DATA}'}\nsources: {a: '${data}/a', b: '${env:DATA}/b', c: " +
+		"'${other}/c', d: 'x/${data}'}\noutput: {parquet: out}"
 	j, err := Parse("dir/job.yaml", []byte(src), LoadOptions{Set: map[string]string{"data": "given"}, LookupEnv: env})
 	require.NoError(t, err)
 	assert.Equal(t, Paths{"given/a"}, j.Sources["a"].Parquet)
@@ -61,12 +62,14 @@ func TestDollarDollarIsADollarSign(t *testing.T) {
 
 func TestAVariableOfTheEnvironmentMayHaveADefault(t *testing.T) {
 	env := func(name string) (string, bool) { return map[string]string{"SET": "given"}[name], name != "UNSET" }
-	src := "name: '${env:UNSET:-a: b} ${env:SET:-x} ${env:EMPTY:-y}'\nsources: {a: '${env:UNSET:-tables}/a'}\noutput: {parquet: out}"
+	src := "name: '${env:UNSET:-a: b} ${env:SET:-x} ${env:EMPTY:-y}'\nsources: {a: " +
+		"'${env:UNSET:-tables}/a'}\noutput: {parquet: out}"
 	j, err := Parse("dir/job.yaml", []byte(src), LoadOptions{LookupEnv: env})
 	require.NoError(t, err)
 	assert.Equal(t, "a: b given y", j.Name)
 	assert.Equal(t, Paths{"dir/tables/a"}, j.Sources["a"].Parquet, "a default is of the job file")
-	_, err = Parse("job.yaml", []byte("name: '${env:UNSET}'\nsources: {a: x}\noutput: {parquet: out}"), LoadOptions{LookupEnv: env})
+	_, err = Parse("job.yaml", []byte("name: '${env:UNSET}'\nsources: {a: x}\noutput: {parquet: out}"),
+		LoadOptions{LookupEnv: env})
 	require.ErrorContains(t, err, "${env:UNSET:-VALUE} has a default")
 }
 
@@ -101,7 +104,8 @@ output: {parquet: out}`
 	// Each anchor has the one before ten times.
 	src = "a0: &a0 [x]\n"
 	for i := range 30 {
-		src += fmt.Sprintf("a%d: &a%[1]d [*a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d]\n", i+1, i)
+		src += fmt.Sprintf("a%d: &a%[1]d [*a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, "+
+			"*a%[2]d, *a%[2]d]\n", i+1, i)
 	}
 	_, err = Parse("job.yaml", []byte(src), LoadOptions{})
 	require.ErrorContains(t, err, "stand for more than 100000 values")
@@ -119,22 +123,28 @@ func TestAnExpressionThatYAMLCutsAtItsCommaIsToBeQuoted(t *testing.T) {
 		_, err := Parse("job.yaml", []byte("sources: {a: x}\nsteps: "+steps+"\noutput: {parquet: out}"), LoadOptions{})
 		require.ErrorContains(t, err, want, steps)
 	}
-	j, err := Parse("job.yaml", []byte("sources: {a: x}\nsteps: [{select: [\"round(x, 2)\", ' (', 'b)']}]\noutput: {parquet: out}"), LoadOptions{})
+	j, err := Parse("job.yaml",
+		[]byte("sources: {a: x}\nsteps: [{select: [\"round(x, 2)\", ' (', 'b)']}]\noutput: {parquet: out}"),
+		LoadOptions{})
 	require.NoError(t, err)
 	assert.Len(t, j.Steps[0].Select, 3)
 }
 
 func TestTheSchemaOfASourceIsARuleOrColumns(t *testing.T) {
-	j, err := Parse("job.yaml", []byte("sources:\n  a: {parquet: a, schema: strict}\n  b: {parquet: b, schema: unify}\n  c: {parquet: c, schema: {x: BIGINT, y: 'DECIMAL(12,2)'}}\noutput: {parquet: out}"), LoadOptions{})
+	j, err := Parse("job.yaml",
+		[]byte("sources:\n  a: {parquet: a, schema: strict}\n  b: {parquet: b, schema: unify}\n  c: {parquet: c, "+
+			"schema: {x: BIGINT, y: 'DECIMAL(12,2)'}}\noutput: {parquet: out}"), LoadOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, Schema{Strict: true}, j.Sources["a"].Schema)
 	assert.Equal(t, Schema{}, j.Sources["b"].Schema)
 	assert.Equal(t, Schema{Columns: []SchemaColumn{{"x", "BIGINT"}, {"y", "DECIMAL(12,2)"}}}, j.Sources["c"].Schema)
 	for text, want := range map[string]string{
 		"strikt": `sources.a.schema is "strikt"; it must be unify, strict, or a mapping of column names to types (did you mean "strict"?)`,
-		"{}":     "sources.a.schema names no columns", "[x]": "must be a mapping", "{x: DECIMAL(12, 2)}": `quote it: {x: "DECIMAL(12, 2)"}`,
+		"{}":     "sources.a.schema names no columns", "[x]": "must be a mapping",
+		"{x: DECIMAL(12, 2)}": `quote it: {x: "DECIMAL(12, 2)"}`,
 	} {
-		_, err := Parse("job.yaml", []byte("sources: {a: {parquet: a, schema: "+text+"}}\noutput: {parquet: out}"), LoadOptions{})
+		_, err := Parse("job.yaml", []byte("sources: {a: {parquet: a, schema: "+text+"}}\noutput: {parquet: out}"),
+			LoadOptions{})
 		assert.ErrorContains(t, err, want)
 	}
 }

@@ -22,11 +22,14 @@ func schemaOf(t reflect.Type) object {
 		return object{"type": []string{"string", "integer"}, "examples": []string{"512MiB", "8GiB"}}
 	case reflect.TypeFor[Columns]():
 		named := object{"type": "object", "additionalProperties": text}
-		return object{"oneOf": []object{text, named, {"type": "boolean"}, {"type": "array", "items": object{"oneOf": []object{text, named}}}}}
+		return object{"oneOf": []object{text, named, {"type": "boolean"},
+			{"type": "array", "items": object{"oneOf": []object{text, named}}}}}
 	case reflect.TypeFor[Schema]():
-		return object{"oneOf": []object{{"type": "string", "enum": []string{"unify", "strict"}}, {"type": "object", "additionalProperties": text}}}
+		return object{"oneOf": []object{{"type": "string", "enum": []string{"unify", "strict"}},
+			{"type": "object", "additionalProperties": text}}}
 	case reflect.TypeFor[Partitions]():
-		return object{"oneOf": []object{{"type": "string", "enum": []string{"auto", "none"}}, {"type": "object", "additionalProperties": text}}}
+		return object{"oneOf": []object{{"type": "string", "enum": []string{"auto", "none"}},
+			{"type": "object", "additionalProperties": text}}}
 	case reflect.TypeFor[Var]():
 		return object{"oneOf": []object{{"type": []string{"string", "number", "boolean", "null"}}, structSchema(t)}}
 	case reflect.TypeFor[Source]():

@@ -141,7 +141,8 @@ func (x *expression) dollar() {
 func (x *expression) dollars(tag string) error {
 	body, rest, closed := strings.Cut(x.raw[x.at+len(tag):], tag)
 	if strings.Contains(strings.ReplaceAll(body, "$$", ""), "${") {
-		return fmt.Errorf("a variable is not possible in %[1]s…%[1]s; write the text in '…'", strings.ReplaceAll(tag, "$$", "$"))
+		return fmt.Errorf("a variable is not possible in %[1]s…%[1]s; write the text in '…'",
+			strings.ReplaceAll(tag, "$$", "$"))
 	}
 	end := len(x.raw)
 	if closed {
@@ -166,7 +167,8 @@ func (x *expression) variable(at int) (val expanded, name string, end int, err e
 	name, end = x.raw[at+2:at+n], at+n+1
 	val, err = x.variables.value(name, nil)
 	if err == nil && val.env && x.declared[name].Type == typeSQL {
-		err = fmt.Errorf("the variable %s is of type sql, so its text appears in plans and errors; it cannot have a value of the environment", name)
+		err = fmt.Errorf("the variable %s is of type sql, so its text appears in plans and errors; it cannot have a "+
+			"value of the environment", name)
 	}
 	return val, name, end, err
 }
@@ -234,7 +236,8 @@ func (x *expression) literal(name, text string) (string, error) {
 // not returns the error of a value that is not of the type of its variable.
 func (x *expression) not(name, text, want string) error {
 	if x.declared[name].Type == "" {
-		return fmt.Errorf("%s is %q, but its default is a %s; give the variable another type, as in {default: …, type: text}", name, text, want)
+		return fmt.Errorf("%s is %q, but its default is a %s; give the variable another type, as in {default: "+
+			"…, type: text}", name, text, want)
 	}
 	return fmt.Errorf("%s is %q, which is no %s", name, text, want)
 }
@@ -271,7 +274,8 @@ func (x *expression) quoted(quote byte) error {
 				return err
 			}
 			if val.env && (quote == '"' || prefix == 'e' || prefix == 'x') {
-				return fmt.Errorf("${%s} has a value of the environment, which is not possible in a name or an escaped text; write it by itself", name)
+				return fmt.Errorf("${%s} has a value of the environment, which is not possible in a name or an "+
+					"escaped text; write it by itself", name)
 			}
 			env = env || val.env
 			text.WriteString(val.text)

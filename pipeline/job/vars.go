@@ -95,7 +95,8 @@ func (v *variables) value(name string, using []string) (expanded, error) {
 			return expanded{text: standard}, nil
 		}
 		if !ok {
-			return expanded{}, fmt.Errorf("environment variable %s is not set; ${env:%s:-VALUE} has a default", env, env)
+			return expanded{}, fmt.Errorf("environment variable %s is not set; ${env:%s:-VALUE} has a default", env,
+				env)
 		}
 		return expanded{text: val, outside: true, env: true}, nil
 	}
@@ -105,9 +106,12 @@ func (v *variables) value(name string, using []string) (expanded, error) {
 	decl, ok := v.declared[name]
 	switch {
 	case !ok:
-		return expanded{}, fmt.Errorf("unknown variable ${%s}%s; declare it under vars", name, DidYouMean(name, keys(v.declared)))
+		return expanded{}, fmt.Errorf("unknown variable ${%s}%s; declare it under vars", name,
+			DidYouMean(name, keys(v.declared)))
 	case decl.Default == nil:
-		return expanded{}, fmt.Errorf(phrase.Setting("variable %s is not set and has no default; set it with --set %s=VALUE"), name, name)
+		return expanded{},
+			fmt.Errorf(phrase.Setting("variable %s is not set and has no default; set it with --set %s=VALUE"), name,
+				name)
 	}
 	if val, ok := v.resolved[name]; ok {
 		return val, nil

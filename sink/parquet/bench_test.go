@@ -61,7 +61,8 @@ func BenchmarkWrite(b *testing.B) {
 		for i := range codes {
 			codes[i] = int32(r.IntN(used) * 7919 % values.Len)
 		}
-		return gpu.Column{Type: values.Type, Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(codes)), Dict: &gpu.Dictionary{Values: values}}
+		return gpu.Column{Type: values.Type, Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(codes)),
+			Dict: &gpu.Dictionary{Values: values}}
 	}
 	build := strings(150000)
 	for _, c := range []struct {
@@ -72,7 +73,8 @@ func BenchmarkWrite(b *testing.B) {
 		{"unique", ints(func(int) int64 { return int64(r.Uint64() >> 30) })},
 		{"few distinct", ints(func(int) int64 { return r.Int64N(50) })},
 		{"nullable", nullable(ints(func(int) int64 { return r.Int64N(1e7) }))},
-		{"wide nullable", nullable(gpu.Column{Type: gpu.DecimalOf(38, 2), Len: rows, Data: gpu.WrapBytes(make([]byte, 16*rows))})},
+		{"wide nullable",
+			nullable(gpu.Column{Type: gpu.DecimalOf(38, 2), Len: rows, Data: gpu.WrapBytes(make([]byte, 16*rows))})},
 		{"codes of few", coded(strings(20), 20)},
 		{"codes of a build side, few used", coded(build, 1000)},
 		{"codes of a build side, all used", coded(build, 150000)},
@@ -86,7 +88,8 @@ func BenchmarkWrite(b *testing.B) {
 				w, err := create(nowhere{}, path, schema, Options{Lease: lease, Threads: 1})
 				require.NoError(b, err)
 				for range strides {
-					require.NoError(b, w.Write(context.Background(), &gpu.Stride{Schema: schema, Rows: rows, Cols: []gpu.Column{c.col.Retain()}}))
+					require.NoError(b, w.Write(context.Background(),
+						&gpu.Stride{Schema: schema, Rows: rows, Cols: []gpu.Column{c.col.Retain()}}))
 				}
 				require.NoError(b, w.Commit(context.Background()))
 			}

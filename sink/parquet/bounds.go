@@ -203,9 +203,11 @@ func (c *column) compare(a, b []byte) int {
 		}
 		return 0
 	case c.physical == format.Float:
-		return cmp.Compare(math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b)))
+		return cmp.Compare(math.Float32frombits(binary.LittleEndian.Uint32(a)),
+			math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	case c.physical == format.Double:
-		return cmp.Compare(math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b)))
+		return cmp.Compare(math.Float64frombits(binary.LittleEndian.Uint64(a)),
+			math.Float64frombits(binary.LittleEndian.Uint64(b)))
 	}
 	var x, y uint64
 	if c.width == 4 {

@@ -102,8 +102,9 @@ func TestPackedDifferencesOfAnyIntegersAreReadBack(t *testing.T) {
 func TestIntegersAreNotPackedWhereThatIsNotSmaller(t *testing.T) {
 	int64s := gpu.Of(gpu.Int64)
 	for name, values := range map[string][]int64{
-		"one row":              {math.MinInt64},
-		"alternating extremes": {math.MinInt64 / 2, math.MaxInt64 / 2, math.MinInt64 / 3, math.MaxInt64 / 5, 7, math.MaxInt64, 3, math.MinInt64},
+		"one row": {math.MinInt64},
+		"alternating extremes": {math.MinInt64 / 2, math.MaxInt64 / 2, math.MinInt64 / 3, math.MaxInt64 / 5, 7,
+			math.MaxInt64, 3, math.MinInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := make([]gpu.Scalar, len(values))
@@ -111,7 +112,8 @@ func TestIntegersAreNotPackedWhereThatIsNotSmaller(t *testing.T) {
 				rows[i] = gpu.IntScalar(int64s, v)
 			}
 			tab := table{schema: gpu.NewSchema(gpu.Field{Name: "a", Type: int64s}), values: [][]gpu.Scalar{rows}}
-			tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: len(rows), Cols: []gpu.Column{gpu.ColumnOf(int64s, rows)}}}
+			tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: len(rows),
+				Cols: []gpu.Column{gpu.ColumnOf(int64s, rows)}}}
 			path := filepath.Join(t.TempDir(), "t.parquet")
 			tab.write(t, path, deltaOptions())
 			require.Equal(t, []format.Encoding{format.Plain}, encodings(t, path))

@@ -167,7 +167,8 @@ func (s selection) each(f func(positions []int32)) {
 
 // widen converts integers to another width and multiplies them. The product must not
 // overflow. An infinite timestamp stays infinite.
-func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst []byte, src *gpu.Buffer, s selection, scale int64) ([]byte, error) {
+func widen[S int8 | int16 | int32 | int64 | uint8 | uint16, D int32 | int64](dst []byte, src *gpu.Buffer, s selection,
+	scale int64) ([]byte, error) {
 	var d D
 	size := int(unsafe.Sizeof(d))
 	out := view[D](dst, len(dst)/size)

@@ -391,7 +391,8 @@ func (p *pageWriter) variablePlain(ranges []rowRange) error {
 				}
 				value := chars[offsets[j]:offsets[j+1]]
 				if len(value) > maxPage {
-					return gpu.Exceeded("column %q has a value of %d bytes, more than a Parquet page can hold", p.column.field.Name, len(value))
+					return gpu.Exceeded("column %q has a value of %d bytes, more than a Parquet page can hold",
+						p.column.field.Name, len(value))
 				}
 				if len(p.plain)+4+len(value) > max(p.pageBytes, 4+len(value)) {
 					if err := flush(row, n); err != nil {
@@ -441,7 +442,8 @@ func (p *pageWriter) appendCodes(codes []int32) error {
 func (p *pageWriter) dictionaryPage() error {
 	p.chunk.meta.DictionaryPageOffset = 0
 	h := format.PageHeader{Type: format.DictionaryPage}
-	h.DictionaryPageHeader = thrift.New(format.DictionaryPageHeader{NumValues: int32(p.distinct), Encoding: format.Plain})
+	h.DictionaryPageHeader = thrift.New(format.DictionaryPageHeader{NumValues: int32(p.distinct),
+		Encoding: format.Plain})
 	return p.page(&h, p.entries)
 }
 
@@ -490,7 +492,8 @@ func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) err
 // page compresses a page and appends it with its header.
 func (p *pageWriter) page(h *format.PageHeader, body []byte) (err error) {
 	if len(body) > maxPage {
-		return gpu.Exceeded("column %q: a page of %d bytes is more than Parquet can hold; set a lower page_bytes", p.column.field.Name, len(body))
+		return gpu.Exceeded("column %q: a page of %d bytes is more than Parquet can hold; set a lower page_bytes",
+			p.column.field.Name, len(body))
 	}
 	out := body
 	if p.codec.CompressionCodec() != format.Uncompressed {

@@ -329,7 +329,8 @@ func TestCancelledWriteLeavesNothing(t *testing.T) {
 }
 
 func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
-	opt := Options{Compression: "rar", RowGroupRows: -1, PageRows: -2, PageBytes: -3, Dictionary: "maybe", RowsPerFile: -4}
+	opt := Options{Compression: "rar", RowGroupRows: -1, PageRows: -2, PageBytes: -3, Dictionary: "maybe",
+		RowsPerFile: -4}
 	opt.EnsureDefaults()
 	err := opt.Validate()
 	for _, part := range []string{"rar", "row_group_rows", "page_rows", "page_bytes", "maybe", "rows_per_file"} {
@@ -342,7 +343,8 @@ func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
 
 func TestNullInAColumnWithoutNullsIsAnError(t *testing.T) {
 	schema := gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int32)})
-	s := &gpu.Stride{Schema: schema, Rows: 1, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int32), []gpu.Scalar{gpu.Null(gpu.Of(gpu.Int32))})}}
+	s := &gpu.Stride{Schema: schema, Rows: 1,
+		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int32), []gpu.Scalar{gpu.Null(gpu.Of(gpu.Int32))})}}
 	lease := hosttest.Budget(t, 0).Lease("sink")
 	w, err := Create(filepath.Join(t.TempDir(), "x"), schema, Options{Lease: lease})
 	require.NoError(t, err)

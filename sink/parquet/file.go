@@ -91,7 +91,8 @@ func (w *fileWriter) layOut(rows int, chunks []*encodedChunk) (starts []int64, e
 		if out.offsetIndexes, err = appendThrift(out.offsetIndexes, &k.offsetIndex); err != nil {
 			return nil, err
 		}
-		out.sizes = append(out.sizes, indexSizes{int32(len(out.columnIndexes)) - before.column, int32(len(out.offsetIndexes)) - before.offset})
+		out.sizes = append(out.sizes, indexSizes{int32(len(out.columnIndexes)) - before.column,
+			int32(len(out.offsetIndexes)) - before.offset})
 		k.forgetIndexes()
 	}
 	if out.meta, err = appendThrift(nil, &g); err != nil {
@@ -127,7 +128,8 @@ func (w *fileWriter) writeChunk(k *encodedChunk, start int64) error {
 		return err
 	}
 	if at-start != k.meta.TotalCompressedSize {
-		return fmt.Errorf("internal error: a column chunk of %d bytes was placed as %d; please report it", at-start, k.meta.TotalCompressedSize)
+		return fmt.Errorf("internal error: a column chunk of %d bytes was placed as %d; please report it", at-start,
+			k.meta.TotalCompressedSize)
 	}
 	k.pages.release()
 	if w.sync {

@@ -20,7 +20,8 @@ import (
 func writeGroups(t *testing.T, columns, groups int, opt Options, before func()) (path string) {
 	schema := &gpu.Schema{}
 	for i := range columns {
-		schema.Fields = append(schema.Fields, gpu.Field{Name: fmt.Sprintf("a%d", i), Type: gpu.Of(gpu.Int64), Nullable: true})
+		schema.Fields = append(schema.Fields, gpu.Field{Name: fmt.Sprintf("a%d", i), Type: gpu.Of(gpu.Int64),
+			Nullable: true})
 	}
 	opt.Lease, opt.RowGroupRows, opt.Threads = hosttest.Budget(t, 0).Lease("sink"), 1, 1
 	path = filepath.Join(t.TempDir(), "out.parquet")
@@ -59,8 +60,10 @@ func TestAFooterIsEncodedAsAWhole(t *testing.T) {
 					c := &g.Columns[i]
 					var columns format.ColumnIndex
 					var offsets format.OffsetIndex
-					require.NoError(t, thrift.Unmarshal(new(thrift.CompactProtocol), b[c.ColumnIndexOffset:][:c.ColumnIndexLength], &columns))
-					require.NoError(t, thrift.Unmarshal(new(thrift.CompactProtocol), b[c.OffsetIndexOffset:][:c.OffsetIndexLength], &offsets))
+					require.NoError(t, thrift.Unmarshal(new(thrift.CompactProtocol),
+						b[c.ColumnIndexOffset:][:c.ColumnIndexLength], &columns))
+					require.NoError(t, thrift.Unmarshal(new(thrift.CompactProtocol),
+						b[c.OffsetIndexOffset:][:c.OffsetIndexLength], &offsets))
 					require.Equal(t, columns.MinValues[0], c.MetaData.Statistics.MinValue)
 					require.Equal(t, offsets.PageLocations[0].Offset, c.MetaData.DataPageOffset)
 				}

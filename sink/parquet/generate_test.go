@@ -12,7 +12,8 @@ import (
 func everyType() []gpu.Type {
 	types := []gpu.Type{
 		gpu.DecimalOf(1, 0), gpu.DecimalOf(9, 2), gpu.DecimalOf(10, 0), gpu.DecimalOf(18, 6), gpu.DecimalOf(19, 0),
-		gpu.DecimalOf(38, 10), {Kind: gpu.Decimal, Precision: 38, Scale: 2}, {Kind: gpu.Decimal, Precision: 12, Scale: 2, Wide: true},
+		gpu.DecimalOf(38, 10), {Kind: gpu.Decimal, Precision: 38, Scale: 2},
+		{Kind: gpu.Decimal, Precision: 12, Scale: 2, Wide: true},
 	}
 	for k := gpu.Bool; k <= gpu.Float64; k++ {
 		if k != gpu.HugeInt { // the planner makes it a DECIMAL

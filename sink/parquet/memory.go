@@ -42,12 +42,14 @@ type pageScratch struct {
 }
 
 func (p *pageScratch) size() int64 {
-	return int64(cap(p.packed) + cap(p.plain) + cap(p.varEntries) + 8*cap(p.starts) + cap(p.body) + cap(p.packedRun) + cap(p.packedOut))
+	return int64(cap(p.packed) + cap(p.plain) + cap(p.varEntries) + 8*cap(p.starts) + cap(p.body) + cap(p.packedRun) +
+		cap(p.packedOut))
 }
 
 // free releases the scratch.
 func (e *encoder) free() {
-	for _, s := range []*scratch{&e.valid, &e.dense, &e.codes, &e.translate, &e.seen, &e.fixedEntries, &e.table.memory} {
+	for _, s := range []*scratch{&e.valid, &e.dense, &e.codes, &e.translate, &e.seen, &e.fixedEntries,
+		&e.table.memory} {
 		s.release()
 	}
 	e.entries = nil

@@ -22,7 +22,8 @@ func TestTheOutputIsTheSameAfterEveryRefusal(t *testing.T) {
 	dir := t.TempDir()
 	write := func(path string, b *gpu.Budget, threads int) {
 		lease := b.Lease("sink")
-		w, err := Create(path, tab.schema, Options{Lease: lease, Threads: threads, RowGroupRows: 500, PageRows: 100, Overwrite: true})
+		w, err := Create(path, tab.schema, Options{Lease: lease, Threads: threads, RowGroupRows: 500, PageRows: 100,
+			Overwrite: true})
 		require.NoError(t, err)
 		require.NoError(t, tab.tryWrite(w))
 		require.NoError(t, lease.Close())
@@ -62,8 +63,8 @@ func TestASinkThatNobodyGivesMemoryFails(t *testing.T) {
 	require.NoError(t, lease.Close())
 }
 
-// TestARowGroupTakesAPartOfTheBudget writes rows that take more memory than the budget would have for a row group of them
-// all.
+// TestARowGroupTakesAPartOfTheBudget writes rows that take more memory than the budget would have for a row group of
+// them all.
 func TestARowGroupTakesAPartOfTheBudget(t *testing.T) {
 	const rows, length = 4096, 1000
 	texts := make([]gpu.Scalar, rows)
@@ -75,7 +76,9 @@ func TestARowGroupTakesAPartOfTheBudget(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.parquet")
 	w, err := Create(path, schema, Options{Lease: lease})
 	require.NoError(t, err)
-	require.NoError(t, w.Write(t.Context(), &gpu.Stride{Schema: schema, Rows: rows, Cols: []gpu.Column{gpu.ColumnOf(schema.Fields[0].Type, texts)}}))
+	require.NoError(t,
+		w.Write(t.Context(), &gpu.Stride{Schema: schema, Rows: rows,
+			Cols: []gpu.Column{gpu.ColumnOf(schema.Fields[0].Type, texts)}}))
 	require.NoError(t, w.Commit(t.Context()))
 	require.NoError(t, lease.Close())
 	f, err := os.Open(path)

@@ -102,7 +102,8 @@ func (o *Options) Validate() error {
 		if levels == 0 {
 			bad("level %d: compression %s has no levels", o.Level, o.Compression)
 		} else {
-			bad("level %d is out of range: %s has levels 1 to %d, and 0 for its default", o.Level, o.Compression, levels)
+			bad("level %d is out of range: %s has levels 1 to %d, and 0 for its default", o.Level, o.Compression,
+				levels)
 		}
 	}
 	if o.RowGroupRows < 1 || o.RowGroupRows > 1<<30 {
@@ -143,32 +144,38 @@ const maxMetadata = 16 << 20
 func CheckColumns(s *gpu.Schema, opt Options) error {
 	for _, name := range opt.DictionaryColumns {
 		if !slices.Contains(s.Names(), name) {
-			return fmt.Errorf("dictionary_columns names %q, which is not a column; the columns are %s", name, phrase.Some(s.Names(), 20, ", "))
+			return fmt.Errorf("dictionary_columns names %q, which is not a column; the columns are %s", name,
+				phrase.Some(s.Names(), 20, ", "))
 		}
 	}
 	seen := map[string]bool{}
 	for _, name := range opt.PartitionBy {
 		switch i := s.Index(name); {
 		case i < 0:
-			return fmt.Errorf("partition_by names %q, which is not a column; the columns are %s", name, phrase.Some(s.Names(), 20, ", "))
+			return fmt.Errorf("partition_by names %q, which is not a column; the columns are %s", name,
+				phrase.Some(s.Names(), 20, ", "))
 		case seen[name]:
 			return fmt.Errorf("partition_by names %q twice", name)
 		case !utf8.ValidString(name):
 			return fmt.Errorf("partition_by names %q, which is not UTF-8; give the column another name", name)
 		case name == "":
-			return errors.New("partition_by names the column \"\", and a folder =… is not read as a column; give the column another name")
+			return errors.New("partition_by names the column \"\", and a folder =… is not read as a column; give the " +
+				"column another name")
 		case s.Fields[i].Type.Kind == gpu.Binary:
-			return fmt.Errorf("partition_by names %q, whose type %s has no text for the name of a folder", name, s.Fields[i].TypeName())
+			return fmt.Errorf("partition_by names %q, whose type %s has no text for the name of a folder", name,
+				s.Fields[i].TypeName())
 		}
 		for _, other := range s.Names() {
 			if other != name && strings.EqualFold(other, name) {
-				return fmt.Errorf("partition_by names %q, and there is a column %q: a source takes the name of a folder for both, as case does not count there; rename one of them", name, other)
+				return fmt.Errorf("partition_by names %q, and there is a column %q: a source takes the name of a "+
+					"folder for both, as case does not count there; rename one of them", name, other)
 			}
 		}
 		seen[name] = true
 	}
 	if len(opt.PartitionBy) > 0 && len(opt.PartitionBy) == s.Len() && !opt.WritePartitionColumns {
-		return errors.New("partition_by names all columns, so that none is left for the files; set write_partition_columns, or name fewer")
+		return errors.New("partition_by names all columns, so that none is left for the files; set " +
+			"write_partition_columns, or name fewer")
 	}
 	if opt.WritePartitionColumns && len(opt.PartitionBy) == 0 {
 		return errors.New("write_partition_columns is for an output with partition_by")

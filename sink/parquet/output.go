@@ -224,10 +224,12 @@ func checkKind(path string, mode fs.FileMode, directory bool) error {
 	what := ""
 	switch {
 	case mode.IsDir() && !directory:
-		what = "is a folder, which is not replaced by a file; name a file in it, or set rows_per_file or partition_by for a folder of files"
+		what = "is a folder, which is not replaced by a file; name a file in it, or set rows_per_file or " +
+			"partition_by for a folder of files"
 	case mode.IsDir():
 	case mode.IsRegular() && directory:
-		what = "is a file, which is not replaced by the folder that rows_per_file or partition_by asks for; name a folder"
+		what = "is a file, which is not replaced by the folder that rows_per_file or partition_by asks for; " +
+			"name a folder"
 	case mode.IsRegular():
 	case mode&fs.ModeDevice != 0:
 		what = "is a device, which is never replaced; name a file (gstream explain --analyze removes it at the end)"
@@ -287,10 +289,14 @@ func (o *output) checkReplaced(dir string) error {
 	case len(foreign) == 0:
 		return nil
 	case m == nil:
-		return refusal(o.name, fmt.Sprintf("is a folder without the file %s, in which an output says which files are its own, so nothing there is replaced: %s; remove the folder or name another",
-			staging.LockName, phrase.Some(foreign, 5, ", ")))
+		return refusal(o.name,
+			fmt.Sprintf("is a folder without the file %s, in which an output says which files are its own, so "+
+				"nothing there is replaced: %s; remove the folder or name another",
+				staging.LockName, phrase.Some(foreign, 5, ", ")))
 	}
-	return refusal(o.name, fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere or name another folder", phrase.Some(foreign, 5, ", ")))
+	return refusal(o.name,
+		fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere or "+
+			"name another folder", phrase.Some(foreign, 5, ", ")))
 }
 
 func (o *output) exists() error {

@@ -61,7 +61,8 @@ func TestOnlyFilesAreReplacedByAFile(t *testing.T) {
 	require.NoError(t, os.Symlink("pipe", at("link")))
 	require.NoError(t, os.WriteFile(at("file"), nil, 0o666))
 	for name, want := range map[string]string{
-		"pipe": "named pipe", "socket": "socket", "folder": "rows_per_file", "null": "device", "null of null": "device", "link": "named pipe",
+		"pipe": "named pipe", "socket": "socket", "folder": "rows_per_file", "null": "device", "null of null": "device",
+		"link": "named pipe",
 		"file": "rows_per_file",
 	} {
 		tab, opt := newSmall(t, name == "file")
@@ -131,14 +132,22 @@ func TestFolderIsReplacedOnlyWhenAllInItIsOfAnEarlierOutput(t *testing.T) {
 		"a file of others": {func(dir string) error { return os.WriteFile(dir+"/notes.txt", nil, 0o666) }, "notes.txt"},
 		"a hidden file":    {func(dir string) error { return os.WriteFile(dir+"/.notes", nil, 0o666) }, ".notes"},
 		"a folder":         {func(dir string) error { return os.Mkdir(dir+"/2026", 0o777) }, "2026"},
-		"a part of others": {func(dir string) error { return os.WriteFile(dir+"/part-00002.parquet", nil, 0o666) }, "part-00002.parquet"},
-		"a changed part":   {func(dir string) error { return os.WriteFile(dir+"/part-00001.parquet", []byte("x"), 0o666) }, "part-00001.parquet"},
+		"a part of others": {func(dir string) error { return os.WriteFile(dir+"/part-00002.parquet", nil, 0o666) },
+			"part-00002.parquet"},
+		"a changed part": {func(dir string) error {
+			return os.WriteFile(dir+"/part-00001.parquet", []byte("x"),
+				0o666)
+		}, "part-00001.parquet"},
 		"a linked part": {func(dir string) error {
 			part := dir + "/part-00001.parquet"
 			return errors.Join(os.Rename(part, dir+"/../moved.parquet"), os.Symlink("../moved.parquet", part))
 		}, "part-00001.parquet"},
-		"no manifest":      {func(dir string) error { return os.Remove(dir + "/.gstream-manifest.json") }, "without the file .gstream-manifest.json"},
-		"another manifest": {func(dir string) error { return os.WriteFile(dir+"/.gstream-manifest.json", []byte("x"), 0o666) }, "without the file"},
+		"no manifest": {func(dir string) error { return os.Remove(dir + "/.gstream-manifest.json") },
+			"without the file .gstream-manifest.json"},
+		"another manifest": {func(dir string) error {
+			return os.WriteFile(dir+"/.gstream-manifest.json", []byte("x"),
+				0o666)
+		}, "without the file"},
 		"many": {func(dir string) error {
 			for _, n := range "abcdefgh" {
 				if err := os.WriteFile(dir+"/"+string(n), nil, 0o666); err != nil {
@@ -163,7 +172,8 @@ func TestFolderIsReplacedOnlyWhenAllInItIsOfAnEarlierOutput(t *testing.T) {
 				}
 				err = tab.tryWrite(w)
 			}
-			requireNames(t, filepath.Dir(dir), map[bool][]string{true: {"moved.parquet", "out"}, false: {"out"}}[name == "a linked part"]...)
+			requireNames(t, filepath.Dir(dir),
+				map[bool][]string{true: {"moved.parquet", "out"}, false: {"out"}}[name == "a linked part"]...)
 			if c.want == "" {
 				require.NoError(t, err, name)
 				tab.requireRead(t, dir, 100)

@@ -53,7 +53,8 @@ type rawStride struct {
 	starts []int32 // where the rows of each partition begin in order, and the end
 }
 
-var errPartitions = gpu.Exceeded("partition_by makes more than %d folders; name columns with fewer values, such as a month instead of a day", maxPartitions)
+var errPartitions = gpu.Exceeded("partition_by makes more than %d folders; name columns with fewer values, such as a "+
+	"month instead of a day", maxPartitions)
 
 // partitionKey gives the values of a column numbers, and then the combinations of values of
 // the keys so far.
@@ -100,7 +101,8 @@ func (t *codeTable) find(word uint64, add func() (uint32, error)) (uint32, error
 func newSplitter(s *gpu.Schema, opt Options) *splitter {
 	p := &splitter{schema: &gpu.Schema{}}
 	for _, name := range opt.PartitionBy {
-		p.keys = append(p.keys, partitionKey{column: s.Index(name), field: s.Fields[s.Index(name)], name: escapeName(name), wide: map[gpu.Int128]uint32{}, texts: map[string]uint32{}})
+		p.keys = append(p.keys, partitionKey{column: s.Index(name), field: s.Fields[s.Index(name)],
+			name: escapeName(name), wide: map[gpu.Int128]uint32{}, texts: map[string]uint32{}})
 	}
 	for i, f := range s.Fields {
 		if opt.WritePartitionColumns || !slices.Contains(opt.PartitionBy, f.Name) {
@@ -142,7 +144,9 @@ func (k *partitionKey) number(v gpu.Scalar) (uint32, error) {
 	}
 	folder := k.name + "=" + text
 	if n := len(folder); n > maxFolderName {
-		return 0, gpu.Exceeded("a value of partition_by takes %d bytes in the name of a folder, which has at most %d: %.60s…", n, maxFolderName, folder)
+		return 0,
+			gpu.Exceeded("a value of partition_by takes %d bytes in the name of a folder, which has at most %d: %.60s…",
+				n, maxFolderName, folder)
 	}
 	n, ok := k.texts[folder]
 	if !ok {
@@ -162,7 +166,8 @@ func escapeName(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		plain := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' || c == '.' || c == '~'
+		plain := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' ||
+			c == '.' || c == '~'
 		if !plain || i == 0 && s == nullPartition {
 			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
 			continue
@@ -693,7 +698,8 @@ func (g *gathering) texts(dst, from []gpu.Column) error {
 	})
 	for part, end := range ends {
 		if end > math.MaxInt32 {
-			return gpu.Exceeded("the texts of a column in one partition take %d bytes in a few strides, and 2 GiB is the most; lower the stride size", end)
+			return gpu.Exceeded("the texts of a column in one partition take %d bytes in a few strides, and 2 GiB is "+
+				"the most; lower the stride size", end)
 		}
 		if dst[part].Len > 0 {
 			var err error

@@ -25,15 +25,18 @@ import (
 
 // partitioned returns a table with a key of few values, among them null, and other columns.
 func partitioned(r *rand.Rand, rows int, key gpu.Type, values int) table {
-	tab := table{schema: gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "k", Type: key, Nullable: true},
-		gpu.Field{Name: "s", Type: gpu.Of(gpu.String), Nullable: true}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool), Nullable: true}, gpu.Field{Name: "d", Type: gpu.DecimalOf(30, 2)})}
+	tab := table{schema: gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "k", Type: key, Nullable: true},
+		gpu.Field{Name: "s", Type: gpu.Of(gpu.String), Nullable: true},
+		gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool), Nullable: true}, gpu.Field{Name: "d", Type: gpu.DecimalOf(30, 2)})}
 	var keys []gpu.Scalar
 	for range values {
 		keys = append(keys, randomScalar(r, key, 1<<30))
 	}
 	keys[0] = gpu.Null(key)
 	if key.Kind == gpu.String {
-		keys = append(keys, gpu.StringScalar(""), gpu.StringScalar(nullPartition), gpu.StringScalar("NULL"), gpu.StringScalar("a/b=c%\n ü"), gpu.StringScalar(".."))
+		keys = append(keys, gpu.StringScalar(""), gpu.StringScalar(nullPartition), gpu.StringScalar("NULL"),
+			gpu.StringScalar("a/b=c%\n ü"), gpu.StringScalar(".."))
 	}
 	tab.values = make([][]gpu.Scalar, tab.schema.Len())
 	for at := 0; at < rows; {
@@ -108,18 +111,24 @@ func readRows(t *testing.T, path string, opt reader.OpenOptions, columns ...stri
 
 func TestPartitionsOfEveryTypeAreReadBack(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	for _, key := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Bool), gpu.Of(gpu.String), gpu.Of(gpu.Date),
-		gpu.DecimalOf(9, 2), gpu.DecimalOf(38, 4), gpu.TimestampOf(gpu.Microsecond, false), gpu.TimeOf(gpu.Microsecond), gpu.Of(gpu.Float64)} {
+	for _, key := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
+		gpu.Of(gpu.Bool), gpu.Of(gpu.String), gpu.Of(gpu.Date),
+		gpu.DecimalOf(9, 2), gpu.DecimalOf(38, 4), gpu.TimestampOf(gpu.Microsecond, false), gpu.TimeOf(gpu.Microsecond),
+		gpu.Of(gpu.Float64)} {
 		for _, keep := range []bool{false, true} {
 			r := rand.New(rand.NewPCG(uint64(key.Kind), 3))
 			tab := partitioned(r, 3000, key, 12)
 			path := filepath.Join(t.TempDir(), "out")
-			tab.write(t, path, Options{PartitionBy: []string{"k", "b"}, WritePartitionColumns: keep, RowGroupRows: 100 + r.IntN(300), RowsPerFile: int64(r.IntN(2) * 40), Threads: 2})
-			got := readRows(t, path, reader.OpenOptions{Partitions: []gpu.Field{{Name: "k", Type: key}, {Name: "b", Type: gpu.Of(gpu.Bool)}}}, "k", "s", "b", "d")
+			tab.write(t, path, Options{PartitionBy: []string{"k", "b"}, WritePartitionColumns: keep,
+				RowGroupRows: 100 + r.IntN(300), RowsPerFile: int64(r.IntN(2) * 40), Threads: 2})
+			got := readRows(t, path,
+				reader.OpenOptions{Partitions: []gpu.Field{{Name: "k", Type: key},
+					{Name: "b", Type: gpu.Of(gpu.Bool)}}}, "k", "s", "b", "d")
 			require.Equal(t, tab.rows("k", "s", "b", "d"), got, "%v", key)
 			if keep {
 				// The files alone have the columns too.
-				require.Equal(t, tab.rows("k", "b"), readRows(t, path, reader.OpenOptions{NoPartitions: true}, "k", "b"))
+				require.Equal(t, tab.rows("k", "b"),
+					readRows(t, path, reader.OpenOptions{NoPartitions: true}, "k", "b"))
 			}
 		}
 	}
@@ -186,7 +195,8 @@ func TestManyPartitionsTakeFewOpenFilesAndLittleMemory(t *testing.T) {
 	lease := hosttest.Budget(t, budget).Lease("sink")
 	c := &counting{}
 	path := filepath.Join(t.TempDir(), "out")
-	w, err := create(c, path, tab.schema, Options{Lease: lease, PartitionBy: []string{"k"}, RowGroupRows: 10, Threads: 2})
+	w, err := create(c, path, tab.schema, Options{Lease: lease, PartitionBy: []string{"k"}, RowGroupRows: 10,
+		Threads: 2})
 	require.NoError(t, err)
 	require.NoError(t, tab.tryWrite(w))
 	_, peak := lease.Used()
@@ -220,7 +230,8 @@ func TestPartitionsAreWrittenAfterEveryRefusal(t *testing.T) {
 		})
 		lease := b.Lease("sink")
 		path := filepath.Join(t.TempDir(), "out")
-		w, err := Create(path, tab.schema, Options{Lease: lease, PartitionBy: []string{"k"}, RowGroupRows: 50, Threads: 1 + int(k%2)*3})
+		w, err := Create(path, tab.schema, Options{Lease: lease, PartitionBy: []string{"k"}, RowGroupRows: 50,
+			Threads: 1 + int(k%2)*3})
 		require.NoError(t, err)
 		require.NoError(t, tab.tryWrite(w))
 		require.NoError(t, lease.Close())
@@ -258,7 +269,8 @@ func TestPartitionsAreReplacedOnlyIfAllIsOfAnEarlierOutput(t *testing.T) {
 }
 
 func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
-	s := gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Binary)}, gpu.Field{Name: "c", Type: gpu.Of(gpu.String)})
+	s := gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Binary)},
+		gpu.Field{Name: "c", Type: gpu.Of(gpu.String)})
 	for want, opt := range map[string]Options{
 		`partition_by names "x", which is not a column; the columns are a, b, c`: {PartitionBy: []string{"x"}},
 		`partition_by names "a" twice`:                                           {PartitionBy: []string{"a", "a"}},
@@ -267,13 +279,15 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 	} {
 		require.ErrorContains(t, CheckColumns(s, opt), want)
 	}
-	odd := gpu.NewSchema(gpu.Field{Name: "V", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "", Type: gpu.Of(gpu.Int64)},
+	odd := gpu.NewSchema(gpu.Field{Name: "V", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "", Type: gpu.Of(gpu.Int64)},
 		gpu.Field{Name: "\xff", Type: gpu.Of(gpu.Int64)})
 	for want, opt := range map[string]Options{
 		`partition_by names "V", and there is a column "v"`: {PartitionBy: []string{"V"}},
-		`partition_by names "v", and there is a column "V"`: {PartitionBy: []string{"v", "V"}, WritePartitionColumns: true},
-		`partition_by names the column ""`:                  {PartitionBy: []string{""}},
-		`partition_by names "\xff", which is not UTF-8`:     {PartitionBy: []string{"\xff"}},
+		`partition_by names "v", and there is a column "V"`: {PartitionBy: []string{"v", "V"},
+			WritePartitionColumns: true},
+		`partition_by names the column ""`:              {PartitionBy: []string{""}},
+		`partition_by names "\xff", which is not UTF-8`: {PartitionBy: []string{"\xff"}},
 	} {
 		require.ErrorContains(t, CheckColumns(odd, opt), want)
 	}
@@ -285,9 +299,11 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	w, err := Create(filepath.Join(dir, "out"), s, Options{Lease: lease, PartitionBy: []string{"c"}})
 	require.NoError(t, err)
-	stride := &gpu.Stride{Schema: s, Rows: 1, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int64), []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), 1)}),
-		gpu.ColumnOf(gpu.Of(gpu.String), []gpu.Scalar{gpu.StringScalar(strings.Repeat("long/", 40))})}}
-	require.ErrorContains(t, w.Write(context.Background(), stride), "takes 282 bytes in the name of a folder, which has at most 255: c=long%2Flong")
+	stride := &gpu.Stride{Schema: s, Rows: 1,
+		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int64), []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), 1)}),
+			gpu.ColumnOf(gpu.Of(gpu.String), []gpu.Scalar{gpu.StringScalar(strings.Repeat("long/", 40))})}}
+	require.ErrorContains(t, w.Write(context.Background(), stride),
+		"takes 282 bytes in the name of a folder, which has at most 255: c=long%2Flong")
 	require.NoError(t, w.Abort())
 	require.NoError(t, lease.Close())
 	entries, err := os.ReadDir(dir)
@@ -297,7 +313,8 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 
 func TestAPartitionedOutputOfNoRowsIsAnEmptyTable(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		for _, key := range []gpu.Type{gpu.Of(gpu.Int16), gpu.Of(gpu.Date), gpu.TimestampOf(gpu.Second, true), gpu.Of(gpu.String), gpu.Of(gpu.Bool), gpu.DecimalOf(5, 2)} {
+		for _, key := range []gpu.Type{gpu.Of(gpu.Int16), gpu.Of(gpu.Date), gpu.TimestampOf(gpu.Second, true),
+			gpu.Of(gpu.String), gpu.Of(gpu.Bool), gpu.DecimalOf(5, 2)} {
 			read := func(rows int, opt reader.OpenOptions) *reader.Table {
 				path := filepath.Join(t.TempDir(), "out")
 				tab := partitioned(rand.New(rand.NewPCG(1, 1)), rows, key, 2)
@@ -310,8 +327,10 @@ func TestAPartitionedOutputOfNoRowsIsAnEmptyTable(t *testing.T) {
 				require.EqualValues(t, rows, in.Rows())
 				return in
 			}
-			for _, opt := range []reader.OpenOptions{{}, {Partitions: []gpu.Field{{Name: "k", Type: gpu.Of(gpu.String)}}},
-				{Schema: gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "k", Type: gpu.Of(gpu.String)})}} {
+			for _, opt := range []reader.OpenOptions{{},
+				{Partitions: []gpu.Field{{Name: "k", Type: gpu.Of(gpu.String)}}},
+				{Schema: gpu.NewSchema(gpu.Field{Name: "n", Type: gpu.Of(gpu.Int64)},
+					gpu.Field{Name: "k", Type: gpu.Of(gpu.String)})}} {
 				full := read(200, opt).Schema()
 				require.Equal(t, full, read(0, opt).Schema(), key)
 			}

@@ -71,7 +71,8 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 			if i > 2 && nulls != 0.3 {
 				continue // a codec does not see nulls
 			}
-			write(fmt.Sprintf("options %d, nulls %v", i, nulls), randomTable(rand.New(rand.NewPCG(uint64(i), 9)), 1000, nulls), opt)
+			write(fmt.Sprintf("options %d, nulls %v", i, nulls),
+				randomTable(rand.New(rand.NewPCG(uint64(i), 9)), 1000, nulls), opt)
 		}
 	}
 	write("large dictionary", largeDictionary(gpu.Of(gpu.String), 2, 1000, 15000, 200), Options{})

@@ -31,7 +31,8 @@ func randomTable(r *rand.Rand, rows int, nulls float64, types ...gpu.Type) table
 		types = everyType()
 	}
 	for i, typ := range types {
-		t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: typ, Nullable: nulls > 0})
+		t.schema.Fields = append(t.schema.Fields,
+			gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: typ, Nullable: nulls > 0})
 	}
 	t.values = make([][]gpu.Scalar, t.schema.Len())
 	for rows > 0 {
@@ -76,7 +77,8 @@ func (tab table) write(t *testing.T, path string, opt Options) {
 func (tab table) requireRead(t *testing.T, path string, strideRows int) {
 	t.Helper()
 	for _, encoded := range []bool{false, true} {
-		tab.requireScan(t, path, source.ScanOptions{StrideRows: strideRows, Decode: source.DecodeOptions{Encoded: encoded}})
+		tab.requireScan(t, path, source.ScanOptions{StrideRows: strideRows,
+			Decode: source.DecodeOptions{Encoded: encoded}})
 	}
 }
 
@@ -105,7 +107,8 @@ func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions) 
 				want := asWritten(tab.values[i][at+k])
 				got := c.ScalarAt(k)
 				if want.Type != got.Type || want.Valid != got.Valid || want.Valid && want.Compare(got) != 0 {
-					require.Failf(t, "value differs", "column %s (%v), row %d: wrote %v, read %v (%v)", tab.schema.Fields[i].Name, want.Type, at+k, want, got, got.Type)
+					require.Failf(t, "value differs", "column %s (%v), row %d: wrote %v, read %v (%v)",
+						tab.schema.Fields[i].Name, want.Type, at+k, want, got, got.Type)
 				}
 			}
 		}
@@ -134,7 +137,8 @@ func TestEveryTypeIsReadBackAsItWasWritten(t *testing.T) {
 					// Pages have a hundred values or more, because the slow codecs take
 					// long to start one.
 					tab.write(t, path, Options{Compression: codec, Dictionary: dictionary,
-						RowGroupRows: 500 + r.IntN(1500), PageRows: 100 + r.IntN(300), PageBytes: 1000 + r.IntN(4000), Threads: 2})
+						RowGroupRows: 500 + r.IntN(1500), PageRows: 100 + r.IntN(300), PageBytes: 1000 + r.IntN(4000),
+						Threads: 2})
 					tab.requireRead(t, path, 1+r.IntN(1500))
 				})
 			}
@@ -169,7 +173,8 @@ func TestRowsPerFileMakesADirectoryOfParts(t *testing.T) {
 	for _, p := range parts {
 		names = append(names, p.Name())
 	}
-	require.Equal(t, []string{".gstream-manifest.json", "part-00000.parquet", "part-00001.parquet", "part-00002.parquet"}, names)
+	require.Equal(t, []string{".gstream-manifest.json", "part-00000.parquet", "part-00001.parquet",
+		"part-00002.parquet"}, names)
 	tab.requireRead(t, path, 700)
 }
 
@@ -185,7 +190,8 @@ func TestHugeValuesSpanPages(t *testing.T) {
 		values = append(values, gpu.StringScalar(string(b)))
 	}
 	tab.values[0] = values
-	tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: 20, Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), values)}}}
+	tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: 20,
+		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), values)}}}
 	path := filepath.Join(t.TempDir(), "t.parquet")
 	tab.write(t, path, Options{PageBytes: 1 << 16})
 	tab.requireRead(t, path, 7)

@@ -118,7 +118,8 @@ func (c *column) element() format.SchemaElement {
 			e.LogicalType.Value = &format.GeometryType{CRS: crs}
 		}
 		if algorithm, crs, ok := a.Geography(); ok {
-			e.LogicalType.Value = &format.GeographyType{CRS: crs, Algorithm: format.EdgeInterpolationAlgorithm(algorithm)}
+			e.LogicalType.Value = &format.GeographyType{CRS: crs,
+				Algorithm: format.EdgeInterpolationAlgorithm(algorithm)}
 		}
 	case gpu.Date:
 		mark(new(format.DateType), deprecated.Date)

@@ -18,7 +18,8 @@ func statisticsOf(t *testing.T, opt Options, values ...gpu.Scalar) (out [][2]str
 	t.Helper()
 	schema := gpu.NewSchema(gpu.Field{Name: "c", Type: values[0].Type, Nullable: true})
 	tab := table{schema: schema, values: [][]gpu.Scalar{values}}
-	tab.strides = []*gpu.Stride{{Schema: schema, Rows: len(values), Cols: []gpu.Column{gpu.ColumnOf(values[0].Type, values)}}}
+	tab.strides = []*gpu.Stride{{Schema: schema, Rows: len(values),
+		Cols: []gpu.Column{gpu.ColumnOf(values[0].Type, values)}}}
 	path = filepath.Join(t.TempDir(), "t.parquet")
 	opt.RowGroupRows, opt.PageRows = 2, 1
 	tab.write(t, path, opt)
@@ -41,7 +42,8 @@ func TestAnEmptyTextIsALowerBound(t *testing.T) {
 	for _, dictionary := range []string{"auto", "off"} {
 		for _, typ := range []gpu.Type{gpu.Of(gpu.String), gpu.Of(gpu.Binary)} {
 			text := func(s string) gpu.Scalar { return gpu.Scalar{Type: typ, Valid: true, Str: s} }
-			got, path := statisticsOf(t, Options{Dictionary: dictionary}, text(""), text("x"), text(""), text(""), gpu.Null(typ), gpu.Null(typ), gpu.Null(typ), text("y"))
+			got, path := statisticsOf(t, Options{Dictionary: dictionary}, text(""), text("x"), text(""), text(""),
+				gpu.Null(typ), gpu.Null(typ), gpu.Null(typ), text("y"))
 			if typ.Kind == gpu.String {
 				require.Equal(t, [][2]string{{"", "x"}, {"", ""}, {"none", "none"}, {"y", "y"}}, got)
 			}
@@ -59,7 +61,8 @@ func TestNoRangeIsWrittenWhereThereIsNaN(t *testing.T) {
 		for _, typ := range []gpu.Type{gpu.Of(gpu.Float32), gpu.Of(gpu.Float64)} {
 			float := func(v float64) gpu.Scalar { return gpu.Scalar{Type: typ, Valid: true, Float: v} }
 			got, _ := statisticsOf(t, Options{Dictionary: dictionary},
-				float(1), float(2), float(math.NaN()), float(3), float(4), float(math.NaN()), float(math.NaN()), float(math.NaN()), gpu.Null(typ), float(5))
+				float(1), float(2), float(math.NaN()), float(3), float(4), float(math.NaN()), float(math.NaN()),
+				float(math.NaN()), gpu.Null(typ), float(5))
 			none := [2]string{"none", "none"}
 			require.Equal(t, [][2]string{{"1.0", "2.0"}, none, none, none, {"5.0", "5.0"}}, got)
 		}

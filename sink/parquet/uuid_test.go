@@ -17,7 +17,8 @@ func uuidTable(values ...gpu.Scalar) table {
 	schema := gpu.NewSchema(gpu.Field{Name: "u", Type: gpu.Of(gpu.Binary), Nullable: true, Annotation: gpu.UUID})
 	tab := table{schema: schema, values: [][]gpu.Scalar{values}}
 	if len(values) > 0 {
-		tab.strides = []*gpu.Stride{{Schema: schema, Rows: len(values), Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Binary), values)}}}
+		tab.strides = []*gpu.Stride{{Schema: schema, Rows: len(values),
+			Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Binary), values)}}}
 	}
 	return tab
 }
@@ -72,7 +73,8 @@ func TestUUIDOfAnotherLengthIsAnError(t *testing.T) {
 		w, err := Create(filepath.Join(t.TempDir(), "x"), tab.schema, Options{Lease: lease})
 		require.NoError(t, err)
 		require.NoError(t, w.Write(context.Background(), tab.strides[0]))
-		require.ErrorContains(t, w.Commit(context.Background()), `column "u": a UUID has 16 bytes, and a value has another length`)
+		require.ErrorContains(t, w.Commit(context.Background()),
+			`column "u": a UUID has 16 bytes, and a value has another length`)
 		require.NoError(t, lease.Close())
 	}
 }

@@ -90,7 +90,8 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	if err := CheckColumns(schema, opt); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	w := &Writer{opt: opt, schema: schema, whole: &destination{}, most: min(maxPendingBytes, opt.Lease.Limit()/pendingBudget)}
+	w := &Writer{opt: opt, schema: schema, whole: &destination{},
+		most: min(maxPendingBytes, opt.Lease.Limit()/pendingBudget)}
 	if len(opt.PartitionBy) > 0 {
 		w.whole, w.split = nil, newSplitter(schema, opt)
 		w.schema = w.split.schema
@@ -104,7 +105,8 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	}
 	codec := opt.codec()
 	for range opt.Threads {
-		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease, pageRows: opt.PageRows, pageBytes: opt.PageBytes})
+		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease,
+			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
 	if w.out, err = newOutput(s, path, opt.Overwrite, opt.directory(), opt.Sync); err != nil {
 		return nil, err
@@ -127,7 +129,8 @@ func columnsOf(schema *gpu.Schema, opt Options) (out []column, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 || slices.Contains(opt.DictionaryColumns, f.Name))
+		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 ||
+			slices.Contains(opt.DictionaryColumns, f.Name))
 		out = append(out, c)
 	}
 	return out, nil
@@ -252,7 +255,8 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	d.fileRows += int64(g.rows)
 	if d.groupIndex++; d.groupIndex > maxRowGroups {
 		g.release()
-		return gpu.Exceeded("%s: a Parquet file has at most %d row groups; raise row_group_rows or set rows_per_file", w.out.target, maxRowGroups)
+		return gpu.Exceeded("%s: a Parquet file has at most %d row groups; raise row_group_rows or set rows_per_file",
+			w.out.target, maxRowGroups)
 	}
 	if last {
 		d.fileRows, d.groupIndex = 0, 0

@@ -202,8 +202,10 @@ func sweep(path string, folder bool) {
 // locking are the file systems whose locks everybody sees who can open a file. On others,
 // such as FUSE, a lock may be visible on one machine only.
 var locking = []int64{
-	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC,
-	unix.OVERLAYFS_SUPER_MAGIC, 0x2fc12fc1 /* ZFS */, unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC,
+	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC,
+	unix.RAMFS_MAGIC,
+	unix.OVERLAYFS_SUPER_MAGIC, 0x2fc12fc1 /* ZFS */, unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC,
+	unix.SMB2_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC,
 }
 
 // conclusive reports whether a lock that was taken proves that no other process has the

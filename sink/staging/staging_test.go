@@ -21,7 +21,8 @@ const helper = "GSTREAM_TEST_STAGE"
 // waits, if the environment says so.
 func TestTargetsHaveNamesAsLongAsTheSystemAllows(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{strings.Repeat("x", 229), strings.Repeat("x", 230), strings.Repeat("x", 255), strings.Repeat("ü", 127), "k=" + strings.Repeat("a=", 120)} {
+	for _, name := range []string{strings.Repeat("x", 229), strings.Repeat("x", 230), strings.Repeat("x", 255),
+		strings.Repeat("ü", 127), "k=" + strings.Repeat("a=", 120)} {
 		target := filepath.Join(dir, name)
 		f, err := File(target)
 		require.NoError(t, err)
@@ -102,7 +103,8 @@ func TestSweepLeavesWhatIsNotATemporary(t *testing.T) {
 	require.NoError(t, os.WriteFile(outside, nil, 0o666))
 	sub := filepath.Join(dir, "sub")
 	require.NoError(t, os.Mkdir(sub, 0o777))
-	for _, name := range []string{"a.parquet", ".a", ".a.gstream-0123456789ab.old", "a.gstream-0123456789ab.tmp", ".a.gstream-xyz.tmp"} {
+	for _, name := range []string{"a.parquet", ".a", ".a.gstream-0123456789ab.old", "a.gstream-0123456789ab.tmp",
+		".a.gstream-xyz.tmp"} {
 		require.NoError(t, os.WriteFile(filepath.Join(sub, name), nil, 0o666))
 	}
 	require.NoError(t, os.Symlink(outside, filepath.Join(sub, ".l.gstream-0123456789ab.tmp")))

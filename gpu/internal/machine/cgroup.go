@@ -19,7 +19,8 @@ type controller struct {
 }
 
 var (
-	v1 = controller{[]string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", []string{"total_inactive_file", "total_active_file"}}
+	v1 = controller{[]string{"memory.limit_in_bytes"}, "memory.usage_in_bytes",
+		[]string{"total_inactive_file", "total_active_file"}}
 	v2 = controller{[]string{"memory.max", "memory.high"}, "memory.current", []string{"inactive_file", "active_file"}}
 )
 

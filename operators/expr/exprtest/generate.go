@@ -55,7 +55,8 @@ func (g *Generator) one(options ...string) string { return options[g.r.IntN(len(
 
 // Any draws an expression of any class.
 func (g *Generator) Any(depth int) *Node {
-	return g.Of([]Class{Bool, Bool, Bool, Number, Number, Number, Number, Integer, Text, Text, Blob, Date, Time, Timestamp, Timestamp}[g.r.IntN(15)], depth)
+	return g.Of([]Class{Bool, Bool, Bool, Number, Number, Number, Number, Integer, Text, Text, Blob, Date, Time,
+		Timestamp, Timestamp}[g.r.IntN(15)], depth)
 }
 
 // Of draws an expression of a class, of height depth at most.
@@ -109,7 +110,8 @@ func (g *Generator) literal(c Class) string {
 		case Integer:
 			return g.one("0", "1", "2", "3", "7")
 		case Number:
-			return g.one("0", "1", "2", "3", "7", "0.5", "1.0", "1.5", "2.50", "1e0", "2.5e0", "100", "'nan'::DOUBLE", "3::HUGEINT", "1.25::DECIMAL(4,2)")
+			return g.one("0", "1", "2", "3", "7", "0.5", "1.0", "1.5", "2.50", "1e0", "2.5e0", "100", "'nan'::DOUBLE",
+				"3::HUGEINT", "1.25::DECIMAL(4,2)")
 		case Date:
 			return g.one("DATE '1994-09-03'", "DATE '1994-09-06'", "DATE '1994-08-01'")
 		case Timestamp:
@@ -122,12 +124,17 @@ func (g *Generator) literal(c Class) string {
 	case Bool:
 		return g.one("true", "false")
 	case Integer:
-		return g.one("0", "1", "2", "3", "(-1)", "(-2)", "7", "100", "1000", "2147483648", "(-9223372036854775808)", "9223372036854775807", "5::TINYINT", "3::UTINYINT", "7::BIGINT")
+		return g.one("0", "1", "2", "3", "(-1)", "(-2)", "7", "100", "1000", "2147483648", "(-9223372036854775808)",
+			"9223372036854775807", "5::TINYINT", "3::UTINYINT", "7::BIGINT")
 	case Number:
-		return g.one("0", "1", "2", "(-1)", "7", "10", "100", "127", "255", "(-128)", "1000", "65536", "2147483647", "2147483648", "(-2147483649)", "9223372036854775807", "9223372036854775808", "(-9223372036854775808)",
+		return g.one("0", "1", "2", "(-1)", "7", "10", "100", "127", "255", "(-128)", "1000", "65536", "2147483647",
+			"2147483648", "(-2147483649)", "9223372036854775807", "9223372036854775808", "(-9223372036854775808)",
 			"18446744073709551615", "18446744073709551616", "99999999999999999999999999999999999999",
-			"0.5", "1.0", "1.5", "2.50", "(-0.5)", ".25", "99.99", "0.001", "0.000001", "12345678901234567890.123", "9223372036854775807.5", "0.0", "1e0", "0e0", "(-0e0)", "2.5e0", "1e-3", "1e18", "1e300", "1e-320", "(-1e30)",
-			"'nan'::DOUBLE", "'inf'::FLOAT", "'-inf'::DOUBLE", "1.5::FLOAT", "7::TINYINT", "7::UBIGINT", "200::UTINYINT", "3::HUGEINT", "1.25::DECIMAL(4,2)", "5::DECIMAL(38,0)", "0.5::DECIMAL(38,20)")
+			"0.5", "1.0", "1.5", "2.50", "(-0.5)", ".25", "99.99", "0.001", "0.000001", "12345678901234567890.123",
+			"9223372036854775807.5", "0.0", "1e0", "0e0", "(-0e0)", "2.5e0", "1e-3", "1e18", "1e300", "1e-320",
+			"(-1e30)",
+			"'nan'::DOUBLE", "'inf'::FLOAT", "'-inf'::DOUBLE", "1.5::FLOAT", "7::TINYINT", "7::UBIGINT",
+			"200::UTINYINT", "3::HUGEINT", "1.25::DECIMAL(4,2)", "5::DECIMAL(38,0)", "0.5::DECIMAL(38,20)")
 	case Text:
 		if g.r.IntN(4) == 0 {
 			return Quote(spellings[g.r.IntN(len(spellings))])
@@ -136,12 +143,20 @@ func (g *Generator) literal(c Class) string {
 	case Blob:
 		return g.one(`'a'::BLOB`, `''::BLOB`, `'\x00\xFF'::BLOB`)
 	case Date:
-		return g.one("DATE '1994-01-31'", "DATE '2000-02-29'", "DATE '1970-01-01'", "DATE '0001-01-01'", "DATE '9999-12-31'", "DATE '1582-10-14'", "'infinity'::DATE", "'-infinity'::DATE", "DATE '5881580-07-10'", "DATE '0044-03-15 (BC)'")
+		return g.one("DATE '1994-01-31'", "DATE '2000-02-29'", "DATE '1970-01-01'", "DATE '0001-01-01'",
+			"DATE '9999-12-31'", "DATE '1582-10-14'", "'infinity'::DATE", "'-infinity'::DATE", "DATE '5881580-07-10'",
+			"DATE '0044-03-15 (BC)'")
 	case Time:
-		return g.one("TIME '00:00:00'", "TIME '10:11:12.5'", "('10:11:59.9999999'::TIME_NS)::TIME", "TIME '23:59:59.999999'", "TIME '24:00:00'")
+		return g.one("TIME '00:00:00'", "TIME '10:11:12.5'", "('10:11:59.9999999'::TIME_NS)::TIME",
+			"TIME '23:59:59.999999'", "TIME '24:00:00'")
 	}
-	return g.one("TIMESTAMP '1994-01-31 10:11:12.5'", "TIMESTAMP '1970-01-01 00:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "'2013-05-21 01:02:03.123456789'::TIMESTAMP_NS", "'2024-12-31 23:59:59.999999999'::TIMESTAMP_NS", "'1969-12-31 23:59:59.9999995'::TIMESTAMP_NS", "'2013-05-21 01:02:03.5'::TIMESTAMP_S",
-		"'2013-05-21 01:02:03.1239'::TIMESTAMP_MS", "'infinity'::TIMESTAMP", "'-infinity'::TIMESTAMP", "TIMESTAMP '290000-01-01 00:00:00'", "TIMESTAMP '0001-01-01 00:00:00'", "TIMESTAMPTZ '2020-02-29 12:00:00+02'", "'infinity'::TIMESTAMP_NS")
+	return g.one("TIMESTAMP '1994-01-31 10:11:12.5'", "TIMESTAMP '1970-01-01 00:00:00'",
+		"TIMESTAMP '1969-12-31 23:59:59.999999'", "'2013-05-21 01:02:03.123456789'::TIMESTAMP_NS",
+		"'2024-12-31 23:59:59.999999999'::TIMESTAMP_NS", "'1969-12-31 23:59:59.9999995'::TIMESTAMP_NS",
+		"'2013-05-21 01:02:03.5'::TIMESTAMP_S",
+		"'2013-05-21 01:02:03.1239'::TIMESTAMP_MS", "'infinity'::TIMESTAMP", "'-infinity'::TIMESTAMP",
+		"TIMESTAMP '290000-01-01 00:00:00'", "TIMESTAMP '0001-01-01 00:00:00'", "TIMESTAMPTZ '2020-02-29 12:00:00+02'",
+		"'infinity'::TIMESTAMP_NS")
 }
 
 // asText sometimes draws a text literal for an operand of the class. The operator gives
@@ -152,15 +167,18 @@ func (g *Generator) asText(c Class, depth int) *Node {
 	}
 	switch c {
 	case Number, Integer:
-		return Leaf(c, Quote(g.one("1", "7", "-1", "1.5", "2.5", "1e3", "128", "300", "9223372036854775808", "nan", " 7 ", "abc", "0.1", "-129", "1e400")))
+		return Leaf(c, Quote(g.one("1", "7", "-1", "1.5", "2.5", "1e3", "128", "300", "9223372036854775808", "nan",
+			" 7 ", "abc", "0.1", "-129", "1e400")))
 	case Bool:
 		return Leaf(c, Quote(g.one("true", "false", "t", "0", "yes", "maybe")))
 	case Date:
-		return Leaf(c, Quote(g.one("1994-01-31", "2000-02-29", "2000-02-30", "infinity", "1582-10-15", "1994-01-31 10:00:00", "x")))
+		return Leaf(c, Quote(g.one("1994-01-31", "2000-02-29", "2000-02-30", "infinity", "1582-10-15",
+			"1994-01-31 10:00:00", "x")))
 	case Time:
 		return Leaf(c, Quote(g.one("10:11:12.5", "00:00:00", "24:00:00", "x")))
 	case Timestamp:
-		return Leaf(c, Quote(g.one("1994-01-31 10:11:12.5", "1994-01-31", "1994-01-31 10:11:12.123456789", "2013-05-21 01:02:03.1239", "-infinity", "1582-10-15", "x")))
+		return Leaf(c, Quote(g.one("1994-01-31 10:11:12.5", "1994-01-31", "1994-01-31 10:11:12.123456789",
+			"2013-05-21 01:02:03.1239", "-infinity", "1582-10-15", "x")))
 	}
 	return Leaf(c, Quote(texts[g.r.IntN(len(texts))]))
 }
@@ -174,10 +192,12 @@ func (g *Generator) choice(c Class, depth int) *Node {
 	case 1:
 		return lazily(New(c, "CASE WHEN ? THEN ? END", g.Of(Bool, depth), x), branches)
 	case 2:
-		return lazily(New(c, "CASE WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(Bool, depth), x, g.Of(Bool, depth), g.Of(c, depth), y), branches)
+		return lazily(New(c, "CASE WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(Bool, depth), x, g.Of(Bool, depth),
+			g.Of(c, depth), y), branches)
 	case 3:
 		k := Class(g.r.IntN(int(classes)))
-		return lazily(New(c, "CASE ? WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(k, depth), g.asText(k, 0), x, g.Of(k, 0), g.Of(c, depth), y), cases)
+		return lazily(New(c, "CASE ? WHEN ? THEN ? WHEN ? THEN ? ELSE ? END", g.Of(k, depth), g.asText(k, 0), x,
+			g.Of(k, 0), g.Of(c, depth), y), cases)
 	case 4:
 		return lazily(New(c, "coalesce(?, ?)", x, y), until("(? IS NOT NULL)"))
 	case 5:
@@ -242,7 +262,8 @@ func pairs(n *Node, from int, chosen func(*Node) bool) (out []int) {
 // castable says which classes can be cast to a class.
 var castable = map[Class][]Class{
 	Bool: {Number, Text}, Number: {Number, Number, Number, Text, Bool}, Integer: {Number, Number, Text, Bool},
-	Text: {Bool, Number, Number, Blob, Date, Time, Timestamp}, Blob: {Text}, Date: {Timestamp, Text}, Time: {Timestamp, Text, Time}, Timestamp: {Timestamp, Timestamp, Date, Text},
+	Text: {Bool, Number, Number, Blob, Date, Time, Timestamp}, Blob: {Text}, Date: {Timestamp, Text},
+	Time: {Timestamp, Text, Time}, Timestamp: {Timestamp, Timestamp, Date, Text},
 }
 
 func (g *Generator) cast(c Class, depth int) *Node {
@@ -289,13 +310,16 @@ func (g *Generator) typeName(c Class) string {
 	case Bool:
 		return "BOOLEAN"
 	case Integer:
-		return g.one("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "BIGINT", "INTEGER")
+		return g.one("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+			"BIGINT", "INTEGER")
 	case Number:
 		if g.r.IntN(3) == 0 {
 			precision := 1 + g.r.IntN(38)
 			return fmt.Sprintf("DECIMAL(%d,%d)", precision, g.r.IntN(precision+1))
 		}
-		return g.one("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(38,10)", "DECIMAL(38,0)", "DECIMAL(15,2)")
+		return g.one("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+			"HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(38,10)", "DECIMAL(38,0)",
+			"DECIMAL(15,2)")
 	case Text:
 		return "VARCHAR"
 	case Blob:
@@ -313,7 +337,8 @@ func (g *Generator) typeName(c Class) string {
 
 func (g *Generator) condition(depth int) *Node {
 	// Text and numbers have the most operators.
-	c := []Class{Number, Number, Number, Integer, Text, Text, Bool, Blob, Date, Time, Timestamp, Timestamp}[g.r.IntN(12)]
+	c := []Class{Number, Number, Number, Integer, Text, Text, Bool, Blob, Date, Time, Timestamp,
+		Timestamp}[g.r.IntN(12)]
 	switch g.r.IntN(12) {
 	case 0, 1:
 		return lazily(New(Bool, "(? AND ?)", g.Of(Bool, depth), g.Of(Bool, depth)), until("(NOT ?)"))
@@ -323,7 +348,8 @@ func (g *Generator) condition(depth int) *Node {
 		return New(Bool, "(NOT ?)", g.Of(Bool, depth))
 	case 10:
 		if !g.Tame && g.r.IntN(3) == 0 {
-			return New(Bool, g.one("isfinite(?)", "isinf(?)"), g.Of([]Class{Number, Date, Timestamp}[g.r.IntN(3)], depth))
+			return New(Bool, g.one("isfinite(?)", "isinf(?)"),
+				g.Of([]Class{Number, Date, Timestamp}[g.r.IntN(3)], depth))
 		}
 		if !g.Tame && g.r.IntN(3) == 0 {
 			return New(Bool, g.one("isnan(?)", "signbit(?)"), g.Of(Number, depth))
@@ -336,12 +362,13 @@ func (g *Generator) condition(depth int) *Node {
 		return g.in(c, depth)
 	case 8:
 		x, lo, hi := g.Of(c, depth), g.asText(c, depth), g.asText(c, depth)
-		return lazily(New(Bool, "(? "+g.one("BETWEEN", "NOT BETWEEN")+" ? AND ?)", x, lo, hi), func(n *Node, holds func(*Node) bool) []int {
-			if holds(New(Bool, "(? < ?)", n.args[0], n.args[1])) {
-				return []int{0, 1}
-			}
-			return []int{0, 1, 2}
-		})
+		return lazily(New(Bool, "(? "+g.one("BETWEEN", "NOT BETWEEN")+" ? AND ?)", x, lo, hi),
+			func(n *Node, holds func(*Node) bool) []int {
+				if holds(New(Bool, "(? < ?)", n.args[0], n.args[1])) {
+					return []int{0, 1}
+				}
+				return []int{0, 1, 2}
+			})
 	case 9:
 		return g.textCondition(depth)
 	}
@@ -355,7 +382,8 @@ func (g *Generator) condition(depth int) *Node {
 	if g.r.IntN(2) == 0 {
 		x, y = y, x
 	}
-	return New(Bool, "(? "+g.one("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")+" ?)", x, y)
+	return New(Bool, "(? "+g.one("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")+" ?)", x,
+		y)
 }
 
 func (g *Generator) in(c Class, depth int) *Node {
@@ -372,7 +400,8 @@ func (g *Generator) in(c Class, depth int) *Node {
 			args = append(args, g.asText(c, 0))
 		}
 	}
-	return lazily(New(Bool, "(? "+g.one("IN", "NOT IN")+" (?"+strings.Repeat(", ?", len(args)-2)+"))", args...), members)
+	return lazily(New(Bool, "(? "+g.one("IN", "NOT IN")+" (?"+strings.Repeat(", ?", len(args)-2)+"))", args...),
+		members)
 }
 
 // members are an operand and the list to search for it, constants first.
@@ -402,7 +431,8 @@ func members(n *Node, holds func(*Node) bool) []int {
 func (g *Generator) textCondition(depth int) *Node {
 	x := g.Of(Text, depth)
 	if g.r.IntN(2) == 0 {
-		return New(Bool, g.one("contains", "starts_with", "ends_with", "prefix", "suffix")+"(?, ?)", x, g.Of(Text, depth))
+		return New(Bool, g.one("contains", "starts_with", "ends_with", "prefix", "suffix")+"(?, ?)", x,
+			g.Of(Text, depth))
 	}
 	pattern := ""
 	for range 1 + g.r.IntN(4) {
@@ -412,7 +442,8 @@ func (g *Generator) textCondition(depth int) *Node {
 		return New(Bool, "(? "+g.one("LIKE", "ILIKE", "^@")+" ?)", x, g.Of(Text, depth))
 	}
 	if g.r.IntN(8) == 0 {
-		return New(Bool, g.one("regexp_matches", "regexp_full_match")+"(?, ?, "+g.one("'i'", "'s'", "'l'", "'ic'")+")", x, g.regexp())
+		return New(Bool, g.one("regexp_matches", "regexp_full_match")+"(?, ?, "+g.one("'i'", "'s'", "'l'", "'ic'")+")",
+			x, g.regexp())
 	}
 	if g.r.IntN(6) == 0 {
 		return New(Bool, "(? "+g.one("~", "!~", "~*", "!~*", "SIMILAR TO", "NOT SIMILAR TO")+" ?)", x, g.regexp())
@@ -422,7 +453,8 @@ func (g *Generator) textCondition(depth int) *Node {
 		if g.Tame && strings.HasSuffix(pattern, "a") {
 			pattern += "%" // a pattern that ends with its escape character is refused before there are rows
 		}
-		return New(Bool, g.one("like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape")+"(?, "+Quote(pattern)+", "+g.one("'!'", "''", "'a'")+")", x)
+		return New(Bool, g.one("like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape")+"(?, "+
+			Quote(pattern)+", "+g.one("'!'", "''", "'a'")+")", x)
 	}
 	escape := ""
 	if g.r.IntN(4) == 0 && !g.Tame {
@@ -435,11 +467,15 @@ func (g *Generator) number(depth int) *Node {
 	switch g.r.IntN(17) {
 	case 16:
 		if !g.Tame {
-			return New(Number, g.one("round(gamma(? % 20), 3)", "round(lgamma(abs(? % 20)), 3)", "factorial((? % 34)::INTEGER)", "nextafter(? % 20, 1e0)", "timezone_hour(TIMESTAMP '2024-01-01 00:00:00' + to_seconds(? % 20))", "timezone_minute(TIMESTAMP '2024-01-01 00:00:00' + to_seconds(? % 20))"), g.Of(Integer, 0))
+			return New(Number, g.one("round(gamma(? % 20), 3)", "round(lgamma(abs(? % 20)), 3)",
+				"factorial((? % 34)::INTEGER)", "nextafter(? % 20, 1e0)",
+				"timezone_hour(TIMESTAMP '2024-01-01 00:00:00' + to_seconds(? % 20))",
+				"timezone_minute(TIMESTAMP '2024-01-01 00:00:00' + to_seconds(? % 20))"), g.Of(Integer, 0))
 		}
 	case 0, 1, 2, 3, 4, 5, 6:
 		if g.Tame {
-			return New(Number, "(? "+g.one("+ ?)", "- ?)", "* ?)", "/ ?)", "- ?)"), g.Of(Number, depth), g.Of(Number, depth))
+			return New(Number, "(? "+g.one("+ ?)", "- ?)", "* ?)", "/ ?)", "- ?)"), g.Of(Number, depth),
+				g.Of(Number, depth))
 		}
 		return New(Number, "(? "+g.one("+", "-", "*", "/", "//", "%")+" ?)", g.Of(Number, depth), g.Of(Number, depth))
 	case 7:
@@ -450,7 +486,8 @@ func (g *Generator) number(depth int) *Node {
 		if g.Tame {
 			return New(Number, "round(?, "+g.one("0", "1", "2", "-1")+")", g.Of(Number, depth))
 		}
-		return New(Number, fmt.Sprintf("round(?, %s)", g.one("0", "1", "2", "-1", "-2", "5", "20", "-20", "-309", "400", "-400", "9")), g.Of(Number, depth))
+		return New(Number, fmt.Sprintf("round(?, %s)",
+			g.one("0", "1", "2", "-1", "-2", "5", "20", "-20", "-309", "400", "-400", "9")), g.Of(Number, depth))
 	case 11:
 		if g.Tame {
 			return New(Number, "(? "+g.one("// 3)", "% 4)", "// 2.5)", "% 1.5)", "/ 2)", "/ 7)"), g.Of(Number, depth))
@@ -460,13 +497,15 @@ func (g *Generator) number(depth int) *Node {
 		if g.r.IntN(2) == 0 {
 			return New(Number, g.one("power(?, ?)", "(? ^ ?)", "pow(?, ?)"), g.Of(Number, depth), g.Of(Number, depth))
 		}
-		return New(Number, g.one("sqrt(?)", "cbrt(?)", "exp(?)", "ln(?)", "log2(?)", "log10(?)", "log(?)"), g.Of(Number, depth))
+		return New(Number, g.one("sqrt(?)", "cbrt(?)", "exp(?)", "ln(?)", "log2(?)", "log10(?)", "log(?)"),
+			g.Of(Number, depth))
 	case 14:
 		if !g.Tame {
 			return g.function(depth)
 		}
 	case 13:
-		return New(Number, g.one("epoch(?)", "julian(?)", "date_part('epoch', ?)"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+		return New(Number, g.one("epoch(?)", "julian(?)", "date_part('epoch', ?)"),
+			g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
 	}
 	return g.integer(depth)
 }
@@ -476,31 +515,37 @@ func (g *Generator) function(depth int) *Node {
 	whole := func() *Node { return g.Of(Integer, depth) }
 	switch g.r.IntN(9) {
 	case 7:
-		digits := g.one("0", "1", "2", "3", "5", "8", "15", "17", "22", "-1", "-2", "-3", "-9", "-19", "-2147483648", "2147483647")
+		digits := g.one("0", "1", "2", "3", "5", "8", "15", "17", "22", "-1", "-2", "-3", "-9", "-19", "-2147483648",
+			"2147483647")
 		if g.r.IntN(3) == 0 {
-			return New(Number, g.one("round", "trunc")+"(?::DOUBLE, ?::INTEGER)", wrapped(g.Of(Number, depth)), wrapped(g.Of(Integer, 0)))
+			return New(Number, g.one("round", "trunc")+"(?::DOUBLE, ?::INTEGER)", wrapped(g.Of(Number, depth)),
+				wrapped(g.Of(Integer, 0)))
 		}
 		return New(Number, "round(?::"+g.one("DOUBLE", "DOUBLE", "FLOAT")+", "+digits+")", wrapped(g.Of(Number, depth)))
 	case 0, 1:
 		return New(Integer, "(? "+g.one("&", "|", "<<", ">>", ">>")+" ?)", whole(), whole())
 	case 2:
-		return New(Integer, g.one("xor(?, ?)", "gcd(?, ?)", "lcm(?, ?)", "greatest_common_divisor(?, ?)", "least_common_multiple(?, ?)"), whole(), whole())
+		return New(Integer, g.one("xor(?, ?)", "gcd(?, ?)", "lcm(?, ?)", "greatest_common_divisor(?, ?)",
+			"least_common_multiple(?, ?)"), whole(), whole())
 	case 3:
 		return New(Integer, g.one("(~?)", "bit_count(?)"), wrapped(whole()))
 	case 4:
 		return New(Number, "trunc(?, "+g.one("0", "1", "2", "-1", "-2", "5", "20", "-20")+")", g.Of(Number, depth))
 	case 5:
-		return New(Number, g.one("fdiv(?, ?)", "fmod(?, ?)", "atan2(?, ?)", "log(?, ?)"), g.Of(Number, depth), g.Of(Number, depth))
+		return New(Number, g.one("fdiv(?, ?)", "fmod(?, ?)", "atan2(?, ?)", "log(?, ?)"), g.Of(Number, depth),
+			g.Of(Number, depth))
 	case 6:
 		if g.r.IntN(2) == 0 {
 			return New(Number, "try(?)", g.Of(Number, depth))
 		}
 		return New(Number, g.one("even(?)", "degrees(?)", "radians(?)", "(pi() * ?)"), g.Of(Number, depth))
 	}
-	return New(Number, g.one("sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh")+"(?)", g.Of(Number, depth))
+	return New(Number, g.one("sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+		"acosh", "atanh")+"(?)", g.Of(Number, depth))
 }
 
-var dateParts = []string{"year", "month", "quarter", "week", "day", "dayofmonth", "dayofweek", "weekday", "isodow", "dayofyear", "weekofyear", "isoyear", "yearweek", "decade", "century", "millennium", "era"}
+var dateParts = []string{"year", "month", "quarter", "week", "day", "dayofmonth", "dayofweek", "weekday", "isodow",
+	"dayofyear", "weekofyear", "isoyear", "yearweek", "decade", "century", "millennium", "era"}
 var timeParts = []string{"hour", "minute", "second", "millisecond", "microsecond"}
 
 func (g *Generator) integer(depth int) *Node {
@@ -508,10 +553,12 @@ func (g *Generator) integer(depth int) *Node {
 	case 0:
 		return New(Integer, g.one("length(?)", "len(?)", "char_length(?)", "character_length(?)"), g.Of(Text, depth))
 	case 1:
-		return New(Integer, g.one("strpos(?, ?)", "instr(?, ?)", "position(? IN ?)"), g.Of(Text, depth), g.Of(Text, depth))
+		return New(Integer, g.one("strpos(?, ?)", "instr(?, ?)", "position(? IN ?)"), g.Of(Text, depth),
+			g.Of(Text, depth))
 	case 2:
 		if g.r.IntN(2) == 0 && !g.Tame {
-			return New(Integer, g.one("strlen(?)", "bit_length(?)", "ascii(?)", "ord(?)", "unicode(?)", "nanosecond(TIMESTAMP '2020-01-01 00:00:00' + to_days(length(?)::INTEGER))"), g.Of(Text, depth))
+			return New(Integer, g.one("strlen(?)", "bit_length(?)", "ascii(?)", "ord(?)", "unicode(?)",
+				"nanosecond(TIMESTAMP '2020-01-01 00:00:00' + to_days(length(?)::INTEGER))"), g.Of(Text, depth))
 		}
 		return New(Integer, "octet_length(?)", g.Of(Blob, depth))
 	case 3:
@@ -528,7 +575,8 @@ func (g *Generator) integer(depth int) *Node {
 		if c != Time && g.r.IntN(3) > 0 {
 			part = g.one(dateParts...)
 		}
-		return New(Integer, g.one(part+"(?)", part+"(?)", "date_part('"+part+"', ?)", "extract("+part+" FROM ?)", "datepart('"+part+"', ?)"), g.Of(c, depth))
+		return New(Integer, g.one(part+"(?)", part+"(?)", "date_part('"+part+"', ?)", "extract("+part+" FROM ?)",
+			"datepart('"+part+"', ?)"), g.Of(c, depth))
 	}
 	if g.Tame {
 		return New(Integer, "(? "+g.one("+", "-", "*")+" ?)", g.Of(Integer, 0), g.Of(Integer, 0))
@@ -541,10 +589,13 @@ func (g *Generator) nanoseconds(depth int) *Node {
 	part := g.one(timeParts...)
 	if g.r.IntN(2) == 0 {
 		t := wrapped(g.Of(Time, depth))
-		return New(Integer, g.one(part+"(?::TIME_NS)", "nanosecond(?::TIME_NS)", "extract("+part+" FROM ?::TIME_NS)", "microsecond((?::TIME_NS)::TIME)", "epoch_ns(?::TIME_NS)", "epoch_us(?::TIME_NS)"), t)
+		return New(Integer, g.one(part+"(?::TIME_NS)", "nanosecond(?::TIME_NS)", "extract("+part+" FROM ?::TIME_NS)",
+			"microsecond((?::TIME_NS)::TIME)", "epoch_ns(?::TIME_NS)", "epoch_us(?::TIME_NS)"), t)
 	}
 	t := wrapped(g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
-	return New(Integer, g.one(part+"(?::TIMESTAMP_NS)", "nanosecond(?::TIMESTAMP_NS)", "date_part('"+g.one(dateParts...)+"', ?::TIMESTAMP_NS)", "microsecond((?::TIMESTAMP_NS)::TIMESTAMP)", "epoch_ns(?::TIMESTAMP_NS)", "epoch_us(?::TIMESTAMP_NS)",
+	return New(Integer, g.one(part+"(?::TIMESTAMP_NS)", "nanosecond(?::TIMESTAMP_NS)",
+		"date_part('"+g.one(dateParts...)+"', ?::TIMESTAMP_NS)", "microsecond((?::TIMESTAMP_NS)::TIMESTAMP)",
+		"epoch_ns(?::TIMESTAMP_NS)", "epoch_us(?::TIMESTAMP_NS)",
 		"date_diff('"+part+"', ?::TIMESTAMP_NS, TIMESTAMP '2013-05-21 01:02:03.123457')"), t)
 }
 
@@ -556,7 +607,8 @@ func (g *Generator) words(depth int) *Node {
 	case 9:
 		return New(Text, "regexp_extract(?, ?, "+g.one("0", "1", "2")+", "+g.one("'i'", "''", "'s'")+")", x, g.regexp())
 	case 10:
-		return New(Text, "regexp_replace(?, ?, "+g.one(`'<\0>'`, `'\0\\'`, "'-'", "''")+", "+g.one("'i'", "'g'", "'gs'")+")", x, g.regexp())
+		return New(Text, "regexp_replace(?, ?, "+g.one(`'<\0>'`, `'\0\\'`, "'-'", "''")+", "+g.one("'i'", "'g'",
+			"'gs'")+")", x, g.regexp())
 	case 0:
 		return New(Text, "split_part(?, ?, ?)", x, g.Of(Text, 0), n)
 	case 1:
@@ -570,7 +622,8 @@ func (g *Generator) words(depth int) *Node {
 	case 5:
 		return New(Text, g.one("left", "right", "array_extract", "list_extract")+"(?, ?)", x, n)
 	case 6:
-		return New(Text, g.one("array_slice", "list_slice")+"(?, ?, ?)", x, n, Leaf(Integer, g.one("0", "1", "3", "(-1)", "(-2)", "100")))
+		return New(Text, g.one("array_slice", "list_slice")+"(?, ?, ?)", x, n,
+			Leaf(Integer, g.one("0", "1", "3", "(-1)", "(-2)", "100")))
 	case 7:
 		return New(Text, g.one("md5(?)", "sha1(?)", "sha256(?)"), g.Of([]Class{Text, Blob}[g.r.IntN(2)], depth))
 	}
@@ -584,30 +637,44 @@ func (g *Generator) codec(depth int) *Node {
 	switch g.r.IntN(10) {
 	case 9:
 		if g.r.IntN(2) == 0 {
-			return New(Text, g.one("format('<{}>', ?)", "format('{:>7}{{', ?)", "format('{:.2}', ?)", "format('{0}{0:*^5}', ?)", "printf('%s%%', ?)", "printf('%-5s|', ?)"), x)
+			return New(Text, g.one("format('<{}>', ?)", "format('{:>7}{{', ?)", "format('{:.2}', ?)",
+				"format('{0}{0:*^5}', ?)", "printf('%s%%', ?)", "printf('%-5s|', ?)"), x)
 		}
-		return New(Text, g.one("format('{:,}', ?)", "format('{:08}', ?)", "format('{:+d}', ?)", "printf('%5d', ?)", "printf('%05d', ?)", "printf('%,d', ?)"), New(Integer, "(?::BIGINT)", g.Of(Integer, 0)))
+		return New(Text, g.one("format('{:,}', ?)", "format('{:08}', ?)", "format('{:+d}', ?)", "printf('%5d', ?)",
+			"printf('%05d', ?)", "printf('%,d', ?)"), New(Integer, "(?::BIGINT)", g.Of(Integer, 0)))
 	case 0:
-		return New(Text, g.one("hex(?)", "to_hex(?)", "bin(?)", "to_binary(?)"), g.Of([]Class{Text, Integer}[g.r.IntN(2)], depth))
+		return New(Text, g.one("hex(?)", "to_hex(?)", "bin(?)", "to_binary(?)"),
+			g.Of([]Class{Text, Integer}[g.r.IntN(2)], depth))
 	case 1:
-		return New(Text, g.one("url_encode(?)", "url_decode(?)", "decode(encode(?))", "unhex(hex(?))::VARCHAR", "decode(from_hex(to_hex(?)))", "from_binary(bin(?))::VARCHAR", "unbin(bin(?))::VARCHAR",
-			"base64(encode(?))", "from_base64(to_base64(encode(?)))::VARCHAR", "try(unhex(?))::VARCHAR", "try(from_base64(?))::VARCHAR"), x)
+		return New(Text, g.one("url_encode(?)", "url_decode(?)", "decode(encode(?))", "unhex(hex(?))::VARCHAR",
+			"decode(from_hex(to_hex(?)))", "from_binary(bin(?))::VARCHAR", "unbin(bin(?))::VARCHAR",
+			"base64(encode(?))", "from_base64(to_base64(encode(?)))::VARCHAR", "try(unhex(?))::VARCHAR",
+			"try(from_base64(?))::VARCHAR"), x)
 	case 2:
-		return New(Text, g.one("overlay(?, ?, ?)", "overlay(?, ?, 2, ?)", "overlay(? PLACING ? FROM ? FOR 1)"), x, g.Of(Text, 0), n)
+		return New(Text, g.one("overlay(?, ?, ?)", "overlay(?, ?, 2, ?)", "overlay(? PLACING ? FROM ? FOR 1)"), x,
+			g.Of(Text, 0), n)
 	case 3:
-		return New(Text, g.one("parse_filename(?)", "parse_filename(?, true)", "parse_filename(?, false, 'backslash')", "parse_dirname(?)", "parse_dirpath(?)", "parse_dirpath(?, 'system')"), New(Text, g.one("? || '/'", "'a\\' || ?", "'/' || ?", "? || '.b/c.d'"), x))
+		return New(Text, g.one("parse_filename(?)", "parse_filename(?, true)", "parse_filename(?, false, 'backslash')",
+			"parse_dirname(?)", "parse_dirpath(?)", "parse_dirpath(?, 'system')"),
+			New(Text, g.one("? || '/'", "'a\\' || ?", "'/' || ?", "? || '.b/c.d'"), x))
 	case 4:
-		return New(Text, g.one("hash(?)", "hash(?, 'a')", "hash(NULL, ?)")+"::VARCHAR", g.Of([]Class{Text, Integer, Bool, Date, Time, Timestamp, Blob}[g.r.IntN(7)], depth))
+		return New(Text, g.one("hash(?)", "hash(?, 'a')", "hash(NULL, ?)")+"::VARCHAR",
+			g.Of([]Class{Text, Integer, Bool, Date, Time, Timestamp, Blob}[g.r.IntN(7)], depth))
 	case 5:
-		return New(Text, g.one("to_base(?, 7)", "to_base(?, 36, 10)", "formatReadableSize(?)", "format_bytes(?)", "formatReadableDecimalSize(?)"), New(Integer, "(?::BIGINT)", g.Of(Integer, 0)))
+		return New(Text, g.one("to_base(?, 7)", "to_base(?, 36, 10)", "formatReadableSize(?)", "format_bytes(?)",
+			"formatReadableDecimalSize(?)"), New(Integer, "(?::BIGINT)", g.Of(Integer, 0)))
 	case 6:
 		y := g.Of(Text, depth)
 		if g.r.IntN(2) == 0 { // characters of several bytes, and of several code points
-			y = Leaf(Text, Quote(g.one("é", "e\u0301", "ß", "Äöü %_y", "日本", "👍🏽", "👍🏽x", "İstanbul", "straße", "ǄﬁΐÄ", "ab")))
+			y = Leaf(Text,
+				Quote(g.one("é", "e\u0301", "ß", "Äöü %_y", "日本", "👍🏽", "👍🏽x", "İstanbul", "straße", "ǄﬁΐÄ", "ab")))
 		}
-		return New(Text, g.one("levenshtein(?, ?)", "editdist3(?, ?)", "damerau_levenshtein(?, ?)", "hamming(?, ?)", "mismatches(?, ?)", "jaccard(?, ?)", "jaro_similarity(?, ?)", "jaro_winkler_similarity(?, ?)", "jaro_similarity(?, ?, 0.6)")+"::VARCHAR", x, y)
+		return New(Text, g.one("levenshtein(?, ?)", "editdist3(?, ?)", "damerau_levenshtein(?, ?)", "hamming(?, ?)",
+			"mismatches(?, ?)", "jaccard(?, ?)", "jaro_similarity(?, ?)", "jaro_winkler_similarity(?, ?)",
+			"jaro_similarity(?, ?, 0.6)")+"::VARCHAR", x, y)
 	case 7, 8:
-		return New(Text, g.one("try_strptime(?, '%Y')", "try_strptime(?, '%d%m%y')", "try_strptime(?, '%H:%M:%S.%f')")+"::VARCHAR", g.Of(Text, depth))
+		return New(Text, g.one("try_strptime(?, '%Y')", "try_strptime(?, '%d%m%y')", "try_strptime(?, '%H:%M:%S.%f')")+
+			"::VARCHAR", g.Of(Text, depth))
 	}
 	return x
 }
@@ -616,7 +683,8 @@ func (g *Generator) codec(depth int) *Node {
 func (g *Generator) regexp() *Node {
 	pattern := ""
 	for range 1 + g.r.IntN(4) {
-		part := g.one("a", "b", "[a-c]", ".", "ß", "\u00e9", "[^a]", `\d`, `\w+`, "^", "$", `\b`, "(a|ab)", "(b)?", "(.*)", " ", "👍", `\pL`, "1+", "S", "[[:alpha:]]", `\.`)
+		part := g.one("a", "b", "[a-c]", ".", "ß", "\u00e9", "[^a]", `\d`, `\w+`, "^", "$", `\b`, "(a|ab)", "(b)?",
+			"(.*)", " ", "👍", `\pL`, "1+", "S", "[[:alpha:]]", `\.`)
 		pattern += part
 		if strings.HasSuffix(part, ")") || len(part) == 1 && part != "^" && part != "$" {
 			pattern += g.one("", "", "", "*", "+?", "{1,2}")
@@ -628,18 +696,24 @@ func (g *Generator) regexp() *Node {
 // elapsed draws a number that two dates or a duration give.
 func (g *Generator) elapsed(depth int) *Node {
 	moment := func() *Node { return g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth) }
-	part := g.one("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond", "decade", "century", "millennium", "isoyear")
+	part := g.one("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond",
+		"decade", "century", "millennium", "isoyear")
 	switch g.r.IntN(6) {
 	case 0, 1:
-		return New(Integer, g.one("date_diff", "datediff", "date_sub", "datesub")+"('"+part+"', ?, ?)", moment(), moment())
+		return New(Integer, g.one("date_diff", "datediff", "date_sub", "datesub")+"('"+part+"', ?, ?)", moment(),
+			moment())
 	case 2:
-		return New(Integer, g.one("date_diff", "date_sub")+"('"+g.one(timeParts...)+"', ?, ?)", g.Of(Time, depth), g.Of(Time, depth))
+		return New(Integer, g.one("date_diff", "date_sub")+"('"+g.one(timeParts...)+"', ?, ?)", g.Of(Time, depth),
+			g.Of(Time, depth))
 	case 3:
-		return New(Integer, g.one("epoch_us(?)", "epoch_ms(?)", "epoch_ns(?)", "days_in_month(?)", "epoch_us(? - TIMESTAMP '2000-01-01 12:00:00')"), g.Of(Timestamp, depth))
+		return New(Integer, g.one("epoch_us(?)", "epoch_ms(?)", "epoch_ns(?)", "days_in_month(?)",
+			"epoch_us(? - TIMESTAMP '2000-01-01 12:00:00')"), g.Of(Timestamp, depth))
 	case 4:
-		return New(Integer, "extract("+g.one("year", "month", "day", "hour", "second", "microsecond")+" FROM age(?, ?))", moment(), moment())
+		return New(Integer, "extract("+g.one("year", "month", "day", "hour", "second", "microsecond")+
+			" FROM age(?, ?))", moment(), moment())
 	}
-	return New(Integer, "extract("+g.one("day", "hour", "minute", "second")+" FROM ? - ?)", g.Of(Timestamp, depth), g.Of(Timestamp, depth))
+	return New(Integer, "extract("+g.one("day", "hour", "minute", "second")+" FROM ? - ?)", g.Of(Timestamp, depth),
+		g.Of(Timestamp, depth))
 }
 
 func (g *Generator) text(depth int) *Node {
@@ -670,7 +744,8 @@ func (g *Generator) text(depth int) *Node {
 	case 5:
 		return New(Text, "replace(?, ?, ?)", x, g.Of(Text, depth), g.Of(Text, depth))
 	case 6:
-		return New(Text, g.one("substring(?, ?, ?)", "substr(?, ?, ?)", "substring(? FROM ? FOR ?)"), x, small(), small())
+		return New(Text, g.one("substring(?, ?, ?)", "substr(?, ?, ?)", "substring(? FROM ? FOR ?)"), x, small(),
+			small())
 	case 7:
 		return New(Text, "substring(?, ?)", x, small())
 	case 8:
@@ -680,7 +755,10 @@ func (g *Generator) text(depth int) *Node {
 			return g.words(depth)
 		}
 		if !g.Tame {
-			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')", "strftime(?, '%a %A %b %B %-d %y %I %p %u %w')", "strftime(strptime(strftime(?, '%y %B %-d %I %p %f'), '%y %B %d %I %p %f'), '%c %f')"), g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
+			return New(Text, g.one("monthname(?)", "dayname(?)", "strftime(?, '%Y-%m-%d %H:%M:%S.%f %j')",
+				"strftime(?, '%a %A %b %B %-d %y %I %p %u %w')",
+				"strftime(strptime(strftime(?, '%y %B %-d %I %p %f'), '%y %B %d %I %p %f'), '%c %f')"),
+				g.Of([]Class{Date, Timestamp}[g.r.IntN(2)], depth))
 		}
 	case 9:
 		return New(Text, g.one("trim(?)", "ltrim(?)", "rtrim(?)", "trim(BOTH FROM ?)"), x)
@@ -692,12 +770,14 @@ func (g *Generator) text(depth int) *Node {
 
 // interval draws an interval: SQL with at most one argument.
 func (g *Generator) interval(depth int) (string, []*Node) {
-	unit := g.one("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "WEEK", "QUARTER", "MILLISECOND", "MICROSECOND", "DECADE", "CENTURY")
+	unit := g.one("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "WEEK", "QUARTER", "MILLISECOND", "MICROSECOND",
+		"DECADE", "CENTURY")
 	switch g.r.IntN(5) {
 	case 0:
 		return "INTERVAL " + g.one("1", "3", "0", "100") + " " + unit, nil
 	case 1:
-		return "INTERVAL " + Quote(g.one("1 day", "-1 month", "1 year 2 months", "04:05:06.5", "1 day 02:03:04", "100 years", "3 weeks", "90 minutes", "-1 day 00:00:01", "0.5 days", "1.5 hours", "12 months 30 days")), nil
+		return "INTERVAL " + Quote(g.one("1 day", "-1 month", "1 year 2 months", "04:05:06.5", "1 day 02:03:04",
+			"100 years", "3 weeks", "90 minutes", "-1 day 00:00:01", "0.5 days", "1.5 hours", "12 months 30 days")), nil
 	case 2:
 		return "(? * INTERVAL 1 " + unit + ")", []*Node{g.Of(Integer, depth)}
 	case 3:
@@ -714,22 +794,26 @@ func (g *Generator) shifted(c, from Class, depth int) *Node {
 
 func (g *Generator) date(depth int) *Node {
 	if g.r.IntN(12) == 0 && !g.Tame {
-		return New(Date, g.one("make_date(?::BIGINT, 2, 28)", "make_date(2024, ?::BIGINT, 28)", "make_date(2023, 2, ?::BIGINT)", "make_date(?::INTEGER)"), g.Of(Integer, 0))
+		return New(Date, g.one("make_date(?::BIGINT, 2, 28)", "make_date(2024, ?::BIGINT, 28)",
+			"make_date(2023, 2, ?::BIGINT)", "make_date(?::INTEGER)"), g.Of(Integer, 0))
 	}
 	if g.r.IntN(8) == 0 && !g.Tame {
-		return New(Date, g.one("last_day(?)", "time_bucket(INTERVAL 10 DAY, ?)", "time_bucket(INTERVAL 5 MONTH, ?)"), g.Of(Date, depth))
+		return New(Date, g.one("last_day(?)", "time_bucket(INTERVAL 10 DAY, ?)", "time_bucket(INTERVAL 5 MONTH, ?)"),
+			g.Of(Date, depth))
 	}
 	if g.r.IntN(4) == 0 {
 		return New(Date, "?::DATE", wrapped(g.Of(Timestamp, depth)))
 	}
-	return New(Date, "(? "+g.one("+", "-")+" ?)", g.Of(Date, depth), Leaf(Integer, g.one("1", "30", "365", "0", "(-1)", "100000000")))
+	return New(Date, "(? "+g.one("+", "-")+" ?)", g.Of(Date, depth),
+		Leaf(Integer, g.one("1", "30", "365", "0", "(-1)", "100000000")))
 }
 
 func (g *Generator) timestamp(depth int) *Node {
 	from := []Class{Timestamp, Timestamp, Date}[g.r.IntN(3)]
 	switch g.r.IntN(6) {
 	case 0, 1:
-		part := g.one(append(append([]string{}, dateParts[:5]...), "decade", "century", "millennium", "hour", "minute", "second", "millisecond", "microsecond")...)
+		part := g.one(append(append([]string{}, dateParts[:5]...), "decade", "century", "millennium", "hour", "minute",
+			"second", "millisecond", "microsecond")...)
 		return New(Timestamp, g.one("date_trunc", "datetrunc")+"('"+part+"', ?)", g.Of(from, depth))
 	case 2:
 		return New(Timestamp, "(? + ?)", g.Of(Date, depth), g.Of(Time, depth))
@@ -739,16 +823,22 @@ func (g *Generator) timestamp(depth int) *Node {
 		}
 		switch g.r.IntN(4) {
 		case 0:
-			return New(Timestamp, g.one("epoch_ms(?::BIGINT)", "make_timestamp_ms(?::BIGINT)", "make_timestamp_ns(?::BIGINT)"), g.Of(Integer, 0))
+			return New(Timestamp, g.one("epoch_ms(?::BIGINT)", "make_timestamp_ms(?::BIGINT)",
+				"make_timestamp_ns(?::BIGINT)"), g.Of(Integer, 0))
 		case 1:
-			return New(Timestamp, g.one("to_timestamp(?)", "make_timestamp(2024, ?::BIGINT, 28, 10, 30, 1.5)", "make_timestamp(?::BIGINT)", "make_timestamptz(2024, 2, length(?::VARCHAR), 10, 30, 1.5)"), g.Of(Integer, 0))
+			return New(Timestamp, g.one("to_timestamp(?)", "make_timestamp(2024, ?::BIGINT, 28, 10, 30, 1.5)",
+				"make_timestamp(?::BIGINT)", "make_timestamptz(2024, 2, length(?::VARCHAR), 10, 30, 1.5)"),
+				g.Of(Integer, 0))
 		case 2:
-			return New(Timestamp, "time_bucket("+g.one("INTERVAL 15 MINUTE", "INTERVAL 2 DAY", "INTERVAL 7 MONTH", "INTERVAL 3 YEAR")+", ?)", g.Of(Timestamp, depth))
+			return New(Timestamp, "time_bucket("+g.one("INTERVAL 15 MINUTE", "INTERVAL 2 DAY", "INTERVAL 7 MONTH",
+				"INTERVAL 3 YEAR")+", ?)", g.Of(Timestamp, depth))
 		}
 		if g.r.IntN(3) == 0 {
-			return New(Timestamp, g.one("timezone('Europe/Berlin', ?)", "timezone('America/New_York', ?)"), g.Of(Timestamp, depth))
+			return New(Timestamp, g.one("timezone('Europe/Berlin', ?)", "timezone('America/New_York', ?)"),
+				g.Of(Timestamp, depth))
 		}
-		unit := g.one("years", "quarters", "months", "weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "decades", "centuries", "millennia")
+		unit := g.one("years", "quarters", "months", "weeks", "days", "hours", "minutes", "seconds", "milliseconds",
+			"microseconds", "decades", "centuries", "millennia")
 		return New(Timestamp, "date_add(?, to_"+unit+"(?::INTEGER))", g.Of(Timestamp, depth), g.Of(Integer, 0))
 	}
 	return g.shifted(Timestamp, from, depth)

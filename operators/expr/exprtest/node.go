@@ -126,7 +126,8 @@ func (n *Node) Pruned(holds func(*Node) bool, typeOf func(*Node) string) *Node {
 // Exact reports whether the value has the same bits everywhere. Exponentials, logarithms,
 // cube roots and powers depend on the math library.
 func (n *Node) Exact() bool {
-	return !n.uses("sin(", "cos(", "tan(", "cot(", "sinh(", "cosh(", "tanh(", "atan2(", "degrees(", "radians(", "pi(", "exp(", "ln(", "log2(", "log10(", "log(", "cbrt(", "gamma(", "power(", "pow(", " ^ ")
+	return !n.uses("sin(", "cos(", "tan(", "cot(", "sinh(", "cosh(", "tanh(", "atan2(", "degrees(", "radians(", "pi(",
+		"exp(", "ln(", "log2(", "log10(", "log(", "cbrt(", "gamma(", "power(", "pow(", " ^ ")
 }
 
 // uses reports whether the SQL of an operation in the expression contains one of the

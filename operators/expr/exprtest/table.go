@@ -32,11 +32,14 @@ const (
 // columnTypes are the columns of Extremes: two of each family, because operators take two
 // columns.
 var columnTypes = []string{
-	"i8 TINYINT", "i16 SMALLINT", "i32 INTEGER", "i64 BIGINT", "j64 BIGINT", "u8 UTINYINT", "u16 USMALLINT", "u32 UINTEGER", "u64 UBIGINT",
+	"i8 TINYINT", "i16 SMALLINT", "i32 INTEGER", "i64 BIGINT", "j64 BIGINT", "u8 UTINYINT", "u16 USMALLINT",
+	"u32 UINTEGER", "u64 UBIGINT",
 	"h HUGEINT", "f32 FLOAT", "f64 DOUBLE", "g64 DOUBLE",
-	"d3 DECIMAL(3,3)", "d4 DECIMAL(4,1)", "d9 DECIMAL(9,2)", "d18 DECIMAL(18,6)", "d19 DECIMAL(19,0)", "d38 DECIMAL(38,10)", "e38 DECIMAL(38,37)", narrow + " DECIMAL(30,4)",
+	"d3 DECIMAL(3,3)", "d4 DECIMAL(4,1)", "d9 DECIMAL(9,2)", "d18 DECIMAL(18,6)", "d19 DECIMAL(19,0)",
+	"d38 DECIMAL(38,10)", "e38 DECIMAL(38,37)", narrow + " DECIMAL(30,4)",
 	"b BOOLEAN", "c BOOLEAN", "s VARCHAR", "t VARCHAR", "n VARCHAR", "x BLOB", "y BLOB",
-	"dt DATE", "du DATE", "tm TIME", "ts TIMESTAMP", "tt TIMESTAMP", "tsec TIMESTAMP_S", "tms TIMESTAMP_MS", "tns TIMESTAMP_NS", "tz TIMESTAMPTZ",
+	"dt DATE", "du DATE", "tm TIME", "ts TIMESTAMP", "tt TIMESTAMP", "tsec TIMESTAMP_S", "tms TIMESTAMP_MS",
+	"tns TIMESTAMP_NS", "tz TIMESTAMPTZ",
 }
 
 // narrow is a decimal of many digits that is stored in 8 bytes, because its values fit.
@@ -182,17 +185,27 @@ func pointed(digits string, scale int) string {
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // texts are words with special characters of Unicode.
-var texts = []string{"", "\u0001", "￿", "a", "A", "b", "abc", "ABC", " abc", "abc  ", "  ", "Äöü %_x", "ß", "STRASSE", "straße", "İstanbul", "ı", "I", "i", "ſ", "Σίσυφος",
-	"e\u0301", "é", "n\u0303o", "👍🏽", "👨‍👩‍👧", "🇩🇪", "日本語", "a%b", "a_b", `a\b`, "%", "_", "'", "\ta", "a\n", "\u00a0a\u00a0", "\u2003", "ﬁ", "Ǆ", "ΐ", "a\u0308\u0323", "null", "Green forest", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
+var texts = []string{"", "\u0001", "￿", "a", "A", "b", "abc", "ABC", " abc", "abc  ", "  ", "Äöü %_x", "ß", "STRASSE",
+	"straße", "İstanbul", "ı", "I", "i", "ſ", "Σίσυφος",
+	"e\u0301", "é", "n\u0303o", "👍🏽", "👨‍👩‍👧", "🇩🇪", "日本語", "a%b", "a_b", `a\b`, "%", "_", "'", "\ta", "a\n",
+	"\u00a0a\u00a0", "\u2003", "ﬁ", "Ǆ", "ΐ", "a\u0308\u0323", "null", "Green forest", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
 
 // spellings are texts of values of other types, valid and damaged.
-var spellings = []string{"", "0", "~", "-1", "1", "7", " 7", "7 ", "7\n", "\t7", "+1", "-0", "1.5", "2.5", "-2.5", ".5", "5.", "1e3", "1E-2", "1e400", "1e-400", "0x10", "1_000", "1__0", "127", "128", "255", "-129",
-	"32768", "2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551616", "170141183460469231731687303715884105727", "170141183460469231731687303715884105728",
-	"99999999999999999999999999999999999999", "0.00000000000000000000000000000000009223372036854775807e50", "0.1", "3.4028236e38", "16777217", "9007199254740993", "2748897.75",
-	"nan", "NaN", "-nan", "inf", "-inf", "Infinity", "-infinity", "infinity", "true", "TRUE", "t", "yes", "no", "n", "f", "false", " true", "on", "2",
-	"1994-01-31", "1994-1-3", "2000-02-30", "2000-02-29", "0001-01-01", "0044-03-15 (BC)", "1969-12-31", "9999-12-31", "294247-01-10", "5881580-07-10", "2020/01/02", "2020 01 02", "20200102", "epoch",
-	"1994-01-31 10:11:12", "1994-01-31 10:11:12.5", "1994-01-31T10:11:12.123456789", "1994-01-31 10:11:12.9996", "1994-01-31 10:11", "2016-02-29 24:00:00", "1969-12-31 23:59:59.9999999", "2021-01-01 00:00:00+05:30", "2021-01-01 00:00:00Z", "2021-01-01 00:00:00 UTC", "1677-09-21 00:12:43.145224193",
-	"10:11:12", "10:11:12.123456", "10:11", "24:00:00", "23:59:60", "1:2:3", "10:11:12.1234567", "25:00:00", `\x41`, `\xZZ`, `ab\x00`, "a"}
+var spellings = []string{"", "0", "~", "-1", "1", "7", " 7", "7 ", "7\n", "\t7", "+1", "-0", "1.5", "2.5", "-2.5", ".5",
+	"5.", "1e3", "1E-2", "1e400", "1e-400", "0x10", "1_000", "1__0", "127", "128", "255", "-129",
+	"32768", "2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551616",
+	"170141183460469231731687303715884105727", "170141183460469231731687303715884105728",
+	"99999999999999999999999999999999999999", "0.00000000000000000000000000000000009223372036854775807e50", "0.1",
+	"3.4028236e38", "16777217", "9007199254740993", "2748897.75",
+	"nan", "NaN", "-nan", "inf", "-inf", "Infinity", "-infinity", "infinity", "true", "TRUE", "t", "yes", "no", "n",
+	"f", "false", " true", "on", "2",
+	"1994-01-31", "1994-1-3", "2000-02-30", "2000-02-29", "0001-01-01", "0044-03-15 (BC)", "1969-12-31", "9999-12-31",
+	"294247-01-10", "5881580-07-10", "2020/01/02", "2020 01 02", "20200102", "epoch",
+	"1994-01-31 10:11:12", "1994-01-31 10:11:12.5", "1994-01-31T10:11:12.123456789", "1994-01-31 10:11:12.9996",
+	"1994-01-31 10:11", "2016-02-29 24:00:00", "1969-12-31 23:59:59.9999999", "2021-01-01 00:00:00+05:30",
+	"2021-01-01 00:00:00Z", "2021-01-01 00:00:00 UTC", "1677-09-21 00:12:43.145224193",
+	"10:11:12", "10:11:12.123456", "10:11", "24:00:00", "23:59:60", "1:2:3", "10:11:12.1234567", "25:00:00", `\x41`,
+	`\xZZ`, `ab\x00`, "a"}
 
 // SpecialValues returns the values of a type that operators may get wrong. The first are
 // zero, an ordinary value, the least and the greatest.
@@ -206,8 +219,10 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 		if t.Kind == gpu.Float32 {
 			greatest, least = math.MaxFloat32, math.SmallestNonzeroFloat32
 		}
-		for _, f := range []float64{0, 1, -greatest, greatest, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), least, -least, 0.5, -0.5, 1.5, 2.5, -2.5, 0.1, -1, 1e15, 1e16, 123456789.125, 1e-5,
-			127.5, 128, 255.5, 2147483647, 2147483648, -2147483648, 9007199254740993, 9223372036854775807, -9223372036854775808, 1e30, 1e20, 2748897.75, 119043504, 8388609.5, 16777217, 3.4e38, 0.3, 100, 1e-10} {
+		for _, f := range []float64{0, 1, -greatest, greatest, math.Copysign(0, -1), math.NaN(), math.Inf(1),
+			math.Inf(-1), least, -least, 0.5, -0.5, 1.5, 2.5, -2.5, 0.1, -1, 1e15, 1e16, 123456789.125, 1e-5,
+			127.5, 128, 255.5, 2147483647, 2147483648, -2147483648, 9007199254740993, 9223372036854775807,
+			-9223372036854775808, 1e30, 1e20, 2748897.75, 119043504, 8388609.5, 16777217, 3.4e38, 0.3, 100, 1e-10} {
 			if t.Kind == gpu.Float32 {
 				f = float64(float32(f))
 			}
@@ -220,18 +235,22 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 		}
 		return out
 	case t.Kind == gpu.Binary:
-		for _, s := range []string{"", "a", "\x00", "\xff\xff", "ab", "\x00\xff", "ß", "\\", "\"'", "a\x00b", "\x7f", "\xc3"} {
+		for _, s := range []string{"", "a", "\x00", "\xff\xff", "ab", "\x00\xff", "ß", "\\", "\"'", "a\x00b", "\x7f",
+			"\xc3"} {
 			out = append(out, gpu.Scalar{Type: t, Valid: true, Str: s})
 		}
 		return out
 	case t.Kind == gpu.Date:
-		for _, v := range []int64{0, 1, -2147483646, 2147483646, math.MaxInt32, -math.MaxInt32, -1, 8796, 11016, 19782, -141428, -141427, -719162, -719163, -719528, 2932896, 2932897, 106751991, 106751992, -106752, 18262, 19358, 12418, 15706} {
+		for _, v := range []int64{0, 1, -2147483646, 2147483646, math.MaxInt32, -math.MaxInt32, -1, 8796, 11016, 19782,
+			-141428, -141427, -719162, -719163, -719528, 2932896, 2932897, 106751991, 106751992, -106752, 18262, 19358,
+			12418, 15706} {
 			out = append(out, gpu.IntScalar(t, v))
 		}
 		return out
 	case t.Kind == gpu.Time:
 		per := t.Unit.PerSecond()
-		for _, v := range []int64{0, 1, 0, 86400 * per, 86400*per - 1, 3600 * per, 36672*per + per/2, 43200 * per, 59 * per, 60*per - 1} {
+		for _, v := range []int64{0, 1, 0, 86400 * per, 86400*per - 1, 3600 * per, 36672*per + per/2, 43200 * per,
+			59 * per, 60*per - 1} {
 			out = append(out, gpu.IntScalar(t, v))
 		}
 		return out
@@ -244,8 +263,11 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 		} else {
 			least, greatest = least/(1e6/per), greatest/(1e6/per)
 		}
-		for _, v := range []int64{0, 1, least, greatest, infinity, -infinity, -1, least + 1, greatest - 1, per, -per, 759319872*per + per/2, 1456704000 * per, -62135596800 * min(per, 1e6), 1709210096*per + per - 1, 253402300799 * min(per, 1e6),
-			-12219292800 * min(per, 1e6), 1735560000 * per, 86400*per - 1, -86400 * per, 951782400 * per, 1e9 * per, 1735570800*per - 1} {
+		for _, v := range []int64{0, 1, least, greatest, infinity, -infinity, -1, least + 1, greatest - 1, per, -per,
+			759319872*per + per/2, 1456704000 * per, -62135596800 * min(per, 1e6), 1709210096*per + per - 1,
+			253402300799 * min(per, 1e6),
+			-12219292800 * min(per, 1e6), 1735560000 * per, 86400*per - 1, -86400 * per, 951782400 * per, 1e9 * per,
+			1735570800*per - 1} {
 			out = append(out, gpu.IntScalar(t, v))
 		}
 		return out
@@ -264,7 +286,8 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 	add(gpu.Int128From(1))
 	add(lo)
 	add(hi)
-	for _, v := range []int64{-1, 1, 2, 3, 5, 7, 10, -7, -128, 127, 128, 255, 1000, math.MinInt32, math.MaxInt32, math.MinInt64, math.MaxInt64} {
+	for _, v := range []int64{-1, 1, 2, 3, 5, 7, 10, -7, -128, 127, 128, 255, 1000, math.MinInt32, math.MaxInt32,
+		math.MinInt64, math.MaxInt64} {
 		add(gpu.Int128From(v))
 		if p, ok := gpu.Int128From(v).Mul(one); ok {
 			add(p)

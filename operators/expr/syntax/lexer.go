@@ -66,7 +66,8 @@ type lexer struct {
 }
 
 // symbols are the operators of two or more characters, longest first.
-var symbols = []string{"!~~*", "!~~", "~~*", "!~*", "!~", "<<", ">>", "^@", "::", "||", "<=", ">=", "<>", "!=", "==", "//", "**", "~~", "~*"}
+var symbols = []string{"!~~*", "!~~", "~~*", "!~*", "!~", "<<", ">>", "^@", "::", "||", "<=", ">=", "<>", "!=", "==",
+	"//", "**", "~~", "~*"}
 
 // next returns the next token. After the last one it always returns tokenEOF.
 func (l *lexer) next() (token, error) {
@@ -247,7 +248,8 @@ func decodeHex(s string) (string, bool) {
 func (l *lexer) dollar(start int) (token, error) {
 	rest := l.src[start:]
 	n := 1
-	for n < len(rest) && rest[n] != '$' && (isDigit(rest[n]) && n > 1 || isIdentStart(rune(rest[n])) && rest[n] < utf8.RuneSelf) {
+	for n < len(rest) && rest[n] != '$' && (isDigit(rest[n]) && n > 1 ||
+		isIdentStart(rune(rest[n])) && rest[n] < utf8.RuneSelf) {
 		n++
 	}
 	if n >= len(rest) || rest[n] != '$' {
@@ -266,7 +268,8 @@ func (l *lexer) dollar(start int) (token, error) {
 func (l *lexer) number(start int) (token, error) {
 	digits := func() {
 		for l.pos < len(l.src) && (isDigit(l.src[l.pos]) ||
-			l.src[l.pos] == '_' && l.pos > start && isDigit(l.src[l.pos-1]) && l.pos+1 < len(l.src) && isDigit(l.src[l.pos+1])) {
+			l.src[l.pos] == '_' && l.pos > start && isDigit(l.src[l.pos-1]) && l.pos+1 < len(l.src) &&
+				isDigit(l.src[l.pos+1])) {
 			l.pos++
 		}
 	}
@@ -296,5 +299,6 @@ func (l *lexer) number(start int) (token, error) {
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isIdentStart(r rune) bool {
-	return r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= utf8.RuneSelf && r != utf8.RuneError && unicode.IsLetter(r)
+	return r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
+		r >= utf8.RuneSelf && r != utf8.RuneError && unicode.IsLetter(r)
 }

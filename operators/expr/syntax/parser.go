@@ -66,7 +66,8 @@ type parser struct {
 
 func newParser(src string, values Values) (*parser, error) {
 	if len(src) > maxSource {
-		return &parser{}, NewError(src[:0], 0, "the expression has %d bytes, more than the %d that are allowed", len(src), maxSource)
+		return &parser{}, NewError(src[:0], 0, "the expression has %d bytes, more than the %d that are allowed",
+			len(src), maxSource)
 	}
 	p := &parser{src: src}
 	for l := (lexer{src: src, values: values}); ; {
@@ -247,7 +248,8 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 			s = other
 		}
 		if binaryPower[s] == bindCompare {
-			return nil, false, NewError(p.src, next.pos, "found %s after a comparison: comparisons cannot be chained, join them with AND", next.describe())
+			return nil, false, NewError(p.src, next.pos,
+				"found %s after a comparison: comparisons cannot be chained, join them with AND", next.describe())
 		}
 	}
 	return &Binary{Base: p.at(t.pos, left, right), Op: op, L: left, R: right}, true, nil
@@ -259,7 +261,8 @@ func (p *parser) slice(s Node) (Node, error) {
 	call := func(name string, args ...Node) (Node, error) {
 		return &Call{Base: p.at(t.pos, args...), Name: name, Args: args}, p.expect("]")
 	}
-	var from, to Node = &NumberLiteral{p.at(t.pos), "1", ""}, &Unary{p.at(t.pos), "-", &NumberLiteral{p.at(t.pos), "1", ""}}
+	var from, to Node = &NumberLiteral{p.at(t.pos), "1", ""},
+		&Unary{p.at(t.pos), "-", &NumberLiteral{p.at(t.pos), "1", ""}}
 	var err error
 	if !p.peek().is(":") {
 		if from, err = p.expression(bindNone); err != nil {
@@ -750,7 +753,8 @@ func (p *parser) arguments(n *Call) (err error) {
 		return p.unexpected("a comma or )")
 	}
 	if t := p.peek(); (t.is("IGNORE") || t.is("RESPECT")) && p.ahead(1).is("NULLS") && p.ahead(2).is("OVER") {
-		return NewError(p.src, t.pos, "%[1]s NULLS stands before the closing parenthesis, as in %[2]s(x %[1]s NULLS)", strings.ToUpper(t.text), n.Name)
+		return NewError(p.src, t.pos, "%[1]s NULLS stands before the closing parenthesis, as in %[2]s(x %[1]s NULLS)",
+			strings.ToUpper(t.text), n.Name)
 	}
 	return nil
 }
@@ -803,7 +807,9 @@ func (p *parser) orderBy() (keys []OrderKey, err error) {
 func (p *parser) over() (w *Window, err error) {
 	if t := p.peek(); !p.accept("(") {
 		if t.kind == tokenIdent || t.kind == tokenQuoted {
-			return nil, NewError(p.src, t.pos, "found the name of a window, %s; write what it stands for: OVER (PARTITION BY … ORDER BY …)", t.describe())
+			return nil, NewError(p.src, t.pos,
+				"found the name of a window, %s; write what it stands for: OVER (PARTITION BY … ORDER BY …)",
+				t.describe())
 		}
 		return nil, p.unexpected("( after OVER")
 	}

@@ -39,7 +39,8 @@ func TestTreesPrintAsTextThatParsesToThem(t *testing.T) {
 
 func TestReplaceReachesEveryNode(t *testing.T) {
 	for _, text := range []string{
-		"x", "-x", "x + x", "x AND x OR x", "x BETWEEN x AND x", "x IN (x, x)", "x LIKE x ESCAPE x", "x IS DISTINCT FROM x",
+		"x", "-x", "x + x", "x AND x OR x", "x BETWEEN x AND x", "x IN (x, x)", "x LIKE x ESCAPE x",
+		"x IS DISTINCT FROM x",
 		"CASE x WHEN x THEN x ELSE x END", "x::INTEGER", "interval (x) day", "f(x, x ORDER BY x) FILTER (WHERE x)",
 		"f(x) OVER (PARTITION BY x ORDER BY x)",
 	} {

@@ -23,26 +23,39 @@ var Types = []TypeName{
 	{gpu.Of(gpu.Int16), "SMALLINT INT2 INT16 SHORT", "16 bits with a sign.", "1.5::SMALLINT → 2"},
 	{gpu.Of(gpu.Int32), "INTEGER INT INT4 INT32 SIGNED INTEGRAL", "32 bits with a sign.", "true::INTEGER → 1"},
 	{gpu.Of(gpu.Int64), "BIGINT INT8 INT64 LONG OID", "64 bits with a sign.", "'1e10'::BIGINT → 10000000000"},
-	{gpu.Of(gpu.HugeInt), "HUGEINT INT128", "128 bits with a sign; DECIMAL(38,0) in files.", "9223372036854775808::HUGEINT → 9223372036854775808"},
+	{gpu.Of(gpu.HugeInt), "HUGEINT INT128", "128 bits with a sign; DECIMAL(38,0) in files.",
+		"9223372036854775808::HUGEINT → 9223372036854775808"},
 	{gpu.Of(gpu.Uint8), "UTINYINT UINT8", "8 bits without a sign.", "255::UTINYINT → 255"},
 	{gpu.Of(gpu.Uint16), "USMALLINT UINT16", "16 bits without a sign.", "65535::USMALLINT → 65535"},
 	{gpu.Of(gpu.Uint32), "UINTEGER UINT32", "32 bits without a sign.", "'7'::UINTEGER → 7"},
-	{gpu.Of(gpu.Uint64), "UBIGINT UINT64", "64 bits without a sign.", "18446744073709551615::UBIGINT → 18446744073709551615"},
+	{gpu.Of(gpu.Uint64), "UBIGINT UINT64", "64 bits without a sign.",
+		"18446744073709551615::UBIGINT → 18446744073709551615"},
 	{gpu.Of(gpu.Float32), "FLOAT REAL FLOAT4", "A float of 32 bits.", "0.1::FLOAT → 0.1"},
 	{gpu.Of(gpu.Float64), "DOUBLE FLOAT8", "A float of 64 bits. Also DOUBLE PRECISION.", "1::DOUBLE → 1.0"},
-	{gpu.DecimalOf(18, 3), "DECIMAL NUMERIC DEC", "DECIMAL(p,s): p digits, at most 38, s of them after the point; DECIMAL(18,3) without them.", "2.345::DECIMAL(10,2) → 2.35"},
-	{gpu.Of(gpu.String), "VARCHAR TEXT STRING CHAR BPCHAR NVARCHAR", "UTF-8 text. The length in VARCHAR(n) is ignored.", "1.50::VARCHAR → 1.50"},
-	{gpu.Of(gpu.Binary), "BLOB BYTEA BINARY VARBINARY BYTES", `Bytes. As text, bytes that are not printable are \xHH.`, `'a\x00'::BLOB → a\x00`},
+	{gpu.DecimalOf(18, 3), "DECIMAL NUMERIC DEC",
+		"DECIMAL(p,s): p digits, at most 38, s of them after the point; DECIMAL(18,3) without them.",
+		"2.345::DECIMAL(10,2) → 2.35"},
+	{gpu.Of(gpu.String), "VARCHAR TEXT STRING CHAR BPCHAR NVARCHAR", "UTF-8 text. The length in VARCHAR(n) is ignored.",
+		"1.50::VARCHAR → 1.50"},
+	{gpu.Of(gpu.Binary), "BLOB BYTEA BINARY VARBINARY BYTES", `Bytes. As text, bytes that are not printable are \xHH.`,
+		`'a\x00'::BLOB → a\x00`},
 	{gpu.Of(gpu.Date), "DATE", "A day.", "DATE '2024-02-29' → 2024-02-29"},
 	{gpu.TimeOf(gpu.Microsecond), "TIME", "A time of day in microseconds.", "TIME '10:30:00.5' → 10:30:00.5"},
-	{gpu.TimeOf(gpu.Nanosecond), "TIME_NS", "A time of day in nanoseconds.", "'10:30:00.123456789'::TIME_NS → 10:30:00.123456789"},
+	{gpu.TimeOf(gpu.Nanosecond), "TIME_NS", "A time of day in nanoseconds.",
+		"'10:30:00.123456789'::TIME_NS → 10:30:00.123456789"},
 	{gpu.TimeOf(gpu.Second), "TIME_S", "A time of day in seconds; only here.", ""},
 	{gpu.TimeOf(gpu.Millisecond), "TIME_MS", "A time of day in milliseconds; only here.", ""},
-	{gpu.TimestampOf(gpu.Microsecond, false), "TIMESTAMP DATETIME TIMESTAMP_US", "A date and time in microseconds.", "TIMESTAMP '2024-03-15 10:30:00' → 2024-03-15 10:30:00"},
-	{gpu.TimestampOf(gpu.Second, false), "TIMESTAMP_S", "A date and time in seconds.", "TIMESTAMP_S '2024-03-15 10:30:00' → 2024-03-15 10:30:00"},
-	{gpu.TimestampOf(gpu.Millisecond, false), "TIMESTAMP_MS", "A date and time in milliseconds.", "TIMESTAMP_MS '2024-03-15 10:30:00.5' → 2024-03-15 10:30:00.5"},
-	{gpu.TimestampOf(gpu.Nanosecond, false), "TIMESTAMP_NS", "A date and time in nanoseconds.", "TIMESTAMP_NS '2024-03-15 10:30:00.000000001' → 2024-03-15 10:30:00.000000001"},
-	{gpu.TimestampOf(gpu.Microsecond, true), "TIMESTAMPTZ", "A moment in microseconds, in UTC. Also TIMESTAMP WITH TIME ZONE.", "TIMESTAMPTZ '2024-03-15 10:30:00+02' → 2024-03-15 08:30:00+00"},
+	{gpu.TimestampOf(gpu.Microsecond, false), "TIMESTAMP DATETIME TIMESTAMP_US", "A date and time in microseconds.",
+		"TIMESTAMP '2024-03-15 10:30:00' → 2024-03-15 10:30:00"},
+	{gpu.TimestampOf(gpu.Second, false), "TIMESTAMP_S", "A date and time in seconds.",
+		"TIMESTAMP_S '2024-03-15 10:30:00' → 2024-03-15 10:30:00"},
+	{gpu.TimestampOf(gpu.Millisecond, false), "TIMESTAMP_MS", "A date and time in milliseconds.",
+		"TIMESTAMP_MS '2024-03-15 10:30:00.5' → 2024-03-15 10:30:00.5"},
+	{gpu.TimestampOf(gpu.Nanosecond, false), "TIMESTAMP_NS", "A date and time in nanoseconds.",
+		"TIMESTAMP_NS '2024-03-15 10:30:00.000000001' → 2024-03-15 10:30:00.000000001"},
+	{gpu.TimestampOf(gpu.Microsecond, true), "TIMESTAMPTZ",
+		"A moment in microseconds, in UTC. Also TIMESTAMP WITH TIME ZONE.",
+		"TIMESTAMPTZ '2024-03-15 10:30:00+02' → 2024-03-15 08:30:00+00"},
 }
 
 // typeNames are the types by name: those of DuckDB and PostgreSQL.
@@ -82,9 +95,11 @@ func (p *parser) typeName() (gpu.Type, error) {
 			return gpu.Type{}, p.unexpected("a type")
 		}
 		if name == "UUID" {
-			return gpu.Type{}, NewError(p.src, t.pos, "there is no cast to UUID; a UUID column is compared with the text itself, as in id = '…'")
+			return gpu.Type{}, NewError(p.src, t.pos,
+				"there is no cast to UUID; a UUID column is compared with the text itself, as in id = '…'")
 		}
-		return gpu.Type{}, NewError(p.src, t.pos, "unknown type %q%s", Cut(t.text, 60), Suggest(t.text, slices.Sorted(maps.Keys(typeNames))))
+		return gpu.Type{}, NewError(p.src, t.pos, "unknown type %q%s", Cut(t.text, 60),
+			Suggest(t.text, slices.Sorted(maps.Keys(typeNames))))
 	}
 	p.advance()
 	switch typ.Kind {
@@ -130,10 +145,13 @@ func (p *parser) decimalType(standard gpu.Type) (gpu.Type, error) {
 		}
 	}
 	if precision < 1 || precision > gpu.MaxPrecision {
-		return gpu.Type{}, NewError(p.src, pos, "the precision of a decimal must be between 1 and %d, is %d", gpu.MaxPrecision, precision)
+		return gpu.Type{}, NewError(p.src, pos, "the precision of a decimal must be between 1 and %d, is %d",
+			gpu.MaxPrecision, precision)
 	}
 	if scale > precision {
-		return gpu.Type{}, NewError(p.src, pos, "the scale of a decimal must be at most its precision: found DECIMAL(%d,%d)", precision, scale)
+		return gpu.Type{},
+			NewError(p.src, pos, "the scale of a decimal must be at most its precision: found DECIMAL(%d,%d)",
+				precision, scale)
 	}
 	return gpu.DecimalOf(precision, scale), p.expect(")")
 }

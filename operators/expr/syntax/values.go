@@ -99,7 +99,8 @@ func (v Values) Hide(message string) string {
 }
 
 func (v Value) hide(message string) string {
-	for _, s := range []string{v.Text, strings.ReplaceAll(v.Text, "'", "''"), strings.ReplaceAll(v.Text, `"`, `\"`), v.SQL} {
+	for _, s := range []string{v.Text, strings.ReplaceAll(v.Text, "'", "''"), strings.ReplaceAll(v.Text, `"`, `\"`),
+		v.SQL} {
 		if s == "" {
 			continue
 		}
