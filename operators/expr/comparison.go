@@ -65,7 +65,8 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 			return b.errorf(nodes[i+1], "%s must have one type: found %v after %v", what, v.typ, all.typ)
 		}
 		all.typ = t
-		if v.literal != nullLiteral && (all.literal == nullLiteral || all.literal == stringLiteral || v.literal == notLiteral) {
+		if v.literal != nullLiteral && (all.literal == nullLiteral || all.literal == stringLiteral ||
+			v.literal == notLiteral) {
 			all.literal = v.literal
 		}
 	}
