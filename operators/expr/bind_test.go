@@ -50,7 +50,8 @@ func TestDecimalsAreNarrowWhereRangesProveIt(t *testing.T) {
 // TestATextAmongBranchesDoesNotHideALiteralsType binds branches in which a text literal comes before
 // a number that does not fit the column after it. The types are DuckDB's.
 func TestATextAmongBranchesDoesNotHideALiteralsType(t *testing.T) {
-	s := gpu.NewSchema(gpu.Field{Name: "j", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "i", Type: gpu.Of(gpu.Int32)}, gpu.Field{Name: "d", Type: gpu.DecimalOf(9, 2)})
+	s := gpu.NewSchema(gpu.Field{Name: "j", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "i", Type: gpu.Of(gpu.Int32)},
+		gpu.Field{Name: "d", Type: gpu.DecimalOf(9, 2)})
 	for src, want := range map[string]string{
 		"case when i = 1 then 99999999999999999999999999999999999999 when i = 2 then j else '2.5' end": "HUGEINT",
 		"case when i = 1 then 18446744073709551615 when i = 2 then d else '7' end":                     "DECIMAL(38,2)",
