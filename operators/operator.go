@@ -28,6 +28,8 @@ type Task struct {
 	Sharers int
 	// Stays is the most bytes of a join out of core that may stay in memory; 0 is its part of Resident.
 	Stays int64
+	// Frugal is set in a run that was refused memory before. A join then keeps no more than Stays, even if it all fits.
+	Frugal bool
 	// Spill keeps rows that an operator must hold. It may be nil: then they stay in the
 	// memory of the device.
 	Spill *spill.Store

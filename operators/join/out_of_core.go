@@ -130,7 +130,7 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 // part of the rows that a lane has collected does not speak against it.
 func (o *outOfCore) exceeds(t operators.Task, own *operators.Collected) bool {
 	limit, rows, row := t.Lease.Limit(), float64(o.BuildRows), float64(o.Build.RowBytes())
-	too := rows*(2*row+tableBytes) > float64(limit) || t.Stays > 0 && rows*(row+tableBytes) > float64(t.Stays)
+	too := rows*(2*row+tableBytes) > float64(limit) || (t.Sharers > 1 || t.Frugal && t.Stays > 0) && rows*(row+tableBytes) > float64(t.Stays)
 	return too && own.Bytes() >= limit/int64(early*t.Lanes)
 }
 
@@ -253,7 +253,7 @@ func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu
 // Finalize implements operators.Blocking.
 func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 	bytes, rows := o.pending.Bytes(), int64(o.pending.Rows)
-	if !o.started.Load() && o.spills(t) && (t.Stays > 0 && !o.canStay(t, bytes, rows) ||
+	if !o.started.Load() && o.spills(t) && (t.Frugal && t.Stays > 0 && !o.canStay(t, bytes, rows) ||
 		t.Lease.MakeRoom(bytes+rows*tableBytes) != nil) {
 		o.start(t)
 	}

@@ -232,7 +232,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 	if o := l.into; o != nil {
 		l.turn(o)
 		t := l.task(o)
-		t.Sharers, t.Stays = l.sharers, l.stays
+		t.Sharers, t.Stays, t.Frugal = l.sharers, l.stays, l.pipelineRun.run.frugal
 		if l.local, err = o.op.(operators.Blocking).NewLocal(t); err != nil {
 			return o.explain(err)
 		}

@@ -11,11 +11,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <deque>
-#include <map>
-#include <mutex>
-#include <set>
-#include <vector>
 
 using namespace emulator;
 

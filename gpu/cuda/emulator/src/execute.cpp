@@ -8,9 +8,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cstdlib>
-#include <map>
-#include <vector>
 #ifndef __x86_64__
 #include <ucontext.h>
 #endif

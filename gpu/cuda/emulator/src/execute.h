@@ -1,7 +1,14 @@
 // Runs kernels on the CPU, and defines the results that the driver reports.
 #pragma once
-#include "emulator.h"
+// As in emulator.h: standard headers come before its macros.
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
 #include <string>
+#include <vector>
+#include "emulator.h"
 
 namespace emulator {
 

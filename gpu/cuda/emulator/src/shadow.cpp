@@ -9,8 +9,6 @@
 #include "execute.h"
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <cstdlib>
-#include <set>
 
 namespace emulator {
 
