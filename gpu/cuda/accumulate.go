@@ -145,7 +145,8 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 		return err
 	}
 	if values.Type != x.agg.Input && x.agg.Kind == gpu.Sum && x.agg.Takes(values.Type) {
-		huge := &gpu.Program{Inputs: []gpu.Type{values.Type}, Code: []gpu.Instr{{Op: gpu.OpCast, Type: x.agg.Input, Args: []int{0}, Mask: -1}}, Outputs: []int{1}}
+		huge := &gpu.Program{Inputs: []gpu.Type{values.Type},
+			Code: []gpu.Instr{{Op: gpu.OpCast, Type: x.agg.Input, Args: []int{0}, Mask: -1}}, Outputs: []int{1}}
 		wide, err := q.Eval(x.seen.lease, huge, []gpu.Column{values}, values.Len)
 		if err != nil {
 			return err
@@ -162,13 +163,15 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 	if x.agg.Kind == gpu.CountAll {
 		values = gpu.Column{Len: ids.Len}
 	} else if values.Type != x.agg.Input || values.Len != ids.Len {
-		return fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type, x.agg.Input, ids.Len)
+		return fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type,
+			x.agg.Input, ids.Len)
 	}
 	if values.Dict != nil && !values.Type.IsVar() {
 		values = o.expand(values)
 	}
 	as, _ := a.(assignment)
-	b := batch{ids: addr(ids.Data), values: addr(values.Data), valid: addr(values.Valid), column: values, n: ids.Len, groups: groups, rest: ids.Len, runs: as.runs}
+	b := batch{ids: addr(ids.Data), values: addr(values.Data), valid: addr(values.Valid), column: values, n: ids.Len,
+		groups: groups, rest: ids.Len, runs: as.runs}
 	noted := !x.counts() && (b.valid != 0 || x.seen.buf != nil)
 	if noted {
 		x.growSeen(o, groups)
@@ -177,7 +180,8 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 		x.state.update(o, b.slice(from, min(from+maxBatch, b.n)))
 	}
 	if noted {
-		launch(o, "mark_seen", blocks(b.n, 256), 256, 0, seenArgs{ids: b.ids, valid: b.valid, seen: x.seen.at(0), n: int64(b.n)})
+		launch(o, "mark_seen", blocks(b.n, 256), 256, 0,
+			seenArgs{ids: b.ids, valid: b.valid, seen: x.seen.at(0), n: int64(b.n)})
 	}
 	if !o.failed() {
 		x.groups = groups
@@ -231,7 +235,8 @@ func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (out gpu.
 	out = gpu.Column{Type: x.agg.Output, Len: to - from}
 	if x.seen.buf != nil {
 		out.Valid = o.keep(o.alloc(gpu.BitmapBytes(out.Len)))
-		launch(o, "seen_bits", blocks((out.Len+63)/64*64, 256), 256, 0, seenArgs{seen: x.seen.at(from), bits: addr(out.Valid), n: int64(out.Len)})
+		launch(o, "seen_bits", blocks((out.Len+63)/64*64, 256), 256, 0,
+			seenArgs{seen: x.seen.at(from), bits: addr(out.Valid), n: int64(out.Len)})
 	}
 	x.state.write(o, &out, from)
 	return out, nil
@@ -271,7 +276,8 @@ type sumArgs struct {
 
 // add folds the rows of a batch into limbs.
 func (o *op) add(name string, count int, b batch, limbs, tops uint64) {
-	a := sumArgs{ids: b.ids, values: b.values, valid: b.valid, limbs: limbs, tops: tops, n: int64(b.n), groups: int32(b.groups)}
+	a := sumArgs{ids: b.ids, values: b.values, valid: b.valid, limbs: limbs, tops: tops, n: int64(b.n),
+		groups: int32(b.groups)}
 	if b.runs {
 		launch(o, "sum_runs_"+name, blocks(b.n, runRows*8), 256, 0, a)
 		return
@@ -296,7 +302,8 @@ type intSum struct {
 }
 
 func newIntSum(l *gpu.Lease, name string, limbs int) *intSum {
-	return &intSum{name: name, count: limbs, limbs: vector{lease: l, elem: int64(limbs) * 8}, base: vector{lease: l, elem: 16}, failed: vector{lease: l, elem: 8}}
+	return &intSum{name: name, count: limbs, limbs: vector{lease: l, elem: int64(limbs) * 8},
+		base: vector{lease: l, elem: 16}, failed: vector{lease: l, elem: 8}}
 }
 
 type foldArgs struct {
@@ -324,7 +331,9 @@ func (s *intSum) update(o *op, b batch) {
 
 // fold adds the limbs to the base.
 func (s *intSum) fold(o *op) {
-	launch(o, "sum_fold", blocks(s.groups, 256), 256, 0, foldArgs{limbs: s.limbs.at(0), base: s.base.at(0), failed: s.failed.at(0), n: int64(s.groups), count: int32(s.count)})
+	launch(o, "sum_fold", blocks(s.groups, 256), 256, 0,
+		foldArgs{limbs: s.limbs.at(0), base: s.base.at(0), failed: s.failed.at(0), n: int64(s.groups),
+			count: int32(s.count)})
 	s.rows = 0
 }
 
@@ -404,7 +413,8 @@ func (s *floatSum) update(o *op, b batch) {
 	for _, v := range []*vector{&s.limbs, &s.tops, &s.special, &s.sums} {
 		v.grow(o, b.groups)
 	}
-	t := topArgs{ids: b.ids, values: b.values, valid: b.valid, tops: s.tops.at(0), special: s.special.at(0), n: int64(b.n)}
+	t := topArgs{ids: b.ids, values: b.values, valid: b.valid, tops: s.tops.at(0), special: s.special.at(0),
+		n: int64(b.n)}
 	t.single = flag(s.single)
 	launch(o, "float_tops", blocks(b.n, 256), 256, 0, t)
 	o.add(s.name, 3, b, s.limbs.at(0), s.tops.at(0))
@@ -417,7 +427,8 @@ func (s *floatSum) update(o *op, b batch) {
 
 func (s *floatSum) write(o *op, out *gpu.Column, from int) {
 	out.Data = o.keep(o.alloc(int64(out.Len) * 8))
-	launch(o, "float_write", blocks(out.Len, 256), 256, 0, floatArgs{special: s.special.at(from), sums: s.sums.at(from), out: addr(out.Data), n: int64(out.Len)})
+	launch(o, "float_write", blocks(out.Len, 256), 256, 0,
+		floatArgs{special: s.special.at(from), sums: s.sums.at(from), out: addr(out.Data), n: int64(out.Len)})
 }
 
 func (s *floatSum) release() {
@@ -471,7 +482,8 @@ func (s *extreme) update(o *op, b batch) {
 		s.wide(o, b)
 		return
 	}
-	a := extremeArgs{ids: b.ids, values: b.values, valid: b.valid, best: s.best.at(0), n: int64(b.n), groups: int32(b.groups), load: s.load}
+	a := extremeArgs{ids: b.ids, values: b.values, valid: b.valid, best: s.best.at(0), n: int64(b.n),
+		groups: int32(b.groups), load: s.load}
 	if b.runs {
 		launch(o, "extreme_runs_"+s.name, blocks(b.n, runRows*8), 256, 0, a)
 		return
@@ -485,7 +497,8 @@ func (s *extreme) update(o *op, b batch) {
 
 func (s *extreme) wide(o *op, b batch) {
 	s.low.grow(o, b.groups)
-	a := wideExtremeArgs{ids: b.ids, values: b.values, valid: b.valid, high: s.best.at(0), low: s.low.at(0), n: int64(b.n)}
+	a := wideExtremeArgs{ids: b.ids, values: b.values, valid: b.valid, high: s.best.at(0), low: s.low.at(0),
+		n: int64(b.n)}
 	if s.bits {
 		launch(o, "wide_"+s.name, blocks(b.n, 256), 256, 0, a)
 		return
@@ -519,8 +532,9 @@ func (s *extreme) write(o *op, out *gpu.Column, from int) {
 	if s.bits {
 		load = loadU64 // the words are not ordered
 	}
-	launch(o, "extreme_write", blocks((out.Len+63)/64*64, 256), 256, 0, extremeWriteArgs{best: s.best.at(from), low: s.low.at(from),
-		out: addr(out.Data), n: int64(out.Len), load: load, width: int32(out.Type.Width())})
+	launch(o, "extreme_write", blocks((out.Len+63)/64*64, 256), 256, 0,
+		extremeWriteArgs{best: s.best.at(from), low: s.low.at(from),
+			out: addr(out.Data), n: int64(out.Len), load: load, width: int32(out.Type.Width())})
 }
 
 func (s *extreme) release() {
@@ -551,7 +565,8 @@ func (s *textExtreme) update(o *op, b batch) {
 	refs, changed := o.alloc(int64(b.groups)*4), o.alloc(4)
 	o.fill(refs, 0, refs.Size(), 0xff)
 	o.fill(changed, 0, 4, 0)
-	a := textExtremeArgs{ids: b.ids, values: textsOf(b.column), valid: b.valid, kept: texts{offsets: addr(s.offsets), bytes: addr(s.bytes)},
+	a := textExtremeArgs{ids: b.ids, values: textsOf(b.column), valid: b.valid,
+		kept: texts{offsets: addr(s.offsets), bytes: addr(s.bytes)},
 		seen: s.acc.seen.at(0), refs: addr(refs), changed: addr(changed), n: int64(b.n), had: int32(s.groups)}
 	a.max = flag(s.max)
 	launch(o, "text_extreme", blocks(b.n, 256), 256, 0, a)
@@ -595,7 +610,8 @@ func (s *textExtreme) write(o *op, out *gpu.Column, from int) {
 	o.read(s.offsets, int64(from)*4, gpu.BytesOf(ends[:1]))
 	o.read(s.offsets, int64(from+out.Len)*4, gpu.BytesOf(ends[1:]))
 	out.Offsets = o.keep(o.alloc(int64(out.Len+1) * 4))
-	launch(o, "shift", blocks(out.Len+1, 256), 256, 0, shiftArgs{src: addr(s.offsets) + uint64(from)*4, dst: addr(out.Offsets), n: int64(out.Len + 1), relative: 1})
+	launch(o, "shift", blocks(out.Len+1, 256), 256, 0,
+		shiftArgs{src: addr(s.offsets) + uint64(from)*4, dst: addr(out.Offsets), n: int64(out.Len + 1), relative: 1})
 	out.Data = o.keep(o.alloc(int64(ends[1] - ends[0])))
 	o.copy(out.Data, 0, s.bytes, int64(ends[0]), out.Data.Size())
 }

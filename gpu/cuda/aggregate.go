@@ -58,8 +58,8 @@ const (
 	aggregateSpread = 4
 	// aggregateSlice is the least rows of a slice.
 	aggregateSlice = 1 << 14
-	// aggregateLeast is the least slots of a table by a hash: more than the place of the last that a row looks at before
-	// it searches.
+	// aggregateLeast is the least slots of a table by a hash: more than the place of the last that a row looks at
+	// before it searches.
 	aggregateLeast = 8
 	// aggregateIDs is the slots of a dictionary for each key, times 4: with fewer, keys are often not where they are
 	// looked for first.
@@ -102,7 +102,8 @@ const (
 // foldWidth is the words of a fold: of 32 bits in shared memory, and of 64 bits in device memory. Sums also have
 // carries in shared memory.
 var foldWidth = [...]struct{ words, far uint32 }{
-	foldCount: {1, 1}, foldSumI32: {1, 1}, foldSumU32: {1, 1}, foldSumI64: {2, 3}, foldSumU64: {2, 3}, foldMin32: {1, 1}, foldMin64: {2, 1}}
+	foldCount: {1, 1}, foldSumI32: {1, 1}, foldSumU32: {1, 1}, foldSumI64: {2, 3}, foldSumU64: {2, 3},
+	foldMin32: {1, 1}, foldMin64: {2, 1}}
 
 // columnsOf returns how an aggregate of values is folded: one column or, of values of 16 bytes
 // and sums of floats, two.
@@ -185,7 +186,8 @@ type aggregation struct {
 }
 
 // AggregatePartitions implements gpu.Queue.
-func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []gpu.Aggregate, values []gpu.Column, hint gpu.GroupHint) (out []gpu.Column, err error) {
+func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []gpu.Aggregate, values []gpu.Column,
+	hint gpu.GroupHint) (out []gpu.Column, err error) {
 	o := q.begin("aggregate", l)
 	defer end(o, &out, &err)
 	if err := gpu.CheckAggregation(rows, list, values); err != nil {
@@ -304,7 +306,8 @@ func (x *aggregation) floatUnits(values []gpu.Column) error {
 	}
 	for i, k := range of {
 		v := values[k]
-		a.src, a.valid, a.exponents, a.n, a.load = addr(v.Data), addr(v.Valid), addr(exponents)+uint64(8*i), int64(v.Len), loadOf(v.Type)
+		a.src, a.valid, a.exponents, a.n, a.load = addr(v.Data), addr(v.Valid), addr(exponents)+uint64(8*i),
+			int64(v.Len), loadOf(v.Type)
 		launch(x.op, "float_range", x.grid(v.Len), 256, 0, a)
 	}
 	if !x.read(exponents, 0, gpu.BytesOf(found)) {
@@ -509,7 +512,8 @@ func (x *aggregation) ids(want int) (int, error) {
 	rows, dictionary := x.alloc(2*int64(n)), x.alloc(int64(grid)*int64(slots)*int64(x.width()))
 	a.ids, a.dictionary = addr(rows), addr(dictionary)
 	x.fill(x.state, 0, x.state.Size(), 0)
-	x.slices("aggregate_ids", 1, grid, 1024, max(ranks(keys)+(keys+2)*x.width(), ranks(keys)+(slots+2)*4*int(a.words)+x.hotBytes()), slots)
+	x.slices("aggregate_ids", 1, grid, 1024,
+		max(ranks(keys)+(keys+2)*x.width(), ranks(keys)+(slots+2)*4*int(a.words)+x.hotBytes()), slots)
 	x.free(rows, dictionary)
 	return x.found()
 }
@@ -566,7 +570,8 @@ func (x *aggregation) partitions() (int, error) {
 	slots := x.mostSlots(perMulti)
 	a.slots = uint32(slots)
 	a.slice = uint32(blocks(max(aggregateSpread*mean, aggregateSlice), 32) * 32)
-	if rounds := blocks(int(a.partitions), sms*perMulti); rounds*sms*perMulti > int(a.partitions)*10/9 { // blocks would wait
+	// blocks would wait
+	if rounds := blocks(int(a.partitions), sms*perMulti); rounds*sms*perMulti > int(a.partitions)*10/9 {
 		a.slice = uint32(blocks(max(blocks(n, 4*sms), aggregateSlice), 32) * 32)
 	}
 	most := 2*blocks(n, int(a.slice)) + int(a.partitions)
@@ -574,7 +579,8 @@ func (x *aggregation) partitions() (int, error) {
 	items := x.alloc(int64(most) * aggregateItem)
 	a.items = addr(items)
 	x.fill(x.state, 0, x.state.Size(), 0)
-	launch(x.op, "aggregate_partitions"+x.kernel, min(sms*perMulti, int(a.partitions)), 1024/perMulti, x.shared(slots, 1), *a)
+	launch(x.op, "aggregate_partitions"+x.kernel, min(sms*perMulti, int(a.partitions)), 1024/perMulti,
+		x.shared(slots, 1), *a)
 	s := make([]aggregateState, 1)
 	if !x.read(x.state, 0, gpu.BytesOf(s)) {
 		return 0, nil
@@ -596,7 +602,8 @@ func (x *aggregation) partitions() (int, error) {
 		copies *= 2
 	}
 	a.slots, a.copies, a.mostItems = uint32(slots)&^3, uint32(copies), s[0].items
-	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, x.shared(int(a.slots), copies), slots)
+	x.slices("aggregate_slices", int(s[0].tables), min(sms, int(s[0].items)), 1024, x.shared(int(a.slots), copies),
+		slots)
 	x.free(items)
 	return x.found()
 }

@@ -69,11 +69,14 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (out
 			a.shift = uint32(d.Shift + d.Bits - done)
 		}
 		if before != nil {
-			a.key, a.valid, a.rows, a.owner, a.full, a.buckets = addr(before.key), 0, addr(before.rows), addr(before.owner), addr(before.heads), addr(before.used)
+			a.key, a.valid, a.rows, a.owner, a.full, a.buckets = addr(before.key), 0, addr(before.rows),
+				addr(before.owner), addr(before.heads), addr(before.used)
 		}
-		a.toKey, a.toRows, a.toOwner, a.heads, a.used = addr(side.key), addr(side.rows), addr(side.owner), addr(side.heads), addr(side.used)
+		a.toKey, a.toRows, a.toOwner, a.heads, a.used = addr(side.key), addr(side.rows), addr(side.owner),
+			addr(side.heads), addr(side.used)
 		if key.Len > 0 {
-			launch(o, fmt.Sprintf("bucket_pass_k%d", width), min(blocks(key.Len, gpu.BucketRows), 4*o.q.dev.props.multiprocessors), bucketThreads, 0, a)
+			launch(o, fmt.Sprintf("bucket_pass_k%d", width),
+				min(blocks(key.Len, gpu.BucketRows), 4*o.q.dev.props.multiprocessors), bucketThreads, 0, a)
 		}
 		if before != nil {
 			o.free(before.key, before.rows, before.owner, before.heads, before.used)
@@ -90,10 +93,13 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (out
 	slots := n * gpu.BucketRows
 	chain, offsets := o.bucketChains(side, n, d.Bits)
 	valid := o.alloc(gpu.BitmapBytes(slots))
-	launch(o, "bucket_end", blocks(max(slots/32, side.partitions+1), 256), 256, 0, bucketEndArgs{owner: addr(side.owner), heads: addr(side.heads), valid: addr(valid),
-		offsets: addr(offsets), key: addr(side.key), rows: addr(side.rows), buckets: uint32(n), partitions: uint32(side.partitions), words: uint32(width / 4)})
+	launch(o, "bucket_end", blocks(max(slots/32, side.partitions+1), 256), 256, 0,
+		bucketEndArgs{owner: addr(side.owner), heads: addr(side.heads), valid: addr(valid),
+			offsets: addr(offsets), key: addr(side.key), rows: addr(side.rows), buckets: uint32(n),
+			partitions: uint32(side.partitions), words: uint32(width / 4)})
 	ids := gpu.Of(gpu.Int32)
-	out.Key = gpu.Column{Type: key.Type, Len: slots, Data: o.shrink(side.key, int64(slots)*int64(width)), Valid: o.keep(valid)}
+	out.Key = gpu.Column{Type: key.Type, Len: slots, Data: o.shrink(side.key, int64(slots)*int64(width)),
+		Valid: o.keep(valid)}
 	out.Offsets = gpu.Column{Type: ids, Len: side.partitions + 1, Data: o.keep(offsets)}
 	out.Chain = gpu.Column{Type: ids, Len: n, Data: o.keep(chain)}
 	out.Rows = gpu.Column{Type: ids, Len: slots, Data: o.shrink(side.rows, int64(slots)*4)}
@@ -109,7 +115,8 @@ func (o *op) bucketSide(n, width int, bits uint) *bucketSide {
 	s.owner, s.heads, s.used = o.alloc(int64(max(s.most, 1))*4), o.alloc(int64(s.partitions)*8), o.alloc(4)
 	if o.err == nil {
 		o.fill(s.used, 0, 4, 0)
-		launch(o, "bucket_heads", blocks(s.partitions, 256), 256, 0, bucketHeadsArgs{heads: addr(s.heads), partitions: uint32(s.partitions)})
+		launch(o, "bucket_heads", blocks(s.partitions, 256), 256, 0,
+			bucketHeadsArgs{heads: addr(s.heads), partitions: uint32(s.partitions)})
 	}
 	return s
 }

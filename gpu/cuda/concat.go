@@ -90,7 +90,8 @@ func (o *op) copyBits(dst *gpu.Buffer, to int, src *gpu.Buffer, from, n int) {
 		return
 	}
 	words := (to+n+31)/32 - to/32
-	launch(o, "copy_bits", blocks(words, 256), 256, 0, copyBitsArgs{src: addr(src), dst: addr(dst), from: int64(from), to: int64(to), n: int64(n)})
+	launch(o, "copy_bits", blocks(words, 256), 256, 0,
+		copyBitsArgs{src: addr(src), dst: addr(dst), from: int64(from), to: int64(to), n: int64(n)})
 }
 
 // bitmap returns a kept bitmap of n zero bits.
@@ -155,7 +156,8 @@ func (o *op) slice(c gpu.Column, from, to int, list *copies) gpu.Column {
 		o.read(c.Offsets, int64(from)*4, gpu.BytesOf(ends[:1]))
 		o.read(c.Offsets, int64(to)*4, gpu.BytesOf(ends[1:]))
 		out.Offsets = o.keep(o.alloc(int64(n+1) * 4))
-		launch(o, "shift", blocks(n+1, 256), 256, 0, shiftArgs{src: addr(c.Offsets) + uint64(from)*4, dst: addr(out.Offsets), n: int64(n + 1), relative: 1})
+		launch(o, "shift", blocks(n+1, 256), 256, 0,
+			shiftArgs{src: addr(c.Offsets) + uint64(from)*4, dst: addr(out.Offsets), n: int64(n + 1), relative: 1})
 		out.Data = o.keep(o.alloc(int64(ends[1] - ends[0])))
 		o.copy(out.Data, 0, c.Data, int64(ends[0]), out.Data.Size())
 	default:
@@ -245,7 +247,8 @@ func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
 	}
 	list, values := o.alloc(int64(len(ends))*8), o.alloc(int64(len(ends))*4)
 	o.write(list, 0, gpu.BytesOf(ends))
-	launch(o, "ends", blocks(len(ends), 256), 256, 0, endsArgs{values: addr(list), out: addr(values), n: int64(len(ends))})
+	launch(o, "ends", blocks(len(ends), 256), 256, 0,
+		endsArgs{values: addr(list), out: addr(values), n: int64(len(ends))})
 	at := make([]int32, len(ends))
 	if !o.read(values, 0, gpu.BytesOf(at)) {
 		return
@@ -265,7 +268,9 @@ func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
 		n := int64(at[2*i+1] - at[2*i])
 		// The last offset of a part is the first of the next part. Both kernels write the
 		// same value.
-		launch(o, "shift", blocks(p.Len+1, 256), 256, 0, shiftArgs{src: addr(p.Offsets), dst: addr(out.Offsets) + uint64(row)*4, n: int64(p.Len + 1), add: int32(bytes), relative: 1})
+		launch(o, "shift", blocks(p.Len+1, 256), 256, 0,
+			shiftArgs{src: addr(p.Offsets), dst: addr(out.Offsets) + uint64(row)*4, n: int64(p.Len + 1),
+				add: int32(bytes), relative: 1})
 		o.copy(out.Data, bytes, p.Data, int64(at[2*i]), n)
 		bytes += n
 		row += p.Len
@@ -303,7 +308,8 @@ func (o *op) oneCoding(parts []gpu.Column, rows int) ([]gpu.Column, *gpu.Diction
 	out := make([]gpu.Column, len(parts))
 	for i, p := range parts {
 		codes := o.alloc(int64(p.Len) * 4)
-		launch(o, "shift", blocks(p.Len, 256), 256, 0, shiftArgs{src: addr(p.Data), dst: addr(codes), n: int64(p.Len), add: int32(starts[p.Dict])})
+		launch(o, "shift", blocks(p.Len, 256), 256, 0,
+			shiftArgs{src: addr(p.Data), dst: addr(codes), n: int64(p.Len), add: int32(starts[p.Dict])})
 		out[i] = gpu.Column{Type: p.Type, Len: p.Len, Data: codes, Valid: p.Valid}
 	}
 	dict := &gpu.Dictionary{Values: o.concat(dicts)}
@@ -326,7 +332,8 @@ func (o *op) decode(c gpu.Column) gpu.Column {
 	ids, outer := c.Data, false
 	if c.Valid != nil {
 		ids, outer = o.alloc(int64(c.Len)*4), true
-		launch(o, "mask_codes", blocks(c.Len, 256), 256, 0, maskArgs{codes: addr(c.Data), valid: addr(c.Valid), ids: addr(ids), n: int64(c.Len)})
+		launch(o, "mask_codes", blocks(c.Len, 256), 256, 0,
+			maskArgs{codes: addr(c.Data), valid: addr(c.Valid), ids: addr(ids), n: int64(c.Len)})
 	}
 	return o.gather([]gpu.Column{c.Dict.Values}, ids, c.Len, outer)[0]
 }

@@ -121,7 +121,8 @@ func TestFatbinsMatchTheirSources(t *testing.T) {
 		if len(fields) == 2 {
 			fatbin, err := os.ReadFile(filepath.Join("kernels", fields[0]))
 			require.NoError(t, err)
-			require.Equal(t, fmt.Sprintf("%x", sha256.Sum256(fatbin)), fields[1], "%s has changed: run go generate ./gpu/cuda", fields[0])
+			require.Equal(t, fmt.Sprintf("%x", sha256.Sum256(fatbin)), fields[1],
+				"%s has changed: run go generate ./gpu/cuda", fields[0])
 			continue
 		}
 		require.Len(t, fields, 3, line)
@@ -134,7 +135,8 @@ func TestFatbinsMatchTheirSources(t *testing.T) {
 
 // A kernel's static shared memory counts towards what needs permission and towards the most that a block can have.
 func TestLaunchesCountStaticSharedMemory(t *testing.T) {
-	for _, shared := range []int{0, defaultShared - 264, defaultShared - 16, defaultShared, defaultShared + 16, 96 << 10} {
+	for _, shared := range []int{0, defaultShared - 264, defaultShared - 16, defaultShared, defaultShared + 16,
+		96 << 10} {
 		d := openTest(t, 0) // permissions last as long as the device
 		dq, err := d.NewQueue("test")
 		require.NoError(t, err)
@@ -169,8 +171,10 @@ func TestEqualDictionariesGoUpOnce(t *testing.T) {
 			values[i] = gpu.StringScalar(s)
 		}
 		last := []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), int64(len(texts)-1))}
-		c := gpu.Column{Type: gpu.Of(gpu.String), Len: 1, Data: gpu.ColumnOf(gpu.Of(gpu.Int32), last).Data, Dict: &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), values)}}
-		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: 1})
+		c := gpu.Column{Type: gpu.Of(gpu.String), Len: 1, Data: gpu.ColumnOf(gpu.Of(gpu.Int32), last).Data,
+			Dict: &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), values)}}
+		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}),
+			Cols: []gpu.Column{c}, Rows: 1})
 		require.NoError(t, err)
 		defer s.Release()
 		h := d.HostBudget().Lease("down")
@@ -212,7 +216,8 @@ func TestLongTextsTakeFewLaunches(t *testing.T) {
 			values[i] = gpu.StringScalar(strings.Repeat("x", length) + fmt.Sprint(i%7))
 		}
 		c := gpu.ColumnOf(text, values)
-		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: text}), Cols: []gpu.Column{c}, Rows: c.Len})
+		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: text}),
+			Cols: []gpu.Column{c}, Rows: c.Len})
 		require.NoError(t, err)
 		ids, err := q.Sort(l, []gpu.SortKey{{Column: s.Cols[0]}})
 		require.NoError(t, err)

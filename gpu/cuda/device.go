@@ -213,7 +213,8 @@ func (d *Device) open(drv *driver) error {
 		return err
 	}
 	if d.props.major < minMajor {
-		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major, d.props.minor)
+		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major,
+			d.props.minor)
 	}
 	d.ctx = &context{driver: drv, fault: d.opt.Fault}
 	end := d.setsUp("context")
@@ -254,7 +255,8 @@ func (d *Device) readProperties(drv *driver, handle int32) error {
 		{attrVirtualMemory, &virtual}, {attrMemoryPools, &pools}, {attrHostNUMA, &p.hostNUMA},
 	} {
 		var v int32
-		if err := drv.do(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&v)), uintptr(a.attribute), uintptr(handle)); err != nil {
+		if err := drv.do(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&v)), uintptr(a.attribute),
+			uintptr(handle)); err != nil {
 			return err
 		}
 		*a.to = int(v)
@@ -315,12 +317,15 @@ func (d *Device) id() string { return fmt.Sprintf("cuda:%d", d.opt.Ordinal) }
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
 	if err := d.Wait(); err != nil {
-		return gpu.Properties{Name: "unusable GPU", Kind: kind, ID: d.id(), Details: err.Error(), Capabilities: capabilities}
+		return gpu.Properties{Name: "unusable GPU", Kind: kind, ID: d.id(), Details: err.Error(),
+			Capabilities: capabilities}
 	}
 	details := fmt.Sprintf("compute capability %d.%d, driver for CUDA %d.%d", d.props.major, d.props.minor,
 		d.ctx.version/1000, d.ctx.version%1000/10)
-	return gpu.Properties{Name: d.props.name, Kind: kind, ID: d.id(), Cores: d.props.multiprocessors, Capabilities: capabilities,
-		Memory: d.props.memory, Free: d.props.free, L2: int64(d.props.l2), Shared: int64(d.props.sharedPerBlock), Details: details}
+	return gpu.Properties{Name: d.props.name, Kind: kind, ID: d.id(), Cores: d.props.multiprocessors,
+		Capabilities: capabilities,
+		Memory:       d.props.memory, Free: d.props.free, L2: int64(d.props.l2), Shared: int64(d.props.sharedPerBlock),
+		Details: details}
 }
 
 // Budget implements gpu.Device.
@@ -411,7 +416,8 @@ func (d *Device) table(name string, make func() []byte) (uintptr, error) {
 		return 0, &gpu.AllocError{Stage: "table " + name, Tier: "device", Size: int64(len(src)), Err: err}
 	}
 	// The source is pageable, so the driver has read it when the call returns.
-	if err := d.ctx.do(cuMemcpyHtoDAsync, addr, uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(d.compute)); err != nil {
+	if err := d.ctx.do(cuMemcpyHtoDAsync, addr, uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)),
+		uintptr(d.compute)); err != nil {
 		_ = d.pool.free(addr)
 		return 0, err
 	}

@@ -30,7 +30,8 @@ func TestTwoGPUsHaveMemoryOfTheirOwn(t *testing.T) {
 			values[k] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(k))
 		}
 		c := gpu.ColumnOf(gpu.Of(gpu.Int32), values)
-		s, err := queues[i].Upload(leases[i], &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
+		s, err := queues[i].Upload(leases[i], &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}),
+			Cols: []gpu.Column{c}, Rows: c.Len})
 		require.NoError(t, err)
 		ids[i] = s.Cols[0]
 	}

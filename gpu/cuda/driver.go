@@ -82,7 +82,8 @@ var symbols = [calls]string{
 	"cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem_v2",
 	"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuCtxSynchronize",
 	"cuMemGetInfo_v2", "cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolSetAttribute", "cuMemPoolTrimTo",
-	"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister_v2", "cuMemHostUnregister",
+	"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister_v2",
+	"cuMemHostUnregister",
 	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyBatchAsync_v2", "cuMemsetD8Async",
 	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent",
 	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime",
@@ -133,7 +134,8 @@ func (e *Error) Sticky() bool {
 func (e *Error) hint() string {
 	switch {
 	case e.Code == 2 && e.Call == cuMemHostRegister.String():
-		return phrase.Setting("the system has no room for so much page-locked memory: lower --host-memory, or stop what else runs")
+		return phrase.Setting("the system has no room for so much page-locked memory: lower --host-memory, or stop " +
+			"what else runs")
 	case e.Code == 2:
 		return phrase.Setting("other programs use the GPU's memory: lower --device-memory, or stop them")
 	case e.Code == 100:
@@ -145,7 +147,8 @@ func (e *Error) hint() string {
 	case e.Code == 803 || e.Code == 804:
 		return "the driver library and the kernel module differ in version: reboot, or reinstall the driver"
 	case e.Sticky():
-		return phrase.Setting("the GPU is unusable for the rest of this process: run again, or with --device host; if it happens again, report it with nvidia-smi's output and the lines of dmesg with Xid")
+		return phrase.Setting("the GPU is unusable for the rest of this process: run again, or with --device host; " +
+			"if it happens again, report it with nvidia-smi's output and the lines of dmesg with Xid")
 	}
 	return ""
 }
@@ -173,7 +176,8 @@ func openDriver(library string) (*driver, error) {
 	for c, name := range symbols {
 		addr, err := purego.Dlsym(lib, name)
 		if err != nil {
-			return nil, fmt.Errorf("the NVIDIA driver is too old: %s has no %s; install driver %s or newer", library, name, needed)
+			return nil, fmt.Errorf("the NVIDIA driver is too old: %s has no %s; install driver %s or newer", library,
+				name, needed)
 		}
 		d.addr[c] = addr
 	}
@@ -214,7 +218,8 @@ func (d *driver) do(c call, args ...uintptr) error {
 func (d *driver) error(c call, code int) *Error {
 	text := func(c call) string {
 		var s *byte
-		if r, _, _ := purego.SyscallN(d.addr[c], uintptr(code), uintptr(unsafe.Pointer(&s))); int32(r) != 0 || s == nil {
+		if r, _, _ := purego.SyscallN(d.addr[c], uintptr(code), uintptr(unsafe.Pointer(&s))); int32(r) != 0 ||
+			s == nil {
 			return "unknown"
 		}
 		b := unsafe.Slice(s, 256)

@@ -27,7 +27,8 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 
 // evaluate runs a program. Rows that fail are not an error here: it returns the failure
 // to report.
-func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (out []gpu.Column, failed *failure, err error) {
+func (q *queue) evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column,
+	n int) (out []gpu.Column, failed *failure, err error) {
 	o := q.begin("evaluate", l)
 	defer end(o, &out, &err)
 	o.takes(in...)
@@ -65,7 +66,8 @@ func checkEval(p *gpu.Program, in []gpu.Column, n int) error {
 	}
 	for i, c := range in {
 		if c.Type != p.Inputs[i] || c.Len != n {
-			return fmt.Errorf("evaluate: input %d has %d rows of %v, the program wants %d of %v", i, c.Len, c.Type, n, p.Inputs[i])
+			return fmt.Errorf("evaluate: input %d has %d rows of %v, the program wants %d of %v", i, c.Len, c.Type, n,
+				p.Inputs[i])
 		}
 	}
 	return nil
@@ -274,7 +276,8 @@ type operand struct {
 }
 
 func (r *register) operand() operand {
-	x := operand{data: addr(r.data), offsets: addr(r.offsets), codes: addr(r.codes), valid: addr(r.valid), layout: r.layout}
+	x := operand{data: addr(r.data), offsets: addr(r.offsets), codes: addr(r.codes), valid: addr(r.valid),
+		layout: r.layout}
 	if !r.constant {
 		return x
 	}

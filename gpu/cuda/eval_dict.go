@@ -29,7 +29,8 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) {
 	values, codes := input.Dict.Values, input.Data
 	if input.Valid != nil {
 		codes = e.alloc(int64(e.n) * 4)
-		a := evalArgs{x: operand{data: addr(input.Data), valid: addr(input.Valid)}, out: addr(codes), p: int64(values.Len), n: int64(e.n)}
+		a := evalArgs{x: operand{data: addr(input.Data), valid: addr(input.Valid)}, out: addr(codes),
+			p: int64(values.Len), n: int64(e.n)}
 		e.rows("eval_null_codes", a)
 		values = e.withNull(values)
 	}
@@ -66,7 +67,8 @@ func (e *evaluation) withNull(c gpu.Column) gpu.Column {
 	// Ones for n rows. The kernel writes whole words and clears the bits behind the last
 	// row.
 	ones := gpu.BitmapBytes(n)
-	launch(e.op, "eval_set_bits", blocks(int(ones/4), evalThreads), evalThreads, 0, setBits{out: addr(out.Valid), n: int64(n), value: 1})
+	launch(e.op, "eval_set_bits", blocks(int(ones/4), evalThreads), evalThreads, 0,
+		setBits{out: addr(out.Valid), n: int64(n), value: 1})
 	e.fill(out.Valid, ones, gpu.BitmapBytes(n+1)-ones, 0)
 	if c.Type.IsVar() {
 		out.Data, out.Offsets = c.Data, e.alloc(int64(n+2)*4)

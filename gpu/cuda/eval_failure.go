@@ -18,7 +18,8 @@ func (e *evaluation) canFail(i int) bool {
 	in := &e.p.Code[i]
 	arg := func(k int) gpu.Type { return e.typeOf(in.Args[k]) }
 	switch in.Op {
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpNeg, gpu.OpAbs, gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc, gpu.OpQuo, gpu.OpMod,
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpNeg, gpu.OpAbs, gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc,
+		gpu.OpQuo, gpu.OpMod,
 		gpu.OpShiftLeft, gpu.OpGCD:
 		return !arg(0).IsFloat() || zeroFails(in)
 	case gpu.OpDateTrunc, gpu.OpAddMonths, gpu.OpMakeDate, gpu.OpAssert:
@@ -195,7 +196,8 @@ func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 		return failed("there is no date of the year, month and day %s", text)
 	}
 	if t.Kind == gpu.Decimal && !t.Wide && t.Precision > gpu.MaxNarrowPrecision {
-		return failed("the result for %s does not fit 64 bits, although the column statistics of the file promised so: the file is damaged or its statistics are wrong", text)
+		return failed("the result for %s does not fit 64 bits, although the column statistics of the file promised "+
+			"so: the file is damaged or its statistics are wrong", text)
 	}
 	return failed("the result for %s is out of the range of %s; cast an operand to a larger type", text, t)
 }

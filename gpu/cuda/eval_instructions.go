@@ -18,14 +18,17 @@ var kernelNames = map[gpu.Op]string{
 	gpu.OpRegexp: "regexp", gpu.OpRegexpExtract: "regexp_extract", gpu.OpRegexpReplace: "regexp_replace",
 	gpu.OpEncode: "encode", gpu.OpDigits: "digits", gpu.OpNextAfter: "nextafter",
 	gpu.OpAtan2: "atan2", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
-	gpu.OpBitAnd: "bit_and", gpu.OpBitOr: "bit_or", gpu.OpBitXor: "bit_xor", gpu.OpShiftLeft: "shift_left", gpu.OpShiftRight: "shift_right", gpu.OpGCD: "gcd",
+	gpu.OpBitAnd: "bit_and", gpu.OpBitOr: "bit_or", gpu.OpBitXor: "bit_xor", gpu.OpShiftLeft: "shift_left",
+	gpu.OpShiftRight: "shift_right", gpu.OpGCD: "gcd",
 	gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with", gpu.OpContains: "contains",
 }
 
 var mathNames = [...]string{gpu.MathSqrt: "sqrt", gpu.MathCbrt: "cbrt", gpu.MathExp: "exp", gpu.MathLn: "ln",
 	gpu.MathLog2: "log2", gpu.MathLog10: "log10",
-	gpu.MathSin: "sin", gpu.MathCos: "cos", gpu.MathTan: "tan", gpu.MathAsin: "asin", gpu.MathAcos: "acos", gpu.MathAtan: "atan",
-	gpu.MathSinh: "sinh", gpu.MathCosh: "cosh", gpu.MathTanh: "tanh", gpu.MathAsinh: "asinh", gpu.MathAcosh: "acosh", gpu.MathAtanh: "atanh", gpu.MathGamma: "gamma", gpu.MathLgamma: "lgamma"}
+	gpu.MathSin: "sin", gpu.MathCos: "cos", gpu.MathTan: "tan", gpu.MathAsin: "asin", gpu.MathAcos: "acos",
+	gpu.MathAtan: "atan",
+	gpu.MathSinh: "sinh", gpu.MathCosh: "cosh", gpu.MathTanh: "tanh", gpu.MathAsinh: "asinh", gpu.MathAcosh: "acosh",
+	gpu.MathAtanh: "atanh", gpu.MathGamma: "gamma", gpu.MathLgamma: "lgamma"}
 
 var digestNames = [...]string{gpu.MD5: "md5", gpu.SHA1: "sha1", gpu.SHA256: "sha256"}
 
@@ -41,8 +44,10 @@ func (e *evaluation) execute(i int) register {
 		return e.constant(in.Value)
 	case gpu.OpCast:
 		return e.cast(i, args[0])
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath,
-		gpu.OpAtan2, gpu.OpNextAfter, gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
+	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpNeg, gpu.OpAbs, gpu.OpSign,
+		gpu.OpMath,
+		gpu.OpAtan2, gpu.OpNextAfter, gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpShiftLeft, gpu.OpShiftRight,
+		gpu.OpGCD:
 		return e.arithmetic(i, args)
 	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:
 		return e.round(i, args)
@@ -79,7 +84,8 @@ func (e *evaluation) execute(i int) register {
 		return e.examine(in, args)
 	case gpu.OpSubstring, gpu.OpTrim, gpu.OpSplitPart:
 		return e.view(in, args)
-	case gpu.OpLower, gpu.OpUpper, gpu.OpStripAccents, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat, gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits:
+	case gpu.OpLower, gpu.OpUpper, gpu.OpStripAccents, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat,
+		gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits:
 		return e.make(in, args)
 	}
 	e.fail(fmt.Errorf("evaluate: operation %d is not known", in.Op))
@@ -181,7 +187,8 @@ func (e *evaluation) round(i int, args []*register) register {
 	if in.Op == gpu.OpRound && in.N < 0 {
 		a.p, a.q = a.p-int64(in.N), -int64(in.N)
 	}
-	a.mode = int32(map[gpu.Op]rounding{gpu.OpRound: halfAway, gpu.OpFloor: down, gpu.OpCeil: up, gpu.OpTrunc: toZero}[in.Op])
+	a.mode = int32(map[gpu.Op]rounding{gpu.OpRound: halfAway, gpu.OpFloor: down, gpu.OpCeil: up,
+		gpu.OpTrunc: toZero}[in.Op])
 	e.checked(i, &out, &a, false)
 	e.rows("eval_round_int", a)
 	return out
@@ -280,7 +287,8 @@ func (e *evaluation) logic(in *gpu.Instr, args []*register) register {
 	case gpu.OpNot, gpu.OpIsNull, gpu.OpIsNotNull:
 		out := e.result(in.Type, nil)
 		b.out = addr(out.data)
-		kernel := map[gpu.Op]string{gpu.OpNot: "eval_not", gpu.OpIsNull: "eval_is_null", gpu.OpIsNotNull: "eval_is_not_null"}[in.Op]
+		kernel := map[gpu.Op]string{gpu.OpNot: "eval_not", gpu.OpIsNull: "eval_is_null",
+			gpu.OpIsNotNull: "eval_is_not_null"}[in.Op]
 		if in.Op == gpu.OpNot {
 			out.valid = x.valid
 		}

@@ -100,7 +100,8 @@ func (e *evaluation) like(in *gpu.Instr, x *register) register {
 	var text []byte
 	runs := make([]deviceRun, len(p.runs))
 	for k, r := range p.runs {
-		runs[k] = deviceRun{text: uint64(len(text)), size: int64(len(r.text)), tokens: uint64(len(tokens)), count: int64(len(r.tokens))}
+		runs[k] = deviceRun{text: uint64(len(text)), size: int64(len(r.text)), tokens: uint64(len(tokens)),
+			count: int64(len(r.tokens))}
 		tokens, text = append(tokens, r.tokens...), append(text, r.text...)
 	}
 	tokensAt := len(runs) * int(unsafe.Sizeof(deviceRun{}))

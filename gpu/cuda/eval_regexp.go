@@ -17,7 +17,8 @@ type deviceRegex struct {
 // automaton copies the tables of an automaton to the device, in one buffer behind their
 // addresses.
 func (e *evaluation) automaton(a *regex.Automaton) *gpu.Buffer {
-	r := deviceRegex{boundCount: int32(len(a.Bounds)), classes: int32(a.Classes), words: int32(a.Words), begin: int32(len(a.First) - 2), where: int32(a.Where)}
+	r := deviceRegex{boundCount: int32(len(a.Bounds)), classes: int32(a.Classes), words: int32(a.Words),
+		begin: int32(len(a.First) - 2), where: int32(a.Where)}
 	image := make([]byte, unsafe.Sizeof(r))
 	put := func(to *uint64, table []byte) {
 		if len(table) > 0 {
@@ -36,7 +37,8 @@ func (e *evaluation) automaton(a *regex.Automaton) *gpu.Buffer {
 	put(&r.first, gpu.BytesOf(a.First))
 	put(&r.follow, gpu.BytesOf(a.Follow))
 	b := e.alloc(int64(len(image)))
-	for _, at := range []*uint64{&r.ascii, &r.bounds, &r.ranges, &r.reads, &r.next, &r.starts, &r.live, &r.first, &r.follow} {
+	for _, at := range []*uint64{&r.ascii, &r.bounds, &r.ranges, &r.reads, &r.next, &r.starts, &r.live, &r.first,
+		&r.follow} {
 		if *at != 0 {
 			*at += addr(b)
 		}

@@ -31,9 +31,12 @@ func newPair(t *testing.T) *gputest.Pair {
 func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	p := newPair(t)
 	schema := &gpu.Schema{}
-	for _, c := range []string{"i8 tinyint", "i16 smallint", "i32 integer", "i64 bigint", "u8 utinyint", "u16 usmallint", "u32 uinteger", "u64 ubigint",
-		"f32 float", "f64 double", "d4 decimal(4,2)", "d15 decimal(15,2)", "d18 decimal(18,6)", "d38 decimal(38,10)", "s varchar", "bo boolean",
-		"dt date", "tm time", "ts timestamp", "tn timestamp_ns", "bl blob", "h hugeint", "di date", "ti timestamp", "tms timestamp_ms"} {
+	for _, c := range []string{"i8 tinyint", "i16 smallint", "i32 integer", "i64 bigint", "u8 utinyint",
+		"u16 usmallint", "u32 uinteger", "u64 ubigint",
+		"f32 float", "f64 double", "d4 decimal(4,2)", "d15 decimal(15,2)", "d18 decimal(18,6)", "d38 decimal(38,10)",
+		"s varchar", "bo boolean",
+		"dt date", "tm time", "ts timestamp", "tn timestamp_ns", "bl blob", "h hugeint", "di date", "ti timestamp",
+		"tms timestamp_ms"} {
 		name, typeName, _ := strings.Cut(c, " ")
 		typ, err := syntax.ParseType(typeName)
 		require.NoError(t, err)
@@ -46,7 +49,8 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if n, err := syntax.Parse(lines.Text()); err == nil && !strings.HasPrefix(lines.Text(), "#") {
-			if e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold, Now: time.Unix(1.8e9, 0)}); err == nil {
+			if e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold,
+				Now: time.Unix(1.8e9, 0)}); err == nil {
 				all = append(all, e)
 			}
 		}
@@ -144,7 +148,8 @@ func BenchmarkEvalText(b *testing.B) {
 	}
 	text := gpu.Of(gpu.String)
 	schema := gpu.NewSchema(gpu.Field{Name: "s", Type: text})
-	column := gpu.Column{Type: text, Len: rows, Data: gpu.WrapBytes(comments), Offsets: gpu.WrapBytes(gpu.BytesOf(offsets))}
+	column := gpu.Column{Type: text, Len: rows, Data: gpu.WrapBytes(comments),
+		Offsets: gpu.WrapBytes(gpu.BytesOf(offsets))}
 	h, err := host.Open(host.Options{Memory: 8 << 30})
 	require.NoError(b, err)
 	if n, err := Count(""); err != nil || n == 0 {
@@ -158,8 +163,11 @@ func BenchmarkEvalText(b *testing.B) {
 		require.NoError(b, err)
 		s, err := q.Upload(l, &gpu.Stride{Schema: schema, Cols: []gpu.Column{column.Retain()}, Rows: rows})
 		require.NoError(b, err)
-		for _, src := range []string{"s LIKE '%special%requests%'", "s ~ 'special.*requests'", "s ~ '^slyly.*requests$'", "s ~ '^.{30}q'", "regexp_extract(s, '([0-9]+) cajole', 1)", "regexp_replace(s, ' +', '-', 'g')",
-			"replace(s, ' ', '-')", "split_part(s, ' ', 4)", "md5(s)", "hash(s)", "hex(s)", "levenshtein(s, 'slyly final requests')"} {
+		for _, src := range []string{"s LIKE '%special%requests%'", "s ~ 'special.*requests'",
+			"s ~ '^slyly.*requests$'", "s ~ '^.{30}q'", "regexp_extract(s, '([0-9]+) cajole', 1)",
+			"regexp_replace(s, ' +', '-', 'g')",
+			"replace(s, ' ', '-')", "split_part(s, ' ', 4)", "md5(s)", "hash(s)", "hex(s)",
+			"levenshtein(s, 'slyly final requests')"} {
 			n, err := syntax.Parse(src)
 			require.NoError(b, err)
 			e, err := expr.Bind(n, &expr.Scope{Schema: schema, Fold: host.Fold})
@@ -173,7 +181,9 @@ func BenchmarkEvalText(b *testing.B) {
 					last, err := q.Slice(l, out[0], rows-1, rows)
 					require.NoError(b, err)
 					gpu.ReleaseColumns(out)
-					one, err := q.Download(down, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "x", Type: last.Type}), Cols: []gpu.Column{last}, Rows: 1})
+					one, err := q.Download(down,
+						&gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "x", Type: last.Type}),
+							Cols: []gpu.Column{last}, Rows: 1})
 					require.NoError(b, err) // the kernels are done
 					one.Release()
 				}

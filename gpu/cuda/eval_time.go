@@ -21,7 +21,8 @@ func (e *evaluation) parseTime(i int, x *register) register {
 	var text []byte
 	items := make([]timeItem, len(f.Items))
 	for k, item := range f.Items {
-		items[k] = timeItem{kind: item.Kind, field: item.Field, width: int32(item.Width), lo: int32(item.Lo), hi: int32(item.Hi), text: int32(len(text)), size: int32(len(item.Text))}
+		items[k] = timeItem{kind: item.Kind, field: item.Field, width: int32(item.Width), lo: int32(item.Lo),
+			hi: int32(item.Hi), text: int32(len(text)), size: int32(len(item.Text))}
 		text = append(text, item.Text...)
 	}
 	out := e.result(in.Type, x.valid)

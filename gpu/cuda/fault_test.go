@@ -76,7 +76,8 @@ func roundTrip(d *Device) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}, gpu.Field{Name: "d", Type: gpu.Of(gpu.String)}),
+	s := &gpu.Stride{Rows: len(text), Schema: gpu.NewSchema(gpu.Field{Name: "t", Type: gpu.Of(gpu.String)},
+		gpu.Field{Name: "b", Type: gpu.Of(gpu.Bool)}, gpu.Field{Name: "d", Type: gpu.Of(gpu.String)}),
 		Cols: []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), text), gpu.ColumnOf(gpu.Of(gpu.Bool), truth), coded}}
 	up, err := q.Upload(device, s)
 	if err != nil {
@@ -117,7 +118,8 @@ func tuplesThere(d *Device, q gpu.Queue, device, host *gpu.Lease) error {
 	var cols []gpu.Column
 	defer func() { gpu.ReleaseColumns(cols) }()
 	for range 2 {
-		c, err := pageLocked(host, gpu.Column{Type: gpu.Of(gpu.Uint64), Len: 5000, Data: gpu.WrapBytes(make([]byte, 40000))})
+		c, err := pageLocked(host, gpu.Column{Type: gpu.Of(gpu.Uint64), Len: 5000,
+			Data: gpu.WrapBytes(make([]byte, 40000))})
 		if err != nil {
 			return err
 		}
@@ -129,7 +131,8 @@ func tuplesThere(d *Device, q gpu.Queue, device, host *gpu.Lease) error {
 	}
 	to := gpu.Column{Type: gpu.TupleType(8), Len: 5000, Data: buf}
 	defer to.Release()
-	offsets, err := q.(gpu.Experimental).PartitionTuples(device, to, cols[0], cols[1], gpu.Digit{Bits: 3}, gpu.TuplePass{})
+	offsets, err := q.(gpu.Experimental).PartitionTuples(device, to, cols[0], cols[1], gpu.Digit{Bits: 3},
+		gpu.TuplePass{})
 	if err != nil {
 		return err
 	}
@@ -164,7 +167,8 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 			defer mu.Unlock()
 			// Calls that give memory back do not fail: nothing can be done about a driver
 			// that cannot free.
-			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") || strings.Contains(call, "Unmap") || call == "cuMemRelease" {
+			if !on || strings.Contains(call, "Free") || strings.Contains(call, "Destroy") ||
+				strings.Contains(call, "Unmap") || call == "cuMemRelease" {
 				return nil
 			}
 			if calls++; calls == n {
@@ -195,7 +199,8 @@ func TestAnyFailingCallIsAnErrorThatLeavesNothingBehind(t *testing.T) {
 
 func TestAStickyErrorMakesTheDeviceUnusable(t *testing.T) {
 	d := openTest(t, 0)
-	d.ctx.broken.Store(&Error{Call: "cuLaunchKernel", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered"})
+	d.ctx.broken.Store(&Error{Call: "cuLaunchKernel", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS",
+		Text: "an illegal memory access was encountered"})
 	err := roundTrip(d)
 	require.ErrorContains(t, err, "cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS (700)")
 	require.ErrorContains(t, err, "unusable for the rest of this process")
@@ -293,7 +298,8 @@ func TestAnArrayOverDeviceAndHostIsGivenBackOnEveryPath(t *testing.T) {
 	calls, failing := 0, 0
 	d, err := Open(Options{Library: library(t), HostMemory: 16 << 20, Memory: 1 << 30, Fault: func(call string) error {
 		// Calls that give memory back do not fail: nothing can be done about such a driver.
-		if failing == 0 || !strings.HasPrefix(call, "cuMem") || strings.Contains(call, "Free") || strings.Contains(call, "Unmap") || strings.Contains(call, "Release") {
+		if failing == 0 || !strings.HasPrefix(call, "cuMem") || strings.Contains(call, "Free") ||
+			strings.Contains(call, "Unmap") || strings.Contains(call, "Release") {
 			return nil
 		}
 		if calls++; calls == failing {
@@ -458,12 +464,13 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 	var allowed atomic.Int64 // segments that may be locked before a refusal
 	const all = 1 << 30
 	allowed.Store(all)
-	d, err := Open(Options{Library: library(t), Memory: 1 << 28, HostMemory: 1 << 30, Ahead: true, Fault: func(call string) error {
-		if call == cuMemHostRegister.String() && allowed.Add(-1) < 0 {
-			return &Error{Call: call, Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"}
-		}
-		return nil
-	}})
+	d, err := Open(Options{Library: library(t), Memory: 1 << 28, HostMemory: 1 << 30, Ahead: true,
+		Fault: func(call string) error {
+			if call == cuMemHostRegister.String() && allowed.Add(-1) < 0 {
+				return &Error{Call: call, Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"}
+			}
+			return nil
+		}})
 	require.NoError(t, err)
 	up, down := d.Budget().Lease("a scan"), d.HostBudget().Lease("an output")
 	const rows = 70 << 17 // more bytes than two segments
@@ -491,7 +498,9 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 			}
 			require.True(t, gpu.IsRefusal(err), "%v", err)
 			require.NotErrorIs(t, err, gpu.ErrBudget)
-			require.ErrorContains(t, err, l.Name()+": allocate 32 MiB of page-locked host memory: page-lock 32 MiB of host memory: cuMemHostRegister_v2: CUDA_ERROR_OUT_OF_MEMORY")
+			require.ErrorContains(t, err,
+				l.Name()+": allocate 32 MiB of page-locked host memory: page-lock 32 MiB of host memory: "+
+					"cuMemHostRegister_v2: CUDA_ERROR_OUT_OF_MEMORY")
 			require.ErrorContains(t, err, "lower RunOptions.HostMemory")
 			now, _ := l.Used()
 			require.Equal(t, used, now, "nothing is left behind")
@@ -499,7 +508,8 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 		}
 	}
 	i64 := gpu.Of(gpu.Int64)
-	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: i64}), Cols: []gpu.Column{{Type: i64, Len: rows, Data: values}}, Rows: rows}
+	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: i64}),
+		Cols: []gpu.Column{{Type: i64, Len: rows, Data: values}}, Rows: rows}
 	s = insist(q.UploadAhead, up, s)
 	require.NoError(t, q.Wait(s))
 	d.Settle() // gives the host memory back

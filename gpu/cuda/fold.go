@@ -100,7 +100,8 @@ func (q *queue) Extreme(l *gpu.Lease, key gpu.SortKey, last bool, from, to gpu.C
 	}
 	keys := []gpu.SortKey{key}
 	out = gpu.Column{Type: gpu.Of(gpu.Int32), Len: from.Len, Data: o.keep(o.alloc(int64(from.Len) * 4))}
-	x := treeArgs{valid: addr(key.Column.Valid), key: addr(upload(o, orderKeys(keys, keys))), out: addr(out.Data), last: flag(last)}
+	x := treeArgs{valid: addr(key.Column.Valid), key: addr(upload(o, orderKeys(keys, keys))), out: addr(out.Data),
+		last: flag(last)}
 	o.foldRanges("extreme", 4, key.Column.Len, from, to, x)
 	return out, nil
 }
@@ -112,7 +113,8 @@ type searchArgs struct {
 }
 
 // Search implements gpu.Queue.
-func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bool, from, to gpu.Column) (out gpu.Column, err error) {
+func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bool,
+	from, to gpu.Column) (out gpu.Column, err error) {
 	o := q.begin("search", l)
 	defer end(o, &out, &err)
 	o.takes(key.Column, bound, from, to)
@@ -122,6 +124,8 @@ func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bo
 	n := from.Len
 	out = gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(o.alloc(int64(n) * 4))}
 	keys := upload(o, orderKeys([]gpu.SortKey{key}, []gpu.SortKey{{Column: bound}}))
-	launch(o, "search_ranges", blocks(n, 256), 256, 0, searchArgs{key: addr(keys), from: addr(from.Data), to: addr(to.Data), out: addr(out.Data), n: int64(n), after: flag(after)})
+	launch(o, "search_ranges", blocks(n, 256), 256, 0,
+		searchArgs{key: addr(keys), from: addr(from.Data), to: addr(to.Data), out: addr(out.Data), n: int64(n),
+			after: flag(after)})
 	return out, nil
 }

@@ -93,7 +93,8 @@ func (o *op) retainDict(d *gpu.Dictionary) *gpu.Dictionary {
 
 // retainColumn adds references to a column for the caller.
 func (o *op) retainColumn(c gpu.Column) gpu.Column {
-	return gpu.Column{Type: c.Type, Len: c.Len, Data: o.retain(c.Data), Offsets: o.retain(c.Offsets), Valid: o.retain(c.Valid), Dict: o.retainDict(c.Dict)}
+	return gpu.Column{Type: c.Type, Len: c.Len, Data: o.retain(c.Data), Offsets: o.retain(c.Offsets),
+		Valid: o.retain(c.Valid), Dict: o.retainDict(c.Dict)}
 }
 
 func (o *op) gatherFixed(c gpu.Column, width int, ids *gpu.Buffer, n int, outer bool) *gpu.Buffer {
@@ -107,7 +108,8 @@ func (o *op) gatherFixed(c gpu.Column, width int, ids *gpu.Buffer, n int, outer 
 // gatherBits gathers a bitmap. A nil bitmap is all ones, and id -1 gives 0.
 func (o *op) gatherBits(src, ids *gpu.Buffer, n int) *gpu.Buffer {
 	dst := o.alloc(gpu.BitmapBytes(n))
-	launch(o, "gather_bits", blocks(n, 4*256), 256, 0, gatherArgs{src: addr(src), dst: addr(dst), ids: addr(ids), n: int64(n)})
+	launch(o, "gather_bits", blocks(n, 4*256), 256, 0,
+		gatherArgs{src: addr(src), dst: addr(dst), ids: addr(ids), n: int64(n)})
 	return o.keep(dst)
 }
 
@@ -124,7 +126,8 @@ func (o *op) gatherTexts(cols [][]gpu.Column, ids *gpu.Buffer, n int, outer bool
 		list, nulls := o.textParts(parts)
 		offsets := o.alloc(int64(n+1) * 4)
 		out[k] = gpu.Column{Type: parts[0].Type, Len: n, Offsets: o.keep(offsets)}
-		args[k] = gatherTextArgs{parts: addr(list), ids: addr(ids), out: addr(offsets), n: int64(n), count: int32(len(parts))}
+		args[k] = gatherTextArgs{parts: addr(list), ids: addr(ids), out: addr(offsets), n: int64(n),
+			count: int32(len(parts))}
 		if nulls || outer {
 			out[k].Valid = o.keep(o.alloc(gpu.BitmapBytes(n)))
 			args[k].valid = addr(out[k].Valid)
@@ -163,7 +166,8 @@ func (o *op) textParts(parts []gpu.Column) (list *gpu.Buffer, nulls bool) {
 			text = p.Dict.Values
 			all[i].codes = addr(p.Data)
 		}
-		all[i].bytes, all[i].offsets, all[i].valid, all[i].start = addr(text.Data), addr(text.Offsets), addr(p.Valid), rows
+		all[i].bytes, all[i].offsets, all[i].valid, all[i].start = addr(text.Data), addr(text.Offsets), addr(p.Valid),
+			rows
 		rows += int64(p.Len)
 		nulls = nulls || p.Valid != nil
 	}
@@ -173,5 +177,6 @@ func (o *op) textParts(parts []gpu.Column) (list *gpu.Buffer, nulls bool) {
 }
 
 func errTooManyBytes(total int64, rows int) error {
-	return fmt.Errorf("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower the stride size", rows, total)
+	return fmt.Errorf("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower "+
+		"the stride size", rows, total)
 }

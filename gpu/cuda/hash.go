@@ -30,7 +30,8 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (out gpu.Colu
 
 // hashColumn writes the hashes of a column's rows, or combines them with those in out.
 func (o *op) hashColumn(c gpu.Column, out *gpu.Buffer, first bool, seed uint64) {
-	a := hashArgs{values: addr(c.Data), valid: addr(c.Valid), out: addr(out), seed: seed, n: int64(c.Len), load: loadOf(c.Type)}
+	a := hashArgs{values: addr(c.Data), valid: addr(c.Valid), out: addr(out), seed: seed, n: int64(c.Len),
+		load: loadOf(c.Type)}
 	a.first = flag(first)
 	kernel := "hash_words"
 	switch {

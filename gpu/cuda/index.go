@@ -226,7 +226,8 @@ func (x *index) append(o *op, r keyRows, fresh *gpu.Buffer, n int) {
 		return
 	}
 	offsets := o.alloc(int64(n+1) * 4)
-	a := appendArgs{texts: r.texts, fresh: addr(fresh), offsets: addr(offsets), kept: addr(x.store) + uint64(x.n)*4, n: int64(n), base: int32(x.used)}
+	a := appendArgs{texts: r.texts, fresh: addr(fresh), offsets: addr(offsets), kept: addr(x.store) + uint64(x.n)*4,
+		n: int64(n), base: int32(x.used)}
 	launch(o, "append_lengths", blocks(n, 256), 256, 0, a)
 	total := o.scanTotal(offsets, n, true)
 	if x.used+total > math.MaxInt32 {

@@ -88,7 +88,8 @@ type partitionProgress struct {
 }
 
 // MatchPartitions implements gpu.Queue.
-func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, how gpu.Probing) (out gpu.Matcher, err error) {
+func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned,
+	how gpu.Probing) (out gpu.Matcher, err error) {
 	o := q.begin("join partitions", l)
 	defer end(o, &out, &err)
 	o.takes(build.Key, build.Offsets, build.Chain, probe.Key, probe.Offsets, probe.Chain)
@@ -98,7 +99,8 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, how 
 	if how.Output != gpu.PairsFused || build.Chain.Len > 0 || probe.Chain.Len > 0 {
 		return o.matchRadix(build, probe, how), nil
 	}
-	m := &partitionMatcher{partitionedSides: partitionedSides{q.dev, build, probe}, width: build.Key.Type.Width(), mul: rand.Uint64() | 1}
+	m := &partitionMatcher{partitionedSides: partitionedSides{q.dev, build, probe}, width: build.Key.Type.Width(),
+		mul: rand.Uint64() | 1}
 	m.plan(o, how.Whole)
 	return m, nil
 }
@@ -126,8 +128,10 @@ func (m *partitionMatcher) plan(o *op, whole bool) {
 	o.fill(m.work, 0, m.work.Size(), 0)
 	m.begin(o, 0)
 	m.begin(o, 1)
-	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(m.build.Offsets.Data), probe: addr(m.probe.Offsets.Data), items: addr(m.items), state: addr(m.work),
-		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: uint32(slice), most: uint32(m.most),
+	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(m.build.Offsets.Data),
+		probe: addr(m.probe.Offsets.Data), items: addr(m.items), state: addr(m.work),
+		partitions: uint32(max(partitions, 0)), capacity: uint32(m.capacity), slice: uint32(slice),
+		most:      uint32(m.most),
 		buildRows: int64(m.build.Key.Len), probeRows: int64(m.probe.Key.Len)})
 }
 
@@ -228,7 +232,8 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 	for _, build := range []bool{true, false} {
 		for i := range columns {
 			c := &columns[i]
-			if !runs && c.build == build && c.src != nil && c.src != m.key(build) && c.width <= 8 && len(near) < joinLoads-2 {
+			if !runs && c.build == build && c.src != nil && c.src != m.key(build) && c.width <= 8 &&
+				len(near) < joinLoads-2 {
 				near = append(near, c)
 			}
 		}
@@ -242,10 +247,14 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 		y = m.runsLayout()
 		places, _ = m.places(1)
 	}
-	a = joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid), probeValid: addr(m.probe.Key.Valid),
-		items: addr(m.items), late: addr(m.late), state: addr(m.work), places: addr(m.work) + uint64(places), limit: uint64(limit), mul: m.mul,
-		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)), most: uint32(m.most),
-		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot), payload: uint32(y.payload), list: uint32(y.list)}
+	a = joinArgs{build: addr(m.build.Key.Data), probe: addr(m.probe.Key.Data), buildValid: addr(m.build.Key.Valid),
+		probeValid: addr(m.probe.Key.Valid),
+		items:      addr(m.items), late: addr(m.late), state: addr(m.work), places: addr(m.work) + uint64(places),
+		limit: uint64(limit), mul: m.mul,
+		capacity: uint32(m.capacity), bits: uint32(y.bits), unique: uint32(flag(m.build.Distinct)),
+		most: uint32(m.most),
+		next: uint32(y.next), head: uint32(y.head), slots: uint32(y.slots), slot: uint32(y.slot),
+		payload: uint32(y.payload), list: uint32(y.list)}
 	at := map[*joinColumn]int{}
 	load := func(build bool, src *gpu.Buffer, width, offset int) int {
 		n := m.probe.Key.Len
@@ -286,7 +295,8 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 		}
 		parts := (c.width + 7) / 8
 		for k := range parts {
-			out := joinOutput{dst: addr(c.dst) + uint64(8*k), width: uint32(c.width / parts), stride: uint32(parts), at: int32(offset), build: flag(c.build)}
+			out := joinOutput{dst: addr(c.dst) + uint64(8*k), width: uint32(c.width / parts), stride: uint32(parts),
+				at: int32(offset), build: flag(c.build)}
 			if c.src != nil {
 				out.src = addr(c.src) + uint64(8*k)
 			}
@@ -301,7 +311,8 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joinState {
 	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.stopped)), 4, 0)
 	perMulti := max(1, min(2048/joinThreads, (m.dev.props.sharedPerBlock+1024)/(shared+2048)))
-	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads, shared, a)
+	launch(o, fmt.Sprintf("%s_k%d", kernel, m.width), min(m.blocks, m.dev.props.multiprocessors*perMulti), joinThreads,
+		shared, a)
 	found := make([]joinState, 1)
 	o.read(m.work, 0, gpu.BytesOf(found))
 	m.wrong(o, found[0])
@@ -367,7 +378,8 @@ func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(ro
 
 // restore copies one buffer into another of its size although the op has failed.
 func (o *op) restore(dst, src *gpu.Buffer) {
-	if err := o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr(), src.Addr(), uintptr(dst.Size()), uintptr(o.q.dev.compute)); err != nil {
+	if err := o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr(), src.Addr(), uintptr(dst.Size()),
+		uintptr(o.q.dev.compute)); err != nil {
 		o.err = errors.Join(o.err, err)
 	}
 }
@@ -386,13 +398,15 @@ func (m *partitionMatcher) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, bu
 	return m.pairs(q, l, func(o *op, f func(ids [2]*gpu.Buffer, rows int)) (more bool) {
 		room := m.room(limit)
 		ids := o.pairsOf(room)
-		return m.next(o, []joinColumn{{dst: ids[0], width: 4}, {dst: ids[1], width: 4, build: true}}, room, func(rows int) { f(ids, rows) })
+		return m.next(o, []joinColumn{{dst: ids[0], width: 4}, {dst: ids[1], width: 4, build: true}}, room,
+			func(rows int) { f(ids, rows) })
 	})
 }
 
 // Join implements gpu.Matcher: match and materialise in one kernel. Bitmaps are written as
 // a byte a row, then packed. Strings are gathered by row ids.
-func (m *partitionMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
+func (m *partitionMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
+	limit int) (out []gpu.Column, rows int, more bool, err error) {
 	more, err = m.columns(q, l, probe, build, &out, func(o *op) (more bool) {
 		j := materialiser{op: o, room: m.room(limit), unpacked: map[*gpu.Buffer]*gpu.Buffer{}}
 		for i, c := range slices.Concat(probe, build) {
@@ -546,7 +560,9 @@ type partitionedSides struct {
 }
 
 // pairs returns the row ids of the pairs that next finds. f takes their buffers.
-func (s *partitionedSides) pairs(gq gpu.Queue, l *gpu.Lease, next func(o *op, f func(ids [2]*gpu.Buffer, rows int)) (more bool)) (probe, build gpu.Column, more bool, err error) {
+func (s *partitionedSides) pairs(gq gpu.Queue, l *gpu.Lease,
+	next func(o *op, f func(ids [2]*gpu.Buffer, rows int)) (more bool)) (probe, build gpu.Column, more bool,
+	err error) {
 	q, err := s.dev.queue(gq)
 	if err != nil {
 		return probe, build, false, err
@@ -565,7 +581,8 @@ func (s *partitionedSides) pairs(gq gpu.Queue, l *gpu.Lease, next func(o *op, f 
 }
 
 // columns runs next, which makes out of columns of the sides.
-func (s *partitionedSides) columns(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, out *[]gpu.Column, next func(o *op) (more bool)) (more bool, err error) {
+func (s *partitionedSides) columns(gq gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, out *[]gpu.Column,
+	next func(o *op) (more bool)) (more bool, err error) {
 	q, err := s.dev.queue(gq)
 	if err != nil {
 		return false, err
@@ -586,7 +603,8 @@ func (s *partitionedSides) columns(gq gpu.Queue, l *gpu.Lease, probe, build []gp
 
 // marked returns the bitmap of the probe rows with a match. mark lets the blocks begin anew and
 // sets the bits at an address. Then they go back to where they were, which is in work.
-func (s *partitionedSides) marked(gq gpu.Queue, l *gpu.Lease, work *gpu.Buffer, mark func(o *op, matched uint64)) (out gpu.Column, err error) {
+func (s *partitionedSides) marked(gq gpu.Queue, l *gpu.Lease, work *gpu.Buffer,
+	mark func(o *op, matched uint64)) (out gpu.Column, err error) {
 	q, err := s.dev.queue(gq)
 	if err != nil {
 		return out, err
@@ -608,6 +626,7 @@ func (s *partitionedSides) marked(gq gpu.Queue, l *gpu.Lease, work *gpu.Buffer, 
 // wrong fails when a kernel has found that the offsets of the sides are wrong.
 func (s *partitionedSides) wrong(o *op, state joinState) {
 	if state.wrong != 0 {
-		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows", s.build.Key.Len, s.probe.Key.Len))
+		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows",
+			s.build.Key.Len, s.probe.Key.Len))
 	}
 }

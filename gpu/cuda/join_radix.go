@@ -18,7 +18,8 @@ type (
 		_     [5]uint32 // for the kernels
 	}
 	radixArgs struct {
-		build, probe, buildValid, probeValid, buildChain, probeChain, items, state, places, threads, tables, counts, matched, outProbe, outBuild, holes,
+		build, probe, buildValid, probeValid, buildChain, probeChain, items, state, places, threads, tables, counts,
+		matched, outProbe, outBuild, holes,
 		limit, base, mul uint64
 		capacity, bits, unique, page, next, head, shared, _ uint32
 	}
@@ -57,8 +58,9 @@ type radixMatcher struct {
 
 // matchRadix makes the matcher of MatchPartitions that writes pairs of row ids.
 func (o *op) matchRadix(build, probe gpu.Partitioned, how gpu.Probing) *radixMatcher {
-	m := &radixMatcher{partitionedSides: partitionedSides{o.q.dev, build, probe}, total: -1, way: map[gpu.PairOutput]string{gpu.PairsFused: "direct", gpu.PairsDirect: "direct",
-		gpu.PairsCounted: "exact", gpu.PairsPaged: "pages"}[how.Output]}
+	m := &radixMatcher{partitionedSides: partitionedSides{o.q.dev, build, probe}, total: -1,
+		way: map[gpu.PairOutput]string{gpu.PairsFused: "direct", gpu.PairsDirect: "direct",
+			gpu.PairsCounted: "exact", gpu.PairsPaged: "pages"}[how.Output]}
 	partitions := build.Offsets.Len - 1
 	mean := build.Key.Len/max(partitions, 1) + 1
 	capacity := mean + 6*int(math.Sqrt(float64(mean))) + joinAlign
@@ -92,14 +94,17 @@ func (o *op) matchRadix(build, probe gpu.Partitioned, how gpu.Probing) *radixMat
 		return m
 	}
 	a := &m.args
-	a.build, a.probe, a.buildValid, a.probeValid = addr(build.Key.Data), addr(probe.Key.Data), addr(build.Key.Valid), addr(probe.Key.Valid)
+	a.build, a.probe, a.buildValid, a.probeValid = addr(build.Key.Data), addr(probe.Key.Data), addr(build.Key.Valid),
+		addr(probe.Key.Valid)
 	a.buildChain, a.probeChain = addr(build.Chain.Data), addr(probe.Chain.Data)
-	a.items, a.state, a.places, a.threads = addr(m.items), addr(m.work), addr(m.work)+uint64(unsafe.Sizeof(radixState{})), addr(m.work)+uint64(m.threadsAt())
+	a.items, a.state, a.places, a.threads = addr(m.items), addr(m.work),
+		addr(m.work)+uint64(unsafe.Sizeof(radixState{})), addr(m.work)+uint64(m.threadsAt())
 	a.tables, a.shared = addr(m.work)+uint64(m.tablesAt()), uint32(m.shared)
 	a.counts, a.mul, a.unique, a.page = addr(m.counts), rand.Uint64()|1, uint32(flag(build.Distinct)), radixPage
 	o.fill(m.work, 0, m.work.Size(), 0) // next copies all of it
 	m.begin(o)
-	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(build.Offsets.Data), probe: addr(probe.Offsets.Data), items: a.items, state: a.state,
+	launch(o, "join_plan", 1, 1024, 0, joinPlanArgs{build: addr(build.Offsets.Data), probe: addr(probe.Offsets.Data),
+		items: a.items, state: a.state,
 		partitions: uint32(max(partitions, 0)), capacity: a.capacity, slice: uint32(slice), most: uint32(m.most),
 		buildRows: int64(build.Key.Len), probeRows: int64(probe.Key.Len)})
 	if m.counts != nil {
@@ -183,7 +188,8 @@ func (m *radixMatcher) next(o *op, limit int, f func(ids [2]*gpu.Buffer, rows in
 	} else {
 		// No block gets a part of the room that is too small, so a call makes progress.
 		slots := max(limit, joinLimit)
-		ids, rows, done = m.direct(o, min(slots, max(m.probe.Key.Len+m.gaps(min(slots, m.probe.Key.Len)), joinLimit), gpu.MaxRows))
+		ids, rows, done = m.direct(o, min(slots, max(m.probe.Key.Len+m.gaps(min(slots, m.probe.Key.Len)), joinLimit),
+			gpu.MaxRows))
 	}
 	if !o.failed() {
 		f(ids, rows)
@@ -235,7 +241,8 @@ func (m *radixMatcher) direct(o *op, slots int) (ids [2]*gpu.Buffer, rows int, d
 	rows = int(min(state.join.pairs, uint64(slots))) - n
 	if n > 0 {
 		lists := o.pairsOf(n)
-		g := radixGapsArgs{probe: addr(ids[0]), build: addr(ids[1]), holes: addr(holes), to: addr(lists[0]), from: addr(lists[1]), state: addr(m.work),
+		g := radixGapsArgs{probe: addr(ids[0]), build: addr(ids[1]), holes: addr(holes), to: addr(lists[0]),
+			from: addr(lists[1]), state: addr(m.work),
 			pairs: uint64(rows), n: uint32(n)}
 		launch(o, "radix_gaps", blocks(n, 256), 256, 0, g)
 		launch(o, "radix_close", blocks(n, 256), 256, 0, g)
@@ -250,7 +257,8 @@ func (m *radixMatcher) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, build 
 }
 
 // Join implements gpu.Matcher.
-func (m *radixMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) (out []gpu.Column, rows int, more bool, err error) {
+func (m *radixMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
+	limit int) (out []gpu.Column, rows int, more bool, err error) {
 	more, err = m.columns(q, l, probe, build, &out, func(o *op) (more bool) {
 		return m.next(o, limit, func(ids [2]*gpu.Buffer, n int) {
 			o.begins("materialise")

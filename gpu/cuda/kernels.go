@@ -84,16 +84,19 @@ func (k *kernels) find(name string) (*kernel, error) {
 	}
 	cname := append([]byte(name), 0)
 	f = &kernel{}
-	if err := k.dev.ctx.do(cuModuleGetFunction, uintptr(unsafe.Pointer(&f.handle)), module, uintptr(unsafe.Pointer(&cname[0]))); err != nil {
+	if err := k.dev.ctx.do(cuModuleGetFunction, uintptr(unsafe.Pointer(&f.handle)), module,
+		uintptr(unsafe.Pointer(&cname[0]))); err != nil {
 		return nil, fmt.Errorf("find kernel %s: %w", name, err)
 	}
 	var shared int32
-	if err := k.dev.ctx.do(cuFuncGetAttribute, uintptr(unsafe.Pointer(&shared)), maxDynamicShared, f.handle); err != nil {
+	if err := k.dev.ctx.do(cuFuncGetAttribute, uintptr(unsafe.Pointer(&shared)), maxDynamicShared,
+		f.handle); err != nil {
 		return nil, fmt.Errorf("find the shared memory that kernel %s may use: %w", name, err)
 	}
 	f.shared = int(shared)
 	var offset uintptr
-	if err := k.dev.ctx.do(cuFuncGetParamInfo, f.handle, 0, uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&f.arguments))); err != nil {
+	if err := k.dev.ctx.do(cuFuncGetParamInfo, f.handle, 0, uintptr(unsafe.Pointer(&offset)),
+		uintptr(unsafe.Pointer(&f.arguments))); err != nil {
 		return nil, fmt.Errorf("find the size of the arguments of kernel %s: %w", name, err)
 	}
 	k.byName[name] = f
@@ -109,7 +112,8 @@ func taking[A any](k *kernels, name string) (*kernel, error) {
 	}
 	var a A
 	if unsafe.Sizeof(a) != f.arguments {
-		return nil, fmt.Errorf("kernel %s takes %d bytes of arguments, and %T has %d: a defect of gstream, report it", name, f.arguments, a, unsafe.Sizeof(a))
+		return nil, fmt.Errorf("kernel %s takes %d bytes of arguments, and %T has %d: a defect of gstream, report it",
+			name, f.arguments, a, unsafe.Sizeof(a))
 	}
 	return f, nil
 }
@@ -125,7 +129,8 @@ func (k *kernels) load(file string) (uintptr, error) {
 	}
 	defer k.dev.setsUp("load " + file)()
 	var m uintptr
-	if err := k.dev.ctx.do(cuModuleLoadData, uintptr(unsafe.Pointer(&m)), uintptr(unsafe.Pointer(&image[0]))); err != nil {
+	if err := k.dev.ctx.do(cuModuleLoadData, uintptr(unsafe.Pointer(&m)),
+		uintptr(unsafe.Pointer(&image[0]))); err != nil {
 		return 0, fmt.Errorf("load kernels of %s: %w", file, err)
 	}
 	k.modules[file] = m

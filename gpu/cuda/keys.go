@@ -172,7 +172,8 @@ const maxKeys = 60
 
 // newCodec returns the codec of some types. withNull tells which columns have a null bit.
 func newCodec(types []gpu.Type, withNull []bool, l *gpu.Lease) *codec {
-	c := &codec{types: types, interner: make([]*interner, len(types)), fields: make([]field, len(types)), kind: wordKeys}
+	c := &codec{types: types, interner: make([]*interner, len(types)), fields: make([]field, len(types)),
+		kind: wordKeys}
 	bit := 0
 	for i := range types {
 		c.fields[i].null = -1
@@ -331,7 +332,8 @@ func (o *op) rowsWithKey(cols []gpu.Column, skip []bool, n int) *gpu.Buffer {
 	}
 	list, out := upload(o, bitmaps), o.alloc(gpu.BitmapBytes(n))
 	words := int(gpu.BitmapBytes(n) / 4)
-	launch(o, "and_bits", blocks(words, 256), 256, 0, andArgs{bitmaps: addr(list), out: addr(out), words: int64(words), count: int32(len(bitmaps))})
+	launch(o, "and_bits", blocks(words, 256), 256, 0,
+		andArgs{bitmaps: addr(list), out: addr(out), words: int64(words), count: int32(len(bitmaps))})
 	return out
 }
 

@@ -51,7 +51,8 @@ func (q *queue) AddUnmatched(l *gpu.Lease, probe, build, rest gpu.Column) (outPr
 	for i := range out {
 		out[i] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: o.keep(o.alloc(int64(n) * 4))}
 	}
-	launch(o, "add_unmatched", blocks(n, 256), 256, 0, unmatchedArgs{addr(probe.Data), addr(build.Data), addr(rest.Data),
-		addr(out[0].Data), addr(out[1].Data), int64(probe.Len), int64(rest.Len)})
+	launch(o, "add_unmatched", blocks(n, 256), 256, 0,
+		unmatchedArgs{addr(probe.Data), addr(build.Data), addr(rest.Data),
+			addr(out[0].Data), addr(out[1].Data), int64(probe.Len), int64(rest.Len)})
 	return out[0], out[1], nil
 }

@@ -32,7 +32,8 @@ const poolReleaseThreshold = 4 // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 // open makes the pool. There is a context already.
 func (p *pool) open() error {
 	props := poolProps{allocType: 1, locationType: 1, locationID: int32(p.dev.props.ordinal)}
-	if err := p.dev.ctx.do(cuMemPoolCreate, uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&props))); err != nil {
+	if err := p.dev.ctx.do(cuMemPoolCreate, uintptr(unsafe.Pointer(&p.handle)),
+		uintptr(unsafe.Pointer(&props))); err != nil {
 		return err
 	}
 	keep := uint64(math.MaxUint64)

@@ -72,7 +72,8 @@ func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bou
 		}
 		return rangeClosed
 	}
-	a := boundArgs{starts: addr(starts), numbers: m.args.numbers, builds: int64(build.Len), rows: int64(n), lower: of(0, lower), upper: of(1, upper)}
+	a := boundArgs{starts: addr(starts), numbers: m.args.numbers, builds: int64(build.Len), rows: int64(n),
+		lower: of(0, lower), upper: of(1, upper)}
 	a.keys = addr(upload(o, keys))
 	launch(o, "range_find", blocks(n, 256), 256, 0, a)
 	m.count(o, "probe_numbered", m.args)

@@ -218,7 +218,8 @@ func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 	}
 	if s := d.readback.take(len(dst)); s != nil {
 		defer d.readback.give(s)
-		launch(o, "read_bytes", 1, 256, 0, readBytesArgs{src: addr(b) + uint64(off), dst: uint64(s.addr), n: int64(len(dst))})
+		launch(o, "read_bytes", 1, 256, 0, readBytesArgs{src: addr(b) + uint64(off), dst: uint64(s.addr),
+			n: int64(len(dst))})
 		o.enqueue(func() error { return d.ctx.do(cuEventRecord, uintptr(s.done), uintptr(d.compute)) })
 		if o.flush(); o.err == nil {
 			o.fail(d.wait(s.done))
@@ -228,7 +229,8 @@ func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 	}
 	if o.flush(); o.err == nil {
 		// dst is pageable, so the call returns only when the bytes are there.
-		o.fail(d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(d.compute)))
+		o.fail(d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off),
+			uintptr(len(dst)), uintptr(d.compute)))
 		runtime.KeepAlive(dst)
 	}
 	return o.err == nil
@@ -241,7 +243,8 @@ func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
 	}
 	o.enqueue(func() error {
 		defer runtime.KeepAlive(src)
-		return o.q.dev.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), uintptr(o.q.dev.compute))
+		return o.q.dev.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), uintptr(unsafe.Pointer(unsafe.SliceData(src))),
+			uintptr(len(src)), uintptr(o.q.dev.compute))
 	})
 	o.flush()
 }
@@ -262,7 +265,8 @@ func (o *op) copy(dst *gpu.Buffer, dstOff int64, src *gpu.Buffer, srcOff, n int6
 		return
 	}
 	o.enqueue(func() error {
-		return o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr()+uintptr(dstOff), src.Addr()+uintptr(srcOff), uintptr(n), uintptr(o.q.dev.compute))
+		return o.q.dev.ctx.do(cuMemcpyDtoDAsync, dst.Addr()+uintptr(dstOff), src.Addr()+uintptr(srcOff), uintptr(n),
+			uintptr(o.q.dev.compute))
 	})
 }
 

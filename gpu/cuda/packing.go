@@ -166,7 +166,8 @@ func (p *packing) partsOf(o *op, i int, c gpu.Column) (parts []sortPart) {
 	codes, byValue := p.interner[i].codes(o, c, true)
 	part := sortPart{valid: addr(c.Valid), kind: sortU32, data: addr(codes)}
 	if byValue {
-		part = sortPart{valid: addr(c.Valid), kind: sortCodes, data: addr(c.Data), ranks: addr(codes), codes: int32(c.Dict.Values.Len)}
+		part = sortPart{valid: addr(c.Valid), kind: sortCodes, data: addr(c.Data), ranks: addr(codes),
+			codes: int32(c.Dict.Values.Len)}
 	}
 	part.bits = int32(bits.Len(uint(max(p.interner[i].n-1, 0))))
 	return append(parts, part)
@@ -203,8 +204,10 @@ func (p *packed) Unpack(gq gpu.Queue, l *gpu.Lease, key gpu.Column) (out []gpu.C
 			}
 			c.Type, c.Len, c.Data = t, n, o.keep(o.alloc(size))
 		}
-		a := unpackWordsArgs{words: addr(key.Data), out: addr(c.Data), valid: addr(c.Valid), base: part.base, n: int64(n),
-			wide: flag(p.key.Type.Width() == 8), kind: part.kind, shift: int32(shift), bits: part.bits, nulls: int32(shift) + part.bits}
+		a := unpackWordsArgs{words: addr(key.Data), out: addr(c.Data), valid: addr(c.Valid), base: part.base,
+			n:    int64(n),
+			wide: flag(p.key.Type.Width() == 8), kind: part.kind, shift: int32(shift), bits: part.bits,
+			nulls: int32(shift) + part.bits}
 		if part.kind == sortLow { // the upper half came with the nulls
 			a.valid = 0
 		}

@@ -78,11 +78,12 @@ const (
 	partitionCounters = 2
 	// pairBits are the most bits of two digits that one block counts in shared memory.
 	pairBits = 14
-	// looseSample is the most rows of which a loose pass counts the digits, or looseDigit for each digit, and looseShare the share of
-	// the rows, one in so many: 32 digits get 5 % more room than they need, 256 get 13 %, and 8,192 get 30 %.
+	// looseSample is the most rows of which a loose pass counts the digits, or looseDigit for each digit, and
+	// looseShare the share of the rows, one in so many: 32 digits get 5 % more room than they need, 256 get 13 %, and
+	// 8,192 get 30 %.
 	looseSample, looseDigit, looseShare = 1 << 19, 1 << 9, 8
-	// looseBlocks is the least number of blocks of a second loose pass for each multiprocessor, so that few are idle in the end. Each has
-	// rows of one segment only, so there are up to as many more as segments.
+	// looseBlocks is the least number of blocks of a second loose pass for each multiprocessor, so that few are idle in
+	// the end. Each has rows of one segment only, so there are up to as many more as segments.
 	looseBlocks = 4
 	// secondRows is the least rows of a partition for two loose passes: with fewer most of the room would be left over.
 	secondRows = 1 << 9
@@ -100,7 +101,8 @@ type mover struct {
 
 // Partition implements gpu.Queue. Bitmaps move as one byte a row. Strings are gathered by
 // the row ids, which move with the other columns.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets gpu.Column, err error) {
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
+	d gpu.Digit) (out []gpu.Column, offsets gpu.Column, err error) {
 	all, err := q.partition(l, cols, key, d, false)
 	if err != nil {
 		return nil, offsets, err
@@ -108,9 +110,10 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return all[2:], all[0], nil
 }
 
-// PartitionLoose implements gpu.Queue: in passes without a count, one or two by the bits of the digit, if shared memory has room for
-// all columns. Rows that do not fit the room that a sample says, or memory, are partitioned in order.
-func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
+// PartitionLoose implements gpu.Queue: in passes without a count, one or two by the bits of the digit, if shared memory
+// has room for all columns. Rows that do not fit the room that a sample says, or memory, are partitioned in order.
+func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
+	d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
 	all, err := q.partition(l, cols, key, d, true)
 	if errors.Is(err, errLoose) || gpu.IsRefusal(err) { // in order they need less memory
 		all, err = q.partition(l, cols, key, d, false)
@@ -122,7 +125,8 @@ func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column, 
 }
 
 // partition returns the offsets, the ends if the rows are loose, and the partitioned columns.
-func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit, loose bool) (out []gpu.Column, err error) {
+func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit,
+	loose bool) (out []gpu.Column, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
 	o.takes(cols...)
@@ -216,8 +220,9 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return out, nil
 }
 
-// looseDigits returns the ends of the digits of loose passes over all columns, one or two, or nil if the rows must be in order: each pass
-// is one launch, because each launch has another order, and only columns with the key can be partitioned once more.
+// looseDigits returns the ends of the digits of loose passes over all columns, one or two, or nil if the rows must be
+// in order: each pass is one launch, because each launch has another order, and only columns with the key can be
+// partitioned once more.
 func (o *op) looseDigits(key radixKey, n int, cols []gpu.Column) []uint {
 	var move []mover
 	for _, c := range cols {
@@ -267,8 +272,9 @@ func looseRoom(n int, bits uint) int {
 	return min(n+int(math.Ceil(more/sampled*float64(n)))+16<<bits, gpu.MaxRows) &^ 7
 }
 
-// loose moves n rows of a key to the partitions of its digit, in any order, in passes over digits with the given ends, the high bits first.
-// The columns have looseRoom, of which each partition gets some by a sample. loose returns where partitions begin, and where they end.
+// loose moves n rows of a key to the partitions of its digit, in any order, in passes over digits with the given ends,
+// the high bits first. The columns have looseRoom, of which each partition gets some by a sample. loose returns where
+// partitions begin, and where they end.
 func (o *op) loose(key radixKey, n int, digits []uint, cols []mover) (starts, ends *gpu.Buffer) {
 	full := o.alloc(8) // by pass, 1: a partition has more rows than room
 	o.fill(full, 0, 8, 0)
@@ -300,8 +306,8 @@ func (o *op) loose(key radixKey, n int, digits []uint, cols []mover) (starts, en
 	return starts, ends
 }
 
-// loosePass moves n rows to the partitions of a digit, or those of each segment to partitions of their own. The partitions of all segments are
-// those of the digit of the key that is sampled.
+// loosePass moves n rows to the partitions of a digit, or those of each segment to partitions of their own. The
+// partitions of all segments are those of the digit of the key that is sampled.
 func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRows) (starts, ends *gpu.Buffer) {
 	partitions := 1 << sampled.bits
 	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
@@ -323,7 +329,8 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	if o.err != nil {
 		return nil, nil
 	}
-	rows.starts, rows.taken, rows.rests, rows.blocks = addr(starts), addr(counts)+uint64(4*partitions), addr(rests), addr(segmentBlocks)
+	rows.starts, rows.taken, rows.rests, rows.blocks = addr(starts), addr(counts)+uint64(4*partitions), addr(rests),
+		addr(segmentBlocks)
 	args := p.args(l)
 	args.loose = rows
 	at := addr(carried)
@@ -334,16 +341,21 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	o.fill(counts, 0, counts.Size(), 0)
 	o.begins("sample")
 	looks := looseSampled(n, sampled.bits)
-	sample := partitionSampleArgs{key: addr(sampled.buf), counts: addr(counts), starts: addr(starts), mul: key.factor(), step: gpu.SampleStep(n, looks), rows: uint32(n),
-		sampled: uint32(looks), most: uint32(looseRoom(n, sampled.bits)), bits: uint32(sampled.bits), shift: uint32(sampled.shift)}
-	launch(o, fmt.Sprintf("partition_sample_k%d", key.width), min(o.q.dev.props.multiprocessors, blocks(looks, 4096)), 1024, 4*partitions, sample)
+	sample := partitionSampleArgs{key: addr(sampled.buf), counts: addr(counts), starts: addr(starts), mul: key.factor(),
+		step: gpu.SampleStep(n, looks), rows: uint32(n),
+		sampled: uint32(looks), most: uint32(looseRoom(n, sampled.bits)), bits: uint32(sampled.bits),
+		shift: uint32(sampled.shift)}
+	launch(o, fmt.Sprintf("partition_sample_k%d", key.width), min(o.q.dev.props.multiprocessors, blocks(looks, 4096)),
+		1024, 4*partitions, sample)
 	launch(o, "partition_room", 1, 1024, 0, sample)
 	o.begins("move")
 	if segmentBlocks != nil {
 		launch(o, "partition_blocks", 1, 1024, 0, rows)
 	}
 	launch(o, l.shape.kernel(true), p.grid, partitionThreads, l.shared, args)
-	launch(o, "partition_rests", partitions, 256, 0, partitionRestsArgs{column: args.column, loose: rows, ends: addr(ends), columns: args.columns, bits: uint32(key.bits)})
+	launch(o, "partition_rests", partitions, 256, 0,
+		partitionRestsArgs{column: args.column, loose: rows, ends: addr(ends), columns: args.columns,
+			bits: uint32(key.bits)})
 	o.begins("")
 	o.free(counts, rests, carried, segmentBlocks)
 	return starts, ends
@@ -526,7 +538,8 @@ func (p *radixPass) size() {
 // counting returns the arguments to count the digits of a key. The key may be another
 // form of the one by which the rows move.
 func (p *radixPass) counting(key radixKey) partitionCountArgs {
-	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n), perBlock: int64(p.perBlock / partitionCounters),
+	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n),
+		perBlock:     int64(p.perBlock / partitionCounters),
 		segmentCount: 1, bits: uint32(key.bits), shift: uint32(key.shift), flip: key.digitFlip(), mul: key.factor()}
 }
 
@@ -541,7 +554,8 @@ func (p *radixPass) pairs(bits uint) int64 { return int64(p.counters*p.grid) << 
 // when shared memory has room for all pairs, and when writing and reading the counts of all
 // blocks is little beside reading the keys once more.
 func (p *radixPass) countsPairs(ends []uint) bool {
-	return len(ends) == 2 && ends[1] <= pairBits && 8<<ends[1] <= p.q.dev.props.sharedPerBlock && int64(p.n) >= 4*p.pairs(ends[1])
+	return len(ends) == 2 && ends[1] <= pairBits && 8<<ends[1] <= p.q.dev.props.sharedPerBlock &&
+		int64(p.n) >= 4*p.pairs(ends[1])
 }
 
 // second makes the counts of a second pass from the pairs that the pass before has counted,
@@ -549,9 +563,13 @@ func (p *radixPass) countsPairs(ends []uint) bool {
 func (p *radixPass) second(before *radixPass, pairs, full *gpu.Buffer) {
 	p.counters, p.bounds = 1, p.alloc(int64(p.grid+1)*4)
 	of := before.counters * before.grid
-	launch(p.op, "partition_second", p.grid, 1024, 4096, partitionSecondArgs{pairs: addr(pairs), begin: addr(before.counts), counts: addr(p.counts), bounds: addr(p.bounds),
-		full: addr(full), segments: uint32(of << before.key.bits), rows: uint32(p.n), perBlock: uint32(p.perBlock), low: uint32(before.key.bits), high: uint32(p.key.bits),
-		perDigit: uint32(of)})
+	launch(p.op, "partition_second", p.grid, 1024, 4096,
+		partitionSecondArgs{pairs: addr(pairs), begin: addr(before.counts), counts: addr(p.counts),
+			bounds: addr(p.bounds),
+			full:   addr(full), segments: uint32(of << before.key.bits), rows: uint32(p.n),
+			perBlock: uint32(p.perBlock),
+			low:      uint32(before.key.bits), high: uint32(p.key.bits),
+			perDigit: uint32(of)})
 }
 
 // move turns the counts into output offsets, moves the rows and returns the first row of
@@ -559,7 +577,8 @@ func (p *radixPass) second(before *radixPass, pairs, full *gpu.Buffer) {
 func (p *radixPass) move() *gpu.Buffer {
 	digits := 1 << p.key.bits
 	starts := p.alloc(int64(digits+1) * 4)
-	launch(p.op, "partition_offsets", 1, 1024, 0, partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(p.counters * p.grid)})
+	launch(p.op, "partition_offsets", 1, 1024, 0,
+		partitionOffsetsArgs{addr(p.counts), addr(starts), int32(digits), int32(p.counters * p.grid)})
 	p.begins("move")
 	for _, l := range p.launches {
 		args := p.args(l)
@@ -572,8 +591,10 @@ func (p *radixPass) move() *gpu.Buffer {
 
 // args returns the arguments to move the columns of a launch, without those to places.
 func (p *radixPass) args(l partitionLaunch) partitionArgs {
-	args := partitionArgs{key: addr(p.key.buf), rows: uint32(p.n), perBlock: uint32(p.perBlock), columns: int32(len(l.cols)),
-		bits: uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest), mul: p.key.factor()}
+	args := partitionArgs{key: addr(p.key.buf), rows: uint32(p.n), perBlock: uint32(p.perBlock),
+		columns: int32(len(l.cols)),
+		bits:    uint32(p.key.bits), shift: uint32(p.key.shift), flip: p.key.digitFlip(), widest: uint32(l.widest),
+		mul: p.key.factor()}
 	copy(args.column[:], l.cols)
 	return args
 }
@@ -587,8 +608,10 @@ type partitionShape struct {
 
 // partitionShapes are the kernels at the end of partition.cu, the faster ones first.
 var partitionShapes = []partitionShape{
-	{key: 4, width: 4, stages: 2, items: 28, bulk: true}, {key: 4, width: 4, stages: 1, items: 28, bulk: true}, {key: 4, stages: 1, items: 12},
-	{key: 8, width: 4, stages: 1, items: 16, bulk: true}, {key: 8, width: 8, stages: 1, items: 16, bulk: true}, {key: 8, stages: 1, items: 12},
+	{key: 4, width: 4, stages: 2, items: 28, bulk: true}, {key: 4, width: 4, stages: 1, items: 28, bulk: true},
+	{key: 4, stages: 1, items: 12},
+	{key: 8, width: 4, stages: 1, items: 16, bulk: true}, {key: 8, width: 8, stages: 1, items: 16, bulk: true},
+	{key: 8, stages: 1, items: 12},
 }
 
 // kernel returns the kernel of a pass, in order or loose.
@@ -677,7 +700,8 @@ func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 		p.widest = max(p.widest, stored)
 		p.shared = shape.shared(digits, p.widest, bytes)
 		for k := range parts {
-			p.cols = append(p.cols, partitionColumn{src: addr(m.src) + uint64(8*k), dst: addr(m.dst) + uint64(8*k), width: int32(stored), stride: int32(parts)})
+			p.cols = append(p.cols, partitionColumn{src: addr(m.src) + uint64(8*k), dst: addr(m.dst) + uint64(8*k),
+				width: int32(stored), stride: int32(parts)})
 		}
 	}
 	return out

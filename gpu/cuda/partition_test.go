@@ -55,8 +55,9 @@ func countsToPositions(t *testing.T, d *Device, counts []uint32, digits, blocks 
 	return positions, offsets
 }
 
-// TestLoosePartitionsWithoutRoom partitions loosely by keys of which a sample sees none but one: the rows come in order then,
-// and no row is lost. Keys that are as the sample says are not partitioned again. Of two passes either finds no room.
+// TestLoosePartitionsWithoutRoom partitions loosely by keys of which a sample sees none but one: the rows come in order
+// then, and no row is lost. Keys that are as the sample says are not partitioned again. Of two passes either finds no
+// room.
 func TestLoosePartitionsWithoutRoom(t *testing.T) {
 	d := openTest(t, 0)
 	defer func() { require.NoError(t, d.Close()) }()
@@ -81,13 +82,17 @@ func TestLoosePartitionsWithoutRoom(t *testing.T) {
 			}
 		}
 		key := gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(keys))}
-		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: key.Type}), Cols: []gpu.Column{key}, Rows: n})
+		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: key.Type}),
+			Cols: []gpu.Column{key}, Rows: n})
 		require.NoError(t, err)
-		out, offsets, ends, err := q.PartitionLoose(l, []gpu.Column{s.Cols[0], gpu.RowNumbers(n)}, s.Cols[0], gpu.Digit{Bits: c.bits})
+		out, offsets, ends, err := q.PartitionLoose(l, []gpu.Column{s.Cols[0], gpu.RowNumbers(n)}, s.Cols[0],
+			gpu.Digit{Bits: c.bits})
 		require.NoError(t, err)
 		require.Equal(t, !hidden, ends.Len > 0)
 		down := func(c gpu.Column) []int32 {
-			host, err := q.Download(d.HostBudget().Lease("loose"), &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c}, Rows: c.Len})
+			host, err := q.Download(d.HostBudget().Lease("loose"),
+				&gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c},
+					Rows: c.Len})
 			require.NoError(t, err)
 			defer host.Release()
 			return slices.Clone(gpu.Values[int32](host.Cols[0].Data, c.Len))
@@ -105,7 +110,8 @@ func TestLoosePartitionsWithoutRoom(t *testing.T) {
 		}
 		require.Len(t, ids, n)
 		host := gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(ids))}
-		places, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "id", Type: host.Type}), Cols: []gpu.Column{host}, Rows: n})
+		places, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "id", Type: host.Type}),
+			Cols: []gpu.Column{host}, Rows: n})
 		require.NoError(t, err)
 		there, err := q.Gather(l, out, places.Cols[0], false)
 		require.NoError(t, err)

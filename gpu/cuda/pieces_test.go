@@ -66,7 +66,8 @@ func TestPiecesArriveInOrder(t *testing.T) {
 			blocks[c][i] = b
 		}
 	}
-	schema := gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "b", Type: gpu.Of(gpu.Int64)})
+	schema := gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "b", Type: gpu.Of(gpu.Int64)})
 	stride := func(set int) *gpu.Stride {
 		s := &gpu.Stride{Schema: schema, Rows: rows[set]}
 		for c := range 2 {

@@ -228,7 +228,8 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 // locked: do is called once for all of it, and told so. If the driver cannot lock a segment, the lease
 // is refused memory. A copy of unlocked memory would be slower and would block its
 // caller, and nobody would know why.
-func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64, do func(addr uintptr, n int64, locked bool) error) error {
+func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64,
+	do func(addr uintptr, n int64, locked bool) error) error {
 	p.mu.Lock()
 	c := p.at(addr)
 	p.mu.Unlock()
@@ -357,7 +358,8 @@ func (p *pinned) put(e extent) {
 // mapSlab maps and touches a slab of at least n bytes.
 func mapSlab(n int64) (*slab, error) {
 	size := (n + hugePage - 1) &^ (hugePage - 1)
-	mapped, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	mapped, err := unix.Mmap(-1, 0, int(size+hugePage), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("map %s of host memory: %w", bytesText(size), err)
 	}

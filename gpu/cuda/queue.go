@@ -200,13 +200,15 @@ func (q *queue) unpack(l *gpu.Lease, cols []gpu.Column) (out []gpu.Column, err e
 func (o *op) unpack(c gpu.Column) gpu.Column {
 	if c.Dict == nil {
 		wide := o.keep(o.alloc(int64(c.Len) * 8))
-		launch(o, "widen_values", blocks(c.Len, 256), 256, 0, widenArgs{src: addr(c.Data), dst: addr(wide), n: int64(c.Len)})
+		launch(o, "widen_values", blocks(c.Len, 256), 256, 0,
+			widenArgs{src: addr(c.Data), dst: addr(wide), n: int64(c.Len)})
 		return gpu.Column{Type: c.Type, Len: c.Len, Data: wide, Valid: o.retain(c.Valid)}
 	}
 	codes := c.Data
 	if c.CodeWidth < 4 {
 		codes = o.alloc(int64(c.Len) * 4)
-		launch(o, fmt.Sprintf("widen_%d", c.CodeWidth), blocks(c.Len, 256), 256, 0, widenArgs{src: addr(c.Data), dst: addr(codes), n: int64(c.Len)})
+		launch(o, fmt.Sprintf("widen_%d", c.CodeWidth), blocks(c.Len, 256), 256, 0,
+			widenArgs{src: addr(c.Data), dst: addr(codes), n: int64(c.Len)})
 	}
 	c.Data, c.CodeWidth = codes, 0
 	if c.Type.IsVar() {
@@ -271,7 +273,8 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 }
 
 // Download implements gpu.Queue. The copies wait for the kernels launched when the stride was made, or else
-// for those launched so far, and run on their own stream. The caller waits for the copies. The lease pays for host memory.
+// for those launched so far, and run on their own stream. The caller waits for the copies. The lease pays for host
+// memory.
 func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
 		return nil, q.err
@@ -400,7 +403,8 @@ func (t *transfer) finish(s stream) {
 
 // column copies a column. It copies the dictionary unless an equal one of that column has
 // been copied and kept.
-func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
+func (t *transfer) column(at int, c gpu.Column, dicts map[int][]moved,
+	move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
 	out := t.plain(c, move)
 	if c.Dict == nil {
 		return out
@@ -463,7 +467,8 @@ func equalDictionaries(a, b *gpu.Dictionary) bool {
 	}
 	used := x.Len * x.Type.Width()
 	if x.Type.IsVar() {
-		if x.Offsets.Bytes() == nil || y.Offsets.Bytes() == nil || !slices.Equal(gpu.Values[int32](x.Offsets, x.Len+1), gpu.Values[int32](y.Offsets, y.Len+1)) {
+		if x.Offsets.Bytes() == nil || y.Offsets.Bytes() == nil ||
+			!slices.Equal(gpu.Values[int32](x.Offsets, x.Len+1), gpu.Values[int32](y.Offsets, y.Len+1)) {
 			return false
 		}
 		used = int(gpu.Values[int32](x.Offsets, x.Len+1)[x.Len])
@@ -549,8 +554,9 @@ const (
 	// to 36. Of pieces of 32 KB a kernel copies more.
 	batchedPiece = 48 << 10
 	// mostBatched is the most pieces of one call of the driver. Driver 580.159.04 makes a corrupt push buffer for
-	// calls with 256 and with 512 pieces, now and then (Xid 32 in the log of the operating system): processes ended with
-	// CUDA_ERROR_LAUNCH_FAILED, and probably rows were missing for that reason. With 128, 64 and 32 it was not seen.
+	// calls with 256 and with 512 pieces, now and then (Xid 32 in the log of the operating system): processes ended
+	// with CUDA_ERROR_LAUNCH_FAILED, and probably rows were missing for that reason. With 128, 64 and 32 it was not
+	// seen.
 	mostBatched = 32
 )
 
@@ -566,26 +572,28 @@ func (d *Device) copyUpJoined(l *gpu.Lease, dst uintptr, pieces []*gpu.Buffer, n
 		if len(src) == 0 {
 			continue
 		}
-		err := d.pinned.eachLocked(l, uintptr(unsafe.Pointer(unsafe.SliceData(src))), int64(len(src)), func(at uintptr, n int64, locked bool) error {
-			here := dst
-			dst += uintptr(n)
-			switch {
-			case !locked: // a kernel cannot read it
-				return d.ctx.do(cuMemcpyHtoDAsync, here, at, uintptr(n), uintptr(d.up))
-			case n < batchedPiece:
-				short.add(uint64(here), uint64(at), n)
-			default:
-				to, from, sizes = append(to, here), append(from, at), append(sizes, uintptr(n))
-			}
-			return nil
-		})
+		err := d.pinned.eachLocked(l, uintptr(unsafe.Pointer(unsafe.SliceData(src))), int64(len(src)),
+			func(at uintptr, n int64, locked bool) error {
+				here := dst
+				dst += uintptr(n)
+				switch {
+				case !locked: // a kernel cannot read it
+					return d.ctx.do(cuMemcpyHtoDAsync, here, at, uintptr(n), uintptr(d.up))
+				case n < batchedPiece:
+					short.add(uint64(here), uint64(at), n)
+				default:
+					to, from, sizes = append(to, here), append(from, at), append(sizes, uintptr(n))
+				}
+				return nil
+			})
 		if err != nil {
 			return err
 		}
 	}
 	for len(to) > 0 {
 		attributes, first, count := copyAttributes{order: 1}, uintptr(0), min(len(to), mostBatched)
-		err := d.ctx.do(cuMemcpyBatchAsync, uintptr(unsafe.Pointer(&to[0])), uintptr(unsafe.Pointer(&from[0])), uintptr(unsafe.Pointer(&sizes[0])),
+		err := d.ctx.do(cuMemcpyBatchAsync, uintptr(unsafe.Pointer(&to[0])), uintptr(unsafe.Pointer(&from[0])),
+			uintptr(unsafe.Pointer(&sizes[0])),
 			uintptr(count), uintptr(unsafe.Pointer(&attributes)), uintptr(unsafe.Pointer(&first)), 1, uintptr(d.up))
 		if err != nil {
 			return err

@@ -27,7 +27,8 @@ func (q *queue) SampleKeys(l *gpu.Lease, key gpu.Column) (s gpu.KeySample, err e
 	found := make([]uint32, 2)
 	to := o.alloc(8)
 	launch(o, fmt.Sprintf("sample_keys_k%d", width), 1, 1024, slots*width+slots/8,
-		sampleArgs{key: addr(key.Data), found: addr(to), mul: rand.Uint64() | 1, step: gpu.SampleStep(key.Len, s.Rows), sampled: uint32(s.Rows), slots: uint32(slots)})
+		sampleArgs{key: addr(key.Data), found: addr(to), mul: rand.Uint64() | 1, step: gpu.SampleStep(key.Len, s.Rows),
+			sampled: uint32(s.Rows), slots: uint32(slots)})
 	if o.read(to, 0, gpu.BytesOf(found)) {
 		s.Keys, s.Once = int(found[0]), int(found[0]-found[1])
 	}

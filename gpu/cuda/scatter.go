@@ -21,6 +21,7 @@ func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) 
 	}
 	inverse := o.alloc(int64(n) * 4)
 	o.fill(inverse, 0, int64(n)*4, 0xff) // -1
-	launch(o, "scatter_invert", blocks(ids.Len, 256), 256, 0, invertArgs{ids: addr(ids.Data), inverse: addr(inverse), rows: int64(ids.Len), n: int64(n)})
+	launch(o, "scatter_invert", blocks(ids.Len, 256), 256, 0,
+		invertArgs{ids: addr(ids.Data), inverse: addr(inverse), rows: int64(ids.Len), n: int64(n)})
 	return o.gather(cols, inverse, n, true), nil
 }

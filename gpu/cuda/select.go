@@ -36,8 +36,8 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (out gpu.Column
 }
 
 // selectRows returns the ids of the rows whose bits are set in both bitmaps, or of the
-// other rows if want is false, and their number. If the ids of all rows take little memory, as those of a stride, it allocates
-// for all rows and lists at once. Otherwise it counts first.
+// other rows if want is false, and their number. If the ids of all rows take little memory, as those of a stride, it
+// allocates for all rows and lists at once. Otherwise it counts first.
 func (o *op) selectRows(truth, valid *gpu.Buffer, rows int, want bool) (ids *gpu.Buffer, n int64) {
 	if rows == 0 {
 		return nil, 0
@@ -48,7 +48,8 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int, want bool) (ids *gpu
 	}
 	counts := make([]int32, blocks(rows, selectTile))
 	byTile := o.alloc(int64(len(counts)) * 4)
-	args := selectArgs{truth: addr(truth), valid: addr(valid), counts: addr(byTile), rows: uint32(rows), tiles: uint32(len(counts))}
+	args := selectArgs{truth: addr(truth), valid: addr(valid), counts: addr(byTile), rows: uint32(rows),
+		tiles: uint32(len(counts))}
 	if !want {
 		args.flip = math.MaxUint32
 	}

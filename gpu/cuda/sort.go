@@ -141,7 +141,8 @@ func (o *op) compress(n int, parts []sortPart) {
 	o.write(found, 0, gpu.BytesOf(ranges))
 	for i, p := range parts {
 		if p.kind != sortNulls {
-			launch(o, "sort_range", o.grid(n), 256, 0, sortRangeArgs{part: p, ranges: addr(found) + uint64(16*i), n: int64(n)})
+			launch(o, "sort_range", o.grid(n), 256, 0,
+				sortRangeArgs{part: p, ranges: addr(found) + uint64(16*i), n: int64(n)})
 		}
 	}
 	if !o.read(found, 0, gpu.BytesOf(ranges)) {
@@ -350,15 +351,18 @@ type textSort struct {
 func (t *textSort) compare(values gpu.Column, codes uint64) {
 	n := t.n
 	own := t.alloc(int64(n) * 4)
-	launch(t.op, "text_codes", t.grid(n), 256, 0, textCodesArgs{codes: codes, rows: addr(t.rows), out: addr(own), n: int64(n)})
+	launch(t.op, "text_codes", t.grid(n), 256, 0,
+		textCodesArgs{codes: codes, rows: addr(t.rows), out: addr(own), n: int64(n)})
 	texts := gpu.Column{Type: values.Type, Len: n, Data: own, Dict: &gpu.Dictionary{Values: values}}
 	keys := []gpu.SortKey{{Column: gpu.Column{Type: gpu.Of(gpu.Uint32), Len: n, Data: t.groups}}, {Column: texts}}
 	if t.groups == nil {
 		keys = keys[1:]
 	}
 	order := t.mergeSort(keys)
-	launch(t.op, "text_finish", t.grid(n), 256, 0, textFinishArgs{keys: addr(upload(t.op, orderKeys(keys, keys))), order: addr(order), rows: addr(t.rows),
-		positions: addr(t.positions), whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n), count: int32(len(keys))})
+	launch(t.op, "text_finish", t.grid(n), 256, 0,
+		textFinishArgs{keys: addr(upload(t.op, orderKeys(keys, keys))), order: addr(order), rows: addr(t.rows),
+			positions: addr(t.positions), whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n),
+			count: int32(len(keys))})
 	t.free(own, order)
 }
 
@@ -368,7 +372,8 @@ func (t *textSort) round(args textWordsArgs) {
 	words, lengths := t.alloc(int64(n)*8), t.alloc(int64(n))
 	args.rows, args.words, args.lengths, args.n = addr(t.rows), addr(words), addr(lengths), int64(n)
 	launch(t.op, "text_words", t.grid(n), 256, 0, args)
-	parts := []sortPart{{data: addr(t.groups), kind: sortU32}, {data: addr(words), kind: sortU64}, {data: addr(lengths), kind: sortU8}}
+	parts := []sortPart{{data: addr(t.groups), kind: sortU32}, {data: addr(words), kind: sortU64},
+		{data: addr(lengths), kind: sortU8}}
 	if t.groups == nil {
 		parts = parts[1:]
 	}
@@ -386,15 +391,19 @@ func (t *textSort) round(args textWordsArgs) {
 	}
 	order := t.order(n, parts)
 	sorted, heads, keep := t.alloc(int64(n)*4), t.alloc(int64(n+1)*4), t.alloc(int64(n+1)*4)
-	launch(t.op, "text_split", t.grid(n), 256, 0, textSplitArgs{order: addr(order), groups: addr(t.groups), words: addr(words), lengths: addr(lengths),
-		rows: addr(t.rows), positions: addr(t.positions), sorted: addr(sorted), heads: addr(heads), whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n)})
-	launch(t.op, "text_keep", t.grid(n), 256, 0, textKeepArgs{addr(order), addr(lengths), addr(heads), addr(keep), int64(n)})
+	launch(t.op, "text_split", t.grid(n), 256, 0,
+		textSplitArgs{order: addr(order), groups: addr(t.groups), words: addr(words), lengths: addr(lengths),
+			rows: addr(t.rows), positions: addr(t.positions), sorted: addr(sorted), heads: addr(heads),
+			whole: addr(t.whole), wholeHeads: addr(t.heads), n: int64(n)})
+	launch(t.op, "text_keep", t.grid(n), 256, 0,
+		textKeepArgs{addr(order), addr(lengths), addr(heads), addr(keep), int64(n)})
 	t.scan(heads, n, true)
 	left := t.scanTotal(keep, n, true)
 	rows, positions, groups := t.alloc(left*4), t.alloc(left*4), t.alloc(left*4)
 	if left > 0 {
-		launch(t.op, "text_compact", t.grid(n), 256, 0, textCompactArgs{addr(keep), addr(heads), addr(sorted), addr(t.positions),
-			addr(rows), addr(positions), addr(groups), int64(n)})
+		launch(t.op, "text_compact", t.grid(n), 256, 0,
+			textCompactArgs{addr(keep), addr(heads), addr(sorted), addr(t.positions),
+				addr(rows), addr(positions), addr(groups), int64(n)})
 	}
 	t.free(words, lengths, order, sorted, heads, keep, t.rows, t.positions, t.groups)
 	t.n, t.rows, t.positions, t.groups = int(left), rows, positions, groups

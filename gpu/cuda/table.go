@@ -41,7 +41,8 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ran
 	defer end(o, &out, &err)
 	o.takes(keys...)
 	if len(keys) == 0 || len(nullSafe) != len(keys) {
-		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys), len(nullSafe))
+		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys),
+			len(nullSafe))
 	}
 	if len(keys) > maxKeys {
 		return nil, fmt.Errorf("%d join keys are more than %d", len(keys), maxKeys)
@@ -168,7 +169,8 @@ const (
 
 // rowArgs returns the arguments for rows to insert or to look up.
 func (t *table) rowArgs(r keyRows) rowTableArgs {
-	return rowTableArgs{slots: addr(t.slots), keys: addr(t.keys), rows: r.keys, valid: r.valid, seed: tableSeed, n: int64(r.n), buckets: uint32(t.buckets), rowBits: uint32(bits.Len(uint(t.length)))}
+	return rowTableArgs{slots: addr(t.slots), keys: addr(t.keys), rows: r.keys, valid: r.valid, seed: tableSeed,
+		n: int64(r.n), buckets: uint32(t.buckets), rowBits: uint32(bits.Len(uint(t.length)))}
 }
 
 // byRow makes the table of rows of a key column, if its keys are unique. The table keeps the column.
@@ -208,7 +210,8 @@ func (t *table) rank(o *op, r keyRows, load int32, n int, sorted bool) {
 	words := int((t.span + 31) / 32)
 	ranks, counts := o.alloc(int64(words)*8), o.alloc(int64(words)*4)
 	o.fill(ranks, 0, ranks.Size(), 0)
-	a := rankArgs{keys: r.keys, valid: r.valid, ranks: addr(ranks), counts: addr(counts), low: t.low, span: t.span, n: int64(n), load: load}
+	a := rankArgs{keys: r.keys, valid: r.valid, ranks: addr(ranks), counts: addr(counts), low: t.low, span: t.span,
+		n: int64(n), load: load}
 	launch(o, "rank_bits", blocks(n, 256), 256, 0, a)
 	w := a
 	w.n = int64(words)

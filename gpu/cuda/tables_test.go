@@ -38,14 +38,17 @@ func (s *side) up(cols ...gpu.Column) []gpu.Column {
 	for i, c := range cols {
 		fields[i] = gpu.Field{Name: fmt.Sprint(i), Type: c.Type, Nullable: true}
 	}
-	stride, err := s.q.Upload(s.l, &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: append([]gpu.Column(nil), cols...), Rows: cols[0].Len})
+	stride, err := s.q.Upload(s.l, &gpu.Stride{Schema: gpu.NewSchema(fields...),
+		Cols: append([]gpu.Column(nil), cols...), Rows: cols[0].Len})
 	require.NoError(s.t, err)
 	s.t.Cleanup(stride.Release)
 	return stride.Cols
 }
 
 func (s *side) down(c gpu.Column) []gpu.Scalar {
-	stride, err := s.q.Download(s.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}), Cols: []gpu.Column{c.Retain()}, Rows: c.Len})
+	stride, err := s.q.Download(s.h,
+		&gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type, Nullable: true}),
+			Cols: []gpu.Column{c.Retain()}, Rows: c.Len})
 	require.NoError(s.t, err)
 	defer stride.Release()
 	out := make([]gpu.Scalar, c.Len)

@@ -169,7 +169,8 @@ func (d *Device) Spans(of ...*gpu.Lease) []gpu.Span {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.setUp {
-		out = append(out, gpu.Span{Lane: laneSetUp, Stage: laneSetUp, Name: s.name, Start: s.begin.Sub(d.trace.opened), End: s.end.Sub(d.trace.opened)})
+		out = append(out, gpu.Span{Lane: laneSetUp, Stage: laneSetUp, Name: s.name, Start: s.begin.Sub(d.trace.opened),
+			End: s.end.Sub(d.trace.opened)})
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Start < out[j].Start })
 	return out

@@ -46,12 +46,14 @@ func TestFewNumbersAreNotCopiedDown(t *testing.T) {
 	clear(truth.Bytes())
 	truth.Bytes()[rows/16] = 1 << 2
 	schema := gpu.NewSchema(gpu.Field{Name: "truth", Type: gpu.Of(gpu.Bool)})
-	up, err := q.Upload(l, &gpu.Stride{Schema: schema, Rows: rows, Cols: []gpu.Column{{Type: gpu.Of(gpu.Bool), Len: rows, Data: truth}}})
+	up, err := q.Upload(l, &gpu.Stride{Schema: schema, Rows: rows,
+		Cols: []gpu.Column{{Type: gpu.Of(gpu.Bool), Len: rows, Data: truth}}})
 	require.NoError(t, err)
 	ids, err := q.Select(l, up.Cols[0], true)
 	require.NoError(t, err)
 	require.Greater(t, ids.Data.Size(), int64(readbackBytes))
-	down, err := q.Download(h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "id", Type: ids.Type}), Rows: ids.Len, Cols: []gpu.Column{ids}})
+	down, err := q.Download(h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "id", Type: ids.Type}), Rows: ids.Len,
+		Cols: []gpu.Column{ids}})
 	require.NoError(t, err)
 	require.Equal(t, []int32{rows/2 + 2}, gpu.Values[int32](down.Cols[0].Data, down.Rows))
 	for _, s := range d.Spans() {

@@ -51,7 +51,8 @@ func tupleShared(way gpu.TupleWay, ways, granule, width int) int {
 }
 
 // PartitionTuples implements gpu.Queue.
-func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.Digit, how gpu.TuplePass) (offsets []int, err error) {
+func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.Digit,
+	how gpu.TuplePass) (offsets []int, err error) {
 	o := q.begin("partition tuples", l)
 	defer end(o, &offsets, &err)
 	if o.err != nil {
@@ -74,14 +75,18 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 		o.write(starts, 0, gpu.BytesOf(append(countTuples(key, d), 0)))
 	} else {
 		o.fill(starts, 0, int64(ways)*4, 0)
-		launch(o, fmt.Sprintf("tuples_count_k%d", width/2), min(blocks(n, tupleTile), 2*q.dev.props.multiprocessors), tupleThreads, 4*ways,
-			tupleCountArgs{key: addr(key.Data), counts: addr(starts), mul: max(d.Factor, 1), rows: uint32(n), bits: uint32(d.Bits), shift: uint32(d.Shift)})
+		launch(o, fmt.Sprintf("tuples_count_k%d", width/2), min(blocks(n, tupleTile), 2*q.dev.props.multiprocessors),
+			tupleThreads, 4*ways,
+			tupleCountArgs{key: addr(key.Data), counts: addr(starts), mul: max(d.Factor, 1), rows: uint32(n),
+				bits: uint32(d.Bits), shift: uint32(d.Shift)})
 	}
 	o.scan(starts, ways, true)
 	o.fill(claims, 0, int64(ways)*8, 0)
 	o.begins("write")
-	a := tupleArgs{key: addr(key.Data), value: addr(value.Data), out: addr(to.Data), starts: addr(starts), next: addr(claims), rest: addr(claims) + 4*uint64(ways),
-		mul: max(d.Factor, 1), rows: uint32(n), bits: uint32(d.Bits), shift: uint32(d.Shift), granule: uint32(tupleLine / width)}
+	a := tupleArgs{key: addr(key.Data), value: addr(value.Data), out: addr(to.Data), starts: addr(starts),
+		next: addr(claims), rest: addr(claims) + 4*uint64(ways),
+		mul: max(d.Factor, 1), rows: uint32(n), bits: uint32(d.Bits), shift: uint32(d.Shift),
+		granule: uint32(tupleLine / width)}
 	for a.granule > 1 && tupleShared(how.Way, ways, int(a.granule), width) > q.dev.props.sharedPerBlock {
 		a.granule /= 2
 	}
@@ -94,7 +99,8 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 		a.capacity = uint32(min(mostTupleFill/width, max(int(a.unit), 1<<max(few, 0))))
 		a.buffers = addr(o.alloc(int64(grid) * int64(ways+tupleSpares) * int64(a.capacity) * int64(width)))
 	}
-	launch(o, fmt.Sprintf("tuples_%s_k%d", how.Way, width/2), grid, tupleThreads, tupleShared(how.Way, ways, int(a.granule), width), a)
+	launch(o, fmt.Sprintf("tuples_%s_k%d", how.Way, width/2), grid, tupleThreads,
+		tupleShared(how.Way, ways, int(a.granule), width), a)
 	at := make([]uint32, ways+1)
 	if !o.read(starts, 0, gpu.BytesOf(at)) {
 		o.idle() // the caller gives the memory of the tuples back
@@ -172,7 +178,8 @@ func (q *queue) SplitTuples(l *gpu.Lease, tuples gpu.Column, key, value gpu.Type
 	for _, t := range []gpu.Type{key, value} {
 		out = append(out, gpu.Column{Type: t, Len: n, Data: o.keep(o.alloc(int64(n) * width))})
 	}
-	launch(o, fmt.Sprintf("tuples_split_k%d", width), o.grid(n), 256, 0, tupleSplitArgs{addr(tuples.Data), addr(out[0].Data), addr(out[1].Data), int64(n)})
+	launch(o, fmt.Sprintf("tuples_split_k%d", width), o.grid(n), 256, 0,
+		tupleSplitArgs{addr(tuples.Data), addr(out[0].Data), addr(out[1].Data), int64(n)})
 	if tuples.Data.Bytes() != nil {
 		o.idle()
 	}

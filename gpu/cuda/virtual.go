@@ -83,7 +83,8 @@ func (d *Device) Reserve(size int64) (*Virtual, error) {
 		}
 		var page uint64
 		prop := allocationProp{kind: 1, location: l}
-		if err := d.ctx.do(cuMemGetAllocationGranularity, uintptr(unsafe.Pointer(&page)), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
+		if err := d.ctx.do(cuMemGetAllocationGranularity, uintptr(unsafe.Pointer(&page)),
+			uintptr(unsafe.Pointer(&prop)), 0); err != nil {
 			return nil, fmt.Errorf("reserve %s of addresses: %w", bytesText(size), err)
 		}
 		v.page = max(v.page, int64(page))
@@ -130,7 +131,8 @@ func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, t Tier) error {
 	}
 	m := mapping{offset: offset, size: size, lease: lease}
 	prop := allocationProp{kind: 1, location: l}
-	if err := v.dev.ctx.do(cuMemCreate, uintptr(unsafe.Pointer(&m.handle)), uintptr(size), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
+	if err := v.dev.ctx.do(cuMemCreate, uintptr(unsafe.Pointer(&m.handle)), uintptr(size),
+		uintptr(unsafe.Pointer(&prop)), 0); err != nil {
 		tier := "device"
 		if t == OnHost {
 			tier = "host"
@@ -158,7 +160,8 @@ func (v *Virtual) Close() error {
 	errs := []error{v.dev.ctx.do(cuCtxSynchronize)}
 	for _, p := range v.mapped {
 		if errs[0] == nil {
-			errs = append(errs, v.dev.ctx.do(cuMemUnmap, v.addr+uintptr(p.offset), uintptr(p.size)), v.dev.ctx.do(cuMemRelease, p.handle))
+			errs = append(errs, v.dev.ctx.do(cuMemUnmap, v.addr+uintptr(p.offset), uintptr(p.size)),
+				v.dev.ctx.do(cuMemRelease, p.handle))
 		}
 		p.lease.Unreserve(p.size)
 	}

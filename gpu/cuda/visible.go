@@ -94,7 +94,8 @@ func showAlone(drv *driver, ordinal int) {
 	if shown.alone || drv.started() {
 		return
 	}
-	if names, ok := visible(); ok && len(names) > 1 && ordinal < len(names) && os.Setenv(visibleVariable, names[ordinal]) == nil {
+	if names, ok := visible(); ok && len(names) > 1 && ordinal < len(names) &&
+		os.Setenv(visibleVariable, names[ordinal]) == nil {
 		shown.alone, shown.ordinal = true, ordinal
 	}
 }

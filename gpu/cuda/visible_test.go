@@ -36,24 +36,28 @@ func TestGPUsAreListedWithoutTheDriver(t *testing.T) {
 		want  string
 		known bool
 	}{
-		"two GPUs":                         {twoGPUs, unset, "0,1", true},
-		"no kernel module":                 {nil, unset, "", false},
-		"a container without /proc/driver": {[]string{"dev/nvidia0", "dev/nvidia5", "dev/nvidiactl", "dev/nvidia-uvm"}, unset, "0,1", true},
-		"the second":                       {twoGPUs, "1", "1", true},
-		"another order":                    {twoGPUs, "1,0", "1,0", true},
-		"one that does not exist":          {twoGPUs, "0,2,1", "0", true},
-		"none":                             {twoGPUs, "", "", true},
-		"none, by a number":                {twoGPUs, "-1", "", true},
-		"an end":                           {twoGPUs, "1,-1,0", "1", true},
-		"names":                            {twoGPUs, "GPU-8932f937,GPU-12345678-9abc-def0-1234-56789abcdef0", "GPU-8932f937,GPU-12345678-9abc-def0-1234-56789abcdef0", true},
-		"a name and a number":              {twoGPUs, "GPU-8932f937,0", "GPU-8932f937,0", true},
-		"numbers of an unknown machine":    {nil, "3,5", "3,5", true},
-		"one twice":                        {twoGPUs, "0,0", "", false},
-		"a part of a GPU":                  {twoGPUs, "MIG-12345678-9abc-def0-1234-56789abcdef0", "", false},
-		"a number that is none":            {twoGPUs, "0x1", "", false},
-		"a number with a space":            {twoGPUs, "0, 1", "", false},
-		"GPUs that are parted":             {append([]string{"proc/driver/nvidia/capabilities/gpu0/mig/gi7"}, twoGPUs...), unset, "", false},
-		"GPUs that could be parted":        {append([]string{"proc/driver/nvidia/capabilities/mig"}, twoGPUs...), unset, "0,1", true},
+		"two GPUs":         {twoGPUs, unset, "0,1", true},
+		"no kernel module": {nil, unset, "", false},
+		"a container without /proc/driver": {[]string{"dev/nvidia0", "dev/nvidia5", "dev/nvidiactl", "dev/nvidia-uvm"},
+			unset, "0,1", true},
+		"the second":              {twoGPUs, "1", "1", true},
+		"another order":           {twoGPUs, "1,0", "1,0", true},
+		"one that does not exist": {twoGPUs, "0,2,1", "0", true},
+		"none":                    {twoGPUs, "", "", true},
+		"none, by a number":       {twoGPUs, "-1", "", true},
+		"an end":                  {twoGPUs, "1,-1,0", "1", true},
+		"names": {twoGPUs, "GPU-8932f937,GPU-12345678-9abc-def0-1234-56789abcdef0",
+			"GPU-8932f937,GPU-12345678-9abc-def0-1234-56789abcdef0", true},
+		"a name and a number":           {twoGPUs, "GPU-8932f937,0", "GPU-8932f937,0", true},
+		"numbers of an unknown machine": {nil, "3,5", "3,5", true},
+		"one twice":                     {twoGPUs, "0,0", "", false},
+		"a part of a GPU":               {twoGPUs, "MIG-12345678-9abc-def0-1234-56789abcdef0", "", false},
+		"a number that is none":         {twoGPUs, "0x1", "", false},
+		"a number with a space":         {twoGPUs, "0, 1", "", false},
+		"GPUs that are parted": {append([]string{"proc/driver/nvidia/capabilities/gpu0/mig/gi7"},
+			twoGPUs...), unset, "", false},
+		"GPUs that could be parted": {append([]string{"proc/driver/nvidia/capabilities/mig"}, twoGPUs...), unset,
+			"0,1", true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			root = machineWith(t, c.paths...)
@@ -103,7 +107,8 @@ func TestAProcessShowsTheDriverItsGPUAlone(t *testing.T) {
 		require.Equal(t, 2, n)
 	}
 	open := func(ordinal int) *Device {
-		d, err := Open(Options{Library: library, Ordinal: ordinal, Alone: how != "all", Ahead: true, Memory: 1 << 26, HostMemory: 16 << 20})
+		d, err := Open(Options{Library: library, Ordinal: ordinal, Alone: how != "all", Ahead: true, Memory: 1 << 26,
+			HostMemory: 16 << 20})
 		require.NoError(t, err)
 		return d
 	}

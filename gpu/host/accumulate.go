@@ -17,7 +17,8 @@ const fewGroups = 512
 // fold runs f over the rows of some groups. Few groups are folded in parallel into
 // private copies of the state, which are merged in any order. Many groups are folded into
 // the state itself, in parallel only where the ids are sorted.
-func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, hi int), merge func(dst *S, src S)) error {
+func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, hi int),
+	merge func(dst *S, src S)) error {
 	n := len(ids)
 	if n <= grain || d.threads == 1 {
 		f(state, 0, n)
@@ -176,7 +177,8 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 	rows := gpu.Values[int32](ids.Data, ids.Len)
 	counting := x.agg.Kind == gpu.CountAll || x.agg.Kind == gpu.Count
 	if !x.agg.Takes(values.Type) || x.agg.Kind != gpu.CountAll && values.Len != len(rows) {
-		return fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type, x.agg.Input, len(rows))
+		return fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type,
+			x.agg.Input, len(rows))
 	}
 	if !counting && values.Dict != nil && !values.Type.IsVar() {
 		plain, err := q.dev.expand(x.lease, values)

@@ -3,7 +3,8 @@ package host
 import "github.com/gstream/gstream/gpu"
 
 // AggregatePartitions implements gpu.Queue. Partitions are nothing to a table in memory.
-func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []gpu.Aggregate, values []gpu.Column, hint gpu.GroupHint) (out []gpu.Column, err error) {
+func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []gpu.Aggregate, values []gpu.Column,
+	hint gpu.GroupHint) (out []gpu.Column, err error) {
 	if err := q.check(append([]gpu.Column{rows.Key, rows.Offsets}, values...)); err != nil {
 		return nil, err
 	}
@@ -36,7 +37,8 @@ func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []g
 }
 
 // aggregate returns an aggregate of rows that are assigned to groups.
-func (q *queue) aggregate(l *gpu.Lease, a gpu.Aggregate, to gpu.Assignment, values gpu.Column, groups int) (gpu.Column, error) {
+func (q *queue) aggregate(l *gpu.Lease, a gpu.Aggregate, to gpu.Assignment, values gpu.Column,
+	groups int) (gpu.Column, error) {
 	acc, err := q.NewAccumulator(l, a)
 	if err != nil {
 		return gpu.Column{}, err

@@ -15,8 +15,8 @@ import (
 
 const (
 	// smallest is the size of the smallest block. Blocks of up to small bytes are cut from mappings of smallSlab
-	// bytes. Those of up to carve bytes, which are whole pages, are cut from mappings of slab bytes. With a mapping of its
-	// own each, the columns of strides make the cores of a large machine wait for the system.
+	// bytes. Those of up to carve bytes, which are whole pages, are cut from mappings of slab bytes. With a mapping of
+	// its own each, the columns of strides make the cores of a large machine wait for the system.
 	smallest  = 1 << 8
 	smallSlab = 2 * hugePage
 	carve     = 8 << 20
@@ -346,7 +346,8 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	if huge && n >= hugePage {
 		extra = hugePage
 	}
-	mem, err := unix.MmapPtr(-1, 0, nil, uintptr(n+extra), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	mem, err := unix.MmapPtr(-1, 0, nil, uintptr(n+extra), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes: %w", n, err)
 	}

@@ -26,7 +26,8 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (gpu
 	return out, nil
 }
 
-func partitionBuckets[K uint32 | uint64](dev *Device, l *gpu.Lease, key gpu.Column, d gpu.Digit) (out gpu.Buckets, err error) {
+func partitionBuckets[K uint32 | uint64](dev *Device, l *gpu.Lease, key gpu.Column,
+	d gpu.Digit) (out gpu.Buckets, err error) {
 	keys := gpu.Values[K](key.Data, key.Len)
 	positions, at, err := partition(dev, l, keys, d)
 	if err != nil {
@@ -197,7 +198,8 @@ func (m *chained) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.C
 }
 
 // Join implements gpu.Matcher.
-func (m *chained) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) ([]gpu.Column, int, bool, error) {
+func (m *chained) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
+	limit int) ([]gpu.Column, int, bool, error) {
 	at := m.at
 	cols, rows, more, err := gpu.NextAndGather(m, q, l, probe, build, limit)
 	if err != nil {

@@ -33,7 +33,8 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 		nulls = nulls || p.Valid != nil
 	}
 	if out.Len > gpu.MaxRows {
-		return gpu.Column{}, gpu.Exceeded("%d rows in one column are more than the %d that row ids can address", out.Len, gpu.MaxRows)
+		return gpu.Column{}, gpu.Exceeded("%d rows in one column are more than the %d that row ids can address",
+			out.Len, gpu.MaxRows)
 	}
 	parts, release, err := d.oneCoding(l, parts, out.Len)
 	if err != nil {

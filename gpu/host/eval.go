@@ -149,7 +149,8 @@ func (e *evaluation) check() error {
 	}
 	for i, c := range e.in {
 		if c.Type != e.p.Inputs[i] || c.Len != e.n {
-			return fmt.Errorf("evaluate: input %d has %d rows of %v, the program wants %d of %v", i, c.Len, c.Type, e.n, e.p.Inputs[i])
+			return fmt.Errorf("evaluate: input %d has %d rows of %v, the program wants %d of %v", i, c.Len, c.Type, e.n,
+				e.p.Inputs[i])
 		}
 	}
 	return nil
@@ -295,7 +296,8 @@ var scratches = sync.Pool{New: func() any { return &scratch{} }}
 
 // size returns the bytes of a scratch.
 func (s *scratch) size() int64 {
-	return int64(len(s.blocks))*2*evalRows*8 + int64(len(s.bitmaps))*evalWords*8 + int64(len(s.strings))*evalRows*16 + int64(cap(s.bytes))
+	return int64(len(s.blocks))*2*evalRows*8 + int64(len(s.bitmaps))*evalWords*8 + int64(len(s.strings))*evalRows*16 +
+		int64(cap(s.bytes))
 }
 
 // count raises the reservation to the size of the pool.

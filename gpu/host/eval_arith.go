@@ -228,7 +228,8 @@ func (f *frame) arithFast(s *instruction, v, a, b *vec) bool {
 		return true
 	}
 	if v.typ.Wide || a.typ.Wide || b.typ.Wide {
-		return !(v.typ.Wide && s.Op == gpu.OpMul && !a.typ.Wide && !b.typ.Wide && v.typ.Precision == gpu.MaxPrecision && f.mulWiden(v, a, b))
+		return !(v.typ.Wide && s.Op == gpu.OpMul && !a.typ.Wide && !b.typ.Wide && v.typ.Precision == gpu.MaxPrecision &&
+			f.mulWiden(v, a, b))
 	}
 	var limit uint64
 	if inf := v.typ.Infinity(); inf != 0 {
@@ -346,7 +347,8 @@ func timeOfDay(r gpu.Int128, u gpu.Unit) gpu.Int128 {
 
 // zeroDivisor returns the error of a division by zero.
 func (f *frame) zeroDivisor(s *instruction, i int) error {
-	return failed(s, "%s is divided by zero; with nullif(divisor, 0) the result is null", f.scalar(&f.vecs[s.Args[0]], i))
+	return failed(s, "%s is divided by zero; with nullif(divisor, 0) the result is null",
+		f.scalar(&f.vecs[s.Args[0]], i))
 }
 
 // overflow returns the error of an operation whose result does not fit its type.
@@ -354,9 +356,12 @@ func (f *frame) overflow(s *instruction, i int) error {
 	t := s.Type
 	what := t.String()
 	if t.Kind == gpu.Decimal && !t.Wide && t.Precision > gpu.MaxNarrowPrecision {
-		return failed(s, "the result for %s does not fit 64 bits, although the column statistics of the file promised so: the file is damaged or its statistics are wrong", f.operands(s, i))
+		return failed(s,
+			"the result for %s does not fit 64 bits, although the column statistics of the file promised so: the "+
+				"file is damaged or its statistics are wrong", f.operands(s, i))
 	}
-	return failed(s, "the result for %s is out of the range of %s; cast an operand to a larger type", f.operands(s, i), what)
+	return failed(s, "the result for %s is out of the range of %s; cast an operand to a larger type", f.operands(s, i),
+		what)
 }
 
 // operands formats the arguments of an instruction on one row.
@@ -445,8 +450,11 @@ func unaryFloat[T float](f *frame, s *instruction, v *vec, x []T) {
 	default:
 		fn := [...]func(float64) float64{gpu.MathSqrt: math.Sqrt, gpu.MathCbrt: math.Cbrt, gpu.MathExp: math.Exp,
 			gpu.MathLn: ln, gpu.MathLog2: math.Log2, gpu.MathLog10: log10,
-			gpu.MathSin: sin, gpu.MathCos: cos, gpu.MathTan: tan, gpu.MathAsin: math.Asin, gpu.MathAcos: math.Acos, gpu.MathAtan: math.Atan,
-			gpu.MathSinh: sinh, gpu.MathCosh: cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh, gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh, gpu.MathGamma: math.Gamma, gpu.MathLgamma: lgamma}[s.N]
+			gpu.MathSin: sin, gpu.MathCos: cos, gpu.MathTan: tan, gpu.MathAsin: math.Asin, gpu.MathAcos: math.Acos,
+			gpu.MathAtan: math.Atan,
+			gpu.MathSinh: sinh, gpu.MathCosh: cosh, gpu.MathTanh: math.Tanh, gpu.MathAsinh: math.Asinh,
+			gpu.MathAcosh: math.Acosh, gpu.MathAtanh: math.Atanh, gpu.MathGamma: math.Gamma,
+			gpu.MathLgamma: lgamma}[s.N]
 		for i, x := range x {
 			out[i] = T(fn(float64(x)))
 		}

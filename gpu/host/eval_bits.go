@@ -106,7 +106,8 @@ func (f *frame) assert(s *instruction, v *vec) error {
 func (f *frame) makeDate(s *instruction, v *vec) error {
 	v.valid = f.bothValid(s.Args)
 	out := dst[int32](f, v)
-	y, m, d := vals[int64](&f.vecs[s.Args[0]], f.n), vals[int64](&f.vecs[s.Args[1]], f.n), vals[int64](&f.vecs[s.Args[2]], f.n)
+	y, m, d := vals[int64](&f.vecs[s.Args[0]], f.n), vals[int64](&f.vecs[s.Args[1]], f.n),
+		vals[int64](&f.vecs[s.Args[2]], f.n)
 	lo, hi := v.typ.Bounds()
 	const years = 6_000_000 // more than all dates have, before and after
 	for i := range out {
@@ -118,7 +119,11 @@ func (f *frame) makeDate(s *instruction, v *vec) error {
 		}
 		if !ok {
 			out[i] = 0
-			if err := f.fail(s, v, i, func() error { return failed(s, "there is no date of the year, month and day %s", f.operands(s, i)) }); err != nil {
+			if err := f.fail(s, v, i,
+				func() error {
+					return failed(s, "there is no date of the year, month and day %s",
+						f.operands(s, i))
+				}); err != nil {
 				return err
 			}
 		}

@@ -212,7 +212,8 @@ func rescaling(from, to gpu.Type) (mul, div gpu.Int128, wrap bool) {
 func (f *frame) castIntegers(s *instruction, v, a *vec) error {
 	mul, div, wrap := rescaling(a.typ, v.typ)
 	one := gpu.Int128From(1)
-	if div == one && !wrap && !a.typ.Wide && a.typ.Kind != gpu.Uint64 && mul.IsInt64() && f.castNarrow(v, a, mul.Int64()) {
+	if div == one && !wrap && !a.typ.Wide && a.typ.Kind != gpu.Uint64 && mul.IsInt64() &&
+		f.castNarrow(v, a, mul.Int64()) {
 		return nil
 	}
 	op := gpu.OpCast

@@ -68,7 +68,8 @@ func encode(out []byte, e gpu.Encoding, s string) []byte {
 		}
 	case gpu.URL:
 		for i := range len(s) {
-			if c := s[i]; isAlphanumeric(c) || c == unreserved[0] || c == unreserved[1] || c == unreserved[2] || c == unreserved[3] {
+			if c := s[i]; isAlphanumeric(c) || c == unreserved[0] || c == unreserved[1] || c == unreserved[2] ||
+				c == unreserved[3] {
 				out = append(out, c)
 			} else {
 				out = append(out, '%', upperHex[c>>4], upperHex[c&15])

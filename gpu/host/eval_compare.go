@@ -65,7 +65,8 @@ func compareConst[T ordered](out []uint64, a []T, c T, rel relation) {
 	if rest := a[full*64:]; len(rest) > 0 {
 		var word uint64
 		for j, x := range rest {
-			word |= (b2u(rel == less && x < c) | b2u(rel == lessEqual && x <= c) | b2u(rel == equal && x == c)) << (j & 63)
+			word |= (b2u(rel == less && x < c) | b2u(rel == lessEqual && x <= c) | b2u(rel == equal &&
+				x == c)) << (j & 63)
 		}
 		out[full] = word
 	}
@@ -240,7 +241,8 @@ func (f *frame) relate(out []uint64, a, b *vec, rel relation) {
 	}
 }
 
-func relateAs[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](out []uint64, a, b *vec, n int, rel relation) {
+func relateAs[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](out []uint64, a, b *vec, n int,
+	rel relation) {
 	if b.constant {
 		compareConst(out, vals[T](a, n), vals[T](b, n)[0], rel)
 		return

@@ -145,7 +145,8 @@ func (f *frame) storeStrings(o *output, v *vec) error {
 }
 
 func errTooLong(n int64) error {
-	return gpu.Exceeded("the strings of a result take more than the 2147483647 bytes that a stride can hold (at least %d): use smaller strides", n)
+	return gpu.Exceeded("the strings of a result take more than the 2147483647 bytes that a stride can hold (at "+
+		"least %d): use smaller strides", n)
 }
 
 // closeOutputs joins the strings of the batches, and drops validity without a null.

@@ -84,7 +84,8 @@ func (p *piece) address() unsafe.Pointer {
 
 // users changes the number of registers that use the memory of a register.
 func (u *reuse) users(v *vec, by int) {
-	for _, at := range [...]unsafe.Pointer{v.raw, unsafe.Pointer(unsafe.SliceData(v.bits)), unsafe.Pointer(unsafe.SliceData(v.valid)), unsafe.Pointer(unsafe.SliceData(v.str))} {
+	for _, at := range [...]unsafe.Pointer{v.raw, unsafe.Pointer(unsafe.SliceData(v.bits)),
+		unsafe.Pointer(unsafe.SliceData(v.valid)), unsafe.Pointer(unsafe.SliceData(v.str))} {
 		if p := u.pieces[at]; at != nil && p != nil {
 			if p.users += by; p.users == 0 {
 				u.put(p)

@@ -123,7 +123,8 @@ func TestRegistersThatShareMemoryKeepTheirValues(t *testing.T) {
 		}
 		for i := range p.Outputs {
 			for row := range n {
-				if got, want := results[0][i].ScalarAt(row), results[1][i].ScalarAt(row); got.String() != want.String() {
+				if got, want := results[0][i].ScalarAt(row),
+					results[1][i].ScalarAt(row); got.String() != want.String() {
 					require.Equal(t, want, got, fmt.Sprintf("seed %d, output %d, row %d", seed, i, row))
 				}
 			}

@@ -7,9 +7,11 @@ import (
 )
 
 // exactPowers are the powers of ten that are a float64.
-var exactPowers = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
+var exactPowers = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+	1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-const maxDigits = 400 // no float64 has a digit that is not zero so far before the point, or is changed by rounding so far behind it
+// no float64 has a digit that is not zero so far before the point, or is changed by rounding so far behind it
+const maxDigits = 400
 
 // roundDigits rounds x half away from zero to a number of digits behind the point, or before it if negative. The
 // exact decimal value of x decides, and the result is the float64 nearest to the decimal that remains. A

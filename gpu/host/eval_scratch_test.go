@@ -17,8 +17,10 @@ func TestTheScratchOfALargeProgramIsNotChargedToASmallBudget(t *testing.T) {
 	require.NoError(t, err)
 	l := d.Budget().Lease("test")
 	integer := gpu.Of(gpu.Int64)
-	in := gpu.ColumnOf(integer, []gpu.Scalar{gpu.IntScalar(integer, 1), gpu.IntScalar(integer, 2), gpu.IntScalar(integer, 3)})
-	p := &gpu.Program{Inputs: []gpu.Type{in.Type}, Outputs: []int{1}, Code: []gpu.Instr{{Op: gpu.OpAdd, Type: in.Type, Args: []int{0, 0}, Mask: -1}}}
+	in := gpu.ColumnOf(integer, []gpu.Scalar{gpu.IntScalar(integer, 1), gpu.IntScalar(integer, 2),
+		gpu.IntScalar(integer, 3)})
+	p := &gpu.Program{Inputs: []gpu.Type{in.Type}, Outputs: []int{1},
+		Code: []gpu.Instr{{Op: gpu.OpAdd, Type: in.Type, Args: []int{0, 0}, Mask: -1}}}
 	for range 100 { // a pool may lose what it has
 		large := &scratch{}
 		for range 40 {

@@ -14,7 +14,8 @@ func (f *frame) parseTime(s *instruction, v *vec) error {
 		t, ok := timeOf(s.format, x, v.typ)
 		out[i] = t
 		if !ok {
-			if err := f.fail(s, v, i, func() error { return failed(s, "%s", gpu.UnreadableTime(x, s.Value.Str)) }); err != nil {
+			if err := f.fail(s, v, i,
+				func() error { return failed(s, "%s", gpu.UnreadableTime(x, s.Value.Str)) }); err != nil {
 				return err
 			}
 		}

@@ -125,7 +125,8 @@ func (t *tree[S]) release() {
 
 // foldRanges calls write for each range of rows with its fold. It takes the ranges in order,
 // in tasks of whole bitmap words, and makes a fold from the one before it if it can.
-func foldRanges[S any](d *Device, l *gpu.Lease, f folding[S], rows int, from, to []int32, write func(i int, s *S) error) error {
+func foldRanges[S any](d *Device, l *gpu.Lease, f folding[S], rows int, from, to []int32,
+	write func(i int, s *S) error) error {
 	t := &tree[S]{folding: f, dev: d, lease: l, rows: rows}
 	defer t.release()
 	return d.parallel(len(from), rangeGrain, func(first, last int) error {
@@ -140,7 +141,8 @@ func foldRanges[S any](d *Device, l *gpu.Lease, f folding[S], rows int, from, to
 				}
 				continue
 			}
-			if keeps := lo >= a && lo < b && hi >= b && hi-b < treeRows && (lo == a || t.slide != nil && t.slide(&s, a, lo)); keeps {
+			if keeps := lo >= a && lo < b && hi >= b && hi-b < treeRows &&
+				(lo == a || t.slide != nil && t.slide(&s, a, lo)); keeps {
 				for r := b; r < hi; r++ {
 					t.add(&s, r)
 				}
@@ -206,7 +208,8 @@ func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []in
 			write: func(i int, s twofold) error { sums[i] = s.value(); return nil },
 		})
 	case a.Kind == gpu.Sum:
-		if done, err := d.foldNarrow(l, c, from, to, valid, gpu.Values[gpu.Int128](out.Data, out.Len)); done || err != nil {
+		if done, err := d.foldNarrow(l, c, from, to, valid, gpu.Values[gpu.Int128](out.Data, out.Len)); done ||
+			err != nil {
 			return err
 		}
 		load := wideValues(c)
@@ -238,8 +241,10 @@ func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []in
 	return d.foldBits(l, a.Kind, c, from, to, valid, out)
 }
 
-// foldNarrow sums ranges of integers of at most 8 bytes if no sum of rows overflows 64 bits. It returns false if one may.
-func (d *Device) foldNarrow(l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64, out []gpu.Int128) (bool, error) {
+// foldNarrow sums ranges of integers of at most 8 bytes if no sum of rows overflows 64 bits. It returns false if one
+// may.
+func (d *Device) foldNarrow(l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64,
+	out []gpu.Int128) (bool, error) {
 	switch {
 	case c.Type.Wide || c.Type.Kind == gpu.Uint64:
 		return false, nil
@@ -274,8 +279,10 @@ type prefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32] struct {
 
 const prefixRows = 64
 
-// foldPrefixes takes each sum as the difference of two prefixes. Most ranges begin and end a few rows behind those before them.
-func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *Device, l *gpu.Lease, c gpu.Column, values []T, from, to []int32, valid []uint64, out []gpu.Int128) (bool, error) {
+// foldPrefixes takes each sum as the difference of two prefixes. Most ranges begin and end a few rows behind those
+// before them.
+func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *Device, l *gpu.Lease, c gpu.Column,
+	values []T, from, to []int32, valid []uint64, out []gpu.Int128) (bool, error) {
 	before, err := newArray[sumBefore](l, c.Len/prefixRows+1)
 	if err != nil {
 		return true, err
@@ -434,7 +441,8 @@ func (d *Device) foldCounts(l *gpu.Lease, c gpu.Column, from, to []int32, out []
 }
 
 // foldBits folds integers by a bit operation.
-func (d *Device) foldBits(l *gpu.Lease, kind gpu.AggregateKind, c gpu.Column, from, to []int32, valid []uint64, out *gpu.Column) error {
+func (d *Device) foldBits(l *gpu.Lease, kind gpu.AggregateKind, c gpu.Column, from, to []int32, valid []uint64,
+	out *gpu.Column) error {
 	load, width := wideValues(c), c.Type.Width()
 	dst := out.Data.Bytes()
 	m := monoid[gpu.Int128]{write: func(i int, s gpu.Int128) error {
@@ -569,7 +577,8 @@ func (d *Device) extreme(l *gpu.Lease, key gpu.SortKey, last bool, from, to []in
 }
 
 // Search implements gpu.Queue.
-func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bool, from, to gpu.Column) (gpu.Column, error) {
+func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bool,
+	from, to gpu.Column) (gpu.Column, error) {
 	if err := q.check([]gpu.Column{key.Column, bound, from, to}); err != nil {
 		return gpu.Column{}, err
 	}

@@ -151,7 +151,8 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 			} else {
 				g.values(ids, lo, hi, outer)
 			}
-			if g.out.Valid != nil && gatherBitmap(gpu.Words(g.out.Valid, n), gpu.Words(g.in.Valid, g.in.Len), ids, lo, hi, true) {
+			if g.out.Valid != nil && gatherBitmap(gpu.Words(g.out.Valid, n), gpu.Words(g.in.Valid, g.in.Len), ids, lo,
+				hi, true) {
 				nulls[i].Store(true)
 			}
 		}
@@ -204,7 +205,8 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 }
 
 func errTooManyBytes(total int64, rows int) error {
-	return gpu.Exceeded("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower the stride size", rows, total)
+	return gpu.Exceeded("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower "+
+		"the stride size", rows, total)
 }
 
 func isIdentity(ids []int32) bool {

@@ -335,7 +335,8 @@ func (g *groups) room(n int, nulls bool) error {
 func (g *groups) widen() (err error) {
 	old, wide := *g.codec, *g.codec
 	wide.layOut(false)
-	w := groups{lease: g.lease, codec: &wide, n: g.n, nulls: g.nulls, words: make([][]uint64, wide.words), store: make([]vector[uint64], wide.words)}
+	w := groups{lease: g.lease, codec: &wide, n: g.n, nulls: g.nulls, words: make([][]uint64, wide.words),
+		store: make([]vector[uint64], wide.words)}
 	w.index = newIndex(g.lease, wide.words)
 	if g.masked != nil {
 		w.masked = newIndex(g.lease, wide.words+1)
@@ -475,7 +476,8 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 
 // insertRows assigns groups to rows of a block that begins with row from. Consecutive
 // rows with one key, as in sorted input, are looked up once.
-func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64, ids []int32) (err error) {
+func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64,
+	ids []int32) (err error) {
 	last := int32(-1) // the row before, unless it has a null
 	for _, r := range rows {
 		i, mask := int(r)-from, nullMask(keys, null, int(r))

@@ -59,7 +59,8 @@ func CheckThreads(n int) error {
 	case n < 0:
 		return fmt.Errorf("threads must not be negative, is %d", n)
 	case n > most:
-		return fmt.Errorf("%d threads are more than the %d that are possible on this machine, which has %d cores", n, most, runtime.NumCPU())
+		return fmt.Errorf("%d threads are more than the %d that are possible on this machine, which has %d cores", n,
+			most, runtime.NumCPU())
 	}
 	return nil
 }
@@ -104,8 +105,9 @@ func Unopened() gpu.Properties {
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: machine.CPU(), Kind: deviceName, ID: deviceName, Cores: d.threads, Memory: d.memory, Free: d.free,
-		L2: machine.L2(), Capabilities: capabilities, Details: runtime.GOOS + "/" + runtime.GOARCH}
+	return gpu.Properties{Name: machine.CPU(), Kind: deviceName, ID: deviceName, Cores: d.threads, Memory: d.memory,
+		Free: d.free,
+		L2:   machine.L2(), Capabilities: capabilities, Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // Budget implements gpu.Device.

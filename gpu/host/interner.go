@@ -267,7 +267,8 @@ func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 
 // codes finds the codes of the rows of a string column, or of its rows at the given
 // positions. With insert it makes codes for new strings of rows that are valid.
-func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, insert bool, valid func(r int) bool) error {
+func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, insert bool,
+	valid func(r int) bool) error {
 	x := textRows{off: gpu.Values[int32](values.Offsets, values.Len+1), data: values.Data.Bytes(), at: at}
 	if d.threads == 1 {
 		return in.blocks(&x, 0, codes, insert, valid)

@@ -9,7 +9,8 @@ import (
 // MatchPartitions implements gpu.Queue. Each partition has a hash table by open addressing,
 // small enough for the cache. Cores build and probe different partitions.
 func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, _ gpu.Probing) (gpu.Matcher, error) {
-	if err := q.check([]gpu.Column{build.Key, build.Offsets, build.Chain, probe.Key, probe.Offsets, probe.Chain}); err != nil {
+	if err := q.check([]gpu.Column{build.Key, build.Offsets, build.Chain, probe.Key, probe.Offsets,
+		probe.Chain}); err != nil {
 		return nil, err
 	}
 	if err := gpu.CheckPartitions(build, probe); err != nil {

@@ -25,10 +25,12 @@ func openQueue(t *testing.T) (*Device, gpu.Queue, *gpu.Lease) {
 	return d, q, l
 }
 
-// TestLeadersAreTheFirstRows compares the leaders of random rows, update by update, with those of a search through all rows.
+// TestLeadersAreTheFirstRows compares the leaders of random rows, update by update, with those of a search through all
+// rows.
 func TestLeadersAreTheFirstRows(t *testing.T) {
 	_, q, l := openQueue(t)
-	long, text, double, wide, truth := gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Float64), gpu.Of(gpu.HugeInt), gpu.Of(gpu.Bool)
+	long, text, double, wide, truth := gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Float64), gpu.Of(gpu.HugeInt),
+		gpu.Of(gpu.Bool)
 	draw := func(r *rand.Rand, typ gpu.Type) gpu.Scalar {
 		if r.IntN(6) == 0 {
 			return gpu.Null(typ)
@@ -52,7 +54,8 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 			spec.Order = append(spec.Order, gpu.Direction{Descending: r.IntN(2) == 0, NullsFirst: r.IntN(2) == 0})
 		}
 		for range len(spec.Order) + r.IntN(3) {
-			spec.Columns = append(spec.Columns, []gpu.Type{long, gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), text, double, wide, truth}[r.IntN(7)])
+			spec.Columns = append(spec.Columns, []gpu.Type{long, gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), text, double,
+				wide, truth}[r.IntN(7)])
 		}
 		x, err := q.NewLeaders(l, spec)
 		require.NoError(t, err)
@@ -134,7 +137,8 @@ func TestLeadersAreAsBeforeWithoutMemory(t *testing.T) {
 	require.NoError(t, err)
 	update := func(position int64, text string) error {
 		return x.Update(q, assigned{gpu.ColumnOf(gpu.Of(gpu.Int32), []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), 0)})},
-			[]gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int64), []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), position)}), gpu.ColumnOf(gpu.Of(gpu.String), []gpu.Scalar{gpu.StringScalar(text)})}, 1)
+			[]gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int64), []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), position)}),
+				gpu.ColumnOf(gpu.Of(gpu.String), []gpu.Scalar{gpu.StringScalar(text)})}, 1)
 	}
 	value := func() string {
 		c, err := x.Result(q, l, 1, 0, 1)

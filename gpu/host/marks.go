@@ -62,7 +62,8 @@ func (q *queue) AddUnmatched(l *gpu.Lease, probe, build, rest gpu.Column) (outPr
 		toProbe.release()
 		return outProbe, outBuild, q.fail(err)
 	}
-	p, b, r := gpu.Values[int32](probe.Data, probe.Len), gpu.Values[int32](build.Data, build.Len), gpu.Values[int32](rest.Data, rest.Len)
+	p, b, r := gpu.Values[int32](probe.Data, probe.Len), gpu.Values[int32](build.Data, build.Len),
+		gpu.Values[int32](rest.Data, rest.Len)
 	for i, j, k := 0, 0, 0; k < n; k++ {
 		if j == len(r) || i < len(p) && p[i] < r[j] {
 			toProbe.v[k], toBuild.v[k] = p[i], b[i]

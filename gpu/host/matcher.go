@@ -185,7 +185,8 @@ func (m *matcher) next(d *Device, l *gpu.Lease, limit int) (probe, build gpu.Col
 }
 
 // Join implements gpu.Matcher.
-func (m *matcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column, limit int) ([]gpu.Column, int, bool, error) {
+func (m *matcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
+	limit int) ([]gpu.Column, int, bool, error) {
 	at := m.at
 	cols, rows, more, err := gpu.NextAndGather(m, q, l, probe, build, limit)
 	if err != nil {

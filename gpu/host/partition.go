@@ -11,7 +11,8 @@ import (
 // (partition, task) turns the counts into output offsets, and every task notes where its
 // rows go. Reduce-then-scan makes it stable. Plain columns of fixed width and of text are scattered: a
 // partition's next values share a cache line until it is full. Others are gathered.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) ([]gpu.Column, gpu.Column, error) {
+func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
+	d gpu.Digit) ([]gpu.Column, gpu.Column, error) {
 	if err := q.check(cols, []gpu.Column{key}); err != nil {
 		return nil, gpu.Column{}, err
 	}
@@ -51,7 +52,8 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 }
 
 // PartitionLoose implements gpu.Queue.
-func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
+func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
+	d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
 	out, offsets, err = q.Partition(l, cols, key, d)
 	return out, offsets, ends, err
 }
@@ -231,7 +233,8 @@ func copyText(to, from []byte) {
 
 // partition returns where each row goes in the stable order of rows by a digit of their key, and
 // the first position of each digit. The caller releases the positions.
-func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K, digit gpu.Digit) (positions array[int32], offsets []int, err error) {
+func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K,
+	digit gpu.Digit) (positions array[int32], offsets []int, err error) {
 	n, fanout := len(key), 1<<digit.Bits
 	mask, factor, shift := K(fanout-1), K(max(digit.Factor, 1)), digit.Shift
 	size := max(grain, (n/(4*d.threads)+63)/64*64)

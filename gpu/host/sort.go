@@ -23,8 +23,8 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	return out, q.fail(err)
 }
 
-// keyDigits is one key column as integers of a known width. add adds those of rows from at on to out, shifted to the left,
-// where these bits are zero.
+// keyDigits is one key column as integers of a known width. add adds those of rows from at on to out, shifted to the
+// left, where these bits are zero.
 type keyDigits struct {
 	bits uint
 	add  func(out []uint64, at int, shift uint)
@@ -104,8 +104,8 @@ type radix struct {
 	lease  *gpu.Lease
 	n      int
 	idBits uint
-	// Before the first pass the words are computed from parts of keys, the least significant first, and then they are in own. A pass writes them to next.
-	// Buffers are allocated when they are needed.
+	// Before the first pass the words are computed from parts of keys, the least significant first, and then they are
+	// in own. A pass writes them to next. Buffers are allocated when they are needed.
 	parts     []keyDigits
 	own, next array[uint64]
 	sorted    bool // the words are in own
@@ -209,8 +209,8 @@ func (r *radix) word(parts []keyDigits, ids []int32) error {
 // maxDigit is the most bits of a digit: a pass writes to as many places as it has values.
 const maxDigit = 12
 
-// pass is one stable counting pass over bits [shift, shift+width). It writes the words or, unless ids is nil, only their row
-// ids. It does nothing, and returns false, if all rows have the same digit.
+// pass is one stable counting pass over bits [shift, shift+width). It writes the words or, unless ids is nil, only
+// their row ids. It does nothing, and returns false, if all rows have the same digit.
 func (r *radix) pass(shift, width uint, ids []int32) (bool, error) {
 	n, fanout := r.n, 1<<width
 	mask, id := uint64(fanout-1), uint64(1)<<r.idBits-1
@@ -365,8 +365,8 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]key
 	return out, nil
 }
 
-// linear returns compress's integers of a column of integers of at most 8 bytes without nulls, in one loop; nil for others. lo and
-// hi are the least and the greatest value, with the sign flipped of types that have one.
+// linear returns compress's integers of a column of integers of at most 8 bytes without nulls, in one loop; nil for
+// others. lo and hi are the least and the greatest value, with the sign flipped of types that have one.
 func linear(c gpu.Column, descending bool, lo, hi uint64) func(out []uint64, at int, shift uint) {
 	if c.Valid != nil || c.Dict != nil {
 		return nil
@@ -397,7 +397,8 @@ func linear(c gpu.Column, descending bool, lo, hi uint64) func(out []uint64, at 
 	return linearOf[int8](c, factor, term)
 }
 
-func linearOf[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](c gpu.Column, factor, term uint64) func(out []uint64, at int, shift uint) {
+func linearOf[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](c gpu.Column,
+	factor, term uint64) func(out []uint64, at int, shift uint) {
 	values := gpu.Values[T](c.Data, c.Len)
 	return func(out []uint64, at int, shift uint) {
 		factor, term := factor<<shift, term<<shift

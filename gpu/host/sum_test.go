@@ -53,7 +53,8 @@ func TestSumsOfAnySize(t *testing.T) {
 				for g := range want {
 					v := s.at(g)
 					got := new(big.Int).SetUint64(v.Lo)
-					require.Equal(t, want[g].String(), got.Add(got, new(big.Int).Lsh(big.NewInt(v.Hi), 64)).String(), "%d bits, %d groups, %v", bits, groups, kind)
+					require.Equal(t, want[g].String(), got.Add(got, new(big.Int).Lsh(big.NewInt(v.Hi), 64)).String(),
+						"%d bits, %d groups, %v", bits, groups, kind)
 				}
 				s.release()
 			}
@@ -66,7 +67,8 @@ func TestSumsOfAnySize(t *testing.T) {
 // the range of 64 bits.
 func TestSumBlock(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	blocks := [][]int64{nil, {math.MaxInt64}, {math.MinInt64}, {math.MaxInt64, 1}, {math.MaxInt64, 1, -1}, {math.MinInt64, -1}, {math.MinInt64, -1, 1},
+	blocks := [][]int64{nil, {math.MaxInt64}, {math.MinInt64}, {math.MaxInt64, 1}, {math.MaxInt64, 1, -1},
+		{math.MinInt64, -1}, {math.MinInt64, -1, 1},
 		{math.MinInt64, math.MaxInt64}, {-1, -1, -1}, {math.MaxInt64, math.MaxInt64, 2}, {math.MinInt64, math.MinInt64}}
 	for range 200 {
 		block := make([]int64, rnd.IntN(probeBlock))

@@ -58,7 +58,8 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ran
 		return nil, err
 	}
 	if len(keys) == 0 || len(nullSafe) != len(keys) {
-		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys), len(nullSafe))
+		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys),
+			len(nullSafe))
 	}
 	t := &table{dev: q.dev.device(), nullSafe: nullSafe, lease: l}
 	types := make([]gpu.Type, len(keys))
@@ -226,7 +227,8 @@ type keyed struct {
 // arrange returns the rows that are not dead, ordered by a digit of their keys, and the
 // first position of each digit. The order is stable. digit returns a digit of at most bits
 // bits. The caller releases the rows.
-func (t *table) arrange(d *Device, in *buildRows, bits uint, digit func(key uint64) uint64) (rows array[keyed], offsets []int, err error) {
+func (t *table) arrange(d *Device, in *buildRows, bits uint,
+	digit func(key uint64) uint64) (rows array[keyed], offsets []int, err error) {
 	fanout := 1 << bits
 	size := max(grain, (in.n/(4*d.threads)+63)/64*64)
 	tasks := (in.n + size - 1) / size
@@ -444,7 +446,8 @@ const (
 func (t *table) buildHashed(d *Device, in *buildRows) error {
 	size := max(t.rows/5*8, 64)
 	partBits := min(log2ceil((size+partSlots-1)/partSlots), maxPartBits)
-	rows, offsets, err := t.arrange(d, in, partBits, func(key uint64) uint64 { return t.hash(key) >> (63 - partBits) >> 1 })
+	rows, offsets, err := t.arrange(d, in, partBits,
+		func(key uint64) uint64 { return t.hash(key) >> (63 - partBits) >> 1 })
 	if err != nil {
 		return err
 	}

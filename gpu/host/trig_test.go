@@ -8,7 +8,8 @@ import (
 )
 
 func TestSineOfLargeNumbers(t *testing.T) {
-	for _, c := range []struct{ x, sin, cos, tan float64 }{ // as the C library has them; the fifth is that nearest to a multiple of π/2
+	// as the C library has them; the fifth is that nearest to a multiple of π/2
+	for _, c := range []struct{ x, sin, cos, tan float64 }{
 		{0x1p20, 0.3304931400217347, 0.943808393901312, 0.350169740126609},
 		{1374766469.701408, 0.9999999860639474, 0.0001669494085764956, 5989.8384462125905},
 		{1e22, -0.8522008497671888, 0.523214785395139, -1.6287782256068988},

@@ -18,7 +18,8 @@ func (d *Device) Interleave(device, _ *gpu.Lease, n int64, _ float64) (*gpu.Buff
 type tuple[K any] struct{ key, value K }
 
 // PartitionTuples implements gpu.Queue.
-func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.Digit, how gpu.TuplePass) (offsets []int, err error) {
+func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.Digit,
+	how gpu.TuplePass) (offsets []int, err error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
@@ -33,7 +34,8 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 	return offsets, q.fail(err)
 }
 
-func partitionTuples[K uint32 | uint64](dev *Device, l *gpu.Lease, to, key, value gpu.Column, d gpu.Digit) ([]int, error) {
+func partitionTuples[K uint32 | uint64](dev *Device, l *gpu.Lease, to, key, value gpu.Column,
+	d gpu.Digit) ([]int, error) {
 	n := key.Len
 	keys, values, out := gpu.Values[K](key.Data, n), gpu.Values[K](value.Data, n), gpu.Values[tuple[K]](to.Data, n)
 	at, offsets, err := partition(dev, l, keys, d)
@@ -69,7 +71,8 @@ func (q *queue) SplitTuples(l *gpu.Lease, tuples gpu.Column, key, value gpu.Type
 	return out, q.fail(err)
 }
 
-func splitTuples[K uint32 | uint64](dev *Device, l *gpu.Lease, tuples gpu.Column, key, value gpu.Type) ([]gpu.Column, error) {
+func splitTuples[K uint32 | uint64](dev *Device, l *gpu.Lease, tuples gpu.Column,
+	key, value gpu.Type) ([]gpu.Column, error) {
 	n := tuples.Len
 	keys, err := newArray[K](l, n)
 	if err != nil {

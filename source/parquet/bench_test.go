@@ -61,7 +61,8 @@ func BenchmarkScan(b *testing.B) {
 		{"and comment", []string{"l_orderkey", "l_partkey", "l_extendedprice", "l_shipdate", "l_comment"}},
 		{"all", table.Schema().Names()},
 		{"q06", []string{"l_shipdate", "l_discount", "l_quantity", "l_extendedprice"}},
-		{"q01", []string{"l_quantity", "l_extendedprice", "l_discount", "l_tax", "l_returnflag", "l_linestatus", "l_shipdate"}},
+		{"q01", []string{"l_quantity", "l_extendedprice", "l_discount", "l_tax", "l_returnflag", "l_linestatus",
+			"l_shipdate"}},
 		{"plain integers", []string{"l_partkey"}},
 		{"decimals with a dictionary", []string{"l_quantity"}},
 		{"dates with a dictionary", []string{"l_shipdate"}},
@@ -69,7 +70,8 @@ func BenchmarkScan(b *testing.B) {
 		{"text", []string{"l_comment"}},
 	} {
 		// Strides of 2 Mi rows as for a GPU, and strides as for the CPU.
-		scan(columns{c.name + ", encoded", c.columns}, source.ScanOptions{StrideRows: 1 << 21, Decode: source.DecodeOptions{Encoded: true}})
+		scan(columns{c.name + ", encoded", c.columns},
+			source.ScanOptions{StrideRows: 1 << 21, Decode: source.DecodeOptions{Encoded: true}})
 		scan(c, source.ScanOptions{})
 	}
 }

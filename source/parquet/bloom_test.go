@@ -80,7 +80,8 @@ func TestBloomFiltersRuleOutRowGroups(t *testing.T) {
 
 func TestBloomFilterOfFloatsIsNotAskedForZero(t *testing.T) {
 	for _, zero := range []float64{0, math.Copysign(0, -1)} {
-		got, _ := bloomScan(t, fixture("bloom.parquet"), "f", gpu.Scalar{Type: gpu.Of(gpu.Float64), Valid: true, Float: zero})
+		got, _ := bloomScan(t, fixture("bloom.parquet"), "f",
+			gpu.Scalar{Type: gpu.Of(gpu.Float64), Valid: true, Float: zero})
 		require.Contains(t, got["f"], gpu.Scalar{Type: gpu.Of(gpu.Float64), Valid: true})
 	}
 }
@@ -123,7 +124,8 @@ func TestThousandsOfFilesAreReadWithFewOpenAtATime(t *testing.T) {
 
 	one := mustScan(t, "int64.parquet", 1000)["t"]
 	for _, rows := range []int{64, 1 << 17} {
-		got, _, err := scan(t, 0, []string{dir}, source.ScanOptions{StrideRows: rows, Decode: source.DecodeOptions{Threads: 4}})
+		got, _, err := scan(t, 0, []string{dir},
+			source.ScanOptions{StrideRows: rows, Decode: source.DecodeOptions{Threads: 4}})
 		require.NoError(t, err)
 		require.Len(t, got["t"], files*len(one))
 		for i := range files {

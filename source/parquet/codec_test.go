@@ -59,12 +59,14 @@ func TestAPageThatIsCutOrContinuedDoesNotDecompress(t *testing.T) {
 			codec := c.CompressionCodec()
 			require.NoError(t, decompress(codec, make([]byte, n), b), "%v", codec)
 			for _, behind := range [][]byte{{0}, {1}, {0xff}, []byte("behind the end")} {
-				require.Error(t, decompress(codec, make([]byte, n), append(bytes.Clone(b), behind...)), "%v of %d bytes and %q", codec, n, behind)
+				require.Error(t, decompress(codec, make([]byte, n), append(bytes.Clone(b), behind...)),
+					"%v of %d bytes and %q", codec, n, behind)
 			}
 			if n > 0 {
 				dst := make([]byte, n)
 				if decompress(codec, dst, b[:len(b)-1]) == nil {
-					require.Equal(t, format.Brotli, codec, "%d bytes", n) // its last byte may carry no more than the header
+					// its last byte may carry no more than the header
+					require.Equal(t, format.Brotli, codec, "%d bytes", n)
 					require.Equal(t, page, dst)
 				}
 				require.Error(t, decompress(codec, make([]byte, n-1), b), "%v of %d bytes", codec, n)

@@ -414,11 +414,13 @@ func (b *columnDecoder) fits(entries int) bool {
 // never does.
 func (c *pageReader) fitsInt32() bool {
 	t := c.col.field.Type
-	if c.col.physical != format.Int64 || c.col.widens() || t.Width() != 8 || t.Kind == gpu.Time || t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
+	if c.col.physical != format.Int64 || c.col.widens() || t.Width() != 8 || t.Kind == gpu.Time ||
+		t.Kind == gpu.Decimal && t.Precision < 10 || !c.meta.stats.hasRange {
 		return false
 	}
 	lo, hi, ok := c.col.bounds(c.meta.stats.min, c.meta.stats.max)
-	return ok && lo.Int.IsInt64() && hi.Int.IsInt64() && lo.Int.Int64() >= math.MinInt32 && hi.Int.Int64() <= math.MaxInt32
+	return ok && lo.Int.IsInt64() && hi.Int.IsInt64() && lo.Int.Int64() >= math.MinInt32 &&
+		hi.Int.Int64() <= math.MaxInt32
 }
 
 // current reports whether the last codes belong to the reader's dictionary.

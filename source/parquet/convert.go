@@ -233,7 +233,8 @@ func convertInt96(dst, src []byte, n int) error {
 		}
 		v, over := gpu.MulInt64(day, 86400e6).Add(gpu.Int128From(micros))
 		if over || !v.IsInt64() {
-			return badf("an INT96 timestamp of %d days since 1970 and %d ns is outside of what a TIMESTAMP can be", day, nanos)
+			return badf("an INT96 timestamp of %d days since 1970 and %d ns is outside of what a TIMESTAMP can be", day,
+				nanos)
 		}
 		d[i] = v.Int64()
 	}

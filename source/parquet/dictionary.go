@@ -55,7 +55,8 @@ func (d *dictionary) decode(c *pageReader, b []byte, n int) (err error) {
 // decimalBytes converts the next n PLAIN values: decimals in byte arrays.
 func decimalBytes(c *pageReader, dst []byte, n int) error {
 	if c.col.widens() {
-		return c.col.widened(func(dst []byte, _, n int, _ []byte) error { return storedDecimals(c, dst, n) })(dst, nil, n)
+		return c.col.widened(func(dst []byte, _, n int, _ []byte) error { return storedDecimals(c, dst, n) })(dst, nil,
+			n)
 	}
 	return storedDecimals(c, dst, n)
 }

@@ -45,7 +45,8 @@ func expandOne(path string, output *outputPath) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		none = "there is no *.parquet in this folder or below it (names that begin with . or _ do not count, except folders such as _k=1)"
+		none = "there is no *.parquet in this folder or below it (names that begin with . or _ do not count, except " +
+			"folders such as _k=1)"
 		if err = w.checkFolder(path); err == nil {
 			err = w.folder(path)
 		}

@@ -38,8 +38,9 @@ func TestPatternsAndFoldersNameFiles(t *testing.T) {
 	dir := tree(t, globTree...)
 	t.Chdir(dir)
 	for pattern, want := range map[string]string{
-		"*.parquet":          "_u.parquet d.parquet/in.parquet file.parquet t1.parquet {x}.parquet",
-		"**/*.parquet":       "_u.parquet file.parquet t1.parquet {x}.parquet _und/u.parquet a/-.parquet a/1.parquet a/x[1].parquet a/b/2.parquet a/b/c/3.parquet d.parquet/in.parquet ext/e.parquet ext/deep/e2.parquet",
+		"*.parquet": "_u.parquet d.parquet/in.parquet file.parquet t1.parquet {x}.parquet",
+		"**/*.parquet": "_u.parquet file.parquet t1.parquet {x}.parquet _und/u.parquet a/-.parquet a/1.parquet " +
+			"a/x[1].parquet a/b/2.parquet a/b/c/3.parquet d.parquet/in.parquet ext/e.parquet ext/deep/e2.parquet",
 		"a/**/*.parquet":     "a/-.parquet a/1.parquet a/x[1].parquet a/b/2.parquet a/b/c/3.parquet",
 		"a/**":               "a/-.parquet a/1.parquet a/x[1].parquet a/b/2.parquet a/b/c/3.parquet",
 		"**/b/*.parquet":     "a/b/2.parquet",
@@ -98,10 +99,14 @@ func TestPatternsMatchAsInDuckDB(t *testing.T) {
 	}
 	t.Chdir(tree(t, globTree...))
 	for _, pattern := range []string{
-		"[a-z]*.parquet", "a/**/*.parquet", "**/b/*.parquet", "a/**", "a**/*.parquet", "*/e*.parquet", "link/**/*.parquet",
-		"[a-z]?.parquet", "a/[!0-9].parquet", "a/[0-9].parquet", "a/x[1].parquet", "{x}*.parquet", "**/[0-9].parquet", ".h*.parquet", "a/b/../?.parquet",
+		"[a-z]*.parquet", "a/**/*.parquet", "**/b/*.parquet", "a/**", "a**/*.parquet", "*/e*.parquet",
+		"link/**/*.parquet",
+		"[a-z]?.parquet", "a/[!0-9].parquet", "a/[0-9].parquet", "a/x[1].parquet", "{x}*.parquet", "**/[0-9].parquet",
+		".h*.parquet", "a/b/../?.parquet",
 	} {
-		out, err := exec.Command(python, "-c", "import duckdb, sys\nfor r in duckdb.sql('select file from glob($p)', params={'p': sys.argv[1]}).fetchall(): print(r[0])", pattern).CombinedOutput()
+		out, err := exec.Command(python, "-c",
+			"import duckdb, sys\nfor r in duckdb.sql('select file from glob($p)', params={'p': "+
+				"sys.argv[1]}).fetchall(): print(r[0])", pattern).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		got, err := expand([]string{pattern}, OpenOptions{})
 		require.NoError(t, err, pattern)

@@ -25,7 +25,8 @@ import (
 type content map[string][]gpu.Scalar
 
 // scan is scanOnce. It also checks that encoded columns give the same values.
-func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
+func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
+	columns ...string) (content, source.Progress, error) {
 	t.Helper()
 	opt.Decode.Encoded = true
 	encoded, _, encodedErr := scanOnce(t, limit, paths, opt, columns...)
@@ -42,7 +43,8 @@ func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions, col
 
 // scanOnce reads columns (all when nil). It checks the strides, that nothing is left of
 // the lease, and that the progress adds up.
-func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions, columns ...string) (content, source.Progress, error) {
+func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
+	columns ...string) (content, source.Progress, error) {
 	budget := hosttest.Budget(t, limit)
 	lease := budget.Lease("scan")
 	defer func() { require.NoError(t, lease.Close()) }()
@@ -98,7 +100,8 @@ func fixture(name string) []string { return []string{filepath.Join("testdata", n
 
 func mustScan(t *testing.T, name string, strideRows int, columns ...string) content {
 	t.Helper()
-	got, _, err := scan(t, 0, fixture(name), source.ScanOptions{StrideRows: strideRows, Decode: source.DecodeOptions{Threads: 2}}, columns...)
+	got, _, err := scan(t, 0, fixture(name),
+		source.ScanOptions{StrideRows: strideRows, Decode: source.DecodeOptions{Threads: 2}}, columns...)
 	require.NoError(t, err)
 	return got
 }
@@ -167,12 +170,13 @@ func TestAllThreadsDecodeOneColumnOfOneRowGroup(t *testing.T) {
 	lease := hosttest.Budget(t, 0).Lease("scan")
 	var decoded atomic.Int32
 	all := make(chan struct{})
-	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Lease: lease, Decode: source.DecodeOptions{Threads: threads, Trace: func(string, time.Time) {
-		if decoded.Add(1) == threads {
-			close(all)
-		}
-		<-all // each thread has one
-	}}})
+	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Lease: lease,
+		Decode: source.DecodeOptions{Threads: threads, Trace: func(string, time.Time) {
+			if decoded.Add(1) == threads {
+				close(all)
+			}
+			<-all // each thread has one
+		}}})
 	require.NoError(t, err)
 	select {
 	case <-all:
@@ -198,7 +202,8 @@ func TestDictionaryThatIsGivenUpInsideOfAStrideIsExpanded(t *testing.T) {
 		if k < 3 {
 			paths = unannounced
 		}
-		content, _, err := scan(t, 0, paths, source.ScanOptions{StrideRows: rows, Decode: source.DecodeOptions{Threads: 2}})
+		content, _, err := scan(t, 0, paths,
+			source.ScanOptions{StrideRows: rows, Decode: source.DecodeOptions{Threads: 2}})
 		require.NoError(t, err)
 		for i, v := range content["n"] {
 			want, valid := i*1e9, i >= 20 && i%11 != 0
@@ -228,9 +233,12 @@ func TestEncodedColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		rows   int
 		widths [][2]int // for s and n, stride by stride
 	}{
-		{"fallback.parquet", 250, [][2]int{{0, 0}, {0, 0}}},                                    // the footer says that the dictionary was given up
-		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 4}}}, // the last stride has 10 rows
-		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},                                // a stride has several dictionaries
+		// the footer says that the dictionary was given up
+		{"fallback.parquet", 250, [][2]int{{0, 0}, {0, 0}}},
+		// the last stride has 10 rows
+		{"dictionaries.parquet", 50, [][2]int{{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 4}}},
+		// a stride has several dictionaries
+		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},
 		{"many-dictionaries.parquet", 400, [][2]int{{1, 1}, {1, 1}}},
 		{"many-dictionaries.parquet", 4000, [][2]int{{2, 2}}},
 		{"page-index.parquet", 4000, [][2]int{{4, 0}}}, // integers that fit 4 bytes, and texts
@@ -238,13 +246,16 @@ func TestEncodedColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		table, err := Open(fixture(c.file), OpenOptions{})
 		require.NoError(t, err)
 		lease := hosttest.Budget(t, 0).Lease("scan")
-		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0, 1}, StrideRows: c.rows, Lease: lease, Decode: source.DecodeOptions{Encoded: true}})
+		r, err := table.Scan(context.Background(),
+			source.ScanOptions{Columns: []int{0, 1}, StrideRows: c.rows, Lease: lease,
+				Decode: source.DecodeOptions{Encoded: true}})
 		require.NoError(t, err)
 		for i, want := range c.widths {
 			s, err := r.Read(context.Background())
 			require.NoError(t, err)
 			require.NoError(t, s.Check())
-			require.Equal(t, want, [2]int{s.Cols[0].CodeWidth, s.Cols[1].CodeWidth}, "stride %d of %s by %d", i, c.file, c.rows)
+			require.Equal(t, want, [2]int{s.Cols[0].CodeWidth, s.Cols[1].CodeWidth}, "stride %d of %s by %d", i, c.file,
+				c.rows)
 			s.Release()
 		}
 		require.NoError(t, r.Close())
@@ -326,7 +337,10 @@ func TestStridesAreDecodedAheadWithinTheirBytes(t *testing.T) {
 	for bytes, decoded := range map[int64]int{0: 4, 1: minInflight, 1 << 30: 26} {
 		lease := hosttest.Budget(t, 0).Lease("scan")
 		opened := make(chan struct{}, 1000)
-		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0}, StrideRows: 10, Lease: lease, Decode: source.DecodeOptions{Threads: 1, Inflight: 4, InflightBytes: bytes, Trace: func(string, time.Time) { opened <- struct{}{} }}})
+		r, err := table.Scan(context.Background(),
+			source.ScanOptions{Columns: []int{0}, StrideRows: 10, Lease: lease,
+				Decode: source.DecodeOptions{Threads: 1, Inflight: 4, InflightBytes: bytes,
+					Trace: func(string, time.Time) { opened <- struct{}{} }}})
 		require.NoError(t, err)
 		for range decoded {
 			<-opened
@@ -444,7 +458,8 @@ func TestScanWithoutColumnsCountsRows(t *testing.T) {
 func TestStatisticsBoundTheColumns(t *testing.T) {
 	table, err := Open(fixture("duckdb.parquet"), OpenOptions{})
 	require.NoError(t, err)
-	for name, want := range map[string][2]string{"i": {"0", "199"}, "s": {"name 0", "name 9"}, "d": {"0.00", "199.00"}, "u": {"0", "199"}} {
+	for name, want := range map[string][2]string{"i": {"0", "199"}, "s": {"name 0", "name 9"}, "d": {"0.00", "199.00"},
+		"u": {"0", "199"}} {
 		s := table.Stats(table.Schema().Index(name))
 		require.True(t, s.HasRange, name)
 		require.Equal(t, want, [2]string{s.Min.String(), s.Max.String()}, name)
@@ -482,7 +497,8 @@ func TestDirectoriesAndGlobsNameFilesInOrder(t *testing.T) {
 	dir := t.TempDir()
 	b, err := os.ReadFile("testdata/no-statistics.parquet")
 	require.NoError(t, err)
-	for _, name := range []string{"b.parquet", "a.parquet", "sub/k=1/c.parquet", "_tmp/d.parquet", ".e.parquet", "f.txt"} {
+	for _, name := range []string{"b.parquet", "a.parquet", "sub/k=1/c.parquet", "_tmp/d.parquet", ".e.parquet",
+		"f.txt"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o666))
 	}
@@ -493,7 +509,8 @@ func TestDirectoriesAndGlobsNameFilesInOrder(t *testing.T) {
 	table, err = Open([]string{filepath.Join(dir, "[ab].parquet")}, OpenOptions{})
 	require.NoError(t, err)
 	require.EqualValues(t, 2*260, table.Rows())
-	for _, missing := range []string{filepath.Join(dir, "x*.parquet"), filepath.Join(dir, "none.parquet"), filepath.Join(dir, "_tmp2")} {
+	for _, missing := range []string{filepath.Join(dir, "x*.parquet"), filepath.Join(dir, "none.parquet"),
+		filepath.Join(dir, "_tmp2")} {
 		_, err = Open([]string{missing}, OpenOptions{})
 		require.ErrorIs(t, err, os.ErrNotExist)
 		require.ErrorContains(t, err, missing)
@@ -504,7 +521,8 @@ func TestDirectoriesAndGlobsNameFilesInOrder(t *testing.T) {
 func TestStrictFilesWithDifferentSchemasAreRefusedByFileAndColumn(t *testing.T) {
 	_, err := Open(append(fixture("int64.parquet"), fixture("duckdb.parquet")...), OpenOptions{Strict: true})
 	require.ErrorIs(t, err, source.ErrData)
-	require.ErrorContains(t, err, `duckdb.parquet: column "t" is TIMESTAMP WITH TIME ZONE, in testdata/int64.parquet it is TIMESTAMP_NS`)
+	require.ErrorContains(t, err,
+		`duckdb.parquet: column "t" is TIMESTAMP WITH TIME ZONE, in testdata/int64.parquet it is TIMESTAMP_NS`)
 	require.ErrorContains(t, err, `duckdb.parquet has a column "s"`)
 }
 
@@ -565,7 +583,8 @@ func TestPagesThatCannotMatchAreSkippedAndNoRowIsLost(t *testing.T) {
 			table, err := Open(fixture("page-index.parquet"), OpenOptions{})
 			require.NoError(t, err)
 			p := source.Predicate{Column: table.Schema().Index(column), Op: source.Eq, Values: []gpu.Scalar{value}}
-			got, progress, err := scan(t, 0, fixture("page-index.parquet"), source.ScanOptions{Prune: []source.Predicate{p}, StrideRows: 17})
+			got, progress, err := scan(t, 0, fixture("page-index.parquet"),
+				source.ScanOptions{Prune: []source.Predicate{p}, StrideRows: 17})
 			require.NoError(t, err)
 			if column != "u" {
 				require.LessOrEqual(t, progress.RowsTotal, int64(25), "one page of %s", column)

@@ -143,14 +143,17 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 			return c.leaf < len(g.Columns) && g.Columns[c.leaf].encrypted()
 		})
 		if encrypted {
-			refused = append(refused, source.Unreadable{Name: c.field.Name, Type: c.field.TypeName(), Reason: "it is encrypted, which is not supported"})
+			refused = append(refused, source.Unreadable{Name: c.field.Name, Type: c.field.TypeName(),
+				Reason: "it is encrypted, which is not supported"})
 		}
 		return encrypted
 	})
 	for i := range columns {
-		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves && meta.ColumnOrders[columns[i].leaf].Value != nil
+		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves &&
+			meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
-	f = &file{path: path, size: o.version.Size, rows: meta.NumRows, layout: meta.layout(), groups: make([]rowGroup, len(meta.RowGroups))}
+	f = &file{path: path, size: o.version.Size, rows: meta.NumRows, layout: meta.layout(),
+		groups: make([]rowGroup, len(meta.RowGroups))}
 	f.metadata = meta.pairs()
 	f.handle.path, f.handle.version = path, o.version
 	rows, total := meta.NumRows, int64(0)
@@ -189,7 +192,9 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	if meta.NumRows == 0 {
 		f.rows = total
 	} else if total != meta.NumRows {
-		return nil, nil, nil, location{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total, meta.NumRows))
+		return nil, nil, nil,
+			location{path: path, rowGroup: -1}.wrap(badf("the row groups have %d rows, the file claims %d", total,
+				meta.NumRows))
 	}
 	f.refused = refused
 	return f, columns, refused, nil
@@ -209,8 +214,10 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 		return chunk{}, badf("it claims %d values for %d rows", m.NumValues, rows)
 	}
 	start := m.pagesStart()
-	if rows > 0 && (start < int64(len(magic)) || m.TotalCompressedSize <= 0 || start > end || m.TotalCompressedSize > end-start) {
-		return chunk{}, badf("it claims %d bytes at offset %d of a file whose footer begins at %d", m.TotalCompressedSize, start, end)
+	if rows > 0 && (start < int64(len(magic)) || m.TotalCompressedSize <= 0 || start > end ||
+		m.TotalCompressedSize > end-start) {
+		return chunk{}, badf("it claims %d bytes at offset %d of a file whose footer begins at %d",
+			m.TotalCompressedSize, start, end)
 	}
 	// A page has a header of more than eight bytes and less than 2^31 values.
 	if pages := max(m.TotalCompressedSize, 0)/8 + 1; rows>>31 >= pages {
@@ -247,7 +254,8 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 		}
 	}
 	out.transcoded = slices.ContainsFunc(m.Encodings, func(e format.Encoding) bool {
-		return e == format.DeltaBinaryPacked || e == format.DeltaLengthByteArray || e == format.DeltaByteArray || e == format.ByteStreamSplit
+		return e == format.DeltaBinaryPacked || e == format.DeltaLengthByteArray || e == format.DeltaByteArray ||
+			e == format.ByteStreamSplit
 	})
 	out.dictionarySize = min(max(m.DataPageOffset-start, 0), out.size)
 	return out, nil

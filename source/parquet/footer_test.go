@@ -10,9 +10,11 @@ import (
 
 // footerOf encodes the footer of a file with some row groups of a column.
 func footerOf(t *testing.T, groups int) []byte {
-	m := format.FileMetaData{Version: 1, Schema: []format.SchemaElement{{Name: "schema"}}, NumRows: int64(groups), RowGroups: []format.RowGroup{}}
+	m := format.FileMetaData{Version: 1, Schema: []format.SchemaElement{{Name: "schema"}}, NumRows: int64(groups),
+		RowGroups: []format.RowGroup{}}
 	for g := range groups {
-		column := format.ColumnChunk{MetaData: format.ColumnMetaData{Codec: format.Snappy, NumValues: 1, DataPageOffset: int64(g)}}
+		column := format.ColumnChunk{MetaData: format.ColumnMetaData{Codec: format.Snappy, NumValues: 1,
+			DataPageOffset: int64(g)}}
 		m.RowGroups = append(m.RowGroups, format.RowGroup{NumRows: int64(g), Columns: []format.ColumnChunk{column}})
 	}
 	b, err := thrift.Marshal(new(thrift.CompactProtocol), &m)

@@ -29,7 +29,8 @@ func writeVersion(t *testing.T, path string, from int64) {
 	for i := range int64(800) {
 		rows = append(rows, versionRow{from + i, from - i})
 	}
-	require.NoError(t, parquet.WriteFile(path, rows, parquet.MaxRowsPerRowGroup(100), parquet.BloomFilters(parquet.SplitBlockFilter(10, "a"))))
+	require.NoError(t, parquet.WriteFile(path, rows, parquet.MaxRowsPerRowGroup(100),
+		parquet.BloomFilters(parquet.SplitBlockFilter(10, "a"))))
 	// The clock of a file system may be coarser than this test.
 	past := time.Now().Add(-time.Duration(from) * time.Second)
 	require.NoError(t, os.Chtimes(path, past, past))
@@ -91,7 +92,8 @@ func TestAFileThatChangesGivesRowsOfOneVersionOrAnErrorOfItsOwn(t *testing.T) {
 						require.NoError(t, err)
 						lease := hosttest.Budget(t, 0).Lease("scan")
 						defer func() { require.NoError(t, lease.Close()) }()
-						opt := source.ScanOptions{Columns: []int{0, 1}, StrideRows: 30, Lease: lease, Prune: prune, Decode: source.DecodeOptions{Threads: threads, Inflight: 1}}
+						opt := source.ScanOptions{Columns: []int{0, 1}, StrideRows: 30, Lease: lease, Prune: prune,
+							Decode: source.DecodeOptions{Threads: threads, Inflight: 1}}
 						if strides == 0 {
 							change(t, path)
 						}

@@ -70,8 +70,10 @@ func List(paths []string, opt OpenOptions) (*Listing, error) {
 			return nil, fmt.Errorf("%w: %s: %w", source.ErrData, path, err)
 		}
 		if !sameKeys(folders[0], folders[i]) {
-			return nil, fmt.Errorf("%w: the folders of %s give it %s and those of %s %s; name files of one layout, or read the folders as plain ones with partitions: none",
-				source.ErrData, names[0], describeKeys(folders[0]), path, describeKeys(folders[i]))
+			return nil,
+				fmt.Errorf("%w: the folders of %s give it %s and those of %s %s; name files of one layout, or read "+
+					"the folders as plain ones with partitions: none",
+					source.ErrData, names[0], describeKeys(folders[0]), path, describeKeys(folders[i]))
 		}
 	}
 	for _, first := range folders[0] {
@@ -107,7 +109,8 @@ func (l *Listing) checkGiven(files []*file, columns [][]leaf, opt OpenOptions) e
 			continue // List has checked them
 		}
 		for i, f := range files {
-			if f.rows > 0 || !slices.ContainsFunc(columns[i], func(c leaf) bool { return strings.EqualFold(c.field.Name, given.Name) }) {
+			if f.rows > 0 || !slices.ContainsFunc(columns[i],
+				func(c leaf) bool { return strings.EqualFold(c.field.Name, given.Name) }) {
 				return noFolder(f.path, given.Name)
 			}
 		}
@@ -229,7 +232,8 @@ func (p *Partition) read(paths []string, texts []gpu.Scalar, opt OpenOptions) er
 		p.Values = castTexts(texts, p.Field.Type)
 		for i, v := range p.Values {
 			if texts[i].Valid && !v.Valid {
-				return fmt.Errorf("%w: %s: the value %q of the partition column %s is no %v", source.ErrData, paths[i], texts[i].Str, p.Field.Name, p.Field.Type)
+				return fmt.Errorf("%w: %s: the value %q of the partition column %s is no %v", source.ErrData, paths[i],
+					texts[i].Str, p.Field.Name, p.Field.Type)
 			}
 		}
 		return nil
@@ -237,7 +241,8 @@ func (p *Partition) read(paths []string, texts []gpu.Scalar, opt OpenOptions) er
 	for _, c := range []struct {
 		form *regexp.Regexp
 		typ  gpu.Type
-	}{{wholeText, gpu.Of(gpu.Int64)}, {dateText, gpu.Of(gpu.Date)}, {momentText, gpu.TimestampOf(gpu.Microsecond, false)}} {
+	}{{wholeText, gpu.Of(gpu.Int64)}, {dateText, gpu.Of(gpu.Date)},
+		{momentText, gpu.TimestampOf(gpu.Microsecond, false)}} {
 		some := false
 		all := !slices.ContainsFunc(orNull, func(v gpu.Scalar) bool {
 			some = some || v.Valid
@@ -264,9 +269,11 @@ func castTexts(texts []gpu.Scalar, t gpu.Type) []gpu.Scalar {
 	if t.Kind == gpu.String {
 		return texts
 	}
-	program := &gpu.Program{Inputs: []gpu.Type{gpu.Of(gpu.String)}, Code: []gpu.Instr{{Op: gpu.OpCast, Type: t, Args: []int{0}, Mask: -1, N: 1}}, Outputs: []int{1}}
+	program := &gpu.Program{Inputs: []gpu.Type{gpu.Of(gpu.String)},
+		Code: []gpu.Instr{{Op: gpu.OpCast, Type: t, Args: []int{0}, Mask: -1, N: 1}}, Outputs: []int{1}}
 	out := make([]gpu.Scalar, len(texts))
-	cols, err := host.Evaluate(host.HeapLease("partitions", 0), program, []gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), texts)}, len(texts))
+	cols, err := host.Evaluate(host.HeapLease("partitions", 0), program,
+		[]gpu.Column{gpu.ColumnOf(gpu.Of(gpu.String), texts)}, len(texts))
 	for i := range out {
 		if out[i] = gpu.Null(t); err == nil {
 			out[i] = cols[0].ScalarAt(i)

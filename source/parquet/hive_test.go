@@ -36,15 +36,21 @@ func TestFoldersBecomeColumns(t *testing.T) {
 		key     string
 		want    []gpu.Scalar // in order of name
 	}{
-		{[]string{"k=1", "k=-20"}, "k", []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), -20), gpu.IntScalar(gpu.Of(gpu.Int64), 1)}},
+		{[]string{"k=1", "k=-20"}, "k", []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), -20),
+			gpu.IntScalar(gpu.Of(gpu.Int64), 1)}},
 		{[]string{"k=01", "k=2"}, "k", []gpu.Scalar{gpu.StringScalar("01"), gpu.StringScalar("2")}},
-		{[]string{"k=1", "k=9223372036854775808"}, "k", []gpu.Scalar{gpu.StringScalar("1"), gpu.StringScalar("9223372036854775808")}},
-		{[]string{"k=1970-01-02", "k=__HIVE_DEFAULT_PARTITION__"}, "k", []gpu.Scalar{gpu.IntScalar(date, 1), gpu.Null(date)}},
-		{[]string{"k=1970-01-01 00%3A00%3A01", "k=1970-01-01T00:00:02"}, "k", []gpu.Scalar{gpu.IntScalar(moment, 1e6), gpu.IntScalar(moment, 2e6)}},
-		{[]string{"k=1970-01-02", "k=1970-01-02 10:00:00"}, "k", []gpu.Scalar{gpu.StringScalar("1970-01-02"), gpu.StringScalar("1970-01-02 10:00:00")}},
+		{[]string{"k=1", "k=9223372036854775808"}, "k",
+			[]gpu.Scalar{gpu.StringScalar("1"), gpu.StringScalar("9223372036854775808")}},
+		{[]string{"k=1970-01-02", "k=__HIVE_DEFAULT_PARTITION__"}, "k",
+			[]gpu.Scalar{gpu.IntScalar(date, 1), gpu.Null(date)}},
+		{[]string{"k=1970-01-01 00%3A00%3A01", "k=1970-01-01T00:00:02"}, "k",
+			[]gpu.Scalar{gpu.IntScalar(moment, 1e6), gpu.IntScalar(moment, 2e6)}},
+		{[]string{"k=1970-01-02", "k=1970-01-02 10:00:00"}, "k",
+			[]gpu.Scalar{gpu.StringScalar("1970-01-02"), gpu.StringScalar("1970-01-02 10:00:00")}},
 		{[]string{"k=1970-02-31"}, "k", []gpu.Scalar{gpu.StringScalar("1970-02-31")}},
 		{[]string{"k=null"}, "k", []gpu.Scalar{gpu.StringScalar("null")}},
-		{[]string{"k=1", "k=NULL"}, "k", []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), 1), gpu.Null(gpu.Of(gpu.Int64))}},
+		{[]string{"k=1", "k=NULL"}, "k", []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), 1),
+			gpu.Null(gpu.Of(gpu.Int64))}},
 		{[]string{"k=%5F_HIVE_DEFAULT_PARTITION__"}, "k", []gpu.Scalar{gpu.StringScalar(nullPartition)}},
 		{[]string{"k=", "k=a%2Fb%3D%zz%"}, "k", []gpu.Scalar{gpu.StringScalar(""), gpu.StringScalar("a/b=%zz%")}},
 		{[]string{"a%20b=x"}, "a b", []gpu.Scalar{gpu.StringScalar("x")}},
@@ -82,7 +88,8 @@ func TestFoldersOfPartitionsAreNeverHidden(t *testing.T) {
 func TestAnOptionalSourceWithoutFilesHasNoRows(t *testing.T) {
 	dir := folders(t, "k=1", "empty")
 	require.NoError(t, os.Remove(filepath.Join(dir, "empty", "f.parquet")))
-	schema := gpu.NewSchema(gpu.Field{Name: "w", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "k", Type: gpu.Of(gpu.Int32)})
+	schema := gpu.NewSchema(gpu.Field{Name: "w", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "k", Type: gpu.Of(gpu.Int32)})
 	opt := OpenOptions{Optional: true, Schema: schema, Partitions: []gpu.Field{{Name: "k", Type: gpu.Of(gpu.Int32)}}}
 	for _, path := range []string{dir + "/empty", dir + "/none", dir + "/none/*.parquet", dir + "/none.parquet"} {
 		table, err := Open([]string{path, path}, opt)
@@ -92,7 +99,8 @@ func TestAnOptionalSourceWithoutFilesHasNoRows(t *testing.T) {
 		require.True(t, table.Schema().Fields[0].Nullable)
 		require.Contains(t, table.Describe(), "no files")
 		lease := hosttest.Budget(t, 0).Lease("scan")
-		got, err := readAll(table, source.ScanOptions{Lease: lease, Columns: []int{0, 1}, Prune: []source.Predicate{{Column: 0, Op: source.IsNull}}})
+		got, err := readAll(table, source.ScanOptions{Lease: lease, Columns: []int{0, 1},
+			Prune: []source.Predicate{{Column: 0, Op: source.IsNull}}})
 		require.NoError(t, err)
 		require.Empty(t, got)
 		s, err := table.Sample(lease, []int{0, 1}, 100)
@@ -117,7 +125,8 @@ func TestTheValueInThePathReplacesTheColumnOfTheFile(t *testing.T) {
 	dir := folders(t, "x=7", "x=8")
 	table, err := Open([]string{dir}, OpenOptions{})
 	require.NoError(t, err)
-	require.Equal(t, []gpu.Field{{Name: "w", Type: gpu.Of(gpu.Int64)}, {Name: "X", Type: gpu.Of(gpu.Int64)}, {Name: "y", Type: gpu.Of(gpu.Int64)}}, table.Schema().Fields)
+	require.Equal(t, []gpu.Field{{Name: "w", Type: gpu.Of(gpu.Int64)}, {Name: "X", Type: gpu.Of(gpu.Int64)},
+		{Name: "y", Type: gpu.Of(gpu.Int64)}}, table.Schema().Fields)
 	got, _, err := scan(t, 0, []string{dir}, source.ScanOptions{})
 	require.NoError(t, err)
 	require.EqualValues(t, 7, got["X"][0].Int.Int64())
@@ -133,7 +142,8 @@ func TestPartitionColumnsHaveTheGivenTypes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, gpu.IntScalar(gpu.Of(gpu.Int8), 1), l.Partitions[0].Values[0])
 	require.Equal(t, gpu.IntScalar(gpu.DecimalOf(4, 2), 150), l.Partitions[1].Values[0])
-	table, err := Open([]string{dir}, OpenOptions{Schema: &gpu.Schema{Fields: []gpu.Field{given[0], {Name: "w", Type: gpu.Of(gpu.Int64)}}}})
+	table, err := Open([]string{dir},
+		OpenOptions{Schema: &gpu.Schema{Fields: []gpu.Field{given[0], {Name: "w", Type: gpu.Of(gpu.Int64)}}}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"k", "w"}, table.Schema().Names())
 	require.Equal(t, given[0].Type, table.Schema().Fields[0].Type)
@@ -188,7 +198,8 @@ func TestPredicatesOnPartitionsSkipFiles(t *testing.T) {
 }
 
 func FuzzFolderNames(f *testing.F) {
-	for _, s := range []string{"y=2024/m=03", "a=b=c/=d/e=", "k=%41%zz%/k=2", "%ff=1", "x=__HIVE_DEFAULT_PARTITION__", "a=-0/b=2024-1-1", "é=\xff"} {
+	for _, s := range []string{"y=2024/m=03", "a=b=c/=d/e=", "k=%41%zz%/k=2", "%ff=1", "x=__HIVE_DEFAULT_PARTITION__",
+		"a=-0/b=2024-1-1", "é=\xff"} {
 		f.Add(s, "1")
 	}
 	f.Fuzz(func(t *testing.T, path, other string) {

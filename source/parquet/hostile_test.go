@@ -66,10 +66,13 @@ func TestDamagedFilesAreErrorsThatNameTheFile(t *testing.T) {
 		{"empty", "duckdb.parquet", "empty", func(b []byte) []byte { return nil }},
 		{"short", "duckdb.parquet", "too few", func(b []byte) []byte { return b[:9] }},
 		{"truncated", "duckdb.parquet", "truncated", func(b []byte) []byte { return b[:len(b)/2] }},
-		{"wrong magic at the start", "duckdb.parquet", "not a Parquet file", func(b []byte) []byte { b[0] = 'X'; return b }},
-		{"wrong magic at the end", "duckdb.parquet", "truncated or damaged", func(b []byte) []byte { b[len(b)-1] = 'X'; return b }},
+		{"wrong magic at the start", "duckdb.parquet", "not a Parquet file",
+			func(b []byte) []byte { b[0] = 'X'; return b }},
+		{"wrong magic at the end", "duckdb.parquet", "truncated or damaged",
+			func(b []byte) []byte { b[len(b)-1] = 'X'; return b }},
 		{"encrypted", "duckdb.parquet", "encrypted", func(b []byte) []byte { b[len(b)-1] = 'E'; return b }},
-		{"footer longer than the file", "duckdb.parquet", "the footer claims", func(b []byte) []byte { b[len(b)-5] = 0x7f; return b }},
+		{"footer longer than the file", "duckdb.parquet", "the footer claims",
+			func(b []byte) []byte { b[len(b)-5] = 0x7f; return b }},
 		{"footer that is no thrift", "duckdb.parquet", "footer", func(b []byte) []byte {
 			n := int(binary.LittleEndian.Uint32(b[len(b)-8:]))
 			for i := len(b) - 8 - n; i < len(b)-8; i++ {
@@ -77,18 +80,22 @@ func TestDamagedFilesAreErrorsThatNameTheFile(t *testing.T) {
 			}
 			return b
 		}},
-		{"byte changed in a page", "encodings-v1-zstd.parquet", "checksum", func(b []byte) []byte { b[200] ^= 1; return b }},
-		{"more rows than row groups have", "duckdb.parquet", "rows", footer(func(m *format.FileMetaData) { m.NumRows++ })},
-		{"row group with fewer rows than pages", "no-statistics.parquet", "row group 0", footer(func(m *format.FileMetaData) {
-			m.NumRows--
-			m.RowGroups[0].NumRows--
-			chunkOf(m, 0, 0).NumValues--
-		})},
-		{"row group with more rows than pages", "no-statistics.parquet", `row group 0, column "n"`, footer(func(m *format.FileMetaData) {
-			m.NumRows++
-			m.RowGroups[0].NumRows++
-			chunkOf(m, 0, 0).NumValues++
-		})},
+		{"byte changed in a page", "encodings-v1-zstd.parquet", "checksum",
+			func(b []byte) []byte { b[200] ^= 1; return b }},
+		{"more rows than row groups have", "duckdb.parquet", "rows",
+			footer(func(m *format.FileMetaData) { m.NumRows++ })},
+		{"row group with fewer rows than pages", "no-statistics.parquet", "row group 0",
+			footer(func(m *format.FileMetaData) {
+				m.NumRows--
+				m.RowGroups[0].NumRows--
+				chunkOf(m, 0, 0).NumValues--
+			})},
+		{"row group with more rows than pages", "no-statistics.parquet", `row group 0, column "n"`,
+			footer(func(m *format.FileMetaData) {
+				m.NumRows++
+				m.RowGroups[0].NumRows++
+				chunkOf(m, 0, 0).NumValues++
+			})},
 		{"impossibly many rows", "no-statistics.parquet", `column "n"`, footer(func(m *format.FileMetaData) {
 			m.NumRows = 1 << 40
 			m.RowGroups[0].NumRows = 1 << 40
@@ -98,14 +105,22 @@ func TestDamagedFilesAreErrorsThatNameTheFile(t *testing.T) {
 			chunkOf(m, 0, 0).DataPageOffset = 1 << 40
 			chunkOf(m, 0, 0).DictionaryPageOffset = 0
 		})},
-		{"chunk of negative size", "no-statistics.parquet", "claims", footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).TotalCompressedSize = -5 })},
-		{"chunk larger than the file", "no-statistics.parquet", "claims", footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).TotalCompressedSize = 1 << 50 })},
-		{"other physical type", "no-statistics.parquet", "its type is", footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).Type = format.Double })},
-		{"column missing in a row group", "duckdb.parquet", "columns", footer(func(m *format.FileMetaData) { m.RowGroups[0].Columns = m.RowGroups[0].Columns[:2] })},
-		{"unknown codec", "no-statistics.parquet", "not supported", footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).Codec = format.LZO })},
-		{"wrong codec", "no-statistics.parquet", "row group 0", footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).Codec = format.Zstd })},
-		{"schema without columns", "duckdb.parquet", "schema", footer(func(m *format.FileMetaData) { m.Schema = m.Schema[:0] })},
-		{"schema that claims more", "duckdb.parquet", "schema", footer(func(m *format.FileMetaData) { m.Schema[0].NumChildren.Set(1000) })},
+		{"chunk of negative size", "no-statistics.parquet", "claims",
+			footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).TotalCompressedSize = -5 })},
+		{"chunk larger than the file", "no-statistics.parquet", "claims",
+			footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).TotalCompressedSize = 1 << 50 })},
+		{"other physical type", "no-statistics.parquet", "its type is",
+			footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).Type = format.Double })},
+		{"column missing in a row group", "duckdb.parquet", "columns",
+			footer(func(m *format.FileMetaData) { m.RowGroups[0].Columns = m.RowGroups[0].Columns[:2] })},
+		{"unknown codec", "no-statistics.parquet", "not supported",
+			footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).Codec = format.LZO })},
+		{"wrong codec", "no-statistics.parquet", "row group 0",
+			footer(func(m *format.FileMetaData) { chunkOf(m, 0, 0).Codec = format.Zstd })},
+		{"schema without columns", "duckdb.parquet", "schema",
+			footer(func(m *format.FileMetaData) { m.Schema = m.Schema[:0] })},
+		{"schema that claims more", "duckdb.parquet", "schema",
+			footer(func(m *format.FileMetaData) { m.Schema[0].NumChildren.Set(1000) })},
 		{"decimal with more digits than its type", "decimals.parquet", "digits", footer(func(m *format.FileMetaData) {
 			m.Schema[1].LogicalType.Value = &format.DecimalType{Precision: 20, Scale: 5}
 		})},
@@ -146,7 +161,8 @@ func pageFile(t testing.TB, rows int64, codec format.CompressionCodec, h format.
 
 func dataPage(values int32, e format.Encoding, size, raw int) format.PageHeader {
 	h := format.PageHeader{Type: format.DataPage, CompressedPageSize: int32(size), UncompressedPageSize: int32(raw)}
-	h.DataPageHeader = thrift.New(format.DataPageHeader{NumValues: values, Encoding: e, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE})
+	h.DataPageHeader = thrift.New(format.DataPageHeader{NumValues: values, Encoding: e,
+		DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE})
 	return h
 }
 
@@ -161,19 +177,28 @@ func TestPagesThatLieAreErrors(t *testing.T) {
 		header     format.PageHeader
 		body       []byte
 	}{
-		{"page larger than its header says", "decompresses", 1, format.Snappy, dataPage(1, format.Plain, len(bomb), 8), bomb},
+		{"page larger than its header says", "decompresses", 1, format.Snappy, dataPage(1, format.Plain, len(bomb), 8),
+			bomb},
 		{"page that claims too much", "", 1, format.Snappy, dataPage(1, format.Plain, len(bomb), 1<<30), bomb},
-		{"gzip page that does not match its checksum", "checksum", 1, format.Gzip, dataPage(1, format.Plain, len(checksum), 8), checksum},
+		{"gzip page that does not match its checksum", "checksum", 1, format.Gzip,
+			dataPage(1, format.Plain, len(checksum), 8), checksum},
 		{"negative size", "claims", 1, format.Snappy, dataPage(1, format.Plain, -1, 8), nil},
-		{"fewer values than promised", "promises", 3, format.Uncompressed, dataPage(3, format.Plain, 16, 16), make([]byte, 16)},
+		{"fewer values than promised", "promises", 3, format.Uncompressed, dataPage(3, format.Plain, 16, 16),
+			make([]byte, 16)},
 		{"more values than rows", "left", 1, format.Uncompressed, dataPage(2, format.Plain, 16, 16), make([]byte, 16)},
 		{"negative values", "rows", 1, format.Uncompressed, dataPage(-2, format.Plain, 16, 16), make([]byte, 16)},
-		{"codes without a dictionary", "dictionary", 1, format.Uncompressed, dataPage(1, format.RLEDictionary, 3, 3), []byte{1, 2, 0}},
-		{"delta page that claims other values", "claims", 5, format.Uncompressed, dataPage(5, format.DeltaBinaryPacked, 6, 6), []byte{128, 1, 4, 9, 0, 0}},
-		{"delta page of a gigantic block", "blocks", 5, format.Uncompressed, dataPage(5, format.DeltaBinaryPacked, 7, 7), []byte{128, 128, 128, 8, 4, 5, 0}},
-		{"delta page that ends early", "ends early", 500, format.Uncompressed, dataPage(500, format.DeltaBinaryPacked, 6, 6), []byte{128, 1, 4, 244, 3, 0}},
-		{"split page of the wrong size", "BYTE_STREAM_SPLIT", 2, format.Uncompressed, dataPage(2, format.ByteStreamSplit, 15, 15), make([]byte, 15)},
-		{"unknown encoding", "not supported", 2, format.Uncompressed, dataPage(2, format.BitPacked, 16, 16), make([]byte, 16)},
+		{"codes without a dictionary", "dictionary", 1, format.Uncompressed, dataPage(1, format.RLEDictionary, 3, 3),
+			[]byte{1, 2, 0}},
+		{"delta page that claims other values", "claims", 5, format.Uncompressed,
+			dataPage(5, format.DeltaBinaryPacked, 6, 6), []byte{128, 1, 4, 9, 0, 0}},
+		{"delta page of a gigantic block", "blocks", 5, format.Uncompressed,
+			dataPage(5, format.DeltaBinaryPacked, 7, 7), []byte{128, 128, 128, 8, 4, 5, 0}},
+		{"delta page that ends early", "ends early", 500, format.Uncompressed,
+			dataPage(500, format.DeltaBinaryPacked, 6, 6), []byte{128, 1, 4, 244, 3, 0}},
+		{"split page of the wrong size", "BYTE_STREAM_SPLIT", 2, format.Uncompressed,
+			dataPage(2, format.ByteStreamSplit, 15, 15), make([]byte, 15)},
+		{"unknown encoding", "not supported", 2, format.Uncompressed, dataPage(2, format.BitPacked, 16, 16),
+			make([]byte, 16)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := pageFile(t, c.rows, c.codec, c.header, c.body)
@@ -204,7 +229,8 @@ func TestPagesBehindTheLastRowAreAnError(t *testing.T) {
 		{[]byte("room that some writer left"), false},
 	} {
 		path := pageFile(t, 2, format.Uncompressed, first, append(make([]byte, 16), c.behind...))
-		_, _, err := scan(t, hostileBudget, path, source.ScanOptions{StrideRows: 1, Decode: source.DecodeOptions{Threads: 1}})
+		_, _, err := scan(t, hostileBudget, path,
+			source.ScanOptions{StrideRows: 1, Decode: source.DecodeOptions{Threads: 1}})
 		if !c.fails {
 			require.NoError(t, err, "%x", c.behind)
 			continue
@@ -231,7 +257,8 @@ func TestClaimedRowsTakeNoMemory(t *testing.T) {
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err)
 		lease := hosttest.Budget(t, 0).Lease("scan")
-		r, err := table.Scan(context.Background(), source.ScanOptions{Columns: columns, StrideRows: 1 << 15, Lease: lease})
+		r, err := table.Scan(context.Background(),
+			source.ScanOptions{Columns: columns, StrideRows: 1 << 15, Lease: lease})
 		for err == nil {
 			var s *gpu.Stride
 			if s, err = r.Read(context.Background()); err == nil {
@@ -274,7 +301,8 @@ func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {
 func TestAnyChangedByteIsAnErrorOrHarmless(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, name := range []string{"encodings-v2-snappy.parquet", "duckdb.parquet", "fallback.parquet", "page-index.parquet", "decimals.parquet"} {
+	for _, name := range []string{"encodings-v2-snappy.parquet", "duckdb.parquet", "fallback.parquet",
+		"page-index.parquet", "decimals.parquet"} {
 		for range 150 {
 			path := edited(t, name, func(b []byte) []byte {
 				for range 1 + r.IntN(3) {
@@ -294,7 +322,8 @@ func requireHarmless(t testing.TB, path []string) {
 		fields := table.Schema().Fields
 		for i, f := range fields[:min(3, len(fields))] {
 			equal := source.Predicate{Column: i, Op: source.Eq, Values: []gpu.Scalar{{Type: f.Type, Valid: true}}}
-			opts = append(opts, source.ScanOptions{Prune: []source.Predicate{equal}}, source.ScanOptions{Prune: []source.Predicate{{Column: i, Op: source.IsNull}}})
+			opts = append(opts, source.ScanOptions{Prune: []source.Predicate{equal}},
+				source.ScanOptions{Prune: []source.Predicate{{Column: i, Op: source.IsNull}}})
 		}
 	}
 	for _, opt := range opts {
@@ -347,7 +376,8 @@ func FuzzDecompress(f *testing.F) {
 }
 
 func FuzzOpenRead(f *testing.F) {
-	for _, name := range []string{"duckdb", "fallback", "dictionaries", "many-dictionaries", "int96", "decimals", "nested", "empty-groups", "page-index", "bloom", "statistics", "types", "duplicates"} {
+	for _, name := range []string{"duckdb", "fallback", "dictionaries", "many-dictionaries", "int96", "decimals",
+		"nested", "empty-groups", "page-index", "bloom", "statistics", "types", "duplicates"} {
 		b, err := os.ReadFile(fmt.Sprintf("testdata/%s.parquet", name))
 		require.NoError(f, err)
 		f.Add(b)
@@ -358,7 +388,8 @@ func FuzzOpenRead(f *testing.F) {
 		m.NumRows = 0
 		m.Schema[1].Name = ""
 		m.Schema[2].LogicalType.Value = new(format.NullType)
-		m.KeyValueMetadata = []format.KeyValue{{Key: "geo", Value: `{"columns": {"half": {}}}`}, {Key: "pandas", Value: "{"}}
+		m.KeyValueMetadata = []format.KeyValue{{Key: "geo", Value: `{"columns": {"half": {}}}`},
+			{Key: "pandas", Value: "{"}}
 	})(b))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<20 {

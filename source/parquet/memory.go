@@ -115,7 +115,8 @@ func (t *Table) ExplainMemory(opt source.ScanOptions) string {
 	if largest.of == nil || largest.page < least/2 {
 		return ""
 	}
-	return fmt.Sprintf("a page of column %q of %s takes %s of that while it is decoded, whatever the rows of a stride; %s",
+	return fmt.Sprintf("a page of column %q of %s takes %s of that while it is decoded, whatever the rows of "+
+		"a stride; %s",
 		largest.column, largest.of.path, humanize.IBytes(uint64(largest.page)), smallerPages)
 }
 
@@ -126,7 +127,8 @@ const smallerPages = "rewrite the file with smaller pages or row groups, or do n
 func (c *encodedChunk) blamePage(err error, n int) error {
 	var refused *gpu.BudgetError
 	if errors.As(err, &refused) && refused.Holder == refused.Stage && int64(n) > refused.Limit/8 {
-		refused.Hint = fmt.Sprintf("a page of column %q of %s has %s; %s", c.col.field.Name, c.file.path, humanize.IBytes(uint64(n)), smallerPages)
+		refused.Hint = fmt.Sprintf("a page of column %q of %s has %s; %s", c.col.field.Name, c.file.path,
+			humanize.IBytes(uint64(n)), smallerPages)
 	}
 	return err
 }

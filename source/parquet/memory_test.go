@@ -68,7 +68,8 @@ func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	defer func(n int) { readAhead = n }(readAhead)
 	readAhead = 100 // so that memory is also refused between a header and its page
-	for _, f := range []string{"encodings-v1-zstd.parquet", "encodings-v2-snappy.parquet", "fallback.parquet", "many-dictionaries.parquet", "page-index.parquet"} {
+	for _, f := range []string{"encodings-v1-zstd.parquet", "encodings-v2-snappy.parquet", "fallback.parquet",
+		"many-dictionaries.parquet", "page-index.parquet"} {
 		path := filepath.Join("testdata", f)
 		want, _, err := scanOnce(t, 0, []string{path}, source.ScanOptions{StrideRows: 100})
 		require.NoError(t, err)
@@ -80,7 +81,8 @@ func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 				refused = true
 				time.AfterFunc(time.Millisecond, func() { regrow() })
 			})
-			opt.StrideRows, opt.Decode.Threads, opt.Decode.Encoded, opt.Lease = 100, int(1+k/2%2*3), k%2 == 0, budget.Lease("scan")
+			opt.StrideRows, opt.Decode.Threads, opt.Decode.Encoded, opt.Lease = 100, int(1+k/2%2*3), k%2 == 0,
+				budget.Lease("scan")
 			other := budget.Lease("other")
 			require.NoError(t, other.Reserve(1)) // so that the scan has others to wait for
 			got, err := readAll(table, opt)
@@ -209,7 +211,8 @@ func TestAScanWaitsForMemoryAsLongAsNobodyReads(t *testing.T) {
 
 // largePages writes a file of three columns of strings in row groups of so many pages of
 // about 20 KB, and returns the size of a page.
-func largePages(t *testing.T, groups, pages, version int, optional bool, e encoding.Encoding, codec compress.Codec) (path string, page int64) {
+func largePages(t *testing.T, groups, pages, version int, optional bool, e encoding.Encoding,
+	codec compress.Codec) (path string, page int64) {
 	const rows = 200
 	node := parquet.Compressed(parquet.Encoded(parquet.String(), e), codec)
 	if optional {
@@ -219,7 +222,8 @@ func largePages(t *testing.T, groups, pages, version int, optional bool, e encod
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	defer f.Close()
-	w := parquet.NewWriter(f, parquet.NewSchema("rows", parquet.Group{"a": node, "b": node, "c": node}), parquet.DataPageVersion(version), parquet.PageBufferSize(1<<20))
+	w := parquet.NewWriter(f, parquet.NewSchema("rows", parquet.Group{"a": node, "b": node, "c": node}),
+		parquet.DataPageVersion(version), parquet.PageBufferSize(1<<20))
 	r := rand.New(rand.NewPCG(1, 2))
 	text := make([]byte, 100)
 	for range groups {
@@ -265,7 +269,8 @@ func TestAScanOfLargePagesHoldsOneAtATime(t *testing.T) {
 						for _, rows := range []int{30, 150, 250} {
 							for _, columns := range [][]int{{1}, {0, 1, 2}} {
 								for _, threads := range []int{1, 8} {
-									name := fmt.Sprintf("%v %v version %d optional %v pages %d rows %d columns %v threads %d", codec, e, version, optional, pages, rows, columns, threads)
+									name := fmt.Sprintf("%v %v version %d optional %v pages %d rows %d columns "+
+										"%v threads %d", codec, e, version, optional, pages, rows, columns, threads)
 									table, err := Open([]string{path}, OpenOptions{})
 									require.NoError(t, err)
 									for g := range table.files[0].groups {

@@ -140,7 +140,10 @@ func (t *Table) sharedMetadata(columns []leaf) map[string]string {
 		})
 	})
 	if !same {
-		maps.DeleteFunc(out, func(k, _ string) bool { return source.DescribesColumns(k) && (k != "ARROW:schema" || retyped) })
+		maps.DeleteFunc(out, func(k, _ string) bool {
+			return source.DescribesColumns(k) &&
+				(k != "ARROW:schema" || retyped)
+		})
 	}
 	for _, f := range t.files {
 		f.metadata = nil
@@ -217,7 +220,8 @@ func (m *fileMeta) layout() *layout {
 	for g := range m.RowGroups {
 		for i := range m.RowGroups[g].Columns {
 			c := &m.RowGroups[g].Columns[i]
-			for _, at := range [...]int64{c.Data.pagesStart(), c.ColumnIndexOffset, c.OffsetIndexOffset, c.Data.BloomFilterOffset} {
+			for _, at := range [...]int64{c.Data.pagesStart(), c.ColumnIndexOffset, c.OffsetIndexOffset,
+				c.Data.BloomFilterOffset} {
 				if at > 0 {
 					p.starts = append(p.starts, at)
 				}

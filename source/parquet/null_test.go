@@ -62,14 +62,16 @@ func TestAColumnOfNothingButNullsTakesTheTypeOfOtherFiles(t *testing.T) {
 						require.Equal(t, order[0] == path && i == 0 || order[0] == null && i == 2, v.Valid)
 						require.Equal(t, want.Type, v.Type)
 					}
-					_, progress, err := scan(t, 0, order, source.ScanOptions{Prune: []source.Predicate{{Column: 0, Op: source.IsNotNull}}})
+					_, progress, err := scan(t, 0, order,
+						source.ScanOptions{Prune: []source.Predicate{{Column: 0, Op: source.IsNotNull}}})
 					require.NoError(t, err)
 					require.EqualValues(t, 2*len(order)-2, progress.RowsSkipped)
 				}
 				given := gpu.NewSchema(gpu.Field{Name: "c", Type: gpu.TimeOf(gpu.Microsecond)})
 				table, err = Open([]string{null, null}, OpenOptions{Schema: given})
 				require.NoError(t, err)
-				require.Equal(t, gpu.Field{Name: "c", Type: gpu.TimeOf(gpu.Microsecond), Nullable: true}, table.Schema().Fields[0])
+				require.Equal(t, gpu.Field{Name: "c", Type: gpu.TimeOf(gpu.Microsecond), Nullable: true},
+					table.Schema().Fields[0])
 				if want.Type.Kind != gpu.String { // whose name differs
 					_, err = Open([]string{path, null}, OpenOptions{Strict: true})
 					require.ErrorContains(t, err, `column "c" is NULL`)

@@ -129,7 +129,8 @@ func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
 			adoptTypes(all[i], opt)
 		}
 		for _, r := range footers[i].refused {
-			if l.partition(r.Name) < 0 && !slices.ContainsFunc(t.refused, func(q source.Unreadable) bool { return q.Name == r.Name }) {
+			if l.partition(r.Name) < 0 && !slices.ContainsFunc(t.refused,
+				func(q source.Unreadable) bool { return q.Name == r.Name }) {
 				t.refused = append(t.refused, r)
 			}
 		}
@@ -156,7 +157,8 @@ func emptyTable(schema *gpu.Schema) (*Table, error) {
 	if schema == nil {
 		return nil, errors.New("there are no files, and no schema says which columns they would have")
 	}
-	t := &Table{schema: gpu.NewSchema(slices.Clone(schema.Fields)...), first: "no files", snapshot: Snapshot{Schema: schema}}
+	t := &Table{schema: gpu.NewSchema(slices.Clone(schema.Fields)...), first: "no files",
+		snapshot: Snapshot{Schema: schema}}
 	for i := range t.schema.Fields {
 		t.schema.Fields[i].Nullable = true
 	}
@@ -184,10 +186,12 @@ func (t *Table) Describe() string {
 		what += fmt.Sprintf(" and %d more files", n-1)
 	}
 	if t.ruled > 0 {
-		return fmt.Sprintf("%s (%s rows, %d row groups, %s; %s of %s files not opened, by their folders)", what, humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)),
+		return fmt.Sprintf("%s (%s rows, %d row groups, %s; %s of %s files not opened, by their folders)", what,
+			humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)),
 			humanize.Comma(int64(t.ruled)), humanize.Comma(int64(t.ruled+len(t.files))))
 	}
-	return fmt.Sprintf("%s (%s rows, %d row groups, %s)", what, humanize.Comma(t.rows), groups, humanize.IBytes(uint64(size)))
+	return fmt.Sprintf("%s (%s rows, %d row groups, %s)", what, humanize.Comma(t.rows), groups,
+		humanize.IBytes(uint64(size)))
 }
 
 // Close implements source.Table.

@@ -101,7 +101,8 @@ func (o *outputPath) named(path string) bool {
 
 // refuse returns the error of a source that includes the output.
 func (o *outputPath) refuse(path string) error {
-	return fmt.Errorf("%s: %w: each run would read the rows of the run before from %s; write it to another folder, or name the files to read without it", path, ErrOutput, o.Path)
+	return fmt.Errorf("%s: %w: each run would read the rows of the run before from %s; write it to another folder, "+
+		"or name the files to read without it", path, ErrOutput, o.Path)
 }
 
 // inFolder reports whether a walk of a folder reads a file with these names below it.

@@ -13,7 +13,8 @@ const maxIndexBytes = 16 << 20
 // The index is then not used, and no row is lost.
 func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, ok bool) {
 	m := &g.chunks[p.Column]
-	if m.columnIndex.size == 0 || m.offsetIndex.size == 0 || max(m.columnIndex.size, m.offsetIndex.size) > maxIndexBytes {
+	if m.columnIndex.size == 0 || m.offsetIndex.size == 0 ||
+		max(m.columnIndex.size, m.offsetIndex.size) > maxIndexBytes {
 		return nil, false
 	}
 	var values format.ColumnIndex
@@ -87,7 +88,8 @@ func (c leaf) plausible(x *format.ColumnIndex, pages []rowRange, s chunkStats) b
 		}
 		nulls += least
 		values = values || !null
-		if lo, hi := x.MinValues[i], x.MaxValues[i]; !null && c.hasBounds() && (c.reversed(lo, hi) || s.hasRange && c.outside(lo, hi, s)) {
+		if lo, hi := x.MinValues[i], x.MaxValues[i]; !null && c.hasBounds() &&
+			(c.reversed(lo, hi) || s.hasRange && c.outside(lo, hi, s)) {
 			return false
 		}
 	}

@@ -71,11 +71,12 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 // newReader returns a reader without strides.
 func (t *Table) newReader(opt source.ScanOptions, total source.Progress) *reader {
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, trace: opt.Decode.Trace, inflightBytes: opt.Decode.InflightBytes,
-		total:  total,
-		schema: &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
-		order:  t.bySize(opt.Columns),
-		left:   -1,
+		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, trace: opt.Decode.Trace,
+		inflightBytes: opt.Decode.InflightBytes,
+		total:         total,
+		schema:        &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
+		order:         t.bySize(opt.Columns),
+		left:          -1,
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
@@ -254,7 +255,8 @@ func (r *reader) affords(t task) bool {
 
 // put makes a task ready, in the order of strides. The caller holds the lock.
 func (r *reader) put(t task) {
-	i, _ := slices.BinarySearchFunc(r.tasks, t.stride, func(o task, stride int) int { return cmp.Compare(o.stride, stride) })
+	i, _ := slices.BinarySearchFunc(r.tasks, t.stride,
+		func(o task, stride int) int { return cmp.Compare(o.stride, stride) })
 	r.tasks = slices.Insert(r.tasks, i, t)
 	r.work.Signal()
 }

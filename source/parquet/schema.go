@@ -71,14 +71,17 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 		if err := w.subtree(0); err != nil {
 			return nil, nil, 0, err
 		}
-		c := leaf{leaf: first, physical: e.Type.V, length: int(e.TypeLength.V), optional: e.RepetitionType.V == format.Optional}
+		c := leaf{leaf: first, physical: e.Type.V, length: int(e.TypeLength.V),
+			optional: e.RepetitionType.V == format.Optional}
 		if e.NumChildren.V > 0 || !e.Type.Valid || e.RepetitionType.V == format.Repeated {
-			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]), Reason: "it is nested"})
+			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]),
+				Reason: "it is nested"})
 			continue
 		}
 		t, reason := columnType(e)
 		if reason != "" {
-			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]), Reason: reason})
+			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]),
+				Reason: reason})
 			continue
 		}
 		c.field = gpu.Field{Name: name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
@@ -269,7 +272,8 @@ func logicalType(l format.LogicalTypeValue, physical format.Type, length int) (g
 			return t, ""
 		}
 	case *format.TimeType:
-		if u, ok := unit(l.Unit.Value); ok && (physical == format.Int32 && u == gpu.Millisecond || physical == format.Int64 && u != gpu.Millisecond) {
+		if u, ok := unit(l.Unit.Value); ok && (physical == format.Int32 && u == gpu.Millisecond ||
+			physical == format.Int64 && u != gpu.Millisecond) {
 			return gpu.TimeOf(u), ""
 		}
 	case *format.TimestampType:
@@ -309,7 +313,8 @@ const maxDecimalDigits = 1000
 
 func decimalType(precision, scale int, physical format.Type, length int) (gpu.Type, string) {
 	if precision < 1 || precision > maxDecimalDigits || scale < 0 || scale > precision {
-		return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is out of range: at most %d digits", precision, scale, maxDecimalDigits)
+		return gpu.Type{}, fmt.Sprintf("DECIMAL(%d,%d) is out of range: at most %d digits", precision, scale,
+			maxDecimalDigits)
 	}
 	switch physical {
 	case format.FixedLenByteArray:

@@ -9,22 +9,22 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Snapshot names the files of a table in the versions that it has been opened in. It is data: another process may open the
-// same table by it.
+// Snapshot names the files of a table in the versions that it has been opened in. It is data: another process may open
+// the same table by it.
 type Snapshot struct {
 	Listing
 	Versions []Version // of each path
 	// Options of the table.
 	Strict bool        `json:",omitempty"`
 	Schema *gpu.Schema `json:",omitempty"`
-	// Ruled is the number of files that the table leaves out by their folders. If Empty, the paths are only of the file that
-	// the columns are of.
+	// Ruled is the number of files that the table leaves out by their folders. If Empty, the paths are only of the file
+	// that the columns are of.
 	Ruled int  `json:",omitempty"`
 	Empty bool `json:",omitempty"`
 }
 
-// Version identifies the content of a file: a replaced file has another inode, a file that is written in place another size
-// or time.
+// Version identifies the content of a file: a replaced file has another inode, a file that is written in place another
+// size or time.
 type Version struct {
 	Device, Inode uint64
 	Size          int64
@@ -51,7 +51,8 @@ func (s *Snapshot) Open() (*Table, error) {
 	}
 	for _, p := range s.Partitions {
 		if len(p.Values) != len(s.Paths) {
-			return nil, fmt.Errorf("a table has %d files and %d values of the folders of column %q", len(s.Paths), len(p.Values), p.Field.Name)
+			return nil, fmt.Errorf("a table has %d files and %d values of the folders of column %q", len(s.Paths),
+				len(p.Values), p.Field.Name)
 		}
 	}
 	var keep func(int) bool

@@ -73,7 +73,8 @@ func lookUp(t *testing.T, paths []string) (ruledOut int64) {
 			require.Contains(t, got["r"], all["r"][i], "row with %s = %v", name, all[name][i])
 			ruledOut += progress.RowsSkipped
 		}
-		_, _, err := scanOnce(t, 0, paths, source.ScanOptions{Prune: []source.Predicate{{Column: column, Op: source.IsNotNull}}}, name)
+		_, _, err := scanOnce(t, 0, paths,
+			source.ScanOptions{Prune: []source.Predicate{{Column: column, Op: source.IsNotNull}}}, name)
 		require.NoError(t, err)
 	}
 	return ruledOut
@@ -149,7 +150,9 @@ func TestStatisticsThatContradictTheSchemaOrEachOtherAreNotUsed(t *testing.T) {
 			p[1].FirstRowIndex, p[2].FirstRowIndex = p[2].FirstRowIndex, p[1].FirstRowIndex
 		},
 		"a first page that is not the first": func(x *chunkIndex) { x.offsets.PageLocations[0].FirstRowIndex = 1 },
-		"first rows behind the row group":    func(x *chunkIndex) { x.offsets.PageLocations[3].FirstRowIndex = 1 << 40 },
+		"first rows behind the row group": func(x *chunkIndex) {
+			x.offsets.PageLocations[3].FirstRowIndex = 1 << 40
+		},
 		"pages that do not ascend in the file": func(x *chunkIndex) {
 			p := x.offsets.PageLocations
 			for i, j := 0, len(p)-1; i < j; i, j = i+1, j-1 {

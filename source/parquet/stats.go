@@ -161,7 +161,8 @@ func (c leaf) chunkStats(s *statistics, rows int64) chunkStats {
 		return out
 	}
 	both := s.MinValue != nil && s.MaxValue != nil && s.Min != nil && s.Max != nil && c.signedOrder()
-	if c.reversed(lo, hi) || rows > 0 && out.nulls == rows || both && !(bytes.Equal(s.Min, s.MinValue) && bytes.Equal(s.Max, s.MaxValue)) {
+	if c.reversed(lo, hi) || rows > 0 && out.nulls == rows ||
+		both && !(bytes.Equal(s.Min, s.MinValue) && bytes.Equal(s.Max, s.MaxValue)) {
 		return none
 	}
 	out.min, out.max, out.hasRange = bytes.Clone(lo), bytes.Clone(hi), true

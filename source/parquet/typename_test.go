@@ -43,14 +43,18 @@ func TestTypesOfColumnsThatCannotBeReadAreNamedAsInDuckDB(t *testing.T) {
 		"INTERVAL": {node("x", 0, physical(format.FixedLenByteArray), converted(deprecated.Interval))},
 		"INTEGER[]": {
 			node("x", 1, logical(new(format.ListType))), node("list", 1, repeated), node("element", 0, integer)},
-		"VARCHAR[]":   {node("x", 1, converted(deprecated.List)), node("array", 0, append(text, repeated)...)},
-		"INTEGER[][]": {node("x", 1, converted(deprecated.List)), node("list", 1, repeated), node("element", 1, converted(deprecated.List)), node("list", 1, repeated), node("element", 0, integer)},
+		"VARCHAR[]": {node("x", 1, converted(deprecated.List)), node("array", 0, append(text, repeated)...)},
+		"INTEGER[][]": {node("x", 1, converted(deprecated.List)), node("list", 1, repeated),
+			node("element", 1, converted(deprecated.List)), node("list", 1, repeated), node("element", 0, integer)},
 		"STRUCT(a INTEGER, b VARCHAR)[]": {
-			node("x", 1, converted(deprecated.List)), node("array", 2, repeated), node("a", 0, integer), node("b", 0, text...)},
+			node("x", 1, converted(deprecated.List)), node("array", 2, repeated), node("a", 0, integer),
+			node("b", 0, text...)},
 		"INTEGER[] ": {node("x", 0, integer, repeated)},
 		"MAP(VARCHAR, STRUCT(a INTEGER))": {
-			node("x", 1, logical(new(format.MapType))), node("key_value", 2, repeated), node("key", 0, text...), node("value", 1), node("a", 0, integer)},
-		"STRUCT(variant VARIANT)":                {node("x", 1), node("variant", 0, physical(format.ByteArray), logical(new(format.VariantType)))},
+			node("x", 1, logical(new(format.MapType))), node("key_value", 2, repeated), node("key", 0, text...),
+			node("value", 1), node("a", 0, integer)},
+		"STRUCT(variant VARIANT)": {node("x", 1),
+			node("variant", 0, physical(format.ByteArray), logical(new(format.VariantType)))},
 		strings.Repeat("STRUCT(a_long_name ", 6): append(deep, node("leaf", 0, integer)),
 	} {
 		root := []schemaNode{node("schema", 1)}

@@ -17,7 +17,8 @@ const maxFaults = 20
 // unify makes one schema of the columns of the files, and gives each file its columns in
 // the order of the schema.
 func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
-	u := unifier{table: t, listing: l, strict: opt.Strict, given: opt.Schema != nil, exact: map[string]int{}, folded: map[string]int{}}
+	u := unifier{table: t, listing: l, strict: opt.Strict, given: opt.Schema != nil, exact: map[string]int{},
+		folded: map[string]int{}}
 	if u.given {
 		for _, f := range opt.Schema.Fields {
 			u.append(f, nil)
@@ -85,7 +86,8 @@ type unified struct {
 // mix marks a column that is of another type in a file. Only jobs that use it are refused.
 func (c *unified) mix(typ, where string) {
 	c.mixed = &source.Unreadable{Name: c.field.Name, Type: c.field.TypeName() + " or " + typ,
-		Reason: fmt.Sprintf("it is %s in %s and %s in %s, and these have no type in common; list the columns that you need under schema: of the source, or read the files as two sources and cast the column before a union",
+		Reason: fmt.Sprintf("it is %s in %s and %s in %s, and these have no type in common; list the columns that "+
+			"you need under schema: of the source, or read the files as two sources and cast the column before a union",
 			c.field.TypeName(), c.from.path, typ, where)}
 }
 
@@ -113,7 +115,8 @@ func (u *unifier) leaveOutMixed(at [][]int) {
 			continue
 		}
 		to[i] = -1
-		u.table.refused = slices.DeleteFunc(u.table.refused, func(r source.Unreadable) bool { return strings.EqualFold(r.Name, c.field.Name) })
+		u.table.refused = slices.DeleteFunc(u.table.refused,
+			func(r source.Unreadable) bool { return strings.EqualFold(r.Name, c.field.Name) })
 		u.table.refused = append(u.table.refused, *c.mixed)
 	}
 	u.columns = kept
@@ -168,14 +171,16 @@ func (u *unifier) add(f *file, columns []leaf) []int {
 			continue
 		}
 		if u.strict && f != u.table.files[0] {
-			u.faultf("%s has a column %q, but %s has none that can be read", f.path, c.field.Name, u.table.files[0].path)
+			u.faultf("%s has a column %q, but %s has none that can be read", f.path, c.field.Name,
+				u.table.files[0].path)
 		}
 		at[i] = len(u.columns)
 		taken[at[i]] = true
 		u.append(c.field, f)
 	}
 	if len(u.columns) == before+len(columns) && before > 0 && len(columns) > 0 && !u.strict {
-		u.faultf("%s has none of the columns of the files before it (%s); read it as another source", f.path, u.names(before))
+		u.faultf("%s has none of the columns of the files before it (%s); read it as another source", f.path,
+			u.names(before))
 	}
 	return at
 }
@@ -225,13 +230,15 @@ func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
 		case field.Annotation:
 			return
 		case c.field.Annotation:
-			c.field, c.from = gpu.Field{Name: c.field.Name, Type: field.Type, Annotation: field.Annotation, Nullable: c.field.Nullable}, f
+			c.field, c.from = gpu.Field{Name: c.field.Name, Type: field.Type, Annotation: field.Annotation,
+				Nullable: c.field.Nullable}, f
 			return
 		}
 	}
 	if field.Annotation != c.field.Annotation {
 		if u.strict && (field.Annotation == gpu.AllNull || c.field.Annotation == gpu.AllNull) {
-			u.faultf("%s: column %q is %s, in %s it is %s", f.path, field.Name, field.TypeName(), c.from.path, c.field.TypeName())
+			u.faultf("%s: column %q is %s, in %s it is %s", f.path, field.Name, field.TypeName(), c.from.path,
+				c.field.TypeName())
 			return
 		}
 		c.field.Annotation = gpu.NoAnnotation
@@ -242,7 +249,8 @@ func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
 	common, ok := commonType(before, field)
 	switch {
 	case u.given && (!ok || !common.SameSQL(c.field.Type)):
-		u.faultf("%s: column %q is %v, and the schema of the source says %v, which does not hold all its values; write %v there, or cast the column in a step", f.path, field.Name, field.Type, c.field.Type, field.Type)
+		u.faultf("%s: column %q is %v, and the schema of the source says %v, which does not hold all its values; "+
+			"write %v there, or cast the column in a step", f.path, field.Name, field.Type, c.field.Type, field.Type)
 	case u.given:
 	case u.strict:
 		u.faultf("%s: column %q is %v, in %s it is %v", f.path, field.Name, field.Type, c.from.path, c.field.Type)
@@ -281,7 +289,8 @@ func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
 				if c.from != nil {
 					where = "in " + c.from.path
 				}
-				u.faultf("%s: column %q is %v and cannot be read (%s), %s it is %v; leave the file or the column out", f.path, c.field.Name, refused.Type, refused.Reason, where, c.field.Type)
+				u.faultf("%s: column %q is %v and cannot be read (%s), %s it is %v; leave the file or the column out",
+					f.path, c.field.Name, refused.Type, refused.Reason, where, c.field.Type)
 			} else if u.strict && !u.given {
 				u.faultf("%s has no column %q that can be read, but %s has", f.path, c.field.Name, c.from.path)
 			}

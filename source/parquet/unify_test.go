@@ -47,15 +47,19 @@ func TestColumnsOfSeveralFilesAreUnified(t *testing.T) {
 	paths := narrowAndWide(t)
 	table, err := Open(paths, OpenOptions{})
 	require.NoError(t, err)
-	require.Equal(t, []gpu.Field{{Name: "id", Type: gpu.Of(gpu.Int64)}, {Name: "name", Type: gpu.Of(gpu.String), Nullable: true}, {Name: "rate", Type: gpu.Of(gpu.Float64)},
-		{Name: "only", Type: gpu.Of(gpu.Bool), Nullable: true}, {Name: "new", Type: gpu.Of(gpu.Int16), Nullable: true}}, table.Schema().Fields)
+	require.Equal(t, []gpu.Field{{Name: "id", Type: gpu.Of(gpu.Int64)},
+		{Name: "name", Type: gpu.Of(gpu.String), Nullable: true}, {Name: "rate", Type: gpu.Of(gpu.Float64)},
+		{Name: "only", Type: gpu.Of(gpu.Bool), Nullable: true}, {Name: "new", Type: gpu.Of(gpu.Int16), Nullable: true}},
+		table.Schema().Fields)
 	for _, rows := range []int{1, 2, 100} {
 		got, _, err := scan(t, 0, paths, source.ScanOptions{StrideRows: rows})
 		require.NoError(t, err)
 		id := gpu.Of(gpu.Int64)
 		require.Equal(t, []gpu.Scalar{gpu.IntScalar(id, 1), gpu.IntScalar(id, 2), gpu.IntScalar(id, 1<<40)}, got["id"])
-		require.Equal(t, []gpu.Scalar{gpu.FloatScalar(gpu.Of(gpu.Float64), 0.5), gpu.FloatScalar(gpu.Of(gpu.Float64), 1.5), gpu.FloatScalar(gpu.Of(gpu.Float64), 2.25)}, got["rate"])
-		require.Equal(t, []gpu.Scalar{gpu.BoolScalar(true), gpu.BoolScalar(false), gpu.Null(gpu.Of(gpu.Bool))}, got["only"])
+		require.Equal(t, []gpu.Scalar{gpu.FloatScalar(gpu.Of(gpu.Float64), 0.5),
+			gpu.FloatScalar(gpu.Of(gpu.Float64), 1.5), gpu.FloatScalar(gpu.Of(gpu.Float64), 2.25)}, got["rate"])
+		require.Equal(t, []gpu.Scalar{gpu.BoolScalar(true), gpu.BoolScalar(false), gpu.Null(gpu.Of(gpu.Bool))},
+			got["only"])
 		require.False(t, got["new"][1].Valid)
 		require.EqualValues(t, 7, got["new"][2].Int.Int64())
 	}
@@ -110,11 +114,18 @@ func TestColumnsThatCannotBeUnifiedNameFilesAndTypes(t *testing.T) {
 		typ, reason    string
 		given, refused string // with a schema
 	}{
-		{[]string{numbers, texts}, []string{"name", "rate", "only"}, "INTEGER or VARCHAR", "it is INTEGER in " + numbers + " and VARCHAR in " + texts + ", and these have no type in common; list the columns that you need under schema:",
+		{[]string{numbers, texts}, []string{"name", "rate", "only"}, "INTEGER or VARCHAR",
+			"it is INTEGER in " + numbers + " and VARCHAR in " + texts +
+				", and these have no type in common; list the columns that you need under schema:",
 			"name", texts + `: column "id" is VARCHAR, and the schema of the source says INTEGER`},
-		{[]string{texts, numbers, texts}, []string{"name", "rate", "only"}, "VARCHAR or INTEGER", "it is VARCHAR in " + texts + " and INTEGER in " + numbers, "only", texts + `: column "id" is VARCHAR`},
-		{[]string{numbers, lists}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]", "it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists, "rate", lists + `: column "id" is BIGINT[] and cannot be read`},
-		{[]string{lists, numbers}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]", "it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists, "rate", lists + `: column "id" is BIGINT[] and cannot be read`},
+		{[]string{texts, numbers, texts}, []string{"name", "rate", "only"}, "VARCHAR or INTEGER",
+			"it is VARCHAR in " + texts + " and INTEGER in " + numbers, "only", texts + `: column "id" is VARCHAR`},
+		{[]string{numbers, lists}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]",
+			"it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists,
+			"rate", lists + `: column "id" is BIGINT[] and cannot be read`},
+		{[]string{lists, numbers}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]",
+			"it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists,
+			"rate", lists + `: column "id" is BIGINT[] and cannot be read`},
 	} {
 		table, err := Open(c.paths, OpenOptions{})
 		require.NoError(t, err)
@@ -160,7 +171,8 @@ func TestTextBesideBytesIsBytes(t *testing.T) {
 			values = append(values, v.Str)
 		}
 		require.ElementsMatch(t, []string{`é\x`, "b", "b", "\xff", "b"}, values)
-		above := source.Predicate{Op: source.Gt, Values: []gpu.Scalar{{Type: gpu.Of(gpu.Binary), Valid: true, Str: "\xf0"}}}
+		above := source.Predicate{Op: source.Gt,
+			Values: []gpu.Scalar{{Type: gpu.Of(gpu.Binary), Valid: true, Str: "\xf0"}}}
 		got, p, err := scan(t, 0, paths, source.ScanOptions{Prune: []source.Predicate{above}})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, p.Skipped, "by the bounds of the texts")
@@ -215,9 +227,11 @@ func TestBooleansBesideNumbersAreNumbers(t *testing.T) {
 func TestFilesAreCheckedAgainstAGivenSchema(t *testing.T) {
 	paths := narrowAndWide(t)
 	given := func(fields ...gpu.Field) OpenOptions { return OpenOptions{Schema: &gpu.Schema{Fields: fields}} }
-	table, err := Open(paths, given(gpu.Field{Name: "new", Type: gpu.Of(gpu.Int64)}, gpu.Field{Name: "id", Type: gpu.Of(gpu.Int64)}))
+	table, err := Open(paths, given(gpu.Field{Name: "new", Type: gpu.Of(gpu.Int64)},
+		gpu.Field{Name: "id", Type: gpu.Of(gpu.Int64)}))
 	require.NoError(t, err)
-	require.Equal(t, []gpu.Field{{Name: "new", Type: gpu.Of(gpu.Int64), Nullable: true}, {Name: "id", Type: gpu.Of(gpu.Int64)}}, table.Schema().Fields)
+	require.Equal(t, []gpu.Field{{Name: "new", Type: gpu.Of(gpu.Int64), Nullable: true},
+		{Name: "id", Type: gpu.Of(gpu.Int64)}}, table.Schema().Fields)
 	_, err = Open(paths, given(gpu.Field{Name: "id", Type: gpu.Of(gpu.Int32)}))
 	require.ErrorContains(t, err, `2.parquet: column "ID" is BIGINT, and the schema of the source says INTEGER`)
 	_, err = Open(paths, given(gpu.Field{Name: "ids", Type: gpu.Of(gpu.Int64)}))
@@ -233,11 +247,13 @@ func TestRowsOfAFileWithoutTheColumnsAreCounted(t *testing.T) {
 		ID int64
 	}
 	whole := writeRows(t, filepath.Join(dir, "whole.parquet"), row{ID: 1})
-	liar := rawFile(t, schemaElement(format.Int64, format.Required), countedRows+1, format.Uncompressed, v1Page(1, format.Plain, make([]byte, 8)))
+	liar := rawFile(t, schemaElement(format.Int64, format.Required), countedRows+1, format.Uncompressed,
+		v1Page(1, format.Plain, make([]byte, 8)))
 	table, err := Open(append([]string{whole}, liar...), OpenOptions{})
 	require.NoError(t, err)
 	lease := hosttest.Budget(t, 0).Lease("scan")
-	_, err = table.Scan(context.Background(), source.ScanOptions{Columns: []int{table.Schema().Index("ID")}, Lease: lease})
+	_, err = table.Scan(context.Background(), source.ScanOptions{Columns: []int{table.Schema().Index("ID")},
+		Lease: lease})
 	require.ErrorIs(t, err, source.ErrData)
 	require.NoError(t, lease.Close())
 }
@@ -251,8 +267,10 @@ func TestWidenedValuesThatDoNotFitAreErrors(t *testing.T) {
 	}{
 		{gpu.Scalar{Type: gpu.DecimalOf(38, 0), Valid: true, Int: gpu.Pow10(27)}, wide, true},
 		{gpu.Scalar{Type: gpu.DecimalOf(38, 0), Valid: true, Int: gpu.Pow10(28)}, wide, false},
-		{gpu.IntScalar(gpu.TimestampOf(gpu.Microsecond, false), math.MaxInt64/1000), gpu.TimestampOf(gpu.Nanosecond, false), true},
-		{gpu.IntScalar(gpu.TimestampOf(gpu.Microsecond, false), math.MaxInt64/1000+1), gpu.TimestampOf(gpu.Nanosecond, false), false},
+		{gpu.IntScalar(gpu.TimestampOf(gpu.Microsecond, false), math.MaxInt64/1000),
+			gpu.TimestampOf(gpu.Nanosecond, false), true},
+		{gpu.IntScalar(gpu.TimestampOf(gpu.Microsecond, false), math.MaxInt64/1000+1),
+			gpu.TimestampOf(gpu.Nanosecond, false), false},
 		{gpu.IntScalar(gpu.Of(gpu.Date), math.MaxInt32), gpu.TimestampOf(gpu.Nanosecond, false), true}, // infinity
 	} {
 		out := widenScalar(c.from, c.to)

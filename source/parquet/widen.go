@@ -26,9 +26,12 @@ func widen(from, to gpu.Type) widening {
 		return func(dst, src []byte, n int) error {
 			for i := range n {
 				if to.Kind == gpu.Float64 {
-					typed[float64](dst, n)[i] = widenScalar(gpu.Scalar{Type: from, Valid: true, Int: wholeAt(src, from, i)}, to).Float
+					typed[float64](dst, n)[i] = widenScalar(gpu.Scalar{Type: from, Valid: true,
+						Int: wholeAt(src, from, i)}, to).Float
 				} else {
-					typed[float32](dst, n)[i] = float32(widenScalar(gpu.Scalar{Type: from, Valid: true, Int: wholeAt(src, from, i)}, to).Float)
+					typed[float32](dst,
+						n)[i] = float32(widenScalar(gpu.Scalar{Type: from, Valid: true, Int: wholeAt(src, from, i)},
+						to).Float)
 				}
 			}
 			return nil
@@ -46,7 +49,8 @@ func widenEach(dst, src []byte, n int, from, to gpu.Type) error {
 	for i := range n {
 		s := widenScalar(gpu.Scalar{Type: from, Valid: true, Int: wholeAt(src, from, i)}, to)
 		if !s.Valid {
-			return badf("the %v %s does not fit %v, to which the types of the files unify", from, gpu.Scalar{Type: from, Valid: true, Int: wholeAt(src, from, i)}, to)
+			return badf("the %v %s does not fit %v, to which the types of the files unify", from,
+				gpu.Scalar{Type: from, Valid: true, Int: wholeAt(src, from, i)}, to)
 		}
 		switch to.Width() {
 		case 1:
@@ -91,7 +95,8 @@ func widenNarrow(dst, src []byte, n int, from, to gpu.Type, by int64) error {
 		least, most = min(least, v), max(most, v)
 	}
 	lo, hi := to.Bounds()
-	if from.IsInfinite(least) || from.IsInfinite(most) || gpu.MulInt64(least, by).Less(lo) || hi.Less(gpu.MulInt64(most, by)) {
+	if from.IsInfinite(least) || from.IsInfinite(most) || gpu.MulInt64(least, by).Less(lo) ||
+		hi.Less(gpu.MulInt64(most, by)) {
 		return widenEach(dst, src, n, from, to) // which keeps infinities, and names a value that does not fit
 	}
 	if by != 1 {

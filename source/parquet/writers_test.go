@@ -42,7 +42,8 @@ func dictionaryPage(n int, body []byte) rawPage {
 // v2Page returns a data page of the second version with definition levels.
 func v2Page(rows, nulls int, levels, values []byte, raw int) rawPage {
 	h := format.PageHeader{Type: format.DataPageV2}
-	h.DataPageHeaderV2 = thrift.New(format.DataPageHeaderV2{NumValues: int32(rows), NumNulls: int32(nulls), NumRows: int32(rows),
+	h.DataPageHeaderV2 = thrift.New(format.DataPageHeaderV2{NumValues: int32(rows), NumNulls: int32(nulls),
+		NumRows:  int32(rows),
 		Encoding: format.Plain, DefinitionLevelsByteLength: int32(len(levels))})
 	return rawPage{h, append(append([]byte(nil), levels...), values...), len(levels) + raw}
 }
@@ -105,7 +106,8 @@ func TestTypesWithoutACounterpartBecomeTheNearest(t *testing.T) {
 	table, err := Open(fixture("types.parquet"), OpenOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Float32), gpu.Of(gpu.Int32), gpu.Of(gpu.Float64)},
-		[]gpu.Type{table.Schema().Fields[0].Type, table.Schema().Fields[1].Type, table.Schema().Fields[2].Type, table.Schema().Fields[3].Type})
+		[]gpu.Type{table.Schema().Fields[0].Type, table.Schema().Fields[1].Type, table.Schema().Fields[2].Type,
+			table.Schema().Fields[3].Type})
 	got := mustScan(t, "types.parquet", 70)
 	skipped := int64(0)
 	for i := range 150 {
@@ -115,7 +117,8 @@ func TestTypesWithoutACounterpartBecomeTheNearest(t *testing.T) {
 		if v := got["half"][i]; v.Valid {
 			require.Equal(t, float64(i-75)/8, v.Float)
 			p := source.Predicate{Column: 1, Op: source.Eq, Values: []gpu.Scalar{v}}
-			found, progress, err := scan(t, 0, fixture("types.parquet"), source.ScanOptions{Prune: []source.Predicate{p}}, "half")
+			found, progress, err := scan(t, 0, fixture("types.parquet"),
+				source.ScanOptions{Prune: []source.Predicate{p}}, "half")
 			require.NoError(t, err)
 			require.Contains(t, found["half"], v)
 			skipped += progress.RowsSkipped
@@ -126,7 +129,8 @@ func TestTypesWithoutACounterpartBecomeTheNearest(t *testing.T) {
 			want, _ := new(big.Rat).SetFrac(exact, big.NewInt(100000)).Float64()
 			require.Equal(t, want, v.Float, "row %d", i)
 			p := source.Predicate{Column: 3, Op: source.Eq, Values: []gpu.Scalar{v}}
-			found, _, err := scan(t, 0, fixture("types.parquet"), source.ScanOptions{Prune: []source.Predicate{p}}, "wide")
+			found, _, err := scan(t, 0, fixture("types.parquet"), source.ScanOptions{Prune: []source.Predicate{p}},
+				"wide")
 			require.NoError(t, err)
 			require.Contains(t, found["wide"], v)
 		}
@@ -161,7 +165,9 @@ func TestDecimalsOfManyDigitsAreTheNearestDouble(t *testing.T) {
 		return v.FillBytes(make([]byte, size))
 	}
 	digits := "123456789012345678901234567890123456789012345678901234567890"
-	values := map[string]float64{"0": 0, "1": 1e-10, "-1": -1e-10, digits: 12345678901234567890123456789012345678901234567890.1234567890, "-" + digits: -12345678901234567890123456789012345678901234567890.1234567890, "3": 3e-10}
+	values := map[string]float64{"0": 0, "1": 1e-10, "-1": -1e-10,
+		digits:       12345678901234567890123456789012345678901234567890.1234567890,
+		"-" + digits: -12345678901234567890123456789012345678901234567890.1234567890, "3": 3e-10}
 	var fixed, varying []byte
 	var want []float64
 	for s, v := range values {
@@ -199,7 +205,8 @@ func TestDecimalsOfManyDigitsAreTheNearestDouble(t *testing.T) {
 
 func TestInt96ReachesAsFarAsATimestamp(t *testing.T) {
 	at := func(year int, hour, nano int) time.Time { return time.Date(year, 12, 31, hour, 0, 0, nano, time.UTC) }
-	times := []time.Time{at(1, 1, 0), at(1500, 0, 1), at(1969, 23, 999999999), at(2024, 5, 123456789), at(9999, 1, 0), at(290000, 1, 0), at(-290000, 1, 5000)}
+	times := []time.Time{at(1, 1, 0), at(1500, 0, 1), at(1969, 23, 999999999), at(2024, 5, 123456789), at(9999, 1, 0),
+		at(290000, 1, 0), at(-290000, 1, 5000)}
 	var body []byte
 	for _, v := range times {
 		seconds := v.Unix()
@@ -210,19 +217,22 @@ func TestInt96ReachesAsFarAsATimestamp(t *testing.T) {
 		body = append(body, le64(uint64((seconds-86400*day)*1e9+int64(v.Nanosecond())))...)
 		body = binary.LittleEndian.AppendUint32(body, uint32(int32(day+2440588)))
 	}
-	got := readColumn(t, rawFile(t, schemaElement(format.Int96, format.Required), len(times), format.Uncompressed, v1Page(len(times), format.Plain, body)))
+	got := readColumn(t, rawFile(t, schemaElement(format.Int96, format.Required), len(times), format.Uncompressed,
+		v1Page(len(times), format.Plain, body)))
 	for i, v := range times {
 		require.Equal(t, gpu.TimestampOf(gpu.Microsecond, false), got[i].Type)
 		require.Equal(t, v.UnixMicro(), got[i].Int.Int64(), "%v", v)
 	}
 	far := append(le64(0), 0xff, 0xff, 0xff, 0x7f)
-	_, _, err := scan(t, 0, rawFile(t, schemaElement(format.Int96, format.Required), 1, format.Uncompressed, v1Page(1, format.Plain, far)), source.ScanOptions{})
+	_, _, err := scan(t, 0, rawFile(t, schemaElement(format.Int96, format.Required), 1, format.Uncompressed,
+		v1Page(1, format.Plain, far)), source.ScanOptions{})
 	require.ErrorIs(t, err, source.ErrData)
 }
 
 func TestColumnsOfOneNameAreNamedApart(t *testing.T) {
 	got := mustScan(t, "duplicates.parquet", 10)
-	for i, name := range []string{"a", "a_1", "A", "a_1_1", "a_2"} { // as in DuckDB, except for names that differ in case
+	// as in DuckDB, except for names that differ in case
+	for i, name := range []string{"a", "a_1", "A", "a_1_1", "a_2"} {
 		require.Len(t, got[name], 1, name)
 		require.EqualValues(t, i, got[name][0].Int.Int64(), name)
 	}
@@ -231,13 +241,16 @@ func TestColumnsOfOneNameAreNamedApart(t *testing.T) {
 	require.Equal(t, "a_2", info.Columns[4].Name)
 	require.Equal(t, "BIGINT", info.Columns[4].Type)
 	names := namer{}
-	for _, c := range [][2]string{{"a_1", "a_1"}, {"a_1_1", "a_1_1"}, {"a_2", "a_2"}, {"a", "a"}, {"a", "a_1_1_1"}, {"a", "a_2_1"}} {
+	for _, c := range [][2]string{{"a_1", "a_1"}, {"a_1_1", "a_1_1"}, {"a_2", "a_2"}, {"a", "a"}, {"a", "a_1_1_1"},
+		{"a", "a_2_1"}} {
 		require.Equal(t, c[1], names.name(c[0]))
 	}
 }
 
 func TestAColumnWithoutANameIsNamedByItsPosition(t *testing.T) {
-	for _, c := range [][2]string{{" x", "C0 x"}, {"x ", "x C1"}, {"  ", "C0 _1 _2"}, {" C0", "C0_1 C0"}, {"C1 ", "C1 C1_1"}} { // as in DuckDB, which refuses the last two
+	// as in DuckDB, which refuses the last two
+	for _, c := range [][2]string{{" x", "C0 x"}, {"x ", "x C1"}, {"  ", "C0 _1 _2"}, {" C0", "C0_1 C0"},
+		{"C1 ", "C1 C1_1"}} {
 		elements := []format.SchemaElement{{Name: "root"}}
 		given, want := strings.Split(c[0], " "), strings.Split(c[1], " ")
 		elements[0].NumChildren.Set(int32(len(given) + 1))
@@ -272,7 +285,8 @@ func TestAFooterThatLeavesItsRowsOutHasThoseOfItsRowGroups(t *testing.T) {
 		require.Equal(t, table.Rows(), info.Rows)
 	}
 	for _, rows := range []int64{-1, 1} {
-		_, err := Open(edited(t, "duckdb.parquet", footer(func(m *format.FileMetaData) { m.NumRows = rows })), OpenOptions{})
+		_, err := Open(edited(t, "duckdb.parquet", footer(func(m *format.FileMetaData) { m.NumRows = rows })),
+			OpenOptions{})
 		require.ErrorIs(t, err, source.ErrData)
 	}
 }
@@ -293,9 +307,11 @@ func TestAKeyOfTheMetadataMayHaveNoValue(t *testing.T) {
 		var m format.FileMetaData
 		_, err := unmarshalCompact(b[len(b)-8-n:len(b)-8], &m)
 		require.NoError(t, err)
-		f, err := thrift.Marshal(new(thrift.CompactProtocol), &footerOfKeys{1, m.Schema, m.NumRows, m.RowGroups, []key{{"alone"}}})
+		f, err := thrift.Marshal(new(thrift.CompactProtocol),
+			&footerOfKeys{1, m.Schema, m.NumRows, m.RowGroups, []key{{"alone"}}})
 		require.NoError(t, err)
-		return append(binary.LittleEndian.AppendUint32(append(b[:len(b)-8-n:len(b)-8-n], f...), uint32(len(f))), magic...)
+		return append(binary.LittleEndian.AppendUint32(append(b[:len(b)-8-n:len(b)-8-n], f...), uint32(len(f))),
+			magic...)
 	})
 	require.Len(t, readColumn(t, path), 260)
 	info, err := Inspect(path[0])
@@ -305,7 +321,8 @@ func TestAKeyOfTheMetadataMayHaveNoValue(t *testing.T) {
 
 func TestACompressedPageOfNullsMayBeEmpty(t *testing.T) {
 	nulls := v2Page(3, 3, []byte{3 << 1, 0}, nil, 0)
-	for _, codec := range []format.CompressionCodec{format.Snappy, format.Zstd, format.Gzip, format.Brotli, format.Lz4Raw, format.Lz4} {
+	for _, codec := range []format.CompressionCodec{format.Snappy, format.Zstd, format.Gzip, format.Brotli,
+		format.Lz4Raw, format.Lz4} {
 		got := readColumn(t, rawFile(t, schemaElement(format.Float, format.Optional), 3, codec, nulls))
 		require.Len(t, got, 3)
 		require.False(t, got[0].Valid || got[1].Valid || got[2].Valid)
@@ -314,11 +331,14 @@ func TestACompressedPageOfNullsMayBeEmpty(t *testing.T) {
 
 func TestZstdFramesMayHaveLargeWindows(t *testing.T) {
 	for _, exponent := range []byte{27, 31} {
-		body := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (exponent - 10) << 3, 8<<3 | 1, 0, 0} // one raw block of 8 bytes, the last
+		// one raw block of 8 bytes, the last
+		body := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (exponent - 10) << 3, 8<<3 | 1, 0, 0}
 		body = append(body, le64(42)...)
 		p := v1Page(1, format.Plain, body)
 		p.raw = 8
-		require.EqualValues(t, 42, readColumn(t, rawFile(t, schemaElement(format.Int64, format.Required), 1, format.Zstd, p))[0].Int.Int64(), "2^%d bytes", exponent)
+		require.EqualValues(t, 42,
+			readColumn(t, rawFile(t, schemaElement(format.Int64, format.Required), 1, format.Zstd, p))[0].Int.Int64(),
+			"2^%d bytes", exponent)
 	}
 }
 
@@ -373,7 +393,8 @@ func TestGeometriesAreBytesWithoutAnOrder(t *testing.T) {
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err)
 		require.Equal(t, gpu.Of(gpu.Binary), table.Schema().Fields[2].Type)
-		p := source.Predicate{Column: 2, Op: source.Eq, Values: []gpu.Scalar{{Type: gpu.Of(gpu.Binary), Valid: true, Str: "x"}}}
+		p := source.Predicate{Column: 2, Op: source.Eq,
+			Values: []gpu.Scalar{{Type: gpu.Of(gpu.Binary), Valid: true, Str: "x"}}}
 		got, progress, err := scan(t, 0, path, source.ScanOptions{Prune: []source.Predicate{p}})
 		require.NoError(t, err)
 		require.Zero(t, progress.RowsSkipped)
@@ -400,8 +421,13 @@ func TestDictionariesAreFoundWhereOldWritersLeaveThem(t *testing.T) {
 			header, body := page(m)
 			m.TotalCompressedSize -= header + body
 		},
-		"no offset of the dictionary":               func(m *format.ColumnMetaData) { m.DataPageOffset, m.DictionaryPageOffset = m.DictionaryPageOffset, 0 },
-		"the offset of the dictionary for the data": func(m *format.ColumnMetaData) { m.DataPageOffset = m.DictionaryPageOffset },
+		"no offset of the dictionary": func(m *format.ColumnMetaData) {
+			m.DataPageOffset,
+				m.DictionaryPageOffset = m.DictionaryPageOffset, 0
+		},
+		"the offset of the dictionary for the data": func(m *format.ColumnMetaData) {
+			m.DataPageOffset = m.DictionaryPageOffset
+		},
 	} {
 		path := edited(t, "dictionaries.parquet", footer(func(m *format.FileMetaData) {
 			for g := range m.RowGroups {
@@ -433,7 +459,8 @@ func TestTheLevelsOfAPageDecideWhatIsNull(t *testing.T) {
 	levels := []byte{3, 0b101} // a packed run
 	values := le64(7, 9)
 	for _, nulls := range []int{0, 1, 2, 3, -1, 100} {
-		got := readColumn(t, rawFile(t, schemaElement(format.Int64, format.Optional), 3, format.Uncompressed, v2Page(3, nulls, levels, values, len(values))))
+		got := readColumn(t, rawFile(t, schemaElement(format.Int64, format.Optional), 3, format.Uncompressed,
+			v2Page(3, nulls, levels, values, len(values))))
 		require.True(t, got[0].Valid && !got[1].Valid && got[2].Valid, "%d nulls", nulls)
 		require.EqualValues(t, 7, got[0].Int.Lo)
 		require.EqualValues(t, 9, got[2].Int.Lo)
@@ -444,7 +471,9 @@ func TestTheLevelsOfAPageDecideWhatIsNull(t *testing.T) {
 		}
 		p := v2Page(3, nulls, levels, split, len(split))
 		p.header.DataPageHeaderV2.V.Encoding = format.ByteStreamSplit
-		require.Equal(t, got, readColumn(t, rawFile(t, schemaElement(format.Int64, format.Optional), 3, format.Uncompressed, p)), "%d nulls", nulls)
+		require.Equal(t, got,
+			readColumn(t, rawFile(t, schemaElement(format.Int64, format.Optional), 3, format.Uncompressed, p)),
+			"%d nulls", nulls)
 	}
 	whole := v2Page(2, 0, nil, values, len(values)) // without levels
 	got := readColumn(t, rawFile(t, schemaElement(format.Int64, format.Optional), 2, format.Uncompressed, whole))
@@ -452,7 +481,8 @@ func TestTheLevelsOfAPageDecideWhatIsNull(t *testing.T) {
 }
 
 func TestTimesOutsideOfADayAreBadData(t *testing.T) {
-	for unit, day := range map[format.TimeUnitValue]int64{new(format.MilliSeconds): 86400e3, new(format.MicroSeconds): 86400e6, new(format.NanoSeconds): 86400e9} {
+	for unit, day := range map[format.TimeUnitValue]int64{new(format.MilliSeconds): 86400e3,
+		new(format.MicroSeconds): 86400e6, new(format.NanoSeconds): 86400e9} {
 		e := schemaElement(format.Int64, format.Required)
 		put := func(b []byte, v int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(v)) }
 		if day == 86400e3 {
@@ -495,13 +525,16 @@ func TestEncryptedFilesAndColumnsAreRefusedByThatName(t *testing.T) {
 	require.ErrorIs(t, err, source.ErrData)
 	require.ErrorContains(t, err, "encrypted")
 	for name, hide := range map[string]func(k *format.ColumnChunk){
-		"with the key of the footer": func(k *format.ColumnChunk) { k.CryptoMetadata.Value = new(format.EncryptionWithFooterKey) },
+		"with the key of the footer": func(k *format.ColumnChunk) {
+			k.CryptoMetadata.Value = new(format.EncryptionWithFooterKey)
+		},
 		"with a key of its own": func(k *format.ColumnChunk) {
 			k.CryptoMetadata.Value = &format.EncryptionWithColumnKey{PathInSchema: []string{"o"}}
 			k.EncryptedColumnMetadata, k.MetaData = []byte("secret"), format.ColumnMetaData{}
 		},
 	} {
-		path := edited(t, "statistics.parquet", footer(func(m *format.FileMetaData) { hide(&m.RowGroups[1].Columns[1]) }))
+		path := edited(t, "statistics.parquet",
+			footer(func(m *format.FileMetaData) { hide(&m.RowGroups[1].Columns[1]) }))
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err, name)
 		require.Equal(t, []string{"r", "s"}, table.Schema().Names())
@@ -527,15 +560,20 @@ func TestPairsThatAllFilesHaveAreThoseOfTheTable(t *testing.T) {
 	dir := t.TempDir()
 	pair := func(k, v string) parquet.WriterOption { return parquet.KeyValueMetadata(k, v) }
 	path := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, parquet.WriteFile(path("1"), []row{{1}}, pair("author", "me"), pair("day", "1"), pair("pandas", "first"), pair("ARROW:schema", "x"), pair("iceberg.schema", "y"), pair("bad", "\xff")))
-	require.NoError(t, parquet.WriteFile(path("2"), []row{{2}}, pair("author", "me"), pair("day", "2"), pair("pandas", "second"), pair("ARROW:schema", "x")))
-	require.NoError(t, parquet.WriteFile(path("3"), []wide{{3, 4}}, pair("author", "me"), pair("pandas", "third"), pair("ARROW:schema", "x"), pair("iceberg.schema", "y")))
-	require.NoError(t, parquet.WriteFile(path("4"), []row{{4}}, pair("author", strings.Repeat("x", maxMetadata)), pair("day", "1")))
+	require.NoError(t, parquet.WriteFile(path("1"), []row{{1}}, pair("author", "me"), pair("day", "1"),
+		pair("pandas", "first"), pair("ARROW:schema", "x"), pair("iceberg.schema", "y"), pair("bad", "\xff")))
+	require.NoError(t, parquet.WriteFile(path("2"), []row{{2}}, pair("author", "me"), pair("day", "2"),
+		pair("pandas", "second"), pair("ARROW:schema", "x")))
+	require.NoError(t, parquet.WriteFile(path("3"), []wide{{3, 4}}, pair("author", "me"), pair("pandas", "third"),
+		pair("ARROW:schema", "x"), pair("iceberg.schema", "y")))
+	require.NoError(t, parquet.WriteFile(path("4"), []row{{4}}, pair("author", strings.Repeat("x", maxMetadata)),
+		pair("day", "1")))
 	for files, want := range map[string]map[string]string{
 		"1":   {"author": "me", "day": "1", "pandas": "first", "ARROW:schema": "x", "iceberg.schema": "y"},
 		"1 2": {"author": "me", "pandas": "first", "ARROW:schema": "x"},
 		"2 1": {"author": "me", "pandas": "second", "ARROW:schema": "x"},
-		"1 3": {"author": "me", "pandas": "first", "ARROW:schema": "x"}, // there are more columns than the schemas describe
+		// there are more columns than the schemas describe
+		"1 3": {"author": "me", "pandas": "first", "ARROW:schema": "x"},
 		"4":   {},
 		"1 4": {},
 	} {

@@ -3,8 +3,8 @@
 // makes the CUDA device testable on machines without a GPU: slow, but strict about
 // memory, barriers and arguments. It is for tests only.
 //
-// It emulates two GPUs, and shows those that CUDA_VISIBLE_DEVICES names by number. It refuses copies and fills of one GPU's memory on a stream of
-// the other; it does not check kernels for that.
+// It emulates two GPUs, and shows those that CUDA_VISIBLE_DEVICES names by number. It refuses copies and fills of one
+// GPU's memory on a stream of the other; it does not check kernels for that.
 //
 // The library exports functions for tests beside the driver API:
 //
@@ -120,7 +120,9 @@ func sourceTree() (string, error) {
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", fmt.Errorf("the emulator of CUDA is compiled from the source tree, and there is none above the working directory")
+			return "",
+				fmt.Errorf("the emulator of CUDA is compiled from the source tree, and there is none above the " +
+					"working directory")
 		}
 		dir = up
 	}
@@ -166,7 +168,8 @@ func hashOf(here string, kernels []string) (string, error) {
 	files := append([]string{filepath.Join(here, "build.sh")}, kernels...)
 	patterns := []string{filepath.Join(here, "src", "*"), filepath.Join(here, "..", "kernels", "*.cuh")}
 	if len(kernels) == 0 {
-		patterns = append(patterns, filepath.Join(here, "..", "kernels", "*.cu"), filepath.Join(here, "..", "kernels", "resources.txt"))
+		patterns = append(patterns, filepath.Join(here, "..", "kernels", "*.cu"),
+			filepath.Join(here, "..", "kernels", "resources.txt"))
 	}
 	for _, k := range kernels {
 		patterns = append(patterns, filepath.Join(filepath.Dir(k), "resources.txt"))

@@ -19,41 +19,62 @@ type driver struct {
 	context uintptr
 	module  uintptr
 
-	Init         func(flags uint32) int32                                                                                 `lib:"cuInit"`
-	Retain       func(ctx *uintptr, device int32) int32                                                                   `lib:"cuDevicePrimaryCtxRetain"`
-	Release      func(device int32) int32                                                                                 `lib:"cuDevicePrimaryCtxRelease_v2"`
-	SetCurrent   func(ctx uintptr) int32                                                                                  `lib:"cuCtxSetCurrent"`
-	Alloc        func(p *uint64, n uint64) int32                                                                          `lib:"cuMemAlloc_v2"`
-	Free         func(p uint64) int32                                                                                     `lib:"cuMemFree_v2"`
-	Up           func(to uint64, from unsafe.Pointer, n uint64) int32                                                     `lib:"cuMemcpyHtoD_v2"`
-	Down         func(to unsafe.Pointer, from, n uint64) int32                                                            `lib:"cuMemcpyDtoH_v2"`
-	Load         func(module *uintptr, image unsafe.Pointer) int32                                                        `lib:"cuModuleLoadData"`
-	Unload       func(module uintptr) int32                                                                               `lib:"cuModuleUnload"`
-	Function     func(f *uintptr, module uintptr, name string) int32                                                      `lib:"cuModuleGetFunction"`
-	SetAttribute func(f uintptr, attribute, value int32) int32                                                            `lib:"cuFuncSetAttribute"`
-	Pinned       func(p *uintptr, n uint64, flags uint32) int32                                                           `lib:"cuMemHostAlloc"`
-	FreePinned   func(p uintptr) int32                                                                                    `lib:"cuMemFreeHost"`
-	NewStream    func(s *uintptr, flags uint32) int32                                                                     `lib:"cuStreamCreate"`
-	FreeStream   func(s uintptr) int32                                                                                    `lib:"cuStreamDestroy_v2"`
-	Synchronize  func(s uintptr) int32                                                                                    `lib:"cuStreamSynchronize"`
-	UpOn         func(to uint64, from uintptr, n uint64, stream uintptr) int32                                            `lib:"cuMemcpyHtoDAsync_v2"`
-	WaitFor      func(e uintptr) int32                                                                                    `lib:"cuEventSynchronize"`
-	NewEvent     func(e *uintptr, flags uint32) int32                                                                     `lib:"cuEventCreate"`
-	FreeEvent    func(e uintptr) int32                                                                                    `lib:"cuEventDestroy_v2"`
-	Record       func(e, stream uintptr) int32                                                                            `lib:"cuEventRecord"`
-	Elapsed      func(ms *float32, from, to uintptr) int32                                                                `lib:"cuEventElapsedTime"`
-	Reserve      func(p *uint64, n, align, hint, flags uint64) int32                                                      `lib:"cuMemAddressReserve"`
-	Unreserve    func(p, n uint64) int32                                                                                  `lib:"cuMemAddressFree"`
-	Create       func(h *uint64, n uint64, p unsafe.Pointer, f uint64) int32                                              `lib:"cuMemCreate"`
-	Drop         func(h uint64) int32                                                                                     `lib:"cuMemRelease"`
-	Map          func(p, n, offset, h, flags uint64) int32                                                                `lib:"cuMemMap"`
-	Unmap        func(p, n uint64) int32                                                                                  `lib:"cuMemUnmap"`
-	Access       func(p, n uint64, description unsafe.Pointer, c uint64) int32                                            `lib:"cuMemSetAccess"`
-	FailAt       func(function string, n int64, code int32)                                                               `lib:"emulatorFailAt"`
-	Calls        func(function string) int64                                                                              `lib:"emulatorCalls"`
-	Live         func() int64                                                                                             `lib:"emulatorLive"`
-	Schedule     func(seed uint64)                                                                                        `lib:"emulatorSchedule"`
-	Launch       func(f uintptr, gx, gy, gz, bx, by, bz, shared uint32, stream uintptr, args, extra unsafe.Pointer) int32 `lib:"cuLaunchKernel"`
+	Init   func(flags uint32) int32 `lib:"cuInit"`
+	Retain func(ctx *uintptr,
+		device int32) int32 `lib:"cuDevicePrimaryCtxRetain"`
+	Release    func(device int32) int32 `lib:"cuDevicePrimaryCtxRelease_v2"`
+	SetCurrent func(ctx uintptr) int32  `lib:"cuCtxSetCurrent"`
+	Alloc      func(p *uint64,
+		n uint64) int32 `lib:"cuMemAlloc_v2"`
+	Free func(p uint64) int32 `lib:"cuMemFree_v2"`
+	Up   func(to uint64, from unsafe.Pointer,
+		n uint64) int32 `lib:"cuMemcpyHtoD_v2"`
+	Down func(to unsafe.Pointer, from,
+		n uint64) int32 `lib:"cuMemcpyDtoH_v2"`
+	Load func(module *uintptr,
+		image unsafe.Pointer) int32 `lib:"cuModuleLoadData"`
+	Unload   func(module uintptr) int32 `lib:"cuModuleUnload"`
+	Function func(f *uintptr, module uintptr,
+		name string) int32 `lib:"cuModuleGetFunction"`
+	SetAttribute func(f uintptr, attribute,
+		value int32) int32 `lib:"cuFuncSetAttribute"`
+	Pinned func(p *uintptr, n uint64,
+		flags uint32) int32 `lib:"cuMemHostAlloc"`
+	FreePinned func(p uintptr) int32 `lib:"cuMemFreeHost"`
+	NewStream  func(s *uintptr,
+		flags uint32) int32 `lib:"cuStreamCreate"`
+	FreeStream  func(s uintptr) int32 `lib:"cuStreamDestroy_v2"`
+	Synchronize func(s uintptr) int32 `lib:"cuStreamSynchronize"`
+	UpOn        func(to uint64, from uintptr, n uint64,
+		stream uintptr) int32 `lib:"cuMemcpyHtoDAsync_v2"`
+	WaitFor  func(e uintptr) int32 `lib:"cuEventSynchronize"`
+	NewEvent func(e *uintptr,
+		flags uint32) int32 `lib:"cuEventCreate"`
+	FreeEvent func(e uintptr) int32 `lib:"cuEventDestroy_v2"`
+	Record    func(e,
+		stream uintptr) int32 `lib:"cuEventRecord"`
+	Elapsed func(ms *float32, from,
+		to uintptr) int32 `lib:"cuEventElapsedTime"`
+	Reserve func(p *uint64, n, align, hint,
+		flags uint64) int32 `lib:"cuMemAddressReserve"`
+	Unreserve func(p,
+		n uint64) int32 `lib:"cuMemAddressFree"`
+	Create func(h *uint64, n uint64, p unsafe.Pointer,
+		f uint64) int32 `lib:"cuMemCreate"`
+	Drop func(h uint64) int32 `lib:"cuMemRelease"`
+	Map  func(p, n, offset, h,
+		flags uint64) int32 `lib:"cuMemMap"`
+	Unmap func(p,
+		n uint64) int32 `lib:"cuMemUnmap"`
+	Access func(p, n uint64, description unsafe.Pointer,
+		c uint64) int32 `lib:"cuMemSetAccess"`
+	FailAt func(function string, n int64,
+		code int32) `lib:"emulatorFailAt"`
+	Calls    func(function string) int64 `lib:"emulatorCalls"`
+	Live     func() int64                `lib:"emulatorLive"`
+	Schedule func(seed uint64)           `lib:"emulatorSchedule"`
+	Launch   func(f uintptr, gx, gy, gz, bx, by, bz, shared uint32, stream uintptr, args,
+		extra unsafe.Pointer) int32 `lib:"cuLaunchKernel"`
 }
 
 const (
@@ -239,7 +260,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 	host := make([]byte, 2000)
 	require.Equal(t, int32(invalidValue), d.Up(p, unsafe.Pointer(&host[0]), 1001), "beyond the end")
 	require.Equal(t, int32(invalidValue), d.Down(unsafe.Pointer(&host[0]), p+500, 501))
-	require.Equal(t, int32(invalidValue), d.Up(uint64(uintptr(unsafe.Pointer(&host[0]))), unsafe.Pointer(&host[1000]), 10), "to host memory")
+	require.Equal(t, int32(invalidValue), d.Up(uint64(uintptr(unsafe.Pointer(&host[0]))), unsafe.Pointer(&host[1000]),
+		10), "to host memory")
 	args := numbers{p, 1}
 	require.Equal(t, int32(invalidValue), d.launch("check_iota", 0, 32, 0, args), "no blocks")
 	require.Equal(t, int32(invalidValue), d.launch("check_iota", 1, 1025, 0, args))
@@ -252,7 +274,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 	require.Zero(t, d.launchFunction(f, 1, 32, 64<<10, args))
 	// testdata/resources.txt says that check_resources has 1,000 bytes of static shared memory and 80 registers.
 	require.Zero(t, d.Function(&f, d.module, "check_resources"))
-	require.Equal(t, int32(invalidValue), d.launchFunction(f, 1, 32, 48<<10-999, args), "static and dynamic shared memory together")
+	require.Equal(t, int32(invalidValue), d.launchFunction(f, 1, 32, 48<<10-999, args),
+		"static and dynamic shared memory together")
 	require.Zero(t, d.launchFunction(f, 1, 32, 48<<10-1000, args))
 	require.Equal(t, int32(invalidValue), d.SetAttribute(f, 8, 227<<10-999), "more shared memory than a block can have")
 	require.Zero(t, d.SetAttribute(f, 8, 227<<10-1000))
@@ -264,8 +287,10 @@ func TestArgumentsAreChecked(t *testing.T) {
 	defer pins.Unpin()
 	pins.Pin(&args)
 	pins.Pin(&size)
-	extra := []uintptr{1, uintptr(unsafe.Pointer(&args)), 2, uintptr(unsafe.Pointer(&size)), 0} // pairs of a tag and a pointer
-	require.Equal(t, int32(invalidValue), d.Launch(f, 1, 1, 1, 32, 1, 1, 0, 0, nil, unsafe.Pointer(&extra[0])), "arguments of another size")
+	// pairs of a tag and a pointer
+	extra := []uintptr{1, uintptr(unsafe.Pointer(&args)), 2, uintptr(unsafe.Pointer(&size)), 0}
+	require.Equal(t, int32(invalidValue), d.Launch(f, 1, 1, 1, 32, 1, 1, 0, 0, nil, unsafe.Pointer(&extra[0])),
+		"arguments of another size")
 	require.Zero(t, d.SetCurrent(0))
 	require.Equal(t, int32(invalidContext), d.Free(p), "no context is current")
 	require.Zero(t, d.SetCurrent(d.context))
@@ -324,7 +349,8 @@ func TestRacesAndReadsOfWhatNobodyWroteAreFound(t *testing.T) {
 			}
 			var out [64]uint64
 			require.Zero(t, d.Down(unsafe.Pointer(&out[0]), p, 64*8))
-			require.Equal(t, int32(illegalAddress), d.Down(unsafe.Pointer(&out[0]), p+8, 64*8), "one value more than was written")
+			require.Equal(t, int32(illegalAddress), d.Down(unsafe.Pointer(&out[0]), p+8, 64*8),
+				"one value more than was written")
 		})
 	}
 }

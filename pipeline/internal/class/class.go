@@ -42,7 +42,8 @@ func Of(err error) error {
 		return ErrCancelled
 	case is(ErrJob):
 		return ErrJob
-	case is(syscall.ENOSPC), is(syscall.EDQUOT), errors.As(err, &refused) && refused.Cause != nil && Of(refused.Cause) == ErrFile:
+	case is(syscall.ENOSPC), is(syscall.EDQUOT), errors.As(err, &refused) && refused.Cause != nil &&
+		Of(refused.Cause) == ErrFile:
 		return ErrFile // memory is refused because the disk takes no rows
 	case gpu.IsRefusal(err), is(syscall.ENOMEM):
 		return gpu.ErrBudget

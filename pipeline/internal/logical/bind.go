@@ -56,7 +56,8 @@ func (s *stepBinder) origin(sub string) *expr.Origin {
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
 func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
-	b := &binder{query: q, named: map[string]Node{}, tables: map[string][]string{}, now: time.Now().UTC().Truncate(time.Microsecond)}
+	b := &binder{query: q, named: map[string]Node{}, tables: map[string][]string{},
+		now: time.Now().UTC().Truncate(time.Microsecond)}
 	for _, name := range q.Sources {
 		b.named[name] = nil
 		b.table(name)
@@ -123,7 +124,8 @@ func nodes(n Node, known map[Node]int) int {
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {
-	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Place: b.query.Text.Place(path), Step: step, Msg: fmt.Sprintf(format, args...)})
+	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Place: b.query.Text.Place(path), Step: step,
+		Msg: fmt.Sprintf(format, args...)})
 }
 
 // stepBinder binds one step.
@@ -139,7 +141,8 @@ func (s *stepBinder) bind(prev Node, first bool) Node {
 	case s.step.From != "":
 		in, ok = s.lookup(s.step.From, ".from")
 	case first && len(s.query.Sources) > 1:
-		s.faultf("", "the job has several sources, so its first step must say from which one it reads (from: %s)", strings.Join(s.query.Sources, " or "))
+		s.faultf("", "the job has several sources, so its first step must say from which one it reads (from: %s)",
+			strings.Join(s.query.Sources, " or "))
 		ok = false
 	}
 	if !ok || in == nil {
@@ -187,7 +190,8 @@ func (s *stepBinder) faultf(sub, format string, args ...any) {
 func (s *stepBinder) lookup(name, sub string) (Node, bool) {
 	n, ok := s.named[name]
 	if !ok {
-		s.faultf(sub, "there is no source or earlier step named %q%s", name, job.DidYouMean(name, slices.Collect(maps.Keys(s.named))))
+		s.faultf(sub, "there is no source or earlier step named %q%s", name,
+			job.DidYouMean(name, slices.Collect(maps.Keys(s.named))))
 	}
 	return n, ok
 }
@@ -239,13 +243,16 @@ var position = regexp.MustCompile(`^-?[0-9]+$`)
 func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 	if position.MatchString(text) {
 		if u := in.Rel().unreadable; len(u) > 0 {
-			s.faultf(sub, "the %s key %s is the position of a column, but %s; write the name", kind, text, describeUnreadable(u))
+			s.faultf(sub, "the %s key %s is the position of a column, but %s; write the name", kind, text,
+				describeUnreadable(u))
 			return nil
 		}
 		columns := in.Rel().Schema.Len()
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > columns {
-			s.faultf(sub, "the %s key %s is out of range: a number is the position of a column of the step's input, 1 to %d", kind, text, columns)
+			s.faultf(sub,
+				"the %s key %s is out of range: a number is the position of a column of the step's input, 1 to %d",
+				kind, text, columns)
 			return nil
 		}
 		return expr.Column(scopeOf(in), n-1)
@@ -257,7 +264,8 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 	// The columns of e do not tell, because folding may have removed one.
 	if n, err := s.query.Values.Parse(text); err == nil {
 		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now}); err == nil {
-			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, or its position as a number", kind, text)
+			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, "+
+				"or its position as a number", kind, text)
 			return nil
 		}
 	}
@@ -268,7 +276,8 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 func (s *stepBinder) condition(text string, in Node, sub string) *expr.Expr {
 	e := s.expr(text, in, sub)
 	if e != nil && e.Type().Kind != gpu.Bool {
-		s.faultf(sub, "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(), text+" = …")
+		s.faultf(sub, "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(),
+			text+" = …")
 		return nil
 	}
 	return e
@@ -342,19 +351,24 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 			ok = ok && fine
 			for _, j := range found {
 				if e, there := columns.exprs[j]; !there {
-					exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, columns.name(r, j)), append(tables, columns.tables(r, j))
+					exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, columns.name(r, j)),
+						append(tables, columns.tables(r, j))
 				} else if e != nil {
 					exprs, names, tables = append(exprs, e), append(names, columns.name(r, j)), append(tables, nil)
 				}
 			}
 			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
-				return !u.in(qualifier) || slices.ContainsFunc(star.Exclude, func(n syntax.StarName) bool { return strings.EqualFold(n.Name, u.Name) && u.in(n.Table) })
+				return !u.in(qualifier) ||
+					slices.ContainsFunc(star.Exclude,
+						func(n syntax.StarName) bool { return strings.EqualFold(n.Name, u.Name) && u.in(n.Table) })
 			})
 			if len(u) > 0 {
-				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr, describeUnreadable(u), suggestColumns(r))
+				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr,
+					describeUnreadable(u), suggestColumns(r))
 				ok = false
 			} else if len(found) == 0 {
-				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier, job.DidYouMean(qualifier, scope.TableNames()))
+				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier,
+					job.DidYouMean(qualifier, scope.TableNames()))
 				ok = false
 			}
 			continue
@@ -370,7 +384,8 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 		}
 		// A column that keeps its name keeps its tables.
 		var from *expr.Tables
-		if col, bare := e.IsColumn(); bare && col < r.Schema.Len() && (name == "" || name == r.Schema.Fields[col].Name) {
+		if col, bare := e.IsColumn(); bare && col < r.Schema.Len() &&
+			(name == "" || name == r.Schema.Fields[col].Name) {
 			name, from = r.Schema.Fields[col].Name, r.tables[col]
 		}
 		if name == "" {
@@ -441,11 +456,14 @@ func (s *stepBinder) union(in Node) Node {
 			return nil
 		}
 		if got, want := n.Rel().Schema.Len(), in.Rel().Schema.Len(); got != want {
-			s.faultf(fmt.Sprintf(".union[%d]", i), "%q has %d columns and the step's input has %d; a union needs as many on both sides", name, got, want)
+			s.faultf(fmt.Sprintf(".union[%d]", i),
+				"%q has %d columns and the step's input has %d; a union needs as many on both sides", name, got, want)
 			return nil
 		}
 		if u := unmatched(in.Rel(), n.Rel()); len(u) > 0 {
-			s.faultf(fmt.Sprintf(".union[%d]", i), "the step's input and %q do not have the same columns: %s; leave that out with a select step on the side that has it", name, describeUnreadable(u))
+			s.faultf(fmt.Sprintf(".union[%d]", i),
+				"the step's input and %q do not have the same columns: %s; leave that out with a select step on the "+
+					"side that has it", name, describeUnreadable(u))
 			return nil
 		}
 		ins = append(ins, n)
@@ -464,11 +482,14 @@ func (s *stepBinder) union(in Node) Node {
 				continue
 			}
 			t, ok := gpu.CommonType(types[c], f.Type)
-			if text := gpu.Of(gpu.String); !ok && (types[c] == text || f.Type == text) && types[c].Kind != gpu.Binary && f.Type.Kind != gpu.Binary {
+			if text := gpu.Of(gpu.String); !ok && (types[c] == text || f.Type == text) && types[c].Kind != gpu.Binary &&
+				f.Type.Kind != gpu.Binary {
 				t, ok = text, true // values of any type can be written as text
 			}
 			if !ok {
-				s.faultf(fmt.Sprintf(".union[%d]", i), "column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c], in.Rel().Schema.Fields[c].Name)
+				s.faultf(fmt.Sprintf(".union[%d]", i),
+					"column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c],
+					in.Rel().Schema.Fields[c].Name)
 				return nil
 			}
 			types[c] = t
@@ -522,7 +543,8 @@ func (s *stepBinder) groupAlgorithm() string {
 func (s *stepBinder) group(in Node) Node {
 	g := s.step.Group
 	if g.Algorithm != "" && !slices.Contains(groupby.Algorithms(), g.Algorithm) {
-		s.faultf(".group.algorithm", "there is no algorithm %q for groups; the algorithms are %s", g.Algorithm, strings.Join(groupby.Algorithms(), ", "))
+		s.faultf(".group.algorithm", "there is no algorithm %q for groups; the algorithms are %s", g.Algorithm,
+			strings.Join(groupby.Algorithms(), ", "))
 		return nil
 	}
 	r := in.Rel()
@@ -604,7 +626,8 @@ func (s *stepBinder) group(in Node) Node {
 
 // grouped computes keys and arguments below a group-by and returns the group-by: the
 // keys, then one column for each call.
-func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall, always [][]gpu.Scalar) Node {
+func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall,
+	always [][]gpu.Scalar) Node {
 	nkeys := len(exprs)
 	use := func(e *expr.Expr) int {
 		if e == nil {
@@ -646,10 +669,12 @@ func needSort(calls []expr.AggregateCall) bool {
 
 // sortedFunction returns the function of a call. use returns the position of an expression.
 func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *window.GroupFunction {
-	f := &window.GroupFunction{Aggregate: c.Kind, Value: input, Key: -1, Filter: -1, Distinct: c.Distinct, Output: c.Output}
+	f := &window.GroupFunction{Aggregate: c.Kind, Value: input, Key: -1, Filter: -1, Distinct: c.Distinct,
+		Output: c.Output}
 	if s := c.Sorted; s != nil {
 		f.Kind, f.Key, f.Filter, f.IgnoreNulls = s.Kind, use(s.Key), use(s.Filter), s.IgnoreNulls
-		f.Fraction, f.Numerator, f.Denominator, f.Descending, f.Separator = s.Fraction, s.Numerator, s.Denominator, s.Descending, s.Separator
+		f.Fraction, f.Numerator, f.Denominator, f.Descending, f.Separator = s.Fraction, s.Numerator, s.Denominator,
+			s.Descending, s.Separator
 		for _, k := range s.Order {
 			f.Order = append(f.Order, sort.Key{Column: use(k.Expr), Descending: k.Descending, NullsFirst: k.NullsFirst})
 		}
@@ -660,7 +685,8 @@ func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *
 // afterGroup computes the step's columns from keys and calls, the columns of g, as
 // 100 * sum(a) / sum(b). in is the input of the step. With grouping sets, g has the number
 // of the set after the keys.
-func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []syntax.Node, uses [][]int, sets [][]bool) Node {
+func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []syntax.Node, uses [][]int,
+	sets [][]bool) Node {
 	nkeys := len(columns) - len(posts)
 	hidden := 0
 	if sets != nil {
@@ -670,7 +696,9 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 	exprs, tables := columnsOf(g)[:nkeys], slices.Clone(g.Rel().tables[:nkeys])
 	for i, post := range posts {
 		cols := make([]int, nkeys+hidden)
-		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now, Grouping: &expr.Grouping{Keys: nkeys, Sets: sets}, Origin: s.origin(fmt.Sprintf(".group.aggregates[%d]", i))}
+		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now,
+			Grouping: &expr.Grouping{Keys: nkeys, Sets: sets},
+			Origin:   s.origin(fmt.Sprintf(".group.aggregates[%d]", i))}
 		for k := range cols {
 			cols[k] = k
 		}

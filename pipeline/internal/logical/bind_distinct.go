@@ -93,12 +93,16 @@ func counted(c expr.AggregateCall) bool {
 }
 
 // groupsValues reports whether a group is by groupedTwice: if it has aggregates of distinct values and
-// none that sorts rows; or if those that sort rows only need the number of each value, and values have many rows by estimate.
+// none that sorts rows; or if those that sort rows only need the number of each value, and values have many rows by
+// estimate.
 func (s *stepBinder) groupsValues(in Node, keys []*expr.Expr, calls []expr.AggregateCall) bool {
 	if !needSort(calls) {
 		return slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct })
 	}
-	if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Sorted != nil && !counted(c) || c.Registers != nil }) {
+	if slices.ContainsFunc(calls, func(c expr.AggregateCall) bool {
+		return c.Sorted != nil && !counted(c) ||
+			c.Registers != nil
+	}) {
 		return false
 	}
 	n := valuesOf(in.Rel(), keys, calls)
@@ -160,7 +164,8 @@ func differentOf(in *Relation, e *expr.Expr) float64 {
 //
 // With grouping sets, for which setsOfParts is true, the groups of the first group-by go
 // into the second one, once for each set.
-func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, sets [][]bool, always [][]gpu.Scalar) Node {
+func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, sets [][]bool,
+	always [][]gpu.Scalar) Node {
 	var values []*expr.Expr // the distinct arguments
 	var measures []measure
 	uses := make([][]int, len(calls)) // positions in values or measures
@@ -241,7 +246,8 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 	sorted := needSort(calls)
 	add := func(a Aggregate, name string) (column int) {
 		if sorted && a.Sorted == nil {
-			a.Sorted = &window.GroupFunction{Kind: window.Aggregate, Aggregate: a.Kind, Value: a.Input, Key: -1, Filter: -1, Output: a.Output}
+			a.Sorted = &window.GroupFunction{Kind: window.Aggregate, Aggregate: a.Kind, Value: a.Input, Key: -1,
+				Filter: -1, Output: a.Output}
 		}
 		aggs, names = append(aggs, a), append(names, name)
 		return nkeys + len(aggs) - 1
@@ -251,7 +257,8 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 		if !ofValues(c) {
 			continue
 		}
-		a, name := Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output}, c.Kind.String()+" "+c.Arg.String()
+		a, name := Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output},
+			c.Kind.String()+" "+c.Arg.String()
 		if c.Sorted != nil {
 			name = c.String()
 			a.Sorted = sortedFunction(c, a.Input, func(*expr.Expr) int { return -1 })
@@ -267,7 +274,8 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 		f := schema.Fields[input]
 		list := []Aggregate{m.merged(input, f.Type)}
 		if m.register != nil {
-			list = []Aggregate{{Kind: gpu.Count, Input: input, Output: gpu.Of(gpu.Int64)}, {Kind: gpu.Sum, Input: input, Output: gpu.SumType(f.Type)}}
+			list = []Aggregate{{Kind: gpu.Count, Input: input, Output: gpu.Of(gpu.Int64)},
+				{Kind: gpu.Sum, Input: input, Output: gpu.SumType(f.Type)}}
 		}
 		for _, a := range list {
 			merged[i] = append(merged[i], add(a, a.Kind.String()+" ("+f.Name+")"))
@@ -287,7 +295,8 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 }
 
 // firstGroups groups by the keys and the distinct values.
-func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, values []*expr.Expr, measures []measure, home, variants int) *Group {
+func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, values []*expr.Expr, measures []measure,
+	home, variants int) *Group {
 	exprs := slices.Concat(keys, values)
 	names = slices.Clone(names)
 	for _, v := range values {

@@ -15,8 +15,9 @@ import (
 
 // joinKinds are the kinds of joins in the words of a job. A cross join is an inner join
 // without a condition.
-var joinKinds = map[string]join.Kind{"": join.Inner, "inner": join.Inner, "cross": join.Inner, "left": join.Left, "right": join.Right,
-	"full": join.Full, "semi": join.Semi, "anti": join.Anti, "mark": join.Mark}
+var joinKinds = map[string]join.Kind{"": join.Inner, "inner": join.Inner, "cross": join.Inner, "left": join.Left,
+	"right": join.Right,
+	"full":  join.Full, "semi": join.Semi, "anti": join.Anti, "mark": join.Mark}
 
 // joinCondition is the condition of a join, sorted by use.
 type joinCondition struct {
@@ -36,11 +37,13 @@ func (s *stepBinder) join(left Node) Node {
 	}
 	kind, ok := joinKinds[j.Kind]
 	if !ok {
-		s.faultf(".join.kind", "unknown kind of join %q; it must be one of %s", j.Kind, "inner, left, right, full, semi, anti, mark, cross")
+		s.faultf(".join.kind", "unknown kind of join %q; it must be one of %s", j.Kind,
+			"inner, left, right, full, semi, anti, mark, cross")
 		return nil
 	}
 	if j.Algorithm != "" && !slices.Contains(join.Algorithms(), j.Algorithm) {
-		s.faultf(".join.algorithm", "there is no algorithm %q for joins; the algorithms are %s", j.Algorithm, strings.Join(join.Algorithms(), ", "))
+		s.faultf(".join.algorithm", "there is no algorithm %q for joins; the algorithms are %s", j.Algorithm,
+			strings.Join(join.Algorithms(), ", "))
 		return nil
 	}
 	mark := cmp.Or(j.Mark, "matched")
@@ -48,7 +51,8 @@ func (s *stepBinder) join(left Node) Node {
 		s.faultf(".join.mark", "the step's input has a column %q already; give the mark another name with mark", mark)
 		return nil
 	}
-	if j.As != "" && slices.ContainsFunc(left.Rel().tables, func(t *expr.Tables) bool { return t != nil && strings.EqualFold(t.First(), j.As) }) {
+	if j.As != "" && slices.ContainsFunc(left.Rel().tables,
+		func(t *expr.Tables) bool { return t != nil && strings.EqualFold(t.First(), j.As) }) {
 		s.faultf(".join.as", "the step's input has a table %q already; give %q another name", j.As, j.With)
 		return nil
 	}
@@ -126,7 +130,8 @@ func sameType(x, y *expr.Expr) (_, _ *expr.Expr, err error) {
 	case y.Annotation() == gpu.AllNull:
 		return x, expr.Literal(gpu.Null(x.Type())), nil
 	default:
-		return nil, nil, fmt.Errorf("cannot compare %q of type %v with %q of type %v; cast one of them", x, x.Type(), y, y.Type())
+		return nil, nil, fmt.Errorf("cannot compare %q of type %v with %q of type %v; cast one of them", x, x.Type(), y,
+			y.Type())
 	}
 	if x, err = expr.Cast(x, t, host.Fold); err == nil {
 		y, err = expr.Cast(y, t, host.Fold)
@@ -202,9 +207,11 @@ func (c *joinCondition) add(e *expr.Expr, nleft int) {
 		case r && !l && !p.MayFail():
 			c.onRight = append(c.onRight, p.Remap(toRight))
 		case equality && only(a, nleft, true) && only(b, nleft, false):
-			c.left, c.right, c.nullSafe = append(c.left, a), append(c.right, b.Remap(toRight)), append(c.nullSafe, nullSafe)
+			c.left, c.right, c.nullSafe = append(c.left, a), append(c.right, b.Remap(toRight)),
+				append(c.nullSafe, nullSafe)
 		case equality && only(a, nleft, false) && only(b, nleft, true):
-			c.left, c.right, c.nullSafe = append(c.left, b), append(c.right, a.Remap(toRight)), append(c.nullSafe, nullSafe)
+			c.left, c.right, c.nullSafe = append(c.left, b), append(c.right, a.Remap(toRight)),
+				append(c.nullSafe, nullSafe)
 		default:
 			c.residual = append(c.residual, p)
 		}

@@ -39,7 +39,9 @@ func (s *stepBinder) groupingSets(g *job.Group, keys []*expr.Expr, names, texts 
 			key := keyNamed(text, names, texts)
 			switch {
 			case key < 0:
-				s.faultf(sub, "the grouping set has %s, which is not a key of the group%s; a set lists keys of by, by their names", text, job.DidYouMean(text, names))
+				s.faultf(sub,
+					"the grouping set has %s, which is not a key of the group%s; a set lists keys of by, "+
+						"by their names", text, job.DidYouMean(text, names))
 				ok = false
 			case slices.Contains(found, key):
 				s.faultf(sub, "the grouping set has the key %s twice", text)
@@ -55,11 +57,15 @@ func (s *stepBinder) groupingSets(g *job.Group, keys []*expr.Expr, names, texts 
 	for i, k := range keys {
 		sub := fmt.Sprintf(".group.by[%d]", i)
 		if !slices.ContainsFunc(sets, func(set []bool) bool { return set[i] }) {
-			s.faultf(sub, "no grouping set has the key %s, so it would be null in every row; take it out of by, or add it to a set", names[i])
+			s.faultf(sub,
+				"no grouping set has the key %s, so it would be null in every row; take it out of by, or "+
+					"add it to a set", names[i])
 			ok = false
 		}
 		if j := slices.IndexFunc(keys, k.Equal); j < i {
-			s.faultf(sub, "the keys %s and %s have the same values, so a grouping set cannot leave one of them out; take one out of by", names[j], names[i])
+			s.faultf(sub,
+				"the keys %s and %s have the same values, so a grouping set cannot leave one of them out; take "+
+					"one out of by", names[j], names[i])
 			ok = false
 		}
 	}
@@ -82,7 +88,8 @@ func keyNamed(text string, names, texts []string) int {
 // parts are merged to the groups of the others. That takes the rows once, not once for each
 // set. It needs a set with all keys, fewer groups than rows by estimate, and aggregates
 // whose parts can be merged.
-func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, sets [][]bool) bool {
+func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
+	sets [][]bool) bool {
 	if len(sets) < 2 || !slices.ContainsFunc(sets, func(set []bool) bool { return !slices.Contains(set, false) }) {
 		return false
 	}
@@ -106,7 +113,8 @@ func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, cal
 // is left out make different groups. Arguments of aggregates see the columns of the node,
 // which stay as they are. expandSets also returns the keys, and the groups of the empty
 // sets, which have one row even if the node has none.
-func (s *stepBinder) expandSets(in Node, keys []*expr.Expr, names []string, sets [][]bool) (_ Node, by []*expr.Expr, always [][]gpu.Scalar) {
+func (s *stepBinder) expandSets(in Node, keys []*expr.Expr, names []string,
+	sets [][]bool) (_ Node, by []*expr.Expr, always [][]gpu.Scalar) {
 	r := in.Rel()
 	exprs := append(columnsOf(in), keys...)
 	columns, tables := slices.Concat(r.Schema.Names(), names), slices.Concat(r.tables, tablesOf(r, keys))

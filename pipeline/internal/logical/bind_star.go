@@ -32,7 +32,8 @@ func (c *starColumns) tables(r *Relation, j int) *expr.Tables {
 
 // starColumns resolves the names in EXCLUDE, REPLACE and RENAME of a star among its
 // columns. It is false after a fault.
-func (s *stepBinder) starColumns(star *syntax.Star, scope *expr.Scope, in Node, among []int, sub string) (*starColumns, bool) {
+func (s *stepBinder) starColumns(star *syntax.Star, scope *expr.Scope, in Node, among []int,
+	sub string) (*starColumns, bool) {
 	c := &starColumns{exprs: map[int]*expr.Expr{}, renamed: map[int]string{}, replaced: map[int]int{}}
 	ok := true
 	used := map[int]string{}
@@ -78,7 +79,8 @@ func (s *stepBinder) starColumns(star *syntax.Star, scope *expr.Scope, in Node, 
 			c.renamed[j] = x.As
 		}
 	}
-	if ok && len(among) > 0 && len(star.Exclude) > 0 && !slices.ContainsFunc(among, func(j int) bool { e, there := c.exprs[j]; return !there || e != nil }) {
+	if ok && len(among) > 0 && len(star.Exclude) > 0 &&
+		!slices.ContainsFunc(among, func(j int) bool { e, there := c.exprs[j]; return !there || e != nil }) {
 		s.faultf(sub, "EXCLUDE leaves no column")
 		ok = false
 	}

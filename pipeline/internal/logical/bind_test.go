@@ -41,7 +41,8 @@ func (t sqlText) PlaceIn(path, expression string, offset int) (job.Place, bool) 
 }
 
 func bindSQL(condition string) (Node, job.Diagnostics) {
-	q := Query{Sources: []string{"t"}, Steps: []job.Step{{Filter: condition}}, Text: sqlText("FROM t WHERE " + condition)}
+	q := Query{Sources: []string{"t"}, Steps: []job.Step{{Filter: condition}},
+		Text: sqlText("FROM t WHERE " + condition)}
 	return Bind(q, map[string]source.Table{"t": numbers{}})
 }
 
@@ -58,17 +59,22 @@ func TestDiagnosticsPointIntoTheTextOfTheQuery(t *testing.T) {
 	_, faults := bindSQL("a = 1 and nowhere = 2")
 	require.Len(t, faults, 1)
 	require.ErrorIs(t, faults, job.ErrInvalid)
-	require.True(t, strings.HasPrefix(faults.Error(), `query.sql:1:24: filter 1: there is no column "nowhere"`), faults.Error())
+	require.True(t, strings.HasPrefix(faults.Error(), `query.sql:1:24: filter 1: there is no column "nowhere"`),
+		faults.Error())
 	_, faults = bindSQL("a + 1")
-	require.EqualError(t, faults, `query.sql:1:1: filter 1: the condition "a + 1" is a value of type BIGINT; a condition must be BOOLEAN, as in "a + 1 = …"`)
+	require.EqualError(t, faults,
+		`query.sql:1:1: filter 1: the condition "a + 1" is a value of type BIGINT; a condition must be BOOLEAN, as in "a + 1 = …"`)
 }
 
 func TestWhatAnOperatorRefusesStandsAtItsStep(t *testing.T) {
-	j, err := job.Parse("job.yaml", []byte("sources: {t: t}\noutput: {parquet: out}\nsteps:\n- limit: 1\n- {name: few, limit: 1}\n"), job.LoadOptions{})
+	j, err := job.Parse("job.yaml",
+		[]byte("sources: {t: t}\noutput: {parquet: out}\nsteps:\n- limit: 1\n- {name: few, limit: 1}\n"),
+		job.LoadOptions{})
 	require.NoError(t, err)
 	q := Query{Sources: []string{"t"}, Steps: j.Steps, Text: j}
 	require.EqualError(t, q.Locate(&job.Diagnostic{Step: "few", Msg: "no"}), "job.yaml:5:3: few: no")
-	require.EqualError(t, q.Locate(job.Diagnostics{{Step: "few", Msg: "no"}, {Msg: "nor"}}), "job.yaml:5:3: few: no\nnor")
+	require.EqualError(t, q.Locate(job.Diagnostics{{Step: "few", Msg: "no"}, {Msg: "nor"}}),
+		"job.yaml:5:3: few: no\nnor")
 	cause := errors.New("no")
 	require.EqualError(t, q.Locate(cause), "no")
 	require.ErrorIs(t, q.Locate(cause), cause)
@@ -81,20 +87,24 @@ func TestUniqueColumnsContainTheKeysOfAGroup(t *testing.T) {
 		require.Empty(t, faults)
 		return Optimize(n, Options{})
 	}
-	group := job.Step{Group: &job.Group{By: job.Columns{{Expr: "a"}, {Expr: "a % 7", Name: "b"}}, Aggregates: job.Columns{{Expr: "count(*)", Name: "n"}}}}
+	group := job.Step{Group: &job.Group{By: job.Columns{{Expr: "a"}, {Expr: "a % 7", Name: "b"}},
+		Aggregates: job.Columns{{Expr: "count(*)", Name: "n"}}}}
 	require.False(t, Unique(bind(job.Step{Select: job.Columns{{Expr: "*"}}}), []int{0}), "a table promises nothing")
 	require.True(t, Unique(bind(group), []int{0, 1}))
 	require.True(t, Unique(bind(group), []int{2, 1, 0}))
 	require.False(t, Unique(bind(group), []int{0}), "a key is missing")
 	require.False(t, Unique(bind(group), []int{0, 2}))
-	after := []job.Step{group, {Filter: "n > 3"}, {Sort: []string{"n"}}, {Limit: &job.Limit{Count: 5}}, {Select: job.Columns{{Expr: "b + 1", Name: "c"}, {Expr: "b"}, {Expr: "a", Name: "d"}}}}
+	after := []job.Step{group, {Filter: "n > 3"}, {Sort: []string{"n"}}, {Limit: &job.Limit{Count: 5}},
+		{Select: job.Columns{{Expr: "b + 1", Name: "c"}, {Expr: "b"}, {Expr: "a", Name: "d"}}}}
 	require.True(t, Unique(bind(after...), []int{1, 2}))
 	require.False(t, Unique(bind(after...), []int{0, 2}), "a computed column")
 	joined := func(kind string) Node {
-		return bind(append([]job.Step{group}, job.Step{Join: &job.Join{With: "t", As: "u", Kind: kind, On: []string{"b = u.a"}}})...)
+		return bind(append([]job.Step{group},
+			job.Step{Join: &job.Join{With: "t", As: "u", Kind: kind, On: []string{"b = u.a"}}})...)
 	}
 	require.True(t, Unique(joined("semi"), []int{0, 1}))
 	require.True(t, Unique(joined("mark"), []int{0, 1, 3}))
 	require.False(t, Unique(joined("inner"), []int{0, 1}), "the join may repeat rows")
-	require.True(t, Unique(bind(job.Step{Group: &job.Group{Aggregates: job.Columns{{Expr: "sum(a)", Name: "s"}}}}), nil), "there is one row")
+	require.True(t, Unique(bind(job.Step{Group: &job.Group{Aggregates: job.Columns{{Expr: "sum(a)", Name: "s"}}}}),
+		nil), "there is one row")
 }

@@ -70,8 +70,10 @@ func (w *windows) node() *windowed {
 		bound := func(b expr.WindowBound) window.Bound {
 			return window.Bound{Kind: b.Kind, Offset: b.Offset, Key: use(b.Key), Value: use(b.Value)}
 		}
-		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset), Default: use(c.Default),
-			IgnoreNulls: c.IgnoreNulls, Frame: window.Frame{Unit: c.Frame.Unit, From: bound(c.Frame.From), To: bound(c.Frame.To)}, Output: c.Output}
+		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset),
+			Default:     use(c.Default),
+			IgnoreNulls: c.IgnoreNulls, Frame: window.Frame{Unit: c.Frame.Unit, From: bound(c.Frame.From),
+				To: bound(c.Frame.To)}, Output: c.Output}
 		functions[i].Least, functions[i].Most, functions[i].Bounded = bounds(c.Offset)
 	}
 	node, at := extend(w.in, exprs)
@@ -113,7 +115,8 @@ func (w *windows) node() *windowed {
 	return out
 }
 
-// nearRows is how far offsets that differ from row to row may reach for rows that are that far apart to be kept together.
+// nearRows is how far offsets that differ from row to row may reach for rows that are that far apart to be kept
+// together.
 const nearRows = 1 << 16
 
 // bounds returns bounds of the values of an offset that are not null, if they are known and not too far from 0.
@@ -163,7 +166,8 @@ func (w *windowed) qualify(n syntax.Node, names []string, exprs []*expr.Expr) bo
 	for i, name := range names {
 		if len(w.scope.Named(name)) == 0 {
 			e := exprs[i]
-			w.add(gpu.Field{Name: name, Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}, e.Range(), i)
+			w.add(gpu.Field{Name: name, Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}, e.Range(),
+				i)
 		}
 	}
 	w.scope.Origin = w.origin(".qualify")
@@ -182,7 +186,8 @@ func (w *windowed) qualify(n syntax.Node, names []string, exprs []*expr.Expr) bo
 		}
 	}
 	if e.Type().Kind != gpu.Bool {
-		w.faultf(".qualify", "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(), text+" = …")
+		w.faultf(".qualify", "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text,
+			e.Type(), text+" = …")
 		return false
 	}
 	w.node = newFilter(w.name, w.node, expr.Conjuncts(e.Substitute(columns)))

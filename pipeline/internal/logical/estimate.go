@@ -389,7 +389,8 @@ func estimateGroups(in *Relation, keys []int) (float64, gpu.GroupHint) {
 	if len(keys) == 1 {
 		b := in.Stats[keys[0]].bound
 		t := in.Schema.Fields[keys[0]].Type
-		if b != nil && integerLike(t) && !t.Wide && b.Lo.IsInt64() && b.Hi.IsInt64() && width(b) <= max(denseFactor*in.Rows, denseSlots) {
+		if b != nil && integerLike(t) && !t.Wide && b.Lo.IsInt64() && b.Hi.IsInt64() &&
+			width(b) <= max(denseFactor*in.Rows, denseSlots) {
 			hint.Lo, hint.Hi, hint.Dense = b.Lo.Int64(), b.Hi.Int64(), true
 		}
 	}

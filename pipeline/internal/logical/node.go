@@ -207,7 +207,8 @@ func (n *Join) Conditions() (list []string) {
 		list = append(list, text)
 	}
 	for _, k := range n.kept {
-		list = append(list, fmt.Sprintf("was a %v join, but a condition drops the rows without a match that it kept", k))
+		list = append(list, fmt.Sprintf("was a %v join, but a condition drops the rows without a match that it kept",
+			k))
 	}
 	if n.AllPairs {
 		list = append(list, "compares all pairs of rows: there is no equality of the two sides")
@@ -225,7 +226,8 @@ func Unique(n Node, columns []int) bool {
 	case *Filter:
 		return Unique(n.In, columns)
 	case *Window:
-		return Unique(n.In, slices.DeleteFunc(slices.Clone(columns), func(c int) bool { return c >= n.In.Rel().Schema.Len() }))
+		return Unique(n.In, slices.DeleteFunc(slices.Clone(columns),
+			func(c int) bool { return c >= n.In.Rel().Schema.Len() }))
 	case *Sort:
 		return Unique(n.In, columns)
 	case *Limit:
@@ -241,7 +243,8 @@ func Unique(n Node, columns []int) bool {
 		}
 		return Unique(n.In, below)
 	case *Join:
-		return !n.Kind.Pairs() && Unique(n.Left, slices.DeleteFunc(slices.Clone(columns), func(c int) bool { return c >= n.Left.Rel().Schema.Len() }))
+		return !n.Kind.Pairs() && Unique(n.Left,
+			slices.DeleteFunc(slices.Clone(columns), func(c int) bool { return c >= n.Left.Rel().Schema.Len() }))
 	case *Group:
 		for k := range n.Keys {
 			if !slices.Contains(columns, k) {
@@ -462,9 +465,11 @@ func newExpand(step string, in Node, variants [][]int, numbered bool) *Expand {
 	return n
 }
 
-func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string, always [][]gpu.Scalar, algorithm string) *Group {
+func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string, always [][]gpu.Scalar,
+	algorithm string) *Group {
 	r := in.Rel()
-	n := &Group{Relation: Relation{Step: step}, In: in, Keys: keys, Aggregates: aggs, Always: always, Algorithm: algorithm}
+	n := &Group{Relation: Relation{Step: step}, In: in, Keys: keys, Aggregates: aggs, Always: always,
+		Algorithm: algorithm}
 	var fields []gpu.Field
 	for i, k := range keys {
 		f := r.Schema.Fields[k]
@@ -477,7 +482,8 @@ func newGroup(step string, in Node, keys []int, aggs []Aggregate, names []string
 		// Every aggregate of an empty input is null, except counts.
 		holistic := a.Sorted != nil && a.Sorted.Kind != window.Aggregate
 		counts := !holistic && (a.Kind == gpu.CountAll || a.Kind == gpu.Count)
-		nullable := !counts && (holistic || len(keys) == 0 || len(always) > 0 || a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
+		nullable := !counts && (holistic || len(keys) == 0 || len(always) > 0 ||
+			a.Input >= 0 && r.Schema.Fields[a.Input].Nullable)
 		f := gpu.Field{Name: names[len(keys)+i], Type: a.Output, Nullable: nullable}
 		if a.passesValues() {
 			f.Annotation = r.Schema.Fields[a.Input].Annotation
@@ -521,7 +527,8 @@ func worthHolding(n Node) bool {
 	return true
 }
 
-func newWindow(step string, in Node, partition []int, order []SortKey, functions []window.Function, names []string) *Window {
+func newWindow(step string, in Node, partition []int, order []SortKey, functions []window.Function,
+	names []string) *Window {
 	n := &Window{Relation: *in.Rel(), In: in, Partition: partition, Order: order, Functions: functions}
 	n.Step = step
 	fields := slices.Clone(n.Schema.Fields)

@@ -31,8 +31,8 @@ func (n *Join) reduced(preds []*expr.Expr) join.Kind {
 	return kind
 }
 
-// rejectsNulls reports whether a condition over the rows of the join is not true if all columns of a side are null. It is
-// false if nobody knows.
+// rejectsNulls reports whether a condition over the rows of the join is not true if all columns of a side are null. It
+// is false if nobody knows.
 func (n *Join) rejectsNulls(p *expr.Expr, side func(int) bool) bool {
 	if p.MayFail() {
 		return false
@@ -62,8 +62,8 @@ func (n *Join) rejectsNulls(p *expr.Expr, side func(int) bool) bool {
 	return false
 }
 
-// withNulls returns the value of an expression if all columns of a side are null. It is false if the expression needs other
-// columns, or none.
+// withNulls returns the value of an expression if all columns of a side are null. It is false if the expression needs
+// other columns, or none.
 func (n *Join) withNulls(e *expr.Expr, side func(int) bool) (v gpu.Scalar, ok bool) {
 	fields := n.Schema.Fields
 	nulls := make([]*expr.Expr, len(fields))

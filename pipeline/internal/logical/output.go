@@ -80,7 +80,8 @@ func (q Query) checkColumns(last Node) *job.Diagnostic {
 	}
 	switch {
 	case len(r.unreadable) > 0:
-		f.Msg = fmt.Sprintf("%s; add a step that selects the others%s", describeUnreadable(r.unreadable), suggestColumns(r))
+		f.Msg = fmt.Sprintf("%s; add a step that selects the others%s", describeUnreadable(r.unreadable),
+			suggestColumns(r))
 	case r.Schema.Len() == 0:
 		f.Msg = "there is no column to write"
 		if empty := emptySources(last); len(empty) > 0 {
@@ -125,8 +126,9 @@ func (q Query) checkNames(last Node) *job.Diagnostic {
 			seen[name] = c
 			continue
 		}
-		f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)), Step: "output",
-			Msg: fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
+		f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)),
+			Step: "output",
+			Msg:  fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
 		x, okX := scope.Qualified(first)
 		y, okY := scope.Qualified(c)
 		if okX && okY {

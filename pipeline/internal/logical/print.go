@@ -95,7 +95,8 @@ func describe(n Node) string {
 		for i := range n.Functions {
 			list[i] = name(n, width+i)
 		}
-		return fmt.Sprintf("window by %s order by %s: %s", names(n.In, n.Partition), order(n.In, n.Order), strings.Join(list, ", "))
+		return fmt.Sprintf("window by %s order by %s: %s", names(n.In, n.Partition), order(n.In, n.Order),
+			strings.Join(list, ", "))
 	case *Sort:
 		text := "sort by " + order(n.In, n.Keys)
 		if n.Limit >= 0 {
@@ -112,8 +113,8 @@ func describe(n Node) string {
 	panic("logical: unknown node")
 }
 
-// Check returns an error if a plan does not fit together: a column that an input does not have or has in another type, or
-// inputs of a union that differ.
+// Check returns an error if a plan does not fit together: a column that an input does not have or has in another type,
+// or inputs of a union that differ.
 func Check(n Node) (err error) {
 	visit(n, func(n Node) {
 		if wrong := checkNode(n); wrong != nil && err == nil {
@@ -202,7 +203,8 @@ func checkNode(n Node) error {
 		for _, in := range n.Ins {
 			for c, f := range in.Rel().Schema.Fields {
 				if f.Type != r.Schema.Fields[c].Type {
-					return fmt.Errorf("column %d is %v in an input and %v in the union", c, f.Type, r.Schema.Fields[c].Type)
+					return fmt.Errorf("column %d is %v in an input and %v in the union", c, f.Type,
+						r.Schema.Fields[c].Type)
 				}
 			}
 		}

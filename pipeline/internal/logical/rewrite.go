@@ -83,7 +83,8 @@ func withInputs(n Node, f func(Node) Node) Node {
 	case *Group:
 		return n.over(ins[0])
 	case *Window:
-		return newWindow(r.Step, ins[0], n.Partition, n.Order, n.Functions, n.Schema.Names()[ins[0].Rel().Schema.Len():])
+		return newWindow(r.Step, ins[0], n.Partition, n.Order, n.Functions,
+			n.Schema.Names()[ins[0].Rel().Schema.Len():])
 	case *Sort:
 		return newSort(r.Step, ins[0], n.Keys, n.Offset, n.Limit)
 	case *Limit:

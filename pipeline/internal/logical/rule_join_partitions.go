@@ -13,7 +13,8 @@ import (
 const joinedRows = 4
 
 // joinPartitions computes windows whose functions are aggregates of whole partitions by a group-by, and joins the rows
-// with the groups. Then no rows are kept or sorted, but the rows below all windows are read twice: they must not be worth holding.
+// with the groups. Then no rows are kept or sorted, but the rows below all windows are read twice: they must not be
+// worth holding.
 func joinPartitions(n Node, again func(Node) Node) Node {
 	below := n
 	for w, ok := below.(*Window); ok; w, ok = below.(*Window) {
@@ -25,7 +26,10 @@ func joinPartitions(n Node, again func(Node) Node) Node {
 		return n
 	}
 	in := below.Rel() // its columns are the first ones of w
-	if slices.ContainsFunc(w.Functions, func(f window.Function) bool { return !w.ofPartition(f) || f.Value >= in.Schema.Len() }) {
+	if slices.ContainsFunc(w.Functions, func(f window.Function) bool {
+		return !w.ofPartition(f) ||
+			f.Value >= in.Schema.Len()
+	}) {
 		return n
 	}
 	partitions := 1.0
@@ -48,7 +52,8 @@ func joinPartitions(n Node, again func(Node) Node) Node {
 		spec.RightKeys, spec.NullSafe = append(spec.RightKeys, i), append(spec.NullSafe, in.Schema.Fields[k].Nullable)
 	}
 	for i, f := range w.Functions {
-		aggs, names = append(aggs, Aggregate{Kind: f.Aggregate, Input: f.Value, Output: f.Output}), append(names, w.Schema.Fields[width+i].Name)
+		aggs, names = append(aggs, Aggregate{Kind: f.Aggregate, Input: f.Value, Output: f.Output}),
+			append(names, w.Schema.Fields[width+i].Name)
 	}
 	g := newGroup(w.Step, below, w.Partition, aggs, names, nil, "")
 	g.expect(partitions)

@@ -38,8 +38,8 @@ type ordering struct {
 // chain keep their places.
 const maxLeaves = 64
 
-// count returns the number of tables of a chain: of a node that is a join of one, or computes columns or conditions over
-// one. It is 0 for other nodes.
+// count returns the number of tables of a chain: of a node that is a join of one, or computes columns or conditions
+// over one. It is 0 for other nodes.
 func (o *ordering) count(n Node) int {
 	leaves, ok := o.leaves[n]
 	if ok {
@@ -300,11 +300,13 @@ func (c *chain) choose(written *order) *order {
 		search = "the greedy order is not better"
 	}
 	if o.cost >= written.cost*(1-1e-9) {
-		written.why = fmt.Sprintf("joins %d tables as written: %s, about %s rows made and held", len(c.leaves), search, Approximate(written.cost))
+		written.why = fmt.Sprintf("joins %d tables as written: %s, about %s rows made and held", len(c.leaves), search,
+			Approximate(written.cost))
 		return written
 	}
 	c.name(o, &steps)
-	o.why = fmt.Sprintf("joins %d tables in another order than written: about %s rows made and held, instead of %s", len(c.leaves), Approximate(o.cost), Approximate(written.cost))
+	o.why = fmt.Sprintf("joins %d tables in another order than written: about %s rows made and held, instead of %s",
+		len(c.leaves), Approximate(o.cost), Approximate(written.cost))
 	return o
 }
 

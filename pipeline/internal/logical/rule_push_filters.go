@@ -21,8 +21,8 @@ func pushDown(n Node) Node {
 	return p.rewritten(n)
 }
 
-// mostMoves is the most times that a condition of a plan moves below a node. The others stay where they are then: each of
-// thousands of conditions may move below thousands of nodes.
+// mostMoves is the most times that a condition of a plan moves below a node. The others stay where they are then: each
+// of thousands of conditions may move below thousands of nodes.
 const mostMoves = 1 << 18
 
 // pushing moves conditions. It remembers nodes to which none move.
@@ -46,11 +46,13 @@ func (down *pushing) push(n Node, preds []*expr.Expr) Node {
 		s := *n
 		for _, p := range preds {
 			list := prunable(p)
-			s.Prune, s.Hidden = append(s.Prune, list...), append(s.Hidden, slices.Repeat([]bool{p.Hidden()}, len(list))...)
+			s.Prune, s.Hidden = append(s.Prune, list...),
+				append(s.Hidden, slices.Repeat([]bool{p.Hidden()}, len(list))...)
 		}
 		return newFilter(r.Step, &s, preds)
 	case *Filter:
-		preds = slices.DeleteFunc(slices.Clone(preds), func(p *expr.Expr) bool { return slices.ContainsFunc(n.Conjuncts, p.Equal) })
+		preds = slices.DeleteFunc(slices.Clone(preds),
+			func(p *expr.Expr) bool { return slices.ContainsFunc(n.Conjuncts, p.Equal) })
 		lists := [][]*expr.Expr{preds}
 		in := Node(n)
 		for f, ok := in.(*Filter); ok; f, ok = in.(*Filter) {
@@ -92,10 +94,12 @@ func (down *pushing) push(n Node, preds []*expr.Expr) Node {
 		// A condition on the keys of the partitions keeps or drops whole partitions.
 		below, above := movable(preds, func(p *expr.Expr) bool {
 			cols := p.Columns()
-			return len(cols) > 0 && !slices.ContainsFunc(cols, func(c int) bool { return !slices.Contains(n.Partition, c) })
+			return len(cols) > 0 && !slices.ContainsFunc(cols,
+				func(c int) bool { return !slices.Contains(n.Partition, c) })
 		})
 		in := down.below(n.In, below)
-		return newFilter(r.Step, newWindow(r.Step, in, n.Partition, n.Order, n.Functions, n.Schema.Names()[in.Rel().Schema.Len():]), above)
+		return newFilter(r.Step, newWindow(r.Step, in, n.Partition, n.Order, n.Functions,
+			n.Schema.Names()[in.Rel().Schema.Len():]), above)
 	case *Sort:
 		if n.Limit >= 0 || n.Offset > 0 {
 			return newFilter(r.Step, newSort(r.Step, down.below(n.In, nil), n.Keys, n.Offset, n.Limit), preds)

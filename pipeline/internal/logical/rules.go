@@ -15,14 +15,17 @@ type Rule struct {
 	apply func(Node) Node
 }
 
-// Rules are the rules in the order in which they are applied. Columns that nobody uses are dropped later, when nodes become
-// operators.
+// Rules are the rules in the order in which they are applied. Columns that nobody uses are dropped later, when nodes
+// become operators.
 var Rules = []Rule{
-	{"push-filters", "Conditions move toward the sources, into joins, and along equalities to the other side. An outer join that keeps rows only for a condition to drop them keeps none.", pushDown},
+	{"push-filters", "Conditions move toward the sources, into joins, and along equalities to the other side. An " +
+		"outer join that keeps rows only for a condition to drop them keeps none.", pushDown},
 	{"limits", "Limits move below projections, and a limit of a sort makes it a top-k.", each(sinkLimits)},
 	{"order-joins", "Chains of inner joins take the order with the fewest rows, by estimates.", orderJoins},
-	{"range-joins", "A join without an equality finds its pairs by a range, if its conditions have one.", each(joinRanges)},
-	{"join-partitions", "Windows of aggregates over whole partitions become a group-by and a join, if that costs less.", each(joinPartitions)},
+	{"range-joins", "A join without an equality finds its pairs by a range, if its conditions have one.",
+		each(joinRanges)},
+	{"join-partitions", "Windows of aggregates over whole partitions become a group-by and a join, if that costs less.",
+		each(joinPartitions)},
 }
 
 // each returns a rule that rewrites each node.
@@ -45,7 +48,8 @@ func (o Options) Check() error {
 	}
 	for _, name := range o.Without {
 		if !slices.Contains(names, name) {
-			return &job.Diagnostic{Msg: fmt.Sprintf("there is no rule %q; the rules are %s", name, strings.Join(names, ", "))}
+			return &job.Diagnostic{Msg: fmt.Sprintf("there is no rule %q; the rules are %s", name,
+				strings.Join(names, ", "))}
 		}
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// check refuses a plan whose stages do not fit together: columns that the inputs do not have, programs that read registers
-// before they are written, and stages that wait for their own rows.
+// check refuses a plan whose stages do not fit together: columns that the inputs do not have, programs that read
+// registers before they are written, and stages that wait for their own rows.
 func (p *Plan) check() (err error) {
 	if len(p.Permutation) != p.Schema.Len() || !within(p.Permutation, p.Root.Schema.Len()) {
 		return errors.New("the columns of the result are not those of the last stage")
@@ -95,10 +95,12 @@ func (s *Stage) check() error {
 		}
 		columns = slices.Concat(spec.Spec.ProbeKeys, spec.Spec.ProbeOut)
 		n := spec.Spec.Build.Len()
-		if !within(slices.Concat(spec.Spec.BuildKeys, spec.Spec.BuildOut), n) || len(s.Inputs) == 2 && n != s.Inputs[1].Schema.Len() {
+		if !within(slices.Concat(spec.Spec.BuildKeys, spec.Spec.BuildOut), n) ||
+			len(s.Inputs) == 2 && n != s.Inputs[1].Schema.Len() {
 			return errors.New("its build side does not have its columns")
 		}
-		if r := spec.Spec.Range; r != nil && (!within([]int{r.Build}, n) || !within([]int{max(r.Lower, 0), max(r.Upper, 0)}, spec.Spec.Probe.Len())) {
+		if r := spec.Spec.Range; r != nil && (!within([]int{r.Build}, n) ||
+			!within([]int{max(r.Lower, 0), max(r.Upper, 0)}, spec.Spec.Probe.Len())) {
 			return errors.New("its range is over columns that it does not have")
 		}
 		if r := spec.Spec.Residual; r != nil {

@@ -16,7 +16,8 @@ func listOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-var opText = map[source.Op]string{source.Eq: "=", source.Lt: "<", source.Le: "<=", source.Gt: ">", source.Ge: ">=", source.In: "IN", source.IsNull: "IS NULL", source.IsNotNull: "IS NOT NULL"}
+var opText = map[source.Op]string{source.Eq: "=", source.Lt: "<", source.Le: "<=", source.Gt: ">", source.Ge: ">=",
+	source.In: "IN", source.IsNull: "IS NULL", source.IsNotNull: "IS NOT NULL"}
 
 func describePredicate(s *gpu.Schema, p source.Predicate, hidden bool) string {
 	text := s.Fields[p.Column].Name + " " + opText[p.Op]

@@ -12,7 +12,8 @@ import (
 
 // specs has an empty spec of each type, by its name in an encoded plan.
 var specs = map[string]Spec{
-	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{}, "group": &Group{},
+	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{},
+	"group":  &Group{},
 	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Hold{}, "held": &Held{},
 }
 
@@ -77,8 +78,8 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. The scans of the plan have no tables yet. It refuses what is no plan; whether
-// programs compute anything sensible it does not know.
+// UnmarshalJSON implements json.Unmarshaler. The scans of the plan have no tables yet. It refuses what is no plan;
+// whether programs compute anything sensible it does not know.
 func (p *Plan) UnmarshalJSON(data []byte) error {
 	var in encodedPlan
 	decoder := json.NewDecoder(bytes.NewReader(data))

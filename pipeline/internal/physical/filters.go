@@ -23,7 +23,8 @@ const (
 // and the keys come unchanged from one scan. matches is the share of the rows with a match. A
 // residual condition only rules out more pairs.
 func filterProbe(st *Stage, spec join.Spec, matches float64) {
-	if len(spec.ProbeKeys) == 0 || spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right || slices.Contains(spec.NullSafe, true) {
+	if len(spec.ProbeKeys) == 0 || spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right ||
+		slices.Contains(spec.NullSafe, true) {
 		return
 	}
 	at, cols := st.Inputs[0], slices.Clone(spec.ProbeKeys)
@@ -54,6 +55,7 @@ func filterProbe(st *Stage, spec join.Spec, matches float64) {
 		for _, c := range cols {
 			names = append(names, at.Schema.Fields[c].Name)
 		}
-		at.Detail = append(at.Detail, fmt.Sprintf("%s of the keys from step %q: %s", what, st.Step, strings.Join(names, ", ")))
+		at.Detail = append(at.Detail, fmt.Sprintf("%s of the keys from step %q: %s", what, st.Step,
+			strings.Join(names, ", ")))
 	}
 }

@@ -270,7 +270,8 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	if err != nil {
 		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
 	}
-	st := &Stage{Step: writtenAt(n.Conjuncts, n.Step), Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Failures: failures(prog, condition)}
+	st := &Stage{Step: writtenAt(n.Conjuncts, n.Step), Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{},
+		Failures: failures(prog, condition)}
 	var keep []int
 	out := make(layout, len(need))
 	for c, used := range need {
@@ -333,7 +334,8 @@ func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layo
 		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
 		if _, col := n.Exprs[c].IsColumn(); !col {
 			st.Computed++
-			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c], n.Exprs[c].Type()))
+			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c],
+				n.Exprs[c].Type()))
 		}
 	}
 	prog, inputs, err := expr.Compile(in.Schema, exprs...)
@@ -359,12 +361,14 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 	}
 	keyLeft, keyRight := n.LeftKeys, n.RightKeys
 	if n.Range != nil {
-		key, bounds := []int{n.Range.Key}, slices.DeleteFunc([]int{n.Range.Lower, n.Range.Upper}, func(c int) bool { return c < 0 })
+		key, bounds := []int{n.Range.Key}, slices.DeleteFunc([]int{n.Range.Lower, n.Range.Upper},
+			func(c int) bool { return c < 0 })
 		if keyLeft, keyRight = bounds, key; n.Range.Left {
 			keyLeft, keyRight = key, bounds
 		}
 	}
-	if n.Kind == join.Left && !slices.Contains(needRight, true) && n.Range == nil && !expr.And(n.Residual...).MayFail() && logical.Unique(n.Right, n.RightKeys) {
+	if n.Kind == join.Left && !slices.Contains(needRight, true) && n.Range == nil && !expr.And(n.Residual...).
+		MayFail() && logical.Unique(n.Right, n.RightKeys) {
 		// Each left row has one match at most, of which nobody sees anything.
 		in, lay, err := l.lower(n.Left, needLeft)
 		return in, append(lay, slices.Repeat(layout{-1}, len(needRight))...), err
@@ -429,7 +433,8 @@ func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, er
 		if n.BuildLeft {
 			probeLay, buildLay = rightLay, leftLay
 		}
-		spec.Range = &join.Range{Build: buildLay[n.Range.Key], Lower: -1, Upper: -1, LowerStrict: n.Range.LowerStrict, UpperStrict: n.Range.UpperStrict}
+		spec.Range = &join.Range{Build: buildLay[n.Range.Key], Lower: -1, Upper: -1, LowerStrict: n.Range.LowerStrict,
+			UpperStrict: n.Range.UpperStrict}
 		if c := n.Range.Lower; c >= 0 {
 			spec.Range.Lower = probeLay[c]
 		}
@@ -539,7 +544,8 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 		return nil, nil, err
 	}
 	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
-	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Algorithm: n.Algorithm, Always: n.Always}
+	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Algorithm: n.Algorithm,
+		Always: n.Always}
 	sorted := window.GroupSpec{In: in.Schema, Keys: spec.Keys, Out: st.Schema, Always: n.Always}
 	out := make(layout, len(need))
 	var names []string
@@ -572,7 +578,8 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 	}
 	if len(sorted.Functions) > 0 {
 		list, ok := accumulated(sorted.Functions)
-		few := n.In.Rel().Rows < leaderRows*float64(n.Hint.Groups) && slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.Leader != nil })
+		few := n.In.Rel().Rows < leaderRows*float64(n.Hint.Groups) &&
+			slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.Leader != nil })
 		if !ok || few {
 			st.Spec, st.Detail = &Group{Sorted: &sorted}, append([]string{by, sortsGroups}, st.Detail...)
 			return st, out, nil
@@ -588,12 +595,12 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 	return st, out, nil
 }
 
-// leaderRows is the least number of rows a group, by estimate, for which a device that can keeps the leaders of groups. With fewer,
-// sorting all rows costs less.
+// leaderRows is the least number of rows a group, by estimate, for which a device that can keeps the leaders of groups.
+// With fewer, sorting all rows costs less.
 const leaderRows = 16
 
-// accumulated returns functions as aggregates that a device with leaders accumulates, if it can: those that one row of a group decides,
-// products, and all that need no order.
+// accumulated returns functions as aggregates that a device with leaders accumulates, if it can: those that one row of
+// a group decides, products, and all that need no order.
 func accumulated(functions []window.GroupFunction) (list []groupby.Aggregate, ok bool) {
 	for _, f := range functions {
 		a := groupby.Aggregate{Kind: gpu.Lead, Input: f.Value, Output: f.Output}
@@ -646,13 +653,15 @@ func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout
 	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}}
 	var out layout
 	st.Schema, out = need.fields(n.Schema)
-	spec := window.Spec{In: in.Schema, Partition: lay.all(n.Partition), Keep: lay.all(need[:width].list()), Out: st.Schema}
+	spec := window.Spec{In: in.Schema, Partition: lay.all(n.Partition), Keep: lay.all(need[:width].list()),
+		Out: st.Schema}
 	var partition, order []string
 	for _, k := range n.Partition {
 		partition = append(partition, n.Schema.Fields[k].Name)
 	}
 	for _, k := range n.Order {
-		spec.Order = append(spec.Order, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+		spec.Order = append(spec.Order, sort.Key{Column: lay[k.Column], Descending: k.Descending,
+			NullsFirst: k.NullsFirst})
 		order = append(order, describeKey(n.Schema, k))
 	}
 	if len(partition) > 0 {
@@ -684,7 +693,8 @@ func (l *lowering) lowerSort(n *logical.Sort, need required) (*Stage, layout, er
 	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: in.Schema}
 	var keys []string
 	for _, k := range n.Keys {
-		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.Column], Descending: k.Descending, NullsFirst: k.NullsFirst})
+		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.Column], Descending: k.Descending,
+			NullsFirst: k.NullsFirst})
 		keys = append(keys, describeKey(n.Schema, k))
 	}
 	st.Detail = []string{strings.Join(keys, ", ")}
@@ -700,7 +710,8 @@ func (l *lowering) lowerLimit(n *logical.Limit, need required) (*Stage, layout, 
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Spec: &Limit{in.Schema, n.Offset, n.Count}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
+	st := &Stage{Step: n.Step, Spec: &Limit{in.Schema, n.Offset, n.Count}, Schema: in.Schema, Rows: n.Rows,
+		Inputs: []*Stage{in}}
 	st.Detail = limitDetail(n.Offset, n.Count)
 	return st, lay, nil
 }
@@ -745,13 +756,16 @@ func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, er
 		return l.lower(n.In, need)
 	}
 	if h.stage != nil {
-		return &Stage{Step: n.Share.Step, Spec: &Held{h.stage}, Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: n.Rows}, h.lay, nil
+		return &Stage{Step: n.Share.Step, Spec: &Held{h.stage},
+			Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: n.Rows}, h.lay, nil
 	}
 	in, lay, err := l.lower(n.In, h.need)
 	if err != nil {
 		return nil, nil, err
 	}
-	h.stage = &Stage{Step: n.Share.Step, Spec: &Hold{in.Schema}, Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows, Inputs: []*Stage{in}}
+	h.stage = &Stage{Step: n.Share.Step, Spec: &Hold{in.Schema},
+		Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows,
+		Inputs: []*Stage{in}}
 	h.lay = lay
 	return h.stage, lay, nil
 }

@@ -22,8 +22,8 @@ import (
 type Spec interface {
 	// Name is the stage's work in reports.
 	Name() string
-	// Operator makes the operator of one run on a device. It is nil for a scan, a union and a reader of held rows, which
-	// have none.
+	// Operator makes the operator of one run on a device. It is nil for a scan, a union and a reader of held rows,
+	// which have none.
 	Operator(on gpu.Capabilities) (operators.Operator, error)
 }
 
