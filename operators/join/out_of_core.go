@@ -130,7 +130,8 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 // part of the rows that a lane has collected does not speak against it.
 func (o *outOfCore) exceeds(t operators.Task, own *operators.Collected) bool {
 	limit, rows, row := t.Lease.Limit(), float64(o.BuildRows), float64(o.Build.RowBytes())
-	too := rows*(2*row+tableBytes) > float64(limit) || (t.Sharers > 1 || t.Frugal && t.Stays > 0) && rows*(row+tableBytes) > float64(t.Stays)
+	shares := t.Sharers > 1 || t.Frugal && t.Stays > 0
+	too := rows*(2*row+tableBytes) > float64(limit) || shares && rows*(row+tableBytes) > float64(t.Stays)
 	return too && own.Bytes() >= limit/int64(early*t.Lanes)
 }
 
