@@ -47,8 +47,8 @@ type pace struct {
 const priorBytes = 64 << 20
 
 // The paces before the run has its own, in seconds a byte of both sides of a join. A GPU joins as fast as the link
-// brings the rows, here 50 GB/s (examples/bench/h200-spill.md). One core of an AMD EPYC took 3.6 ns of processor time and, beside other
-// work, 4.6 ns and more, with pairs of 400 KB of rows of two columns of 8 bytes.
+// brings the rows, here 50 GB/s (examples/bench/h200-spill.md). One core of an AMD EPYC took 3.6 ns of processor time
+// and, beside other work, 4.6 ns and more, with pairs of 400 KB of rows of two columns of 8 bytes.
 const (
 	priorDevice = 1 / 50e9
 	priorCore   = 4e-9
@@ -140,7 +140,8 @@ const helperShare = 0.75
 // help starts lanes of the CPU for an operator, the i-th of the lane.
 func (l *lane) help(ctx context.Context, i int, o *opRun, src operators.Divisible, emit operators.Emit) *helpers {
 	r := l.pipelineRun.run
-	h := &helpers{lane: l, op: o, src: src, emit: emit, takes: r.opt.BesideTakes, device: newPace(priorDevice), core: newPace(priorCore), working: map[*attempt]bool{}}
+	h := &helpers{lane: l, op: o, src: src, emit: emit, takes: r.opt.BesideTakes, device: newPace(priorDevice),
+		core: newPace(priorCore), working: map[*attempt]bool{}}
 	h.changed.L = &h.mu
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	h.up = l.operator(i+1) != nil || !l.out.toHost
@@ -184,7 +185,8 @@ func (h *helpers) work(n int) (err error) {
 		defer func() { err = with(err, up.Close()) }()
 	}
 	width := h.op.Schema.RowBytes()
-	t := operators.Task{Device: r.beside, Lease: h.op.beside, StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n}
+	t := operators.Task{Device: r.beside, Lease: h.op.beside,
+		StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n}
 	for {
 		seen := h.done()
 		piece := h.src.Split(t, h.want)
@@ -276,8 +278,8 @@ func (h *helpers) begin(a *attempt) bool {
 	return true
 }
 
-// publish sends the rows that an attempt has kept. The device does not take it back any more. If it has already, that is an error
-// unless the attempt is complete: then the rows of the source are gone.
+// publish sends the rows that an attempt has kept. The device does not take it back any more. If it has already, that
+// is an error unless the attempt is complete: then the rows of the source are gone.
 func (h *helpers) publish(a *attempt, complete bool, send func(*gpu.Stride) error) error {
 	h.mu.Lock()
 	a.published = a.published || complete || !a.takenBack
@@ -310,14 +312,16 @@ func (h *helpers) takeBack() {
 	}
 }
 
-// sooner reports whether the device will have done a piece of some bytes before the CPU, which has been at it for some time.
+// sooner reports whether the device will have done a piece of some bytes before the CPU, which has been at it for some
+// time.
 func (h *helpers) sooner(bytes int64, been time.Duration) bool {
-	return h.takes == execution.BesideAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() || been.Seconds() > h.core.of(bytes)
+	return h.takes == execution.BesideAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() ||
+		been.Seconds() > h.core.of(bytes)
 }
 
 // want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun. It should not
-// before the device has shown its pace, nor when the output holds the device up: then it is the output that needs the cores, to
-// encode rows.
+// before the device has shown its pace, nor when the output holds the device up: then it is the output that needs the
+// cores, to encode rows.
 func (h *helpers) want(left, piece int64) bool {
 	return h.takes != "" || h.inNeed() && h.core.of(piece) < h.device.of(left)
 }
@@ -372,8 +376,8 @@ func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 	}
 }
 
-// besideFree is the share of the budget of the device, one part in so many, that is left free by strides of the CPU that
-// are copied up ahead.
+// besideFree is the share of the budget of the device, one part in so many, that is left free by strides of the CPU
+// that are copied up ahead.
 const besideFree = 8
 
 // forget releases a stride that nobody takes.
@@ -432,7 +436,8 @@ func (h *helpers) passAll() error {
 	return context.Cause(h.ctx)
 }
 
-// did takes note of a part that the device has done. For some of the time that it took, the device waited for the output.
+// did takes note of a part that the device has done. For some of the time that it took, the device waited for the
+// output.
 func (h *helpers) did(n operators.Items, took, waited time.Duration) {
 	h.device.add(n.Bytes, took-waited)
 	h.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// TestTheCPUTakesPairsWhenThatIsFaster plays the joining of a queue of pairs by a GPU and cores of given paces, and compares the
-// time with that of the GPU alone, and with the least time in which both could share the bytes.
+// TestTheCPUTakesPairsWhenThatIsFaster plays the joining of a queue of pairs by a GPU and cores of given paces, and
+// compares the time with that of the GPU alone, and with the least time in which both could share the bytes.
 func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 	const pairs, bytes = 240, int64(64 << 20)
 	for name, c := range map[string]struct {
@@ -31,7 +31,8 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 			return time.Duration(float64(n) * float64(bytes) * pace * 1e9)
 		}
 		left, byCores := pairs, 0
-		begun, free := make([]time.Duration, c.cores), make([]time.Duration, c.cores) // when each core took its last pair, and is free
+		// when each core took its last pair, and is free
+		begun, free := make([]time.Duration, c.cores), make([]time.Duration, c.cores)
 		var now, last time.Duration
 		for left > 0 {
 			group := min(c.group, left)
@@ -71,8 +72,8 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 	}
 }
 
-// TestTheCPUDoesNotHelpWhenTheOutputIsSlower has cores that would be done in time beside a device that waits for the output, and
-// then for a smaller share of the time.
+// TestTheCPUDoesNotHelpWhenTheOutputIsSlower has cores that would be done in time beside a device that waits for the
+// output, and then for a smaller share of the time.
 func TestTheCPUDoesNotHelpWhenTheOutputIsSlower(t *testing.T) {
 	const left, piece = int64(64 << 30), int64(1 << 20)
 	h := &helpers{device: newPace(priorDevice), core: newPace(priorCore)}

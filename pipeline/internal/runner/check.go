@@ -73,7 +73,8 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	}
 	c.fixed, c.largest, c.scans, c.advice = frugal.fixed, frugal.largest, frugal.scans, frugal.advice
 	props := r.device.Properties()
-	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Refusals: []execution.Refusal{}, Stages: []execution.StageCheck{}}
+	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Refusals: []execution.Refusal{},
+		Stages: []execution.StageCheck{}}
 	if out.Estimate = planWork(p).onHost(r.threads()); discrete(r.device) {
 		out.Estimate = planWork(p).onGPU(r.threads(), gpuStart)
 	}
@@ -141,7 +142,8 @@ func (c *checker) holding(o *opRun, lanes int) *holding {
 // demand returns what the plan expects of a stage that collects rows, and the memory for it.
 func demand(o *opRun, lanes int) (e operators.Expected, d operators.Demand) {
 	in := o.Inputs[len(o.Inputs)-1]
-	e = operators.Expected{Rows: in.Rows, Bytes: in.Rows * in.RowBytes, Out: o.Rows, OutBytes: o.Rows * o.RowBytes, Lanes: lanes}
+	e = operators.Expected{Rows: in.Rows, Bytes: in.Rows * in.RowBytes, Out: o.Rows, OutBytes: o.Rows * o.RowBytes,
+		Lanes: lanes}
 	if len(o.Inputs) > 1 {
 		e.ProbeBytes = o.Inputs[0].Rows * o.Inputs[0].RowBytes
 	}
@@ -177,7 +179,8 @@ const leastWork = 128 << 10
 func (p *pipelineRun) streams() (bytes float64) {
 	for i := -1; i <= len(p.ops); i++ {
 		if o := p.operator(i); o != nil {
-			bytes += float64(p.lanes) * (float64(2*p.strideRows(o.Schema.RowBytes()))*float64(o.Schema.RowBytes()) + leastWork)
+			bytes += float64(p.lanes) * (float64(2*p.strideRows(o.Schema.RowBytes()))*float64(o.Schema.RowBytes()) +
+				leastWork)
 		}
 	}
 	return bytes
@@ -272,7 +275,8 @@ func (c *checker) stages(out *execution.Check) {
 		if h == nil || h.Bytes == 0 {
 			continue
 		}
-		s := execution.StageCheck{Step: o.Step, Kind: o.Kind(), Rows: o.Rows, Holds: whole(h.Bytes), Fixed: whole(h.Fixed), Disk: whole(h.disk)}
+		s := execution.StageCheck{Step: o.Step, Kind: o.Kind(), Rows: o.Rows, Holds: whole(h.Bytes),
+			Fixed: whole(h.Fixed), Disk: whole(h.disk)}
 		if discrete(c.device) {
 			s.Host = whole(h.down)
 			out.LinkUp += s.Host
@@ -291,10 +295,12 @@ func (c *checker) tiers(out *execution.Check) {
 		return sum
 	}
 	toDisk := spilled(func(h *holding) float64 { return h.disk })
-	memory := execution.TierCheck{Tier: execution.TierHost, Setting: phrase.Setting("--host-memory"), Limit: c.device.HostBudget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed), Spilled: whole(toDisk)}
+	memory := execution.TierCheck{Tier: execution.TierHost, Setting: phrase.Setting("--host-memory"),
+		Limit: c.device.HostBudget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed), Spilled: whole(toDisk)}
 	first := memory
 	if discrete(c.device) {
-		first.Tier, first.Setting, first.Limit = execution.TierDevice, phrase.Setting("--device-memory"), c.device.Budget().Limit()
+		first.Tier, first.Setting, first.Limit = execution.TierDevice, phrase.Setting("--device-memory"),
+			c.device.Budget().Limit()
 		first.Spilled = whole(spilled(func(h *holding) float64 { return h.down }))
 		memory.Needs, memory.Fixed = whole(c.down), 0
 		out.Tiers = append(out.Tiers, first)
@@ -302,20 +308,25 @@ func (c *checker) tiers(out *execution.Check) {
 	out.Tiers = append(out.Tiers, memory)
 	if first.Fixed > first.Limit {
 		r := execution.Refusal{Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
-			Why:  fmt.Sprintf("strides and what operators take to make them fit no budget of %s: all that must fit %s at a time are %s", text(first.Limit), first.Tier, text(first.Fixed)),
+			Why: fmt.Sprintf("strides and what operators take to make them fit no budget of %s: all that must fit "+
+				"%s at a time are %s", text(first.Limit), first.Tier, text(first.Fixed)),
 			Hint: fmt.Sprintf("raise %s to more than %s, or select fewer columns", first.Setting, text(first.Fixed))}
 		if c.advice != "" {
 			r.Hint = fmt.Sprintf("raise %s to more than %s (%s)", first.Setting, text(first.Fixed), c.advice)
 		}
 		if h := c.largest; h != nil {
 			r.Stage = h.op.Name()
-			r.Why = fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time are %s of %s", h.op.Step, h.op.Kind(), text(whole(h.Fixed)), first.Tier, text(first.Fixed), text(first.Limit))
-			r.Hint = fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns", first.Setting, text(first.Fixed))
+			r.Why = fmt.Sprintf("%s (%s) holds about %s that cannot spill, and all that must fit %s at a time "+
+				"are %s of %s", h.op.Step, h.op.Kind(), text(whole(h.Fixed)), first.Tier, text(first.Fixed),
+				text(first.Limit))
+			r.Hint = fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns",
+				first.Setting, text(first.Fixed))
 		}
 		out.Refusals = append(out.Refusals, r)
 	}
 	for _, err := range c.scans {
-		r := execution.Refusal{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(), Hint: "or read fewer of its columns"}
+		r := execution.Refusal{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(),
+			Hint: "or read fewer of its columns"}
 		if b := (*gpu.BudgetError)(nil); errors.As(err, &b) {
 			r.Needs, r.Stage = b.Asked, b.Stage
 		}
@@ -326,27 +337,32 @@ func (c *checker) tiers(out *execution.Check) {
 
 // diskTier adds the disk.
 func (c *checker) diskTier(out *execution.Check) {
-	t := execution.TierCheck{Tier: execution.TierDisk, Setting: phrase.Setting("--spill-limit"), Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
+	t := execution.TierCheck{Tier: execution.TierDisk, Setting: phrase.Setting("--spill-limit"),
+		Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
 	refuse := func(why, hint string) {
 		if t.Needs > 0 {
-			out.Refusals = append(out.Refusals, execution.Refusal{Tier: t.Tier, Needs: t.Needs, Limit: t.Limit, Why: why, Hint: hint})
+			out.Refusals = append(out.Refusals,
+				execution.Refusal{Tier: t.Tier, Needs: t.Needs, Limit: t.Limit, Why: why, Hint: hint})
 		}
 	}
 	rows := "about " + text(t.Needs) + " of rows do not fit memory"
 	if t.Dir == spill.None {
-		refuse(rows+phrase.Setting(", and --spill-dir is none"), phrase.Setting("name a folder, or raise --host-memory"))
+		refuse(rows+phrase.Setting(", and --spill-dir is none"),
+			phrase.Setting("name a folder, or raise --host-memory"))
 		return
 	}
 	free, err := spill.DefaultLimit(t.Dir)
 	if err != nil {
-		refuse(fmt.Sprintf(phrase.Setting("%s, and --spill-dir cannot be used: %v"), rows, err), "choose another folder")
+		refuse(fmt.Sprintf(phrase.Setting("%s, and --spill-dir cannot be used: %v"), rows, err),
+			"choose another folder")
 	} else if t.Limit == 0 {
 		t.Limit, t.Setting = free, "four fifths of the free space"
 	} else if all := free / 4 * 5; all < t.Limit {
 		t.Limit, t.Setting = all, "the free space"
 	}
 	if out.Tiers = append(out.Tiers, t); err == nil && t.Needs > t.Limit {
-		refuse(fmt.Sprintf("%s, before compression; %s has room for %s (%s)", rows, t.Dir, text(t.Limit), t.Setting), phrase.Setting("free some space, choose another --spill-dir, or raise --spill-limit or --host-memory"))
+		refuse(fmt.Sprintf("%s, before compression; %s has room for %s (%s)", rows, t.Dir, text(t.Limit), t.Setting),
+			phrase.Setting("free some space, choose another --spill-dir, or raise --spill-limit or --host-memory"))
 	}
 }
 

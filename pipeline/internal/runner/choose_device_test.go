@@ -128,8 +128,10 @@ func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
 		if c.Device == execution.CUDA {
 			took = m.cuda
 		}
-		t.Logf("%-14s SF %-5v %2d cores: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale, m.cores, m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
-		require.LessOrEqual(t, took, 1.1*min(m.host, m.cuda), "%s at scale factor %v on %d cores: %v", m.job, m.scale, m.cores, c)
+		t.Logf("%-14s SF %-5v %2d cores: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale, m.cores,
+			m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
+		require.LessOrEqual(t, took, 1.1*min(m.host, m.cuda), "%s at scale factor %v on %d cores: %v", m.job, m.scale,
+			m.cores, c)
 	}
 }
 
@@ -142,7 +144,8 @@ func TestEstimatesOfManyCoresAreNearWhatWasMeasured(t *testing.T) {
 		took  float64
 	}{
 		{"q01", 30, 16, 0.907}, {"q01", 30, 32, 0.597}, {"q01", 30, 64, 0.502}, {"q01", 10, 64, 0.204},
-		{"join_aggregate", 30, 16, 1.484}, {"join_aggregate", 30, 32, 1.080}, {"join_aggregate", 30, 64, 1.089}, {"join_aggregate", 10, 64, 0.401},
+		{"join_aggregate", 30, 16, 1.484}, {"join_aggregate", 30, 32, 1.080}, {"join_aggregate", 30, 64, 1.089},
+		{"join_aggregate", 10, 64, 0.401},
 	} {
 		require.InEpsilon(t, m.took, workOf[m.job].times(m.scale*1e6).onHost(m.cores).Seconds(), 0.4, "%+v", m)
 	}
@@ -160,7 +163,8 @@ func TestMoreCoresTakeLess(t *testing.T) {
 func quickstart(t *testing.T) map[string]source.Table {
 	tables := map[string]source.Table{}
 	for _, name := range []string{"lineitem", "orders"} {
-		table, err := sourceparquet.Open([]string{"../../../examples/quickstart/data/" + name + ".parquet"}, sourceparquet.OpenOptions{})
+		table, err := sourceparquet.Open([]string{"../../../examples/quickstart/data/" + name + ".parquet"},
+			sourceparquet.OpenOptions{})
 		require.NoError(t, err)
 		t.Cleanup(func() { table.Close() })
 		tables[name] = table
@@ -174,9 +178,10 @@ func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
 	tables := quickstart(t)
 	const lines, orders = 60175, 15000
 	rows := func(algorithm string, on ...string) work {
-		last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{}, Steps: []job.Step{
-			{From: "lineitem", Join: &job.Join{With: "orders", Kind: "semi", On: on, Algorithm: algorithm}},
-		}}, tables)
+		last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{},
+			Steps: []job.Step{
+				{From: "lineitem", Join: &job.Join{With: "orders", Kind: "semi", On: on, Algorithm: algorithm}},
+			}}, tables)
 		require.Empty(t, faults)
 		p, err := physical.Lower("work", logical.Optimize(last, logical.Options{}))
 		require.NoError(t, err)
@@ -195,12 +200,13 @@ func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
 
 func TestWorkIsThatOfThePlan(t *testing.T) {
 	tables := quickstart(t)
-	last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{}, Steps: []job.Step{
-		{From: "lineitem", Filter: "l_quantity < 100"},
-		{Join: &job.Join{With: "orders", On: []string{"l_orderkey = o_orderkey"}}},
-		{Select: job.Columns{{Expr: "o_custkey"}, {Expr: "l_quantity * 2", Name: "q"}}},
-		{Sort: []string{"o_custkey"}},
-	}}, tables)
+	last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{},
+		Steps: []job.Step{
+			{From: "lineitem", Filter: "l_quantity < 100"},
+			{Join: &job.Join{With: "orders", On: []string{"l_orderkey = o_orderkey"}}},
+			{Select: job.Columns{{Expr: "o_custkey"}, {Expr: "l_quantity * 2", Name: "q"}}},
+			{Sort: []string{"o_custkey"}},
+		}}, tables)
 	require.Empty(t, faults)
 	p, err := physical.Lower("work", logical.Optimize(last, logical.Options{}))
 	require.NoError(t, err)
@@ -231,9 +237,11 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 func TestAJoinWithoutAnEqualityCostsItsPairs(t *testing.T) {
 	side := &physical.Stage{Spec: &physical.Union{}, Rows: 1000, Schema: &gpu.Schema{}}
 	w := work{}
-	w.add(&physical.Stage{Spec: &physical.Join{}, Rows: 10, Pairs: 1e6, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
+	w.add(&physical.Stage{Spec: &physical.Join{}, Rows: 10, Pairs: 1e6, Schema: &gpu.Schema{},
+		Inputs: []*physical.Stage{side, side}})
 	require.Equal(t, 1e6+2000, w.rows)
-	w.add(&physical.Stage{Spec: &physical.Join{}, Rows: 10, Sorted: 5000, Schema: &gpu.Schema{}, Inputs: []*physical.Stage{side, side}})
+	w.add(&physical.Stage{Spec: &physical.Join{}, Rows: 10, Sorted: 5000, Schema: &gpu.Schema{},
+		Inputs: []*physical.Stage{side, side}})
 	require.Equal(t, 5000.0, w.sorted)
 }
 
@@ -241,7 +249,8 @@ func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {
 	c := work{scanned: 1e12}.choose(4, gpuStart)
 	require.Equal(t, execution.CUDA, c.Device)
 	require.Less(t, c.CUDA, c.Host)
-	require.Regexp(t, `^device cuda: about [\d.e+]+ s on the GPU, 0.29 s to start and end it among them; about [\d.e+]+ s on 4 cores$`, c.String())
+	require.Regexp(t,
+		`^device cuda: about [\d.e+]+ s on the GPU, 0.29 s to start and end it among them; about [\d.e+]+ s on 4 cores$`, c.String())
 	c = work{scanned: 1e6}.choose(4, gpuStart)
 	require.Equal(t, execution.Host, c.Device)
 	require.Less(t, c.Host, time.Second)
@@ -259,6 +268,7 @@ func TestTheStartOfAGPUIsKnown(t *testing.T) {
 		require.Equal(t, starts(one, false), starts(all, true), "the others are hidden")
 	}
 	require.Equal(t, gpuStart, starts(cuda.Census{}, false), "nothing is known")
-	require.Equal(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true}, false), starts(cuda.Census{Installed: 8}, true), "none can be hidden")
+	require.Equal(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true}, false),
+		starts(cuda.Census{Installed: 8}, true), "none can be hidden")
 	require.Less(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true, Started: true}, false), gpuStart)
 }

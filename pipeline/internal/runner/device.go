@@ -37,8 +37,11 @@ func parseDevice(name string) (wanted, error) {
 			return wanted{execution.CUDA, int(n), beside}, nil
 		}
 	}
-	return wanted{}, &job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as in %s:1; %s behind a GPU or %s, as in %s, lets the CPU help", name,
-		execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.BesideHost, execution.Auto, execution.Auto+execution.BesideHost)}
+	return wanted{},
+		&job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as "+
+			"in %s:1; %s behind a GPU or %s, as in %s, lets the CPU help", name,
+			execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.BesideHost,
+			execution.Auto, execution.Auto+execution.BesideHost)}
 }
 
 // Unopened returns what is known of the device of a name before it is opened.
@@ -75,7 +78,8 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		return nil, err
 	}
 	if want.kind != execution.Host {
-		d, err := cuda.Open(cuda.Options{Ordinal: want.ordinal, Alone: opt.Alone, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
+		d, err := cuda.Open(cuda.Options{Ordinal: want.ordinal, Alone: opt.Alone, Memory: opt.DeviceMemory,
+			HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
 		if err == nil {
 			return d, nil
 		}
@@ -91,7 +95,8 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		}
 	}
 	// On the CPU, device memory and host memory are the same.
-	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory), StrideRows: int(opt.StrideSize / 8)})
+	d, err := host.Open(host.Options{Threads: opt.Threads, Memory: cmp.Or(opt.HostMemory, opt.DeviceMemory),
+		StrideRows: int(opt.StrideSize / 8)})
 	if err != nil {
 		return nil, &job.Diagnostic{Msg: err.Error()}
 	}

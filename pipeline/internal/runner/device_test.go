@@ -11,7 +11,8 @@ import (
 )
 
 func TestDevicesHaveNames(t *testing.T) {
-	for name, want := range map[string]string{"": "auto 0", "auto": "auto 0", "host": "host 0", "cuda": "cuda 0", "cuda:0": "cuda 0", "cuda:1": "cuda 1", "cuda:12": "cuda 12",
+	for name, want := range map[string]string{"": "auto 0", "auto": "auto 0", "host": "host 0", "cuda": "cuda 0",
+		"cuda:0": "cuda 0", "cuda:1": "cuda 1", "cuda:12": "cuda 12",
 		"auto+host": "auto 0 beside", "cuda+host": "cuda 0 beside", "cuda:1+host": "cuda 1 beside"} {
 		w, err := parseDevice(name)
 		require.NoError(t, err)
@@ -21,7 +22,9 @@ func TestDevicesHaveNames(t *testing.T) {
 		}
 		require.Equal(t, want, got, name)
 	}
-	for _, name := range []string{"tpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:01", "cuda:1 ", "cuda:70000", "cuda:1:2", "host:0", "auto:1", ":1", "host+host", "+host", "auto+", "auto+cuda", "cuda+host:1", "cuda+host+host", "host+cuda"} {
+	for _, name := range []string{"tpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:01", "cuda:1 ",
+		"cuda:70000", "cuda:1:2", "host:0", "auto:1", ":1", "host+host", "+host", "auto+", "auto+cuda", "cuda+host:1",
+		"cuda+host+host", "host+cuda"} {
 		err := CheckDevice(name)
 		require.ErrorIs(t, err, job.ErrInvalid, name)
 		require.ErrorContains(t, err, "device "+name+": must be auto, host, cuda or", name)

@@ -68,7 +68,8 @@ func (r *run) filterOf(o *opRun) operators.FilterKind {
 // build sides.
 func (p *pipelineRun) filtered(scan *opRun) bool {
 	return slices.ContainsFunc(scan.Filters, func(f *physical.JoinFilter) bool {
-		return p.run.kind(f) != operators.NoFilter && slices.ContainsFunc(p.ops, func(o *opRun) bool { return o.Stage == f.Join })
+		return p.run.kind(f) != operators.NoFilter &&
+			slices.ContainsFunc(p.ops, func(o *opRun) bool { return o.Stage == f.Join })
 	})
 }
 
@@ -86,7 +87,8 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 		}
 		opt.Prune = slices.Concat(opt.Prune, bounds(keys, f, scan))
 		if keys.Tests() {
-			out = append(out, &scanFilter{JoinFilter: f, keys: keys, scan: scan, always: p.run.opt.JoinFilters == execution.Always})
+			out = append(out, &scanFilter{JoinFilter: f, keys: keys, scan: scan,
+				always: p.run.opt.JoinFilters == execution.Always})
 		}
 	}
 	return out
@@ -108,7 +110,8 @@ func bounds(keys *operators.KeyFilter, f *physical.JoinFilter, scan *opRun) (out
 			out = append(out, source.Predicate{Column: column, Op: source.In})
 			continue
 		}
-		if all := scan.scan.Table.Stats(column); all.HasRange && width(least, greatest) > mostOfRange*width(all.Min, all.Max) {
+		if all := scan.scan.Table.Stats(column); all.HasRange &&
+			width(least, greatest) > mostOfRange*width(all.Min, all.Max) {
 			continue
 		}
 		out = append(out, source.Predicate{Column: column, Op: source.Ge, Values: []gpu.Scalar{least}},

@@ -41,9 +41,11 @@ func TestAFilterThatDropsLittleEnds(t *testing.T) {
 		always bool
 		ends   bool
 	}{{2, false, false}, {5, false, true}, {5, true, false}} {
-		f := &scanFilter{JoinFilter: &physical.JoinFilter{Columns: []int{0}}, keys: keys, scan: &opRun{}, always: c.always}
+		f := &scanFilter{JoinFilter: &physical.JoinFilter{Columns: []int{0}}, keys: keys, scan: &opRun{},
+			always: c.always}
 		for range 3 {
-			out, err := f.apply(task, &gpu.Stride{Schema: schema, Cols: []gpu.Column{column(rows, c.every)}, Rows: rows})
+			out, err := f.apply(task, &gpu.Stride{Schema: schema, Cols: []gpu.Column{column(rows, c.every)},
+				Rows: rows})
 			require.NoError(t, err)
 			ended := c.ends && f.tested.Load() == trialRows && out.Rows == rows
 			if !ended {

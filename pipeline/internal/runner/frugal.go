@@ -13,10 +13,12 @@ import (
 
 // A run shares its budget between lanes, scans that decode ahead and rows that wait for the output. What these take at
 // a time is by chance, so a run that is refused memory starts again frugally: one lane a pipeline, one core, one stride
-// that is decoded at a time, and short strides. What such a run takes depends less on chance. gstream check promises the end of a run by what this one needs.
+// that is decoded at a time, and short strides. What such a run takes depends less on chance. gstream check promises
+// the end of a run by what this one needs.
 
 // runOrAgain runs a plan, and once more, frugally, if it was refused memory.
-func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
+func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target,
+	opt execution.Options) (*execution.Report, error) {
 	report, refused := runOnce(ctx, p, output, opt, nil)
 	if !shortOfMemory(refused) || ctx.Err() != nil {
 		return report, refused

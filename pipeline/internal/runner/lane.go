@@ -28,7 +28,8 @@ type lane struct {
 // task returns the task of an operator in the lane.
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
-	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease, StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Sharers: len(l.builds), Spill: r.spill}
+	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease,
+		StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Sharers: len(l.builds), Spill: r.spill}
 }
 
 // work runs the lane until the feed has no more morsels.
@@ -109,9 +110,10 @@ func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error 
 	return l.share(ctx, i, o, src, l.emit(ctx, i), func() int { return int(o.flushed.parts.Add(1)) - 1 })
 }
 
-// share emits parts of the source of an operator, the i-th, which next numbers. Each is a morsel of its own. Lanes of the CPU may
-// help.
-func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source, emit operators.Emit, next func() int) (err error) {
+// share emits parts of the source of an operator, the i-th, which next numbers. Each is a morsel of its own. Lanes of
+// the CPU may help.
+func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source, emit operators.Emit,
+	next func() int) (err error) {
 	var h *helpers
 	parts, divisible := src.(operators.Divisible)
 	if divisible && o.beside != nil && src.Parts() > 0 && parts.Items(0).N > 0 {

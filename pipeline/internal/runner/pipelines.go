@@ -432,6 +432,7 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	}
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
-	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()), Lanes: p.lanes, Sharers: p.sharers, Stays: p.stays, Frugal: r.frugal, Spill: r.spill, Filter: r.filterOf(o)}
+	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()),
+		Lanes: p.lanes, Sharers: p.sharers, Stays: p.stays, Frugal: r.frugal, Spill: r.spill, Filter: r.filterOf(o)}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
 }

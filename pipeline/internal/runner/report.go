@@ -15,7 +15,8 @@ func newActivityReport(a gpu.Activity, link *execution.LinkReport) *execution.Ac
 	if a == (gpu.Activity{}) {
 		return nil
 	}
-	out := &execution.ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown, CopyingUp: a.Up, CopyingDown: a.Down}
+	out := &execution.ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown,
+		CopyingUp: a.Up, CopyingDown: a.Down}
 	if link != nil {
 		out.FractionUp = fraction(a.BytesUp, a.Up, link.Up)
 		out.FractionDown = fraction(a.BytesDown, a.Down, link.Down)
@@ -35,7 +36,9 @@ var stateNames = map[int32]string{stateWaiting: "waiting", stateRunning: "runnin
 // report returns a snapshot of the run. It may be called while the run is in progress.
 func (r *run) report() *execution.Report {
 	props := r.device.Properties()
-	out := &execution.Report{Job: r.plan.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice, Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link, Spans: r.spans}
+	out := &execution.Report{Job: r.plan.Name, Device: props.Name, Kind: props.Kind, Choice: r.choice,
+		Threads: r.threads(), Wall: cmp.Or(r.wall, time.Since(r.started)), PeakRSS: peakRSS(), Link: r.link,
+		Spans: r.spans}
 	var total gpu.Activity
 	activity := func(leases ...*gpu.Lease) *execution.ActivityReport {
 		var sum gpu.Activity
@@ -98,7 +101,8 @@ func (r *run) report() *execution.Report {
 // shares returns what each processor did of the parts of an operator; nil if there were none.
 func (r *run) shares(o *opRun) (out []execution.Share) {
 	share := func(device string, s *share) {
-		out = append(out, execution.Share{Device: device, Partitions: s.items.Load(), Bytes: s.bytes.Load(), RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())})
+		out = append(out, execution.Share{Device: device, Partitions: s.items.Load(), Bytes: s.bytes.Load(),
+			RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())})
 	}
 	if o.shares[byDevice].items.Load()+o.shares[byCPU].items.Load() == 0 {
 		return nil

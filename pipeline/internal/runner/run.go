@@ -41,10 +41,11 @@ type run struct {
 	scans   []*pipelineRun
 	held    map[*physical.Stage]*held // by the stages that hold rows
 	spill   *spill.Store
-	frugal  bool          // see frugal.go
-	refused error         // of the run before a frugal one
-	slots   chan struct{} // for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
-	sink    *sinkRun
+	frugal  bool  // see frugal.go
+	refused error // of the run before a frugal one
+	// for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
+	slots chan struct{}
+	sink  *sinkRun
 	// meters of the goroutines at work.
 	metersMu sync.Mutex
 	meters   map[*meter]struct{}
@@ -64,7 +65,8 @@ type run struct {
 // If there is a GPU that cannot be started, a run that does not ask for a particular
 // device logs a warning and takes the CPU. A run that is refused memory logs a warning and
 // starts again, frugally.
-func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Report, error) {
+func Run(ctx context.Context, p *physical.Plan, output execution.Target,
+	opt execution.Options) (*execution.Report, error) {
 	report, err := runOrAgain(ctx, p, output, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, class.Mark(ctx, err)
@@ -80,7 +82,8 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target, opt exe
 	return report, class.Mark(ctx, err)
 }
 
-func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options, refused error) (*execution.Report, error) {
+func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options,
+	refused error) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if opt.SpillDir != "" {
@@ -88,7 +91,8 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 	}
-	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: refused != nil, refused: refused, started: time.Now(), ctx: ctx, cancel: cancel}
+	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: refused != nil, refused: refused,
+		started: time.Now(), ctx: ctx, cancel: cancel}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)
 		if err != nil {
@@ -110,7 +114,8 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 		return nil, errors.Join(err, r.release())
 	}
 	r.slots = make(chan struct{}, r.threads())
-	r.spill = spill.NewStore(r.device, spill.Options{Dir: opt.SpillDir, Limit: opt.SpillLimit, Compress: opt.SpillCompression != "none", Always: opt.SpillAlways, Trace: r.traceSpill()})
+	r.spill = spill.NewStore(r.device, spill.Options{Dir: opt.SpillDir, Limit: opt.SpillLimit,
+		Compress: opt.SpillCompression != "none", Always: opt.SpillAlways, Trace: r.traceSpill()})
 	err = r.execute(ctx)
 	if err == nil {
 		r.wall = time.Since(r.started)
@@ -158,7 +163,9 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	out, err := r.output.Create(r.plan.Schema, execution.TargetOptions{Lease: lease, Threads: r.threads(), Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+	out, err := r.output.Create(r.plan.Schema,
+		execution.TargetOptions{Lease: lease, Threads: r.threads(), Overwrite: r.opt.Overwrite,
+			Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}

@@ -98,7 +98,8 @@ func (r *fakeReader) Read(ctx context.Context) (*gpu.Stride, error) {
 		gpu.Values[int64](b, 10)[i] = int64(10*r.given + i)
 	}
 	r.given++
-	return &gpu.Stride{Schema: oneColumn, Rows: 10, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: 10, Data: b}}}, nil
+	return &gpu.Stride{Schema: oneColumn, Rows: 10, Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: 10, Data: b}}},
+		nil
 }
 
 // fakeOperator is both kinds of operator: strides stream through it, and the strides that
@@ -281,7 +282,8 @@ func operatorOf(name string, op operators.Operator) fakeSpec {
 // and an operator after that.
 func fakePlan(f *faults, target *fakeTarget) fakeJob {
 	scan := func() *physical.Stage { return scanOf(&fakeTable{faults: f, strides: 5}) }
-	union := &physical.Stage{Step: "both", Spec: &physical.Union{Columns: [][]int{{0}, {0}}}, Schema: oneColumn, Inputs: []*physical.Stage{scan(), scan()}}
+	union := &physical.Stage{Step: "both", Spec: &physical.Union{Columns: [][]int{{0}, {0}}}, Schema: oneColumn,
+		Inputs: []*physical.Stage{scan(), scan()}}
 	stageOf := func(step string, op func(*faults) operators.Operator, inputs ...*physical.Stage) *physical.Stage {
 		return &physical.Stage{Step: step, Schema: oneColumn, Inputs: inputs,
 			Spec: fakeSpec{"operator", func() (operators.Operator, error) { return op(f), f.next("make") }}}
@@ -316,7 +318,8 @@ func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {
 	for _, s := range report.Stages {
 		stages = append(stages, fmt.Sprintf("%s: %s in %d out %d", s.Step, s.State, s.RowsIn, s.RowsOut))
 	}
-	assert.Equal(t, []string{"t: done in 0 out 50", "t: done in 0 out 50", "both: done in 100 out 100", "t: done in 0 out 50",
+	assert.Equal(t, []string{"t: done in 0 out 50", "t: done in 0 out 50", "both: done in 100 out 100",
+		"t: done in 0 out 50",
 		"match: done in 150 out 100", "all: done in 100 out 100", "after: done in 100 out 100"}, stages)
 }
 
@@ -376,7 +379,8 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 			return &physical.Stage{Step: "o", Schema: oneColumn, Inputs: []*physical.Stage{table}}
 		},
 		"a build side": func(table *physical.Stage) *physical.Stage {
-			probe := &physical.Stage{Step: "p", Spec: operatorOf("filter", streaming(&faults{})), Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
+			probe := &physical.Stage{Step: "p", Spec: operatorOf("filter", streaming(&faults{})), Schema: oneColumn,
+				Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 5})}}
 			return &physical.Stage{Step: "j", Schema: oneColumn, Inputs: []*physical.Stage{probe, table}}
 		},
 	} {
@@ -387,7 +391,8 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 			if root.Spec = operatorOf("filter", streaming(&faults{})); len(root.Inputs) > 1 {
 				root.Spec = operatorOf("join", &fakeOperator{faults: &faults{}})
 			}
-			_, err := planOf(root, target).run(context.Background(), execution.Options{Device: lateDevice{hosttest.Open(t), hosttest.Open(t), table}})
+			_, err := planOf(root, target).run(context.Background(),
+				execution.Options{Device: lateDevice{hosttest.Open(t), hosttest.Open(t), table}})
 			require.NoError(t, err)
 			require.Equal(t, int64(50), target.rows)
 		})
@@ -397,9 +402,11 @@ func TestWhatAStageTakesFirstBeginsWhileTheDeviceStarts(t *testing.T) {
 func TestErrorsNameTheStage(t *testing.T) {
 	f := &faults{}
 	f.at.Store(1)
-	op := &physical.Stage{Step: "match", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		Spec: fakeSpec{"filter", func() (operators.Operator, error) { return streaming(f), nil }}}
-	_, err := planOf(op, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
+	op := &physical.Stage{Step: "match", Schema: oneColumn,
+		Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		Spec:   fakeSpec{"filter", func() (operators.Operator, error) { return streaming(f), nil }}}
+	_, err := planOf(op, &fakeTarget{faults: &faults{}}).
+		run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	assert.EqualError(t, err, "match: filter: open: injected")
 }
 
@@ -467,8 +474,9 @@ func TestLimitEndsAnOperatorOfItsChainInTheMiddle(t *testing.T) {
 func TestCancelEndsAnOperatorInTheMiddle(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	many := &physical.Stage{Step: "many", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
-		Spec: fakeSpec{"join", func() (operators.Operator, error) { return explode(), nil }}}
+	many := &physical.Stage{Step: "many", Schema: oneColumn,
+		Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 1})},
+		Spec:   fakeSpec{"join", func() (operators.Operator, error) { return explode(), nil }}}
 	target := &cancelTarget{fakeTarget: fakeTarget{faults: &faults{}}, cancel: cancel}
 	_, err := planOf(many, target).run(ctx, execution.Options{Device: hosttest.Open(t)})
 	assert.ErrorIs(t, err, context.Canceled)
@@ -497,7 +505,8 @@ func TestBuildSideIsReadBeforeTheProbeSideStarts(t *testing.T) {
 	op := &orderOperator{fakeOperator: fakeOperator{faults: &faults{}}, probe: &probe.scans, t: t}
 	join := &physical.Stage{Step: "match", Schema: oneColumn, Inputs: []*physical.Stage{scanOf(probe), scanOf(build)},
 		Spec: fakeSpec{"join", func() (operators.Operator, error) { return op, nil }}}
-	_, err := planOf(join, &fakeTarget{faults: &faults{}}).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
+	_, err := planOf(join, &fakeTarget{faults: &faults{}}).
+		run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), probe.scans.Load())
 	assert.Equal(t, int64(1), build.scans.Load())
@@ -529,7 +538,8 @@ func TestBudgetIsEnforcedAndNamesTheStage(t *testing.T) {
 
 func TestAScanThatTheBudgetIsTooSmallForIsRefusedBeforeAnythingRuns(t *testing.T) {
 	small, large := &fakeTable{faults: &faults{}, strides: 3}, &fakeTable{faults: &faults{}, strides: 3, least: 2 << 20}
-	union := &physical.Stage{Step: "both", Spec: &physical.Union{Columns: [][]int{{0}, {0}}}, Schema: oneColumn, Inputs: []*physical.Stage{scanOf(small), scanOf(large)}}
+	union := &physical.Stage{Step: "both", Spec: &physical.Union{Columns: [][]int{{0}, {0}}}, Schema: oneColumn,
+		Inputs: []*physical.Stage{scanOf(small), scanOf(large)}}
 	target := &fakeTarget{faults: &faults{}}
 	_, err := planOf(union, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 	require.ErrorIs(t, err, gpu.ErrBudget)
@@ -549,7 +559,8 @@ func (endingLane) Close() error                                                 
 func (endingLane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error { return emit(s) }
 func (endingLane) Flush(_ context.Context, emit operators.Emit) error {
 	typ := oneColumn.Fields[0].Type
-	return emit(&gpu.Stride{Schema: oneColumn, Rows: 1, Cols: []gpu.Column{gpu.ColumnOf(typ, []gpu.Scalar{gpu.IntScalar(typ, -1)})}})
+	return emit(&gpu.Stride{Schema: oneColumn, Rows: 1,
+		Cols: []gpu.Column{gpu.ColumnOf(typ, []gpu.Scalar{gpu.IntScalar(typ, -1)})}})
 }
 
 // valuesTarget remembers the rows that it gets.
@@ -587,7 +598,8 @@ func TestFlushedRowsComeAfterAllOthers(t *testing.T) {
 		if most >= 0 {
 			some = want[:min(most, len(want))]
 			st = &physical.Stage{Step: "first", Schema: oneColumn, Inputs: []*physical.Stage{st},
-				Spec: fakeSpec{"limit", func() (operators.Operator, error) { return limit.New(oneColumn, 0, int64(most)), nil }}}
+				Spec: fakeSpec{"limit",
+					func() (operators.Operator, error) { return limit.New(oneColumn, 0, int64(most)), nil }}}
 		}
 		target := &valuesTarget{fakeTarget: fakeTarget{faults: &faults{}}}
 		_, err := planOf(st, target).run(context.Background(), execution.Options{Device: dev})
@@ -614,7 +626,8 @@ func TestARunThatIsRefusedMemoryStartsAgain(t *testing.T) {
 				return s.Retain(), nil
 			}), nil
 		}
-		st := &physical.Stage{Step: "short", Spec: fakeSpec{"operator", make}, Schema: oneColumn, Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 3})}}
+		st := &physical.Stage{Step: "short", Spec: fakeSpec{"operator", make}, Schema: oneColumn,
+			Inputs: []*physical.Stage{scanOf(&fakeTable{faults: &faults{}, strides: 3})}}
 		target := &fakeTarget{faults: &faults{}}
 		report, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 		require.Contains(t, report.Restarted, "short: operator: needs 1.0 PiB more")

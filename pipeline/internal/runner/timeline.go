@@ -63,7 +63,8 @@ func (r *run) span(lane, stage, what string, begin time.Time, bytes int64) {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
 	if len(r.host.spans) < maxHostSpans {
-		r.host.spans = append(r.host.spans, gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end, Bytes: bytes})
+		r.host.spans = append(r.host.spans, gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end,
+			Bytes: bytes})
 	}
 }
 
@@ -110,9 +111,11 @@ func WriteTimeline(w io.Writer, r *execution.Report) error {
 	}
 	rows := []row{}
 	for _, s := range r.Spans {
-		rows = append(rows, row{slices.Index(lanes, s.Lane), intern(s.Stage), intern(s.Name), s.Start.Microseconds(), s.End.Microseconds(), s.Bytes})
+		rows = append(rows, row{slices.Index(lanes, s.Lane), intern(s.Stage), intern(s.Name), s.Start.Microseconds(),
+			s.End.Microseconds(), s.Bytes})
 	}
-	data, err := json.Marshal(map[string]any{"lanes": lanes, "names": names, "spans": rows, "wall": r.Wall.Microseconds(),
+	data, err := json.Marshal(map[string]any{"lanes": lanes, "names": names, "spans": rows,
+		"wall":  r.Wall.Microseconds(),
 		"title": r.Job, "device": r.Device})
 	if err != nil {
 		return err
