@@ -64,11 +64,11 @@ const (
 	// aggregateIDs is the slots of a dictionary for each key, times 4: with fewer, keys are often not where they are
 	// looked for first.
 	aggregateIDs = 6
-	// aggregateHot is the cells of a table that its hot slot has beside its own: HOT_CELLS of aggregate.cu.
+	// aggregateHot is the cells of a table that its hot slot has besides its own: HOT_CELLS of aggregate.cu.
 	aggregateHot = 32
 )
 
-// The loads of aggregate.cu beside those of keys.cuh.
+// The loads of aggregate.cu besides those of keys.cuh.
 const (
 	loadHalf = loadText + 1 + iota
 	loadF32Low

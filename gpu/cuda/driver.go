@@ -190,8 +190,8 @@ func (d *driver) started() bool {
 	return d.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&n))) == nil
 }
 
-// start initialises the driver, which takes a tenth of a second, and some 0.3 s for each GPU that is visible beside the
-// first.
+// start initialises the driver, which takes a tenth of a second, and some 0.3 s for each GPU that is visible besides
+// the first.
 func (d *driver) start() error {
 	if err := d.do(cuInit, 0); err != nil {
 		return fmt.Errorf("start the NVIDIA driver: %w", err)

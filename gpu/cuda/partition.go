@@ -552,7 +552,7 @@ func (p *radixPass) pairs(bits uint) int64 { return int64(p.counters*p.grid) << 
 
 // countsPairs reports whether a first pass also counts the digit of the second and last one:
 // when shared memory has room for all pairs, and when writing and reading the counts of all
-// blocks is little beside reading the keys once more.
+// blocks is little compared with reading the keys once more.
 func (p *radixPass) countsPairs(ends []uint) bool {
 	return len(ends) == 2 && ends[1] <= pairBits && 8<<ends[1] <= p.q.dev.props.sharedPerBlock &&
 		int64(p.n) >= 4*p.pairs(ends[1])

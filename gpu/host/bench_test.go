@@ -11,7 +11,7 @@ import (
 )
 
 // The benchmarks report Mrows/s, and GB/s of the bytes that the primitive must read and
-// write at least, beside the GB/s of a plain copy on the same cores.
+// write at least, next to the GB/s of a plain copy on the same cores.
 
 const benchRows = 1 << 22
 

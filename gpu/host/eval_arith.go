@@ -165,7 +165,7 @@ func arithFloat[T float](f *frame, s *instruction, v, a, b *vec) {
 	}
 }
 
-// nextAfter returns the float of the type beside x toward y.
+// nextAfter returns the float of the type next to x, toward y.
 func nextAfter[T float](x, y T) T {
 	if x == y { // 0 and -0 are different
 		return y

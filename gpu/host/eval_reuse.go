@@ -106,7 +106,7 @@ func (u *reuse) put(p *piece) {
 	}
 }
 
-// executed frees what an instruction has taken beside its result, and the registers that it
+// executed frees what an instruction has taken besides its result, and the registers that it
 // has read last.
 func (f *frame) executed(i int) {
 	u := f.reuse

@@ -34,7 +34,7 @@ const (
 	// maxDirect bounds the slots of a direct index.
 	maxDirect = 1 << 28
 	// maxHint is the most groups that a hash index has room for at first. More groups
-	// take so long to come that growing costs little beside it.
+	// take so long to come that growing costs little compared with it.
 	maxHint = 1 << 18
 	// sparseSlots is the slots up to which an index is at most a third full: it stays in a core's
 	// cache, and most keys are where they are looked for first.

@@ -25,7 +25,7 @@ type Options struct {
 	// StrideRows is the number of rows of a stride; 0 chooses.
 	StrideRows int
 	// Budget, if set, is that of the host memory of another device, in place of Memory and of memory of
-	// its own: the CPU then works beside that device, on strides in memory that both reach.
+	// its own: the CPU then works together with that device, on strides in memory that both reach.
 	Budget *gpu.Budget
 }
 

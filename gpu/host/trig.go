@@ -6,7 +6,7 @@ import (
 )
 
 // sin, cos and tan are those of package math, except for large numbers, whose fraction of a
-// turn package math knows to 53 bits: too few beside zeros and poles.
+// turn package math knows to 53 bits: too few near zeros and poles.
 
 func sin(x float64) float64 {
 	if !manyTurns(x) {

@@ -36,7 +36,7 @@ func writeVersion(t *testing.T, path string, from int64) {
 	require.NoError(t, os.Chtimes(path, past, past))
 }
 
-// writeOther writes other values of the same size beside a file.
+// writeOther writes other values of the same size next to a file.
 func writeOther(t *testing.T, path string) (other string) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)

@@ -127,7 +127,7 @@ func (u *unifier) leaveOutMixed(at [][]int) {
 	}
 }
 
-// commonType returns the type of a column whose files have two types. Text beside bytes is
+// commonType returns the type of a column whose files have two types. Text with bytes is
 // bytes, as in DuckDB. But a UUID has a text that its bytes are not.
 func commonType(a, b gpu.Field) (gpu.Type, bool) {
 	s, t := a.Type, b.Type

@@ -6,7 +6,7 @@
 // It emulates two GPUs, and shows those that CUDA_VISIBLE_DEVICES names by number. It refuses copies and fills of one
 // GPU's memory on a stream of the other; it does not check kernels for that.
 //
-// The library exports functions for tests beside the driver API:
+// The library exports functions for tests besides the driver API:
 //
 //	void emulatorFailAt(const char* function, long n, int code)
 //	long emulatorCalls(const char* function)

@@ -30,7 +30,7 @@ func (s *stepBinder) unique(in Node) Node {
 	return newGroup(s.name, n, keys, nil, schema.Names(), nil, "")
 }
 
-// measure is an aggregate of all rows beside aggregates of distinct values. It is first
+// measure is an aggregate of all rows next to aggregates of distinct values. It is first
 // aggregated for each distinct value.
 type measure struct {
 	kind gpu.AggregateKind

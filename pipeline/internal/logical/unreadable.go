@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// unreadable is a column of a source that cannot be read. It goes through the plan beside
+// unreadable is a column of a source that cannot be read. It goes through the plan next to
 // the other columns, so that no step drops it silently.
 type unreadable struct {
 	source.Unreadable

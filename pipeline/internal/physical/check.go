@@ -54,7 +54,7 @@ func within(columns []int, n int) bool {
 	return !slices.ContainsFunc(columns, func(c int) bool { return c < 0 || c >= n })
 }
 
-// check checks a stage beside its inputs.
+// check checks a stage besides its inputs.
 func (s *Stage) check() error {
 	want := 1
 	var columns []int // of the first input

@@ -1,5 +1,5 @@
 // Package manifest checks that compiled kernels match their sources, without a compiler.
-// A manifest beside the fatbins lists the sources and the kernels of each fatbin.
+// A manifest next to the fatbins lists the sources and the kernels of each fatbin.
 package manifest
 
 import (
