@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
@@ -22,16 +23,18 @@ type parquetTarget struct {
 }
 
 func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
+	// What is made is known to those who must remove it before it is made. They wait until it is.
+	var made leftover
+	made.mu.Lock()
+	defer made.mu.Unlock()
+	if opt.Leftover != nil {
+		opt.Leftover(made.remove)
+	}
 	o := t.opt
 	o.Lease, o.Threads, o.Trace = opt.Lease, opt.Threads, opt.Trace
 	o.Overwrite = o.Overwrite || opt.Overwrite
-	leftover := func(remove func() error) {
-		if opt.Leftover != nil {
-			opt.Leftover(remove)
-		}
-	}
 	f, err := makeFolders(filepath.Dir(t.path))
-	leftover(f.remove)
+	made.add(f.remove)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the folder of the output: %w", err), f.remove())
 	}
@@ -43,12 +46,32 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	if err != nil {
 		return nil, errors.Join(err, f.remove())
 	}
-	leftover(w.RemoveTemporary)
+	made.add(w.RemoveTemporary)
 	if opt.Discard {
-		leftover(func() error { return os.RemoveAll(path) })
+		made.add(func() error { return os.RemoveAll(path) })
 		return &folderSink{&discardSink{w, path}, f}, nil
 	}
 	return &folderSink{w, f}, nil
+}
+
+// leftover is what an output has made, for callers that end the process in the middle.
+type leftover struct {
+	mu    sync.Mutex
+	steps []func() error
+}
+
+// add adds what removes a part. The caller holds the lock.
+func (l *leftover) add(remove func() error) { l.steps = append(l.steps, remove) }
+
+// remove removes the parts, the last one first.
+func (l *leftover) remove() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, remove := range slices.Backward(l.steps) {
+		errs = append(errs, remove())
+	}
+	return errors.Join(errs...)
 }
 
 func (t *parquetTarget) Describe() string { return t.path }
