@@ -103,6 +103,9 @@ type lowering struct {
 func (l *lowering) countReaders(n logical.Node) {
 	if held, ok := n.(*logical.Held); ok {
 		h := l.held[held.Share]
+		if h == nil { // it is below a join that goes
+			return
+		}
 		if h.readers++; h.readers > 1 {
 			return
 		}
