@@ -268,7 +268,7 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	d := openFaultyGPU(t, library, 1<<20)
 	defer func() { require.NoError(t, d.Close()) }()
 	run, want := besideFaults(t, d)
-	thin := int64(max(1, gputest.ThinOr(t, 3)))
+	thin := int64(min(max(1, gputest.ThinOr(t, 3)), 3)) // with fewer faults none may come where one is wanted
 	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
 		"cuEventSynchronize"} {
 		for n := int64(1); n < 3000; n = n*(1+2*thin) + 1 {
