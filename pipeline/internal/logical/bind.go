@@ -29,8 +29,8 @@ type binder struct {
 	faults job.Diagnostics
 	// named has the relations so far; nil for a relation with a fault.
 	named map[string]Node
-	// tables are the names of all tables so far, by what is equal for those that differ only in case.
-	tables map[string][]string
+	// tables has the names of all tables so far, folded.
+	tables map[string]bool
 	now    time.Time // of the planning, in all expressions
 }
 
@@ -56,7 +56,7 @@ func (s *stepBinder) origin(sub string) *expr.Origin {
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
 func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
-	b := &binder{query: q, named: map[string]Node{}, tables: map[string][]string{},
+	b := &binder{query: q, named: map[string]Node{}, tables: map[string]bool{},
 		now: time.Now().UTC().Truncate(time.Microsecond)}
 	for _, name := range q.Sources {
 		b.named[name] = nil

@@ -30,7 +30,7 @@ func withTables(in Node, change func(*expr.Tables) *expr.Tables) Node {
 
 // as returns a relation whose columns are in the table of a name first of all.
 func (b *binder) as(in Node, name string) Node {
-	again := b.isTable(name)
+	again := b.tables[folded(name)]
 	b.table(name)
 	return withTables(in, func(tables *expr.Tables) *expr.Tables {
 		if again {
@@ -41,15 +41,7 @@ func (b *binder) as(in Node, name string) Node {
 }
 
 // table notes the name of a table.
-func (b *binder) table(name string) {
-	key := folded(name)
-	b.tables[key] = append(b.tables[key], name)
-}
-
-// isTable reports whether there is a table of a name, in any case.
-func (b *binder) isTable(name string) bool {
-	return slices.ContainsFunc(b.tables[folded(name)], func(t string) bool { return strings.EqualFold(t, name) })
-}
+func (b *binder) table(name string) { b.tables[folded(name)] = true }
 
 // folded is equal for names that differ only in case.
 func folded(name string) string { return strings.ToLower(strings.ToUpper(name)) }
