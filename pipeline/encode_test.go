@@ -21,13 +21,7 @@ func encodedPlans(t testing.TB) map[string][]byte {
 	require.NoError(t, err)
 	out := map[string][]byte{}
 	for _, file := range files {
-		steps, err := os.ReadFile(file)
-		require.NoError(t, err)
-		job, err := Parse(filepath.Base(file),
-			[]byte(string(steps)+"\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"),
-			LoadOptions{})
-		require.NoError(t, err)
-		p, err := newPlan(job, planTables(), nil)
+		p, err := newPlan(planJob(t, file), planTables(), nil)
 		if err != nil {
 			continue // a plan of faults
 		}

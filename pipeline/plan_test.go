@@ -57,6 +57,16 @@ func planTables() map[string]source.Table {
 	}
 }
 
+// planJob returns a job of the steps in a file, over planTables.
+func planJob(t testing.TB, file string) *Job {
+	steps, err := os.ReadFile(file)
+	require.NoError(t, err)
+	src := string(steps) + "\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"
+	job, err := Parse(filepath.Base(file), []byte(src), LoadOptions{})
+	require.NoError(t, err)
+	return job
+}
+
 // TestPlans compares the explanation of every testdata/plans/*.yaml over the tables
 // above, or its faults, with the .txt next to it. -update writes them.
 func TestPlans(t *testing.T) {
@@ -65,12 +75,7 @@ func TestPlans(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			steps, err := os.ReadFile(file)
-			require.NoError(t, err)
-			src := string(steps) + "\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"
-			job, err := Parse(filepath.Base(file), []byte(src), LoadOptions{})
-			require.NoError(t, err)
-			p, err := newPlan(job, planTables(), nil)
+			p, err := newPlan(planJob(t, file), planTables(), nil)
 			var got string
 			if err != nil {
 				got = err.Error() + "\n"

@@ -15,13 +15,7 @@ import (
 
 // rulesOf plans steps over the tables of TestPlans, and calls applied after each rule.
 func rulesOf(t *testing.T, file string, applied func(logical.Rule, logical.Node, logical.Node)) {
-	steps, err := os.ReadFile(file)
-	require.NoError(t, err)
-	job, err := Parse(filepath.Base(file),
-		[]byte(string(steps)+"\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"),
-		LoadOptions{})
-	require.NoError(t, err)
-	p, err := newPlanOf(job, planTables(), nil, nil, PlanOptions{applied: applied})
+	p, err := newPlanOf(planJob(t, file), planTables(), nil, nil, PlanOptions{applied: applied})
 	if err == nil {
 		require.NoError(t, p.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/sort"
 )
 
 // check refuses a plan whose stages do not fit together: columns that the inputs do not have, programs that read
@@ -54,6 +55,15 @@ func within(columns []int, n int) bool {
 	return !slices.ContainsFunc(columns, func(c int) bool { return c < 0 || c >= n })
 }
 
+// columnsOf returns the columns of keys by which rows are sorted.
+func columnsOf(keys []sort.Key) []int {
+	columns := make([]int, len(keys))
+	for i, k := range keys {
+		columns[i] = k.Column
+	}
+	return columns
+}
+
 // check checks a stage besides its inputs.
 func (s *Stage) check() error {
 	want := 1
@@ -62,7 +72,7 @@ func (s *Stage) check() error {
 	var inputs [][]int // of the programs
 	switch spec := s.Spec.(type) {
 	case *Scan:
-		want, columns = 0, nil
+		want = 0
 		if len(spec.Columns) != s.Schema.Len() {
 			return errors.New("it does not read as many columns as it has")
 		}
@@ -119,10 +129,7 @@ func (s *Stage) check() error {
 			for _, a := range h.Aggregates {
 				columns = append(columns, max(a.Input, 0))
 				if l := a.Leader; l != nil {
-					columns = append(append(columns, l.Columns...), max(l.Filter, 0))
-					for _, k := range l.Order {
-						columns = append(columns, k.Column)
-					}
+					columns = slices.Concat(columns, l.Columns, []int{max(l.Filter, 0)}, columnsOf(l.Order))
 				}
 			}
 		}
@@ -136,17 +143,12 @@ func (s *Stage) check() error {
 			columns = slices.DeleteFunc(columns, func(c int) bool { return c == 0 })
 		}
 	case *Window:
-		columns = slices.Concat(spec.Partition, spec.Keep)
-		for _, k := range spec.Order {
-			columns = append(columns, k.Column)
-		}
+		columns = slices.Concat(spec.Partition, spec.Keep, columnsOf(spec.Order))
 		for _, f := range spec.Functions {
 			columns = append(columns, f.Columns()...)
 		}
 	case *Sort:
-		for _, k := range spec.Keys {
-			columns = append(columns, k.Column)
-		}
+		columns = columnsOf(spec.Keys)
 	case *Limit, *Hold:
 	default:
 		return fmt.Errorf("stages of type %T are not checked", spec)
