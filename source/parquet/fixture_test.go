@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,9 +39,26 @@ func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 		require.Equal(t, err, encodedErr)
 	}
 	if err == nil && encodedErr == nil {
-		require.Equal(t, got, encoded)
+		requireSame(t, got, encoded)
 	}
 	return got, p, err
+}
+
+// requireSame compares floats by their bits: a NaN equals itself, and -0 is not +0.
+func requireSame(t testing.TB, want, got content) {
+	t.Helper()
+	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
+	for name, w := range want {
+		require.Len(t, got[name], len(w), name)
+		for i, a := range w {
+			b := got[name][i]
+			same := math.Float64bits(a.Float) == math.Float64bits(b.Float)
+			a.Float, b.Float = 0, 0
+			if !same || a != b {
+				require.Failf(t, "values differ", "%s, row %d: want %v, got %v", name, i, w[i], got[name][i])
+			}
+		}
+	}
 }
 
 // scanOnce reads columns (all when nil). It checks the strides, that nothing is left of

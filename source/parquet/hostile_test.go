@@ -391,6 +391,11 @@ func FuzzOpenRead(f *testing.F) {
 		m.KeyValueMetadata = []format.KeyValue{{Key: "geo", Value: `{"columns": {"half": {}}}`},
 			{Key: "pandas", Value: "{"}}
 	})(b))
+	type rate struct{ Rate float32 }
+	nan := writeRows(f, filepath.Join(f.TempDir(), "nan.parquet"), rate{1}, rate{float32(math.NaN())})
+	b, err = os.ReadFile(nan)
+	require.NoError(f, err)
+	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<20 {
 			return

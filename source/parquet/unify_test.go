@@ -15,7 +15,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-func writeRows[T any](t *testing.T, path string, rows ...T) string {
+func writeRows[T any](t testing.TB, path string, rows ...T) string {
 	t.Helper()
 	require.NoError(t, parquet.WriteFile(path, rows))
 	return path
