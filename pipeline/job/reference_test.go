@@ -26,6 +26,7 @@ func reference() string {
 		{"The job", reflect.TypeFor[Job]()},
 		{"vars: a variable", reflect.TypeFor[Var]()},
 		{"memory", reflect.TypeFor[Memory]()},
+		{"spill", reflect.TypeFor[Spill]()},
 		{"sources: a source", reflect.TypeFor[Source]()},
 		{"steps: a step", reflect.TypeFor[Step]()},
 		{"join", reflect.TypeFor[Join]()},
@@ -87,12 +88,15 @@ func valueName(t reflect.Type) string {
 func TestReferenceDescribesEveryKey(t *testing.T) {
 	text, err := os.ReadFile(referenceFile)
 	require.NoError(t, err)
-	const mark = "<!-- The tables below are written by go test ./pipeline/job -run Reference -update. -->\n"
-	head, got, ok := strings.Cut(string(text), mark)
-	require.True(t, ok, "the mark is gone")
+	const begin = "<!-- The tables below are written by go test ./pipeline/job -run Reference -update. -->\n"
+	const end = "\n<!-- End of the tables. -->\n"
+	head, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok, "the comment before the tables is gone")
+	got, tail, ok := strings.Cut(rest, end)
+	require.True(t, ok, "the comment after the tables is gone")
 	want := reference()
 	if *updateReference {
-		require.NoError(t, os.WriteFile(referenceFile, []byte(head+mark+want), 0o644))
+		require.NoError(t, os.WriteFile(referenceFile, []byte(head+begin+want+end+tail), 0o644))
 		got = want
 	}
 	assert.Equal(t, want, got)
