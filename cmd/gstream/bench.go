@@ -46,31 +46,31 @@ func newBench(left *leftovers) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench BENCHMARK...",
 		Short: "Measure the primitives of a device, joins and group-bys",
-		Long: `bench measures primitives, and operators made of them, on data that it draws itself:
-rows a second, bytes a second of what must be moved at least, and the fraction of the
-bound, the rate of a plain copy or of the link, which it measures in the same run. Each
-figure is the median of several runs, on a GPU by the GPU's own clock; beside it stands
-the time by the wall's, in which launches, waits and allocations are.
+		Long: `bench measures primitives, and operators made of them, on data that it generates. It
+prints rows per second, bytes per second (counting only bytes that must be moved), and the
+fraction of a bound: the rate of a plain copy or of the link, measured in the same run. Each
+figure is the median of several runs, on a GPU by the GPU's clock. Wall ms is wall-clock
+time, which includes launches, waits and allocations.
 
-transfer, stream and spill measure the link to a GPU, so on the CPU name the others.
-spill drives joins, group-bys and sorts whose state is half to eight times --device-memory, of a join up to 32;
-give it a small one. Its cases are those of
+transfer, stream and spill measure the link to a GPU; on the CPU, name other benchmarks.
+spill drives joins, group-bys and sorts whose state is half to eight times --device-memory,
+for joins up to 32 times; set a small one. Its cases are
 ` + strings.Join(bench.SpillFamilies(), ", ") + `, or all.
 
-disk keeps 4 GiB (--rows times 16 bytes) under --host-memory, and reads them again; what does
-not fit goes to $TMPDIR or /var/tmp, compressed and not. Its bound is the rate of that disk
-without the page cache.
+disk stores 4 GiB (--rows times 16 bytes) under --host-memory, and reads them again. What does
+not fit goes to $TMPDIR or /var/tmp, both compressed and uncompressed. The bound is the rate of
+that disk without the page cache.
 
-join drives the join operator with the workloads of the papers, which --cases names:
+join drives the join operator with the workloads of the papers. --cases selects them:
 ` + strings.Join(bench.Families(), ", ") + `
-or all, or a part of a case's name, or both as in widths:8. --algorithm names what joins them. The result of
-each is compared with the right one before it is timed. The time is also given by side
-(until the build side is finalized, and from there) and, on a GPU, by step: transform
-(hash, partition, sort), match, materialise. --rows N replaces 2^27 rows, and all other
-sizes change in proportion.
+or all, or a part of a case's name, or both as in widths:8. --algorithm selects algorithms.
+Each result is compared with the correct one before it is timed. The time is also given by
+side (build: until the build side is finalized; probe: from there) and, on a GPU, by step:
+transform (hash, partition, sort), match, materialise. --rows N replaces 2^27 rows, and
+scales all other sizes in proportion.
 
-groupby drives the group-by operator in the same way, with 2^28 rows. Its cases are those
-of ` + strings.Join(bench.GroupFamilies(), ", ") + `. The steps are
+groupby drives the group-by operator in the same way, with 2^28 rows. Its cases are
+` + strings.Join(bench.GroupFamilies(), ", ") + `. The steps are
 transform (hash, partition, sort, gather) and aggregate.
 
 Benchmarks, or all of them:
@@ -95,19 +95,19 @@ Benchmarks, or all of them:
 		},
 	}
 	registerDevice(cmd, &f.device)
-	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: what suits the benchmark)")
-	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "how often to time each case")
+	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: depends on the benchmark)")
+	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "number of timed runs of each case")
 	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil,
 		"cases of join, groupby and spill: all, families, parts of names, or both as in join:0.5 (default "+
-			"acceptance, of spill join)")
+			"acceptance; for spill join)")
 	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil,
-		"algorithms of join and groupby: all, chosen, or names (default chosen, by the operator itself)")
+		"algorithms of join and groupby: all, names, or chosen, the operator's own choice (default chosen)")
 	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0,
-		"most rows of the strides that join and groupby get and emit (default: a table is one stride)")
+		"maximum rows of the input and output strides of join and groupby (default: a table is one stride)")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
 	cmd.Flags().StringVar(&f.timeline, "timeline", "",
-		"write a picture of what the GPU did when as an HTML page to this file")
+		"write an HTML page that shows what the GPU did when to this file")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB")
 	return cmd
@@ -132,7 +132,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		}
 		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(with,
 			func(n string) bool { return slices.Contains(names, n) }) {
-			return usageError(fmt.Errorf("--%s is for the benchmarks %s: name one of them too", flag,
+			return usageError(fmt.Errorf("--%s applies only to the benchmarks %s: name one of them too", flag,
 				strings.Join(with, ", ")))
 		}
 	}
@@ -187,15 +187,15 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	if len(report.Results) == 0 {
 		return failed
 	}
-	// What has been measured is written, also after an error.
+	// The results so far are written even after an error.
 	return errors.Join(failed,
 		writeTo(f.json, func(w io.Writer) error { return printJSON(w, report) }),
 		writeTo(f.plot, func(w io.Writer) error { return plot(w, report) }),
 		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
 }
 
-// benchLine returns the columns of a result, joinLine, groupLine and spillLine those of a result
-// of the benchmarks join, groupby and spill; of nil they return the headings.
+// benchLine returns the columns of a result. joinLine, groupLine and spillLine do this for the
+// benchmarks join, groupby and spill. For nil they return the headings.
 func benchLine(r *bench.Result) string {
 	if r == nil {
 		return "benchmark\tcase\trows\tms\twall ms\tG rows/s\tGB/s\tof bound\tbound GB/s\t"
@@ -264,7 +264,7 @@ func rates(r bench.Result) string {
 		r.BoundRate/1e9)
 }
 
-// benchTimeline draws the work of a device that measures it.
+// benchTimeline draws the work of a device that records it.
 func benchTimeline(w io.Writer, d gpu.Device, names []string) error {
 	r := &pipeline.Report{Job: "bench " + strings.Join(names, ", "), Device: d.Properties().Name}
 	if p, ok := d.(gpu.Profiled); ok {

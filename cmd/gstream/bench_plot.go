@@ -11,8 +11,8 @@ import (
 	"github.com/gstream/gstream/operators/bench"
 )
 
-// plot draws each case as a bar: its rate as a fraction of its bound. The cases of the
-// benchmarks join and groupby are points of charts below the bars.
+// plot draws each case as a bar: its rate as a fraction of its bound. Cases of the benchmarks join
+// and groupby become points in charts below the bars.
 func plot(w io.Writer, r benchReport) error {
 	const bar, gap, left, width = 16, 6, 380, 420
 	var bars []bench.Result
@@ -72,8 +72,8 @@ const (
 	chartHeight   = 340
 )
 
-// chart is a figure of the benchmarks join and groupby: rows a second over a parameter, a line an
-// algorithm.
+// chart is a figure of the benchmarks join and groupby: rows per second over a parameter, one line for
+// each algorithm.
 type chart struct {
 	title  string
 	at     []string // values of the parameter
@@ -99,7 +99,7 @@ func (c *chart) add(r bench.Result) {
 	c.values[[2]string{j.At, j.Algorithm}] = r.RowsPerSecond()
 }
 
-// draw draws the chart with its upper left corner at a place.
+// draw draws the chart with its upper left corner at (left, top).
 func (c *chart) draw(b *strings.Builder, left, top int) {
 	const width, height = 420, 220
 	x0, y0 := left+60, top+30
@@ -161,7 +161,7 @@ func tick(v float64) float64 {
 	return 10 * power
 }
 
-// rateLabel writes rows a second with three digits.
+// rateLabel formats rows per second with three digits.
 func rateLabel(v float64) string {
 	switch {
 	case v >= 1e9:

@@ -17,14 +17,16 @@ func newCheck(left *leftovers) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check JOB",
 		Short: "Tell whether a job fits the memory and the disk, without running it",
-		Long: `check plans a job and adds up what its stages would hold at a time: the build sides
-of joins, groups, and rows to sort or of window functions. It prints what each stage
-holds, what of it cannot spill and must fit, and what would spill to host memory and
-to disk under the budgets; for each tier what is needed and its limit; and what would
-be refused, with what to change. Give it the flags that you will give to run.
+		Long: `check plans a job and adds up the memory that its stages would use at the same time:
+build sides of joins, groups, and rows of sorts and window functions. It prints
 
-All of it comes from estimates of rows, as explain shows them, so a run may hold more
-or less. Give a margin to what must fit.
+  - for each stage, how much it uses, how much of that must fit because it cannot spill,
+    and how much would spill to host memory and to disk under the budgets;
+  - for each tier, how much is needed, and its limit;
+  - what would not fit, and what to change.
+
+Use the flags of the run. All of it depends on the estimates of rows that explain shows,
+so a run may need more or less memory: leave a margin for what must fit.
 
 The exit code is 0 if the job is expected to finish, and 4 if a budget is too small.`,
 		Example: `  gstream check job.yaml
@@ -54,7 +56,7 @@ The exit code is 0 if the job is expected to finish, and 4 if a budget is too sm
 				return err
 			}
 			if !c.Finishes {
-				return reported{fmt.Errorf("%s would be refused: %w", args[0], gpu.ErrBudget)}
+				return reported{fmt.Errorf("%s would not fit: %w", args[0], gpu.ErrBudget)}
 			}
 			return nil
 		},

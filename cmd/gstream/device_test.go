@@ -239,7 +239,7 @@ func TestBenchSaysWhatItCannotMeasure(t *testing.T) {
 		"bench sort --runs 0":           "--runs",
 		"bench sort --device tpu":       "--device tpu",
 		"bench sort --host-memory much": "--host-memory",
-		"bench sort --cases zipf":       "--cases is for the benchmarks join, groupby, spill",
+		"bench sort --cases zipf":       "--cases applies only to the benchmarks join, groupby, spill",
 		"bench join --cases skew":       `no case of the benchmark join is named "skew"`,
 		"bench join --algorithm fast":   "no join algorithm is named \"fast\": name all, chosen, npj",
 		"bench join --stride-rows -1":   "--stride-rows",

@@ -25,13 +25,12 @@ func newDoctor() *cobra.Command {
 	var format, dir string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what this machine has for jobs, and say what to change",
-		Long: `doctor looks at what jobs need: CPU cores and memory within the limits of the container,
-open files, the folder for rows that do not fit memory with its free space and its speed,
-and on a GPU the driver, the memory, page-locked memory and the link. Each line begins
-with ok, note (jobs run, but something may be slow or missing) or problem; → says what to
-change. It takes some seconds and leaves nothing behind. To measure, it writes at most
-256 MiB to the folder.
+		Short: "Check whether this machine is ready for jobs, and say what to change",
+		Long: `doctor checks what jobs need: CPU cores and memory within the limits of the container,
+open files, the spill folder with its free space and speed, and on a GPU the driver, the
+memory, page-locked memory and the link. Each line begins with ok, note (jobs run, but
+something may be slow or missing) or problem; → says what to change. doctor takes some
+seconds and leaves nothing behind. To measure the folder, it writes at most 256 MiB there.
 
 The exit code is 0 unless there is a problem: 1 with the GPU, 4 with memory, 5 with the
 folder.`,
@@ -65,8 +64,8 @@ folder.`,
 
 // facts are what gstream doctor judges.
 type facts struct {
-	cores, cpus             int   // that Go uses, and that the process may run on
-	memory, free, installed int64 // bytes of memory within all limits, and of the machine
+	cores, cpus             int   // used by Go, and allowed for the process
+	memory, free, installed int64 // bytes: within all limits, free, and of the machine
 	lockable, files         uint64
 	spill                   spillFacts
 	driver                  error // why there is no GPU
@@ -79,7 +78,7 @@ type gpuFacts struct {
 	err error
 }
 
-// spillFacts describe the folder for rows that do not fit memory. Rates are in bytes a second.
+// spillFacts describe the spill folder. Rates are in bytes per second.
 type spillFacts struct {
 	dir         string
 	free        int64
@@ -126,7 +125,7 @@ func limitOf(resource int) uint64 {
 	return l.Cur
 }
 
-// The most that is written to measure a disk, and the longest time.
+// The bounds of the measurement of a disk.
 const (
 	diskTestBytes = 256 << 20
 	diskTestTime  = 2 * time.Second
@@ -134,7 +133,7 @@ const (
 
 const tmpfsMagic, ramfsMagic = 0x01021994, 0x858458f6
 
-// lookAtSpill makes a file without a name in a folder, writes it and reads it.
+// lookAtSpill creates a file without a name in a folder, writes it and reads it.
 func lookAtSpill(dir string) (s spillFacts) {
 	s.dir = dir
 	if dir == spill.None {
@@ -160,8 +159,8 @@ func lookAtSpill(dir string) (s spillFacts) {
 	return s
 }
 
-// diskRates writes at most that many bytes to a file, waits until the disk has them, and reads
-// them from the disk.
+// diskRates writes at most that many bytes to a file, waits until they are on the disk, and reads
+// them back from the disk.
 func diskRates(f *os.File, most int64) (write, read float64, err error) {
 	block := make([]byte, 4<<20)
 	seed := rand.NewChaCha8([32]byte{})
@@ -181,7 +180,7 @@ func diskRates(f *os.File, most int64) (write, read float64, err error) {
 		return 0, 0, &os.PathError{Op: "sync", Path: f.Name(), Err: err}
 	}
 	write = float64(n) / time.Since(begin).Seconds()
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // otherwise memory is measured
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // otherwise the page cache is measured
 	begin = time.Now()
 	var got int64
 	for got < n && time.Since(begin) < diskTestTime {
@@ -232,7 +231,7 @@ func (d *diagnosis) note(check, advice, found string, args ...any) {
 	d.Findings = append(d.Findings, finding{check, "note", fmt.Sprintf(found, args...), advice})
 }
 
-// fail adds a problem. class is an error of the exit code.
+// fail adds a problem. class is an error that has the exit code.
 func (d *diagnosis) fail(check string, class error, advice, found string, args ...any) {
 	d.Findings = append(d.Findings, finding{check, "problem", fmt.Sprintf(found, args...), advice})
 	d.problem = errors.Join(d.problem, fmt.Errorf("%s: %w", check, class))
@@ -243,16 +242,16 @@ const (
 	littleMemory = 1 << 30
 	noMemory     = 128 << 20
 	fewFiles     = 1024
-	slowDisk     = 300e6 // bytes a second
+	slowDisk     = 300e6 // bytes per second
 	littleDisk   = 4 << 30
-	slowLink     = 10e9 // bytes a second; a PCIe 4.0 link of 16 lanes has some 25
+	slowLink     = 10e9 // bytes per second; a PCIe 4.0 link of 16 lanes has some 25 GB/s
 )
 
-// diagnose judges facts.
+// diagnose turns facts into findings.
 func diagnose(f facts) (d diagnosis) {
 	d.Version = version() + " " + runtime.Version()
 	if f.cores < f.cpus {
-		d.note("cores", "raise the CPU quota of the container or GOMAXPROCS, if that is not meant",
+		d.note("cores", "raise the CPU quota of the container or GOMAXPROCS, if this is not intended",
 			"%d of %d CPU cores are used", f.cores, f.cpus)
 	} else {
 		d.ok("cores", "%d", f.cores)
@@ -276,9 +275,9 @@ func (d *diagnosis) memory(f facts) {
 		text += fmt.Sprintf("; the control group (cgroup) allows %s of the machine's %s", size(f.memory),
 			size(f.installed))
 	}
-	advice := "stop other programs, or take a machine with more memory"
+	advice := "stop other programs, or use a machine with more memory"
 	if limited {
-		advice = "raise the memory limit of the container, or stop what else runs in it"
+		advice = "raise the memory limit of the container, or stop other programs in it"
 	}
 	switch {
 	case f.free < noMemory:
@@ -299,14 +298,15 @@ func (d *diagnosis) spill(s spillFacts, memory int64) {
 	}
 	switch {
 	case s.dir == spill.None:
-		d.note(check, "name a folder with --spill-dir if a run is refused",
-			"none, so what does not fit memory is refused")
+		d.note(check, "name a folder with --spill-dir if a run fails for lack of memory",
+			"none, so a job that does not fit memory fails")
 	case s.err != nil:
 		d.fail(check, s.err, other+", or make it writable", "%v", s.err)
 	case s.inMemory:
-		d.note(check, other+" on a disk: its files take memory", "%s, but is in memory (tmpfs)", text)
+		d.note(check, other+" on a disk: files in this one use memory", "%s, but is in memory (tmpfs)", text)
 	case s.free < littleDisk || s.free < memory/2:
-		d.note(check, "free some space, or "+other, "%s, which is little beside %s of memory", text, size(memory))
+		d.note(check, "free some space, or "+other, "%s, which is little compared with %s of memory", text,
+			size(memory))
 	case s.write > 0 && s.write < slowDisk:
 		d.note(check, other+" on a faster disk (NVMe), or give runs more --host-memory", "%s, which is slow", text)
 	default:

@@ -20,7 +20,7 @@ const (
 	exitInterrupted = 130
 )
 
-// errUsage is behind every mistake in the command line.
+// errUsage is the class of mistakes in the command line.
 var errUsage = errors.New("usage")
 
 type usage struct{ error }
@@ -29,18 +29,18 @@ func (usage) Is(target error) bool { return target == errUsage }
 
 func usageError(err error) error { return usage{err} }
 
-// message returns what people are told about an error.
+// message returns the text of an error for the user.
 func message(err error) string {
 	if exitCode(err) == exitInterrupted {
-		return "interrupted; nothing was written" // whatever noticed it
+		return "interrupted; nothing was written" // wherever it was noticed
 	}
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		return err.Error() + "; allow more open files (ulimit -n), or take fewer --threads"
+		return err.Error() + "; allow more open files (ulimit -n), or use fewer --threads"
 	}
 	return err.Error()
 }
 
-// codeOf is exitCode; for a run that a signal has stopped it is the signal's code.
+// codeOf is exitCode, but returns the signal's code for a run that a signal stopped.
 func codeOf(ctx context.Context, err error) int {
 	code := exitCode(err)
 	var s stopped
@@ -56,7 +56,7 @@ var exitCodes = map[error]int{pipeline.ErrDefect: exitDefect, pipeline.ErrDevice
 	pipeline.ErrChanged: exitIO, pipeline.ErrOutput: exitIO, pipeline.ErrFile: exitIO,
 	pipeline.ErrCancelled: exitInterrupted}
 
-// exitCode returns the exit code of an error. One of no class is a defect.
+// exitCode returns the exit code of an error. An error without a class is a defect.
 func exitCode(err error) int {
 	class := pipeline.Class(err)
 	switch code, known := exitCodes[class]; {

@@ -18,10 +18,10 @@ func newFunctions() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "functions [PATTERN]",
-		Short: "Print the functions, operators, types and parts of dates of expressions",
-		Long: `functions prints what SQL expressions in jobs may use, with result types and examples:
-all of it, or what has PATTERN in its name, or else in its description. Case does not
-matter.`,
+		Short: "Print the functions, operators, types and date parts of expressions",
+		Long: `functions prints the functions, operators, types and date parts of SQL expressions in
+jobs, with result types and examples: all of them, or those with PATTERN in the name, or
+else in the description, regardless of case.`,
 		Example: "  gstream functions\n  gstream functions date\n  gstream functions date_trunc --format json",
 		Args: func(cmd *cobra.Command, list []string) error {
 			if len(list) == 0 {
@@ -54,7 +54,7 @@ matter.`,
 						}
 						return usageError(fmt.Errorf("gstream does not have DuckDB's function %s yet", args[0]))
 					}
-					return usageError(fmt.Errorf("no function, operator, type or part of a date has %q in its name "+
+					return usageError(fmt.Errorf("no function, operator, type or date part has %q in its name "+
 						"or description", args[0]))
 				}
 			}
@@ -122,10 +122,10 @@ func markdownReference() string {
 	var b strings.Builder
 	b.WriteString(`# Functions and operators
 
-What SQL expressions in jobs may use. ` + "`gstream functions`" + ` prints this page, and writes it:
-` + "`go generate ./cmd/gstream`" + `. Names and types are DuckDB's; every example is a test on each
-device, and is compared with DuckDB. [Semantics](semantics.md) has the rules behind them, the
-aggregates and the window functions. Unless it says otherwise, a result is null if an argument is.
+SQL expressions in jobs may use these. ` + "`gstream functions`" + ` prints them, and
+` + "`go generate ./cmd/gstream`" + ` writes this page. Names and types are DuckDB's. Every example is a
+test on each device, and is compared with DuckDB. [Semantics](semantics.md) has the rules, the
+aggregates and the window functions. Unless stated otherwise, a result is null if an argument is null.
 `)
 	chapter := ""
 	cell := func(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
@@ -158,8 +158,8 @@ aggregates and the window functions. Unless it says otherwise, a result is null 
 			missing = append(missing, "`"+name+"`")
 		}
 	}
-	fmt.Fprintf(&b, "\n## Not here\n\nDuckDB has these scalar functions of the types above, and gstream does not, or "+
-		"not yet:\n%s.\n\n%s\nFunctions of nested types, of JSON, of the catalog and of collations are not listed.\n",
+	fmt.Fprintf(&b, "\n## Not here\n\nDuckDB has these scalar functions of the types above; gstream does not "+
+		"have them, or not yet:\n%s.\n\n%s\nFunctions of nested types, of JSON, of the catalog and of collations are not listed.\n",
 		strings.Join(missing, ", "), strings.Join(reasons, ""))
 	return b.String()
 }

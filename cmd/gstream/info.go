@@ -50,10 +50,10 @@ func newDevices() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "devices",
-		Short: "List the devices that stages can run on, and measure the links to GPUs",
-		Long: `devices lists the CPU and every NVIDIA GPU with its memory and, in GB/s as measured
-now, what its link copies up, down and both ways at once, and what a copy within its
-memory moves, read and written. Where there is no GPU to list it says why.`,
+		Short: "List the devices that jobs can run on, and measure the links to GPUs",
+		Long: `devices lists the CPU and every NVIDIA GPU with its memory. For a GPU it measures, in GB/s,
+copies over the link (up, down, and both at once) and copies within the GPU's memory (bytes
+read plus bytes written). If there is no GPU, it says why.`,
 		Example: "  gstream devices\n  gstream devices --format json",
 		Args:    args(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,8 +68,8 @@ memory moves, read and written. Where there is no GPU to list it says why.`,
 	return cmd
 }
 
-// listDevices opens every device. A GPU that cannot be opened is no error: the list has
-// the reason.
+// listDevices opens every device. A GPU that cannot be opened is not an error: the list has the
+// reason.
 func listDevices() (list deviceList, err error) {
 	h, err := host.Open(host.Options{})
 	if err != nil {

@@ -27,14 +27,14 @@ func newInit() *cobra.Command {
 	var overwrite bool
 	cmd := &cobra.Command{
 		Use:   "init FILE...",
-		Short: "Write a job file for Parquet files, to begin with",
+		Short: "Write a first job file for Parquet files",
 		Long: `init looks at Parquet files, folders or patterns in quotes and writes a job file that
-reads them: each is a source, named after its file. The job runs as it is: it selects all
-columns of the first one. The columns of the others, and steps to filter, join and group,
-are in its comments.
+reads them. Each is a source, named after its file. The job runs as it is: it selects all
+columns of the first source. Comments list the columns of the other sources, and steps
+that filter, join and group.
 
-init replaces no file unless --overwrite is given. Paths in the job are relative to it,
-unless they are given from the root.`,
+init replaces no file unless --overwrite is given. Paths in the job are relative to the
+job file; absolute paths stay absolute.`,
 		Example: `  gstream init data/orders.parquet
   gstream init data/orders.parquet data/customer.parquet --out revenue.yaml
   gstream init 'data/orders-*.parquet' --out - | less
@@ -126,8 +126,8 @@ type jobSource struct {
 
 type parquetColumn struct{ name, typ string }
 
-// newJob returns the text of a job over Parquet files. It is to be written to out, and has
-// been planned.
+// newJob returns the text of a job over Parquet files, which will be written to out. The job has
+// been planned, so it can run.
 func newJob(paths []string, out string) (text string, sources []*jobSource, err error) {
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
@@ -161,12 +161,12 @@ func newJob(paths []string, out string) (text string, sources []*jobSource, err 
 		}
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("the new job has a mistake, and was not written: %w", err)
+		return "", nil, fmt.Errorf("the new job cannot be planned, and was not written: %w", err)
 	}
 	return text, sources, nil
 }
 
-// plannedJob returns the text of a job that can be planned.
+// plannedJob returns the text of a job, or an error if it cannot be planned.
 func plannedJob(sources []*jobSource, first *jobSource, folder string, star bool) (string, error) {
 	text := jobText(sources, first, resultPath(folder), star)
 	job, err := pipeline.Parse(filepath.Join(folder, "job.yaml"), []byte(text), pipeline.LoadOptions{})
@@ -209,7 +209,7 @@ func openSource(path string) (*jobSource, error) {
 	return s, t.Close()
 }
 
-// nameSources tells sources of one name apart: by their folders, or else by a number.
+// nameSources makes the names of sources unique: by their folders, or else by a number.
 func nameSources(sources []*jobSource) {
 	count := map[string]int{}
 	for _, s := range sources {
@@ -231,7 +231,7 @@ func nameSources(sources []*jobSource) {
 	}
 }
 
-// relativeTo returns a path as a job file in a folder has it.
+// relativeTo returns a path as it is written in a job file in a folder.
 func relativeTo(folder, path string) (string, error) {
 	if filepath.IsAbs(path) {
 		return path, nil
@@ -250,9 +250,8 @@ func relativeTo(folder, path string) (string, error) {
 	return to, nil
 }
 
-// resultPath returns the output of a new job in a folder, relative to it: a file that does
-// not exist. Its folder begins with _, so that a source that is a folder around it leaves it
-// out.
+// resultPath returns the output of a new job in a folder, relative to it: a file that does not
+// exist. The name of its folder begins with _, so that a source that is a folder around it skips it.
 func resultPath(folder string) string {
 	for n := 1; ; n++ {
 		path := filepath.Join("_out", "result.parquet")
@@ -283,13 +282,13 @@ func yamlText(s string) string {
 // jobText returns a job that writes all columns of its first source, by their names or by *.
 func jobText(sources []*jobSource, first *jobSource, out string, star bool) string {
 	var b strings.Builder
-	b.WriteString("# Written by gstream init. gstream show prints the first rows of its result,\n# gstream run " +
-		"writes them, and gstream run --help says more.\n\n")
+	b.WriteString("# Written by gstream init. gstream show prints the first rows of the result,\n# gstream run " +
+		"writes all rows, and gstream run --help says more.\n\n")
 	b.WriteString("sources:                # tables: files, folders or patterns; paths are relative to this file\n")
 	for _, s := range sources {
 		fmt.Fprintf(&b, "  %s: %s  # %s\n", s.name, yamlText(s.path), plural(s.rows, "row"))
 	}
-	b.WriteString("\nsteps:                  # each step does one thing to the rows of the step before\n")
+	b.WriteString("\nsteps:                  # each step does one thing to the rows of the previous step\n")
 	fmt.Fprintf(&b, "  - from: %s\n    select:             # columns or SQL expressions: \"expression as name\"\n",
 		first.name)
 	width := 0
@@ -329,13 +328,13 @@ func jobText(sources []*jobSource, first *jobSource, out string, star bool) stri
 	}
 	fmt.Fprintf(&b, "  # - group: {by: [%s], aggregates: {number: count(*)}}\n", column)
 	fmt.Fprintf(&b, "  # - sort: [%s desc]\n  # - limit: 100\n", column)
-	fmt.Fprintf(&b, "\noutput:\n  parquet: %s\n  # overwrite: true       # else a file that exists is an error\n",
+	fmt.Fprintf(&b, "\noutput:\n  parquet: %s\n  # overwrite: true       # otherwise an existing file is an error\n",
 		yamlText(out))
 	return b.String()
 }
 
-// joinKey returns the columns on which two tables may be joined: those of one name, or of one
-// name after the first _, as o_custkey and c_custkey, or else the first ones.
+// joinKey returns the columns on which two tables may be joined: those with the same name, or with
+// the same name after the first _, as o_custkey and c_custkey, or else the first columns.
 func joinKey(a, b *jobSource) (l, r string) {
 	for _, same := range []func(a, b string) bool{strings.EqualFold, func(a, b string) bool {
 		_, a, ok := strings.Cut(a, "_")

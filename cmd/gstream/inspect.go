@@ -19,14 +19,14 @@ func newInspect() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Show what Parquet files say of themselves",
+		Short: "Show the metadata of Parquet files",
 		Long: `inspect prints a file's schema, row groups, codecs, encodings, sizes and
-statistics. It reads the file's footer only. Columns that jobs cannot read, as
-lists and structs, are marked.
+statistics. It reads only the file's footer. It marks columns that jobs cannot read, such
+as lists and structs.
 
-Of a folder, or a pattern in quotes, it lists the files that a source of this path has,
-with their rows and sizes, and the schema, with the columns in the names of folders. If files differ, it shows what becomes of their
-columns in the source.`,
+For a folder, or a pattern in quotes, it lists the files that a source of this path would
+read, with their rows and sizes, and the schema, including the columns in the names of
+folders. If the schemas of files differ, it also shows the unified schema of the source.`,
 		Example: "  gstream inspect data/orders.parquet\n  gstream inspect data/lineitem\n  gstream inspect " +
 			"data/orders.parquet --format json",
 		Args: args(1, "one file, folder or pattern"),
@@ -62,7 +62,7 @@ columns in the source.`,
 	return cmd
 }
 
-// filesInfo prints the metadata of the files of a source.
+// filesInfo is the metadata of the files of a source.
 type filesInfo struct {
 	Path  string              `json:"path"`
 	Rows  int64               `json:"rows"`
@@ -163,8 +163,8 @@ func (f filesInfo) String() string {
 	return b.String()
 }
 
-// fileInfo prints the metadata of a file. JSON has every column chunk; text has the sums
-// of the chunks of a column.
+// fileInfo is the metadata of a file. As JSON it has every column chunk; as text it has sums over
+// the chunks of a column.
 type fileInfo struct{ *parquet.FileInfo }
 
 func (f fileInfo) String() string {
@@ -218,7 +218,7 @@ func writeColumn(b *strings.Builder, c parquet.ColumnInfo, indent string) {
 	}
 }
 
-// columnSum sums up a column over all row groups.
+// columnSum is the sum over all chunks of a column.
 type columnSum struct {
 	name                     string
 	codecs, encodings        []string

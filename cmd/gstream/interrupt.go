@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// leftovers removes the files of a run when there is no time to end the run.
+// leftovers removes the files of a run when there is no time to end the run properly.
 type leftovers struct {
-	// ends says that the process ends with the command. Memory then need not be given
-	// back in parts before the system takes all of it.
+	// ends says that the process ends with the command. Memory then need not be released in
+	// parts, since the system reclaims all of it.
 	ends bool
 
 	// quiet says that standard error is for records only.
@@ -25,14 +25,14 @@ type leftovers struct {
 	remove []func() error
 }
 
-// stopped is the cause of a context that a signal has cancelled.
+// stopped is the cause of the cancellation of a context by a signal.
 type stopped struct{ signal syscall.Signal }
 
 func (s stopped) Error() string        { return "interrupted" }
 func (s stopped) Is(target error) bool { return target == context.Canceled }
 
-// exitCode returns what a shell reports for a process that the signal has killed: 130 for
-// an interrupt, 143 for SIGTERM.
+// exitCode returns the code that a shell reports for a process killed by the signal: 130 for an
+// interrupt, 143 for SIGTERM.
 func (s stopped) exitCode() int { return 128 + int(s.signal) }
 
 func (l *leftovers) add(remove func() error) {
@@ -58,8 +58,8 @@ func (l *leftovers) drop() {
 	l.remove = nil
 }
 
-// interruptible returns a context that the first interrupt cancels. The second interrupt
-// removes what the run would leave, and ends the process at once.
+// interruptible returns a context that the first interrupt cancels. The second interrupt removes the
+// leftovers and ends the process at once.
 func interruptible(stderr io.Writer, left *leftovers, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -20,7 +20,7 @@ type jobFlags struct{ set []string }
 
 func (f *jobFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.set, "set", nil,
-		"give a variable of the job a value, as in --set day=2026-01-31 (repeatable)")
+		"set a variable of the job, as in --set day=2026-01-31 (repeatable)")
 }
 
 func (f *jobFlags) load(path string) (*pipeline.Job, error) {
@@ -63,15 +63,15 @@ func newLint() *cobra.Command {
 		Use:   "lint JOB...",
 		Short: "Check job files without running them",
 		Long: `lint reads job files, opens their sources and checks every key, variable, column
-name, type and expression. It lists all faults with file, line and column, but only those
-of the YAML and its keys while there are such, and not those that follow from others.
+name, type and expression. It lists all faults with file, line and column. If the YAML or
+its keys have faults, it lists only these. It omits faults that follow from others.
 
-A source that has a schema in the job file, such as schema: {id: BIGINT}, need not be
-there: its columns are checked against the schema.
+A source that has a schema in the job file, such as schema: {id: BIGINT}, may be missing:
+columns are then checked against the schema.
 
-With --no-data it opens no source, so it works where the data is not: it checks keys,
-variables, the names of sources and steps, the syntax of expressions and the names of
-functions, but columns and types only of sources with a schema.`,
+With --no-data it opens no source, so it works where the data is missing. It then checks
+keys, variables, the names of sources and steps, the syntax of expressions and the names
+of functions, and columns and types of sources with a schema.`,
 		Example: "  gstream lint job.yaml\n  gstream lint load.yaml monthly.yaml --no-data\n  gstream lint job.yaml " +
 			"--set data=/data/tpch",
 		Args: someFiles("job file"),
@@ -99,16 +99,16 @@ func newExplain(left *leftovers) *cobra.Command {
 		Short: "Show how a job would run",
 		Long: `explain plans a job and prints the stages that would run: what each one does,
 the columns it reads, the conditions that skip data, the order of joins and why,
-which side of a join is held in memory, and how many rows are expected. It reads
-some thousand rows of a table if the statistics of its files do not tell.
+the build side of each join, and how many rows are expected. It reads
+some thousand rows of a table if the statistics of its files do not suffice.
 
-With --analyze the job is run, all of it, and its output is removed at the end:
-each stage then says what it did, beside the estimate, and on a GPU how many kernels it launched, the
-time they took by the GPU's clock, and what crossed the link at which rate. The flags
-of gstream run for the device, the cores, the memory and the disk are for this run.
+With --analyze it runs the whole job and removes its output at the end. Each stage then
+shows what it did, next to the estimate. On a GPU it also shows how many kernels it
+launched, their time by the GPU's clock, and what crossed the link at which rate. The
+flags of gstream run for the device, the cores, the memory and the disk apply to this run.
 
-With --rules it also prints the plan as the job has it, and what each rule of the planner
-made of it. --without-rule leaves one out.`,
+With --rules it also prints the plan as written in the job, and the plan after each rule
+of the planner that changed it. --without-rule leaves one out.`,
 		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml " +
 			"--format json | jq .plan",
 		Args: args(1, "one job file"),
@@ -153,8 +153,8 @@ made of it. --without-rule leaves one out.`,
 	flags.register(cmd)
 	registerFormat(cmd, &format)
 	flags.registerMachine(cmd)
-	cmd.Flags().BoolVar(&rules, "rules", false, "say what each rule of the planner did")
-	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and say what every stage did")
+	cmd.Flags().BoolVar(&rules, "rules", false, "show what each rule of the planner did")
+	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and show what every stage did")
 	return cmd
 }
 
@@ -177,9 +177,9 @@ func registerFormat(cmd *cobra.Command, format *string) {
 
 func registerDevice(cmd *cobra.Command, device *string) {
 	cmd.Flags().StringVar(device, "device", pipeline.Auto,
-		"where to run: auto (the faster one, by estimates), host (the CPU), cuda (the first GPU) or cuda:1 and so on "+
-			"(another); +host behind a GPU or auto, as in auto+host, lets the CPU help with joins and group-bys that "+
-			"do not fit the GPU")
+		"device to run on: auto (the faster one, by estimate), host (the CPU), cuda (the first GPU), cuda:1 (the "+
+			"second GPU) and so on; +host after auto or a GPU, as in auto+host, lets the CPU help with joins and group-bys "+
+			"that do not fit the GPU")
 	complete(cmd, "device", devices...)
 }
 

@@ -1,6 +1,5 @@
-// Command gstream runs relational pipelines over Parquet files: job files in, Parquet
-// out. It owns flags, the terminal and exit codes; everything else is in package
-// pipeline.
+// Command gstream runs job files: relational pipelines from Parquet to Parquet. It owns flags, the
+// terminal and exit codes; everything else is in package pipeline.
 package main
 
 import (
@@ -20,17 +19,18 @@ import (
 	"github.com/gstream/gstream/gpu/phrase"
 )
 
-// connections tells the driver how many connections to make to the GPU. Each one costs some
-// 15 ms at the start and at the end of the process. With one, kernels wait for the copy
-// that is under way; with two they do not.
+// connections is the variable for the number of connections that the driver makes to the GPU. Each
+// one costs some 15 ms at the start and at the end of the process. With one connection, kernels wait
+// for the current copy; with two they do not.
 const connections = "CUDA_DEVICE_MAX_CONNECTIONS"
 
-// ballast is a block of the heap that nobody touches, so that it takes no memory. With it a heap of 3 MB is collected
-// after 9 MB of garbage, and not after 2, which come in milliseconds. A run with --host-memory has none.
+// ballast is a block of the heap that is never touched, so that it takes no memory. With it a heap of 3 MB is collected
+// after 9 MB of garbage; without it after 2 MB, which accumulate in milliseconds. A run with --host-memory has none.
 var ballast []byte
 
-// ballastOf returns the size of the ballast. Garbage comes faster the more cores work, and each collection stops them
-// all: 64 cores made 10 in 0.4 s, which took a fifth of the time. Half of the ballast is a small part of free memory.
+// ballastOf returns the size of the ballast. Garbage accumulates faster with more cores, and each collection stops all
+// of them: 64 cores caused 10 collections in 0.4 s, a fifth of the time. Half of the ballast is small compared with
+// free memory.
 func ballastOf(cores int, free int64) int64 {
 	return min(16<<20+int64(max(cores-2, 0))*4<<20, max(free/16, 16<<20))
 }
@@ -40,8 +40,8 @@ func main() {
 		_ = os.Setenv(connections, "2")
 	}
 	if os.Getenv("GOGC") == "" {
-		// The bulk of memory is not in Go's heap: collecting it more often costs little, and keeps
-		// the process nearer to --host-memory.
+		// Most memory is outside of Go's heap. Collecting the heap more often costs little, and keeps
+		// the process closer to --host-memory.
 		debug.SetGCPercent(50)
 		ballast = make([]byte, ballastOf(runtime.GOMAXPROCS(0), host.FreeMemory()))
 	}
@@ -69,8 +69,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 		return code
 	}
 	for _, line := range strings.Split(message(err), "\n") {
-		// A message of several lines has several faults, or a caret under an expression,
-		// which is indented.
+		// A message of several lines lists several faults, or has a caret under an expression. The line
+		// of the caret is indented.
 		if !strings.HasPrefix(line, " ") {
 			line = "gstream: " + line
 		}
@@ -89,22 +89,22 @@ func newRoot(left *leftovers) *cobra.Command {
 		Short: "Run relational pipelines over Parquet files",
 		Long: `gstream reads Parquet files, filters, joins, groups and sorts their rows as a
 job file says, and writes Parquet. Data that is larger than memory streams
-through in batches. It runs on an NVIDIA GPU where that is faster, else on the CPU.
+through in batches. It runs on an NVIDIA GPU if that is faster, otherwise on the CPU.
 
 Exit codes:
-  0    done
+  0    success
   1    a defect in gstream, a failure of the GPU, or an error of no other kind;
        please report it
   2    the job or the command line is wrong
-  3    the data: a damaged file, a value that an expression cannot take, more
-       than a column or a file can hold
-  4    a memory budget is too small
+  3    the data is at fault: a damaged file, a value that an expression does not
+       accept, or more than a column or a file can hold
+  4    a budget of memory or spill files is too small
   5    a file cannot be read or written, or changed while it was read
-  130  interrupted; 143 when by SIGTERM, 129 by SIGHUP
+  130  interrupted; 143 by SIGTERM, 129 by SIGHUP
 
-After 4, 5, 130, 143 and 129 the same command may succeed later, with more memory or
-disk, or when the file can be read; after 2 and 3 it will not. Whatever the code, an
-output that is not complete does not appear.`,
+After 4, 5, 130, 143 and 129 the same command may succeed later: with more memory or
+disk, or once the file can be read. After 2 and 3 it fails again. Whatever the code, an
+incomplete output never appears.`,
 		Example: `  gstream init data/orders.parquet
   gstream run job.yaml
   gstream run job.yaml --set day=2026-01-31 --overwrite
@@ -146,7 +146,7 @@ output that is not complete does not appear.`,
 	return root
 }
 
-// args checks the number of arguments. what describes them.
+// args checks the number of arguments; what describes the arguments.
 func args(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {
@@ -157,13 +157,13 @@ func args(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// someFiles checks that there is an argument. what names one.
+// someFiles checks that there is at least one argument; what describes one argument.
 func someFiles(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return nil
 		}
-		return usageError(fmt.Errorf("%s takes a %s or several, none is given; see %s --help", cmd.CommandPath(), what,
+		return usageError(fmt.Errorf("%s takes one or more %ss, none is given; see %s --help", cmd.CommandPath(), what,
 			cmd.CommandPath()))
 	}
 }

@@ -30,7 +30,7 @@ func TestFilesOfOtherFormatsAreNamed(t *testing.T) {
 
 func TestTooManyOpenFilesHaveAdvice(t *testing.T) {
 	err := fmt.Errorf("a stage: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE})
-	require.Equal(t, "a stage: open x: too many open files; allow more open files (ulimit -n), or take fewer --threads",
+	require.Equal(t, "a stage: open x: too many open files; allow more open files (ulimit -n), or use fewer --threads",
 		message(err))
 	require.Equal(t, exitIO, exitCode(err))
 }

@@ -10,11 +10,11 @@ import (
 
 var (
 	noWord   = regexp.MustCompile(`[^A-Za-z0-9]+`)
-	reserved = regexp.MustCompile(`^(null|true|false|yes|no|on|off|y|n)$`) // to YAML
+	reserved = regexp.MustCompile(`^(null|true|false|yes|no|on|off|y|n)$`) // in YAML
 )
 
-// sourceName returns a name for the table of a path: an identifier that needs no quotes.
-// It is that of the file, or of the nearest folder that has letters or digits.
+// sourceName returns a name for the table of a path: an identifier that needs no quotes. It is made
+// of the name of the file, or of the nearest folder whose name has letters or digits.
 func sourceName(path string) string {
 	path = filepath.Clean(path)
 	base := strings.TrimSuffix(filepath.Base(path), ".parquet")

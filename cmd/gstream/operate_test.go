@@ -37,10 +37,10 @@ func TestRunStopsAtTheFirstJobThatFails(t *testing.T) {
 	assert.NoFileExists(t, out)
 	code, _, stderr = gstream("run", good, bad, "--report", filepath.Join(t.TempDir(), "r.json"))
 	assert.Equal(t, exitJob, code)
-	assert.Contains(t, stderr, "a file takes one job, not 2")
+	assert.Contains(t, stderr, "a file holds the result of one job, not of 2")
 	code, _, stderr = gstream("run")
 	assert.Equal(t, exitJob, code)
-	assert.Contains(t, stderr, "takes a job file or several")
+	assert.Contains(t, stderr, "takes one or more job files")
 }
 
 func TestAnErrorOfValuesHasTheLineOfItsStep(t *testing.T) {

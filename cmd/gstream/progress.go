@@ -14,8 +14,8 @@ import (
 	"github.com/gstream/gstream/pipeline"
 )
 
-// progress shows the state of a run at every interval, and how it ended, with the exit
-// code. The report is nil when the run never began.
+// progress shows the state of a run at every interval, and how it ended. The report is nil if the
+// run never began.
 type progress interface {
 	update(*pipeline.Report)
 	interval() time.Duration
@@ -46,8 +46,8 @@ func (noProgress) interval() time.Duration { return time.Hour }
 
 func (noProgress) end(*pipeline.Report, error, int) {}
 
-// jsonProgress writes records, one a line: a report of type progress every second, one of
-// type done at the end, and log messages. Nothing else writes to the stream.
+// jsonProgress writes records, one per line: a report of type progress every second, and one of type
+// done at the end. Log messages are the only other records in the stream.
 type jsonProgress struct{ enc *json.Encoder }
 
 // record is a report. The last one has the exit code.
@@ -66,7 +66,7 @@ func (p jsonProgress) end(r *pipeline.Report, err error, code int) {
 	_ = p.enc.Encode(record{Type: "done", ExitCode: &code, Report: ended(r, err)})
 }
 
-// ended returns the report of a run with its error, even for a run that never began.
+// ended returns the report of a run with its error. r is nil for a run that never began.
 func ended(r *pipeline.Report, err error) *pipeline.Report {
 	out := pipeline.Report{Stages: []pipeline.StageReport{}}
 	if r != nil {
@@ -98,8 +98,8 @@ func (p plainProgress) update(r *pipeline.Report) {
 func (plainProgress) interval() time.Duration          { return time.Second }
 func (plainProgress) end(*pipeline.Report, error, int) {}
 
-// liveProgress redraws a block of lines on a terminal, one for each stage. It starts
-// after one second, so a short run shows nothing.
+// liveProgress redraws a block of lines on a terminal, one line for each stage. It starts after one
+// second, so a short run shows nothing.
 type liveProgress struct {
 	w     io.Writer
 	size  func() (width, height int, err error)
@@ -149,7 +149,7 @@ func (p *liveProgress) update(r *pipeline.Report) {
 	io.WriteString(p.w, b.String())
 }
 
-// spilled says how much is spilled where; it is empty if nothing is.
+// spilled describes how much is spilled to which tier; it is empty if nothing is spilled.
 func spilled(r *pipeline.Report) string {
 	var tiers []string
 	for _, t := range []struct {
@@ -166,7 +166,7 @@ func spilled(r *pipeline.Report) string {
 	return "spilled " + strings.Join(tiers, " + ")
 }
 
-// visible chooses the stages that fit n lines. Stages at work come first.
+// visible chooses the stages that fit n lines. Running stages have priority, then those that are done.
 func visible(stages []pipeline.StageReport, n int) (shown []pipeline.StageReport, hidden int) {
 	keep := make([]bool, len(stages))
 	left := max(n, 0)
@@ -207,8 +207,8 @@ func (p *liveProgress) end(*pipeline.Report, error, int) {
 	io.WriteString(p.w, b.String())
 }
 
-// readFraction returns the fraction of the input that has been read, by bytes, or -1 when
-// unknown. For scans that have not begun it uses an estimate that is too high.
+// readFraction returns the fraction of the input that has been read, by bytes, or -1 if it is
+// unknown. For scans that have not begun it uses an overestimate.
 func readFraction(r *pipeline.Report) float64 {
 	var read, total int64
 	for _, s := range r.Stages {
@@ -223,11 +223,10 @@ func readFraction(r *pipeline.Report) float64 {
 	return float64(read) / float64(total)
 }
 
-// estimator estimates how long a run will take, and knows when an estimate is worth
-// showing.
+// estimator estimates how long a run will take, and decides whether the estimate is reliable.
 type estimator struct{ guesses []guess }
 
-// guess is an estimate of the time of the whole run, made at some time of the run.
+// guess is an estimate of the time of the whole run. at is the time at which it was made.
 type guess struct{ at, whole time.Duration }
 
 const (
@@ -235,11 +234,11 @@ const (
 	agreement  = 0.15 // within this fraction of the whole time
 )
 
-// estimate returns the time left, from the speed at which the input is read. It is
-// reliable only in some cases: when rows stream through to the output instead of being
-// held by a sort or a large group-by until the input ends; when every scan is done or at
-// work, because a waiting scan may be slower; and when all guesses of the second half of
-// the time so far agree.
+// estimate returns the time left, by the speed at which the input is read, and whether it is reliable.
+// It is reliable if all three hold:
+//   - rows stream through to the output: no sort or large group-by collects them until the input ends;
+//   - no scan is waiting, because it may be slower;
+//   - all guesses from the second half of the time so far agree.
 func (e *estimator) estimate(r *pipeline.Report) (time.Duration, bool) {
 	f := readFraction(r)
 	for _, s := range r.Stages {

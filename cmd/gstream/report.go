@@ -14,16 +14,15 @@ import (
 
 func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-// reportFile is the file of --report or --timeline. It is opened before the run, so that
-// a path that cannot be written is refused before the work. It gets its name when it is
-// complete.
+// reportFile is the file of --report or --timeline. It is opened before the run, so that a path that
+// cannot be written is an error before the work. It gets its name once it is complete.
 type reportFile struct {
 	flag string // name in errors
 	path string
 	file *os.File // nil without a report
 	// stdout is set for the path -.
 	stdout io.Writer
-	// remove removes the temporary until the report is written.
+	// remove removes the temporary file, until the report is written.
 	remove func() error
 }
 
@@ -53,7 +52,7 @@ func openReport(flag, path string, stdout io.Writer) (*reportFile, error) {
 	return r, nil
 }
 
-// write writes the file and gives it its name.
+// write writes the file and renames it to its final name.
 func (r *reportFile) write(fill func(io.Writer) error) error {
 	if r.stdout != nil {
 		return fill(r.stdout)
@@ -80,7 +79,7 @@ func (r *reportFile) write(fill func(io.Writer) error) error {
 
 func (r *reportFile) temporary() bool { return r.file != nil && r.file.Name() != r.path }
 
-// close removes the file unless it was written.
+// close closes the file, and removes it unless write succeeded.
 func (r *reportFile) close() error {
 	if r.file == nil {
 		return nil

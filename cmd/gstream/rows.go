@@ -16,10 +16,10 @@ import (
 	"github.com/gstream/gstream/sink"
 )
 
-// rowTarget hands the rows of a run to a rowWriter.
+// rowTarget passes the rows of a run to a rowWriter.
 type rowTarget struct {
 	rows  rowWriter
-	most  int64 // of rows that are shown; the others are counted
+	most  int64 // rows to show; further rows are only counted
 	seen  int64
 	total int64
 }
@@ -52,8 +52,8 @@ func (t *rowTarget) Commit(context.Context) error { return nil }
 func (t *rowTarget) Abort() error                 { return nil }
 func (t *rowTarget) Stats() sink.Stats            { return sink.Stats{} }
 
-// rowWriter prints rows. end is called after a success with the number of rows that were
-// printed and that of all rows, or -1.
+// rowWriter prints rows. end is called after success, with the number of printed rows, and with that
+// of all rows or -1 if it is unknown.
 type rowWriter interface {
 	begin(schema *gpu.Schema) error
 	row(cells []gpu.Scalar) error
@@ -63,8 +63,8 @@ type rowWriter interface {
 // rowFormats are the values of gstream show --format.
 var rowFormats = []string{"table", "csv", "json", "markdown"}
 
-// newRowWriter returns the writer of a format. width is the width of a table, negative if it
-// has none.
+// newRowWriter returns the writer of a format. width is the width of a table, negative if it is
+// unbounded.
 func newRowWriter(format string, w *bufio.Writer, width int) (rowWriter, error) {
 	switch format {
 	case "table":
@@ -90,8 +90,8 @@ func cellText(f gpu.Field, v gpu.Scalar) string {
 	return v.String()
 }
 
-// visibleText returns the text of a value for people. A null is NULL, the text NULL is
-// 'NULL', and 'NULL' is ”NULL”.
+// visibleText returns the text of a value for people. A null is NULL. The text NULL is quoted, and a
+// quoted NULL gets another pair of quotes.
 func visibleText(f gpu.Field, v gpu.Scalar) string {
 	if !v.Valid {
 		return "NULL"
@@ -114,7 +114,7 @@ func visibleName(name string) string {
 // tableWriter prints a table that fits a terminal.
 type tableWriter struct {
 	w      *bufio.Writer
-	width  int // negative: any
+	width  int // negative if unbounded
 	schema *gpu.Schema
 	cells  [][]string
 }
@@ -129,7 +129,7 @@ func (t *tableWriter) begin(schema *gpu.Schema) error {
 	return nil
 }
 
-// bounded cuts a text to the width of the table, so that long texts are not kept.
+// bounded cuts a text to the width of the table, so that long texts take no memory.
 func (t *tableWriter) bounded(s string) string {
 	if t.width < 0 {
 		return s
@@ -140,8 +140,8 @@ func (t *tableWriter) bounded(s string) string {
 func (t *tableWriter) row(cells []gpu.Scalar) error {
 	texts := make([]string, len(cells))
 	for c, v := range cells {
-		// No more bytes than may be seen are escaped. A character has 4 at most, and some
-		// have no width.
+		// Only bytes that may be visible are escaped. A character has at most 4 bytes, and some
+		// characters have no width.
 		if most := 16 * (t.width + 1); t.width >= 0 && v.Type.IsVar() && len(v.Str) > most {
 			for !utf8.RuneStart(v.Str[most]) && most > 0 {
 				most--
@@ -214,8 +214,8 @@ func (t *tableWriter) end(shown, total int64) error {
 	return err
 }
 
-// layout chooses the columns and their widths. -1 stands for columns in the middle that do
-// not fit.
+// layout chooses the columns and their widths. Column -1 stands for the columns in the middle that
+// do not fit.
 func (t *tableWriter) layout() (columns, widths []int) {
 	all := t.schema.Len()
 	natural, least := make([]int, all), make([]int, all)
@@ -275,8 +275,8 @@ func (t *tableWriter) layout() (columns, widths []int) {
 	return columns, spread(columns, natural, least, limit)
 }
 
-// spread gives the columns the widths of their texts, or else the widest equal bound at
-// which the table fits.
+// spread sets the columns to the widths of their texts, or else to the widest common bound at which
+// the table fits.
 func spread(columns, natural, least []int, limit int) []int {
 	widths := make([]int, len(columns))
 	set := func(bound int) (total int) {
@@ -307,10 +307,10 @@ func spread(columns, natural, least []int, limit int) []int {
 	return widths
 }
 
-// glyphs measures text as terminals show it, whatever the locale.
+// glyphs measures text as terminals show it, independent of the locale.
 var glyphs = &runewidth.Condition{}
 
-// textWidth returns the columns that a text without control characters takes.
+// textWidth returns the width of a text without control characters, in terminal columns.
 func textWidth(s string) int {
 	if isASCII(s) { // most are, and this is far faster
 		return len(s)
@@ -339,7 +339,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// csvWriter prints CSV as in RFC 4180, with lines that end in \n. A null is empty.
+// csvWriter prints CSV as in RFC 4180, but ends lines with \n. A null is empty.
 type csvWriter struct {
 	w      *bufio.Writer
 	schema *gpu.Schema
@@ -376,8 +376,8 @@ func (c *csvWriter) field(i int, text string, null bool) {
 
 func (c *csvWriter) end(int64, int64) error { return nil }
 
-// jsonWriter prints an array with an object a row. Numbers have all their digits; those
-// that JSON does not have are texts.
+// jsonWriter prints an array with an object for each row. Numbers have all their digits; numbers that
+// JSON cannot express are texts.
 type jsonWriter struct {
 	w      *bufio.Writer
 	schema *gpu.Schema
@@ -424,7 +424,7 @@ func jsonValue(f gpu.Field, v gpu.Scalar) string {
 	return jsonString(cellText(f, v))
 }
 
-// jsonString returns a text in quotes. Characters that cannot be seen are escaped.
+// jsonString returns a text in quotes, with invisible characters escaped.
 func jsonString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -484,7 +484,7 @@ func (m *markdownWriter) end(shown, total int64) error {
 	return err
 }
 
-// markdownText escapes what Markdown would take for markup.
+// markdownText escapes what Markdown would interpret as markup.
 func markdownText(s string) string { return markdownEscapes.Replace(s) }
 
 var markdownEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`,

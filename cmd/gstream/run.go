@@ -38,34 +38,34 @@ func newRun(left *leftovers) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run JOB...",
 		Short: "Run jobs",
-		Long: `run executes a job file, or several of them one after the other, with the device
-opened once; the memory of the first one is that of all. The first job that fails is
-the last one that runs. The output appears only when the whole run has
-succeeded; an error or an interrupt leaves nothing behind. At the end it prints a
-report of every stage to standard error.
+		Long: `run executes one or several job files, one after the other. It stops at the first job
+that fails. It opens the device once; the memory settings of the first job apply to all.
+An output appears only when its run has succeeded; an error or an interrupt leaves nothing
+behind. At the end run prints a report of every stage to standard error.
 
 A source is Parquet files, folders (every *.parquet in them, at any depth) and
 patterns: * and ? within a name, [a-z], and ** for any number of folders, as in
-data/**/*.parquet. What is hidden (.name, and _name in a folder) is left out.
+data/**/*.parquet. Hidden names (.name, and _name in a folder) are skipped.
 
-Where there is an NVIDIA GPU, and the job is large enough for it, it runs there, with
-the same rows: files are decoded and encoded on the CPU, the rest is done by kernels;
-the report says why. --device auto+host lets the CPU help: of joins and group-bys that
-do not fit the GPU it takes partitions, when that is faster by the times measured so far;
-the report says who did how many. --device-memory is the
-budget of the GPU's memory; --host-memory is that of the page-locked memory between
-the two, and of all memory on the CPU. Build sides of joins, groups and rows to sort
-that do not fit go to files in --spill-dir, which have no names, are compressed, and
-vanish with the process; the report says how much. --spill-limit bounds them.
+The job runs on an NVIDIA GPU if there is one and the job is large enough for it; the
+report says why. The rows are the same. The CPU decodes and encodes files, and kernels do
+the rest. With --device auto+host the CPU helps with joins and group-bys that do not fit
+the GPU: it takes partitions when that is faster by the times measured so far. The report
+says how many.
 
---progress json makes standard error a stream of records, one a line: a report of type
-progress every second, messages of type log, and at the end a report of type done with
-exit_code and, after a failure, error. --report writes that report to a file, also
-after a failure.
+--device-memory is the budget of the GPU's memory. --host-memory is the budget of
+page-locked memory next to a GPU, and of all memory on the CPU. Build sides of joins,
+groups and rows to sort that do not fit go to files in --spill-dir. These files have no
+names, are compressed, and vanish with the process. --spill-limit bounds them, and the
+report says how much was spilled. A folder that --spill-dir names is tested at the start.
+
+With --progress json, standard error is a stream of records, one per line: a report of
+type progress every second, messages of type log, and at the end a report of type done
+with exit_code and, after a failure, error. --report writes that last report to a file,
+even after a failure.
 
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY, GSTREAM_THREADS,
-GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names. A folder that
---spill-dir names is tried at the start.`,
+GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
   gstream run load.yaml monthly.yaml daily.yaml
@@ -84,10 +84,10 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT stand for the flags of these names. A 
 	complete(cmd, "progress", "auto", "plain", "json", "none")
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file; - is standard output")
 	cmd.Flags().StringVar(&f.timeline, "timeline", "",
-		"write a picture of what ran when as an HTML page to this file; - is standard output")
+		"write an HTML page that shows what ran when to this file; - is standard output")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false,
-		"replace an output that exists: a file, or a folder with nothing but an earlier output")
+		"replace an existing output: a file, or a folder that contains only an earlier output")
 	return cmd
 }
 
@@ -97,15 +97,15 @@ func (f *runFlags) registerMachine(cmd *cobra.Command) {
 		"leave out a rule of the planner, as gstream explain --rules names it, to find the one at fault (repeatable)")
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.threads, "threads", 0,
-		"CPU cores to use, at most four times those of the machine, or 64 (default: all)")
+		"CPU cores to use, at most 64, or four times those of the machine if that is more (default: all)")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "",
-		"budget of host memory, as in 16GiB (default: half of what is free)")
+		"budget of host memory, as in 16GiB (default: half of free memory)")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "",
-		"budget of device memory, as in 8GiB (default: 80 % of what is free)")
+		"budget of device memory, as in 8GiB (default: 80 % of free memory)")
 	cmd.Flags().StringVar(&f.spillDir, "spill-dir", "",
 		"folder for rows that do not fit memory, or none (default: $TMPDIR, or else /var/tmp)")
 	cmd.Flags().StringVar(&f.spillLimit, "spill-limit", "",
-		"most bytes of the files in it, as in 100GiB (default: four fifths of what is free)")
+		"maximum size of all files in it, as in 100GiB (default: four fifths of the free space)")
 	cmd.Flags().StringVar(&f.spillCompression, "spill-compression", "",
 		"compression of these files: lz4 (default) or none")
 	for flag, env := range variables {
@@ -113,14 +113,14 @@ func (f *runFlags) registerMachine(cmd *cobra.Command) {
 	}
 	complete(cmd, "spill-compression", "lz4", "none")
 	cmd.Flags().StringVar(&f.strideSize, "stride-size", "",
-		"size of a column of 8-byte values in a stride, as in 8MiB (default: what suits the device)")
+		"size of a column of 8-byte values in a stride, as in 8MiB (default: depends on the device)")
 	cmd.Flags().StringVar(&f.joinFilters, "join-filters", pipeline.Auto,
 		"joins that drop rows without a match while their probe side is scanned: auto (where few rows are expected "+
 			"to match), always or never")
 	complete(cmd, "join-filters", pipeline.Auto, pipeline.Always, pipeline.Never)
 }
 
-// variables has the variables of the environment that stand for flags.
+// variables maps flags to the variables of the environment that replace them.
 var variables = map[string]string{
 	"host-memory": "GSTREAM_HOST_MEMORY", "device-memory": "GSTREAM_DEVICE_MEMORY", "threads": "GSTREAM_THREADS",
 	"spill-dir": "GSTREAM_SPILL_DIR", "spill-limit": "GSTREAM_SPILL_LIMIT",
@@ -163,7 +163,7 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	})
 }
 
-// sizeFlag is the text of a flag that is a size, and the variable for its value.
+// sizeFlag is the text of a flag for a size, and the variable that receives its value.
 type sizeFlag struct {
 	text string
 	into *int64
@@ -184,8 +184,8 @@ func parseSizes(flags map[string]sizeFlag) error {
 	return nil
 }
 
-// aheadDevice is a device that is opened while other work goes on, such as planning, if the
-// device does not depend on the plan. A GPU takes some tenths of a second to start.
+// aheadDevice is a device that is opened concurrently with other work. While a job is planned this
+// is possible if the device does not depend on the plan. A GPU takes some tenths of a second to start.
 type aheadDevice struct {
 	done chan struct{} // nil until the device is being opened
 	dev  gpu.Device
@@ -211,15 +211,15 @@ func (a *aheadDevice) close() error {
 	}
 	d, err := a.wait()
 	if err != nil {
-		return nil // the caller that waited for it has the error
+		return nil // wait has returned the error
 	}
 	return d.Close()
 }
 
-// devicePool has the devices of several jobs, each opened once.
+// devicePool has the devices of several jobs by their names. Each is opened once.
 type devicePool map[string]*aheadDevice
 
-// open begins to open the device that options ask for, unless it is open.
+// open begins to open the device that the options name, unless it is open.
 func (p devicePool) open(opt pipeline.RunOptions) *aheadDevice {
 	d := p[opt.Use]
 	if d == nil {
@@ -243,8 +243,8 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if len(paths) > 1 {
 		for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline} {
 			if path != "" && path != "-" {
-				return usageError(fmt.Errorf("%s %s: a file takes one job, not %d; - is standard output, which takes "+
-					"those of all", flag, path, len(paths)))
+				return usageError(fmt.Errorf("%s %s: a file holds the result of one job, not of %d; - writes those of "+
+					"all jobs to standard output", flag, path, len(paths)))
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	for i, path := range paths {
 		if err := f.runOne(cmd, path, devices); err != nil {
 			if rest := len(paths) - i - 1; rest > 0 {
-				slog.Error("a job failed, so those after it do not run", "job", path, "left", rest)
+				slog.Error("a job failed, so the remaining jobs do not run", "job", path, "left", rest)
 			}
 			return err
 		}
@@ -286,7 +286,7 @@ func (f *runFlags) runOne(cmd *cobra.Command, path string, devices devicePool) e
 	return err
 }
 
-// reported is an error that the user has been told.
+// reported is an error that was already shown to the user.
 type reported struct{ error }
 
 func (r reported) Unwrap() error { return r.error }
@@ -303,7 +303,7 @@ func logRecords(cmd *cobra.Command) {
 	slog.SetDefault(slog.New(h.WithAttrs([]slog.Attr{slog.String("type", "log")})))
 }
 
-// execute plans and runs a job. The report is nil when the run did not begin.
+// execute plans and runs a job. The report is nil if the run did not begin.
 func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
 	devices devicePool) (result *pipeline.Report, err error) {
 	begin := time.Now()

@@ -39,17 +39,17 @@ func newShow(left *leftovers) *cobra.Command {
 		Short: "Show the first rows of Parquet files, or of the result or a step of a job",
 		Long: `show prints the first rows of a Parquet file, a folder or a pattern in quotes, or those
 that a job would write. It writes no file. With --step it shows the rows of a step or a
-source of the job, by its name in reports ("filter 2" if it has none); steps after it may
+source of the job, by its name in reports ("filter 2" if it has none); later steps may
 have mistakes. It reads only what these rows need: a few thousand rows of a file or a
-filter, but all of the input of a sort or a group.
+filter, but the whole input of a sort or a group.
 
-As a table, types stand under the names, and a value that does not fit its column ends
-with …; columns that do not fit the terminal are left out from the middle, and the last
-line says how many. NULL is a null and 'NULL' a text. Control characters are written as
-\n or \x1b. The other formats have all columns and the whole values:
+A table has the types under the names. A value that does not fit its column ends with ….
+Columns that do not fit the terminal are left out from the middle, and the last line says
+how many. NULL is a null and 'NULL' is a text. Control characters are written as \n or
+\x1b. The other formats have all columns and whole values:
 
   csv       with a header; quoted as in RFC 4180; a null is empty, an empty text is ""
-  json      an array with an object a row; numbers have all their digits
+  json      an array with an object for each row; numbers have all their digits
   markdown  a table for a page`,
 		Example: `  gstream show data/orders.parquet
   gstream show 'data/orders-*.parquet' --rows 100 --format csv > first.csv
@@ -63,12 +63,11 @@ line says how many. NULL is a null and 'NULL' a text. Control characters are wri
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&f.step, "step", "", "show the rows of this step or source of the job")
-	cmd.Flags().Int64Var(&f.rows, "rows", 10, "most rows to show; 0 shows names and types")
+	cmd.Flags().Int64Var(&f.rows, "rows", 10, "maximum number of rows to show; 0 shows names and types")
 	cmd.Flags().StringVar(&f.format, "format", "table", "form of the output: table, csv, json or markdown")
 	complete(cmd, "format", rowFormats...)
 	cmd.Flags().IntVar(&f.width, "width", 0,
-		"columns of text that a table may have (default: those of the terminal, or 120 if there is none); -1 "+
-			"is any number")
+		"width of a table in characters (default: that of the terminal, or 120 if there is none); -1 is unbounded")
 	f.registerMachine(cmd)
 	return cmd
 }
@@ -93,7 +92,7 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	// One row more tells whether there are more. It is not shown.
+	// One more row, which is not shown, tells whether there are more.
 	p, err := pipeline.NewPreview(job, f.step, min(f.rows, math.MaxInt64-1)+1, target)
 	if err != nil {
 		return ofFile(file, err)
@@ -106,7 +105,7 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 		opt.Use = pipeline.Host
 	}
 	if _, err := p.Run(cmd.Context(), opt); err != nil {
-		return err // what is in the buffer is not printed
+		return err // without printing the buffer
 	}
 	if target.total = p.Rows; p.Rows < 0 && target.seen <= f.rows {
 		target.total = target.seen
@@ -120,7 +119,7 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 	return out.Flush()
 }
 
-// tableWidth returns the columns of text of a table; -1 is any number.
+// tableWidth returns the width of a table in characters; -1 means that it is unbounded.
 func (f *showFlags) tableWidth(out io.Writer) int {
 	if f.width != 0 {
 		return f.width
@@ -145,13 +144,14 @@ func (f *showFlags) jobOf(path string) (job *pipeline.Job, file bool, err error)
 	}
 	for flag, given := range map[string]bool{"--step": f.step != "", "--set": len(f.set) > 0} {
 		if given {
-			return nil, false, usageError(fmt.Errorf("%s is for a job file, and %s is read as Parquet", flag, path))
+			return nil, false, usageError(fmt.Errorf("%s works only with a job file, and %s is read as Parquet", flag,
+				path))
 		}
 	}
 	return pipeline.New("show").Read(sourceName(path), path).Job(), true, nil
 }
 
-// ofFile returns the cause of an error about the source of a file, which names the file.
+// ofFile returns the cause of an error about the source that stands for a file. The cause names the file.
 func ofFile(file bool, err error) error {
 	var faults pipeline.Diagnostics
 	if file && errors.As(err, &faults) && len(faults) == 1 && faults[0].Err != nil {
@@ -160,11 +160,11 @@ func ofFile(file bool, err error) error {
 	return err
 }
 
-// otherData are extensions of files of rows that gstream does not read.
+// otherData are extensions of data files that gstream does not read.
 var otherData = []string{".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".avro",
 	".orc"}
 
-// isJobFile tells job files from Parquet files: by their name, or else by their first bytes.
+// isJobFile distinguishes job files from Parquet files: by their names, or else by their first bytes.
 func isJobFile(path string) (bool, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yaml", ".yml":
@@ -194,7 +194,7 @@ func isJobFile(path string) (bool, error) {
 	return err == nil && !slices.Contains([]string{"PAR1", "PARE"}, string(magic[:])), err
 }
 
-// rowCount describes the rows that are shown. total is -1 if nobody knows it.
+// rowCount describes the number of rows shown. total is -1 if it is unknown.
 func rowCount(shown, total int64) string {
 	switch {
 	case total < 0:
@@ -212,8 +212,8 @@ func plural(n int64, what string) string {
 	return humanize.Comma(n) + " " + what
 }
 
-// escapeText replaces what a terminal would not show as it is: control characters, those that
-// change the direction of text or have no width, and bytes that are no UTF-8.
+// escapeText escapes what a terminal would not show as it is: control characters, characters that
+// change the direction of text or have no width, and bytes that are not UTF-8.
 func escapeText(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) || r == '\uFFFD' }) {
 		return s

@@ -204,9 +204,9 @@ func numberFunctions() []function {
 		{name: "signbit", args: "x", bind: macro("f", "_1 < 0 OR _1 = 0 AND 1 / _1 < 0"), result: boolean,
 			about: "Whether a number has a minus sign, as -0.0 has.", examples: "signbit(-0e0) → true"},
 		{name: "bit_count", args: "x", bind: bindBitCount, result: "TINYINT; SMALLINT for UBIGINT and HUGEINT",
-			about: "The ones among the bits of an integer.", examples: "bit_count(5) → 2"},
+			about: "The number of bits of an integer that are 1.", examples: "bit_count(5) → 2"},
 		{name: "xor", args: "x, y", bind: bindXor, result: "the common type",
-			about: "The bits that two integers do not share.", examples: "xor(5, 3) → 6"},
+			about: "The bits that are set in exactly one of two integers.", examples: "xor(5, 3) → 6"},
 	}
 }
 
@@ -263,13 +263,13 @@ func textFunctions() []function {
 				"An empty separator cuts between code points.",
 			examples: "split_part('a,b,c', ',', 2) → b\nsplit_part('a,b,c', ',', -1) → c"},
 		{name: "format", args: "format, …", bind: bindFormat((*formatter).braces), result: varchar,
-			about: "The arguments in the places {} of a constant format, or {0}, {1}, … by number. {:>10}, {:<10} " +
+			about: "The arguments in place of {} in a constant format, or {0}, {1}, … by number. {:>10}, {:<10} " +
 				"and {:^10} are widths with an alignment, {:05} has zeros, {:,} separates thousands, and x X o b are " +
-				"digits of other bases. Floats have no digits to choose: round them.",
+				"digits of other bases. A precision for floats is not supported: use round.",
 			examples: "format('{} is {}', 'a', 1) → a is 1\nformat('{:05d} {:,} {:>4}', 42, 1234567, 'x') → 00042 " +
 				"1,234,567    x"},
 		{name: "printf", args: "format, …", bind: bindFormat((*formatter).percents), result: varchar,
-			about: "format with places as in C: %s for text, %d %x %X %o for integers, with widths as " +
+			about: "format with placeholders as in C: %s for text, %d %x %X %o for integers, with widths as " +
 				"%5d %-5s %05d.",
 			examples: "printf('%s: %05d', 'a', 42) → a: 00042"},
 		{name: "hex", aliases: "to_hex", args: "x", bind: bindDigits(16, gpu.Hex), result: varchar,
@@ -298,29 +298,30 @@ func textFunctions() []function {
 		{name: "decode", args: "blob", bind: bindDecodeText, result: varchar,
 			about: "The text of bytes, which must be UTF-8.", examples: "decode('a\\xC3\\xA4'::BLOB) → aä"},
 		{name: "url_encode", args: "s", bind: bindEncode(gpu.URL, text, false), result: varchar,
-			about: "All but letters, digits and - . _ ~ as %HH.", examples: "url_encode('a b/c') → a%20b%2Fc"},
+			about: "Encodes all characters but letters, digits and - . _ ~ as %HH.", examples: "url_encode('a " +
+				"b/c') → a%20b%2Fc"},
 		{name: "url_decode", args: "s", bind: bindDecodeURL, result: varchar,
-			about: "The text of which url_encode is s.", examples: "url_decode('a%20b%2Fc') → a b/c"},
+			about: "The text whose url_encode is s.", examples: "url_decode('a%20b%2Fc') → a b/c"},
 		{name: "levenshtein", aliases: "editdist3", args: "s, t", bind: bindDistance(gpu.Levenshtein), result: bigint,
-			about:    "The least number of code points to insert, delete or replace in one text to get the other.",
+			about:    "The least number of code points to insert, delete or replace that turn one text into the other.",
 			examples: "levenshtein('kitten', 'sitting') → 3\nlevenshtein('é', 'e') → 1"},
 		{name: "damerau_levenshtein", args: "s, t", bind: bindDistance(gpu.DamerauLevenshtein), result: bigint,
-			about:    "levenshtein in which two neighbours may also change places.",
+			about:    "levenshtein that may also swap two neighbours.",
 			examples: "damerau_levenshtein('abc', 'acb') → 1"},
 		{name: "hamming", aliases: "mismatches", args: "s, t", bind: bindDistance(gpu.Hamming), result: bigint,
-			about:    "The number of code points at which two texts of one length differ.",
+			about:    "The number of positions at which two texts of equal length differ.",
 			examples: "hamming('duck', 'luck') → 1"},
 		{name: "jaccard", args: "s, t", bind: bindDistance(gpu.Jaccard), result: dbl,
-			about:    "The share of the code points in either text that are in both, each taken once.",
+			about:    "The number of distinct code points in both texts, divided by the number in either.",
 			examples: "jaccard('duck', 'luck') → 0.6"},
 		{name: "jaro_similarity", args: "s, t[, least]", bind: bindDistance(gpu.Jaro), result: dbl,
 			about:    "The Jaro similarity of the code points, from 0 to 1; 0 below the least.",
 			examples: "jaro_similarity('duck', 'duckdb') → 0.8888888888888888"},
 		{name: "jaro_winkler_similarity", args: "s, t[, least]", bind: bindDistance(gpu.JaroWinkler), result: dbl,
-			about:    "The Jaro-Winkler similarity, for which a common beginning counts.",
+			about:    "The Jaro-Winkler similarity, which favours a common prefix.",
 			examples: "jaro_winkler_similarity('duck', 'duckdb') → 0.9333333333333333"},
 		{name: "overlay", args: "s, text, start[, count]", bind: bindOverlay, result: varchar,
-			about: "Replaces count code points from a position on, as many as text has without a count. Also " +
+			about: "Replaces count code points from a position on; without a count, as many as text has. Also " +
 				"overlay(s PLACING text FROM start FOR count).",
 			examples: "overlay('hello', 'XX', 2, 3) → hXXo\noverlay('hello' PLACING 'XX' FROM 2) → hXXlo"},
 		{name: "parse_filename", args: "path[, trim, separator]", bind: bindPath(func(sep string, trim bool) string {
@@ -330,7 +331,7 @@ func textFunctions() []function {
 			}
 			return body
 		}), result: varchar,
-			about: "What is behind the last separator of a path; with trim = true without its extension. The " +
+			about: "The part after the last separator of a path; with trim = true without its extension. The " +
 				"separator is 'both_slash' (the default), 'forward_slash', 'backslash' or 'system'.",
 			examples: "parse_filename('/data/a.csv') → a.csv\nparse_filename('/data/a.csv', true) → a"},
 		{name: "parse_dirname", args: "path[, separator]", bind: bindPath(func(sep string, _ bool) string {
@@ -339,7 +340,7 @@ func textFunctions() []function {
 		{name: "parse_dirpath", args: "path[, separator]", bind: bindPath(func(sep string, _ bool) string {
 			return "CASE WHEN regexp_full_match(_1, '[" + sep + "]') THEN _1 ELSE regexp_extract(_1, '^(.*)[" + sep +
 				"]', 1, 's') END"
-		}), result: varchar, about: "What is before the last separator of a path.",
+		}), result: varchar, about: "The part before the last separator of a path.",
 			examples: "parse_dirpath('/data/x/a.csv') → /data/x"},
 		{name: "formatreadablesize", aliases: "format_bytes", args: "n",
 			bind: bindReadable(readable(1024, "KiB", "MiB", "GiB", "TiB", "PiB")), result: varchar,
@@ -384,12 +385,13 @@ func textFunctions() []function {
 		{name: "repeat", args: "s, n", bind: textOp(gpu.OpRepeat, "si", text, 0), result: varchar, about: "s n times.",
 			examples: "repeat('ab', 3) → ababab"},
 		{name: "translate", args: "s, from, to", bind: textOp(gpu.OpTranslate, "sss", text, 0), result: varchar,
-			about:    "Replaces each code point of from by the one of to at its place, or drops it.",
+			about: "Replaces each code point of from by the one at the same position in to, or drops it if " +
+				"there is none.",
 			examples: "translate('12345', '143', 'ax') → a2x5"},
 		{name: "lpad", args: "s, n, padding", bind: pad("_1 || _2"), result: varchar,
-			about: "s with padding before it, or cut, to n code points.", examples: "lpad('7', 3, '0') → 007"},
+			about: "s padded on the left, or cut, to n code points.", examples: "lpad('7', 3, '0') → 007"},
 		{name: "rpad", args: "s, n, padding", bind: pad("_2 || _1"), result: varchar,
-			about: "s with padding behind it, or cut, to n code points.", examples: "rpad('ab', 5, 'xy') → abxyx"},
+			about: "s padded on the right, or cut, to n code points.", examples: "rpad('ab', 5, 'xy') → abxyx"},
 		{name: "concat_ws", args: "separator, x, …", bind: bindConcatWS, result: varchar,
 			about: "Joins the texts of the arguments that are not null, with a separator between them.",
 			nulls: "if the separator is", examples: "concat_ws(', ', 'a', NULL, 3) → a, 3"},
@@ -433,7 +435,8 @@ func dateFunctions() []function {
 	moments := "DATE '2024-01-31', TIMESTAMP '2024-03-15 10:00:00'"
 	list = append(list, []function{
 		{name: "date_diff", aliases: "datediff", args: "part, from, to", bind: bindDateDiff, result: bigint,
-			about: "The number of borders of the part between two dates or times; of weeks, how many have passed.",
+			about: "The number of boundaries of the part between two dates or times; for weeks, the number of " +
+				"complete weeks.",
 			nulls: "if a date is null or infinite",
 			examples: "date_diff('month', " + moments +
 				") → 2\ndate_diff('hour', TIME '10:59:00', TIME '11:00:00') → 1"},
@@ -457,7 +460,7 @@ func dateFunctions() []function {
 			about: "The name of the day of the week in English.", examples: "dayname(DATE '2024-03-15') → Friday"},
 		{name: "time_bucket", args: "width, d[, offset or origin]", bind: bindTimeBucket, intervals: true,
 			result: "that of d",
-			about: "The beginning of the bucket that d is in. width is a constant INTERVAL. Buckets begin at " +
+			about: "The beginning of the bucket that contains d. width is a constant INTERVAL. Buckets begin at " +
 				"2000-01-03, or at 2000-01-01 if width is in months; at an origin; or later by an offset, which is " +
 				"an INTERVAL.",
 			examples: "time_bucket(INTERVAL 15 MINUTE, TIMESTAMP '2024-03-15 10:50:00') → 2024-03-15 " +
@@ -513,7 +516,7 @@ func dateFunctions() []function {
 			examples: "strptime('05.03.2024 14:07', '%d.%m.%Y %H:%M') → 2024-03-05 14:07:00\nstrptime('Mar 5 2024 2 " +
 				"PM', '%b %d %Y %I %p') → 2024-03-05 14:00:00"},
 		{name: "try_strptime", args: "s, format", bind: bindStrptime(1), result: "that of strptime",
-			about: "strptime that is null where the text has another form.", nulls: "if s is, or has another form",
+			about: "strptime that returns null where the text has another form.", nulls: "if s is, or has another form",
 			examples: "try_strptime('tomorrow', '%Y-%m-%d') → NULL"},
 		{name: "timezone", args: "zone, d", bind: bindTimezone, result: "TIMESTAMPTZ; TIMESTAMP for a TIMESTAMPTZ",
 			about: "The moment at which clocks of a time zone show d; of a moment, the time that they show then. " +
