@@ -50,7 +50,7 @@ func TestDoctorSaysWhatToChange(t *testing.T) {
 		"no memory": {func(f *facts) { f.free = 64 << 20 }, "memory", "problem", "64 MiB free of 64 GiB",
 			"stop other programs", exitMemory},
 		"few files": {func(f *facts) { f.files = 256 }, "open files", "note", "at most 256", "ulimit -n", exitOK},
-		"no spill": {func(f *facts) { f.spill = spillFacts{dir: "none"} }, "spill folder", "note", "refused",
+		"no spill": {func(f *facts) { f.spill = spillFacts{dir: "none"} }, "spill folder", "note", "memory fails",
 			"--spill-dir", exitOK},
 		"no spill folder": {func(f *facts) {
 			f.spill.err = &os.PathError{Op: "open", Path: "/x",

@@ -148,7 +148,7 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 		code    int
 		message string
 	}{
-		"nothing":    {nil, exitJob, "takes a file or several"},
+		"nothing":    {nil, exitJob, "takes one or more files"},
 		"no file":    {[]string{filepath.Join(folder, "none.parquet")}, exitIO, "none.parquet: no such file"},
 		"no Parquet": {[]string{notes}, exitData, "notes.parquet"},
 		"no column":  {[]string{nested}, exitData, "no column of"},
