@@ -40,12 +40,12 @@ type (
 // defaults.
 type ParquetOptions = sinkparquet.Options
 
-// Load reads a job file. The error is Diagnostics when the content is wrong, and the
-// operating system's when the file cannot be read.
+// Load reads a job file. The error is Diagnostics if the content is wrong, or the operating
+// system's error if the file cannot be read.
 func Load(path string, opt LoadOptions) (*Job, error) { return job.Load(path, opt) }
 
-// Parse parses a job from the bytes of a job file. path names it in errors and is the
-// base of its relative paths. The error is Diagnostics.
+// Parse parses the bytes of a job file. path names the file in errors and is the base of relative
+// paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) { return job.Parse(path, src, opt) }
 
 // ParseSize parses a number of bytes such as 512MiB, 8GB or 1048576.
@@ -67,20 +67,19 @@ type (
 	OutputReport = execution.OutputReport
 	// ActivityReport is the use of a GPU by a stage or a run.
 	ActivityReport = execution.ActivityReport
-	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes a
-	// second.
+	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes per second.
 	LinkReport = execution.LinkReport
-	// Check is what a run is expected to hold and to spill, StageCheck what one of its stages
-	// is, TierCheck what a memory or the disk is, and Refusal why the run would not finish.
+	// Check is the memory that a run is expected to need and to spill. StageCheck is that of one
+	// stage, TierCheck that of one tier, and Refusal is a reason why the run would fail.
 	Check      = execution.Check
 	StageCheck = execution.StageCheck
 	TierCheck  = execution.TierCheck
 	Refusal    = execution.Refusal
 	// Choice is the device of a run, and the reason.
 	Choice = execution.Choice
-	// Target makes the sink of a run. A Collector is one.
+	// Target creates the sink of a run. A Collector is a target.
 	Target = execution.Target
-	// TargetOptions configure the sink that a target makes.
+	// TargetOptions configure the sink that a target creates.
 	TargetOptions = execution.TargetOptions
 )
 
@@ -88,9 +87,9 @@ type (
 const (
 	Auto = execution.Auto // the device that Plan.ChooseDevice returns
 	Host = execution.Host // the CPU
-	CUDA = execution.CUDA // the first GPU; "cuda:1" is the second and so on; an error where there is none
-	// BesideHost behind Auto or the name of a GPU lets lanes of the CPU take partitions of joins and group-bys too, as
-	// in "auto+host".
+	CUDA = execution.CUDA // the first GPU, or an error if there is none; "cuda:1" is the second
+	// BesideHost after Auto or the name of a GPU, as in "auto+host", lets lanes of the CPU take
+	// partitions of joins and group-bys, too.
 	BesideHost = execution.BesideHost
 )
 
@@ -113,14 +112,14 @@ const (
 	Never  = execution.Never
 )
 
-// CheckDevice returns an error when no run can ask for a device by this name. Whether the
-// machine has the device is known only when a run opens it.
+// CheckDevice returns an error if the name is not that of a device. Whether the machine has the
+// device is known only when a run opens it.
 func CheckDevice(name string) error { return runner.CheckDevice(name) }
 
-// OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
-// DeviceMemory and StrideSize. Auto is the first GPU if there is a driver; call
-// Plan.ChooseDevice first to choose by the plan. A GPU starts in the background. If that
-// fails, the first queue returns the error. The caller closes the device.
+// OpenDevice opens the device that the options describe by Use, Threads, HostMemory, DeviceMemory
+// and StrideSize. Auto means the first GPU if there is a driver; call Plan.ChooseDevice first to
+// choose by the plan. A GPU starts in the background. If it does not start, the first queue returns
+// the error. The caller closes the device.
 func OpenDevice(opt RunOptions) (gpu.Device, error) { return runner.OpenDevice(opt) }
 
 // WriteTimeline draws the spans of a report as a self-contained HTML page: queues as

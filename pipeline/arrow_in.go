@@ -17,7 +17,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// ArrowTable makes a table of Arrow records for Builder.ReadTable. The records have one
+// ArrowTable returns a table of Arrow records for Builder.ReadTable. All records have the given
 // schema. The table retains them until Close.
 func ArrowTable(schema *arrow.Schema, records ...arrow.Record) (source.Table, error) {
 	s, err := schemaOfArrow(schema)
@@ -53,7 +53,7 @@ func (t *arrowTable) add(r arrow.Record) error {
 		}
 		columns = append(columns, c)
 		fields[i] = arrow.Field{Name: f.Name, Type: c.DataType(), Nullable: f.Nullable}
-		// Counts rely on it: count(x) of such a column is count(*).
+		// The planner turns count(x) of a column that is not nullable into count(*).
 		if n := nulls(c); n > 0 && !f.Nullable {
 			return fmt.Errorf("column %q has %d nulls, but its schema says that it has none", f.Name, n)
 		}
@@ -63,7 +63,7 @@ func (t *arrowTable) add(r arrow.Record) error {
 	return nil
 }
 
-// nulls counts the null rows of an array, also those whose value in a dictionary is null.
+// nulls counts the null rows of an array, including those whose dictionary value is null.
 func nulls(a arrow.Array) (n int) {
 	valid := validRows(a)
 	if _, dictionary := a.(*array.Dictionary); !dictionary || valid == nil {
@@ -77,8 +77,8 @@ func nulls(a arrow.Array) (n int) {
 	return n
 }
 
-// ReadArrow makes a table of the records of a reader, as ArrowTable does. It reads all of
-// them first: a plan needs the number of rows. The caller releases the reader.
+// ReadArrow returns a table of the records of a reader, like ArrowTable. It reads all records
+// first, because a plan needs the number of rows. The caller releases the reader.
 func ReadArrow(r array.RecordReader) (source.Table, error) {
 	var records []arrow.Record
 	defer func() {
@@ -108,7 +108,7 @@ func (t *arrowTable) Schema() *gpu.Schema          { return t.schema }
 func (t *arrowTable) Rows() int64                  { return t.rows }
 func (t *arrowTable) Stats(int) source.ColumnStats { return source.ColumnStats{Nulls: -1} }
 
-// Unreadable implements source.Table. There are none: schemaOfArrow refuses such columns.
+// Unreadable implements source.Table. It is empty, because schemaOfArrow rejects such columns.
 func (t *arrowTable) Unreadable() []source.Unreadable { return nil }
 
 func (t *arrowTable) Describe() string {
@@ -145,7 +145,7 @@ func (t *arrowTable) Scan(_ context.Context, opt source.ScanOptions) (source.Rea
 	return r, nil
 }
 
-// Sample implements source.Sampler with the first rows of the largest record.
+// Sample implements source.Sampler. It returns the first rows of the largest record.
 func (t *arrowTable) Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error) {
 	if t.closed.Load() || t.rows == 0 {
 		return nil, errors.New("the Arrow table has no rows")
@@ -245,8 +245,8 @@ func columnOfArrow(l *gpu.Lease, t gpu.Type, a arrow.Array, from, n int) (c gpu.
 	return c, copyFixed(l, c, a, from, n)
 }
 
-// validRows returns a function that tells whether a row is not null, or nil when no row
-// is null. A row of a dictionary array is also null when its value is null.
+// validRows returns a function that reports whether a row is not null, or nil if no row is null. A
+// row of a dictionary array is also null if its dictionary value is null.
 func validRows(a arrow.Array) func(int) bool {
 	if d, ok := a.(*array.Dictionary); ok && d.Dictionary().NullN() > 0 {
 		return func(i int) bool { return d.IsValid(i) && d.Dictionary().IsValid(d.GetValueIndex(i)) }
@@ -257,8 +257,8 @@ func validRows(a arrow.Array) func(int) bool {
 	return a.IsValid
 }
 
-// copyFixed copies fixed-width values. Values in our layout are copied at once.
-// Dictionaries are looked up; 32-bit times and narrow decimals are converted.
+// copyFixed copies fixed-width values. Values that already have our layout are copied in bulk.
+// Dictionary values are looked up; 32-bit times and narrow decimals are converted.
 func copyFixed(l *gpu.Lease, c gpu.Column, a arrow.Array, from, n int) error {
 	switch a := a.(type) {
 	case *array.Dictionary:
@@ -295,8 +295,8 @@ func copyFixed(l *gpu.Lease, c gpu.Column, a arrow.Array, from, n int) error {
 	return nil
 }
 
-// copyDictionary copies the values of a dictionary array, looked up. Entries that no row
-// uses may be anything.
+// copyDictionary looks up and copies the values of a dictionary array. It ignores entries that no
+// row uses, which may be invalid.
 func copyDictionary(l *gpu.Lease, c gpu.Column, a *array.Dictionary, from, n int) error {
 	values := a.Dictionary()
 	if d, ok := values.(*array.Decimal128); ok && !c.Type.Wide {
@@ -362,7 +362,7 @@ func valueBytes(a arrow.Array) (func(int) []byte, error) {
 	return nil, fmt.Errorf("cannot read values of type %v as bytes", a.DataType())
 }
 
-// copyBytes copies strings or binaries: the offsets first, which give the size.
+// copyBytes copies strings or binaries. It copies the offsets first, since they tell the size.
 func copyBytes(l *gpu.Lease, c *gpu.Column, a arrow.Array, from, n int) (err error) {
 	value, err := valueBytes(a)
 	if err != nil {

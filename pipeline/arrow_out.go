@@ -14,8 +14,8 @@ import (
 	"github.com/gstream/gstream/sink"
 )
 
-// Collector keeps the rows of a result as Arrow records, for Builder.WriteTo. A Collector
-// is for a single run; call Records after the run.
+// Collector collects the rows of a result as Arrow records, for Builder.WriteTo. It serves a single
+// run; call Records after the run.
 type Collector struct {
 	mu      sync.Mutex
 	schema  *arrow.Schema
@@ -24,8 +24,8 @@ type Collector struct {
 	done    bool
 }
 
-// Records returns the result, one record a stride, in order. It returns nothing when the
-// run has failed. The records are on the Go heap and need no Release.
+// Records returns the result, one record for each stride, in order. It returns nothing if the run
+// failed. The records are on the Go heap and need no Release.
 func (c *Collector) Records() []arrow.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +35,8 @@ func (c *Collector) Records() []arrow.Record {
 	return c.records
 }
 
-// Schema returns the columns of the result, also of one without rows. It is nil before a
-// run and after one that has failed.
+// Schema returns the columns of the result, even if it has no rows. It is nil before a run and
+// after a run that failed.
 func (c *Collector) Schema() *arrow.Schema {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *Collector) Schema() *arrow.Schema {
 	return c.schema
 }
 
-// Reader returns the result as a stream of records. It fails if there is none.
+// Reader returns the result as a stream of records. It fails if there is no result.
 func (c *Collector) Reader() (array.RecordReader, error) {
 	schema := c.Schema()
 	if schema == nil {
@@ -174,7 +174,7 @@ func fixedValues(c gpu.Column) []byte {
 	return bytes.Clone(data)
 }
 
-// lookUp replaces the codes of a fixed-width column by their values.
+// lookUp returns the values of a fixed-width column of codes.
 func lookUp(c gpu.Column) []byte {
 	codes := gpu.Values[int32](c.Data, c.Len)
 	values := c.Dict.Values

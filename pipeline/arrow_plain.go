@@ -13,10 +13,10 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// plainArray returns an array with the same values in a type that columnOfArrow takes. The
-// caller releases it. Values of less common types are copied: half floats become floats,
-// days in milliseconds days, decimals of 256 bits decimals of 128 bits, and the runs of a
-// run-end encoded array a dictionary.
+// plainArray returns an array with the same values in a type that columnOfArrow accepts. The caller
+// releases it. It copies the values of less common types: half floats become floats, days in
+// milliseconds become days, decimals of 256 bits become decimals of 128 bits, and a run-end encoded
+// array becomes a dictionary array.
 func plainArray(a arrow.Array) (arrow.Array, error) {
 	switch a := a.(type) {
 	case array.ExtensionArray:
@@ -85,8 +85,8 @@ func plainArray(a arrow.Array) (arrow.Array, error) {
 	return a, nil
 }
 
-// built makes an array of as many rows as another one. appendRow appends a row that is not
-// null.
+// built returns an array with as many rows as from, and the same nulls. appendRow appends a row
+// that is not null.
 func built(b array.Builder, from arrow.Array, appendRow func(i int) error) (arrow.Array, error) {
 	b.Reserve(from.Len())
 	for i := range from.Len() {

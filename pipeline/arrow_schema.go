@@ -10,14 +10,14 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 )
 
-// arrowKey is the key of the metadata with the Arrow schema of a file: a message of Arrow's
-// IPC format in base64. Its fields are those of the file, in their order.
+// arrowKey is the metadata key of a file's Arrow schema: a message of Arrow's IPC format in base64,
+// with the fields of the file in their order.
 const arrowKey = "ARROW:schema"
 
 // arrowField is what the Arrow schema of a file says about a column beyond its Parquet type.
 type arrowField struct {
 	name     string
-	typ      byte   // the number of the type in the format
+	typ      byte   // number of the type in the format
 	zone     string // of a timestamp
 	index    arrow.DataType
 	ordered  bool           // with an index
@@ -33,15 +33,15 @@ const (
 	arrowLargeUtf8   = 20
 )
 
-// arrowFields reads the fields of an encoded Arrow schema. It returns nil for one that is
-// damaged. Reading takes no memory for counts that the text does not have.
+// arrowFields reads the fields of an encoded Arrow schema. It returns nil if the schema is damaged.
+// It allocates nothing for a count that exceeds the text.
 func arrowFields(text string) []arrowField {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return nil
 	}
 	if len(b) >= 8 && binary.LittleEndian.Uint32(b) == 0xFFFFFFFF {
-		b = b[4:] // a message without it is of an old version
+		b = b[4:] // messages of old versions lack this prefix
 	}
 	if len(b) < 8 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
 		return nil
@@ -99,9 +99,9 @@ func indexType(bits uint32, signed bool) arrow.DataType {
 	return types[bits]
 }
 
-// apply gives a field of an output what the field of the source has beyond its type. It
-// reports whether there is anything. Types that do not match are left alone: the values
-// may have been read as another type, or be stored in another way.
+// apply adds to an output field what the source field says beyond its type, and reports whether
+// there is anything. It ignores types that do not match: the values may have been read as another
+// type, or be stored in another way.
 func (a *arrowField) apply(f *arrow.Field) bool {
 	plain := f.Type
 	switch t := f.Type.(type) {
@@ -134,9 +134,9 @@ func (a *arrowField) apply(f *arrow.Field) bool {
 	return f.Metadata.Len() > 0 || !arrow.TypeEqual(plain, f.Type)
 }
 
-// arrow returns the Arrow schema of an output: that of the source if all of its columns
-// come through, or one with what it says about those that do. It returns "" if it says
-// nothing about them, or is damaged.
+// arrow returns the Arrow schema of an output. It is the schema of the source if all columns reach
+// the output unchanged; otherwise it has what that schema says about the columns that do. It is ""
+// if that is nothing, or if the schema is damaged.
 func (c *carried) arrow(text string) string {
 	fields := arrowFields(text)
 	same := func(f arrowField, name string) bool { return f.name == name }
@@ -162,7 +162,7 @@ func (c *carried) arrow(text string) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// flat reads a FlatBuffer. What is not there is position 0, which has no table or value.
+// flat reads a FlatBuffer. Anything that is missing has position 0, where no table or value can be.
 type flat struct {
 	b    []byte
 	left int // elements of vectors that may be read
@@ -191,7 +191,7 @@ func (f *flat) short(at int) int {
 	return int(binary.LittleEndian.Uint16(f.b[at:]))
 }
 
-// byteAt returns the byte at the position of a field, 0 without the field.
+// byteAt returns the byte at the position of a field, 0 if the field is missing.
 func (f *flat) byteAt(at int) byte {
 	if at == 0 || !f.inside(at, 1) {
 		return 0
@@ -199,7 +199,7 @@ func (f *flat) byteAt(at int) byte {
 	return f.b[at]
 }
 
-// follow returns the position to which a field points, 0 without the field.
+// follow returns the position to which a field points, 0 if the field is missing.
 func (f *flat) follow(at int) int {
 	if at == 0 {
 		return 0
@@ -207,7 +207,7 @@ func (f *flat) follow(at int) int {
 	return at + int(f.number(at))
 }
 
-// field returns the position of field i of a table, 0 without it.
+// field returns the position of field i of a table, 0 if it is missing.
 func (f *flat) field(table, i int) int {
 	if table == 0 {
 		return 0

@@ -29,9 +29,8 @@ var arrowTypes = map[gpu.Kind]arrow.DataType{
 var arrowUnits = map[gpu.Unit]arrow.TimeUnit{gpu.Second: arrow.Second, gpu.Millisecond: arrow.Millisecond,
 	gpu.Microsecond: arrow.Microsecond, gpu.Nanosecond: arrow.Nanosecond}
 
-// arrowType returns the Arrow type of a column. Decimals have 128 bits whatever their
-// storage. Times have 64 bits, except those in milliseconds and seconds, which Arrow has
-// in 32 bits only.
+// arrowType returns the Arrow type of a column. Decimals have 128 bits, whatever their storage.
+// Times have 64 bits, except milliseconds and seconds, for which Arrow has only 32 bits.
 func arrowType(t gpu.Type) arrow.DataType {
 	switch t.Kind {
 	case gpu.Decimal:
@@ -51,10 +50,13 @@ func arrowType(t gpu.Type) arrow.DataType {
 	return arrowTypes[t.Kind]
 }
 
-// typeOfArrow returns the column type that holds the values of an Arrow type. Large and
-// view strings become strings, fixed-size binaries become binaries, half floats floats,
-// and nulls without a type integers. A dictionary, a run-end encoded array and an extension
-// have the type of their values.
+// typeOfArrow returns the column type that holds the values of an Arrow type:
+//
+//	large and view strings                         strings
+//	fixed-size binaries                            binaries
+//	half floats                                    floats
+//	nulls without a type                           integers
+//	dictionaries, run-end encodings, extensions    the type of their values
 func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 	unit := func(u arrow.TimeUnit) gpu.Unit { return gpu.Unit(u) }
 	switch t := t.(type) {

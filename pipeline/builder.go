@@ -11,9 +11,8 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Builder makes a job in Go. Each step reads the step before it, unless From says
-// otherwise. Mistakes are reported when the job is planned or run. One goroutine uses a
-// Builder.
+// Builder builds a job in Go. Each step reads the previous step, unless From names another input.
+// Mistakes are reported when the job is planned or run. A Builder is not safe for concurrent use.
 type Builder struct {
 	job    Job
 	tables map[string]source.Table
@@ -28,9 +27,9 @@ func New(name string) *Builder {
 	return &Builder{job: Job{Name: name, Sources: map[string]Source{}}, tables: map[string]source.Table{}}
 }
 
-// FromJob starts with a job, as Load returns it, for example to run a job file into a
-// Collector. ReadTable and Read replace a source of the job that has the same name. The job
-// itself does not change.
+// FromJob starts with a job that Load returned, for example to run a job file into a Collector.
+// ReadTable and Read replace a source of the job that has the same name. The job itself does not
+// change.
 func FromJob(j *Job) *Builder {
 	b := New(j.Name)
 	b.job = *j
@@ -41,8 +40,8 @@ func FromJob(j *Job) *Builder {
 	return b
 }
 
-// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet. The
-// first step reads the first source, unless From says otherwise.
+// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet. The first
+// step reads the first source, unless From names another input.
 func (b *Builder) Read(name string, paths ...string) *Builder {
 	s := Source{}
 	for _, p := range paths {
@@ -51,7 +50,7 @@ func (b *Builder) Read(name string, paths ...string) *Builder {
 	return b.source(name, s)
 }
 
-// ReadWith adds the source that the options describe, as one with a schema.
+// ReadWith adds the source that s describes, for example one with a schema.
 func (b *Builder) ReadWith(name string, s Source) *Builder { return b.source(name, s) }
 
 // ReadTable adds a source that the caller provides, for example an ArrowTable. The plan
@@ -109,7 +108,8 @@ func (b *Builder) Select(columns ...string) *Builder { return b.step(Step{Select
 // "row_number() over (partition by a order by b) <= 3".
 func (b *Builder) Qualify(condition string) *Builder { return b.step(Step{Qualify: condition}) }
 
-// Distinct is Select without rows that occur before; without columns it is of all columns.
+// Distinct is Select that keeps one of each set of equal rows. Without arguments it selects all
+// columns.
 func (b *Builder) Distinct(columns ...string) *Builder {
 	if len(columns) == 0 {
 		columns = []string{"*"}
@@ -122,16 +122,16 @@ func (b *Builder) Join(with string, on ...string) *Builder {
 	return b.JoinWith(Join{With: with, On: on})
 }
 
-// JoinWith makes the join that the options describe. Inner joins that follow each other run
-// in the order of the fewest rows, unless Order is "as written".
+// JoinWith makes the join that j describes. Inner joins that follow each other run in the order
+// that produces the fewest rows, unless Order is "as written".
 func (b *Builder) JoinWith(j Join) *Builder { return b.step(Step{Join: &j}) }
 
-// Group makes one row a group: the keys, then columns such as "sum(x) as total".
+// Group makes one row for each group: the keys, then columns such as "sum(x) as total".
 func (b *Builder) Group(by []string, aggregates ...string) *Builder {
 	return b.GroupWith(Group{By: toColumns(by), Aggregates: toColumns(aggregates)})
 }
 
-// GroupWith makes the group that the options describe, as one with grouping sets.
+// GroupWith makes the group that g describes, for example one with grouping sets.
 func (b *Builder) GroupWith(g Group) *Builder { return b.step(Step{Group: &g}) }
 
 // Sort orders the rows: "a", "b desc nulls first".

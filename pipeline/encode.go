@@ -13,8 +13,8 @@ import (
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
-// planVersion is that of the form of encoded plans. It changes with the meaning of anything in them, such as the number
-// of an operation.
+// planVersion is the version of the format of encoded plans. It changes with the meaning of
+// anything in them, such as the number of an operation.
 const planVersion = 1
 
 // encodedPlan is a plan in JSON.
@@ -32,10 +32,10 @@ type encodedOutput struct {
 	Options sinkparquet.Options
 }
 
-// Encode returns the plan as data, by which DecodePlan makes it again, in another process or on another machine that
-// sees the same files. Files are named by absolute paths, in the versions that were planned. It returns an error for a
-// plan that reads or writes anything else than Parquet files. The data contain the values of the job's variables, also
-// those of ${env:…}: keep them as private as these.
+// Encode returns the plan as data. DecodePlan makes the plan again, in another process or on
+// another machine that sees the same files. The data names files by absolute paths, in the versions
+// that were planned. A plan that reads or writes anything but Parquet files is an error. The data
+// contains the values of the job's variables, including ${env:…}: keep it equally private.
 func (p *Plan) Encode() ([]byte, error) {
 	out := encodedPlan{Version: planVersion, Written: p.written, Tables: map[string]*sourceparquet.Snapshot{},
 		Stages: p.stages}
@@ -67,9 +67,9 @@ func (p *Plan) Encode() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// DecodePlan returns the plan that Encode has written, with its files opened. It is a source.ErrChanged if a file has
-// another version than when it was planned. Only data of a trusted place should be run: a plan reads and writes what
-// files it names.
+// DecodePlan returns the plan that Encode has written, with its files opened. The error is
+// source.ErrChanged if a file has changed since the plan was made. Run only data from a trusted
+// source: a plan reads and writes whatever files it names.
 func DecodePlan(data []byte) (_ *Plan, err error) {
 	var version struct {
 		Version int `json:"version"`

@@ -19,7 +19,7 @@ type Explanation struct {
 	Choice *Choice         `json:"device_choice,omitempty"` // set by the caller
 	Schema []ColumnInfo    `json:"schema"`
 	Root   *StageExplained `json:"plan"`
-	Rules  []RuleApplied   `json:"rules,omitempty"`  // of the planner, if it traced them
+	Rules  []RuleApplied   `json:"rules,omitempty"`  // of the planner, if it was asked to trace them
 	Actual *Report         `json:"actual,omitempty"` // report of a run
 }
 
@@ -38,9 +38,9 @@ type StageExplained struct {
 	Columns []ColumnInfo      `json:"columns"`
 	Rows    float64           `json:"estimated_rows"`
 	Device  string            `json:"device"`
-	Runs    int               `json:"runs"`             // how often the step runs: once for each step that reads it
+	Runs    int               `json:"runs"`             // number of times that the step runs, see countRuns
 	Actual  *StageReport      `json:"actual,omitempty"` // report of a run
-	at      string            // step where it is done
+	at      string            // the step that does it
 	Inputs  []*StageExplained `json:"inputs,omitempty"` // of a join: probe side, build side
 }
 
@@ -73,9 +73,8 @@ func (s *StageExplained) visit(f func(*StageExplained)) {
 	f(s)
 }
 
-// countRuns sets how often each step runs. A step that several steps read runs once for
-// each of them, unless its rows are held. Consecutive stages of one step
-// are one run of it.
+// countRuns sets the number of times that each step runs. A step that several steps read runs once
+// for each of them, unless its rows are materialized. Consecutive stages of one step are one run.
 func (e *Explanation) countRuns() {
 	runs := map[string]int{}
 	var count func(s *StageExplained, above string)
@@ -142,7 +141,7 @@ func (e *Explanation) String() string {
 	return b.String()
 }
 
-// draw adds what a rule did.
+// draw appends what a rule did.
 func (r RuleApplied) draw(b *strings.Builder) {
 	switch {
 	case r.Rule == "":
@@ -158,7 +157,7 @@ func (r RuleApplied) draw(b *strings.Builder) {
 	}
 }
 
-// deepest is the level from which stages are no longer indented: they are numbered instead.
+// deepest is the level from which stages are numbered instead of indented.
 const deepest = 50
 
 func (s *StageExplained) draw(b *strings.Builder, indent string, level int, last bool) {

@@ -13,15 +13,16 @@ import (
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
-// LintOptions say what Lint may open.
+// LintOptions configure Lint.
 type LintOptions struct {
 	// NoData opens no file.
 	NoData bool
 }
 
-// Lint checks a job without running it. A source with a schema need not be there. With
-// NoData, sources without one are unknown: of what depends on them it checks the form, the
-// syntax of expressions, and the names of functions and of steps. The error is Diagnostics.
+// Lint checks a job without running it. A source with a schema may be missing. With NoData, the
+// columns of sources without a schema are unknown. Of whatever depends on such a source, Lint
+// checks only the structure, the syntax of expressions, and the names of functions and steps. The
+// error is Diagnostics.
 func Lint(j *Job, opt LintOptions) error {
 	own, faults := map[string]source.Table{}, Diagnostics(nil)
 	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
@@ -45,7 +46,7 @@ func Lint(j *Job, opt LintOptions) error {
 		if !errors.As(err, &faults) {
 			return err
 		}
-		// A plan ends at the first kind of mistakes, and at the first step that has one.
+		// Planning stops at the first kind of mistakes, and at the first step that has one.
 		faults = slices.Clone(faults)
 	}
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
@@ -65,7 +66,7 @@ func Lint(j *Job, opt LintOptions) error {
 	return byPlace(faults)
 }
 
-// absent reports whether one of the paths names nothing.
+// absent reports whether one of the paths matches no file.
 func absent(paths Paths) bool {
 	for _, path := range paths {
 		if _, err := sourceparquet.Files([]string{string(path)}); errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +76,7 @@ func absent(paths Paths) bool {
 	return false
 }
 
-// declaredTable has the columns that a job gives a source, and no rows.
+// declaredTable has the columns of a source's schema in the job, and no rows.
 type declaredTable struct{ schema *gpu.Schema }
 
 func (t declaredTable) Schema() *gpu.Schema                  { return t.schema }

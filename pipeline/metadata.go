@@ -18,12 +18,12 @@ const (
 	pandasKey = "pandas" // the index and the types of Pandas
 )
 
-// metadataOf returns the key-value metadata of an output: the pairs of its sources that hold
-// for it, and those that the job gives.
+// metadataOf returns the key-value metadata of an output: the pairs of its source that are still
+// true, and those that the job sets.
 //
-// A pair goes on if the job reads one source and one of its columns comes through unchanged.
-// Pairs that describe all columns go on only if all columns come through, as they are. Pairs
-// for single columns lose those that do not.
+// Pairs are copied if the job reads one source and one of its columns reaches the output unchanged.
+// A pair that describes all columns is copied only if all columns do. A pair that describes single
+// columns loses those that do not.
 func metadataOf(last logical.Node, opt sinkparquet.Options) map[string]string {
 	origins, tables := logical.Origins(last)
 	out := map[string]string{}
@@ -56,13 +56,13 @@ func metadataOf(last logical.Node, opt sinkparquet.Options) map[string]string {
 	return out
 }
 
-// carried says which columns of a source an output has.
+// carried tells which columns of a source reach the output unchanged.
 type carried struct {
 	from  []string
-	to    map[string][]string // the names in the output of a column of the source
-	whole bool                // the output has the columns of the source, in their order
-	// schema has the columns of the files of the output, and origin their names in the source,
-	// "" for those that are computed.
+	to    map[string][]string // names of a source column in the output
+	whole bool                // the output has all columns of the source, in their order
+	// schema has the columns of the output's files. origin has their names in the source, "" for
+	// computed columns.
 	schema *gpu.Schema
 	origin []string
 }
@@ -85,7 +85,7 @@ func (c *carried) copy(out map[string]string, t source.Described) {
 	}
 }
 
-// object decodes a JSON object; nil if it is none.
+// object decodes a JSON object. It returns nil for any other text.
 func object(text string) map[string]any {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber() // large numbers keep their digits
@@ -96,7 +96,7 @@ func object(text string) map[string]any {
 	return out
 }
 
-// encode is the opposite of object; "" if there is nothing to say.
+// encode is the inverse of object. It returns "" for an empty object.
 func encode(v map[string]any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -105,8 +105,8 @@ func encode(v map[string]any) string {
 	return string(text)
 }
 
-// geo keeps the geometries of GeoParquet that come through, under their new names. Boxes and
-// coverings are of rows that may be gone.
+// geo keeps the geometries of GeoParquet that reach the output, under their new names. It drops
+// bounding boxes and coverings, since they may describe rows that are gone.
 func (c *carried) geo(text string) string {
 	geo := object(text)
 	columns, _ := geo["columns"].(map[string]any)
@@ -132,8 +132,8 @@ func (c *carried) geo(text string) string {
 	return encode(geo)
 }
 
-// pandas keeps the columns of Pandas that come through under their names, and an index of
-// them. An index of row numbers is left out, as rows may be gone; it is Pandas' default.
+// pandas keeps the columns of Pandas that reach the output under their old names, and an index of
+// such columns. It drops an index of row numbers, since rows may be gone; it is Pandas' default.
 func (c *carried) pandas(text string) string {
 	about := object(text)
 	columns, _ := about["columns"].([]any)

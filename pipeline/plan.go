@@ -21,20 +21,20 @@ import (
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
-// Plan is a job that has been bound to its tables and optimised. It is immutable. It may
-// be explained and run any number of times until Close.
+// Plan is a job, bound to its tables and optimised. It is immutable. It may be explained and run
+// any number of times until Close.
 type Plan struct {
 	written written
 	tables  map[string]source.Table
 	stages  *physical.Plan
 	output  Target
 	rules   []RuleApplied
-	// partial are the tables of sources with partition columns, of which only the first file
-	// is open until the query tells which ones it needs.
+	// partial are the tables of sources with partition columns. Only the first file of each is
+	// open, until the query tells which files it needs.
 	partial map[string]*partialTable
 }
 
-// partialTable is a table whose files are listed, and not all open.
+// partialTable is a table whose files are listed, but not all open.
 type partialTable struct {
 	files *sourceparquet.Listing
 	opt   sourceparquet.OpenOptions
@@ -47,20 +47,20 @@ func NewPlan(job *Job) (*Plan, error) { return NewPlanWith(job, PlanOptions{}) }
 
 // PlanOptions configure NewPlanWith.
 type PlanOptions struct {
-	// WithoutRules are names of rules that the planner leaves out, to find the one that is at fault.
+	// WithoutRules names rules that the planner leaves out, to find the one that is at fault.
 	WithoutRules []string
-	// TraceRules keeps what each rule made of the plan, for Explain.
+	// TraceRules records the plan after each rule, for Explain.
 	TraceRules bool
-	// applied is that of logical.Options, for tests.
+	// applied is logical.Options.Applied, for tests.
 	applied func(rule logical.Rule, before, after logical.Node)
 }
 
-// RuleApplied is what a rule of the planner made of a plan.
+// RuleApplied is what a rule of the planner did to a plan.
 type RuleApplied struct {
 	Rule    string `json:"rule"`
 	Does    string `json:"does"`
 	Changed bool   `json:"changed"`
-	Plan    string `json:"plan"` // after the rule, a line for each relation above those that it reads
+	Plan    string `json:"plan"` // after the rule, one line per relation, above its inputs
 }
 
 // NewPlanWith is NewPlan with options.
@@ -68,12 +68,12 @@ func NewPlanWith(job *Job, opt PlanOptions) (*Plan, error) {
 	return newPlanOf(job, nil, nil, nil, opt)
 }
 
-// newPlan also takes tables and a target that Go callers provide.
+// newPlan is NewPlan with the caller's own tables and target.
 func newPlan(j *Job, own map[string]source.Table, target Target) (*Plan, error) {
 	return newPlanOf(j, own, target, nil, PlanOptions{})
 }
 
-// newPlanOf is newPlan for a preview if there is one.
+// newPlanOf is newPlan, for a preview if preview is not nil.
 func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview,
 	opt PlanOptions) (_ *Plan, err error) {
 	p := &Plan{tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
@@ -146,13 +146,13 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 	return p, nil
 }
 
-// byPlace sorts faults by their places in the job file.
+// byPlace sorts faults by their locations in the job file.
 func byPlace(faults Diagnostics) Diagnostics {
 	slices.SortStableFunc(faults, func(a, b *Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	return faults
 }
 
-// outputOf returns what a job writes. A link is followed, as by the writer.
+// outputOf returns the output of a job. It follows links, as the writer does.
 func outputOf(j *Job) *sourceparquet.Output {
 	path, err := staging.Resolve(string(j.Output.Parquet))
 	if err != nil || j.Output.Parquet == "" {
@@ -162,7 +162,7 @@ func outputOf(j *Job) *sourceparquet.Output {
 		PartitionBy: j.Output.PartitionBy}
 }
 
-// open opens every source, even if some fail. Files of the output are refused.
+// open opens every source, even if some fail. A source with files of the output is an error.
 func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.Output) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
@@ -220,8 +220,8 @@ func sourceFault(j *Job, name string, err error) *Diagnostic {
 	return d
 }
 
-// openWanted opens the files that a bound query needs of the tables that are not open as a
-// whole; all of them if root is nil.
+// openWanted opens the files that a bound query needs, of the tables that are only partly open. If
+// root is nil, it opens all files.
 func (p *Plan) openWanted(j *Job, root logical.Node) (faults Diagnostics) {
 	for _, name := range slices.Sorted(maps.Keys(p.partial)) {
 		part := p.partial[name]
@@ -232,7 +232,7 @@ func (p *Plan) openWanted(j *Job, root logical.Node) (faults Diagnostics) {
 				values[c.Field.Name] = c.Values
 				for _, f := range p.tables[name].Schema().Fields {
 					if strings.EqualFold(f.Name, c.Field.Name) {
-						values[f.Name] = c.Values // the file's spelling of its name
+						values[f.Name] = c.Values // the name as the file spells it
 					}
 				}
 			}
@@ -249,7 +249,7 @@ func (p *Plan) openWanted(j *Job, root logical.Node) (faults Diagnostics) {
 	return faults
 }
 
-// fieldsOf returns columns that the job gives a source under a key.
+// fieldsOf returns the columns that the job sets for a source under a key.
 func fieldsOf(j *Job, name, key string, columns []job.SchemaColumn) (fields []gpu.Field, faults Diagnostics) {
 	for _, c := range columns {
 		t, err := syntax.ParseType(c.Type)
@@ -277,13 +277,12 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run executes the plan. It returns when every goroutine has ended and all memory is
-// given back. After a success the output is complete. After an error there is no output,
-// and the report tells how far the run came. Errors match their classes, such as ErrData, and
-// what caused them, such as the operating system's errors, by errors.Is.
+// Run executes the plan. It returns once every goroutine has ended and all memory is released.
+// After success the output is complete. After an error there is no output, and the report tells how
+// far the run came. By errors.Is, errors match their classes, such as ErrData, and their causes,
+// such as the operating system's errors.
 //
-// If there is a GPU that cannot be started, a run that does not ask for a particular
-// device logs a warning and takes the CPU.
+// If a GPU cannot be started, a run with Auto logs a warning and uses the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	report, err := runner.Run(ctx, p.stages, p.output, opt.For(p.written.Memory))
 	if err == nil {
@@ -295,10 +294,9 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 	return report, err
 }
 
-// ChooseDevice returns the device of a run with these options. If they leave it open
-// (Auto) and there is an NVIDIA driver, it is the device that takes less time by a model
-// of the plan's estimates; the GPU is not started. The error is a *Diagnostic about the
-// name of the device.
+// ChooseDevice returns the device of a run with these options. For Auto, if there is an NVIDIA
+// driver, it is the device that takes less time according to a cost model and the plan's estimates;
+// the GPU is not started. The error is a *Diagnostic about the name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 	choice, err := runner.ChooseDevice(p.stages, opt)
 	return choice, p.written.place(err)
@@ -307,9 +305,9 @@ func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
 // Schema returns the columns of the result.
 func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
 
-// Check tells what a run with these options would hold, what it would spill, and whether it
-// would finish, by the plan's estimates. It runs nothing, but opens the device of the run for
-// its budgets.
+// Check tells how much memory a run with these options would need, how much it would spill, and
+// whether it would finish, by the plan's estimates. It runs nothing, but opens the device of the
+// run to learn its budgets.
 func (p *Plan) Check(opt RunOptions) (*Check, error) {
 	check, err := runner.Check(p.stages, opt.For(p.written.Memory))
 	return check, p.written.place(err)

@@ -14,23 +14,23 @@ import (
 // Preview is the plan of a job whose output is the first rows of one of its steps.
 type Preview struct {
 	*Plan
-	// LeftOut describes the columns of a step or source that are not in the result, because
-	// they cannot be read. A run that has to write them refuses them, as does a preview of the
-	// result of a job with steps.
+	// LeftOut describes the columns of a step or source that are missing from the result because
+	// they cannot be read. In a run that would write them, and in a preview of the result of a job
+	// with steps, they are an error.
 	LeftOut []string
-	// Rows is the number of rows of the step if the plan knows it, as that of a source, or -1.
+	// Rows is the number of rows of the step if the plan knows it, as for a source, or else -1.
 	Rows int64
 
 	most int64
-	part bool // it is of a step or source that is not the last
+	part bool // of a step or source that is not the last one
 }
 
-// NewPreview plans the first rows of a step or source, which step names as reports do, or of
-// the job's result if step is "". The rows go to the target; the job's output is neither
-// checked nor made. Steps after the named one may have mistakes. A run reads no more than these
-// rows need: of a source or a filter some thousand rows; but a group-by reads all of its input.
-// Columns of one name get the names under which expressions find them, as u.name and m.name. The
-// errors are those of NewPlan.
+// NewPreview plans the first rows of a step or source. step is its name in reports; "" means the
+// job's result. The rows go to the target; the job's output is neither checked nor created. Steps
+// after the named one may have mistakes. A run reads no more than these rows need: some thousand
+// rows of a source or a filter, but the whole input of a group-by. Columns of the same name are
+// renamed to the names under which expressions find them, such as u.name and m.name. The errors are
+// those of NewPlan.
 func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error) {
 	p := &Preview{Rows: -1, most: rows, part: step != ""}
 	if rows < 0 || target == nil {
@@ -44,7 +44,7 @@ func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error
 		return nil, err
 	}
 	if len(until.Steps) == 0 {
-		for _, t := range p.tables { // there is one
+		for _, t := range p.tables { // there is exactly one
 			p.Rows = t.Rows()
 		}
 	}
@@ -62,8 +62,8 @@ func (p *Preview) rowsOf(q logical.Query, last logical.Node) (n logical.Node, er
 	return n, err
 }
 
-// jobUntil returns the job that ends with a step, or has only a source. Places in it are those
-// of the whole job.
+// jobUntil returns the job that ends with a step, or that has only a source. Its locations are
+// those of the whole job.
 func jobUntil(j *Job, step string) (*Job, error) {
 	if step == "" {
 		return j, nil

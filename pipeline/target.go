@@ -23,7 +23,8 @@ type parquetTarget struct {
 }
 
 func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
-	// What is made is known to those who must remove it before it is made. They wait until it is.
+	// The caller learns of the leftover before anything is created. Its remove waits for the lock,
+	// until all parts are created.
 	var made leftover
 	made.mu.Lock()
 	defer made.mu.Unlock()
@@ -54,13 +55,13 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	return &folderSink{w, f}, nil
 }
 
-// leftover is what an output has made, for callers that end the process in the middle.
+// leftover has what an output has created, for callers that end the process in the middle of a run.
 type leftover struct {
 	mu    sync.Mutex
 	steps []func() error
 }
 
-// add adds what removes a part. The caller holds the lock.
+// add adds a function that removes a part. The caller holds the lock.
 func (l *leftover) add(remove func() error) { l.steps = append(l.steps, remove) }
 
 // remove removes the parts, the last one first.
@@ -76,11 +77,11 @@ func (l *leftover) remove() error {
 
 func (t *parquetTarget) Describe() string { return t.path }
 
-// folders are the folders that a run has made for its output, outermost first.
+// folders are the folders that a run has created for its output, outermost first.
 type folders []string
 
-// makeFolders makes a folder and its missing parents. It returns those that it has made,
-// also after an error.
+// makeFolders creates a folder and its missing parents. It returns the folders that it has created,
+// even after an error.
 func makeFolders(path string) (folders, error) {
 	var missing folders
 	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
@@ -98,7 +99,7 @@ func makeFolders(path string) (folders, error) {
 	return missing, nil
 }
 
-// remove removes the folders that nobody else uses by now.
+// remove removes the folders that are still empty.
 func (f folders) remove() error {
 	for _, p := range slices.Backward(f) {
 		if os.Remove(p) != nil {
@@ -118,7 +119,7 @@ func (s *discardSink) Commit(ctx context.Context) error {
 	return errors.Join(s.Sink.Commit(ctx), os.RemoveAll(s.path))
 }
 
-// folderSink is a sink whose output is in folders that were made for it.
+// folderSink is a sink whose output is in folders that were created for it.
 type folderSink struct {
 	sink.Sink
 	folders folders

@@ -12,19 +12,20 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// written is what a plan keeps of its job: the defaults of its runs, and what errors tell of the job file. It
-// implements logical.Text.
+// written is what a plan keeps of its job: the defaults of its runs, and the locations that errors
+// name. It implements logical.Text.
 type written struct {
 	Name  string   // of the file, "" for a job built in Go
 	Steps []string // the names of the steps
-	// Places has the places of steps, sources and expressions that may fail, by their paths in the job.
+	// Places has the locations of steps, sources and expressions that may fail, by their paths in
+	// the job.
 	Places map[string]job.Place `json:",omitempty"`
 	Memory job.Memory
-	// Hidden are the values that are not shown.
+	// Hidden are the values that must not be shown.
 	Hidden syntax.Values `json:",omitempty"`
 }
 
-// writtenOf returns what the stages of a job need of it.
+// writtenOf returns the parts of a job that its stages need.
 func writtenOf(j *Job, stages *physical.Plan) written {
 	w := written{Name: j.File(), Places: map[string]job.Place{}, Memory: j.Memory, Hidden: syntax.Values{}}
 	note := func(path string) {
@@ -64,12 +65,13 @@ func (w *written) Place(path string) job.Place { return w.Places[path] }
 // PlaceIn implements logical.Text.
 func (w *written) PlaceIn(string, string, int) (job.Place, bool) { return job.Place{}, false }
 
-// explain adds the place in the job file to the error of a run, and hides what is not shown.
+// explain adds the location in the job file to the error of a run, and hides values that must not
+// be shown.
 func (w *written) explain(err error) error {
 	if err = w.place(w.locate(err)); err == nil {
 		return nil
 	}
-	// Rows may have the values, such as name || ${env:TOKEN}.
+	// Rows may contain such values, as name || ${env:TOKEN} does.
 	if text := w.Hidden.Hide(err.Error()); text != err.Error() {
 		return shown{text, err}
 	}
@@ -85,7 +87,7 @@ type shown struct {
 func (s shown) Error() string { return s.text }
 func (s shown) Unwrap() error { return s.error }
 
-// place adds the place in the job file to a mistake of a step.
+// place adds the location in the job file to a mistake of a step.
 func (w *written) place(err error) error {
 	if mistake := (*Diagnostic)(nil); errors.As(err, &mistake) && mistake.Step != "" {
 		steps := make([]job.Step, len(w.Steps))
@@ -97,7 +99,7 @@ func (w *written) place(err error) error {
 	return err
 }
 
-// located is an error of values with the place of the step in the job file.
+// located is an error of values with the location of the step in the job file.
 type located struct {
 	place string
 	error
@@ -106,7 +108,7 @@ type located struct {
 func (l located) Error() string { return l.place + ": " + l.error.Error() }
 func (l located) Unwrap() error { return l.error }
 
-// locate adds the place of the step of an error of values.
+// locate adds the location of the step to an error of values.
 func (w *written) locate(err error) error {
 	step, o := runner.FailedAt(err)
 	if !gpu.IsFailure(err) || w.Name == "" || step == "" {

@@ -64,7 +64,7 @@ func TestCheckSaysWhatARunThenSpills(t *testing.T) {
 	assert.Greater(t, c.Tiers[0].Needs, c.Tiers[0].Limit)
 	assert.GreaterOrEqual(t, c.Tiers[0].Spilled, sort.Disk)
 	assert.Equal(t, pipeline.TierDisk, c.Tiers[1].Tier)
-	assert.Contains(t, text, "The run will finish, by estimates of rows; it may hold more or less.")
+	assert.Contains(t, text, "The run will finish, by estimates of rows; it may need more or less.")
 	assert.Contains(t, text, "host memory: needs ")
 
 	report := filepath.Join(t.TempDir(), "report.json")
@@ -106,7 +106,7 @@ func TestCheckRefusesWhatCannotSpill(t *testing.T) {
 	assert.Greater(t, r.Needs, r.Limit)
 	assert.Contains(t, r.Hint, "raise --host-memory to more than ")
 	assert.Contains(t, text, r.Why)
-	assert.Contains(t, text, "The run would be refused")
+	assert.Contains(t, text, "The run would fail")
 	code, _, text = check(t, path, "--host-memory", "64MiB")
 	require.Equal(t, exitOK, code, text)
 }

@@ -9,27 +9,27 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Check is what a run is expected to hold and to spill under its budgets. All of it comes from
-// the plan's estimates of rows, so a run may need more or less.
+// Check is the memory that a run is expected to need, and to spill, under its budgets. All of it
+// depends on the plan's estimates of rows, so a run may need more or less.
 type Check struct {
 	Job      string       `json:"job,omitempty"`
 	Device   string       `json:"device"`
 	Kind     string       `json:"device_kind"`
 	Finishes bool         `json:"finishes"`
-	Refusals []Refusal    `json:"refusals"` // why it does not
-	Stages   []StageCheck `json:"stages"`   // those that hold rows, inputs before their consumers
+	Refusals []Refusal    `json:"refusals"` // why it does not finish
+	Stages   []StageCheck `json:"stages"`   // those that keep rows, inputs before their consumers
 	Tiers    []TierCheck  `json:"tiers"`    // fastest first
 	// LinkUp and LinkDown are the bytes of spilled rows that cross the link to a GPU.
 	LinkUp   int64 `json:"link_bytes_up"`
 	LinkDown int64 `json:"link_bytes_down"`
-	// Estimate is the time of the run by the model that chooses the device, which does not
-	// count what spilled rows cost.
+	// Estimate is the time of the run by the model that chooses the device. It does not include the
+	// cost of spilling.
 	Estimate time.Duration `json:"estimate_ns"`
 }
 
-// Refusal is a reason why a run would be refused.
+// Refusal is a reason why a run would fail.
 type Refusal struct {
-	Stage string `json:"stage,omitempty"` // it needs the most of what is missing
+	Stage string `json:"stage,omitempty"` // the one that needs most of the tier that is too small
 	Tier  string `json:"tier"`
 	Needs int64  `json:"needs_bytes"`
 	Limit int64  `json:"limit_bytes"`
@@ -37,13 +37,13 @@ type Refusal struct {
 	Hint  string `json:"hint"` // what to change
 }
 
-// StageCheck is what a stage is expected to hold.
+// StageCheck is the memory that a stage is expected to need.
 type StageCheck struct {
 	Step string  `json:"step"`
 	Kind string  `json:"kind"`
 	Rows float64 `json:"estimated_rows"` // rows of its result
-	// Holds are the bytes that it holds if there is room for all, Fixed those of them that
-	// cannot spill. Host and Disk are the bytes that spill to these tiers.
+	// Holds is the bytes that it keeps if nothing spills, Fixed is the part of Holds that cannot
+	// spill. Host and Disk are the bytes that spill to these tiers.
 	Holds int64 `json:"holds_bytes"`
 	Fixed int64 `json:"must_fit_bytes"`
 	Host  int64 `json:"spills_to_host_bytes"`
@@ -57,15 +57,15 @@ const (
 	TierDisk   = "disk"
 )
 
-// TierCheck is what a tier is expected to hold. Rows that spill are written to the next tier,
-// and read from it once.
+// TierCheck is what a tier is expected to hold. Rows that spill are written to the next tier, and
+// read from it once.
 type TierCheck struct {
 	Tier    string `json:"tier"`
 	Setting string `json:"setting"`       // the flag that sets the limit
 	Dir     string `json:"dir,omitempty"` // of the disk
 	Limit   int64  `json:"limit_bytes"`
-	// Needs are the most bytes at a time, if nothing spills to the next tier; of the disk,
-	// before compression. Fixed are the most bytes at a time that cannot spill.
+	// Needs is the peak of bytes if nothing spills to the next tier; on the disk, before
+	// compression. Fixed is the peak of bytes that cannot spill.
 	Needs int64 `json:"needs_bytes"`
 	Fixed int64 `json:"must_fit_bytes"`
 	// Spilled are the bytes that move to the next tier.
@@ -109,9 +109,9 @@ func (c *Check) String() string {
 	if c.Finishes {
 		b.WriteString("The run will finish")
 	} else {
-		b.WriteString("The run would be refused")
+		b.WriteString("The run would fail")
 	}
-	b.WriteString(", by estimates of rows; it may hold more or less.\n")
+	b.WriteString(", by estimates of rows; it may need more or less.\n")
 	for _, r := range c.Refusals {
 		fmt.Fprintf(&b, "  %s; %s\n", r.Why, r.Hint)
 	}

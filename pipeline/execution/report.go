@@ -20,15 +20,16 @@ type Report struct {
 	Device  string        `json:"device"` // name of the device
 	Kind    string        `json:"device_kind"`
 	Choice  *Choice       `json:"device_choice,omitempty"` // if the run opened its own device
-	Threads int           `json:"threads"`                 // threads that decode and encode
+	Threads int           `json:"threads"`                 // that decode and encode
 	Wall    time.Duration `json:"wall_ns"`
-	// PeakHost and PeakDevice are the most bytes reserved from the budgets, by all runs
-	// that share the device. PeakRSS is the most memory that the whole process has held.
+	// PeakHost and PeakDevice are the peaks of bytes reserved from the budgets, by all runs that
+	// share the device. PeakRSS is the peak resident memory of the process.
 	PeakHost   int64 `json:"peak_host_bytes"`
 	PeakDevice int64 `json:"peak_device_bytes"`
 	PeakRSS    int64 `json:"peak_rss_bytes"`
 	Done       bool  `json:"done"` // the run has ended and its output is complete
-	// Restarted is why the run was refused memory at first. It then started again in one lane, with short strides.
+	// Restarted is the reason why the run was denied memory at first. It then restarted in one
+	// lane, with short strides.
 	Restarted string `json:"restarted,omitempty"`
 	// Error is the reason why the run failed.
 	Error string `json:"error,omitempty"`
@@ -36,10 +37,10 @@ type Report struct {
 	// link to the GPU, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
-	// Spill is the traffic of rows that did not fit memory, of all stages.
+	// Spill is the traffic of rows that did not fit memory, over all stages.
 	Spill spill.Stats `json:"spill"`
-	// Spans are the spans of work of a finished run, in order of start, by the run's
-	// clock, if Options.Timeline is set.
+	// Spans are the spans of work of a finished run, ordered by start, by the run's clock, if
+	// Options.Timeline is set.
 	Spans  []gpu.Span    `json:"-"`
 	Stages []StageReport `json:"stages"`
 	Output OutputReport  `json:"output"`
@@ -109,40 +110,39 @@ type StageReport struct {
 	Kind   string `json:"kind"`
 	Device string `json:"device"`
 	State  string `json:"state"` // "waiting", "running" or "done"
-	// Choice is the algorithm that the stage chose in this run, and why.
+	// Choice is the algorithm that the stage chose in this run, and the reason.
 	Choice   string `json:"choice,omitempty"`
 	RowsIn   int64  `json:"rows_in"`
 	RowsOut  int64  `json:"rows_out"`
 	BytesOut int64  `json:"bytes_out"`
-	// Busy is the time of work of all lanes; for a scan it includes all goroutines that
-	// decode. On several cores it may be more than the time of the run, and so may the
-	// times below.
+	// Busy is the working time of all lanes; for a scan it includes all goroutines that decode. On
+	// several cores it may exceed the time of the run, and so may the times below.
 	Busy time.Duration `json:"busy_ns"`
-	// Wait is the time without input; for a scan it is the time until decoders had a
-	// stride. Blocked is the time until the next stage took a stride.
+	// Wait is the time spent waiting for input; for a scan it is the time spent waiting for
+	// decoders. Blocked is the time spent waiting for the next stage to accept a stride.
 	Wait    time.Duration `json:"wait_ns"`
 	Blocked time.Duration `json:"blocked_ns"`
 	Peak    int64         `json:"peak_bytes"`
 	// Spill is the traffic of rows of the stage that did not fit memory.
 	Spill    spill.Stats `json:"spill"`
 	Estimate float64     `json:"estimated_rows"`
-	// Dropped is the number of rows of a scan that filters of joins have dropped. RowsOut
-	// does not count them.
+	// Dropped is the number of rows of a scan that join filters have dropped. RowsOut does not
+	// count them.
 	Dropped int64 `json:"rows_dropped,omitempty"`
-	// Activity is the stage's work on a device that measures it, a GPU.
+	// Activity is the stage's work on a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
-	// Shares is what each processor did of the partitions of a join or group-by that went out of core: first the
-	// device, then the CPU that works with it, if it was asked to help.
+	// Shares tells how many partitions of a join or group-by out of core each processor took: first
+	// the device, then the CPU if it was asked to help.
 	Shares []Share `json:"shares,omitempty"`
 	// Scan is the progress of a scan; nil for other stages. Its totals are estimates
 	// until the scan has begun.
 	Scan *source.Progress `json:"scan,omitempty"`
 }
 
-// Share is what one processor did of the partitions of a join or group-by that went out of core.
+// Share is the work of one processor on the partitions of a join or group-by out of core.
 type Share struct {
 	Device     string        `json:"device"`
-	Partitions int64         `json:"partitions"` // of a join: pairs of them
+	Partitions int64         `json:"partitions"` // for a join, pairs of partitions
 	Bytes      int64         `json:"bytes"`      // of their rows
 	RowsOut    int64         `json:"rows_out"`
 	Busy       time.Duration `json:"busy_ns"` // of all its lanes
@@ -155,8 +155,8 @@ func (s Share) String() string {
 		humanize.Comma(s.RowsOut))
 }
 
-// ActivityReport is the use of a GPU by a stage or a run. Device times are by the GPU's
-// own clock, from events around every primitive and every copy.
+// ActivityReport is the use of a GPU by a stage or a run. Device times are measured by the GPU's
+// clock, with events around every primitive and every copy.
 type ActivityReport struct {
 	Launches    int64         `json:"kernel_launches"`
 	Kernels     time.Duration `json:"kernel_ns"`
@@ -164,14 +164,13 @@ type ActivityReport struct {
 	BytesDown   int64         `json:"bytes_down"`
 	CopyingUp   time.Duration `json:"copy_up_ns"`
 	CopyingDown time.Duration `json:"copy_down_ns"`
-	// FractionUp and FractionDown are the rates of the copies while they ran, as
-	// fractions of the measured rate of the link in that direction.
+	// FractionUp and FractionDown are the rates of the copies while they ran, as fractions of the
+	// measured rate of the link in that direction.
 	FractionUp   float64 `json:"link_fraction_up,omitempty"`
 	FractionDown float64 `json:"link_fraction_down,omitempty"`
 }
 
-// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes a
-// second.
+// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes per second.
 type LinkReport struct {
 	Up   float64 `json:"up"`
 	Down float64 `json:"down"`

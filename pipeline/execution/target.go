@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/sink"
 )
 
-// Target makes the sink of a run.
+// Target creates the sink of a run.
 type Target interface {
 	// Create starts the output.
 	Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error)
@@ -15,7 +15,7 @@ type Target interface {
 	Describe() string
 }
 
-// TargetOptions configure the sink that a target makes.
+// TargetOptions configure the sink that a target creates.
 type TargetOptions struct {
 	// Lease pays for the memory of the sink.
 	Lease *gpu.Lease
@@ -23,11 +23,11 @@ type TargetOptions struct {
 	Threads int
 	// Overwrite replaces an existing output.
 	Overwrite bool
-	// Trace, when set, is called after every task of encoding or writing.
+	// Trace, if set, is called after every task of encoding or writing.
 	Trace func(what string, begin time.Time)
 	// Discard writes the output under another name and removes it at Commit.
 	Discard bool
-	// Leftover, when set, is called with a function that removes a file or folder which
+	// Leftover, if set, is called with a function that removes a temporary file or folder, which
 	// exists only until the sink ends.
 	Leftover func(remove func() error)
 }

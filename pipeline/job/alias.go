@@ -2,10 +2,10 @@ package job
 
 import "github.com/goccy/go-yaml/ast"
 
-// maxNodes bounds the nodes of a job file with its aliases written out.
+// maxNodes bounds the nodes of a job file after its aliases are expanded.
 const maxNodes = 100_000
 
-// aliases writes the aliases of a YAML tree out.
+// aliases expands the aliases of a YAML tree.
 type aliases struct {
 	*decoder
 	anchors map[string]anchored
@@ -18,8 +18,8 @@ type anchored struct {
 	nodes int
 }
 
-// resolve returns a tree without anchors and aliases, and the number of its nodes. A value
-// that is not known yet, as the one around an alias, has no anchor, so no tree is infinite.
+// resolve returns a tree without anchors and aliases, and the number of its nodes. The anchor of a
+// value is unknown within that value, so no tree is infinite.
 func (a *aliases) resolve(n ast.Node) (ast.Node, int) {
 	if len(a.faults) > 0 {
 		return n, 0
@@ -61,7 +61,7 @@ func (a *aliases) resolve(n ast.Node) (ast.Node, int) {
 	return n, count
 }
 
-// merge replaces the merge keys (<<) of a mapping by the entries of their values that it
+// merge replaces the merge keys (<<) of a mapping by those entries of their values that the mapping
 // does not have.
 func (a *aliases) merge(n *ast.MappingNode) {
 	has := map[string]bool{}

@@ -10,8 +10,8 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// Check lists the mistakes in the form of a job, before anything is opened. A Go caller
-// provides the sources in own, which need no files.
+// Check lists the mistakes that it can find without opening anything. own names the sources that a
+// Go caller provides, which need no files.
 func (j *Job) Check(own []string) Diagnostics {
 	var faults Diagnostics
 	add := func(step, path, format string, args ...any) {
@@ -95,7 +95,7 @@ func (j *Job) Check(own []string) Diagnostics {
 
 var scheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
 
-// elsewhere says why a path is no path of a file system; "" if it is one.
+// elsewhere says why a path is not a path of a file system; "" if it is one.
 func elsewhere(path string) string {
 	switch m := scheme.FindStringSubmatch(path); {
 	case m == nil:
@@ -108,10 +108,10 @@ func elsewhere(path string) string {
 	}
 }
 
-// maxSets is the most grouping sets of a group.
+// maxSets bounds the grouping sets of a group.
 const maxSets = 64
 
-// checkSets returns a mistake in the form of the grouping sets, and the key where it is.
+// checkSets returns a mistake in the grouping sets, and the key that has it.
 func (g *Group) checkSets() (key, msg string) {
 	var given []string
 	sets := len(g.Sets)
@@ -142,8 +142,8 @@ func (g *Group) checkSets() (key, msg string) {
 	return "", ""
 }
 
-// CheckRead refuses steps whose rows nobody reads. The job has no other fault, so every
-// name in it is known.
+// CheckRead reports steps whose rows no other step reads. The job has no other fault, so every name
+// in it is known.
 func (j *Job) CheckRead() (faults Diagnostics) {
 	byName := map[string]int{}
 	read := make([]bool, len(j.Steps))
@@ -201,7 +201,7 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 	return faults
 }
 
-// Elsewhere reports whether a source has a path that is not of the file system.
+// Elsewhere reports whether a source has a path outside of the file system.
 func (j *Job) Elsewhere(source string) bool {
 	return slices.ContainsFunc(j.Sources[source].Parquet, func(p Path) bool { return elsewhere(string(p)) != "" })
 }

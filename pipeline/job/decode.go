@@ -16,14 +16,13 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// decoder fills a Job from a YAML tree, directed by the struct tags of the Job. It
-// continues after a fault, so that one pass shows all faults. It remembers the place of
-// every value.
+// decoder fills a Job from a YAML tree, directed by the struct tags of Job. It continues after a
+// fault, so that one pass finds all faults. It records the location of every value.
 type decoder struct {
 	job    *Job
 	dir    string // folder of the job file
 	vars   variables
-	sql    bool // the value is an expression, or has some
+	sql    bool // the value is an expression, or contains expressions
 	faults Diagnostics
 }
 
@@ -47,7 +46,7 @@ func (d *decoder) document(root ast.Node) {
 	d.fields(entries, v, "", "vars")
 }
 
-// hints has what stands for keys that other languages have, in a step.
+// hints suggests keys of a step for keys that other languages have.
 var hints = map[string]string{
 	"where":    "a filter step has a condition: filter",
 	"having":   "a filter step after the group has such a condition: filter",
@@ -69,7 +68,7 @@ var (
 	itemAt = regexp.MustCompile(`\[(\d+)\]`)
 )
 
-// shown returns a path in the job for people, who count from 1: "step 3: filter".
+// shown formats a path in the job for people, counting from 1: "step 3: filter".
 func shown(path string) string {
 	number := func(digits string) string {
 		n, _ := strconv.Atoi(digits)
@@ -120,8 +119,8 @@ func (d *decoder) mapping(n ast.Node, what string) ([]entry, bool) {
 	return out, true
 }
 
-// fields decodes the entries of a mapping into a struct. The caller has decoded the key
-// skip.
+// fields decodes the entries of a mapping into a struct, except the key skip, which the caller has
+// decoded.
 func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 	fields := structFields(v.Type())
 	seen := map[string]bool{}
@@ -381,8 +380,8 @@ func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 	}
 }
 
-// splitAtComma reports items of a [list] that are parts of one expression: in brackets
-// YAML ends an item at a comma, even one within parentheses.
+// splitAtComma reports items of a [list] that are parts of one expression. In brackets YAML ends an
+// item at every comma, even within parentheses.
 func (d *decoder) splitAtComma(seq *ast.SequenceNode) bool {
 	if !seq.IsFlowStyle {
 		return false
@@ -404,8 +403,8 @@ func (d *decoder) splitAtComma(seq *ast.SequenceNode) bool {
 	return false
 }
 
-// mappingSplitAtComma is splitAtComma for {name: expression}, where what follows the comma
-// is a key without a value.
+// mappingSplitAtComma is splitAtComma for {name: expression}, where the text after the comma is a
+// key without a value.
 func (d *decoder) mappingSplitAtComma(entries []entry) bool {
 	for i := 0; i+1 < len(entries); i++ {
 		whole, _ := plainText(entries[i].value)
@@ -431,8 +430,8 @@ func plainText(n ast.Node) (string, bool) {
 	return scalarText(n)
 }
 
-// openParentheses counts the parentheses that are open at the end of a text, outside of
-// texts in quotes; -1 if one is closed that was not open.
+// openParentheses counts the parentheses that are open at the end of a text, ignoring quoted texts.
+// It returns -1 if a parenthesis is closed that was not open.
 func openParentheses(s string) int {
 	open, quote := 0, byte(0)
 	for i := 0; i < len(s); i++ {
@@ -500,8 +499,8 @@ func scalarText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// castText returns the text of "a::b". In YAML it is a plain scalar, but within braces or
-// brackets the parser takes it for a mapping of a to :b.
+// castText returns the text of "a::b". In YAML it is a plain scalar, but within braces or brackets
+// the parser treats it as a mapping of a to :b.
 func castText(n *ast.MappingValueNode) (string, bool) {
 	key, isKey := n.Key.(*ast.StringNode)
 	value, isValue := n.Value.(*ast.StringNode)
@@ -532,8 +531,8 @@ func nodeKind(n ast.Node) string {
 	return "nothing"
 }
 
-// placeOf returns the start of a node. For a mapping it is the first key, not the first
-// colon.
+// placeOf returns the location of the start of a node. For a mapping it is that of the first key,
+// not of the first colon.
 func placeOf(n ast.Node) Place {
 	switch m := n.(type) {
 	case nil:

@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/class"
 )
 
-// ErrInvalid is the sentinel behind every error that the job itself causes: its file, its
-// variables, its expressions. Match it with errors.Is.
+// ErrInvalid is the class of every error that the job itself causes: its file, its variables, its
+// expressions. Match it with errors.Is.
 var ErrInvalid = class.ErrJob
 
 // Diagnostic is one mistake in a job.
@@ -18,7 +18,7 @@ type Diagnostic struct {
 	Place
 	Step string // name of the step or source; empty elsewhere
 	Msg  string
-	Err  error // the cause if it is not the job, such as an unreadable file
+	Err  error // the cause if it is outside of the job, such as an unreadable file
 }
 
 func (f *Diagnostic) Error() string {
@@ -37,7 +37,7 @@ func (f *Diagnostic) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause: ErrInvalid if it is the job itself.
+// Unwrap returns the cause, or ErrInvalid if the job itself is the cause.
 func (f *Diagnostic) Unwrap() error {
 	if f.Err != nil {
 		return f.Err
@@ -45,7 +45,7 @@ func (f *Diagnostic) Unwrap() error {
 	return ErrInvalid
 }
 
-// Is reports whether the cause is of a class.
+// Is reports whether the cause has a class.
 func (f *Diagnostic) Is(target error) bool { return f.Err != nil && class.Of(f.Err) == target }
 
 // Diagnostics are all mistakes found in a job, in the order of the file.
@@ -68,8 +68,8 @@ func (fs Diagnostics) Unwrap() []error {
 	return errs
 }
 
-// DidYouMean returns ` (did you mean "x"?)` for the candidate nearest to name, or "" when
-// none is near.
+// DidYouMean returns ` (did you mean "x"?)` for the candidate nearest to name, or "" if none is
+// near.
 func DidYouMean(name string, candidates []string) string {
 	if best := syntax.Nearest(name, candidates); best != "" {
 		return fmt.Sprintf(" (did you mean %q?)", best)

@@ -18,11 +18,11 @@ type field struct {
 
 type fieldList []field
 
-// known are the keys of the structs that structFields has seen.
+// known caches the results of structFields.
 var known sync.Map
 
-// structFields lists the keys of a struct in order, with those of inlined structs. Fields
-// without a yaml tag, or with "-", are not part of a job. The caller does not change the list.
+// structFields lists the keys of a struct in order, including those of inlined structs. Fields
+// without a yaml tag, or with "-", are not part of a job. The caller must not change the list.
 func structFields(t reflect.Type) fieldList {
 	if list, ok := known.Load(t); ok {
 		return list.(fieldList)

@@ -21,16 +21,16 @@ import (
 // maxJobBytes bounds a job file and every value in it.
 const maxJobBytes = 1 << 20
 
-// LoadOptions configure the reading of a job file.
+// LoadOptions configure Load and Parse.
 type LoadOptions struct {
-	// Set gives values to variables that the job declares.
+	// Set has values for variables that the job declares.
 	Set map[string]string
 	// LookupEnv finds ${env:NAME}; nil means os.LookupEnv.
 	LookupEnv func(string) (string, bool)
 }
 
-// Load reads a job file. The error is Diagnostics when the content is wrong, and the
-// operating system's when the file cannot be read.
+// Load reads a job file. The error is Diagnostics if the content is wrong, or the operating
+// system's error if the file cannot be read.
 func Load(path string, opt LoadOptions) (*Job, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -44,8 +44,8 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 	return Parse(path, src, opt)
 }
 
-// Parse parses a job from the bytes of a job file. path names it in errors and is the
-// base of its relative paths. The error is Diagnostics.
+// Parse parses the bytes of a job file. path names the file in errors and is the base of relative
+// paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff")) // a byte order mark
 	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{},
@@ -116,11 +116,11 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 	return root
 }
 
-// textBehind matches a value of a line that begins with a literal and goes on behind it.
+// textBehind matches a line whose value begins with a quoted literal and continues after it.
 var textBehind = regexp.MustCompile(`^\s*(?:-\s+)*(?:[^\s'"#:][^'"#:]*:\s+)?('[^']*'|"[^"]*")\s*[^\s,:#\]}].*$`)
 
-// quotedStart returns the value of a line of YAML that begins with a literal of SQL and goes on
-// behind it, in quotes as YAML wants it; "" if the line has none.
+// quotedStart returns the value of a line of YAML if it begins with an SQL literal and continues
+// after it, quoted as YAML requires; otherwise "".
 func quotedStart(src string, line int) string {
 	lines := strings.Split(src, "\n")
 	if line < 1 || line > len(lines) {
@@ -137,7 +137,7 @@ func quotedStart(src string, line int) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// checkVariables refuses values for unknown variables.
+// checkVariables reports values for unknown variables.
 func (d *decoder) checkVariables(set map[string]string) {
 	for _, name := range sortedKeys(set) {
 		if _, ok := d.job.Vars[name]; !ok {

@@ -2,8 +2,8 @@ package job
 
 import "reflect"
 
-// JSONSchema describes job files to editors, as JSON Schema (draft 2020-12). Like the
-// parser it uses the struct tags of Job.
+// JSONSchema describes job files for editors, as JSON Schema (draft 2020-12). Like the parser, it
+// uses the struct tags of Job.
 func JSONSchema() map[string]any {
 	s := schemaOf(reflect.TypeFor[Job]())
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"

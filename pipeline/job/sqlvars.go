@@ -25,7 +25,7 @@ var (
 	dollarTag  = regexp.MustCompile(`^\$\$([A-Za-z_][A-Za-z_0-9]*)?\$\$`)
 )
 
-// looksLike returns the type that a YAML scalar has: "" for a text.
+// looksLike returns the type that the form of a YAML scalar suggests, "" for a text.
 func looksLike(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
@@ -51,9 +51,9 @@ func (v *variables) expandAll(s string, sql bool) (expanded, error) {
 	return x.expanded, err
 }
 
-// expression expands the variables of an expression. A variable is a value: between other
-// text it stays as it is written, and the parser takes its value; within a literal its text
-// is a part of the literal. Only a variable of type sql is replaced by its text.
+// expression expands the variables of an expression. A variable is a value. Outside of literals it
+// stays as written, and the parser looks up its value. Within a literal its text becomes a part of
+// the literal. Only a variable of type sql is replaced by its text.
 type expression struct {
 	*variables
 	expanded
@@ -62,7 +62,7 @@ type expression struct {
 	out strings.Builder
 }
 
-// from notes that the text goes on with the text at an offset of the raw one.
+// from records that the text continues with the raw text at an offset.
 func (x *expression) from(raw int, variable bool) {
 	x.segments = append(x.segments, segment{x.out.Len(), raw, variable})
 }
@@ -104,7 +104,7 @@ func (x *expression) expand() error {
 	return nil
 }
 
-// commentEnd returns the length of a comment at the start of a text, which may have others in it.
+// commentEnd returns the length of a comment at the start of a text. Comments may be nested.
 func commentEnd(s string) int {
 	for i, depth := 0, 0; i < len(s); {
 		switch {
@@ -137,7 +137,7 @@ func (x *expression) dollar() {
 	x.from(x.at, false)
 }
 
-// dollars copies a literal in $tag$, which is written as $$tag$$ in a job.
+// dollars copies a literal in $tag$, written as $$tag$$ in a job.
 func (x *expression) dollars(tag string) error {
 	body, rest, closed := strings.Cut(x.raw[x.at+len(tag):], tag)
 	if strings.Contains(strings.ReplaceAll(body, "$$", ""), "${") {
@@ -173,7 +173,7 @@ func (x *expression) variable(at int) (val expanded, name string, end int, err e
 	return val, name, end, err
 }
 
-// value handles a variable that is no part of a literal.
+// value handles a variable outside of a literal.
 func (x *expression) value() error {
 	val, name, end, err := x.variable(x.at)
 	if err != nil {
@@ -233,7 +233,7 @@ func (x *expression) literal(name, text string) (string, error) {
 	return syntax.Quote(text), nil
 }
 
-// not returns the error of a value that is not of the type of its variable.
+// not returns the error for a value that does not have the type of its variable.
 func (x *expression) not(name, text, want string) error {
 	if x.declared[name].Type == "" {
 		return fmt.Errorf("%s is %q, but its default is a %s; give the variable another type, as in {default: "+
@@ -291,7 +291,7 @@ func (x *expression) quoted(quote byte) error {
 			return fmt.Errorf("$ must be followed by {name}; write $$ for a dollar sign")
 		case rest[0] == quote:
 			x.copy(1)
-			if env { // the literal stays as it is written, as its value is not shown
+			if env { // the literal stays as written, since its value must not be shown
 				raw := x.raw[start:x.at]
 				before := x.out.String()[:written]
 				x.out.Reset()

@@ -5,16 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// origin says how a value of the job file was made, so that a place in the value can be
-// found in the file.
+// origin tells from which scalar a value of the job file was made, so that a position in the value
+// can be located in the file.
 type origin struct {
-	raw      string // the scalar before its variables were expanded
-	value    string // the scalar after it
+	raw      string // the scalar with its variables
+	value    string // the scalar with its variables expanded
 	segments []segment
 }
 
-// segment says that at offset value the value continues with the text at offset raw of the
-// scalar: the same text, or the text of a variable.
+// segment is a part of the value. It begins at offset value in the value, and comes from offset raw
+// in the scalar: the same text, or the text of a variable.
 type segment struct {
 	value, raw int
 	variable   bool
@@ -35,9 +35,8 @@ func (o *origin) rawOffset(offset int) int {
 	return min(at, len(o.raw))
 }
 
-// PlaceIn returns the place of a byte of text, which is part of the value at path. It is
-// known if the file has the value unchanged, except for quotes, indentation and line
-// breaks.
+// PlaceIn returns the location of a byte of text, which is part of the value at path. It is known
+// only if the file has the value unchanged, except for quotes, indentation and line breaks.
 func (j *Job) PlaceIn(path, text string, offset int) (Place, bool) {
 	o, ok := j.origins[path]
 	if !ok {
@@ -93,7 +92,7 @@ func (s *scalarScanner) space() (some bool) {
 	return some
 }
 
-// open skips what comes before the text of a scalar: a quote, or the marker of a block.
+// open skips the start of a scalar before its text: a quote, or the marker of a block.
 func (s *scalarScanner) open() {
 	switch {
 	case s.text == "":
@@ -108,7 +107,7 @@ func (s *scalarScanner) open() {
 	}
 }
 
-// match skips text of the scalar. It is false when the file has the text in another form.
+// match skips text of the scalar. It returns false if the file has the text in another form.
 func (s *scalarScanner) match(raw string) bool {
 	for raw != "" {
 		if isSpace(raw[0]) {

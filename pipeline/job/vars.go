@@ -14,26 +14,25 @@ type variables struct {
 	declared map[string]Var
 	set      map[string]string
 	env      func(string) (string, bool)
-	// resolved remembers the expanded defaults, so that a variable is expanded once,
-	// however often it is used.
+	// resolved caches the expanded defaults, so that a variable is expanded only once.
 	resolved map[string]expanded
 }
 
 // expanded is a value with its variables replaced.
 type expanded struct {
 	text string
-	// outside says that the value begins with text from outside the job file: from --set
-	// or the environment.
+	// outside says that the value begins with text from outside of the job file: from --set or the
+	// environment.
 	outside  bool
 	segments []segment
-	// env says that the environment has a part of it, which is not shown in expressions.
+	// env says that a part of the value comes from the environment. Expressions do not show it.
 	env bool
-	// values are those in the text of an expression.
+	// values are the values of the variables in the text of an expression.
 	values syntax.Values
 }
 
-// expand replaces the variables of a value. Values are not expanded again, except the
-// defaults of variables, which may use other variables.
+// expand replaces the variables of a value. It does not expand values of variables again, except
+// defaults, which may use other variables.
 func (v *variables) expand(s string) (expanded, error) { return v.expandIn(s, nil) }
 
 func (v *variables) expandIn(s string, using []string) (expanded, error) {
