@@ -13,16 +13,17 @@ import (
 type AggregateCall struct {
 	Kind gpu.AggregateKind
 	Arg  *Expr // nil for count(*)
-	// Distinct says that each value of Arg counts once. It is never set for Min, Max, BitAnd and BitOr.
+	// Distinct says that each value of Arg counts once. It is never set for Min, Max, BitAnd and
+	// BitOr, whose results do not depend on it.
 	Distinct bool
-	// Registers is set for a number of distinct values that may be estimated.
+	// Registers is set for approx_count_distinct.
 	Registers *Registers
 	Output    gpu.Type
-	// Sorted is set for an aggregate that needs the rows of a group together.
+	// Sorted is set for an aggregate that needs all rows of a group at once.
 	Sorted *SortedCall
 }
 
-// SortedCall is what an aggregate needs that sees the rows of a group in an order. See
+// SortedCall describes an aggregate that sees the rows of a group in an order. See
 // window.GroupFunction.
 type SortedCall struct {
 	Kind                   window.Kind
@@ -36,7 +37,7 @@ type SortedCall struct {
 	text                   string
 }
 
-// Equal reports whether two calls over one schema are the same.
+// Equal reports whether two calls over the same schema are the same.
 func (c AggregateCall) Equal(d AggregateCall) bool {
 	if c.Arg == nil || d.Arg == nil {
 		return c.Kind == d.Kind && c.Arg == d.Arg
@@ -73,17 +74,18 @@ func (c AggregateCall) String() string {
 	return text
 }
 
-// aggregate is an aggregate function: what is computed of its argument.
+// aggregate is an aggregate function and how it is computed.
 type aggregate struct {
 	kind  gpu.AggregateKind
 	takes argument
-	// sorted is the function of the rows of a group; window.Aggregate if it is kind.
+	// sorted is the function over the rows of a group; window.Aggregate means that kind computes
+	// it.
 	sorted window.Kind
-	// estimate says that it takes each value once, and that the result may be an estimate.
+	// estimate says that each value counts once, and that the result may be an estimate.
 	estimate bool
 }
 
-// argument is what an aggregate function takes.
+// argument is the kind of argument that an aggregate function accepts.
 type argument uint8
 
 const (
@@ -126,10 +128,10 @@ var aggregates = map[string]aggregate{
 // BindAggregates returns.
 func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
 
-// BindAggregates finds the aggregate calls in a tree and binds their arguments over s. It
-// returns each distinct call once, and the tree with every call replaced by a reference
-// to its AggregateColumn, ready to be bound over the columns of a group-by. The error is
-// a *syntax.Error.
+// BindAggregates finds the aggregate calls in a tree and binds their arguments over s. It returns
+// each distinct call once, and the tree with every call replaced by a reference to its
+// AggregateColumn. That tree can be bound over the columns of a group-by. The error is a
+// *syntax.Error.
 func BindAggregates(n syntax.Node, s *Scope) (calls []AggregateCall, post syntax.Node, err error) {
 	b := &binder{scope: s, src: n.Source()}
 	defer func() { err = n.Hides().Hide(err) }()
@@ -191,7 +193,7 @@ func (b *binder) aggregate(n *syntax.Call, f aggregate) (call AggregateCall, err
 	case f.sorted != window.Aggregate:
 		return b.sortedAggregate(n, f)
 	}
-	if _, err := b.aggregateOrder(n); err != nil { // on which the result does not depend
+	if _, err := b.aggregateOrder(n); err != nil { // the result does not depend on it
 		return call, err
 	}
 	call = AggregateCall{Kind: f.kind, Output: gpu.Of(gpu.Int64)}
@@ -206,7 +208,7 @@ func (b *binder) aggregate(n *syntax.Call, f aggregate) (call AggregateCall, err
 		return call, b.errorf(n, "%s takes 1 argument, found %d", n.Name, len(n.Args))
 	}
 	if n.Filter != nil {
-		// An argument that the filter leaves out is not evaluated.
+		// The argument is not evaluated on rows that the filter excludes.
 		b.lazy++
 		defer func() { b.lazy-- }()
 	}
@@ -240,7 +242,7 @@ func (b *binder) aggregate(n *syntax.Call, f aggregate) (call AggregateCall, err
 	return call, nil
 }
 
-// idempotent reports whether an aggregate of distinct values is that of all values.
+// idempotent reports whether an aggregate of distinct values equals that of all values.
 func idempotent(k gpu.AggregateKind) bool {
 	return k == gpu.Min || k == gpu.Max || k == gpu.BitAnd || k == gpu.BitOr
 }
@@ -278,8 +280,8 @@ func (b *binder) argument(n *syntax.Call, takes argument) (*Expr, error) {
 	return x, nil
 }
 
-// filterArgument makes the argument of a call null on rows that do not meet its FILTER.
-// Aggregates ignore nulls, so count(*) becomes the count of a value that is TRUE.
+// filterArgument makes the argument of a call null on rows that its FILTER excludes. Aggregates
+// ignore nulls, so count(*) becomes the count of a value that is TRUE.
 func (b *binder) filterArgument(n *syntax.Call, call *AggregateCall) error {
 	if inner := aggregateIn(n.Filter); inner != nil {
 		return b.errorf(inner, "the aggregate %s is not allowed in FILTER; compute it in a group step before",
@@ -300,7 +302,7 @@ func (b *binder) filterArgument(n *syntax.Call, call *AggregateCall) error {
 		return err
 	}
 	if x != call.Arg {
-		// The values that pass are unchanged.
+		// The values that remain are unchanged.
 		annotated := *x
 		annotated.annotation = call.Arg.annotation
 		x = &annotated

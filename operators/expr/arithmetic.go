@@ -7,7 +7,7 @@ import (
 
 var hugeint = gpu.Of(gpu.HugeInt)
 
-// literalAs gives an integer literal the type of the other operand if its value fits, as
+// literalAs converts an integer literal to the type of the other operand if its value fits, as
 // DuckDB does: TINYINT + 1 is a TINYINT. A text literal next to a UUID becomes a UUID.
 func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 	if x.literal == stringLiteral && other.annotation == gpu.UUID {
@@ -131,8 +131,8 @@ func (b *binder) integerArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 	return b.op(n, e, x, y)
 }
 
-// decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes when the
-// operands are and their ranges prove that it fits.
+// decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes if the operands
+// are and their ranges prove that it fits.
 func (b *binder) decimalArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	dx, dy := x.typ.Digits(), y.typ.Digits()
 	p1, s1, p2, s2 := int(dx.Precision), int(dx.Scale), int(dy.Precision), int(dy.Scale)

@@ -15,18 +15,18 @@ import (
 // Scope gives names their meaning for Bind.
 type Scope struct {
 	Schema *gpu.Schema
-	// Ranges bound the values of the columns, from statistics. A nil entry or a nil list
-	// is unknown. They decide how decimals are stored, and may be wrong.
+	// Ranges bound the values of the columns. They come from statistics, and may be wrong. A nil
+	// entry or a nil list is unknown. They decide how decimals are stored.
 	Ranges []*Range
-	// Qualifiers are the tables that have each column, by which a.b is resolved; nil without tables.
+	// Qualifiers are the tables of each column, which resolve a.b; nil without tables.
 	Qualifiers []*Tables
-	// Fold evaluates constant parts of an expression. Without it they are left to the device.
+	// Fold evaluates constant parts of an expression. If it is nil, the device evaluates them.
 	Fold Fold
-	// Now is the time that now() and current_date have, in every expression of a job.
+	// Now is the time of now() and current_date, the same in every expression of a job.
 	Now time.Time
-	// Origin is where the text stands, nil if that does not matter.
+	// Origin is where the text was written, nil if that does not matter.
 	Origin *Origin
-	// Grouping says which columns are keys of a group-by, for grouping(); nil elsewhere.
+	// Grouping says which columns are keys of a group-by, for grouping(); otherwise nil.
 	Grouping *Grouping
 }
 
@@ -61,8 +61,8 @@ type binder struct {
 	scope *Scope
 	src   string
 	root  syntax.Node
-	// lazy counts the enclosing branches that may never be evaluated. Constants that fail
-	// there are left to run time.
+	// lazy counts the enclosing branches that may never be evaluated. A constant that fails in such
+	// a branch is an error only at run time.
 	lazy int
 }
 
@@ -70,14 +70,14 @@ func (b *binder) errorf(n syntax.Node, format string, args ...any) error {
 	return syntax.NewError(b.src, n.Pos(), format, args...)
 }
 
-// missing is errorf for a name that is not found.
+// missing is errorf for an unknown name.
 func (b *binder) missing(n *syntax.Name, noTable bool, format string, args ...any) error {
 	err := syntax.NewError(b.src, n.Pos(), format, args...)
 	err.Missing = &syntax.Missing{Name: n.Parts, NoTable: noTable}
 	return err
 }
 
-// op makes an operation. A failure while it is folded is an error at n.
+// op makes an operation. If folding it fails, the error is at n.
 func (b *binder) op(n syntax.Node, e Expr, args ...*Expr) (*Expr, error) {
 	r, err := newOp(b.scope.Fold, e, args...)
 	if err == nil {
@@ -90,8 +90,8 @@ func (b *binder) op(n syntax.Node, e Expr, args ...*Expr) (*Expr, error) {
 	return nil, b.errorf(n, "%v", err)
 }
 
-// bind returns the typed form of n, which is no interval. Literals stay marked as literals,
-// and a bare NULL has no type yet.
+// bind returns the typed form of n, which must not be an interval. Literals stay marked as
+// literals, and a bare NULL has no type yet.
 func (b *binder) bind(n syntax.Node) (*Expr, error) {
 	e, err := b.bindAny(n)
 	if err != nil {
@@ -109,7 +109,7 @@ func (b *binder) noInterval(n syntax.Node, e *Expr) error {
 	return nil
 }
 
-// bindAny is bind for a place where an interval may be.
+// bindAny is bind where an interval is allowed.
 func (b *binder) bindAny(n syntax.Node) (*Expr, error) {
 	switch n := n.(type) {
 	case *syntax.Resolved:
@@ -168,7 +168,7 @@ func nullOfAnyType() *Expr {
 	return e
 }
 
-// bare are the functions that are called without parentheses, where no column has the name.
+// bare are the functions that may be called without parentheses, if no column has the name.
 var bare = map[string]bool{"current_date": true, "current_timestamp": true, "localtimestamp": true}
 
 // name resolves a column.
@@ -261,8 +261,8 @@ func (s *Scope) namedOf(columns []int, name string) []int {
 	return folded
 }
 
-// Find returns the columns of a scope that a name of EXCLUDE, REPLACE or RENAME means among
-// some columns.
+// Find returns the columns, among some columns of a scope, that a name of EXCLUDE, REPLACE or
+// RENAME means.
 func (s *Scope) Find(n syntax.StarName, among []int) []int {
 	if n.Table == "" {
 		return s.namedOf(among, n.Name)
@@ -278,8 +278,8 @@ func (s *Scope) Find(n syntax.StarName, among []int) []int {
 	return s.namedOf(both, n.Name)
 }
 
-// Qualified returns a text that finds a column: its name after the name of a table, or
-// its name alone if it is in no table. It is false if no text does.
+// Qualified returns a text that finds a column: its name after the name of a table, or its name
+// alone if it has no table. It returns false if no text finds the column.
 func (s *Scope) Qualified(column int) (string, bool) {
 	name := s.Schema.Fields[column].Name
 	if column < len(s.Qualifiers) {
@@ -292,7 +292,7 @@ func (s *Scope) Qualified(column int) (string, bool) {
 	return (&syntax.Name{Parts: []string{name}}).String(), len(s.Named(name)) == 1
 }
 
-// choices says how columns of one name can be told apart.
+// choices lists the texts that distinguish columns of the same name.
 func (s *Scope) choices(columns []int) string {
 	var names []string
 	for _, c := range columns {
@@ -307,7 +307,7 @@ func (s *Scope) choices(columns []int) string {
 }
 
 func (b *binder) suggestColumn(name string) string {
-	// Names of a group-by's columns that only a plan uses begin with a dollar sign.
+	// Internal columns of a group-by have names that begin with a dollar sign.
 	names := slices.DeleteFunc(b.scope.Schema.Names(), func(name string) bool { return strings.HasPrefix(name, "$") })
 	if s := syntax.Suggest(name, names); s != "" {
 		return s
@@ -343,7 +343,8 @@ func (b *binder) number(n *syntax.NumberLiteral, negative bool) (*Expr, error) {
 	return b.negative(n, e)
 }
 
-// newInteger returns an integer literal of the smallest type that DuckDB gives one.
+// newInteger returns an integer literal of the type that DuckDB chooses: the smallest of INTEGER,
+// BIGINT and HUGEINT.
 func newInteger(v gpu.Int128) *Expr {
 	t := hugeint
 	switch {
@@ -422,8 +423,8 @@ func (b *binder) negative(n syntax.Node, x *Expr) (*Expr, error) {
 	return b.opposite(n, gpu.OpNeg, x)
 }
 
-// opposite returns -x or the absolute value of x. A decimal in 64 bits is widened to 128
-// bits if it may be the least value of 64 bits.
+// opposite returns -x or the absolute value of x. A decimal in 64 bits is widened to 128 bits if it
+// may be the least 64-bit value.
 func (b *binder) opposite(n syntax.Node, op gpu.Op, x *Expr) (*Expr, error) {
 	r := arithmeticRange(op, x.rng, nil)
 	t := x.typ
@@ -554,7 +555,7 @@ func (b *binder) caseWhen(n *syntax.Case) (*Expr, error) {
 			return nil, err
 		}
 	}
-	// ELSE comes first among the values, because DuckDB finds their type in that order.
+	// ELSE comes first among the values, because DuckDB determines their common type in that order.
 	conds := make([]*Expr, len(n.Whens))
 	values := make([]*Expr, 1+len(n.Whens))
 	nodes := make([]syntax.Node, len(values))
@@ -598,7 +599,7 @@ func (b *binder) caseWhen(n *syntax.Case) (*Expr, error) {
 	return e, nil
 }
 
-// choose returns CASE WHEN cond THEN x ELSE y END over operands of one type.
+// choose returns CASE WHEN cond THEN x ELSE y END, where x and y have the same type.
 func (b *binder) choose(n syntax.Node, cond, x, y *Expr) (*Expr, error) {
 	if c, ok := cond.Constant(); ok {
 		if c.Valid && c.Int.Lo != 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Cast converts an expression to exactly type t, including its storage. It returns an
-// expression of that type unchanged, and folds constants.
+// Cast converts an expression to exactly type t, including its storage. It returns an expression
+// that already has this type unchanged, and folds constants.
 func Cast(e *Expr, t gpu.Type, fold Fold) (*Expr, error) { return newCast(fold, e, t, false) }
 
-// stored returns t in the storage that the values of x need after the cast: a decimal of
-// more than 18 digits is narrow if their range allows it.
+// stored returns t in the storage that the values of x need after the cast: a decimal of more than
+// 18 digits is stored in 64 bits if their range allows it.
 func stored(t gpu.Type, x *Expr) gpu.Type {
 	if t.Kind != gpu.Decimal {
 		return t
@@ -24,8 +24,8 @@ func stored(t gpu.Type, x *Expr) gpu.Type {
 	return t
 }
 
-// castRange returns the range of x's values as values of t, without the check of the
-// cast. For dates it is the range of the finite ones.
+// castRange returns the range of x's values as values of t. It may exceed t, since it ignores the
+// check of the cast. For dates it is the range of the finite dates.
 func castRange(x *Expr, t gpu.Type) *Range {
 	scale := func(t gpu.Type) (int, bool) {
 		return int(t.Scale), t.IsInteger() || t.Kind == gpu.Decimal
@@ -42,8 +42,8 @@ func castRange(x *Expr, t gpu.Type) *Range {
 	return nil
 }
 
-// typed returns x as a value of its type. It is no longer a literal, whose type depends
-// on the other operand.
+// typed returns x as a value of its type, no longer as a literal, whose type depends on the other
+// operand.
 func typed(x *Expr) *Expr {
 	if x.literal == notLiteral {
 		return x
@@ -106,7 +106,7 @@ func castable(from, to gpu.Type) bool {
 	return false
 }
 
-// castFails reports whether the cast of some value of x to t may fail.
+// castFails reports whether the cast of a value of x to t may fail.
 func castFails(x *Expr, t gpu.Type) bool {
 	from := x.typ
 	switch {

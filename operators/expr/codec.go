@@ -7,12 +7,12 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// encoded is x in an encoding, as a type.
+// encoded returns x in an encoding, as type t.
 func (b *binder) encoded(n syntax.Node, e gpu.Encoding, t gpu.Type, x *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpEncode, typ: t, n: int(e), nullable: x.nullable, fails: true}, x)
 }
 
-// bindEncode binds an encoding of text, and of BLOBs if they may be encoded.
+// bindEncode binds an encoding of text, and of BLOBs if blobs is set.
 func bindEncode(e gpu.Encoding, t gpu.Type, blobs bool) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x := a[0]
@@ -26,7 +26,7 @@ func bindEncode(e gpu.Encoding, t gpu.Type, blobs bool) func(*binder, *syntax.Ca
 	}
 }
 
-// bindDecode binds the bytes of a text, which must fit a pattern.
+// bindDecode binds the bytes of an encoded text, which must match a pattern.
 func bindDecode(e gpu.Encoding, pattern, message string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])
@@ -45,7 +45,7 @@ func bindDecode(e gpu.Encoding, pattern, message string) func(*binder, *syntax.C
 	}
 }
 
-// bindBase64 binds the digits of a BLOB; a literal is one.
+// bindBase64 binds the base64 digits of a BLOB. A text literal is a BLOB here.
 func bindBase64(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
 	if x.literal != notLiteral && x.literal != nullLiteral && x.literal != stringLiteral ||
@@ -102,7 +102,7 @@ func bindDecodeURL(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.decoded(n, x)
 }
 
-// bindDigits binds hex and bin: the digits of a number, or those of the bytes of a text.
+// bindDigits binds hex and bin: the digits of a number, or of the bytes of a text.
 func bindDigits(base int, e gpu.Encoding) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x := a[0]
@@ -252,7 +252,7 @@ func bindFactorial(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	x, t := args[0], gpu.Of(gpu.Int64)
-	// The product of the factors up to 20, and that of the others, each of which fits 64 bits.
+	// The product of the factors up to 20 fits 64 bits, and so does the product of the others.
 	product := func(from, to int64) (*Expr, error) {
 		set, values, p := []gpu.Scalar{}, []gpu.Scalar{gpu.IntScalar(t, 1)}, int64(1)
 		for k := from; k <= to; k++ {
@@ -281,8 +281,8 @@ func bindFactorial(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.require(n, valid, e, "a factorial is of a number from 0 to 33")
 }
 
-// readable is a number of bytes in the largest unit of which there is one, cut to a digit after
-// the point.
+// readable is SQL that formats a number of bytes in the largest unit that it reaches, truncated to
+// one digit after the point.
 func readable(step int, units ...string) string {
 	sql, power := "CASE", 1
 	for range units {
@@ -315,8 +315,8 @@ func bindReadable(body string) func(*binder, *syntax.Call, []*Expr) (*Expr, erro
 	}
 }
 
-// separators are the separators of paths that functions of paths take, as a class of a regular
-// expression.
+// separators are the path separators that functions of paths accept, as character classes of a
+// regular expression.
 var separators = map[string]string{"both_slash": `/\\`, "forward_slash": `/`, "backslash": `\\`, "system": `/`}
 
 // bindPath binds a function of a path: body is SQL over it, in which ? stands for the separators.
@@ -353,7 +353,7 @@ func bindEscape(not, fold bool) func(*binder, *syntax.Call, []*Expr) (*Expr, err
 	}
 }
 
-// bindAgo binds ago: the moment an interval before the time of the job.
+// bindAgo binds ago: the time of the job minus an interval.
 func bindAgo(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if !a[0].isInterval() {
 		return nil, b.errorf(n.Args[0], "%s needs an INTERVAL, as in ago(INTERVAL 1 DAY)", n.Name)

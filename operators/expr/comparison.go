@@ -9,7 +9,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// common finds the type in which two operands are compared, or become branches of one
+// common finds the type in which two operands are compared, or in which they are branches of one
 // value.
 func common(x, y *Expr) (gpu.Type, bool) {
 	s, t := x.typ, y.typ
@@ -36,17 +36,18 @@ func readAs(t gpu.Type) gpu.Type {
 	return t
 }
 
-// unifyLazily is unify for values that are not evaluated on every row. A value that no
-// row needs must not fail to be converted.
+// unifyLazily is unify for values that are not evaluated on every row. The conversion of a value
+// that no row needs must not fail.
 func (b *binder) unifyLazily(nodes []syntax.Node, values []*Expr, what string) error {
 	b.lazy++
 	defer func() { b.lazy-- }()
 	return b.unify(nodes, values, what)
 }
 
-// unify casts values, in place, to one type in one storage.
+// unify casts values, in place, to a common type and storage.
 func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
-	// Literals take the type of an integer or the form of a UUID among the other values.
+	// A literal takes the type of an integer among the other values, or becomes a UUID if there is
+	// one.
 	for _, other := range values {
 		if other.literal == notLiteral && (other.typ.IsInteger() || other.annotation == gpu.UUID) {
 			for i, v := range values {
@@ -94,8 +95,8 @@ var mirrored = map[gpu.Op]gpu.Op{
 	gpu.OpDistinct: gpu.OpDistinct, gpu.OpNotDistinct: gpu.OpNotDistinct,
 }
 
-// compare binds a comparison of x and y, whose nodes are nx and ny. A constant is on the
-// right in the result.
+// compare binds a comparison of x and y, whose nodes are nx and ny. The result has a constant on
+// its right side.
 func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, error) {
 	var err error
 	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
@@ -135,8 +136,8 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 	return b.op(n, e, x, y)
 }
 
-// truthAsNumber gives a BOOLEAN that is compared for equality with a DECIMAL or a float the value 1 or 0, as DuckDB
-// does. For < and the like a cast must say what is meant.
+// truthAsNumber converts a BOOLEAN that is compared for equality with a DECIMAL or a float to 1 or
+// 0, as DuckDB does. For < and other orders it asks for a cast.
 func (b *binder) truthAsNumber(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
 	number := func(t gpu.Type) bool { return t.IsFloat() || t.Kind == gpu.Decimal }
 	var err error
@@ -150,8 +151,8 @@ func (b *binder) truthAsNumber(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Nod
 	return x, y, err
 }
 
-// equalText gives a text that is compared for equality the type of the other operand, as
-// DuckDB does. For < and the like a cast must say what is meant.
+// equalText converts a text that is compared for equality to the type of the other operand, as
+// DuckDB does. For < and other orders it asks for a cast.
 func (b *binder) equalText(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
 	if op != gpu.OpEq && op != gpu.OpNe && op != gpu.OpDistinct && op != gpu.OpNotDistinct ||
 		x.typ.Kind == y.typ.Kind ||
@@ -168,9 +169,9 @@ func (b *binder) equalText(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y
 	return x, y, err
 }
 
-// uncast compares in the type of the operand instead of casting every row: CAST(x AS
-// wider) op constant becomes x op constant if the cast preserves all values and their
-// order. For an integer b, b < 1.5 becomes b <= 1.
+// uncast compares in the type of the operand, instead of casting every row: CAST(x AS wider) op
+// constant becomes x op constant, if the cast preserves all values and their order. For an integer
+// b, b < 1.5 becomes b <= 1.
 func uncast(op gpu.Op, x, y *Expr) (gpu.Op, *Expr, *Expr) {
 	c, ok := y.Constant()
 	if !ok || !c.Valid || !removableCast(x) {
@@ -195,8 +196,8 @@ func uncast(op gpu.Op, x, y *Expr) (gpu.Op, *Expr, *Expr) {
 	return op, x.args[0], newConstant(gpu.Scalar{Type: t, Valid: true, Int: below})
 }
 
-// removableCast reports whether x is a cast that a comparison can do without: one that
-// cannot fail, or one that fails only for dates that are out of the range of timestamps.
+// removableCast reports whether a comparison can omit the cast x. That holds if the cast cannot
+// fail, or fails only for dates out of the range of timestamps.
 func removableCast(x *Expr) bool {
 	return x.op == gpu.OpCast && x.n == 0 && exactCast(x.args[0].typ, x.typ) &&
 		(!castFails(x.args[0], x.typ) || x.typ.Kind == gpu.Timestamp)
@@ -292,8 +293,8 @@ func (b *binder) in(n *syntax.In) (*Expr, error) {
 			return nil, err
 		}
 	}
-	// A text is read as the type of others, as next to =.
-	var other *Expr // has their common type
+	// A text takes the common type of the other values, as next to =.
+	var other *Expr // has that type
 	for _, y := range list {
 		if y.typ.Kind == gpu.String || y.literal == nullLiteral {
 			continue
@@ -368,8 +369,8 @@ func (b *binder) in(n *syntax.In) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The set comes after the comparisons: their operands may fail, and a row that
-		// the set decides must not skip them.
+		// The set comes after the comparisons. Their operands may fail, so a row that the set
+		// decides must not skip them.
 		others = append(others, e)
 	}
 	if null {
@@ -387,8 +388,8 @@ func (b *binder) in(n *syntax.In) (*Expr, error) {
 	return e, nil
 }
 
-// inSet is x IN a set of constants of its type. A cast of x is left out if the constants
-// have values in the type below the cast.
+// inSet is x IN a set of constants of its type. It omits a cast of x if the type below the cast can
+// represent the constants.
 func (b *binder) inSet(n *syntax.In, x *Expr, constants []*Expr) (*Expr, error) {
 	cast := x
 	if removableCast(x) {
@@ -446,7 +447,7 @@ func (b *binder) like(n *syntax.Like) (*Expr, error) {
 			if err := checkEscape(p.Str, r); err != nil {
 				return nil, b.errorf(n.Pattern, "%v", err)
 			}
-			if r == 0 { // which says that there is none: a character that the pattern does not have takes its place
+			if r == 0 { // 0 would mean no escape character, so a character that the pattern does not have replaces it
 				for r = 1; strings.ContainsRune(p.Str, r); r++ {
 				}
 				e.value.Str = strings.ReplaceAll(p.Str, "\x00", string(r))

@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Compile translates expressions over a schema into one program with one output for each.
-// It computes a repeated subexpression once. inputs[i] is the schema position of
+// Compile translates expressions over a schema into a program with one output for each expression.
+// The program computes a repeated subexpression once. inputs[i] is the schema position of
 // p.Inputs[i]. The output of a bare column is the register of the input.
 func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err error) {
 	c := &compiler{registers: map[string]int{}, done: map[visit]int{}, within: map[int]int{}, inputs: map[int]int{}}
@@ -59,7 +59,7 @@ func (c *compiler) compile(e *Expr, mask int) int {
 	if !e.fails {
 		mask = -1
 	}
-	// A result for a wider mask serves too.
+	// A result for a wider mask can be reused.
 	for m := mask; ; m = c.within[m] {
 		if r, ok := c.done[visit{e, m}]; ok {
 			return r
@@ -106,8 +106,8 @@ func (c *compiler) compileSelect(e *Expr, mask int) []int {
 	return []int{cond, c.compile(e.args[1], then), c.compile(e.args[2], otherwise)}
 }
 
-// compileLogic compiles each operand for the rows that the operands before it have not
-// decided. So a test protects the operands after it.
+// compileLogic compiles each operand for the rows that earlier operands have not decided. So a
+// condition protects the operands after it from rows on which they would fail.
 func (c *compiler) compileLogic(e *Expr, mask int) []int {
 	var args []int
 	for i, a := range e.args {
@@ -138,8 +138,8 @@ func (c *compiler) both(mask, r int) int {
 	return m
 }
 
-// emit appends an instruction unless the program has it already. A result for all rows
-// also serves where only some rows are needed.
+// emit appends an instruction unless the program has it already. A result for all rows is reused
+// where only some rows are needed.
 func (c *compiler) emit(in gpu.Instr) int {
 	var k strings.Builder
 	fmt.Fprintf(&k, "%d %v %v %d", in.Op, in.Type, in.Args, in.N)
@@ -168,5 +168,5 @@ func (c *compiler) emit(in gpu.Instr) int {
 	return r
 }
 
-// maxText is the most bytes of the text of an instruction, about.
+// maxText bounds the text of an instruction, approximately, in bytes.
 const maxText = 200

@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// stored returns a date or time as the BIGINT that is stored: days, or units. Infinite ones
-// are null.
+// stored returns a date or time as the stored BIGINT: days, or units of time. Infinities become
+// null.
 func (b *binder) stored(n syntax.Node, x *Expr) (*Expr, error) {
 	e, err := b.op(n, Expr{op: gpu.OpCast, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: x.rng}, x)
 	if inf := x.typ.Infinity(); err == nil && inf != 0 && !finiteRange(x.typ).contains(x.rng) {
@@ -32,7 +32,7 @@ func floorDivision(x string, by int64) string {
 	return fmt.Sprintf("(%[1]s // %[2]d - CASE WHEN %[1]s %% %[2]d < 0 THEN 1 ELSE 0 END)", x, by)
 }
 
-// microseconds returns a date or time as microseconds, rounded down, null for an infinite one.
+// microseconds returns a date or time as microseconds, rounded down. Infinities become null.
 func (b *binder) microseconds(n *syntax.Call, x *Expr) (*Expr, error) {
 	switch {
 	case x.literal == nullLiteral:
@@ -67,7 +67,8 @@ func bindEpochMicros(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.microseconds(n, a[0])
 }
 
-// bindEpochMillis also takes the milliseconds, for a TIMESTAMP.
+// bindEpochMillis binds epoch_ms: the milliseconds of a date or time, or the TIMESTAMP of an
+// integer.
 func bindEpochMillis(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if a[0].typ.IsInteger() {
 		return b.fromUnits(n, a[0], gpu.TimestampOf(gpu.Microsecond, false), 1000)
@@ -110,7 +111,7 @@ func bindNanosecond(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.expand(n, "_1 * 1000 + (_2 % 1000 + 1000) % 1000", micros, units)
 }
 
-// fromUnits returns a number of units of times as many of those of a timestamp type.
+// fromUnits returns x as a timestamp of type t. A unit of x is times units of t.
 func (b *binder) fromUnits(n *syntax.Call, x *Expr, t gpu.Type, times int64) (*Expr, error) {
 	x, err := b.count(n, 0, x)
 	if err == nil {
@@ -126,7 +127,7 @@ func timestampOf(t gpu.Type, times int64) func(*binder, *syntax.Call, []*Expr) (
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) { return b.fromUnits(n, a[0], t, times) }
 }
 
-// bindToTimestamp takes seconds, also with a fraction.
+// bindToTimestamp binds to_timestamp of seconds, which may have a fraction.
 func bindToTimestamp(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "f", a)
 	if err != nil {
@@ -145,7 +146,8 @@ var microsPer = map[gpu.DatePart]int64{
 	gpu.PartMinute: 60 * microsPerSecond, gpu.PartHour: 3600 * microsPerSecond,
 }
 
-// sameMoments brings two dates or times to one type, TIMESTAMP unless both are DATE or TIME.
+// sameMoments converts two dates or times to a common type: TIMESTAMP, unless both are DATE or
+// TIME.
 func (b *binder) sameMoments(n *syntax.Call, x, y *Expr) (*Expr, *Expr, error) {
 	if x.literal != notLiteral {
 		x, y = y, x
@@ -174,7 +176,7 @@ func (b *binder) sameMoments(n *syntax.Call, x, y *Expr) (*Expr, *Expr, error) {
 	return x, y, nil
 }
 
-// bindDateDiff binds the number of borders of a part between two moments.
+// bindDateDiff binds the number of boundaries of a part between two moments.
 func bindDateDiff(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	p, err := b.datePart(n.Args[0], a[0])
 	if err != nil {
@@ -214,7 +216,7 @@ func bindDateDiff(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		case gpu.PartDay, gpu.PartDayOfWeek, gpu.PartISODayOfWeek, gpu.PartDayOfYear, gpu.PartJulian:
 			body = days(1) + " - " + days(0)
 		case gpu.PartWeek, gpu.PartYearWeek:
-			body = "(" + days(1) + " - " + days(0) + ") // 7" // as in DuckDB: weeks that have passed
+			body = "(" + days(1) + " - " + days(0) + ") // 7" // complete weeks, as in DuckDB
 		case gpu.PartMonth:
 			body = difference("year(#) * 12 + month(#)")
 		case gpu.PartQuarter:
@@ -320,7 +322,7 @@ func bindDateSub(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.expand(n, fmt.Sprintf("CASE WHEN _1 <= _2 THEN _3 ELSE -_3 END // %d", months), x, y, count)
 }
 
-// bindTimeBucket binds the beginning of the bucket of a constant width that a date is in.
+// bindTimeBucket binds the beginning of the bucket, of a constant width, that contains a date.
 func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	width, d := a[0], a[1]
 	if d.literal == nullLiteral {
@@ -353,7 +355,7 @@ func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Buckets of months begin at 2000-01-01, others at Monday, 2000-01-03.
+	// Buckets of months begin at 2000-01-01, other buckets at Monday, 2000-01-03.
 	origin, offset := newConstant(gpu.IntScalar(t, 946684800*microsPerSecond)), (*Expr)(nil)
 	if months == 0 {
 		origin = newConstant(gpu.IntScalar(t, 946857600*microsPerSecond))
@@ -407,8 +409,8 @@ func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.convert(n, e, result, false)
 }
 
-// bindAge binds the interval from the second moment to the first in months, days and the
-// rest, as a calendar counts them.
+// bindAge binds the interval from the second moment to the first, in calendar months, days and the
+// rest.
 func bindAge(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	var err error
 	if len(a) == 1 {
@@ -439,7 +441,7 @@ func bindAge(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		args = append(args, e)
 	}
 	lo, hi, sign := args[2], args[3], args[4]
-	// The clocks, and whether the later one is before the earlier one, which takes a day.
+	// The times of day. If that of the later moment is smaller, a day is borrowed.
 	values := []*Expr{lo, hi}
 	for _, body := range []string{
 		strings.ReplaceAll(clock, "_1", "_2") + " - (" + clock + ")",
@@ -507,7 +509,7 @@ func nameOf(part, words string) func(*binder, *syntax.Call, []*Expr) (*Expr, err
 	return macro("d", strings.ReplaceAll(nameAt(words), "_1", part+"(_1)"))
 }
 
-// atPlanning binds functions of the time at which the job is planned. Its type is the one given.
+// atPlanning binds functions that return the time at which the job is planned, as the given type.
 func atPlanning(typ string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 		if b.scope.Now.IsZero() {
@@ -677,7 +679,7 @@ func bindStrftime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.expand(n, body, d, e)
 }
 
-// bindStrptime binds the date and time that a text has in a constant format.
+// bindStrptime binds the date and time of a text in a constant format.
 func bindStrptime(try int) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x, err := b.str(n, 0, a[0])

@@ -26,15 +26,15 @@ type Expr struct {
 
 	literal  literalKind
 	nullable bool
-	// annotation is that of a column whose values pass unchanged; see Annotation.
+	// annotation is the annotation of a column whose values are unchanged; see Annotation.
 	annotation gpu.Annotation
 	rng        *Range
 	fails      bool // an operation in it may fail on a row
-	hidden     bool // the values of the node are not shown
+	hidden     bool // the values of the node must not be shown
 	origin     *Origin
 }
 
-// opColumn is the reference to a column. It is not an instruction.
+// opColumn is a reference to a column. It is not an instruction.
 const opColumn gpu.Op = 255
 
 // literalKind marks a literal that still takes its type from the other operand.
@@ -50,28 +50,28 @@ const (
 // Type returns the type of the values, including their storage.
 func (e *Expr) Type() gpu.Type { return e.typ }
 
-// Annotation returns the annotation of the column, if the expression is a column, a column
-// cast to its own type, a column that the FILTER of an aggregate makes null, or two columns
-// of one annotation that Coalesce makes one.
+// Annotation returns the annotation of the column, if the expression is one of these: a column; a
+// column cast to its own type; a column made null by the FILTER of an aggregate; Coalesce of two
+// columns with the same annotation.
 func (e *Expr) Annotation() gpu.Annotation { return e.annotation }
 
 // Nullable reports whether a value can be null.
 func (e *Expr) Nullable() bool { return e.nullable }
 
-// Range bounds the values that are not null. It is nil when nothing is known, or when
-// values of the type are not stored as integers.
+// Range bounds the values that are not null. It is nil if nothing is known, or if values of the
+// type are not stored as integers.
 func (e *Expr) Range() *Range { return e.rng }
 
 // MayFail reports whether the expression may fail on a row, as a division by zero does.
 func (e *Expr) MayFail() bool { return e.fails }
 
-// IsColumn returns the schema position when the expression is a bare column.
+// IsColumn returns the schema position if the expression is a bare column.
 func (e *Expr) IsColumn() (int, bool) { return e.column, e.op == opColumn }
 
-// Constant returns the value when the expression is a constant.
+// Constant returns the value if the expression is a constant.
 func (e *Expr) Constant() (gpu.Scalar, bool) { return e.value, e.op == gpu.OpConst }
 
-// Branches returns the two values of which each row has one, if the expression chooses between two.
+// Branches returns the two values between which the expression chooses on each row, if it does so.
 func (e *Expr) Branches() []*Expr {
 	if e.op == gpu.OpSelect {
 		return e.args[1:]
@@ -108,7 +108,7 @@ func (e *Expr) CheckTypes(s *gpu.Schema) (err error) {
 	return err
 }
 
-// walk calls f once for every node, also for shared nodes.
+// walk calls f once for every node, even if the node is shared.
 func (e *Expr) walk(f func(*Expr)) {
 	seen := map[*Expr]bool{}
 	var visit func(*Expr)
@@ -125,8 +125,8 @@ func (e *Expr) walk(f func(*Expr)) {
 	visit(e)
 }
 
-// Equal reports whether two expressions over one schema are the same. Their texts do not
-// tell, because columns of two tables may have one name.
+// Equal reports whether two expressions over the same schema are the same. It does not compare
+// texts, because columns of two tables may have the same name.
 func (e *Expr) Equal(f *Expr) bool {
 	seen := map[[2]*Expr]bool{} // pairs of shared nodes are compared once
 	var equal func(e, f *Expr) bool
@@ -153,9 +153,9 @@ func (e *Expr) Remap(f func(int) int) *Expr {
 	})
 }
 
-// Substitute returns the expression with columns[i] in the place of column i, of the same
-// type. It is over the schema of columns. A column that takes the place of another one is
-// written as that.
+// Substitute returns the expression with column i replaced by columns[i], which has the same type.
+// The result is over the schema of columns. A column that replaces another one is printed by its
+// own name.
 func (e *Expr) Substitute(columns []*Expr) *Expr {
 	return e.replace(func(column *Expr) *Expr {
 		to := columns[column.column]
@@ -225,8 +225,8 @@ func newConstant(v gpu.Scalar) *Expr {
 	return e
 }
 
-// newOp makes an operation. It folds the operation when every argument is constant, or
-// when one is null and the operation is null with it. The error is an error of folding.
+// newOp makes an operation. It folds the operation if every argument is constant, or if one is null
+// and makes the result null. The error is an error of folding.
 func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	e.args, e.column = args, -1
 	constant := len(args) > 0
@@ -258,14 +258,14 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	return c, nil
 }
 
-// seesNulls has the operations that a null argument does not make null.
+// seesNulls has the operations that may return a value for a null argument.
 var seesNulls = map[gpu.Op]bool{gpu.OpDistinct: true, gpu.OpNotDistinct: true, gpu.OpAnd: true, gpu.OpOr: true,
 	gpu.OpIsNull: true, gpu.OpIsNotNull: true, gpu.OpSelect: true, gpu.OpHash: true}
 
 // Column returns column i of the scope's schema.
 func Column(s *Scope, i int) *Expr { return newColumn(i, s.Schema.Fields[i], s.rangeOf(i)) }
 
-// And returns the conjunction of predicates, TRUE without any.
+// And returns the conjunction of predicates, TRUE if there are none.
 func And(es ...*Expr) *Expr {
 	if len(es) == 0 {
 		return newConstant(gpu.BoolScalar(true))
@@ -277,9 +277,9 @@ func And(es ...*Expr) *Expr {
 	return newLogic(gpu.OpAnd, args)
 }
 
-// AllTrue returns a predicate that is true where all predicates are, and false or null
-// elsewhere. What may fail in one is evaluated only where those before it are true, whereas
-// And, whose right side decides between false and null, evaluates it where they are null too.
+// AllTrue returns a predicate that is true where all predicates are true, and false or null
+// elsewhere. It evaluates a predicate only where those before it are true. And also evaluates it
+// where they are null, since it decides between false and null.
 func AllTrue(es ...*Expr) *Expr {
 	var args []*Expr
 	for _, e := range es {
@@ -295,7 +295,7 @@ func AllTrue(es ...*Expr) *Expr {
 	return And(args...)
 }
 
-// newLogic makes AND or OR, without the constants that decide nothing.
+// newLogic makes AND or OR. It drops constants that do not affect the result.
 func newLogic(op gpu.Op, args []*Expr) *Expr {
 	neutral := op == gpu.OpAnd
 	e := Expr{op: op, typ: gpu.Of(gpu.Bool), column: -1}
@@ -334,7 +334,7 @@ func Conjuncts(e *Expr) []*Expr {
 // String formats the expression as SQL.
 func (e *Expr) String() string { return e.text(1 << 16) }
 
-// text formats at most about limit bytes.
+// text formats the expression, in approximately limit bytes at most.
 func (e *Expr) text(limit int) string {
 	var b strings.Builder
 	e.write(&b, limit)

@@ -10,18 +10,18 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// placeholder is a place of format or printf where an argument goes.
+// placeholder is a part of a format of format or printf that an argument replaces.
 type placeholder struct {
 	arg       int
 	fill      string
-	align     byte // <, >, ^, or 0: numbers at the right, text at the left
+	align     byte // <, >, ^, or 0: numbers to the right, text to the left
 	sign      byte // + or space before numbers that are not negative; 0
 	zero      bool // zeros between sign and digits
 	width     int
 	group     byte // , or _ between groups of three digits; 0
 	precision int  // code points of text; -1: all
 	verb      byte // 0, s, d, x, X, o or b
-	unsigned  bool // a negative integer is that of its 64 bits
+	unsigned  bool // a negative integer is printed as its 64 bits without a sign
 }
 
 // maxWidth bounds the width of a placeholder.
@@ -45,7 +45,7 @@ func (f *formatter) accept(chars string) byte {
 	return 0
 }
 
-// number reads digits, -1 without one.
+// number reads a number. It returns -1 if there are no digits.
 func (f *formatter) number() (int, error) {
 	n := 0
 	for n < len(f.rest) && isDecimal(f.rest[n]) {
@@ -118,7 +118,7 @@ func (f *formatter) braces() error {
 	return nil
 }
 
-// tail reads what {} and %… have in common: 0, the width, the precision and the verb.
+// tail reads the parts that {} and %… have in common: 0, the width, the precision and the verb.
 func (f *formatter) tail(p *placeholder, verbs string) error {
 	if f.accept("0") != 0 {
 		p.zero = true
@@ -192,7 +192,7 @@ func (f *formatter) percents() error {
 	return nil
 }
 
-// bindFormat binds format and printf, which read reads, as the concatenation of their parts.
+// bindFormat binds format and printf as the concatenation of their parts. read reads the format.
 func bindFormat(read func(*formatter) error) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		if a[0].literal == nullLiteral {
@@ -246,7 +246,7 @@ func bindFormat(read func(*formatter) error) func(*binder, *syntax.Call, []*Expr
 	}
 }
 
-// formatted is an argument in the form of a placeholder.
+// formatted returns an argument as its placeholder formats it.
 func (b *binder) formatted(n *syntax.Call, at syntax.Node, x *Expr, p placeholder) (*Expr, error) {
 	body := "_1::VARCHAR"
 	number := x.typ.IsInteger() && x.literal != nullLiteral

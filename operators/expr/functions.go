@@ -131,7 +131,7 @@ func bindSignum(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpSign, typ: gpu.Of(gpu.Int8), nullable: x.nullable, rng: rangeOf(-1, 1)}, x)
 }
 
-// bindRound keeps integers and floats in their type and lowers the scale of decimals.
+// bindRound binds round. Integers and floats keep their type; the scale of decimals becomes lower.
 func bindRound(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.numeric(n, 0, a[0])
 	if err != nil {
@@ -182,7 +182,7 @@ func (b *binder) rounded(n syntax.Node, op gpu.Op, x *Expr, digits int) (*Expr, 
 	return b.op(n, e, x)
 }
 
-// bindTrunc leaves integers unchanged.
+// bindTrunc binds trunc, which returns integers unchanged.
 func bindTrunc(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if a[0].typ.IsInteger() {
 		return typed(a[0]), nil
@@ -344,8 +344,8 @@ func (b *binder) extractZone(n *syntax.Call, part string, x *Expr) (*Expr, error
 	return b.expand(n, "CASE WHEN isfinite(_1) THEN 0::BIGINT END", x)
 }
 
-// CheckForm checks the syntax of an expression in which values stand for parts of the text, and
-// that the functions that it calls exist. The error is a *syntax.Error.
+// CheckForm checks the syntax of an expression, and that the functions that it calls exist. Values
+// replace parts of the text. The error is a *syntax.Error.
 func CheckForm(src string, values syntax.Values) error {
 	n, err := values.Parse(src)
 	if err != nil {

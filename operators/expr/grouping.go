@@ -8,9 +8,8 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// Grouping describes the columns of a group-by to grouping(): the first Keys columns are
-// its keys. With grouping sets, Sets says which keys each set has, and SetColumn is the
-// number of the set of a row.
+// Grouping describes the columns of a group-by for grouping(): the first Keys columns are its keys.
+// With grouping sets, Sets has the keys of each set, and SetColumn is the number of a row's set.
 type Grouping struct {
 	Keys int
 	Sets [][]bool
@@ -21,9 +20,9 @@ const SetColumn = "$grouping_set"
 
 func isGrouping(n *syntax.Call) bool { return n.Name == "grouping" || n.Name == "grouping_id" }
 
-// grouping binds grouping(a, b, …): a bit for each argument, the last one the least
-// significant, which is 1 if the row's grouping set does not have the key. Without
-// arguments it is of all keys.
+// grouping binds grouping(a, b, …). It has a bit for each argument, the last argument being the
+// least significant bit. A bit is 1 if the row's grouping set lacks the key. Without arguments it
+// covers all keys.
 func (b *binder) grouping(n *syntax.Call) (*Expr, error) {
 	g := b.scope.Grouping
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// hideIn marks the constants of an expression as ones that are not shown: what a function or
-// a comparison makes of a value is not told from the others.
+// hideIn marks all constants of an expression as hidden. It cannot distinguish the constants that
+// functions or comparisons derive from a hidden value.
 func hideIn(h syntax.Hidden, es ...*Expr) {
 	if len(h) == 0 {
 		return
@@ -20,7 +20,7 @@ func hideIn(h syntax.Hidden, es ...*Expr) {
 	}
 }
 
-// Hidden reports whether a constant of the expression is not shown.
+// Hidden reports whether a constant of the expression is hidden.
 func (e *Expr) Hidden() (yes bool) {
 	e.walk(func(e *Expr) { yes = yes || e.hidden })
 	return yes
@@ -35,7 +35,7 @@ func (e *Expr) writeConstant(b *strings.Builder, v gpu.Scalar) {
 	writeScalar(b, v)
 }
 
-// expressions returns the expressions of a call, of which some may be nil.
+// expressions returns the expressions of a call. Some may be nil.
 func (c AggregateCall) expressions() []*Expr {
 	list := []*Expr{c.Arg}
 	if c.Registers != nil {
@@ -50,7 +50,7 @@ func (c AggregateCall) expressions() []*Expr {
 	return list
 }
 
-// expressions returns the expressions of a call, of which some may be nil.
+// expressions returns the expressions of a call. Some may be nil.
 func (c WindowCall) expressions() []*Expr {
 	list := append([]*Expr{c.Value, c.Offset, c.Default}, c.Partition...)
 	for _, k := range c.Order {

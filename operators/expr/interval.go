@@ -11,8 +11,8 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// An interval is an expression over three others: its months, days and microseconds, each a
-// BIGINT. It exists while a tree is bound: no column can hold one, and no device sees it.
+// opInterval is an interval: an expression over its months, days and microseconds, each a BIGINT.
+// It exists only while a tree is bound: no column can hold one, and no device sees it.
 const opInterval gpu.Op = 254
 
 func (e *Expr) isInterval() bool { return e.op == opInterval }
@@ -25,7 +25,7 @@ func newInterval(months, days, micros *Expr) *Expr {
 
 func bigintOf(v int64) *Expr { return newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), v)) }
 
-// is reports whether an expression is an integer constant of a value.
+// is reports whether an expression is an integer constant with value v.
 func (e *Expr) is(v int64) bool {
 	c, ok := e.Constant()
 	return ok && c.Valid && c.Int == gpu.Int128From(v)
@@ -49,7 +49,7 @@ func (b *binder) scaled(n syntax.Node, x *Expr, k int64) (*Expr, error) {
 	return b.integerArithmetic(n, "*", x, bigintOf(k))
 }
 
-// eachPart makes an interval of the parts of others.
+// eachPart makes an interval of the three parts that f returns.
 func eachPart(f func(part int) (*Expr, error)) (*Expr, error) {
 	var out [3]*Expr
 	for i := range out {
@@ -61,7 +61,7 @@ func eachPart(f func(part int) (*Expr, error)) (*Expr, error) {
 	return newInterval(out[0], out[1], out[2]), nil
 }
 
-// bigint converts an integer to a BIGINT, a constant even without folding.
+// bigint converts an integer to a BIGINT. It converts a constant even without folding.
 func (b *binder) bigint(n syntax.Node, x *Expr) (*Expr, error) {
 	if c, ok := x.Constant(); ok && c.Valid && c.Int.IsInt64() {
 		return bigintOf(c.Int.Int64()), nil
@@ -100,7 +100,7 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	var err error
 	op, compares := comparisonOps[n.Op]
 	for i, e := range []**Expr{&x, &y} {
-		// A string next to an interval is an interval, except where it must be a date.
+		// A string next to an interval is an interval, unless the operator requires a date there.
 		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() &&
 			(compares || n.Op == "-" && i == 1) {
 			if *e, err = b.intervalText(n, (*e).value.Str, ""); err != nil {
@@ -165,9 +165,9 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	return nil, b.errorf(n, "no operator %s for an INTERVAL and %v", n.Op, other.typ)
 }
 
-// timesFraction multiplies an interval by a number with a fraction, or divides it, as DuckDB and PostgreSQL do: the
-// fraction of a month is days of which it has 30, and that of a day is microseconds; both fractions are
-// rounded to six digits.
+// timesFraction multiplies an interval by a number with a fraction, or divides it, as DuckDB and
+// PostgreSQL do. The fraction of a month becomes days, 30 to a month, and the fraction of a day
+// becomes microseconds. Both fractions are rounded to six digits.
 func (b *binder) timesFraction(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	by := newConstant(gpu.Null(gpu.Of(gpu.Float64)))
 	var err error
@@ -211,8 +211,8 @@ func (b *binder) oppositeInterval(n syntax.Node, x *Expr) (*Expr, error) {
 	return eachPart(func(i int) (*Expr, error) { return b.scaled(n, x.args[i], -1) })
 }
 
-// addInterval returns x, a date or a time, plus an interval. The result is a TIMESTAMP, also
-// for a DATE, and a TIMESTAMP_NS for one. Days have 24 hours, because times have no zones.
+// addInterval returns x, a date or a time, plus an interval. The result is a TIMESTAMP, even for a
+// DATE; a TIMESTAMP_NS stays one. Days have 24 hours, because times have no zones.
 func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
@@ -235,8 +235,8 @@ func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	}
 	months, days, micros := v.args[0], v.args[1], v.args[2]
 	if t.Kind == gpu.Time {
-		// Months and days do not change a time of day. But a null number of them makes it
-		// null, and with any number of them 24:00:00 becomes 00:00:00.
+		// Months and days do not change a time of day. But null months or days make it null, and
+		// any months or days turn 24:00:00 into 00:00:00.
 		if micros, err = b.integerArithmetic(n, "%", micros, bigintOf(microsPerDay)); err != nil {
 			return nil, err
 		}
@@ -287,9 +287,8 @@ func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	return x, nil
 }
 
-// addToNanoseconds returns x, a TIMESTAMP_NS, plus an interval. An interval has no parts of a
-// microsecond. So it is added to x in whole microseconds, and the nanoseconds of x that are
-// left over are added to the sum.
+// addToNanoseconds returns x, a TIMESTAMP_NS, plus an interval. An interval has whole microseconds.
+// So it is added to the whole microseconds of x, and then the remaining nanoseconds of x are added.
 func (b *binder) addToNanoseconds(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	stored, err := b.stored(n, x)
 	if err != nil {
@@ -341,7 +340,7 @@ func (b *binder) extractInterval(n syntax.Node, p gpu.DatePart, x *Expr) (*Expr,
 	if !ok {
 		return nil, b.errorf(n, "an INTERVAL has no %s", partName(p))
 	}
-	// A null in one part makes all null.
+	// A null in one part makes the result null.
 	return b.expand(n, "CASE WHEN _1 IS NOT NULL AND _2 IS NOT NULL AND _3 IS NOT NULL THEN "+body+" END", x.args...)
 }
 
@@ -392,8 +391,8 @@ func (b *binder) intervalLiteral(n *syntax.Interval) (*Expr, error) {
 	return b.unitsOf(n.Value, x, n.Unit)
 }
 
-// splits reports whether a unit that stands behind a number may have a fraction. Of other units the number is cut to
-// a whole one.
+// splits reports whether the number before a unit may have a fraction. With other units the number
+// is truncated.
 func splits(unit string) bool { return unit == "SECOND" || unit == "MILLISECOND" }
 
 // intervalText parses an interval: numbers and units, or one number before the given unit.
@@ -428,7 +427,7 @@ func (b *binder) intervalText(n syntax.Node, text, given string) (*Expr, error) 
 		case given != "" && !splits(u):
 			value.SetInt(new(big.Int).Quo(value.Num(), value.Denom()))
 		case given != "":
-			// In microseconds, as those of a DOUBLE are rounded.
+			// In microseconds, rounded as a DOUBLE.
 			f, _ := value.Float64()
 			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(syntax.IntervalUnits[u][2])))),
 				big.NewInt(syntax.IntervalUnits[u][2]))
@@ -438,7 +437,7 @@ func (b *binder) intervalText(n syntax.Node, text, given string) (*Expr, error) 
 		}
 		for i, one := range syntax.IntervalUnits[u] {
 			v := new(big.Rat).Mul(value, new(big.Rat).SetInt64(one))
-			if i == 1 && !v.IsInt() { // the fraction of a day is hours
+			if i == 1 && !v.IsInt() { // the fraction of a day becomes hours
 				whole := new(big.Rat).SetInt(new(big.Int).Quo(v.Num(), v.Denom()))
 				rest := new(big.Rat).Sub(v, whole)
 				sums[2].Add(sums[2], rest.Mul(rest, new(big.Rat).SetInt64(microsPerDay)))

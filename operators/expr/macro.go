@@ -9,7 +9,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// macros has the trees of macros by their text.
+// macros caches the trees of macros by their text.
 var macros sync.Map
 
 // expand binds an expression over arguments: _1 is the first.
@@ -49,9 +49,9 @@ func (b *binder) expand(n syntax.Node, body string, args ...*Expr) (*Expr, error
 	return nil, b.errorf(n, "%v", err)
 }
 
-// macro is a function that is an expression over its arguments. kinds has a letter for what
-// each argument must be: s is text, i an integer, n a number, f a number as a DOUBLE, d a
-// DATE or a TIMESTAMP, x anything. The last letter is that of all arguments after it.
+// macro binds a function that is an expression over its arguments. kinds has a letter for each
+// argument; the last letter applies to all further arguments. s is text, i an integer, n a number,
+// f a number as a DOUBLE, d a DATE or a TIMESTAMP, x anything.
 func macro(kinds, body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		args, err := b.arguments(n, kinds, a)

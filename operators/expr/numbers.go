@@ -8,7 +8,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// integers brings two integers to one type, as arithmetic does.
+// integers converts two integers to their common type, as arithmetic does.
 func (b *binder) integers(n syntax.Node, what string, x, y *Expr) (*Expr, *Expr, error) {
 	of := gpu.Of(gpu.Int64)
 	if y.literal != nullLiteral {
@@ -154,19 +154,20 @@ func (b *binder) digits(n *syntax.Call, e *Expr) (int, bool) {
 	return int(min(max(c.Int.Int64(), -400), 400)), true
 }
 
-// truncatedByColumn is SQL that moves the point of a float _1 by a column _2, of which _3 is the power of ten,
-// truncates, and moves it back. With too many digits the value stays.
+// truncatedByColumn is SQL that truncates a float _1 to _2 digits, where _2 is a column and _3 is
+// 10^_2: it moves the point, truncates, and moves the point back. With too many digits the value
+// stays.
 const truncatedByColumn = `CASE WHEN _2 < 0 AND isfinite(trunc(_1 / _3) * _3) THEN trunc(_1 / _3) * _3
 	WHEN _2 >= 0 AND isfinite(trunc(_1 * _3) / _3) THEN trunc(_1 * _3) / _3 WHEN _2 IS NOT NULL THEN _1 END`
 
-// byColumn rounds or truncates a number to a number of digits that is a column.
+// byColumn rounds or truncates x to a number of digits that is a column.
 func (b *binder) byColumn(n *syntax.Call, x, digits *Expr) (*Expr, error) {
 	if digits.literal != nullLiteral && !digits.typ.IsInteger() {
 		return nil, b.errorf(n.Args[1], "the digits of %s must be an integer, found %v", n.Name, digits.typ)
 	}
 	switch {
 	case x.typ.IsFloat() && n.Name == "round":
-		// No float changes with more digits.
+		// More digits change no float.
 		d, err := b.expand(n, "CASE WHEN _1 < -400 THEN -400 WHEN _1 > 400 THEN 400 ELSE _1 END::BIGINT", digits)
 		if err != nil {
 			return nil, err
@@ -183,7 +184,7 @@ func (b *binder) byColumn(n *syntax.Call, x, digits *Expr) (*Expr, error) {
 		}
 		return b.convert(n, e, x.typ, false)
 	case x.typ.IsInteger():
-		// In HUGEINT, by the power of ten that is left out.
+		// In HUGEINT, with the power of ten of the digits that are dropped.
 		body := "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN (_1::HUGEINT + sign(_1) * " +
 			"_3 // 2) // _3 * _3 END"
 		if n.Name == "trunc" {
@@ -267,7 +268,7 @@ func powerOf10(digits int) string {
 	return fmt.Sprintf("1e%d", digits)
 }
 
-// bindFinite binds isfinite, isinf and isnan of numbers, and the first two of dates.
+// bindFinite binds isfinite, isinf and isnan of numbers, and isfinite and isinf of dates.
 func bindFinite(number, moment string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		x := a[0]
@@ -285,7 +286,7 @@ func bindFinite(number, moment string) func(*binder, *syntax.Call, []*Expr) (*Ex
 	}
 }
 
-// bindTypeof evaluates nothing.
+// bindTypeof binds typeof, a constant. Its argument is never evaluated.
 func bindTypeof(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	b.lazy++
 	x, err := b.bindAny(n.Args[0])
@@ -305,7 +306,7 @@ func bindTypeof(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	return newConstant(gpu.StringScalar(name)), nil
 }
 
-// require returns x where a condition over it is not false. Elsewhere it fails.
+// require returns x where a condition is true or null, and fails where it is false.
 func (b *binder) require(n syntax.Node, condition, x *Expr, message string) (*Expr, error) {
 	holds, err := b.op(n, Expr{op: gpu.OpAssert, typ: gpu.Of(gpu.Bool), value: gpu.StringScalar(message),
 		nullable: condition.nullable, fails: true}, condition)
@@ -325,11 +326,12 @@ func constantFloat(v float64) func(*binder, *syntax.Call, []*Expr) (*Expr, error
 
 var piSQL = fmt.Sprintf("%.20f::DOUBLE", math.Pi)
 
-// opTry is TRY(x). It is no instruction: the operations of x run under a mask that is
-// false, so that they give nulls instead of failures.
+// opTry is TRY(x). It is not an instruction: the operations of x run under a mask that is false, so
+// that they return nulls instead of failing.
 const opTry gpu.Op = 253
 
-// failsWith reports whether e compares x, or what cannot fail, so that it fails only where x does.
+// failsWith reports whether e fails only where x fails: it compares x with operands that cannot
+// fail.
 func failsWith(e, x *Expr) bool {
 	return !e.fails || e.Equal(x) || e.op == gpu.OpEq && failsWith(e.args[0], x) && failsWith(e.args[1], x)
 }
@@ -347,7 +349,8 @@ func bindTry(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	unsafe := false
 	x.walk(func(e *Expr) {
 		for i, a := range e.args {
-			// Where an assertion fails, require chooses its null. Where x of nullif(x, y) fails, x is chosen.
+			// Where its condition fails, require chooses a null. Where x of nullif(x, y) fails, x
+			// is chosen.
 			unsafe = unsafe || a.fails && seesNulls[e.op] &&
 				(e.op != gpu.OpSelect || i == 0 && a.op != gpu.OpAssert && !failsWith(a, e.args[2]))
 		}

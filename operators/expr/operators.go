@@ -5,8 +5,8 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// operator is a row of the table of operators with two plain operands, from which they are
-// bound and the reference is made. Package syntax has their spellings and precedence.
+// operator is a row of the table of operators with two plain operands. The binder and the reference
+// use it. Package syntax has their spellings and precedence.
 type operator struct {
 	name string
 	bind func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error)

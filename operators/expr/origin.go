@@ -2,20 +2,20 @@ package expr
 
 import "github.com/gstream/gstream/operators/expr/syntax"
 
-// Origin is where an expression was written. The nodes that a rewrite makes have none.
+// Origin is where an expression was written. Nodes that a rewrite makes have no origin.
 type Origin struct {
 	Step string // of the query
 	Path string // of the value in the query, such as "steps[2].filter"
 }
 
-// At returns the expression as one that was written elsewhere.
+// At returns the expression with another origin.
 func (e *Expr) At(o *Origin) *Expr {
 	c := *e
 	c.origin = o
 	return &c
 }
 
-// Origin returns where the expression, or else a part of it, was written; nil if nobody knows.
+// Origin returns where the expression, or else a part of it, was written; nil if that is unknown.
 func (e *Expr) Origin() (o *Origin) {
 	e.walk(func(e *Expr) {
 		if o == nil {
@@ -25,8 +25,8 @@ func (e *Expr) Origin() (o *Origin) {
 	return o
 }
 
-// Origins sets where parts of the expression were written, for the texts of parts in origins that have no origin yet:
-// where the part was, or else the whole.
+// Origins sets the origins of those parts of the expression that have none yet: by the text of the
+// part, or else by that of the whole expression.
 func (e *Expr) Origins(origins map[string]Origin) {
 	if len(origins) == 0 {
 		return
@@ -50,7 +50,8 @@ func (e *Expr) Origins(origins map[string]Origin) {
 	})
 }
 
-// written marks expressions of a text: with where it was written, and with what is not shown of them.
+// written sets the origin of the expressions of a text, and hides their constants if the text
+// contains hidden values.
 func (s *Scope) written(n syntax.Node, es ...*Expr) {
 	hideIn(n.Hides(), es...)
 	if s.Origin == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Range bounds the values of an expression that are not null: integers, dates and times
-// as they are stored, decimals unscaled. Lo ≤ Hi.
+// Range bounds the values of an expression that are not null: integers, dates and times as stored,
+// decimals unscaled. Lo ≤ Hi.
 type Range struct{ Lo, Hi gpu.Int128 }
 
 func rangeOf(lo, hi int64) *Range {
@@ -51,8 +51,7 @@ func finiteRange(t gpu.Type) *Range {
 	return &Range{lo, hi}
 }
 
-// within returns the part of r that fits type t. It is all of t when r is unknown or
-// outside of t.
+// within returns the part of r that fits type t, or all of t if r is unknown or outside of t.
 func (r *Range) within(t gpu.Type) *Range {
 	whole := typeRange(t)
 	if r == nil || whole == nil {
@@ -61,7 +60,7 @@ func (r *Range) within(t gpu.Type) *Range {
 	return r.clip(whole)
 }
 
-// clip returns the intersection of r and s, or s when it is empty.
+// clip returns the intersection of r and s, or s if the intersection is empty.
 func (r *Range) clip(s *Range) *Range {
 	c := *r
 	if c.Lo.Less(s.Lo) {
@@ -100,8 +99,8 @@ func (r *Range) union(s *Range) *Range {
 	return &u
 }
 
-// combine applies a monotonic or bilinear operation to the ends of two ranges. It returns
-// nil when a result does not fit 128 bits.
+// combine applies a monotonic or bilinear operation to the ends of two ranges. It returns nil if a
+// result does not fit 128 bits.
 func combine(r, s *Range, f func(a, b gpu.Int128) (gpu.Int128, bool)) *Range {
 	if r == nil || s == nil {
 		return nil

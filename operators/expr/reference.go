@@ -6,15 +6,15 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// Entry describes a function, an operator, a type or a part of a date for the reference.
-// The entries come from the tables that expressions are bound with.
+// Entry describes a function, an operator, a type or a date part for the reference. It comes from
+// the tables of the binder.
 type Entry struct {
 	Chapter string   `json:"chapter"`
 	Name    string   `json:"name"`
 	Aliases []string `json:"aliases,omitempty"`
 	// Syntax shows the arguments, as in round(x[, digits]).
 	Syntax string `json:"syntax"`
-	// Result is the type of the result in words.
+	// Result describes the type of the result.
 	Result string `json:"result"`
 	// Nulls says when the result is null.
 	Nulls    string    `json:"nulls"`

@@ -8,7 +8,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// regexpCall has the constant arguments of a call of a function of regular expressions.
+// regexpCall has the constant arguments of a call of a regular expression function.
 type regexpCall struct {
 	pattern gpu.Scalar
 	options regex.Options
@@ -18,8 +18,8 @@ type regexpCall struct {
 	null bool
 }
 
-// regexp checks the pattern and the options, which are arguments at and more. The pattern has its
-// options with it.
+// regexp checks the pattern, which is argument at, and the options, which are argument more. The
+// pattern in the result includes the options.
 func (b *binder) regexp(n *syntax.Call, a []*Expr, at, more int, always regex.Options) (c regexpCall, err error) {
 	c.options = always
 	if len(a) > more {
@@ -50,7 +50,7 @@ func (b *binder) regexp(n *syntax.Call, a []*Expr, at, more int, always regex.Op
 	return c, nil
 }
 
-// regexpOptions reads the letters of options. Of letters that contradict each other the last
+// regexpOptions reads the letters of options. If letters contradict each other, the last one
 // counts.
 func (b *binder) regexpOptions(n *syntax.Call, at syntax.Node, e *Expr, c *regexpCall) error {
 	v, ok := e.Constant()
@@ -174,7 +174,7 @@ func bindRegexpReplace(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.require(n, valid, replaced, `in a replacement \\ is a backslash and \0 to \9 are groups of the pattern`)
 }
 
-// writeRegexp writes a call by a regular expression.
+// writeRegexp writes a call of a regular expression function.
 func (e *Expr) writeRegexp(b *strings.Builder, limit int) {
 	o := regex.Options(e.n & 0xff)
 	name, letters := map[gpu.Op]string{gpu.OpRegexp: "regexp_matches", gpu.OpRegexpExtract: "regexp_extract",

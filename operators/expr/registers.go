@@ -5,16 +5,18 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// Registers estimate a number of distinct values as those of HyperLogLog do (Flajolet et al., AofA 2007): the
-// low bits of the hash of a value are the number of its register, which keeps the least of the other bits. A
-// register is a row of a group-by here, so it keeps all 32 of them rather than their leading zeros, and the
-// estimate is that of Lumbroso (AofA 2010), which needs no table of corrections.
+// Registers estimate a number of distinct values like those of HyperLogLog (Flajolet et al., AofA
+// 2007). The low bits of a value's hash are the number of its register. The register keeps the
+// minimum of the other bits. Here a register is a row of a group-by, so it keeps all 32 bits
+// instead of counting their leading zeros. The estimate is that of Lumbroso (AofA 2010), which
+// needs no table of corrections.
 //
-// Of n values a register has n/m on average, for m registers. The least of their hashes, as parts of 1, is
-// distributed exponentially with this rate, cut off at 1 where there is none. The estimate is the most likely one:
-// m times the number of registers with a value, divided by the sum of the least hashes, with 1 for each
-// of the others. Its standard error is 1/√m for many values, 1.6 %. Up to some hundreds only values that share a
-// register count for it, so that of 100 values it is 1, and below 20 it is mostly 0.
+// With n values and m registers, a register receives n/m values on average. Its minimum, as a
+// fraction of 1, is distributed exponentially with this rate, and is 1 if it has no value. The
+// estimate is the most likely n: m times the number of registers with a value, divided by the sum
+// of all minima. Its standard error for many values is 1/√m, 1.6 %. Up to some hundreds of values
+// only values that share a register cause an error: for 100 values it is 1, below 20 values mostly
+// 0.
 type Registers struct {
 	Number *Expr // an INTEGER, of 0 … 4095, never null
 	Least  *Expr // a UINTEGER whose minimum a register keeps, null for a null
@@ -38,7 +40,8 @@ func (b *binder) registers(n syntax.Node, x *Expr) (*Registers, error) {
 	return &Registers{number, least}, nil
 }
 
-// Estimate is the format of the number of distinct values by their registers, as an expression over two columns: how
-// many have a value, and the sum of what these keep. Half is added to each, which is cut off to a whole number.
+// Estimate is the format of an expression that estimates the number of distinct values from two
+// columns: the number of registers that have a value, and the sum of their minima. It adds half to
+// each minimum, because minima are truncated to whole numbers.
 const Estimate = "CAST(round(4096 * 4294967296e0 * %[1]s / (coalesce(CAST(%[2]s AS DOUBLE), 0e0) + %[1]s / 2 + (4096 " +
 	"- %[1]s) * 4294967296e0)) AS BIGINT)"

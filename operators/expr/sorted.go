@@ -6,7 +6,7 @@ import (
 	"github.com/gstream/gstream/operators/window"
 )
 
-// sortedAggregate binds an aggregate that needs the rows of a group together.
+// sortedAggregate binds an aggregate that needs all rows of a group at once.
 func (b *binder) sortedAggregate(n *syntax.Call, f aggregate) (call AggregateCall, err error) {
 	lo, hi := 1, 1
 	switch n.Name {
@@ -22,7 +22,7 @@ func (b *binder) sortedAggregate(n *syntax.Call, f aggregate) (call AggregateCal
 		return call, b.errorf(n, "%s takes %s, found %s", n.Name, arity(lo, hi), found(n))
 	}
 	if n.Filter != nil {
-		// An argument that the filter leaves out is not evaluated.
+		// The argument is not evaluated on rows that the filter excludes.
 		b.lazy++
 		defer func() { b.lazy-- }()
 	}
@@ -41,7 +41,7 @@ func (b *binder) sortedAggregate(n *syntax.Call, f aggregate) (call AggregateCal
 	case window.FirstValue, window.LastValue:
 		s.IgnoreNulls, call.Distinct = n.Name == "any_value", false
 	case window.ArgMin, window.ArgMax:
-		call.Distinct = false // on which the result does not depend
+		call.Distinct = false // the result does not depend on it
 		if s.Key, err = b.windowKey(n.Args[1]); err != nil {
 			return call, err
 		}
@@ -86,8 +86,8 @@ func (b *binder) aggregateOrder(n *syntax.Call) ([]WindowKey, error) {
 	return b.orderKeys(n.Order)
 }
 
-// sortedFilter binds the FILTER of a call: the argument is null where it is not true. Functions that see
-// nulls need the condition too.
+// sortedFilter binds the FILTER of a call. The argument becomes null where the condition is not
+// true. Functions that see nulls also need the condition itself.
 func (b *binder) sortedFilter(n *syntax.Call, call *AggregateCall) error {
 	if call.Distinct {
 		// The rows of one value stay together in the order.
@@ -118,7 +118,7 @@ func (b *binder) sortedFilter(n *syntax.Call, call *AggregateCall) error {
 }
 
 // quantile binds the fraction of a quantile, and the argument in the type in which values are
-// interpolated. Values of a type without arithmetic are taken as they are.
+// interpolated. Values of a type without arithmetic are not interpolated.
 func (b *binder) quantile(n *syntax.Call, call *AggregateCall) (err error) {
 	s := call.Sorted
 	s.IgnoreNulls, s.Order, s.Fraction, s.Numerator, s.Denominator = true, nil, 0.5, 1, 2
@@ -147,8 +147,8 @@ func (b *binder) quantile(n *syntax.Call, call *AggregateCall) (err error) {
 	return err
 }
 
-// maxFraction is the most digits of a fraction, so that the fraction times a number of rows
-// fits 64 bits.
+// maxFraction bounds the digits of a fraction, so that the fraction times a number of rows fits 64
+// bits.
 const maxFraction = 9
 
 // fractionOf binds the second argument of a quantile: a constant from -1 to 1. A negative one

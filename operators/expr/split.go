@@ -2,7 +2,7 @@ package expr
 
 import "github.com/gstream/gstream/gpu"
 
-// Or returns the disjunction of predicates, FALSE without any.
+// Or returns the disjunction of predicates, FALSE if there are none.
 func Or(es ...*Expr) *Expr {
 	var args []*Expr
 	for _, e := range es {
@@ -23,8 +23,8 @@ func Disjuncts(e *Expr) []*Expr {
 	return out
 }
 
-// Equality returns the two sides of l = r or l IS NOT DISTINCT FROM r. nullSafe is set
-// for the latter, where a null equals a null.
+// Equality returns the two sides of l = r or l IS NOT DISTINCT FROM r. nullSafe is set for the
+// latter, for which a null equals a null.
 func Equality(e *Expr) (l, r *Expr, nullSafe, ok bool) {
 	if e.op != gpu.OpEq && e.op != gpu.OpNotDistinct {
 		return nil, nil, false, false
@@ -41,8 +41,7 @@ func Inequality(e *Expr) (l, r *Expr, op ComparisonOp, ok bool) {
 	return e.args[0], e.args[1], op, true
 }
 
-// Equal returns l = r of two expressions of one type; nullSafe makes it l IS NOT DISTINCT
-// FROM r.
+// Equal returns l = r, or with nullSafe l IS NOT DISTINCT FROM r. Both have the same type.
 func Equal(l, r *Expr, nullSafe bool) *Expr {
 	e := &Expr{op: gpu.OpEq, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{l, r}, nullable: l.nullable || r.nullable,
 		fails: l.fails || r.fails}
@@ -52,7 +51,7 @@ func Equal(l, r *Expr, nullSafe bool) *Expr {
 	return e
 }
 
-// Coalesce returns x, or y where x is null. Both have one type.
+// Coalesce returns x, or y where x is null. Both have the same type.
 func Coalesce(x, y *Expr) *Expr {
 	there := &Expr{op: gpu.OpIsNotNull, typ: gpu.Of(gpu.Bool), column: -1, args: []*Expr{x}, fails: x.fails}
 	e := &Expr{op: gpu.OpSelect, typ: x.typ, column: -1, args: []*Expr{there, x, y}, nullable: x.nullable && y.nullable,

@@ -21,9 +21,8 @@ const (
 	IsNotNull
 )
 
-// Comparison is a predicate that file statistics can refute. It compares a column with
-// constants of its SQL type: one for a comparison, any number for In, none for the null
-// tests.
+// Comparison is a predicate that file statistics can refute. It compares a column with constants of
+// its SQL type: one constant for a comparison, any number for In, none for the null tests.
 type Comparison struct {
 	Column int
 	Op     ComparisonOp
@@ -35,9 +34,8 @@ var statisticsOps = map[gpu.Op]ComparisonOp{
 	gpu.OpIn: In, gpu.OpIsNull: IsNull, gpu.OpIsNotNull: IsNotNull,
 }
 
-// Comparisons returns conditions on single columns that are all true wherever e, a
-// conjunct, is true. Most expressions have none. LIKE with a fixed prefix has two, its
-// bounds.
+// Comparisons returns conditions on single columns that are all true wherever e, a conjunct, is
+// true. Most expressions have none. LIKE with a fixed prefix has two, its bounds.
 func Comparisons(e *Expr) []Comparison {
 	if len(e.args) == 0 || e.args[0].op != opColumn {
 		return nil

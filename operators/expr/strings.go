@@ -37,7 +37,7 @@ func stringFunction(op gpu.Op, t gpu.Type) func(*binder, *syntax.Call, []*Expr) 
 			args[i] = x
 			e.nullable = e.nullable || x.nullable
 		}
-		// A value can outgrow the offsets of a column.
+		// The result can exceed the offsets of a column.
 		e.fails = op == gpu.OpReplace
 		return b.op(n, e, args...)
 	}
@@ -88,7 +88,7 @@ func bindLeft(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	}
 	one := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), 1))
 	if k.Sign() < 0 {
-		// length + k characters, none when that is negative.
+		// length + k characters, or none if that is negative.
 		count, err := b.integerArithmetic(n, "+", length,
 			newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
 		if err != nil {
@@ -154,7 +154,7 @@ func (b *binder) side(n *syntax.Call, a []*Expr) (x *Expr, k gpu.Int128, length 
 	return
 }
 
-// concat binds ||, which is null when an operand is null.
+// concat binds ||, which is null if an operand is null.
 func (b *binder) concat(n syntax.Node, nodes []syntax.Node, args []*Expr) (*Expr, error) {
 	e := Expr{op: gpu.OpConcat, typ: gpu.Of(gpu.String), fails: true}
 	for i, a := range args {

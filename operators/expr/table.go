@@ -12,16 +12,15 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// function is a row of the table of scalar functions, from which calls are bound and the
-// reference is made.
+// function is a row of the table of scalar functions. The binder and the reference use it.
 type function struct {
 	name, aliases string // aliases are separated by spaces
 	// args are the arguments as the reference shows them: "x", "x, y", "x[, y]", "x, …".
 	args string
 	bind func(b *binder, n *syntax.Call, args []*Expr) (*Expr, error)
-	// result is the type of the result, about says what the function does. nulls says when
-	// the result is null; "" is: when an argument is. examples are "expression → result",
-	// the result as text, separated by lines.
+	// result is the type of the result, about says what the function does. nulls says when the
+	// result is null; "" means if an argument is null. examples are lines of "expression → result",
+	// with the result as text.
 	result, about, nulls, examples string
 	// lazy says that arguments after the first may not be evaluated.
 	lazy bool
@@ -31,7 +30,7 @@ type function struct {
 	unbound bool
 }
 
-// arity returns the least and the greatest number of arguments; -1 is any number.
+// arity returns the least and the greatest number of arguments; -1 means any number.
 func (f *function) arity() (lo, hi int) {
 	if f.args == "" {
 		return 0, 0
@@ -53,8 +52,8 @@ type chapter struct {
 	functions []function
 }
 
-// functions are the scalar functions by name and alias. init fills the map, because
-// binding a call reads it.
+// functions are the scalar functions by name and alias. init fills the map to avoid an
+// initialization cycle, since binding a call reads it.
 var functions map[string]*function
 
 // chapters has all scalar functions.
@@ -610,12 +609,12 @@ var refused = map[string]string{
 	"alias":            "an expression has no name within the job",
 }
 
-// WhyMissing returns why a function of DuckDB is missing, "" if it is only not there yet.
+// WhyMissing returns why a function of DuckDB will stay missing, "" if it may still be added.
 func WhyMissing(name string) string { return refused[name] }
 
-// MissingFunctions returns the names of those of DuckDB's scalar functions that are not in
-// the table. The list of DuckDB's functions leaves out those of types that gstream does not
-// have, of its catalog and of its extensions.
+// MissingFunctions returns the names of DuckDB's scalar functions that are not in the table. The
+// list of DuckDB's functions excludes functions of types that gstream does not have, of DuckDB's
+// catalog and of its extensions.
 func MissingFunctions() []string {
 	var names []string
 	for _, name := range strings.Fields(duckdbFunctions) {
@@ -642,10 +641,10 @@ func (b *binder) unknownFunction(n *syntax.Call) error {
 	return b.errorf(n, "there is no function %q%s", syntax.Cut(n.Name, 60), syntax.Suggest(n.Name, names))
 }
 
-// noLists is why functions of lists are missing.
+// noLists says why functions of lists are missing.
 const noLists = "gstream has no lists"
 
-// elsewhere says what stands for functions that other systems have.
+// elsewhere suggests what to use in place of functions of other systems.
 var elsewhere = map[string]string{
 	"nvl": "coalesce(x, y) does that", "isnull": "write x IS NULL, or coalesce(x, y)",
 	"nvl2": "if(x IS NOT NULL, y, z) does that", "iff": "if(condition, x, y) does that",

@@ -2,8 +2,8 @@ package expr
 
 import "strings"
 
-// Tables are the names of the tables by which a column can be qualified, the most usual one first. nil is none. Lists
-// share what they have in common.
+// Tables is a list of the table names that can qualify a column, the preferred one first. nil is
+// the empty list. Lists share common tails.
 type Tables struct {
 	name string
 	rest *Tables
@@ -20,7 +20,7 @@ func TablesOf(names ...string) (t *Tables) {
 	return t
 }
 
-// First returns the most usual name, "" without one.
+// First returns the preferred name, "" if the list is empty.
 func (t *Tables) First() string {
 	if t == nil {
 		return ""

@@ -33,8 +33,7 @@ func dateHint(x *Expr) string {
 	return ""
 }
 
-// dateArithmetic binds + and - when an operand is a date or a time. done is false
-// otherwise.
+// dateArithmetic binds + and - if an operand is a date or a time. Otherwise done is false.
 func (b *binder) dateArithmetic(n *syntax.Binary, x, y *Expr) (e *Expr, done bool, err error) {
 	temporal := func(e *Expr) bool {
 		return e.typ.Kind == gpu.Date || e.typ.Kind == gpu.Timestamp || e.typ.Kind == gpu.Time
@@ -138,12 +137,12 @@ func (b *binder) extract(n syntax.Node, p gpu.DatePart, nx syntax.Node, x *Expr)
 	if p == gpu.PartEpoch || p == gpu.PartJulian {
 		t = gpu.Of(gpu.Float64)
 	}
-	// The parts of an infinite date are null.
+	// The fields of an infinite date are null.
 	nullable := x.nullable || x.typ.Infinity() != 0
 	return b.op(n, Expr{op: gpu.OpExtract, typ: t, n: int(p), nullable: nullable, rng: partRange(p, x)}, x)
 }
 
-// partRange bounds a date part, so that arithmetic on it stays narrow.
+// partRange bounds a date part, so that the ranges of arithmetic on it are narrow.
 func partRange(p gpu.DatePart, x *Expr) *Range {
 	switch p {
 	case gpu.PartSecond, gpu.PartMinute:
@@ -166,7 +165,7 @@ func partRange(p gpu.DatePart, x *Expr) *Range {
 	return typeRange(gpu.Of(gpu.Int64))
 }
 
-// yearFloor returns the year of a day or the year before it.
+// yearFloor returns the year of a day, or the year before.
 func yearFloor(days int64) int64 {
 	y := 1970 + days*400/146097
 	if days < 0 {
@@ -198,7 +197,7 @@ func (b *binder) dateTrunc(n syntax.Node, p gpu.DatePart, nx syntax.Node, x *Exp
 	// The longest unit is a millennium.
 	r, fails := shifted(x, rangeOf(-1001*366*microsPerDay, 0))
 	if p == gpu.PartISOYear {
-		// Its first week is that of January 4.
+		// The first week contains January 4.
 		e,
 			err := b.expand(n,
 			"CASE WHEN isfinite(_1) THEN date_trunc('week', make_date(isoyear(_1), 1, 4)) ELSE _1 END", x)
@@ -210,8 +209,8 @@ func (b *binder) dateTrunc(n syntax.Node, p gpu.DatePart, nx syntax.Node, x *Exp
 	return b.op(n, Expr{op: gpu.OpDateTrunc, typ: t, n: int(p), nullable: x.nullable, rng: r, fails: fails}, x)
 }
 
-// shifted returns the range of a timestamp to which a value of another range is added,
-// and whether the sum of some values may fail: infinities and what is out of range.
+// shifted returns the range of timestamp x plus a value in range by, and whether the sum may fail:
+// for infinities, and if it is out of range.
 func shifted(x *Expr, by *Range) (r *Range, fails bool) {
 	finite := finiteRange(x.typ)
 	if r = arithmeticRange(gpu.OpAdd, x.rng, by); finite.contains(x.rng) && finite.contains(r) {

@@ -10,24 +10,22 @@ import (
 	"github.com/gstream/gstream/operators/window"
 )
 
-// maxUnits is the most bits of a number of which sums of squares fit 128 bits: those of 2^40
-// rows.
+// maxUnits bounds the bits of a number such that the sum of squares over 2^40 rows fits 128 bits.
 const maxUnits = 42
 
-// variance replaces a variance or a standard deviation of integers or decimals by sums and a
-// count, which need no sorted rows, and returns the tree. It returns nil for other numbers,
-// for distinct ones, and for those that may be too large. call returns what takes the place of
-// one of the aggregates.
+// variance replaces a variance or a standard deviation of integers or decimals by sums and a count,
+// which need no sorted rows, and returns the tree. It returns nil for other types, for DISTINCT,
+// and for numbers that may be too large. call returns the node that replaces one of the aggregates.
 //
-// The sums are exact, of x in units of its last digit. With q, the whole number next to the
-// mean, and r, what is left of the sum, the squares of the distances to the mean add up to
-// Σx² - 2qΣx + nq² - r²/n. All but the last term is a whole number, so no digits cancel.
+// The sums are exact, of x in units of its last digit. Let q be the integer nearest to the mean,
+// and r the rest of the sum, Σx - nq. Then the squares of the distances to the mean add up to Σx² -
+// 2qΣx + nq² - r²/n. All terms but the last are integers, so no digits cancel.
 func (b *binder) variance(n *syntax.Call, f aggregate,
 	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
 	if f.sorted < window.VarSamp || n.Distinct || n.Star || len(n.Args) != 1 || aggregateIn(n.Args[0]) != nil {
 		return nil, nil
 	}
-	b.lazy++ // what a FILTER leaves out is not evaluated
+	b.lazy++ // the argument is not evaluated on rows that FILTER excludes
 	x, err := b.bind(n.Args[0])
 	b.lazy--
 	if err != nil {
@@ -76,7 +74,7 @@ func (b *binder) variance(n *syntax.Call, f aggregate,
 	return syntax.Parse(text)
 }
 
-// times returns the product of two trees, at the place of a call.
+// times returns the product of two trees, located at a call.
 func times(at *syntax.Call, x, y syntax.Node) syntax.Node {
 	return &syntax.Binary{Base: syntax.At(at, x, y), Op: "*", L: x, R: y}
 }

@@ -16,8 +16,8 @@ type WindowCall struct {
 	Kind window.Kind
 	// Aggregate is the aggregate of a window.Aggregate. Its Distinct is never set.
 	Aggregate gpu.AggregateKind
-	// Value is the first argument; nil without one. Offset and Default are the others: the
-	// number of ntile, lag, lead and nth_value as a BIGINT, and the default of lag and lead.
+	// Value is the first argument, or nil. Offset is the number of ntile, lag, lead and nth_value
+	// as a BIGINT. Default is the default of lag and lead.
 	Value, Offset, Default *Expr
 	IgnoreNulls            bool
 	Partition              []*Expr
@@ -39,9 +39,9 @@ type WindowFrame struct {
 	From, To WindowBound
 }
 
-// WindowBound is one end of a frame. Offset counts rows or groups of peers. An end of RANGE
-// with an offset is the place of Value among the values of Key, which are in the order of
-// the only key of ORDER BY.
+// WindowBound is one end of a frame. Offset counts rows or groups of peers. An end of RANGE with an
+// offset is the position of Value among the values of Key, which is ordered like the only key of
+// ORDER BY.
 type WindowBound struct {
 	Kind       window.BoundKind
 	Offset     int64
@@ -51,7 +51,7 @@ type WindowBound struct {
 // String returns the call as SQL.
 func (c WindowCall) String() string { return c.text }
 
-// ranking is a window function that is no aggregate.
+// ranking is a window function that is not an aggregate.
 type ranking struct {
 	kind   window.Kind
 	lo, hi int // numbers of arguments
@@ -73,9 +73,9 @@ var rankings = map[string]ranking{
 // BindWindows returns.
 func WindowColumn(i int) string { return fmt.Sprintf("$window%d", i) }
 
-// BindWindows finds the window functions in a tree and binds what they need over s. It
-// returns each distinct call once, and the tree with every call replaced by a reference to
-// its WindowColumn, from the number first on. The error is a *syntax.Error.
+// BindWindows finds the window functions in a tree and binds them over s. It returns each distinct
+// call once, and the tree with every call replaced by a reference to its WindowColumn, numbered
+// from first. The error is a *syntax.Error.
 func BindWindows(n syntax.Node, s *Scope, first int) (calls []WindowCall, post syntax.Node, err error) {
 	b := &binder{scope: s, src: n.Source()}
 	defer func() { err = n.Hides().Hide(err) }()
@@ -112,7 +112,7 @@ func BindWindows(n syntax.Node, s *Scope, first int) (calls []WindowCall, post s
 	return calls, post, nil
 }
 
-// misplacedWindow returns the error for a window function in a place where none is possible.
+// misplacedWindow returns the error for a window function where none is allowed.
 func (b *binder) misplacedWindow(n *syntax.Call) error {
 	if n.Over == nil {
 		return b.errorf(n, "%s is a window function: write %s(…) OVER (…)", n.Name, n.Name)
@@ -181,7 +181,7 @@ func (b *binder) windowAggregate(n *syntax.Call, f aggregate, c *WindowCall) err
 	return nil
 }
 
-// ranking binds the arguments of a function that is no aggregate.
+// ranking binds the arguments of a function that is not an aggregate.
 func (b *binder) ranking(n *syntax.Call, f ranking, c *WindowCall) (err error) {
 	if n.Star || len(n.Args) < f.lo || len(n.Args) > f.hi {
 		return b.errorf(n, "%s takes %s, found %s", n.Name, arity(f.lo, f.hi), found(n))
@@ -229,7 +229,7 @@ func (b *binder) ranking(n *syntax.Call, f ranking, c *WindowCall) (err error) {
 	return nil
 }
 
-// found is the number of arguments of a call.
+// found describes the number of arguments of a call.
 func found(n *syntax.Call) string {
 	if n.Star {
 		return "*"
@@ -291,8 +291,8 @@ func (b *binder) orderKeys(order []syntax.OrderKey) (keys []WindowKey, err error
 	return keys, nil
 }
 
-// windowKey binds a key of PARTITION BY or ORDER BY. The position of a column means nothing
-// there: a constant puts all rows together.
+// windowKey binds a key of PARTITION BY or ORDER BY. A number is not the position of a column here,
+// but a constant, for which all rows are equal.
 func (b *binder) windowKey(n syntax.Node) (*Expr, error) {
 	e, err := b.bind(n)
 	if err != nil {
@@ -340,9 +340,9 @@ func (b *binder) frameBound(w *syntax.Window, n syntax.FrameBound, unit window.U
 	return out, nil
 }
 
-// rangeBound binds an end of RANGE with an offset: the key of the order plus or minus the
-// offset. The key is cast if the result has another type. Rows with a constant key are one group of
-// peers, which is an offset of 0 groups away, or of 1 if the offset leads away from the key.
+// rangeBound binds an end of RANGE with an offset: the key of the order plus or minus the offset.
+// The key is cast if the result has another type. With a constant key all rows are peers; the bound
+// is then an offset of 0 groups, or of 1 group if the offset leads away from the key.
 func (b *binder) rangeBound(w *syntax.Window, n syntax.FrameBound, out WindowBound) (WindowBound, error) {
 	if len(w.Order) != 1 {
 		return out, b.errorf(n.Offset, "RANGE with an offset needs exactly one key of ORDER BY, found %d", len(w.Order))
@@ -423,7 +423,7 @@ func zeroOf(t gpu.Type) gpu.Scalar {
 	return gpu.IntScalar(t, 0)
 }
 
-// Equal reports whether two calls over one schema are the same.
+// Equal reports whether two calls over the same schema are the same.
 func (c WindowCall) Equal(d WindowCall) bool {
 	bound := func(x, y WindowBound) bool {
 		return x.Kind == y.Kind && x.Offset == y.Offset && sameExpr(x.Key, y.Key) && sameExpr(x.Value, y.Value)

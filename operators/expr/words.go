@@ -65,7 +65,7 @@ func pad(body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A null argument makes the condition null, and with it the result.
+		// A null argument makes the condition null, and so the result.
 		if e, err = b.require(n, enough, e, "an empty text cannot pad"); err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (b *binder) likeColumn(n *syntax.Like, x, pattern *Expr) (*Expr, error) {
 	return e, err
 }
 
-// bindOverlay binds overlay. Positions before the text are its beginning.
+// bindOverlay binds overlay. Positions before the text mean its beginning.
 func bindOverlay(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "ssii", a)
 	if err != nil {

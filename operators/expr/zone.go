@@ -5,17 +5,17 @@ import (
 	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // zones where the system has none
+	_ "time/tzdata" // zones if the system has none
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// zoneSteps are the offsets of a time zone from UTC as a step function: offsets[k] from
-// starts[k-1] on, in microseconds.
+// zoneSteps are the offsets of a time zone from UTC as a step function, in microseconds: offsets[k]
+// applies from starts[k-1] on.
 type zoneSteps struct{ starts, local, offsets []int64 }
 
-// lastZoneYear is the year up to which the rules of zones are written out.
+// lastZoneYear is the year up to which the transitions of zones are listed.
 const lastZoneYear = 2500
 
 var zones sync.Map // of *zoneSteps by name
@@ -40,8 +40,8 @@ func loadZone(name string) (*zoneSteps, error) {
 		if n := len(z.offsets); n == 0 || z.offsets[n-1] != int64(offset)*microsPerSecond {
 			if n > 0 {
 				z.starts = append(z.starts, t.UnixMicro())
-				// A local time that a clock shows twice is the later one, one that it
-				// skips is of the offset before.
+				// A local time that occurs twice means the later moment. One that is skipped has
+				// the offset before the transition.
 				z.local = append(z.local, t.UnixMicro()+int64(offset)*microsPerSecond)
 			}
 			z.offsets = append(z.offsets, int64(offset)*microsPerSecond)
@@ -50,7 +50,7 @@ func loadZone(name string) (*zoneSteps, error) {
 		if end.IsZero() || end.Year() > lastZoneYear {
 			break
 		}
-		if !end.After(t) { // at the turn of a leap year beyond the database
+		if !end.After(t) { // at the end of a leap year beyond the database
 			end = t.Add(24 * time.Hour)
 		}
 		t = end
@@ -59,7 +59,8 @@ func loadZone(name string) (*zoneSteps, error) {
 	return z, nil
 }
 
-// titled writes the words of a name with capital letters, and short ones in them alone.
+// titled capitalizes a name like the database: the words of names with a slash, and all letters of
+// other names.
 func titled(name string) string {
 	out := []byte(strings.ToLower(name))
 	start := true
@@ -118,7 +119,7 @@ func bindTimezone(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The type changes before the offset is added, where nothing is converted.
+	// The type is changed before the offset is added, because this conversion keeps the value.
 	if x, err = b.convert(n, x, to, false); err != nil {
 		return nil, err
 	}

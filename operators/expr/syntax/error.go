@@ -16,11 +16,10 @@ type Error struct {
 	Missing *Missing
 }
 
-// Missing is a name that no column of a scope has.
+// Missing is a name for which a scope has no column.
 type Missing struct {
 	Name []string // its parts; the last one is the column
-	// NoTable means that no column has the qualifier. Otherwise the table has no such
-	// column.
+	// NoTable means that the table is unknown. Otherwise the table has no such column.
 	NoTable bool
 }
 
@@ -56,7 +55,7 @@ func cutLeft(s string, n int) string {
 	return s
 }
 
-// Cut returns at most n bytes of the beginning of a text, whole code points.
+// Cut returns at most the first n bytes of a text, without splitting a code point.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -78,8 +77,7 @@ func NewError(src string, pos int, format string, args ...any) *Error {
 	}
 }
 
-// Suggest returns `; did you mean "x"?` for the closest of the candidates, or "" when
-// none is close.
+// Suggest returns `; did you mean "x"?` for the closest candidate, or "" if none is close.
 func Suggest(name string, candidates []string) string {
 	if best := Nearest(name, candidates); best != "" {
 		return fmt.Sprintf("; did you mean %q?", best)
@@ -87,8 +85,7 @@ func Suggest(name string, candidates []string) string {
 	return ""
 }
 
-// Nearest returns the candidate that a misspelled name most likely means, or "" when none
-// is close.
+// Nearest returns the candidate that a misspelled name most likely means, or "" if none is close.
 func Nearest(name string, candidates []string) string {
 	best, bestDistance := "", max(1, len(name)/3)+1
 	if len(name) > 64 {

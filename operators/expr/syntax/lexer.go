@@ -26,7 +26,7 @@ type token struct {
 	text string
 	pos  int // byte offset
 	end  int // byte offset of the end
-	// hidden is the part of the text whose value is the token and is not shown, or "".
+	// hidden is the part of the text that the token replaces with a hidden value, or "".
 	hidden string
 }
 
@@ -62,7 +62,7 @@ type lexer struct {
 	src    string
 	pos    int
 	values Values
-	hidden Hidden // the values so far that are not shown
+	hidden Hidden // the hidden values so far
 }
 
 // symbols are the operators of two or more characters, longest first.
@@ -164,7 +164,7 @@ func (l *lexer) skipSpace() error {
 	return nil
 }
 
-// quoted reads up to the closing quote. A doubled quote is a quote.
+// quoted reads up to the closing quote. A doubled quote stands for one quote.
 func (l *lexer) quoted(k tokenKind, quote byte, start, from int) (token, error) {
 	var b strings.Builder
 	for i := from; ; {
@@ -264,7 +264,7 @@ func (l *lexer) dollar(start int) (token, error) {
 	return l.take(tokenString, start, rest[len(tag):len(tag)+i]), nil
 }
 
-// number reads digits[.digits][e[±]digits], underscores between digits.
+// number reads digits[.digits][e[±]digits], with underscores allowed between digits.
 func (l *lexer) number(start int) (token, error) {
 	digits := func() {
 		for l.pos < len(l.src) && (isDigit(l.src[l.pos]) ||

@@ -22,8 +22,8 @@ type Node interface {
 	depth() int
 }
 
-// Base is the common part of nodes. It locates the node in its source, for errors. At makes
-// one for a node that no text has.
+// Base is the common part of nodes. It locates the node in its source, for errors. At makes a Base
+// for a node that does not come from a text.
 type Base struct {
 	src   string
 	at    int
@@ -52,14 +52,14 @@ type (
 	NumberLiteral struct {
 		Base
 		Text   string
-		hidden string // the part of the source that stands for a hidden value, or ""
+		hidden string // the part of the source that a hidden value replaces, or ""
 	}
 	// StringLiteral is a literal string or blob. Text is decoded.
 	StringLiteral struct {
 		Base
 		Text   string
 		Blob   bool
-		hidden string // as of a number
+		hidden string // as in NumberLiteral
 	}
 	// WordLiteral is NULL, TRUE or FALSE.
 	WordLiteral struct {
@@ -79,7 +79,7 @@ type (
 		Op string
 		X  Node
 	}
-	// Binary is an arithmetic operator, a comparison or ||. Op is its name, whatever its
+	// Binary is an arithmetic operator, a comparison or ||. Op is its name, independent of its
 	// spelling in the source.
 	Binary struct {
 		Base
@@ -132,9 +132,9 @@ type (
 		Type gpu.Type
 		Try  bool
 	}
-	// Call is a call of a function, Name(Args) or Name(*). ORDER BY or IGNORE NULLS stand
-	// behind the arguments, FILTER (WHERE Filter) and OVER (Over) behind the parentheses.
-	// Filter and Over may be nil. The name is in lower case.
+	// Call is a call of a function, Name(Args) or Name(*). ORDER BY or IGNORE NULLS follow the
+	// arguments; FILTER (WHERE Filter) and OVER (Over) follow the parentheses. Filter and Over may
+	// be nil. The name is in lower case.
 	Call struct {
 		Base
 		Name        string
@@ -151,7 +151,7 @@ type (
 		X                      Node
 		Descending, NullsFirst bool
 	}
-	// Window is the contents of the parentheses of OVER. Without a frame, Frame is nil.
+	// Window is the contents of the parentheses of OVER. Frame may be nil.
 	Window struct {
 		Partition []Node
 		Order     []OrderKey
@@ -171,7 +171,7 @@ type (
 	}
 )
 
-// Resolved is a part of a tree that a binder has bound already: Value is its meaning. Binders
+// Resolved is a part of a tree that a binder has bound already. Value is the bound form. Binders
 // make such nodes; the parser does not.
 type Resolved struct {
 	Base
@@ -181,7 +181,7 @@ type Resolved struct {
 func (n *Resolved) String() string           { return text(n) }
 func (n *Resolved) write(b *strings.Builder) { b.WriteString(n.Value.String()) }
 
-// At returns the common part of a node that is made in place of n, over children.
+// At returns the common part of a node that replaces n and has the given children.
 func At(n Node, children ...Node) Base {
 	b := Base{src: n.Source(), at: n.Pos(), hides: n.Hides(), tall: 1}
 	for _, c := range children {

@@ -9,7 +9,7 @@ type BinaryOperator struct {
 	power           int // binding power
 }
 
-// BinaryOperators are the operators with two plain operands, those that bind tightest first.
+// BinaryOperators are the operators with two plain operands, those of highest precedence first.
 var BinaryOperators = []BinaryOperator{
 	{"^", "**", bindPow},
 	{"*", "", bindMul},
@@ -32,8 +32,7 @@ var BinaryOperators = []BinaryOperator{
 	{">=", "", bindCompare},
 }
 
-// binaryPower has the binding power of each operator, spellings the operators that have other
-// spellings.
+// binaryPower has the binding power of each operator. spellings maps other spellings to operators.
 var binaryPower, spellings = map[string]int{}, map[string]string{}
 
 func init() {

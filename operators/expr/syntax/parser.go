@@ -13,7 +13,7 @@ const (
 	maxDepth   = 400
 )
 
-// reserved words are column names only in quotes.
+// reserved words can be column names only in quotes.
 var reserved = words(`ALL AND ANY AS ASC BETWEEN BOTH BY CASE CAST CROSS DESC DISTINCT ELSE END ESCAPE EXCEPT
 	EXISTS FALSE FOR FROM FULL GROUP HAVING ILIKE IN INNER INTERSECT INTO IS ISNULL JOIN LEADING LIKE LIMIT NATURAL
 	NOT NOTNULL NULL OFFSET ON OR ORDER OUTER QUALIFY SELECT SIMILAR SOME THEN TRAILING TRUE TRY_CAST UNION UNIQUE
@@ -61,7 +61,7 @@ type parser struct {
 	tokens []token
 	next   int
 	nested int
-	Hidden // the values in the text that are not shown
+	Hidden // the hidden values in the text
 }
 
 func newParser(src string, values Values) (*parser, error) {
@@ -154,8 +154,8 @@ func (p *parser) expression(power int) (Node, error) {
 	return nil, err
 }
 
-// infix parses one operator and its right side after left. more is false when the next
-// token does not continue the expression.
+// infix parses one operator and its right side after left. more is false if the next token does not
+// continue the expression.
 func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	t := p.peek()
 	if t.kind == tokenSymbol {
@@ -255,7 +255,7 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	return &Binary{Base: p.at(t.pos, left, right), Op: op, L: left, R: right}, true, nil
 }
 
-// slice parses [n], [from:to], [from:] and [:to] behind a text.
+// slice parses [n], [from:to], [from:] and [:to] after a text.
 func (p *parser) slice(s Node) (Node, error) {
 	t := p.advance()
 	call := func(name string, args ...Node) (Node, error) {
@@ -349,7 +349,7 @@ func (p *parser) like(x Node, pos int, not, fold bool) (Node, error) {
 	return n, nil
 }
 
-// regexp parses the pattern behind an operator that is a call.
+// regexp parses the pattern after an operator that stands for a call.
 func (p *parser) regexp(x Node, pos int, not bool, call, options string) (Node, error) {
 	p.advance()
 	pattern, err := p.expression(bindBetween)
@@ -469,7 +469,7 @@ func (p *parser) form() (Node, error) {
 	return n, p.expect(")")
 }
 
-// parenthesised parses the contents of CAST(…), EXTRACT(…) and the like.
+// parenthesised parses the contents of CAST(…), EXTRACT(…) and other forms with keywords.
 func (p *parser) parenthesised(t token) (Node, error) {
 	call := func(name string, args ...Node) Node {
 		return &Call{Base: p.at(t.pos, args...), Name: name, Args: args}
@@ -548,7 +548,7 @@ func (p *parser) trim(call func(string, ...Node) Node) (Node, error) {
 	return call(name, args...), nil
 }
 
-// substring parses what follows the string: FROM n, FOR n, or arguments.
+// substring parses the part after the string: FROM n, FOR n, or arguments.
 func (p *parser) substring(t token, s Node, call func(string, ...Node) Node) (Node, error) {
 	args := []Node{s}
 	from, length := p.accept("FROM"), false
@@ -678,8 +678,7 @@ func (p *parser) nameOrCall() (Node, error) {
 	return n, nil
 }
 
-// typedLiteral parses a type name followed by a string. It returns nil when there is
-// none.
+// typedLiteral parses a type name followed by a string. It returns nil if there is none.
 func (p *parser) typedLiteral() (Node, error) {
 	if _, ok := typeNames[strings.ToUpper(p.peek().text)]; !ok {
 		return nil, nil
@@ -696,8 +695,8 @@ func (p *parser) typedLiteral() (Node, error) {
 	return &Cast{Base: p.at(p.tokens[mark].pos, x), X: x, Type: typ}, nil
 }
 
-// call parses what follows the opening parenthesis of a function: its arguments, FILTER
-// (WHERE …) of an aggregate, and OVER (…) of a window function.
+// call parses the part of a call after its opening parenthesis: the arguments, FILTER (WHERE …) of
+// an aggregate, and OVER (…) of a window function.
 func (p *parser) call(name token) (Node, error) {
 	n := &Call{Name: strings.ToLower(name.text)}
 	err := p.arguments(n)
@@ -777,7 +776,7 @@ func (p *parser) placing(n *Call) error {
 	return nil
 }
 
-// orderBy parses ORDER BY and its keys, if it is there.
+// orderBy parses an optional ORDER BY and its keys.
 func (p *parser) orderBy() (keys []OrderKey, err error) {
 	if !p.peek().is("ORDER") || !p.ahead(1).is("BY") {
 		return nil, nil
@@ -803,7 +802,7 @@ func (p *parser) orderBy() (keys []OrderKey, err error) {
 	}
 }
 
-// over parses what follows OVER.
+// over parses the part after OVER.
 func (p *parser) over() (w *Window, err error) {
 	if t := p.peek(); !p.accept("(") {
 		if t.kind == tokenIdent || t.kind == tokenQuoted {
@@ -841,8 +840,8 @@ func (p *parser) over() (w *Window, err error) {
 	return w, nil
 }
 
-// frame parses ROWS, RANGE or GROUPS and the bounds. A single bound is the first one, and
-// the last one is the current row.
+// frame parses ROWS, RANGE or GROUPS and the bounds. A single bound is the first bound; the last
+// bound is then the current row.
 func (p *parser) frame() (f *Frame, err error) {
 	f = &Frame{Unit: strings.ToUpper(p.advance().text)}
 	if !p.accept("BETWEEN") {

@@ -2,7 +2,7 @@ package syntax
 
 import "slices"
 
-// Replace copies a tree. A node for which f returns a node is replaced by it.
+// Replace copies a tree. If f returns a node for a node, the copy has the returned node.
 func Replace(n Node, f func(Node) (Node, error)) (Node, error) {
 	if r, err := f(n); r != nil || err != nil {
 		return r, err

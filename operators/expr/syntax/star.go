@@ -2,18 +2,18 @@ package syntax
 
 import "strings"
 
-// Star is * or table.* with what changes its columns.
+// Star is * or table.* with its modifiers.
 type Star struct {
 	Table   string // "" for all columns
 	Exclude []StarName
-	Replace []StarColumn // the expressions that take the places of columns
-	Rename  []StarColumn // the columns that get other names
+	Replace []StarColumn // expressions that replace columns
+	Rename  []StarColumn // columns with new names
 }
 
 // StarName is the name of a column, perhaps with its table.
 type StarName struct{ Table, Name string }
 
-// StarColumn is an expression or a column, as text, and the name in the result.
+// StarColumn is an expression or a column, as text, and its name in the result.
 type StarColumn struct {
 	Text string
 	StarName
@@ -21,10 +21,10 @@ type StarColumn struct {
 }
 
 // ParseStar parses [table.]* [EXCLUDE (a, …)] [REPLACE (expression AS a, …)] [RENAME (a AS b, …)].
-// It is nil without an error if the text does not begin with a star. The error is an *Error.
+// It returns nil if the text does not begin with a star. The error is an *Error.
 func ParseStar(src string) (*Star, error) { return Values(nil).ParseStar(src) }
 
-// ParseStar is the function ParseStar for a text in which values stand for parts.
+// ParseStar is the function ParseStar for a text with values.
 func (v Values) ParseStar(src string) (_ *Star, err error) {
 	p, err := newParser(src, v)
 	defer func() { err = p.Hide(err) }()

@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// TypeName is a row of the table of types. Names are separated by spaces; the first one is the
-// name that results have.
+// TypeName is a row of the table of types. Names are separated by spaces; results use the first
+// one.
 type TypeName struct {
 	Type                   gpu.Type
 	Names, About, Examples string

@@ -6,8 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// DatePart is a row of the table of the fields of a date. Aliases are other names, and
-// Functions those that take the field, separated by spaces. Example follows the name of such a
+// DatePart is a row of the table of date fields. Aliases are other names, and Functions are the
+// functions that return the field, both separated by spaces. Example follows the name of such a
 // function.
 type DatePart struct {
 	Part                     gpu.DatePart
@@ -61,8 +61,8 @@ func init() {
 	}
 }
 
-// DatePartNamed returns the field of a date that has a name, which may be in the plural, or an
-// alias, in any case. It is nil if there is none.
+// DatePartNamed returns the date field with a name or alias, regardless of case. The name may be in
+// the plural. It returns nil if there is none.
 func DatePartNamed(name string) *DatePart {
 	u := strings.ToUpper(name)
 	if p, ok := namedParts[u]; ok {

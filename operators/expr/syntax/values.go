@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// Values are the values that stand for parts of a text, such as ${day}. A part is the text of
-// one value or literal: it is no syntax, whatever the value is.
+// Values maps parts of a text, such as ${day}, to the values that replace them. A part stands for
+// one value or literal. Nothing in the value is syntax.
 type Values map[string]Value
 
 // Value is the value of a part of a text.
 type Value struct {
 	SQL string // a literal, or the sign of a number and the number
-	// Text is what errors must not show of the value, if Hidden: it is not shown in the text of
-	// expressions either.
+	// Text is the text of the value that neither errors nor expressions may show, if Hidden.
 	Text   string
 	Hidden bool
 }
 
-// Parse parses an SQL scalar expression in which values stand for parts of the text. The error is an *Error.
+// Parse parses an SQL scalar expression with values. The error is an *Error.
 func (v Values) Parse(src string) (Node, error) {
 	p, err := newParser(src, v)
 	if err != nil {
@@ -35,7 +34,7 @@ func (v Values) Parse(src string) (Node, error) {
 	return n, nil
 }
 
-// at returns the part at the start of a text, "" if there is none.
+// at returns the part of v at the start of a text, "" if there is none.
 func (v Values) at(s string) (part string) {
 	for k := range v {
 		if len(k) > len(part) && strings.HasPrefix(s, k) {
@@ -88,7 +87,7 @@ func (h Hidden) Hide(err error) error {
 	return &shown
 }
 
-// Hide returns a message without the values that are not shown.
+// Hide returns a message with hidden values replaced by Mask.
 func (v Values) Hide(message string) string {
 	for _, value := range v {
 		if value.Hidden {
@@ -105,7 +104,7 @@ func (v Value) hide(message string) string {
 			continue
 		}
 		message = strings.ReplaceAll(message, s, Mask)
-		for n := len(s) - 1; n >= 8; n-- { // messages cut long texts
+		for n := len(s) - 1; n >= 8; n-- { // messages truncate long texts
 			message = strings.ReplaceAll(message, s[:n], Mask)
 		}
 	}
