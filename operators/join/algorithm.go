@@ -10,41 +10,40 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// algorithm finds the pairs of rows with equal keys. It knows nothing of the kind of the
-// join, of residual conditions and of the result: these are the operator's.
+// algorithm finds the pairs of rows with equal keys. It knows nothing about the kind of the join,
+// residual conditions and the result, which belong to the operator.
 type algorithm interface {
-	// build prepares the build side, which it takes over, also on error. It is called
-	// once, with a queue that uses the whole device.
+	// build prepares the build side, which it takes over, even on error. It is called once, with a
+	// queue that uses the whole device.
 	build(ctx context.Context, t operators.Task, side *gpu.Stride) (built, error)
 }
 
-// built is a build side. Lanes match with it at the same time, each with its own task.
+// built is a prepared build side. Lanes match with it concurrently, each with its own task.
 type built interface {
-	// columns returns the columns that the build row ids of all matches index, by position
-	// in the schema of the build side. They have the rows of the build side, each once, in
-	// the order that the algorithm likes. The columns of Spec.kept are there; others may
-	// be empty.
+	// columns returns the columns that the build row ids of matches index, by position in the
+	// schema of the build side. They have each row of the build side once, in an order that the
+	// algorithm chooses. The columns of Spec.kept are present; others may be empty.
 	columns() []gpu.Column
-	// least is the number of probe rows that a match should have. A lane collects
-	// strides until it has as many; at the end of the input it has fewer. 0 takes every
-	// stride as it comes.
+	// least is the number of probe rows that a match should have. A lane collects strides until it
+	// has as many; at the end of the input it may have fewer. 0 means that every stride is matched
+	// as it arrives.
 	least() int
-	// match returns the pairs of a probe stride, which is borrowed and outlives the match.
+	// match returns the pairs of a probe stride, which is borrowed and must outlive the match.
 	match(t operators.Task, probe *gpu.Stride) (matching, error)
 	release()
 }
 
-// matching is the match of a probe stride with the build side. Its probe row ids index
-// probe: an algorithm that reorders the rows may have columns of its own, which are
-// released with its Matcher. A Matcher may also translate ids of reordered rows to ids of
-// the original ones.
+// matching is the match of a probe stride with the build side. Its probe row ids index probe. An
+// algorithm that reorders the rows has two options. Its columns may be reordered copies, which are
+// released with its Matcher. Or the Matcher translates ids of reordered rows to ids of the original
+// rows.
 type matching struct {
 	gpu.Matcher
-	// probe has the columns by position in the schema of the probe side, of which only
-	// those of Spec.used need be there.
+	// probe has the columns by position in the schema of the probe side. Only those of Spec.used
+	// must be present.
 	probe []gpu.Column
-	// ordered says that pairs come in order of the rows of the probe stride, and probe is
-	// in this order.
+	// ordered says that pairs come in the order of the rows of the probe stride, and that probe has
+	// this order.
 	ordered bool
 }
 
@@ -52,7 +51,7 @@ type matching struct {
 type named struct {
 	name string
 	make func(*Spec) algorithm
-	// outputs says that it needs a gpu.PairOutput: gpu.Capabilities.PairOutputs.
+	// outputs says that it needs the capability gpu.Capabilities.PairOutputs.
 	outputs bool
 }
 
@@ -93,7 +92,7 @@ func AlgorithmsOn(p gpu.Properties) (names []string) {
 	return names
 }
 
-// RunsOn returns an error when the algorithm that a job asks for is not for a device.
+// RunsOn returns an error if a job asks for an algorithm that the device does not have.
 func (s *Spec) RunsOn(p gpu.Properties) error {
 	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
 		return nil
@@ -102,7 +101,7 @@ func (s *Spec) RunsOn(p gpu.Properties) error {
 		"take another, or run with --device cuda"), s.Algorithm, p.Name)
 }
 
-// algorithm returns the algorithm of a name, one of Algorithms, or that of a range.
+// algorithm returns the algorithm with a name, one of Algorithms, or the algorithm of a range.
 func (s *Spec) algorithm(name string) algorithm {
 	if s.Range != nil {
 		return byRange{s}
@@ -110,8 +109,8 @@ func (s *Spec) algorithm(name string) algorithm {
 	return algorithms[slices.Index(Algorithms(), name)].make(s)
 }
 
-// used returns the positions of the columns of the probe side that the result or the
-// conditions need. kept returns those of the build side.
+// used returns the positions of the probe columns that the result or the conditions need. kept
+// returns those of the build side.
 func (s *Spec) used() []int {
 	at := slices.Clone(s.ProbeOut)
 	for _, r := range s.checks {
@@ -139,7 +138,7 @@ func (s *Spec) drop(side *gpu.Stride) {
 	}
 }
 
-// rowBytes returns the bytes of a row of the columns at some positions, or of all. Texts
+// rowBytes returns the bytes of a row in the columns at some positions, or in all columns. Strings
 // count as 16 bytes.
 func rowBytes(schema *gpu.Schema, at []int) (n int) {
 	if at == nil {

@@ -8,11 +8,10 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// bucket is the partitioned hash join over bucket chains (Sioulas et al., ICDE 2019), the
-// PHJ-UR of Wu et al. (SIGMOD 2025, §3.1.2). Keys and row ids are appended to chains of
-// buckets by atomics, so their order changes from run to run, and columns cannot move with
-// them: they are gathered from the sides as they were. Under skew the appends to one chain
-// wait for each other.
+// bucket is the partitioned hash join over bucket chains (Sioulas et al., ICDE 2019), the PHJ-UR of
+// Wu et al. (SIGMOD 2025, §3.1.2). Atomics append keys and row ids to chains of buckets. Their
+// order changes from run to run, so columns cannot move with them, and are gathered from the
+// original sides. Under skew, the appends to one chain wait for each other.
 type bucket struct{ *Spec }
 
 func (a bucket) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {

@@ -18,59 +18,63 @@ func (c Choice) String() string { return "algorithm " + c.Algorithm + ": " + c.W
 
 // rates are the constants of the cost model: nanoseconds on one GPU.
 type rates struct {
-	l2 int64 // bytes, for a GPU that explain has not opened
-	// build is a row that goes into the table of NPJ.
+	l2 int64 // bytes, used if explain has not opened the GPU
+	// build is for inserting a row into the table of NPJ.
 	build float64
-	// near and far are a random access of a row to the table or to a column, in the
-	// second-level cache and beyond it.
+	// near and far are for a random access of a row to the table or to a column, within the L2
+	// cache and beyond it.
 	near, far float64
-	// stream is a byte that a pass of a partition or a copy reads or writes.
+	// stream is for a byte that a partitioning pass or a copy reads or writes.
 	stream float64
-	// buildMatch and probeMatch are a row of either side in the match of partitions, match is
-	// a byte that the match reads or writes.
+	// buildMatch and probeMatch are for a row of either side in the match of partitions, match is
+	// for a byte that the match reads or writes.
 	buildMatch, probeMatch, match float64
-	// gather is a value that PHJ-UR gathers from beyond the second-level cache.
+	// gather is for a value that PHJ-UR gathers from beyond the L2 cache.
 	gather float64
-	// gain is how many times faster than NPJ an algorithm must be that collects rows,
-	// since these take memory, and none of them comes out before the last has come.
+	// gain is how many times faster than NPJ an algorithm that collects rows must be. Collected
+	// rows take memory, and none is emitted before the last one has arrived.
 	gain float64
 }
 
-// measured are the rates of one H200: rows of a key and two payloads of 4 bytes that lie on
-// the device, 2^27 of them joined with 2^20 to 2^27 rows of distinct keys. NPJ took 5.8 to
-// 38.9 ms, PHJ-TR 2.7 to 6.6, PHJ-UR 12.1 to 23.9 (examples/bench/h200-joins.txt).
+// measured are the rates of one H200. Rows on the device have a key and two payloads of 4 bytes.
+// 2^27 rows were joined with 2^20 to 2^27 rows with distinct keys. NPJ took 5.8 to 38.9 ms, PHJ-TR
+// 2.7 to 6.6, PHJ-UR 12.1 to 23.9 (examples/bench/h200-joins.txt).
 var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream: 1 / 2700.0,
 	buildMatch: 0.0045, probeMatch: 0.0085, match: 1 / 8600.0, gather: 0.027, gain: 1.25}
 
-// On the CPU one table is faster, or as fast, for all sizes that have been measured. On two
-// cores of an Intel Xeon with 2 MiB of L2 each, 2·10⁷ rows of a key and two payloads of 4
-// bytes took these seconds of the cores with NPJ and PHJ-TR, by distinct build rows whose
-// keys are far apart: 0.27 and 0.59 with 10⁵, 0.49 and 1.19 with 10⁶, 1.05 and 1.62 with
-// 5·10⁶, 3.6 and 3.6 with 2·10⁷, 4.7 and 5.2 with 4·10⁷. With 5·10⁶, PHJ-UR took 2.4, SMJ-UR
-// 2.6, SMJ-TR 2.7 and MPJ 2.4; with a direct table NPJ took 0.82.
+// On the CPU one table is faster, or as fast, for all measured sizes. These are seconds of two
+// cores of an Intel Xeon with 2 MiB of L2 each, for 2·10⁷ probe rows of a key and two payloads of 4
+// bytes, by the number of build rows, whose keys are distinct and sparse:
+//
+//	build rows  10⁵   10⁶   5·10⁶  2·10⁷  4·10⁷
+//	NPJ         0.27  0.49  1.05   3.6    4.7
+//	PHJ-TR      0.59  1.19  1.62   3.6    5.2
+//
+// With 5·10⁶ build rows PHJ-UR took 2.4, SMJ-UR 2.6, SMJ-TR 2.7 and MPJ 2.4; with a direct table
+// NPJ took 0.82.
 
-// A table has ranks, without hashes, if the range of its keys has at most spread values a
-// key and leastRanks more. Its bitmap then has 16 bytes a key at most, no more than a hash
-// table, and half a megabyte more.
+// A table uses ranks instead of hashes if the range of its keys has at most spread values per key,
+// plus leastRanks. Its bitmap then has at most 16 bytes per key, no more than a hash table, plus
+// half a megabyte.
 const (
 	spread     = 64
 	leastRanks = 1 << 16
 )
 
-// circumstances are what a choice depends on besides the Spec. Zeros are not known.
+// circumstances are the inputs of a choice besides the Spec. Zero means unknown.
 type circumstances struct {
 	device gpu.Properties
 	memory int64 // the budget
 	lanes  int
 	stride int // rows of a stride of the probe side
-	// outOfCore says that only a part of the build side is in memory. Then nobody relies on
-	// the order of the rows.
+	// outOfCore says that only a part of the build side is in memory. Then the order of the rows
+	// does not matter.
 	outOfCore bool
 }
 
-// Plan returns the algorithm that a join will probably take on a device, by the planner's
-// estimates. The join chooses when the rows of its build side are known. Properties that
-// are not known count as those of the GPU that was measured.
+// Plan returns the algorithm that a join will probably choose on a device, by the planner's
+// estimates. The join itself chooses once the number of its build rows is known. Unknown properties
+// count as those of the GPU that was measured.
 func (s Spec) Plan(device gpu.Properties) Choice {
 	s.checks = s.conditions()
 	return s.choose(circumstances{device: device})
@@ -79,16 +83,18 @@ func (s Spec) Plan(device gpu.Properties) Choice {
 // choose returns the algorithm for a number of build rows, by rules and then by the cost of
 // transformation, match and materialisation (Wu et al., SIGMOD 2025, §4.1.4 and §5.1.10).
 //
-// Skew is not sampled, since no choice depends on it. It makes the accesses of NPJ and of
-// PHJ-UR hit caches, and the match of partitions cuts large ones, but the order of the
-// algorithms stays. 2^27 rows with foreign keys by Zipf 0, 1 and 2 took PHJ-TR 3.9, 4.1 and
-// 4.1 ms where 2^22 rows were built, 4.3, 4.5 and 4.4 with 2^24, 7.1, 7.3 and 6.9 with
-// 2^27. NPJ took 8.3, 7.0 and 5.7, 18.1, 14.5 and 12.2, 37.1, 30.0 and 25.0. PHJ-UR took
-// 23.9, 18.0 and 9.3 with 2^27.
+// Skew is not sampled, since no choice depends on it. With skew the accesses of NPJ and of PHJ-UR
+// hit caches, and the match of partitions splits large ones, but the ranking of the algorithms
+// stays the same. These are milliseconds for 2^27 probe rows with foreign keys by Zipf 0, 1 and 2:
 //
-// SMJ and MPJ are not chosen: they sort all bits of a key, where PHJ partitions by at most
-// 16 of them. Nor are BUCKET and RHJ, which PHJ-UR and PHJ-TR beat unless a key has very many
-// pairs: with 2^14 of them, double probe took 30 ms for 2^31 pairs, and PHJ-TR 40.
+//	build rows  2^22           2^24              2^27
+//	PHJ-TR      3.9, 4.1, 4.1  4.3, 4.5, 4.4     7.1, 7.3, 6.9
+//	NPJ         8.3, 7.0, 5.7  18.1, 14.5, 12.2  37.1, 30.0, 25.0
+//	PHJ-UR                                       23.9, 18.0, 9.3
+//
+// SMJ and MPJ are never chosen: they sort all bits of a key, while PHJ partitions by at most 16
+// bits. BUCKET and RHJ are never chosen either: PHJ-UR and PHJ-TR beat them unless a key has very
+// many pairs. With 2^14 pairs per key, double probe took 30 ms for 2^31 pairs, and PHJ-TR 40.
 func (s *Spec) choose(c circumstances) Choice {
 	switch {
 	case s.Range != nil:
@@ -116,7 +122,7 @@ func (s *Spec) choose(c circumstances) Choice {
 	if s.ProbeRows == 0 {
 		return Choice{"npj", "the rows of the probe side are not known"}
 	}
-	// Strides that come over the link come more slowly than a table in the cache is probed.
+	// Strides arrive over the link more slowly than a table in the cache is probed.
 	if s.footprint() <= r.l2 && s.ProbeRows > int64(c.stride) {
 		return Choice{"npj", build + " fits the L2 cache"}
 	}
@@ -134,13 +140,13 @@ func (s *Spec) choose(c circumstances) Choice {
 		milliseconds(npj))}
 }
 
-// hasTexts reports whether the probe side has texts. With several dictionaries these are not
+// hasTexts reports whether the probe side has strings. Strings with different dictionaries are not
 // collected.
 func (s *Spec) hasTexts() bool {
 	return slices.ContainsFunc(s.Probe.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
 }
 
-// approximate formats a number of values in two digits.
+// approximate formats a number of values with two digits.
 func approximate(n float64) string {
 	v, prefix := humanize.ComputeSI(n)
 	return fmt.Sprintf("%.2g%s", v, prefix)
@@ -148,8 +154,8 @@ func approximate(n float64) string {
 
 func milliseconds(ns float64) string { return fmt.Sprintf("%.3g ms", ns/1e6) }
 
-// footprint returns the bytes that the accesses of NPJ hit: the table, with its link and its
-// free room about 8 bytes a row, and the columns of the build side in the result.
+// footprint returns the bytes that the accesses of NPJ touch: the table, which has about 8 bytes
+// per row including its link and free slots, and the build columns of the result.
 func (s *Spec) footprint() int64 {
 	row := 8
 	if kept := s.kept(); len(kept) > 0 {
@@ -158,7 +164,7 @@ func (s *Spec) footprint() int64 {
 	return s.BuildRows * int64(row)
 }
 
-// matches is the estimate of the pairs.
+// matches estimates the number of pairs.
 func (s *Spec) matches() float64 {
 	if s.PairRows > 0 {
 		return float64(s.PairRows)
@@ -166,19 +172,18 @@ func (s *Spec) matches() float64 {
 	return float64(s.ProbeRows)
 }
 
-// npj is the time of NPJ: the build, and for each probe row an access to the table and one
-// to each column of the build side.
+// npj estimates the time of NPJ: the build, and for each probe row one access to the table and one
+// to each build column of the result.
 func (r rates) npj(s *Spec) float64 {
 	access := r.near + r.misses(s)*(r.far-r.near)
 	return float64(s.BuildRows)*r.build + access*(float64(s.ProbeRows)+s.matches()*float64(len(s.kept())))
 }
 
-// misses is the share of random accesses to the build side that miss the second-level
-// cache.
+// misses estimates the share of random accesses to the build side that miss the L2 cache.
 func (r rates) misses(s *Spec) float64 { return max(0, 1-float64(r.l2)/float64(s.footprint())) }
 
-// phj is the time of a partitioned join: the passes over both sides, collecting the probe
-// rows, and the match, which reads the whole build side for each batch. PHJ-UR gathers the
+// phj estimates the time of a partitioned join: the passes over both sides, collecting the probe
+// rows, and the match, which reads the whole build side for each batch. PHJ-UR also gathers the
 // columns of the pairs, in random order.
 func (r rates) phj(s *Spec, c circumstances, transform bool) float64 {
 	width := s.Probe.Fields[s.ProbeKeys[0]].Type.Width()
@@ -219,8 +224,8 @@ func (r rates) phj(s *Spec, c circumstances, transform bool) float64 {
 	return ns
 }
 
-// passesOf returns how many passes of 8 bits partition by so many bits. One pass by 9 bits, of
-// columns of 4 bytes, takes as long as 1.4 of 8.
+// passesOf returns the cost of partitioning by so many bits, in passes of 8 bits. For columns of 4
+// bytes, one pass by 9 bits takes as long as 1.4 passes of 8 bits.
 func passesOf(bits uint, fours bool) float64 {
 	if bits == 9 && fours {
 		return 1.4
@@ -228,7 +233,7 @@ func passesOf(bits uint, fours bool) float64 {
 	return float64((bits + 7) / 8)
 }
 
-// fours reports whether columns have 4 bytes a value and nothing else.
+// fours reports whether all columns have 4 bytes per value, and nothing else.
 func fours(schema *gpu.Schema, columns []int) bool {
 	return !slices.ContainsFunc(columns, func(i int) bool {
 		t := schema.Fields[i].Type
@@ -244,26 +249,26 @@ func movedBytes(schema *gpu.Schema, key int, need []int, transform bool) int {
 	return rowBytes(schema, append(slices.DeleteFunc(slices.Clone(need), func(i int) bool { return i == key }), key))
 }
 
-// partitionBits returns how many bits of a hash make partitions of a build side of rows of
-// some bytes. Seven tenths of the fast memory are for the rows of a table and 6 bytes more
-// a row. On a GPU this is the shared memory of a block; probe rows and buckets have the
-// rest. On a CPU it is the second-level cache.
+// partitionBits returns the number of hash bits by which to partition a build side, such that the
+// rows of a partition and 6 more bytes per row fit seven tenths of the fast memory. On a GPU this
+// is the shared memory of a block; probe rows and buckets use the rest. On a CPU it is the L2
+// cache.
 func partitionBits(p gpu.Properties, rows, rowBytes int) uint {
 	fast := p.Shared
 	if fast == 0 {
 		fast = p.L2
 	}
-	if fast == 0 { // not known: a size that most devices have
+	if fast == 0 { // unknown: a size that most devices have
 		fast = 128 << 10
 	}
 	table := max(int(fast)*7/10/(rowBytes+6), 1)
 	return uint(min(bits.Len(uint(max(rows-1, 0)/table)), 16))
 }
 
-// batch returns how many probe rows an algorithm collects that reads the whole build side
-// for each match: as many as the build side has, so that at least half of the reading is
-// for probe rows. The rows, put together and reordered, take three times their memory,
-// which is at most a quarter of the budget for all lanes.
+// batch returns how many probe rows to collect for an algorithm that reads the whole build side for
+// each match. It is the number of build rows, so that at least half of the rows read are probe
+// rows. Concatenated and reordered, the rows take three times their memory; this is limited to a
+// quarter of the budget for all lanes.
 func (s *Spec) batch(memory int64, lanes, buildRows int) int {
 	most := memory / 4 / 3 / int64(max(lanes, 1)) / int64(rowBytes(s.Probe, nil))
 	return int(min(int64(buildRows), max(most, 1), gpu.MaxRows))

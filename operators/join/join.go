@@ -15,47 +15,45 @@ import (
 type Spec struct {
 	Kind         Kind
 	Probe, Build *gpu.Schema
-	// ProbeKeys and BuildKeys are the key columns. Their types are equal in pairs.
+	// ProbeKeys and BuildKeys are the key columns, with pairwise equal types.
 	ProbeKeys, BuildKeys []int
 	// NullSafe says for each key that a null matches a null.
 	NullSafe []bool
 	// ProbeOut and BuildOut are the columns of the result, those of the probe side first.
 	// A semi, anti or mark join has no BuildOut.
 	ProbeOut, BuildOut []int
-	// Out names the columns of the result. A mark join has one more, the last: a Bool
+	// Out names the columns of the result. A mark join has an additional last column: a Bool
 	// without nulls that says whether the row has a match.
 	Out *gpu.Schema
-	// Range finds the pairs if there are no keys; nil if there are.
+	// Range finds the pairs if there are no keys; otherwise it is nil.
 	Range *Range
 	// Residual is a condition besides the equality of the keys or the range; nil for none.
 	Residual *Residual
 	// Algorithm is the name of the algorithm; "" leaves the choice to the join.
 	Algorithm string
-	// FirstPass is the queue that partitions the sides of a Triton join; nil for that of the task. It may be
-	// one of the CPU (the CPU-partitioned join of Lutz et al., SIGMOD 2022, §6.2.4): then both sides are rows of
-	// a key and a value in host memory, which the device can reach too. It is for measurements.
+	// FirstPass is the queue that partitions the sides of a Triton join; nil means the queue of the
+	// task. It is for measurements. It may be a queue of the CPU (the CPU-partitioned join of Lutz
+	// et al., SIGMOD 2022, §6.2.4): then both sides are rows of a key and a value in host memory
+	// that the device can access.
 	FirstPass gpu.Queue `json:"-"`
-	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if
-	// it has none.
+	// ProbeRows and BuildRows are the planner's estimates of the rows of the sides, 0 if unknown.
 	ProbeRows, BuildRows int64
-	// PairRows is the planner's estimate of the pairs with equal keys, 0 if it has none.
+	// PairRows is the planner's estimate of the pairs with equal keys, 0 if unknown.
 	PairRows int64
-	// KeyRange is the number of values from the least to the greatest of a single
-	// integer-like build key, by statistics; 0 unknown. The key may have gaps.
+	// KeyRange is the number of values from the minimum to the maximum of a single integer-like
+	// build key, by statistics; 0 if unknown. The key may have gaps.
 	KeyRange float64
 	// UniqueBuild says that no two build rows have equal keys.
 	UniqueBuild bool
-	// AnyOrder says that nobody sees the order of the rows of the result. Without it the
-	// join chooses an algorithm that keeps the order of the probe side; Algorithm comes
-	// first.
+	// AnyOrder says that the order of the result does not matter. Without it the join chooses an
+	// algorithm that keeps the order of the probe side, unless Algorithm forces one.
 	AnyOrder bool
-	// checks are the conditions of pairs in the order of evaluation: that of an algorithm
-	// that matches by a hash of the keys, then Residual.
+	// checks are the conditions on pairs in the order of evaluation: first equality of the keys,
+	// for an algorithm that matches by a hash of the keys, then Residual.
 	checks []*Residual
 }
 
-// Residual is a condition on pairs of rows with equal keys. A pair for which it is not
-// true does not match.
+// Residual is a condition on pairs of rows with equal keys. A pair matches only if it is true.
 type Residual struct {
 	// Program has one Bool output. Its inputs are the columns Probe of the probe side,
 	// then the columns Build of the build side.
@@ -102,28 +100,29 @@ func (s *Spec) validate() error {
 	return nil
 }
 
-// equiJoin is the state of a join in memory that its lanes share. All cores build the build
-// side, and lanes match the probe side with it. The build side must fit the device's budget;
-// outOfCore makes joins of parts of it.
+// equiJoin is the state of a join in memory that its lanes share. All cores build the build side,
+// and lanes match the probe side with it. The build side must fit the device's budget; otherwise
+// outOfCore makes several joins of parts of it.
 type equiJoin struct {
 	Spec
 	pending operators.Collected // the build side until Finalize
 	choice  atomic.Pointer[Choice]
 	built   built
 	rows    int  // of the build side
-	partial bool // there are more rows, which other joins have
-	// dicts has, for each of BuildOut, a dictionary of the whole build column, or nil.
-	// Strings of the build side are then not copied: the build row ids are their codes.
+	partial bool // other joins have more rows of the build side
+	// dicts has, for each of BuildOut, a dictionary of the whole build column, or nil. With a
+	// dictionary, strings of the build side are not copied: the build row ids are their codes.
 	dicts []*gpu.Dictionary
 	coded bool // there is a dictionary
-	// marks are the build rows that are in a pair, for kinds that return the others.
+	// marks is the match bitmap of the build rows, for kinds that return build rows without a
+	// match.
 	marks   gpu.Column
 	filter  *operators.KeyFilter // if the run asks for it
 	flushed atomic.Int32         // lanes that have matched all their rows
 }
 
-// Join is Blocking for the build side and Streaming for the probe side. A join that spills
-// defers rows.
+// Join is Blocking for the build side and Streaming for the probe side. A join that spills defers
+// rows (operators.Deferring).
 type Join interface {
 	operators.Filtering
 	operators.Deferring
@@ -145,7 +144,7 @@ func New(s Spec) (Join, error) {
 func newOutOfCore(s Spec, depth int) *outOfCore {
 	o := &equiJoin{Spec: s}
 	o.checks = s.conditions()
-	return &outOfCore{equiJoin: o, depth: depth, hot: &atomic.Int32{}}
+	return &outOfCore{equiJoin: o, depth: depth, heavyHitters: &atomic.Int32{}}
 }
 
 // Choice implements operators.Choosing.
@@ -199,7 +198,7 @@ func (o *equiJoin) Close() error {
 	return nil
 }
 
-// giveBack gives back the build side.
+// giveBack releases the build side.
 func (o *equiJoin) giveBack() {
 	if o.built != nil {
 		o.built.release()

@@ -23,7 +23,7 @@ func (k Kind) String() string {
 // columns of its build side.
 func (k Kind) Pairs() bool { return k <= Full }
 
-// KeepsProbe and KeepsBuild report whether rows of a side without a match come out, with
-// nulls for the columns of the other side.
+// KeepsProbe and KeepsBuild report whether the join returns rows of a side that have no match, with
+// nulls in the columns of the other side.
 func (k Kind) KeepsProbe() bool { return k == Left || k == Full }
 func (k Kind) KeepsBuild() bool { return k == Right || k == Full }

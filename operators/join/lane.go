@@ -13,19 +13,19 @@ func (o *equiJoin) NewLane(t operators.Task) (operators.Lane, error) {
 	return &lane{equiJoin: o, Task: t}, nil
 }
 
-// lane is a lane of the probe side. Every kind of join is made of the pairs of a Matcher:
+// lane is a lane of the probe side. Every kind of join is computed from the pairs of a Matcher:
 //
 //   - inner: the pairs for which the residual condition is true.
-//   - left and full: the same, and the probe rows that are in none of them, in the order
-//     of the probe side if the pairs are.
-//   - right and full: pairs also mark their build rows. The last lane to end returns the
-//     build rows without a mark.
-//   - semi, anti, mark: the probe rows that have a match. With a residual condition these
-//     are the rows that pairs mark.
+//   - left and full: the same, and the probe rows without such a pair, in the order of the
+//     probe side if the pairs have this order.
+//   - right and full: pairs also set bits in the match bitmap of the build side. The last lane to
+//     end returns the build rows without a bit.
+//   - semi, anti, mark: the probe rows that have a match. With a residual condition, the bits of
+//     a match bitmap, set by pairs, tell which.
 type lane struct {
 	*equiJoin
 	operators.Task
-	pending []*gpu.Stride // until they are as many as the algorithm wants
+	pending []*gpu.Stride // collected until they have as many rows as the algorithm wants
 	rows    int           // of pending
 }
 
@@ -41,8 +41,8 @@ func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error
 	return l.joinPending(emit)
 }
 
-// collect adds a stride, which it takes over, to those that are pending. These are joined before
-// if they cannot be put together with it.
+// collect adds a stride, which it takes over, to the pending strides. If they cannot be
+// concatenated with it, they are joined first.
 func (l *lane) collect(s *gpu.Stride, emit operators.Emit) error {
 	if !l.together(s) {
 		if err := l.joinPending(emit); err != nil {
@@ -55,9 +55,9 @@ func (l *lane) collect(s *gpu.Stride, emit operators.Emit) error {
 	return nil
 }
 
-// together reports whether a stride and those that are pending can be put together: there are
-// not too many rows, and the texts of a column fit 2 GiB, whatever they are. Codes in several
-// dictionaries may turn into texts of any size.
+// together reports whether a stride and the pending strides can be concatenated: they do not have
+// too many rows, and the strings of a column fit 2 GiB. Codes of different dictionaries
+// are not concatenated, since their strings may have any size.
 func (l *lane) together(s *gpu.Stride) bool {
 	for i, c := range s.Cols {
 		if !c.Type.IsVar() {
@@ -165,7 +165,7 @@ func (l *lane) next(m matching) (p pairs, more bool, err error) {
 	return p, more, err
 }
 
-// pairs are row ids of the probe and the build side. -1 is no build row.
+// pairs are row ids of the probe and the build side. -1 means that there is no build row.
 type pairs struct{ probe, build gpu.Column }
 
 func (p *pairs) release() {
@@ -173,7 +173,7 @@ func (p *pairs) release() {
 	p.build.Release()
 }
 
-// filter leaves the pairs for which a condition is true. After an error there are none.
+// filter keeps the pairs for which a condition is true. After an error it leaves no pairs.
 func (l *lane) filter(m matching, r *Residual, p *pairs) (err error) {
 	all := *p
 	*p = pairs{}
@@ -206,9 +206,9 @@ func (l *lane) filter(m matching, r *Residual, p *pairs) (err error) {
 	return nil
 }
 
-// pairs emits the pairs of a stride and, for kinds that keep them, its rows without a
-// match. To put these in their places, all pairs of some rows must be at hand: if they are
-// too many, the stride is joined in halves.
+// pairs emits the pairs of a stride and, for kinds that keep them, its rows without a match. Rows
+// without a match can be put in their positions only if all pairs of the stride are known. If the
+// pairs are too many, the stride is joined in halves.
 func (l *lane) pairs(m matching, s *gpu.Stride, emit operators.Emit) error {
 	var marks gpu.Column
 	if l.Kind.KeepsProbe() {
@@ -262,8 +262,8 @@ func (l *lane) halves(s *gpu.Stride, emit operators.Emit) error {
 	return nil
 }
 
-// addUnmatched adds the probe rows without a mark to the last pairs of a stride. If pairs
-// are not in order, it emits them, and leaves the other rows.
+// addUnmatched adds the probe rows without a bit in the match bitmap to the last pairs of a stride.
+// If the pairs are not in order, it emits them, and leaves only the added rows.
 func (l *lane) addUnmatched(m matching, marks gpu.Column, p *pairs, emit operators.Emit) error {
 	rest, err := l.Queue.Select(l.Lease, marks, false)
 	if err != nil {
@@ -306,8 +306,8 @@ func (l *lane) emitPairs(m matching, p pairs, emit operators.Emit) error {
 	return nil
 }
 
-// emitBuild emits columns of the probe side and, behind them, those of the build side at row
-// ids. It takes both over.
+// emitBuild emits columns of the probe side, followed by the columns of the build side at row ids.
+// It takes both over.
 func (l *lane) emitBuild(cols []gpu.Column, ids gpu.Column, emit operators.Emit) error {
 	out := &gpu.Stride{Schema: l.Out, Cols: cols, Rows: ids.Len}
 	err := l.gatherBuild(out, ids)
@@ -319,7 +319,7 @@ func (l *lane) emitBuild(cols []gpu.Column, ids gpu.Column, emit operators.Emit)
 	return emit(out)
 }
 
-// slice returns the pairs from a position on, at most StrideRows.
+// slice returns at most StrideRows pairs from a position on.
 func (l *lane) slice(p pairs, from int) (part pairs, err error) {
 	to := min(from+l.StrideRows, p.probe.Len)
 	if part.probe, err = l.Queue.Slice(l.Lease, p.probe, from, to); err != nil {
@@ -384,7 +384,7 @@ func (l *lane) matchedRows(m matching, rows int, emit operators.Emit) error {
 	return emit(out)
 }
 
-// matched returns a Bool column of the probe rows: whether they have a match.
+// matched returns a Bool column that says which probe rows have a match.
 func (l *lane) matched(m matching, rows int) (gpu.Column, error) {
 	if len(l.checks) == 0 {
 		return m.Matched(l.Queue, l.Lease)
@@ -407,7 +407,7 @@ func (l *lane) matched(m matching, rows int) (gpu.Column, error) {
 	return marks, nil
 }
 
-// unmatchedBuild emits the build rows without a mark, with nulls for the probe side.
+// unmatchedBuild emits the build rows without a match, with nulls for the probe side.
 func (l *lane) unmatchedBuild(emit operators.Emit) error {
 	rest, err := l.Queue.Select(l.Lease, l.marks, false)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// direct reports whether the join has one key that algorithms partition and sort by its
-// bits: an integer, a narrow decimal, a date or a time of 4 or 8 bytes, of which a null
-// matches nothing.
+// direct reports whether the join has a single key that algorithms partition and sort by its bits:
+// an integer, a narrow decimal, a date or a time of 4 or 8 bytes, for which a null matches nothing.
 func (s *Spec) direct() bool {
 	if len(s.ProbeKeys) != 1 {
 		return false
@@ -30,24 +29,24 @@ func unsigned(key gpu.Column) gpu.Column {
 	return key
 }
 
-// digits returns a key as the column by which Queue.Partition moves rows. Rows with a null
-// go by the bits that are under it.
+// digits returns a key as the column by which Queue.Partition moves rows. Rows with a null are
+// moved by the bits stored for the null.
 func digits(key gpu.Column) gpu.Column {
 	key = unsigned(key)
 	key.Valid = nil
 	return key
 }
 
-// oneKey makes one key of 4 or 8 bytes of the keys of a join: the key itself if it is
-// direct, otherwise a hash of 8 bytes of all keys.
+// oneKey turns the keys of a join into one key of 4 or 8 bytes: the key itself if it is direct,
+// otherwise an 8-byte hash of all keys.
 type oneKey struct {
 	*Spec
 	hashed bool
 	seed   uint64
 }
 
-// newOneKey returns the maker of keys of a join. If they are hashes, pairs of rows must
-// first show that their keys are equal: the first condition of the join says so from now on.
+// newOneKey returns the oneKey of a join. If the key is a hash, it adds a first condition to the
+// join: that the keys of a pair are equal.
 func newOneKey(s *Spec) oneKey {
 	if s.direct() {
 		return oneKey{Spec: s}
@@ -86,7 +85,7 @@ func (s *Spec) equalKeys() *Residual {
 	return &Residual{Program: p, Probe: s.ProbeKeys, Build: s.BuildKeys}
 }
 
-// all makes the conjunction of the registers from first on the output of a program.
+// all sets the output of a program to the conjunction of its registers from first on.
 func all(p *gpu.Program, first int) {
 	if len(p.Code) > 1 {
 		and := gpu.Instr{Op: gpu.OpAnd, Type: gpu.Of(gpu.Bool), Mask: -1, Text: "all keys"}
@@ -98,8 +97,8 @@ func all(p *gpu.Program, first int) {
 	p.Outputs = []int{first + len(p.Code) - 1}
 }
 
-// of returns the key of the rows of a side. The caller releases it. Cost: that of
-// Queue.Hash, nothing for a direct key.
+// of returns the key of the rows of a side. The caller releases it. It costs a Queue.Hash, or
+// nothing for a direct key.
 func (k oneKey) of(t operators.Task, cols []gpu.Column, keys []int) (gpu.Column, error) {
 	if !k.hashed {
 		return cols[keys[0]].Retain(), nil
@@ -115,9 +114,9 @@ func (k oneKey) of(t operators.Task, cols []gpu.Column, keys []int) (gpu.Column,
 	return hash, nil
 }
 
-// valid returns the validity of the hash: a row with a null in a key that is not null-safe
-// matches nothing. Otherwise all rows with nulls would be pairs, until their keys are
-// compared.
+// valid returns the validity of the hash: it is null if a key that is not null-safe is null, so
+// that such a row matches nothing. Otherwise all rows with nulls would form pairs, until their keys
+// are compared.
 func (k oneKey) valid(t operators.Task, cols []gpu.Column, keys []int) (*gpu.Buffer, error) {
 	var nullable []gpu.Column
 	p := &gpu.Program{}

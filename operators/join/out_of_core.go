@@ -15,25 +15,25 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// outOfCore is a join whose build side may be larger than the budget: a hybrid hash join, as
-// the Triton join is (Lutz et al., SIGMOD 2022, §4). As long as the build side fits, it is the
-// join in memory. When it takes too much, both sides are partitioned by a hash of their keys.
-// The first partitions of the build side stay in memory, and probe rows for them are joined
-// soon after they arrive. All other rows may spill. When all lanes have been flushed, lanes take
-// the other partitions in pairs, each a join of its own, which may be out of core again, with
-// another hash.
+// outOfCore is a join whose build side may be larger than the budget: a hybrid hash join, like the
+// Triton join (Lutz et al., SIGMOD 2022, §4). As long as the build side fits, it is the join in
+// memory. When the build side takes too much memory, both sides are partitioned by a hash of their
+// keys. The first partitions of the build side stay in memory, and probe rows for them are joined
+// soon after they arrive. All other rows may spill. Once all lanes have been flushed, lanes take
+// the other partitions in pairs. Each pair is a join of its own, which may go out of core again,
+// with another hash.
 type outOfCore struct {
 	*equiJoin // of all rows, unless it is out of core
 	seed      uint64
 	depth     int // joins around this one
 
-	collecting sync.Mutex
-	started    atomic.Bool // out of core
-	build      *spill.Partitions
-	probe      *spill.Partitions
-	likely     int           // partitions that probably stay in memory: the first ones
-	hot        *atomic.Int32 // groups that no hash separates, of all joins within each other
-	sharers    int64         // joins that hold memory while pairs of partitions are joined, this one included
+	collecting   sync.Mutex
+	started      atomic.Bool // out of core
+	build        *spill.Partitions
+	probe        *spill.Partitions
+	likely       int           // number of partitions, the first ones, that probably stay in memory
+	heavyHitters *atomic.Int32 // groups that no hash separates, counted over all nested joins
+	sharers      int64         // joins that hold memory while pairs of partitions are joined, this one included
 	staying
 	work
 	triton
@@ -42,25 +42,25 @@ type outOfCore struct {
 const (
 	// outBits is the number of bits of the hash that select a partition.
 	outBits = 8
-	// pairBudget is the share of the build sides of all lanes later on, one part in so many.
+	// The build sides of pairs in all lanes together take 1/pairBudget of the budget.
 	pairBudget = 3
-	// early is the share of the budget, one part in so many, that the rows of all lanes take
-	// before the join goes out of core because the estimate of all rows says so.
+	// If the estimate says that the build side will not fit, the join goes out of core once the
+	// rows of all lanes take 1/early of the budget.
 	early = 16
-	// tableBytes is about what the table of NPJ takes a row, uniqueBytes what it takes on a GPU if no two rows
-	// have one key of 8 bytes, and offsetBytes what partitions take.
+	// Approximate bytes per row: tableBytes of the table of NPJ, uniqueBytes of that table on a GPU
+	// if all rows have distinct keys of 8 bytes, offsetBytes of partitions.
 	tableBytes, uniqueBytes, offsetBytes = 24, 6, 4
-	// mostDepth bounds the joins within each other. Rows that as many hashes do not separate
-	// have one key.
+	// mostDepth bounds the nesting of joins. Rows that as many hashes do not separate have the same
+	// key.
 	mostDepth = 3
 )
 
-// spills reports whether both sides can be partitioned, or be put down as they are if no keys part them.
+// spills reports whether both sides can spill: in partitions or, without keys, as they are.
 func (o *outOfCore) spills(t operators.Task) bool {
 	return t.Spill != nil && (o.fanOut() > 1 && o.depth < mostDepth || o.depth == 0)
 }
 
-// fanOut is the number of partitions. Without keys, in a join by a range, all rows are in one.
+// fanOut is the number of partitions. A join by a range has no keys and one partition.
 func (o *outOfCore) fanOut() int {
 	if len(o.BuildKeys) == 0 {
 		return 1
@@ -68,8 +68,9 @@ func (o *outOfCore) fanOut() int {
 	return 1 << outBits
 }
 
-// memory returns the memory of a part of the build side while its table is built, and afterwards. The rows are copied
-// once, and once more by each of two passes that make partitions of them, or by the sorts of a table on a GPU.
+// memory returns the memory of a part of the build side while its table is built, and afterwards.
+// The rows are copied once. They are copied once more by each of two partitioning passes, or by the
+// sorts of a table on a GPU.
 func (o *outOfCore) memory(t operators.Task, bytes, rows int64) (during, after int64) {
 	copies, row := int64(1), int64(tableBytes)
 	if t.Device.Properties().SortedTables && o.direct() {
@@ -85,7 +86,7 @@ func (o *outOfCore) memory(t operators.Task, bytes, rows int64) (during, after i
 	return after + copies*bytes, after
 }
 
-// during returns the memory that it takes to build the table of partitions.
+// during returns the memory that building the table of partitions [from, to) takes.
 func (o *outOfCore) during(t operators.Task, from, to int) int64 {
 	n, _ := o.memory(t, o.build.Bytes(from, to), o.build.Rows(from, to))
 	return n
@@ -104,7 +105,7 @@ func (o *outOfCore) NewLocal(t operators.Task) (operators.Local, error) {
 	return &buildSide{task: t, join: o, own: operators.Collected{Lease: t.Lease}}, nil
 }
 
-// buildSide is the strides of the build side that one lane has collected.
+// buildSide has the strides of the build side that one lane has collected.
 type buildSide struct {
 	task operators.Task
 	join *outOfCore
@@ -126,8 +127,8 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	return nil
 }
 
-// exceeds reports whether the build side will probably not fit the budget: the estimate says so, and a
-// part of the rows that a lane has collected does not speak against it.
+// exceeds reports whether the build side will probably not fit the budget: the estimate says so,
+// and the lane has collected enough rows to believe it.
 func (o *outOfCore) exceeds(t operators.Task, own *operators.Collected) bool {
 	limit, rows, row := t.Lease.Limit(), float64(o.BuildRows), float64(o.Build.RowBytes())
 	shares := t.Sharers > 1 || t.Frugal && t.Stays > 0
@@ -146,7 +147,7 @@ func (b *buildSide) Combine(context.Context) error {
 // Close implements operators.Local.
 func (b *buildSide) Close() error { return b.own.Close() }
 
-// start makes the join go out of core. Lanes then partition what they have collected.
+// start makes the join go out of core. From then on lanes partition the strides that they collect.
 func (o *outOfCore) start(t operators.Task) {
 	o.collecting.Lock()
 	defer o.collecting.Unlock()
@@ -176,9 +177,9 @@ func (o *outOfCore) start(t operators.Task) {
 	o.started.Store(true)
 }
 
-// holdBuild partitions collected strides and holds them where they can spill. Rows of each group
-// that will probably stay are strides of their own, so that the memory of a group is given back
-// when its table is built, and those of the highest partitions can spill first.
+// holdBuild partitions collected strides and appends them to Partitions, where they can spill. Rows
+// of each group that will probably stay are cut into strides of their own. So the memory of a group
+// can be released when its table is built, and the rows of the highest partitions can spill first.
 func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error {
 	var ends []int
 	for at := 0; at < o.likely; {
@@ -207,9 +208,9 @@ func (o *outOfCore) holdBuild(t operators.Task, own *operators.Collected) error 
 	return nil
 }
 
-// cut cuts partitioned rows, which it takes over, at the ends of groups of partitions. It calls take
-// with the rows of each group that has any, its first partition, and the starts of its partitions
-// and the end.
+// cut cuts a partitioned stride, which it takes over, at the ends of groups of partitions. It calls
+// take for each group with rows: with these rows, the group's first partition, and the offsets of
+// its partitions, including the end.
 func cut(t operators.Task, s *gpu.Stride, offsets, ends []int,
 	take func(s *gpu.Stride, first int, offsets []int) error) error {
 	bounds := []int{0}
@@ -272,7 +273,7 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 	return o.equiJoin.Finalize(ctx, t)
 }
 
-// group cuts the partitions that do not stay into groups of which the build sides fit memory.
+// group cuts the partitions that do not stay into groups whose build sides fit memory.
 func (o *outOfCore) group(t operators.Task) {
 	o.sharers = sharers(t)
 	room := t.Lease.Limit() / int64(pairBudget*t.Lanes) / o.sharers
@@ -294,18 +295,18 @@ func (o *outOfCore) Deferred() operators.Source {
 	return o
 }
 
-// barren reports whether no row comes out of partitions.
+// barren reports whether partitions [from, to) cannot produce any row.
 func (o *outOfCore) barren(from, to int) bool {
 	return o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right ||
 		o.Kind == Semi)
 }
 
-// large reports whether the build side of partitions does not fit the memory of a lane.
+// large reports whether the build side of partitions [from, to) exceeds the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
 	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)/o.sharers
 }
 
-// batches calls take with the rows of partitions, in batches.
+// batches calls take with the rows of partitions [from, to), in batches.
 func (o *outOfCore) batches(ctx context.Context, t operators.Task, of *spill.Partitions, schema *gpu.Schema,
 	from, to int, take func(*gpu.Stride) error) error {
 	return o.inBatches(t, of, schema, func(add func(*gpu.Stride) error) error {
@@ -355,7 +356,7 @@ func (o *outOfCore) Choice() string {
 	if o.Algorithm == tritonName {
 		text = fmt.Sprintf("%s; out of core: %d partitions%s", inner, o.build.Len(), o.how())
 	}
-	if n := o.hot.Load(); n > 0 && o.fanOut() == 1 {
+	if n := o.heavyHitters.Load(); n > 0 && o.fanOut() == 1 {
 		text += "; joined block by block"
 	} else if n > 0 {
 		text += fmt.Sprintf("; %d too large for memory, with many rows of one key, joined block by block", n)

@@ -10,24 +10,25 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// work is the queue of the pairs of partitions that a join out of core still has to join. Lanes of the device take
-// groups of them from the first one on. Lanes of the CPU split pairs off from the ends of the last groups.
+// work is the queue of pairs of partitions that a join out of core still has to join. Lanes of the
+// device take groups from the front. Lanes of the CPU split pairs off from the back of the last
+// groups.
 type work struct {
 	taking sync.Mutex
 	groups []group
-	begun  int           // groups that lanes have taken, the first ones
+	begun  int           // number of groups, the first ones, that lanes have taken
 	reader *spill.Reader // of all groups that fit memory, in order; nil with several lanes
 }
 
-// group is the pairs of partitions [from, to), which are joined at a time.
+// group is the pairs of partitions [from, to), which are joined together.
 type group struct {
 	from, to int
-	ahead    bool            // the reader has them
-	split    bool            // they are a piece
-	items    operators.Items // when it was begun
+	ahead    bool            // the reader reads them
+	split    bool            // they were split off
+	items    operators.Items // at the time when the group was begun
 }
 
-// leastPiece is the bytes of rows up to which pairs are split off together.
+// leastPiece is the number of bytes up to which several pairs are split off together.
 const leastPiece = 64 << 10
 
 // Parts implements operators.Source: a part is a group of pairs of partitions.
@@ -48,7 +49,7 @@ func (o *outOfCore) bytes(from, to int) int64 {
 	return o.build.Bytes(from, to) + o.probe.Bytes(from, to)
 }
 
-// begin takes a group.
+// begin takes a group from the queue.
 func (o *outOfCore) begin(ctx context.Context, t operators.Task, part int) group {
 	o.taking.Lock()
 	defer o.taking.Unlock()
@@ -61,8 +62,8 @@ func (o *outOfCore) begin(ctx context.Context, t operators.Task, part int) group
 	return *g
 }
 
-// readAhead makes the reader of all groups that are joined in memory. One lane joins them in
-// order, so that it reads a group while it joins the one before.
+// readAhead makes the reader of all groups that are joined in memory. A single lane joins them in
+// order, so that it reads the next group while it joins one.
 func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
 	var ranges []spill.Range
 	for i := range o.groups {
@@ -75,8 +76,8 @@ func (o *outOfCore) readAhead(ctx context.Context, t operators.Task) {
 	o.reader = spill.NewReader(ctx, t.Lease, ranges)
 }
 
-// Split implements operators.Divisible. A piece is the last pairs of the last group that has pairs which fit the
-// memory of a lane of the task.
+// Split implements operators.Divisible. It splits off the last pairs of the last group that has
+// pairs which fit the memory of a lane of the task.
 func (o *outOfCore) Split(t operators.Task, want func(left, piece int64) bool) *operators.Piece {
 	if !o.portable(t.Device.Properties()) {
 		return nil
@@ -97,7 +98,7 @@ func (o *outOfCore) Split(t operators.Task, want func(left, piece int64) bool) *
 			from--
 		}
 		p := &operators.Piece{Items: operators.Items{N: to - from, Bytes: o.bytes(from, to)}}
-		// The result of the piece takes about as much as both sides.
+		// The result takes about as much memory as both sides.
 		if o.large(t, from, to) || o.during(t, from, to)+p.Bytes > t.Lease.Available()/int64(t.Lanes) {
 			continue
 		}
@@ -120,14 +121,15 @@ func (o *outOfCore) Split(t operators.Task, want func(left, piece int64) bool) *
 	return nil
 }
 
-// portable reports whether a device of some properties joins pairs as any other does.
+// portable reports whether a device with some properties joins pairs with the same result as any
+// other device.
 func (o *outOfCore) portable(p gpu.Properties) bool {
 	return o.FirstPass == nil && (o.Algorithm == "" || slices.Contains(AlgorithmsOn(p), o.Algorithm)) &&
 		(o.Residual == nil || o.Residual.Program.Portable())
 }
 
 // Emit implements operators.Source. It joins the rows of a group. The lane that takes the first
-// group gives back the partitions in memory, which nobody needs any more.
+// group releases the partitions in memory, which are no longer needed.
 func (o *outOfCore) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
 	if part == 0 {
 		o.giveBack()
@@ -150,14 +152,14 @@ func (o *outOfCore) join(ctx context.Context, t operators.Task, g group, emit op
 			err = closeErr
 		}
 	}()
-	in.hot, in.partial = o.hot, true
+	in.heavyHitters, in.partial = o.heavyHitters, true
 	large := o.large(t, from, to)
 	t.Lanes = 1
 	switch {
 	case large && in.spills(t):
 		in.start(t)
 	case large:
-		return o.emitHot(ctx, t, from, to, emit)
+		return o.emitBlocked(ctx, t, from, to, emit)
 	}
 	side, err := in.NewLocal(t)
 	if err != nil {
@@ -171,7 +173,7 @@ func (o *outOfCore) join(ctx context.Context, t operators.Task, g group, emit op
 		} else {
 			err = o.batches(ctx, t, of, schema, from, to, take)
 		}
-		if err == nil && !g.split { // after an error the reader may be at work
+		if err == nil && !g.split { // after an error the reader may still be reading
 			of.Drop(from, to)
 		}
 		return err

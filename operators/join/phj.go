@@ -9,14 +9,14 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// phj is the partitioned hash join (Wu et al., SIGMOD 2025, §3.1.2 and §4.1.4). Both sides
-// are partitioned by a hash of the key, into partitions of which a hash table fits the
-// shared memory of a block, or the cache of a core. The build side is partitioned once.
-// Probe rows are collected, since each match reads the whole build side.
+// phj is the partitioned hash join (Wu et al., SIGMOD 2025, §3.1.2 and §4.1.4). Both sides are
+// partitioned by a hash of the key. The hash table of a partition fits the shared memory of a
+// block, or the cache of a core. The build side is partitioned once. Probe rows are collected,
+// since each match reads the whole build side.
 //
-// PHJ-TR partitions the columns of both sides together with the key, so that a match reads
-// rows that are close to each other. PHJ-UR partitions the key and the row id, and gathers
-// columns from the sides as they were.
+// PHJ-TR partitions all columns together with the key, so that a match reads rows that are close to
+// each other. PHJ-UR partitions only the key and the row id, and gathers columns from the original
+// sides.
 type phj struct {
 	*Spec
 	transform bool // TR
@@ -48,7 +48,7 @@ func (a phj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built
 		return nil, err
 	}
 	a.drop(side)
-	if a.transform { // the columns are those of the partitions
+	if a.transform { // pairs index the columns of the partitions
 		side.Release()
 		side.Cols = b.parts.cols
 	}
@@ -82,8 +82,8 @@ func (p *parts) of(distinct bool) gpu.Partitioned {
 	return gpu.Partitioned{Key: p.moved[0], Offsets: p.offsets, Distinct: distinct}
 }
 
-// partition partitions a side, which stays as it is: the key and the columns that are
-// needed, or the key and the row ids.
+// partition partitions copies of columns of a side: the key and the needed columns, or the key and
+// the row ids.
 func (b *phjBuilt) partition(t operators.Task, cols []gpu.Column, keys, need []int) (*parts, error) {
 	key, err := b.key.of(t, cols, keys)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// Range is the condition that a key of the build side is between bounds of the probe side.
-// A null key or bound matches nothing.
+// Range is the condition that a key of the build side is between bounds of the probe side. A null
+// key or bound matches nothing.
 type Range struct {
 	Build        int // column of the build side: the key
 	Lower, Upper int // columns of the probe side with the type of the key; -1 for none
@@ -36,9 +36,8 @@ func (s *Spec) validateRange() error {
 	return nil
 }
 
-// byRange joins by a range. The build side is sorted by its key, so the matches of a probe
-// row follow each other, and two binary searches find them. The pairs that are compared are
-// those in the range, not all.
+// byRange joins by a range. The build side is sorted by its key, so the matches of a probe row are
+// consecutive, and two binary searches find them. Only pairs in the range are compared.
 type byRange struct{ *Spec }
 
 func (a byRange) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
@@ -49,7 +48,7 @@ func (a byRange) build(_ context.Context, t operators.Task, side *gpu.Stride) (b
 	}
 	defer order.Release()
 	b := &sortedSide{Spec: a.Spec, cols: make([]gpu.Column, len(side.Cols))}
-	for i, c := range side.Cols { // one at a time: an unsorted column goes when the sorted one is there
+	for i, c := range side.Cols { // one at a time: each unsorted column is released once its sorted copy exists
 		if i == a.Range.Build || slices.Contains(a.kept(), i) {
 			sorted, err := t.Queue.Gather(t.Lease, []gpu.Column{c}, order, false)
 			if err != nil {

@@ -2,7 +2,7 @@ package join
 
 import "github.com/gstream/gstream/gpu"
 
-// owner is a matcher that releases columns with itself.
+// owner is a matcher that owns columns, and releases them with itself.
 type owner struct {
 	gpu.Matcher
 	cols []gpu.Column
@@ -13,16 +13,15 @@ func (m owner) Release() {
 	gpu.ReleaseColumns(m.cols)
 }
 
-// mapped is the matcher of rows that have been reordered, as a matcher of the original
-// rows: payloads are gathered from the untransformed relation. probe and build have the
-// original row of each reordered one. They are borrowed. rows is the number of original
-// probe rows.
+// mapped turns a matcher of reordered rows into a matcher of the original rows, so that payloads
+// can be gathered from the original sides. probe and build, which are borrowed, have the original
+// row of each reordered row. rows is the number of original probe rows.
 type mapped struct {
 	gpu.Matcher
 	probe, build gpu.Column
 	rows         int
-	// A call that found pairs and had no memory to gather their columns keeps them for the
-	// next call.
+	// kept has pairs that a call has found, but had no memory to gather columns for. The next call
+	// returns them.
 	kept *pairs
 	more bool
 }

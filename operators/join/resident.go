@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// What stays is residentGroups joins, made one after the other, so that no more rows than those
-	// of a group are copied at a time.
+	// The partitions that stay form at most residentGroups joins. They are made one after the
+	// other, so that only the rows of one group are copied at a time.
 	residentGroups = 4
-	// scratchBytes is about what a match of partitions on a GPU takes besides rows.
+	// scratchBytes is approximately what a match of partitions on a GPU takes besides rows.
 	scratchBytes = 1 << 20
 )
 
 // staying is the partitions of a join out of core that stay in memory.
 type staying struct {
-	resident  int         // the first ones
-	stayed    int64       // rows of them
-	kept      int64       // bytes of what stays, or of all if the join is not out of core
+	resident  int         // number of partitions, the first ones
+	stayed    int64       // their rows
+	kept      int64       // their bytes, or those of all rows if the join is not out of core
 	width     int         // partitions of a group
 	whole     bool        // all partitions stay, in one group
 	residents []*resident // the groups
 }
 
-// canStay reports whether rows of the build side that stay leave enough of the budget to streams.
+// canStay reports whether so many rows of the build side can stay in memory and leave enough of the
+// budget for streams.
 func (o *outOfCore) canStay(t operators.Task, bytes, rows int64) bool {
 	_, after := o.memory(t, bytes, rows)
 	room := t.Stays
@@ -43,14 +44,14 @@ func sharers(t operators.Task) int64 { return int64(max(1, t.Sharers)) }
 // stay chooses the partitions that stay in memory and makes their joins.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	if n := o.build.Len(); o.canStay(t, o.build.Bytes(0, n), o.build.Rows(0, n)) && o.Algorithm != tritonName {
-		o.likely = n // there are fewer rows than were expected
+		o.likely = n // there are fewer rows than expected
 	}
 	o.width = max(o.width, (o.likely+residentGroups-1)/residentGroups)
 	if !t.Spill.Always() {
 		limit := t.Lease.Limit()
-		// more returns the bytes that the first partitions want besides what they take now: for their
-		// joins, and for making that of the largest group or, if this is more, a quarter of the
-		// budget for streams.
+		// more returns the bytes that the first partitions need beyond what they take now: for
+		// their joins, plus the larger of two: memory to make the join of the largest group, and a
+		// quarter of the budget for streams.
 		more := func(to int) int64 {
 			making := int64(0)
 			for from := 0; from < to; from += o.width {
@@ -63,8 +64,8 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 			_, after := o.memory(t, o.build.Bytes(0, to), o.build.Rows(0, to))
 			return after - o.build.Held(0, to) + max(making, limit/4)
 		}
-		// What has to be held in memory to be joined spills first. Rows of fewer partitions
-		// than are likely are cut from their strides.
+		// Other rows spill first. If fewer partitions stay than expected, their rows are cut from
+		// the strides.
 		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, limit*3/4))
 		room := t.Lease.Available() * 8 / 9
 		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room ||
@@ -91,13 +92,13 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 // Stays implements operators.Staying.
 func (s *staying) Stays() int64 { return s.kept }
 
-// resident is the join of partitions [from, to), which stay in memory.
+// resident is the join of the partitions [from, to) that stay in memory.
 type resident struct {
 	*equiJoin
 	from, to int
 }
 
-// add makes the join of partitions [from, to), which stay.
+// add makes the join of the partitions [from, to) that stay.
 func (o *outOfCore) add(ctx context.Context, t operators.Task, from, to int) error {
 	in := &resident{equiJoin: &equiJoin{Spec: o.Spec, partial: !o.whole}, from: from, to: to}
 	in.checks = in.conditions()
@@ -109,11 +110,11 @@ func (o *outOfCore) add(ctx context.Context, t operators.Task, from, to int) err
 		return err
 	}
 	o.build.Drop(in.from, in.to)
-	t.Filter = operators.NoFilter // it would not know the rows that spill
+	t.Filter = operators.NoFilter // it would lack the keys of rows that spill
 	return in.Finalize(ctx, t)
 }
 
-// giveBack gives back the partitions in memory.
+// giveBack releases the partitions in memory.
 func (o *outOfCore) giveBack() {
 	for _, in := range o.residents {
 		in.Close()
@@ -130,7 +131,7 @@ func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
 	for _, in := range o.residents {
 		l.in = append(l.in, &lane{equiJoin: in.equiJoin, Task: t})
 	}
-	rows := int(o.stayed) // others than NPJ read the whole build side for each match
+	rows := int(o.stayed) // all algorithms but NPJ read the whole build side for each match
 	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil {
 		rows = t.StrideRows * len(l.in)
 	}
@@ -139,16 +140,16 @@ func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
 	return l, nil
 }
 
-// outerLane is a lane of the probe side of a join out of core. Rows for partitions in memory are dealt
-// out to the groups of these when all groups have had a turn. The groups take turns to join theirs, so that
-// copies of the next strides run while one group joins.
+// outerLane is a lane of the probe side of a join out of core. It collects the rows for partitions
+// in memory. Whenever all groups have had a turn, it distributes these rows to the groups. The
+// groups take turns to join theirs, so that copies of the next strides run while one group joins.
 type outerLane struct {
 	join *outOfCore
 	task operators.Task
 	in   []*lane           // of the groups of partitions in memory
-	now  *spill.Partitions // rows for them that are not dealt out
-	turn int64             // bytes of rows after which it is the next group's turn
-	came int64             // bytes since the last turn
+	now  *spill.Partitions // rows for them that are not yet distributed
+	turn int64             // bytes of rows after which the next group has its turn
+	came int64             // bytes that arrived since the last turn
 	next int               // the group whose turn it is
 }
 
@@ -180,14 +181,14 @@ func (l *outerLane) Push(ctx context.Context, s *gpu.Stride, emit operators.Emit
 	return err
 }
 
-// joinNext joins the rows that were dealt out to the group whose turn it is.
+// joinNext joins the rows that were distributed to the group whose turn it is.
 func (l *outerLane) joinNext(emit operators.Emit) error {
 	i := l.next
 	l.next = (i + 1) % len(l.in)
 	return l.in[i].joinPending(emit)
 }
 
-// deal deals out the rows for partitions in memory.
+// deal distributes the rows for partitions in memory to their groups.
 func (l *outerLane) deal(ctx context.Context, emit operators.Emit) error {
 	for i, r := range l.join.residents {
 		err := l.now.Each(ctx, l.task.Queue, l.task.Lease, r.from, r.to,
@@ -203,7 +204,7 @@ func (l *outerLane) deal(ctx context.Context, emit operators.Emit) error {
 	return nil
 }
 
-// renew makes room for rows that are not dealt out. They move last when memory is short.
+// renew makes an empty Partitions for the next rows to distribute. These are evicted last.
 func (l *outerLane) renew() {
 	l.now = l.task.Spill.NewPartitions(l.task.Lease.Name(), l.task.Lease, l.join.Probe, l.join.fanOut())
 	l.now.Keep = l.join.fanOut()

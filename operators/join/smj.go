@@ -7,14 +7,14 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// smj is the sort-merge join: both sides are sorted, the build side once, and a merge path
-// finds the pairs (Rui & Tu, SSDBM 2017, §3.3.2). Probe rows are collected, since each match
-// reads the keys of the whole build side.
+// smj is the sort-merge join: both sides are sorted, the build side once, and a merge path finds
+// the pairs (Rui & Tu, SSDBM 2017, §3.3.2). Probe rows are collected, since each match reads the
+// keys of the whole build side.
 //
-// A direct key is sorted by its unsigned bits. SMJ-UR sorts it with the row ids, SMJ-TR with
-// all columns (Wu et al., SIGMOD 2025, §3.1.1 and §4.1.3). Keys that have nulls, and all
-// other keys, are sorted by Queue.Sort, and columns are gathered in its order. MPJ sorts all
-// keys by MPS, the merge sort by merge path (Rui & Tu, §3.3.1): Experimental.MergeSort.
+// A direct key is sorted by its unsigned bits. SMJ-UR sorts it with the row ids, SMJ-TR with all
+// columns (Wu et al., SIGMOD 2025, §3.1.1 and §4.1.3). Keys with nulls, and all other keys, are
+// sorted by Queue.Sort, and columns are gathered in the sorted order. MPJ sorts all keys by MPS,
+// the merge sort by merge path (Rui & Tu, §3.3.1): Experimental.MergeSort.
 type smj struct {
 	*Spec
 	transform bool // TR
@@ -29,10 +29,10 @@ type smjBuilt struct {
 	side   *gpu.Stride // the columns that pairs index
 }
 
-// sorted is the keys of a side in their order. It owns them.
+// sorted has the keys of a side in sorted order. It owns them.
 type sorted struct {
 	keys []gpu.Column
-	ids  gpu.Column   // the rows; none for TR
+	ids  gpu.Column   // row ids; empty for TR
 	cols []gpu.Column // by position in the side, for TR
 }
 
@@ -58,11 +58,11 @@ func (a smj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built
 	return b, nil
 }
 
-// sort sorts a side, which stays as it is.
+// sort returns a sorted copy of a side.
 func (a smj) sort(t operators.Task, cols []gpu.Column, keys, need []int) (*sorted, error) {
 	by := operators.Pick(cols, keys)
 	if a.direct() {
-		by = []gpu.Column{unsigned(by[0])} // the same order on both sides, also with nulls on one
+		by = []gpu.Column{unsigned(by[0])} // the same order on both sides, even if only one has nulls
 	}
 	if a.radix && a.direct() && by[0].Valid == nil {
 		return a.sortBits(t, by[0], cols, need)
@@ -92,7 +92,7 @@ func (a smj) sort(t operators.Task, cols []gpu.Column, keys, need []int) (*sorte
 	return out, nil
 }
 
-// gather returns the columns that are needed, by position, in the order of ids.
+// gather returns the needed columns, by position, in the order of ids.
 func (a smj) gather(t operators.Task, cols []gpu.Column, need []int, ids gpu.Column) ([]gpu.Column, error) {
 	moved, err := t.Queue.Gather(t.Lease, operators.Pick(cols, need), ids, false)
 	if err != nil {
@@ -101,8 +101,8 @@ func (a smj) gather(t operators.Task, cols []gpu.Column, need []int, ids gpu.Col
 	return place(len(cols), need, moved), nil
 }
 
-// place returns n columns, with those that were moved at their positions. It takes them
-// over. A position may come twice.
+// place returns n columns, with the moved columns at their positions. It takes them over. A
+// position may occur twice.
 func place(n int, at []int, moved []gpu.Column) []gpu.Column {
 	out := make([]gpu.Column, n)
 	for i, c := range moved {
@@ -112,9 +112,9 @@ func place(n int, at []int, moved []gpu.Column) []gpu.Column {
 	return out
 }
 
-// sortBits sorts a side by the bits of a key without nulls, by digits of 16 bits from the
-// least significant on. Columns of fixed width move with the key. If there are texts, the
-// row ids move too, and texts are gathered in the end.
+// sortBits sorts a side by the bits of a key without nulls, in digits of 16 bits, least significant
+// first. Columns of fixed width move with the key. If there are strings, the row ids move too, and
+// strings are gathered at the end.
 func (a smj) sortBits(t operators.Task, key gpu.Column, cols []gpu.Column, need []int) (*sorted, error) {
 	move := []gpu.Column{key}
 	var fixed, texts []int

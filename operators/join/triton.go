@@ -9,20 +9,20 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// tritonName forces the Triton join (Lutz et al., SIGMOD 2022, §5). It is the join out of core from
-// the first row on, with these differences:
+// tritonName forces the Triton join (Lutz et al., SIGMOD 2022, §5). It is the join out of core,
+// from the first row on, with these differences:
 //
-//   - No partitions stay. A share of the strides of either side stays in the memory of the device,
-//     evenly spread: the paper spreads pages of an array (gpu.Interleaver).
-//   - Rows of a key and a value of one width, 4 or 8 bytes, are written to their partitions as
-//     tuples by the hierarchical way of gpu.Experimental.PartitionTuples, which is the first pass. Other
-//     rows are partitioned in the memory of the device, and leave in copies.
+//   - Instead of whole partitions, an evenly spread share of the strides of either side stays in
+//     device memory. (The paper spreads pages of an array: gpu.Interleaver.)
+//   - Rows of a key and a value of the same width, 4 or 8 bytes, are written to their partitions as
+//     tuples, by the hierarchical strategy of gpu.Experimental.PartitionTuples, which is the first
+//     pass. Other rows are partitioned in device memory, and leave in copies.
 //
-// The second pass and the join of a pair are those of PHJ-TR. The rows of the next pairs are copied up
-// on another queue meanwhile, and results stream out.
+// The second pass and the join of a pair are those of PHJ-TR. During a join the rows of the next
+// pairs are copied up on another queue, and results stream out.
 const tritonName = "triton"
 
-// tritonShare is the share of the budget that strides which stay take.
+// tritonShare is the share of the budget for strides that stay.
 const tritonShare = 0.375
 
 // triton is what the Triton join adds to a join out of core.
@@ -31,10 +31,10 @@ type triton struct {
 	share  float64
 
 	placing       sync.Mutex
-	placed, stays int64 // bytes so far, and those of strides that stay
+	placed, stays int64 // bytes of all strides so far, and of strides that stay
 }
 
-// plan returns the schemas of the rows that partitions of the build side and of the probe side have.
+// plan returns the schemas of the partitions of the build side and of the probe side.
 func (o *outOfCore) plan(t operators.Task) (build, probe *gpu.Schema) {
 	o.tuples = o.Algorithm == tritonName && o.direct() && isTuple(o.Build, o.BuildKeys[0]) &&
 		isTuple(o.Probe, o.ProbeKeys[0])
@@ -42,7 +42,7 @@ func (o *outOfCore) plan(t operators.Task) (build, probe *gpu.Schema) {
 		return o.Build, o.Probe
 	}
 	width := o.Build.Fields[o.BuildKeys[0]].Type.Width()
-	o.share = 1 // if not known: strides move when there is no room
+	o.share = 1 // if unknown, strides move when memory runs out
 	switch {
 	case o.FirstPass != nil:
 		o.share = 0
@@ -52,12 +52,12 @@ func (o *outOfCore) plan(t operators.Task) (build, probe *gpu.Schema) {
 	return tupleSchema(width), tupleSchema(width)
 }
 
-// tupleSchema returns the schema of tuples of a key of some bytes.
+// tupleSchema returns the schema of tuples whose key has some bytes.
 func tupleSchema(width int) *gpu.Schema {
 	return gpu.NewSchema(gpu.Field{Name: "tuple", Type: gpu.TupleType(width)})
 }
 
-// isTuple reports whether rows are a key and a value that tuples can have.
+// isTuple reports whether rows consist of a key and a value that fit tuples.
 func isTuple(s *gpu.Schema, key int) bool {
 	if s.Len() != 2 {
 		return false
@@ -66,7 +66,7 @@ func isTuple(s *gpu.Schema, key int) bool {
 	return !k.Nullable && !v.Nullable && !v.Type.IsVar() && k.Type.Width() == v.Type.Width()
 }
 
-// digit is the digit of keys in tuples.
+// digit is the digit of the keys of tuples by which they are partitioned.
 func (o *outOfCore) digit(width int) gpu.Digit {
 	return gpu.Digit{Shift: uint(8*width) - outBits, Bits: outBits, Factor: o.seed | 1}
 }
@@ -112,7 +112,7 @@ func (o *outOfCore) scatter(t operators.Task, s *gpu.Stride, key int, into *spil
 	return into.Append(out, 0, offsets)
 }
 
-// staysHere reports whether a stride of some bytes stays in the memory of the device.
+// staysHere reports whether a stride of some bytes stays in device memory.
 func (o *outOfCore) staysHere(bytes int64) bool {
 	o.placing.Lock()
 	defer o.placing.Unlock()
@@ -124,7 +124,7 @@ func (o *outOfCore) staysHere(bytes int64) bool {
 	return true
 }
 
-// inBatches is operators.InBatches for rows of partitions of a side, which are columns afterwards.
+// inBatches is operators.InBatches for rows of partitions of a side. It turns tuples into columns.
 func (o *outOfCore) inBatches(t operators.Task, of *spill.Partitions, schema *gpu.Schema,
 	each func(add func(*gpu.Stride) error) error, take func(*gpu.Stride) error) error {
 	key := 0
@@ -135,7 +135,7 @@ func (o *outOfCore) inBatches(t operators.Task, of *spill.Partitions, schema *gp
 		key = o.BuildKeys[0]
 	case of == o.probe:
 		key = o.ProbeKeys[0]
-	default: // probe rows that are kept apart
+	default: // probe rows that are stored separately
 		return operators.InBatches(t, schema, each, take)
 	}
 	return operators.InBatches(t, tupleSchema(schema.Fields[key].Type.Width()), each, func(s *gpu.Stride) error {

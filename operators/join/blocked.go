@@ -9,11 +9,12 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// hot joins two partitions of which the build side does not fit and no hash separates the
-// rows: most of them have one key. The build side is cut into blocks that fit, and all probe
-// rows stream past each (a blocked nested loop join). Kinds that ask whether a probe row has a
-// match in any block keep the rows that had none so far: rest has those of the blocks before.
-type hot struct {
+// blocked joins two partitions whose build side does not fit, and whose rows no hash separates, because
+// most of them have the same key (a heavy hitter). The build side is cut into blocks that fit, and
+// all probe rows stream past each block (a blocked nested loop join). Some kinds ask whether a
+// probe row has a match in any block. For these, rest keeps the probe rows without a match in the
+// blocks so far.
+type blocked struct {
 	*outOfCore
 	task operators.Task
 	emit operators.Emit
@@ -22,10 +23,10 @@ type hot struct {
 	all func(ctx context.Context, take func(*gpu.Stride) error) error
 }
 
-// emitHot emits the join of partitions [from, to).
-func (o *outOfCore) emitHot(ctx context.Context, t operators.Task, from, to int, emit operators.Emit) (err error) {
-	o.hot.Add(1)
-	h := &hot{outOfCore: o, task: t, emit: emit, all: func(ctx context.Context, take func(*gpu.Stride) error) error {
+// emitBlocked emits the join of partitions [from, to).
+func (o *outOfCore) emitBlocked(ctx context.Context, t operators.Task, from, to int, emit operators.Emit) (err error) {
+	o.heavyHitters.Add(1)
+	h := &blocked{outOfCore: o, task: t, emit: emit, all: func(ctx context.Context, take func(*gpu.Stride) error) error {
 		return o.batches(ctx, t, o.probe, o.Probe, from, to, take)
 	}}
 	defer func() {
@@ -64,7 +65,7 @@ func (o *outOfCore) emitHot(ctx context.Context, t operators.Task, from, to int,
 }
 
 // block joins the probe rows with some rows of the build side, which it takes over.
-func (h *hot) block(ctx context.Context, build []*gpu.Stride) error {
+func (h *blocked) block(ctx context.Context, build []*gpu.Stride) error {
 	switch h.Kind {
 	case Inner, Right: // unmatched build rows have been compared with all probe rows
 		return h.join(ctx, h.Spec, build, h.all, h.emit)
@@ -87,9 +88,9 @@ func (h *hot) block(ctx context.Context, build []*gpu.Stride) error {
 	return h.keepUnmatched(ctx, build)
 }
 
-// matching returns the spec of a join that returns the probe rows with or without a match: the
-// columns of the result, or all of them.
-func (h *hot) matching(kind Kind, result bool) Spec {
+// matching returns the spec of a join of another kind, which returns probe rows: the columns of the
+// result, or all columns.
+func (h *blocked) matching(kind Kind, result bool) Spec {
 	s := h.Spec
 	s.Kind, s.BuildOut = kind, nil
 	if !result {
@@ -102,15 +103,15 @@ func (h *hot) matching(kind Kind, result bool) Spec {
 }
 
 // left calls take with the probe rows without a match so far.
-func (h *hot) left(ctx context.Context, take func(*gpu.Stride) error) error {
+func (h *blocked) left(ctx context.Context, take func(*gpu.Stride) error) error {
 	if h.rest == nil {
 		return h.all(ctx, take)
 	}
 	return h.batches(ctx, h.task, h.rest, h.Probe, 0, 1, take)
 }
 
-// keepUnmatched keeps the probe rows that have no match in a block either.
-func (h *hot) keepUnmatched(ctx context.Context, build []*gpu.Stride) error {
+// keepUnmatched keeps the probe rows in rest that have no match in a block.
+func (h *blocked) keepUnmatched(ctx context.Context, build []*gpu.Stride) error {
 	t := h.task
 	rest := t.Spill.NewPartitions(t.Lease.Name(), t.Lease, h.Probe, 1)
 	err := h.join(ctx, h.matching(Anti, false), build, h.left, func(s *gpu.Stride) error {
@@ -124,7 +125,7 @@ func (h *hot) keepUnmatched(ctx context.Context, build []*gpu.Stride) error {
 }
 
 // matched emits probe rows that have a match.
-func (h *hot) matched(s *gpu.Stride) error {
+func (h *blocked) matched(s *gpu.Stride) error {
 	if h.Kind == Mark {
 		return h.emitMarked(s, true)
 	}
@@ -132,7 +133,7 @@ func (h *hot) matched(s *gpu.Stride) error {
 }
 
 // unmatched emits the probe rows that have no match in any block.
-func (h *hot) unmatched(ctx context.Context) error {
+func (h *blocked) unmatched(ctx context.Context) error {
 	switch h.Kind {
 	case Anti, Left, Full:
 		s := h.Spec
@@ -146,8 +147,8 @@ func (h *hot) unmatched(ctx context.Context) error {
 	return nil
 }
 
-// emitMarked emits probe rows with the mark of all.
-func (h *hot) emitMarked(s *gpu.Stride, mark bool) error {
+// emitMarked emits probe rows with the same mark for all.
+func (h *blocked) emitMarked(s *gpu.Stride, mark bool) error {
 	defer s.Release()
 	t := gpu.Of(gpu.Bool)
 	marks, err := h.task.Queue.Eval(h.task.Lease, &gpu.Program{Outputs: []int{0},
@@ -164,7 +165,7 @@ func (h *hot) emitMarked(s *gpu.Stride, mark bool) error {
 }
 
 // join joins rows with a build side in memory, which it takes over.
-func (h *hot) join(ctx context.Context, s Spec, build []*gpu.Stride,
+func (h *blocked) join(ctx context.Context, s Spec, build []*gpu.Stride,
 	probe func(context.Context, func(*gpu.Stride) error) error, emit operators.Emit) (err error) {
 	in := newOutOfCore(s, mostDepth)
 	defer func() {
