@@ -26,9 +26,10 @@ type blocked struct {
 // emitBlocked emits the join of partitions [from, to).
 func (o *outOfCore) emitBlocked(ctx context.Context, t operators.Task, from, to int, emit operators.Emit) (err error) {
 	o.heavyHitters.Add(1)
-	h := &blocked{outOfCore: o, task: t, emit: emit, all: func(ctx context.Context, take func(*gpu.Stride) error) error {
+	h := &blocked{outOfCore: o, task: t, emit: emit}
+	h.all = func(ctx context.Context, take func(*gpu.Stride) error) error {
 		return o.batches(ctx, t, o.probe, o.Probe, from, to, take)
-	}}
+	}
 	defer func() {
 		if closeErr := h.rest.Close(); err == nil {
 			err = closeErr
