@@ -8,10 +8,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Collected is strides that lanes have collected in any order, with the numbers of their
-// morsels. The zero value is empty.
+// Collected has strides that lanes have collected in any order, with the numbers of their morsels.
+// The zero value is empty.
 type Collected struct {
-	// Lease, when set, pays for the strides instead of the lease of their maker.
+	// Lease, if set, pays for the strides instead of the lease of the operator that made them.
 	Lease   *gpu.Lease
 	Rows    int
 	strides []numbered
@@ -39,8 +39,8 @@ func (c *Collected) Append(other *Collected) {
 	other.strides, other.Rows = nil, 0
 }
 
-// First returns the first strides that were pushed, of some bytes if there are as many, with
-// the numbers of their morsels, and removes them.
+// First removes and returns the strides that were pushed first, up to about so many bytes, and the
+// numbers of their morsels.
 func (c *Collected) First(bytes int64) (strides []*gpu.Stride, numbers []int) {
 	for bytes > 0 && len(c.strides) > 0 {
 		x := c.strides[0]
@@ -60,7 +60,7 @@ func (c *Collected) Bytes() (n int64) {
 	return n
 }
 
-// Sort puts the strides into the order of the input.
+// Sort orders the strides like the input.
 func (c *Collected) Sort() {
 	slices.SortStableFunc(c.strides, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
 }

@@ -1,48 +1,48 @@
 package operators
 
-// Expected is what a plan expects of an operator that holds rows.
+// Expected has a plan's estimates for an operator that keeps rows.
 type Expected struct {
-	// Rows is the number of rows that the operator collects, and Bytes their size. For a join
-	// they are of the build side, and ProbeBytes is the size of the probe side.
+	// Rows is the number of rows that the operator collects, and Bytes their size. For a join they
+	// refer to the build side, and ProbeBytes is the size of the probe side.
 	Rows, Bytes, ProbeBytes float64
 	// Out is the number of rows of the result, and OutBytes their size.
 	Out, OutBytes float64
 	Lanes         int
 }
 
-// Demand is the memory for what an operator holds, in bytes, by what is expected of it.
+// Demand is the memory that an operator is expected to need, in bytes.
 type Demand struct {
-	Bytes float64 // if there is room for all
-	Fixed float64 // of these, the bytes that cannot spill
-	// Spilled returns the bytes that spill with a room of some bytes. It is nil if nothing can.
+	Bytes float64 // if nothing spills
+	Fixed float64 // the part of Bytes that cannot spill
+	// Spilled returns the bytes that spill if room bytes of memory are available. It is nil if
+	// nothing can spill.
 	Spilled func(room float64) float64
 }
 
-// Demanding is an operator that tells before a run how much memory it will want.
+// Demanding is an operator that estimates before a run how much memory it will need.
 type Demanding interface {
 	Demand(Expected) Demand
 }
 
-// Staying is an operator that holds memory while strides stream past it.
+// Staying is an operator that keeps memory while strides stream past it.
 type Staying interface {
-	// Stays returns the bytes, once the operator is finalized. What can spill does not count.
+	// Stays returns these bytes, once the operator is finalized. Rows that can spill do not count.
 	Stays() int64
 }
 
-// Crowded is the share of a budget, one part in so many, that is available when operators that
-// collect rows prepare for these to spill. Rows in memory are copied when they are complete.
+// Operators that collect rows prepare to spill when less than 1/Crowded of a budget is available.
+// They need the rest because collected rows are copied once they are complete.
 const Crowded = 2
 
-// Resident is the share of a budget that the partitions take at most that stay in memory, of all joins
-// of a pipeline, when strides stream past them.
+// Resident is the maximum share of a budget for partitions that stay in memory while strides stream
+// past them, over all joins of a pipeline.
 const Resident = 0.6
 
-// leastHeld is the share of the budget, one part in so many, that the rows of all lanes take at
-// least when they spill: others fill it.
+// The rows of all lanes take at least 1/leastHeld of the budget when they spill, since others may
+// fill the budget.
 const leastHeld = 32
 
-// Crowds reports whether a lane that has collected rows should let them spill. held returns
-// their bytes.
+// Crowds reports whether a lane should let its collected rows spill. held returns their bytes.
 func (t Task) Crowds(held func() int64) bool {
 	limit := t.Lease.Limit()
 	return t.Lease.Available() < limit/Crowded && held() >= limit/int64(leastHeld*t.Lanes)

@@ -11,29 +11,29 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Filtering is a Blocking operator whose collected rows rule out rows of its streaming input,
-// as the build side of an inner join does for its probe side.
+// Filtering is a Blocking operator whose collected rows exclude rows of its streaming input, as the
+// build side of an inner join does for its probe side.
 type Filtering interface {
 	Blocking
-	// KeyFilter returns the filter of a finalised operator, which Task.Filter has asked for.
+	// KeyFilter returns the filter that Task.Filter has asked for, once the operator is finalised.
 	// It is nil if the operator has none.
 	KeyFilter() *KeyFilter
 }
 
-// FilterKind is what a KeyFilter knows.
+// FilterKind is the information in a KeyFilter.
 type FilterKind uint8
 
-// The kinds of filters: none, the bounds of the keys, and a Bloom filter besides.
+// The kinds of filters: none, the bounds of the keys, and bounds with a Bloom filter.
 const (
 	NoFilter FilterKind = iota
 	BoundsFilter
 	BloomFilter
 )
 
-// KeyFilter knows which keys the build side of a join may have: their bounds, and a blocked
-// Bloom filter over their hashes (Putze et al., Cache-, hash- and space-efficient Bloom
-// filters, WEA 2007). A row that it drops has no match. About one row in fifty that has none
-// passes. Lanes may use it at the same time.
+// KeyFilter tells which keys the build side of a join may have, by their bounds and by a blocked
+// Bloom filter over their hashes (Putze et al., Cache-, hash- and space-efficient Bloom filters,
+// WEA 2007). A row that it drops has no match. About one in fifty rows without a match passes. It
+// is safe for concurrent use.
 type KeyFilter struct {
 	min, max []gpu.Scalar // by key
 	bounded  []bool       // by key
@@ -45,21 +45,21 @@ type KeyFilter struct {
 type filterBlock [4]uint64
 
 const (
-	filterBits = 12 // of a key
-	// filterBytes bounds a Bloom filter. Beyond the caches it costs as much as a lookup in
-	// the table of the join.
+	filterBits = 12 // per key
+	// filterBytes bounds a Bloom filter. Beyond the caches a test costs as much as a lookup in the
+	// table of the join.
 	filterBytes = 32 << 20
-	// filterGrain is the keys that one goroutine adds.
+	// filterGrain is the number of keys that one goroutine adds.
 	filterGrain = 1 << 18
 )
 
 // filterSeed is the seed of the hashes in filters. No result depends on it.
 var filterSeed = rand.Uint64()
 
-// NewKeyFilter makes the filter that a task asks for, nil for none, of the rows of key columns.
-// A Bloom filter wants them in host-addressable memory. The task's lease pays for it until
-// Release. It takes two passes over the keys for their bounds, one for their hashes, and one
-// random access to the Bloom filter a row. Keys of a GPU come down for their bounds.
+// NewKeyFilter makes the filter that a task asks for, nil for none, from the rows of key columns. A
+// Bloom filter requires them in host-addressable memory. The task's lease pays for it until
+// Release. Cost: two passes over the keys for their bounds, one for their hashes, and one random
+// access to the Bloom filter per row. Keys of a GPU are copied to the host for their bounds.
 func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 	if t.Filter == NoFilter {
 		return nil, nil
@@ -95,11 +95,11 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 	return f, nil
 }
 
-// mostDown is the most bytes of a key that come down for its bounds.
+// mostDown bounds the bytes of a key that are copied to the host for its bounds.
 const mostDown = 64 << 20
 
-// boundsOf returns the bounds of a key. They are not ok if it has none, or is too large to come
-// down.
+// boundsOf returns the bounds of a key. ok is false if it has none, or is too large to copy to the
+// host.
 func boundsOf(t Task, key gpu.Column) (least, greatest gpu.Scalar, ok bool, err error) {
 	k := key.Type
 	if k.Wide || k.IsFloat() || k.IsVar() || k.Kind == gpu.Bool || key.Dict != nil ||
@@ -177,8 +177,8 @@ func scalar[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](t
 	return s
 }
 
-// place returns the block of a hash, from its upper bits, and its bits there, from the lower
-// ones.
+// place returns the block of a hash, which its upper bits select, and the bits in that block, which
+// its lower bits select.
 func (f *KeyFilter) place(h uint64) (*filterBlock, filterBlock) {
 	at, _ := bits.Mul64(h, uint64(len(f.blocks)))
 	return &f.blocks[at], filterBlock{1 << (h & 63), 1 << (h >> 6 & 63), 1 << (h >> 12 & 63), 1 << (h >> 18 & 63)}
@@ -193,7 +193,7 @@ func (f *KeyFilter) add(hashes []uint64) {
 	}
 }
 
-// Release gives back the memory of a filter, or of nil.
+// Release releases the memory of a filter, which may be nil.
 func (f *KeyFilter) Release() {
 	if f != nil {
 		f.buf.Release()
@@ -201,22 +201,22 @@ func (f *KeyFilter) Release() {
 	}
 }
 
-// Bounds returns the least and the greatest value of key i, nulls if there is no value. It is
-// not ok for keys that are not stored as integers of up to 8 bytes.
+// Bounds returns the least and the greatest value of key i, nulls if there is no value. ok is false
+// for keys that are not stored as integers of up to 8 bytes.
 func (f *KeyFilter) Bounds(i int) (least, greatest gpu.Scalar, ok bool) {
 	return f.min[i], f.max[i], f.bounded[i]
 }
 
-// Tests reports whether the filter tests single rows, besides their bounds.
+// Tests reports whether the filter tests single rows, and not only bounds.
 func (f *KeyFilter) Tests() bool { return len(f.blocks) > 0 }
 
-// leastDropped is the share of a stride's rows, 1/leastDropped, that are dropped at least. To
-// gather all others costs more than to keep a few.
+// Rows are dropped only if they are at least 1/leastDropped of a stride. To gather all other rows
+// costs more than to keep a few.
 const leastDropped = 8
 
 // Drop returns the rows of a stride whose keys, the columns at the given positions, may have a
-// match, and the number of the rows that it has left out. It takes the stride over. The result
-// is nil when no row is left.
+// match, and the number of dropped rows. It takes the stride over. The result is nil if no row is
+// left.
 func (f *KeyFilter) Drop(t Task, s *gpu.Stride, columns []int) (_ *gpu.Stride, dropped int, err error) {
 	defer func() {
 		if err != nil {
@@ -257,7 +257,8 @@ func (f *KeyFilter) Drop(t Task, s *gpu.Stride, columns []int) (_ *gpu.Stride, d
 	return out, dropped, nil
 }
 
-// test writes a bit for each hash, whether a key may have it, and returns their number.
+// test writes a bit for each hash that says whether a key may have it, and returns the number of
+// set bits.
 func (f *KeyFilter) test(hashes []uint64, out []uint64) (kept int) {
 	for w := range out {
 		word := uint64(0)

@@ -33,9 +33,9 @@ func PickFields(s *gpu.Schema, at []int) *gpu.Schema {
 	return gpu.NewSchema(out...)
 }
 
-// ConcatStrides concatenates strides, column by column. It releases each source column as
-// soon as it is copied, so the peak of memory is one column above the total. It takes the
-// strides over, also on error.
+// ConcatStrides concatenates strides, column by column. It releases each source column as soon as
+// it is copied, so the peak of memory is one column above the total. It takes the strides over,
+// even on error.
 func ConcatStrides(t Task, schema *gpu.Schema, strides []*gpu.Stride) (*gpu.Stride, error) {
 	defer func() {
 		for _, s := range strides {
@@ -68,8 +68,8 @@ func ConcatStrides(t Task, schema *gpu.Schema, strides []*gpu.Stride) (*gpu.Stri
 	return out, nil
 }
 
-// InBatches calls take with the strides that each adds, concatenated to batches of about
-// Task.StrideRows rows. take and add take strides over.
+// InBatches calls take with the strides that each adds, concatenated into batches of about
+// Task.StrideRows rows. take and add take the strides over.
 func InBatches(t Task, schema *gpu.Schema, each func(add func(*gpu.Stride) error) error,
 	take func(*gpu.Stride) error) (err error) {
 	var pending []*gpu.Stride
@@ -101,8 +101,9 @@ func InBatches(t Task, schema *gpu.Schema, each func(add func(*gpu.Stride) error
 	return batch()
 }
 
-// PartitionStride partitions a stride, which stays the caller's, by a digit of a key. It returns
-// the partitioned rows, and the starts of the partitions and the end. It waits for the device.
+// PartitionStride partitions a stride, which remains the caller's, by a digit of a key. It returns
+// the partitioned rows, and the offsets of the partitions including the end. It waits for the
+// device.
 func PartitionStride(t Task, s *gpu.Stride, key gpu.Column, d gpu.Digit) (*gpu.Stride, []int, error) {
 	cols, starts, err := t.Queue.Partition(t.Lease, s.Cols, key, d)
 	if err != nil {
@@ -117,7 +118,7 @@ func PartitionStride(t Task, s *gpu.Stride, key gpu.Column, d gpu.Digit) (*gpu.S
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, offsets, nil
 }
 
-// SliceStride returns rows [from, to) of a stride. The stride stays the caller's.
+// SliceStride returns rows [from, to) of a stride. The stride remains the caller's.
 func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 	parts, err := CutStride(t, s, []int{from, to})
 	if err != nil {
@@ -126,7 +127,8 @@ func SliceStride(t Task, s *gpu.Stride, from, to int) (*gpu.Stride, error) {
 	return parts[0], nil
 }
 
-// CutStride returns rows [bounds[i], bounds[i+1]) of a stride for each i. The stride stays the caller's.
+// CutStride returns rows [bounds[i], bounds[i+1]) of a stride for each i. The stride remains the
+// caller's.
 func CutStride(t Task, s *gpu.Stride, bounds []int) (parts []*gpu.Stride, err error) {
 	cols, err := t.Queue.Cut(t.Lease, s.Cols, bounds)
 	for i, part := range cols {
@@ -135,8 +137,8 @@ func CutStride(t Task, s *gpu.Stride, bounds []int) (parts []*gpu.Stride, err er
 	return parts, err
 }
 
-// EmitGroups emits a row for each group: its keys, which have the types of a schema, and values
-// that all groups have. out names the columns.
+// EmitGroups emits a row for each group: its keys, which have the types of a schema, followed by
+// values that are the same for all groups. out names the columns.
 func EmitGroups(t Task, keys *gpu.Schema, groups [][]gpu.Scalar, values []gpu.Scalar, out *gpu.Schema,
 	emit Emit) error {
 	n := len(groups)

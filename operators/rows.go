@@ -6,9 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Rows are the rows of many strides, for gathers by row id. Most columns are
-// concatenated. A string column whose bytes may exceed the limit of one column stays in
-// the parts that it came in.
+// Rows has the rows of many strides, for gathers by row id. Most columns are concatenated. A string
+// column whose bytes may exceed the limit of one column stays in its original parts.
 type Rows struct {
 	Schema *gpu.Schema
 	N      int
@@ -17,9 +16,9 @@ type Rows struct {
 	parts [][]gpu.Column
 }
 
-// CollectRows makes Rows from strides, which it takes over, also on error. It always
-// concatenates the columns at the positions of whole. As in ConcatStrides the peak of
-// memory is one column above the total.
+// CollectRows makes Rows from strides, which it takes over, even on error. It always concatenates
+// the columns at the positions in whole. As in ConcatStrides, the peak of memory is one column
+// above the total.
 func CollectRows(t Task, schema *gpu.Schema, strides []*gpu.Stride, whole []int) (*Rows, error) {
 	defer func() {
 		for _, s := range strides {
@@ -93,7 +92,7 @@ func (r *Rows) Gather(t Task, ids gpu.Column) (*gpu.Stride, error) {
 	return out, nil
 }
 
-// aligned is the ids that a range may be a multiple of away from the first one, not to be copied: 256 bytes.
+// A range of ids needs no copy if it begins at a multiple of aligned ids, 256 bytes.
 const aligned = 64
 
 // GatherRange returns the rows at ids [from, to), in that order.

@@ -1,6 +1,6 @@
-// Package expand repeats the rows of its input in several variants, as grouping sets and
-// aggregates of distinct values need them. The columns that a variant keeps are passed on
-// without a copy; the others are constants.
+// Package expand repeats the rows of its input in several variants, for grouping sets and for
+// aggregates of distinct values. The columns that a variant keeps are passed on without a copy; the
+// others are constants.
 package expand
 
 import (

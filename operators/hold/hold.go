@@ -11,8 +11,8 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// Hold is the operator. Its rows are kept as they came, in the memory of the device or where
-// they spill to, until it is closed.
+// Hold is the operator. It keeps its rows as they arrived, in device memory or spilled, until it is
+// closed.
 type Hold struct {
 	schema *gpu.Schema
 
@@ -44,7 +44,7 @@ func (o *Hold) NewLocal(t operators.Task) (operators.Local, error) {
 	return &local{o}, nil
 }
 
-// local hands the rows of a lane on.
+// local passes the rows of a lane to the operator.
 type local struct{ *Hold }
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
@@ -58,8 +58,8 @@ func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 func (l *local) Combine(context.Context) error { return nil }
 func (l *local) Close() error                  { return nil }
 
-// Finalize implements operators.Blocking. It puts the strides into the order of the input:
-// strides of one morsel came in order.
+// Finalize implements operators.Blocking. It orders the strides like the input. Strides of one
+// morsel arrived in order.
 func (o *Hold) Finalize(context.Context, operators.Task) error {
 	slices.SortFunc(o.strides, func(a, b stride) int {
 		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.partition, b.partition))
@@ -67,8 +67,8 @@ func (o *Hold) Finalize(context.Context, operators.Task) error {
 	return nil
 }
 
-// Reader returns the rows, once the operator is finalised. Several readers may read at the same
-// time. Each must be closed before the operator.
+// Reader returns a reader of the rows, once the operator is finalised. Several readers may read
+// concurrently. Each must be closed before the operator.
 func (o *Hold) Reader() *Reader { return &Reader{Hold: o} }
 
 // Close implements operators.Operator.

@@ -8,7 +8,7 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// limit is also its lane: it has only one.
+// limit is also its own lane, since it has only one.
 type limit struct {
 	operators.NoFlush
 	schema      *gpu.Schema

@@ -14,32 +14,32 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// external is the state of an external merge sort. Rows are sorted in runs that fit a part of
-// the budget. A run is cut into pages, which may spill; the first row of each page stays in
-// memory. In the end these rows, sorted, are splitters: each range of the rows between two of
-// them is read from all runs, sorted and returned. Every row is written and read once, but for
-// the pages at the ends of a range, which two ranges read.
+// external is the state of an external merge sort. Rows are sorted in runs that fit a part of the
+// budget. A run is cut into pages, which may spill; the first row of each page stays in memory. At
+// the end, splitters are chosen among these first rows, in sorted order. The range of rows between
+// two splitters is read from all runs, sorted and returned. Every row is written and read once,
+// except the pages at the ends of a range, which two ranges read.
 //
-// Rows with equal keys are in the order of their runs, and in a run in that of its pages. So
-// there are splitters among rows with one key, too.
+// Rows with equal keys are ordered by their runs, and within a run by its pages. So rows with equal
+// keys can have splitters between them, too.
 type external struct {
 	running   sync.Mutex
 	schema    *gpu.Schema       // of the runs, once they are planned
-	pages     *spill.Partitions // of all runs, one run after the other; made with the first
+	pages     *spill.Partitions // of all runs, one run after the other; nil before the first run
 	runs      []*run
 	collected int64 // rows of all runs
 	emitted   int64 // rows of the ranges that are done
 
 	bounds *gpu.Stride   // splitters, ascending
-	splits []split       // where they are from
-	below  [][]int       // by run and splitter: pages of the run whose first row is before it
+	splits []split       // the pages of the splitters
+	below  [][]int       // by run and splitter: number of pages of the run that begin before the splitter
 	reader *spill.Reader // of the pages of all ranges in order, for the only lane
-	short  sync.Mutex    // held by the lane that waits for memory
+	short  sync.Mutex    // locked by the lane that waits for memory
 	done   []bool        // by range
-	passed int           // ranges that are done, with all before them
+	passed int           // number of ranges, the first ones, that are all done
 }
 
-// run is sorted rows in n pages, of which begin is the first.
+// run is a sorted run of n pages, from page begin on.
 type run struct {
 	begin, n int
 	firsts   *gpu.Stride // the first row of each page, until plan
@@ -48,48 +48,49 @@ type run struct {
 // split is the page whose first row is a splitter.
 type split struct{ run, page int }
 
-// page is rows of runs from a page on.
+// page is a position in the pages of a run.
 type page struct {
 	stride *gpu.Stride
 	first  int
 }
 
-// section is pages that a range meets, in order of the runs. The row of a splitter comes before them.
+// section is pages with rows of a range, in the order of the runs. The row of its splitter, if it has
+// one, comes before them.
 type section struct {
 	bound int // the splitter, or -1
 	pages []spill.Span
 }
 
 const (
-	// heldBudget is the share of the budget, one part in so many, that is free when lanes
-	// begin to make runs.
+	// Lanes begin to make runs when less than 1/heldBudget of the budget is free.
 	heldBudget = 2
-	// freeBudget is the share of the budget that the runs leave free when they are more than it has room for.
+	// Runs leave 1/freeBudget of the budget free once they exceed the budget.
 	freeBudget = 2
-	// runBudget is the share of the budget that the rows of the runs of all lanes take at most,
-	// and later those of the ranges, and sortBudget what they take while they are being sorted.
+	// The runs that all lanes make at a time, and later the ranges, take at most 1/runBudget of the
+	// budget, and at most 1/sortBudget of it while they are sorted.
 	runBudget  = 8
 	sortBudget = 4
-	// rowBytes is what sorting takes for a row besides the row: the number of its morsel, and
-	// keys and row ids twice.
+	// rowBytes is the memory that sorting takes per row besides the row itself: the number of its
+	// morsel, and keys and row ids twice.
 	rowBytes = 32
-	// runPages is the pages of a run at most. A range reads a page too much of each run.
+	// runPages bounds the pages of a run. A range reads up to one page too many from each run.
 	runPages = 1 << 10
-	// pageUnit is the rows that larger pages have a multiple of. The pages of runs of few rows have as
-	// many, or the square root of the rows: the first row of each page stays in memory.
+	// pageUnit is the unit of rows of larger pages. Pages of small runs have pageUnit rows, or the
+	// square root of the run's rows if that is less: the first row of each page stays in memory.
 	pageUnit = 64
-	// smallRun is the rows of a run at least while strides come, if all rows are to spill.
+	// smallRun is the minimum number of rows of a run while strides arrive, if all rows are to
+	// spill.
 	smallRun = 1 << 10
 )
 
-// runBytes returns the bytes of the rows of a run or of a range, of rows that take some bytes.
+// runBytes returns the size of a run or of a range in bytes, for rows that take so many bytes.
 func runBytes(t operators.Task, rows, bytes int64) int64 {
 	limit := t.Lease.Limit() / int64(t.Lanes)
 	return max(min(limit/runBudget, int64(float64(limit/sortBudget)*float64(bytes)/float64(bytes+rows*rowBytes))), 1)
 }
 
-// makeRuns makes runs of held strides while these and others take too much of the budget, or
-// of all.
+// makeRuns makes runs of collected strides while too much of the budget is taken, or with all set
+// until none are left.
 func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool) error {
 	for held.Rows > 0 {
 		if !all && !o.crowded(t, held) && !(t.Spill.Always() && held.Rows >= smallRun) {
@@ -102,7 +103,8 @@ func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool)
 	return nil
 }
 
-// crowded reports whether held strides are enough for a run while too much of the budget is taken.
+// crowded reports whether too much of the budget is taken and the collected strides suffice for a
+// run.
 func (o *sorter) crowded(t operators.Task, held *operators.Collected) bool {
 	if t.Spill == nil || t.Lease.Available() >= t.Lease.Limit()/heldBudget {
 		return false
@@ -111,7 +113,7 @@ func (o *sorter) crowded(t operators.Task, held *operators.Collected) bool {
 	return bytes >= runBytes(t, int64(held.Rows), bytes)
 }
 
-// makeRun makes a run of the first strides, of some bytes if there are as many.
+// makeRun makes a run of the first strides, of about so many bytes or of all that are left.
 func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int64) error {
 	strides, numbers := held.First(bytes)
 	schema := o.schemaOf(t)
@@ -139,7 +141,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	defer all.Release()
 	defer ids.Release()
 	page := max(1, min(pageUnit, int(math.Sqrt(float64(ids.Len)))), ids.Len/runPages)
-	if page > pageUnit { // ranges of ids are not copied then
+	if page > pageUnit { // then ranges of ids need no copy
 		page -= page % pageUnit
 	}
 	r := &run{n: (ids.Len + page - 1) / page}
@@ -178,7 +180,8 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 	return nil
 }
 
-// schemaOf returns the schema of the runs: one lane of a sort makes them in the order of the input.
+// schemaOf returns the schema of the runs. With a single lane it has no morsel number, since runs
+// are then made in the order of the input.
 func (o *sorter) schemaOf(t operators.Task) *gpu.Schema {
 	if t.Lanes == 1 {
 		return o.held
@@ -201,7 +204,7 @@ func (o *sorter) rowsAt(t operators.Task, all *operators.Rows, ids gpu.Column, a
 	return all.Gather(t, rows[0])
 }
 
-// plan chooses the splitters, once all runs are there.
+// plan chooses the splitters, once all runs are made.
 func (o *sorter) plan(t operators.Task) error {
 	var firsts []*gpu.Stride
 	var of []split // the page of each first row
@@ -224,7 +227,7 @@ func (o *sorter) plan(t operators.Task) error {
 		return err
 	}
 	bytes := o.pages.Bytes(0, o.pages.Len())
-	// A range has as many pages as begin in it.
+	// A range counts the pages that begin in it.
 	ranges := bytes/runBytes(t, o.collected, bytes) + 1
 	step := max(1, len(order)/int(ranges))
 	var at []int32
@@ -275,8 +278,9 @@ func (o *sorter) emitRuns(ctx context.Context, t operators.Task, part int, emit 
 	return nil
 }
 
-// readPatiently is readRange again and again while it is refused memory and others give some back: strides of the
-// ranges before may be on their way to the output. One lane at a time does so, so that lanes do not block each other.
+// readPatiently repeats readRange while it is denied memory and others release memory: strides of
+// earlier ranges may be on their way to the output. Only one lane at a time waits, so that lanes do
+// not block each other.
 func (o *sorter) readPatiently(ctx context.Context, t operators.Task,
 	i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
 	read := func() (err error) {
@@ -291,7 +295,7 @@ func (o *sorter) readPatiently(ctx context.Context, t operators.Task,
 	return all, ids, from, to, err
 }
 
-// emitRange emits the rows of a range from row skip on, at most limit.
+// emitRange emits at most limit rows of a range, from row skip on.
 func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, limit int64, emit operators.Emit) error {
 	all, ids, from, to, err := o.readPatiently(ctx, t, i)
 	if err != nil {
@@ -315,8 +319,9 @@ func (o *sorter) emitRange(ctx context.Context, t operators.Task, i int, skip, l
 	return nil
 }
 
-// sections returns the pages that a range meets. Those of the run of a splitter are parted where its page begins:
-// it comes before rows that equal it and lie behind it.
+// sections returns the pages with rows of a range. The pages of a splitter's run are cut where the
+// splitter's page begins. The splitter's row begins the section after the cut, so it comes before
+// later rows that are equal to it.
 func (o *external) sections(i int) []section {
 	all := []section{{bound: -1}}
 	for r, x := range o.runs {
@@ -346,7 +351,7 @@ func (o *external) sections(i int) []section {
 	return all
 }
 
-// newReader returns a reader of the sections of ranges [from, to).
+// newReader returns a reader for the sections of ranges [from, to).
 func (o *external) newReader(ctx context.Context, t operators.Task, from, to int) *spill.Reader {
 	var pages []spill.Range
 	for i := from; i < to; i++ {
@@ -361,8 +366,9 @@ func (o *external) newReader(ctx context.Context, t operators.Task, from, to int
 	return spill.NewReader(ctx, t.Lease, pages)
 }
 
-// readRange returns the rows of the pages that a range meets, their order, and where the range
-// is in it. One lane emits the ranges in order, so that it reads a range while it sorts the one before.
+// readRange returns the rows of all pages with rows of a range, their order, and the positions of
+// the range in this order. A single lane emits the ranges in order, so that it reads the next range
+// while it sorts one.
 func (o *sorter) readRange(ctx context.Context, t operators.Task,
 	i int) (all *operators.Rows, ids gpu.Column, from, to int, err error) {
 	reader := o.reader
@@ -435,7 +441,7 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task,
 	return all, ids, from, to, nil
 }
 
-// positions returns where two ids are, in ascending order. An id of -1 is nowhere.
+// positions returns the positions of two ids, in ascending order. An id of -1 has no position.
 func positions(t operators.Task, ids gpu.Column, low, high int) ([]int, error) {
 	if low < 0 && high < 0 {
 		return nil, nil
@@ -460,7 +466,7 @@ func positions(t operators.Task, ids gpu.Column, low, high int) ([]int, error) {
 	return operators.Ints(t, at)
 }
 
-// pass notes that a range has been read, and gives back the pages that no other range needs.
+// pass records that a range has been read, and releases the pages that no other range needs.
 func (o *external) pass(i int, rows int64) {
 	o.running.Lock()
 	defer o.running.Unlock()
@@ -483,7 +489,7 @@ func (o *external) pass(i int, rows int64) {
 	o.pages.DropSpans(read)
 }
 
-// close gives everything back.
+// close releases everything.
 func (o *external) close() (err error) {
 	o.reader.Close()
 	for _, r := range o.runs {
@@ -501,8 +507,8 @@ func (o *external) close() (err error) {
 	return err
 }
 
-// Demand implements operators.Demanding. A sort holds all rows, a top-k some in each lane, or all
-// if those are too many.
+// Demand implements operators.Demanding. A sort keeps all rows. A top-k keeps some rows in each
+// lane, or all rows if those are too many.
 func (o *sorter) Demand(e operators.Expected) operators.Demand {
 	bytes := e.Bytes
 	if o.top >= 0 {
@@ -512,7 +518,7 @@ func (o *sorter) Demand(e operators.Expected) operators.Demand {
 		if bytes <= room/heldBudget {
 			return 0
 		}
-		number := 0.0 // bytes of the number of a row's morsel
+		number := 0.0 // bytes of a row's morsel number
 		if e.Lanes > 1 || o.top >= 0 {
 			number = 8
 		}

@@ -31,8 +31,8 @@ type Sort interface {
 	operators.Source
 }
 
-// New returns the sort of a spec: a top-k if offset + limit are few enough, otherwise a
-// full sort.
+// New returns the sort of a spec: a top-k if offset + limit is at most topRows, otherwise a full
+// sort.
 func New(s Spec) (Sort, error) {
 	if len(s.Keys) == 0 {
 		return nil, fmt.Errorf("sort wants at least one key")
@@ -46,18 +46,19 @@ func New(s Spec) (Sort, error) {
 	return o, nil
 }
 
-// topRows is the most rows that a top-k keeps.
+// topRows bounds the rows that a top-k keeps.
 const topRows = 1 << 20
 
-// sorter collects the rows of all lanes and sorts them with all cores. Lanes then gather
-// ranges of the result. Rows that take much of the budget become sorted runs, which may spill
-// (external.go). A top-k drops rows earlier: a lane with many more rows than
-// needed sorts them and keeps the first. It makes runs, as a sort does, of rows that are too many for the
-// budget and too few to drop half of them. In a top-k, and in the runs of several lanes, an additional
-// column has the number of each row's morsel, so that rows with equal keys keep their order.
+// sorter collects the rows of all lanes and sorts them with all cores. Lanes then gather ranges of
+// the result. Rows that take much of the budget become sorted runs, which may spill (external.go).
+//
+// A top-k drops rows earlier: a lane with many more rows than needed sorts them and keeps the
+// first. If its rows exceed the budget, but are too few to drop half of them, it makes runs like a
+// sort. In a top-k, and in the runs of several lanes, an additional column has the number of each
+// row's morsel, so that rows with equal keys keep their order.
 type sorter struct {
 	Spec
-	held     *gpu.Schema // schema of the strides that are held
+	held     *gpu.Schema // schema of the collected strides
 	numbered *gpu.Schema // In and the number of the morsel
 	top      int         // rows to keep, -1 for all
 
@@ -79,7 +80,7 @@ func (o *sorter) NewLocal(t operators.Task) (operators.Local, error) {
 	return &local{sorter: o, task: t, own: operators.Collected{Lease: t.Lease}}, nil
 }
 
-// local is the rows that one lane holds.
+// local has the rows that one lane has collected.
 type local struct {
 	*sorter
 	task operators.Task
@@ -105,7 +106,7 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	if err := l.own.Push(ctx, number, held); err != nil {
 		return err
 	}
-	// Cut if most rows of the stride cannot be in the result, or if many rows wait.
+	// Cut if most collected rows cannot be in the result, or if they take much memory.
 	crowded := l.crowded(l.task, &l.own)
 	if rows > l.top || l.own.Rows > 2*l.top && (crowded || l.own.Rows > 2*l.top+l.task.StrideRows) {
 		return l.cut(ctx)
@@ -116,8 +117,8 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 	return nil
 }
 
-// withNumber returns a stride with the number of its morsel as the last column. It takes the
-// stride over.
+// withNumber returns a stride with the number of its morsel as the last column. It takes the stride
+// over.
 func (o *sorter) withNumber(t operators.Task, s *gpu.Stride, number int) (*gpu.Stride, error) {
 	order, err := t.Queue.Eval(t.Lease, constant(number), nil, s.Rows)
 	if err != nil {
@@ -134,7 +135,7 @@ func constant(v int) *gpu.Program {
 		Outputs: []int{0}}
 }
 
-// cut sorts the rows of the lane and keeps the first.
+// cut sorts the rows of the lane and keeps the first top rows.
 func (l *local) cut(ctx context.Context) error {
 	all, ids, err := l.sorted(l.task, l.held, l.own.Take())
 	if err != nil {
@@ -234,8 +235,8 @@ func (o *sorter) Emit(ctx context.Context, t operators.Task, part int, emit oper
 	return emitRows(ctx, t, o.all, o.ids, from, min(from+o.strideRows, o.to), emit)
 }
 
-// emitRows emits a stride of the rows at ids [from, to). Refused memory it waits for strides that are on their way to
-// the output.
+// emitRows emits a stride of the rows at ids [from, to). If it is denied memory, it waits for
+// strides on their way to the output.
 func emitRows(ctx context.Context, t operators.Task, all *operators.Rows, ids gpu.Column, from, to int,
 	emit operators.Emit) error {
 	var s *gpu.Stride

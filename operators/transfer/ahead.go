@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// aheadDepth is the number of strides that are copied to the device before their turn, and
-	// aheadLeast that while less of the budget is free than they take.
+	// aheadDepth is the number of strides that are copied to the device before their turn.
+	// aheadLeast is this number while the free part of the budget is smaller than these strides.
 	aheadDepth = 4
 	aheadLeast = 2
 )
 
-// Ahead copies strides to a device with memory of its own before their turn, so that the
-// link is busy while kernels run. It reads and copies on a goroutine of its own.
+// Ahead copies strides to a device with memory of its own before their turn, so that the link is
+// busy while kernels run. It reads and copies on its own goroutine.
 type Ahead struct {
 	strides chan *gpu.Stride
-	taken   chan struct{} // a stride was taken since the last look
+	taken   chan struct{} // signals that a stride was taken
 	stop    context.CancelCauseFunc
 	ended   chan struct{}
 	queue   gpu.Queue // for the copies; set with the first stride
 	err     error     // set when the goroutine has ended
 }
 
-// NewAhead starts the goroutine. It runs work, which opens what it needs and calls Copy.
-// Whoever calls NewAhead calls Take until it has all that it wants, and then End.
+// NewAhead starts the goroutine, which runs work. work opens its input and calls Copy. The caller
+// of NewAhead calls Take until it has all strides that it wants, and then End.
 func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) error) *Ahead {
 	ctx, stop := context.WithCancelCause(ctx)
 	a := &Ahead{strides: make(chan *gpu.Stride, aheadDepth), taken: make(chan struct{}, 1), stop: stop,
@@ -40,8 +40,8 @@ func NewAhead(ctx context.Context, work func(ctx context.Context, a *Ahead) erro
 	return a
 }
 
-// Copy copies the strides that read returns, until io.EOF. The lease pays for them. A stride that
-// is refused memory is tried again when one before it was taken, or when there is more memory.
+// Copy copies the strides that read returns, until io.EOF. The lease pays for them. If a stride is
+// denied memory, Copy tries again when an earlier stride was taken, or when there is more memory.
 func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease,
 	read func(context.Context) (*gpu.Stride, error)) error {
 	a.queue = q
@@ -75,7 +75,7 @@ func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease,
 	}
 }
 
-// await waits until a stride is taken, and returns false when ctx ends.
+// await waits until a stride is taken. It returns false if ctx ends.
 func (a *Ahead) await(ctx context.Context) bool {
 	select {
 	case <-a.taken:
@@ -85,8 +85,8 @@ func (a *Ahead) await(ctx context.Context) bool {
 	}
 }
 
-// Take returns the next stride. Queue.Wait makes it usable, on the queue of the taker.
-// After the last one Take returns the error of work, or io.EOF.
+// Take returns the next stride. The caller makes it usable with Wait on its own queue. After the
+// last stride Take returns the error of work, or io.EOF.
 func (a *Ahead) Take(ctx context.Context) (*gpu.Stride, error) {
 	select {
 	case s, ok := <-a.strides:
@@ -113,8 +113,8 @@ func (a *Ahead) End(cause error) error {
 	a.stop(cause)
 	<-a.ended // work uses the queue until then
 	for s := range a.strides {
-		// Only the copies must be over. A closed queue does not unpack encoded columns,
-		// which does not matter here.
+		// Only the copies must have ended. A closed queue does not decode encoded columns, which
+		// does not matter here.
 		_ = a.queue.Wait(s)
 		s.Release()
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// behindDepth is the number of strides that Behind copies at a time.
+// behindDepth is the number of strides that Behind copies concurrently.
 const behindDepth = 2
 
 // errBehind ends the copies of Behind.
 var errBehind = errors.New("no more strides are copied to the host")
 
-// Behind copies strides to host memory, and calls take with them in their order, on the
-// caller's goroutine. The copy of a stride is begun before the one before has ended; if it is
-// refused memory, it is tried again when the ones before have been taken. receive returns the
-// next stride, io.EOF after the last and when its context ends; it runs on another goroutine. A
+// Behind copies strides to host memory, and calls take with them in their order, on the caller's
+// goroutine. It begins the copy of a stride before the previous copy has ended. If a copy is denied
+// memory, it is repeated once the previous strides have been taken. receive returns the next
+// stride, or io.EOF after the last one and when its context ends; it runs on another goroutine. A
 // lease of the HostBudget pays. take takes strides over.
 func Behind(ctx context.Context, d gpu.Device, name string, l *gpu.Lease,
 	receive func(context.Context) (*gpu.Stride, error), take func(*gpu.Stride) error) (err error) {
@@ -44,7 +44,7 @@ func Behind(ctx context.Context, d gpu.Device, name string, l *gpu.Lease,
 	type copied struct {
 		stride *gpu.Stride
 		err    error
-		queue  gpu.Queue // to copy the stride again, which was refused
+		queue  gpu.Queue // to repeat a copy that was denied memory
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	copies := make(chan chan copied, behindDepth) // in the order of the strides
@@ -76,7 +76,7 @@ func Behind(ctx context.Context, d gpu.Device, name string, l *gpu.Lease,
 	}()
 	defer func() {
 		stop(errBehind)
-		for c := range copies { // which ends when receive sees that the context has ended
+		for c := range copies { // ends when receive sees that the context has ended
 			x := <-c
 			if x.queue != nil {
 				queues <- x.queue
