@@ -1,7 +1,7 @@
 // Package bench measures the primitives of a device, and the operators made of them, with the
-// workloads of the papers: rows a second, bytes a second, and the fraction of the bound
-// that the machine sets. It measures the bound in the same run. It draws new data for
-// each benchmark, and knows nothing about how a device works.
+// workloads of the papers: rows per second, bytes per second, and the fraction of the bound that
+// the machine sets. It measures the bound in the same run. It generates new data for each
+// benchmark, and knows nothing about how a device works.
 package bench
 
 import (
@@ -31,11 +31,11 @@ type Result struct {
 	Rows      int64         `json:"rows"`
 	Bytes     int64         `json:"bytes"`     // that must be moved at least
 	Time      time.Duration `json:"median_ns"` // by the device's clock, if it has one
-	// also a median; launches, waits and allocations make it longer than Time
+	// Wall is the median wall-clock time. It includes launches, waits and allocations.
 	Wall time.Duration `json:"wall_ns"`
 	Runs int           `json:"runs"`
-	// Bound names the resource that limits the benchmark. BoundRate is its bytes a
-	// second, measured in the same run.
+	// Bound names the resource that limits the benchmark. BoundRate is its bytes per second,
+	// measured in the same run.
 	Bound     string  `json:"bound"`
 	BoundRate float64 `json:"bound_bytes_per_second"`
 	Join      *Join   `json:"join,omitempty"`  // of the benchmark join
@@ -43,7 +43,7 @@ type Result struct {
 	Spill     *Spill  `json:"spill,omitempty"` // of the benchmark spill
 }
 
-// Point returns what the result is in a chart, nil for a bar.
+// Point returns the result as a point of a chart, or nil if it is drawn as a bar.
 func (r Result) Point() *Point {
 	switch {
 	case r.Join != nil:
@@ -54,10 +54,10 @@ func (r Result) Point() *Point {
 	return nil
 }
 
-// RowsPerSecond returns the rows a second, 0 for a result without a time.
+// RowsPerSecond returns the rows per second, 0 for a result without a time.
 func (r Result) RowsPerSecond() float64 { return r.per(r.Rows) }
 
-// Rate returns the bytes a second.
+// Rate returns the bytes per second.
 func (r Result) Rate() float64 { return r.per(r.Bytes) }
 
 func (r Result) per(n int64) float64 {
@@ -77,21 +77,22 @@ func (r Result) Fraction() float64 {
 
 // Options configure a benchmark.
 type Options struct {
-	// Rows is the size of the input; 0 takes the usual size of the benchmark. In the
-	// benchmark join it replaces 2^27 rows, and all other sizes change in proportion.
+	// Rows is the size of the input; 0 means the default of the benchmark. In the benchmark join it
+	// replaces 2^27 rows, and all other sizes change in proportion.
 	Rows int
-	// Runs is how often each case is timed; the median counts. 0 means 7.
+	// Runs is the number of timed runs of each case; the median counts. 0 means 7.
 	Runs int
-	// Cases are those of the benchmarks join, groupby and spill: families, or parts of the names
-	// of cases; none for the family acceptance, of spill for join. Algorithms are those that run them: names of
-	// the operator's package, "chosen" for the one that it chooses, "all"; none for "chosen".
+	// Cases selects cases of the benchmarks join, groupby and spill: families, or parts of the
+	// names of cases. Empty means the family acceptance, in spill the family join. Algorithms
+	// selects algorithms: names of the operator's package, "chosen" for the operator's own choice,
+	// or "all". Empty means "chosen".
 	Cases, Algorithms []string
-	// StrideRows is the most rows of the strides that these operators get and emit; 0 for one
-	// stride a table, and strides of 2^28 rows of the result.
+	// StrideRows bounds the rows of the strides that these operators receive and emit. 0 means that
+	// a table is one stride, and that strides of the result have 2^28 rows.
 	StrideRows int
 }
 
-// able are the properties of a device that has every algorithm.
+// able has the properties of a device that supports every algorithm.
 var able = gpu.Properties{Capabilities: gpu.Capabilities{BlockTables: true, PairOutputs: true}}
 
 // Check reports cases and algorithms that a benchmark does not have, and sizes that are not
@@ -117,7 +118,7 @@ func (o Options) Check(benchmark string) error {
 	return err
 }
 
-// benchmarks by name; what they are is in their own comments.
+// benchmarks are the benchmarks by name. The functions describe them.
 var benchmarks = []struct {
 	name, what string
 	rows       int
@@ -144,8 +145,7 @@ func Names() (names, what []string) {
 	return names, what
 }
 
-// Run runs a benchmark on a device. It calls each with every result as soon as there is
-// one.
+// Run runs a benchmark on a device. It calls each with every result, as soon as it is available.
 func Run(ctx context.Context, d gpu.Device, name string, opt Options, each func(Result)) error {
 	for _, def := range benchmarks {
 		if def.name != name {
@@ -184,7 +184,7 @@ type bench struct {
 	rows int
 	runs int
 	each func(Result)
-	copy float64 // bytes a second of a copy within the device
+	copy float64 // bytes per second of a copy within the device
 }
 
 func (b *bench) open() (err error) {
@@ -205,8 +205,8 @@ func (b *bench) close() error {
 	return err
 }
 
-// time runs f once to warm up and then several times, and reports the median: the
-// device's own time where the device measures it, otherwise wall-clock time.
+// time runs f once to warm up and then several times, and reports the median: the device's own time
+// if the device measures it, otherwise wall-clock time.
 func (b *bench) time(name string, rows int, bytes int64, bound string, rate float64, f func() error) error {
 	took, wall, err := b.measure(f)
 	if err == nil {
@@ -250,7 +250,7 @@ func (b *bench) once(f func() error) (took, wall time.Duration, err error) {
 	return b.l.Activity().Busy - before, wall, err
 }
 
-// spent returns the device time so far of the phases of primitives with a name, and their
+// spent returns the total device time so far of the phases of primitives with a name, and their
 // number. Both are 0 if the device does not measure them.
 func (b *bench) spent(name string) (total time.Duration, count int) {
 	p, ok := b.dev.(gpu.Profiled)
@@ -265,8 +265,8 @@ func (b *bench) spent(name string) (total time.Duration, count int) {
 	return total, count
 }
 
-// copyRate measures the bound for work that moves memory: a copy within the device, in
-// bytes read and written a second.
+// copyRate measures the bound for work that moves memory: a copy within the device, in bytes read
+// and written per second.
 func (b *bench) copyRate() (float64, error) {
 	if b.copy > 0 {
 		return b.copy, nil
@@ -305,7 +305,7 @@ func (b *bench) column(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, erro
 	return b.up(c)
 }
 
-// up brings a column to the device and releases the one on the host.
+// up copies a column to the device and releases the one on the host.
 func (b *bench) up(c gpu.Column) (gpu.Column, error) {
 	s, err := b.q.Upload(b.l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}),
 		Cols: []gpu.Column{c}, Rows: c.Len})
@@ -327,7 +327,7 @@ func (b *bench) hostColumn(n int, fill func([]uint32, *rand.Rand)) (gpu.Column, 
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, nil
 }
 
-// parallel calls f for parts of 0 … n-1 on all cores.
+// parallel calls f for parts of [0, n) on all cores.
 func parallel(n int, f func(from, to int)) {
 	const part = 1 << 18
 	next := make(chan int)
@@ -346,7 +346,8 @@ func parallel(n int, f func(from, to int)) {
 	wg.Wait()
 }
 
-// uniform returns a fill of values below bound, or of any values when bound is 0.
+// uniform returns a function that fills a column with values below bound, or any values if bound is
+// 0.
 func uniform(bound uint32) func([]uint32, *rand.Rand) {
 	return func(v []uint32, rnd *rand.Rand) {
 		for i := range v {

@@ -68,9 +68,9 @@ func (b *bench) transfer() error {
 	return nil
 }
 
-// stream sums the values of one page-locked column where another is below a limit.
-// Strides are copied up two ahead of the kernels, and only the sum comes back. It is
-// timed by the wall clock; the bound is the link.
+// stream sums the values of one page-locked column where another is below a limit. Strides are
+// copied up two ahead of the kernels, and only the sum is copied back. It is timed by the wall
+// clock; the bound is the link.
 func (b *bench) stream() error {
 	const perStride = 1 << 22
 	p, ok := b.dev.(gpu.Profiled)
@@ -119,7 +119,7 @@ func (b *bench) stream() error {
 	return nil
 }
 
-// sumBelow streams strides through a filter and a sum. The strides stay the caller's.
+// sumBelow streams strides through a filter and a sum. The strides remain the caller's.
 func (b *bench) sumBelow(strides []*gpu.Stride, below *gpu.Program) (err error) {
 	ahead := transfer.NewAhead(b.ctx, func(ctx context.Context,
 		a *transfer.Ahead) error {
@@ -223,10 +223,9 @@ func (b *bench) addBelow(s *gpu.Stride, below *gpu.Program, groups gpu.Groups, s
 	return sum.Update(b.q, a, kept[0], 1)
 }
 
-// partition moves a key and two payloads, of 4 and of 8 bytes, to 64 to 512 partitions by
-// the key's own bits. Each byte is read once and written once. If the device measures the
-// phase that moves rows, without the counting of digits, that phase is a result of its
-// own.
+// partition moves a key and two payloads, of 4 and of 8 bytes, to 64 to 512 partitions by the key's
+// own bits. Each byte is read once and written once. If the device measures the phase that moves
+// rows, without the counting of digits, that phase is another result.
 func (b *bench) partition() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -287,9 +286,8 @@ func (b *bench) partitionBy(cols []gpu.Column, bits uint, rate float64) error {
 	return nil
 }
 
-// sort orders 4-byte keys and returns 4-byte row ids: 4 bytes are read and 4 written a
-// row. The bound counts only the bytes that must be moved, although a device makes
-// several passes over keys and ids.
+// sort orders 4-byte keys and returns 4-byte row ids: 4 bytes are read and 4 written per row. The
+// bound counts only these bytes, although a device makes several passes over keys and ids.
 func (b *bench) sort() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -324,9 +322,9 @@ func (b *bench) truth(share float64) (gpu.Column, error) {
 	return c, err
 }
 
-// selectRows selects row ids by a bitmap: it reads n/8 bytes and writes 4 bytes for each
-// row that is true. The bound counts only the bytes that must be moved, although a device
-// reads the bitmap twice, to count and to write.
+// selectRows selects row ids by a bitmap: it reads n/8 bytes and writes 4 bytes for each row that
+// is true. The bound counts only these bytes, although a device reads the bitmap twice, to count
+// and to write.
 func (b *bench) selectRows() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -342,7 +340,7 @@ func (b *bench) selectRows() error {
 			ids, err := b.q.Select(b.l, truth, true)
 			ids.Release()
 			n, want := float64(ids.Len), share*float64(b.rows)
-			if err == nil && math.Abs(n-want) > 8*math.Sqrt(want+1) { // 8 standard deviations, and room for few rows
+			if err == nil && math.Abs(n-want) > 8*math.Sqrt(want+1) { // 8 standard deviations; the 1 is for few rows
 				err = fmt.Errorf("%.0f rows are true, not about %.0f", n, want)
 			}
 			return err
@@ -355,17 +353,16 @@ func (b *bench) selectRows() error {
 	return nil
 }
 
-// The least cost of a row in a gather by random ids, in bytes of the source: the sector
-// that a GPU reads through its caches, and the unit that most generations of
-// high-bandwidth memory move.
+// The minimum cost of a row in a gather by random ids, in bytes of the source: the sector that a
+// GPU reads through its caches, and the unit that most generations of high-bandwidth memory move.
 const (
 	sector = 32
 	access = 64
 )
 
-// gather fetches 4- and 8-byte values by row id: by the ids of a selection, which ascend,
-// and by random ids. Random ids have two bounds: a sector a row, and a lower one, an
-// access of the memory a row.
+// gather fetches 4- and 8-byte values by row id: by the ids of a selection, which ascend, and by
+// random ids. Random ids have two bounds: a sector per row, and, more strictly, a memory access per
+// row.
 func (b *bench) gather() error {
 	rate, err := b.copyRate()
 	if err != nil {

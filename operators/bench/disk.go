@@ -20,11 +20,12 @@ const (
 	diskBlock = 4 << 20
 )
 
-// disk keeps more rows of 16 bytes than memory has room for, as an operator that spills does, and
-// reads them again, in 64 partitions. Of these rows, those that went to disk count. The files lie in spill.DefaultDir.
-// The bound is the rate of the folder: one file of as many bytes, written and then read in blocks of 4 MiB, without the
-// page cache where the file system can do that. Rows use the page cache: with room for them in it, they are faster
-// than the disk. The bound of a case is of the bytes that it moved, which LZ4 makes fewer.
+// disk stores more rows of 16 bytes than fit memory, like an operator that spills, and reads them
+// again, in 64 partitions. Only rows that went to disk count. The files are in spill.DefaultDir.
+// The bound is the rate of this folder: a file of the same size is written and then read in blocks
+// of 4 MiB, without the page cache if the file system supports this. Rows use the page cache; if
+// they fit it, they are faster than the disk. The bound of a case refers to the bytes that it
+// moved, which LZ4 reduces.
 func (b *bench) disk() error {
 	write, read, err := b.folder()
 	if err != nil {
@@ -122,7 +123,7 @@ func (b *bench) outAndIn(input *gpu.Stride, offsets []int,
 	return write, read, stats, err
 }
 
-// fresh returns a copy of a stride in the memory of the device.
+// fresh returns a copy of a stride in device memory.
 func (b *bench) fresh(input *gpu.Stride) (*gpu.Stride, error) {
 	if b.dev.Budget() != b.dev.HostBudget() {
 		return b.q.Upload(b.l, input.Retain())
@@ -162,8 +163,8 @@ func (b *bench) readBack(p *spill.Partitions, rows *int64) error {
 	return nil
 }
 
-// folder measures the bytes a second that the folder of spilled rows takes and gives in one
-// sequence.
+// folder measures the rates of sequential writes and reads in the spill folder, in bytes per
+// second.
 func (b *bench) folder() (write, read float64, err error) {
 	dir := spill.DefaultDir()
 	fail := func(err error) (float64, float64, error) {
@@ -177,7 +178,7 @@ func (b *bench) folder() (write, read float64, err error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return fail(err)
 	}
-	// The page cache is used where the file system has no other way, as tmpfs.
+	// The page cache is used if the file system requires it, as tmpfs does.
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
 	if err == nil {
 		_, _ = unix.FcntlInt(f.Fd(), unix.F_SETFL, flags|unix.O_DIRECT)

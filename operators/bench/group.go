@@ -17,12 +17,12 @@ import (
 	"github.com/gstream/gstream/operators/transfer"
 )
 
-// Group is what a result of the benchmark groupby tells more than other results.
+// Group has the additional figures of a result of the benchmark groupby.
 type Group struct {
 	Point
 	Groups int64 `json:"groups"` // in the result
-	// Transform and Aggregate are the parts of the time of the run in the middle by that time.
-	// They are 0 on a device that does not measure its work.
+	// Transform and Aggregate are the times of these steps in the run with the median time. They
+	// are 0 on a device that does not measure its work.
 	Transform time.Duration `json:"transform_ns"`
 	Aggregate time.Duration `json:"aggregate_ns"`
 }
@@ -38,7 +38,7 @@ func groupStep(span, _ string) string {
 	return aggregate
 }
 
-// groupBy measures the group-by operator by workloads and algorithms, as join measures joins. The
+// groupBy measures the group-by operator by workload and algorithm, as join measures joins. The
 // result of the first run of each is compared with that of the table in device memory, whose sums
 // must add up to those of the columns.
 func (b *bench) groupBy() error {
@@ -66,14 +66,13 @@ func (b *bench) groupBy() error {
 	return errors.Join(failed...)
 }
 
-// groupBench has the rows of a workload on the device. Columns stay for the next workload, if it has
-// the same.
+// groupBench has the rows of a workload on the device. The next workload reuses the same columns.
 type groupBench struct {
 	*bench
 	grouped
 	input []*gpu.Stride
 	drawn [][]gpu.Column // columns by stride, the key first
-	of    grouping       // the workload that they are of
+	of    grouping       // their workload
 	want  string
 }
 
@@ -84,7 +83,7 @@ func (g *groupBench) release() {
 	g.drawn = nil
 }
 
-// draw brings the rows of a workload to the device.
+// draw generates the rows of a workload on the device.
 func (g *groupBench) draw(w grouping) error {
 	same := g.of.rows == w.rows && g.of.value == w.value && g.of.columns == w.columns && g.of.form == w.form &&
 		g.of.streams == w.streams && g.of.strideRows == w.strideRows && g.drawn != nil
@@ -129,12 +128,12 @@ func (g *groupBench) strideRows() int {
 	return cmp.Or(g.opt.StrideRows, usual)
 }
 
-// column draws n rows of a column from one row on, in page-locked memory.
+// column generates n rows of a column from row from on, in page-locked memory.
 func (g *groupBench) column(f gpu.Field, c, from, n int) (gpu.Column, error) {
 	random := func(i int) uint64 { return draw(payloadS+uint64(c), uint64(from+i)) }
 	value, width := random, f.Type.Width()
 	switch {
-	case g.streams && g.dense && c == 0: // as Karnagel et al. draw col1
+	case g.streams && g.dense && c == 0: // as Karnagel et al. generate col1
 		value = func(i int) uint64 { return random(i) % 1e9 }
 	case f.Type.IsVar():
 		value, width = func(i int) uint64 { return uint64(g.numberAt(from + i)) }, 4
@@ -228,8 +227,8 @@ func (g *groupBench) run(w grouping, algorithms []string, rate float64) error {
 	return errors.Join(failed...)
 }
 
-// check groups by an algorithm and returns the checksum of the result. With totals it requires that
-// the sums add up to those of the columns.
+// check groups with an algorithm and returns the checksum of the result. With totals it requires
+// that the sums add up to those of the columns.
 func (g *groupBench) check(algorithm string, totals bool) (string, error) {
 	sum, err := g.newChecksum()
 	if err != nil {
@@ -333,7 +332,7 @@ func (c *columnSum) total() (string, error) {
 	return (&checksum{b: c.b, groups: c.groups, sum: c.sum, rows: 1}).total()
 }
 
-// measure groups by an algorithm, once to check the result and then several times.
+// measure groups with an algorithm, once to check the result and then several times.
 func (g *groupBench) measure(algorithm string, r *Result) error {
 	got, err := g.check(algorithm, false)
 	if err != nil {
@@ -372,7 +371,7 @@ func (g *groupBench) measure(algorithm string, r *Result) error {
 	return nil
 }
 
-// groupRun is the times of one group-by.
+// groupRun has the times of one group-by.
 type groupRun struct {
 	time, wall     time.Duration
 	groups, memory int64
@@ -380,8 +379,8 @@ type groupRun struct {
 	choice         string
 }
 
-// once groups once. If check is not nil it borrows all strides of the result, and the times mean
-// nothing.
+// once groups once. If check is not nil, it borrows all strides of the result, and the times are
+// meaningless.
 func (g *groupBench) once(algorithm string, check func(*gpu.Stride) error) (run groupRun, err error) {
 	o, err := groupby.New(g.spec(algorithm))
 	if err != nil {
@@ -452,8 +451,8 @@ func (g *groupBench) push(o groupby.GroupBy, t operators.Task, emit operators.Em
 	return nil
 }
 
-// streamed copies the strides to the device ahead of their turn. Compact keys are made there: the first
-// column modulo the number of groups. Random ones are in the column.
+// streamed copies the strides to the device ahead of their turn. Dense keys are computed there: the
+// first column modulo the number of groups. Random keys are in the column.
 func (g *groupBench) streamed(take func(int, *gpu.Stride) error) (err error) {
 	ahead := transfer.NewAhead(g.ctx, func(ctx context.Context,
 		a *transfer.Ahead) error {

@@ -18,15 +18,15 @@ type grouping struct {
 	rows, groups      int
 	dense             bool    // the keys are 0 … groups-1
 	zipf              float64 // exponent of the frequencies of keys, 0 for uniform
-	columns           int     // that are aggregated
-	key, value        int     // bytes a value, 4 or 8
+	columns           int     // number of aggregated columns
+	key, value        int     // bytes per value, 4 or 8
 	kind              gpu.AggregateKind
 	form              form
 	streams           bool // from page-locked memory
-	strideRows        int  // 0: all rows are a stride
+	strideRows        int  // 0: all rows are one stride
 }
 
-// form says in what the columns differ from plain integers.
+// form says how the columns differ from plain integers.
 type form string
 
 const (
@@ -38,7 +38,7 @@ const (
 	doubles  form = "DOUBLE"        // values
 )
 
-// fullGroups is the number of rows, which Options.Rows replaces.
+// fullGroups is the default number of rows, which Options.Rows replaces.
 const fullGroups = 1 << 28
 
 // GroupFamilies are the groups of workloads of the benchmark groupby.
@@ -46,8 +46,8 @@ func GroupFamilies() []string {
 	return []string{"acceptance", "groups", "max", "zipf", "widths", "columns", "forms", "rows", "stream"}
 }
 
-// groupings are the workloads of Wu et al. (SIGMOD 2025, §5.2): two columns of 4 bytes, by keys of
-// 4 bytes, of which one thing varies.
+// groupings are the workloads of Wu et al. (SIGMOD 2025, §5.2): two columns of 4 bytes and keys of
+// 4 bytes, with one parameter varied at a time.
 func groupings() (all []grouping) {
 	usual := grouping{rows: fullGroups, columns: 2, key: 4, value: 4, kind: gpu.Sum}
 	add := func(family, chart, at string, change func(*grouping)) {
@@ -99,7 +99,7 @@ func groupings() (all []grouping) {
 			}
 		}
 	}
-	for _, log := range []int{12, 20} { // more rows than 31 bits number
+	for _, log := range []int{12, 20} { // more rows than fit 31 bits
 		add("rows", "2^31 + 2^20 rows in strides, groups", power(log), func(w *grouping) {
 			w.rows, w.strideRows, w.groups = 1<<31+1<<20, 1<<28, 1<<log
 		})
@@ -126,7 +126,7 @@ func groupings() (all []grouping) {
 	return all
 }
 
-// scaled returns the workload with rows instead of the full size.
+// scaled returns the workload with so many rows instead of the full size.
 func (w grouping) scaled(rows int) grouping {
 	if !w.streams && w.strideRows == 0 || rows != fullGroups {
 		w.rows = rows
@@ -135,7 +135,7 @@ func (w grouping) scaled(rows int) grouping {
 	return w
 }
 
-// name says what the workload is.
+// name describes the workload.
 func (w grouping) name() string {
 	name := fmt.Sprintf("%s rows, %s groups, %s of %d columns, %d/%d bytes", size(w.rows), size(w.groups),
 		strings.ToUpper(w.kind.String()), w.columns, w.key, w.value)
@@ -154,7 +154,7 @@ func (w grouping) name() string {
 	return name
 }
 
-// schema is the key and the values.
+// schema has the key and the values.
 func (w grouping) schema() *gpu.Schema {
 	fields := []gpu.Field{{Name: "key", Type: integer(w.key), Nullable: w.form == nulls}}
 	switch w.form {
@@ -184,7 +184,7 @@ func (w grouping) keys() int {
 	return 1
 }
 
-// spec is the group-by by an algorithm, with the estimates of a planner that knows the table well.
+// spec is the group-by with an algorithm, and with accurate estimates.
 func (w grouping) spec(algorithm string) groupby.Spec {
 	in := w.schema()
 	keys := w.keys()
@@ -213,7 +213,8 @@ func (w grouping) spec(algorithm string) groupby.Spec {
 	return s
 }
 
-// bytes are those that must be moved at least: the columns are read once, and the groups written.
+// bytes returns the bytes that must be moved: the columns are read once, and the groups written
+// once.
 func (w grouping) bytes(groups int64) int64 {
 	bytes := func(s *gpu.Schema) (sum int64) {
 		for _, f := range s.Fields {
@@ -241,7 +242,7 @@ func chosenGroupings(names []string, rows int) ([]grouping, error) {
 
 var groupAlgorithms = named{"group-by", groupby.Algorithms, groupby.AlgorithmsOn}
 
-// grouped draws the rows of a grouping, each a function of its number.
+// grouped generates the rows of a grouping. Each is a function of its number.
 type grouped struct {
 	grouping
 	zipf *zipf

@@ -13,19 +13,18 @@ import (
 	"github.com/gstream/gstream/operators/join"
 )
 
-// ErrWrong means that a join gave other rows than its data must give.
+// ErrWrong means that an operator returned rows that do not follow from its data.
 var ErrWrong = errors.New("wrong result")
 
-// Join is what a result of the benchmark join tells more than other results.
+// Join has the additional figures of a result of the benchmark join.
 type Join struct {
 	Point
 	BuildRows int64 `json:"build_rows"`
 	ProbeRows int64 `json:"probe_rows"`
 	Pairs     int64 `json:"pairs"`
-	// Build and Probe are the parts of the time of the run in the middle by that time:
-	// until the build side is finalized, and from there. Transform, Match and Materialise are
-	// its parts by the work that was done. They are 0 on a device that does not measure
-	// its work.
+	// Build and Probe are times of the run with the median time: until the build side is finalized,
+	// and from there. Transform, Match and Materialise are its times by step. They are 0 on a
+	// device that does not measure its work.
 	Build       time.Duration `json:"build_ns"`
 	Probe       time.Duration `json:"probe_ns"`
 	Transform   time.Duration `json:"transform_ns"`
@@ -33,16 +32,16 @@ type Join struct {
 	Materialise time.Duration `json:"materialise_ns"`
 }
 
-// Point is an operator's result by an algorithm on a workload, as a point of a chart.
+// Point is the result of an operator with an algorithm on a workload, as a point of a chart.
 type Point struct {
 	Family    string `json:"family"`
-	Chart     string `json:"chart"` // the figure that the case is a point of
-	At        string `json:"at"`    // its place there: the value of the parameter
+	Chart     string `json:"chart"` // the chart with the point
+	At        string `json:"at"`    // its position there: the value of the parameter
 	Algorithm string `json:"algorithm"`
-	// Choice is the algorithm that ran and why, in one line.
+	// Choice is the algorithm that ran and the reason, in one line.
 	Choice string  `json:"choice"`
-	Phases []Phase `json:"phases,omitempty"` // of the run in the middle by time
-	// Memory is the most device memory that the operator held, its inputs not counted.
+	Phases []Phase `json:"phases,omitempty"` // of the run with the median time
+	// Memory is the peak of device memory of the operator, without its inputs.
 	Memory int64 `json:"memory_bytes"`
 	// Error says why the case could not be measured with this algorithm.
 	Error string `json:"error,omitempty"`
@@ -64,9 +63,9 @@ const (
 	materialise = "materialise"
 )
 
-// step returns the step that a span of a primitive belongs to, after one of the step
-// before. A gather or a scatter belongs to the transformation unless something was matched
-// before. A match that also writes the result is a match.
+// step returns the step of a primitive's span; before is the step of the previous span. A gather or
+// a scatter belongs to the transformation, unless something was matched before. A match that also
+// writes the result counts as match.
 func step(span, before string) string {
 	name, phase, _ := strings.Cut(span, ", ")
 	switch {
@@ -83,10 +82,10 @@ func step(span, before string) string {
 	return transform
 }
 
-// join measures the join operator by workloads and algorithms. The operator is driven as
-// a pipeline drives it. The first run of each is not timed: its result is compared with
-// what the data must give. A case that fails has a result that says so, and the others
-// are measured. A workload that is a point of several charts is measured once.
+// join measures the join operator by workload and algorithm. The operator is driven as a pipeline
+// drives it. The first run of each is not timed: its result is compared with the correct one. If a
+// case fails, its result says so, and the other cases are still measured. A workload that is a
+// point of several charts is measured once.
 func (b *bench) join() error {
 	cases, err := chosenWorkloads(b.opt.Cases, b.rows)
 	if err != nil {
@@ -125,7 +124,7 @@ func (b *bench) join() error {
 	return errors.Join(failed...)
 }
 
-// joinCase draws the data of a workload and joins it by several algorithms.
+// joinCase generates the data of a workload and joins it with several algorithms.
 func (b *bench) joinCase(w workload, algorithms []string, rate float64, each func(Result)) error {
 	r := Result{Benchmark: b.name, Case: w.name(), Rows: int64(w.build + w.probe), Runs: b.runs, Bound: "copy",
 		BoundRate: rate}
@@ -180,7 +179,7 @@ func (j *joined) release() {
 	releaseStrides(j.probe)
 }
 
-// draw brings both sides to the device.
+// draw generates both sides on the device.
 func (j *joined) draw(d *data) (err error) {
 	perStride := cmp.Or(j.opt.StrideRows, gpu.MaxRows)
 	if j.build, err = j.table(j.schema("r"), j.workload.build, perStride, d.buildValue); err != nil {
@@ -190,7 +189,7 @@ func (j *joined) draw(d *data) (err error) {
 	return err
 }
 
-// measure joins by an algorithm, once to check the result and then several times.
+// measure joins with an algorithm, once to check the result and then several times.
 func (j *joined) measure(algorithm string, r *Result) error {
 	sum, err := j.newChecksum()
 	if err != nil {
@@ -240,7 +239,7 @@ func (j *joined) measure(algorithm string, r *Result) error {
 	return nil
 }
 
-// joinRun is the times of one join.
+// joinRun has the times of one join.
 type joinRun struct {
 	build, probe, wall time.Duration
 	phases             []Phase
@@ -250,19 +249,19 @@ type joinRun struct {
 
 func (r joinRun) time() time.Duration { return r.build + r.probe }
 
-// mostRows is the most rows of an emitted stride, unless Options.StrideRows says
-// otherwise: most results are a single stride.
+// mostRows bounds the rows of an emitted stride, unless Options.StrideRows is set: most results are
+// a single stride.
 const mostRows = 1 << 28
 
-// once joins once. If check is not nil it borrows all strides of the result, and the times
-// mean nothing.
+// once joins once. If check is not nil, it borrows all strides of the result, and the times are
+// meaningless.
 func (j *joined) once(algorithm string, check func(*gpu.Stride) error) (run joinRun, err error) {
 	spec := j.spec(algorithm)
 	o, err := join.New(spec)
 	if err != nil {
 		return run, err
 	}
-	// A lease for each side: the device counts its work by leases.
+	// Each side has its own lease, because the device counts its work by leases.
 	t := operators.Task{Device: j.dev, Queue: j.q, StrideRows: cmp.Or(j.opt.StrideRows, mostRows), Lanes: 1}
 	build, probe := t, t
 	build.Lease, probe.Lease = j.dev.Budget().Lease("join, build side"), j.dev.Budget().Lease("join, probe side")
@@ -339,8 +338,8 @@ func (j *joined) pushProbe(o join.Join, t operators.Task, emit operators.Emit) (
 	return lane.Flush(j.ctx, emit)
 }
 
-// phases adds up the spans of the kernels of a side by name and step, in order of their
-// first appearance.
+// phases adds up the spans of a side's kernels by name and step, in order of their first
+// appearance.
 func phases(side string, step func(span, before string) string, spans []gpu.Span) (out []Phase) {
 	before := transform
 	for _, s := range spans {

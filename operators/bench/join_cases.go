@@ -11,26 +11,26 @@ import (
 	"github.com/gstream/gstream/operators/join"
 )
 
-// workload is a join to measure: R is the build side, S the probe side. Of every key of R
-// there are equally many rows, and S has the keys of R equally often, or as Zipf has it.
+// workload is a join to measure: R is the build side, S the probe side. R has equally many rows of
+// every key. S has the keys of R with equal frequencies, or distributed by Zipf.
 type workload struct {
-	// chart names the chart that the case is a point of, and at is its place there: the
-	// value of the parameter that the chart varies.
+	// chart names the chart that has the case as a point, and at is its position there: the value
+	// of the parameter that the chart varies.
 	family, chart, at string
 	build, probe      int // rows
-	// distinct is the number of distinct keys of R; 0 makes all of them distinct.
+	// distinct is the number of distinct keys of R; 0 means that all keys are distinct.
 	distinct     int
-	oneIn        int     // one in so many keys of R is also a key of S
+	oneIn        int     // one in oneIn keys of R is also a key of S
 	zipf         float64 // exponent of the frequencies of keys in S, 0 for uniform
 	payloads     int     // columns of each side besides its key
-	key, payload int     // bytes a value, 4 or 8
+	key, payload int     // bytes per value, 4 or 8
 }
 
 // full is the size of the largest workloads, which Options.Rows replaces.
 const full = 1 << 27
 
-// Families are the groups of workloads of the benchmark join: the cases that an algorithm
-// must win, and one for each parameter.
+// Families are the groups of workloads of the benchmark join: the acceptance cases, and a family
+// for each parameter.
 func Families() []string {
 	return []string{"acceptance", "sizes", "payloads", "match", "zipf", "widths", "many", "rui"}
 }
@@ -119,7 +119,7 @@ func workloads() (all []workload) {
 	return all
 }
 
-// scaled returns the workload with rows instead of the full size, and all other sizes in
+// scaled returns the workload with so many rows instead of the full size, and all other sizes in
 // proportion.
 func (w workload) scaled(rows int) workload {
 	scale := func(n int) int {
@@ -136,7 +136,7 @@ func (w workload) scaled(rows int) workload {
 	return w
 }
 
-// name says what the workload is.
+// name describes the workload.
 func (w workload) name() string {
 	name := fmt.Sprintf("%s ⋈ %s, %d+%d payloads, %d/%d bytes", size(w.build), size(w.probe), w.payloads, w.payloads,
 		w.key, w.payload)
@@ -152,7 +152,7 @@ func (w workload) name() string {
 	return name
 }
 
-// size writes a number of rows, a power of two as one.
+// size formats a number of rows, as a power of two if it is one.
 func size(n int) string {
 	if n >= 1<<10 && n&(n-1) == 0 {
 		return fmt.Sprint("2^", bits.Len(uint(n))-1)
@@ -160,15 +160,15 @@ func size(n int) string {
 	return fmt.Sprint(n)
 }
 
-// bytes are those that must be moved at least: both sides are read once, and a result of
-// the key and all payloads is written once.
+// bytes returns the bytes that must be moved: both sides are read once, and a result of the key and
+// all payloads is written once.
 func (w workload) bytes(pairs int64) int64 {
 	side := int64(w.key + w.payloads*w.payload)
 	return int64(w.build+w.probe)*side + pairs*(side+int64(w.payloads*w.payload))
 }
 
-// spec is the join of the workload by an algorithm. The result has the key, and the
-// payloads of S and of R. The estimates are those of a planner that knows the tables well.
+// spec is the join of the workload with an algorithm. The result has the key, and the payloads of S
+// and of R. The estimates are accurate.
 func (w workload) spec(algorithm string) join.Spec {
 	s := join.Spec{Kind: join.Inner, Algorithm: algorithm, Probe: w.schema("s"), Build: w.schema("r"),
 		ProbeKeys: []int{0}, BuildKeys: []int{0},
@@ -185,7 +185,7 @@ func (w workload) spec(algorithm string) join.Spec {
 	return s
 }
 
-// schema is a key and the payloads.
+// schema has a key and the payloads.
 func (w workload) schema(side string) *gpu.Schema {
 	fields := []gpu.Field{{Name: "key", Type: integer(w.key)}}
 	for i := range w.payloads {
@@ -201,8 +201,8 @@ func integer(bytes int) gpu.Type {
 	return gpu.Of(gpu.Int64)
 }
 
-// chosenWorkloads returns the workloads of families and those whose name, chart or place
-// contains a text, each once, in their order. None is all of "acceptance".
+// chosenWorkloads returns the workloads of the named families, and those whose name, chart or
+// position contains a text, each once, in their order. Without names it returns "acceptance".
 func chosenWorkloads(names []string, rows int) (out []workload, err error) {
 	var all []workload
 	for _, w := range workloads() {
@@ -219,9 +219,9 @@ func chosenWorkloads(names []string, rows int) (out []workload, err error) {
 	return out, err
 }
 
-// pickCases returns the cases of families, those whose text contains a name, and those of a family whose
-// text contains what is behind a colon, as in "join:0.5": each once, in their order. None is all of
-// "acceptance".
+// pickCases returns cases, each once, in their order. A name selects the cases of a family, or
+// those whose text contains it; "join:0.5" selects those cases of family join whose text contains
+// 0.5. Without names it returns "acceptance".
 func pickCases[C any](benchmark string, names, families []string, all []C,
 	describe func(C) (family, text string)) (out []C, err error) {
 	if len(names) == 0 {
@@ -255,10 +255,10 @@ func pickCases[C any](benchmark string, names, families []string, all []C,
 	return out, nil
 }
 
-// Chosen is the name of the algorithm that an operator chooses.
+// Chosen stands for the algorithm that an operator chooses itself.
 const Chosen = "chosen"
 
-// named is the algorithms of an operator.
+// named has the algorithms of an operator.
 type named struct {
 	operator string
 	all      func() []string
@@ -267,7 +267,8 @@ type named struct {
 
 var joinAlgorithms = named{"join", join.Algorithms, join.AlgorithmsOn}
 
-// chosen returns the names of algorithms: Chosen for none, and it and all others for "all".
+// chosen resolves names of algorithms: no names mean Chosen, and "all" means Chosen and all
+// algorithms.
 func (a named) chosen(names []string, p gpu.Properties) (out []string, err error) {
 	if len(names) == 0 {
 		names = []string{Chosen}

@@ -7,12 +7,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// A workload's data is a function of the row: R has the rows 0 … build-1 in an order of
-// its own, and row r has key number r mod distinct. A key number and its key, and a row
-// and its payloads, are bijections and hashes. So every row can be drawn alone, and it is
-// known which rows of R match a row of S without a join.
+// A workload's data is a function of the row number. R has the rows 0 … build-1 in some
+// permutation, and row r has key number r mod distinct. Keys are bijections of key numbers, and
+// payloads are hashes of row numbers. So every row can be generated on its own, and the rows of R
+// that match a row of S are known without a join.
 
-// Seeds of the orders of the rows and of the payloads.
+// Seeds of the permutations of rows and of the payloads.
 const (
 	orderR = iota + 1
 	orderS
@@ -30,7 +30,7 @@ func mix64(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// stream is the random values of a column.
+// stream is the seed of the random values of a column.
 type stream uint64
 
 func newStream(seed uint64) stream { return stream(mix64(seed*0x9e3779b97f4a7c15 + 1)) }
@@ -38,11 +38,11 @@ func newStream(seed uint64) stream { return stream(mix64(seed*0x9e3779b97f4a7c15
 // at returns the 64 random bits of a row.
 func (s stream) at(row uint64) uint64 { return mix64(uint64(s) + row*0x9e3779b97f4a7c15) }
 
-// draw returns 64 random bits: those of a row of a column.
+// draw returns the 64 random bits of a row of a column.
 func draw(seed, row uint64) uint64 { return newStream(seed).at(row) }
 
-// order is a permutation of 0 … n-1: a bijection of the bits that n needs, applied until
-// the value is below n.
+// order is a permutation of 0 … n-1: a bijection of as many bits as n needs, applied until the
+// value is below n.
 type order struct {
 	n, mask uint64
 	shift   int
@@ -58,7 +58,7 @@ func newOrder(seed uint64, n int) (o order) {
 	return o
 }
 
-// at returns the value in a place.
+// at returns the value at a position.
 func (o *order) at(i int) int {
 	x := uint64(i)
 	for {
@@ -72,8 +72,8 @@ func (o *order) at(i int) int {
 	}
 }
 
-// zipf draws key numbers by rejection-inversion (Hörmann & Derflinger, TOMACS 1996),
-// which takes any exponent above 0. Key number k has a frequency of 1/(k+1)^s.
+// zipf generates key numbers by rejection-inversion (Hörmann & Derflinger, TOMACS 1996), which
+// works for any exponent above 0. Key number k has a frequency of 1/(k+1)^s.
 type zipf struct {
 	s, first, last, squeeze float64
 	n                       int
@@ -86,7 +86,7 @@ func newZipf(n int, s float64) *zipf {
 	return z
 }
 
-// integral is that of the frequency, inverse its inverse.
+// integral is the integral of the frequency, and inverse is its inverse.
 func (z *zipf) integral(x float64) float64 {
 	log := math.Log(x)
 	return log * expm1Over((1-z.s)*log)
@@ -112,7 +112,7 @@ func log1pOver(x float64) float64 {
 	return 1 - x/2
 }
 
-// number draws the key number of a row.
+// number returns the key number of a row.
 func (z *zipf) number(row int) int {
 	for try := uint64(0); ; try++ {
 		u := float64(draw(drawS+try<<8, uint64(row))>>11) / (1 << 53)
@@ -125,10 +125,10 @@ func (z *zipf) number(row int) int {
 	}
 }
 
-// data draws the rows of a workload.
+// data generates the rows of a workload.
 type data struct {
 	workload
-	rows, foreign order // of the rows of R, and of the foreign keys unless Zipf draws them
+	rows, foreign order // of the rows of R, and of the foreign keys unless they are by Zipf
 	zipf          *zipf
 	r, s          []stream // by column; keys have none
 }
@@ -169,8 +169,8 @@ func (d *data) matches(number int) int {
 	return (d.build - number + d.distinct - 1) / d.distinct
 }
 
-// buildValue is the value of a column of R, which is in place i, probeValue one of S.
-// Column 0 is the key. Keys of R that S does not have are behind all others.
+// buildValue is the value of a column of R at position i, and probeValue that of a column of S.
+// Column 0 is the key. Keys of R that S lacks come after all others.
 func (d *data) buildValue(column, i int) uint64 {
 	row := d.rows.at(i)
 	if column > 0 {
@@ -218,8 +218,8 @@ func (b *bench) values(n, width int, value func(i int) uint64) (gpu.Column, erro
 	return gpu.Column{Type: integer(width), Len: n, Data: buf}, nil
 }
 
-// table brings a side to the device, as strides of at most so many rows, one column
-// after the other.
+// table generates a side on the device, as strides of at most perStride rows, one column after the
+// other.
 func (b *bench) table(schema *gpu.Schema, rows, perStride int,
 	value func(column, i int) uint64) (out []*gpu.Stride, err error) {
 	for from := 0; from < rows; from += perStride {
@@ -246,8 +246,8 @@ func releaseStrides(strides []*gpu.Stride) {
 	}
 }
 
-// checksum is the number of rows of a table, and the sum of the hashes of its rows. It
-// does not depend on their order, and sees every value and which values share a row.
+// checksum has the number of rows of a table, and the sum of the hashes of its rows. It does not
+// depend on their order. It covers every value, and which values are in the same row.
 type checksum struct {
 	b      *bench
 	groups gpu.Groups
@@ -309,14 +309,14 @@ func (c *checksum) total() (string, error) {
 	return s.Cols[0].ScalarAt(0).String(), nil
 }
 
-// answer is what a join must give.
+// answer is the correct result of a join.
 type answer struct {
 	pairs int64
 	sum   string
 }
 
-// answer makes the rows of the result from the drawing of the data, without a join, and
-// brings some of them to the device at a time, which adds them up.
+// answer generates the rows of the result from the functions of the data, without a join, and adds
+// them up on the device, some rows at a time.
 func (b *bench) answer(d *data, schema *gpu.Schema) (a answer, err error) {
 	sum, err := b.newChecksum()
 	if err != nil {

@@ -27,10 +27,10 @@ type spillCase struct {
 	family    string
 	ratio     float64 // of the state to the budget
 	zipf      float64 // exponent of the frequencies of foreign keys, 0 for uniform
-	down      bool    // the result is copied down
+	down      bool    // the result is copied to the host
 	algorithm string  // of a join
 	payloads  int     // columns of 8 bytes besides the key of a wide join
-	text      bool    // and one of some 12 characters
+	text      bool    // plus a string column of 12 characters
 	way       *wayCase
 }
 
@@ -53,11 +53,11 @@ func spillCases() (out []spillCase) {
 		}
 		add(spillCase{family: "triton", ratio: ratio, algorithm: "triton"})
 		out = append(out, spillCase{family: "cpu-part", ratio: ratio, down: true, algorithm: "triton"})
-		if ratio <= 4 { // host memory must have room for all of it
+		if ratio <= 4 { // all of it must fit host memory
 			out = append(out, spillCase{family: "cpu-radix", ratio: ratio, algorithm: "phj-tr"})
 		}
 	}
-	add(spillCase{family: "join", ratio: 32}) // a budget of 256 MiB has room for its rows in host memory
+	add(spillCase{family: "join", ratio: 32}) // with a budget of 256 MiB its rows fit host memory
 	add(spillCase{family: "zipf", ratio: 4, zipf: 1})
 	for _, family := range []string{"groupby", "sort"} {
 		for _, ratio := range []float64{1, 2, 4, 8} {
@@ -75,7 +75,7 @@ func spillCases() (out []spillCase) {
 	return out
 }
 
-// chosenSpills returns the cases of some names, see pickCases. None is all of "join".
+// chosenSpills returns the cases that names select, see pickCases. Without names it returns "join".
 func chosenSpills(names []string) ([]spillCase, error) {
 	if len(names) == 0 {
 		names = []string{"join"}
@@ -107,7 +107,7 @@ func (c spillCase) name() string {
 	return fmt.Sprintf("%s %.1f × the budget, result %s", what, c.ratio, end)
 }
 
-// row is the schema of the inputs: 16 bytes a row.
+// row is the schema of the inputs: 16 bytes per row.
 var row = spillCase{}.schema()
 
 // schema returns the schema of the inputs of a case.
@@ -123,7 +123,7 @@ func (c spillCase) schema() *gpu.Schema {
 	return gpu.NewSchema(fields...)
 }
 
-// textBytes is the length of a text of a wide join.
+// textBytes is the length of a string in a wide join.
 const textBytes = 12
 
 // rowBytes returns the bytes of a row of the inputs of a case.
@@ -135,7 +135,7 @@ func (c spillCase) rowBytes() int {
 	return n
 }
 
-// inputs returns a text that cases with the same inputs share.
+// inputs returns a key that is equal for cases with the same inputs.
 func (c spillCase) inputs() string {
 	if c.algorithm != "" {
 		c.family = "join"
@@ -143,22 +143,21 @@ func (c spillCase) inputs() string {
 	return fmt.Sprint(c.family, c.ratio, c.zipf, c.payloads, c.text)
 }
 
-// spill drives operators whose state is a multiple of the budget of device memory. Rows of 16
-// bytes lie in page-locked host memory; the state counts 16 bytes for each row of the build
-// side, group, or row to sort. The result stays on the device, or is copied down.
+// spill drives operators whose state is a multiple of the budget of device memory. Rows of 16 bytes
+// are in page-locked host memory. The state counts 16 bytes for each build row, group, or row to
+// sort. The result stays on the device, or is copied to the host.
 //
-//   - A join of two sides of equally many rows (Lutz et al., SIGMOD 2022, §6.2): build keys are
-//     unique, each probe row has one match. Its result has 24 bytes a row.
-//     The families npj, triton, cpu-part and cpu-radix join the same sides in other ways: with one table over each
-//     group of partitions that stay, by the Triton join, by the same with the first pass on the CPU, and all on the
-//     CPU, in host memory as large as need be.
-//     Wide joins have more columns on both sides, the state all bytes of them.
-//   - A group-by with two rows a group, far from each other: the sum of a BIGINT, a HUGEINT.
+//   - A join of two sides of equally many rows (Lutz et al., SIGMOD 2022, §6.2): build keys are unique, each
+//     probe row has one match. Its result has 24 bytes per row. Other families join the same sides: npj with
+//     one table over each group of partitions that stay, triton by the Triton join, cpu-part by the Triton
+//     join with its first pass on the CPU, and cpu-radix entirely on the CPU, with as much host memory as
+//     needed. Wide joins have more columns on both sides; their state counts all bytes.
+//   - A group-by with two rows per group, far from each other: the sum of a BIGINT, which is a HUGEINT.
 //   - A sort by keys in random order.
-//   - The first pass of a join alone, in all ways; see ways.
+//   - The first pass of a join alone, with all write strategies; see ways.
 //
-// The bound is that of the link, phase by phase: the bytes that the phase moved, at the rate of
-// each direction or of both.
+// The bound is the link, phase by phase: the bytes that the phase moved, at the rate of one
+// direction or of both.
 func (b *bench) spill() error {
 	p, ok := b.dev.(gpu.Profiled)
 	if !ok {
@@ -188,16 +187,17 @@ func (b *bench) spill() error {
 	return nil
 }
 
-// Spill is what a run of the benchmark spill did, one of those in the middle.
+// Spill has the additional figures of a result of the benchmark spill, from a run with about the
+// median time.
 type Spill struct {
 	Spilled float64      `json:"spilled"` // share of the bytes of the inputs
 	Choice  string       `json:"choice"`  // of the operator
 	Phases  []SpillPhase `json:"phases"`
 }
 
-// SpillPhase is a phase of an operator out of core: of a join its build side, its probe side and
-// the pairs of partitions, of a way of partitioning the prefix sum and the writing, of others
-// their input and their result.
+// SpillPhase is a phase of an operator out of core: of a join the build side, the probe side and
+// the pairs of partitions; of a write strategy the prefix sum and the writing; of other operators
+// the input and the result.
 type SpillPhase struct {
 	Name  string        `json:"name"`
 	Time  time.Duration `json:"time_ns"`
@@ -213,7 +213,7 @@ func newSpillPhase(link gpu.Link, name string, took time.Duration, up, down int6
 		Bound: max(moved(up, link.Up), moved(down, link.Down), moved(up+down, link.Both))}
 }
 
-// spilling runs cases. The inputs of a case stay for the next, if it has the same.
+// spilling runs cases. The next case reuses the inputs of a case if they are the same.
 type spilling struct {
 	*bench
 	link   gpu.Link
@@ -223,7 +223,7 @@ type spilling struct {
 	cpu    *host.Device // for families that need it
 }
 
-// run measures a case, unless host memory has no room for its inputs and for what spills.
+// run measures a case, unless its inputs and the rows that spill do not fit host memory.
 func (s *spilling) run(c spillCase) error {
 	rows := int(c.ratio * float64(s.dev.Budget().Limit()) / float64(c.rowBytes()))
 	if s.opt.Rows > 0 {
@@ -271,7 +271,7 @@ func (s *spilling) closeCPU() {
 	}
 }
 
-// draw makes the inputs in page-locked memory.
+// draw generates the inputs in page-locked memory.
 func (s *spilling) draw() (err error) {
 	var keys *zipf
 	if s.of.zipf > 0 {
@@ -293,7 +293,7 @@ func (s *spilling) draw() (err error) {
 	return err
 }
 
-// side makes strides whose row i has the key of number(i).
+// side generates strides whose row i has the key with number(i).
 func (s *spilling) side(number func(i int, rnd *rand.Rand) uint64) (strides []*gpu.Stride, err error) {
 	schema := s.of.schema()
 	step := s.dev.StrideRows(s.of.rowBytes())
@@ -393,7 +393,7 @@ func (s *spilling) inputRows() (n int64) {
 	return n
 }
 
-// outOfCoreRun is what one run moved over the link, and the least time for it.
+// outOfCoreRun has the bytes that one run moved over the link, and the least time for them.
 type outOfCoreRun struct {
 	Spill
 	bytes int64
@@ -406,7 +406,8 @@ type phase struct {
 	work func() error
 }
 
-// once runs the operator once and checks the number of rows, and if a check is given those that are copied down.
+// once runs the operator once. It checks the number of rows and, if check is not nil, the rows that
+// are copied down.
 func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err error) {
 	store := spill.NewStore(s.dev, spill.Options{Dir: os.TempDir()})
 	l := s.dev.Budget().Lease("state")
@@ -449,7 +450,7 @@ func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err e
 	err = errors.Join(err, out.end())
 	if p, ok := s.dev.(gpu.Profiled); ok {
 		p.Settle()
-	} else { // what a GPU would have to read
+	} else { // the bytes that a GPU would have to read
 		run.bytes = int64(c.rowBytes()) * s.inputRows()
 		run.bound = newSpillPhase(s.link, "", 0, run.bytes, 0).Bound
 	}
@@ -464,7 +465,7 @@ func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err e
 	return run, err
 }
 
-// phases returns the operator of the case, and what it does in turn.
+// phases returns the operator of the case, and its phases in order.
 func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Operator, []phase, error) {
 	switch s.of.family {
 	case "groupby":
@@ -522,7 +523,7 @@ func (s *spilling) phases(t operators.Task, emit operators.Emit) (operators.Oper
 	}, err
 }
 
-// blocking returns the phases of an operator that takes all rows before it returns any.
+// blocking returns the phases of an operator that consumes all rows before it returns any.
 func (s *spilling) blocking(o operators.Blocking, src operators.Source, t operators.Task, emit operators.Emit) []phase {
 	return []phase{
 		{"input", func() error { return s.collect(o, t, s.inputs[:], s.ahead) }},
@@ -564,7 +565,7 @@ func (s *spilling) collect(o operators.Blocking, t operators.Task, inputs [][]*g
 	return err
 }
 
-// output copies strides down on a goroutine of its own, as the runner does.
+// output copies strides to the host on a goroutine of its own, as the runner does.
 type output struct {
 	strides chan *gpu.Stride
 	ended   chan struct{}
@@ -616,7 +617,7 @@ func (o *output) end() error {
 // source calls take with strides.
 type source func(l *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Stride) error) error
 
-// asTheyLie is a source of strides in host memory.
+// asTheyLie is a source that passes on strides in host memory as they are.
 func (s *spilling) asTheyLie(_ *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Stride) error) error {
 	for _, st := range strides {
 		if err := s.ctx.Err(); err != nil {
@@ -629,7 +630,7 @@ func (s *spilling) asTheyLie(_ *gpu.Lease, strides []*gpu.Stride, take func(*gpu
 	return nil
 }
 
-// ahead calls take with strides in host memory, which are copied up ahead of it.
+// ahead is a source that copies strides in host memory to the device ahead of take.
 func (s *spilling) ahead(l *gpu.Lease, strides []*gpu.Stride, take func(*gpu.Stride) error) (err error) {
 	q, err := s.dev.NewQueue("bench spill, copies")
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// keyFactor makes keys of numbers, keyInverse numbers of keys: their product is 1.
+	// keyFactor turns numbers into keys, keyInverse turns keys into numbers: their product is 1.
 	keyFactor, keyInverse = 0x9e3779b97f4a7c15, 0xf1de83e19937733d
 )
 
-// spillCheck compares a result in host memory, stride by stride, with what the inputs give. Texts it leaves out.
+// spillCheck compares a result in host memory, stride by stride, with the correct one. It ignores
+// strings.
 type spillCheck struct {
 	*spilling
 	last int64  // key of the strides so far
 	rows int    // so far
-	sum  uint64 // of what is 0, 1, … once each: the rows of the probe side, or the numbers of keys
+	sum  uint64 // of numbers that must be 0, 1, … once each: the probe rows, or the numbers of keys
 	bad  sync.Once
 	err  error // of the first wrong row
 }
@@ -76,7 +77,7 @@ func (k *spillCheck) stride(st *gpu.Stride) {
 	k.rows += st.Rows
 }
 
-// end returns what is wrong with the result.
+// end returns an error if the result is wrong.
 func (k *spillCheck) end() error {
 	n := uint64(k.spilling.rows)
 	if want := n * (n - 1) / 2; k.err == nil && k.sum != want {

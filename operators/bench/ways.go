@@ -11,16 +11,16 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// wayCase is a way of partitioning rows of 16 bytes out of core.
+// wayCase is a write strategy for partitioning rows of 16 bytes out of core.
 type wayCase struct {
 	way    string // a name of gpu.TupleWays, or one of those below
 	bits   uint
-	from   string  // where the rows lie: "host memory" or "device memory"
-	share  float64 // of the pages of the array that are in device memory; 0 for page-locked memory alone
+	from   string  // where the rows are: "host memory" or "device memory"
+	share  float64 // of the target's pages in device memory; 0 means only page-locked memory
 	prefix bool    // the CPU counts
 }
 
-// The ways besides those of gpu.TupleWays.
+// The write strategies besides those of gpu.TupleWays.
 const (
 	// wayDevice partitions strides in device memory, and copies them down.
 	wayDevice = "device"
@@ -74,18 +74,20 @@ func (w wayCase) name() string {
 }
 
 // ways measures the first pass of a join out of core: rows of a key and a payload of 8 bytes, in
-// random order, are partitioned by a hash of their keys (Lutz et al., SIGMOD 2022, §6.2.6). All
-// rows are partitioned at once by the ways of gpu.TupleWays; in device memory, a stride at a
-// time is copied up, partitioned, and copied down; by the CPU, all at once without the link.
+// random order, are partitioned by a hash of their keys (Lutz et al., SIGMOD 2022, §6.2.6). The
+// strategies of gpu.TupleWays partition all rows at once. The strategy "device" copies up,
+// partitions and copies down one stride at a time. The CPU partitions all rows at once, without the
+// link.
 //
-// The bound is the link: 16 bytes a row up, if the rows lie in host memory, and as many down as the
-// array has in host memory; and 8 bytes up for a prefix sum on the GPU of rows in host memory.
+// The bound is the link: 16 bytes per row up if the rows are in host memory; as many bytes down as
+// the target has in host memory; and 8 bytes per row up for a prefix sum on the GPU over rows in
+// host memory.
 type ways struct {
 	*bench
 	link gpu.Link
 	rows int
 	cpu  *host.Device
-	src  map[string][]gpu.Column // by where they lie
+	src  map[string][]gpu.Column // by where they are
 	to   gpu.Column              // in host memory
 	both gpu.Column              // in an array of pages of both kinds
 	of   float64                 // the share of both in device memory
@@ -104,7 +106,7 @@ func (w *ways) release() {
 	}
 }
 
-// draw makes the rows in page-locked memory, and room for as many tuples.
+// draw generates the rows in page-locked memory, and allocates space for as many tuples.
 func (w *ways) draw() (err error) {
 	w.rows = 1 << 26
 	if w.opt.Rows > 0 {
@@ -149,7 +151,7 @@ func (w *ways) draw() (err error) {
 	return err
 }
 
-// sum returns the sum of every step-th value, beginning with that at a place below step.
+// sum returns the sum of every step-th value, beginning with position at, which is below step.
 func sum(v []uint64, at, step int) uint64 {
 	var total atomic.Uint64
 	parallel(len(v)/step, func(a, z int) {
@@ -162,7 +164,7 @@ func sum(v []uint64, at, step int) uint64 {
 	return total.Load()
 }
 
-// columns returns the rows where a case has them.
+// columns returns the rows of a case, in the memory that it reads.
 func (w *ways) columns(c wayCase) ([]gpu.Column, error) {
 	if w.src[c.from] == nil {
 		s := &gpu.Stride{Schema: row, Rows: w.rows}
@@ -261,7 +263,7 @@ func (w *ways) run(of spillCase) error {
 	if c.from == inHost {
 		up, count = 16*n, 8*n
 	}
-	if c.way == wayCPU { // what the GPU would have to move
+	if c.way == wayCPU { // the bytes that the GPU would have to move
 		writes = totals
 	}
 	if c.way == wayCPU || c.prefix {
@@ -298,8 +300,8 @@ func (w *ways) report(name string, r Spill, wall time.Duration) {
 	w.each(out)
 }
 
-// check requires that the tuples are in their partitions, and that their keys and payloads have the sums of
-// those that were partitioned.
+// check returns an error unless the tuples are in their partitions, and the sums of their keys and
+// payloads are those of the input.
 func (w *ways) check(to gpu.Column, offsets []int, d gpu.Digit) error {
 	var tuples []uint64
 	if to.Data.Bytes() != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // windowCase is a function over the columns key, order and value, of 4 bytes each. Without
-// partition all rows are one. A group gives one row for each key.
+// partition all rows are one partition. With group it returns one row for each key.
 type windowCase struct {
 	name      string
 	partition bool
@@ -53,8 +53,8 @@ func windowCases() []windowCase {
 	}
 }
 
-// window drives the operator of window functions with one stride of three columns of 4 bytes.
-// The bytes are those of the columns, once in and once out, and of the function.
+// window drives the operator of window functions with one stride of three columns of 4 bytes. It
+// counts the bytes of the columns, once in and once out, and of the function's result.
 func (b *bench) window() error {
 	rate, err := b.copyRate()
 	if err != nil {
@@ -101,7 +101,7 @@ func (b *bench) window() error {
 	return nil
 }
 
-// windowOnce runs a case over columns, which stay the caller's.
+// windowOnce runs a case over columns, which remain the caller's.
 func (b *bench) windowOnce(c windowCase, cols []gpu.Column) (err error) {
 	schema := &gpu.Schema{}
 	s := &gpu.Stride{Schema: schema, Rows: cols[0].Len}
