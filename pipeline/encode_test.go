@@ -117,6 +117,55 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "its output is no Parquet file")
 }
 
+// TestChangedPlansAreRefusedOrFit changes each kind of value of encoded plans, and leaves it out.
+func TestChangedPlansAreRefusedOrFit(t *testing.T) {
+	changed := map[string]bool{} // by the path without positions
+	for _, data := range encodedPlans(t) {
+		var plan any
+		require.NoError(t, json.Unmarshal(data, &plan))
+		decode := func(path string) {
+			data, err := json.Marshal(plan)
+			require.NoError(t, err)
+			require.NotPanics(t, func() {
+				var p physical.Plan
+				if json.Unmarshal(data, &p) == nil {
+					require.NotEmpty(t, p.Root.Name())
+				}
+			}, "%s: %s", path, data)
+		}
+		var visit func(path string, v any, set func(any))
+		visit = func(path string, v any, set func(any)) {
+			if !changed[path] {
+				changed[path] = true
+				for _, to := range []any{nil, -1, 0, 1, 99, 1 << 40, 1.5, "", "x", false, true, []any{}, []any{nil}, []any{0},
+					[]any{99}, map[string]any{}} {
+					set(to)
+					decode(path)
+				}
+				set(v)
+			}
+			switch v := v.(type) {
+			case map[string]any:
+				for name, in := range v {
+					at := path + "." + name
+					if !changed[at] {
+						delete(v, name)
+						decode(at)
+						v[name] = in
+					}
+					visit(at, in, func(to any) { v[name] = to })
+				}
+			case []any:
+				for i, in := range v {
+					visit(path+"[]", in, func(to any) { v[i] = to })
+				}
+			}
+		}
+		visit("", plan, func(to any) { plan = to })
+	}
+	require.Greater(t, len(changed), 100)
+}
+
 // Whatever the data, decoding ends with a plan that fits together or an error.
 func FuzzDecodedStages(f *testing.F) {
 	for _, data := range encodedPlans(f) {

@@ -268,6 +268,14 @@ func New(s Spec) (GroupBy, error) {
 	if s.Out.Len() != len(s.Keys)+len(s.Aggregates) {
 		return nil, fmt.Errorf("group-by returns %d columns under %d names", len(s.Keys)+len(s.Aggregates), s.Out.Len())
 	}
+	for _, a := range s.Aggregates {
+		if a.Kind > gpu.Lead || (a.Kind == gpu.Lead) != (a.Leader != nil) {
+			return nil, fmt.Errorf("group-by has no aggregate of kind %d", a.Kind)
+		}
+		if a.Kind == gpu.CountAll && a.Input != -1 || a.Kind != gpu.CountAll && (a.Input < 0 || a.Input >= s.In.Len()) {
+			return nil, fmt.Errorf("%v of column %d, of %d columns", a.Kind, a.Input, s.In.Len())
+		}
+	}
 	if len(s.Keys) == 0 {
 		s.Always = [][]gpu.Scalar{nil}
 	}

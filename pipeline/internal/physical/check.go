@@ -70,6 +70,7 @@ func (s *Stage) check() error {
 	var columns []int // of the first input
 	var programs []*gpu.Program
 	var inputs [][]int // of the programs
+	var ins, outs []*gpu.Schema
 	switch spec := s.Spec.(type) {
 	case *Scan:
 		want = 0
@@ -91,18 +92,22 @@ func (s *Stage) check() error {
 			return errors.New("it has no input")
 		}
 	case *Filter:
+		ins = append(ins, spec.In)
 		columns, programs, inputs = spec.Keep, []*gpu.Program{spec.Program}, [][]int{spec.Inputs}
 	case *Project:
+		outs = append(outs, spec.Out)
 		programs, inputs = []*gpu.Program{spec.Program}, [][]int{spec.Inputs}
 	case *Expand:
+		outs = append(outs, spec.Out)
 		for _, v := range spec.Variants {
 			programs, inputs = append(programs, v.Program), append(inputs, v.Inputs)
 		}
 	case *Join:
 		want = 2
-		if spec.Spec.Probe == nil || spec.Spec.Build == nil || spec.Spec.Out == nil {
+		if spec.Spec.Probe == nil || spec.Spec.Build == nil {
 			return errors.New("it lacks a side")
 		}
+		ins, outs = []*gpu.Schema{spec.Spec.Probe, spec.Spec.Build}, []*gpu.Schema{spec.Spec.Out}
 		columns = slices.Concat(spec.Spec.ProbeKeys, spec.Spec.ProbeOut)
 		n := spec.Spec.Build.Len()
 		if !within(slices.Concat(spec.Spec.BuildKeys, spec.Spec.BuildOut), n) ||
@@ -125,6 +130,7 @@ func (s *Stage) check() error {
 			return errors.New("it has no aggregates")
 		}
 		if h := spec.Hash; h != nil {
+			ins, outs = append(ins, h.In), append(outs, h.Out)
 			columns = append(columns, h.Keys...)
 			for _, a := range h.Aggregates {
 				columns = append(columns, max(a.Input, 0))
@@ -134,6 +140,7 @@ func (s *Stage) check() error {
 			}
 		}
 		if w := spec.Sorted; w != nil {
+			ins, outs = append(ins, w.In), append(outs, w.Out)
 			columns = append(columns, w.Keys...)
 			for _, f := range w.Functions {
 				columns = append(columns, f.Columns()...)
@@ -143,13 +150,17 @@ func (s *Stage) check() error {
 			columns = slices.DeleteFunc(columns, func(c int) bool { return c == 0 })
 		}
 	case *Window:
+		ins, outs = append(ins, spec.In), append(outs, spec.Out)
 		columns = slices.Concat(spec.Partition, spec.Keep, columnsOf(spec.Order))
 		for _, f := range spec.Functions {
 			columns = append(columns, f.Columns()...)
 		}
 	case *Sort:
-		columns = columnsOf(spec.Keys)
-	case *Limit, *Hold:
+		ins, columns = append(ins, spec.In), columnsOf(spec.Keys)
+	case *Limit:
+		ins = append(ins, spec.In)
+	case *Hold:
+		ins = append(ins, spec.In)
 	default:
 		return fmt.Errorf("stages of type %T are not checked", spec)
 	}
@@ -158,6 +169,16 @@ func (s *Stage) check() error {
 	}
 	if want == 0 {
 		return nil
+	}
+	for i, in := range ins {
+		if !equal(in, s.Inputs[i%want].Schema) {
+			return errors.New("its input has other columns than it reads")
+		}
+	}
+	for _, out := range outs {
+		if !equal(out, s.Schema) {
+			return errors.New("its rows have other columns than it says")
+		}
 	}
 	n := s.Inputs[0].Schema.Len()
 	if !within(columns, n) {
@@ -184,7 +205,7 @@ func (s *Stage) check() error {
 	return nil
 }
 
-// equal reports whether columns have the same types.
+// equal reports whether columns have the same types. A schema that is missing equals none.
 func equal(a, b *gpu.Schema) bool {
-	return slices.EqualFunc(a.Fields, b.Fields, func(x, y gpu.Field) bool { return x.Type == y.Type })
+	return a != nil && b != nil && slices.EqualFunc(a.Fields, b.Fields, func(x, y gpu.Field) bool { return x.Type == y.Type })
 }
