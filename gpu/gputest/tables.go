@@ -94,6 +94,7 @@ func testJoin(t *testing.T, open Open) {
 			b.checkJoin(keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{d}}, 50000, 70000, false)
 		}
 	})
+	t.Run("a range", func(t *testing.T) { testJoinOfARange(t, open) })
 	for _, k := range manyKeys(60000) {
 		t.Run("many, "+k.name, func(t *testing.T) {
 			setUp(t, open).checkJoin(k, 70000, 70000, false)
@@ -125,6 +126,57 @@ func testJoin(t *testing.T, open Open) {
 		b.checkMatcher(func() (gpu.Matcher, error) { return table.Match(b.q, b.l, keys) },
 			pairing{len(probe), len(build), want, true}, "one key")
 	})
+}
+
+// testJoinOfARange joins by keys without duplicates that are so many apart, in any order, some of them null, with
+// probe keys inside the range, at both ends of it, and at those of the type.
+func testJoinOfARange(t *testing.T, open Open) {
+	for _, typ := range []gpu.Type{gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint32)} {
+		for _, gap := range []int64{1, 4, 40} {
+			for _, least := range []int64{-20, 0, 1, 20_000} {
+				if least < 0 && typ.Kind == gpu.Uint32 {
+					continue
+				}
+				b := setUp(t, open)
+				build := make([]gpu.Scalar, 300)
+				at := map[int64]int{}
+				for i, n := range b.rnd.Perm(len(build)) {
+					key := least + int64(n)*gap
+					if build[i] = gpu.IntScalar(typ, key); n%50 == 7 {
+						build[i] = gpu.Null(typ)
+						continue
+					}
+					at[key] = i
+				}
+				most := least + int64(len(build)-1)*gap
+				probe := []gpu.Scalar{gpu.IntScalar(typ, 0), gpu.IntScalar(typ, most), gpu.IntScalar(typ, most+1),
+					gpu.IntScalar(typ, 32_767), gpu.Null(typ)}
+				if typ.Kind != gpu.Uint32 {
+					probe = append(probe, gpu.IntScalar(typ, -32_768), gpu.IntScalar(typ, least-1))
+				}
+				for range 700 {
+					probe = append(probe, gpu.IntScalar(typ, least+b.rnd.Int64N(most-least)))
+				}
+				for _, nulls := range []bool{true, false} {
+					if !nulls {
+						probe = slices.DeleteFunc(probe, func(s gpu.Scalar) bool { return !s.Valid })
+					}
+					want := pairing{probes: len(probe), builds: len(build), ordered: true}
+					for i, p := range probe {
+						if m, ok := at[p.Int.Int64()]; ok && p.Valid {
+							want.pairs = append(want.pairs, [2]int{i, m})
+						}
+					}
+					table, err := b.q.BuildTable(b.l, b.up(gpu.ColumnOf(typ, build)), []bool{false}, 1<<20)
+					require.NoError(t, err)
+					keys := b.up(gpu.ColumnOf(typ, probe))
+					b.checkMatcher(func() (gpu.Matcher, error) { return table.Match(b.q, b.l, keys) }, want,
+						fmt.Sprintf("%v, keys %d apart from %d on, nulls %v", typ, gap, least, nulls))
+					table.Release()
+				}
+			}
+		}
+	}
 }
 
 // manyKeys are keys with very many distinct values in a side or a batch: numbers of 4 and

@@ -195,10 +195,15 @@ func plainWords(c gpu.Column) []uint64 {
 // Values under a null are zero.
 func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	if len(k.cols) == 1 && c.words == 1 && !k.cols[0].Type.IsVar() && k.cols[0].Dict == nil && k.cols[0].Valid == nil {
-		words, mask := out[0][:n], ^uint64(0)>>(64-packedBits(k.cols[0].Type))
-		loadWords(words, k.cols[0], lo)
-		if mask != ^uint64(0) {
-			for r := range words {
+		words, col := out[0][:n], k.cols[0]
+		switch bits := packedBits(col.Type); {
+		case bits == 32 && !col.Type.IsFloat():
+			for r, v := range gpu.Values[uint32](col.Data, col.Len)[lo:][:len(words)] {
+				words[r] = uint64(v)
+			}
+		default:
+			loadWords(words, col, lo)
+			for mask, r := ^uint64(0)>>(64-bits), 0; bits < 64 && r < len(words); r++ {
 				words[r] &= mask
 			}
 		}

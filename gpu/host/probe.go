@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -111,6 +112,13 @@ func ofValues(out, byValue []int32, c gpu.Column, at int) {
 
 // lookUp finds the entries of a block of keys.
 func (p *probe) lookUp(words [][]uint64, first, last []int32) {
+	if byKey := p.byKey.v; byKey != nil {
+		none := uint64(len(byKey) - 1)
+		for i, key := range words[0][:len(first)] {
+			first[i] = byKey[min(key-p.lo, none)]
+		}
+		return
+	}
 	p.find(words, first)
 	// A number of -1, for no match, is all ones as a mask.
 	start, entries := p.start.v, p.entries.v
@@ -139,11 +147,19 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 		return 0, err
 	}
 	b := block{words: blockWords(p.keys.words)}
+	unhashed := p.unique() && p.first.v == nil && p.keys.dead.v == nil && (p.byKey.v != nil || p.ranks.v != nil)
 	for at := lo; at < hi; at += probeBlock {
 		m := min(probeBlock, hi-at)
-		p.matches(&b, at, m)
+		if unhashed {
+			p.pack(p.keys.coded, at, m, b.words)
+			p.addMatches(out, b.words[0][:m], at)
+		} else {
+			p.matches(&b, at, m)
+		}
 		if p.unique() {
-			out.addUnique(b.first[:m], at)
+			if !unhashed {
+				out.addUnique(b.first[:m], at)
+			}
 			if out.len() >= limit {
 				return at + m, nil
 			}
@@ -181,6 +197,58 @@ func (p *pairs) addUnique(rows []int32, at int) {
 		}
 	}
 	p.probe.v, p.build.v = probe[:len(probe)+k], build[:len(build)+k]
+}
+
+// addMatches looks a block of keys up in an array, or in the direct form, of distinct keys, and appends the
+// matches, for which there is room. It takes one pass: most of its time is that of the instructions.
+func (p *probe) addMatches(out *pairs, keys []uint64, at int) {
+	probe, build := out.probe.v, out.build.v
+	to, match := probe[len(probe):len(probe)+len(keys)], build[len(build):len(build)+len(keys)]
+	n := 0
+	switch {
+	case p.byKey.v != nil:
+		n = matchArray(keys, p.lo, p.byKey.v, to, match)
+	case p.rows > 0:
+		n = matchRanks(keys, p.lo, p.ranks.v, p.entries.v, to, match)
+	}
+	for i := range to[:n] {
+		to[i] += int32(at)
+	}
+	out.probe.v, out.build.v = probe[:len(probe)+n], build[:len(build)+n]
+}
+
+// matchArray writes the positions of the keys that are in an array from key lo on, with their rows, and returns
+// how many they are. No branch depends on whether there is a key. Inlined, it would lack registers.
+//
+//go:noinline
+func matchArray(keys []uint64, lo uint64, byKey, to, match []int32) (n int) {
+	none := uint64(len(byKey) - 1)
+	match = match[:len(to)]
+	for i, key := range keys {
+		row := byKey[min(key-lo, none)]
+		to[n], match[n] = int32(i), row-1
+		n += int(uint32(-row) >> 31)
+	}
+	return n
+}
+
+// matchRanks is matchArray for the direct form.
+//
+//go:noinline
+func matchRanks(keys []uint64, lo uint64, ranks []ranked, entries, to, match []int32) (n int) {
+	match = match[:len(to)]
+	for i, key := range keys {
+		slot := key - lo
+		if slot >= uint64(len(ranks))*64 {
+			continue
+		}
+		w := &ranks[slot/64]
+		there := w.bits >> (slot % 64) & 1
+		entry := w.before + uint64(bits.OnesCount64(w.bits&(1<<(slot%64)-1)))
+		to[n], match[n] = int32(i), entries[entry&-there]
+		n += int(there)
+	}
+	return n
 }
 
 func (p *probe) matched(lo, hi int, bits []uint64) {

@@ -10,8 +10,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// table is the hash table of a join's build side. It numbers the distinct keys, in one of
-// two forms:
+// table is the hash table of a join's build side. An array has the row of each key, for a single
+// integer-like key without duplicates whose values are dense. Other tables number the distinct keys,
+// in one of two forms:
 //
 //   - direct: for a single integer-like key whose values span a range not much wider than
 //     their number. A bitmap of the range says which keys there are, and its running count
@@ -33,7 +34,8 @@ type table struct {
 	rows     int
 	lease    *gpu.Lease
 
-	lo    uint64        // direct: the smallest key
+	lo    uint64        // array and direct: the smallest key
+	byKey array[int32]  // array: row + 1 by key, 0 for none, and a 0 at its end for all keys above
 	ranks array[ranked] // direct: the range of keys, 64 a word
 
 	slots array[tableSlot] // hashed
@@ -84,6 +86,7 @@ func (t *table) Rows() int { return t.rows }
 // Release implements gpu.Table.
 func (t *table) Release() {
 	t.codec.release()
+	t.byKey.release()
 	t.ranks.release()
 	t.start.release()
 	t.slots.release()
@@ -299,9 +302,12 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	return int(w.before) + bits.OnesCount64(w.bits&(1<<(slot%64)-1)), true
 }
 
-// buildDirect makes the direct form if the range of keys has at most so many values. The range is split into
-// enough parts to keep all cores busy, and the rows are ordered by part, so that no two
-// cores write to one part.
+// maxArray bounds the bytes of an array by those of the ranks and entries that it replaces.
+const maxArray = 4
+
+// buildDirect makes an array or the direct form if the range of keys has at most so many values. The range is
+// split into enough parts to keep all cores busy, and the rows are ordered by part, so that no two cores write
+// to one part.
 func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err error) {
 	lo, hi, err := in.extent(d)
 	if err != nil {
@@ -313,13 +319,6 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 	}
 	t.lo = uint64(lo)
 	size := int(span/64) + 1
-	if t.ranks, err = newZeros[ranked](t.lease, size); err != nil {
-		return false, err
-	}
-	if t.entries, err = newArray[int32](t.lease, t.rows); err != nil {
-		return false, err
-	}
-	ranks, entries := t.ranks.v, t.entries.v
 	digits := uint(0)
 	if d.threads > 1 && t.rows > grain {
 		digits = log2ceil(4 * d.threads)
@@ -331,6 +330,18 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 	}
 	defer rows.release()
 	parts := len(offsets) - 1
+	if 4*(span+2) <= maxArray*(16*uint64(size)+4*uint64(t.rows)) {
+		if ok, err := t.buildArray(d, span, rows.v, offsets); ok || err != nil {
+			return ok, err
+		}
+	}
+	if t.ranks, err = newZeros[ranked](t.lease, size); err != nil {
+		return false, err
+	}
+	if t.entries, err = newArray[int32](t.lease, t.rows); err != nil {
+		return false, err
+	}
+	ranks, entries := t.ranks.v, t.entries.v
 	var twice atomic.Bool
 	err = d.parallel(parts, 1, func(part, _ int) error {
 		again := false
@@ -384,6 +395,33 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 		t.group(own, start[first:last], int32(first), int32(offsets[part]))
 		return nil
 	})
+}
+
+// buildArray makes an array of rows that are ordered by parts of the range of keys. It makes none if two rows
+// have one key.
+func (t *table) buildArray(d *Device, span uint64, rows []keyed, offsets []int) (bool, error) {
+	var err error
+	if t.byKey, err = newZeros[int32](t.lease, int(span)+2); err != nil {
+		return false, err
+	}
+	byKey := t.byKey.v
+	var twice atomic.Bool
+	err = d.parallel(len(offsets)-1, 1, func(part, _ int) error {
+		for _, r := range rows[offsets[part]:offsets[part+1]] {
+			to := &byKey[r.key-t.lo]
+			if *to != 0 {
+				twice.Store(true)
+				return nil
+			}
+			*to = r.row + 1
+		}
+		return nil
+	})
+	if err != nil || twice.Load() {
+		t.byKey.release()
+		return false, err
+	}
+	return true, nil
 }
 
 // group orders the rows of a part by the number of their key. start has the zeroed starts of
