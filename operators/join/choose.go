@@ -55,7 +55,7 @@ var measured = rates{l2: 60 << 20, build: 0.167, near: 0.014, far: 0.041, stream
 
 // A table uses ranks instead of hashes if the range of its keys has at most spread values per key,
 // plus leastRanks. Its bitmap then has at most 16 bytes per key, no more than a hash table, plus
-// half a megabyte.
+// 16 KiB.
 const (
 	spread     = 64
 	leastRanks = 1 << 16
@@ -149,6 +149,9 @@ func (s *Spec) hasTexts() bool {
 // approximate formats a number of values with two digits.
 func approximate(n float64) string {
 	v, prefix := humanize.ComputeSI(n)
+	if v >= 99.5 {
+		return fmt.Sprintf("%.0f%s", v, prefix)
+	}
 	return fmt.Sprintf("%.2g%s", v, prefix)
 }
 
