@@ -155,6 +155,7 @@ func aggregateTypes() []string { return slices.Compact(slices.Sorted(slices.Valu
 // groups by keys of the type. Values are ordinary ones, and for aggregates with one right answer also
 // the limits of the type.
 func TestEveryAggregateOfEveryType(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
 	seed := gputest.SeedOr(t, 1)
 	thin := gputest.ThinOr(t, 13)
@@ -245,6 +246,7 @@ func TestEveryAggregateOnAGPU(t *testing.T) {
 // TestModesAndQuantilesOfCountedValues repeats the rows of a table, so that values are counted before they are sorted,
 // and wants the modes and quantiles of the table itself, whose rows are sorted.
 func TestModesAndQuantilesOfCountedValues(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	seed := gputest.SeedOr(t, 1)
 	calls := []aggregateCall{{text: "mode(a3)"}, {text: "mode(a3) FILTER (WHERE a2 > 10)"}, {text: "mode(DISTINCT a3)"},
 		{text: "quantile_disc(a3, 0.3)"},

@@ -167,6 +167,7 @@ func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
 // TestALeftJoinEndsWhereTheCheckSaysSo joins few wide rows with many: partitions of the build side
 // that stay in memory must leave room for the scan and the rows of the probe side.
 func TestALeftJoinEndsWhereTheCheckSaysSo(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(3, 4))
 	write := func(name string, rows, columns, width int, key func(i int) int64) string {

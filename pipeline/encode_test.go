@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
@@ -119,6 +120,7 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 
 // TestChangedPlansAreRefusedOrFit changes each kind of value of encoded plans, and leaves it out.
 func TestChangedPlansAreRefusedOrFit(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	changed := map[string]bool{} // by the path without positions
 	for _, data := range encodedPlans(t) {
 		var plan any

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
@@ -148,6 +149,7 @@ func joinQ(kind string, on ...string) func(*Builder) *Builder {
 }
 
 func TestJoinsThatKeepRowsFilterNoScan(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	for name, steps := range map[string]func(b *Builder) *Builder{
 		"left":      joinQ("left", "pi = qi"),
 		"anti":      joinQ("anti", "pi = qi"),

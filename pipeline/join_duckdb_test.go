@@ -53,6 +53,7 @@ var joinConditions = map[string][]string{
 // TestEveryKindOfJoinGivesDuckDBsRows compares all kinds of joins with all conditions, empty
 // sides and both build sides with DuckDB.
 func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
 	r := rand.New(rand.NewPCG(gputest.SeedOr(t, 1), 11))
 	table := func(name string, rows int, columns ...string) randomSource {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 )
 
@@ -33,6 +34,7 @@ func chain(t *testing.T) *Builder {
 
 // TestAChainOfJoinsOutOfCore runs joins whose build sides share memory that has no room for them. The small one stays.
 func TestAChainOfJoinsOutOfCore(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	run := func(budget int64) ([]string, *Report) {
 		d, err := host.Open(host.Options{Threads: 2, Memory: budget})
 		require.NoError(t, err)

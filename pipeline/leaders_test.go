@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 )
 
 // TestLeadersAreThoseOfSortedRows compares aggregates that a row of each group decides with the same ones next to the
 // mode, for which the rows of the groups are sorted: for all kinds of values, however the rows are cut and spilled.
 func TestLeadersAreThoseOfSortedRows(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	const rows = 6000
 	var calls []string
 	for _, x := range strings.Fields("i few word zeros real wide huge day at no bytes none") {

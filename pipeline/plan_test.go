@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/source"
 )
 
@@ -111,6 +112,7 @@ func requirePlan(t *testing.T, job *Job, tables map[string]source.Table, fault s
 // TestPlansOfManySteps has plans that would have 2^40 stages if steps were computed for each reader, and chains that
 // take hours if a pass looks at all steps below a step.
 func TestPlansOfManySteps(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	step := func(i int) string { return fmt.Sprintf("s%d", i) }
 	for name, c := range map[string]struct {
 		steps int

@@ -348,6 +348,7 @@ func TestRandomWindowsOverAllRowsSpill(t *testing.T) {
 // TestAggregatesOfPartitionsAreJoined compares aggregates of whole partitions, which a group-by and a join compute,
 // with those of the same rows together with a function that needs their order.
 func TestAggregatesOfPartitionsAreJoined(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	seed := gputest.SeedOr(t, 1)
 	for i, typ := range aggregateTypes() {
 		table := aggregateTable(rand.New(rand.NewPCG(seed+uint64(i), 31)), typ, true).repeated(8)

@@ -45,8 +45,18 @@ func ThinOr(t testing.TB, thin int) int {
 	return numberOr(t, "GSTREAM_THIN", thin)
 }
 
-// Takes reports whether a suite that is thin runs its case i: one in thin, or all if thin is at most 1.
-func Takes(thin, i int) bool { return thin <= 1 || i%thin == 1 }
+// Takes reports whether a suite that is thin runs its case i: one in thin, or all if thin is at most 1. The first one is
+// GSTREAM_FIRST, or the second case.
+func Takes(thin, i int) bool { return thin <= 1 || i%thin == first%thin }
+
+// first is GSTREAM_FIRST. What is no number is none.
+var first = func() int {
+	n, err := strconv.ParseUint(os.Getenv("GSTREAM_FIRST"), 10, 16)
+	if err != nil {
+		return 1
+	}
+	return int(n)
+}()
 
 // Cases returns how many random cases a test tries: n, or GSTREAM_CASES.
 func Cases(t testing.TB, n int) int {

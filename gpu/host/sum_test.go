@@ -9,11 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // TestSumsOfAnySize compares sums of groups with those of big integers: of values that stay small, that
 // need the bound of the sums anew, and that leave 64 bits, in columns of 8 and of 16 bytes.
 func TestSumsOfAnySize(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	d, err := Open(Options{Threads: 2})
 	require.NoError(t, err)
 	defer d.Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators"
 )
@@ -20,6 +21,7 @@ import (
 // TestKeysOfEveryTypeOnTheCPU joins by one key of each type, with nulls on neither, one or
 // both sides, and compares with pairs of equal values.
 func TestKeysOfEveryTypeOnTheCPU(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	dev, err := host.Open(host.Options{Threads: 2})
 	require.NoError(t, err)
 	keysOfEveryType(t, dev, 100, 1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/source"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -33,6 +34,7 @@ func bloomScan(t *testing.T, paths []string, column string, values ...gpu.Scalar
 // The first row group has the multiples of 4 up to 196, the second the other even numbers
 // up to 198. So the statistics rule out neither.
 func TestBloomFiltersRuleOutRowGroups(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	defer goleak.VerifyNone(t)
 	path := fixture("bloom.parquet")
 	all := mustScan(t, "bloom.parquet", 5000)
@@ -87,6 +89,7 @@ func TestBloomFilterOfFloatsIsNotAskedForZero(t *testing.T) {
 }
 
 func TestDamagedBloomFilterIsNotUsed(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	table, err := Open(fixture("bloom.parquet"), OpenOptions{})
 	require.NoError(t, err)
 	at := table.files[0].groups[0].chunks[0].bloom.start

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/klauspost/compress/zstd"
 	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
@@ -32,6 +33,7 @@ func compressed(t *testing.T, c compress.Codec, page []byte) []byte {
 }
 
 func TestAChangedBitIsFoundByTheChecksumOfTheCodec(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	page, dst := text(3000), make([]byte, 3000)
 	zstd, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true))
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	pq "github.com/parquet-go/parquet-go"
@@ -299,6 +300,7 @@ func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {
 }
 
 func TestAnyChangedByteIsAnErrorOrHarmless(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	defer goleak.VerifyNone(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"encodings-v2-snappy.parquet", "duckdb.parquet", "fallback.parquet",

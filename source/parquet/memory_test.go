@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go"
@@ -32,6 +33,7 @@ func everyColumn(t *testing.T, path string) (*Table, source.ScanOptions) {
 }
 
 func TestTheLeastMemoryOfAScanIsEnoughForIt(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	defer goleak.VerifyNone(t)
 	files, err := filepath.Glob("testdata/*.parquet")
 	require.NoError(t, err)
@@ -257,6 +259,7 @@ func largePages(t *testing.T, groups, pages, version int, optional bool, e encod
 }
 
 func TestAScanOfLargePagesHoldsOneAtATime(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	defer goleak.VerifyNone(t)
 	defer func(n int) { readAhead = n }(readAhead)
 	readAhead = 1 << 10 // so that pages are larger

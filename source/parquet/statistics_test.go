@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -81,6 +82,7 @@ func lookUp(t *testing.T, paths []string) (ruledOut int64) {
 }
 
 func TestStatisticsThatContradictTheSchemaOrEachOtherAreNotUsed(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	require.Greater(t, lookUp(t, fixture("statistics.parquet")), int64(3*65*200), "those that are right are used")
 	name := func(x *chunkIndex) string { return x.element.Name }
 	for lie, change := range map[string]func(x *chunkIndex){
@@ -249,6 +251,7 @@ func TestDeprecatedBoundsAreUsedWhereTheyAreSigned(t *testing.T) {
 }
 
 func TestBloomFilterOfAnotherSizeThanItClaimsIsNotUsed(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	value := func(k int) gpu.Scalar { return gpu.IntScalar(gpu.Of(gpu.Int64), int64(k)) }
 	skipped := func(paths []string) (n int64) {
 		for k := 2; k < 198; k += 8 { // in one row group each
