@@ -13,7 +13,7 @@ import (
 
 func TestWhoAwaitsMemoryGoesOnWhenMoreIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+		b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 		other, l := b.Lease("other"), b.Lease("scan")
 		require.NoError(t, other.Reserve(900))
 		more := make(chan bool)
@@ -55,7 +55,7 @@ func TestWhoAwaitsMemoryGoesOnWhenMoreIsLeft(t *testing.T) {
 
 func TestWhoAwaitsMemoryGivesUpWhenNobodyMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+		b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 		other, l := b.Lease("other"), b.Lease("scan")
 		time.AfterFunc(2500*time.Millisecond, func() { require.NoError(t, other.Reserve(1)) })
 		begin := time.Now()
@@ -70,7 +70,7 @@ func TestWhoAwaitsMemoryGivesUpWhenNobodyMoves(t *testing.T) {
 
 func TestWhoAwaitsMemoryEndsWithAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+		b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(time.Millisecond, cancel)
 		begin := time.Now()

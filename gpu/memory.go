@@ -22,15 +22,15 @@ var ErrBudget = errors.New("memory budget exceeded")
 // BudgetError says which reservation a budget refused, what fills the budget, and what to
 // change.
 type BudgetError struct {
-	Stage     string // name of the lease that asked
-	Tier      string // "device", "host" or "disk"
-	Asked     int64  // bytes
-	Available int64  // bytes
-	Limit     int64  // bytes
-	Holder    string // name of the lease or leases that hold the most, with the refused bytes
-	Held      int64  // bytes that the holder has
-	Setting   string // the setting that raises the limit
-	Hint      string // other advice; may be empty
+	Stage     string  // name of the lease that asked
+	Tier      string  // "device", "host" or "disk"
+	Asked     int64   // bytes
+	Available int64   // bytes
+	Limit     int64   // bytes
+	Holder    string  // name of the lease or leases that hold the most, with the refused bytes
+	Held      int64   // bytes that the holder has
+	Setting   Setting // what raises the limit
+	Hint      string  // other advice; may be empty
 	// Cause is why the holder could not give memory back, such as a full disk; nil without one.
 	Cause error
 }
@@ -97,8 +97,9 @@ type Allocator interface {
 
 // Budget is the limit of one memory tier. It is safe for concurrent use.
 type Budget struct {
-	tier, setting string
-	alloc         Allocator
+	tier    string
+	setting Setting
+	alloc   Allocator
 
 	mu         spin.Mutex
 	limit      int64
@@ -115,9 +116,9 @@ type Budget struct {
 	moves    uint64 // how often memory was taken or given back
 }
 
-// NewBudget returns a budget of limit bytes for a tier. setting names what a user changes
-// to raise the limit. A limit of 0 or less means no limit.
-func NewBudget(tier, setting string, limit int64, alloc Allocator) *Budget {
+// NewBudget returns a budget of limit bytes for a tier. setting is what raises the
+// limit. A limit of 0 or less means no limit.
+func NewBudget(tier string, setting Setting, limit int64, alloc Allocator) *Budget {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}

@@ -20,7 +20,7 @@ func (h *heap) Allocate(n int64) ([]byte, uintptr, error) {
 func (h *heap) Free(_ []byte, _ uintptr, n int64) { h.out -= n }
 
 func TestABudgetRefusesWithWhatAPersonNeeds(t *testing.T) {
-	b := gpu.NewBudget("device", "--device-memory", 1<<20, &heap{})
+	b := gpu.NewBudget("device", gpu.DeviceMemory, 1<<20, &heap{})
 	l := b.Lease("join orders: build side")
 	one, err := l.Alloc(600 << 10)
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestABudgetRefusesWithWhatAPersonNeeds(t *testing.T) {
 	require.ErrorIs(t, err, gpu.ErrBudget)
 	require.EqualError(t, err,
 		"join orders: build side: needs 600 KiB more of device memory, but only 424 KiB of the budget of 1.0 MiB is "+
-			"left; raise it with --device-memory")
+			"left; raise it with DeviceMemory")
 	var refusal *gpu.BudgetError
 	require.True(t, errors.As(err, &refusal))
 	require.Equal(t, int64(600<<10), refusal.Asked)
@@ -42,7 +42,7 @@ func TestABudgetRefusesWithWhatAPersonNeeds(t *testing.T) {
 
 func TestALeaseThatLeaksIsReportedByName(t *testing.T) {
 	h := &heap{}
-	b := gpu.NewBudget("host", "--host-memory", 0, h)
+	b := gpu.NewBudget("host", gpu.HostMemory, 0, h)
 	l := b.Lease("sort: rows")
 	buf, err := l.Alloc(100)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestALeaseThatLeaksIsReportedByName(t *testing.T) {
 }
 
 func TestReservationsCountAgainstTheBudget(t *testing.T) {
-	b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+	b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 	l := b.Lease("decode")
 	require.NoError(t, l.Reserve(900))
 	require.ErrorIs(t, l.Reserve(101), gpu.ErrBudget)
@@ -88,7 +88,7 @@ func TestAStrideIsCheckedAgainstItsSchema(t *testing.T) {
 }
 
 func TestWhoKeepsAStridePaysForIt(t *testing.T) {
-	b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+	b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 	scan, sort := b.Lease("scan"), b.Lease("sort")
 	own, err := scan.Alloc(600)
 	require.NoError(t, err)

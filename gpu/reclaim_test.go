@@ -53,7 +53,7 @@ func newHolder(t *testing.T, b *gpu.Budget, name string, held int64, cost float6
 }
 
 func TestHoldersGiveBackWhatIsMissingTheCheapestFirst(t *testing.T) {
-	b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+	b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 	spills, cache := newHolder(t, b, "sort", 400, 2), newHolder(t, b, "cache", 300, 0.1)
 	unregister := b.Register(spills)
 	defer b.Register(cache)()
@@ -75,7 +75,7 @@ func TestHoldersGiveBackWhatIsMissingTheCheapestFirst(t *testing.T) {
 }
 
 func TestReservationsAreServedInOrderOfArrival(t *testing.T) {
-	b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+	b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 	h := newHolder(t, b, "holder", 800, 1)
 	h.wait = make(chan struct{})
 	defer b.Register(h)()
@@ -109,7 +109,7 @@ func TestReservationsAreServedInOrderOfArrival(t *testing.T) {
 }
 
 func TestAHolderThatPanicsLeavesTheBudgetUsable(t *testing.T) {
-	b := gpu.NewBudget("host", "--host-memory", 1000, &heap{})
+	b := gpu.NewBudget("host", gpu.HostMemory, 1000, &heap{})
 	l := b.Lease("holder")
 	require.NoError(t, l.Reserve(1000))
 	unregister := b.Register(panicking{})
@@ -127,7 +127,7 @@ func (panicking) Reclaim(int64) int64           { panic("a defect") }
 
 func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
 	const limit, workers, rounds = 1000, 8, 2000
-	b := gpu.NewBudget("host", "--host-memory", limit, &heap{})
+	b := gpu.NewBudget("host", gpu.HostMemory, limit, &heap{})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	done := make(chan struct{})
@@ -186,7 +186,7 @@ func TestRandomHoldersNeitherDeadlockNorExceedTheBudget(t *testing.T) {
 }
 
 func TestARefusalNamesWhoseStateFillsTheBudget(t *testing.T) {
-	b := gpu.NewBudget("host", "--host-memory", 1000<<10, &heap{})
+	b := gpu.NewBudget("host", gpu.HostMemory, 1000<<10, &heap{})
 	one, two, scan := b.Lease("join orders"), b.Lease("join orders"), b.Lease("scan lineitem")
 	cache := b.CacheLease("free blocks")
 	two.Advise("a smaller build side helps")
@@ -196,14 +196,14 @@ func TestARefusalNamesWhoseStateFillsTheBudget(t *testing.T) {
 	require.NoError(t, cache.Reserve(5<<10))
 	require.EqualError(t, scan.Reserve(100<<10),
 		"join orders: holds 650 KiB of the budget of 1000 KiB of host memory, so that scan lineitem, "+
-			"which needs 100 KiB more, finds only 25 KiB left; raise it with --host-memory (a smaller "+
+			"which needs 100 KiB more, finds only 25 KiB left; raise it with HostMemory (a smaller "+
 			"build side helps)")
 	require.EqualError(t, one.Reserve(100<<10),
 		"join orders: needs 100 KiB more of host memory, but only 25 KiB of the budget of 1000 KiB is left; "+
-			"raise it with --host-memory (a smaller build side helps)")
+			"raise it with HostMemory (a smaller build side helps)")
 	require.EqualError(t, scan.Reserve(400<<10),
 		"scan lineitem: needs 400 KiB more of host memory, but only 25 KiB of the budget of 1000 KiB is left; "+
-			"raise it with --host-memory", "it would hold the most")
+			"raise it with HostMemory", "it would hold the most")
 	require.Len(t, b.Leaks(), 3, "what is cached is no leak")
 	used, _ := b.Used()
 	require.Equal(t, int64(970<<10), used)

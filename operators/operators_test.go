@@ -591,7 +591,7 @@ func TestEveryBudgetGivesTheRowsOrARefusal(t *testing.T) {
 						break
 					}
 					require.ErrorIs(t, err, gpu.ErrBudget)
-					require.ErrorContains(t, err, "RunOptions.HostMemory")
+					require.ErrorContains(t, err, "raise it with HostMemory")
 				}
 			}
 		})

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // run is strides that were written together, partition by partition.
@@ -186,7 +185,7 @@ func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 			p.disk.Unreserve(w.reserved)
 			_ = p.file.Truncate(p.end)
 			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-				err = fmt.Errorf(phrase.Setting("%w; free some space, or choose another folder with --spill-dir"), err)
+				err = fmt.Errorf("%w; free some space, or choose another folder with %v", err, gpu.SpillDir)
 			}
 			err = fmt.Errorf("spill %s to %s: %w", p.name, p.file.Name(), err)
 		}

@@ -768,12 +768,12 @@ func TestAFlippedBitOnDiskIsAnError(t *testing.T) {
 
 func TestAFullDiskLeavesRowsInMemoryAndSaysSo(t *testing.T) {
 	err := fillDisk(t, 300<<10)
-	require.ErrorContains(t, err, "RunOptions.SpillLimit")
+	require.ErrorContains(t, err, "raise it with SpillLimit")
 	require.NotErrorIs(t, err, syscall.ENOSPC)
 	err = fillDisk(t, 0)
 	require.ErrorContains(t, err,
 		"the disk is nearly full: the files would take more than 300 KiB, four fifths of what was free in ")
-	require.ErrorContains(t, err, "free some space, or choose another folder with RunOptions.SpillDir")
+	require.ErrorContains(t, err, "free some space, or choose another folder with SpillDir")
 	require.NotContains(t, err.Error(), "SpillLimit")
 	require.ErrorIs(t, err, syscall.ENOSPC)
 }
@@ -854,7 +854,7 @@ func TestAFolderThatCannotHaveFilesIsNamed(t *testing.T) {
 	var refused *gpu.BudgetError
 	require.True(t, errors.As(err, &refused))
 	require.EqualError(t, refused.Cause,
-		"spill to /nowhere/at/all: no such file or directory; choose another folder with RunOptions.SpillDir")
+		"spill to /nowhere/at/all: no such file or directory; choose another folder with SpillDir")
 	require.NoError(t, p.Close())
 	b.close()
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // Options say where a Store keeps rows that do not fit memory.
@@ -160,7 +159,7 @@ func NewStore(d gpu.Device, o Options) *Store {
 		o.Dir = DefaultDir()
 	}
 	s := &Store{opt: o, device: d, owners: map[*gpu.Lease]*owner{}}
-	s.disk = gpu.NewBudget("disk", phrase.Setting("--spill-limit"), o.Limit, nil)
+	s.disk = gpu.NewBudget("disk", gpu.SpillLimit, o.Limit, nil)
 	s.scratch.New = func() any { return &block{file: bufio.NewReaderSize(nil, 256<<10)} }
 	return s
 }
@@ -381,7 +380,7 @@ func CheckDir(dir string) error {
 
 func newFile(dir string) (*os.File, error) {
 	fail := func(err error) error {
-		return fmt.Errorf(phrase.Setting("spill to %s: %w; choose another folder with --spill-dir"), dir, err)
+		return fmt.Errorf("spill to %s: %w; choose another folder with %v", dir, err, gpu.SpillDir)
 	}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	f := os.NewFile(uintptr(fd), filepath.Join(dir, "(a file without a name)"))

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
-	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // connections is the variable for the number of connections that the driver makes to the GPU. Each
@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 }
 
 func newRoot(left *leftovers) *cobra.Command {
-	phrase.UseFlags()
+	gpu.NameSettings(flagOf)
 	var level string
 	root := &cobra.Command{
 		SuggestionsMinimumDistance: 2,

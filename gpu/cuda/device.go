@@ -16,7 +16,6 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/internal/machine"
-	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // Options configure a device; the zero value uses most of the first GPU.
@@ -160,8 +159,8 @@ func Open(opt Options) (*Device, error) {
 		host = free / 2
 	}
 	d.pool, d.pinned = &pool{dev: d}, newPinned(d)
-	d.budget = gpu.NewBudget("device", phrase.Setting("--device-memory"), opt.Memory, d.pool)
-	d.host = gpu.NewBudget(hostTier, phrase.Setting("--host-memory"), host, d.pinned)
+	d.budget = gpu.NewBudget("device", gpu.DeviceMemory, opt.Memory, d.pool)
+	d.host = gpu.NewBudget(hostTier, gpu.HostMemory, host, d.pinned)
 	d.link = sync.OnceValues(d.measureLink)
 	d.ready = make(chan struct{})
 	if opt.Ahead {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/gpu"
 )
 
 // call is a function of the driver API.
@@ -134,10 +134,10 @@ func (e *Error) Sticky() bool {
 func (e *Error) hint() string {
 	switch {
 	case e.Code == 2 && e.Call == cuMemHostRegister.String():
-		return phrase.Setting("the system has no room for so much page-locked memory: lower --host-memory, or stop " +
-			"what else runs")
+		return fmt.Sprintf("the system has no room for so much page-locked memory: lower %v, or stop what else runs",
+			gpu.HostMemory)
 	case e.Code == 2:
-		return phrase.Setting("other programs use the GPU's memory: lower --device-memory, or stop them")
+		return fmt.Sprintf("other programs use the GPU's memory: lower %v, or stop them", gpu.DeviceMemory)
 	case e.Code == 100:
 		return "no GPU is visible: look at nvidia-smi and CUDA_VISIBLE_DEVICES"
 	case e.Code == 209 || e.Code == 222:
@@ -147,8 +147,8 @@ func (e *Error) hint() string {
 	case e.Code == 803 || e.Code == 804:
 		return "the driver library and the kernel module differ in version: reboot, or reinstall the driver"
 	case e.Sticky():
-		return phrase.Setting("the GPU is unusable for the rest of this process: run again, or with --device host; " +
-			"if it happens again, report it with nvidia-smi's output and the lines of dmesg with Xid")
+		return fmt.Sprintf("the GPU is unusable for the rest of this process: run again, or with %v; if it happens "+
+			"again, report it with nvidia-smi's output and the lines of dmesg with Xid", gpu.UseHost)
 	}
 	return ""
 }

@@ -501,7 +501,7 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 			require.ErrorContains(t, err,
 				l.Name()+": allocate 32 MiB of page-locked host memory: page-lock 32 MiB of host memory: "+
 					"cuMemHostRegister_v2: CUDA_ERROR_OUT_OF_MEMORY")
-			require.ErrorContains(t, err, "lower RunOptions.HostMemory")
+			require.ErrorContains(t, err, "lower HostMemory")
 			now, _ := l.Used()
 			require.Equal(t, used, now, "nothing is left behind")
 			refused++

@@ -33,7 +33,7 @@ func testOtherDevice(t *testing.T, open Open) {
 		column(gpu.Of(gpu.String), texts, true))
 	own, ownBits, ownText := here[0], here[1], here[2]
 
-	lease := gpu.NewBudget("device", "--device-memory", 0, elsewhere{}).Lease("a stage of another device")
+	lease := gpu.NewBudget("device", gpu.DeviceMemory, 0, elsewhere{}).Lease("a stage of another device")
 	buffer := func(size int64) *gpu.Buffer {
 		buf, err := lease.Alloc(size)
 		require.NoError(t, err)

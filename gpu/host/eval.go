@@ -52,7 +52,7 @@ func Evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Colum
 // HeapLease returns a lease of at most limit bytes of the Go heap, 0 for any number. The
 // garbage collector frees what is not released.
 func HeapLease(name string, limit int64) *gpu.Lease {
-	return gpu.NewBudget("host", "", limit, heap{}).Lease(name)
+	return gpu.NewBudget("host", gpu.HostMemory, limit, heap{}).Lease(name)
 }
 
 // heap is the Go heap as an allocator. The garbage collector frees its memory.

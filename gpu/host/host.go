@@ -13,7 +13,6 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/internal/machine"
-	"github.com/gstream/gstream/gpu/phrase"
 )
 
 // Options configure the host device; the zero value uses the whole machine.
@@ -89,7 +88,7 @@ func Open(opt Options) (*Device, error) {
 		limit = d.free / 2
 	}
 	d.arena = newArena(d.threads)
-	d.budget = gpu.NewBudget("host", phrase.Setting("--host-memory"), limit, d.arena)
+	d.budget = gpu.NewBudget("host", gpu.HostMemory, limit, d.arena)
 	d.arena.register(d.budget)
 	return d, nil
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -81,8 +80,8 @@ func (s *Spec) RunsOn(p gpu.Properties) error {
 	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
 		return nil
 	}
-	return fmt.Errorf(phrase.Setting("the group-by algorithm %s aggregates in the shared memory of a GPU, and this "+
-		"is %s: leave out the algorithm, take another, or run with --device cuda"), s.Algorithm, p.Name)
+	return fmt.Errorf("the group-by algorithm %s aggregates in the shared memory of a GPU, and this is %s: leave out "+
+		"the algorithm, take another, or run with %v", s.Algorithm, p.Name, gpu.UseGPU)
 }
 
 func (o *hashGroupBy) named(name string) named {

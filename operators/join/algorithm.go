@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -97,8 +96,8 @@ func (s *Spec) RunsOn(p gpu.Properties) error {
 	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
 		return nil
 	}
-	return fmt.Errorf(phrase.Setting("the join algorithm %s is for a GPU, and this is %s: leave out the algorithm, "+
-		"take another, or run with --device cuda"), s.Algorithm, p.Name)
+	return fmt.Errorf("the join algorithm %s is for a GPU, and this is %s: leave out the algorithm, take another, or "+
+		"run with %v", s.Algorithm, p.Name, gpu.UseGPU)
 }
 
 // algorithm returns the algorithm with a name, one of Algorithms, or the algorithm of a range.

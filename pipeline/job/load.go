@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
@@ -141,7 +141,7 @@ func quotedStart(src string, line int) string {
 func (d *decoder) checkVariables(set map[string]string) {
 	for _, name := range sortedKeys(set) {
 		if _, ok := d.job.Vars[name]; !ok {
-			d.faultf(Place{}, phrase.Setting("--set %s: the job has no such variable%s"), name,
+			d.faultf(Place{}, "%s: the job has no such variable%s", gpu.Variables.To(name),
 				DidYouMean(name, keys(d.job.Vars)))
 		}
 	}

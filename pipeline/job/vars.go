@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
@@ -109,8 +109,8 @@ func (v *variables) value(name string, using []string) (expanded, error) {
 			DidYouMean(name, keys(v.declared)))
 	case decl.Default == nil:
 		return expanded{},
-			fmt.Errorf(phrase.Setting("variable %s is not set and has no default; set it with --set %s=VALUE"), name,
-				name)
+			fmt.Errorf("variable %s is not set and has no default; set it with %s", name,
+				gpu.Variables.To(name+"=VALUE"))
 	}
 	if val, ok := v.resolved[name]; ok {
 		return val, nil

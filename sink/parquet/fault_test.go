@@ -282,7 +282,7 @@ func TestExistingTargetIsRefusedAtCreateAndAtCommit(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, []byte("precious"), 0o666))
 			_, err = Create(path, tab.schema, opt)
 			require.ErrorIs(t, err, os.ErrExist)
-			require.ErrorContains(t, err, "RunOptions.Overwrite")
+			require.ErrorContains(t, err, "or use Overwrite")
 			require.ErrorIs(t, tab.tryWrite(w), os.ErrExist)
 			b, err := os.ReadFile(file)
 			require.NoError(t, err)

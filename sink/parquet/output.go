@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/sink/staging"
 )
@@ -232,7 +233,7 @@ func checkKind(path string, mode fs.FileMode, directory bool) error {
 			"name a folder"
 	case mode.IsRegular():
 	case mode&fs.ModeDevice != 0:
-		what = "is a device, which is never replaced; name a file (gstream explain --analyze removes it at the end)"
+		what = fmt.Sprintf("is a device, which is never replaced; name a file (%v removes it at the end)", gpu.Discard)
 	case mode&fs.ModeNamedPipe != 0:
 		what = "is a named pipe, which is never replaced, and Parquet cannot be written into a pipe; name a file"
 	case mode&fs.ModeSocket != 0:
@@ -300,7 +301,7 @@ func (o *output) checkReplaced(dir string) error {
 }
 
 func (o *output) exists() error {
-	return fmt.Errorf(phrase.Setting("%s: %w; remove it, choose another name, or use --overwrite"), o.name, os.ErrExist)
+	return fmt.Errorf("%s: %w; remove it, choose another name, or use %v", o.name, os.ErrExist, gpu.Overwrite)
 }
 
 // part returns the path at which file number i of a folder of the output is written. It

@@ -51,7 +51,7 @@ func ShrinkingBudget(t testing.TB, k int, shrunk func()) (b *gpu.Budget, regrow 
 }
 
 func budget(t testing.TB, limit int64, each func()) *gpu.Budget {
-	b := gpu.NewBudget("host", "--host-memory", limit, &memory{each: each, free: map[int64][][]byte{}})
+	b := gpu.NewBudget("host", gpu.HostMemory, limit, &memory{each: each, free: map[int64][][]byte{}})
 	t.Cleanup(func() { require.Empty(t, b.Leaks()) })
 	return b
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
-	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -295,11 +294,11 @@ func (c *checker) tiers(out *execution.Check) {
 		return sum
 	}
 	toDisk := spilled(func(h *holding) float64 { return h.disk })
-	memory := execution.TierCheck{Tier: execution.TierHost, Setting: phrase.Setting("--host-memory"),
+	memory := execution.TierCheck{Tier: execution.TierHost, Setting: gpu.HostMemory.String(),
 		Limit: c.device.HostBudget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed), Spilled: whole(toDisk)}
 	first := memory
 	if discrete(c.device) {
-		first.Tier, first.Setting, first.Limit = execution.TierDevice, phrase.Setting("--device-memory"),
+		first.Tier, first.Setting, first.Limit = execution.TierDevice, gpu.DeviceMemory.String(),
 			c.device.Budget().Limit()
 		first.Spilled = whole(spilled(func(h *holding) float64 { return h.down }))
 		memory.Needs, memory.Fixed = whole(c.down), 0
@@ -337,7 +336,7 @@ func (c *checker) tiers(out *execution.Check) {
 
 // diskTier adds the disk.
 func (c *checker) diskTier(out *execution.Check) {
-	t := execution.TierCheck{Tier: execution.TierDisk, Setting: phrase.Setting("--spill-limit"),
+	t := execution.TierCheck{Tier: execution.TierDisk, Setting: gpu.SpillLimit.String(),
 		Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
 	refuse := func(why, hint string) {
 		if t.Needs > 0 {
@@ -347,13 +346,13 @@ func (c *checker) diskTier(out *execution.Check) {
 	}
 	rows := "about " + text(t.Needs) + " of rows do not fit memory"
 	if t.Dir == spill.None {
-		refuse(rows+phrase.Setting(", and --spill-dir is none"),
-			phrase.Setting("name a folder, or raise --host-memory"))
+		refuse(fmt.Sprintf("%s, and %v is none", rows, gpu.SpillDir),
+			fmt.Sprintf("name a folder, or raise %v", gpu.HostMemory))
 		return
 	}
 	free, err := spill.DefaultLimit(t.Dir)
 	if err != nil {
-		refuse(fmt.Sprintf(phrase.Setting("%s, and --spill-dir cannot be used: %v"), rows, err),
+		refuse(fmt.Sprintf("%s, and %v cannot be used: %v", rows, gpu.SpillDir, err),
 			"choose another folder")
 	} else if t.Limit == 0 {
 		t.Limit, t.Setting = free, "four fifths of the free space"
@@ -362,7 +361,8 @@ func (c *checker) diskTier(out *execution.Check) {
 	}
 	if out.Tiers = append(out.Tiers, t); err == nil && t.Needs > t.Limit {
 		refuse(fmt.Sprintf("%s, before compression; %s has room for %s (%s)", rows, t.Dir, text(t.Limit), t.Setting),
-			phrase.Setting("free some space, choose another --spill-dir, or raise --spill-limit or --host-memory"))
+			fmt.Sprintf("free some space, choose another %v, or raise %v or %v", gpu.SpillDir, gpu.SpillLimit,
+				gpu.HostMemory))
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
-	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/job"
 )
@@ -86,7 +85,7 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		noDriver := errors.Is(err, cuda.ErrNoDriver)
 		if want.kind == execution.CUDA {
 			if noDriver {
-				err = fmt.Errorf(phrase.Setting("%w; install one, or run with --device host"), err)
+				err = fmt.Errorf("%w; install one, or run with %v", err, gpu.UseHost)
 			}
 			return nil, &job.Diagnostic{Msg: err.Error()}
 		}

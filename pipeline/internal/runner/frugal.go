@@ -40,7 +40,7 @@ func (r *run) warnOfRestart() {
 // shortOfMemory reports whether a run was refused memory that another one may do without.
 func shortOfMemory(err error) bool {
 	var refused *gpu.BudgetError
-	return errors.As(err, &refused) && refused.Tier != "disk" && !errors.Is(err, syscall.ENOSPC)
+	return errors.As(err, &refused) && refused.Setting != gpu.SpillLimit && !errors.Is(err, syscall.ENOSPC)
 }
 
 const (
