@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 // Partitions is rows of one schema in a number of partitions. Rows are appended in strides
@@ -29,7 +30,7 @@ type Partitions struct {
 	Ordered bool
 	// Keep: the first Keep partitions are evicted last. A stride with rows of these partitions alone moves only
 	// when no other stride gives memory back. If Keep is neither none nor all of the partitions, strides of the
-	// others leave a device with memory of its own as soon as they take 1/leaveEarly of its budget.
+	// others leave a device with memory of its own as soon as they take grant.SpillEarly of its budget.
 	Keep int
 	// Free is the bytes of the budget of a device with memory of its own that strides leave to others, by moving while
 	// these work, once more have come than the budget has room for. Before, and if it is less, they leave a quarter.
@@ -172,17 +173,8 @@ func (p *Partitions) Held(from, to int) (n int64) {
 	return n
 }
 
-// free is the share of a budget, one part in so many, that Append leaves to others, but for host memory of a device
-// with memory of its own: see mover.spare. When less is available strides move on another goroutine, when less than one
-// part in freeSoon of that is, on the caller's.
-const (
-	free       = 4
-	freeSoon   = 3
-	leaveEarly = 16 // see Keep
-)
-
 // Room returns the bytes of a budget that rows take before they move to the next tier.
-func Room(budget float64) float64 { return budget - budget/free }
+func Room(budget float64) float64 { return budget - grant.SpillFree.Part(budget) }
 
 // Append takes over a stride of the device, also on error. Its rows are ordered by partition,
 // from partition first on; offsets has the starts of the partitions and the end of the last
@@ -249,7 +241,7 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 			p.store.kick(m.from)
 		}
 		// Without room nothing is lost: whoever needs it is refused.
-		_ = m.lease.MakeRoom(m.spare() / freeSoon)
+		_ = m.lease.MakeRoom(m.soon())
 	}
 	return nil
 }
@@ -272,10 +264,6 @@ const (
 	diskCost = 1
 )
 
-// leastMoved is the share of a budget, one part in so many and at most mostWritten, that moves at least, so that
-// few movements make long partitions on disk.
-const leastMoved = 16
-
 // mostWritten is the most bytes of strides that are written together, so that a partition of
 // them fits a stride again.
 const mostWritten = 1 << 30
@@ -288,13 +276,21 @@ func (m *mover) to() tier {
 	return diskTier
 }
 
-// spare returns the bytes of the budget that strides leave to others. Operators take a share of the budget of the
-// memory in which they compute.
+// spare returns the bytes of the budget that strides leave to others: when less is available they move on another
+// goroutine. Operators take a share of the budget of the memory in which they compute.
 func (m *mover) spare() int64 {
 	if m.from == hostTier {
-		return gpu.Headroom(m.lease.Limit())
+		return grant.Headroom.Of(m.lease.Limit())
 	}
-	return m.lease.Limit() / free
+	return grant.SpillFree.Of(m.lease.Limit())
+}
+
+// soon is spare for strides that move on the goroutine of the caller.
+func (m *mover) soon() int64 {
+	if m.from == hostTier {
+		return grant.HeadroomSoon.Of(m.lease.Limit())
+	}
+	return grant.SpillSoon.Of(m.lease.Limit())
 }
 
 // crowded reports whether strides should move.
@@ -304,7 +300,7 @@ func (m *mover) crowded() bool {
 	if m.to() == hostTier && m.bytes > limit {
 		room = max(room, m.Free)
 	}
-	if m.to() == hostTier && m.Keep > 0 && m.Keep < len(m.rows) && m.bytes > limit/leaveEarly {
+	if m.to() == hostTier && m.Keep > 0 && m.Keep < len(m.rows) && m.bytes > grant.SpillEarly.Of(limit) {
 		room = limit
 	}
 	m.mu.Unlock()
@@ -352,7 +348,7 @@ func (m *mover) reclaim(want int64, all bool) (given int64) {
 		return 0
 	}
 	var victims []*piece
-	for bytes := max(want, min(m.lease.Limit()/leastMoved, mostWritten)); bytes > 0; {
+	for bytes := max(want, grant.SpillMove.Of(m.lease.Limit())); bytes > 0; {
 		x := m.take(all)
 		if x == nil {
 			break

@@ -10,23 +10,15 @@ import (
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 const (
 	// readers is the number of goroutines that read for a caller of Each on a device with
 	// memory of its own, which has one lane. They are unitsAhead units of most bytes ahead or, if this
-	// is more, the share 1/aheadBudget of the budgets, and mostAhead bytes at most. On the CPU each lane has one
-	// goroutine, which reads one unit.
-	readers     = 3
-	unitsAhead  = 4
-	aheadBudget = 8
-	mostAhead   = 512 << 20
-	// batchBudget is the share of a budget, one part in so many a lane, that rows take at most that are read into one
-	// stride, unless a partition of a run has more. mostRead bounds it for rows from host memory and from disk, mostPut
-	// for rows of several strides on a device.
-	batchBudget = 32
-	mostRead    = 64 << 20
-	mostPut     = 256 << 20
+	// is more, grant.ReadAhead of the budgets. On the CPU each lane has one goroutine, which reads one unit.
+	readers    = 3
+	unitsAhead = 4
 	// mostText is the most bytes of pieces with text that are put together.
 	mostText = 1 << 30
 )
@@ -198,7 +190,7 @@ func (r *Reader) begin(q gpu.Queue) {
 	p := r.ranges[0].Partitions
 	r.mu.Unlock()
 	if p.store.copiesUp(q) {
-		n, r.most, r.up = readers, max(unitsAhead*p.batch(), min(p.share(aheadBudget), mostAhead)), true
+		n, r.most, r.up = readers, max(unitsAhead*p.batch(), p.share(grant.ReadAhead)), true
 	}
 	for range n {
 		r.wg.Go(r.readAhead)
@@ -451,7 +443,7 @@ func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
 	bytes, all, most := int64(0), int64(0), r.batch()
 	if r.store.discrete() && !onCPU {
-		most = min(mostPut, r.share(batchBudget))
+		most = r.share(grant.PutBatch)
 	}
 	for x := range r.unread(deviceTier) {
 		if n := len(u); n > 0 && r.Ordered && !r.follows(u[n-1].piece, x) {
@@ -552,16 +544,16 @@ func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride,
 	return out, nil
 }
 
-// batch returns the most bytes of a unit.
-func (p *Partitions) batch() int64 { return min(mostRead, p.share(batchBudget)) }
+// batch returns the most bytes of a unit, unless a partition of a run has more.
+func (p *Partitions) batch() int64 { return p.share(grant.ReadBatch) }
 
-// share returns a share of the budgets, one part in so many a lane.
-func (p *Partitions) share(parts int64) int64 {
+// share returns a lane's part of a share of the budgets of device and host.
+func (p *Partitions) share(s grant.Share) int64 {
 	if p.store == nil {
-		return mostRead
+		return s.Most
 	}
 	d := p.store.device
-	return min(d.Budget().Limit(), d.HostBudget().Limit()) / (parts * int64(d.Lanes()))
+	return s.Among(min(d.Budget().Limit(), d.HostBudget().Limit()), d.Lanes())
 }
 
 // next returns the next unit, and marks its pieces as read; nil if there is none.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 // Options say where a Store keeps rows that do not fit memory.
@@ -59,7 +60,7 @@ func DefaultLimit(dir string) (int64, error) {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	free := float64(st.Bavail) * float64(st.Bsize)
-	return max(1, int64(min(free*4/5, math.MaxInt64/2))), nil
+	return max(1, int64(min(grant.DiskBudget.Part(free), math.MaxInt64/2))), nil
 }
 
 // Store is where the operators of one run keep their rows. It is safe for concurrent use. A

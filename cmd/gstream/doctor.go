@@ -16,6 +16,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/spill"
@@ -269,7 +270,7 @@ func diagnose(f facts) (d diagnosis) {
 
 func (d *diagnosis) memory(f facts) {
 	text := fmt.Sprintf("%s free of %s, so --host-memory is %s by default", size(f.free), size(f.memory),
-		size(f.free/2))
+		size(grant.HostBudget.Of(f.free)))
 	limited := f.memory < f.installed
 	if limited {
 		text += fmt.Sprintf("; the control group (cgroup) allows %s of the machine's %s", size(f.memory),

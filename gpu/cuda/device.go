@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/gpu/internal/machine"
 )
 
@@ -114,13 +115,9 @@ const (
 	minMajor            = 8
 	streamNonBlocking   = 1
 	defaultColumnBytes  = 16 << 20
-	maxStrideBytes      = 256 << 20
-	leastStrideBytes    = 16 << 20
 	largestStride       = 1 << 26
-	// The memory that Ahead takes in advance, in bytes.
-	aheadPinned = 3 << 30
-	aheadSpare  = 1 << 29 // of that, more than is used
-	aheadPool   = 1 << 29
+	// aheadSpare is what Ahead page-locks in advance more than is used, in bytes.
+	aheadSpare = 1 << 29
 )
 
 // Count returns the number of GPUs. On a machine without a driver ErrNoDriver is behind
@@ -156,7 +153,7 @@ func Open(opt Options) (*Device, error) {
 	host := opt.HostMemory
 	if host == 0 {
 		_, free := machine.Memory()
-		host = free / 2
+		host = grant.HostBudget.Of(free)
 	}
 	d.pool, d.pinned = &pool{dev: d}, newPinned(d)
 	d.budget = gpu.NewBudget("device", gpu.DeviceMemory, opt.Memory, d.pool)
@@ -164,7 +161,7 @@ func Open(opt Options) (*Device, error) {
 	d.link = sync.OnceValues(d.measureLink)
 	d.ready = make(chan struct{})
 	if opt.Ahead {
-		d.pinned.premap(min(aheadPinned, host/2))
+		d.pinned.premap(grant.PinnedAhead.Of(host))
 		go d.start(drv)
 		return d, nil
 	}
@@ -282,7 +279,7 @@ func (d *Device) openContext() error {
 		return err
 	}
 	if d.opt.Memory == 0 {
-		d.budget.SetLimit(d.props.free / 5 * 4)
+		d.budget.SetLimit(grant.DeviceBudget.Of(d.props.free))
 	}
 	if err := d.readback.open(d); err != nil {
 		return err
@@ -296,7 +293,7 @@ func (d *Device) openContext() error {
 		return err
 	}
 	if d.opt.Ahead {
-		d.pool.prepare(min(aheadPool, d.budget.Limit()/2))
+		d.pool.prepare(grant.PoolAhead.Of(d.budget.Limit()))
 	}
 	return nil
 }
@@ -336,8 +333,8 @@ func (d *Device) HostBudget() *gpu.Budget { return d.host }
 // StrideRows implements gpu.Device. Copies below 8 MB waste the link, so a column of
 // 8-byte values gets twice that, and a column of 4-byte values just enough. A whole
 // stride is bounded, absolutely and as a share of the budgets of device and host, which
-// hold several strides at a time: a 32nd, or leastStrideBytes if that is at most a 16th, since the launches for a
-// stride take as long as the link takes for so many.
+// hold several strides at a time, but not below grant.GPUShortStride, since the launches for a
+// stride take as long as the link takes for so many bytes.
 func (d *Device) StrideRows(rowBytes int) int {
 	rowBytes = max(rowBytes, 1)
 	column := d.opt.StrideBytes
@@ -346,11 +343,11 @@ func (d *Device) StrideRows(rowBytes int) int {
 	}
 	rows := column / 8
 	budget := min(d.budget.Limit(), d.host.Limit())
-	share := budget / 32
-	if budget/16 >= leastStrideBytes {
-		share = max(share, leastStrideBytes)
+	share := grant.GPUStride.Of(budget)
+	if short := grant.GPUShortStride.Of(budget); short == grant.GPUShortStride.Most {
+		share = max(share, short)
 	}
-	rows = min(rows, maxStrideBytes/int64(rowBytes), share/int64(rowBytes), largestStride)
+	rows = min(rows, share/int64(rowBytes), largestStride)
 	return int(max(rows, 1<<10))
 }
 

@@ -5,18 +5,15 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 // Link implements gpu.Profiled.
 func (d *Device) Link() (gpu.Link, error) { return d.link() }
 
-// linkBytes is the size of the copies that measure the link; it is less on a device with
-// a small budget. The best of linkRuns counts, because the speed is an upper bound. All
-// runs together take about 10 ms.
-const (
-	linkBytes = 32 << 20
-	linkRuns  = 3
-)
+// linkRuns is how often each direction is measured, by copies of grant.LinkTest bytes. The best one counts, because the
+// speed is an upper bound. All runs together take about 10 ms.
+const linkRuns = 3
 
 // measureLink measures copies up, down, in both directions at once, and within the
 // device.
@@ -24,7 +21,7 @@ func (d *Device) measureLink() (gpu.Link, error) {
 	if err := d.Wait(); err != nil {
 		return gpu.Link{}, err
 	}
-	size := min(linkBytes, d.budget.Limit()/8, d.host.Limit()/8)
+	size := grant.LinkTest.Of(min(d.budget.Limit(), d.host.Limit()))
 	m := &linkTest{d: d, size: size}
 	link := m.measure()
 	if m.err != nil {

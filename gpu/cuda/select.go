@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 type selectArgs struct {
@@ -19,9 +20,6 @@ const (
 	selectTile   = selectWarps * 32 * 128
 	selectBlocks = 4
 )
-
-// selectRoom is the most bytes of ids that are allocated before the ids are counted.
-const selectRoom = 64 << 20
 
 // Select implements gpu.Queue.
 func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (out gpu.Column, err error) {
@@ -68,7 +66,7 @@ func (o *op) selectRows(truth, valid *gpu.Buffer, rows int, want bool) (ids *gpu
 	}
 	budget := o.q.dev.budget
 	used, _ := budget.Used()
-	if room := int64(rows) * 4; room <= selectRoom && room <= (budget.Limit()-used)/16 {
+	if int64(rows)*4 <= grant.SelectIDs.Of(budget.Limit()-used) {
 		list(int64(rows))
 		return ids, count()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/gpu/internal/machine"
 )
 
@@ -85,7 +86,7 @@ func Open(opt Options) (*Device, error) {
 	}
 	limit := opt.Memory
 	if limit == 0 {
-		limit = d.free / 2
+		limit = grant.HostBudget.Of(d.free)
 	}
 	d.arena = newArena(d.threads)
 	d.budget = gpu.NewBudget("host", gpu.HostMemory, limit, d.arena)

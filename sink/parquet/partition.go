@@ -21,10 +21,6 @@ const (
 	// pieceRows is the number of rows of a partition, on average, for which it is worth to
 	// gather them.
 	pieceRows = 1024
-	// maxPendingBytes and the share of the budget, one part in so many, bound the rows that wait for more of their
-	// row group or partition.
-	maxPendingBytes = 512 << 20
-	pendingBudget   = 8
 	// maxFolderName is what file systems allow for the name of a folder.
 	maxFolderName = 255
 )

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/sink"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -18,8 +19,6 @@ import (
 const (
 	// maxRowGroups is the most row groups that the format can number in one file.
 	maxRowGroups = math.MaxInt16
-	// maxQueueBytes bounds the bytes of the queued row groups.
-	maxQueueBytes = 1 << 30
 )
 
 // Writer writes strides to a file, or to a directory of files. It implements sink.Sink.
@@ -91,7 +90,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	w := &Writer{opt: opt, schema: schema, whole: &destination{},
-		most: min(maxPendingBytes, opt.Lease.Limit()/pendingBudget)}
+		most: grant.OutputRows.Of(opt.Lease.Limit())}
 	if len(opt.PartitionBy) > 0 {
 		w.whole, w.split = nil, newSplitter(schema, opt)
 		w.schema = w.split.schema
@@ -305,7 +304,7 @@ func (w *Writer) room(g *group) bool {
 	for _, q := range w.queue {
 		bytes += q.bytes
 	}
-	return n <= w.opt.Threads && bytes <= min(maxQueueBytes, w.opt.Lease.Limit()/8)
+	return n <= w.opt.Threads && bytes <= grant.OutputQueue.Of(w.opt.Lease.Limit())
 }
 
 // work runs tasks until there are none.

@@ -8,6 +8,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/source"
 )
 
@@ -126,7 +127,7 @@ const smallerPages = "rewrite the file with smaller pages or row groups, or do n
 // the budget. The footer may not tell how large pages are, so that LeastMemory is too small.
 func (c *encodedChunk) blamePage(err error, n int) error {
 	var refused *gpu.BudgetError
-	if errors.As(err, &refused) && refused.Holder == refused.Stage && int64(n) > refused.Limit/8 {
+	if errors.As(err, &refused) && refused.Holder == refused.Stage && int64(n) > grant.LargePage.Of(refused.Limit) {
 		refused.Hint = fmt.Sprintf("a page of column %q of %s has %s; %s", c.col.field.Name, c.file.path,
 			humanize.IBytes(uint64(n)), smallerPages)
 	}

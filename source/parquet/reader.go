@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/source"
 )
 
@@ -248,7 +249,7 @@ func (r *reader) affords(t task) bool {
 	}
 	left := r.lease.Available()
 	if t.stride > r.first {
-		left -= gpu.Headroom(r.lease.Limit())
+		left -= grant.Headroom.Of(r.lease.Limit())
 	}
 	return r.promised+r.need(t) <= left
 }
