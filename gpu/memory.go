@@ -235,10 +235,6 @@ func (l *Lease) Name() string { return l.name }
 // Limit returns the limit of the lease's budget, in bytes.
 func (l *Lease) Limit() int64 { return l.budget.Limit() }
 
-// Headroom returns the bytes of a budget of host memory that rows which wait there leave to those who work: a quarter,
-// and at most 4 GiB, which is more than their strides and pages take on many cores.
-func Headroom(limit int64) int64 { return min(limit/4, 4<<30) }
-
 // Available returns the unused bytes of the lease's budget. Memory of caches counts as
 // unused, because they give it back.
 func (l *Lease) Available() int64 {

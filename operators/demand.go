@@ -1,5 +1,7 @@
 package operators
 
+import "github.com/gstream/gstream/gpu/grant"
+
 // Expected has a plan's estimates for an operator that keeps rows.
 type Expected struct {
 	// Rows is the number of rows that the operator collects, and Bytes their size. For a join they
@@ -30,20 +32,44 @@ type Staying interface {
 	Stays() int64
 }
 
-// Operators that collect rows prepare to spill when less than 1/Crowded of a budget is available.
-// They need the rest because collected rows are copied once they are complete.
-const Crowded = 2
+// Grant is the memory that the runner lets an operator use. Task.Share returns how much of it the operator
+// may take for one purpose.
+type Grant struct {
+	// Budget is the size in bytes that shares are parts of. 0 means the whole budget of the task's lease.
+	Budget int64
+	// Joins is the number of joins of a pipeline that share memory, including this one; 0 means
+	// 1. During a build it counts the joins that are not yet finalized. On the probe side it counts
+	// all joins.
+	Joins int
+	// Resident bounds the bytes of a join out of core that may stay in memory; 0 means its part of
+	// grant.Resident.
+	Resident int64
+	// Frugal is set in a run that was restarted because it was denied memory. A join then keeps at
+	// most Resident, even if everything fits.
+	Frugal bool
+}
 
-// Resident is the maximum share of a budget for partitions that stay in memory while strides stream
-// past them, over all joins of a pipeline.
-const Resident = 0.6
+// Budget returns the bytes that the shares of a task are parts of.
+func (t Task) Budget() int64 {
+	if t.Grant.Budget > 0 {
+		return t.Grant.Budget
+	}
+	return t.Lease.Limit()
+}
 
-// The rows of all lanes take at least 1/leastHeld of the budget when they spill, since others may
-// fill the budget.
-const leastHeld = 32
+// Share returns the bytes of a share, or of one lane's or one join's part if it is divided among these.
+func (t Task) Share(s grant.Share) int64 {
+	n := 1
+	if s.Per == grant.Lane || s.Per == grant.LaneJoin {
+		n = max(t.Lanes, 1)
+	}
+	if s.Per == grant.Join || s.Per == grant.LaneJoin {
+		n *= max(t.Grant.Joins, 1)
+	}
+	return s.Among(t.Budget(), n)
+}
 
 // Crowds reports whether a lane should let its collected rows spill. held returns their bytes.
 func (t Task) Crowds(held func() int64) bool {
-	limit := t.Lease.Limit()
-	return t.Lease.Available() < limit/Crowded && held() >= limit/int64(leastHeld*t.Lanes)
+	return t.Lease.Available() < t.Share(grant.Crowded) && held() >= t.Share(grant.CrowdedRows)
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 // Filtering is a Blocking operator whose collected rows exclude rows of its streaming input, as the
@@ -46,9 +47,6 @@ type filterBlock [4]uint64
 
 const (
 	filterBits = 12 // per key
-	// filterBytes bounds a Bloom filter. Beyond the caches a test costs as much as a lookup in the
-	// table of the join.
-	filterBytes = 32 << 20
 	// filterGrain is the number of keys that one goroutine adds.
 	filterGrain = 1 << 18
 )
@@ -73,7 +71,7 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 		}
 	}
 	size := (int64(rows)*filterBits/8 + 31) / 32 * 32
-	if t.Filter != BloomFilter || size == 0 || size > filterBytes {
+	if t.Filter != BloomFilter || size == 0 || size > grant.KeyFilter.Most {
 		return f, nil
 	}
 	hashes, err := t.Queue.Hash(t.Lease, keys, filterSeed)

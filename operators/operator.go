@@ -22,16 +22,8 @@ type Task struct {
 	StrideRows int
 	// Lanes is the number of lanes of the pipeline.
 	Lanes int
-	// Sharers is the number of joins of a pipeline that share memory, including this one; 0 means
-	// 1. During a build it counts the joins that are not yet finalized. On the probe side it counts
-	// all joins.
-	Sharers int
-	// Stays bounds the bytes of a join out of core that may stay in memory; 0 means its part of
-	// Resident.
-	Stays int64
-	// Frugal is set in a run that was restarted because it was denied memory. A join then keeps at
-	// most Stays, even if everything fits.
-	Frugal bool
+	// Grant is the memory that the operator may use of the budget of the Lease.
+	Grant Grant
 	// Spill keeps the rows that an operator collects. It may be nil: then they stay in device
 	// memory.
 	Spill *spill.Store

@@ -194,6 +194,25 @@ func TestDevicesAreNamedInTheirPackagesOnly(t *testing.T) {
 	})
 }
 
+// TestOnlyTheTableGrantsMemory looks for parts of budgets that are computed next to gpu/grant, which has them all.
+func TestOnlyTheTableGrantsMemory(t *testing.T) {
+	part := regexp.MustCompile(`(Limit|Budget)\(\)\)* */ *[(\w]|Limit\(\)\)* *\*|[*/] *(int64|float64)?\(?[\w.()]+\.Limit\(\)`)
+	require.Regexp(t, part, "room := t.Lease.Limit() / int64(8*t.Lanes)")
+	require.Regexp(t, part, "0.6*float64(d.Budget().Limit())")
+	goFiles(t, func(name string, text []byte) {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "operators/bench/") ||
+			slices.Contains(forTests, path.Dir(name)) {
+			return
+		}
+		line := 0
+		for l := range strings.Lines(string(text)) {
+			if line++; !strings.HasPrefix(strings.TrimSpace(l), "//") && !strings.Contains(l, "grant.") {
+				assert.NotRegexp(t, part, l, "%s:%d: a part of a budget: use a share of gpu/grant", name, line)
+			}
+		}
+	})
+}
+
 // privateWords are words that stand for something else than they do elsewhere, and what to write.
 var privateWords = []struct{ word, write string }{
 	{`surely`, "the rule"},

@@ -3,6 +3,7 @@ package groupby
 import (
 	"math"
 
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -10,7 +11,7 @@ import (
 // tableGroups returns the most groups of a lane's table between strides. Of several lanes, whose groups are merged
 // anyway, it stays in the core's cache.
 func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
-	most := max(1, int(budget/int64(tableBudget*lanes)/o.groupBytes()))
+	most := max(1, int(grant.GroupTables.Among(budget, lanes)/o.groupBytes()))
 	if lanes > 1 {
 		most = min(most, flushGroups)
 	}
@@ -42,7 +43,7 @@ func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
 		d.Bytes = group * float64(e.Lanes) * (float64(o.span()) + 1)
 	}
 	d.Spilled = func(room float64) float64 {
-		if o.directIn(int64(room), e.Lanes) || e.Lanes == 1 && group*e.Out <= room/tableBudget {
+		if o.directIn(int64(room), e.Lanes) || e.Lanes == 1 && group*e.Out <= grant.GroupTables.Part(room) {
 			return 0
 		}
 		return max(0, flushed(room)-spill.Room(room))

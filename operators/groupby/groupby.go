@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -234,18 +235,10 @@ const (
 	partGroups = 1 << 14
 	// flushGroups is the most groups of the table of one of several lanes.
 	flushGroups = 1 << 16
-	// tableBudget is the share of the budget, one part in so many, that the tables of all lanes
-	// may have. They are copied twice when they are flushed.
-	tableBudget = 8
 	// indexBytes is the bytes of a slot of a table that is indexed by the key.
 	indexBytes = 4
-	// looseBudget is the share, one part in so many, that rows of partial aggregates of a single lane may have until
-	// they are partitioned together, and those of flushes of few groups of all lanes.
-	looseBudget = 16
 	// partStrides is the strides of a part of a single lane: its kernels take longer than its launches.
 	partStrides = 2
-	// mergeBudget is the share that the rows of all parts may have that are merged at a time.
-	mergeBudget = 8
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
 	// rows a group, or nearly as many groups as its input had runs of rows with one key.
 	// The next passStrides strides then bypass the table, and twice as many each time that it is
@@ -255,10 +248,7 @@ const (
 	mostPassed    = 256
 	// sampleRows is the rows of a stride that tell how long its runs are, and how many groups it has.
 	sampleRows = 1 << 13
-	// directBudget is the least bytes of the budget for each slot of the lanes' direct
-	// tables.
-	directBudget = 256
-	// directRows is the least rows for each of these slots, unless they are as few as the groups of a
+	// directRows is the least rows for each slot of the lanes' direct tables, unless they are as few as the groups of a
 	// table that is not flushed.
 	directRows = 8
 )
@@ -426,8 +416,8 @@ func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error
 	switch {
 	case t.Lanes > 1 && !o.direct(t):
 		hint = gpu.GroupHint{Groups: groups}
-	case t.Spill != nil && o.offset != nil && o.span() > uint64(t.Lease.Limit()/tableBudget/indexBytes):
-		hint = gpu.GroupHint{Groups: min(hint.Groups, o.tableGroups(t.Lease.Limit(), t.Lanes))}
+	case t.Spill != nil && o.offset != nil && o.span() > uint64(grant.GroupTables.Of(t.Budget())/indexBytes):
+		hint = gpu.GroupHint{Groups: min(hint.Groups, o.tableGroups(t.Budget(), t.Lanes))}
 	}
 	list, inputs := o.aggregates()
 	return o.newTable(t, o.In, o.Keys, list, inputs, hint)
@@ -448,12 +438,12 @@ func (o *hashGroupBy) aggregates() (list []gpu.Aggregate, inputs []int) {
 // direct reports whether each lane may have a slot for every possible key. Such tables
 // are small compared with the budget, and they are not flushed.
 func (o *hashGroupBy) direct(t operators.Task) bool {
-	return !o.always(t) && o.directIn(t.Device.Budget().Limit(), t.Lanes)
+	return !o.always(t) && o.directIn(t.Budget(), t.Lanes)
 }
 
 // directIn is direct for a budget.
 func (o *hashGroupBy) directIn(budget int64, lanes int) bool {
-	return o.offset != nil && o.span() < min(uint64(budget/int64(directBudget*lanes)),
+	return o.offset != nil && o.span() < min(uint64(grant.GroupSlots.Among(budget, lanes)),
 		max(flushGroups, uint64(o.Hint.Rows/(directRows*lanes))))
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -53,12 +54,7 @@ type local struct {
 
 // Strides of few rows, which selective filters and joins leave, wait in pending for
 // others: an assignment costs some dozens of launches, however few its rows. They wait
-// until together they have a quarter of a stride's rows, pendingBytes bytes, or the share
-// 1/pendingBudget of the device's budget.
-const (
-	pendingBytes  = 64 << 20
-	pendingBudget = 64
-)
+// until together they have a quarter of a stride's rows, or grant.GroupWaiting.
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 	if err := l.position(number, s); err != nil {
@@ -88,7 +84,7 @@ func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 // enough reports whether a stride of so many rows and bytes is taken without waiting for
 // others.
 func (l *local) enough(rows int, bytes int64) bool {
-	return rows >= l.task.StrideRows/4 || bytes >= min(pendingBytes, l.task.Device.Budget().Limit()/pendingBudget)
+	return rows >= l.task.StrideRows/4 || bytes >= l.task.Share(grant.GroupWaiting)
 }
 
 // oneCoding reports whether the columns of two strides have the same dictionaries, so
@@ -301,7 +297,7 @@ func (l *local) full(groups int) bool {
 		return true
 	}
 	return (l.task.Lanes > 1 || l.task.Spill != nil) && len(l.Keys) > 0 &&
-		groups >= l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
+		groups >= l.tableGroups(l.task.Budget(), l.task.Lanes)
 }
 
 // judge decides whether the next strides bypass the table. They do if it had nearly one
@@ -360,7 +356,7 @@ func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
 	if l.task.Lanes == 1 && l.task.Spill == nil {
 		return false, nil
 	}
-	most := l.tableGroups(l.task.Lease.Limit(), l.task.Lanes)
+	most := l.tableGroups(l.task.Budget(), l.task.Lanes)
 	n := max(sampleRows, 4*int(math.Sqrt(float64(most)))) // eight twice, of as many groups
 	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most {
 		return false, nil
@@ -445,7 +441,7 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	if rows.Rows <= fewGroups && !l.always(l.task) {
 		l.few = append(l.few, rows)
 		if l.fewBytes += rows.Bytes(); len(l.Keys) == 0 ||
-			l.fewBytes < l.task.Lease.Limit()/int64(looseBudget*l.task.Lanes) {
+			l.fewBytes < l.task.Share(grant.GroupRows) {
 			return nil
 		}
 		return l.holdFew()
@@ -464,7 +460,7 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	for _, s := range l.loose {
 		bytes += s.Bytes()
 	}
-	if bytes < l.task.Lease.Limit()/looseBudget {
+	if bytes < l.task.Share(grant.GroupRows) {
 		return nil
 	}
 	return l.holdLoose()

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -97,7 +98,7 @@ func (o *hashGroupBy) partBits(t operators.Task) int {
 		part = max(part, partStrides*t.StrideRows)
 	}
 	n := bits.Len(uint(o.groups / part))
-	for room := t.Lease.Limit() / int64(mergeBudget*t.Lanes); n < fanOut && int64(o.groups)*o.groupBytes()>>n > room; {
+	for room := t.Share(grant.GroupMerge); n < fanOut && int64(o.groups)*o.groupBytes()>>n > room; {
 		n++
 	}
 	return min(n, fanOut)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -40,7 +41,7 @@ func (o *hashGroupBy) newOfRaw() *hashGroupBy {
 // They are together in memory then, twice while they are partitioned.
 func (o *hashGroupBy) inBlocks(t operators.Task, rows int) bool {
 	return o.ofRaw != nil && t.Device.Properties().BlockTables && o.ofRaw.fitsTables() == nil &&
-		rows <= gpu.MaxRows && int64(rows)*int64(o.raw.RowBytes()) <= t.Lease.Limit()/int64(mergeBudget*t.Lanes)
+		rows <= gpu.MaxRows && int64(rows)*int64(o.raw.RowBytes()) <= t.Share(grant.GroupMerge)
 }
 
 // mergeInBlocks aggregates all raw rows of a part in tables of blocks. It borrows the rows, and returns nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -42,7 +43,7 @@ func (o *outOfCore) emitBlocked(ctx context.Context, t operators.Task, from, to 
 		}
 	}()
 	bytes, rows := int64(0), int64(0)
-	room := t.Lease.Limit() / int64(pairBudget)
+	room := t.Share(grant.JoinBlock)
 	join := func() error {
 		strides := block
 		block, bytes, rows = nil, 0, 0

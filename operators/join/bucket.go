@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -16,7 +17,7 @@ type bucket struct{ *Spec }
 
 func (a bucket) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
 	b := &bucketBuilt{bucket: a, key: newOneKey(a.Spec), digit: gpu.Digit{Factor: rand.Uint64() | 1},
-		rows: a.batch(t.Lease.Limit(), t.Lanes, side.Rows)}
+		rows: a.batch(t.Share(grant.JoinBatch), side.Rows)}
 	width := b.key.width()
 	b.digit.Bits = partitionBits(t.Device.Properties(), side.Rows, width+4)
 	b.digit.Shift = uint(8*width) - b.digit.Bits

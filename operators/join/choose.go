@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 // Choice is the algorithm of a join and a reason in one line.
@@ -212,7 +213,7 @@ func (r rates) phj(s *Spec, c circumstances, transform bool) float64 {
 	case s.hasTexts() && c.stride > 0:
 		batch = float64(c.stride)
 	case c.memory > 0:
-		batch = float64(s.batch(c.memory, c.lanes, int(s.BuildRows)))
+		batch = float64(s.batch(grant.JoinBatch.Among(c.memory, c.lanes), int(s.BuildRows)))
 	}
 	batch = max(batch, float64(c.stride)) // a stride is not cut
 	batches := max(1, p/batch)
@@ -270,9 +271,8 @@ func partitionBits(p gpu.Properties, rows, rowBytes int) uint {
 
 // batch returns how many probe rows to collect for an algorithm that reads the whole build side for
 // each match. It is the number of build rows, so that at least half of the rows read are probe
-// rows. Concatenated and reordered, the rows take three times their memory; this is limited to a
-// quarter of the budget for all lanes.
-func (s *Spec) batch(memory int64, lanes, buildRows int) int {
-	most := memory / 4 / 3 / int64(max(lanes, 1)) / int64(rowBytes(s.Probe, nil))
+// rows. Concatenated and reordered, the rows take three times their memory, at most room.
+func (s *Spec) batch(room int64, buildRows int) int {
+	most := room / 3 / int64(rowBytes(s.Probe, nil))
 	return int(min(int64(buildRows), max(most, 1), gpu.MaxRows))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 // aGPU has the caches of the GPU that was measured.
@@ -121,8 +122,8 @@ func TestPartitionsFitFastMemory(t *testing.T) {
 // the budget.
 func TestABatchIsAsLargeAsTheBuildSideIfMemoryAllows(t *testing.T) {
 	s := wide(0, 0)
-	require.Equal(t, 1000, s.batch(1<<30, 1, 1000))
-	require.Equal(t, 1000, s.batch(12*12*1000, 1, 1<<20))
-	require.Equal(t, 250, s.batch(12*12*1000, 4, 1<<20))
-	require.Equal(t, 1, s.batch(1, 1, 1<<20))
+	require.Equal(t, 1000, s.batch(grant.JoinBatch.Among(1<<30, 1), 1000))
+	require.Equal(t, 1000, s.batch(grant.JoinBatch.Among(12*12*1000, 1), 1<<20))
+	require.Equal(t, 250, s.batch(grant.JoinBatch.Among(12*12*1000, 4), 1<<20))
+	require.Equal(t, 1, s.batch(grant.JoinBatch.Among(1, 1), 1<<20))
 }

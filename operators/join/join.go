@@ -169,7 +169,7 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		return err
 	}
 	o.BuildRows = int64(all.Rows) // it was an estimate
-	choice := o.choose(circumstances{t.Device.Properties(), t.Lease.Limit(), t.Lanes, t.StrideRows, o.partial})
+	choice := o.choose(circumstances{t.Device.Properties(), t.Budget(), t.Lanes, t.StrideRows, o.partial})
 	o.choice.Store(&choice)
 	if o.built, err = o.algorithm(choice.Algorithm).build(ctx, t, all); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -33,7 +34,7 @@ type outOfCore struct {
 	probe        *spill.Partitions
 	likely       int           // number of partitions, the first ones, that probably stay in memory
 	heavyHitters *atomic.Int32 // groups that no hash separates, counted over all nested joins
-	sharers      int64         // joins that hold memory while pairs of partitions are joined, this one included
+	joins        int           // joins that hold memory while pairs of partitions are joined, this one included
 	staying
 	work
 	triton
@@ -42,11 +43,6 @@ type outOfCore struct {
 const (
 	// outBits is the number of bits of the hash that select a partition.
 	outBits = 8
-	// The build sides of pairs in all lanes together take 1/pairBudget of the budget.
-	pairBudget = 3
-	// If the estimate says that the build side will not fit, the join goes out of core once the
-	// rows of all lanes take 1/early of the budget.
-	early = 16
 	// Approximate bytes per row: tableBytes of the table of NPJ, uniqueBytes of that table on a GPU
 	// if all rows have distinct keys of 8 bytes, offsetBytes of partitions.
 	tableBytes, uniqueBytes, offsetBytes = 24, 6, 4
@@ -130,10 +126,11 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 // exceeds reports whether the build side will probably not fit the budget: the estimate says so,
 // and the lane has collected enough rows to believe it.
 func (o *outOfCore) exceeds(t operators.Task, own *operators.Collected) bool {
-	limit, rows, row := t.Lease.Limit(), float64(o.BuildRows), float64(o.Build.RowBytes())
-	shares := t.Sharers > 1 || t.Frugal && t.Stays > 0
-	too := rows*(2*row+tableBytes) > float64(limit) || shares && rows*(row+tableBytes) > float64(t.Stays)
-	return too && own.Bytes() >= limit/int64(early*t.Lanes)
+	rows, row := float64(o.BuildRows), float64(o.Build.RowBytes())
+	shares := t.Grant.Joins > 1 || t.Grant.Frugal && t.Grant.Resident > 0
+	too := rows*(2*row+tableBytes) > float64(t.Budget()) ||
+		shares && rows*(row+tableBytes) > float64(t.Grant.Resident)
+	return too && own.Bytes() >= t.Share(grant.JoinEarly)
 }
 
 // Combine implements operators.Local.
@@ -255,7 +252,7 @@ func (o *outOfCore) partition(t operators.Task, s *gpu.Stride, keys []int) (*gpu
 // Finalize implements operators.Blocking.
 func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 	bytes, rows := o.pending.Bytes(), int64(o.pending.Rows)
-	if !o.started.Load() && o.spills(t) && (t.Frugal && t.Stays > 0 && !o.canStay(t, bytes, rows) ||
+	if !o.started.Load() && o.spills(t) && (t.Grant.Frugal && t.Grant.Resident > 0 && !o.canStay(t, bytes, rows) ||
 		t.Lease.MakeRoom(bytes+rows*tableBytes) != nil) {
 		o.start(t)
 	}
@@ -275,8 +272,8 @@ func (o *outOfCore) Finalize(ctx context.Context, t operators.Task) error {
 
 // group cuts the partitions that do not stay into groups whose build sides fit memory.
 func (o *outOfCore) group(t operators.Task) {
-	o.sharers = sharers(t)
-	room := t.Lease.Limit() / int64(pairBudget*t.Lanes) / o.sharers
+	o.joins = t.Grant.Joins
+	room := t.Share(grant.JoinPairs)
 	for from := o.resident; from < o.build.Len(); {
 		to := from + 1
 		for to < o.build.Len() && o.during(t, from, to+1) <= room {
@@ -303,7 +300,8 @@ func (o *outOfCore) barren(from, to int) bool {
 
 // large reports whether the build side of partitions [from, to) exceeds the memory of a lane.
 func (o *outOfCore) large(t operators.Task, from, to int) bool {
-	return o.during(t, from, to) > t.Lease.Limit()/int64(operators.Crowded*t.Lanes)/o.sharers
+	t.Grant.Joins = o.joins
+	return o.during(t, from, to) > t.Share(grant.JoinPair)
 }
 
 // batches calls take with the rows of partitions [from, to), in batches.
@@ -382,12 +380,12 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 	d := operators.Demand{Bytes: e.Bytes + e.Rows*tableBytes}
 	d.Spilled = func(room float64) float64 {
 		if o.Algorithm == tritonName {
-			return max(0, e.Bytes+e.ProbeBytes-tritonShare*room)
+			return max(0, e.Bytes+e.ProbeBytes-grant.TritonStrides.Part(room))
 		}
-		if e.Bytes <= room/operators.Crowded && d.Bytes <= room {
+		if e.Bytes <= grant.Crowded.Part(room) && d.Bytes <= room {
 			return 0
 		}
-		return max(0, 1-operators.Resident*room/d.Bytes) * (e.Bytes + e.ProbeBytes)
+		return max(0, 1-grant.Resident.Part(room)/d.Bytes) * (e.Bytes + e.ProbeBytes)
 	}
 	return d
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -40,7 +41,7 @@ func (a phj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built
 	b.digit.Bits = a.bits(t.Device.Properties(), side.Rows, row)
 	b.digit.Shift = uint(8*width) - b.digit.Bits
 	if a.collect {
-		b.rows = a.batch(t.Lease.Limit(), t.Lanes, side.Rows)
+		b.rows = a.batch(t.Share(grant.JoinBatch), side.Rows)
 	}
 	var err error
 	if b.parts, err = b.partition(t, side.Cols, a.BuildKeys, a.kept()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -31,15 +32,12 @@ type staying struct {
 // budget for streams.
 func (o *outOfCore) canStay(t operators.Task, bytes, rows int64) bool {
 	_, after := o.memory(t, bytes, rows)
-	room := t.Stays
+	room := t.Grant.Resident
 	if room == 0 {
-		room = int64(operators.Resident*float64(t.Lease.Limit())) / sharers(t)
+		room = t.Share(grant.Resident)
 	}
 	return after <= room
 }
-
-// sharers is the number of joins that share the memory of a task.
-func sharers(t operators.Task) int64 { return int64(max(1, t.Sharers)) }
 
 // stay chooses the partitions that stay in memory and makes their joins.
 func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
@@ -48,7 +46,6 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	}
 	o.width = max(o.width, (o.likely+residentGroups-1)/residentGroups)
 	if !t.Spill.Always() {
-		limit := t.Lease.Limit()
 		// more returns the bytes that the first partitions need beyond what they take now: for
 		// their joins, plus the larger of two: memory to make the join of the largest group, and a
 		// quarter of the budget for streams.
@@ -62,11 +59,11 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 				making += scratchBytes
 			}
 			_, after := o.memory(t, o.build.Bytes(0, to), o.build.Rows(0, to))
-			return after - o.build.Held(0, to) + max(making, limit/4)
+			return after - o.build.Held(0, to) + max(making, t.Share(grant.StreamRoom))
 		}
 		// Other rows spill first. If fewer partitions stay than expected, their rows are cut from
 		// the strides.
-		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, limit*3/4))
+		_ = t.Lease.MakeRoom(min(more(o.likely)*9/8, t.Share(grant.ResidentRoom)))
 		room := t.Lease.Available() * 8 / 9
 		for o.resident = o.likely; o.resident > 0 && (more(o.resident) > room ||
 			!o.canStay(t, o.build.Bytes(0, o.resident), o.build.Rows(0, o.resident))); {
@@ -135,7 +132,7 @@ func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
 	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil {
 		rows = t.StrideRows * len(l.in)
 	}
-	rows = o.batch(t.Lease.Limit()/sharers(t), t.Lanes, max(rows, t.StrideRows))
+	rows = o.batch(t.Share(grant.JoinBatch)/int64(max(t.Grant.Joins, 1)), max(rows, t.StrideRows))
 	l.turn = int64(max(1, rows*rowBytes(o.Probe, nil)/len(l.in)))
 	return l, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 )
 
@@ -43,7 +44,7 @@ func (s *sorted) all() []gpu.Column {
 func (s *sorted) release() { gpu.ReleaseColumns(s.all()) }
 
 func (a smj) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
-	b := &smjBuilt{smj: a, rows: a.batch(t.Lease.Limit(), t.Lanes, side.Rows)}
+	b := &smjBuilt{smj: a, rows: a.batch(t.Share(grant.JoinBatch), side.Rows)}
 	var err error
 	if b.sorted, err = a.sort(t, side.Cols, a.BuildKeys, a.kept()); err != nil {
 		side.Release()

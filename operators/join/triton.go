@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -21,9 +22,6 @@ import (
 // The second pass and the join of a pair are those of PHJ-TR. During a join the rows of the next
 // pairs are copied up on another queue, and results stream out.
 const tritonName = "triton"
-
-// tritonShare is the share of the budget for strides that stay.
-const tritonShare = 0.375
 
 // triton is what the Triton join adds to a join out of core.
 type triton struct {
@@ -47,7 +45,8 @@ func (o *outOfCore) plan(t operators.Task) (build, probe *gpu.Schema) {
 	case o.FirstPass != nil:
 		o.share = 0
 	case o.BuildRows > 0 && o.ProbeRows > 0:
-		o.share = tritonShare * float64(t.Lease.Limit()) / (float64(o.BuildRows+o.ProbeRows) * 2 * float64(width))
+		o.share = grant.TritonStrides.Part(float64(t.Budget())) /
+			(float64(o.BuildRows+o.ProbeRows) * 2 * float64(width))
 	}
 	return tupleSchema(width), tupleSchema(width)
 }

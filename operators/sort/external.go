@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/spill"
 )
@@ -62,14 +63,6 @@ type section struct {
 }
 
 const (
-	// Lanes begin to make runs when less than 1/heldBudget of the budget is free.
-	heldBudget = 2
-	// Runs leave 1/freeBudget of the budget free once they exceed the budget.
-	freeBudget = 2
-	// The runs that all lanes make at a time, and later the ranges, take at most 1/runBudget of the
-	// budget, and at most 1/sortBudget of it while they are sorted.
-	runBudget  = 8
-	sortBudget = 4
 	// rowBytes is the memory that sorting takes per row besides the row itself: the number of its
 	// morsel, and keys and row ids twice.
 	rowBytes = 32
@@ -85,8 +78,8 @@ const (
 
 // runBytes returns the size of a run or of a range in bytes, for rows that take so many bytes.
 func runBytes(t operators.Task, rows, bytes int64) int64 {
-	limit := t.Lease.Limit() / int64(t.Lanes)
-	return max(min(limit/runBudget, int64(float64(limit/sortBudget)*float64(bytes)/float64(bytes+rows*rowBytes))), 1)
+	work := float64(t.Share(grant.SortWork))
+	return max(min(t.Share(grant.SortRun), int64(work*float64(bytes)/float64(bytes+rows*rowBytes))), 1)
 }
 
 // makeRuns makes runs of collected strides while too much of the budget is taken, or with all set
@@ -106,7 +99,7 @@ func (o *sorter) makeRuns(t operators.Task, held *operators.Collected, all bool)
 // crowded reports whether too much of the budget is taken and the collected strides suffice for a
 // run.
 func (o *sorter) crowded(t operators.Task, held *operators.Collected) bool {
-	if t.Spill == nil || t.Lease.Available() >= t.Lease.Limit()/heldBudget {
+	if t.Spill == nil || t.Lease.Available() >= t.Share(grant.SortBegins) {
 		return false
 	}
 	bytes := held.Bytes()
@@ -150,7 +143,7 @@ func (o *sorter) makeRun(t operators.Task, held *operators.Collected, bytes int6
 		t.Lease.Advise("strides wait for the output: set a lower row_group_rows, or use fewer threads")
 		o.pages = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, schema, 0)
 		o.pages.Ordered = true
-		o.pages.Free = t.Lease.Limit() / freeBudget
+		o.pages.Free = t.Share(grant.SortFree)
 	}
 	r.begin = o.pages.Run(r.n)
 	o.runs = append(o.runs, r)
@@ -515,14 +508,14 @@ func (o *sorter) Demand(e operators.Expected) operators.Demand {
 		bytes = min(bytes, 2*float64(o.top)*float64(e.Lanes)*e.Bytes/max(e.Rows, 1))
 	}
 	return operators.Demand{Bytes: bytes, Spilled: func(room float64) float64 {
-		if bytes <= room/heldBudget {
+		if bytes <= grant.SortBegins.Part(room) {
 			return 0
 		}
 		number := 0.0 // bytes of a row's morsel number
 		if e.Lanes > 1 || o.top >= 0 {
 			number = 8
 		}
-		working := 2 * room / runBudget // runs that are being sorted, and their pages
+		working := 2 * grant.SortRun.Part(room) // runs that are being sorted, and their pages
 		return max(0, e.Bytes+e.Rows*number-(spill.Room(room)-working))
 	}}
 }

@@ -5,14 +5,12 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 )
 
 const (
-	// partBudget is the share of the budget, one part in so many, for the rows that all lanes
-	// compute at a time, with what they take besides: about workFactor times their bytes and
-	// workBytes a row.
-	partBudget = 2
+	// Rows take about workFactor times their bytes and workBytes a row while they are computed.
 	workFactor = 3
 	workBytes  = 32
 )
@@ -89,7 +87,7 @@ func (o *collection) spillOne(t operators.Task, c cut) error {
 
 // group cuts the partitions into parts that fit memory.
 func (o *collection) group(t operators.Task) {
-	room := t.Lease.Limit() / int64(partBudget*t.Lanes)
+	room := t.Share(grant.WindowParts)
 	need := func(from, to int) int64 {
 		return workFactor*o.spilled.Bytes(from, to) + workBytes*o.spilled.Rows(from, to)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/spill"
@@ -239,7 +240,7 @@ func (o *collection) Demand(e operators.Expected) operators.Demand {
 	if d.Fixed = d.Bytes; len(o.keys) > 0 || o.sequence != nil {
 		d.Fixed = 0
 		d.Spilled = func(room float64) float64 {
-			if d.Bytes <= room/operators.Crowded {
+			if d.Bytes <= grant.Crowded.Part(room) {
 				return 0
 			}
 			return max(0, e.Bytes-spill.Room(room))

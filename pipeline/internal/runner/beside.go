@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/pipeline/execution"
 )
@@ -186,7 +187,8 @@ func (h *helpers) work(n int) (err error) {
 	}
 	width := h.op.Schema.RowBytes()
 	t := operators.Task{Device: r.beside, Lease: h.op.beside,
-		StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n}
+		StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n,
+		Grant: operators.Grant{Budget: h.op.beside.Limit()}}
 	for {
 		seen := h.done()
 		piece := h.src.Split(t, h.want)
@@ -357,7 +359,7 @@ func (h *helpers) await(seen int) bool {
 // send hands a stride to the lane of the device. It is copied up ahead if there is a queue for it and enough memory.
 func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 	m := madeStride{Stride: s}
-	if l := h.op.lease; up != nil && l.Available() >= l.Limit()/besideFree {
+	if l := h.op.lease; up != nil && l.Available() >= grant.BesideFree.Of(l.Limit()) {
 		ahead, err := up.UploadAhead(l, s)
 		switch {
 		case err == nil:
@@ -375,10 +377,6 @@ func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 		return context.Cause(h.ctx)
 	}
 }
-
-// besideFree is the share of the budget of the device, one part in so many, that is left free by strides of the CPU
-// that are copied up ahead.
-const besideFree = 8
 
 // forget releases a stride that nobody takes.
 func (h *helpers) forget(q gpu.Queue, m madeStride) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -170,16 +171,13 @@ func (c *checker) pipeline(p *pipelineRun, held, into []*holding) {
 	c.streams = before
 }
 
-// leastWork is about what an operator takes at least while it works, however few the rows.
-const leastWork = 128 << 10
-
 // streams returns the bytes of the strides that pass through the operators of a pipeline at a time: of each operator
 // one that comes and one that goes, and what it takes to make one of the other.
 func (p *pipelineRun) streams() (bytes float64) {
 	for i := -1; i <= len(p.ops); i++ {
 		if o := p.operator(i); o != nil {
 			bytes += float64(p.lanes) * (float64(2*p.strideRows(o.Schema.RowBytes()))*float64(o.Schema.RowBytes()) +
-				leastWork)
+				float64(grant.OperatorWork.Most))
 		}
 	}
 	return bytes
@@ -255,7 +253,7 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	past := down // bytes that go past host memory
 	if discrete(c.device) {
 		host := c.device.HostBudget().Limit()
-		past = max(0, down-float64(host-gpu.Headroom(host)))
+		past = max(0, down-float64(host-grant.Headroom.Of(host)))
 	}
 	disk := 0.0
 	for _, h := range spilling {
@@ -356,7 +354,7 @@ func (c *checker) diskTier(out *execution.Check) {
 			"choose another folder")
 	} else if t.Limit == 0 {
 		t.Limit, t.Setting = free, "four fifths of the free space"
-	} else if all := free / 4 * 5; all < t.Limit {
+	} else if all := free / grant.DiskBudget.Num * grant.DiskBudget.Den; all < t.Limit {
 		t.Limit, t.Setting = all, "the free space"
 	}
 	if out.Tiers = append(out.Tiers, t); err == nil && t.Needs > t.Limit {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
@@ -44,10 +45,6 @@ func shortOfMemory(err error) bool {
 }
 
 const (
-	// frugalStrides is the strides that a frugal pipeline is assumed to hold, and frugalShare the share of the budget,
-	// one part in so many, that they take together.
-	frugalStrides = 16
-	frugalShare   = 8
 	// frugalRows is the most rows of a stride of a frugal run, and leastFrugalRows the least.
 	frugalRows      = 1 << 13
 	leastFrugalRows = 64
@@ -55,7 +52,7 @@ const (
 
 // frugalRows returns the rows of a stride of a frugal run, for rows of width bytes.
 func (r *run) frugalRows(width int) int {
-	rows := r.device.Budget().Limit() / frugalShare / int64(frugalStrides*max(width, 1))
+	rows := grant.FrugalStrides.Of(r.device.Budget().Limit()) / int64(grant.StridesOfFrugalLane*max(width, 1))
 	return int(max(leastFrugalRows, min(rows, frugalRows)))
 }
 

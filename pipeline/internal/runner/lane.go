@@ -29,7 +29,7 @@ type lane struct {
 func (l *lane) task(o *opRun) operators.Task {
 	r := l.pipelineRun.run
 	return operators.Task{Device: r.device, Queue: l.queue, Lease: o.lease,
-		StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Sharers: len(l.builds), Spill: r.spill}
+		StrideRows: l.strideRows(o.Schema.RowBytes()), Lanes: l.lanes, Grant: l.grant(o, len(l.builds)), Spill: r.spill}
 }
 
 // work runs the lane until the feed has no more morsels.
@@ -234,7 +234,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 	if o := l.into; o != nil {
 		l.turn(o)
 		t := l.task(o)
-		t.Sharers, t.Stays, t.Frugal = l.sharers, l.stays, l.pipelineRun.run.frugal
+		t.Grant = l.buildGrant()
 		if l.local, err = o.op.(operators.Blocking).NewLocal(t); err != nil {
 			return o.explain(err)
 		}

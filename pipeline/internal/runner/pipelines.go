@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/hold"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -25,10 +26,10 @@ type pipelineRun struct {
 	into   *opRun         // the blocking operator that collects the rows, or nil
 	out    *exchange      // the exchange for the strides, without into
 	builds []*pipelineRun // build sides of the joins, which end before the lanes start
-	// sharers is the number of build sides that are not made, this one included, for a build side, stays
-	// the most bytes of it that stay in memory, and beside what others have taken before.
-	sharers       int
-	stays, beside int64
+	// Of a pipeline that collects a build side: joins is the number of build sides that are not collected, this one
+	// included, resident the most bytes of it that stay in memory, and earlier what those before have taken.
+	joins             int
+	resident, earlier int64
 	serial        bool // one lane, because an operator counts rows in order
 	lanes         int
 	rows          int // rows of a stride
@@ -281,11 +282,23 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 	return p.finalize(ctx, m)
 }
 
-// resident returns the bytes that build sides may keep from spilling. A frugal run leaves twice as much
-// to others as its strides and its scan need.
-func (p *pipelineRun) resident() float64 {
+// grant returns what an operator of the pipeline may use, next to some joins that are in memory.
+func (p *pipelineRun) grant(o *opRun, joins int) operators.Grant {
+	return operators.Grant{Budget: o.lease.Limit(), Joins: joins}
+}
+
+// buildGrant returns what the operator at the end of the pipeline may use.
+func (p *pipelineRun) buildGrant() operators.Grant {
+	g := p.grant(p.into, p.joins)
+	g.Resident, g.Frugal = p.resident, p.run.frugal
+	return g
+}
+
+// mostResident returns the bytes that build sides may keep from spilling. Those of a frugal run share a part of the
+// budget with its strides and its scan.
+func (p *pipelineRun) mostResident() float64 {
 	limit := float64(p.run.device.Budget().Limit())
-	most := operators.Resident * limit
+	most := grant.Resident.Part(limit)
 	if !p.run.frugal {
 		return most
 	}
@@ -293,7 +306,7 @@ func (p *pipelineRun) resident() float64 {
 	if o := p.from; o != nil && o.scan != nil && !discrete(p.run.device) {
 		others += float64(o.scan.Table.LeastMemory(p.scanOptions(o)))
 	}
-	return min(most, max(limit/8, limit/2-others))
+	return min(most, max(grant.FrugalResident.Part(limit), grant.FrugalPipeline.Part(limit)-others))
 }
 
 // share tells build side i what it may take. The build sides of a pipeline are in memory at the same
@@ -301,19 +314,19 @@ func (p *pipelineRun) resident() float64 {
 // estimates. As these may be wrong, each may take half of an equal part, and what others do not need.
 func (p *pipelineRun) share(i int) error {
 	b, waiting := p.builds[i], slices.Clone(p.builds[i:])
-	b.sharers, b.beside = len(waiting), p.beside
+	b.joins, b.earlier = len(waiting), p.earlier
 	for _, made := range p.builds[:i] {
 		if op, ok := made.into.op.(operators.Staying); ok {
-			b.beside += op.Stays()
+			b.earlier += op.Stays()
 		}
 	}
-	if len(waiting) == 1 && b.beside == 0 && !p.run.frugal {
+	if len(waiting) == 1 && b.earlier == 0 && !p.run.frugal {
 		return nil
 	}
 	if err := p.run.awaitDevice(b.into.Name()); err != nil {
 		return err
 	}
-	left := max(0, p.resident()-float64(b.beside))
+	left := max(0, p.mostResident()-float64(b.earlier))
 	least := left / float64(2*len(waiting))
 	needs, gains := map[*pipelineRun]float64{}, map[*pipelineRun]float64{}
 	for _, x := range waiting {
@@ -329,22 +342,17 @@ func (p *pipelineRun) share(i int) error {
 			mine = take
 		}
 	}
-	b.stays = int64(max(least, mine+left, 1))
+	b.resident = int64(max(least, mine+left, 1))
 	return nil
 }
 
-const (
-	// leastRows is the least number of rows to which a stride is shortened, so that all
-	// lanes have work or their strides fit the budget.
-	leastRows = 1 << 13
-	// laneStrides is the number of strides that a lane is assumed to hold, including
-	// those that are decoded for it.
-	laneStrides = 8
-)
+// leastRows is the least number of rows to which a stride is shortened, so that all
+// lanes have work or their strides fit the budget.
+const leastRows = 1 << 13
 
 // chooseLanes decides how many lanes the pipeline runs in and how long its strides
 // are: a small table is cut so that no lane is idle, and strides of all lanes take at
-// most half of the budget.
+// most grant.LaneStrides of the budget.
 func (p *pipelineRun) chooseLanes() {
 	d := p.run.device
 	width := 1
@@ -367,7 +375,7 @@ func (p *pipelineRun) chooseLanes() {
 	if p.from != nil && p.from.scan != nil {
 		shorten(p.from.scan.Table.Rows() / int64(2*p.lanes))
 	}
-	room := d.Budget().Limit() / 2 / int64(width*laneStrides) // rows
+	room := grant.LaneStrides.Of(d.Budget().Limit()) / int64(width*grant.StridesOfLane) // rows
 	shorten(room / int64(p.lanes))
 	p.shortenScan(leastRows / 8)
 	p.lanes = int(max(1, min(int64(p.lanes), room/int64(p.rows))))
@@ -381,7 +389,8 @@ func (p *pipelineRun) shortenScan(rows int) {
 	if o == nil || o.scan == nil {
 		return
 	}
-	for least := o.scan.Table.LeastMemory(p.scanOptions(o)); p.rows > rows && least > p.run.device.Budget().Limit()/4; {
+	most := grant.ScanStride.Of(p.run.device.Budget().Limit())
+	for least := o.scan.Table.LeastMemory(p.scanOptions(o)); p.rows > rows && least > most; {
 		p.rows /= 2
 		shorter := o.scan.Table.LeastMemory(p.scanOptions(o))
 		if shorter > least-least/8 {
@@ -433,6 +442,6 @@ func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	q.Until(ctx)
 	defer func() { err = with(err, q.Close()) }()
 	t := operators.Task{Device: r.device, Queue: q, Lease: o.lease, StrideRows: p.strideRows(o.Schema.RowBytes()),
-		Lanes: p.lanes, Sharers: p.sharers, Stays: p.stays, Frugal: r.frugal, Spill: r.spill, Filter: r.filterOf(o)}
+		Lanes: p.lanes, Grant: p.buildGrant(), Spill: r.spill, Filter: r.filterOf(o)}
 	return o.explain(o.op.(operators.Blocking).Finalize(ctx, t))
 }

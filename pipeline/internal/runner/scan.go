@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/transfer"
 	"github.com/gstream/gstream/source"
@@ -189,21 +190,17 @@ func (r *run) inflight(o *opRun, rows int) int {
 }
 
 // inflightBytes returns the bytes that a scan for a discrete device may decode ahead. The
-// scans of a run may all decode at once, and share half of the host budget. The pages
-// that are being decoded, and the output, use the other half.
+// scans of a run may all decode at once, and share grant.DecodeAhead. The pages
+// that are being decoded, and the output, use the rest of the host budget.
 func (r *run) inflightBytes() int64 {
 	if !discrete(r.device) {
 		return 0
 	}
-	scans := int64(0)
+	scans := 0
 	for _, o := range r.ops {
 		if o.scan != nil {
 			scans++
 		}
 	}
-	return min(decodeAhead, r.device.HostBudget().Limit()/2/max(scans, 1))
+	return grant.DecodeAhead.Among(r.device.HostBudget().Limit(), scans)
 }
-
-// decodeAhead is the most bytes of strides of a scan that are decoded before they are
-// copied to a device.
-const decodeAhead = 2 << 30
