@@ -334,7 +334,7 @@ func (d *diagnosis) gpus(f facts) {
 	for _, g := range f.gpus {
 		if g.err != nil {
 			advice := "look at nvidia-smi; until then run jobs with --device host or another GPU"
-			if strings.Contains(g.err.Error(), "page-lock") {
+			if failed := (*cuda.Error)(nil); errors.As(g.err, &failed) && failed.PageLocks() {
 				advice = "lower --host-memory, raise ulimit -l (it is " + lockable +
 					"), and look at the permissions of /dev/nvidia*"
 			}

@@ -72,8 +72,11 @@ func TestDoctorSaysWhatToChange(t *testing.T) {
 		"GPU fails": {func(f *facts) { f.gpus[0].err = errors.New("open GPU 0: broken") }, "cuda:0", "problem",
 			"broken", "--device host", exitDefect},
 		"no page-lock": {func(f *facts) {
-			f.lockable, f.gpus[0].err = 64<<10, errors.New("page-lock 32 MiB of host memory: refused")
-		}, "cuda:0", "problem", "refused", "ulimit -l (it is 64 KiB)", exitDefect},
+			f.lockable = 64 << 10
+			f.gpus[0].err = fmt.Errorf("open GPU 0: %w", &cuda.Error{Call: "cuMemHostRegister_v2", Code: 304})
+		}, "cuda:0", "problem", "cuMemHostRegister", "ulimit -l (it is 64 KiB)", exitDefect},
+		"page-lock in a text": {func(f *facts) { f.gpus[0].err = errors.New("no page-lock, as the kernel is old") },
+			"cuda:0", "problem", "old", "look at nvidia-smi", exitDefect},
 		"GPU in use": {func(f *facts) { f.gpus[0].Free = gib }, "cuda:0", "note", "1.0 GiB free of 80 GiB",
 			"stop other programs", exitOK},
 		"slow link": {func(f *facts) { f.gpus[0].Link.Down = 3e9 }, "cuda:0 link", "note", "3.0 down",

@@ -130,6 +130,11 @@ func (e *Error) Sticky() bool {
 	return false
 }
 
+// PageLocks reports whether the call that failed page-locks host memory.
+func (e *Error) PageLocks() bool {
+	return e.Call == cuMemHostRegister.String() || e.Call == cuMemHostAlloc.String()
+}
+
 // hint returns what the user can do about the error.
 func (e *Error) hint() string {
 	switch {
