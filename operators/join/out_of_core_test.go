@@ -195,17 +195,17 @@ func TestPartitionsThatStay(t *testing.T) {
 	require.NoError(t, err)
 	share := regexp.MustCompile(`out of core: (\d+) of 256 partitions stay in memory`)
 	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 8 << 20})} {
-		kind := dev.Properties().Kind
+		kind, batches := dev.Properties().Kind, dev.Properties().PartitionedJoins
 		rnd := rand.New(rand.NewPCG(7, 8))
 		builds, probes, kinds := 120_000, 20_000, []Kind{Inner, Left, Right, Full, Semi, Anti, Mark}
-		if kind == "cuda" { // rows are joined in batches of 43,690
+		if batches { // rows are joined in batches of 43,690
 			builds, probes, kinds = 300_000, 150_000, []Kind{Inner, Full, Mark}
 		}
 		for i, k := range kinds {
 			// The estimate of the rows is right, too small, too large, or there is none.
 			c := outOfCoreCase{kind: k, typ: gpu.Of(gpu.Int64),
 				rows: []int64{int64(builds), 0, 1000, int64(2 * builds)}[i%4], coded: i == 1}
-			if kind != "cuda" {
+			if !batches {
 				c.lanes = 1 + i%2
 			}
 			n := probes
