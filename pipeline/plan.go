@@ -213,7 +213,7 @@ func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.
 }
 
 func sourceFault(j *Job, name string, err error) *Diagnostic {
-	d := &Diagnostic{File: j.File(), Place: j.Place("sources." + name), Step: name, Msg: err.Error(), Err: err}
+	d := &Diagnostic{File: j.File(), Place: j.Place(job.SourcePath(name)), Step: name, Msg: err.Error(), Err: err}
 	if errors.Is(err, sourceparquet.ErrOutput) {
 		d.Err = nil // the mistake is in the job
 	}
@@ -254,7 +254,7 @@ func fieldsOf(j *Job, name, key string, columns []job.SchemaColumn) (fields []gp
 	for _, c := range columns {
 		t, err := syntax.ParseType(c.Type)
 		if err != nil {
-			place, msg := j.Place("sources."+name+"."+key+"."+c.Name), err.Error()
+			place, msg := j.Place(job.SourcePath(name)+"."+key+"."+c.Name), err.Error()
 			var wrong *syntax.Error
 			if errors.As(err, &wrong) {
 				msg = wrong.Msg

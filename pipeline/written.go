@@ -35,10 +35,10 @@ func writtenOf(j *Job, stages *physical.Plan) written {
 	}
 	for i := range j.Steps {
 		w.Steps = append(w.Steps, job.StepName(j.Steps, i))
-		note(stepPath(i))
+		note(job.StepPath(i))
 	}
 	for name := range j.Sources {
-		note(sourcePath(name))
+		note(job.SourcePath(name))
 	}
 	stages.Visit(func(s *physical.Stage) {
 		for _, o := range s.Failures {
@@ -52,9 +52,6 @@ func writtenOf(j *Job, stages *physical.Plan) written {
 	}
 	return w
 }
-
-func stepPath(i int) string         { return fmt.Sprintf("steps[%d]", i) }
-func sourcePath(name string) string { return "sources." + name }
 
 // File implements logical.Text.
 func (w *written) File() string { return w.Name }
@@ -118,12 +115,12 @@ func (w *written) locate(err error) error {
 	if o != nil {
 		place = w.Places[o.Path]
 	}
-	if at, ok := w.Places[sourcePath(step)]; ok {
+	if at, ok := w.Places[job.SourcePath(step)]; ok {
 		place = at
 	}
 	for i, name := range w.Steps {
 		if place.Line == 0 && name == step {
-			place = w.Places[stepPath(i)]
+			place = w.Places[job.StepPath(i)]
 		}
 	}
 	if place.Line == 0 {

@@ -23,22 +23,22 @@ func (j *Job) Check(own []string) Diagnostics {
 	}
 	for _, name := range sortedKeys(j.Sources) {
 		if !slices.Contains(own, name) && len(j.Sources[name].Parquet) == 0 {
-			add(name, "sources."+name, "the source names no files")
+			add(name, SourcePath(name), "the source names no files")
 		}
 		if s := j.Sources[name]; s.Optional && len(s.Schema.Columns) == 0 {
-			add(name, "sources."+name+".optional",
+			add(name, SourcePath(name)+".optional",
 				"the source may have no files, which would have its columns; give them by schema: {NAME: TYPE, …}")
 		}
 		for i, path := range j.Sources[name].Parquet {
 			if msg := elsewhere(string(path)); msg != "" {
-				add(name, fmt.Sprintf("sources.%s.parquet[%d]", name, i), "%s", msg)
+				add(name, fmt.Sprintf("%s.parquet[%d]", SourcePath(name), i), "%s", msg)
 			}
 		}
 	}
 	seen := map[string]string{}
 	for i := range j.Steps {
 		s := &j.Steps[i]
-		path := fmt.Sprintf("steps[%d]", i)
+		path := StepPath(i)
 		name := StepName(j.Steps, i)
 		if _, ok := j.Sources[s.Name]; ok && s.Name != "" {
 			add(name, path+".name", "a source has the same name")
@@ -167,7 +167,7 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 	}
 	for i, r := range read {
 		if !r && i < len(read)-1 {
-			faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(fmt.Sprintf("steps[%d]", i)),
+			faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(StepPath(i)),
 				Step: StepName(j.Steps, i),
 				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in " +
 					"a later step (from, with or union), or take it out"})

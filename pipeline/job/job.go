@@ -179,6 +179,10 @@ func (j *Job) Place(path string) Place {
 	return Place{}
 }
 
+// StepPath returns the path of step i, and SourcePath that of a source, for Place.
+func StepPath(i int) string         { return fmt.Sprintf("steps[%d]", i) }
+func SourcePath(name string) string { return "sources." + name }
+
 func parentPath(path string) string {
 	for i := len(path) - 1; i > 0; i-- {
 		if path[i] == '.' || path[i] == '[' {
