@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/grant"
 )
 
 // folder is an empty folder with the tables of the quickstart in data, and becomes the current one.
@@ -84,6 +87,34 @@ func TestCommandsOfTheDocs(t *testing.T) {
 		}
 	}
 	assert.Greater(t, commands, 15)
+}
+
+// TestTheDocsAddUpTheShares compares the sums of docs/spilling.md with those of the table of grants.
+func TestTheDocsAddUpTheShares(t *testing.T) {
+	text, err := os.ReadFile("../../docs/spilling.md")
+	require.NoError(t, err)
+	percent := func(sum float64) string { return fmt.Sprintf("%.0f %%", 100*sum) }
+	sums := map[string][2]float64{}
+	gpu := 0.0
+	for _, p := range grant.Phases() {
+		of := sums[p.Name]
+		switch {
+		case p.Memory == grant.OfGPU:
+			gpu = max(gpu, p.Sum())
+			continue
+		case p.Memory != grant.OfCPU:
+			continue
+		case p.Frugal:
+			of[1] = p.Sum()
+		default:
+			of[0] = p.Sum()
+		}
+		sums[p.Name] = of
+	}
+	for name, of := range sums {
+		assert.Contains(t, string(text), fmt.Sprintf("| %s | %s | %s |\n", name, percent(of[0]), percent(of[1])))
+	}
+	assert.Contains(t, string(text), "at most "+percent(gpu)+" of the GPU's budget")
 }
 
 // TestFirstTenMinutes does what a new user does: looks at a file, gets a job, runs it, looks at the

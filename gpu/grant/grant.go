@@ -271,7 +271,12 @@ func Phases() []Phase {
 	frugal := func(name string, shares []Share) Phase {
 		return Phase{Name: name, Memory: OfCPU, Frugal: true, Shares: shares}
 	}
-	var phases []Phase
+	phases := []Phase{
+		cpu("strides stream past joins and are written", written(LaneStrides, Resident, JoinBatch)),
+		frugal("strides stream past joins and are written", written(FrugalPipeline, JoinBatch)),
+		cpu("build sides are collected", []Share{LaneStrides, Resident}),
+		frugal("build sides are collected", []Share{FrugalPipeline}),
+	}
 	for _, of := range []struct {
 		phase   func(string, []Share) Phase
 		strides Share
@@ -291,9 +296,6 @@ func Phases() []Phase {
 		return Phase{Name: name, Memory: OfGPU, Shares: append(shares, strides...)}
 	}
 	return append(phases,
-		cpu("build sides are collected", []Share{LaneStrides, Resident}),
-		cpu("strides stream past joins and are written", written(LaneStrides, Resident, JoinBatch)),
-		frugal("strides stream past joins and are written", written(FrugalPipeline, JoinBatch)),
 		gpu("groups are collected", GroupTables, GroupTables, GroupTables, GroupRows),
 		gpu("groups are merged", GroupMerge, GroupMerge, PutBatch, ReadAhead),
 		gpu("ranges are sorted", SortWork, PutBatch, ReadAhead),
