@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// accented has the code points that have a canonical decomposition in Unicode into another one
-// and marks: a line has that one and then those.
+// accented has the code points whose canonical decomposition in Unicode is a base code point
+// followed by marks. A line has the base and then all code points with this base.
 //
 //go:embed accents.txt
 var accented string
@@ -25,8 +25,8 @@ var withoutAccents = sync.OnceValue(func() map[rune]rune {
 	return m
 })
 
-// WithoutAccent returns a code point without its accents for OpStripAccents, and -1 for an
-// accent, which is a mark.
+// WithoutAccent returns a code point without its accents for OpStripAccents, and -1 for an accent
+// itself.
 func WithoutAccent(r rune) rune {
 	if base, ok := withoutAccents()[r]; ok {
 		return base

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Activity is the work that a device did for the holder of a lease, measured by the
-// device's own clock.
+// Activity is the work that a device did for a lease, measured by the device's own clock.
 type Activity struct {
 	Launches int64         // kernels
 	Busy     time.Duration // sum over primitives of the time from start to end
@@ -32,16 +31,15 @@ type activityCounter struct {
 	sum Activity
 }
 
-// AddActivity adds work that a device did for the holder of the lease. Only devices call
-// it.
+// AddActivity adds work that a device did for the lease. Only devices call it.
 func (l *Lease) AddActivity(a Activity) {
 	l.activity.mu.Lock()
 	defer l.activity.mu.Unlock()
 	l.activity.sum.Add(a)
 }
 
-// Activity returns the work done for the holder of the lease so far. Work under way may
-// be missing. It is zero on a device that does not measure.
+// Activity returns the work done for the lease so far. Work in progress may be missing. It is zero
+// on a device that does not measure.
 func (l *Lease) Activity() Activity {
 	l.activity.mu.Lock()
 	defer l.activity.mu.Unlock()
@@ -51,8 +49,8 @@ func (l *Lease) Activity() Activity {
 // Span is one interval of a device's work.
 type Span struct {
 	Lane  string // "set up" of the device and its memory, "copy up", "kernels" or "copy down"
-	Stage string // name of the lease that it was done for
-	Name  string // the primitive, or a part of it as "partition, move"
+	Stage string // name of the lease
+	Name  string // the primitive, or a part of it such as "partition, move"
 	// Start and End count from the start of the device's clock, which runs once the
 	// device is open.
 	Start, End time.Duration
@@ -67,25 +65,24 @@ type Profiled interface {
 	Activity() Activity
 	// Settle waits until all work launched so far has been measured.
 	Settle()
-	// Spans returns the work done for the given leases, or for all leases when none is
-	// given, and the set-up of the device, in order of start. A device keeps a limited
-	// number of spans; the oldest may be missing.
+	// Spans returns the work done for the given leases, or for all leases if none is given, and the
+	// set-up of the device, ordered by start. A device keeps a limited number of spans; the oldest
+	// may be missing.
 	Spans(of ...*Lease) []Span
 	// Clock returns the current time of the device's clock, to relate spans to other
 	// times.
 	Clock() time.Duration
-	// Link measures the link to the host. It measures once and remembers the result.
+	// Link measures the link to the host. It measures once and caches the result.
 	Link() (Link, error)
 }
 
 // Link has the measured speeds between page-locked host memory and a device.
 type Link struct {
-	// Up is bytes a second to the device, Down from the device, each alone. Both is the
-	// sum of the two directions at once.
+	// Up is the rate to the device and Down the rate from the device, each alone, in bytes per
+	// second. Both is the sum of the rates in both directions at once.
 	Up   float64 `json:"up"`
 	Down float64 `json:"down"`
 	Both float64 `json:"both"`
-	// Copy is bytes a second of a copy within device memory; bytes read and bytes written
-	// both count.
+	// Copy is the rate of a copy within device memory, bytes read plus bytes written per second.
 	Copy float64 `json:"copy"`
 }

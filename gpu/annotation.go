@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Annotation says what the values of a column mean beyond their type, as the file
-// declares it. It goes with a column from file to file. Operators and devices ignore it.
+// Annotation says what the values of a column mean beyond their type, as the file declares it. It
+// is copied with a column from file to file. Operators and devices ignore it.
 type Annotation string
 
 // The annotations, each with the kind of column that it applies to.
@@ -18,7 +18,7 @@ const (
 	JSON         Annotation = "JSON"    // String
 	Enum         Annotation = "ENUM"    // String
 	UTC          Annotation = "UTC"     // Time, adjusted to UTC
-	AllNull      Annotation = "ALLNULL" // Int32 of nothing but nulls, whose type nobody knows
+	AllNull      Annotation = "ALLNULL" // Int32 that contains only nulls, whose type is unknown
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 	geography = "GEOGRAPHY:"
 )
 
-// Geometry is the annotation of a Binary of shapes in the plane of a coordinate system; ""
-// is the default of the format.
+// Geometry is the annotation of a Binary of shapes in the plane of a coordinate system; "" means
+// the default of the format.
 func Geometry(crs string) Annotation { return Annotation(geometry + crs) }
 
 // Geography is the annotation of a Binary of shapes on an ellipsoid, whose edges are drawn by
@@ -36,12 +36,12 @@ func Geography(algorithm int32, crs string) Annotation {
 	return Annotation(fmt.Sprintf("%s%d:%s", geography, algorithm, crs))
 }
 
-// Geometry returns the coordinate system of Geometry. It is not ok for other annotations.
+// Geometry returns the coordinate system of Geometry. ok is false for other annotations.
 func (a Annotation) Geometry() (crs string, ok bool) {
 	return strings.CutPrefix(string(a), geometry)
 }
 
-// Geography returns what Geography was given. It is not ok for other annotations.
+// Geography returns the arguments of Geography. ok is false for other annotations.
 func (a Annotation) Geography() (algorithm int32, crs string, ok bool) {
 	rest, ok := strings.CutPrefix(string(a), geography)
 	number, crs, _ := strings.Cut(rest, ":")

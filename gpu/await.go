@@ -20,15 +20,14 @@ func (b *Budget) SetPatience(d time.Duration) {
 // watcher is a goroutine that waits until more than left bytes are available.
 type watcher struct {
 	left int64
-	more chan struct{} // closed when they are
+	more chan struct{} // closed when they are available
 }
 
-// AwaitMore waits until more than left bytes are available (see Available), and returns
-// true. It is for work that was refused memory when left bytes were available, and that
-// holds no memory now: with no more than that it would be refused again. It returns false
-// when ctx ends, or when nobody has taken or given back memory of the budget for a
-// second. Memory may have been given back between the refusal and the call, so a caller
-// that is about to give up tries once more.
+// AwaitMore waits until more than left bytes are available (see Available), and returns true. It is
+// for work that was denied memory when left bytes were available, and that holds no memory now:
+// with no more than that it would be denied again. It returns false if ctx ends, or if no memory of
+// the budget was reserved or released for a second. Memory may have been released between the
+// denial and the call, so a caller should try once more before it gives up.
 func (l *Lease) AwaitMore(ctx context.Context, left int64) bool {
 	b := l.budget
 	w := &watcher{left, make(chan struct{})}
@@ -62,8 +61,9 @@ func (l *Lease) AwaitMore(ctx context.Context, left int64) bool {
 	}
 }
 
-// Patiently calls f, and again whenever it was refused memory and others have given some back since. f keeps no memory
-// when it returns an error. In the end the error is that of the last call.
+// Patiently calls f, and repeats the call when it was denied memory and others have released memory
+// since. f must keep no memory when it returns an error. Patiently returns the error of the last
+// call.
 func (l *Lease) Patiently(ctx context.Context, f func() error) error {
 	for last := false; ; {
 		left := l.Available()
@@ -74,7 +74,7 @@ func (l *Lease) Patiently(ctx context.Context, f func() error) error {
 	}
 }
 
-// wake ends the waits for which there is enough memory now. The caller holds the lock.
+// wake ends the waits that have enough memory now. The caller holds the lock.
 func (b *Budget) wake() {
 	b.watchers = slices.DeleteFunc(b.watchers, func(w *watcher) bool {
 		more := b.available() > w.left

@@ -4,7 +4,7 @@ package gpu
 // on must be zero.
 func AppendBits(dst []byte, at int, src []byte, from, n int) {
 	for n > 0 {
-		// As many bits as end at a byte of either side.
+		// Up to the next byte boundary of either side.
 		k := min(n, 8-at%8, 8-from%8)
 		v := src[from/8] >> (from % 8) & (1<<k - 1)
 		dst[at/8] |= v << (at % 8)

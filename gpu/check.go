@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// CheckMemory returns an error when a device cannot work on the columns. Their buffers
-// must belong to its Budget; where that budget is host memory, any buffer will do that
-// the host can address. It costs a comparison a buffer.
+// CheckMemory returns an error if a device cannot work on the columns. Their buffers must belong to
+// its Budget. If that budget is host memory, any buffer that the host can address is accepted. It
+// costs a comparison per buffer.
 func CheckMemory(d Device, cols []Column) error {
 	budget, host := d.Budget(), d.HostBudget()
 	for i, c := range cols {
@@ -20,9 +20,9 @@ func CheckMemory(d Device, cols []Column) error {
 	return nil
 }
 
-// CheckHostMemory returns an error when columns cannot be copied through the host. The
-// host must be able to address their buffers, or the buffers must belong to the budget of
-// a device that copies them down.
+// CheckHostMemory returns an error if columns cannot be copied through the host. The host must be
+// able to address their buffers, or the buffers must belong to the budget of a device that copies
+// them to the host.
 func CheckHostMemory(cols []Column, device *Budget) error {
 	var fine func(b *Buffer) bool
 	fine = func(b *Buffer) bool {
@@ -42,7 +42,7 @@ func CheckHostMemory(cols []Column, device *Budget) error {
 	return nil
 }
 
-// CheckBounds returns an error when bounds are not those of parts of columns: see Queue.Cut.
+// CheckBounds returns an error if columns cannot be cut at bounds: see Queue.Cut.
 func CheckBounds(cols []Column, bounds []int) error {
 	n := len(bounds)
 	if n < 2 || bounds[0] < 0 || !slices.IsSorted(bounds) {
@@ -56,8 +56,8 @@ func CheckBounds(cols []Column, bounds []int) error {
 	return nil
 }
 
-// foreign returns the first non-empty buffer of a column that is not fine, or nil. A
-// column without rows has nothing to read.
+// foreign returns the first non-empty buffer of a column that is not fine, or nil. A column without
+// rows is never read, so all its buffers are fine.
 func (c Column) foreign(fine func(*Buffer) bool) *Buffer {
 	if c.Len == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (c Column) foreign(fine func(*Buffer) bool) *Buffer {
 	return nil
 }
 
-// of reports whether the buffer is memory of the device with these budgets.
+// of reports whether the buffer belongs to the device with these budgets.
 func (b *Buffer) of(device, host *Budget) bool {
 	if b.whole != nil {
 		return b.whole.of(device, host)
@@ -92,8 +92,8 @@ func (b *Buffer) owner() string {
 	return fmt.Sprintf("%s memory of %q", b.lease.budget.tier, b.lease.name)
 }
 
-// ErrOtherDevice is the error for state that was made on one device and is used with a
-// queue of another.
+// ErrOtherDevice returns the error for state that was made on one device and is used with a queue
+// of another.
 func ErrOtherDevice(made, used Device) error {
 	return fmt.Errorf("what was made on one device (%s) is used with a queue of another (%s)", made.Properties().Name,
 		used.Properties().Name)
@@ -108,8 +108,8 @@ func KeyColumns(keys []SortKey) []Column {
 	return cols
 }
 
-// CheckSort returns an error when rows cannot be sorted: no key, lengths that differ, more
-// than MaxRows rows.
+// CheckSort returns an error if rows cannot be sorted: no key, lengths that differ, more than
+// MaxRows rows.
 func CheckSort(keys []SortKey) error {
 	if len(keys) == 0 {
 		return fmt.Errorf("sort wants at least one key")
@@ -126,9 +126,8 @@ func CheckSort(keys []SortKey) error {
 	return nil
 }
 
-// CheckMerge returns an error when MatchSorted cannot match two sides: no key, another
-// number of keys or null rules, keys that differ in type or order, and the errors of
-// CheckKeys.
+// CheckMerge returns an error if MatchSorted cannot match two sides: no key, different numbers of
+// keys or null rules, keys that differ in type or order, and the errors of CheckKeys.
 func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 	if len(build) == 0 || len(probe) != len(build) || len(nullSafe) != len(build) {
 		return fmt.Errorf("match of %d build keys, %d probe keys and %d rules for nulls", len(build), len(probe),
@@ -154,9 +153,9 @@ func CheckMerge(build, probe []SortKey, nullSafe []bool) error {
 // MaxRangeRows is the greatest number of probe rows of MatchRange.
 const MaxRangeRows = 1 << 30
 
-// CheckRange returns an error when MatchRange cannot match a build side with bounds: no
-// bound, bounds of another type or of different lengths, more than MaxRangeRows of them,
-// and the errors of CheckKeys.
+// CheckRange returns an error if MatchRange cannot match a build side with bounds: no bound, bounds
+// of another type or of different lengths, more than MaxRangeRows bounds, and the errors of
+// CheckKeys.
 func CheckRange(build Column, lower, upper *Bound) error {
 	bounds := BoundColumns(lower, upper)
 	if len(bounds) == 0 {
@@ -179,7 +178,7 @@ func CheckRange(build Column, lower, upper *Bound) error {
 	return nil
 }
 
-// BoundColumns returns the columns of the bounds that are there.
+// BoundColumns returns the columns of the bounds that are not nil.
 func BoundColumns(bounds ...*Bound) (cols []Column) {
 	for _, b := range bounds {
 		if b != nil {
@@ -189,8 +188,8 @@ func BoundColumns(bounds ...*Bound) (cols []Column) {
 	return cols
 }
 
-// CheckKeys returns an error when rows cannot be compared by the key columns: no column,
-// lengths that differ, a dictionary of another type than strings, more than MaxRows rows.
+// CheckKeys returns an error if rows cannot be compared by the key columns: no column, lengths that
+// differ, a dictionary of another type than strings, more than MaxRows rows.
 func CheckKeys(keys []Column) error {
 	if len(keys) == 0 {
 		return fmt.Errorf("no key columns to compare rows by")
@@ -209,8 +208,8 @@ func CheckKeys(keys []Column) error {
 	return nil
 }
 
-// CheckGroups returns an error when groups [from, to) are not all among the first n. what
-// names what is asked for.
+// CheckGroups returns an error unless groups [from, to) are among the first n. what names the
+// requested values.
 func CheckGroups(what string, from, to, n int) error {
 	if from < 0 || from > to || to > n {
 		return fmt.Errorf("%s of groups [%d, %d) of %d", what, from, to, n)
@@ -218,8 +217,8 @@ func CheckGroups(what string, from, to, n int) error {
 	return nil
 }
 
-// CheckScatter returns an error when columns cannot be scattered by ids to n rows:
-// lengths that differ from the number of ids, or n outside [0, MaxRows].
+// CheckScatter returns an error if columns cannot be scattered by ids to n rows: lengths that
+// differ from the number of ids, or n outside [0, MaxRows].
 func CheckScatter(cols []Column, ids Column, n int) error {
 	for _, c := range cols {
 		if c.Len != ids.Len {
@@ -232,7 +231,7 @@ func CheckScatter(cols []Column, ids Column, n int) error {
 	return nil
 }
 
-// CheckMarks returns an error when a column cannot be marked at ids.
+// CheckMarks returns an error if Queue.Mark cannot set bits of a column at ids.
 func CheckMarks(marks, ids Column) error {
 	if marks.Type.Kind != Bool || marks.Valid != nil || marks.Dict != nil {
 		return fmt.Errorf("mark rows of a column of %v: want a plain BOOLEAN column without nulls", marks.Type)
@@ -240,7 +239,7 @@ func CheckMarks(marks, ids Column) error {
 	return CheckIDs(ids)
 }
 
-// CheckMarkRows returns an error when there cannot be marks of n rows.
+// CheckMarkRows returns an error if Queue.Marks cannot make a bitmap of n rows.
 func CheckMarkRows(n int) error {
 	if n < 0 || n > MaxRows {
 		return fmt.Errorf("marks of %d rows: want 0 to %d", n, MaxRows)
@@ -248,7 +247,7 @@ func CheckMarkRows(n int) error {
 	return nil
 }
 
-// CheckIDs returns an error when a column cannot serve as row ids.
+// CheckIDs returns an error if a column cannot be used as row ids.
 func CheckIDs(ids Column) error {
 	if ids.Type.Kind != Int32 || ids.Valid != nil || ids.Dict != nil {
 		return fmt.Errorf("row ids must be a plain INTEGER column without nulls, not %v", ids.Type)
@@ -256,7 +255,7 @@ func CheckIDs(ids Column) error {
 	return nil
 }
 
-// CheckUnmatched returns an error when rows cannot be added to pairs.
+// CheckUnmatched returns an error if rows cannot be added to pairs.
 func CheckUnmatched(probe, build, rest Column) error {
 	for _, ids := range []Column{probe, build, rest} {
 		if err := CheckIDs(ids); err != nil {
@@ -272,8 +271,8 @@ func CheckUnmatched(probe, build, rest Column) error {
 	return nil
 }
 
-// CheckRanges returns an error when columns cannot be the bounds of ranges of rows: no row
-// ids, or lengths that differ.
+// CheckRanges returns an error if columns cannot be the bounds of ranges of rows: they are not row
+// ids, or their lengths differ.
 func CheckRanges(from, to Column) error {
 	for _, c := range []Column{from, to} {
 		if err := CheckIDs(c); err != nil {
@@ -286,9 +285,9 @@ func CheckRanges(from, to Column) error {
 	return nil
 }
 
-// CheckFold returns an error when ranges of values cannot be folded: an aggregate that Fold
-// does not have or that is not defined on its input, values of another type, more than
-// MaxRows of them, and the errors of CheckRanges.
+// CheckFold returns an error if ranges of values cannot be folded: an aggregate that Fold does not
+// have or that is not defined on its input, values of another type, more than MaxRows values, and
+// the errors of CheckRanges.
 func CheckFold(a Aggregate, values, from, to Column) error {
 	t, defined, want := a.Input, false, a.Input
 	switch a.Kind {
@@ -318,7 +317,7 @@ func CheckFold(a Aggregate, values, from, to Column) error {
 	return CheckRanges(from, to)
 }
 
-// CheckExtreme returns an error when the extreme rows of ranges of a key cannot be found.
+// CheckExtreme returns an error if the extreme rows of ranges of a key cannot be found.
 func CheckExtreme(key SortKey, from, to Column) error {
 	if err := CheckKeys([]Column{key.Column}); err != nil {
 		return err
@@ -326,7 +325,7 @@ func CheckExtreme(key SortKey, from, to Column) error {
 	return CheckRanges(from, to)
 }
 
-// CheckSearch returns an error when ranges of a key cannot be searched for bounds.
+// CheckSearch returns an error if ranges of a key cannot be searched for bounds.
 func CheckSearch(key SortKey, bound, from, to Column) error {
 	if bound.Type != key.Column.Type {
 		return fmt.Errorf("search of keys of %v for bounds of %v", key.Column.Type, bound.Type)
@@ -340,12 +339,12 @@ func CheckSearch(key SortKey, bound, from, to Column) error {
 	return CheckExtreme(key, from, to)
 }
 
-// ErrManyGroups says that AggregatePartitions found more groups than the tables of the device
-// have room for. More partitions may have fewer groups each.
+// ErrManyGroups says that AggregatePartitions found more groups than the tables of the device can
+// hold. With more partitions, each may have fewer groups.
 var ErrManyGroups = errors.New("more groups than fit the fast memory of the device")
 
-// ErrUnfit says that AggregatePartitions does not add the values, or that NewPacking does not pack the keys.
-// Queue.NewGroups and accumulators take them. Errors that wrap it say why; see Unfit.
+// ErrUnfit says that AggregatePartitions cannot add the values, or that NewPacking cannot pack the
+// keys. Queue.NewGroups and accumulators accept them. Errors that wrap it say why; see Unfit.
 var ErrUnfit = errors.New("values of another form")
 
 // Unfit returns an error that wraps ErrUnfit and says why.
@@ -366,14 +365,14 @@ func (c Column) checkKey(what string) error {
 	return nil
 }
 
-// CheckSample returns an error when SampleKeys cannot look at a key: one that is coded, float, has nulls, or is not of
-// 4 or 8 bytes.
+// CheckSample returns an error if SampleKeys cannot sample a key: it is coded or a float, has
+// nulls, or does not have 4 or 8 bytes.
 func CheckSample(key Column) error { return key.checkKey("sample of") }
 
-// CheckAggregation returns an error when AggregatePartitions cannot aggregate: a key that is coded,
-// float, or not of 4 or 8 bytes, or that has nulls; more than MaxRows rows; other numbers of columns, or
-// lengths; an aggregate that CanAggregate excludes; values with a dictionary, unless they are counted;
-// offsets that are not Int32 without nulls; rows in chains of buckets.
+// CheckAggregation returns an error if AggregatePartitions cannot aggregate: a key that is coded, a
+// float, not of 4 or 8 bytes, or has nulls; more than MaxRows rows; wrong numbers of columns, or
+// lengths that differ; an aggregate that CanAggregate excludes; values with a dictionary, unless
+// they are counted; offsets that are not Int32 without nulls; rows in chains of buckets.
 func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error {
 	k := rows.Key
 	if err := k.checkKey("aggregation by"); err != nil {
@@ -414,10 +413,10 @@ func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error
 	return nil
 }
 
-// CanAggregate returns an error when AggregatePartitions does not have an aggregate: it has counts;
-// sums of numbers; minima and maxima of integers, decimals, dates, times and floats of at most 8 bytes. The
-// sum of floats is a DOUBLE, that of integers and decimals a HUGEINT, or a decimal of 38 digits if they have
-// at most 8 bytes.
+// CanAggregate returns an error if AggregatePartitions does not have an aggregate. It has counts;
+// sums of numbers; minima and maxima of integers, decimals, dates, times and floats of at most 8
+// bytes. The sum of floats is a DOUBLE; that of integers and decimals is a HUGEINT, or a decimal of
+// 38 digits if the values have at most 8 bytes.
 func CanAggregate(a Aggregate) error {
 	t := a.Input
 	switch a.Kind {
@@ -439,8 +438,8 @@ func CanAggregate(a Aggregate) error {
 	return fmt.Errorf("aggregation by %v of %v", a.Kind, a.Input)
 }
 
-// CheckLeader returns an error when leaders cannot be kept: the first column must be a BIGINT, and there
-// must be a column for each key.
+// CheckLeader returns an error if the state of a Leader cannot be kept: the first column must be a
+// BIGINT, and each key must have a column.
 func CheckLeader(l Leader) error {
 	switch {
 	case len(l.Columns) == 0 || l.Columns[0] != Of(Int64):
@@ -451,7 +450,7 @@ func CheckLeader(l Leader) error {
 	return nil
 }
 
-// CheckLeading returns an error when columns are not those of a Leader for n rows.
+// CheckLeading returns an error unless columns are those of a Leader, with n rows.
 func CheckLeading(l Leader, cols []Column, n int) error {
 	if len(cols) != len(l.Columns) {
 		return fmt.Errorf("leaders of %d columns, planned for %d", len(cols), len(l.Columns))

@@ -3,30 +3,27 @@ package gpu
 import "fmt"
 
 // Column is a typed view of buffers in the Arrow layout. It is a value. Its buffers are
-// reference-counted: whoever holds a Column holds one reference to each buffer until
-// Release.
+// reference-counted: the owner of a Column has one reference to each buffer until Release.
 type Column struct {
 	Type Type
 	Len  int
-	// Data holds the values: Len × Type.Width() bytes, a bitmap for Bool, the
-	// bytes of all values for String and Binary, int32 codes when Dict is set.
+	// Data holds the values: Len × Type.Width() bytes, a bitmap for Bool, the bytes of all values
+	// for String and Binary, int32 codes if Dict is set.
 	Data *Buffer
 	// Offsets holds Len+1 int32 offsets into Data for String and Binary
 	// without Dict, and is nil otherwise.
 	Offsets *Buffer
 	// Valid is the validity bitmap; nil means that no value is null.
 	Valid *Buffer
-	// Dict, when set, holds the distinct values that Data's codes point into.
-	// It has the column's Type, is itself plain, and may hold duplicates and
-	// values that no row uses. The code of a null row is unspecified and may be
-	// out of range: Lookup reads such codes.
+	// Dict, if set, holds the values that Data's codes index. It has the column's Type and is
+	// itself plain. It may contain duplicates and values that no row uses. The code of a null row
+	// is unspecified and may be out of range: Lookup accepts such codes.
 	Dict *Dictionary
-	// CodeWidth is set in an encoded column. With a Dict, Data has unsigned codes of
-	// CodeWidth bytes (1, 2 or 4), and the type is any but Bool. Without a Dict, the type
-	// has 8 bytes and is no float, all values fit int32, Data has them as int32, and
-	// CodeWidth is 4. Scans make encoded columns on request, because these are quick to
-	// decode and to copy. Queue.Upload turns them into ordinary columns; no other
-	// primitive takes them.
+	// CodeWidth is set in an encoded column. With a Dict, Data has unsigned codes of CodeWidth
+	// bytes (1, 2 or 4), and the type is any but Bool. Without a Dict, the type has 8 bytes and is
+	// not a float, all values fit int32, Data has them as int32, and CodeWidth is 4. Scans make
+	// encoded columns on request, because these are quick to decode and to copy. Queue.Upload turns
+	// them into ordinary columns; no other primitive accepts them.
 	CodeWidth int
 }
 
@@ -53,8 +50,8 @@ func (c Column) Code(i int) int {
 	return int(Values[int32](c.Data, c.Len)[i])
 }
 
-// Lookup returns the value of a code. A code that is out of range, as that of a null row may be, has the
-// zero value.
+// Lookup returns the value of a code. For a code out of range, which a null row may have, it
+// returns the zero value.
 func Lookup[T any](values []T, code int32) (v T) {
 	if uint(code) < uint(len(values)) {
 		v = values[code]
@@ -127,29 +124,30 @@ func (c Column) VarValue(i int) []byte {
 	return c.Data.Bytes()[off[i]:off[i+1]]
 }
 
-// Stride is a batch of rows: one column for each field of the schema, all of the same
-// length. It has exactly one owner; passing it on moves it.
+// Stride is a batch of rows: one column for each field of the schema, all of the same length. It
+// has exactly one owner; passing it on transfers the ownership.
 type Stride struct {
 	Schema *Schema
 	Cols   []Column
 	Rows   int
-	// Made is when the kernels are done that made the stride, if SetMade was called.
+	// Made is the point at which the kernels that produced the stride have finished, if SetMade was
+	// called.
 	Made Mark
 }
 
-// Mark is a moment of a device's work. The zero value is no moment.
+// Mark is a point in a device's work. The zero value means no point.
 type Mark uint64
 
-// Marking is a Device whose copies down wait for kernels. Mark returns the moment at which the kernels that are
-// launched so far are done.
+// Marking is a Device whose copies to the host wait for kernels. Mark returns the point at which
+// all kernels launched so far have finished.
 type Marking interface {
 	Device
 	Mark() Mark
 }
 
-// SetMade notes that the kernels are launched that make the stride. A copy down then waits for these and not for
-// those that are launched later. Whoever keeps a stride, or passes it on, for others to copy calls it, and
-// changes it no more.
+// SetMade records that all kernels that produce the stride have been launched. A copy to the host
+// then waits for these kernels, and not for later ones. It must be called before a stride is kept,
+// or passed on, for others to copy; after the call the stride must not change.
 func (s *Stride) SetMade(d Device) {
 	if m, ok := d.(Marking); ok {
 		s.Made = m.Mark()
@@ -171,9 +169,9 @@ func (s *Stride) Release() {
 	s.Cols = nil
 }
 
-// ChargeTo moves the charge for the stride's buffers to another lease: from the maker of
-// the stride to its keeper, so that a refusal names who fills the budget. Buffers that
-// the stride shares, and buffers of another budget, are not moved.
+// ChargeTo moves the charge for the stride's buffers to another lease: from the operator that made
+// the stride to the one that keeps it, so that a budget error names the operator that fills the
+// budget. The charge for shared buffers, and for buffers of another budget, does not move.
 func (s *Stride) ChargeTo(l *Lease) {
 	for _, c := range s.Cols {
 		c.Data.chargeTo(l)
@@ -197,8 +195,8 @@ func (s *Stride) Bytes() int64 {
 	return n
 }
 
-// Check verifies the stride against its schema: number of columns, types, lengths and
-// buffer sizes, but not contents. It is for strides that come from outside.
+// Check verifies the stride against its schema: number of columns, types, lengths and buffer sizes,
+// but not contents. It is for strides from outside of gstream.
 func (s *Stride) Check() error {
 	if len(s.Cols) != s.Schema.Len() {
 		return fmt.Errorf("stride has %d columns, its schema %d", len(s.Cols), s.Schema.Len())

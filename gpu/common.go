@@ -1,8 +1,8 @@
 package gpu
 
-// CommonType returns the type in which values of two types are compared, or become one
-// column. It is not ok if there is none. FLOAT with an integer or a decimal is FLOAT, as
-// in DuckDB, although it has fewer digits.
+// CommonType returns the type in which values of two types are compared, or become one column. ok
+// is false if there is none. FLOAT with an integer or a decimal is FLOAT, as in DuckDB, although it
+// has fewer digits.
 func CommonType(s, t Type) (Type, bool) {
 	switch {
 	case s == t:
@@ -45,8 +45,8 @@ func commonDecimal(s, t Type) Type {
 	return DecimalOf(min(int(whole)+int(scale), MaxPrecision), int(scale))
 }
 
-// Digits returns the decimal type that holds every value of an integer type, for HUGEINT
-// the largest one. Other types are returned as they are.
+// Digits returns the decimal type that holds every value of an integer type, for HUGEINT the
+// largest decimal type. It returns other types unchanged.
 func (t Type) Digits() Type {
 	switch t.Kind {
 	case Int8, Uint8:

@@ -20,19 +20,22 @@ type Properties struct {
 	Capabilities `json:"capabilities"`
 }
 
-// Capabilities say what a device can do, for those who choose an algorithm: they never ask which device it is. They
-// are the same for all devices of a kind, and known before one is opened.
+// Capabilities say what a device can do. Code that chooses an algorithm uses them, and never asks
+// which device it is. They are the same for all devices of a kind, and known before a device is
+// opened.
 type Capabilities struct {
-	// BlockTables says that AggregatePartitions aggregates in hash tables in the shared memory of thread blocks. With
-	// few groups, or rows that are partitioned, they are faster than one table in device memory.
+	// BlockTables says that AggregatePartitions uses hash tables in the shared memory of thread
+	// blocks. With few groups, or with partitioned rows, they are faster than one table in device
+	// memory.
 	BlockTables bool `json:"block_tables"`
-	// PartitionedJoins says that a join of sides that are partitioned by radix may be faster than one by a single hash
-	// table.
+	// PartitionedJoins says that a join of radix-partitioned sides may be faster than one with a
+	// single hash table.
 	PartitionedJoins bool `json:"partitioned_joins"`
-	// PairOutputs says that MatchPartitions has every PairOutput. Without it each of them is PairsFused.
+	// PairOutputs says that MatchPartitions has every PairOutput. Otherwise each of them means
+	// PairsFused.
 	PairOutputs bool `json:"pair_outputs"`
-	// SortedTables says that NewTable sorts keys that are one number of 4 or 8 bytes, so that it takes room for a copy
-	// of them and less than a hash table afterwards.
+	// SortedTables says that BuildTable sorts keys that are a single number of 4 or 8 bytes. It
+	// then needs memory for a copy of the keys, and afterwards less than a hash table.
 	SortedTables bool `json:"sorted_tables"`
 	// Leaders says that NewLeaders works.
 	Leaders bool `json:"leaders"`
@@ -54,46 +57,47 @@ type Device interface {
 	// use one core, so a lane per core keeps all cores busy.
 	Lanes() int
 	NewLaneQueue(name string) (Queue, error)
-	// StrideRows is the number of rows a stride should have on this device
-	// when a row takes rowBytes bytes.
+	// StrideRows is the number of rows that a stride should have on this device if a row takes
+	// rowBytes bytes.
 	StrideRows(rowBytes int) int
 	Close() error
 }
 
 // Queue is an ordered stream of primitives on one device. One goroutine owns it.
 //
-// Ownership. The inputs of a primitive are borrowed and stay the caller's. The caller
-// owns every column that a primitive returns, and releases it. A returned column may
-// share the buffers of an input. The lease of a call pays for the result and for scratch
-// memory; scratch memory is given back before the call returns. After an error there is
-// no result.
+// Ownership. The inputs of a primitive are borrowed and remain the caller's. The caller owns every
+// column that a primitive returns, and releases it. A returned column may share the buffers of an
+// input. The lease of a call pays for the result and for scratch memory; scratch memory is released
+// before the call returns. After an error there is no result.
 //
-// Inputs. Columns are in the memory of the queue's device; on the host, any host memory
-// will do. Tables, groups and accumulators were made on that device. Anything of another
-// device is an error. Upload takes strides that the host can address. Row ids are Int32
-// columns without nulls. Unless a method says otherwise, the caller guarantees that every
-// id is in [0, rows): a device does not check it.
+// Inputs. Columns are in the memory of the queue's device; on the CPU, any host memory is accepted.
+// Tables, groups and accumulators were made on that device. Anything that belongs to another device
+// is an error. Upload accepts strides that the host can address. Row ids are Int32 columns without
+// nulls. Unless a method says otherwise, the caller guarantees that every id is in [0, rows): a
+// device does not check it.
 //
-// Errors. A refusal (IsRefusal) means that memory did not fit. It changes neither the
-// inputs nor the state that the call works on, and the same call works once there is
-// room. State keeps the room that it was given so far. A mistake of the caller (wrong
-// types, lengths, ranges or devices) changes nothing either, and other calls work.
-// Results that row ids or string offsets of 32 bits cannot address are an error of the
-// call alone, but state that the call works on can only be released. A failure
-// (IsFailure) sticks to the queue: later calls return it without running. Failures are
-// values that fail (an overflow in Eval or a Sum) and a device that fails. After the end
-// of the context of Until all calls return its cause.
+// Errors. There are four kinds:
 //
-// Cost. n is the number of rows. A method names the bytes of memory that it reads and
-// writes for columns of fixed width without nulls. Validity and Bool columns add a bit a
-// row. On a GPU a call launches kernels and returns; it waits for the device only where
-// it needs a count or a total, which the method says.
+//   - A refusal (IsRefusal) means that memory did not fit. It changes neither the inputs nor the state that the
+//     call works on, and the same call works once there is memory. State keeps the memory that it has reserved
+//     so far.
+//   - A mistake of the caller (wrong types, lengths, ranges or devices) changes nothing either, and other calls
+//     work.
+//   - A result that row ids or string offsets of 32 bits cannot address is an error of this call only, but the
+//     state that the call works on can then only be released.
+//   - A failure (IsFailure) sticks to the queue: later calls return it without running. Failures are values that
+//     fail (an overflow in Eval or a Sum) and a device that fails. After the end of the context of Until all
+//     calls return its cause.
+//
+// Cost. n is the number of rows. A method names the bytes of memory that it reads and writes for
+// columns of fixed width without nulls. Validity and Bool columns add a bit per row. On a GPU a
+// call launches kernels and returns. It waits for the device only if it needs a count or a total,
+// and then its comment says so.
 type Queue interface {
 	Device() Device
 
-	// Until makes primitives fail with the cause of ctx once ctx ends. Calls that come
-	// later fail at once. On the CPU, a call at work fails too. Until is called before
-	// the first primitive.
+	// Until makes primitives fail with the cause of ctx once ctx ends. Later calls fail at once. On
+	// the CPU, a running call fails too. Until is called before the first primitive.
 	Until(ctx context.Context)
 
 	// Upload copies a stride to the device; a lease of the Budget pays. Download copies a
@@ -103,21 +107,21 @@ type Queue interface {
 	// shared a dictionary share one afterwards. Upload turns encoded columns into
 	// ordinary ones.
 	//
-	// Errors: a refusal, also when host memory cannot be page-locked; a stride that the
-	// host cannot address.
+	// Errors: a refusal, also if host memory cannot be page-locked; a stride that the host cannot
+	// address.
 	//
-	// Cost: the bytes of the stride cross the link once, a dictionary only if the queue
-	// has not copied an equal small one or the same one before. Kernels wait for the
-	// copies of Upload, the caller does not. The caller waits for the copies of Download.
-	// On the host nothing is copied, except to widen encoded columns.
+	// Cost: the bytes of the stride cross the link once. A dictionary crosses it only if the queue
+	// has not copied the same dictionary, or an equal small one, before. Kernels wait for the
+	// copies of Upload, the caller does not. The caller waits for the copies of Download. On the
+	// CPU nothing is copied, except to widen encoded columns.
 	Upload(l *Lease, s *Stride) (*Stride, error)
 	Download(l *Lease, s *Stride) (*Stride, error)
 
-	// UploadAhead is Upload for a stride that comes before its turn: it starts the
-	// copies, and primitives that are launched meanwhile do not wait for them. Wait makes
-	// the stride usable, on this queue or another one of the device. It is called before
-	// anything else is done with the stride, including its release. After a refusal Wait
-	// may be called again, or the stride may be released.
+	// UploadAhead is Upload before the turn of the stride: it starts the copies, and primitives
+	// launched before Wait do not wait for them. Wait makes the stride usable, on this queue or
+	// another queue of the device. It must be called before anything else is done with the stride,
+	// including its release. After a refusal, Wait may be called again, or the stride may be
+	// released.
 	UploadAhead(l *Lease, s *Stride) (*Stride, error)
 	Wait(s *Stride) error
 
@@ -128,73 +132,69 @@ type Queue interface {
 	// Errors: the first row on which an operation fails, unless the row is masked
 	// (Instr.Mask). The message names the expression and the value.
 	//
-	// Cost: one pass per instruction: it reads the arguments and writes the result.
-	// Operations that depend on one dictionary-coded input may run once a value instead
-	// of once a row.
+	// Cost: one pass per instruction, which reads the arguments and writes the result. Operations
+	// that depend on one dictionary-coded input may run once per value instead of once per row.
 	Eval(l *Lease, p *Program, in []Column, n int) ([]Column, error)
 
-	// Select returns the ids of the rows where the Bool column is true or, if want is
-	// false, of the other rows: those where it is false or null. Ids ascend. The result
-	// has as many rows as there are such rows.
+	// Select returns the ascending ids of the rows where the Bool column is true or, if want is
+	// false, of all other rows, where it is false or null.
 	//
-	// Cost: it reads the bitmaps twice (count, then list) and writes 4 bytes a selected
-	// row. It waits for the count.
+	// Cost: it reads the bitmaps twice (count, then list) and writes 4 bytes per selected row. It
+	// waits for the count.
 	Select(l *Lease, pred Column, want bool) (Column, error)
 
-	// Marks returns a Bool column of n rows without nulls, all false. Mark makes the rows
-	// at ids true, in place, and leaves the others as they are. Several queues of the
-	// device may mark one column at the same time. Mark takes no memory. A primitive that
-	// starts later sees the marks of calls that have returned.
+	// Marks returns a match bitmap: a Bool column of n rows without nulls, all false. Mark sets the
+	// rows at ids to true, in place. Several queues of the device may set bits of one column
+	// concurrently. Mark takes no memory. A primitive that starts later sees the bits of calls that
+	// have returned.
 	//
-	// Errors: Marks of fewer than 0 or more than MaxRows rows; Mark of a column that is
-	// not a plain Bool column without nulls.
+	// Errors: Marks of fewer than 0 or more than MaxRows rows; Mark of a column that is not a plain
+	// Bool column without nulls.
 	//
-	// Cost: Marks writes a bit a row. Mark reads 4 bytes an id and changes a bit of a word,
-	// in random order at worst.
+	// Cost: Marks writes a bit per row. Mark reads 4 bytes per id and changes a bit of a word, in
+	// random order at worst.
 	Marks(l *Lease, n int) (Column, error)
 	Mark(l *Lease, marks, ids Column) error
 
-	// AddUnmatched adds to pairs of rows the probe rows that are in no pair, with -1 for
-	// the build row. probe and build are the row ids of the pairs, and rest is the rows
-	// to add. The caller guarantees that probe and rest ascend and have no row in common.
-	// The probe rows of the result ascend, and the pairs of one row keep their order.
+	// AddUnmatched adds probe rows without a pair to pairs of rows, with -1 as the build row. probe
+	// and build are the row ids of the pairs, and rest has the rows to add. The caller guarantees
+	// that probe and rest ascend and have no row in common. The probe rows of the result ascend,
+	// and the pairs of one row keep their order.
 	//
 	// Errors: probe and build of different lengths, more than MaxRows rows.
 	//
-	// Cost: a search of the other list a row, and 8 bytes read and written a row.
+	// Cost: per row, a search in the other list, and 8 bytes read and written.
 	AddUnmatched(l *Lease, probe, build, rest Column) (outProbe, outBuild Column, err error)
 
-	// Gather returns one column for each of cols: its rows at ids, in that order, ids.Len
-	// rows long. cols have one length. With outer, an id may be -1, which gives a null.
+	// Gather returns one column for each of cols: its rows at ids, in that order, ids.Len rows
+	// long. All cols have the same length. With outer, an id may be -1, which means a null.
 	// Dictionaries are kept.
 	//
 	// Errors: the strings of a result exceed 2 GiB.
 	//
-	// Cost: per column, 4 bytes of id, the value read and the value written, per id. Ids
-	// in random order read a whole sector of 32 bytes a value from device memory;
-	// clustered ids read little more than the values. It waits for the sizes of strings.
+	// Cost: per column and id, 4 bytes of id, the value read and the value written. Ids in random
+	// order read a whole sector of 32 bytes per value from device memory; clustered ids read little
+	// more than the values. It waits for the sizes of strings.
 	Gather(l *Lease, cols []Column, ids Column, outer bool) ([]Column, error)
 
-	// GatherParts is Gather of one String or Binary column that lies in several parts,
-	// because together the parts may hold more bytes than int32 offsets reach. Ids count
-	// through the parts, whose rows together are at most MaxRows. A part may have a
-	// dictionary; the result has none. Errors and cost are those of Gather, plus finding
-	// the part of each id.
+	// GatherParts is Gather of one String or Binary column that consists of several parts, because
+	// together the parts may have more bytes than int32 offsets can address. Ids count through all
+	// parts, which together have at most MaxRows rows. A part may have a dictionary; the result has
+	// none. Errors and cost are those of Gather, plus finding the part of each id.
 	GatherParts(l *Lease, parts []Column, ids Column) (Column, error)
 
-	// Scatter is the inverse of Gather: row i of every column goes to row ids[i] of a
-	// result of n rows. cols are as long as ids. Rows of the result that no id names are
-	// null. An id outside [0, n) leaves its row out. If several rows have one id, the
-	// last row counts.
+	// Scatter is the inverse of Gather: row i of every column becomes row ids[i] of a result of n
+	// rows. cols are as long as ids. Rows of the result without an id are null. A row whose id is
+	// outside [0, n) is dropped. If several rows have the same id, the last one counts.
 	//
 	// Errors: lengths that differ, n above MaxRows, strings as in Gather.
 	//
-	// Cost: it inverts the ids (4 bytes read a row, 8 written and read a row of the
-	// result), then gathers n rows.
+	// Cost: it inverts the ids (4 bytes read per row, 8 written and read per row of the result),
+	// then gathers n rows.
 	Scatter(l *Lease, cols []Column, ids Column, n int) ([]Column, error)
 
-	// Concat returns the rows of one or more parts of one type, one part after the other.
-	// The result may keep a dictionary when all parts have one.
+	// Concat returns the rows of one or more parts of the same type, one part after the other. The
+	// result may keep a dictionary if all parts have one.
 	//
 	// Errors: no part, types that differ, more than MaxRows rows, strings above 2 GiB.
 	//
@@ -202,211 +202,207 @@ type Queue interface {
 	// single part is shared, not copied.
 	Concat(l *Lease, parts []Column) (Column, error)
 
-	// Slice returns rows [from, to) of a column and keeps its dictionary. The range must
-	// lie within the column. It reads and writes the bytes of the range once; the whole
-	// column is shared, not copied. It waits for the range of the bytes of strings.
+	// Slice returns rows [from, to) of a column and keeps its dictionary. The range must be within
+	// the column. It reads and writes the bytes of the range once. If the range is the whole
+	// column, the column is shared and not copied. It waits for the range of the bytes of strings.
 	Slice(l *Lease, c Column, from, to int) (Column, error)
 
-	// Cut returns rows [bounds[i], bounds[i+1]) of columns for each i: Slice of each column and part,
-	// with one kernel for all values of fixed width. Bounds ascend and lie within each column; there are two or more.
+	// Cut returns rows [bounds[i], bounds[i+1]) of columns for each i: a Slice of each column and
+	// part, with one kernel for all values of fixed width. There are at least two bounds, which
+	// ascend and are within each column.
 	Cut(l *Lease, cols []Column, bounds []int) ([][]Column, error)
 
-	// Hash returns a Uint64 hash of every row over the key columns, which have one
-	// length. Equal rows have equal hashes across strides, dictionaries and storage
-	// widths, and on every device, process and machine that uses the same seed. A null
-	// hashes as a value of its own. Floats hash in a canonical form: -0 as +0, and one
-	// NaN. A run draws a random seed, so that nobody can make a file whose keys all
-	// collide.
+	// Hash returns a Uint64 hash of every row over the key columns, which have the same length.
+	// Equal rows have equal hashes across strides, dictionaries and storage widths, and on every
+	// device, process and machine that uses the same seed. A null hashes like a distinct value.
+	// Floats hash in a canonical form: -0 as +0, and all NaNs alike. A run uses a random seed, so
+	// that nobody can construct a file whose keys all collide.
 	//
-	// Cost: one pass per key column: it reads the column, and reads and writes 8 bytes a
-	// row. Values of a small dictionary are hashed once.
+	// Cost: one pass per key column, which reads the column, and reads and writes 8 bytes per row.
+	// Values of a small dictionary are hashed once.
 	Hash(l *Lease, keys []Column, seed uint64) (Column, error)
 
-	// Partition is the stable radix partition of all columns by one digit of a key: row i
-	// goes to partition d of key[i] (Digit). Rows keep their order within a partition.
-	// key is a plain integer column of 4 or 8 bytes without nulls, whose bits are taken
-	// as they are. cols are as long as the key.
-	// RowNumbers may be among cols: it gives the row that each row was before.
-	// Partition returns the partitioned columns and an Int32 column of 1<<bits + 1
-	// offsets without nulls; partition p is the rows [offsets[p], offsets[p+1]).
+	// Partition is the stable radix partition of all columns by one digit of a key: row i goes to
+	// partition d of key[i] (Digit). Rows keep their order within a partition. key is a plain
+	// integer column of 4 or 8 bytes without nulls, whose bits are used as they are. cols are as
+	// long as the key. RowNumbers may be among cols: it becomes the original row of each row.
+	// Partition returns the partitioned columns and an Int32 column of 1<<bits + 1 offsets without
+	// nulls; partition p is the rows [offsets[p], offsets[p+1]).
 	//
-	// Errors: a key of another form, more than 16 bits, bits beyond the width of the key,
-	// an even factor, lengths that differ, strings as in Gather.
+	// Errors: a key of another form, more than 16 bits, bits beyond the width of the key, an even
+	// factor, lengths that differ, strings as in Gather.
 	//
-	// Cost: on a GPU, a pass per 8 bits of the digit. A pass reads the digits twice, and
-	// reads and writes every column once, in whole sectors. Strings are gathered after
-	// the last pass. On the CPU, one pass finds where rows go, and the columns are scattered;
-	// if all rows are in order already, the result shares them. It waits only for the sizes
-	// of strings. This is the transformation of GFTR (Wu et al., SIGMOD 2025, §4.1.2 and
-	// §4.1.4).
+	// Cost: on a GPU, a pass per 8 bits of the digit. A pass reads the digits twice, and reads and
+	// writes every column once, in whole sectors. Strings are gathered after the last pass. On the
+	// CPU, one pass computes the positions of rows, and the columns are scattered; if all rows are
+	// already in order, the result shares them. It waits only for the sizes of strings. This is the
+	// transformation of GFTR (Wu et al., SIGMOD 2025, §4.1.2 and §4.1.4).
 	Partition(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets Column, err error)
 
-	// Sort returns the ids that order the rows by the keys, the first key most
-	// significant. There is at least one key, and all have one length. The order is
-	// stable. Floats are in the order of CompareFloat, strings in the order of their
-	// bytes.
+	// Sort returns the ids that order the rows by the keys, the first key most significant. There
+	// is at least one key, and all have the same length. The order is stable. Floats are ordered by
+	// CompareFloat, strings by their bytes.
 	//
 	// Errors: no key, lengths that differ, more than MaxRows rows.
 	//
-	// Cost: O(n × bits of all keys). Keys are packed into words, each key with as few
-	// bits as its values need. Every word takes one pass that packs it, and passes of a
-	// least-significant-digit radix sort over (word, row id), one per digit (8 bits on
-	// data-centre GPUs). Strings are ranked first, 8 bytes a round, and a round has only
-	// the strings that no round before told apart. It waits for the ranges of the keys.
+	// Cost: O(n × bits of all keys). Keys are packed into words, each key with as few bits as its
+	// values need. Every word takes one pass that packs it, and one pass per digit (8 bits on
+	// data-centre GPUs) of a least-significant-digit radix sort over (word, row id). Strings are
+	// ranked first, in rounds of 8 bytes; a round has only the strings that are equal in all
+	// earlier rounds. It waits for the ranges of the keys.
 	Sort(l *Lease, keys []SortKey) (Column, error)
 
-	// BuildTable makes a hash table over the rows of the key columns, which have one
-	// length. nullSafe has one entry for each key. Rows with a null key are left out,
-	// unless the key is null-safe (IS NOT DISTINCT FROM). The table copies or keeps what it
-	// needs: the caller may release the columns. The lease must outlive the table, for which
-	// it pays until Release.
+	// BuildTable makes a hash table over the rows of the key columns, which have the same length.
+	// nullSafe has one entry for each key. Rows with a null key are dropped, unless the key is
+	// null-safe (IS NOT DISTINCT FROM). The table copies or retains what it needs: the caller may
+	// release the columns. The lease must outlive the table, for which it pays until Release.
 	//
-	// Errors: no key, nullSafe of another length, more than 60 keys, more than MaxRows
-	// rows, and on a GPU more than 671,088,640 distinct keys.
+	// Errors: no key, nullSafe of another length, more than 60 keys, more than MaxRows rows, and on
+	// a GPU more than 671,088,640 distinct keys.
 	//
-	// Cost: expected O(n). A single integer key takes a bitmap of ranks, so that no keys
-	// are compared, if there are at most ranks values from the least to the greatest. The
-	// bitmap has 2 bits a value. Other keys take a hash table that is at most five
-	// eighths full. On a GPU a single integer key of 8 bytes takes 5 bytes a row and keeps
-	// its column, if no two rows have one key. This is the build of the non-partitioned join
-	// (Wu et al., SIGMOD 2025, §3.1.3).
+	// Cost: expected O(n). A single integer key uses a bitmap of ranks, for which no keys are
+	// compared, if the range of its values has at most ranks values. The bitmap has 2 bits per
+	// value. Other keys use a hash table that is at most five eighths full. On a GPU a single
+	// integer key of 8 bytes that is unique takes 5 bytes per row, and its column is retained. This
+	// is the build of the non-partitioned join (Wu et al., SIGMOD 2025, §3.1.3).
 	BuildTable(l *Lease, keys []Column, nullSafe []bool, ranks uint64) (Table, error)
 
-	// MatchPartitions is the match finding of the partitioned hash join (Wu et al.,
-	// SIGMOD 2025, §3.1.2 and §4.1.4), for build sides that are too large for a cache.
-	// Partition cut both sides by the same bits of the same hash of their keys. Null keys
-	// match nothing. Offsets may cover a part of the rows; rows outside have no match.
-	// The sides must outlive the matcher, and so must the lease, which pays for its
-	// state.
+	// MatchPartitions is the match finding of the partitioned hash join (Wu et al., SIGMOD 2025,
+	// §3.1.2 and §4.1.4), for build sides that are too large for a cache. Both sides were
+	// partitioned by the same bits of the same hash of their keys. Null keys match nothing. Offsets
+	// may cover a part of the rows; rows outside have no match. The sides must outlive the matcher,
+	// and so must the lease, which pays for its state.
 	//
-	// The pairs of a partition are together, so that a Gather of the partitioned columns
-	// reads rows that are close. Otherwise pairs come in any order.
+	// The pairs of a partition are consecutive, so that a Gather of the partitioned columns reads
+	// rows that are close to each other. Otherwise pairs come in any order.
 	//
 	// Errors: those of CheckPartitions.
 	//
-	// On a GPU, how says in which way pairs are written. It is nothing to a CPU, where
-	// tasks have lists of pairs.
+	// how selects how a GPU writes pairs. It is ignored on the CPU, where tasks have lists of
+	// pairs.
 	//
-	// Cost: on a GPU, Next reads the keys of both sides twice (count, then write). A work
-	// item has at most 9,216 build rows, which fit shared memory, and 65,536 probe rows:
-	// larger partitions are split, so skew does not hold up one block (Rui & Tu, SSDBM
-	// 2017, §3.2.3), but the probe rows of a partition are read once for each 9,216 of
-	// its build rows. On the CPU, hash tables of all partitions take 8 to 12 bytes a
-	// build row. It waits for the counts.
+	// Cost: on a GPU, Next reads the keys of both sides twice (count, then write). A work item has
+	// at most 9,216 build rows, which fit shared memory, and 65,536 probe rows. Larger partitions
+	// are split, so that skew does not delay a single block (Rui & Tu, SSDBM 2017, §3.2.3), but the
+	// probe rows of a partition are read once for each 9,216 of its build rows. On the CPU, hash
+	// tables of all partitions take 8 to 12 bytes per build row. It waits for the counts.
 	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
 
-	// PartitionLoose is Partition for those who need no order: the rows of a partition may be in any order, another in
-	// each call, and there may be room behind them. Partition p is the rows [offsets[p], ends[p]) of columns that may
-	// be longer than the key; what other rows hold is unspecified. Without ends it is the rows [offsets[p],
-	// offsets[p+1]).
+	// PartitionLoose is an unordered Partition with slack: the rows of a partition come in any
+	// order, which differs between calls, and unused rows may follow them. Partition p is the rows
+	// [offsets[p], ends[p]) of columns that may be longer than the key; other rows are unspecified.
+	// Without ends, partition p is the rows [offsets[p], offsets[p+1]).
 	//
 	// Errors: those of Partition.
 	//
-	// Cost: on a GPU, without strings, a pass for up to 8 bits of the digit that reads and writes every column once;
-	// two passes, for up to 14 bits, if the key is one of the columns and a partition has 512 rows on average. A sample
-	// of the rows gives each partition its room, 5 to 30 % more than its rows of many. If one has more, which it waits
-	// for, or else, it is Partition.
+	// Cost: on a GPU, without strings, one pass for up to 8 bits of the digit, which reads and
+	// writes every column once; or two passes for up to 14 bits, if the key is one of the columns
+	// and a partition has 512 rows on average. A sample of the rows determines the size of each
+	// partition: for large partitions 5 to 30 % more than its estimated rows. If a partition turns
+	// out larger, for which it waits, and in all other cases, it is Partition.
 	PartitionLoose(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets, ends Column, err error)
 
-	// MatchRange finds for each probe row the build rows whose key is between two bounds of
-	// the row. The key is one column that is sorted ascending, nulls last, in the order of
-	// Sort; the caller guarantees it, and a device does not check it. Without a bound, nil,
-	// keys are not limited on that side; one bound at least is there. A null key or bound
-	// matches nothing, and neither does a lower bound above the upper one. Pairs come in
-	// order of the probe rows, and for each probe row in order of the build rows. The
-	// columns must outlive the matcher, and so must the lease, which pays for its state.
+	// MatchRange finds for each probe row the build rows whose key is between two bounds of the
+	// row. The key is one column, sorted ascending with nulls last, in the order of Sort; the
+	// caller guarantees it, and a device does not check it. A nil bound means that keys are not
+	// limited on that side; at least one bound is not nil. A null key or bound matches nothing, and
+	// neither does a lower bound above the upper one. Pairs come in the order of the probe rows,
+	// and for each probe row in the order of the build rows. The columns must outlive the matcher,
+	// and so must the lease, which pays for its state.
 	//
 	// Errors: those of CheckRange.
 	//
-	// Cost: two binary searches a probe row, of log2(build rows) random reads each. 8 bytes
-	// written a probe row, 12 on a GPU, which the matcher keeps. It does not wait.
+	// Cost: two binary searches per probe row, of log2(build rows) random reads each; 8 bytes
+	// written per probe row, 12 on a GPU, which the matcher keeps. It does not wait.
 	MatchRange(l *Lease, build Column, lower, upper *Bound) (Matcher, error)
 
-	// Runs numbers the runs of consecutive rows with equal keys, in order from 0. Keys
-	// are equal as in Groups: a null equals a null. It returns the run of every row,
-	// which accumulators take as its group, and the Int32 ids of the first row of every
-	// run, at which Gather gives the keys. The caller releases both. Accumulators fold a
-	// run before they touch its state: this is the reduction of sort-based grouping (Wu
-	// et al., SIGMOD 2025, §3.2.2 and §4.1.3).
+	// Runs numbers the runs of consecutive rows with equal keys, in order from 0. As in Groups, a
+	// null equals a null. It returns the run of every row, which accumulators use as its group, and
+	// the Int32 id of the first row of every run, which serves to Gather the keys. The caller
+	// releases both. Accumulators fold a run before they access its state: this is the reduction of
+	// sort-based grouping (Wu et al., SIGMOD 2025, §3.2.2 and §4.1.3).
 	//
 	// Errors: those of CheckKeys.
 	//
-	// Cost: one comparison of neighbours a row, which reads the keys once, and 4 bytes
-	// written a row. It waits for the number of runs.
+	// Cost: one comparison with the previous row per row, which reads the keys once, and 4 bytes
+	// written per row. It waits for the number of runs.
 	Runs(l *Lease, keys []Column) (runs Assignment, firsts Column, err error)
 
-	// Fold aggregates ranges of rows: row i of the result is the aggregate of the values of
-	// the rows [from[i], to[i]), in the type a.Output. A range without a value that is not
-	// null gives null, and 0 for Count. from and to are Int32 columns without nulls and of
-	// one length; the caller guarantees that they lie within the rows of values. A range that
-	// ends before it begins is empty. a.Kind is Count, Sum, Product, BitAnd, BitOr or BitXor.
+	// Fold aggregates ranges of rows: row i of the result is the aggregate of the values of the
+	// rows [from[i], to[i]), in the type a.Output. For a range without non-null values it is null,
+	// or 0 for Count. from and to are Int32 columns without nulls and of the same length; the
+	// caller guarantees that they are within the rows of values. A range that ends before it begins
+	// is empty. a.Kind is Count, Sum, Product, BitAnd, BitOr or BitXor.
 	//
-	// Errors: those of CheckFold; a sum that does not fit its type, even if other ranges do.
+	// Errors: those of CheckFold; a sum that does not fit its type, even if the sums of other
+	// ranges do.
 	//
-	// Cost: a tree over the values has a state of 16 to 32 bytes for every 16 of them, and
-	// for every 16 of these. A range reads at most 30 states or values a level. On the CPU a
-	// range is made from the one before it if that is less work, as for frames that slide or
-	// grow; then no tree is made. These are the segment trees of Leis et al., Efficient
-	// Processing of Window Functions, VLDB 2015, §4.5.
+	// Cost: a tree over the values has a state of 16 to 32 bytes for every 16 values, and for every
+	// 16 states of the level below. A range reads at most 30 states or values per level. On the CPU
+	// a range is computed from the previous one if that is less work, as for frames that slide or
+	// grow; then no tree is made. These are the segment trees of Leis et al., Efficient Processing
+	// of Window Functions, VLDB 2015, §4.5.
 	Fold(l *Lease, a Aggregate, values, from, to Column) (Column, error)
 
-	// Extreme returns for each range of rows [from[i], to[i]) the id of the row that Sort
-	// would put first, -1 if the range has no row whose key is not null. Of equal rows it is
-	// the first one, or the last one if last is set. Gather with outer gives minima, maxima,
-	// and values of other columns next to them. Ranges are those of Fold.
+	// Extreme returns for each range of rows [from[i], to[i]) the id of the row that Sort would put
+	// first, or -1 if all keys of the range are null. Of equal rows it is the first one, or the
+	// last one if last is set. Gather with outer turns the ids into minima, maxima, or values of
+	// other columns in these rows. Ranges are those of Fold.
 	//
 	// Errors: those of CheckKeys and CheckRanges.
 	//
-	// Cost: that of Fold, with row ids of 4 bytes as states and a comparison of rows a state.
+	// Cost: that of Fold, with row ids of 4 bytes as states and a comparison of rows per state.
 	Extreme(l *Lease, key SortKey, last bool, from, to Column) (Column, error)
 
-	// Search returns for each range of rows [from[i], to[i]) of a key the first row whose key
-	// is not before bound[i] in the order of Sort, or with after the first one that is behind
-	// it; without such a row it is to[i]. Within each range the key is in this order, which
-	// the caller guarantees. Nulls are equal. Ranges are those of Fold.
+	// Search returns for each range of rows [from[i], to[i]) of a key the first row whose key is
+	// not before bound[i] in the order of Sort, or with after set the first row whose key is after
+	// it. If there is none, it is to[i]. The caller guarantees that the key has this order within
+	// each range. Nulls are equal. Ranges are those of Fold.
 	//
-	// Errors: a bound of another type or another length than the ranges, those of CheckKeys
-	// and CheckRanges.
+	// Errors: a bound of another type or another length than the ranges, those of CheckKeys and
+	// CheckRanges.
 	//
-	// Cost: a binary search a range.
+	// Cost: a binary search per range.
 	Search(l *Lease, key SortKey, bound Column, after bool, from, to Column) (Column, error)
 
-	// SampleKeys looks at the keys of some rows, at most SampledKeys, which are spread evenly. The key is one of
-	// AggregatePartitions.
+	// SampleKeys counts the distinct keys among at most SampledKeys evenly spread rows. The key is
+	// one for AggregatePartitions.
 	//
 	// Errors: those of CheckSample.
 	//
-	// Cost: a sector of memory a row of the sample; some ten microseconds on a GPU. It waits for the result.
+	// Cost: a sector of memory per row of the sample; some ten microseconds on a GPU. It waits for
+	// the result.
 	SampleKeys(l *Lease, key Column) (KeySample, error)
 
-	// NewGroups makes an empty map from keys of the given types to group ids. The lease
-	// pays for the map until Release. A hint sizes the first table; a wrong one costs
-	// time only. More than 60 types are an error.
+	// NewGroups makes an empty map from keys of the given types to group ids. The lease pays for
+	// the map until Release. A hint sizes the first table; a wrong hint only costs time. More than
+	// 60 types are an error.
 	NewGroups(l *Lease, types []Type, hint GroupHint) (Groups, error)
 
 	// NewPacking makes a packing of keys of the given types. The lease pays for it until Release.
 	// More than 60 types are an error.
 	NewPacking(l *Lease, types []Type) (Packing, error)
 
-	// AggregatePartitions groups rows by a key and aggregates them: the partition-based
-	// group-by, and the one by block-private tables if there is one partition (Wu et al.,
-	// SIGMOD 2025, §4.2 and §4.3; Karnagel et al., ADMS 2015, §5.1). Rows with one key lie in
-	// one partition; without offsets all rows are one. values has a column for each aggregate,
-	// which CountAll ignores. The result has the key and the aggregates of each group, once, in
-	// any order. A hint sizes tables; if it is dense, a single partition has a slot for each key of
-	// its range. Nulls among the values are ignored; an aggregate of no values but a count is null.
+	// AggregatePartitions groups rows by a key and aggregates them: the partition-based group-by
+	// or, with a single partition, the group-by with block-private tables (Wu et al., SIGMOD 2025,
+	// §4.2 and §4.3; Karnagel et al., ADMS 2015, §5.1). All rows with the same key are in the same
+	// partition; without offsets all rows are one partition. values has a column for each
+	// aggregate, which CountAll ignores. The result has the key and the aggregates of each group,
+	// once, in any order. A hint sizes tables; if it is dense, a single partition has a slot for
+	// each key of its range. Nulls among the values are ignored; an aggregate without values is
+	// null, except counts.
 	//
-	// Errors: those of CheckAggregation. ErrManyGroups, if a device has too little fast memory for
-	// the groups of a partition or, rarely, if a hash drawn at random spreads their keys badly, and
-	// ErrUnfit; they change nothing.
+	// Errors: those of CheckAggregation; ErrUnfit; and ErrManyGroups, if the groups of a partition
+	// do not fit the fast memory of the device or, rarely, if a random hash function spreads their
+	// keys badly. They change nothing.
 	//
 	// Cost: on a GPU it reads every column once. A row takes a lookup in shared memory, and an
-	// atomic there for each word of 32 bits of an aggregate, of which a count has 1, a minimum 1 or 2, and a
-	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. Where keys and aggregates together are too large for
-	// the memory of a block, it writes and reads 2 bytes more a row. The partitions with more than 4 times the rows of
-	// the average are cut into slices, whose groups are merged in device memory, so skew does not
-	// hold up one block. It waits for the number of groups. On the CPU it is Groups and
-	// Accumulators.
+	// atomic there for each 32-bit word of an aggregate. A count has 1 word, a minimum 1 or 2, a
+	// sum 2, of 8-byte values 3, of floats and 16-byte values 6. If keys and aggregates together
+	// exceed the memory of a block, it writes and reads 2 more bytes per row. Partitions with more
+	// than 4 times the average number of rows are cut into slices, whose groups are merged in
+	// device memory, so that skew does not delay a single block. It waits for the number of groups.
+	// On the CPU it is Groups and Accumulators.
 	AggregatePartitions(l *Lease, rows Partitioned, list []Aggregate, values []Column, hint GroupHint) ([]Column, error)
 
 	// NewAccumulator makes the running state of one aggregate, without groups. The lease
@@ -414,16 +410,14 @@ type Queue interface {
 	// type is an error, and so is Avg.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
 	// NewLeaders makes the running state of a Leader, without groups. The lease pays for it until
-	// Release. It is an error without the capability.
+	// Release. Without the capability it is an error.
 	NewLeaders(l *Lease, spec Leader) (Leaders, error)
 
-	// Close ends the queue. It returns the failure that sticks to the queue, if there is
-	// one.
+	// Close ends the queue. It returns the failure that sticks to the queue, if any.
 	Close() error
 }
 
-// RowNumbers is a column of the numbers of n rows that needs no memory. Only Partition takes
-// it.
+// RowNumbers is a column of the numbers of n rows that needs no memory. Only Partition accepts it.
 func RowNumbers(n int) Column { return Column{Type: Of(Int32), Len: n} }
 
 // IsRowNumbers reports whether a column is RowNumbers.
@@ -431,17 +425,17 @@ func (c Column) IsRowNumbers() bool {
 	return c.Type == Of(Int32) && c.Data == nil && c.Dict == nil && c.Len > 0
 }
 
-// Digit is bits [Shift, Shift+Bits) of a key, least significant bit 0. With a Factor they
-// are the bits of the key times Factor, an odd number, as far as the product fits the
-// width of the key: the upper bits are a hash of the key (multiply-shift hashing,
-// Dietzfelbinger et al., J. Algorithms 1997). A run draws the factor, so that nobody can
-// make a file whose keys all collide.
+// Digit is bits [Shift, Shift+Bits) of a key, where the least significant bit is bit 0. With a
+// Factor, an odd number, they are bits of the key times Factor, truncated to the width of the key:
+// the upper bits are a hash of the key (multiply-shift hashing, Dietzfelbinger et al., J.
+// Algorithms 1997). A run uses a random factor, so that nobody can construct a file whose keys all
+// collide.
 type Digit struct {
 	Shift, Bits uint
 	Factor      uint64 // 0: the bits of the key
 }
 
-// Check returns an error when a column cannot be partitioned by the digit.
+// Check returns an error if a column cannot be partitioned by the digit.
 func (d Digit) Check(key Column) error {
 	width := key.Type.Width()
 	switch {
@@ -475,43 +469,45 @@ type Partitioned struct {
 	// Key is a plain column of integers, narrow decimals, dates, times or
 	// timestamps, of 4 or 8 bytes a value.
 	Key Column
-	// Offsets are Int32 without nulls, as Partition returns them. They ascend and lie
-	// within the key, which the caller guarantees.
+	// Offsets are Int32 without nulls, as Partition returns them. The caller guarantees that they
+	// ascend and are within the key.
 	Offsets Column
-	// Ends are where partitions end that have room behind their rows, as PartitionLoose returns them. A column without
-	// rows: a partition ends where the next begins. Only AggregatePartitions takes them.
+	// Ends are the ends of partitions with slack, as PartitionLoose returns them. A column without
+	// rows means that each partition ends where the next begins. Only AggregatePartitions accepts
+	// ends.
 	Ends Column
-	// Chain puts the rows in order if they lie in buckets of BucketRows rows: row p of that
-	// order is row p%BucketRows of bucket Chain[p/BucketRows]. Offsets count in this order,
-	// and every bucket of the key comes once. A column without rows: rows lie in order.
+	// Chain orders rows that are in buckets of BucketRows rows: row p of the order is row
+	// p%BucketRows of bucket Chain[p/BucketRows]. Offsets refer to this order, and every bucket of
+	// the key occurs once. A column without rows means that the rows are in order.
 	Chain Column
-	// Distinct says of a build side that no two rows have one key, which the caller
-	// guarantees: further rows of a key may be left out.
+	// Distinct says that all rows of a build side have different keys, which the caller guarantees:
+	// further rows of a key may be ignored.
 	Distinct bool
 }
 
-// SampledKeys is the most rows that SampleKeys looks at.
+// SampledKeys bounds the rows of a sample.
 const SampledKeys = 1 << 14
 
-// SampleStep is the rows of a part of n rows, of as many parts as there are rows in a sample, times 1<<20.
+// SampleStep divides n rows into as many parts as the sample has rows. It returns the rows per part
+// times 1<<20.
 func SampleStep(n, sampled int) uint64 { return uint64(n) << 20 / uint64(max(sampled, 1)) }
 
-// SampledRow is row i of a sample: one of part i of the rows. It is not the first of each part: if keys come in turns,
-// those rows have few of them.
+// SampledRow returns row i of a sample, a row of part i. It is not always the first row of the
+// part: with periodic keys, the first rows may have only a few of the keys.
 func SampledRow(i int, step uint64) int {
 	lo, hi := uint64(i)*step>>20, uint64(i+1)*step>>20
 	return int(lo + uint64(uint32(i)*0x9e3779b9)*(hi-lo)>>32)
 }
 
-// KeySample is what a sample of keys shows: the rows that it has, how many different keys these have, and how many
-// keys only one of them has.
+// KeySample describes a sample of keys: the number of its rows, of distinct keys among them, and of
+// keys that occur once.
 type KeySample struct{ Rows, Keys, Once int }
 
 // BucketRows is the number of rows of a bucket.
 const BucketRows = 2048
 
-// Buckets is rows in chains of buckets. Where a slot of a bucket has no row, Key is null, and
-// both Key and Rows are 0. In other slots Rows has the id of the row.
+// Buckets holds chains of rows. If a slot of a bucket has no row, Key is null, and both Key and
+// Rows are 0. In other slots Rows has the id of the row.
 type Buckets struct {
 	Partitioned
 	Rows Column
@@ -520,10 +516,10 @@ type Buckets struct {
 // Release releases the columns.
 func (b Buckets) Release() { ReleaseColumns([]Column{b.Key, b.Offsets, b.Chain, b.Rows}) }
 
-// MostBuckets returns how many buckets n rows in 1<<bits partitions take at most.
+// MostBuckets returns the maximum number of buckets for n rows in 1<<bits partitions.
 func MostBuckets(n int, bits uint) int { return n/BucketRows + min(n, 1<<bits) }
 
-// CheckBuckets returns an error when PartitionBuckets cannot partition a key: the errors of
+// CheckBuckets returns an error if PartitionBuckets cannot partition a key: the errors of
 // CheckPartitions and of Digit.Check, and more slots in buckets than MaxRows.
 func CheckBuckets(key Column, d Digit) error {
 	if !key.partitions() {
@@ -550,34 +546,34 @@ func (c Column) partitions() bool {
 	return c.Dict == nil && !c.Type.IsFloat() && !c.Type.IsVar() && (w == 4 || w == 8)
 }
 
-// PairOutput is a way in which the blocks of a GPU find room for pairs. All but the first
-// are those of Rui & Tu (SSDBM 2017, §3.2.2); they write row ids, with which Join gathers.
+// PairOutput says how the blocks of a GPU allocate space for pairs. All but the first are from Rui
+// & Tu (SSDBM 2017, §3.2.2); they write row ids, by which Join gathers.
 type PairOutput uint8
 
-// The ways.
+// The strategies.
 const (
 	// PairsFused counts the pairs of some thousand probe rows at a time, and writes columns.
 	PairsFused PairOutput = iota
 	// PairsCounted probes twice: it counts the pairs of each work item, then writes them.
 	PairsCounted
-	// PairsPaged gives each thread a page of 4 pairs of its own, from a global pointer.
+	// PairsPaged allocates a page of 4 pairs for each thread, from a global pointer.
 	PairsPaged
-	// PairsDirect gives each block room of its own, with a pointer in shared memory.
+	// PairsDirect reserves an area for each block, with a pointer in shared memory.
 	PairsDirect
 )
 
-// Probing says how a GPU matches partitions. Zero is the fastest way. Sides in chains of
-// buckets take PairsDirect in place of it.
+// Probing says how a GPU matches partitions. The zero value is the fastest way. For sides in chains
+// of buckets it means PairsDirect.
 type Probing struct {
 	Output PairOutput
-	// Whole keeps the probe rows of a partition in one work item, so one block has them
-	// all however many they are.
+	// Whole keeps all probe rows of a partition in one work item, so that one block processes them,
+	// however many they are.
 	Whole bool
 }
 
-// CheckPartitions returns an error when MatchPartitions cannot join two sides: keys that
-// are coded, float, or not of 4 or 8 bytes; types that differ; offsets of another type, or
-// that differ in number; more than MaxRows rows; a chain that has not the buckets of its key.
+// CheckPartitions returns an error if MatchPartitions cannot join two sides: keys that are coded,
+// floats, or not of 4 or 8 bytes; types that differ; offsets of another type, or that differ in
+// number; more than MaxRows rows; a chain that does not match the buckets of its key.
 func CheckPartitions(build, probe Partitioned) error {
 	t := build.Key.Type
 	if !build.Key.partitions() || probe.Key.Dict != nil {
@@ -613,39 +609,35 @@ func CheckPartitions(build, probe Partitioned) error {
 	return nil
 }
 
-// GroupHint is what the planner knows about the groups in advance. A wrong hint costs
-// time, never rows.
+// GroupHint has the planner's knowledge about the groups. A wrong hint costs time, never rows.
 type GroupHint struct {
-	// Rows is an upper bound of the input rows, Groups an estimate of the groups; 0 is
-	// unknown.
+	// Rows is an upper bound of the input rows, Groups an estimate of the groups; 0 means unknown.
 	Rows, Groups int
-	// Lo and Hi bound the values of a single integer-like key. They count when Dense is
-	// set.
+	// Lo and Hi bound the values of a single integer-like key. They are used only if Dense is set.
 	Lo, Hi int64
 	Dense  bool
-	// Private gives each thread of AggregatePartitions a copy of the aggregates, if the groups are so
-	// few that it fits. It is nothing to a CPU.
+	// Private gives each thread of AggregatePartitions a copy of the aggregates, if the groups are
+	// so few that it fits. It is ignored on the CPU.
 	Private bool
-	// Skewed says that nearly all rows are of few of the groups. AggregatePartitions then takes the other rows
-	// to a table in device memory. It is nothing to a CPU.
+	// Skewed says that nearly all rows belong to a few groups. AggregatePartitions then aggregates
+	// the other rows in a table in device memory. It is ignored on the CPU.
 	Skewed bool
 }
 
-// Groups maps keys to dense group ids 0, 1, 2 … in order of first appearance. Nulls are
-// equal to each other. This is the hash table of the hash-based group-by (Wu et al.,
-// SIGMOD 2025, §3.2.1; Karnagel et al., ADMS 2015, §2.2).
+// Groups maps keys to dense group ids 0, 1, 2 … in the order of first appearance. Nulls are equal
+// to each other. This is the hash table of the hash-based group-by (Wu et al., SIGMOD 2025, §3.2.1;
+// Karnagel et al., ADMS 2015, §2.2).
 type Groups interface {
-	// Assign returns the groups of n rows, and makes new groups for keys not seen before.
-	// keys have n rows and the types of NewGroups. Without key columns all rows are in
-	// group 0. The lease pays for the assignment and scratch memory; the map grows on its
-	// own lease. The caller releases the assignment.
+	// Assign returns the groups of n rows, and makes new groups for new keys. keys have n rows and
+	// the types of NewGroups. Without key columns all rows are in group 0. The lease pays for the
+	// assignment and scratch memory; the map grows on its own lease. The caller releases the
+	// assignment.
 	//
-	// Errors: other types or lengths, more distinct keys than 32-bit ids or, on a GPU,
-	// the index (671,088,640) hold, key strings above 2 GiB. A refusal leaves the groups
-	// as they were.
+	// Errors: other types or lengths; more distinct keys than 32-bit ids or, on a GPU, the index
+	// (671,088,640) can hold; key strings above 2 GiB. A refusal leaves the groups unchanged.
 	//
-	// Cost: expected O(n): a lookup a row, and 4 bytes written. A table that is too small
-	// is made anew, with all its keys. It waits for the number of groups, mostly once.
+	// Cost: expected O(n): a lookup per row, and 4 bytes written. A table that is too small is
+	// rebuilt with all its keys. It waits for the number of groups, usually once.
 	Assign(q Queue, l *Lease, keys []Column, n int) (Assignment, error)
 	// Len returns the number of groups so far.
 	Len() int
@@ -655,39 +647,41 @@ type Groups interface {
 	Release()
 }
 
-// Packing turns keys of any types into one integer key, by which primitives partition and aggregate
-// that take no other: the values of each column as far above its least value, side by side, with
-// a bit for nulls.
+// Packing packs keys of any types into one integer key, for primitives that partition and aggregate
+// only by an integer. Each column has a field of the bits of value − minimum, and a bit for nulls.
 type Packing interface {
-	// Pack packs the keys of n rows. keys have the types of NewPacking, one at least. The lease pays for
-	// the packed key and scratch memory; the strings that the packing has seen grow on its own lease.
+	// Pack packs the keys of n rows. keys have the types of NewPacking, at least one. The lease
+	// pays for the packed key and scratch memory; the packing's own lease pays for its dictionary
+	// of strings.
 	//
 	// Errors: other types or lengths; ErrUnfit, if the values take more than 64 bits; key strings
-	// above 2 GiB. A refusal leaves the packing as it was.
+	// above 2 GiB. A refusal leaves the packing unchanged.
 	//
-	// Cost: on a GPU it reads every column twice, and writes 4 or 8 bytes a row. It waits for the
-	// ranges of the values, and for the number of strings that are new; BOOLEAN has no range. On the
-	// CPU it is Groups, and the packed key is the group.
+	// Cost: on a GPU it reads every column twice, and writes 4 or 8 bytes per row. It waits for the
+	// ranges of the values (BOOLEAN has none), and for the number of new strings. On the CPU it is
+	// Groups, and the packed key is the group.
 	Pack(q Queue, l *Lease, keys []Column, n int) (PackedKeys, error)
 	Release()
 }
 
-// PackedKeys is the keys of a batch of rows, packed in one way.
+// PackedKeys has the packed keys of a batch of rows.
 type PackedKeys interface {
-	// Key returns the key of every row: plain, Uint32 or Uint64, without nulls. Two are equal if and only
-	// if the keys of the rows are, where nulls are equal to each other. Floats are canonical. The
-	// column is borrowed: it lives until Release. Bits says how many of its low bits are used.
+	// Key returns the packed key of every row: plain, Uint32 or Uint64, without nulls. Two packed
+	// keys are equal if and only if the keys of the rows are, where nulls are equal to each other.
+	// Floats are canonical. The column is borrowed: it lives until Release. Bits is the number of
+	// low bits that are used.
 	Key() Column
 	Bits() int
-	// Unpack returns the columns of some of the packed keys, in their order. Release of the packing ends it.
+	// Unpack returns the key columns of some of the packed keys, in their order. It is valid until
+	// the Release of the packing.
 	//
-	// Cost: one pass over those keys a column.
+	// Cost: one pass over these keys per column.
 	Unpack(q Queue, l *Lease, key Column) ([]Column, error)
 	Release()
 }
 
-// Assignment is the group ids of one batch of rows, in the form that the accumulators of
-// the device take.
+// Assignment has the group ids of one batch of rows, in the form that the accumulators of the
+// device accept.
 type Assignment interface {
 	// IDs returns the group id of every row as an Int32 column. The column is borrowed:
 	// it lives until Release.
@@ -699,8 +693,8 @@ type Assignment interface {
 type AggregateKind uint8
 
 // The aggregates. CountAll counts rows. Count counts values that are not null. Avg has no
-// accumulator: the group-by divides a Sum by a Count. A GPU has Product for Fold alone. Lead is a column of
-// Leaders, which no accumulator has.
+// accumulator: the group-by divides a Sum by a Count. A GPU has Product only for Fold. Lead is a
+// column of Leaders, and has no accumulator.
 const (
 	CountAll AggregateKind = iota
 	Count
@@ -721,9 +715,8 @@ func (k AggregateKind) String() string {
 		"leader"}[k]
 }
 
-// Aggregate is one aggregate over a column of type Input with a result of type Output.
-// Nulls are left out. The result of a group without a value is null, and 0 for the
-// counts.
+// Aggregate is one aggregate over a column of type Input with a result of type Output. Nulls are
+// ignored. The result of a group without values is null, or 0 for counts.
 //
 //	CountAll, Count  BIGINT.
 //	Sum              SumType. Exact for integers and decimals (128 bits). A sum that
@@ -750,25 +743,25 @@ func SumType(t Type) Type {
 	return DecimalOf(MaxPrecision, int(t.Scale))
 }
 
-// Takes reports whether an Accumulator takes values of a type.
+// Takes reports whether an Accumulator accepts values of a type.
 func (a Aggregate) Takes(t Type) bool {
 	return t == a.Input || a.Kind == CountAll || a.Kind == Sum && a.Input.Kind == HugeInt && t.IsInteger()
 }
 
 // Accumulator is the running state of one aggregate for every group.
 type Accumulator interface {
-	// Update folds the rows of values into their groups. groups is the number of groups
-	// after the assignment. values has a row for each id and the type of the aggregate's
-	// input, or that of any integer for a Sum of HUGEINT; CountAll ignores it. The queue is of the accumulator's
-	// device; the accumulator's own lease pays. A refusal leaves the state as it was.
+	// Update folds the rows of values into their groups. groups is the number of groups after the
+	// assignment. values has a row for each id, and the type of the aggregate's input or, for a Sum
+	// of HUGEINT, any integer type; CountAll ignores it. The queue belongs to the accumulator's
+	// device; the accumulator's own lease pays. A refusal leaves the state unchanged.
 	//
-	// Cost: it reads 4 bytes of id and the value a row. Few groups are folded in private
-	// copies of the state (shared memory on a GPU, a copy per core on the CPU), many
-	// groups in place (Karnagel et al., ADMS 2015, §5.1; Wu et al., SIGMOD 2025, §4.2).
-	// Rows of Runs are folded a run at a time.
+	// Cost: per row it reads 4 bytes of id and the value. A few groups are folded in private copies
+	// of the state (shared memory on a GPU, a copy per core on the CPU), many groups in place
+	// (Karnagel et al., ADMS 2015, §5.1; Wu et al., SIGMOD 2025, §4.2). Rows of Runs are folded a
+	// run at a time.
 	Update(q Queue, a Assignment, values Column, groups int) error
-	// Result returns the aggregate of groups [from, to), which must lie within the groups
-	// of the last Update. Cost: one pass over those groups.
+	// Result returns the aggregate of groups [from, to), which must be within the groups of the
+	// last Update. Cost: one pass over these groups.
 	Result(q Queue, l *Lease, from, to int) (Column, error)
 	Release()
 }

@@ -3,25 +3,25 @@ package gpu
 import "slices"
 
 // InputPart is the part of a program that depends on a single input. If that input has a
-// dictionary, the part can be evaluated once a value instead of once a row.
+// dictionary, the part can be evaluated once per value instead of once per row.
 type InputPart struct {
 	// Program computes the part from the one input.
 	Program *Program
 	Input   int // number of the input in the whole program
-	// Registers are registers of the whole program, ascending, that instructions outside
-	// the part need. They correspond to the outputs of Program.
+	// Registers are the registers of the whole program, ascending, that instructions outside of the
+	// part need. They correspond to the outputs of Program.
 	Registers []int
 }
 
-// The dependencies of a register that are not the number of an input with a part.
+// The dependency of a register is the number of an input with a part, or one of these.
 const (
 	dependsOnRows    = -1
 	dependsOnNothing = -2
 )
 
-// InputParts returns the parts of a program, at most one for each input, in order of
-// inputs. has reports whether an input may have a part. byRow reports whether an
-// instruction must run on rows.
+// InputParts returns the parts of a program, at most one for each input, in the order of inputs.
+// has reports whether an input may have a part. byRow reports whether an instruction must run on
+// rows.
 func (p *Program) InputParts(has func(input int) bool, byRow func(instr int) bool) []InputPart {
 	some := false
 	for i := range p.Inputs {
@@ -31,7 +31,7 @@ func (p *Program) InputParts(has func(input int) bool, byRow func(instr int) boo
 		return nil
 	}
 	depends := p.dependencies(has, byRow)
-	// The results that rows need: something that depends on rows reads them.
+	// The results that an instruction which runs on rows reads.
 	wanted := make([]bool, len(depends))
 	for i := range p.Code {
 		if depends[len(p.Inputs)+i] == dependsOnRows {

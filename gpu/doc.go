@@ -11,16 +11,16 @@
 //
 // Columns follow the Arrow columnar layout: little-endian fixed-width values, int32
 // offsets and bytes for strings and binaries, and bitmaps for validity and booleans with
-// the least significant bit first (1 is valid, 1 is true). A column whose Dict is set
-// holds int32 codes into that dictionary. Values under a null are unspecified, but codes
-// under a null are always in range unless the dictionary is empty.
+// the least significant bit first (1 is valid, 1 is true). A column whose Dict is set holds
+// int32 codes into that dictionary. Values and codes under a null are unspecified; such a code
+// may be out of range (Lookup).
 //
 // # Invariants
 //
-//  1. A Stride has exactly one owner; passing it on moves it, Release ends it.
-//  2. A Buffer is counted against exactly one Lease from Alloc to the last
-//     Release; a Lease that closes with buffers outstanding reports them.
-//  3. Sizes and counts are int (64-bit). Row ids inside a stride or a gathered
-//     table are int32; the code that makes them checks MaxRows.
+//  1. A Stride has exactly one owner; passing it on transfers the ownership, Release ends it.
+//  2. A Buffer is charged to exactly one Lease from Alloc to the last Release. A Lease that is
+//     closed while it has buffers reports them.
+//  3. Sizes and counts are int (64-bit). Row ids within a stride or a gathered table are int32;
+//     the code that makes them checks MaxRows.
 //  4. Bits of a bitmap beyond its length are unspecified.
 package gpu

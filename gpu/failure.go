@@ -8,14 +8,13 @@ import (
 // failure is an error that sticks to its queue.
 type failure struct {
 	err  error
-	text string // of the expression whose values fail; "" for others
+	text string // of the expression whose values fail; otherwise ""
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// Failed formats an error that sticks to its queue: values that fail, or a device that
-// does.
+// Failed formats an error that sticks to its queue: for values that fail, or a device that fails.
 func Failed(format string, args ...any) error { return &failure{err: fmt.Errorf(format, args...)} }
 
 // FailedIn is Failed for values of an expression, the Text of an instruction.
@@ -23,7 +22,7 @@ func FailedIn(text, format string, args ...any) error {
 	return &failure{fmt.Errorf("in %s: %s", text, fmt.Sprintf(format, args...)), text}
 }
 
-// FailedExpression returns the text of the expression whose values fail, "" if that is not the error.
+// FailedExpression returns the text of the expression whose values fail, or "" for any other error.
 func FailedExpression(err error) string {
 	var f *failure
 	if !errors.As(err, &f) {
@@ -32,7 +31,8 @@ func FailedExpression(err error) string {
 	return f.text
 }
 
-// ErrPanic is the sentinel behind panics that became errors: defects of the code, whatever the data are.
+// ErrPanic is the class of panics that became errors. They are defects of the code, whatever the
+// data.
 var ErrPanic = errors.New("internal error")
 
 // Panicked returns an ErrPanic that sticks to its queue, with the stack of the panic.
@@ -40,7 +40,7 @@ func Panicked(where string, value any, stack []byte) error {
 	return Failed("%w in %s: %v; please report it with this trace:\n%s", ErrPanic, where, value, stack)
 }
 
-// ErrLimit is the sentinel behind errors of data that exceed what a column, a file or a device can hold.
+// ErrLimit is the class of errors for data that exceeds what a column, a file or a device can hold.
 var ErrLimit = errors.New("above a limit")
 
 // exceeded is an ErrLimit.

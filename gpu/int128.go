@@ -116,7 +116,7 @@ func (a Int128) Sign() int {
 // IsInt64 reports whether a fits an int64.
 func (a Int128) IsInt64() bool { return a.Hi == int64(a.Lo)>>63 }
 
-// Int64 returns the low 64 bits, which are the value when IsInt64.
+// Int64 returns the low 64 bits, which are the value if IsInt64.
 func (a Int128) Int64() int64 { return int64(a.Lo) }
 
 // QuoRem divides, truncating toward zero. The remainder has the sign of a. The divisor
@@ -197,15 +197,15 @@ var pow5 = func() (p [39]Int128) {
 
 // Decimal returns the float64 nearest to a / 10^scale, ties to even; 0 ≤ scale ≤ 38.
 func (a Int128) Decimal(scale int) float64 {
-	const exact = 1 << 53 // whole numbers up to here, and 10^22, are floats
+	const exact = 1 << 53 // integers up to this, and powers of ten up to 10^22, are exact floats
 	if v := int64(a.Lo); scale == 0 || a.IsInt64() && scale <= 22 && v >= -exact && v <= exact {
 		return a.Float64() / pow10[scale].Float64()
 	}
 	if a == (Int128{}) {
 		return 0
 	}
-	// The quotient by 5^scale with at least 64 bits. Its last bit is set when the
-	// division left a remainder.
+	// The quotient by 5^scale with at least 64 bits. Its last bit is set if the division left a
+	// remainder.
 	hi, lo := a.Abs()
 	n, exponent := Int128{lo >> 1, int64(hi >> 1)}, 1 // -2^127 is even
 	if hi>>63 == 0 {
@@ -299,8 +299,8 @@ func (a Int128) Format(scale int) string {
 	return s
 }
 
-// FormatDecimal returns a as DuckDB prints a DECIMAL(precision, scale): without a zero
-// before the point when the type has no digit there.
+// FormatDecimal returns a as DuckDB prints a DECIMAL(precision, scale): without a zero before the
+// point if the type has no digit there.
 func (a Int128) FormatDecimal(precision, scale int) string {
 	s := a.Format(scale)
 	if scale == 0 || precision > scale {

@@ -6,11 +6,10 @@ import (
 	"unicode"
 )
 
-// Program is a list of scalar expressions in the form that devices evaluate:
-// straight-line instructions over registers, each assigned once. Register r is input r
-// while r < len(Inputs); later registers are the results of instructions r - len(Inputs).
-// Package operators/expr compiles SQL into Programs. The maker of a Program checks its
-// types, and the Program is immutable.
+// Program is a list of scalar expressions in the form that devices evaluate: straight-line
+// instructions over registers, each assigned once. Register r < len(Inputs) is input r; a later
+// register r is the result of instruction r - len(Inputs). Package operators/expr compiles SQL into
+// Programs. The compiler checks types, and the Program is immutable.
 type Program struct {
 	Inputs  []Type
 	Code    []Instr
@@ -22,9 +21,8 @@ type Instr struct {
 	Op   Op
 	Type Type  // of the result
 	Args []int `json:",omitempty"` // registers
-	// Mask is the Bool register of the rows on which the operation may fail, or -1. On
-	// rows where the mask is false or null an error is ignored and the result is null.
-	// CASE is lazy because of it.
+	// Mask is a Bool register, or -1 for none. On rows where the mask is false or null, an error is
+	// ignored and the result is null. This makes CASE lazy.
 	Mask int
 	// Value is the operand of OpConst and the pattern of OpLike, OpILike and OpRegexp….
 	Value Scalar `json:",omitzero"`
@@ -42,15 +40,16 @@ func (in *Instr) Tries() bool {
 	return (in.Op == OpCast || in.Op == OpParseTime) && in.N == 1
 }
 
-// Portable reports whether every device computes the same bits: not if last digits are those of its math functions.
+// Portable reports whether every device computes the same bits. Math functions may differ in the
+// last digits.
 func (p *Program) Portable() bool {
 	return !slices.ContainsFunc(p.Code, func(in Instr) bool {
 		return in.Op == OpPow || in.Op == OpAtan2 || in.Op == OpMath && MathFunc(in.N) != MathSqrt
 	})
 }
 
-// Check returns an error if an instruction reads a register before it is written, or if an output is none. Whether
-// types fit operations it does not look at.
+// Check returns an error if an instruction reads a register before it is written, or if an output
+// is not a register. It does not check types.
 func (p *Program) Check() error {
 	written := len(p.Inputs)
 	for i, in := range p.Code {
@@ -74,22 +73,21 @@ func (p *Program) Check() error {
 
 // Op is an operation of a Program. Unless an operation says otherwise:
 //
-//   - A null argument gives a null result.
-//   - Arguments have one SQL type; decimals have one scale. Each decimal, argument or
-//     result, is narrow or wide on its own.
-//   - A value that does not fit the result's type or storage is an error, never a wrong
-//     value. A device evaluates every row, but reports no error for a row under a null.
+//   - The result is null if an argument is null.
+//   - Arguments have the same SQL type; decimals have the same scale. Each decimal, argument or
+//     result, is stored in 64 or 128 bits independently.
+//   - A value that does not fit the result's type or storage is an error, never a wrong value. A
+//     device evaluates every row, but reports no error for a row whose result is null.
 type Op uint8
 
 // The operations.
 const (
 	// OpConst is Value on every row.
 	OpConst Op = iota
-	// OpCast converts its argument to Type. N = 1 is TRY_CAST: the result is null where
-	// the conversion fails. Decimals round half away from zero, floats to integers half
-	// to even. Dates and times convert to integers as the number of their units, and
-	// infinite dates to infinite timestamps and back. A result that is a float is the
-	// float nearest to the argument.
+	// OpCast converts its argument to Type. N = 1 means TRY_CAST: the result is null where the
+	// conversion fails. Decimals round half away from zero; floats to integers round half to even.
+	// Dates and times convert to integers as their numbers of units, and infinite dates to infinite
+	// timestamps and back. A float result is the float nearest to the argument.
 	OpCast
 
 	// Arithmetic on integers, decimals and floats. The result has the type of the
@@ -109,18 +107,18 @@ const (
 	OpPow  // floats
 	OpMath // floats: function N (a MathFunc); NaN outside its domain
 
-	// Rounding of numbers. OpRound rounds half away from zero to N digits after the
-	// point; N may be negative. The scale of a decimal result says how many digits are
-	// kept. The exact decimal value of a float decides, and its result is the float nearest to the
-	// decimal that remains; with a second argument, an Int64, that is the number of digits. The others
-	// round to whole numbers.
+	// Rounding of numbers. OpRound rounds half away from zero to N digits after the point; N may be
+	// negative. With a second argument, an Int64, that is the number of digits. The scale of a
+	// decimal result says how many digits are kept. For a float, the exact decimal value is
+	// rounded, and the result is the float nearest to the rounded decimal. The others round to
+	// integers.
 	OpRound
 	OpFloor
 	OpCeil
 	OpTrunc
 
-	// Comparisons; the result is Bool. Floats compare in the total order of CompareFloat,
-	// strings by bytes. The last two treat null as a value and are never null.
+	// Comparisons; the result is Bool. Floats compare in the total order of CompareFloat, strings
+	// by bytes. The last two treat null as a value and never return null.
 	OpEq
 	OpNe
 	OpLt
@@ -138,8 +136,8 @@ const (
 	OpNot
 	OpIsNull
 	OpIsNotNull
-	// OpSelect is its second argument where the first, a Bool, is true, and its third
-	// argument elsewhere. Both have the SQL type of Type.
+	// OpSelect returns its second argument where the first, a Bool, is true, and its third argument
+	// elsewhere. Both have the SQL type of Type.
 	OpSelect
 
 	// OpExtract is field N (a DatePart) of a Date, Time or Timestamp: an Int64, or a
@@ -173,28 +171,29 @@ const (
 	// (s, separator, n): part n of s, from the end if negative, '' without one; an empty separator cuts at code points
 	OpSplitPart
 	OpRepeat    // (s, n)
-	OpTranslate // (s, from, to): each code point of from becomes that of to at its place, or nothing
+	OpTranslate // (s, from, to): each code point of from becomes the one at its position in to, or is dropped
 	OpChr       // the String of one code point, an Int64
 	OpCodePoint // the first code point as an Int32, N for an empty string
 	OpDigest    // the hexadecimal Digest N of a String or Binary
-	// Regular expressions. Value is the pattern, the low byte of N its regex.Options, which
-	// package regex compiles; what is above them is K.
+	// Regular expressions. Value is the pattern, which package regex compiles. The low byte of N
+	// has the regex.Options, and the bits above them are K.
 	OpRegexp        // whether the pattern matches
 	OpRegexpExtract // group K of the first match, "" without one
 	OpRegexpReplace // (s, replacement): the first match replaced, or all if K is 1; see regex.Search.Replace
 
 	OpEncode // a String or Binary in the Encoding N
-	// the digits of an Int64, Uint64 or HugeInt in base N, 2 to 36, as a String; a negative number's are those of its
-	// bits
+	// OpDigits returns the digits of an Int64, Uint64 or HugeInt in base N, 2 to 36, as a String. A
+	// negative number is printed as its bits.
 	OpDigits
 	OpDistance // (x, y): the Distance N of the code points of two Strings
-	// OpHash is the hash of a value or null as a Uint64, never null: that of DuckDB's hash. With a
-	// second argument, which has no nulls, it is combined with that, the hash of what comes before.
+	// OpHash is DuckDB's hash of a value or null as a Uint64, never null. With a second argument,
+	// the hash of the preceding values, which has no nulls, both are combined.
 	OpHash
 
-	// Bits of integers; arguments and result have one type, but OpBitCount gives an Int8 or an Int16. A
-	// shift by less than 0 or by the bits of the type or more gives 0 to the right. To the
-	// left it is an error, unless 0 is shifted, as is a negative operand.
+	// Bits of integers. Arguments and result have the same type, except that OpBitCount returns an
+	// Int8 or an Int16. A shift to the right by less than 0, or by at least the bits of the type,
+	// returns 0. Such a shift to the left is an error, unless 0 is shifted; so is a negative
+	// operand.
 	OpBitAnd
 	OpBitOr
 	OpBitXor
@@ -207,41 +206,41 @@ const (
 	OpNextAfter // (x, y), floats: the float next to x, toward y
 	// OpMakeDate is the Date of a year, month and day, which are Int64.
 	OpMakeDate
-	// OpParseTime reads a Timestamp from a String in the format in Value; see
-	// ParseTimeFormat. With N = 1 the result is null where the text has another form.
+	// OpParseTime reads a Timestamp from a String in the format in Value; see ParseTimeFormat. With
+	// N = 1 the result is null where the text has another form.
 	OpParseTime
-	// OpStep is a step function of an Int64. Set has the N values at which it steps,
-	// ascending, and then its N + 1 results, the first for arguments below all of them.
+	// OpStep is a step function of an Int64. Set has the N ascending values at which it steps,
+	// followed by its N + 1 results, the first for arguments below all steps.
 	OpStep
-	// OpAssert is its argument, a Bool, which is an error where it is false: Value is the
-	// message.
+	// OpAssert returns its argument, a Bool. Where it is false, that is an error with the message
+	// Value.
 	OpAssert
 )
 
-// Encoding is what OpEncode makes of bytes.
+// Encoding is an encoding of bytes, or its inverse, for OpEncode.
 type Encoding int
 
-// The encodings, and back. Text that is not in an encoding gives any bytes.
+// The encodings and their inverses. For text that is not in an encoding the result is unspecified.
 const (
 	Raw        Encoding = iota // the bytes themselves, as another type
-	Hex                        // two hexadecimal digits a byte
+	Hex                        // two hexadecimal digits per byte
 	FromHex                    // the first byte may have one digit
-	Bits                       // eight binary digits a byte
+	Bits                       // eight binary digits per byte
 	FromBits                   // the last byte may have fewer
 	Base64                     // RFC 4648
 	FromBase64                 //
 	URL                        // all but letters, digits and - . _ ~ as %HH
-	FromURL                    // % without two hexadecimal digits stays
+	FromURL                    // a % without two hexadecimal digits remains
 )
 
 // Distance is a measure of OpDistance.
 type Distance int
 
-// The measures: an Int64 up to Hamming, then a Float64 from 0 to 1.
+// The measures. Up to Hamming the result is an Int64, then a Float64 from 0 to 1.
 const (
 	Levenshtein Distance = iota
 	DamerauLevenshtein
-	Hamming // of texts of one length
+	Hamming // of texts of equal length
 	Jaccard
 	Jaro
 	JaroWinkler

@@ -6,18 +6,17 @@ import (
 	"sync"
 )
 
-// Reclaimer is a holder of a budget's memory that can give some of it back: a cache, or
-// state that can spill. Any goroutine may call its methods, but never two at a time. The
-// budget's lock is not held. The methods neither reserve from the budget nor wait for a
-// goroutine that may do so. A holder that is using its memory under a lock of its own
-// therefore has nothing to give (sync.Mutex.TryLock).
+// Reclaimer is a holder of a budget's memory that can release some of it: a cache, or state that
+// can spill. Any goroutine may call its methods, but never two at a time. The budget's lock is not
+// held. The methods must neither reserve from the budget nor wait for a goroutine that may do so.
+// So a holder that is using its memory under a lock of its own must offer nothing
+// (sync.Mutex.TryLock).
 type Reclaimer interface {
-	// Reclaimable returns the bytes that could be given back now, and the cost of giving
-	// them back and getting them again, in seconds a GiB. Caches cost less than state
-	// that spills.
+	// Reclaimable returns the bytes that could be released now, and the cost of releasing and
+	// restoring them, in seconds per GiB. Caches cost less than state that spills.
 	Reclaimable() (bytes int64, cost float64)
-	// Reclaim gives back at least want bytes if it can, and returns the number of bytes.
-	// They are no longer reserved when it returns.
+	// Reclaim releases at least want bytes if it can, and returns the number of bytes. They are no
+	// longer reserved when it returns.
 	Reclaim(want int64) (given int64)
 }
 
@@ -28,13 +27,13 @@ type registration struct {
 	gone bool
 }
 
-// Register registers a holder with the budget. Before the budget refuses a reservation
-// that does not fit, holders give back the missing bytes, cheapest first. Reservations
-// that do not fit are served in order of arrival. Later reservations wait behind them, so
-// that none starves. If all that can be given back is not enough, nothing is given back.
+// Register registers a holder with the budget. Before the budget denies a reservation that does not
+// fit, holders release the missing bytes, cheapest first. If all holders together cannot release
+// enough, none releases anything. Reservations that do not fit are served in order of arrival.
+// Later reservations wait for them, so that none starves.
 //
-// Once unregister returns, the reclaimer is not called any more. The reclaimer must not
-// call unregister.
+// After unregister returns, the reclaimer is not called any more. The reclaimer must not call
+// unregister.
 func (b *Budget) Register(r Reclaimer) (unregister func()) {
 	x := &registration{Reclaimer: r}
 	b.mu.Lock()
@@ -50,8 +49,8 @@ func (b *Budget) Register(r Reclaimer) (unregister func()) {
 	}
 }
 
-// reclaim makes holders give back memory until n bytes are free, and reports whether they
-// are. The caller holds the lock, before and after.
+// reclaim makes holders release memory until n bytes are free, and reports whether they are. The
+// caller holds the lock, before and after.
 func (b *Budget) reclaim(n int64) bool {
 	if len(b.reclaimers) == 0 && len(b.waiting) == 0 || n > b.limit {
 		return false
@@ -92,15 +91,15 @@ func (b *Budget) reclaim(n int64) bool {
 	return n <= b.left()
 }
 
-// offer is the memory that a holder can give back.
+// offer is the memory that a holder can release.
 type offer struct {
 	*registration
 	bytes int64
 	cost  float64
 }
 
-// offersOf returns the offers of holders, sorted by cost. It returns none when all offers
-// together are less than missing.
+// offersOf returns the offers of holders, sorted by cost. It returns none if all offers together
+// are less than missing.
 func offersOf(holders []*registration, missing int64) (offers []offer) {
 	total := int64(0)
 	for _, h := range holders {
@@ -127,7 +126,7 @@ func (r *registration) offer() offer {
 	return o
 }
 
-// reclaim makes the holder give back memory, unless it is unregistered.
+// reclaim makes the holder release memory, unless it is unregistered.
 func (r *registration) reclaim(want int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,8 +42,8 @@ func BoolScalar(v bool) Scalar {
 	return s
 }
 
-// Compare orders two values of one type as SQL does: NaN equals NaN and is above every
-// number, and -0 equals +0. Neither value may be null.
+// Compare orders two values of the same type as SQL does: NaN equals NaN and is above every number,
+// and -0 equals +0. Neither value may be null.
 func (s Scalar) Compare(t Scalar) int {
 	switch {
 	case s.Type.IsFloat():
@@ -152,10 +152,9 @@ func formatFloat(f float64, bits int) string {
 	return s
 }
 
-// ambiguous reports whether the shortest text of a positive float fails to identify it:
-// the text does not lie strictly between the ends of the interval that rounds to the
-// float, or another text of the same length is as near. DuckDB then prints all digits of
-// the float.
+// ambiguous reports whether the shortest text of a positive float fails to identify it: the text is
+// not strictly between the ends of the interval that rounds to the float, or another text of the
+// same length is equally near. DuckDB then prints all digits of the float.
 func ambiguous(f float32) bool {
 	word := math.Float32bits(f)
 	m, q := uint64(word&(1<<23-1)), int(word>>23)-150
@@ -202,8 +201,8 @@ func decimalText(f float32) (d uint64, k int) {
 	return d, k
 }
 
-// decimalOf returns m·2^q as d·10^k, where d does not end in 0. ok is false when d has
-// more than about 17 digits.
+// decimalOf returns m·2^q as d·10^k, where d does not end in 0. ok is false if d has more than
+// about 17 digits.
 func decimalOf(m uint64, q int) (d uint64, k int, ok bool) {
 	for ; m != 0 && m&1 == 0; m >>= 1 {
 		q++
@@ -315,8 +314,8 @@ func (c Column) ScalarAt(i int) Scalar {
 	return s
 }
 
-// ColumnOf builds a column of type t from scalars. It is on the Go heap and no lease
-// counts it: for constants, tests and small tables.
+// ColumnOf builds a column of type t from scalars. It is on the Go heap, and no lease pays for it:
+// for constants, tests and small tables.
 func ColumnOf(t Type, values []Scalar) Column {
 	n := len(values)
 	c := Column{Type: t, Len: n}

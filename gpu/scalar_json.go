@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// scalarJSON is a Scalar in JSON. A float is the digits of its bits, because JSON has neither NaN nor infinities; a
-// text is bytes, because it may be a BLOB.
+// scalarJSON is a Scalar in JSON. A float is stored as its bits, because JSON has neither NaN nor
+// infinities. A string is stored as bytes, because it may be a BLOB.
 type scalarJSON struct {
 	Type  Type
 	Valid bool   `json:",omitempty"`
@@ -17,7 +17,7 @@ type scalarJSON struct {
 	Str   []byte `json:",omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler. What it writes, UnmarshalJSON reads back bit by bit.
+// MarshalJSON implements json.Marshaler. UnmarshalJSON restores the same bits.
 func (s Scalar) MarshalJSON() ([]byte, error) {
 	out := scalarJSON{Type: s.Type, Valid: s.Valid, Int: s.Int, Str: []byte(s.Str)}
 	if bits := math.Float64bits(s.Float); bits != 0 {

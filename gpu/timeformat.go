@@ -9,7 +9,7 @@ import (
 type TimeItem struct {
 	Kind  TimeItemKind
 	Field TimeField // of numbers and names
-	Width int       // of numbers: the most digits
+	Width int       // of numbers: the maximum number of digits
 	Lo    int64     // of numbers: the bounds
 	Hi    int64
 	Text  string // the literal, or the names with spaces between them
@@ -31,7 +31,7 @@ const (
 // TimeField is what an item sets.
 type TimeField int32
 
-// The fields. A date is of a year, and of a month and a day, or of the day of the year.
+// The fields. A date has a year, and either a month and a day or the day of the year.
 const (
 	TimeYear TimeField = iota
 	TimeYearOfCentury
@@ -50,7 +50,7 @@ const (
 type TimeFormat struct {
 	Items       []TimeItem
 	Nanos, Zone bool // it has %n; it has %z
-	// ByDayOfYear says that the day of the year counts, and not the month and the day.
+	// ByDayOfYear says that the day of the year is used instead of the month and the day.
 	ByDayOfYear bool
 }
 
@@ -61,7 +61,7 @@ const (
 	shortWeekdays = "Mon Tue Wed Thu Fri Sat Sun"
 )
 
-// timeItems are the items of specifiers. Those for which - is optional have one.
+// timeItems are the items of specifiers. Specifiers with an optional - have one item.
 var timeItems = map[byte]TimeItem{
 	'Y': {TimeNumber, TimeYear, 4, 0, 9999, ""}, 'y': {TimeNumber, TimeYearOfCentury, 2, 0, 99, "-"},
 	'm': {TimeNumber, TimeMonth, 2, 1, 12, "-"}, 'd': {TimeNumber, TimeDay, 2, 1, 31, "-"},
@@ -79,7 +79,7 @@ var timeItems = map[byte]TimeItem{
 var TimeCompounds = strings.NewReplacer("%%", "%%", "%c", "%Y-%m-%d %H:%M:%S", "%x", "%Y-%m-%d", "%X", "%H:%M:%S", "%T",
 	"%H:%M:%S")
 
-// UnreadableTime returns the error about a text that is not in a format.
+// UnreadableTime returns the error for a text that does not have a format.
 func UnreadableTime(text, format string) string {
 	return fmt.Sprintf("cannot read %.60q in the format '%.60s'; try_strptime is null there", text, format)
 }

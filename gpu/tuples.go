@@ -2,33 +2,34 @@ package gpu
 
 import "fmt"
 
-// TupleWay is a way in which the blocks of a GPU write tuples to their partitions (Lutz et al.,
-// SIGMOD 2022, §4).
+// TupleWay is the strategy by which the blocks of a GPU write tuples to their partitions (Lutz et
+// al., SIGMOD 2022, §4).
 type TupleWay uint8
 
-// The ways.
+// The write strategies.
 const (
 	// TuplesHierarchical collects granules of 64 to 128 bytes in buffers in device memory, and
-	// writes full buffers while the next tuples come: long writes at any fan-out.
+	// writes full buffers while the next tuples arrive: long writes at any fan-out.
 	TuplesHierarchical TupleWay = iota
 	// TuplesShared collects tuples in shared memory, and writes aligned granules of 128 bytes, or
-	// less where shared memory has no room for one of each partition.
+	// less if one granule for each partition does not fit shared memory.
 	TuplesShared
 	// TuplesLinear sorts some thousand tuples in shared memory, and writes the runs.
 	TuplesLinear
-	// TuplesStandard writes each tuple alone.
+	// TuplesStandard writes each tuple individually.
 	TuplesStandard
 )
 
-// TupleWays are the ways, the fastest at high fan-outs first.
+// TupleWays are the write strategies, the fastest at high fan-outs first.
 var TupleWays = []TupleWay{TuplesHierarchical, TuplesShared, TuplesLinear, TuplesStandard}
 
-// String returns the name of the way.
+// String returns the name of the strategy.
 func (w TupleWay) String() string {
 	return [...]string{"hierarchical", "shared", "linear", "standard"}[w]
 }
 
-// TuplePass says how a GPU partitions tuples. Zero is the fastest way at high fan-outs.
+// TuplePass says how a GPU partitions tuples. The zero value is the fastest strategy at high
+// fan-outs.
 type TuplePass struct {
 	Way TupleWay
 	// HostPrefix counts the rows of partitions on the CPU. The host must be able to address the
@@ -36,12 +37,12 @@ type TuplePass struct {
 	HostPrefix bool
 }
 
-// MaxTupleBits is the most bits of the digit of PartitionTuples: shared memory has room for so
-// many partitions.
+// MaxTupleBits bounds the bits of the digit of PartitionTuples, so that the partitions fit shared
+// memory.
 const MaxTupleBits = 11
 
-// TupleType returns the type of a column of tuples of a key and a value of a width, 4 or 8 bytes. The
-// key is in the low half.
+// TupleType returns the type of a column of tuples of a key and a value that each have width bytes,
+// 4 or 8. The key is in the low half.
 func TupleType(width int) Type {
 	if width == 4 {
 		return Of(Uint64)
@@ -49,10 +50,10 @@ func TupleType(width int) Type {
 	return Of(HugeInt)
 }
 
-// CheckTuples returns an error when a device cannot partition tuples: the errors of Digit.Check and
-// more than MaxTupleBits; a value of another width or form than the key; a column of other tuples
-// or of another length to write to; memory of another device; more than MaxRows rows; HostPrefix of a
-// key that the host cannot address.
+// CheckTuples returns an error if a device cannot partition tuples: the errors of Digit.Check and
+// more than MaxTupleBits; a value of another width or form than the key; a target column with
+// another type or length; memory of another device; more than MaxRows rows; HostPrefix with a key
+// that the host cannot address.
 func CheckTuples(dev Device, to, key, value Column, d Digit, how TuplePass) error {
 	if err := d.Check(key); err != nil {
 		return err
@@ -79,8 +80,8 @@ func CheckTuples(dev Device, to, key, value Column, d Digit, how TuplePass) erro
 	return CheckReach(dev, []Column{to, key, value})
 }
 
-// CheckSplit returns an error when a device cannot split tuples: types of another width than half
-// of a tuple, or memory of another device.
+// CheckSplit returns an error if a device cannot split tuples: types that do not have half the
+// width of a tuple, or memory of another device.
 func CheckSplit(dev Device, tuples Column, key, value Type) error {
 	for _, t := range []Type{key, value} {
 		if t.IsVar() || t.Width() != 4 && t.Width() != 8 || tuples.Type != TupleType(t.Width()) || tuples.Valid != nil {
@@ -90,7 +91,7 @@ func CheckSplit(dev Device, tuples Column, key, value Type) error {
 	return CheckReach(dev, []Column{tuples})
 }
 
-// CheckReach returns an error when kernels of a device cannot reach the columns: their buffers must
+// CheckReach returns an error if kernels of a device cannot access the columns: their buffers must
 // belong to one of its budgets.
 func CheckReach(d Device, cols []Column) error {
 	budget, host := d.Budget(), d.HostBudget()

@@ -59,14 +59,14 @@ func (u Unit) PerDay() int64 { return 86400 * u.PerSecond() }
 // Digits returns the number of digits of a fraction of a second.
 func (u Unit) Digits() int { return 3 * int(u) }
 
-// MaxNarrowPrecision is the largest decimal precision of which every value fits 8 bytes.
+// MaxNarrowPrecision is the largest decimal precision for which every value fits 8 bytes.
 const MaxNarrowPrecision = 18
 
 // MaxPrecision is the largest decimal precision.
 const MaxPrecision = 38
 
-// Type is the type of a column. Types for which SameSQL holds are one type to SQL. Types
-// that are equal with == also have one layout.
+// Type is the type of a column. Types for which SameSQL holds are the same SQL type. Types that are
+// equal with == also have the same layout.
 type Type struct {
 	Kind Kind
 	// Unit is the resolution of Time and Timestamp, Second otherwise.
@@ -78,9 +78,9 @@ type Type struct {
 	// point.
 	Precision uint8 `json:",omitzero"`
 	Scale     uint8 `json:",omitzero"`
-	// Wide says that values take 16 bytes. A HugeInt is always wide. For a Decimal, Wide
-	// is a property of the storage and not of the SQL type: the planner stores a decimal
-	// of more than 18 digits in 8 bytes where it can prove that its values fit.
+	// Wide says that values take 16 bytes. A HugeInt is always wide. For a Decimal, Wide is a
+	// property of the storage and not of the SQL type: the planner stores a decimal of more than 18
+	// digits in 8 bytes if it can prove that its values fit.
 	Wide bool `json:",omitzero"`
 }
 
@@ -139,7 +139,7 @@ func (t Type) IsNumeric() bool { return t.IsInteger() || t.IsFloat() || t.Kind =
 // IsVar reports whether values are bytes behind offsets.
 func (t Type) IsVar() bool { return t.Kind == String || t.Kind == Binary }
 
-// SameSQL reports whether two types are one type to SQL, whatever their storage.
+// SameSQL reports whether two types are the same SQL type, whatever their storage.
 func (t Type) SameSQL(u Type) bool {
 	t.Wide, u.Wide = false, false
 	return t == u
@@ -183,8 +183,8 @@ func (t Type) Infinity() int64 {
 	return 0
 }
 
-// HashBits returns the width of the integers behind the values of a type in DuckDB, from which
-// OpHash computes: 32 for narrower ones too.
+// HashBits returns the width of the integers that represent the values of a type in DuckDB, from
+// which OpHash computes. It is at least 32.
 func (t Type) HashBits() int {
 	switch {
 	case t.Kind == Decimal && t.Precision <= 9:
@@ -203,8 +203,8 @@ func (t Type) IsInfinite(v int64) bool {
 	return inf != 0 && (v == inf || v == -inf)
 }
 
-// ExpectedText returns the end of an error about the text of a date or time: the form
-// that was expected. It is empty for other types.
+// ExpectedText returns the end of an error about the text of a date or time: the expected form. It
+// is empty for other types.
 func (t Type) ExpectedText() string {
 	switch t.Kind {
 	case Date:
@@ -284,7 +284,7 @@ func NewSchema(fields ...Field) *Schema { return &Schema{Fields: fields} }
 // Len returns the number of columns.
 func (s *Schema) Len() int { return len(s.Fields) }
 
-// RowBytes returns the width of a row. Strings count as 16 bytes, a Bool as none.
+// RowBytes returns the width of a row. Strings count as 16 bytes, a Bool as 0.
 func (s *Schema) RowBytes() (n int) {
 	for _, f := range s.Fields {
 		if f.Type.IsVar() {
@@ -295,8 +295,8 @@ func (s *Schema) RowBytes() (n int) {
 	return n
 }
 
-// Index returns the position of the column with the given name, or -1. An exact match
-// comes first, then one that differs in ASCII case, as in DuckDB.
+// Index returns the position of the column with the given name, or -1. An exact match has priority
+// over one that differs in ASCII case, as in DuckDB.
 func (s *Schema) Index(name string) int {
 	for i, f := range s.Fields {
 		if f.Name == name {
