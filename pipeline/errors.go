@@ -11,7 +11,9 @@ func Class(err error) error { return class.Of(err) }
 
 // The classes of errors, for errors.Is. An error of Load, Plan and Run has one of them, which tells
 // what can be done about it. Only errors of the caller's own tables and targets may have none. The
-// command gstream ends with the exit code of the class, and with 1 for other errors.
+// command gstream ends with the exit code of the class, and with 1 for other errors. Most errors of
+// ErrBudget wrap a *gpu.BudgetError: it has the stage that fills the memory, and the setting that
+// raises the limit.
 //
 //	class         exit code  cause                                                    the same run again
 //	ErrDefect     1          gstream itself failed                                    –

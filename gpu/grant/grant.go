@@ -119,7 +119,8 @@ const (
 
 // Joins.
 var (
-	// Resident bounds the partitions of all joins of a pipeline that stay in memory while strides stream past them.
+	// Resident bounds the partitions of all joins of a pipeline that stay in memory while strides stream past them: of
+	// joins out of core and, in a frugal run, of all joins. In an ordinary run a build side that fits stays as it is.
 	Resident = row(Share{Name: "resident partitions of joins", Num: 6, Den: 10, Use: Works, Per: Join})
 	// FrugalPipeline bounds these partitions in a frugal run together with the scan and the strides of the pipeline.
 	// FrugalResident is left to them even if the scan and the strides take more, as those of large pages and wide rows
@@ -134,13 +135,15 @@ var (
 	StreamRoom   = row(Share{Name: "room left by resident partitions", Num: 1, Den: 4, Use: Free, Per: Run})
 	// JoinEarly is the memory of collected rows from which on a join goes out of core because of an estimate.
 	JoinEarly = row(Share{Name: "rows of a build side that is too large", Num: 1, Den: 16, Use: Begins, Per: Lane})
-	// JoinBatch bounds probe rows that are collected, three times: put together and reordered.
+	// JoinBatch bounds probe rows that are collected, three times: put together and reordered. The algorithms that
+	// collect for themselves, PHJ-UR, SMJ and BUCKET, may have it for each join; Phases counts it once.
 	JoinBatch = row(Share{Name: "batches of probe rows", Num: 1, Den: 4, Use: Works, Per: Lane})
 	// JoinPairs bounds the build sides of pairs of partitions that are joined together. JoinPair is that of one
 	// pair, from which on it is partitioned again.
 	JoinPairs = row(Share{Name: "build sides of pairs of partitions", Num: 1, Den: 3, Use: Works, Per: LaneJoin})
 	JoinPair  = row(Share{Name: "build side of one pair of partitions", Num: 1, Den: 2, Use: Works, Per: LaneJoin})
-	// JoinBlock bounds a block of the build side that is joined with all probe rows. Each lane may have one.
+	// JoinBlock bounds a block of the build side that is joined with all probe rows. Each lane with a heavy hitter may
+	// have one; Phases counts one.
 	JoinBlock = row(Share{Name: "block of a build side", Num: 1, Den: 3, Use: Works, Per: Run})
 	// TritonStrides is the memory of the strides that stay in the Triton join.
 	TritonStrides = row(Share{Name: "strides that stay in the Triton join", Num: 3, Den: 8, Use: Yields, Per: Run})

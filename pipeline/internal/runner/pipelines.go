@@ -30,9 +30,9 @@ type pipelineRun struct {
 	// included, resident the most bytes of it that stay in memory, and earlier what those before have taken.
 	joins             int
 	resident, earlier int64
-	serial        bool // one lane, because an operator counts rows in order
-	lanes         int
-	rows          int // rows of a stride
+	serial            bool // one lane, because an operator counts rows in order
+	lanes             int
+	rows              int // rows of a stride
 	// taken counts the morsels that lanes have taken. taking lets one lane take at a
 	// time.
 	taking sync.Mutex
