@@ -146,7 +146,7 @@ func (t *arrowTable) Scan(_ context.Context, opt source.ScanOptions) (source.Rea
 }
 
 // Sample implements source.Sampler. It returns the first rows of the largest record.
-func (t *arrowTable) Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error) {
+func (t *arrowTable) Sample(ctx context.Context, lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error) {
 	if t.closed.Load() || t.rows == 0 {
 		return nil, errors.New("the Arrow table has no rows")
 	}
@@ -161,7 +161,7 @@ func (t *arrowTable) Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Str
 	for _, c := range columns {
 		r.schema.Fields = append(r.schema.Fields, t.schema.Fields[c])
 	}
-	return r.Read(context.Background())
+	return r.Read(ctx)
 }
 
 // arrowReader copies records into strides of at most StrideRows rows.

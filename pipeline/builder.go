@@ -159,16 +159,18 @@ func (b *Builder) WriteTo(t Target) *Builder {
 func (b *Builder) Job() *Job { return &b.job }
 
 // Plan binds and optimises the job.
-func (b *Builder) Plan() (*Plan, error) {
+func (b *Builder) Plan() (*Plan, error) { return b.plan(context.Background()) }
+
+func (b *Builder) plan(ctx context.Context) (*Plan, error) {
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, Diagnostics{{Msg: err.Error()}}
 	}
-	return newPlan(&b.job, b.tables, b.target)
+	return newPlan(ctx, &b.job, b.tables, b.target)
 }
 
 // Run plans and executes the job.
 func (b *Builder) Run(ctx context.Context, opt RunOptions) (*Report, error) {
-	p, err := b.Plan()
+	p, err := b.plan(ctx)
 	if err != nil {
 		return nil, err
 	}

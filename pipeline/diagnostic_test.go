@@ -54,7 +54,7 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 			want := Place{Line: strings.Count(src[:at], "\n") + 1, Column: utf8.RuneCountInString(src[start:at]) + 1}
 			job, err := Parse("job.yaml", []byte(src), LoadOptions{})
 			require.NoError(t, err)
-			_, err = newPlan(job, map[string]source.Table{"t": emptyTable(t), "u": emptyTable(t)}, nil)
+			_, err = newPlan(t.Context(), job, map[string]source.Table{"t": emptyTable(t), "u": emptyTable(t)}, nil)
 			var faults Diagnostics
 			require.ErrorAs(t, err, &faults)
 			require.Len(t, faults, 1)

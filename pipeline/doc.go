@@ -9,7 +9,8 @@
 //
 //   - job: the job file, its variables and locations, and the checks that need no table
 //   - execution: the options of a run and its report
-//   - internal/logical: relations, bound to the tables' schemas, and rules that rewrite them
+//   - internal/rel: the tree of relations of a query, whose columns have stable IDs
+//   - internal/logical: the binder of jobs to tables, the estimator, and the rules
 //   - internal/physical: stages with their operators
 //   - internal/runner: the run of the stages on a device
 //

@@ -22,7 +22,7 @@ func encodedPlans(t testing.TB) map[string][]byte {
 	require.NoError(t, err)
 	out := map[string][]byte{}
 	for _, file := range files {
-		p, err := newPlan(planJob(t, file), planTables(), nil)
+		p, err := newPlan(t.Context(), planJob(t, file), planTables(), nil)
 		if err != nil {
 			continue // a plan of faults
 		}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/source"
 )
 
 // sampledTable writes a Parquet file of 60,000 rows in row groups of 10,000: flag is 'R' in
@@ -107,4 +110,33 @@ func TestArrowTablesAreSampled(t *testing.T) {
 	s := p.Explain(Host).Root
 	assert.InDelta(t, 401, s.Rows, 1)
 	assert.Contains(t, s.Detail, "estimated from 2,000 sampled rows")
+}
+
+// unsampledTable has statistics, and rows that cannot be read.
+type unsampledTable struct{ *planTable }
+
+func (unsampledTable) Sample(ctx context.Context, _ *gpu.Lease, _ []int, _ int) (*gpu.Stride, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("no page: %w", source.ErrData)
+}
+
+// TestAPlanSaysWhyATableIsNotSampled has a condition that statistics do not answer.
+func TestAPlanSaysWhyATableIsNotSampled(t *testing.T) {
+	j := New("f").ReadTable("facts", nil).Filter("note like '%x'").Job()
+	plan := func(ctx context.Context) (*Plan, error) {
+		return newPlan(ctx, j, map[string]source.Table{"facts": unsampledTable{planTables()["facts"].(*planTable)}},
+			&Collector{})
+	}
+	p, err := plan(t.Context())
+	require.NoError(t, err)
+	defer p.Close()
+	require.Equal(t, "fake: no page: "+source.ErrData.Error(), p.Explain(Host).Unsampled)
+	require.Contains(t, p.Explain(Host).String(),
+		"\n    estimates are guesses, without a sample of a table: fake: no page")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = plan(ctx)
+	require.ErrorIs(t, err, context.Canceled)
 }

@@ -19,8 +19,11 @@ type Explanation struct {
 	Choice *Choice         `json:"device_choice,omitempty"` // set by the caller
 	Schema []ColumnInfo    `json:"schema"`
 	Root   *StageExplained `json:"plan"`
-	Rules  []RuleApplied   `json:"rules,omitempty"`  // of the planner, if it was asked to trace them
-	Actual *Report         `json:"actual,omitempty"` // report of a run
+	// Unsampled is why a table of which the planner wanted to see some rows could not be read. The estimates are
+	// guesses then.
+	Unsampled string        `json:"unsampled,omitempty"`
+	Rules     []RuleApplied `json:"rules,omitempty"`  // of the planner, if it was asked to trace them
+	Actual    *Report       `json:"actual,omitempty"` // report of a run
 }
 
 // ColumnInfo is a column of the result.
@@ -48,6 +51,9 @@ type StageExplained struct {
 func (p *Plan) Explain(device string) *Explanation {
 	e := &Explanation{Job: p.stages.Name, Output: p.output.Describe(), Rules: p.rules,
 		Root: explainStage(p.stages.Root, device)}
+	if p.unsampled != nil {
+		e.Unsampled = p.unsampled.Error()
+	}
 	for _, f := range p.stages.Schema.Fields {
 		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
 	}
@@ -123,6 +129,9 @@ func (e *Explanation) String() string {
 	fmt.Fprintf(&b, "    %s\n", strings.Join(cols, ", "))
 	if e.Choice != nil {
 		fmt.Fprintf(&b, "    %v\n", e.Choice)
+	}
+	if e.Unsampled != "" {
+		fmt.Fprintf(&b, "    estimates are guesses, without a sample of a table: %s\n", e.Unsampled)
 	}
 	if r := e.Actual; r != nil {
 		fmt.Fprintf(&b, "    took %.3f s on %s%s\n", r.Wall.Seconds(), r.Device, r.Activity)

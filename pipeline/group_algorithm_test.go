@@ -47,7 +47,7 @@ func TestAGroupByIsChosenForAGPU(t *testing.T) {
 			[]byte("sources: {big: b}\noutput: {parquet: out.parquet}\nsteps: [{group: {by: "+by+
 				", aggregates: {s: sum(id)}}}]"), LoadOptions{})
 		require.NoError(t, err)
-		p, err := newPlan(job, map[string]source.Table{"big": table}, nil)
+		p, err := newPlan(t.Context(), job, map[string]source.Table{"big": table}, nil)
 		require.NoError(t, err)
 		require.Contains(t, p.Explain("cuda:0").String(), want, by)
 		require.NotContains(t, p.Explain(Host).String(), "algorithm", by)

@@ -66,7 +66,7 @@ func FuzzJob(f *testing.F) {
 		for name := range job.Sources {
 			own[name] = emptyTable(t)
 		}
-		p, err := newPlan(job, own, nil)
+		p, err := newPlan(t.Context(), job, own, nil)
 		var output *fs.PathError // a fuzzed name may be a folder
 		if err != nil {
 			require.True(t, errors.Is(err, ErrJob) || errors.As(err, &output), "%v", err)

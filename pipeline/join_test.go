@@ -223,7 +223,7 @@ func TestAPartitionedJoinIsChosenWhereNobodySeesTheOrder(t *testing.T) {
 			[]byte("sources: {big: b, other: o}\noutput: {parquet: out.parquet}\nsteps: [{from: big, join: {with: "+
 				"other, on: big.id = other.id}}, {"+steps+"}]"), LoadOptions{})
 		require.NoError(t, err, steps)
-		p, err := newPlan(job, map[string]source.Table{"big": large("x"), "other": large("y")}, nil)
+		p, err := newPlan(t.Context(), job, map[string]source.Table{"big": large("x"), "other": large("y")}, nil)
 		require.NoError(t, err, steps)
 		for _, device := range []string{"cuda:0", CUDA + BesideHost} {
 			require.Contains(t, p.Explain(device).String(), want, steps)

@@ -39,7 +39,7 @@ func Lint(j *Job, opt LintOptions) error {
 		}
 	}
 	if len(faults) == 0 && (!opt.NoData || len(own) == len(j.Sources)) {
-		p, err := newPlan(j, own, nil)
+		p, err := newPlan(context.Background(), j, own, nil)
 		if err == nil {
 			return p.Close()
 		}
@@ -51,7 +51,7 @@ func Lint(j *Job, opt LintOptions) error {
 	}
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
 	more := slices.Concat(j.Check(slices.Collect(maps.Keys(own))), j.CheckOutput(), logical.CheckForm(query))
-	_, bound := logical.Bind(query, own)
+	_, bound := logical.Bind(logical.NewEstimator(context.Background()), query, own)
 	for _, d := range append(more, bound...) {
 		if !slices.ContainsFunc(faults, func(o *Diagnostic) bool { return o.Place == d.Place && o.Msg == d.Msg }) {
 			faults = append(faults, d)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source"
 )
@@ -24,14 +25,14 @@ const (
 // Pairs are copied if the job reads one source and one of its columns reaches the output unchanged.
 // A pair that describes all columns is copied only if all columns do. A pair that describes single
 // columns loses those that do not.
-func metadataOf(last logical.Node, opt sinkparquet.Options) map[string]string {
+func metadataOf(last rel.Output, opt sinkparquet.Options) map[string]string {
 	origins, tables := logical.Origins(last)
-	out := map[string]string{}
+	out, schema := map[string]string{}, last.Schema()
 	if len(tables) == 1 {
 		if t, ok := tables[0].(source.Described); ok {
 			c := carried{from: t.Schema().Names(), to: map[string][]string{}, schema: &gpu.Schema{}}
 			for i, o := range origins {
-				field, from := last.Rel().Schema.Fields[i], ""
+				field, from := schema.Fields[i], ""
 				if !opt.WritePartitionColumns && slices.Contains(opt.PartitionBy, field.Name) {
 					continue
 				}
@@ -41,7 +42,7 @@ func metadataOf(last logical.Node, opt sinkparquet.Options) map[string]string {
 				}
 				c.schema.Fields, c.origin = append(c.schema.Fields, field), append(c.origin, from)
 			}
-			c.whole = slices.Equal(c.from, last.Rel().Schema.Names()) &&
+			c.whole = slices.Equal(c.from, schema.Names()) &&
 				!slices.ContainsFunc(c.from,
 					func(name string) bool { return !slices.Equal(c.to[name], []string{name}) })
 			if len(c.to) > 0 {

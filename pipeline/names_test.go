@@ -55,7 +55,7 @@ func TestNamesOfSeveralColumnsAreAmbiguous(t *testing.T) {
 		job, err := Parse("job.yaml", []byte("sources: {t: t, u: u}\noutput: {parquet: out}\nsteps: "+steps+"\n"),
 			LoadOptions{})
 		require.NoError(t, err, steps)
-		_, err = newPlan(job, tables(), nil)
+		_, err = newPlan(t.Context(), job, tables(), nil)
 		require.ErrorIs(t, err, ErrJob, steps)
 		require.ErrorContains(t, err, want, steps)
 	}

@@ -98,7 +98,7 @@ func TestEveryOrderOfTheJoinsOfQ05GivesThePlanOfTheBest(t *testing.T) {
 		if !ok {
 			return 0, false
 		}
-		p, err := newPlan(job, q05Tables(), &Collector{})
+		p, err := newPlan(t.Context(), job, q05Tables(), &Collector{})
 		require.NoError(t, err)
 		defer p.Close()
 		return madeAndHeld(p.Explain(Host).Root), true

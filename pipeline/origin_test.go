@@ -24,7 +24,7 @@ func originPlan(t *testing.T, steps string) *Plan {
 		return record(t, []arrow.Field{{Name: n, Type: arrow.PrimitiveTypes.Int64},
 			{Name: "s", Type: arrow.BinaryTypes.String}}, fmt.Sprintf(`[{%q: 0, "s": "x"}, {%q: 2, "s": "y"}]`, n, n))
 	}
-	p, err := newPlan(j, map[string]source.Table{"a": table("n"), "b": table("m")}, &Collector{})
+	p, err := newPlan(t.Context(), j, map[string]source.Table{"a": table("n"), "b": table("m")}, &Collector{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p

@@ -11,8 +11,10 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/pipeline/internal/class"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/pipeline/job"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
@@ -29,6 +31,8 @@ type Plan struct {
 	stages  *physical.Plan
 	output  Target
 	rules   []RuleApplied
+	// unsampled is why a table could not be sampled, nil if all could.
+	unsampled error
 	// partial are the tables of sources with partition columns. Only the first file of each is
 	// open, until the query tells which files it needs.
 	partial map[string]*partialTable
@@ -43,7 +47,7 @@ type partialTable struct {
 // NewPlan opens the sources of a job, checks everything that can be checked without
 // reading rows, and decides how to run it. The error is Diagnostics. Match it with
 // errors.Is and ErrJob, source.ErrData or the operating system's errors.
-func NewPlan(job *Job) (*Plan, error) { return NewPlanWith(job, PlanOptions{}) }
+func NewPlan(job *Job) (*Plan, error) { return NewPlanWith(context.Background(), job, PlanOptions{}) }
 
 // PlanOptions configure NewPlanWith.
 type PlanOptions struct {
@@ -52,7 +56,7 @@ type PlanOptions struct {
 	// TraceRules records the plan after each rule, for Explain.
 	TraceRules bool
 	// applied is logical.Options.Applied, for tests.
-	applied func(rule logical.Rule, before, after logical.Node)
+	applied func(rule logical.Rule, before, after rel.Output)
 }
 
 // RuleApplied is what a rule of the planner did to a plan.
@@ -63,18 +67,18 @@ type RuleApplied struct {
 	Plan    string `json:"plan"` // after the rule, one line per relation, above its inputs
 }
 
-// NewPlanWith is NewPlan with options.
-func NewPlanWith(job *Job, opt PlanOptions) (*Plan, error) {
-	return newPlanOf(job, nil, nil, nil, opt)
+// NewPlanWith is NewPlan with options, and with a context that ends it: the planner may read samples of the sources.
+func NewPlanWith(ctx context.Context, job *Job, opt PlanOptions) (*Plan, error) {
+	return newPlanOf(ctx, job, nil, nil, nil, opt)
 }
 
 // newPlan is NewPlan with the caller's own tables and target.
-func newPlan(j *Job, own map[string]source.Table, target Target) (*Plan, error) {
-	return newPlanOf(j, own, target, nil, PlanOptions{})
+func newPlan(ctx context.Context, j *Job, own map[string]source.Table, target Target) (*Plan, error) {
+	return newPlanOf(ctx, j, own, target, nil, PlanOptions{})
 }
 
 // newPlanOf is newPlan, for a preview if preview is not nil.
-func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Preview,
+func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target Target, preview *Preview,
 	opt PlanOptions) (_ *Plan, err error) {
 	p := &Plan{tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
 	defer func() {
@@ -91,19 +95,21 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 	}
 	faults = append(faults, p.open(j, own, written)...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
-	last, unbound := logical.Bind(query, p.tables)
+	estimator := logical.NewEstimator(ctx)
+	last, unbound := logical.Bind(estimator, query, p.tables)
 	if len(p.partial) > 0 {
-		root := last
+		wanting := last
 		switch {
 		case len(faults)+len(unbound) > 0:
-			root = nil
+			wanting = nil
 		case preview != nil:
-			if root, err = preview.rowsOf(query, last); err != nil {
-				root = nil
+			if wanting, err = preview.rowsOf(estimator, query, last); err != nil {
+				wanting = nil
 			}
 		}
-		faults = append(faults, p.openWanted(j, root)...)
-		last, unbound = logical.Bind(query, p.tables)
+		faults = append(faults, p.openWanted(j, wanting)...)
+		estimator = logical.NewEstimator(ctx)
+		last, unbound = logical.Bind(estimator, query, p.tables)
 	}
 	if faults = append(faults, unbound...); len(faults) > 0 {
 		return nil, byPlace(faults)
@@ -112,36 +118,41 @@ func newPlanOf(j *Job, own map[string]source.Table, target Target, preview *Prev
 		return nil, faults
 	}
 	if preview == nil {
-		last, err = query.Output(last)
+		last, err = query.Output(estimator, last)
 	} else {
-		last, err = preview.rowsOf(query, last)
+		last, err = preview.rowsOf(estimator, query, last)
 	}
 	if err != nil {
 		return nil, query.Locate(err)
 	}
+	out := last.Output()
 	if target == nil {
-		if err := sinkparquet.CheckColumns(last.Rel().Schema, j.Output.Options); err != nil {
+		if err := sinkparquet.CheckColumns(out.Schema(), j.Output.Options); err != nil {
 			return nil, Diagnostics{{File: j.File(), Place: j.Place("output.dictionary_columns"), Step: "output",
 				Msg: err.Error()}}
 		}
 	}
 	if t, ok := p.output.(*parquetTarget); ok && target == nil {
-		t.opt.Metadata = metadataOf(last, j.Output.Options)
+		t.opt.Metadata = metadataOf(out, j.Output.Options)
 	}
 	rules := logical.Options{Without: opt.WithoutRules, Applied: opt.applied}
 	if err := rules.Check(); err != nil {
 		return nil, query.Locate(err)
 	}
 	if opt.TraceRules {
-		p.rules = append(p.rules, RuleApplied{"", "the job as it is written", true, logical.Print(last)})
-		rules.Applied = func(r logical.Rule, before, after logical.Node) {
-			text := logical.Print(after)
-			p.rules = append(p.rules, RuleApplied{r.Name, r.Doc, text != logical.Print(before), text})
+		p.rules = append(p.rules, RuleApplied{"", "the job as it is written", true, rel.Print(out.Root)})
+		rules.Applied = func(r logical.Rule, before, after rel.Output) {
+			text := rel.Print(after.Root)
+			p.rules = append(p.rules, RuleApplied{r.Name, r.Doc, text != rel.Print(before.Root), text})
 		}
 	}
-	if p.stages, err = physical.Lower(j.Name, logical.Optimize(last, rules)); err != nil {
+	if p.stages, err = physical.Lower(j.Name, estimator, logical.Optimize(estimator, out, rules)); err != nil {
 		return nil, query.Locate(err)
 	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, class.Mark(ctx, err)
+	}
+	p.unsampled = estimator.Err()
 	p.written = writtenOf(j, p.stages)
 	return p, nil
 }
@@ -222,7 +233,7 @@ func sourceFault(j *Job, name string, err error) *Diagnostic {
 
 // openWanted opens the files that a bound query needs, of the tables that are only partly open. If
 // root is nil, it opens all files.
-func (p *Plan) openWanted(j *Job, root logical.Node) (faults Diagnostics) {
+func (p *Plan) openWanted(j *Job, root *logical.Relation) (faults Diagnostics) {
 	for _, name := range slices.Sorted(maps.Keys(p.partial)) {
 		part := p.partial[name]
 		var keep func(int) bool
@@ -236,7 +247,7 @@ func (p *Plan) openWanted(j *Job, root logical.Node) (faults Diagnostics) {
 					}
 				}
 			}
-			wanted := logical.Wanted(root, p.tables[name], len(part.files.Paths), values)
+			wanted := logical.Wanted(root.Output(), p.tables[name], len(part.files.Paths), values)
 			keep = func(i int) bool { return wanted[i] }
 		}
 		t, err := part.files.Open(keep, part.opt)

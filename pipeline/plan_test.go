@@ -76,7 +76,7 @@ func TestPlans(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			p, err := newPlan(planJob(t, file), planTables(), nil)
+			p, err := newPlan(t.Context(), planJob(t, file), planTables(), nil)
 			var got string
 			if err != nil {
 				got = err.Error() + "\n"
@@ -98,7 +98,7 @@ func TestPlans(t *testing.T) {
 // a fault of the job that contains fault; it returns that.
 func requirePlan(t *testing.T, job *Job, tables map[string]source.Table, fault string) error {
 	t.Helper()
-	p, err := newPlan(job, tables, nil)
+	p, err := newPlan(t.Context(), job, tables, nil)
 	if fault == "" {
 		require.NoError(t, err, job.Steps)
 		require.NoError(t, p.Close())

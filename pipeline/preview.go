@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,7 +32,7 @@ type Preview struct {
 // rows of a source or a filter, but the whole input of a group-by. Columns of the same name are
 // renamed to the names under which expressions find them, such as u.name and m.name. The errors are
 // those of NewPlan.
-func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error) {
+func NewPreview(ctx context.Context, j *Job, step string, rows int64, target Target) (*Preview, error) {
 	p := &Preview{Rows: -1, most: rows, part: step != ""}
 	if rows < 0 || target == nil {
 		return nil, Diagnostics{{Msg: "a preview needs a target and a number of rows that is not negative"}}
@@ -40,7 +41,7 @@ func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error
 	if err != nil {
 		return nil, err
 	}
-	if p.Plan, err = newPlanOf(until, nil, target, p, PlanOptions{}); err != nil {
+	if p.Plan, err = newPlanOf(ctx, until, nil, target, p, PlanOptions{}); err != nil {
 		return nil, err
 	}
 	if len(until.Steps) == 0 {
@@ -52,14 +53,15 @@ func NewPreview(j *Job, step string, rows int64, target Target) (*Preview, error
 }
 
 // rowsOf returns the rows of the preview of a query.
-func (p *Preview) rowsOf(q logical.Query, last logical.Node) (n logical.Node, err error) {
+func (p *Preview) rowsOf(e *logical.Estimator, q logical.Query, last *logical.Relation) (r *logical.Relation,
+	err error) {
 	if !p.part && len(q.Steps) > 0 {
-		if last, err = q.Output(last); err != nil {
+		if last, err = q.Output(e, last); err != nil {
 			return nil, err
 		}
 	}
-	n, p.LeftOut, err = q.Preview(last, p.most)
-	return n, err
+	r, p.LeftOut, err = q.Preview(e, last, p.most)
+	return r, err
 }
 
 // jobUntil returns the job that ends with a step, or that has only a source. Its locations are

@@ -32,7 +32,7 @@ func previewJob(t *testing.T, steps string) *Job {
 func previewed(t *testing.T, job *Job, step string, rows int64) (names []string, n int64) {
 	t.Helper()
 	var c Collector
-	p, err := NewPreview(job, step, rows, &c)
+	p, err := NewPreview(t.Context(), job, step, rows, &c)
 	require.NoError(t, err)
 	defer p.Close()
 	_, err = p.Run(t.Context(), RunOptions{Use: Host})
@@ -71,7 +71,7 @@ func TestPreviewIsOfAStep(t *testing.T) {
 		"wrong": `job.yaml:7:25: wrong: `,
 		"mots":  `no step or source named "mots" (did you mean "most"?); it has "most", "both", "twice", "group 4", "wrong", "t", "u"`,
 	} {
-		_, err := NewPreview(job, step, 1, &Collector{})
+		_, err := NewPreview(t.Context(), job, step, 1, &Collector{})
 		require.ErrorIs(t, err, ErrJob)
 		require.ErrorContains(t, err, want)
 	}
@@ -79,16 +79,16 @@ func TestPreviewIsOfAStep(t *testing.T) {
 
 func TestPreviewOfTheResultRefusesWhatARunRefuses(t *testing.T) {
 	job := previewJob(t, `[{from: t, join: {with: u, on: t.a = u.a}}]`)
-	_, err := NewPreview(job, "", 1, &Collector{})
+	_, err := NewPreview(t.Context(), job, "", 1, &Collector{})
 	require.ErrorContains(t, err, `two columns are named "a"`)
 	job = previewJob(t, `[{name: lost, from: t, limit: 1}, {from: t, limit: 2}]`)
-	_, err = NewPreview(job, "", 1, &Collector{})
+	_, err = NewPreview(t.Context(), job, "", 1, &Collector{})
 	require.ErrorContains(t, err, "lost: no step reads the rows of this one")
 	_, rows := previewed(t, job, "lost", 9)
 	assert.Equal(t, int64(1), rows)
-	_, err = NewPreview(job, "", 1, nil)
+	_, err = NewPreview(t.Context(), job, "", 1, nil)
 	require.ErrorIs(t, err, ErrJob)
-	_, err = NewPreview(job, "", -1, &Collector{})
+	_, err = NewPreview(t.Context(), job, "", -1, &Collector{})
 	require.ErrorIs(t, err, ErrJob)
 }
 

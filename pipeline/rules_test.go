@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
 // rulesOf plans steps over the tables of TestPlans, and calls applied after each rule.
-func rulesOf(t *testing.T, file string, applied func(logical.Rule, logical.Node, logical.Node)) {
-	p, err := newPlanOf(planJob(t, file), planTables(), nil, nil, PlanOptions{applied: applied})
+func rulesOf(t *testing.T, file string, applied func(logical.Rule, rel.Output, rel.Output)) {
+	p, err := newPlanOf(t.Context(), planJob(t, file), planTables(), nil, nil, PlanOptions{applied: applied})
 	if err == nil {
 		require.NoError(t, p.Close())
 	}
@@ -29,11 +30,11 @@ func TestRules(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimPrefix(file, "testdata/rules/"), func(t *testing.T) {
 			var got string
-			rulesOf(t, file, func(r logical.Rule, before, after logical.Node) {
+			rulesOf(t, file, func(r logical.Rule, before, after rel.Output) {
 				if r.Name == filepath.Base(filepath.Dir(file)) {
 					tested[r.Name] = true
-					got = fmt.Sprintf("%s\n%s: %s\n\n%s", logical.Print(before), r.Name, r.Doc, logical.Print(after))
-					require.NotEqual(t, logical.Print(before), logical.Print(after))
+					got = fmt.Sprintf("%s\n%s: %s\n\n%s", rel.Print(before.Root), r.Name, r.Doc, rel.Print(after.Root))
+					require.NotEqual(t, rel.Print(before.Root), rel.Print(after.Root))
 				}
 			})
 			want := strings.TrimSuffix(file, ".yaml") + ".txt"
@@ -57,10 +58,10 @@ func TestRulesKeepTheColumns(t *testing.T) {
 	more, err := filepath.Glob("testdata/rules/*/*.yaml")
 	require.NoError(t, err)
 	for _, file := range slices.Concat(files, more) {
-		rulesOf(t, file, func(r logical.Rule, before, after logical.Node) {
-			require.NoError(t, logical.Check(before), "%s before %s", file, r.Name)
-			require.NoError(t, logical.Check(after), "%s after %s", file, r.Name)
-			require.NoError(t, logical.SameColumns(before, after), "%s after %s", file, r.Name)
+		rulesOf(t, file, func(r logical.Rule, before, after rel.Output) {
+			require.NoError(t, rel.Check(before), "%s before %s", file, r.Name)
+			require.NoError(t, rel.Check(after), "%s after %s", file, r.Name)
+			require.NoError(t, rel.SameRows(before, after), "%s after %s", file, r.Name)
 		})
 	}
 }

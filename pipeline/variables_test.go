@@ -24,7 +24,7 @@ func variablesPlan(t *testing.T, vars, steps string, opt LoadOptions) (*Plan, er
 	table := record(t, fields,
 		`[{"name": "O'Brien", "n": 5, "day": 19723, "od\"d": 1, "yes": true}, {"name": "x", "n": -3, "day": 19724, "od\"d": 2, "yes": false},
 		{"name": "a\\b", "n": 7, "day": 19725, "od\"d": 3, "yes": false}, {"name": "$5", "n": 8, "day": 19726, "od\"d": 4, "yes": false}]`)
-	return newPlan(j, map[string]source.Table{"people": table}, &Collector{})
+	return newPlan(t.Context(), j, map[string]source.Table{"people": table}, &Collector{})
 }
 
 // TestAVariableInAnExpressionIsAValue has the numbers n of the rows that a filter keeps.

@@ -54,8 +54,8 @@ type Table interface {
 type Sampler interface {
 	// Sample decodes columns of at most that many rows, from different parts of the table.
 	// They are the same rows each time, whatever the columns. It takes some milliseconds,
-	// and as much memory as a stride of these rows. The caller releases the stride.
-	Sample(lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error)
+	// and as much memory as a stride of these rows. The caller releases the stride. It ends with the context.
+	Sample(ctx context.Context, lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error)
 }
 
 // Explainer is a Table that can say what takes its LeastMemory.

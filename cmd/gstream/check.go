@@ -44,7 +44,7 @@ The exit code is 0 if the job is expected to finish, and 4 if a budget is too sm
 			if opt.Threads > 0 {
 				runtime.GOMAXPROCS(opt.Threads)
 			}
-			p, err := f.plan(args[0])
+			p, err := f.plan(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

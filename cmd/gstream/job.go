@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,12 +41,12 @@ func (f *jobFlags) load(path string) (*pipeline.Job, error) {
 	return pipeline.Load(path, pipeline.LoadOptions{Set: set})
 }
 
-func (f *jobFlags) plan(path string) (*pipeline.Plan, error) {
+func (f *jobFlags) plan(ctx context.Context, path string) (*pipeline.Plan, error) {
 	job, err := f.load(path)
 	if err != nil {
 		return nil, err
 	}
-	return pipeline.NewPlan(job)
+	return pipeline.NewPlanWith(ctx, job, pipeline.PlanOptions{})
 }
 
 func (f *jobFlags) lint(path string, noData bool) error {
@@ -123,7 +124,7 @@ of the planner that changed it. --without-rule leaves one out.`,
 			if err != nil {
 				return err
 			}
-			p, err := pipeline.NewPlanWith(job,
+			p, err := pipeline.NewPlanWith(cmd.Context(), job,
 				pipeline.PlanOptions{WithoutRules: flags.withoutRules, TraceRules: rules})
 			if err != nil {
 				return err

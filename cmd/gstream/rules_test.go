@@ -61,6 +61,8 @@ var layers = []struct{ room, imports string }{
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
 	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet github.com/goccy/go-yaml"},
 	{"pipeline/execution", "gpu pipeline/job sink source spill"},
+	{"pipeline/internal/rel",
+		"gpu operators/expr operators/expr/syntax operators/join operators/window source"},
 	{"pipeline/internal/logical",
 		"gpu gpu/host gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
 	{"pipeline/internal/physical",

@@ -348,7 +348,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
 	if !opt.Chooses() {
 		device = devices.open(opt.For(job.Memory))
 	}
-	p, err := pipeline.NewPlanWith(job, pipeline.PlanOptions{WithoutRules: f.withoutRules})
+	p, err := pipeline.NewPlanWith(cmd.Context(), job, pipeline.PlanOptions{WithoutRules: f.withoutRules})
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 		return err
 	}
 	// One more row, which is not shown, tells whether there are more.
-	p, err := pipeline.NewPreview(job, f.step, min(f.rows, math.MaxInt64-1)+1, target)
+	p, err := pipeline.NewPreview(cmd.Context(), job, f.step, min(f.rows, math.MaxInt64-1)+1, target)
 	if err != nil {
 		return ofFile(file, err)
 	}

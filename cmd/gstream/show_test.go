@@ -291,7 +291,7 @@ func TestShowReadsLittle(t *testing.T) {
 		pipeline.LoadOptions{})
 	require.NoError(t, err)
 	var c pipeline.Collector
-	p, err := pipeline.NewPreview(job, "", 3, &c)
+	p, err := pipeline.NewPreview(t.Context(), job, "", 3, &c)
 	require.NoError(t, err)
 	defer p.Close()
 	assert.Equal(t, int64(-1), p.Rows)

@@ -15,6 +15,8 @@ import (
 // Scope gives names their meaning for Bind.
 type Scope struct {
 	Schema *gpu.Schema
+	// IDs are the numbers of the columns in expressions; nil means their positions.
+	IDs []int
 	// Ranges bound the values of the columns. They come from statistics, and may be wrong. A nil
 	// entry or a nil list is unknown. They decide how decimals are stored.
 	Ranges []*Range
@@ -33,6 +35,14 @@ type Scope struct {
 // Fold evaluates a program without inputs to one value for each output. It returns the
 // values or the error of a device.
 type Fold func(*gpu.Program) ([]gpu.Scalar, error)
+
+// number returns the number of a column in expressions.
+func (s *Scope) number(i int) int {
+	if s.IDs == nil {
+		return i
+	}
+	return s.IDs[i]
+}
 
 func (s *Scope) rangeOf(i int) *Range {
 	if i < len(s.Ranges) {

@@ -11,13 +11,13 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// Expr is a typed and checked scalar expression over the columns of a schema. It is
-// immutable.
+// Expr is a typed and checked scalar expression over columns, which it knows by numbers: their
+// positions in a schema, or the IDs of its scope. It is immutable.
 type Expr struct {
 	op     gpu.Op
 	typ    gpu.Type
 	args   []*Expr
-	column int          // schema position, for opColumn
+	column int          // number, for opColumn
 	name   string       // of the column
 	table  string       // of the column, if its name alone is ambiguous
 	value  gpu.Scalar   // OpConst: the value; OpLike: the pattern
@@ -65,7 +65,7 @@ func (e *Expr) Range() *Range { return e.rng }
 // MayFail reports whether the expression may fail on a row, as a division by zero does.
 func (e *Expr) MayFail() bool { return e.fails }
 
-// IsColumn returns the schema position if the expression is a bare column.
+// IsColumn returns the number of the column if the expression is a bare column.
 func (e *Expr) IsColumn() (int, bool) { return e.column, e.op == opColumn }
 
 // Constant returns the value if the expression is a constant.
@@ -79,7 +79,7 @@ func (e *Expr) Branches() []*Expr {
 	return nil
 }
 
-// Columns returns the schema positions of the used columns, ascending.
+// Columns returns the numbers of the used columns, ascending.
 func (e *Expr) Columns() []int {
 	seen := map[int]bool{}
 	e.walk(func(e *Expr) {
@@ -95,13 +95,16 @@ func (e *Expr) Columns() []int {
 	return cols
 }
 
-// CheckTypes returns an error if a column of the expression has another type in a schema.
-func (e *Expr) CheckTypes(s *gpu.Schema) (err error) {
+// CheckTypes returns an error if a column of the expression is not there, or has another type. typeOf returns the type
+// of the column with a number, false if there is none.
+func (e *Expr) CheckTypes(typeOf func(int) (gpu.Type, bool)) (err error) {
 	e.walk(func(e *Expr) {
 		if e.op != opColumn || err != nil {
 			return
 		}
-		if have := s.Fields[e.column].Type; have != e.typ {
+		if have, ok := typeOf(e.column); !ok {
+			err = fmt.Errorf("column %q (%d) of an expression is not below it", e.name, e.column)
+		} else if have != e.typ {
 			err = fmt.Errorf("column %q is %v in an expression and %v below it", e.name, e.typ, have)
 		}
 	})
@@ -143,8 +146,7 @@ func (e *Expr) Equal(f *Expr) bool {
 	return equal(e, f)
 }
 
-// Remap returns the expression over another schema. f maps the old position of a column
-// to the new one.
+// Remap returns the expression with other numbers of its columns. f maps the old number to the new one.
 func (e *Expr) Remap(f func(int) int) *Expr {
 	return e.replace(func(column *Expr) *Expr {
 		c := *column
@@ -153,12 +155,15 @@ func (e *Expr) Remap(f func(int) int) *Expr {
 	})
 }
 
-// Substitute returns the expression with column i replaced by columns[i], which has the same type.
-// The result is over the schema of columns. A column that replaces another one is printed by its
-// own name.
-func (e *Expr) Substitute(columns []*Expr) *Expr {
+// Substitute returns the expression with other expressions of the same types in the place of
+// columns: of returns that of the column with a number, nil if the column stays. A column that
+// takes the place of another one is written as that.
+func (e *Expr) Substitute(of func(int) *Expr) *Expr {
 	return e.replace(func(column *Expr) *Expr {
-		to := columns[column.column]
+		to := of(column.column)
+		if to == nil {
+			return column
+		}
 		if to.op != opColumn {
 			return to
 		}
@@ -191,8 +196,9 @@ func (e *Expr) replace(f func(column *Expr) *Expr) *Expr {
 	return remap(e)
 }
 
-func newColumn(i int, f gpu.Field, r *Range) *Expr {
-	return &Expr{op: opColumn, typ: f.Type, column: i, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type),
+// ColumnOf returns the column with a number. r bounds its values, nil if nobody knows.
+func ColumnOf(number int, f gpu.Field, r *Range) *Expr {
+	return &Expr{op: opColumn, typ: f.Type, column: number, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type),
 		annotation: f.Annotation}
 }
 
@@ -263,7 +269,7 @@ var seesNulls = map[gpu.Op]bool{gpu.OpDistinct: true, gpu.OpNotDistinct: true, g
 	gpu.OpIsNull: true, gpu.OpIsNotNull: true, gpu.OpSelect: true, gpu.OpHash: true}
 
 // Column returns column i of the scope's schema.
-func Column(s *Scope, i int) *Expr { return newColumn(i, s.Schema.Fields[i], s.rangeOf(i)) }
+func Column(s *Scope, i int) *Expr { return ColumnOf(s.number(i), s.Schema.Fields[i], s.rangeOf(i)) }
 
 // And returns the conjunction of predicates, TRUE if there are none.
 func And(es ...*Expr) *Expr {

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -42,8 +43,9 @@ func (b *binder) grouping(n *syntax.Call) (*Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		key, ok := e.IsColumn()
-		if !ok || key >= g.Keys {
+		number, ok := e.IsColumn()
+		key := slices.IndexFunc(b.scope.All()[:g.Keys], func(i int) bool { return b.scope.number(i) == number })
+		if !ok || key < 0 {
 			return nil, b.errorf(a, "%s takes keys of the group by their names, found another expression", n.Name)
 		}
 		keys = append(keys, key)

@@ -141,7 +141,7 @@ func TestSamplesAndMetadataOfAChangedFileAreRefused(t *testing.T) {
 		file := table.files[0]
 		change(t, path)
 		lease := hosttest.Budget(t, 0).Lease("sample")
-		_, err = table.Sample(lease, []int{0}, 10)
+		_, err = table.Sample(t.Context(), lease, []int{0}, 10)
 		require.ErrorIs(t, err, source.ErrChanged, name)
 		require.NoError(t, lease.Close())
 		chunk := file.groups[0].chunks[0]

@@ -103,7 +103,7 @@ func TestAnOptionalSourceWithoutFilesHasNoRows(t *testing.T) {
 			Prune: []source.Predicate{{Column: 0, Op: source.IsNull}}})
 		require.NoError(t, err)
 		require.Empty(t, got)
-		s, err := table.Sample(lease, []int{0, 1}, 100)
+		s, err := table.Sample(t.Context(), lease, []int{0, 1}, 100)
 		require.NoError(t, err)
 		require.Zero(t, s.Rows)
 		s.Release()

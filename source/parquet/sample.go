@@ -1,6 +1,8 @@
 package parquet
 
 import (
+	"context"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
@@ -8,7 +10,7 @@ import (
 // Sample implements source.Sampler. Half of the rows are the first rows of the first row
 // group, half are those of the row group in the middle of the table: a table that is
 // sorted is another one there.
-func (t *Table) Sample(lease *gpu.Lease, columns []int, rows int) (_ *gpu.Stride, err error) {
+func (t *Table) Sample(ctx context.Context, lease *gpu.Lease, columns []int, rows int) (_ *gpu.Stride, err error) {
 	opt := source.ScanOptions{Columns: columns, StrideRows: rows, Lease: lease}
 	plan := t.samplePlan(opt)
 	r := t.newReader(opt, source.Progress{})
@@ -26,6 +28,9 @@ func (t *Table) Sample(lease *gpu.Lease, columns []int, rows int) (_ *gpu.Stride
 	pages := r.spare()
 	defer pages.free()
 	for i := range columns {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		col, err := r.run(&plan, i, pages)
 		if err != nil {
 			return nil, err

@@ -31,7 +31,7 @@ func TestASampleHasRowsOfTheTable(t *testing.T) {
 				columns[c] = c
 			}
 			lease := host.HeapLease("sample", 0)
-			s, err := table.Sample(lease, columns, rows)
+			s, err := table.Sample(t.Context(), lease, columns, rows)
 			require.NoError(t, err, path)
 			require.LessOrEqual(t, s.Rows, rows, path)
 			require.Equal(t, table.Rows() == 0, s.Rows == 0, path)

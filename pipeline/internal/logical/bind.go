@@ -18,6 +18,7 @@ import (
 	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
@@ -25,25 +26,27 @@ import (
 // binder makes the logical plan that a query describes, without rewriting. It continues
 // after a fault, and silently skips whatever depends on a faulty step.
 type binder struct {
-	query  Query
-	faults job.Diagnostics
+	query     Query
+	md        *rel.Metadata
+	estimator *Estimator
+	faults    job.Diagnostics
 	// named has the relations so far; nil for a relation with a fault.
-	named map[string]Node
+	named map[string]*Relation
 	// tables has the names of all tables so far, folded.
 	tables map[string]bool
 	now    time.Time // of the planning, in all expressions
 }
 
 // scope is scopeOf for expressions of the job.
-func (b *binder) scope(n Node) *expr.Scope {
-	s := scopeOf(n)
+func (b *binder) scope(r *Relation) *expr.Scope {
+	s := scopeOf(b.estimator, r)
 	s.Now = b.now
 	return s
 }
 
 // scopeAt is scope for the expression at sub of the step.
-func (s *stepBinder) scopeAt(n Node, sub string) *expr.Scope {
-	scope := s.scope(n)
+func (s *stepBinder) scopeAt(r *Relation, sub string) *expr.Scope {
+	scope := s.scope(r)
 	scope.Origin = s.origin(sub)
 	return scope
 }
@@ -52,31 +55,34 @@ func (s *stepBinder) origin(sub string) *expr.Origin {
 	return &expr.Origin{Step: s.name, Path: s.at + sub}
 }
 
+// here is the origin of the step's nodes.
+func (s *stepBinder) here() expr.Origin { return expr.Origin{Step: s.name, Path: s.at} }
+
 // Bind returns the relation of the last step over the tables of the sources, and the
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
-func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
-	b := &binder{query: q, named: map[string]Node{}, tables: map[string]bool{},
+func Bind(e *Estimator, q Query, tables map[string]source.Table) (*Relation, job.Diagnostics) {
+	b := &binder{query: q, md: &rel.Metadata{}, estimator: e, named: map[string]*Relation{}, tables: map[string]bool{},
 		now: time.Now().UTC().Truncate(time.Microsecond)}
 	for _, name := range q.Sources {
 		b.named[name] = nil
 		b.table(name)
 		if t, ok := tables[name]; ok {
-			b.named[name] = newScan(name, t)
+			b.named[name] = b.source(name, t)
 		}
 	}
-	var last Node
+	var last *Relation
 	if len(q.Sources) == 1 {
 		last = b.named[q.Sources[0]]
 	}
-	readers, copies := readers(q.Steps), map[Node]int{}
+	readers, copies := readers(q.Steps), map[rel.Node]int{}
 	for i := range q.Steps {
 		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: job.StepName(q.Steps, i), step: &q.Steps[i]}
 		if last = s.bind(last, i == 0); last != nil && s.step.Name != "" {
 			last = b.as(last, s.step.Name)
 		}
-		if last != nil && readers[s.name] > 1 && (worthHolding(last) || nodes(last, copies) > maxCopied) {
-			last = newHeld(last, &Share{s.name})
+		if last != nil && readers[s.name] > 1 && (worthHolding(last.node) || nodes(last.node, copies) > maxCopied) {
+			last = last.over(rel.NewHeld(last.node, &rel.Share{Step: s.name}))
 		}
 		b.named[s.name] = last
 	}
@@ -85,6 +91,19 @@ func Bind(q Query, tables map[string]source.Table) (Node, job.Diagnostics) {
 		return nil, b.faults
 	}
 	return last, b.faults
+}
+
+// source returns the relation of a table.
+func (b *binder) source(name string, t source.Table) *Relation {
+	scan := rel.NewScan(b.md, expr.Origin{Step: name, Path: "sources." + name}, t)
+	r, tables := &Relation{node: scan}, expr.TablesOf(name)
+	for _, c := range scan.Columns {
+		r.columns = append(r.columns, column{c, tables})
+	}
+	for _, u := range t.Unreadable() {
+		r.unreadable = append(r.unreadable, unreadable{u, name, tables})
+	}
+	return r
 }
 
 // readers returns how often later steps read each step.
@@ -109,13 +128,13 @@ func readers(steps []job.Step) map[string]int {
 const maxCopied = 64
 
 // nodes returns the number of nodes that one reader of a node makes of it.
-func nodes(n Node, known map[Node]int) int {
+func nodes(n rel.Node, known map[rel.Node]int) int {
 	if sum, ok := known[n]; ok {
 		return sum
 	}
 	sum := 1
-	if _, held := n.(*Held); !held {
-		for _, in := range Inputs(n) {
+	if _, held := n.(*rel.Held); !held {
+		for _, in := range rel.Inputs(n) {
 			sum = min(sum+nodes(in, known), maxCopied+1)
 		}
 	}
@@ -135,7 +154,7 @@ type stepBinder struct {
 	step     *job.Step
 }
 
-func (s *stepBinder) bind(prev Node, first bool) Node {
+func (s *stepBinder) bind(prev *Relation, first bool) *Relation {
 	in, ok := prev, true
 	switch {
 	case s.step.From != "":
@@ -165,7 +184,7 @@ func (s *stepBinder) bind(prev Node, first bool) Node {
 	case s.step.Sort != nil:
 		return s.sort(in)
 	case s.step.Limit != nil:
-		return newLimit(s.name, in, s.step.Limit.Offset, s.step.Limit.Count)
+		return in.over(rel.NewLimit(s.here(), in.node, s.step.Limit.Offset, s.step.Limit.Count))
 	}
 	return s.union(in)
 }
@@ -187,7 +206,7 @@ func (s *stepBinder) faultf(sub, format string, args ...any) {
 
 // lookup finds a source or an earlier step. It reports an unknown name and returns false.
 // It returns nil and true for a relation that has a fault already.
-func (s *stepBinder) lookup(name, sub string) (Node, bool) {
+func (s *stepBinder) lookup(name, sub string) (*Relation, bool) {
 	n, ok := s.named[name]
 	if !ok {
 		s.faultf(sub, "there is no source or earlier step named %q%s", name,
@@ -197,7 +216,7 @@ func (s *stepBinder) lookup(name, sub string) (Node, bool) {
 }
 
 // expr parses and binds one expression. It returns nil after a fault.
-func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
+func (s *stepBinder) expr(text string, in *Relation, sub string) *expr.Expr {
 	n, err := s.query.Values.Parse(text)
 	if err == nil {
 		var e *expr.Expr
@@ -212,7 +231,7 @@ func (s *stepBinder) expr(text string, in Node, sub string) *expr.Expr {
 // exprDiagnostic reports an error of the expression text, which is the value at sub or a
 // part of it and is over the columns of a node. The report has the place in the text if
 // it is known, and hint after the message.
-func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint string) {
+func (s *stepBinder) exprDiagnostic(in *Relation, sub, text string, err error, hint string) {
 	path := s.at + sub
 	var mistake *syntax.Error
 	if !errors.As(err, &mistake) {
@@ -220,7 +239,7 @@ func (s *stepBinder) exprDiagnostic(in Node, sub, text string, err error, hint s
 		return
 	}
 	if in != nil {
-		if u, ok := in.Rel().unreadableFor(mistake.Missing); ok {
+		if u, ok := in.unreadableFor(mistake.Missing); ok {
 			unreadable := *mistake
 			mistake, hint = &unreadable, ""
 			mistake.Msg = u.String()
@@ -240,14 +259,14 @@ var position = regexp.MustCompile(`^-?[0-9]+$`)
 // key is expr for a key by which rows are sorted or grouped. A number is the position of
 // a column of the step's input. A key with the same value in every row is refused: most
 // likely it is a position or a name in another notation.
-func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
+func (s *stepBinder) key(in *Relation, text, sub, kind string) *expr.Expr {
 	if position.MatchString(text) {
-		if u := in.Rel().unreadable; len(u) > 0 {
+		if u := in.unreadable; len(u) > 0 {
 			s.faultf(sub, "the %s key %s is the position of a column, but %s; write the name", kind, text,
 				describeUnreadable(u))
 			return nil
 		}
-		columns := in.Rel().Schema.Len()
+		columns := len(in.columns)
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > columns {
 			s.faultf(sub,
@@ -255,7 +274,7 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 				kind, text, columns)
 			return nil
 		}
-		return expr.Column(scopeOf(in), n-1)
+		return expr.Column(s.scope(in), n-1)
 	}
 	e := s.expr(text, in, sub)
 	if e == nil {
@@ -273,7 +292,7 @@ func (s *stepBinder) key(in Node, text, sub, kind string) *expr.Expr {
 }
 
 // condition is expr for a BOOLEAN.
-func (s *stepBinder) condition(text string, in Node, sub string) *expr.Expr {
+func (s *stepBinder) condition(text string, in *Relation, sub string) *expr.Expr {
 	e := s.expr(text, in, sub)
 	if e != nil && e.Type().Kind != gpu.Bool {
 		s.faultf(sub, "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text, e.Type(),
@@ -283,22 +302,19 @@ func (s *stepBinder) condition(text string, in Node, sub string) *expr.Expr {
 	return e
 }
 
-func (s *stepBinder) filter(in Node) Node {
+func (s *stepBinder) filter(in *Relation) *Relation {
 	e := s.condition(s.step.Filter, in, ".filter")
 	if e == nil {
 		return nil
 	}
-	return newFilter(s.name, in, expr.Conjuncts(e))
+	return in.over(rel.NewFilter(s.here(), in.node, expr.Conjuncts(e)))
 }
 
 // selection computes the columns of a select list, which is the value at path, from the rows
 // that meet the step's qualify.
-func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
+func (s *stepBinder) selection(in *Relation, list job.Columns, path string) *Relation {
 	scope := s.scope(in)
-	r := in.Rel()
-	var exprs []*expr.Expr
-	var names []string
-	var tables []*expr.Tables
+	var items []item
 	ok := true
 	w := &windows{stepBinder: s, in: in}
 	parsed := make([]syntax.Node, len(list))
@@ -351,20 +367,19 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 			ok = ok && fine
 			for _, j := range found {
 				if e, there := columns.exprs[j]; !there {
-					exprs, names, tables = append(exprs, expr.Column(scope, j)), append(names, columns.name(r, j)),
-						append(tables, columns.tables(r, j))
+					items = append(items, item{expr.Column(scope, j), columns.name(in, j), columns.tables(in, j)})
 				} else if e != nil {
-					exprs, names, tables = append(exprs, e), append(names, columns.name(r, j)), append(tables, nil)
+					items = append(items, item{e, columns.name(in, j), nil})
 				}
 			}
-			u := slices.DeleteFunc(slices.Clone(r.unreadable), func(u unreadable) bool {
+			u := slices.DeleteFunc(slices.Clone(in.unreadable), func(u unreadable) bool {
 				return !u.in(qualifier) ||
 					slices.ContainsFunc(star.Exclude,
 						func(n syntax.StarName) bool { return strings.EqualFold(n.Name, u.Name) && u.in(n.Table) })
 			})
 			if len(u) > 0 {
 				s.faultf(sub, "%s has columns that cannot be read: %s; select the others by name%s", c.Expr,
-					describeUnreadable(u), suggestColumns(r))
+					describeUnreadable(u), suggestColumns(in))
 				ok = false
 			} else if len(found) == 0 {
 				s.faultf(sub, "%s matches no column: there is no source or step named %q here%s", c.Expr, qualifier,
@@ -384,19 +399,24 @@ func (s *stepBinder) selection(in Node, list job.Columns, path string) Node {
 		}
 		// A column that keeps its name keeps its tables.
 		var from *expr.Tables
-		if col, bare := e.IsColumn(); bare && col < r.Schema.Len() &&
-			(name == "" || name == r.Schema.Fields[col].Name) {
-			name, from = r.Schema.Fields[col].Name, r.tables[col]
+		if id, bare := e.IsColumn(); bare {
+			if col := in.index(id); col >= 0 && (name == "" || name == in.name(col)) {
+				name, from = in.name(col), in.columns[col].tables
+			}
 		}
 		if name == "" {
 			name = text
 		}
-		exprs, names, tables = append(exprs, e), append(names, name), append(tables, from)
+		items = append(items, item{e, name, from})
 	}
-	if !ok || !s.distinct(names, path) || condition != nil && !below.qualify(condition, names, exprs) {
+	names := make([]string, len(items))
+	for i, x := range items {
+		names[i] = x.name
+	}
+	if !ok || !s.distinct(names, path) || condition != nil && !below.qualify(condition, items) {
 		return nil
 	}
-	return newProject(s.name, below.node, exprs, names, tables)
+	return project(s.here(), below.node, items)
 }
 
 // distinct reports names that appear twice among the columns of a step. Columns that
@@ -413,9 +433,9 @@ func (s *stepBinder) distinct(names []string, sub string) bool {
 	return true
 }
 
-func (s *stepBinder) sort(in Node) Node {
+func (s *stepBinder) sort(in *Relation) *Relation {
 	var exprs []*expr.Expr
-	var keys []SortKey
+	var keys []rel.SortKey
 	for i, text := range s.step.Sort {
 		body, key, err := parseSortKey(text)
 		sub := fmt.Sprintf(".sort[%d]", i)
@@ -429,51 +449,39 @@ func (s *stepBinder) sort(in Node) Node {
 		}
 		exprs, keys = append(exprs, e), append(keys, key)
 	}
-	wide, at := extend(in, exprs)
+	wide, ids := rel.Extend(in.node, exprs, nil)
 	for i := range keys {
-		keys[i].Column = at[i]
+		keys[i].Column = ids[i]
 	}
-	return restore(newSort(s.name, wide, keys, 0, -1), in)
+	return in.over(rel.NewSort(s.here(), wide, keys, 0, -1))
 }
 
-// restore drops the columns that extend added after those of in.
-func restore(n, in Node) Node {
-	if n.Rel().Schema.Len() == in.Rel().Schema.Len() {
-		return n
-	}
-	cols := make([]int, in.Rel().Schema.Len())
-	for i := range cols {
-		cols[i] = i
-	}
-	return pick(n, cols)
-}
-
-func (s *stepBinder) union(in Node) Node {
-	ins := []Node{in}
+func (s *stepBinder) union(in *Relation) *Relation {
+	ins := []*Relation{in}
 	for i, name := range s.step.Union {
-		n, _ := s.lookup(name, fmt.Sprintf(".union[%d]", i))
-		if n == nil {
+		r, _ := s.lookup(name, fmt.Sprintf(".union[%d]", i))
+		if r == nil {
 			return nil
 		}
-		if got, want := n.Rel().Schema.Len(), in.Rel().Schema.Len(); got != want {
+		if got, want := len(r.columns), len(in.columns); got != want {
 			s.faultf(fmt.Sprintf(".union[%d]", i),
 				"%q has %d columns and the step's input has %d; a union needs as many on both sides", name, got, want)
 			return nil
 		}
-		if u := unmatched(in.Rel(), n.Rel()); len(u) > 0 {
+		if u := unmatched(in, r); len(u) > 0 {
 			s.faultf(fmt.Sprintf(".union[%d]", i),
 				"the step's input and %q do not have the same columns: %s; leave that out with a select step on the "+
 					"side that has it", name, describeUnreadable(u))
 			return nil
 		}
-		ins = append(ins, n)
+		ins = append(ins, r)
 	}
-	types := make([]gpu.Type, in.Rel().Schema.Len())
+	types := make([]gpu.Type, len(in.columns))
 	for c := range types {
-		first := in.Rel().Schema.Fields[c]
+		first := in.field(c)
 		types[c] = first.Type
 		for i, n := range ins[1:] {
-			f := n.Rel().Schema.Fields[c]
+			f := n.field(c)
 			if f.Annotation == gpu.AllNull {
 				continue
 			}
@@ -489,47 +497,71 @@ func (s *stepBinder) union(in Node) Node {
 			if !ok {
 				s.faultf(fmt.Sprintf(".union[%d]", i),
 					"column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c],
-					in.Rel().Schema.Fields[c].Name)
+					in.name(c))
 				return nil
 			}
 			types[c] = t
 		}
 	}
-	for i, n := range ins {
-		cast, err := castTo(n, types, s.origin(".union"))
+	for i, r := range ins {
+		cast, err := castTo(s.estimator, r, types, s.origin(".union"))
 		if err != nil {
 			s.faultf("", "%v", err)
 			return nil
 		}
 		ins[i] = cast
 	}
-	return newUnion(s.name, ins)
+	return s.concatenated(ins)
 }
 
-// castTo projects a node to columns of the given types.
-func castTo(in Node, types []gpu.Type, origin *expr.Origin) (Node, error) {
-	r := in.Rel()
+// concatenated returns the union of relations with as many columns of the same types.
+func (s *stepBinder) concatenated(ins []*Relation) *Relation {
+	var nodes []rel.Node
+	var from [][]rel.ID
+	for _, in := range ins {
+		nodes, from = append(nodes, in.node), append(from, in.ids())
+	}
+	var ids []rel.ID
+	for i, c := range ins[0].columns {
+		column := s.md.Column(c.id)
+		for _, in := range ins {
+			f := in.field(i)
+			column.Nullable = column.Nullable || f.Nullable
+			if column.Annotation != f.Annotation {
+				column.Annotation = gpu.NoAnnotation
+			}
+		}
+		ids = append(ids, s.md.Add(column))
+	}
+	return ins[0].of(rel.NewUnion(s.here(), nodes, from, ids), ids)
+}
+
+// castTo projects a relation to columns of the given types.
+func castTo(e *Estimator, in *Relation, types []gpu.Type, origin *expr.Origin) (*Relation, error) {
 	same := true
-	exprs := columnsOf(in)
+	items := in.items(e)
 	for i, t := range types {
-		if r.Schema.Fields[i].Type == t {
+		f := in.field(i)
+		if f.Type == t {
 			continue
 		}
 		same = false
-		if r.Schema.Fields[i].Annotation == gpu.AllNull {
-			exprs[i] = expr.Literal(gpu.Null(t))
+		if f.Annotation == gpu.AllNull {
+			items[i].expr = expr.Literal(gpu.Null(t))
 			continue
 		}
-		var err error
-		if exprs[i], err = expr.Cast(exprs[i], t, host.Fold); err != nil {
-			return nil, fmt.Errorf("column %q: %w", r.Schema.Fields[i].Name, err)
+		cast, err := expr.Cast(items[i].expr, t, host.Fold)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		exprs[i] = exprs[i].At(origin)
+		items[i].expr = cast.At(origin)
 	}
 	if same {
 		return in, nil
 	}
-	return keepUnreadable(newProject(r.Step, in, exprs, r.Schema.Names(), r.tables), in), nil
+	out := project(in.node.Rel().Origin, in.node, items)
+	out.unreadable = in.unreadable
+	return out, nil
 }
 
 // groupAlgorithm returns the algorithm that the step asks for, if it is a group.
@@ -540,14 +572,13 @@ func (s *stepBinder) groupAlgorithm() string {
 	return s.step.Group.Algorithm
 }
 
-func (s *stepBinder) group(in Node) Node {
+func (s *stepBinder) group(in *Relation) *Relation {
 	g := s.step.Group
 	if g.Algorithm != "" && !slices.Contains(groupby.Algorithms(), g.Algorithm) {
 		s.faultf(".group.algorithm", "there is no algorithm %q for groups; the algorithms are %s", g.Algorithm,
 			strings.Join(groupby.Algorithms(), ", "))
 		return nil
 	}
-	r := in.Rel()
 	scope := s.scope(in)
 	var exprs []*expr.Expr // the keys
 	var names []string     // names of the keys
@@ -560,8 +591,8 @@ func (s *stepBinder) group(in Node) Node {
 			ok = false
 			continue
 		}
-		if col, bare := e.IsColumn(); bare && name == "" {
-			name = r.Schema.Fields[col].Name
+		if id, bare := e.IsColumn(); bare && name == "" {
+			name = s.md.Column(id).Name
 		}
 		if name == "" {
 			name = text
@@ -575,7 +606,7 @@ func (s *stepBinder) group(in Node) Node {
 	var calls []expr.AggregateCall // a call in two columns is computed once
 	texts, posts := make([]string, len(g.Aggregates)), make([]syntax.Node, len(g.Aggregates))
 	uses := make([][]int, len(g.Aggregates)) // calls[uses[i][k]] is "$agg<k>" of column i
-	columns := slices.Clone(names)
+	columns, tables := slices.Clone(names), tablesOf(in, exprs)
 	for i, c := range g.Aggregates {
 		sub := fmt.Sprintf(".group.aggregates[%d]", i)
 		text, name := s.splitAlias(c)
@@ -606,13 +637,13 @@ func (s *stepBinder) group(in Node) Node {
 	if !ok || !s.distinct(columns, ".group") {
 		return nil
 	}
-	var grouped Node
-	if s.setsOfParts(in, exprs, names, calls, sets) {
-		grouped = s.groupedTwice(in, exprs, names, calls, sets, nil)
+	var grouped *groups
+	if s.setsOfParts(in, exprs, calls, sets) {
+		grouped = s.groupedTwice(in.node, exprs, names, calls, sets, nil)
 	} else {
-		below, always := in, [][]gpu.Scalar(nil)
+		below, always := in.node, [][]gpu.Scalar(nil)
 		if sets != nil {
-			below, exprs, always = s.expandSets(in, exprs, names, sets)
+			below, exprs, always = s.expandSets(below, exprs, names, sets)
 			names = append(names, expr.SetColumn)
 		}
 		if s.groupsValues(below, exprs, calls) {
@@ -621,19 +652,36 @@ func (s *stepBinder) group(in Node) Node {
 			grouped = s.grouped(below, exprs, names, calls, always)
 		}
 	}
-	return s.afterGroup(in, grouped, columns, texts, posts, uses, sets)
+	return s.afterGroup(in, grouped, columns, tables, texts, posts, uses, sets)
 }
 
-// grouped computes keys and arguments below a group-by and returns the group-by: the
-// keys, then one column for each call.
-func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall,
-	always [][]gpu.Scalar) Node {
+// tablesOf returns the tables of expressions over a relation: those of a bare column, and none for what is computed.
+func tablesOf(in *Relation, exprs []*expr.Expr) []*expr.Tables {
+	tables := make([]*expr.Tables, len(exprs))
+	for i, e := range exprs {
+		if id, bare := e.IsColumn(); bare {
+			tables[i] = in.columns[in.index(id)].tables
+		}
+	}
+	return tables
+}
+
+// groups is a group-by: its keys, and a column for each call.
+type groups struct {
+	node        rel.Node
+	keys, calls []rel.ID
+}
+
+// grouped computes keys and arguments below a group-by, and the group-by.
+func (s *stepBinder) grouped(in rel.Node, exprs []*expr.Expr, names []string, calls []expr.AggregateCall,
+	always [][]gpu.Scalar) *groups {
 	nkeys := len(exprs)
+	exprs, names = slices.Clone(exprs), slices.Clone(names)
 	use := func(e *expr.Expr) int {
 		if e == nil {
 			return -1
 		}
-		exprs = append(exprs, e)
+		exprs, names = append(exprs, e), append(names, "")
 		return len(exprs) - 1
 	}
 	inputs := make([]int, len(calls))
@@ -644,21 +692,30 @@ func (s *stepBinder) grouped(in Node, exprs []*expr.Expr, names []string, calls 
 			sorted[i] = sortedFunction(c, inputs[i], use)
 		}
 	}
-	wide, at := extend(in, exprs)
-	aggs := make([]Aggregate, len(calls))
-	names = slices.Clone(names)
+	wide, at := rel.Extend(in, exprs, names)
+	g := &groups{keys: at[:nkeys:nkeys]}
+	var aggs []rel.Aggregate
 	for i, c := range calls {
-		aggs[i] = Aggregate{Kind: c.Kind, Input: -1, Output: c.Output}
+		a := rel.Aggregate{Kind: c.Kind, Input: rel.None, Output: c.Output}
 		if inputs[i] >= 0 {
-			aggs[i].Input = at[inputs[i]]
+			a.Input = at[inputs[i]]
 		}
 		if sorted[i] != nil {
-			f := sorted[i].Remap(func(e int) int { return at[e] })
-			aggs[i].Sorted = &f
+			f := sorted[i].Remap(func(e int) rel.ID { return at[e] })
+			a.Sorted = &f
 		}
-		names = append(names, c.String())
+		a = s.aggregate(a, c.String(), wide, nkeys, always)
+		aggs, g.calls = append(aggs, a), append(g.calls, a.Out)
 	}
-	return newGroup(s.name, wide, at[:nkeys], aggs, names, always, s.groupAlgorithm())
+	g.node = rel.NewGroup(s.here(), wide, g.keys, aggs, always, s.groupAlgorithm())
+	return g
+}
+
+// aggregate makes the column of an aggregate of a group-by.
+func (s *stepBinder) aggregate(a rel.Aggregate, name string, in rel.Node, keys int,
+	always [][]gpu.Scalar) rel.Aggregate {
+	a.Out = s.md.Add(rel.Column{Field: a.Field(name, in.Rel(), keys, always)})
+	return a
 }
 
 // needSort reports whether a call needs the rows of a group together. All aggregates of the
@@ -682,40 +739,32 @@ func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *
 	return f
 }
 
-// afterGroup computes the step's columns from keys and calls, the columns of g, as
-// 100 * sum(a) / sum(b). in is the input of the step. With grouping sets, g has the number
-// of the set after the keys.
-func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, posts []syntax.Node, uses [][]int,
-	sets [][]bool) Node {
+// afterGroup computes the step's columns from keys and calls, as 100 * sum(a) / sum(b). in is the input of the step.
+// With grouping sets, g has the number of the set as its last key.
+func (s *stepBinder) afterGroup(in *Relation, g *groups, columns []string, tables []*expr.Tables, texts []string,
+	posts []syntax.Node, uses [][]int, sets [][]bool) *Relation {
 	nkeys := len(columns) - len(posts)
-	hidden := 0
-	if sets != nil {
-		hidden = 1
+	r := &Relation{node: g.node}
+	for i, k := range g.keys {
+		c := column{id: k}
+		if i < nkeys {
+			c.tables = tables[i]
+		}
+		r.columns = append(r.columns, c)
 	}
-	whole := s.scope(g)
-	exprs, tables := columnsOf(g)[:nkeys], slices.Clone(g.Rel().tables[:nkeys])
+	items := r.items(s.estimator)[:nkeys]
+	keys := r.columns
 	for i, post := range posts {
-		cols := make([]int, nkeys+hidden)
-		scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now,
-			Grouping: &expr.Grouping{Keys: nkeys, Sets: sets},
-			Origin:   s.origin(fmt.Sprintf(".group.aggregates[%d]", i))}
-		for k := range cols {
-			cols[k] = k
-		}
+		sub := fmt.Sprintf(".group.aggregates[%d]", i)
+		r := r.over(g.node)
+		r.columns = keys[:len(keys):len(keys)]
 		for _, u := range uses[i] {
-			cols = append(cols, nkeys+hidden+u)
+			r.columns = append(r.columns, column{id: g.calls[u]})
 		}
-		for k, c := range cols {
-			f := g.Rel().Schema.Fields[c]
-			switch {
-			case k >= nkeys+hidden:
-				f.Name = expr.AggregateColumn(k - nkeys - hidden)
-			case k == nkeys:
-				f.Name = expr.SetColumn
-			}
-			scope.Schema.Fields = append(scope.Schema.Fields, f)
-			scope.Ranges = append(scope.Ranges, whole.Ranges[c])
-			scope.Qualifiers = append(scope.Qualifiers, whole.Qualifiers[c])
+		scope := s.scopeAt(r, sub)
+		scope.Grouping = &expr.Grouping{Keys: nkeys, Sets: sets}
+		for k := range uses[i] {
+			scope.Schema.Fields[len(keys)+k].Name = expr.AggregateColumn(k)
 		}
 		e, err := expr.Bind(post, scope)
 		if err != nil {
@@ -723,10 +772,10 @@ func (s *stepBinder) afterGroup(in, g Node, columns []string, texts []string, po
 			if mistake := (*syntax.Error)(nil); errors.As(err, &mistake) && mistake.Missing != nil {
 				hint = " (a column here must be a group key or stand inside an aggregate)"
 			}
-			s.exprDiagnostic(in, fmt.Sprintf(".group.aggregates[%d]", i), texts[i], err, hint)
+			s.exprDiagnostic(in, sub, texts[i], err, hint)
 			return nil
 		}
-		exprs, tables = append(exprs, e.Remap(func(c int) int { return cols[c] })), append(tables, nil)
+		items = append(items, item{e, columns[nkeys+i], nil})
 	}
-	return newProject(s.name, g, exprs, columns, tables)
+	return project(s.here(), g.node, items)
 }

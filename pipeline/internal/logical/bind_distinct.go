@@ -6,28 +6,23 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
 // unique is the distinct step: a group-by of all selected columns.
-func (s *stepBinder) unique(in Node) Node {
-	n := s.selection(in, s.step.Distinct, ".distinct")
-	if n == nil {
+func (s *stepBinder) unique(in *Relation) *Relation {
+	r := s.selection(in, s.step.Distinct, ".distinct")
+	if r == nil {
 		return nil
 	}
-	schema := n.Rel().Schema
-	if schema.Len() == 0 {
+	if len(r.columns) == 0 {
 		s.faultf(".distinct", "there is no column whose values could be distinct; name some, or '*' for all")
 		return nil
 	}
-	keys := make([]int, schema.Len())
-	for i := range keys {
-		keys[i] = i
-	}
-	return newGroup(s.name, n, keys, nil, schema.Names(), nil, "")
+	return r.over(rel.NewGroup(s.here(), r.node, r.ids(), nil, nil, ""))
 }
 
 // measure is an aggregate of all rows next to aggregates of distinct values. It is first
@@ -42,8 +37,8 @@ type measure struct {
 func (m measure) call() expr.AggregateCall { return expr.AggregateCall{Kind: m.kind, Arg: m.arg} }
 
 // partial returns the aggregate of a distinct value.
-func (m measure) partial(input int) Aggregate {
-	a := Aggregate{Kind: m.kind, Input: input, Output: gpu.Of(gpu.Int64)}
+func (m measure) partial(input rel.ID) rel.Aggregate {
+	a := rel.Aggregate{Kind: m.kind, Input: input, Output: gpu.Of(gpu.Int64)}
 	switch m.kind {
 	case gpu.Sum:
 		a.Output = gpu.SumType(m.arg.Type())
@@ -54,8 +49,8 @@ func (m measure) partial(input int) Aggregate {
 }
 
 // merged returns the aggregate of partial aggregates.
-func (m measure) merged(input int, partial gpu.Type) Aggregate {
-	a := Aggregate{Kind: m.kind, Input: input, Output: partial}
+func (m measure) merged(input rel.ID, partial gpu.Type) rel.Aggregate {
+	a := rel.Aggregate{Kind: m.kind, Input: input, Output: partial}
 	if m.kind == gpu.CountAll || m.kind == gpu.Count || m.kind == gpu.Sum {
 		a.Kind, a.Output = gpu.Sum, gpu.SumType(partial)
 	}
@@ -95,7 +90,7 @@ func counted(c expr.AggregateCall) bool {
 // groupsValues reports whether a group is by groupedTwice: if it has aggregates of distinct values and
 // none that sorts rows; or if those that sort rows only need the number of each value, and values have many rows by
 // estimate.
-func (s *stepBinder) groupsValues(in Node, keys []*expr.Expr, calls []expr.AggregateCall) bool {
+func (s *stepBinder) groupsValues(in rel.Node, keys []*expr.Expr, calls []expr.AggregateCall) bool {
 	if !needSort(calls) {
 		return slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct })
 	}
@@ -105,21 +100,21 @@ func (s *stepBinder) groupsValues(in Node, keys []*expr.Expr, calls []expr.Aggre
 	}) {
 		return false
 	}
-	n := valuesOf(in.Rel(), keys, calls)
-	return n > 0 && n*countedRows <= in.Rel().Rows
+	n := s.estimator.valuesOf(in, keys, calls)
+	return n > 0 && n*countedRows <= s.estimator.Rows(in)
 }
 
 // valuesOf estimates the number of values of all groups that calls take, 0 if it is unknown. Columns are taken
 // for independent. It may read samples of them.
-func valuesOf(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall) float64 {
+func (e *Estimator) valuesOf(in rel.Node, keys []*expr.Expr, calls []expr.AggregateCall) float64 {
 	var values []*expr.Expr
 	sum, groups := 0.0, 1.0
 	for _, k := range keys {
-		groups *= differentOf(in, k)
+		groups *= differentOf(k, e.columnsOf(in))
 	}
 	for _, c := range calls {
 		if ofValues(c) && !slices.ContainsFunc(values, c.Arg.Equal) {
-			n := groups * differentOf(in, c.Arg)
+			n := groups * differentOf(c.Arg, e.columnsOf(in))
 			if n == 0 {
 				return 0
 			}
@@ -130,15 +125,15 @@ func valuesOf(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall) float
 }
 
 // differentOf estimates the number of values of an expression, 0 if it is unknown.
-func differentOf(in *Relation, e *expr.Expr) float64 {
+func differentOf(e *expr.Expr, of statsOf) float64 {
 	if b := e.Branches(); b != nil {
-		x, y := differentOf(in, b[0]), differentOf(in, b[1])
+		x, y := differentOf(b[0], of), differentOf(b[1], of)
 		return (x + y) * min(x, y, 1)
 	}
 	// A function of columns has at most as many values as the columns together.
-	n, most := exprStats(e, in).distinct, 1.0
+	n, most := exprStats(e, of).distinct, 1.0
 	for _, c := range e.Columns() {
-		k, _ := in.Stats[c].keys()
+		k, _ := of(c).keys()
 		most *= k
 	}
 	if n == 0 || most > 0 && most < n {
@@ -164,8 +159,8 @@ func differentOf(in *Relation, e *expr.Expr) float64 {
 //
 // With grouping sets, for which setsOfParts is true, the groups of the first group-by go
 // into the second one, once for each set.
-func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall, sets [][]bool,
-	always [][]gpu.Scalar) Node {
+func (s *stepBinder) groupedTwice(in rel.Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
+	sets [][]bool, always [][]gpu.Scalar) *groups {
 	var values []*expr.Expr // the distinct arguments
 	var measures []measure
 	uses := make([][]int, len(calls)) // positions in values or measures
@@ -217,76 +212,67 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 	}
 	first := s.firstGroups(in, keys, names, values, measures, home, variants)
 	if times >= 0 {
-		first.expect(valuesOf(in.Rel(), keys, calls))
+		s.estimator.Expect(first.Keys, s.estimator.valuesOf(in, keys, calls))
 	}
+	valueIDs := first.Keys[len(keys):]
 
-	var below Node = first
-	nkeys, schema := len(keys), first.Schema
-	byKeys := make([]int, nkeys)
-	for i := range byKeys {
-		byKeys[i] = i
-	}
-	inputs := nkeys // the columns of first after the keys
+	var below rel.Node = first
+	byKeys := first.Keys[:len(keys):len(keys)]
 	if sets != nil {
 		var columns []*expr.Expr
-		for i := range byKeys {
-			columns = append(columns, expr.Column(scopeOf(below), i))
-		}
-		below, columns, always = s.expandSets(below, columns, names, sets)
+		below, columns, always = s.expandSets(below, first.Exprs(byKeys), names, sets)
 		byKeys = nil
 		for _, k := range columns {
 			c, _ := k.IsColumn()
 			byKeys = append(byKeys, c)
 		}
-		names = append(names[:nkeys:nkeys], expr.SetColumn)
-		nkeys++
 	}
-	var aggs []Aggregate
-	names = slices.Clone(names)
+	var aggs []rel.Aggregate
 	sorted := needSort(calls)
-	add := func(a Aggregate, name string) (column int) {
+	add := func(a rel.Aggregate, name string) rel.ID {
 		if sorted && a.Sorted == nil {
 			a.Sorted = &window.GroupFunction{Kind: window.Aggregate, Aggregate: a.Kind, Value: a.Input, Key: -1,
 				Filter: -1, Output: a.Output}
 		}
-		aggs, names = append(aggs, a), append(names, name)
-		return nkeys + len(aggs) - 1
+		a = s.aggregate(a, name, below, len(byKeys), always)
+		aggs = append(aggs, a)
+		return a.Out
 	}
-	at := make([]int, len(calls))
+	at := make([]rel.ID, len(calls))
 	for i, c := range calls {
 		if !ofValues(c) {
 			continue
 		}
-		a, name := Aggregate{Kind: c.Kind, Input: inputs + uses[i][0], Output: c.Output},
-			c.Kind.String()+" "+c.Arg.String()
+		a := rel.Aggregate{Kind: c.Kind, Input: valueIDs[uses[i][0]], Output: c.Output}
+		name := c.Kind.String() + " " + c.Arg.String()
 		if c.Sorted != nil {
 			name = c.String()
 			a.Sorted = sortedFunction(c, a.Input, func(*expr.Expr) int { return -1 })
 			if a.Sorted.Distinct = false; !c.Distinct {
-				a.Sorted.Key = inputs + len(values) + times
+				a.Sorted.Key = first.Aggregates[times].Out
 			}
 		}
 		at[i] = add(a, name)
 	}
-	merged := make([][]int, len(measures))
+	merged := make([][]rel.ID, len(measures))
 	for i, m := range measures {
-		input := inputs + len(values) + i
-		f := schema.Fields[input]
-		list := []Aggregate{m.merged(input, f.Type)}
+		input := first.Aggregates[i].Out
+		f := first.Field(input)
+		list := []rel.Aggregate{m.merged(input, f.Type)}
 		if m.register != nil {
-			list = []Aggregate{{Kind: gpu.Count, Input: input, Output: gpu.Of(gpu.Int64)},
+			list = []rel.Aggregate{{Kind: gpu.Count, Input: input, Output: gpu.Of(gpu.Int64)},
 				{Kind: gpu.Sum, Input: input, Output: gpu.SumType(f.Type)}}
 		}
 		for _, a := range list {
 			merged[i] = append(merged[i], add(a, a.Kind.String()+" ("+f.Name+")"))
 		}
 	}
-	second := newGroup(s.name, below, byKeys, aggs, names, always, s.groupAlgorithm())
-	return s.mergedCalls(second, nkeys, calls, func(i int) []int {
+	second := rel.NewGroup(s.here(), below, byKeys, aggs, always, s.groupAlgorithm())
+	return s.mergedCalls(second, calls, func(i int) []rel.ID {
 		if ofValues(calls[i]) {
 			return at[i : i+1]
 		}
-		var columns []int
+		var columns []rel.ID
 		for _, m := range uses[i] {
 			columns = append(columns, merged[m]...)
 		}
@@ -295,95 +281,118 @@ func (s *stepBinder) groupedTwice(in Node, keys []*expr.Expr, names []string, ca
 }
 
 // firstGroups groups by the keys and the distinct values.
-func (s *stepBinder) firstGroups(in Node, keys []*expr.Expr, names []string, values []*expr.Expr, measures []measure,
-	home, variants int) *Group {
-	exprs := slices.Concat(keys, values)
-	names = slices.Clone(names)
-	for _, v := range values {
-		names = append(names, v.String())
+func (s *stepBinder) firstGroups(in rel.Node, keys []*expr.Expr, names []string, values []*expr.Expr,
+	measures []measure, home, variants int) *rel.Group {
+	var items []item
+	for i, k := range keys {
+		items = append(items, item{expr: k, name: names[i]})
 	}
-	inputs := make([]int, len(measures))
-	nulls := make([][]int, variants)
-	// only adds an expression that one variant has.
-	only := func(c, variant int) {
-		for v := range nulls {
-			if v != variant {
-				nulls[v] = append(nulls[v], c)
-			}
+	for _, v := range values {
+		items = append(items, item{expr: v, name: v.String()})
+	}
+	for _, m := range measures {
+		if m.arg != nil {
+			items = append(items, item{expr: m.arg, name: m.arg.String()})
 		}
 	}
+	rows := project(in.Rel().Origin, in, items)
+	ids := rows.ids()
+	by, args := ids[:len(keys)+len(values):len(keys)+len(values)], ids[len(keys)+len(values):]
+	inputs := make([]int, len(measures)) // places in args
+	of := make([]int, len(ids))          // the variant that has each column, after the keys
 	for i := range values {
-		only(len(keys)+i, i)
+		of[len(keys)+i] = i
 	}
+	n := 0
 	for i, m := range measures {
 		inputs[i] = -1
 		if m.arg != nil {
-			inputs[i] = len(exprs)
 			variant := home
 			if m.register != nil {
 				variant = slices.IndexFunc(values, m.register.Equal)
 			}
-			only(len(exprs), variant)
-			exprs, names = append(exprs, m.arg), append(names, m.arg.String())
+			inputs[i], of[len(by)+n] = n, variant
+			n++
 		}
 	}
-	tables := append(tablesOf(in.Rel(), keys), make([]*expr.Tables, len(exprs)-len(keys))...)
-	var rows Node = newProject(in.Rel().Step, in, exprs, names, tables)
+	node := rows.node
 	if variants > 1 {
-		rows = newExpand(s.name, rows, nulls, false)
+		node = s.expandVariants(node, ids[len(keys):], of[len(keys):], variants)
 	}
-	by := make([]int, len(keys)+len(values))
-	for i := range by {
-		by[i] = i
-	}
-	var aggs []Aggregate
-	names = slices.Clone(names[:len(by)])
+	var aggs []rel.Aggregate
 	for i, m := range measures {
-		aggs = append(aggs, m.partial(inputs[i]))
-		names = append(names, m.call().String())
+		input := rel.None
+		if inputs[i] >= 0 {
+			input = args[inputs[i]]
+		}
+		aggs = append(aggs, s.aggregate(m.partial(input), m.call().String(), node, len(by), nil))
 	}
-	return newGroup(s.name, rows, by, aggs, names, nil, s.groupAlgorithm())
+	return rel.NewGroup(s.here(), node, by, aggs, nil, s.groupAlgorithm())
 }
 
-// mergedCalls computes keys and calls from the columns of a group-by. from has the columns
+// expandVariants has each row of a node once for each variant. Each of some columns is null in all variants but one. It
+// replaces the columns by those that are null.
+func (s *stepBinder) expandVariants(in rel.Node, ids []rel.ID, of []int, variants int) rel.Node {
+	var copies []rel.Copy
+	nulls := make([][]rel.ID, variants)
+	for i, id := range ids {
+		column := s.md.Column(id)
+		column.Nullable = true
+		ids[i] = s.md.Add(column)
+		copies = append(copies, rel.Copy{Out: ids[i], From: id})
+		for v := range nulls {
+			if v != of[i] {
+				nulls[v] = append(nulls[v], ids[i])
+			}
+		}
+	}
+	return rel.NewExpand(s.here(), in, copies, nulls, rel.None)
+}
+
+// mergedCalls computes calls from the columns of a group-by. from has the columns
 // of a call: its result, a sum of counts, a sum and a sum of counts, or what expr.Estimate takes.
-func (s *stepBinder) mergedCalls(g Node, nkeys int, calls []expr.AggregateCall, from func(call int) []int) Node {
-	whole := scopeOf(g)
-	exprs := columnsOf(g)[:nkeys]
-	names, tables := slices.Clone(g.Rel().Schema.Names()[:nkeys]), slices.Clone(g.Rel().tables[:nkeys])
+func (s *stepBinder) mergedCalls(g *rel.Group, calls []expr.AggregateCall, from func(call int) []rel.ID) *groups {
+	r := &Relation{node: g}
+	for _, k := range g.Keys {
+		r.columns = append(r.columns, column{id: k})
+	}
+	items := r.items(s.estimator)
 	for i, c := range calls {
-		columns := from(i)
-		x := expr.Column(whole, columns[0])
+		r.columns = nil
+		for _, id := range from(i) {
+			r.columns = append(r.columns, column{id: id})
+		}
+		r.known = nil
+		scope := scopeOf(s.estimator, r)
+		x := expr.Column(scope, 0)
 		switch {
 		case c.Registers != nil:
-			x = compute(expr.Estimate, whole, columns)
+			x = compute(expr.Estimate, scope)
 		case c.Distinct, c.Sorted != nil:
 		case c.Kind == gpu.CountAll || c.Kind == gpu.Count:
-			x = compute("CAST(coalesce(%s, 0) AS BIGINT)", whole, columns)
+			x = compute("CAST(coalesce(%s, 0) AS BIGINT)", scope)
 		case c.Kind == gpu.Avg:
-			x = compute("CAST(%s AS DOUBLE) / CAST(%s AS DOUBLE)", whole, columns)
+			x = compute("CAST(%s AS DOUBLE) / CAST(%s AS DOUBLE)", scope)
 		}
-		exprs, names, tables = append(exprs, x), append(names, c.String()), append(tables, nil)
+		items = append(items, item{expr: x, name: c.String()})
 	}
-	return newProject(s.name, g, exprs, names, tables)
+	ids := project(s.here(), g, items)
+	all := ids.ids()
+	return &groups{node: ids.node, keys: all[:len(g.Keys):len(g.Keys)], calls: all[len(g.Keys):]}
 }
 
-// compute binds an expression over some columns of a scope, whose names take the places of
+// compute binds an expression over the columns of a scope, whose names take the places of
 // %s in the format.
-func compute(format string, whole *expr.Scope, columns []int) *expr.Expr {
-	scope := &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold}
+func compute(format string, scope *expr.Scope) *expr.Expr {
 	var names []any
-	for _, c := range columns {
-		f := whole.Schema.Fields[c]
+	for _, f := range scope.Schema.Fields {
 		names = append(names, `"`+strings.ReplaceAll(f.Name, `"`, `""`)+`"`)
-		scope.Schema.Fields = append(scope.Schema.Fields, f)
-		scope.Ranges = append(scope.Ranges, whole.Ranges[c])
 	}
 	n, err := syntax.Parse(fmt.Sprintf(format, names...))
 	if err == nil {
 		var e *expr.Expr
 		if e, err = expr.Bind(n, scope); err == nil {
-			return e.Remap(func(i int) int { return columns[i] })
+			return e
 		}
 	}
 	panic(fmt.Sprintf("logical: "+format+": %v", append(names, err)...))

@@ -10,6 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -25,11 +26,11 @@ type joinCondition struct {
 	nullSafe    []bool
 	onLeft      []*expr.Expr // conjuncts over a single side
 	onRight     []*expr.Expr
-	residual    []*expr.Expr // conjuncts over both sides, left columns first
-	using       [][2]int     // columns of the left and the right side that appear once
+	residual    []*expr.Expr // conjuncts over both sides
+	using       [][2]int     // places of columns of the left and the right side that appear once
 }
 
-func (s *stepBinder) join(left Node) Node {
+func (s *stepBinder) join(left *Relation) *Relation {
 	j := s.step.Join
 	right, _ := s.lookup(j.With, ".join.with")
 	if right == nil {
@@ -47,12 +48,12 @@ func (s *stepBinder) join(left Node) Node {
 		return nil
 	}
 	mark := cmp.Or(j.Mark, "matched")
-	if kind == join.Mark && slices.Contains(left.Rel().Schema.Names(), mark) {
+	if kind == join.Mark && slices.Contains(left.names(), mark) {
 		s.faultf(".join.mark", "the step's input has a column %q already; give the mark another name with mark", mark)
 		return nil
 	}
-	if j.As != "" && slices.ContainsFunc(left.Rel().tables,
-		func(t *expr.Tables) bool { return t != nil && strings.EqualFold(t.First(), j.As) }) {
+	if j.As != "" && slices.ContainsFunc(left.columns,
+		func(c column) bool { return c.tables != nil && strings.EqualFold(c.tables.First(), j.As) }) {
 		s.faultf(".join.as", "the step's input has a table %q already; give %q another name", j.As, j.With)
 		return nil
 	}
@@ -67,57 +68,79 @@ func (s *stepBinder) join(left Node) Node {
 			return nil
 		}
 	}
-	both := newJoin(s.name, l, r, JoinSpec{Kind: join.Inner, build: "right"})
+	both := &Relation{node: rel.NewJoin(s.here(), l.node, r.node, rel.JoinSpec{Kind: join.Inner}),
+		columns: slices.Concat(l.columns, r.columns), unreadable: slices.Concat(l.unreadable, r.unreadable)}
 	for i, text := range j.On {
 		sub := fmt.Sprintf(".join.on[%d]", i)
 		e := s.condition(text, both, sub)
 		if e == nil {
 			return nil
 		}
-		c.add(e, l.Rel().Schema.Len())
+		c.add(e, l.node)
 	}
-	spec := JoinSpec{Kind: kind, Algorithm: j.Algorithm, mark: mark, build: j.Build}
-	spec.fixed = j.Order == "as written" || j.Algorithm != "" || j.Build == "left" || j.Build == "right"
-	if !kind.Pairs() {
-		l = left // in the tables that it had before
+	spec := rel.JoinSpec{Kind: kind, Algorithm: j.Algorithm}
+	if j.Build == "left" || j.Build == "right" {
+		spec.Build, spec.BuildWhy = j.Build, "the job says so"
 	}
-	n, err := c.build(s.name, l, r, spec)
-	if err == nil && len(c.using) > 0 && kind.Pairs() {
-		n, err = c.merged(s.name, n, l.Rel().Schema.Len(), kind)
+	spec.Fixed = j.Order == "as written" || j.Algorithm != "" || spec.Build != ""
+	if kind == join.Mark {
+		spec.Mark = s.md.Add(rel.Column{Field: gpu.Field{Name: mark, Type: gpu.Of(gpu.Bool)}})
 	}
+	n, err := c.build(s.here(), l.node, r.node, spec)
 	if err != nil {
 		s.faultf(".join", "%v", err)
 		return nil
 	}
-	return n
+	switch {
+	case kind == join.Mark: // in the tables that the left side had before
+		out := left.over(n)
+		out.columns = append(left.columns[:len(left.columns):len(left.columns)], column{id: spec.Mark})
+		return out
+	case !kind.Pairs():
+		return left.over(n)
+	}
+	out := both.over(n)
+	if len(c.using) > 0 {
+		if out, err = c.merged(s.estimator, s.here(), out, len(l.columns), kind); err != nil {
+			s.faultf(".join", "%v", err)
+			return nil
+		}
+	}
+	return out
 }
 
 // merged returns a join with its columns of USING once, in the place of the left one. It is
 // the side that keeps its rows which has the value, the left one before the right one.
-func (c *joinCondition) merged(step string, in Node, nleft int, kind join.Kind) (Node, error) {
-	r := in.Rel()
+func (c *joinCondition) merged(e *Estimator, origin expr.Origin, in *Relation, nleft int,
+	kind join.Kind) (*Relation, error) {
+	columns := c.columns(nleft, len(in.columns)-nleft, kind == join.Right)
+	out := in.over(in.node)
+	out.columns = nil
 	if kind != join.Full {
-		return pick(in, c.columns(nleft, r.Schema.Len()-nleft, kind == join.Right)), nil
+		for _, col := range columns {
+			out.columns = append(out.columns, in.columns[col])
+		}
+		return out, nil
 	}
-	all := columnsOf(in)
-	var exprs []*expr.Expr
-	var names []string
-	var tables []*expr.Tables
-	for _, col := range c.columns(nleft, r.Schema.Len()-nleft, false) {
-		e := all[col]
+	all := in.items(e)
+	var items []item
+	for _, col := range columns {
+		x := all[col]
 		for _, u := range c.using {
 			if u[0] != col {
 				continue
 			}
-			x, y, err := sameType(e, all[nleft+u[1]])
+			first, second, err := sameType(x.expr, all[nleft+u[1]].expr)
 			if err != nil {
 				return nil, err
 			}
-			e = expr.Coalesce(x, y)
+			x.expr = expr.Coalesce(first, second)
 		}
-		exprs, names, tables = append(exprs, e), append(names, r.Schema.Fields[col].Name), append(tables, r.tables[col])
+		items = append(items, x)
 	}
-	return keepUnreadable(newProject(step, in, exprs, names, tables), in), nil
+	out = project(origin, in.node, items)
+	out.unreadable = in.unreadable
+	return out, nil
 }
 
 // sameType casts two expressions to the type in which they are compared.
@@ -157,30 +180,29 @@ func (c *joinCondition) columns(nleft, nright int, ofRight bool) []int {
 	return cols
 }
 
-func (s *stepBinder) using(c *joinCondition, left, right Node, name, sub string) bool {
+func (s *stepBinder) using(c *joinCondition, left, right *Relation, name, sub string) bool {
 	l, okLeft := s.usingColumn(left, "the step's input", name, sub)
 	r, okRight := s.usingColumn(right, fmt.Sprintf("%q", s.step.Join.With), name, sub)
 	if !okLeft || !okRight {
 		return false
 	}
-	c.left = append(c.left, expr.Column(scopeOf(left), l).At(s.origin(sub)))
-	c.right = append(c.right, expr.Column(scopeOf(right), r).At(s.origin(sub)))
+	c.left = append(c.left, expr.Column(s.scope(left), l).At(s.origin(sub)))
+	c.right = append(c.right, expr.Column(s.scope(right), r).At(s.origin(sub)))
 	c.nullSafe = append(c.nullSafe, false)
 	c.using = append(c.using, [2]int{l, r})
 	return true
 }
 
 // usingColumn finds a column on one side of a join.
-func (s *stepBinder) usingColumn(in Node, side, name, sub string) (int, bool) {
-	r := in.Rel()
-	switch found := scopeOf(in).Named(name); len(found) {
+func (s *stepBinder) usingColumn(r *Relation, side, name, sub string) (int, bool) {
+	switch found := s.scope(r).Named(name); len(found) {
 	case 1:
 		return found[0], true
 	case 0:
 		if u, ok := r.findUnreadable("", name); ok {
 			s.faultf(sub, "%v", u)
 		} else {
-			s.faultf(sub, "%s has no column %q%s", side, name, job.DidYouMean(name, r.Schema.Names()))
+			s.faultf(sub, "%s has no column %q%s", side, name, job.DidYouMean(name, r.names()))
 		}
 	default:
 		s.faultf(sub, "%s has %d columns %q; say with on which of them is meant", side, len(found), name)
@@ -188,13 +210,11 @@ func (s *stepBinder) usingColumn(in Node, side, name, sub string) (int, bool) {
 	return -1, false
 }
 
-// add sorts the conjuncts of a condition over both sides. The first nleft columns are
-// those of the left side. A conjunct of one side that may fail stays among those over both,
-// which see only pairs with equal keys.
-func (c *joinCondition) add(e *expr.Expr, nleft int) {
-	toRight := func(col int) int { return col - nleft }
+// add sorts the conjuncts of a condition over both sides. A conjunct of one side that may fail stays among those over
+// both, which see only pairs with equal keys.
+func (c *joinCondition) add(e *expr.Expr, left rel.Node) {
 	for _, p := range expr.Conjuncts(e) {
-		l, r := sides(p, nleft)
+		l, r := sides(p, left)
 		a, b, nullSafe, equality := expr.Equality(p)
 		v, constant := p.Constant()
 		switch {
@@ -205,52 +225,49 @@ func (c *joinCondition) add(e *expr.Expr, nleft int) {
 		case l && !r && !p.MayFail():
 			c.onLeft = append(c.onLeft, p)
 		case r && !l && !p.MayFail():
-			c.onRight = append(c.onRight, p.Remap(toRight))
-		case equality && only(a, nleft, true) && only(b, nleft, false):
-			c.left, c.right, c.nullSafe = append(c.left, a), append(c.right, b.Remap(toRight)),
-				append(c.nullSafe, nullSafe)
-		case equality && only(a, nleft, false) && only(b, nleft, true):
-			c.left, c.right, c.nullSafe = append(c.left, b), append(c.right, a.Remap(toRight)),
-				append(c.nullSafe, nullSafe)
+			c.onRight = append(c.onRight, p)
+		case equality && only(a, left, true) && only(b, left, false):
+			c.left, c.right, c.nullSafe = append(c.left, a), append(c.right, b), append(c.nullSafe, nullSafe)
+		case equality && only(a, left, false) && only(b, left, true):
+			c.left, c.right, c.nullSafe = append(c.left, b), append(c.right, a), append(c.nullSafe, nullSafe)
 		default:
 			c.residual = append(c.residual, p)
 		}
 	}
 }
 
-// sides reports whether an expression uses columns below nleft, and columns from nleft
-// on.
-func sides(e *expr.Expr, nleft int) (left, right bool) {
+// sides reports whether an expression uses columns of the left side of a join, and other columns.
+func sides(e *expr.Expr, left rel.Node) (l, r bool) {
 	for _, c := range e.Columns() {
-		left = left || c < nleft
-		right = right || c >= nleft
+		if left.Rel().Has(c) {
+			l = true
+		} else {
+			r = true
+		}
 	}
-	return
+	return l, r
 }
 
 // only reports whether an expression uses columns of one side and none of the other.
-func only(e *expr.Expr, nleft int, left bool) bool {
-	l, r := sides(e, nleft)
-	return l == left && r != left
+func only(e *expr.Expr, left rel.Node, ofLeft bool) bool {
+	l, r := sides(e, left)
+	return l == ofLeft && r != ofLeft
 }
 
 // build makes the join: keys as columns of equal type, and a residual of conditions over both
 // sides. Conditions of a single side are below it. Those of a side whose rows stay without a
 // match decide only which rows can match, so they are in the residual, before the others.
-func (c *joinCondition) build(step string, left, right Node, spec JoinSpec) (Node, error) {
-	nleft, nright := left.Rel().Schema.Len(), right.Rel().Schema.Len()
+func (c *joinCondition) build(origin expr.Origin, left, right rel.Node, spec rel.JoinSpec) (*rel.Join, error) {
 	l, r := left, right
-	if keepsLeft(spec.Kind) {
+	if rel.KeepsLeft(spec.Kind) {
 		spec.Residual = append(spec.Residual, c.onLeft...)
 	} else {
-		l = newFilter(left.Rel().Step, left, c.onLeft)
+		l = rel.NewFilter(left.Rel().Origin, left, c.onLeft)
 	}
-	if keepsRight(spec.Kind) {
-		for _, p := range c.onRight {
-			spec.Residual = append(spec.Residual, p.Remap(func(col int) int { return nleft + col }))
-		}
+	if rel.KeepsRight(spec.Kind) {
+		spec.Residual = append(spec.Residual, c.onRight...)
 	} else {
-		r = newFilter(right.Rel().Step, right, c.onRight)
+		r = rel.NewFilter(right.Rel().Origin, right, c.onRight)
 	}
 	spec.Residual = append(spec.Residual, c.residual...)
 	lk, rk := slices.Clone(c.left), slices.Clone(c.right)
@@ -261,55 +278,11 @@ func (c *joinCondition) build(step string, left, right Node, spec JoinSpec) (Nod
 		}
 	}
 	spec.NullSafe = slices.Clone(c.nullSafe)
-	l, spec.LeftKeys = extend(l, lk)
-	r, spec.RightKeys = extend(r, rk)
-	wide := l.Rel().Schema.Len()
-	for i, p := range spec.Residual {
-		spec.Residual[i] = p.Remap(func(col int) int {
-			if col >= nleft {
-				col += wide - nleft
-			}
-			return col
-		})
+	if len(lk) == 0 { // a key that all rows have in common: all pairs of rows are compared
+		spec.AllPairs, spec.NullSafe = true, []bool{false}
+		lk, rk = []*expr.Expr{expr.And()}, []*expr.Expr{expr.And()}
 	}
-	if len(lk) == 0 {
-		l, r, spec = allPairs(l, r, spec)
-	}
-	n := newJoin(step, l, r, spec)
-	var cols []int
-	for i := range nleft {
-		cols = append(cols, i)
-	}
-	wide = n.Left.Rel().Schema.Len()
-	switch {
-	case spec.Kind.Pairs():
-		for i := range nright {
-			cols = append(cols, wide+i)
-		}
-	case spec.Kind == join.Mark:
-		cols = append(cols, wide)
-	}
-	if len(cols) < n.Schema.Len() {
-		return pick(n, cols), nil
-	}
-	return n, nil
-}
-
-// allPairs gives a join without an equality a key that all rows have in common, so that it
-// compares all pairs of rows by its residual.
-func allPairs(l, r Node, spec JoinSpec) (Node, Node, JoinSpec) {
-	wide := l.Rel().Schema.Len()
-	spec.AllPairs, spec.NullSafe = true, []bool{false}
-	l, spec.LeftKeys = extend(l, []*expr.Expr{expr.And()})
-	r, spec.RightKeys = extend(r, []*expr.Expr{expr.And()})
-	spec.Residual = slices.Clone(spec.Residual)
-	for i, p := range spec.Residual {
-		spec.Residual[i] = p.Remap(func(col int) int {
-			if col >= wide {
-				col++
-			}
-			return col
-		})
-	}
-	return l, r, spec
+	l, spec.LeftKeys = rel.Extend(l, lk, nil)
+	r, spec.RightKeys = rel.Extend(r, rk, nil)
+	return rel.NewJoin(origin, l, r, spec), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -88,8 +89,7 @@ func keyNamed(text string, names, texts []string) int {
 // parts are merged to the groups of the others. That takes the rows once, not once for each
 // set. It needs a set with all keys, fewer groups than rows by estimate, and aggregates
 // whose parts can be merged.
-func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
-	sets [][]bool) bool {
+func (s *stepBinder) setsOfParts(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall, sets [][]bool) bool {
 	if len(sets) < 2 || !slices.ContainsFunc(sets, func(set []bool) bool { return !slices.Contains(set, false) }) {
 		return false
 	}
@@ -105,7 +105,13 @@ func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, cal
 			return false
 		}
 	}
-	return 2*s.grouped(in, keys, names, nil, nil).Rel().Rows <= in.Rel().Rows
+	var stats []ColumnStats
+	for _, k := range keys {
+		stats = append(stats, exprStats(k, s.estimator.columnsOf(in.node)))
+	}
+	rows := s.estimator.Rows(in.node)
+	groups, _ := groupsOf(rows, stats)
+	return 2*groups <= rows
 }
 
 // expandSets has each row of a node once for each grouping set. Keys that are not in the
@@ -113,17 +119,24 @@ func (s *stepBinder) setsOfParts(in Node, keys []*expr.Expr, names []string, cal
 // is left out make different groups. Arguments of aggregates see the columns of the node,
 // which stay as they are. expandSets also returns the keys, and the groups of the empty
 // sets, which have one row even if the node has none.
-func (s *stepBinder) expandSets(in Node, keys []*expr.Expr, names []string,
-	sets [][]bool) (_ Node, by []*expr.Expr, always [][]gpu.Scalar) {
-	r := in.Rel()
-	exprs := append(columnsOf(in), keys...)
-	columns, tables := slices.Concat(r.Schema.Names(), names), slices.Concat(r.tables, tablesOf(r, keys))
-	first := r.Schema.Len()
-	nulls := make([][]int, len(sets))
+func (s *stepBinder) expandSets(in rel.Node, keys []*expr.Expr, names []string,
+	sets [][]bool) (_ rel.Node, by []*expr.Expr, always [][]gpu.Scalar) {
+	in, ids := rel.Extend(in, keys, names)
+	var copies []rel.Copy
+	for k, id := range ids {
+		if !slices.ContainsFunc(sets, func(set []bool) bool { return !set[k] }) {
+			continue
+		}
+		column := s.md.Column(id)
+		column.Nullable = true
+		ids[k] = s.md.Add(column)
+		copies = append(copies, rel.Copy{Out: ids[k], From: id})
+	}
+	nulls := make([][]rel.ID, len(sets))
 	for i, set := range sets {
 		for k, has := range set {
 			if !has {
-				nulls[i] = append(nulls[i], first+k)
+				nulls[i] = append(nulls[i], ids[k])
 			}
 		}
 		if slices.Contains(set, true) {
@@ -133,8 +146,9 @@ func (s *stepBinder) expandSets(in Node, keys []*expr.Expr, names []string,
 		for _, k := range keys {
 			group = append(group, gpu.Null(k.Type()))
 		}
-		always = append(always, append(group, gpu.IntScalar(VariantType, int64(i))))
+		always = append(always, append(group, gpu.IntScalar(rel.VariantType, int64(i))))
 	}
-	n := newExpand(s.name, newProject(r.Step, in, exprs, columns, tables), nulls, true)
-	return n, columnsOf(n)[first:], always
+	number := s.md.Add(rel.Column{Field: gpu.Field{Name: expr.SetColumn, Type: rel.VariantType}})
+	n := rel.NewExpand(s.here(), in, copies, nulls, number)
+	return n, n.Exprs(append(ids, number)), always
 }

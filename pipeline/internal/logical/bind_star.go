@@ -20,31 +20,31 @@ func (c *starColumns) name(r *Relation, j int) string {
 	if name, ok := c.renamed[j]; ok {
 		return name
 	}
-	return r.Schema.Fields[j].Name
+	return r.name(j)
 }
 
 func (c *starColumns) tables(r *Relation, j int) *expr.Tables {
 	if _, ok := c.renamed[j]; ok {
 		return nil
 	}
-	return r.tables[j]
+	return r.columns[j].tables
 }
 
 // starColumns resolves the names in EXCLUDE, REPLACE and RENAME of a star among its
 // columns. It is false after a fault.
-func (s *stepBinder) starColumns(star *syntax.Star, scope *expr.Scope, in Node, among []int,
+func (s *stepBinder) starColumns(star *syntax.Star, scope *expr.Scope, in *Relation, among []int,
 	sub string) (*starColumns, bool) {
 	c := &starColumns{exprs: map[int]*expr.Expr{}, renamed: map[int]string{}, replaced: map[int]int{}}
 	ok := true
 	used := map[int]string{}
 	find := func(n syntax.StarName, what string, many bool) []int {
 		found := scope.Find(n, among)
-		if _, there := in.Rel().findUnreadable(n.Table, n.Name); there && many && len(found) == 0 {
+		if _, there := in.findUnreadable(n.Table, n.Name); there && many && len(found) == 0 {
 			return nil
 		}
 		names := make([]string, len(among))
 		for i, j := range among {
-			names[i] = in.Rel().Schema.Fields[j].Name
+			names[i] = in.name(j)
 		}
 		switch {
 		case len(found) == 0:

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
@@ -40,28 +41,29 @@ func (t sqlText) PlaceIn(path, expression string, offset int) (job.Place, bool) 
 	return job.Place{Line: 1, Column: strings.Index(string(t), expression) + offset + 1}, true
 }
 
-func bindSQL(condition string) (Node, job.Diagnostics) {
+func bindSQL(e *Estimator, condition string) (*Relation, job.Diagnostics) {
 	q := Query{Sources: []string{"t"}, Steps: []job.Step{{Filter: condition}},
 		Text: sqlText("FROM t WHERE " + condition)}
-	return Bind(q, map[string]source.Table{"t": numbers{}})
+	return Bind(e, q, map[string]source.Table{"t": numbers{}})
 }
 
 func TestAPlanNeedsNoJobFile(t *testing.T) {
-	n, faults := bindSQL("a = 1")
+	e := NewEstimator(t.Context())
+	r, faults := bindSQL(e, "a = 1")
 	require.Empty(t, faults)
-	f, ok := n.(*Filter)
+	f, ok := r.Output().Root.(*rel.Filter)
 	require.True(t, ok)
-	require.Equal(t, 10.0, f.Rows)
-	require.IsType(t, &Scan{}, f.In)
+	require.Equal(t, 10.0, e.Rows(f))
+	require.IsType(t, &rel.Scan{}, f.In)
 }
 
 func TestDiagnosticsPointIntoTheTextOfTheQuery(t *testing.T) {
-	_, faults := bindSQL("a = 1 and nowhere = 2")
+	_, faults := bindSQL(NewEstimator(t.Context()), "a = 1 and nowhere = 2")
 	require.Len(t, faults, 1)
 	require.ErrorIs(t, faults, job.ErrInvalid)
 	require.True(t, strings.HasPrefix(faults.Error(), `query.sql:1:24: filter 1: there is no column "nowhere"`),
 		faults.Error())
-	_, faults = bindSQL("a + 1")
+	_, faults = bindSQL(NewEstimator(t.Context()), "a + 1")
 	require.EqualError(t, faults,
 		`query.sql:1:1: filter 1: the condition "a + 1" is a value of type BIGINT; a condition must be BOOLEAN, as in "a + 1 = …"`)
 }
@@ -81,30 +83,38 @@ func TestWhatAnOperatorRefusesStandsAtItsStep(t *testing.T) {
 }
 
 func TestUniqueColumnsContainTheKeysOfAGroup(t *testing.T) {
-	bind := func(steps ...job.Step) Node {
+	bind := func(steps ...job.Step) rel.Output {
 		q := Query{Sources: []string{"t"}, Steps: steps, Text: sqlText("")}
-		n, faults := Bind(q, map[string]source.Table{"t": numbers{}})
+		e := NewEstimator(t.Context())
+		r, faults := Bind(e, q, map[string]source.Table{"t": numbers{}})
 		require.Empty(t, faults)
-		return Optimize(n, Options{})
+		return Optimize(e, r.Output(), Options{})
+	}
+	unique := func(o rel.Output, at ...int) bool {
+		var columns []rel.ID
+		for _, i := range at {
+			columns = append(columns, o.Columns[i])
+		}
+		return Unique(o.Root, columns)
 	}
 	group := job.Step{Group: &job.Group{By: job.Columns{{Expr: "a"}, {Expr: "a % 7", Name: "b"}},
 		Aggregates: job.Columns{{Expr: "count(*)", Name: "n"}}}}
-	require.False(t, Unique(bind(job.Step{Select: job.Columns{{Expr: "*"}}}), []int{0}), "a table promises nothing")
-	require.True(t, Unique(bind(group), []int{0, 1}))
-	require.True(t, Unique(bind(group), []int{2, 1, 0}))
-	require.False(t, Unique(bind(group), []int{0}), "a key is missing")
-	require.False(t, Unique(bind(group), []int{0, 2}))
+	require.False(t, unique(bind(job.Step{Select: job.Columns{{Expr: "*"}}}), 0), "a table promises nothing")
+	require.True(t, unique(bind(group), 0, 1))
+	require.True(t, unique(bind(group), 2, 1, 0))
+	require.False(t, unique(bind(group), 0), "a key is missing")
+	require.False(t, unique(bind(group), 0, 2))
 	after := []job.Step{group, {Filter: "n > 3"}, {Sort: []string{"n"}}, {Limit: &job.Limit{Count: 5}},
 		{Select: job.Columns{{Expr: "b + 1", Name: "c"}, {Expr: "b"}, {Expr: "a", Name: "d"}}}}
-	require.True(t, Unique(bind(after...), []int{1, 2}))
-	require.False(t, Unique(bind(after...), []int{0, 2}), "a computed column")
-	joined := func(kind string) Node {
+	require.True(t, unique(bind(after...), 1, 2))
+	require.False(t, unique(bind(after...), 0, 2), "a computed column")
+	joined := func(kind string) rel.Output {
 		return bind(append([]job.Step{group},
 			job.Step{Join: &job.Join{With: "t", As: "u", Kind: kind, On: []string{"b = u.a"}}})...)
 	}
-	require.True(t, Unique(joined("semi"), []int{0, 1}))
-	require.True(t, Unique(joined("mark"), []int{0, 1, 3}))
-	require.False(t, Unique(joined("inner"), []int{0, 1}), "the join may repeat rows")
-	require.True(t, Unique(bind(job.Step{Group: &job.Group{Aggregates: job.Columns{{Expr: "sum(a)", Name: "s"}}}}),
-		nil), "there is one row")
+	require.True(t, unique(joined("semi"), 0, 1))
+	require.True(t, unique(joined("mark"), 0, 1, 3))
+	require.False(t, unique(joined("inner"), 0, 1), "the join may repeat rows")
+	require.True(t, unique(bind(job.Step{Group: &job.Group{Aggregates: job.Columns{{Expr: "sum(a)", Name: "s"}}}})),
+		"there is one row")
 }

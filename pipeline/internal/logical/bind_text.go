@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -36,7 +37,7 @@ var sortOrder = regexp.MustCompile(`(?is)^(.*?\S)(?:\s+(asc|desc))?(?:\s+nulls\s
 
 // parseSortKey splits "expression [asc|desc] [nulls first|nulls last]". The
 // default is DuckDB's: ascending, nulls last.
-func parseSortKey(text string) (body string, key SortKey, err error) {
+func parseSortKey(text string) (body string, key rel.SortKey, err error) {
 	m := sortOrder.FindStringSubmatch(text)
 	if m == nil {
 		return "", key, fmt.Errorf("an empty sort key")

@@ -8,12 +8,13 @@ import (
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
 // windows is the window functions of a step, which several of its expressions may use.
 type windows struct {
 	*stepBinder
-	in    Node
+	in    *Relation
 	calls []expr.WindowCall
 	uses  []int // calls[uses[i]] is "$window<i>" of the expressions
 }
@@ -43,9 +44,9 @@ func (w *windows) parse(text, sub string) syntax.Node {
 // windowed is the input of a step with the results of its window functions.
 type windowed struct {
 	*stepBinder
-	in, node Node
-	scope    *expr.Scope // the columns of in, then the window functions that expressions use
-	at       []int       // position in node of each column of the scope
+	in    *Relation
+	node  rel.Node    // has the columns of in, and the results
+	scope *expr.Scope // the columns of in, then the window functions that expressions use
 }
 
 // node computes the window functions: one node for each window, over what it needs.
@@ -76,43 +77,55 @@ func (w *windows) node() *windowed {
 				To: bound(c.Frame.To)}, Output: c.Output}
 		functions[i].Least, functions[i].Most, functions[i].Bounded = bounds(c.Offset)
 	}
-	node, at := extend(w.in, exprs)
-	position := func(e int) int { return at[e] }
-	columns := make([]int, len(w.calls))
+	node, at := rel.Extend(w.in.node, exprs, nil)
+	position := func(e int) rel.ID { return at[e] }
+	columns := make([]rel.ID, len(w.calls))
 	for i, c := range w.calls {
 		if slices.ContainsFunc(w.calls[:i], c.SameWindow) {
 			continue
 		}
-		var names []string
+		var out []rel.ID
 		var list []window.Function
 		for j, d := range w.calls[i:] {
 			if c.SameWindow(d) {
-				columns[i+j] = node.Rel().Schema.Len() + len(list)
-				list, names = append(list, functions[i+j].Remap(position)), append(names, d.String())
+				f := functions[i+j].Remap(position)
+				columns[i+j] = w.md.Add(rel.Column{Field: windowField(node.Rel(), f, d.String())})
+				list, out = append(list, f), append(out, columns[i+j])
 			}
 		}
-		var partition []int
-		var order []SortKey
+		var partition []rel.ID
+		var order []rel.SortKey
 		for k, e := range keys[i] {
 			if k < len(c.Partition) {
 				partition = append(partition, at[e])
 			} else {
 				key := c.Order[k-len(c.Partition)]
-				order = append(order, SortKey{Column: at[e], Descending: key.Descending, NullsFirst: key.NullsFirst})
+				order = append(order,
+					rel.SortKey{Column: at[e], Descending: key.Descending, NullsFirst: key.NullsFirst})
 			}
 		}
-		node = newWindow(w.name, node, partition, order, list, names)
+		node = rel.NewWindow(w.here(), node, partition, order, list, out)
 	}
 	out := &windowed{stepBinder: w.stepBinder, in: w.in, node: node, scope: w.stepBinder.scope(w.in)}
-	out.at = out.scope.All()
 	out.scope.Schema = &gpu.Schema{Fields: slices.Clone(out.scope.Schema.Fields)}
-	out.scope.Qualifiers = slices.Clone(out.scope.Qualifiers)
 	for i, call := range w.uses {
-		f := node.Rel().Schema.Fields[columns[call]]
+		f := node.Rel().Field(columns[call])
 		f.Name = expr.WindowColumn(i)
 		out.add(f, nil, columns[call])
 	}
 	return out
+}
+
+// windowField describes the column of a window function over the rows of an input.
+func windowField(in *rel.Relation, f window.Function, name string) gpu.Field {
+	field := gpu.Field{Name: name, Type: f.Output, Nullable: f.Nullable()}
+	if f.PassesValues() {
+		field.Annotation = in.Field(f.Value).Annotation
+		if f.Default >= 0 && in.Field(f.Default).Annotation != field.Annotation {
+			field.Annotation = gpu.NoAnnotation
+		}
+	}
+	return field
 }
 
 // nearRows is how far offsets that differ from row to row may reach for rows that are that far apart to be kept
@@ -138,11 +151,11 @@ func bounds(offset *expr.Expr) (least, most int64, ok bool) {
 }
 
 // add adds a column to the scope.
-func (w *windowed) add(f gpu.Field, r *expr.Range, at int) {
-	w.scope.Schema.Fields = append(w.scope.Schema.Fields, f)
-	w.scope.Ranges = append(w.scope.Ranges, r)
-	w.scope.Qualifiers = append(w.scope.Qualifiers, nil)
-	w.at = append(w.at, at)
+func (w *windowed) add(f gpu.Field, r *expr.Range, id rel.ID) {
+	s := w.scope
+	n := len(s.Schema.Fields)
+	s.Schema.Fields, s.IDs = append(s.Schema.Fields, f), append(s.IDs[:n:n], id)
+	s.Ranges, s.Qualifiers = append(s.Ranges[:n:n], r), append(s.Qualifiers[:n:n], nil)
 }
 
 // bind binds an expression that parse has returned, over the columns of the node. It returns
@@ -154,20 +167,21 @@ func (w *windowed) bind(n syntax.Node, text, sub string) *expr.Expr {
 		w.exprDiagnostic(w.in, sub, text, err, "")
 		return nil
 	}
-	return e.Remap(func(c int) int { return w.at[c] })
+	return e
 }
 
 // qualify keeps the rows of the node on which a condition is true, which parse has returned.
 // It may use the columns of a select list by the names that they get there, unless the input
 // has a column of this name.
-func (w *windowed) qualify(n syntax.Node, names []string, exprs []*expr.Expr) bool {
+func (w *windowed) qualify(n syntax.Node, items []item) bool {
 	text := w.step.Qualify
-	inner := len(w.at)
-	for i, name := range names {
-		if len(w.scope.Named(name)) == 0 {
-			e := exprs[i]
-			w.add(gpu.Field{Name: name, Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}, e.Range(),
-				i)
+	selected := map[rel.ID]*expr.Expr{}
+	for _, x := range items {
+		if len(w.scope.Named(x.name)) == 0 {
+			c := rel.Computed(x.name, x.expr)
+			id := w.md.Add(c)
+			selected[id] = x.expr
+			w.add(c.Field, x.expr.Range(), id)
 		}
 	}
 	w.scope.Origin = w.origin(".qualify")
@@ -176,35 +190,27 @@ func (w *windowed) qualify(n syntax.Node, names []string, exprs []*expr.Expr) bo
 		w.exprDiagnostic(w.in, ".qualify", text, err, "")
 		return false
 	}
-	whole := w.stepBinder.scope(w.node)
-	columns := make([]*expr.Expr, len(w.at))
-	for i, at := range w.at {
-		if i < inner {
-			columns[i] = expr.Column(whole, at)
-		} else {
-			columns[i] = exprs[at]
-		}
-	}
 	if e.Type().Kind != gpu.Bool {
 		w.faultf(".qualify", "the condition %q is a value of type %v; a condition must be BOOLEAN, as in %q", text,
 			e.Type(), text+" = …")
 		return false
 	}
-	w.node = newFilter(w.name, w.node, expr.Conjuncts(e.Substitute(columns)))
+	e = e.Substitute(func(id rel.ID) *expr.Expr { return selected[id] })
+	w.node = rel.NewFilter(w.here(), w.node, expr.Conjuncts(e))
 	return true
 }
 
 // qualified is the step qualify: the rows of its input on which a condition over window
 // functions is true.
-func (s *stepBinder) qualified(in Node) Node {
+func (s *stepBinder) qualified(in *Relation) *Relation {
 	w := &windows{stepBinder: s, in: in}
 	n := w.parse(s.step.Qualify, ".qualify")
 	if n == nil {
 		return nil
 	}
 	out := w.node()
-	if !out.qualify(n, nil, nil) {
+	if !out.qualify(n, nil) {
 		return nil
 	}
-	return restore(out.node, in)
+	return in.over(out.node)
 }

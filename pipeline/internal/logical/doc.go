@@ -1,17 +1,17 @@
-// Package logical is the logical plan: relations with known columns and types, and
-// estimates of their sizes.
+// Package logical makes the relational tree of a query, estimates the sizes of its relations, and rewrites it.
 //
-// Bind makes it from a Query, which is steps over tables, and lists the mistakes in them.
-// A diagnostic points into the Text that the user wrote, which is a job file or another
-// text. Query.Output checks the columns of the output. Optimize rewrites the plan by
-// rules that preserve its rows. Nothing here knows how a relation is computed: that is
-// the physical plan.
+// Bind makes the tree (package rel) from a Query, which is steps over tables, and lists the mistakes in them. Only the
+// binder knows names: a Relation is what a name stands for, a node and its columns in order, with the tables by which
+// each can be qualified. A diagnostic points into the Text that the user wrote, which is a job file or another
+// text. Query.Output checks the columns of the output. An Estimator tells the rows and the values of nodes when
+// somebody asks; it reads statistics and samples of tables. Optimize rewrites the tree by rules that preserve its rows.
+// Nothing here knows how a relation is computed: that is the physical plan.
 //
 // # Rules
 //
 //   - Conditions move to the files, where statistics of row groups and pages rule data out.
 //   - A sort with a limit becomes a top-k.
-//   - Chains of inner joins run in the order that makes and keeps the fewest rows (order.go): a
+//   - Chains of inner joins run in the order that makes and keeps the fewest rows: a
 //     dynamic program over connected sets of up to 10 tables, greedy above. The smaller side of a
 //     join is built.
 //   - A join by inequalities alone becomes a join by a range. It builds the side whose sorted key

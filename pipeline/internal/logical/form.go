@@ -11,7 +11,7 @@ import (
 // CheckForm returns the mistakes in a query that can be found without tables: names of
 // sources and steps, the syntax of expressions, and functions that do not exist.
 func CheckForm(q Query) job.Diagnostics {
-	b := &binder{query: q, named: map[string]Node{}}
+	b := &binder{query: q, named: map[string]*Relation{}}
 	for _, name := range q.Sources {
 		b.named[name] = nil
 	}

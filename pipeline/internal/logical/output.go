@@ -6,20 +6,21 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
 // Output returns the rows of the query in the form of an output: those of the last step.
 // It returns an error when an output cannot have some columns.
-func (q Query) Output(last Node) (Node, error) {
+func (q Query) Output(e *Estimator, last *Relation) (*Relation, error) {
 	if f := q.checkColumns(last); f != nil {
 		return nil, f
 	}
-	last, err := storable(last)
+	last, err := storable(e, last)
 	if err != nil {
 		return nil, err
 	}
-	if f := q.checkNames(last); f != nil {
+	if f := q.checkNames(e, last); f != nil {
 		return nil, f
 	}
 	return last, nil
@@ -28,24 +29,27 @@ func (q Query) Output(last Node) (Node, error) {
 // Preview returns the first rows of the query for people to see, with the names under which
 // expressions find columns of one name. It leaves out columns that cannot be read, and returns
 // their descriptions. It returns an error when no column is left.
-func (q Query) Preview(last Node, rows int64) (Node, []string, error) {
-	r := last.Rel()
-	if r.Schema.Len() == 0 {
+func (q Query) Preview(e *Estimator, last *Relation, rows int64) (*Relation, []string, error) {
+	if len(last.columns) == 0 {
 		return nil, nil, q.checkColumns(last)
 	}
 	var leftOut []string
-	for _, u := range r.unreadable {
+	for _, u := range last.unreadable {
 		leftOut = append(leftOut, u.String())
 	}
-	names, renamed := distinctNames(scopeOf(last))
-	if renamed || len(leftOut) > 0 {
-		last = newProject(r.Step, last, columnsOf(last), names, r.tables)
+	origin := last.node.Rel().Origin
+	if names, renamed := distinctNames(scopeOf(e, last)); renamed {
+		items := last.items(e)
+		for i := range items {
+			items[i].name = names[i]
+		}
+		last = project(origin, last.node, items)
 	}
-	last, err := storable(last)
+	last, err := storable(e, last)
 	if err != nil {
 		return nil, nil, err
 	}
-	return newLimit(r.Step, last, 0, rows), leftOut, nil
+	return last.over(rel.NewLimit(origin, last.node, 0, rows)), leftOut, nil
 }
 
 // distinctNames returns the names of all columns. Those that several columns have are
@@ -72,9 +76,8 @@ func distinctNames(scope *expr.Scope) (names []string, renamed bool) {
 
 // checkColumns refuses an output that would lack columns that cannot be read, and one
 // without columns.
-func (q Query) checkColumns(last Node) *job.Diagnostic {
-	r := last.Rel()
-	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.Step), Step: r.Step}
+func (q Query) checkColumns(r *Relation) *job.Diagnostic {
+	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.step()), Step: r.step()}
 	if n := len(q.Steps); n > 0 {
 		f.Place, f.Step = q.Text.Place(fmt.Sprintf("steps[%d]", n-1)), job.StepName(q.Steps, n-1)
 	}
@@ -82,9 +85,9 @@ func (q Query) checkColumns(last Node) *job.Diagnostic {
 	case len(r.unreadable) > 0:
 		f.Msg = fmt.Sprintf("%s; add a step that selects the others%s", describeUnreadable(r.unreadable),
 			suggestColumns(r))
-	case r.Schema.Len() == 0:
+	case len(r.columns) == 0:
 		f.Msg = "there is no column to write"
-		if empty := emptySources(last); len(empty) > 0 {
+		if empty := emptySources(r.node); len(empty) > 0 {
 			f.Msg += ": no column is in " + phrase.Some(empty, 5, ", ")
 		}
 	default:
@@ -94,10 +97,10 @@ func (q Query) checkColumns(last Node) *job.Diagnostic {
 }
 
 // emptySources describes the sources of a node's rows that have no columns.
-func emptySources(n Node) (list []string) {
-	visit(n, func(n Node) {
-		if scan, ok := n.(*Scan); ok && scan.Schema.Len() == 0 {
-			list = append(list, fmt.Sprintf("%s, %s", scan.Step, scan.Table.Describe()))
+func emptySources(n rel.Node) (list []string) {
+	rel.Visit(n, func(n rel.Node) {
+		if scan, ok := n.(*rel.Scan); ok && len(scan.Columns) == 0 {
+			list = append(list, fmt.Sprintf("%s, %s", scan.Origin.Step, scan.Table.Describe()))
 		}
 	})
 	return list
@@ -105,20 +108,20 @@ func emptySources(n Node) (list []string) {
 
 // storable casts columns for which Parquet and Arrow have no type. HUGEINT, the type of
 // sums of integers, becomes DECIMAL(38,0), which holds a value or fails.
-func storable(n Node) (Node, error) {
-	fields := n.Rel().Schema.Fields
+func storable(e *Estimator, r *Relation) (*Relation, error) {
+	fields := r.Schema().Fields
 	types := make([]gpu.Type, len(fields))
 	for i, f := range fields {
 		if types[i] = f.Type; f.Type.Kind == gpu.HugeInt {
 			types[i] = gpu.DecimalOf(gpu.MaxPrecision, 0)
 		}
 	}
-	return castTo(n, types, &expr.Origin{Step: "output", Path: "output"})
+	return castTo(e, r, types, &expr.Origin{Step: "output", Path: "output"})
 }
 
 // checkNames refuses an output with two columns of one name.
-func (q Query) checkNames(last Node) *job.Diagnostic {
-	scope := scopeOf(last)
+func (q Query) checkNames(e *Estimator, last *Relation) *job.Diagnostic {
+	scope := scopeOf(e, last)
 	seen := map[string]int{}
 	for c, name := range scope.Schema.Names() {
 		first, ok := seen[name]

@@ -4,6 +4,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/source"
 )
 
@@ -12,43 +13,44 @@ import (
 // part, with the value of each part. A part is not needed if a condition over these columns
 // alone, which can be moved to the scan, is not true for it. A condition that fails for a
 // part rules out none.
-func Wanted(root Node, t source.Table, n int, parts map[string][]gpu.Scalar) []bool {
+func Wanted(o rel.Output, t source.Table, n int, parts map[string][]gpu.Scalar) []bool {
 	wanted := make([]bool, n)
-	scan := func(in Node, conjuncts []*expr.Expr) bool {
-		s, ok := in.(*Scan)
+	scan := func(in rel.Node, conjuncts []*expr.Expr) bool {
+		s, ok := in.(*rel.Scan)
 		if ok && s.Table == t {
-			for i, keep := range partsWith(s.Schema, conjuncts, n, parts) {
+			for i, keep := range partsWith(s, conjuncts, n, parts) {
 				wanted[i] = wanted[i] || keep
 			}
 		}
 		return ok
 	}
-	remembered(func(in Node, again func(Node) Node) Node {
-		if f, ok := in.(*Filter); ok && scan(f.In, f.Conjuncts) || scan(in, nil) {
+	rel.Remembered(func(in rel.Node, again func(rel.Node) rel.Node) rel.Node {
+		if f, ok := in.(*rel.Filter); ok && scan(f.In, f.Conjuncts) || scan(in, nil) {
 			return in
 		}
-		return withInputs(in, again)
-	})(pushDown(root))
+		return rel.WithInputs(in, again)
+	})(pushDown(o.Root))
 	return wanted
 }
 
 // partsWith returns the parts on which the conditions may be true.
-func partsWith(s *gpu.Schema, conjuncts []*expr.Expr, n int, parts map[string][]gpu.Scalar) []bool {
+func partsWith(scan *rel.Scan, conjuncts []*expr.Expr, n int, parts map[string][]gpu.Scalar) []bool {
 	keep := make([]bool, n)
 	for i := range keep {
 		keep[i] = true
 	}
+	schema := scan.Table.Schema()
 	lease := host.HeapLease("parts", 0)
 	for _, c := range conjuncts {
-		program, inputs, err := expr.Compile(s, c)
+		program, inputs, err := expr.Compile(schema, c.Remap(scan.At))
 		columns := make([]gpu.Column, len(inputs))
 		for i, input := range inputs {
-			values, ok := parts[s.Fields[input].Name]
+			values, ok := parts[schema.Fields[input].Name]
 			if !ok {
 				columns = nil
 				break
 			}
-			columns[i] = gpu.ColumnOf(s.Fields[input].Type, values)
+			columns[i] = gpu.ColumnOf(schema.Fields[input].Type, values)
 		}
 		if err != nil || len(columns) == 0 {
 			continue

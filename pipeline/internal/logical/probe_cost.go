@@ -1,6 +1,10 @@
 package logical
 
-import "math"
+import (
+	"math"
+
+	"github.com/gstream/gstream/pipeline/internal/rel"
+)
 
 // Times to look up a row in the table of a build side on a CPU core, in nanoseconds, on a Xeon
 // of 2023: in a table of ranks, in a hash table in the cache and out of it, and by a string.
@@ -18,36 +22,39 @@ const (
 	rankSpread = 64
 )
 
-// ProbeMatch estimates the share of the probe rows whose keys are on the build side.
-func (n *Join) ProbeMatch() float64 {
-	probe, probeKeys, build, keys := n.Left.Rel(), n.LeftKeys, n.Right.Rel(), n.RightKeys
-	if n.BuildLeft {
-		probe, probeKeys, build, keys = build, keys, probe, probeKeys
+// sidesOf returns the probe side and the build side of a join, with their keys.
+func (e *Estimator) sidesOf(n *rel.Join) (probe, build rel.Node, probeKeys, buildKeys []rel.ID) {
+	if left, _ := e.BuildSide(n); left {
+		return n.Right, n.Left, n.RightKeys, n.LeftKeys
 	}
-	_, share := matchKeys(probe, build, probeKeys, keys)
+	return n.Left, n.Right, n.LeftKeys, n.RightKeys
+}
+
+// ProbeMatch estimates the share of the probe rows whose keys are on the build side.
+func (e *Estimator) ProbeMatch(n *rel.Join) float64 {
+	probe, build, probeKeys, keys := e.sidesOf(n)
+	_, share := e.matchKeys(probe, build, probeKeys, keys)
 	return share
 }
 
 // ProbeCost estimates the time of a probe row on a CPU core, in nanoseconds.
-func (n *Join) ProbeCost() float64 {
-	build, keys := n.Right.Rel(), n.RightKeys
-	if n.BuildLeft {
-		build, keys = n.Left.Rel(), n.LeftKeys
-	}
+func (e *Estimator) ProbeCost(n *rel.Join) float64 {
+	_, build, _, keys := e.sidesOf(n)
+	rows := e.Rows(build)
 	if n.Range != nil {
-		return searchCost * math.Log2(build.Rows+1) * float64(len(n.Range.conditions))
+		return searchCost * math.Log2(rows+1) * float64(len(n.Range.Conditions))
 	}
 	for _, k := range keys {
-		if build.Schema.Fields[k].Type.IsVar() {
+		if build.Rel().Field(k).Type.IsVar() {
 			return textCost
 		}
 	}
 	if len(keys) == 1 {
-		if b := build.Stats[keys[0]].bound; b != nil && width(b) <= rankSpread*build.Rows {
+		if b := e.Column(build, keys[0]).bound; b != nil && width(b) <= rankSpread*rows {
 			return rankCost
 		}
 	}
-	if build.Rows <= cachedRows {
+	if rows <= cachedRows {
 		return cachedCost
 	}
 	return hashCost

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/window"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
 // joinedRows is the least number of rows of a partition, by estimate, for which joinPartitions takes a group-by.
@@ -15,64 +15,53 @@ const joinedRows = 4
 // joinPartitions computes windows whose functions are aggregates of whole partitions by a group-by, and joins the rows
 // with the groups. Then no rows are kept or sorted, but the rows below all windows are read twice: they must not be
 // worth holding.
-func joinPartitions(n Node, again func(Node) Node) Node {
+func joinPartitions(e *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Node {
 	below := n
-	for w, ok := below.(*Window); ok; w, ok = below.(*Window) {
+	for w, ok := below.(*rel.Window); ok; w, ok = below.(*rel.Window) {
 		below = w.In
 	}
-	n = withInputs(n, again)
-	w, ok := n.(*Window)
+	n = rel.WithInputs(n, again)
+	w, ok := n.(*rel.Window)
 	if !ok || len(w.Partition) == 0 || worthHolding(below) {
 		return n
 	}
-	in := below.Rel() // its columns are the first ones of w
-	if slices.ContainsFunc(w.Functions, func(f window.Function) bool {
-		return !w.ofPartition(f) ||
-			f.Value >= in.Schema.Len()
+	in := below.Rel()
+	if !in.HasAll(w.Partition) || slices.ContainsFunc(w.Functions, func(f window.Function) bool {
+		return !ofPartition(w, f) || f.Value >= 0 && !in.Has(f.Value)
 	}) {
 		return n
 	}
 	partitions := 1.0
 	for _, k := range w.Partition {
-		if k >= in.Schema.Len() {
-			return n
-		}
-		values, _ := in.Stats[k].keys()
+		values, _ := e.Column(below, k).keys()
 		partitions *= values
 	}
-	if partitions == 0 || partitions*joinedRows > in.Rows {
+	rows := e.Rows(below)
+	if partitions == 0 || partitions*joinedRows > rows {
 		return n
 	}
-	width, keys := w.In.Rel().Schema.Len(), len(w.Partition)
-	var aggs []Aggregate
-	spec := JoinSpec{Kind: join.Inner, LeftKeys: w.Partition, build: "right"}
-	var names []string
-	for i, k := range w.Partition {
-		names = append(names, in.Schema.Fields[k].Name)
-		spec.RightKeys, spec.NullSafe = append(spec.RightKeys, i), append(spec.NullSafe, in.Schema.Fields[k].Nullable)
+	spec := rel.JoinSpec{Kind: join.Inner, LeftKeys: w.Partition, Build: "right",
+		BuildWhy: "a row for each partition"}
+	for _, k := range w.Partition {
+		spec.NullSafe = append(spec.NullSafe, in.Field(k).Nullable)
 	}
+	var aggs []rel.Aggregate
 	for i, f := range w.Functions {
-		aggs, names = append(aggs, Aggregate{Kind: f.Aggregate, Input: f.Value, Output: f.Output}),
-			append(names, w.Schema.Fields[width+i].Name)
+		aggs = append(aggs, rel.Aggregate{Out: w.Out[i], Kind: f.Aggregate, Input: f.Value, Output: f.Output})
 	}
-	g := newGroup(w.Step, below, w.Partition, aggs, names, nil, "")
-	g.expect(partitions)
-	j := newJoin(w.Step, w.In, g, spec)
-	j.Rows, j.Why = in.Rows, "a row for each partition"
-	scope := scopeOf(j)
-	var exprs []*expr.Expr
-	for c := range w.Schema.Fields {
-		if c >= width {
-			c += keys
-		}
-		exprs = append(exprs, expr.Column(scope, c))
-	}
-	p := newProject(w.Step, j, exprs, w.Schema.Names(), w.tables)
-	p.Schema = w.Schema // whether a column may be null does not depend on an estimate
-	return p
+	e.Expect(w.Partition, partitions)
+	groups := rel.NewGroup(w.Origin, below, w.Partition, aggs, nil, "")
+	// The rows are read a second time, so the keys of the groups are other columns.
+	right, keys := rel.Renamed(groups, groups.Columns[:len(w.Partition)], "")
+	spec.RightKeys = keys
+	right = rel.NewProject(w.Origin, groups, append(keys[:len(keys):len(keys)], w.Out...),
+		append(right.Exprs, groups.Exprs(w.Out)...))
+	j := rel.NewJoin(w.Origin, w.In, right, spec)
+	e.Know(j, rows)
+	return j
 }
 
 // ofPartition reports whether a function is an aggregate of all rows of a partition that has an accumulator.
-func (n *Window) ofPartition(f window.Function) bool {
+func ofPartition(n *rel.Window, f window.Function) bool {
 	return f.Kind == window.Aggregate && f.Aggregate != gpu.Product && f.Frame.Whole(len(n.Order) > 0)
 }

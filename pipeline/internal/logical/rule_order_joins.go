@@ -3,12 +3,14 @@ package logical
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
 // maxExact is the most tables of a chain whose best order is searched among all orders.
@@ -17,11 +19,11 @@ const maxExact = 10
 
 // orderJoins orders chains of inner joins by estimated size. The rows stay the same, and
 // so do their columns.
-func orderJoins(n Node) Node {
-	o := ordering{leaves: map[Node]int{}}
-	o.rewritten = remembered(func(n Node, again func(Node) Node) Node {
+func orderJoins(e *Estimator, n rel.Node) rel.Node {
+	o := ordering{estimator: e, leaves: map[rel.Node]int{}}
+	o.rewritten = rel.Remembered(func(n rel.Node, again func(rel.Node) rel.Node) rel.Node {
 		if leaves := o.count(n); leaves == 0 || leaves > maxLeaves {
-			return withInputs(n, again)
+			return rel.WithInputs(n, again)
 		}
 		return o.chain(n)
 	})
@@ -30,8 +32,9 @@ func orderJoins(n Node) Node {
 
 // ordering orders the joins of a plan.
 type ordering struct {
-	rewritten func(Node) Node
-	leaves    map[Node]int
+	estimator *Estimator
+	rewritten func(rel.Node) rel.Node
+	leaves    map[rel.Node]int
 }
 
 // maxLeaves is the most tables of a chain: the width of a set. The last joins of a longer
@@ -40,19 +43,19 @@ const maxLeaves = 64
 
 // count returns the number of tables of a chain: of a node that is a join of one, or computes columns or conditions
 // over one. It is 0 for other nodes.
-func (o *ordering) count(n Node) int {
+func (o *ordering) count(n rel.Node) int {
 	leaves, ok := o.leaves[n]
 	if ok {
 		return leaves
 	}
 	switch n := n.(type) {
-	case *Join:
-		if n.Kind == join.Inner && !n.AllPairs && !n.fixed {
+	case *rel.Join:
+		if n.Kind == join.Inner && !n.AllPairs && !n.Fixed {
 			leaves = max(o.count(n.Left), 1) + max(o.count(n.Right), 1)
 		}
-	case *Filter:
+	case *rel.Filter:
 		leaves = o.count(n.In)
-	case *Project:
+	case *rel.Project:
 		leaves = o.count(n.In)
 	}
 	leaves = min(leaves, maxLeaves+1)
@@ -61,32 +64,37 @@ func (o *ordering) count(n Node) int {
 }
 
 // chain orders the joins of a chain.
-func (o *ordering) chain(n Node) Node {
-	c := &chain{ordering: o, kept: map[string][]join.Kind{}}
+func (o *ordering) chain(n rel.Node) rel.Node {
+	c := &chain{ordering: o, leafOf: map[rel.ID]rel.Node{}, kept: map[string][]join.Kind{}}
 	columns, written := c.add(n)
-	r := n.Rel()
-	ordered, at := c.emit(c.choose(written))
-	exprs := make([]*expr.Expr, len(columns))
-	for i, e := range columns {
-		exprs[i] = e.Remap(func(c int) int { return at[c] })
+	ordered := c.emit(c.choose(written))
+	r, bare := n.Rel(), true
+	exprs := make([]*expr.Expr, len(r.Columns))
+	for i, id := range r.Columns {
+		exprs[i] = columns[id].Expr
+		column, ok := exprs[i].IsColumn()
+		bare = bare && ok && column == id
 	}
-	return newProject(r.Step, ordered, exprs, r.Schema.Names(), r.tables)
+	if bare {
+		return ordered
+	}
+	return rel.NewProject(r.Origin, ordered, r.Columns, exprs)
 }
 
-// chain is inner joins in any order. Its expressions are over the columns of all leaves,
-// one leaf after the other.
+// chain is inner joins in any order. Its expressions are over the columns of all leaves.
 type chain struct {
 	*ordering
-	leaves  []Node
-	columns Relation // of all leaves
-	from    []int    // the first column of each leaf
-	width   int      // columns of all leaves
+	leaves  []rel.Node
+	leafOf  map[rel.ID]rel.Node // before conditions on leaves alone
 	classes []class
 	conds   []term // conditions over several leaves
 	sorted  []int  // leaves from the one with the fewest rows on
 	rows    map[set]float64
 	kept    map[string][]join.Kind // of the joins as written, by their steps
 }
+
+// statsOf returns the statistics of a column of the leaves.
+func (c *chain) statsOf(id rel.ID) ColumnStats { return c.estimator.Column(c.leafOf[id], id) }
 
 // set is a set of at most maxLeaves leaves.
 type set uint64
@@ -114,69 +122,74 @@ type class struct {
 type order struct {
 	leaves      set
 	left, right *order
-	step        string // of the join as written, which the join replaces
+	origin      expr.Origin // of the join as written, which the join replaces
 	cost        float64
 	why         string // it was chosen, for the last join of a chain
 }
 
-// add adds a node of the chain. It returns the node's columns, and the order as written.
-func (c *chain) add(n Node) ([]term, *order) {
+// add adds a node of the chain. It returns how its columns are computed from those of the leaves, and the order as
+// written.
+func (c *chain) add(n rel.Node) (map[rel.ID]term, *order) {
 	if c.count(n) == 0 {
 		return c.addLeaf(c.rewritten(n))
 	}
 	switch n := n.(type) {
-	case *Filter:
+	case *rel.Filter:
 		columns, o := c.add(n.In)
 		for _, e := range n.Conjuncts {
 			c.conds = append(c.conds, newTerm(e, columns, o.leaves))
 		}
 		return columns, o
-	case *Project:
+	case *rel.Project:
 		columns, o := c.add(n.In)
-		out := make([]term, len(n.Exprs))
+		out := map[rel.ID]term{}
 		for i, e := range n.Exprs {
-			out[i] = newTerm(e, columns, o.leaves)
+			out[n.Columns[i]] = newTerm(e, columns, o.leaves)
 		}
 		return out, o
 	}
-	j := n.(*Join)
-	c.kept[j.Step] = j.kept
-	left, l := c.add(j.Left)
+	j := n.(*rel.Join)
+	step := j.Origin.Step
+	c.kept[step] = j.Kept
+	columns, l := c.add(j.Left)
 	right, r := c.add(j.Right)
 	for i := range j.LeftKeys {
-		c.equate(left[j.LeftKeys[i]], right[j.RightKeys[i]], j.NullSafe[i], j.Step)
+		c.equate(columns[j.LeftKeys[i]], right[j.RightKeys[i]], j.NullSafe[i], step)
 	}
-	columns, o := append(left, right...), &order{leaves: l.leaves | r.leaves, left: l, right: r, step: j.Step}
+	maps.Copy(columns, right)
+	o := &order{leaves: l.leaves | r.leaves, left: l, right: r, origin: j.Origin}
 	for _, e := range j.Residual {
 		c.conds = append(c.conds, newTerm(e, columns, o.leaves))
 	}
 	return columns, o
 }
 
-func (c *chain) addLeaf(n Node) ([]term, *order) {
-	i, first := len(c.leaves), c.width
-	c.leaves, c.from = append(c.leaves, n), append(c.from, first)
-	c.width += n.Rel().Schema.Len()
-	c.columns.Stats = append(c.columns.Stats, n.Rel().Stats...)
-	var columns []term
-	for _, e := range columnsOf(n) {
-		columns = append(columns, term{Expr: e.Remap(func(col int) int { return first + col }), leaves: 1 << i})
+// addLeaf adds a leaf. If a projection above one of the others has hidden that they share a column, the leaf gets new
+// ones.
+func (c *chain) addLeaf(n rel.Node) (map[rel.ID]term, *order) {
+	i, written := len(c.leaves), n.Rel().Columns
+	ids := written
+	if slices.ContainsFunc(c.leaves, func(leaf rel.Node) bool { return rel.Shares(leaf, n) }) {
+		n, ids = rel.Renamed(n, written, "")
+	}
+	c.leaves = append(c.leaves, n)
+	columns := map[rel.ID]term{}
+	for k, id := range ids {
+		c.leafOf[id] = n
+		columns[written[k]] = term{Expr: n.Rel().Expr(id), leaves: 1 << i}
 	}
 	return columns, &order{leaves: 1 << i}
 }
 
 // newTerm returns an expression over columns of a join of leaves, in the order as written.
-func newTerm(e *expr.Expr, columns []term, leaves set) term {
-	exprs := make([]*expr.Expr, len(columns))
-	t := term{}
-	for _, col := range e.Columns() {
-		exprs[col] = columns[col].Expr
-		t.leaves |= columns[col].leaves
+func newTerm(e *expr.Expr, columns map[rel.ID]term, leaves set) term {
+	t := term{Expr: e.Substitute(func(id rel.ID) *expr.Expr { return columns[id].Expr })}
+	for _, id := range e.Columns() {
+		t.leaves |= columns[id].leaves
 	}
 	if e.MayFail() {
 		t.leaves |= leaves
 	}
-	t.Expr = e.Substitute(exprs)
 	return t
 }
 
@@ -264,16 +277,12 @@ func (c *chain) conditions(a, b set) (all []*expr.Expr) {
 // is better.
 func (c *chain) choose(written *order) *order {
 	for i, leaf := range c.leaves {
-		var conds []*expr.Expr
-		for _, e := range c.conditions(1<<i, 0) {
-			conds = append(conds, e.Remap(func(col int) int { return col - c.from[i] }))
-		}
-		c.leaves[i] = newFilter(leaf.Rel().Step, leaf, conds)
+		c.leaves[i] = rel.NewFilter(leaf.Rel().Origin, leaf, c.conditions(1<<i, 0))
 	}
 	for _, k := range c.classes {
 		for i := range k.terms {
 			t := &k.terms[i]
-			t.stats = exprStats(t.Expr, &c.columns)
+			t.stats = exprStats(t.Expr, c.statsOf)
 			n, _ := t.stats.keys()
 			t.values = n * (1 - t.stats.ruledOut)
 		}
@@ -283,10 +292,11 @@ func (c *chain) choose(written *order) *order {
 		c.sorted = append(c.sorted, i)
 	}
 	slices.SortStableFunc(c.sorted, func(a, b int) int {
-		l, r := c.leaves[a].Rel(), c.leaves[b].Rel()
-		return cmp.Or(cmp.Compare(l.Rows, r.Rows), cmp.Compare(l.Step, r.Step))
+		l, r := c.leaves[a], c.leaves[b]
+		return cmp.Or(cmp.Compare(c.estimator.Rows(l), c.estimator.Rows(r)),
+			cmp.Compare(l.Rel().Origin.Step, r.Rel().Origin.Step))
 	})
-	var steps []string
+	var steps []expr.Origin
 	c.price(written, &steps)
 	if len(c.leaves) < 3 {
 		return written
@@ -311,14 +321,14 @@ func (c *chain) choose(written *order) *order {
 }
 
 // price computes the costs of the joins of an order, and lists their steps.
-func (c *chain) price(o *order, steps *[]string) {
+func (c *chain) price(o *order, steps *[]expr.Origin) {
 	if o.left == nil {
 		return
 	}
 	c.price(o.left, steps)
 	c.price(o.right, steps)
 	o.cost = c.join(o.left, o.right).cost
-	*steps = append(*steps, o.step)
+	*steps = append(*steps, o.origin)
 }
 
 // join returns the join of two orders. It costs the rows that are held for its build side,
@@ -339,7 +349,7 @@ func (c *chain) size(s set) float64 {
 		if !s.has(1 << i) {
 			continue
 		}
-		leaf := c.leaves[i].Rel()
+		leaf := c.estimator.Rows(c.leaves[i])
 		var keys []keyPair
 		next := in | 1<<i
 		for k := range c.classes {
@@ -360,7 +370,7 @@ func (c *chain) size(s set) float64 {
 				keys = append(keys, keyPair{before.stats, here.stats})
 			}
 		}
-		rows = rows * leaf.Rows / matching(keys, max(rows, 1), max(leaf.Rows, 1))
+		rows = rows * leaf / matching(keys, max(rows, 1), max(leaf, 1))
 		in = next
 	}
 	var conds []*expr.Expr
@@ -369,7 +379,7 @@ func (c *chain) size(s set) float64 {
 			conds = append(conds, t.Expr)
 		}
 	}
-	kept, _ := selectivity(conds, &c.columns)
+	kept, _ := selectivity(conds, c.statsOf)
 	c.rows[s] = rows * kept
 	return rows * kept
 }
@@ -428,7 +438,7 @@ func (c *chain) greedy() *order {
 
 // name gives each join the step of a join as written, which compares the same columns if
 // possible.
-func (c *chain) name(o *order, steps *[]string) {
+func (c *chain) name(o *order, steps *[]expr.Origin) {
 	if o.left == nil {
 		return
 	}
@@ -437,47 +447,32 @@ func (c *chain) name(o *order, steps *[]string) {
 	at, found := 0, false
 	c.keys(o.left.leaves, o.right.leaves, func(k *class, _, _ *term) {
 		for i, s := range *steps {
-			if !found && slices.Contains(k.steps, s) {
+			if !found && slices.Contains(k.steps, s.Step) {
 				at, found = i, true
 			}
 		}
 	})
-	o.step = (*steps)[at]
+	o.origin = (*steps)[at]
 	*steps = slices.Delete(*steps, at, at+1)
 }
 
-// emit makes the nodes of an order. at has the positions of the columns of the chain, -1
-// for those of other leaves.
-func (c *chain) emit(o *order) (n Node, at []int) {
+// emit makes the nodes of an order.
+func (c *chain) emit(o *order) rel.Node {
 	if o.left == nil {
-		i := bits.TrailingZeros64(uint64(o.leaves))
-		at = slices.Repeat([]int{-1}, c.width)
-		for col := range c.leaves[i].Rel().Schema.Len() {
-			at[c.from[i]+col] = col
-		}
-		return c.leaves[i], at
+		return c.leaves[bits.TrailingZeros64(uint64(o.leaves))]
 	}
-	left, atLeft := c.emit(o.left)
-	right, atRight := c.emit(o.right)
-	spec := JoinSpec{Kind: join.Inner, kept: c.kept[o.step]}
+	spec := rel.JoinSpec{Kind: join.Inner, Kept: c.kept[o.origin.Step]}
 	var l, r []*expr.Expr
 	c.keys(o.left.leaves, o.right.leaves, func(k *class, x, y *term) {
-		l = append(l, x.Remap(func(col int) int { return atLeft[col] }))
-		r = append(r, y.Remap(func(col int) int { return atRight[col] }))
+		l, r = append(l, x.Expr), append(r, y.Expr)
 		spec.NullSafe = append(spec.NullSafe, k.nullSafe)
 	})
-	left, spec.LeftKeys = extend(left, l)
-	right, spec.RightKeys = extend(right, r)
-	at = atLeft
-	for col, i := range atRight {
-		if i >= 0 {
-			at[col] = left.Rel().Schema.Len() + i
-		}
-	}
-	for _, e := range c.conditions(o.left.leaves, o.right.leaves) {
-		spec.Residual = append(spec.Residual, e.Remap(func(col int) int { return at[col] }))
-	}
-	joined := newJoin(o.step, left, right, spec)
-	joined.Rows, joined.Order = c.size(o.leaves), o.why
-	return joined, at
+	left, leftKeys := rel.Extend(c.emit(o.left), l, nil)
+	right, rightKeys := rel.Extend(c.emit(o.right), r, nil)
+	spec.LeftKeys, spec.RightKeys = leftKeys, rightKeys
+	spec.Residual = c.conditions(o.left.leaves, o.right.leaves)
+	joined := rel.NewJoin(o.origin, left, right, spec)
+	joined.Order = o.why
+	c.estimator.Know(joined, c.size(o.leaves))
+	return joined
 }

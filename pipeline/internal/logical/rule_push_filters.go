@@ -5,6 +5,7 @@ import (
 
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/source"
 )
 
@@ -15,9 +16,9 @@ import (
 // written. So it moves below a node only if the node has every row of its input, with the same
 // values, and if all conjuncts before it move there too. A conjunct that cannot fail moves
 // past those that may.
-func pushDown(n Node) Node {
+func pushDown(n rel.Node) rel.Node {
 	p := pushing{left: mostMoves}
-	p.rewritten = remembered(func(n Node, _ func(Node) Node) Node { return p.push(n, nil) })
+	p.rewritten = rel.Remembered(func(n rel.Node, _ func(rel.Node) rel.Node) rel.Node { return p.push(n, nil) })
 	return p.rewritten(n)
 }
 
@@ -27,147 +28,147 @@ const mostMoves = 1 << 18
 
 // pushing moves conditions. It remembers nodes to which none move.
 type pushing struct {
-	rewritten func(Node) Node
+	rewritten func(rel.Node) rel.Node
 	left      int // moves
 }
 
 // below returns a node with all of some conjuncts over its columns applied.
-func (down *pushing) below(n Node, preds []*expr.Expr) Node {
+func (down *pushing) below(n rel.Node, preds []*expr.Expr) rel.Node {
 	if down.left -= len(preds); len(preds) == 0 || down.left < 0 {
-		return newFilter(n.Rel().Step, down.rewritten(n), preds)
+		return rel.NewFilter(n.Rel().Origin, down.rewritten(n), preds)
 	}
 	return down.push(n, preds)
 }
 
-func (down *pushing) push(n Node, preds []*expr.Expr) Node {
-	r := n.Rel()
+func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
+	origin := n.Rel().Origin
 	switch n := n.(type) {
-	case *Scan:
+	case *rel.Scan:
 		s := *n
 		for _, p := range preds {
-			list := prunable(p)
+			list := prunable(n, p)
 			s.Prune, s.Hidden = append(s.Prune, list...),
 				append(s.Hidden, slices.Repeat([]bool{p.Hidden()}, len(list))...)
 		}
-		return newFilter(r.Step, &s, preds)
-	case *Filter:
+		return rel.NewFilter(origin, &s, preds)
+	case *rel.Filter:
 		preds = slices.DeleteFunc(slices.Clone(preds),
 			func(p *expr.Expr) bool { return slices.ContainsFunc(n.Conjuncts, p.Equal) })
 		lists := [][]*expr.Expr{preds}
-		in := Node(n)
-		for f, ok := in.(*Filter); ok; f, ok = in.(*Filter) {
+		in := rel.Node(n)
+		for f, ok := in.(*rel.Filter); ok; f, ok = in.(*rel.Filter) {
 			in, lists = f.In, append(lists, f.Conjuncts)
 		}
 		slices.Reverse(lists)
 		return down.below(in, slices.Concat(lists...))
-	case *Project:
-		below, above := movable(preds, func(p *expr.Expr) bool { return n.isBare(p.Columns()) })
+	case *rel.Project:
+		below, above := movable(preds, func(p *expr.Expr) bool { return isBare(n, p.Columns()) })
 		for i, p := range below {
-			below[i] = p.Remap(n.Source)
+			below[i] = p.Remap(func(c rel.ID) rel.ID {
+				c, _ = n.Source(c)
+				return c
+			})
 		}
-		if j, ok := n.In.(*Join); ok && j.reduced(below) == join.Full {
+		if j, ok := n.In.(*rel.Join); ok && reduced(j, below) == join.Full {
 			return down.full(n, j, preds)
 		}
-		in := down.below(n.In, below)
-		return newFilter(r.Step, newProject(r.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
-	case *Join:
+		return rel.NewFilter(origin, rel.NewProject(origin, down.below(n.In, below), n.Columns, n.Exprs), above)
+	case *rel.Join:
 		return down.join(n, preds)
-	case *Expand:
-		below, above := movable(preds, func(p *expr.Expr) bool { return n.keeps(p.Columns()) })
-		return newFilter(r.Step, newExpand(r.Step, down.below(n.In, below), n.Variants, n.Numbered), above)
-	case *Group:
+	case *rel.Group:
 		// A condition on keys keeps or drops whole groups.
-		nkeys := len(n.Keys)
-		below, above := movable(preds, func(p *expr.Expr) bool {
-			cols := p.Columns()
-			return len(cols) > 0 && cols[len(cols)-1] < nkeys
-		})
+		below, above := movable(preds, func(p *expr.Expr) bool { return amongst(p, n.Keys) })
 		if len(n.Always) > 0 {
 			above = preds // it may drop all rows, but not the groups of no rows
 		}
-		for i, p := range below {
-			below[i] = p.Remap(func(c int) int { return n.Keys[c] })
-		}
-		in := down.below(n.In, below)
-		return newFilter(r.Step, n.over(in), above)
-	case *Window:
+		return down.through(n, below, above)
+	case *rel.Window:
 		// A condition on the keys of the partitions keeps or drops whole partitions.
-		below, above := movable(preds, func(p *expr.Expr) bool {
-			cols := p.Columns()
-			return len(cols) > 0 && !slices.ContainsFunc(cols,
-				func(c int) bool { return !slices.Contains(n.Partition, c) })
-		})
-		in := down.below(n.In, below)
-		return newFilter(r.Step, newWindow(r.Step, in, n.Partition, n.Order, n.Functions,
-			n.Schema.Names()[in.Rel().Schema.Len():]), above)
-	case *Sort:
+		below, above := movable(preds, func(p *expr.Expr) bool { return amongst(p, n.Partition) })
+		return down.through(n, below, above)
+	case *rel.Expand:
+		below, above := movable(preds, func(p *expr.Expr) bool { return n.In.Rel().HasAll(p.Columns()) })
+		return down.through(n, below, above)
+	case *rel.Sort:
 		if n.Limit >= 0 || n.Offset > 0 {
-			return newFilter(r.Step, newSort(r.Step, down.below(n.In, nil), n.Keys, n.Offset, n.Limit), preds)
+			return down.through(n, nil, preds)
 		}
-		return newSort(r.Step, down.below(n.In, preds), n.Keys, n.Offset, n.Limit)
-	case *Limit:
-		return newFilter(r.Step, newLimit(r.Step, down.below(n.In, nil), n.Offset, n.Count), preds)
-	case *Union:
-		ins := make([]Node, len(n.Ins))
+		return down.through(n, preds, nil)
+	case *rel.Union:
+		ins := make([]rel.Node, len(n.Ins))
 		for i, in := range n.Ins {
-			ins[i] = down.below(in, slices.Clone(preds))
+			var below []*expr.Expr
+			for _, p := range preds {
+				below = append(below, p.Remap(func(c rel.ID) rel.ID { return n.From[i][slices.Index(n.Columns, c)] }))
+			}
+			ins[i] = down.below(in, below)
 		}
-		return newUnion(r.Step, ins)
-	case *Held:
-		return newFilter(r.Step, newHeld(down.below(n.In, nil), n.Share), preds)
+		return rel.NewUnion(origin, ins, n.From, n.Columns)
+	case *rel.Limit, *rel.Held:
+		return down.through(n, nil, preds)
 	}
 	panic("logical: unknown node")
 }
 
+// through puts conditions below and above a node with one input.
+func (down *pushing) through(n rel.Node, below, above []*expr.Expr) rel.Node {
+	n = rel.WithInputs(n, func(in rel.Node) rel.Node { return down.below(in, below) })
+	return rel.NewFilter(n.Rel().Origin, n, above)
+}
+
+// amongst reports whether an expression has columns, and all of them are in a list.
+func amongst(p *expr.Expr, list []rel.ID) bool {
+	columns := p.Columns()
+	return len(columns) > 0 && !slices.ContainsFunc(columns, func(c rel.ID) bool { return !slices.Contains(list, c) })
+}
+
 // join splits conditions over a join by side. Conditions over both sides of an inner
 // join become part of it.
-func (down *pushing) join(n *Join, preds []*expr.Expr) Node {
-	nleft := n.Left.Rel().Schema.Len()
-	toRight := func(c int) int { return c - nleft }
+func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 	spec := n.JoinSpec
-	if kind := n.reduced(preds); kind != n.Kind {
-		spec.Kind, spec.kept = kind, append(spec.kept, n.Kind)
-		n = newJoin(n.Step, n.Left, n.Right, spec)
+	if kind := reduced(n, preds); kind != n.Kind {
+		spec.Kind, spec.Kept = kind, append(spec.Kept, n.Kind)
+		n = rel.NewJoin(n.Origin, n.Left, n.Right, spec)
 	}
 	inner := n.Kind == join.Inner
 	if inner {
 		preds = append(slices.Clone(spec.Residual), preds...)
 		spec.Residual = nil
-		if j := n.equated(preds); j != nil {
+		if j := equated(n, preds); j != nil {
 			return down.below(j, nil)
 		}
 	}
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
-		l, r := sides(p, nleft)
+		l, r := sides(p, n.Left)
 		mayFail := p.MayFail()
 		switch {
 		case mayFail && len(above) > 0:
 			above = append(above, p)
-		case !r && !keepsRight(n.Kind) && (!mayFail || n.Kind == join.Left || n.Kind == join.Mark):
+		case !r && !rel.KeepsRight(n.Kind) && (!mayFail || n.Kind == join.Left || n.Kind == join.Mark):
 			left = append(left, p)
-			if l {
-				right = append(right, n.mirror(p)...)
+			if l && n.Kind != join.Anti {
+				// Rows of the right side that match only dropped rows are dropped too. Those of an anti join do
+				// no harm, but nothing is gained after the condition has thinned the left side.
+				right = append(right, translate(p, n.LeftKeys, n.RightKeys, n.NullSafe)...)
 			}
-		case r && !l && n.Kind.Pairs() && !keepsLeft(n.Kind) && (!mayFail || n.Kind == join.Right):
-			right = append(right, p.Remap(toRight))
-			left = append(left, n.mirrorLeft(p.Remap(toRight))...)
+		case r && !l && n.Kind.Pairs() && !rel.KeepsLeft(n.Kind) && (!mayFail || n.Kind == join.Right):
+			right = append(right, p)
+			left = append(left, translate(p, n.RightKeys, n.LeftKeys, n.NullSafe)...)
 		case inner && !(mayFail && l != r):
 			spec.Residual = append(spec.Residual, p)
-			onLeft, onRight := implied(p, nleft)
-			left = append(left, onLeft...)
-			right = append(right, onRight...)
+			left, right = append(left, implied(p, n.Left, true)...), append(right, implied(p, n.Left, false)...)
 		default:
 			above = append(above, p)
 		}
 	}
 	l, r := down.below(n.Left, left), down.below(n.Right, right)
-	return newFilter(n.Step, newJoin(n.Step, l, r, spec), above)
+	return rel.NewFilter(n.Origin, rel.NewJoin(n.Origin, l, r, spec), above)
 }
 
 // equated returns an inner join of all pairs under conditions as a join by the equalities
 // that are among them, or nil if there are none.
-func (n *Join) equated(preds []*expr.Expr) Node {
+func equated(n *rel.Join, preds []*expr.Expr) rel.Node {
 	if !n.AllPairs {
 		return nil
 	}
@@ -182,7 +183,7 @@ func (n *Join) equated(preds []*expr.Expr) Node {
 		if mayFail {
 			c.residual = append(c.residual, p)
 		} else {
-			c.add(p, n.Left.Rel().Schema.Len())
+			c.add(p, n.Left)
 		}
 	}
 	if len(c.left) == 0 {
@@ -190,7 +191,7 @@ func (n *Join) equated(preds []*expr.Expr) Node {
 	}
 	spec := n.JoinSpec
 	spec.LeftKeys, spec.RightKeys, spec.Residual, spec.AllPairs = nil, nil, nil, false
-	j, err := c.build(n.Step, n.Left, n.Right, spec)
+	j, err := c.build(n.Origin, n.Left, n.Right, spec)
 	if err != nil {
 		return nil
 	}
@@ -199,14 +200,13 @@ func (n *Join) equated(preds []*expr.Expr) Node {
 
 // full moves conditions on columns of USING below a full join. Such a column is the
 // key of the side that has the row, and the keys of both sides in a pair are equal.
-func (down *pushing) full(n *Project, j *Join, preds []*expr.Expr) Node {
-	nleft := j.Left.Rel().Schema.Len()
+func (down *pushing) full(n *rel.Project, j *rel.Join, preds []*expr.Expr) rel.Node {
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
 		cols := p.Columns()
 		key := -1
 		for i, l := range j.LeftKeys {
-			if len(cols) == 1 && !j.NullSafe[i] && n.isKeyOf(cols[0], l, nleft+j.RightKeys[i]) {
+			if len(cols) == 1 && !j.NullSafe[i] && isKeyOf(n.Expr(cols[0]), l, j.RightKeys[i]) {
 				key = i
 			}
 		}
@@ -214,17 +214,16 @@ func (down *pushing) full(n *Project, j *Join, preds []*expr.Expr) Node {
 			above = append(above, p)
 			continue
 		}
-		left = append(left, p.Remap(func(int) int { return j.LeftKeys[key] }))
-		right = append(right, p.Remap(func(int) int { return j.RightKeys[key] }))
+		left = append(left, p.Remap(func(rel.ID) rel.ID { return j.LeftKeys[key] }))
+		right = append(right, p.Remap(func(rel.ID) rel.ID { return j.RightKeys[key] }))
 	}
-	in := newJoin(j.Step, down.below(j.Left, left), down.below(j.Right, right), j.JoinSpec)
-	return newFilter(n.Step, newProject(n.Step, in, n.Exprs, n.Schema.Names(), n.tables), above)
+	in := rel.NewJoin(j.Origin, down.below(j.Left, left), down.below(j.Right, right), j.JoinSpec)
+	return rel.NewFilter(n.Origin, rel.NewProject(n.Origin, in, n.Columns, n.Exprs), above)
 }
 
-// isKeyOf reports whether a column is the first of two columns of the input, or the second
-// where that is null.
-func (n *Project) isKeyOf(column, first, second int) bool {
-	x, y, ok := expr.Coalesced(n.Exprs[column])
+// isKeyOf reports whether an expression is the first of two columns, or the second where that is null.
+func isKeyOf(e *expr.Expr, first, second rel.ID) bool {
+	x, y, ok := expr.Coalesced(e)
 	if !ok {
 		return false
 	}
@@ -233,91 +232,51 @@ func (n *Project) isKeyOf(column, first, second int) bool {
 	return bareA && bareB && a == first && b == second
 }
 
-// mirror returns the condition on the right keys that follows from a condition on the
-// left keys. Rows of the right side for which it does not hold match only dropped rows.
-func (n *Join) mirror(p *expr.Expr) []*expr.Expr {
-	if n.Kind == join.Anti {
-		// Only left rows that are dropped look for these rows. But nothing is gained
-		// after the condition has thinned the left side.
-		return nil
-	}
-	return translate(p, n.LeftKeys, n.RightKeys, n.NullSafe)
-}
-
-func (n *Join) mirrorLeft(p *expr.Expr) []*expr.Expr {
-	return translate(p, n.RightKeys, n.LeftKeys, n.NullSafe)
-}
-
 // translate rewrites a condition over key columns of one side to those of the other side.
 // It rewrites only comparisons of a single column with constants, which statistics can
 // answer, and which cannot fail.
-func translate(p *expr.Expr, from, to []int, nullSafe []bool) []*expr.Expr {
+func translate(p *expr.Expr, from, to []rel.ID, nullSafe []bool) []*expr.Expr {
 	if len(expr.Comparisons(p)) == 0 {
 		return nil
 	}
 	for i, k := range from {
 		if cols := p.Columns(); len(cols) == 1 && cols[0] == k && !nullSafe[i] {
-			return []*expr.Expr{p.Remap(func(int) int { return to[i] })}
+			return []*expr.Expr{p.Remap(func(rel.ID) rel.ID { return to[i] })}
 		}
 	}
 	return nil
 }
 
-// implied derives from a condition over both sides a condition on each side alone. (a and
+// implied derives from a condition over both sides of a join a condition on one side alone. (a and
 // x) or (b and y), with a and b over the left side and x and y over the right, implies a
 // or b on the left and x or y on the right. What may fail is left out of a, b, x and y.
-func implied(p *expr.Expr, nleft int) (left, right []*expr.Expr) {
+func implied(p *expr.Expr, left rel.Node, ofLeft bool) []*expr.Expr {
 	terms := expr.Disjuncts(p)
 	if len(terms) < 2 {
-		return nil, nil
+		return nil
 	}
-	side := func(isLeft bool) []*expr.Expr {
-		var ors []*expr.Expr
-		for _, t := range terms {
-			var ands []*expr.Expr
-			for _, c := range expr.Conjuncts(t) {
-				if only(c, nleft, isLeft) && !c.MayFail() {
-					ands = append(ands, c)
-				}
+	var ors []*expr.Expr
+	for _, t := range terms {
+		var ands []*expr.Expr
+		for _, c := range expr.Conjuncts(t) {
+			if only(c, left, ofLeft) && !c.MayFail() {
+				ands = append(ands, c)
 			}
-			if len(ands) == 0 {
-				return nil
-			}
-			ors = append(ors, expr.And(ands...))
 		}
-		return []*expr.Expr{expr.Or(ors...)}
+		if len(ands) == 0 {
+			return nil
+		}
+		ors = append(ors, expr.And(ands...))
 	}
-	left, right = side(true), side(false)
-	for i, e := range right {
-		right[i] = e.Remap(func(c int) int { return c - nleft })
-	}
-	return left, right
-}
-
-// keeps reports whether the given columns are in every variant those of the input.
-func (n *Expand) keeps(cols []int) bool {
-	if slices.ContainsFunc(cols, func(c int) bool { return c >= n.In.Rel().Schema.Len() }) {
-		return false
-	}
-	return !slices.ContainsFunc(n.Variants, func(nulls []int) bool {
-		return slices.ContainsFunc(cols, func(c int) bool { return slices.Contains(nulls, c) })
-	})
+	return []*expr.Expr{expr.Or(ors...)}
 }
 
 // isBare reports whether the given columns of a projection are all columns of its input.
-func (n *Project) isBare(cols []int) bool {
-	for _, c := range cols {
-		if _, ok := n.Exprs[c].IsColumn(); !ok {
-			return false
-		}
-	}
-	return true
-}
-
-// Source returns the input column of a bare column of a projection.
-func (n *Project) Source(c int) int {
-	in, _ := n.Exprs[c].IsColumn()
-	return in
+func isBare(n *rel.Project, ids []rel.ID) bool {
+	return !slices.ContainsFunc(ids, func(c rel.ID) bool {
+		_, bare := n.Source(c)
+		return !bare
+	})
 }
 
 var sourceOps = map[expr.ComparisonOp]source.Op{
@@ -325,11 +284,11 @@ var sourceOps = map[expr.ComparisonOp]source.Op{
 	expr.In: source.In, expr.IsNull: source.IsNull, expr.IsNotNull: source.IsNotNull,
 }
 
-// prunable returns the form of a condition that statistics can answer.
-func prunable(p *expr.Expr) []source.Predicate {
+// prunable returns the form of a condition on a table that statistics can answer.
+func prunable(n *rel.Scan, p *expr.Expr) []source.Predicate {
 	var out []source.Predicate
 	for _, c := range expr.Comparisons(p) {
-		out = append(out, source.Predicate{Column: c.Column, Op: sourceOps[c.Op], Values: c.Values})
+		out = append(out, source.Predicate{Column: n.At(c.Column), Op: sourceOps[c.Op], Values: c.Values})
 	}
 	return out
 }

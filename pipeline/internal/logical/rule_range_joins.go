@@ -6,35 +6,26 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
-
-// Range is the condition of a join without an equality that a key of one side is between
-// bounds of the other side. The side of the key is built.
-type Range struct {
-	Left                     bool // the key is on the left side
-	Key                      int  // column of its side
-	Lower, Upper             int  // columns of the other side; -1 for none
-	LowerStrict, UpperStrict bool // the key does not equal the bound
-	conditions               []*expr.Expr
-	text                     string // such as "lo <= x < hi"
-}
 
 // joinRanges turns joins that compare all pairs of rows into joins by a range, where their
 // conditions have one.
-func joinRanges(n Node, again func(Node) Node) Node {
-	n = withInputs(n, again)
-	j, ok := n.(*Join)
+func joinRanges(e *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Node {
+	n = rel.WithInputs(n, again)
+	j, ok := n.(*rel.Join)
 	if !ok || !j.AllPairs || j.Algorithm != "" {
 		return n
 	}
 	var best *interval
 	least := math.Inf(1)
-	for _, left := range []bool{j.BuildLeft, !j.BuildLeft} {
-		if left != j.BuildLeft && (!j.Kind.Pairs() || j.build == "left" || j.build == "right") {
+	first, _ := e.BuildSide(j)
+	for _, left := range []bool{first, !first} {
+		if left != first && (!j.Kind.Pairs() || j.Build != "") {
 			continue
 		}
-		if i := j.interval(left); i != nil {
-			if cost := j.rangeCost(i); cost < least {
+		if i := intervalOf(j, left); i != nil {
+			if cost := e.rangeCost(j, i); cost < least {
 				best, least = i, cost
 			}
 		}
@@ -42,7 +33,7 @@ func joinRanges(n Node, again func(Node) Node) Node {
 	if best == nil {
 		return n
 	}
-	return j.joinRange(best)
+	return joinRange(j, best)
 }
 
 // interval is the bounds of a key of one side by expressions of the other side, all over the
@@ -90,28 +81,28 @@ func (i *interval) String() string {
 	return text.String()
 }
 
-// interval returns the conditions of a join that bound one key of a side, those of the key
+// intervalOf returns the conditions of a join that bound one key of a side, those of the key
 // with the most bounds. It returns nil if there are none.
-func (n *Join) interval(left bool) (best *interval) {
+func intervalOf(n *rel.Join, left bool) (best *interval) {
 	for at := range n.Residual {
-		q := n.inequality(at, left)
+		q := inequalityOf(n, at, left)
 		if q == nil {
 			continue
 		}
-		if i := n.bounds(q.key, left); i != nil && (best == nil || len(i.list()) > len(best.list())) {
+		if i := boundsOf(n, q.key, left); i != nil && (best == nil || len(i.list()) > len(best.list())) {
 			best = i
 		}
 	}
 	return best
 }
 
-// bounds returns the first bounds of a key, nil if there are none. Keys and bounds are
+// boundsOf returns the first bounds of a key, nil if there are none. Keys and bounds are
 // computed for all rows of their sides. So one that may fail cannot be taken after a
 // condition that is not: it would see rows that this condition keeps from it.
-func (n *Join) bounds(key *expr.Expr, left bool) *interval {
+func boundsOf(n *rel.Join, key *expr.Expr, left bool) *interval {
 	i, all := &interval{left: left}, true
 	for at := range n.Residual {
-		q := n.inequality(at, left)
+		q := inequalityOf(n, at, left)
 		if q == nil || !q.key.Equal(key) || !all && (q.key.MayFail() || q.bound.MayFail()) {
 			all = false
 			continue
@@ -132,18 +123,17 @@ func (n *Join) bounds(key *expr.Expr, left bool) *interval {
 	return i
 }
 
-// inequality returns a residual condition as a bound of a key of one side by the other side,
+// inequalityOf returns a residual condition as a bound of a key of one side by the other side,
 // or nil.
-func (n *Join) inequality(at int, left bool) *inequality {
+func inequalityOf(n *rel.Join, at int, left bool) *inequality {
 	x, y, op, ok := expr.Inequality(n.Residual[at])
 	if !ok {
 		return nil
 	}
-	nleft := n.Left.Rel().Schema.Len()
 	q := &inequality{upper: op == expr.Lt || op == expr.Le, strict: op == expr.Lt || op == expr.Gt, condition: at}
 	switch {
-	case only(x, nleft, left) && only(y, nleft, !left):
-	case only(y, nleft, left) && only(x, nleft, !left):
+	case only(x, n.Left, left) && only(y, n.Left, !left):
+	case only(y, n.Left, left) && only(x, n.Left, !left):
 		x, y, q.upper = y, x, !q.upper
 	default:
 		return nil
@@ -155,8 +145,8 @@ func (n *Join) inequality(at int, left bool) *inequality {
 	return q
 }
 
-// conditions returns the residual conditions that an interval stands for, and the others.
-func (n *Join) conditions(i *interval) (taken, others []*expr.Expr) {
+// split returns the residual conditions of a join that the interval stands for, and the others.
+func (i *interval) split(n *rel.Join) (taken, others []*expr.Expr) {
 	for at, p := range n.Residual {
 		if slices.ContainsFunc(i.list(), func(q *inequality) bool { return q.condition == at }) {
 			taken = append(taken, p)
@@ -171,47 +161,42 @@ func (n *Join) conditions(i *interval) (taken, others []*expr.Expr) {
 const sortCost = 16
 
 // rangeCost estimates the work of a join by an interval, in pairs that are compared.
-func (n *Join) rangeCost(i *interval) float64 {
-	built := n.Right.Rel().Rows
+func (e *Estimator) rangeCost(n *rel.Join, i *interval) float64 {
+	built := n.Right
 	if i.left {
-		built = n.Left.Rel().Rows
+		built = n.Left
 	}
-	taken, _ := n.conditions(i)
-	return built*sortCost + n.pairs(taken)
+	taken, _ := i.split(n)
+	return e.Rows(built)*sortCost + e.pairs(n, taken)
 }
 
 // pairs estimates the pairs of rows on which conditions are true.
-func (n *Join) pairs(conditions []*expr.Expr) float64 {
-	l, r := n.Left.Rel(), n.Right.Rel()
-	kept, _ := selectivity(conditions, &Relation{Stats: slices.Concat(l.Stats, r.Stats)})
-	return l.Rows * r.Rows * kept
+func (e *Estimator) pairs(n *rel.Join, conditions []*expr.Expr) float64 {
+	kept, _ := selectivity(conditions, e.sides(n))
+	return e.Rows(n.Left) * e.Rows(n.Right) * kept
 }
 
 // Compared estimates the pairs of rows that the join compares one by one: without an
 // equality all of them, and by a range those that a binary search meets and, if there are
 // other conditions, those in the range.
-func (n *Join) Compared() float64 {
+func (e *Estimator) Compared(n *rel.Join) float64 {
 	switch {
 	case n.AllPairs:
-		return n.pairs(nil)
+		return e.pairs(n, nil)
 	case n.Range == nil:
 		return 0
 	}
-	probe, build := n.Left.Rel().Rows, n.Right.Rel().Rows
-	if n.BuildLeft {
-		probe, build = build, probe
-	}
-	pairs := probe * math.Log2(build+1) * float64(len(n.Range.conditions))
+	probe, build, _, _ := e.sidesOf(n)
+	pairs := e.Rows(probe) * math.Log2(e.Rows(build)+1) * float64(len(n.Range.Conditions))
 	if len(n.Residual) > 0 {
-		pairs += n.pairs(n.Range.conditions)
+		pairs += e.pairs(n, n.Range.Conditions)
 	}
 	return pairs
 }
 
 // joinRange returns a join of all pairs as one by an interval. Keys and bounds become
 // columns.
-func (n *Join) joinRange(i *interval) Node {
-	nleft := n.Left.Rel().Schema.Len()
+func joinRange(n *rel.Join, i *interval) rel.Node {
 	var keys, bounds []*expr.Expr
 	for _, q := range i.list() {
 		keys, bounds = []*expr.Expr{q.key}, append(bounds, q.bound)
@@ -220,51 +205,21 @@ func (n *Join) joinRange(i *interval) Node {
 	if i.left {
 		ofLeft, ofRight = keys, bounds
 	}
-	for k, e := range ofRight {
-		ofRight[k] = e.Remap(func(c int) int { return c - nleft })
-	}
-	l, key := extend(n.Left, ofLeft)
-	r, at := extend(n.Right, ofRight)
+	l, key := rel.Extend(n.Left, ofLeft, nil)
+	r, at := rel.Extend(n.Right, ofRight, nil)
 	if !i.left {
 		key, at = at, key
 	}
-	wide := l.Rel().Schema.Len()
-	widened := func(list []*expr.Expr) (out []*expr.Expr) {
-		for _, e := range list {
-			out = append(out, e.Remap(func(c int) int {
-				if c >= nleft {
-					c += wide - nleft
-				}
-				return c
-			}))
-		}
-		return out
-	}
-	g := &Range{Left: i.left, Key: key[0], Lower: -1, Upper: -1, text: i.String()}
+	g := &rel.Range{Left: i.left, Key: key[0], Lower: rel.None, Upper: rel.None, Text: i.String()}
 	if q := i.lower; q != nil {
 		g.Lower, g.LowerStrict, at = at[0], q.strict, at[1:]
 	}
 	if q := i.upper; q != nil {
 		g.Upper, g.UpperStrict = at[0], q.strict
 	}
-	taken, others := n.conditions(i)
-	g.conditions = widened(taken)
 	spec := n.JoinSpec
-	spec.Range, spec.Residual, spec.AllPairs = g, widened(others), false
+	g.Conditions, spec.Residual = i.split(n)
+	spec.Range, spec.AllPairs = g, false
 	spec.LeftKeys, spec.RightKeys, spec.NullSafe = nil, nil, nil
-	j := newJoin(n.Step, l, r, spec)
-	if j.Schema.Len() == n.Schema.Len() {
-		return j
-	}
-	var cols []int
-	for c := range n.Schema.Len() {
-		if c >= nleft {
-			c += wide - nleft
-		}
-		cols = append(cols, c)
-	}
-	return pick(j, cols)
+	return rel.NewJoin(n.Origin, l, r, spec)
 }
-
-// String describes the range.
-func (g *Range) String() string { return "range: " + g.text }

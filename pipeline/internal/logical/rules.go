@@ -5,21 +5,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// Rule rewrites a plan into one that gives the same rows. Its columns keep their places, names and types.
+// Rule rewrites a plan into one that gives the same rows. What it makes of a node has the node's columns, and perhaps
+// others.
 type Rule struct {
 	Name  string
 	Doc   string // what it does, in one sentence
-	apply func(Node) Node
+	apply func(*Estimator, rel.Node) rel.Node
 }
 
 // Rules are the rules in the order in which they are applied. Columns that nobody uses are dropped later, when nodes
 // become operators.
 var Rules = []Rule{
 	{"push-filters", "Conditions move toward the sources, into joins, and along equalities to the other side. An " +
-		"outer join that keeps rows only for a condition to drop them keeps none.", pushDown},
+		"outer join that keeps rows only for a condition to drop them keeps none.",
+		func(_ *Estimator, n rel.Node) rel.Node { return pushDown(n) }},
 	{"limits", "Limits move below projections, and a limit of a sort makes it a top-k.", each(sinkLimits)},
 	{"order-joins", "Chains of inner joins take the order with the fewest rows, by estimates.", orderJoins},
 	{"range-joins", "A join without an equality finds its pairs by a range, if its conditions have one.",
@@ -29,15 +32,20 @@ var Rules = []Rule{
 }
 
 // each returns a rule that rewrites each node.
-func each(rewrite func(n Node, again func(Node) Node) Node) func(Node) Node {
-	return func(n Node) Node { return remembered(rewrite)(n) }
+func each(rewrite func(e *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Node) func(*Estimator,
+	rel.Node) rel.Node {
+	return func(e *Estimator, n rel.Node) rel.Node {
+		return rel.Remembered(func(n rel.Node, again func(rel.Node) rel.Node) rel.Node {
+			return rewrite(e, n, again)
+		})(n)
+	}
 }
 
 // Options configure Optimize.
 type Options struct {
 	Without []string // names of rules that are left out
 	// Applied, when set, is called after each rule with the plan before and after it.
-	Applied func(r Rule, before, after Node)
+	Applied func(r Rule, before, after rel.Output)
 }
 
 // Check returns a *job.Diagnostic if there is no rule of a name that is left out.
@@ -56,15 +64,15 @@ func (o Options) Check() error {
 }
 
 // Optimize applies the rules to a plan.
-func Optimize(n Node, opt Options) Node {
+func Optimize(e *Estimator, o rel.Output, opt Options) rel.Output {
 	for _, r := range Rules {
 		if slices.Contains(opt.Without, r.Name) {
 			continue
 		}
-		before := n
-		if n = r.apply(n); opt.Applied != nil {
-			opt.Applied(r, before, n)
+		before := o
+		if o.Root = r.apply(e, o.Root); opt.Applied != nil {
+			opt.Applied(r, before, o)
 		}
 	}
-	return n
+	return o
 }

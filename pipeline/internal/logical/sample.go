@@ -1,6 +1,8 @@
 package logical
 
 import (
+	"fmt"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
@@ -20,14 +22,16 @@ const sampleMemory = 64 << 20
 const minUnique = 1000
 
 // sample is some rows of a table, which are always the same. Columns are read when they
-// are needed. What cannot be read is not sampled: a run will say why.
+// are needed. What cannot be read is not sampled.
 type sample struct {
-	table   source.Sampler
-	schema  *gpu.Schema
-	rows    float64 // of the table
-	lease   *gpu.Lease
-	columns map[int]gpu.Column
-	keys    map[int]keyCount
+	estimator *Estimator
+	of        source.Table
+	table     source.Sampler
+	schema    *gpu.Schema
+	rows      float64 // of the table
+	lease     *gpu.Lease
+	columns   map[int]gpu.Column
+	keys      map[int]keyCount
 }
 
 // keyCount is an estimate of the values of a column; zero when unknown.
@@ -36,14 +40,19 @@ type keyCount struct {
 	unique   bool // no value occurs twice
 }
 
-// newSample returns the sample of a table, or nil if the table has none.
-func newSample(t source.Table) *sample {
+// sample returns the sample of a table, or nil if the table has none.
+func (e *Estimator) sample(t source.Table) *sample {
+	if known, ok := e.samples[t]; ok {
+		return known
+	}
 	s, ok := t.(source.Sampler)
 	if !ok {
+		e.samples[t] = nil
 		return nil
 	}
-	return &sample{table: s, schema: t.Schema(), rows: float64(t.Rows()), lease: host.HeapLease("sample", sampleMemory),
-		columns: map[int]gpu.Column{}, keys: map[int]keyCount{}}
+	e.samples[t] = &sample{estimator: e, of: t, table: s, schema: t.Schema(), rows: float64(t.Rows()),
+		lease: host.HeapLease("sample", sampleMemory), columns: map[int]gpu.Column{}, keys: map[int]keyCount{}}
+	return e.samples[t]
 }
 
 // read returns columns of the sampled rows. It is false if one cannot be read.
@@ -55,7 +64,10 @@ func (s *sample) read(columns []int) ([]gpu.Column, bool) {
 		}
 	}
 	if len(missing) > 0 {
-		stride, err := s.table.Sample(s.lease, missing, sampleRows)
+		stride, err := s.table.Sample(s.estimator.ctx, s.lease, missing, sampleRows)
+		if err != nil && s.estimator.err == nil {
+			s.estimator.err = fmt.Errorf("%s: %w", s.of.Describe(), err)
+		}
 		for i, c := range missing {
 			s.columns[c] = gpu.Column{}
 			if err == nil {

@@ -5,39 +5,47 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
 // Columns are qualified by the names of tables: the source that they come from, and the
 // named steps that they went through, of which the last one is the first in a list. A
 // rename or a computation makes a column of no table.
 
-// withTables projects a node to the same columns in other tables. change is called for
-// each column.
-func withTables(in Node, change func(*expr.Tables) *expr.Tables) Node {
-	r := in.Rel()
-	tables := make([]*expr.Tables, len(r.tables))
-	for i, t := range r.tables {
-		tables[i] = change(t)
+// withTables returns the same columns in other tables. change is called for each column.
+func withTables(in *Relation, change func(*expr.Tables) *expr.Tables) *Relation {
+	out := in.over(in.node)
+	out.columns, out.unreadable = slices.Clone(in.columns), slices.Clone(in.unreadable)
+	for i, c := range out.columns {
+		out.columns[i].tables = change(c.tables)
 	}
-	unread := slices.Clone(r.unreadable)
-	for i, u := range unread {
-		unread[i].tables = change(u.tables)
+	for i, u := range out.unreadable {
+		out.unreadable[i].tables = change(u.tables)
 	}
-	n := newProject(r.Step, in, columnsOf(in), r.Schema.Names(), tables)
-	n.unreadable = unread
-	return n
+	return out
 }
 
 // as returns a relation whose columns are in the table of a name first of all.
-func (b *binder) as(in Node, name string) Node {
+func (b *binder) as(in *Relation, name string) *Relation {
 	again := b.tables[folded(name)]
 	b.table(name)
-	return withTables(in, func(tables *expr.Tables) *expr.Tables {
+	return withTables(known(in, name), func(tables *expr.Tables) *expr.Tables {
 		if again {
 			tables = without(tables, name)
 		}
 		return tables.With(name)
 	})
+}
+
+// known returns a relation whose columns people know by the name of a table. Those that they know by another one become
+// new columns.
+func known(in *Relation, name string) *Relation {
+	r := in.node.Rel()
+	if !slices.ContainsFunc(in.columns, func(c column) bool { return r.Metadata.Column(c.id).Table != name }) {
+		return in
+	}
+	n, ids := rel.Renamed(in.node, in.ids(), name)
+	return in.of(n, ids)
 }
 
 // table notes the name of a table.
@@ -51,20 +59,27 @@ func folded(name string) string { return strings.ToLower(strings.ToUpper(name)) 
 // rows come from: the right side gives up its older names that the left side has, and the
 // left side gives up an older name that is now that of the right side. Only a name that
 // comes first on both sides stays ambiguous.
-func apart(left, right Node, name string) (Node, Node) {
+func apart(left, right *Relation, name string) (_, _ *Relation) {
 	left = withTables(left, func(tables *expr.Tables) *expr.Tables {
 		if tables == nil {
 			return nil
 		}
 		return without(tables.Older(), name).With(tables.First())
 	})
-	r := left.Rel()
-	taken := scopeOf(left).TableNames()
-	for _, u := range r.unreadable {
+	var taken []string
+	for _, c := range left.columns {
+		taken = append(taken, c.tables.Names()...)
+	}
+	for _, u := range left.unreadable {
 		taken = append(taken, u.tables.Names()...)
 	}
 	slices.Sort(taken)
 	taken = append(slices.Compact(taken), name)
+	right = known(right, name)
+	if rel.Shares(left.node, right.node) { // the rows are read twice
+		n, ids := rel.Renamed(right.node, right.ids(), name)
+		right = right.of(n, ids)
+	}
 	right = withTables(right, func(tables *expr.Tables) *expr.Tables { return without(tables, taken...).With(name) })
 	return left, right
 }

@@ -39,16 +39,10 @@ func describeUnreadable(list []unreadable) string {
 
 // suggestColumns lists the readable columns in the form of a select step.
 func suggestColumns(r *Relation) string {
-	if r.Schema.Len() == 0 {
+	if len(r.columns) == 0 {
 		return ""
 	}
-	return ", as in select: [" + phrase.Some(r.Schema.Names(), 10, ", ") + "]"
-}
-
-// keepUnreadable marks a projection, made for a step, as one that takes all columns.
-func keepUnreadable(n *Project, in Node) *Project {
-	n.unreadable = in.Rel().unreadable
-	return n
+	return ", as in select: [" + phrase.Some(r.names(), 10, ", ") + "]"
 }
 
 // findUnreadable finds a column by its name and a table, which may be "".

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/source"
 )
 
@@ -36,8 +36,8 @@ func describePredicate(s *gpu.Schema, p source.Predicate, hidden bool) string {
 	return text
 }
 
-func describeKey(s *gpu.Schema, k logical.SortKey) string {
-	text := s.Fields[k.Column].Name
+func describeKey(r *rel.Relation, k rel.SortKey) string {
+	text := r.Name(k.Column)
 	if k.Descending {
 		text += " desc"
 	}

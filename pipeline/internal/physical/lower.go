@@ -18,90 +18,97 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// layout maps the position of a node's column to its position in the stage's strides, or
-// to -1.
-type layout []int
+// layout maps columns of a node to their positions in the stage's strides.
+type layout map[rel.ID]int
 
-func (l layout) remap(e *expr.Expr) *expr.Expr { return e.Remap(func(c int) int { return l[c] }) }
+func (l layout) remap(e *expr.Expr) *expr.Expr { return e.Remap(l.of) }
 
-func (l layout) all(cols []int) []int {
-	out := make([]int, len(cols))
-	for i, c := range cols {
-		out[i] = l[c]
+// of returns the position of a column, -1 without one.
+func (l layout) of(id rel.ID) int {
+	if at, ok := l[id]; ok {
+		return at
+	}
+	return -1
+}
+
+func (l layout) all(ids []rel.ID) []int {
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = l.of(id)
 	}
 	return out
 }
 
 // required is the set of a node's columns that are used above it.
-type required []bool
+type required map[rel.ID]bool
+
+func requiredOf(ids ...rel.ID) required { return required{}.with(ids...) }
 
 // with returns the set with more columns.
-func (n required) with(cols ...int) required {
-	out := slices.Clone(n)
-	for _, c := range cols {
-		out[c] = true
+func (n required) with(ids ...rel.ID) required {
+	out := make(required, len(n)+len(ids))
+	maps.Copy(out, n)
+	for _, id := range ids {
+		out[id] = true
 	}
 	return out
 }
 
-// list returns the columns of the set in order.
-func (n required) list() []int {
-	var out []int
-	for c, used := range n {
-		if used {
-			out = append(out, c)
+// among returns the columns of a list that are in the set.
+func (n required) among(ids []rel.ID) []rel.ID {
+	var out []rel.ID
+	for _, id := range ids {
+		if n[id] {
+			out = append(out, id)
 		}
 	}
 	return out
 }
 
-// fields returns the schema of the columns of the set, and where in it each column is.
-func (n required) fields(schema *gpu.Schema) (*gpu.Schema, layout) {
-	out, at := &gpu.Schema{}, make(layout, len(n))
-	for c, used := range n {
-		at[c] = -1
-		if used {
-			at[c] = len(out.Fields)
-			out.Fields = append(out.Fields, schema.Fields[c])
-		}
+// laidOut returns the schema of columns of a node, and where in it each column is.
+func laidOut(r *rel.Relation, ids []rel.ID) (*gpu.Schema, layout) {
+	at := layout{}
+	for i, id := range ids {
+		at[id] = i
 	}
-	return out, at
+	return r.Schema(ids), at
 }
 
 // Lower decides how the rows of a logical plan are computed. The error is a
 // *job.Diagnostic of the step whose operator refuses it.
-func Lower(name string, n logical.Node) (*Plan, error) {
-	schema := n.Rel().Schema
-	all := slices.Repeat(required{true}, schema.Len())
-	l := &lowering{looking: true, held: map[*logical.Share]*holding{}}
-	root, at, err := l.lower(n, all)
+func Lower(name string, e *logical.Estimator, o rel.Output) (*Plan, error) {
+	all := requiredOf(o.Columns...)
+	l := &lowering{Estimator: e, looking: true, held: map[*rel.Share]*holding{}}
+	root, at, err := l.lower(o.Root, all)
 	if l.looking = false; err == nil && len(l.held) > 0 {
 		for _, h := range l.held {
 			h.stage = nil
 		}
-		l.countReaders(n)
-		root, at, err = l.lower(n, all)
+		l.countReaders(o.Root)
+		root, at, err = l.lower(o.Root, all)
 	}
 	if err != nil {
 		return nil, err
 	}
 	root.order(false)
-	return &Plan{Name: name, Root: root, Permutation: at, Schema: schema}, nil
+	return &Plan{Name: name, Root: root, Permutation: at.all(o.Columns), Schema: o.Schema()}, nil
 }
 
 // lowering lowers one plan. When it finds steps whose rows are held, it does so twice: the first
 // time it looks which of their columns are used, and by how many.
 type lowering struct {
+	*logical.Estimator
 	looking bool
-	held    map[*logical.Share]*holding
+	held    map[*rel.Share]*holding
 }
 
 // countReaders counts the readers of held steps.
-func (l *lowering) countReaders(n logical.Node) {
-	if held, ok := n.(*logical.Held); ok {
+func (l *lowering) countReaders(n rel.Node) {
+	if held, ok := n.(*rel.Held); ok {
 		h := l.held[held.Share]
 		if h == nil { // it is below a join that goes
 			return
@@ -110,7 +117,7 @@ func (l *lowering) countReaders(n logical.Node) {
 			return
 		}
 	}
-	for _, in := range logical.Inputs(n) {
+	for _, in := range rel.Inputs(n) {
 		l.countReaders(in)
 	}
 }
@@ -145,16 +152,16 @@ func (s *Stage) order(any bool) {
 // lower makes the stages that compute the needed columns of a node. Columns are pruned
 // here: no unused column is read, carried or computed. A projection that only picks or
 // renames columns costs nothing.
-func (l *lowering) lower(n logical.Node, need required) (*Stage, layout, error) {
+func (l *lowering) lower(n rel.Node, need required) (*Stage, layout, error) {
 	st, lay, err := l.lowerNode(n, need)
 	if err != nil {
 		return nil, nil, err
 	}
 	if st.At == "" {
-		st.At = n.Rel().Step
+		st.At = n.Rel().Origin.Step
 	}
 	if st.RowBytes == 0 {
-		st.RowBytes = rowBytes(st.Schema, lay, n.Rel().Stats)
+		st.RowBytes = l.rowBytes(st.Schema, lay, n)
 	}
 	// The operator is made once here, so that it refuses a step before the run.
 	if _, err := st.Spec.Operator(gpu.Capabilities{Leaders: true}); err != nil {
@@ -197,14 +204,16 @@ func failures(p *gpu.Program, list ...*expr.Expr) map[string]expr.Origin {
 
 // rowBytes estimates the bytes of a row of a stage's strides: for a string by the statistics of
 // its node's column.
-func rowBytes(schema *gpu.Schema, lay layout, stats []logical.ColumnStats) float64 {
+func (l *lowering) rowBytes(schema *gpu.Schema, lay layout, n rel.Node) float64 {
 	bytes := make([]float64, schema.Len())
 	for i, f := range schema.Fields {
 		bytes[i] = float64(gpu.NewSchema(f).RowBytes())
 	}
-	for c, at := range lay {
-		if at >= 0 && schema.Fields[at].Type.IsVar() && stats[c].Bytes > 0 {
-			bytes[at] = stats[c].Bytes
+	for _, c := range n.Rel().Columns {
+		if at, ok := lay[c]; ok && schema.Fields[at].Type.IsVar() {
+			if b := l.Column(n, c).Bytes; b > 0 {
+				bytes[at] = b
+			}
 		}
 	}
 	sum := 0.0
@@ -214,55 +223,62 @@ func rowBytes(schema *gpu.Schema, lay layout, stats []logical.ColumnStats) float
 	return sum
 }
 
-func (l *lowering) lowerNode(n logical.Node, need required) (*Stage, layout, error) {
+func (l *lowering) lowerNode(n rel.Node, need required) (*Stage, layout, error) {
 	switch n := n.(type) {
-	case *logical.Scan:
+	case *rel.Scan:
 		return l.lowerScan(n, need)
-	case *logical.Filter:
+	case *rel.Filter:
 		return l.lowerFilter(n, need)
-	case *logical.Project:
+	case *rel.Project:
 		return l.lowerProject(n, need)
-	case *logical.Join:
+	case *rel.Join:
 		return l.lowerJoin(n, need)
-	case *logical.Expand:
+	case *rel.Expand:
 		return l.lowerExpand(n, need)
-	case *logical.Group:
+	case *rel.Group:
 		return l.lowerGroup(n, need)
-	case *logical.Window:
+	case *rel.Window:
 		return l.lowerWindow(n, need)
-	case *logical.Sort:
+	case *rel.Sort:
 		return l.lowerSort(n, need)
-	case *logical.Limit:
+	case *rel.Limit:
 		return l.lowerLimit(n, need)
-	case *logical.Union:
+	case *rel.Union:
 		return l.lowerUnion(n, need)
-	case *logical.Held:
+	case *rel.Held:
 		return l.lowerHeld(n, need)
 	}
 	panic("physical: unknown node")
 }
 
-func (l *lowering) lowerScan(n *logical.Scan, need required) (*Stage, layout, error) {
-	scan := &Scan{Source: n.Step, Prune: n.Prune, Table: n.Table}
-	st := &Stage{Step: n.Step, Spec: scan, Rows: n.Rows, Schema: &gpu.Schema{}}
-	lay := make(layout, len(need))
-	for c, used := range need {
-		lay[c] = -1
-		if used {
-			lay[c] = len(scan.Columns)
-			scan.Columns = append(scan.Columns, c)
-			st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
-			st.RowBytes += n.Stats[c].Bytes
-		}
+// stageOf returns the stage of a node.
+func (l *lowering) stageOf(n rel.Node, inputs ...*Stage) *Stage {
+	return &Stage{Step: n.Rel().Origin.Step, Rows: l.Rows(n), Inputs: inputs}
+}
+
+// refused is the error of a node that cannot be computed.
+func refused(n rel.Node, err error) error {
+	return &job.Diagnostic{Step: n.Rel().Origin.Step, Msg: err.Error()}
+}
+
+func (l *lowering) lowerScan(n *rel.Scan, need required) (*Stage, layout, error) {
+	scan := &Scan{Source: n.Origin.Step, Prune: n.Prune, Table: n.Table}
+	st := l.stageOf(n)
+	used := need.among(n.Columns)
+	schema, lay := laidOut(n.Rel(), used)
+	st.Spec, st.Schema = scan, schema
+	for _, c := range used {
+		scan.Columns = append(scan.Columns, n.At(c))
+		st.RowBytes += l.Column(n, c).Bytes
 	}
 	st.Detail = []string{n.Table.Describe(), "columns: " + listOf(st.Schema.Names())}
 	for i, p := range n.Prune {
-		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Schema, p, n.Hidden[i]))
+		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Table.Schema(), p, n.Hidden[i]))
 	}
 	return st, lay, nil
 }
 
-func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout, error) {
+func (l *lowering) lowerFilter(n *rel.Filter, need required) (*Stage, layout, error) {
 	pred := expr.And(n.Conjuncts...)
 	in, lay, err := l.lower(n.In, need.with(pred.Columns()...))
 	if err != nil {
@@ -271,200 +287,183 @@ func (l *lowering) lowerFilter(n *logical.Filter, need required) (*Stage, layout
 	condition := lay.remap(expr.AllTrue(n.Conjuncts...))
 	prog, inputs, err := expr.Compile(in.Schema, condition)
 	if err != nil {
-		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+		return nil, nil, refused(n, err)
 	}
-	st := &Stage{Step: writtenAt(n.Conjuncts, n.Step), Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{},
-		Failures: failures(prog, condition)}
-	var keep []int
-	out := make(layout, len(need))
-	for c, used := range need {
-		out[c] = -1
-		if used {
-			out[c] = len(keep)
-			keep = append(keep, lay[c])
-			st.Schema.Fields = append(st.Schema.Fields, in.Schema.Fields[lay[c]])
-		}
+	st := l.stageOf(n, in)
+	st.Step, st.Failures = writtenAt(n.Conjuncts, n.Origin.Step), failures(prog, condition)
+	kept := need.among(n.Columns)
+	keep, out := lay.all(kept), layout{}
+	st.Schema = &gpu.Schema{}
+	for i, c := range kept {
+		out[c] = i
+		st.Schema.Fields = append(st.Schema.Fields, in.Schema.Fields[keep[i]])
 	}
 	st.Detail, st.From, st.Cost = []string{pred.String()}, keep, streamCost
-	if n.Sampled > 0 {
-		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(n.Sampled))))
+	if sampled := l.Sampled(n); sampled > 0 {
+		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(sampled))))
 	}
 	st.Spec = &Filter{In: in.Schema, Program: prog, Inputs: inputs, Keep: keep}
 	return st, out, nil
 }
 
-func (l *lowering) lowerProject(n *logical.Project, need required) (*Stage, layout, error) {
-	below := make(required, n.In.Rel().Schema.Len())
-	bare := true
-	for c, used := range need {
-		if !used {
+func (l *lowering) lowerProject(n *rel.Project, need required) (*Stage, layout, error) {
+	below, bare := required{}, true
+	for i, c := range n.Columns {
+		if !need[c] {
 			continue
 		}
-		for _, in := range n.Exprs[c].Columns() {
+		for _, in := range n.Exprs[i].Columns() {
 			below[in] = true
 		}
-		_, col := n.Exprs[c].IsColumn()
+		_, col := n.Exprs[i].IsColumn()
 		bare = bare && col
 	}
 	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
-	out := make(layout, len(need))
+	out := layout{}
 	if bare {
-		for c, used := range need {
-			out[c] = -1
-			if used {
-				out[c] = lay[n.Source(c)]
+		for i, c := range n.Columns {
+			if need[c] {
+				from, _ := n.Exprs[i].IsColumn()
+				out[c] = lay.of(from)
 			}
 		}
 		return in, out, nil
 	}
-	st := &Stage{Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}, Cost: streamCost}
+	st := l.stageOf(n, in)
+	st.Schema, st.Cost = &gpu.Schema{}, streamCost
 	var exprs []*expr.Expr
-	for c, used := range need {
-		out[c] = -1
-		if !used {
+	for i, c := range n.Columns {
+		if !need[c] {
 			continue
 		}
 		out[c] = len(exprs)
-		exprs = append(exprs, lay.remap(n.Exprs[c]))
+		exprs = append(exprs, lay.remap(n.Exprs[i]))
 		from := -1
 		if in, bare := exprs[len(exprs)-1].IsColumn(); bare {
 			from = in
 		}
 		st.From = append(st.From, from)
-		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
-		if _, col := n.Exprs[c].IsColumn(); !col {
+		st.Schema.Fields = append(st.Schema.Fields, n.Field(c))
+		if from < 0 {
 			st.Computed++
-			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Schema.Fields[c].Name, n.Exprs[c],
-				n.Exprs[c].Type()))
+			st.Detail = append(st.Detail, fmt.Sprintf("%s: %v %v", n.Name(c), n.Exprs[i], n.Exprs[i].Type()))
 		}
 	}
 	prog, inputs, err := expr.Compile(in.Schema, exprs...)
 	if err != nil {
-		return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+		return nil, nil, refused(n, err)
 	}
-	st.Step, st.Failures = writtenAt(exprs, n.Step), failures(prog, exprs...)
+	st.Step, st.Failures = writtenAt(exprs, n.Origin.Step), failures(prog, exprs...)
 	st.Spec = &Project{Out: st.Schema, Program: prog, Inputs: inputs}
 	return st, out, nil
 }
 
-func (l *lowering) lowerJoin(n *logical.Join, need required) (*Stage, layout, error) {
-	nleft := n.Left.Rel().Schema.Len()
-	needLeft, needRight := need[:nleft], make(required, n.Right.Rel().Schema.Len())
+func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error) {
+	left, right := n.Left.Rel(), n.Right.Rel()
+	outLeft, outRight := need.among(left.Columns), []rel.ID(nil)
 	if n.Kind.Pairs() {
-		copy(needRight, need[nleft:])
+		outRight = need.among(right.Columns)
 	}
-	compared := expr.And(n.Residual...).Columns() // of the left side, then of the right
-	split, _ := slices.BinarySearch(compared, nleft)
-	ofRight := make([]int, len(compared)-split)
-	for i, c := range compared[split:] {
-		ofRight[i] = c - nleft
-	}
+	compared := requiredOf(expr.And(n.Residual...).Columns()...)
 	keyLeft, keyRight := n.LeftKeys, n.RightKeys
 	if n.Range != nil {
-		key, bounds := []int{n.Range.Key}, slices.DeleteFunc([]int{n.Range.Lower, n.Range.Upper},
-			func(c int) bool { return c < 0 })
+		key, bounds := []rel.ID{n.Range.Key}, slices.DeleteFunc([]rel.ID{n.Range.Lower, n.Range.Upper},
+			func(c rel.ID) bool { return c == rel.None })
 		if keyLeft, keyRight = bounds, key; n.Range.Left {
 			keyLeft, keyRight = key, bounds
 		}
 	}
-	if n.Kind == join.Left && !slices.Contains(needRight, true) && n.Range == nil && !expr.And(n.Residual...).
+	if n.Kind == join.Left && len(outRight) == 0 && n.Range == nil && !expr.And(n.Residual...).
 		MayFail() && logical.Unique(n.Right, n.RightKeys) {
 		// Each left row has one match at most, of which nobody sees anything.
-		in, lay, err := l.lower(n.Left, needLeft)
-		return in, append(lay, slices.Repeat(layout{-1}, len(needRight))...), err
+		return l.lower(n.Left, requiredOf(outLeft...))
 	}
-	left, leftLay, err := l.lower(n.Left, needLeft.with(keyLeft...).with(compared[:split]...))
+	lower := func(side rel.Node, out, keys []rel.ID) (*Stage, layout, error) {
+		return l.lower(side, requiredOf(out...).with(keys...).with(compared.among(side.Rel().Columns)...))
+	}
+	leftStage, leftLay, err := lower(n.Left, outLeft, keyLeft)
 	if err != nil {
 		return nil, nil, err
 	}
-	right, rightLay, err := l.lower(n.Right, needRight.with(keyRight...).with(ofRight...))
+	rightStage, rightLay, err := lower(n.Right, outRight, keyRight)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Rows: n.Rows, Schema: &gpu.Schema{}}
+	st := l.stageOf(n)
+	st.Schema = &gpu.Schema{}
 	spec := join.Spec{Kind: n.Kind, NullSafe: n.NullSafe, Out: st.Schema, Algorithm: n.Algorithm}
-	out := make(layout, len(need))
-	take := func(side *Stage, lay layout, from int, cols required) (at []int) {
-		for c, used := range cols {
-			if n.Kind.Pairs() || from == 0 {
-				out[from+c] = -1
-			}
-			if used {
-				out[from+c] = len(st.Schema.Fields)
-				at = append(at, lay[c])
-				st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[from+c])
-			}
+	out := layout{}
+	take := func(lay layout, ids []rel.ID) []int {
+		for _, c := range ids {
+			out[c] = len(st.Schema.Fields)
+			st.Schema.Fields = append(st.Schema.Fields, n.Field(c))
 		}
-		return at
+		return lay.all(ids)
 	}
-	leftKeys, rightKeys := leftLay.all(n.LeftKeys), rightLay.all(n.RightKeys)
+	buildLeft, why := l.BuildSide(n)
 	built, builtKeys, probed := n.Right, n.RightKeys, n.Left
-	residual := slices.Concat(leftLay, rightLay) // over the probe side, then the build side
-	if n.BuildLeft {
+	probeLay, buildLay := leftLay, rightLay
+	if buildLeft {
 		built, builtKeys, probed = n.Left, n.LeftKeys, n.Right
+		probeLay, buildLay = rightLay, leftLay
 		spec.Kind = exchanged(n.Kind)
-		spec.Probe, spec.ProbeKeys, spec.ProbeOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
-		spec.Build, spec.BuildKeys, spec.BuildOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
-		st.Inputs = []*Stage{right, left}
-		for c := range leftLay {
-			residual[c] += right.Schema.Len()
-		}
+		spec.ProbeKeys, spec.ProbeOut = rightLay.all(n.RightKeys), take(rightLay, outRight)
+		spec.BuildKeys, spec.BuildOut = leftLay.all(n.LeftKeys), take(leftLay, outLeft)
+		st.Inputs = []*Stage{rightStage, leftStage}
 	} else {
-		spec.Probe, spec.ProbeKeys, spec.ProbeOut = left.Schema, leftKeys, take(left, leftLay, 0, needLeft)
-		spec.Build, spec.BuildKeys, spec.BuildOut = right.Schema, rightKeys, take(right, rightLay, nleft, needRight)
-		st.Inputs = []*Stage{left, right}
-		for c := range rightLay {
-			residual[nleft+c] += left.Schema.Len()
-		}
+		spec.ProbeKeys, spec.ProbeOut = leftLay.all(n.LeftKeys), take(leftLay, outLeft)
+		spec.BuildKeys, spec.BuildOut = rightLay.all(n.RightKeys), take(rightLay, outRight)
+		st.Inputs = []*Stage{leftStage, rightStage}
 	}
+	spec.Probe, spec.Build = st.Inputs[0].Schema, st.Inputs[1].Schema
 	if n.Kind == join.Mark {
-		out[nleft] = len(st.Schema.Fields)
-		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[nleft])
+		out[n.Mark] = len(st.Schema.Fields)
+		st.Schema.Fields = append(st.Schema.Fields, n.Field(n.Mark))
 	}
 	if len(n.Residual) > 0 {
-		condition := residual.remap(expr.AllTrue(n.Residual...))
+		pair := maps.Clone(probeLay) // over the probe side, then the build side
+		for c, at := range buildLay {
+			pair[c] = spec.Probe.Len() + at
+		}
+		condition := pair.remap(expr.AllTrue(n.Residual...))
 		if spec.Residual, err = compileResidual(spec.Probe, spec.Build, condition); err != nil {
-			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+			return nil, nil, refused(n, err)
 		}
 		st.Failures = failures(spec.Residual.Program, condition)
 	}
 	if n.Range != nil {
-		probeLay, buildLay := leftLay, rightLay
-		if n.BuildLeft {
-			probeLay, buildLay = rightLay, leftLay
+		spec.Range = &join.Range{Build: buildLay.of(n.Range.Key), Lower: -1, Upper: -1,
+			LowerStrict: n.Range.LowerStrict, UpperStrict: n.Range.UpperStrict}
+		if c := n.Range.Lower; c != rel.None {
+			spec.Range.Lower = probeLay.of(c)
 		}
-		spec.Range = &join.Range{Build: buildLay[n.Range.Key], Lower: -1, Upper: -1, LowerStrict: n.Range.LowerStrict,
-			UpperStrict: n.Range.UpperStrict}
-		if c := n.Range.Lower; c >= 0 {
-			spec.Range.Lower = probeLay[c]
-		}
-		if c := n.Range.Upper; c >= 0 {
-			spec.Range.Upper = probeLay[c]
+		if c := n.Range.Upper; c != rel.None {
+			spec.Range.Upper = probeLay.of(c)
 		}
 		st.Sorted = st.Inputs[1].Rows * float64(spec.Build.Len())
 	}
-	st.Pairs = n.Compared()
-	spec.ProbeRows, spec.BuildRows = estimated(probed), estimated(built)
+	st.Pairs = l.Compared(n)
+	spec.ProbeRows, spec.BuildRows = l.estimated(probed), l.estimated(built)
 	if n.Kind == join.Inner && len(n.Residual) == 0 {
-		spec.PairRows = estimated(n)
+		spec.PairRows = l.estimated(n)
 	}
 	if n.Range == nil {
-		spec.KeyRange = logical.KeyRange(built, builtKeys)
+		spec.KeyRange = l.KeyRange(built, builtKeys)
 		spec.UniqueBuild = logical.Unique(built, builtKeys)
 	}
-	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, n.Why))
+	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, why))
 	if n.Order != "" {
 		st.Detail = append(st.Detail, n.Order)
 	}
-	st.Cost = n.ProbeCost()
+	st.Cost = l.ProbeCost(n)
 	if !spec.Kind.KeepsBuild() {
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
-	st.Spec = &Join{What: n.Name() + " join", Spec: spec}
-	filterProbe(st, spec, n.ProbeMatch())
+	st.Spec = &Join{What: n.What() + " join", Spec: spec}
+	filterProbe(st, spec, l.ProbeMatch(n))
 	return st, out, nil
 }
 
@@ -498,35 +497,49 @@ func compileResidual(probe, build *gpu.Schema, condition *expr.Expr) (*join.Resi
 }
 
 // estimated returns the estimated rows of a node, at least 1.
-func estimated(n logical.Node) int64 { return int64(max(1, min(n.Rel().Rows, math.MaxInt64/2))) }
+func (l *lowering) estimated(n rel.Node) int64 { return int64(max(1, min(l.Rows(n), math.MaxInt64/2))) }
 
-func (l *lowering) lowerExpand(n *logical.Expand, need required) (*Stage, layout, error) {
-	width := n.In.Rel().Schema.Len() // of the columns before the number
-	in, lay, err := l.lower(n.In, need[:width])
+func (l *lowering) lowerExpand(n *rel.Expand, need required) (*Stage, layout, error) {
+	used := need.among(n.Columns)
+	from := map[rel.ID]rel.ID{} // columns of the input
+	for _, c := range n.Copies {
+		from[c.Out] = c.From
+	}
+	var below []rel.ID
+	for _, c := range used {
+		if _, copied := from[c]; !copied && c != n.Number {
+			from[c] = c
+		}
+		if c != n.Number {
+			below = append(below, from[c])
+		}
+	}
+	in, lay, err := l.lower(n.In, requiredOf(below...))
 	if err != nil {
 		return nil, nil, err
 	}
-	schema, out := need.fields(n.Schema)
-	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: schema}
+	schema, out := laidOut(n.Rel(), used)
+	st := l.stageOf(n, in)
+	st.Schema = schema
 	var variants []expand.Variant
 	for i, nulls := range n.Variants {
 		var exprs []*expr.Expr
 		var kept []string
-		for _, c := range need.list() {
-			f := n.Schema.Fields[c]
+		for k, c := range used {
+			f := schema.Fields[k]
 			switch {
-			case c == width:
+			case c == n.Number:
 				exprs = append(exprs, expr.Literal(gpu.IntScalar(f.Type, int64(i))))
 			case slices.Contains(nulls, c):
 				exprs = append(exprs, expr.Null(f))
 			default:
-				exprs = append(exprs, expr.Column(&expr.Scope{Schema: in.Schema}, lay[c]))
+				exprs = append(exprs, expr.Column(&expr.Scope{Schema: in.Schema}, lay.of(from[c])))
 				kept = append(kept, f.Name)
 			}
 		}
 		prog, inputs, err := expr.Compile(in.Schema, exprs...)
 		if err != nil {
-			return nil, nil, &job.Diagnostic{Step: n.Step, Msg: err.Error()}
+			return nil, nil, refused(n, err)
 		}
 		variants = append(variants, expand.Variant{Program: prog, Inputs: inputs})
 		st.Detail = append(st.Detail, "each row once with "+cmp.Or(strings.Join(kept, ", "), "nulls alone"))
@@ -535,53 +548,45 @@ func (l *lowering) lowerExpand(n *logical.Expand, need required) (*Stage, layout
 	return st, out, nil
 }
 
-func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, error) {
-	below := make(required, n.In.Rel().Schema.Len()).with(n.Keys...)
-	for i, a := range n.Aggregates {
-		if need[len(n.Keys)+i] {
-			below = below.with(a.Columns()...)
+func (l *lowering) lowerGroup(n *rel.Group, need required) (*Stage, layout, error) {
+	below, kept := requiredOf(n.Keys...), slices.Clone(n.Keys)
+	for _, a := range n.Aggregates {
+		if need[a.Out] {
+			below, kept = below.with(a.Columns()...), append(kept, a.Out)
 		}
 	}
 	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: &gpu.Schema{}}
-	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: n.Hint, Algorithm: n.Algorithm,
+	st := l.stageOf(n, in)
+	schema, out := laidOut(n.Rel(), kept)
+	st.Schema = schema
+	hint := l.GroupHint(n)
+	spec := groupby.Spec{In: in.Schema, Keys: lay.all(n.Keys), Out: st.Schema, Hint: hint, Algorithm: n.Algorithm,
 		Always: n.Always}
 	sorted := window.GroupSpec{In: in.Schema, Keys: spec.Keys, Out: st.Schema, Always: n.Always}
-	out := make(layout, len(need))
-	var names []string
-	for c := range out {
-		out[c] = -1
-		isKey := c < len(n.Keys)
-		if !isKey && !need[c] {
+	for _, a := range n.Aggregates {
+		if !need[a.Out] {
 			continue
 		}
-		out[c] = len(st.Schema.Fields)
-		st.Schema.Fields = append(st.Schema.Fields, n.Schema.Fields[c])
-		if isKey {
-			names = append(names, n.Schema.Fields[c].Name)
-			continue
-		}
-		a := n.Aggregates[c-len(n.Keys)]
 		agg := groupby.Aggregate{Kind: a.Kind, Input: -1, Output: a.Output}
-		if a.Input >= 0 {
-			agg.Input = lay[a.Input]
+		if a.Input != rel.None {
+			agg.Input = lay.of(a.Input)
 		}
 		spec.Aggregates = append(spec.Aggregates, agg)
 		if a.Sorted != nil {
-			sorted.Functions = append(sorted.Functions, a.Sorted.Remap(func(c int) int { return lay[c] }))
+			sorted.Functions = append(sorted.Functions, a.Sorted.Remap(lay.of))
 		}
-		st.Detail = append(st.Detail, n.Schema.Fields[c].Name)
+		st.Detail = append(st.Detail, n.Name(a.Out))
 	}
 	by := "one group"
-	if len(names) > 0 {
-		by = "by " + strings.Join(names, ", ")
+	if len(n.Keys) > 0 {
+		by = "by " + strings.Join(n.Schema(n.Keys).Names(), ", ")
 	}
 	if len(sorted.Functions) > 0 {
 		list, ok := accumulated(sorted.Functions)
-		few := n.In.Rel().Rows < leaderRows*float64(n.Hint.Groups) &&
+		few := l.Rows(n.In) < leaderRows*float64(hint.Groups) &&
 			slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.Leader != nil })
 		if !ok || few {
 			st.Spec, st.Detail = &Group{Sorted: &sorted}, append([]string{by, sortsGroups}, st.Detail...)
@@ -591,8 +596,8 @@ func (l *lowering) lowerGroup(n *logical.Group, need required) (*Stage, layout, 
 		st.Spec, st.Detail = &Group{Hash: &spec, Sorted: &sorted}, append([]string{by}, st.Detail...)
 		return st, out, nil
 	}
-	if n.Hint.Dense {
-		by += fmt.Sprintf(" (indexed directly: %d to %d)", n.Hint.Lo, n.Hint.Hi)
+	if hint.Dense {
+		by += fmt.Sprintf(" (indexed directly: %d to %d)", hint.Lo, hint.Hi)
 	}
 	st.Spec, st.Detail = &Group{Hash: &spec}, append([]string{by}, st.Detail...)
 	return st, out, nil
@@ -634,18 +639,18 @@ func accumulated(functions []window.GroupFunction) (list []groupby.Aggregate, ok
 	return list, true
 }
 
-func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout, error) {
-	width := n.In.Rel().Schema.Len()
-	if !slices.Contains(need[width:], true) {
-		in, lay, err := l.lower(n.In, need[:width])
-		return in, append(lay, slices.Repeat(layout{-1}, len(n.Functions))...), err
+func (l *lowering) lowerWindow(n *rel.Window, need required) (*Stage, layout, error) {
+	kept := need.among(n.In.Rel().Columns)
+	computed := need.among(n.Out)
+	if len(computed) == 0 {
+		return l.lower(n.In, requiredOf(kept...))
 	}
-	below := need[:width].with(n.Partition...)
+	below := requiredOf(kept...).with(n.Partition...)
 	for _, k := range n.Order {
 		below[k.Column] = true
 	}
 	for i, f := range n.Functions {
-		if need[width+i] {
+		if need[n.Out[i]] {
 			below = below.with(f.Columns()...)
 		}
 	}
@@ -653,101 +658,99 @@ func (l *lowering) lowerWindow(n *logical.Window, need required) (*Stage, layout
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}}
+	st := l.stageOf(n, in)
 	var out layout
-	st.Schema, out = need.fields(n.Schema)
-	spec := window.Spec{In: in.Schema, Partition: lay.all(n.Partition), Keep: lay.all(need[:width].list()),
-		Out: st.Schema}
-	var partition, order []string
-	for _, k := range n.Partition {
-		partition = append(partition, n.Schema.Fields[k].Name)
-	}
-	for _, k := range n.Order {
-		spec.Order = append(spec.Order, sort.Key{Column: lay[k.Column], Descending: k.Descending,
-			NullsFirst: k.NullsFirst})
-		order = append(order, describeKey(n.Schema, k))
-	}
-	if len(partition) > 0 {
-		st.Detail = append(st.Detail, "partition by "+strings.Join(partition, ", "))
+	st.Schema, out = laidOut(n.Rel(), append(kept, computed...))
+	spec := window.Spec{In: in.Schema, Partition: lay.all(n.Partition), Keep: lay.all(kept), Out: st.Schema}
+	keys, order := sortKeys(n.Rel(), n.Order, lay)
+	spec.Order = keys
+	if len(n.Partition) > 0 {
+		st.Detail = append(st.Detail, "partition by "+strings.Join(n.Schema(n.Partition).Names(), ", "))
 	}
 	if len(order) > 0 {
 		st.Detail = append(st.Detail, "order by "+strings.Join(order, ", "))
 	}
 	for i, f := range n.Functions {
-		if need[width+i] {
-			spec.Functions = append(spec.Functions, f.Remap(func(c int) int { return lay[c] }))
-			st.Detail = append(st.Detail, n.Schema.Fields[width+i].Name)
+		if need[n.Out[i]] {
+			spec.Functions = append(spec.Functions, f.Remap(lay.of))
+			st.Detail = append(st.Detail, n.Name(n.Out[i]))
 		}
 	}
 	st.Spec = &Window{spec}
 	return st, out, nil
 }
 
-func (l *lowering) lowerSort(n *logical.Sort, need required) (*Stage, layout, error) {
-	var cols []int
-	for _, k := range n.Keys {
-		cols = append(cols, k.Column)
+// sortKeys returns the keys of an order in the strides of a stage, and their texts.
+func sortKeys(r *rel.Relation, keys []rel.SortKey, lay layout) (out []sort.Key, texts []string) {
+	for _, k := range keys {
+		out = append(out, sort.Key{Column: lay.of(k.Column), Descending: k.Descending, NullsFirst: k.NullsFirst})
+		texts = append(texts, describeKey(r, k))
 	}
-	in, lay, err := l.lower(n.In, need.with(cols...))
+	return out, texts
+}
+
+func (l *lowering) lowerSort(n *rel.Sort, need required) (*Stage, layout, error) {
+	below := need
+	for _, k := range n.Keys {
+		below = below.with(k.Column)
+	}
+	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
-	spec := sort.Spec{In: in.Schema, Offset: n.Offset, Limit: n.Limit}
-	st := &Stage{Step: n.Step, Rows: n.Rows, Inputs: []*Stage{in}, Schema: in.Schema}
-	var keys []string
-	for _, k := range n.Keys {
-		spec.Keys = append(spec.Keys, sort.Key{Column: lay[k.Column], Descending: k.Descending,
-			NullsFirst: k.NullsFirst})
-		keys = append(keys, describeKey(n.Schema, k))
-	}
-	st.Detail = []string{strings.Join(keys, ", ")}
+	keys, texts := sortKeys(n.Rel(), n.Keys, lay)
+	st := l.stageOf(n, in)
+	st.Schema, st.Detail = in.Schema, []string{strings.Join(texts, ", ")}
 	if n.Limit >= 0 {
 		st.Detail = append(st.Detail, limitDetail(n.Offset, n.Limit)...)
 	}
-	st.Spec = &Sort{spec}
+	st.Spec = &Sort{sort.Spec{In: in.Schema, Keys: keys, Offset: n.Offset, Limit: n.Limit}}
 	return st, lay, nil
 }
 
-func (l *lowering) lowerLimit(n *logical.Limit, need required) (*Stage, layout, error) {
+func (l *lowering) lowerLimit(n *rel.Limit, need required) (*Stage, layout, error) {
 	in, lay, err := l.lower(n.In, need)
 	if err != nil {
 		return nil, nil, err
 	}
-	st := &Stage{Step: n.Step, Spec: &Limit{in.Schema, n.Offset, n.Count}, Schema: in.Schema, Rows: n.Rows,
-		Inputs: []*Stage{in}}
-	st.Detail = limitDetail(n.Offset, n.Count)
+	st := l.stageOf(n, in)
+	st.Spec, st.Schema, st.Detail = &Limit{in.Schema, n.Offset, n.Count}, in.Schema, limitDetail(n.Offset, n.Count)
 	return st, lay, nil
 }
 
-func (l *lowering) lowerUnion(n *logical.Union, need required) (*Stage, layout, error) {
-	schema, out := need.fields(n.Schema)
+func (l *lowering) lowerUnion(n *rel.Union, need required) (*Stage, layout, error) {
 	union := &Union{}
-	st := &Stage{Step: n.Step, Spec: union, Rows: n.Rows, Schema: schema}
-	for _, in := range n.Ins {
-		child, lay, err := l.lower(in, need)
+	st := l.stageOf(n)
+	schema, out := laidOut(n.Rel(), need.among(n.Columns))
+	st.Spec, st.Schema = union, schema
+	for i, in := range n.Ins {
+		var from []rel.ID
+		for k, c := range n.Columns {
+			if need[c] {
+				from = append(from, n.From[i][k])
+			}
+		}
+		child, lay, err := l.lower(in, requiredOf(from...))
 		if err != nil {
 			return nil, nil, err
 		}
 		st.Inputs = append(st.Inputs, child)
-		union.Columns = append(union.Columns, lay.all(need.list()))
+		union.Columns = append(union.Columns, lay.all(from))
 	}
 	return st, out, nil
 }
 
 // lowerHeld makes the first reader of a step hold its rows, and the others read them there.
-func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, error) {
+func (l *lowering) lowerHeld(n *rel.Held, need required) (*Stage, layout, error) {
 	h := l.held[n.Share]
 	if h == nil {
-		h = &holding{need: make(required, len(need))}
+		h = &holding{need: required{}}
 		l.held[n.Share] = h
 	}
 	if l.looking {
-		grown := h.stage == nil
-		for c, used := range need {
-			grown = grown || used && !h.need[c]
-			h.need[c] = h.need[c] || used
-		}
-		if grown { // else what is below needs no more columns than before
+		before := len(h.need)
+		h.need = h.need.with(need.among(n.Columns)...)
+		if h.stage == nil || len(h.need) > before { // else what is below needs no more columns than before
 			var err error
 			if h.stage, h.lay, err = l.lower(n.In, h.need); err != nil {
 				return nil, nil, err
@@ -758,16 +761,17 @@ func (l *lowering) lowerHeld(n *logical.Held, need required) (*Stage, layout, er
 	if h.readers == 1 {
 		return l.lower(n.In, need)
 	}
+	rows := l.Rows(n)
 	if h.stage != nil {
 		return &Stage{Step: n.Share.Step, Spec: &Held{h.stage},
-			Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: n.Rows}, h.lay, nil
+			Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: rows}, h.lay, nil
 	}
 	in, lay, err := l.lower(n.In, h.need)
 	if err != nil {
 		return nil, nil, err
 	}
 	h.stage = &Stage{Step: n.Share.Step, Spec: &Hold{in.Schema},
-		Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: n.Rows,
+		Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: rows,
 		Inputs: []*Stage{in}}
 	h.lay = lay
 	return h.stage, lay, nil

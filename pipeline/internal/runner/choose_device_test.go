@@ -178,12 +178,13 @@ func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
 	tables := quickstart(t)
 	const lines, orders = 60175, 15000
 	rows := func(algorithm string, on ...string) work {
-		last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{},
+		e := logical.NewEstimator(t.Context())
+		last, faults := logical.Bind(e, logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{},
 			Steps: []job.Step{
 				{From: "lineitem", Join: &job.Join{With: "orders", Kind: "semi", On: on, Algorithm: algorithm}},
 			}}, tables)
 		require.Empty(t, faults)
-		p, err := physical.Lower("work", logical.Optimize(last, logical.Options{}))
+		p, err := physical.Lower("work", e, logical.Optimize(e, last.Output(), logical.Options{}))
 		require.NoError(t, err)
 		return planWork(p)
 	}
@@ -200,7 +201,8 @@ func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
 
 func TestWorkIsThatOfThePlan(t *testing.T) {
 	tables := quickstart(t)
-	last, faults := logical.Bind(logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{},
+	e := logical.NewEstimator(t.Context())
+	last, faults := logical.Bind(e, logical.Query{Sources: []string{"lineitem", "orders"}, Text: &job.Job{},
 		Steps: []job.Step{
 			{From: "lineitem", Filter: "l_quantity < 100"},
 			{Join: &job.Join{With: "orders", On: []string{"l_orderkey = o_orderkey"}}},
@@ -208,7 +210,7 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 			{Sort: []string{"o_custkey"}},
 		}}, tables)
 	require.Empty(t, faults)
-	p, err := physical.Lower("work", logical.Optimize(last, logical.Options{}))
+	p, err := physical.Lower("work", e, logical.Optimize(e, last.Output(), logical.Options{}))
 	require.NoError(t, err)
 	const lines, orders = 60175, 15000
 	w := planWork(p)

@@ -1,0 +1,468 @@
+package logical
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/internal/rel"
+	"github.com/gstream/gstream/source"
+)
+
+// Estimator estimates the rows of nodes and the values of their columns when somebody asks, and remembers the answers.
+// It reads the statistics of tables, and samples of tables where these do not tell. One goroutine uses it.
+type Estimator struct {
+	ctx     context.Context
+	rows    map[rel.Node]float64
+	filters map[*rel.Filter]filtered
+	columns map[columnOf]ColumnStats
+	samples map[source.Table]*sample
+	// expected is the most groups that keys make, by their IDs, if more is known than the statistics of each key.
+	expected map[string]float64
+	err      error
+}
+
+// NewEstimator returns an estimator. Its samples end with the context.
+func NewEstimator(ctx context.Context) *Estimator {
+	return &Estimator{ctx: ctx, rows: map[rel.Node]float64{}, filters: map[*rel.Filter]filtered{},
+		columns: map[columnOf]ColumnStats{}, samples: map[source.Table]*sample{},
+		expected: map[string]float64{}}
+}
+
+// Err returns the first error of a sample: a table cannot be read, or the context has ended. An estimate without its
+// sample is a guess.
+func (e *Estimator) Err() error { return e.err }
+
+type columnOf struct {
+	node rel.Node
+	id   rel.ID
+}
+
+// filtered is what conditions leave of the rows of a Filter's input.
+type filtered struct {
+	kept    float64            // fraction of the rows
+	left    map[rel.ID]float64 // fraction of the values of columns that are compared with constants
+	sampled int                // rows of the sample from which kept was estimated; 0 if it was statistics alone
+}
+
+// ColumnStats are estimates about a column. They come from what files declare, so a plan
+// uses them for speed only.
+type ColumnStats struct {
+	bound    *expr.Range // of integer-like values; nil when unknown
+	distinct float64     // values before any filter; 0 when unknown
+	counted  bool        // no sample would tell distinct better
+	unique   bool        // of the values before any filter and join, no two are equal
+	ruledOut float64     // fraction of the values that no row has because of filters of the column
+	Bytes    float64     // average bytes of a value
+	sample   *sample     // rows of the table that the column comes from, or nil
+	column   int         // of the table
+}
+
+// statsOf returns the statistics of a column.
+type statsOf func(rel.ID) ColumnStats
+
+// columnsOf returns the statistics of the columns of a node.
+func (e *Estimator) columnsOf(n rel.Node) statsOf {
+	return func(id rel.ID) ColumnStats { return e.Column(n, id) }
+}
+
+// Know sets the rows of a node of which more is known than an estimator can tell.
+func (e *Estimator) Know(n rel.Node, rows float64) { e.rows[n] = rows }
+
+// Rows estimates the rows of a node.
+func (e *Estimator) Rows(n rel.Node) float64 {
+	rows, ok := e.rows[n]
+	if !ok {
+		rows = e.countRows(n)
+		e.rows[n] = rows
+	}
+	return rows
+}
+
+func (e *Estimator) countRows(n rel.Node) float64 {
+	switch n := n.(type) {
+	case *rel.Scan:
+		return float64(n.Table.Rows())
+	case *rel.Filter:
+		return e.Rows(n.In) * e.filter(n).kept
+	case *rel.Project:
+		return e.Rows(n.In)
+	case *rel.Join:
+		return e.joinRows(n)
+	case *rel.Expand:
+		return e.Rows(n.In) * float64(len(n.Variants))
+	case *rel.Group:
+		rows, _ := e.groups(n)
+		return rows
+	case *rel.Window:
+		return e.Rows(n.In)
+	case *rel.Sort:
+		if n.Limit < 0 {
+			return e.Rows(n.In)
+		}
+		return min(max(e.Rows(n.In)-float64(n.Offset), 0), float64(n.Limit))
+	case *rel.Limit:
+		return min(max(e.Rows(n.In)-float64(n.Offset), 0), float64(n.Count))
+	case *rel.Union:
+		rows := 0.0
+		for _, in := range n.Ins {
+			rows += e.Rows(in)
+		}
+		return rows
+	case *rel.Held:
+		return e.Rows(n.In)
+	}
+	panic("logical: unknown node")
+}
+
+// Column estimates the values of a column of a node.
+func (e *Estimator) Column(n rel.Node, id rel.ID) ColumnStats {
+	key := columnOf{n, id}
+	c, ok := e.columns[key]
+	if !ok {
+		c = e.countValues(n, id)
+		e.columns[key] = c
+	}
+	return c
+}
+
+func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
+	switch n := n.(type) {
+	case *rel.Scan:
+		at := n.At(id)
+		c := scanStats(n.Field(id).Type, n.Table.Stats(at), e.Rows(n))
+		c.sample, c.column = e.sample(n.Table), at
+		return c
+	case *rel.Filter:
+		c := e.Column(n.In, id)
+		if share, compared := e.filter(n).left[id]; compared {
+			c.ruledOut = 1 - (1-c.ruledOut)*share
+		}
+		return c
+	case *rel.Project:
+		return exprStats(n.Expr(id), e.columnsOf(n.In))
+	case *rel.Join:
+		switch {
+		case n.Kind == join.Mark && id == n.Mark:
+			return ColumnStats{distinct: 2, Bytes: float64(gpu.Of(gpu.Bool).Width())}
+		case n.Left.Rel().Has(id):
+			return e.Column(n.Left, id)
+		}
+		return e.Column(n.Right, id)
+	case *rel.Expand:
+		return e.expanded(n, id)
+	case *rel.Group:
+		if i := slices.IndexFunc(n.Aggregates, func(a rel.Aggregate) bool { return a.Out == id }); i >= 0 {
+			if a := n.Aggregates[i]; !a.PassesValues() {
+				return ColumnStats{Bytes: float64(a.Output.Width())}
+			}
+			id = n.Aggregates[i].Input
+		}
+		return e.Column(n.In, id)
+	case *rel.Window:
+		i := slices.Index(n.Out, id)
+		if i < 0 {
+			return e.Column(n.In, id)
+		}
+		f := n.Functions[i]
+		c := ColumnStats{Bytes: float64(f.Output.Width())}
+		if f.PassesValues() {
+			c.Bytes = e.Column(n.In, f.Value).Bytes
+		}
+		return c
+	case *rel.Sort:
+		return e.Column(n.In, id)
+	case *rel.Limit:
+		return e.Column(n.In, id)
+	case *rel.Union:
+		i := slices.Index(n.Columns, id)
+		c := e.Column(n.Ins[0], n.From[0][i])
+		for k, in := range n.Ins[1:] {
+			c = c.union(e.Column(in, n.From[k+1][i]))
+		}
+		return c
+	case *rel.Held:
+		return e.Column(n.In, id)
+	}
+	panic("logical: unknown node")
+}
+
+// expanded estimates the values of a column of an Expand.
+func (e *Estimator) expanded(n *rel.Expand, id rel.ID) ColumnStats {
+	numbered := n.Number != rel.None
+	if numbered && id == n.Number {
+		// The nulls are counted as values of their columns, so the number adds few groups.
+		return ColumnStats{distinct: 1, Bytes: float64(rel.VariantType.Width())}
+	}
+	i := slices.IndexFunc(n.Copies, func(c rel.Copy) bool { return c.Out == id })
+	if i < 0 {
+		return e.Column(n.In, id)
+	}
+	c := e.Column(n.In, n.Copies[i].From)
+	if numbered && c.distinct > 0 {
+		c.distinct++ // null
+	} else {
+		// The columns have their values in different rows, so the product of their
+		// numbers of values says nothing about the number of rows.
+		c.distinct = 0
+	}
+	return c
+}
+
+// scanStats turns a file's statistics of a column into estimates.
+func scanStats(t gpu.Type, s source.ColumnStats, rows float64) ColumnStats {
+	c := ColumnStats{distinct: float64(s.Distinct), counted: s.Distinct > 0, Bytes: float64(t.Width())}
+	if t.IsVar() && rows > 0 {
+		c.Bytes = float64(s.Bytes)/rows + 4
+	}
+	if s.HasRange && integerLike(t) && s.Min.Valid && s.Max.Valid {
+		c.bound = &expr.Range{Lo: s.Min.Int, Hi: s.Max.Int}
+		if c.distinct == 0 {
+			// A column of far more rows than its range has integers has nearly all of these.
+			// One with as many rows has each once: it is a number that somebody has given out.
+			w := width(c.bound)
+			c.distinct, c.counted = min(rows, w), w == rows || w*fullRange <= rows && t.Scale == 0
+		}
+	}
+	c.unique = c.counted && rows > 0 && c.distinct == rows
+	return c
+}
+
+// union returns the statistics of the values of both columns together.
+func (c ColumnStats) union(d ColumnStats) ColumnStats {
+	out := ColumnStats{distinct: max(c.distinct, d.distinct), Bytes: max(c.Bytes, d.Bytes)}
+	if c.bound != nil && d.bound != nil {
+		r := *c.bound
+		if d.bound.Lo.Less(r.Lo) {
+			r.Lo = d.bound.Lo
+		}
+		if r.Hi.Less(d.bound.Hi) {
+			r.Hi = d.bound.Hi
+		}
+		out.bound = &r
+	}
+	return out
+}
+
+// exprStats estimates the values of an expression.
+func exprStats(e *expr.Expr, of statsOf) ColumnStats {
+	if c, ok := e.IsColumn(); ok {
+		return of(c)
+	}
+	s := ColumnStats{bound: e.Range(), Bytes: float64(e.Type().Width())}
+	if e.Type().IsVar() {
+		s.Bytes = 16
+	}
+	// A function of columns has at most as many values as the columns together.
+	d := 1.0
+	for _, c := range e.Columns() {
+		d *= of(c).distinct
+	}
+	if s.bound != nil && width(s.bound) < maxDistinct && (d == 0 || width(s.bound) < d) {
+		d = width(s.bound)
+	}
+	s.distinct = d
+	return s
+}
+
+// filter estimates the fraction of the rows of the input on which all conjuncts of a filter are true, and for columns
+// that conditions compare with constants the fraction of their values that is left. Conditions on a table that
+// statistics cannot answer are evaluated on a sample of its rows.
+func (e *Estimator) filter(n *rel.Filter) filtered {
+	f, ok := e.filters[n]
+	if !ok {
+		f = e.keep(n.Conjuncts, n.In)
+		e.filters[n] = f
+	}
+	return f
+}
+
+func (e *Estimator) keep(conjuncts []*expr.Expr, in rel.Node) (f filtered) {
+	of := e.columnsOf(in)
+	if scan, ok := in.(*rel.Scan); ok {
+		answered, others := partition(conjuncts, func(c *expr.Expr) bool { return inStatistics(c, of) })
+		if len(others) > 0 {
+			condition := expr.And(others...).Remap(scan.At)
+			if kept, rows, ok := e.sample(scan.Table).selectivity(condition); ok {
+				f.kept, f.left = selectivity(answered, of)
+				f.kept *= kept
+				f.sampled = rows
+				return f
+			}
+		}
+	}
+	f.kept, f.left = selectivity(conjuncts, of)
+	return f
+}
+
+// Sampled returns the number of rows of a sample from which the rows of a filter were estimated; 0 if that was by
+// statistics alone.
+func (e *Estimator) Sampled(n *rel.Filter) int { return e.filter(n).sampled }
+
+// matchKeys estimates the number of pairs of rows with equal keys, and the share of the left
+// rows that are in one.
+func (e *Estimator) matchKeys(left, right rel.Node, leftKeys, rightKeys []rel.ID) (pairs, share float64) {
+	var keys []keyPair
+	values := 1.0 // of the right side
+	for i := range leftKeys {
+		p := keyPair{e.Column(left, leftKeys[i]), e.Column(right, rightKeys[i])}
+		keys = append(keys, p)
+		_, n := p.values()
+		values *= n
+	}
+	l, r := e.Rows(left), e.Rows(right)
+	if values = min(values, r); values == 0 {
+		values = r
+	}
+	all := matching(keys, l, r)
+	return l * r / all, min(1, values/all)
+}
+
+// sides returns the statistics of the columns of both sides of a join.
+func (e *Estimator) sides(n *rel.Join) statsOf {
+	return func(id rel.ID) ColumnStats {
+		if n.Left.Rel().Has(id) {
+			return e.Column(n.Left, id)
+		}
+		return e.Column(n.Right, id)
+	}
+}
+
+func (e *Estimator) joinRows(n *rel.Join) float64 {
+	pairs, share := e.matchKeys(n.Left, n.Right, n.LeftKeys, n.RightKeys)
+	conditions := n.Residual
+	if n.Range != nil {
+		conditions = slices.Concat(n.Range.Conditions, conditions)
+	}
+	kept, _ := selectivity(conditions, e.sides(n))
+	l, r := e.Rows(n.Left), e.Rows(n.Right)
+	pairs *= kept
+	matched := min(l*share, pairs)
+	switch n.Kind {
+	case join.Left:
+		return pairs + l - matched
+	case join.Right:
+		return max(pairs, r)
+	case join.Full:
+		return max(pairs+l-matched, r)
+	case join.Semi:
+		return matched
+	case join.Anti:
+		return l - matched
+	case join.Mark:
+		return l
+	}
+	return pairs
+}
+
+// keptRows is how many times as many rows the other side must have so that a join builds
+// the side that keeps its rows. Streaming that side is cheaper: it needs no notes of which
+// rows had a match, and keeps their order.
+const keptRows = 2
+
+// BuildSide decides which side of a join is held in memory, and says why. The other side streams past
+// it, so the side with fewer rows is better.
+func (e *Estimator) BuildSide(n *rel.Join) (left bool, why string) {
+	switch {
+	case !n.Kind.Pairs():
+		return false, fmt.Sprintf("a %v join streams its left side", n.Kind)
+	case n.Build != "":
+		return n.Build == "left", n.BuildWhy
+	}
+	factorLeft, factorRight := 1.0, 1.0
+	switch n.Kind {
+	case join.Left:
+		factorLeft = keptRows
+	case join.Right:
+		factorRight = keptRows
+	}
+	l, r := e.Rows(n.Left), e.Rows(n.Right)
+	if left = l*factorLeft < r*factorRight; n.Range != nil {
+		left = n.Range.Left
+	}
+	small, large := r, l
+	if left {
+		small, large = large, small
+	}
+	return left, fmt.Sprintf("about %s rows against %s", Approximate(small), Approximate(large))
+}
+
+// denseFactor bounds the slots of a directly indexed group table for every input row.
+// denseSlots are always allowed.
+const (
+	denseFactor = 8
+	denseSlots  = 1 << 16
+)
+
+// groups estimates the rows of a group-by, and returns the hint for its table. Keys
+// whose number of values is unknown make at least as many groups as the others, and as
+// many as the root of the rows.
+func (e *Estimator) groups(n *rel.Group) (float64, gpu.GroupHint) {
+	rows := e.Rows(n.In)
+	var keys []ColumnStats
+	for _, k := range n.Keys {
+		keys = append(keys, e.Column(n.In, k))
+	}
+	groups, known := groupsOf(rows, keys)
+	if most, ok := e.expected[fmt.Sprint(n.Keys)]; ok {
+		groups, known = min(groups, most), true
+	}
+	hint := gpu.GroupHint{Rows: toInt(rows)}
+	if known {
+		hint.Groups = toInt(groups)
+	}
+	if len(keys) == 1 {
+		b, t := keys[0].bound, n.Field(n.Keys[0]).Type
+		if b != nil && integerLike(t) && !t.Wide && b.Lo.IsInt64() && b.Hi.IsInt64() &&
+			width(b) <= max(denseFactor*rows, denseSlots) {
+			hint.Lo, hint.Hi, hint.Dense = b.Lo.Int64(), b.Hi.Int64(), true
+		}
+	}
+	return groups, hint
+}
+
+// groupsOf estimates the groups of rows by keys, and says whether the number of values of all keys is known.
+func groupsOf(rows float64, keys []ColumnStats) (groups float64, known bool) {
+	groups, known = 1.0, true
+	for _, k := range keys {
+		if k.distinct > 0 {
+			groups *= k.distinct
+		} else {
+			known = false
+		}
+	}
+	if !known {
+		groups = max(groups, math.Sqrt(rows))
+	}
+	return min(groups, max(rows, 1)), known
+}
+
+// Expect sets the most groups that keys make, unless it is 0.
+func (e *Estimator) Expect(keys []rel.ID, groups float64) {
+	if groups > 0 {
+		e.expected[fmt.Sprint(keys)] = groups
+	}
+}
+
+// GroupHint returns what the table of a group-by may expect.
+func (e *Estimator) GroupHint(n *rel.Group) gpu.GroupHint {
+	_, hint := e.groups(n)
+	return hint
+}
+
+// KeyRange returns the number of values from the least to the greatest of a single key that
+// is an integer, a date or the like, or 0 if it is not known.
+func (e *Estimator) KeyRange(n rel.Node, keys []rel.ID) float64 {
+	if len(keys) != 1 {
+		return 0
+	}
+	b := e.Column(n, keys[0]).bound
+	if b == nil || !integerLike(n.Rel().Field(keys[0]).Type) {
+		return 0
+	}
+	return width(b)
+}

@@ -1,0 +1,217 @@
+package logical
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/pipeline/internal/rel"
+)
+
+// maxDistinct is the width from which a range no longer tells how many values there are,
+// because it is close to the range of the type.
+const maxDistinct = 1 << 40
+
+// Selectivities of conditions for which there are no statistics.
+const (
+	defaultSelectivity  = 0.2
+	equalitySelectivity = 0.1
+	notNullSelectivity  = 0.95
+)
+
+// fullRange is how many rows a column has for each integer of its range, from which we take
+// it that it has all of them.
+const fullRange = 8
+
+// integerLike reports whether values of the type are stored as integers.
+func integerLike(t gpu.Type) bool { return t.Kind != gpu.Invalid && !t.IsFloat() && !t.IsVar() }
+
+// width returns the number of integers in a range.
+func width(r *expr.Range) float64 {
+	return max(r.Hi.Float64()-r.Lo.Float64()+1, 1)
+}
+
+// inStatistics reports whether statistics tell the selectivity of a conjunct.
+func inStatistics(e *expr.Expr, of statsOf) bool {
+	if _, ok := e.Constant(); ok {
+		return true
+	}
+	comparisons := expr.Comparisons(e)
+	for _, c := range comparisons {
+		if _, ok := fractionBelow(c, of); ok {
+			continue
+		}
+		if c.Op != expr.Eq && c.Op != expr.In || of(c.Column).distinct == 0 {
+			return false
+		}
+	}
+	return len(comparisons) > 0
+}
+
+// selectivity estimates by statistics the fraction of rows on which all conjuncts are
+// true, and for columns that conditions compare with constants the fraction of their values
+// that is left. The first is the product of the selectivities, except that all bounds on one
+// column are one interval.
+func selectivity(conjuncts []*expr.Expr, of statsOf) (kept float64, left map[rel.ID]float64) {
+	kept, left = 1, map[rel.ID]float64{}
+	type interval struct{ from, to float64 } // fractions of the column's range
+	bounds := map[rel.ID]interval{}
+	for _, conjunct := range conjuncts {
+		if v, ok := conjunct.Constant(); ok {
+			if !v.Valid || v.Int.Sign() == 0 {
+				return 0, nil
+			}
+			continue
+		}
+		comparisons := expr.Comparisons(conjunct)
+		if len(comparisons) == 0 {
+			kept *= defaultSelectivity
+		}
+		for _, c := range comparisons {
+			below, ok := fractionBelow(c, of)
+			if !ok {
+				f := comparisonSelectivity(c, of)
+				if kept *= f; c.Op == expr.Eq || c.Op == expr.In {
+					left[c.Column] = f
+				}
+				continue
+			}
+			b, ok := bounds[c.Column]
+			if !ok {
+				b.to = 1
+			}
+			if c.Op == expr.Gt || c.Op == expr.Ge {
+				b.from = max(b.from, below)
+			} else {
+				b.to = min(b.to, below)
+			}
+			bounds[c.Column] = b
+		}
+	}
+	for _, column := range slices.Sorted(maps.Keys(bounds)) {
+		b := bounds[column]
+		f := max(b.to-b.from, 1/width(of(column).bound))
+		kept *= f
+		left[column] = f
+	}
+	return kept, left
+}
+
+// fractionBelow returns the fraction of a column's range below the constant with which <,
+// <=, > or >= compares it.
+func fractionBelow(c expr.Comparison, of statsOf) (float64, bool) {
+	bound := of(c.Column).bound
+	if c.Op == expr.Eq || c.Op > expr.Ge || bound == nil || len(c.Values) != 1 || !integerLike(c.Values[0].Type) {
+		return 0, false
+	}
+	below := (c.Values[0].Int.Float64() - bound.Lo.Float64()) / width(bound)
+	return min(max(below, 0), 1), true
+}
+
+func comparisonSelectivity(c expr.Comparison, of statsOf) float64 {
+	one := equalitySelectivity
+	if st := of(c.Column); st.distinct > 0 {
+		one = 1 / st.distinct
+	}
+	switch c.Op {
+	case expr.Eq:
+		return one
+	case expr.In:
+		return min(1, one*float64(len(c.Values)))
+	case expr.IsNull:
+		return 1 - notNullSelectivity
+	case expr.IsNotNull:
+		return notNullSelectivity
+	}
+	return defaultSelectivity
+}
+
+// keys returns the number of values of a column before any filter, 0 if it is unknown, and
+// whether no two are equal. It may read a sample of the column.
+func (c ColumnStats) keys() (distinct float64, unique bool) {
+	if c.counted {
+		return c.distinct, c.unique
+	}
+	k := c.sample.count(c.column)
+	if k.distinct == 0 {
+		return c.distinct, false
+	}
+	if c.bound != nil {
+		w := width(c.bound)
+		return min(k.distinct, w), k.unique && w >= k.distinct
+	}
+	return k.distinct, k.unique
+}
+
+// keyPair is the columns of the two sides of a join that an equality compares.
+type keyPair struct{ left, right ColumnStats }
+
+// values returns the number of values of each side of the pair, without those that filters
+// of the columns rule out; 0 if they are unknown. If the values of one side alone are
+// unique, they are the key of a table, and those of the other side refer to it.
+func (p keyPair) values() (left, right float64) {
+	left, uniqueLeft := p.left.keys()
+	right, uniqueRight := p.right.keys()
+	switch {
+	case left == 0 || right == 0:
+		left = max(left, right)
+		right = left
+	case uniqueLeft && !uniqueRight:
+		right = min(right, left)
+	case uniqueRight && !uniqueLeft:
+		left = min(left, right)
+	}
+	return left * (1 - p.left.ruledOut), right * (1 - p.right.ruledOut)
+}
+
+// matching returns the number of pairs of key values, of which equalities keep one: the
+// larger number of values of the two sides. Several columns of a table have at most as many
+// values together as the table has rows.
+func matching(pairs []keyPair, left, right float64) float64 {
+	all, tableLeft, tableRight := 1.0, (*sample)(nil), (*sample)(nil)
+	for i, p := range pairs {
+		if i == 0 {
+			tableLeft, tableRight = p.left.sample, p.right.sample
+		}
+		l, r := p.values()
+		if l = max(l, r); l == 0 {
+			if l = 1 / equalitySelectivity; len(pairs) == 1 {
+				l = min(left, right)
+			}
+		}
+		all *= max(l, 1)
+		if p.left.sample != tableLeft {
+			tableLeft = nil
+		}
+		if p.right.sample != tableRight {
+			tableRight = nil
+		}
+	}
+	if len(pairs) > 1 && tableLeft != nil && tableRight != nil {
+		all = max(min(all, tableLeft.rows, tableRight.rows), 1)
+	}
+	return all
+}
+
+func toInt(f float64) int { return int(min(math.Ceil(f), math.MaxInt32)) }
+
+// Approximate formats an estimate so that it reads like one.
+func Approximate(rows float64) string {
+	if rows < 1000 {
+		return fmt.Sprintf("%.0f", math.Ceil(rows))
+	}
+	// Two digits and a half: 1.2k, 12k, 120k.
+	v, unit := humanize.ComputeSI(rows)
+	if v >= 999.5 {
+		v, unit = humanize.ComputeSI(1.001 * rows)
+	}
+	if v < 10 {
+		return fmt.Sprintf("%.1f%s", v, unit)
+	}
+	return fmt.Sprintf("%.0f%s", v, unit)
+}

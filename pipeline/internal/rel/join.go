@@ -1,0 +1,96 @@
+package rel
+
+import (
+	"fmt"
+
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
+)
+
+// JoinSpec describes the join of two relations: key columns of equal type of each side.
+type JoinSpec struct {
+	Kind                join.Kind
+	LeftKeys, RightKeys []ID
+	NullSafe            []bool
+	// Residual are conditions on pairs of rows with equal keys. Pairs on which one is not true do not match.
+	Residual []*expr.Expr
+	// AllPairs says that the key is the same in all rows: all pairs of rows are compared.
+	AllPairs bool
+	// Range finds the pairs in place of keys, of which there are none then; nil if there is
+	// no range.
+	Range     *Range
+	Algorithm string      // "" leaves the choice to the join
+	Mark      ID          // the column of a mark join
+	Kept      []join.Kind // what the join was: conditions drop the rows that it kept
+	// Build is the side that is built, "left" or "right", and BuildWhy the reason; "" leaves the choice to the
+	// estimator.
+	Build, BuildWhy string
+	Fixed           bool // the join keeps its place among others
+}
+
+// Range is the condition of a join without an equality that a key of one side is between
+// bounds of the other side. The side of the key is built.
+type Range struct {
+	Left                     bool // the key is on the left side
+	Key                      ID   // of its side
+	Lower, Upper             ID   // of the other side; None for none
+	LowerStrict, UpperStrict bool // the key does not equal the bound
+	Conditions               []*expr.Expr
+	Text                     string // such as "lo <= x < hi"
+}
+
+// KeepsLeft reports whether a kind of join returns left rows without a match.
+func KeepsLeft(k join.Kind) bool {
+	return k == join.Left || k == join.Full || k == join.Anti || k == join.Mark
+}
+
+// KeepsRight reports whether a kind of join returns right rows without a match.
+func KeepsRight(k join.Kind) bool { return k == join.Right || k == join.Full }
+
+// What returns the kind of the join in the words of the query.
+func (n *Join) What() string {
+	if n.Kind == join.Inner && n.AllPairs && len(n.Residual) == 0 {
+		return "cross"
+	}
+	return n.Kind.String()
+}
+
+// Conditions describes what is compared.
+func (n *Join) Conditions() (list []string) {
+	for i := range min(len(n.LeftKeys), len(n.RightKeys), len(n.NullSafe)) { // Check describes what does not fit
+		if n.AllPairs {
+			break
+		}
+		l, r := n.Metadata.Column(n.LeftKeys[i]), n.Metadata.Column(n.RightKeys[i])
+		left, right := l.Name, r.Name
+		if left == right {
+			left, right = l.String(), r.String()
+		}
+		op := "="
+		if n.NullSafe[i] {
+			op = "IS NOT DISTINCT FROM"
+		}
+		list = append(list, fmt.Sprintf("%s %s %s", left, op, right))
+	}
+	if n.Range != nil {
+		list = append(list, "range: "+n.Range.Text)
+	}
+	for _, p := range n.Residual {
+		text := p.String()
+		if o := p.Origin(); o != nil && o.Step != n.Origin.Step {
+			text += ", from " + o.Step
+		}
+		list = append(list, text)
+	}
+	for _, k := range n.Kept {
+		list = append(list, fmt.Sprintf("was a %v join, but a condition drops the rows without a match that it kept",
+			k))
+	}
+	if n.AllPairs {
+		list = append(list, "compares all pairs of rows: there is no equality of the two sides")
+		if len(n.Residual) == 0 {
+			list = []string{"all pairs of rows"}
+		}
+	}
+	return list
+}

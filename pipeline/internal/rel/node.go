@@ -1,0 +1,405 @@
+package rel
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/operators/window"
+	"github.com/gstream/gstream/source"
+)
+
+// Node is one relation of a query. Nodes are immutable; a rewrite makes new ones.
+type Node interface {
+	Rel() *Relation
+}
+
+// Relation is what all nodes have.
+type Relation struct {
+	Origin   expr.Origin // the step or source of the query that the node comes from
+	Columns  []ID        // none occurs twice
+	Metadata *Metadata
+	nulls    map[ID]bool // columns that an outer join fills with nulls
+}
+
+// Rel implements Node.
+func (r *Relation) Rel() *Relation { return r }
+
+// Has reports whether the rows have a column.
+func (r *Relation) Has(id ID) bool { return slices.Contains(r.Columns, id) }
+
+// HasAll reports whether the rows have all of some columns.
+func (r *Relation) HasAll(ids []ID) bool {
+	return !slices.ContainsFunc(ids, func(id ID) bool { return !r.Has(id) })
+}
+
+// Field describes a column of the rows.
+func (r *Relation) Field(id ID) gpu.Field {
+	f := r.Metadata.Column(id).Field
+	f.Nullable = f.Nullable || r.nulls[id]
+	return f
+}
+
+// Name returns the name of a column.
+func (r *Relation) Name(id ID) string { return r.Metadata.Column(id).Name }
+
+// Schema returns the schema of some columns.
+func (r *Relation) Schema(columns []ID) *gpu.Schema {
+	s := &gpu.Schema{}
+	for _, c := range columns {
+		s.Fields = append(s.Fields, r.Field(c))
+	}
+	return s
+}
+
+// Expr returns a column as an expression.
+func (r *Relation) Expr(id ID) *expr.Expr { return expr.ColumnOf(id, r.Field(id), nil) }
+
+// Exprs returns columns as expressions.
+func (r *Relation) Exprs(ids []ID) []*expr.Expr {
+	exprs := make([]*expr.Expr, len(ids))
+	for i, id := range ids {
+		exprs[i] = r.Expr(id)
+	}
+	return exprs
+}
+
+// Output is the rows of a query: some columns of a node, in order.
+type Output struct {
+	Root    Node
+	Columns []ID
+}
+
+// Schema returns the schema of the rows.
+func (o Output) Schema() *gpu.Schema { return o.Root.Rel().Schema(o.Columns) }
+
+// The kinds of nodes.
+type (
+	// Scan reads a table. Its columns are those of the table, in order. It may leave out rows that do not meet a
+	// predicate of Prune, whose columns are positions in the table.
+	Scan struct {
+		Relation
+		Table  source.Table
+		Prune  []source.Predicate
+		Hidden []bool // for each predicate: its values are not shown
+	}
+	// Filter keeps the rows for which all conjuncts are true.
+	Filter struct {
+		Relation
+		In        Node
+		Conjuncts []*expr.Expr
+	}
+	// Project computes its columns. One that has the ID of an input column is that column.
+	Project struct {
+		Relation
+		In    Node
+		Exprs []*expr.Expr // of each column
+	}
+	// Join has the columns of the left side, and of the right side if its kind has pairs. A mark join has Mark instead,
+	// a BOOLEAN that says whether there is a match.
+	Join struct {
+		Relation
+		Left, Right Node
+		JoinSpec
+		Order string // the reason for the order of a chain of joins, of which this is the last
+	}
+	// Expand has each row of its input once for each variant. It has the columns of the input; copies of some, which
+	// are null in some variants; and, unless it is None, Number, the number of the variant.
+	Expand struct {
+		Relation
+		In       Node
+		Copies   []Copy
+		Variants [][]ID // of each variant, the copies that are null
+		Number   ID
+	}
+	// Group has one row for each group: its keys, then the aggregates. Always has the keys of the groups of an input
+	// without rows; any row belongs to a group of each.
+	Group struct {
+		Relation
+		In         Node
+		Keys       []ID
+		Aggregates []Aggregate
+		Always     [][]gpu.Scalar
+		Algorithm  string // "" leaves the choice to the group-by
+	}
+	// Window has the columns of its input, then one for each window function: Out. Rows of equal values in Partition
+	// are a partition, which Order orders.
+	Window struct {
+		Relation
+		In        Node
+		Partition []ID
+		Order     []SortKey
+		Functions []window.Function
+		Out       []ID
+	}
+	// Sort orders rows, and keeps Limit of them after the first Offset.
+	Sort struct {
+		Relation
+		In            Node
+		Keys          []SortKey
+		Offset, Limit int64 // a Limit of -1 keeps all
+	}
+	// Limit keeps Count rows after the first Offset.
+	Limit struct {
+		Relation
+		In            Node
+		Offset, Count int64
+	}
+	// Union has the rows of its inputs, one input after the other. From has the columns of each input that become the
+	// columns of the union.
+	Union struct {
+		Relation
+		Ins  []Node
+		From [][]ID
+	}
+	// Held has the rows of a step that several steps read, which are computed once. Nodes of one Share have the same
+	// rows. Conditions of those that read them stay above.
+	Held struct {
+		Relation
+		In    Node
+		Share *Share
+	}
+)
+
+// Copy is a column that has the values of another one where they are not replaced by null.
+type Copy struct{ Out, From ID }
+
+// Share identifies a step whose rows are held.
+type Share struct{ Step string }
+
+// SortKey is a column by which rows are sorted.
+type SortKey struct {
+	Column                 ID
+	Descending, NullsFirst bool
+}
+
+// Aggregate is an aggregate function of a column of the input.
+type Aggregate struct {
+	Out    ID
+	Kind   gpu.AggregateKind
+	Input  ID // None for count(*)
+	Output gpu.Type
+	// Sorted is set in a group with an aggregate that needs the rows of a group together.
+	// It has the columns of the aggregate, also that of Input.
+	Sorted *window.GroupFunction
+}
+
+// Columns returns the columns of the input that the aggregate needs.
+func (a Aggregate) Columns() []ID {
+	switch {
+	case a.Sorted != nil:
+		return a.Sorted.Columns()
+	case a.Input >= 0:
+		return []ID{a.Input}
+	}
+	return nil
+}
+
+// PassesValues reports whether the aggregate is one of the values of its input.
+func (a Aggregate) PassesValues() bool {
+	if a.Sorted == nil || a.Sorted.Kind == window.Aggregate {
+		return a.Kind == gpu.Min || a.Kind == gpu.Max
+	}
+	switch a.Sorted.Kind {
+	case window.FirstValue, window.LastValue, window.ArgMin, window.ArgMax, window.QuantileDisc, window.Mode:
+		return true
+	}
+	return false
+}
+
+// Field describes the column of the aggregate over the rows of an input.
+func (a Aggregate) Field(name string, in *Relation, keys int, always [][]gpu.Scalar) gpu.Field {
+	// Every aggregate of an empty input is null, except counts.
+	holistic := a.Sorted != nil && a.Sorted.Kind != window.Aggregate
+	counts := !holistic && (a.Kind == gpu.CountAll || a.Kind == gpu.Count)
+	f := gpu.Field{Name: name, Type: a.Output, Nullable: !counts && (holistic || keys == 0 || len(always) > 0 ||
+		a.Input >= 0 && in.Field(a.Input).Nullable)}
+	if a.PassesValues() {
+		f.Annotation = in.Field(a.Input).Annotation
+	}
+	return f
+}
+
+// above returns a relation of the columns of an input and new ones.
+func above(in Node, origin expr.Origin, more ...ID) Relation {
+	r := *in.Rel()
+	r.Origin = origin
+	r.Columns = append(r.Columns[:len(r.Columns):len(r.Columns)], more...)
+	return r
+}
+
+// of returns a relation of columns over an input, whose nulls some of them may have.
+func of(in Node, origin expr.Origin, columns []ID) Relation {
+	r := in.Rel()
+	return Relation{Origin: origin, Columns: columns, Metadata: r.Metadata, nulls: r.nulls}
+}
+
+// NewScan makes a column for each one of a table.
+func NewScan(m *Metadata, origin expr.Origin, t source.Table) *Scan {
+	n := &Scan{Relation: Relation{Origin: origin, Metadata: m}, Table: t}
+	for _, f := range t.Schema().Fields {
+		n.Columns = append(n.Columns, m.Add(Column{f, origin.Step}))
+	}
+	return n
+}
+
+// At returns the position of a column in the table.
+func (n *Scan) At(id ID) int { return slices.Index(n.Columns, id) }
+
+// NewFilter leaves out conjuncts that are true of every row, such as IS NOT NULL of a column without nulls.
+func NewFilter(origin expr.Origin, in Node, conjuncts []*expr.Expr) Node {
+	conjuncts = slices.DeleteFunc(slices.Clone(conjuncts), func(e *expr.Expr) bool {
+		v, constant := e.Constant()
+		return constant && v == gpu.BoolScalar(true)
+	})
+	if len(conjuncts) == 0 {
+		return in
+	}
+	return &Filter{Relation: above(in, origin), In: in, Conjuncts: conjuncts}
+}
+
+// NewProject computes columns, which the metadata describes.
+func NewProject(origin expr.Origin, in Node, columns []ID, exprs []*expr.Expr) *Project {
+	return &Project{Relation: of(in, origin, columns), In: in, Exprs: exprs}
+}
+
+// Expr returns how a column is computed.
+func (n *Project) Expr(id ID) *expr.Expr { return n.Exprs[slices.Index(n.Columns, id)] }
+
+// Source returns the input column that a column is; it is false if the column is computed.
+func (n *Project) Source(id ID) (ID, bool) { return n.Expr(id).IsColumn() }
+
+// Extend adds computed columns to a node, for keys that are expressions. It returns the column of every expression,
+// which for a bare column is this one. A name other than "" makes a column of its own for one of another name.
+func Extend(in Node, exprs []*expr.Expr, names []string) (Node, []ID) {
+	r := in.Rel()
+	columns, all := slices.Clone(r.Columns), r.Exprs(r.Columns)
+	ids := make([]ID, len(exprs))
+	for i, e := range exprs {
+		name := ""
+		if names != nil {
+			name = names[i]
+		}
+		c, bare := e.IsColumn()
+		if bare && (name == "" || r.Name(c) == name) {
+			ids[i] = c
+			continue
+		}
+		if name == "" {
+			name = e.String()
+		}
+		ids[i] = r.Metadata.Add(Computed(name, e))
+		columns, all = append(columns, ids[i]), append(all, e)
+	}
+	if len(columns) == len(r.Columns) {
+		return in, ids
+	}
+	return NewProject(r.Origin, in, columns, all), ids
+}
+
+// Computed describes the column of an expression.
+func Computed(name string, e *expr.Expr) Column {
+	return Column{Field: gpu.Field{Name: name, Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}}
+}
+
+// Renamed returns columns of a node under new IDs. table, unless it is "", is the name by which people know them.
+func Renamed(in Node, columns []ID, table string) (*Project, []ID) {
+	r := in.Rel()
+	ids := make([]ID, len(columns))
+	for i, c := range columns {
+		column := r.Metadata.Column(c)
+		column.Field = r.Field(c)
+		if table != "" {
+			column.Table = table
+		}
+		ids[i] = r.Metadata.Add(column)
+	}
+	return NewProject(r.Origin, in, ids, r.Exprs(columns)), ids
+}
+
+// Shares reports whether two nodes have a column in common, so that they cannot be joined.
+func Shares(a, b Node) bool { return slices.ContainsFunc(b.Rel().Columns, a.Rel().Has) }
+
+// NewJoin makes a join of two sides without a common column.
+func NewJoin(origin expr.Origin, left, right Node, spec JoinSpec) *Join {
+	n := &Join{Relation: above(left, origin), Left: left, Right: right, JoinSpec: spec}
+	l, r := left.Rel(), right.Rel()
+	switch {
+	case spec.Kind == join.Mark:
+		n.Columns = append(n.Columns, spec.Mark)
+	case spec.Kind.Pairs():
+		n.Columns = append(n.Columns, r.Columns...)
+	}
+	var filled []ID
+	if KeepsRight(spec.Kind) {
+		filled = l.Columns
+	}
+	if KeepsLeft(spec.Kind) && spec.Kind.Pairs() {
+		filled = slices.Concat(filled, r.Columns)
+	}
+	if len(filled)+len(r.nulls) > 0 {
+		n.nulls = map[ID]bool{}
+		maps.Copy(n.nulls, l.nulls)
+		maps.Copy(n.nulls, r.nulls)
+		for _, c := range filled {
+			n.nulls[c] = true
+		}
+	}
+	return n
+}
+
+// VariantType is the type of the column that numbers the variants of an Expand.
+var VariantType = gpu.Of(gpu.Int8)
+
+// NewExpand makes variants of the rows.
+func NewExpand(origin expr.Origin, in Node, copies []Copy, variants [][]ID, number ID) *Expand {
+	n := &Expand{Relation: above(in, origin), In: in, Copies: copies, Variants: variants, Number: number}
+	for _, c := range copies {
+		n.Columns = append(n.Columns, c.Out)
+	}
+	if number != None {
+		n.Columns = append(n.Columns, number)
+	}
+	return n
+}
+
+// NewGroup makes groups.
+func NewGroup(origin expr.Origin, in Node, keys []ID, aggs []Aggregate, always [][]gpu.Scalar,
+	algorithm string) *Group {
+	n := &Group{Relation: of(in, origin, slices.Clone(keys)), In: in, Keys: keys, Aggregates: aggs, Always: always,
+		Algorithm: algorithm}
+	for _, a := range aggs {
+		n.Columns = append(n.Columns, a.Out)
+	}
+	return n
+}
+
+// NewWindow computes window functions.
+func NewWindow(origin expr.Origin, in Node, partition []ID, order []SortKey, functions []window.Function,
+	out []ID) *Window {
+	return &Window{Relation: above(in, origin, out...), In: in, Partition: partition, Order: order,
+		Functions: functions, Out: out}
+}
+
+// NewSort sorts rows.
+func NewSort(origin expr.Origin, in Node, keys []SortKey, offset, limit int64) *Sort {
+	return &Sort{Relation: above(in, origin), In: in, Keys: keys, Offset: offset, Limit: limit}
+}
+
+// NewLimit keeps some rows.
+func NewLimit(origin expr.Origin, in Node, offset, count int64) *Limit {
+	return &Limit{Relation: above(in, origin), In: in, Offset: offset, Count: count}
+}
+
+// NewUnion concatenates rows. The columns of from have the types of columns.
+func NewUnion(origin expr.Origin, ins []Node, from [][]ID, columns []ID) *Union {
+	r := Relation{Origin: origin, Columns: columns, Metadata: ins[0].Rel().Metadata}
+	return &Union{Relation: r, Ins: ins, From: from}
+}
+
+// NewHeld holds the rows of a step.
+func NewHeld(in Node, share *Share) *Held {
+	return &Held{Relation: *in.Rel(), In: in, Share: share}
+}
