@@ -10,13 +10,13 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// fewGroups is the most groups for which every core folds into a private copy of the
+// fewGroups is the maximum number of groups for which every core folds into a private copy of the
 // state. With more groups the copies cost more than they gain.
 const fewGroups = 512
 
-// fold runs f over the rows of some groups. Few groups are folded in parallel into
-// private copies of the state, which are merged in any order. Many groups are folded into
-// the state itself, in parallel only where the ids are sorted.
+// fold runs f over the rows of some groups. Up to fewGroups groups are folded in parallel into
+// private copies of the state, which are merged in any order. More groups are folded into the state
+// itself, in parallel only if the ids are sorted.
 func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, hi int),
 	merge func(dst *S, src S)) error {
 	n := len(ids)
@@ -50,8 +50,8 @@ func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, h
 	})
 }
 
-// runAt moves the border of a task to the start of the next run of rows of one group.
-// The ids ascend.
+// runAt moves the boundary of a task to the start of the next run of rows of one group. The ids
+// ascend.
 func runAt(ids []int32, i int) int {
 	if i == 0 {
 		return 0
@@ -59,11 +59,11 @@ func runAt(ids []int32, i int) int {
 	return i + sort.Search(len(ids)-i, func(k int) bool { return ids[i+k] != ids[i-1] })
 }
 
-// presence remembers the groups that have had a value that is not null. It is empty until
-// the first null: all groups have had a value until then.
+// presence records which groups have had a value that is not null. It is empty until the first
+// null: until then all groups have had a value.
 type presence struct{ seen vector[uint8] }
 
-// room makes room for an update to groups groups, of which there were so many before.
+// room makes room for an update to so many groups; before is their previous number.
 func (p *presence) room(l *gpu.Lease, c gpu.Column, before, groups int) error {
 	if c.Valid == nil && p.seen.v == nil {
 		return nil
@@ -106,9 +106,9 @@ func (p *presence) valid(l *gpu.Lease, from, to int) (*gpu.Buffer, error) {
 
 // state is the part of an accumulator that differs by aggregate and type.
 type state interface {
-	// update folds rows into their groups: all rows or, when memory is refused, none.
+	// update folds rows into their groups: all rows or, if memory is denied, none.
 	update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error
-	// write writes the values of groups [from, to) to out, which has as many rows.
+	// write writes the values of groups [from, to) to out, which has to - from rows.
 	write(l *gpu.Lease, out *gpu.Column, from, to int) error
 	release()
 }

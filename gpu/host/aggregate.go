@@ -2,7 +2,7 @@ package host
 
 import "github.com/gstream/gstream/gpu"
 
-// AggregatePartitions implements gpu.Queue. Partitions are nothing to a table in memory.
+// AggregatePartitions implements gpu.Queue. It ignores partitions and uses one table.
 func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []gpu.Aggregate, values []gpu.Column,
 	hint gpu.GroupHint) (out []gpu.Column, err error) {
 	if err := q.check(append([]gpu.Column{rows.Key, rows.Offsets}, values...)); err != nil {
@@ -36,7 +36,7 @@ func (q *queue) AggregatePartitions(l *gpu.Lease, rows gpu.Partitioned, list []g
 	return out, nil
 }
 
-// aggregate returns an aggregate of rows that are assigned to groups.
+// aggregate returns an aggregate of rows by their groups.
 func (q *queue) aggregate(l *gpu.Lease, a gpu.Aggregate, to gpu.Assignment, values gpu.Column,
 	groups int) (gpu.Column, error) {
 	acc, err := q.NewAccumulator(l, a)

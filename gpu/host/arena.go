@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// smallest is the size of the smallest block. Blocks of up to small bytes are cut from mappings of smallSlab
-	// bytes. Those of up to carve bytes, which are whole pages, are cut from mappings of slab bytes. With a mapping of
-	// its own each, the columns of strides make the cores of a large machine wait for the system.
+	// smallest is the size of the smallest block. Blocks of up to small bytes are cut from mappings
+	// of smallSlab bytes. Blocks of up to carve bytes, which are whole pages, are cut from mappings
+	// of slab bytes. If each column of a stride had a mapping of its own, the cores of a large
+	// machine would wait for the system.
 	smallest  = 1 << 8
 	smallSlab = 2 * hugePage
 	carve     = 8 << 20
@@ -24,23 +25,23 @@ const (
 	page      = 1 << 12
 	// classes bounds the numbers of size classes.
 	classes = 48 * 4
-	// mostRests is the most rests of slabs of a kind.
+	// mostRests bounds the unused rests of slabs of a kind.
 	mostRests = 64
-	// small is the size up to which free blocks always stay in memory. Larger free blocks
-	// stay as long as they have at most leastKept bytes in total, and keptPerCore more for
-	// every core above two, and the budget has room for them. The cores of a large machine wait
-	// for each other when they touch memory anew.
+	// small is the size up to which free blocks always stay in memory. Larger free blocks stay as
+	// long as they have at most leastKept bytes in total, plus keptPerCore for every core above
+	// two, and fit the budget. The cores of a large machine wait for each other when they touch
+	// fresh memory.
 	small       = page / 2
 	leastKept   = 32 << 20
 	keptPerCore = 64 << 20
-	// refault is the cost of touching memory anew, in seconds a GiB.
+	// refault is the cost of touching fresh memory, in seconds per GiB.
 	refault = 0.25
 )
 
-// arena gives out blocks of memory outside the Go heap. It keeps free blocks for reuse,
-// because pages that were touched before are several times faster than fresh pages. It
-// rounds sizes up to one of four classes a power of two. Free blocks that stay in memory
-// count against the budget, which gets them back when it needs them.
+// arena allocates blocks of memory outside of the Go heap. It keeps free blocks for reuse, because
+// pages that were touched before are several times faster than fresh pages. It rounds sizes up to
+// one of four classes per power of two. Free blocks that stay in memory count against the budget,
+// which reclaims them when it needs them.
 type arena struct {
 	keep       int64 // upper bound of kept
 	lease      *gpu.Lease
@@ -49,17 +50,17 @@ type arena struct {
 	mu     spin.Mutex
 	blocks [classes]blocks
 	kept   int64 // bytes of free blocks larger than small
-	coming int64 // bytes of those that are about to be kept
+	coming int64 // bytes of free blocks that are about to be kept
 	takes  int64 // calls of take
-	out    int   // blocks given out
+	out    int   // blocks in use
 	slabs  [][]byte
 	rests  [2][][]byte // unused rests of slabs: of small blocks, and of whole pages
 }
 
-// blocks are the blocks of a size class that nobody uses.
+// blocks are the free blocks of a size class.
 type blocks struct {
 	free  [][]byte
-	cold  [][]byte // of slabs, whose pages were given back
+	cold  [][]byte // of slabs, whose pages were returned to the system
 	taken int64    // the value of takes at the last call of take for the class
 }
 
@@ -67,7 +68,7 @@ func newArena(cores int) *arena {
 	return &arena{keep: leastKept + int64(max(cores-2, 0))*keptPerCore}
 }
 
-// register makes the arena known to its budget.
+// register registers the arena with its budget.
 func (a *arena) register(b *gpu.Budget) {
 	a.lease, a.unregister = b.CacheLease("free blocks"), b.Register(a)
 }
@@ -118,8 +119,8 @@ func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
 	return mem[:size], uintptr(unsafe.Pointer(unsafe.SliceData(mem))), nil
 }
 
-// slabOf returns the size of the mapping from which blocks of a size class are cut, 0 if they have a
-// mapping of their own.
+// slabOf returns the size of the mapping from which blocks of a size class are cut, or 0 if each
+// has its own mapping.
 func slabOf(c int) int {
 	switch {
 	case c <= small:
@@ -139,7 +140,7 @@ func (a *arena) take(c int) []byte {
 	return mem
 }
 
-// find is take, and also reports whether the block was one of those kept, for which the lease pays.
+// find is take. It also reports whether the block was a kept one, for which the lease pays.
 func (a *arena) find(c int) (mem []byte, kept bool) {
 	b := &a.blocks[numberOf(c)]
 	a.mu.Lock()
@@ -185,7 +186,7 @@ func (a *arena) cut(c int) []byte {
 	return nil
 }
 
-// enter returns a block of size class c of a new mapping.
+// enter returns a block of size class c from a new mapping.
 func (a *arena) enter(c int, mem []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,7 +218,7 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 	a.drop(a.keepFree(c, mem))
 }
 
-// keepFree takes a free block of size class c, and returns the blocks to be dropped for it.
+// keepFree keeps a free block of size class c, and returns the blocks to drop for it.
 func (a *arena) keepFree(c int, mem []byte) (dropped [][]byte) {
 	keeps, pays := true, c > small
 	if pays {
@@ -244,8 +245,9 @@ func (a *arena) keepFree(c int, mem []byte) (dropped [][]byte) {
 	return dropped
 }
 
-// makeRoom removes free blocks until one of size class c may be kept, and reports whether it may. It counts the block
-// as coming. Budgets have locks of their own, so what is kept is paid for without the lock.
+// makeRoom removes free blocks until a block of size class c may be kept, and reports whether it
+// may. It adds the block to coming. Budgets have their own locks, so the reservation for kept
+// blocks is made without the arena's lock.
 func (a *arena) makeRoom(c int) (dropped [][]byte, room bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -262,10 +264,9 @@ func (a *arena) makeRoom(c int) (dropped [][]byte, room bool) {
 	return dropped, room
 }
 
-// older removes a free block of the size class that was not asked for the longest, if
-// that is longer than for c. Otherwise the blocks of an earlier operator would fill what
-// is kept, and blocks in use now would lose their pages whenever they are free for a
-// moment. The caller holds the lock.
+// older removes a free block of the least recently requested size class, if that is older than
+// class c. Otherwise the blocks of an earlier operator would occupy the kept memory, and blocks in
+// use now would lose their pages whenever they are free for a moment. The caller holds the lock.
 func (a *arena) older(c int) []byte {
 	oldest := &a.blocks[numberOf(c)]
 	least := oldest
@@ -282,7 +283,7 @@ func (a *arena) older(c int) []byte {
 	return mem
 }
 
-// drop gives the pages of free blocks back to the system. That takes long, so nobody holds the lock.
+// drop returns the pages of free blocks to the system. This is slow, so the lock must not be held.
 func (a *arena) drop(blocks [][]byte) {
 	for _, mem := range blocks {
 		if cap(mem) > carve {
@@ -369,12 +370,11 @@ func mapMemory(n int, huge bool) ([]byte, error) {
 	return out, nil
 }
 
-// forget gives the pages of a block back to the system and keeps the addresses. If that fails,
-// the pages stay in use: nothing needs to be undone.
+// forget returns the pages of a block to the system and keeps the addresses. If that fails, the
+// pages stay in use: nothing needs to be undone.
 func forget(mem []byte) { _ = unix.Madvise(mem, unix.MADV_DONTNEED) }
 
-// unmap gives memory back to the system. If that fails, it stays mapped: nothing needs to
-// be undone.
+// unmap returns memory to the system. If that fails, it stays mapped: nothing needs to be undone.
 func unmap(mem []byte) {
 	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
 }

@@ -2,15 +2,15 @@ package host
 
 import "github.com/gstream/gstream/gpu"
 
-// bitwise is bit_and, bit_or or bit_xor of integers, as words. The bits of a word above the width of
-// the type have no meaning.
+// bitwise is bit_and, bit_or or bit_xor of integers, as words. Bits of a word above the width of
+// the type are unspecified.
 type bitwise struct {
 	kind gpu.AggregateKind
 	low  vector[uint64]
 	high vector[uint64] // the upper halves of values of 16 bytes
 }
 
-// neutral changes no other word.
+// neutral is the neutral element of the operation.
 func (s *bitwise) neutral() uint64 {
 	if s.kind == gpu.BitAnd {
 		return ^uint64(0)

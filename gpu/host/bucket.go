@@ -4,7 +4,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// PartitionBuckets implements gpu.Queue. The buckets of a partition follow each other.
+// PartitionBuckets implements gpu.Queue. The buckets of a partition are consecutive.
 func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (gpu.Buckets, error) {
 	if err := q.check([]gpu.Column{key}); err != nil {
 		return gpu.Buckets{}, err
@@ -104,15 +104,15 @@ func partitionBuckets[K uint32 | uint64](dev *Device, l *gpu.Lease, key gpu.Colu
 	})
 }
 
-// chained is the matcher of sides in chains of buckets. Its lookup knows places in the order
-// of the chains, of which the matcher makes rows.
+// chained is the matcher of sides in chains of buckets. Its lookup works with positions in the
+// order of the chains, which the matcher translates to rows.
 type chained struct {
 	*matcher
 	build, probe []int32 // the chains
 	keys         []gpu.Column
 }
 
-// row returns the row at a place. Without a chain it is the place.
+// row returns the row at a position of a chain. Without a chain the row is the position.
 func row(chain []int32, place int32) int32 {
 	if len(chain) == 0 {
 		return place
@@ -120,7 +120,7 @@ func row(chain []int32, place int32) int32 {
 	return chain[place/gpu.BucketRows]*gpu.BucketRows + place%gpu.BucketRows
 }
 
-// matchChained is MatchPartitions of sides in chains: it puts their keys in order first.
+// matchChained is MatchPartitions for sides in chains: it first orders their keys.
 func matchChained[K uint32 | uint64](q *queue, l *gpu.Lease, build, probe gpu.Partitioned) (_ gpu.Matcher, err error) {
 	m := &chained{}
 	defer func() {

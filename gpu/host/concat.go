@@ -119,8 +119,9 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 	return out, nil
 }
 
-// oneCoding gives all parts one dictionary when all have one and their values together
-// are few for the rows, and otherwise no dictionary. release releases what it made.
+// oneCoding returns the parts with one common dictionary, if all have dictionaries that together
+// have few values compared with the rows; otherwise it returns them without dictionaries. release
+// releases the new columns.
 func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gpu.Column, release func(), err error) {
 	same, coded, values := true, true, 0
 	for _, p := range parts {
@@ -184,7 +185,7 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 		release()
 		return nil, nil, err
 	}
-	made = append(made, dict) // release drops it: every user has a reference of its own
+	made = append(made, dict) // release drops it: every user has its own reference
 	shared := &gpu.Dictionary{Values: dict}
 	for i := range made[:len(parts)] {
 		dict.Retain()

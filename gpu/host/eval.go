@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// evalRows is the rows of a batch, over which a program runs at a time; a multiple of
-	// 64. They are few enough that the registers stay in the first two cache levels, and
-	// enough that the cost of dispatching an instruction does not matter.
+	// evalRows is the number of rows of a batch over which a program runs; a multiple of 64. The
+	// registers of a batch stay in the first two cache levels, and the cost of dispatching an
+	// instruction is negligible.
 	evalRows  = 2048
 	evalWords = evalRows / 64
-	// evalGrain is the rows that a core takes at a time.
+	// evalGrain is the number of rows that a core takes at a time.
 	evalGrain = 16 * evalRows
 )
 
@@ -49,8 +49,8 @@ func Evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Colum
 	return evalProgram(&Device{threads: 1}, l, p, in, n)
 }
 
-// HeapLease returns a lease of at most limit bytes of the Go heap, 0 for any number. The
-// garbage collector frees what is not released.
+// HeapLease returns a lease of at most limit bytes of the Go heap; 0 means no limit. The garbage
+// collector frees memory that is not released.
 func HeapLease(name string, limit int64) *gpu.Lease {
 	return gpu.NewBudget("host", gpu.HostMemory, limit, heap{}).Lease(name)
 }
@@ -71,16 +71,15 @@ type evaluation struct {
 	p      *gpu.Program
 	in     []gpu.Column
 	n      int
-	code   []instruction // those that batches run
+	code   []instruction // the instructions that batches run
 	needed []bool        // registers that batches compute
 	loaded []bool        // inputs whose values batches read
 	dicts  dictResults
 	outs   []output
-	frames []*frame // one for each worker, made when it first runs
+	frames []*frame // one for each worker, made at its first batch
 }
 
-// instruction is an instruction of the program, with the data that is prepared for it once
-// a call.
+// instruction is an instruction of the program, with data that is prepared once per call.
 type instruction struct {
 	*gpu.Instr
 	result int
@@ -120,7 +119,7 @@ func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int
 			f := e.frames[worker]
 			if f == nil {
 				f = newFrame(e)
-				e.frames[worker] = f // even if it was refused memory
+				e.frames[worker] = f // even if it was denied memory
 			}
 			if f.err != nil {
 				return f.err
@@ -236,16 +235,16 @@ func (e *evaluation) typeOf(r int) gpu.Type {
 // vec is the values of one register over the rows of a batch.
 type vec struct {
 	typ gpu.Type
-	// raw points to the first value of a type of fixed width, bits is the bitmap of a
-	// Bool, str has the values of a String or Binary.
+	// raw points to the first value of a type of fixed width, bits is the bitmap of a Bool, str has
+	// the values of a String or Binary.
 	raw  unsafe.Pointer
 	bits []uint64
 	str  []string
-	// valid is the validity bitmap, nil when no row is null.
+	// valid is the validity bitmap, nil if no row is null.
 	valid []uint64
-	// owned says that no other register shares valid, so that it may be written.
+	// owned says that no other register shares valid, so it may be written.
 	owned bool
-	// constant marks a register with one value, which is in value. The rows have it too.
+	// constant says that the register has a single value, which is in value, and also in all rows.
 	constant bool
 	value    gpu.Scalar
 }
@@ -261,13 +260,12 @@ type frame struct {
 	lo    int // first row of the batch
 	pool  *scratch
 	reuse *reuse // nil for a short program
-	// codes has the dictionary codes of the batch for each input; nil until they are
-	// needed.
+	// codes has the dictionary codes of the batch for each input; nil until they are needed.
 	codes [][]int32
 	// searched is the memory of searches by regular expressions.
 	searched int64
-	// reserved is the memory of the lease that counts for the pool. err is a refusal of
-	// more: the pool grows once more after it, and then the batch ends.
+	// reserved is the memory of the lease that is charged for the pool. err is the denial of a
+	// larger reservation: the pool grows once more after it, and then the batch ends.
 	reserved int64
 	err      error
 	// fresh is vecs at the start of a batch, with only the constants set. The marks count
@@ -276,9 +274,9 @@ type frame struct {
 	markBlocks, markBits, markText int
 }
 
-// scratch is working memory on the Go heap, because it has strings in it. It is reused
-// from call to call. During a call it counts against the call's lease; keptScratch bounds
-// what each core keeps between calls. Strings made in a batch are in bytes. When bytes is
+// scratch is working memory. It is on the Go heap, because it contains strings. It is reused from
+// call to call. During a call it counts against the call's lease; keptScratch bounds the memory
+// that each core keeps between calls. Strings made in a batch are in bytes. When bytes is
 // reallocated, strings in the old block stay valid, because they refer to it.
 type scratch struct {
 	blocks  [][]uint64 // of 2 * evalRows words: any fixed-width register
@@ -371,12 +369,12 @@ func (f *frame) texts() []string {
 	return b
 }
 
-// newFrame makes a frame. It has the constants filled in, unless the program is long: then
-// they are filled in for each batch, where they are needed.
+// newFrame makes a frame, with its constants filled in. For a long program constants are filled in
+// for each batch, when they are needed.
 func newFrame(e *evaluation) *frame {
 	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows,
 		codes: make([][]int32, len(e.in))}
-	if f.count(); f.err != nil { // that of an earlier program may be too large for the budget of this one
+	if f.count(); f.err != nil { // the scratch of an earlier program may exceed the budget of this one
 		f.pool, f.err = &scratch{}, nil
 	}
 	for r := range f.vecs {
@@ -396,7 +394,7 @@ func newFrame(e *evaluation) *frame {
 func (f *frame) release() {
 	s := f.pool
 	for _, v := range s.strings[:s.usedStrings] {
-		clear(v) // they may point to memory that is given back
+		clear(v) // they may point to released memory
 	}
 	s.usedBlocks, s.usedBitmaps, s.usedStrings = 0, 0, 0
 	if cap(s.bytes) > 1<<20 {
@@ -428,11 +426,11 @@ func (f *frame) run(lo, n int) error {
 			f.mapCodes(r)
 		}
 	}
-	// Outputs are computed in the memory of their columns.
+	// Outputs are computed directly in the memory of their columns.
 	for i := range f.e.outs {
 		f.computeInto(&f.e.outs[i])
 	}
-	f.reuse.restart() // inputs stay until the end of the batch
+	f.reuse.restart() // inputs are kept until the end of the batch
 	for i := range f.e.code {
 		err := f.execute(&f.e.code[i])
 		if f.count(); f.err != nil { // report a refusal rather than its consequences
@@ -540,8 +538,8 @@ func (f *frame) bothValid(args []int) []uint64 {
 	return out
 }
 
-// live reports whether an error on row i of an instruction counts: no argument is null
-// there, and the mask, if there is one, is true.
+// live reports whether an error on row i of an instruction counts: no argument is null there, and
+// the mask, if any, is true.
 func (f *frame) live(s *instruction, valid []uint64, i int) bool {
 	if valid != nil && valid[i>>6]>>(i&63)&1 == 0 {
 		return false
@@ -574,8 +572,8 @@ func failed(s *instruction, format string, args ...any) error {
 	return gpu.FailedIn(s.Text, format, args...)
 }
 
-// fail handles a row without a result. The row is an error when it is live and the
-// operation must not be null there; otherwise it becomes null.
+// fail handles a row without a result. The row is an error if it is live and the instruction does
+// not turn failures into nulls; otherwise it becomes null.
 func (f *frame) fail(s *instruction, v *vec, i int, err func() error) error {
 	if s.Tries() || !f.live(s, v.valid, i) {
 		f.setNull(v, i)

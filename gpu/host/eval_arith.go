@@ -18,9 +18,9 @@ type unsigned interface {
 
 type float interface{ ~float32 | ~float64 }
 
-// The kernels of the fast path compute all rows. They report whether any row, nulls
-// included, may have overflowed or left [-limit, limit]; a limit of 0 is none. The
-// checked path then decides row by row.
+// The kernels of the fast path compute all rows. They report whether any row, including nulls, may
+// have overflowed or left [-limit, limit]; a limit of 0 means none. The checked path then decides
+// row by row.
 
 func addSigned[T signed](out, a, b []T, limit uint64) bool {
 	var over T
@@ -48,8 +48,8 @@ func subSigned[T signed](out, a, b []T, limit uint64) bool {
 	return over < 0 || limit != 0 && uint64(size) >= limit
 }
 
-// mulSigned multiplies in 64 bits. That is exact when the bits of both operands add up to
-// less than 63.
+// mulSigned multiplies in 64 bits. This is exact if the bits of both operands add up to less than
+// 63.
 func mulSigned[T signed](out, a, b []T, limit uint64) bool {
 	var sizeA, sizeB, sizeR, lost int64
 	a, b = a[:len(out)], b[:len(out)]
@@ -236,7 +236,7 @@ func (f *frame) arithFast(s *instruction, v, a, b *vec) bool {
 		if infinite(f.int64s(a), inf) {
 			return true
 		}
-		lo, _ := v.typ.Bounds() // its magnitude is at most that of the upper bound
+		lo, _ := v.typ.Bounds() // magnitude returns at most the upper bound for it
 		limit = lo.Neg().Lo
 	}
 	if v.typ.Kind == gpu.Decimal {
@@ -272,7 +272,7 @@ func (f *frame) mulWiden(v, a, b *vec) bool {
 	return true
 }
 
-// infinite reports whether one of the values is infinite or beyond.
+// infinite reports whether a value is infinite or beyond infinity.
 func infinite(x []int64, inf int64) bool {
 	least, most := extremes(x)
 	return least <= -inf || most >= inf
@@ -483,8 +483,8 @@ func cosh(x float64) float64 {
 	return math.Cosh(x)
 }
 
-// ln, pow and lgamma are those of package math, except for subnormal numbers: on some
-// processors the logarithm of package math takes their stored exponent.
+// ln, pow and lgamma are those of package math, except for subnormal numbers: on some processors
+// the logarithm of package math uses their stored exponent.
 func ln(x float64) float64 {
 	if x > 0 && x < smallestNormal {
 		return math.Log(x*scaledUp) - 54*math.Ln2
@@ -499,8 +499,8 @@ func pow(x, y float64) float64 {
 	return math.Pow(x, y)
 }
 
-// The decimal logarithms of 2 and of e in two parts. The product of the first part of that of 2 with any
-// exponent is exact.
+// The decimal logarithms of 2 and of e, each in two parts. The product of the first part of
+// log10(2) with any exponent is exact.
 const (
 	log10OfTwoHigh = 0x1.34413508p-2
 	log10OfTwoLow  = 0x1.f79fef311f12bp-34
@@ -508,8 +508,9 @@ const (
 	log10OfELow    = 1.098319650216765e-17
 )
 
-// log10 adds the logarithms of the exponent and of a fraction between √½ and √2. That of package math is
-// 14.999999999999998 for 1e15, and of 28 % of numbers not the nearest one; this one of 0.5 %.
+// log10 adds the logarithms of the exponent and of a fraction between √½ and √2. Package math
+// returns 14.999999999999998 for 1e15, and does not return the nearest float for 28 % of numbers;
+// here this is 0.5 %.
 func log10(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 1) {
 		return math.Log10(x)
@@ -525,7 +526,7 @@ func log10(x float64) float64 {
 	return sum + (product - (sum - whole) + rest)
 }
 
-// atan2 is that of package math, which loses the sign of y where y / x is too small.
+// atan2 is that of package math, which loses the sign of y if y / x is too small.
 func atan2(y, x float64) float64 { return math.Copysign(math.Atan2(y, x), y) }
 
 // round runs OpRound, OpFloor, OpCeil and OpTrunc.
@@ -549,8 +550,8 @@ func (f *frame) round(s *instruction, v *vec) error {
 		roundFloats(s, dst[float64](f, v), vals[float64](a, f.n))
 		return nil
 	}
-	// A decimal is divided so that only the remaining digits are left. With negative
-	// digits it is then multiplied up to units.
+	// A decimal is divided so that only the remaining digits are left. If digits is negative, it is
+	// then multiplied to whole units.
 	drop := int(a.typ.Scale) - int(v.typ.Scale)
 	up := 0
 	if s.Op == gpu.OpRound && s.N < 0 {
@@ -577,7 +578,7 @@ func (f *frame) round(s *instruction, v *vec) error {
 	return nil
 }
 
-// divideDecimal divides by a power of ten and rounds as the operation demands.
+// divideDecimal divides by a power of ten and rounds as the operation requires.
 func divideDecimal(op gpu.Op, x, by gpu.Int128) gpu.Int128 {
 	q, r := x.QuoRem(by)
 	up := int64(0) // what rounding adds

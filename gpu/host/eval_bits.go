@@ -109,7 +109,7 @@ func (f *frame) makeDate(s *instruction, v *vec) error {
 	y, m, d := vals[int64](&f.vecs[s.Args[0]], f.n), vals[int64](&f.vecs[s.Args[1]], f.n),
 		vals[int64](&f.vecs[s.Args[2]], f.n)
 	lo, hi := v.typ.Bounds()
-	const years = 6_000_000 // more than all dates have, before and after
+	const years = 6_000_000 // beyond all dates, in both directions
 	for i := range out {
 		ok := y[i] >= -years && y[i] <= years && m[i] >= 1 && m[i] <= 12 && d[i] >= 1 && d[i] <= daysInMonth(y[i], m[i])
 		if ok {

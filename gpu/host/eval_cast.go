@@ -97,7 +97,7 @@ func (f *frame) castToFloat(v, a *vec) {
 	case a.typ.Kind == gpu.Uint64:
 		convert(dst[float32](f, v), vals[uint64](a, f.n))
 	case a.typ.IsInteger() && !a.typ.Wide:
-		convert(dst[float32](f, v), f.int64s(a)) // by way of a double it would be rounded twice
+		convert(dst[float32](f, v), f.int64s(a)) // via a double it would be rounded twice
 	default:
 		convert(dst[float32](f, v), f.floats(a))
 	}
@@ -150,7 +150,7 @@ func (f *frame) castFromFloat(s *instruction, v, a *vec) error {
 	return nil
 }
 
-// int128FromFloat converts a whole number.
+// int128FromFloat converts a float that is an integer.
 func int128FromFloat(x float64) (gpu.Int128, bool) {
 	if !(math.Abs(x) < 1<<127) {
 		return gpu.Int128{Hi: math.MinInt64}, x == -(1 << 127)

@@ -10,7 +10,7 @@ import (
 
 const (
 	upperHex = "0123456789ABCDEF"
-	// unreserved are the bytes besides letters and digits that a URL has as they are.
+	// unreserved are the bytes besides letters and digits that a URL does not escape.
 	unreserved = "-._~"
 )
 
@@ -62,7 +62,7 @@ func encode(out []byte, e gpu.Encoding, s string) []byte {
 	case gpu.Base64:
 		return base64.StdEncoding.AppendEncode(out, []byte(s))
 	case gpu.FromBase64:
-		// The rows that are not of this form fail elsewhere.
+		// Rows that do not have this form fail elsewhere.
 		if decoded, err := base64.StdEncoding.DecodeString(s); err == nil && !strings.ContainsAny(s, "\r\n") {
 			return append(out, decoded...)
 		}

@@ -9,8 +9,8 @@ type ordered interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~string
 }
 
-// relation is one of the three comparisons that kernels have. The other comparisons are
-// their negations and mirror images.
+// relation is one of the three comparisons that kernels implement. The other comparisons are their
+// negations and mirror images.
 type relation uint8
 
 const (

@@ -63,7 +63,7 @@ func (f *frame) wide(v *vec) []gpu.Int128 {
 	return out
 }
 
-// storeInts writes values to the result v. They fit.
+// storeInts writes values, which fit, to the result v.
 func (f *frame) storeInts(v *vec, in []gpu.Int128) {
 	switch {
 	case v.typ.Wide:

@@ -138,7 +138,7 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 	out := dst[int64](f, v)
 	switch {
 	case t.Kind == gpu.Date && p >= gpu.PartDay:
-		// Years, the common case, have a loop of their own.
+		// Years, the common case, have their own loop.
 		if p == gpu.PartYear {
 			for i, x := range x {
 				out[i], _, _ = civil(x)
@@ -165,8 +165,8 @@ func (f *frame) extract(v *vec, t gpu.Type, p gpu.DatePart, x []int64) {
 	}
 }
 
-// epoch returns a number of units in seconds. Like DuckDB it divides milliseconds and nanoseconds as
-// microseconds, rounded down.
+// epoch returns a number of units in seconds. Like DuckDB, it first converts milliseconds and
+// nanoseconds to microseconds, rounded down.
 func epoch(x int64, u gpu.Unit) float64 {
 	switch u {
 	case gpu.Millisecond:
@@ -290,7 +290,7 @@ func truncate(v, per int64, p gpu.DatePart) (r int64, ok bool) {
 	return scaleUnits(day, 86400*per)
 }
 
-// scaleUnits returns n units. It is not ok when they do not fit 64 bits.
+// scaleUnits returns n units. ok is false if they do not fit 64 bits.
 func scaleUnits(n, unit int64) (int64, bool) {
 	r := gpu.MulInt64(n, unit)
 	return r.Int64(), r.IsInt64()

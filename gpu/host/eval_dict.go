@@ -6,9 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// dictResults are the registers that depend on a single dictionary-coded input. They are
-// computed once a dictionary value, and rows look them up by code. The last value of each
-// is for null.
+// dictResults are the registers that depend on a single dictionary-coded input. They are computed
+// once per dictionary value, and rows look them up by code. The last value of each is for null.
 type dictResults struct {
 	registers []int // ascending
 	inputs    []int // input of each register
@@ -64,9 +63,9 @@ func (d *dictResults) sort() {
 	*d = s
 }
 
-// evalDictionary evaluates a part of the program over the values of its input's
-// dictionary and a null. An error that is no refusal is ignored, because perhaps no row
-// has the value: the part then runs on rows.
+// evalDictionary evaluates a part of the program over the values of its input's dictionary and a
+// null. It ignores an error unless it is a refusal, because perhaps no row has the value: the part
+// then runs on rows.
 func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 	values, err := e.withNull(e.in[part.Input].Dict.Values)
 	defer values.Release()
@@ -88,8 +87,8 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 	return nil
 }
 
-// withNull returns the values of a dictionary with a null behind them. It shares the
-// bytes of strings. The caller releases it, also after an error.
+// withNull returns the values of a dictionary followed by a null. It shares the bytes of strings.
+// The caller releases it, even after an error.
 func (e *evaluation) withNull(c gpu.Column) (out gpu.Column, err error) {
 	n := c.Len
 	out = gpu.Column{Type: c.Type, Len: n + 1}
@@ -121,8 +120,8 @@ func (e *evaluation) withNull(c gpu.Column) (out gpu.Column, err error) {
 	return out, nil
 }
 
-// batchCodes returns the codes of a dictionary input for the rows of the batch. A null
-// row has the code behind the last.
+// batchCodes returns the codes of a dictionary input for the rows of the batch. A null row has the
+// code after the last one.
 func (f *frame) batchCodes(input int) []int32 {
 	if codes := f.codes[input]; codes != nil {
 		return codes

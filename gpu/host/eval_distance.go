@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// distances has the memory of distances of two texts: their code points, or bytes if both are ASCII, and
-// rows of a matrix with a column for each of y.
+// distances has the working memory for the distance of two texts x and y: their code points, or
+// bytes if both are ASCII, and rows of a matrix with a column for each of y.
 type distances struct {
 	bytes [2][]byte
 	runes [2][]rune
@@ -110,8 +110,8 @@ func levenshtein[T byte | rune](x, y []T, row []int32) int64 {
 	return int64(row[len(y)])
 }
 
-// damerauLevenshtein also exchanges characters that are neighbours, when others have been deleted
-// between them or inserted, in linear memory (Zhao and Sahni: String correction using the
+// damerauLevenshtein also swaps neighbouring characters, even if others have been deleted or
+// inserted between them, in linear memory (Zhao and Sahni: String correction using the
 // Damerau-Levenshtein distance, 2019).
 func damerauLevenshtein[T byte | rune](x, y []T, rows []int32) int64 {
 	n := len(y) + 2
@@ -154,7 +154,7 @@ func damerauLevenshtein[T byte | rune](x, y []T, rows []int32) int64 {
 	return int64(row[n-1])
 }
 
-// hamming counts the places at which two texts of one length differ.
+// hamming counts the positions at which two texts of equal length differ.
 func hamming[T byte | rune](x, y []T) (n int64) {
 	for i := range min(len(x), len(y)) {
 		if x[i] != y[i] {
@@ -164,7 +164,8 @@ func hamming[T byte | rune](x, y []T) (n int64) {
 	return n
 }
 
-// jaccard returns the share of characters in either text that are in both. It sorts them.
+// jaccard returns the number of distinct characters in both texts, divided by the number in either.
+// It sorts them.
 func jaccard[T byte | rune](x, y []T) float64 {
 	slices.Sort(x)
 	slices.Sort(y)
@@ -183,13 +184,13 @@ func jaccard[T byte | rune](x, y []T) float64 {
 	return float64(both) / float64(len(x)+len(y)-both)
 }
 
-// jaro returns the Jaro similarity, or that of Winkler, for which a common prefix counts.
+// jaro returns the Jaro similarity, or that of Winkler, which favours a common prefix.
 func jaro[T byte | rune](x, y []T, row []int32, winkler bool) float64 {
 	if len(x) == 0 || len(y) == 0 {
 		return 0
 	}
-	// row has the characters of x that have a partner, in their order, and in a bit above those of code
-	// points of place j whether character j of y has one.
+	// row has the characters of x that have a partner, in their order. A bit of row[j] above those
+	// of code points says whether character j of y has a partner.
 	reach := max(max(len(x), len(y))/2-1, 0)
 	clear(row[:len(y)])
 	const taken = 1 << 24

@@ -70,7 +70,7 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// appendDecimal appends the integer behind an integer or a decimal in the form of
+// appendDecimal appends an integer or a decimal, given as its stored integer, in the form of
 // gpu.Int128.FormatDecimal.
 func appendDecimal(b []byte, x int64, t gpu.Type) []byte {
 	scale := int(t.Scale)

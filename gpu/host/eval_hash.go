@@ -34,8 +34,8 @@ func sqlHashText(s string) uint64 {
 	return sqlMix(h)
 }
 
-// sqlHashBits returns the bits of a float that its hash is of. Those of -0 are those of 0, and
-// all NaNs are one.
+// sqlHashBits returns the bits of a float that are hashed. -0 has the bits of 0, and all NaNs have
+// the same bits.
 func sqlHashBits(x float64, single bool) uint64 {
 	switch {
 	case x == 0:

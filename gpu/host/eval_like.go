@@ -77,8 +77,8 @@ func compileLike(pattern string, escape rune, fold bool) *likePattern {
 	return p
 }
 
-// match reports whether all of s fits the pattern. It takes the leftmost match of each
-// run, which is right because the text between runs is arbitrary.
+// match reports whether all of s matches the pattern. It uses the leftmost match of each run, which
+// is correct because the text between runs is arbitrary.
 func (p *likePattern) match(s string) bool {
 	if p.fold {
 		s = lowerForMatch(s)
@@ -172,8 +172,8 @@ func (r *likeRun) suffix(s string) bool {
 	return r.prefix(s[at:]) == len(s)-at
 }
 
-// lowerForMatch returns the text that ILIKE compares: lower case, rune by rune. It costs
-// nothing for text that is in lower case.
+// lowerForMatch returns the text that ILIKE compares: lower case, rune by rune. It does not copy
+// text that is already in lower case.
 func lowerForMatch(s string) string {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf {

@@ -10,7 +10,7 @@ import (
 
 // output is one column of a result under construction.
 type output struct {
-	register int // the register that batches compute; -1 when col is complete
+	register int // the register that batches compute; -1 if col is complete
 	col      gpu.Column
 	nulls    atomic.Bool
 	// parts are the bytes of a string column, one buffer for each batch.
@@ -76,8 +76,8 @@ func (f *frame) computeInto(o *output) {
 	}
 }
 
-// store completes the rows of an output. It copies values that were not computed
-// there, and writes the validity.
+// store completes the rows of an output. It copies values that were not computed in its memory, and
+// writes the validity.
 func (f *frame) store(o *output) error {
 	if o.register < 0 {
 		return nil
@@ -149,7 +149,7 @@ func errTooLong(n int64) error {
 		"least %d): use smaller strides", n)
 }
 
-// closeOutputs joins the strings of the batches, and drops validity without a null.
+// closeOutputs concatenates the strings of the batches, and drops validity bitmaps without nulls.
 func (e *evaluation) closeOutputs() ([]gpu.Column, error) {
 	cols := make([]gpu.Column, len(e.outs))
 	for i := range e.outs {

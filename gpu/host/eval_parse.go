@@ -117,10 +117,10 @@ func parseBool(s string) (value, ok bool) {
 	return false, false
 }
 
-// trimSpace removes what DuckDB takes for white space around a number.
+// trimSpace removes the characters around a number that DuckDB treats as white space.
 func trimSpace(s string) string { return strings.Trim(s, " \t\n\v\f\r") }
 
-// parseInteger parses the integer behind a value of type t.
+// parseInteger parses a value of type t as its stored integer.
 func parseInteger(s string, t gpu.Type) (gpu.Int128, bool) {
 	if t.IsInteger() && len(s) > 2 && s[0] == '0' {
 		switch s[1] | 0x20 {
@@ -199,7 +199,7 @@ func parseDecimal(s string, scale int) (gpu.Int128, bool) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		neg, s = s[0] == '-', s[1:]
 	}
-	var v gpu.Int128 // minus the digits: 128 bits reach one further below zero
+	var v gpu.Int128 // negated digits: the range of 128 bits reaches one further below zero
 	exponent, any, point, full := 0, false, false, false
 	ten := gpu.Int128From(10)
 	i := 0
@@ -217,7 +217,7 @@ scan:
 					v = next
 				}
 			}
-			// A digit after the point counts, and so does one that has no room.
+			// A digit after the point shifts the scale, and so does one that does not fit.
 			if point && !full {
 				exponent--
 			} else if full && !point {
@@ -370,8 +370,8 @@ func afterDate(s string) (string, bool) {
 	return rest, rest != s
 }
 
-// parseTimestamp parses a date, and a time and a zone if they follow. The zone counts for
-// UTC timestamps only.
+// parseTimestamp parses a date, and a time and a zone if they follow. The zone is used only for UTC
+// timestamps.
 func parseTimestamp(s string, u gpu.Unit, utc bool) (gpu.Int128, bool) {
 	days, s, ok := parseDate(s)
 	if !ok {
@@ -430,7 +430,7 @@ func parseZone(s string) (int64, bool) {
 	return sign * (h*3600 + m*60 + sec), true
 }
 
-// parseFloat parses a float. A number that is too large is infinite.
+// parseFloat parses a float. A number that is too large becomes infinite.
 func parseFloat(s string, size int) (float64, bool) {
 	s = trimSpace(s)
 	if strings.ContainsAny(s, "xXpP") {

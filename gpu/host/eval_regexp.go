@@ -4,7 +4,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// regexp runs the operations by a regular expression.
+// regexp runs the operations of regular expressions.
 func (f *frame) regexp(s *instruction, v *vec) error {
 	v.valid = f.bothValid(s.Args)
 	texts := f.vecs[s.Args[0]].str[:f.n]

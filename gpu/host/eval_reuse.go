@@ -5,15 +5,15 @@ import (
 	"unsafe"
 )
 
-// reuseAbove is the number of instructions above which a program gives back the memory of
-// registers that no later instruction reads. Shorter programs keep every register: they
-// need little memory, and the accounts would cost them time.
+// reuseAbove is the number of instructions above which a program frees the memory of registers that
+// no later instruction reads. Shorter programs keep every register: they need little memory, and
+// the bookkeeping would cost time.
 var reuseAbove = 64 // less in tests
 
-// reuse has the accounts of the memory of a frame's registers. A piece of memory may serve
-// several registers, such as the validity of a result and of its argument.
+// reuse tracks the memory of a frame's registers. Several registers may share a piece of memory,
+// such as the validity of a result and of its argument.
 type reuse struct {
-	last    [][]int // by instruction: the registers that it reads last
+	last    [][]int // by instruction: the registers that no later instruction reads
 	pieces  map[unsafe.Pointer]*piece
 	taken   []*piece // by the current instruction
 	blocks  []*piece // free
@@ -28,7 +28,7 @@ type piece struct {
 	users int // registers
 }
 
-// newReuse returns the accounts of a program, or nil if it is short.
+// newReuse returns the reuse of a program, or nil if it is short.
 func newReuse(e *evaluation) *reuse {
 	if len(e.code) <= reuseAbove {
 		return nil
@@ -69,7 +69,7 @@ func (u *reuse) pop(list *[]*piece) *piece {
 	return p
 }
 
-// add enters new memory that the current instruction takes.
+// add records new memory that the current instruction takes.
 func (u *reuse) add(p *piece) {
 	u.pieces[p.address()] = p
 	u.taken = append(u.taken, p)
@@ -106,8 +106,8 @@ func (u *reuse) put(p *piece) {
 	}
 }
 
-// executed frees what an instruction has taken besides its result, and the registers that it
-// has read last.
+// executed frees the memory that an instruction has taken besides its result, and the registers
+// that no later instruction reads.
 func (f *frame) executed(i int) {
 	u := f.reuse
 	if u == nil {

@@ -6,16 +6,17 @@ import (
 	"strconv"
 )
 
-// exactPowers are the powers of ten that are a float64.
+// exactPowers are the powers of ten that a float64 represents exactly.
 var exactPowers = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
 	1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// no float64 has a digit that is not zero so far before the point, or is changed by rounding so far behind it
+// maxDigits bounds the digits of a rounding: so far before the point, a float64 has only zeros, and
+// rounding so far after the point changes no float64.
 const maxDigits = 400
 
-// roundDigits rounds x half away from zero to a number of digits behind the point, or before it if negative. The
-// exact decimal value of x decides, and the result is the float64 nearest to the decimal that remains. A
-// result beyond the greatest float64 is x.
+// roundDigits rounds x half away from zero to a number of digits after the point, or before it if
+// negative. It rounds the exact decimal value of x, and returns the float64 nearest to the rounded
+// decimal. If that is beyond the greatest float64, it returns x.
 func roundDigits(x float64, digits int) float64 {
 	size := math.Abs(x)
 	switch {
@@ -30,7 +31,7 @@ func roundDigits(x float64, digits int) float64 {
 	case digits > 0 && size >= 1<<52:
 		return x // a whole number
 	case digits > 0 && digits < len(exactPowers):
-		// The product and its rounding error are the exact product.
+		// The sum of the product and its rounding error is exact.
 		power := exactPowers[digits]
 		if product := size * power; product < 1<<52 {
 			whole := math.Floor(product)
@@ -40,14 +41,14 @@ func roundDigits(x float64, digits int) float64 {
 			return math.Copysign(whole/power, x)
 		}
 	case digits < 0 && digits >= -18 && size < 1<<63:
-		// Half of the unit is a whole number, so a fraction does not matter.
+		// Half of the unit is an integer, so a fraction does not matter.
 		unit := uint64(exactPowers[-digits])
 		return math.Copysign(float64((uint64(size)+unit/2)/unit*unit), x)
 	}
 	return math.Copysign(roundExactly(size, digits), x)
 }
 
-// roundExactly is roundDigits of a positive number, in large integers.
+// roundExactly is roundDigits of a positive number, with big integers.
 func roundExactly(size float64, digits int) float64 {
 	m, e := math.Frexp(size)
 	mantissa, e := int64(math.Ldexp(m, 53)), e-53

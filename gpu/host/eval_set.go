@@ -6,10 +6,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// linearSet is the largest set that is searched from end to end.
+// linearSet is the largest set that is searched linearly.
 const linearSet = 8
 
-// valueSet holds the operands of OpIn: a few in a list, many in a map.
+// valueSet holds the operands of OpIn: up to linearSet in a list, more in a map.
 type valueSet[T comparable] struct {
 	list []T
 	many map[T]struct{}
@@ -42,8 +42,8 @@ func newSet(values []gpu.Scalar, t gpu.Type) any {
 	return makeSet(values, func(v gpu.Scalar) int64 { return v.Int.Int64() })
 }
 
-// floatKey returns one value for all floats that SQL holds equal, and different values
-// for others.
+// floatKey returns the same value for all floats that are equal in SQL, and different values for
+// others.
 func floatKey(x float64) uint64 {
 	if x != x {
 		return math.Float64bits(math.NaN())

@@ -16,8 +16,8 @@ func (f *frame) text(from int) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// batchBytes bounds the bytes of strings made in one batch, so that nested concatenations
-// cannot take all memory before the result is refused.
+// batchBytes bounds the bytes of strings made in one batch, so that nested concatenations cannot
+// take all memory before the result is denied memory.
 const batchBytes = 1 << 31
 
 // strings runs the operations on text.
@@ -225,8 +225,8 @@ func replace(out []byte, s, from, to string) []byte {
 	}
 }
 
-// substring returns length characters from start on. start counts from 1, or from the end
-// when negative. A negative length returns the characters before start.
+// substring returns length characters from start on. start counts from 1, or from the end if
+// negative. A negative length returns the characters before start.
 func substring(s string, start, length int64) string {
 	const far = 1 << 40
 	start, length = min(max(start, -far), far), min(max(length, -far), far)

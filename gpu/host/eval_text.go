@@ -26,8 +26,8 @@ func (f *frame) chr(s *instruction, v *vec) error {
 	return nil
 }
 
-// likeColumn reports whether s fits a pattern without escapes. After a mismatch the text of
-// the last % grows by a code point.
+// likeColumn reports whether s matches a pattern without escapes. After a mismatch the text matched
+// by the last % grows by a code point.
 func likeColumn(s, pattern string, fold bool) bool {
 	if fold {
 		s, pattern = lowerForMatch(s), lowerForMatch(pattern)
@@ -60,7 +60,7 @@ func likeColumn(s, pattern string, fold bool) bool {
 	return strings.Trim(pattern[j:], "%") == ""
 }
 
-// splitPart returns part n of s, or of the end if n is negative.
+// splitPart returns part n of s, counted from the end if n is negative.
 func splitPart(s, separator string, n int64) string {
 	if n < 0 {
 		parts := int64(strings.Count(s, separator)) + 1
@@ -92,7 +92,7 @@ func splitPart(s, separator string, n int64) string {
 	return ""
 }
 
-// translate appends s with the code points of from replaced by those of to.
+// translate appends s, with the code points in from replaced by those in to.
 func translate(out []byte, s, from, to string) []byte {
 	for len(s) > 0 {
 		_, n := utf8.DecodeRuneInString(s)

@@ -25,7 +25,7 @@ func (f *frame) parseTime(s *instruction, v *vec) error {
 
 func isTimeSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// specialTimes are texts that are read in every format.
+// specialTimes are texts that every format accepts.
 var specialTimes = []string{"infinity", "-infinity", "epoch"}
 
 // timeOf reads a date and time in a format.
@@ -130,7 +130,7 @@ func onlySpaces(s string) bool {
 	return true
 }
 
-// timeLiteral reads a literal. Any spaces fit any spaces.
+// timeLiteral reads a literal. Any number of spaces matches any number of spaces.
 func timeLiteral(s, literal string) (rest string, ok bool) {
 	for literal != "" {
 		if s == "" {
@@ -179,7 +179,7 @@ func timeOffset(s string) (seconds int64, rest string, ok bool) {
 	if n, ok := two(s); ok {
 		return sign * (seconds + n*60), s[2:], true
 	}
-	if len(s) > 1 && s[0] >= '0' && s[0] <= '9' { // a digit at the end is the next item's
+	if len(s) > 1 && s[0] >= '0' && s[0] <= '9' { // a single digit at the end belongs to the next item
 		return 0, s, false
 	}
 	for unit := int64(60); unit > 0 && s != "" && s[0] == ':'; unit /= 60 {

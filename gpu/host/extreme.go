@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// orderFlip returns a function that turns the words of a type into unsigned integers of
-// the same order.
+// orderFlip returns a function that turns the words of a type into unsigned integers with the same
+// order.
 func orderFlip(t gpu.Type) func(words []uint64) {
 	switch {
 	case t.Kind == gpu.Float32:
@@ -161,7 +161,7 @@ type extremeBytes struct {
 	best texts
 }
 
-// beats reports whether a value with some prefix replaces the one of a group.
+// beats reports whether a value with some prefix replaces the value of a group.
 func (s *extremeBytes) beats(v []byte, first uint64, id int32) bool {
 	b := &s.best.slots.v[id]
 	switch {
@@ -202,7 +202,7 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 				values[k] = data[offsets[i]:offsets[i+1]]
 			}
 		}
-		for k := range block { // values of a dictionary lie anywhere, and these loads do not wait for each other
+		for k := range block { // values of a dictionary may be anywhere; these loads are independent of each other
 			prefixes[k] = prefix(values[k])
 		}
 		for k, id := range block {
@@ -229,9 +229,9 @@ func (s *extremeBytes) write(l *gpu.Lease, out *gpu.Column, from, to int) error 
 
 func (s *extremeBytes) release() { s.best.release() }
 
-// texts is a text for each group. data has their slots. A value that outgrows its slot gets a new one
-// of twice the size, and the old slot stays unused. So a group has at most four times the bytes of
-// its longest value.
+// texts has a string for each group. data has their slots. A value that outgrows its slot gets a
+// new slot of twice the size, and the old slot stays unused. So a group uses at most four times the
+// bytes of its longest value.
 type texts struct {
 	slots vector[textSlot]
 	data  vector[byte]
@@ -240,7 +240,7 @@ type texts struct {
 // textSlot is the part of data that has the value of a group.
 type textSlot struct {
 	at      int64
-	n, room int32  // bytes used and bytes in all; n is -1 without a value
+	n, room int32  // bytes used, and size of the slot; n is -1 without a value
 	first   uint64 // prefix of the value
 }
 
@@ -253,7 +253,8 @@ func (s *texts) value(id int) []byte {
 	return s.data.v[b.at:][:b.n]
 }
 
-// need returns the bytes that a value of n bytes takes in a new slot, 0 if it fits that of its group.
+// need returns the size of the new slot for a value of n bytes, 0 if the value fits the slot of its
+// group.
 func (s *texts) need(id, n int) int {
 	if n <= int(s.slots.v[id].room) {
 		return 0
@@ -267,7 +268,7 @@ func roomFor(n int) int { return min(1<<log2ceil(n), math.MaxInt32) }
 // room makes room for so many bytes of new slots.
 func (s *texts) room(l *gpu.Lease, need int) error { return s.data.room(l, len(s.data.v)+need) }
 
-// put makes v the value of a group. There is room for a new slot.
+// put sets the value of a group. There must be room for a new slot.
 func (s *texts) put(id int, v []byte) {
 	b := &s.slots.v[id]
 	if len(v) > int(b.room) {
@@ -278,7 +279,7 @@ func (s *texts) put(id int, v []byte) {
 	copy(s.value(id), v)
 }
 
-// write writes the values of groups [from, to), empty texts for those that are not there.
+// write writes the values of groups [from, to). Groups without a value get empty strings.
 func (s *texts) write(l *gpu.Lease, out *gpu.Column, from, to int, there func(id int) bool) (err error) {
 	total := int64(0)
 	for id := from; id < to; id++ {

@@ -11,27 +11,28 @@ import (
 )
 
 const (
-	// treeFan is the number of values, or of nodes of the level below, of a node of a tree.
+	// treeFan is the number of children of a node of a tree: values, or nodes of the level below.
 	treeFan = 16
 	// treeRows is the length from which a range is read from the tree.
 	treeRows = 4 * treeFan
-	// rangeGrain is the ranges that a core takes at a time.
+	// rangeGrain is the number of ranges that a core takes at a time.
 	rangeGrain = 1 << 14
 )
 
-// folding is a monoid over rows: S is the fold of some rows, and its zero value that of
-// none. add adds one row to a fold, merge the fold of rows behind.
+// folding is a monoid over rows: S is the fold of some rows, and its zero value is the fold of
+// none. add adds one row to a fold, and merge adds the fold of later rows.
 type folding[S any] struct {
 	zero  S
 	add   func(s *S, row int)
 	merge func(s *S, other S)
-	// slide makes the fold of [from, to) from that of [a, b) if that is less work than a new
-	// one, with a <= from <= b <= to. It reports whether it did; nil never does.
+	// slide turns the fold of [a, b) into a fold that begins at from, if that is less work than a
+	// new fold; the caller then extends it to [from, to). a <= from <= b <= to. It reports whether
+	// it did. It may be nil.
 	slide func(s *S, a, from int) bool
 }
 
-// tree has the folds of treeFan rows each, of treeFan of these, and so on. It is made when
-// it is first needed.
+// tree has the folds of treeFan rows each, the folds of treeFan of these, and so on. It is built
+// when it is first needed.
 type tree[S any] struct {
 	folding[S]
 	dev    *Device
@@ -94,7 +95,7 @@ func (t *tree[S]) fold(lo, hi int) (S, error) {
 	return s, nil
 }
 
-// climb adds nodes [lo, hi) of a level, -1 for the rows.
+// climb adds nodes [lo, hi) of a level; level -1 is the rows.
 func (t *tree[S]) climb(s *S, level, lo, hi int) {
 	add := func(from, to int) {
 		if level >= 0 {
@@ -123,8 +124,8 @@ func (t *tree[S]) release() {
 	}
 }
 
-// foldRanges calls write for each range of rows with its fold. It takes the ranges in order,
-// in tasks of whole bitmap words, and makes a fold from the one before it if it can.
+// foldRanges calls write with the fold of each range of rows. It processes the ranges in order, in
+// tasks of whole bitmap words, and computes a fold from the previous one if possible.
 func foldRanges[S any](d *Device, l *gpu.Lease, f folding[S], rows int, from, to []int32,
 	write func(i int, s *S) error) error {
 	t := &tree[S]{folding: f, dev: d, lease: l, rows: rows}
@@ -241,8 +242,8 @@ func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []in
 	return d.foldBits(l, a.Kind, c, from, to, valid, out)
 }
 
-// foldNarrow sums ranges of integers of at most 8 bytes if no sum of rows overflows 64 bits. It returns false if one
-// may.
+// foldNarrow sums ranges of integers of at most 8 bytes. It returns false, without a result, if a
+// sum may overflow 64 bits.
 func (d *Device) foldNarrow(l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64,
 	out []gpu.Int128) (bool, error) {
 	switch {
@@ -264,7 +265,8 @@ func (d *Device) foldNarrow(l *gpu.Lease, c gpu.Column, from, to []int32, valid 
 	return foldPrefixes(d, l, c, gpu.Values[int8](c.Data, c.Len), from, to, valid, out)
 }
 
-// sumBefore is the sum of the values of all rows before a row, and the number of those that are not null.
+// sumBefore is the sum of the values of all rows before a row, and the number of these values that
+// are not null.
 type sumBefore struct {
 	row    int
 	sum, n int64
@@ -279,8 +281,8 @@ type prefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32] struct {
 
 const prefixRows = 64
 
-// foldPrefixes takes each sum as the difference of two prefixes. Most ranges begin and end a few rows behind those
-// before them.
+// foldPrefixes computes each sum as the difference of two prefix sums. Most ranges begin and end a
+// few rows after the previous range.
 func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *Device, l *gpu.Lease, c gpu.Column,
 	values []T, from, to []int32, valid []uint64, out []gpu.Int128) (bool, error) {
 	before, err := newArray[sumBefore](l, c.Len/prefixRows+1)
@@ -333,7 +335,7 @@ func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *D
 	})
 }
 
-// seek makes p that of a row.
+// seek sets p to the sum before a row.
 func (x *prefixes[T]) seek(p *sumBefore, row int) {
 	if row < p.row || row-p.row > prefixRows {
 		*p = x.before[row/prefixRows]
@@ -359,8 +361,8 @@ func (x *prefixes[T]) move(p *sumBefore, row int) {
 	p.row = row
 }
 
-// monoid is a folding of values that are not null. remove takes a row out of a fold; nil if
-// that is impossible.
+// monoid is a folding of values that are not null. remove removes a row from a fold; nil if that is
+// impossible.
 type monoid[T any] struct {
 	zero   T
 	add    func(s *T, row int)
@@ -369,7 +371,8 @@ type monoid[T any] struct {
 	write  func(i int, s T) error
 }
 
-// foldValues folds the values that are not null. valid gets a bit for each range with one.
+// foldValues folds the values that are not null. It sets the bit in valid of each range that has
+// such a value.
 func foldValues[T any](d *Device, l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64, m monoid[T]) error {
 	f := folding[counted[T]]{
 		zero: counted[T]{v: m.zero},
@@ -406,8 +409,8 @@ func foldValues[T any](d *Device, l *gpu.Lease, c gpu.Column, from, to []int32, 
 	})
 }
 
-// foldCounts counts the values of ranges that are not null, from the numbers of those before
-// each word of the bitmap.
+// foldCounts counts the values of ranges that are not null, by prefix counts for each word of the
+// bitmap.
 func (d *Device) foldCounts(l *gpu.Lease, c gpu.Column, from, to []int32, out []int64) error {
 	words := gpu.Words(c.Valid, c.Len)
 	before, err := newArray[int32](l, len(words)+1)
@@ -550,7 +553,7 @@ func (d *Device) extreme(l *gpu.Lease, key gpu.SortKey, last bool, from, to []in
 		ascending := compare
 		compare = func(i, j int) int { return -ascending(i, j) }
 	}
-	// A fold is 1 + the id of its row, 0 without one.
+	// A fold is 1 + the id of its row, or 0 for no row.
 	merge := func(s *int32, other int32) {
 		if other != 0 && (*s == 0 || compare(int(other)-1, int(*s)-1) < least) {
 			*s = other

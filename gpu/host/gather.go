@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// grain is the rows of a task of parallel work. It is a multiple of 64, so no two tasks
-// share a word of a bitmap.
+// grain is the number of rows of a parallel task. It is a multiple of 64, so no two tasks share a
+// word of a bitmap.
 const grain = 1 << 14
 
 // Select implements gpu.Queue.
@@ -259,8 +259,8 @@ func gatherValues[T any](out, in gpu.Column, ids []int32, lo, hi int, outer bool
 	}
 }
 
-// gatherBitmap gathers bits [lo, hi) of a bitmap. A nil source is all ones, and an id of
-// -1 gives 0. It reports whether any bit is 0.
+// gatherBitmap gathers bits [lo, hi) of a bitmap. A nil source means all ones, and an id of -1
+// means 0. It reports whether any bit is 0.
 func gatherBitmap(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros bool) {
 	for w := lo / 64; w < (hi+63)/64; w++ {
 		part := ids[w*64 : min(w*64+64, hi)]
@@ -283,8 +283,7 @@ func gatherBitmap(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros 
 	return zeros
 }
 
-// lengths writes the length of every row of [lo, hi) where its offset will be, and
-// returns their sum.
+// lengths writes the length of every row of [lo, hi) in place of its offset, and returns their sum.
 func (g *gathering) lengths(ids []int32, lo, hi int) int64 {
 	src := gpu.Values[int32](g.in.Offsets, g.in.Len+1)
 	dst := gpu.Values[int32](g.out.Offsets, g.out.Len+1)

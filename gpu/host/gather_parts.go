@@ -22,7 +22,7 @@ func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (g
 	return out, q.fail(err)
 }
 
-// textParts finds rows of a column of bytes that lies in several parts.
+// textParts finds rows of a column of bytes that consists of several parts.
 type textParts struct {
 	parts  []gpu.Column
 	starts []int   // first row of each part

@@ -6,10 +6,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// groups assigns dense ids to keys. Keys are words of a codec. Rows with a null in a key
-// column have an index of their own, whose keys have the null mask as one more word. The
-// index of the other rows is direct (id by key) for a single text, whose words are codes, and while a
-// single integer-like key stays in the hinted range; it is a hash index otherwise.
+// groups assigns dense ids to keys. Keys are words of a codec. Rows with a null in a key column
+// have a separate index, whose keys have the null mask as an additional word. The index of the
+// other rows is direct (id by key) for a single string, whose words are codes, and for a single
+// integer-like key as long as it is in the hinted range. Otherwise it is a hash index.
 type groups struct {
 	dev   *Device
 	lease *gpu.Lease
@@ -20,24 +20,24 @@ type groups struct {
 	store []vector[uint64] // vectors that words are views of
 	nulls vector[uint64]   // null mask by group, once there is a masked index
 
-	direct vector[int32] // id + 1 by key - lo, or by the code of a text; empty when the index is a hash index
-	text   bool          // the key is one text
+	direct vector[int32] // id + 1 by key - lo, or by the code of a string; empty if the index is a hash index
+	text   bool          // the key is a single string
 	lo     uint64
 	index  *index // keys without nulls
 	masked *index // keys with nulls; nil until the first
 
-	nullKey [][]uint64 // scratch of insert: a key with nulls, a word each
+	nullKey [][]uint64 // scratch of insert: the words of a key with nulls
 	columns [][]uint64 // scratch of masks
 }
 
 const (
 	// maxDirect bounds the slots of a direct index.
 	maxDirect = 1 << 28
-	// maxHint is the most groups that a hash index has room for at first. More groups
-	// take so long to come that growing costs little compared with it.
+	// maxHint bounds the groups for which a new hash index has room. Beyond that, growing costs
+	// little compared with the time to collect so many groups.
 	maxHint = 1 << 18
-	// sparseSlots is the slots up to which an index is at most a third full: it stays in a core's
-	// cache, and most keys are where they are looked for first.
+	// sparseSlots is the number of slots up to which an index is at most a third full: it still
+	// fits a core's cache, and most keys are in their first slot.
 	sparseSlots = 1 << 15
 )
 
@@ -91,7 +91,7 @@ func (g *groups) Release() {
 	*g = groups{lease: g.lease, codec: &codec{}, index: &index{}}
 }
 
-// assignment is the group of every row.
+// assignment has the group of every row.
 type assignment struct{ ids gpu.Column }
 
 // IDs implements gpu.Assignment.
@@ -120,8 +120,8 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 	return a, nil
 }
 
-// assign assigns groups to rows. After an error some of the new groups may be there. The
-// lease pays for scratch.
+// assign assigns groups to rows. After an error some of the new groups may exist. The lease pays
+// for scratch.
 func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	n := len(ids)
 	if len(keys) != len(g.codec.types) {
@@ -161,8 +161,8 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	if d.threads == 1 && g.codec.words == 1 && null == nil {
 		return g.assignWords(k, ids)
 	}
-	// Rows whose key is known find it in parallel. The other rows come after, one by one.
-	// Those of a task are listed from its first row on.
+	// Rows with known keys are looked up in parallel. The other rows follow one by one. Those of a
+	// task are listed from the task's first row on.
 	missing, err := newArray[int32](l, n)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 			} else {
 				g.index.find(words, out, g.words)
 			}
-			known := int32(0) // negative if an id is
+			known := int32(0) // negative if an id is negative
 			for _, id := range out {
 				known |= id
 			}
@@ -209,7 +209,7 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	for task, count := range counts {
 		miss := missing.v[task*grain:][:count]
 		for len(miss) > 0 {
-			// The keys of nearby rows are packed at once.
+			// The keys of nearby rows are packed together.
 			from := int(miss[0])
 			m := 1
 			for m < len(miss) && m < probeBlock && int(miss[m]) < from+probeBlock {
@@ -235,8 +235,8 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	return nil
 }
 
-// assignWords assigns groups to rows without nulls, by keys of one word, on one core: known and new
-// keys in one pass.
+// assignWords assigns groups to rows without nulls, for keys of one word, on one core. One pass
+// handles known and new keys.
 func (g *groups) assignWords(k coded, ids []int32) error {
 	var plain []uint64
 	if len(k.cols) == 1 {
@@ -330,8 +330,8 @@ func (g *groups) room(n int, nulls bool) error {
 	return nil
 }
 
-// widen gives integers of 8 bytes all of their bits. It inserts all keys again. A refusal leaves
-// the groups as they were.
+// widen makes integers of 8 bytes use all of their bits. It inserts all keys again. A refusal
+// leaves the groups unchanged.
 func (g *groups) widen() (err error) {
 	old, wide := *g.codec, *g.codec
 	wide.layOut(false)
@@ -394,9 +394,8 @@ func (g *groups) widen() (err error) {
 	return nil
 }
 
-// truncate takes the map back to n groups, and the interners to the numbers of strings
-// that they had. It inserts all remaining keys again, and runs only after an error. Room
-// that was made stays.
+// truncate resets the map to n groups, and the interners to their earlier numbers of strings. It
+// inserts all remaining keys again, and runs only after an error. It does not release memory.
 func (g *groups) truncate(n int, strings []int) {
 	g.codec.truncate(strings)
 	if n == g.n {
@@ -441,8 +440,8 @@ func (g *groups) masks() [][]uint64 {
 	return g.columns
 }
 
-// insertDirect assigns groups to rows of a block by the direct index. The block begins
-// with row from. It returns the number of rows before the first key outside of the index.
+// insertDirect assigns groups to rows of a block by the direct index. The block begins with row
+// from. It returns the number of rows before the first key outside of the index.
 func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) (int, error) {
 	direct, n, stored := g.direct.v, int32(g.n), g.words[0]
 	done := len(rows)
@@ -474,11 +473,11 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 	return done, nil
 }
 
-// insertRows assigns groups to rows of a block that begins with row from. Consecutive
-// rows with one key, as in sorted input, are looked up once.
+// insertRows assigns groups to rows of a block that begins with row from. Consecutive rows with the
+// same key, as in sorted input, are looked up once.
 func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64,
 	ids []int32) (err error) {
-	last := int32(-1) // the row before, unless it has a null
+	last := int32(-1) // the previous row, unless it has a null
 	for _, r := range rows {
 		i, mask := int(r)-from, nullMask(keys, null, int(r))
 		if last >= 0 && mask == 0 {
@@ -537,7 +536,7 @@ func nullMask(keys []gpu.Column, null []uint64, row int) (mask uint64) {
 	return mask
 }
 
-// insert returns the group of the i-th key of a block, and makes it if it is new.
+// insert returns the group of the i-th key of a block, and makes a group if the key is new.
 func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 	if mask != 0 {
 		for c, w := range words {
@@ -573,7 +572,7 @@ func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 	return id, err
 }
 
-// add appends the i-th key of a block. There is room for it.
+// add appends the i-th key of a block. There must be room for it.
 func (g *groups) add(words [][]uint64, i int, mask uint64) {
 	for w := range g.words {
 		g.words[w] = append(g.words[w], words[w][i])
@@ -699,9 +698,9 @@ func unpack[T uint8 | uint16 | uint32](dst []T, words []uint64, shift uint) {
 	}
 }
 
-// index is an open-addressing hash table from keys of a number of words to ids. Keys of
-// one word are in the slots. Wider keys are in the caller's columns, by id, and the slot
-// has their hash. It is at most five eighths full.
+// index is an open-addressing hash table from keys of a fixed number of words to ids. Keys of one
+// word are in the slots. Wider keys are in the caller's columns, by id, and slots have their
+// hashes. It is at most five eighths full.
 type index struct {
 	lease *gpu.Lease
 	words int
@@ -763,10 +762,10 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 	}
 }
 
-// assign looks up the keys of a block of at most probeBlock, each of one word, and gives new keys
-// the next ids. stored has the keys by id, and it returns it with the new ones. There is room for all keys
-// in the index and behind stored. Keys that are not in their first slot come in a second pass: then no
-// branch of the first one depends on a key.
+// assign looks up the keys of a block of at most probeBlock keys of one word, and assigns the next
+// ids to new keys. stored has the keys by id; assign returns it with the new keys. There must be
+// room for all keys in the index and in stored. Keys that are not in their first slot are handled
+// in a second pass, so that no branch of the first pass depends on a key.
 func (x *index) assign(keys []uint64, out []int32, stored []uint64) []uint64 {
 	slots := x.slots.v
 	mask := uint64(len(slots) - 1)
@@ -799,8 +798,8 @@ func (x *index) assign(keys []uint64, out []int32, stored []uint64) []uint64 {
 	return stored
 }
 
-// slot returns the slot of key i of several words: the one that has it, or the empty one
-// where it belongs.
+// slot returns the slot of key i of several words: the slot that has it, or the empty slot where it
+// belongs.
 func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint64 {
 	slots := x.slots.v
 	mask := uint64(len(slots) - 1)
@@ -822,8 +821,8 @@ func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint6
 	}
 }
 
-// insert returns the id of key i, which is next when the key is new. A refusal leaves the
-// index as it was.
+// insert returns the id of key i, which is next if the key is new. A refusal leaves the index
+// unchanged.
 func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (id int32, fresh bool, err error) {
 	if err := x.room(1); err != nil {
 		return 0, false, err
@@ -849,7 +848,7 @@ func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (
 	return next, true, nil
 }
 
-// put inserts key i. The index does not have it, and has room for it.
+// put inserts key i, which the index does not have. There must be room for it.
 func (x *index) put(words [][]uint64, i int, id int32) {
 	key := words[0][i]
 	if x.words > 1 {
@@ -859,7 +858,7 @@ func (x *index) put(words [][]uint64, i int, id int32) {
 	x.n++
 }
 
-// seat writes an entry to the first empty slot for it.
+// seat writes an entry to its first empty slot.
 func seat(slots []slot, words int, e slot) {
 	h, mask := e.key, uint64(len(slots)-1)
 	if words == 1 {

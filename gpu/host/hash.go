@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// mixA and mixB are odd constants whose bits are spread evenly. Any such numbers would do.
+	// mixA and mixB are odd constants with evenly spread bits. Any such numbers would work.
 	mixA = 0x9e3779b97f4a7c15
 	mixB = 0xd6e8feb86659fd93
 	// hashNull is the hash of a null.
@@ -27,9 +27,9 @@ func mix(x, seed uint64) uint64 {
 	return hi ^ lo
 }
 
-// tableMix is mix for hash tables, with another constant. The keys of a partition, which Hash selects, have similar
-// products with the first one: with it, keys that are close to each other would fall into few places of a table,
-// whatever the seeds.
+// tableMix is mix for hash tables, with another constant. The keys of a partition, which Hash
+// selects, have similar products with the first constant: with it, keys that are close to each
+// other would collide in a few slots of a table, whatever the seeds.
 func tableMix(x uint64) uint64 {
 	hi, lo := bits.Mul64(x^tableSeed, mixB)
 	return hi ^ lo
@@ -145,7 +145,7 @@ func hashCodes(out []uint64, c gpu.Column, at int, seed uint64) {
 	values := c.Dict.Values
 	off, data := gpu.Values[int32](values.Offsets, values.Len+1), values.Data.Bytes()
 	for i, code := range gpu.Values[int32](c.Data, c.Len)[at : at+len(out)] {
-		if code := uint(code); code < uint(values.Len) { // else it is that of a null
+		if code := uint(code); code < uint(values.Len) { // otherwise it is the code of a null
 			out[i] = hashBytes(data[off[code]:off[code+1]], seed)
 		}
 	}

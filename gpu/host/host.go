@@ -1,6 +1,6 @@
-// Package host runs the primitives of package gpu on CPU cores. It owns an arena of host
-// memory outside the Go heap, and reuses it because fresh pages cost more than the work
-// on them. It knows nothing of files or operators.
+// Package host runs the primitives of package gpu on CPU cores. It owns an arena of host memory
+// outside of the Go heap, which it reuses because fresh pages cost more than the work on them. It
+// knows nothing about files or operators.
 package host
 
 import (
@@ -22,10 +22,10 @@ type Options struct {
 	Threads int
 	// Memory is the budget in bytes; 0 means half of the free memory.
 	Memory int64
-	// StrideRows is the number of rows of a stride; 0 chooses.
+	// StrideRows is the number of rows of a stride; 0 means the default.
 	StrideRows int
-	// Budget, if set, is that of the host memory of another device, in place of Memory and of memory of
-	// its own: the CPU then works together with that device, on strides in memory that both reach.
+	// Budget, if set, is the host memory budget of another device, which replaces Memory. The CPU
+	// then works together with that device, on strides in memory that both can access.
 	Budget *gpu.Budget
 }
 
@@ -38,13 +38,14 @@ type Device struct {
 	free    int64
 	budget  *gpu.Budget
 	arena   *arena // nil if the budget is another device's
-	// A queue may have a share of the device, as a Device of its own. Then whole is the
+	// A queue may have a share of the device, represented by another Device. Then whole is the
 	// device itself. ctx, if set, ends the queue's primitives.
 	whole *Device
 	ctx   context.Context
 }
 
-// MaxThreads is the most threads that can be asked for: four for each core of the machine, and at least 64.
+// MaxThreads is the maximum number of threads: 64, or four for each core of the machine if that is
+// more.
 func MaxThreads() int { return max(64, 4*runtime.NumCPU()) }
 
 // FreeMemory returns the bytes of memory that are free, within the limits of the container.
@@ -53,7 +54,7 @@ func FreeMemory() int64 {
 	return free
 }
 
-// CheckThreads returns an error if a number of threads cannot be asked for. 0 is the default.
+// CheckThreads returns an error if a number of threads is not possible. 0 means the default.
 func CheckThreads(n int) error {
 	switch most := MaxThreads(); {
 	case n < 0:
@@ -98,7 +99,7 @@ const deviceName = "host" // the kind and the only device of it
 
 var capabilities = gpu.Capabilities{Leaders: true}
 
-// Unopened returns what is known of the CPU before it is opened.
+// Unopened returns the properties of the CPU that are known before it is opened.
 func Unopened() gpu.Properties {
 	return gpu.Properties{Name: "the CPU", Kind: deviceName, ID: deviceName, Capabilities: capabilities}
 }
@@ -116,11 +117,11 @@ func (d *Device) Budget() *gpu.Budget { return d.budget }
 // HostBudget implements gpu.Device; it is the same as Budget.
 func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 
-// StrideRows implements gpu.Device. One column of a stride stays in the second-level
-// cache, and a stride is long enough to share among cores.
+// StrideRows implements gpu.Device. One column of a stride fits the L2 cache, and a stride is long
+// enough to share among cores.
 func (d *Device) StrideRows(int) int { return d.rows }
 
-// device returns the whole device that this one is a share of, or itself.
+// device returns the device of which this one is a share, or itself.
 func (d *Device) device() *Device {
 	if d.whole != nil {
 		return d.whole
@@ -141,7 +142,7 @@ func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) {
 	return &queue{dev: &lane, name: name}, nil
 }
 
-// Close gives the arena's memory back to the system.
+// Close returns the arena's memory to the system.
 func (d *Device) Close() error {
 	if d.arena != nil {
 		d.arena.close()

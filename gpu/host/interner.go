@@ -11,8 +11,8 @@ import (
 // noCode is the code of a string that a lookup did not find.
 const noCode = math.MaxUint32
 
-// interner maps equal byte strings to equal codes, dense from 0. Its slots have hashes and codes; the
-// strings are in an array by code, short ones as words, which are looked up in blocks (see codes).
+// interner maps equal byte strings to equal codes, dense from 0. Its slots have hashes and codes.
+// The strings are in an array by code, short strings as words. Lookups work in blocks (see codes).
 type interner struct {
 	lease *gpu.Lease
 	slots array[uint64] // upper half of the hash << 32 | code + 1; 0 is empty
@@ -23,9 +23,9 @@ type interner struct {
 	known map[*gpu.Dictionary]array[uint32]
 }
 
-// text is a string of up to shortText bytes, followed by zeros, with its length in the highest byte. Of a
-// longer string it has the start of its bytes in data, their number, and longText in the highest
-// byte; one that is only looked up has no start.
+// text is a string of up to shortText bytes, followed by zeros, with its length in the highest
+// byte. For a longer string it has the position of the bytes in data, their number, and longText in
+// the highest byte; a string that is only looked up has no position.
 type text [3]uint64
 
 const (
@@ -40,7 +40,7 @@ func textOf(b []byte) (w text, h uint32) {
 	return w, h
 }
 
-// set makes w the words of a string, and returns its hash.
+// set sets w to the words of a string, and returns its hash.
 func (w *text) set(b []byte) (h uint32) {
 	n := uint64(len(b))
 	var x, y, z uint64
@@ -64,16 +64,16 @@ func (w *text) set(b []byte) (h uint32) {
 // isLong reports whether the bytes of the string are not in its words.
 func (w *text) isLong() bool { return w[2] == longText }
 
-// smallDictionary is the size up to which all values of a dictionary are interned when it
-// is first seen. Values of larger ones are interned as rows use them.
+// smallDictionary is the size up to which all values of a dictionary are interned at its first use.
+// Values of larger dictionaries are interned when rows use them.
 const smallDictionary = 1024
 
-// largeDictionary bounds the dictionaries whose codes are kept for the next batch: to
-// this many times the rows of a batch.
+// largeDictionary bounds the size of dictionaries whose codes are cached for the next batch, as a
+// multiple of the rows of a batch.
 const largeDictionary = 4
 
-// maxKnown bounds the dictionaries whose codes are kept: a stream brings new ones without
-// end.
+// maxKnown bounds the number of dictionaries whose codes are cached, since a stream may bring new
+// ones without end.
 const maxKnown = 256
 
 func newInterner(l *gpu.Lease) *interner {
@@ -89,7 +89,7 @@ func (in *interner) release() {
 	}
 }
 
-// forget drops the codes of dictionaries.
+// forget drops the cached codes of dictionaries.
 func (in *interner) forget() {
 	if in == nil {
 		return
@@ -136,8 +136,7 @@ func (in *interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
 	}
 }
 
-// intern returns the code of b, and makes one if b is new. A refusal leaves the interner
-// as it was.
+// intern returns the code of b, and makes one if b is new. A refusal leaves the interner unchanged.
 func (in *interner) intern(b []byte) (uint32, error) {
 	w, h := textOf(b)
 	return in.internText(b, w, h)
@@ -188,7 +187,7 @@ func (in *interner) grow() error {
 	return nil
 }
 
-// seatText writes a slot's value to the first empty slot for it.
+// seatText writes a slot's value to its first empty slot.
 func seatText(slots []uint64, v uint64) {
 	mask := len(slots) - 1
 	s := int(v>>32) & mask
@@ -198,7 +197,7 @@ func seatText(slots []uint64, v uint64) {
 	slots[s] = v
 }
 
-// truncate takes the interner back to n strings.
+// truncate resets the interner to n strings.
 func (in *interner) truncate(n int) {
 	in.forget() // they may have codes above n
 	if n == in.len() {
@@ -222,10 +221,9 @@ func (in *interner) truncate(n int) {
 	}
 }
 
-// dictionary returns the interner's code for every value of a dictionary that the column
-// uses, and interns these values. Values that no column has used yet have noCode. A
-// dictionary may be far larger than a stride: a join passes on its whole build side as
-// one.
+// dictionary interns the dictionary values that the column uses, and returns the interner's codes
+// by dictionary code. Values that no column has used yet have noCode. A dictionary may be far
+// larger than a stride: a join passes on its whole build side as a dictionary.
 func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 	values := c.Dict.Values
 	known, ok := in.known[c.Dict]
@@ -302,9 +300,9 @@ func (x *textRows) value(r int) []byte {
 	return x.data[x.off[r]:x.off[r+1]]
 }
 
-// blocks is codes of the rows from one on, on one core. The strings of a block are hashed, then their slots
-// are read, and then the strings of these are compared: no read of one row waits for another row's. New
-// strings and long ones come last.
+// blocks is codes for the rows from row from on, on one core. The strings of a block are hashed,
+// then their slots are read, and then the strings of the slots are compared: no read of one row
+// waits for that of another row. New strings and long strings are handled last.
 func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, valid func(r int) bool) error {
 	var words [probeBlock]text
 	var hashes [probeBlock]uint32

@@ -6,8 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// MatchPartitions implements gpu.Queue. Each partition has a hash table by open addressing,
-// small enough for the cache. Cores build and probe different partitions.
+// MatchPartitions implements gpu.Queue. Each partition has an open-addressing hash table that fits
+// the cache. Cores build and probe different partitions.
 func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, _ gpu.Probing) (gpu.Matcher, error) {
 	if err := q.check([]gpu.Column{build.Key, build.Offsets, build.Chain, probe.Key, probe.Offsets,
 		probe.Chain}); err != nil {
@@ -57,8 +57,8 @@ type partitions[K uint32 | uint64] struct {
 	next         array[int32] // by build row: the next row + 1 of its key, or 0
 }
 
-// partTable is where the slots of a partition begin in head, and how many bits number them. A
-// key is in the first free slot from its home on, after the last slot in the first one.
+// partTable has the position of a partition's slots in head, and the number of bits that number
+// them. A key is in the first free slot from its home on; the first slot follows the last.
 type partTable struct {
 	at   int
 	bits uint
@@ -90,7 +90,7 @@ func (p *partitions[K]) make(d *Device, l *gpu.Lease) (err error) {
 	head, next := p.head.v, p.next.v
 	return d.parallel(len(p.tables), 1, func(i, _ int) error {
 		first, table := p.build.at[i], p.tables[i]
-		for r := p.build.at[i+1] - 1; r >= first; r-- { // rows of a key are then in order
+		for r := p.build.at[i+1] - 1; r >= first; r-- { // so that the rows of a key are in order
 			if !p.build.col.IsValid(int(r)) {
 				continue
 			}
@@ -105,9 +105,8 @@ func (p *partitions[K]) make(d *Device, l *gpu.Lease) (err error) {
 	})
 }
 
-// find looks up the keys of a block in the table of a build partition: out[i] is the first row
-// of key i + 1, counted from the partition's first row, or 0. Like table.findSlots it takes
-// rounds.
+// find looks up the keys of a block in the table of a build partition: out[i] is 1 + the first row
+// of key i, counted from the partition's first row, or 0. Like table.findSlots it works in rounds.
 func (p *partitions[K]) find(part int, keys []K, out []int32) {
 	if p.build.at[part] == p.build.at[part+1] {
 		clear(out)
@@ -133,9 +132,9 @@ func (p *partitions[K]) find(part int, keys []K, out []int32) {
 	}
 }
 
-// eachBlock calls f for blocks of the rows in [lo, hi), each within one partition: with the
-// first row of the block, the first row of its build partition, and the first match of each
-// row + 1, counted from that row, or 0. It stops when f is false.
+// eachBlock calls f for blocks of the rows in [lo, hi), each within one partition: with the first
+// row of the block, the first row of its build partition, and for each row 1 + its first match,
+// counted from that build row, or 0. It stops when f returns false.
 func (p *partitions[K]) eachBlock(lo, hi int, f func(row int, first int32, links []int32) bool) {
 	var block [probeBlock]int32
 	at := p.probe.at
@@ -163,7 +162,7 @@ func (p *partitions[K]) eachBlock(lo, hi int, f func(row int, first int32, links
 }
 
 func (p *partitions[K]) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
-	if err := out.room(min(hi-lo, limit)); err != nil { // most rows have one match at most
+	if err := out.room(min(hi-lo, limit)); err != nil { // most rows have at most one match
 		return 0, err
 	}
 	next = hi

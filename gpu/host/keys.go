@@ -8,17 +8,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Keys of joins and group-bys become rows of 64-bit words, which are equal exactly when
-// the keys are. Values are packed side by side at their width, floats in a canonical
-// form, strings and binaries as codes of an interner. So hash tables know words only, and
-// no key is compared twice.
+// Keys of joins and group-bys become rows of 64-bit words, which are equal if and only if the keys
+// are. Values are packed next to each other at their width, floats in a canonical form, strings and
+// binaries as codes of an interner. So hash tables handle only words, and no key is compared twice.
 
 // codec packs the key columns of one table or group-by into words.
 type codec struct {
 	types    []gpu.Type
 	interner []*interner // by column; nil for types of fixed width
 	bits     []int       // by column
-	word     []int       // by column: the word that it begins in
+	word     []int       // by column: the word in which it begins
 	shift    []uint      // by column: its lowest bit in that word
 	words    int         // words of a key
 	narrow   bool        // integers of 8 bytes have 32 bits, with a sign
@@ -35,7 +34,7 @@ func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
 	return c
 }
 
-// layOut gives each column its bits.
+// layOut assigns bits to each column.
 func (c *codec) layOut(narrow bool) {
 	n := len(c.types)
 	c.bits, c.word, c.shift, c.narrow = make([]int, n), make([]int, n), make([]uint, n), narrow
@@ -96,7 +95,7 @@ func (c *codec) strings() []int {
 	return n
 }
 
-// truncate takes the interners back to the numbers of strings that they had.
+// truncate resets the interners to their earlier numbers of strings.
 func (c *codec) truncate(strings []int) {
 	for i, in := range c.interner {
 		if in != nil {
@@ -121,7 +120,7 @@ type coded struct {
 	// dict maps a dictionary's codes to the interner's codes. plain has the interner's
 	// code of each row.
 	dict, plain [][]uint32
-	scratch     []array[uint32] // the arrays among them that are not the interners'
+	scratch     []array[uint32] // those arrays among them that interners do not own
 }
 
 func (k *coded) release() {
@@ -131,9 +130,9 @@ func (k *coded) release() {
 	k.scratch = nil
 }
 
-// prepare finds the codes of the string columns. With insert, new strings get codes;
-// otherwise they have noCode. The lease pays for scratch, which the caller releases, also
-// after an error. After an error an interner may have more strings than before.
+// prepare finds the codes of the string columns. With insert, new strings get codes; otherwise they
+// have noCode. The lease pays for scratch, which the caller releases, even after an error. After an
+// error an interner may have more strings than before.
 func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (coded, error) {
 	k := coded{cols: cols, dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
 	for i, col := range cols {
@@ -154,9 +153,9 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 			}
 			continue
 		}
-		// The codes of every value of a small dictionary, or of every row. They are not
-		// kept: for a dictionary of which the rows use little, that costs more than
-		// finding them again.
+		// The codes of every value of a small dictionary, or of every row. They are not cached: if
+		// the rows use only a small part of a dictionary, that costs more than finding the codes
+		// again.
 		values, rows := col, n
 		var at []int32
 		switch {
@@ -182,8 +181,8 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 	return k, nil
 }
 
-// plainWords returns the values of a key of 8 bytes without nulls and codes, whose equal values have equal
-// bits; nil for other columns.
+// plainWords returns the values of a key of 8 bytes without nulls and codes, if equal values have
+// equal bits; otherwise nil.
 func plainWords(c gpu.Column) []uint64 {
 	if c.Type.IsVar() || c.Type.IsFloat() || c.Type.Width() != 8 || c.Dict != nil || c.Valid != nil {
 		return nil
@@ -276,8 +275,8 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-// loadWords loads rows [at, at+len(out)) of a plain column of at most 8 bytes a value as
-// words: integers sign- or zero-extended, floats as canonical bits.
+// loadWords loads rows [at, at+len(out)) of a plain column of at most 8 bytes per value as words:
+// integers sign- or zero-extended, floats as canonical bits.
 func loadWords(out []uint64, c gpu.Column, at int) {
 	n := at + len(out)
 	switch c.Type.Kind {
@@ -317,7 +316,7 @@ func extend[T int8 | int16 | int32 | uint8 | uint16 | uint32](out []uint64, in [
 	}
 }
 
-// canonical gives floats that are equal to SQL equal bits.
+// canonical returns the same bits for all floats that are equal in SQL.
 func canonical[T float32 | float64](v T) T {
 	switch {
 	case v == 0:

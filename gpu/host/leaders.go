@@ -9,18 +9,18 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// leaders implements gpu.Leaders. It has a copy of the columns of each leader.
+// leaders implements gpu.Leaders. It keeps a copy of the columns of each leader.
 type leaders struct {
 	dev    *Device
 	lease  *gpu.Lease
 	spec   gpu.Leader
 	cells  []cells          // by column
-	first  vector[uint64]   // of each leader the word of its first key, see words; the greatest word without a leader
+	first  vector[uint64]   // word of each leader's first key, see words; the greatest word for no leader
 	flips  []func([]uint64) // of the keys of at most 8 bytes
 	groups int              // of the last update
 }
 
-// cells is the values of a column, one a group, in the form of their width.
+// cells has the values of a column, one per group, stored by their width.
 type cells struct {
 	typ   gpu.Type
 	valid vector[uint8]
@@ -74,8 +74,8 @@ func (x *leaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, grou
 	return nil
 }
 
-// update finds the rows that are ahead of the leaders so far, makes room for them, and then copies those
-// that are still ahead.
+// update finds the rows that are ahead of the current leaders, makes room for them, and then copies
+// those that are still ahead.
 func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 	for i := range x.cells {
 		if err := x.cells[i].grow(x.lease, groups); err != nil {
@@ -108,7 +108,7 @@ func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 		}
 	}
 	if x.spec.Last {
-		slices.Reverse(rows) // so that few of them are copied
+		slices.Reverse(rows) // so that fewer rows are copied
 	}
 	for _, i := range rows {
 		id, w := ids[i], words.v[i]
@@ -123,8 +123,8 @@ func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 	return nil
 }
 
-// words returns words in the order of the first key, or of the position: the word of a row is lower only
-// if the row comes first.
+// words returns words in the order of the first key, or of the position: if a row has a lower word,
+// it comes first.
 func (x *leaders) words(words []uint64, cols []gpu.Column) {
 	if len(x.spec.Order) == 0 {
 		copy(words, gpu.Values[uint64](cols[0].Data, len(words)))
@@ -242,7 +242,7 @@ func rawWord(c gpu.Column, i int) uint64 {
 	return gpu.Words(c.Data, n)[i/64] >> (i % 64) & 1
 }
 
-// orderedBits makes a word as loadWords does from the bits of a value.
+// orderedBits turns the bits of a value into a word, as loadWords does.
 func orderedBits(t gpu.Type, w uint64) uint64 {
 	switch {
 	case t.Kind == gpu.Float32:
@@ -283,7 +283,7 @@ func (s *cells) room(l *gpu.Lease, c gpu.Column, ids, rows []int32) error {
 	return s.texts.room(l, need)
 }
 
-// put makes the value of a row that of a group.
+// put sets the value of a group to that of a row.
 func (s *cells) put(c gpu.Column, row, id int) {
 	if !c.IsValid(row) {
 		s.valid.v[id] = 0

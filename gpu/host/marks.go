@@ -21,7 +21,7 @@ func (q *queue) Marks(l *gpu.Lease, n int) (gpu.Column, error) {
 	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: n, Data: bits.buf}, nil
 }
 
-// Mark implements gpu.Queue. Ids of one word that come together are one access to it.
+// Mark implements gpu.Queue. Consecutive ids in the same word cause one access to it.
 func (q *queue) Mark(_ *gpu.Lease, marks, ids gpu.Column) error {
 	if err := q.check([]gpu.Column{marks, ids}); err != nil {
 		return err

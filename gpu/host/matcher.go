@@ -6,7 +6,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// matcher gives the pairs of probe rows [at, to), which it looks up in order.
+// matcher returns the pairs of probe rows [at, to), which it looks up in order.
 type matcher struct {
 	dev    *Device
 	lookup lookup
@@ -14,11 +14,11 @@ type matcher struct {
 	at, to int
 }
 
-// lookup finds the matches of probe rows. Several goroutines call it at the same time.
+// lookup finds the matches of probe rows. It is safe for concurrent use.
 type lookup interface {
-	// pairs appends the pairs of probe rows [lo, hi), in order of the rows, until there
-	// are at least limit. It stops between two rows, and returns the first row that it
-	// has not looked up.
+	// pairs appends the pairs of probe rows [lo, hi), in the order of the rows, until there are at
+	// least limit pairs. It stops between two rows, and returns the first row that it has not
+	// looked up.
 	pairs(out *pairs, lo, hi, limit int) (next int, err error)
 	// matched sets the bits of those rows in [lo, hi) that have a match. lo is a multiple
 	// of 64.
@@ -26,7 +26,7 @@ type lookup interface {
 	release()
 }
 
-// probeGrain is the rows of a task of a lookup.
+// probeGrain is the number of rows of a task of a lookup.
 const probeGrain = 1 << 13
 
 // pairs is a list of matches in memory of a lease.
@@ -50,14 +50,13 @@ func (p *pairs) release() {
 
 func (p *pairs) len() int { return len(p.probe.v) }
 
-// add appends a pair, for which there is room.
+// add appends a pair. There must be room for it.
 func (p *pairs) add(probe, build int32) {
 	p.probe.v, p.build.v = append(p.probe.v, probe), append(p.build.v, build)
 }
 
-// cut drops the pairs from the k-th on, but keeps all pairs of the row of pair k-1, or
-// none of them if it would then have more than most pairs. It returns the row after the
-// pairs that are left.
+// cut drops the pairs from the k-th on, but keeps all pairs of the row of pair k-1, or drops all of
+// them if more than most pairs would be left. It returns the row after the remaining pairs.
 func (p *pairs) cut(k, most int) (next int) {
 	rows := p.probe.v
 	last := rows[k-1]
@@ -75,7 +74,8 @@ func (p *pairs) cut(k, most int) (next int) {
 	return next
 }
 
-// columns concatenates lists of pairs into columns. A single list gives its memory away.
+// columns concatenates lists of pairs into columns. The memory of a single list is reused without a
+// copy.
 func columns(l *gpu.Lease, lists []*pairs) (probe, build gpu.Column, err error) {
 	if len(lists) == 1 {
 		p := lists[0]
@@ -123,8 +123,8 @@ func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.
 	return probe, build, m.at < m.to, nil
 }
 
-// next returns the next pairs and the row after them. A task that begins when those before
-// it have found enough does nothing.
+// next returns the next pairs and the row after them. A task does nothing if earlier tasks have
+// already found enough pairs.
 func (m *matcher) next(d *Device, l *gpu.Lease, limit int) (probe, build gpu.Column, next int, err error) {
 	rest, grain := m.to-m.at, probeGrain
 	if d.threads == 1 {

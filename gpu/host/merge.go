@@ -34,7 +34,7 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	return &matcher{dev: q.dev.device(), lookup: m, rows: m.probes, to: m.probes}, nil
 }
 
-// merge is the matches of sorted sides.
+// merge has the matches of sorted sides.
 type merge struct {
 	spans
 	compare        comparison // compares a build row with a probe row
@@ -79,8 +79,8 @@ func (m *merge) find(from, to int) error {
 	return nil
 }
 
-// runEnd returns the end of the run of build rows from first on that equal a probe row.
-// It looks ahead by distances that double, so short runs cost little.
+// runEnd returns the end of the run of build rows from first on that equal a probe row. It searches
+// with doubling distances, so short runs cost little.
 func (m *merge) runEnd(first, probe int) int {
 	ahead := 1
 	for first+ahead < m.builds && m.compare(first+ahead, probe) == 0 {

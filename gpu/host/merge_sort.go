@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// MergeSort implements gpu.Queue. Cores sort runs of rows, then merge pairs of runs. A merge
-// is cut by diagonals of its path, so all cores take part in every merge.
+// MergeSort implements gpu.Queue. Cores sort runs of rows, then merge pairs of runs. Diagonals cut
+// the path of a merge, so that all cores take part in every merge.
 func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	if err := q.check(gpu.KeyColumns(keys)); err != nil {
 		return gpu.Column{}, err
@@ -62,8 +62,8 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) 
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: from.buf}, nil
 }
 
-// mergeRuns writes a part of the merge of two runs, from a diagonal on. Rows of the left run
-// come first among equals.
+// mergeRuns writes a part of the merge of two runs, from a diagonal on. Among equal rows, those of
+// the left run come first.
 func mergeRuns(compare comparison, left, right, out []int32, diagonal int) {
 	low := max(diagonal-len(right), 0)
 	x := low + sort.Search(min(diagonal, len(left))-low, func(k int) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// packing implements gpu.Packing: a packed key is the group of the keys.
+// packing implements gpu.Packing: a packed key is the group id of the keys.
 type packing struct{ *groups }
 
 // NewPacking implements gpu.Queue.

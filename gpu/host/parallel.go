@@ -9,17 +9,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// parallel runs f over [0, n) in tasks of at most grain items, on as many cores as there
-// are tasks. A task is the unit of parallel work; it starts at a multiple of grain. The
-// caller works too, so a call costs little when the other cores are busy. parallel
-// returns the first error, or the cause of the queue's context when that ends, and starts
-// no task after it. A panic in a task becomes an error.
+// parallel runs f over [0, n) in tasks of at most grain items, on at most as many cores as there
+// are tasks. A task begins at a multiple of grain. The caller works too, so a call costs little
+// when the other cores are busy. parallel returns the first error, or the cause of the queue's
+// context when that ends, and starts no task after it. A panic in a task becomes an error.
 func (d *Device) parallel(n, grain int, f func(lo, hi int) error) error {
 	return d.parallelWorkers(n, grain, func(_, lo, hi int) error { return f(lo, hi) })
 }
 
-// parallelWorkers is parallel, and also tells f which worker runs it: a number below
-// d.threads. No two tasks run on one worker at the same time.
+// parallelWorkers is parallel, but also passes f the number of the worker that runs it, which is
+// below d.threads. No two tasks run on the same worker concurrently.
 func (d *Device) parallelWorkers(n, grain int, f func(worker, lo, hi int) error) error {
 	if n <= grain || d.threads == 1 {
 		for lo := 0; lo < n; lo += grain {

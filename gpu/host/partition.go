@@ -7,10 +7,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Partition implements gpu.Queue. Every task makes a histogram, a scan over
-// (partition, task) turns the counts into output offsets, and every task notes where its
-// rows go. Reduce-then-scan makes it stable. Plain columns of fixed width and of text are scattered: a
-// partition's next values share a cache line until it is full. Others are gathered.
+// Partition implements gpu.Queue. Every task makes a histogram, a scan over (partition, task) turns
+// the counts into output offsets, and every task computes the positions of its rows. This order of
+// offsets makes it stable. Plain columns of fixed width and of strings are scattered: the next
+// values of a partition share a cache line until it is full. Other columns are gathered.
 func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	d gpu.Digit) ([]gpu.Column, gpu.Column, error) {
 	if err := q.check(cols, []gpu.Column{key}); err != nil {
@@ -58,8 +58,8 @@ func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	return out, offsets, ends, err
 }
 
-// partitioned returns columns whose row i is at to[i]. Rows that are in this order already, as those of
-// a table that is sorted by the key, are shared.
+// partitioned returns columns with row i at to[i]. If the rows already have this order, as those of
+// a table that is sorted by the key, the columns are shared.
 func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (out []gpu.Column, err error) {
 	out = make([]gpu.Column, len(cols))
 	if stays(to.v) {
@@ -73,7 +73,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 		}
 		return out, nil
 	}
-	var order array[int32] // the row at each place
+	var order array[int32] // the row at each position
 	defer func() {
 		order.release()
 		if err != nil {
@@ -82,7 +82,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 		}
 	}()
 	var gathered []gpu.Column
-	var places []int // of these among cols
+	var places []int // positions of these columns in cols
 	for i, c := range cols {
 		switch {
 		case c.Type.IsVar() && c.Dict == nil && c.Valid == nil:
@@ -91,7 +91,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 			if order.buf == nil {
 				order, err = d.orderOf(l, to.v)
 			}
-			if c.IsRowNumbers() { // in the new order they are the order
+			if c.IsRowNumbers() { // in the new order the row numbers are the order itself
 				if err == nil {
 					c.Data = order.buf.Retain()
 					out[i] = c
@@ -116,7 +116,7 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 	return out, nil
 }
 
-// stays reports whether each row stays where it is.
+// stays reports whether all rows keep their positions.
 func stays(to []int32) bool {
 	for i, at := range to {
 		if int(at) != i {
@@ -126,7 +126,7 @@ func stays(to []int32) bool {
 	return true
 }
 
-// orderOf returns the row at each place, where row i is at to[i].
+// orderOf returns the row at each position, where row i is at to[i].
 func (d *Device) orderOf(l *gpu.Lease, to []int32) (array[int32], error) {
 	order, err := newArray[int32](l, len(to))
 	if err != nil {
@@ -140,7 +140,7 @@ func (d *Device) orderOf(l *gpu.Lease, to []int32) (array[int32], error) {
 	})
 }
 
-// scattered returns a plain column of fixed width whose row i is at to[i].
+// scattered returns a plain column of fixed width with row i at to[i].
 func (d *Device) scattered(l *gpu.Lease, c gpu.Column, to []int32) (gpu.Column, error) {
 	buf, err := l.Alloc(int64(c.Len) * int64(c.DataWidth()))
 	if err != nil {
@@ -179,7 +179,7 @@ func scatterValues[T any](d *Device, c gpu.Column, buf *gpu.Buffer, to []int32) 
 	})
 }
 
-// scatteredText returns a plain column of text without nulls whose row i is at to[i].
+// scatteredText returns a plain column of strings without nulls with row i at to[i].
 func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.Column, err error) {
 	defer func() {
 		if err != nil {
@@ -218,7 +218,7 @@ func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.
 	})
 }
 
-// copyText copies bytes to as many others. Short texts are copied in words.
+// copyText copies a string to a slice of the same length. Short strings are copied in words.
 func copyText(to, from []byte) {
 	n := len(from)
 	if n < 8 || n > 64 || len(to) != n {
@@ -231,8 +231,8 @@ func copyText(to, from []byte) {
 	binary.LittleEndian.PutUint64(to[n-8:], binary.LittleEndian.Uint64(from[n-8:]))
 }
 
-// partition returns where each row goes in the stable order of rows by a digit of their key, and
-// the first position of each digit. The caller releases the positions.
+// partition returns the position of each row in the stable order of rows by a digit of their key,
+// and the first position of each digit. The caller releases the positions.
 func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K,
 	digit gpu.Digit) (positions array[int32], offsets []int, err error) {
 	n, fanout := len(key), 1<<digit.Bits

@@ -31,16 +31,17 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Matche
 	return &matcher{dev: t.dev, lookup: p, rows: n, to: n}, nil
 }
 
-// probe looks rows up in a table. It does so in blocks, so that the independent loads of
-// a block are in flight together.
+// probe looks up rows in a table. It works in blocks, so that the independent loads of a block are
+// in flight together.
 type probe struct {
 	*table
 	keys batch
-	// first and last have the entries of each value of the dictionary, if the key is one text with a dictionary.
+	// first and last have the entries of each dictionary value, if the key is a single string with
+	// a dictionary.
 	first, last array[int32]
 }
 
-// lookUpValues looks the values of a dictionary up, of which there are not more than rows.
+// lookUpValues looks up the values of a dictionary that has no more values than there are rows.
 func (p *probe) lookUpValues(l *gpu.Lease) (err error) {
 	codes := p.keys.dict[0]
 	if len(p.keys.cols) > 1 || len(codes) == 0 || p.anySafe && p.keys.cols[0].Valid != nil {
@@ -65,8 +66,8 @@ func (p *probe) lookUpValues(l *gpu.Lease) (err error) {
 
 const probeBlock = 512
 
-// block is the entries of the rows of a block that match: those from first to last. With
-// unique keys, first is the matching row + 1.
+// block has the matching entries of the rows of a block: those from first to last. With unique
+// keys, first is the matching row + 1.
 type block struct {
 	words       [][]uint64
 	first, last [probeBlock]int32
@@ -103,7 +104,7 @@ func (p *probe) matches(b *block, at, m int) {
 	}
 }
 
-// ofValues sets out to what rows of a column with a dictionary, from row at on, have by value.
+// ofValues sets out to the entries of byValue for the dictionary codes of rows from row at on.
 func ofValues(out, byValue []int32, c gpu.Column, at int) {
 	for i, code := range gpu.Values[int32](c.Data, c.Len)[at:][:len(out)] {
 		out[i] = gpu.Lookup(byValue, code)
@@ -120,7 +121,7 @@ func (p *probe) lookUp(words [][]uint64, first, last []int32) {
 		return
 	}
 	p.find(words, first)
-	// A number of -1, for no match, is all ones as a mask.
+	// The number -1, which means no match, is all ones as a mask.
 	start, entries := p.start.v, p.entries.v
 	switch {
 	case p.rows == 0:
@@ -143,7 +144,7 @@ func (p *probe) lookUp(words [][]uint64, first, last []int32) {
 }
 
 func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
-	if err := out.room(min(hi-lo, limit+probeBlock)); err != nil { // most rows have one pair at most
+	if err := out.room(min(hi-lo, limit+probeBlock)); err != nil { // most rows have at most one pair
 		return 0, err
 	}
 	b := block{words: blockWords(p.keys.words)}
@@ -184,8 +185,7 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 	return hi, nil
 }
 
-// addUnique appends the matches of a block of rows, given as row + 1, for which there is
-// room.
+// addUnique appends the matches of a block of rows, given as row + 1. There must be room for them.
 func (p *pairs) addUnique(rows []int32, at int) {
 	probe, build := p.probe.v, p.build.v
 	to, match := probe[len(probe):len(probe)+len(rows)], build[len(build):len(build)+len(rows)]
@@ -199,8 +199,8 @@ func (p *pairs) addUnique(rows []int32, at int) {
 	p.probe.v, p.build.v = probe[:len(probe)+k], build[:len(build)+k]
 }
 
-// addMatches looks a block of keys up in an array, or in the direct form, of distinct keys, and appends the
-// matches, for which there is room. It takes one pass: most of its time is that of the instructions.
+// addMatches looks up a block of keys in an array or in the direct form, with distinct keys, and
+// appends the matches. There must be room for them. It takes one pass: it is bound by instructions.
 func (p *probe) addMatches(out *pairs, keys []uint64, at int) {
 	probe, build := out.probe.v, out.build.v
 	to, match := probe[len(probe):len(probe)+len(keys)], build[len(build):len(build)+len(keys)]
@@ -217,8 +217,9 @@ func (p *probe) addMatches(out *pairs, keys []uint64, at int) {
 	out.probe.v, out.build.v = probe[:len(probe)+n], build[:len(build)+n]
 }
 
-// matchArray writes the positions of the keys that are in an array from key lo on, with their rows, and returns
-// how many they are. No branch depends on whether there is a key. Inlined, it would lack registers.
+// matchArray writes the positions of the keys that an array, which begins with key lo, contains,
+// and their rows. It returns their number. No branch depends on whether a key exists. It is not
+// inlined, since it would then lack registers.
 //
 //go:noinline
 func matchArray(keys []uint64, lo uint64, byKey, to, match []int32) (n int) {

@@ -45,8 +45,8 @@ func (q *queue) fail(err error) error {
 	return err
 }
 
-// check returns an error when a primitive cannot run on the columns: the queue has an
-// error, its context has ended, or a column is not memory of its device.
+// check returns an error if a primitive cannot run on the columns: the queue has an error, its
+// context has ended, or a column does not belong to its device.
 func (q *queue) check(columns ...[]gpu.Column) error {
 	if q.err != nil {
 		return q.err
@@ -99,8 +99,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return s, nil
 }
 
-// joined returns a column with the pieces of its values in one buffer, with references of its
-// own.
+// joined returns a column with the pieces of its values in one buffer, with its own references.
 func joined(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	out := c.Retain()
 	pieces := c.Data.Pieces()
@@ -121,7 +120,7 @@ func joined(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	return out, nil
 }
 
-// unpack returns an ordinary column for an encoded one, with references of its own.
+// unpack returns an ordinary column for an encoded one, with its own references.
 func (d *Device) unpack(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	switch {
 	case c.CodeWidth == 0:

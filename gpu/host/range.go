@@ -50,8 +50,8 @@ func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bou
 	return &matcher{dev: q.dev.device(), lookup: &m, rows: rows, to: rows}, nil
 }
 
-// bounded returns whether build row i is behind the bound of probe row r. equal says that a
-// row that equals the bound is not. It returns nil without a bound.
+// bounded returns a function that reports whether build row i is after the bound of probe row r.
+// With equal, a row that equals the bound is not after it. It returns nil if there is no bound.
 func bounded(build gpu.Column, b *gpu.Bound, equal bool) func(i, r int) bool {
 	if b == nil {
 		return nil

@@ -80,8 +80,8 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 	return ids, firsts, nil
 }
 
-// changing sets the marks, from row first on, of the rows that differ from the row before. It leaves
-// out row 0.
+// changing sets the marks, from row first on, of the rows that differ from the previous row. It
+// skips row 0.
 type changing func(first int, marks []uint8)
 
 // changesOf returns a function for the values of a column. Nulls are equal.

@@ -11,10 +11,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Sort implements gpu.Queue. Every key becomes an unsigned integer of the same order, as
-// narrow as its values allow; strings become ranks. A word of 64 bits has the row id and as many bits of
-// the keys as there is room for. The sort is a stable least-significant-digit radix sort of such words, the
-// last bits of the keys first.
+// Sort implements gpu.Queue. Every key becomes an unsigned integer with the same order, as narrow
+// as its values allow; strings become ranks. A 64-bit word has the row id and as many bits of the
+// keys as fit. The sort is a stable least-significant-digit radix sort of such words, the last bits
+// of the keys first.
 func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	if err := q.check(gpu.KeyColumns(keys)); err != nil {
 		return gpu.Column{}, err
@@ -23,8 +23,8 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	return out, q.fail(err)
 }
 
-// keyDigits is one key column as integers of a known width. add adds those of rows from at on to out, shifted to the
-// left, where these bits are zero.
+// keyDigits is a key column as integers of a known width. add shifts the integers of rows from at
+// on to the left, and adds them to out, where these bits are zero.
 type keyDigits struct {
 	bits uint
 	add  func(out []uint64, at int, shift uint)
@@ -71,7 +71,7 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	// The keys of each word, from the least significant on.
 	words, room := [][]keyDigits{nil}, 64-r.idBits
 	for _, p := range slices.Backward(parts) {
-		for p.bits > room { // shifted up, the upper bits drop out
+		for p.bits > room { // the shift drops the upper bits
 			words[len(words)-1] = append(words[len(words)-1], keyDigits{room, p.add})
 			words, p, room = append(words, nil), p.above(room), 64-r.idBits
 		}
@@ -104,8 +104,9 @@ type radix struct {
 	lease  *gpu.Lease
 	n      int
 	idBits uint
-	// Before the first pass the words are computed from parts of keys, the least significant first, and then they are
-	// in own. A pass writes them to next. Buffers are allocated when they are needed.
+	// Before the first pass the words are computed from parts of keys, the least significant first;
+	// afterwards they are in own. A pass writes them to next. Buffers are allocated when they are
+	// needed.
 	parts     []keyDigits
 	own, next array[uint64]
 	sorted    bool // the words are in own
@@ -149,10 +150,10 @@ func (r *radix) room() (err error) {
 	return err
 }
 
-// word sorts by one word, whose key is made of parts. Unless it is nil, ids gets the row ids.
+// word sorts by one word, whose key consists of parts. If ids is not nil, it receives the row ids.
 func (r *radix) word(parts []keyDigits, ids []int32) error {
 	mask := uint64(1)<<r.idBits - 1
-	if r.parts = parts; r.sorted { // by the words behind
+	if r.parts = parts; r.sorted { // by the words of less significant keys
 		if err := r.room(); err != nil {
 			return err
 		}
@@ -206,7 +207,7 @@ func (r *radix) word(parts []keyDigits, ids []int32) error {
 	})
 }
 
-// maxDigit is the most bits of a digit: a pass writes to as many places as it has values.
+// maxDigit bounds the bits of a digit: a pass writes to as many positions as the digit has values.
 const maxDigit = 12
 
 // pass is one stable counting pass over bits [shift, shift+width). It writes the words or, unless ids is nil, only
@@ -274,9 +275,9 @@ func (r *radix) pass(shift, width uint, ids []int32) (bool, error) {
 	return true, err
 }
 
-// keyDigits turns a sort key into ordered integers: one bit for nulls if there are any,
-// and one or two integers for the value. For strings they read ranks, which the caller
-// releases afterwards.
+// keyDigits turns a sort key into ordered integers: one bit for nulls if there are any, and one or
+// two integers for the value. For strings the integers are ranks, which the caller releases
+// afterwards.
 func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ranks array[uint32], err error) {
 	c := k.Column
 	var load func(out []uint64, at int)
@@ -299,8 +300,8 @@ func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ran
 	return digits, ranks, err
 }
 
-// compress narrows a key to the range of its values, inverts it for descending order, and
-// gives nulls their position.
+// compress narrows a key to the range of its values, inverts it for descending order, and adds the
+// position of nulls.
 func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]keyDigits, error) {
 	c := k.Column
 	tasks := (c.Len + grain - 1) / grain
@@ -365,8 +366,9 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]key
 	return out, nil
 }
 
-// linear returns compress's integers of a column of integers of at most 8 bytes without nulls, in one loop; nil for
-// others. lo and hi are the least and the greatest value, with the sign flipped of types that have one.
+// linear returns the function of compress for a column of integers of at most 8 bytes without
+// nulls, as a single loop; nil for other columns. lo and hi are the least and the greatest value,
+// with the sign bit flipped for signed types.
 func linear(c gpu.Column, descending bool, lo, hi uint64) func(out []uint64, at int, shift uint) {
 	if c.Valid != nil || c.Dict != nil {
 		return nil
@@ -442,8 +444,8 @@ func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 	return append(upper, lower[len(lower)-1]), nil
 }
 
-// ranks sorts the values of a string column, or of a dictionary of any type, by
-// comparison, and gives equal values equal ranks. load loads the ranks of rows.
+// ranks sorts the values of a string column, or of a dictionary of any type, by comparison, and
+// assigns equal ranks to equal values. load loads the ranks of rows.
 func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int), ranks array[uint32], err error) {
 	if c.Dict != nil && c.Dict.Values.Len > c.Len { // most values have no row
 		plain, err := d.expand(l, c)
@@ -550,8 +552,8 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 	}, ranks, nil
 }
 
-// prefix returns the first eight bytes as a big-endian number, with zeros behind the end. Texts with different prefixes
-// are in their order.
+// prefix returns the first eight bytes as a big-endian number, with zeros after the end. Strings
+// with different prefixes have the order of their prefixes.
 func prefix(b []byte) (p uint64) {
 	if len(b) >= 8 {
 		return binary.BigEndian.Uint64(b)

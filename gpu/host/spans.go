@@ -2,8 +2,8 @@ package host
 
 import "github.com/gstream/gstream/gpu"
 
-// spans is the matches of probe rows with a sorted build side: the first match of each row,
-// and how many follow each other from it on. It is a lookup.
+// spans has the matches of probe rows with a sorted build side: the first match of each row, and
+// the number of consecutive matches from it on. It is a lookup.
 type spans struct{ first, count array[int32] }
 
 func newSpans(l *gpu.Lease, rows int) (s spans, err error) {

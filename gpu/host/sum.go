@@ -14,8 +14,8 @@ type intSum struct {
 	narrow vector[int64]
 	wide   vector[gpu.Int128]
 	isWide bool
-	// bound is at least the absolute value of each narrow sum. Once large says that the sums or the
-	// values are too large for bounds to help, each step looks for an overflow.
+	// bound is at least the absolute value of each narrow sum. If large is set, the sums or the
+	// values are too large for bounds to help, and each step checks for overflow.
 	bound uint64
 	large bool
 }
@@ -36,7 +36,7 @@ func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, grou
 		if err != nil || !over {
 			return err
 		}
-		// Subtraction also undoes sums that have wrapped around.
+		// Subtraction also restores sums that have wrapped around.
 		if _, err := s.add(d, ids, c, -1); err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ func allNarrow(c gpu.Column) bool {
 	return rest == 0
 }
 
-// addBounded adds the values to the sums of 64 bits if their number and their size tell that no sum
-// can overflow. Otherwise the sums are as before.
+// addBounded adds the values to the sums of 64 bits if their number and their size prove that no
+// sum can overflow. Otherwise it leaves the sums unchanged.
 func (s *intSum) addBounded(d *Device, ids []int32, c gpu.Column) (bool, error) {
 	size, err := s.addAll(d, ids, c, false)
 	if err != nil || s.fits(len(ids), size) {
@@ -85,8 +85,8 @@ func (s *intSum) addBounded(d *Device, ids []int32, c gpu.Column) (bool, error) 
 	return true, err
 }
 
-// fits reports whether no sum can overflow by so many more values, each of them at least -size-1 and at
-// most size. Then it raises the bound of the sums.
+// fits reports whether no sum can overflow by so many more values, each at least -size-1 and at
+// most size. If so, it raises the bound of the sums.
 func (s *intSum) fits(rows int, size uint64) bool {
 	high, more := bits.Mul64(uint64(rows), size+1)
 	if size == math.MaxUint64 || high != 0 || more > math.MaxInt64 || s.bound+more > math.MaxInt64 {
@@ -96,8 +96,8 @@ func (s *intSum) fits(rows int, size uint64) bool {
 	return true
 }
 
-// addAll adds the values to the sums of 64 bits, which wrap around, or takes them away. All values are at
-// least -size-1 and at most size.
+// addAll adds the values to the sums of 64 bits, or with undo subtracts them; sums wrap around. All
+// values are at least -size-1 and at most size.
 func (s *intSum) addAll(d *Device, ids []int32, c gpu.Column, undo bool) (size uint64, err error) {
 	var all atomic.Uint64
 	err = fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
@@ -123,9 +123,8 @@ func (s *intSum) addAll(d *Device, ids []int32, c gpu.Column, undo bool) (size u
 	return all.Load(), err
 }
 
-// add adds the values to the sums of 64 bits; a sign of -1 subtracts them. It reports
-// whether a sum has wrapped around. The loop has no branch for that: the sign bit of over
-// remembers it.
+// add adds the values to the sums of 64 bits; a sign of -1 subtracts them. It reports whether a sum
+// has wrapped around. The loop has no branch for this: the sign bit of over records it.
 func (s *intSum) add(d *Device, ids []int32, c gpu.Column, sign int64) (bool, error) {
 	var wrapped atomic.Bool
 	unsigned := int64(0)
@@ -165,9 +164,9 @@ func (s *intSum) add(d *Device, ids []int32, c gpu.Column, sign int64) (bool, er
 	return wrapped.Load(), err
 }
 
-// sumBlock returns the sum of at most 2^31 values. wraps is negative if it has wrapped around,
-// or if a value has the highest bit and unsigned is -1. The halves of the values are summed
-// apart, so that no step has to look for an overflow.
+// sumBlock returns the sum of at most 2^31 values. wraps is negative if it has wrapped around, or
+// if a value has the highest bit and unsigned is -1. The halves of the values are summed
+// separately, so that no step has to check for overflow.
 func sumBlock(words []uint64, unsigned int64) (sum, wraps int64) {
 	low, high, all := uint64(0), int64(0), uint64(0)
 	for _, w := range words {

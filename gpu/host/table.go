@@ -10,22 +10,20 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// table is the hash table of a join's build side. An array has the row of each key, for a single
-// integer-like key without duplicates whose values are dense. Other tables number the distinct keys,
-// in one of two forms:
+// table is the hash table of a join's build side. It has one of three forms. The last two number
+// the distinct keys.
 //
-//   - direct: for a single integer-like key whose values span a range not much wider than
-//     their number. A bitmap of the range says which keys there are, and its running count
-//     numbers them in order. The bitmap takes two bits for each key of the range, so it
-//     mostly stays in the cache, and clustered probe keys read clustered memory.
-//   - hashed: slots of 16 bytes with the key, or the hash of a key of several words, and its
-//     number. A key is in the first free slot from its home on: first those of the home's
-//     cache line, then those of the next lines. Slots are at most five eighths full, and each
-//     has a filter of 32 bits of the keys that have it as home, so most lookups read one line.
+//   - array: the row of each key, for a single integer-like key without duplicates whose values are dense.
+//   - direct: for a single integer-like key whose values span a range not much wider than their number. A bitmap of the
+//     range says which keys exist, and its running count numbers them in order. The bitmap takes two bits for each key of
+//     the range, so it mostly stays in the cache, and clustered probe keys read clustered memory.
+//   - hashed: slots of 16 bytes with the key, or the hash of a key of several words, and its number. A key is in the first
+//     free slot from its home on: first the slots of the home's cache line, then those of the next lines. Slots are at
+//     most five eighths full, and each has a 32-bit filter of the keys that have it as home, so most lookups read one line.
 //
-// If the keys of all rows are distinct, the number of a hashed key is its row, and entries
-// has the row of each direct key. Otherwise start has the first entry of each key, and
-// entries are the rows by key. Building is stable, so pairs come in build order.
+// If the keys of all rows are distinct, the number of a hashed key is its row, and entries has the
+// row of each direct key. Otherwise start has the first entry of each key, and entries has the rows
+// by key. Building is stable, so pairs come in build order.
 type table struct {
 	dev      *Device
 	codec    *codec
@@ -36,10 +34,10 @@ type table struct {
 
 	lo    uint64        // array and direct: the smallest key
 	byKey array[int32]  // array: row + 1 by key, 0 for none, and a 0 at its end for all keys above
-	ranks array[ranked] // direct: the range of keys, 64 a word
+	ranks array[ranked] // direct: the range of keys, 64 per word
 
 	slots array[tableSlot] // hashed
-	words []array[uint64]  // hashed, keys of several words: those of each build row
+	words []array[uint64]  // hashed, keys of several words: the words of each build row
 
 	start   array[int32]
 	entries array[int32]
@@ -49,8 +47,8 @@ type table struct {
 type tableSlot struct {
 	key uint64
 	id  int32 // number of the key + 1; 0 is empty
-	// seen has a bit for each key whose home this slot is: the bit that the lowest bits of its
-	// hash number.
+	// seen is the filter: it has a bit for each key with this home, numbered by the lowest bits of
+	// the key's hash.
 	seen uint32
 }
 
@@ -75,7 +73,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ran
 		return nil, q.fail(err)
 	}
 	for _, in := range t.codec.interner {
-		in.forget() // probes look strings up in the interner itself
+		in.forget() // probes look up strings in the interner itself
 	}
 	return t, nil
 }
@@ -101,8 +99,8 @@ func releaseArrays[T any](arrays []array[T]) {
 	}
 }
 
-// batch is the keys of some rows with their codes, and a bitmap of the rows that can
-// match nothing.
+// batch has the keys of some rows with their codes, and a bitmap of the rows that can match
+// nothing.
 type batch struct {
 	coded
 	words int
@@ -114,9 +112,9 @@ func (b *batch) release() {
 	b.dead.release()
 }
 
-// keyWords prepares the keys of all rows, and finds the rows that can match nothing. A
-// table with null-safe keys has one word more, the null mask. The lease pays for scratch,
-// which the caller releases, also after an error.
+// keyWords prepares the keys of all rows, and finds the rows that can match nothing. A table with
+// null-safe keys has an additional word, the null mask. The lease pays for scratch, which the
+// caller releases, even after an error.
 func (t *table) keyWords(d *Device, l *gpu.Lease, keys []gpu.Column, n int, insert bool) (b batch, err error) {
 	b.words = t.codec.words
 	if t.anySafe {
@@ -203,7 +201,7 @@ func (t *table) build(d *Device, keys []gpu.Column, ranks uint64) error {
 // buildRows are the rows of a build side while its table is built.
 type buildRows struct {
 	n    int
-	dead []uint64 // bitmap of the rows that can match nothing; nil for none
+	dead []uint64 // bitmap of the rows that can match nothing; nil if there are none
 	// keys writes the keys of the rows from at on, or the hashes of keys of several words.
 	keys func(at int, out []uint64)
 }
@@ -286,11 +284,11 @@ func (t *table) arrange(d *Device, in *buildRows, bits uint,
 	return rows, offsets, err
 }
 
-// ranked is 64 keys of a range: bits says which of them there are, before counts those
-// before them.
+// ranked has 64 keys of a range: bits says which of them exist, and before is the number of
+// existing keys before them.
 type ranked struct{ bits, before uint64 }
 
-// rank returns the number of the key at a slot. It is not ok when there is no such key.
+// rank returns the number of the key at a slot. ok is false if there is no such key.
 func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	if slot >= uint64(len(ranks))*64 {
 		return 0, false
@@ -302,12 +300,12 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	return int(w.before) + bits.OnesCount64(w.bits&(1<<(slot%64)-1)), true
 }
 
-// maxArray bounds the bytes of an array by those of the ranks and entries that it replaces.
+// maxArray bounds the bytes of an array, as a multiple of the ranks and entries that it replaces.
 const maxArray = 4
 
-// buildDirect makes an array or the direct form if the range of keys has at most so many values. The range is
-// split into enough parts to keep all cores busy, and the rows are ordered by part, so that no two cores write
-// to one part.
+// buildDirect makes an array or the direct form if the range of keys has at most most values. The
+// range is split into enough parts to keep all cores busy, and the rows are ordered by part, so
+// that no two cores write to the same part.
 func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err error) {
 	lo, hi, err := in.extent(d)
 	if err != nil {
@@ -397,8 +395,8 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 	})
 }
 
-// buildArray makes an array of rows that are ordered by parts of the range of keys. It makes none if two rows
-// have one key.
+// buildArray makes an array of rows that are ordered by parts of the range of keys. It returns
+// false if two rows have the same key.
 func (t *table) buildArray(d *Device, span uint64, rows []keyed, offsets []int) (bool, error) {
 	var err error
 	if t.byKey, err = newZeros[int32](t.lease, int(span)+2); err != nil {
@@ -424,8 +422,8 @@ func (t *table) buildArray(d *Device, span uint64, rows []keyed, offsets []int) 
 	return true, nil
 }
 
-// group orders the rows of a part by the number of their key. start has the zeroed starts of
-// the part's keys, whose numbers begin at first, and at is the part's first entry.
+// group orders the rows of a part by the number of their key. start receives the starts of the
+// part's keys, whose numbers begin at first, and must be zero. at is the part's first entry.
 func (t *table) group(rows []keyed, start []int32, first, at int32) {
 	for _, r := range rows {
 		start[r.number-first]++
@@ -446,8 +444,8 @@ func (t *table) group(rows []keyed, start []int32, first, at int32) {
 	}
 }
 
-// extent returns the smallest and the largest of the keys that are not dead, as signed
-// integers, or zeros without keys.
+// extent returns the smallest and the largest key that is not dead, as signed integers, or zeros if
+// there are no keys.
 func (b *buildRows) extent(d *Device) (lo, hi int64, err error) {
 	var mu sync.Mutex
 	lo, hi = math.MaxInt64, math.MinInt64
@@ -471,16 +469,16 @@ func (b *buildRows) extent(d *Device) (lo, hi int64, err error) {
 	return lo, hi, err
 }
 
-// maxPartBits bounds the parts in which slots are filled, and partSlots is the number of
-// slots of a part that fit the second-level cache.
+// maxPartBits bounds the number of parts in which slots are filled, and partSlots is the number of
+// slots of a part that fit the L2 cache.
 const (
 	maxPartBits = 12
 	partSlots   = 1 << 16
 )
 
-// buildHashed makes the hashed form. Rows are ordered by the upper bits of their hash, so
-// that each part of the rows has a part of the slots as its homes. Cores fill different
-// parts. The few keys that find no free slot before the end of their part come last.
+// buildHashed makes the hashed form. Rows are ordered by the upper bits of their hash, so that the
+// homes of each part of the rows are in one part of the slots. Cores fill different parts. Keys
+// that find no free slot before the end of their part are inserted last.
 func (t *table) buildHashed(d *Device, in *buildRows) error {
 	size := max(t.rows/5*8, 64)
 	partBits := min(log2ceil((size+partSlots-1)/partSlots), maxPartBits)
@@ -523,17 +521,16 @@ func (t *table) buildHashed(d *Device, in *buildRows) error {
 	})
 }
 
-// fill puts the keys of arranged rows into the slots, per slots a part. Without starts the
-// number of a key is its row, and fill stops at the second row of a key. With starts the
-// keys of each part are numbered from its first row on, and the rows get these numbers;
-// meanwhile entries has the first row of each key.
+// fill inserts the keys of arranged rows into the slots, with per slots for each part. Without
+// starts the number of a key is its row, and fill stops at the second row of a key. With starts the
+// keys of each part are numbered from its first row on, and the rows receive these numbers; until
+// then entries has the first row of each key.
 func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bool, err error) {
 	parts := len(offsets) - 1
 	numbers := make([]int32, parts)    // of the next key of each part
 	overflow := make([][]int32, parts) // rows whose keys have no slot in their part
 	var twice atomic.Bool
-	// put puts one row into the first free slot from s on and before end, and reports whether
-	// there was one.
+	// put inserts a row into the first free slot in [s, end), and reports whether there was one.
 	put := func(r *keyed, s, end uint64, number *int32) bool {
 		for step := uint64(1); s < end; s, step = nextSlot(s, step), step+1 {
 			e := &t.slots.v[s]
@@ -591,8 +588,8 @@ func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bo
 // lineSlots is the number of slots of a cache line.
 const lineSlots = 4
 
-// nextSlot returns the slot that comes after slot s as the step-th from a home. It may be
-// beyond the last slot; then the slot is to be counted from the first one on.
+// nextSlot returns the slot after slot s, which is the step-th from a home. It may be beyond the
+// last slot; the caller then wraps it around.
 func nextSlot(s, step uint64) uint64 {
 	next := s&^(lineSlots-1) | (s+1)&(lineSlots-1)
 	if step%lineSlots == 0 {
@@ -601,7 +598,7 @@ func nextSlot(s, step uint64) uint64 {
 	return next
 }
 
-// hash returns the hash of a key, or the hash of a key of several words as it is.
+// hash returns the hash of a key. For a key of several words, key is the hash already.
 func (t *table) hash(key uint64) uint64 {
 	if len(t.words) == 0 {
 		return tableMix(key)
@@ -615,8 +612,8 @@ func (t *table) home(key uint64) uint64 {
 	return s
 }
 
-// sameRow reports whether a row has the key of a number, given that their slots' keys are
-// equal. It is for the time of the build.
+// sameRow reports whether a row has the key with a number, given that their slots' keys are equal.
+// It works only during the build.
 func (t *table) sameRow(number, row int32) bool {
 	if len(t.words) == 0 {
 		return true
@@ -644,7 +641,7 @@ func (t *table) find(words [][]uint64, out []int32) {
 				out[i] = -1
 				continue
 			}
-			// No branch depends on whether there is the key.
+			// No branch depends on whether the key exists.
 			w := &ranks[slot/64]
 			n := w.before + uint64(bits.OnesCount64(w.bits&(1<<(slot%64)-1)))
 			out[i] = int32(n) | (int32(w.bits>>(slot%64)&1) - 1)
@@ -665,10 +662,10 @@ func (t *table) find(words [][]uint64, out []int32) {
 	}
 }
 
-// findSlots looks up keys of one word, or hashes of keys of several words. It takes rounds:
-// the first looks into the home of every key, and each further one into the next slot of
-// the keys that are still to be found and may be elsewhere. So there are no branches that depend on the keys, and
-// many loads are in flight.
+// findSlots looks up keys of one word, or hashes of keys of several words. It works in rounds. The
+// first round reads the home of every key, and each further round reads the next slot of those keys
+// that are not yet found and may be elsewhere. So no branches depend on the keys, and many loads
+// are in flight.
 func (t *table) findSlots(keys []uint64, out []int32) {
 	slots := t.slots.v
 	var at [probeBlock]uint64
@@ -684,7 +681,7 @@ func (t *table) findSlots(keys []uint64, out []int32) {
 	for i, k := range keys {
 		e := &slots[at[i]]
 		other := differ(e.key, k)
-		out[i] = (e.id - 1) | -int32(other) // -1 for another key, and when the slot is empty
+		out[i] = (e.id - 1) | -int32(other) // -1 for another key, and for an empty slot
 		open[n] = int32(i)
 		n += int(other & uint64(e.seen>>(bit[i]%32)))
 	}
@@ -705,8 +702,8 @@ func (t *table) findSlots(keys []uint64, out []int32) {
 	}
 }
 
-// touch loads slots into the cache. It does nothing else, so that more loads are in flight
-// than in a loop that works on the slots.
+// touch loads slots into the cache. It does nothing else, so that more loads are in flight than in
+// a loop that uses the slots.
 //
 //go:noinline
 func touch(slots []tableSlot, at []uint64) (sum uint64) {
@@ -716,13 +713,13 @@ func touch(slots []tableSlot, at []uint64) (sum uint64) {
 	return sum
 }
 
-// differ returns 1 if two numbers differ, else 0.
+// differ returns 1 if two numbers differ, otherwise 0.
 func differ(a, b uint64) uint64 {
 	x := a ^ b
 	return (x | -x) >> 63
 }
 
-// same reports whether row i of a block has the key of a number.
+// same reports whether row i of a block has the key with a number.
 func (t *table) same(number int32, words [][]uint64, i int) bool {
 	if t.start.v != nil {
 		number = t.entries.v[t.start.v[number]]
@@ -735,7 +732,7 @@ func (t *table) same(number int32, words [][]uint64, i int) bool {
 	return true
 }
 
-// findNext is find for one key of several words, of whose hash there are several keys.
+// findNext is find for a key of several words whose hash several keys share.
 func (t *table) findNext(hash uint64, words [][]uint64, i int) int32 {
 	for s, step := t.home(hash), uint64(1); ; s, step = nextSlot(s, step)%uint64(len(t.slots.v)), step+1 {
 		e := t.slots.v[s]

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// sin, cos and tan are those of package math, except for large numbers, whose fraction of a
-// turn package math knows to 53 bits: too few near zeros and poles.
+// sin, cos and tan are those of package math, except for large numbers: package math reduces these
+// to a fraction of a turn with only 53 bits, too few near zeros and poles.
 
 func sin(x float64) float64 {
 	if !manyTurns(x) {
@@ -51,7 +51,7 @@ func tan(x float64) float64 {
 	return math.Tan(r)
 }
 
-// manyTurns says whether package math would lose digits of x, a finite number.
+// manyTurns reports whether package math would lose digits of x, a finite number.
 func manyTurns(x float64) bool { return math.Abs(x) >= 1<<20 && !math.IsInf(x, 0) }
 
 // twoOverPi is the first 1,216 bits of the fraction 2/π, after 64 zeros.
@@ -63,16 +63,16 @@ var twoOverPi = [...]uint64{0,
 	0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab,
 }
 
-// quarterTurns divides x, of which manyTurns is true, by π/2. It returns the nearest whole
-// number modulo 4, and what is left in radians, from -π/4 to π/4, right to about one unit in
-// the last place (Payne and Hanek's reduction).
+// quarterTurns divides x, for which manyTurns is true, by π/2. It returns the nearest integer
+// modulo 4, and the rest in radians, from -π/4 to π/4, accurate to about one unit in the last place
+// (Payne and Hanek's reduction).
 func quarterTurns(x float64) (quarters uint64, rest float64) {
 	b := math.Float64bits(x)
 	m := b&(1<<52-1) | 1<<52
 	exponent := int(b>>52&0x7ff) - 1075 // |x| is m << exponent
 
-	// Bits of 2/π that weigh 4 or more once shifted by the exponent only add whole turns. The
-	// next 192 bits times m are x / (π/2) modulo 4, with 190 bits behind the point.
+	// Bits of 2/π with a weight of 4 or more after the shift by the exponent only add whole turns.
+	// The next 192 bits times m are x / (π/2) modulo 4, with 190 bits after the point.
 	first := exponent - 2 + 64
 	word := func(i int) uint64 {
 		i += first / 64

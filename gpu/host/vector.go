@@ -6,10 +6,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// vector is a growing array of state. A small vector is a block of memory that at least
-// doubles when it is full. A large vector takes a range of addresses far beyond its
-// length, whose pages the system supplies as they are touched. It grows without a copy,
-// and the lease is charged for the part in use.
+// vector is a growing array of state. A small vector is a block of memory that at least doubles
+// when it is full. A large vector reserves a range of addresses far beyond its length, whose pages
+// the system supplies when they are touched. It grows without a copy, and the lease is charged for
+// the part in use.
 type vector[S any] struct {
 	v        []S         // elements in use; the capacity is that of the block or range
 	buf      *gpu.Buffer // block of a small vector
@@ -19,8 +19,8 @@ type vector[S any] struct {
 }
 
 const (
-	// smallVector is the most bytes of a block. Blocks are reused, so their pages are
-	// mapped; a table that is flushed or merged part by part would spend most of its time
+	// smallVector bounds the bytes of a block. Blocks are reused, so their pages are already
+	// mapped. Otherwise a table that is flushed or merged part by part would spend most of its time
 	// on fresh pages.
 	smallVector = 4 << 20
 	// firstRange is the size of the first range of a vector in bytes. countUnit is the
@@ -58,8 +58,8 @@ func (x *vector[S]) zeros(l *gpu.Lease, n int) error {
 	return nil
 }
 
-// room makes room for n elements and charges the lease for them. A refusal leaves the
-// vector as it was. The elements never change.
+// room makes room for n elements and charges the lease for them. A refusal leaves the vector
+// unchanged. The elements never change.
 func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	var s S
 	size := int64(unsafe.Sizeof(s))
@@ -95,7 +95,7 @@ func (x *vector[S]) room(l *gpu.Lease, n int) error {
 	return nil
 }
 
-// move copies the elements to other memory and gives back their old memory.
+// move copies the elements to other memory and releases their old memory.
 func (x *vector[S]) move(to []S) {
 	to = to[:len(x.v)]
 	copy(to, x.v)
