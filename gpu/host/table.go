@@ -13,13 +13,16 @@ import (
 // table is the hash table of a join's build side. It has one of three forms. The last two number
 // the distinct keys.
 //
-//   - array: the row of each key, for a single integer-like key without duplicates whose values are dense.
-//   - direct: for a single integer-like key whose values span a range not much wider than their number. A bitmap of the
-//     range says which keys exist, and its running count numbers them in order. The bitmap takes two bits for each key of
-//     the range, so it mostly stays in the cache, and clustered probe keys read clustered memory.
-//   - hashed: slots of 16 bytes with the key, or the hash of a key of several words, and its number. A key is in the first
-//     free slot from its home on: first the slots of the home's cache line, then those of the next lines. Slots are at
-//     most five eighths full, and each has a 32-bit filter of the keys that have it as home, so most lookups read one line.
+//   - array: the row of each key, for a single integer-like key without duplicates whose values
+//     are dense.
+//   - direct: for a single integer-like key whose values span a range not much wider than their
+//     number. A bitmap of the range says which keys exist, and its running count numbers them in
+//     order. The bitmap takes two bits for each key of the range, so it mostly stays in the cache,
+//     and clustered probe keys read clustered memory.
+//   - hashed: slots of 16 bytes with the key, or the hash of a key of several words, and its number.
+//     A key is in the first free slot from its home on: first the slots of the home's cache line,
+//     then those of the next lines. Slots are at most five eighths full, and each has a 32-bit
+//     filter of the keys that have it as home, so most lookups read one line.
 //
 // If the keys of all rows are distinct, the number of a hashed key is its row, and entries has the
 // row of each direct key. Otherwise start has the first entry of each key, and entries has the rows
