@@ -45,8 +45,8 @@ func ThinOr(t testing.TB, thin int) int {
 	return numberOr(t, "GSTREAM_THIN", thin)
 }
 
-// Takes reports whether a suite that is thin runs its case i: one in thin, or all if thin is at most 1. The first one is
-// GSTREAM_FIRST, or the second case.
+// Takes reports whether a suite that is thin runs its case i: one in thin, or all if thin is at most 1. The first one
+// is GSTREAM_FIRST, or the second case.
 func Takes(thin, i int) bool { return thin <= 1 || i%thin == first%thin }
 
 // first is GSTREAM_FIRST. What is no number is none.
