@@ -139,8 +139,8 @@ func TestChangedPlansAreRefusedOrFit(t *testing.T) {
 		visit = func(path string, v any, set func(any)) {
 			if !changed[path] {
 				changed[path] = true
-				for _, to := range []any{nil, -1, 0, 1, 99, 1 << 40, 1.5, "", "x", false, true, []any{}, []any{nil}, []any{0},
-					[]any{99}, map[string]any{}} {
+				for _, to := range []any{nil, -1, 0, 1, 99, 1 << 40, 1.5, "", "x", false, true, []any{}, []any{nil},
+					[]any{0}, []any{99}, map[string]any{}} {
 					set(to)
 					decode(path)
 				}

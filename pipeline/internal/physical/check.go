@@ -207,5 +207,6 @@ func (s *Stage) check() error {
 
 // equal reports whether columns have the same types. A schema that is missing equals none.
 func equal(a, b *gpu.Schema) bool {
-	return a != nil && b != nil && slices.EqualFunc(a.Fields, b.Fields, func(x, y gpu.Field) bool { return x.Type == y.Type })
+	return a != nil && b != nil &&
+		slices.EqualFunc(a.Fields, b.Fields, func(x, y gpu.Field) bool { return x.Type == y.Type })
 }
