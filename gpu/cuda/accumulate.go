@@ -35,7 +35,7 @@ func (v *vector) grow(o *op, n int) {
 	v.buf = b
 }
 
-// maxGrowth is the most bytes that a vector grows beyond the need of the moment.
+// maxGrowth bounds the bytes that a vector grows beyond the current need.
 const maxGrowth = 256 << 20
 
 // at is the address of element i.
@@ -51,7 +51,7 @@ func (v *vector) release() {
 	v.buf = nil
 }
 
-// batch is the rows of one update, as addresses on the device.
+// batch has the rows of one update, as addresses on the device.
 type batch struct {
 	ids, values, valid uint64
 	column             gpu.Column
@@ -60,16 +60,16 @@ type batch struct {
 	runs               bool // rows of a group are consecutive
 }
 
-// runRows is RUN_ROWS of accumulate.cu: the rows of a warp.
+// runRows is RUN_ROWS of accumulate.cu: the number of rows of a warp.
 const runRows = 512
 
-// maxBatch is the most rows whose limbs sums in 64 bits hold: 2^30 values below 2^33.
+// maxBatch bounds the rows of a batch, so that sums of limbs fit 64 bits: 2^30 values below 2^33.
 const maxBatch = 1 << 30
 
 // state is the part of an accumulator that differs by aggregate and type.
 type state interface {
-	// update folds a batch into the state: all of it or, when memory is refused, nothing.
-	// It makes room before it launches a kernel that writes the state.
+	// update folds a batch into the state: all of it or, if memory is denied, nothing. It makes
+	// room before it launches a kernel that writes the state.
 	update(o *op, b batch)
 	// write writes the values of groups [from, from+out.Len) to out.
 	write(o *op, out *gpu.Column, from int)
@@ -131,8 +131,7 @@ func (q *queue) NewLeaders(*gpu.Lease, gpu.Leader) (gpu.Leaders, error) {
 	return nil, errors.New("a GPU keeps no leaders of groups; sort the rows")
 }
 
-// sumNames maps the way in which values are loaded to the name of the kernel that sums
-// them.
+// sumNames maps the load kind of values to the name of the kernel that sums them.
 var sumNames = map[int32]string{loadI8: "i8", loadI16: "i16", loadI32: "i32", loadI64: "i64",
 	loadU8: "u8", loadU16: "u16", loadU32: "u32", loadU64: "u64", loadF32: "f32", loadF64: "f64"}
 
@@ -211,7 +210,7 @@ type seenArgs struct {
 	n                      int64
 }
 
-// growSeen makes room in seen for all groups. The first time it marks all groups so far.
+// growSeen makes room in seen for all groups. The first call marks all groups so far.
 func (x *accumulator) growSeen(o *op, groups int) {
 	first := x.seen.buf == nil
 	x.seen.grow(o, groups)
@@ -251,9 +250,9 @@ func (x *accumulator) Release() {
 // sharedPlan says how a batch is folded in shared memory.
 type sharedPlan struct{ copies, grid, block, bytes int }
 
-// inShared plans to fold a batch in shared memory, into groups of bytes bytes each, with
-// up to copies copies of a group for the lanes of a warp. It is not ok when the groups do
-// not fit, or are too many for the rows.
+// inShared plans to fold a batch in shared memory, into groups of so many bytes, with up to copies
+// copies of each group for the lanes of a warp. ok is false if the groups do not fit, or are too
+// many for the rows.
 func (o *op) inShared(b batch, bytes, copies int) (p sharedPlan, ok bool) {
 	props := &o.q.dev.props
 	for copies > 1 && b.groups*copies*bytes > defaultShared {
@@ -437,8 +436,8 @@ func (s *floatSum) release() {
 	}
 }
 
-// extreme is min or max of values of fixed width, as words whose order is that of the
-// values; or the bits of integers, which are loaded without a sign.
+// extreme is min or max of values of fixed width, as words with the order of the values; or a bit
+// aggregate of integers, whose bits are loaded without a sign.
 type extreme struct {
 	name string // of the kernels: min, max, bit_and and so on
 	load int32
@@ -577,7 +576,7 @@ func (s *textExtreme) update(o *op, b batch) {
 	s.rebuild(o, a, b.groups)
 }
 
-// rebuild makes the values after a batch from those before it and those of the batch.
+// rebuild computes the values after a batch from the values before it and the values of the batch.
 func (s *textExtreme) rebuild(o *op, a textExtremeArgs, groups int) {
 	offsets := o.allocFrom(s.lease, int64(groups+1)*4)
 	a.lengths, a.n = addr(offsets), int64(groups)

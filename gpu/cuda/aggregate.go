@@ -53,18 +53,18 @@ type (
 const (
 	aggregateColumns = 16 // AGGREGATE_COLUMNS of aggregate.cu
 	aggregateItem    = 16 // bytes of AggregateItem
-	// aggregateSpread is how many times more rows than the average a partition may have that
-	// is not cut.
+	// A partition with more than aggregateSpread times the average number of rows is cut.
 	aggregateSpread = 4
-	// aggregateSlice is the least rows of a slice.
+	// aggregateSlice is the minimum number of rows of a slice.
 	aggregateSlice = 1 << 14
-	// aggregateLeast is the least slots of a table by a hash: more than the place of the last that a row looks at
-	// before it searches.
+	// aggregateLeast is the minimum number of slots of a hash table: more than the positions that a
+	// row checks before it searches.
 	aggregateLeast = 8
-	// aggregateIDs is the slots of a dictionary for each key, times 4: with fewer, keys are often not where they are
-	// looked for first.
+	// aggregateIDs is the number of dictionary slots per key, times 4: with fewer, keys are often
+	// not in their first slot.
 	aggregateIDs = 6
-	// aggregateHot is the cells of a table that its hot slot has besides its own: HOT_CELLS of aggregate.cu.
+	// aggregateHot is the number of cells that the slot of a heavy hitter has besides its own:
+	// HOT_CELLS of aggregate.cu.
 	aggregateHot = 32
 )
 
@@ -77,8 +77,8 @@ const (
 	loadF64High
 )
 
-// mostFloatSpread is the most by which the exponents of floats differ that are added as integers of 128
-// bits: 53 are of a value, 31 of the number of rows, and one is the sign.
+// mostFloatSpread is the largest difference of exponents of floats that are added as 128-bit
+// integers: a value takes 53 bits, the number of rows 31, and the sign one.
 const mostFloatSpread = 128 - 53 - 31 - 1
 
 // The folds of aggregate.cu.
@@ -92,21 +92,21 @@ const (
 	foldMin64
 )
 
-// What the carries of a sum have of a word in shared memory.
+// The part of a word in shared memory that the carries of a sum use.
 const (
 	wholeWord = iota
 	lowerHalf
 	upperHalf
 )
 
-// foldWidth is the words of a fold: of 32 bits in shared memory, and of 64 bits in device memory. Sums also have
-// carries in shared memory.
+// foldWidth has the number of words of a fold: 32-bit words in shared memory, and 64-bit words in
+// device memory. Sums also have carries in shared memory.
 var foldWidth = [...]struct{ words, far uint32 }{
 	foldCount: {1, 1}, foldSumI32: {1, 1}, foldSumU32: {1, 1}, foldSumI64: {2, 3}, foldSumU64: {2, 3},
 	foldMin32: {1, 1}, foldMin64: {2, 1}}
 
-// columnsOf returns how an aggregate of values is folded: one column or, of values of 16 bytes
-// and sums of floats, two.
+// columnsOf returns how an aggregate of values is folded: as one column, or as two for values of 16
+// bytes and sums of floats.
 func columnsOf(a gpu.Aggregate, values gpu.Column, any bool) []aggregateColumn {
 	t := a.Input
 	wide, unsigned := t.Width() == 8, t.IsUnsigned()
@@ -152,8 +152,8 @@ func columnsOf(a gpu.Aggregate, values gpu.Column, any bool) []aggregateColumn {
 	return []aggregateColumn{c}
 }
 
-// plainValues reports whether all values are integers of 4 or 8 bytes without nulls, and whether some
-// have 8.
+// plainValues reports whether all values are integers of 4 or 8 bytes without nulls, and whether
+// some have 8 bytes.
 func plainValues(list []gpu.Aggregate, values []gpu.Column) (plain, wide bool) {
 	for i, a := range list {
 		t := a.Input
@@ -261,8 +261,8 @@ func (x *aggregation) describe(values []gpu.Column) error {
 	return x.floatUnits(values)
 }
 
-// carryIn gives the carries of sums half a word each, or a whole one. Halves take less room, but a row waits to see
-// whether they are full: a sixth longer.
+// carryIn lays out the carries of sums in half words or in whole words. Half words take less
+// memory, but a row waits to see whether they are full, which takes a sixth longer.
 func (x *aggregation) carryIn(halves bool) {
 	x.args.words = x.folds
 	n := 0
@@ -284,7 +284,7 @@ func (x *aggregation) carryIn(halves bool) {
 	}
 }
 
-// floatUnits finds the unit of the sums of each column of floats: that of its least exponent.
+// floatUnits finds the unit of the sums of each column of floats, by its least exponent.
 func (x *aggregation) floatUnits(values []gpu.Column) error {
 	var of []int
 	for i, g := range x.list {
@@ -301,7 +301,7 @@ func (x *aggregation) floatUnits(values []gpu.Column) error {
 	}
 	exponents := upload(x.op, found)
 	a := floatRangeArgs{partitions: uint32(x.rows.Ends.Len)}
-	if a.partitions > 0 { // other rows hold anything
+	if a.partitions > 0 { // rows outside of partitions are unspecified
 		a.offsets, a.ends = addr(x.rows.Offsets.Data), addr(x.rows.Ends.Data)
 	}
 	for i, k := range of {
@@ -337,23 +337,23 @@ func (x *aggregation) slotBytes(copies int) int { return x.width() + 4*int(x.arg
 // hotBytes returns the bytes of the cells of a hot slot.
 func (x *aggregation) hotBytes() int { return aggregateHot * 4 * int(x.args.words) }
 
-// shared returns the shared memory of a block.
+// shared returns the bytes of shared memory of a block.
 func (x *aggregation) shared(slots, copies int) int {
 	return (slots+2)*x.slotBytes(copies) + x.hotBytes()
 }
 
-// sharedDense is shared for dense keys, of which a slot has a bit.
+// sharedDense is shared for dense keys, for which a slot has one bit.
 func (x *aggregation) sharedDense(slots, copies int) int {
 	return blocks(slots+2, 64)*8 + (slots+2)*4*int(x.args.words)*copies + x.hotBytes()
 }
 
-// budget returns the shared memory that a block may take if a multiprocessor has some of them. Each block
-// takes 1 KiB of its own there, and some for its variables.
+// budget returns the shared memory that a block may use if a multiprocessor runs perMulti blocks.
+// Each block needs 1 KiB more, and some memory for its variables.
 func (x *aggregation) budget(perMulti int) int {
 	return (x.q.dev.props.sharedPerBlock+1024)/perMulti - 1024 - 256
 }
 
-// mostSlots returns the slots of the largest table if a multiprocessor has some blocks.
+// mostSlots returns the slots of the largest table if a multiprocessor runs perMulti blocks.
 func (x *aggregation) mostSlots(perMulti int) int {
 	return ((x.budget(perMulti)-x.hotBytes())/x.slotBytes(1) - 2) &^ 3
 }
@@ -388,7 +388,7 @@ func (x *aggregation) room(n int) {
 	x.args.outKey, x.args.most = addr(x.out[0].Data), uint64(n)
 }
 
-// run aggregates, once more if there are more groups than the hint says.
+// run aggregates. It repeats this if there are more groups than the hint says.
 func (x *aggregation) run() ([]gpu.Column, error) {
 	n := x.rows.Key.Len
 	x.state = x.alloc(int64(unsafe.Sizeof(aggregateState{})))
@@ -435,12 +435,12 @@ func (x *aggregation) single() (int, error) {
 			}
 		}
 	}
-	shared, fit := x.shared, x.mostSlots(1)/2 // the groups that a table is good for
+	shared, fit := x.shared, x.mostSlots(1)/2 // the number of groups for which a table is fast
 	if dense {
 		want, a.low = int(span)+1, uint64(x.hint.Lo)
 		shared, fit = x.sharedDense, want
 	}
-	far := 1 << 14 // the least groups of the table in device memory
+	far := 1 << 14 // the minimum number of groups of the table in device memory
 	if x.hint.Skewed && want > fit {
 		far, want = max(far, want), fit
 	}
@@ -462,8 +462,8 @@ func (x *aggregation) single() (int, error) {
 	if dense && shared(need, 1) <= x.budget(2) || 2*need <= x.mostSlots(2) {
 		perMulti = 2
 	}
-	// Free slots make it likely that a key is where it is looked for first: with 3 slots a group a row
-	// takes 1.2 times what it takes with 6. Copies make it likely that no other lane is there.
+	// Free slots make it likely that a key is in its first slot: with 3 slots per group a row takes
+	// 1.2 times as long as with 6. Copies make it unlikely that another lane uses the same slot.
 	slots := need
 	if !dense {
 		slots = max(slots, min(4*need, x.mostSlots(perMulti)))
@@ -491,7 +491,8 @@ func (x *aggregation) single() (int, error) {
 	return x.found()
 }
 
-// ids aggregates one partition whose groups fit a block without their keys, if their keys alone fit it too.
+// ids aggregates one partition whose aggregates fit a block only without the keys, if the keys
+// alone fit a block, too.
 func (x *aggregation) ids(want int) (int, error) {
 	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
 	plain := !strings.HasSuffix(x.kernel, "any")
@@ -518,8 +519,9 @@ func (x *aggregation) ids(want int) (int, error) {
 	return x.found()
 }
 
-// slices aggregates the slices by a kernel, whose blocks have some shared memory, and writes their groups, of some
-// partitions, which have tables in device memory for so many groups each.
+// slices aggregates the slices of large partitions with a kernel, and writes their groups. Each of
+// these partitions has a table in device memory for so many groups; shared is the shared memory of
+// a block.
 func (x *aggregation) slices(kernel string, tables, grid, threads, shared, groups int) {
 	a := &x.args
 	a.farSlots = 1 << bits.Len(uint(2*groups-1))
@@ -551,7 +553,7 @@ func (x *aggregation) found() (int, error) {
 	return int(s[0].groups), nil
 }
 
-// partitions aggregates partitions, a block each, and then the slices of those that are large.
+// partitions aggregates partitions, one per block, and then the slices of large partitions.
 func (x *aggregation) partitions() (int, error) {
 	a, sms, n := &x.args, x.q.dev.props.multiprocessors, x.rows.Key.Len
 	a.offsets, a.partitions, a.copies = addr(x.rows.Offsets.Data), uint32(x.rows.Offsets.Len-1), 1
@@ -591,8 +593,9 @@ func (x *aggregation) partitions() (int, error) {
 	if int(s[0].items) > most || int(s[0].tables) > max(4*sms, int(a.partitions)/8) {
 		return 0, gpu.ErrManyGroups
 	}
-	// A partition with many more rows than others has keys of many rows. These find their slots first, and lanes meet
-	// less often in copies: with 3 slots for 2 groups, rows by Zipf take half the time, and uniform ones twice.
+	// A partition with many more rows than others has heavy hitters. These find their slots first,
+	// and in copies lanes conflict less often: with 3 slots for 2 groups, rows by Zipf take half
+	// the time, and uniform rows twice the time.
 	slots, copies := 4*groups, 1
 	if int(s[0].largest) > 2*mean {
 		slots = groups * 3 / 2

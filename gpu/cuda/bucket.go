@@ -29,7 +29,7 @@ const (
 	bucketBits    = 8   // of the most partitions of a pass, BUCKET_WAYS
 )
 
-// bucketSide is the rows of a side in buckets.
+// bucketSide has the rows of a side in buckets.
 type bucketSide struct {
 	partitions              int
 	most                    int // buckets
@@ -37,8 +37,8 @@ type bucketSide struct {
 	used                    *gpu.Buffer // the number of buckets
 }
 
-// PartitionBuckets implements gpu.Queue, in two passes for more than 8 bits. A bucket does
-// not know the next one of its chain but its partition: a sort of the buckets by it makes
+// PartitionBuckets implements gpu.Queue, in two passes for more than 8 bits. A bucket has the
+// number of its partition, but no link to the next bucket: sorting the buckets by partition makes
 // the chains.
 func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (out gpu.Buckets, err error) {
 	o := q.begin("partition into buckets", l)
@@ -106,7 +106,7 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (out
 	return out, nil
 }
 
-// bucketSide allocates the buckets of n rows, which are empty.
+// bucketSide allocates empty buckets for n rows.
 func (o *op) bucketSide(n, width int, bits uint) *bucketSide {
 	s := &bucketSide{partitions: 1 << bits}
 	s.most = gpu.MostBuckets(n, bits)

@@ -45,7 +45,8 @@ type copyPartsArgs struct {
 }
 
 const (
-	// copyChunk is the bytes that a block of copy_parts copies, mostCopied the most bytes of a part.
+	// copyChunk is the number of bytes that a block of copy_parts copies, mostCopied the maximum
+	// bytes of a part.
 	copyChunk  = 32768
 	mostCopied = 1 << 31
 
@@ -63,7 +64,8 @@ func (c *copies) add(dst, src uint64, n int64) {
 	}
 }
 
-// launches calls a function with the arguments of each launch, which has as many ranges as fit them.
+// launches calls do with the arguments of each launch. A launch has as many ranges as fit its
+// arguments.
 func (c copies) launches(do func(chunks int, a copyPartsArgs)) {
 	for len(c) > 0 {
 		var a copyPartsArgs
@@ -135,8 +137,9 @@ func (q *queue) Cut(l *gpu.Lease, cols []gpu.Column, bounds []int) (parts [][]gp
 	return parts, nil
 }
 
-// slice returns rows [from, to) of a column, kept. The caller copies what it adds to the list: a kernel is faster than
-// the driver's copy, with which 4 MB take 28 µs on an H200.
+// slice returns rows [from, to) of a column, kept. It adds ranges to the list, which the caller
+// must copy with a kernel. That is faster than the driver's copy, which takes 28 µs for 4 MB on an
+// H200.
 func (o *op) slice(c gpu.Column, from, to int, list *copies) gpu.Column {
 	if from == 0 && to == c.Len {
 		return o.retainColumn(c)
@@ -277,9 +280,9 @@ func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
 	}
 }
 
-// oneCoding gives all parts one dictionary when all have one and the distinct
-// dictionaries have few values for the rows, and otherwise no dictionary. The common
-// dictionary is the concatenation of the others, so codes only shift. It is kept.
+// oneCoding returns the parts with one common dictionary, if all have dictionaries and the distinct
+// ones have few values compared with the rows; otherwise it returns them without dictionaries. The
+// common dictionary, which is kept, is the concatenation of the others, so codes only shift.
 func (o *op) oneCoding(parts []gpu.Column, rows int) ([]gpu.Column, *gpu.Dictionary) {
 	starts := map[*gpu.Dictionary]int{}
 	var dicts []gpu.Column

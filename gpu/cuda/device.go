@@ -1,8 +1,8 @@
-// Package cuda runs the primitives of package gpu on an NVIDIA GPU. It opens the driver
-// at run time, so that one binary serves machines with and without a GPU, and it contains
-// its kernels compiled. It owns the device's memory pool, and the page-locked host memory
-// from which strides are copied. It knows nothing of files or operators. It never
-// computes on the CPU what a kernel can compute.
+// Package cuda runs the primitives of package gpu on an NVIDIA GPU. It opens the driver at run
+// time, so that one binary serves machines with and without a GPU, and it contains its kernels
+// compiled. It owns the device's memory pool, and the page-locked host memory from which strides
+// are copied. It knows nothing about files or operators. It never computes on the CPU what a kernel
+// can compute.
 //
 // A device has three streams: copies up, kernels, copies down. All kernels of all queues
 // run on one stream, in the order of their launch. Memory is freed in that order too, so
@@ -28,17 +28,18 @@ type Options struct {
 	// HostMemory is the budget of page-locked host memory in bytes; 0 means half of the
 	// free memory.
 	HostMemory int64
-	// Alone says that the process uses no other GPU: of several, only this one is made visible to the driver, by the
-	// process's environment. The driver starts all that are visible, which takes some 0.3 s for each. Alone changes
-	// nothing if the driver has started, or if it is not known which GPUs there are.
+	// Alone says that the process uses no other GPU. Then only this GPU is made visible to the
+	// driver, by the process's environment, because the driver takes some 0.3 s to start each
+	// visible GPU. It has no effect if the driver has started, or if it is unknown which GPUs
+	// exist.
 	Alone bool
-	// StrideBytes is the wanted size in bytes of a column in a stride that crosses the
-	// link; 0 means the default.
+	// StrideBytes is the desired size in bytes of a column in a stride that crosses the link; 0
+	// means the default.
 	StrideBytes int64
-	// Ahead makes Open return immediately and start the GPU in the background, which
-	// takes some tenths of a second. Host memory can be allocated meanwhile, so decoding
-	// can begin. Host and device memory is taken in advance, as far as the budgets allow.
-	// NewQueue waits until the GPU has started, and returns the error if it cannot start.
+	// Ahead makes Open return immediately and start the GPU in the background, which takes some
+	// tenths of a second. Until then host memory can be allocated, so decoding can begin. Host and
+	// device memory is reserved in advance, as far as the budgets allow. NewQueue waits until the
+	// GPU has started, and returns the error if it cannot start.
 	Ahead bool
 	// Library is the driver's library; "" means libcuda.so.1.
 	Library string
@@ -51,7 +52,7 @@ type Options struct {
 type properties struct {
 	name              string
 	multiprocessors   int
-	sharedPerBlock    int // most bytes of a block
+	sharedPerBlock    int // maximum bytes of a block
 	l2                int // bytes
 	major, minor      int // compute capability
 	memory, free      int64
@@ -70,7 +71,7 @@ type Device struct {
 	pinned  *pinned
 	kernels *kernels
 	trace   *trace
-	// readback is where kernels leave what the host waits for.
+	// readback is memory in which kernels store results for which the host waits.
 	readback readback
 
 	// The streams: copies up, kernels, copies down.
@@ -95,7 +96,7 @@ type Device struct {
 
 	mu     sync.Mutex
 	tables map[string]uintptr // by name
-	// arrivals are the strides that were copied up ahead and not waited for.
+	// arrivals has the strides that were copied up ahead, before Wait is called.
 	arrivals map[*gpu.Stride]arrival
 	setUp    []setUpSpan
 
@@ -116,12 +117,11 @@ const (
 	streamNonBlocking   = 1
 	defaultColumnBytes  = 16 << 20
 	largestStride       = 1 << 26
-	// aheadSpare is what Ahead page-locks in advance more than is used, in bytes.
+	// aheadSpare is the number of bytes that Ahead maps in advance beyond those in use.
 	aheadSpare = 1 << 29
 )
 
-// Count returns the number of GPUs. On a machine without a driver ErrNoDriver is behind
-// the error.
+// Count returns the number of GPUs. Without a driver the error matches ErrNoDriver.
 func Count(library string) (int, error) {
 	d, err := openDriver(library)
 	if err != nil {
@@ -302,7 +302,7 @@ const kind = "cuda"
 
 var capabilities = gpu.Capabilities{BlockTables: true, PartitionedJoins: true, PairOutputs: true, SortedTables: true}
 
-// Unopened returns what is known of a GPU before one is opened.
+// Unopened returns the properties of a GPU that are known before one is opened.
 func Unopened() gpu.Properties {
 	return gpu.Properties{Name: "a GPU", Kind: kind, Capabilities: capabilities}
 }
@@ -351,7 +351,7 @@ func (d *Device) StrideRows(rowBytes int) int {
 	return int(max(rows, 1<<10))
 }
 
-// Close waits for the device and gives all its resources back.
+// Close waits for the device and releases all its resources.
 func (d *Device) Close() error {
 	var first error
 	note := func(err error) {

@@ -93,21 +93,21 @@ var symbols = [calls]string{
 	"cuMemMap", "cuMemUnmap", "cuMemSetAccess",
 }
 
-// needed is the oldest driver that has every function above and that runs the PTX in the
-// fatbins, which GPUs without machine code of their own need.
+// needed is the oldest driver that has every function above and that runs the PTX in the fatbins.
+// GPUs for which the fatbins have no machine code need the PTX.
 const needed = "580 (CUDA 13.0)"
 
 func (c call) String() string { return symbols[c] }
 
-// ErrNoDriver means that this machine has no NVIDIA driver. It is the only failure of
-// Open that deserves no warning.
+// ErrNoDriver means that this machine has no NVIDIA driver. It is the only failure of Open that
+// needs no warning.
 var ErrNoDriver = errors.New("no NVIDIA driver")
 
 // Error is a failed call of the driver.
 type Error struct {
 	Call string // the driver's function
 	Code int    // CUresult
-	Name string // as CUDA_ERROR_OUT_OF_MEMORY
+	Name string // such as CUDA_ERROR_OUT_OF_MEMORY
 	Text string // the driver's description
 }
 
@@ -164,8 +164,8 @@ type driver struct {
 	version int // as 13000 for CUDA 13.0
 }
 
-// ErrUnusable is the sentinel behind every error of a machine that has a driver, but
-// whose GPU cannot be started.
+// ErrUnusable is the class of every error of a machine that has a driver, but whose GPU cannot be
+// started.
 var ErrUnusable = errors.New("the GPU cannot be used")
 
 // openDriver opens the driver library and binds its functions.
@@ -195,8 +195,8 @@ func (d *driver) started() bool {
 	return d.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&n))) == nil
 }
 
-// start initialises the driver, which takes a tenth of a second, and some 0.3 s for each GPU that is visible besides
-// the first.
+// start initialises the driver, which takes a tenth of a second, plus some 0.3 s for each visible
+// GPU after the first.
 func (d *driver) start() error {
 	if err := d.do(cuInit, 0); err != nil {
 		return fmt.Errorf("start the NVIDIA driver: %w", err)

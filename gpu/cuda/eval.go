@@ -8,15 +8,14 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Eval implements gpu.Queue: one kernel per instruction over all rows. Registers are
-// freed after the last instruction that reads them. Kernels note the rows that fail on
-// the device; Eval looks at them once, at the end.
+// Eval implements gpu.Queue: one kernel per instruction over all rows. Registers are freed after
+// the last instruction that reads them. Kernels record the rows that fail on the device; Eval
+// checks them once, at the end.
 //
-// Results are those of the host bit for bit, with these exceptions. OpMath, except the
-// square root, may differ by 4 units in the last place, and the binary logarithm also by
-// 1e-15. OpPow with a fraction in the exponent differs by the error of the host, a
-// relative 1e-13 for very large and very small results. The bits of a NaN are not
-// defined.
+// Results are the same as on the host bit for bit, with these exceptions. OpMath, except the square
+// root, may differ by 4 units in the last place, and the binary logarithm also by 1e-15. OpPow with
+// a fraction in the exponent differs by the error of the host, a relative 1e-13 for very large and
+// very small results. The bits of a NaN are undefined.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	out, failed, err := q.evaluate(l, p, in, n)
 	if failed == nil {
@@ -125,9 +124,9 @@ type register struct {
 	// offsets belong to strings that are a column. codes, if set, give the value of each
 	// row; valid, if set, the rows that are not null.
 	offsets, codes, valid *gpu.Buffer
-	// viewed are the buffers that views point into.
+	// viewed are the buffers into which views point.
 	viewed []*gpu.Buffer
-	// dict is the dictionary of codes, when the register can be a result without a copy.
+	// dict is the dictionary of codes, if the register can be a result without a copy.
 	dict     *gpu.Dictionary
 	constant bool
 	value    gpu.Scalar
@@ -152,8 +151,8 @@ type evaluation struct {
 	// use that have a buffer.
 	last  []int
 	users map[*gpu.Buffer]int
-	// failures has, for each instruction, the first row that failed. It is nil when no
-	// instruction can fail.
+	// failures has, for each instruction, the first row that failed. It is nil if no instruction
+	// can fail.
 	failures *gpu.Buffer
 }
 
@@ -343,7 +342,7 @@ func (e *evaluation) args(out *register, in ...*register) evalArgs {
 
 const evalThreads = 256
 
-// rows launches a kernel with one thread a row.
+// rows launches a kernel with one thread per row.
 func (e *evaluation) rows(kernel string, a evalArgs) {
 	launch(e.op, kernel, blocks(int(a.n), evalThreads), evalThreads, 0, a)
 }

@@ -120,8 +120,8 @@ func (e *evaluation) parse(i int, x *register) register {
 	return out
 }
 
-// The most bytes of the text of a value of each kind. Years have up to 12 digits, and the
-// time of day in a damaged file may be far below zero.
+// The maximum bytes of the text of a value of each kind. Years have up to 12 digits, and the time
+// of day in a damaged file may be far below zero.
 const (
 	boolBytes    = 8
 	numberBytes  = 24

@@ -6,9 +6,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// evalDictionaries computes the parts of the program that depend on one dictionary-coded
-// input once a value instead of once a row, if the dictionary has fewer values than rows.
-// Operations that can fail run on rows: perhaps no row has the value that fails.
+// evalDictionaries computes the parts of the program that depend on one dictionary-coded input once
+// per value instead of once per row, if the dictionary has fewer values than rows. Operations that
+// can fail run on rows: perhaps no row has the value that fails.
 func (e *evaluation) evalDictionaries() {
 	for _, part := range e.p.InputParts(e.overDictionary, e.canFail) {
 		e.evalDictionary(part)
@@ -47,7 +47,7 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) {
 	}
 }
 
-// mapped returns a register whose codes point into a column of results.
+// mapped returns a register whose codes index a column of results.
 func (e *evaluation) mapped(c gpu.Column, codes *gpu.Buffer) register {
 	r := register{typ: c.Type, layout: layoutOf(c.Type), data: c.Data, offsets: c.Offsets, codes: codes}
 	if c.Valid != nil {
@@ -60,12 +60,11 @@ func (e *evaluation) mapped(c gpu.Column, codes *gpu.Buffer) register {
 	return e.plainBits(r)
 }
 
-// withNull returns the values of a dictionary with a null behind them.
+// withNull returns the values of a dictionary followed by a null.
 func (e *evaluation) withNull(c gpu.Column) gpu.Column {
 	n := c.Len
 	out := gpu.Column{Type: c.Type, Len: n + 1, Valid: e.alloc(gpu.BitmapBytes(n + 1))}
-	// Ones for n rows. The kernel writes whole words and clears the bits behind the last
-	// row.
+	// Ones for n rows. The kernel writes whole words and clears the bits after the last row.
 	ones := gpu.BitmapBytes(n)
 	launch(e.op, "eval_set_bits", blocks(int(ones/4), evalThreads), evalThreads, 0,
 		setBits{out: addr(out.Valid), n: int64(n), value: 1})

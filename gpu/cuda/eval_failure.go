@@ -58,7 +58,7 @@ func (e *evaluation) expectFailures() {
 	}
 }
 
-// failureSlot returns the address at which instruction i notes the first row that fails.
+// failureSlot returns the address at which instruction i records the first row that fails.
 func (e *evaluation) failureSlot(i int) uint64 {
 	if e.failures == nil {
 		return 0
@@ -88,7 +88,7 @@ func (e *evaluation) failure() *failure {
 }
 
 // explain returns the error of an instruction on a row. It evaluates the arguments of the
-// instruction for that row alone.
+// instruction for only that row.
 func (q *queue) explain(l *gpu.Lease, p *gpu.Program, in []gpu.Column, at failure) error {
 	failed := &p.Code[at.instr]
 	row := make([]gpu.Column, 0, len(in))
@@ -125,7 +125,7 @@ func (q *queue) scalar(l *gpu.Lease, c gpu.Column) (v gpu.Scalar, err error) {
 	one := gpu.Column{Type: c.Type, Len: 1}
 	if c.Valid != nil {
 		one.Valid = o.local(c.Valid, 0, 8)
-		if o.failed() || !one.IsValid(0) { // the code of a null may be none of the dictionary
+		if o.failed() || !one.IsValid(0) { // the code of a null may be out of range
 			return gpu.Null(c.Type), o.err
 		}
 	}

@@ -181,8 +181,8 @@ func (e *evaluation) round(i int, args []*register) register {
 		e.rows("eval_"+kernelNames[in.Op]+"_float", a)
 		return out
 	}
-	// A decimal is divided so that only the remaining digits are left. With negative
-	// digits it is then multiplied up to units.
+	// A decimal is divided so that only the remaining digits are left. If digits is negative, it is
+	// then multiplied to whole units.
 	a.p = int64(x.typ.Scale) - int64(in.Type.Scale)
 	if in.Op == gpu.OpRound && in.N < 0 {
 		a.p, a.q = a.p-int64(in.N), -int64(in.N)
@@ -270,8 +270,8 @@ func (e *evaluation) member(in *gpu.Instr, x *register) register {
 	return out
 }
 
-// floatKey returns one value for all floats that SQL holds equal, and different values
-// for others.
+// floatKey returns the same value for all floats that are equal in SQL, and different values for
+// others.
 func floatKey(x float64) uint64 {
 	if x != x {
 		return math.Float64bits(math.NaN())
@@ -355,7 +355,7 @@ func (e *evaluation) choose(i int, args []*register) register {
 	return out
 }
 
-// viewedBy returns the buffers that views of the given strings point into.
+// viewedBy returns the buffers into which views of the given strings point.
 func viewedBy(texts ...*register) []*gpu.Buffer {
 	var all []*gpu.Buffer
 	for _, r := range texts {

@@ -14,8 +14,7 @@ type deviceRegex struct {
 	_                                                               int32
 }
 
-// automaton copies the tables of an automaton to the device, in one buffer behind their
-// addresses.
+// automaton copies the tables of an automaton to the device, in one buffer after their addresses.
 func (e *evaluation) automaton(a *regex.Automaton) *gpu.Buffer {
 	r := deviceRegex{boundCount: int32(len(a.Bounds)), classes: int32(a.Classes), words: int32(a.Words),
 		begin: int32(len(a.First) - 2), where: int32(a.Where)}
@@ -48,7 +47,7 @@ func (e *evaluation) automaton(a *regex.Automaton) *gpu.Buffer {
 	return b
 }
 
-// regexp runs the operations by a regular expression.
+// regexp runs the operations of regular expressions.
 func (e *evaluation) regexp(in *gpu.Instr, args []*register) register {
 	automaton, err := regex.Compile(in.Value.Str, regex.Options(in.N&0xff))
 	if err != nil {

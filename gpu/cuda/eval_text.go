@@ -87,7 +87,7 @@ const accentTableSize = 0xe01f0
 
 var accentTable = sync.OnceValue(func() []byte { return mapTable(accentTableSize, gpu.WithoutAccent) })
 
-// mapTable returns what code points become; -1 stands for nothing.
+// mapTable returns the table of to over code points; -1 means that a code point is dropped.
 func mapTable(size int, to func(rune) rune) []byte {
 	table := make([]int32, size)
 	for r := range table {

@@ -6,9 +6,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// groups assigns dense ids to keys, in order of first appearance. The null of a single
-// key column has a slot of its own in the index. Several columns have null bits in their
-// packed key.
+// groups assigns dense ids to keys, in the order of first appearance. The null of a single key
+// column has its own slot in the index. Several columns have null bits in their packed key.
 type groups struct {
 	dev   *Device
 	lease *gpu.Lease
@@ -18,7 +17,7 @@ type groups struct {
 	one   bool   // there are no key columns, and a row was seen
 }
 
-// maxHint is the most groups that the first table has room for, whatever the hint says.
+// maxHint bounds the groups for which the first table has room, whatever the hint says.
 const maxHint = 1 << 20
 
 // NewGroups implements gpu.Queue.
@@ -71,8 +70,8 @@ func (a assignment) IDs() gpu.Column { return a.ids }
 // Release implements gpu.Assignment.
 func (a assignment) Release() { a.ids.Release() }
 
-// Assign implements gpu.Groups. It waits for the device once a batch of rows; most calls
-// are one batch.
+// Assign implements gpu.Groups. It waits for the device once per batch of rows; most calls are one
+// batch.
 func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (out gpu.Assignment, err error) {
 	q, err := g.dev.queue(gq)
 	if err != nil {
@@ -167,8 +166,8 @@ func (g *groups) key(o *op, i, from, to int) gpu.Column {
 	return out
 }
 
-// strings replaces codes of the interner by their strings: with a dictionary while keys, of which there are
-// so many, share values, without one otherwise.
+// strings replaces codes of the interner by their strings: with a dictionary as long as keys share
+// values, otherwise without one. keys is the number of keys.
 func (in *interner) strings(o *op, codes gpu.Column, keys int) gpu.Column {
 	values := in.values(codes.Type)
 	if values.Len > keys/2 && values.Len > smallDictionary {

@@ -10,8 +10,8 @@ type hashArgs struct {
 	load, first                     int32
 }
 
-// Hash implements gpu.Queue: one kernel a column, and one more over the values of a
-// dictionary that has no more values than the column has rows.
+// Hash implements gpu.Queue: one kernel per column, and one more over the values of a dictionary
+// that has at most as many values as the column has rows.
 func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (out gpu.Column, err error) {
 	o := q.begin("hash", l)
 	defer end(o, &out, &err)

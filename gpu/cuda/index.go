@@ -31,8 +31,7 @@ type index struct {
 	indexState
 	bits, limit  int
 	slots, store *gpu.Buffer
-	// claimed has the counters of a batch, see index.cu, and behind them two slots that
-	// restore uses.
+	// claimed has the counters of a batch, see index.cu, followed by two slots that restore uses.
 	claimed *gpu.Buffer
 	texts   *gpu.Buffer // bytes of the ids' texts; indexState.used of them are in use
 	err     error
@@ -52,7 +51,7 @@ const claimedBytes = 24
 // maxIndexBits bounds the slots of an index to 1 << maxIndexBits.
 const maxIndexBits = 30
 
-// firstBatch is the rows of the first batch. Nothing is known about the keys yet, so the
+// firstBatch is the number of rows of the first batch. Nothing is known about the keys yet, so the
 // table is made for as many keys as rows.
 const firstBatch = 1 << 16
 
@@ -123,9 +122,9 @@ func (x *index) args(r keyRows, ids uint64) indexArgs {
 	return a
 }
 
-// assign writes the ids of all rows, with new ids for new keys. It waits for the device
-// once a batch; batches grow fast while few keys are new. After an error the index must
-// be restored before its next use.
+// assign writes the ids of all rows, with new ids for new keys. It waits for the device once per
+// batch; batches grow fast while only a few keys are new. After an error the index must be restored
+// before its next use.
 func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 	if x.err != nil {
 		o.fail(x.err)
@@ -138,9 +137,9 @@ func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 	}
 }
 
-// restore takes the index back to an earlier state after an error. It fills the slots
-// again from the store. It allocates nothing, so a refusal leaves the index as it was,
-// except for the room that was made. Any other error stays with the index.
+// restore resets the index to an earlier state after an error. It fills the slots again from the
+// store. It allocates nothing, so after a refusal only the size of the index may differ. Any other
+// error sticks to the index.
 func (x *index) restore(o *op, s indexState) {
 	x.indexState = s
 	if !gpu.IsRefusal(o.err) {
@@ -152,7 +151,7 @@ func (x *index) restore(o *op, s indexState) {
 	r := o.q.begin(o.name, o.lease)
 	var null [1]uint64
 	r.read(x.slots, 8<<x.bits, gpu.BytesOf(null[:]))
-	if uint32(null[0]) > uint32(x.n) { // its id, or its row, is of the failed batch
+	if uint32(null[0]) > uint32(x.n) { // its id, or its row, belongs to the failed batch
 		null[0] = 0
 	}
 	r.write(x.claimed, 0, gpu.BytesOf([]uint64{uint64(x.n), 0, null[0]}))
@@ -167,7 +166,7 @@ func (x *index) restore(o *op, s indexState) {
 
 // batch assigns one batch, with a table as large as needed.
 func (x *index) batch(o *op, r keyRows, ids uint64) {
-	// The estimate is the share of new keys in the last batch, and a few more.
+	// The estimate uses the share of new keys in the last batch, and adds a few.
 	x.reserve(o, x.n+int(int64(r.n)*int64(x.lastNew)/int64(x.lastRows))+min(r.n, x.n/16)+1)
 	counts := o.alloc(int64(blocks(r.n, indexTile)) * 4)
 	for !o.failed() {
@@ -192,8 +191,8 @@ func (x *index) batch(o *op, r keyRows, ids uint64) {
 // indexTile is TILE of index.cu.
 const indexTile = 2048
 
-// try inserts the keys of a batch and returns the number of keys after it. It is not ok
-// when the table was too small: the batch must then be tried again with a larger one.
+// try inserts the keys of a batch and returns the number of keys afterwards. ok is false if the
+// table was too small: the batch must then be repeated with a larger table.
 func (x *index) try(o *op, r keyRows, ids uint64, counts, fresh *gpu.Buffer) (found int, ok bool) {
 	a := x.args(r, ids)
 	a.counts, a.fresh = addr(counts), addr(fresh)
@@ -303,7 +302,8 @@ func (x *index) reserve(o *op, want int) {
 	x.slots, x.bits, x.limit = slots, bits, limit
 }
 
-// limitOf returns the most ids of a table of 1 << bits slots: five eighths of the slots.
+// limitOf returns the maximum number of ids of a table of 1 << bits slots: five eighths of the
+// slots.
 func limitOf(bits int) int { return (5 << bits) / 8 }
 
 // find writes the ids of all rows, and -1 for unknown keys.

@@ -51,14 +51,15 @@ const (
 	joinItem    = 16 // bytes of JoinItem
 	joinPlace   = 16 // bytes of JoinPlace
 
-	// joinSlice is the probe rows of a work item; a skewed partition is cut into several.
+	// joinSlice is the number of probe rows of a work item; a skewed partition is cut into several.
 	joinSlice = 1 << 17
-	// joinLimit is the least limit of pairs of a launch: a block reserves room for as many
-	// at a time, or fewer.
+	// joinLimit is the minimum limit of pairs of a launch. A block reserves space for at most so
+	// many pairs at a time.
 	joinLimit = 1 << 17
 )
 
-// joinRows returns the probe rows of a thread at a time, by the width of the key.
+// joinRows returns the number of probe rows that a thread handles at a time, by the width of the
+// key.
 func joinRows(width int) int {
 	if width == 4 {
 		return 3
@@ -66,8 +67,8 @@ func joinRows(width int) int {
 	return 2
 }
 
-// partitionMatcher is the matcher of two partitioned sides. The device plans the work
-// items. Blocks of the kernel remember where they stopped, so that the next call goes on.
+// partitionMatcher is the matcher of two partitioned sides. The device plans the work items. Blocks
+// of the kernel record where they stopped, so that the next call continues there.
 type partitionMatcher struct {
 	partitionedSides
 	width       int    // bytes of the key
@@ -80,7 +81,7 @@ type partitionMatcher struct {
 	partitionProgress
 }
 
-// partitionProgress is how far a partitionMatcher is.
+// partitionProgress is the progress of a partitionMatcher.
 type partitionProgress struct {
 	chained   bool   // all items have been joined, but the late ones
 	lateItems uint32 // that are left for join_runs
@@ -105,8 +106,8 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned,
 	return m, nil
 }
 
-// plan chooses the size of a table: it has room for a partition of the average size and
-// its usual spread. Then it plans the work items.
+// plan chooses the size of a table, for a partition of the average size plus its usual deviation.
+// Then it plans the work items.
 func (m *partitionMatcher) plan(o *op, whole bool) {
 	partitions := m.build.Offsets.Len - 1
 	mean := m.build.Key.Len/max(partitions, 1) + 1
@@ -142,7 +143,7 @@ func (m *partitionMatcher) places(kernel int) (at, bytes int64) {
 	return int64(unsafe.Sizeof(joinState{})) + int64(kernel)*bytes, bytes
 }
 
-// begin puts the blocks of a kernel before its first item.
+// begin resets the blocks of a kernel to the position before its first item.
 func (m *partitionMatcher) begin(o *op, kernel int) {
 	at, bytes := m.places(kernel)
 	o.fill(m.work, at, bytes, 0xff)
@@ -166,9 +167,9 @@ type joinColumn struct {
 	build    bool
 }
 
-// joinLayout is the shared memory of a block: the columns of a table, its keys first, a
-// link a build row, the heads of the buckets, of the probe rows two slots of keys and two of
-// payload columns, and a list of pairs.
+// joinLayout is the layout of the shared memory of a block: the columns of a table, keys first; a
+// link per build row; the heads of the buckets; two slots for keys and two for payload columns of
+// the probe rows; and a list of pairs.
 type joinLayout struct {
 	columns                                        []*joinColumn // payload columns in it
 	bits                                           uint          // of the number of buckets
@@ -194,7 +195,7 @@ func (m *partitionMatcher) layout(columns []*joinColumn, capacity int) joinLayou
 	return y
 }
 
-// rows returns how many rows of a side a block has room for.
+// rows returns the number of rows of a side that fit a block.
 func (m *partitionMatcher) rows(build bool, capacity int) int {
 	if build {
 		return capacity + 2*joinAlign
@@ -224,9 +225,9 @@ func (m *partitionMatcher) runsLayout() joinLayout {
 	return y
 }
 
-// args returns the arguments of a kernel for columns of the pairs. Payload columns are in
-// shared memory as long as they fit, those of the build side first: the rows of the probe
-// side are read in order anyway.
+// args returns the arguments of a kernel for columns of the pairs. Payload columns are in shared
+// memory as long as they fit, those of the build side first, since the rows of the probe side are
+// read in order anyway.
 func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a joinArgs, shared int) {
 	var near []*joinColumn
 	for _, build := range []bool{true, false} {
@@ -307,7 +308,7 @@ func (m *partitionMatcher) args(columns []joinColumn, limit int, runs bool) (a j
 	return a, y.shared
 }
 
-// run launches a kernel over the items that it has left, and returns the state after it.
+// run launches a kernel over its remaining items, and returns the state after it.
 func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joinState {
 	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.stopped)), 4, 0)
 	perMulti := max(1, min(2048/joinThreads, (m.dev.props.sharedPerBlock+1024)/(shared+2048)))
@@ -319,8 +320,8 @@ func (m *partitionMatcher) run(o *op, kernel string, a joinArgs, shared int) joi
 	return found[0]
 }
 
-// join joins what is left until there is no room for more pairs. It returns their number,
-// and whether all is done.
+// join joins the remaining items until there is no room for more pairs. It returns the number of
+// pairs, and whether all items are done.
 func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int, done bool) {
 	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.pairs)), 8, 0)
 	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.written)), 8, 0xff)
@@ -349,8 +350,8 @@ func (m *partitionMatcher) join(o *op, columns []joinColumn, room int) (rows int
 	}
 }
 
-// next joins what is left until about limit pairs are found. f makes the result. If
-// memory is refused after the kernels ran, the blocks go back to where they were.
+// next joins the remaining items until about limit pairs are found. f makes the result. If memory
+// is denied after the kernels ran, the blocks are reset to their previous positions.
 func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(rows int)) (more bool) {
 	if m.done {
 		f(0)
@@ -384,8 +385,8 @@ func (o *op) restore(dst, src *gpu.Buffer) {
 	}
 }
 
-// room returns the pairs of a call: as many as the limit, but not many more than there
-// are probe rows, since memory is taken for all of them.
+// room returns the number of pairs of a call: the limit, but not many more than there are probe
+// rows, since memory is allocated for all of them.
 func (m *partitionMatcher) room(limit int) int {
 	if m.done {
 		return 0
@@ -403,8 +404,8 @@ func (m *partitionMatcher) Next(q gpu.Queue, l *gpu.Lease, limit int) (probe, bu
 	})
 }
 
-// Join implements gpu.Matcher: match and materialise in one kernel. Bitmaps are written as
-// a byte a row, then packed. Strings are gathered by row ids.
+// Join implements gpu.Matcher: match and materialise in one kernel. Bitmaps are written as one byte
+// per row, then packed. Strings are gathered by row ids.
 func (m *partitionMatcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
 	limit int) (out []gpu.Column, rows int, more bool, err error) {
 	more, err = m.columns(q, l, probe, build, &out, func(o *op) (more bool) {
@@ -478,7 +479,7 @@ func (j *materialiser) output(src *gpu.Buffer, width int, build bool) *gpu.Buffe
 	return dst
 }
 
-// bytes returns a bitmap as a byte a row.
+// bytes returns a bitmap as one byte per row.
 func (j *materialiser) bytes(bitmap *gpu.Buffer, n int) *gpu.Buffer {
 	if j.unpacked[bitmap] == nil {
 		j.unpacked[bitmap] = j.unpackBits(bitmap, n)
@@ -527,8 +528,8 @@ func (j *materialiser) pack(bytes *gpu.Buffer, n int) *gpu.Buffer {
 	return j.keep(bitmap)
 }
 
-// shrink keeps the first n bytes of a buffer, in a smaller one where that saves half of
-// much memory.
+// shrink keeps the first n bytes of a buffer. If the buffer is large and less than half full, they
+// are moved to a smaller one.
 func (o *op) shrink(b *gpu.Buffer, n int64) *gpu.Buffer {
 	if n == 0 {
 		return nil
@@ -553,7 +554,8 @@ func (m *partitionMatcher) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error
 	})
 }
 
-// partitionedSides are the sides of a matcher of partitions, with what such matchers do alike.
+// partitionedSides are the sides of a matcher of partitions, with the methods that such matchers
+// share.
 type partitionedSides struct {
 	dev          *Device
 	build, probe gpu.Partitioned
@@ -601,8 +603,8 @@ func (s *partitionedSides) columns(gq gpu.Queue, l *gpu.Lease, probe, build []gp
 	return next(o), nil
 }
 
-// marked returns the bitmap of the probe rows with a match. mark lets the blocks begin anew and
-// sets the bits at an address. Then they go back to where they were, which is in work.
+// marked returns the bitmap of the probe rows with a match. mark restarts the blocks and sets the
+// bits at an address. Then the blocks are reset to their previous positions, which are in work.
 func (s *partitionedSides) marked(gq gpu.Queue, l *gpu.Lease, work *gpu.Buffer,
 	mark func(o *op, matched uint64)) (out gpu.Column, err error) {
 	q, err := s.dev.queue(gq)
@@ -623,7 +625,7 @@ func (s *partitionedSides) marked(gq gpu.Queue, l *gpu.Lease, work *gpu.Buffer,
 	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: s.probe.Key.Len, Data: o.keep(matched)}, nil
 }
 
-// wrong fails when a kernel has found that the offsets of the sides are wrong.
+// wrong fails if a kernel has found that the offsets of the sides are wrong.
 func (s *partitionedSides) wrong(o *op, state joinState) {
 	if state.wrong != 0 {
 		o.fail(fmt.Errorf("partitioned join: offsets descend or leave the key of %d build rows and %d probe rows",

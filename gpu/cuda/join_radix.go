@@ -40,8 +40,9 @@ const (
 	radixPage    = 4    // pairs of a page
 )
 
-// radixMatcher is the matcher of partitioned sides in one of the ways of Rui & Tu. Blocks and
-// threads of its kernels remember where they stopped, so that the next call goes on.
+// radixMatcher is the matcher of partitioned sides with one of the output strategies of Rui & Tu.
+// Blocks and threads of its kernels record where they stopped, so that the next call continues
+// there.
 type radixMatcher struct {
 	partitionedSides
 	way          string // of the kernels: "exact", "pages" or "direct"
@@ -51,7 +52,7 @@ type radixMatcher struct {
 	items        *gpu.Buffer
 	work         *gpu.Buffer // radixState, a JoinPlace a block, a RadixThread a thread, a table a block
 	counts       *gpu.Buffer // exact: pairs before each item, and the total behind them
-	total        int64       // exact: of the pairs; -1 not read yet
+	total        int64       // exact: number of pairs; -1 if not read yet
 	at           int64       // pairs that have been returned
 	done         bool
 }
@@ -124,7 +125,7 @@ func (m *radixMatcher) tablesAt() int64 {
 	return m.threadsAt() + int64(m.blocks)*radixThreads*radixThread
 }
 
-// begin puts all blocks before the first item.
+// begin resets all blocks to the position before the first item.
 func (m *radixMatcher) begin(o *op) {
 	o.fill(m.work, int64(unsafe.Offsetof(joinState{}.taken)), 4, 0)
 	o.fill(m.work, int64(unsafe.Sizeof(radixState{})), m.threadsAt()-int64(unsafe.Sizeof(radixState{})), 0xff)
@@ -142,7 +143,7 @@ func (m *radixMatcher) Release() {
 	m.items, m.work, m.counts = nil, nil, nil
 }
 
-// gaps returns the most slots without a pair among so many.
+// gaps returns the maximum number of slots without a pair among so many slots.
 func (m *radixMatcher) gaps(slots int) int {
 	if m.way == "pages" {
 		return m.blocks * radixThreads * radixPage
@@ -158,8 +159,8 @@ func (m *radixMatcher) state(o *op) radixState {
 	return found[0]
 }
 
-// next finds the next pairs, about limit, and f makes the result of them. If memory is
-// refused after the kernels ran, the blocks go back to where they were.
+// next finds about limit more pairs, and f makes the result from them. If memory is denied after
+// the kernels ran, the blocks are reset to their previous positions.
 func (m *radixMatcher) next(o *op, limit int, f func(ids [2]*gpu.Buffer, rows int)) (more bool) {
 	if m.done {
 		f([2]*gpu.Buffer{}, 0)
@@ -178,7 +179,7 @@ func (m *radixMatcher) next(o *op, limit int, f func(ids [2]*gpu.Buffer, rows in
 		return false
 	}
 	o.copy(before, 0, m.work, 0, m.work.Size())
-	o.flush() // also if something is refused before the kernels run
+	o.flush() // even if memory is denied before the kernels run
 	var ids [2]*gpu.Buffer
 	var rows int
 	var done bool
@@ -186,7 +187,7 @@ func (m *radixMatcher) next(o *op, limit int, f func(ids [2]*gpu.Buffer, rows in
 		ids, rows = m.counted(o, int(min(int64(limit), m.total-m.at)))
 		done = m.at+int64(rows) == m.total
 	} else {
-		// No block gets a part of the room that is too small, so a call makes progress.
+		// Every block gets enough slots for a call to make progress.
 		slots := max(limit, joinLimit)
 		ids, rows, done = m.direct(o, min(slots, max(m.probe.Key.Len+m.gaps(min(slots, m.probe.Key.Len)), joinLimit),
 			gpu.MaxRows))
@@ -223,7 +224,7 @@ func (m *radixMatcher) counted(o *op, n int) ([2]*gpu.Buffer, int) {
 	return ids, n
 }
 
-// direct writes pairs into slots, as many as there are, and closes the gaps among them.
+// direct writes pairs into the slots, and closes the gaps between them.
 func (m *radixMatcher) direct(o *op, slots int) (ids [2]*gpu.Buffer, rows int, done bool) {
 	ids = o.pairsOf(slots)
 	holes := o.alloc(int64(m.gaps(slots)) * 4)

@@ -16,7 +16,7 @@ import (
 //go:embed kernels/*.fatbin kernels/manifest.json
 var embedded embed.FS
 
-// fatbins are the compiled kernels, one file a source, and the manifest that lists them.
+// fatbins are the compiled kernels, one file per source, and the manifest that lists them.
 var fatbins fs.FS = embedded
 
 // fatbinOf maps a kernel to its fatbin.
@@ -28,8 +28,7 @@ var fatbinOf = sync.OnceValues(func() (map[string]string, error) {
 	return manifest.Kernels(list)
 })
 
-// kernels finds compiled kernels by name. It loads a module when one of its kernels is
-// first needed.
+// kernels finds compiled kernels by name. It loads a module at the first use of one of its kernels.
 type kernels struct {
 	dev *Device
 
@@ -75,7 +74,7 @@ func (k *kernels) find(name string) (*kernel, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if f = k.byName[name]; f != nil { // there is one record of the memory that a kernel may use
+	if f = k.byName[name]; f != nil { // a kernel has only one record, since it says how much memory the kernel may use
 		return f, nil
 	}
 	module, err := k.load(file)

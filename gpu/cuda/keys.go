@@ -7,10 +7,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Keys of joins and group-bys become values of 32 bits or rows of 64-bit words, which are
-// equal exactly when the keys are. Values are packed side by side at their width, floats
-// in a canonical form, strings and binaries as codes of an interner. A single column of 4
-// or 8 bytes is used without a copy.
+// Keys of joins and group-bys become values of 32 bits or rows of 64-bit words, which are equal if
+// and only if the keys are. Values are packed next to each other at their width, floats in a
+// canonical form, strings and binaries as codes of an interner. A single column of 4 or 8 bytes is
+// used without a copy.
 
 // How kernels load a column's values, as in keys.cuh.
 const (
@@ -28,7 +28,7 @@ const (
 	loadWide
 )
 
-// loadOf returns the way in which values of a type are loaded.
+// loadOf returns the load kind of values of a type.
 func loadOf(t gpu.Type) int32 {
 	switch t.Kind {
 	case gpu.Bool:
@@ -63,16 +63,16 @@ func loadOf(t gpu.Type) int32 {
 type interner struct {
 	*index
 	mu sync.Mutex
-	// known has the codes of the values of dictionaries seen before.
+	// known caches the codes of the values of earlier dictionaries.
 	known map[*gpu.Dictionary]*gpu.Buffer
 }
 
-// smallDictionary is the size up to which all values of a dictionary are interned when it
-// is first seen, even if a batch has fewer rows.
+// smallDictionary is the size up to which all values of a dictionary are interned at its first use,
+// even if a batch has fewer rows.
 const smallDictionary = 1024
 
-// maxKnown bounds the dictionaries whose codes are kept: a stream brings new ones without
-// end.
+// maxKnown bounds the number of dictionaries whose codes are cached, since a stream may bring new
+// ones without end.
 const maxKnown = 256
 
 func newInterner(l *gpu.Lease) *interner {
@@ -143,7 +143,7 @@ func (in *interner) values(t gpu.Type) gpu.Column {
 	return gpu.Column{Type: t, Len: in.n, Offsets: in.store, Data: in.texts}
 }
 
-// textsOf returns a column of strings in the form that kernels take.
+// textsOf returns a column of strings in the form that kernels use.
 func textsOf(c gpu.Column) texts {
 	if c.Dict != nil {
 		v := c.Dict.Values
@@ -164,7 +164,7 @@ type codec struct {
 // field is the bits of a column in the packed key.
 type field struct {
 	word, shift, bits int
-	null              int // number of its null bit, counted from word 0; -1: a null is no key, or has a slot of its own
+	null              int // number of its null bit, counted from word 0; -1: a null is not a key, or has its own slot
 }
 
 // maxKeys bounds the key columns: their null bits share a word.
@@ -224,7 +224,7 @@ func (c *codec) strings() []indexState {
 	return states
 }
 
-// restore takes the interners back to earlier states after an error.
+// restore resets the interners to earlier states after an error.
 func (c *codec) restore(o *op, states []indexState) {
 	for i, in := range c.interner {
 		if in != nil {
@@ -262,8 +262,8 @@ func (c *codec) check(cols []gpu.Column, n int) error {
 	return nil
 }
 
-// pack returns the keys of rows in the form that an index takes, without valid. With
-// insert, new strings are interned.
+// pack returns the keys of rows in the form that an index uses, without valid. With insert, new
+// strings are interned.
 func (c *codec) pack(o *op, cols []gpu.Column, n int, insert bool) keyRows {
 	columns := make([]keyColumn, len(cols))
 	for i, col := range cols {

@@ -11,8 +11,8 @@ import (
 // Link implements gpu.Profiled.
 func (d *Device) Link() (gpu.Link, error) { return d.link() }
 
-// linkRuns is how often each direction is measured, by copies of grant.LinkTest bytes. The best one counts, because the
-// speed is an upper bound. All runs together take about 10 ms.
+// linkRuns is the number of measurements of each direction, by copies of grant.LinkTest bytes. The
+// best one counts, because the speed is an upper bound. All runs together take about 10 ms.
 const linkRuns = 3
 
 // measureLink measures copies up, down, in both directions at once, and within the
@@ -56,8 +56,8 @@ func (m *linkTest) measure() gpu.Link {
 		m.note(device.Close())
 		m.note(host.Close())
 	}()
-	// The pool gave the memory for the stream of kernels: other streams may use it once
-	// the kernels launched so far are done.
+	// The pool allocated the memory for the stream of kernels: other streams may use it once the
+	// kernels launched so far have finished.
 	m.note(m.d.ctx.do(cuCtxSynchronize))
 	if m.err != nil {
 		return gpu.Link{}
@@ -81,8 +81,8 @@ func (m *linkTest) note(err error) {
 	}
 }
 
-// rate returns the speed in bytes a second of work on some streams that moves m.size
-// bytes times times. It runs the work once to warm up.
+// rate returns the speed in bytes per second of work on some streams that moves m.size bytes times
+// times. It runs the work once to warm up.
 func (m *linkTest) rate(times int64, work func(), on ...stream) float64 {
 	m.once(work, on)
 	best := 0.0

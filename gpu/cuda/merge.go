@@ -11,9 +11,8 @@ type mergeArgs struct {
 	count, _                                        int32
 }
 
-// MatchSorted implements gpu.Queue. Merge path finds the run of build rows that matches
-// each probe row. The pairs are then those of a probe of a table whose numbers are the
-// runs.
+// MatchSorted implements gpu.Queue. Merge path finds the run of build rows that matches each probe
+// row. The pairs are then written as for the matcher of a table whose numbers are the runs.
 func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool) (out gpu.Matcher, err error) {
 	o := q.begin("merge match", l)
 	defer end(o, &out, &err)
@@ -44,9 +43,8 @@ type boundArgs struct {
 	lower, upper          int32
 }
 
-// MatchRange implements gpu.Queue. The matches of a probe row are one run of the build
-// side. Each probe row has a number of its own, whose run it is: number 2r of row r begins
-// at starts[2r] and ends at starts[2r+1].
+// MatchRange implements gpu.Queue. The matches of a probe row are one run of the build side. Row r
+// has the number 2r, whose run begins at starts[2r] and ends at starts[2r+1].
 func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bound) (out gpu.Matcher, err error) {
 	o := q.begin("range match", l)
 	defer end(o, &out, &err)

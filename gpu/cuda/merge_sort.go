@@ -42,7 +42,7 @@ func (o *op) mergeSort(keys []gpu.SortKey) *gpu.Buffer {
 			a.flip = ^a.flip
 		}
 	}
-	// The rows go from one of two buffers to the other.
+	// Rows move back and forth between two buffers.
 	var moved, rows [2]*gpu.Buffer
 	for i := range rows {
 		moved[i], rows[i] = o.alloc(int64(n)*int64(width)), o.alloc(int64(n)*4)

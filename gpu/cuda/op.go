@@ -11,10 +11,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// op is one call of a primitive on a queue. It remembers its allocations, so an error
-// anywhere leaves nothing behind. It remembers its first error, after which its methods
-// do nothing: a primitive launches kernel after kernel and looks at the error once, at
-// the end.
+// op is one call of a primitive on a queue. It records its allocations, so an error anywhere leaves
+// nothing behind. It records its first error, after which its methods do nothing: a primitive
+// launches kernel after kernel and checks the error once, at the end.
 type op struct {
 	q     *queue
 	name  string
@@ -29,10 +28,10 @@ type op struct {
 	waste    int64          // bytes of freed
 }
 
-// maxWaste is the bytes that an op may have freed before it flushes.
+// maxWaste bounds the freed bytes of an op before it flushes.
 const maxWaste = 64 << 20
 
-// held is a buffer of which the op has a reference. keep says that the caller gets it.
+// held is a buffer to which the op has a reference. keep says that the caller receives it.
 type held struct {
 	buf  *gpu.Buffer
 	keep bool
@@ -56,10 +55,9 @@ func (o *op) takes(cols ...gpu.Column) error {
 	return o.err
 }
 
-// enqueue defers a call that puts work on the stream of kernels until the op flushes. All
-// deferred calls are then submitted together: no work of another queue comes between, and
-// the device waits for no allocation among them. So the time from the first to the last
-// call is the device's.
+// enqueue defers a call that puts work on the stream of kernels until the op flushes. All deferred
+// calls are then submitted together: no work of another queue comes between them, and the device
+// does not wait for allocations. So the time from the first to the last call is device time.
 func (o *op) enqueue(call func() error) {
 	if o.err == nil {
 		o.pending = append(o.pending, call)
@@ -111,9 +109,8 @@ func (o *op) span() string {
 	return o.name + ", " + o.phase
 }
 
-// end ends the primitive. It sets err to the op's first error unless err is set, and
-// releases all buffers that the caller does not get. After an error the result is its
-// zero value.
+// end ends the primitive. It sets err to the op's first error unless err is set, and releases all
+// buffers that the caller does not receive. After an error the result is its zero value.
 func end[T any](o *op, result *T, err *error) {
 	o.flush()
 	if *err == nil {
@@ -153,8 +150,8 @@ func (o *op) alloc(n int64) *gpu.Buffer {
 	return b
 }
 
-// allocFrom returns n bytes that the caller owns. A lease pays that may differ from the
-// op's. It returns nil for n = 0 and after an error.
+// allocFrom returns n bytes that the caller owns. The lease that pays may differ from the op's. It
+// returns nil for n = 0 and after an error.
 func (o *op) allocFrom(l *gpu.Lease, n int64) *gpu.Buffer {
 	if o.err != nil || n == 0 {
 		return nil
@@ -193,8 +190,8 @@ func (o *op) free(bufs ...*gpu.Buffer) {
 	}
 }
 
-// retain gives the caller a reference of its own to an input's buffer. It returns nil for
-// nil and after an error.
+// retain returns an input's buffer with another reference for the caller. It returns nil for nil
+// and after an error.
 func (o *op) retain(b *gpu.Buffer) *gpu.Buffer {
 	if o.err != nil || b == nil {
 		return nil
@@ -228,7 +225,7 @@ func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 		return o.err == nil
 	}
 	if o.flush(); o.err == nil {
-		// dst is pageable, so the call returns only when the bytes are there.
+		// dst is pageable, so the call returns only after the bytes have arrived.
 		o.fail(d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off),
 			uintptr(len(dst)), uintptr(d.compute)))
 		runtime.KeepAlive(dst)
@@ -318,7 +315,7 @@ func start[A any](k *kernels, f *kernel, on stream, name string, grid, block, sh
 	return nil
 }
 
-// addr returns a buffer's device address as kernels take it, 0 for nil.
+// addr returns a buffer's device address as an argument of a kernel, 0 for nil.
 func addr(b *gpu.Buffer) uint64 { return uint64(b.Addr()) }
 
 // blocks returns the number of blocks of perBlock items that n items need.

@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// packing implements gpu.Packing. Values are packed as Sort packs its keys; strings as codes of
-// an interner, which stay the same from batch to batch.
+// packing implements gpu.Packing. Values are packed as Sort packs its keys. Strings are packed as
+// codes of an interner, which stay the same from batch to batch.
 type packing struct {
 	dev      *Device
 	types    []gpu.Type
@@ -62,7 +62,7 @@ type packed struct {
 	*packing
 	key    gpu.Column
 	parts  []sortPart // the most significant first
-	column []int      // that each part is of
+	column []int      // the column of each part
 	bits   int
 }
 
@@ -145,7 +145,7 @@ func (p *packing) Pack(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (ou
 	return x, nil
 }
 
-// partsOf returns the parts of a key column, without bits where these depend on the values.
+// partsOf returns the parts of a key column. If their bits depend on the values, these are not set.
 func (p *packing) partsOf(o *op, i int, c gpu.Column) (parts []sortPart) {
 	if p.interner[i] == nil {
 		parts = o.sortParts(gpu.SortKey{Column: c})

@@ -72,28 +72,30 @@ type bitsArgs struct {
 }
 
 const (
-	// partitionThreads is the threads of a block of the partition kernels.
+	// partitionThreads is the number of threads of a block of the partition kernels.
 	partitionThreads = 512
 	// partitionCounters is the number of blocks that count the rows that one block moves.
 	partitionCounters = 2
-	// pairBits are the most bits of two digits that one block counts in shared memory.
+	// pairBits bounds the bits of two digits that one block counts in shared memory.
 	pairBits = 14
-	// looseSample is the most rows of which a loose pass counts the digits, or looseDigit for each digit, and
-	// looseShare the share of the rows, one in so many: 32 digits get 5 % more room than they need, 256 get 13 %, and
+	// An unordered pass samples at most looseSample rows, or looseDigit for each digit, and at most
+	// 1/looseShare of the rows. 32 digits then get 5 % more space than they need, 256 get 13 %, and
 	// 8,192 get 30 %.
 	looseSample, looseDigit, looseShare = 1 << 19, 1 << 9, 8
-	// looseBlocks is the least number of blocks of a second loose pass for each multiprocessor, so that few are idle in
-	// the end. Each has rows of one segment only, so there are up to as many more as segments.
+	// looseBlocks is the minimum number of blocks per multiprocessor in a second unordered pass, so
+	// that few are idle at the end. Each block has rows of only one segment, so the number of
+	// blocks exceeds this by up to the number of segments.
 	looseBlocks = 4
-	// secondRows is the least rows of a partition for two loose passes: with fewer most of the room would be left over.
+	// secondRows is the minimum number of rows of a partition for two unordered passes: with fewer,
+	// most of the space would be unused.
 	secondRows = 1 << 9
 )
 
-// errLoose says that a partition had more rows than room.
+// errLoose says that a partition has more rows than its space can hold.
 var errLoose = errors.New("a partition has more rows than room")
 
-// mover is a column of fixed width in a radix partition. Without a source it is the row
-// numbers of 4 bytes each.
+// mover is a column of fixed width in a radix partition. Without a source it has the row numbers, 4
+// bytes each.
 type mover struct {
 	src, dst *gpu.Buffer
 	width    int // bytes: 1, 2, 4, 8 or 16
@@ -110,8 +112,9 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	return all[2:], all[0], nil
 }
 
-// PartitionLoose implements gpu.Queue: in passes without a count, one or two by the bits of the digit, if shared memory
-// has room for all columns. Rows that do not fit the room that a sample says, or memory, are partitioned in order.
+// PartitionLoose implements gpu.Queue. If all columns fit shared memory, it makes one or two
+// passes, by the bits of the digit, without counting. If a partition exceeds the space estimated
+// from the sample, or if memory is denied, the rows are partitioned in order instead.
 func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
 	all, err := q.partition(l, cols, key, d, true)
@@ -124,7 +127,8 @@ func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	return all[2:], all[0], all[1], nil
 }
 
-// partition returns the offsets, the ends if the rows are loose, and the partitioned columns.
+// partition returns the offsets, the ends if the partition is unordered, and the partitioned
+// columns.
 func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit,
 	loose bool) (out []gpu.Column, err error) {
 	o := q.begin("partition", l)
@@ -172,7 +176,7 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 			return nil
 		}
 		from, to := o.unpackBits(b, n), o.alloc(int64(room))
-		if loose { // the room is packed too
+		if loose { // the slack belongs to the columns, too
 			o.fill(to, 0, int64(room), 0)
 		}
 		move = append(move, mover{from, to, 1})
@@ -220,9 +224,9 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return out, nil
 }
 
-// looseDigits returns the ends of the digits of loose passes over all columns, one or two, or nil if the rows must be
-// in order: each pass is one launch, because each launch has another order, and only columns with the key can be
-// partitioned once more.
+// looseDigits returns the ends of the digits of one or two unordered passes over all columns, or
+// nil if the rows must be partitioned in order. Each pass must be a single launch, because each
+// launch has another order. A second pass needs the key among the columns.
 func (o *op) looseDigits(key radixKey, n int, cols []gpu.Column) []uint {
 	var move []mover
 	for _, c := range cols {
@@ -255,28 +259,29 @@ func (o *op) looseDigits(key radixKey, n int, cols []gpu.Column) []uint {
 	return ends
 }
 
-// keyIn returns which column is the key, -1 for none.
+// keyIn returns the position of the key among the columns, or -1.
 func keyIn(key radixKey, cols []mover) int {
 	return slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
 }
 
-// looseSampled returns the rows of n of which a loose pass counts the digits.
+// looseSampled returns how many of n rows an unordered pass samples.
 func looseSampled(n int, bits uint) int {
 	return min(blocks(n, looseShare), max(looseSample, looseDigit<<bits))
 }
 
-// looseRoom returns the rows that have room in a loose pass: as many as partition_room may give, a multiple of 8.
+// looseRoom returns the number of rows of the result of an unordered pass: the maximum that
+// partition_room may assign, a multiple of 8.
 func looseRoom(n int, bits uint) int {
 	digits, sampled := float64(int(1)<<bits), float64(looseSampled(n, bits))
 	more := 6*math.Sqrt(digits*sampled) + 16*digits
 	return min(n+int(math.Ceil(more/sampled*float64(n)))+16<<bits, gpu.MaxRows) &^ 7
 }
 
-// loose moves n rows of a key to the partitions of its digit, in any order, in passes over digits with the given ends,
-// the high bits first. The columns have looseRoom, of which each partition gets some by a sample. loose returns where
-// partitions begin, and where they end.
+// loose moves n rows to the partitions of a digit of their key, in any order, in passes over digits
+// with the given ends, high bits first. The result columns have looseRoom rows, which a sample
+// distributes to the partitions. loose returns the starts and the ends of the partitions.
 func (o *op) loose(key radixKey, n int, digits []uint, cols []mover) (starts, ends *gpu.Buffer) {
-	full := o.alloc(8) // by pass, 1: a partition has more rows than room
+	full := o.alloc(8) // by pass; 1 if a partition has more rows than space
 	o.fill(full, 0, 8, 0)
 	if len(digits) == 1 {
 		starts, ends = o.loosePass(key, key, n, cols, looseRows{full: addr(full)})
@@ -306,8 +311,8 @@ func (o *op) loose(key radixKey, n int, digits []uint, cols []mover) (starts, en
 	return starts, ends
 }
 
-// loosePass moves n rows to the partitions of a digit, or those of each segment to partitions of their own. The
-// partitions of all segments are those of the digit of the key that is sampled.
+// loosePass moves n rows to the partitions of a digit, or the rows of each segment to separate
+// partitions. The partitions of all segments together are those of the sampled digit.
 func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRows) (starts, ends *gpu.Buffer) {
 	partitions := 1 << sampled.bits
 	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
@@ -321,10 +326,10 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 		p.grid = least + segments
 	}
 	l := p.launches[0]
-	counts := o.alloc(int64(2*partitions) * 4) // of the sample, and the granules that are taken
+	counts := o.alloc(int64(2*partitions) * 4) // of the sample, followed by the granules in use
 	starts, ends = o.alloc(int64(partitions+1)*4), o.alloc(int64(partitions)*4)
 	rests := o.alloc(int64(p.grid) * 4 << key.bits)
-	most := int64(p.grid) * 8 << key.bits // rows that blocks may carry in the end
+	most := int64(p.grid) * 8 << key.bits // maximum number of rows that blocks may still have at the end
 	carried := o.alloc(most * int64(l.rowBytes()))
 	if o.err != nil {
 		return nil, nil
@@ -361,7 +366,7 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	return starts, ends
 }
 
-// unpackBits expands a bitmap to one byte a row.
+// unpackBits expands a bitmap to one byte per row.
 func (o *op) unpackBits(b *gpu.Buffer, n int) *gpu.Buffer {
 	to := o.alloc(int64(n))
 	launch(o, "bits_unpack", blocks(n, 2048), 256, 0, bitsArgs{src: addr(b), dst: addr(to), n: int64(n)})
@@ -383,15 +388,15 @@ func (k radixKey) digit(at, end uint) radixKey {
 	return k
 }
 
-// factor returns what the key is multiplied by.
+// factor returns the factor by which the key is multiplied.
 func (k radixKey) factor() uint64 { return max(k.mul, 1) }
 
 func (k radixKey) digitFlip() uint32 { return uint32(k.flip >> k.shift & (1<<k.bits - 1)) }
 
-// radix moves n rows into the order of a key. It is stable. It makes passes over digits
-// of nearly equal size, the lowest bits first. If first is not nil, it is a first pass
-// whose digit is counted already; its key says how wide that digit is. With offsets,
-// radix returns the first row of each of the 1<<bits values as uint32, and n at the end.
+// radix moves n rows into the order of a key. It is stable. It makes passes over digits of nearly
+// equal size, lowest bits first. If first is not nil, it is a first pass whose digit is already
+// counted; its key has the width of that digit. With offsets, radix returns the first row of each
+// of the 1<<bits values as uint32, followed by n.
 func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets bool) (starts *gpu.Buffer) {
 	widest := o.digitBits(key.width, cols, usualDigit)
 	if wide := o.digitBits(key.width, cols, wideDigit); parts(key.bits, wide) < parts(key.bits, widest) {
@@ -406,7 +411,7 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 	counted := key // the form of the key that the next pass counts
 	all := cols
 	keyAt := keyIn(key, cols)
-	if keyAt < 0 && passes > 1 { // the bits of the key that are needed move too, except in the last pass
+	if keyAt < 0 && passes > 1 { // the remaining bits of the key move too, except in the last pass
 		if key.width == 8 && key.bits <= 32 {
 			key = radixKey{buf: o.alloc(int64(n) * 4), width: 4, bits: key.bits, flip: key.flip >> key.shift}
 		}
@@ -417,7 +422,7 @@ func (o *op) radix(key radixKey, n int, cols []mover, first *radixPass, offsets 
 	from := slices.Clone(all)
 	at := uint(0)
 	var before *radixPass
-	var pairs *gpu.Buffer // how often each pair of the digits of two passes is in a block
+	var pairs *gpu.Buffer // count of each pair of digits of two passes, by block
 	for p, end := range ends {
 		now := slices.Clone(from)
 		if p == passes-1 {
@@ -487,11 +492,11 @@ func equalParts(from, to, widest uint) []uint {
 	return ends
 }
 
-// parts returns how many digits some bits make.
+// parts returns the number of digits of so many bits.
 func parts(bits, widest uint) int { return blocks(int(bits), int(widest)) }
 
-// twoSides returns the destinations of the columns: sides[0] for the last pass and those
-// an even number of passes before it, sides[1] for the others.
+// twoSides returns the destinations of the columns: sides[0] for the last pass and the passes an
+// even number before it, sides[1] for the others.
 func (o *op) twoSides(n int, cols []mover, passes int) (sides [2][]*gpu.Buffer, scratch []*gpu.Buffer) {
 	for side := range sides {
 		for _, m := range cols {
@@ -535,8 +540,8 @@ func (p *radixPass) size() {
 	p.grid = blocks(p.n, p.perBlock)
 }
 
-// counting returns the arguments to count the digits of a key. The key may be another
-// form of the one by which the rows move.
+// counting returns the arguments to count the digits of a key. The key may be another form of the
+// key by which the rows move.
 func (p *radixPass) counting(key radixKey) partitionCountArgs {
 	return partitionCountArgs{key: addr(key.buf), counts: addr(p.counts), rows: int64(p.n),
 		perBlock:     int64(p.perBlock / partitionCounters),
@@ -550,16 +555,16 @@ func (p *radixPass) count(kernel string, shared int, args partitionCountArgs) {
 // pairs returns how many pairs of digits, of bits together, all blocks count.
 func (p *radixPass) pairs(bits uint) int64 { return int64(p.counters*p.grid) << bits }
 
-// countsPairs reports whether a first pass also counts the digit of the second and last one:
-// when shared memory has room for all pairs, and when writing and reading the counts of all
-// blocks is little compared with reading the keys once more.
+// countsPairs reports whether a first pass also counts the digit of the second and last pass: if
+// all pairs fit shared memory, and if writing and reading the counts of all blocks costs little
+// compared with reading the keys once more.
 func (p *radixPass) countsPairs(ends []uint) bool {
 	return len(ends) == 2 && ends[1] <= pairBits && 8<<ends[1] <= p.q.dev.props.sharedPerBlock &&
 		int64(p.n) >= 4*p.pairs(ends[1])
 }
 
-// second makes the counts of a second pass from the pairs that the pass before has counted,
-// and full, if it is not nil, the rows of each value of both digits.
+// second computes the counts of a second pass from the pairs that the first pass has counted. If
+// full is not nil, it receives the number of rows of each value of both digits.
 func (p *radixPass) second(before *radixPass, pairs, full *gpu.Buffer) {
 	p.counters, p.bounds = 1, p.alloc(int64(p.grid+1)*4)
 	of := before.counters * before.grid
@@ -589,7 +594,7 @@ func (p *radixPass) move() *gpu.Buffer {
 	return starts
 }
 
-// args returns the arguments to move the columns of a launch, without those to places.
+// args returns the arguments to move the columns of a launch.
 func (p *radixPass) args(l partitionLaunch) partitionArgs {
 	args := partitionArgs{key: addr(p.key.buf), rows: uint32(p.n), perBlock: uint32(p.perBlock),
 		columns: int32(len(l.cols)),
@@ -601,7 +606,7 @@ func (p *radixPass) args(l partitionLaunch) partitionArgs {
 
 // partitionShape describes how a partition kernel was compiled.
 type partitionShape struct {
-	key, width, stages int  // bytes of the key and of each column, 0 for any; buffers of the stage
+	key, width, stages int  // bytes of the key and of each column, 0 for any; number of stage buffers
 	items              int  // rows of a thread
 	bulk               bool // it writes with bulk copies
 }
@@ -614,7 +619,7 @@ var partitionShapes = []partitionShape{
 	{key: 8, stages: 1, items: 12},
 }
 
-// kernel returns the kernel of a pass, in order or loose.
+// kernel returns the kernel of an ordered or an unordered pass.
 func (s partitionShape) kernel(loose bool) string {
 	pass := "partition"
 	if loose {
@@ -639,8 +644,8 @@ func (s partitionShape) shared(digits, widest, rowBytes int) int {
 	return 4*words + s.stages*buffer + digits*8*rowBytes
 }
 
-// partitionShape chooses the kernel for columns and a key of a width and of some bits. It is
-// the fastest one that has shared memory for two columns.
+// partitionShape chooses the kernel for columns and a key of some width and bits: the fastest one
+// with shared memory for two columns.
 func (o *op) partitionShape(key int, bits uint, cols []mover) (shape partitionShape, fits bool) {
 	same, widest := cols[0].width, 0
 	for _, c := range cols {
@@ -679,7 +684,7 @@ func (l partitionLaunch) rowBytes() (bytes int) {
 func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 	shape, _ := o.partitionShape(key.width, key.bits, cols)
 	digits := 1 << key.bits
-	// If the first column is the key, it is read once only.
+	// If the first column is the key, it is read only once.
 	cols = slices.Clone(cols)
 	if at := keyIn(key, cols); at > 0 {
 		cols[0], cols[at] = cols[at], cols[0]
@@ -707,14 +712,14 @@ func (o *op) partitionLaunches(key radixKey, cols []mover) []partitionLaunch {
 	return out
 }
 
-// Digits have at most usualDigit bits, or wideDigit where this saves a pass: a pass over 4-byte
-// columns takes 1.12 ms with 8 bits where it takes 0.94 with 6 and 1.40 with 9.
+// Digits have at most usualDigit bits, or wideDigit if this saves a pass. A pass over 4-byte
+// columns takes 0.94 ms with 6 bits, 1.12 with 8, and 1.40 with 9.
 const (
 	usualDigit = 8
 	wideDigit  = 9
 )
 
-// digitBits returns the widest digit that fits shared memory, of most bits on data-centre GPUs.
+// digitBits returns the widest digit that fits shared memory: most bits on data-centre GPUs.
 func (o *op) digitBits(key int, cols []mover, most uint) uint {
 	for bits := most; bits > 1; bits-- {
 		if shape, fits := o.partitionShape(key, bits, cols); fits && (bits <= usualDigit || shape.width == 4) {

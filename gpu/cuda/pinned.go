@@ -18,27 +18,27 @@ import (
 const (
 	// pinnedAlign is the unit of page-locked blocks, in bytes.
 	pinnedAlign = 256
-	// slabSize is the memory that is mapped at a time, unless more is needed or the
-	// budget is smaller.
+	// slabSize is the number of bytes mapped at a time, unless more is needed or the budget is
+	// smaller.
 	slabSize = 128 << 20
-	// segmentSize is the memory that is page-locked at a time. Locking it takes 0.8 ms,
-	// during which the driver launches nothing; copies launched before continue. Smaller
-	// segments take longer in total.
+	// segmentSize is the number of bytes page-locked at a time. Locking them takes 0.8 ms, during
+	// which the driver launches no kernels; earlier copies continue. Smaller segments take longer
+	// in total.
 	segmentSize = 32 << 20
 	hugePage    = 2 << 20
 	// hostTier is the name of page-locked memory in refusals.
 	hostTier = "page-locked host"
-	// smallPinned is the size up to which freed blocks are kept by size, recentPinned the
-	// bytes of all of them. Pages of Parquet files come and go in such blocks.
+	// smallPinned is the size up to which freed blocks are kept by size, recentPinned bounds the
+	// bytes of all of them. Pages of Parquet files use such blocks briefly.
 	smallPinned  = 1 << 20
 	recentPinned = 64 << 20
 )
 
-// pinned allocates page-locked host memory. Page-locking fresh memory costs 0.37 s a GB,
-// page-locking touched memory 0.025. So memory is mapped in large slabs, touched by all
-// cores, locked when it is first copied, and kept until the device is closed. The kept
-// memory is not counted, but bounded: before more is mapped than the budget has, slabs
-// that are entirely free are unmapped.
+// pinned allocates page-locked host memory. Page-locking fresh memory costs 0.37 s per GB,
+// page-locking touched memory 0.025 s per GB. So memory is mapped in large slabs, touched by all
+// cores, locked at its first copy, and kept until the device is closed. The kept memory is not
+// charged, but bounded: before more is mapped than the budget has, slabs that are entirely free are
+// unmapped.
 type pinned struct {
 	dev *Device
 
@@ -54,14 +54,13 @@ type pinned struct {
 	recentBytes int64
 
 	premapping sync.WaitGroup
-	hungry     sync.Cond // there are fewer spare bytes than premap wants, or it must stop
-	need       int64     // bytes that an allocation waits for
+	hungry     sync.Cond // there are fewer spare bytes than premap wants, or premap must stop
+	need       int64     // bytes for which an allocation waits
 	stopped    bool
 }
 
-// slab is memory that is mapped at once. It is mapped with one more huge page, so that
-// it begins at a huge page, and so that blocks of two slabs are never adjacent and never
-// merged.
+// slab is memory from one mapping. The mapping has an additional huge page, so that the slab begins
+// at a huge page, and so that blocks of two slabs are never adjacent and never merged.
 type slab struct {
 	mapped   []byte
 	mem      []byte
@@ -97,8 +96,8 @@ func newPinned(d *Device) *pinned {
 	return p
 }
 
-// pinnedSize rounds a size up to that of its block. Small blocks have one of eight sizes a
-// power of two.
+// pinnedSize rounds a size up to that of its block. Small blocks have one of eight sizes per power
+// of two.
 func pinnedSize(size int64) int64 {
 	unit := int64(pinnedAlign)
 	if size <= smallPinned {
@@ -168,8 +167,8 @@ func (p *pinned) grow(n int64) error {
 	return nil
 }
 
-// trim unmaps free slabs until the remaining ones have at most limit bytes. It may run
-// out of free slabs before.
+// trim unmaps free slabs until the remaining ones have at most limit bytes, or until there are no
+// more free slabs.
 func (p *pinned) trim(limit int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,7 +202,7 @@ func (p *pinned) add(c *slab) {
 	p.grown.Broadcast()
 }
 
-// behind returns the position of the first slab that begins behind an address.
+// behind returns the position of the first slab that begins after an address.
 func (p *pinned) behind(addr uintptr) int {
 	return sort.Search(len(p.slabs), func(i int) bool { return p.slabs[i].base() > addr })
 }
@@ -223,11 +222,11 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 	return c.mem[from : from+size : from+size]
 }
 
-// eachLocked calls do for each part of [addr, addr+n) that lies in one segment, after it
-// has page-locked the segment. Memory outside of slabs, such as small constants, is not
-// locked: do is called once for all of it, and told so. If the driver cannot lock a segment, the lease
-// is refused memory. A copy of unlocked memory would be slower and would block its
-// caller, and nobody would know why.
+// eachLocked calls do for each part of [addr, addr+n) within one segment, after it has page-locked
+// the segment. Memory outside of slabs, such as small constants, is not locked: do is called once
+// for all of it, with locked false. If the driver cannot lock a segment, the error is a refusal for
+// the lease. A copy of unlocked memory would be slower and would block its caller, for no visible
+// reason.
 func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64,
 	do func(addr uintptr, n int64, locked bool) error) error {
 	p.mu.Lock()
@@ -275,10 +274,9 @@ func (p *pinned) lockColumn(l *gpu.Lease, c gpu.Column) error {
 	return nil
 }
 
-// take returns the recent block of n bytes that was freed last, whose bytes are probably
-// in the core's cache. Otherwise it cuts n bytes from the smallest free extent that is
-// large enough. It prefers extents that begin page-locked, because locking takes half as
-// long as copying.
+// take returns the most recently freed block of n bytes, which is probably in the core's cache. If
+// there is none, it cuts n bytes from the smallest free extent that is large enough. It prefers
+// extents that begin page-locked, because locking takes half as long as copying.
 func (p *pinned) take(n int64) (uintptr, bool) {
 	if list := p.recent[n]; len(list) > 0 {
 		p.recent[n] = list[:len(list)-1]
@@ -382,7 +380,7 @@ func (p *pinned) lock(s *segment) error {
 		return nil
 	}
 	defer p.dev.setsUp("page-lock")()
-	// Not between the launches of a primitive, which would wait.
+	// Never between the launches of a primitive, which would wait.
 	p.dev.computing.Lock()
 	err := p.dev.ctx.do(cuMemHostRegister, s.addr(), uintptr(len(s.mem)), 0)
 	p.dev.computing.Unlock()
@@ -393,7 +391,7 @@ func (p *pinned) lock(s *segment) error {
 	return nil
 }
 
-// unmap gives a slab back.
+// unmap unmaps a slab.
 func (p *pinned) unmap(c *slab) error {
 	var first error
 	for i := range c.segments {
@@ -409,10 +407,9 @@ func (p *pinned) unmap(c *slab) error {
 	return first
 }
 
-// premap maps and touches slabs of at most size bytes in total, in the background,
-// before there is a context to lock them. It keeps a little more than is in use, so that
-// small jobs take little. The slabs can be used immediately. Allocations that need more
-// wait for them.
+// premap maps and touches slabs of at most size bytes in total, in the background, before there is
+// a context to lock them. It stays only a little ahead of the memory in use, so that small jobs
+// take little. The slabs can be used immediately. Allocations that need more wait for them.
 func (p *pinned) premap(size int64) {
 	p.growing = true
 	p.premapping.Add(1)
@@ -439,9 +436,8 @@ func (p *pinned) premap(size int64) {
 	}()
 }
 
-// short waits until premap has to map more, and returns the number of bytes, at most
-// limit. It returns 0 when premap has to stop, or when an allocation needs more than
-// that.
+// short waits until premap has to map more, and returns the number of bytes, at most limit. It
+// returns 0 if premap has to stop, or if an allocation needs more than limit.
 func (p *pinned) short(limit int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -61,20 +61,20 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (out gpu.Ma
 	return m, nil
 }
 
-// matcher gives the pairs of rows whose numbers are known: each number has a build row,
-// or a run of them. Pairs are counted by tile, so any range of them can be written. See
+// matcher returns the pairs of probe rows with known numbers: each number stands for a build row,
+// or for a run of build rows. Pairs are counted by tile, so any range of them can be written. See
 // table.cu.
 type matcher struct {
 	dev   *Device
 	args  probeArgs
 	own   []*gpu.Buffer // released with the matcher
 	pairs *gpu.Buffer   // pairs before each tile
-	total int64         // of the pairs, once it is read
+	total int64         // number of pairs, once it is read
 	known bool
 	at    int64 // the first pair that has not been returned
 }
 
-// newMatcher returns a matcher of n probe rows, which have no numbers yet.
+// newMatcher returns a matcher of n probe rows without numbers.
 func (o *op) newMatcher(n int) *matcher {
 	tiles := blocks(n, probeTile)
 	numbers, pairs := o.keep(o.alloc(int64(n)*4)), o.keep(o.alloc(int64(tiles+1)*8))
@@ -82,13 +82,13 @@ func (o *op) newMatcher(n int) *matcher {
 		args: probeArgs{numbers: addr(numbers), pairs: addr(pairs), n: int64(n), tiles: int32(tiles)}}
 }
 
-// count numbers the rows by a kernel and counts their pairs.
+// count numbers the rows with a kernel and counts their pairs.
 func (m *matcher) count(o *op, kernel string, a probeArgs) {
 	launch(o, kernel, int(a.tiles), 256, 0, a)
 	launch(o, "probe_starts", 1, 1024, 0, a)
 }
 
-// Next implements gpu.Matcher. It waits for the device the first time only.
+// Next implements gpu.Matcher. Only the first call waits for the device.
 func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
 	q, err := m.dev.queue(gq)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 
 var errClosed = errors.New("queue is closed")
 
-// queue is an ordered stream of primitives. The queues of a device share its streams. A
-// queue's own state is its error, its name in reports and the dictionaries that it has
-// copied.
+// queue is an ordered stream of primitives. The queues of a device share its streams. A queue's own
+// state is its error, its name in reports, and the dictionaries that it has copied.
 type queue struct {
 	dev  *Device
 	name string
@@ -30,9 +29,9 @@ type queue struct {
 // moved is a dictionary on both sides of the link.
 type moved struct{ from, to *gpu.Dictionary }
 
-// For each column the last dictionary is kept and, if it is small, some small ones before
-// it. Many row groups have the same few values in one of a few orders, and a dictionary
-// that was kept need not be processed again.
+// For each column the last dictionary is kept and, if it is small, also some earlier small ones.
+// Many row groups have the same few values in one of a few orders, and a kept dictionary need not
+// be processed again.
 const (
 	keptDicts = 8
 	fewBytes  = 16 << 10
@@ -89,9 +88,9 @@ func (q *queue) Close() error {
 	return err
 }
 
-// fail makes the error of a primitive stick if it is a failure, and returns it. An error
-// of the driver is one, unless it is a refusal: fail adds what was being done. A device
-// that failed during an allocation fails every later call.
+// fail makes the error of a primitive stick if it is a failure, and returns it. An error of the
+// driver is a failure, unless it is a refusal: fail adds what was being done. If the device failed
+// during an allocation, every later call fails.
 func (q *queue) fail(what string, err error) error {
 	if gpu.IsRefusal(err) {
 		return err
@@ -106,9 +105,9 @@ func (q *queue) fail(what string, err error) error {
 	return err
 }
 
-// Upload implements gpu.Queue. Kernels that are launched later wait for the copies; the
-// caller does not. The copies have references of their own to the columns, so s stays the
-// caller's if memory is refused once they have started.
+// Upload implements gpu.Queue. Kernels that are launched later wait for the copies; the caller does
+// not. The copies have their own references to the columns, so s remains the caller's if memory is
+// denied after they have started.
 func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	copied := &gpu.Stride{Schema: s.Schema, Rows: s.Rows}
 	for _, c := range s.Cols {
@@ -133,9 +132,9 @@ type arrival struct {
 	lease *gpu.Lease
 }
 
-// Wait implements gpu.Queue. Kernels that are launched later wait for the copies of the
-// stride. The first of these kernels turn encoded columns into ordinary ones. If they are
-// refused memory, Wait may be called again, and does not wait for the copies again.
+// Wait implements gpu.Queue. Kernels that are launched later wait for the copies of the stride. The
+// first of these kernels turn encoded columns into ordinary ones. If memory for them is denied,
+// Wait may be called again, and does not wait for the copies again.
 func (q *queue) Wait(s *gpu.Stride) error {
 	d := q.dev
 	d.mu.Lock()
@@ -217,8 +216,8 @@ func (o *op) unpack(c gpu.Column) gpu.Column {
 	return o.decode(c)
 }
 
-// UploadAhead implements gpu.Queue. The copies run on their own stream. The host memory
-// is released when they are done.
+// UploadAhead implements gpu.Queue. The copies run on their own stream. The host memory is released
+// once they have finished.
 func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	out, a, err := q.send(l, s)
 	if err != nil {
@@ -239,7 +238,7 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		return nil, arrival{}, q.fail("copy a stride up", err)
 	}
 	t := &transfer{q: q, lease: l, name: "copy up"}
-	for _, c := range s.Cols { // first, so that it does not count as time of the copies
+	for _, c := range s.Cols { // first, so that locking does not count as time of the copies
 		if err := q.dev.pinned.lockColumn(l, c); err != nil {
 			return nil, arrival{}, q.fail("copy a stride up", err)
 		}
@@ -259,7 +258,7 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		t.fail(err)
 	}
 	if t.err != nil {
-		// Copies may still be running from and to memory that is given back now.
+		// Copies may still be running from and to memory that is released now.
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
 		gpu.ReleaseColumns(cols)
 		t.settle(q.upDicts)
@@ -272,9 +271,9 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	return out, arrival{copied, l}, nil
 }
 
-// Download implements gpu.Queue. The copies wait for the kernels launched when the stride was made, or else
-// for those launched so far, and run on their own stream. The caller waits for the copies. The lease pays for host
-// memory.
+// Download implements gpu.Queue. The copies run on their own stream. They wait for the kernels that
+// produced the stride (Stride.SetMade), or else for all kernels launched so far. The caller waits
+// for the copies. The lease pays for host memory.
 func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
 		return nil, q.err
@@ -315,7 +314,8 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
 
-// isShort reports whether a stride has a few numbers, such as counts or offsets. Buffers may have room for more.
+// isShort reports whether a stride has only a few numbers, such as counts or offsets. Its buffers
+// may be larger.
 func isShort(s *gpu.Stride) bool {
 	n := int64(0)
 	for _, c := range s.Cols {
@@ -550,13 +550,13 @@ type copyAttributes struct {
 }
 
 const (
-	// batchedPiece is the bytes from which the driver's copies of many pieces are faster than a kernel: some 50 GB/s
-	// to 36. Of pieces of 32 KB a kernel copies more.
+	// batchedPiece is the size from which the driver copies many pieces faster than a kernel, some
+	// 50 GB/s compared with 36. Pieces of 32 KB are copied faster by a kernel.
 	batchedPiece = 48 << 10
-	// mostBatched is the most pieces of one call of the driver. Driver 580.159.04 makes a corrupt push buffer for
-	// calls with 256 and with 512 pieces, now and then (Xid 32 in the log of the operating system): processes ended
-	// with CUDA_ERROR_LAUNCH_FAILED, and probably rows were missing for that reason. With 128, 64 and 32 it was not
-	// seen.
+	// mostBatched bounds the pieces of one call of the driver. For calls with 256 and with 512
+	// pieces, driver 580.159.04 sometimes makes a corrupt push buffer (Xid 32 in the log of the
+	// operating system): processes ended with CUDA_ERROR_LAUNCH_FAILED, and this is probably why
+	// rows were missing. With 128, 64 and 32 pieces it never happened.
 	mostBatched = 32
 )
 

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// readbackBytes is the most bytes of a slot.
+	// readbackBytes is the size of a slot.
 	readbackBytes = 4 << 10
 	readbackSlots = 32
-	// eventNoTiming makes an event that a thread waits for by spinning.
+	// eventNoTiming makes an event for which a thread waits by spinning.
 	eventNoTiming = 2
 )
 
-// readback is page-locked memory to which a kernel copies what the host waits for: counts,
-// totals, offsets of partitions. A copy by the driver would wait for the copies down of all
-// streams, since they share an engine: 0.6 ms for one of 32 MB.
+// readback is page-locked memory into which a kernel copies results for which the host waits:
+// counts, totals, offsets of partitions. A copy by the driver would wait for the copies down of all
+// streams, since they share an engine: 0.6 ms for a copy of 32 MB.
 type readback struct {
 	mu   sync.Mutex
 	base uintptr

@@ -54,8 +54,8 @@ func (q *queue) runs(l *gpu.Lease, keys []gpu.Column) (out runsOf, err error) {
 	return out, nil
 }
 
-// runHeads returns a bitmap of the rows that differ from the row before, with one more
-// bit set behind the last row. It returns nil without rows.
+// runHeads returns a bitmap of the rows that differ from the previous row, with one more bit set
+// after the last row. It returns nil if there are no rows.
 func (o *op) runHeads(keys []gpu.SortKey) *gpu.Buffer {
 	n := keys[0].Column.Len
 	if n == 0 {

@@ -13,7 +13,8 @@ type sampleArgs struct {
 	sampled, slots        uint32
 }
 
-// SampleKeys implements gpu.Queue. The table has 2 slots a row, or 3 for 2 rows if shared memory has not the room.
+// SampleKeys implements gpu.Queue. The table has 2 slots per row, or 3 for 2 rows if that does not
+// fit shared memory.
 func (q *queue) SampleKeys(l *gpu.Lease, key gpu.Column) (s gpu.KeySample, err error) {
 	o := q.begin("sample", l)
 	defer end(o, &s, &err)

@@ -11,10 +11,9 @@ type scanArgs struct {
 	tiles, closed int32
 }
 
-// scan replaces n counts by their exclusive prefix sums. With closed the buffer has one
-// more value, which gets the total. scan returns a buffer and the offset in it at which
-// the total is as an int64. The prefix sums wrap at 32 bits, so callers look at the total
-// first.
+// scan replaces n counts by their exclusive prefix sums. With closed the buffer has one more value,
+// which receives the total. scan returns a buffer and the offset in it of the total as an int64.
+// The prefix sums wrap at 32 bits, so callers must check the total first.
 func (o *op) scan(counts *gpu.Buffer, n int, closed bool) (total *gpu.Buffer, at int64) {
 	tiles := blocks(n, scanTile)
 	sums := o.alloc(int64(tiles+1) * 8)

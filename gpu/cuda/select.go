@@ -13,8 +13,8 @@ type selectArgs struct {
 	rows, tiles, flip, _      uint32
 }
 
-// The warps of a block of select.cu, the rows of a tile, and the blocks that a
-// multiprocessor runs at a time.
+// The warps of a block of select.cu, the rows of a tile, and the blocks that a multiprocessor runs
+// concurrently.
 const (
 	selectWarps  = 8
 	selectTile   = selectWarps * 32 * 128
@@ -33,9 +33,9 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (out gpu.Column
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n), Data: o.keep(ids)}, nil
 }
 
-// selectRows returns the ids of the rows whose bits are set in both bitmaps, or of the
-// other rows if want is false, and their number. If the ids of all rows take little memory, as those of a stride, it
-// allocates for all rows and lists at once. Otherwise it counts first.
+// selectRows returns the ids of the rows whose bits are set in both bitmaps, or of the other rows
+// if want is false, and their number. If the ids of all rows take little memory, as for a stride,
+// it allocates memory for all rows and lists them in one pass. Otherwise it counts first.
 func (o *op) selectRows(truth, valid *gpu.Buffer, rows int, want bool) (ids *gpu.Buffer, n int64) {
 	if rows == 0 {
 		return nil, 0

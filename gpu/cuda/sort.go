@@ -26,8 +26,8 @@ const (
 	sortNulls
 )
 
-// sortPart is SortPart of sort.cu: an unsigned integer a row that orders like a sort key
-// or like a half of one.
+// sortPart is SortPart of sort.cu: an unsigned integer per row that orders like a sort key or like
+// half of one.
 type sortPart struct {
 	data, valid, ranks, base uint64
 	kind, bits               int32
@@ -102,7 +102,7 @@ func (o *op) sortParts(k gpu.SortKey) []sortPart {
 	case c.Dict != nil && c.Dict.Values.Len <= c.Len:
 		p.kind, p.codes = sortCodes, int32(c.Dict.Values.Len)
 		p.ranks = addr(o.textRanks(c.Dict.Values))
-	case c.Type.IsVar(): // also when most values of the dictionary have no row
+	case c.Type.IsVar(): // even if most values of the dictionary have no row
 		p.kind, p.data = sortU32, addr(o.textRanks(c))
 	case c.Type.Wide:
 		high, low := p, p
@@ -165,7 +165,8 @@ func (o *op) compress(n int, parts []sortPart) {
 	}
 }
 
-// grid returns the number of blocks of 256 threads for a kernel that strides over n rows.
+// grid returns the number of blocks of 256 threads for a kernel with a grid-stride loop over n
+// rows.
 func (o *op) grid(n int) int { return min(blocks(n, 256), 16*o.q.dev.props.multiprocessors) }
 
 // order returns the permutation of n rows that orders them by compressed parts, the most
@@ -190,9 +191,9 @@ func (o *op) order(n int, parts []sortPart) *gpu.Buffer {
 	return rows
 }
 
-// orderByWord reorders rows by parts that together are one word of wordBits bits. rows
-// nil is the order of the input. A word of more than 32 bits moves in two halves; the
-// lower half is left behind once its digits are sorted.
+// orderByWord reorders rows by parts that together are one word of wordBits bits. rows nil means
+// the order of the input. A word of more than 32 bits moves in two halves; the lower half is
+// dropped once its digits are sorted.
 func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffer) *gpu.Buffer {
 	word := func() *gpu.Buffer { return o.alloc(int64(n) * 4) }
 	lowBits := max(wordBits, 32) - 32
@@ -216,9 +217,9 @@ func (o *op) orderByWord(n int, parts []sortPart, wordBits uint, rows *gpu.Buffe
 	return out
 }
 
-// orderPlain returns the order by a single key of 4-byte integers without nulls, whose
-// bits are sorted without packing. It returns nil for other keys, and when packing saves
-// a pass. The first digit is counted in the pass that finds the range.
+// orderPlain returns the order by a single key of 4-byte integers without nulls, whose bits are
+// sorted without packing. It returns nil for other keys, and if packing saves a pass. The first
+// digit is counted in the pass that finds the range.
 func (o *op) orderPlain(keys []gpu.SortKey) *gpu.Buffer {
 	c := keys[0].Column
 	if len(keys) > 1 || c.Len == 0 || c.Valid != nil || c.Dict != nil || c.Type.Width() != 4 || c.Type.IsFloat() {
@@ -255,7 +256,7 @@ func (o *op) orderPlain(keys []gpu.SortKey) *gpu.Buffer {
 	return out
 }
 
-// textWord is TEXT_CHUNK of sort.cu: the bytes of a text in a word.
+// textWord is TEXT_CHUNK of sort.cu: the number of bytes of a string in a word.
 const textWord = 8
 
 type textWordsArgs struct {
@@ -295,14 +296,15 @@ type textFinishArgs struct {
 	count, _                                        int32
 }
 
-// textRounds is the most rounds of a sort of texts. What they leave is sorted by comparisons, so that the number
-// of launches does not grow with the length of equal texts or of a prefix that many have.
+// textRounds bounds the rounds of a sort of strings. Strings that are still equal after them are
+// sorted by comparisons, so that the number of launches does not grow with the length of equal
+// strings or of a common prefix.
 const textRounds = 8
 
-// textRanks returns a uint32 for each row of a column of bytes, plain or coded: the
-// number of distinct values that are smaller. It sorts by eight bytes a round. A round
-// has only the texts that equal another one so far and have more bytes. After textRounds
-// rounds a merge sort compares the rest.
+// textRanks returns a uint32 for each row of a column of bytes, plain or coded: the number of
+// distinct values that are smaller. It sorts in rounds of eight bytes. A round has only the strings
+// that are equal to another one so far and have more bytes. After textRounds rounds a merge sort
+// compares the rest.
 func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	n := c.Len
 	values := c
@@ -336,9 +338,9 @@ func (o *op) textRanks(c gpu.Column) *gpu.Buffer {
 	return ranks
 }
 
-// textSort is the state of a sort of texts between two rounds. n texts are not settled
-// yet: rows has their rows, positions theirs in the whole order, groups the number
-// of their group of equal texts. nil means all rows, all positions and a single group.
+// textSort is the state of a sort of strings between two rounds. n strings have no final position
+// yet: rows has their rows, positions their positions in the whole order, and groups the numbers of
+// their groups of equal strings. nil means all rows, all positions and a single group.
 type textSort struct {
 	*op
 	n                       int
@@ -346,8 +348,8 @@ type textSort struct {
 	whole, heads            *gpu.Buffer
 }
 
-// compare sorts the texts that are not settled by comparisons. All of them have more bytes than the rounds have seen,
-// so none is null. codes are those of the rows if values is a dictionary's.
+// compare sorts the remaining strings by comparisons. All of them have more bytes than the rounds
+// have read, so none is null. codes are the codes of the rows if values belongs to a dictionary.
 func (t *textSort) compare(values gpu.Column, codes uint64) {
 	n := t.n
 	own := t.alloc(int64(n) * 4)
@@ -382,7 +384,7 @@ func (t *textSort) round(args textWordsArgs) {
 		return
 	}
 	next := parts[len(parts)-2:]
-	if next[0].bits == 0 && next[1].bits == 0 { // nothing tells them apart
+	if next[0].bits == 0 && next[1].bits == 0 { // they are all equal
 		if next[1].base <= textWord {
 			t.n = 0
 		}

@@ -38,7 +38,8 @@ const (
 	mostTupleFill = 1024 // bytes of a buffer in device memory
 )
 
-// tupleShared returns the bytes of shared memory of a way, as the struct Tuples of tuples.cu has them.
+// tupleShared returns the bytes of shared memory of a write strategy, as the struct Tuples of
+// tuples.cu has them.
 func tupleShared(way gpu.TupleWay, ways, granule, width int) int {
 	n := 4*(2*ways+tupleSpares) + 2*(3*ways+2*tupleSpares)
 	if way != gpu.TuplesStandard {
@@ -93,7 +94,7 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 	a.unit = a.granule
 	grid := min(blocks(n, tupleTile), q.dev.props.multiprocessors)
 	if how.Way == gpu.TuplesHierarchical && grid > 0 {
-		// Buffers that would not fill are no use.
+		// Buffers that would never be full are useless.
 		a.unit = uint32(tupleLine / width)
 		few := bits.Len(uint(n/(2*grid*ways))) - 1
 		a.capacity = uint32(min(mostTupleFill/width, max(int(a.unit), 1<<max(few, 0))))
@@ -103,7 +104,7 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 		tupleShared(how.Way, ways, int(a.granule), width), a)
 	at := make([]uint32, ways+1)
 	if !o.read(starts, 0, gpu.BytesOf(at)) {
-		o.idle() // the caller gives the memory of the tuples back
+		o.idle() // the caller releases the memory of the tuples
 		return nil, nil
 	}
 	offsets = make([]int, ways+1)
@@ -113,8 +114,8 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 	return offsets, nil
 }
 
-// idle waits for the kernels launched so far: they use host memory, which is not freed in the order of the
-// stream.
+// idle waits for the kernels launched so far: they use host memory, which is not freed in stream
+// order.
 func (o *op) idle() {
 	o.flush()
 	if err := o.q.dev.ctx.do(cuStreamSynchronize, uintptr(o.q.dev.compute)); err != nil {
@@ -122,7 +123,7 @@ func (o *op) idle() {
 	}
 }
 
-// reach page-locks the memory of a column in host memory, which kernels then reach.
+// reach page-locks the memory of a column in host memory, so that kernels can access it.
 func (o *op) reach(c gpu.Column) {
 	if c.Data.Bytes() != nil {
 		o.fail(o.q.dev.pinned.lockAt(o.lease, c.Data.Addr(), c.Data.Size()))
@@ -220,10 +221,10 @@ func (d *Device) Interleave(device, host *gpu.Lease, n int64, share float64) (*g
 	return device.Adopt(virtualArray{v}, v.Addr(), n), nil
 }
 
-// virtualArray gives a Virtual back with the buffer that it is.
+// virtualArray closes a Virtual when the buffer over it is released.
 type virtualArray struct{ *Virtual }
 
-// Allocate implements gpu.Allocator: there is no more of it.
+// Allocate implements gpu.Allocator. It is never called.
 func (virtualArray) Allocate(int64) ([]byte, uintptr, error) { panic("cuda: an array has one buffer") }
 
 // Free implements gpu.Allocator. If the driver fails, the next call reports the error.

@@ -8,10 +8,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Virtual is a range of addresses whose pages are mapped to device memory or to host
-// memory, extent by extent: one array over both (Lutz et al., SIGMOD 2022, §5.3). Kernels
-// see one address range and read the part on the host over the link. It is not safe for
-// concurrent use.
+// Virtual is a range of addresses whose pages are mapped to device memory or to host memory, extent
+// by extent: one array over both (Lutz et al., SIGMOD 2022, §5.3). Kernels see one address range
+// and read its host part over the link. It is not safe for concurrent use.
 type Virtual struct {
 	dev    *Device
 	addr   uintptr
@@ -70,7 +69,7 @@ func (d *Device) location(t Tier) (location, error) {
 	return location{locationHostNUMA, int32(d.props.hostNUMA)}, nil
 }
 
-// Reserve takes a range of at least size bytes of addresses, without memory.
+// Reserve reserves a range of at least size bytes of addresses, without memory.
 func (d *Device) Reserve(size int64) (*Virtual, error) {
 	if !d.props.virtualMemory {
 		return nil, fmt.Errorf("%s has no virtual memory management", d.props.name)
@@ -111,9 +110,9 @@ func (v *Virtual) Size() int64 { return v.size }
 // it.
 func (v *Virtual) Page() int64 { return v.page }
 
-// Map maps memory of a tier to bytes [offset, offset + size) of the range, which have
-// none yet. Both numbers are multiples of Page. The lease is of the budget of that tier and
-// pays until Close. A refusal leaves the range as it was.
+// Map maps memory of a tier to bytes [offset, offset + size) of the range, which must not be mapped
+// yet. Both numbers are multiples of Page. The lease belongs to the budget of that tier and pays
+// until Close. A refusal leaves the range unchanged.
 func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, t Tier) error {
 	if offset < 0 || size <= 0 || offset%v.page != 0 || size%v.page != 0 || offset > v.size-size {
 		return fmt.Errorf("map bytes [%d, %d) of a range of %d in pages of %d", offset, offset+size, v.size, v.page)
@@ -151,8 +150,9 @@ func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, t Tier) error {
 	return nil
 }
 
-// Close waits until the device is idle, then gives the memory and the addresses back. If it cannot wait, the device
-// is unusable or kernels may be at work: the memory is lost then, and the error says why.
+// Close waits until the device is idle, then releases the memory and the addresses. If it cannot
+// wait, the device is unusable or kernels may still run: the memory is then lost, and the error
+// says why.
 func (v *Virtual) Close() error {
 	if v.addr == 0 {
 		return nil

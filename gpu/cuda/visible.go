@@ -13,23 +13,24 @@ import (
 // visibleVariable is the environment variable by which the driver chooses and numbers the GPUs that a process sees.
 const visibleVariable = "CUDA_VISIBLE_DEVICES"
 
-// root is the root of the file system in which the kernel module says what GPUs there are, for tests.
+// root is the root of the file system in which the kernel module lists GPUs; tests change it.
 var root = "/"
 
-// Census is what is known of the GPUs of a machine while the driver has not started.
+// Census is the number of GPUs of a machine, as far as it is known before the driver starts.
 type Census struct {
-	// Installed is the number of GPUs that the kernel module drives; 0 is not known.
+	// Installed is the number of GPUs that the kernel module drives; 0 if unknown.
 	Installed int
-	// Visible is the number of GPUs that the driver will show to the process. Counted is false if only the driver can
-	// tell: there are parts of GPUs (MIG), or neither the kernel module nor the environment tells.
+	// Visible is the number of GPUs that the driver will show to the process. Counted is false if
+	// only the driver knows it: GPUs are divided (MIG), or neither the kernel module nor the
+	// environment lists them.
 	Visible int
 	Counted bool
 	// Started says that the driver has started in this process.
 	Started bool
 }
 
-// Look counts GPUs without starting the driver, so it takes some milliseconds; Count takes a tenth of a second or
-// more. On a machine without a driver ErrNoDriver is behind the error.
+// Look counts GPUs without starting the driver, so it takes some milliseconds; Count takes a tenth
+// of a second or more. Without a driver the error matches ErrNoDriver.
 func Look(library string) (Census, error) {
 	drv, err := openDriver(library)
 	if err != nil {
@@ -39,8 +40,8 @@ func Look(library string) (Census, error) {
 	return Census{Installed: installedGPUs(), Visible: len(names), Counted: ok, Started: drv.started()}, nil
 }
 
-// visible returns a name, as CUDA_VISIBLE_DEVICES takes it, of every GPU that the driver will show, in its order. It
-// reports false if it cannot tell.
+// visible returns the names, for CUDA_VISIBLE_DEVICES, of all GPUs that the driver will show, in
+// its order. It reports false if they are unknown.
 func visible() (names []string, known bool) {
 	installed := installedGPUs()
 	if parts, _ := filepath.Glob(filepath.Join(root, "proc/driver/nvidia/capabilities/gpu*/mig/gi*")); len(parts) > 0 {
@@ -57,7 +58,7 @@ func visible() (names []string, known bool) {
 		n, err := strconv.ParseUint(name, 10, 16)
 		switch {
 		case name == "" || name == "-1" || err == nil && installed > 0 && int(n) >= installed:
-			return names, true // the driver shows those before one that does not exist
+			return names, true // the driver shows only the GPUs before one that does not exist
 		case slices.Contains(names, name):
 			return nil, false
 		case err == nil && strconv.FormatUint(n, 10) == name, strings.HasPrefix(name, "GPU-"):
@@ -69,8 +70,8 @@ func visible() (names []string, known bool) {
 	return names, true
 }
 
-// installedGPUs returns the number of GPUs that the kernel module drives, at most so many of which a container may use;
-// 0 is not known.
+// installedGPUs returns the number of GPUs that the kernel module drives, 0 if unknown. A container
+// may be allowed to use fewer.
 func installedGPUs() int {
 	for _, pattern := range []string{"proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*"} {
 		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) > 0 {
@@ -87,7 +88,8 @@ var shown struct {
 	ordinal int
 }
 
-// showAlone makes one GPU the only visible one, unless the driver has started, which reads the environment once.
+// showAlone makes one GPU the only visible one. It does nothing if the driver has started, since
+// the driver reads the environment only at its start.
 func showAlone(drv *driver, ordinal int) {
 	shown.Lock()
 	defer shown.Unlock()
@@ -100,8 +102,8 @@ func showAlone(drv *driver, ordinal int) {
 	}
 }
 
-// numbered returns the driver's number of a GPU, of which the driver shows some. Others are numbered from 0 as long
-// as all are visible.
+// numbered returns the driver's number of the GPU with an ordinal, which counts all GPUs, while the
+// driver shows only some.
 func numbered(ordinal, count int) (int, error) {
 	shown.Lock()
 	defer shown.Unlock()
