@@ -1,0 +1,90 @@
+package logical
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/internal/rel"
+	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
+)
+
+// sampled is numbers with rows, of which a sample has the values 0 to 99 ten times each.
+type sampled struct {
+	numbers
+	reads *int
+}
+
+func (s sampled) Sample(ctx context.Context, _ *gpu.Lease, columns []int, _ int) (*gpu.Stride, error) {
+	if *s.reads++; ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var values []gpu.Scalar
+	for i := range 1000 {
+		values = append(values, gpu.IntScalar(gpu.Of(gpu.Int64), int64(i%100)))
+	}
+	stride := &gpu.Stride{Rows: len(values)}
+	for range columns {
+		stride.Cols = append(stride.Cols, gpu.ColumnOf(gpu.Of(gpu.Int64), values))
+	}
+	return stride, nil
+}
+
+// filterOf binds and rewrites a filter of a table, which it returns.
+func filterOf(t *testing.T, e *Estimator, table source.Table, condition string) rel.Node {
+	q := Query{Sources: []string{"t"}, Steps: []job.Step{{Filter: condition}}, Text: sqlText("")}
+	r, faults := Bind(e, q, map[string]source.Table{"t": table})
+	require.Empty(t, faults)
+	return Optimize(e, r.Output(), Options{}).Root
+}
+
+func TestRowsAreSampledOnceAndOnlyIfSomebodyAsks(t *testing.T) {
+	reads := 0
+	e := NewEstimator(t.Context())
+	n := filterOf(t, e, sampled{reads: &reads}, "a % 10 = 3")
+	require.Zero(t, reads, "a plan is bound and rewritten without a row")
+	for range 2 {
+		require.Equal(t, 100.0, e.Rows(n))
+		require.Equal(t, 1000, e.Sampled(n.(*rel.Filter)))
+		require.Equal(t, 1, reads)
+	}
+	require.Equal(t, 10.0, e.Rows(filterOf(t, e, sampled{reads: &reads}, "a = 3")), "by statistics")
+	require.Equal(t, 1, reads)
+	require.NoError(t, e.Err())
+}
+
+func TestTheContextEndsSamples(t *testing.T) {
+	reads, gone := 0, errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	e := NewEstimator(ctx)
+	n := filterOf(t, e, sampled{reads: &reads}, "a % 10 = 3")
+	require.Equal(t, 1000*defaultSelectivity, e.Rows(n), "a guess")
+	require.ErrorIs(t, e.Err(), context.Canceled)
+	require.Equal(t, 1, reads)
+}
+
+func TestWhatRulesKnowGoesBeforeEstimates(t *testing.T) {
+	m := &rel.Metadata{}
+	e := NewEstimator(t.Context())
+	scan := rel.NewScan(m, expr.Origin{Step: "t"}, numbers{})
+	again, ids := rel.Renamed(scan, scan.Columns, "u")
+	spec := rel.JoinSpec{Kind: join.Inner, LeftKeys: scan.Columns, RightKeys: ids, NullSafe: []bool{false}}
+	j := rel.NewJoin(expr.Origin{Step: "j"}, scan, again, spec)
+	e.Know(j, 7)
+	require.Equal(t, 7.0, e.Rows(rel.NewSort(expr.Origin{Step: "s"}, j, nil, 0, -1)))
+	g := rel.NewGroup(expr.Origin{Step: "g"}, scan, scan.Columns, nil, nil, "")
+	require.Equal(t, 100.0, e.Rows(g))
+	renamed := rel.NewGroup(expr.Origin{Step: "g"}, again, ids, nil, nil, "")
+	e.Expect(ids, 12)
+	e.Expect(scan.Columns, 0)
+	require.Equal(t, 12.0, e.Rows(renamed))
+	require.Equal(t, 12, e.GroupHint(renamed).Groups)
+	require.Equal(t, 100.0, e.Rows(rel.NewGroup(expr.Origin{Step: "h"}, scan, scan.Columns, nil, nil, "")))
+}
