@@ -23,8 +23,8 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// binder makes the logical plan that a query describes, without rewriting. It continues
-// after a fault, and silently skips whatever depends on a faulty step.
+// binder makes the relational tree of a query, as it is written. It continues after a mistake, and
+// skips whatever depends on a faulty step without another message.
 type binder struct {
 	query     Query
 	md        *rel.Metadata
@@ -123,11 +123,12 @@ func readers(steps []job.Step) map[string]int {
 	return n
 }
 
-// maxCopied is the most nodes of a step that is computed for each of its readers. The rows of a larger step are held,
-// however little they cost, so that a plan has at most as many stages for a step.
+// maxCopied is the number of nodes up to which a cheap step is computed again for each of its
+// readers. A larger step is computed once and its rows are held, so that the number of stages stays
+// proportional to the number of steps.
 const maxCopied = 64
 
-// nodes returns the number of nodes that one reader of a node makes of it.
+// nodes returns the number of nodes that are computed for one reader of a node.
 func nodes(n rel.Node, known map[rel.Node]int) int {
 	if sum, ok := known[n]; ok {
 		return sum
@@ -228,9 +229,9 @@ func (s *stepBinder) expr(text string, in *Relation, sub string) *expr.Expr {
 	return nil
 }
 
-// exprDiagnostic reports an error of the expression text, which is the value at sub or a
-// part of it and is over the columns of a node. The report has the place in the text if
-// it is known, and hint after the message.
+// exprDiagnostic reports an error of an expression over the columns of a relation. text is the
+// value at sub, or a part of it. The report has the location in the text if it is known, and the
+// hint after the message.
 func (s *stepBinder) exprDiagnostic(in *Relation, sub, text string, err error, hint string) {
 	path := s.at + sub
 	var mistake *syntax.Error
@@ -256,9 +257,9 @@ func (s *stepBinder) exprDiagnostic(in *Relation, sub, text string, err error, h
 
 var position = regexp.MustCompile(`^-?[0-9]+$`)
 
-// key is expr for a key by which rows are sorted or grouped. A number is the position of
-// a column of the step's input. A key with the same value in every row is refused: most
-// likely it is a position or a name in another notation.
+// key is expr for a key of a sort or a group-by. A number is the position of a column of the input
+// of the step. A key that has the same value in every row is refused: most likely it is a position
+// or a name in another notation.
 func (s *stepBinder) key(in *Relation, text, sub, kind string) *expr.Expr {
 	if position.MatchString(text) {
 		if u := in.unreadable; len(u) > 0 {
@@ -280,7 +281,7 @@ func (s *stepBinder) key(in *Relation, text, sub, kind string) *expr.Expr {
 	if e == nil {
 		return nil
 	}
-	// The columns of e do not tell, because folding may have removed one.
+	// Folding may have removed the columns of e, so bind the key again without columns.
 	if n, err := s.query.Values.Parse(text); err == nil {
 		if _, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: s.now}); err == nil {
 			s.faultf(sub, "the %s key %s uses no column, so it is the same in every row; write the name of a column, "+
@@ -310,8 +311,8 @@ func (s *stepBinder) filter(in *Relation) *Relation {
 	return in.over(rel.NewFilter(s.here(), in.node, expr.Conjuncts(e)))
 }
 
-// selection computes the columns of a select list, which is the value at path, from the rows
-// that meet the step's qualify.
+// selection computes the columns of a select list, the value at path, from the rows that meet the
+// condition of qualify.
 func (s *stepBinder) selection(in *Relation, list job.Columns, path string) *Relation {
 	scope := s.scope(in)
 	var items []item
@@ -397,7 +398,7 @@ func (s *stepBinder) selection(in *Relation, list job.Columns, path string) *Rel
 			ok = false
 			continue
 		}
-		// A column that keeps its name keeps its tables.
+		// A column that keeps its name can still be qualified by its tables.
 		var from *expr.Tables
 		if id, bare := e.IsColumn(); bare {
 			if col := in.index(id); col >= 0 && (name == "" || name == in.name(col)) {
@@ -492,7 +493,7 @@ func (s *stepBinder) union(in *Relation) *Relation {
 			t, ok := gpu.CommonType(types[c], f.Type)
 			if text := gpu.Of(gpu.String); !ok && (types[c] == text || f.Type == text) && types[c].Kind != gpu.Binary &&
 				f.Type.Kind != gpu.Binary {
-				t, ok = text, true // values of any type can be written as text
+				t, ok = text, true // values of every type have a text form
 			}
 			if !ok {
 				s.faultf(fmt.Sprintf(".union[%d]", i),
@@ -514,7 +515,7 @@ func (s *stepBinder) union(in *Relation) *Relation {
 	return s.concatenated(ins)
 }
 
-// concatenated returns the union of relations with as many columns of the same types.
+// concatenated returns the union of relations that have the same number and types of columns.
 func (s *stepBinder) concatenated(ins []*Relation) *Relation {
 	var nodes []rel.Node
 	var from [][]rel.ID
@@ -582,7 +583,7 @@ func (s *stepBinder) group(in *Relation) *Relation {
 	scope := s.scope(in)
 	var exprs []*expr.Expr // the keys
 	var names []string     // names of the keys
-	var keys []string      // their texts
+	var keys []string      // as they are written
 	ok := true
 	for i, c := range g.By {
 		text, name := s.splitAlias(c)
@@ -638,16 +639,16 @@ func (s *stepBinder) group(in *Relation) *Relation {
 		return nil
 	}
 	var grouped *groups
-	if s.setsOfParts(in, exprs, calls, sets) {
-		grouped = s.groupedTwice(in.node, exprs, names, calls, sets, nil)
+	if s.mergesSets(in, exprs, calls, sets) {
+		grouped = s.twoPhase(in.node, exprs, names, calls, sets, nil)
 	} else {
 		below, always := in.node, [][]gpu.Scalar(nil)
 		if sets != nil {
 			below, exprs, always = s.expandSets(below, exprs, names, sets)
 			names = append(names, expr.SetColumn)
 		}
-		if s.groupsValues(below, exprs, calls) {
-			grouped = s.groupedTwice(below, exprs, names, calls, nil, always)
+		if s.isTwoPhase(below, exprs, calls) {
+			grouped = s.twoPhase(below, exprs, names, calls, nil, always)
 		} else {
 			grouped = s.grouped(below, exprs, names, calls, always)
 		}
@@ -718,13 +719,14 @@ func (s *stepBinder) aggregate(a rel.Aggregate, name string, in rel.Node, keys i
 	return a
 }
 
-// needSort reports whether a call needs the rows of a group together. All aggregates of the
-// group are then computed from sorted rows.
+// needSort reports whether a call needs all rows of a group at the same time. All aggregates of the
+// group-by are then computed from sorted rows.
 func needSort(calls []expr.AggregateCall) bool {
 	return slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Sorted != nil })
 }
 
-// sortedFunction returns the function of a call. use returns the position of an expression.
+// sortedFunction returns the function of a call over sorted rows. use returns the position of an
+// expression among the columns below the group-by.
 func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *window.GroupFunction {
 	f := &window.GroupFunction{Aggregate: c.Kind, Value: input, Key: -1, Filter: -1, Distinct: c.Distinct,
 		Output: c.Output}
@@ -739,8 +741,8 @@ func sortedFunction(c expr.AggregateCall, input int, use func(*expr.Expr) int) *
 	return f
 }
 
-// afterGroup computes the step's columns from keys and calls, as 100 * sum(a) / sum(b). in is the input of the step.
-// With grouping sets, g has the number of the set as its last key.
+// afterGroup computes the columns of the step from keys and calls, such as 100 * sum(a) / sum(b).
+// in is the input of the step. With grouping sets, the last key of g is the number of the set.
 func (s *stepBinder) afterGroup(in *Relation, g *groups, columns []string, tables []*expr.Tables, texts []string,
 	posts []syntax.Node, uses [][]int, sets [][]bool) *Relation {
 	nkeys := len(columns) - len(posts)

@@ -25,19 +25,20 @@ func (s *stepBinder) unique(in *Relation) *Relation {
 	return r.over(rel.NewGroup(s.here(), r.node, r.ids(), nil, nil, ""))
 }
 
-// measure is an aggregate of all rows next to aggregates of distinct values. It is first
-// aggregated for each distinct value.
-type measure struct {
+// partial is an aggregate of all rows of a group, in a group-by that also has aggregates of
+// distinct values. The first phase computes it for each distinct value, and the second phase merges
+// the results.
+type partial struct {
 	kind gpu.AggregateKind
 	arg  *expr.Expr // nil for count(*)
-	// register is the distinct value of which this is what its registers keep, or nil.
+	// register is the distinct value whose registers this aggregate reduces; nil for other aggregates.
 	register *expr.Expr
 }
 
-func (m measure) call() expr.AggregateCall { return expr.AggregateCall{Kind: m.kind, Arg: m.arg} }
+func (m partial) call() expr.AggregateCall { return expr.AggregateCall{Kind: m.kind, Arg: m.arg} }
 
-// partial returns the aggregate of a distinct value.
-func (m measure) partial(input rel.ID) rel.Aggregate {
+// first returns the aggregate of the first phase.
+func (m partial) first(input rel.ID) rel.Aggregate {
 	a := rel.Aggregate{Kind: m.kind, Input: input, Output: gpu.Of(gpu.Int64)}
 	switch m.kind {
 	case gpu.Sum:
@@ -48,8 +49,8 @@ func (m measure) partial(input rel.ID) rel.Aggregate {
 	return a
 }
 
-// merged returns the aggregate of partial aggregates.
-func (m measure) merged(input rel.ID, partial gpu.Type) rel.Aggregate {
+// merged returns the aggregate of the second phase, which merges the results of the first.
+func (m partial) merged(input rel.ID, partial gpu.Type) rel.Aggregate {
 	a := rel.Aggregate{Kind: m.kind, Input: input, Output: partial}
 	if m.kind == gpu.CountAll || m.kind == gpu.Count || m.kind == gpu.Sum {
 		a.Kind, a.Output = gpu.Sum, gpu.SumType(partial)
@@ -57,10 +58,10 @@ func (m measure) merged(input rel.ID, partial gpu.Type) rel.Aggregate {
 	return a
 }
 
-// mergeable reports whether partial sums are exact and fit whenever the sum does. A sum of
-// floats would be rounded for each part, and the sum of some values of 128 bits may be
-// larger than the sum of all.
-func (m measure) mergeable() bool {
+// mergeable reports whether the first phase is exact, and cannot fail where the result would not. A
+// sum of floats would be rounded once for each distinct value. The sum of some 128-bit values may
+// be larger than the sum of all.
+func (m partial) mergeable() bool {
 	if m.kind != gpu.Sum {
 		return true
 	}
@@ -68,17 +69,17 @@ func (m measure) mergeable() bool {
 	return t.IsInteger() && t.Kind != gpu.HugeInt || t.Kind == gpu.Decimal && t.Precision <= gpu.MaxNarrowPrecision
 }
 
-// countedRows is the least number of rows for each value of a group, by estimate, for which values are counted before
-// they are sorted.
+// countedRows is the number of rows per distinct value, by estimate, from which the first phase
+// counts equal values before the second phase sorts them.
 const countedRows = 4
 
-// ofValues reports whether a call takes the distinct values of its argument, or these with the number of
-// their rows.
+// ofValues reports whether a call needs only the distinct values of its argument, with or without
+// the number of their rows.
 func ofValues(c expr.AggregateCall) bool {
 	return c.Distinct && c.Registers == nil || counted(c)
 }
 
-// counted reports whether a call needs no more of the rows of a group than its values and their numbers.
+// counted reports whether a call needs only the values of a group and how often each occurs.
 func counted(c expr.AggregateCall) bool {
 	if c.Sorted == nil {
 		return false
@@ -87,10 +88,10 @@ func counted(c expr.AggregateCall) bool {
 	return k == window.Mode && len(c.Sorted.Order) == 0 || k == window.QuantileCont || k == window.QuantileDisc
 }
 
-// groupsValues reports whether a group is by groupedTwice: if it has aggregates of distinct values and
-// none that sorts rows; or if those that sort rows only need the number of each value, and values have many rows by
-// estimate.
-func (s *stepBinder) groupsValues(in rel.Node, keys []*expr.Expr, calls []expr.AggregateCall) bool {
+// isTwoPhase reports whether twoPhase computes a group-by. It does if some aggregates are over
+// distinct values and none sorts rows. It also does if the aggregates that sort rows need only the
+// number of rows of each value, and, by estimate, values have many rows.
+func (s *stepBinder) isTwoPhase(in rel.Node, keys []*expr.Expr, calls []expr.AggregateCall) bool {
 	if !needSort(calls) {
 		return slices.ContainsFunc(calls, func(c expr.AggregateCall) bool { return c.Distinct })
 	}
@@ -104,8 +105,8 @@ func (s *stepBinder) groupsValues(in rel.Node, keys []*expr.Expr, calls []expr.A
 	return n > 0 && n*countedRows <= s.estimator.Rows(in)
 }
 
-// valuesOf estimates the number of values of all groups that calls take, 0 if it is unknown. Columns are taken
-// for independent. It may read samples of them.
+// valuesOf estimates the number of distinct values over all groups that the calls take; 0 means
+// unknown. It treats columns as independent. It may read samples of them.
 func (e *Estimator) valuesOf(in rel.Node, keys []*expr.Expr, calls []expr.AggregateCall) float64 {
 	var values []*expr.Expr
 	sum, groups := 0.0, 1.0
@@ -124,7 +125,7 @@ func (e *Estimator) valuesOf(in rel.Node, keys []*expr.Expr, calls []expr.Aggreg
 	return sum
 }
 
-// differentOf estimates the number of values of an expression, 0 if it is unknown.
+// differentOf estimates the number of distinct values of an expression; 0 means unknown.
 func differentOf(e *expr.Expr, of statsOf) float64 {
 	if b := e.Branches(); b != nil {
 		x, y := differentOf(b[0], of), differentOf(b[1], of)
@@ -142,28 +143,29 @@ func differentOf(e *expr.Expr, of statsOf) float64 {
 	return n
 }
 
-// groupedTwice is grouped for calls of which some are over distinct values. A first
-// group-by, by the keys and the distinct values, has each value once. A second one, by the
-// keys, aggregates the values, and merges what the first has aggregated of all rows.
+// twoPhase is grouped for calls of which some are over distinct values. The first group-by, by the
+// keys and the distinct values, has each value once. The second group-by, by the keys, aggregates
+// the values, and merges what the first one has aggregated over all rows.
 //
-// Modes and quantiles take the distinct values too, with the number of the rows of each. The second group-by then sorts
-// these.
+// Modes and quantiles use the distinct values too, with the number of rows of each. The second
+// group-by then sorts these values.
 //
-// A number of distinct values that may be estimated takes their registers as distinct values (expr.Registers), and
-// what a register keeps as a measure of its own. Each group has at most 4096 rows of them.
+// A number of distinct values that may be estimated uses registers as distinct values
+// (expr.Registers), and reduces each register in the first phase. Each group has at most 4096
+// registers.
 //
-// With several distinct arguments each row goes into the first group-by once for each: with
-// this argument and null for the others, which aggregates ignore. The other aggregates take
-// the rows of the first variant; or if their partial results cannot be merged exactly, those
-// of a variant of their own, in which all rows of a group are one part.
+// With several distinct arguments, each row enters the first group-by once for each argument: with
+// this argument, and with null for the others, which aggregates ignore. The other aggregates use
+// the rows of the first variant. If their partial results cannot be merged exactly, they use a
+// variant of their own, in which all rows of a group have the same key.
 //
-// With grouping sets, for which setsOfParts is true, the groups of the first group-by go
-// into the second one, once for each set.
-func (s *stepBinder) groupedTwice(in rel.Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
+// With grouping sets, for which mergesSets is true, the groups of the first group-by enter the
+// second one once for each set.
+func (s *stepBinder) twoPhase(in rel.Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
 	sets [][]bool, always [][]gpu.Scalar) *groups {
 	var values []*expr.Expr // the distinct arguments
-	var measures []measure
-	uses := make([][]int, len(calls)) // positions in values or measures
+	var partials []partial
+	uses := make([][]int, len(calls)) // positions in values or partials
 	value := func(x *expr.Expr) int {
 		at := slices.IndexFunc(values, x.Equal)
 		if at < 0 {
@@ -172,13 +174,13 @@ func (s *stepBinder) groupedTwice(in rel.Node, keys []*expr.Expr, names []string
 		}
 		return at
 	}
-	use := func(m measure) int {
-		at := slices.IndexFunc(measures, func(n measure) bool {
+	use := func(m partial) int {
+		at := slices.IndexFunc(partials, func(n partial) bool {
 			return n.call().Equal(m.call()) && (n.register == nil) == (m.register == nil)
 		})
 		if at < 0 {
-			at = len(measures)
-			measures = append(measures, m)
+			at = len(partials)
+			partials = append(partials, m)
 		}
 		return at
 	}
@@ -186,31 +188,31 @@ func (s *stepBinder) groupedTwice(in rel.Node, keys []*expr.Expr, names []string
 		switch {
 		case c.Registers != nil:
 			value(c.Registers.Number)
-			uses[i] = []int{use(measure{gpu.Min, c.Registers.Least, c.Registers.Number})}
+			uses[i] = []int{use(partial{gpu.Min, c.Registers.Least, c.Registers.Number})}
 		case ofValues(c):
 			uses[i] = []int{value(c.Arg)}
 		case c.Kind == gpu.Avg:
-			uses[i] = []int{use(measure{kind: gpu.Sum, arg: c.Arg}), use(measure{kind: gpu.Count, arg: c.Arg})}
+			uses[i] = []int{use(partial{kind: gpu.Sum, arg: c.Arg}), use(partial{kind: gpu.Count, arg: c.Arg})}
 		default:
-			uses[i] = []int{use(measure{kind: c.Kind, arg: c.Arg})}
+			uses[i] = []int{use(partial{kind: c.Kind, arg: c.Arg})}
 		}
 	}
-	home, variants := 0, len(values) // home is the variant of the measures
-	if slices.ContainsFunc(measures, func(m measure) bool { return !m.mergeable() }) {
+	home, variants := 0, len(values) // home is the variant of the partial aggregates
+	if slices.ContainsFunc(partials, func(m partial) bool { return !m.mergeable() }) {
 		home, variants = variants, variants+1
 	}
 	if variants > 1 {
-		for i, m := range measures {
+		for i, m := range partials {
 			if m.kind == gpu.CountAll {
-				measures[i] = measure{kind: gpu.Count, arg: expr.And()}
+				partials[i] = partial{kind: gpu.Count, arg: expr.And()}
 			}
 		}
 	}
-	times := -1 // the measure that counts the rows of a value
+	times := -1 // the partial aggregate that counts the rows of a value
 	if slices.ContainsFunc(calls, counted) {
-		times = use(measure{kind: gpu.CountAll}) // in all variants
+		times = use(partial{kind: gpu.CountAll}) // in all variants
 	}
-	first := s.firstGroups(in, keys, names, values, measures, home, variants)
+	first := s.firstGroups(in, keys, names, values, partials, home, variants)
 	if times >= 0 {
 		s.estimator.Expect(first.Keys, s.estimator.valuesOf(in, keys, calls))
 	}
@@ -254,8 +256,8 @@ func (s *stepBinder) groupedTwice(in rel.Node, keys []*expr.Expr, names []string
 		}
 		at[i] = add(a, name)
 	}
-	merged := make([][]rel.ID, len(measures))
-	for i, m := range measures {
+	merged := make([][]rel.ID, len(partials))
+	for i, m := range partials {
 		input := first.Aggregates[i].Out
 		f := first.Field(input)
 		list := []rel.Aggregate{m.merged(input, f.Type)}
@@ -282,7 +284,7 @@ func (s *stepBinder) groupedTwice(in rel.Node, keys []*expr.Expr, names []string
 
 // firstGroups groups by the keys and the distinct values.
 func (s *stepBinder) firstGroups(in rel.Node, keys []*expr.Expr, names []string, values []*expr.Expr,
-	measures []measure, home, variants int) *rel.Group {
+	partials []partial, home, variants int) *rel.Group {
 	var items []item
 	for i, k := range keys {
 		items = append(items, item{expr: k, name: names[i]})
@@ -290,7 +292,7 @@ func (s *stepBinder) firstGroups(in rel.Node, keys []*expr.Expr, names []string,
 	for _, v := range values {
 		items = append(items, item{expr: v, name: v.String()})
 	}
-	for _, m := range measures {
+	for _, m := range partials {
 		if m.arg != nil {
 			items = append(items, item{expr: m.arg, name: m.arg.String()})
 		}
@@ -298,13 +300,13 @@ func (s *stepBinder) firstGroups(in rel.Node, keys []*expr.Expr, names []string,
 	rows := project(in.Rel().Origin, in, items)
 	ids := rows.ids()
 	by, args := ids[:len(keys)+len(values):len(keys)+len(values)], ids[len(keys)+len(values):]
-	inputs := make([]int, len(measures)) // places in args
+	inputs := make([]int, len(partials)) // positions in args
 	of := make([]int, len(ids))          // the variant that has each column, after the keys
 	for i := range values {
 		of[len(keys)+i] = i
 	}
 	n := 0
-	for i, m := range measures {
+	for i, m := range partials {
 		inputs[i] = -1
 		if m.arg != nil {
 			variant := home
@@ -320,18 +322,18 @@ func (s *stepBinder) firstGroups(in rel.Node, keys []*expr.Expr, names []string,
 		node = s.expandVariants(node, ids[len(keys):], of[len(keys):], variants)
 	}
 	var aggs []rel.Aggregate
-	for i, m := range measures {
+	for i, m := range partials {
 		input := rel.None
 		if inputs[i] >= 0 {
 			input = args[inputs[i]]
 		}
-		aggs = append(aggs, s.aggregate(m.partial(input), m.call().String(), node, len(by), nil))
+		aggs = append(aggs, s.aggregate(m.first(input), m.call().String(), node, len(by), nil))
 	}
 	return rel.NewGroup(s.here(), node, by, aggs, nil, s.groupAlgorithm())
 }
 
-// expandVariants has each row of a node once for each variant. Each of some columns is null in all variants but one. It
-// replaces the columns by those that are null.
+// expandVariants returns each row of a node once for each variant. Each of some columns is null in
+// all variants but one. The IDs of these columns are replaced by those of their copies.
 func (s *stepBinder) expandVariants(in rel.Node, ids []rel.ID, of []int, variants int) rel.Node {
 	var copies []rel.Copy
 	nulls := make([][]rel.ID, variants)
@@ -349,8 +351,9 @@ func (s *stepBinder) expandVariants(in rel.Node, ids []rel.ID, of []int, variant
 	return rel.NewExpand(s.here(), in, copies, nulls, rel.None)
 }
 
-// mergedCalls computes calls from the columns of a group-by. from has the columns
-// of a call: its result, a sum of counts, a sum and a sum of counts, or what expr.Estimate takes.
+// mergedCalls computes the calls from the columns of the second group-by. from returns the columns
+// of a call: its result; a sum of counts; a sum and a sum of counts; or the operands of
+// expr.Estimate.
 func (s *stepBinder) mergedCalls(g *rel.Group, calls []expr.AggregateCall, from func(call int) []rel.ID) *groups {
 	r := &Relation{node: g}
 	for _, k := range g.Keys {
@@ -381,8 +384,8 @@ func (s *stepBinder) mergedCalls(g *rel.Group, calls []expr.AggregateCall, from 
 	return &groups{node: ids.node, keys: all[:len(g.Keys):len(g.Keys)], calls: all[len(g.Keys):]}
 }
 
-// compute binds an expression over the columns of a scope, whose names take the places of
-// %s in the format.
+// compute binds an expression over the columns of a scope. Each %s of the format stands for the
+// name of a column.
 func compute(format string, scope *expr.Scope) *expr.Expr {
 	var names []any
 	for _, f := range scope.Schema.Fields {

@@ -20,14 +20,14 @@ var joinKinds = map[string]join.Kind{"": join.Inner, "inner": join.Inner, "cross
 	"right": join.Right,
 	"full":  join.Full, "semi": join.Semi, "anti": join.Anti, "mark": join.Mark}
 
-// joinCondition is the condition of a join, sorted by use.
+// joinCondition is the condition of a join, split by what each part needs.
 type joinCondition struct {
 	left, right []*expr.Expr // key expressions over each side
 	nullSafe    []bool
 	onLeft      []*expr.Expr // conjuncts over a single side
 	onRight     []*expr.Expr
 	residual    []*expr.Expr // conjuncts over both sides
-	using       [][2]int     // places of columns of the left and the right side that appear once
+	using       [][2]int     // positions of a left and a right column that appear as one column
 }
 
 func (s *stepBinder) join(left *Relation) *Relation {
@@ -61,7 +61,7 @@ func (s *stepBinder) join(left *Relation) *Relation {
 		s.table(j.As)
 		right = withTables(right, func(*expr.Tables) *expr.Tables { return expr.TablesOf(j.As) })
 	}
-	l, r := apart(left, right, cmp.Or(j.As, j.With))
+	l, r := aliased(left, right, cmp.Or(j.As, j.With))
 	var c joinCondition
 	for i, name := range j.Using {
 		if !s.using(&c, l, r, name, fmt.Sprintf(".join.using[%d]", i)) {
@@ -92,7 +92,7 @@ func (s *stepBinder) join(left *Relation) *Relation {
 		return nil
 	}
 	switch {
-	case kind == join.Mark: // in the tables that the left side had before
+	case kind == join.Mark: // qualified as the left side was before
 		out := left.over(n)
 		out.columns = append(left.columns[:len(left.columns):len(left.columns)], column{id: spec.Mark})
 		return out
@@ -109,8 +109,9 @@ func (s *stepBinder) join(left *Relation) *Relation {
 	return out
 }
 
-// merged returns a join with its columns of USING once, in the place of the left one. It is
-// the side that keeps its rows which has the value, the left one before the right one.
+// merged returns a join in which each pair of columns of USING is one column, at the position of
+// the left one. Its value comes from the side whose rows are all kept; from the left side first if
+// both are.
 func (c *joinCondition) merged(e *Estimator, origin expr.Origin, in *Relation, nleft int,
 	kind join.Kind) (*Relation, error) {
 	columns := c.columns(nleft, len(in.columns)-nleft, kind == join.Right)
@@ -143,7 +144,7 @@ func (c *joinCondition) merged(e *Estimator, origin expr.Origin, in *Relation, n
 	return out, nil
 }
 
-// sameType casts two expressions to the type in which they are compared.
+// sameType casts two expressions to their common type, in which they are compared.
 func sameType(x, y *expr.Expr) (_, _ *expr.Expr, err error) {
 	t, ok := gpu.CommonType(x.Type(), y.Type())
 	switch {
@@ -162,9 +163,9 @@ func sameType(x, y *expr.Expr) (_, _ *expr.Expr, err error) {
 	return x, y, err
 }
 
-// columns returns the columns of a join among those of its left and then its right side.
-// A column of USING appears once, in the place of the left one. ofRight takes the right
-// one for it.
+// columns returns the positions of the columns of a join among the columns of both sides. A pair of
+// USING appears once, at the position of its left column. ofRight takes the right column of the
+// pair.
 func (c *joinCondition) columns(nleft, nright int, ofRight bool) []int {
 	var cols []int
 	for col := range nleft + nright {
@@ -210,8 +211,8 @@ func (s *stepBinder) usingColumn(r *Relation, side, name, sub string) (int, bool
 	return -1, false
 }
 
-// add sorts the conjuncts of a condition over both sides. A conjunct of one side that may fail stays among those over
-// both, which see only pairs with equal keys.
+// add assigns the conjuncts of a condition over both sides to the parts of c. A conjunct of one
+// side that may fail becomes residual, where it only sees pairs with equal keys.
 func (c *joinCondition) add(e *expr.Expr, left rel.Node) {
 	for _, p := range expr.Conjuncts(e) {
 		l, r := sides(p, left)
@@ -219,7 +220,8 @@ func (c *joinCondition) add(e *expr.Expr, left rel.Node) {
 		v, constant := p.Constant()
 		switch {
 		case constant && v != gpu.BoolScalar(true):
-			// No pair matches, such as with a column of nothing but nulls: nor do null keys.
+			// No pair matches, for example if a compared column has nothing but nulls. Null keys
+			// match nothing.
 			null := expr.Literal(gpu.Null(gpu.Of(gpu.Int32)))
 			c.left, c.right, c.nullSafe = append(c.left, null), append(c.right, null), append(c.nullSafe, false)
 		case l && !r && !p.MayFail():
@@ -254,9 +256,9 @@ func only(e *expr.Expr, left rel.Node, ofLeft bool) bool {
 	return l == ofLeft && r != ofLeft
 }
 
-// build makes the join: keys as columns of equal type, and a residual of conditions over both
-// sides. Conditions of a single side are below it. Those of a side whose rows stay without a
-// match decide only which rows can match, so they are in the residual, before the others.
+// build makes the join. Its keys are columns of equal type. Its residual has the conditions over
+// both sides. Conditions over one side become filters below the join; but if all rows of this side
+// are kept, its conditions only decide which rows match, so they come first in the residual.
 func (c *joinCondition) build(origin expr.Origin, left, right rel.Node, spec rel.JoinSpec) (*rel.Join, error) {
 	l, r := left, right
 	if rel.KeepsLeft(spec.Kind) {

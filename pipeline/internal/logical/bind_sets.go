@@ -11,8 +11,8 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// groupingSets returns for each grouping set of a group step which keys it has, and nil
-// for a group without sets.
+// groupingSets returns which keys each grouping set of a group step has. It returns nil for a group
+// without sets.
 func (s *stepBinder) groupingSets(g *job.Group, keys []*expr.Expr, names, texts []string) (sets [][]bool, ok bool) {
 	n := len(g.By)
 	set := func(has func(key int) bool) {
@@ -73,7 +73,7 @@ func (s *stepBinder) groupingSets(g *job.Group, keys []*expr.Expr, names, texts 
 	return sets, ok
 }
 
-// keyNamed returns the key with a name or a text, or -1.
+// keyNamed returns the position of the key with a name or an expression, or -1.
 func keyNamed(text string, names, texts []string) int {
 	text = strings.TrimSpace(text)
 	if i := slices.Index(names, text); i >= 0 {
@@ -85,11 +85,11 @@ func keyNamed(text string, names, texts []string) int {
 	return slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, text) })
 }
 
-// setsOfParts reports whether the groups of the finest set are aggregated first, and these
-// parts are merged to the groups of the others. That takes the rows once, not once for each
-// set. It needs a set with all keys, fewer groups than rows by estimate, and aggregates
-// whose parts can be merged.
-func (s *stepBinder) setsOfParts(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall, sets [][]bool) bool {
+// mergesSets reports whether the groups of the finest set are computed first, and then merged to
+// the groups of the other sets. That reads the rows once, instead of once for each set. It needs a
+// set with all keys, fewer groups than rows by estimate, and aggregates whose partial results can
+// be merged.
+func (s *stepBinder) mergesSets(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall, sets [][]bool) bool {
 	if len(sets) < 2 || !slices.ContainsFunc(sets, func(set []bool) bool { return !slices.Contains(set, false) }) {
 		return false
 	}
@@ -97,7 +97,7 @@ func (s *stepBinder) setsOfParts(in *Relation, keys []*expr.Expr, calls []expr.A
 		return false
 	}
 	for _, c := range calls {
-		m := measure{kind: c.Kind, arg: c.Arg}
+		m := partial{kind: c.Kind, arg: c.Arg}
 		if c.Kind == gpu.Avg {
 			m.kind = gpu.Sum
 		}
@@ -114,11 +114,11 @@ func (s *stepBinder) setsOfParts(in *Relation, keys []*expr.Expr, calls []expr.A
 	return 2*groups <= rows
 }
 
-// expandSets has each row of a node once for each grouping set. Keys that are not in the
-// set are null, and a last key is the number of the set: a null of the data and a key that
-// is left out make different groups. Arguments of aggregates see the columns of the node,
-// which stay as they are. expandSets also returns the keys, and the groups of the empty
-// sets, which have one row even if the node has none.
+// expandSets returns each row of a node once for each grouping set. Keys that are not in the set
+// are null. The last key is the number of the set, so that a null of the data and a key that is
+// left out are in different groups. The columns of the node stay as they are, for the arguments of
+// aggregates. expandSets also returns the keys, and the groups of the empty sets, which have one
+// row even if the node has none.
 func (s *stepBinder) expandSets(in rel.Node, keys []*expr.Expr, names []string,
 	sets [][]bool) (_ rel.Node, by []*expr.Expr, always [][]gpu.Scalar) {
 	in, ids := rel.Extend(in, keys, names)

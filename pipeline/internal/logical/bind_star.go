@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// starColumns are the changes of a star to columns, by their position: exprs has the
-// expressions that replace them, nil for those that are excluded; renamed has other names.
+// starColumns holds the changes that a star makes to columns, by their positions. exprs has the
+// expressions that replace columns, and nil for excluded ones. renamed has the new names.
 type starColumns struct {
 	exprs    map[int]*expr.Expr
 	renamed  map[int]string

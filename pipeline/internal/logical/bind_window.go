@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// windows is the window functions of a step, which several of its expressions may use.
+// windows holds the window functions of a step. Several expressions of the step may use one.
 type windows struct {
 	*stepBinder
 	in    *Relation
@@ -19,8 +19,8 @@ type windows struct {
 	uses  []int // calls[uses[i]] is "$window<i>" of the expressions
 }
 
-// parse parses an expression over the step's input and takes its window functions out. It
-// returns nil after a fault.
+// parse parses an expression over the input of the step, and replaces its window functions by names
+// of columns. It returns nil after a mistake.
 func (w *windows) parse(text, sub string) syntax.Node {
 	n, err := w.query.Values.Parse(text)
 	if err == nil {
@@ -49,7 +49,8 @@ type windowed struct {
 	scope *expr.Scope // the columns of in, then the window functions that expressions use
 }
 
-// node computes the window functions: one node for each window, over what it needs.
+// node computes the window functions: one node for each window, above a projection of the
+// arguments.
 func (w *windows) node() *windowed {
 	var exprs []*expr.Expr
 	use := func(e *expr.Expr) int {
@@ -128,11 +129,12 @@ func windowField(in *rel.Relation, f window.Function, name string) gpu.Field {
 	return field
 }
 
-// nearRows is how far offsets that differ from row to row may reach for rows that are that far apart to be kept
-// together.
+// nearRows is the largest offset, if it differs from row to row, for which rows up to this distance
+// are kept in memory together.
 const nearRows = 1 << 16
 
-// bounds returns bounds of the values of an offset that are not null, if they are known and not too far from 0.
+// bounds returns bounds of the values of an offset that are not null, if these bounds are known and
+// at most nearRows from 0.
 func bounds(offset *expr.Expr) (least, most int64, ok bool) {
 	if offset == nil {
 		return 0, 0, false
@@ -170,9 +172,9 @@ func (w *windowed) bind(n syntax.Node, text, sub string) *expr.Expr {
 	return e
 }
 
-// qualify keeps the rows of the node on which a condition is true, which parse has returned.
-// It may use the columns of a select list by the names that they get there, unless the input
-// has a column of this name.
+// qualify keeps the rows of the node on which a condition is true. parse has returned the
+// condition. It may use columns of the select list by their names in the list, unless the input has
+// a column of that name.
 func (w *windowed) qualify(n syntax.Node, items []item) bool {
 	text := w.step.Qualify
 	selected := map[rel.ID]*expr.Expr{}

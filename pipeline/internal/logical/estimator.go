@@ -13,15 +13,17 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Estimator estimates the rows of nodes and the values of their columns when somebody asks, and remembers the answers.
-// It reads the statistics of tables, and samples of tables where these do not tell. One goroutine uses it.
+// Estimator estimates the rows of nodes and the values of their columns on demand, and remembers
+// the answers. It uses the statistics of tables, and samples of tables where the statistics do not
+// suffice. One goroutine uses it.
 type Estimator struct {
 	ctx     context.Context
 	rows    map[rel.Node]float64
 	filters map[*rel.Filter]filtered
 	columns map[columnOf]ColumnStats
 	samples map[source.Table]*sample
-	// expected is the most groups that keys make, by their IDs, if more is known than the statistics of each key.
+	// expected is the largest number of groups of some keys, by their IDs, where a rule or the
+	// binder knows more than the statistics of each key tell.
 	expected map[string]float64
 	err      error
 }
@@ -42,10 +44,10 @@ type columnOf struct {
 	id   rel.ID
 }
 
-// filtered is what conditions leave of the rows of a Filter's input.
+// filtered is the share of the rows of a Filter that passes.
 type filtered struct {
 	kept    float64            // fraction of the rows
-	left    map[rel.ID]float64 // fraction of the values of columns that are compared with constants
+	left    map[rel.ID]float64 // for columns that are compared with constants: fraction of their values
 	sampled int                // rows of the sample from which kept was estimated; 0 if it was statistics alone
 }
 
@@ -54,9 +56,9 @@ type filtered struct {
 type ColumnStats struct {
 	bound    *expr.Range // of integer-like values; nil when unknown
 	distinct float64     // values before any filter; 0 when unknown
-	counted  bool        // no sample would tell distinct better
-	unique   bool        // of the values before any filter and join, no two are equal
-	ruledOut float64     // fraction of the values that no row has because of filters of the column
+	counted  bool        // a sample would not improve distinct
+	unique   bool        // no two values are equal, before any filter and join
+	ruledOut float64     // fraction of the values that filters of the column exclude
 	Bytes    float64     // average bytes of a value
 	sample   *sample     // rows of the table that the column comes from, or nil
 	column   int         // of the table
@@ -70,7 +72,7 @@ func (e *Estimator) columnsOf(n rel.Node) statsOf {
 	return func(id rel.ID) ColumnStats { return e.Column(n, id) }
 }
 
-// Know sets the rows of a node of which more is known than an estimator can tell.
+// Know sets the rows of a node, for callers that know more than the estimator.
 func (e *Estimator) Know(n rel.Node, rows float64) { e.rows[n] = rows }
 
 // Rows estimates the rows of a node.
@@ -206,8 +208,8 @@ func (e *Estimator) expanded(n *rel.Expand, id rel.ID) ColumnStats {
 	if numbered && c.distinct > 0 {
 		c.distinct++ // null
 	} else {
-		// The columns have their values in different rows, so the product of their
-		// numbers of values says nothing about the number of rows.
+		// The columns have their values in different rows, so the product of their numbers of
+		// values does not bound the number of groups.
 		c.distinct = 0
 	}
 	return c
@@ -222,8 +224,8 @@ func scanStats(t gpu.Type, s source.ColumnStats, rows float64) ColumnStats {
 	if s.HasRange && integerLike(t) && s.Min.Valid && s.Max.Valid {
 		c.bound = &expr.Range{Lo: s.Min.Int, Hi: s.Max.Int}
 		if c.distinct == 0 {
-			// A column of far more rows than its range has integers has nearly all of these.
-			// One with as many rows has each once: it is a number that somebody has given out.
+			// A column with far more rows than its range has integers has nearly all of them. A
+			// column with exactly as many rows has each integer once: it is a generated key.
 			w := width(c.bound)
 			c.distinct, c.counted = min(rows, w), w == rows || w*fullRange <= rows && t.Scale == 0
 		}
@@ -269,9 +271,8 @@ func exprStats(e *expr.Expr, of statsOf) ColumnStats {
 	return s
 }
 
-// filter estimates the fraction of the rows of the input on which all conjuncts of a filter are true, and for columns
-// that conditions compare with constants the fraction of their values that is left. Conditions on a table that
-// statistics cannot answer are evaluated on a sample of its rows.
+// filter estimates the share of the rows that pass a filter. A sample answers the conditions on a
+// table that statistics cannot answer.
 func (e *Estimator) filter(n *rel.Filter) filtered {
 	f, ok := e.filters[n]
 	if !ok {
@@ -303,8 +304,8 @@ func (e *Estimator) keep(conjuncts []*expr.Expr, in rel.Node) (f filtered) {
 // statistics alone.
 func (e *Estimator) Sampled(n *rel.Filter) int { return e.filter(n).sampled }
 
-// matchKeys estimates the number of pairs of rows with equal keys, and the share of the left
-// rows that are in one.
+// matchKeys estimates the number of pairs of rows with equal keys, and the share of the left rows
+// that occur in a pair.
 func (e *Estimator) matchKeys(left, right rel.Node, leftKeys, rightKeys []rel.ID) (pairs, share float64) {
 	var keys []keyPair
 	values := 1.0 // of the right side
@@ -359,13 +360,13 @@ func (e *Estimator) joinRows(n *rel.Join) float64 {
 	return pairs
 }
 
-// keptRows is how many times as many rows the other side must have so that a join builds
-// the side that keeps its rows. Streaming that side is cheaper: it needs no notes of which
-// rows had a match, and keeps their order.
+// keptRows is the ratio of rows from which a join builds the side whose rows are all kept. It is
+// cheaper to stream that side: its order is kept, and nothing has to be recorded about rows that
+// had a match.
 const keptRows = 2
 
-// BuildSide decides which side of a join is held in memory, and says why. The other side streams past
-// it, so the side with fewer rows is better.
+// BuildSide decides which side of a join is held in memory, and says why. The other side streams,
+// so the side with fewer rows is built.
 func (e *Estimator) BuildSide(n *rel.Join) (left bool, why string) {
 	switch {
 	case !n.Kind.Pairs():
@@ -391,16 +392,16 @@ func (e *Estimator) BuildSide(n *rel.Join) (left bool, why string) {
 	return left, fmt.Sprintf("about %s rows against %s", Approximate(small), Approximate(large))
 }
 
-// denseFactor bounds the slots of a directly indexed group table for every input row.
-// denseSlots are always allowed.
+// denseFactor is the most slots per input row of a group table that keys index directly. denseSlots
+// slots are always allowed.
 const (
 	denseFactor = 8
 	denseSlots  = 1 << 16
 )
 
-// groups estimates the rows of a group-by, and returns the hint for its table. Keys
-// whose number of values is unknown make at least as many groups as the others, and as
-// many as the root of the rows.
+// groups estimates the rows of a group-by, and returns the hint for its table. If the number of
+// values of a key is unknown, the groups are at least those of the other keys, and at least the
+// square root of the rows.
 func (e *Estimator) groups(n *rel.Group) (float64, gpu.GroupHint) {
 	rows := e.Rows(n.In)
 	var keys []ColumnStats
@@ -425,7 +426,8 @@ func (e *Estimator) groups(n *rel.Group) (float64, gpu.GroupHint) {
 	return groups, hint
 }
 
-// groupsOf estimates the groups of rows by keys, and says whether the number of values of all keys is known.
+// groupsOf estimates the groups of rows by keys, and reports whether the number of values of every
+// key is known.
 func groupsOf(rows float64, keys []ColumnStats) (groups float64, known bool) {
 	groups, known = 1.0, true
 	for _, k := range keys {
@@ -441,7 +443,7 @@ func groupsOf(rows float64, keys []ColumnStats) (groups float64, known bool) {
 	return min(groups, max(rows, 1)), known
 }
 
-// Expect sets the most groups that keys make, unless it is 0.
+// Expect sets the largest number of groups that keys make. It ignores 0, which means unknown.
 func (e *Estimator) Expect(keys []rel.ID, groups float64) {
 	if groups > 0 {
 		e.expected[fmt.Sprint(keys)] = groups

@@ -8,8 +8,9 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// reduced returns the kind of an outer join whose rows must meet conditions. A condition that is not true of rows whose
-// columns of one side are null drops the rows of the other side without a match, so these need not be kept.
+// reduced returns the kind of an outer join below conditions. If a condition is not true of rows in
+// which all columns of one side are null, it drops the unmatched rows of the other side, and the
+// join need not keep them.
 func reduced(n *rel.Join, preds []*expr.Expr) join.Kind {
 	kind := n.Kind
 	if kind != join.Left && kind != join.Right && kind != join.Full {
@@ -32,8 +33,8 @@ func reduced(n *rel.Join, preds []*expr.Expr) join.Kind {
 	return kind
 }
 
-// rejectsNulls reports whether a condition over the rows of a join is not true if all columns of a side are null. It
-// is false if nobody knows.
+// rejectsNulls reports whether a condition over the rows of a join is not true if all columns of a
+// side are null. It is false if that is unknown.
 func rejectsNulls(p *expr.Expr, side *rel.Relation) bool {
 	if p.MayFail() {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// Output returns the rows of the query in the form of an output: those of the last step.
-// It returns an error when an output cannot have some columns.
+// Output returns the rows of the last step in the form of an output. It returns an error if an
+// output cannot have some of the columns.
 func (q Query) Output(e *Estimator, last *Relation) (*Relation, error) {
 	if f := q.checkColumns(last); f != nil {
 		return nil, f
@@ -26,9 +26,9 @@ func (q Query) Output(e *Estimator, last *Relation) (*Relation, error) {
 	return last, nil
 }
 
-// Preview returns the first rows of the query for people to see, with the names under which
-// expressions find columns of one name. It leaves out columns that cannot be read, and returns
-// their descriptions. It returns an error when no column is left.
+// Preview returns the first rows of the query for people to see. Columns of the same name are
+// renamed to the names under which expressions find them. Columns that cannot be read are left out,
+// and their descriptions returned. It returns an error if no column is left.
 func (q Query) Preview(e *Estimator, last *Relation, rows int64) (*Relation, []string, error) {
 	if len(last.columns) == 0 {
 		return nil, nil, q.checkColumns(last)

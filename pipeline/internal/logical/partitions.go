@@ -8,11 +8,10 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Wanted reports for each of n parts of a table, such as its files, whether a plan needs
-// rows of it. parts has columns of the table, by name, that are the same in all rows of a
-// part, with the value of each part. A part is not needed if a condition over these columns
-// alone, which can be moved to the scan, is not true for it. A condition that fails for a
-// part rules out none.
+// Wanted reports for each of n parts of a table, such as its files, whether a plan needs rows of
+// it. parts maps the names of columns that are constant within each part to their values, one for
+// each part. A part is not needed if a condition over such columns alone, which can move to the
+// scan, is not true for it. A condition whose evaluation fails rules out no part.
 func Wanted(o rel.Output, t source.Table, n int, parts map[string][]gpu.Scalar) []bool {
 	wanted := make([]bool, n)
 	scan := func(in rel.Node, conjuncts []*expr.Expr) bool {

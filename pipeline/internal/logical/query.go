@@ -21,16 +21,16 @@ type Query struct {
 type Text interface {
 	// File returns the name of the text; it is empty for a query built in Go.
 	File() string
-	// Place returns the place of a value, or else of the nearest value around it. The
-	// zero Place is unknown.
+	// Place returns the location of a value, or else of the nearest value around it. The zero Place
+	// means unknown.
 	Place(path string) job.Place
-	// PlaceIn returns the place of the byte at an offset of an expression. The expression
-	// is the value at path or part of it. It is false when the place is unknown.
+	// PlaceIn returns the location of the byte at an offset of an expression. The expression is the
+	// value at path, or a part of it. It is false if the location is unknown.
 	PlaceIn(path, expression string, offset int) (job.Place, bool)
 }
 
-// Locate returns the diagnostics in err, or one that wraps err. Those of a step without a
-// place, such as refusals of an operator, get the place of the step.
+// Locate returns the diagnostics in err, or one that wraps err. Diagnostics of a step without a
+// location, such as those of an operator, get the location of the step.
 func (q Query) Locate(err error) job.Diagnostics {
 	var all job.Diagnostics
 	var one *job.Diagnostic

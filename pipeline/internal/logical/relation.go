@@ -52,7 +52,7 @@ func (r *Relation) names() []string {
 	return names
 }
 
-// index returns the place of a column in the relation, or -1.
+// index returns the position of a column in the relation, or -1.
 func (r *Relation) index(id rel.ID) int {
 	return slices.IndexFunc(r.columns, func(c column) bool { return c.id == id })
 }
@@ -124,7 +124,7 @@ func project(origin expr.Origin, in rel.Node, items []item) *Relation {
 	return out
 }
 
-// worthHolding reports whether the rows of a node cost more than to read and filter tables.
+// worthHolding reports whether the rows of a node cost more than reading and filtering tables.
 func worthHolding(n rel.Node) bool {
 	switch n := n.(type) {
 	case *rel.Scan, *rel.Held:

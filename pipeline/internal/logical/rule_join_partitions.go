@@ -9,12 +9,13 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// joinedRows is the least number of rows of a partition, by estimate, for which joinPartitions takes a group-by.
+// joinedRows is the number of rows per partition, by estimate, from which joinPartitions uses a
+// group-by.
 const joinedRows = 4
 
-// joinPartitions computes windows whose functions are aggregates of whole partitions by a group-by, and joins the rows
-// with the groups. Then no rows are kept or sorted, but the rows below all windows are read twice: they must not be
-// worth holding.
+// joinPartitions replaces windows whose functions are aggregates of whole partitions by a group-by,
+// which is joined with the rows. Then no rows are kept or sorted. But the rows below all windows
+// are read twice, so they must be cheap.
 func joinPartitions(e *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Node {
 	below := n
 	for w, ok := below.(*rel.Window); ok; w, ok = below.(*rel.Window) {

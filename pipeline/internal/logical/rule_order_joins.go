@@ -13,12 +13,11 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// maxExact is the most tables of a chain whose best order is searched among all orders.
-// With more, each step takes the cheapest join.
+// maxExact is the number of tables of a chain up to which all orders are searched. With more
+// tables, each step takes the cheapest join.
 const maxExact = 10
 
-// orderJoins orders chains of inner joins by estimated size. The rows stay the same, and
-// so do their columns.
+// orderJoins orders chains of inner joins by their estimated sizes.
 func orderJoins(e *Estimator, n rel.Node) rel.Node {
 	o := ordering{estimator: e, leaves: map[rel.Node]int{}}
 	o.rewritten = rel.Remembered(func(n rel.Node, again func(rel.Node) rel.Node) rel.Node {
@@ -37,12 +36,12 @@ type ordering struct {
 	leaves    map[rel.Node]int
 }
 
-// maxLeaves is the most tables of a chain: the width of a set. The last joins of a longer
-// chain keep their places.
+// maxLeaves is the number of tables up to which a chain is ordered, the width of a set. In a longer
+// chain, the last joins keep their order.
 const maxLeaves = 64
 
-// count returns the number of tables of a chain: of a node that is a join of one, or computes columns or conditions
-// over one. It is 0 for other nodes.
+// count returns the number of tables of a chain: of an inner join, and of filters and projections
+// of one. It is 0 for other nodes.
 func (o *ordering) count(n rel.Node) int {
 	leaves, ok := o.leaves[n]
 	if ok {
@@ -101,9 +100,9 @@ type set uint64
 
 func (s set) has(t set) bool { return s&t == t }
 
-// term is an expression and the leaves that it needs: those of its columns, and for what may
-// fail on a row all leaves that are joined before it in the order as written. So it sees no
-// row that it would not see there.
+// term is an expression and the leaves that it needs: those of its columns. An expression that may
+// fail also needs all leaves that are joined before it as the query is written, so that it sees no
+// more rows than there.
 type term struct {
 	*expr.Expr
 	leaves set
@@ -111,7 +110,8 @@ type term struct {
 	values float64 // that filters of the columns do not rule out; 0 when unknown
 }
 
-// class is expressions that are all equal. If a null equals a null, there are two of them.
+// class holds expressions that are all equal. A class in which null equals null has two
+// expressions.
 type class struct {
 	terms    []term
 	nullSafe bool
@@ -164,8 +164,8 @@ func (c *chain) add(n rel.Node) (map[rel.ID]term, *order) {
 	return columns, o
 }
 
-// addLeaf adds a leaf. If a projection above one of the others has hidden that they share a column, the leaf gets new
-// ones.
+// addLeaf adds a leaf. The leaf gets new columns if it has a column of another leaf, which a
+// projection above one of them has hidden.
 func (c *chain) addLeaf(n rel.Node) (map[rel.ID]term, *order) {
 	i, written := len(c.leaves), n.Rel().Columns
 	ids := written
@@ -181,7 +181,7 @@ func (c *chain) addLeaf(n rel.Node) (map[rel.ID]term, *order) {
 	return columns, &order{leaves: 1 << i}
 }
 
-// newTerm returns an expression over columns of a join of leaves, in the order as written.
+// newTerm returns an expression over columns of a part of the chain, which has the given leaves.
 func newTerm(e *expr.Expr, columns map[rel.ID]term, leaves set) term {
 	t := term{Expr: e.Substitute(func(id rel.ID) *expr.Expr { return columns[id].Expr })}
 	for _, id := range e.Columns() {
@@ -193,7 +193,7 @@ func newTerm(e *expr.Expr, columns map[rel.ID]term, leaves set) term {
 	return t
 }
 
-// equate notes an equality of a join. What is equal to the same expression is equal.
+// equate adds an equality of a join. Two expressions that equal a third one are equal.
 func (c *chain) equate(l, r term, nullSafe bool, step string) {
 	k := class{terms: []term{l, r}, nullSafe: nullSafe, steps: []string{step}}
 	if !nullSafe {
@@ -242,8 +242,8 @@ func (c *chain) connected(a, b set) (yes bool) {
 	return yes
 }
 
-// conditions returns what rows of a and b must meet together, and rows of each alone need
-// not: conditions, and equalities that are no keys. For a single leaf, b is empty.
+// conditions returns the conditions of a join of a and b that its sides alone do not meet:
+// conditions over both, and equalities that are no keys. For a single leaf, b is empty.
 func (c *chain) conditions(a, b set) (all []*expr.Expr) {
 	both := a | b
 	alone := func(t term) bool { return b != 0 && (a.has(t.leaves) || b.has(t.leaves)) }
@@ -273,8 +273,8 @@ func (c *chain) conditions(a, b set) (all []*expr.Expr) {
 	return all
 }
 
-// choose returns the order with the least cost, which is the one as written unless another
-// is better.
+// choose returns the order with the least cost. It returns the order as written if no other one
+// costs less.
 func (c *chain) choose(written *order) *order {
 	for i, leaf := range c.leaves {
 		c.leaves[i] = rel.NewFilter(leaf.Rel().Origin, leaf, c.conditions(1<<i, 0))
@@ -331,8 +331,8 @@ func (c *chain) price(o *order, steps *[]expr.Origin) {
 	*steps = append(*steps, o.origin)
 }
 
-// join returns the join of two orders. It costs the rows that are held for its build side,
-// and the rows that it makes.
+// join returns the join of two orders. Its cost is the rows of its build side, which are held, and
+// the rows of its result.
 func (c *chain) join(l, r *order) *order {
 	o := &order{leaves: l.leaves | r.leaves, left: l, right: r}
 	o.cost = l.cost + r.cost + min(c.size(l.leaves), c.size(r.leaves)) + c.size(o.leaves)
@@ -353,8 +353,8 @@ func (c *chain) size(s set) float64 {
 		var keys []keyPair
 		next := in | 1<<i
 		for k := range c.classes {
-			// The leaf makes terms of the class complete. Equal columns have the fewest values of
-			// all.
+			// If the leaf completes the class, it adds an equality. Of equal columns, the one with
+			// the fewest values counts.
 			var here, before *term
 			for i := range c.classes[k].terms {
 				t := &c.classes[k].terms[i]
@@ -384,8 +384,8 @@ func (c *chain) size(s set) float64 {
 	return rows * kept
 }
 
-// exact searches all orders without cross products, by dynamic programming over the sets of
-// leaves that equalities connect.
+// exact searches all orders without cross products: dynamic programming over the sets of leaves
+// that equalities connect.
 func (c *chain) exact() *order {
 	best := make([]*order, 1<<len(c.leaves))
 	for s := set(1); int(s) < len(best); s++ {
@@ -436,8 +436,8 @@ func (c *chain) greedy() *order {
 	return parts[0]
 }
 
-// name gives each join the step of a join as written, which compares the same columns if
-// possible.
+// name gives each join the step of a join as written, if possible one that compares the same
+// columns.
 func (c *chain) name(o *order, steps *[]expr.Origin) {
 	if o.left == nil {
 		return

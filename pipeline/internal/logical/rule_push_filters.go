@@ -9,30 +9,28 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// pushDown moves conditions toward the sources, where they drop rows before any other
-// work.
+// pushDown moves conditions toward the sources, where they drop rows before any other work.
 //
-// A conjunct that may fail on a row never sees a row that it would not see where it was
-// written. So it moves below a node only if the node has every row of its input, with the same
-// values, and if all conjuncts before it move there too. A conjunct that cannot fail moves
-// past those that may.
+// A conjunct that may fail must not see a row that it would not see where it was written. So it
+// moves below a node only if the node has every row of its input with the same values, and only if
+// all conjuncts before it move there too. A conjunct that cannot fail moves past those that may.
 func pushDown(n rel.Node) rel.Node {
 	p := pushing{left: mostMoves}
 	p.rewritten = rel.Remembered(func(n rel.Node, _ func(rel.Node) rel.Node) rel.Node { return p.push(n, nil) })
 	return p.rewritten(n)
 }
 
-// mostMoves is the most times that a condition of a plan moves below a node. The others stay where they are then: each
-// of thousands of conditions may move below thousands of nodes.
+// mostMoves is the number of moves of a condition below a node after which the other conditions of
+// a plan stay where they are: each of thousands of conditions may move below thousands of nodes.
 const mostMoves = 1 << 18
 
-// pushing moves conditions. It remembers nodes to which none move.
+// pushing moves conditions. It remembers the nodes to which no condition moves.
 type pushing struct {
 	rewritten func(rel.Node) rel.Node
 	left      int // moves
 }
 
-// below returns a node with all of some conjuncts over its columns applied.
+// below returns a node with conditions on its columns applied.
 func (down *pushing) below(n rel.Node, preds []*expr.Expr) rel.Node {
 	if down.left -= len(preds); len(preds) == 0 || down.left < 0 {
 		return rel.NewFilter(n.Rel().Origin, down.rewritten(n), preds)
@@ -148,8 +146,8 @@ func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 		case !r && !rel.KeepsRight(n.Kind) && (!mayFail || n.Kind == join.Left || n.Kind == join.Mark):
 			left = append(left, p)
 			if l && n.Kind != join.Anti {
-				// Rows of the right side that match only dropped rows are dropped too. Those of an anti join do
-				// no harm, but nothing is gained after the condition has thinned the left side.
+				// Right rows that match only dropped rows are dropped too. An anti join gains
+				// nothing from that, because the condition has reduced its left side already.
 				right = append(right, translate(p, n.LeftKeys, n.RightKeys, n.NullSafe)...)
 			}
 		case r && !l && n.Kind.Pairs() && !rel.KeepsLeft(n.Kind) && (!mayFail || n.Kind == join.Right):
@@ -166,15 +164,15 @@ func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 	return rel.NewFilter(n.Origin, rel.NewJoin(n.Origin, l, r, spec), above)
 }
 
-// equated returns an inner join of all pairs under conditions as a join by the equalities
-// that are among them, or nil if there are none.
+// equated returns an inner join of all pairs as a join by the equalities among its conditions, or
+// nil if there are none.
 func equated(n *rel.Join, preds []*expr.Expr) rel.Node {
 	if !n.AllPairs {
 		return nil
 	}
 	c := &joinCondition{}
 	for _, p := range preds {
-		// What may fail must see only the pairs that the conditions before it leave.
+		// A condition that may fail must only see the pairs that pass the conditions before it.
 		mayFail := p.MayFail()
 		if x, y, _, ok := expr.Equality(p); ok {
 			x, y, err := sameType(x, y)
@@ -198,8 +196,8 @@ func equated(n *rel.Join, preds []*expr.Expr) rel.Node {
 	return j
 }
 
-// full moves conditions on columns of USING below a full join. Such a column is the
-// key of the side that has the row, and the keys of both sides in a pair are equal.
+// full moves conditions on columns of USING below a full join. Such a column is the key of the side
+// that has the row. In a pair, the keys of both sides are equal.
 func (down *pushing) full(n *rel.Project, j *rel.Join, preds []*expr.Expr) rel.Node {
 	var left, right, above []*expr.Expr
 	for _, p := range preds {
@@ -247,9 +245,9 @@ func translate(p *expr.Expr, from, to []rel.ID, nullSafe []bool) []*expr.Expr {
 	return nil
 }
 
-// implied derives from a condition over both sides of a join a condition on one side alone. (a and
-// x) or (b and y), with a and b over the left side and x and y over the right, implies a
-// or b on the left and x or y on the right. What may fail is left out of a, b, x and y.
+// implied derives from a condition over both sides of a join a condition on one side. (a and x) or
+// (b and y), with a and b over the left side and x and y over the right side, implies a or b on the
+// left and x or y on the right. Terms that may fail are left out.
 func implied(p *expr.Expr, left rel.Node, ofLeft bool) []*expr.Expr {
 	terms := expr.Disjuncts(p)
 	if len(terms) < 2 {
@@ -305,8 +303,8 @@ func partition(list []*expr.Expr, cond func(*expr.Expr) bool) (yes, no []*expr.E
 	return
 }
 
-// movable splits conjuncts into those that move below a node, which has every row of its
-// input, and the others. can tells which ones the columns of the input allow to move.
+// movable splits conjuncts into those that move below a node that has every row of its input, and
+// the others. can reports whether the columns of a conjunct allow it to move.
 func movable(preds []*expr.Expr, can func(*expr.Expr) bool) (below, above []*expr.Expr) {
 	for _, p := range preds {
 		if can(p) && !(p.MayFail() && len(above) > 0) {

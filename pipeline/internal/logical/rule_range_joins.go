@@ -36,8 +36,7 @@ func joinRanges(e *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Nod
 	return joinRange(j, best)
 }
 
-// interval is the bounds of a key of one side by expressions of the other side, all over the
-// columns of both.
+// interval holds the bounds that expressions of one side set to a key of the other side.
 type interval struct {
 	left         bool // the key is on the left side
 	lower, upper *inequality
@@ -47,7 +46,7 @@ type interval struct {
 type inequality struct {
 	key, bound    *expr.Expr
 	upper, strict bool
-	condition     int // its place among the residual conditions
+	condition     int // its position among the residual conditions
 }
 
 // list returns the inequalities that there are.
@@ -96,9 +95,9 @@ func intervalOf(n *rel.Join, left bool) (best *interval) {
 	return best
 }
 
-// boundsOf returns the first bounds of a key, nil if there are none. Keys and bounds are
-// computed for all rows of their sides. So one that may fail cannot be taken after a
-// condition that is not: it would see rows that this condition keeps from it.
+// boundsOf returns the first bounds of a key, nil if there are none. Keys and bounds are computed
+// for all rows of their sides, before residual conditions. So an expression that may fail is no key
+// or bound after a condition that stays residual.
 func boundsOf(n *rel.Join, key *expr.Expr, left bool) *interval {
 	i, all := &interval{left: left}, true
 	for at := range n.Residual {
@@ -123,8 +122,8 @@ func boundsOf(n *rel.Join, key *expr.Expr, left bool) *interval {
 	return i
 }
 
-// inequalityOf returns a residual condition as a bound of a key of one side by the other side,
-// or nil.
+// inequalityOf returns a residual condition as a bound that one side sets to a key of the other
+// side, nil if it is none.
 func inequalityOf(n *rel.Join, at int, left bool) *inequality {
 	x, y, op, ok := expr.Inequality(n.Residual[at])
 	if !ok {
@@ -157,7 +156,7 @@ func (i *interval) split(n *rel.Join) (taken, others []*expr.Expr) {
 	return taken, others
 }
 
-// sortCost is how many times as long it takes to sort a row as to compare a pair of rows.
+// sortCost is the time to sort a row, divided by the time to compare a pair of rows.
 const sortCost = 16
 
 // rangeCost estimates the work of a join by an interval, in pairs that are compared.
@@ -176,9 +175,9 @@ func (e *Estimator) pairs(n *rel.Join, conditions []*expr.Expr) float64 {
 	return e.Rows(n.Left) * e.Rows(n.Right) * kept
 }
 
-// Compared estimates the pairs of rows that the join compares one by one: without an
-// equality all of them, and by a range those that a binary search meets and, if there are
-// other conditions, those in the range.
+// Compared estimates the pairs of rows that the join compares one by one. Without an equality these
+// are all pairs. With a range these are the pairs that the binary searches meet, and, if there are
+// other conditions, the pairs in the range.
 func (e *Estimator) Compared(n *rel.Join) float64 {
 	switch {
 	case n.AllPairs:

@@ -9,16 +9,15 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// Rule rewrites a plan into one that gives the same rows. What it makes of a node has the node's columns, and perhaps
-// others.
+// Rule rewrites a plan without a change of its result. The result of a node keeps the columns of
+// the node, and may have others.
 type Rule struct {
 	Name  string
 	Doc   string // what it does, in one sentence
 	apply func(*Estimator, rel.Node) rel.Node
 }
 
-// Rules are the rules in the order in which they are applied. Columns that nobody uses are dropped later, when nodes
-// become operators.
+// Rules lists the rules in the order of their application. Lowering drops unused columns later.
 var Rules = []Rule{
 	{"push-filters", "Conditions move toward the sources, into joins, and along equalities to the other side. An " +
 		"outer join that keeps rows only for a condition to drop them keeps none.",

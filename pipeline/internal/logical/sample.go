@@ -9,20 +9,20 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// sampleRows are the rows of a table that a plan looks at. A share of them that a
-// condition keeps is accurate to some hundredths.
+// sampleRows is the number of rows of a sample. The share of them that passes a condition is
+// accurate to some hundredths.
 const sampleRows = 8192
 
-// sampleMemory bounds the memory of the sample of a table. Without enough of it there is
-// no sample.
+// sampleMemory bounds the memory of the sample of a table. If it does not suffice, there is no
+// sample.
 const sampleMemory = 64 << 20
 
-// minUnique are the different values, without an equal one, from which a sample tells that
-// a column has no equal values.
+// minUnique is the number of values from which a sample without equal values counts as a column
+// without equal values.
 const minUnique = 1000
 
-// sample is some rows of a table, which are always the same. Columns are read when they
-// are needed. What cannot be read is not sampled.
+// sample holds some rows of a table, the same rows for all columns. A column is read when it is
+// needed. A column that cannot be read is not sampled.
 type sample struct {
 	estimator *Estimator
 	of        source.Table
@@ -142,8 +142,8 @@ func (s *sample) countValues(values gpu.Column) keyCount {
 	return estimateKeys(s.rows, values, func(v gpu.Scalar) gpu.Int128 { return v.Int })
 }
 
-// estimateKeys estimates the different values of a table of that many rows from those of a
-// sample.
+// estimateKeys estimates the number of different values of a table, which has that many rows, from
+// the values of a sample.
 func estimateKeys[K comparable](rows float64, values gpu.Column, key func(gpu.Scalar) K) keyCount {
 	seen := make(map[K]int32, values.Len)
 	n, runs := 0, 0 // values that are not null, runs of equal ones

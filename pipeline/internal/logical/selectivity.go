@@ -13,8 +13,8 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// maxDistinct is the width from which a range no longer tells how many values there are,
-// because it is close to the range of the type.
+// maxDistinct is the width from which a range says nothing about the number of values, because it
+// is close to the range of the type.
 const maxDistinct = 1 << 40
 
 // Selectivities of conditions for which there are no statistics.
@@ -24,8 +24,8 @@ const (
 	notNullSelectivity  = 0.95
 )
 
-// fullRange is how many rows a column has for each integer of its range, from which we take
-// it that it has all of them.
+// fullRange is the number of rows per integer of its range from which we assume that a column has
+// every integer of the range.
 const fullRange = 8
 
 // integerLike reports whether values of the type are stored as integers.
@@ -36,7 +36,7 @@ func width(r *expr.Range) float64 {
 	return max(r.Hi.Float64()-r.Lo.Float64()+1, 1)
 }
 
-// inStatistics reports whether statistics tell the selectivity of a conjunct.
+// inStatistics reports whether statistics suffice for the selectivity of a conjunct.
 func inStatistics(e *expr.Expr, of statsOf) bool {
 	if _, ok := e.Constant(); ok {
 		return true
@@ -53,10 +53,9 @@ func inStatistics(e *expr.Expr, of statsOf) bool {
 	return len(comparisons) > 0
 }
 
-// selectivity estimates by statistics the fraction of rows on which all conjuncts are
-// true, and for columns that conditions compare with constants the fraction of their values
-// that is left. The first is the product of the selectivities, except that all bounds on one
-// column are one interval.
+// selectivity estimates by statistics the share of rows on which all conjuncts are true, and for
+// columns that are compared with constants the share of their values that is left. The
+// selectivities are multiplied, except that all bounds of a column make one interval.
 func selectivity(conjuncts []*expr.Expr, of statsOf) (kept float64, left map[rel.ID]float64) {
 	kept, left = 1, map[rel.ID]float64{}
 	type interval struct{ from, to float64 } // fractions of the column's range
@@ -102,8 +101,8 @@ func selectivity(conjuncts []*expr.Expr, of statsOf) (kept float64, left map[rel
 	return kept, left
 }
 
-// fractionBelow returns the fraction of a column's range below the constant with which <,
-// <=, > or >= compares it.
+// fractionBelow returns the part of the range of a column that is below the constant of a
+// comparison with <, <=, > or >=.
 func fractionBelow(c expr.Comparison, of statsOf) (float64, bool) {
 	bound := of(c.Column).bound
 	if c.Op == expr.Eq || c.Op > expr.Ge || bound == nil || len(c.Values) != 1 || !integerLike(c.Values[0].Type) {
@@ -131,8 +130,8 @@ func comparisonSelectivity(c expr.Comparison, of statsOf) float64 {
 	return defaultSelectivity
 }
 
-// keys returns the number of values of a column before any filter, 0 if it is unknown, and
-// whether no two are equal. It may read a sample of the column.
+// keys returns the number of values of a column before any filter (0 means unknown), and whether no
+// two are equal. It may read a sample of the column.
 func (c ColumnStats) keys() (distinct float64, unique bool) {
 	if c.counted {
 		return c.distinct, c.unique
@@ -148,12 +147,12 @@ func (c ColumnStats) keys() (distinct float64, unique bool) {
 	return k.distinct, k.unique
 }
 
-// keyPair is the columns of the two sides of a join that an equality compares.
+// keyPair holds the columns that an equality of a join compares.
 type keyPair struct{ left, right ColumnStats }
 
-// values returns the number of values of each side of the pair, without those that filters
-// of the columns rule out; 0 if they are unknown. If the values of one side alone are
-// unique, they are the key of a table, and those of the other side refer to it.
+// values returns the number of values of each side of the pair, without those that filters of the
+// columns exclude; 0 means unknown. If only one side is unique, it is the key of a table, and the
+// other side refers to it.
 func (p keyPair) values() (left, right float64) {
 	left, uniqueLeft := p.left.keys()
 	right, uniqueRight := p.right.keys()
@@ -169,9 +168,9 @@ func (p keyPair) values() (left, right float64) {
 	return left * (1 - p.left.ruledOut), right * (1 - p.right.ruledOut)
 }
 
-// matching returns the number of pairs of key values, of which equalities keep one: the
-// larger number of values of the two sides. Several columns of a table have at most as many
-// values together as the table has rows.
+// matching returns the factor by which equalities reduce the pairs of rows: for each pair of
+// columns the larger number of values. Several columns of one table have together at most as many
+// values as the table has rows.
 func matching(pairs []keyPair, left, right float64) float64 {
 	all, tableLeft, tableRight := 1.0, (*sample)(nil), (*sample)(nil)
 	for i, p := range pairs {

@@ -8,9 +8,9 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// Columns are qualified by the names of tables: the source that they come from, and the
-// named steps that they went through, of which the last one is the first in a list. A
-// rename or a computation makes a column of no table.
+// A column can be qualified by the names of tables: of the source that it comes from, and of the
+// named steps that it went through. The latest name is the first in the list. A renamed or computed
+// column has no table.
 
 // withTables returns the same columns in other tables. change is called for each column.
 func withTables(in *Relation, change func(*expr.Tables) *expr.Tables) *Relation {
@@ -25,7 +25,7 @@ func withTables(in *Relation, change func(*expr.Tables) *expr.Tables) *Relation 
 	return out
 }
 
-// as returns a relation whose columns are in the table of a name first of all.
+// as returns a relation whose columns can be qualified by a name, before all other names.
 func (b *binder) as(in *Relation, name string) *Relation {
 	again := b.tables[folded(name)]
 	b.table(name)
@@ -37,8 +37,8 @@ func (b *binder) as(in *Relation, name string) *Relation {
 	})
 }
 
-// known returns a relation whose columns people know by the name of a table. Those that they know by another one become
-// new columns.
+// known returns a relation whose columns have a table in their descriptions (rel.Column). Columns
+// with another table get new IDs.
 func known(in *Relation, name string) *Relation {
 	r := in.node.Rel()
 	if !slices.ContainsFunc(in.columns, func(c column) bool { return r.Metadata.Column(c.id).Table != name }) {
@@ -51,15 +51,14 @@ func known(in *Relation, name string) *Relation {
 // table notes the name of a table.
 func (b *binder) table(name string) { b.tables[folded(name)] = true }
 
-// folded is equal for names that differ only in case.
+// folded returns the same string for names that differ only in case.
 func folded(name string) string { return strings.ToLower(strings.ToUpper(name)) }
 
-// apart returns the two sides of a join, of which the right one has a name, so that the
-// names of tables tell their columns apart. As in SQL, the name of a side hides where its
-// rows come from: the right side gives up its older names that the left side has, and the
-// left side gives up an older name that is now that of the right side. Only a name that
-// comes first on both sides stays ambiguous.
-func apart(left, right *Relation, name string) (_, _ *Relation) {
+// aliased returns the two sides of a join, after the right side has got a name, so that qualified
+// names are unambiguous. As in SQL, the name of a side hides where its rows come from: the right
+// side loses its older names that the left side has, and the left side loses an older name that
+// equals the new one. A name that comes first on both sides stays ambiguous.
+func aliased(left, right *Relation, name string) (_, _ *Relation) {
 	left = withTables(left, func(tables *expr.Tables) *expr.Tables {
 		if tables == nil {
 			return nil

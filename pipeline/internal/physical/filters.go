@@ -19,9 +19,9 @@ const (
 	bloomCost  = 15
 )
 
-// filterProbe lets a join filter the scan of its probe side, if rows without a match vanish
-// and the keys come unchanged from one scan. matches is the share of the rows with a match. A
-// residual condition only rules out more pairs.
+// filterProbe lets a join filter the scan of its probe side, if rows without a match do not reach
+// its result and the keys come unchanged from one scan. matches is the share of the probe rows with
+// a match. Residual conditions only rule out more pairs.
 func filterProbe(st *Stage, spec join.Spec, matches float64) {
 	if len(spec.ProbeKeys) == 0 || spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right ||
 		slices.Contains(spec.NullSafe, true) {

@@ -98,8 +98,8 @@ func Lower(name string, e *logical.Estimator, o rel.Output) (*Plan, error) {
 	return &Plan{Name: name, Root: root, Permutation: at.all(o.Columns), Schema: o.Schema()}, nil
 }
 
-// lowering lowers one plan. When it finds steps whose rows are held, it does so twice: the first
-// time it looks which of their columns are used, and by how many.
+// lowering lowers one plan. If steps are held, it does so twice: the first pass finds out which of
+// their columns are used, and by how many readers.
 type lowering struct {
 	*logical.Estimator
 	looking bool
@@ -130,11 +130,10 @@ type holding struct {
 	lay     layout
 }
 
-// order tells the joins below a group-by that nobody sees the order of their rows: that of
-// groups is not defined, and few aggregates depend on the order of their values. Sorts are
-// stable, limits count rows, and window functions depend on the order of rows with equal
-// keys, so the order of their input is seen. any says that the
-// order of the rows of this stage is not.
+// order tells the joins below a group-by that the order of their rows does not matter: the order of
+// groups is undefined, and few aggregates depend on the order of their input. It matters to sorts,
+// which are stable, to limits, and to window functions, for rows with equal keys. any means that
+// the order of the rows of this stage does not matter.
 func (s *Stage) order(any bool) {
 	switch spec := s.Spec.(type) {
 	case *Join:
@@ -149,9 +148,9 @@ func (s *Stage) order(any bool) {
 	}
 }
 
-// lower makes the stages that compute the needed columns of a node. Columns are pruned
-// here: no unused column is read, carried or computed. A projection that only picks or
-// renames columns costs nothing.
+// lower makes the stages that compute the needed columns of a node. It prunes columns: no unused
+// column is read, carried or computed. A projection that only picks or renames columns has no
+// stage.
 func (l *lowering) lower(n rel.Node, need required) (*Stage, layout, error) {
 	st, lay, err := l.lowerNode(n, need)
 	if err != nil {
@@ -163,15 +162,15 @@ func (l *lowering) lower(n rel.Node, need required) (*Stage, layout, error) {
 	if st.RowBytes == 0 {
 		st.RowBytes = l.rowBytes(st.Schema, lay, n)
 	}
-	// The operator is made once here, so that it refuses a step before the run.
+	// Make the operator once here, so that a step is refused before the run.
 	if _, err := st.Spec.Operator(gpu.Capabilities{Leaders: true}); err != nil {
 		return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
 	}
 	return st, lay, nil
 }
 
-// writtenAt returns the step, or the steps, where expressions were written: step if nobody
-// knows, or if all are columns.
+// writtenAt returns the steps where expressions were written, or step if that is unknown or if all
+// are columns.
 func writtenAt(list []*expr.Expr, step string) string {
 	var steps []string
 	seen := map[string]bool{}
@@ -184,7 +183,7 @@ func writtenAt(list []*expr.Expr, step string) string {
 	return cmp.Or(strings.Join(steps, ", "), step)
 }
 
-// failures returns where the expressions were written that may fail in a program.
+// failures returns where the expressions that may fail in a program were written.
 func failures(p *gpu.Program, list ...*expr.Expr) map[string]expr.Origin {
 	if !slices.ContainsFunc(list, (*expr.Expr).MayFail) {
 		return nil
@@ -202,8 +201,8 @@ func failures(p *gpu.Program, list ...*expr.Expr) map[string]expr.Origin {
 	return out
 }
 
-// rowBytes estimates the bytes of a row of a stage's strides: for a string by the statistics of
-// its node's column.
+// rowBytes estimates the bytes of a row of the strides of a stage. The statistics of the columns of
+// the node give the sizes of strings.
 func (l *lowering) rowBytes(schema *gpu.Schema, lay layout, n rel.Node) float64 {
 	bytes := make([]float64, schema.Len())
 	for i, f := range schema.Fields {
@@ -378,7 +377,7 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 	}
 	if n.Kind == join.Left && len(outRight) == 0 && n.Range == nil && !expr.And(n.Residual...).
 		MayFail() && logical.Unique(n.Right, n.RightKeys) {
-		// Each left row has one match at most, of which nobody sees anything.
+		// Each left row has at most one match, and no column of it is used.
 		return l.lower(n.Left, requiredOf(outLeft...))
 	}
 	lower := func(side rel.Node, out, keys []rel.ID) (*Stage, layout, error) {
@@ -603,12 +602,14 @@ func (l *lowering) lowerGroup(n *rel.Group, need required) (*Stage, layout, erro
 	return st, out, nil
 }
 
-// leaderRows is the least number of rows a group, by estimate, for which a device that can keeps the leaders of groups.
-// With fewer, sorting all rows costs less.
+// leaderRows is the number of rows per group, by estimate, from which a device with leaders (the
+// states of arg_min, first and so on) accumulates them. With fewer rows, it is cheaper to sort
+// them.
 const leaderRows = 16
 
-// accumulated returns functions as aggregates that a device with leaders accumulates, if it can: those that one row of
-// a group decides, products, and all that need no order.
+// accumulated returns functions as aggregates that a device with leaders can accumulate, if all
+// are: those that a single row of the group decides, products, and those that do not depend on an
+// order.
 func accumulated(functions []window.GroupFunction) (list []groupby.Aggregate, ok bool) {
 	for _, f := range functions {
 		a := groupby.Aggregate{Kind: gpu.Lead, Input: f.Value, Output: f.Output}
@@ -680,7 +681,7 @@ func (l *lowering) lowerWindow(n *rel.Window, need required) (*Stage, layout, er
 	return st, out, nil
 }
 
-// sortKeys returns the keys of an order in the strides of a stage, and their texts.
+// sortKeys returns the keys of an order in the strides of a stage, and their descriptions.
 func sortKeys(r *rel.Relation, keys []rel.SortKey, lay layout) (out []sort.Key, texts []string) {
 	for _, k := range keys {
 		out = append(out, sort.Key{Column: lay.of(k.Column), Descending: k.Descending, NullsFirst: k.NullsFirst})

@@ -16,8 +16,7 @@ type JoinSpec struct {
 	Residual []*expr.Expr
 	// AllPairs says that the key is the same in all rows: all pairs of rows are compared.
 	AllPairs bool
-	// Range finds the pairs in place of keys, of which there are none then; nil if there is
-	// no range.
+	// Range finds the pairs instead of keys; nil for a join with keys.
 	Range     *Range
 	Algorithm string      // "" leaves the choice to the join
 	Mark      ID          // the column of a mark join
@@ -25,7 +24,7 @@ type JoinSpec struct {
 	// Build is the side that is built, "left" or "right", and BuildWhy the reason; "" leaves the choice to the
 	// estimator.
 	Build, BuildWhy string
-	Fixed           bool // the join keeps its place among others
+	Fixed           bool // the join keeps its position in a chain
 }
 
 // Range is the condition of a join without an equality that a key of one side is between

@@ -14,7 +14,7 @@ const None ID = -1
 // Column describes a column of a query.
 type Column struct {
 	gpu.Field // Nullable is that of the node that makes the column
-	// Table is the source, the step or the alias by which people know the column, for texts; "" for none.
+	// Table is the source, the step or the alias that qualifies the column in messages; "" for none.
 	Table string
 }
 

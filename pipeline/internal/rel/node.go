@@ -304,7 +304,7 @@ func Computed(name string, e *expr.Expr) Column {
 	return Column{Field: gpu.Field{Name: name, Type: e.Type(), Nullable: e.Nullable(), Annotation: e.Annotation()}}
 }
 
-// Renamed returns columns of a node under new IDs. table, unless it is "", is the name by which people know them.
+// Renamed returns columns of a node under new IDs. table, unless it is "", is their table in messages.
 func Renamed(in Node, columns []ID, table string) (*Project, []ID) {
 	r := in.Rel()
 	ids := make([]ID, len(columns))
