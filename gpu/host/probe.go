@@ -152,8 +152,7 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 	for at := lo; at < hi; at += probeBlock {
 		m := min(probeBlock, hi-at)
 		if unhashed {
-			p.pack(p.keys.coded, at, m, b.words)
-			p.addMatches(out, b.words[0][:m], at)
+			p.addMatches(out, b.words, at, m)
 		} else {
 			p.matches(&b, at, m)
 		}
@@ -199,17 +198,22 @@ func (p *pairs) addUnique(rows []int32, at int) {
 	p.probe.v, p.build.v = probe[:len(probe)+k], build[:len(build)+k]
 }
 
-// addMatches looks up a block of keys in an array or in the direct form, with distinct keys, and
-// appends the matches. There must be room for them. It takes one pass: it is bound by instructions.
-func (p *probe) addMatches(out *pairs, keys []uint64, at int) {
+// addMatches looks m rows from row at on up in an array, or in the direct form, of distinct keys, and appends the
+// matches, for which there is room. Keys of 4 and 8 bytes are read where they are: the time is that of the
+// instructions.
+func (p *probe) addMatches(out *pairs, words [][]uint64, at, m int) {
 	probe, build := out.probe.v, out.build.v
-	to, match := probe[len(probe):len(probe)+len(keys)], build[len(build):len(build)+len(keys)]
+	to, match := probe[len(probe):len(probe)+m], build[len(build):len(build)+m]
 	n := 0
-	switch {
-	case p.byKey.v != nil:
-		n = matchArray(keys, p.lo, p.byKey.v, to, match)
-	case p.rows > 0:
-		n = matchRanks(keys, p.lo, p.ranks.v, p.entries.v, to, match)
+	switch key := p.keys.cols[0]; {
+	case p.rows == 0:
+	case key.Dict == nil && key.Type.Width() == 4:
+		n = matchDistinct(p.table, gpu.Values[uint32](key.Data, key.Len)[at:at+m], to, match)
+	case key.Dict == nil && key.Type.Width() == 8:
+		n = matchDistinct(p.table, gpu.Values[uint64](key.Data, key.Len)[at:at+m], to, match)
+	default:
+		p.pack(p.keys.coded, at, m, words)
+		n = matchDistinct(p.table, words[0][:m], to, match)
 	}
 	for i := range to[:n] {
 		to[i] += int32(at)
@@ -217,16 +221,23 @@ func (p *probe) addMatches(out *pairs, keys []uint64, at int) {
 	out.probe.v, out.build.v = probe[:len(probe)+n], build[:len(build)+n]
 }
 
+func matchDistinct[K uint32 | uint64](t *table, keys []K, to, match []int32) int {
+	if t.byKey.v != nil {
+		return matchArray(keys, t.lo, t.byKey.v, to, match)
+	}
+	return matchRanks(keys, t.lo, t.ranks.v, t.entries.v, to, match)
+}
+
 // matchArray writes the positions of the keys that an array, which begins with key lo, contains,
 // and their rows. It returns their number. No branch depends on whether a key exists. It is not
 // inlined, since it would then lack registers.
 //
 //go:noinline
-func matchArray(keys []uint64, lo uint64, byKey, to, match []int32) (n int) {
+func matchArray[K uint32 | uint64](keys []K, lo uint64, byKey, to, match []int32) (n int) {
 	none := uint64(len(byKey) - 1)
 	match = match[:len(to)]
 	for i, key := range keys {
-		row := byKey[min(key-lo, none)]
+		row := byKey[min(uint64(key)-lo, none)]
 		to[n], match[n] = int32(i), row-1
 		n += int(uint32(-row) >> 31)
 	}
@@ -236,10 +247,10 @@ func matchArray(keys []uint64, lo uint64, byKey, to, match []int32) (n int) {
 // matchRanks is matchArray for the direct form.
 //
 //go:noinline
-func matchRanks(keys []uint64, lo uint64, ranks []ranked, entries, to, match []int32) (n int) {
+func matchRanks[K uint32 | uint64](keys []K, lo uint64, ranks []ranked, entries, to, match []int32) (n int) {
 	match = match[:len(to)]
 	for i, key := range keys {
-		slot := key - lo
+		slot := uint64(key) - lo
 		if slot >= uint64(len(ranks))*64 {
 			continue
 		}
