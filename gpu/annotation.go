@@ -13,7 +13,7 @@ type Annotation string
 // The annotations, each with the kind of column that it applies to.
 const (
 	NoAnnotation Annotation = ""
-	UUID         Annotation = "UUID"    // Binary of 16 bytes a value
+	UUID         Annotation = "UUID"    // Binary of 16 bytes per value
 	BSON         Annotation = "BSON"    // Binary
 	JSON         Annotation = "JSON"    // String
 	Enum         Annotation = "ENUM"    // String

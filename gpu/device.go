@@ -467,7 +467,7 @@ type SortKey struct {
 // [Offsets[p], Offsets[p+1]).
 type Partitioned struct {
 	// Key is a plain column of integers, narrow decimals, dates, times or
-	// timestamps, of 4 or 8 bytes a value.
+	// timestamps, of 4 or 8 bytes per value.
 	Key Column
 	// Offsets are Int32 without nulls, as Partition returns them. The caller guarantees that they
 	// ascend and are within the key.

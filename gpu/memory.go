@@ -113,7 +113,7 @@ type Budget struct {
 
 	watchers []*watcher
 	patience time.Duration
-	moves    uint64 // how often memory was taken or given back
+	moves    uint64 // how often memory was taken or released
 }
 
 // NewBudget returns a budget of limit bytes for a tier. setting is what raises the
@@ -175,7 +175,7 @@ func (b *Budget) Lease(name string) *Lease {
 	return b.open(&Lease{name: name, budget: b})
 }
 
-// CacheLease opens a lease for memory of a cache, which a Reclaimer gives back. A
+// CacheLease opens a lease for memory of a cache, which a Reclaimer releases. A
 // reservation on it takes only free memory: nobody is asked to give any back. Refusals
 // and leak reports leave it out.
 func (b *Budget) CacheLease(name string) *Lease {
@@ -213,7 +213,7 @@ type Lease struct {
 	budget  *Budget
 	cache   bool
 	advice  atomic.Pointer[string]
-	failed  atomic.Pointer[error] // why memory was not given back
+	failed  atomic.Pointer[error] // why memory was not released
 	used    atomic.Int64
 	peak    atomic.Int64
 	buffers atomic.Int64
@@ -226,7 +226,7 @@ type Lease struct {
 func (l *Lease) Advise(hint string) { l.advice.Store(&hint) }
 
 // Kept sets the cause of refusals in which the lease's memory fills the budget: the error that
-// kept the memory from being given back.
+// kept the memory from being released.
 func (l *Lease) Kept(err error) { l.failed.Store(&err) }
 
 // Name returns the name the lease was opened with.
@@ -276,7 +276,7 @@ func (l *Lease) count(n int64) {
 	}
 }
 
-// MakeRoom makes holders give back memory until n bytes of the budget are free, as Reserve
+// MakeRoom makes holders release memory until n bytes of the budget are free, as Reserve
 // does, and reserves none. It does nothing if they are available.
 func (l *Lease) MakeRoom(n int64) error {
 	if l.Available() >= n {
@@ -289,7 +289,7 @@ func (l *Lease) MakeRoom(n int64) error {
 	return err
 }
 
-// Unreserve gives back n bytes of Reserve.
+// Unreserve releases n bytes of Reserve.
 func (l *Lease) Unreserve(n int64) {
 	l.used.Add(-n)
 	b := l.budget

@@ -12,7 +12,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// holder is a holder of memory that it can give back.
+// holder is a holder of memory that it can release.
 type holder struct {
 	lease *gpu.Lease
 	cost  float64

@@ -24,7 +24,7 @@ type aggregateCall struct {
 	wild  bool // it is compared over the limits of a type too
 }
 
-// aggregateTable is a table with a key of few values, a column that tells rows apart, and one of a type.
+// aggregateTable is a table with a key of few values, a column that distinguishes rows, and one of a type.
 func aggregateTable(r *rand.Rand, typ string, wild bool) *randomCase {
 	g := &caseGenerator{r: r, c: &randomCase{}, types: []string{typ}, wild: wild}
 	for len(g.c.tables) == 0 || len(g.c.tables[0].rows) < 20 || len(g.c.tables[0].rows) > 100 {

@@ -10,7 +10,7 @@
 // Partitions keeps strides whose rows are ordered by partition. In the memory of the device, and in
 // page-locked host memory, a stride is kept with a directory of its partitions. On disk the rows of
 // many strides lie partition by partition, in blocks with a row count and a checksum, so a
-// partition is read in one go.
+// partition takes one read.
 //
 // Each tier registers a reclaimer with its budget. A goroutine moves strides down before a budget
 // is full; a reservation that does not fit moves some itself. Goroutines read ahead and copy up

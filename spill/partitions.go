@@ -246,7 +246,7 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 	return nil
 }
 
-// mover gives back the memory of one tier.
+// mover releases the memory of one tier.
 type mover struct {
 	*Partitions
 	from       tier
@@ -258,7 +258,7 @@ type mover struct {
 	gone    bool // the Partitions are closed
 }
 
-// The costs of moving rows to the next tier and of reading them again, in seconds a GiB.
+// The costs of moving rows to the next tier and of reading them again, in seconds per GiB.
 const (
 	linkCost = 0.04
 	diskCost = 1
@@ -318,7 +318,7 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 	return m.reclaimable(true), cost
 }
 
-// reclaimable returns the bytes that reclaim can give back.
+// reclaimable returns the bytes that reclaim can release.
 func (m *mover) reclaimable(all bool) (bytes int64) {
 	m.mu.Lock() // nobody reserves memory while it has the lock
 	defer m.mu.Unlock()
@@ -517,8 +517,8 @@ func view(l *gpu.Lease, s *gpu.Stride, from, to int) (_ *gpu.Stride, err error) 
 	return out, nil
 }
 
-// Drop gives back the memory and the disk of partitions [from, to), which nobody reads any
-// more. A piece is given back with the last of its partitions that are not empty.
+// Drop releases the memory and the disk of partitions [from, to), which nobody reads any
+// more. A piece is released with the last of its partitions that are not empty.
 func (p *Partitions) Drop(from, to int) { p.DropSpans([]Span{{from, to}}) }
 
 // DropSpans is Drop for several spans. It takes some nanoseconds for each piece and each dropped partition, and one

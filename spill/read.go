@@ -19,7 +19,7 @@ const (
 	// is more, grant.ReadAhead of the budgets. On the CPU each lane has one goroutine, which reads one unit.
 	readers    = 3
 	unitsAhead = 4
-	// mostText is the most bytes of pieces with text that are put together.
+	// mostText is the most bytes of pieces with text that are concatenated.
 	mostText = 1 << 30
 )
 
@@ -434,7 +434,7 @@ func (r *reading) below() *gpu.Lease {
 }
 
 // nextOnDevice returns pieces in the memory of the device with rows that are not read, and marks
-// them as read: one, or several with parts of their rows that can be put together; nil if there
+// them as read: one, or several with parts of their rows that can be concatenated; nil if there
 // is none. Pieces cannot move while they are read: the device, which may need their memory, is
 // not kept from most of it by a reader on the CPU.
 func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
@@ -669,8 +669,8 @@ func (r *reading) readBelow(ctx context.Context, q gpu.Queue, take func(*gpu.Str
 	return context.Cause(ctx)
 }
 
-// readUnit gives the caller the next unit, and reports whether there was one. Refused memory it
-// waits for others that give some back: rows of a unit keep their strides in memory until they
+// readUnit gives the caller the next unit, and reports whether there was one. Denied memory, it
+// waits until others release some: rows of a unit keep their strides in memory until they
 // have been copied up.
 func (r *reading) readUnit(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) (some bool, err error) {
 	var u *unit

@@ -136,7 +136,7 @@ func open(t *testing.T, d gpu.Device, o Options) *bench {
 	return &bench{t, d, NewStore(d, o), d.Budget().Lease("state"), q}
 }
 
-// close checks that everything was given back, to other leases too.
+// close checks that everything was released, by other leases too.
 func (b *bench) close(others ...*gpu.Lease) {
 	require.NoError(b.t, b.queue.Close())
 	require.NoError(b.t, b.store.Close())

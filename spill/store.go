@@ -112,7 +112,7 @@ func (c *counters) read(n int64, seen *bool) {
 	*seen = true
 }
 
-// gone counts bytes that are given back, and were never read unless seen says so.
+// gone counts bytes that are released, and were never read unless seen says so.
 func (c *counters) gone(n int64, seen bool) {
 	if !seen {
 		c.unread.Add(n)
@@ -132,7 +132,7 @@ func (c *counters) add(n int64) {
 
 // TierStats is the traffic of a tier in bytes. In is what was moved into the tier, Out what
 // was read from it, by an operator or to be moved on, Again what of that had been read before, Unread what was
-// given back without having been read, Now what it holds, and Peak the most that it has held. When nothing is
+// released without having been read, Now what it holds, and Peak the most that it has held. When nothing is
 // left, In + Again = Out + Unread.
 type TierStats struct {
 	In     int64 `json:"bytes_in"`

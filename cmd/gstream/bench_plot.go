@@ -109,7 +109,7 @@ func (c *chart) draw(b *strings.Builder, left, top int) {
 	}
 	step := tick(most / 4)
 	most = max(step*math.Ceil(most/step), step)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s: input rows a second</text>`+"\n", x0, y0-12,
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="bold">%s: input rows per second</text>`+"\n", x0, y0-12,
 		xml(c.title))
 	y := func(v float64) float64 { return float64(y0) + height*(1-v/most) }
 	for i := range int(math.Round(most/step)) + 1 {

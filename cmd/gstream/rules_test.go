@@ -221,6 +221,18 @@ var privateWords = []struct{ word, write string }{
 	{`hardly`, "the number or the rule"},
 	{`many enough`, "the number"},
 	{`beside`, "next to, besides, together with, while, compared with"},
+	{`(?:give|gives|gave|given|giving) back`, "release, return"},
+	{`(?:bytes|rows|values|bits|seconds) an? (?:row|value|second|key|group|stride|lane|core|batch|GiB|GB)`, "per"},
+	{`put together`, "combine, concatenate"},
+	{`(?:tell|tells|told|telling) (?:\w+ )?apart`, "distinguish"},
+	{`(?:is|are|was|were|be) refused memory`, "deny"},
+	{`memory is refused`, "deny"},
+	{`(?:go|goes|went|going) on`, "continue, pass on"},
+	{`(?:in|as) so many`, "the number"},
+	{`is nothing to`, "ignore"},
+	{`and the like`, "the others"},
+	{`in one go`, "at once, in one read"},
+	{`by way of`, "via"},
 }
 
 // oldWords are the files and folders whose comments still have private words. The list shrinks.

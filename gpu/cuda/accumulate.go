@@ -294,7 +294,7 @@ type intSum struct {
 	name   string
 	count  int // limbs of a group
 	limbs  vector
-	base   vector // sums of folded limbs, 128 bits a group
+	base   vector // sums of folded limbs, 128 bits per group
 	failed vector // see FoldArgs
 	rows   int    // added since the limbs were folded
 	groups int

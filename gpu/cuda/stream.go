@@ -102,7 +102,7 @@ func (d *Device) reap() {
 		if w.event != 0 {
 			err = d.wait(w.event)
 		}
-		if err != nil { // memory must not be given back before its copy is done
+		if err != nil { // memory must not be released before its copy is done
 			_ = d.ctx.do(cuCtxSynchronize)
 		}
 		w.do(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// refusal is a call that may be refused memory.
+// refusal is a call that may be denied memory.
 type refusal struct {
 	name string
 	// start makes the state that the call works on, if there is any.

@@ -661,7 +661,7 @@ func (b *bench) checkAggregate(kind gpu.AggregateKind, typ gpu.Type, coded bool,
 	b.checkAggregateRows(kind, typ, coded, groups, max(2*groups, 300), nullShare)
 }
 
-// checkAggregateRows is checkAggregate with n rows a batch.
+// checkAggregateRows is checkAggregate with n rows per batch.
 func (b *bench) checkAggregateRows(kind gpu.AggregateKind, typ gpu.Type, coded bool, groups, n int,
 	nullShare []float64) {
 	t := b.t

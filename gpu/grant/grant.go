@@ -21,7 +21,7 @@ type Use string
 
 // The uses of a share.
 const (
-	// Works is memory that is taken for work and given back when the work is done. Nobody else can have it before.
+	// Works is memory that is taken for work and released when the work is done. Nobody else can have it before.
 	Works Use = "works"
 	// Yields is memory that is only taken while others leave it free, or that they can have back.
 	Yields Use = "yields"
@@ -135,7 +135,7 @@ var (
 	StreamRoom   = row(Share{Name: "room left by resident partitions", Num: 1, Den: 4, Use: Free, Per: Run})
 	// JoinEarly is the memory of collected rows from which on a join goes out of core because of an estimate.
 	JoinEarly = row(Share{Name: "rows of a build side that is too large", Num: 1, Den: 16, Use: Begins, Per: Lane})
-	// JoinBatch bounds probe rows that are collected, three times: put together and reordered. The algorithms that
+	// JoinBatch bounds probe rows that are collected, three times: concatenated and reordered. The algorithms that
 	// collect for themselves, PHJ-UR, SMJ and BUCKET, may have it for each join; Phases counts it once.
 	JoinBatch = row(Share{Name: "batches of probe rows", Num: 1, Den: 4, Use: Works, Per: Lane})
 	// JoinPairs bounds the build sides of pairs of partitions that are joined together. JoinPair is that of one
@@ -260,7 +260,7 @@ func (p Phase) Sum() (sum float64) {
 }
 
 // MostOrdinary is the greatest sum of the phases of an ordinary run, and MostFrugal that of the phases of a frugal one.
-// Few strides are as large as they may be, so an ordinary run is granted more than there is. If it is refused memory,
+// Few strides are as large as they may be, so an ordinary run is granted more than there is. If it is denied memory,
 // it starts again frugally, and a frugal run is granted no more than there is.
 const (
 	MostOrdinary = 1.6

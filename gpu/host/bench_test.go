@@ -30,7 +30,7 @@ func newBenchmark(b *testing.B) *benchmark {
 	return &benchmark{b, q, d.Budget().Lease("bench")}
 }
 
-// run times f, which moves at least bytes bytes a row.
+// run times f, which moves at least bytes bytes per row.
 func (b *benchmark) run(rows int, bytes float64, f func() error) {
 	require.NoError(b, f())
 	b.ResetTimer()

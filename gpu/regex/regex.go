@@ -336,7 +336,7 @@ func ranges(i *syntax.Inst) []rune {
 	return i.Rune
 }
 
-// classify divides code points into classes that no step and no condition tells apart.
+// classify divides code points into classes that no step and no condition distinguishes.
 func (m *maker) classify() error {
 	ends := map[uint32]bool{}
 	cut := func(lo, hi rune) { ends[uint32(lo)], ends[uint32(hi)+1] = true, true }

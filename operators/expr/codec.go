@@ -345,7 +345,7 @@ func bindPath(body func(sep string, trim bool) string) func(*binder, *syntax.Cal
 	}
 }
 
-// bindEscape binds like_escape and the like, which are LIKE with ESCAPE.
+// bindEscape binds the functions like_escape, ilike_escape and their negations: LIKE with ESCAPE.
 func bindEscape(not, fold bool) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 		return b.like(&syntax.Like{Base: n.Base, X: n.Args[0], Pattern: n.Args[1], Escape: n.Args[2], Not: not,

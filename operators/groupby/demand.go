@@ -21,7 +21,7 @@ func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
 // always reports whether all groups spill. A single group has no keys to be partitioned by.
 func (o *hashGroupBy) always(t operators.Task) bool { return t.Spill.Always() && len(o.Keys) > 0 }
 
-// groupBytes is about how many bytes a group takes in a table.
+// groupBytes is about the size of a group in a table, in bytes.
 func (o *hashGroupBy) groupBytes() int64 {
 	const index = 16 // slots and their hashes
 	return int64(o.partials.RowBytes()) + index

@@ -240,7 +240,7 @@ const (
 	// partStrides is the strides of a part of a single lane: its kernels take longer than its launches.
 	partStrides = 2
 	// A flushed table has cost more than it has saved if it had fewer than passReduction
-	// rows a group, or nearly as many groups as its input had runs of rows with one key.
+	// rows per group, or nearly as many groups as its input had runs of rows with one key.
 	// The next passStrides strides then bypass the table, and twice as many each time that it is
 	// so again, up to mostPassed.
 	passReduction = 2

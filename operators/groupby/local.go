@@ -351,7 +351,7 @@ func (l *local) pass(s *gpu.Stride) error {
 }
 
 // manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
-// would have less than two rows a group. n rows of g groups that are alike have about n²/2g keys twice.
+// would have less than two rows per group. n rows of g groups that are alike have about n²/2g keys twice.
 func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
 	if l.task.Lanes == 1 && l.task.Spill == nil {
 		return false, nil

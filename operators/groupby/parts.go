@@ -141,7 +141,7 @@ func (o *hashGroupBy) emitPart(ctx context.Context, t operators.Task, part int, 
 	return nil
 }
 
-// merge makes the groups of a part, whose rows are then given back unless it was split off. Raw rows may be
+// merge makes the groups of a part, whose rows are then released unless it was split off. Raw rows may be
 // aggregated in tables of blocks, others are in a table of the part.
 func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, split bool) (_ groups, err error) {
 	from, to := o.partitions(part)

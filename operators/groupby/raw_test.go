@@ -14,7 +14,7 @@ import (
 )
 
 // TestRawRowsAreMergedInBlocks spills rows of keys that come twice, far from each other. A sample tells that a table
-// would have less than two rows a group, so all of them are raw, and tables of blocks aggregate the parts.
+// would have less than two rows per group, so all of them are raw, and tables of blocks aggregate the parts.
 func TestRawRowsAreMergedInBlocks(t *testing.T) {
 	const n, strides = 1 << 16, 4
 	long := gpu.Of(gpu.Int64)

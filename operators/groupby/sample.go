@@ -1,11 +1,11 @@
 package groupby
 
-// sampleUnseen is the share of rows, one in so many, that may have keys the sample lacks.
+// sampleUnseen is the share of rows whose keys the sample may lack: one in sampleUnseen.
 const sampleUnseen = 30
 
-// sample counts the keys of a part of the first stride, when the planner says that they are too many for tables of
-// blocks. There may be few of them in truth, or few that nearly all rows have. Once in a sample is about
-// how often a key that it lacks comes next (Good, Biometrika 1953).
+// sample counts the keys of a part of the first stride, when the planner estimates too many for tables of blocks. In
+// truth there may be few keys, or few that nearly all rows have. The share of keys that occur once in the sample
+// estimates the share of further rows whose keys the sample lacks (Good, Biometrika 1953).
 func (l *local) sample(by key) error {
 	l.keysSampled.Store(true)
 	t := l.task

@@ -28,7 +28,7 @@ func onEach(t *testing.T, memory int64, test func(t *testing.T, d gpu.Device)) {
 	t.Run("cuda", func(t *testing.T) { test(t, cudatest.Open(t, cuda.Options{Memory: memory})) })
 }
 
-// TestBehind copies strides to the host in their order, of which one is refused memory at
+// TestBehind copies strides to the host in their order, of which one is denied memory at
 // first, one for good, or after which the taker has enough.
 func TestBehind(t *testing.T) { onEach(t, 64<<20, testBehind) }
 

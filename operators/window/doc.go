@@ -19,7 +19,7 @@
 // # How functions are computed
 //
 // Runs of equal keys give the positions where the partition and the peers of each row begin and end
-// (calculation.go). Ranks are differences of these positions; lag and the like gather rows. The
+// (calculation.go). Ranks are differences of these positions; lag, lead and first_value gather rows. The
 // bounds of frames are positions too, and the primitives Fold and Extreme give the aggregates
 // between them.
 //

@@ -496,7 +496,7 @@ func (b *batches) calculate(rows *operators.Rows, from, to int, of ...span) (*ca
 	return c, nil
 }
 
-// used returns the columns that tell peers apart, and those that functions of some spans use, ascending.
+// used returns the columns that distinguish peers, and those that functions of some spans use, ascending.
 func (b *batches) used(of ...span) []int {
 	var functions []Function
 	for i, f := range b.stream.functions {

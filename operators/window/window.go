@@ -566,7 +566,7 @@ func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.S
 // used returns the columns that the functions need, ascending.
 func (o *windows) used() []int { return usedColumns(o.Partition, o.peerKeys(), o.Functions) }
 
-// peerKeys returns the order, if functions of sorted rows need its keys to tell peers apart.
+// peerKeys returns the order, if functions of sorted rows need its keys to find peers.
 func (o *windows) peerKeys() []sort.Key {
 	if slices.ContainsFunc(o.Functions, Function.seesPeers) {
 		return o.Order

@@ -15,8 +15,8 @@
 //     there before. After an error or Abort nothing is left.
 //  3. The lease pays for everything that grows with the data, including the scratch of
 //     workers; for that of a page or a dictionary once its size is known.
-//  4. A worker that is refused memory gives its memory back and waits for some. The
-//     sink fails when nobody gives back or takes any memory.
+//  4. A worker that is denied memory releases what it has and waits for some. The
+//     sink fails when nobody releases or takes any memory.
 //
 // # Partitioned outputs
 //

@@ -72,8 +72,8 @@ func (e *encoder) count() {
 	e.counted = n
 }
 
-// encodePatiently encodes a column that was refused memory, as soon as there is some. It
-// fails when nobody takes or gives back memory. One worker at a time does so, and holds
+// encodePatiently encodes a column that was denied memory, as soon as there is some. It
+// fails when nobody takes or releases memory. One worker at a time does so, and holds
 // nothing while it waits, so that workers do not block each other for ever.
 func (w *Writer) encodePatiently(e *encoder, c *column, ranges []rowRange, rows int) (*encodedChunk, error) {
 	w.short.Lock()
@@ -93,7 +93,7 @@ func (w *Writer) encodePatiently(e *encoder, c *column, ranges []rowRange, rows 
 		before := left
 		left = w.opt.Lease.Available()
 		switch {
-		case left > before: // it may have been given back since the refusal
+		case left > before: // it may have been released since the refusal
 			still = false
 		case left == before && still:
 			refused.Hint = "or set a lower row_group_rows: a row group is held until it is encoded"
@@ -104,7 +104,7 @@ func (w *Writer) encodePatiently(e *encoder, c *column, ranges []rowRange, rows 
 	}
 }
 
-// freeIdle gives back the scratch of workers that have no task.
+// freeIdle releases the scratch of workers that have no task.
 func (w *Writer) freeIdle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,11 +14,8 @@ import (
 	"github.com/gstream/gstream/gpu/phrase"
 )
 
-// Options configure how Parquet is written. The zero value lacks only a lease;
-// directory reports whether the target is a directory.
-func (o *Options) directory() bool { return o.RowsPerFile > 0 || len(o.PartitionBy) > 0 }
-
-// EnsureDefaults sets the other options.
+// Options configure how Parquet is written. The zero value lacks only a lease; EnsureDefaults sets
+// the other options.
 type Options struct {
 	// Compression is snappy (the default), zstd, gzip, brotli, lz4_raw or none.
 	Compression string `yaml:"compression" json:"compression,omitempty" doc:"Codec of the pages." enum:"snappy,zstd,gzip,brotli,lz4_raw,none" default:"snappy"`
@@ -29,8 +26,8 @@ type Options struct {
 	RowGroupRows int `yaml:"row_group_rows" json:"row_group_rows,omitempty" doc:"Rows of a row group, if they take at most 512 MiB and an eighth of the memory budget." default:"122880"`
 	// PageRows and PageBytes bound a data page: by rows (default 32768) and by
 	// uncompressed bytes (default 1048576).
-	PageRows  int `yaml:"page_rows" json:"page_rows,omitempty" doc:"Most rows of a data page." default:"32768"`
-	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty" doc:"Most uncompressed bytes of a data page." default:"1048576"`
+	PageRows  int `yaml:"page_rows" json:"page_rows,omitempty" doc:"Maximum rows of a data page." default:"32768"`
+	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty" doc:"Maximum uncompressed bytes of a data page." default:"1048576"`
 	// Dictionary is auto (the default: if it makes a column smaller) or off.
 	Dictionary string `yaml:"dictionary" json:"dictionary,omitempty" doc:"Dictionaries where they make a column smaller (auto), or none (off)." enum:"auto,off" default:"auto"`
 	// Encoding is auto (the default: integers as packed differences, DELTA_BINARY_PACKED,
@@ -50,10 +47,10 @@ type Options struct {
 	PartitionBy           []string `yaml:"partition_by" json:"partition_by,omitempty" doc:"Write a directory with folders for the values of these columns, as in y=2024/m=3/part-00000.parquet, which a source reads as columns again. The files themselves do not have them."`
 	WritePartitionColumns bool     `yaml:"write_partition_columns" json:"write_partition_columns,omitempty" doc:"Keep the columns of partition_by in the files too." default:"false"`
 	// Metadata has key-value pairs for the files.
-	Metadata map[string]string `yaml:"metadata" json:"metadata,omitempty" doc:"Key-value metadata of the files, as in {author: me}. Pairs of the source that still hold go on too; a pair here replaces one of the same key."`
+	Metadata map[string]string `yaml:"metadata" json:"metadata,omitempty" doc:"Key-value metadata of the files, as in {author: me}. Pairs of the source that are still true are copied, too; a pair here replaces one of the same key."`
 	// Sync makes Commit wait until the output is on disk, so that it survives a crash of
 	// the machine. Without Sync every process still sees the whole output or none of it.
-	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on the disk, so that it outlasts a crash of the machine." default:"false"`
+	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on disk, so that it survives a crash of the machine." default:"false"`
 	// Overwrite lets Commit replace a file, or a directory that has only the files of an
 	// earlier output. It never replaces anything else.
 	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace a file, or a folder in which everything is of an earlier output." default:"false"`
@@ -66,6 +63,9 @@ type Options struct {
 	// goroutine, with its name and its start time.
 	Trace func(what string, begin time.Time) `yaml:"-" json:"-"`
 }
+
+// directory reports whether the target is a directory.
+func (o *Options) directory() bool { return o.RowsPerFile > 0 || len(o.PartitionBy) > 0 }
 
 // EnsureDefaults sets the options that are not set.
 func (o *Options) EnsureDefaults() {

@@ -246,7 +246,7 @@ func (w *Writer) failLocked(err error) {
 // hand hands the pending rows of a destination over to the encoders as a row group.
 func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	if w.split != nil && d.groupIndex+1 == maxRowGroups {
-		last = true // the partition goes on in another file
+		last = true // the partition continues in another file
 	}
 	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, to: d, last: last,
 		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
@@ -474,7 +474,7 @@ func (w *Writer) written(g *group, err error) {
 const maxOpenFiles = 100
 
 // spare returns a file to be ended, so that others can be opened: the one that was not used
-// for the longest time. Its partition goes on in another file. It returns nil if few files
+// for the longest time. Its partition continues in another file. It returns nil if few files
 // are open. The caller holds the lock.
 func (w *Writer) spare() *fileWriter {
 	if w.split == nil || len(w.files) <= max(maxOpenFiles-2*w.opt.Threads-4, 1) {

@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// maxSystem bounds the description of a coordinate system that goes on with a column.
+// maxSystem bounds the description of a coordinate system that is passed on with a column.
 const maxSystem = 64 << 10
 
 // annotation returns the annotation of a flat column.

@@ -44,7 +44,7 @@ func (c leaf) conversion() conversion {
 	})
 }
 
-// widened is the conversion by way of the file's type. decode gives n values of it, from
+// widened is the conversion via the file's type. decode gives n values of it, from
 // the one at a position of src on.
 func (c leaf) widened(decode func(dst []byte, at, n int, src []byte) error) conversion {
 	const block = 1024

@@ -173,7 +173,7 @@ func (c *pageReader) copyVar(dst []byte, offsets []int32) error {
 
 func fitsOffsets(n int) error {
 	if n > maxVarBytes {
-		return badf("the values of a stride take more than %d bytes; read it with fewer rows a stride", maxVarBytes)
+		return badf("the values of a stride take more than %d bytes; read it with fewer rows per stride", maxVarBytes)
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (c *encodedChunk) discard() {
 	c.close()
 }
 
-// close gives back the memory of the chunk. The caller holds the lock.
+// close releases the memory of the chunk. The caller holds the lock.
 func (c *encodedChunk) close() {
 	for _, p := range c.pages {
 		p.release()
@@ -291,7 +291,7 @@ func (c *encodedChunk) fetch() error {
 	return nil
 }
 
-// load fetches the bytes of a page again if they were dropped: a task was refused memory
+// load fetches the bytes of a page again if they were dropped: a task was denied memory
 // after it had decoded the page.
 func (c *encodedChunk) load(p *page) error {
 	c.mu.Lock()
@@ -542,7 +542,7 @@ func (p *page) release() {
 	p.block, p.bytes, p.marks = nil, nil, nil
 }
 
-// forget gives back the memory of a shared page. The next task that needs it decodes it
+// forget releases the memory of a shared page. The next task that needs it decodes it
 // again.
 func (p *page) forget() {
 	p.release()

@@ -16,7 +16,7 @@ import (
 type memory struct {
 	column  int64 // values of the rows, while they grow
 	chunk   int64 // what the strides of the chunk share: unread bytes, a decoded page, dictionaries
-	scratch int64 // what the task gives back: bytes of a page, and the page while it is decoded
+	scratch int64 // what the task releases: bytes of a page, and the page while it is decoded
 	page    int64 // the part of chunk and scratch that is due to the largest page
 	of      *file // which has this page
 }
@@ -24,7 +24,7 @@ type memory struct {
 func (m memory) total() int64 { return m.column + m.chunk + m.scratch }
 
 // memory returns the memory for decoding a column of the stride. One page at a time is
-// decoded. The bytes that it is decompressed from are given back before the next page is
+// decoded. The bytes that it is decompressed from are released before the next page is
 // fetched, and so is a decoded page whose rows have all been taken.
 func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 	shared := int64(0)

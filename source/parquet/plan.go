@@ -153,7 +153,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 
 // cutter cuts row groups into strides of at most target rows. A large row group is cut
 // into equal strides of its own, so that a stride has one dictionary per column. Small
-// row groups are put together. The cutter makes one stride at a time, because the number
+// row groups are combined. The cutter makes one stride at a time, because the number
 // of strides is only what the files claim.
 type cutter struct {
 	target  int64
@@ -168,7 +168,7 @@ type uncut struct {
 	group  int
 	ranges []rowRange
 	rows   int64
-	own    int64           // rows of a stride of its own; 0 where row groups are put together
+	own    int64           // rows of a stride of its own; 0 where row groups are combined
 	chunks []*encodedChunk // chunks of the columns, once the row group was cut
 }
 

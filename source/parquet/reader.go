@@ -145,7 +145,7 @@ type reader struct {
 	// After a refusal of memory.
 	refused *gpu.BudgetError   // the last one, until tasks may start again
 	left    int64              // available bytes of the budget then; -1 without a refusal
-	still   bool               // nobody has taken or given back memory for long: the next try is the last
+	still   bool               // nobody has taken or released memory for long: the next try is the last
 	unwait  context.CancelFunc // ends the wait for memory of the worker that waits
 }
 
@@ -238,7 +238,7 @@ func (r *reader) need(t task) int64 { return r.open[t.stride-r.first].need[t.col
 
 // affords reports whether there is memory for a task. A task of the stride that is read
 // next may always be tried if no other task runs. Strides after it leave a share of the
-// budget to others, who would otherwise be refused memory because of strides that are
+// budget to others, who would otherwise be denied memory because of strides that are
 // decoded too early.
 func (r *reader) affords(t task) bool {
 	if r.refused != nil {
@@ -262,7 +262,7 @@ func (r *reader) put(t task) {
 	r.work.Signal()
 }
 
-// refuse puts back a task that was refused memory, and waits until some is given back: by
+// refuse puts back a task that was denied memory, and waits until some is released: by
 // other tasks, by the readers of earlier strides, or by anybody else. The caller holds
 // the lock, which is released during the wait.
 func (r *reader) refuse(t task, err *gpu.BudgetError) {
@@ -282,10 +282,10 @@ func (r *reader) refuse(t task, err *gpu.BudgetError) {
 
 // await waits once for memory after a refusal, and lets tasks start again if that may
 // help. The scan fails when a Read waits for the next stride, no task is running, and
-// nobody takes or gives back memory.
+// nobody takes or releases memory.
 func (r *reader) await() {
 	left := r.lease.Available()
-	if left > r.left { // it may have been given back since the refusal
+	if left > r.left { // it may have been released since the refusal
 		r.left, r.still = left, false
 		r.tryAgain()
 		return
@@ -543,7 +543,7 @@ func (r *reader) Progress() source.Progress {
 	return p
 }
 
-// end stops the workers and gives back all strides that were not read.
+// end stops the workers and releases all strides that were not read.
 func (r *reader) end() {
 	r.unwatch()
 	r.mu.Lock()

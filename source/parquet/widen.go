@@ -163,7 +163,7 @@ func widenScalar(s gpu.Scalar, to gpu.Type) gpu.Scalar {
 		switch {
 		case to.Kind == gpu.Float64:
 		case from.IsInteger() && s.Int.IsInt64():
-			out.Float = float64(float32(s.Int.Int64())) // by way of a double it would be rounded twice
+			out.Float = float64(float32(s.Int.Int64())) // via a double it would be rounded twice
 		case from.IsInteger() && s.Int.Hi == 0:
 			out.Float = float64(float32(s.Int.Lo))
 		default:

@@ -27,7 +27,7 @@
 // that nothing was written to is full of 0xCB. It refuses launches as a driver does, by the
 // shared memory and the registers of the compiled kernels, which kernels/resources.txt
 // lists. Copies between page-locked memory and the device are made when something waits
-// for them, so tests see memory that is given back or written too early.
+// for them, so tests see memory that is released or written too early.
 //
 // With GSTREAM_EMULATOR_RACES=1 in the environment kernels run ten times slower. A launch
 // then fails when threads race for shared memory, or when it reads memory that nothing

@@ -10,7 +10,7 @@ import (
 )
 
 // controller is a version of the memory controller of Linux: the names of its files, and
-// the fields of memory.stat that are page cache, which the system gives back under
+// the fields of memory.stat that are page cache, which the system reclaims under
 // pressure.
 type controller struct {
 	limits []string

@@ -44,7 +44,7 @@ func Of(err error) error {
 		return ErrJob
 	case is(syscall.ENOSPC), is(syscall.EDQUOT), errors.As(err, &refused) && refused.Cause != nil &&
 		Of(refused.Cause) == ErrFile:
-		return ErrFile // memory is refused because the disk takes no rows
+		return ErrFile // memory is denied because the disk takes no rows
 	case gpu.IsRefusal(err), is(syscall.ENOMEM):
 		return gpu.ErrBudget
 	case is(source.ErrChanged):
