@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether a text has a match. It reads the text once, from its end.
+// Match reports whether a text contains a match. It reads the text once, from its end.
 func (a *Automaton) Match(s string) bool {
 	if a.Next == nil {
 		return a.matchSets(s)
@@ -54,8 +54,8 @@ func (a *Automaton) matchSets(s string) bool {
 	}
 }
 
-// back computes the set before the code point that ends at a position, from the set behind it.
-// It returns the bytes of the code point.
+// back computes the set before the code point that ends at position p, from the set after it, and
+// returns the size of the code point in bytes.
 func (a *Automaton) back(s string, p int, live, before []uint32) int {
 	class, size := a.before(s, p)
 	holds := a.where(s, p)
@@ -71,7 +71,7 @@ func (a *Automaton) back(s string, p int, live, before []uint32) int {
 	return size
 }
 
-// where returns those conditions of the pattern that hold at a position.
+// where returns the conditions of the pattern that hold at a position.
 func (a *Automaton) where(s string, p int) uint16 {
 	if a.Where == 0 {
 		return 0
@@ -79,7 +79,7 @@ func (a *Automaton) where(s string, p int) uint16 {
 	return uint16(holds(kindBefore(s, p), kindAfter(s, p)))
 }
 
-// before returns the class and the bytes of the code point before a position.
+// before returns the class of the code point before a position and its size in bytes.
 func (a *Automaton) before(s string, p int) (class uint16, size int) {
 	if c := s[p-1]; c < utf8.RuneSelf {
 		return a.ASCII[c], 1
@@ -103,22 +103,23 @@ func kindAfter(s string, p int) int {
 	return kindOf(rune(s[p]))
 }
 
-// Search finds the matches of a text in order. Its memory serves text after text.
+// Search finds the matches of a text in order. It reuses its memory for the next text.
 type Search struct {
 	a    *Automaton
 	text string
-	// states has the state, or sets the set, at each position where a code point begins.
+	// states has the state at each position where a code point begins; sets has the set instead, if
+	// there is no deterministic automaton.
 	states []uint16
 	sets   []uint32
-	// Slots are the positions of the last match; -1 where a group has none.
+	// Slots are the positions of the last match, -1 for a group that did not match.
 	Slots [Slots]int
 }
 
 // NewSearch returns a search by an automaton.
 func (a *Automaton) NewSearch() *Search { return &Search{a: a} }
 
-// Reset reads a text. It takes 2 bytes of memory for each of the text, or 4 for every 32 steps
-// of a pattern without a deterministic automaton.
+// Reset reads a text. For each byte of the text it takes 2 bytes of memory; without a deterministic
+// automaton, 4 bytes per 32 steps of the pattern.
 func (s *Search) Reset(text string) {
 	s.text = text
 	a, n := s.a, len(text)+1
@@ -168,8 +169,8 @@ func (s *Search) begins(p int) bool {
 	return starts != 0 && starts>>kindBefore(s.text, p)&1 != 0
 }
 
-// Next finds the first match that begins at a position or behind it, where a code point
-// begins. It sets Slots, and reports whether there is one.
+// Next finds the first match that begins at position from or later; a code point begins at from. It
+// sets Slots, and reports whether there is a match.
 func (s *Search) Next(from int) bool {
 	p := from
 	for ; !s.begins(p); p += s.size(p) {
@@ -181,7 +182,7 @@ func (s *Search) Next(from int) bool {
 	return true
 }
 
-// size returns the bytes of the code point at a position.
+// size returns the size in bytes of the code point at a position.
 func (s *Search) size(p int) int {
 	if s.text[p] < utf8.RuneSelf {
 		return 1
@@ -214,7 +215,7 @@ func (s *Search) walk(p int) {
 	}
 }
 
-// Group returns the text of a group of the last match, "" for one that has none.
+// Group returns the text of a group of the last match, "" if the group did not match.
 func (s *Search) Group(k int) string {
 	if 2*k+1 >= Slots || s.Slots[2*k] < 0 || s.Slots[2*k+1] < 0 {
 		return ""
@@ -222,15 +223,15 @@ func (s *Search) Group(k int) string {
 	return s.text[s.Slots[2*k]:s.Slots[2*k+1]]
 }
 
-// Replace appends the text with its first match, or all of them, replaced. In the replacement
-// \0 is the match, \1 to \9 are groups and \\ is a backslash. It stops beyond limit bytes and
-// reports whether it did not.
+// Replace appends the text with its first match, or all of them, replaced. In the replacement \0 is
+// the match, \1 to \9 are groups and \\ is a backslash. Replace stops and returns false after a
+// replacement that ends beyond limit bytes.
 func (s *Search) Replace(out []byte, replacement string, all bool, limit int) ([]byte, bool) {
 	p, last := 0, -1
 	for s.Next(p) {
 		begin, end := s.Slots[0], s.Slots[1]
 		out = append(out, s.text[p:begin]...)
-		if begin == last && end == begin { // an empty match behind another match does not count
+		if begin == last && end == begin { // an empty match right after another match does not count
 			if begin == len(s.text) {
 				return out, true
 			}

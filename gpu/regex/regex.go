@@ -1,13 +1,13 @@
-// Package regex compiles regular expressions to automata that both devices run. They find
-// what a leftmost-first search finds, as RE2 and Go's regexp do, in time linear in the text,
-// without backtracking and without a thread for every alternative.
+// Package regex compiles regular expressions to automata that CPU and GPU run. They find
+// leftmost-first matches, as RE2 and Go's regexp do, in time linear in the text, without
+// backtracking and without the thread list of a Pike VM.
 //
-// A text is first read from its end to its beginning. The state at a position is the set of
-// the pattern's steps from which the rest of the text leads to a match; a deterministic
-// automaton over sets computes it with one look-up a code point. It tells at which positions a
-// match can begin. From the leftmost of them the text is read forwards: at each position the
-// first step in the order of preference that is in the set is taken, so that no step has to
-// be taken back (Frisch and Cardelli: Greedy Regular Expression Matching, ICALP 2004).
+// A text is read twice: first from its end to its beginning. The state at a position is the set of
+// the pattern's steps from which the rest of the text leads to a match. A deterministic automaton
+// over sets computes it with one look-up per code point. The state says whether a match can begin
+// at its position. From the leftmost such position the text is read forwards: at each position the
+// search takes the first step, in order of preference, that is in the set, so it never backtracks
+// (Frisch and Cardelli: Greedy Regular Expression Matching, ICALP 2004).
 package regex
 
 import (
@@ -29,7 +29,7 @@ type Options int
 // The options, which may be combined.
 const (
 	Fold    Options = 1 << iota // letters match without regard to case
-	DotAll                      // . matches the end of a line too
+	DotAll                      // . also matches the end of a line
 	Literal                     // the pattern is plain text
 	Full                        // a match is the whole text
 )
@@ -38,13 +38,13 @@ const (
 // of groups 1 to 9.
 const Slots = 20
 
-// The limits of an automaton. A pattern beyond them has no deterministic automaton, or is
-// refused, so that no pattern takes more than some megabytes and a second.
+// The limits of an automaton keep the cost of a pattern below some megabytes and a second. A
+// pattern beyond them has no deterministic automaton, or is rejected.
 const (
 	maxChoices = 1 << 16
 	maxStates  = 1 << 14
 	maxTable   = 1 << 22 // bytes
-	maxWork    = 1 << 26 // look-ups while it is made
+	maxWork    = 1 << 26 // look-ups while the automaton is made
 	// MaxWords is the greatest number of Words without a deterministic automaton.
 	MaxWords = 32
 )
@@ -52,10 +52,10 @@ const (
 // Automaton is a compiled pattern. It is immutable. Devices copy its tables.
 type Automaton struct {
 	Groups int    // capturing groups of the pattern
-	Where  uint16 // its conditions; see Choice
+	Where  uint16 // conditions of the pattern; see Choice
 
-	// ASCII has the class of each code point below 128. Others are in the first range i so that
-	// they are less than Bounds[i], and have the class Ranges[i].
+	// ASCII has the class of each code point below 128. Any other code point is in the first range
+	// i with Bounds[i] above the code point, and has the class Ranges[i].
 	ASCII   [128]uint16
 	Bounds  []uint32
 	Ranges  []uint16
@@ -65,22 +65,22 @@ type Automaton struct {
 	// steps that read a code point of each class.
 	Words int
 	Reads []uint32
-	// Next has the state before a code point, by the state behind it and the class of the
-	// code point. State 0 is that at the end of a text. Without a deterministic automaton it
-	// is nil, as are Starts and Live.
+	// Next has the state before a code point, by the state after it and the class of the code
+	// point. State 0 is the state at the end of a text. Without a deterministic automaton Next,
+	// Starts and Live are nil.
 	Next []uint16
-	// Starts says of each state where a match can begin: bit k, behind a code point of
-	// Kind k. Dead says that no match can begin here or before.
+	// Starts has bits for each state. Bit k: a match can begin here, after a code point of kind k.
+	// Dead: no match can begin here or before.
 	Starts []uint8
-	// Live has the set of each state: the steps that lead to a match. Step 0 always does.
+	// Live has the set of each state: the steps that lead to a match, among them always step 0.
 	Live []uint32
 
-	// moves has Next and Starts in one look-up: by the place of a state in Next plus a class,
-	// the place of the state before times 256 plus its Starts.
+	// moves has Next and Starts in one look-up. It is indexed as Next. A value is 256 times the
+	// index in Next of the state before, plus the Starts of that state.
 	moves []uint32
 
-	// Step s is followed by one of Follow[First[s]:First[s+1]], in order of preference.
-	// Step 0 is the end of a match. A match begins as if the last step had been taken.
+	// Step s is followed by one of Follow[First[s]:First[s+1]], in order of preference. Step 0 is
+	// the end of a match. The choices at the beginning of a match are those after the last step.
 	First  []uint32
 	Follow []Choice
 }
@@ -89,7 +89,7 @@ type Automaton struct {
 type Choice struct {
 	Step  uint16
 	Where uint16 // the conditions, of type syntax.EmptyOp, that must hold there
-	Slots uint32 // the slots that get the position
+	Slots uint32 // the slots that are set to the position
 }
 
 // Dead is a bit of Starts.
@@ -150,13 +150,13 @@ type key struct {
 // maxCompiled bounds the bytes of the automata that are kept.
 const maxCompiled = 64 << 20
 
-// bytes returns about the memory of an automaton.
+// bytes estimates the memory of an automaton.
 func (a *Automaton) bytes() int {
 	return 6*len(a.Next) + 4*(len(a.Live)+len(a.Reads)+len(a.Bounds)) + 8*len(a.Follow) + 1<<10
 }
 
-// Compile returns the automaton of a pattern in RE2's syntax. The error of a pattern that is not
-// one, or whose automaton is too large, names the part that is wrong.
+// Compile returns the automaton of a pattern in RE2's syntax. If the pattern is wrong, or its
+// automaton too large, the error names the part at fault.
 func Compile(pattern string, o Options) (*Automaton, error) {
 	k := key{pattern, o}
 	compiled.Lock()
@@ -247,8 +247,8 @@ type maker struct {
 	work  int
 }
 
-// follow finds the choices behind each step: what Pike's machine adds to its list, in the
-// same order.
+// follow finds the choices after each step: the threads that a Pike VM would add to its list, in
+// the same order.
 func (m *maker) follow() error {
 	for pc, i := range m.prog.Inst {
 		switch i.Op {
@@ -269,7 +269,7 @@ func (m *maker) follow() error {
 	return m.choices(uint32(m.prog.Start))
 }
 
-// choices appends the choices from an instruction on.
+// choices appends the choices that an instruction leads to.
 func (m *maker) choices(from uint32) error {
 	seen := map[uint32][]syntax.EmptyOp{}
 	done := false // the end of a match is possible, so nothing after it is chosen
@@ -372,7 +372,7 @@ func (m *maker) classify() error {
 			}
 		}
 	}
-	// Ranges that the same steps read, and whose kind is the same, are one class.
+	// Ranges of one kind that the same steps read are one class.
 	type class struct {
 		reads string
 		kind  int
@@ -402,7 +402,8 @@ func (a *Automaton) rangeOf(r rune) int {
 	return sort.Search(len(a.Bounds), func(i int) bool { return uint32(r) < a.Bounds[i] })
 }
 
-// reduced returns the kind that stands for a kind in the conditions of the pattern.
+// reduced returns kindOther for a kind that the conditions of the pattern do not distinguish from
+// it.
 func (m *maker) reduced(kind int) int {
 	switch {
 	case kind == kindWord && syntax.EmptyOp(m.Where)&(syntax.EmptyWordBoundary|syntax.EmptyNoWordBoundary) == 0,
@@ -413,11 +414,11 @@ func (m *maker) reduced(kind int) int {
 	return kind
 }
 
-// determinize finds the states and their successors. It reports whether they are not too many.
+// determinize finds the states and their successors. It returns false if there are too many.
 func (m *maker) determinize() bool {
 	type state struct {
 		live  string
-		after int // the kind of the code point behind the position
+		after int // the kind of the code point after the position
 	}
 	ahead := syntax.EmptyOp(m.Where)&^(syntax.EmptyBeginText|syntax.EmptyBeginLine) != 0
 	states := map[state]uint16{}
@@ -485,7 +486,7 @@ func (m *maker) leads(step int, live []uint32, where syntax.EmptyOp) bool {
 	return m.choose(step, live, uint16(where)) >= 0
 }
 
-// choose returns the first choice behind a step that is in a set, or -1.
+// choose returns the first choice after a step that is in a set, or -1.
 func (a *Automaton) choose(step int, live []uint32, where uint16) int {
 	for i := a.First[step]; i < a.First[step+1]; i++ {
 		if c := a.Follow[i]; live[c.Step/32]>>(c.Step%32)&1 != 0 && c.Where&^where == 0 {
