@@ -14,7 +14,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// aggregationCase is the rows of an AggregatePartitions.
+// aggregationCase describes the rows of an AggregatePartitions.
 type aggregationCase struct {
 	name string
 	n    int
@@ -27,8 +27,8 @@ type aggregationCase struct {
 
 const noOffsets = ^uint(0)
 
-// testAggregatePartitions aggregates by keys of every width. Keys of all ones and of zero are
-// among them.
+// testAggregatePartitions aggregates by keys of every width, among them keys whose bits are all
+// ones or all zeros.
 func testAggregatePartitions(t *testing.T, open Open) {
 	cases := []aggregationCase{
 		{"nothing", 0, distribution{distinct: 1}, noOffsets, gpu.GroupHint{}, 0},
@@ -124,8 +124,8 @@ func testAggregatePartitions(t *testing.T, open Open) {
 	}
 }
 
-// testAggregateExtremes sums values at the limits of their types: sums that take all bits of the result,
-// sums that take more, and floats of very different size.
+// testAggregateExtremes sums values at the limits of their types: sums that take all bits of the
+// result, sums that overflow, and floats of very different magnitude.
 func testAggregateExtremes(t *testing.T, open Open) {
 	huge := gpu.Of(gpu.HugeInt)
 	least := gpu.Scalar{Type: huge, Valid: true, Int: gpu.Int128{Hi: math.MinInt64}}
@@ -192,7 +192,8 @@ func testAggregateExtremes(t *testing.T, open Open) {
 	}
 }
 
-// testAggregateCarries sums the greatest and the least value of a type in one group, so that carries go one way.
+// testAggregateCarries sums the greatest or the least value of a type in a group, so that all
+// carries have one sign.
 func testAggregateCarries(t *testing.T, open Open) {
 	const rows, keys = 150_000, 5
 	huge, key := gpu.Of(gpu.HugeInt), gpu.Of(gpu.Int32)
@@ -312,8 +313,8 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 		}
 	}
 	out, err := b.q.AggregatePartitions(b.l, rows, list, values, c.hint)
-	// The hash is drawn anew by each call. One in some 200 puts small keys so close to each other that one finds no
-	// slot.
+	// Each call draws a hash function. With about one in 200 of them small keys collide so much
+	// that a key finds no slot.
 	for again := 0; again < 3 && errors.Is(err, gpu.ErrManyGroups) &&
 		!strings.Contains(c.name, "too many groups"); again++ {
 		out, err = b.q.AggregatePartitions(b.l, rows, list, values, c.hint)

@@ -34,7 +34,7 @@ func testPartitionBuckets(t *testing.T, open Open) {
 			} {
 				d := gpu.Digit{Shift: uint(8*typ.Width()) - c.bits, Bits: c.bits, Factor: c.factor}
 				some := ways
-				if Thin > 0 { // no plan chooses this algorithm, so one of its ways stands for all
+				if Thin > 0 { // no plan chooses this algorithm, so one variant suffices
 					k := b.rnd.IntN(len(ways))
 					some = ways[k : k+1]
 				}
@@ -44,15 +44,15 @@ func testPartitionBuckets(t *testing.T, open Open) {
 	}
 }
 
-// bucketSide is keys in buckets, and what they should be.
+// bucketSide has keys in buckets, and the keys that are expected.
 type bucketSide struct {
 	gpu.Buckets
 	keys []gpu.Scalar
 	rows []int // by slot: the row, -1 for none
 }
 
-// inBuckets partitions n keys, and requires that each row with a key is once in a bucket of its
-// partition.
+// inBuckets partitions n keys, and requires that each row with a key is in one slot of a bucket of
+// its partition.
 func (b *bench) inBuckets(typ gpu.Type, n int, dist distribution, d gpu.Digit) bucketSide {
 	t := b.t
 	t.Helper()

@@ -8,15 +8,14 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// elsewhere is memory of a device that does not exist. Neither the host nor another
-// device can read it.
+// elsewhere is memory of a device that does not exist: neither the host nor any device can read it.
 type elsewhere struct{}
 
 func (elsewhere) Allocate(int64) ([]byte, uintptr, error) { return nil, 1 << 40, nil }
 func (elsewhere) Free([]byte, uintptr, int64)             {}
 
-// testOtherDevice calls every primitive with columns of another device, and uses state of
-// one device with a queue of another.
+// testOtherDevice calls every primitive with columns of another device, and uses state of one
+// device with a queue of another.
 func testOtherDevice(t *testing.T, open Open) {
 	b := setUp(t, open)
 	const n = 100

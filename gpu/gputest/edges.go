@@ -11,9 +11,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testEvalEdges takes operations to the limits of their types: infinite dates, the least
-// 128-bit integer, divisors of zero, numbers between two floats, text that is nearly a
-// number.
+// testEvalEdges tests operations at the limits of their types: infinite dates, the least 128-bit
+// integer, division by zero, numbers between two floats, text that is almost a number.
 func testEvalEdges(t *testing.T, open Open) {
 	date, time, text := gpu.Of(gpu.Date), gpu.TimeOf(gpu.Microsecond), gpu.Of(gpu.String)
 	micros, nanos, seconds := gpu.TimestampOf(gpu.Microsecond, false), gpu.TimestampOf(gpu.Nanosecond, false),

@@ -12,8 +12,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// evalSizes are around the borders of bitmap words and of the rows that a device may
-// evaluate at a time.
+// evalSizes are row counts around the boundaries of bitmap words and of the batches of rows that a
+// device may evaluate at once.
 var evalSizes = []int{0, 1, 63, 64, 65, 2047, 2048, 2049, 33001}
 
 // testEval checks expression programs against row-by-row references.
@@ -45,7 +45,7 @@ func (b *bench) eval(p *gpu.Program, in []gpu.Column, n int) [][]gpu.Scalar {
 	return rows
 }
 
-// requireRows compares rows as SQL does, except that a null equals a null.
+// requireRows compares rows as SQL does, except that two nulls are equal.
 func requireRows(t *testing.T, want, got []gpu.Scalar, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
@@ -153,8 +153,8 @@ func testEvalLogic(t *testing.T, open Open) {
 				{Op: gpu.OpOr, Type: boolean, Args: []int{0, 1, 2}, Mask: -1},
 				{Op: gpu.OpNot, Type: boolean, Args: []int{0}, Mask: -1},
 			}}
-			// decided is the reference of a connective: its deciding value if there is
-			// one, else null if there is a null.
+			// decided is the reference of a connective: the value that decides it if an argument
+			// has that value, else null if an argument is null.
 			decided := func(i int, by uint64) (gpu.Scalar, bool) {
 				known := true
 				for _, r := range rows {
@@ -248,8 +248,8 @@ func testEvalArithmetic(t *testing.T, open Open) {
 	}
 }
 
-// testEvalLimits computes the limits of each type, which fit, and the values next to
-// them, which do not. Each row is evaluated alone, so no other row decides for it.
+// testEvalLimits computes the limits of each type, which fit, and the values one beyond them, which
+// do not. Each row is evaluated alone, so that the outcome does not depend on another row.
 func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
 	b := setUp(t, open)
 	for _, typ := range types {
@@ -277,8 +277,9 @@ func testEvalLimits(t *testing.T, open Open, types []gpu.Type) {
 	}
 }
 
-// testEvalRound rounds floats to digits behind and before the point, and compares with fractions of large integers:
-// decimals and the floats next to them, ties, whole numbers and the limits.
+// testEvalRound rounds floats to digits after and before the decimal point, and compares with exact
+// fractions. The floats are decimals and the floats next to them, ties, whole numbers and the
+// limits.
 func testEvalRound(t *testing.T, open Open) {
 	b := setUp(t, open)
 	digits := []int64{1, 2, 3, 8, 15, 20, 22, 23, 40, 308, 323, 324, 1074, math.MaxInt64, 0, -1, -2, -16, -18, -19, -22,
@@ -357,7 +358,8 @@ func roundedTo(x float64, digits int64) float64 {
 	return math.Copysign(out, x)
 }
 
-// failing evaluates on a queue of its own, because values that fail stick to it.
+// failing evaluates on a queue of its own, because a queue on which an evaluation failed stays
+// failed.
 func (b *bench) failing(p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
 	q, err := b.dev.NewQueue("failing")
 	require.NoError(b.t, err)
@@ -404,8 +406,8 @@ func (b *bench) integers(t gpu.Type, n int, bits uint) []gpu.Scalar {
 	})
 }
 
-// testEvalMask makes one row overflow. That is an error, unless the row is null or its
-// mask is false or null.
+// testEvalMask makes one row overflow: an error, unless the row is null or its mask is false or
+// null.
 func testEvalMask(t *testing.T, open Open) {
 	typ := gpu.Of(gpu.Int32)
 	for _, n := range upTo(2048, []int{1, 2048, 40001}) {
@@ -481,8 +483,8 @@ func testEvalLike(t *testing.T, open Open) {
 	}
 }
 
-// testEvalOutputs checks outputs that are inputs, constants or repeated registers, and
-// strings that are made.
+// testEvalOutputs checks outputs that are inputs, constants or repeated registers, and computed
+// strings.
 func testEvalOutputs(t *testing.T, open Open) {
 	text, length := gpu.Of(gpu.String), gpu.Of(gpu.Int64)
 	for _, coded := range []bool{false, true} {

@@ -17,7 +17,7 @@ type rowRanges struct {
 	draw func(b *bench, rows, i int) (from, to int)
 }
 
-// frames are the shapes that ranges have in window functions, and ranges in any order.
+// frames are the shapes of ranges in window functions, and ranges in any order.
 var frames = []rowRanges{
 	{"any", func(b *bench, rows, _ int) (int, int) { return b.rnd.IntN(rows + 1), b.rnd.IntN(rows + 1) }},
 	{"running", func(_ *bench, _, i int) (int, int) { return 0, i + 1 }},
@@ -39,7 +39,7 @@ func (b *bench) ranges(f rowRanges, rows int) (from, to []int32) {
 	return from, to
 }
 
-// foldSizes are the rows of a fold: around the fan and the grain of trees.
+// foldSizes are row counts of a fold: around the fan-out and the leaf size of trees.
 func foldSizes() []int { return upTo(5000, []int{0, 1, 2, 15, 16, 17, 64, 65, 257, 4097, 40001}) }
 
 // foldKinds are the aggregates of Fold by input type.
@@ -94,7 +94,7 @@ func testFold(t *testing.T, open Open) {
 		b := setUp(t, open)
 		most, least := gpu.Of(gpu.HugeInt).Bounds()
 		sum := gpu.Aggregate{Kind: gpu.Sum, Input: huge, Output: huge}
-		// The sums of all rows so far go beyond 128 bits between some rows of a tree's node.
+		// Running sums overflow 128 bits within a node of the tree.
 		var values []gpu.Scalar
 		for range 40 {
 			values = append(values, scalars(huge, most, most, least, least)...)
@@ -162,7 +162,7 @@ func testFold(t *testing.T, open Open) {
 	})
 }
 
-// reopen closes a queue on which a failure sticks, and opens another one.
+// reopen closes a queue that stays failed, and opens another one.
 func (b *bench) reopen() (err error) {
 	if err := b.q.Close(); !gpu.IsFailure(err) {
 		return fmt.Errorf("a failure does not stick: %v", err)
@@ -187,7 +187,7 @@ func (b *bench) checkFold(a gpu.Aggregate, values []gpu.Scalar, from, to []int32
 	t := b.t
 	t.Helper()
 	want := make([]gpu.Scalar, len(from))
-	// Prefix sums tell the sum and the count of any range.
+	// Prefix sums give the sum and the count of any range.
 	sums, counts := []*big.Int{new(big.Int)}, []int64{0}
 	for _, v := range values {
 		sum, n := new(big.Int).Set(sums[len(sums)-1]), counts[len(counts)-1]

@@ -1,6 +1,6 @@
-// Package gputest is the conformance suite of the primitives. It checks the contract of
-// gpu.Queue against plain references over types, sizes and distributions. Every device
-// passes the same suite; nothing here knows which device it tests.
+// Package gputest is the conformance suite of the primitives. It compares the methods of gpu.Queue
+// with simple reference implementations, over types, sizes and distributions. All devices pass the
+// same suite, which does not depend on the device.
 package gputest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Thin, unless it is 0, leaves out the larger sizes, for an emulator, which is thousands
-// of times slower than a device. In the parts of the suite that have many cases it runs
-// one case in Thin, for tools that are slower still. A prime above 5 is best: it shares
-// no factor with the kinds and flags that the cases combine.
+// Thin, if not 0, leaves out the larger sizes, for an emulator, which is thousands of times slower
+// than a GPU. In the parts of the suite with many cases, one case in Thin runs, for tools that are
+// slower still. A prime above 5 is best: it has no factor in common with the numbers of kinds and
+// flags that the cases combine.
 var Thin int
 
 // upTo returns the sizes that are at most bound, or all sizes when the suite is not thin.
@@ -33,8 +33,8 @@ func upTo(bound int, sizes []int) []int {
 // Open opens the device under test with a budget of memory bytes; 0 takes the default.
 type Open func(t *testing.T, memory int64) gpu.Device
 
-// Run runs the whole suite. The reference is a device whose evaluator is correct by
-// definition: the CPU with one thread, which operators/expr compares with DuckDB.
+// Run runs the suite. The reference is a device whose evaluator is correct by definition: the CPU
+// with one thread. Tests of operators/expr compare it with DuckDB.
 func Run(t *testing.T, open, reference Open) {
 	t.Run("Programs", func(t *testing.T) { testPrograms(t, open, reference) })
 	for _, s := range []struct {
@@ -100,7 +100,7 @@ type bench struct {
 
 	cases int // cases of this part so far, run or not
 
-	cols, other, ends []gpu.Column // used by the refusals
+	cols, other, ends []gpu.Column // used by testRefusals
 }
 
 // takes reports whether the suite runs the next of many cases.
@@ -195,8 +195,8 @@ var types = []gpu.Type{
 	gpu.Of(gpu.String), gpu.Of(gpu.Binary),
 }
 
-// moved returns the types of columns whose values are moved and not looked at: all, or where some cases stand for
-// others one of each layout and width.
+// moved returns the types for primitives that move values without interpreting them: all types, or
+// one of each layout and width in a thin suite.
 func moved() []gpu.Type {
 	if Thin == 0 {
 		return types
@@ -212,10 +212,11 @@ func moved() []gpu.Type {
 	return out
 }
 
-// sizes are around the borders of bitmap words, of blocks and of units of parallel work.
+// sizes are row counts around the boundaries of bitmap words, of blocks and of units of parallel
+// work.
 var sizes = []int{0, 1, 2, 63, 64, 65, 511, 513, 16383, 16384, 16385, 40001}
 
-// distribution describes how the values of a column are spread.
+// distribution describes the distribution of the values of a column.
 type distribution struct {
 	name     string
 	distinct int // number of distinct values; 0: as many as the type has
@@ -266,7 +267,7 @@ func (b *bench) random(t gpu.Type, n int, d distribution) []gpu.Scalar {
 	return out
 }
 
-// alike returns a text that has an equal or a slightly different one under many other numbers.
+// alike returns text number k. Many other numbers have the same text, or one that differs slightly.
 func alike(k uint64) string {
 	b := bytes.Repeat([]byte{'a'}, int(k%41))
 	if len(b) == 0 {
@@ -350,7 +351,8 @@ func column(t gpu.Type, values []gpu.Scalar, coded bool) gpu.Column {
 	return c
 }
 
-// nullCode returns the code of a null row: such a code is unspecified, so it may be one that no dictionary has.
+// nullCode returns the code of a null row. Such a code is unspecified, so it may be beyond the
+// dictionary.
 func nullCode(k uint64) int32 {
 	return []int32{-1, math.MaxInt32, 0, math.MinInt32, 1}[k%5]
 }
@@ -382,7 +384,7 @@ func requireSame(t *testing.T, want, got []gpu.Scalar, msg ...any) {
 	}
 }
 
-// label returns a text for a key such that equal keys have equal texts.
+// label returns a text for a key; equal keys have equal texts.
 func label(s gpu.Scalar) string {
 	if !s.Valid {
 		return "\x00null"

@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testMarks marks rows from two queues at the same time: rows of few words, so that the
-// queues change the same ones, and rows that are spread, marked again and in any order.
+// testMarks marks rows from two queues at the same time: rows in few bitmap words, so that both
+// queues change the same words, and rows that are spread, in any order, some of them twice.
 func testMarks(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for _, n := range upTo(20000, []int{0, 1, 31, 32, 33, 63, 64, 65, 127, 513, 16385, 300001}) {

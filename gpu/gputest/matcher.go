@@ -11,12 +11,11 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// pairing is what a matcher of two sides should give: pairs of probe and build rows, in
-// order.
+// pairing is the expected result of a matcher: pairs of probe and build rows, in order.
 type pairing struct {
 	probes, builds int // rows of the sides
 	pairs          [][2]int
-	ordered        bool // the matcher keeps the order
+	ordered        bool // the matcher guarantees the order
 }
 
 // most returns the most pairs of one probe row.
@@ -41,8 +40,8 @@ func (p *pairing) matched() []gpu.Scalar {
 	return out
 }
 
-// checkMatcher takes the pairs of new matchers one at a time, some at a time and all at
-// once, by Next and by Join in turn, and asks for the matched rows in between.
+// checkMatcher takes the pairs of new matchers one at a time, some at a time and all at once, by
+// Next and Join alternately, and gets the matched rows in between.
 func (b *bench) checkMatcher(make func() (gpu.Matcher, error), want pairing, what string) {
 	t := b.t
 	t.Helper()
@@ -79,7 +78,7 @@ func (b *bench) checkMatcher(make func() (gpu.Matcher, error), want pairing, wha
 		}
 		for call := 0; more; call++ {
 			if call == calls {
-				limit = math.MaxInt // enough of them
+				limit = math.MaxInt // the rest in one call
 			}
 			if call == 1 {
 				checkMatched()

@@ -9,8 +9,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testMistakes calls primitives with wrong types, lengths and ranges. Each call is an
-// error, which changes no state and does not stick to the queue.
+// testMistakes calls primitives with wrong types, lengths and ranges. Each call returns an error,
+// changes no state and leaves the queue usable.
 func testMistakes(t *testing.T, open Open) {
 	b := setUp(t, open)
 	const n, distinct = 100, 7

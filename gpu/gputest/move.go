@@ -90,8 +90,8 @@ func testUploadNarrow(t *testing.T, open Open) {
 	}
 }
 
-// testUploadJoined uploads columns whose values lie in several pieces: views of page-locked
-// buffers and memory of the heap.
+// testUploadJoined uploads columns whose values are in several pieces: views of page-locked
+// buffers, and memory of the heap.
 func testUploadJoined(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Int32), gpu.Of(gpu.Float64), gpu.DecimalOf(38, 2),
@@ -119,8 +119,8 @@ func testUploadJoined(t *testing.T, open Open) {
 	}
 }
 
-// testMade copies strides down that were made one after the other, more than a device remembers
-// when they were made.
+// testMade downloads strides that were made one after the other: more strides than a device keeps
+// marks for.
 func testMade(t *testing.T, open Open) {
 	b := setUp(t, open)
 	if b.dev.Budget() == b.dev.HostBudget() { // nothing is copied
@@ -150,8 +150,8 @@ func constant(v int64) *gpu.Program {
 		Outputs: []int{0}}
 }
 
-// testUpAhead uploads many strides before the first is used, on another queue, and
-// releases some unused.
+// testUpAhead uploads many strides before another queue uses the first one, and releases some of
+// them unused.
 func testUpAhead(t *testing.T, open Open) {
 	b := setUp(t, open)
 	ahead, err := b.dev.NewQueue("ahead")
@@ -223,8 +223,8 @@ func selection(n int, truth func(i int) bool) *gpu.Buffer {
 	return gpu.WrapBytes(gpu.BytesOf(words))
 }
 
-// testSelectPatterns selects rows that are spread unevenly. The paths of a device may
-// depend on how many selected rows are together and on the borders of its units of work.
+// testSelectPatterns selects rows that are spread unevenly. The code paths of a device may depend
+// on the number of adjacent selected rows, and on the boundaries of its units of work.
 func testSelectPatterns(t *testing.T, open Open) {
 	b := setUp(t, open)
 	always := func(int) bool { return true }
@@ -357,8 +357,8 @@ func testGatherParts(t *testing.T, open Open) {
 	}
 }
 
-// testScatter scatters by a part of a permutation, so that rows of the result stay empty
-// and rows of the input are left out.
+// testScatter scatters by a part of a permutation, so that some rows of the result stay empty and
+// some rows of the input are left out.
 func testScatter(t *testing.T, open Open) {
 	for _, typ := range moved() {
 		for _, coded := range codings(typ) {
@@ -738,8 +738,8 @@ func testPartitionColumns(t *testing.T, open Open) {
 	}
 }
 
-// testPartitionLoose partitions columns by keys of every kind of skew, among them rows in runs of one key. Each row is
-// in its partition once, in any order, and its columns move together.
+// testPartitionLoose partitions columns by keys of every kind of skew, among them keys in runs.
+// Each row is in its partition once, in any order, and its columns move together.
 func testPartitionLoose(t *testing.T, open Open) {
 	b := setUp(t, open)
 	int32s, longs, bools, shorts, huge := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Bool), gpu.Of(gpu.Int16),
@@ -805,7 +805,7 @@ func (b *bench) checkLoose(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Col
 		to = b.offsets(ends)
 		require.Len(t, to, 1<<digit.Bits)
 	}
-	// Other rows hold anything, so those of the partitions are looked at.
+	// Rows outside of the partitions are unspecified, so only those of the partitions are compared.
 	var places []int32
 	part := make([]int, 0, n)
 	for p := range to {
@@ -886,7 +886,7 @@ func testSort(t *testing.T, open Open) {
 			b.checkSort(keyTypes, keys, coded, flags)
 		}
 	})
-	// Long texts that are equal, or differ behind a prefix that many have.
+	// Long texts that are equal, or differ after a common prefix.
 	t.Run("long texts", func(t *testing.T) {
 		b := setUp(t, open)
 		text := gpu.Of(gpu.String)

@@ -10,7 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testPacking packs keys of every type, in batches of one packing, and unpacks some of them.
+// testPacking packs keys of every type, in several batches per packing, and unpacks some of them.
 func testPacking(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		t.Run(k.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ type Pair struct {
 	cases   int // cases so far, run or not
 }
 
-// NewPair takes two devices over. At the end of the test they are closed and checked for
+// NewPair takes ownership of two devices. At the end of the test it closes them and checks for
 // leaks.
 func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 	p := &Pair{t: t, device: device, reference: reference, Rnd: rand.New(rand.NewPCG(Seed(t), 1))}
@@ -36,9 +36,9 @@ func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 	return p
 }
 
-// testPrograms compares the evaluator of a device with the reference, one operation at a
-// time. The plain references of this suite do not cover the limits of dates, decimals,
-// casts and strings.
+// testPrograms compares the evaluator of a device with the reference, one operation at a time. It
+// covers the limits of dates, decimals, casts and strings, which the references within this suite
+// do not.
 func testPrograms(t *testing.T, open, reference Open) {
 	for name, test := range map[string]func(*Pair){
 		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates,
@@ -99,15 +99,15 @@ func stride(cols []gpu.Column, n int) *gpu.Stride {
 	return &gpu.Stride{Schema: gpu.NewSchema(fields...), Cols: cols, Rows: n}
 }
 
-// tolerance is how far floats may differ: in units in the last place, or absolutely.
+// tolerance is by how much floats may differ: in units in the last place, or absolutely.
 type tolerance struct {
 	ulps     int64
 	absolute float64
 }
 
-// toleranceOf returns how far the results of a program may differ. The device's exp, log
-// and cbrt differ from the host's. The host's binary logarithms lose digits near 1, and
-// its powers with a fraction in the exponent lose some where they are large.
+// toleranceOf returns by how much the results of a program may differ. The device's exp, log and
+// cbrt differ from the host's. The host's binary logarithms are inexact near 1, and so are its
+// large powers with fractional exponents.
 func toleranceOf(prog *gpu.Program) (t tolerance) {
 	fractions := false // in exponents
 	for _, in := range prog.Code {
@@ -120,7 +120,7 @@ func toleranceOf(prog *gpu.Program) (t tolerance) {
 				if f == gpu.MathTan {
 					t.ulps = 8
 				}
-				if f >= gpu.MathGamma { // the host's loses digits near its poles and zeros
+				if f >= gpu.MathGamma { // the host's is inexact near its poles and zeros
 					t.ulps = 1024
 				}
 			}
@@ -212,12 +212,12 @@ func join(lists ...[]gpu.Type) (all []gpu.Type) {
 	return all
 }
 
-// Spread says how large the values are.
+// Spread is the range of random values.
 type Spread int
 
 // The spreads of values.
 const (
-	Small Spread = iota // arithmetic seldom overflows
+	Small Spread = iota // arithmetic rarely overflows
 	Wild                // the whole range of the type, often its limits
 )
 
@@ -377,8 +377,8 @@ func (p *Pair) Column(t gpu.Type, n int, s Spread, nulls float64, coded bool) gp
 	return gpu.ColumnOf(t, values)
 }
 
-// check runs one instruction over random columns of the given types in several ways: with
-// small and wild values, with nulls, coded, with a constant, under a mask.
+// check runs one instruction over random columns of the given types: with small and wild values,
+// with nulls, coded, with a constant, and under a mask.
 func (p *Pair) check(in gpu.Instr, types ...gpu.Type) {
 	p.t.Helper()
 	if p.cases++; !Takes(Thin, p.cases) {
@@ -655,7 +655,7 @@ func testStrings(p *Pair) {
 	}
 }
 
-// testRegexps runs the operations by random regular expressions. The last of the patterns have no
+// testRegexps runs the operations with random regular expressions. The last patterns have no
 // deterministic automaton.
 func testRegexps(p *Pair) {
 	parts := append([]string{".", "[a-cä]", "[^x]", "^", "$", `\b`, "(a|ab)", "(b*)", "|", "(?:x|é)+", "1?", `\pL{1,2}`,
@@ -677,7 +677,7 @@ func testRegexps(p *Pair) {
 	}
 }
 
-// testParseTime reads text in a random format, half of it of that form.
+// testParseTime parses text by a random format. Half of the text is in that format.
 func testParseTime(p *Pair) {
 	specs := [][2]string{{"%Y", "2024"}, {"%Y", "0"}, {"%y", "68"}, {"%m", "2"}, {"%m", "12"}, {"%d", "29"},
 		{"%j", "366"}, {"%H", "7"}, {"%I", "12"}, {"%p", "pm"}, {"%p", "Am"},

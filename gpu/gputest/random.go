@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Seed returns the seed of a test's random data and prints it: a new one each time, or
-// GSTREAM_SEED to draw the same data again. A test of many cases uses Seed for the first
-// case, and the numbers after it for the others.
+// Seed returns and prints the seed of a test's random data: a new one each time, or GSTREAM_SEED to
+// repeat a test. A test of many cases uses Seed for the first case, and the numbers after it for
+// the others.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	return SeedOr(t, uint64(rand.Uint32())) // short enough to type
 }
 
-// SeedOr is Seed with a seed of the caller's instead of a new one. It is for comparisons
-// with a program that has differences of its own.
+// SeedOr is Seed with the caller's seed instead of a new one. It is for comparisons with a program
+// that gives other results for some data.
 func SeedOr(t testing.TB, seed uint64) uint64 {
 	t.Helper()
 	if text := os.Getenv("GSTREAM_SEED"); text != "" {
@@ -30,8 +30,9 @@ func SeedOr(t testing.TB, seed uint64) uint64 {
 	return seed
 }
 
-// SkipWithRaceDetector skips a test that has one goroutine, or whose goroutines other tests have too, and that takes
-// minutes under the race detector.
+// SkipWithRaceDetector skips a test under the race detector. The test would take minutes, and the
+// detector would find nothing new: the test has one goroutine, or goroutines that other tests
+// cover.
 func SkipWithRaceDetector(t testing.TB) {
 	t.Helper()
 	if Race {
@@ -39,17 +40,18 @@ func SkipWithRaceDetector(t testing.TB) {
 	}
 }
 
-// ThinOr returns how thin a suite is: GSTREAM_THIN, or thin. The checks of a commit run all cases.
+// ThinOr returns n for a suite that runs one case in n: GSTREAM_THIN, or thin. The checks of a
+// commit run all cases.
 func ThinOr(t testing.TB, thin int) int {
 	t.Helper()
 	return numberOr(t, "GSTREAM_THIN", thin)
 }
 
-// Takes reports whether a suite that is thin runs its case i: one in thin, or all if thin is at most 1. The first one
-// is GSTREAM_FIRST, or the second case.
+// Takes reports whether a suite runs its case i: all cases if thin is at most 1, else one in thin.
+// The first of these is case GSTREAM_FIRST, or 1.
 func Takes(thin, i int) bool { return thin <= 1 || i%thin == first%thin }
 
-// first is GSTREAM_FIRST. What is no number is none.
+// first is GSTREAM_FIRST, or 1 if that is not a number.
 var first = func() int {
 	n, err := strconv.ParseUint(os.Getenv("GSTREAM_FIRST"), 10, 16)
 	if err != nil {
@@ -58,13 +60,13 @@ var first = func() int {
 	return int(n)
 }()
 
-// Cases returns how many random cases a test tries: n, or GSTREAM_CASES.
+// Cases returns the number of random cases of a test: GSTREAM_CASES, or n.
 func Cases(t testing.TB, n int) int {
 	t.Helper()
 	return numberOr(t, "GSTREAM_CASES", n)
 }
 
-// numberOr returns a number that the environment has under a name, or n.
+// numberOr returns the number in an environment variable, or n if it is not set.
 func numberOr(t testing.TB, name string, n int) int {
 	t.Helper()
 	if text := os.Getenv(name); text != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// rangeLimits says what bounds a range has, and which of them are strict.
+// rangeLimits says which bounds a range has, and which of them are strict.
 type rangeLimits struct{ lower, upper, lowerStrict, upperStrict bool }
 
 func (l rangeLimits) String() string {
@@ -31,8 +31,8 @@ func allLimits() (out []rangeLimits) {
 	return out
 }
 
-// testMatchRange matches keys of all types that are sorted with all kinds of bounds. Bounds
-// are in any order, so some ranges are empty.
+// testMatchRange matches sorted keys of all types with all kinds of bounds. The bounds are in any
+// order, so some ranges are empty.
 func testMatchRange(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		if len(k.types) > 1 {
@@ -133,8 +133,7 @@ func testMatchRange(t *testing.T, open Open) {
 	})
 }
 
-// checkRangeMatch sorts the build side and compares its match with what comparisons of values
-// say.
+// checkRangeMatch sorts the build side, and compares its match with comparisons of the values.
 func (b *bench) checkRangeMatch(typ gpu.Type, coded bool, build, lower, upper []gpu.Scalar, l rangeLimits) {
 	t := b.t
 	t.Helper()

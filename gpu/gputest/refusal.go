@@ -21,11 +21,11 @@ type refusal struct {
 	start func(b *bench) trial
 }
 
-// trial is a call and its state. Nothing has been refused yet.
+// trial is a call and its state.
 type trial struct {
-	// call returns what it made. It may be called again until it is not refused.
+	// call returns its result. It may be called again until it succeeds.
 	call func() (made, error)
-	// state describes the state; nil without state. finish releases the state.
+	// state describes the state, and finish releases it. They are nil without state.
 	state  func() string
 	finish func()
 }
@@ -40,10 +40,9 @@ type made struct {
 
 var errFault = errors.New("no memory, for a test")
 
-// testRefusals refuses the k-th reservation of a call, then its k-th allocation, for k =
-// 1, 2, 3 … until the call is not refused. A refused call returns an error of its kind,
-// leaves nothing behind and does not change the state. The same call then gives the same
-// result as one that was never refused.
+// testRefusals lets the k-th reservation of a call fail, then its k-th allocation, for k = 1, 2, 3
+// … until the call succeeds. A call that fails returns the error of the budget, keeps no memory and
+// does not change the state. Repeated, it gives the same result as a call that never failed.
 func testRefusals(t *testing.T, open Open) {
 	tried, refused := 0, 0
 	cases := slices.Concat(primitiveRefusals(), tableRefusals(), groupRefusals(), accumulatorRefusals(), evalRefusals())
@@ -65,7 +64,7 @@ func testRefusals(t *testing.T, open Open) {
 	require.Greater(t, refused, 2*tried, "most calls ask for memory, and were refused it")
 }
 
-// answer has the results of a trial: those of its call, and the state before and after.
+// answer has the results of a trial: the result of its call, and the state before and after.
 type answer struct {
 	result, before, after string
 	most                  int64 // peak bytes of the lease
@@ -82,8 +81,8 @@ func (b *bench) undisturbed(c refusal) (want answer) {
 	return want
 }
 
-// refuse makes a trial whose k-th reservation or allocation is refused. It reports
-// whether the call got that far.
+// refuse runs a trial whose k-th reservation or allocation fails. It reports whether the call made
+// so many of them.
 func (b *bench) refuse(c refusal, want answer, allocate bool, k int) bool {
 	t := b.t
 	t.Helper()
@@ -143,7 +142,7 @@ func requireText(t *testing.T, want, got, what string) {
 	require.True(t, want == got, "%s: want … %s …, got … %s …", what, near(want), near(got))
 }
 
-// faults sets the fault of the device's budgets.
+// faults sets the function by which the device's budgets fail.
 func (b *bench) faults(f func(allocate bool) error) {
 	b.dev.Budget().SetFault(f)
 	if host := b.dev.HostBudget(); host != b.dev.Budget() {
@@ -181,9 +180,9 @@ func (b *bench) stateOf(x trial) string {
 	return x.state()
 }
 
-// refusalColumns are columns of n rows in every layout: integers in and out of order,
-// floats, wide decimals, booleans, integers that are small at first, and texts that are plain, have nulls, or have a
-// dictionary of few or of many values.
+// refusalColumns are columns of n rows in every layout: integers in order and out of order, floats,
+// wide decimals, booleans, integers that are small at first, and texts: plain, with nulls, and with
+// a dictionary of few or of many values.
 func refusalColumns(n int) []gpu.Column {
 	i64, wide, text := gpu.Of(gpu.Int64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)
 	plain := func(t gpu.Type, f func(i int) gpu.Scalar) gpu.Column { return gpu.ColumnOf(t, generate(n, f)) }
@@ -262,7 +261,7 @@ func generate(n int, f func(i int) gpu.Scalar) []gpu.Scalar {
 	return out
 }
 
-// refusalRows is the rows of the columns. They are enough to make tables grow.
+// refusalRows is the number of rows of the columns, enough to make tables grow.
 const refusalRows = 1000
 
 // inputs uploads the columns, once for each bench.
@@ -293,7 +292,7 @@ func stateless(name string, call func(b *bench, cols []gpu.Column) (made, error)
 	}}
 }
 
-// of returns columns as a result, and none after an error.
+// of returns columns as a result, or an empty result after an error.
 func of(cols []gpu.Column, err error) (made, error) {
 	if err != nil {
 		return made{cols: cols}, err
@@ -329,7 +328,7 @@ func (b *bench) pairsOf(probe, build gpu.Column, err error) (made, error) {
 	return made{rest: rest, drop: func() { probe.Release(); build.Release() }}, nil
 }
 
-// is returns a known rest.
+// is returns a function that returns v, for made.rest.
 func is(v any) func() any { return func() any { return v } }
 
 func pick(cols []gpu.Column, at ...int) []gpu.Column {
@@ -496,8 +495,8 @@ func primitiveRefusals() []refusal {
 			return one(experimental(b.q).MergeSort(b.l, sortKeys(cols, c.at...)))
 		}))
 	}
-	// A warp has all these rows, because the order of the pairs of several is any. So is that of
-	// pages, which threads take one by one.
+	// One warp has all these rows, because the order of the pairs of several warps is unspecified.
+	// So is the order of pages, which threads take one by one.
 	for _, how := range probings[2:5] {
 		for _, r := range matcherRefusals(fmt.Sprintf("join partitions, %+v", how),
 			func(b *bench) (func() (gpu.Matcher, error), func()) {
@@ -588,7 +587,7 @@ func primitiveRefusals() []refusal {
 	}
 	out = append(out, matcherRefusals("join partitions", func(b *bench) (func() (gpu.Matcher, error), func()) {
 		cols := b.inputs()
-		// One partition and distinct keys, because other pairs come in any order.
+		// One partition and distinct keys, because the order of other pairs is unspecified.
 		keys, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{})
 		require.NoError(b.t, err)
 		side := gpu.Partitioned{Key: keys[0], Offsets: offsets}
@@ -611,8 +610,8 @@ func primitiveRefusals() []refusal {
 	return out
 }
 
-// moves returns the trial of a copy of a stride. The stride belongs to the trial until it
-// is copied. The trial has a queue of its own, because queues keep dictionaries.
+// moves returns the trial of a copy of a stride. The trial owns the stride until it is copied. It
+// has a queue of its own, because queues keep dictionaries.
 func (b *bench) moves(s *gpu.Stride, l *gpu.Lease, move func(gpu.Queue, *gpu.Lease, *gpu.Stride) (*gpu.Stride, error),
 	result func(gpu.Queue, *gpu.Stride) (made, error)) trial {
 	q, err := b.dev.NewQueue("copies")
@@ -690,7 +689,7 @@ func (b *bench) hostStride() *gpu.Stride {
 	return s
 }
 
-// strideOf returns a new stride of columns that stay the caller's.
+// strideOf returns a new stride with references of its own to the caller's columns.
 func strideOf(cols []gpu.Column) *gpu.Stride {
 	fields := make([]gpu.Field, len(cols))
 	own := make([]gpu.Column, len(cols))
@@ -711,7 +710,7 @@ func (b *bench) otherCoded() gpu.Column {
 	return b.other[0]
 }
 
-// keySets are keys of tables and groups, named by what they test.
+// keySets are keys of tables and groups, named by the case that they test.
 var keySets = []struct {
 	name string
 	at   []int
@@ -785,8 +784,8 @@ func (b *bench) assign(g gpu.Groups, cols []gpu.Column) (made, error) {
 }
 
 func groupRefusals() (out []refusal) {
-	// There are more rows than a device handles at once. Rows that were assigned before
-	// the refusal must not count.
+	// There are more rows than a device assigns at once. Rows that were assigned before the refusal
+	// must not count.
 	out = append(out, refusal{"assign many rows", func(b *bench) trial {
 		const n = 1<<16 + 1000
 		typ := gpu.Of(gpu.Int64)
@@ -852,7 +851,7 @@ func groupRefusals() (out []refusal) {
 				keys := pick(b.inputs(), k.at...)
 				g, err := b.q.NewGroups(b.l, typesOf(keys), hint)
 				require.NoError(b.t, err)
-				// The first batch has a part of the keys, and no nulls.
+				// The first batch has some of the keys, and no nulls.
 				var first []gpu.Column
 				for _, c := range keys {
 					c.Valid = nil

@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testSampleKeys looks at keys of every width. Up to SampledKeys rows the sample is all of them, unless a device has
-// little fast memory. Of more rows, the keys of the sample are some of those that there are.
+// testSampleKeys samples keys of every width. The sample has all of up to SampledKeys rows, unless
+// a device has little fast memory. Of more rows it has some.
 func testSampleKeys(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.DecimalOf(15, 2), gpu.Of(gpu.Date)} {
@@ -53,7 +53,7 @@ func testSampleKeys(t *testing.T, open Open) {
 			}
 		}
 	}
-	// Rows lie in runs, as those of a table that is sorted: the sample has keys of all of them.
+	// Rows are in runs, as in a sorted table: the sample has keys of all runs.
 	runs := make([]int32, 8*gpu.SampledKeys)
 	for i := range runs {
 		runs[i] = int32(i / (len(runs) / 1000))

@@ -29,9 +29,8 @@ func sortRows(keys [][]gpu.Scalar, flags []int) [][]gpu.Scalar {
 	return out
 }
 
-// testMatchSorted matches sides of all key types, sorted in all ways. The sides are
-// empty, have a tile of the merge path or one row less or more, or differ greatly in
-// size.
+// testMatchSorted matches sides of all key types, sorted in all orders. The sides are empty, have
+// the rows of a tile of the merge path or one row less or more, or differ greatly in size.
 func testMatchSorted(t *testing.T, open Open) {
 	for _, k := range keyCases() {
 		t.Run(k.name, func(t *testing.T) {
@@ -149,7 +148,7 @@ func (b *bench) checkMergeMatch(k keyCase, flags []int, nBuild, nProbe int, safe
 		fmt.Sprintf("the match of %d and %d rows, flags %v, null-safe %v", nBuild, nProbe, flags, nullSafe))
 }
 
-// requireInts is require.Equal for long lists, of which it would print everything.
+// requireInts is require.Equal for long lists, which require.Equal would print in full.
 func requireInts(t *testing.T, want, got []int, what string) {
 	t.Helper()
 	require.Equal(t, len(want), len(got), what)

@@ -128,8 +128,8 @@ func testJoin(t *testing.T, open Open) {
 	})
 }
 
-// testJoinOfARange joins by keys without duplicates that are so many apart, in any order, some of them null, with
-// probe keys inside the range, at both ends of it, and at those of the type.
+// testJoinOfARange joins by distinct build keys in a range with a constant gap, in any order, some
+// of them null. Probe keys are inside the range, at both of its ends, and at the limits of 16 bits.
 func testJoinOfARange(t *testing.T, open Open) {
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Uint32)} {
 		for _, gap := range []int64{1, 4, 40} {
@@ -179,9 +179,8 @@ func testJoinOfARange(t *testing.T, open Open) {
 	}
 }
 
-// manyKeys are keys with very many distinct values in a side or a batch: numbers of 4 and
-// 8 bytes and of a wide range, plain strings, coded strings, and several columns, some
-// with nulls.
+// manyKeys are keys with the given number of distinct values: numbers of 4 and 8 bytes and of a
+// wide range, plain strings, coded strings, and several columns, some with nulls.
 func manyKeys(distinct int) []keyCase {
 	all, nulls := distribution{distinct: distinct, words: true},
 		distribution{distinct: distinct, nulls: 0.025, words: true}
@@ -254,8 +253,8 @@ func (b *bench) checkJoin(k keyCase, nBuild, nProbe int, safe bool) {
 		fmt.Sprintf("the match of %d and %d rows, null-safe %v", nBuild, nProbe, safe))
 }
 
-// testMatchPartitions joins sides that are partitioned by a hash or by bits of the key,
-// with partitions of all sizes.
+// testMatchPartitions joins sides that are partitioned by a hash or by bits of the key, into
+// partitions of all sizes.
 func testMatchPartitions(t *testing.T, open Open) {
 	for i, typ := range []gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Uint64), gpu.Of(gpu.Date), gpu.DecimalOf(15, 2),
 		gpu.TimestampOf(gpu.Second, false)} {
@@ -336,7 +335,7 @@ func (b *bench) checkJoinPartitions(typ gpu.Type, nBuild, nProbe int, d distribu
 	}
 }
 
-// ways returns the ways to match partitions of the device.
+// ways returns the device's algorithms to match partitions.
 func (b *bench) ways() []gpu.Probing {
 	if !b.dev.Properties().PairOutputs {
 		return probings[:1]
@@ -372,8 +371,8 @@ func testGroups(t *testing.T, open Open) {
 		b.checkGroups(keyCase{"", []gpu.Type{gpu.Of(gpu.String)}, []bool{false}, []distribution{{}}}, gpu.GroupHint{},
 			30000, 20000)
 	})
-	// The batches are far larger than the first one, with new keys to the end: they take
-	// every path of an index's growth.
+	// The batches are far larger than the first one, and all have new keys: the index grows by
+	// every code path.
 	for _, k := range manyKeys(70_000) {
 		t.Run("growth, "+k.name, func(t *testing.T) {
 			setUp(t, open).checkGroups(k, gpu.GroupHint{}, 100, 144_900, 5000)
@@ -420,7 +419,8 @@ func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
 	b.checkGroupsOf(slices.Repeat([]keyCase{k}, len(batches)), hint, batches)
 }
 
-// checkGroupsOf assigns groups to batches of rows, each of a case of its own. Their types are the same.
+// checkGroupsOf assigns groups to batches of rows. Each batch has its own case; the types are the
+// same.
 func (b *bench) checkGroupsOf(cases []keyCase, hint gpu.GroupHint, batches []int) {
 	t := b.t
 	t.Helper()
@@ -467,7 +467,7 @@ func (b *bench) checkGroupsOf(cases []keyCase, hint gpu.GroupHint, batches []int
 
 var bitKinds = []gpu.AggregateKind{gpu.BitAnd, gpu.BitOr, gpu.BitXor}
 
-// accumulated are the aggregates that have accumulators of values of a type.
+// accumulated are the aggregates that have accumulators for values of a type.
 func accumulated(t gpu.Type) []gpu.AggregateKind {
 	out := []gpu.AggregateKind{gpu.CountAll, gpu.Count, gpu.Min, gpu.Max}
 	if t.IsNumeric() {
@@ -570,7 +570,8 @@ func testAggregates(t *testing.T, open Open) {
 			gpu.Of(gpu.HugeInt), gpu.DecimalOf(18, 3), gpu.DecimalOf(38, 4)} {
 			b := setUp(t, open)
 			for _, shape := range [][2]int{{1, 10_000}, {40, 10_000}, {7000, 60_000}, {9000, 10_000}} {
-				// Always with the kernel of the most registers in the largest blocks.
+				// HUGEINT always runs: its kernel has the most registers, and 7000 groups the
+				// largest blocks.
 				if b.takes() || typ.Kind == gpu.HugeInt && shape[0] == 7000 {
 					b.checkAggregateRows(gpu.Sum, typ, false, shape[0], shape[1], []float64{0.02, 0.02})
 				}
@@ -693,8 +694,8 @@ func (b *bench) checkAggregateRows(kind gpu.AggregateKind, typ gpu.Type, coded b
 	}
 }
 
-// close is the tolerance of float sums. Ten units in the last place of the sum of
-// magnitudes would be allowed; the test demands one part in 10^12.
+// close reports whether float sums agree: to one part in 10^12. The contract allows ten units in
+// the last place of the sum of the magnitudes.
 func close(a, b float64) bool {
 	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-12*max(math.Abs(a), math.Abs(b))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testTuples partitions tuples in every way, into all kinds of memory.
+// testTuples partitions tuples by every algorithm, into all kinds of memory.
 func testTuples(t *testing.T, open Open) {
 	const factor = 0x9E3779B97F4A7C15
 	for _, typ := range []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Uint32)} {
@@ -34,7 +34,7 @@ func testTuples(t *testing.T, open Open) {
 			} {
 				for _, way := range gpu.TupleWays {
 					for _, into := range []string{"device", "host", "interleaved"} {
-						// What waits in buffers takes many rows a partition.
+						// Algorithms that buffer rows need many rows per partition.
 						if b.takes() && (Thin == 0 || c.rows < 30000 || into == "host" ||
 							way == gpu.TuplesHierarchical) {
 							b.checkTuples(typ, c.rows, c.distribution, c.Digit, gpu.TuplePass{Way: way}, into)

@@ -11,8 +11,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testUntil ends a queue's context. Primitives work before, and fail with the cause
-// afterwards.
+// testUntil cancels a queue's context. Primitives work before, and fail with the cause afterwards.
 func testUntil(t *testing.T, open Open) {
 	b := setUp(t, open)
 	const n = 1000
