@@ -9,21 +9,22 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// algorithm makes rows of partial aggregates of a stride, one for each key. It borrows the stride, and
-// the key of its rows, which only the algorithms with tables of blocks get. After gpu.ErrManyGroups,
-// gpu.ErrUnfit or a refusal another algorithm may take the stride.
+// algorithm makes rows of partial aggregates from a stride, one for each key. It borrows the stride
+// and the key of its rows; only algorithms with tables of blocks are given a key. After
+// gpu.ErrManyGroups, gpu.ErrUnfit or a lack of memory (gpu.IsRefusal) another algorithm may
+// aggregate the stride.
 type algorithm interface {
 	aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, error)
 }
 
-// key is one integer for the keys of each row of a stride.
+// key has one integer for each row of a stride: its key, or all of its keys packed.
 type key struct {
 	gpu.Column
 	domain
-	packed gpu.PackedKeys // nil: the column is the only key
+	packed gpu.PackedKeys // nil if the column is the only key
 }
 
-// domain is what is known of the values of a key.
+// domain is what is known about the values of a key.
 type domain struct {
 	bytes    int
 	dense    bool   // values are in lo … lo + span
@@ -34,7 +35,7 @@ type domain struct {
 type named struct {
 	name string
 	make func(*hashGroupBy) algorithm // nil: the table of the lane
-	// tables says that it aggregates in tables of blocks: gpu.Capabilities.BlockTables.
+	// tables says that the algorithm needs tables of blocks: gpu.Capabilities.BlockTables.
 	tables bool
 }
 
@@ -75,7 +76,7 @@ func AlgorithmsOn(p gpu.Properties) (names []string) {
 	return names
 }
 
-// RunsOn returns an error when the algorithm that a job asks for is not for a device.
+// RunsOn returns an error if a device does not have the algorithm that a job asks for.
 func (s *Spec) RunsOn(p gpu.Properties) error {
 	if s.Algorithm == "" || slices.Contains(AlgorithmsOn(p), s.Algorithm) {
 		return nil
@@ -90,7 +91,7 @@ func (o *hashGroupBy) named(name string) named {
 
 func (o *hashGroupBy) algorithm(name string) algorithm { return o.named(name).make(o) }
 
-// Why tables of blocks do not do.
+// Reasons against tables of blocks.
 var (
 	errAggregates = errors.New("minima and maxima of strings, booleans and 16-byte values")
 )

@@ -23,33 +23,35 @@ func (c Choice) String() string {
 	return "algorithm " + c.Algorithm + ": " + c.Why
 }
 
-// fewRows is a stride that is not worth tables of blocks. They save less than they cost: the wait for the
-// number of groups of each stride, and the merge of these groups. With strides from page-locked memory the
-// table in device memory keeps 95 % of the link busy or more, and they keep 2 to 15 % less.
+// fewRows is the number of rows below which a stride is not worth tables of blocks. They cost a
+// wait for the number of groups of each stride, and the merge of these groups, which is more than
+// they save. With strides from page-locked memory the table in device memory uses at least 95 % of
+// the link's bandwidth, and tables of blocks use 2 to 15 % less.
 var fewRows = 1 << 24
 
 const (
-	// cachedGroups is the groups for which a table in device memory is ahead of partitions, if the values
-	// take many words.
+	// cachedGroups is the number of groups up to which a table in device memory is faster than
+	// partitioning, if the values take many words.
 	cachedGroups = 1 << 15
-	// twoPassGroups is the groups for which that table is ahead of two passes over columns of 16 bytes.
+	// twoPassGroups is the number of groups up to which that table is faster than two passes over
+	// columns of 16 bytes.
 	twoPassGroups = 1 << 21
-	// unknownGroups is the groups for which rows are partitioned if nothing is known.
+	// unknownGroups is the number of groups for which rows are partitioned if nothing is known.
 	unknownGroups = 1 << 20
-	// passBits is the bits of a hash by which a GPU partitions in one pass.
+	// passBits is the number of hash bits by which a GPU partitions in one pass.
 	passBits = 8
-	// plannedStride is the rows of a stride of a scan for a GPU.
+	// plannedStride is the number of rows in a stride of a scan for a GPU.
 	plannedStride = 1 << 21
 )
 
-// Plan returns the algorithm that a group-by will probably take on a device, by the planner's
-// estimates. Properties that are not known count as those of an H200.
+// Plan returns the algorithm that a group-by will probably use on a device, by the planner's
+// estimates. Unknown properties default to those of an H200.
 func (s Spec) Plan(device gpu.Properties) Choice {
 	o := s.state()
 	return o.decide(device, plannedStride, o.planned())
 }
 
-// planned returns what the planner knows of the key.
+// planned returns what the planner knows about the key.
 func (o *hashGroupBy) planned() domain {
 	d := domain{bytes: 8}
 	if len(o.Keys) == 1 {
@@ -59,11 +61,11 @@ func (o *hashGroupBy) planned() domain {
 	return d
 }
 
-// expected returns how many groups a stride probably has; 0 is not known. The planner's estimate
-// comes first, then what strides had.
+// expected returns the expected number of groups of a stride, 0 if unknown: at first the planner's
+// estimate, then the number of the last stride.
 func (o *hashGroupBy) expected() int { return int(o.expect.Load()) }
 
-// decide returns the algorithm for strides of some rows with keys of a domain.
+// decide returns the algorithm for strides with a number of rows and a domain of keys.
 func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 	unfit := o.fitsTables()
 	switch {
@@ -75,7 +77,7 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 		return Choice{hgbG, fmt.Sprintf("%s does not take %v", o.Algorithm, unfit)}
 	case o.Algorithm != "":
 		return Choice{o.Algorithm, "the job says so"}
-	case !p.BlockTables: // one table a core is fastest
+	case !p.BlockTables: // one table per core is fastest
 		return Choice{Algorithm: hgbG}
 	case unfit != nil:
 		return Choice{hgbG, "tables of blocks do not take " + unfit.Error()}
@@ -103,9 +105,10 @@ func (o *hashGroupBy) decide(p gpu.Properties, rows int, keys domain) Choice {
 		humanize.Comma(1<<o.partitionBits(p, expect, keys.bytes)))}
 }
 
-// fitsBlocks reports whether some groups fit tables of blocks of all rows: all slots of dense keys, half of the
-// slots of others, or with keys apart from the aggregates two thirds of a dictionary. Values that are not plain
-// integers take so many words that the groups must have twice the room.
+// fitsBlocks reports whether a number of groups fits tables of blocks over all rows. Dense keys may
+// take all slots, other keys half of the slots, or, with a dictionary of keys apart from the
+// aggregates, two thirds of the dictionary. Values other than plain integers take so many words
+// that the groups must fit twice.
 func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool {
 	table, dense := o.blockSlots(p, keys.bytes, false), o.blockSlots(p, 0, true)*31/32
 	if !o.plainValues() {
@@ -115,7 +118,7 @@ func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool
 	return groups <= table/2 || keys.dense && keys.span < uint64(dense) || groups <= min(dense*15/16, dictionary*2/3)
 }
 
-// nulls reports whether there may be nulls among the values.
+// nulls reports whether the values may have nulls.
 func (o *hashGroupBy) nulls() bool {
 	return slices.ContainsFunc(o.measured,
 		func(m measure) bool { return m.input >= 0 && o.In.Fields[m.input].Nullable })
@@ -139,7 +142,7 @@ func (o *hashGroupBy) plainValues() bool {
 	})
 }
 
-// shared returns the shared memory of a block that tables may take.
+// shared returns the bytes of a block's shared memory that tables may take.
 func shared(p gpu.Properties) int {
 	if p.Shared == 0 {
 		return 225 << 10
@@ -147,8 +150,8 @@ func shared(p gpu.Properties) int {
 	return int(p.Shared) - 2048
 }
 
-// blockSlots returns the slots of a table in the shared memory of a block, for keys of some bytes, where sums carry
-// into whole words or into halves.
+// blockSlots returns the number of slots of a table in a block's shared memory. slot is the size of
+// a key in bytes. The carries of a sum take a word, or half a word if halves is set.
 func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int, halves bool) int {
 	carries := 0
 	for _, m := range o.measured {
@@ -162,8 +165,8 @@ func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int, halves bool) int {
 	return shared(p) / max(slot+4*carries, 1)
 }
 
-// words returns the words of 32 bits that a table of a block has of a measure, and how many sums with
-// carries. Values with nulls are also counted.
+// words returns the number of 32-bit words that a measure takes in a slot of a block's table, and
+// the number of its sums with carries. Values with nulls are counted, too.
 func (o *hashGroupBy) words(m measure) (words, sums int) {
 	if m.input < 0 || m.kind == gpu.Count {
 		return 1, 0
@@ -181,9 +184,10 @@ func (o *hashGroupBy) words(m measure) (words, sums int) {
 	return words, sums
 }
 
-// partitionBits returns the bits of the hash by which rows of some groups are partitioned. A group is found
-// at once if those of a partition take three sixteenths of the slots of a table. The second pass is worth
-// it if they would take half. One more bit costs little then, and lets two blocks share a multiprocessor.
+// partitionBits returns the number of hash bits by which rows are partitioned. If the groups of a
+// partition take three sixteenths of the slots of a table, most look-ups need one probe. A second
+// pass pays off if the groups would take half of the slots after one pass. One more bit then costs
+// little, and lets two blocks share a multiprocessor.
 func (o *hashGroupBy) partitionBits(p gpu.Properties, groups, bytes int) uint {
 	slots := o.blockSlots(p, bytes, false)
 	if groups>>passBits > slots/2 {
@@ -192,7 +196,7 @@ func (o *hashGroupBy) partitionBits(p gpu.Properties, groups, bytes int) uint {
 	return uint(max(1, min(bits.Len(uint(max(groups-1, 0)/(slots*3/16))), passBits)))
 }
 
-// took notes which algorithm took a stride, and how many groups there were.
+// took records the algorithm that aggregated a stride, and the number of its groups.
 func (o *hashGroupBy) took(c Choice, groups int) {
 	o.expect.Store(int64(groups))
 	if c.Why == "" {
@@ -205,8 +209,8 @@ func (o *hashGroupBy) took(c Choice, groups int) {
 	}
 }
 
-// fallback returns the next algorithm for a stride that one could not take, by its error: it had more
-// groups than were expected, or too little memory.
+// fallback returns the next algorithm for a stride after the error of an algorithm: more groups
+// than were expected, keys or values that it does not take, or too little memory.
 func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 	if gpu.IsRefusal(err) {
 		return Choice{hgbG, c.Algorithm + " had too little memory"}
@@ -227,7 +231,7 @@ func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
 	return Choice{c.Algorithm, "more groups than were expected"}
 }
 
-// tablesOfAllRows reports whether all rows are one partition.
+// tablesOfAllRows reports whether the algorithm does not partition the rows.
 func (c Choice) tablesOfAllRows() bool { return c.Algorithm == "hgb" || c.Algorithm == "hgb-t" }
 
 // Choice implements operators.Choosing.

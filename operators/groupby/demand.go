@@ -8,8 +8,8 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// tableGroups returns the most groups of a lane's table between strides. Of several lanes, whose groups are merged
-// anyway, it stays in the core's cache.
+// tableGroups returns the maximum number of groups of a lane's table between strides. With several
+// lanes, whose groups are merged anyway, the table stays within a core's cache.
 func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
 	most := max(1, int(grant.GroupTables.Among(budget, lanes)/o.groupBytes()))
 	if lanes > 1 {
@@ -27,8 +27,8 @@ func (o *hashGroupBy) groupBytes() int64 {
 	return int64(o.partials.RowBytes()) + index
 }
 
-// Demand implements operators.Demanding. Tables that are indexed by the key, or that one lane
-// need not flush, do not spill. Rows of partial aggregates do.
+// Demand implements operators.Demanding. Rows of partial aggregates spill. Tables that are indexed
+// by the key do not, nor does the table of a single lane that need not flush it.
 func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
 	if len(o.Keys) == 0 || e.Out < 1 {
 		return operators.Demand{}
@@ -51,9 +51,9 @@ func (o *hashGroupBy) Demand(e operators.Expected) operators.Demand {
 	return d
 }
 
-// partialRows estimates the rows of partial aggregates that lanes make of rows of some groups
-// in random order, if a lane's table is flushed when it has table groups. It takes
-// −groups·ln(1 − table/groups) rows until a table has so many.
+// partialRows estimates the number of rows of partial aggregates that lanes make from rows in
+// random order. A lane flushes its table when it has table groups, which takes −groups·ln(1 −
+// table/groups) rows.
 func partialRows(rows, groups, table float64, lanes int) float64 {
 	if groups <= table {
 		return min(rows, groups*float64(lanes))

@@ -22,7 +22,7 @@ type Aggregate struct {
 	Input int
 	// Output is the type of the result; see gpu.Aggregate.
 	Output gpu.Type
-	// Leader says from which row the value of a gpu.Lead is. Only a CPU has leaders.
+	// Leader says which row has the value of a gpu.Lead. Only a CPU has leaders.
 	Leader *Leader
 }
 
@@ -34,24 +34,23 @@ type Spec struct {
 	// Out names the keys, then the aggregates.
 	Out  *gpu.Schema
 	Hint gpu.GroupHint
-	// Algorithm forces an algorithm by its name, one of Algorithms. "" chooses one for each
+	// Algorithm forces the algorithm of this name, one of Algorithms(). "" chooses one for each
 	// stride.
 	Algorithm string
-	// Always has the keys of the groups of an input without rows. Any row belongs to a group
-	// of each. Without keys there is always one group.
+	// Always has the keys of the groups of an input without rows. A row of input would belong to
+	// each of these groups. Without keys there is always one group.
 	Always [][]gpu.Scalar
 }
 
-// measure is an aggregate that the device accumulates. Results share measures: an average
-// is a sum divided by a count, and the count of a column without nulls is the count of
-// rows.
+// measure is an aggregate that the device accumulates. Aggregates share measures: an average is a
+// sum divided by a count, and the count of a column without nulls is the count of rows.
 type measure struct {
 	kind  gpu.AggregateKind
 	input int // -1 for count(*)
 }
 
-// leading returns the measures of the leaders, and adds them to the others: a column each, of which the last one is the
-// value of an aggregate. No two share a measure.
+// leading returns the leaders, and list with their measures appended. The last measure of a leader
+// is the value of an aggregate. Leaders share no measures.
 func (s *Spec) leading(list []measure, parts [][]int) ([]measure, []leader) {
 	var out []leader
 	leads := s.leadRows()
@@ -72,8 +71,8 @@ func (s *Spec) leading(list []measure, parts [][]int) ([]measure, []leader) {
 	return list, out
 }
 
-// measures returns the distinct measures of a spec, and for each aggregate the measure
-// that is its result, or its sum and count.
+// measures returns the distinct measures of a spec, and for each aggregate the number of the
+// measure that is its result, or the numbers of its sum and count.
 func (s *Spec) measures() (list []measure, parts [][]int) {
 	at := map[measure]int{}
 	use := func(m measure) int {
@@ -112,9 +111,8 @@ func (s *Spec) final(m measure) gpu.Type {
 	return gpu.SumType(s.In.Fields[m.input].Type)
 }
 
-// partial returns the type of a measure over some of the rows. Sums of integers and
-// decimals have 128 bits, because the sum of some rows may be larger than the sum of all
-// rows.
+// partial returns the type of a measure in partial aggregates. Sums of integers and decimals have
+// 128 bits, because the sum of some rows may be larger than the sum of all rows.
 func (s *Spec) partial(m measure) gpu.Type {
 	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
 		return t
@@ -122,8 +120,8 @@ func (s *Spec) partial(m measure) gpu.Type {
 	return gpu.Of(gpu.HugeInt)
 }
 
-// rawType returns the type of a measure over a single row. Integers and decimals that are summed keep
-// their width: a sum of 128 bits takes integers of any type.
+// rawType returns the type of a measure of a single row. Integers and decimals to be summed keep
+// their width, because a sum of 128 bits takes integers of any type.
 func (s *Spec) rawType(m measure) gpu.Type {
 	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
 		return t
@@ -145,7 +143,7 @@ func quotient(sum gpu.Type) *gpu.Program {
 	}
 }
 
-// groups is groups with their measures, by number.
+// groups has groups, by number, with their measures.
 type groups interface {
 	len() int
 	keyColumns(t operators.Task, from, to int) ([]gpu.Column, error)
@@ -154,7 +152,7 @@ type groups interface {
 	release()
 }
 
-// rows is rows of partial aggregates of which no two have one key.
+// rows has partial aggregates with distinct keys.
 type rows struct {
 	*gpu.Stride
 	keys int
@@ -180,13 +178,12 @@ func (r rows) measure(t operators.Task, i, from, to int) (gpu.Column, error) {
 
 func (r rows) release() { r.Stride.Release() }
 
-// hashGroupBy is the group-by by hash tables. A lane aggregates its rows in a table of
-// its own, or an algorithm makes rows of partial aggregates of each stride, which the lane
-// merges in another table. When a table is large, the lane flushes the groups as rows of partial
-// aggregates, and partitions them by hash. Partitions have no group in common. Each part
-// of the result is made of some partitions, which one lane merges. Flushed groups spill;
-// the tables of the lanes and those of the parts that are being merged must fit the
-// device's budget.
+// hashGroupBy is the group-by. A lane aggregates its rows in its own table, or an algorithm makes
+// rows of partial aggregates from each stride, which the lane merges in another table. When a table
+// is large, the lane flushes its groups as rows of partial aggregates, and partitions them by hash.
+// No group is in two partitions. A part of the result has one or several partitions, which one lane
+// merges. Flushed groups spill; the tables of the lanes, and those of the parts that are being
+// merged, must fit the device's budget.
 type hashGroupBy struct {
 	Spec
 	seed     uint64 // of the hash by which groups are partitioned
@@ -195,10 +192,11 @@ type hashGroupBy struct {
 	leaders  []leader
 	leads    []lead
 	partials *gpu.Schema // keys and measures
-	// the same of rows that are groups of their own: what is summed is as it came, and no count(*)
+	// raw has the keys and measures of raw rows, which are groups of one row: values to be summed
+	// are those of the input, and count(*) is left out.
 	raw    *gpu.Schema
-	single *gpu.Program // computes the measures of a raw row that are no column of it
-	ofRaw  *hashGroupBy // of raw rows in tables of blocks; nil if there is none
+	single *gpu.Program // computes the measures of a raw row that are not columns of it
+	ofRaw  *hashGroupBy // aggregates raw rows in tables of blocks; nil if it cannot
 	offset *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
 	mu     sync.Mutex
@@ -210,46 +208,50 @@ type hashGroupBy struct {
 	held   *spill.Partitions                // otherwise rows of partial aggregates, of all lanes
 	alone  *spill.Partitions                // and raw rows
 	reader *spill.Reader                    // of the parts in order, for the only lane
-	few    []*gpu.Stride                    // more of them, in strides of few rows that are not partitioned
+	few    []*gpu.Stride                    // further rows of both kinds, in small strides that are not partitioned
 	groups int                              // rows of few and held: at least the number of groups
 	shift  uint                             // a part is 1<<shift partitions
 	n      int                              // number of parts
 	stride int                              // rows of a stride of the result
 
-	// Parts of partitions are a queue: lanes have begun those below begun, and those from end on were split off.
+	// Parts with partitions are a queue: lanes have begun parts below begun; parts from end are
+	// split off.
 	taking     sync.Mutex
 	begun, end int
 	items      []operators.Items // of the parts, when they were begun
 
-	// keysSampled says that the keys of a stride were looked at, and skewed that nearly all of its rows were of few
-	// groups.
+	// keysSampled says that the keys of a stride were sampled, and skewed that few groups had
+	// nearly all of its rows.
 	keysSampled, skewed atomic.Bool
 }
 
 const (
 	// fanOut is the number of bits of the hash that select a partition.
 	fanOut = 8
-	// fewGroups is the most flushed groups that are not partitioned, unless others are.
+	// fewGroups is the maximum number of flushed groups that are not partitioned, unless others
+	// are.
 	fewGroups = 1 << 12
 	// partGroups is the least number of groups that a part should have.
 	partGroups = 1 << 14
-	// flushGroups is the most groups of the table of one of several lanes.
+	// flushGroups is the maximum number of groups of a lane's table, if there are several lanes.
 	flushGroups = 1 << 16
-	// indexBytes is the bytes of a slot of a table that is indexed by the key.
+	// indexBytes is the size in bytes of a slot of a table that is indexed by the key.
 	indexBytes = 4
-	// partStrides is the strides of a part of a single lane: its kernels take longer than its launches.
+	// partStrides is the least number of strides per part for a single lane, so that kernels take
+	// longer than their launches.
 	partStrides = 2
-	// A flushed table has cost more than it has saved if it had fewer than passReduction
-	// rows per group, or nearly as many groups as its input had runs of rows with one key.
-	// The next passStrides strides then bypass the table, and twice as many each time that it is
-	// so again, up to mostPassed.
+	// A flushed table has cost more than it has saved if it had fewer than passReduction rows per
+	// group, or nearly as many groups as its input had runs of rows with one key. The next
+	// passStrides strides then bypass the table, and twice as many each further time, up to
+	// mostPassed.
 	passReduction = 2
 	passStrides   = 16
 	mostPassed    = 256
-	// sampleRows is the rows of a stride that tell how long its runs are, and how many groups it has.
+	// sampleRows is the number of rows of a stride by which the length of its runs and its groups
+	// are estimated.
 	sampleRows = 1 << 13
-	// directRows is the least rows for each slot of the lanes' direct tables, unless they are as few as the groups of a
-	// table that is not flushed.
+	// directRows is the least number of rows per slot of the lanes' direct tables, unless the slots
+	// are as few as the groups of a table that is not flushed.
 	directRows = 8
 )
 
@@ -288,7 +290,7 @@ func New(s Spec) (GroupBy, error) {
 	return o, nil
 }
 
-// state returns what follows from a spec.
+// state returns the group-by with what follows from its spec.
 func (s Spec) state() *hashGroupBy {
 	o := &hashGroupBy{leads: s.leadRows()}
 	o.expect.Store(int64(s.Hint.Groups))
@@ -299,9 +301,9 @@ func (s Spec) state() *hashGroupBy {
 	return o
 }
 
-// denseKey reports whether there is one integer-like key whose values are in the range of
-// the hint, and returns the integer type in which the key is stored. Partitions are then
-// ranges of the key, and the table of a part is indexed by the key.
+// denseKey reports whether the only key is stored as an integer and its values are in the range of
+// the hint, and returns that integer type. Partitions are then ranges of the key, and the table of
+// a part is indexed by the key.
 func (o *hashGroupBy) denseKey() (gpu.Type, bool) {
 	if len(o.Keys) != 1 || !o.Hint.Dense {
 		return gpu.Type{}, false
@@ -338,8 +340,7 @@ func (o *hashGroupBy) keyShift() uint {
 	return uint(max(bits.Len64(uint64(o.Hint.Hi)-uint64(o.Hint.Lo))-fanOut, 0))
 }
 
-// stored returns the type in which a column's values are stored: that of a decimal
-// without its point.
+// stored returns the type in which a column's values are stored: an integer type for a decimal.
 func stored(t gpu.Type) gpu.Type {
 	switch {
 	case t.Kind != gpu.Decimal:
@@ -350,12 +351,12 @@ func stored(t gpu.Type) gpu.Type {
 	return gpu.Of(gpu.Int64)
 }
 
-// computed reports whether a measure of a raw row is no column of the input.
+// computed reports whether a measure of a raw row is computed, and not a column of the input.
 func (s *Spec) computed(m measure) bool {
 	return m.kind == gpu.Count || m.kind == gpu.Sum && s.rawType(m) != stored(s.In.Fields[m.input].Type)
 }
 
-// singles returns the program for the measures of a raw row that are computed, of their inputs.
+// singles returns the program that computes those measures of a raw row that are not columns.
 func (o *hashGroupBy) singles() *gpu.Program {
 	p := &gpu.Program{}
 	for _, m := range o.measured {
@@ -386,7 +387,7 @@ func (o *hashGroupBy) singles() *gpu.Program {
 var ones = gpu.Program{Code: []gpu.Instr{{Op: gpu.OpConst, Type: gpu.Of(gpu.Int64),
 	Value: gpu.IntScalar(gpu.Of(gpu.Int64), 1), Mask: -1}}, Outputs: []int{0}}
 
-// counted adds count(*) to raw rows, which it takes over.
+// counted adds count(*) to raw rows, of which it takes ownership.
 func (o *hashGroupBy) counted(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 	if s.Schema != o.raw || o.raw.Len() == o.partials.Len() {
 		return s, nil
@@ -409,7 +410,7 @@ type GroupBy interface {
 
 func (o *hashGroupBy) Schema() *gpu.Schema { return o.Out }
 
-// newLocalTable makes the table of a lane, with room for some groups. It has partial
+// newLocalTable makes the table of a lane, with space for a number of groups. It has partial
 // aggregates.
 func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error) {
 	hint := o.Hint
@@ -450,8 +451,8 @@ func (o *hashGroupBy) directIn(budget int64, lanes int) bool {
 // span returns the greatest offset of a dense key.
 func (o *hashGroupBy) span() uint64 { return uint64(o.Hint.Hi) - uint64(o.Hint.Lo) }
 
-// newMerge makes a table for rows of partial aggregates. It has aggregates of their final types,
-// or partial ones.
+// newMerge makes a table that merges rows of partial aggregates, into aggregates of their final
+// types or of their partial types.
 func (o *hashGroupBy) newMerge(t operators.Task, hint gpu.GroupHint, partial bool) (*table, error) {
 	var list []gpu.Aggregate
 	var inputs, keys []int
@@ -482,8 +483,8 @@ func (o *hashGroupBy) partHint(part, groups int) gpu.GroupHint {
 	return hint
 }
 
-// naming adds to the error of a measure (-1 is none) the name of the first column of that
-// measure. A refusal does not belong to one column.
+// naming adds the name of the first result column that has a measure (-1 for none) to an error of
+// that measure. An error of memory does not belong to one column.
 func (o *hashGroupBy) naming(measure int, err error) error {
 	if err == nil || gpu.IsRefusal(err) {
 		return err

@@ -20,7 +20,7 @@ func (o *hashGroupBy) hint(by key) gpu.GroupHint {
 		Skewed: o.skewed.Load()}
 }
 
-// inTables aggregates rows by their key in the tables of blocks. values are columns by position in
+// inTables aggregates rows by their key in tables of blocks. values are the columns by position in
 // the input.
 func (o *hashGroupBy) inTables(t operators.Task, by key, rows gpu.Partitioned, values []gpu.Column,
 	hint gpu.GroupHint) (*gpu.Stride, error) {
@@ -53,7 +53,7 @@ func (o *hashGroupBy) inTables(t operators.Task, by key, rows gpu.Partitioned, v
 	return out, nil
 }
 
-// fitsTables returns an error when the aggregates cannot be made in tables of blocks.
+// fitsTables returns an error if tables of blocks do not have the aggregates.
 func (o *hashGroupBy) fitsTables() error {
 	list, _ := o.aggregates()
 	for _, a := range list {
@@ -67,8 +67,9 @@ func (o *hashGroupBy) fitsTables() error {
 	return nil
 }
 
-// key returns the key of the rows of a stride: the only one if it is an integer of 4 or 8 bytes without nulls,
-// otherwise all of them packed, by a packing that is made if there is none. The caller releases it.
+// key returns the key of the rows of a stride, which the caller releases: the only key if it is an
+// integer of 4 or 8 bytes without nulls, otherwise all keys packed. key makes the packing if there
+// is none.
 func (o *hashGroupBy) key(t operators.Task, s *gpu.Stride, packing *gpu.Packing) (key, error) {
 	if len(o.Keys) == 1 && isBits(s.Cols[o.Keys[0]]) {
 		return key{Column: s.Cols[o.Keys[0]], domain: o.planned()}, nil
@@ -94,14 +95,14 @@ func (o *hashGroupBy) key(t operators.Task, s *gpu.Stride, packing *gpu.Packing)
 	return k, nil
 }
 
-// release gives the memory of a packed key back.
+// release releases a packed key.
 func (k key) release() {
 	if k.packed != nil {
 		k.packed.Release()
 	}
 }
 
-// unpack gives the memory of the packing back. It has all strings so far.
+// unpack releases the packing, which has all strings so far.
 func (l *local) unpack() {
 	if l.packing != nil {
 		l.packing.Release()

@@ -7,10 +7,9 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// table is a hash table of groups, with their aggregates in arrays by group id: HGB-G (Wu et
-// al., SIGMOD 2025, §3.2.1; Karnagel et al., ADMS 2015, §2.2). It takes strides one after the
-// other, and grows. Few groups are aggregated in copies of the arrays in shared memory, or by
-// core.
+// table is a hash table of groups, with their aggregates in arrays by group id: HGB-G (Wu et al.,
+// SIGMOD 2025, §3.2.1; Karnagel et al., ADMS 2015, §2.2). It grows with the strides that it takes.
+// Few groups are aggregated in copies of the arrays: in shared memory, or per core.
 type table struct {
 	keys   []int // positions in the strides that it takes
 	inputs []int // of each accumulator, -1 for count(*)
@@ -97,7 +96,7 @@ func (x *table) update(t operators.Task, s *gpu.Stride, a gpu.Assignment, groups
 	return -1, nil
 }
 
-// release gives the memory of a table back, of which there may be none.
+// release releases a table, if there is one.
 func (x *table) release() {
 	if x == nil {
 		return

@@ -8,26 +8,26 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 )
 
-// Leader says from which row of a group the value of a Lead is: the first in an order, then in the
-// order of the input.
+// Leader says which row of a group has the value of a Lead aggregate: the first in an order; of
+// rows that are equal in it, the first of the input.
 type Leader struct {
 	Order []sort.Key
-	// Last takes the last one of rows that are equal in the order.
+	// Last selects the last of the rows that are equal in the order, instead of the first.
 	Last bool
-	// Columns are those that must not be null in the row, and Filter is a BOOLEAN column that must be true
-	// in it, -1 for none.
+	// The row must not be null in any of Columns, and true in the BOOLEAN column Filter, -1 for
+	// none.
 	Columns []int
 	Filter  int
 }
 
-// leader is a Leader of which the measures are from at to before end: the position, the keys of the order
-// and the value.
+// leader is a Leader with the measures [at, end): the position, the keys of the order, and the
+// value.
 type leader struct {
 	*Leader
 	at, end int
 }
 
-// lead says which rows may lead. Leaders of the same rows share a column of positions.
+// lead says which rows a Leader may select. Leaders with the same lead share a column of positions.
 type lead struct {
 	columns []int
 	filter  int
@@ -39,7 +39,7 @@ func (l *Leader) lead(s *gpu.Schema) lead {
 	return lead{slices.Compact(columns), l.Filter}
 }
 
-// leadRows returns the rows that leaders are chosen from. Their columns of positions come after those of the input.
+// leadRows returns the distinct leads. Their columns of positions follow the columns of the input.
 func (s *Spec) leadRows() (list []lead) {
 	for _, a := range s.Aggregates {
 		if a.Leader == nil {
@@ -66,7 +66,8 @@ func (s *Spec) positioned(leads []lead) *gpu.Schema {
 	return in
 }
 
-// positionRows is the binary logarithm of the rows of a morsel for which positions have the order of the input.
+// positionRows is the binary logarithm of the maximum number of rows of a morsel. Beyond it
+// positions would not have the order of the input.
 const positionRows = 35
 
 // position adds the positions of leads to a stride of a morsel.
@@ -104,7 +105,8 @@ func (l *local) position(number int, s *gpu.Stride) error {
 	return nil
 }
 
-// program returns the program of positions from first on, null for rows that may not lead, and its inputs.
+// program returns the program that computes positions, and its inputs. Positions count from first;
+// they are null for rows that the leader may not select.
 func (p lead) program(s *gpu.Stride, rows gpu.Column, first int64) (*gpu.Program, []gpu.Column) {
 	long, truth := gpu.Of(gpu.Int64), gpu.Of(gpu.Bool)
 	in := []gpu.Column{rows}
@@ -145,14 +147,15 @@ func (p lead) program(s *gpu.Stride, rows gpu.Column, first int64) (*gpu.Program
 	return prog, in
 }
 
-// leadersOf is the leaders of the groups of a table: of the columns of its strides that measures from at on are.
+// leadersOf has the leaders of the groups of a table. Its measures begin at number at, and are
+// columns cols of the table's strides.
 type leadersOf struct {
 	gpu.Leaders
 	at   int
 	cols []int
 }
 
-// newLeaders returns leaders over strides in which the measures have these columns and types.
+// newLeaders returns the leaders of a table. inputs are the columns of the measures in its strides.
 func (o *hashGroupBy) newLeaders(t operators.Task, inputs []int) (out []leadersOf, err error) {
 	for _, l := range o.leaders {
 		spec := gpu.Leader{Last: l.Last}

@@ -25,7 +25,7 @@ func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 	return &local{hashGroupBy: o, task: t}, nil
 }
 
-// local is the groups of one lane.
+// local has the groups of one lane.
 type local struct {
 	*hashGroupBy
 	task     operators.Task
@@ -33,7 +33,7 @@ type local struct {
 	merged   *table        // of rows of partial aggregates; nil if it has none
 	waiting  []*gpu.Stride // rows of partial aggregates, to be merged together
 	waits    int           // rows of waiting
-	packing  gpu.Packing   // of the keys, if they are several or no integer; nil if there is none
+	packing  gpu.Packing   // of the keys, if they are several or not an integer; nil if there is none
 	pending  []*gpu.Stride // strides of few rows, to be assigned together
 	rows     int           // rows of pending
 	bytes    int64         // bytes of pending
@@ -42,19 +42,20 @@ type local struct {
 	loose    []*gpu.Stride // partial aggregates, to be partitioned together
 	flushed  int           // rows of partial aggregates
 	passing  int           // strides that are still to bypass the table
-	// bypassed is the strides that bypassed it since it was tried before; 0 if it was worth it.
+	// bypassed is the number of strides that bypassed the table since its last use, 0 if it paid
+	// off then.
 	bypassed int
 	sampled  bool // see manyGroups
 
 	groupsFlushed int // groups of the table that was flushed last
 
-	number int   // of the morsel whose rows came last
-	before int64 // rows of it that came
+	number int   // of the last morsel
+	before int64 // rows of it so far
 }
 
-// Strides of few rows, which selective filters and joins leave, wait in pending for
-// others: an assignment costs some dozens of launches, however few its rows. They wait
-// until together they have a quarter of a stride's rows, or grant.GroupWaiting.
+// Small strides, which come from selective filters and joins, wait in pending: an assignment costs
+// some dozens of kernel launches, however few its rows. They wait until together they have a
+// quarter of a stride's rows, or the bytes of grant.GroupWaiting.
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 	if err := l.position(number, s); err != nil {
@@ -81,14 +82,13 @@ func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 	return nil
 }
 
-// enough reports whether a stride of so many rows and bytes is taken without waiting for
-// others.
+// enough reports whether a stride of this size is aggregated without waiting for others.
 func (l *local) enough(rows int, bytes int64) bool {
 	return rows >= l.task.StrideRows/4 || bytes >= l.task.Share(grant.GroupWaiting)
 }
 
-// oneCoding reports whether the columns of two strides have the same dictionaries, so
-// that concatenation does not make them larger.
+// oneCoding reports whether the columns of two strides have the same dictionaries, so that
+// concatenation does not need more memory.
 func oneCoding(a, b *gpu.Stride) bool {
 	for i := range a.Cols {
 		if a.Cols[i].Dict != b.Cols[i].Dict {
@@ -112,8 +112,8 @@ func (l *local) takePending() error {
 	return l.take(s)
 }
 
-// take aggregates the rows of a stride, which it takes over: by an algorithm that makes rows of partial
-// aggregates, or in the table of the lane.
+// take takes ownership of a stride and aggregates its rows: by an algorithm that makes rows of
+// partial aggregates, or in the table of the lane.
 func (l *local) take(s *gpu.Stride) error {
 	defer s.Release()
 	device := l.task.Device.Properties()
@@ -151,7 +151,8 @@ func (l *local) take(s *gpu.Stride) error {
 	return err
 }
 
-// instead returns the algorithm for a stride that another one could not take, or the error if none can.
+// instead returns the algorithm for a stride after the error of an algorithm, or the error if no
+// algorithm can help.
 func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
 	switch {
 	case gpu.IsRefusal(err):
@@ -162,8 +163,8 @@ func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
 	return l.fallback(c, rows, err), nil
 }
 
-// takeRows aggregates the rows of a stride in the table of the lane, and flushes one that has become
-// large.
+// takeRows aggregates the rows of a stride in the table of the lane, and flushes the table if it
+// has become large.
 func (l *local) takeRows(s *gpu.Stride) (err error) {
 	if l.passing == 0 && l.table == nil && (!l.sampled || l.bypassed > 0) {
 		l.sampled = true
@@ -184,7 +185,7 @@ func (l *local) takeRows(s *gpu.Stride) (err error) {
 	}
 	failed, err := l.table.take(l.task, s)
 	if failed < 0 && gpu.IsRefusal(err) && l.table.len() > 0 && !l.direct(l.task) {
-		// The table is as it was. The groups of it that are flushed can spill.
+		// The table is unchanged. Its groups can spill once they are flushed.
 		if err := l.flush(); err != nil {
 			return err
 		}
@@ -205,8 +206,9 @@ func (l *local) takeRows(s *gpu.Stride) (err error) {
 	return nil
 }
 
-// merge takes rows of partial aggregates over, no two of one key. They wait for others, so that a stride
-// of few groups costs no more launches than its own. Those of a single stride are the result.
+// merge takes ownership of rows of partial aggregates with distinct keys. They wait for others, so
+// that a stride of few groups costs no launches besides its own. If there is only one stride, its
+// rows are the result.
 func (l *local) merge(out *gpu.Stride) error {
 	if l.Algorithm == sgbStride && len(l.waiting) > 0 && !l.full(l.waits+out.Rows) {
 		both, err := l.mergeSorted(l.task, l.waiting[0], out)
@@ -229,7 +231,7 @@ func (l *local) merge(out *gpu.Stride) error {
 	return nil
 }
 
-// mergeWaiting merges the rows of partial aggregates that wait.
+// mergeWaiting merges the waiting rows of partial aggregates.
 func (l *local) mergeWaiting() error {
 	if len(l.waiting) == 0 {
 		return nil
@@ -249,7 +251,7 @@ func (l *local) mergeWaiting() error {
 	return l.mergeInto(all)
 }
 
-// partitionWaiting keeps the rows of partial aggregates that wait as flushed.
+// partitionWaiting treats the waiting rows of partial aggregates as flushed.
 func (l *local) partitionWaiting() error {
 	for len(l.waiting) > 0 {
 		out := l.waiting[0]
@@ -268,8 +270,8 @@ func (l *local) dropWaiting() {
 	l.waiting, l.waits = nil, 0
 }
 
-// mergeInto merges rows of partial aggregates in the table for them. They are flushed if they find no
-// memory there.
+// mergeInto merges rows of partial aggregates into the table for them. They are flushed if there is
+// no memory for them there.
 func (l *local) mergeInto(out *gpu.Stride) (err error) {
 	if l.merged == nil {
 		l.merged, err = l.newMerge(l.task, gpu.GroupHint{Groups: out.Rows}, true)
@@ -291,7 +293,8 @@ func (l *local) mergeInto(out *gpu.Stride) (err error) {
 	return nil
 }
 
-// full reports whether a table of some groups must be flushed. That of a single lane else has the result.
+// full reports whether a table with a number of groups must be flushed. The table of a single lane
+// has the result otherwise.
 func (l *local) full(groups int) bool {
 	if l.always(l.task) {
 		return true
@@ -300,9 +303,8 @@ func (l *local) full(groups int) bool {
 		groups >= l.tableGroups(l.task.Budget(), l.task.Lanes)
 }
 
-// judge decides whether the next strides bypass the table. They do if it had nearly one
-// group a row, or nearly as many groups as there are runs of rows with one key, as in an
-// input that is sorted by it.
+// judge decides whether the next strides bypass the table. They do if it had nearly one group per
+// row, or nearly one group per run of equal keys, as in an input that is sorted by the key.
 func (l *local) judge(s *gpu.Stride) error {
 	rows, groups := l.table.rows, l.table.groups.Len()
 	if rows < passReduction*groups {
@@ -350,14 +352,15 @@ func (l *local) pass(s *gpu.Stride) error {
 	return l.partitioned(out)
 }
 
-// manyGroups reports whether the first rows of a stride have so few keys twice that a table that is flushed
-// would have less than two rows per group. n rows of g groups that are alike have about n²/2g keys twice.
+// manyGroups reports whether a flushed table would have less than two rows per group, by the number
+// of repeated keys in the first rows of a stride: n rows of g groups of equal size have about
+// n²/2g.
 func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
 	if l.task.Lanes == 1 && l.task.Spill == nil {
 		return false, nil
 	}
 	most := l.tableGroups(l.task.Budget(), l.task.Lanes)
-	n := max(sampleRows, 4*int(math.Sqrt(float64(most)))) // eight twice, of as many groups
+	n := max(sampleRows, 4*int(math.Sqrt(float64(most)))) // about 8 repeated keys with most groups
 	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most {
 		return false, nil
 	}
@@ -435,7 +438,7 @@ func (o *hashGroupBy) addMeasures(t operators.Task, out *gpu.Stride, x *table) e
 	return nil
 }
 
-// partitioned keeps rows of partial aggregates, by partition unless they are few.
+// partitioned keeps rows of partial aggregates, partitioned unless they are few.
 func (l *local) partitioned(rows *gpu.Stride) error {
 	l.flushed += rows.Rows
 	if rows.Rows <= fewGroups && !l.always(l.task) {
@@ -466,7 +469,7 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	return l.holdLoose()
 }
 
-// holdFew partitions the few rows of many flushes, which cannot spill before.
+// holdFew partitions the few rows of many flushes. Before, they cannot spill.
 func (l *local) holdFew() (err error) {
 	few := l.few
 	l.fewBytes = 0
@@ -474,15 +477,15 @@ func (l *local) holdFew() (err error) {
 	return err
 }
 
-// holdLoose partitions the loose rows together: a partition of many rows is copied faster.
+// holdLoose partitions the loose rows together, because larger partitions are copied faster.
 func (l *local) holdLoose() (err error) {
 	loose := l.loose
 	l.loose, err = l.holdTogether(loose)
 	return err
 }
 
-// holdTogether concatenates and partitions strides, those with one schema and coding that follow one another. After an
-// error it returns those that it has not taken.
+// holdTogether concatenates consecutive strides that have one schema and the same dictionaries, and
+// partitions them. After an error it returns the strides that the caller still owns.
 func (l *local) holdTogether(strides []*gpu.Stride) (left []*gpu.Stride, err error) {
 	for len(strides) > 0 && err == nil {
 		n := 1
@@ -538,7 +541,7 @@ func (l *local) passRows(s *gpu.Stride) error {
 	return l.partitioned(out)
 }
 
-// flush turns the groups of both tables into rows of partial aggregates, and gives the tables back.
+// flush turns the groups of both tables into rows of partial aggregates, and releases the tables.
 func (l *local) flush() error {
 	if err := l.partitionWaiting(); err != nil {
 		return err
@@ -564,7 +567,7 @@ func (l *local) flush() error {
 	return l.holdLoose()
 }
 
-// Combine hands the groups of the lane over.
+// Combine passes on the groups of the lane.
 func (l *local) Combine(context.Context) error {
 	if err := l.takePending(); err != nil {
 		return err
@@ -591,7 +594,7 @@ func (l *local) Combine(context.Context) error {
 	return nil
 }
 
-// handOver hands the groups of the lane over as the result if they are in one place.
+// handOver makes the groups of the lane the result if they are all in one table or stride.
 func (l *local) handOver() bool {
 	switch {
 	case len(l.waiting) == 1 && l.table == nil:

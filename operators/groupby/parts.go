@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// hold partitions rows of partial aggregates, by the hash of their keys or by ranges of a
-// dense key, and holds them where they can spill. It takes them over.
+// hold takes ownership of rows of partial aggregates, partitions them by the hash of their keys or
+// by ranges of a dense key, and keeps them where they can spill.
 func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 	defer func() { rows.Release() }()
 	if err := o.expand(t, rows); err != nil {
@@ -43,8 +43,8 @@ func (o *hashGroupBy) hold(t operators.Task, rows *gpu.Stride) (err error) {
 	return to.Append(parts, 0, offsets)
 }
 
-// expand gives keys plain text whose dictionaries have more values than there are rows, if other rows have
-// other such dictionaries. Rows of one partition would need values of each of them.
+// expand decodes text keys whose dictionary has more values than there are rows, if other rows have
+// other such dictionaries: a partition would need values of each of them.
 func (o *hashGroupBy) expand(t operators.Task, rows *gpu.Stride) error {
 	for i := range o.Keys {
 		c := rows.Cols[i]
@@ -87,8 +87,9 @@ func (o *hashGroupBy) Finalize(_ context.Context, t operators.Task) error {
 	return nil
 }
 
-// partBits returns the binary logarithm of the number of parts: parts have partGroups groups or,
-// on a device with one lane, partStrides strides; they are smaller if several would not fit the budget.
+// partBits returns the binary logarithm of the number of parts. Parts have partGroups groups or, on
+// a device with one lane, partStrides strides. They are smaller if one would exceed
+// grant.GroupMerge.
 func (o *hashGroupBy) partBits(t operators.Task) int {
 	if o.held.Rows(0, o.held.Len())+o.alone.Rows(0, o.alone.Len()) == 0 {
 		return 0
@@ -107,8 +108,8 @@ func (o *hashGroupBy) partBits(t operators.Task) int {
 // Parts implements operators.Source.
 func (o *hashGroupBy) Parts() int { return o.n }
 
-// Emit implements operators.Source. A part is a stride of the only table, or the groups
-// of some partitions, which it merges.
+// Emit implements operators.Source. A part is a stride of the only table, or the groups of one or
+// several partitions, which Emit merges.
 func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
 	if o.only != nil && o.only.len() > 0 {
 		from := part * o.stride
@@ -123,7 +124,7 @@ func (o *hashGroupBy) Emit(ctx context.Context, t operators.Task, part int, emit
 	return o.emitPart(ctx, t, part, false, emit)
 }
 
-// emitPart emits the groups of a part, which was split off or not.
+// emitPart emits the groups of a part. split says that it was split off.
 func (o *hashGroupBy) emitPart(ctx context.Context, t operators.Task, part int, split bool, emit operators.Emit) error {
 	merged, err := o.merge(ctx, t, part, split)
 	if err != nil {
@@ -141,8 +142,8 @@ func (o *hashGroupBy) emitPart(ctx context.Context, t operators.Task, part int, 
 	return nil
 }
 
-// merge makes the groups of a part, whose rows are then released unless it was split off. Raw rows may be
-// aggregated in tables of blocks, others are in a table of the part.
+// merge makes the groups of a part, and releases its rows unless it was split off. A table merges
+// the rows, or tables of blocks if all of them are raw.
 func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, split bool) (_ groups, err error) {
 	from, to := o.partitions(part)
 	n := int(o.held.Rows(from, to) + o.alone.Rows(from, to))
@@ -150,7 +151,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, spl
 		n += s.Rows
 	}
 	few := o.few
-	if len(few) > 0 { // these are not partitioned, so there is one part
+	if len(few) > 0 { // they are not partitioned, so there is one part
 		o.few = nil
 	}
 	defer func() {
@@ -182,7 +183,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, spl
 		return o.naming(failed, err)
 	}
 	whole := len(few) == 0 && o.held.Rows(from, to) == 0 && o.inBlocks(t, n)
-	// Rows of one schema are assigned together.
+	// Rows with one schema are assigned in common batches.
 	for i, p := range []*spill.Partitions{o.alone, o.held} {
 		schema, batches, take := []*gpu.Schema{o.raw, o.partials}[i], t, take
 		if whole && i == 0 {
@@ -220,8 +221,8 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, spl
 	return merged, nil
 }
 
-// read calls take with the rows of a part: first with the raw ones, then with the others. One lane merges
-// the parts in order, so that the rows of the next one are read meanwhile.
+// read calls take with the rows of a part in p. A single lane merges the parts in order, so that
+// the rows of the next part are read meanwhile.
 func (o *hashGroupBy) read(ctx context.Context, t operators.Task, p *spill.Partitions, part int, split bool,
 	take func(*gpu.Stride, int) error) error {
 	if t.Lanes > 1 || split {

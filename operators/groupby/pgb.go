@@ -8,8 +8,8 @@ import (
 )
 
 // pgb is the partition-based group-by (Wu et al., SIGMOD 2025, §4.3): the rows of a stride are
-// partitioned by a hash of the key, so that the groups of a partition fit the shared memory of a
-// block, which aggregates them.
+// partitioned by a hash of the key, so that the groups of a partition fit the shared memory of the
+// block that aggregates them.
 //
 // PGB-TR partitions the values together with the key. PGB-UR partitions the row ids, and gathers
 // the values in their order.
@@ -58,7 +58,8 @@ func (a pgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 		gpu.GroupHint{Groups: groups})
 }
 
-// partition partitions the key and values, or the key and row ids, which are gathered by: all of them have a row.
+// partition partitions the key and the values, or the key and row ids by which values are gathered.
+// All columns have the same rows.
 func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column,
 	d gpu.Digit) (moved []gpu.Column, offsets, ends gpu.Column, err error) {
 	if a.transform {
@@ -68,8 +69,8 @@ func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column,
 	return moved, offsets, ends, err
 }
 
-// moving returns the positions of the columns that are partitioned with the key. Where values are only counted,
-// those are the bits that say which are null, and nothing if there are none.
+// moving returns the positions of the columns that are partitioned with the key. Of a column that
+// is only counted, only the validity is moved, if there is one.
 func (a pgb) moving(cols []gpu.Column, by key) (at []int) {
 	for _, counts := range []bool{false, true} {
 		for _, m := range a.measured {

@@ -8,12 +8,13 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// partitions returns the partitions [from, to) of a part.
+// partitions returns the range of partitions [from, to) of a part.
 func (o *hashGroupBy) partitions(part int) (from, to int) {
 	return part << o.shift, (part + 1) << o.shift
 }
 
-// count returns how many partitions a part has, and their bytes; none if the groups are in a table.
+// count returns the number of partitions of a part, and their bytes; 0 if the groups are in a
+// table.
 func (o *hashGroupBy) count(part int) operators.Items {
 	if o.only != nil || len(o.few) > 0 || o.groups == 0 {
 		return operators.Items{}
@@ -22,7 +23,7 @@ func (o *hashGroupBy) count(part int) operators.Items {
 	return operators.Items{N: to - from, Bytes: o.alone.Bytes(from, to) + o.held.Bytes(from, to)}
 }
 
-// begin takes a part, and reports whether it was not split off.
+// begin claims a part. It returns false if the part was split off.
 func (o *hashGroupBy) begin(part int) bool {
 	items := o.count(part) // outside of the lock, as it takes others
 	o.taking.Lock()
@@ -82,7 +83,8 @@ func (o *hashGroupBy) Split(t operators.Task, want func(left, piece int64) bool)
 	return p
 }
 
-// portable reports whether every device merges groups to the same bits: not sums and products of floats.
+// portable reports whether all devices merge groups to identical bits, which sums and products of
+// floats rule out.
 func (o *hashGroupBy) portable() bool {
 	return !slices.ContainsFunc(o.measured, func(m measure) bool {
 		return m.kind == gpu.Product ||

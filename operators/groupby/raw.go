@@ -9,9 +9,9 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// newOfRaw returns the group-by of raw rows in tables of blocks, whose groups are rows of partial aggregates. It is
-// nil if there is none: for keys of text, aggregates that such tables do not have, and counts of values with
-// nulls, which raw rows have as numbers.
+// newOfRaw returns the group-by that aggregates raw rows in tables of blocks; its groups are rows
+// of partial aggregates. It is nil for text keys, for aggregates that such tables do not have, and
+// for counts of values with nulls, which are numbers in raw rows.
 func (o *hashGroupBy) newOfRaw() *hashGroupBy {
 	text := func(f gpu.Field) bool { return f.Type.IsVar() }
 	if o.Algorithm != "" && o.Algorithm != pgbTR && o.Algorithm != pgbUR || slices.ContainsFunc(o.raw.Fields, text) {
@@ -37,16 +37,16 @@ func (o *hashGroupBy) newOfRaw() *hashGroupBy {
 	return r
 }
 
-// inBlocks reports whether the raw rows of a part, of which there are so many, are aggregated in tables of blocks.
-// They are together in memory then, twice while they are partitioned.
+// inBlocks reports whether a number of raw rows of a part is aggregated in tables of blocks. All of
+// them are then in memory at once, and twice while they are partitioned.
 func (o *hashGroupBy) inBlocks(t operators.Task, rows int) bool {
 	return o.ofRaw != nil && t.Device.Properties().BlockTables && o.ofRaw.fitsTables() == nil &&
 		rows <= gpu.MaxRows && int64(rows)*int64(o.raw.RowBytes()) <= t.Share(grant.GroupMerge)
 }
 
-// mergeInBlocks aggregates all raw rows of a part in tables of blocks. It borrows the rows, and returns nil
-// if they must be aggregated in another way. It expects as many groups as the part before had, of the first
-// part as many as rows.
+// mergeInBlocks aggregates all raw rows of a part in tables of blocks. It borrows the rows, and
+// returns nil if a table must merge them instead. It expects about as many groups as in the part
+// before, and in the first part as many as rows.
 func (o *hashGroupBy) mergeInBlocks(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 	r := o.ofRaw
 	if slices.ContainsFunc(s.Cols, func(c gpu.Column) bool { return c.Dict != nil }) {

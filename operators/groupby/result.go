@@ -43,8 +43,8 @@ func (o *hashGroupBy) result(t operators.Task, x groups, i, from, to int) (gpu.C
 	return avg[0], nil
 }
 
-// measure returns a measure of groups [from, to) in its final type. The partial sums of a decimal
-// are integers that must have no more digits than it.
+// measure returns a measure of groups [from, to) in its final type. Partial sums of a decimal are
+// integers, which must fit the digits of the decimal.
 func (o *hashGroupBy) measure(t operators.Task, x groups, measure, from, to int) (gpu.Column, error) {
 	out, err := x.measure(t, measure, from, to)
 	want := o.final(o.measured[measure])
@@ -56,7 +56,8 @@ func (o *hashGroupBy) measure(t operators.Task, x groups, measure, from, to int)
 	return out, o.naming(measure, err)
 }
 
-// digits returns integers as the digits of a decimal of the most digits.
+// digits returns integers as the digits of a decimal of type want. An integer of more than
+// gpu.MaxPrecision digits is an error.
 func digits(t operators.Task, c gpu.Column, want gpu.Type) (gpu.Column, error) {
 	p := &gpu.Program{Inputs: []gpu.Type{c.Type}, Outputs: []int{1}, Code: []gpu.Instr{
 		{Op: gpu.OpCast, Type: gpu.DecimalOf(gpu.MaxPrecision, 0), Args: []int{0}, Mask: -1, Text: "sum"}}}

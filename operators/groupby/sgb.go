@@ -11,10 +11,9 @@ import (
 // sgb is the sort-based group-by (Wu et al., SIGMOD 2025, §3.2.2 and §4.1.3): the rows of a stride
 // are sorted by their keys, and runs of equal keys are aggregated.
 //
-// SGB-UR sorts the row ids, and gathers the values in their order. SGB-TR moves the values with
-// a key that is an integer, by the passes of a radix sort; other keys are sorted as SGB-UR
-// does. SGB-DE-TR first encodes the keys by a dictionary, so that any key is a number of
-// few bits.
+// SGB-UR sorts row ids, and gathers the values in their order. SGB-TR moves the values with an
+// integer key in the passes of a radix sort; it sorts other keys as SGB-UR does. SGB-DE-TR first
+// encodes the keys by a dictionary, so that any key is a number of few bits.
 type sgb struct {
 	*hashGroupBy
 	transform, encode bool
@@ -70,7 +69,7 @@ func (a sgb) columns(s *gpu.Stride, keys bool) (at []int) {
 	return at
 }
 
-// placed returns a stride like s with columns that were moved at their positions, and no others.
+// placed returns a stride like s that has only the moved columns, at their positions.
 func placed(s *gpu.Stride, at []int, moved []gpu.Column) *gpu.Stride {
 	out := &gpu.Stride{Schema: s.Schema, Rows: s.Rows, Cols: make([]gpu.Column, len(s.Cols))}
 	for i, c := range at {
@@ -79,8 +78,8 @@ func placed(s *gpu.Stride, at []int, moved []gpu.Column) *gpu.Stride {
 	return out
 }
 
-// sortBits moves columns of a stride into the order of the lowest bits of a key, which it moves too
-// unless it is one of them.
+// sortBits sorts columns of a stride by the lowest bits of a key, which it moves, too, unless it is
+// one of them.
 func (a sgb) sortBits(t operators.Task, s *gpu.Stride, key gpu.Column, width int, at []int) (*gpu.Stride, error) {
 	move := append([]gpu.Column{key}, operators.Pick(s.Cols, at)...)
 	var owned []gpu.Column
@@ -114,7 +113,7 @@ func (a sgb) runs(t operators.Task, sorted *gpu.Stride) (*gpu.Stride, error) {
 	return a.ofRuns(t, sorted, to, firsts)
 }
 
-// encoded numbers the keys by a dictionary, and sorts the rows by these numbers.
+// encoded encodes the keys by a dictionary, and sorts the rows by the codes.
 func (a sgb) encoded(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 	var types []gpu.Type
 	for _, k := range a.Keys {
@@ -194,7 +193,7 @@ func (o *hashGroupBy) accumulate(t operators.Task, s *gpu.Stride, to gpu.Assignm
 	return x, nil
 }
 
-// isBits reports whether a column is a key whose bits may be partitioned.
+// isBits reports whether rows may be partitioned by the bits of a key.
 func isBits(c gpu.Column) bool {
 	w := c.Type.Width()
 	return c.Dict == nil && c.Valid == nil && !c.Type.IsFloat() && !c.Type.IsVar() && (w == 4 || w == 8)

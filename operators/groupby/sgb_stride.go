@@ -5,11 +5,11 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// SGB-STRIDE is SGB-TR for inputs that are larger than memory: the sorted groups of a stride are merged
-// with those of the strides before it, so that the result is sorted.
+// SGB-STRIDE is SGB-TR for inputs larger than memory: the sorted groups of a stride are merged with
+// those of the strides before, so that the result is sorted.
 
-// mergeSorted merges rows of partial aggregates, no two of one key on either side. It takes both over,
-// unless there is an error.
+// mergeSorted merges two sides of rows of partial aggregates, each with distinct keys. It takes
+// ownership of both, unless there is an error.
 func (o *hashGroupBy) mergeSorted(t operators.Task, a, b *gpu.Stride) (*gpu.Stride, error) {
 	all, err := operators.ConcatStrides(t, o.partials, []*gpu.Stride{a.Retain(), b.Retain()})
 	if err != nil {
