@@ -13,11 +13,16 @@ func literalAs(fold Fold, x, other *Expr) (*Expr, error) {
 	if x.literal == stringLiteral && other.annotation == gpu.UUID {
 		return uuidLiteral(x)
 	}
-	if x.literal == integerLiteral && other.literal != integerLiteral && other.typ.IsInteger() &&
-		typeRange(other.typ).contains(x.rng) {
+	if x.takes(other) {
 		return newCast(fold, x, other.typ, false)
 	}
 	return x, nil
+}
+
+// takes reports whether an expression is an integer literal that takes the type of another one.
+func (e *Expr) takes(other *Expr) bool {
+	return e.literal == integerLiteral && other.literal != integerLiteral && other.typ.IsInteger() &&
+		typeRange(other.typ).contains(e.rng)
 }
 
 // arithmetic binds + - * / // % on numbers.

@@ -46,10 +46,8 @@ func (b *binder) unifyLazily(nodes []syntax.Node, values []*Expr, what string) e
 
 // unify casts values, in place, to a common type and storage.
 func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
-	// A literal takes the type of an integer among the other values, or becomes a UUID if there is
-	// one.
 	for _, other := range values {
-		if other.literal == notLiteral && (other.typ.IsInteger() || other.annotation == gpu.UUID) {
+		if other.literal == notLiteral && other.annotation == gpu.UUID {
 			for i, v := range values {
 				var err error
 				if values[i], err = literalAs(b.scope.Fold, v, other); err != nil {
@@ -59,16 +57,26 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 			break
 		}
 	}
+	// From the first value to the last, as in DuckDB: an integer literal takes the type of the integers before it, or
+	// of the integer after it, but not that of an integer behind a decimal.
 	all := *values[0]
 	for i, v := range values[1:] {
 		t, ok := common(&all, v)
-		if !ok {
+		switch {
+		case v.takes(&all):
+			t = all.typ
+		case all.takes(v):
+			t = v.typ
+		case !ok:
 			return b.errorf(nodes[i+1], "%s must have one type: found %v after %v", what, v.typ, all.typ)
 		}
 		all.typ = t
+		if v.literal == integerLiteral && all.literal == integerLiteral {
+			all.rng = all.rng.union(v.rng)
+		}
 		if v.literal != nullLiteral && (all.literal == nullLiteral || all.literal == stringLiteral ||
 			v.literal == notLiteral) {
-			all.literal = v.literal
+			all.literal, all.rng = v.literal, v.rng
 		}
 	}
 	if all.typ.Kind == gpu.Invalid {
