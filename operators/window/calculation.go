@@ -8,17 +8,17 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 )
 
-// calculation computes functions over the sorted rows of a part. Positions are INTEGER row
-// ids, one for each row. Its methods return borrowed columns and remember the first error,
-// after which they do nothing.
+// calculation computes functions over the sorted rows of a part. Positions are INTEGER row ids, one
+// for each row. Methods return borrowed columns. They keep the first error, and do nothing after
+// it.
 type calculation struct {
 	partition []int
 	order     []sort.Key
 	task      operators.Task
 	n         int
 	cols      map[int]gpu.Column // sorted columns of the input
-	// before is the rows of the partition that are in front of these, and total all of them, 0 if
-	// these are all.
+	// before is the number of rows of the partition that precede these rows. total is the number of
+	// all of its rows, 0 if it has no others.
 	before, total int64
 	err           error
 
@@ -59,7 +59,7 @@ func (c *calculation) own(col gpu.Column, err error) gpu.Column {
 	return col
 }
 
-// once returns the column of a name, which make makes the first time.
+// once returns the column of a name. The first time make makes it.
 func (c *calculation) once(name string, make func() gpu.Column) gpu.Column {
 	col, ok := c.made[name]
 	if !ok {
@@ -106,8 +106,7 @@ func (c *calculation) evalRows(p *program, out, n int, in ...gpu.Column) gpu.Col
 	return c.own(cols[0], nil)
 }
 
-// rowIDs is a column of row ids of which the program that made it leaves none null, without
-// the bitmap that says so.
+// rowIDs is a column of row ids without its validity. The program that made it leaves none null.
 func rowIDs(ids gpu.Column) gpu.Column {
 	ids.Valid = nil
 	return ids
@@ -144,7 +143,7 @@ func (c *calculation) constant(v, n int) gpu.Column {
 	return c.evalRows(p, p.number(int32Type, int64(v)), n)
 }
 
-// runs says what consecutive rows have in common.
+// runs is a kind of runs, by what consecutive rows have in common.
 type runs string
 
 const (
@@ -152,8 +151,8 @@ const (
 	peers      runs = "peers"
 )
 
-// keys returns the columns that rows of a run have in common. Without an order, all rows of
-// a partition are peers.
+// keys returns the columns that are equal within a run. Without an order, all rows of a partition
+// are peers.
 func (c *calculation) keys(r runs) (cols []gpu.Column) {
 	for _, k := range c.partition {
 		cols = append(cols, c.cols[k])
@@ -205,7 +204,7 @@ func (c *calculation) concat(parts ...gpu.Column) gpu.Column {
 	return c.own(c.task.Queue.Concat(c.task.Lease, parts))
 }
 
-// start has for each row the first row of its run, end the row behind its run.
+// start has for each row the first row of its run, and end the row after its run.
 func (c *calculation) start(r runs) gpu.Column {
 	return c.once("start of "+string(r), func() gpu.Column {
 		if len(c.keys(r)) == 0 {
@@ -229,8 +228,8 @@ func (c *calculation) end(r runs) gpu.Column {
 	})
 }
 
-// frame has for each row the first row of its frame, and the row behind the frame, both
-// within the partition. The second may be before the first.
+// frame has for each row the first row of its frame, and the row after the frame, both within the
+// partition. The second may be before the first.
 func (c *calculation) frame(f Frame) (from, to gpu.Column) {
 	if cols, ok := c.frames[f]; ok {
 		return cols[0], cols[1]
@@ -247,7 +246,7 @@ func (c *calculation) setFrame(f Frame, from, to gpu.Column) {
 	}
 }
 
-// bound has one end of the frames: the first row, or the row behind the last.
+// bound has one end of the frames: the first row, or the row after the last.
 func (c *calculation) bound(unit Unit, b Bound, first bool) gpu.Column {
 	switch {
 	case b.Kind == UnboundedPreceding:
@@ -265,8 +264,8 @@ func (c *calculation) bound(unit Unit, b Bound, first bool) gpu.Column {
 	case unit == Range:
 		return c.rangeBound(b, first)
 	}
-	// Rows, or groups of peers, are counted from the own one, and there are none outside of
-	// the partition. More than there can be are as many.
+	// The offset counts rows, or groups of peers, from the row itself, and stops at the ends of the
+	// partition. It is cut to the greatest INTEGER, because there cannot be more rows.
 	offset := min(b.Offset, math.MaxInt32)
 	if b.Kind == Preceding {
 		offset = -offset
@@ -283,7 +282,7 @@ func (c *calculation) bound(unit Unit, b Bound, first bool) gpu.Column {
 		}
 		return c.eval(p, at(0), own, c.start(partitions), c.end(partitions))
 	}
-	// A group of peers is known by its number, and begins where starts says.
+	// Groups of peers have numbers; starts has their first rows.
 	group := c.runOf(peers)
 	own, low := group, c.gather(group, c.start(partitions), false)
 	behind := newProgram(int32Type)
@@ -299,7 +298,7 @@ func (c *calculation) bound(unit Unit, b Bound, first bool) gpu.Column {
 	return c.gather(c.startsOf(peers), c.eval(p, at(0), own, low, plusOne(high)), false)
 }
 
-// rangeBound has the place of a value in the order of the partition.
+// rangeBound has the position of a value in the order of the partition.
 func (c *calculation) rangeBound(b Bound, first bool) gpu.Column {
 	start, end := c.start(partitions), c.end(partitions)
 	if c.err != nil {
@@ -331,7 +330,7 @@ func (c *calculation) function(f Function) (gpu.Column, error) {
 	return out.Retain(), nil
 }
 
-// rank computes a function of the place of the rows.
+// rank computes a function of the position of the rows in their partition.
 func (c *calculation) rank(f Function) gpu.Column {
 	p := newProgram(int32Type, int32Type, int32Type)
 	start, end := c.start(partitions), c.end(partitions)
@@ -357,14 +356,14 @@ func (c *calculation) rank(f Function) gpu.Column {
 	return c.ntile(f, start, end)
 }
 
-// place is the number of rows in the partition in front of the row in the first input of a program.
-// The second input is the first row of the partition.
+// place is the number of rows of the partition that precede the row in the first input of a
+// program. The second input is the first row of the partition.
 func (c *calculation) place(p *program) int {
 	return p.plus(p.long(p.op(gpu.OpSub, int32Type, 0, 1)), p.number(int64Type, c.before))
 }
 
-// size is the number of rows in the partition, of which the second and the third input have the first
-// row and the row behind the last.
+// size is the number of rows in the partition. The second input of a program is its first row, and
+// the third input the row after its last.
 func (c *calculation) size(p *program) int {
 	if c.total > 0 {
 		return p.number(int64Type, c.total)
@@ -372,7 +371,7 @@ func (c *calculation) size(p *program) int {
 	return p.long(p.op(gpu.OpSub, int32Type, 2, 1))
 }
 
-// ntile numbers buckets. The first ones have one more row if the rows do not fill all.
+// ntile numbers buckets. If the rows cannot be divided evenly, the first buckets have one more row.
 func (c *calculation) ntile(f Function, start, end gpu.Column) gpu.Column {
 	p := newProgram(int32Type, int32Type, int32Type, int64Type)
 	row, rows := c.place(p), c.size(p)
@@ -412,8 +411,8 @@ func (c *calculation) quotient(sum, count gpu.Column) gpu.Column {
 	return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, 0), p.cast(doubleType, 1)), sum, count)
 }
 
-// argument has the value in the first of the rows [from, to) with the least key, or the
-// greatest. Rows with a null in either do not count.
+// argument has the value of the first of the rows [from, to) with the least or the greatest key.
+// Rows with a null key or value are ignored.
 func (c *calculation) argument(value, key gpu.Column, kind Kind, from, to gpu.Column) gpu.Column {
 	return c.gather(value, c.leader(c.keyOfValue(value, key), kind == ArgMax, from, to), true)
 }
@@ -427,7 +426,8 @@ func (c *calculation) keyOfValue(value, key gpu.Column) gpu.Column {
 	return c.eval(p, p.choose(key.Type, p.op(gpu.OpIsNotNull, boolType, 0), 1, p.null(key.Type)), value, key)
 }
 
-// leader has the first of the rows [from, to) with the least key, or the greatest; -1 if all are null.
+// leader has the first of the rows [from, to) with the least or the greatest key, -1 if all are
+// null.
 func (c *calculation) leader(key gpu.Column, greatest bool, from, to gpu.Column) gpu.Column {
 	if c.err != nil {
 		return gpu.Column{}
@@ -435,8 +435,8 @@ func (c *calculation) leader(key gpu.Column, greatest bool, from, to gpu.Column)
 	return c.own(c.task.Queue.Extreme(c.task.Lease, gpu.SortKey{Column: key, Descending: greatest}, false, from, to))
 }
 
-// selectable has the rows that a function may select, whatever rows come before the first one or behind the last, as
-// far as its frames go; -1 if there are none.
+// selectable has the rows that a function may select in frames that include further rows before the
+// first row or after the last; -1 if there are none.
 func (c *calculation) selectable(f Function) gpu.Column {
 	first, behind := c.constant(0, 1), c.constant(c.n, 1)
 	n, last := f.nth(), false
@@ -486,7 +486,7 @@ func (c *calculation) count(f Function, from, to gpu.Column) gpu.Column {
 	return c.eval(p, p.greatest(p.minus(p.long(1), p.long(0)), p.number(int64Type, 0)), from, to)
 }
 
-// value gathers the value of another row.
+// value gathers the values of other rows.
 func (c *calculation) value(f Function) gpu.Column {
 	offset := gpu.Column{}
 	if f.Offset >= 0 {
@@ -508,10 +508,9 @@ func (c *calculation) value(f Function) gpu.Column {
 	return c.eval(p, p.choose(f.Output, outside, 2, 1), ids, out, c.cols[f.Default], offset)
 }
 
-// target has the row whose value a function returns, -1 for none. An offset that is null has
-// none.
+// target has the row whose value a function returns, -1 for none. A null offset gives -1.
 func (c *calculation) target(f Function, offset gpu.Column) gpu.Column {
-	var low, high gpu.Column // the rows that may be it
+	var low, high gpu.Column // the range of possible targets
 	if f.Kind == Lag || f.Kind == Lead {
 		low, high = c.start(partitions), c.end(partitions)
 	} else {
@@ -547,8 +546,8 @@ func (c *calculation) withValue(value gpu.Column) gpu.Column {
 	return c.own(c.task.Queue.Select(c.task.Lease, there, true))
 }
 
-// targetWithValue is target among the rows whose value is not null. These are listed, and a
-// row's rank is the number of those before it.
+// targetWithValue is target among the rows whose value is not null. It lists these rows; the rank
+// of a row is the number of listed rows before it.
 func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) gpu.Column {
 	list := c.withValue(c.cols[f.Value])
 	none, all := c.constant(0, c.n), c.constant(list.Len, c.n)

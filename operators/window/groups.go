@@ -10,22 +10,22 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 )
 
-// GroupFunction is an aggregate of the rows of a group, in an order.
+// GroupFunction is an aggregate over the rows of a group, in an order.
 type GroupFunction struct {
 	Kind      Kind
 	Aggregate gpu.AggregateKind
-	// Value and Key are columns, -1 for none: the argument, and that by which ArgMin and
-	// ArgMax choose. Of Mode and quantiles the key is how many times a row counts, a BIGINT; without
-	// it once. StringAgg takes a VARCHAR, Quantiles a number, VarSamp and the others of
-	// its kind a DOUBLE.
+	// Value is the column of the argument: a VARCHAR for StringAgg, a number for quantiles, a
+	// DOUBLE for VarSamp and the other variances. Key is the column that ArgMin and ArgMax compare;
+	// for Mode and quantiles it is the weight of a row, a BIGINT. Both are -1 for none; the weight
+	// is then 1.
 	Value, Key int
-	// Filter is a BOOLEAN column of the rows that count, -1 for all.
+	// Filter is the BOOLEAN column that selects the rows to aggregate, -1 for all rows.
 	Filter      int
 	Order       []sort.Key
 	Distinct    bool
 	IgnoreNulls bool
-	// Fraction is that of a quantile; Descending counts it from the greatest value. If it is a
-	// decimal, it is Numerator / Denominator too; otherwise Denominator is 0.
+	// Fraction is the fraction of a quantile, from the greatest value if Descending. A decimal
+	// fraction is also given exactly, as Numerator / Denominator; otherwise Denominator is 0.
 	Fraction               float64
 	Numerator, Denominator int64
 	Descending             bool
@@ -33,7 +33,7 @@ type GroupFunction struct {
 	Output                 gpu.Type
 }
 
-// GroupSpec describes a group-by whose aggregates need the rows of a group together.
+// GroupSpec describes a group-by whose aggregates need all rows of a group at once.
 type GroupSpec struct {
 	In        *gpu.Schema
 	Keys      []int
@@ -63,7 +63,7 @@ type groups struct {
 	collection
 }
 
-// Parts implements operators.Source. Without rows there may be groups.
+// Parts implements operators.Source. There may be groups even without rows.
 func (o *groups) Parts() int {
 	if len(o.parts) == 0 && len(o.Always) > 0 {
 		return 1
@@ -122,7 +122,7 @@ func (f GroupFunction) order() []sort.Key {
 	switch {
 	case f.Kind == QuantileCont || f.Kind == QuantileDisc:
 		return []sort.Key{{Column: f.Value, Descending: f.Descending}}
-	case f.Kind == Mode: // the first row of each value is the first one in the order
+	case f.Kind == Mode: // the first row of each value is its first row in the order
 		return append([]sort.Key{{Column: f.Value}}, f.Order...)
 	case f.Distinct && len(f.Order) == 0:
 		return []sort.Key{{Column: f.Value}}
@@ -130,7 +130,7 @@ func (f GroupFunction) order() []sort.Key {
 	return f.Order
 }
 
-// stride is an output that is there as a whole.
+// stride is an output whose rows are computed.
 type stride struct{ *gpu.Stride }
 
 func (s stride) length() int { return s.Rows }
@@ -221,7 +221,7 @@ func (o *groups) inOrder(t operators.Task, rows *operators.Rows, used []int, ord
 	return c.err
 }
 
-// grouping computes functions of groups: m ranges of sorted rows, from low to high.
+// grouping computes functions of m groups: the ranges [low, high) of sorted rows.
 type grouping struct {
 	*calculation
 	m         int
@@ -239,7 +239,7 @@ func (g *grouping) function(f GroupFunction) gpu.Column {
 	list, all := g.counting(f)
 	row := func(at gpu.Column) gpu.Column { return at }
 	if !all {
-		// The rows that count are listed; those of a group are together in the list.
+		// The list of the aggregated rows has those of a group next to each other.
 		none, end := g.constants(0), g.constants(list.Len)
 		rank := func(rows gpu.Column) gpu.Column {
 			if g.err != nil {
@@ -279,7 +279,8 @@ func (g *grouping) function(f GroupFunction) gpu.Column {
 // constants has one number for each group.
 func (g *grouping) constants(v int) gpu.Column { return g.constant(v, g.m) }
 
-// counting returns the rows that a function takes, or all.
+// counting returns the list of the rows that a function aggregates; all says that these are all
+// rows.
 func (g *grouping) counting(f GroupFunction) (list gpu.Column, all bool) {
 	value := g.cols[f.Value]
 	p := &program{}
@@ -317,8 +318,8 @@ func (g *grouping) counting(f GroupFunction) (list gpu.Column, all bool) {
 	return g.own(g.task.Queue.Select(g.task.Lease, pred, true)), false
 }
 
-// firstsOf marks the first row of each value of a group, among the rows that the filter
-// leaves. The rows of one value are together.
+// firstsOf marks the first row of each value of a group, among the rows that pass the filter. The
+// rows of one value are adjacent.
 func (g *grouping) firstsOf(f GroupFunction) gpu.Column {
 	keys := append(g.keys(partitions), g.cols[f.Value])
 	if f.Filter >= 0 {
@@ -359,7 +360,7 @@ func (g *grouping) edge(kind Kind, low, high gpu.Column) gpu.Column {
 	return rowIDs(g.evalGroups(p, p.within(id, p.long(0), p.long(1)), low, high))
 }
 
-// places has for each row, and for the end of the rows, the sum of the times that the rows before it count.
+// places has for each row, and for the end of the rows, the sum of the weights of the rows before.
 func (g *grouping) places(times gpu.Column) gpu.Column {
 	n := times.Len + 1
 	ends := g.own(allRows(g.task, n))
@@ -369,8 +370,8 @@ func (g *grouping) places(times gpu.Column) gpu.Column {
 	return g.evalRows(p, p.choose(int64Type, some, p.long(0), p.number(int64Type, 0)), n, sums)
 }
 
-// quantile has the value at a fraction of the sorted values [low, high), or between the two
-// values around it. value has no nulls. A value that counts several times has as many places.
+// quantile has the value at a fraction of the sorted values [low, high), or a value between the two
+// values next to it. value has no nulls. times has the weights: a value of weight n is n values.
 func (g *grouping) quantile(f GroupFunction, value, times, low, high gpu.Column) gpu.Column {
 	from, to, place := low, high, (*program).within
 	rowsAt := rowIDs
@@ -400,7 +401,7 @@ func (g *grouping) quantile(f GroupFunction, value, times, low, high gpu.Column)
 		at := p.plus(first, p.minus(p.greatest(up, one), one))
 		return g.gather(value, rowsAt(g.evalGroups(p, place(p, at, first, p.long(1)), from, to)), true)
 	}
-	// (n - 1)·q rows behind the first one, which may be between two rows.
+	// (n - 1)·q rows after the first one, which may be between two rows.
 	at := p.op(gpu.OpMul, doubleType, p.cast(doubleType, p.minus(n, one)), fraction)
 	whole := p.op(gpu.OpFloor, doubleType, at)
 	share := p.op(gpu.OpSub, doubleType, at, whole)
@@ -421,7 +422,8 @@ func (g *grouping) quantile(f GroupFunction, value, times, low, high gpu.Column)
 	return g.between(f.Output, x, y, cols[2])
 }
 
-// rowsAt has for each group the row of [low, high) that has a place, -1 for a place of -1.
+// rowsAt has for each group the row of [low, high) whose weights include place at, -1 for a place
+// of -1.
 func (g *grouping) rowsAt(places, at, low, high gpu.Column) gpu.Column {
 	if g.err != nil {
 		return gpu.Column{}
@@ -437,14 +439,14 @@ func (g *grouping) rowsAt(places, at, low, high gpu.Column) gpu.Column {
 	return rowIDs(g.evalGroups(p, p.choose(int32Type, none, p.number(int32Type, -1), 0), rows, at))
 }
 
-// between interpolates between the values x and y. Values that are no floats are those of their
-// units, and the result is cut to whole units.
+// between interpolates between the values x and y. Values other than floats are integers of their
+// units, and the result is truncated to whole units.
 func (g *grouping) between(t gpu.Type, x, y, share gpu.Column) gpu.Column {
 	switch {
 	case t.IsFloat():
 		return g.betweenFloats(t, x, y, share)
 	case t.Kind == gpu.Decimal:
-		// As integers of the same digits.
+		// A decimal is computed as the integer of its digits.
 		unit := int64Type
 		if t.Wide {
 			unit = gpu.Of(gpu.HugeInt)
@@ -458,12 +460,13 @@ func (g *grouping) between(t gpu.Type, x, y, share gpu.Column) gpu.Column {
 	p := newProgram(x.Type, y.Type, doubleType)
 	low, high := p.long(0), p.long(1)
 	step := p.op(gpu.OpSub, gpu.Of(gpu.HugeInt), p.between(low, high, 2, false), p.cast(gpu.Of(gpu.HugeInt), low))
-	same := p.op(gpu.OpEq, boolType, low, high) // as of infinite dates
+	same := p.op(gpu.OpEq, boolType, low, high) // such as infinite dates
 	return g.evalGroups(p, p.choose(t, same, 0, p.op(gpu.OpAdd, t, 0, p.long(step))), x, y, share)
 }
 
-// between is x + (y - x)·share of integers, cut to a HUGEINT: the sum, which is exact, or
-// only what is added to x. DuckDB cuts the latter for decimals of more than 18 digits.
+// between is x + (y - x)·share of integers, truncated to a HUGEINT: either the exact sum is
+// truncated, or, if added is set, the term added to x, as in DuckDB for decimals of more than 18
+// digits.
 func (p *program) between(x, y, share int, added bool) int {
 	huge := gpu.Of(gpu.HugeInt)
 	low, high := p.cast(huge, x), p.cast(huge, y)
@@ -473,13 +476,14 @@ func (p *program) between(x, y, share int, added bool) int {
 	}
 	whole := p.op(gpu.OpFloor, doubleType, step)
 	sum := p.op(gpu.OpAdd, huge, low, p.cast(huge, whole))
-	// A negative sum with a fraction is cut upwards.
+	// A negative sum with a fraction is rounded up.
 	zero, one := p.number(huge, 0), p.number(huge, 1)
 	up := p.op(gpu.OpAnd, boolType, p.op(gpu.OpLt, boolType, sum, zero), p.op(gpu.OpGt, boolType, step, whole))
 	return p.choose(huge, up, p.op(gpu.OpAdd, huge, sum, one), sum)
 }
 
-// betweenFloats computes DOUBLEs and FLOATs as DuckDB does: infinities differ.
+// betweenFloats interpolates as DuckDB does: DOUBLEs as x·(1 - share) + y·share, FLOATs as x + (y -
+// x)·share, which differ for infinities.
 func (g *grouping) betweenFloats(t gpu.Type, x, y, share gpu.Column) gpu.Column {
 	p := newProgram(x.Type, y.Type, doubleType)
 	low, high := p.cast(doubleType, 0), p.cast(doubleType, 1)
@@ -492,8 +496,8 @@ func (g *grouping) betweenFloats(t gpu.Type, x, y, share gpu.Column) gpu.Column 
 	return g.evalGroups(p, p.cast(t, p.choose(doubleType, exact, low, sum)), x, y, share)
 }
 
-// mode has the most frequent of the sorted values [low, high). Of several it is the one that comes first in the
-// order, then the least. value has no nulls; row has the rows at which values are.
+// mode has the most frequent of the sorted values [low, high). Of several it is the first one in
+// the order, then the least. value has no nulls; row has the rows of the values.
 func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column,
 	row func(gpu.Column) gpu.Column) gpu.Column {
 	q, l := g.task.Queue, g.task.Lease
@@ -544,7 +548,7 @@ func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column,
 	if len(f.Order) == 0 {
 		longest = g.own(q.Extreme(l, gpu.SortKey{Column: lengths, Descending: true}, false, from, to))
 	} else {
-		// The runs of a group stay together.
+		// The sort keeps the runs of a group next to each other.
 		keys := []gpu.SortKey{{Column: g.gather(group, firsts, false)}, {Column: lengths, Descending: true}}
 		at := row(firsts)
 		for _, k := range f.Order {
@@ -560,7 +564,7 @@ func (g *grouping) mode(f GroupFunction, value, times, low, high gpu.Column,
 	return g.gather(value, g.gatherIDs(firsts, longest), true)
 }
 
-// gatherIDs gathers ids. An id of -1 stays.
+// gatherIDs gathers ids. A position of -1 gives -1.
 func (g *grouping) gatherIDs(ids, at gpu.Column) gpu.Column {
 	found := g.gather(ids, at, true)
 	p := newProgram(int32Type)
@@ -568,9 +572,9 @@ func (g *grouping) gatherIDs(ids, at gpu.Column) gpu.Column {
 	return rowIDs(g.evalGroups(p, p.choose(int32Type, there, 0, p.number(int32Type, -1)), found))
 }
 
-// concatenation joins the strings [low, high) with a separator between them. Each string has
-// the separator before it, unless it is the first of its group, and the bytes of a group are
-// then together. value has no nulls.
+// concatenation joins the strings [low, high) with a separator. It prefixes each string with the
+// separator, except the first of its group, so that the bytes of a group are contiguous. value has
+// no nulls.
 func (g *grouping) concatenation(f GroupFunction, value, low, high gpu.Column) gpu.Column {
 	q, l := g.task.Queue, g.task.Lease
 	first := g.own(q.Marks(l, value.Len))
@@ -611,8 +615,8 @@ func (g *grouping) concatenation(f GroupFunction, value, low, high gpu.Column) g
 	return gpu.Column{Type: text, Len: g.m, Data: texts.Data, Offsets: ends.Data, Valid: there.Data}
 }
 
-// variance has a variance or a standard deviation of the values [low, high), from their
-// distances to the mean.
+// variance has a variance or a standard deviation of the values [low, high), by their differences
+// from the mean.
 func (g *grouping) variance(f GroupFunction, value, low, high gpu.Column) gpu.Column {
 	mean := g.aggregateOf(GroupFunction{Aggregate: gpu.Avg, Output: doubleType}, value, low, high)
 	n := g.aggregateOf(GroupFunction{Aggregate: gpu.Count, Output: int64Type}, value, low, high)
@@ -639,7 +643,7 @@ func (g *grouping) variance(f GroupFunction, value, low, high gpu.Column) gpu.Co
 	if f.Kind == StddevSamp || f.Kind == StddevPop {
 		out = p.add(gpu.Instr{Op: gpu.OpMath, Type: doubleType, Args: []int{out}, N: int(gpu.MathSqrt)})
 	}
-	// One value does not vary, even if it is infinite.
+	// The variance of one value is 0, even if the value is infinite.
 	alone := p.op(gpu.OpAnd, boolType, p.op(gpu.OpEq, boolType, 1, p.number(int64Type, 1)),
 		p.op(gpu.OpEq, boolType, by, p.double(1)))
 	out = p.choose(doubleType, alone, p.double(0), out)

@@ -41,7 +41,7 @@ func (p *program) double(v float64) int {
 	return p.add(gpu.Instr{Op: gpu.OpConst, Type: doubleType, Value: gpu.FloatScalar(doubleType, v)})
 }
 
-// null is a constant without a value.
+// null is a constant null.
 func (p *program) null(t gpu.Type) int {
 	return p.add(gpu.Instr{Op: gpu.OpConst, Type: t, Value: gpu.Null(t)})
 }
@@ -67,7 +67,7 @@ func (p *program) long(x int) int { return p.cast(int64Type, x) }
 func (p *program) plus(x, y int) int  { return p.op(gpu.OpAdd, int64Type, x, y) }
 func (p *program) minus(x, y int) int { return p.op(gpu.OpSub, int64Type, x, y) }
 
-// bounded is a BIGINT that counts rows. More than there can be are as many.
+// bounded clamps a BIGINT that counts rows to ±math.MaxInt32, because there cannot be more rows.
 func (p *program) bounded(x int) int {
 	return p.greatest(p.least(x, p.number(int64Type, math.MaxInt32)), p.number(int64Type, -math.MaxInt32))
 }

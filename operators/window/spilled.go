@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// Rows take about workFactor times their bytes and workBytes a row while they are computed.
+	// While rows are computed, they take about workFactor times their bytes, and workBytes per row.
 	workFactor = 3
 	workBytes  = 32
 )
 
-// spills reports whether rows may spill: if hashes of keys part them, or a sequence takes them.
+// spills reports whether rows may spill: partitioned by hashes of keys, or as a sequence.
 func (o *collection) spills(t operators.Task) bool {
 	return t.Spill != nil && (len(o.keys) > 0 || o.sequence != nil)
 }
@@ -28,14 +28,13 @@ func bytes(own []cut) (n int64) {
 	return n
 }
 
-// work returns about the memory that lanes take besides the rows if they compute all parts at a
-// time.
+// work estimates the memory that lanes need besides the rows if they compute all parts at once.
 func (o *collection) work() int64 {
 	return bytes(o.held) + workBytes*o.rows
 }
 
-// start makes rows spill: those that lanes hold and all later ones. They get a column more, the
-// number of their stride in the order of the input, because strides come back in any order.
+// start makes rows spill: those that lanes hold, and all later ones. A further column has the
+// number of their stride in the order of the input, because strides are read back in any order.
 func (o *collection) start(t operators.Task) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,7 +51,7 @@ func (o *collection) start(t operators.Task) {
 	o.started.Store(true)
 }
 
-// spill lets collected strides spill, which it takes over, also on error.
+// spill takes ownership of collected strides, also on error, and lets them spill.
 func (o *collection) spill(t operators.Task, own []cut) error {
 	for i, c := range own {
 		err := o.spillOne(t, c)
@@ -85,7 +84,7 @@ func (o *collection) spillOne(t operators.Task, c cut) error {
 	return o.spilled.Append(c.rows, 0, c.offsets)
 }
 
-// group cuts the partitions into parts that fit memory.
+// group groups the partitions into parts that fit memory.
 func (o *collection) group(t operators.Task) {
 	room := t.Share(grant.WindowParts)
 	need := func(from, to int) int64 {

@@ -10,35 +10,36 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 )
 
-// A window without partition keys has all rows in one sequence. If they do not fit memory, a sort
-// out of core takes them, or without an order a hold, and gives them back one stride after the
-// other. Functions are then computed batch by batch. What a function needs besides the rows of a
-// batch is its span. What other rows have come to is their state: a value, which is merged with
-// those of the batch, or the rows that a function may still select, which it sees besides the batch.
+// A window without partition keys has all rows in one sequence. If they exceed the memory, they go
+// through an external sort, or without an order through a hold, and come back stride by stride.
+// Functions are then computed batch by batch. The rows that a function needs besides those of a
+// batch are its span. These rows are reduced to a state: a value that is merged with the values of
+// the batch, or the rows that the function may still select, which it sees in addition to the
+// batch.
 
-// span says which rows a function sees, in a window over all rows.
+// span is the rows that a function sees, in a window over all rows.
 type span uint8
 
 const (
-	// anywhere is rows at any distance: all must be in memory.
+	// anywhere: rows at any distance. All rows must be in memory.
 	anywhere span = iota
-	// upToHere is the rows up to the current one or its peers. Those before a batch have a state.
+	// upToHere: the rows up to the current row or its peers. The rows before a batch have a state.
 	upToHere
-	// nearby is rows near the current one: a batch keeps the rows before it that its frames see,
-	// and leaves its last rows to the next one.
+	// nearby: rows within a distance of the current row. A batch keeps the rows before it that its
+	// frames see, and leaves its last rows to the next batch.
 	nearby
-	// all is the same rows for each row: a first pass makes their state.
+	// all: all rows. A first pass computes their state.
 	all
-	// fromHere is the rows from the current one, its peers or one near by up to the end. A first pass makes the state
-	// of the rows behind each stride.
+	// fromHere: the rows from the current row, its peers or a nearby row to the end. A first pass
+	// computes the state of the rows after each stride.
 	fromHere
-	// upToNear is the rows up to one near the current one. A batch keeps rows as for nearby. Those that it does not
-	// keep have a state.
+	// upToNear: the rows up to a nearby row. A batch keeps rows as for nearby. The rows that it
+	// does not keep have a state.
 	upToNear
 )
 
-// streamed returns a function of the spec, which has no partition keys, in the form in which batches compute it, and
-// its span. The frame of a function without one becomes the rows that it needs.
+// streamed returns a function of a spec without partition keys in the form in which batches compute
+// it, and its span. A function without a frame gets a frame of the rows that it needs.
 func (s *Spec) streamed(f Function) (Function, span) {
 	switch f.Kind {
 	case RowNumber, Ntile:
@@ -47,7 +48,7 @@ func (s *Spec) streamed(f Function) (Function, span) {
 		if len(s.Order) > 0 {
 			return f, upToHere
 		}
-		f.Frame = rowFrame // all rows are peers, so any of them give the ranks
+		f.Frame = rowFrame // all rows are peers, so any rows give the ranks
 		return f, nearby
 	case Lag, Lead:
 		back, ahead, ok := f.reach()
@@ -91,7 +92,8 @@ func (s *Spec) streamed(f Function) (Function, span) {
 	return f, upToNear
 }
 
-// reach returns how many rows lag or lead looks back and ahead at most, if that is known.
+// reach returns the maximum number of rows that lag or lead looks back and ahead; ok says that it
+// is known.
 func (f Function) reach() (back, ahead int64, ok bool) {
 	least, most := int64(1), int64(1)
 	if f.Offset >= 0 {
@@ -105,7 +107,7 @@ func (f Function) reach() (back, ahead int64, ok bool) {
 	return max(most, 0), max(-least, 0), true
 }
 
-// nth returns the most that first_value or nth_value counts from the start of a frame, 1 at least.
+// nth returns the maximum row number in a frame that first_value or nth_value selects, 1 at least.
 func (f Function) nth() int64 {
 	if f.Kind == NthValue {
 		return max(f.Most, 1)
@@ -113,9 +115,9 @@ func (f Function) nth() int64 {
 	return 1
 }
 
-// stream is the functions of a window over all rows, in the form in which batches compute them.
+// stream has the functions of a window over all rows, in the form in which batches compute them.
 type stream struct {
-	// functions are those of the spec, then a count for each average that is merged.
+	// functions are the functions of the spec, then a count for each average that is merged.
 	functions []Function
 	spans     []span
 	counts    []int // for each function of the spec the count of its average, or -1
@@ -146,7 +148,7 @@ func newStream(s *Spec) *stream {
 	return st
 }
 
-// newSequence returns the operator that takes the rows of a spec when they spill.
+// newSequence returns the operator that keeps the rows of a spec when they spill.
 func newSequence(s *Spec) (operators.Blocking, error) {
 	if len(s.Order) == 0 {
 		return hold.New(s.In), nil
@@ -154,7 +156,8 @@ func newSequence(s *Spec) (operators.Blocking, error) {
 	return sort.New(sort.Spec{In: s.In, Keys: s.Order, Limit: -1})
 }
 
-// pushSequence hands collected strides, which it takes over, also on error, to the sequence.
+// pushSequence takes ownership of collected strides, also on error, and pushes them to the
+// sequence.
 func (l *local) pushSequence(ctx context.Context, own []cut) (err error) {
 	if l.sequenced == nil {
 		l.sequenced, err = l.sequence.NewLocal(l.task)
@@ -169,7 +172,7 @@ func (l *local) pushSequence(ctx context.Context, own []cut) (err error) {
 	return err
 }
 
-// finalizeSequence puts all rows in sequence, those that lanes still hold too.
+// finalizeSequence puts all rows in sequence, including those that lanes still hold.
 func (o *collection) finalizeSequence(ctx context.Context, t operators.Task) error {
 	held := o.held
 	o.held = nil
@@ -195,7 +198,7 @@ func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit opera
 	each := func(take operators.Emit) error { return eachPart(ctx, t, o.sequence.(operators.Source), take) }
 	held, ok := o.sequence.(*hold.Hold)
 	twice := slices.Contains(o.stream.spans, all) || slices.Contains(o.stream.spans, fromHere)
-	if !ok && twice { // the rows of a sort come once
+	if !ok && twice { // a sort emits its rows only once
 		held = hold.New(b.In)
 		defer held.Close()
 		if err := fill(ctx, t, held, each); err != nil {
@@ -233,7 +236,7 @@ func eachPart(ctx context.Context, t operators.Task, source operators.Source, ta
 	return nil
 }
 
-// fill puts strides into a hold, in the order in which they come.
+// fill puts strides into a hold, in their order.
 func fill(ctx context.Context, t operators.Task, h *hold.Hold, each func(operators.Emit) error) error {
 	l, err := h.NewLocal(t)
 	if err != nil {
@@ -254,21 +257,24 @@ type batches struct {
 	*windows
 	task operators.Task
 	emit operators.Emit
-	// waiting are strides with rows that are not emitted. The first rows, seen of them, are: later
-	// frames see them.
+	// waiting are strides with rows to be emitted. Their first seen rows are emitted already, and
+	// kept for later frames.
 	waiting []*gpu.Stride
 	seen    int
 	before  int64 // rows that were emitted
-	// last is what the rows before those of a batch have come to, for each function; of the span all, all rows.
+	// last has for each function the state of the rows before a batch; with the span all, the state
+	// of all rows.
 	last []state
-	// behind is, for functions of the span fromHere, what the rows of each stride and of those behind it come to.
+	// behind has for functions with the span fromHere, for each stride, the state of its rows and
+	// all later rows.
 	behind [][]state
-	pushed int // strides
+	pushed int // strides so far
 }
 
-// state is what some rows have come to: the rows among them that a function may select, with the columns of its
-// arguments, or one of nulls if there are none; or the value of a function that is merged, in one row. It is nil before
-// the first rows.
+// state has what a function needs of some rows, as columns. For a function that is merged, it is
+// one row with its value over these rows. For a function that selects a row, it is the arguments of
+// the rows that it may select, or one row of nulls if there are none. It is nil before the first
+// rows.
 type state []gpu.Column
 
 func (s state) rows() int {
@@ -292,7 +298,7 @@ func (b *batches) release() {
 	}
 }
 
-// push takes a stride over. It computes a batch when half of its rows are new.
+// push takes ownership of a stride, and computes a batch if at least half of its rows are new.
 func (b *batches) push(s *gpu.Stride) error {
 	rows := s.Rows
 	for _, w := range b.waiting[min(1, len(b.waiting)):] {
@@ -306,8 +312,8 @@ func (b *batches) push(s *gpu.Stride) error {
 	return b.compute(false)
 }
 
-// total computes the functions that see all rows, or all rows from a stride on, of the next stride, which it takes
-// over.
+// total takes ownership of the next stride of the first pass, and adds its rows to the states of
+// the functions with the spans all and fromHere.
 func (b *batches) total(s *gpu.Stride) error {
 	rows, err := operators.CollectRows(b.task, b.In, []*gpu.Stride{s}, b.used(all, fromHere))
 	if err != nil {
@@ -317,8 +323,8 @@ func (b *batches) total(s *gpu.Stride) error {
 	return b.add(rows, rows.N, all, fromHere)
 }
 
-// add adds the first n rows to what functions of some spans have come to. For those of the span fromHere each stride is
-// kept apart, for joinBehind.
+// add adds the first n rows to the states of functions with the given spans. For fromHere it keeps
+// one state per stride, for joinBehind.
 func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 	c, err := b.calculate(rows, 0, n, spans...)
 	if err != nil {
@@ -345,7 +351,7 @@ func (b *batches) add(rows *operators.Rows, n int, spans ...span) error {
 	return nil
 }
 
-// joinBehind makes of the states of each stride those of the stride and all behind it.
+// joinBehind joins the states of each stride with those of all later strides.
 func (b *batches) joinBehind() (err error) {
 	for i, states := range b.behind {
 		for at := len(states) - 2; at >= 0; at-- {
@@ -361,7 +367,7 @@ func (b *batches) joinBehind() (err error) {
 	return nil
 }
 
-// stateOf returns what the rows of a calculation come to in function i.
+// stateOf returns the state of the rows of a calculation, for function i.
 func (b *batches) stateOf(c *calculation, i int) (state, error) {
 	f := b.stream.functions[i]
 	if !f.selects() {
@@ -385,7 +391,7 @@ func (b *batches) stateOf(c *calculation, i int) (state, error) {
 	return b.task.Queue.Gather(b.task.Lease, cols, ids, true)
 }
 
-// valueAt returns the state of a function that is merged.
+// valueAt returns a value as the state of a function that is merged.
 func (b *batches) valueAt(values gpu.Column, row int) (state, error) {
 	value, err := b.task.Queue.Slice(b.task.Lease, values, row, row+1)
 	if err != nil {
@@ -394,7 +400,8 @@ func (b *batches) valueAt(values gpu.Column, row int) (state, error) {
 	return state{value}, nil
 }
 
-// join returns what some rows and rows behind these come to in function i. It takes both states over, also on error.
+// join returns the state of function i over the rows of two states, before and after. It takes
+// ownership of both, also on error.
 func (b *batches) join(i int, before, after state) (state, error) {
 	f := b.stream.functions[i]
 	switch {
@@ -427,7 +434,7 @@ func (b *batches) join(i int, before, after state) (state, error) {
 	return b.stateOf(c, i)
 }
 
-// rest returns what the rows behind all batches so far come to in function i, if it sees them.
+// rest returns the state of the rows after all batches so far, if function i sees them.
 func (b *batches) rest(i int) state {
 	if b.pushed < len(b.behind[i]) {
 		return b.behind[i][b.pushed]
@@ -435,8 +442,8 @@ func (b *batches) rest(i int) state {
 	return nil
 }
 
-// selected computes function i, which selects the value of a row, over the rows of a calculation between those of its
-// states. The caller owns the result.
+// selected computes function i, which selects the value of a row, over the rows of the state
+// before, of a calculation and of the state after. The caller owns the result.
 func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
 	f, of := b.stream.functions[i], b.stream.spans[i]
 	before, after := b.last[i], b.rest(i)
@@ -463,7 +470,7 @@ func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
 		return gpu.Column{}, c.err
 	}
 	switch of {
-	case all: // nth_value, whose offset may be one of the row
+	case all: // nth_value, whose offset may differ by row
 		from, to = e.constant(0, c.n), e.constant(n, c.n)
 	case fromHere:
 		to = e.constant(e.n, c.n)
@@ -482,7 +489,8 @@ func (b *batches) selected(c *calculation, i int) (gpu.Column, error) {
 	return b.task.Queue.Slice(b.task.Lease, values, n, n+c.n)
 }
 
-// calculate returns the calculation of rows [from, to), which are in order, for functions of some spans.
+// calculate returns the calculation of rows [from, to), which are in order, for functions with the
+// given spans.
 func (b *batches) calculate(rows *operators.Rows, from, to int, of ...span) (*calculation, error) {
 	c := calculationOf(b.task, nil, b.Order, to-from)
 	for _, column := range b.used(of...) {
@@ -496,7 +504,8 @@ func (b *batches) calculate(rows *operators.Rows, from, to int, of ...span) (*ca
 	return c, nil
 }
 
-// used returns the columns that distinguish peers, and those that functions of some spans use, ascending.
+// used returns the columns by which peers are found, and those that functions with the given spans
+// use, ascending.
 func (b *batches) used(of ...span) []int {
 	var functions []Function
 	for i, f := range b.stream.functions {
@@ -507,8 +516,8 @@ func (b *batches) used(of ...span) []int {
 	return usedColumns(nil, b.peerKeys(), functions)
 }
 
-// compute emits the rows that wait, but not those whose functions may see rows that are still to
-// come. There are none of these at the end.
+// compute emits the waiting rows, except those whose functions may see later rows. end says that
+// there are no later rows.
 func (b *batches) compute(end bool) (err error) {
 	if len(b.waiting) == 0 {
 		return nil
@@ -586,8 +595,8 @@ func (b *batches) compute(end bool) (err error) {
 	return nil
 }
 
-// complete returns the first row of a batch whose functions may see rows behind the batch, and the
-// first row that this and later rows see, at most that row.
+// complete returns the first row of a batch whose functions may see rows after the batch, and the
+// first row that this row and later rows see, at most to.
 func (b *batches) complete(c *calculation) (to, keep int, err error) {
 	to = c.n
 	for i := range b.stream.functions {
@@ -625,7 +634,7 @@ func (b *batches) complete(c *calculation) (to, keep int, err error) {
 	return to, keep, nil
 }
 
-// near returns a frame with all rows that function i may see one by one, if there are any.
+// near returns a frame from the current row to the nearby rows on which function i depends, if any.
 func (s *stream) near(i int) (Frame, bool) {
 	f := s.functions[i]
 	switch s.spans[i] {
@@ -657,8 +666,7 @@ func (c *calculation) rowAt(col gpu.Column, row int) (int, error) {
 	return int(value[0]), nil
 }
 
-// firstAtEnd returns the first row whose frame ends at the end of all rows; the last row, if there
-// is none.
+// firstAtEnd returns the first row whose frame ends at the end of all rows, or the last row.
 func (c *calculation) firstAtEnd(f Frame) (int, error) {
 	defer c.endFunction()
 	_, to := c.frame(f)
@@ -670,8 +678,8 @@ func (c *calculation) firstAtEnd(f Frame) (int, error) {
 	return c.rowAt(first, 0)
 }
 
-// functions returns the functions of rows [from, to) of a batch. whole calculates all of its rows,
-// and part these.
+// functions returns the functions of rows [from, to) of a batch. whole is the calculation of all of
+// its rows, part that of rows [from, to).
 func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Column, err error) {
 	st := b.stream
 	values := make([]gpu.Column, len(st.functions))
@@ -720,7 +728,7 @@ func (b *batches) functions(whole, part *calculation, from, to int) (_ []gpu.Col
 func (b *batches) values(c *calculation, i, from, to int) (out gpu.Column, err error) {
 	f, of := b.stream.functions[i], b.stream.spans[i]
 	switch {
-	case of == all && f.Kind != NthValue: // a row that is selected has the value first
+	case of == all && f.Kind != NthValue: // the first column of a selected row is its value
 		return c.repeat(b.last[i][0])
 	case f.settled(b.last[i]):
 		out, err = c.repeat(b.last[i][0])
@@ -760,21 +768,21 @@ func (c *calculation) average(sum, count gpu.Column) (gpu.Column, error) {
 	return c.quotient(sum, count).Retain(), c.err
 }
 
-// selects reports whether the value of a function is one of a row that it selects. The rows that it may select,
-// whatever comes before or behind, are kept of rows that are gone.
+// selects reports whether a function returns a value of a row that it selects. Its states have the
+// rows that it may select, whatever rows come before or after.
 func (f Function) selects() bool { return f.PassesValues() }
 
-// settled reports whether no rows behind those of a state change the value of a function.
+// settled reports whether later rows than those of a state cannot change the value of a function.
 func (f Function) settled(s state) bool { return f.Kind == FirstValue && !f.IgnoreNulls && s != nil }
 
-// merges reports whether values of rows before a batch are merged with those of the batch. Places
-// are counted from the rows before.
+// merges reports whether the value over the rows before a batch is merged with the values of the
+// batch. Functions of positions need only the number of rows before.
 func (f Function) merges() bool {
 	return f.Kind == Aggregate && !f.selects() || f.Kind == DenseRank
 }
 
-// merge returns the values of function i over some rows and over rows behind these. It takes both columns over, also on
-// error. One may be a single value for all values of the other.
+// merge merges values of function i over rows and over later rows. It takes ownership of both
+// columns, also on error. One may have a single value for all values of the other.
 func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Column, error) {
 	defer before.Release()
 	defer after.Release()
@@ -794,7 +802,8 @@ func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Co
 	return c.evalRows(p, merged, n, rows(before), rows(after)).Retain(), c.err
 }
 
-// mergeOps merge two values of an aggregate. Counts of groups of peers are merged as those of rows.
+// mergeOps merge two values of an aggregate. Counts of groups of peers are merged as counts of rows
+// are.
 var mergeOps = map[gpu.AggregateKind]gpu.Op{gpu.CountAll: gpu.OpAdd, gpu.Count: gpu.OpAdd, gpu.Sum: gpu.OpAdd,
 	gpu.Product: gpu.OpMul,
 	gpu.BitAnd:  gpu.OpBitAnd, gpu.BitOr: gpu.OpBitOr, gpu.BitXor: gpu.OpBitXor}

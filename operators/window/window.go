@@ -15,11 +15,11 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// Kind is a function over rows in an order.
+// Kind is the kind of a function.
 type Kind uint8
 
-// The functions. Aggregate is an aggregate of the frame. Those from ArgMin on are over groups;
-// of them only ArgMin and ArgMax are window functions too.
+// The kinds of functions. Aggregate is an aggregate of the frame. The kinds from ArgMin are
+// aggregates of groups; only ArgMin and ArgMax are window functions, too.
 const (
 	Aggregate Kind = iota
 	RowNumber
@@ -45,7 +45,7 @@ const (
 	StddevPop
 )
 
-// Unit is what the bounds of a frame count.
+// Unit is the unit of the bounds of a frame.
 type Unit uint8
 
 // The units: values of the key, rows, groups of peers.
@@ -67,15 +67,15 @@ const (
 	UnboundedFollowing
 )
 
-// Bound is one end of a frame. Offset is a number of rows or groups. With Range, an end with
-// an offset is the place of the column Value among the values of the column Key.
+// Bound is one end of a frame. Offset is a number of rows or groups. With Range, a bound with an
+// offset is the position of the value in column Value among the values in column Key.
 type Bound struct {
 	Kind       BoundKind
 	Offset     int64
 	Key, Value int
 }
 
-// Frame is the rows of a partition that a function sees.
+// Frame defines the rows of a partition that a function sees.
 type Frame struct {
 	Unit     Unit
 	From, To Bound
@@ -89,8 +89,8 @@ func (f Frame) Whole(ordered bool) bool {
 	return f.From.Kind == UnboundedPreceding && f.To.Kind == UnboundedFollowing
 }
 
-// withoutOrder returns the frame in a window without an order. All rows of a partition are one group of peers, so a
-// frame of RANGE or GROUPS has all of them or none.
+// withoutOrder returns the frame in a window without an order. All rows of a partition are then
+// peers, so a frame of RANGE or GROUPS has all of them or none.
 func (f Frame) withoutOrder() Frame {
 	switch {
 	case f.Unit == Rows:
@@ -109,13 +109,13 @@ var (
 // Function is one window function.
 type Function struct {
 	Kind Kind
-	// Aggregate is that of Aggregate.
+	// Aggregate is the aggregate of the kind Aggregate.
 	Aggregate gpu.AggregateKind
-	// Value, Offset and Default are columns, -1 for none: the argument; a BIGINT of rows, of
-	// ntile of buckets, and of ArgMin and ArgMax what is compared; and what lag and lead have
-	// outside of the partition.
+	// Value, Offset and Default are columns, -1 for none. Value is the argument. Offset is a
+	// BIGINT: a number of rows, or of buckets for ntile; ArgMin and ArgMax compare it, and it has
+	// any type. Default is the value of lag and lead outside of the partition.
 	Value, Offset, Default int
-	// Least and Most are bounds of the offsets of lag, lead and nth_value that are not null, if Bounded.
+	// Least and Most bound the non-null offsets of lag, lead and nth_value, if Bounded.
 	Least, Most int64
 	Bounded     bool
 	IgnoreNulls bool
@@ -129,7 +129,7 @@ type Spec struct {
 	Partition []int
 	Order     []sort.Key
 	Functions []Function
-	// Keep are the columns of the input that the result has, before those of the functions.
+	// Keep are the columns of the input that the result has, before the columns of the functions.
 	Keep []int
 	Out  *gpu.Schema
 }
@@ -143,13 +143,14 @@ type Window interface {
 const (
 	// fanOut is the number of bits of the hash that select a partition.
 	fanOut = 8
-	// fewRows is the most rows of a stride that are not partitioned, unless others are.
+	// fewRows is the maximum number of rows of a stride that is not partitioned, unless others are.
 	fewRows = 1 << 12
-	// partRows is the least rows of a part on average, unless eight strides have fewer or memory for more is missing:
-	// on a GPU a part takes some hundred launches, however few rows it has.
+	// partRows is the least average number of rows of a part, because a part takes some hundred
+	// kernel launches on a GPU, however few its rows. It is less if eight strides have fewer rows,
+	// or if memory is short.
 	partRows = 1 << 13
-	// seed is that of the hash. It is the same in all runs, because it decides the order of
-	// the rows of the result.
+	// seed is the seed of the hash. It is the same in all runs, because the order of the result
+	// depends on it.
 	seed = 0x9e3779b97f4a7c15
 )
 
@@ -179,18 +180,18 @@ func New(s Spec) (Window, error) {
 type windows struct {
 	Spec
 	collection
-	stream *stream // of a window over all rows; nil if these must be in memory
+	stream *stream // of a window over all rows; nil if all rows must be in memory
 }
 
-// collection collects the rows of all lanes, partitioned by a hash of keys if there are any,
-// and then has them computed part by part.
+// collection collects the rows of all lanes, partitioned by a hash of keys if there are any, and
+// then computes them part by part.
 type collection struct {
 	in, out *gpu.Schema
 	keys    []int
-	// compute computes a part. It takes the strides over, which have the columns of in, and
-	// behind them the number of the stride if they have spilled.
+	// compute computes a part. It takes ownership of the strides, which have the columns of in, and
+	// after them the number of the stride if they have spilled.
 	compute func(t operators.Task, schema *gpu.Schema, strides []*gpu.Stride) (output, error)
-	// sequence takes the rows when they spill and there are no keys, and emitSequence emits them; see
+	// sequence keeps the rows if they spill and there are no keys, and emitSequence emits them; see
 	// streamed.go. It is nil if all rows must be in memory.
 	sequence     operators.Blocking
 	emitSequence func(ctx context.Context, t operators.Task, emit operators.Emit) error
@@ -203,8 +204,8 @@ type collection struct {
 	stride int
 
 	started  atomic.Bool       // rows may spill
-	spilled  *spill.Partitions // all rows, once that is so
-	numbered *gpu.Schema       // of these
+	spilled  *spill.Partitions // all rows, once started is set
+	numbered *gpu.Schema       // schema of spilled
 }
 
 // cut is a collected stride, ordered by partition.
@@ -215,15 +216,16 @@ type cut struct {
 	offsets []int // starts of the partitions; nil when the rows are not partitioned
 }
 
-// part is some partitions: those [from, to) of spilled rows, or 1<<shift others; or the rows
-// [from, to) of the output of a large part, which all cores have computed.
+// part is a range of partitions: [from, to) of spilled rows, or 1<<shift partitions of rows in
+// memory. Or it is the rows [from, to) of the output of a large part, which all cores have
+// computed.
 type part struct {
 	at       int
 	large    output
 	from, to int
 }
 
-// output is the rows of the result that a part gives.
+// output has the rows of the result of a part.
 type output interface {
 	length() int
 	// emit emits rows [from, to).
@@ -233,7 +235,7 @@ type output interface {
 
 func (o *collection) Schema() *gpu.Schema { return o.out }
 
-// Demand implements operators.Demanding: all rows and their order.
+// Demand implements operators.Demanding: the bytes of all rows and of their order.
 func (o *collection) Demand(e operators.Expected) operators.Demand {
 	const order = 4 // bytes of a row's id
 	d := operators.Demand{Bytes: e.Bytes + e.Rows*order}
@@ -257,14 +259,14 @@ func (o *collection) NewLocal(t operators.Task) (operators.Local, error) {
 	return &local{collection: o, task: t}, nil
 }
 
-// local is the rows that one lane has collected.
+// local has the rows that one lane has collected.
 type local struct {
 	*collection
 	task      operators.Task
 	own       []cut
 	strides   int // so far
 	rows      int64
-	sequenced operators.Local // of the sequence, once it takes the rows
+	sequenced operators.Local // of the sequence, once it keeps the rows
 }
 
 func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
@@ -333,8 +335,8 @@ func (o *collection) partition(t operators.Task, c *cut) error {
 	return nil
 }
 
-// Finalize decides how many parts the result has. Its queue uses all cores, and computes a
-// part that has most of the rows, as all of them without keys.
+// Finalize decides how many parts the result has. Its queue uses all cores, and computes a part
+// that has most of the rows, for example all rows if there are no keys.
 func (o *collection) Finalize(ctx context.Context, t operators.Task) error {
 	o.stride = t.StrideRows
 	if !o.started.Load() && o.spills(t) && o.work() > t.Lease.Available() {
@@ -459,7 +461,7 @@ func (o *collection) Close() error {
 	return o.spilled.Close()
 }
 
-// result is the rows of a part, their order, and the functions of the rows in this order.
+// result has the rows of a part, their order, and the functions of the rows in this order.
 type result struct {
 	*windows
 	rows      *operators.Rows
@@ -492,7 +494,7 @@ func (r *result) emit(t operators.Task, from, to int, emit operators.Emit) error
 	return emit(s)
 }
 
-// take returns the strides of a part. A part of all rows takes over those that are held.
+// take returns the strides of a part. A part of all rows takes the held strides themselves.
 func (o *collection) take(t operators.Task, at int) (strides []*gpu.Stride, err error) {
 	if o.shift == fanOut {
 		for _, c := range o.held {
@@ -519,7 +521,7 @@ func (o *collection) take(t operators.Task, at int) (strides []*gpu.Stride, err 
 	return strides, nil
 }
 
-// computed computes a part of rows that have not spilled.
+// computed computes a part whose rows have not spilled.
 func (o *collection) computed(t operators.Task, at int) (output, error) {
 	if n := o.rowsOf(at); n > gpu.MaxRows {
 		return nil, tooMany(int64(n))
@@ -551,7 +553,7 @@ func (o *windows) compute(t operators.Task, schema *gpu.Schema, strides []*gpu.S
 		return nil, err
 	}
 	defer c.release()
-	// Columns that the result does not have are not needed any more.
+	// Columns that are not in the result are no longer needed.
 	rows.Keep(o.Keep, &gpu.Schema{Fields: o.Out.Fields[:len(o.Keep)]})
 	for _, f := range o.Functions {
 		out, err := c.function(f)
@@ -633,8 +635,8 @@ func (f Function) Nullable() bool {
 	return false
 }
 
-// PassesValues reports whether the values of a function are values of the column Value or,
-// of lag and lead, of Default.
+// PassesValues reports whether a function returns values of column Value, or, for lag and lead, of
+// column Default.
 func (f Function) PassesValues() bool {
 	switch f.Kind {
 	case Aggregate:
@@ -660,7 +662,7 @@ func (f Function) Remap(at func(int) int) Function {
 	return f
 }
 
-// sorted returns the order of the rows by the keys and an order, and then that of the input.
+// sorted returns the row ids sorted by the keys, an order, and the order of the input.
 func (o *collection) sorted(t operators.Task, rows *operators.Rows, order []sort.Key) (gpu.Column, error) {
 	var keys []gpu.SortKey
 	for _, k := range o.keys {
