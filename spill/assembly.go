@@ -9,7 +9,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// errDamaged is the error of a block that is not as it was written.
+// errDamaged is the error of a block that differs from what was written.
 var errDamaged error = damaged{}
 
 // damaged is an error of the disk.
@@ -18,10 +18,10 @@ type damaged struct{}
 func (damaged) Error() string        { return "the data are damaged: they are not what was written there" }
 func (damaged) Is(target error) bool { return target == syscall.EIO }
 
-// extent is the sizes of rows before they are read.
+// extent has the sizes of rows before they are read.
 type extent struct {
 	rows  int64
-	raw   int64   // bytes, about what they take in memory
+	raw   int64   // bytes, an estimate of their size in memory
 	bytes []int64 // of the strings of each column of layout.texts
 }
 
@@ -37,14 +37,14 @@ func (e *extent) fits() bool {
 
 // assembly is a stride in host memory to which blocks or strides are added.
 type assembly struct {
-	stride *gpu.Stride           // with room for all rows
+	stride *gpu.Stride           // with space for all rows
 	rows   int                   // so far
 	bytes  []int                 // of strings, by column, so far
-	skip   func(number int) bool // leaves the blocks of some strides out
+	skip   func(number int) bool // says which strides' blocks are left out
 }
 
-// newAssembly allocates a stride for rows of some extent. Of strides in memory, parts, it joins
-// the values of each column if these can stay where they are.
+// newAssembly allocates a stride for rows of an extent. parts are strides in memory. The values of
+// their columns are not copied but joined (gpu.Joined), where they can be.
 func newAssembly(l *gpu.Lease, lay *layout, e extent, parts []*gpu.Stride) (_ *assembly, err error) {
 	n := int(e.rows)
 	a := &assembly{stride: &gpu.Stride{Schema: lay.schema, Rows: n}, bytes: make([]int, lay.schema.Len())}
@@ -166,8 +166,8 @@ func (a *assembly) add(lay *layout, data []byte, rows int) error {
 	return nil
 }
 
-// together reports whether the values of column i of strides in memory can be joined as they
-// are: bits, and codes of several dictionaries, cannot.
+// together reports whether the values of column i of strides in memory can be joined without a
+// copy. Bits, and codes of several dictionaries, cannot.
 func (lay *layout) together(parts []*gpu.Stride, i int) bool {
 	return len(parts) > 0 && lay.schema.Fields[i].Type.Kind != gpu.Bool && lay.codes[i] == nil &&
 		(lay.dicts[i] != nil || !slices.ContainsFunc(parts, func(s *gpu.Stride) bool { return s.Cols[i].Dict != nil }))
@@ -189,8 +189,8 @@ func joined(parts []*gpu.Stride, i int) *gpu.Buffer {
 	return gpu.Joined(pieces)
 }
 
-// copyColumn copies a column in host memory to rows of column i, without values that are joined.
-// The columns of the rows before it have been copied.
+// copyColumn copies a column in host memory to column i from a row on, except values that are
+// joined. All earlier rows have been copied.
 func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
 	c, n := a.stride.Cols[i], from.Len
 	joined := c.Data.Pieces() != nil
@@ -199,7 +199,7 @@ func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
 	case lay.codes[i] != nil:
 		codes, to := lay.codes[i][from.Dict], gpu.Values[int32](c.Data, c.Len)[row:]
 		for r, code := range gpu.Values[int32](from.Data, n) {
-			if to[r] = 0; from.IsValid(r) { // the code of a null may be any
+			if to[r] = 0; from.IsValid(r) { // the code of a null is unspecified
 				to[r] = codes[code]
 			}
 		}
@@ -226,7 +226,7 @@ func (a *assembly) copyColumn(lay *layout, i int, from gpu.Column, row int) {
 	case c.Type.Kind == gpu.Bool:
 		gpu.AppendBits(c.Data.Bytes(), row, from.Data.Bytes(), 0, n)
 	default:
-		appendColumn(c.Data.Bytes()[:c.Type.Width()*row], from, 0, n, false) // the buffer has room
+		appendColumn(c.Data.Bytes()[:c.Type.Width()*row], from, 0, n, false) // the buffer is large enough
 	}
 	if !lay.valid[i] {
 		return

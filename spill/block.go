@@ -12,19 +12,19 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// A block is some rows of one partition, as a file has them. All numbers are little-endian.
+// A block has rows of one partition in a file. All numbers are little-endian.
 //
 //	header   20 bytes: bytes that follow, bytes of the rows when expanded, rows, number of
 //	         the stride in its run, and the CRC-32C of the header before it and of the bytes
 //	         that follow
-//	columns  for each column: its values, then its validity if the run says that it is there
+//	columns  for each column: its values, then its validity if layout.valid is set
 //
 // Values are the bytes of the column; bits for Bool; the lengths of all values and then
 // their bytes for String and Binary; codes for a column with a dictionary, which the run
 // keeps in memory. A block whose two sizes differ is compressed by LZ4.
 const (
 	headerBytes = 20
-	// blockBytes is the size that blocks aim at. A long value makes a larger one.
+	// blockBytes is the target size of a block. A long value makes a larger block.
 	blockBytes = 512 << 10
 )
 
@@ -32,28 +32,28 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // block is scratch memory for one block.
 type block struct {
-	raw    []byte // rows, after room for a header
-	stored []byte // compressed rows, after room for a header
+	raw    []byte // rows, after space for a header
+	stored []byte // compressed rows, after space for a header
 	lz     lz4.Compressor
 	file   *bufio.Reader // what is read
 }
 
-// layout is what blocks of a run have in common.
+// layout describes the blocks of a run.
 type layout struct {
 	schema *gpu.Schema
-	// dicts has the dictionary of each column that is coded, nil for others.
+	// dicts has the dictionary of each coded column, nil for other columns.
 	dicts []*gpu.Dictionary
-	// codes has the codes in dicts of the codes of other dictionaries, by column; nil where dicts is theirs.
+	// codes translates the codes of other dictionaries to those of dicts, by column; nil where it
+	// is the same dictionary.
 	codes []map[*gpu.Dictionary][]int32
 	// valid says which columns have validity.
 	valid []bool
-	// texts are the columns whose strings blocks have.
+	// texts are the columns whose blocks have strings instead of codes.
 	texts []int
 }
 
-// encode returns the block of rows [from, to) of a stride in host memory, whose number in the
-// run is given. It is good until
-// the next call.
+// encode returns the block of rows [from, to) of a stride in host memory. number is the number of
+// the stride in the run. The block is valid until the next call.
 func (b *block) encode(lay *layout, s *gpu.Stride, number, from, to int, compress bool) ([]byte, error) {
 	out := append(b.raw[:0], make([]byte, headerBytes)...)
 	for i, c := range s.Cols {
@@ -90,8 +90,8 @@ func checksum(block []byte) uint32 {
 	return crc32.Update(crc32.Checksum(block[:16], castagnoli), castagnoli, block[headerBytes:])
 }
 
-// decode reads the next block and adds its rows to out. limit is the most bytes that the
-// block may have, with its header.
+// decode reads the next block and adds its rows to out. limit is the maximum size of the block with
+// its header.
 func (b *block) decode(r io.Reader, limit int64, lay *layout, out *assembly) (read int64, err error) {
 	if cap(b.stored) < headerBytes {
 		b.stored = make([]byte, headerBytes, blockBytes)
@@ -165,7 +165,7 @@ func appendColumn(out []byte, c gpu.Column, from, to int, coded bool) []byte {
 	values, codes := c.Dict.Values.Data.Bytes(), gpu.Values[int32](c.Data, c.Len)
 	for i := from; i < to; i++ {
 		at := 0
-		if c.IsValid(i) { // the code of a null may be anything
+		if c.IsValid(i) { // the code of a null is unspecified
 			at = int(codes[i]) * w
 		}
 		if c.Dict.Values.Len == 0 {

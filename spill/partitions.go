@@ -11,13 +11,12 @@ import (
 	"github.com/gstream/gstream/gpu/grant"
 )
 
-// Partitions is rows of one schema in a number of partitions. Rows are appended in strides
-// that are ordered by partition, and read partition by partition. It is safe for concurrent
-// use.
+// Partitions has rows of one schema in a number of partitions. Rows are appended in strides that
+// are ordered by partition, and read partition by partition. It is safe for concurrent use.
 //
-// When the budget of a tier needs room, strides of that tier move to the next one: those of
-// the highest partitions first. On disk, the rows of all strides that move together lie
-// partition by partition, in one sequence.
+// When the budget of a tier is nearly full, strides of that tier move to the next one, those of the
+// highest partitions first. Strides that are written to disk together become one run, ordered by
+// partition.
 type Partitions struct {
 	store  *Store
 	name   string
@@ -25,21 +24,23 @@ type Partitions struct {
 	lease  *gpu.Lease // pays for strides in the memory of the device
 	disk   *gpu.Lease
 	*owner
-	// Ordered says that each partition is in one stride, and that Each tells where the rows
-	// of its strides belong.
+	// Ordered says that each partition is in one stride. Each then passes the first partition of a
+	// stride to its function.
 	Ordered bool
-	// Keep: the first Keep partitions are evicted last. A stride with rows of these partitions alone moves only
-	// when no other stride gives memory back. If Keep is neither none nor all of the partitions, strides of the
-	// others leave a device with memory of its own as soon as they take grant.SpillEarly of its budget.
+	// Keep is the number of partitions, from the first on, that are evicted last. A stride with
+	// rows of only these partitions moves only if no other stride can release memory. If Keep is
+	// neither none nor all of the partitions, strides of the others leave a device that has its own
+	// memory as soon as they take grant.SpillEarly of its budget.
 	Keep int
-	// Free is the bytes of the budget of a device with memory of its own that strides leave to others, by moving while
-	// these work, once more have come than the budget has room for. Before, and if it is less, they leave a quarter.
+	// Free is the bytes that strides leave free in the budget of a device that has its own memory,
+	// once more bytes have been appended than the budget. Before that, and at least, they leave
+	// grant.SpillFree.
 	Free int64
 
 	movers []*mover // by tier
 
 	mu     sync.Mutex
-	landed sync.Cond // a piece is not moving any more
+	landed sync.Cond // a piece has stopped moving
 	rows   []int64   // of each partition
 	starts []int     // of sequences of partitions, see Run
 	bytes  int64     // of all strides that were appended
@@ -48,10 +49,10 @@ type Partitions struct {
 	runs   []*run
 	file   *os.File
 	end    int64 // of the file
-	failed bool  // rows could not be written: no more are
+	failed bool  // a write failed, so nothing more is written
 }
 
-// piece is a stride in memory with rows of some partitions.
+// piece is a stride in memory with rows of one or several partitions.
 type piece struct {
 	at      tier
 	stride  *gpu.Stride
@@ -66,7 +67,7 @@ type piece struct {
 
 func (x *piece) last() int { return x.first + len(x.offsets) - 2 }
 
-// within returns the rows of a piece that are in partitions [from, to).
+// within returns the range of rows of a piece that are in partitions [from, to).
 func (x *piece) within(from, to int) (begin, end int) {
 	from, to = max(from, x.first), min(to, x.last()+1)
 	if from >= to {
@@ -87,8 +88,8 @@ func (x *piece) each(from, to int, do func(partition int, bytes int64, seen *boo
 	}
 }
 
-// NewPartitions returns n empty partitions. The lease pays for strides in the memory of the
-// device. Errors have the name.
+// NewPartitions returns n empty partitions. The lease pays for strides in the memory of the device.
+// Errors contain the name.
 func (s *Store) NewPartitions(name string, l *gpu.Lease, schema *gpu.Schema, n int) *Partitions {
 	p := &Partitions{store: s, name: name, schema: schema, lease: l, rows: make([]int64, n)}
 	p.landed.L = &p.mu
@@ -117,7 +118,7 @@ func (p *Partitions) Len() int {
 	return len(p.rows)
 }
 
-// Grow adds a partition behind the others and returns its number.
+// Grow adds a partition after the others and returns its number.
 func (p *Partitions) Grow() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +126,8 @@ func (p *Partitions) Grow() int {
 	return len(p.rows) - 1
 }
 
-// Run adds n partitions behind the others, which are a sequence of their own, and returns the number of the
-// first. Strides of the highest partitions, counted from the start of their sequence, move first.
+// Run adds a sequence of n partitions after the others, and returns the number of the first.
+// Strides of the highest partitions move first, counted from the start of their sequence.
 func (p *Partitions) Run(n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +137,7 @@ func (p *Partitions) Run(n int) int {
 	return first
 }
 
-// Rows returns the rows of partitions [from, to).
+// Rows returns the number of rows of partitions [from, to).
 func (p *Partitions) Rows(from, to int) (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +152,8 @@ func (p *Partitions) count(from, to int) (n int64) {
 	return n
 }
 
-// Bytes returns about how many bytes of memory the rows of partitions [from, to) take, by the
-// mean of all rows that were appended.
+// Bytes estimates the memory of the rows of partitions [from, to), by the mean size of all appended
+// rows.
 func (p *Partitions) Bytes(from, to int) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,8 +161,8 @@ func (p *Partitions) Bytes(from, to int) int64 {
 	return int64(float64(p.bytes) * float64(rows) / float64(max(p.total, 1)))
 }
 
-// Held returns the bytes of strides in the memory of the device with rows of partitions
-// [from, to) alone.
+// Held returns the bytes of strides in the memory of the device that have only rows of partitions
+// [from, to).
 func (p *Partitions) Held(from, to int) (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,12 +174,12 @@ func (p *Partitions) Held(from, to int) (n int64) {
 	return n
 }
 
-// Room returns the bytes of a budget that rows take before they move to the next tier.
+// Room returns the bytes that rows may take of a budget before they move to the next tier.
 func Room(budget float64) float64 { return budget - grant.SpillFree.Part(budget) }
 
-// Append takes over a stride of the device, also on error. Its rows are ordered by partition,
-// from partition first on; offsets has the starts of the partitions and the end of the last
-// one. Strides leave the memory of the device, those of any Partitions, if little is left.
+// Append takes ownership of a stride of the device, also on error. Its rows are ordered by
+// partition, from partition first on; offsets has the starts of the partitions and the end of the
+// last one. If little memory is left, strides of any Partitions leave the memory of the device.
 func (p *Partitions) Append(s *gpu.Stride, first int, offsets []int) error {
 	return p.append(deviceTier, p.lease, s, first, offsets)
 }
@@ -240,7 +241,7 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 		if m.crowded() {
 			p.store.kick(m.from)
 		}
-		// Without room nothing is lost: whoever needs it is refused.
+		// A failure is ignored: a later reservation fails if it does not fit.
 		_ = m.lease.MakeRoom(m.soon())
 	}
 	return nil
@@ -252,8 +253,8 @@ type mover struct {
 	from       tier
 	lease      *gpu.Lease // of the tier
 	unregister func()
-	// working is held by those that move: alone by one that writes to disk, together by those
-	// that copy to host memory.
+	// working is held by goroutines that move strides: exclusively to write to disk, shared to copy
+	// to host memory.
 	working sync.RWMutex
 	gone    bool // the Partitions are closed
 }
@@ -264,8 +265,8 @@ const (
 	diskCost = 1
 )
 
-// mostWritten is the most bytes of strides that are written together, so that a partition of
-// them fits a stride again.
+// mostWritten is the maximum number of bytes that are written as one run, so that a partition of it
+// fits a stride.
 const mostWritten = 1 << 30
 
 // to returns the tier to which strides move.
@@ -276,8 +277,9 @@ func (m *mover) to() tier {
 	return diskTier
 }
 
-// spare returns the bytes of the budget that strides leave to others: when less is available they move on another
-// goroutine. Operators take a share of the budget of the memory in which they compute.
+// spare returns the bytes of the budget that strides leave free for others. If less is available,
+// another goroutine moves strides. Operators take a share of the budget of the memory in which they
+// compute.
 func (m *mover) spare() int64 {
 	if m.from == hostTier {
 		return grant.Headroom.Of(m.lease.Limit())
@@ -285,7 +287,7 @@ func (m *mover) spare() int64 {
 	return grant.SpillFree.Of(m.lease.Limit())
 }
 
-// soon is spare for strides that move on the goroutine of the caller.
+// soon is spare for strides that the goroutine of the caller moves.
 func (m *mover) soon() int64 {
 	if m.from == hostTier {
 		return grant.HeadroomSoon.Of(m.lease.Limit())
@@ -320,13 +322,13 @@ func (m *mover) Reclaimable() (bytes int64, cost float64) {
 
 // reclaimable returns the bytes that reclaim can release.
 func (m *mover) reclaimable(all bool) (bytes int64) {
-	m.mu.Lock() // nobody reserves memory while it has the lock
+	m.mu.Lock() // no goroutine reserves memory while it holds this lock
 	defer m.mu.Unlock()
 	if m.failed || m.to() == diskTier && m.store.opt.Dir == None {
 		return 0
 	}
 	for _, x := range m.pieces {
-		// reclaim waits for what is on its way.
+		// reclaim waits for pieces that are moving.
 		if m.idle(x) && (all || x.last() >= m.Keep) || x.at == m.from && x.moving {
 			bytes += x.bytes
 		}
@@ -369,7 +371,7 @@ func (m *mover) reclaim(want int64, all bool) (given int64) {
 	return given
 }
 
-// copyDown copies strides to host memory. While others copy the last ones it waits for them.
+// copyDown copies strides to host memory. If others copy the last strides, it waits for them.
 func (m *mover) copyDown(want int64, all bool) (given int64) {
 	m.working.RLock()
 	defer m.working.RUnlock()
@@ -408,8 +410,8 @@ func (m *mover) copyDown(want int64, all bool) (given int64) {
 	return given
 }
 
-// await waits for a piece that another goroutine copies, and returns its bytes; 0 if there is
-// none, or if it stays.
+// await waits for a piece that another goroutine copies, and returns its bytes; 0 if there is none,
+// or if the copy failed.
 func (m *mover) await() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -418,7 +420,7 @@ func (m *mover) await() int64 {
 		return 0
 	}
 	x := m.pieces[i]
-	for x.moving && x.at == m.from { // it may be on its way to the tier behind by now
+	for x.moving && x.at == m.from { // it may be moving to the tier after that by now
 		m.landed.Wait()
 	}
 	if x.at == m.from {
@@ -427,8 +429,8 @@ func (m *mover) await() int64 {
 	return x.bytes
 }
 
-// take marks the piece of the highest partitions that can move as moving, and returns it; nil
-// if there is none. Without all, pieces of partitions to keep stay.
+// take marks the piece of the highest partitions that can move as moving, and returns it, nil if
+// there is none. Unless all is set, it leaves pieces of partitions to keep.
 func (m *mover) take(all bool) (x *piece) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -444,7 +446,7 @@ func (m *mover) take(all bool) (x *piece) {
 	return x
 }
 
-// stay takes note of pieces that do not move, and of the error that kept them.
+// stay marks pieces as no longer moving, and records the error of their move, if there was one.
 func (m *mover) stay(pieces []*piece, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -454,7 +456,7 @@ func (m *mover) stay(pieces []*piece, err error) {
 	}
 	m.landed.Broadcast()
 	if err != nil {
-		m.failed = !gpu.IsRefusal(err) // there may be room later
+		m.failed = !gpu.IsRefusal(err) // there may be memory later
 		for _, m := range m.movers {
 			m.lease.Kept(err)
 		}
@@ -517,19 +519,20 @@ func view(l *gpu.Lease, s *gpu.Stride, from, to int) (_ *gpu.Stride, err error) 
 	return out, nil
 }
 
-// Drop releases the memory and the disk of partitions [from, to), which nobody reads any
-// more. A piece is released with the last of its partitions that are not empty.
+// Drop releases the memory and the disk space of partitions [from, to), which are not read any
+// more. A piece is released with the last of its partitions that has rows.
 func (p *Partitions) Drop(from, to int) { p.DropSpans([]Span{{from, to}}) }
 
-// DropSpans is Drop for several spans. It takes some nanoseconds for each piece and each dropped partition, and one
-// for each partition that there is when pieces have lost their first and their last one.
+// DropSpans is Drop for several spans. It takes some nanoseconds per piece and per dropped
+// partition, and one nanosecond per existing partition if pieces have lost their first and last
+// partitions.
 func (p *Partitions) DropSpans(spans []Span) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range spans {
 		clear(p.rows[s.From:s.To])
 	}
-	var next []int // by partition: the first one with rows that is not below
+	var next []int // by partition: the first partition from it on that has rows
 	empty := func(first, n int) bool {
 		if p.rows[first] > 0 || p.rows[first+n-1] > 0 {
 			return false
@@ -571,8 +574,7 @@ func (p *Partitions) DropSpans(spans []Span) {
 	})
 }
 
-// Close gives everything back. Nobody uses the partitions any more. A nil *Partitions is
-// closed.
+// Close releases all partitions, which must not be in use. A nil *Partitions is closed.
 func (p *Partitions) Close() (err error) {
 	if p == nil {
 		return nil

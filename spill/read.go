@@ -14,26 +14,27 @@ import (
 )
 
 const (
-	// readers is the number of goroutines that read for a caller of Each on a device with
-	// memory of its own, which has one lane. They are unitsAhead units of most bytes ahead or, if this
-	// is more, grant.ReadAhead of the budgets. On the CPU each lane has one goroutine, which reads one unit.
+	// readers is the number of goroutines that read for a caller of Each on a device that has its
+	// own memory and one lane. They read ahead unitsAhead units of maximum size or, if this is
+	// more, grant.ReadAhead of the budgets. On the CPU each lane has one goroutine, which reads
+	// ahead one unit.
 	readers    = 3
 	unitsAhead = 4
-	// mostText is the most bytes of pieces with text that are concatenated.
+	// mostText is the maximum number of bytes of pieces with text that are concatenated.
 	mostText = 1 << 30
 )
 
-// Each calls a function with all rows of partitions [from, to), in strides of the device that
-// the function takes over, in any order. If the partitions are Ordered, the rows of a stride
-// are in order of partition and follow each other, and first is the partition that the stride
-// begins with. The lease pays for the strides. Rows may move down meanwhile. It is an error
-// when rows are missing.
+// Each calls a function with all rows of partitions [from, to), in strides of the device, in any
+// order. The function takes ownership of the strides, for which the lease pays. If the partitions
+// are Ordered, the rows of a stride are consecutive and in order of partition, and first is the
+// first partition of the stride. Meanwhile rows may move to the next tier. Missing rows are an
+// error.
 //
 // The queue may be one of the CPU, whose budget is the HostBudget of the device: then the strides are in
 // host memory.
 //
-// Cost: rows in the memory of the device are copied there, and down for a queue of the CPU. Others are read
-// ahead, copies up run while the caller works.
+// Cost: rows in the memory of the device are copied within it, or to the host for a queue of the
+// CPU. Other rows are read ahead, and uploaded while the caller works.
 func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int,
 	take func(s *gpu.Stride, first int) error) error {
 	r := NewReader(ctx, l, []Range{{p, Span{from, to}, nil}})
@@ -41,19 +42,20 @@ func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, 
 	return r.Next(q, take)
 }
 
-// Span is partitions [From, To).
+// Span is a range of partitions [From, To).
 type Span struct{ From, To int }
 
-// Range is a span of partitions, and if they are Ordered others behind it, in ascending order. No stride has rows
-// of two spans. Rows of spans may come in one stride, one span after the other without a gap.
+// Range is a span of partitions. If they are Ordered, it may have further spans, in ascending
+// order. No appended stride has rows of two spans. A stride that is read may have rows of several
+// consecutive spans.
 type Range struct {
 	*Partitions
 	Span
 	More []Span
 }
 
-// Reader reads ranges one after the other. Goroutines read and copy up ahead of the caller, also
-// rows of the ranges after the one that it is at. One goroutine owns it.
+// Reader reads ranges one after the other. Goroutines read and upload ahead of the caller, also
+// rows of later ranges. One goroutine owns a Reader.
 type Reader struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
@@ -61,22 +63,22 @@ type Reader struct {
 	lease  *gpu.Lease
 	at     int // the range that the caller reads next
 	begun  bool
-	up     bool           // goroutines copy up what they read
+	up     bool           // goroutines upload what they read
 	wg     sync.WaitGroup // of the goroutines
 
 	mu       sync.Mutex
 	changed  sync.Cond        // an item came or was taken, or the context has ended
-	readings map[int]*reading // by range; those that goroutines or the caller are at
+	readings map[int]*reading // by range; those that goroutines or the caller are reading
 	ahead    int              // the range that the goroutines read
-	bytes    int64            // of units that are read and that the caller has not got
-	most     int64            // goroutines read no further unit when there are as many
+	bytes    int64            // of units that are read and not yet passed to the caller
+	most     int64            // maximum of bytes before goroutines read a further unit
 }
 
 // errClosed ends the goroutines of a Reader.
 var errClosed = errors.New("the reader of spilled rows is closed")
 
-// NewReader returns a reader of ranges. The lease pays for the strides. Close must follow. No
-// rows of the ranges are dropped before they are read.
+// NewReader returns a reader of ranges, which the caller closes. The lease pays for the strides.
+// Rows of the ranges must not be dropped before they are read.
 func NewReader(ctx context.Context, l *gpu.Lease, ranges []Range) *Reader {
 	r := &Reader{ranges: ranges, lease: l, readings: map[int]*reading{}}
 	r.changed.L = &r.mu
@@ -105,7 +107,7 @@ func (r *Reader) Close() {
 	r.readings = nil
 }
 
-// reading returns what is known of a range. The caller holds the lock.
+// reading returns the state of a range. The caller holds the lock.
 func (r *Reader) reading(i int) *reading {
 	x := r.readings[i]
 	if x == nil {
@@ -135,7 +137,7 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 		r.begin(q)
 		err = r.receive(x, q, take)
 	}
-	// What the goroutines did not find has left the memory of the device since.
+	// Rows that the goroutines did not find have left the memory of the device since.
 	for before := int64(-1); err == nil && x.left > 0 && x.left != before; {
 		before = x.left
 		if err = x.onDevice(r.ctx, q, take); err == nil {
@@ -149,15 +151,16 @@ func (r *Reader) Next(q gpu.Queue, take func(s *gpu.Stride, first int) error) er
 	if err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.readings, r.at) // goroutines have left it behind
+		delete(r.readings, r.at) // goroutines have finished it
 		r.at++
 		r.ahead = max(r.ahead, r.at)
 	}
 	return err
 }
 
-// Cut ends the ranges that end at a partition at another one before it. It does nothing, and returns false, if
-// the reader may have begun to read one of them. Ranges that become empty are none: Next leaves them out.
+// Cut shortens the ranges that end at partition end, so that they end at partition to. It does
+// nothing, and returns false, if the reader may have begun to read one of them. Next leaves out
+// ranges that become empty.
 func (r *Reader) Cut(end, to int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +181,7 @@ func (r *Reader) Cut(end, to int) bool {
 	return true
 }
 
-// begin starts the goroutines, unless they are at work.
+// begin starts the goroutines, unless they run.
 func (r *Reader) begin(q gpu.Queue) {
 	if r.begun {
 		return
@@ -233,8 +236,8 @@ func (r *Reader) readAhead() {
 	}
 }
 
-// next returns the next unit and its range, when there is room for it; nil after the last, and
-// when the context has ended.
+// next returns the next unit and its range, as soon as there is memory for it; nil after the last
+// unit, and when the context has ended.
 func (r *Reader) next() (*reading, *unit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -254,7 +257,7 @@ func (r *Reader) next() (*reading, *unit) {
 	return nil, nil
 }
 
-// receive gives the caller what goroutines have read of a range.
+// receive passes to the caller what goroutines have read of a range.
 func (r *Reader) receive(x *reading, q gpu.Queue, take func(*gpu.Stride, int) error) error {
 	for {
 		r.mu.Lock()
@@ -289,17 +292,17 @@ type reading struct {
 
 	// The lock of the Reader guards what follows.
 	items    []item // what goroutines have read
-	fetching int    // units that they are at
-	searched bool   // they find no more
+	fetching int    // units that they are reading
+	searched bool   // they have found all units
 
 	// The lock of the Partitions guards what follows.
 	read  map[*piece]bool // pieces that have been read, or are being read
-	found [tiers][]*piece // those that were not when unread last looked for them
+	found [tiers][]*piece // pieces that were unread when unread last searched
 	units []unit          // pages of runs that are still to be read
 }
 
 // unit is what one goroutine reads at a time: parts of pieces in host memory, or pages of a run
-// without the rows of some pieces.
+// except the rows of some pieces.
 type unit struct {
 	bytes  int64
 	pieces []*held
@@ -309,15 +312,16 @@ type unit struct {
 	skip   map[*piece]bool
 }
 
-// held is a piece that is being read, and its stride. While a piece is busy it does not begin to move; one
-// that does already gets another stride when it has landed, so this one is shared then.
+// held is a piece that is being read, and its stride. A busy piece does not begin to move. A piece
+// that is already moving gets another stride when it has moved, so held shares the stride.
 type held struct {
 	*piece
 	stride *gpu.Stride
 	shared bool
 }
 
-// span returns the number of the first span that ends behind a partition; that of none is the number of spans.
+// span returns the number of the first span that ends after a partition, or the number of spans if
+// there is none.
 func (r *reading) span(partition int) int {
 	i, _ := slices.BinarySearchFunc(r.spans, partition, func(s Span, p int) int {
 		if s.To <= p {
@@ -328,7 +332,7 @@ func (r *reading) span(partition int) int {
 	return i
 }
 
-// within returns the rows of a piece that are wanted.
+// within returns the range of rows of a piece that are to be read.
 func (r *reading) within(x *piece) (begin, end int) {
 	i := r.span(x.first)
 	if i == len(r.spans) {
@@ -337,10 +341,10 @@ func (r *reading) within(x *piece) (begin, end int) {
 	return x.within(r.spans[i].From, r.spans[i].To)
 }
 
-// firstOf returns the first partition of a piece that is wanted.
+// firstOf returns the first partition of a piece that is to be read.
 func (r *reading) firstOf(x *piece) int { return max(x.first, r.spans[r.span(x.first)].From) }
 
-// follows reports whether the wanted rows of a piece follow those of another one, with none in between.
+// follows reports whether the rows to be read of piece y directly follow those of piece x.
 func (r *reading) follows(x, y *piece) bool {
 	i, k := r.span(x.first), r.span(y.first)
 	if i == k {
@@ -349,15 +353,15 @@ func (r *reading) follows(x, y *piece) bool {
 	return i+1 == k && x.last()+1 >= r.spans[i].To && y.first <= r.spans[k].From
 }
 
-// give hands a stride to the caller of Each.
+// give passes a stride to the caller of Each.
 func (r *reading) give(s *gpu.Stride, first int, take func(*gpu.Stride, int) error) error {
 	r.left -= int64(s.Rows)
 	return take(s, first)
 }
 
-// unread returns the pieces of a tier with rows that are not read; if the partitions are
-// Ordered, those of the lowest partitions first. Pieces that have come to the tier of late are
-// among them when there are no others. The caller holds the lock.
+// unread returns the pieces of a tier with unread rows; if the partitions are Ordered, those of the
+// lowest partitions first. Pieces that have moved to the tier since the last search are found once
+// there are no others. The caller holds the lock.
 func (r *reading) unread(at tier) iter.Seq[*piece] {
 	is := func(x *piece) bool { return x.at == at && !r.read[x] }
 	for len(r.found[at]) > 0 && !is(r.found[at][0]) {
@@ -382,8 +386,8 @@ func (r *reading) unread(at tier) iter.Seq[*piece] {
 	}
 }
 
-// hold marks a piece as read and busy. It could move, but that would not free its memory. The
-// caller holds the lock.
+// hold marks a piece as read and busy: to move it would not free its memory. The caller holds the
+// lock.
 func (r *reading) hold(x *piece) *held {
 	r.read[x] = true
 	x.busy++
@@ -407,7 +411,7 @@ func (r *reading) idle(u ...*held) {
 	}
 }
 
-// done ends the use of a unit, which is still to be read if it is put back.
+// done ends the use of a unit. If it is put back, it is still to be read.
 func (r *reading) done(u *unit, putBack bool) {
 	for _, x := range u.pieces {
 		r.idle(x)
@@ -433,10 +437,10 @@ func (r *reading) below() *gpu.Lease {
 	return r.lease
 }
 
-// nextOnDevice returns pieces in the memory of the device with rows that are not read, and marks
-// them as read: one, or several with parts of their rows that can be concatenated; nil if there
-// is none. Pieces cannot move while they are read: the device, which may need their memory, is
-// not kept from most of it by a reader on the CPU.
+// nextOnDevice returns pieces in the memory of the device with unread rows, and marks them as read:
+// one piece, or several with parts of their rows that can be concatenated; nil if there is none.
+// Pieces cannot move while they are read. A reader on the CPU takes few at a time, because the
+// device may need their memory.
 func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -452,7 +456,8 @@ func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 		from, to := r.within(x)
 		whole := to-from == x.stride.Rows
 		all += x.bytes
-		// All text of a column must fit one column. Few rows of a piece may have most of its text.
+		// The text of a concatenated column has a maximum size, and few rows of a piece may have
+		// most of its text.
 		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= most ||
 			onCPU && all > 4*r.batch()) {
 			break
@@ -471,7 +476,8 @@ func coded(s *gpu.Stride) bool {
 	return slices.ContainsFunc(s.Cols, func(c gpu.Column) bool { return c.Type.IsVar() && c.Dict != nil })
 }
 
-// fromDevice returns the rows of pieces in the memory of the device, for a queue of it or of the CPU.
+// fromDevice returns the rows of pieces in the memory of the device, for a queue of the device or
+// of the CPU.
 func (r *reading) fromDevice(q gpu.Queue, u []*held) (*gpu.Stride, error) {
 	if !r.store.onCPU(q) {
 		return r.onePiece(q, r.lease, u)
@@ -493,8 +499,8 @@ func (r *reading) fromDevice(q gpu.Queue, u []*held) (*gpu.Stride, error) {
 	return down, err
 }
 
-// onePiece returns the rows of pieces in the memory of the device, those of one that is whole
-// without a copy.
+// onePiece returns the rows of pieces in the memory of the device. It does not copy a single, whole
+// piece.
 func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride, err error) {
 	out := &gpu.Stride{Schema: r.schema}
 	defer func() {
@@ -544,7 +550,7 @@ func (r *reading) onePiece(q gpu.Queue, l *gpu.Lease, u []*held) (_ *gpu.Stride,
 	return out, nil
 }
 
-// batch returns the most bytes of a unit, unless a partition of a run has more.
+// batch returns the maximum number of bytes of a unit, unless a partition of a run has more.
 func (p *Partitions) batch() int64 { return p.share(grant.ReadBatch) }
 
 // share returns a lane's part of a share of the budgets of device and host.
@@ -562,7 +568,7 @@ func (r *reading) next() *unit {
 	defer r.mu.Unlock()
 	u := &unit{}
 	for x := range r.unread(hostTier) {
-		// Rows in between may be elsewhere.
+		// Rows in between may be in another tier.
 		if n := len(u.pieces); u.bytes >= r.batch() || n > 0 && r.Ordered && !r.follows(u.pieces[n-1].piece, x) {
 			break
 		}
@@ -586,7 +592,7 @@ func (r *reading) next() *unit {
 	return u
 }
 
-// cut makes units of the pages of a run, if rows of it are not read. The caller holds the lock.
+// cut makes units of the pages of a run that has unread rows. The caller holds the lock.
 func (r *reading) cut(in *run) {
 	i := r.span(in.first)
 	if i == len(r.spans) || r.spans[i].From >= in.first+in.partitions() {
@@ -622,12 +628,12 @@ type item struct {
 	stride *gpu.Stride
 	first  int
 	bytes  int64 // of the unit
-	up     bool  // on the device, or on the way to it
+	up     bool  // on the device, or being copied to it
 	again  bool  // there was no memory for the unit: the caller reads one
 	err    error
 }
 
-// forget releases a stride that nobody takes. The queue is nil after a failure of the device.
+// forget releases a stride that is not used. The queue is nil after a failure of the device.
 func (i item) forget(q gpu.Queue) {
 	if i.stride == nil {
 		return
@@ -638,7 +644,7 @@ func (i item) forget(q gpu.Queue) {
 	i.stride.Release()
 }
 
-// onDevice gives the caller what is in the memory of the device.
+// onDevice passes the rows in the memory of the device to the caller.
 func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
 	for {
 		if ctx.Err() != nil {
@@ -659,7 +665,7 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 	}
 }
 
-// readBelow gives the caller what is in host memory or on disk, without goroutines.
+// readBelow passes the rows in host memory and on disk to the caller, without goroutines.
 func (r *reading) readBelow(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) error {
 	for ctx.Err() == nil {
 		if some, err := r.readUnit(ctx, q, take); err != nil || !some {
@@ -669,9 +675,9 @@ func (r *reading) readBelow(ctx context.Context, q gpu.Queue, take func(*gpu.Str
 	return context.Cause(ctx)
 }
 
-// readUnit gives the caller the next unit, and reports whether there was one. Denied memory, it
-// waits until others release some: rows of a unit keep their strides in memory until they
-// have been copied up.
+// readUnit passes the next unit to the caller, and reports whether there was one. Denied memory, it
+// waits until others release some: strides stay in memory until the rows of their units have been
+// uploaded.
 func (r *reading) readUnit(ctx context.Context, q gpu.Queue, take func(*gpu.Stride, int) error) (some bool, err error) {
 	var u *unit
 	var i item
@@ -698,7 +704,7 @@ func (r *reading) arrive(ctx context.Context, i item, q gpu.Queue, take func(*gp
 		return i.err
 	case i.up:
 		err = q.Wait(i.stride)
-	case r.store.discrete(): // a queue of the CPU makes one piece of values that lie in several
+	case r.store.discrete(): // a queue of the CPU concatenates values in several pieces
 		var up *gpu.Stride
 		if up, err = q.Upload(r.lease, i.stride); err == nil {
 			i.stride = up
@@ -715,8 +721,8 @@ func (r *reading) arrive(ctx context.Context, i item, q gpu.Queue, take func(*gp
 	return r.give(i.stride, i.first, take)
 }
 
-// fetch reads a unit, and copies it up ahead if there is a queue for it. A unit for which there is
-// no memory is put back.
+// fetch reads a unit, and uploads it ahead if a queue is given. It puts back a unit for which there
+// is no memory.
 func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 	if u.run != nil {
 		i.first = u.run.first + u.from
@@ -729,7 +735,7 @@ func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 	if i.err != nil || q == nil {
 		return i
 	}
-	// The caller copies what is refused, when it has given memory back.
+	// If there is no memory, the caller uploads the stride when it has released some.
 	up, err := q.UploadAhead(r.lease, i.stride)
 	switch {
 	case err == nil:
@@ -741,7 +747,7 @@ func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 	return i
 }
 
-// note counts what was read of pieces in host memory.
+// note counts the bytes that were read of pieces in host memory.
 func (r *reading) note(u *unit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -751,9 +757,9 @@ func (r *reading) note(u *unit) {
 	}
 }
 
-// gather returns the rows of pieces in host memory, one after the other. It shares their values
-// of fixed width and the bytes of strings, and makes validity, Bools, offsets and codes of one dictionary on several
-// cores.
+// gather returns the rows of pieces in host memory, concatenated. It shares their values of fixed
+// width and the bytes of strings, and computes validity, Bools, offsets and codes of one dictionary
+// on several cores.
 func (r *reading) gather(u *unit) (*gpu.Stride, error) {
 	parts := make([]*gpu.Stride, 0, len(u.pieces))
 	defer func() {

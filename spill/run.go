@@ -18,23 +18,24 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// run is strides that were written together, partition by partition.
+// run has strides that were written together, ordered by partition.
 type run struct {
 	layout layout
 	first  int      // partition
-	pages  []page   // of the partitions from first on, and where the last ends
-	texts  []int32  // of each page the bytes of the strings of each column of layout.texts
+	pages  []page   // of the partitions from first on, and the end of the last
+	texts  []int32  // for each page and column of layout.texts, the bytes of the strings
 	pieces []*piece // without their strides
 }
 
-// page is the blocks of one partition of a run, which follow each other in the file up to the next page. A sort
-// has a million pages for some 30 GB, and they stay in memory outside of the budget: so they are small.
+// page has the blocks of one partition of a run, which are contiguous in the file up to the next
+// page. It is small, because pages stay in memory outside of the budget, and a sort has a million
+// of them for some 30 GB.
 type page struct {
 	at    int64 // in the file
-	raw   int64 // bytes of the blocks, about what they take in memory
+	raw   int64 // bytes of the blocks, an estimate of their size in memory
 	rows  int32
 	seen  bool // it was read
-	given bool // back to the disk
+	given bool // its disk space was released
 }
 
 // partitions returns the number of partitions of the run.
@@ -61,12 +62,12 @@ func (r *run) addTo(e *extent, i int) {
 	}
 }
 
-// errTooLarge is the error of a page that is not one stride: the rows are of one value, or could have been partitioned
-// further.
+// errTooLarge is the error of a page that does not fit one stride: its rows have one value, or
+// should have been partitioned further.
 var errTooLarge = gpu.Exceeded("the rows of a partition do not fit one stride")
 
-// smallDict is the most bytes of a dictionary that stays in memory while its codes are on
-// disk.
+// smallDict is the maximum size in bytes of a dictionary that stays in memory while its codes are
+// on disk.
 const smallDict = 64 << 10
 
 // newLayout returns the layout of strides that are written together.
@@ -92,8 +93,8 @@ func newLayout(schema *gpu.Schema, strides []*gpu.Stride) layout {
 	return lay
 }
 
-// unite gives columns whose strings have several small dictionaries one dictionary each, which
-// the lease pays for. So their rows stay codes.
+// unite makes one dictionary for each column that has several small ones, so that blocks have codes
+// instead of strings. The lease pays for it.
 func (lay *layout) unite(l *gpu.Lease, strides []*gpu.Stride) error {
 	rows := 0
 	for _, s := range strides {
@@ -157,8 +158,8 @@ func (lay *layout) release() {
 	lay.dicts = nil
 }
 
-// write writes pieces to disk as a run, and releases their strides. After an error there is no
-// run, and the pieces are as they were.
+// write writes pieces to disk as a run, and releases their strides. After an error there is no run,
+// and the pieces are unchanged.
 func (p *Partitions) write(pieces []*piece, fromHost bool) (err error) {
 	s, begin := p.store, time.Now()
 	if p.file == nil {
@@ -233,10 +234,11 @@ type writer struct {
 	reserved int64
 }
 
-// encoders is the most cores that make the blocks of a run: LZ4 takes some 500 MB/s on each.
+// encoders is the maximum number of cores that encode the blocks of a run: LZ4 compresses some 500
+// MB/s on each.
 const encoders = 8
 
-// chunk is rows [from, to) of a piece of the run, which become a block of a page.
+// chunk is the rows [from, to) of a piece of a run, which become a block of a page.
 type chunk struct {
 	page, piece, from, to int
 	done                  chan encoded
@@ -250,8 +252,8 @@ type encoded struct {
 	err    error
 }
 
-// pages writes the pages of a run, without those of partitions that are dropped. Several cores
-// make the blocks, which are written in order while the next ones are made.
+// pages writes the pages of a run, except those of dropped partitions. Several cores encode blocks,
+// which are written in order while the next ones are encoded.
 func (w *writer) pages(r *run, dropped func(partition int) bool) (err error) {
 	cores := min(runtime.GOMAXPROCS(0), encoders)
 	if !w.store.discrete() {
@@ -306,7 +308,7 @@ func (w *writer) pages(r *run, dropped func(partition int) bool) (err error) {
 	return err
 }
 
-// encode makes the block of a chunk.
+// encode encodes the block of a chunk.
 func (w *writer) encode(r *run, c chunk) (e encoded) {
 	e.block = w.store.scratch.Get().(*block)
 	s := r.pieces[c.piece].stride
@@ -320,7 +322,7 @@ func (w *writer) encode(r *run, c chunk) (e encoded) {
 	return e
 }
 
-// fullError is the refusal of a limit that nobody has set: the disk is nearly full.
+// fullError is the error if the default limit is reached: the disk is nearly full.
 type fullError struct {
 	dir     string
 	limit   int64
@@ -334,7 +336,7 @@ func (e *fullError) Error() string {
 
 func (e *fullError) Unwrap() []error { return []error{e.refused, syscall.ENOSPC} }
 
-// put writes a block behind the others of page i of a run.
+// put writes a block after the others of page i of a run.
 func (w *writer) put(e encoded, r *run, i int) error {
 	if e.err != nil {
 		return e.err
@@ -362,8 +364,7 @@ func (w *writer) put(e encoded, r *run, i int) error {
 	return nil
 }
 
-// stringBytes returns the bytes of the strings of rows [from, to) of a column as they are
-// written.
+// stringBytes returns the bytes of the strings of rows [from, to) of a column in a block.
 func stringBytes(c gpu.Column, from, to int) (n int64) {
 	if c.Dict == nil {
 		offsets := gpu.Values[int32](c.Offsets, c.Len+1)
@@ -376,8 +377,8 @@ func stringBytes(c gpu.Column, from, to int) (n int64) {
 	return n
 }
 
-// codedText is the strings of a column with a dictionary. Its buffers are looked up once, which
-// takes longer than to read a short string.
+// codedText has the strings of a column with a dictionary. It looks up the buffers once, because a
+// look-up takes longer than reading a short string.
 type codedText struct {
 	codes, offsets []int32
 	bytes, valid   []byte
@@ -402,7 +403,7 @@ func (t *codedText) at(row int) []byte {
 	return t.bytes[t.offsets[code]:t.offsets[code+1]]
 }
 
-// readPages reads the pages of a unit into host memory, which a lease pays for.
+// readPages reads the pages of a unit into host memory, for which the lease pays.
 func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error) {
 	begin := time.Now()
 	r := u.run
@@ -444,13 +445,12 @@ func (p *Partitions) readPages(l *gpu.Lease, u *unit) (_ *gpu.Stride, err error)
 	return a.done(), nil
 }
 
-// punch gives the disk of partitions [from, to) of a run back to the file system. The caller
-// holds the lock.
+// punch releases the disk space of partitions [from, to) of a run. The caller holds the lock.
 func (p *Partitions) punch(r *run, from, to int) {
 	var at, n int64 // a hole
 	hole := func() {
 		if n > 0 {
-			// Where it cannot be done, the file keeps the space until it is closed.
+			// If the file system cannot do so, the file keeps the space until it is closed.
 			_ = unix.Fallocate(int(p.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n)
 			p.disk.Unreserve(n)
 			p.moved[diskTier].now.Add(-n)

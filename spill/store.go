@@ -17,23 +17,23 @@ import (
 	"github.com/gstream/gstream/gpu/grant"
 )
 
-// Options say where a Store keeps rows that do not fit memory.
+// Options say where a Store keeps rows that exceed the memory.
 type Options struct {
 	// Dir is the folder for files; "" is DefaultDir. None keeps rows in memory only.
 	Dir string
 	// Limit bounds the bytes on disk; 0 is four fifths of the space that is free when the
 	// first file is made.
 	Limit int64
-	// Compress writes blocks that LZ4 makes smaller in their small form.
+	// Compress compresses blocks by LZ4, except blocks that would not become smaller.
 	Compress bool
-	// Always moves every stride to disk as soon as it is appended. It is for tests.
+	// Always moves each stride to disk when it is appended. It is for tests.
 	Always bool
 	// Trace, when set, is called after each write to disk and each read, on any goroutine, with
 	// the name of the Partitions, the start and the bytes.
 	Trace func(name string, write bool, begin time.Time, bytes int64)
 }
 
-// trace tells of a write or a read.
+// trace calls Options.Trace after a write or a read.
 func (s *Store) trace(name string, write bool, begin time.Time, bytes int64) {
 	if s.opt.Trace != nil {
 		s.opt.Trace(name, write, begin, bytes)
@@ -52,8 +52,7 @@ func DefaultDir() string {
 	return "/var/tmp"
 }
 
-// DefaultLimit returns the most bytes of the files in a folder if no limit is given: four
-// fifths of the free space.
+// DefaultLimit returns the default of Options.Limit for a folder: four fifths of the free space.
 func DefaultLimit(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -63,28 +62,28 @@ func DefaultLimit(dir string) (int64, error) {
 	return max(1, int64(min(grant.DiskBudget.Part(free), math.MaxInt64/2))), nil
 }
 
-// Store is where the operators of one run keep their rows. It is safe for concurrent use. A
-// nil Store keeps rows where they are made.
+// Store keeps the rows of the operators of one run. It is safe for concurrent use. A nil Store
+// keeps rows in the memory in which they are made.
 type Store struct {
 	opt    Options
 	device gpu.Device
 	disk   *gpu.Budget
-	opened sync.Once // the limit of disk is known
+	opened sync.Once // sets the limit of disk
 
 	mu     sync.Mutex
-	queues []gpu.Queue           // for copies down, those that nobody uses; of a device with memory of its own
+	queues []gpu.Queue           // free queues for downloads, of a device that has its own memory
 	owners map[*gpu.Lease]*owner // by the lease of the memory of the device
 	movers [tiers]map[*mover]bool
-	kicks  [tiers]chan struct{} // of the goroutines that move; nil until they are needed
+	kicks  [tiers]chan struct{} // wake the goroutines that move strides; nil until they are needed
 	moving sync.WaitGroup
 
 	scratch sync.Pool // *block
 }
 
-// tier is a kind of memory.
+// tier is a place for rows.
 type tier int
 
-// The tiers, fastest first. In the first one a device computes.
+// The tiers, fastest first. A device computes in the first one.
 const (
 	deviceTier tier = iota
 	hostTier
@@ -92,9 +91,9 @@ const (
 	tiers
 )
 
-// owner is what Partitions of one lease share: the lease of their host memory, if the device has
-// memory of its own, and the bytes that have moved, by tier. Copies that a queue keeps, of
-// dictionaries, outlive the Partitions.
+// owner has what Partitions of one lease share: the lease of their host memory, if the device has
+// its own memory, and the bytes that have moved, by tier. Its lease outlives the Partitions,
+// because queues keep copies of dictionaries.
 type owner struct {
 	lease *gpu.Lease
 	moved [tiers]counters
@@ -103,7 +102,7 @@ type owner struct {
 // counters are the bytes that went into and came out of a tier.
 type counters struct{ in, out, again, unread, now, peak atomic.Int64 }
 
-// read counts bytes that were read, again if seen says so, which then says it.
+// read counts bytes that were read, as read again if seen is set, and sets seen.
 func (c *counters) read(n int64, seen *bool) {
 	c.out.Add(n)
 	if *seen {
@@ -112,7 +111,7 @@ func (c *counters) read(n int64, seen *bool) {
 	*seen = true
 }
 
-// gone counts bytes that are released, and were never read unless seen says so.
+// gone counts released bytes, as unread unless seen is set.
 func (c *counters) gone(n int64, seen bool) {
 	if !seen {
 		c.unread.Add(n)
@@ -130,10 +129,14 @@ func (c *counters) add(n int64) {
 	}
 }
 
-// TierStats is the traffic of a tier in bytes. In is what was moved into the tier, Out what
-// was read from it, by an operator or to be moved on, Again what of that had been read before, Unread what was
-// released without having been read, Now what it holds, and Peak the most that it has held. When nothing is
-// left, In + Again = Out + Unread.
+// TierStats is the traffic of a tier in bytes. When the tier is empty, In + Again = Out + Unread.
+//
+//	In      moved into the tier
+//	Out     read from it, by an operator or to be moved to the next tier
+//	Again   the part of Out that had been read before
+//	Unread  released without having been read
+//	Now     in the tier
+//	Peak    maximum of Now
 type TierStats struct {
 	In     int64 `json:"bytes_in"`
 	Out    int64 `json:"bytes_out"`
@@ -147,14 +150,14 @@ func (c *counters) stats() TierStats {
 	return TierStats{c.in.Load(), c.out.Load(), c.again.Load(), c.unread.Load(), c.now.Load(), c.peak.Load()}
 }
 
-// Stats is the traffic of a store: with page-locked host memory, for a device that has
-// memory of its own, and with files.
+// Stats is the traffic of a store: with page-locked host memory, for a device that has its own
+// memory, and with files.
 type Stats struct {
 	Host TierStats `json:"host"`
 	Disk TierStats `json:"disk"`
 }
 
-// NewStore returns the store of a run on a device. It makes no file before there is need.
+// NewStore returns the store of a run on a device. It makes no file until one is needed.
 func NewStore(d gpu.Device, o Options) *Store {
 	if o.Dir == "" {
 		o.Dir = DefaultDir()
@@ -165,7 +168,7 @@ func NewStore(d gpu.Device, o Options) *Store {
 	return s
 }
 
-// Always reports whether operators should let all rows spill that they can, as tests want.
+// Always reports whether operators should spill all rows that they can, for tests.
 func (s *Store) Always() bool { return s != nil && s.opt.Always }
 
 // Stats returns the traffic so far of all Partitions of a lease.
@@ -210,8 +213,8 @@ func (s *Store) owner(l *gpu.Lease, name string) *owner {
 	return o
 }
 
-// Close ends the store. Partitions that are not closed are an error. The queues that have read
-// them are closed.
+// Close closes the store, and returns an error if Partitions are not closed. The queues that have
+// read them must be closed.
 func (s *Store) Close() (err error) {
 	if s == nil {
 		return nil
@@ -244,7 +247,7 @@ func (s *Store) Close() (err error) {
 	return err
 }
 
-// discrete reports whether the device has memory of its own.
+// discrete reports whether the device has its own memory.
 func (s *Store) discrete() bool { return s != nil && s.device.Budget() != s.device.HostBudget() }
 
 // copiesUp reports whether rows that a queue reads go to the memory of the device, over a link.
@@ -252,10 +255,10 @@ func (s *Store) copiesUp(q gpu.Queue) bool {
 	return s.discrete() && q.Device().Budget() == s.device.Budget()
 }
 
-// onCPU reports whether a queue is of the CPU that works with a device with memory of its own.
+// onCPU reports whether a queue belongs to the CPU, next to a device that has its own memory.
 func (s *Store) onCPU(q gpu.Queue) bool { return s.discrete() && !s.copiesUp(q) }
 
-// queue returns a queue of the device that nobody uses. giveBack must follow.
+// queue returns a free queue of the device, which the caller returns by giveBack.
 func (s *Store) queue() (q gpu.Queue, err error) {
 	s.mu.Lock()
 	if n := len(s.queues); n > 0 {
@@ -274,8 +277,8 @@ func (s *Store) giveBack(q gpu.Queue) {
 	s.queues = append(s.queues, q)
 }
 
-// down copies a stride to host memory. Several goroutines may, so that a copy begins when the
-// one before ends.
+// down copies a stride to host memory. Several goroutines may call it at once, so that a copy
+// begins when the copy before ends.
 func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
 	q, err := s.queue()
 	if err != nil {
@@ -285,8 +288,8 @@ func (s *Store) down(l *gpu.Lease, st *gpu.Stride) (*gpu.Stride, error) {
 	return q.Download(l, st)
 }
 
-// enter makes a mover known to the goroutine that moves strides of its tier, and leave makes it
-// unknown.
+// enter registers a mover with the goroutine that moves strides of its tier, and leave unregisters
+// it.
 func (s *Store) enter(m *mover) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,17 +303,17 @@ func (s *Store) leave(m *mover) {
 	s.mu.Lock()
 	delete(s.movers[m.from], m)
 	s.mu.Unlock()
-	// The goroutine may be at work for it.
+	// The goroutine may be moving strides of it.
 	m.working.Lock()
 	defer m.working.Unlock()
 	m.gone = true
 }
 
-// copiers is the number of goroutines that copy strides to host memory: while one waits for the
-// end of its copy, the copy of another begins.
+// copiers is the number of goroutines that copy strides to host memory: while one waits for the end
+// of its copy, another begins.
 const copiers = 2
 
-// kick makes goroutines move strides of a tier until the budget has room.
+// kick makes goroutines move strides of a tier until the budget has enough free memory.
 func (s *Store) kick(t tier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,8 +355,8 @@ func (s *Store) move(t tier, kicks <-chan struct{}) {
 	}
 }
 
-// file makes a file that has no name, so that nothing is left of it when the process ends in
-// whatever way. Its permissions are 0600.
+// file makes a file without a name, which disappears however the process ends. Its permissions are
+// 0600.
 func (s *Store) file() (*os.File, error) {
 	f, err := newFile(s.opt.Dir)
 	if err != nil {
@@ -399,7 +402,8 @@ func newFile(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Add adds the traffic of others. The peaks need not have been at the same time.
+// Add adds the traffic of another store. The sum of the peaks is an upper bound, because they may
+// be at different times.
 func (s *Stats) Add(o Stats) {
 	add := func(t *TierStats, o TierStats) {
 		t.In, t.Out, t.Again, t.Unread = t.In+o.In, t.Out+o.Out, t.Again+o.Again, t.Unread+o.Unread

@@ -634,7 +634,7 @@ func (b *batches) complete(c *calculation) (to, keep int, err error) {
 	return to, keep, nil
 }
 
-// near returns a frame from the current row to the nearby rows on which function i depends, if any.
+// near returns a frame with the nearby rows on which function i depends, if any.
 func (s *stream) near(i int) (Frame, bool) {
 	f := s.functions[i]
 	switch s.spans[i] {
@@ -776,7 +776,7 @@ func (f Function) selects() bool { return f.PassesValues() }
 func (f Function) settled(s state) bool { return f.Kind == FirstValue && !f.IgnoreNulls && s != nil }
 
 // merges reports whether the value over the rows before a batch is merged with the values of the
-// batch. Functions of positions need only the number of rows before.
+// batch. Other functions of positions need only the number of rows before.
 func (f Function) merges() bool {
 	return f.Kind == Aggregate && !f.selects() || f.Kind == DenseRank
 }
