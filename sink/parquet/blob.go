@@ -2,11 +2,11 @@ package parquet
 
 import "github.com/gstream/gstream/gpu"
 
-// blobBlock is the largest size of a block of a blob, unless an append needs more. Blocks double the size of the blob
-// before: most columns of a wide table have few bytes.
+// blobBlock is the maximum size of a block of a blob, unless an append needs more. Each smaller
+// block doubles the size of the blob, because most columns of a wide table have few bytes.
 const blobBlock = 256 << 10
 
-// blob is append-only bytes of a lease: the encoded pages of a column chunk.
+// blob has append-only bytes for which a lease pays: the encoded pages of a column chunk.
 type blob struct {
 	lease  *gpu.Lease
 	blocks []*gpu.Buffer

@@ -11,11 +11,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxBound is the most bytes of a string or binary bound; longer ones are truncated.
+// maxBound is the maximum size in bytes of a string or binary bound; longer bounds are truncated.
 const maxBound = 64
 
-// bounds are the least and the greatest value of a page or a chunk in PLAIN encoding.
-// There are none without a value, or without an order of the values.
+// bounds are the least and the greatest value of a page or a chunk in PLAIN encoding. There are
+// none if there is no value, or no order of the values.
 type bounds struct {
 	min, max []byte
 	ok       bool
@@ -77,8 +77,8 @@ func intBounds[T int32 | int64 | uint32 | uint64](v []T) (lo, hi T) {
 	return lo, hi
 }
 
-// floatBounds widens zeros, as the format demands. It is not ok with a NaN, which readers
-// put above all other values or ignore.
+// floatBounds widens zeros, as the format demands. It is not ok if there is a NaN, which readers
+// order above all other values or ignore.
 func floatBounds[T float32 | float64](v []T) (lo, hi T, ok bool) {
 	lo, hi, ok = T(math.Inf(1)), T(math.Inf(-1)), true
 	for _, x := range v {
@@ -130,7 +130,7 @@ func (b *varBounds) finish(t gpu.Type) bounds {
 	if !b.any {
 		return bounds{}
 	}
-	// An empty bound is a bound; nil would be none.
+	// An empty bound must not be nil, which means no bound.
 	lo := append([]byte{}, cut(b.lo, t)...)
 	hi := append([]byte{}, cut(b.hi, t)...)
 	if len(hi) == len(b.hi) {
@@ -144,7 +144,7 @@ func (b *varBounds) finish(t gpu.Type) bounds {
 	return bounds{lo, hi, hi != nil}
 }
 
-// cut returns at most maxBound bytes of v. It keeps whole characters of a String.
+// cut returns at most maxBound bytes of v, and only whole characters of a String.
 func cut(v []byte, t gpu.Type) []byte {
 	if len(v) <= maxBound {
 		return v
@@ -174,7 +174,7 @@ func nextString(v []byte) []byte {
 	for len(v) > 0 {
 		r, n := utf8.DecodeLastRune(v)
 		if r == utf8.RuneError && n <= 1 {
-			return nil // it is not UTF-8: no bound is better than a wrong one
+			return nil // not UTF-8: no bound is better than a wrong bound
 		}
 		v = v[:len(v)-n]
 		if r++; r == 0xD800 {

@@ -55,8 +55,8 @@ func (e *encoder) validity(ranges []rowRange, rows int) (valid []byte, nulls int
 	return valid, nulls, nil
 }
 
-// denseValues returns the values of a fixed-width column that are not null in PLAIN
-// encoding. It does not copy a single range that is stored like that.
+// denseValues returns the non-null values of a fixed-width column in PLAIN encoding. It does not
+// copy a single range that is already stored in that form.
 func (e *encoder) denseValues(c *column, ranges []rowRange, count int) ([]byte, error) {
 	if p := ranges[0]; len(ranges) == 1 && p.col.Dict == nil && count == p.to-p.from && c.scale == 1 &&
 		c.field.Type.Width() == c.width && c.width <= 8 {
@@ -75,8 +75,7 @@ func (e *encoder) denseValues(c *column, ranges []rowRange, count int) ([]byte, 
 	return out, nil
 }
 
-// append writes the values of a range that are not null to the start of dst, and returns
-// the rest of dst.
+// append writes the non-null values of a range to the start of dst, and returns the rest of dst.
 func (e *encoder) append(c *column, dst []byte, p rowRange) ([]byte, error) {
 	n := p.to - p.from
 	data := p.col
@@ -126,8 +125,8 @@ func (e *encoder) append(c *column, dst []byte, p rowRange) ([]byte, error) {
 	return widen[int64, int64](dst, data.Data, s, c.scale)
 }
 
-// selection is the values to take from a buffer: the valid rows of [from, from+n),
-// through codes if there are any.
+// selection has the values to take from a buffer: those of the valid rows of [from, from+n), by
+// their codes if there are any.
 type selection struct {
 	codes   []int32
 	valid   []byte
@@ -147,8 +146,8 @@ func (s selection) each(f func(positions []int32)) {
 			f(s.codes[lo:hi])
 			continue
 		}
-		// Every position is stored, and the next one overwrites that of a null. This
-		// avoids a branch that is hard to predict.
+		// Every position is stored; the next one overwrites the position of a null. This avoids a
+		// branch that is hard to predict.
 		k := 0
 		for i := lo; i < hi; i++ {
 			s.block[k&(blockRows-1)] = int32(s.from + i)

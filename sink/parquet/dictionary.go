@@ -14,9 +14,9 @@ import (
 // chunk.
 const maxDictionaryBytes = 4 << 20
 
-// maxEntries returns the most distinct values of a chunk of n values for which a
-// dictionary pays. With more, a code and its share of the dictionary are about as large
-// as the value, which compresses by itself.
+// maxEntries returns the maximum number of distinct values in a chunk of n values for which a
+// dictionary pays off. With more, a code and its share of the dictionary are about as large as the
+// compressed value.
 func maxEntries(n int) int { return n / 5 }
 
 // hashTable maps values to dense codes, with linear probing. A slot has the code plus
@@ -25,22 +25,22 @@ type hashTable struct {
 	memory scratch
 	slots  []uint32
 	shift  uint
-	limit  int // most codes
+	limit  int // maximum number of codes
 	sample int // number of values of which some must repeat
 }
 
-// fewRepeats is the number of values of a sample that must repeat: a quarter of those
-// that repeat when limit values are equally likely.
+// fewRepeats is the number of values of a sample that must repeat: a quarter of the number expected
+// for limit equally likely values.
 const fewRepeats = 32
 
-// full reports whether a dictionary no longer pays, given the number of distinct values
-// among the values seen: there are too many, or there will be, because so few of the
-// sample repeat. (Of s values out of d, s²/2d repeat.)
+// full reports whether a dictionary does not pay off, by the number of distinct values among the
+// values seen: there are too many, or will be, because too few of the sample repeat. (Of s values
+// out of d, s²/2d repeat.)
 func (h *hashTable) full(distinct, seen int) bool {
 	return distinct == h.limit || distinct == h.sample-fewRepeats && seen < h.sample
 }
 
-// reset empties the table and makes room for limit codes.
+// reset empties the table and allocates space for limit codes.
 func (h *hashTable) reset(l *gpu.Lease, limit int) (err error) {
 	log := uint(max(6, bits.Len(uint(2*limit))))
 	if h.slots, err = take[uint32](l, &h.memory, 1<<log); err != nil {
@@ -52,14 +52,13 @@ func (h *hashTable) reset(l *gpu.Lease, limit int) (err error) {
 	return nil
 }
 
-// multiplier is the odd factor of multiplicative hashing. It differs in every process, so
-// nobody can choose values that all collide. Codes are given in order of appearance and
-// do not depend on it.
+// multiplier is the odd factor of multiplicative hashing. It differs in every process, so nobody
+// can choose values that all collide. Codes are assigned in order of appearance and do not depend
+// on it.
 var multiplier = rand.Uint64() | 1
 
-// fixedDictionary assigns codes to the values, which have 8 bytes or are extended to 8.
-// It returns the distinct values in order of first appearance. It is false when a
-// dictionary does not pay.
+// fixedDictionary assigns codes to the values, which have 8 bytes or are extended to 8. It returns
+// the distinct values in order of first appearance, and false if a dictionary does not pay off.
 func fixedDictionary[T uint32 | uint64](h *hashTable, in []T, codes []int32, distinct []T) ([]T, bool) {
 	distinct = distinct[:0]
 	mask := uint64(len(h.slots) - 1)
@@ -115,8 +114,8 @@ func wideDictionary(h *hashTable, in []wide, codes []int32, distinct []wide) ([]
 	return distinct, true
 }
 
-// fixedDictionary builds the dictionary of PLAIN fixed-width values. It returns the
-// codes. It is not ok when a dictionary does not pay.
+// fixedDictionary builds the dictionary of PLAIN fixed-width values, and returns the codes. It is
+// not ok if a dictionary does not pay off.
 func (e *encoder) fixedDictionary(plain []byte, n, width int) (codes []int32, ok bool, err error) {
 	limit := maxEntries(n)
 	if err = e.table.reset(e.lease, limit); err != nil {
@@ -172,7 +171,7 @@ func (e *encoder) varDictionary(ranges []rowRange, count int) (codes []int32, ok
 			switch {
 			case p.col.Dict == translated:
 				translate = table
-			case v.Len <= 4*count: // with a larger one it is faster to look up the rows
+			case v.Len <= 4*count: // with a larger dictionary it is faster to look up the rows
 				if table, err = take[int32](e.lease, &e.translate, v.Len); err != nil {
 					return nil, false, err
 				}
@@ -220,8 +219,8 @@ func (e *encoder) entry(i int) []byte {
 	return e.entries[at+4 : at+4+int(n)]
 }
 
-// lookup returns the code of a value, a new code if it is new. seen is the number of
-// values before it. It is false when a dictionary does not pay.
+// lookup returns the code of a value, a new code if it is new. seen is the number of values before
+// it. lookup returns false if a dictionary does not pay off.
 func (e *encoder) lookup(v []byte, seen int) (int32, bool) {
 	h := &e.table
 	i := maphash.Bytes(hashSeed, v) >> h.shift

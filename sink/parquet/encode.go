@@ -17,7 +17,7 @@ import (
 // maxPage is the largest page that its header can describe.
 const maxPage = math.MaxInt32 - 1<<20
 
-// encoder encodes columns into column chunks. One goroutine owns it. Only scratch is kept
+// encoder encodes columns into column chunks. One goroutine owns it. It keeps only scratch memory
 // between chunks.
 type encoder struct {
 	codec     compressor
@@ -50,7 +50,7 @@ type encodedChunk struct {
 	offsetIndex format.OffsetIndex
 	columnIndex *format.ColumnIndex // nil when a page has no bounds
 	bounds      bounds
-	unbounded   bool // values of a page have no bounds, so the chunk has none
+	unbounded   bool // a page has no bounds, so the chunk has none
 	perPage     []bounds
 	nullPages   []bool
 	nullCounts  []int64
@@ -69,7 +69,7 @@ func (k *encodedChunk) moveTo(at int64) {
 	}
 }
 
-// forgetIndexes drops what a file has taken over.
+// forgetIndexes drops the indexes, which the file writer has encoded.
 func (k *encodedChunk) forgetIndexes() {
 	k.offsetIndex, k.columnIndex, k.perPage, k.nullPages, k.nullCounts = format.OffsetIndex{}, nil, nil, nil, nil
 }
@@ -147,8 +147,8 @@ type pageWriter struct {
 	row    int // first row of the next page
 }
 
-// next returns the end of the next page's rows, which are at most n, and the number of
-// them that are not null.
+// next returns the end of the next page's rows, of which there are at most n, and the number of its
+// non-null values.
 func (p *pageWriter) next(n int) (to, count int) {
 	to = min(p.rows, p.row+n)
 	if p.valid == nil {
@@ -157,7 +157,7 @@ func (p *pageWriter) next(n int) (to, count int) {
 	return to, countBits(p.valid, p.row, to-p.row)
 }
 
-// begin starts the body of the page of the rows up to to.
+// begin starts the body of the page with the rows up to to.
 func (p *pageWriter) begin(to int) {
 	p.body = p.body[:0]
 	if p.column.field.Nullable {
@@ -332,7 +332,7 @@ func (p *pageWriter) variableCoded(codes []int32) error {
 	return nil
 }
 
-// codedBounds returns the bounds of a page. It looks at each distinct value once.
+// codedBounds returns the bounds of a page. It compares each distinct value once.
 func (p *pageWriter) codedBounds(codes []int32) (b varBounds, err error) {
 	seen, err := take[bool](p.lease, &p.seen, p.distinct)
 	if err != nil {
@@ -428,7 +428,7 @@ func (p *pageWriter) appendCodes(codes []int32) error {
 	width := bits.Len(uint(p.distinct - 1))
 	p.body = append(p.body, byte(width))
 	if width == 0 {
-		// One distinct value: a single run of the code 0.
+		// There is one distinct value: one run of code 0.
 		p.body = binary.AppendUvarint(p.body, uint64(len(codes))<<1)
 		return nil
 	}
@@ -447,8 +447,8 @@ func (p *pageWriter) dictionaryPage() error {
 	return p.page(&h, p.entries)
 }
 
-// dataPage writes the body as the data page of the rows up to to, of which n are not
-// null. The next page begins after them.
+// dataPage writes the body as the data page of the rows up to to, which have n non-null values. The
+// next page begins after these rows.
 func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) error {
 	k := p.chunk
 	if p.column.unordered() {

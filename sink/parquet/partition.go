@@ -18,20 +18,18 @@ import (
 const (
 	// maxPartitions bounds the folders of an output.
 	maxPartitions = 100_000
-	// pieceRows is the number of rows of a partition, on average, for which it is worth to
-	// gather them.
+	// pieceRows is the average number of rows per partition from which gathering pays off.
 	pieceRows = 1024
-	// maxFolderName is what file systems allow for the name of a folder.
+	// maxFolderName is the maximum length of a folder's name in most file systems.
 	maxFolderName = 255
 )
 
 // nullPartition is the name of null in a folder.
 const nullPartition = "__HIVE_DEFAULT_PARTITION__"
 
-// splitter divides rows among partitions. Strides wait until their rows are so many that
-// each partition gets a few thousand. These are gathered, and wait in their partition for a
-// row group. If all waiting rows take too much memory, the largest partitions write row
-// groups of fewer rows.
+// splitter divides rows among partitions. Strides wait until they have a few thousand rows per
+// partition. These rows are gathered, and wait in their partition for a full row group. If all
+// waiting rows take too much memory, the largest partitions write smaller row groups.
 type splitter struct {
 	schema *gpu.Schema // of the files
 	kept   []int       // their columns among those of the strides
@@ -52,8 +50,8 @@ type rawStride struct {
 var errPartitions = gpu.Exceeded("partition_by makes more than %d folders; name columns with fewer values, such as a "+
 	"month instead of a day", maxPartitions)
 
-// partitionKey gives the values of a column numbers, and then the combinations of values of
-// the keys so far.
+// partitionKey numbers the values of a column, and the combinations of these values with those of
+// the keys before.
 type partitionKey struct {
 	column  int
 	field   gpu.Field
@@ -66,10 +64,10 @@ type partitionKey struct {
 	paths   []string          // the folders of each combination
 }
 
-// codeTable maps words to numbers. It looks in a small direct-mapped table first.
+// codeTable maps words to numbers. Its cache is a small direct-mapped table.
 type codeTable struct {
 	words   [1024]uint64
-	numbers [1024]uint32 // the number and one
+	numbers [1024]uint32 // the number plus 1
 	all     map[uint64]uint32
 }
 
@@ -155,8 +153,8 @@ func (k *partitionKey) number(v gpu.Scalar) (uint32, error) {
 	return n, nil
 }
 
-// escapeName writes every byte of a text that is not a letter or digit of ASCII or one of
-// - _ . ~ as %XX, as DuckDB does. A text that would be taken for null begins with %5F.
+// escapeName replaces every byte of a text other than ASCII letters, digits and - _ . ~ by %XX, as
+// DuckDB does. A text that equals nullPartition begins with %5F.
 func escapeName(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -198,9 +196,9 @@ func (k *partitionKey) codes(c gpu.Column) ([]uint32, error) {
 	return out, nil
 }
 
-// eachCode looks each value of a dictionary up once.
+// eachCode looks up each value of a dictionary once.
 func (k *partitionKey) eachCode(c gpu.Column) func(i int) (uint32, error) {
-	numbers := make([]uint32, c.Dict.Values.Len) // the number and one
+	numbers := make([]uint32, c.Dict.Values.Len) // the number plus 1
 	return func(i int) (uint32, error) {
 		code := c.Code(i)
 		if numbers[code] == 0 {
@@ -297,7 +295,7 @@ func (p *splitter) partitionsOf(s *gpu.Stride) ([]uint32, error) {
 	return ids, nil
 }
 
-// add takes a stride over and sorts its rows by partition.
+// add takes ownership of a stride and sorts its rows by partition.
 func (p *splitter) add(s *gpu.Stride) error {
 	ids, err := p.partitionsOf(s)
 	if err != nil {
@@ -321,7 +319,7 @@ func (p *splitter) add(s *gpu.Stride) error {
 	return nil
 }
 
-// rowsOf returns the rows of a partition in a stride. A stride that came before the
+// rowsOf returns the rows of a partition in a stride. A stride before the first row of the
 // partition has none.
 func (r *rawStride) rowsOf(part int) []int32 {
 	if part+1 >= len(r.starts) {
@@ -330,7 +328,7 @@ func (r *rawStride) rowsOf(part int) []int32 {
 	return r.order[r.starts[part]:r.starts[part+1]]
 }
 
-// release gives up all rows that wait, and returns the destinations.
+// release releases all waiting rows, and returns the destinations.
 func (p *splitter) release() []*destination {
 	for _, r := range p.raw {
 		r.Release()
@@ -354,7 +352,7 @@ func (w *Writer) divide(ctx context.Context, s *gpu.Stride) error {
 	return w.settle(ctx)
 }
 
-// divideRest hands all rows over, at the end.
+// divideRest divides the remaining rows and queues their row groups, at the end.
 func (w *Writer) divideRest(ctx context.Context) error {
 	if err := w.settle(ctx); err != nil {
 		return err
@@ -369,9 +367,9 @@ func (w *Writer) divideRest(ctx context.Context) error {
 	return nil
 }
 
-// settle gathers the rows of each partition from the strides that wait, and adds them to
-// the row group of the partition. Columns are gathered one by one, each stride from its
-// begin to its end, because a column of a stride fits the cache of a core.
+// settle gathers the rows of each partition from the waiting strides, and adds them to the row
+// group of the partition. It gathers column by column, and stride by stride, because a column of a
+// stride fits the cache of a core.
 func (w *Writer) settle(ctx context.Context) error {
 	p := w.split
 	if len(p.raw) == 0 {
@@ -437,7 +435,8 @@ func (w *Writer) settle(ctx context.Context) error {
 	}
 }
 
-// largest returns the partition with the most bytes that wait, and the bytes of all.
+// largest returns the partition with the most waiting bytes, and the waiting bytes of all
+// partitions.
 func (p *splitter) largest() (d *destination, all int64) {
 	for _, o := range p.parts {
 		if all += o.pendingBytes; d == nil || o.pendingBytes > d.pendingBytes {
@@ -447,8 +446,8 @@ func (p *splitter) largest() (d *destination, all int64) {
 	return d, all
 }
 
-// patiently tries what needs memory until it is not refused any. Before each try the largest
-// partition writes its rows, as long as there are some.
+// patiently calls try until it is not denied memory. Before each further call the largest partition
+// writes its rows, as long as rows wait.
 func (w *Writer) patiently(ctx context.Context, try func() error) error {
 	for still := false; ; {
 		err := try()
@@ -473,7 +472,7 @@ func (w *Writer) patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// drain waits until all row groups that were handed over are written.
+// drain waits until all queued row groups are written.
 func (w *Writer) drain(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -491,7 +490,7 @@ func (w *Writer) drain(ctx context.Context) error {
 	return w.failure()
 }
 
-// gathering copies the rows of each partition from some strides.
+// gathering copies the rows of each partition from several strides.
 type gathering struct {
 	lease   *gpu.Lease
 	strides []rawStride
@@ -676,7 +675,7 @@ func gatherValues[T any](g *gathering, dst, from []gpu.Column) {
 	})
 }
 
-// texts gathers values behind offsets.
+// texts gathers values of variable length.
 func (g *gathering) texts(dst, from []gpu.Column) error {
 	ends := make([]int64, len(dst))
 	g.each(func(i, part, at int, rows []int32) {

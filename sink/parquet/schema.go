@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// column says how a field is stored.
+// column describes how a field is stored.
 type column struct {
 	field    gpu.Field
 	physical format.Type
@@ -111,7 +111,7 @@ func (c *column) element() format.SchemaElement {
 		case gpu.UUID:
 			e.LogicalType.Value = new(format.UUIDType)
 		case gpu.BSON:
-			// DuckDB refuses a file with the converted type of BSON.
+			// DuckDB rejects a file with the converted type BSON.
 			e.LogicalType.Value = new(format.BsonType)
 		}
 		if crs, ok := a.Geometry(); ok {

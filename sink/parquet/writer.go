@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// maxRowGroups is the most row groups that the format can number in one file.
+	// maxRowGroups is the maximum number of row groups in a file, because the format numbers them
+	// by INT16.
 	maxRowGroups = math.MaxInt16
 )
 
@@ -29,7 +30,7 @@ type Writer struct {
 	most    int64 // bytes of the rows that wait in a row group, or in partitions
 	out     *output
 
-	// Write owns these: the destination of all rows, or what divides them.
+	// Write owns these: the destination of all rows, or the splitter that divides them.
 	whole *destination
 	split *splitter
 	ended bool
@@ -39,10 +40,10 @@ type Writer struct {
 
 	mu    sync.Mutex
 	wake  sync.Cond     // a row group was written, or the sink failed
-	queue []*group      // row groups handed over and not yet written, in order
+	queue []*group      // row groups to be encoded and written, in order
 	tasks []task        // columns of the queue that no worker has taken, in order
 	idle  []*encoder    // encoders of workers that found no task
-	files []*fileWriter // files that have not ended, the one that was used last at the end
+	files []*fileWriter // open files, the most recently used one last
 	stats sink.Stats
 
 	run context.Context // ends with the sink's error, by end
@@ -51,7 +52,7 @@ type Writer struct {
 
 var _ sink.Sink = (*Writer)(nil)
 
-// destination is what one file gets after the other: all rows, or those of a partition.
+// destination has rows that go into one file after the other: all rows, or those of a partition.
 type destination struct {
 	folder string // in the directory of the output; "" for the directory itself
 
@@ -67,9 +68,8 @@ type destination struct {
 	next int         // number of the next file
 }
 
-// Create starts writing at path. With opt.RowsPerFile or opt.PartitionBy the path is a
-// directory. Nothing
-// appears at path before Commit. If the target exists and opt.Overwrite is not set, the
+// Create returns a writer for path, which is a directory with opt.RowsPerFile or opt.PartitionBy.
+// Nothing appears at path before Commit. If the target exists and opt.Overwrite is not set, the
 // error matches os.ErrExist.
 func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
 	return create(disk{}, path, schema, opt)
@@ -113,7 +113,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	return w, nil
 }
 
-// columnsOf says how the columns of a file are stored.
+// columnsOf returns the columns of a file.
 func columnsOf(schema *gpu.Schema, opt Options) (out []column, err error) {
 	names := map[string]bool{}
 	for _, f := range schema.Fields {
@@ -193,13 +193,13 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 		err = w.collect(ctx, w.whole, keptRows{s, 0, s.Rows})
 	}
 	if err != nil {
-		w.fail(err) // rows are missing now, so nothing may be committed
+		w.fail(err) // rows are missing, so nothing may be committed
 	}
 	return err
 }
 
-// collect adds rows to the pending row group of a destination, and hands over full row
-// groups. A row group of large values ends early. The caller keeps its references to the stride.
+// collect adds rows to the pending row group of a destination, and queues it when it is full. A row
+// group of large values ends early. The caller keeps its references to the stride.
 func (w *Writer) collect(ctx context.Context, d *destination, rows keptRows) error {
 	s := rows.stride
 	perRow := float64(s.Bytes()) / float64(max(s.Rows, 1))
@@ -243,7 +243,7 @@ func (w *Writer) failLocked(err error) {
 	}
 }
 
-// hand hands the pending rows of a destination over to the encoders as a row group.
+// hand queues the pending rows of a destination as a row group for the encoders.
 func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	if w.split != nil && d.groupIndex+1 == maxRowGroups {
 		last = true // the partition continues in another file
@@ -287,11 +287,10 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	return nil
 }
 
-// room reports whether a row group may be queued. There may always be enough to keep
-// every worker busy, and one that is being written. One column may take longer than all
-// others together, so there is one row group for each worker as far as there is memory.
-// With too little memory left to encode, row groups follow one another. The caller holds
-// the lock.
+// room reports whether a row group may be queued. The queue may always have enough row groups to
+// keep every worker busy, and one that is being written. One column may take longer than all others
+// together, so the queue has one row group per worker, if there is memory. If too little memory is
+// left to encode, row groups are encoded one after the other. The caller holds the lock.
 func (w *Writer) room(g *group) bool {
 	n := len(w.queue)
 	if n > 0 && w.opt.Lease.Available() < 2*g.bytes {
@@ -367,7 +366,7 @@ func (w *Writer) traced(what string, begin time.Time) {
 	}
 }
 
-// encoded takes an encoded column. It lays out the row groups that are complete and next in
+// encoded records an encoded column, and lays out the row groups that are complete and next in
 // order. The caller holds the lock.
 func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	g.chunks[i] = k
@@ -388,8 +387,8 @@ func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	w.wakeWorkers()
 }
 
-// layOut lays a row group out in the current file, and queues the writing of its
-// columns before all encoding. The caller holds the lock.
+// layOut assigns the offsets of a row group in the current file, and queues its columns to be
+// written, before all encoding. The caller holds the lock.
 func (w *Writer) layOut(g *group) error {
 	if w.failure() != nil {
 		return nil
@@ -470,12 +469,12 @@ func (w *Writer) written(g *group, err error) {
 	}
 }
 
-// maxOpenFiles bounds the files that are open at a time, in which partitions are written.
+// maxOpenFiles bounds the open files of partitions.
 const maxOpenFiles = 100
 
-// spare returns a file to be ended, so that others can be opened: the one that was not used
-// for the longest time. Its partition continues in another file. It returns nil if few files
-// are open. The caller holds the lock.
+// spare returns the least recently used file, to be ended so that others can be opened. Its
+// partition continues in another file. It returns nil if few files are open. The caller holds the
+// lock.
 func (w *Writer) spare() *fileWriter {
 	if w.split == nil || len(w.files) <= max(maxOpenFiles-2*w.opt.Threads-4, 1) {
 		return nil // row groups in the queue may each open one more
@@ -518,8 +517,8 @@ func (w *Writer) Stats() sink.Stats {
 	return w.stats
 }
 
-// RemoveTemporary removes the temporary that has the output until Commit. It is for
-// callers that end the process without Abort.
+// RemoveTemporary removes the temporary file or directory of the output. It is for callers that end
+// the process without Abort.
 func (w *Writer) RemoveTemporary() error { return w.out.storage.remove(w.out.temporary) }
 
 // Commit implements sink.Sink.
@@ -566,8 +565,8 @@ func (w *Writer) commit(ctx context.Context) error {
 	return w.out.publish()
 }
 
-// openEmpty makes a file with only a schema. That of a partitioned output also has the
-// columns of the folders, of which there are none.
+// openEmpty makes a file with only a schema. In a partitioned output, which then has no folders, it
+// also has the partition columns.
 func (w *Writer) openEmpty() (err error) {
 	if w.split == nil {
 		return w.open(w.whole)
@@ -595,7 +594,7 @@ func (w *Writer) Abort() error {
 	return w.out.discard()
 }
 
-// dropPending releases the rows that were not handed over.
+// dropPending releases the rows that are not queued.
 func (w *Writer) dropPending() {
 	all := []*destination{w.whole}
 	if w.split != nil {
