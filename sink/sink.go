@@ -1,5 +1,5 @@
-// Package sink defines the destination of strides. Formats are sub-packages. A sink's
-// output appears as a whole on Commit, or not at all.
+// Package sink defines the destination of strides. Formats are sub-packages. A sink's output
+// appears atomically, on Commit.
 package sink
 
 import (
@@ -16,8 +16,8 @@ type Stats struct {
 // Sink takes the strides of a result. One goroutine calls Write; any may call Stats. A
 // sink ends with exactly one of Commit and Abort.
 type Sink interface {
-	// Write takes the stride over and releases it, also on error. Strides must be
-	// host-addressable. Rows are written in the order in which they come.
+	// Write takes ownership of the stride and releases it, also on error. Strides must be
+	// host-addressable. Rows are written in the order of the calls.
 	Write(ctx context.Context, s *gpu.Stride) error
 	// Commit flushes the output, syncs it, and gives it its name. After an error nothing
 	// has appeared, and the sink is aborted.

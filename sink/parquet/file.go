@@ -27,14 +27,14 @@ type fileWriter struct {
 	groups  []encodedGroup
 	rows    int64
 
-	// These belong to the Writer, under its lock: the row groups that are placed and not
-	// yet written, and whether there will be more.
+	// These belong to the Writer, under its lock: the number of row groups that have offsets and
+	// are not yet written, and whether there will be more.
 	unwritten int
 	full      bool
 }
 
-// encodedGroup is what the end of a file says about a row group. It is encoded, since a file
-// of a partition may have thousands of row groups until it ends.
+// encodedGroup has the metadata of a row group for the end of the file. It is encoded, because an
+// open file of a partition may have thousands of row groups.
 type encodedGroup struct {
 	meta          []byte // a format.RowGroup without the positions of page indexes
 	columnIndexes []byte // of all chunks, one after another
@@ -42,7 +42,8 @@ type encodedGroup struct {
 	sizes         []indexSizes // by chunk
 }
 
-// indexSizes are bytes of the page indexes of a chunk. A chunk may have no column index.
+// indexSizes are the sizes in bytes of the page indexes of a chunk. A chunk may have no column
+// index.
 type indexSizes struct{ column, offset int32 }
 
 func newFile(o *output, path string, columns []column, pairs map[string]string) (*fileWriter, error) {
@@ -70,8 +71,8 @@ func (w *fileWriter) write(p []byte) error {
 	return err
 }
 
-// layOut lays the chunks of a row group out after the earlier ones, and returns their
-// offsets. They may be written in any order.
+// layOut assigns offsets after the earlier row groups to the chunks of a row group, and returns
+// them. The chunks may be written in any order.
 func (w *fileWriter) layOut(rows int, chunks []*encodedChunk) (starts []int64, err error) {
 	var out encodedGroup
 	g := format.RowGroup{NumRows: int64(rows), Ordinal: int16(len(w.groups)), FileOffset: w.size}
@@ -110,12 +111,12 @@ func appendThrift(to []byte, v any) ([]byte, error) {
 		return nil, err
 	}
 	if to == nil {
-		return bytes.Clone(b), nil // without the room to grow
+		return bytes.Clone(b), nil // without spare capacity
 	}
 	return append(to, b...), nil
 }
 
-// writeChunk writes a chunk that is laid out and releases its pages. Several calls may run
+// writeChunk writes a chunk at its offset and releases its pages. Several calls may run
 // concurrently.
 func (w *fileWriter) writeChunk(k *encodedChunk, start int64) error {
 	at := start
@@ -182,9 +183,9 @@ type (
 	}
 )
 
-// footer encodes the format.FileMetaData of the file. The page indexes begin at two
-// positions. The row groups are decoded and encoded again one by one, because together they
-// take ten times as much memory as their encoding.
+// footer encodes the format.FileMetaData of the file. columnIndexes and offsetIndexes are the
+// positions of the page indexes. The row groups are decoded and encoded again one by one, because
+// all decoded row groups would take ten times the memory of their encoding.
 func (w *fileWriter) footer(columnIndexes, offsetIndexes int64) ([]byte, error) {
 	out, err := appendThrift(nil, &footerHead{Version: 2, Schema: schemaElements(w.columns), NumRows: w.rows})
 	if err != nil {

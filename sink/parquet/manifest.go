@@ -58,9 +58,8 @@ func (m *manifest) write(f outFile) error {
 	return err
 }
 
-// foreign lists what is in a directory and the folders below it but not a file of the
-// manifest, by name and size, nor a folder of such files. Without a manifest it lists all
-// entries.
+// foreign lists the entries of a directory and the folders below it, except files of the manifest,
+// by name and size, and folders of such files. Without a manifest it lists all entries.
 func (m *manifest) foreign(dir string) (names []string, err error) {
 	own := map[part]bool{}
 	if m != nil {

@@ -72,9 +72,9 @@ func (e *encoder) count() {
 	e.counted = n
 }
 
-// encodePatiently encodes a column that was denied memory, as soon as there is some. It
-// fails when nobody takes or releases memory. One worker at a time does so, and holds
-// nothing while it waits, so that workers do not block each other for ever.
+// encodePatiently encodes a column that was denied memory, as soon as there is some. It fails if no
+// memory is taken or released meanwhile. One worker at a time does so, and holds no memory while it
+// waits, so that workers cannot deadlock.
 func (w *Writer) encodePatiently(e *encoder, c *column, ranges []rowRange, rows int) (*encodedChunk, error) {
 	w.short.Lock()
 	defer w.short.Unlock()

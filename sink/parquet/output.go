@@ -15,11 +15,10 @@ import (
 	"github.com/gstream/gstream/sink/staging"
 )
 
-// storage has the operations of the sink on a file system, so that tests can make each of
-// them fail.
+// storage has the file system operations of the sink, so that tests can make each of them fail.
 type storage interface {
-	// stage makes the temporary of a target, a file or a folder. It returns the file that
-	// is locked until it is closed: the temporary itself or the manifest.
+	// stage makes the temporary file or folder of a target. It returns a file that is locked until
+	// it is closed: the temporary file, or the manifest.
 	stage(target string, folder bool) (path string, lock outFile, err error)
 	create(path string) (outFile, error)
 	mkdir(path string) error // it must not exist
@@ -35,8 +34,7 @@ type storage interface {
 
 type outFile interface {
 	WriteAt(p []byte, off int64) (int, error)
-	// startWriteback makes the system start writing a range to the disk, so that Sync has
-	// less to wait for.
+	// startWriteback lets the system start writing a range to disk, so that Sync waits less.
 	startWriteback(off, n int64)
 	Sync() error
 	Close() error
@@ -163,8 +161,8 @@ func newOutput(s storage, name string, overwrite, directory, sync bool) (*output
 	return o, nil
 }
 
-// earlierAccess finds the access of the files and folders of an earlier output. They have
-// all been made alike, so the first file tells.
+// earlierAccess finds the access of the files and folders of an earlier output, by its first file:
+// all have the same access.
 func (o *output) earlierAccess() error {
 	m, err := readManifest(filepath.Join(o.target, staging.LockName))
 	if err != nil || m == nil || len(m.Files) == 0 || !filepath.IsLocal(m.Files[0].Name) {
@@ -197,8 +195,8 @@ func (o *output) makeParents(dir string) error {
 	return err
 }
 
-// removeParents removes the directories that were made and are still empty. The others
-// have something of somebody else.
+// removeParents removes the directories that were made and are still empty. The others have files
+// of other programs.
 func (o *output) removeParents() {
 	for len(o.parents) > 0 {
 		last := len(o.parents) - 1
@@ -209,8 +207,8 @@ func (o *output) removeParents() {
 	}
 }
 
-// CheckTarget refuses a target that no option allows to replace, such as a device. It is
-// for plans; Create checks everything.
+// CheckTarget returns an error for a target that no option allows to replace, such as a device. It
+// is for plans; Create checks everything.
 func CheckTarget(path string, opt Options) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -219,7 +217,7 @@ func CheckTarget(path string, opt Options) error {
 	return checkKind(path, info.Mode(), opt.directory())
 }
 
-// checkKind refuses a target that is not a file or, for a directory of parts, not a
+// checkKind returns an error for a target that is not a file or, for a directory of files, not a
 // directory.
 func checkKind(path string, mode fs.FileMode, directory bool) error {
 	what := ""
@@ -252,7 +250,7 @@ func refusal(path, what string) error {
 	return &fs.PathError{Op: "write", Path: path, Err: errors.New("it " + what)}
 }
 
-// check refuses a target that exists and must not be replaced.
+// check returns an error for a target that exists and must not be replaced.
 func (o *output) check() error {
 	info, err := os.Stat(o.target)
 	switch {
@@ -276,8 +274,8 @@ func (o *output) check() error {
 	return nil
 }
 
-// checkReplaced refuses to replace a directory that has anything but the files of an
-// earlier output.
+// checkReplaced returns an error for a directory that has anything but the files of an earlier
+// output.
 func (o *output) checkReplaced(dir string) error {
 	m, err := readManifest(filepath.Join(dir, staging.LockName))
 	if err != nil {
@@ -338,13 +336,12 @@ func (o *output) ended(path string, size int64) {
 	o.manifest.Files = append(o.manifest.Files, part{filepath.ToSlash(name), size})
 }
 
-// publish gives the output its name. With sync its files are on disk before.
+// publish gives the output its name. With sync its files are on disk before that.
 func (o *output) publish() error {
 	if err := o.finishDirectory(); err != nil {
 		return err
 	}
-	// The check is repeated, because the target may have changed since the output was
-	// begun.
+	// Check again, because the target may have changed since the output was begun.
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -391,10 +388,10 @@ func (o *output) finishDirectory() error {
 	return o.storage.syncDir(o.temporary)
 }
 
-// replaceDirectory gives the output the name of an earlier output and removes that one. It
-// removes nothing else, whatever others do meanwhile.
+// replaceDirectory gives the output the name of an earlier output, and removes the earlier output.
+// It removes nothing else, whatever other processes do meanwhile.
 func (o *output) replaceDirectory() error {
-	// Others who want to replace or sweep the earlier output wait for its lock.
+	// Other processes that replace or sweep the earlier output wait for its lock.
 	earlier, err := os.Open(filepath.Join(o.target, staging.LockName))
 	if err == nil {
 		defer earlier.Close()
@@ -429,8 +426,8 @@ func (o *output) swapIn() (old string, undo func() error, err error) {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return o.temporary, func() error { return o.storage.exchange(o.temporary, o.target) }, err
 	}
-	// By two renames. The earlier output is not named like a temporary: if the process is
-	// killed between them, it is the only output left.
+	// Use two renames. The earlier output does not get the name of a temporary: if the process is
+	// killed between the renames, it is the only output.
 	old = strings.TrimSuffix(o.temporary, ".tmp") + ".old"
 	if err := o.storage.rename(o.target, old, false); err != nil {
 		return "", nil, err

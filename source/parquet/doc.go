@@ -1,13 +1,12 @@
 // Package parquet reads Parquet files into strides.
 //
-// It owns everything from a path to columns in memory: it finds files, reads and checks
-// footers, maps Parquet types to gpu types, decides from statistics what need not be
-// read, cuts row groups into strides, and decodes column chunks in parallel. A scan has
-// separate parts: metadata (footer.go, schema.go) and pruning (prune.go) give a list of
-// tasks (plan.go); encoded chunks hold the bytes of pages and a directory of them
-// (encoded.go); a decoder turns these into columns (pages.go, column.go). Another decoder
-// can take the same tasks and chunks. The package never evaluates a filter: pruning only
-// leaves out rows that cannot match.
+// It does all steps from a path to columns in memory: it finds files, reads and checks footers,
+// maps Parquet types to gpu types, prunes by statistics, cuts row groups into strides, and decodes
+// column chunks in parallel. A scan has separate parts: metadata (footer.go, schema.go) and pruning
+// (prune.go) give a list of tasks (plan.go); encoded chunks have the bytes of pages and a directory
+// of them (encoded.go); a decoder turns these into columns (pages.go, column.go). Another decoder
+// could take the same tasks and chunks. The package never evaluates a filter: pruning only leaves
+// out rows that cannot match.
 //
 // # Trust
 //
@@ -25,13 +24,13 @@
 //  2. Strides are admitted in order and bounded in number or bytes. A task waits for
 //     another task only while that one decodes what both need, and a task that does so
 //     waits for nothing: no set of tasks can deadlock.
-//  3. Page buffers have slack bytes of capacity behind their length: bit unpackers
+//  3. Page buffers have slack bytes of capacity beyond their length: bit unpackers
 //     may read these bytes, but never use them.
 //
 // # Several files
 //
-// A source lists its files (hive.go) and then opens them. Columns in the names of folders are
-// known before. One schema is made of the columns of all files (unify.go). A chunk decodes into
-// the type of the table (widen.go). A column that a file lacks, or has in its path, is a chunk
-// of one value (constant.go).
+// A source lists its files (hive.go), which gives the columns in the names of folders, and then
+// opens the files. The columns of all files make one schema (unify.go). A chunk decodes into the
+// type of the table (widen.go). A column that a file lacks, or has in its path, is a chunk of one
+// value (constant.go).
 package parquet

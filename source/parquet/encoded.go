@@ -311,7 +311,7 @@ func (c *encodedChunk) load(p *page) error {
 	return nil
 }
 
-// drop gives up the bytes of a page whose values are taken or decoded.
+// drop releases the bytes of a page whose values are taken or decoded.
 func (c *encodedChunk) drop(p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -366,13 +366,13 @@ func (c *encodedChunk) finish(to int64) error {
 	return nil
 }
 
-// closeWindow gives up the bytes behind the fetched pages, which keep theirs.
+// closeWindow releases the bytes after the fetched pages, which keep theirs.
 func (c *encodedChunk) closeWindow() {
 	c.block.Release()
 	c.block, c.win, c.pos = nil, nil, 0
 }
 
-// checkEnd checks that there are no rows behind the last page. The caller holds the lock.
+// checkEnd checks that there are no rows after the last page. The caller holds the lock.
 func (c *encodedChunk) checkEnd() error {
 	c.spare = 0
 	next := c.file.layout.after(c.meta.start)
@@ -382,7 +382,7 @@ func (c *encodedChunk) checkEnd() error {
 			return err
 		}
 		if err != nil || c.checkPage(h) != nil {
-			return nil // not a page: some writers leave room
+			return nil // not a page: some writers leave a gap
 		}
 		if rows, _ := pageRows(h); rows > 0 {
 			return badf("its pages hold more than the %d rows of the row group", c.rows)

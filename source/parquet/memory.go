@@ -12,7 +12,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// memory is an upper bound of the bytes that a task takes, by the metadata.
+// memory is an upper bound of the bytes that a task takes, from the metadata.
 type memory struct {
 	column  int64 // values of the rows, while they grow
 	chunk   int64 // what the strides of the chunk share: unread bytes, a decoded page, dictionaries
@@ -34,7 +34,7 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		share := float64(rows) / float64(max(group.rows, 1))
 		dictionary := min(k.rawSize, 4*k.dictionarySize)
 		if col.as.IsVar() {
-			// The characters are copied when they outgrow their room.
+			// The characters are copied when they outgrow their buffer.
 			m.column += 4*(rows+1) + 2*int64(float64(k.rawSize)*share)
 			m.chunk += 2 * dictionary
 		} else {
@@ -123,8 +123,8 @@ func (t *Table) ExplainMemory(opt source.ScanOptions) string {
 
 const smallerPages = "rewrite the file with smaller pages or row groups, or do not read the column"
 
-// blamePage adds to a refusal that it was for a page of n bytes, if this is a large part of
-// the budget. The footer may not tell how large pages are, so that LeastMemory is too small.
+// blamePage adds to an error of memory that it was for a page of n bytes, if this is a large part
+// of the budget. LeastMemory is too small if the footer does not have the sizes of pages.
 func (c *encodedChunk) blamePage(err error, n int) error {
 	var refused *gpu.BudgetError
 	if errors.As(err, &refused) && refused.Holder == refused.Stage && int64(n) > grant.LargePage.Of(refused.Limit) {

@@ -11,7 +11,7 @@ import (
 // growable is a buffer of a lease that is kept as long as it is large enough.
 type growable struct{ buf *gpu.Buffer }
 
-// take returns n bytes with slack behind them. The old contents are lost.
+// take returns n bytes, followed by slack. The old contents are lost.
 func (g *growable) take(l *gpu.Lease, n int) ([]byte, error) {
 	if g.buf.Size() < int64(n)+slack {
 		g.release()
@@ -76,9 +76,8 @@ type pageReader struct {
 // start prepares the reader for a task.
 func (c *pageReader) start() { c.mayDefer, c.page, c.last = true, nil, nil }
 
-// abandon gives up the current page of a task that has failed. The page's memory is given
-// back unless other tasks use it, since the task may start again in as little memory as
-// the first time.
+// abandon releases the current page of a task that has failed, unless other tasks use it, so that
+// the task can start again in as little memory as before.
 func (c *pageReader) abandon() {
 	switch {
 	case c.page == nil:
@@ -98,7 +97,7 @@ func (c *pageReader) seek(k *encodedChunk, from, to int64) {
 	}
 }
 
-// free gives the buffers back.
+// free releases the buffers.
 func (c *pageReader) free() {
 	c.own.release()
 	c.scratchBuf.release()
@@ -175,7 +174,7 @@ func (c *pageReader) share(p *page) (mark, error) {
 	}
 }
 
-// busyError says that another task is decoding what this one needs.
+// busyError says that another task is decoding a page or dictionary that this task needs.
 type busyError struct{ done <-chan struct{} }
 
 func (busyError) Error() string { return "another task decodes the page" }
@@ -417,8 +416,8 @@ func (c *pageReader) takePlain(n, width int) ([]byte, error) {
 	return b, nil
 }
 
-// takeCodes decodes the next dictionary codes and checks their range. T has room for
-// every code of the dictionary.
+// takeCodes decodes the next dictionary codes and checks their range. T can hold every code of the
+// dictionary.
 func takeCodes[T code](c *pageReader, dst []T) error {
 	if c.codes.width > 8*uint(unsafe.Sizeof(T(0))) {
 		return takeWideCodes(c, dst)
