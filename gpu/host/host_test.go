@@ -11,11 +11,11 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	all, thin := []int{1, 3}, 7
-	if gputest.Race {
-		all = all[1:] // one thread cannot race
+	all := []int{1, 3}
+	gputest.Thin = gputest.ThinOr(t, 7)
+	if gputest.Thin > 1 {
+		all = all[1:] // the checks of a commit run one thread with all cases
 	}
-	gputest.Thin = gputest.ThinOr(t, thin)
 	for _, threads := range all {
 		t.Run(fmt.Sprint(threads, " threads"), func(t *testing.T) {
 			open := func(threads int) gputest.Open {
