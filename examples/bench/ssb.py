@@ -89,17 +89,17 @@ def write(data, scale, threads):
     db.execute("CREATE TABLE nations(i INT, region VARCHAR, nation VARCHAR)")
     db.executemany("INSERT INTO nations VALUES (?, ?, ?)", [(i, *n) for i, n in enumerate(nations)])
     db.execute("CREATE MACRO pick(row, salt, n) AS (hash(row, salt) % n)::INT")
-    who = """SELECT i + 1 AS {0}_{1}key, format('{2}#{{:09d}}', i + 1) AS {0}_name, format('{{:x}}', hash(i, 1)) AS {0}_address,
-        rpad(nation, 9, ' ')[:9] || pick(i, 2, 10) AS {0}_city, nation AS {0}_nation, region AS {0}_region,
-        format('{{}}-{{:07d}}', 10 + pick(i, 3, 25), pick(i, 4, 10000000)) AS {0}_phone{3}
+    who = """SELECT r.i + 1 AS {0}_{1}key, format('{2}#{{:09d}}', r.i + 1) AS {0}_name,
+        format('{{:x}}', hash(r.i, 1)) AS {0}_address, rpad(nation, 9, ' ')[:9] || pick(r.i, 2, 10) AS {0}_city, nation AS {0}_nation, region AS {0}_region,
+        format('{{}}-{{:07d}}', 10 + pick(r.i, 3, 25), pick(r.i, 4, 10000000)) AS {0}_phone{3}
         FROM (SELECT range::INT AS i, pick(range, 5 + {5}, 25) AS n FROM range({4})) r JOIN nations ON n = nations.i ORDER BY 1"""
     segment = ", ['AUTOMOBILE', 'BUILDING', 'FURNITURE', 'MACHINERY', 'HOUSEHOLD'][1 + pick(r.i, 6, 5)] AS c_mktsegment"
     customers, suppliers = round(30_000 * scale), round(2_000 * scale)
-    parts = round(200_000 * (1 + max(scale, 1).bit_length() - 1)) if scale >= 1 else round(200_000 * scale)
+    parts = 200_000 * scale.bit_length() if scale >= 1 else round(200_000 * scale)
     orders = round(1_500_000 * scale)
     tables = {
-        "customer": who.format("c", "cust", "Customer", segment, customers, 0).replace("i + 1", "r.i + 1").replace("(i,", "(r.i,"),
-        "supplier": who.format("s", "supp", "Supplier", "", suppliers, 1).replace("i + 1", "r.i + 1").replace("(i,", "(r.i,"),
+        "customer": who.format("c", "cust", "Customer", segment, customers, 0),
+        "supplier": who.format("s", "supp", "Supplier", "", suppliers, 1),
         "part": f"""SELECT i + 1 AS p_partkey, format('part {{:x}}', hash(i, 1) % 100000) AS p_name, 'MFGR#' || m AS p_mfgr,
             'MFGR#' || m || c AS p_category, 'MFGR#' || m || c || b AS p_brand1, 'color' || pick(i, 2, 92) AS p_color,
             'type' || pick(i, 3, 150) AS p_type, 1 + pick(i, 4, 50) AS p_size, 'box' || pick(i, 5, 40) AS p_container

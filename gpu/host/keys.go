@@ -195,15 +195,17 @@ func plainWords(c gpu.Column) []uint64 {
 func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	if len(k.cols) == 1 && c.words == 1 && !k.cols[0].Type.IsVar() && k.cols[0].Dict == nil && k.cols[0].Valid == nil {
 		words, col := out[0][:n], k.cols[0]
-		switch bits := packedBits(col.Type); {
-		case bits == 32 && !col.Type.IsFloat():
+		bits := packedBits(col.Type)
+		if bits == 32 && !col.Type.IsFloat() {
 			for r, v := range gpu.Values[uint32](col.Data, col.Len)[lo:][:len(words)] {
 				words[r] = uint64(v)
 			}
-		default:
-			loadWords(words, col, lo)
-			for mask, r := ^uint64(0)>>(64-bits), 0; bits < 64 && r < len(words); r++ {
-				words[r] &= mask
+			return
+		}
+		loadWords(words, col, lo)
+		if bits < 64 {
+			for r := range words {
+				words[r] &= 1<<bits - 1
 			}
 		}
 		return

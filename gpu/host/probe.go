@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -153,13 +152,10 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 		m := min(probeBlock, hi-at)
 		if unhashed {
 			p.addMatches(out, b.words, at, m)
-		} else {
-			p.matches(&b, at, m)
+		} else if p.matches(&b, at, m); p.unique() {
+			out.addUnique(b.first[:m], at)
 		}
 		if p.unique() {
-			if !unhashed {
-				out.addUnique(b.first[:m], at)
-			}
 			if out.len() >= limit {
 				return at + m, nil
 			}
@@ -254,9 +250,7 @@ func matchRanks[K uint32 | uint64](keys []K, lo uint64, ranks []ranked, entries,
 		if slot >= uint64(len(ranks))*64 {
 			continue
 		}
-		w := &ranks[slot/64]
-		there := w.bits >> (slot % 64) & 1
-		entry := w.before + uint64(bits.OnesCount64(w.bits&(1<<(slot%64)-1)))
+		entry, there := ranks[slot/64].number(slot)
 		to[n], match[n] = int32(i), entries[entry&-there]
 		n += int(there)
 	}

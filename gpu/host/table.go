@@ -296,11 +296,14 @@ func rank(ranks []ranked, slot uint64) (n int, ok bool) {
 	if slot >= uint64(len(ranks))*64 {
 		return 0, false
 	}
-	w := &ranks[slot/64]
-	if w.bits>>(slot%64)&1 == 0 {
-		return 0, false
-	}
-	return int(w.before) + bits.OnesCount64(w.bits&(1<<(slot%64)-1)), true
+	number, there := ranks[slot/64].number(slot)
+	return int(number), there == 1
+}
+
+// number returns the number of the key at a slot of the word, and 1 if there is such a key or 0 if there is none. It
+// has no branch.
+func (w *ranked) number(slot uint64) (n, there uint64) {
+	return w.before + uint64(bits.OnesCount64(w.bits&(1<<(slot%64)-1))), w.bits >> (slot % 64) & 1
 }
 
 // maxArray bounds the bytes of an array, as a multiple of the ranks and entries that it replaces.
@@ -645,9 +648,8 @@ func (t *table) find(words [][]uint64, out []int32) {
 				continue
 			}
 			// No branch depends on whether the key exists.
-			w := &ranks[slot/64]
-			n := w.before + uint64(bits.OnesCount64(w.bits&(1<<(slot%64)-1)))
-			out[i] = int32(n) | (int32(w.bits>>(slot%64)&1) - 1)
+			n, there := ranks[slot/64].number(slot)
+			out[i] = int32(n) | (int32(there) - 1)
 		}
 	case len(words) == 1:
 		t.findSlots(words[0][:len(out)], out)
