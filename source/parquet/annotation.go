@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// maxSystem bounds the description of a coordinate system that is passed on with a column.
+// maxSystem bounds the description of a coordinate reference system that is kept with a column.
 const maxSystem = 64 << 10
 
 // annotation returns the annotation of a flat column.
@@ -38,8 +38,8 @@ func annotation(e *format.SchemaElement) gpu.Annotation {
 	case *format.NullType:
 		return gpu.AllNull
 	case nil:
-		// By the specification the converted types of times are in UTC too. But writers
-		// that had no other type used them for every time.
+		// The specification says that the converted types of times are in UTC too. But writers of
+		// the time had no other type, and used them for every time.
 		if e.ConvertedType.Valid {
 			return convertedAnnotations[e.ConvertedType.V]
 		}
@@ -47,7 +47,7 @@ func annotation(e *format.SchemaElement) gpu.Annotation {
 	return gpu.NoAnnotation
 }
 
-// convertedNull is how old writers mark a column of nothing but nulls.
+// convertedNull is the converted type by which old writers mark a column that has only nulls.
 const convertedNull deprecated.ConvertedType = 24
 
 var convertedAnnotations = map[deprecated.ConvertedType]gpu.Annotation{

@@ -14,14 +14,14 @@ import (
 const (
 	// maxBloomHeader is an upper bound of the size of a Bloom filter's header.
 	maxBloomHeader = 64
-	// maxBloomValues bounds the values that are looked up to plan a scan. Each value
-	// reads a block in every row group.
+	// maxBloomValues bounds the number of values that are looked up while a scan is planned. Each
+	// value reads a block in every row group.
 	maxBloomValues = 128
 )
 
-// absent reports whether the Bloom filter of a row group proves that it has none of the
-// values of an equality. A damaged filter proves nothing: the row group is read then, and
-// no row is lost.
+// absent reports whether the Bloom filter of a row group proves that the row group has none of the
+// values of an equality. A damaged filter proves nothing: the row group is then read, and no row is
+// lost.
 func (f *file) absent(g *rowGroup, p source.Predicate) bool {
 	m := &g.chunks[p.Column]
 	if m.bloom.size == 0 || p.Op != source.Eq && p.Op != source.In || len(p.Values) > maxBloomValues {
@@ -42,7 +42,7 @@ func (f *file) absent(g *rowGroup, p source.Predicate) bool {
 	return err == nil && !some
 }
 
-// someInBloom reports whether one of the hashes is in the filter at a range of the file.
+// someInBloom reports whether the filter at a range of the file contains one of the hashes.
 func (f *file) someInBloom(at extent, hashes []uint64) (some bool, err error) {
 	defer guard(&err)
 	src, err := f.handle.acquire()
@@ -78,8 +78,8 @@ func (f *file) someInBloom(at extent, hashes []uint64) (some bool, err error) {
 	return false, nil
 }
 
-// bloomHash returns the hash of a value in the PLAIN encoding of the column. It is not ok
-// if equal values have several encodings.
+// bloomHash returns the hash of a value in the PLAIN encoding of the column. ok is false if equal
+// values have several encodings.
 func (c leaf) bloomHash(v gpu.Scalar) (uint64, bool) {
 	t := c.field.Type
 	if !v.Type.SameSQL(t) {

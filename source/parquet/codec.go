@@ -14,11 +14,11 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// The caller provides an output of the size that the page header promises. A codec never
+// The caller provides an output buffer of the size that the page header states. A codec never
 // writes or allocates more than that. A page of another size is an error.
 
-// maxZstdWindow is the largest size of a page. A window takes no memory: a page is
-// decoded as a whole and is its own window.
+// maxZstdWindow is the largest size of a page. A window takes no memory, because a page is decoded
+// in one call and its output serves as the window.
 const maxZstdWindow = 1 << 31
 
 var (
@@ -34,9 +34,9 @@ var (
 	}}
 )
 
-// maxExpansion bounds the bytes that a compressed byte can become, so that impossible
-// sizes are refused before memory is allocated for them. zstd and brotli reach large
-// ratios on constant data, but not this one.
+// maxExpansion bounds the number of bytes that one compressed byte can expand to, so that
+// impossible sizes are rejected before memory is allocated for them. zstd and brotli reach large
+// ratios on constant data, but stay below the last bound.
 func maxExpansion(codec format.CompressionCodec) int {
 	switch codec {
 	case format.Uncompressed:
@@ -74,7 +74,7 @@ func decompress(codec format.CompressionCodec, dst, src []byte) error {
 		n, err = lz4.UncompressBlock(src, dst)
 	case format.Lz4:
 		if n, err = hadoopLz4(src, dst); err != nil || n != len(dst) {
-			// Other writers use the same name for a block without a frame.
+			// Other writers use the same codec number for a block without a frame.
 			n, err = lz4.UncompressBlock(src, dst)
 		}
 	case format.Gzip:

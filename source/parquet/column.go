@@ -7,31 +7,30 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// columnDecoder collects one column of one stride from the pages of its segments.
+// columnDecoder collects one column of one stride from the pages of the stride's segments.
 type columnDecoder struct {
 	lease   *gpu.Lease
 	t       gpu.Type
 	rows    int
-	encoded bool // keep codes of a dictionary, and values of 8 bytes as 4 bytes, where possible
+	encoded bool // keep dictionary codes, and store values of 8 bytes in 4, where possible
 
-	data  *gpu.Buffer // values or bits; codes while the column is coded
+	data  *gpu.Buffer // values or bits; codes while state is coded
 	valid *gpu.Buffer // nil until the first null
 
-	// narrow means that the values of 8 bytes so far fit int32 and are stored as such in
-	// data.
+	// narrow means that all 8-byte values so far fit int32, and that data stores them as int32.
 	narrow bool
 
-	// The column is coded until a page without codes comes.
+	// state is coded until the first page without codes.
 	state   colState
 	width   int // bytes of a code
 	parts   []part
-	entries int // values of all their dictionaries
+	entries int // total number of values in the dictionaries of parts
 
 	// For String and Binary only.
 	offsets *gpu.Buffer
 	chars   *gpu.Buffer
 	used    int     // bytes of chars in use
-	said    float64 // bytes of all rows, by the footer
+	said    float64 // expected bytes of all rows, from the footer
 }
 
 type colState uint8
@@ -42,15 +41,15 @@ const (
 	plain
 )
 
-// part is a range of rows whose codes belong to one dictionary. base is the code of its
-// first value.
+// part is a range of rows whose codes belong to one dictionary. base is the code of the
+// dictionary's first value.
 type part struct {
 	dict     *gpu.Dictionary
 	from, to int
 	base     int
 }
 
-// read appends the rows of a page reader at row at.
+// read appends the rows of a page reader, starting at row at.
 func (b *columnDecoder) read(c *pageReader, at int) error {
 	b.said = float64(c.meta.rawSize) / float64(max(c.rows, 1)) * float64(b.rows)
 	for c.row < c.to {
@@ -119,8 +118,8 @@ func (b *columnDecoder) alloc(size int64) ([]byte, error) {
 	return b.data.Bytes(), nil
 }
 
-// readNulls appends n rows without a value. It does not use the reader, which may be in a
-// page of another kind than the pages before, or in a chunk without a dictionary.
+// readNulls appends n null rows. It does not use the reader: its page may have another encoding
+// than the pages before, and its chunk may have no dictionary.
 func (b *columnDecoder) readNulls(at, n int) error {
 	switch {
 	case b.t.Kind == gpu.Bool:
@@ -130,7 +129,7 @@ func (b *columnDecoder) readNulls(at, n int) error {
 		}
 		setBits(data, at, n, false)
 	case b.state == undecided:
-		// Whoever decides the layout also fills in the nulls so far.
+		// The code that decides the layout also fills in these nulls.
 	case b.state == coded:
 		clear(b.data.Bytes()[at*b.width : (at+n)*b.width])
 	case b.t.IsVar():
@@ -145,8 +144,8 @@ func (b *columnDecoder) readNulls(at, n int) error {
 	return nil
 }
 
-// readFixed appends n rows with m values. It decodes the values to the end of the rows'
-// space, then spreads them.
+// readFixed appends n rows that contain m values. It decodes the values into the last m of the n
+// positions, then moves each value to its row.
 func (b *columnDecoder) readFixed(c *pageReader, at, n, m int) error {
 	if err := b.decideFixed(c, at); err != nil {
 		return err
@@ -193,9 +192,9 @@ func (b *columnDecoder) takeValues(c *pageReader, at, m int) error {
 	return c.takeValues(b.data.Bytes()[at*w:(at+m)*w], m, w)
 }
 
-// takeNarrow is takeValues for a narrow column. It widens the column when a value does
-// not fit although the statistics said so, or when the values are stored in another way,
-// as the next file may do.
+// takeNarrow is takeValues for a narrow column. It widens the column to 8 bytes in two cases: a
+// value does not fit although the statistics said so, or the chunk has another physical type, which
+// happens when the next file begins.
 func (b *columnDecoder) takeNarrow(c *pageReader, at, m int) error {
 	if !c.coded && (c.col.physical != format.Int64 || c.col.widens()) {
 		if err := b.widenValues(at); err != nil {
@@ -244,7 +243,7 @@ func shorten(dst []int32, values []int64) bool {
 	return lost == 0
 }
 
-// shortenCoded is shorten for the values that codes stand for.
+// shortenCoded is shorten for the dictionary values of codes.
 func shortenCoded(dst []int32, dict []int64, codes []int32) bool {
 	dst = dst[:len(codes)]
 	lost := int64(0)
@@ -289,7 +288,7 @@ func (c *pageReader) takeValues(dst []byte, m, width int) error {
 	return c.convert(dst, src, m)
 }
 
-// takeBools takes the next n booleans, a byte each.
+// takeBools takes the next n booleans and writes one byte for each.
 func takeBools(c *pageReader, dst []byte, n int) error {
 	if c.bit+n > 8*len(c.plain) {
 		return badf("a data page has fewer booleans than it promises")
@@ -304,8 +303,8 @@ func takeBools(c *pageReader, dst []byte, n int) error {
 	return nil
 }
 
-// spread moves the m values at the end of rows [at, at+n) to the valid rows. A null row
-// gets the value of a neighbour, or zero.
+// spread moves the m values at the end of rows [at, at+n) to the valid rows. A null row gets the
+// value of a neighbour, or zero.
 func spread[T any](dst []T, valid []byte, at, n, m int) {
 	j, end := at+n-m, at+n
 	i := at
@@ -333,7 +332,7 @@ func (c *pageReader) gather(dst []byte, m, width int) error {
 	return nil
 }
 
-// lookupAs writes the values of a fixed-width dictionary for codes.
+// lookupAs writes the values that codes have in a fixed-width dictionary.
 func lookupAs[C code](dst []byte, values gpu.Column, codes []C) {
 	n, dict := len(codes), values.Data.Bytes()
 	switch values.Type.Width() {
@@ -357,7 +356,7 @@ func lookup[T any, C code](dst, dict []T, codes []C) {
 	}
 }
 
-// readBool appends n rows with m values of a Bool column.
+// readBool appends n rows of a Bool column that contain m values.
 func (b *columnDecoder) readBool(c *pageReader, at, n, m int) error {
 	data, err := b.alloc(gpu.BitmapBytes(b.rows))
 	if err != nil {
@@ -384,13 +383,12 @@ func (b *columnDecoder) readBool(c *pageReader, at, n, m int) error {
 	return nil
 }
 
-// decideFixed decides the layout of a column of fixed width when its first value comes.
-// It changes the layout when a page without codes follows, or when there are too many
-// dictionaries.
+// decideFixed decides the layout of a fixed-width column at its first value. It changes the layout
+// from codes to values at a page without codes, or when the dictionaries become too large together.
 func (b *columnDecoder) decideFixed(c *pageReader, at int) error {
 	switch {
 	case b.state == undecided:
-		// Later row groups probably have similar dictionaries.
+		// Assume that later row groups have dictionaries of similar size.
 		groups := max(1, int(int64(b.rows)/max(c.rows, 1)))
 		if c.coded && b.encoded && !c.meta.uncoded && b.fits(c.dict.n()*groups) {
 			b.width = codeWidth(c.dict.n())
@@ -404,14 +402,15 @@ func (b *columnDecoder) decideFixed(c *pageReader, at int) error {
 	return nil
 }
 
-// fits reports whether codes into entries values are smaller than the values.
+// fits reports whether codes into a dictionary of that many entries take less memory than the
+// values.
 func (b *columnDecoder) fits(entries int) bool {
 	return codeWidth(entries) < b.t.Width() && entries <= b.rows/4
 }
 
-// fitsInt32 reports whether the values of a chunk are stored as integers of 8 bytes and
-// fit 4 bytes, by its statistics. A decimal must have room for any int32; a time of day
-// never does.
+// fitsInt32 reports whether a chunk stores its values as 8-byte integers and all fit 4 bytes
+// according to its statistics. The precision of a decimal must allow any int32. A time of day is
+// never narrowed.
 func (c *pageReader) fitsInt32() bool {
 	t := c.col.field.Type
 	if c.col.physical != format.Int64 || c.col.widens() || t.Width() != 8 || t.Kind == gpu.Time ||
@@ -429,7 +428,7 @@ func (b *columnDecoder) current(c *pageReader) bool {
 	return n > 0 && b.parts[n-1].dict == c.dict.shared
 }
 
-// codeWidth returns the bytes of a code into n values.
+// codeWidth returns the number of bytes of a code into a dictionary of n values.
 func codeWidth(n int) int {
 	switch {
 	case n <= 1<<8:
@@ -440,8 +439,8 @@ func codeWidth(n int) int {
 	return 4
 }
 
-// startFixed makes room for the values or codes of all rows. The first nulls rows are
-// null.
+// startFixed allocates the values or codes of all rows. nulls is the number of leading rows, which
+// are null.
 func (b *columnDecoder) startFixed(s colState, width, nulls int) error {
 	data, err := b.alloc(int64(b.rows) * int64(width))
 	if err == nil {
@@ -499,7 +498,7 @@ func (b *columnDecoder) merged(values gpu.Column) {
 	b.parts = append(b.parts, part{dict: &gpu.Dictionary{Values: values}, to: b.rows})
 }
 
-// readVar appends n rows with m values of a String or Binary column.
+// readVar appends n rows of a String or Binary column that contain m values.
 func (b *columnDecoder) readVar(c *pageReader, at, n, m int) error {
 	if err := b.decide(c, at); err != nil {
 		return err
@@ -513,8 +512,8 @@ func (b *columnDecoder) readVar(c *pageReader, at, n, m int) error {
 	return b.readPlain(c, at, n, m)
 }
 
-// decide decides the layout of the column when its first value comes. It changes the
-// layout when a page without codes follows pages with codes.
+// decide decides the layout of a String or Binary column at its first value. It changes the layout
+// from codes to values at the first page without codes.
 func (b *columnDecoder) decide(c *pageReader, at int) error {
 	switch {
 	case b.state == undecided && c.coded && !(b.encoded && c.meta.uncoded):
@@ -540,7 +539,7 @@ func (b *columnDecoder) startPlain() (err error) {
 	return err
 }
 
-// readCodes appends n rows with the codes of m values.
+// readCodes appends n rows that contain the codes of m values.
 func (b *columnDecoder) readCodes(c *pageReader, at, n, m int) error {
 	if b.current(c) {
 		b.parts[len(b.parts)-1].to = at + n
@@ -558,7 +557,7 @@ func (b *columnDecoder) readCodes(c *pageReader, at, n, m int) error {
 	return readCodesAs[int32](b, c, at, n, m)
 }
 
-// another adds the dictionary of rows [from, to).
+// another adds a dictionary, which rows [from, to) use.
 func (b *columnDecoder) another(dict *gpu.Dictionary, from, to int) error {
 	p := part{dict: dict, from: from, to: to, base: b.entries}
 	if b.entries += dict.Values.Len; b.entries > math.MaxInt32 {
@@ -616,9 +615,9 @@ func copyCodes[T code](dst []T, from gpu.Column) {
 	}
 }
 
-// reserve makes room for n more bytes of characters, which complete the first rows, and
-// for slack behind them. It assumes that later rows are similar, as far as the footer
-// agrees; otherwise the room doubles.
+// reserve allocates n more bytes of characters, which complete the first rows, and slack after
+// them. It estimates the size of all rows from the first rows, but not above twice the need or the
+// size in the footer, whichever is larger.
 func (b *columnDecoder) reserve(n, rows int) error {
 	need := int64(b.used) + int64(n) + slack
 	if b.chars.Size() >= need {
@@ -639,7 +638,7 @@ func (b *columnDecoder) reserve(n, rows int) error {
 // readPlain appends PLAIN values.
 func (b *columnDecoder) readPlain(c *pageReader, at, n, m int) error {
 	offsets := int32s(b.offsets.Bytes())
-	// The offsets of the values go to the end of the rows' space, as if the nulls came
+	// Write the offsets of the values at the end of the rows' positions, as if the nulls came
 	// first.
 	first := at + n - m
 	offsets[first] = int32(b.used)
@@ -661,8 +660,8 @@ func (b *columnDecoder) readPlain(c *pageReader, at, n, m int) error {
 	return nil
 }
 
-// spreadOffsets turns the ends of m values at the end of rows [at, at+n) into the ends of
-// all rows. A null ends where the row before it ends.
+// spreadOffsets turns the end offsets of m values, which are in the last positions of rows [at,
+// at+n), into the end offsets of all n rows. A null ends at the end of the previous row.
 func spreadOffsets(offsets []int32, valid []byte, at, n, m int, start int32) {
 	offsets[at] = start
 	end := start
@@ -676,7 +675,7 @@ func spreadOffsets(offsets []int32, valid []byte, at, n, m int, start int32) {
 	}
 }
 
-// readExpanded appends codes to a column that is plain already.
+// readExpanded appends the values of codes to a column that stores values.
 func (b *columnDecoder) readExpanded(c *pageReader, at, n, m int) error {
 	mem, err := c.scratch(4 * n)
 	if err != nil {
@@ -692,7 +691,7 @@ func (b *columnDecoder) readExpanded(c *pageReader, at, n, m int) error {
 	return b.appendCodes(&c.dict.shared.Values, codes, 0, at)
 }
 
-// spreadAt is spread for codes that start at position 0 of their own slice.
+// spreadAt is spread for a slice of codes whose position 0 is row at.
 func spreadAt(codes []int32, valid []byte, at, n, m int) {
 	j := n - m
 	i := 0
@@ -705,8 +704,8 @@ func spreadAt(codes []int32, valid []byte, at, n, m int) {
 	}
 }
 
-// appendCodes appends the values of codes, which count from base, at row at. Null rows
-// get no characters.
+// appendCodes appends the values of codes at row at. base is the code of the dictionary's first
+// value. Null rows get no characters.
 func (b *columnDecoder) appendCodes(dict *gpu.Column, codes []int32, base, at int) error {
 	from := int32s(dict.Offsets.Bytes())
 	chars := dict.Data.Bytes()
@@ -779,7 +778,7 @@ func (b *columnDecoder) dropParts() {
 	b.parts = nil
 }
 
-// column returns the collected column, and leaves the decoder empty.
+// column returns the collected column and empties the decoder.
 func (b *columnDecoder) column() (gpu.Column, error) {
 	c := gpu.Column{Type: b.t, Len: b.rows}
 	if b.t.IsVar() {
@@ -846,8 +845,8 @@ func (b *columnDecoder) finishVar(c *gpu.Column) error {
 	return nil
 }
 
-// mergeVar concatenates several dictionaries into one. It expands the column when the
-// dictionaries are not small compared with it.
+// mergeVar concatenates several dictionaries into one. If the dictionaries have more than a quarter
+// as many values as the column has rows, it replaces the codes by values instead.
 func (b *columnDecoder) mergeVar() error {
 	size := 0
 	for _, p := range b.parts {

@@ -8,14 +8,14 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 )
 
-// The decoder of the thrift compact protocol allocates lists by the size that the input
-// claims. compactLen first walks a structure without allocating, so that only structures
-// whose claims are backed by bytes are decoded.
+// The decoder of the thrift compact protocol allocates lists of the length that the input claims.
+// compactLen therefore walks a structure first, without allocating. Only structures that have the
+// bytes for all claimed elements are decoded.
 
 const (
 	maxCompactDepth = 16
-	// minStructBytes is the least size of a struct in a list of Parquet metadata: a field
-	// header, an empty struct and the stop byte (ColumnOrder).
+	// minStructBytes is the least size of a struct in a list of Parquet metadata. It is that of
+	// ColumnOrder: a field header, an empty struct and the stop byte.
 	minStructBytes = 3
 )
 
@@ -44,10 +44,10 @@ func unmarshalCompact(b []byte, v any) (int, error) {
 type compactWalk struct {
 	b   []byte
 	pos int
-	// listed is the number of a field of the whole structure, and elements are the positions of the elements of the
-	// list that it is, with the end of the list; nil if there is none.
+	// listed is the number of a field of the outermost structure. If this field is a list, elements
+	// are the positions of its elements and of its end. Otherwise elements is nil.
 	listed   int
-	at       int // where the list begins
+	at       int // position of the list
 	elements []int
 }
 
@@ -93,9 +93,9 @@ func (w *compactWalk) structure(depth int) error {
 			id = int(int16(v>>1) ^ -int16(v&1))
 		}
 		if depth == 0 && id == w.listed && thrift.Type(h&15) == thrift.LIST {
-			w.at, w.elements = w.pos, []int{} // those of the last list, as a decoder would have
+			w.at, w.elements = w.pos, []int{} // the last list counts, as for a decoder
 			if w.pos < len(w.b) && w.b[w.pos]>>4 != 0 && thrift.Type(w.b[w.pos]&15) != thrift.STRUCT {
-				return errCompact // the walk of other values would not vouch for structures
+				return errCompact // the elements will be decoded as structures, so they must be walked as such
 			}
 			if err := w.list(1, func() { w.elements = append(w.elements, w.pos) }); err != nil {
 				return err

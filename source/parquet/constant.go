@@ -7,9 +7,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// A column that a file does not have is a constant in its rows: null, or the value in the
-// name of a folder. It is read as a chunk with a dictionary of this value and one page, so
-// that it takes the forms of other columns.
+// A column that is missing from a file has a constant value in the file's rows: null, or the value
+// in the name of a folder. It is read as a chunk of one page with a dictionary of this one value,
+// so that it has the same forms as other columns.
 
 // constantLeaf returns a column whose value is v in all rows of a file.
 func constantLeaf(field gpu.Field, v gpu.Scalar) leaf {
@@ -26,7 +26,7 @@ func (c leaf) constantChunk(rows int64) chunk {
 	return out
 }
 
-// constantPage makes the rows to read a page of the constant.
+// constantPage sets up the remaining rows as one page with the constant.
 func (c *pageReader) constantPage(v gpu.Scalar) error {
 	n := int(c.to - c.row)
 	c.page, c.sharing, c.left, c.pageState = nil, false, n, pageState{}

@@ -12,8 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// conversion converts n PLAIN values of fixed width to the values of a column. dst has
-// room for n values of the column's type; src has n values of the physical type.
+// conversion converts n PLAIN values of fixed width to the values of a column. dst has space for n
+// values of the column's type. src has n values of the physical type.
 type conversion func(dst, src []byte, n int) error
 
 // physicalWidth returns the bytes of a PLAIN value, 0 for Boolean and ByteArray.
@@ -31,8 +31,8 @@ func (c leaf) physicalWidth() int {
 	return 0
 }
 
-// conversion returns the conversion of the PLAIN values of a fixed-width column. Columns
-// of decimals in byte arrays use decimalBytes instead. One goroutine at a time uses it.
+// conversion returns the conversion of the PLAIN values of a fixed-width column. It is not for
+// decimals in byte arrays: decimalBytes converts these. The result must not be used concurrently.
 func (c leaf) conversion() conversion {
 	decode := c.decoding()
 	if !c.widens() {
@@ -44,8 +44,8 @@ func (c leaf) conversion() conversion {
 	})
 }
 
-// widened is the conversion via the file's type. decode gives n values of it, from
-// the one at a position of src on.
+// widened returns the conversion to the type of the table via the file's type. decode writes
+// n values of the file's type, from position at of src on.
 func (c leaf) widened(decode func(dst []byte, at, n int, src []byte) error) conversion {
 	const block = 1024
 	stored := make([]byte, block*max(c.field.Type.Width(), 1))
@@ -64,7 +64,7 @@ func (c leaf) widened(decode func(dst []byte, at, n int, src []byte) error) conv
 	}
 }
 
-// decoding is the conversion to values of the file's type.
+// decoding returns the conversion to values of the file's type.
 func (c leaf) decoding() conversion {
 	t := c.field.Type
 	switch {
@@ -131,7 +131,7 @@ func narrow[T int8 | int16 | uint8 | uint16](dst, src []byte, n int) error {
 	return nil
 }
 
-// times converts times of day. The greatest is 24:00.
+// times converts times of day. The largest is 24:00.
 func times[T int32 | int64](dst []byte, src []T, t gpu.Type) error {
 	d := typed[int64](dst, len(src))
 	last := uint64(t.Unit.PerDay())
@@ -219,9 +219,9 @@ func bigEndian(b []byte) (v gpu.Int128, ok bool) {
 // julianUnixEpoch is the Julian day of 1970-01-01.
 const julianUnixEpoch = 2440588
 
-// convertInt96 converts the old timestamps of Impala, Hive and Spark, which are
-// nanoseconds of the day and the Julian day, to microseconds since 1970. Nanoseconds
-// since 1970 reach only from 1677 to 2262, and these timestamps are often outside.
+// convertInt96 converts the old timestamps of Impala, Hive and Spark to microseconds since 1970.
+// They hold the nanoseconds of the day and the Julian day. Nanoseconds since 1970 would not do:
+// they cover only 1677 to 2262, and these timestamps are often outside.
 func convertInt96(dst, src []byte, n int) error {
 	d := typed[int64](dst, n)
 	for i := range n {
@@ -241,7 +241,7 @@ func convertInt96(dst, src []byte, n int) error {
 	return nil
 }
 
-// convertHalf widens floats of 2 bytes. That is exact.
+// convertHalf widens 2-byte floats, which is exact.
 func convertHalf(dst, src []byte, n int) error {
 	d := typed[uint32](dst, n)
 	for i := range n {
@@ -266,7 +266,8 @@ func halfFloat(h uint16) float32 {
 // wideDecimal returns the DOUBLE nearest to a decimal with more digits than our decimals
 // have.
 func (c leaf) wideDecimal(b []byte) (float64, error) {
-	// A byte has less than three digits, so this bounds the work.
+	// A byte has more than two decimal digits, so this check rejects only values with too many
+	// digits. It bounds the work.
 	for len(b) > 1 && b[0] == byte(int8(b[1])>>7) {
 		b = b[1:]
 	}
@@ -277,7 +278,7 @@ func (c leaf) wideDecimal(b []byte) (float64, error) {
 	if len(b) > 0 && b[0]>>7 != 0 {
 		v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
 	}
-	// A value out of range is infinite.
+	// ParseFloat returns infinity for a value out of range.
 	f, _ := strconv.ParseFloat(fmt.Sprintf("%de-%d", v, c.scale), 64)
 	return f, nil
 }

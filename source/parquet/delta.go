@@ -7,21 +7,22 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// The less frequent encodings are converted to PLAIN, page by page, so that all later
-// code handles one encoding.
+// The less frequent encodings are converted to PLAIN, page by page, so that all later code has one
+// encoding to handle.
 
-// maxDeltaBlock bounds the number of values that a few bytes of a delta-encoded page can
-// represent. Writers use 128 to 2048.
+// maxDeltaBlock bounds the block size of a delta-encoded page, and so the number of values that a
+// few bytes can represent. Writers use blocks of 128 to 2048.
 const maxDeltaBlock = 1 << 14
 
-// buffers provides memory for a transcoder: one buffer for the values, one for scratch.
+// buffers provides memory for a conversion to PLAIN: one buffer for the values, one for temporary
+// data.
 type buffers interface {
 	values(n int) ([]byte, error)
 	scratch(n int) ([]byte, error)
 }
 
-// transcode returns the values of a data page in PLAIN encoding. n is their number, width
-// the bytes of a fixed-width value.
+// transcode returns the values of a data page in PLAIN encoding. The page has n values. width is
+// the number of bytes of a fixed-width value.
 func transcode(e format.Encoding, physical format.Type, src []byte, n, width int, get buffers) ([]byte, error) {
 	switch {
 	case e == format.DeltaBinaryPacked && (physical == format.Int32 || physical == format.Int64):
@@ -116,8 +117,8 @@ func deltaBinary(src []byte, n int, put func(i int, v int64)) (rest []byte, err 
 	return src, nil
 }
 
-// deltaPlausible checks that a delta-encoded page can have n values, before memory is
-// allocated for them.
+// deltaPlausible checks that a delta-encoded page can contain n values. The check comes before
+// memory is allocated for them.
 func deltaPlausible(src []byte, n int) error {
 	if n/maxDeltaBlock > len(src) {
 		return badf("a delta-encoded page of %d bytes claims %d values", len(src), n)
@@ -127,7 +128,7 @@ func deltaPlausible(src []byte, n int) error {
 
 func zigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 
-// bitsAt reads w ≤ 64 bits from bit position at. They are inside b.
+// bitsAt reads w ≤ 64 bits at a bit position. All of them are inside b.
 func bitsAt(b []byte, at int, w uint) uint64 {
 	if w == 0 {
 		return 0
@@ -158,7 +159,7 @@ func deltaLength(src []byte, n int, get buffers) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The lengths are written to the positions that they have if no value has bytes.
+	// Write the lengths to the positions that they would have if no value had bytes.
 	total := uint64(0)
 	bad := false
 	data, err := deltaBinary(src, n, func(i int, v int64) {
@@ -172,7 +173,8 @@ func deltaLength(src []byte, n int, get buffers) ([]byte, error) {
 	if bad || total > uint64(len(data)) {
 		return nil, badf("the lengths of a DELTA_LENGTH_BYTE_ARRAY page exceed its bytes")
 	}
-	// From the last value to the first, so that lengths that were not moved yet survive.
+	// Go from the last value to the first, so that a value never overwrites a length that is still
+	// to be moved.
 	end, from := 4*n+int(total), int(total)
 	for i := n - 1; i >= 0; i-- {
 		k := int(binary.LittleEndian.Uint32(out[4*i:]))
@@ -185,8 +187,8 @@ func deltaLength(src []byte, n int, get buffers) ([]byte, error) {
 	return out[:4*n+int(total)], nil
 }
 
-// deltaByteArray decodes DELTA_BYTE_ARRAY: every value is a prefix of the value before it
-// and a suffix. A page can be far larger than its bytes, so the size is computed before
+// deltaByteArray decodes DELTA_BYTE_ARRAY: every value is a prefix of the previous value and a
+// suffix. The decoded page can be far larger than its encoding, so the size is computed before
 // memory is allocated. width is 0 for variable lengths.
 func deltaByteArray(src []byte, n, width int, get buffers) ([]byte, error) {
 	if err := deltaPlausible(src, n); err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// dictionary is the dictionary of a column chunk. Its strides share it.
+// dictionary is the dictionary of a column chunk. All strides of the chunk share it.
 type dictionary struct {
-	page   *page // nil without a dictionary
+	page   *page // nil if the chunk has no dictionary
 	load   shared
 	shared *gpu.Dictionary // nil until the page is decoded
 }
@@ -52,7 +52,7 @@ func (d *dictionary) decode(c *pageReader, b []byte, n int) (err error) {
 	return c.convert(values, b, n)
 }
 
-// decimalBytes converts the next n PLAIN values: decimals in byte arrays.
+// decimalBytes converts the next n PLAIN values, which are decimals in byte arrays.
 func decimalBytes(c *pageReader, dst []byte, n int) error {
 	if c.col.widens() {
 		return c.col.widened(func(dst []byte, _, n int, _ []byte) error { return storedDecimals(c, dst, n) })(dst, nil,
@@ -99,9 +99,9 @@ func (d *dictionary) loadVar(c *pageReader, b []byte, n, width int) error {
 	return c.copyVar(values.Data.Bytes()[:used+slack], offsets)
 }
 
-// takeVar reads the lengths of the next n PLAIN values of a String or Binary column and
-// writes the ends of their offsets. The first value starts at base. It returns the end of
-// the last value. copyVar takes the values.
+// takeVar reads the lengths of the next n PLAIN values of a String or Binary column and writes the
+// end offset of each. The first value starts at offset base. takeVar returns the end of the last
+// value. copyVar copies the values.
 func (c *pageReader) takeVar(ends []int32, base, n int) (int, error) {
 	if width := c.col.physicalWidth(); width > 0 {
 		if uint64(n)*uint64(width) > uint64(len(c.plain)) {
@@ -133,9 +133,8 @@ func (c *pageReader) takeVar(ends []int32, base, n int) (int, error) {
 	return base, fitsOffsets(base)
 }
 
-// copyVar takes the values that takeVar measured from the page and copies them to dst,
-// which has slack bytes behind the last value. There is one offset more than there are
-// values.
+// copyVar copies the values whose lengths takeVar has read from the page to dst. dst has slack
+// bytes after the last value. There is one offset more than there are values.
 func (c *pageReader) copyVar(dst []byte, offsets []int32) error {
 	n := len(offsets) - 1
 	if n == 0 {
@@ -154,8 +153,8 @@ func (c *pageReader) copyVar(dst []byte, offsets []int32) error {
 	for _, end := range offsets[1:] {
 		size := int(end) - at
 		if size <= 32 {
-			// Two copies of a fixed size are faster than one exact copy. The next value
-			// overwrites the bytes written behind this one.
+			// Two copies of a fixed size are faster than one exact copy. The next value overwrites
+			// the bytes that are written after the end of this value.
 			*(*[16]byte)(dst[at:]) = *(*[16]byte)(src[pos:])
 			*(*[16]byte)(dst[at+16:]) = *(*[16]byte)(src[pos+16:])
 		} else {
@@ -178,10 +177,11 @@ func fitsOffsets(n int) error {
 	return nil
 }
 
-// maxVarBytes is the most bytes that the offsets of a column can address.
+// maxVarBytes is the largest number of bytes that the offsets of a column can address.
 const maxVarBytes = 1<<31 - 1 - slack
 
-// checkUTF8 validates consecutive strings in b. The first offset is that of b.
+// checkUTF8 validates consecutive strings in b. The first offset is the position of b in the
+// column.
 func checkUTF8(b []byte, offsets []int32) error {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {

@@ -11,68 +11,67 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// readAhead is the least number of bytes of a read from a file.
-var readAhead = 256 << 10 // less in tests
+// readAhead is the least number of bytes that one read from a file asks for.
+var readAhead = 256 << 10 // smaller in tests
 
-// maxHeader bounds a page header. Statistics of long values make it long.
+// maxHeader bounds the size of a page header. Statistics of long values make headers long.
 const maxHeader = 1 << 20
 
-// encodedChunk is a column chunk between the file and the decoder. It has the bytes of
-// the fetched pages that still have rows to give, in memory of the lease, and a directory
-// of them. Pages are fetched in order, up to the last one that a task has asked for. They
-// are decoded in any order and by many goroutines. Pages without wanted rows are not
-// fetched.
+// encodedChunk is a column chunk between the file and the decoder. It has the bytes of fetched
+// pages, in memory of the lease, and a directory of these pages. A page stays until all its wanted
+// rows are released. Pages are fetched in order, up to the last one that a task has asked for. They
+// are decoded in any order, by many goroutines. Pages without wanted rows are not fetched.
 type encodedChunk struct {
 	lease  *gpu.Lease
 	file   *file
 	group  int
 	col    leaf
 	meta   *chunk
-	rows   int64      // of the chunk
-	wanted []rowRange // the rows that the scan takes, in order
+	rows   int64      // rows of the chunk
+	wanted []rowRange // the rows that the scan reads, in order
 	dict   dictionary
 
 	mu   sync.Mutex
 	src  *versionFile // open while pages are fetched
-	left int64        // wanted rows that were not released
+	left int64        // number of wanted rows that are not released yet
 
-	// The directory: pages with wanted rows that were not released, in order.
+	// The directory: the fetched pages that have wanted rows which are not released yet, in order.
 	pages []*page
-	next  int64 // first row behind the pages fetched or skipped
+	next  int64 // first row after the pages that were fetched or skipped
 
-	// Unread bytes of the chunk: win[pos:], then [off, end) of the file.
-	block *gpu.Buffer // memory of win and slack
+	// The unread bytes of the chunk are win[pos:] and then [off, end) of the file.
+	block *gpu.Buffer // memory of win and its slack
 	win   []byte
 	pos   int
 	off   int64
 	end   int64
-	spare int64 // bytes that the size of the chunk may leave out
+	spare int64 // bytes that the size of the chunk in the footer may omit
 }
 
 // page is an entry of the directory of a column chunk.
 type page struct {
 	from, to int64 // rows of the chunk
-	wanted   int64 // rows among them that the scan takes
-	left     int64 // rows among those that were not released
+	wanted   int64 // how many of these rows the scan reads
+	left     int64 // how many of the wanted rows are not released yet
 
 	kind          format.PageType
 	encoding      format.Encoding
-	levelEncoding format.Encoding // for the first version of data pages
+	levelEncoding format.Encoding // of version 1 data pages
 	values        int32
-	nulls         int32 // for the second version, like the lengths of levels
+	nulls         int32 // of version 2 data pages, like the lengths of levels
 	repBytes      int
 	defBytes      int
 	compressed    bool
 	rawSize       int
 	crc           uint32
-	at            int64       // offset in the file of the bytes behind the header
+	at            int64       // offset in the file of the bytes that follow the header
 	size          int         // number of these bytes
-	bytes         []byte      // the bytes, with slack; nil when they were dropped
+	bytes         []byte      // the bytes, with slack; nil after they were dropped
 	block         *gpu.Buffer // memory of bytes
 
-	// A page of several strides is decoded once.
+	// A page whose rows belong to several strides is decoded once.
 	decode shared
-	users  int // tasks that take its values
+	users  int // number of tasks that are taking values of the page
 	bufs   pageBuffers
 	marks  []mark
 }
@@ -83,10 +82,10 @@ type mark struct {
 	at  pageState
 }
 
-// shared is the state of work that several tasks need and that is done once.
+// shared is the state of work whose result several tasks need, and that is done once.
 type shared struct {
 	done bool
-	busy chan struct{} // closed when the task that does the work ends; nil without one
+	busy chan struct{} // closed when the task that does the work ends; nil if no task does it
 }
 
 func newEncodedChunk(lease *gpu.Lease, f *file, group, column int, wanted []rowRange) *encodedChunk {
@@ -101,7 +100,7 @@ func newChunkOf(lease *gpu.Lease, f *file, group int, col leaf, m *chunk, wanted
 	return c
 }
 
-// wantedRows returns the number of wanted rows among [from, to).
+// wantedRows returns the number of wanted rows in [from, to).
 func (c *encodedChunk) wantedRows(from, to int64) (n int64) {
 	i, _ := slices.BinarySearchFunc(c.wanted, from, func(r rowRange, row int64) int {
 		if r.to <= row {
@@ -118,7 +117,7 @@ func (c *encodedChunk) wantedRows(from, to int64) (n int64) {
 	return n
 }
 
-// find returns the page of a wanted row. It fetches pages up to it.
+// find returns the page of a wanted row. It fetches the pages up to this one.
 func (c *encodedChunk) find(row int64) (*page, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +138,7 @@ func (c *encodedChunk) find(row int64) (*page, error) {
 	return nil, errors.New("internal error: a row of a page that was released is asked for; please report it")
 }
 
-// release gives up the wanted rows [from, to), and pages without other wanted rows.
+// release releases the wanted rows [from, to), and the pages that have no other wanted rows.
 func (c *encodedChunk) release(from, to int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +154,7 @@ func (c *encodedChunk) release(from, to int64) {
 	}
 }
 
-// discard gives up everything that is left.
+// discard releases everything that is left.
 func (c *encodedChunk) discard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,8 +203,8 @@ func (c *encodedChunk) keep(p *page, m mark) {
 	p.marks = append(p.marks, m)
 }
 
-// join begins the use of a shared page by a task. It returns the last position, up to a
-// row, that is known. It is not ok if the page has been forgotten since it was decoded.
+// join begins the use of a shared page by a task. It returns the last known position that is not
+// after a row. ok is false if the page was forgotten after it was decoded.
 func (c *encodedChunk) join(p *page, row int64) (best mark, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,8 +221,9 @@ func (c *encodedChunk) join(p *page, row int64) (best mark, ok bool) {
 	return best, true
 }
 
-// leave ends the use of a shared page by a task that has taken that many of its rows. The
-// page is forgotten when no other task needs it; otherwise its next position is kept.
+// leave ends the use of a shared page by a task. taken is the number of the page's rows that the
+// task has taken, next the position after them. If no other task needs the page, it is forgotten.
+// Otherwise next is kept.
 func (c *encodedChunk) leave(p *page, taken int64, next mark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,8 +236,8 @@ func (c *encodedChunk) leave(p *page, taken int64, next mark) {
 	}
 }
 
-// quit ends the use of a shared page by a task that has failed. The page is forgotten
-// unless other tasks use it.
+// quit ends the use of a shared page by a task that has failed. The page is forgotten unless other
+// tasks are using it.
 func (c *encodedChunk) quit(p *page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,8 +246,8 @@ func (c *encodedChunk) quit(p *page) {
 	}
 }
 
-// fetch adds the next page to the directory, or skips a page that is not needed. It may
-// be called again after a refusal. The caller holds the lock.
+// fetch adds the next page to the directory, or skips a page that is not needed. It may be called
+// again after memory was denied. The caller holds the lock.
 func (c *encodedChunk) fetch() error {
 	h, head, err := c.header()
 	if err != nil {
@@ -269,7 +269,7 @@ func (c *encodedChunk) fetch() error {
 		return badf("there are two dictionary pages")
 	}
 	if p.wanted == 0 && h.Type != format.DictionaryPage {
-		// Unknown page types are skipped too.
+		// Pages of unknown types are skipped too.
 		c.pass(int(h.CompressedPageSize))
 		c.next = max(c.next, p.to)
 		return nil
@@ -281,7 +281,7 @@ func (c *encodedChunk) fetch() error {
 	p.block = c.block.Retain()
 	p.at, p.size = c.end-c.unread(), len(p.bytes)
 	if c.pos += p.size; c.pos == len(c.win) {
-		c.closeWindow() // so that the page is all that keeps its memory
+		c.closeWindow() // so that only the page keeps this memory alive
 	}
 	if h.Type == format.DictionaryPage {
 		c.dict.page, c.spare = p, int64(head+p.size)
@@ -291,8 +291,8 @@ func (c *encodedChunk) fetch() error {
 	return nil
 }
 
-// load fetches the bytes of a page again if they were dropped: a task was denied memory
-// after it had decoded the page.
+// load fetches the bytes of a page again if they were dropped. That happens if a task was denied
+// memory after it had decoded the page.
 func (c *encodedChunk) load(p *page) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -331,7 +331,7 @@ func (c *encodedChunk) read(b []byte, at int64) error {
 	return readFull(c.src, b, at)
 }
 
-// passAll reads the headers of all pages up to the last row, none of which is wanted.
+// passAll reads the headers of all pages up to the last row. No row of the chunk is wanted.
 func (c *encodedChunk) passAll() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -343,9 +343,9 @@ func (c *encodedChunk) passAll() error {
 	return nil
 }
 
-// finish ends fetching when the rows before to are the last wanted rows, so that the file
-// need not stay open until they are decoded. If they are also the last rows of the chunk,
-// it checks that the pages have no more rows.
+// finish ends fetching if the wanted rows end before row to, so that the file need not stay open
+// until these rows are decoded. If to is the end of the chunk, finish also checks that the pages
+// have no more rows.
 func (c *encodedChunk) finish(to int64) error {
 	if c.col.constant != nil {
 		return nil
@@ -366,7 +366,7 @@ func (c *encodedChunk) finish(to int64) error {
 	return nil
 }
 
-// closeWindow releases the bytes after the fetched pages, which keep theirs.
+// closeWindow releases the unread bytes. Fetched pages keep their bytes.
 func (c *encodedChunk) closeWindow() {
 	c.block.Release()
 	c.block, c.win, c.pos = nil, nil, 0
@@ -399,8 +399,8 @@ func (c *encodedChunk) closeFile() {
 	}
 }
 
-// fill makes n unread bytes of the chunk contiguous and returns them. It returns fewer
-// only at the end of the chunk.
+// fill makes n unread bytes of the chunk contiguous and returns them. It returns fewer only at the
+// end of the chunk.
 func (c *encodedChunk) fill(n int) ([]byte, error) {
 	have := c.win[c.pos:]
 	if len(have) >= n || c.off == c.end {
@@ -450,9 +450,9 @@ func (c *encodedChunk) header() (*format.PageHeader, int, error) {
 // unread returns the number of bytes of the chunk that were not read yet.
 func (c *encodedChunk) unread() int64 { return int64(len(c.win)-c.pos) + c.end - c.off }
 
-// extend adds to the chunk the bytes that its size left out, if any. Old writers did not
-// count the page of the dictionary, or its header. They are before whatever follows in
-// the file.
+// extend adds the bytes to the chunk that its size omits, if any. Old writers did not count the
+// page of the dictionary, or the header of this page. The omitted bytes end where the next part of
+// the file starts.
 func (c *encodedChunk) extend() bool {
 	n := min(c.spare, c.file.layout.after(c.meta.start)-c.end)
 	c.spare = 0
@@ -472,7 +472,7 @@ func (c *encodedChunk) checkPage(h *format.PageHeader) error {
 	return nil
 }
 
-// pass skips n bytes of the chunk. Bytes that were not read are never read.
+// pass skips n bytes of the chunk. The bytes that are not in memory are never read.
 func (c *encodedChunk) pass(n int) {
 	k := min(n, len(c.win)-c.pos)
 	c.pos += k
@@ -490,8 +490,8 @@ func pageRows(h *format.PageHeader) (rows int64, data bool) {
 	return 0, false
 }
 
-// newPage returns the parts of a header that a decoder needs. A header without the part
-// for its type gets an encoding that does not exist.
+// newPage returns the parts of a header that a decoder needs. If a header lacks the part for its
+// page type, the page gets an encoding that does not exist.
 func newPage(h *format.PageHeader) *page {
 	p := &page{kind: h.Type, encoding: noEncoding, rawSize: int(h.UncompressedPageSize), crc: uint32(h.CRC)}
 	switch {
@@ -531,7 +531,7 @@ func (p *page) verify() error {
 // transcoded reports whether the values were converted to PLAIN.
 func (p *page) transcoded() bool { return p.encoding != format.Plain && !p.coded() }
 
-// decompressed reports whether nothing of a decoded page is left in its bytes.
+// decompressed reports whether a decoded page no longer needs its encoded bytes.
 func (p *page) decompressed(codec format.CompressionCodec) bool {
 	return codec != format.Uncompressed && (p.kind == format.DataPage || p.compressed)
 }

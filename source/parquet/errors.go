@@ -13,15 +13,15 @@ func badf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", source.ErrData, fmt.Sprintf(format, args...))
 }
 
-// guard turns a panic of the code below it into an error, for use with defer around
-// decoding of untrusted bytes. A decoder that panics on a file is a defect, whatever the file is.
+// guard turns a panic of the calling function into an error. It is used with defer around the
+// decoding of untrusted bytes. A decoder that panics is a defect, whatever the file contains.
 func guard(err *error) {
 	if p := recover(); p != nil {
 		*err = gpu.Panicked("a decoder", p, debug.Stack())
 	}
 }
 
-// location is the position in a file of an error.
+// location is the position of an error in a file.
 type location struct {
 	path     string
 	rowGroup int // -1 for the whole file

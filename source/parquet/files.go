@@ -12,11 +12,11 @@ import (
 
 const separator = string(filepath.Separator)
 
-// Files lists the files that paths name, as Open reads them.
+// Files lists the files that paths name. Open reads the same files.
 func Files(paths []string) ([]string, error) { return expand(paths, OpenOptions{}) }
 
-// expand lists the files that paths name. Those of a pattern or a folder are in order of
-// name. It refuses folders and patterns that include the output.
+// expand lists the files that paths name. The files of a pattern or a folder are in the order of
+// their names. expand returns an error for folders and patterns that include the output.
 func expand(paths []string, opt OpenOptions) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no Parquet file is named: give a file, a pattern or a folder")
@@ -70,10 +70,10 @@ func (e *notFound) Unwrap() error { return fs.ErrNotExist }
 
 // fileList collects files.
 type fileList struct {
-	path   string // that names them
+	path   string // the path that names the files
 	files  []string
 	seen   map[string]bool
-	output *outputPath // must not be among them; nil for none
+	output *outputPath // must not be among the files; nil if there is none
 }
 
 func (w *fileList) file(path string, info fs.FileInfo) error {
@@ -88,7 +88,7 @@ func (w *fileList) file(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// folder adds every *.parquet in a folder and in the folders below it.
+// folder adds every *.parquet file in a folder and in the folders below it.
 func (w *fileList) folder(path string) error {
 	entries, err := os.ReadDir(path)
 	for _, e := range entries {
@@ -112,16 +112,16 @@ func (w *fileList) folder(path string) error {
 
 func isParquet(name string) bool { return strings.EqualFold(filepath.Ext(name), ".parquet") }
 
-// hidden reports whether a name begins with one of the marks of a hidden file or folder.
-// The folder of a partition, such as _k=1, is never hidden.
+// hidden reports whether the name of a file or folder begins with one of the characters that mark
+// it as hidden. The folder of a partition, such as _k=1, is never hidden.
 func hidden(name string, folder bool, marks string) bool {
 	return strings.IndexAny(name, marks) == 0 && !(folder && strings.Contains(name, "="))
 }
 
 func isPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
 
-// pattern adds the files that match a pattern. It also reads folders that match, except
-// where ** has read them already.
+// pattern adds the files that match a pattern, and the files in folders that match. With ** in the
+// pattern, the files in folders match by themselves.
 func (w *fileList) pattern(path string) error {
 	folder := "."
 	if filepath.IsAbs(path) {
@@ -179,7 +179,7 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 		path := filepath.Join(folder, part)
 		info, err := os.Lstat(path)
 		switch {
-		case err == nil: // an existing name means itself, whatever it looks like
+		case err == nil: // an existing file has this very name, even if it looks like a pattern
 			return next(path, info.Mode())
 		case !isPattern(part):
 			return unlessAbsent(err)
@@ -206,7 +206,7 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 	return err
 }
 
-// unlessAbsent returns err, or nil if it means that something does not exist.
+// unlessAbsent returns err, or nil if err says that something does not exist.
 func unlessAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil

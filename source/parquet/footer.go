@@ -17,8 +17,8 @@ const (
 	trailerBytes   = 8 // footer length and magic number
 )
 
-// file is what a scan needs to know about a file. Column positions are those of the
-// table's schema.
+// file has the metadata of a file that a scan needs. Column positions are positions in the table's
+// schema.
 type file struct {
 	path    string
 	size    int64
@@ -29,7 +29,7 @@ type file struct {
 	values  []gpu.Scalar // of the partition columns
 	groups  []rowGroup
 	handle  handle
-	// metadata has the key-value pairs of the file until those of the table are known.
+	// metadata has the key-value pairs of the file, until the pairs of the table are known.
 	metadata map[string]string
 }
 
@@ -37,7 +37,8 @@ type file struct {
 type rowGroup struct {
 	rows   int64
 	chunks []chunk
-	// The smallest chunk of the file, by which rows are counted, and its column.
+	// The smallest chunk of the row group, among all columns of the file, and its column. Its pages
+	// are read to count the rows.
 	smallest *chunk
 	counted  leaf
 }
@@ -45,7 +46,7 @@ type rowGroup struct {
 // chunk is one column of a row group.
 type chunk struct {
 	start, size    int64 // bytes in the file: pages and their headers
-	rawSize        int64 // uncompressed bytes, by the footer
+	rawSize        int64 // uncompressed bytes, from the footer
 	codec          format.CompressionCodec
 	dictionarySize int64 // bytes of the dictionary page
 	dataPages      int64 // 0 when unknown
@@ -57,11 +58,11 @@ type chunk struct {
 	bloom          extent
 }
 
-// extent is a range of bytes in a file. A zero start means none.
+// extent is a range of bytes in a file. If start is 0, there is no range.
 type extent struct{ start, size int64 }
 
-// chunkStats are the statistics of a chunk in the footer, in the plain encoding of the
-// physical type.
+// chunkStats are the statistics of a chunk in the footer, in the PLAIN encoding of the physical
+// type.
 type chunkStats struct {
 	min, max []byte
 	hasRange bool
@@ -109,8 +110,8 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 	return meta, nil
 }
 
-// readFull reads len(b) bytes at an offset that was checked against the size of the file.
-// An early end means that the metadata is wrong.
+// readFull reads len(b) bytes at an offset that was checked against the size of the file. If the
+// file ends early, its metadata is wrong.
 func readFull(r io.ReaderAt, b []byte, off int64) error {
 	n, err := r.ReadAt(b, off)
 	if n == len(b) {
@@ -158,7 +159,7 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	f.handle.path, f.handle.version = path, o.version
 	rows, total := meta.NumRows, int64(0)
 	if rows == 0 {
-		rows = math.MaxInt64 // some writers leave it out; the row groups have the number too
+		rows = math.MaxInt64 // some writers omit it; the row groups have the number too
 	}
 	for i := range meta.RowGroups {
 		at.rowGroup = i
@@ -200,8 +201,8 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 	return f, columns, refused, nil
 }
 
-// readChunk checks the metadata of a column chunk against its row group and file, whose
-// footer begins at end. It returns what a scan needs.
+// readChunk checks the metadata of a column chunk against its row group and its file. The footer of
+// the file begins at end. readChunk returns the parts that a scan needs.
 func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, error) {
 	m := &c.Data
 	if c.FilePath != "" {
@@ -219,7 +220,7 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 		return chunk{}, badf("it claims %d bytes at offset %d of a file whose footer begins at %d",
 			m.TotalCompressedSize, start, end)
 	}
-	// A page has a header of more than eight bytes and less than 2^31 values.
+	// A page has a header of more than eight bytes, and fewer than 2^31 values.
 	if pages := max(m.TotalCompressedSize, 0)/8 + 1; rows>>31 >= pages {
 		return chunk{}, badf("it claims %d rows in %d bytes", rows, m.TotalCompressedSize)
 	}
@@ -242,7 +243,8 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 		}
 		out.bloom = inside(at, size)
 	}
-	// A stride need not be small for bytes to which the pages cannot expand.
+	// Bound the size by what the pages can expand to, so that a false size does not lead to small
+	// strides.
 	out.rawSize = min(max(m.TotalUncompressedSize, 0), out.size*int64(maxExpansion(m.Codec)))
 	for _, s := range m.EncodingStats {
 		data := s.PageType == format.DataPage || s.PageType == format.DataPageV2

@@ -11,9 +11,9 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// handle opens a file when the first chunk is fetched from it, and closes it after the
-// last one. So the number of open files depends on the chunks that are being fetched, not
-// on the table. Every opening must find the version of the file whose footer was read.
+// handle opens a file when the first chunk is fetched from it, and closes it after the last chunk.
+// So the number of open files depends on the number of chunks that are being fetched, not on the
+// size of the table. Every opening must find the version of the file whose footer was read.
 type handle struct {
 	path    string
 	version Version
@@ -30,13 +30,13 @@ func versionOf(info fs.FileInfo) Version {
 	return v
 }
 
-// versionFile is an open file of which only one version is read.
+// versionFile is an open file. Reads fail if the file changes.
 type versionFile struct {
 	*os.File
 	version Version
 }
 
-// openVersion opens a file in its present version.
+// openVersion opens the current version of a file.
 func openVersion(path string) (*versionFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -53,8 +53,8 @@ func openVersion(path string) (*versionFile, error) {
 	return &versionFile{f, versionOf(info)}, nil
 }
 
-// ReadAt implements io.ReaderAt. The version is checked after the bytes are read, because
-// a file may be written in place while it is open.
+// ReadAt implements io.ReaderAt. It checks the version after it has read the bytes, because a file
+// may be overwritten while it is open.
 func (f *versionFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
 	if info, failed := f.Stat(); failed != nil {
@@ -65,7 +65,7 @@ func (f *versionFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// changed returns the error of a file that has another version now.
+// changed returns an error if a file has another version now.
 func (v Version) changed(now Version) error {
 	how := "it was written to at " + now.Modified.Local().Format(time.DateTime)
 	switch {
@@ -77,7 +77,7 @@ func (v Version) changed(now Version) error {
 	return fmt.Errorf("%w: %s; run the job again once nothing writes there", source.ErrChanged, how)
 }
 
-// acquire returns the open file. Each call is followed by one of release.
+// acquire returns the open file. Each call must be followed by a call of release.
 func (h *handle) acquire() (*versionFile, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

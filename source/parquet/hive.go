@@ -15,19 +15,18 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// nullPartition is the value of a partition column in the name of a folder that stands for
-// null, as in Hive.
+// nullPartition is the value in the name of a folder that means null, as in Hive.
 const nullPartition = "__HIVE_DEFAULT_PARTITION__"
 
-// Listing is the files of a source, before any of them is opened.
+// Listing has the files of a source, before any of them is opened.
 type Listing struct {
 	Paths []string
 	// Partitions are the columns in the names of folders, in the order of the first path.
 	Partitions []Partition
 }
 
-// Partition is a column whose value in the rows of a file is in the name of a folder, as in
-// y=2024/m=03/part.parquet.
+// Partition is a column whose value comes from the name of a folder, as in
+// y=2024/m=03/part.parquet. All rows of a file have the same value.
 type Partition struct {
 	Field gpu.Field
 	// Values has the value of each path. It may be null.
@@ -49,12 +48,15 @@ func (l *Listing) of(kept []int) (some Listing) {
 	return some
 }
 
-// List lists the files that paths name, as Open does, and their partition columns. All
-// files must have the same ones. Text in the names is percent-decoded. The type of a column
-// is that of opt.Partitions or opt.Schema. Otherwise it is BIGINT, DATE or TIMESTAMP if all
-// values have that form, and VARCHAR if not: numbers with leading zeros are text. Other
-// values than those of the type, and files with other columns, are a source.ErrData. Paths
-// that include opt.Output are an ErrOutput.
+// List lists the files that paths name, as Open does, and their partition columns. All files must
+// have the same partition columns. The names of folders are percent-decoded.
+//
+// The type of a partition column is that of opt.Partitions or opt.Schema. Without one it is BIGINT,
+// DATE or TIMESTAMP if all values have that form, and VARCHAR otherwise. Numbers with leading zeros
+// are strings.
+//
+// Values that do not have the type, and files with other partition columns, are a source.ErrData.
+// Paths that include opt.Output are an ErrOutput.
 func List(paths []string, opt OpenOptions) (*Listing, error) {
 	names, err := expand(paths, opt)
 	if err != nil {
@@ -101,12 +103,13 @@ func noFolder(path, name string) error {
 	return fmt.Errorf("%w: no folder in the path of %s is named %s=…", source.ErrData, path, name)
 }
 
-// checkGiven refuses types of partition columns if there are no folders with values. A file
-// without rows may have the columns: it stands for a partitioned output without rows.
+// checkGiven returns an error if types of partition columns are given and no folder has values of
+// them. There is an exception: a file without rows may have the columns itself, because it stands
+// for a partitioned output without rows.
 func (l *Listing) checkGiven(files []*file, columns [][]leaf, opt OpenOptions) error {
 	for _, given := range opt.Partitions {
 		if opt.NoPartitions || len(l.Partitions) > 0 {
-			continue // List has checked them
+			continue // List has checked the types
 		}
 		for i, f := range files {
 			if f.rows > 0 || !slices.ContainsFunc(columns[i],
@@ -118,7 +121,8 @@ func (l *Listing) checkGiven(files []*file, columns [][]leaf, opt OpenOptions) e
 	return nil
 }
 
-// adoptTypes gives columns of a file without rows the types that the source says they have.
+// adoptTypes gives the columns of a file without rows the types that the options of the source
+// state.
 func adoptTypes(columns []leaf, opt OpenOptions) {
 	given := opt.Partitions
 	if opt.Schema != nil {
@@ -133,19 +137,19 @@ func adoptTypes(columns []leaf, opt OpenOptions) {
 	}
 }
 
-// partition returns the number of the partition column of a name, whatever its case, or -1.
+// partition returns the number of the partition column with a name, in upper or lower case, or -1.
 func (l *Listing) partition(name string) int {
 	return slices.IndexFunc(l.Partitions, func(p Partition) bool { return strings.EqualFold(p.Field.Name, name) })
 }
 
-// folderValue is a column in the name of a folder. The value is a text or null.
+// folderValue is a column in the name of a folder, with its value. The value is a string or null.
 type folderValue struct {
 	key   string
 	value gpu.Scalar
 }
 
-// folderValues returns the columns in the folders of a path. The name of such a folder has
-// one equals sign, with something before it.
+// folderValues returns the columns in the names of the folders of a path. Such a name has exactly
+// one equals sign, which is not its first character.
 func folderValues(path string) (out []folderValue, err error) {
 	for _, folder := range strings.Split(filepath.ToSlash(filepath.Dir(path)), "/") {
 		key, value, ok := strings.Cut(folder, "=")
@@ -167,7 +171,8 @@ func folderValues(path string) (out []folderValue, err error) {
 	return out, nil
 }
 
-// unescape replaces %XX by bytes. Anything else with a % stays as it is.
+// unescape replaces each %XX by the byte with this code. It keeps a % that two hexadecimal digits
+// do not follow.
 func unescape(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -214,7 +219,7 @@ var (
 
 // read finds the type of a partition column and its values.
 func (p *Partition) read(paths []string, texts []gpu.Scalar, opt OpenOptions) error {
-	// NULL is null too, but a text among texts.
+	// NULL means null too, except in a column of strings.
 	orNull := slices.Clone(texts)
 	for i, v := range orNull {
 		if strings.EqualFold(v.Str, "null") {
@@ -264,7 +269,7 @@ func (p *Partition) read(paths []string, texts []gpu.Scalar, opt OpenOptions) er
 	return nil
 }
 
-// castTexts casts texts to a type, as SQL does. What cannot be cast becomes null.
+// castTexts casts strings to a type, as SQL does. A string that cannot be cast becomes null.
 func castTexts(texts []gpu.Scalar, t gpu.Type) []gpu.Scalar {
 	if t.Kind == gpu.String {
 		return texts

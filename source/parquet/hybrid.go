@@ -8,20 +8,20 @@ import (
 	"github.com/parquet-go/bitpack"
 )
 
-// slack is the capacity behind the length of every page buffer.
+// slack is the capacity of every page buffer beyond its length.
 const slack = 64
 
-// hybrid decodes Parquet's RLE and bit-packed hybrid in parts. Its input must have slack
-// bytes of capacity behind its length.
+// hybrid decodes Parquet's RLE/bit-packing hybrid encoding, a number of values at a time. Its input
+// must have slack bytes of capacity beyond its length.
 type hybrid struct {
-	src   []byte // rest of the input behind the current run
+	src   []byte // the input after the current run
 	width uint   // bits of a value, at most 32
 
 	left   int    // values left in the current run
 	repeat bool   // the run repeats value; otherwise it is packed
-	value  uint32 // of a repeated run
+	value  uint32 // of a run that repeats it
 	packed []byte // of a packed run
-	done   int    // values taken from the packed run
+	done   int    // number of values that were taken from the packed run
 }
 
 // next starts the next run.
@@ -51,7 +51,7 @@ func (h *hybrid) next() error {
 		groups := head >> 1
 		size := groups * uint64(h.width)
 		if groups > 1<<28 || size > uint64(len(h.src)) {
-			// Some writers truncate the last group.
+			// Allow a truncated last group: some writers truncate it.
 			if h.width == 0 || groups > 1<<28 {
 				return badf("a packed run of codes or levels ends early")
 			}
@@ -69,8 +69,8 @@ func (h *hybrid) next() error {
 	return nil
 }
 
-// code is a type that values are decoded to. A type with fewer bits than the values loses
-// some.
+// code is a type into which values are decoded. Values with more bits than the type lose their
+// upper bits.
 type code interface{ uint8 | uint16 | int32 }
 
 // decode fills dst with the next values.
@@ -114,13 +114,13 @@ func (h *hybrid) skip(n int) error {
 	return nil
 }
 
-// unpack takes values of the packed run. dst is not longer than the run.
+// unpack takes values of the packed run. dst is not longer than the rest of the run.
 func unpack[T code](h *hybrid, dst []T) {
 	if h.width == 0 {
 		clear(dst)
 		return
 	}
-	// A byte boundary comes within a group of eight values.
+	// Take single values up to the next group of eight, which starts at a byte boundary.
 	for len(dst) > 0 && h.done%8 != 0 {
 		dst[0] = T(h.one(h.done))
 		h.done++
@@ -146,10 +146,10 @@ func unpack[T code](h *hybrid, dst []T) {
 	h.done += len(dst)
 }
 
-// unpack8 unpacks values of at most 8 bits, eight at a time, from as many bytes as a
-// value has bits: it splits a word into halves, quarters and eighths. It reads seven
-// bytes behind the last value. Shifts are masked so that each compiles to one
-// instruction.
+// unpack8 unpacks values of at most 8 bits, eight at a time. Eight values have as many bytes as one
+// value has bits. They are spread by splitting a word into halves, quarters and eighths. unpack8
+// reads up to seven bytes after the last value. Shift counts are masked so that each shift compiles
+// to one instruction.
 func unpack8(dst []uint8, src []byte, width uint) {
 	four := uint64(1)<<(4*width) - 1
 	two := (uint64(1)<<(2*width) - 1) * 0x00000001_00000001
@@ -185,11 +185,11 @@ func (h *hybrid) one(i int) int32 {
 	return int32(binary.LittleEndian.Uint64(b) >> (bit % 8) & (1<<h.width - 1))
 }
 
-// allOnes reports whether the next n values are ones of a single repeated run. It takes
-// them if they are.
+// allOnes reports whether the next n values are ones of a single repeated run. If they are, it
+// takes them.
 func (h *hybrid) allOnes(n int) bool {
 	if h.left == 0 && h.next() != nil {
-		return false // the error returns when the values are decoded
+		return false // the decoding of the values will return the error
 	}
 	if !h.repeat || h.value != 1 || h.left < n {
 		return false
@@ -198,8 +198,8 @@ func (h *hybrid) allOnes(n int) bool {
 	return true
 }
 
-// bitmap writes the next n values, which are single bits, into a bitmap from bit at on,
-// and returns the number of set bits.
+// bitmap writes the next n values, which are single bits, to a bitmap from bit at on. It returns
+// the number of set bits.
 func (h *hybrid) bitmap(dst []byte, at, n int) (set int, err error) {
 	for n > 0 {
 		if h.left == 0 {
@@ -253,8 +253,8 @@ func putBit(dst []byte, i int, v bool) {
 	}
 }
 
-// copyBits copies n bits from bit from of src to bit at of dst. src must have eight bytes
-// behind its last one.
+// copyBits copies n bits from bit from of src to bit at of dst. src must have eight bytes of
+// capacity after its last byte.
 func copyBits(dst []byte, at int, src []byte, from, n int) {
 	for ; n > 0 && at%8 != 0; at, from, n = at+1, from+1, n-1 {
 		putBit(dst, at, src[from/8]>>(from%8)&1 != 0)

@@ -2,7 +2,7 @@ package parquet
 
 import "github.com/gstream/gstream/gpu"
 
-// FileInfo describes a Parquet file for people and, as JSON, for programs.
+// FileInfo describes a Parquet file, as text and as JSON.
 type FileInfo struct {
 	Path      string         `json:"path"`
 	Bytes     int64          `json:"bytes"`
@@ -16,7 +16,7 @@ type FileInfo struct {
 // ColumnInfo is a node of the schema.
 type ColumnInfo struct {
 	Name       string       `json:"name"`
-	Type       string       `json:"type,omitempty"` // of a top-level column, as SQL
+	Type       string       `json:"type,omitempty"` // SQL type of a top-level column
 	Physical   string       `json:"physical,omitempty"`
 	Logical    string       `json:"logical,omitempty"`
 	Repetition string       `json:"repetition"`
@@ -32,8 +32,7 @@ type RowGroupInfo struct {
 	Chunks       []ChunkInfo `json:"chunks"`
 }
 
-// ChunkInfo describes a column chunk. Nulls, Min and Max are nil when the statistics do
-// not have them.
+// ChunkInfo describes a column chunk. Nulls, Min and Max are nil if the statistics lack them.
 type ChunkInfo struct {
 	Column       string   `json:"column"`
 	Codec        string   `json:"codec"`
@@ -49,8 +48,8 @@ type ChunkInfo struct {
 	BloomFilter  bool     `json:"bloom_filter"`
 }
 
-// Inspect reads the metadata of a file, also for columns that cannot be scanned. The
-// errors are those of Open.
+// Inspect reads the metadata of a file, including columns that cannot be scanned. It returns the
+// same errors as Open.
 func Inspect(path string) (info *FileInfo, err error) {
 	f, flat, refused, err := readFile(path)
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 // memory is an upper bound of the bytes that a task takes, from the metadata.
 type memory struct {
 	column  int64 // values of the rows, while they grow
-	chunk   int64 // what the strides of the chunk share: unread bytes, a decoded page, dictionaries
-	scratch int64 // what the task releases: bytes of a page, and the page while it is decoded
-	page    int64 // the part of chunk and scratch that is due to the largest page
-	of      *file // which has this page
+	chunk   int64 // shared by the strides of the chunk: unread bytes, a decoded page, dictionaries
+	scratch int64 // released by the task itself: bytes of a page, and the page while it is decoded
+	page    int64 // the part of chunk and scratch for the largest page
+	of      *file // the file with this page
 }
 
 func (m memory) total() int64 { return m.column + m.chunk + m.scratch }
 
-// memory returns the memory for decoding a column of the stride. One page at a time is
-// decoded. The bytes that it is decompressed from are released before the next page is
-// fetched, and so is a decoded page whose rows have all been taken.
+// memory returns the memory that decoding a column of the stride takes. One page is decoded at a
+// time. Before the next page is fetched, the compressed bytes of the page are released, and so is a
+// decoded page whose rows have all been taken.
 func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 	shared := int64(0)
 	for _, g := range s.segments {
@@ -42,7 +42,7 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 			m.chunk += dictionary * int64(max(col.as.Width(), 1)) / int64(max(col.physicalWidth(), 1))
 		}
 		if encoded {
-			m.column += 4 * rows // the codes, when they are given up
+			m.column += 4 * rows // the codes, until values have replaced them
 		}
 		if col.optional {
 			m.column += gpu.BitmapBytes(int(rows))
@@ -52,7 +52,7 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		}
 		p := k.largestPage(group.rows, col.physicalWidth())
 		window := min(k.size, int64(readAhead)) + slack
-		// Strides share a page until the last of them has taken its rows.
+		// A page with rows of several strides stays until the last of them has taken its rows.
 		stays, passes := p.decoded, max(window, p.fetched)
 		if k.codec == format.Uncompressed {
 			stays, passes = stays+passes, 0
@@ -72,16 +72,16 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 
 // pageMemory is an upper bound of the bytes for a page of a chunk.
 type pageMemory struct {
-	fetched int64 // as it is in the file
-	decoded int64 // ready to be taken from, besides
-	scratch int64 // while its values are taken
+	fetched int64 // bytes in the file
+	decoded int64 // additional bytes once values can be taken from it
+	scratch int64 // additional bytes while values are taken
 }
 
-// largePage bounds pages if the footer does not say how many there are.
+// largePage bounds the size of pages whose number is not in the footer.
 const largePage = 16 << 20
 
-// largestPage returns the memory for a page of twice the average size, if the footer says
-// how many pages there are.
+// largestPage estimates the memory for the largest page of a chunk. It assumes twice the average
+// size if the footer has the number of pages.
 func (k *chunk) largestPage(rows int64, width int) (p pageMemory) {
 	raw := min(k.rawSize, largePage)
 	p.fetched = min(k.size, largePage)
@@ -123,8 +123,9 @@ func (t *Table) ExplainMemory(opt source.ScanOptions) string {
 
 const smallerPages = "rewrite the file with smaller pages or row groups, or do not read the column"
 
-// blamePage adds to an error of memory that it was for a page of n bytes, if this is a large part
-// of the budget. LeastMemory is too small if the footer does not have the sizes of pages.
+// blamePage adds the size of a page, n bytes, to an out-of-budget error if the page is a large part
+// of the budget. LeastMemory is too small in this case, because the footer does not have the sizes
+// of pages.
 func (c *encodedChunk) blamePage(err error, n int) error {
 	var refused *gpu.BudgetError
 	if errors.As(err, &refused) && refused.Holder == refused.Stage && int64(n) > grant.LargePage.Of(refused.Limit) {
@@ -134,13 +135,13 @@ func (c *encodedChunk) blamePage(err error, n int) error {
 	return err
 }
 
-// costly is the column with the largest page of a stride.
+// costly is the column whose page takes the most memory in a stride.
 type costly struct {
 	memory
 	column string
 }
 
-// least returns what LeastMemory does, and the column that takes most of it.
+// least returns the result of LeastMemory, and the column that takes most of it.
 func (t *Table) least(opt source.ScanOptions) (least int64, largest costly) {
 	cut := cutter{target: strideRows(opt), columns: opt.Columns}
 	for _, f := range t.files {

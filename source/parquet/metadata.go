@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The parts of a footer that are read. The structures of parquet-go require parts that
-// files may leave out, such as the value of a key, and do not distinguish a count of zero
-// from no count.
+// These are the parts of a footer that are read. The structures of parquet-go are not used, because
+// they require parts that files may omit, such as the value of a key, and do not distinguish a
+// count of zero from a missing count.
 
 type fileMeta struct {
 	Schema       thrift.Slice[format.SchemaElement] `thrift:"2,required"`
@@ -32,11 +32,11 @@ type fileMeta struct {
 	start     int64       // offset of the footer in the file
 }
 
-// rowGroups is the number of the field of a footer that lists the row groups.
+// rowGroups is the field number of the list of row groups in a footer.
 const rowGroups = 4
 
-// decodeFooter decodes the footer of a file. Row groups are nearly all of it, and a large file has thousands, so all
-// cores decode them.
+// decodeFooter decodes the footer of a file. Row groups are most of a footer, and a large file has
+// thousands, so they are decoded on all cores.
 func decodeFooter(b []byte) (*fileMeta, error) {
 	w := compactWalk{b: b, listed: rowGroups}
 	if err := w.structure(0); err != nil {
@@ -46,7 +46,7 @@ func decodeFooter(b []byte) (*fileMeta, error) {
 		return nil, errors.New("it lists no row groups")
 	}
 	m, n := new(fileMeta), len(w.elements)-1
-	rest := slices.Concat(b[:w.at], []byte{byte(thrift.STRUCT)}, b[w.elements[n]:w.pos]) // with an empty list
+	rest := slices.Concat(b[:w.at], []byte{byte(thrift.STRUCT)}, b[w.elements[n]:w.pos]) // an empty list
 	if err := thrift.Unmarshal(new(thrift.CompactProtocol), rest, m); err != nil {
 		return nil, err
 	}
@@ -60,10 +60,10 @@ func decodeFooter(b []byte) (*fileMeta, error) {
 	})
 }
 
-// eachGroup calls do with the number of each of n row groups, on all cores. The error is that of the first row group
-// that has one.
+// eachGroup calls do for each of n row groups, on all cores. It returns the error of the first row
+// group that failed.
 func eachGroup(n int, do func(i int) error) error {
-	const each = 16 // row groups that a goroutine takes
+	const each = 16 // number of row groups that a goroutine takes at a time
 	errs := make([]error, (n+each-1)/each)
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
@@ -90,11 +90,11 @@ type keyValue struct {
 	Value string `thrift:"2"`
 }
 
-// maxMetadata bounds the bytes of the key-value metadata that a table keeps.
+// maxMetadata bounds the size of the key-value metadata that a table keeps.
 const maxMetadata = 8 << 20
 
-// pairs returns the key-value metadata of a file: all of it, or nothing if it is larger than
-// any that a job carries on.
+// pairs returns the key-value metadata of a file. It returns nothing if the metadata is larger than
+// a job would write.
 func (m *fileMeta) pairs() map[string]string {
 	size, out := 0, map[string]string{}
 	for _, kv := range m.KeyValues {
@@ -108,8 +108,8 @@ func (m *fileMeta) pairs() map[string]string {
 	return out
 }
 
-// digest replaces the values of the pairs of a file by hashes, which are enough to compare
-// them with those of the first file.
+// digest replaces the values of a file's pairs by hashes, which suffice to compare them with the
+// values of the first file.
 func digest(pairs map[string]string) {
 	for k, v := range pairs {
 		h := sha256.Sum256([]byte(v))
@@ -117,10 +117,11 @@ func digest(pairs map[string]string) {
 	}
 }
 
-// sharedMetadata returns the pairs that all files of a table have. Those for Pandas tell the
-// number of rows of a file, so they are those of the first one. Pairs that describe all
-// columns are there only if the table has those of the first file. An Arrow schema is there
-// too if the table has other columns besides, since its fields have names.
+// sharedMetadata returns the pairs that all files of a table have. There are exceptions. The pair
+// for Pandas contains the number of rows of its file, so it is that of the first file, whatever the
+// others have. Pairs that describe all columns are left out unless the table has exactly the
+// columns of the first file. An Arrow schema is kept even if the table has other columns too,
+// because its fields have names.
 func (t *Table) sharedMetadata(columns []leaf) map[string]string {
 	out := t.files[0].metadata
 	hashes := maps.Clone(out)
@@ -166,14 +167,14 @@ type chunkMeta struct {
 	OffsetIndexLength int32    `thrift:"5"`
 	ColumnIndexOffset int64    `thrift:"6"`
 	ColumnIndexLength int32    `thrift:"7"`
-	// An encrypted chunk has one of these.
+	// Only an encrypted chunk has the next two fields.
 	Crypto        format.ColumnCryptoMetaData `thrift:"8"`
 	EncryptedData []byte                      `thrift:"9"`
 }
 
 func (c *chunkMeta) encrypted() bool { return c.Crypto.Value != nil || c.EncryptedData != nil }
 
-// dataMeta is ColumnMetaData of the format.
+// dataMeta is the structure ColumnMetaData of the format.
 type dataMeta struct {
 	Type                  format.Type                            `thrift:"1,required"`
 	Encodings             thrift.Slice[format.Encoding]          `thrift:"2"`
@@ -190,7 +191,8 @@ type dataMeta struct {
 	BloomFilterLength     int32                                  `thrift:"15"`
 }
 
-// pagesStart returns the start of the pages of a chunk: of its dictionary, if it has one.
+// pagesStart returns the start of the pages of a chunk. The first is the dictionary, if there is
+// one.
 func (m *dataMeta) pagesStart() int64 {
 	if d := m.DictionaryPageOffset; d > 0 && d < m.DataPageOffset {
 		return d
@@ -204,7 +206,7 @@ type layout struct {
 	sort   sync.Once
 }
 
-// after returns the start of the first part behind a position.
+// after returns the start of the first part after a position.
 func (p *layout) after(at int64) int64 {
 	p.sort.Do(func() { slices.Sort(p.starts) })
 	i, _ := slices.BinarySearch(p.starts, at+1)
@@ -231,8 +233,8 @@ func (m *fileMeta) layout() *layout {
 	return p
 }
 
-// statistics are those of a column chunk. Max and Min are deprecated: they are in the
-// order of signed values, whatever the type.
+// statistics are the statistics of a column chunk. Max and Min are deprecated: they use the order
+// of signed values, whatever the type.
 type statistics struct {
 	Max       []byte             `thrift:"1"`
 	Min       []byte             `thrift:"2"`

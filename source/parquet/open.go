@@ -14,26 +14,26 @@ import (
 
 // OpenOptions configure the opening of files.
 type OpenOptions struct {
-	// Threads bounds the footers that are read concurrently; 0 means GOMAXPROCS.
+	// Threads bounds the number of footers that are read concurrently. 0 means GOMAXPROCS.
 	Threads int
 	// Strict makes it an error if files have different columns or types.
 	Strict bool
-	// Schema, when set, has the columns of the table and their types. Other columns of the
-	// files are left out. It is an error if no file has a column, or if a file has it in a
-	// type whose values the given one does not hold. Fields become nullable where the files
-	// are.
+	// Schema, if set, has the columns of the table and their types. Other columns of the files are
+	// left out. It is an error if no file has a column, or if the type of a column in a file has
+	// values that the given type cannot represent. A field becomes nullable if it is nullable in a
+	// file.
 	Schema *gpu.Schema
-	// Partitions has the types of partition columns; those of the others are found in their
-	// values. See List.
+	// Partitions has the types of partition columns. The types of other partition columns follow
+	// from their values. See List.
 	Partitions []gpu.Field
-	// NoPartitions takes folders such as y=2024 for plain ones.
+	// NoPartitions treats folders such as y=2024 as ordinary folders.
 	NoPartitions bool
-	// Optional makes paths without files possible. Without any file the table has the columns
-	// of Schema, which must be set, and no rows.
+	// Optional allows paths without files. If there is no file at all, the table has no rows and
+	// the columns of Schema, which must be set.
 	Optional bool
-	// Output, when set, is what the rows are written to. A folder or pattern that includes it
-	// is refused, since the next run would read its rows again. A path that names it, or
-	// something in it, is not: the job replaces what it has read.
+	// Output, if set, is the file or folder that the rows are written to. A folder or pattern that
+	// includes it is an error, because the next run would read the rows of this one. A path that
+	// names the output itself, or something in it, is allowed: the job then replaces its input.
 	Output *Output
 }
 
@@ -44,9 +44,9 @@ type Table struct {
 	files   []*file
 	refused []source.Unreadable
 	rows    int64
-	first   string // path of a file
-	ruled   int    // files that were not opened
-	// snapshot names the files, by the paths that the caller gave.
+	first   string // path of one of the files
+	ruled   int    // number of files that were excluded by their folders
+	// snapshot names the files by the paths that the caller gave.
 	snapshot Snapshot
 	// metadata has the key-value pairs of the files.
 	metadata map[string]string
@@ -54,18 +54,18 @@ type Table struct {
 
 var _ source.Described = (*Table)(nil)
 
-// Open reads the footers of the files that the paths name. A path is a file, a folder or
-// a pattern. A folder means its *.parquet files at any depth. docs/job-file.md has the
-// rules. The order is that of the paths, and of the names within each.
+// Open reads the footers of the files that paths name. A path is a file, a folder or a pattern. A
+// folder stands for its *.parquet files at any depth. docs/job-file.md has the rules. The files are
+// in the order of the paths, and within a path in the order of their names.
 //
-// A path that cannot be read is an error of package os. Wrong content, and columns whose
-// types have none in common (gpu.CommonType), are a source.ErrData. Columns match by name,
-// or else by name whatever the case. They have the order of the first file, and those that
-// it does not have follow. A column that a file does not have is null in its rows.
+// A path that cannot be read is an error of package os. Wrong content is a source.ErrData, and so
+// are columns whose types have no common type (gpu.CommonType). Columns are matched by their exact
+// names first, then without regard to case. They have the order of the first file; columns that the
+// first file lacks follow. A column that a file lacks is null in the rows of this file.
 //
-// A folder such as y=2024 in a path makes a column y of the table (List), after the others.
-// If the file has a column of this name, whatever its case, the value in the path replaces
-// those in the file.
+// A folder such as y=2024 in a path adds a column y to the table, after the others (List). If the
+// files have a column with this name, in upper or lower case, the value in the path replaces its
+// values.
 func Open(paths []string, opt OpenOptions) (*Table, error) {
 	l, err := List(paths, opt)
 	if err != nil {
@@ -74,9 +74,9 @@ func Open(paths []string, opt OpenOptions) (*Table, error) {
 	return l.Open(nil, opt)
 }
 
-// Open is like the function Open for files that have been listed. It leaves out those for
-// which keep is not true; nil keeps all. If none is left, the table has the columns of the
-// first file and no rows.
+// Open is like the function Open for files that have been listed. If keep is not nil, it leaves out
+// the files for which keep is false. If no file is left, the table has the columns of the first
+// file and no rows.
 func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
 	if len(l.Paths) == 0 {
 		return emptyTable(opt.Schema)

@@ -10,20 +10,19 @@ import (
 	"strings"
 )
 
-// ErrOutput is the sentinel behind the refusal of a folder or pattern that includes the
-// output of the same job.
+// ErrOutput is the error for a folder or pattern that includes the output of the same job.
 var ErrOutput = errors.New("the output is among the files of the source")
 
 // Output is a file or folder that will be written from the rows of a source.
 type Output struct {
 	Path string
-	// Folder says that it is a folder of files, and PartitionBy has the columns of the
-	// folders in it.
+	// Folder means that the output is a folder of files. PartitionBy has the columns of the folders
+	// in it.
 	Folder      bool
 	PartitionBy []string
 }
 
-// outputPath is the path of an output without links.
+// outputPath is an output with its path after all links are resolved.
 type outputPath struct {
 	Output
 	path string
@@ -37,7 +36,7 @@ func newOutputPath(o *Output) (*outputPath, error) {
 	return &outputPath{*o, path}, err
 }
 
-// realPath returns the absolute path without links. Its last parts need not exist.
+// realPath returns the absolute path with all links resolved. Its last parts need not exist.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -54,8 +53,8 @@ func realPath(path string) (string, error) {
 	return filepath.Join(above, filepath.Base(path)), nil
 }
 
-// names returns the parts of the path of one of the output's files below a folder. It is
-// not ok if the output is elsewhere. A part such as k=* stands for any value.
+// names returns the parts of the path from a folder to one of the output's files. A part such as
+// k=* stands for any value. ok is false if the output is not below the folder.
 func (o *outputPath) names(folder string) (names []string, ok bool) {
 	real, err := realPath(folder)
 	if err != nil {
@@ -83,8 +82,8 @@ func (o *outputPath) contains(path string) bool {
 	return err == nil && (real == o.path || strings.HasPrefix(real, o.path+separator))
 }
 
-// named reports whether a path of a source begins with that of the output: the job then
-// replaces what it reads.
+// named reports whether a path of a source begins with the path of the output. The job then
+// replaces its input.
 func (o *outputPath) named(path string) bool {
 	parts := strings.Split(filepath.Clean(path), separator)
 	if _, err := os.Stat(path); err != nil {
@@ -105,7 +104,8 @@ func (o *outputPath) refuse(path string) error {
 		"or name the files to read without it", path, ErrOutput, o.Path)
 }
 
-// inFolder reports whether a walk of a folder reads a file with these names below it.
+// inFolder reports whether a walk of a folder finds a file whose path below the folder has these
+// parts.
 func inFolder(names []string) bool {
 	last := len(names) - 1
 	for _, name := range names[:last] {
@@ -116,7 +116,7 @@ func inFolder(names []string) bool {
 	return last >= 0 && !hidden(names[last], false, "._") && isParquet(names[last])
 }
 
-// inPattern reports whether a pattern reads a file with these names.
+// inPattern reports whether a pattern matches a file whose path has these parts.
 func inPattern(parts, names []string, folders bool) bool {
 	if len(parts) == 0 {
 		return len(names) == 0 || folders && inFolder(names)
@@ -138,7 +138,7 @@ func inPattern(parts, names []string, folders bool) bool {
 	return (ok || part == name) && inPattern(parts[1:], names[1:], folders)
 }
 
-// checkFolder refuses a folder that includes the output.
+// checkFolder returns an error for a folder that includes the output.
 func (w *fileList) checkFolder(path string) error {
 	if w.output == nil {
 		return nil
@@ -149,7 +149,7 @@ func (w *fileList) checkFolder(path string) error {
 	return nil
 }
 
-// checkPattern refuses a pattern that includes the output below a folder.
+// checkPattern returns an error for a pattern that includes the output below a folder.
 func (w *fileList) checkPattern(folder string, parts []string, folders bool) error {
 	if w.output == nil {
 		return nil
@@ -160,7 +160,7 @@ func (w *fileList) checkPattern(folder string, parts []string, folders bool) err
 	return nil
 }
 
-// checkLink refuses a link to the output.
+// checkLink returns an error for a link to the output.
 func (w *fileList) checkLink(path string, mode fs.FileMode) error {
 	if w.output != nil && mode&fs.ModeSymlink != 0 && w.output.contains(path) {
 		return w.output.refuse(w.path)

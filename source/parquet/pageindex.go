@@ -5,12 +5,12 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxIndexBytes bounds a page index that is read to plan a scan.
+// maxIndexBytes bounds the size of a page index that is read while a scan is planned.
 const maxIndexBytes = 16 << 20
 
-// pageRanges returns the rows of the pages of a row group that the page index does not
-// rule out. It is not ok if there is no index, or one that does not fit the row group.
-// The index is then not used, and no row is lost.
+// pageRanges returns the rows of the pages of a row group that the page index does not rule out. ok
+// is false if there is no page index, or one that does not fit the row group. Such an index is not
+// used, and no row is lost.
 func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, ok bool) {
 	m := &g.chunks[p.Column]
 	if m.columnIndex.size == 0 || m.offsetIndex.size == 0 ||
@@ -40,7 +40,7 @@ func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, o
 	return ranges, true
 }
 
-// rowsOfPages returns the rows of each page of a chunk. It is not ok unless the pages are
+// rowsOfPages returns the row range of each page of a chunk. ok is false unless the pages are
 // consecutive in the row group and in the file.
 func rowsOfPages(x *format.OffsetIndex, m *chunk, rows int64) ([]rowRange, bool) {
 	n := len(x.PageLocations)
@@ -64,8 +64,8 @@ func rowsOfPages(x *format.OffsetIndex, m *chunk, rows int64) ([]rowRange, bool)
 	return out, true
 }
 
-// plausible reports whether a column index agrees with the schema, with the statistics of
-// the chunk and with itself. Otherwise none of it is used.
+// plausible reports whether a column index agrees with the schema, with the statistics of the chunk
+// and with itself. If it does not, no part of it is used.
 func (c leaf) plausible(x *format.ColumnIndex, pages []rowRange, s chunkStats) bool {
 	n := len(pages)
 	counted := len(x.NullCounts) > 0

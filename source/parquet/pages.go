@@ -8,7 +8,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// growable is a buffer of a lease that is kept as long as it is large enough.
+// growable is a buffer of a lease that is reused as long as it is large enough.
 type growable struct{ buf *gpu.Buffer }
 
 // take returns n bytes, followed by slack. The old contents are lost.
@@ -38,23 +38,23 @@ func (b *pageBuffers) release() {
 	b.plain.release()
 }
 
-// pageState is a position in a page from which values can be taken. It is valid as long
-// as the buffers of the page. A copy is a position of its own.
+// pageState is a position in a page from which values can be taken. It is valid as long as the
+// buffers of the page. A copy is an independent position.
 type pageState struct {
-	levels    hybrid // definition levels, when hasLevels
+	levels    hybrid // definition levels, if hasLevels
 	hasLevels bool
 	coded     bool // values are codes into the dictionary
 	codes     hybrid
-	plain     []byte // rest of the values in PLAIN encoding
-	bit       int    // values taken from plain, for booleans
+	plain     []byte // the remaining values in PLAIN encoding
+	bit       int    // number of booleans taken from plain
 }
 
-// pageReader returns the values of rows [row, to) of a column chunk, page by page. One
-// goroutine at a time uses it. Tasks reuse its buffers.
+// pageReader returns the values of rows [row, to) of a column chunk, page by page. It must not be
+// used concurrently. Tasks reuse its buffers one after another.
 type pageReader struct {
 	lease    *gpu.Lease
-	ready    func() // called when other tasks may use what this one has decoded
-	mayDefer bool   // no row was returned yet, so the task may be deferred instead of waiting
+	ready    func() // called when the shared work of this task has ended
+	mayDefer bool   // no row has been returned yet, so the task may be deferred instead of waiting
 
 	*encodedChunk
 	convert conversion
@@ -62,9 +62,9 @@ type pageReader struct {
 
 	// The current page, or nil.
 	page    *page
-	sharing bool // the page was decoded into buffers of its own
-	left    int  // rows of [row, to) in the page
-	// The last shared page of the task, and the rows of it that the task has taken.
+	sharing bool // the page is shared: it was decoded into its own buffers
+	left    int  // number of rows of [row, to) that are left in the page
+	// The last shared page that the task used, and the number of its rows that the task has taken.
 	last      *page
 	lastTaken int64
 	pageState
@@ -89,7 +89,7 @@ func (c *pageReader) abandon() {
 	c.page = nil
 }
 
-// seek moves the reader to rows [from, to) of a chunk. They are wanted.
+// seek moves the reader to rows [from, to) of a chunk, which must be wanted rows.
 func (c *pageReader) seek(k *encodedChunk, from, to int64) {
 	c.encodedChunk, c.page, c.row, c.to, c.left = k, nil, from, to, 0
 	if k.col.physicalWidth() > 0 && !k.col.field.Type.IsVar() {
@@ -106,7 +106,7 @@ func (c *pageReader) free() {
 func (c *pageReader) values(n int) ([]byte, error)  { return c.bufs.plain.take(c.lease, n) }
 func (c *pageReader) scratch(n int) ([]byte, error) { return c.scratchBuf.take(c.lease, n) }
 
-// taken moves past n rows of the current page.
+// taken advances by n rows of the current page.
 func (c *pageReader) taken(n int) {
 	c.row += int64(n)
 	c.left -= n
@@ -124,7 +124,7 @@ func (c *pageReader) taken(n int) {
 	c.page = nil
 }
 
-// nextPage makes the page of the next row current.
+// nextPage makes the page that contains the next row current.
 func (c *pageReader) nextPage() error {
 	if c.col.constant != nil {
 		return c.constantPage(*c.col.constant)
@@ -158,8 +158,8 @@ func (c *pageReader) nextPage() error {
 	return nil
 }
 
-// share makes a page usable of which other strides take other rows, and returns the last
-// known position up to the next row. The task uses the page until it calls leave or quit.
+// share begins the use of a page from which other strides take rows too. It returns the last known
+// position that is not after the next row. The task uses the page until it calls leave or quit.
 func (c *pageReader) share(p *page) (mark, error) {
 	if c.last != p {
 		c.last, c.lastTaken = p, 0
@@ -174,13 +174,13 @@ func (c *pageReader) share(p *page) (mark, error) {
 	}
 }
 
-// busyError says that another task is decoding a page or dictionary that this task needs.
+// busyError means that another task is decoding a page or dictionary that this task needs.
 type busyError struct{ done <-chan struct{} }
 
 func (busyError) Error() string { return "another task decodes the page" }
 
-// once does work whose result several tasks need, unless it is done. If another task is
-// doing it, once waits or returns a busyError.
+// once does work whose result several tasks need, unless it has been done. If another task is doing
+// it, once waits or returns a busyError.
 func (c *pageReader) once(s *shared, work func() error) error {
 	for {
 		done, busy := c.claim(s)
@@ -205,9 +205,9 @@ func (c *pageReader) once(s *shared, work func() error) error {
 	return err
 }
 
-// decodeShared decodes a page into buffers of its own.
+// decodeShared decodes a page into the page's own buffers.
 func (c *pageReader) decodeShared(p *page) error {
-	c.own.release() // of a page before, which may be as large
+	c.own.release() // an earlier page, which may be as large, is no longer needed
 	if err := c.decodePage(p, &p.bufs); err != nil {
 		p.bufs.release()
 		c.drop(p)
@@ -221,7 +221,7 @@ func (c *pageReader) decodeShared(p *page) error {
 	return nil
 }
 
-// decodePage prepares the values of a page to be taken from the first one on.
+// decodePage decodes a page so that its values can be taken, beginning with the first.
 func (c *pageReader) decodePage(p *page, bufs *pageBuffers) error {
 	c.bufs = bufs
 	if err := c.load(p); err != nil {
@@ -242,8 +242,8 @@ func (c *pageReader) decodePage(p *page, bufs *pageBuffers) error {
 	return err
 }
 
-// decompress returns the bytes that b decompresses to. In a buffer of the page the bytes
-// of head come before them.
+// decompress returns the bytes of head, followed by the bytes that b decompresses to, in a buffer
+// of the page.
 func (c *pageReader) decompress(head, b []byte, size int) ([]byte, error) {
 	if c.meta.codec == format.Uncompressed {
 		if len(b) != size {
@@ -260,7 +260,7 @@ func (c *pageReader) decompress(head, b []byte, size int) ([]byte, error) {
 	}
 	out = out[copy(out, head):]
 	if len(b) == 0 && size == 0 {
-		return out, nil // a page of nulls: nothing was compressed
+		return out, nil // a page of nulls has no compressed bytes
 	}
 	return out, decompress(c.meta.codec, out, b)
 }
@@ -331,8 +331,8 @@ func (c *pageReader) dataPageV2(p *page) error {
 		}
 	}
 	c.hasLevels = false
-	// If the levels and the count of nulls differ, the levels are right. A page without
-	// levels only has the count.
+	// If the levels and the count of nulls contradict each other, the levels are right. If there
+	// are no levels, only the count is used.
 	if c.col.optional && (def > 0 || p.nulls != 0) {
 		c.setLevels(levels, int(p.values))
 	}
@@ -345,17 +345,17 @@ func (c *pageReader) setLevels(b []byte, rows int) {
 	c.hasLevels = rows > 0 && !c.levels.allOnes(rows)
 }
 
-// noCodes is the body of a data page without codes: a width of zero.
+// noCodes is the body of a data page without codes. It states a code width of zero.
 var noCodes = make([]byte, 1, 1+slack)
 
-// setValues starts the values of a page.
+// setValues sets up the values of a page.
 func (c *pageReader) setValues(e format.Encoding, b []byte, rows int) error {
 	c.plain, c.bit, c.coded = nil, 0, false
 	switch e {
 	//lint:ignore SA1019 older writers use it
 	case format.RLEDictionary, format.PlainDictionary:
 		if len(b) == 0 {
-			b = noCodes // a page of nulls may omit even the width
+			b = noCodes // a page of nulls may omit even the code width
 		}
 		if b[0] > 32 {
 			return badf("a data page has codes of %d bits", b[0])
@@ -367,7 +367,7 @@ func (c *pageReader) setValues(e format.Encoding, b []byte, rows int) error {
 		c.plain = b
 		return nil
 	}
-	// The other encodings contain the number of values, which depends on the nulls.
+	// The other encodings contain the number of values, which the number of nulls determines.
 	values := rows
 	if c.hasLevels {
 		levels := c.levels
@@ -416,8 +416,8 @@ func (c *pageReader) takePlain(n, width int) ([]byte, error) {
 	return b, nil
 }
 
-// takeCodes decodes the next dictionary codes and checks their range. T can hold every code of the
-// dictionary.
+// takeCodes decodes the next dictionary codes and checks that they are in range. T can represent
+// every code of the dictionary.
 func takeCodes[T code](c *pageReader, dst []T) error {
 	if c.codes.width > 8*uint(unsafe.Sizeof(T(0))) {
 		return takeWideCodes(c, dst)
@@ -426,7 +426,7 @@ func takeCodes[T code](c *pageReader, dst []T) error {
 		return err
 	}
 	if c.dict.n()>>c.codes.width > 0 {
-		return nil // every code of this width is valid
+		return nil // every code of this width is in range
 	}
 	if top, ok := outside(dst, c.dict.n()); !ok {
 		return badf("a code of %d points behind the dictionary of %d values", top, c.dict.n())
@@ -434,8 +434,8 @@ func takeCodes[T code](c *pageReader, dst []T) error {
 	return nil
 }
 
-// takeWideCodes is takeCodes for pages whose codes have more bits than T. The dictionary
-// does not need these bits.
+// takeWideCodes is takeCodes for pages whose codes have more bits than T. Codes in range do not
+// need the extra bits.
 func takeWideCodes[T code](c *pageReader, dst []T) error {
 	var wide [1024]int32
 	for len(dst) > 0 {
@@ -451,7 +451,7 @@ func takeWideCodes[T code](c *pageReader, dst []T) error {
 	return nil
 }
 
-// outside returns a code that is not in [0, n). It is ok when there is none.
+// outside returns a code that is not in [0, n). ok is false if there is none.
 func outside[T code](codes []T, n int) (found uint32, ok bool) {
 	per := 8 / int(unsafe.Sizeof(T(0)))
 	whole := len(codes) / per * per
@@ -466,10 +466,10 @@ func outside[T code](codes []T, n int) (found uint32, ok bool) {
 	return 0, true
 }
 
-// within reports whether the codes of width bits that are packed in words are at most
-// last. A larger code sets the top bit of its lane in the lane's distance to last. A
-// borrow from the lane below only follows such a code. Codes of less than 32 bits get
-// lanes of twice their size.
+// within reports whether the codes of width bits that are packed in words are at most last. Codes
+// of less than 32 bits are moved to lanes of twice their width. Each lane then computes last minus
+// the code. A code above last sets the top bit of its lane. A lane can only borrow from the next
+// one if its own code is above last, so a borrow never hides the result.
 func within(words []uint64, width uint, last uint64) bool {
 	bad, top := uint64(0), uint64(0x80000000_80000000)
 	switch width {

@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// maxColumnBytes bounds the expected bytes of one column of one stride. A stride of long
-// strings gets fewer rows for it.
+// maxColumnBytes bounds the expected bytes of one column of one stride. A stride of long strings
+// has fewer rows because of it.
 const maxColumnBytes = 256 << 20
 
 // segment is a range of rows of one row group.
@@ -19,28 +19,28 @@ type segment struct {
 	file     *file
 	group    int
 	from, to int64
-	chunks   []*encodedChunk // chunks of the scan's columns
+	chunks   []*encodedChunk // chunks of the columns that the scan reads
 }
 
-// bytes returns the compressed bytes of a column chunk that belong to these rows. The
-// shares of consecutive segments add up to the share of all their rows.
+// bytes returns the share of these rows in the compressed bytes of a column chunk. The shares of
+// consecutive segments add up to the share of all their rows.
 func (s segment) bytes(column int) int64 {
 	g := &s.file.groups[s.group]
 	perRow := float64(g.chunks[column].size) / float64(g.rows)
 	return int64(perRow*float64(s.to)) - int64(perRow*float64(s.from))
 }
 
-// stridePlan is the segments of one stride, in order.
+// stridePlan has the segments of one stride, in order.
 type stridePlan struct {
 	segments []segment
 	rows     int
 }
 
-// rowRange is rows [from, to) of a row group.
+// rowRange is the range [from, to) of rows of a row group.
 type rowRange struct{ from, to int64 }
 
-// pruneAll returns the remaining rows of each row group of each file. Several threads
-// read page indexes and Bloom filters for it.
+// pruneAll returns the rows of each row group of each file that remain after pruning. Several
+// threads read page indexes and Bloom filters.
 func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowRange, error) {
 	left := make([][][]rowRange, len(t.files))
 	var work errgroup.Group
@@ -58,7 +58,7 @@ func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowR
 	return left, work.Wait()
 }
 
-// strideRows returns the rows of a full stride.
+// strideRows returns the number of rows of a full stride.
 func strideRows(opt source.ScanOptions) int64 {
 	if opt.StrideRows <= 0 {
 		return defaultStrideRows
@@ -66,8 +66,8 @@ func strideRows(opt source.ScanOptions) int64 {
 	return int64(min(opt.StrideRows, gpu.MaxRows))
 }
 
-// planScan prunes the row groups. It returns a cutter of the remaining rows into strides,
-// and the amount of work.
+// planScan prunes the row groups. It returns a cutter that cuts the remaining rows into strides,
+// and the total amount of work.
 func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total source.Progress, err error) {
 	cut.target, cut.columns, cut.lease = strideRows(opt), opt.Columns, opt.Lease
 	left, err := t.pruneAll(opt.Prune, threads)
@@ -116,8 +116,8 @@ func (g *rowGroup) widest(columns []int) (size int64) {
 }
 
 // The rows of a row group are counted if there are more than countedRows, and more than
-// countedRowsPerByte for each byte of the smallest column. Other row groups have few rows,
-// or cost more to count.
+// countedRowsPerByte for each byte of the smallest column. Other row groups have fewer rows, or
+// take longer to count.
 const (
 	countedRows        = 1 << 20
 	countedRowsPerByte = 1 << 10
@@ -128,8 +128,8 @@ func (f *file) reads(columns []int) bool {
 	return slices.ContainsFunc(columns, func(i int) bool { return f.cols[i].constant == nil })
 }
 
-// countRows checks the rows that a row group claims against its pages. It is for a scan
-// that would not read these.
+// countRows checks the number of rows that a row group claims against its pages. It is for a scan
+// that does not read these pages.
 func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	g := &f.groups[group]
 	if g.smallest == nil || g.rows <= max(countedRows, countedRowsPerByte*g.smallest.size) {
@@ -142,7 +142,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	}()
 	defer guard(&err)
 	col := g.counted
-	col.constant = nil // its pages are read, although they have only nulls
+	col.constant = nil // read the pages of the column, although they have only nulls
 	c := newChunkOf(lease, f, group, col, g.smallest, nil)
 	defer c.discard()
 	if err := c.passAll(); err != nil {
@@ -151,25 +151,25 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	return c.finish(g.rows)
 }
 
-// cutter cuts row groups into strides of at most target rows. A large row group is cut
-// into equal strides of its own, so that a stride has one dictionary per column. Small
-// row groups are combined. The cutter makes one stride at a time, because the number
-// of strides is only what the files claim.
+// cutter cuts row groups into strides of at most target rows. A large row group is cut into equal
+// strides of its own, so that a stride has one dictionary per column. Small row groups are
+// combined. The cutter makes one stride at a time, because the total number of strides comes from
+// untrusted files.
 type cutter struct {
 	target  int64
-	columns []int      // columns of the scan
-	lease   *gpu.Lease // pays for their chunks; nil when nothing will be decoded
+	columns []int      // columns that the scan reads
+	lease   *gpu.Lease // lease for the memory of the chunks; nil if nothing will be decoded
 	groups  []uncut    // in order
 }
 
-// uncut is the part of a row group that is in no stride yet.
+// uncut is the part of a row group that no stride contains yet.
 type uncut struct {
 	file   *file
 	group  int
 	ranges []rowRange
 	rows   int64
-	own    int64           // rows of a stride of its own; 0 where row groups are combined
-	chunks []*encodedChunk // chunks of the columns, once the row group was cut
+	own    int64           // rows of a stride if the row group has strides of its own; 0 if row groups are combined
+	chunks []*encodedChunk // chunks of the columns, from the first cut on
 }
 
 func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) {
@@ -185,7 +185,7 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	c.groups = append(c.groups, u)
 }
 
-// next returns the next stride. After the last it returns one without rows.
+// next returns the next stride. After the last stride it returns one without rows.
 func (c *cutter) next() (s stridePlan) {
 	for len(c.groups) > 0 {
 		u := &c.groups[0]

@@ -5,8 +5,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// prune returns the rows of a row group for which the predicates may be true, as ranges
-// in order.
+// prune returns the rows of a row group for which all predicates may be true, as ranges in order.
 func (f *file) prune(group int, predicates []source.Predicate) []rowRange {
 	g := &f.groups[group]
 	if g.rows == 0 {
@@ -41,7 +40,7 @@ func (f *file) refuted(g *rowGroup, p source.Predicate) bool {
 	case p.Op == source.IsNull:
 		return s.nulls == 0
 	case s.nulls == g.rows:
-		return true // there are only nulls: no comparison is true
+		return true // all values are null, and no comparison with null is true
 	case p.Op == source.IsNotNull || !s.hasRange:
 		return false
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// maxDeferring is the factor by which more strides than usual are decoded at a time while
-// tasks wait for each other.
+// maxDeferring bounds the number of strides that are decoded at a time while tasks wait for each
+// other, as a multiple of the usual number.
 const maxDeferring = 4
 
-// minInflight is the least number of strides that are decoded at a time, whatever their
-// size, so that the next one is in progress when a stride is read.
+// minInflight is the least number of strides that are decoded at a time, whatever their size. The
+// next stride is then in progress while a stride is read.
 const minInflight = 2
 
-// defaultStrideRows is the rows of a stride if the scan does not set them.
+// defaultStrideRows is the number of rows of a stride if the scan does not set it.
 const defaultStrideRows = 1 << 17
 
 // Scan implements source.Table.
@@ -86,8 +86,7 @@ func (t *Table) newReader(opt source.ScanOptions, total source.Progress) *reader
 	return r
 }
 
-// bySize returns the columns in order of size, the largest first: the task that is
-// started last then ends soonest.
+// bySize orders the columns by size, the largest first. The last task to start is then a short one.
 func (t *Table) bySize(columns []int) []int {
 	size := make([]int64, len(columns))
 	order := make([]int, len(columns))
@@ -103,14 +102,14 @@ func (t *Table) bySize(columns []int) []int {
 	return order
 }
 
-// reader is one scan. Its tasks are strides × columns. Workers run them in the order of
-// the strides, except tasks that wait for a page or dictionary that another task is
-// decoding.
+// reader is one scan. Each task decodes one column of one stride. Workers run tasks in the order of
+// the strides. A task that waits for a page or dictionary that another task is decoding is
+// deferred.
 type reader struct {
 	schema        *gpu.Schema
 	columns       []int
 	lease         *gpu.Lease
-	total         source.Progress // for all rows, before the first is read
+	total         source.Progress // the work for all rows, known before the first row is read
 	encoded       bool
 	inflight      int
 	inflightBytes int64
@@ -119,19 +118,19 @@ type reader struct {
 	slots         chan struct{}
 	workers       sync.WaitGroup
 
-	decoding  atomic.Int64 // total nanoseconds of all workers
+	decoding  atomic.Int64 // nanoseconds of all workers together
 	bytesRead atomic.Int64
 	rowsRead  atomic.Int64
 
 	mu       sync.Mutex
-	work     sync.Cond // a worker may find a task, or the scan ends
-	ready    sync.Cond // the next stride is complete, or the scan ends
+	work     sync.Cond // signals that a worker may find a task, or that the scan ends
+	ready    sync.Cond // signals that the next stride is complete, or that the scan ends
 	order    []int     // columns in the order of their tasks, the largest first
 	cut      cutter
-	upcoming stridePlan // the stride to admit next; without rows when there is none
+	upcoming stridePlan // the stride to admit next; it has no rows after the last stride
 	tasks    []task     // ready to run, in order
 	deferred []deferred
-	waits    atomic.Int64 // number of deferred
+	waits    atomic.Int64 // length of deferred
 	open     []*decoding
 	first    int   // number of the stride in open[0], which Read returns next
 	most     int64 // bytes of the largest stride so far
@@ -139,37 +138,37 @@ type reader struct {
 	idle     []*pageReader
 	closed   bool
 	reading  bool  // a Read is waiting
-	running  int   // running tasks
-	promised int64 // upper bound of their bytes
+	running  int   // number of running tasks
+	promised int64 // upper bound of the bytes that running tasks need
 
-	// After a refusal of memory.
-	refused *gpu.BudgetError   // the last one, until tasks may start again
-	left    int64              // available bytes of the budget then; -1 without a refusal
-	still   bool               // nobody has taken or released memory for long: the next try is the last
-	unwait  context.CancelFunc // ends the wait for memory of the worker that waits
+	// The state after memory was denied.
+	refused *gpu.BudgetError   // the last error; nil when tasks may start again
+	left    int64              // available bytes of the budget at that time; -1 if no memory was denied
+	still   bool               // a wait for memory ended without any change; the next try is the last
+	unwait  context.CancelFunc // ends the wait of the worker that waits for memory
 }
 
 // task decodes one column of one stride.
 type task struct{ stride, column int }
 
-// deferred is a task that waits for another task to decode what both need.
+// deferred is a task that waits until another task has decoded a page or dictionary.
 type deferred struct {
 	task
 	done <-chan struct{}
 }
 
-// decoding is a stride that was admitted and not yet read.
+// decoding is a stride that was admitted and not read yet.
 type decoding struct {
 	plan stridePlan
 	cols []gpu.Column
 	need []int64 // upper bound of the bytes for decoding each column
-	left int     // columns left
+	left int     // number of columns that are not decoded yet
 }
 
-// room reports whether one more stride may be decoded. Until the size of a stride is
-// known, their number decides. Later the bytes decide, including the pages and
-// dictionaries that are read for them. While tasks wait for others of their row group,
-// more strides keep the workers busy.
+// room reports whether one more stride may be decoded. While the size of a stride is unknown, the
+// number of strides is bounded. Afterwards their bytes are bounded, including the pages and
+// dictionaries that are read for them. While tasks wait for other tasks of their row group, more
+// strides are allowed, so that the workers stay busy.
 func (r *reader) room() bool {
 	if r.inflightBytes == 0 || r.most == 0 {
 		return len(r.open) < r.inflight || len(r.deferred) > 0 && len(r.open) < maxDeferring*r.inflight
@@ -202,8 +201,8 @@ func (r *reader) admit() {
 	}
 }
 
-// nextTask chooses among the ready tasks.
-var nextTask = func(ready int) int { return 0 } // others in tests
+// nextTask chooses one of the ready tasks.
+var nextTask = func(ready int) int { return 0 } // replaced in tests
 
 // take waits for a task. It returns false when the scan has ended. The caller holds the
 // lock.
@@ -233,13 +232,12 @@ func (r *reader) take() (task, bool) {
 	return task{}, false
 }
 
-// need returns an upper bound of the bytes of a task.
+// need returns an upper bound of the bytes that a task needs.
 func (r *reader) need(t task) int64 { return r.open[t.stride-r.first].need[t.column] }
 
-// affords reports whether there is memory for a task. A task of the stride that is read
-// next may always be tried if no other task runs. Strides after it leave a share of the
-// budget to others, who would otherwise be denied memory because of strides that are
-// decoded too early.
+// affords reports whether there is memory for a task. A task of the stride that is read next may
+// always be tried if no other task runs. Tasks of later strides leave a share of the budget free
+// for other operators. Otherwise strides that are decoded too early could deny them memory.
 func (r *reader) affords(t task) bool {
 	if r.refused != nil {
 		return false
@@ -254,7 +252,7 @@ func (r *reader) affords(t task) bool {
 	return r.promised+r.need(t) <= left
 }
 
-// put makes a task ready, in the order of strides. The caller holds the lock.
+// put adds a task to the ready tasks, in the order of strides. The caller holds the lock.
 func (r *reader) put(t task) {
 	i, _ := slices.BinarySearchFunc(r.tasks, t.stride,
 		func(o task, stride int) int { return cmp.Compare(o.stride, stride) })
@@ -262,9 +260,9 @@ func (r *reader) put(t task) {
 	r.work.Signal()
 }
 
-// refuse puts back a task that was denied memory, and waits until some is released: by
-// other tasks, by the readers of earlier strides, or by anybody else. The caller holds
-// the lock, which is released during the wait.
+// refuse puts back a task that was denied memory, and waits until memory is released: by other
+// tasks, by the readers of earlier strides, or by other operators. The caller holds the lock, which
+// is released during the wait.
 func (r *reader) refuse(t task, err *gpu.BudgetError) {
 	for _, c := range r.idle {
 		c.free()
@@ -272,7 +270,7 @@ func (r *reader) refuse(t task, err *gpu.BudgetError) {
 	r.put(t)
 	r.refused = err
 	if r.unwait != nil {
-		r.look() // one worker waits for all
+		r.look() // one worker waits for all workers
 		return
 	}
 	for r.refused != nil && r.err == nil {
@@ -280,12 +278,12 @@ func (r *reader) refuse(t task, err *gpu.BudgetError) {
 	}
 }
 
-// await waits once for memory after a refusal, and lets tasks start again if that may
-// help. The scan fails when a Read waits for the next stride, no task is running, and
-// nobody takes or releases memory.
+// await waits once for memory after it was denied, and lets tasks start again if that may help. The
+// scan fails if a Read waits for the next stride, no task is running, and nobody takes or releases
+// memory.
 func (r *reader) await() {
 	left := r.lease.Available()
-	if left > r.left { // it may have been released since the refusal
+	if left > r.left { // memory may have been released after it was denied
 		r.left, r.still = left, false
 		r.tryAgain()
 		return
@@ -314,23 +312,22 @@ func (r *reader) await() {
 // caller holds the lock.
 func (r *reader) stuck() bool { return r.running == 0 && r.reading }
 
-// look makes the worker that waits for memory check the state of the scan again. The
-// caller holds the lock.
+// look lets the worker that waits for memory check the state of the scan again. The caller holds
+// the lock.
 func (r *reader) look() {
 	if r.unwait != nil {
 		r.unwait()
 	}
 }
 
-// tryAgain lets tasks start again after a refusal. The caller holds the lock.
+// tryAgain lets tasks start again after memory was denied. The caller holds the lock.
 func (r *reader) tryAgain() {
 	r.refused = nil
 	r.work.Signal()
 	r.look()
 }
 
-// relieve is tryAgain after the scan has got memory, or has given some back. The caller
-// holds the lock.
+// relieve is tryAgain after the scan has received or released memory. The caller holds the lock.
 func (r *reader) relieve() {
 	r.left, r.still = -1, false
 	r.tryAgain()
@@ -424,7 +421,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 	case errors.As(err, &busy):
 		r.deferred = append(r.deferred, deferred{t, busy.done})
 		r.waits.Store(int64(len(r.deferred)))
-		r.resumeLocked() // another task may have finished it
+		r.resumeLocked() // this task may have decoded what a deferred task waits for
 		return
 	case errors.As(err, &refused) && r.err == nil:
 		r.refuse(t, refused)
@@ -452,8 +449,8 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 	}
 }
 
-// resume makes deferred tasks ready whose wait is over. A task that is deferred after the look at waits finds by
-// itself that its wait is over.
+// resume makes deferred tasks ready if their waits are over. A task that is deferred right after
+// waits was read checks by itself whether its wait is over.
 func (r *reader) resume() {
 	if r.waits.Load() == 0 {
 		return

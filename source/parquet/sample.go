@@ -7,9 +7,9 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Sample implements source.Sampler. Half of the rows are the first rows of the first row
-// group, half are those of the row group in the middle of the table: a table that is
-// sorted is another one there.
+// Sample implements source.Sampler. Half of the rows are the first rows of the first row group. The
+// other half are the first rows of the row group in the middle of the table: in a sorted table they
+// have other values.
 func (t *Table) Sample(ctx context.Context, lease *gpu.Lease, columns []int, rows int) (_ *gpu.Stride, err error) {
 	opt := source.ScanOptions{Columns: columns, StrideRows: rows, Lease: lease}
 	plan := t.samplePlan(opt)

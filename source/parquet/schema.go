@@ -15,32 +15,32 @@ const maxSchemaDepth = 64
 // leaf is a flat column of one file: its SQL type and its storage.
 type leaf struct {
 	field gpu.Field
-	// as is the type of the column in the table, to which values are widened.
+	// as is the type of the column in the table. Values are widened to it.
 	as gpu.Type
-	// constant is the value of all rows of a column that is not in the file, or nil.
+	// constant is the value of all rows if the column is not in the file, and nil otherwise.
 	constant *gpu.Scalar
-	leaf     int // position among the leaves of the file's schema
+	leaf     int // number of the leaf in the file's schema
 	physical format.Type
 	length   int // bytes of a FIXED_LEN_BYTE_ARRAY value
 	optional bool
-	ordered  bool // by the file, bounds are in the order of the type
+	ordered  bool // the file states that bounds are in the order of the type
 	// For a decimal in byte arrays that is read as DOUBLE.
 	precision, scale int
 }
 
-// widens reports whether values of the file become those of another type.
+// widens reports whether the column has another type in the table than in the file.
 func (c leaf) widens() bool { return c.as != c.field.Type }
 
 // isWideDecimal reports whether the column has decimals that are read as DOUBLE.
 func (c leaf) isWideDecimal() bool { return c.precision > 0 }
 
-// isHalf reports whether the column has floats of 2 bytes.
+// isHalf reports whether the column has 2-byte floats.
 func (c leaf) isHalf() bool {
 	return c.physical == format.FixedLenByteArray && c.field.Type.Kind == gpu.Float32
 }
 
-// signedOrder reports whether the order of the column's type is that of signed values,
-// which is the order of the deprecated min and max of statistics.
+// signedOrder reports whether the column's type has the order of signed values. The deprecated min
+// and max of statistics use this order.
 func (c leaf) signedOrder() bool {
 	switch c.physical {
 	case format.Boolean, format.Int32, format.Int64, format.Float, format.Double:
@@ -101,7 +101,7 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 	return columns, refused, w.leaves, nil
 }
 
-// allNull returns a column of nothing but nulls, which are not read from the file.
+// allNull returns a column that has only nulls. They are not read from the file.
 func allNull(c leaf) leaf {
 	c.field.Nullable = true
 	n := constantLeaf(c.field, gpu.Null(c.field.Type))
@@ -109,8 +109,8 @@ func allNull(c leaf) leaf {
 	return n
 }
 
-// namer gives columns different names, as DuckDB does: of three columns a, the second is
-// a_1 and the third a_2. It counts the columns of each name.
+// namer makes the names of columns unique, as DuckDB does: of three columns a, the second becomes
+// a_1 and the third a_2. It maps each name to its number of columns.
 type namer map[string]int
 
 func (n namer) name(s string) string {
@@ -122,11 +122,11 @@ func (n namer) name(s string) string {
 	return n.name(fmt.Sprintf("%s_%d", s, k))
 }
 
-// topNames returns the names of the top-level columns of a schema. A column whose name is
-// empty is called C and its position, as in DuckDB, because SQL cannot name it.
+// topNames returns the names of the top-level columns of a schema. A column with an empty name is
+// called C and its position, as in DuckDB, because SQL cannot refer to an empty name.
 func topNames(elements []format.SchemaElement) (out []string) {
 	names, unnamed := namer{}, -1
-	next := func(at int) int { // the element behind a subtree
+	next := func(at int) int { // returns the position after a subtree
 		for left := 1; left > 0 && at < len(elements); at++ {
 			left += int(max(elements[at].NumChildren.V, 0)) - 1
 		}
@@ -179,8 +179,8 @@ func (w *schemaWalk) subtree(depth int) error {
 	return nil
 }
 
-// columnType returns the type of a flat column, or the reason why it cannot be read. The
-// logical type decides, then the older converted type, then the physical type.
+// columnType returns the type of a flat column, or the reason why it cannot be read. The logical
+// type takes precedence over the older converted type, and both over the physical type.
 func columnType(e *format.SchemaElement) (t gpu.Type, reason string) {
 	physical := e.Type.V
 	if l := e.LogicalType.Value; l != nil {
@@ -201,7 +201,7 @@ func isOrdered(e *format.SchemaElement) bool {
 	return e.Type.V != format.Int96
 }
 
-// decimalDigits returns the precision and the scale of a column of decimals.
+// decimalDigits returns the precision and scale of a decimal column.
 func decimalDigits(e *format.SchemaElement) (precision, scale int) {
 	if l, ok := e.LogicalType.Value.(*format.DecimalType); ok {
 		return int(l.Precision), int(l.Scale)
@@ -209,7 +209,7 @@ func decimalDigits(e *format.SchemaElement) (precision, scale int) {
 	return int(e.Precision.V), int(e.Scale.V)
 }
 
-// physicalType returns the type of a column that only has a physical type.
+// physicalType returns the type of a column that has only a physical type.
 func physicalType(physical format.Type, length int) (t gpu.Type, reason string) {
 	switch physical {
 	case format.Boolean:
@@ -307,8 +307,8 @@ func intType(bits int, signed bool) (gpu.Type, bool) {
 	return gpu.Of(k), ok
 }
 
-// maxDecimalDigits bounds the decimals that are read. Those of more than gpu.MaxPrecision
-// digits are read as DOUBLE.
+// maxDecimalDigits bounds the precision of decimals that are read. Decimals of more than
+// gpu.MaxPrecision digits are read as DOUBLE.
 const maxDecimalDigits = 1000
 
 func decimalType(precision, scale int, physical format.Type, length int) (gpu.Type, string) {
@@ -333,7 +333,7 @@ func decimalType(precision, scale int, physical format.Type, length int) (gpu.Ty
 	return gpu.DecimalOf(precision, scale), ""
 }
 
-// convertedType maps the annotations of files that predate logical types. By the
+// convertedType maps converted types, the annotations of files that predate logical types. By the
 // specification their times and timestamps are in UTC.
 func convertedType(e *format.SchemaElement, physical format.Type) (gpu.Type, string) {
 	c := e.ConvertedType.V

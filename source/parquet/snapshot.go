@@ -9,29 +9,29 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Snapshot names the files of a table in the versions that it has been opened in. It is data: another process may open
-// the same table by it.
+// Snapshot identifies the files of a table and the versions in which they were opened. It can be
+// encoded: another process can open the same table with it.
 type Snapshot struct {
 	Listing
-	Versions []Version // of each path
+	Versions []Version // version of each path
 	// Options of the table.
 	Strict bool        `json:",omitempty"`
 	Schema *gpu.Schema `json:",omitempty"`
-	// Ruled is the number of files that the table leaves out by their folders. If Empty, the paths are only of the file
-	// that the columns are of.
+	// Ruled is the number of files that the table excludes by their folders. If Empty is set, the
+	// table has no rows, and Paths has only the file that its columns come from.
 	Ruled int  `json:",omitempty"`
 	Empty bool `json:",omitempty"`
 }
 
-// Version identifies the content of a file: a replaced file has another inode, a file that is written in place another
-// size or time.
+// Version identifies the content of a file: a replaced file has another inode, and a file that was
+// overwritten has another size or time.
 type Version struct {
 	Device, Inode uint64
 	Size          int64
 	Modified      time.Time
 }
 
-// Snapshot returns the files of the table, by absolute paths.
+// Snapshot returns the files of the table, with absolute paths.
 func (t *Table) Snapshot() (*Snapshot, error) {
 	s := t.snapshot
 	s.Paths = slices.Clone(s.Paths)
@@ -44,7 +44,7 @@ func (t *Table) Snapshot() (*Snapshot, error) {
 	return &s, nil
 }
 
-// Open opens the table again. It is a source.ErrChanged if a file has another version.
+// Open opens the table again. It returns a source.ErrChanged if a file has another version.
 func (s *Snapshot) Open() (*Table, error) {
 	if len(s.Versions) != len(s.Paths) {
 		return nil, fmt.Errorf("a table has %d files in %d versions", len(s.Paths), len(s.Versions))

@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// scalar decodes a bound of a column from its PLAIN encoding, which statistics and page
-// indexes use. It is false for a value that cannot be trusted as a bound.
+// scalar decodes a bound of a column from PLAIN encoding, which statistics and page indexes use. ok
+// is false if the value cannot be trusted as a bound.
 func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 	t := c.field.Type
 	none := gpu.Scalar{}
@@ -85,8 +85,8 @@ func (c leaf) scalar(b []byte) (gpu.Scalar, bool) {
 	return s, s.Int.Cmp(least) >= 0 && s.Int.Cmp(most) <= 0
 }
 
-// bounds decodes a pair of bounds. Bounds of floats do not cover NaN, which SQL puts
-// above all numbers, so the upper bound is open. The bounds have the type of the table.
+// bounds decodes a pair of bounds, in the type of the table. Bounds of floats do not cover NaN,
+// which SQL orders above all numbers, so the upper bound of floats is open.
 func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
 	if c.constant != nil {
 		return *c.constant, *c.constant, c.constant.Valid
@@ -108,9 +108,9 @@ func (c leaf) bounds(lo, hi []byte) (from, to gpu.Scalar, ok bool) {
 	return from, to, from.Valid && to.Valid
 }
 
-// hasBounds reports whether the order of min_value, max_value and the bounds of pages is
-// known. The format leaves it undefined in files that do not state it, and writers differ
-// in how they compare and truncate bytes. Signed values have only one order.
+// hasBounds reports whether the order of min_value, max_value and page bounds is known. In files
+// that do not state the order the format leaves it undefined, and writers differ in how they
+// compare and truncate bytes. Signed values have only one order.
 func (c leaf) hasBounds() bool { return c.ordered || c.signedOrder() }
 
 // reversed reports whether a lower bound is above the upper one.
@@ -123,9 +123,8 @@ func (c leaf) reversed(lo, hi []byte) bool {
 	return ok1 && ok2 && from.Compare(to) > 0
 }
 
-// outside reports whether the bounds of a page cannot be those of values within the
-// bounds of its chunk. Bounds of bytes may be truncated at different positions, so they
-// only have to overlap.
+// outside reports whether the bounds of a page contradict the bounds of its chunk. Bounds of bytes
+// may be truncated at different positions, so these only have to overlap.
 func (c leaf) outside(lo, hi []byte, s chunkStats) bool {
 	if c.field.Type.IsVar() {
 		return c.reversed(lo, s.max) || c.reversed(s.min, hi)
@@ -133,8 +132,8 @@ func (c leaf) outside(lo, hi []byte, s chunkStats) bool {
 	return c.reversed(s.min, lo) || c.reversed(hi, s.max)
 }
 
-// storedBounds returns the bounds of a chunk. It returns the deprecated ones if there are
-// no others and they are in the order of the type.
+// storedBounds returns the bounds of a chunk. It falls back to the deprecated bounds if they are in
+// the order of the type.
 func (c leaf) storedBounds(s *statistics) (lo, hi []byte) {
 	if s.MinValue == nil && s.MaxValue == nil && c.signedOrder() {
 		return s.Min, s.Max
@@ -142,8 +141,8 @@ func (c leaf) storedBounds(s *statistics) (lo, hi []byte) {
 	return s.MinValue, s.MaxValue
 }
 
-// chunkStats returns the usable statistics of a chunk. If they contradict the schema or
-// each other, they are wrong or damaged, and none of them is used.
+// chunkStats returns the usable statistics of a chunk. If they contradict the schema or each other,
+// they are wrong or damaged, and none of them is used.
 func (c leaf) chunkStats(s *statistics, rows int64) chunkStats {
 	none := chunkStats{nulls: -1}
 	if !c.optional {

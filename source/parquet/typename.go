@@ -7,11 +7,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxTypeName bounds the names of nested types.
+// maxTypeName bounds the length of the names of nested types.
 const maxTypeName = 100
 
-// typeName returns the type of the next subtree of a checked schema in DuckDB's notation,
-// also for columns that cannot be read.
+// typeName returns the type of the next subtree of a checked schema in DuckDB's notation. It also
+// does so for columns that cannot be read.
 func typeName(elements []format.SchemaElement) string {
 	w := typeWriter{schemaWalk: schemaWalk{elements: elements}}
 	w.write()
@@ -21,7 +21,8 @@ func typeName(elements []format.SchemaElement) string {
 	return strings.ToValidUTF8(w.b.String()[:maxTypeName], "") + "…"
 }
 
-// typeWriter writes types as it walks a schema. After maxTypeName bytes it only walks.
+// typeWriter writes types while it walks a schema. After maxTypeName bytes it continues the walk
+// without writing.
 type typeWriter struct {
 	schemaWalk
 	b strings.Builder
@@ -53,8 +54,8 @@ func (w *typeWriter) write() {
 	}
 }
 
-// item writes the one child of a list. It is repeated: the item itself, or a group around
-// the item.
+// item writes the element type of a list. The one child of the list is repeated: it is the element
+// itself, or a group around the element.
 func (w *typeWriter) item() {
 	if w.elements[w.next].NumChildren.V != 1 {
 		w.write()

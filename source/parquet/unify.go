@@ -11,11 +11,11 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// maxFaults bounds the differences of schemas that an error lists.
+// maxFaults bounds the number of schema differences that an error lists.
 const maxFaults = 20
 
-// unify makes one schema of the columns of the files, and gives each file its columns in
-// the order of the schema.
+// unify merges the columns of the files into one schema, and gives each file its columns in the
+// order of this schema.
 func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
 	u := unifier{table: t, listing: l, strict: opt.Strict, given: opt.Schema != nil, exact: map[string]int{},
 		folded: map[string]int{}}
@@ -24,7 +24,7 @@ func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
 			u.append(f, nil)
 		}
 	}
-	at := make([][]int, len(files)) // column of the table of each column of each file
+	at := make([][]int, len(files)) // for each column of each file, its position in the table
 	for i, columns := range files {
 		at[i] = u.add(t.files[i], columns)
 	}
@@ -67,23 +67,24 @@ type unifier struct {
 	table   *Table
 	listing *Listing
 	strict  bool
-	given   bool // the columns are given, and so are their types
+	given   bool // the columns and their types are given
 	columns []unified
 	exact   map[string]int // by name
-	folded  map[string]int // by name in lower case, the first of that name
+	folded  map[string]int // by name in lower case; the first column if several have this name
 	faults  []error
 }
 
 // unified is a column of the table.
 type unified struct {
 	field gpu.Field
-	from  *file // the first file with this type, or with the given column
-	path  int   // number of the partition column whose values it has; -1 otherwise
-	// mixed says why no type holds the values of all files; nil if one does.
+	from  *file // the first file that has the column in this type, or has the given column
+	path  int   // number of the partition column that provides the values; -1 if there is none
+	// mixed says why no type can represent the values of all files. It is nil if a type can.
 	mixed *source.Unreadable
 }
 
-// mix marks a column that is of another type in a file. Only jobs that use it are refused.
+// mix marks a column that has an incompatible type in a file. It is an error only for jobs that use
+// the column.
 func (c *unified) mix(typ, where string) {
 	c.mixed = &source.Unreadable{Name: c.field.Name, Type: c.field.TypeName() + " or " + typ,
 		Reason: fmt.Sprintf("it is %s in %s and %s in %s, and these have no type in common; list the columns that "+
@@ -91,7 +92,7 @@ func (c *unified) mix(typ, where string) {
 			c.field.TypeName(), c.from.path, typ, where)}
 }
 
-// mixUnreadable marks the columns that cannot be read in some of the files.
+// mixUnreadable marks the columns that can be read in some of the files only.
 func (u *unifier) mixUnreadable(at [][]int) {
 	for i, f := range u.table.files {
 		for _, r := range f.refused {
@@ -105,7 +106,7 @@ func (u *unifier) mixUnreadable(at [][]int) {
 	}
 }
 
-// leaveOutMixed takes the mixed columns out of the table.
+// leaveOutMixed removes the marked columns from the table.
 func (u *unifier) leaveOutMixed(at [][]int) {
 	var kept []unified
 	to := make([]int, len(u.columns))
@@ -127,8 +128,9 @@ func (u *unifier) leaveOutMixed(at [][]int) {
 	}
 }
 
-// commonType returns the type of a column whose files have two types. Text with bytes is
-// bytes, as in DuckDB. But a UUID has a text that its bytes are not.
+// commonType returns the type of a column whose files have two types. Strings and bytes together
+// are bytes, as in DuckDB. A UUID and strings have no common type, because the text of a UUID
+// differs from its bytes.
 func commonType(a, b gpu.Field) (gpu.Type, bool) {
 	s, t := a.Type, b.Type
 	switch {
@@ -150,7 +152,7 @@ func (u *unifier) faultf(format string, args ...any) {
 	u.faults = append(u.faults, fmt.Errorf(format, args...))
 }
 
-// add adds the columns of a file. It returns the position of each in the table.
+// add adds the columns of a file. It returns the position of each column in the table.
 func (u *unifier) add(f *file, columns []leaf) []int {
 	at := make([]int, len(columns))
 	own := make(map[string]bool, len(columns))
@@ -200,8 +202,9 @@ func (u *unifier) append(field gpu.Field, from *file) {
 	u.columns = append(u.columns, unified{field: field, from: from, path: path})
 }
 
-// find returns the column of the table that a column of a file belongs to, or -1. A name in
-// another case is the same column, unless the file has a column of exactly the same name.
+// find returns the column of the table that a column of a file belongs to, or -1. A column of the
+// table matches in another case too, unless the file has a column with exactly the name of the
+// table's column.
 func (u *unifier) find(name string, own map[string]bool) int {
 	if i, ok := u.exact[name]; ok {
 		return i
@@ -213,12 +216,12 @@ func (u *unifier) find(name string, own map[string]bool) int {
 	return i
 }
 
-// merge gives a column of the table a type for the values of one more file.
+// merge adjusts the type of a table's column so that it represents the values of one more file.
 func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
 	if c.path >= 0 || c.mixed != nil {
 		return
 	}
-	before := c.field // with its annotation
+	before := c.field // including its annotation
 	if c.from == nil {
 		c.from = f
 		if field.Annotation != gpu.AllNull {
@@ -265,8 +268,8 @@ func (u *unifier) merge(f *file, c *unified, field gpu.Field) {
 	}
 }
 
-// adopt brings the columns of a file, which belong to the given columns of the table, into
-// the order of the table.
+// adopt puts the columns of a file into the order of the table. at has the position in the table of
+// each column.
 func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
 	order := make([]int, len(u.columns))
 	for i := range order {
@@ -317,7 +320,7 @@ func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
 	}
 }
 
-// refuses returns the column of a name that cannot be read, or nil.
+// refuses returns the unreadable column with a name, or nil.
 func (f *file) refuses(name string) *source.Unreadable {
 	i := slices.IndexFunc(f.refused, func(r source.Unreadable) bool { return strings.EqualFold(r.Name, name) })
 	if i < 0 {

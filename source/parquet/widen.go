@@ -6,12 +6,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// widening converts n values of one type of fixed width to those of another. dst may not
-// overlap src.
+// widening converts n values of one fixed-width type to values of another. dst must not overlap
+// src.
 type widening func(dst, src []byte, n int) error
 
-// widen returns the conversion between two types that gpu.CommonType unites. A Bool is one
-// byte. The cost is a few nanoseconds a value, and more for values of 16 bytes.
+// widen returns the conversion from a type to the common type (gpu.CommonType) with another. A Bool
+// takes one byte. The conversion takes a few nanoseconds a value, and longer for 16-byte values.
 func widen(from, to gpu.Type) widening {
 	switch {
 	case from.Kind == gpu.Float32 && to.Kind == gpu.Float64:
@@ -68,7 +68,7 @@ func widenEach(dst, src []byte, n int, from, to gpu.Type) error {
 	return nil
 }
 
-// widenNarrow converts values of at most 8 bytes to values of 8 bytes by a multiplication.
+// widenNarrow multiplies values of at most 8 bytes by a factor. The results have 8 bytes.
 func widenNarrow(dst, src []byte, n int, from, to gpu.Type, by int64) error {
 	if n == 0 {
 		return nil
@@ -97,7 +97,7 @@ func widenNarrow(dst, src []byte, n int, from, to gpu.Type, by int64) error {
 	lo, hi := to.Bounds()
 	if from.IsInfinite(least) || from.IsInfinite(most) || gpu.MulInt64(least, by).Less(lo) ||
 		hi.Less(gpu.MulInt64(most, by)) {
-		return widenEach(dst, src, n, from, to) // which keeps infinities, and names a value that does not fit
+		return widenEach(dst, src, n, from, to) // it keeps infinities, and names a value that does not fit
 	}
 	if by != 1 {
 		for i := range d {
@@ -114,7 +114,7 @@ func spreadInts[T int8 | int16 | int32 | uint8 | uint16 | uint32](dst []int64, s
 	}
 }
 
-// wholeAt returns value i of a column of a type that is stored as integers.
+// wholeAt returns value i of a column whose type is stored as integers.
 func wholeAt(b []byte, t gpu.Type, i int) gpu.Int128 {
 	switch t.Kind {
 	case gpu.Bool, gpu.Uint8:
@@ -138,7 +138,7 @@ func wholeAt(b []byte, t gpu.Type, i int) gpu.Int128 {
 	return gpu.Int128From(typed[int64](b, i+1)[i])
 }
 
-// factor is what the stored integers of one type are multiplied by to become those of a
+// factor is the number by which the stored integers of a type are multiplied to convert them to a
 // wider type.
 func factor(from, to gpu.Type) gpu.Int128 {
 	switch {
@@ -150,8 +150,8 @@ func factor(from, to gpu.Type) gpu.Int128 {
 	return gpu.Pow10(int(to.Scale) - int(from.Scale))
 }
 
-// widenScalar converts a value to a wider type. It is null if the value does not fit.
-// Greater values are not less than smaller ones afterwards, so it may convert bounds.
+// widenScalar converts a value to a wider type. The result is null if the value does not fit. The
+// conversion is monotonic, so it may be applied to bounds.
 func widenScalar(s gpu.Scalar, to gpu.Type) gpu.Scalar {
 	from := s.Type
 	out := gpu.Scalar{Type: to, Valid: true, Int: s.Int, Float: s.Float, Str: s.Str}
@@ -163,7 +163,7 @@ func widenScalar(s gpu.Scalar, to gpu.Type) gpu.Scalar {
 		switch {
 		case to.Kind == gpu.Float64:
 		case from.IsInteger() && s.Int.IsInt64():
-			out.Float = float64(float32(s.Int.Int64())) // via a double it would be rounded twice
+			out.Float = float64(float32(s.Int.Int64())) // rounded once; via a double it would be rounded twice
 		case from.IsInteger() && s.Int.Hi == 0:
 			out.Float = float64(float32(s.Int.Lo))
 		default:
