@@ -26,20 +26,20 @@ type (
 
 const (
 	bucketThreads = 512 // BUCKET_THREADS of bucket.cu
-	bucketBits    = 8   // of the most partitions of a pass, BUCKET_WAYS
+	bucketBits    = 8   // bits of the largest number of partitions of a pass, BUCKET_WAYS
 )
 
 // bucketSide has the rows of a side in buckets.
 type bucketSide struct {
 	partitions              int
-	most                    int // buckets
+	most                    int // number of buckets that are allocated
 	key, rows, owner, heads *gpu.Buffer
 	used                    *gpu.Buffer // the number of buckets
 }
 
 // PartitionBuckets implements gpu.Queue, in two passes for more than 8 bits. A bucket has the
-// number of its partition, but no link to the next bucket: sorting the buckets by partition makes
-// the chains.
+// number of its partition, but no link to the next bucket. The chains are made by sorting the
+// buckets by partition.
 func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (out gpu.Buckets, err error) {
 	o := q.begin("partition into buckets", l)
 	defer end(o, &out, &err)

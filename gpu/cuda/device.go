@@ -28,9 +28,9 @@ type Options struct {
 	// HostMemory is the budget of page-locked host memory in bytes; 0 means half of the
 	// free memory.
 	HostMemory int64
-	// Alone says that the process uses no other GPU. Then only this GPU is made visible to the
+	// Alone means that the process uses no other GPU. Then only this GPU is made visible to the
 	// driver, by the process's environment, because the driver takes some 0.3 s to start each
-	// visible GPU. It has no effect if the driver has started, or if it is unknown which GPUs
+	// visible GPU. Alone has no effect if the driver has started, or if it is unknown which GPUs
 	// exist.
 	Alone bool
 	// StrideBytes is the desired size in bytes of a column in a stride that crosses the link; 0

@@ -64,7 +64,7 @@ func (q *queue) Fold(l *gpu.Lease, a gpu.Aggregate, values, from, to gpu.Column)
 	if !exact || from.Len == 0 {
 		return out, nil
 	}
-	var at [2]uint32 // a sum of more than 128 bits, one that does not fit its type
+	var at [2]uint32 // the row of a sum of more than 128 bits, and of one that does not fit its type
 	if !o.read(failed, 0, gpu.BytesOf(at[:])) {
 		return out, o.err
 	}
@@ -78,8 +78,8 @@ func (q *queue) Fold(l *gpu.Lease, a gpu.Aggregate, values, from, to gpu.Column)
 	return out, nil
 }
 
-// foldRanges makes the levels of a tree over the rows, and folds the ranges. state is the
-// bytes of a node.
+// foldRanges builds the levels of a tree over the rows, and folds the ranges with it. state is the
+// number of bytes of a node.
 func (o *op) foldRanges(name string, state int64, rows int, from, to gpu.Column, a treeArgs) {
 	a.from, a.to, a.rows, a.ranges = addr(from.Data), addr(to.Data), int64(rows), int64(from.Len)
 	for n := rows; n > treeFan; a.count++ {

@@ -113,8 +113,8 @@ func (o *op) gatherBits(src, ids *gpu.Buffer, n int) *gpu.Buffer {
 	return o.keep(dst)
 }
 
-// gatherTexts gathers columns of bytes, each in parts: the lengths, then the offsets,
-// then the bytes, once the totals are known.
+// gatherTexts gathers columns of bytes, each of which consists of parts. It first gathers the
+// lengths, then computes the offsets, and copies the bytes once the totals are known.
 func (o *op) gatherTexts(cols [][]gpu.Column, ids *gpu.Buffer, n int, outer bool) []gpu.Column {
 	if len(cols) == 0 {
 		return nil

@@ -14,10 +14,10 @@ type groups struct {
 	codec *codec
 	index *index
 	nulls []bool // columns that have had a validity bitmap
-	one   bool   // there are no key columns, and a row was seen
+	one   bool   // there are no key columns, and a row has been seen
 }
 
-// maxHint bounds the groups for which the first table has room, whatever the hint says.
+// maxHint bounds the number of groups that the first table is made for, whatever the hint says.
 const maxHint = 1 << 20
 
 // NewGroups implements gpu.Queue.

@@ -18,9 +18,8 @@ const (
 	byteKeys  = "bytes" // strings
 )
 
-// index maps keys to dense ids 0, 1, 2 … in order of first appearance. index.cu explains
-// it. store has the key of every id: words, or the offset of a text. The owner calls
-// release.
+// index maps keys to dense ids 0, 1, 2 … in order of first appearance. index.cu explains it. store
+// has the key of every id: words, or the offset of a string. The owner calls release.
 type index struct {
 	kind  string
 	words int
@@ -33,7 +32,7 @@ type index struct {
 	slots, store *gpu.Buffer
 	// claimed has the counters of a batch, see index.cu, followed by two slots that restore uses.
 	claimed *gpu.Buffer
-	texts   *gpu.Buffer // bytes of the ids' texts; indexState.used of them are in use
+	texts   *gpu.Buffer // bytes of the ids' strings; indexState.used of them are in use
 	err     error
 }
 
@@ -138,8 +137,8 @@ func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 }
 
 // restore resets the index to an earlier state after an error. It fills the slots again from the
-// store. It allocates nothing, so after a refusal only the size of the index may differ. Any other
-// error sticks to the index.
+// store. It allocates nothing, so only the size of the index may differ after memory was denied.
+// Any other error sticks to the index.
 func (x *index) restore(o *op, s indexState) {
 	x.indexState = s
 	if !gpu.IsRefusal(o.err) {
@@ -219,7 +218,7 @@ type appendArgs struct {
 	base, _                     int32
 }
 
-// append stores the texts of n new ids.
+// append stores the strings of n new ids.
 func (x *index) append(o *op, r keyRows, fresh *gpu.Buffer, n int) {
 	if n == 0 {
 		return
@@ -285,7 +284,7 @@ func (x *index) reserve(o *op, want int) {
 	width := x.keyWidth()
 	used := x.n
 	if x.kind == byteKeys && used > 0 {
-		used++ // the end of the last text
+		used++ // the end of the last string
 	}
 	x.store = o.grow(x.lease, x.store, int64(used)*width, int64(limit+1)*width)
 	if o.failed() {

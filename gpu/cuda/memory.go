@@ -8,8 +8,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// pool is the device's stream-ordered memory pool. It keeps freed memory and gives it out
-// again without a call of the driver for more.
+// pool is the device's stream-ordered memory pool. It keeps freed memory, and allocates it again
+// without asking the driver for more.
 type pool struct {
 	dev    *Device
 	handle uintptr
@@ -29,7 +29,7 @@ type poolProps struct {
 
 const poolReleaseThreshold = 4 // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
-// open makes the pool. There is a context already.
+// open creates the pool. The context must exist.
 func (p *pool) open() error {
 	props := poolProps{allocType: 1, locationType: 1, locationID: int32(p.dev.props.ordinal)}
 	if err := p.dev.ctx.do(cuMemPoolCreate, uintptr(unsafe.Pointer(&p.handle)),
@@ -69,8 +69,8 @@ func (p *pool) free(addr uintptr) error {
 	return p.dev.ctx.do(cuMemFreeAsync, addr, uintptr(p.dev.compute))
 }
 
-// prepare makes the pool take size bytes from the driver in advance. A failure is no
-// error: a later allocation reports it.
+// prepare makes the pool take size bytes from the driver in advance. A failure is not an error: a
+// later allocation reports it.
 func (p *pool) prepare(size int64) {
 	defer p.dev.setsUp("device memory")()
 	if addr, err := p.take(size, p.dev.up); err == nil {
@@ -85,8 +85,8 @@ func (p *pool) close() error {
 	return p.dev.ctx.do(cuMemPoolDestroy, p.handle)
 }
 
-// uploadPool is the pool for memory that the stream of copies up writes first: it does
-// not wait for kernels.
+// uploadPool is the pool for memory that the stream of copies up writes first. Such memory need not
+// wait for kernels.
 type uploadPool struct{ *pool }
 
 // Allocate implements gpu.Allocator.

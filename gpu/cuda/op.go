@@ -22,10 +22,10 @@ type op struct {
 	held  []held
 
 	pending  []func() error // calls that put work on the stream, see enqueue
-	launches int64          // kernel launches among them
-	phase    string         // the phase of the primitive that they belong to; "" for all of it
-	freed    []*gpu.Buffer  // buffers that they use, released once they are made
-	waste    int64          // bytes of freed
+	launches int64          // number of kernel launches in pending
+	phase    string         // phase of the primitive that pending belongs to; "" for all phases
+	freed    []*gpu.Buffer  // buffers that pending uses, released once the calls are made
+	waste    int64          // number of bytes of freed
 }
 
 // maxWaste bounds the freed bytes of an op before it flushes.

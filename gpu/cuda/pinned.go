@@ -26,7 +26,7 @@ const (
 	// in total.
 	segmentSize = 32 << 20
 	hugePage    = 2 << 20
-	// hostTier is the name of page-locked memory in refusals.
+	// hostTier is the name of page-locked memory in out-of-budget errors.
 	hostTier = "page-locked host"
 	// smallPinned is the size up to which freed blocks are kept by size, recentPinned bounds the
 	// bytes of all of them. Pages of Parquet files use such blocks briefly.
@@ -224,9 +224,9 @@ func (p *pinned) view(addr uintptr, size int64) []byte {
 
 // eachLocked calls do for each part of [addr, addr+n) within one segment, after it has page-locked
 // the segment. Memory outside of slabs, such as small constants, is not locked: do is called once
-// for all of it, with locked false. If the driver cannot lock a segment, the error is a refusal for
-// the lease. A copy of unlocked memory would be slower and would block its caller, for no visible
-// reason.
+// for all of it, with locked false. If the driver cannot lock a segment, the error is an
+// out-of-budget error of the lease. A copy of unlocked memory would be slower and would block its
+// caller, for no visible reason.
 func (p *pinned) eachLocked(l *gpu.Lease, addr uintptr, n int64,
 	do func(addr uintptr, n int64, locked bool) error) error {
 	p.mu.Lock()

@@ -89,8 +89,8 @@ func (q *queue) Close() error {
 }
 
 // fail makes the error of a primitive stick if it is a failure, and returns it. An error of the
-// driver is a failure, unless it is a refusal: fail adds what was being done. If the device failed
-// during an allocation, every later call fails.
+// driver is a failure, unless it is out of budget: fail adds what was being done. If the device
+// failed during an allocation, every later call fails.
 func (q *queue) fail(what string, err error) error {
 	if gpu.IsRefusal(err) {
 		return err
@@ -534,7 +534,7 @@ func (t *transfer) download(b *gpu.Buffer, n int64) *gpu.Buffer {
 	return out
 }
 
-// copyUp puts the copy of n bytes of host memory on the stream of copies up. Refusals
+// copyUp puts the copy of n bytes of host memory on the stream of copies up. Out-of-budget errors
 // name the lease.
 func (d *Device) copyUp(l *gpu.Lease, dst, src uintptr, n int64) error {
 	return d.pinned.eachLocked(l, src, n, func(at uintptr, n int64, _ bool) error {
@@ -610,8 +610,8 @@ func (d *Device) copyUpJoined(l *gpu.Lease, dst uintptr, pieces []*gpu.Buffer, n
 	return err
 }
 
-// copyDown puts the copy of n bytes to host memory on the stream of copies down. Refusals
-// name the lease.
+// copyDown puts the copy of n bytes to host memory on the stream of copies down. Out-of-budget
+// errors name the lease.
 func (d *Device) copyDown(l *gpu.Lease, dst, src uintptr, n int64) error {
 	return d.pinned.eachLocked(l, dst, n, func(at uintptr, n int64, _ bool) error {
 		return d.ctx.do(cuMemcpyDtoHAsync, at, src+at-dst, uintptr(n), uintptr(d.down))

@@ -102,7 +102,7 @@ func (o *op) sortParts(k gpu.SortKey) []sortPart {
 	case c.Dict != nil && c.Dict.Values.Len <= c.Len:
 		p.kind, p.codes = sortCodes, int32(c.Dict.Values.Len)
 		p.ranks = addr(o.textRanks(c.Dict.Values))
-	case c.Type.IsVar(): // even if most values of the dictionary have no row
+	case c.Type.IsVar(): // also if the dictionary has more values than the column has rows
 		p.kind, p.data = sortU32, addr(o.textRanks(c))
 	case c.Type.Wide:
 		high, low := p, p
@@ -384,7 +384,7 @@ func (t *textSort) round(args textWordsArgs) {
 		return
 	}
 	next := parts[len(parts)-2:]
-	if next[0].bits == 0 && next[1].bits == 0 { // they are all equal
+	if next[0].bits == 0 && next[1].bits == 0 { // the next bytes of all remaining strings are equal
 		if next[1].base <= textWord {
 			t.n = 0
 		}

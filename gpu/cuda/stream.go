@@ -13,8 +13,8 @@ type (
 	event  uintptr
 )
 
-// eventBlocking makes a thread that waits for an event sleep instead of spin: the cores
-// are busy with decoding.
+// eventBlocking makes a thread that waits for an event sleep instead of spin, because the cores are
+// busy with decoding.
 const eventBlocking = 1
 
 // eventPool keeps events for reuse.
@@ -24,7 +24,7 @@ type eventPool struct {
 	all  []event
 }
 
-// event returns an event that measures time. recycle gives it back.
+// event returns an event that measures time. recycle returns it to the pool.
 func (d *Device) event() (event, error) {
 	p := &d.events
 	p.mu.Lock()
@@ -84,17 +84,17 @@ func (d *Device) follow(s stream, e event) error {
 // wait blocks until the event has happened.
 func (d *Device) wait(e event) error { return d.ctx.do(cuEventSynchronize, uintptr(e)) }
 
-// deferred is a call to make when an event has happened.
+// deferred is a call to make once an event has happened.
 type deferred struct {
 	event event
 	do    func(err error)
 }
 
-// after calls do on another goroutine once the event has happened or failed, and all
-// calls deferred earlier are done. Event 0 has always happened.
+// after calls do on another goroutine, once the event has happened or failed and all calls that
+// were deferred earlier have returned. Event 0 has always happened.
 func (d *Device) after(e event, do func(err error)) { d.later <- deferred{e, do} }
 
-// reap makes the deferred calls in order.
+// reap makes the deferred calls, in order.
 func (d *Device) reap() {
 	defer d.reaped.Done()
 	for w := range d.later {
@@ -102,21 +102,22 @@ func (d *Device) reap() {
 		if w.event != 0 {
 			err = d.wait(w.event)
 		}
-		if err != nil { // memory must not be released before its copy is done
+		if err != nil { // memory must not be released before its copy has ended
 			_ = d.ctx.do(cuCtxSynchronize)
 		}
 		w.do(err)
 	}
 }
 
-// marks are the ends of kernels that copies down wait for.
+// marks are events in the stream of kernels that copies down wait for.
 type marks struct {
 	mu     sync.Mutex
 	last   gpu.Mark
-	events [64]event // by the number of the mark, of the last marks
+	events [64]event // events of the last marks; mark i has events[i % 64]
 }
 
-// Mark implements gpu.Marking. After a failure, which the next primitive reports, it is no moment.
+// Mark implements gpu.Marking. After a failure it returns 0, the mark that stands for no point in
+// time; the next primitive reports the failure.
 func (d *Device) Mark() gpu.Mark {
 	if d.Wait() != nil {
 		return 0
@@ -138,8 +139,9 @@ func (d *Device) Mark() gpu.Mark {
 	return m.last
 }
 
-// followKernels makes later work on a stream wait for the kernels that were launched before a mark. Of no mark,
-// and of one that is not among the last ones, it waits for all that are launched.
+// followKernels makes later work on a stream wait for the kernels that were launched before a mark.
+// If there is no mark, or the mark is older than the events that are kept, the work waits for all
+// kernels that have been launched.
 func (d *Device) followKernels(s stream, until gpu.Mark) error {
 	m := &d.marks
 	m.mu.Lock()

@@ -8,30 +8,30 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// table is the hash table of a join's build side. Its keys are numbered, by rank in a
-// range of integers, by row or by an index. The rows with one number are consecutive, in
-// build order. See table.cu.
+// table is the hash table of a join's build side. Each distinct key has a number: its rank in a
+// range of integers, its row, or its entry in an index. Rows with the same number are consecutive,
+// in the order of the build side. See table.cu.
 type table struct {
 	dev      *Device
 	codec    *codec
 	nullSafe []bool
-	rows     int // rows that have a key
+	rows     int // number of rows that have a key
 
-	// With ranks: the range of the keys, and a bitmap of the keys; nil when the range is
-	// full.
+	// With ranks: the range of the keys, and a bitmap of the keys in it. The bitmap is nil if every
+	// integer of the range is a key.
 	ranked bool
 	low    int64
 	span   uint64
 	ranks  *gpu.Buffer
 
-	// With unique keys of 8 bytes: the slots, and the keys of the build side.
+	// With unique keys of 8 bytes: the slots of the table, and the keys of the build side.
 	slots, keys *gpu.Buffer
 	buckets     int
-	length      int // rows of the build side
+	length      int // number of rows of the build side
 
-	index     *index      // without any of these
-	start     *gpu.Buffer // the first entry of each number; nil when each number has one row
-	entries   *gpu.Buffer // build rows in order of number; nil when rows are numbers
+	index     *index      // set if there are neither ranks nor unique keys of 8 bytes
+	start     *gpu.Buffer // position of the first entry of each number; nil if each number has one row
+	entries   *gpu.Buffer // rows of the build side, ordered by number; nil if the numbers are the rows
 	entriesAt uint64      // byte offset of the first entry in entries
 }
 
@@ -81,15 +81,15 @@ func (t *table) Release() {
 	t.ranks, t.slots, t.keys, t.start, t.entries = nil, nil, nil, nil, nil
 }
 
-// keyRows packs the keys of rows. Rows with a null that matches nothing have no key.
+// keyRows packs the keys of rows. A row has no key if it has a null that matches nothing.
 func (t *table) keyRows(o *op, keys []gpu.Column, n int, insert bool) keyRows {
 	r := t.codec.pack(o, keys, n, insert)
 	r.valid = addr(o.rowsWithKey(keys, t.nullSafe, n))
 	return r
 }
 
-// integerLoad returns how the keys are loaded as integers. It is ok for a single column
-// of integers, packed or not.
+// integerLoad returns how the keys are loaded as integers. ok is true for a single column of
+// integers, packed or not.
 func (t *table) integerLoad() (load int32, ok bool) {
 	k := t.codec.types[0]
 	if len(t.codec.types) > 1 || t.nullSafe[0] || k.IsFloat() || k.Wide {
@@ -150,8 +150,8 @@ func (t *table) build(o *op, l *gpu.Lease, keys []gpu.Column, n int, ranks uint6
 	t.index = newIndex(t.codec.kind, t.codec.words, l, false)
 	numbers := o.alloc(int64(n) * 4)
 	t.index.assign(o, r, numbers)
-	// Ids are given in order of first appearance. Without duplicates and without rows
-	// that have no key, the ids are the rows.
+	// IDs are assigned in order of first appearance. If there are no duplicates and all rows have a
+	// key, the IDs are the rows.
 	t.orderRows(o, numbers, n, t.index.n, t.index.n == n)
 }
 
@@ -163,17 +163,19 @@ type rowTableArgs struct {
 
 const (
 	bucketSlots = 8 // BUCKET of table.cu
-	// A bucket has bucketRows rows on average: eight tenths of its slots. One row in 15 finds them full.
+	// A bucket has bucketRows rows on average, which is eight tenths of its slots. One row in 15
+	// finds its bucket full.
 	bucketRows = 6.4
 )
 
-// rowArgs returns the arguments for rows to insert or to look up.
+// rowArgs returns the kernel arguments for rows to insert or look up.
 func (t *table) rowArgs(r keyRows) rowTableArgs {
 	return rowTableArgs{slots: addr(t.slots), keys: addr(t.keys), rows: r.keys, valid: r.valid, seed: tableSeed,
 		n: int64(r.n), buckets: uint32(t.buckets), rowBits: uint32(bits.Len(uint(t.length)))}
 }
 
-// byRow makes the table of rows of a key column, if its keys are unique. The table keeps the column.
+// byRow builds the table of rows of a key column, if its keys are unique. The table keeps the
+// column.
 func (t *table) byRow(o *op, key gpu.Column, r keyRows) (unique bool) {
 	t.keys, t.length, t.buckets = key.Data, key.Len, int(float64(t.rows)/bucketRows)+1
 	slots, seen := o.alloc(int64(t.buckets)*bucketSlots*4), o.alloc(4)
@@ -201,8 +203,8 @@ type rankArgs struct {
 	load, _                             int32
 }
 
-// rank numbers the keys of a range. sorted means that the keys are unique and ascending,
-// so the numbers are the rows.
+// rank assigns numbers to the keys of a range. sorted means that the keys are unique and ascending,
+// so that the numbers are the rows.
 func (t *table) rank(o *op, r keyRows, load int32, n int, sorted bool) {
 	if sorted && t.span == uint64(n) {
 		return
@@ -255,7 +257,7 @@ func (t *table) orderRows(o *op, numbers *gpu.Buffer, n, distinct int, same bool
 	if o.failed() {
 		return
 	}
-	// Rows without a key have number -1 and come first.
+	// Rows without a key have the number -1 and come first.
 	t.entries, t.entriesAt = o.keep(o.order(n, parts)), uint64(n-t.rows)*4
 	t.start = o.keep(o.alloc(int64(distinct+1) * 4))
 	a.entries, a.start, a.n = addr(t.entries)+t.entriesAt, addr(t.start), int64(t.rows)

@@ -11,9 +11,9 @@ import (
 )
 
 // maxSpans bounds the spans that are kept.
-var maxSpans = 1 << 17 // less in tests
+var maxSpans = 1 << 17 // smaller in tests
 
-// The lanes of the device's timeline.
+// These are the lanes of the device's timeline.
 const (
 	laneSetUp   = "set up"
 	laneUp      = "copy up"
@@ -21,7 +21,7 @@ const (
 	laneDown    = "copy down"
 )
 
-// trace measures the device's work by events. It sums the work for each lease and for the
+// trace measures the device's work with events. It adds up the work of each lease and of the
 // device.
 type trace struct {
 	dev    *Device
@@ -31,10 +31,10 @@ type trace struct {
 	mu    sync.Mutex
 	total gpu.Activity
 	spans []leaseSpan // the newest spans; a ring once there are maxSpans
-	added int         // spans so far, including those that the ring has lost
+	added int         // total number of spans, including those that the ring has lost
 }
 
-// leaseSpan is a span of work and the lease that it was done for.
+// leaseSpan is a span of work, and the lease for which the work was done.
 type leaseSpan struct {
 	gpu.Span
 	lease *gpu.Lease
@@ -51,14 +51,13 @@ func newTrace(d *Device) (*trace, error) {
 	return &trace{dev: d, base: base, opened: time.Now()}, nil
 }
 
-// setUpSpan is a phase of the set-up of the device or its memory, by the host's clock.
+// setUpSpan is a phase of the set-up of the device or its memory, measured with the host's clock.
 type setUpSpan struct {
 	name       string
 	begin, end time.Time
 }
 
-// setsUp notes the start of a phase of the set-up. It returns a function that notes its
-// end.
+// setsUp records the start of a phase of the set-up. It returns a function that records the end.
 func (d *Device) setsUp(name string) func() {
 	s := setUpSpan{name: name, begin: time.Now()}
 	return func() {
@@ -69,7 +68,7 @@ func (d *Device) setsUp(name string) func() {
 	}
 }
 
-// ran records the end of a phase of a primitive that began with the event start.
+// ran records the end of a phase of a primitive. The phase began with the event start.
 func (t *trace) ran(o *op, start event) {
 	stop, err := t.dev.record(t.dev.compute)
 	if err != nil {
@@ -79,7 +78,7 @@ func (t *trace) ran(o *op, start event) {
 	t.measure(start, stop, leaseSpan{gpu.Span{Lane: laneKernels, Name: o.span()}, o.lease}, o.launches, nil)
 }
 
-// moved records a transfer whose events are set. It calls done once the transfer is over.
+// moved records a transfer whose events are set. It calls done once the transfer has ended.
 func (t *trace) moved(x *transfer, lane string, done func()) {
 	t.measure(x.start, x.stop, leaseSpan{gpu.Span{Lane: lane, Name: x.name, Bytes: x.bytes}, x.lease}, 0, done)
 }

@@ -112,7 +112,7 @@ func (v *Virtual) Page() int64 { return v.page }
 
 // Map maps memory of a tier to bytes [offset, offset + size) of the range, which must not be mapped
 // yet. Both numbers are multiples of Page. The lease belongs to the budget of that tier and pays
-// until Close. A refusal leaves the range unchanged.
+// until Close. If memory is denied, the range is unchanged.
 func (v *Virtual) Map(lease *gpu.Lease, offset, size int64, t Tier) error {
 	if offset < 0 || size <= 0 || offset%v.page != 0 || size%v.page != 0 || offset > v.size-size {
 		return fmt.Errorf("map bytes [%d, %d) of a range of %d in pages of %d", offset, offset+size, v.size, v.page)

@@ -25,7 +25,7 @@ type Census struct {
 	// environment lists them.
 	Visible int
 	Counted bool
-	// Started says that the driver has started in this process.
+	// Started means that the driver has started in this process.
 	Started bool
 }
 
