@@ -8,6 +8,9 @@ import (
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // fewGroups is the maximum number of groups for which every core folds into a private copy of the
@@ -17,10 +20,10 @@ const fewGroups = 512
 // fold runs f over the rows of some groups. Up to fewGroups groups are folded in parallel into
 // private copies of the state, which are merged in any order. More groups are folded into the state
 // itself, in parallel only if the ids are sorted.
-func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, hi int),
+func fold[S any](cores parallel.Cores, ids []int32, state []S, zero S, f func(st []S, lo, hi int),
 	merge func(dst *S, src S)) error {
 	n := len(ids)
-	if n <= grain || d.threads == 1 {
+	if n <= parallel.Grain || cores.Threads == 1 {
 		f(state, 0, n)
 		return nil
 	}
@@ -29,13 +32,13 @@ func fold[S any](d *Device, ids []int32, state []S, zero S, f func(st []S, lo, h
 			f(state, 0, n)
 			return nil
 		}
-		return d.parallel(n, grain, func(lo, hi int) error {
+		return cores.For(n, parallel.Grain, func(lo, hi int) error {
 			f(state, runAt(ids, lo), runAt(ids, hi))
 			return nil
 		})
 	}
 	var mu sync.Mutex
-	return d.parallel(n, grain, func(lo, hi int) error {
+	return cores.For(n, parallel.Grain, func(lo, hi int) error {
 		own := make([]S, len(state))
 		for i := range own {
 			own[i] = zero
@@ -61,35 +64,35 @@ func runAt(ids []int32, i int) int {
 
 // presence records which groups have had a value that is not null. It is empty until the first
 // null: until then all groups have had a value.
-type presence struct{ seen vector[uint8] }
+type presence struct{ seen memory.Vector[uint8] }
 
 // room makes room for an update to so many groups; before is their previous number.
 func (p *presence) room(l *gpu.Lease, c gpu.Column, before, groups int) error {
-	if c.Valid == nil && p.seen.v == nil {
+	if c.Valid == nil && p.seen.V == nil {
 		return nil
 	}
-	if p.seen.v == nil {
-		if err := p.seen.grow(l, before, 1); err != nil {
+	if p.seen.V == nil {
+		if err := p.seen.Grow(l, before, 1); err != nil {
 			return err
 		}
 	}
-	return p.seen.grow(l, groups, 0)
+	return p.seen.Grow(l, groups, 0)
 }
 
 func (p *presence) update(ids []int32, c gpu.Column) {
-	if p.seen.v == nil {
+	if p.seen.V == nil {
 		return
 	}
 	for i, id := range ids {
 		if c.IsValid(i) {
-			p.seen.v[id] = 1
+			p.seen.V[id] = 1
 		}
 	}
 }
 
 // valid returns the validity of groups [from, to), or nil when all have a value.
 func (p *presence) valid(l *gpu.Lease, from, to int) (*gpu.Buffer, error) {
-	if p.seen.v == nil || bytes.IndexByte(p.seen.v[from:to], 0) < 0 {
+	if p.seen.V == nil || bytes.IndexByte(p.seen.V[from:to], 0) < 0 {
 		return nil, nil
 	}
 	buf, err := l.Alloc(gpu.BitmapBytes(to - from))
@@ -98,7 +101,7 @@ func (p *presence) valid(l *gpu.Lease, from, to int) (*gpu.Buffer, error) {
 	}
 	words := gpu.Words(buf, to-from)
 	clear(words)
-	for i, s := range p.seen.v[from:to] {
+	for i, s := range p.seen.V[from:to] {
 		words[i/64] |= uint64(s) << (i % 64)
 	}
 	return buf, nil
@@ -107,7 +110,7 @@ func (p *presence) valid(l *gpu.Lease, from, to int) (*gpu.Buffer, error) {
 // state is the part of an accumulator that differs by aggregate and type.
 type state interface {
 	// update folds rows into their groups: all rows or, if memory is denied, none.
-	update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error
+	update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error
 	// write writes the values of groups [from, to) to out, which has to - from rows.
 	write(l *gpu.Lease, out *gpu.Column, from, to int) error
 	release()
@@ -149,7 +152,7 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 		case in.Wide:
 			x.state = &extremeWide{max: a.Kind == gpu.Max}
 		default:
-			x.state = &extreme{max: a.Kind == gpu.Max, flip: orderFlip(in)}
+			x.state = &extreme{max: a.Kind == gpu.Max, flip: word.ToOrdered(in)}
 		}
 	case gpu.BitAnd, gpu.BitOr, gpu.BitXor:
 		if !in.IsInteger() {
@@ -181,7 +184,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 			x.agg.Input, len(rows))
 	}
 	if !counting && values.Dict != nil && !values.Type.IsVar() {
-		plain, err := q.dev.expand(x.lease, values)
+		plain, err := expand(q.dev.cores, x.lease, values)
 		if err != nil {
 			return q.fail(err)
 		}
@@ -193,7 +196,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 			return q.fail(err)
 		}
 	}
-	if err := x.state.update(q.dev, x.lease, rows, values, groups); err != nil {
+	if err := x.state.update(q.dev.cores, x.lease, rows, values, groups); err != nil {
 		return q.fail(err)
 	}
 	if !counting {
@@ -238,21 +241,21 @@ func allocValues(l *gpu.Lease, out *gpu.Column) (err error) {
 
 // Release implements gpu.Accumulator.
 func (x *accumulator) Release() {
-	x.presence.seen.release()
+	x.presence.seen.Release()
 	x.state.release()
 }
 
 // countState counts rows, or values that are not null.
 type countState struct {
 	all bool
-	n   vector[int64]
+	n   memory.Vector[int64]
 }
 
-func (s *countState) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if err := s.n.grow(l, groups, 0); err != nil {
+func (s *countState) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.n.Grow(l, groups, 0); err != nil {
 		return err
 	}
-	return fold(d, ids, s.n.v, 0, func(st []int64, lo, hi int) {
+	return fold(cores, ids, s.n.V, 0, func(st []int64, lo, hi int) {
 		if s.all || c.Valid == nil {
 			if len(st) == 1 {
 				st[0] += int64(hi - lo)
@@ -274,21 +277,21 @@ func (s *countState) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	if err := allocValues(l, out); err != nil {
 		return err
 	}
-	copy(gpu.Values[int64](out.Data, out.Len), s.n.v[from:to])
+	copy(gpu.Values[int64](out.Data, out.Len), s.n.V[from:to])
 	return nil
 }
 
-func (s *countState) release() { s.n.release() }
+func (s *countState) release() { s.n.Release() }
 
 // product multiplies floats.
-type product struct{ values vector[float64] }
+type product struct{ values memory.Vector[float64] }
 
-func (s *product) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if err := s.values.grow(l, groups, 1); err != nil {
+func (s *product) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.values.Grow(l, groups, 1); err != nil {
 		return err
 	}
 	factors := gpu.Values[float64](c.Data, c.Len)
-	return fold(d, ids, s.values.v, 1, func(st []float64, lo, hi int) {
+	return fold(cores, ids, s.values.V, 1, func(st []float64, lo, hi int) {
 		for i, f := range factors[lo:hi] {
 			if c.Valid == nil || c.IsValid(lo+i) {
 				st[ids[lo+i]] *= f
@@ -301,8 +304,8 @@ func (s *product) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	if err := allocValues(l, out); err != nil {
 		return err
 	}
-	copy(gpu.Values[float64](out.Data, out.Len), s.values.v[from:to])
+	copy(gpu.Values[float64](out.Data, out.Len), s.values.V[from:to])
 	return nil
 }
 
-func (s *product) release() { s.values.release() }
+func (s *product) release() { s.values.Release() }

@@ -19,7 +19,7 @@ func TestRowsOfARunAreFoldedByOneCore(t *testing.T) {
 		var mu sync.Mutex
 		tasks := make([]int, max(100003/length+1, fewGroups+1))
 		rows := 0
-		err := fold(d, ids, tasks, 0, func(_ []int, lo, hi int) {
+		err := fold(d.cores, ids, tasks, 0, func(_ []int, lo, hi int) {
 			mu.Lock()
 			defer mu.Unlock()
 			rows += hi - lo

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // The benchmarks report Mrows/s, and GB/s of the bytes that the primitive must read and
@@ -62,7 +64,7 @@ func keys(kind string, rows, distinct int) []int64 {
 		}
 		out[i] = k/8*32 + k%8
 		if kind == "sparse" {
-			out[i] = int64(mix(uint64(k), tableSeed))
+			out[i] = int64(word.Mix(uint64(k), word.TableSeed))
 		}
 	}
 	return out
@@ -73,7 +75,7 @@ func BenchmarkCopy(bb *testing.B) {
 	src, dst := b.int64s(make([]int64, benchRows*4)), b.int64s(make([]int64, benchRows*4))
 	dev := b.q.Device().(*Device)
 	b.run(benchRows*4, 16, func() error {
-		return dev.parallel(benchRows*4, grain, func(lo, hi int) error {
+		return dev.cores.For(benchRows*4, parallel.Grain, func(lo, hi int) error {
 			copy(dst.Data.Bytes()[lo*8:hi*8], src.Data.Bytes()[lo*8:])
 			return nil
 		})
@@ -235,7 +237,7 @@ func BenchmarkMatchPartitions(bb *testing.B) {
 	}
 	distinct := make([]int64, benchRows/4)
 	for i := range distinct {
-		distinct[i] = int64(mix(uint64(i), tableSeed))
+		distinct[i] = int64(word.Mix(uint64(i), word.TableSeed))
 	}
 	build, probe := cut(distinct), cut(keys("sparse", benchRows, benchRows/4))
 	b.run(benchRows, 16, func() error {

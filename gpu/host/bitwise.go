@@ -1,13 +1,18 @@
 package host
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
+)
 
 // bitwise is bit_and, bit_or or bit_xor of integers, as words. Bits of a word above the width of
 // the type are unspecified.
 type bitwise struct {
 	kind gpu.AggregateKind
-	low  vector[uint64]
-	high vector[uint64] // the upper halves of values of 16 bytes
+	low  memory.Vector[uint64]
+	high memory.Vector[uint64] // the upper halves of values of 16 bytes
 }
 
 // neutral is the neutral element of the operation.
@@ -18,18 +23,18 @@ func (s *bitwise) neutral() uint64 {
 	return 0
 }
 
-func (s *bitwise) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	halves := []*vector[uint64]{&s.low}
+func (s *bitwise) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	halves := []*memory.Vector[uint64]{&s.low}
 	if c.Type.Wide {
 		halves = append(halves, &s.high)
 	}
 	for _, h := range halves {
-		if err := h.grow(l, groups, s.neutral()); err != nil {
+		if err := h.Grow(l, groups, s.neutral()); err != nil {
 			return err
 		}
 	}
 	for i, h := range halves {
-		if err := s.fold(d, ids, h.v, c, i == 1); err != nil {
+		if err := s.fold(cores, ids, h.V, c, i == 1); err != nil {
 			return err
 		}
 	}
@@ -37,8 +42,8 @@ func (s *bitwise) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, gro
 }
 
 // fold folds one half of the values into words.
-func (s *bitwise) fold(d *Device, ids []int32, words []uint64, c gpu.Column, upper bool) error {
-	return fold(d, ids, words, s.neutral(), func(st []uint64, lo, hi int) {
+func (s *bitwise) fold(cores parallel.Cores, ids []int32, words []uint64, c gpu.Column, upper bool) error {
+	return fold(cores, ids, words, s.neutral(), func(st []uint64, lo, hi int) {
 		eachHalf(c, lo, hi, upper, s.neutral(), func(at int, words []uint64) {
 			rows := ids[at:][:len(words)]
 			switch s.kind {
@@ -72,17 +77,17 @@ func (s *bitwise) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	if err := allocValues(l, out); err != nil {
 		return err
 	}
-	for i, v := range s.low.v[from:to] {
+	for i, v := range s.low.V[from:to] {
 		if out.Type.Wide {
-			gpu.Values[gpu.Int128](out.Data, out.Len)[i] = gpu.Int128{Lo: v, Hi: int64(s.high.v[from+i])}
+			gpu.Values[gpu.Int128](out.Data, out.Len)[i] = gpu.Int128{Lo: v, Hi: int64(s.high.V[from+i])}
 		} else {
-			storeWord(*out, i, v)
+			word.Store(*out, i, v)
 		}
 	}
 	return nil
 }
 
 func (s *bitwise) release() {
-	s.low.release()
-	s.high.release()
+	s.low.Release()
+	s.high.Release()
 }

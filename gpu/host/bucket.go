@@ -2,6 +2,8 @@ package host
 
 import (
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // PartitionBuckets implements gpu.Queue. The buckets of a partition are consecutive.
@@ -15,9 +17,9 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (gpu
 	var out gpu.Buckets
 	var err error
 	if key.Type.Width() == 4 {
-		out, err = partitionBuckets[uint32](q.dev, l, key, d)
+		out, err = partitionBuckets[uint32](q.dev.cores, l, key, d)
 	} else {
-		out, err = partitionBuckets[uint64](q.dev, l, key, d)
+		out, err = partitionBuckets[uint64](q.dev.cores, l, key, d)
 	}
 	if err != nil {
 		out.Release()
@@ -26,37 +28,37 @@ func (q *queue) PartitionBuckets(l *gpu.Lease, key gpu.Column, d gpu.Digit) (gpu
 	return out, nil
 }
 
-func partitionBuckets[K uint32 | uint64](dev *Device, l *gpu.Lease, key gpu.Column,
+func partitionBuckets[K uint32 | uint64](cores parallel.Cores, l *gpu.Lease, key gpu.Column,
 	d gpu.Digit) (out gpu.Buckets, err error) {
 	keys := gpu.Values[K](key.Data, key.Len)
-	positions, at, err := partition(dev, l, keys, d)
+	positions, at, err := partition(cores, l, keys, d)
 	if err != nil {
 		return out, err
 	}
-	order, err := dev.orderOf(l, positions.v)
-	positions.release()
-	defer order.release()
+	order, err := orderOf(cores, l, positions.V)
+	positions.Release()
+	defer order.Release()
 	if err != nil {
 		return out, err
 	}
 	partitions := len(at) - 1
-	offsets, err := newArray[int32](l, partitions+1)
+	offsets, err := memory.New[int32](l, partitions+1)
 	if err != nil {
 		return out, err
 	}
 	ids := gpu.Of(gpu.Int32)
-	out.Offsets = gpu.Column{Type: ids, Len: partitions + 1, Data: offsets.buf}
+	out.Offsets = gpu.Column{Type: ids, Len: partitions + 1, Data: offsets.Buf}
 	// rows returns the rows of a partition that have a key.
 	rows := func(p int) (n int) {
-		for _, r := range order.v[at[p]:at[p+1]] {
+		for _, r := range order.V[at[p]:at[p+1]] {
 			if key.IsValid(int(r)) {
 				n++
 			}
 		}
 		return n
 	}
-	err = dev.parallel(partitions, 1, func(p, _ int) error {
-		offsets.v[p] = int32((rows(p) + gpu.BucketRows - 1) / gpu.BucketRows)
+	err = cores.For(partitions, 1, func(p, _ int) error {
+		offsets.V[p] = int32((rows(p) + gpu.BucketRows - 1) / gpu.BucketRows)
 		return nil
 	})
 	if err != nil {
@@ -64,39 +66,39 @@ func partitionBuckets[K uint32 | uint64](dev *Device, l *gpu.Lease, key gpu.Colu
 	}
 	buckets := 0
 	for p := range partitions {
-		buckets, offsets.v[p] = buckets+int(offsets.v[p]), int32(buckets*gpu.BucketRows)
+		buckets, offsets.V[p] = buckets+int(offsets.V[p]), int32(buckets*gpu.BucketRows)
 	}
 	slots := buckets * gpu.BucketRows
-	offsets.v[partitions] = int32(slots)
-	chain, err := newArray[int32](l, buckets)
+	offsets.V[partitions] = int32(slots)
+	chain, err := memory.New[int32](l, buckets)
 	if err != nil {
 		return out, err
 	}
-	out.Chain = gpu.Column{Type: ids, Len: buckets, Data: chain.buf}
-	for i := range chain.v {
-		chain.v[i] = int32(i)
+	out.Chain = gpu.Column{Type: ids, Len: buckets, Data: chain.Buf}
+	for i := range chain.V {
+		chain.V[i] = int32(i)
 	}
-	to, err := newZeros[K](l, slots)
+	to, err := memory.Zeros[K](l, slots)
 	if err != nil {
 		return out, err
 	}
-	out.Key = gpu.Column{Type: key.Type, Len: slots, Data: to.buf}
-	toRows, err := newZeros[int32](l, slots)
+	out.Key = gpu.Column{Type: key.Type, Len: slots, Data: to.Buf}
+	toRows, err := memory.Zeros[int32](l, slots)
 	if err != nil {
 		return out, err
 	}
-	out.Rows = gpu.Column{Type: ids, Len: slots, Data: toRows.buf}
-	valid, err := newZeros[uint64](l, (slots+63)/64)
+	out.Rows = gpu.Column{Type: ids, Len: slots, Data: toRows.Buf}
+	valid, err := memory.Zeros[uint64](l, (slots+63)/64)
 	if err != nil {
 		return out, err
 	}
-	out.Key.Valid = valid.buf
-	return out, dev.parallel(partitions, 1, func(p, _ int) error {
-		slot := int(offsets.v[p])
-		for _, r := range order.v[at[p]:at[p+1]] {
+	out.Key.Valid = valid.Buf
+	return out, cores.For(partitions, 1, func(p, _ int) error {
+		slot := int(offsets.V[p])
+		for _, r := range order.V[at[p]:at[p+1]] {
 			if key.IsValid(int(r)) {
-				to.v[slot], toRows.v[slot] = keys[r], r
-				valid.v[slot/64] |= 1 << (slot % 64)
+				to.V[slot], toRows.V[slot] = keys[r], r
+				valid.V[slot/64] |= 1 << (slot % 64)
 				slot++
 			}
 		}
@@ -134,7 +136,7 @@ func matchChained[K uint32 | uint64](q *queue, l *gpu.Lease, build, probe gpu.Pa
 		if len(chain) == 0 {
 			continue
 		}
-		key, err := inOrder[K](q.dev, l, s.Key, chain)
+		key, err := inOrder[K](q.dev.cores, l, s.Key, chain)
 		if err != nil {
 			return nil, q.fail(err)
 		}
@@ -150,27 +152,27 @@ func matchChained[K uint32 | uint64](q *queue, l *gpu.Lease, build, probe gpu.Pa
 }
 
 // inOrder returns the key of a side in the order of its chain.
-func inOrder[K uint32 | uint64](d *Device, l *gpu.Lease, key gpu.Column, chain []int32) (gpu.Column, error) {
+func inOrder[K uint32 | uint64](cores parallel.Cores, l *gpu.Lease, key gpu.Column, chain []int32) (gpu.Column, error) {
 	out := gpu.Column{Type: key.Type, Len: key.Len}
-	to, err := newArray[K](l, key.Len)
+	to, err := memory.New[K](l, key.Len)
 	if err != nil {
 		return out, err
 	}
-	out.Data = to.buf
+	out.Data = to.Buf
 	from := gpu.Values[K](key.Data, key.Len)
 	var bits, inBits []uint64
 	if key.Valid != nil {
-		valid, err := newArray[uint64](l, (key.Len+63)/64)
+		valid, err := memory.New[uint64](l, (key.Len+63)/64)
 		if err != nil {
 			out.Release()
 			return out, err
 		}
-		out.Valid, bits, inBits = valid.buf, valid.v, gpu.Words(key.Valid, key.Len)
+		out.Valid, bits, inBits = valid.Buf, valid.V, gpu.Words(key.Valid, key.Len)
 	}
-	err = d.parallel(len(chain), 16, func(lo, hi int) error {
+	err = cores.For(len(chain), 16, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			at, b := i*gpu.BucketRows, int(chain[i])*gpu.BucketRows
-			copy(to.v[at:at+gpu.BucketRows], from[b:])
+			copy(to.V[at:at+gpu.BucketRows], from[b:])
 			if bits != nil {
 				copy(bits[at/64:(at+gpu.BucketRows)/64], inBits[b/64:])
 			}
@@ -215,15 +217,15 @@ func (m *chained) Matched(gq gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
 		return places, err
 	}
 	defer places.Release()
-	out, err := newArray[uint64](l, (m.rows+63)/64)
+	out, err := memory.New[uint64](l, (m.rows+63)/64)
 	if err != nil {
 		return gpu.Column{}, gq.(*queue).fail(err)
 	}
 	from := gpu.Words(places.Data, m.rows)
 	for i, b := range m.probe {
-		copy(out.v[int(b)*gpu.BucketRows/64:][:gpu.BucketRows/64], from[i*gpu.BucketRows/64:])
+		copy(out.V[int(b)*gpu.BucketRows/64:][:gpu.BucketRows/64], from[i*gpu.BucketRows/64:])
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: out.buf}, nil
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: out.Buf}, nil
 }
 
 // Release implements gpu.Matcher.

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // Concat implements gpu.Queue.
@@ -12,11 +14,11 @@ func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 	if err := q.check(parts); err != nil {
 		return gpu.Column{}, err
 	}
-	out, err := q.dev.concat(l, parts)
+	out, err := concat(q.dev.cores, l, parts)
 	return out, q.fail(err)
 }
 
-func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
+func concat(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 	if len(parts) == 0 {
 		return gpu.Column{}, fmt.Errorf("concat of no columns has no type")
 	}
@@ -36,7 +38,7 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 		return gpu.Column{}, gpu.Exceeded("%d rows in one column are more than the %d that row ids can address",
 			out.Len, gpu.MaxRows)
 	}
-	parts, release, err := d.oneCoding(l, parts, out.Len)
+	parts, release, err := oneCoding(cores, l, parts, out.Len)
 	if err != nil {
 		return gpu.Column{}, err
 	}
@@ -70,7 +72,7 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 			starts[i+1] = starts[i] + int64(off[p.Len]-off[0])
 		}
 		if starts[len(parts)] > math.MaxInt32 {
-			return fail(errTooManyBytes(starts[len(parts)], out.Len))
+			return fail(memory.ErrTooManyBytes(starts[len(parts)], out.Len))
 		}
 		if out.Offsets, err = l.Alloc(int64(out.Len+1) * 4); err != nil {
 			return fail(err)
@@ -80,7 +82,7 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 		}
 		dst := gpu.Values[int32](out.Offsets, out.Len+1)
 		dst[0] = 0
-		err = d.parallel(len(parts), 1, func(i, _ int) error {
+		err = cores.For(len(parts), 1, func(i, _ int) error {
 			p := parts[i]
 			off := gpu.Values[int32](p.Offsets, p.Len+1)
 			shift := int32(starts[i]) - off[0]
@@ -108,7 +110,7 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 		if out.Data, err = l.Alloc(starts[len(parts)]); err != nil {
 			return fail(err)
 		}
-		err = d.parallel(len(parts), 1, func(i, _ int) error {
+		err = cores.For(len(parts), 1, func(i, _ int) error {
 			copy(out.Data.Bytes()[starts[i]:starts[i+1]], parts[i].Data.Bytes())
 			return nil
 		})
@@ -122,7 +124,8 @@ func (d *Device) concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 // oneCoding returns the parts with one common dictionary, if all have dictionaries that together
 // have few values compared with the rows; otherwise it returns them without dictionaries. release
 // releases the new columns.
-func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gpu.Column, release func(), err error) {
+func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int) (out []gpu.Column, release func(),
+	err error) {
 	same, coded, values := true, true, 0
 	for _, p := range parts {
 		if p.Dict == nil {
@@ -139,7 +142,7 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 	release = func() { gpu.ReleaseColumns(made) }
 	if !coded || values > rows/2 || !parts[0].Type.IsVar() {
 		for _, p := range parts {
-			p, err = d.expand(l, p)
+			p, err = expand(cores, l, p)
 			if err != nil {
 				release()
 				return nil, nil, err
@@ -169,7 +172,7 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 			clear(to)
 			continue
 		}
-		err = d.parallel(p.Len, grain, func(lo, hi int) error {
+		err = cores.For(p.Len, parallel.Grain, func(lo, hi int) error {
 			for i, code := range from[lo:hi] {
 				to[lo+i] = int32(gpu.Lookup(codes, code))
 			}
@@ -195,28 +198,28 @@ func (d *Device) oneCoding(l *gpu.Lease, parts []gpu.Column, rows int) (out []gp
 }
 
 // expand returns the rows of c as a plain column.
-func (d *Device) expand(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
+func expand(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	if c.Dict == nil {
 		return c.Retain(), nil
 	}
 	codes, outer := gpu.Values[int32](c.Data, c.Len), c.Valid != nil
 	if outer {
-		ids, err := newArray[int32](l, c.Len)
+		ids, err := memory.New[int32](l, c.Len)
 		if err != nil {
 			return gpu.Column{}, err
 		}
-		defer ids.release()
-		for i := range ids.v {
-			ids.v[i] = -1
+		defer ids.Release()
+		for i := range ids.V {
+			ids.V[i] = -1
 			if c.IsValid(i) {
-				ids.v[i] = codes[i]
+				ids.V[i] = codes[i]
 			}
 		}
-		codes = ids.v
+		codes = ids.V
 	} else if c.Len == c.Dict.Values.Len && isIdentity(codes) {
 		return c.Dict.Values.Retain(), nil
 	}
-	out, err := d.gather(l, []gpu.Column{c.Dict.Values}, codes, outer)
+	out, err := gather(cores, l, []gpu.Column{c.Dict.Values}, codes, outer)
 	if err != nil {
 		return gpu.Column{}, err
 	}

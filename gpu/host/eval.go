@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/regex"
 )
 
@@ -24,8 +25,8 @@ const (
 // eval evaluates a program over n rows of its inputs; it implements gpu.Queue.Eval. It
 // runs all instructions over one batch of rows, then over the next. Cores share the
 // batches.
-func eval(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	return evalProgram(d, l, p, in, n)
+func eval(cores parallel.Cores, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
+	return evalProgram(cores, l, p, in, n)
 }
 
 // Fold evaluates a program without inputs to one value for each output. It needs no
@@ -46,7 +47,7 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 
 // Evaluate runs a program over n rows of its inputs on one core. It needs no device.
 func Evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	return evalProgram(&Device{threads: 1}, l, p, in, n)
+	return evalProgram(parallel.Cores{Threads: 1}, l, p, in, n)
 }
 
 // HeapLease returns a lease of at most limit bytes of the Go heap; 0 means no limit. The garbage
@@ -66,7 +67,7 @@ func (heap) Free([]byte, uintptr, int64) {}
 
 // evaluation is one call of eval. It is read-only while batches run.
 type evaluation struct {
-	dev    *Device
+	cores  parallel.Cores
 	lease  *gpu.Lease
 	p      *gpu.Program
 	in     []gpu.Column
@@ -89,8 +90,9 @@ type instruction struct {
 	set    any             // the set of OpIn, by the type of its argument
 }
 
-func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column, err error) {
-	e := &evaluation{dev: d, lease: l, p: p, in: in, n: n, frames: make([]*frame, max(d.threads, 1))}
+func evalProgram(cores parallel.Cores, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column,
+	err error) {
+	e := &evaluation{cores: cores, lease: l, p: p, in: in, n: n, frames: make([]*frame, max(cores.Threads, 1))}
 	if err := e.check(); err != nil {
 		return nil, err
 	}
@@ -115,7 +117,7 @@ func evalProgram(d *Device, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int
 		return nil, err
 	}
 	if e.batchesNeeded() {
-		err = d.parallelWorkers(n, evalGrain, func(worker, lo, hi int) error {
+		err = cores.ForWorkers(n, evalGrain, func(worker, lo, hi int) error {
 			f := e.frames[worker]
 			if f == nil {
 				f = newFrame(e)

@@ -72,7 +72,7 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 	if err != nil {
 		return err
 	}
-	cols, err := evalProgram(e.dev, e.lease, part.Program, []gpu.Column{values}, values.Len)
+	cols, err := evalProgram(e.cores, e.lease, part.Program, []gpu.Column{values}, values.Len)
 	if gpu.IsRefusal(err) {
 		return err
 	}

@@ -187,7 +187,7 @@ func (e *evaluation) joinStrings(o *output) error {
 	}
 	o.col.Data = data
 	offsets := gpu.Values[int32](o.col.Offsets, e.n+1)[1:]
-	err = e.dev.parallel(e.n, evalGrain, func(lo, hi int) error {
+	err = e.cores.For(e.n, evalGrain, func(lo, hi int) error {
 		for ; lo < hi; lo += evalRows {
 			k := lo / evalRows
 			copy(data.Bytes()[starts[k]:], o.parts[k].Bytes())

@@ -5,52 +5,16 @@ import (
 	"math"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
-
-// orderFlip returns a function that turns the words of a type into unsigned integers with the same
-// order.
-func orderFlip(t gpu.Type) func(words []uint64) {
-	switch {
-	case t.Kind == gpu.Float32:
-		return func(words []uint64) {
-			for i, w := range words {
-				words[i] = w ^ (uint64(int64(w<<32)>>63)>>32 | 1<<31)
-			}
-		}
-	case t.Kind == gpu.Float64:
-		return func(words []uint64) {
-			for i, w := range words {
-				words[i] = w ^ (uint64(int64(w)>>63) | 1<<63)
-			}
-		}
-	case t.IsUnsigned() || t.Kind == gpu.Bool:
-		return func([]uint64) {}
-	}
-	return func(words []uint64) {
-		for i, w := range words {
-			words[i] = w ^ 1<<63
-		}
-	}
-}
-
-// orderUnflip undoes orderFlip for one word.
-func orderUnflip(t gpu.Type, w uint64) uint64 {
-	switch {
-	case t.Kind == gpu.Float32:
-		return w ^ (uint64(int64(^w<<32)>>63)>>32 | 1<<31)
-	case t.Kind == gpu.Float64:
-		return w ^ (uint64(int64(^w)>>63) | 1<<63)
-	case t.IsUnsigned() || t.Kind == gpu.Bool:
-		return w
-	}
-	return w ^ 1<<63
-}
 
 // extreme is min or max of values of at most 8 bytes, as ordered words.
 type extreme struct {
 	max  bool
 	flip func([]uint64)
-	best vector[uint64]
+	best memory.Vector[uint64]
 }
 
 func (s *extreme) worst() uint64 {
@@ -68,15 +32,15 @@ func (s *extreme) better(dst *uint64, v uint64) {
 	}
 }
 
-func (s *extreme) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if err := s.best.grow(l, groups, s.worst()); err != nil {
+func (s *extreme) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.best.Grow(l, groups, s.worst()); err != nil {
 		return err
 	}
-	return fold(d, ids, s.best.v, s.worst(), func(st []uint64, lo, hi int) {
-		var words [probeBlock]uint64
+	return fold(cores, ids, s.best.V, s.worst(), func(st []uint64, lo, hi int) {
+		var words [word.Block]uint64
 		for at := lo; at < hi; at += len(words) {
 			w := words[:min(len(words), hi-at)]
-			loadWords(w, c, at)
+			word.Load(w, c, at)
 			s.flip(w)
 			for i, id := range ids[at : at+len(w)] {
 				if c.IsValid(at + i) {
@@ -95,51 +59,37 @@ func (s *extreme) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	if out.Type.Kind == gpu.Bool {
 		words := gpu.Words(out.Data, n)
 		clear(words)
-		for i, v := range s.best.v[from:to] {
+		for i, v := range s.best.V[from:to] {
 			words[i/64] |= v & 1 << (i % 64)
 		}
 		return nil
 	}
-	for i, v := range s.best.v[from:to] {
-		storeWord(*out, i, orderUnflip(out.Type, v))
+	for i, v := range s.best.V[from:to] {
+		word.Store(*out, i, word.FromOrdered(out.Type, v))
 	}
 	return nil
 }
 
-// storeWord stores a value of at most 8 bytes of a column.
-func storeWord(out gpu.Column, i int, v uint64) {
-	switch n := out.Len; out.Type.Width() {
-	case 1:
-		gpu.Values[uint8](out.Data, n)[i] = uint8(v)
-	case 2:
-		gpu.Values[uint16](out.Data, n)[i] = uint16(v)
-	case 4:
-		gpu.Values[uint32](out.Data, n)[i] = uint32(v)
-	case 8:
-		gpu.Values[uint64](out.Data, n)[i] = v
-	}
-}
-
-func (s *extreme) release() { s.best.release() }
+func (s *extreme) release() { s.best.Release() }
 
 // extremeWide is min or max of 16-byte values.
 type extremeWide struct {
 	max  bool
-	best vector[gpu.Int128]
+	best memory.Vector[gpu.Int128]
 }
 
-func (s *extremeWide) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+func (s *extremeWide) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
 	worst := gpu.Int128{Lo: math.MaxUint64, Hi: math.MaxInt64}
 	if s.max {
 		worst = gpu.Int128{Hi: math.MinInt64}
 	}
-	if err := s.best.grow(l, groups, worst); err != nil {
+	if err := s.best.Grow(l, groups, worst); err != nil {
 		return err
 	}
 	values := gpu.Values[gpu.Int128](c.Data, c.Len)
 	for i, id := range ids {
-		if c.IsValid(i) && s.best.v[id].Less(values[i]) == s.max {
-			s.best.v[id] = values[i]
+		if c.IsValid(i) && s.best.V[id].Less(values[i]) == s.max {
+			s.best.V[id] = values[i]
 		}
 	}
 	return nil
@@ -149,11 +99,11 @@ func (s *extremeWide) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	if err := allocValues(l, out); err != nil {
 		return err
 	}
-	copy(gpu.Values[gpu.Int128](out.Data, out.Len), s.best.v[from:to])
+	copy(gpu.Values[gpu.Int128](out.Data, out.Len), s.best.V[from:to])
 	return nil
 }
 
-func (s *extremeWide) release() { s.best.release() }
+func (s *extremeWide) release() { s.best.Release() }
 
 // extremeBytes is min or max of strings and binaries, by bytes.
 type extremeBytes struct {
@@ -163,7 +113,7 @@ type extremeBytes struct {
 
 // beats reports whether a value with some prefix replaces the value of a group.
 func (s *extremeBytes) beats(v []byte, first uint64, id int32) bool {
-	b := &s.best.slots.v[id]
+	b := &s.best.slots.V[id]
 	switch {
 	case b.n < 0:
 		return true
@@ -174,23 +124,23 @@ func (s *extremeBytes) beats(v []byte, first uint64, id int32) bool {
 	return order < 0 && s.max || order > 0 && !s.max
 }
 
-func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+func (s *extremeBytes) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
 	if err := s.best.grow(l, groups); err != nil {
 		return err
 	}
-	winners, err := newArray[int32](l, len(ids)) // rows whose values replace those of their groups
+	winners, err := memory.New[int32](l, len(ids)) // rows whose values replace those of their groups
 	if err != nil {
 		return err
 	}
-	defer winners.release()
-	rows, need := winners.v[:0], 0
+	defer winners.Release()
+	rows, need := winners.V[:0], 0
 	in, codes := c, []int32(nil)
 	if c.Dict != nil {
 		in, codes = c.Dict.Values, gpu.Values[int32](c.Data, c.Len)
 	}
 	offsets, data := gpu.Values[int32](in.Offsets, in.Len+1), in.Data.Bytes()
-	var values [probeBlock][]byte
-	var prefixes [probeBlock]uint64
+	var values [word.Block][]byte
+	var prefixes [word.Block]uint64
 	for at := 0; at < len(ids); at += len(values) {
 		block := ids[at:min(at+len(values), len(ids))]
 		for k := range block {
@@ -203,7 +153,7 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 			}
 		}
 		for k := range block { // values of a dictionary may be anywhere; these loads are independent of each other
-			prefixes[k] = prefix(values[k])
+			prefixes[k] = word.Prefix(values[k])
 		}
 		for k, id := range block {
 			if c.IsValid(at+k) && s.beats(values[k], prefixes[k], id) {
@@ -216,7 +166,7 @@ func (s *extremeBytes) update(_ *Device, l *gpu.Lease, ids []int32, c gpu.Column
 		return err
 	}
 	for _, i := range rows {
-		if v := c.VarValue(int(i)); s.beats(v, prefix(v), ids[i]) {
+		if v := c.VarValue(int(i)); s.beats(v, word.Prefix(v), ids[i]) {
 			s.best.put(int(ids[i]), v)
 		}
 	}
@@ -233,8 +183,8 @@ func (s *extremeBytes) release() { s.best.release() }
 // new slot of twice the size, and the old slot stays unused. So a group uses at most four times the
 // bytes of its longest value.
 type texts struct {
-	slots vector[textSlot]
-	data  vector[byte]
+	slots memory.Vector[textSlot]
+	data  memory.Vector[byte]
 }
 
 // textSlot is the part of data that has the value of a group.
@@ -244,38 +194,38 @@ type textSlot struct {
 	first   uint64 // prefix of the value
 }
 
-func (s *texts) grow(l *gpu.Lease, groups int) error { return s.slots.grow(l, groups, textSlot{n: -1}) }
+func (s *texts) grow(l *gpu.Lease, groups int) error { return s.slots.Grow(l, groups, textSlot{n: -1}) }
 
-func (s *texts) has(id int) bool { return s.slots.v[id].n >= 0 }
+func (s *texts) has(id int) bool { return s.slots.V[id].n >= 0 }
 
 func (s *texts) value(id int) []byte {
-	b := s.slots.v[id]
-	return s.data.v[b.at:][:b.n]
+	b := s.slots.V[id]
+	return s.data.V[b.at:][:b.n]
 }
 
 // need returns the size of the new slot for a value of n bytes, 0 if the value fits the slot of its
 // group.
 func (s *texts) need(id, n int) int {
-	if n <= int(s.slots.v[id].room) {
+	if n <= int(s.slots.V[id].room) {
 		return 0
 	}
 	return roomFor(n)
 }
 
 // roomFor returns the size of a slot for n bytes.
-func roomFor(n int) int { return min(1<<log2ceil(n), math.MaxInt32) }
+func roomFor(n int) int { return min(1<<word.Log2Ceil(n), math.MaxInt32) }
 
 // room makes room for so many bytes of new slots.
-func (s *texts) room(l *gpu.Lease, need int) error { return s.data.room(l, len(s.data.v)+need) }
+func (s *texts) room(l *gpu.Lease, need int) error { return s.data.Reserve(l, len(s.data.V)+need) }
 
 // put sets the value of a group. There must be room for a new slot.
 func (s *texts) put(id int, v []byte) {
-	b := &s.slots.v[id]
+	b := &s.slots.V[id]
 	if len(v) > int(b.room) {
-		b.at, b.room = int64(len(s.data.v)), int32(roomFor(len(v)))
-		s.data.v = s.data.v[:len(s.data.v)+int(b.room)]
+		b.at, b.room = int64(len(s.data.V)), int32(roomFor(len(v)))
+		s.data.V = s.data.V[:len(s.data.V)+int(b.room)]
 	}
-	b.n, b.first = int32(len(v)), prefix(v)
+	b.n, b.first = int32(len(v)), word.Prefix(v)
 	copy(s.value(id), v)
 }
 
@@ -284,11 +234,11 @@ func (s *texts) write(l *gpu.Lease, out *gpu.Column, from, to int, there func(id
 	total := int64(0)
 	for id := from; id < to; id++ {
 		if there(id) {
-			total += int64(s.slots.v[id].n)
+			total += int64(s.slots.V[id].n)
 		}
 	}
 	if total > math.MaxInt32 {
-		return errTooManyBytes(total, to-from)
+		return memory.ErrTooManyBytes(total, to-from)
 	}
 	if out.Offsets, err = l.Alloc(int64(to-from+1) * 4); err != nil {
 		return err
@@ -299,7 +249,7 @@ func (s *texts) write(l *gpu.Lease, out *gpu.Column, from, to int, there func(id
 	off, at := gpu.Values[int32](out.Offsets, to-from+1), int32(0)
 	off[0] = 0
 	for i := range to - from {
-		if there(from+i) && s.slots.v[from+i].n > 0 {
+		if there(from+i) && s.slots.V[from+i].n > 0 {
 			at += int32(copy(out.Data.Bytes()[at:], s.value(from+i)))
 		}
 		off[i+1] = at
@@ -308,6 +258,6 @@ func (s *texts) write(l *gpu.Lease, out *gpu.Column, from, to int, there func(id
 }
 
 func (s *texts) release() {
-	s.slots.release()
-	s.data.release()
+	s.slots.Release()
+	s.data.Release()
 }

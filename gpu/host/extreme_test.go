@@ -50,8 +50,8 @@ func TestExtremesOfTextsThatBeginAlike(t *testing.T) {
 				c = gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
 				c.Type, c.Dict = typ, dict
 			}
-			require.NoError(t, least.update(d, l, ids, c, groups))
-			require.NoError(t, most.update(d, l, ids, c, groups))
+			require.NoError(t, least.update(d.cores, l, ids, c, groups))
+			require.NoError(t, most.update(d.cores, l, ids, c, groups))
 			for i, id := range ids {
 				if !c.IsValid(i) {
 					continue

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 const (
@@ -35,24 +37,24 @@ type folding[S any] struct {
 // when it is first needed.
 type tree[S any] struct {
 	folding[S]
-	dev    *Device
+	cores  parallel.Cores
 	lease  *gpu.Lease
 	rows   int
 	once   sync.Once
 	err    error
-	levels []array[S]
+	levels []memory.Array[S]
 }
 
 func (t *tree[S]) build() error {
 	t.once.Do(func() {
 		for n := t.rows; n > treeFan; {
 			nodes := (n + treeFan - 1) / treeFan
-			level, err := newArray[S](t.lease, nodes)
+			level, err := memory.New[S](t.lease, nodes)
 			if err != nil {
 				t.err = err
 				return
 			}
-			t.err = t.dev.parallel(nodes, grain/treeFan, func(from, to int) error {
+			t.err = t.cores.For(nodes, parallel.Grain/treeFan, func(from, to int) error {
 				for i := from; i < to; i++ {
 					s := t.zero
 					lo, hi := i*treeFan, min((i+1)*treeFan, n)
@@ -61,11 +63,11 @@ func (t *tree[S]) build() error {
 							t.add(&s, r)
 						}
 					} else {
-						for _, below := range t.levels[len(t.levels)-1].v[lo:hi] {
+						for _, below := range t.levels[len(t.levels)-1].V[lo:hi] {
 							t.merge(&s, below)
 						}
 					}
-					level.v[i] = s
+					level.V[i] = s
 				}
 				return nil
 			})
@@ -99,7 +101,7 @@ func (t *tree[S]) fold(lo, hi int) (S, error) {
 func (t *tree[S]) climb(s *S, level, lo, hi int) {
 	add := func(from, to int) {
 		if level >= 0 {
-			for _, n := range t.levels[level].v[from:to] {
+			for _, n := range t.levels[level].V[from:to] {
 				t.merge(s, n)
 			}
 			return
@@ -120,17 +122,17 @@ func (t *tree[S]) climb(s *S, level, lo, hi int) {
 
 func (t *tree[S]) release() {
 	for i := range t.levels {
-		t.levels[i].release()
+		t.levels[i].Release()
 	}
 }
 
 // foldRanges calls write with the fold of each range of rows. It processes the ranges in order, in
 // tasks of whole bitmap words, and computes a fold from the previous one if possible.
-func foldRanges[S any](d *Device, l *gpu.Lease, f folding[S], rows int, from, to []int32,
+func foldRanges[S any](cores parallel.Cores, l *gpu.Lease, f folding[S], rows int, from, to []int32,
 	write func(i int, s *S) error) error {
-	t := &tree[S]{folding: f, dev: d, lease: l, rows: rows}
+	t := &tree[S]{folding: f, cores: cores, lease: l, rows: rows}
 	defer t.release()
-	return d.parallel(len(from), rangeGrain, func(first, last int) error {
+	return cores.For(len(from), rangeGrain, func(first, last int) error {
 		s := t.zero
 		a, b := 0, 0 // s is the fold of [a, b)
 		for i := first; i < last; i++ {
@@ -171,7 +173,7 @@ func (q *queue) Fold(l *gpu.Lease, a gpu.Aggregate, values, from, to gpu.Column)
 		return gpu.Column{}, err
 	}
 	out := gpu.Column{Type: a.Output, Len: from.Len}
-	err := q.dev.fold(l, a, values, ints(from), ints(to), &out)
+	err := foldAggregate(q.dev.cores, l, a, values, ints(from), ints(to), &out)
 	if err != nil {
 		out.Release()
 		return gpu.Column{}, q.fail(err)
@@ -188,12 +190,13 @@ type counted[T any] struct {
 	v T
 }
 
-func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []int32, out *gpu.Column) (err error) {
+func foldAggregate(cores parallel.Cores, l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []int32,
+	out *gpu.Column) (err error) {
 	if err := allocValues(l, out); err != nil {
 		return err
 	}
 	if a.Kind == gpu.Count {
-		return d.foldCounts(l, c, from, to, gpu.Values[int64](out.Data, out.Len))
+		return foldCounts(cores, l, c, from, to, gpu.Values[int64](out.Data, out.Len))
 	}
 	if out.Valid, err = l.Alloc(gpu.BitmapBytes(out.Len)); err != nil {
 		return err
@@ -203,18 +206,18 @@ func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []in
 	switch {
 	case a.Kind == gpu.Sum && c.Type.IsFloat():
 		load, sums := doubles(c), gpu.Values[float64](out.Data, out.Len)
-		return foldValues(d, l, c, from, to, valid, monoid[twofold]{
+		return foldValues(cores, l, c, from, to, valid, monoid[twofold]{
 			add:   func(s *twofold, row int) { s.add(load(row)) },
 			merge: func(s *twofold, other twofold) { s.add(other.hi); s.lo += other.lo },
 			write: func(i int, s twofold) error { sums[i] = s.value(); return nil },
 		})
 	case a.Kind == gpu.Sum:
-		if done, err := d.foldNarrow(l, c, from, to, valid, gpu.Values[gpu.Int128](out.Data, out.Len)); done ||
+		if done, err := foldNarrow(cores, l, c, from, to, valid, gpu.Values[gpu.Int128](out.Data, out.Len)); done ||
 			err != nil {
 			return err
 		}
 		load := wideValues(c)
-		return foldValues(d, l, c, from, to, valid, monoid[int192]{
+		return foldValues(cores, l, c, from, to, valid, monoid[int192]{
 			add:    func(s *int192, row int) { s.add(load(row)) },
 			merge:  func(s *int192, other int192) { s.merge(other) },
 			remove: func(s *int192, row int) { s.subtract(load(row)) },
@@ -232,37 +235,37 @@ func (d *Device) fold(l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []in
 		})
 	case a.Kind == gpu.Product:
 		factors, products := gpu.Values[float64](c.Data, c.Len), gpu.Values[float64](out.Data, out.Len)
-		return foldValues(d, l, c, from, to, valid, monoid[float64]{
+		return foldValues(cores, l, c, from, to, valid, monoid[float64]{
 			zero:  1,
 			add:   func(s *float64, row int) { *s *= factors[row] },
 			merge: func(s *float64, other float64) { *s *= other },
 			write: func(i int, s float64) error { products[i] = s; return nil },
 		})
 	}
-	return d.foldBits(l, a.Kind, c, from, to, valid, out)
+	return foldBits(cores, l, a.Kind, c, from, to, valid, out)
 }
 
 // foldNarrow sums ranges of integers of at most 8 bytes. It returns false, without a result, if a
 // sum may overflow 64 bits.
-func (d *Device) foldNarrow(l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64,
+func foldNarrow(cores parallel.Cores, l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64,
 	out []gpu.Int128) (bool, error) {
 	switch {
 	case c.Type.Wide || c.Type.Kind == gpu.Uint64:
 		return false, nil
 	case c.Type.Width() == 8:
-		return foldPrefixes(d, l, c, gpu.Values[int64](c.Data, c.Len), from, to, valid, out)
+		return foldPrefixes(cores, l, c, gpu.Values[int64](c.Data, c.Len), from, to, valid, out)
 	case c.Type.Kind == gpu.Uint32:
-		return foldPrefixes(d, l, c, gpu.Values[uint32](c.Data, c.Len), from, to, valid, out)
+		return foldPrefixes(cores, l, c, gpu.Values[uint32](c.Data, c.Len), from, to, valid, out)
 	case c.Type.Width() == 4:
-		return foldPrefixes(d, l, c, gpu.Values[int32](c.Data, c.Len), from, to, valid, out)
+		return foldPrefixes(cores, l, c, gpu.Values[int32](c.Data, c.Len), from, to, valid, out)
 	case c.Type.Kind == gpu.Uint16:
-		return foldPrefixes(d, l, c, gpu.Values[uint16](c.Data, c.Len), from, to, valid, out)
+		return foldPrefixes(cores, l, c, gpu.Values[uint16](c.Data, c.Len), from, to, valid, out)
 	case c.Type.Width() == 2:
-		return foldPrefixes(d, l, c, gpu.Values[int16](c.Data, c.Len), from, to, valid, out)
+		return foldPrefixes(cores, l, c, gpu.Values[int16](c.Data, c.Len), from, to, valid, out)
 	case c.Type.Kind == gpu.Uint8:
-		return foldPrefixes(d, l, c, gpu.Values[uint8](c.Data, c.Len), from, to, valid, out)
+		return foldPrefixes(cores, l, c, gpu.Values[uint8](c.Data, c.Len), from, to, valid, out)
 	}
-	return foldPrefixes(d, l, c, gpu.Values[int8](c.Data, c.Len), from, to, valid, out)
+	return foldPrefixes(cores, l, c, gpu.Values[int8](c.Data, c.Len), from, to, valid, out)
 }
 
 // sumBefore is the sum of the values of all rows before a row, and the number of these values that
@@ -283,16 +286,17 @@ const prefixRows = 64
 
 // foldPrefixes computes each sum as the difference of two prefix sums. Most ranges begin and end a
 // few rows after the previous range.
-func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *Device, l *gpu.Lease, c gpu.Column,
+func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](cores parallel.Cores, l *gpu.Lease,
+	c gpu.Column,
 	values []T, from, to []int32, valid []uint64, out []gpu.Int128) (bool, error) {
-	before, err := newArray[sumBefore](l, c.Len/prefixRows+1)
+	before, err := memory.New[sumBefore](l, c.Len/prefixRows+1)
 	if err != nil {
 		return true, err
 	}
-	defer before.release()
-	x := prefixes[T]{values, gpu.Words(c.Valid, c.Len), before.v}
+	defer before.Release()
+	x := prefixes[T]{values, gpu.Words(c.Valid, c.Len), before.V}
 	var all atomic.Uint64
-	err = d.parallel(len(before.v), grain/prefixRows, func(first, last int) error {
+	err = cores.For(len(before.V), parallel.Grain/prefixRows, func(first, last int) error {
 		size := int64(0)
 		for b := first; b < last; b++ {
 			p := sumBefore{row: b * prefixRows}
@@ -300,7 +304,7 @@ func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *D
 				size |= int64(v) ^ int64(v)>>63
 			}
 			x.move(&p, min(p.row+prefixRows, c.Len))
-			before.v[b] = p
+			before.V[b] = p
 		}
 		all.Or(uint64(size))
 		return nil
@@ -312,12 +316,12 @@ func foldPrefixes[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](d *D
 		return false, nil
 	}
 	sum := sumBefore{}
-	for b, p := range before.v {
+	for b, p := range before.V {
 		sum.row = b * prefixRows
-		before.v[b] = sum
+		before.V[b] = sum
 		sum.sum, sum.n = sum.sum+p.sum, sum.n+p.n
 	}
-	return true, d.parallel(len(from), rangeGrain, func(first, last int) error {
+	return true, cores.For(len(from), rangeGrain, func(first, last int) error {
 		var lo, hi sumBefore
 		for i := first; i < last; i++ {
 			out[i] = gpu.Int128{}
@@ -373,7 +377,8 @@ type monoid[T any] struct {
 
 // foldValues folds the values that are not null. It sets the bit in valid of each range that has
 // such a value.
-func foldValues[T any](d *Device, l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64, m monoid[T]) error {
+func foldValues[T any](cores parallel.Cores, l *gpu.Lease, c gpu.Column, from, to []int32, valid []uint64,
+	m monoid[T]) error {
 	f := folding[counted[T]]{
 		zero: counted[T]{v: m.zero},
 		add: func(s *counted[T], row int) {
@@ -401,7 +406,7 @@ func foldValues[T any](d *Device, l *gpu.Lease, c gpu.Column, from, to []int32, 
 			return true
 		}
 	}
-	return foldRanges(d, l, f, c.Len, from, to, func(i int, s *counted[T]) error {
+	return foldRanges(cores, l, f, c.Len, from, to, func(i int, s *counted[T]) error {
 		if s.n > 0 {
 			valid[i/64] |= 1 << (i % 64)
 		}
@@ -411,16 +416,16 @@ func foldValues[T any](d *Device, l *gpu.Lease, c gpu.Column, from, to []int32, 
 
 // foldCounts counts the values of ranges that are not null, by prefix counts for each word of the
 // bitmap.
-func (d *Device) foldCounts(l *gpu.Lease, c gpu.Column, from, to []int32, out []int64) error {
+func foldCounts(cores parallel.Cores, l *gpu.Lease, c gpu.Column, from, to []int32, out []int64) error {
 	words := gpu.Words(c.Valid, c.Len)
-	before, err := newArray[int32](l, len(words)+1)
+	before, err := memory.New[int32](l, len(words)+1)
 	if err != nil {
 		return err
 	}
-	defer before.release()
+	defer before.Release()
 	n := int32(0)
 	for i, w := range words {
-		before.v[i] = n
+		before.V[i] = n
 		n += int32(bits.OnesCount64(w))
 	}
 	rank := func(row int32) int32 {
@@ -430,9 +435,9 @@ func (d *Device) foldCounts(l *gpu.Lease, c gpu.Column, from, to []int32, out []
 		if int(row/64) == len(words) { // the end of the last word
 			return n
 		}
-		return before.v[row/64] + int32(bits.OnesCount64(words[row/64]&(1<<(row%64)-1)))
+		return before.V[row/64] + int32(bits.OnesCount64(words[row/64]&(1<<(row%64)-1)))
 	}
-	return d.parallel(len(from), rangeGrain, func(lo, hi int) error {
+	return cores.For(len(from), rangeGrain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			out[i] = 0
 			if from[i] < to[i] {
@@ -444,7 +449,8 @@ func (d *Device) foldCounts(l *gpu.Lease, c gpu.Column, from, to []int32, out []
 }
 
 // foldBits folds integers by a bit operation.
-func (d *Device) foldBits(l *gpu.Lease, kind gpu.AggregateKind, c gpu.Column, from, to []int32, valid []uint64,
+func foldBits(cores parallel.Cores, l *gpu.Lease, kind gpu.AggregateKind, c gpu.Column, from, to []int32,
+	valid []uint64,
 	out *gpu.Column) error {
 	load, width := wideValues(c), c.Type.Width()
 	dst := out.Data.Bytes()
@@ -462,7 +468,7 @@ func (d *Device) foldBits(l *gpu.Lease, kind gpu.AggregateKind, c gpu.Column, fr
 		m.merge = func(s *gpu.Int128, v gpu.Int128) { s.Lo, s.Hi = s.Lo^v.Lo, s.Hi^v.Hi }
 	}
 	m.add = func(s *gpu.Int128, row int) { m.merge(s, load(row)) }
-	return foldValues(d, l, c, from, to, valid, m)
+	return foldValues(cores, l, c, from, to, valid, m)
 }
 
 // int192 is a sum of at most 2^63 integers of 128 bits.
@@ -535,13 +541,13 @@ func (q *queue) Extreme(l *gpu.Lease, key gpu.SortKey, last bool, from, to gpu.C
 	if err := gpu.CheckExtreme(key, from, to); err != nil {
 		return gpu.Column{}, err
 	}
-	out, err := q.dev.extreme(l, key, last, ints(from), ints(to))
+	out, err := extremeRows(q.dev.cores, l, key, last, ints(from), ints(to))
 	return out, q.fail(err)
 }
 
-func (d *Device) extreme(l *gpu.Lease, key gpu.SortKey, last bool, from, to []int32) (gpu.Column, error) {
+func extremeRows(cores parallel.Cores, l *gpu.Lease, key gpu.SortKey, last bool, from, to []int32) (gpu.Column, error) {
 	c := key.Column
-	ids, err := newArray[int32](l, len(from))
+	ids, err := memory.New[int32](l, len(from))
 	if err != nil {
 		return gpu.Column{}, err
 	}
@@ -568,15 +574,15 @@ func (d *Device) extreme(l *gpu.Lease, key gpu.SortKey, last bool, from, to []in
 		merge: merge,
 		slide: func(s *int32, _, from int) bool { return int(*s)-1 >= from },
 	}
-	err = foldRanges(d, l, f, c.Len, from, to, func(i int, s *int32) error {
-		ids.v[i] = *s - 1
+	err = foldRanges(cores, l, f, c.Len, from, to, func(i int, s *int32) error {
+		ids.V[i] = *s - 1
 		return nil
 	})
 	if err != nil {
-		ids.release()
+		ids.Release()
 		return gpu.Column{}, err
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(from), Data: ids.buf}, nil
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(from), Data: ids.Buf}, nil
 }
 
 // Search implements gpu.Queue.
@@ -589,7 +595,7 @@ func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bo
 		return gpu.Column{}, err
 	}
 	n := from.Len
-	out, err := newArray[int32](l, n)
+	out, err := memory.New[int32](l, n)
 	if err != nil {
 		return gpu.Column{}, q.fail(err)
 	}
@@ -598,19 +604,19 @@ func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bo
 		least = 1
 	}
 	first, end := ints(from), ints(to)
-	err = q.dev.parallel(n, rangeGrain, func(lo, hi int) error {
+	err = q.dev.cores.For(n, rangeGrain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			at := int(first[i])
-			out.v[i] = end[i]
+			out.V[i] = end[i]
 			if rows := int(end[i]) - at; rows > 0 {
-				out.v[i] = int32(at + sort.Search(rows, func(k int) bool { return compare(at+k, i) >= least }))
+				out.V[i] = int32(at + sort.Search(rows, func(k int) bool { return compare(at+k, i) >= least }))
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		out.release()
+		out.Release()
 		return gpu.Column{}, q.fail(err)
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: out.buf}, nil
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: out.Buf}, nil
 }

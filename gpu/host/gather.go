@@ -7,11 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
-
-// grain is the number of rows of a parallel task. It is a multiple of 64, so no two tasks share a
-// word of a bitmap.
-const grain = 1 << 14
 
 // Select implements gpu.Queue.
 func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, error) {
@@ -36,13 +34,13 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, er
 		}
 		return x
 	}
-	starts := make([]int, (n+grain-1)/grain+1)
-	err := q.dev.parallel(n, grain, func(lo, hi int) error {
+	starts := make([]int, (n+parallel.Grain-1)/parallel.Grain+1)
+	err := q.dev.cores.For(n, parallel.Grain, func(lo, hi int) error {
 		count := 0
 		for w := lo / 64; w < (hi+63)/64; w++ {
 			count += bits.OnesCount64(truth(w))
 		}
-		starts[lo/grain+1] = count
+		starts[lo/parallel.Grain+1] = count
 		return nil
 	})
 	if err != nil {
@@ -57,8 +55,8 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, er
 		return gpu.Column{}, q.fail(err)
 	}
 	ids := gpu.Values[int32](buf, total)
-	err = q.dev.parallel(n, grain, func(lo, hi int) error {
-		out := ids[starts[lo/grain]:starts[lo/grain+1]]
+	err = q.dev.cores.For(n, parallel.Grain, func(lo, hi int) error {
+		out := ids[starts[lo/parallel.Grain]:starts[lo/parallel.Grain+1]]
 		k := 0
 		for w := lo / 64; w < (hi+63)/64; w++ {
 			x := truth(w)
@@ -99,11 +97,11 @@ func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bo
 	if err := gpu.CheckIDs(ids); err != nil {
 		return nil, err
 	}
-	out, err := q.dev.gather(l, cols, gpu.Values[int32](ids.Data, ids.Len), outer)
+	out, err := gather(q.dev.cores, l, cols, gpu.Values[int32](ids.Data, ids.Len), outer)
 	return out, q.fail(err)
 }
 
-func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool) ([]gpu.Column, error) {
+func gather(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool) ([]gpu.Column, error) {
 	n := len(ids)
 	b := builder{lease: l}
 	if len(cols) > 0 && n == cols[0].Len && isIdentity(ids) {
@@ -113,7 +111,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 		return b.cols, nil
 	}
 	work := make([]gathering, len(cols))
-	tasks := (n + grain - 1) / grain
+	tasks := (n + parallel.Grain - 1) / parallel.Grain
 	for i, c := range cols {
 		out := gpu.Column{Type: c.Type, Len: n, Dict: c.Dict}
 		if c.Dict != nil {
@@ -143,11 +141,11 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 		work[i].in, work[i].out = c, out
 	}
 	var nulls = make([]atomic.Bool, len(cols))
-	err := d.parallel(n, grain, func(lo, hi int) error {
+	err := cores.For(n, parallel.Grain, func(lo, hi int) error {
 		for i := range work {
 			g := &work[i]
 			if g.starts != nil {
-				g.starts[lo/grain+1] = g.lengths(ids, lo, hi)
+				g.starts[lo/parallel.Grain+1] = g.lengths(ids, lo, hi)
 			} else {
 				g.values(ids, lo, hi, outer)
 			}
@@ -178,7 +176,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 		}
 		total := g.starts[tasks]
 		if total > math.MaxInt32 {
-			return b.fail(errTooManyBytes(total, n))
+			return b.fail(memory.ErrTooManyBytes(total, n))
 		}
 		if b.cols[i].Data, err = l.Alloc(total); err != nil {
 			return b.fail(err)
@@ -189,7 +187,7 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 		}
 	}
 	if bytes {
-		err = d.parallel(n, grain, func(lo, hi int) error {
+		err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 			for i := range work {
 				if work[i].starts != nil {
 					work[i].bytes(ids, lo, hi)
@@ -202,11 +200,6 @@ func (d *Device) gather(l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool
 		}
 	}
 	return b.cols, nil
-}
-
-func errTooManyBytes(total int64, rows int) error {
-	return gpu.Exceeded("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower "+
-		"the stride size", rows, total)
 }
 
 func isIdentity(ids []int32) bool {
@@ -306,7 +299,7 @@ func (g *gathering) bytes(ids []int32, lo, hi int) {
 	src := gpu.Values[int32](g.in.Offsets, g.in.Len+1)
 	dst := gpu.Values[int32](g.out.Offsets, g.out.Len+1)
 	from, to := g.in.Data.Bytes(), g.out.Data.Bytes()
-	at := int32(g.starts[lo/grain])
+	at := int32(g.starts[lo/parallel.Grain])
 	if lo == 0 {
 		dst[0] = 0
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // GatherParts implements gpu.Queue.
@@ -18,7 +20,7 @@ func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (g
 	if len(parts) == 0 || !parts[0].Type.IsVar() {
 		return gpu.Column{}, fmt.Errorf("gather from parts wants columns of bytes")
 	}
-	out, err := q.dev.gatherParts(l, parts, gpu.Values[int32](ids.Data, ids.Len))
+	out, err := gatherParts(q.dev.cores, l, parts, gpu.Values[int32](ids.Data, ids.Len))
 	return out, q.fail(err)
 }
 
@@ -65,7 +67,7 @@ func (p *textParts) row(id int) ([]byte, bool) {
 	return c.Data.Bytes()[off[r]:off[r+1]], true
 }
 
-func (d *Device) gatherParts(l *gpu.Lease, parts []gpu.Column, ids []int32) (out gpu.Column, err error) {
+func gatherParts(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, ids []int32) (out gpu.Column, err error) {
 	n := len(ids)
 	from, nulls := newTextParts(parts)
 	out = gpu.Column{Type: parts[0].Type, Len: n}
@@ -84,8 +86,8 @@ func (d *Device) gatherParts(l *gpu.Lease, parts []gpu.Column, ids []int32) (out
 		clear(out.Valid.Bytes())
 	}
 	offsets, valid := gpu.Values[int32](out.Offsets, n+1), gpu.Words(out.Valid, n)
-	starts := make([]int64, (n+grain-1)/grain+1)
-	err = d.parallel(n, grain, func(lo, hi int) error {
+	starts := make([]int64, (n+parallel.Grain-1)/parallel.Grain+1)
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		var sum int64
 		for i := lo; i < hi; i++ {
 			b, ok := from.row(int(ids[i]))
@@ -95,7 +97,7 @@ func (d *Device) gatherParts(l *gpu.Lease, parts []gpu.Column, ids []int32) (out
 			offsets[i+1] = int32(len(b))
 			sum += int64(len(b))
 		}
-		starts[lo/grain+1] = sum
+		starts[lo/parallel.Grain+1] = sum
 		return nil
 	})
 	if err != nil {
@@ -106,15 +108,15 @@ func (d *Device) gatherParts(l *gpu.Lease, parts []gpu.Column, ids []int32) (out
 	}
 	total := starts[len(starts)-1]
 	if total > math.MaxInt32 {
-		return out, errTooManyBytes(total, n)
+		return out, memory.ErrTooManyBytes(total, n)
 	}
 	if out.Data, err = l.Alloc(total); err != nil {
 		return out, err
 	}
 	offsets[0] = 0
 	to := out.Data.Bytes()
-	err = d.parallel(n, grain, func(lo, hi int) error {
-		at := starts[lo/grain]
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
+		at := starts[lo/parallel.Grain]
 		for i := lo; i < hi; i++ {
 			b, _ := from.row(int(ids[i]))
 			at += int64(copy(to[at:], b))

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // groups assigns dense ids to keys. Keys are words of a codec. Rows with a null in a key column
@@ -15,13 +18,13 @@ type groups struct {
 	lease *gpu.Lease
 	codec *codec
 
-	n     int              // groups
-	words [][]uint64       // key words by group
-	store []vector[uint64] // vectors that words are views of
-	nulls vector[uint64]   // null mask by group, once there is a masked index
+	n     int                     // groups
+	words [][]uint64              // key words by group
+	store []memory.Vector[uint64] // vectors that words are views of
+	nulls memory.Vector[uint64]   // null mask by group, once there is a masked index
 
-	direct vector[int32] // id + 1 by key - lo, or by the code of a string; empty if the index is a hash index
-	text   bool          // the key is a single string
+	direct memory.Vector[int32] // id + 1 by key - lo, or by the code of a string; empty if the index is a hash index
+	text   bool                 // the key is a single string
 	lo     uint64
 	index  *index // keys without nulls
 	masked *index // keys with nulls; nil until the first
@@ -55,18 +58,18 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 			g.codec.layOut(false)
 		}
 	}
-	g.words, g.store = make([][]uint64, g.codec.words), make([]vector[uint64], g.codec.words)
+	g.words, g.store = make([][]uint64, g.codec.words), make([]memory.Vector[uint64], g.codec.words)
 	g.index = newIndex(l, g.codec.words)
 	if len(types) == 1 && g.codec.words == 1 && hint.Dense && !types[0].IsFloat() {
 		if span := uint64(hint.Hi) - uint64(hint.Lo); span < maxDirect {
 			g.lo = uint64(hint.Lo)
-			if err := g.direct.zeros(l, int(span+1)); err != nil {
+			if err := g.direct.Zeros(l, int(span+1)); err != nil {
 				return nil, q.fail(err)
 			}
 		}
 	}
 	g.text = len(types) == 1 && types[0].IsVar()
-	if g.direct.v == nil && len(types) > 0 && !g.text {
+	if g.direct.V == nil && len(types) > 0 && !g.text {
 		if err := g.index.room(min(hint.Groups, maxHint)); err != nil {
 			g.Release()
 			return nil, q.fail(err)
@@ -81,10 +84,10 @@ func (g *groups) Len() int { return g.n }
 // Release implements gpu.Groups.
 func (g *groups) Release() {
 	g.codec.release()
-	g.direct.release()
-	g.nulls.release()
+	g.direct.Release()
+	g.nulls.Release()
 	for i := range g.store {
-		g.store[i].release()
+		g.store[i].Release()
 	}
 	g.index.release()
 	g.masked.release()
@@ -112,7 +115,7 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 	}
 	a := assignment{gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}}
 	before, strings := g.n, g.codec.strings()
-	if err := g.assign(q.dev, l, keys, gpu.Values[int32](buf, n)); err != nil {
+	if err := g.assign(q.dev.cores, l, keys, gpu.Values[int32](buf, n)); err != nil {
 		g.truncate(before, strings)
 		a.Release()
 		return nil, q.fail(err)
@@ -122,7 +125,7 @@ func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (g
 
 // assign assigns groups to rows. After an error some of the new groups may exist. The lease pays
 // for scratch.
-func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
+func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	n := len(ids)
 	if len(keys) != len(g.codec.types) {
 		return fmt.Errorf("%d key columns, planned for %d", len(keys), len(g.codec.types))
@@ -134,7 +137,7 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 		}
 		return nil
 	}
-	k, err := g.codec.prepare(d, l, keys, n, true)
+	k, err := g.codec.prepare(cores, l, keys, n, true)
 	defer k.release()
 	if err != nil {
 		return err
@@ -145,7 +148,7 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 		}
 	}
 	if g.text {
-		if err := g.direct.grow(g.lease, g.codec.interner[0].len(), 0); err != nil {
+		if err := g.direct.Grow(g.lease, g.codec.interner[0].len(), 0); err != nil {
 			return err
 		}
 	}
@@ -153,30 +156,30 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	if err != nil {
 		return err
 	}
-	defer nullBits.release()
-	null := nullBits.v
+	defer nullBits.Release()
+	null := nullBits.V
 	if err := g.room(n, null != nil); err != nil {
 		return err
 	}
-	if d.threads == 1 && g.codec.words == 1 && null == nil {
+	if cores.Threads == 1 && g.codec.words == 1 && null == nil {
 		return g.assignWords(k, ids)
 	}
 	// Rows with known keys are looked up in parallel. The other rows follow one by one. Those of a
 	// task are listed from the task's first row on.
-	missing, err := newArray[int32](l, n)
+	missing, err := memory.New[int32](l, n)
 	if err != nil {
 		return err
 	}
-	defer missing.release()
-	counts := make([]int, (n+grain-1)/grain)
-	err = d.parallel(n, grain, func(lo, hi int) error {
+	defer missing.Release()
+	counts := make([]int, (n+parallel.Grain-1)/parallel.Grain)
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		words := blockWords(g.codec.words)
-		miss := missing.v[lo:lo:hi]
-		for at := lo; at < hi; at += probeBlock {
-			m := min(probeBlock, hi-at)
+		miss := missing.V[lo:lo:hi]
+		for at := lo; at < hi; at += word.Block {
+			m := min(word.Block, hi-at)
 			g.codec.pack(k, at, m, words)
 			out := ids[at : at+m]
-			if direct := g.direct.v; direct != nil {
+			if direct := g.direct.V; direct != nil {
 				for i, key := range words[0][:m] {
 					out[i] = -1
 					if slot := key - g.lo; slot < uint64(len(direct)) {
@@ -199,7 +202,7 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 				}
 			}
 		}
-		counts[lo/grain] = len(miss)
+		counts[lo/parallel.Grain] = len(miss)
 		return nil
 	})
 	if err != nil {
@@ -207,17 +210,17 @@ func (g *groups) assign(d *Device, l *gpu.Lease, keys []gpu.Column, ids []int32)
 	}
 	words := blockWords(g.codec.words)
 	for task, count := range counts {
-		miss := missing.v[task*grain:][:count]
+		miss := missing.V[task*parallel.Grain:][:count]
 		for len(miss) > 0 {
 			// The keys of nearby rows are packed together.
 			from := int(miss[0])
 			m := 1
-			for m < len(miss) && m < probeBlock && int(miss[m]) < from+probeBlock {
+			for m < len(miss) && m < word.Block && int(miss[m]) < from+word.Block {
 				m++
 			}
 			span := int(miss[m-1]) - from + 1
 			g.codec.pack(k, from, span, words)
-			if g.direct.v != nil && null == nil {
+			if g.direct.V != nil && null == nil {
 				if m, err = g.insertDirect(words[0], miss[:m], from, ids); err != nil {
 					return err
 				}
@@ -243,8 +246,8 @@ func (g *groups) assignWords(k coded, ids []int32) error {
 		plain = plainWords(k.cols[0])
 	}
 	words := blockWords(1)
-	for at := 0; at < len(ids); at += probeBlock {
-		out := ids[at:min(at+probeBlock, len(ids))]
+	for at := 0; at < len(ids); at += word.Block {
+		out := ids[at:min(at+word.Block, len(ids))]
 		keys := words[0][:len(out)]
 		if plain != nil {
 			keys = plain[at:][:len(out)]
@@ -252,7 +255,7 @@ func (g *groups) assignWords(k coded, ids []int32) error {
 			g.codec.pack(k, at, len(out), words)
 		}
 		before, done := g.n, 0
-		if g.direct.v != nil {
+		if g.direct.V != nil {
 			if done = g.assignDirect(keys, out); done < len(out) { // the hint was wrong
 				if err := g.hashDirect(); err != nil {
 					return err
@@ -267,8 +270,8 @@ func (g *groups) assignWords(k coded, ids []int32) error {
 			g.n = len(g.words[0])
 		}
 		if g.masked != nil {
-			g.nulls.v = g.nulls.v[:g.n]
-			clear(g.nulls.v[before:])
+			g.nulls.V = g.nulls.V[:g.n]
+			clear(g.nulls.V[before:])
 		}
 	}
 	if g.n > gpu.MaxRows {
@@ -280,7 +283,7 @@ func (g *groups) assignWords(k coded, ids []int32) error {
 // assignDirect assigns groups to the keys of a block by the direct index. It returns the number of
 // keys before the first one outside of the index.
 func (g *groups) assignDirect(keys []uint64, out []int32) int {
-	direct, lo := g.direct.v, g.lo
+	direct, lo := g.direct.V, g.lo
 	out = out[:len(keys)]
 	for i, key := range keys {
 		slot := key - lo
@@ -307,16 +310,16 @@ func errTooManyGroups() error {
 // The indexes grow as they are filled, because they grow with new keys only.
 func (g *groups) room(n int, nulls bool) error {
 	for i := range g.store {
-		g.store[i].v = g.words[i]
-		if err := g.store[i].room(g.lease, g.n+n); err != nil {
+		g.store[i].V = g.words[i]
+		if err := g.store[i].Reserve(g.lease, g.n+n); err != nil {
 			return err
 		}
-		g.words[i] = g.store[i].v
+		g.words[i] = g.store[i].V
 	}
 	if g.masked == nil && !nulls {
 		return nil
 	}
-	if err := g.nulls.room(g.lease, g.n+n); err != nil {
+	if err := g.nulls.Reserve(g.lease, g.n+n); err != nil {
 		return err
 	}
 	if g.masked == nil {
@@ -324,8 +327,8 @@ func (g *groups) room(n int, nulls bool) error {
 		for range len(g.words) + 1 {
 			g.nullKey = append(g.nullKey, make([]uint64, 1))
 		}
-		g.nulls.v = g.nulls.v[:g.n]
-		clear(g.nulls.v)
+		g.nulls.V = g.nulls.V[:g.n]
+		clear(g.nulls.V)
 	}
 	return nil
 }
@@ -336,7 +339,7 @@ func (g *groups) widen() (err error) {
 	old, wide := *g.codec, *g.codec
 	wide.layOut(false)
 	w := groups{lease: g.lease, codec: &wide, n: g.n, nulls: g.nulls, words: make([][]uint64, wide.words),
-		store: make([]vector[uint64], wide.words)}
+		store: make([]memory.Vector[uint64], wide.words)}
 	w.index = newIndex(g.lease, wide.words)
 	if g.masked != nil {
 		w.masked = newIndex(g.lease, wide.words+1)
@@ -344,17 +347,17 @@ func (g *groups) widen() (err error) {
 	defer func() {
 		if err != nil {
 			for i := range w.store {
-				w.store[i].release()
+				w.store[i].Release()
 			}
 			w.index.release()
 			w.masked.release()
 		}
 	}()
 	for i := range w.store {
-		if err := w.store[i].grow(g.lease, g.n, 0); err != nil {
+		if err := w.store[i].Grow(g.lease, g.n, 0); err != nil {
 			return err
 		}
-		w.words[i] = w.store[i].v
+		w.words[i] = w.store[i].V
 	}
 	for i := range old.types {
 		to, at := w.words[wide.word[i]], wide.shift[i]
@@ -383,7 +386,7 @@ func (g *groups) widen() (err error) {
 		w.masked.put(w.masks(), id, int32(id))
 	}
 	for i := range g.store {
-		g.store[i].release()
+		g.store[i].Release()
 	}
 	g.index.release()
 	g.masked.release()
@@ -401,9 +404,9 @@ func (g *groups) truncate(n int, strings []int) {
 	if n == g.n {
 		return
 	}
-	for id := n; id < g.n && g.direct.v != nil; id++ {
+	for id := n; id < g.n && g.direct.V != nil; id++ {
 		if g.mask(id) == 0 {
-			g.direct.v[g.words[0][id]-g.lo] = 0
+			g.direct.V[g.words[0][id]-g.lo] = 0
 		}
 	}
 	g.n = n
@@ -412,14 +415,14 @@ func (g *groups) truncate(n int, strings []int) {
 	}
 	g.index.clear()
 	if g.masked != nil {
-		g.nulls.v = g.nulls.v[:n]
+		g.nulls.V = g.nulls.V[:n]
 		g.masked.clear()
 	}
 	for id := range n {
 		switch {
 		case g.mask(id) != 0:
 			g.masked.put(g.masks(), id, int32(id))
-		case g.direct.v == nil:
+		case g.direct.V == nil:
 			g.index.put(g.words, id, int32(id))
 		}
 	}
@@ -430,20 +433,20 @@ func (g *groups) mask(id int) uint64 {
 	if g.masked == nil {
 		return 0
 	}
-	return g.nulls.v[id]
+	return g.nulls.V[id]
 }
 
 // masks returns the key words of the groups, followed by their null masks. The list lives
 // until the next call.
 func (g *groups) masks() [][]uint64 {
-	g.columns = append(append(g.columns[:0], g.words...), g.nulls.v)
+	g.columns = append(append(g.columns[:0], g.words...), g.nulls.V)
 	return g.columns
 }
 
 // insertDirect assigns groups to rows of a block by the direct index. The block begins with row
 // from. It returns the number of rows before the first key outside of the index.
 func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) (int, error) {
-	direct, n, stored := g.direct.v, int32(g.n), g.words[0]
+	direct, n, stored := g.direct.V, int32(g.n), g.words[0]
 	done := len(rows)
 	for j, r := range rows {
 		key := keys[int(r)-from]
@@ -463,8 +466,8 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 		ids[r] = id - 1
 	}
 	if g.masked != nil {
-		g.nulls.v = g.nulls.v[:n]
-		clear(g.nulls.v[g.n:])
+		g.nulls.V = g.nulls.V[:n]
+		clear(g.nulls.V[g.n:])
 	}
 	g.n, g.words[0] = int(n), stored
 	if done == 0 { // the hint was wrong
@@ -505,7 +508,7 @@ func (g *groups) hashDirect() error {
 	if err := g.index.room(g.n); err != nil {
 		return err
 	}
-	g.direct.release()
+	g.direct.Release()
 	for id := range g.n {
 		if g.mask(id) == 0 {
 			g.index.put(g.words, id, int32(id))
@@ -515,10 +518,10 @@ func (g *groups) hashDirect() error {
 }
 
 func blockWords(n int) [][]uint64 {
-	all := make([]uint64, n*probeBlock)
+	all := make([]uint64, n*word.Block)
 	words := make([][]uint64, n)
 	for i := range words {
-		words[i] = all[i*probeBlock:][:probeBlock]
+		words[i] = all[i*word.Block:][:word.Block]
 	}
 	return words
 }
@@ -549,7 +552,7 @@ func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 		}
 		return id, err
 	}
-	if direct := g.direct.v; direct != nil {
+	if direct := g.direct.V; direct != nil {
 		key := words[0][i]
 		slot := key - g.lo
 		if slot < uint64(len(direct)) {
@@ -578,7 +581,7 @@ func (g *groups) add(words [][]uint64, i int, mask uint64) {
 		g.words[w] = append(g.words[w], words[w][i])
 	}
 	if g.masked != nil {
-		g.nulls.v = append(g.nulls.v, mask)
+		g.nulls.V = append(g.nulls.V, mask)
 	}
 	g.n++
 }
@@ -594,7 +597,7 @@ func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, e
 	}
 	b := builder{lease: l}
 	for i := range g.codec.types {
-		c, err := g.key(q.dev, l, i, from, to)
+		c, err := g.key(q.dev.cores, l, i, from, to)
 		if err != nil {
 			_, err = b.fail(err)
 			return nil, q.fail(err)
@@ -605,7 +608,7 @@ func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, e
 }
 
 // key unpacks key column i of groups [from, to).
-func (g *groups) key(d *Device, l *gpu.Lease, i, from, to int) (gpu.Column, error) {
+func (g *groups) key(cores parallel.Cores, l *gpu.Lease, i, from, to int) (gpu.Column, error) {
 	t, n := g.codec.types[i], to-from
 	w, shift := g.words[g.codec.word[i]][from:to], g.codec.shift[i]
 	out := gpu.Column{Type: t, Len: n}
@@ -621,7 +624,7 @@ func (g *groups) key(d *Device, l *gpu.Lease, i, from, to int) (gpu.Column, erro
 		valid := gpu.Words(out.Valid, n)
 		clear(valid)
 		nulls := false
-		for r, mask := range g.nulls.v[from:to] {
+		for r, mask := range g.nulls.V[from:to] {
 			bit := ^mask >> i & 1
 			valid[r/64] |= bit << (r % 64)
 			nulls = nulls || bit == 0
@@ -687,7 +690,7 @@ func (g *groups) key(d *Device, l *gpu.Lease, i, from, to int) (gpu.Column, erro
 	if values.Len <= g.n/2 || values.Len <= 1024 {
 		return out, nil
 	}
-	plain, err := d.expand(l, out)
+	plain, err := expand(cores, l, out)
 	out.Release()
 	return plain, err
 }
@@ -705,7 +708,7 @@ type index struct {
 	lease *gpu.Lease
 	words int
 	n     int
-	slots array[slot] // their number is a power of two, or 0
+	slots memory.Array[slot] // their number is a power of two, or 0
 }
 
 type slot struct {
@@ -721,13 +724,13 @@ func newIndex(l *gpu.Lease, words int) *index { return &index{lease: l, words: w
 
 func (x *index) release() {
 	if x != nil {
-		x.slots.release()
+		x.slots.Release()
 	}
 }
 
 // clear removes all keys.
 func (x *index) clear() {
-	clear(x.slots.v)
+	clear(x.slots.V)
 	x.n = 0
 }
 
@@ -740,13 +743,13 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 		}
 		return
 	}
-	slots := x.slots.v
+	slots := x.slots.V
 	mask := uint64(len(slots) - 1)
 	if x.words == 1 {
-		var at [probeBlock]uint64
+		var at [word.Block]uint64
 		keys := words[0][:len(out)]
 		for i, k := range keys {
-			at[i] = tableMix(k) >> 32 & mask
+			at[i] = word.TableMix(k) >> 32 & mask
 		}
 		for i, k := range keys {
 			s := at[i]
@@ -762,24 +765,24 @@ func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
 	}
 }
 
-// assign looks up the keys of a block of at most probeBlock keys of one word, and assigns the next
+// assign looks up the keys of a block of at most word.Block keys of one word, and assigns the next
 // ids to new keys. stored has the keys by id; assign returns it with the new keys. There must be
 // room for all keys in the index and in stored. Keys that are not in their first slot are handled
 // in a second pass, so that no branch of the first pass depends on a key.
 func (x *index) assign(keys []uint64, out []int32, stored []uint64) []uint64 {
-	slots := x.slots.v
+	slots := x.slots.V
 	mask := uint64(len(slots) - 1)
-	var homes [probeBlock]uint64
-	var rest [probeBlock]uint16
+	var homes [word.Block]uint64
+	var rest [word.Block]uint16
 	out = out[:len(keys)]
 	n := 0
 	for i, k := range keys {
-		home := tableMix(k) >> 32 & mask
-		homes[i&(probeBlock-1)] = home
+		home := word.TableMix(k) >> 32 & mask
+		homes[i&(word.Block-1)] = home
 		e := slots[home]
 		out[i] = e.id - 1
 		other := e.key ^ k | uint64(int64(e.id-1)>>63)
-		rest[n&(probeBlock-1)] = uint16(i)
+		rest[n&(word.Block-1)] = uint16(i)
 		n += int((other | -other) >> 63)
 	}
 	for _, r := range rest[:n] {
@@ -801,7 +804,7 @@ func (x *index) assign(keys []uint64, out []int32, stored []uint64) []uint64 {
 // slot returns the slot of key i of several words: the slot that has it, or the empty slot where it
 // belongs.
 func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint64 {
-	slots := x.slots.v
+	slots := x.slots.V
 	mask := uint64(len(slots) - 1)
 	for s := h >> 32 & mask; ; s = (s + 1) & mask {
 		id := slots[s].id - 1
@@ -827,12 +830,12 @@ func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (
 	if err := x.room(1); err != nil {
 		return 0, false, err
 	}
-	slots := x.slots.v
+	slots := x.slots.V
 	mask := uint64(len(slots) - 1)
 	var s uint64
 	key := words[0][i]
 	if x.words == 1 {
-		s = tableMix(key) >> 32 & mask
+		s = word.TableMix(key) >> 32 & mask
 		for slots[s].id != 0 && slots[s].key != key {
 			s = (s + 1) & mask
 		}
@@ -854,7 +857,7 @@ func (x *index) put(words [][]uint64, i int, id int32) {
 	if x.words > 1 {
 		key = hashKey(words, i)
 	}
-	seat(x.slots.v, x.words, slot{key: key, id: id + 1})
+	seat(x.slots.V, x.words, slot{key: key, id: id + 1})
 	x.n++
 }
 
@@ -862,7 +865,7 @@ func (x *index) put(words [][]uint64, i int, id int32) {
 func seat(slots []slot, words int, e slot) {
 	h, mask := e.key, uint64(len(slots)-1)
 	if words == 1 {
-		h = tableMix(h)
+		h = word.TableMix(h)
 	}
 	s := h >> 32 & mask
 	for slots[s].id != 0 {
@@ -873,23 +876,23 @@ func seat(slots []slot, words int, e slot) {
 
 // room makes room for n more keys.
 func (x *index) room(n int) error {
-	size := max(len(x.slots.v), firstSlots)
+	size := max(len(x.slots.V), firstSlots)
 	for x.n+n > size/8*5 || x.n+n > size/3 && size < sparseSlots {
 		size *= 2
 	}
-	if size == len(x.slots.v) {
+	if size == len(x.slots.V) {
 		return nil
 	}
-	larger, err := newZeros[slot](x.lease, size)
+	larger, err := memory.Zeros[slot](x.lease, size)
 	if err != nil {
 		return err
 	}
-	for _, e := range x.slots.v {
+	for _, e := range x.slots.V {
 		if e.id != 0 {
-			seat(larger.v, x.words, e)
+			seat(larger.V, x.words, e)
 		}
 	}
-	x.slots.release()
+	x.slots.Release()
 	x.slots = larger
 	return nil
 }

@@ -5,7 +5,6 @@ package host
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"runtime"
 
@@ -13,6 +12,8 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/internal/machine"
 )
 
@@ -32,16 +33,15 @@ type Options struct {
 // Device is the CPU as a gpu.Device. Its device memory is host memory, so both budgets
 // are one.
 type Device struct {
-	threads int
-	rows    int // of a stride
-	memory  int64
-	free    int64
-	budget  *gpu.Budget
-	arena   *arena // nil if the budget is another device's
-	// A queue may have a share of the device, represented by another Device. Then whole is the
-	// device itself. ctx, if set, ends the queue's primitives.
+	cores  parallel.Cores
+	rows   int // of a stride
+	memory int64
+	free   int64
+	budget *gpu.Budget
+	arena  *memory.Arena // nil if the budget is another device's
+	// A queue may have a share of the device, represented by another Device, whose cores have the
+	// queue's context. Then whole is the device itself.
 	whole *Device
-	ctx   context.Context
 }
 
 // MaxThreads is the maximum number of threads: 64, or four for each core of the machine if that is
@@ -77,9 +77,9 @@ func Open(opt Options) (*Device, error) {
 	if opt.Memory < 0 {
 		return nil, fmt.Errorf("host memory must not be negative, is %s", humanize.IBytes(uint64(-opt.Memory)))
 	}
-	d := &Device{threads: opt.Threads, rows: cmp.Or(opt.StrideRows, 1<<17)}
-	if d.threads == 0 {
-		d.threads = min(runtime.GOMAXPROCS(0), MaxThreads())
+	d := &Device{cores: parallel.Cores{Threads: opt.Threads}, rows: cmp.Or(opt.StrideRows, 1<<17)}
+	if d.cores.Threads == 0 {
+		d.cores.Threads = min(runtime.GOMAXPROCS(0), MaxThreads())
 	}
 	d.memory, d.free = machine.Memory()
 	if d.budget = opt.Budget; d.budget != nil {
@@ -89,9 +89,9 @@ func Open(opt Options) (*Device, error) {
 	if limit == 0 {
 		limit = grant.HostBudget.Of(d.free)
 	}
-	d.arena = newArena(d.threads)
+	d.arena = memory.NewArena(d.cores.Threads)
 	d.budget = gpu.NewBudget("host", gpu.HostMemory, limit, d.arena)
-	d.arena.register(d.budget)
+	d.arena.Register(d.budget)
 	return d, nil
 }
 
@@ -106,9 +106,9 @@ func Unopened() gpu.Properties {
 
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
-	return gpu.Properties{Name: machine.CPU(), Kind: deviceName, ID: deviceName, Cores: d.threads, Memory: d.memory,
-		Free: d.free,
-		L2:   machine.L2(), Capabilities: capabilities, Details: runtime.GOOS + "/" + runtime.GOARCH}
+	return gpu.Properties{Name: machine.CPU(), Kind: deviceName, ID: deviceName, Cores: d.cores.Threads,
+		Memory: d.memory, Free: d.free, L2: machine.L2(), Capabilities: capabilities,
+		Details: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // Budget implements gpu.Device.
@@ -130,7 +130,7 @@ func (d *Device) device() *Device {
 }
 
 // Lanes implements gpu.Device: one for each core.
-func (d *Device) Lanes() int { return d.threads }
+func (d *Device) Lanes() int { return d.cores.Threads }
 
 // NewQueue implements gpu.Device.
 func (d *Device) NewQueue(name string) (gpu.Queue, error) { return &queue{dev: d, name: name}, nil }
@@ -138,14 +138,14 @@ func (d *Device) NewQueue(name string) (gpu.Queue, error) { return &queue{dev: d
 // NewLaneQueue implements gpu.Device.
 func (d *Device) NewLaneQueue(name string) (gpu.Queue, error) {
 	lane := *d
-	lane.threads, lane.whole = 1, d
+	lane.cores.Threads, lane.whole = 1, d
 	return &queue{dev: &lane, name: name}, nil
 }
 
 // Close returns the arena's memory to the system.
 func (d *Device) Close() error {
 	if d.arena != nil {
-		d.arena.close()
+		d.arena.Close()
 	}
 	return nil
 }

@@ -29,3 +29,18 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+func TestLoopsOfAQueueEndWithItsContext(t *testing.T) {
+	d, err := Open(Options{Threads: 2})
+	require.NoError(t, err)
+	ctx := t.Context()
+	for _, open := range []func(string) (gpu.Queue, error){d.NewQueue, d.NewLaneQueue} {
+		q, err := open("test")
+		require.NoError(t, err)
+		q.Until(ctx)
+		require.Equal(t, ctx, q.(*queue).dev.cores.Context)
+		require.Nil(t, d.cores.Context, "the context is the queue's alone")
+		require.NoError(t, q.Close())
+	}
+	require.NoError(t, d.Close())
+}

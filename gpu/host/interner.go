@@ -6,6 +6,9 @@ import (
 	"math"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // noCode is the code of a string that a lookup did not find.
@@ -15,12 +18,12 @@ const noCode = math.MaxUint32
 // The strings are in an array by code, short strings as words. Lookups work in blocks (see codes).
 type interner struct {
 	lease *gpu.Lease
-	slots array[uint64] // upper half of the hash << 32 | code + 1; 0 is empty
-	texts vector[text]  // by code
-	data  vector[byte]  // the bytes of long strings
-	size  int64         // bytes of all strings
+	slots memory.Array[uint64] // upper half of the hash << 32 | code + 1; 0 is empty
+	texts memory.Vector[text]  // by code
+	data  memory.Vector[byte]  // the bytes of long strings
+	size  int64                // bytes of all strings
 	// known caches the codes of the values of dictionaries seen before.
-	known map[*gpu.Dictionary]array[uint32]
+	known map[*gpu.Dictionary]memory.Array[uint32]
 }
 
 // text is a string of up to shortText bytes, followed by zeros, with its length in the highest
@@ -47,18 +50,18 @@ func (w *text) set(b []byte) (h uint32) {
 	switch {
 	case n > shortText:
 		*w = text{noStart, n, longText}
-		return uint32(hashBytes(b, tableSeed) >> 32)
+		return uint32(word.HashBytes(b, word.TableSeed) >> 32)
 	case n >= 16:
 		x, y = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 		z = binary.LittleEndian.Uint64(b[n-8:]) >> (8 * (24 - n))
 	case n >= 8:
 		x, y = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:])>>(8*(16-n))
 	default:
-		x = loadShort(b)
+		x = word.LoadShort(b)
 	}
 	z |= n << 56
 	w[0], w[1], w[2] = x, y, z
-	return uint32(tableMix(tableMix(tableMix(x)^y)^z) >> 32)
+	return uint32(word.TableMix(word.TableMix(word.TableMix(x)^y)^z) >> 32)
 }
 
 // isLong reports whether the bytes of the string are not in its words.
@@ -77,15 +80,15 @@ const largeDictionary = 4
 const maxKnown = 256
 
 func newInterner(l *gpu.Lease) *interner {
-	return &interner{lease: l, known: map[*gpu.Dictionary]array[uint32]{}}
+	return &interner{lease: l, known: map[*gpu.Dictionary]memory.Array[uint32]{}}
 }
 
 func (in *interner) release() {
 	if in != nil {
 		in.forget()
-		in.slots.release()
-		in.texts.release()
-		in.data.release()
+		in.slots.Release()
+		in.texts.Release()
+		in.data.Release()
 	}
 }
 
@@ -95,18 +98,18 @@ func (in *interner) forget() {
 		return
 	}
 	for _, codes := range in.known {
-		codes.release()
+		codes.Release()
 	}
 	clear(in.known)
 }
 
-func (in *interner) len() int { return len(in.texts.v) }
+func (in *interner) len() int { return len(in.texts.V) }
 
 // value returns the string of a code. A short one is written to buf.
 func (in *interner) value(code uint32, buf *[24]byte) []byte {
-	w := &in.texts.v[code]
+	w := &in.texts.V[code]
 	if w.isLong() {
-		return in.data.v[w[0]:][:w[1]]
+		return in.data.V[w[0]:][:w[1]]
 	}
 	for i, x := range w {
 		binary.LittleEndian.PutUint64(buf[8*i:], x)
@@ -116,12 +119,12 @@ func (in *interner) value(code uint32, buf *[24]byte) []byte {
 
 // find returns the code of b, or noCode and the slot where it belongs.
 func (in *interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
-	mask := len(in.slots.v) - 1
+	mask := len(in.slots.V) - 1
 	if mask < 0 {
 		return noCode, 0
 	}
 	for s := int(h) & mask; ; s = (s + 1) & mask {
-		v := in.slots.v[s]
+		v := in.slots.V[s]
 		if v == 0 {
 			return noCode, s
 		}
@@ -129,8 +132,8 @@ func (in *interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
 			continue
 		}
 		c := uint32(v) - 1
-		t := &in.texts.v[c]
-		if t[1] == w[1] && t[2] == w[2] && (t[0] == w[0] || w.isLong() && bytes.Equal(in.data.v[t[0]:][:t[1]], b)) {
+		t := &in.texts.V[c]
+		if t[1] == w[1] && t[2] == w[2] && (t[0] == w[0] || w.isLong() && bytes.Equal(in.data.V[t[0]:][:t[1]], b)) {
 			return c, s
 		}
 	}
@@ -148,41 +151,41 @@ func (in *interner) internText(b []byte, w text, h uint32) (uint32, error) {
 		return code, nil
 	}
 	n := in.len()
-	if n*8 >= len(in.slots.v)*5 {
+	if n*8 >= len(in.slots.V)*5 {
 		if err := in.grow(); err != nil {
 			return 0, err
 		}
 		_, slot = in.find(b, w, h)
 	}
-	if err := in.texts.room(in.lease, n+1); err != nil {
+	if err := in.texts.Reserve(in.lease, n+1); err != nil {
 		return 0, err
 	}
 	if w.isLong() {
-		start := len(in.data.v)
-		if err := in.data.room(in.lease, start+len(b)); err != nil {
+		start := len(in.data.V)
+		if err := in.data.Reserve(in.lease, start+len(b)); err != nil {
 			return 0, err
 		}
-		in.data.v = append(in.data.v, b...)
+		in.data.V = append(in.data.V, b...)
 		w[0] = uint64(start)
 	}
-	in.texts.v = append(in.texts.v, w)
+	in.texts.V = append(in.texts.V, w)
 	in.size += int64(len(b))
-	in.slots.v[slot] = uint64(h)<<32 | uint64(n+1)
+	in.slots.V[slot] = uint64(h)<<32 | uint64(n+1)
 	return uint32(n), nil
 }
 
 // grow doubles the slots.
 func (in *interner) grow() error {
-	larger, err := newZeros[uint64](in.lease, max(64, 2*len(in.slots.v)))
+	larger, err := memory.Zeros[uint64](in.lease, max(64, 2*len(in.slots.V)))
 	if err != nil {
 		return err
 	}
-	for _, v := range in.slots.v {
+	for _, v := range in.slots.V {
 		if v != 0 {
-			seatText(larger.v, v)
+			seatText(larger.V, v)
 		}
 	}
-	in.slots.release()
+	in.slots.Release()
 	in.slots = larger
 	return nil
 }
@@ -204,20 +207,20 @@ func (in *interner) truncate(n int) {
 		return
 	}
 	for i := in.len() - 1; i >= n; i-- {
-		w := &in.texts.v[i]
+		w := &in.texts.V[i]
 		if !w.isLong() {
 			in.size -= int64(w[2] >> 56)
 			continue
 		}
 		in.size -= int64(w[1])
-		in.data.v = in.data.v[:w[0]]
+		in.data.V = in.data.V[:w[0]]
 	}
-	in.texts.v = in.texts.v[:n]
-	clear(in.slots.v)
+	in.texts.V = in.texts.V[:n]
+	clear(in.slots.V)
 	var buf [24]byte
 	for c := range n {
 		_, h := textOf(in.value(uint32(c), &buf))
-		seatText(in.slots.v, uint64(h)<<32|uint64(c+1))
+		seatText(in.slots.V, uint64(h)<<32|uint64(c+1))
 	}
 }
 
@@ -232,15 +235,15 @@ func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 			in.forget()
 		}
 		var err error
-		if known, err = newArray[uint32](in.lease, values.Len); err != nil {
+		if known, err = memory.New[uint32](in.lease, values.Len); err != nil {
 			return nil, err
 		}
-		for i := range known.v {
-			known.v[i] = noCode
+		for i := range known.V {
+			known.V[i] = noCode
 		}
 		in.known[c.Dict] = known
 	}
-	codes := known.v
+	codes := known.V
 	intern := func(v int) (err error) {
 		codes[v], err = in.intern(values.VarValue(v))
 		return err
@@ -265,18 +268,18 @@ func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 
 // codes finds the codes of the rows of a string column, or of its rows at the given
 // positions. With insert it makes codes for new strings of rows that are valid.
-func (in *interner) codes(d *Device, values gpu.Column, at []int32, codes []uint32, insert bool,
+func (in *interner) codes(cores parallel.Cores, values gpu.Column, at []int32, codes []uint32, insert bool,
 	valid func(r int) bool) error {
 	x := textRows{off: gpu.Values[int32](values.Offsets, values.Len+1), data: values.Data.Bytes(), at: at}
-	if d.threads == 1 {
+	if cores.Threads == 1 {
 		return in.blocks(&x, 0, codes, insert, valid)
 	}
-	err := d.parallel(len(codes), grain, func(lo, hi int) error {
+	err := cores.For(len(codes), parallel.Grain, func(lo, hi int) error {
 		return in.blocks(&x, lo, codes[lo:hi], false, valid)
 	})
 	for r := 0; insert && r < len(codes) && err == nil; r++ {
 		if codes[r] == noCode && valid(r) {
-			block := codes[r:min(r+probeBlock, len(codes))]
+			block := codes[r:min(r+word.Block, len(codes))]
 			err = in.blocks(&x, r, block, true, valid)
 			r += len(block) - 1
 		}
@@ -304,31 +307,31 @@ func (x *textRows) value(r int) []byte {
 // then their slots are read, and then the strings of the slots are compared: no read of one row
 // waits for that of another row. New strings and long strings are handled last.
 func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, valid func(r int) bool) error {
-	var words [probeBlock]text
-	var hashes [probeBlock]uint32
-	var slots [probeBlock]uint64
-	var rest [probeBlock]uint16
-	for ; len(codes) > 0; codes, from = codes[min(probeBlock, len(codes)):], from+probeBlock {
-		out := codes[:min(probeBlock, len(codes))]
+	var words [word.Block]text
+	var hashes [word.Block]uint32
+	var slots [word.Block]uint64
+	var rest [word.Block]uint16
+	for ; len(codes) > 0; codes, from = codes[min(word.Block, len(codes)):], from+word.Block {
+		out := codes[:min(word.Block, len(codes))]
 		if x.at != nil {
 			for i := range out {
-				hashes[i&(probeBlock-1)] = words[i&(probeBlock-1)].set(x.value(from + i))
+				hashes[i&(word.Block-1)] = words[i&(word.Block-1)].set(x.value(from + i))
 			}
 		} else {
 			start := x.off[from]
 			for i, end := range x.off[from+1 : from+1+len(out)] {
-				hashes[i&(probeBlock-1)] = words[i&(probeBlock-1)].set(x.data[start:end])
+				hashes[i&(word.Block-1)] = words[i&(word.Block-1)].set(x.data[start:end])
 				start = end
 			}
 		}
 		n := 0
 		if last := in.len() - 1; last < 0 {
 			for i := range out {
-				out[i], rest[i&(probeBlock-1)] = noCode, uint16(i)
+				out[i], rest[i&(word.Block-1)] = noCode, uint16(i)
 			}
 			n = len(out)
 		} else {
-			mask, all := uint32(len(in.slots.v)-1), in.slots.v
+			mask, all := uint32(len(in.slots.V)-1), in.slots.V
 			for i, h := range hashes[:len(out)] {
 				slots[i] = all[h&mask]
 			}
@@ -339,13 +342,13 @@ func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, v
 				}
 				slots[i] = v
 			}
-			texts := in.texts.v
+			texts := in.texts.V
 			for i, v := range slots[:len(out)] {
 				c := uint32(v) - 1
 				t, w := &texts[min(int(c), last)], &words[i]
 				out[i] = c
 				other := t[0] ^ w[0] | t[1] ^ w[1] | t[2] ^ w[2] | (v-1)>>63
-				rest[n&(probeBlock-1)] = uint16(i)
+				rest[n&(word.Block-1)] = uint16(i)
 				n += int((other | -other) >> 63)
 			}
 		}
@@ -370,7 +373,7 @@ func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, v
 func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
 	n := in.len()
 	if in.size > math.MaxInt32 {
-		return gpu.Column{}, errTooManyBytes(in.size, n)
+		return gpu.Column{}, memory.ErrTooManyBytes(in.size, n)
 	}
 	off, err := l.Alloc(int64(n+1) * 4)
 	if err != nil {

@@ -4,6 +4,9 @@ import (
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // MatchPartitions implements gpu.Queue. Each partition has an open-addressing hash table that fits
@@ -30,7 +33,7 @@ func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, _ gp
 
 func matchPartitions[K uint32 | uint64](q *queue, l *gpu.Lease, build, probe gpu.Partitioned) (gpu.Matcher, error) {
 	p := &partitions[K]{build: newSide[K](build), probe: newSide[K](probe)}
-	if err := p.make(q.dev, l); err != nil {
+	if err := p.make(q.dev.cores, l); err != nil {
 		p.release()
 		return nil, q.fail(err)
 	}
@@ -52,9 +55,9 @@ func newSide[K uint32 | uint64](p gpu.Partitioned) side[K] {
 // partitions looks rows up in a hash table for each partition.
 type partitions[K uint32 | uint64] struct {
 	build, probe side[K]
-	tables       []partTable  // by partition
-	head         array[int32] // by slot: the first row of a key + 1, counted from the partition's first; 0 is empty
-	next         array[int32] // by build row: the next row + 1 of its key, or 0
+	tables       []partTable         // by partition
+	head         memory.Array[int32] // by slot: 1 + the first row of a key, within its partition; 0 is empty
+	next         memory.Array[int32] // by build row: the next row + 1 of its key, or 0
 }
 
 // partTable has the position of a partition's slots in head, and the number of bits that number
@@ -64,31 +67,31 @@ type partTable struct {
 	bits uint
 }
 
-func (t partTable) home(k uint64) int { return t.at + int(tableMix(k)>>(63-t.bits)>>1) }
+func (t partTable) home(k uint64) int { return t.at + int(word.TableMix(k)>>(63-t.bits)>>1) }
 
 func (t partTable) after(slot int) int { return t.at + (slot-t.at+1)&(1<<t.bits-1) }
 
 func (p *partitions[K]) release() {
-	p.head.release()
-	p.next.release()
+	p.head.Release()
+	p.next.Release()
 }
 
-func (p *partitions[K]) make(d *Device, l *gpu.Lease) (err error) {
+func (p *partitions[K]) make(cores parallel.Cores, l *gpu.Lease) (err error) {
 	slots := 0
 	p.tables = make([]partTable, len(p.build.at)-1)
 	for i := range p.tables {
 		rows := int(p.build.at[i+1] - p.build.at[i])
-		p.tables[i] = partTable{slots, log2ceil(rows/5*8 + rows%5 + 1)} // more than rows
+		p.tables[i] = partTable{slots, word.Log2Ceil(rows/5*8 + rows%5 + 1)} // more than rows
 		slots += 1 << p.tables[i].bits
 	}
-	if p.head, err = newZeros[int32](l, slots); err != nil {
+	if p.head, err = memory.Zeros[int32](l, slots); err != nil {
 		return err
 	}
-	if p.next, err = newArray[int32](l, len(p.build.keys)); err != nil {
+	if p.next, err = memory.New[int32](l, len(p.build.keys)); err != nil {
 		return err
 	}
-	head, next := p.head.v, p.next.v
-	return d.parallel(len(p.tables), 1, func(i, _ int) error {
+	head, next := p.head.V, p.next.V
+	return cores.For(len(p.tables), 1, func(i, _ int) error {
 		first, table := p.build.at[i], p.tables[i]
 		for r := p.build.at[i+1] - 1; r >= first; r-- { // so that the rows of a key are in order
 			if !p.build.col.IsValid(int(r)) {
@@ -112,9 +115,9 @@ func (p *partitions[K]) find(part int, keys []K, out []int32) {
 		clear(out)
 		return
 	}
-	var at [probeBlock]int
-	var open [probeBlock]int32
-	head, build, table := p.head.v, p.build.keys[p.build.at[part]:p.build.at[part+1]], p.tables[part]
+	var at [word.Block]int
+	var open [word.Block]int32
+	head, build, table := p.head.V, p.build.keys[p.build.at[part]:p.build.at[part+1]], p.tables[part]
 	for i, k := range keys {
 		at[i] = table.home(uint64(k))
 		open[i] = int32(i)
@@ -136,7 +139,7 @@ func (p *partitions[K]) find(part int, keys []K, out []int32) {
 // row of the block, the first row of its build partition, and for each row 1 + its first match,
 // counted from that build row, or 0. It stops when f returns false.
 func (p *partitions[K]) eachBlock(lo, hi int, f func(row int, first int32, links []int32) bool) {
-	var block [probeBlock]int32
+	var block [word.Block]int32
 	at := p.probe.at
 	part := sort.Search(len(p.tables), func(i int) bool { return int(at[i+1]) > lo })
 	hi = min(hi, int(at[len(at)-1]))
@@ -144,7 +147,7 @@ func (p *partitions[K]) eachBlock(lo, hi int, f func(row int, first int32, links
 		for int(at[part+1]) <= r {
 			part++
 		}
-		end := min(hi, int(at[part+1]), r+probeBlock)
+		end := min(hi, int(at[part+1]), r+word.Block)
 		links := block[:end-r]
 		p.find(part, p.probe.keys[r:end], links)
 		if p.probe.col.Valid != nil {
@@ -168,7 +171,7 @@ func (p *partitions[K]) pairs(out *pairs, lo, hi, limit int) (next int, err erro
 	next = hi
 	p.eachBlock(lo, hi, func(row int, first int32, links []int32) bool {
 		for i, link := range links {
-			for ; link != 0; link = p.next.v[first+link-1] {
+			for ; link != 0; link = p.next.V[first+link-1] {
 				if err = out.room(1); err != nil {
 					return false
 				}

@@ -2,10 +2,11 @@ package host
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // Keys of joins and group-bys become rows of 64-bit words, which are equal if and only if the keys
@@ -120,12 +121,12 @@ type coded struct {
 	// dict maps a dictionary's codes to the interner's codes. plain has the interner's
 	// code of each row.
 	dict, plain [][]uint32
-	scratch     []array[uint32] // those arrays among them that interners do not own
+	scratch     []memory.Array[uint32] // those arrays among them that interners do not own
 }
 
 func (k *coded) release() {
 	for _, a := range k.scratch {
-		a.release()
+		a.Release()
 	}
 	k.scratch = nil
 }
@@ -133,7 +134,7 @@ func (k *coded) release() {
 // prepare finds the codes of the string columns. With insert, new strings get codes; otherwise they
 // have noCode. The lease pays for scratch, which the caller releases, even after an error. After an
 // error an interner may have more strings than before.
-func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (coded, error) {
+func (c *codec) prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (coded, error) {
 	k := coded{cols: cols, dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
 	for i, col := range cols {
 		if col.Type != c.types[i] {
@@ -164,18 +165,18 @@ func (c *codec) prepare(d *Device, l *gpu.Lease, cols []gpu.Column, n int, inser
 		case col.Dict != nil:
 			values, at = col.Dict.Values, gpu.Values[int32](col.Data, n)
 		}
-		codes, err := newArray[uint32](l, rows)
+		codes, err := memory.New[uint32](l, rows)
 		if err != nil {
 			return k, err
 		}
 		k.scratch = append(k.scratch, codes)
-		if err := in.codes(d, values, at, codes.v, insert, col.IsValid); err != nil {
+		if err := in.codes(cores, values, at, codes.V, insert, col.IsValid); err != nil {
 			return k, err
 		}
 		if at != nil || col.Dict == nil {
-			k.plain[i] = codes.v
+			k.plain[i] = codes.V
 		} else {
-			k.dict[i] = codes.v
+			k.dict[i] = codes.V
 		}
 	}
 	return k, nil
@@ -202,7 +203,7 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 			}
 			return
 		}
-		loadWords(words, col, lo)
+		word.Load(words, col, lo)
 		if bits < 64 {
 			for r := range words {
 				words[r] &= 1<<bits - 1
@@ -259,7 +260,7 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 			case col.Type.IsVar(): // the dictionary is empty: all rows are null
 				clear(tmp[:m])
 			default:
-				loadWords(tmp[:m], col, lo+at)
+				word.Load(tmp[:m], col, lo+at)
 			}
 			dst := out[w][at : at+m]
 			if col.Valid != nil {
@@ -277,83 +278,31 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-// loadWords loads rows [at, at+len(out)) of a plain column of at most 8 bytes per value as words:
-// integers sign- or zero-extended, floats as canonical bits.
-func loadWords(out []uint64, c gpu.Column, at int) {
-	n := at + len(out)
-	switch c.Type.Kind {
-	case gpu.Bool:
-		words := gpu.Words(c.Data, c.Len)
-		for i := range out {
-			out[i] = words[(at+i)/64] >> ((at + i) % 64) & 1
-		}
-	case gpu.Int8:
-		extend(out, gpu.Values[int8](c.Data, n)[at:])
-	case gpu.Int16:
-		extend(out, gpu.Values[int16](c.Data, n)[at:])
-	case gpu.Int32, gpu.Date:
-		extend(out, gpu.Values[int32](c.Data, n)[at:])
-	case gpu.Uint8:
-		extend(out, gpu.Values[uint8](c.Data, n)[at:])
-	case gpu.Uint16:
-		extend(out, gpu.Values[uint16](c.Data, n)[at:])
-	case gpu.Uint32:
-		extend(out, gpu.Values[uint32](c.Data, n)[at:])
-	case gpu.Float32:
-		for i, v := range gpu.Values[float32](c.Data, n)[at:] {
-			out[i] = uint64(math.Float32bits(canonical(v)))
-		}
-	case gpu.Float64:
-		for i, v := range gpu.Values[float64](c.Data, n)[at:] {
-			out[i] = math.Float64bits(canonical(v))
-		}
-	default:
-		copy(out, gpu.Values[uint64](c.Data, n)[at:])
-	}
-}
-
-func extend[T int8 | int16 | int32 | uint8 | uint16 | uint32](out []uint64, in []T) {
-	for i, v := range in {
-		out[i] = uint64(int64(v))
-	}
-}
-
-// canonical returns the same bits for all floats that are equal in SQL.
-func canonical[T float32 | float64](v T) T {
-	switch {
-	case v == 0:
-		return 0
-	case v != v:
-		return T(math.NaN())
-	}
-	return v
-}
-
 // nullRows returns the bitmap of the rows with a null in one of the columns that are not
 // skipped. It is empty when there is none. The caller releases it.
-func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (out array[uint64], err error) {
+func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (out memory.Array[uint64], err error) {
 	some := uint64(0)
 	for i, c := range cols {
 		if c.Valid == nil || skip != nil && skip(i) {
 			continue
 		}
-		if out.v == nil {
-			if out, err = newZeros[uint64](l, (n+63)/64); err != nil {
+		if out.V == nil {
+			if out, err = memory.Zeros[uint64](l, (n+63)/64); err != nil {
 				return out, err
 			}
 		}
 		for w, v := range gpu.Words(c.Valid, n) {
-			out.v[w] |= ^v
+			out.V[w] |= ^v
 		}
 	}
-	if out.v != nil && n%64 != 0 {
-		out.v[len(out.v)-1] &= 1<<(n%64) - 1
+	if out.V != nil && n%64 != 0 {
+		out.V[len(out.V)-1] &= 1<<(n%64) - 1
 	}
-	for _, w := range out.v {
+	for _, w := range out.V {
 		some |= w
 	}
 	if some == 0 {
-		out.release()
+		out.Release()
 	}
 	return out, nil
 }
@@ -362,10 +311,7 @@ func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (ou
 func hashKey(words [][]uint64, i int) uint64 {
 	h := uint64(0)
 	for _, w := range words {
-		h = tableMix(h ^ w[i])
+		h = word.TableMix(h ^ w[i])
 	}
 	return h
 }
-
-// log2ceil returns the smallest b with 1<<b ≥ n.
-func log2ceil(n int) uint { return uint(bits.Len(uint(max(n, 1) - 1))) }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // leaders implements gpu.Leaders. It keeps a copy of the columns of each leader.
@@ -14,18 +16,18 @@ type leaders struct {
 	dev    *Device
 	lease  *gpu.Lease
 	spec   gpu.Leader
-	cells  []cells          // by column
-	first  vector[uint64]   // word of each leader's first key, see words; the greatest word for no leader
-	flips  []func([]uint64) // of the keys of at most 8 bytes
-	groups int              // of the last update
+	cells  []cells               // by column
+	first  memory.Vector[uint64] // word of each leader's first key, see words; the greatest word for no leader
+	flips  []func([]uint64)      // of the keys of at most 8 bytes
+	groups int                   // of the last update
 }
 
 // cells has the values of a column, one per group, stored by their width.
 type cells struct {
 	typ   gpu.Type
-	valid vector[uint8]
-	words vector[uint64]
-	wide  vector[gpu.Int128]
+	valid memory.Vector[uint8]
+	words memory.Vector[uint64]
+	wide  memory.Vector[gpu.Int128]
 	texts texts
 }
 
@@ -41,7 +43,7 @@ func (q *queue) NewLeaders(l *gpu.Lease, spec gpu.Leader) (gpu.Leaders, error) {
 	for i, t := range spec.Columns {
 		x.cells = append(x.cells, cells{typ: t})
 		if i > 0 && i <= len(spec.Order) {
-			x.flips = append(x.flips, orderFlip(t))
+			x.flips = append(x.flips, word.ToOrdered(t))
 		}
 	}
 	return x, nil
@@ -62,7 +64,7 @@ func (x *leaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, grou
 	for i, c := range cols {
 		if plain[i] = c.Retain(); c.Dict != nil && !c.Type.IsVar() {
 			c.Release()
-			if plain[i], err = q.dev.expand(x.lease, c); err != nil {
+			if plain[i], err = expand(q.dev.cores, x.lease, c); err != nil {
 				return q.fail(err)
 			}
 		}
@@ -82,23 +84,23 @@ func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 			return err
 		}
 	}
-	if err := x.first.grow(x.lease, groups, math.MaxUint64); err != nil {
+	if err := x.first.Grow(x.lease, groups, math.MaxUint64); err != nil {
 		return err
 	}
-	words, err := newArray[uint64](x.lease, len(ids))
+	words, err := memory.New[uint64](x.lease, len(ids))
 	if err != nil {
 		return err
 	}
-	defer words.release()
-	list, err := newArray[int32](x.lease, len(ids))
+	defer words.Release()
+	list, err := memory.New[int32](x.lease, len(ids))
 	if err != nil {
 		return err
 	}
-	defer list.release()
-	x.words(words.v, cols)
-	rows, first := list.v[:0], x.first.v
+	defer list.Release()
+	x.words(words.V, cols)
+	rows, first := list.V[:0], x.first.V
 	for i, id := range ids {
-		if w := words.v[i]; w <= first[id] && cols[0].IsValid(i) && (w < first[id] || x.ahead(cols, i, int(id))) {
+		if w := words.V[i]; w <= first[id] && cols[0].IsValid(i) && (w < first[id] || x.ahead(cols, i, int(id))) {
 			rows = append(rows, int32(i))
 		}
 	}
@@ -111,7 +113,7 @@ func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 		slices.Reverse(rows) // so that fewer rows are copied
 	}
 	for _, i := range rows {
-		id, w := ids[i], words.v[i]
+		id, w := ids[i], words.V[i]
 		if w > first[id] || w == first[id] && !x.ahead(cols, int(i), int(id)) {
 			continue
 		}
@@ -138,7 +140,7 @@ func (x *leaders) words(words []uint64, cols []gpu.Column) {
 	case c.Type.IsVar():
 		for i := range words {
 			if c.IsValid(i) {
-				words[i] = prefix(c.VarValue(i))
+				words[i] = word.Prefix(c.VarValue(i))
 			}
 		}
 	case c.Type.Wide:
@@ -146,7 +148,7 @@ func (x *leaders) words(words []uint64, cols []gpu.Column) {
 			words[i] = uint64(v.Hi) ^ 1<<63
 		}
 	default:
-		loadWords(words, c, 0)
+		word.Load(words, c, 0)
 		x.flips[0](words)
 	}
 	if by.Descending {
@@ -174,12 +176,12 @@ func invert(words []uint64) {
 
 // ahead reports whether a row comes before the leader of a group.
 func (x *leaders) ahead(cols []gpu.Column, row, id int) bool {
-	if x.cells[0].valid.v[id] == 0 {
+	if x.cells[0].valid.V[id] == 0 {
 		return true
 	}
 	for k, by := range x.spec.Order {
 		c, s := cols[1+k], &x.cells[1+k]
-		there, has := c.IsValid(row), s.valid.v[id] != 0
+		there, has := c.IsValid(row), s.valid.V[id] != 0
 		order := 0
 		switch {
 		case there != has:
@@ -193,7 +195,7 @@ func (x *leaders) ahead(cols []gpu.Column, row, id int) bool {
 			return order < 0 != by.Descending
 		}
 	}
-	at, was := gpu.Values[int64](cols[0].Data, cols[0].Len)[row], int64(x.cells[0].words.v[id])
+	at, was := gpu.Values[int64](cols[0].Data, cols[0].Len)[row], int64(x.cells[0].words.V[id])
 	if x.spec.Last {
 		return at > was
 	}
@@ -206,7 +208,7 @@ func (s *cells) compare(c gpu.Column, row, id int, flip func([]uint64)) int {
 	case s.typ.IsVar():
 		return bytes.Compare(c.VarValue(row), s.texts.value(id))
 	case s.typ.Wide:
-		v, w := gpu.Values[gpu.Int128](c.Data, c.Len)[row], s.wide.v[id]
+		v, w := gpu.Values[gpu.Int128](c.Data, c.Len)[row], s.wide.V[id]
 		switch {
 		case v.Less(w):
 			return -1
@@ -215,7 +217,7 @@ func (s *cells) compare(c gpu.Column, row, id int, flip func([]uint64)) int {
 		}
 		return 0
 	}
-	w := [2]uint64{orderedBits(s.typ, rawWord(c, row)), orderedBits(s.typ, s.words.v[id])}
+	w := [2]uint64{orderedBits(s.typ, rawWord(c, row)), orderedBits(s.typ, s.words.V[id])}
 	flip(w[:])
 	switch {
 	case w[0] < w[1]:
@@ -242,13 +244,13 @@ func rawWord(c gpu.Column, i int) uint64 {
 	return gpu.Words(c.Data, n)[i/64] >> (i % 64) & 1
 }
 
-// orderedBits turns the bits of a value into a word, as loadWords does.
+// orderedBits turns the bits of a value into a word, as word.Load does.
 func orderedBits(t gpu.Type, w uint64) uint64 {
 	switch {
 	case t.Kind == gpu.Float32:
-		return uint64(math.Float32bits(canonical(math.Float32frombits(uint32(w)))))
+		return uint64(math.Float32bits(word.Canonical(math.Float32frombits(uint32(w)))))
 	case t.Kind == gpu.Float64:
-		return math.Float64bits(canonical(math.Float64frombits(w)))
+		return math.Float64bits(word.Canonical(math.Float64frombits(w)))
 	case t.Kind == gpu.Bool || t.IsUnsigned():
 		return w
 	}
@@ -257,16 +259,16 @@ func orderedBits(t gpu.Type, w uint64) uint64 {
 }
 
 func (s *cells) grow(l *gpu.Lease, groups int) error {
-	if err := s.valid.grow(l, groups, 0); err != nil {
+	if err := s.valid.Grow(l, groups, 0); err != nil {
 		return err
 	}
 	switch {
 	case s.typ.IsVar():
 		return s.texts.grow(l, groups)
 	case s.typ.Wide:
-		return s.wide.grow(l, groups, gpu.Int128{})
+		return s.wide.Grow(l, groups, gpu.Int128{})
 	}
-	return s.words.grow(l, groups, 0)
+	return s.words.Grow(l, groups, 0)
 }
 
 // room makes room for the values of some rows.
@@ -286,17 +288,17 @@ func (s *cells) room(l *gpu.Lease, c gpu.Column, ids, rows []int32) error {
 // put sets the value of a group to that of a row.
 func (s *cells) put(c gpu.Column, row, id int) {
 	if !c.IsValid(row) {
-		s.valid.v[id] = 0
+		s.valid.V[id] = 0
 		return
 	}
-	s.valid.v[id] = 1
+	s.valid.V[id] = 1
 	switch {
 	case s.typ.IsVar():
 		s.texts.put(id, c.VarValue(row))
 	case s.typ.Wide:
-		s.wide.v[id] = gpu.Values[gpu.Int128](c.Data, c.Len)[row]
+		s.wide.V[id] = gpu.Values[gpu.Int128](c.Data, c.Len)[row]
 	default:
-		s.words.v[id] = rawWord(c, row)
+		s.words.V[id] = rawWord(c, row)
 	}
 }
 
@@ -326,23 +328,23 @@ func (s *cells) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
 		return err
 	}
 	if s.typ.IsVar() {
-		return s.texts.write(l, out, from, to, func(i int) bool { return s.valid.v[i] != 0 })
+		return s.texts.write(l, out, from, to, func(i int) bool { return s.valid.V[i] != 0 })
 	}
 	if err := allocValues(l, out); err != nil {
 		return err
 	}
 	switch {
 	case s.typ.Wide:
-		copy(gpu.Values[gpu.Int128](out.Data, out.Len), s.wide.v[from:to])
+		copy(gpu.Values[gpu.Int128](out.Data, out.Len), s.wide.V[from:to])
 	case s.typ.Kind == gpu.Bool:
 		words := gpu.Words(out.Data, out.Len)
 		clear(words)
-		for i, v := range s.words.v[from:to] {
+		for i, v := range s.words.V[from:to] {
 			words[i/64] |= v & 1 << (i % 64)
 		}
 	default:
-		for i, v := range s.words.v[from:to] {
-			storeWord(*out, i, v)
+		for i, v := range s.words.V[from:to] {
+			word.Store(*out, i, v)
 		}
 	}
 	return nil
@@ -350,12 +352,12 @@ func (s *cells) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
 
 // Release implements gpu.Leaders.
 func (x *leaders) Release() {
-	x.first.release()
+	x.first.Release()
 	for i := range x.cells {
 		s := &x.cells[i]
-		s.valid.release()
-		s.words.release()
-		s.wide.release()
+		s.valid.Release()
+		s.words.Release()
+		s.wide.Release()
 		s.texts.release()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // Marks implements gpu.Queue.
@@ -14,11 +16,11 @@ func (q *queue) Marks(l *gpu.Lease, n int) (gpu.Column, error) {
 	if err := gpu.CheckMarkRows(n); err != nil {
 		return gpu.Column{}, err
 	}
-	bits, err := newZeros[uint64](l, (n+63)/64)
+	bits, err := memory.Zeros[uint64](l, (n+63)/64)
 	if err != nil {
 		return gpu.Column{}, q.fail(err)
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: n, Data: bits.buf}, nil
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: n, Data: bits.Buf}, nil
 }
 
 // Mark implements gpu.Queue. Consecutive ids in the same word cause one access to it.
@@ -30,7 +32,7 @@ func (q *queue) Mark(_ *gpu.Lease, marks, ids gpu.Column) error {
 		return err
 	}
 	words, rows := gpu.Words(marks.Data, marks.Len), gpu.Values[int32](ids.Data, ids.Len)
-	return q.fail(q.dev.parallel(len(rows), grain, func(lo, hi int) error {
+	return q.fail(q.dev.cores.For(len(rows), parallel.Grain, func(lo, hi int) error {
 		for i := lo; i < hi; {
 			w, set := rows[i]/64, uint64(0)
 			for ; i < hi && rows[i]/64 == w; i++ {
@@ -53,28 +55,28 @@ func (q *queue) AddUnmatched(l *gpu.Lease, probe, build, rest gpu.Column) (outPr
 		return outProbe, outBuild, err
 	}
 	n := probe.Len + rest.Len
-	toProbe, err := newArray[int32](l, n)
+	toProbe, err := memory.New[int32](l, n)
 	if err != nil {
 		return outProbe, outBuild, q.fail(err)
 	}
-	toBuild, err := newArray[int32](l, n)
+	toBuild, err := memory.New[int32](l, n)
 	if err != nil {
-		toProbe.release()
+		toProbe.Release()
 		return outProbe, outBuild, q.fail(err)
 	}
 	p, b, r := gpu.Values[int32](probe.Data, probe.Len), gpu.Values[int32](build.Data, build.Len),
 		gpu.Values[int32](rest.Data, rest.Len)
 	for i, j, k := 0, 0, 0; k < n; k++ {
 		if j == len(r) || i < len(p) && p[i] < r[j] {
-			toProbe.v[k], toBuild.v[k] = p[i], b[i]
+			toProbe.V[k], toBuild.V[k] = p[i], b[i]
 			i++
 		} else {
-			toProbe.v[k], toBuild.v[k] = r[j], -1
+			toProbe.V[k], toBuild.V[k] = r[j], -1
 			j++
 		}
 	}
 	ids := gpu.Column{Type: gpu.Of(gpu.Int32), Len: n}
 	outProbe, outBuild = ids, ids
-	outProbe.Data, outBuild.Data = toProbe.buf, toBuild.buf
+	outProbe.Data, outBuild.Data = toProbe.Buf, toBuild.Buf
 	return outProbe, outBuild, nil
 }

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // matcher returns the pairs of probe rows [at, to), which it looks up in order.
@@ -32,33 +34,33 @@ const probeGrain = 1 << 13
 // pairs is a list of matches in memory of a lease.
 type pairs struct {
 	lease        *gpu.Lease
-	probe, build array[int32]
+	probe, build memory.Array[int32]
 }
 
 // room makes room for n more pairs.
 func (p *pairs) room(n int) error {
-	if err := p.probe.room(p.lease, n); err != nil {
+	if err := p.probe.Reserve(p.lease, n); err != nil {
 		return err
 	}
-	return p.build.room(p.lease, n)
+	return p.build.Reserve(p.lease, n)
 }
 
 func (p *pairs) release() {
-	p.probe.release()
-	p.build.release()
+	p.probe.Release()
+	p.build.Release()
 }
 
-func (p *pairs) len() int { return len(p.probe.v) }
+func (p *pairs) len() int { return len(p.probe.V) }
 
 // add appends a pair. There must be room for it.
 func (p *pairs) add(probe, build int32) {
-	p.probe.v, p.build.v = append(p.probe.v, probe), append(p.build.v, build)
+	p.probe.V, p.build.V = append(p.probe.V, probe), append(p.build.V, build)
 }
 
 // cut drops the pairs from the k-th on, but keeps all pairs of the row of pair k-1, or drops all of
 // them if more than most pairs would be left. It returns the row after the remaining pairs.
 func (p *pairs) cut(k, most int) (next int) {
-	rows := p.probe.v
+	rows := p.probe.V
 	last := rows[k-1]
 	next = int(last) + 1
 	for k < len(rows) && rows[k] == last {
@@ -70,7 +72,7 @@ func (p *pairs) cut(k, most int) (next int) {
 			k--
 		}
 	}
-	p.probe.v, p.build.v = rows[:k], p.build.v[:k]
+	p.probe.V, p.build.V = rows[:k], p.build.V[:k]
 	return next
 }
 
@@ -79,8 +81,8 @@ func (p *pairs) cut(k, most int) (next int) {
 func columns(l *gpu.Lease, lists []*pairs) (probe, build gpu.Column, err error) {
 	if len(lists) == 1 {
 		p := lists[0]
-		probe = gpu.Column{Type: gpu.Of(gpu.Int32), Len: p.len(), Data: p.probe.buf}
-		build = gpu.Column{Type: gpu.Of(gpu.Int32), Len: p.len(), Data: p.build.buf}
+		probe = gpu.Column{Type: gpu.Of(gpu.Int32), Len: p.len(), Data: p.probe.Buf}
+		build = gpu.Column{Type: gpu.Of(gpu.Int32), Len: p.len(), Data: p.build.Buf}
 		*p = pairs{}
 		return probe, build, nil
 	}
@@ -99,10 +101,10 @@ func columns(l *gpu.Lease, lists []*pairs) (probe, build gpu.Column, err error) 
 		}
 		return gpu.Column{Type: gpu.Of(gpu.Int32), Len: total, Data: buf}, nil
 	}
-	if probe, err = column(func(p *pairs) []int32 { return p.probe.v }); err != nil {
+	if probe, err = column(func(p *pairs) []int32 { return p.probe.V }); err != nil {
 		return gpu.Column{}, gpu.Column{}, err
 	}
-	if build, err = column(func(p *pairs) []int32 { return p.build.v }); err != nil {
+	if build, err = column(func(p *pairs) []int32 { return p.build.V }); err != nil {
 		probe.Release()
 		return gpu.Column{}, gpu.Column{}, err
 	}
@@ -115,7 +117,7 @@ func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.
 	if err != nil {
 		return probe, build, false, err
 	}
-	probe, build, next, err := m.next(q.dev, l, max(1, min(limit, gpu.MaxRows)))
+	probe, build, next, err := m.next(q.dev.cores, l, max(1, min(limit, gpu.MaxRows)))
 	if err != nil {
 		return probe, build, false, q.fail(err)
 	}
@@ -125,9 +127,9 @@ func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.
 
 // next returns the next pairs and the row after them. A task does nothing if earlier tasks have
 // already found enough pairs.
-func (m *matcher) next(d *Device, l *gpu.Lease, limit int) (probe, build gpu.Column, next int, err error) {
+func (m *matcher) next(cores parallel.Cores, l *gpu.Lease, limit int) (probe, build gpu.Column, next int, err error) {
 	rest, grain := m.to-m.at, probeGrain
-	if d.threads == 1 {
+	if cores.Threads == 1 {
 		grain = max(rest, 1)
 	}
 	type part struct {
@@ -151,7 +153,7 @@ func (m *matcher) next(d *Device, l *gpu.Lease, limit int) (probe, build gpu.Col
 		}
 		return total >= limit
 	}
-	err = d.parallel(rest, grain, func(lo, hi int) (err error) {
+	err = cores.For(rest, grain, func(lo, hi int) (err error) {
 		if enough() {
 			return nil
 		}
@@ -201,19 +203,19 @@ func (m *matcher) Matched(gq gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	bits, err := newZeros[uint64](l, (m.rows+63)/64)
+	bits, err := memory.Zeros[uint64](l, (m.rows+63)/64)
 	if err != nil {
 		return gpu.Column{}, q.fail(err)
 	}
-	err = q.dev.parallel(m.rows, probeGrain, func(lo, hi int) error {
-		m.lookup.matched(lo, hi, bits.v)
+	err = q.dev.cores.For(m.rows, probeGrain, func(lo, hi int) error {
+		m.lookup.matched(lo, hi, bits.V)
 		return nil
 	})
 	if err != nil {
-		bits.release()
+		bits.Release()
 		return gpu.Column{}, q.fail(err)
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: bits.buf}, nil
+	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: bits.Buf}, nil
 }
 
 // Release implements gpu.Matcher.

@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // MatchSorted implements gpu.Queue. Tasks over the merge path find the first match of
@@ -18,13 +19,13 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	}
 	m := &merge{compare: compareRows(build, probe), builds: build[0].Column.Len, probes: cols[0].Len}
 	dead, err := nullRows(l, cols, func(i int) bool { return nullSafe[i] }, m.probes)
-	defer dead.release()
-	m.dead = dead.v
+	defer dead.Release()
+	m.dead = dead.V
 	if err == nil {
 		m.spans, err = newSpans(l, m.probes)
 	}
 	if err == nil {
-		err = q.dev.parallel(m.builds+m.probes, grain, m.find)
+		err = q.dev.cores.For(m.builds+m.probes, parallel.Grain, m.find)
 	}
 	m.compare, m.dead = nil, nil
 	if err != nil {
@@ -73,7 +74,7 @@ func (m *merge) find(from, to int) error {
 			}
 			count = end - build
 		}
-		m.first.v[probe], m.count.v[probe] = int32(build), int32(count)
+		m.first.V[probe], m.count.V[probe] = int32(build), int32(count)
 		probe++
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // MergeSort implements gpu.Queue. Cores sort runs of rows, then merge pairs of runs. Diagonals cut
@@ -17,19 +19,19 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) 
 		return gpu.Column{}, err
 	}
 	n := keys[0].Column.Len
-	from, err := newArray[int32](l, n)
+	from, err := memory.New[int32](l, n)
 	if err != nil {
 		return gpu.Column{}, q.fail(err)
 	}
-	to, err := newArray[int32](l, n)
+	to, err := memory.New[int32](l, n)
 	if err != nil {
-		from.release()
+		from.Release()
 		return gpu.Column{}, q.fail(err)
 	}
-	rows, other := from.v, to.v
+	rows, other := from.V, to.V
 	compare := compareRows(keys, keys)
-	run := max(grain, (n+q.dev.threads-1)/q.dev.threads)
-	err = q.dev.parallel(n, run, func(lo, hi int) error {
+	run := max(parallel.Grain, (n+q.dev.cores.Threads-1)/q.dev.cores.Threads)
+	err = q.dev.cores.For(n, run, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			rows[i] = int32(i)
 		}
@@ -42,7 +44,7 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) 
 		return nil
 	})
 	for ; err == nil && run < n; run *= 2 {
-		err = q.dev.parallel(n, grain, func(lo, hi int) error {
+		err = q.dev.cores.For(n, parallel.Grain, func(lo, hi int) error {
 			for at := lo; at < hi; {
 				first := at / (2 * run) * (2 * run)
 				middle, end := min(first+run, n), min(first+2*run, n)
@@ -54,12 +56,12 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) 
 		})
 		rows, other, from, to = other, rows, to, from
 	}
-	to.release()
+	to.Release()
 	if err != nil {
-		from.release()
+		from.Release()
 		return gpu.Column{}, q.fail(err)
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: from.buf}, nil
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: from.Buf}, nil
 }
 
 // mergeRuns writes a part of the merge of two runs, from a diagonal on. Among equal rows, those of

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 // Partition implements gpu.Queue. Every task makes a histogram, a scan over (partition, task) turns
@@ -24,31 +26,31 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 			return nil, gpu.Column{}, fmt.Errorf("partition of a column of %d rows by a key of %d", c.Len, key.Len)
 		}
 	}
-	var to array[int32]
+	var to memory.Array[int32]
 	var offsets []int
 	var err error
 	if key.Type.Width() == 4 {
-		to, offsets, err = partition(q.dev, l, gpu.Values[uint32](key.Data, key.Len), d)
+		to, offsets, err = partition(q.dev.cores, l, gpu.Values[uint32](key.Data, key.Len), d)
 	} else {
-		to, offsets, err = partition(q.dev, l, gpu.Values[uint64](key.Data, key.Len), d)
+		to, offsets, err = partition(q.dev.cores, l, gpu.Values[uint64](key.Data, key.Len), d)
 	}
 	if err != nil {
 		return nil, gpu.Column{}, q.fail(err)
 	}
-	defer to.release()
-	starts, err := newArray[int32](l, len(offsets))
+	defer to.Release()
+	starts, err := memory.New[int32](l, len(offsets))
 	if err != nil {
 		return nil, gpu.Column{}, q.fail(err)
 	}
 	for p, at := range offsets {
-		starts.v[p] = int32(at)
+		starts.V[p] = int32(at)
 	}
-	out, err := q.dev.partitioned(l, cols, to)
+	out, err := partitioned(q.dev.cores, l, cols, to)
 	if err != nil {
-		starts.release()
+		starts.Release()
 		return nil, gpu.Column{}, q.fail(err)
 	}
-	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.v), Data: starts.buf}, nil
+	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.V), Data: starts.Buf}, nil
 }
 
 // PartitionLoose implements gpu.Queue.
@@ -60,12 +62,13 @@ func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 
 // partitioned returns columns with row i at to[i]. If the rows already have this order, as those of
 // a table that is sorted by the key, the columns are shared.
-func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (out []gpu.Column, err error) {
+func partitioned(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, to memory.Array[int32]) (out []gpu.Column,
+	err error) {
 	out = make([]gpu.Column, len(cols))
-	if stays(to.v) {
+	if stays(to.V) {
 		for i, c := range cols {
 			if c.IsRowNumbers() {
-				c.Data = to.buf.Retain()
+				c.Data = to.Buf.Retain()
 				out[i] = c
 			} else {
 				out[i] = c.Retain()
@@ -73,9 +76,9 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 		}
 		return out, nil
 	}
-	var order array[int32] // the row at each position
+	var order memory.Array[int32] // the row at each position
 	defer func() {
-		order.release()
+		order.Release()
 		if err != nil {
 			gpu.ReleaseColumns(out)
 			out = nil
@@ -86,27 +89,27 @@ func (d *Device) partitioned(l *gpu.Lease, cols []gpu.Column, to array[int32]) (
 	for i, c := range cols {
 		switch {
 		case c.Type.IsVar() && c.Dict == nil && c.Valid == nil:
-			out[i], err = d.scatteredText(l, c, to.v)
+			out[i], err = scatteredText(cores, l, c, to.V)
 		case c.IsRowNumbers() || c.Valid != nil || c.DataWidth() == 0:
-			if order.buf == nil {
-				order, err = d.orderOf(l, to.v)
+			if order.Buf == nil {
+				order, err = orderOf(cores, l, to.V)
 			}
 			if c.IsRowNumbers() { // in the new order the row numbers are the order itself
 				if err == nil {
-					c.Data = order.buf.Retain()
+					c.Data = order.Buf.Retain()
 					out[i] = c
 				}
 			} else {
 				gathered, places = append(gathered, c), append(places, i)
 			}
 		default:
-			out[i], err = d.scattered(l, c, to.v)
+			out[i], err = scattered(cores, l, c, to.V)
 		}
 		if err != nil {
 			return out, err
 		}
 	}
-	moved, err := d.gather(l, gathered, order.v, false)
+	moved, err := gather(cores, l, gathered, order.V, false)
 	if err != nil {
 		return out, err
 	}
@@ -127,36 +130,36 @@ func stays(to []int32) bool {
 }
 
 // orderOf returns the row at each position, where row i is at to[i].
-func (d *Device) orderOf(l *gpu.Lease, to []int32) (array[int32], error) {
-	order, err := newArray[int32](l, len(to))
+func orderOf(cores parallel.Cores, l *gpu.Lease, to []int32) (memory.Array[int32], error) {
+	order, err := memory.New[int32](l, len(to))
 	if err != nil {
 		return order, err
 	}
-	return order, d.parallel(len(to), grain, func(lo, hi int) error {
+	return order, cores.For(len(to), parallel.Grain, func(lo, hi int) error {
 		for r, at := range to[lo:hi] {
-			order.v[at] = int32(lo + r)
+			order.V[at] = int32(lo + r)
 		}
 		return nil
 	})
 }
 
 // scattered returns a plain column of fixed width with row i at to[i].
-func (d *Device) scattered(l *gpu.Lease, c gpu.Column, to []int32) (gpu.Column, error) {
+func scattered(cores parallel.Cores, l *gpu.Lease, c gpu.Column, to []int32) (gpu.Column, error) {
 	buf, err := l.Alloc(int64(c.Len) * int64(c.DataWidth()))
 	if err != nil {
 		return gpu.Column{}, err
 	}
 	switch c.DataWidth() {
 	case 1:
-		err = scatterValues[uint8](d, c, buf, to)
+		err = scatterValues[uint8](cores, c, buf, to)
 	case 2:
-		err = scatterValues[uint16](d, c, buf, to)
+		err = scatterValues[uint16](cores, c, buf, to)
 	case 4:
-		err = scatterValues[uint32](d, c, buf, to)
+		err = scatterValues[uint32](cores, c, buf, to)
 	case 8:
-		err = scatterValues[uint64](d, c, buf, to)
+		err = scatterValues[uint64](cores, c, buf, to)
 	default:
-		err = scatterValues[gpu.Int128](d, c, buf, to)
+		err = scatterValues[gpu.Int128](cores, c, buf, to)
 	}
 	if err != nil {
 		buf.Release()
@@ -168,9 +171,9 @@ func (d *Device) scattered(l *gpu.Lease, c gpu.Column, to []int32) (gpu.Column, 
 	return gpu.Column{Type: c.Type, Len: c.Len, Data: buf, Dict: c.Dict}, nil
 }
 
-func scatterValues[T any](d *Device, c gpu.Column, buf *gpu.Buffer, to []int32) error {
+func scatterValues[T any](cores parallel.Cores, c gpu.Column, buf *gpu.Buffer, to []int32) error {
 	in, out := gpu.Values[T](c.Data, c.Len), gpu.Values[T](buf, c.Len)
-	return d.parallel(c.Len, grain, func(lo, hi int) error {
+	return cores.For(c.Len, parallel.Grain, func(lo, hi int) error {
 		in := in[lo:hi]
 		for r, at := range to[lo:hi] {
 			out[at] = in[r]
@@ -180,7 +183,7 @@ func scatterValues[T any](d *Device, c gpu.Column, buf *gpu.Buffer, to []int32) 
 }
 
 // scatteredText returns a plain column of strings without nulls with row i at to[i].
-func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.Column, err error) {
+func scatteredText(cores parallel.Cores, l *gpu.Lease, c gpu.Column, to []int32) (out gpu.Column, err error) {
 	defer func() {
 		if err != nil {
 			out.Release()
@@ -196,7 +199,7 @@ func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.
 		return out, err
 	}
 	from, ends := gpu.Values[int32](c.Offsets, n+1), gpu.Values[int32](out.Offsets, n+1)
-	err = d.parallel(n, grain, func(lo, hi int) error {
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		for i, at := range to[lo:hi] {
 			ends[at+1] = from[lo+i+1] - from[lo+i]
 		}
@@ -210,7 +213,7 @@ func (d *Device) scatteredText(l *gpu.Lease, c gpu.Column, to []int32) (out gpu.
 		ends[i+1] = ends[i] + length
 	}
 	in, text := c.Data.Bytes(), out.Data.Bytes()
-	return out, d.parallel(n, grain, func(lo, hi int) error {
+	return out, cores.For(n, parallel.Grain, func(lo, hi int) error {
 		for i, at := range to[lo:hi] {
 			copyText(text[ends[at]:ends[at+1]], in[from[lo+i]:from[lo+i+1]])
 		}
@@ -233,19 +236,19 @@ func copyText(to, from []byte) {
 
 // partition returns the position of each row in the stable order of rows by a digit of their key,
 // and the first position of each digit. The caller releases the positions.
-func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K,
-	digit gpu.Digit) (positions array[int32], offsets []int, err error) {
+func partition[K uint32 | uint64](cores parallel.Cores, l *gpu.Lease, key []K,
+	digit gpu.Digit) (positions memory.Array[int32], offsets []int, err error) {
 	n, fanout := len(key), 1<<digit.Bits
 	mask, factor, shift := K(fanout-1), K(max(digit.Factor, 1)), digit.Shift
-	size := max(grain, (n/(4*d.threads)+63)/64*64)
+	size := max(parallel.Grain, (n/(4*cores.Threads)+63)/64*64)
 	tasks := (n + size - 1) / size
-	nexts, err := newZeros[int32](l, tasks*fanout)
+	nexts, err := memory.Zeros[int32](l, tasks*fanout)
 	if err != nil {
 		return positions, nil, err
 	}
-	defer nexts.release()
-	next := nexts.v
-	err = d.parallel(n, size, func(lo, hi int) error {
+	defer nexts.Release()
+	next := nexts.V
+	err = cores.For(n, size, func(lo, hi int) error {
 		count := next[lo/size*fanout:][:fanout]
 		for _, k := range key[lo:hi] {
 			count[k*factor>>shift&mask]++
@@ -253,7 +256,7 @@ func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K,
 		return nil
 	})
 	if err == nil {
-		positions, err = newArray[int32](l, n)
+		positions, err = memory.New[int32](l, n)
 	}
 	if err != nil {
 		return positions, nil, err
@@ -267,17 +270,17 @@ func partition[K uint32 | uint64](d *Device, l *gpu.Lease, key []K,
 		}
 	}
 	offsets[fanout] = n
-	err = d.parallel(n, size, func(lo, hi int) error {
+	err = cores.For(n, size, func(lo, hi int) error {
 		to := next[lo/size*fanout:][:fanout]
 		for i, k := range key[lo:hi] {
 			p := k * factor >> shift & mask
-			positions.v[lo+i] = to[p]
+			positions.V[lo+i] = to[p]
 			to[p]++
 		}
 		return nil
 	})
 	if err != nil {
-		positions.release()
+		positions.Release()
 	}
 	return positions, offsets, err
 }

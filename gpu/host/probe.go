@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // Match implements gpu.Table.
@@ -20,7 +22,7 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Matche
 		return nil, gpu.Exceeded("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
 	p := &probe{table: t}
-	if p.keys, err = t.keyWords(q.dev, l, keys, n, false); err == nil {
+	if p.keys, err = t.keyWords(q.dev.cores, l, keys, n, false); err == nil {
 		err = p.lookUpValues(l)
 	}
 	if err != nil {
@@ -37,7 +39,7 @@ type probe struct {
 	keys batch
 	// first and last have the entries of each dictionary value, if the key is a single string with
 	// a dictionary.
-	first, last array[int32]
+	first, last memory.Array[int32]
 }
 
 // lookUpValues looks up the values of a dictionary that has no more values than there are rows.
@@ -46,55 +48,53 @@ func (p *probe) lookUpValues(l *gpu.Lease) (err error) {
 	if len(p.keys.cols) > 1 || len(codes) == 0 || p.anySafe && p.keys.cols[0].Valid != nil {
 		return nil
 	}
-	if p.first, err = newArray[int32](l, len(codes)); err != nil {
+	if p.first, err = memory.New[int32](l, len(codes)); err != nil {
 		return err
 	}
-	if p.last, err = newArray[int32](l, len(codes)); err != nil {
+	if p.last, err = memory.New[int32](l, len(codes)); err != nil {
 		return err
 	}
 	words := blockWords(p.keys.words)
-	for at := 0; at < len(codes); at += probeBlock {
-		end := min(at+probeBlock, len(codes))
+	for at := 0; at < len(codes); at += word.Block {
+		end := min(at+word.Block, len(codes))
 		for i, code := range codes[at:end] {
 			words[0][i] = uint64(code)
 		}
-		p.lookUp(words, p.first.v[at:end], p.last.v[at:end])
+		p.lookUp(words, p.first.V[at:end], p.last.V[at:end])
 	}
 	return nil
 }
-
-const probeBlock = 512
 
 // block has the matching entries of the rows of a block: those from first to last. With unique
 // keys, first is the matching row + 1.
 type block struct {
 	words       [][]uint64
-	first, last [probeBlock]int32
+	first, last [word.Block]int32
 }
 
 func (p *probe) release() {
 	p.keys.release()
-	p.first.release()
-	p.last.release()
+	p.first.Release()
+	p.last.Release()
 }
 
 // unique reports whether each key of the table has one row.
-func (p *probe) unique() bool { return p.start.v == nil }
+func (p *probe) unique() bool { return p.start.V == nil }
 
 // matches finds the entries of m rows from row at on.
 func (p *probe) matches(b *block, at, m int) {
 	first, last := b.first[:m], b.last[:m]
 	switch {
-	case p.first.v == nil:
+	case p.first.V == nil:
 		p.pack(p.keys.coded, at, m, b.words)
 		p.lookUp(b.words, first, last)
 	case p.unique():
-		ofValues(first, p.first.v, p.keys.cols[0], at)
+		ofValues(first, p.first.V, p.keys.cols[0], at)
 	default:
-		ofValues(first, p.first.v, p.keys.cols[0], at)
-		ofValues(last, p.last.v, p.keys.cols[0], at)
+		ofValues(first, p.first.V, p.keys.cols[0], at)
+		ofValues(last, p.last.V, p.keys.cols[0], at)
 	}
-	if dead := p.keys.dead.v; dead != nil {
+	if dead := p.keys.dead.V; dead != nil {
 		for i := range first {
 			if r := at + i; dead[r/64]>>(r%64)&1 != 0 {
 				first[i], last[i] = 0, 0
@@ -112,7 +112,7 @@ func ofValues(out, byValue []int32, c gpu.Column, at int) {
 
 // lookUp finds the entries of a block of keys.
 func (p *probe) lookUp(words [][]uint64, first, last []int32) {
-	if byKey := p.byKey.v; byKey != nil {
+	if byKey := p.byKey.V; byKey != nil {
 		none := uint64(len(byKey) - 1)
 		for i, key := range words[0][:len(first)] {
 			first[i] = byKey[min(key-p.lo, none)]
@@ -121,7 +121,7 @@ func (p *probe) lookUp(words [][]uint64, first, last []int32) {
 	}
 	p.find(words, first)
 	// The number -1, which means no match, is all ones as a mask.
-	start, entries := p.start.v, p.entries.v
+	start, entries := p.start.V, p.entries.V
 	switch {
 	case p.rows == 0:
 		clear(first)
@@ -131,7 +131,7 @@ func (p *probe) lookUp(words [][]uint64, first, last []int32) {
 			at := max(number, 0)
 			first[i], last[i] = start[at]&^(number>>31), start[at+1]&^(number>>31)
 		}
-	case p.ranks.v != nil:
+	case p.ranks.V != nil:
 		for i, number := range first {
 			first[i] = (entries[max(number, 0)] + 1) &^ (number >> 31)
 		}
@@ -143,13 +143,13 @@ func (p *probe) lookUp(words [][]uint64, first, last []int32) {
 }
 
 func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
-	if err := out.room(min(hi-lo, limit+probeBlock)); err != nil { // most rows have at most one pair
+	if err := out.room(min(hi-lo, limit+word.Block)); err != nil { // most rows have at most one pair
 		return 0, err
 	}
 	b := block{words: blockWords(p.keys.words)}
-	unhashed := p.unique() && p.first.v == nil && p.keys.dead.v == nil && (p.byKey.v != nil || p.ranks.v != nil)
-	for at := lo; at < hi; at += probeBlock {
-		m := min(probeBlock, hi-at)
+	unhashed := p.unique() && p.first.V == nil && p.keys.dead.V == nil && (p.byKey.V != nil || p.ranks.V != nil)
+	for at := lo; at < hi; at += word.Block {
+		m := min(word.Block, hi-at)
 		if unhashed {
 			p.addMatches(out, b.words, at, m)
 		} else if p.matches(&b, at, m); p.unique() {
@@ -170,7 +170,7 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 				return 0, err
 			}
 			for e := first; e < last; e++ {
-				out.add(int32(at+i), p.entries.v[e])
+				out.add(int32(at+i), p.entries.V[e])
 			}
 			if out.len() >= limit {
 				return at + i + 1, nil
@@ -182,7 +182,7 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 
 // addUnique appends the matches of a block of rows, given as row + 1. There must be room for them.
 func (p *pairs) addUnique(rows []int32, at int) {
-	probe, build := p.probe.v, p.build.v
+	probe, build := p.probe.V, p.build.V
 	to, match := probe[len(probe):len(probe)+len(rows)], build[len(build):len(build)+len(rows)]
 	k := 0
 	for i, r := range rows {
@@ -191,14 +191,14 @@ func (p *pairs) addUnique(rows []int32, at int) {
 			k++
 		}
 	}
-	p.probe.v, p.build.v = probe[:len(probe)+k], build[:len(build)+k]
+	p.probe.V, p.build.V = probe[:len(probe)+k], build[:len(build)+k]
 }
 
 // addMatches looks m rows from row at on up in an array, or in the direct form, of distinct keys, and appends the
 // matches, for which there is room. Keys of 4 and 8 bytes are read where they are: the time is that of the
 // instructions.
 func (p *probe) addMatches(out *pairs, words [][]uint64, at, m int) {
-	probe, build := out.probe.v, out.build.v
+	probe, build := out.probe.V, out.build.V
 	to, match := probe[len(probe):len(probe)+m], build[len(build):len(build)+m]
 	n := 0
 	switch key := p.keys.cols[0]; {
@@ -214,14 +214,14 @@ func (p *probe) addMatches(out *pairs, words [][]uint64, at, m int) {
 	for i := range to[:n] {
 		to[i] += int32(at)
 	}
-	out.probe.v, out.build.v = probe[:len(probe)+n], build[:len(build)+n]
+	out.probe.V, out.build.V = probe[:len(probe)+n], build[:len(build)+n]
 }
 
 func matchDistinct[K uint32 | uint64](t *table, keys []K, to, match []int32) int {
-	if t.byKey.v != nil {
-		return matchArray(keys, t.lo, t.byKey.v, to, match)
+	if t.byKey.V != nil {
+		return matchArray(keys, t.lo, t.byKey.V, to, match)
 	}
-	return matchRanks(keys, t.lo, t.ranks.v, t.entries.v, to, match)
+	return matchRanks(keys, t.lo, t.ranks.V, t.entries.V, to, match)
 }
 
 // matchArray writes the positions of the keys that an array, which begins with key lo, contains,
@@ -260,8 +260,8 @@ func matchRanks[K uint32 | uint64](keys []K, lo uint64, ranks []ranked, entries,
 func (p *probe) matched(lo, hi int, bits []uint64) {
 	b := block{words: blockWords(p.keys.words)}
 	unique := p.unique()
-	for at := lo; at < hi; at += probeBlock {
-		m := min(probeBlock, hi-at)
+	for at := lo; at < hi; at += word.Block {
+		m := min(word.Block, hi-at)
 		p.matches(&b, at, m)
 		for i := range m {
 			first, last := b.first[i], b.last[i]

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 var errClosed = errors.New("queue is closed")
@@ -23,7 +24,7 @@ func (q *queue) Device() gpu.Device { return q.dev.device() }
 // Until implements gpu.Queue.
 func (q *queue) Until(ctx context.Context) {
 	share := *q.dev
-	share.whole, share.ctx = q.dev.device(), ctx
+	share.whole, share.cores.Context = q.dev.device(), ctx
 	q.dev = &share
 }
 
@@ -51,7 +52,7 @@ func (q *queue) check(columns ...[]gpu.Column) error {
 	if q.err != nil {
 		return q.err
 	}
-	if ctx := q.dev.ctx; ctx != nil && ctx.Err() != nil {
+	if ctx := q.dev.cores.Context; ctx != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	for _, cols := range columns {
@@ -84,7 +85,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 		c, err := joined(l, c)
 		if err == nil {
 			var unpacked gpu.Column
-			unpacked, err = q.dev.unpack(l, c)
+			unpacked, err = decode(q.dev.cores, l, c)
 			c.Release()
 			c = unpacked
 		}
@@ -120,8 +121,8 @@ func joined(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	return out, nil
 }
 
-// unpack returns an ordinary column for an encoded one, with its own references.
-func (d *Device) unpack(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
+// decode returns an ordinary column for an encoded one, with its own references.
+func decode(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	switch {
 	case c.CodeWidth == 0:
 		return c.Retain(), nil
@@ -147,7 +148,7 @@ func (d *Device) unpack(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 		return out, nil
 	}
 	defer out.Release()
-	return d.expand(l, out)
+	return expand(cores, l, out)
 }
 
 // widen returns an encoded column without a dictionary with its values widened to 8
@@ -183,7 +184,7 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	if err := q.check(in); err != nil {
 		return nil, err
 	}
-	out, err := eval(q.dev, l, p, in, n)
+	out, err := eval(q.dev.cores, l, p, in, n)
 	return out, q.fail(err)
 }
 

@@ -21,16 +21,16 @@ func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bou
 	begin := bounded(build, lower, lower != nil && lower.Strict)
 	end := bounded(build, upper, upper != nil && !upper.Strict)
 	dead, err := nullRows(l, bounds, nil, rows)
-	defer dead.release()
+	defer dead.Release()
 	var m spans
 	if err == nil {
 		m, err = newSpans(l, rows)
 	}
 	if err == nil {
-		err = q.dev.parallel(rows, probeGrain, func(from, to int) error {
+		err = q.dev.cores.For(rows, probeGrain, func(from, to int) error {
 			for r := from; r < to; r++ {
 				first, count := 0, 0
-				if dead.v == nil || dead.v[r/64]>>(r%64)&1 == 0 {
+				if dead.V == nil || dead.V[r/64]>>(r%64)&1 == 0 {
 					if begin != nil {
 						first = sort.Search(keys, func(i int) bool { return begin(i, r) })
 					}
@@ -38,7 +38,7 @@ func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bou
 						count = sort.Search(count, func(i int) bool { return end(first+i, r) })
 					}
 				}
-				m.first.v[r], m.count.v[r] = int32(first), int32(count)
+				m.first.V[r], m.count.V[r] = int32(first), int32(count)
 			}
 			return nil
 		})

@@ -1,6 +1,10 @@
 package host
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
+)
 
 // Runs implements gpu.Queue. Each task counts the runs that begin in its rows, then
 // numbers its rows.
@@ -8,14 +12,14 @@ func (q *queue) Runs(l *gpu.Lease, keys []gpu.Column) (gpu.Assignment, gpu.Colum
 	if err := q.check(keys); err != nil {
 		return nil, gpu.Column{}, err
 	}
-	ids, firsts, err := q.dev.runs(l, keys)
+	ids, firsts, err := numberRuns(q.dev.cores, l, keys)
 	if err != nil {
 		return nil, gpu.Column{}, q.fail(err)
 	}
 	return assignment{ids}, firsts, nil
 }
 
-func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, err error) {
+func numberRuns(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, err error) {
 	if err := gpu.CheckKeys(keys); err != nil {
 		return ids, firsts, err
 	}
@@ -29,12 +33,12 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 	}
 	// at first has the number of runs that begin in the row's task, up to the row.
 	at := gpu.Values[int32](ids.Data, n)
-	before := make([]int32, (n+grain-1)/grain+1)
-	err = d.parallel(n, grain, func(lo, hi int) error {
+	before := make([]int32, (n+parallel.Grain-1)/parallel.Grain+1)
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		run := int32(0)
-		var marks [probeBlock]uint8
-		for first := lo; first < hi; first += probeBlock {
-			block := marks[:min(probeBlock, hi-first)]
+		var marks [word.Block]uint8
+		for first := lo; first < hi; first += word.Block {
+			block := marks[:min(word.Block, hi-first)]
 			clear(block)
 			if first == 0 {
 				block[0] = 1
@@ -47,7 +51,7 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 				at[first+i] = run
 			}
 		}
-		before[lo/grain+1] = run
+		before[lo/parallel.Grain+1] = run
 		return nil
 	})
 	for p := 1; p < len(before); p++ {
@@ -62,8 +66,8 @@ func (d *Device) runs(l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, 
 		return gpu.Column{}, gpu.Column{}, err
 	}
 	rows := gpu.Values[int32](firsts.Data, firsts.Len)
-	err = d.parallel(n, grain, func(lo, hi int) error {
-		base, seen := before[lo/grain]-1, int32(0)
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
+		base, seen := before[lo/parallel.Grain]-1, int32(0)
 		for i, run := range at[lo:hi] {
 			at[lo+i] = base + run
 			if run > seen {
@@ -107,12 +111,12 @@ func changesOf(c gpu.Column) changing {
 		}
 	}
 	return func(first int, marks []uint8) {
-		var words [probeBlock + 1]uint64
+		var words [word.Block + 1]uint64
 		if first == 0 {
-			loadWords(words[1:][:len(marks)], c, 0)
+			word.Load(words[1:][:len(marks)], c, 0)
 			words[0] = words[1]
 		} else {
-			loadWords(words[:len(marks)+1], c, first-1)
+			word.Load(words[:len(marks)+1], c, first-1)
 		}
 		for i, w := range words[1:][:len(marks)] {
 			other := w ^ words[i]

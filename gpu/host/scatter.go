@@ -1,6 +1,9 @@
 package host
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+)
 
 // Scatter implements gpu.Queue. It inverts the ids in order, so that the last row with an
 // id counts, and gathers the rows by the inverse on all cores.
@@ -8,11 +11,11 @@ func (q *queue) Scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) 
 	if err := q.check(cols, []gpu.Column{ids}); err != nil {
 		return nil, err
 	}
-	out, err := q.dev.scatter(l, cols, ids, n)
+	out, err := scatter(q.dev.cores, l, cols, ids, n)
 	return out, q.fail(err)
 }
 
-func (d *Device) scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) ([]gpu.Column, error) {
+func scatter(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int) ([]gpu.Column, error) {
 	if err := gpu.CheckIDs(ids); err != nil {
 		return nil, err
 	}
@@ -33,5 +36,5 @@ func (d *Device) scatter(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, n int)
 			inverse[id] = int32(i)
 		}
 	}
-	return d.gather(l, cols, inverse, true)
+	return gather(cores, l, cols, inverse, true)
 }

@@ -2,13 +2,15 @@ package host
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // Sort implements gpu.Queue. Every key becomes an unsigned integer with the same order, as narrow
@@ -19,7 +21,7 @@ func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	if err := q.check(gpu.KeyColumns(keys)); err != nil {
 		return gpu.Column{}, err
 	}
-	out, err := q.dev.sort(l, keys)
+	out, err := sortRows(q.dev.cores, l, keys)
 	return out, q.fail(err)
 }
 
@@ -33,7 +35,7 @@ type keyDigits struct {
 // digitsOf returns the integers that load loads.
 func digitsOf(bits uint, load func(out []uint64, at int)) keyDigits {
 	return keyDigits{bits, func(out []uint64, at int, shift uint) {
-		var tmp [probeBlock]uint64
+		var tmp [word.Block]uint64
 		load(tmp[:len(out)], at)
 		for i, v := range tmp[:len(out)] {
 			out[i] |= v << shift
@@ -52,17 +54,17 @@ func (k keyDigits) above(lowest uint) keyDigits {
 	})
 }
 
-func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
+func sortRows(cores parallel.Cores, l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	if err := gpu.CheckSort(keys); err != nil {
 		return gpu.Column{}, err
 	}
 	n := keys[0].Column.Len
-	r := radix{dev: d, lease: l, n: n, idBits: uint(bits.Len(uint(n)))}
+	r := radix{cores: cores, lease: l, n: n, idBits: uint(bits.Len(uint(n)))}
 	defer r.release()
 	var parts []keyDigits
 	for _, k := range keys {
-		p, ranks, err := d.keyDigits(l, k)
-		defer ranks.release()
+		p, ranks, err := digitsOfKey(cores, l, k)
+		defer ranks.Release()
 		if err != nil {
 			return gpu.Column{}, err
 		}
@@ -78,7 +80,7 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 		words[len(words)-1] = append(words[len(words)-1], p)
 		room -= p.bits
 	}
-	ids, err := newArray[int32](l, n)
+	ids, err := memory.New[int32](l, n)
 	if err != nil {
 		return gpu.Column{}, err
 	}
@@ -89,18 +91,18 @@ func (d *Device) sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 		}
 	}
 	if err == nil {
-		err = r.word(words[last], ids.v)
+		err = r.word(words[last], ids.V)
 	}
 	if err != nil {
-		ids.release()
+		ids.Release()
 		return gpu.Column{}, err
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: ids.buf}, nil
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: ids.Buf}, nil
 }
 
 // radix sorts words of a key and, in the lowest bits, a row id.
 type radix struct {
-	dev    *Device
+	cores  parallel.Cores
 	lease  *gpu.Lease
 	n      int
 	idBits uint
@@ -108,13 +110,13 @@ type radix struct {
 	// afterwards they are in own. A pass writes them to next. Buffers are allocated when they are
 	// needed.
 	parts     []keyDigits
-	own, next array[uint64]
+	own, next memory.Array[uint64]
 	sorted    bool // the words are in own
 }
 
 func (r *radix) release() {
-	r.own.release()
-	r.next.release()
+	r.own.Release()
+	r.next.Release()
 }
 
 // addKeys adds keys of parts, for rows from at on, to out, shifted to the left.
@@ -127,11 +129,11 @@ func addKeys(parts []keyDigits, out []uint64, at int, shift uint) {
 
 // each calls f for blocks of the words [lo, hi).
 func (r *radix) each(lo, hi int, f func(at int, words []uint64)) {
-	var tmp [probeBlock]uint64
+	var tmp [word.Block]uint64
 	for at := lo; at < hi; at += len(tmp) {
 		n := min(len(tmp), hi-at)
 		if r.sorted {
-			f(at, r.own.v[at:at+n])
+			f(at, r.own.V[at:at+n])
 			continue
 		}
 		for i := range tmp[:n] {
@@ -144,8 +146,8 @@ func (r *radix) each(lo, hi int, f func(at int, words []uint64)) {
 
 // room makes room for the words of a pass.
 func (r *radix) room() (err error) {
-	if r.next.v == nil {
-		r.next, err = newArray[uint64](r.lease, r.n)
+	if r.next.V == nil {
+		r.next, err = memory.New[uint64](r.lease, r.n)
 	}
 	return err
 }
@@ -157,9 +159,9 @@ func (r *radix) word(parts []keyDigits, ids []int32) error {
 		if err := r.room(); err != nil {
 			return err
 		}
-		err := r.dev.parallel(r.n, grain, func(lo, hi int) error {
-			for at := lo; at < hi; at += probeBlock {
-				block := r.next.v[at:min(at+probeBlock, hi)]
+		err := r.cores.For(r.n, parallel.Grain, func(lo, hi int) error {
+			for at := lo; at < hi; at += word.Block {
+				block := r.next.V[at:min(at+word.Block, hi)]
 				clear(block)
 				addKeys(parts, block, at, 0)
 			}
@@ -168,9 +170,9 @@ func (r *radix) word(parts []keyDigits, ids []int32) error {
 		if err != nil {
 			return err
 		}
-		err = r.dev.parallel(r.n, grain, func(lo, hi int) error {
-			for i, w := range r.own.v[lo:hi] {
-				r.own.v[lo+i] = r.next.v[w&mask]<<r.idBits | w&mask
+		err = r.cores.For(r.n, parallel.Grain, func(lo, hi int) error {
+			for i, w := range r.own.V[lo:hi] {
+				r.own.V[lo+i] = r.next.V[w&mask]<<r.idBits | w&mask
 			}
 			return nil
 		})
@@ -197,7 +199,7 @@ func (r *radix) word(parts []keyDigits, ids []int32) error {
 	if ids == nil {
 		return nil
 	}
-	return r.dev.parallel(r.n, grain, func(lo, hi int) error {
+	return r.cores.For(r.n, parallel.Grain, func(lo, hi int) error {
 		r.each(lo, hi, func(at int, words []uint64) {
 			for i, w := range words {
 				ids[at+i] = int32(w & mask)
@@ -215,10 +217,10 @@ const maxDigit = 12
 func (r *radix) pass(shift, width uint, ids []int32) (bool, error) {
 	n, fanout := r.n, 1<<width
 	mask, id := uint64(fanout-1), uint64(1)<<r.idBits-1
-	size := max(grain, (n/r.dev.threads+63)/64*64)
+	size := max(parallel.Grain, (n/r.cores.Threads+63)/64*64)
 	tasks := (n + size - 1) / size
 	next := make([]int32, tasks*fanout)
-	err := r.dev.parallel(n, size, func(lo, hi int) error {
+	err := r.cores.For(n, size, func(lo, hi int) error {
 		count := next[lo/size*fanout:][:fanout]
 		r.each(lo, hi, func(_ int, words []uint64) {
 			for _, w := range words {
@@ -248,8 +250,8 @@ func (r *radix) pass(shift, width uint, ids []int32) (bool, error) {
 			return false, err
 		}
 	}
-	err = r.dev.parallel(n, size, func(lo, hi int) error {
-		to, words := next[lo/size*fanout:][:fanout], r.next.v
+	err = r.cores.For(n, size, func(lo, hi int) error {
+		to, words := next[lo/size*fanout:][:fanout], r.next.V
 		r.each(lo, hi, func(_ int, block []uint64) {
 			if ids != nil {
 				for _, w := range block {
@@ -278,37 +280,38 @@ func (r *radix) pass(shift, width uint, ids []int32) (bool, error) {
 // keyDigits turns a sort key into ordered integers: one bit for nulls if there are any, and one or
 // two integers for the value. For strings the integers are ranks, which the caller releases
 // afterwards.
-func (d *Device) keyDigits(l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ranks array[uint32], err error) {
+func digitsOfKey(cores parallel.Cores, l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ranks memory.Array[uint32],
+	err error) {
 	c := k.Column
 	var load func(out []uint64, at int)
 	switch {
 	case c.Type.IsVar() || c.Dict != nil:
-		load, ranks, err = d.ranks(l, c)
+		load, ranks, err = rankTexts(cores, l, c)
 	case c.Type.Wide:
-		digits, err = d.wideDigits(k)
+		digits, err = wideDigits(cores, k)
 		return digits, ranks, err
 	default:
-		flip := orderFlip(c.Type)
+		flip := word.ToOrdered(c.Type)
 		load = func(out []uint64, at int) {
-			loadWords(out, c, at)
+			word.Load(out, c, at)
 			flip(out)
 		}
 	}
 	if err == nil {
-		digits, err = d.compress(k, load)
+		digits, err = compressKey(cores, k, load)
 	}
 	return digits, ranks, err
 }
 
 // compress narrows a key to the range of its values, inverts it for descending order, and adds the
 // position of nulls.
-func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]keyDigits, error) {
+func compressKey(cores parallel.Cores, k gpu.SortKey, load func(out []uint64, at int)) ([]keyDigits, error) {
 	c := k.Column
-	tasks := (c.Len + grain - 1) / grain
+	tasks := (c.Len + parallel.Grain - 1) / parallel.Grain
 	los, his := make([]uint64, tasks), make([]uint64, tasks)
-	err := d.parallel(c.Len, grain, func(from, to int) error {
+	err := cores.For(c.Len, parallel.Grain, func(from, to int) error {
 		lo, hi := uint64(math.MaxUint64), uint64(0)
-		var tmp [probeBlock]uint64
+		var tmp [word.Block]uint64
 		for at := from; at < to; at += len(tmp) {
 			w := tmp[:min(len(tmp), to-at)]
 			load(w, at)
@@ -324,7 +327,7 @@ func (d *Device) compress(k gpu.SortKey, load func(out []uint64, at int)) ([]key
 				}
 			}
 		}
-		los[from/grain], his[from/grain] = lo, hi
+		los[from/parallel.Grain], his[from/parallel.Grain] = lo, hi
 		return nil
 	})
 	if err != nil {
@@ -423,9 +426,9 @@ func nullDigit(k gpu.SortKey) keyDigits {
 }
 
 // wideDigits splits 16-byte values into a signed upper and an unsigned lower word.
-func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
+func wideDigits(cores parallel.Cores, k gpu.SortKey) ([]keyDigits, error) {
 	values := gpu.Values[gpu.Int128](k.Column.Data, k.Column.Len)
-	upper, err := d.compress(k, func(out []uint64, at int) {
+	upper, err := compressKey(cores, k, func(out []uint64, at int) {
 		for i := range out {
 			out[i] = uint64(values[at+i].Hi) ^ 1<<63
 		}
@@ -433,7 +436,7 @@ func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 	if err != nil {
 		return nil, err
 	}
-	lower, err := d.compress(k, func(out []uint64, at int) {
+	lower, err := compressKey(cores, k, func(out []uint64, at int) {
 		for i := range out {
 			out[i] = values[at+i].Lo
 		}
@@ -446,9 +449,10 @@ func (d *Device) wideDigits(k gpu.SortKey) ([]keyDigits, error) {
 
 // ranks sorts the values of a string column, or of a dictionary of any type, by comparison, and
 // assigns equal ranks to equal values. load loads the ranks of rows.
-func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int), ranks array[uint32], err error) {
+func rankTexts(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int),
+	ranks memory.Array[uint32], err error) {
 	if c.Dict != nil && c.Dict.Values.Len > c.Len { // most values have no row
-		plain, err := d.expand(l, c)
+		plain, err := expand(cores, l, c)
 		if err != nil {
 			return nil, ranks, err
 		}
@@ -469,15 +473,15 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 		prefix uint64
 		row    int32
 	}
-	ordered, err := newArray[item](l, n)
+	ordered, err := memory.New[item](l, n)
 	if err != nil {
 		return nil, ranks, err
 	}
-	defer func() { ordered.release() }()
-	items := ordered.v
-	err = d.parallel(n, grain, func(lo, hi int) error {
+	defer func() { ordered.Release() }()
+	items := ordered.V
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
-			items[i] = item{prefix(data[off[i]:off[i+1]]), int32(i)}
+			items[i] = item{word.Prefix(data[off[i]:off[i+1]]), int32(i)}
 		}
 		return nil
 	})
@@ -494,8 +498,8 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 		return bytes.Compare(data[off[a.row]:off[a.row+1]], data[off[b.row]:off[b.row+1]])
 	}
 	// Runs are sorted in parallel, then merged in pairs.
-	run := max((n+d.threads-1)/d.threads, 1)
-	err = d.parallel(n, run, func(lo, hi int) error {
+	run := max((n+cores.Threads-1)/cores.Threads, 1)
+	err = cores.For(n, run, func(lo, hi int) error {
 		slices.SortFunc(items[lo:hi], compare)
 		return nil
 	})
@@ -503,12 +507,12 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 		return nil, ranks, err
 	}
 	for ; run < n; run *= 2 {
-		into, err := newArray[item](l, n)
+		into, err := memory.New[item](l, n)
 		if err != nil {
 			return nil, ranks, err
 		}
-		merged := into.v
-		err = d.parallel(n, 2*run, func(lo, hi int) error {
+		merged := into.V
+		err = cores.For(n, 2*run, func(lo, hi int) error {
 			mid := min(lo+run, hi)
 			a, b, out := items[lo:mid], items[mid:hi], merged[lo:hi]
 			for i := range out {
@@ -520,16 +524,16 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 			}
 			return nil
 		})
-		ordered.release()
+		ordered.Release()
 		ordered, items = into, merged
 		if err != nil {
 			return nil, ranks, err
 		}
 	}
-	if ranks, err = newArray[uint32](l, n); err != nil {
+	if ranks, err = memory.New[uint32](l, n); err != nil {
 		return nil, ranks, err
 	}
-	rank := ranks.v
+	rank := ranks.V
 	r := uint32(0)
 	for i, it := range items {
 		if i > 0 && compare(items[i-1], it) != 0 {
@@ -550,16 +554,4 @@ func (d *Device) ranks(l *gpu.Lease, c gpu.Column) (load func(out []uint64, at i
 			out[i] = uint64(gpu.Lookup(rank, code))
 		}
 	}, ranks, nil
-}
-
-// prefix returns the first eight bytes as a big-endian number, with zeros after the end. Strings
-// with different prefixes have the order of their prefixes.
-func prefix(b []byte) (p uint64) {
-	if len(b) >= 8 {
-		return binary.BigEndian.Uint64(b)
-	}
-	for i, c := range b {
-		p |= uint64(c) << (56 - 8*i)
-	}
-	return p
 }

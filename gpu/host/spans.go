@@ -1,21 +1,24 @@
 package host
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+)
 
 // spans has the matches of probe rows with a sorted build side: the first match of each row, and
 // the number of consecutive matches from it on. It is a lookup.
-type spans struct{ first, count array[int32] }
+type spans struct{ first, count memory.Array[int32] }
 
 func newSpans(l *gpu.Lease, rows int) (s spans, err error) {
-	if s.first, err = newArray[int32](l, rows); err == nil {
-		s.count, err = newArray[int32](l, rows)
+	if s.first, err = memory.New[int32](l, rows); err == nil {
+		s.count, err = memory.New[int32](l, rows)
 	}
 	return s, err
 }
 
 func (s *spans) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 	for r := lo; r < hi; r++ {
-		first, count := s.first.v[r], s.count.v[r]
+		first, count := s.first.V[r], s.count.V[r]
 		if err := out.room(int(count)); err != nil {
 			return 0, err
 		}
@@ -30,7 +33,7 @@ func (s *spans) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 }
 
 func (s *spans) matched(lo, hi int, bits []uint64) {
-	for r, count := range s.count.v[lo:hi] {
+	for r, count := range s.count.V[lo:hi] {
 		if count > 0 {
 			bits[(lo+r)/64] |= 1 << ((lo + r) % 64)
 		}
@@ -38,6 +41,6 @@ func (s *spans) matched(lo, hi int, bits []uint64) {
 }
 
 func (s *spans) release() {
-	s.first.release()
-	s.count.release()
+	s.first.Release()
+	s.count.Release()
 }

@@ -6,13 +6,16 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // intSum sums integers and decimals exactly: in 64 bits until a sum overflows, then in
 // 128 bits.
 type intSum struct {
-	narrow vector[int64]
-	wide   vector[gpu.Int128]
+	narrow memory.Vector[int64]
+	wide   memory.Vector[gpu.Int128]
 	isWide bool
 	// bound is at least the absolute value of each narrow sum. If large is set, the sums or the
 	// values are too large for bounds to help, and each step checks for overflow.
@@ -20,24 +23,24 @@ type intSum struct {
 	large bool
 }
 
-func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+func (s *intSum) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
 	if !s.isWide && (!c.Type.Wide || allNarrow(c)) {
-		if err := s.narrow.grow(l, groups, 0); err != nil {
+		if err := s.narrow.Grow(l, groups, 0); err != nil {
 			return err
 		}
-		if !s.large && len(s.narrow.v) > 1 && c.Type.Kind != gpu.Uint64 {
-			if done, err := s.addBounded(d, ids, c); done || err != nil {
+		if !s.large && len(s.narrow.V) > 1 && c.Type.Kind != gpu.Uint64 {
+			if done, err := s.addBounded(cores, ids, c); done || err != nil {
 				return err
 			}
 			s.large = true
 		}
 		s.bound = math.MaxInt64
-		over, err := s.add(d, ids, c, 0)
+		over, err := s.add(cores, ids, c, 0)
 		if err != nil || !over {
 			return err
 		}
 		// Subtraction also restores sums that have wrapped around.
-		if _, err := s.add(d, ids, c, -1); err != nil {
+		if _, err := s.add(cores, ids, c, -1); err != nil {
 			return err
 		}
 	}
@@ -46,7 +49,7 @@ func (s *intSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, grou
 			return err
 		}
 	}
-	if err := s.wide.grow(l, groups, gpu.Int128{}); err != nil {
+	if err := s.wide.Grow(l, groups, gpu.Int128{}); err != nil {
 		return err
 	}
 	return s.addWide(ids, c)
@@ -65,23 +68,23 @@ func allNarrow(c gpu.Column) bool {
 
 // addBounded adds the values to the sums of 64 bits if their number and their size prove that no
 // sum can overflow. Otherwise it leaves the sums unchanged.
-func (s *intSum) addBounded(d *Device, ids []int32, c gpu.Column) (bool, error) {
-	size, err := s.addAll(d, ids, c, false)
+func (s *intSum) addBounded(cores parallel.Cores, ids []int32, c gpu.Column) (bool, error) {
+	size, err := s.addAll(cores, ids, c, false)
 	if err != nil || s.fits(len(ids), size) {
 		return true, err
 	}
-	if _, err := s.addAll(d, ids, c, true); err != nil {
+	if _, err := s.addAll(cores, ids, c, true); err != nil {
 		return true, err
 	}
 	s.bound = 0
-	for _, v := range s.narrow.v {
+	for _, v := range s.narrow.V {
 		s.bound |= uint64(v ^ v>>63)
 	}
 	s.bound++
 	if !s.fits(len(ids), size) {
 		return false, nil
 	}
-	_, err = s.addAll(d, ids, c, false)
+	_, err = s.addAll(cores, ids, c, false)
 	return true, err
 }
 
@@ -98,9 +101,9 @@ func (s *intSum) fits(rows int, size uint64) bool {
 
 // addAll adds the values to the sums of 64 bits, or with undo subtracts them; sums wrap around. All
 // values are at least -size-1 and at most size.
-func (s *intSum) addAll(d *Device, ids []int32, c gpu.Column, undo bool) (size uint64, err error) {
+func (s *intSum) addAll(cores parallel.Cores, ids []int32, c gpu.Column, undo bool) (size uint64, err error) {
 	var all atomic.Uint64
-	err = fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
+	err = fold(cores, ids, s.narrow.V, 0, func(st []int64, lo, hi int) {
 		size := int64(0)
 		eachBlock(c, lo, hi, func(at int, words []uint64) {
 			rows := ids[at:][:len(words)]
@@ -125,13 +128,13 @@ func (s *intSum) addAll(d *Device, ids []int32, c gpu.Column, undo bool) (size u
 
 // add adds the values to the sums of 64 bits; a sign of -1 subtracts them. It reports whether a sum
 // has wrapped around. The loop has no branch for this: the sign bit of over records it.
-func (s *intSum) add(d *Device, ids []int32, c gpu.Column, sign int64) (bool, error) {
+func (s *intSum) add(cores parallel.Cores, ids []int32, c gpu.Column, sign int64) (bool, error) {
 	var wrapped atomic.Bool
 	unsigned := int64(0)
 	if c.Type.Kind == gpu.Uint64 {
 		unsigned = -1 // a value with the highest bit set is too large
 	}
-	err := fold(d, ids, s.narrow.v, 0, func(st []int64, lo, hi int) {
+	err := fold(cores, ids, s.narrow.V, 0, func(st []int64, lo, hi int) {
 		over := int64(0)
 		eachBlock(c, lo, hi, func(at int, words []uint64) {
 			if len(st) == 1 {
@@ -195,7 +198,7 @@ func (s *intSum) addWide(ids []int32, c gpu.Column) error {
 			values := gpu.Values[gpu.Int128](c.Data, c.Len)
 			for i, id := range ids {
 				if c.Valid == nil || c.IsValid(i) {
-					add(&s.wide.v[id], values[i])
+					add(&s.wide.V[id], values[i])
 				}
 			}
 			return nil
@@ -207,7 +210,7 @@ func (s *intSum) addWide(ids []int32, c gpu.Column) error {
 				if unsigned {
 					v.Hi = 0
 				}
-				add(&s.wide.v[id], v)
+				add(&s.wide.V[id], v)
 			}
 		})
 		return nil
@@ -230,22 +233,22 @@ func catchOverflow(f func() error) (err error) {
 
 // widen changes the state to 128 bits, with room for groups groups.
 func (s *intSum) widen(l *gpu.Lease, groups int) error {
-	if err := s.wide.grow(l, max(len(s.narrow.v), groups), gpu.Int128{}); err != nil {
+	if err := s.wide.Grow(l, max(len(s.narrow.V), groups), gpu.Int128{}); err != nil {
 		return err
 	}
-	for i, v := range s.narrow.v {
-		s.wide.v[i] = gpu.Int128From(v)
+	for i, v := range s.narrow.V {
+		s.wide.V[i] = gpu.Int128From(v)
 	}
-	s.narrow.release()
+	s.narrow.Release()
 	s.isWide = true
 	return nil
 }
 
 func (s *intSum) at(i int) gpu.Int128 {
 	if s.isWide {
-		return s.wide.v[i]
+		return s.wide.V[i]
 	}
-	return gpu.Int128From(s.narrow.v[i])
+	return gpu.Int128From(s.narrow.V[i])
 }
 
 func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
@@ -254,7 +257,7 @@ func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	}
 	if !s.isWide && out.Type.Kind == gpu.HugeInt {
 		dst := gpu.Values[gpu.Int128](out.Data, out.Len)
-		for i, v := range s.narrow.v[from:to] {
+		for i, v := range s.narrow.V[from:to] {
 			dst[i] = gpu.Int128From(v)
 		}
 		return nil
@@ -273,7 +276,7 @@ func (s *intSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 	return nil
 }
 
-func (s *intSum) release() { s.narrow.release(); s.wide.release() }
+func (s *intSum) release() { s.narrow.Release(); s.wide.Release() }
 
 // eachBlock calls f with blocks of rows [lo, hi) of a column, as words: the lower halves of values of 16
 // bytes. A null is zero.
@@ -283,7 +286,7 @@ func eachBlock(c gpu.Column, lo, hi int, f func(at int, words []uint64)) {
 
 // eachHalf is eachBlock with the upper halves of values of 16 bytes, if upper is set, and null for nulls.
 func eachHalf(c gpu.Column, lo, hi int, upper bool, null uint64, f func(at int, words []uint64)) {
-	var tmp [probeBlock]uint64
+	var tmp [word.Block]uint64
 	direct := c.Type.Width() == 8 && !c.Type.IsFloat() && c.Valid == nil
 	for at := lo; at < hi; at += len(tmp) {
 		n := min(len(tmp), hi-at)
@@ -298,7 +301,7 @@ func eachHalf(c gpu.Column, lo, hi int, upper bool, null uint64, f func(at int, 
 				}
 			}
 		} else {
-			loadWords(tmp[:n], c, at)
+			word.Load(tmp[:n], c, at)
 		}
 		if c.Valid != nil {
 			for i := range tmp[:n] {
@@ -331,14 +334,14 @@ func (t twofold) value() float64 {
 }
 
 // floatSum sums floats. The order of the rows changes the result by at most an ulp.
-type floatSum struct{ sum vector[twofold] }
+type floatSum struct{ sum memory.Vector[twofold] }
 
-func (s *floatSum) update(d *Device, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
-	if err := s.sum.grow(l, groups, twofold{}); err != nil {
+func (s *floatSum) update(cores parallel.Cores, l *gpu.Lease, ids []int32, c gpu.Column, groups int) error {
+	if err := s.sum.Grow(l, groups, twofold{}); err != nil {
 		return err
 	}
 	single := c.Type.Kind == gpu.Float32
-	return fold(d, ids, s.sum.v, twofold{}, func(st []twofold, lo, hi int) {
+	return fold(cores, ids, s.sum.V, twofold{}, func(st []twofold, lo, hi int) {
 		eachBlock(c, lo, hi, func(at int, words []uint64) {
 			for i, id := range ids[at : at+len(words)] {
 				v := math.Float64frombits(words[i])
@@ -359,9 +362,9 @@ func (s *floatSum) write(l *gpu.Lease, out *gpu.Column, from, to int) error {
 		return err
 	}
 	for i := range to - from {
-		gpu.Values[float64](out.Data, out.Len)[i] = s.sum.v[from+i].value()
+		gpu.Values[float64](out.Data, out.Len)[i] = s.sum.V[from+i].value()
 	}
 	return nil
 }
 
-func (s *floatSum) release() { s.sum.release() }
+func (s *floatSum) release() { s.sum.Release() }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // TestSumsOfAnySize compares sums of groups with those of big integers: of values that stay small, that
@@ -21,14 +24,14 @@ func TestSumsOfAnySize(t *testing.T) {
 	defer d.Close()
 	l := d.Budget().Lease("test")
 	rnd := rand.New(rand.NewPCG(3, 4))
-	const rows = grain + 100
+	const rows = parallel.Grain + 100
 	for _, bits := range []int{1, 20, 44, 47, 50, 63, 64} {
 		for _, groups := range []int{1, 2, 700} {
 			for _, kind := range []gpu.Kind{gpu.Int64, gpu.Uint64, gpu.HugeInt} {
 				s, want := &intSum{}, make([]big.Int, groups)
 				for round := range 6 {
 					ids, values := make([]int32, rows), make([]uint64, rows)
-					wide, err := newArray[gpu.Int128](l, rows)
+					wide, err := memory.New[gpu.Int128](l, rows)
 					require.NoError(t, err)
 					// Later rounds may have more groups.
 					n := max(1, groups*min(round+1, 3)/3)
@@ -41,16 +44,16 @@ func TestSumsOfAnySize(t *testing.T) {
 						if kind == gpu.Uint64 {
 							v.Hi = 0
 						}
-						wide.v[i] = v
+						wide.V[i] = v
 						x := new(big.Int).SetUint64(v.Lo)
 						want[ids[i]].Add(&want[ids[i]], x.Add(x, new(big.Int).Lsh(big.NewInt(v.Hi), 64)))
 					}
 					c := gpu.Column{Type: gpu.Of(kind), Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(values))}
 					if kind == gpu.HugeInt {
-						c.Data = wide.buf
+						c.Data = wide.Buf
 					}
-					require.NoError(t, s.update(d, l, ids, c, n))
-					wide.release()
+					require.NoError(t, s.update(d.cores, l, ids, c, n))
+					wide.Release()
 				}
 				for g := range want {
 					v := s.at(g)
@@ -73,7 +76,7 @@ func TestSumBlock(t *testing.T) {
 		{math.MinInt64, -1}, {math.MinInt64, -1, 1},
 		{math.MinInt64, math.MaxInt64}, {-1, -1, -1}, {math.MaxInt64, math.MaxInt64, 2}, {math.MinInt64, math.MinInt64}}
 	for range 200 {
-		block := make([]int64, rnd.IntN(probeBlock))
+		block := make([]int64, rnd.IntN(word.Block))
 		for i := range block {
 			block[i] = int64(rnd.Uint64()) >> rnd.IntN(64)
 		}

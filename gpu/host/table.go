@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
 // table is the hash table of a join's build side. It has one of three forms. The last two number
@@ -35,15 +38,15 @@ type table struct {
 	rows     int
 	lease    *gpu.Lease
 
-	lo    uint64        // array and direct: the smallest key
-	byKey array[int32]  // array: row + 1 by key, 0 for none, and a 0 at its end for all keys above
-	ranks array[ranked] // direct: the range of keys, 64 per word
+	lo    uint64               // array and direct: the smallest key
+	byKey memory.Array[int32]  // array: row + 1 by key, 0 for none, and a 0 at its end for all keys above
+	ranks memory.Array[ranked] // direct: the range of keys, 64 per word
 
-	slots array[tableSlot] // hashed
-	words []array[uint64]  // hashed, keys of several words: the words of each build row
+	slots memory.Array[tableSlot] // hashed
+	words []memory.Array[uint64]  // hashed, keys of several words: the words of each build row
 
-	start   array[int32]
-	entries array[int32]
+	start   memory.Array[int32]
+	entries memory.Array[int32]
 }
 
 // tableSlot is a slot of a hashed table.
@@ -71,7 +74,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ran
 		t.anySafe = t.anySafe || nullSafe[i]
 	}
 	t.codec = newCodec(l, types)
-	if err := t.build(q.dev, keys, ranks); err != nil {
+	if err := t.build(q.dev.cores, keys, ranks); err != nil {
 		t.Release()
 		return nil, q.fail(err)
 	}
@@ -87,19 +90,13 @@ func (t *table) Rows() int { return t.rows }
 // Release implements gpu.Table.
 func (t *table) Release() {
 	t.codec.release()
-	t.byKey.release()
-	t.ranks.release()
-	t.start.release()
-	t.slots.release()
-	releaseArrays(t.words)
-	t.entries.release()
+	t.byKey.Release()
+	t.ranks.Release()
+	t.start.Release()
+	t.slots.Release()
+	memory.ReleaseAll(t.words)
+	t.entries.Release()
 	*t = table{lease: t.lease, codec: &codec{}}
-}
-
-func releaseArrays[T any](arrays []array[T]) {
-	for i := range arrays {
-		arrays[i].release()
-	}
 }
 
 // batch has the keys of some rows with their codes, and a bitmap of the rows that can match
@@ -107,23 +104,24 @@ func releaseArrays[T any](arrays []array[T]) {
 type batch struct {
 	coded
 	words int
-	dead  array[uint64]
+	dead  memory.Array[uint64]
 }
 
 func (b *batch) release() {
 	b.coded.release()
-	b.dead.release()
+	b.dead.Release()
 }
 
 // keyWords prepares the keys of all rows, and finds the rows that can match nothing. A table with
 // null-safe keys has an additional word, the null mask. The lease pays for scratch, which the
 // caller releases, even after an error.
-func (t *table) keyWords(d *Device, l *gpu.Lease, keys []gpu.Column, n int, insert bool) (b batch, err error) {
+func (t *table) keyWords(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, n int, insert bool) (b batch,
+	err error) {
 	b.words = t.codec.words
 	if t.anySafe {
 		b.words++
 	}
-	if b.coded, err = t.codec.prepare(d, l, keys, n, insert); err == nil {
+	if b.coded, err = t.codec.prepare(cores, l, keys, n, insert); err == nil {
 		b.dead, err = nullRows(l, keys, func(i int) bool { return t.nullSafe[i] }, n)
 	}
 	return b, err
@@ -147,7 +145,7 @@ func (t *table) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-func (t *table) build(d *Device, keys []gpu.Column, ranks uint64) error {
+func (t *table) build(cores parallel.Cores, keys []gpu.Column, ranks uint64) error {
 	n := keys[0].Len
 	if n > gpu.MaxRows {
 		return gpu.Exceeded("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
@@ -155,34 +153,34 @@ func (t *table) build(d *Device, keys []gpu.Column, ranks uint64) error {
 	if len(keys) > 60 {
 		return fmt.Errorf("%d join keys are more than 60", len(keys))
 	}
-	k, err := t.keyWords(d, t.lease, keys, n, true)
+	k, err := t.keyWords(cores, t.lease, keys, n, true)
 	defer k.release()
 	if err != nil {
 		return err
 	}
 	t.rows = n
-	for _, x := range k.dead.v {
+	for _, x := range k.dead.V {
 		t.rows -= bits.OnesCount64(x)
 	}
-	rows := &buildRows{n: n, dead: k.dead.v}
+	rows := &buildRows{n: n, dead: k.dead.V}
 	if k.words == 1 {
 		rows.keys = func(at int, out []uint64) { t.pack(k.coded, at, len(out), [][]uint64{out}) }
 		if !keys[0].Type.IsFloat() && len(keys) == 1 {
-			if ok, err := t.buildDirect(d, rows, ranks); ok || err != nil {
+			if ok, err := t.buildDirect(cores, rows, ranks); ok || err != nil {
 				return err
 			}
 		}
-		return t.buildHashed(d, rows)
+		return t.buildHashed(cores, rows)
 	}
-	t.words = make([]array[uint64], k.words)
+	t.words = make([]memory.Array[uint64], k.words)
 	w := make([][]uint64, k.words)
 	for i := range w {
-		if t.words[i], err = newArray[uint64](t.lease, n); err != nil {
+		if t.words[i], err = memory.New[uint64](t.lease, n); err != nil {
 			return err
 		}
-		w[i] = t.words[i].v
+		w[i] = t.words[i].V
 	}
-	err = d.parallel(n, grain, func(lo, hi int) error {
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		part := make([][]uint64, len(w))
 		for i := range w {
 			part[i] = w[i][lo:hi]
@@ -198,7 +196,7 @@ func (t *table) build(d *Device, keys []gpu.Column, ranks uint64) error {
 			out[i] = hashKey(w, at+i)
 		}
 	}
-	return t.buildHashed(d, rows)
+	return t.buildHashed(cores, rows)
 }
 
 // buildRows are the rows of a build side while its table is built.
@@ -211,9 +209,9 @@ type buildRows struct {
 
 // eachBlock calls f for blocks of the rows [lo, hi), with their keys. f may change the keys.
 func (b *buildRows) eachBlock(lo, hi int, f func(at int, keys []uint64)) {
-	var block [probeBlock]uint64
-	for at := lo; at < hi; at += probeBlock {
-		keys := block[:min(probeBlock, hi-at)]
+	var block [word.Block]uint64
+	for at := lo; at < hi; at += word.Block {
+		keys := block[:min(word.Block, hi-at)]
 		b.keys(at, keys)
 		f(at, keys)
 	}
@@ -231,18 +229,18 @@ type keyed struct {
 // arrange returns the rows that are not dead, ordered by a digit of their keys, and the
 // first position of each digit. The order is stable. digit returns a digit of at most bits
 // bits. The caller releases the rows.
-func (t *table) arrange(d *Device, in *buildRows, bits uint,
-	digit func(key uint64) uint64) (rows array[keyed], offsets []int, err error) {
+func (t *table) arrange(cores parallel.Cores, in *buildRows, bits uint,
+	digit func(key uint64) uint64) (rows memory.Array[keyed], offsets []int, err error) {
 	fanout := 1 << bits
-	size := max(grain, (in.n/(4*d.threads)+63)/64*64)
+	size := max(parallel.Grain, (in.n/(4*cores.Threads)+63)/64*64)
 	tasks := (in.n + size - 1) / size
-	nexts, err := newZeros[int32](t.lease, tasks*fanout)
+	nexts, err := memory.Zeros[int32](t.lease, tasks*fanout)
 	if err != nil {
 		return rows, nil, err
 	}
-	defer nexts.release()
-	err = d.parallel(in.n, size, func(lo, hi int) error {
-		count := nexts.v[lo/size*fanout:][:fanout]
+	defer nexts.Release()
+	err = cores.For(in.n, size, func(lo, hi int) error {
+		count := nexts.V[lo/size*fanout:][:fanout]
 		in.eachBlock(lo, hi, func(at int, keys []uint64) {
 			for i, k := range keys {
 				if !in.isDead(at + i) {
@@ -253,7 +251,7 @@ func (t *table) arrange(d *Device, in *buildRows, bits uint,
 		return nil
 	})
 	if err == nil {
-		rows, err = newArray[keyed](t.lease, t.rows)
+		rows, err = memory.New[keyed](t.lease, t.rows)
 	}
 	if err != nil {
 		return rows, nil, err
@@ -263,18 +261,18 @@ func (t *table) arrange(d *Device, in *buildRows, bits uint,
 	for p := range fanout {
 		offsets[p] = int(at)
 		for k := range tasks {
-			next := &nexts.v[k*fanout+p]
+			next := &nexts.V[k*fanout+p]
 			at, *next = at+*next, at
 		}
 	}
 	offsets[fanout] = t.rows
-	err = d.parallel(in.n, size, func(lo, hi int) error {
-		next := nexts.v[lo/size*fanout:][:fanout]
+	err = cores.For(in.n, size, func(lo, hi int) error {
+		next := nexts.V[lo/size*fanout:][:fanout]
 		in.eachBlock(lo, hi, func(at int, keys []uint64) {
 			for i, k := range keys {
 				if !in.isDead(at + i) {
 					to := &next[digit(k)]
-					rows.v[*to] = keyed{key: k, row: int32(at + i)}
+					rows.V[*to] = keyed{key: k, row: int32(at + i)}
 					*to++
 				}
 			}
@@ -282,7 +280,7 @@ func (t *table) arrange(d *Device, in *buildRows, bits uint,
 		return nil
 	})
 	if err != nil {
-		rows.release()
+		rows.Release()
 	}
 	return rows, offsets, err
 }
@@ -312,8 +310,8 @@ const maxArray = 4
 // buildDirect makes an array or the direct form if the range of keys has at most most values. The
 // range is split into enough parts to keep all cores busy, and the rows are ordered by part, so
 // that no two cores write to the same part.
-func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err error) {
-	lo, hi, err := in.extent(d)
+func (t *table) buildDirect(cores parallel.Cores, in *buildRows, most uint64) (_ bool, err error) {
+	lo, hi, err := in.extent(cores)
 	if err != nil {
 		return false, err
 	}
@@ -324,32 +322,32 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 	t.lo = uint64(lo)
 	size := int(span/64) + 1
 	digits := uint(0)
-	if d.threads > 1 && t.rows > grain {
-		digits = log2ceil(4 * d.threads)
+	if cores.Threads > 1 && t.rows > parallel.Grain {
+		digits = word.Log2Ceil(4 * cores.Threads)
 	}
-	shift := max(log2ceil(64*size), 6+digits) - digits
-	rows, offsets, err := t.arrange(d, in, digits, func(key uint64) uint64 { return (key - t.lo) >> shift })
+	shift := max(word.Log2Ceil(64*size), 6+digits) - digits
+	rows, offsets, err := t.arrange(cores, in, digits, func(key uint64) uint64 { return (key - t.lo) >> shift })
 	if err != nil {
 		return false, err
 	}
-	defer rows.release()
+	defer rows.Release()
 	parts := len(offsets) - 1
 	if 4*(span+2) <= maxArray*(16*uint64(size)+4*uint64(t.rows)) {
-		if ok, err := t.buildArray(d, span, rows.v, offsets); ok || err != nil {
+		if ok, err := t.buildArray(cores, span, rows.V, offsets); ok || err != nil {
 			return ok, err
 		}
 	}
-	if t.ranks, err = newZeros[ranked](t.lease, size); err != nil {
+	if t.ranks, err = memory.Zeros[ranked](t.lease, size); err != nil {
 		return false, err
 	}
-	if t.entries, err = newArray[int32](t.lease, t.rows); err != nil {
+	if t.entries, err = memory.New[int32](t.lease, t.rows); err != nil {
 		return false, err
 	}
-	ranks, entries := t.ranks.v, t.entries.v
+	ranks, entries := t.ranks.V, t.entries.V
 	var twice atomic.Bool
-	err = d.parallel(parts, 1, func(part, _ int) error {
+	err = cores.For(parts, 1, func(part, _ int) error {
 		again := false
-		for _, r := range rows.v[offsets[part]:offsets[part+1]] {
+		for _, r := range rows.V[offsets[part]:offsets[part+1]] {
 			slot := r.key - t.lo
 			w := &ranks[slot/64]
 			again = again || w.bits>>(slot%64)&1 != 0
@@ -369,20 +367,20 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 		distinct += uint64(bits.OnesCount64(ranks[i].bits))
 	}
 	if !twice.Load() {
-		return true, d.parallel(parts, 1, func(part, _ int) error {
-			for _, r := range rows.v[offsets[part]:offsets[part+1]] {
+		return true, cores.For(parts, 1, func(part, _ int) error {
+			for _, r := range rows.V[offsets[part]:offsets[part+1]] {
 				n, _ := rank(ranks, r.key-t.lo)
 				entries[n] = r.row
 			}
 			return nil
 		})
 	}
-	if t.start, err = newZeros[int32](t.lease, int(distinct)+1); err != nil {
+	if t.start, err = memory.Zeros[int32](t.lease, int(distinct)+1); err != nil {
 		return false, err
 	}
-	start := t.start.v
+	start := t.start.V
 	start[distinct] = int32(t.rows)
-	return true, d.parallel(parts, 1, func(part, _ int) error {
+	return true, cores.For(parts, 1, func(part, _ int) error {
 		first := distinct // number of the first key of the part
 		if slot := uint64(part) << shift; slot < uint64(64*size) {
 			first = ranks[slot/64].before
@@ -391,7 +389,7 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 		if slot := uint64(part+1) << shift; part+1 < parts && slot < uint64(64*size) {
 			last = ranks[slot/64].before
 		}
-		own := rows.v[offsets[part]:offsets[part+1]]
+		own := rows.V[offsets[part]:offsets[part+1]]
 		for i := range own {
 			n, _ := rank(ranks, own[i].key-t.lo)
 			own[i].number = int32(n)
@@ -403,14 +401,14 @@ func (t *table) buildDirect(d *Device, in *buildRows, most uint64) (_ bool, err 
 
 // buildArray makes an array of rows that are ordered by parts of the range of keys. It returns
 // false if two rows have the same key.
-func (t *table) buildArray(d *Device, span uint64, rows []keyed, offsets []int) (bool, error) {
+func (t *table) buildArray(cores parallel.Cores, span uint64, rows []keyed, offsets []int) (bool, error) {
 	var err error
-	if t.byKey, err = newZeros[int32](t.lease, int(span)+2); err != nil {
+	if t.byKey, err = memory.Zeros[int32](t.lease, int(span)+2); err != nil {
 		return false, err
 	}
-	byKey := t.byKey.v
+	byKey := t.byKey.V
 	var twice atomic.Bool
-	err = d.parallel(len(offsets)-1, 1, func(part, _ int) error {
+	err = cores.For(len(offsets)-1, 1, func(part, _ int) error {
 		for _, r := range rows[offsets[part]:offsets[part+1]] {
 			to := &byKey[r.key-t.lo]
 			if *to != 0 {
@@ -422,7 +420,7 @@ func (t *table) buildArray(d *Device, span uint64, rows []keyed, offsets []int) 
 		return nil
 	})
 	if err != nil || twice.Load() {
-		t.byKey.release()
+		t.byKey.Release()
 		return false, err
 	}
 	return true, nil
@@ -441,7 +439,7 @@ func (t *table) group(rows []keyed, start []int32, first, at int32) {
 	}
 	for _, r := range rows {
 		to := &start[r.number-first]
-		t.entries.v[*to] = r.row
+		t.entries.V[*to] = r.row
 		*to++
 	}
 	// Every start is now the end of its key: shift them back.
@@ -452,10 +450,10 @@ func (t *table) group(rows []keyed, start []int32, first, at int32) {
 
 // extent returns the smallest and the largest key that is not dead, as signed integers, or zeros if
 // there are no keys.
-func (b *buildRows) extent(d *Device) (lo, hi int64, err error) {
+func (b *buildRows) extent(cores parallel.Cores) (lo, hi int64, err error) {
 	var mu sync.Mutex
 	lo, hi = math.MaxInt64, math.MinInt64
-	err = d.parallel(b.n, grain, func(from, to int) error {
+	err = cores.For(b.n, parallel.Grain, func(from, to int) error {
 		least, most := int64(math.MaxInt64), int64(math.MinInt64)
 		b.eachBlock(from, to, func(at int, keys []uint64) {
 			for i, k := range keys {
@@ -485,43 +483,43 @@ const (
 // buildHashed makes the hashed form. Rows are ordered by the upper bits of their hash, so that the
 // homes of each part of the rows are in one part of the slots. Cores fill different parts. Keys
 // that find no free slot before the end of their part are inserted last.
-func (t *table) buildHashed(d *Device, in *buildRows) error {
+func (t *table) buildHashed(cores parallel.Cores, in *buildRows) error {
 	size := max(t.rows/5*8, 64)
-	partBits := min(log2ceil((size+partSlots-1)/partSlots), maxPartBits)
-	rows, offsets, err := t.arrange(d, in, partBits,
+	partBits := min(word.Log2Ceil((size+partSlots-1)/partSlots), maxPartBits)
+	rows, offsets, err := t.arrange(cores, in, partBits,
 		func(key uint64) uint64 { return t.hash(key) >> (63 - partBits) >> 1 })
 	if err != nil {
 		return err
 	}
-	defer rows.release()
+	defer rows.Release()
 	per := (size>>partBits + lineSlots) / lineSlots * lineSlots
-	if t.slots, err = newArray[tableSlot](t.lease, per<<partBits); err != nil {
+	if t.slots, err = memory.New[tableSlot](t.lease, per<<partBits); err != nil {
 		return err
 	}
-	unique, err := t.fill(d, rows.v, offsets, per)
+	unique, err := t.fill(cores, rows.V, offsets, per)
 	if unique || err != nil {
 		return err
 	}
 	// Number the keys of each part from its first row on.
-	if t.entries, err = newArray[int32](t.lease, t.rows); err != nil {
+	if t.entries, err = memory.New[int32](t.lease, t.rows); err != nil {
 		return err
 	}
-	if t.start, err = newZeros[int32](t.lease, t.rows+1); err != nil {
+	if t.start, err = memory.Zeros[int32](t.lease, t.rows+1); err != nil {
 		return err
 	}
-	if _, err = t.fill(d, rows.v, offsets, per); err != nil {
+	if _, err = t.fill(cores, rows.V, offsets, per); err != nil {
 		return err
 	}
-	t.start.v[t.rows] = int32(t.rows)
-	return d.parallel(len(offsets)-1, 1, func(p, _ int) error {
+	t.start.V[t.rows] = int32(t.rows)
+	return cores.For(len(offsets)-1, 1, func(p, _ int) error {
 		from, to := int32(offsets[p]), int32(offsets[p+1])
-		own, end := rows.v[from:to], from
+		own, end := rows.V[from:to], from
 		for _, r := range own {
 			end = max(end, r.number+1)
 		}
-		t.group(own, t.start.v[from:end], from, from)
+		t.group(own, t.start.V[from:end], from, from)
 		if end < to {
-			t.start.v[end] = to
+			t.start.V[end] = to
 		}
 		return nil
 	})
@@ -531,7 +529,7 @@ func (t *table) buildHashed(d *Device, in *buildRows) error {
 // starts the number of a key is its row, and fill stops at the second row of a key. With starts the
 // keys of each part are numbered from its first row on, and the rows receive these numbers; until
 // then entries has the first row of each key.
-func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bool, err error) {
+func (t *table) fill(cores parallel.Cores, rows []keyed, offsets []int, per int) (unique bool, err error) {
 	parts := len(offsets) - 1
 	numbers := make([]int32, parts)    // of the next key of each part
 	overflow := make([][]int32, parts) // rows whose keys have no slot in their part
@@ -539,21 +537,21 @@ func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bo
 	// put inserts a row into the first free slot in [s, end), and reports whether there was one.
 	put := func(r *keyed, s, end uint64, number *int32) bool {
 		for step := uint64(1); s < end; s, step = nextSlot(s, step), step+1 {
-			e := &t.slots.v[s]
+			e := &t.slots.V[s]
 			if e.id == 0 {
 				r.number = r.row
-				if t.start.v != nil {
+				if t.start.V != nil {
 					r.number = *number
-					t.entries.v[*number] = r.row
+					t.entries.V[*number] = r.row
 					*number++
 				}
 				e.key, e.id = r.key, r.number+1
-				t.slots.v[t.home(r.key)].seen |= 1 << (t.hash(r.key) % 32)
+				t.slots.V[t.home(r.key)].seen |= 1 << (t.hash(r.key) % 32)
 				return true
 			}
 			if e.key == r.key && t.sameRow(e.id-1, r.row) {
 				r.number = e.id - 1
-				if t.start.v == nil {
+				if t.start.V == nil {
 					twice.Store(true)
 				}
 				return true
@@ -561,16 +559,16 @@ func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bo
 		}
 		return false
 	}
-	err = d.parallel(parts, 1, func(p, _ int) error {
+	err = cores.For(parts, 1, func(p, _ int) error {
 		end := uint64(p+1) * uint64(per)
-		clear(t.slots.v[p*per : end])
+		clear(t.slots.V[p*per : end])
 		numbers[p] = int32(offsets[p])
 		own := rows[offsets[p]:offsets[p+1]]
 		for i := range own {
 			if !put(&own[i], t.home(own[i].key), end, &numbers[p]) {
 				overflow[p] = append(overflow[p], int32(i))
 			}
-			if i%grain == 0 && twice.Load() {
+			if i%parallel.Grain == 0 && twice.Load() {
 				return nil
 			}
 		}
@@ -582,13 +580,13 @@ func (t *table) fill(d *Device, rows []keyed, offsets []int, per int) (unique bo
 	for p, list := range overflow {
 		for _, i := range list {
 			r := &rows[offsets[p]+int(i)]
-			low, size := t.home(r.key)%lineSlots, uint64(len(t.slots.v))
+			low, size := t.home(r.key)%lineSlots, uint64(len(t.slots.V))
 			if !put(r, uint64(p+1)*uint64(per)+low, size, &numbers[p]) {
 				put(r, low, size, &numbers[p])
 			}
 		}
 	}
-	return !twice.Load() && t.start.v == nil, nil
+	return !twice.Load() && t.start.V == nil, nil
 }
 
 // lineSlots is the number of slots of a cache line.
@@ -607,14 +605,14 @@ func nextSlot(s, step uint64) uint64 {
 // hash returns the hash of a key. For a key of several words, key is the hash already.
 func (t *table) hash(key uint64) uint64 {
 	if len(t.words) == 0 {
-		return tableMix(key)
+		return word.TableMix(key)
 	}
 	return key
 }
 
 // home returns the first slot for a key, or for the hash of a key of several words.
 func (t *table) home(key uint64) uint64 {
-	s, _ := bits.Mul64(t.hash(key), uint64(len(t.slots.v)))
+	s, _ := bits.Mul64(t.hash(key), uint64(len(t.slots.V)))
 	return s
 }
 
@@ -624,11 +622,11 @@ func (t *table) sameRow(number, row int32) bool {
 	if len(t.words) == 0 {
 		return true
 	}
-	if t.start.v != nil {
-		number = t.entries.v[number]
+	if t.start.V != nil {
+		number = t.entries.V[number]
 	}
 	for _, w := range t.words {
-		if w.v[number] != w.v[row] {
+		if w.V[number] != w.V[row] {
 			return false
 		}
 	}
@@ -636,11 +634,11 @@ func (t *table) sameRow(number, row int32) bool {
 }
 
 // find looks up the keys of a block: out[i] is the number of key i, or -1. There are at most
-// probeBlock keys.
+// word.Block keys.
 func (t *table) find(words [][]uint64, out []int32) {
 	switch {
-	case t.ranks.v != nil:
-		ranks := t.ranks.v
+	case t.ranks.V != nil:
+		ranks := t.ranks.V
 		for i, key := range words[0][:len(out)] {
 			slot := key - t.lo
 			if slot >= uint64(len(ranks))*64 {
@@ -654,7 +652,7 @@ func (t *table) find(words [][]uint64, out []int32) {
 	case len(words) == 1:
 		t.findSlots(words[0][:len(out)], out)
 	default:
-		var hashes [probeBlock]uint64
+		var hashes [word.Block]uint64
 		for i := range out {
 			hashes[i] = hashKey(words, i)
 		}
@@ -672,10 +670,10 @@ func (t *table) find(words [][]uint64, out []int32) {
 // that are not yet found and may be elsewhere. So no branches depend on the keys, and many loads
 // are in flight.
 func (t *table) findSlots(keys []uint64, out []int32) {
-	slots := t.slots.v
-	var at [probeBlock]uint64
-	var bit [probeBlock]uint8
-	var open [probeBlock]int32
+	slots := t.slots.V
+	var at [word.Block]uint64
+	var bit [word.Block]uint8
+	var open [word.Block]int32
 	n := 0
 	for i, k := range keys {
 		h := t.hash(k)
@@ -726,11 +724,11 @@ func differ(a, b uint64) uint64 {
 
 // same reports whether row i of a block has the key with a number.
 func (t *table) same(number int32, words [][]uint64, i int) bool {
-	if t.start.v != nil {
-		number = t.entries.v[t.start.v[number]]
+	if t.start.V != nil {
+		number = t.entries.V[t.start.V[number]]
 	}
 	for w, col := range t.words {
-		if col.v[number] != words[w][i] {
+		if col.V[number] != words[w][i] {
 			return false
 		}
 	}
@@ -739,8 +737,8 @@ func (t *table) same(number int32, words [][]uint64, i int) bool {
 
 // findNext is find for a key of several words whose hash several keys share.
 func (t *table) findNext(hash uint64, words [][]uint64, i int) int32 {
-	for s, step := t.home(hash), uint64(1); ; s, step = nextSlot(s, step)%uint64(len(t.slots.v)), step+1 {
-		e := t.slots.v[s]
+	for s, step := t.home(hash), uint64(1); ; s, step = nextSlot(s, step)%uint64(len(t.slots.V)), step+1 {
+		e := t.slots.V[s]
 		if e.id == 0 || e.key == hash && t.same(e.id-1, words, i) {
 			return e.id - 1
 		}

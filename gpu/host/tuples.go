@@ -2,6 +2,8 @@ package host
 
 import (
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 var (
@@ -27,25 +29,25 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 		return nil, err
 	}
 	if key.Type.Width() == 4 {
-		offsets, err = partitionTuples[uint32](q.dev, l, to, key, value, d)
+		offsets, err = partitionTuples[uint32](q.dev.cores, l, to, key, value, d)
 	} else {
-		offsets, err = partitionTuples[uint64](q.dev, l, to, key, value, d)
+		offsets, err = partitionTuples[uint64](q.dev.cores, l, to, key, value, d)
 	}
 	return offsets, q.fail(err)
 }
 
-func partitionTuples[K uint32 | uint64](dev *Device, l *gpu.Lease, to, key, value gpu.Column,
+func partitionTuples[K uint32 | uint64](cores parallel.Cores, l *gpu.Lease, to, key, value gpu.Column,
 	d gpu.Digit) ([]int, error) {
 	n := key.Len
 	keys, values, out := gpu.Values[K](key.Data, n), gpu.Values[K](value.Data, n), gpu.Values[tuple[K]](to.Data, n)
-	at, offsets, err := partition(dev, l, keys, d)
+	at, offsets, err := partition(cores, l, keys, d)
 	if err != nil {
 		return nil, err
 	}
-	defer at.release()
-	err = dev.parallel(n, grain, func(lo, hi int) error {
+	defer at.Release()
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
-			out[at.v[i]] = tuple[K]{keys[i], values[i]}
+			out[at.V[i]] = tuple[K]{keys[i], values[i]}
 		}
 		return nil
 	})
@@ -64,34 +66,34 @@ func (q *queue) SplitTuples(l *gpu.Lease, tuples gpu.Column, key, value gpu.Type
 		return nil, err
 	}
 	if key.Width() == 4 {
-		out, err = splitTuples[uint32](q.dev, l, tuples, key, value)
+		out, err = splitTuples[uint32](q.dev.cores, l, tuples, key, value)
 	} else {
-		out, err = splitTuples[uint64](q.dev, l, tuples, key, value)
+		out, err = splitTuples[uint64](q.dev.cores, l, tuples, key, value)
 	}
 	return out, q.fail(err)
 }
 
-func splitTuples[K uint32 | uint64](dev *Device, l *gpu.Lease, tuples gpu.Column,
+func splitTuples[K uint32 | uint64](cores parallel.Cores, l *gpu.Lease, tuples gpu.Column,
 	key, value gpu.Type) ([]gpu.Column, error) {
 	n := tuples.Len
-	keys, err := newArray[K](l, n)
+	keys, err := memory.New[K](l, n)
 	if err != nil {
 		return nil, err
 	}
-	values, err := newArray[K](l, n)
+	values, err := memory.New[K](l, n)
 	if err == nil {
 		in := gpu.Values[tuple[K]](tuples.Data, n)
-		err = dev.parallel(n, grain, func(lo, hi int) error {
+		err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 			for i := lo; i < hi; i++ {
-				keys.v[i], values.v[i] = in[i].key, in[i].value
+				keys.V[i], values.V[i] = in[i].key, in[i].value
 			}
 			return nil
 		})
 	}
 	if err != nil {
-		keys.release()
-		values.release()
+		keys.Release()
+		values.Release()
 		return nil, err
 	}
-	return []gpu.Column{{Type: key, Len: n, Data: keys.buf}, {Type: value, Len: n, Data: values.buf}}, nil
+	return []gpu.Column{{Type: key, Len: n, Data: keys.Buf}, {Type: value, Len: n, Data: values.Buf}}, nil
 }

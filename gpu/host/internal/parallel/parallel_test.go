@@ -1,4 +1,4 @@
-package host
+package parallel
 
 import (
 	"context"
@@ -13,15 +13,10 @@ import (
 func TestTheEndOfAContextEndsAPrimitiveAtWork(t *testing.T) {
 	for _, threads := range []int{1, 2} {
 		t.Run(fmt.Sprint(threads, " threads"), func(t *testing.T) {
-			d, err := Open(Options{Threads: threads})
-			require.NoError(t, err)
 			end := errors.New("the run has ended")
 			ctx, cancel := context.WithCancelCause(context.Background())
-			gq, err := d.NewQueue("test")
-			require.NoError(t, err)
-			gq.Until(ctx)
 			var tasks atomic.Int64
-			err = gq.(*queue).dev.parallel(1000, 1, func(int, int) error {
+			err := Cores{threads, ctx}.For(1000, 1, func(int, int) error {
 				if tasks.Add(1) == 10 {
 					cancel(end)
 				}
@@ -29,7 +24,6 @@ func TestTheEndOfAContextEndsAPrimitiveAtWork(t *testing.T) {
 			})
 			require.ErrorIs(t, err, end)
 			require.LessOrEqual(t, tasks.Load(), int64(10+threads))
-			require.NoError(t, d.Close())
 		})
 	}
 }

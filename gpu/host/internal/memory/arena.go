@@ -1,4 +1,6 @@
-package host
+// Package memory has the memory of the CPU device: an arena of blocks outside of the Go heap, and
+// arrays and vectors in the memory of leases.
+package memory
 
 import (
 	"fmt"
@@ -38,11 +40,11 @@ const (
 	refault = 0.25
 )
 
-// arena allocates blocks of memory outside of the Go heap. It keeps free blocks for reuse, because
+// Arena allocates blocks of memory outside of the Go heap. It keeps free blocks for reuse, because
 // pages that were touched before are several times faster than fresh pages. It rounds sizes up to
 // one of four classes per power of two. Free blocks that stay in memory count against the budget,
 // which reclaims them when it needs them.
-type arena struct {
+type Arena struct {
 	keep       int64 // upper bound of kept
 	lease      *gpu.Lease
 	unregister func()
@@ -64,12 +66,13 @@ type blocks struct {
 	taken int64    // the value of takes at the last call of take for the class
 }
 
-func newArena(cores int) *arena {
-	return &arena{keep: leastKept + int64(max(cores-2, 0))*keptPerCore}
+// NewArena returns an arena for a number of cores. Register it before it is used.
+func NewArena(cores int) *Arena {
+	return &Arena{keep: leastKept + int64(max(cores-2, 0))*keptPerCore}
 }
 
-// register registers the arena with its budget.
-func (a *arena) register(b *gpu.Budget) {
+// Register registers the arena with its budget.
+func (a *Arena) Register(b *gpu.Budget) {
 	a.lease, a.unregister = b.CacheLease("free blocks"), b.Register(a)
 }
 
@@ -100,7 +103,7 @@ func kind(c int) int {
 }
 
 // Allocate implements gpu.Allocator.
-func (a *arena) Allocate(size int64) ([]byte, uintptr, error) {
+func (a *Arena) Allocate(size int64) ([]byte, uintptr, error) {
 	if size == 0 {
 		return nil, 0, nil
 	}
@@ -132,7 +135,7 @@ func slabOf(c int) int {
 }
 
 // take returns a block of size class c that is mapped already, or nil.
-func (a *arena) take(c int) []byte {
+func (a *Arena) take(c int) []byte {
 	mem, kept := a.find(c)
 	if kept {
 		a.lease.Unreserve(int64(c))
@@ -141,7 +144,7 @@ func (a *arena) take(c int) []byte {
 }
 
 // find is take. It also reports whether the block was a kept one, for which the lease pays.
-func (a *arena) find(c int) (mem []byte, kept bool) {
+func (a *Arena) find(c int) (mem []byte, kept bool) {
 	b := &a.blocks[numberOf(c)]
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,7 +175,7 @@ func pop(list *[][]byte) []byte {
 }
 
 // cut cuts a block of size class c from the rest of a slab, or returns nil. The caller holds the lock.
-func (a *arena) cut(c int) []byte {
+func (a *Arena) cut(c int) []byte {
 	rests := &a.rests[kind(c)]
 	for i := len(*rests) - 1; i >= 0; i-- {
 		if rest := (*rests)[i]; len(rest) >= c {
@@ -187,7 +190,7 @@ func (a *arena) cut(c int) []byte {
 }
 
 // enter returns a block of size class c from a new mapping.
-func (a *arena) enter(c int, mem []byte) []byte {
+func (a *Arena) enter(c int, mem []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.out++
@@ -209,7 +212,7 @@ func (a *arena) enter(c int, mem []byte) []byte {
 }
 
 // Free implements gpu.Allocator.
-func (a *arena) Free(mem []byte, _ uintptr, size int64) {
+func (a *Arena) Free(mem []byte, _ uintptr, size int64) {
 	if size == 0 {
 		return
 	}
@@ -219,7 +222,7 @@ func (a *arena) Free(mem []byte, _ uintptr, size int64) {
 }
 
 // keepFree keeps a free block of size class c, and returns the blocks to drop for it.
-func (a *arena) keepFree(c int, mem []byte) (dropped [][]byte) {
+func (a *Arena) keepFree(c int, mem []byte) (dropped [][]byte) {
 	keeps, pays := true, c > small
 	if pays {
 		dropped, keeps = a.makeRoom(c)
@@ -248,7 +251,7 @@ func (a *arena) keepFree(c int, mem []byte) (dropped [][]byte) {
 // makeRoom removes free blocks until a block of size class c may be kept, and reports whether it
 // may. It adds the block to coming. Budgets have their own locks, so the reservation for kept
 // blocks is made without the arena's lock.
-func (a *arena) makeRoom(c int) (dropped [][]byte, room bool) {
+func (a *Arena) makeRoom(c int) (dropped [][]byte, room bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	full := func() bool { return a.kept+a.coming+int64(c) > a.keep }
@@ -267,7 +270,7 @@ func (a *arena) makeRoom(c int) (dropped [][]byte, room bool) {
 // older removes a free block of the least recently requested size class, if that is older than
 // class c. Otherwise the blocks of an earlier operator would occupy the kept memory, and blocks in
 // use now would lose their pages whenever they are free for a moment. The caller holds the lock.
-func (a *arena) older(c int) []byte {
+func (a *Arena) older(c int) []byte {
 	oldest := &a.blocks[numberOf(c)]
 	least := oldest
 	for i := numberOf(small) + 1; i < classes; i++ {
@@ -284,7 +287,7 @@ func (a *arena) older(c int) []byte {
 }
 
 // drop returns the pages of free blocks to the system. This is slow, so the lock must not be held.
-func (a *arena) drop(blocks [][]byte) {
+func (a *Arena) drop(blocks [][]byte) {
 	for _, mem := range blocks {
 		if cap(mem) > carve {
 			unmap(mem)
@@ -299,14 +302,14 @@ func (a *arena) drop(blocks [][]byte) {
 }
 
 // Reclaimable implements gpu.Reclaimer.
-func (a *arena) Reclaimable() (bytes int64, cost float64) {
+func (a *Arena) Reclaimable() (bytes int64, cost float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.kept, refault
 }
 
 // Reclaim implements gpu.Reclaimer.
-func (a *arena) Reclaim(want int64) (given int64) {
+func (a *Arena) Reclaim(want int64) (given int64) {
 	var dropped [][]byte
 	a.mu.Lock()
 	for i := numberOf(small) + 1; i < classes; i++ {
@@ -322,8 +325,8 @@ func (a *arena) Reclaim(want int64) (given int64) {
 	return given
 }
 
-// close unmaps all memory, unless a buffer is still in use.
-func (a *arena) close() {
+// Close unmaps all memory, unless a buffer is still in use.
+func (a *Arena) Close() {
 	a.unregister()
 	a.Reclaim(math.MaxInt64)
 	_ = a.lease.Close() // nothing is reserved

@@ -1,4 +1,4 @@
-package host
+package memory
 
 import (
 	"unsafe"
@@ -6,12 +6,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// vector is a growing array of state. A small vector is a block of memory that at least doubles
+// Vector is a growing array of state. A small vector is a block of memory that at least doubles
 // when it is full. A large vector reserves a range of addresses far beyond its length, whose pages
 // the system supplies when they are touched. It grows without a copy, and the lease is charged for
 // the part in use.
-type vector[S any] struct {
-	v        []S         // elements in use; the capacity is that of the block or range
+type Vector[S any] struct {
+	V        []S         // the elements; the capacity is that of the block or range
 	buf      *gpu.Buffer // block of a small vector
 	reserved []byte      // range of a large vector
 	lease    *gpu.Lease  // pays for the range
@@ -29,45 +29,45 @@ const (
 	countUnit  = 1 << 16
 )
 
-// grow lengthens the vector to n elements. New elements are set to zero.
-func (x *vector[S]) grow(l *gpu.Lease, n int, zero S) error {
-	old := len(x.v)
+// Grow lengthens the vector to n elements. New elements are set to zero.
+func (x *Vector[S]) Grow(l *gpu.Lease, n int, zero S) error {
+	old := len(x.V)
 	if n <= old {
 		return nil
 	}
-	if err := x.room(l, n); err != nil {
+	if err := x.Reserve(l, n); err != nil {
 		return err
 	}
-	x.v = x.v[:n]
+	x.V = x.V[:n]
 	for i := old; i < n; i++ {
-		x.v[i] = zero
+		x.V[i] = zero
 	}
 	return nil
 }
 
-// zeros makes an empty vector n zero elements long. It does not touch the pages of a
+// Zeros makes an empty vector n zero elements long. It does not touch the pages of a
 // large vector.
-func (x *vector[S]) zeros(l *gpu.Lease, n int) error {
-	if err := x.room(l, n); err != nil {
+func (x *Vector[S]) Zeros(l *gpu.Lease, n int) error {
+	if err := x.Reserve(l, n); err != nil {
 		return err
 	}
-	x.v = x.v[:n]
+	x.V = x.V[:n]
 	if x.reserved == nil {
-		clear(x.v)
+		clear(x.V)
 	}
 	return nil
 }
 
-// room makes room for n elements and charges the lease for them. A refusal leaves the vector
+// Reserve makes room for n elements and charges the lease for them. A refusal leaves the vector
 // unchanged. The elements never change.
-func (x *vector[S]) room(l *gpu.Lease, n int) error {
+func (x *Vector[S]) Reserve(l *gpu.Lease, n int) error {
 	var s S
 	size := int64(unsafe.Sizeof(s))
 	if x.reserved == nil && int64(n)*size <= smallVector {
-		if n <= cap(x.v) {
+		if n <= cap(x.V) {
 			return nil
 		}
-		bytes := min(max(int64(n), 2*int64(cap(x.v)))*size, smallVector)
+		bytes := min(max(int64(n), 2*int64(cap(x.V)))*size, smallVector)
 		buf, err := l.Alloc(bytes)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func (x *vector[S]) room(l *gpu.Lease, n int) error {
 		}
 		x.lease, x.counted = l, use
 	}
-	if x.reserved != nil && n <= cap(x.v) {
+	if x.reserved != nil && n <= cap(x.V) {
 		return nil
 	}
 	bytes := max(firstRange, 2*int64(n)*size)
@@ -96,10 +96,10 @@ func (x *vector[S]) room(l *gpu.Lease, n int) error {
 }
 
 // move copies the elements to other memory and releases their old memory.
-func (x *vector[S]) move(to []S) {
-	to = to[:len(x.v)]
-	copy(to, x.v)
-	x.v = to
+func (x *Vector[S]) move(to []S) {
+	to = to[:len(x.V)]
+	copy(to, x.V)
+	x.V = to
 	x.buf.Release()
 	x.buf = nil
 	if x.reserved != nil {
@@ -107,11 +107,12 @@ func (x *vector[S]) move(to []S) {
 	}
 }
 
-func (x *vector[S]) release() {
-	x.v = nil
+// Release releases the memory. The vector is empty afterwards.
+func (x *Vector[S]) Release() {
+	x.V = nil
 	x.move(nil)
 	if x.lease != nil {
 		x.lease.Unreserve(x.counted)
 	}
-	*x = vector[S]{}
+	*x = Vector[S]{}
 }

@@ -1,4 +1,4 @@
-package host
+package memory
 
 import (
 	"math"
@@ -8,12 +8,21 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
 )
 
+// open returns an arena for a number of cores, and a budget of limit bytes.
+func open(cores int, limit int64) (*Arena, *gpu.Budget) {
+	a := NewArena(cores)
+	b := gpu.NewBudget("test", gpu.HostMemory, limit, a)
+	a.Register(b)
+	return a, b
+}
+
 func TestFreeBlocksAreGivenBackToTheBudget(t *testing.T) {
-	d, err := Open(Options{Threads: 1, Memory: 8 << 20})
-	require.NoError(t, err)
-	l := d.Budget().Lease("test")
+	a, budget := open(1, 8<<20)
+	l := budget.Lease("test")
 	for _, size := range []int64{5 << 20, 10 << 10} { // a mapping of its own, and a part of a slab
 		for range 3 {
 			b, err := l.Alloc(size)
@@ -22,25 +31,25 @@ func TestFreeBlocksAreGivenBackToTheBudget(t *testing.T) {
 			b.Release()
 		}
 	}
-	kept, _ := d.arena.Reclaimable()
+	kept, _ := a.Reclaimable()
 	require.Positive(t, kept)
-	used, _ := d.Budget().Used()
+	used, _ := budget.Used()
 	require.Zero(t, used, "what is free is not in use")
 	b, err := l.Alloc(8 << 20)
 	require.NoError(t, err)
-	kept, _ = d.arena.Reclaimable()
+	kept, _ = a.Reclaimable()
 	require.Zero(t, kept, "all of the budget is in use")
 	b.Release()
-	kept, _ = d.arena.Reclaimable()
+	kept, _ = a.Reclaimable()
 	require.Zero(t, kept, "the budget had no room for a free block beside the one in use")
 	b, err = l.Alloc(4 << 20)
 	require.NoError(t, err)
 	b.Release()
-	kept, _ = d.arena.Reclaimable()
+	kept, _ = a.Reclaimable()
 	require.Equal(t, int64(4<<20), kept)
 	require.NoError(t, l.Close())
-	require.Empty(t, d.Budget().Leaks())
-	require.NoError(t, d.Close())
+	require.Empty(t, budget.Leaks())
+	a.Close()
 }
 
 func TestSizeClassesHaveNumbersOfTheirOwn(t *testing.T) {
@@ -60,9 +69,8 @@ func TestSizeClassesHaveNumbersOfTheirOwn(t *testing.T) {
 
 // Many goroutines take and free blocks of a budget that keeps few of them.
 func TestBlocksOfManyGoroutinesDoNotOverlap(t *testing.T) {
-	d, err := Open(Options{Threads: 4, Memory: 64 << 20})
-	require.NoError(t, err)
-	l := d.Budget().Lease("test")
+	a, budget := open(4, 64<<20)
+	l := budget.Lease("test")
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Add(1)
@@ -83,11 +91,11 @@ func TestBlocksOfManyGoroutinesDoNotOverlap(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	require.Zero(t, d.arena.out)
-	require.Zero(t, d.arena.coming)
-	kept, _ := d.arena.Reclaimable()
-	require.LessOrEqual(t, kept, d.arena.keep)
-	require.Equal(t, kept, d.arena.Reclaim(math.MaxInt64))
+	require.Zero(t, a.out)
+	require.Zero(t, a.coming)
+	kept, _ := a.Reclaimable()
+	require.LessOrEqual(t, kept, a.keep)
+	require.Equal(t, kept, a.Reclaim(math.MaxInt64))
 	require.NoError(t, l.Close())
-	require.NoError(t, d.Close())
+	a.Close()
 }
