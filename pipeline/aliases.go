@@ -30,7 +30,7 @@ type (
 	Size         = job.Size
 	Column       = job.Column
 	Columns      = job.Columns
-	Place        = job.Place
+	Location     = job.Location
 	Diagnostic   = job.Diagnostic
 	Diagnostics  = job.Diagnostics
 	LoadOptions  = job.LoadOptions

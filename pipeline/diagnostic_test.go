@@ -12,7 +12,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
+func TestFaultsOfExpressionsStandAtTheirLocationInTheFile(t *testing.T) {
 	const wrong = "nowhere"
 	for name, step := range map[string]string{
 		"plain":             "filter: a + b > nowhere",
@@ -51,14 +51,14 @@ func TestFaultsOfExpressionsStandAtTheirPlaceInTheFile(t *testing.T) {
 				at = i
 			}
 			start := strings.LastIndexByte(src[:at], '\n') + 1
-			want := Place{Line: strings.Count(src[:at], "\n") + 1, Column: utf8.RuneCountInString(src[start:at]) + 1}
+			want := Location{Line: strings.Count(src[:at], "\n") + 1, Column: utf8.RuneCountInString(src[start:at]) + 1}
 			job, err := Parse("job.yaml", []byte(src), LoadOptions{})
 			require.NoError(t, err)
 			_, err = newPlan(t.Context(), job, map[string]source.Table{"t": emptyTable(t), "u": emptyTable(t)}, nil)
 			var faults Diagnostics
 			require.ErrorAs(t, err, &faults)
 			require.Len(t, faults, 1)
-			assert.Equal(t, want, faults[0].Place, faults[0].Msg)
+			assert.Equal(t, want, faults[0].Location, faults[0].Msg)
 			assert.Contains(t, faults[0].Msg, wrong)
 			assert.NotContains(t, faults[0].Msg, "line ")
 		})

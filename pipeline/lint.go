@@ -53,7 +53,8 @@ func Lint(j *Job, opt LintOptions) error {
 	more := slices.Concat(j.Check(slices.Collect(maps.Keys(own))), j.CheckOutput(), logical.CheckForm(query))
 	_, bound := logical.Bind(logical.NewEstimator(context.Background()), query, own)
 	for _, d := range append(more, bound...) {
-		if !slices.ContainsFunc(faults, func(o *Diagnostic) bool { return o.Place == d.Place && o.Msg == d.Msg }) {
+		same := func(o *Diagnostic) bool { return o.Location == d.Location && o.Msg == d.Msg }
+		if !slices.ContainsFunc(faults, same) {
 			faults = append(faults, d)
 		}
 	}

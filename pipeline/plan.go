@@ -128,7 +128,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	out := last.Output()
 	if target == nil {
 		if err := sinkparquet.CheckColumns(out.Schema(), j.Output.Options); err != nil {
-			return nil, Diagnostics{{File: j.File(), Place: j.Place("output.dictionary_columns"), Step: "output",
+			return nil, Diagnostics{{File: j.File(), Location: j.Location("output.dictionary_columns"), Step: "output",
 				Msg: err.Error()}}
 		}
 	}
@@ -224,7 +224,7 @@ func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.
 }
 
 func sourceFault(j *Job, name string, err error) *Diagnostic {
-	d := &Diagnostic{File: j.File(), Place: j.Place(job.SourcePath(name)), Step: name, Msg: err.Error(), Err: err}
+	d := &Diagnostic{File: j.File(), Location: j.Location(job.SourcePath(name)), Step: name, Msg: err.Error(), Err: err}
 	if errors.Is(err, sourceparquet.ErrOutput) {
 		d.Err = nil // the mistake is in the job
 	}
@@ -265,12 +265,12 @@ func fieldsOf(j *Job, name, key string, columns []job.SchemaColumn) (fields []gp
 	for _, c := range columns {
 		t, err := syntax.ParseType(c.Type)
 		if err != nil {
-			place, msg := j.Place(job.SourcePath(name)+"."+key+"."+c.Name), err.Error()
+			location, msg := j.Location(job.SourcePath(name)+"."+key+"."+c.Name), err.Error()
 			var wrong *syntax.Error
 			if errors.As(err, &wrong) {
 				msg = wrong.Msg
 			}
-			faults = append(faults, &Diagnostic{File: j.File(), Place: place, Step: name,
+			faults = append(faults, &Diagnostic{File: j.File(), Location: location, Step: name,
 				Msg: fmt.Sprintf("column %q: %s", c.Name, msg)})
 		}
 		fields = append(fields, gpu.Field{Name: c.Name, Type: t})

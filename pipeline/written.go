@@ -17,20 +17,20 @@ import (
 type written struct {
 	Name  string   // of the file, "" for a job built in Go
 	Steps []string // the names of the steps
-	// Places has the locations of steps, sources and expressions that may fail, by their paths in
+	// Locations has the locations of steps, sources and expressions that may fail, by their paths in
 	// the job.
-	Places map[string]job.Place `json:",omitempty"`
-	Memory job.Memory
+	Locations map[string]job.Location `json:"Places,omitempty"`
+	Memory    job.Memory
 	// Hidden are the values that must not be shown.
 	Hidden syntax.Values `json:",omitempty"`
 }
 
 // writtenOf returns the parts of a job that its stages need.
 func writtenOf(j *Job, stages *physical.Plan) written {
-	w := written{Name: j.File(), Places: map[string]job.Place{}, Memory: j.Memory, Hidden: syntax.Values{}}
+	w := written{Name: j.File(), Locations: map[string]job.Location{}, Memory: j.Memory, Hidden: syntax.Values{}}
 	note := func(path string) {
-		if at := j.Place(path); at != (job.Place{}) {
-			w.Places[path] = at
+		if at := j.Location(path); at != (job.Location{}) {
+			w.Locations[path] = at
 		}
 	}
 	for i := range j.Steps {
@@ -56,11 +56,11 @@ func writtenOf(j *Job, stages *physical.Plan) written {
 // File implements logical.Text.
 func (w *written) File() string { return w.Name }
 
-// Place implements logical.Text.
-func (w *written) Place(path string) job.Place { return w.Places[path] }
+// Location implements logical.Text.
+func (w *written) Location(path string) job.Location { return w.Locations[path] }
 
-// PlaceIn implements logical.Text.
-func (w *written) PlaceIn(string, string, int) (job.Place, bool) { return job.Place{}, false }
+// LocationIn implements logical.Text.
+func (w *written) LocationIn(string, string, int) (job.Location, bool) { return job.Location{}, false }
 
 // explain adds the location in the job file to the error of a run, and hides values that must not
 // be shown.
@@ -111,20 +111,20 @@ func (w *written) locate(err error) error {
 	if !gpu.IsFailure(err) || w.Name == "" || step == "" {
 		return err
 	}
-	var place job.Place
+	var location job.Location
 	if o != nil {
-		place = w.Places[o.Path]
+		location = w.Locations[o.Path]
 	}
-	if at, ok := w.Places[job.SourcePath(step)]; ok {
-		place = at
+	if at, ok := w.Locations[job.SourcePath(step)]; ok {
+		location = at
 	}
 	for i, name := range w.Steps {
-		if place.Line == 0 && name == step {
-			place = w.Places[job.StepPath(i)]
+		if location.Line == 0 && name == step {
+			location = w.Locations[job.StepPath(i)]
 		}
 	}
-	if place.Line == 0 {
+	if location.Line == 0 {
 		return err
 	}
-	return located{fmt.Sprintf("%s:%d:%d", w.Name, place.Line, place.Column), err}
+	return located{fmt.Sprintf("%s:%d:%d", w.Name, location.Line, location.Column), err}
 }

@@ -39,11 +39,11 @@ func (a *aliases) resolve(n ast.Node) (ast.Node, int) {
 		name := n.Value.GetToken().Value
 		to, ok := a.anchors[name]
 		if !ok {
-			a.faultf(placeOf(n), "there is no anchor &%s before this alias", name)
+			a.faultf(locationOf(n), "there is no anchor &%s before this alias", name)
 			return n, 1
 		}
 		if a.nodes += to.nodes; a.nodes > maxNodes {
-			a.faultf(placeOf(n), "the aliases of the job file stand for more than %d values", maxNodes)
+			a.faultf(locationOf(n), "the aliases of the job file stand for more than %d values", maxNodes)
 		}
 		return to.value, to.nodes
 	case *ast.SequenceNode:
@@ -83,7 +83,7 @@ func (a *aliases) merge(n *ast.MappingNode) {
 		case *ast.MappingValueNode:
 			from = []*ast.MappingValueNode{m}
 		default:
-			a.faultf(placeOf(v.Key), "<< takes a mapping, not %s", nodeKind(v.Value))
+			a.faultf(locationOf(v.Key), "<< takes a mapping, not %s", nodeKind(v.Value))
 		}
 		for _, w := range from {
 			if name, _ := scalarText(w.Key); !has[name] {

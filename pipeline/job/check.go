@@ -15,7 +15,7 @@ import (
 func (j *Job) Check(own []string) Diagnostics {
 	var faults Diagnostics
 	add := func(step, path, format string, args ...any) {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(path), Step: step,
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(path), Step: step,
 			Msg: fmt.Sprintf(format, args...)})
 	}
 	if len(j.Sources) == 0 {
@@ -167,7 +167,7 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 	}
 	for i, r := range read {
 		if !r && i < len(read)-1 {
-			faults = append(faults, &Diagnostic{File: j.file, Place: j.Place(StepPath(i)),
+			faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(StepPath(i)),
 				Step: StepName(j.Steps, i),
 				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in " +
 					"a later step (from, with or union), or take it out"})
@@ -179,23 +179,23 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 // CheckOutput lists the mistakes in the output of the job.
 func (j *Job) CheckOutput() (faults Diagnostics) {
 	if j.Output.Parquet == "" {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"),
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"),
 			Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
 	if msg := elsewhere(string(j.Output.Parquet)); msg != "" {
-		return append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output", Msg: msg})
+		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output", Msg: msg})
 	}
 	if filepath.Base(string(j.Output.Parquet)) == "-" {
-		return append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output",
+		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
 			Msg: "standard output cannot take the rows, as a file appears when it is complete; name a file"})
 	}
 	opt := j.Output.Options
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output"), Step: "output", Msg: err.Error()})
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"), Step: "output", Msg: err.Error()})
 	}
 	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Place: j.Place("output.parquet"), Step: "output",
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
 			Msg: err.Error(), Err: err})
 	}
 	return faults

@@ -86,7 +86,7 @@ func shown(path string) string {
 // entry is one key of a mapping.
 type entry struct {
 	name  string
-	key   Place
+	key   Location
 	value ast.Node
 }
 
@@ -99,7 +99,7 @@ func (d *decoder) mapping(n ast.Node, what string) ([]entry, bool) {
 	case *ast.MappingValueNode:
 		values = []*ast.MappingValueNode{n}
 	default:
-		d.faultf(placeOf(n), "%s must be a mapping of keys to values, not %s", shown(what), nodeKind(n))
+		d.faultf(locationOf(n), "%s must be a mapping of keys to values, not %s", shown(what), nodeKind(n))
 		return nil, false
 	}
 	var out []entry
@@ -108,12 +108,12 @@ func (d *decoder) mapping(n ast.Node, what string) ([]entry, bool) {
 		name, ok := scalarText(v.Key)
 		switch {
 		case !ok || v.Key.IsMergeKey():
-			d.faultf(placeOf(v.Key), "a key must be a plain word")
+			d.faultf(locationOf(v.Key), "a key must be a plain word")
 		case seen[name]:
-			d.faultf(placeOf(v.Key), "key %q appears twice", name)
+			d.faultf(locationOf(v.Key), "key %q appears twice", name)
 		default:
 			seen[name] = true
-			out = append(out, entry{name, placeOf(v.Key), v.Value})
+			out = append(out, entry{name, locationOf(v.Key), v.Value})
 		}
 	}
 	return out, true
@@ -145,24 +145,24 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 		d.sql = false
 		if len(d.faults) == at && f.enum != nil {
 			if val := v.FieldByIndex(f.index).String(); !slices.Contains(f.enum, val) {
-				d.faultf(d.job.places[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "),
+				d.faultf(d.job.locations[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "),
 					DidYouMean(val, f.enum))
 			}
 		}
 	}
 	for _, f := range fields {
 		if f.required && !seen[f.name] {
-			d.faultf(d.job.Place(path), "key %q is missing", f.name)
+			d.faultf(d.job.Location(path), "key %q is missing", f.name)
 		}
 	}
 }
 
 // decode fills v from n. path is the value's path in the job.
 func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
-	d.job.places[path] = placeOf(n)
+	d.job.locations[path] = locationOf(n)
 	if _, null := n.(*ast.NullNode); null || n == nil {
 		if v.Type() != reflect.TypeFor[Var]() {
-			d.faultf(placeOf(n), "%s has no value", shown(path))
+			d.faultf(locationOf(n), "%s has no value", shown(path))
 		}
 		return
 	}
@@ -178,7 +178,7 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 	case *Columns:
 		if b, ok := n.(*ast.BoolNode); ok && strings.HasSuffix(path, ".distinct") {
 			if !b.Value {
-				d.faultf(placeOf(n), "%s is false; leave it out, or name columns", shown(path))
+				d.faultf(locationOf(n), "%s is false; leave it out, or name columns", shown(path))
 			}
 			*p = Columns{{"", "*"}}
 			return
@@ -257,7 +257,7 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 		}
 		values = seq.Values
 	} else if _, ok := scalarText(n); !ok {
-		d.faultf(placeOf(n), "%s must be a list, not %s", shown(path), nodeKind(n))
+		d.faultf(locationOf(n), "%s must be a list, not %s", shown(path), nodeKind(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(values), len(values)))
@@ -295,7 +295,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		err = fmt.Errorf("no values of type %v", v.Type())
 	}
 	if err != nil {
-		d.faultf(placeOf(n), "%s is %q; it must be %s", shown(path), e.text, want)
+		d.faultf(locationOf(n), "%s is %q; it must be %s", shown(path), e.text, want)
 	}
 }
 
@@ -304,7 +304,7 @@ func (d *decoder) types(n ast.Node, path string, rules ...string) (rule string, 
 	if _, ok := scalarText(n); ok {
 		e, ok := d.text(n, path)
 		if ok && !slices.Contains(rules, e.text) {
-			d.faultf(placeOf(n), "%s is %q; it must be %s, or a mapping of column names to types%s", shown(path),
+			d.faultf(locationOf(n), "%s is %q; it must be %s, or a mapping of column names to types%s", shown(path),
 				e.text, strings.Join(rules, ", "), DidYouMean(e.text, rules))
 		}
 		return e.text, nil
@@ -314,11 +314,11 @@ func (d *decoder) types(n ast.Node, path string, rules ...string) (rule string, 
 		return "", nil
 	}
 	if len(entries) == 0 {
-		d.faultf(placeOf(n), "%s names no columns", shown(path))
+		d.faultf(locationOf(n), "%s names no columns", shown(path))
 	}
 	for _, c := range entries {
 		sub := joinPath(path, c.name)
-		d.job.places[sub] = placeOf(c.value)
+		d.job.locations[sub] = locationOf(c.value)
 		if e, ok := d.text(c.value, sub); ok {
 			columns = append(columns, SchemaColumn{c.name, e.text})
 		}
@@ -333,7 +333,7 @@ func (d *decoder) size(n ast.Node, p *Size, path string) {
 	}
 	b, err := ParseSize(e.text)
 	if err != nil {
-		d.faultf(placeOf(n), "%s: %v", shown(path), err)
+		d.faultf(locationOf(n), "%s: %v", shown(path), err)
 	}
 	*p = b
 }
@@ -351,9 +351,9 @@ func ParseSize(s string) (Size, error) {
 // mapping.
 func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 	*c = Columns{}
-	add := func(name string, n ast.Node, at Place) {
+	add := func(name string, n ast.Node, at Location) {
 		path := fmt.Sprintf("%s[%d]", path, len(*c))
-		d.job.places[path] = at
+		d.job.locations[path] = at
 		if e, ok := d.text(n, path); ok {
 			*c = append(*c, Column{name, e.text})
 		}
@@ -367,7 +367,7 @@ func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 	}
 	for _, item := range items {
 		if _, ok := scalarText(item); ok {
-			add("", item, placeOf(item))
+			add("", item, locationOf(item))
 			continue
 		}
 		entries, _ := d.mapping(item, "a column")
@@ -375,7 +375,7 @@ func (d *decoder) columns(n ast.Node, c *Columns, path string) {
 			return
 		}
 		for _, e := range entries {
-			add(e.name, e.value, placeOf(e.value))
+			add(e.name, e.value, locationOf(e.value))
 		}
 	}
 }
@@ -394,7 +394,7 @@ func (d *decoder) splitAtComma(seq *ast.SequenceNode) bool {
 				break
 			}
 			if whole += ", " + next; openParentheses(whole) == 0 {
-				d.faultf(placeOf(seq.Values[i]), "YAML ends %s at its comma; quote it: [%q]", seq.Values[i].String(),
+				d.faultf(locationOf(seq.Values[i]), "YAML ends %s at its comma; quote it: [%q]", seq.Values[i].String(),
 					whole)
 				return true
 			}
@@ -413,7 +413,7 @@ func (d *decoder) mappingSplitAtComma(entries []entry) bool {
 				break
 			}
 			if whole += ", " + entries[k].name; openParentheses(whole) == 0 {
-				d.faultf(placeOf(entries[i].value), "YAML ends %s at its comma; quote it: {%s: %q}",
+				d.faultf(locationOf(entries[i].value), "YAML ends %s at its comma; quote it: {%s: %q}",
 					entries[i].value.String(), entries[i].name, whole)
 				return true
 			}
@@ -457,7 +457,7 @@ func openParentheses(s string) int {
 func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 	s, ok := scalarText(n)
 	if !ok {
-		d.faultf(placeOf(n), "%s must be a single value, not %s", shown(path), nodeKind(n))
+		d.faultf(locationOf(n), "%s must be a single value, not %s", shown(path), nodeKind(n))
 		return expanded{}, false
 	}
 	if d.vars.env == nil {
@@ -465,7 +465,7 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 	}
 	e, err := d.vars.expandAll(s, d.sql)
 	if err != nil {
-		d.faultf(placeOf(n), "%s: %v", shown(path), err)
+		d.faultf(locationOf(n), "%s: %v", shown(path), err)
 		return expanded{}, false
 	}
 	d.job.origins[path] = &origin{s, e.text, e.segments}
@@ -507,7 +507,7 @@ func castText(n *ast.MappingValueNode) (string, bool) {
 	if !isKey || !isValue || !strings.HasPrefix(value.Value, ":") {
 		return "", false
 	}
-	k, v := placeOf(key), placeOf(value)
+	k, v := locationOf(key), locationOf(value)
 	if k.Line != v.Line || k.Column+utf8.RuneCountInString(key.Value)+1 != v.Column {
 		return "", false
 	}
@@ -531,28 +531,28 @@ func nodeKind(n ast.Node) string {
 	return "nothing"
 }
 
-// placeOf returns the location of the start of a node. For a mapping it is that of the first key,
+// locationOf returns the location of the start of a node. For a mapping it is that of the first key,
 // not of the first colon.
-func placeOf(n ast.Node) Place {
+func locationOf(n ast.Node) Location {
 	switch m := n.(type) {
 	case nil:
-		return Place{}
+		return Location{}
 	case *ast.MappingNode:
 		if len(m.Values) > 0 && !m.IsFlowStyle {
-			return placeOf(m.Values[0].Key)
+			return locationOf(m.Values[0].Key)
 		}
 	case *ast.MappingValueNode:
-		return placeOf(m.Key)
+		return locationOf(m.Key)
 	case *ast.SequenceNode:
 		if len(m.Values) > 0 && !m.IsFlowStyle {
-			return placeOf(m.Values[0])
+			return locationOf(m.Values[0])
 		}
 	}
 	t := n.GetToken()
 	if t == nil || t.Position == nil {
-		return Place{}
+		return Location{}
 	}
-	return Place{t.Position.Line, t.Position.Column}
+	return Location{t.Position.Line, t.Position.Column}
 }
 
 func joinPath(path, name string) string {

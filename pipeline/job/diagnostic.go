@@ -15,7 +15,7 @@ var ErrInvalid = class.ErrJob
 // Diagnostic is one mistake in a job.
 type Diagnostic struct {
 	File string // empty for a job built in Go
-	Place
+	Location
 	Step string // name of the step or source; empty elsewhere
 	Msg  string
 	Err  error // the cause if it is outside of the job, such as an unreadable file

@@ -27,9 +27,9 @@ type Job struct {
 
 	// file is the path of the job file, for errors; empty for a job built in Go.
 	file string
-	// places maps a path in the structure, such as "steps[2].filter", to the location of
+	// locations maps a path in the structure, such as "steps[2].filter", to the location of
 	// the value in the file.
-	places map[string]Place
+	locations map[string]Location
 	// source is the text of the job file. origins are the values in it that may contain
 	// expressions.
 	source  string
@@ -161,25 +161,25 @@ type Column struct{ Name, Expr string }
 // expression} entries, or one mapping of names to expressions.
 type Columns []Column
 
-// Place is a location in a job file. The zero Place means that it is unknown.
-type Place struct{ Line, Column int }
+// Location is a position in a job file. The zero Location means that it is unknown.
+type Location struct{ Line, Column int }
 
 // File is the path of the job file, empty for a job built in Go.
 func (j *Job) File() string { return j.file }
 
-// Place returns the location of a value in the job file, or else of the nearest value around
+// Location returns the location of a value in the job file, or else of the nearest value around
 // it. A path in the structure such as "steps[2].filter" identifies the value.
-func (j *Job) Place(path string) Place {
+func (j *Job) Location(path string) Location {
 	for path != "" {
-		if p, ok := j.places[path]; ok {
+		if p, ok := j.locations[path]; ok {
 			return p
 		}
 		path = parentPath(path)
 	}
-	return Place{}
+	return Location{}
 }
 
-// StepPath returns the path of step i, and SourcePath that of a source, for Place.
+// StepPath returns the path of step i, and SourcePath that of a source, for Location.
 func StepPath(i int) string         { return fmt.Sprintf("steps[%d]", i) }
 func SourcePath(name string) string { return "sources." + name }
 

@@ -48,7 +48,7 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 // paths. The error is Diagnostics.
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff")) // a byte order mark
-	job := &Job{file: path, source: string(src), places: map[string]Place{}, origins: map[string]*origin{},
+	job := &Job{file: path, source: string(src), locations: map[string]Location{}, origins: map[string]*origin{},
 		values: syntax.Values{}}
 	d := &decoder{job: job, dir: filepath.Dir(path),
 		vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
@@ -56,7 +56,7 @@ func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 		d.vars.env = os.LookupEnv
 	}
 	if len(src) > maxJobBytes {
-		d.faultf(Place{}, "job file is larger than %d bytes", maxJobBytes)
+		d.faultf(Location{}, "job file is larger than %d bytes", maxJobBytes)
 		return nil, d.faults
 	}
 	if root := d.parse(src); root != nil {
@@ -74,7 +74,7 @@ func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 func (d *decoder) parse(src []byte) (root ast.Node) {
 	defer func() {
 		if r := recover(); r != nil {
-			d.faultf(Place{}, "not valid YAML: %v", r)
+			d.faultf(Location{}, "not valid YAML: %v", r)
 			root = nil
 		}
 	}()
@@ -82,7 +82,7 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 	var syntax *yaml.SyntaxError
 	switch {
 	case errors.As(err, &syntax) && syntax.Token != nil:
-		at := Place{syntax.Token.Position.Line, syntax.Token.Position.Column}
+		at := Location{syntax.Token.Position.Line, syntax.Token.Position.Column}
 		if whole := quotedStart(string(src), at.Line); whole != "" {
 			d.faultf(at, "YAML ends a value that begins with a quote at the next quote; quote all of it: %s", whole)
 		} else {
@@ -90,7 +90,7 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 		}
 		return nil
 	case err != nil:
-		d.faultf(Place{}, "not valid YAML: %s", strings.TrimSpace(err.Error()))
+		d.faultf(Location{}, "not valid YAML: %s", strings.TrimSpace(err.Error()))
 		return nil
 	}
 	for _, doc := range file.Docs {
@@ -99,13 +99,13 @@ func (d *decoder) parse(src []byte) (root ast.Node) {
 			continue
 		}
 		if root != nil {
-			d.faultf(placeOf(doc.Body), "a job file holds one document")
+			d.faultf(locationOf(doc.Body), "a job file holds one document")
 			return nil
 		}
 		root = doc.Body
 	}
 	if root == nil {
-		d.faultf(Place{}, "job file is empty")
+		d.faultf(Location{}, "job file is empty")
 		return nil
 	}
 	a := aliases{decoder: d, anchors: map[string]anchored{}}
@@ -141,12 +141,12 @@ func quotedStart(src string, line int) string {
 func (d *decoder) checkVariables(set map[string]string) {
 	for _, name := range sortedKeys(set) {
 		if _, ok := d.job.Vars[name]; !ok {
-			d.faultf(Place{}, "%s: the job has no such variable%s", gpu.Variables.To(name),
+			d.faultf(Location{}, "%s: the job has no such variable%s", gpu.Variables.To(name),
 				DidYouMean(name, keys(d.job.Vars)))
 		}
 	}
 }
 
-func (d *decoder) faultf(at Place, format string, args ...any) {
-	d.faults = append(d.faults, &Diagnostic{File: d.job.file, Place: at, Msg: fmt.Sprintf(format, args...)})
+func (d *decoder) faultf(at Location, format string, args ...any) {
+	d.faults = append(d.faults, &Diagnostic{File: d.job.file, Location: at, Msg: fmt.Sprintf(format, args...)})
 }

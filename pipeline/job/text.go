@@ -35,33 +35,33 @@ func (o *origin) rawOffset(offset int) int {
 	return min(at, len(o.raw))
 }
 
-// PlaceIn returns the location of a byte of text, which is part of the value at path. It is known
+// LocationIn returns the location of a byte of text, which is part of the value at path. It is known
 // only if the file has the value unchanged, except for quotes, indentation and line breaks.
-func (j *Job) PlaceIn(path, text string, offset int) (Place, bool) {
+func (j *Job) LocationIn(path, text string, offset int) (Location, bool) {
 	o, ok := j.origins[path]
 	if !ok {
-		return Place{}, false
+		return Location{}, false
 	}
 	offset += max(strings.Index(o.value, text), 0)
-	start := j.places[path]
+	start := j.locations[path]
 	lines := strings.SplitAfter(j.source, "\n")
 	if start.Line < 1 || start.Line > len(lines) {
-		return Place{}, false
+		return Location{}, false
 	}
 	s := scalarScanner{text: strings.Join(lines[start.Line-1:], ""), line: start.Line, column: 1}
 	for s.column < start.Column {
 		if !s.skip() {
-			return Place{}, false
+			return Location{}, false
 		}
 	}
 	s.open()
 	if !s.match(o.raw[:o.rawOffset(offset)]) {
-		return Place{}, false
+		return Location{}, false
 	}
 	if rest := o.raw[o.rawOffset(offset):]; rest != "" && !isSpace(rest[0]) {
 		s.space()
 	}
-	return Place{s.line, s.column}, true
+	return Location{s.line, s.column}, true
 }
 
 // scalarScanner scans a scalar in the text of a YAML file.

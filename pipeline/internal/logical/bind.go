@@ -144,7 +144,7 @@ func nodes(n rel.Node, known map[rel.Node]int) int {
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {
-	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Place: b.query.Text.Place(path), Step: step,
+	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Location: b.query.Text.Location(path), Step: step,
 		Msg: fmt.Sprintf(format, args...)})
 }
 
@@ -246,10 +246,10 @@ func (s *stepBinder) exprDiagnostic(in *Relation, sub, text string, err error, h
 			mistake.Msg = u.String()
 		}
 	}
-	f := &job.Diagnostic{File: s.query.Text.File(), Place: s.query.Text.Place(path), Step: s.name}
+	f := &job.Diagnostic{File: s.query.Text.File(), Location: s.query.Text.Location(path), Step: s.name}
 	message, picture, _ := strings.Cut(mistake.Error(), "\n")
-	if p, ok := s.query.Text.PlaceIn(path, text, mistake.Pos); ok {
-		f.Place, message = p, mistake.Msg
+	if p, ok := s.query.Text.LocationIn(path, text, mistake.Pos); ok {
+		f.Location, message = p, mistake.Msg
 	}
 	f.Msg = message + hint + "\n" + picture
 	s.faults = append(s.faults, f)

@@ -35,10 +35,10 @@ type sqlText string
 
 func (sqlText) File() string { return "query.sql" }
 
-func (t sqlText) Place(string) job.Place { return job.Place{Line: 1, Column: 1} }
+func (t sqlText) Location(string) job.Location { return job.Location{Line: 1, Column: 1} }
 
-func (t sqlText) PlaceIn(path, expression string, offset int) (job.Place, bool) {
-	return job.Place{Line: 1, Column: strings.Index(string(t), expression) + offset + 1}, true
+func (t sqlText) LocationIn(path, expression string, offset int) (job.Location, bool) {
+	return job.Location{Line: 1, Column: strings.Index(string(t), expression) + offset + 1}, true
 }
 
 func bindSQL(e *Estimator, condition string) (*Relation, job.Diagnostics) {

@@ -77,9 +77,9 @@ func distinctNames(scope *expr.Scope) (names []string, renamed bool) {
 // checkColumns refuses an output that would lack columns that cannot be read, and one
 // without columns.
 func (q Query) checkColumns(r *Relation) *job.Diagnostic {
-	f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place("sources." + r.step()), Step: r.step()}
+	f := &job.Diagnostic{File: q.Text.File(), Location: q.Text.Location("sources." + r.step()), Step: r.step()}
 	if n := len(q.Steps); n > 0 {
-		f.Place, f.Step = q.Text.Place(fmt.Sprintf("steps[%d]", n-1)), job.StepName(q.Steps, n-1)
+		f.Location, f.Step = q.Text.Location(fmt.Sprintf("steps[%d]", n-1)), job.StepName(q.Steps, n-1)
 	}
 	switch {
 	case len(r.unreadable) > 0:
@@ -129,7 +129,7 @@ func (q Query) checkNames(e *Estimator, last *Relation) *job.Diagnostic {
 			seen[name] = c
 			continue
 		}
-		f := &job.Diagnostic{File: q.Text.File(), Place: q.Text.Place(fmt.Sprintf("steps[%d]", len(q.Steps)-1)),
+		f := &job.Diagnostic{File: q.Text.File(), Location: q.Text.Location(fmt.Sprintf("steps[%d]", len(q.Steps)-1)),
 			Step: "output",
 			Msg:  fmt.Sprintf("two columns are named %q; name them apart in a select step", name)}
 		x, okX := scope.Qualified(first)

@@ -21,12 +21,12 @@ type Query struct {
 type Text interface {
 	// File returns the name of the text; it is empty for a query built in Go.
 	File() string
-	// Place returns the location of a value, or else of the nearest value around it. The zero Place
+	// Location returns the location of a value, or else of the nearest value around it. The zero Location
 	// means unknown.
-	Place(path string) job.Place
-	// PlaceIn returns the location of the byte at an offset of an expression. The expression is the
+	Location(path string) job.Location
+	// LocationIn returns the location of the byte at an offset of an expression. The expression is the
 	// value at path, or a part of it. It is false if the location is unknown.
-	PlaceIn(path, expression string, offset int) (job.Place, bool)
+	LocationIn(path, expression string, offset int) (job.Location, bool)
 }
 
 // Locate returns the diagnostics in err, or one that wraps err. Diagnostics of a step without a
@@ -44,7 +44,7 @@ func (q Query) Locate(err error) job.Diagnostics {
 	for _, d := range all {
 		for i := range q.Steps {
 			if d.File == "" && job.StepName(q.Steps, i) == d.Step {
-				d.File, d.Place = q.Text.File(), q.Text.Place(fmt.Sprintf("steps[%d]", i))
+				d.File, d.Location = q.Text.File(), q.Text.Location(fmt.Sprintf("steps[%d]", i))
 			}
 		}
 	}

@@ -25,7 +25,7 @@ type encodedPlan struct {
 	Stages      []encodedStage
 }
 
-// encodedStage is a Stage in JSON. Other stages are their places in the list.
+// encodedStage is a Stage in JSON. Other stages are their positions in the list.
 type encodedStage struct {
 	Does string
 	*Stage
