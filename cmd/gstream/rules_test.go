@@ -36,7 +36,8 @@ var layers = []struct{ room, imports string }{
 	{"gpu/host/internal/parallel", "gpu"},
 	{"gpu/host/internal/memory", "gpu gpu/internal/spin"},
 	{"gpu/host/internal/word", "gpu"},
-	{"gpu/host", "gpu gpu/grant gpu/internal/machine gpu/regex gpu/host/internal/*"},
+	{"gpu/host/internal/eval", "gpu gpu/regex gpu/host/internal/parallel"},
+	{"gpu/host", "gpu gpu/grant gpu/internal/machine gpu/host/internal/*"},
 	{"gpu/cuda/internal/manifest", ""},
 	{"gpu/cuda", "gpu gpu/grant gpu/internal/machine gpu/regex gpu/cuda/internal/manifest " +
 		"github.com/ebitengine/purego"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/eval"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
@@ -184,7 +185,7 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	if err := q.check(in); err != nil {
 		return nil, err
 	}
-	out, err := eval(q.dev.cores, l, p, in, n)
+	out, err := eval.Run(q.dev.cores, l, p, in, n)
 	return out, q.fail(err)
 }
 

@@ -1,5 +1,5 @@
 // Distances of texts, code point by code point, which are bytes if both texts are ASCII. A
-// thread compares two texts; gpu/host/eval_distance.go has the same algorithms.
+// thread compares two texts; package eval of gpu/host has the same algorithms.
 #include "eval_text.cuh"
 
 enum Distance : i32 { LEVENSHTEIN, DAMERAU_LEVENSHTEIN, HAMMING, JACCARD, JARO, JARO_WINKLER };

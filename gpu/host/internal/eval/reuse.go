@@ -1,4 +1,4 @@
-package host
+package eval
 
 import (
 	"slices"
@@ -99,7 +99,7 @@ func (u *reuse) put(p *piece) {
 	switch {
 	case p.texts != nil:
 		u.texts = append(u.texts, p)
-	case len(p.words) == evalWords:
+	case len(p.words) == batchWords:
 		u.bitmaps = append(u.bitmaps, p)
 	default:
 		u.blocks = append(u.blocks, p)

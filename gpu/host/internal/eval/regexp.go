@@ -1,8 +1,6 @@
-package host
+package eval
 
-import (
-	"github.com/gstream/gstream/gpu"
-)
+import "github.com/gstream/gstream/gpu"
 
 // regexp runs the operations of regular expressions.
 func (f *frame) regexp(s *instruction, v *vec) error {

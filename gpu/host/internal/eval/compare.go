@@ -1,8 +1,6 @@
-package host
+package eval
 
-import (
-	"github.com/gstream/gstream/gpu"
-)
+import "github.com/gstream/gstream/gpu"
 
 // ordered are the types whose < in Go is the order of SQL.
 type ordered interface {

@@ -1,4 +1,5 @@
-package host
+// Package eval evaluates programs, the compiled form of expressions, over columns on CPU cores.
+package eval
 
 import (
 	"fmt"
@@ -13,59 +14,16 @@ import (
 )
 
 const (
-	// evalRows is the number of rows of a batch over which a program runs; a multiple of 64. The
+	// batchRows is the number of rows of a batch over which a program runs; a multiple of 64. The
 	// registers of a batch stay in the first two cache levels, and the cost of dispatching an
 	// instruction is negligible.
-	evalRows  = 2048
-	evalWords = evalRows / 64
-	// evalGrain is the number of rows that a core takes at a time.
-	evalGrain = 16 * evalRows
+	batchRows  = 2048
+	batchWords = batchRows / 64
+	// grain is the number of rows that a core takes at a time.
+	grain = 16 * batchRows
 )
 
-// eval evaluates a program over n rows of its inputs; it implements gpu.Queue.Eval. It
-// runs all instructions over one batch of rows, then over the next. Cores share the
-// batches.
-func eval(cores parallel.Cores, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	return evalProgram(cores, l, p, in, n)
-}
-
-// Fold evaluates a program without inputs to one value for each output. It needs no
-// device: planners fold constants with it.
-func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
-	if len(p.Inputs) > 0 {
-		return nil, fmt.Errorf("a program with %d inputs is not constant", len(p.Inputs))
-	}
-	cols, err := Evaluate(HeapLease("fold", 0), p, nil, 1)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range cols {
-		out = append(out, c.ScalarAt(0))
-	}
-	return out, nil
-}
-
-// Evaluate runs a program over n rows of its inputs on one core. It needs no device.
-func Evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	return evalProgram(parallel.Cores{Threads: 1}, l, p, in, n)
-}
-
-// HeapLease returns a lease of at most limit bytes of the Go heap; 0 means no limit. The garbage
-// collector frees memory that is not released.
-func HeapLease(name string, limit int64) *gpu.Lease {
-	return gpu.NewBudget("host", gpu.HostMemory, limit, heap{}).Lease(name)
-}
-
-// heap is the Go heap as an allocator. The garbage collector frees its memory.
-type heap struct{}
-
-func (heap) Allocate(n int64) ([]byte, uintptr, error) {
-	return gpu.BytesOf(make([]uint64, (n+7)/8))[:n], 0, nil
-}
-
-func (heap) Free([]byte, uintptr, int64) {}
-
-// evaluation is one call of eval. It is read-only while batches run.
+// evaluation is one call of Run. It is read-only while batches run.
 type evaluation struct {
 	cores  parallel.Cores
 	lease  *gpu.Lease
@@ -90,8 +48,10 @@ type instruction struct {
 	set    any             // the set of OpIn, by the type of its argument
 }
 
-func evalProgram(cores parallel.Cores, l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) (cols []gpu.Column,
-	err error) {
+// Run evaluates a program over n rows of its inputs, as gpu.Queue.Eval does. It runs all
+// instructions over one batch of rows, then over the next. Cores share the batches.
+func Run(cores parallel.Cores, l *gpu.Lease, p *gpu.Program, in []gpu.Column,
+	n int) (cols []gpu.Column, err error) {
 	e := &evaluation{cores: cores, lease: l, p: p, in: in, n: n, frames: make([]*frame, max(cores.Threads, 1))}
 	if err := e.check(); err != nil {
 		return nil, err
@@ -117,7 +77,7 @@ func evalProgram(cores parallel.Cores, l *gpu.Lease, p *gpu.Program, in []gpu.Co
 		return nil, err
 	}
 	if e.batchesNeeded() {
-		err = cores.ForWorkers(n, evalGrain, func(worker, lo, hi int) error {
+		err = cores.ForWorkers(n, grain, func(worker, lo, hi int) error {
 			f := e.frames[worker]
 			if f == nil {
 				f = newFrame(e)
@@ -126,8 +86,8 @@ func evalProgram(cores parallel.Cores, l *gpu.Lease, p *gpu.Program, in []gpu.Co
 			if f.err != nil {
 				return f.err
 			}
-			for ; lo < hi; lo += evalRows {
-				if err := f.run(lo, min(evalRows, hi-lo)); err != nil {
+			for ; lo < hi; lo += batchRows {
+				if err := f.run(lo, min(batchRows, hi-lo)); err != nil {
 					return err
 				}
 			}
@@ -281,9 +241,9 @@ type frame struct {
 // that each core keeps between calls. Strings made in a batch are in bytes. When bytes is
 // reallocated, strings in the old block stay valid, because they refer to it.
 type scratch struct {
-	blocks  [][]uint64 // of 2 * evalRows words: any fixed-width register
-	bitmaps [][]uint64 // of evalWords words
-	strings [][]string // of evalRows strings
+	blocks  [][]uint64 // of 2 * batchRows words: any fixed-width register
+	bitmaps [][]uint64 // of batchWords words
+	strings [][]string // of batchRows strings
 	bytes   []byte
 
 	usedBlocks, usedBitmaps, usedStrings int
@@ -296,7 +256,8 @@ var scratches = sync.Pool{New: func() any { return &scratch{} }}
 
 // size returns the bytes of a scratch.
 func (s *scratch) size() int64 {
-	return int64(len(s.blocks))*2*evalRows*8 + int64(len(s.bitmaps))*evalWords*8 + int64(len(s.strings))*evalRows*16 +
+	return int64(len(s.blocks))*2*batchRows*8 + int64(len(s.bitmaps))*batchWords*8 +
+		int64(len(s.strings))*batchRows*16 +
 		int64(cap(s.bytes))
 }
 
@@ -320,7 +281,7 @@ func (f *frame) block() []uint64 {
 	}
 	s := f.pool
 	if s.usedBlocks == len(s.blocks) {
-		s.blocks = append(s.blocks, make([]uint64, 2*evalRows))
+		s.blocks = append(s.blocks, make([]uint64, 2*batchRows))
 		f.count()
 	}
 	s.usedBlocks++
@@ -340,7 +301,7 @@ func (f *frame) bitmap() []uint64 {
 	}
 	s := f.pool
 	if s.usedBitmaps == len(s.bitmaps) {
-		s.bitmaps = append(s.bitmaps, make([]uint64, evalWords))
+		s.bitmaps = append(s.bitmaps, make([]uint64, batchWords))
 		f.count()
 	}
 	s.usedBitmaps++
@@ -360,7 +321,7 @@ func (f *frame) texts() []string {
 	}
 	s := f.pool
 	if s.usedStrings == len(s.strings) {
-		s.strings = append(s.strings, make([]string, evalRows))
+		s.strings = append(s.strings, make([]string, batchRows))
 		f.count()
 	}
 	s.usedStrings++
@@ -374,7 +335,7 @@ func (f *frame) texts() []string {
 // newFrame makes a frame, with its constants filled in. For a long program constants are filled in
 // for each batch, when they are needed.
 func newFrame(e *evaluation) *frame {
-	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: evalRows,
+	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: batchRows,
 		codes: make([][]int32, len(e.in))}
 	if f.count(); f.err != nil { // the scratch of an earlier program may exceed the budget of this one
 		f.pool, f.err = &scratch{}, nil

@@ -1,4 +1,4 @@
-package host
+package eval
 
 import (
 	"fmt"
@@ -8,7 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
+
+var oneCore = parallel.Cores{Threads: 1}
 
 // TestALongProgramTakesTheMemoryOfItsLiveRegisters evaluates programs of thousands of registers, of
 // which few are needed at a time, with the memory for some dozens.
@@ -40,31 +44,25 @@ func TestALongProgramTakesTheMemoryOfItsLiveRegisters(t *testing.T) {
 		last = emit(chain, gpu.Instr{Op: gpu.OpAdd, Type: integer, Args: []int{last, c}})
 	}
 	chain.Outputs = []int{last}
-	d, err := Open(Options{Threads: 1, Memory: 2 << 20})
-	require.NoError(t, err)
-	q, err := d.NewQueue("test")
-	require.NoError(t, err)
-	l := d.Budget().Lease("test")
-	out, err := q.Eval(l, conjuncts, []gpu.Column{in}, n)
+	l := memory.HeapLease("test", 2<<20)
+	out, err := Run(oneCore, l, conjuncts, []gpu.Column{in}, n)
 	require.NoError(t, err)
 	for i := range n {
 		require.Equal(t, i != 0, out[0].ScalarAt(i).Int.Lo == 1)
 	}
 	gpu.ReleaseColumns(out)
-	out, err = q.Eval(l, chain, []gpu.Column{in}, n)
+	out, err = Run(oneCore, l, chain, []gpu.Column{in}, n)
 	require.NoError(t, err)
 	require.EqualValues(t, 4321+2*terms, gpu.Values[int64](out[0].Data, n)[4321])
 	gpu.ReleaseColumns(out)
 	require.NoError(t, l.Close())
-	require.NoError(t, q.Close())
-	require.NoError(t, d.Close())
 }
 
 // TestRegistersThatShareMemoryKeepTheirValues evaluates random programs with the memory of dead
 // registers used again, and without.
 func TestRegistersThatShareMemoryKeepTheirValues(t *testing.T) {
 	defer func(n int) { reuseAbove = n }(reuseAbove)
-	const n = 2*evalRows + 100
+	const n = 2*batchRows + 100
 	kinds := []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Float64), gpu.Of(gpu.Bool), gpu.Of(gpu.String)}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -118,7 +116,7 @@ func TestRegistersThatShareMemoryKeepTheirValues(t *testing.T) {
 		for i, above := range []int{0, 1 << 20} {
 			reuseAbove = above
 			var err error
-			results[i], err = Evaluate(HeapLease("test", 0), p, in, n)
+			results[i], err = Run(oneCore, memory.HeapLease("test", 0), p, in, n)
 			require.NoError(t, err)
 		}
 		for i := range p.Outputs {

@@ -1,8 +1,6 @@
-package host
+package eval
 
-import (
-	"github.com/gstream/gstream/gpu"
-)
+import "github.com/gstream/gstream/gpu"
 
 func floorDiv(a, b int64) int64 {
 	q := a / b

@@ -1,4 +1,4 @@
-package host
+package eval
 
 import (
 	"math"
@@ -45,7 +45,7 @@ func (e *evaluation) openOutputs() error {
 		}
 		switch {
 		case t.IsVar():
-			o.parts = make([]*gpu.Buffer, (e.n+evalRows-1)/evalRows)
+			o.parts = make([]*gpu.Buffer, (e.n+batchRows-1)/batchRows)
 			if o.col.Offsets, err = e.lease.Alloc(int64(e.n+1) * 4); err == nil {
 				gpu.Values[int32](o.col.Offsets, 1)[0] = 0
 			}
@@ -140,7 +140,7 @@ func (f *frame) storeStrings(o *output, v *vec) error {
 			data = data[copy(data, s):]
 		}
 	}
-	o.parts[f.lo/evalRows] = part
+	o.parts[f.lo/batchRows] = part
 	return nil
 }
 
@@ -187,11 +187,11 @@ func (e *evaluation) joinStrings(o *output) error {
 	}
 	o.col.Data = data
 	offsets := gpu.Values[int32](o.col.Offsets, e.n+1)[1:]
-	err = e.cores.For(e.n, evalGrain, func(lo, hi int) error {
-		for ; lo < hi; lo += evalRows {
-			k := lo / evalRows
+	err = e.cores.For(e.n, grain, func(lo, hi int) error {
+		for ; lo < hi; lo += batchRows {
+			k := lo / batchRows
 			copy(data.Bytes()[starts[k]:], o.parts[k].Bytes())
-			for j := range offsets[lo:min(lo+evalRows, e.n)] {
+			for j := range offsets[lo:min(lo+batchRows, e.n)] {
 				offsets[lo+j] += int32(starts[k])
 			}
 		}

@@ -1,8 +1,6 @@
-package host
+package eval
 
-import (
-	"github.com/gstream/gstream/gpu"
-)
+import "github.com/gstream/gstream/gpu"
 
 // int64s views or converts a register that is stored as integers as int64, except wide
 // decimals. An unsigned 64-bit integer keeps its bits.

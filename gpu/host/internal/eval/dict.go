@@ -1,4 +1,4 @@
-package host
+package eval
 
 import (
 	"slices"
@@ -72,7 +72,7 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 	if err != nil {
 		return err
 	}
-	cols, err := evalProgram(e.cores, e.lease, part.Program, []gpu.Column{values}, values.Len)
+	cols, err := Run(e.cores, e.lease, part.Program, []gpu.Column{values}, values.Len)
 	if gpu.IsRefusal(err) {
 		return err
 	}
