@@ -88,15 +88,15 @@ const (
 	Auto = execution.Auto // the device that Plan.ChooseDevice returns
 	Host = execution.Host // the CPU
 	CUDA = execution.CUDA // the first GPU, or an error if there is none; "cuda:1" is the second
-	// BesideHost after Auto or the name of a GPU, as in "auto+host", lets lanes of the CPU take
+	// WithHost after Auto or the name of a GPU, as in "auto+host", lets lanes of the CPU take
 	// partitions of joins and group-bys, too.
-	BesideHost = execution.BesideHost
+	WithHost = execution.WithHost
 )
 
-// The values of RunOptions.BesideTakes, for tests.
+// The values of RunOptions.HostTakes, for tests.
 const (
-	BesideAny = execution.BesideAny
-	BesideAll = execution.BesideAll
+	HostTakesAny = execution.HostTakesAny
+	HostTakesAll = execution.HostTakesAll
 )
 
 // The tiers of a Check.

@@ -225,7 +225,7 @@ func TestAPartitionedJoinIsChosenWhereNobodySeesTheOrder(t *testing.T) {
 		require.NoError(t, err, steps)
 		p, err := newPlan(t.Context(), job, map[string]source.Table{"big": large("x"), "other": large("y")}, nil)
 		require.NoError(t, err, steps)
-		for _, device := range []string{"cuda:0", CUDA + BesideHost} {
+		for _, device := range []string{"cuda:0", CUDA + WithHost} {
 			require.Contains(t, p.Explain(device).String(), want, steps)
 		}
 		require.NoError(t, p.Close())

@@ -454,14 +454,14 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			}
 			require.NoError(t, err)
 			rows := 1 + r.IntN(200)
-			use := CUDA + BesideHost // nothing works with the CPU
+			use := CUDA + WithHost // nothing works with the CPU
 			if i == 4 && r.IntN(2) == 0 {
 				use = CUDA
 			}
 			got, spilled, err := p.run(t, tables,
 				RunOptions{Device: smallStrides{d, rows}, Use: use,
-					BesideTakes: []string{BesideAny, BesideAll}[r.IntN(2)],
-					Threads:     1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
+					HostTakes: []string{HostTakesAny, HostTakesAll}[r.IntN(2)],
+					Threads:   1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
 					SpillDir: dir, SpillAlways: always, SpillCompression: []string{"lz4", "none"}[r.IntN(2)]})
 			want := want
 			if spilled {

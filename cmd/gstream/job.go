@@ -186,8 +186,8 @@ func registerDevice(cmd *cobra.Command, device *string) {
 }
 
 // devices are the values of --device that completion offers.
-var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA, pipeline.Auto + pipeline.BesideHost,
-	pipeline.CUDA + pipeline.BesideHost}
+var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA, pipeline.Auto + pipeline.WithHost,
+	pipeline.CUDA + pipeline.WithHost}
 
 // checkDevice returns an error unless --device names a device.
 func checkDevice(device string) error {

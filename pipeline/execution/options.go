@@ -14,7 +14,7 @@ import (
 // Options configure a run. The zero value uses the whole machine.
 type Options struct {
 	// Device runs the stages. If it is nil, the run opens a device of its own. Use names that
-	// device: Auto (also ""), Host, CUDA, or another GPU as "cuda:1". With BesideHost after the
+	// device: Auto (also ""), Host, CUDA, or another GPU as "cuda:1". With WithHost after the
 	// name of a GPU or Auto, lanes of the CPU take partitions of joins and group-bys that went out
 	// of core, when that is faster by the times measured in the run. This applies even if Device is
 	// set.
@@ -50,11 +50,11 @@ type Options struct {
 	// sides are complete: those for which the plan expects a gain (Auto, the default), all that can
 	// (Always), or none (Never).
 	JoinFilters string
-	// BesideTakes says which partitions lanes of the CPU take when they work with a GPU. "" decides
-	// by measured times. The others are for tests: with BesideAny a lane takes a partition whenever
-	// it is free, and the GPU takes it back when it has nothing else to do; with BesideAll the
+	// HostTakes says which partitions lanes of the CPU take when they work with a GPU. "" decides
+	// by measured times. The others are for tests: with HostTakesAny a lane takes a partition whenever
+	// it is free, and the GPU takes it back when it has nothing else to do; with HostTakesAll the
 	// lanes take all that they can before the GPU takes any.
-	BesideTakes string
+	HostTakes string
 	// Timeline records the spans of work in Report.Spans.
 	Timeline bool
 	// Discard runs everything, including encoding and writing, and then removes the output instead
@@ -89,19 +89,19 @@ const (
 	CUDA = "cuda" // the first GPU, or an error if there is none; "cuda:1" is the second
 )
 
-// BesideHost after the name of a device, as in "auto+host", lets lanes of the CPU work together
+// WithHost after the name of a device, as in "auto+host", lets lanes of the CPU work together
 // with a GPU.
-const BesideHost = "+" + Host
+const WithHost = "+" + Host
 
-// The values of Options.BesideTakes for tests.
+// The values of Options.HostTakes for tests.
 const (
-	BesideAny = "any"
-	BesideAll = "all"
+	HostTakesAny = "any"
+	HostTakesAll = "all"
 )
 
 // Chooses reports whether the plan chooses the device of a run (Auto).
 func (o Options) Chooses() bool {
-	return o.Device == nil && (o.Use == "" || o.Use == Auto || o.Use == Auto+BesideHost)
+	return o.Device == nil && (o.Use == "" || o.Use == Auto || o.Use == Auto+WithHost)
 }
 
 // The values of Options.JoinFilters besides Auto.

@@ -173,8 +173,8 @@ func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) 
 	if p.RunsOn(host.Unopened()) != nil {
 		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
 	}
-	if want.beside && c.Device == execution.CUDA {
-		c.Device += execution.BesideHost
+	if want.withHost && c.Device == execution.CUDA {
+		c.Device += execution.WithHost
 	}
 	return c, nil
 }

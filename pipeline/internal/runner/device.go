@@ -17,30 +17,30 @@ import (
 
 // wanted is the device that a run asks for.
 type wanted struct {
-	kind    string // Auto, Host or CUDA
-	ordinal int    // the number of the GPU
-	beside  bool   // lanes of the CPU work beside a GPU
+	kind     string // Auto, Host or CUDA
+	ordinal  int    // the number of the GPU
+	withHost bool   // lanes of the CPU work together with a GPU
 }
 
 // parseDevice returns the device of a name.
 func parseDevice(name string) (wanted, error) {
-	first, beside := strings.CutSuffix(name, execution.BesideHost)
+	first, withHost := strings.CutSuffix(name, execution.WithHost)
 	kind, number, numbered := strings.Cut(first, ":")
 	switch {
 	case name == "":
 		return wanted{kind: execution.Auto}, nil
-	case !numbered && (kind == execution.Auto || kind == execution.CUDA || kind == execution.Host && !beside):
-		return wanted{kind, 0, beside}, nil
+	case !numbered && (kind == execution.Auto || kind == execution.CUDA || kind == execution.Host && !withHost):
+		return wanted{kind, 0, withHost}, nil
 	case numbered && kind == execution.CUDA:
 		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
-			return wanted{execution.CUDA, int(n), beside}, nil
+			return wanted{execution.CUDA, int(n), withHost}, nil
 		}
 	}
 	return wanted{},
 		&job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as "+
 			"in %s:1; %s behind a GPU or %s, as in %s, lets the CPU help", name,
-			execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.BesideHost,
-			execution.Auto, execution.Auto+execution.BesideHost)}
+			execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.WithHost,
+			execution.Auto, execution.Auto+execution.WithHost)}
 }
 
 // Unopened returns what is known of the device of a name before it is opened.
@@ -102,10 +102,10 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 	return d, nil
 }
 
-// openBeside opens the CPU as a device that works beside another one, on strides in the host memory of that one. It
+// openCoprocessor opens the CPU as a device that works beside another one, on strides in the host memory of that one. It
 // returns nil unless options ask for it and the other device has memory of its own.
-func openBeside(d gpu.Device, opt execution.Options) (gpu.Device, error) {
-	if want, err := parseDevice(opt.Use); err != nil || !want.beside || !discrete(d) {
+func openCoprocessor(d gpu.Device, opt execution.Options) (gpu.Device, error) {
+	if want, err := parseDevice(opt.Use); err != nil || !want.withHost || !discrete(d) {
 		return nil, err
 	}
 	return host.Open(host.Options{Threads: opt.Threads, Budget: d.HostBudget()})

@@ -13,12 +13,12 @@ import (
 func TestDevicesHaveNames(t *testing.T) {
 	for name, want := range map[string]string{"": "auto 0", "auto": "auto 0", "host": "host 0", "cuda": "cuda 0",
 		"cuda:0": "cuda 0", "cuda:1": "cuda 1", "cuda:12": "cuda 12",
-		"auto+host": "auto 0 beside", "cuda+host": "cuda 0 beside", "cuda:1+host": "cuda 1 beside"} {
+		"auto+host": "auto 0 with host", "cuda+host": "cuda 0 with host", "cuda:1+host": "cuda 1 with host"} {
 		w, err := parseDevice(name)
 		require.NoError(t, err)
 		got := fmt.Sprint(w.kind, " ", w.ordinal)
-		if w.beside {
-			got += " beside"
+		if w.withHost {
+			got += " with host"
 		}
 		require.Equal(t, want, got, name)
 	}

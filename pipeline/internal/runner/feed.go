@@ -118,7 +118,7 @@ func (p *parts) take(ctx context.Context) (morsel, error) {
 
 // take returns the next part, or all of them in one morsel if lanes of the CPU may help.
 func (f *resultFeed) take(ctx context.Context) (morsel, error) {
-	if f.op.beside == nil || f.next == f.src.Parts() {
+	if f.op.hostLease == nil || f.next == f.src.Parts() {
 		return f.parts.take(ctx)
 	}
 	next := f.next - 1

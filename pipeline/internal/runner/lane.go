@@ -116,11 +116,11 @@ func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source,
 	next func() int) (err error) {
 	var h *helpers
 	parts, divisible := src.(operators.Divisible)
-	if divisible && o.beside != nil && src.Parts() > 0 && parts.Items(0).N > 0 {
+	if divisible && o.hostLease != nil && src.Parts() > 0 && parts.Items(0).N > 0 {
 		h = l.help(ctx, i, o, parts, emit)
 		ctx = h.ctx
 		defer func() { err = h.end(err) }()
-		if h.takes == execution.BesideAll {
+		if h.takes == execution.HostTakesAll {
 			if err := h.passAll(); err != nil {
 				return err
 			}

@@ -52,10 +52,10 @@ type opRun struct {
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
 	// flushed is where lanes wait before they take parts of a streaming operator's rows.
 	flushed barrier
-	// shares is what each processor did of the parts of such rows. beside pays for what lanes of the CPU do
-	// beside a GPU; nil without them.
-	shares [processors]share
-	beside *gpu.Lease
+	// shares has what each processor did of the parts of such rows. hostLease pays for lanes of the CPU
+	// that work together with a GPU; nil without them.
+	shares    [processors]share
+	hostLease *gpu.Lease
 	metrics
 }
 
@@ -186,8 +186,8 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	if o.scan != nil && discrete(r.device) {
 		o.decode = r.device.HostBudget().Lease(st.Name() + ", decoding")
 	}
-	if _, ok := o.op.(operators.Divisible); ok && r.beside != nil {
-		o.beside = r.device.HostBudget().Lease(st.Name() + ", on the CPU")
+	if _, ok := o.op.(operators.Divisible); ok && r.coprocessor != nil {
+		o.hostLease = r.device.HostBudget().Lease(st.Name() + ", on the CPU")
 	}
 	r.ops = append(r.ops, o)
 	return o, nil

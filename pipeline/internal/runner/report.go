@@ -66,7 +66,7 @@ func (r *run) report() *execution.Report {
 		_, s.Peak = t.lease.Used()
 		s.Spill = r.spill.Stats(t.lease)
 		out.Spill.Add(s.Spill)
-		s.Activity = activity(t.lease, t.beside, r.spill.Lease(t.lease))
+		s.Activity = activity(t.lease, t.hostLease, r.spill.Lease(t.lease))
 		s.Shares = r.shares(t)
 		if t.scan != nil {
 			s.Device = execution.Host // it decodes; the copies are in the activity
@@ -108,8 +108,8 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 		return nil
 	}
 	share(r.device.Properties().ID, &o.shares[byDevice])
-	if r.beside != nil {
-		share(r.beside.Properties().ID, &o.shares[byCPU])
+	if r.coprocessor != nil {
+		share(r.coprocessor.Properties().ID, &o.shares[byCPU])
 	}
 	return out
 }
@@ -119,8 +119,8 @@ func (r *run) leases() []*gpu.Lease {
 	out := []*gpu.Lease{r.sink.lease}
 	for _, o := range r.ops {
 		out = append(out, o.lease)
-		if o.beside != nil {
-			out = append(out, o.beside)
+		if o.hostLease != nil {
+			out = append(out, o.hostLease)
 		}
 		if l := r.spill.Lease(o.lease); l != nil {
 			out = append(out, l)

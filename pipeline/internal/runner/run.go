@@ -28,21 +28,21 @@ const channelDepth = 1
 
 // run is one execution of a plan.
 type run struct {
-	plan    *physical.Plan
-	output  execution.Target
-	opt     execution.Options
-	device  gpu.Device
-	beside  gpu.Device        // lanes of the CPU beside a GPU; nil without them
-	choice  *execution.Choice // nil for a device of the caller
-	started time.Time
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	ops     []*opRun // inputs before their consumers
-	scans   []*pipelineRun
-	held    map[*physical.Stage]*held // by the stages that hold rows
-	spill   *spill.Store
-	frugal  bool  // see frugal.go
-	refused error // of the run before a frugal one
+	plan        *physical.Plan
+	output      execution.Target
+	opt         execution.Options
+	device      gpu.Device
+	coprocessor gpu.Device        // the CPU, if its lanes work together with a GPU; otherwise nil
+	choice      *execution.Choice // nil for a device of the caller
+	started     time.Time
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	ops         []*opRun // inputs before their consumers
+	scans       []*pipelineRun
+	held        map[*physical.Stage]*held // by the stages that hold rows
+	spill       *spill.Store
+	frugal      bool  // see frugal.go
+	refused     error // of the run before a frugal one
 	// for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
 	slots chan struct{}
 	sink  *sinkRun
@@ -110,7 +110,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 		return nil, err
 	}
 	var err error
-	if r.beside, err = openBeside(r.device, opt); err != nil {
+	if r.coprocessor, err = openCoprocessor(r.device, opt); err != nil {
 		return nil, errors.Join(err, r.release())
 	}
 	r.slots = make(chan struct{}, r.threads())
@@ -251,8 +251,8 @@ func (r *run) release() error {
 		if o.decode != o.lease {
 			errs = append(errs, o.decode.Close())
 		}
-		if o.beside != nil {
-			errs = append(errs, o.beside.Close())
+		if o.hostLease != nil {
+			errs = append(errs, o.hostLease.Close())
 		}
 	}
 	if r.sink != nil {

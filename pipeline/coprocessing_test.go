@@ -50,15 +50,15 @@ func sidesOfAJoin(rows, hot int) (probe, build string) {
 	return side("a", 2*rows, rows, 0), side("b", rows, rows, hot)
 }
 
-// besideCase is a join on a GPU with the CPU as co-processor.
-type besideCase struct {
+// coprocessingCase is a join on a GPU with the CPU as co-processor.
+type coprocessingCase struct {
 	join   Join
 	then   func(*Builder) *Builder // steps behind the join
 	device gpu.Device
 	opt    RunOptions
 }
 
-func (c besideCase) run(t *testing.T, ctx context.Context,
+func (c coprocessingCase) run(t *testing.T, ctx context.Context,
 	probe, build string) (rows []string, of StageReport, err error) {
 	t.Helper()
 	var out Collector
@@ -67,7 +67,7 @@ func (c besideCase) run(t *testing.T, ctx context.Context,
 	if !slices.Contains([]string{"semi", "anti", "mark"}, j.Kind) {
 		j.Build = "right"
 	}
-	b := New("beside").ReadTable("a", record(t, sideFields("a"), probe)).ReadTable("b",
+	b := New("coprocessing").ReadTable("a", record(t, sideFields("a"), probe)).ReadTable("b",
 		record(t, sideFields("b"), build)).From("a").JoinWith(j).As("both")
 	if c.then != nil {
 		b = c.then(b)
@@ -141,12 +141,12 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 					},
 					"filter": func(b *Builder) *Builder { return b.Filter("av % 3 = 0") },
 				}[name]
-				want, _, err := besideCase{join: j, then: then, device: cpu}.run(t, t.Context(), probe, build)
+				want, _, err := coprocessingCase{join: j, then: then, device: cpu}.run(t, t.Context(), probe, build)
 				require.NoError(t, err)
-				for _, takes := range []string{BesideAll, BesideAny} {
+				for _, takes := range []string{HostTakesAll, HostTakesAny} {
 					what := fmt.Sprintf("%s join, then %s, %s, %+v", kind, name, takes, c.size)
-					got, stage, err := besideCase{j, then, smallStrides{d, 500},
-						RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always}}.
+					got, stage, err := coprocessingCase{j, then, smallStrides{d, 500},
+						RunOptions{Use: CUDA + WithHost, Threads: 3, HostTakes: takes, SpillAlways: c.always}}.
 						run(t, t.Context(), probe, build)
 					require.NoError(t, err, what)
 					require.Equal(t, want, got, what)
@@ -158,7 +158,7 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 						require.Equal(t, int64(256), gpu.Partitions+cpu.Partitions, what)
 						require.Equal(t, stage.RowsOut, gpu.RowsOut+cpu.RowsOut, what)
 					}
-					if takes == BesideAll {
+					if takes == HostTakesAll {
 						if c.host == 16<<20 {
 							require.Zero(t, gpu.Partitions, what)
 						}
@@ -196,7 +196,7 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 				}
 				run := func(d gpu.Device, opt RunOptions) ([]string, StageReport) {
 					var out Collector
-					b := New("beside").ReadTable("a",
+					b := New("coprocessing").ReadTable("a",
 						record(t, sideFields("a"), rows)).Group([]string{"ak", "av % 3 as m"}, sum+" as x",
 						"count(*) as n", `min("as") as s`)
 					if after {
@@ -217,9 +217,9 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 					return got, StageReport{}
 				}
 				want, _ := run(cpu, RunOptions{})
-				for _, takes := range []string{BesideAll, BesideAny} {
+				for _, takes := range []string{HostTakesAll, HostTakesAny} {
 					got, stage := run(smallStrides{d, 500},
-						RunOptions{Use: CUDA + BesideHost, Threads: 3, BesideTakes: takes, SpillAlways: c.always})
+						RunOptions{Use: CUDA + WithHost, Threads: 3, HostTakes: takes, SpillAlways: c.always})
 					require.Equal(t, want, got)
 					require.Len(t, stage.Shares, 2)
 					gpu, cpu := stage.Shares[0], stage.Shares[1]
@@ -227,7 +227,7 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 					switch {
 					case sum == "sum(av / 4)":
 						require.Zero(t, cpu.Partitions)
-					case takes == BesideAll:
+					case takes == HostTakesAll:
 						require.Zero(t, gpu.Partitions)
 						require.Equal(t, stage.RowsOut, cpu.RowsOut)
 					}
@@ -237,15 +237,15 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	}
 }
 
-// besideFaults runs a join whose pairs are joined on either, with a group-by behind it, on a GPU on which something
+// coprocessingFaults runs a join whose pairs are joined on either, with a group-by behind it, on a GPU on which something
 // happens. what says when.
-func besideFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error),
+func coprocessingFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error),
 	want []string) {
 	probe, build := sidesOfAJoin(10000, 0) // three groups of pairs
 	then := func(b *Builder) *Builder { return b.Group([]string{"ak % 50 as m"}, "count(*) as n", "sum(bv) as v") }
 	run = func(ctx context.Context) ([]string, StageReport, error) {
-		return besideCase{Join{Kind: "left", Algorithm: "npj"}, then, f,
-			RunOptions{Use: CUDA + BesideHost, Threads: 2, BesideTakes: BesideAny, SpillAlways: true}}.run(t, ctx,
+		return coprocessingCase{Join{Kind: "left", Algorithm: "npj"}, then, f,
+			RunOptions{Use: CUDA + WithHost, Threads: 2, HostTakes: HostTakesAny, SpillAlways: true}}.run(t, ctx,
 			probe, build)
 	}
 	for range 20 {
@@ -267,7 +267,7 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	d := openFaultyGPU(t, library, 1<<20)
 	defer func() { require.NoError(t, d.Close()) }()
-	run, want := besideFaults(t, d)
+	run, want := coprocessingFaults(t, d)
 	thin := int64(min(max(1, gputest.ThinOr(t, 3)), 3)) // with fewer faults none may come where one is wanted
 	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
 		"cuEventSynchronize"} {
@@ -323,7 +323,7 @@ func TestAJoinOfBothProcessorsThatIsCancelledLeavesNothing(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	d := openFaultyGPU(t, library, 1<<20)
 	defer func() { require.NoError(t, d.Close()) }()
-	run, want := besideFaults(t, d)
+	run, want := coprocessingFaults(t, d)
 	for _, call := range []string{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel"} {
 		for n := int64(1); n < 2000; n = n*2 + 1 {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -352,10 +352,10 @@ func TestALimitBehindAJoinOfBothProcessorsEndsIt(t *testing.T) {
 	d := openFaultyGPU(t, library, 0)
 	defer func() { require.NoError(t, d.Close()) }()
 	probe, build := sidesOfAJoin(2000, 0)
-	for _, takes := range []string{BesideAny, BesideAll} {
-		got, _, err := besideCase{Join{Kind: "inner"}, func(b *Builder) *Builder { return b.Limit(30) },
+	for _, takes := range []string{HostTakesAny, HostTakesAll} {
+		got, _, err := coprocessingCase{Join{Kind: "inner"}, func(b *Builder) *Builder { return b.Limit(30) },
 			smallStrides{d, 20},
-			RunOptions{Use: CUDA + BesideHost, Threads: 4, BesideTakes: takes, SpillAlways: true}}.run(t, t.Context(),
+			RunOptions{Use: CUDA + WithHost, Threads: 4, HostTakes: takes, SpillAlways: true}}.run(t, t.Context(),
 			probe, build)
 		require.NoError(t, err)
 		require.Len(t, got, 30)

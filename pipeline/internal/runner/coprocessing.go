@@ -90,7 +90,7 @@ type helpers struct {
 	op     *opRun
 	src    operators.Divisible
 	emit   operators.Emit
-	takes  string // Options.BesideTakes
+	takes  string // Options.HostTakes
 	up     bool
 	ctx    context.Context
 	stop   context.CancelCauseFunc
@@ -141,12 +141,12 @@ const helperShare = 0.75
 // help starts lanes of the CPU for an operator, the i-th of the lane.
 func (l *lane) help(ctx context.Context, i int, o *opRun, src operators.Divisible, emit operators.Emit) *helpers {
 	r := l.pipelineRun.run
-	h := &helpers{lane: l, op: o, src: src, emit: emit, takes: r.opt.BesideTakes, device: newPace(priorDevice),
+	h := &helpers{lane: l, op: o, src: src, emit: emit, takes: r.opt.HostTakes, device: newPace(priorDevice),
 		core: newPace(priorCore), working: map[*attempt]bool{}}
 	h.changed.L = &h.mu
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	h.up = l.operator(i+1) != nil || !l.out.toHost
-	n := max(1, int(helperShare*float64(r.beside.Lanes())))
+	n := max(1, int(helperShare*float64(r.coprocessor.Lanes())))
 	h.made = make(chan madeStride, n)
 	for range n {
 		h.wg.Go(func() {
@@ -186,9 +186,9 @@ func (h *helpers) work(n int) (err error) {
 		defer func() { err = with(err, up.Close()) }()
 	}
 	width := h.op.Schema.RowBytes()
-	t := operators.Task{Device: r.beside, Lease: h.op.beside,
-		StrideRows: min(p.strideRows(width), r.beside.StrideRows(width)), Lanes: n,
-		Grant: operators.Grant{Budget: h.op.beside.Limit()}}
+	t := operators.Task{Device: r.coprocessor, Lease: h.op.hostLease,
+		StrideRows: min(p.strideRows(width), r.coprocessor.StrideRows(width)), Lanes: n,
+		Grant: operators.Grant{Budget: h.op.hostLease.Limit()}}
 	for {
 		seen := h.done()
 		piece := h.src.Split(t, h.want)
@@ -215,7 +215,7 @@ func (h *helpers) work(n int) (err error) {
 // try emits a piece on the CPU. The error is errTakenBack if the device has to do it.
 func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m *meter) (err error) {
 	r := h.lane.pipelineRun.run
-	if t.Queue, err = r.beside.NewLaneQueue(h.op.Name()); err != nil {
+	if t.Queue, err = r.coprocessor.NewLaneQueue(h.op.Name()); err != nil {
 		return err
 	}
 	defer func() { err = with(err, t.Queue.Close()) }()
@@ -317,7 +317,7 @@ func (h *helpers) takeBack() {
 // sooner reports whether the device will have done a piece of some bytes before the CPU, which has been at it for some
 // time.
 func (h *helpers) sooner(bytes int64, been time.Duration) bool {
-	return h.takes == execution.BesideAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() ||
+	return h.takes == execution.HostTakesAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() ||
 		been.Seconds() > h.core.of(bytes)
 }
 
@@ -350,7 +350,7 @@ func (h *helpers) done() int {
 func (h *helpers) await(seen int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.parts == seen && !h.over && h.ctx.Err() == nil && h.takes != execution.BesideAll {
+	for h.parts == seen && !h.over && h.ctx.Err() == nil && h.takes != execution.HostTakesAll {
 		h.changed.Wait()
 	}
 	return h.parts != seen && !h.over && h.ctx.Err() == nil
@@ -359,7 +359,7 @@ func (h *helpers) await(seen int) bool {
 // send hands a stride to the lane of the device. It is copied up ahead if there is a queue for it and enough memory.
 func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 	m := madeStride{Stride: s}
-	if l := h.op.lease; up != nil && l.Available() >= grant.BesideFree.Of(l.Limit()) {
+	if l := h.op.lease; up != nil && l.Available() >= grant.FreeForHostStrides.Of(l.Limit()) {
 		ahead, err := up.UploadAhead(l, s)
 		switch {
 		case err == nil:
