@@ -70,11 +70,11 @@ type (
 	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes per second.
 	LinkReport = execution.LinkReport
 	// Check is the memory that a run is expected to need and to spill. StageCheck is that of one
-	// stage, TierCheck that of one tier, and Refusal is a reason why the run would fail.
+	// stage, TierCheck that of one tier, and Problem is a reason why the run would fail.
 	Check      = execution.Check
 	StageCheck = execution.StageCheck
 	TierCheck  = execution.TierCheck
-	Refusal    = execution.Refusal
+	Problem    = execution.Problem
 	// Choice is the device of a run, and the reason.
 	Choice = execution.Choice
 	// Target creates the sink of a run. A Collector is a target.

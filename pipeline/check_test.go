@@ -50,7 +50,7 @@ func TestACheckOfAGPUHasThreeTiers(t *testing.T) {
 	require.Equal(t, sort.Disk, c.Tiers[1].Spilled)
 	require.Equal(t, sort.Disk, c.Tiers[2].Needs)
 	require.False(t, c.Finishes)
-	require.Equal(t, TierDisk, c.Refusals[len(c.Refusals)-1].Tier)
+	require.Equal(t, TierDisk, c.Problems[len(c.Problems)-1].Tier)
 }
 
 // TestACheckTellsWhetherARunEnds checks and runs random pipelines with budgets of all sizes, each three times: what the
@@ -79,7 +79,7 @@ func TestACheckTellsWhetherARunEnds(t *testing.T) {
 			c, err := plan.Check(opt)
 			require.NoError(t, err)
 			require.NoError(t, plan.Close())
-			about := fmt.Sprintf("GSTREAM_SEED=%d, %+v\n%v", seed, opt, c.Refusals)
+			about := fmt.Sprintf("GSTREAM_SEED=%d, %+v\n%v", seed, opt, c.Problems)
 			ends := 0
 			for range 3 {
 				_, err := b.Run(t.Context(), opt)
@@ -146,7 +146,7 @@ func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
 			check, err := plan.Check(opt)
 			require.NoError(t, err)
 			require.NoError(t, plan.Close())
-			require.Equal(t, c.ends, check.Finishes, check.Refusals)
+			require.Equal(t, c.ends, check.Finishes, check.Problems)
 			report, err := b.Run(t.Context(), opt)
 			if c.ends {
 				require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestPagesThatTheMemoryHoldsAreNotRefused(t *testing.T) {
 				continue
 			}
 			require.ErrorIs(t, err, gpu.ErrBudget)
-			for _, message := range []string{err.Error(), check.Refusals[0].Why} {
+			for _, message := range []string{err.Error(), check.Problems[0].Why} {
 				require.Contains(t, message,
 					`a page of column "s" of `+file+" takes 4.0 MiB of that while it is decoded")
 				require.Contains(t, message, "rewrite the file with smaller pages or row groups")

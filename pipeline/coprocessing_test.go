@@ -237,8 +237,8 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	}
 }
 
-// coprocessingFaults runs a join whose pairs are joined on either, with a group-by behind it, on a GPU on which something
-// happens. what says when.
+// coprocessingFaults runs a join whose pairs are joined on either, with a group-by behind it, on a
+// GPU on which something happens. what says when.
 func coprocessingFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error),
 	want []string) {
 	probe, build := sidesOfAJoin(10000, 0) // three groups of pairs

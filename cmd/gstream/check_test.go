@@ -53,7 +53,7 @@ func TestCheckSaysWhatARunThenSpills(t *testing.T) {
 	code, c, text := check(t, path, "--host-memory", "20MiB")
 	require.Equal(t, exitOK, code, text)
 	require.True(t, c.Finishes)
-	require.Empty(t, c.Refusals)
+	require.Empty(t, c.Problems)
 	require.Len(t, c.Stages, 1)
 	sort := c.Stages[0]
 	assert.Equal(t, "sort", sort.Kind)
@@ -99,8 +99,8 @@ func TestCheckRefusesWhatCannotSpill(t *testing.T) {
 	code, c, text := check(t, path, "--host-memory", "3MiB")
 	require.Equal(t, exitMemory, code, text)
 	require.False(t, c.Finishes)
-	require.Len(t, c.Refusals, 1)
-	r := c.Refusals[0]
+	require.Len(t, c.Problems, 1)
+	r := c.Problems[0]
 	assert.Equal(t, pipeline.TierHost, r.Tier)
 	assert.Contains(t, r.Stage, "window")
 	assert.Greater(t, r.Needs, r.Limit)
@@ -115,8 +115,8 @@ func TestCheckRefusesAScanWithoutRoomForAStride(t *testing.T) {
 	path, _ := jobFile(t, "  - sort: o_comment", "")
 	code, c, text := check(t, path, "--host-memory", "2MiB")
 	require.Equal(t, exitMemory, code, text)
-	require.Len(t, c.Refusals, 1)
-	assert.Equal(t, "orders: scan", c.Refusals[0].Stage)
+	require.Len(t, c.Problems, 1)
+	assert.Equal(t, "orders: scan", c.Problems[0].Stage)
 	assert.Contains(t, text, "the least for a stride")
 }
 
@@ -132,9 +132,9 @@ func TestCheckRefusesMoreThanTheDiskHolds(t *testing.T) {
 		}
 		code, c, text := check(t, path, append(flags, "--host-memory", "20MiB")...)
 		require.Equal(t, exitMemory, code, text)
-		require.Len(t, c.Refusals, 1)
-		assert.Equal(t, pipeline.TierDisk, c.Refusals[0].Tier)
-		assert.Contains(t, c.Refusals[0].Why, want)
+		require.Len(t, c.Problems, 1)
+		assert.Equal(t, pipeline.TierDisk, c.Problems[0].Tier)
+		assert.Contains(t, c.Problems[0].Why, want)
 		code, _, text = check(t, path, append(flags, "--host-memory", "1GiB")...)
 		assert.Equal(t, exitOK, code, text)
 	}

@@ -222,8 +222,8 @@ var (
 
 // A GPU, of its own budget.
 var (
-	// FreeForHostStrides is left free by strides of the CPU that are copied up before their turn.
-	FreeForHostStrides = row(Share{Name: "memory that strides of the CPU leave free", Num: 1, Den: 8, Use: Free, Per: Run})
+	// HostStrides is left free by strides of the CPU that are copied up before their turn.
+	HostStrides = row(Share{Name: "memory that strides of the CPU leave free", Num: 1, Den: 8, Use: Free, Per: Run})
 	// SelectIDs bounds ids that are allocated before they are counted. It is a part of what is free.
 	SelectIDs = row(Share{Name: "ids of selected rows", Num: 1, Den: 16, Most: 64 * mib, Use: Yields, Per: Run})
 	// PoolAhead bounds the memory that a GPU maps before it is wanted, PinnedAhead the host memory that is page-locked.

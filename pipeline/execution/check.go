@@ -16,7 +16,7 @@ type Check struct {
 	Device   string       `json:"device"`
 	Kind     string       `json:"device_kind"`
 	Finishes bool         `json:"finishes"`
-	Refusals []Refusal    `json:"refusals"` // why it does not finish
+	Problems []Problem    `json:"refusals"` // why it does not finish
 	Stages   []StageCheck `json:"stages"`   // those that keep rows, inputs before their consumers
 	Tiers    []TierCheck  `json:"tiers"`    // fastest first
 	// LinkUp and LinkDown are the bytes of spilled rows that cross the link to a GPU.
@@ -27,8 +27,8 @@ type Check struct {
 	Estimate time.Duration `json:"estimate_ns"`
 }
 
-// Refusal is a reason why a run would fail.
-type Refusal struct {
+// Problem is a reason why a run would fail.
+type Problem struct {
 	Stage string `json:"stage,omitempty"` // the one that needs most of the tier that is too small
 	Tier  string `json:"tier"`
 	Needs int64  `json:"needs_bytes"`
@@ -112,7 +112,7 @@ func (c *Check) String() string {
 		b.WriteString("The run would fail")
 	}
 	b.WriteString(", by estimates of rows; it may need more or less.\n")
-	for _, r := range c.Refusals {
+	for _, r := range c.Problems {
 		fmt.Fprintf(&b, "  %s; %s\n", r.Why, r.Hint)
 	}
 	return b.String()

@@ -183,7 +183,8 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 			Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
 	if msg := elsewhere(string(j.Output.Parquet)); msg != "" {
-		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output", Msg: msg})
+		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
+			Msg: msg})
 	}
 	if filepath.Base(string(j.Output.Parquet)) == "-" {
 		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
@@ -192,7 +193,8 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 	opt := j.Output.Options
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"), Step: "output", Msg: err.Error()})
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"), Step: "output",
+			Msg: err.Error()})
 	}
 	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
 		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",

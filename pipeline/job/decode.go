@@ -145,8 +145,8 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 		d.sql = false
 		if len(d.faults) == at && f.enum != nil {
 			if val := v.FieldByIndex(f.index).String(); !slices.Contains(f.enum, val) {
-				d.faultf(d.job.locations[sub], "%s is %q; it must be one of %s%s", e.name, val, strings.Join(f.enum, ", "),
-					DidYouMean(val, f.enum))
+				d.faultf(d.job.locations[sub], "%s is %q; it must be one of %s%s", e.name, val,
+					strings.Join(f.enum, ", "), DidYouMean(val, f.enum))
 			}
 		}
 	}

@@ -144,8 +144,8 @@ func nodes(n rel.Node, known map[rel.Node]int) int {
 }
 
 func (b *binder) fault(path, step, format string, args ...any) {
-	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Location: b.query.Text.Location(path), Step: step,
-		Msg: fmt.Sprintf(format, args...)})
+	b.faults = append(b.faults, &job.Diagnostic{File: b.query.Text.File(), Location: b.query.Text.Location(path),
+		Step: step, Msg: fmt.Sprintf(format, args...)})
 }
 
 // stepBinder binds one step.

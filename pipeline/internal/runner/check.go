@@ -73,14 +73,14 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	}
 	c.fixed, c.largest, c.scans, c.advice = frugal.fixed, frugal.largest, frugal.scans, frugal.advice
 	props := r.device.Properties()
-	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Refusals: []execution.Refusal{},
+	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Problems: []execution.Problem{},
 		Stages: []execution.StageCheck{}}
 	if out.Estimate = planWork(p).onHost(r.threads()); discrete(r.device) {
 		out.Estimate = planWork(p).onGPU(r.threads(), gpuStart)
 	}
 	c.stages(out)
 	c.tiers(out)
-	out.Finishes = len(out.Refusals) == 0
+	out.Finishes = len(out.Problems) == 0
 	return out, nil
 }
 
@@ -304,7 +304,7 @@ func (c *checker) tiers(out *execution.Check) {
 	}
 	out.Tiers = append(out.Tiers, memory)
 	if first.Fixed > first.Limit {
-		r := execution.Refusal{Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
+		r := execution.Problem{Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
 			Why: fmt.Sprintf("strides and what operators take to make them fit no budget of %s: all that must fit "+
 				"%s at a time are %s", text(first.Limit), first.Tier, text(first.Fixed)),
 			Hint: fmt.Sprintf("raise %s to more than %s, or select fewer columns", first.Setting, text(first.Fixed))}
@@ -319,15 +319,15 @@ func (c *checker) tiers(out *execution.Check) {
 			r.Hint = fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns",
 				first.Setting, text(first.Fixed))
 		}
-		out.Refusals = append(out.Refusals, r)
+		out.Problems = append(out.Problems, r)
 	}
 	for _, err := range c.scans {
-		r := execution.Refusal{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(),
+		r := execution.Problem{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(),
 			Hint: "or read fewer of its columns"}
 		if b := (*gpu.BudgetError)(nil); errors.As(err, &b) {
 			r.Needs, r.Stage = b.Asked, b.Stage
 		}
-		out.Refusals = append(out.Refusals, r)
+		out.Problems = append(out.Problems, r)
 	}
 	c.diskTier(out)
 }
@@ -338,8 +338,8 @@ func (c *checker) diskTier(out *execution.Check) {
 		Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
 	refuse := func(why, hint string) {
 		if t.Needs > 0 {
-			out.Refusals = append(out.Refusals,
-				execution.Refusal{Tier: t.Tier, Needs: t.Needs, Limit: t.Limit, Why: why, Hint: hint})
+			out.Problems = append(out.Problems,
+				execution.Problem{Tier: t.Tier, Needs: t.Needs, Limit: t.Limit, Why: why, Hint: hint})
 		}
 	}
 	rows := "about " + text(t.Needs) + " of rows do not fit memory"

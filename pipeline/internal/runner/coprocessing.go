@@ -359,7 +359,7 @@ func (h *helpers) await(seen int) bool {
 // send hands a stride to the lane of the device. It is copied up ahead if there is a queue for it and enough memory.
 func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 	m := madeStride{Stride: s}
-	if l := h.op.lease; up != nil && l.Available() >= grant.FreeForHostStrides.Of(l.Limit()) {
+	if l := h.op.lease; up != nil && l.Available() >= grant.HostStrides.Of(l.Limit()) {
 		ahead, err := up.UploadAhead(l, s)
 		switch {
 		case err == nil:

@@ -102,8 +102,8 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 	return d, nil
 }
 
-// openCoprocessor opens the CPU as a device that works beside another one, on strides in the host memory of that one. It
-// returns nil unless options ask for it and the other device has memory of its own.
+// openCoprocessor opens the CPU as a device that works together with another device, on strides in the host
+// memory of that device. It returns nil unless options ask for it and the other device has memory of its own.
 func openCoprocessor(d gpu.Device, opt execution.Options) (gpu.Device, error) {
 	if want, err := parseDevice(opt.Use); err != nil || !want.withHost || !discrete(d) {
 		return nil, err
