@@ -26,6 +26,9 @@ func ParseStar(src string) (*Star, error) { return Values(nil).ParseStar(src) }
 
 // ParseStar is the function ParseStar for a text with values.
 func (v Values) ParseStar(src string) (_ *Star, err error) {
+	if !strings.Contains(src, "*") {
+		return nil, nil
+	}
 	p, err := newParser(src, v)
 	defer func() { err = p.Hide(err) }()
 	if err != nil {

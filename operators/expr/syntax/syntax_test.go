@@ -78,3 +78,26 @@ func TestMistakesHaveTheirLocation(t *testing.T) {
 		require.Contains(t, mistake.Msg, c.message)
 	}
 }
+
+func TestSplitAlias(t *testing.T) {
+	values := Values{"${flag}": {SQL: "true"}, "${text}": {SQL: "'x'"}}
+	for src, want := range map[string][2]string{
+		" a + 1 ":               {"a + 1", ""},
+		"a + 1 as b":            {"a + 1", "b"},
+		"a AS \"B \"\"c\"\"\" ": {"a", `B "c"`},
+		"a as größe":            {"a", "größe"},
+		"a /* x */ as b -- c":   {"a /* x */", "b"},
+		"'it as x'":             {"'it as x'", ""},
+		"a -- as b":             {"a -- as b", ""},
+		"cast(a as int)":        {"cast(a as int)", ""},
+		"cast(a as int) as b":   {"cast(a as int)", "b"},
+		"as b":                  {"as b", ""},
+		"a as 1":                {"a as 1", ""},
+		"a as ${flag}":          {"a as ${flag}", ""},
+		"${text} as b":          {"${text}", "b"},
+		"'open as b":            {"'open as b", ""},
+	} {
+		text, name := values.SplitAlias(src)
+		require.Equal(t, want, [2]string{text, name}, src)
+	}
+}

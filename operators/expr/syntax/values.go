@@ -34,6 +34,22 @@ func (v Values) Parse(src string) (Node, error) {
 	return n, nil
 }
 
+// SplitAlias returns the expression and the name of a text such as "expression AS name", and a text without a name as
+// it is, with the name "".
+func (v Values) SplitAlias(src string) (text, name string) {
+	text = strings.TrimSpace(src)
+	p, err := newParser(text, v)
+	n := len(p.tokens) - 3
+	if err != nil || n < 1 || !p.tokens[n].is("AS") {
+		return text, ""
+	}
+	switch last := p.tokens[n+1]; {
+	case last.kind == tokenQuoted, last.kind == tokenIdent && last.text == text[last.pos:last.end]: // not a value
+		return strings.TrimSpace(text[:p.tokens[n].pos]), last.text
+	}
+	return text, ""
+}
+
 // at returns the part of v at the start of a text, "" if there is none.
 func (v Values) at(s string) (part string) {
 	for k := range v {

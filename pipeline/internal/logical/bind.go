@@ -319,6 +319,7 @@ func (s *stepBinder) selection(in *Relation, list job.Columns, path string) *Rel
 	ok := true
 	w := &windows{stepBinder: s, in: in}
 	parsed := make([]syntax.Node, len(list))
+	texts, names := make([]string, len(list)), make([]string, len(list)) // expressions and their aliases
 	stars := make([]*syntax.Star, len(list))
 	replacements := make([][]syntax.Node, len(list)) // of the columns of stars
 	for i, c := range list {
@@ -338,8 +339,8 @@ func (s *stepBinder) selection(in *Relation, list job.Columns, path string) *Rel
 				ok = ok && n != nil
 			}
 		default:
-			text, _ := s.splitAlias(c)
-			parsed[i] = w.parse(text, sub)
+			texts[i], names[i] = splitAlias(s.query.Values, c)
+			parsed[i] = w.parse(texts[i], sub)
 			ok = ok && parsed[i] != nil
 		}
 	}
@@ -392,7 +393,7 @@ func (s *stepBinder) selection(in *Relation, list job.Columns, path string) *Rel
 		if parsed[i] == nil {
 			continue
 		}
-		text, name := s.splitAlias(c)
+		text, name := texts[i], names[i]
 		e := below.bind(parsed[i], text, sub)
 		if e == nil {
 			ok = false
@@ -410,11 +411,11 @@ func (s *stepBinder) selection(in *Relation, list job.Columns, path string) *Rel
 		}
 		items = append(items, item{e, name, from})
 	}
-	names := make([]string, len(items))
+	made := make([]string, len(items))
 	for i, x := range items {
-		names[i] = x.name
+		made[i] = x.name
 	}
-	if !ok || !s.distinct(names, path) || condition != nil && !below.qualify(condition, items) {
+	if !ok || !s.distinct(made, path) || condition != nil && !below.qualify(condition, items) {
 		return nil
 	}
 	return project(s.here(), below.node, items)
@@ -586,7 +587,7 @@ func (s *stepBinder) group(in *Relation) *Relation {
 	var keys []string      // as they are written
 	ok := true
 	for i, c := range g.By {
-		text, name := s.splitAlias(c)
+		text, name := splitAlias(s.query.Values, c)
 		e := s.key(in, text, fmt.Sprintf(".group.by[%d]", i), "group")
 		if e == nil {
 			ok = false
@@ -610,7 +611,7 @@ func (s *stepBinder) group(in *Relation) *Relation {
 	columns, tables := slices.Clone(names), tablesOf(in, exprs)
 	for i, c := range g.Aggregates {
 		sub := fmt.Sprintf(".group.aggregates[%d]", i)
-		text, name := s.splitAlias(c)
+		text, name := splitAlias(s.query.Values, c)
 		if name == "" {
 			name = text
 		}

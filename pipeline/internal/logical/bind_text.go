@@ -5,32 +5,17 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// alias matches "expression as name" at the last AS that a name follows.
-var alias = regexp.MustCompile(`(?is)^(.*\S)\s+as\s+("(?:[^"]|"")+"|[a-z_][a-z0-9_]*)\s*$`)
-
-// splitAlias returns the expression of a column and its alias, or "". An expression that
-// parses as a whole has no alias, even if it ends like one, as a cast may.
-func (s *stepBinder) splitAlias(c job.Column) (text, name string) {
-	text = strings.TrimSpace(c.Expr)
+// splitAlias returns the expression of a column and its alias, or "".
+func splitAlias(values syntax.Values, c job.Column) (text, name string) {
 	if c.Name != "" {
-		return text, c.Name
+		return strings.TrimSpace(c.Expr), c.Name
 	}
-	m := alias.FindStringSubmatch(text)
-	if m == nil {
-		return text, ""
-	}
-	if _, err := s.query.Values.Parse(text); err == nil {
-		return text, ""
-	}
-	name = m[2]
-	if strings.HasPrefix(name, `"`) {
-		name = strings.ReplaceAll(name[1:len(name)-1], `""`, `"`)
-	}
-	return m[1], name
+	return values.SplitAlias(c.Expr)
 }
 
 var sortOrder = regexp.MustCompile(`(?is)^(.*?\S)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*$`)

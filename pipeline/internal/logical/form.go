@@ -78,7 +78,7 @@ func (s *stepBinder) formOf(list job.Columns, path string) {
 				s.form(x.Text, sub)
 			}
 		default:
-			text, _ := s.splitAlias(c)
+			text, _ := splitAlias(s.query.Values, c)
 			s.form(text, sub)
 		}
 	}
