@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -64,12 +65,15 @@ type parser struct {
 	Hidden // the hidden values in the text
 }
 
+// usualTokens is the number of tokens for which a parser has room at first.
+const usualTokens = 16
+
 func newParser(src string, values Values) (*parser, error) {
 	if len(src) > maxSource {
 		return &parser{}, NewError(src[:0], 0, "the expression has %d bytes, more than the %d that are allowed",
 			len(src), maxSource)
 	}
-	p := &parser{src: src}
+	p := &parser{src: src, tokens: make([]token, 0, min(len(src)/2+1, usualTokens))}
 	for l := (lexer{src: src, values: values}); ; {
 		if err := l.skipSpace(); err != nil {
 			return p, err
@@ -293,14 +297,14 @@ func (p *parser) logic(left Node, power int) (Node, bool, error) {
 	}
 	args := []Node{left}
 	if l, ok := left.(*Logic); ok && l.Op == op {
-		args = l.Args
+		args = slices.Clone(l.Args)
 	}
 	for p.accept(op) {
 		right, err := p.expression(bp)
 		if err != nil {
 			return nil, false, err
 		}
-		args = append(args[:len(args):len(args)], right)
+		args = append(args, right)
 	}
 	return &Logic{Base: p.at(t.pos, args...), Op: op, Args: args}, true, nil
 }
