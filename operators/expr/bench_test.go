@@ -73,7 +73,7 @@ func BenchmarkEval(b *testing.B) {
 	} {
 		for _, threads := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/threads=%d", src, threads), func(b *testing.B) {
-				e, err := bind(src, &expr.Scope{Schema: s, Ranges: ranges})
+				e, err := bind(src, &expr.Scope{Schema: s, Range: expr.RangeOf(ranges)})
 				require.NoError(b, err)
 				p, inputs, err := expr.Compile(s, e)
 				require.NoError(b, err)

@@ -17,9 +17,9 @@ type Scope struct {
 	Schema *gpu.Schema
 	// IDs are the numbers of the columns in expressions; nil means their positions.
 	IDs []int
-	// Ranges bound the values of the columns. They come from statistics, and may be wrong. A nil
-	// entry or a nil list is unknown. They decide how decimals are stored.
-	Ranges []*Range
+	// Range bounds the values of a column. It comes from statistics, and may be wrong. nil is unknown, and so is
+	// each range without the function. Ranges decide how decimals are stored.
+	Range func(column int) *Range
 	// Qualifiers are the tables of each column, which resolve a.b; nil without tables.
 	Qualifiers []*Tables
 	// Fold evaluates constant parts of an expression. If it is nil, the device evaluates them.
@@ -45,10 +45,10 @@ func (s *Scope) number(i int) int {
 }
 
 func (s *Scope) rangeOf(i int) *Range {
-	if i < len(s.Ranges) {
-		return s.Ranges[i]
+	if s.Range == nil {
+		return nil
 	}
-	return nil
+	return s.Range(i)
 }
 
 // Bind resolves the names of a tree, checks its types and folds its constant parts. The

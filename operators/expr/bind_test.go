@@ -41,7 +41,7 @@ func TestDecimalsAreNarrowWhereRangesProveIt(t *testing.T) {
 		{"case when b > 1 then n else 0 end", known, false},
 		{"case when b > 1 then n else w end", known, true},
 	} {
-		e, err := bind(c.src, &expr.Scope{Schema: s, Ranges: c.ranges})
+		e, err := bind(c.src, &expr.Scope{Schema: s, Range: expr.RangeOf(c.ranges)})
 		require.NoError(t, err)
 		assert.Equal(t, c.wide, e.Type().Wide, "%s as %v", c.src, e.Type())
 	}
@@ -77,7 +77,7 @@ func TestTheRangeOfARemainder(t *testing.T) {
 		"x % y": money(-6, 6), "y % y": money(-6, 3),
 		"x % 1": money(0, 0), "x % 0": money(0, 0), "d % 1.5": money(-149, 149), "mod(x, 3)": money(-2, 2),
 	} {
-		e, err := bind(src, &expr.Scope{Schema: s, Ranges: known})
+		e, err := bind(src, &expr.Scope{Schema: s, Range: expr.RangeOf(known)})
 		require.NoError(t, err)
 		assert.Equal(t, want, e.Range(), src)
 	}
@@ -91,7 +91,7 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 		"p * b":          {"in (p * CAST(b AS DECIMAL(19,0))): ", "9999999999999.99", "statistics"},
 		"b::tinyint + 1": {"in CAST(b AS TINYINT): ", "9223372036854775807 does not fit TINYINT"},
 	} {
-		e, err := bind(src, &expr.Scope{Schema: tab.schema, Ranges: ranges})
+		e, err := bind(src, &expr.Scope{Schema: tab.schema, Range: expr.RangeOf(ranges)})
 		require.NoError(t, err)
 		require.False(t, e.Type().Wide)
 		_, err = evaluate(t, tab.schema, tab.cols, tab.rows, e)

@@ -602,7 +602,7 @@ func TestRandomExpressionsGiveDuckDBsTypesAndValues(t *testing.T) {
 		g := exprtest.NewGenerator(rand.New(rand.NewPCG(seed, 11)), d.tab.Schema)
 		d.scope = &expr.Scope{Schema: d.tab.Schema, Fold: host.Fold}
 		if seed/5%2 == 0 {
-			d.scope.Ranges = d.ranges()
+			d.scope.Range = expr.RangeOf(d.ranges())
 		}
 		whole := g.Any(1 + int(seed%5))
 		n, x := d.unknown(whole, g.Columns, all)

@@ -157,7 +157,14 @@ func (w *windowed) add(f gpu.Field, r *expr.Range, id rel.ID) {
 	s := w.scope
 	n := len(s.Schema.Fields)
 	s.Schema.Fields, s.IDs = append(s.Schema.Fields, f), append(s.IDs[:n:n], id)
-	s.Ranges, s.Qualifiers = append(s.Ranges[:n:n], r), append(s.Qualifiers[:n:n], nil)
+	s.Qualifiers = append(s.Qualifiers[:n:n], nil)
+	before := s.Range
+	s.Range = func(column int) *expr.Range {
+		if column == n {
+			return r
+		}
+		return before(column)
+	}
 }
 
 // bind binds an expression that parse has returned, over the columns of the node. It returns

@@ -77,10 +77,11 @@ func (r *Relation) of(n rel.Node, ids []rel.ID) *Relation {
 // scopeOf returns the scope of expressions over the columns of a relation.
 func scopeOf(e *Estimator, r *Relation) *expr.Scope {
 	if r.known == nil {
-		s := &expr.Scope{Schema: r.Schema(), IDs: r.ids(), Fold: host.Fold}
+		ids := r.ids()
+		s := &expr.Scope{Schema: r.Schema(), IDs: ids, Fold: host.Fold,
+			Range: func(column int) *expr.Range { return e.Column(r.node, ids[column]).bound }}
 		for _, c := range r.columns {
 			s.Qualifiers = append(s.Qualifiers, c.tables)
-			s.Ranges = append(s.Ranges, e.Column(r.node, c.id).bound)
 		}
 		r.known = s
 	}
