@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -148,6 +149,39 @@ func TestPlansOfManySteps(t *testing.T) {
 			text := p.Explain(Host).String()
 			assert.Less(t, len(text), 10_000*c.steps)
 			assert.Less(t, strings.Count(text, " (t)  "), 100*c.steps, "stages that scan the table")
+		})
+	}
+}
+
+// TestPlanningTakesMemoryInProportion plans jobs of different length. Plans that copy a list for each of its items
+// take 16 times the memory for 4 times the items.
+func TestPlanningTakesMemoryInProportion(t *testing.T) {
+	for name, plan := range map[string]func(b *Builder, n int){
+		"joins of a named step with itself": func(b *Builder, n int) {
+			for i := range n {
+				b.As(fmt.Sprint("s", i)).JoinWith(Join{With: fmt.Sprint("s", i), Using: []string{"k"}, As: "r"}).
+					Select("k")
+			}
+		},
+		"conjuncts": func(b *Builder, n int) {
+			b.Filter(strings.Repeat("k > 1 and k < 9999 and ", n/2) + "k > 2")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := thousand(t)
+			allocated := func(n int) float64 {
+				b := New("steps").ReadTable("t", table).Select("k")
+				plan(b, n)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				p, err := b.WriteTo(&Collector{}).Plan()
+				runtime.ReadMemStats(&after)
+				require.NoError(t, err)
+				require.NoError(t, p.Close())
+				return float64(after.TotalAlloc - before.TotalAlloc)
+			}
+			allocated(10) // what is made once
+			require.Less(t, allocated(2000)/allocated(500), 6.0)
 		})
 	}
 }

@@ -1,6 +1,9 @@
 package expr
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Tables is a list of the table names that can qualify a column, the preferred one first. nil is
 // the empty list. Lists share common tails.
@@ -30,6 +33,26 @@ func (t *Tables) First() string {
 
 // Older returns the list without its first name.
 func (t *Tables) Older() *Tables { return t.rest }
+
+// Without returns the list without some names. It shares the tail behind the last of them with t.
+func (t *Tables) Without(drop func(name string) bool) *Tables {
+	tail := t
+	for at := t; at != nil; at = at.rest {
+		if drop(at.name) {
+			tail = at.rest
+		}
+	}
+	var kept []string // before the tail
+	for at := t; at != tail; at = at.rest {
+		if !drop(at.name) {
+			kept = append(kept, at.name)
+		}
+	}
+	for _, name := range slices.Backward(kept) {
+		tail = tail.With(name)
+	}
+	return tail
+}
 
 // Has reports whether a name is in the list, in any case.
 func (t *Tables) Has(name string) bool {

@@ -12,15 +12,24 @@ import (
 // named steps that it went through. The latest name is the first in the list. A renamed or computed
 // column has no table.
 
-// withTables returns the same columns in other tables. change is called for each column.
+// withTables returns the same columns in other tables. change is called once for each list: columns share lists.
 func withTables(in *Relation, change func(*expr.Tables) *expr.Tables) *Relation {
 	out := in.over(in.node)
 	out.columns, out.unreadable = slices.Clone(in.columns), slices.Clone(in.unreadable)
+	changed := map[*expr.Tables]*expr.Tables{}
+	once := func(tables *expr.Tables) *expr.Tables {
+		list, ok := changed[tables]
+		if !ok {
+			list = change(tables)
+			changed[tables] = list
+		}
+		return list
+	}
 	for i, c := range out.columns {
-		out.columns[i].tables = change(c.tables)
+		out.columns[i].tables = once(c.tables)
 	}
 	for i, u := range out.unreadable {
-		out.unreadable[i].tables = change(u.tables)
+		out.unreadable[i].tables = once(u.tables)
 	}
 	return out
 }
@@ -31,7 +40,7 @@ func (b *binder) as(in *Relation, name string) *Relation {
 	b.table(name)
 	return withTables(known(in, name), func(tables *expr.Tables) *expr.Tables {
 		if again {
-			tables = without(tables, name)
+			tables = tables.Without(func(t string) bool { return strings.EqualFold(t, name) })
 		}
 		return tables.With(name)
 	})
@@ -63,29 +72,54 @@ func aliased(left, right *Relation, name string) (_, _ *Relation) {
 		if tables == nil {
 			return nil
 		}
-		return without(tables.Older(), name).With(tables.First())
+		older := tables.Older()
+		if kept := older.Without(func(t string) bool { return strings.EqualFold(t, name) }); kept != older {
+			return kept.With(tables.First())
+		}
+		return tables
 	})
-	var taken []string
-	for _, c := range left.columns {
-		taken = append(taken, c.tables.Names()...)
-	}
-	for _, u := range left.unreadable {
-		taken = append(taken, u.tables.Names()...)
-	}
-	slices.Sort(taken)
-	taken = append(slices.Compact(taken), name)
+	taken := namesOf(left)
 	right = known(right, name)
 	if rel.Shares(left.node, right.node) { // the rows are read twice
 		n, ids := rel.Renamed(right.node, right.ids(), name)
 		right = right.of(n, ids)
 	}
-	right = withTables(right, func(tables *expr.Tables) *expr.Tables { return without(tables, taken...).With(name) })
+	right = withTables(right, func(tables *expr.Tables) *expr.Tables {
+		if taken.lists[tables] {
+			return expr.TablesOf(name)
+		}
+		return tables.Without(func(t string) bool { return strings.EqualFold(t, name) || taken.has(t) }).With(name)
+	})
 	return left, right
 }
 
-// without returns a list without some names.
-func without(tables *expr.Tables, names ...string) *expr.Tables {
-	return expr.TablesOf(slices.DeleteFunc(tables.Names(), func(t string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(t, n) })
-	})...)
+// tableNames is the set of the names of all tables of a relation. Their lists have common tails, and may be long: a
+// column has a name for each named step that it went through.
+type tableNames struct {
+	lists map[*expr.Tables]bool // of the columns
+	names map[string]bool       // folded; nil until the first look-up
+}
+
+func namesOf(r *Relation) *tableNames {
+	n := &tableNames{lists: map[*expr.Tables]bool{}}
+	for _, c := range r.columns {
+		n.lists[c.tables] = true
+	}
+	for _, u := range r.unreadable {
+		n.lists[u.tables] = true
+	}
+	return n
+}
+
+func (n *tableNames) has(name string) bool {
+	if n.names == nil {
+		n.names = map[string]bool{}
+		seen := map[*expr.Tables]bool{}
+		for t := range n.lists {
+			for ; t != nil && !seen[t]; t = t.Older() {
+				seen[t], n.names[folded(t.First())] = true, true
+			}
+		}
+	}
+	return n.names[folded(name)]
 }
