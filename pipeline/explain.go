@@ -187,7 +187,9 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, level int, last
 		detail = below + "│    "
 	}
 	for _, d := range s.Detail {
-		fmt.Fprintf(b, "%s%s\n", detail, d)
+		b.WriteString(detail)
+		b.WriteString(d)
+		b.WriteByte('\n')
 	}
 	if a := s.Actual; a != nil {
 		if a.Choice != "" {

@@ -19,28 +19,57 @@ const (
 	bloomCost  = 15
 )
 
+// scanPath leads from a stage down its first inputs to a scan, past stages that may leave out rows.
+type scanPath struct {
+	scan *Stage
+	from []int   // of each column of the stage, the column of the scan from which it comes unchanged, or -1
+	work float64 // estimated time of all rows on the path
+}
+
+// scanBelow returns the path from a stage to a scan, nil if there is none.
+func (l *lowering) scanBelow(st *Stage) *scanPath {
+	p, ok := l.paths[st]
+	if ok {
+		return p
+	}
+	if st.Scan() != nil {
+		p = &scanPath{scan: st, from: make([]int, len(st.Schema.Fields))}
+		for i := range p.from {
+			p.from[i] = i
+		}
+	} else if st.From != nil {
+		if below := l.scanBelow(st.Inputs[0]); below != nil {
+			p = &scanPath{scan: below.scan, from: slices.Clone(st.From), work: below.work + st.Cost*st.Inputs[0].Rows}
+			for i, c := range p.from {
+				if c >= 0 {
+					p.from[i] = below.from[c]
+				}
+			}
+		}
+	}
+	l.paths[st] = p
+	return p
+}
+
 // filterProbe lets a join filter the scan of its probe side, if rows without a match do not reach
 // its result and the keys come unchanged from one scan. matches is the share of the probe rows with
 // a match. Residual conditions only rule out more pairs.
-func filterProbe(st *Stage, spec join.Spec, matches float64) {
+func (l *lowering) filterProbe(st *Stage, spec join.Spec, matches float64) {
 	if len(spec.ProbeKeys) == 0 || spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right ||
 		slices.Contains(spec.NullSafe, true) {
 		return
 	}
-	at, cols := st.Inputs[0], slices.Clone(spec.ProbeKeys)
-	work := st.Cost * at.Rows // of rows on their way through the join
-	for at.Scan() == nil {
-		if at.From == nil {
+	path := l.scanBelow(st.Inputs[0])
+	if path == nil {
+		return
+	}
+	at, cols := path.scan, slices.Clone(spec.ProbeKeys)
+	for i, c := range cols {
+		if cols[i] = path.from[c]; cols[i] < 0 {
 			return
 		}
-		for i, c := range cols {
-			if cols[i] = at.From[c]; cols[i] < 0 {
-				return
-			}
-		}
-		work += at.Cost * at.Inputs[0].Rows
-		at = at.Inputs[0]
 	}
+	work := path.work + st.Cost*st.Inputs[0].Rows // of rows on their way through the join
 	f := &JoinFilter{Join: st, Columns: cols, Matches: matches}
 	if matches < fewMatches {
 		f.Few, f.Bloom = true, work*(1-matches) > bloomCost*at.Rows

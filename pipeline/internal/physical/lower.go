@@ -82,7 +82,7 @@ func laidOut(r *rel.Relation, ids []rel.ID) (*gpu.Schema, layout) {
 // *job.Diagnostic of the step whose operator refuses it.
 func Lower(name string, e *logical.Estimator, o rel.Output) (*Plan, error) {
 	all := requiredOf(o.Columns...)
-	l := &lowering{Estimator: e, looking: true, held: map[*rel.Share]*holding{}}
+	l := &lowering{Estimator: e, looking: true, held: map[*rel.Share]*holding{}, paths: map[*Stage]*scanPath{}}
 	root, at, err := l.lower(o.Root, all)
 	if l.looking = false; err == nil && len(l.held) > 0 {
 		for _, h := range l.held {
@@ -104,6 +104,7 @@ type lowering struct {
 	*logical.Estimator
 	looking bool
 	held    map[*rel.Share]*holding
+	paths   map[*Stage]*scanPath
 }
 
 // countReaders counts the readers of held steps.
@@ -156,9 +157,10 @@ func (l *lowering) lower(n rel.Node, need required) (*Stage, layout, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if st.At == "" {
-		st.At = n.Rel().Origin.Step
+	if st.At != "" { // it is the stage of a node below, which is complete
+		return st, lay, nil
 	}
+	st.At = n.Rel().Origin.Step
 	if st.RowBytes == 0 {
 		st.RowBytes = l.rowBytes(st.Schema, lay, n)
 	}
@@ -462,7 +464,7 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
 	st.Spec = &Join{What: n.What() + " join", Spec: spec}
-	filterProbe(st, spec, l.ProbeMatch(n))
+	l.filterProbe(st, spec, l.ProbeMatch(n))
 	return st, out, nil
 }
 
