@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -91,6 +94,16 @@ of functions, and columns and types of sources with a schema.`,
 	return cmd
 }
 
+// roomToPlan lets the heap grow until the caller calls planned. Nearly all memory that planning allocates stays in use
+// until the plan is complete: collections took two fifths of the processor time of a plan of 10,000 steps.
+func roomToPlan() (planned func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	before := debug.SetGCPercent(400)
+	return sync.OnceFunc(func() { debug.SetGCPercent(before) })
+}
+
 func newExplain(left *leftovers) *cobra.Command {
 	flags := runFlags{left: left}
 	var format string
@@ -116,6 +129,8 @@ of the planner that changed it. --without-rule leaves one out.`,
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			planned := roomToPlan()
+			defer planned()
 			opt, err := flags.options(cmd)
 			if err != nil {
 				return err
@@ -137,6 +152,7 @@ of the planner that changed it. --without-rule leaves one out.`,
 			e := p.Explain(choice.Device)
 			e.Choice = choice
 			if analyze {
+				planned()
 				opt.Discard, opt.Leftover = true, left.add
 				if opt.Threads > 0 {
 					runtime.GOMAXPROCS(opt.Threads)
