@@ -37,6 +37,10 @@ var layers = []struct{ room, imports string }{
 	{"gpu/host/internal/memory", "gpu gpu/internal/spin"},
 	{"gpu/host/internal/word", "gpu"},
 	{"gpu/host/internal/eval", "gpu gpu/regex gpu/host/internal/parallel"},
+	{"gpu/host/internal/intern", "gpu gpu/host/internal/memory gpu/host/internal/parallel gpu/host/internal/word"},
+	{"gpu/host/internal/move", "gpu gpu/host/internal/intern gpu/host/internal/memory gpu/host/internal/parallel"},
+	{"gpu/host/internal/sorting",
+		"gpu gpu/host/internal/memory gpu/host/internal/move gpu/host/internal/parallel gpu/host/internal/word"},
 	{"gpu/host", "gpu gpu/grant gpu/internal/machine gpu/host/internal/*"},
 	{"gpu/cuda/internal/manifest", ""},
 	{"gpu/cuda", "gpu gpu/grant gpu/internal/machine gpu/regex gpu/cuda/internal/manifest " +

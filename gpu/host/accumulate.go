@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/move"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
@@ -184,7 +185,7 @@ func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, 
 			x.agg.Input, len(rows))
 	}
 	if !counting && values.Dict != nil && !values.Type.IsVar() {
-		plain, err := expand(q.dev.cores, x.lease, values)
+		plain, err := move.Expand(q.dev.cores, x.lease, values)
 		if err != nil {
 			return q.fail(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/sorting"
 )
 
 const (
@@ -551,7 +552,7 @@ func extremeRows(cores parallel.Cores, l *gpu.Lease, key gpu.SortKey, last bool,
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	compare, least := compareColumns(c, c), 0
+	compare, least := sorting.CompareColumns(c, c), 0
 	if last {
 		least = 1
 	}
@@ -599,7 +600,7 @@ func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bo
 	if err != nil {
 		return gpu.Column{}, q.fail(err)
 	}
-	compare, least := compareKey(key, bound), 0
+	compare, least := sorting.CompareKey(key, bound), 0
 	if after {
 		least = 1
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/move"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
@@ -148,7 +149,7 @@ func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, i
 		}
 	}
 	if g.text {
-		if err := g.direct.Grow(g.lease, g.codec.interner[0].len(), 0); err != nil {
+		if err := g.direct.Grow(g.lease, g.codec.interner[0].Len(), 0); err != nil {
 			return err
 		}
 	}
@@ -595,16 +596,16 @@ func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, e
 	if err := gpu.CheckGroups("keys", from, to, g.n); err != nil {
 		return nil, err
 	}
-	b := builder{lease: l}
+	var cols []gpu.Column
 	for i := range g.codec.types {
 		c, err := g.key(q.dev.cores, l, i, from, to)
 		if err != nil {
-			_, err = b.fail(err)
+			gpu.ReleaseColumns(cols)
 			return nil, q.fail(err)
 		}
-		b.cols = append(b.cols, c)
+		cols = append(cols, c)
 	}
-	return b.cols, nil
+	return cols, nil
 }
 
 // key unpacks key column i of groups [from, to).
@@ -679,7 +680,7 @@ func (g *groups) key(cores parallel.Cores, l *gpu.Lease, i, from, to int) (gpu.C
 		return out, nil
 	}
 	// The codes of the interner: with a dictionary while groups share values.
-	values, err := g.codec.interner[i].values(l, t)
+	values, err := g.codec.interner[i].Values(l, t)
 	if err != nil {
 		return fail(err)
 	}
@@ -690,7 +691,7 @@ func (g *groups) key(cores parallel.Cores, l *gpu.Lease, i, from, to int) (gpu.C
 	if values.Len <= g.n/2 || values.Len <= 1024 {
 		return out, nil
 	}
-	plain, err := expand(cores, l, out)
+	plain, err := move.Expand(cores, l, out)
 	out.Release()
 	return plain, err
 }

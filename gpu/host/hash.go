@@ -6,6 +6,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/move"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
@@ -41,7 +42,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 			if c.Type.IsVar() {
 				continue
 			}
-			plain, err := expand(q.dev.cores, l, c)
+			plain, err := move.Expand(q.dev.cores, l, c)
 			if err != nil {
 				buf.Release()
 				return gpu.Column{}, q.fail(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/intern"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
@@ -16,19 +17,19 @@ import (
 // codec packs the key columns of one table or group-by into words.
 type codec struct {
 	types    []gpu.Type
-	interner []*interner // by column; nil for types of fixed width
-	bits     []int       // by column
-	word     []int       // by column: the word in which it begins
-	shift    []uint      // by column: its lowest bit in that word
-	words    int         // words of a key
-	narrow   bool        // integers of 8 bytes have 32 bits, with a sign
+	interner []*intern.Interner // by column; nil for types of fixed width
+	bits     []int              // by column
+	word     []int              // by column: the word in which it begins
+	shift    []uint             // by column: its lowest bit in that word
+	words    int                // words of a key
+	narrow   bool               // integers of 8 bytes have 32 bits, with a sign
 }
 
 func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
-	c := &codec{types: types, interner: make([]*interner, len(types))}
+	c := &codec{types: types, interner: make([]*intern.Interner, len(types))}
 	for i, t := range types {
 		if t.IsVar() {
-			c.interner[i] = newInterner(l)
+			c.interner[i] = intern.New(l)
 		}
 	}
 	c.layOut(false)
@@ -81,7 +82,7 @@ func (c *codec) fits(cols []gpu.Column) bool {
 
 func (c *codec) release() {
 	for _, in := range c.interner {
-		in.release()
+		in.Release()
 	}
 }
 
@@ -90,7 +91,7 @@ func (c *codec) strings() []int {
 	n := make([]int, len(c.interner))
 	for i, in := range c.interner {
 		if in != nil {
-			n[i] = in.len()
+			n[i] = in.Len()
 		}
 	}
 	return n
@@ -100,7 +101,7 @@ func (c *codec) strings() []int {
 func (c *codec) truncate(strings []int) {
 	for i, in := range c.interner {
 		if in != nil {
-			in.truncate(strings[i])
+			in.Truncate(strings[i])
 		}
 	}
 }
@@ -132,7 +133,7 @@ func (k *coded) release() {
 }
 
 // prepare finds the codes of the string columns. With insert, new strings get codes; otherwise they
-// have noCode. The lease pays for scratch, which the caller releases, even after an error. After an
+// have intern.NoCode. The lease pays for scratch, which the caller releases, even after an error. After an
 // error an interner may have more strings than before.
 func (c *codec) prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (coded, error) {
 	k := coded{cols: cols, dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
@@ -147,9 +148,9 @@ func (c *codec) prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n
 		if in == nil {
 			continue
 		}
-		if col.Dict != nil && insert && col.Dict.Values.Len <= max(smallDictionary, largeDictionary*n) {
+		if col.Dict != nil && insert && intern.Caches(col.Dict.Values.Len, n) {
 			var err error
-			if k.dict[i], err = in.dictionary(col); err != nil {
+			if k.dict[i], err = in.Dictionary(col); err != nil {
 				return k, err
 			}
 			continue
@@ -170,7 +171,7 @@ func (c *codec) prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n
 			return k, err
 		}
 		k.scratch = append(k.scratch, codes)
-		if err := in.codes(cores, values, at, codes.V, insert, col.IsValid); err != nil {
+		if err := in.Codes(cores, values, at, codes.V, insert, col.IsValid); err != nil {
 			return k, err
 		}
 		if at != nil || col.Dict == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/move"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
@@ -64,7 +65,7 @@ func (x *leaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, grou
 	for i, c := range cols {
 		if plain[i] = c.Retain(); c.Dict != nil && !c.Type.IsVar() {
 			c.Release()
-			if plain[i], err = expand(q.dev.cores, x.lease, c); err != nil {
+			if plain[i], err = move.Expand(q.dev.cores, x.lease, c); err != nil {
 				return q.fail(err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/sorting"
 )
 
 // MatchSorted implements gpu.Queue. Tasks over the merge path find the first match of
@@ -17,7 +18,7 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
 		return nil, err
 	}
-	m := &merge{compare: compareRows(build, probe), builds: build[0].Column.Len, probes: cols[0].Len}
+	m := &merge{compare: sorting.CompareRows(build, probe), builds: build[0].Column.Len, probes: cols[0].Len}
 	dead, err := nullRows(l, cols, func(i int) bool { return nullSafe[i] }, m.probes)
 	defer dead.Release()
 	m.dead = dead.V
@@ -38,7 +39,7 @@ func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe [
 // merge has the matches of sorted sides.
 type merge struct {
 	spans
-	compare        comparison // compares a build row with a probe row
+	compare        sorting.Comparison // compares a build row with a probe row
 	builds, probes int
 	dead           []uint64 // bitmap of the probe rows with a null that matches nothing
 }

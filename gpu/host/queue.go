@@ -6,7 +6,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/eval"
-	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/host/internal/move"
 )
 
 var errClosed = errors.New("queue is closed")
@@ -83,13 +83,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	}
 	cols := make([]gpu.Column, 0, len(s.Cols))
 	for _, c := range s.Cols {
-		c, err := joined(l, c)
-		if err == nil {
-			var unpacked gpu.Column
-			unpacked, err = decode(q.dev.cores, l, c)
-			c.Release()
-			c = unpacked
-		}
+		c, err := move.Decode(q.dev.cores, l, c)
 		if err != nil {
 			gpu.ReleaseColumns(cols)
 			return nil, q.fail(err)
@@ -99,71 +93,6 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	s.Release()
 	s.Cols = cols
 	return s, nil
-}
-
-// joined returns a column with the pieces of its values in one buffer, with its own references.
-func joined(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
-	out := c.Retain()
-	pieces := c.Data.Pieces()
-	if pieces == nil {
-		return out, nil
-	}
-	data, err := l.Alloc(c.Data.Size())
-	if err != nil {
-		out.Release()
-		return gpu.Column{}, err
-	}
-	at := 0
-	for _, p := range pieces {
-		at += copy(data.Bytes()[at:], p.Bytes())
-	}
-	out.Data.Release()
-	out.Data = data
-	return out, nil
-}
-
-// decode returns an ordinary column for an encoded one, with its own references.
-func decode(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
-	switch {
-	case c.CodeWidth == 0:
-		return c.Retain(), nil
-	case c.Dict == nil:
-		return widen(l, c)
-	}
-	out := c.Retain()
-	out.CodeWidth = 0
-	if c.CodeWidth < 4 {
-		codes, err := l.Alloc(int64(c.Len) * 4)
-		if err != nil {
-			out.Release()
-			return gpu.Column{}, err
-		}
-		wide := gpu.Values[int32](codes, c.Len)
-		for i := range wide {
-			wide[i] = int32(c.Code(i))
-		}
-		c.Data.Release()
-		out.Data = codes
-	}
-	if c.Type.IsVar() {
-		return out, nil
-	}
-	defer out.Release()
-	return expand(cores, l, out)
-}
-
-// widen returns an encoded column without a dictionary with its values widened to 8
-// bytes.
-func widen(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
-	values, err := l.Alloc(int64(c.Len) * 8)
-	if err != nil {
-		return gpu.Column{}, err
-	}
-	wide := gpu.Values[int64](values, c.Len)
-	for i, v := range gpu.Values[int32](c.Data, c.Len) {
-		wide[i] = int64(v)
-	}
-	return gpu.Column{Type: c.Type, Len: c.Len, Data: values, Valid: c.Valid.Retain()}, nil
 }
 
 // UploadAhead implements gpu.Queue.
@@ -187,15 +116,4 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	}
 	out, err := eval.Run(q.dev.cores, l, p, in, n)
 	return out, q.fail(err)
-}
-
-// builder collects the columns of a result, and releases them after an error.
-type builder struct {
-	lease *gpu.Lease
-	cols  []gpu.Column
-}
-
-func (b *builder) fail(err error) ([]gpu.Column, error) {
-	gpu.ReleaseColumns(b.cols)
-	return nil, err
 }

@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/sorting"
 )
 
 // MatchRange implements gpu.Queue.
@@ -56,7 +57,7 @@ func bounded(build gpu.Column, b *gpu.Bound, equal bool) func(i, r int) bool {
 	if b == nil {
 		return nil
 	}
-	compare := compareColumns(build, b.Column)
+	compare := sorting.CompareColumns(build, b.Column)
 	return func(i, r int) bool {
 		c := compare(i, r)
 		return c > 0 || c == 0 && !equal

@@ -79,7 +79,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ran
 		return nil, q.fail(err)
 	}
 	for _, in := range t.codec.interner {
-		in.forget() // probes look up strings in the interner itself
+		in.Forget() // probes look up strings in the interner itself
 	}
 	return t, nil
 }

@@ -22,7 +22,7 @@ func Mix(x, seed uint64) uint64 {
 	return hi ^ lo
 }
 
-// TableMix is Mix for hash tables, with another constant. The keys of a partition, which Hash of gpu.Queue
+// TableMix is Mix for hash tables, with another constant. The keys of a partition, which Queue.Hash
 // selects, have similar products with the first constant: with it, keys that are close to each
 // other would collide in a few slots of a table, whatever the seeds.
 func TableMix(x uint64) uint64 {

@@ -1,4 +1,4 @@
-package host
+package sorting
 
 import (
 	"bytes"
@@ -7,16 +7,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// comparison compares row i of one side with row j of the other. Its result is like that
+// Comparison compares row i of one side with row j of the other. Its result is like that
 // of bytes.Compare.
-type comparison func(i, j int) int
+type Comparison func(i, j int) int
 
-// compareRows compares the rows of two sides by sort keys of the same types, in the order
+// CompareRows compares the rows of two sides by sort keys of the same types, in the order
 // of Sort. Nulls are equal.
-func compareRows(left, right []gpu.SortKey) comparison {
-	keys := make([]comparison, len(left))
+func CompareRows(left, right []gpu.SortKey) Comparison {
+	keys := make([]Comparison, len(left))
 	for k := range left {
-		keys[k] = compareKey(left[k], right[k].Column)
+		keys[k] = CompareKey(left[k], right[k].Column)
 	}
 	if len(keys) == 1 {
 		return keys[0]
@@ -31,9 +31,10 @@ func compareRows(left, right []gpu.SortKey) comparison {
 	}
 }
 
-func compareKey(k gpu.SortKey, right gpu.Column) comparison {
+// CompareKey is CompareRows for one key of the left side and a column of the right side.
+func CompareKey(k gpu.SortKey, right gpu.Column) Comparison {
 	left := k.Column
-	compare := compareColumns(left, right)
+	compare := CompareColumns(left, right)
 	if k.Descending {
 		ascending := compare
 		compare = func(i, j int) int { return -ascending(i, j) }
@@ -55,8 +56,8 @@ func compareKey(k gpu.SortKey, right gpu.Column) comparison {
 	}
 }
 
-// compareColumns compares values, ascending.
-func compareColumns(left, right gpu.Column) comparison {
+// CompareColumns compares values, ascending.
+func CompareColumns(left, right gpu.Column) Comparison {
 	switch t := left.Type; {
 	case t.IsVar():
 		return func(i, j int) int { return bytes.Compare(left.VarValue(i), right.VarValue(j)) }
@@ -92,7 +93,7 @@ func compareColumns(left, right gpu.Column) comparison {
 	}
 }
 
-func compareBy[T any](left, right gpu.Column, compare func(x, y T) int) comparison {
+func compareBy[T any](left, right gpu.Column, compare func(x, y T) int) Comparison {
 	x, y := gpu.Values[T](left.Data, left.Len), gpu.Values[T](right.Data, right.Len)
 	return func(i, j int) int { return compare(x[i], y[j]) }
 }

@@ -1,4 +1,5 @@
-package host
+// Package sorting sorts and compares rows on CPU cores, and finds runs of equal rows.
+package sorting
 
 import (
 	"bytes"
@@ -9,21 +10,10 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/move"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
-
-// Sort implements gpu.Queue. Every key becomes an unsigned integer with the same order, as narrow
-// as its values allow; strings become ranks. A 64-bit word has the row id and as many bits of the
-// keys as fit. The sort is a stable least-significant-digit radix sort of such words, the last bits
-// of the keys first.
-func (q *queue) Sort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
-	if err := q.check(gpu.KeyColumns(keys)); err != nil {
-		return gpu.Column{}, err
-	}
-	out, err := sortRows(q.dev.cores, l, keys)
-	return out, q.fail(err)
-}
 
 // keyDigits is a key column as integers of a known width. add shifts the integers of rows from at
 // on to the left, and adds them to out, where these bits are zero.
@@ -54,10 +44,11 @@ func (k keyDigits) above(lowest uint) keyDigits {
 	})
 }
 
-func sortRows(cores parallel.Cores, l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
-	if err := gpu.CheckSort(keys); err != nil {
-		return gpu.Column{}, err
-	}
+// Sort returns the ids of rows in the order of keys; equal rows keep their order. Every key
+// becomes an unsigned integer with the same order, as narrow as its values allow; strings become
+// ranks. A 64-bit word has the row id and as many bits of the keys as fit. The sort is a stable
+// least-significant-digit radix sort of such words, the last bits of the keys first.
+func Sort(cores parallel.Cores, l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	n := keys[0].Column.Len
 	r := radix{cores: cores, lease: l, n: n, idBits: uint(bits.Len(uint(n)))}
 	defer r.release()
@@ -452,7 +443,7 @@ func wideDigits(cores parallel.Cores, k gpu.SortKey) ([]keyDigits, error) {
 func rankTexts(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int),
 	ranks memory.Array[uint32], err error) {
 	if c.Dict != nil && c.Dict.Values.Len > c.Len { // most values have no row
-		plain, err := expand(cores, l, c)
+		plain, err := move.Expand(cores, l, c)
 		if err != nil {
 			return nil, ranks, err
 		}

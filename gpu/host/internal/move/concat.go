@@ -1,24 +1,17 @@
-package host
+package move
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/intern"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
-// Concat implements gpu.Queue.
-func (q *queue) Concat(l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
-	if err := q.check(parts); err != nil {
-		return gpu.Column{}, err
-	}
-	out, err := concat(q.dev.cores, l, parts)
-	return out, q.fail(err)
-}
-
-func concat(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
+// Concat returns the rows of columns of the same type, one after another.
+func Concat(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column) (gpu.Column, error) {
 	if len(parts) == 0 {
 		return gpu.Column{}, fmt.Errorf("concat of no columns has no type")
 	}
@@ -142,7 +135,7 @@ func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int)
 	release = func() { gpu.ReleaseColumns(made) }
 	if !coded || values > rows/2 || !parts[0].Type.IsVar() {
 		for _, p := range parts {
-			p, err = expand(cores, l, p)
+			p, err = Expand(cores, l, p)
 			if err != nil {
 				release()
 				return nil, nil, err
@@ -152,10 +145,10 @@ func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int)
 		return made, release, nil
 	}
 	// One dictionary of the distinct values, and the codes of each part in it.
-	in := newInterner(l)
-	defer in.release()
+	in := intern.New(l)
+	defer in.Release()
 	for _, p := range parts {
-		codes, err := in.dictionary(p)
+		codes, err := in.Dictionary(p)
 		if err != nil {
 			release()
 			return nil, nil, err
@@ -183,7 +176,7 @@ func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int)
 			return nil, nil, err
 		}
 	}
-	dict, err := in.values(l, parts[0].Type)
+	dict, err := in.Values(l, parts[0].Type)
 	if err != nil {
 		release()
 		return nil, nil, err
@@ -197,8 +190,8 @@ func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int)
 	return made[:len(parts)], release, nil
 }
 
-// expand returns the rows of c as a plain column.
-func expand(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
+// Expand returns the rows of c as a plain column.
+func Expand(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	if c.Dict == nil {
 		return c.Retain(), nil
 	}
@@ -219,7 +212,7 @@ func expand(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (gpu.Column, error
 	} else if c.Len == c.Dict.Values.Len && isIdentity(codes) {
 		return c.Dict.Values.Retain(), nil
 	}
-	out, err := gather(cores, l, []gpu.Column{c.Dict.Values}, codes, outer)
+	out, err := Gather(cores, l, []gpu.Column{c.Dict.Values}, codes, outer)
 	if err != nil {
 		return gpu.Column{}, err
 	}
@@ -246,34 +239,8 @@ func copyBits(dst []uint64, t int, src []uint64, s, n int) {
 	}
 }
 
-// Cut implements gpu.Queue.
-func (q *queue) Cut(l *gpu.Lease, cols []gpu.Column, bounds []int) (parts [][]gpu.Column, err error) {
-	if err := gpu.CheckBounds(cols, bounds); err != nil {
-		return nil, err
-	}
-	for i := range len(bounds) - 1 {
-		part := make([]gpu.Column, len(cols))
-		parts = append(parts, part)
-		for k, c := range cols {
-			if part[k], err = q.Slice(l, c, bounds[i], bounds[i+1]); err != nil {
-				for _, p := range parts {
-					gpu.ReleaseColumns(p)
-				}
-				return nil, err
-			}
-		}
-	}
-	return parts, nil
-}
-
-// Slice implements gpu.Queue.
-func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, error) {
-	if err := q.check([]gpu.Column{c}); err != nil {
-		return gpu.Column{}, err
-	}
-	if from < 0 || from > to || to > c.Len {
-		return gpu.Column{}, fmt.Errorf("slice [%d, %d) of a column of %d rows", from, to, c.Len)
-	}
+// Slice returns rows [from, to) of a column.
+func Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, error) {
 	if from == 0 && to == c.Len {
 		return c.Retain(), nil
 	}
@@ -318,7 +285,7 @@ func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, err
 	}()
 	if err != nil {
 		out.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	return out, nil
 }

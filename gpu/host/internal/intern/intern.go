@@ -1,4 +1,5 @@
-package host
+// Package intern numbers distinct strings, so that hash tables and dictionaries work on codes.
+package intern
 
 import (
 	"bytes"
@@ -11,12 +12,12 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// noCode is the code of a string that a lookup did not find.
-const noCode = math.MaxUint32
+// NoCode is the code of a string that a lookup did not find.
+const NoCode = math.MaxUint32
 
-// interner maps equal byte strings to equal codes, dense from 0. Its slots have hashes and codes.
+// Interner maps equal byte strings to equal codes, dense from 0. Its slots have hashes and codes.
 // The strings are in an array by code, short strings as words. Lookups work in blocks (see codes).
-type interner struct {
+type Interner struct {
 	lease *gpu.Lease
 	slots memory.Array[uint64] // upper half of the hash << 32 | code + 1; 0 is empty
 	texts memory.Vector[text]  // by code
@@ -79,21 +80,27 @@ const largeDictionary = 4
 // ones without end.
 const maxKnown = 256
 
-func newInterner(l *gpu.Lease) *interner {
-	return &interner{lease: l, known: map[*gpu.Dictionary]memory.Array[uint32]{}}
+// Caches reports whether an interner should cache the codes of a dictionary (see Dictionary), which
+// has a number of values, for batches of a number of rows.
+func Caches(values, rows int) bool { return values <= max(smallDictionary, largeDictionary*rows) }
+
+// New returns an interner without strings.
+func New(l *gpu.Lease) *Interner {
+	return &Interner{lease: l, known: map[*gpu.Dictionary]memory.Array[uint32]{}}
 }
 
-func (in *interner) release() {
+// Release releases the memory of an interner, which may be nil.
+func (in *Interner) Release() {
 	if in != nil {
-		in.forget()
+		in.Forget()
 		in.slots.Release()
 		in.texts.Release()
 		in.data.Release()
 	}
 }
 
-// forget drops the cached codes of dictionaries.
-func (in *interner) forget() {
+// Forget drops the cached codes of dictionaries.
+func (in *Interner) Forget() {
 	if in == nil {
 		return
 	}
@@ -103,10 +110,11 @@ func (in *interner) forget() {
 	clear(in.known)
 }
 
-func (in *interner) len() int { return len(in.texts.V) }
+// Len returns the number of strings.
+func (in *Interner) Len() int { return len(in.texts.V) }
 
 // value returns the string of a code. A short one is written to buf.
-func (in *interner) value(code uint32, buf *[24]byte) []byte {
+func (in *Interner) value(code uint32, buf *[24]byte) []byte {
 	w := &in.texts.V[code]
 	if w.isLong() {
 		return in.data.V[w[0]:][:w[1]]
@@ -117,16 +125,16 @@ func (in *interner) value(code uint32, buf *[24]byte) []byte {
 	return buf[:w[2]>>56]
 }
 
-// find returns the code of b, or noCode and the slot where it belongs.
-func (in *interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
+// find returns the code of b, or NoCode and the slot where it belongs.
+func (in *Interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
 	mask := len(in.slots.V) - 1
 	if mask < 0 {
-		return noCode, 0
+		return NoCode, 0
 	}
 	for s := int(h) & mask; ; s = (s + 1) & mask {
 		v := in.slots.V[s]
 		if v == 0 {
-			return noCode, s
+			return NoCode, s
 		}
 		if uint32(v>>32) != h {
 			continue
@@ -140,17 +148,17 @@ func (in *interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
 }
 
 // intern returns the code of b, and makes one if b is new. A refusal leaves the interner unchanged.
-func (in *interner) intern(b []byte) (uint32, error) {
+func (in *Interner) intern(b []byte) (uint32, error) {
 	w, h := textOf(b)
 	return in.internText(b, w, h)
 }
 
-func (in *interner) internText(b []byte, w text, h uint32) (uint32, error) {
+func (in *Interner) internText(b []byte, w text, h uint32) (uint32, error) {
 	code, slot := in.find(b, w, h)
-	if code != noCode {
+	if code != NoCode {
 		return code, nil
 	}
-	n := in.len()
+	n := in.Len()
 	if n*8 >= len(in.slots.V)*5 {
 		if err := in.grow(); err != nil {
 			return 0, err
@@ -175,7 +183,7 @@ func (in *interner) internText(b []byte, w text, h uint32) (uint32, error) {
 }
 
 // grow doubles the slots.
-func (in *interner) grow() error {
+func (in *Interner) grow() error {
 	larger, err := memory.Zeros[uint64](in.lease, max(64, 2*len(in.slots.V)))
 	if err != nil {
 		return err
@@ -200,13 +208,13 @@ func seatText(slots []uint64, v uint64) {
 	slots[s] = v
 }
 
-// truncate resets the interner to n strings.
-func (in *interner) truncate(n int) {
-	in.forget() // they may have codes above n
-	if n == in.len() {
+// Truncate resets the interner to n strings.
+func (in *Interner) Truncate(n int) {
+	in.Forget() // they may have codes above n
+	if n == in.Len() {
 		return
 	}
-	for i := in.len() - 1; i >= n; i-- {
+	for i := in.Len() - 1; i >= n; i-- {
 		w := &in.texts.V[i]
 		if !w.isLong() {
 			in.size -= int64(w[2] >> 56)
@@ -224,22 +232,22 @@ func (in *interner) truncate(n int) {
 	}
 }
 
-// dictionary interns the dictionary values that the column uses, and returns the interner's codes
-// by dictionary code. Values that no column has used yet have noCode. A dictionary may be far
+// Dictionary interns the dictionary values that the column uses, and returns the interner's codes
+// by dictionary code. Values that no column has used yet have NoCode. A dictionary may be far
 // larger than a stride: a join passes on its whole build side as a dictionary.
-func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
+func (in *Interner) Dictionary(c gpu.Column) ([]uint32, error) {
 	values := c.Dict.Values
 	known, ok := in.known[c.Dict]
 	if !ok {
 		if len(in.known) >= maxKnown { // forget old dictionaries
-			in.forget()
+			in.Forget()
 		}
 		var err error
 		if known, err = memory.New[uint32](in.lease, values.Len); err != nil {
 			return nil, err
 		}
 		for i := range known.V {
-			known.V[i] = noCode
+			known.V[i] = NoCode
 		}
 		in.known[c.Dict] = known
 	}
@@ -257,7 +265,7 @@ func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 		return codes, nil
 	}
 	for i, v := range gpu.Values[int32](c.Data, c.Len) {
-		if c.IsValid(i) && codes[v] == noCode {
+		if c.IsValid(i) && codes[v] == NoCode {
 			if err := intern(int(v)); err != nil {
 				return nil, err
 			}
@@ -266,9 +274,10 @@ func (in *interner) dictionary(c gpu.Column) ([]uint32, error) {
 	return codes, nil
 }
 
-// codes finds the codes of the rows of a string column, or of its rows at the given
-// positions. With insert it makes codes for new strings of rows that are valid.
-func (in *interner) codes(cores parallel.Cores, values gpu.Column, at []int32, codes []uint32, insert bool,
+// Codes finds the codes of the rows of a string column, or of its rows at the given
+// positions. With insert it makes codes for new strings of rows that are valid; otherwise
+// new strings have NoCode.
+func (in *Interner) Codes(cores parallel.Cores, values gpu.Column, at []int32, codes []uint32, insert bool,
 	valid func(r int) bool) error {
 	x := textRows{off: gpu.Values[int32](values.Offsets, values.Len+1), data: values.Data.Bytes(), at: at}
 	if cores.Threads == 1 {
@@ -278,7 +287,7 @@ func (in *interner) codes(cores parallel.Cores, values gpu.Column, at []int32, c
 		return in.blocks(&x, lo, codes[lo:hi], false, valid)
 	})
 	for r := 0; insert && r < len(codes) && err == nil; r++ {
-		if codes[r] == noCode && valid(r) {
+		if codes[r] == NoCode && valid(r) {
 			block := codes[r:min(r+word.Block, len(codes))]
 			err = in.blocks(&x, r, block, true, valid)
 			r += len(block) - 1
@@ -306,7 +315,7 @@ func (x *textRows) value(r int) []byte {
 // blocks is codes for the rows from row from on, on one core. The strings of a block are hashed,
 // then their slots are read, and then the strings of the slots are compared: no read of one row
 // waits for that of another row. New strings and long strings are handled last.
-func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, valid func(r int) bool) error {
+func (in *Interner) blocks(x *textRows, from int, codes []uint32, insert bool, valid func(r int) bool) error {
 	var words [word.Block]text
 	var hashes [word.Block]uint32
 	var slots [word.Block]uint64
@@ -325,9 +334,9 @@ func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, v
 			}
 		}
 		n := 0
-		if last := in.len() - 1; last < 0 {
+		if last := in.Len() - 1; last < 0 {
 			for i := range out {
-				out[i], rest[i&(word.Block-1)] = noCode, uint16(i)
+				out[i], rest[i&(word.Block-1)] = NoCode, uint16(i)
 			}
 			n = len(out)
 		} else {
@@ -369,9 +378,9 @@ func (in *interner) blocks(x *textRows, from int, codes []uint32, insert bool, v
 	return nil
 }
 
-// values returns the interned strings, in order of code, as a column.
-func (in *interner) values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
-	n := in.len()
+// Values returns the interned strings, in order of code, as a column.
+func (in *Interner) Values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
+	n := in.Len()
 	if in.size > math.MaxInt32 {
 		return gpu.Column{}, memory.ErrTooManyBytes(in.size, n)
 	}

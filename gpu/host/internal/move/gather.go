@@ -1,7 +1,8 @@
-package host
+// Package move moves rows of columns on CPU cores: it selects, gathers, scatters, concatenates and
+// partitions them.
+package move
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"sync/atomic"
@@ -11,14 +12,8 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
-// Select implements gpu.Queue.
-func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, error) {
-	if err := q.check([]gpu.Column{pred}); err != nil {
-		return gpu.Column{}, err
-	}
-	if pred.Type.Kind != gpu.Bool {
-		return gpu.Column{}, fmt.Errorf("select wants a BOOLEAN column, not %v", pred.Type)
-	}
+// Select returns the rows in which a BOOLEAN column is true, or is not true.
+func Select(cores parallel.Cores, l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, error) {
 	n := pred.Len
 	words, valid := gpu.Words(pred.Data, n), gpu.Words(pred.Valid, n)
 	truth := func(w int) uint64 {
@@ -35,7 +30,7 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, er
 		return x
 	}
 	starts := make([]int, (n+parallel.Grain-1)/parallel.Grain+1)
-	err := q.dev.cores.For(n, parallel.Grain, func(lo, hi int) error {
+	err := cores.For(n, parallel.Grain, func(lo, hi int) error {
 		count := 0
 		for w := lo / 64; w < (hi+63)/64; w++ {
 			count += bits.OnesCount64(truth(w))
@@ -44,7 +39,7 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, er
 		return nil
 	})
 	if err != nil {
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	for i := 1; i < len(starts); i++ {
 		starts[i] += starts[i-1]
@@ -52,10 +47,10 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, er
 	total := starts[len(starts)-1]
 	buf, err := l.Alloc(int64(total) * 4)
 	if err != nil {
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	ids := gpu.Values[int32](buf, total)
-	err = q.dev.cores.For(n, parallel.Grain, func(lo, hi int) error {
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		out := ids[starts[lo/parallel.Grain]:starts[lo/parallel.Grain+1]]
 		k := 0
 		for w := lo / 64; w < (hi+63)/64; w++ {
@@ -77,7 +72,7 @@ func (q *queue) Select(l *gpu.Lease, pred gpu.Column, want bool) (gpu.Column, er
 	})
 	if err != nil {
 		buf.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: total, Data: buf}, nil
 }
@@ -89,21 +84,10 @@ type gathering struct {
 	starts []int64
 }
 
-// Gather implements gpu.Queue.
-func (q *queue) Gather(l *gpu.Lease, cols []gpu.Column, ids gpu.Column, outer bool) ([]gpu.Column, error) {
-	if err := q.check(cols, []gpu.Column{ids}); err != nil {
-		return nil, err
-	}
-	if err := gpu.CheckIDs(ids); err != nil {
-		return nil, err
-	}
-	out, err := gather(q.dev.cores, l, cols, gpu.Values[int32](ids.Data, ids.Len), outer)
-	return out, q.fail(err)
-}
-
-func gather(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool) ([]gpu.Column, error) {
+// Gather returns rows of columns by their ids. With outer, an id of -1 stands for a row of nulls.
+func Gather(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, ids []int32, outer bool) ([]gpu.Column, error) {
 	n := len(ids)
-	b := builder{lease: l}
+	var b builder
 	if len(cols) > 0 && n == cols[0].Len && isIdentity(ids) {
 		for _, c := range cols {
 			b.cols = append(b.cols, c.Retain())
@@ -312,4 +296,12 @@ func (g *gathering) bytes(ids []int32, lo, hi int) {
 		}
 		dst[i+1] = at
 	}
+}
+
+// builder collects the columns of a result, and releases them after an error.
+type builder struct{ cols []gpu.Column }
+
+func (b *builder) fail(err error) ([]gpu.Column, error) {
+	gpu.ReleaseColumns(b.cols)
+	return nil, err
 }

@@ -1,28 +1,12 @@
-package host
+package move
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
-
-// GatherParts implements gpu.Queue.
-func (q *queue) GatherParts(l *gpu.Lease, parts []gpu.Column, ids gpu.Column) (gpu.Column, error) {
-	if err := q.check(parts, []gpu.Column{ids}); err != nil {
-		return gpu.Column{}, err
-	}
-	if err := gpu.CheckIDs(ids); err != nil {
-		return gpu.Column{}, err
-	}
-	if len(parts) == 0 || !parts[0].Type.IsVar() {
-		return gpu.Column{}, fmt.Errorf("gather from parts wants columns of bytes")
-	}
-	out, err := gatherParts(q.dev.cores, l, parts, gpu.Values[int32](ids.Data, ids.Len))
-	return out, q.fail(err)
-}
 
 // textParts finds rows of a column of bytes that consists of several parts.
 type textParts struct {
@@ -67,7 +51,8 @@ func (p *textParts) row(id int) ([]byte, bool) {
 	return c.Data.Bytes()[off[r]:off[r+1]], true
 }
 
-func gatherParts(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, ids []int32) (out gpu.Column, err error) {
+// GatherParts returns rows, by their ids, of a column of bytes that consists of several parts.
+func GatherParts(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, ids []int32) (out gpu.Column, err error) {
 	n := len(ids)
 	from, nulls := newTextParts(parts)
 	out = gpu.Column{Type: parts[0].Type, Len: n}

@@ -1,4 +1,4 @@
-package host
+package sorting
 
 import (
 	"slices"
@@ -9,29 +9,24 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
-// MergeSort implements gpu.Queue. Cores sort runs of rows, then merge pairs of runs. Diagonals cut
-// the path of a merge, so that all cores take part in every merge.
-func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
-	if err := q.check(gpu.KeyColumns(keys)); err != nil {
-		return gpu.Column{}, err
-	}
-	if err := gpu.CheckSort(keys); err != nil {
-		return gpu.Column{}, err
-	}
+// MergeSort returns the ids of rows in the order of keys; equal rows keep their order. Cores sort
+// runs of rows, then merge pairs of runs. Diagonals cut the path of a merge, so that all cores take
+// part in every merge.
+func MergeSort(cores parallel.Cores, l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) {
 	n := keys[0].Column.Len
 	from, err := memory.New[int32](l, n)
 	if err != nil {
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	to, err := memory.New[int32](l, n)
 	if err != nil {
 		from.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	rows, other := from.V, to.V
-	compare := compareRows(keys, keys)
-	run := max(parallel.Grain, (n+q.dev.cores.Threads-1)/q.dev.cores.Threads)
-	err = q.dev.cores.For(n, run, func(lo, hi int) error {
+	compare := CompareRows(keys, keys)
+	run := max(parallel.Grain, (n+cores.Threads-1)/cores.Threads)
+	err = cores.For(n, run, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
 			rows[i] = int32(i)
 		}
@@ -44,7 +39,7 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) 
 		return nil
 	})
 	for ; err == nil && run < n; run *= 2 {
-		err = q.dev.cores.For(n, parallel.Grain, func(lo, hi int) error {
+		err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 			for at := lo; at < hi; {
 				first := at / (2 * run) * (2 * run)
 				middle, end := min(first+run, n), min(first+2*run, n)
@@ -59,14 +54,14 @@ func (q *queue) MergeSort(l *gpu.Lease, keys []gpu.SortKey) (gpu.Column, error) 
 	to.Release()
 	if err != nil {
 		from.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: from.Buf}, nil
 }
 
 // mergeRuns writes a part of the merge of two runs, from a diagonal on. Among equal rows, those of
 // the left run come first.
-func mergeRuns(compare comparison, left, right, out []int32, diagonal int) {
+func mergeRuns(compare Comparison, left, right, out []int32, diagonal int) {
 	low := max(diagonal-len(right), 0)
 	x := low + sort.Search(min(diagonal, len(left))-low, func(k int) bool {
 		return compare(int(right[diagonal-1-low-k]), int(left[low+k])) < 0

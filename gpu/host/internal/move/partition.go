@@ -1,63 +1,45 @@
-package host
+package move
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
-// Partition implements gpu.Queue. Every task makes a histogram, a scan over (partition, task) turns
-// the counts into output offsets, and every task computes the positions of its rows. This order of
-// offsets makes it stable. Plain columns of fixed width and of strings are scattered: the next
-// values of a partition share a cache line until it is full. Other columns are gathered.
-func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
+// Partition returns columns in the stable order of rows by a digit of their key, and the first
+// row of each digit. Every task makes a histogram, a scan over (partition, task) turns the counts
+// into output offsets, and every task computes the positions of its rows. This order of offsets
+// makes it stable. Plain columns of fixed width and of strings are scattered: the next values of a
+// partition share a cache line until it is full. Other columns are gathered.
+func Partition(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	d gpu.Digit) ([]gpu.Column, gpu.Column, error) {
-	if err := q.check(cols, []gpu.Column{key}); err != nil {
-		return nil, gpu.Column{}, err
-	}
-	if err := d.Check(key); err != nil {
-		return nil, gpu.Column{}, err
-	}
-	for _, c := range cols {
-		if c.Len != key.Len {
-			return nil, gpu.Column{}, fmt.Errorf("partition of a column of %d rows by a key of %d", c.Len, key.Len)
-		}
-	}
 	var to memory.Array[int32]
 	var offsets []int
 	var err error
 	if key.Type.Width() == 4 {
-		to, offsets, err = partition(q.dev.cores, l, gpu.Values[uint32](key.Data, key.Len), d)
+		to, offsets, err = partition(cores, l, gpu.Values[uint32](key.Data, key.Len), d)
 	} else {
-		to, offsets, err = partition(q.dev.cores, l, gpu.Values[uint64](key.Data, key.Len), d)
+		to, offsets, err = partition(cores, l, gpu.Values[uint64](key.Data, key.Len), d)
 	}
 	if err != nil {
-		return nil, gpu.Column{}, q.fail(err)
+		return nil, gpu.Column{}, err
 	}
 	defer to.Release()
 	starts, err := memory.New[int32](l, len(offsets))
 	if err != nil {
-		return nil, gpu.Column{}, q.fail(err)
+		return nil, gpu.Column{}, err
 	}
 	for p, at := range offsets {
 		starts.V[p] = int32(at)
 	}
-	out, err := partitioned(q.dev.cores, l, cols, to)
+	out, err := partitioned(cores, l, cols, to)
 	if err != nil {
 		starts.Release()
-		return nil, gpu.Column{}, q.fail(err)
+		return nil, gpu.Column{}, err
 	}
 	return out, gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(starts.V), Data: starts.Buf}, nil
-}
-
-// PartitionLoose implements gpu.Queue.
-func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
-	d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
-	out, offsets, err = q.Partition(l, cols, key, d)
-	return out, offsets, ends, err
 }
 
 // partitioned returns columns with row i at to[i]. If the rows already have this order, as those of
@@ -109,7 +91,7 @@ func partitioned(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, to memor
 			return out, err
 		}
 	}
-	moved, err := gather(cores, l, gathered, order.V, false)
+	moved, err := Gather(cores, l, gathered, order.V, false)
 	if err != nil {
 		return out, err
 	}

@@ -1,4 +1,4 @@
-package host
+package sorting
 
 import (
 	"github.com/gstream/gstream/gpu"
@@ -6,23 +6,9 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// Runs implements gpu.Queue. Each task counts the runs that begin in its rows, then
-// numbers its rows.
-func (q *queue) Runs(l *gpu.Lease, keys []gpu.Column) (gpu.Assignment, gpu.Column, error) {
-	if err := q.check(keys); err != nil {
-		return nil, gpu.Column{}, err
-	}
-	ids, firsts, err := numberRuns(q.dev.cores, l, keys)
-	if err != nil {
-		return nil, gpu.Column{}, q.fail(err)
-	}
-	return assignment{ids}, firsts, nil
-}
-
-func numberRuns(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, err error) {
-	if err := gpu.CheckKeys(keys); err != nil {
-		return ids, firsts, err
-	}
+// Runs returns the number of the run of equal keys to which each row belongs, and the first
+// row of each run. Each task counts the runs that begin in its rows, then numbers its rows.
+func Runs(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column) (ids, firsts gpu.Column, err error) {
 	n, changes := keys[0].Len, make([]changing, len(keys))
 	for i, c := range keys {
 		changes[i] = changesOf(c)
@@ -91,7 +77,7 @@ type changing func(first int, marks []uint8)
 // changesOf returns a function for the values of a column. Nulls are equal.
 func changesOf(c gpu.Column) changing {
 	key := gpu.SortKey{Column: c}
-	compare := compareKey(key, c)
+	compare := CompareKey(key, c)
 	each := func(first int, marks []uint8, differ func(i int) bool) {
 		for i := range marks {
 			if first+i > 0 && differ(first+i) {
