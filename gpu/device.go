@@ -78,7 +78,7 @@ type Device interface {
 //
 // Errors. There are four kinds:
 //
-//   - A refusal (IsRefusal) means that memory did not fit. It changes neither the inputs nor the state that the
+//   - Out of memory (IsOutOfMemory) means that memory was denied. It changes neither the inputs nor the state that the
 //     call works on, and the same call works once there is memory. State keeps the memory that it has reserved
 //     so far.
 //   - A mistake of the caller (wrong types, lengths, ranges or devices) changes nothing either, and other calls
@@ -107,7 +107,7 @@ type Queue interface {
 	// shared a dictionary share one afterwards. Upload turns encoded columns into
 	// ordinary ones.
 	//
-	// Errors: a refusal, also if host memory cannot be page-locked; a stride that the host cannot
+	// Errors: out of memory, also if host memory cannot be page-locked; a stride that the host cannot
 	// address.
 	//
 	// Cost: the bytes of the stride cross the link once. A dictionary crosses it only if the queue
@@ -120,7 +120,7 @@ type Queue interface {
 	// UploadAhead is Upload before the turn of the stride: it starts the copies, and primitives
 	// launched before Wait do not wait for them. Wait makes the stride usable, on this queue or
 	// another queue of the device. It must be called before anything else is done with the stride,
-	// including its release. After a refusal, Wait may be called again, or the stride may be
+	// including its release. If memory is denied, Wait may be called again, or the stride may be
 	// released.
 	UploadAhead(l *Lease, s *Stride) (*Stride, error)
 	Wait(s *Stride) error
@@ -634,7 +634,7 @@ type Groups interface {
 	// assignment.
 	//
 	// Errors: other types or lengths; more distinct keys than 32-bit ids or, on a GPU, the index
-	// (671,088,640) can hold; key strings above 2 GiB. A refusal leaves the groups unchanged.
+	// (671,088,640) can hold; key strings above 2 GiB. If memory is denied, the groups are unchanged.
 	//
 	// Cost: expected O(n): a lookup per row, and 4 bytes written. A table that is too small is
 	// rebuilt with all its keys. It waits for the number of groups, usually once.
@@ -655,7 +655,7 @@ type Packing interface {
 	// of strings.
 	//
 	// Errors: other types or lengths; ErrUnfit, if the values take more than 64 bits; key strings
-	// above 2 GiB. A refusal leaves the packing unchanged.
+	// above 2 GiB. If memory is denied, the packing is unchanged.
 	//
 	// Cost: on a GPU it reads every column twice, and writes 4 or 8 bytes per row. It waits for the
 	// ranges of the values (BOOLEAN has none), and for the number of new strings. On the CPU it is
@@ -753,7 +753,7 @@ type Accumulator interface {
 	// Update folds the rows of values into their groups. groups is the number of groups after the
 	// assignment. values has a row for each id, and the type of the aggregate's input or, for a Sum
 	// of HUGEINT, any integer type; CountAll ignores it. The queue belongs to the accumulator's
-	// device; the accumulator's own lease pays. A refusal leaves the state unchanged.
+	// device; the accumulator's own lease pays. If memory is denied, the state is unchanged.
 	//
 	// Cost: per row it reads 4 bytes of id and the value. A few groups are folded in private copies
 	// of the state (shared memory on a GPU, a copy per core on the CPU), many groups in place

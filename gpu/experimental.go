@@ -85,7 +85,7 @@ type Interleaver interface {
 	// inputs of all primitives, which read host pages over the link. If both budgets are the same,
 	// the buffer is plain memory, for which device pays.
 	//
-	// Errors: a refusal; on a GPU, a driver that cannot map host memory.
+	// Errors: out of memory; on a GPU, a driver that cannot map host memory.
 	//
 	// Cost: two calls of the driver for each run of pages of one kind. The last release waits
 	// until the device is idle.

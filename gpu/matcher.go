@@ -23,8 +23,8 @@ type Table interface {
 // equal, or the build key is in the range of the probe row. It returns every pair once, some pairs
 // at a time. All kinds of joins are computed from these pairs.
 //
-// Calls may use any queue of the matcher's device, one call at a time. A refusal leaves the matcher
-// unchanged, and the same call returns the pairs once there is memory. After any other error the
+// Calls may use any queue of the matcher's device, one call at a time. If memory is denied, the
+// matcher is unchanged, and the same call returns the pairs once there is memory. After any other error the
 // matcher can only be released.
 type Matcher interface {
 	// Next returns the next pairs as two Int32 columns of row ids without nulls, of the same
@@ -54,8 +54,8 @@ type Matcher interface {
 	Release()
 }
 
-// NextAndGather is Join for a matcher that does not fuse the two. After a refusal the caller must
-// reset the matcher to its previous state.
+// NextAndGather is Join for a matcher that does not fuse the two. If memory is denied, the caller
+// must reset the matcher to its previous state.
 func NextAndGather(m Matcher, q Queue, l *Lease, probe, build []Column,
 	limit int) (cols []Column, rows int, more bool, err error) {
 	probeIDs, buildIDs, more, err := m.Next(q, l, limit)

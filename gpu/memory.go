@@ -15,11 +15,11 @@ import (
 	"github.com/gstream/gstream/gpu/internal/spin"
 )
 
-// ErrBudget is the sentinel behind every refusal of a memory budget. Match it with
+// ErrBudget is the sentinel of every denied reservation of a memory budget. Match it with
 // errors.Is, or the details with errors.As and *BudgetError.
 var ErrBudget = errors.New("memory budget exceeded")
 
-// BudgetError says which reservation a budget refused, what fills the budget, and what to
+// BudgetError says which reservation a budget denied, what fills the budget, and what to
 // change.
 type BudgetError struct {
 	Stage     string  // name of the lease that asked
@@ -27,7 +27,7 @@ type BudgetError struct {
 	Asked     int64   // bytes
 	Available int64   // bytes
 	Limit     int64   // bytes
-	Holder    string  // name of the lease or leases that hold the most, with the refused bytes
+	Holder    string  // name of the lease or leases that hold the most, with the bytes that were denied
 	Held      int64   // bytes that the holder has
 	Setting   Setting // what raises the limit
 	Hint      string  // other advice; may be empty
@@ -76,9 +76,9 @@ func (e *AllocError) Error() string {
 
 func (e *AllocError) Unwrap() error { return e.Err }
 
-// IsRefusal reports whether an error is a refusal of memory, by a budget or by an
-// allocator. A refused call has changed nothing and may be repeated.
-func IsRefusal(err error) bool {
+// IsOutOfMemory reports whether memory was denied, by a budget or by an allocator. The
+// call that was denied memory has changed nothing and may be repeated.
+func IsOutOfMemory(err error) bool {
 	var failed *AllocError
 	return errors.Is(err, ErrBudget) || errors.As(err, &failed)
 }
@@ -127,7 +127,7 @@ func NewBudget(tier string, setting Setting, limit int64, alloc Allocator) *Budg
 }
 
 // SetFault makes every reservation, and every allocation after its reservation, call f
-// first; an error of f refuses it. It is for tests of refusals. Caches do not call f. A
+// first; an error of f denies it. It is for tests. Caches do not call f. A
 // nil f ends it.
 func (b *Budget) SetFault(f func(allocate bool) error) {
 	if f == nil {
@@ -176,7 +176,7 @@ func (b *Budget) Lease(name string) *Lease {
 }
 
 // CacheLease opens a lease for memory of a cache, which a Reclaimer releases. A
-// reservation on it takes only free memory: nobody is asked to give any back. Refusals
+// reservation on it takes only free memory: nobody is asked to give any back. Errors
 // and leak reports leave it out.
 func (b *Budget) CacheLease(name string) *Lease {
 	return b.open(&Lease{name: name, budget: b, cache: true})
@@ -222,10 +222,10 @@ type Lease struct {
 	activity activityCounter
 }
 
-// Advise sets the hint of refusals in which the lease's memory fills the budget.
+// Advise sets the hint of errors in which the lease's memory fills the budget.
 func (l *Lease) Advise(hint string) { l.advice.Store(&hint) }
 
-// Kept sets the cause of refusals in which the lease's memory fills the budget: the error that
+// Kept sets the cause of errors in which the lease's memory fills the budget: the error that
 // kept the memory from being released.
 func (l *Lease) Kept(err error) { l.failed.Store(&err) }
 
@@ -256,7 +256,7 @@ func (l *Lease) Reserve(n int64) error {
 	fault := l.ask(false)
 	b.mu.Lock()
 	if fault != nil || !b.take(l, n) {
-		err := b.refusal(l, n)
+		err := b.outOfMemory(l, n)
 		b.mu.Unlock()
 		return err
 	}
@@ -323,8 +323,8 @@ func (b *Budget) take(l *Lease, n int64) bool {
 	return true
 }
 
-// refusal returns the error of a reservation. Leases of one name count together.
-func (b *Budget) refusal(l *Lease, n int64) *BudgetError {
+// outOfMemory returns the error of a reservation. Leases of one name count together.
+func (b *Budget) outOfMemory(l *Lease, n int64) *BudgetError {
 	e := &BudgetError{Stage: l.name, Tier: b.tier, Asked: n, Available: b.left(), Limit: b.limit, Setting: b.setting}
 	held, advice, failed := map[string]int64{}, map[string]string{}, map[string]error{}
 	for o := range b.leases {

@@ -29,9 +29,9 @@ func TestABudgetRefusesWithWhatAPersonNeeds(t *testing.T) {
 	require.EqualError(t, err,
 		"join orders: build side: needs 600 KiB more of device memory, but only 424 KiB of the budget of 1.0 MiB is "+
 			"left; raise it with DeviceMemory")
-	var refusal *gpu.BudgetError
-	require.True(t, errors.As(err, &refusal))
-	require.Equal(t, int64(600<<10), refusal.Asked)
+	var denied *gpu.BudgetError
+	require.True(t, errors.As(err, &denied))
+	require.Equal(t, int64(600<<10), denied.Asked)
 	one.Release()
 	two, err := l.Alloc(1 << 20)
 	require.NoError(t, err, "what was released can be had again")

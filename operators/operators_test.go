@@ -532,9 +532,9 @@ func TestABuildSideOfOneKeyThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestRefusalsWhileRowsSpill refuses the n-th reservation of memory. The run gives the rows, or
-// is refused and gives everything back.
-func TestRefusalsWhileRowsSpill(t *testing.T) {
+// TestOutOfMemoryWhileRowsSpill denies the n-th reservation of memory. The run gives the rows, or
+// is denied it and releases everything.
+func TestOutOfMemoryWhileRowsSpill(t *testing.T) {
 	build, input := rows(1, 500), rows(2, 900)
 	for _, o := range operatorsUnderTest {
 		if !o.spills || strings.Contains(o.name, " by ") && !strings.Contains(o.name, "full join by npj") {
@@ -544,7 +544,7 @@ func TestRefusalsWhileRowsSpill(t *testing.T) {
 			want, err := run(t, 0, o.make(t), 256, cut(build, 256), cut(input, 256), 1)
 			require.NoError(t, err)
 			slices.Sort(want)
-			refused := 0
+			denied := 0
 			for n := int64(1); ; n += 1 + n/16 {
 				require.Less(t, n, int64(1<<20), "never succeeds")
 				var calls atomic.Int64
@@ -557,8 +557,8 @@ func TestRefusalsWhileRowsSpill(t *testing.T) {
 				got, _, err := runWith(t, 0, fault, spill.Options{Dir: t.TempDir(), Always: true}, o.make(t), 256,
 					cut(build, 256), cut(input, 256), 2)
 				if err != nil {
-					require.True(t, gpu.IsRefusal(err), "%v", err)
-					refused++
+					require.True(t, gpu.IsOutOfMemory(err), "%v", err)
+					denied++
 				} else {
 					slices.Sort(got)
 					require.Equal(t, want, got, "reservation %d", n)
@@ -567,7 +567,7 @@ func TestRefusalsWhileRowsSpill(t *testing.T) {
 					break
 				}
 			}
-			require.Positive(t, refused)
+			require.Positive(t, denied)
 		})
 	}
 }

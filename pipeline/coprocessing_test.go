@@ -309,7 +309,7 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 				require.Equal(t, want, got)
 			default:
 				refused++
-				require.True(t, gpu.IsRefusal(err), err)
+				require.True(t, gpu.IsOutOfMemory(err), err)
 				require.NotErrorIs(t, err, ErrDefect)
 			}
 		}

@@ -158,7 +158,7 @@ func TestAHeldStepThatFailsEndsTheRun(t *testing.T) {
 			require.Greater(t, n, 20)
 			break
 		}
-		require.True(t, gpu.IsRefusal(err), "%d: %v", n, err)
+		require.True(t, gpu.IsOutOfMemory(err), "%d: %v", n, err)
 	}
 }
 

@@ -35,14 +35,14 @@ type Table interface {
 	// Stats describes column i of the schema.
 	Stats(i int) ColumnStats
 	// Scan starts reading. opt.Lease pays for the reader's memory. The reader decodes
-	// ahead as far as there is memory. After a refusal it waits until its strides are
+	// ahead as far as there is memory. If memory is denied, it waits until its strides are
 	// released. It fails with a gpu.BudgetError if the whole budget is less than
 	// LeastMemory, or if nobody gives memory back.
 	Scan(ctx context.Context, opt ScanOptions) (Reader, error)
 	// LeastMemory returns the bytes of a scan that decodes one stride at a time: the
 	// columns of its largest stride, and the encoded data they come from. It is computed
-	// from the metadata, without reading a file. A scan with so much memory left in the
-	// budget is never refused any, unless the metadata is wrong or pages have very
+	// from the metadata, without reading a file. A scan is never denied memory if this much is left
+	// in the budget, unless the metadata is wrong or pages have very
 	// different sizes.
 	LeastMemory(opt ScanOptions) int64
 	// Describe returns one line for plans: the files and their sizes.

@@ -456,7 +456,7 @@ func (m *mover) stay(pieces []*piece, err error) {
 	}
 	m.landed.Broadcast()
 	if err != nil {
-		m.failed = !gpu.IsRefusal(err) // there may be memory later
+		m.failed = !gpu.IsOutOfMemory(err) // there may be memory later
 		for _, m := range m.movers {
 			m.lease.Kept(err)
 		}

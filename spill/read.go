@@ -740,7 +740,7 @@ func (r *reading) fetch(q gpu.Queue, u *unit) (i item) {
 	switch {
 	case err == nil:
 		i.stride, i.up = up, true
-	case !gpu.IsRefusal(err):
+	case !gpu.IsOutOfMemory(err):
 		i.stride.Release()
 		i = item{err: err}
 	}

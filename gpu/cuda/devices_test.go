@@ -44,7 +44,7 @@ func TestTwoGPUsHaveMemoryOfTheirOwn(t *testing.T) {
 	}
 	for i, d := range devs {
 		ids[i].Release()
-		_ = queues[i].Close() // it returns the error of the refusal
+		_ = queues[i].Close() // it returns the same error
 		require.NoError(t, leases[i].Close())
 		require.NoError(t, d.Close())
 	}

@@ -461,7 +461,7 @@ func TestMemoryThatCannotBeLockedIsSaidAndTriedAgain(t *testing.T) {
 // TestACopyIsRefusedMemoryThatCannotBeLocked makes the driver refuse to lock each segment
 // of the memory from and to which a stride is copied, one after the other.
 func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
-	var allowed atomic.Int64 // segments that may be locked before a refusal
+	var allowed atomic.Int64 // segments that may be locked before the driver refuses
 	const all = 1 << 30
 	allowed.Store(all)
 	d, err := Open(Options{Library: library(t), Memory: 1 << 28, HostMemory: 1 << 30, Ahead: true,
@@ -496,7 +496,7 @@ func TestACopyIsRefusedMemoryThatCannotBeLocked(t *testing.T) {
 				allowed.Store(all)
 				return out
 			}
-			require.True(t, gpu.IsRefusal(err), "%v", err)
+			require.True(t, gpu.IsOutOfMemory(err), "%v", err)
 			require.NotErrorIs(t, err, gpu.ErrBudget)
 			require.ErrorContains(t, err,
 				l.Name()+": allocate 32 MiB of page-locked host memory: page-lock 32 MiB of host memory: "+

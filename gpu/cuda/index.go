@@ -141,7 +141,7 @@ func (x *index) assign(o *op, r keyRows, ids *gpu.Buffer) {
 // Any other error sticks to the index.
 func (x *index) restore(o *op, s indexState) {
 	x.indexState = s
-	if !gpu.IsRefusal(o.err) {
+	if !gpu.IsOutOfMemory(o.err) {
 		x.err = o.err
 	}
 	if x.err != nil || x.slots == nil {

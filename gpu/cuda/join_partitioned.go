@@ -367,7 +367,7 @@ func (m *partitionMatcher) next(o *op, columns []joinColumn, room int, f func(ro
 		return false
 	}
 	if f(rows); o.failed() {
-		if gpu.IsRefusal(o.err) {
+		if gpu.IsOutOfMemory(o.err) {
 			o.restore(m.work, before)
 			m.partitionProgress = progress
 		}

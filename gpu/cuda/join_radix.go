@@ -196,7 +196,7 @@ func (m *radixMatcher) next(o *op, limit int, f func(ids [2]*gpu.Buffer, rows in
 		f(ids, rows)
 	}
 	if o.failed() {
-		if gpu.IsRefusal(o.err) {
+		if gpu.IsOutOfMemory(o.err) {
 			o.restore(m.work, before)
 		}
 		return false

@@ -118,7 +118,7 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
 	all, err := q.partition(l, cols, key, d, true)
-	if errors.Is(err, errLoose) || gpu.IsRefusal(err) { // in order they need less memory
+	if errors.Is(err, errLoose) || gpu.IsOutOfMemory(err) { // in order they need less memory
 		all, err = q.partition(l, cols, key, d, false)
 	}
 	if err != nil {

@@ -92,7 +92,7 @@ func (q *queue) Close() error {
 // driver is a failure, unless it is out of budget: fail adds what was being done. If the device
 // failed during an allocation, every later call fails.
 func (q *queue) fail(what string, err error) error {
-	if gpu.IsRefusal(err) {
+	if gpu.IsOutOfMemory(err) {
 		return err
 	}
 	var e *Error
@@ -145,7 +145,7 @@ func (q *queue) Wait(s *gpu.Stride) error {
 		return nil
 	}
 	err := q.arrive(s, a)
-	if gpu.IsRefusal(err) {
+	if gpu.IsOutOfMemory(err) {
 		d.mu.Lock()
 		d.arrivals[s] = arrival{lease: a.lease}
 		d.mu.Unlock()

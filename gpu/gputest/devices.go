@@ -59,13 +59,13 @@ func testOtherDevice(t *testing.T, open Open) {
 	}
 	program := &gpu.Program{Inputs: []gpu.Type{own.Type}, Outputs: []int{1}, Code: []gpu.Instr{
 		{Op: gpu.OpAdd, Type: own.Type, Args: []int{0, 0}, Mask: -1}}}
-	refused := func(name string, err error) {
+	denied := func(name string, err error) {
 		t.Helper()
 		require.ErrorContains(t, err, `"a stage of another device"`, name)
 	}
 	try := func(name string, call func(q gpu.Queue) error) {
 		t.Helper()
-		refused(name, call(b.q))
+		denied(name, call(b.q))
 	}
 	try("eval", func(q gpu.Queue) error { _, err := q.Eval(b.l, program, []gpu.Column{far}, n); return err })
 	try("select", func(q gpu.Queue) error { _, err := q.Select(b.l, farBits, true); return err })

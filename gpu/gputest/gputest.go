@@ -81,7 +81,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Eval", testEval},
 		{"OtherDevice", testOtherDevice},
 		{"Mistakes", testMistakes},
-		{"Refusals", testRefusals},
+		{"OutOfMemory", testOutOfMemory},
 		{"Until", testUntil},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t, open) })
@@ -100,7 +100,7 @@ type bench struct {
 
 	cases int // cases of this part so far, run or not
 
-	cols, other, ends []gpu.Column // used by testRefusals
+	cols, other, ends []gpu.Column // used by testOutOfMemory
 }
 
 // takes reports whether the suite runs the next of many cases.

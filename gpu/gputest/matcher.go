@@ -128,9 +128,10 @@ func (b *bench) checkMatcher(make func() (gpu.Matcher, error), want pairing, wha
 	}
 }
 
-// matcherRefusals are the refusals of a matcher. prepare makes what the matcher needs, and
+// matcherMemory has the cases of a matcher. prepare makes what the matcher needs, and
 // returns how to make the matcher and how to release what it needs.
-func matcherRefusals(name string, prepare func(b *bench) (match func() (gpu.Matcher, error), finish func())) []refusal {
+func matcherMemory(name string,
+	prepare func(b *bench) (match func() (gpu.Matcher, error), finish func())) []memoryCase {
 	rest := func(b *bench, m gpu.Matcher) func() any {
 		return func() any {
 			p, build, more, err := m.Next(b.q, b.l, math.MaxInt)
@@ -142,7 +143,7 @@ func matcherRefusals(name string, prepare func(b *bench) (match func() (gpu.Matc
 			return all.rest()
 		}
 	}
-	out := []refusal{{name: name, start: func(b *bench) trial {
+	out := []memoryCase{{name: name, start: func(b *bench) trial {
 		match, finish := prepare(b)
 		return trial{finish: finish, call: func() (made, error) {
 			m, err := match()
@@ -170,7 +171,7 @@ func matcherRefusals(name string, prepare func(b *bench) (match func() (gpu.Matc
 		},
 		"matched": func(b *bench, m gpu.Matcher) (made, error) { return one(m.Matched(b.q, b.l)) },
 	} {
-		out = append(out, refusal{name: name + ", " + what, start: func(b *bench) trial {
+		out = append(out, memoryCase{name: name + ", " + what, start: func(b *bench) trial {
 			match, finish := prepare(b)
 			m, err := match()
 			require.NoError(b.t, err)

@@ -35,7 +35,7 @@ func testMistakes(t *testing.T, open Open) {
 	fails := func(want string, err error) {
 		t.Helper()
 		require.ErrorContains(t, err, want)
-		require.False(t, gpu.IsFailure(err) || gpu.IsRefusal(err), "%v", err)
+		require.False(t, gpu.IsFailure(err) || gpu.IsOutOfMemory(err), "%v", err)
 		hash, err := b.q.Hash(b.l, keys(longs), 1)
 		require.NoError(t, err, "the error sticks")
 		hash.Release()

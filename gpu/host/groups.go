@@ -334,8 +334,8 @@ func (g *groups) room(n int, nulls bool) error {
 	return nil
 }
 
-// widen makes integers of 8 bytes use all of their bits. It inserts all keys again. A refusal
-// leaves the groups unchanged.
+// widen makes integers of 8 bytes use all of their bits. It inserts all keys again. If memory is
+// denied, the groups are unchanged.
 func (g *groups) widen() (err error) {
 	old, wide := *g.codec, *g.codec
 	wide.layOut(false)
@@ -825,8 +825,8 @@ func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint6
 	}
 }
 
-// insert returns the id of key i, which is next if the key is new. A refusal leaves the index
-// unchanged.
+// insert returns the id of key i, which is next if the key is new. If memory is denied, the index
+// is unchanged.
 func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (id int32, fresh bool, err error) {
 	if err := x.room(1); err != nil {
 		return 0, false, err

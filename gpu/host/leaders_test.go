@@ -149,7 +149,7 @@ func TestLeadersAreAsBeforeWithoutMemory(t *testing.T) {
 	require.NoError(t, update(1, "short"))
 	limit := d.Budget().Limit()
 	d.Budget().SetLimit(1)
-	require.True(t, gpu.IsRefusal(update(2, strings.Repeat("x", 10_000))))
+	require.True(t, gpu.IsOutOfMemory(update(2, strings.Repeat("x", 10_000))))
 	d.Budget().SetLimit(limit)
 	require.Equal(t, "short", value())
 	require.NoError(t, update(3, "other"))

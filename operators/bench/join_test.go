@@ -240,7 +240,7 @@ func TestACaseThatDoesNotFitIsReported(t *testing.T) {
 				worked++
 			}
 		})
-	require.True(t, gpu.IsRefusal(err), err)
+	require.True(t, gpu.IsOutOfMemory(err), err)
 	require.Positive(t, failed)
 	require.Positive(t, worked)
 	require.Empty(t, d.Budget().Leaks())

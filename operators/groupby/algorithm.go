@@ -11,7 +11,7 @@ import (
 
 // algorithm makes rows of partial aggregates from a stride, one for each key. It borrows the stride
 // and the key of its rows; only algorithms with tables of blocks are given a key. After
-// gpu.ErrManyGroups, gpu.ErrUnfit or a lack of memory (gpu.IsRefusal) another algorithm may
+// gpu.ErrManyGroups, gpu.ErrUnfit or a lack of memory (gpu.IsOutOfMemory) another algorithm may
 // aggregate the stride.
 type algorithm interface {
 	aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, error)

@@ -212,7 +212,7 @@ func (o *hashGroupBy) took(c Choice, groups int) {
 // fallback returns the next algorithm for a stride after the error of an algorithm: more groups
 // than were expected, keys or values that it does not take, or too little memory.
 func (o *hashGroupBy) fallback(c Choice, rows int, err error) Choice {
-	if gpu.IsRefusal(err) {
+	if gpu.IsOutOfMemory(err) {
 		return Choice{hgbG, c.Algorithm + " had too little memory"}
 	}
 	if errors.Is(err, gpu.ErrUnfit) {

@@ -486,7 +486,7 @@ func (o *hashGroupBy) partHint(part, groups int) gpu.GroupHint {
 // naming adds the name of the first result column that has a measure (-1 for none) to an error of
 // that measure. An error of memory does not belong to one column.
 func (o *hashGroupBy) naming(measure int, err error) error {
-	if err == nil || gpu.IsRefusal(err) {
+	if err == nil || gpu.IsOutOfMemory(err) {
 		return err
 	}
 	for i, parts := range o.parts {

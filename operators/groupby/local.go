@@ -125,7 +125,7 @@ func (l *local) take(s *gpu.Stride) error {
 			defer by.release()
 			if c = l.decide(device, s.Rows, by.domain); c.Algorithm == pgbTR && l.Algorithm == "" &&
 				!l.keysSampled.Load() {
-				if err := l.sample(by); err != nil && !gpu.IsRefusal(err) {
+				if err := l.sample(by); err != nil && !gpu.IsOutOfMemory(err) {
 					return err
 				}
 				c = l.decide(device, s.Rows, by.domain)
@@ -155,7 +155,7 @@ func (l *local) take(s *gpu.Stride) error {
 // algorithm can help.
 func (l *local) instead(c Choice, rows int, err error) (Choice, error) {
 	switch {
-	case gpu.IsRefusal(err):
+	case gpu.IsOutOfMemory(err):
 		l.unpack()
 	case !errors.Is(err, gpu.ErrManyGroups) && !errors.Is(err, gpu.ErrUnfit):
 		return c, err
@@ -184,7 +184,7 @@ func (l *local) takeRows(s *gpu.Stride) (err error) {
 		}
 	}
 	failed, err := l.table.take(l.task, s)
-	if failed < 0 && gpu.IsRefusal(err) && l.table.len() > 0 && !l.direct(l.task) {
+	if failed < 0 && gpu.IsOutOfMemory(err) && l.table.len() > 0 && !l.direct(l.task) {
 		// The table is unchanged. Its groups can spill once they are flushed.
 		if err := l.flush(); err != nil {
 			return err
@@ -216,7 +216,7 @@ func (l *local) merge(out *gpu.Stride) error {
 			l.waiting[0], l.waits = both, both.Rows
 			return nil
 		}
-		if !gpu.IsRefusal(err) {
+		if !gpu.IsOutOfMemory(err) {
 			out.Release()
 			return err
 		}
@@ -241,7 +241,7 @@ func (l *local) mergeWaiting() error {
 		parts[i] = s.Retain()
 	}
 	all, err := operators.ConcatStrides(l.task, l.hashGroupBy.partials, parts)
-	if gpu.IsRefusal(err) {
+	if gpu.IsOutOfMemory(err) {
 		return l.partitionWaiting()
 	}
 	if err != nil {
@@ -280,7 +280,7 @@ func (l *local) mergeInto(out *gpu.Stride) (err error) {
 	if err == nil {
 		failed, err = l.merged.take(l.task, out)
 	}
-	if failed < 0 && gpu.IsRefusal(err) {
+	if failed < 0 && gpu.IsOutOfMemory(err) {
 		return l.partitioned(out)
 	}
 	out.Release()

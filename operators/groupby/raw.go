@@ -80,7 +80,7 @@ func (o *hashGroupBy) mergeInBlocks(t operators.Task, s *gpu.Stride) (*gpu.Strid
 		r.expect.Store(0)
 	case errors.Is(err, gpu.ErrManyGroups) || errors.Is(err, gpu.ErrUnfit):
 		r.unfit.Store(&err)
-	case !gpu.IsRefusal(err):
+	case !gpu.IsOutOfMemory(err):
 		return nil, err
 	}
 	return nil, nil

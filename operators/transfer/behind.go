@@ -62,7 +62,7 @@ func Behind(ctx context.Context, d gpu.Device, name string, l *gpu.Lease,
 			}
 			go func() {
 				down, err := q.Download(l, s)
-				if gpu.IsRefusal(err) {
+				if gpu.IsOutOfMemory(err) {
 					c <- copied{s, nil, q}
 					return
 				}

@@ -83,7 +83,7 @@ func testBehind(t *testing.T, d gpu.Device) {
 				&gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
 					Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(make([]byte, 8*n))}}})
 		}, func(*gpu.Stride) error { panic("no stride") })
-		require.True(t, gpu.IsRefusal(err), "%v", err)
+		require.True(t, gpu.IsOutOfMemory(err), "%v", err)
 		d.HostBudget().SetFault(nil)
 	}
 	require.NoError(t, q.Close())

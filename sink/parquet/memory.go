@@ -85,18 +85,18 @@ func (w *Writer) encodePatiently(e *encoder, c *column, ranges []rowRange, rows 
 		}
 		w.freeIdle()
 		k, err := e.encode(c, ranges, rows)
-		var refused *gpu.BudgetError
-		if !errors.As(err, &refused) {
+		var short *gpu.BudgetError
+		if !errors.As(err, &short) {
 			return k, err
 		}
 		e.free()
 		before := left
 		left = w.opt.Lease.Available()
 		switch {
-		case left > before: // it may have been released since the refusal
+		case left > before: // it may have been released since
 			still = false
 		case left == before && still:
-			refused.Hint = "or set a lower row_group_rows: a row group is held until it is encoded"
+			short.Hint = "or set a lower row_group_rows: a row group is held until it is encoded"
 			return nil, err
 		default:
 			still = !w.opt.Lease.AwaitMore(w.run, left)

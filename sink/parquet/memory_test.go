@@ -32,11 +32,11 @@ func TestTheOutputIsTheSameAfterEveryRefusal(t *testing.T) {
 	write(path, hosttest.Budget(t, 0), 1)
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for k, refused := 1, true; refused; k += 1 + k/10 {
-		refused = false
+	for k, short := 1, true; short; k += 1 + k/10 {
+		short = false
 		var regrow func()
 		b, regrow := hosttest.ShrinkingBudget(t, k, func() {
-			refused = true
+			short = true
 			time.AfterFunc(time.Millisecond, func() { regrow() })
 		})
 		write(path, b, 1+int(k%2)*3)

@@ -240,13 +240,13 @@ func checkKind(path string, mode fs.FileMode, directory bool) error {
 		what = "is not a file and is never replaced; name a file"
 	}
 	if what != "" {
-		return refusal(path, what)
+		return notReplaced(path, what)
 	}
 	return nil
 }
 
-// refusal returns the error for a target that is not replaced.
-func refusal(path, what string) error {
+// notReplaced returns the error for a target that is not replaced.
+func notReplaced(path, what string) error {
 	return &fs.PathError{Op: "write", Path: path, Err: errors.New("it " + what)}
 }
 
@@ -288,12 +288,12 @@ func (o *output) checkReplaced(dir string) error {
 	case len(foreign) == 0:
 		return nil
 	case m == nil:
-		return refusal(o.name,
+		return notReplaced(o.name,
 			fmt.Sprintf("is a folder without the file %s, in which an output says which files are its own, so "+
 				"nothing there is replaced: %s; remove the folder or name another",
 				staging.LockName, phrase.Some(foreign, 5, ", ")))
 	}
-	return refusal(o.name,
+	return notReplaced(o.name,
 		fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere or "+
 			"name another folder", phrase.Some(foreign, 5, ", ")))
 }
@@ -396,7 +396,7 @@ func (o *output) replaceDirectory() error {
 	if err == nil {
 		defer earlier.Close()
 		if errors.Is(staging.Lock(earlier), staging.ErrLocked) {
-			return refusal(o.name, "is being replaced by another process")
+			return notReplaced(o.name, "is being replaced by another process")
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err

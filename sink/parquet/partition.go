@@ -451,8 +451,8 @@ func (p *splitter) largest() (d *destination, all int64) {
 func (w *Writer) patiently(ctx context.Context, try func() error) error {
 	for still := false; ; {
 		err := try()
-		var refused *gpu.BudgetError
-		if !errors.As(err, &refused) {
+		var short *gpu.BudgetError
+		if !errors.As(err, &short) {
 			return err
 		}
 		if d, all := w.split.largest(); all > 0 {
@@ -465,7 +465,7 @@ func (w *Writer) patiently(ctx context.Context, try func() error) error {
 			continue
 		}
 		if still {
-			refused.Hint = "or name columns with fewer values in partition_by"
+			short.Hint = "or name columns with fewer values in partition_by"
 			return err
 		}
 		still = !w.opt.Lease.AwaitMore(ctx, w.opt.Lease.Available())

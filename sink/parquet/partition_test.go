@@ -221,11 +221,11 @@ func TestPartitionsAreWrittenAfterEveryRefusal(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	tab := partitioned(rand.New(rand.NewPCG(9, 9)), 1500, gpu.Of(gpu.Int64), 9)
 	want := tab.rows("k", "s", "b")
-	for k, refused := 1, true; refused; k += 1 + k/5 {
-		refused = false
+	for k, short := 1, true; short; k += 1 + k/5 {
+		short = false
 		var regrow func()
 		b, regrow := hosttest.ShrinkingBudget(t, k, func() {
-			refused = true
+			short = true
 			time.AfterFunc(time.Millisecond, func() { regrow() })
 		})
 		lease := b.Lease("sink")

@@ -142,10 +142,10 @@ type reader struct {
 	promised int64 // upper bound of the bytes that running tasks need
 
 	// The state after memory was denied.
-	refused *gpu.BudgetError   // the last error; nil when tasks may start again
-	left    int64              // available bytes of the budget at that time; -1 if no memory was denied
-	still   bool               // a wait for memory ended without any change; the next try is the last
-	unwait  context.CancelFunc // ends the wait of the worker that waits for memory
+	denied *gpu.BudgetError   // the last error; nil when tasks may start again
+	left   int64              // available bytes of the budget at that time; -1 if no memory was denied
+	still  bool               // a wait for memory ended without any change; the next try is the last
+	unwait context.CancelFunc // ends the wait of the worker that waits for memory
 }
 
 // task decodes one column of one stride.
@@ -239,7 +239,7 @@ func (r *reader) need(t task) int64 { return r.open[t.stride-r.first].need[t.col
 // always be tried if no other task runs. Tasks of later strides leave a share of the budget free
 // for other operators. Otherwise strides that are decoded too early could deny them memory.
 func (r *reader) affords(t task) bool {
-	if r.refused != nil {
+	if r.denied != nil {
 		return false
 	}
 	if t.stride == r.first && r.running == 0 {
@@ -260,20 +260,20 @@ func (r *reader) put(t task) {
 	r.work.Signal()
 }
 
-// refuse puts back a task that was denied memory, and waits until memory is released: by other
+// deny puts back a task that was denied memory, and waits until memory is released: by other
 // tasks, by the readers of earlier strides, or by other operators. The caller holds the lock, which
 // is released during the wait.
-func (r *reader) refuse(t task, err *gpu.BudgetError) {
+func (r *reader) deny(t task, err *gpu.BudgetError) {
 	for _, c := range r.idle {
 		c.free()
 	}
 	r.put(t)
-	r.refused = err
+	r.denied = err
 	if r.unwait != nil {
 		r.look() // one worker waits for all workers
 		return
 	}
-	for r.refused != nil && r.err == nil {
+	for r.denied != nil && r.err == nil {
 		r.await()
 	}
 }
@@ -291,7 +291,7 @@ func (r *reader) await() {
 	used, _ := r.lease.Used()
 	alone := r.rowsRead.Load() == 0 && left+used == r.lease.Limit()
 	if r.stuck() && left == r.left && (alone || r.still) {
-		r.stop(r.refused)
+		r.stop(r.denied)
 		return
 	}
 	r.left, r.still = left, false
@@ -322,7 +322,7 @@ func (r *reader) look() {
 
 // tryAgain lets tasks start again after memory was denied. The caller holds the lock.
 func (r *reader) tryAgain() {
-	r.refused = nil
+	r.denied = nil
 	r.work.Signal()
 	r.look()
 }
@@ -424,7 +424,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 		r.resumeLocked() // this task may have decoded what a deferred task waits for
 		return
 	case errors.As(err, &refused) && r.err == nil:
-		r.refuse(t, refused)
+		r.deny(t, refused)
 		return
 	case err != nil:
 		r.stop(err)
@@ -433,7 +433,7 @@ func (r *reader) finish(t task, col gpu.Column, err error) {
 		col.Release()
 		return
 	}
-	if r.refused != nil {
+	if r.denied != nil {
 		r.relieve()
 	}
 	r.left, r.still = -1, false

@@ -33,7 +33,7 @@ func Budget(t testing.TB, limit int64) *gpu.Budget {
 }
 
 // ShrinkingBudget returns a budget that refuses every allocation after the k-th until
-// regrow is called. It calls shrunk at the first refusal.
+// regrow is called. It calls shrunk at the first denied allocation.
 func ShrinkingBudget(t testing.TB, k int, shrunk func()) (b *gpu.Budget, regrow func()) {
 	const limit = 1 << 30
 	var mu sync.Mutex

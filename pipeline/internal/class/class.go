@@ -45,7 +45,7 @@ func Of(err error) error {
 	case is(syscall.ENOSPC), is(syscall.EDQUOT), errors.As(err, &refused) && refused.Cause != nil &&
 		Of(refused.Cause) == ErrFile:
 		return ErrFile // memory is denied because the disk takes no rows
-	case gpu.IsRefusal(err), is(syscall.ENOMEM):
+	case gpu.IsOutOfMemory(err), is(syscall.ENOMEM):
 		return gpu.ErrBudget
 	case is(source.ErrChanged):
 		return source.ErrChanged

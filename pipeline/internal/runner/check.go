@@ -63,7 +63,7 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	if err != nil {
 		return nil, err
 	}
-	// What is refused is what a frugal run is refused, as any run that is refused memory starts again as one.
+	// What is refused is what a frugal run is refused, as any run that is denied memory starts again as one.
 	opt.Device = r.device // which that one leaves open
 	again := &run{plan: p, opt: opt, device: r.device, frugal: true}
 	defer func() { err = with(err, again.release()) }()
@@ -123,7 +123,7 @@ type checker struct {
 	advice   string     // when these are mostly what a scan needs
 	down     float64    // most bytes that have left the device's tier
 	disk     float64    // most bytes on disk
-	scans    []error    // refusals of scans
+	scans    []error    // scans that would be denied memory
 	kept     []*holding // rows of steps that several steps read
 	streams  float64    // bytes of the strides of the pipeline that is looked at
 }

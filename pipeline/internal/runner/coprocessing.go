@@ -255,7 +255,7 @@ func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m 
 	delete(h.working, a)
 	switch {
 	case err == nil:
-	case !a.published && (a.takenBack || gpu.IsRefusal(err)) && h.ctx.Err() == nil:
+	case !a.published && (a.takenBack || gpu.IsOutOfMemory(err)) && h.ctx.Err() == nil:
 		h.back = append(h.back, piece)
 		return errTakenBack
 	default:
@@ -364,7 +364,7 @@ func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 		switch {
 		case err == nil:
 			m = madeStride{ahead, true}
-		case !gpu.IsRefusal(err): // the lane of the device tries again
+		case !gpu.IsOutOfMemory(err): // the lane of the device tries again
 			s.Release()
 			return err
 		}

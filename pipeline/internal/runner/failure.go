@@ -41,14 +41,14 @@ func (o *opRun) failed(err error) error { return explainAt(o.Name(), o.Stage, er
 // explain adds where an error happened, unless the error has that.
 func explain(where string, err error) error { return explainAt(where, nil, err) }
 
-// explainAt adds where an error happened, unless the error has that: refusals do, and errors
+// explainAt adds where an error happened, unless the error has that: out-of-budget errors do, and errors
 // of later operators in a chain.
 func explainAt(where string, stage *physical.Stage, err error) error {
 	var panicked *panicError
 	var named *operatorError
-	var refused *gpu.AllocError
+	var denied *gpu.AllocError
 	if err == nil || err == errStop || errors.Is(err, gpu.ErrBudget) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &panicked) || errors.As(err, &named) || errors.As(err, &refused) {
+		errors.As(err, &panicked) || errors.As(err, &named) || errors.As(err, &denied) {
 		return err
 	}
 	return &operatorError{where: where, stage: stage, err: err}

@@ -13,20 +13,20 @@ import (
 )
 
 // A run shares its budget between lanes, scans that decode ahead and rows that wait for the output. What these take at
-// a time is by chance, so a run that is refused memory starts again frugally: one lane a pipeline, one core, one stride
+// a time is by chance, so a run that is denied memory starts again frugally: one lane a pipeline, one core, one stride
 // that is decoded at a time, and short strides. What such a run takes depends less on chance. gstream check promises
 // the end of a run by what this one needs.
 
-// runOrAgain runs a plan, and once more, frugally, if it was refused memory.
+// runOrAgain runs a plan, and once more, frugally, if it was denied memory.
 func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target,
 	opt execution.Options) (*execution.Report, error) {
-	report, refused := runOnce(ctx, p, output, opt, nil)
-	if !shortOfMemory(refused) || ctx.Err() != nil {
-		return report, refused
+	report, denied := runOnce(ctx, p, output, opt, nil)
+	if !shortOfMemory(denied) || ctx.Err() != nil {
+		return report, denied
 	}
-	again, err := runOnce(ctx, p, output, opt, refused)
+	again, err := runOnce(ctx, p, output, opt, denied)
 	if again != nil {
-		again.Restarted = refused.Error()
+		again.Restarted = denied.Error()
 	}
 	return again, err
 }
@@ -34,14 +34,14 @@ func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target,
 // warnOfRestart logs that a run starts again, once it is known that its scans find the memory that they need.
 func (r *run) warnOfRestart() {
 	if r.frugal {
-		slog.Warn("memory is short: the job starts again in one lane, with short strides", "reason", r.refused)
+		slog.Warn("memory is short: the job starts again in one lane, with short strides", "reason", r.denied)
 	}
 }
 
-// shortOfMemory reports whether a run was refused memory that another one may do without.
+// shortOfMemory reports whether a run was denied memory that another one may do without.
 func shortOfMemory(err error) bool {
-	var refused *gpu.BudgetError
-	return errors.As(err, &refused) && refused.Setting != gpu.SpillLimit && !errors.Is(err, syscall.ENOSPC)
+	var denied *gpu.BudgetError
+	return errors.As(err, &denied) && denied.Setting != gpu.SpillLimit && !errors.Is(err, syscall.ENOSPC)
 }
 
 const (

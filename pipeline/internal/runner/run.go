@@ -42,7 +42,7 @@ type run struct {
 	held        map[*physical.Stage]*held // by the stages that hold rows
 	spill       *spill.Store
 	frugal      bool  // see frugal.go
-	refused     error // of the run before a frugal one
+	denied      error // of the run before a frugal one
 	// for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
 	slots chan struct{}
 	sink  *sinkRun
@@ -63,7 +63,7 @@ type run struct {
 // their class by errors.Is.
 //
 // If there is a GPU that cannot be started, a run that does not ask for a particular
-// device logs a warning and takes the CPU. A run that is refused memory logs a warning and
+// device logs a warning and takes the CPU. A run that is denied memory logs a warning and
 // starts again, frugally.
 func Run(ctx context.Context, p *physical.Plan, output execution.Target,
 	opt execution.Options) (*execution.Report, error) {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target,
 }
 
 func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options,
-	refused error) (*execution.Report, error) {
+	denied error) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if opt.SpillDir != "" {
@@ -91,7 +91,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 	}
-	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: refused != nil, refused: refused,
+	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: denied != nil, denied: denied,
 		started: time.Now(), ctx: ctx, cancel: cancel}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)

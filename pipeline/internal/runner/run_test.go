@@ -610,16 +610,16 @@ func TestFlushedRowsComeAfterAllOthers(t *testing.T) {
 	require.NoError(t, dev.Close())
 }
 
-// A run that is refused memory starts again once: in one lane, with a new output. The report has the reason.
+// A run that is denied memory starts again once: in one lane, with a new output. The report has the reason.
 func TestARunThatIsRefusedMemoryStartsAgain(t *testing.T) {
-	for _, refusals := range []int{1, 2} {
+	for _, denials := range []int{1, 2} {
 		runs := 0
 		var lanes []int // of the second run, which has one
 		make := func() (operators.Operator, error) {
 			runs++
-			refuses := runs <= refusals
+			denies := runs <= denials
 			return operators.Stateless(oneColumn, func(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
-				if refuses {
+				if denies {
 					return nil, t.Lease.Reserve(1 << 50)
 				}
 				lanes = append(lanes, t.Lanes)
@@ -631,7 +631,7 @@ func TestARunThatIsRefusedMemoryStartsAgain(t *testing.T) {
 		target := &fakeTarget{faults: &faults{}}
 		report, err := planOf(st, target).run(context.Background(), execution.Options{Device: hosttest.Open(t)})
 		require.Contains(t, report.Restarted, "short: operator: needs 1.0 PiB more")
-		if refusals == 2 {
+		if denials == 2 {
 			require.ErrorIs(t, err, gpu.ErrBudget)
 			require.Equal(t, "abortabort", target.ended)
 			continue

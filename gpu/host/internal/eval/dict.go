@@ -64,7 +64,7 @@ func (d *dictResults) sort() {
 }
 
 // evalDictionary evaluates a part of the program over the values of its input's dictionary and a
-// null. It ignores an error unless it is a refusal, because perhaps no row has the value: the part
+// null. It ignores an error unless memory was denied, because perhaps no row has the value: the part
 // then runs on rows.
 func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 	values, err := e.withNull(e.in[part.Input].Dict.Values)
@@ -73,7 +73,7 @@ func (e *evaluation) evalDictionary(part gpu.InputPart) error {
 		return err
 	}
 	cols, err := Run(e.cores, e.lease, part.Program, []gpu.Column{values}, values.Len)
-	if gpu.IsRefusal(err) {
+	if gpu.IsOutOfMemory(err) {
 		return err
 	}
 	if err != nil {

@@ -396,7 +396,7 @@ func (f *frame) run(lo, n int) error {
 	f.reuse.restart() // inputs are kept until the end of the batch
 	for i := range f.e.code {
 		err := f.execute(&f.e.code[i])
-		if f.count(); f.err != nil { // report a refusal rather than its consequences
+		if f.count(); f.err != nil { // report denied memory rather than its consequences
 			return f.err
 		}
 		if err != nil {

@@ -147,7 +147,8 @@ func (in *Interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
 	}
 }
 
-// intern returns the code of b, and makes one if b is new. A refusal leaves the interner unchanged.
+// intern returns the code of b, and makes one if b is new. If memory is denied, the interner is
+// unchanged.
 func (in *Interner) intern(b []byte) (uint32, error) {
 	w, h := textOf(b)
 	return in.internText(b, w, h)

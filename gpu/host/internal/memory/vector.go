@@ -58,8 +58,8 @@ func (x *Vector[S]) Zeros(l *gpu.Lease, n int) error {
 	return nil
 }
 
-// Reserve makes room for n elements and charges the lease for them. A refusal leaves the vector
-// unchanged. The elements never change.
+// Reserve makes room for n elements and charges the lease for them. If memory is denied, the vector
+// is unchanged. The elements never change.
 func (x *Vector[S]) Reserve(l *gpu.Lease, n int) error {
 	var s S
 	size := int64(unsafe.Sizeof(s))

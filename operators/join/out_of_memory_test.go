@@ -14,9 +14,9 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
-// TestARefusalLosesNoPair refuses memory at every point of Join in turn, and repeats the
+// TestOutOfMemoryLosesNoPair denies memory at every point of Join in turn, and repeats the
 // call until it has what it needs.
-func TestARefusalLosesNoPair(t *testing.T) {
+func TestOutOfMemoryLosesNoPair(t *testing.T) {
 	dev, err := host.Open(host.Options{Threads: 1})
 	require.NoError(t, err)
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -41,14 +41,14 @@ func TestARefusalLosesNoPair(t *testing.T) {
 		b, err := s.algorithm(algorithm).build(context.Background(), task, stride(100))
 		require.NoError(t, err)
 		probe := stride(300)
-		pairs := func(refuse bool) (out []string) {
+		pairs := func(deny bool) (out []string) {
 			m, err := b.match(task, probe)
 			require.NoError(t, err)
-			refusals := 0
+			denied := 0
 			for more := true; more; {
 				for grant := 0; ; grant++ {
 					left := grant
-					if refuse {
+					if deny {
 						dev.Budget().SetFault(func(bool) error {
 							if left--; left < 0 {
 								return gpu.ErrBudget
@@ -61,7 +61,7 @@ func TestARefusalLosesNoPair(t *testing.T) {
 					dev.Budget().SetFault(nil)
 					if err != nil {
 						require.ErrorIs(t, err, gpu.ErrBudget)
-						refusals++
+						denied++
 						continue
 					}
 					for i := range rows {
@@ -76,7 +76,7 @@ func TestARefusalLosesNoPair(t *testing.T) {
 					break
 				}
 			}
-			require.Equal(t, refuse, refusals > 0)
+			require.Equal(t, deny, denied > 0)
 			m.Release()
 			slices.Sort(out)
 			return out

@@ -14,8 +14,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// refusal is a call that may be denied memory.
-type refusal struct {
+// memoryCase is a call that may be denied memory.
+type memoryCase struct {
 	name string
 	// start makes the state that the call works on, if there is any.
 	start func(b *bench) trial
@@ -40,12 +40,12 @@ type made struct {
 
 var errFault = errors.New("no memory, for a test")
 
-// testRefusals lets the k-th reservation of a call fail, then its k-th allocation, for k = 1, 2, 3
+// testOutOfMemory lets the k-th reservation of a call fail, then its k-th allocation, for k = 1, 2, 3
 // … until the call succeeds. A call that fails returns the error of the budget, keeps no memory and
 // does not change the state. Repeated, it gives the same result as a call that never failed.
-func testRefusals(t *testing.T, open Open) {
-	tried, refused := 0, 0
-	cases := slices.Concat(primitiveRefusals(), tableRefusals(), groupRefusals(), accumulatorRefusals(), evalRefusals())
+func testOutOfMemory(t *testing.T, open Open) {
+	tried, denied := 0, 0
+	cases := slices.Concat(primitiveMemory(), tableMemory(), groupMemory(), accumulatorMemory(), evalMemory())
 	for i, c := range cases {
 		if !Takes(Thin, i) {
 			continue
@@ -55,13 +55,13 @@ func testRefusals(t *testing.T, open Open) {
 			b := setUp(t, open)
 			want := b.undisturbed(c)
 			for _, allocate := range []bool{false, true} {
-				for k := 1; b.refuse(c, want, allocate, k); k++ {
-					refused++
+				for k := 1; b.deny(c, want, allocate, k); k++ {
+					denied++
 				}
 			}
 		})
 	}
-	require.Greater(t, refused, 2*tried, "most calls ask for memory, and were refused it")
+	require.Greater(t, denied, 2*tried, "most calls ask for memory, and were denied it")
 }
 
 // answer has the results of a trial: the result of its call, and the state before and after.
@@ -70,7 +70,7 @@ type answer struct {
 	most                  int64 // peak bytes of the lease
 }
 
-func (b *bench) undisturbed(c refusal) (want answer) {
+func (b *bench) undisturbed(c memoryCase) (want answer) {
 	x := c.start(b)
 	defer x.finish()
 	want.before = b.stateOf(x)
@@ -81,16 +81,16 @@ func (b *bench) undisturbed(c refusal) (want answer) {
 	return want
 }
 
-// refuse runs a trial whose k-th reservation or allocation fails. It reports whether the call made
+// deny runs a trial whose k-th reservation or allocation fails. It reports whether the call made
 // so many of them.
-func (b *bench) refuse(c refusal, want answer, allocate bool, k int) bool {
+func (b *bench) deny(c memoryCase, want answer, allocate bool, k int) bool {
 	t := b.t
 	t.Helper()
 	leaseBefore, _ := b.l.Used()
 	hostBefore, _ := b.h.Used()
 	x := c.start(b)
 	requireText(t, want.before, b.stateOf(x), "the state before")
-	what := fmt.Sprintf("%s, refused %s %d", c.name,
+	what := fmt.Sprintf("%s, denied %s %d", c.name,
 		map[bool]string{false: "reservation", true: "allocation"}[allocate], k)
 	var mu sync.Mutex
 	asked := 0
@@ -109,14 +109,14 @@ func (b *bench) refuse(c refusal, want answer, allocate bool, k int) bool {
 	b.faults(nil)
 	if err != nil {
 		require.GreaterOrEqual(t, asked, k, what)
-		require.True(t, gpu.IsRefusal(err), "%s: %v", what, err)
+		require.True(t, gpu.IsOutOfMemory(err), "%s: %v", what, err)
 		require.Equal(t, !allocate, errors.Is(err, gpu.ErrBudget), "%s: %v", what, err)
 		require.Equal(t, allocate, errors.Is(err, errFault), "%s: %v", what, err)
 		require.ErrorContains(t, err, t.Name(), "the lease is named")
 		require.Empty(t, m.cols, "%s: there is no result", what)
 		require.True(t, m.rest == nil, "%s: there is no result", what)
 		used, _ := b.l.Used()
-		require.LessOrEqual(t, used, want.most, "%s: a refused call takes no more than one that is not", what)
+		require.LessOrEqual(t, used, want.most, "%s: a failed call takes no more than a complete one", what)
 		requireText(t, want.before, b.stateOf(x), what+": the state is as it was")
 		m, err = x.call()
 	}
@@ -180,10 +180,10 @@ func (b *bench) stateOf(x trial) string {
 	return x.state()
 }
 
-// refusalColumns are columns of n rows in every layout: integers in order and out of order, floats,
+// memoryColumns are columns of n rows in every layout: integers in order and out of order, floats,
 // wide decimals, booleans, integers that are small at first, and texts: plain, with nulls, and with
 // a dictionary of few or of many values.
-func refusalColumns(n int) []gpu.Column {
+func memoryColumns(n int) []gpu.Column {
 	i64, wide, text := gpu.Of(gpu.Int64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)
 	plain := func(t gpu.Type, f func(i int) gpu.Scalar) gpu.Column { return gpu.ColumnOf(t, generate(n, f)) }
 	nullable := func(i int, v gpu.Scalar) gpu.Scalar {
@@ -261,13 +261,13 @@ func generate(n int, f func(i int) gpu.Scalar) []gpu.Scalar {
 	return out
 }
 
-// refusalRows is the number of rows of the columns, enough to make tables grow.
-const refusalRows = 1000
+// memoryRows is the number of rows of the columns, enough to make tables grow.
+const memoryRows = 1000
 
 // inputs uploads the columns, once for each bench.
 func (b *bench) inputs() []gpu.Column {
 	if b.cols == nil {
-		b.cols = b.up(refusalColumns(refusalRows)...)
+		b.cols = b.up(memoryColumns(memoryRows)...)
 	}
 	return b.cols
 }
@@ -276,7 +276,7 @@ func (b *bench) inputs() []gpu.Column {
 func (b *bench) frame() (from, to gpu.Column) {
 	if b.ends == nil {
 		ends := make([][]int32, 2)
-		for i := range refusalRows {
+		for i := range memoryRows {
 			ends[0], ends[1] = append(ends[0], int32(max(0, i-200))), append(ends[1], int32(i))
 		}
 		b.ends = []gpu.Column{b.ids(ends[0]), b.ids(ends[1])}
@@ -284,9 +284,9 @@ func (b *bench) frame() (from, to gpu.Column) {
 	return b.ends[0], b.ends[1]
 }
 
-// stateless is the refusal of a primitive without state.
-func stateless(name string, call func(b *bench, cols []gpu.Column) (made, error)) refusal {
-	return refusal{name: name, start: func(b *bench) trial {
+// stateless is the case of a primitive without state.
+func stateless(name string, call func(b *bench, cols []gpu.Column) (made, error)) memoryCase {
+	return memoryCase{name: name, start: func(b *bench) trial {
 		cols := b.inputs()
 		return trial{call: func() (made, error) { return call(b, cols) }, finish: func() {}}
 	}}
@@ -347,8 +347,8 @@ func sortKeys(cols []gpu.Column, at ...int) []gpu.SortKey {
 	return out
 }
 
-func primitiveRefusals() []refusal {
-	out := []refusal{
+func primitiveMemory() []memoryCase {
+	out := []memoryCase{
 		{name: "up", start: func(b *bench) trial {
 			return b.moves(b.hostStride(), b.l, gpu.Queue.Upload, func(_ gpu.Queue, s *gpu.Stride) (made, error) {
 				return made{cols: s.Cols}, nil
@@ -363,8 +363,8 @@ func primitiveRefusals() []refusal {
 			})
 		}},
 		{name: "arrive", start: func(b *bench) trial {
-			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: refusalRows, CodeWidth: 4,
-				Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
+			narrow := gpu.Column{Type: gpu.Of(gpu.Int64), Len: memoryRows, CodeWidth: 4,
+				Data: gpu.WrapBytes(make([]byte, 4*memoryRows))}
 			s, err := b.q.UploadAhead(b.l, strideOf([]gpu.Column{narrow, narrow}))
 			require.NoError(b.t, err)
 			arrived := false
@@ -391,7 +391,7 @@ func primitiveRefusals() []refusal {
 			error) {
 			return one(b.q.Select(b.l, cols[colTruth], true))
 		}),
-		stateless("marks", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Marks(b.l, refusalRows)) }),
+		stateless("marks", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Marks(b.l, memoryRows)) }),
 		{name: "add unmatched", start: func(b *bench) trial {
 			var rows [2]gpu.Column
 			for i, want := range []bool{true, false} {
@@ -414,7 +414,7 @@ func primitiveRefusals() []refusal {
 			return one(b.q.GatherParts(b.l, pick(cols, colText, colCoded), cols[colID]))
 		}),
 		stateless("scatter", func(b *bench, cols []gpu.Column) (made, error) {
-			return of(b.q.Scatter(b.l, cols, cols[colID], refusalRows+100))
+			return of(b.q.Scatter(b.l, cols, cols[colID], memoryRows+100))
 		}),
 		stateless("hash", func(b *bench, cols []gpu.Column) (made,
 			error) {
@@ -498,7 +498,7 @@ func primitiveRefusals() []refusal {
 	// One warp has all these rows, because the order of the pairs of several warps is unspecified.
 	// So is the order of pages, which threads take one by one.
 	for _, how := range probings[2:5] {
-		for _, r := range matcherRefusals(fmt.Sprintf("join partitions, %+v", how),
+		for _, r := range matcherMemory(fmt.Sprintf("join partitions, %+v", how),
 			func(b *bench) (func() (gpu.Matcher, error), func()) {
 				few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
 				require.NoError(b.t, err)
@@ -525,7 +525,7 @@ func primitiveRefusals() []refusal {
 		if err != nil {
 			return made{}, err
 		}
-		to := gpu.Column{Type: gpu.TupleType(8), Len: refusalRows, Data: buf}
+		to := gpu.Column{Type: gpu.TupleType(8), Len: memoryRows, Data: buf}
 		defer to.Release()
 		offsets, err := experimental(b.q).PartitionTuples(b.l, to, cols[colSpread], cols[colNumber], gpu.Digit{Bits: 6},
 			gpu.TuplePass{})
@@ -571,7 +571,7 @@ func primitiveRefusals() []refusal {
 			return made{rest: is(groups[0].Len), drop: func() { gpu.ReleaseColumns(groups) }}, nil
 		}))
 	}
-	for _, r := range matcherRefusals("join buckets", func(b *bench) (func() (gpu.Matcher, error), func()) {
+	for _, r := range matcherMemory("join buckets", func(b *bench) (func() (gpu.Matcher, error), func()) {
 		few, err := b.q.Slice(b.l, b.inputs()[colSpread], 0, 30)
 		require.NoError(b.t, err)
 		defer few.Release()
@@ -585,7 +585,7 @@ func primitiveRefusals() []refusal {
 			out = append(out, r)
 		}
 	}
-	out = append(out, matcherRefusals("join partitions", func(b *bench) (func() (gpu.Matcher, error), func()) {
+	out = append(out, matcherMemory("join partitions", func(b *bench) (func() (gpu.Matcher, error), func()) {
 		cols := b.inputs()
 		// One partition and distinct keys, because the order of other pairs is unspecified.
 		keys, offsets, err := b.q.Partition(b.l, pick(cols, colSpread), cols[colSpread], gpu.Digit{})
@@ -595,12 +595,12 @@ func primitiveRefusals() []refusal {
 			func() { keys[0].Release(); offsets.Release() }
 	})...)
 	for name, at := range map[string]int{"numbers": colOrdered, "texts and nulls": colSorted} {
-		out = append(out, matcherRefusals("merge match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
+		out = append(out, matcherMemory("merge match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			keys := sortKeys(b.inputs(), at)
 			return func() (gpu.Matcher, error) { return experimental(b.q).MatchSorted(b.l, keys, keys, []bool{false}) },
 				func() {}
 		})...)
-		out = append(out, matcherRefusals("range match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
+		out = append(out, matcherMemory("range match of "+name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			key := b.inputs()[at]
 			return func() (gpu.Matcher, error) {
 				return b.q.MatchRange(b.l, key, &gpu.Bound{Column: key}, &gpu.Bound{Column: key})
@@ -654,14 +654,14 @@ func layoutOf(s *gpu.Stride) string {
 func (b *bench) hostStride() *gpu.Stride {
 	i64 := gpu.Of(gpu.Int64)
 	few := gpu.ColumnOf(i64, generate(5, func(i int) gpu.Scalar { return gpu.IntScalar(i64, int64(i)*1e12) }))
-	narrow := gpu.Column{Type: i64, Len: refusalRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*refusalRows))}
-	codes := gpu.Column{Type: i64, Len: refusalRows, CodeWidth: 1, Data: gpu.WrapBytes(make([]byte, refusalRows)),
+	narrow := gpu.Column{Type: i64, Len: memoryRows, CodeWidth: 4, Data: gpu.WrapBytes(make([]byte, 4*memoryRows))}
+	codes := gpu.Column{Type: i64, Len: memoryRows, CodeWidth: 1, Data: gpu.WrapBytes(make([]byte, memoryRows)),
 		Dict: &gpu.Dictionary{Values: few}}
-	for i := range refusalRows {
-		gpu.Values[int32](narrow.Data, refusalRows)[i] = int32(i)
+	for i := range memoryRows {
+		gpu.Values[int32](narrow.Data, memoryRows)[i] = int32(i)
 		codes.Data.Bytes()[i] = uint8(i % few.Len)
 	}
-	cols := append(refusalColumns(refusalRows), narrow, codes)
+	cols := append(memoryColumns(memoryRows), narrow, codes)
 	own := func(buffer **gpu.Buffer) {
 		if *buffer == nil {
 			return
@@ -704,7 +704,7 @@ func strideOf(cols []gpu.Column) *gpu.Stride {
 func (b *bench) otherCoded() gpu.Column {
 	if b.other == nil {
 		text := gpu.Of(gpu.String)
-		b.other = b.up(column(text, generate(refusalRows-1,
+		b.other = b.up(column(text, generate(memoryRows-1,
 			func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("coded ", i%50)) }), true))
 	}
 	return b.other[0]
@@ -724,7 +724,7 @@ var keySets = []struct {
 	{"numbers that grow", []int{colFew, colSteep}, false},
 }
 
-func tableRefusals() (out []refusal) {
+func tableMemory() (out []memoryCase) {
 	for _, k := range keySets {
 		safe := slices.Repeat([]bool{k.safe}, len(k.at))
 		build := func(b *bench) (gpu.Table, error) {
@@ -751,7 +751,7 @@ func tableRefusals() (out []refusal) {
 				return all.rest()
 			}}, nil
 		}))
-		out = append(out, matcherRefusals("match of "+k.name, func(b *bench) (func() (gpu.Matcher, error), func()) {
+		out = append(out, matcherMemory("match of "+k.name, func(b *bench) (func() (gpu.Matcher, error), func()) {
 			table, err := build(b)
 			require.NoError(b.t, err)
 			return func() (gpu.Matcher, error) { return table.Match(b.q, b.l, pick(b.inputs(), k.at...)) },
@@ -773,7 +773,7 @@ func (b *bench) groupKeys(g gpu.Groups) string {
 }
 
 func (b *bench) assign(g gpu.Groups, cols []gpu.Column) (made, error) {
-	a, err := g.Assign(b.q, b.l, cols, refusalRows)
+	a, err := g.Assign(b.q, b.l, cols, memoryRows)
 	if err != nil {
 		if a != nil {
 			return made{rest: is(a)}, err
@@ -783,10 +783,10 @@ func (b *bench) assign(g gpu.Groups, cols []gpu.Column) (made, error) {
 	return made{cols: []gpu.Column{a.IDs()}}, nil
 }
 
-func groupRefusals() (out []refusal) {
-	// There are more rows than a device assigns at once. Rows that were assigned before the refusal
+func groupMemory() (out []memoryCase) {
+	// There are more rows than a device assigns at once. Rows that were assigned before memory was denied
 	// must not count.
-	out = append(out, refusal{"assign many rows", func(b *bench) trial {
+	out = append(out, memoryCase{"assign many rows", func(b *bench) trial {
 		const n = 1<<16 + 1000
 		typ := gpu.Of(gpu.Int64)
 		if b.other == nil {
@@ -868,7 +868,7 @@ func groupRefusals() (out []refusal) {
 			}
 			for batches := range 2 {
 				out = append(out,
-					refusal{name: fmt.Sprint("assign ", k.name, ", dense ", hint.Dense, ", after ", batches),
+					memoryCase{name: fmt.Sprint("assign ", k.name, ", dense ", hint.Dense, ", after ", batches),
 						start: func(b *bench) trial {
 							g, keys, first := start(b, batches)
 							return trial{call: func() (made, error) { return b.assign(g, keys) },
@@ -879,7 +879,7 @@ func groupRefusals() (out []refusal) {
 			if len(k.at) == 0 {
 				continue
 			}
-			out = append(out, refusal{name: fmt.Sprint("keys of ", k.name, ", dense ", hint.Dense),
+			out = append(out, memoryCase{name: fmt.Sprint("keys of ", k.name, ", dense ", hint.Dense),
 				start: func(b *bench) trial {
 					g, keys, first := start(b, 1)
 					m, err := b.assign(g, keys)
@@ -895,8 +895,8 @@ func groupRefusals() (out []refusal) {
 
 // accumulatorRefusals update every aggregate over every layout: first with rows without
 // nulls, then with rows with nulls and more groups.
-func accumulatorRefusals() (out []refusal) {
-	types := refusalColumns(1)
+func accumulatorMemory() (out []memoryCase) {
+	types := memoryColumns(1)
 	for _, at := range []int{colNumber, colFew, colFloat, colWide, colTruth, colText, colCoded, colSpread} {
 		for _, kind := range accumulated(types[at].Type) {
 			if kind == gpu.CountAll && at != colNumber {
@@ -934,14 +934,14 @@ func accumulatorRefusals() (out []refusal) {
 						a.Release()
 						gpu.ReleaseColumns(first)
 					}
-					x.a, err = x.groups.Assign(b.q, b.l, cols[colFew:colFew+1], refusalRows)
+					x.a, err = x.groups.Assign(b.q, b.l, cols[colFew:colFew+1], memoryRows)
 					require.NoError(b.t, err)
 					x.release = append(x.release, x.a.Release)
 					return x
 				}
 				name := fmt.Sprint(kind, " of column ", at, ", after ", batches)
 				seen := map[int]int{1: 58}[batches] // groups of the first batch
-				out = append(out, refusal{name: "update " + name, start: func(b *bench) trial {
+				out = append(out, memoryCase{name: "update " + name, start: func(b *bench) trial {
 					x := start(b)
 					updated := false
 					return trial{
@@ -965,7 +965,7 @@ func accumulatorRefusals() (out []refusal) {
 							}
 						},
 					}
-				}}, refusal{name: "result of " + name, start: func(b *bench) trial {
+				}}, memoryCase{name: "result of " + name, start: func(b *bench) trial {
 					x := start(b)
 					require.NoError(b.t, x.acc.Update(b.q, x.a, x.values, x.groups.Len()))
 					return trial{
@@ -983,7 +983,7 @@ func accumulatorRefusals() (out []refusal) {
 	return out
 }
 
-func evalRefusals() []refusal {
+func evalMemory() []memoryCase {
 	text, i64, f64 := gpu.Of(gpu.String), gpu.Of(gpu.Int64), gpu.Of(gpu.Float64)
 	i := func(op gpu.Op, t gpu.Type, args ...int) gpu.Instr {
 		return gpu.Instr{Op: op, Type: t, Args: args, Mask: -1, Text: "the operation"}
@@ -993,23 +993,23 @@ func evalRefusals() []refusal {
 		in.Value = v
 		return in
 	}
-	return []refusal{
+	return []memoryCase{
 		stateless("eval of numbers", func(b *bench, cols []gpu.Column) (made, error) {
 			p := &gpu.Program{Inputs: []gpu.Type{i64, f64}, Outputs: []int{2, 3, 5, 0}, Code: []gpu.Instr{
 				i(gpu.OpAdd, i64, 0, 0), i(gpu.OpMul, f64, 1, 1), constant(gpu.IntScalar(i64, 100)),
 				i(gpu.OpLt, boolean, 0, 4)}}
-			return of(b.q.Eval(b.l, p, pick(cols, colNumber, colFloat), refusalRows))
+			return of(b.q.Eval(b.l, p, pick(cols, colNumber, colFloat), memoryRows))
 		}),
 		stateless("eval of texts", func(b *bench, cols []gpu.Column) (made, error) {
 			p := &gpu.Program{Inputs: []gpu.Type{text, text, i64}, Outputs: []int{3, 5, 6, 7}, Code: []gpu.Instr{
 				i(gpu.OpUpper, text, 0), constant(gpu.StringScalar("-")), i(gpu.OpConcat, text, 0, 4, 1),
 				i(gpu.OpCast, text, 2), i(gpu.OpEq, boolean, 0, 1)}}
-			return of(b.q.Eval(b.l, p, pick(cols, colText, colCoded, colNumber), refusalRows))
+			return of(b.q.Eval(b.l, p, pick(cols, colText, colCoded, colNumber), memoryRows))
 		}),
 		stateless("eval of a dictionary", func(b *bench, cols []gpu.Column) (made, error) {
 			p := &gpu.Program{Inputs: []gpu.Type{text}, Outputs: []int{1, 2}, Code: []gpu.Instr{
 				i(gpu.OpUpper, text, 0), i(gpu.OpLength, i64, 1)}}
-			return of(b.q.Eval(b.l, p, pick(cols, colCoded), refusalRows))
+			return of(b.q.Eval(b.l, p, pick(cols, colCoded), memoryRows))
 		}),
 	}
 }
