@@ -16,30 +16,29 @@ import (
 
 // The model of the time of a plan on each device, in seconds of one core per unit of
 // work, unless "wall" says that it is wall time. The constants are fitted to whole
-// processes of the 13 example jobs at scale factors 0.01 to 30, on an H200 with 16 cores
-// and on a CPU with 2 cores (examples/bench/devices.md), and of two of them with 16 to 64
-// threads on a CPU with 64 cores (examples/bench/many-cores.md).
+// processes of the 13 example jobs at scale factors 0.01 to 30, on an H200 with 16 cores,
+// on 64 cores with four H200 and on a CPU with 2 cores (examples/bench/devices.md).
 // TestTheChoiceIsRightWhereBothDevicesWereMeasured has the figures that they must
 // explain.
 const (
-	hostStart   = 0.018 // start and end of a process; wall
-	gpuStart    = 0.294 // the same with the only GPU of a machine: 0.19 s to start it and 0.1 s to end it; wall
+	hostStart   = 0.022 // start and end of a process; wall
+	gpuStart    = 0.409 // the same with the only GPU of a machine; wall
 	driverStart = 0.105 // of that, the start of the driver
-	hiddenStart = 0.036 // the start of the driver for each further GPU of the machine; wall
+	hiddenStart = 0.018 // the start of the driver for each further GPU of the machine; wall
 	// The start of the driver with n further GPUs visible takes shownStart × n + crowdStart × n² more; wall.
 	shownStart, crowdStart = 0.193, 0.0167
-	hostDecode             = 1.765e-9   // a byte of the scanned columns, as encoded in the file
-	gpuDecode              = 1.185e-9   // the same to encoded columns, partly while the GPU starts
-	hostRow                = 8.57e-9    // a row that goes into a filter or a join
-	gpuRow                 = 0.392e-9   // the same; wall
-	hostValue              = 0.3465e-9  // a value that an operator returns, or a group-by takes
-	hostGroup              = 28.1e-9    // a row that goes into a group-by of many groups
-	hostSort               = 21.1e-9    // a value of a row that is sorted
-	encodeValue            = 23.9e-9    // a value of the output, on either device
-	gpuLink                = 1 / 40.5e9 // a byte over the link in either direction; wall
+	hostDecode             = 1.749e-9   // a byte of the scanned columns, as encoded in the file
+	gpuDecode              = 1.075e-9   // the same to encoded columns, partly while the GPU starts
+	hostRow                = 11.01e-9   // a row that goes into a filter or a join
+	gpuRow                 = 0.809e-9   // the same; wall
+	hostValue              = 0.5093e-9  // a value that an operator returns, or a group-by takes
+	hostGroup              = 19.6e-9    // a row that goes into a group-by of many groups
+	hostSort               = 19.3e-9    // a value of a row that is sorted
+	encodeValue            = 28.7e-9    // a value of the output, on either device
+	gpuLink                = 1 / 30.7e9 // a byte over the link in either direction; wall
 	// serialShare is the share of an operator's work that runs on one core, however many
 	// there are.
-	serialShare = 0.146
+	serialShare = 0.156
 	// manyGroups is the number of groups from which the table of a group-by no longer
 	// fits the cache.
 	manyGroups = 1 << 16

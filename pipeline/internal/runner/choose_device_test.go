@@ -47,89 +47,127 @@ const atLeastGPU = 0.27
 // examples/bench/devices.py. When a device has become faster, new figures replace the old
 // ones and the constants are fitted again; with -v the test prints the estimate for each.
 var measured = []struct {
-	job        string
-	scale      float64
-	cores      int
-	host, cuda float64
+	job         string
+	scale       float64
+	cores, gpus int
+	host, cuda  float64
 }{
 	// examples/bench/devices.md
-	{"filter", 0.01, 16, 0.016, 0.274},
-	{"join", 0.01, 16, 0.017, 0.293},
-	{"aggregate", 0.01, 16, 0.016, 0.313},
-	{"join_aggregate", 0.01, 16, 0.012, 0.303},
-	{"sort", 0.01, 16, 0.037, 0.309},
-	{"q01", 0.01, 16, 0.015, 0.286},
-	{"q03", 0.01, 16, 0.015, 0.288},
-	{"q05", 0.01, 16, 0.017, 0.292},
-	{"q06", 0.01, 16, 0.012, 0.274},
-	{"q10", 0.01, 16, 0.020, 0.291},
-	{"q12", 0.01, 16, 0.144, 0.308},
-	{"q14", 0.01, 16, 0.056, 0.425},
-	{"q19", 0.01, 16, 0.122, 0.393},
-	{"filter", 1, 16, 0.112, 0.370},
-	{"join", 1, 16, 0.108, 0.329},
-	{"aggregate", 1, 16, 0.104, 0.320},
-	{"join_aggregate", 1, 16, 0.108, 0.304},
-	{"sort", 1, 16, 0.690, 0.604},
-	{"q01", 1, 16, 0.076, 0.321},
-	{"q03", 1, 16, 0.070, 0.334},
-	{"q05", 1, 16, 0.069, 0.312},
-	{"q06", 1, 16, 0.042, 0.308},
-	{"q10", 1, 16, 0.127, 0.301},
-	{"q12", 1, 16, 0.048, 0.299},
-	{"q14", 1, 16, 0.049, 0.284},
-	{"q19", 1, 16, 0.069, 0.314},
-	{"filter", 10, 16, 0.852, 0.999},
-	{"join", 10, 16, 0.636, 0.695},
-	{"aggregate", 10, 16, 0.638, 0.532},
-	{"join_aggregate", 10, 16, 0.661, 0.434},
-	{"q01", 10, 16, 0.402, 0.404},
-	{"q03", 10, 16, 0.316, 0.418},
-	{"q05", 10, 16, 0.414, 0.423},
-	{"q06", 10, 16, 0.188, 0.381},
-	// For q10 at scale factor 10 the CPU is chosen: 0.646 s instead of 0.512 s. The planner
-	// expects 230,000 rows in its group-by and there are 1.1 million.
-	{"q12", 10, 16, 0.255, 0.383},
-	{"q14", 10, 16, 0.248, 0.365},
-	{"q19", 10, 16, 0.329, 0.399},
-	{"sort", 10, 16, 4.920, 3.332},
-	{"filter", 30, 16, 1.749, 2.173},
-	{"join", 30, 16, 1.703, 1.590},
-	{"aggregate", 30, 16, 1.779, 1.199},
-	{"join_aggregate", 30, 16, 1.650, 0.744},
-	{"sort", 30, 16, 16.857, 9.640},
-	{"q01", 30, 16, 1.046, 0.686},
-	{"q03", 30, 16, 0.761, 0.715},
-	{"q05", 30, 16, 1.057, 0.823},
-	{"q06", 30, 16, 0.461, 0.526},
-	{"q10", 30, 16, 1.622, 0.807},
-	{"q12", 30, 16, 0.582, 0.525},
-	{"q14", 30, 16, 0.571, 0.627},
-	{"q19", 30, 16, 0.851, 0.704},
+	{"filter", 30, 16, 1, 2.464, 2.701},
+	{"join", 30, 16, 1, 1.781, 1.834},
+	{"aggregate", 30, 16, 1, 1.692, 1.400},
+	{"join_aggregate", 30, 16, 1, 2.007, 1.108},
+	{"q01", 30, 16, 1, 1.200, 0.966},
+	{"q03", 30, 16, 1, 0.977, 1.014},
+	{"q05", 30, 16, 1, 1.253, 1.220},
+	{"q06", 30, 16, 1, 0.523, 0.784},
+	{"q10", 30, 16, 1, 1.712, 1.316},
+	{"q12", 30, 16, 1, 0.659, 0.789},
+	{"q14", 30, 16, 1, 0.658, 0.905},
+	{"q19", 30, 16, 1, 0.955, 1.039},
+	{"filter", 10, 16, 1, 0.814, 1.114},
+	{"join", 10, 16, 1, 0.593, 0.812},
+	{"aggregate", 10, 16, 1, 0.559, 0.696},
+	{"join_aggregate", 10, 16, 1, 0.650, 0.555},
+	{"q01", 10, 16, 1, 0.400, 0.544},
+	{"q03", 10, 16, 1, 0.340, 0.596},
+	{"q05", 10, 16, 1, 0.386, 0.659},
+	{"q06", 10, 16, 1, 0.181, 0.528},
+	{"q10", 10, 16, 1, 0.518, 0.728},
+	{"q12", 10, 16, 1, 0.294, 0.578},
+	{"q14", 10, 16, 1, 0.271, 0.593},
+	{"q19", 10, 16, 1, 0.375, 0.650},
+	{"filter", 1, 16, 1, 0.102, 0.437},
+	{"join", 1, 16, 1, 0.104, 0.391},
+	{"aggregate", 1, 16, 1, 0.097, 0.419},
+	{"join_aggregate", 1, 16, 1, 0.105, 0.394},
+	{"q01", 1, 16, 1, 0.063, 0.384},
+	{"q03", 1, 16, 1, 0.072, 0.427},
+	{"q05", 1, 16, 1, 0.077, 0.410},
+	{"q06", 1, 16, 1, 0.039, 0.377},
+	{"q10", 1, 16, 1, 0.127, 0.422},
+	{"q12", 1, 16, 1, 0.064, 0.413},
+	{"q14", 1, 16, 1, 0.045, 0.368},
+	{"q19", 1, 16, 1, 0.058, 0.401},
+	{"sort", 1, 16, 1, 0.638, 0.843},
+	{"filter", 30, 64, 4, 1.271, 1.684},
+	{"join", 30, 64, 4, 0.922, 1.214},
+	{"aggregate", 30, 64, 4, 0.807, 0.986},
+	{"join_aggregate", 30, 64, 4, 0.898, 0.725},
+	{"q01", 30, 64, 4, 0.468, 0.702},
+	{"q03", 30, 64, 4, 0.613, 0.710},
+	{"q05", 30, 64, 4, 0.461, 0.790},
+	{"q06", 30, 64, 4, 0.247, 0.669},
+	{"q10", 30, 64, 4, 0.968, 1.001},
+	{"q12", 30, 64, 4, 0.340, 0.692},
+	{"q14", 30, 64, 4, 0.300, 0.683},
+	{"q19", 30, 64, 4, 0.375, 0.764},
+	{"filter", 10, 64, 4, 0.442, 0.804},
+	{"join", 10, 64, 4, 0.346, 0.659},
+	{"aggregate", 10, 64, 4, 0.308, 0.651},
+	{"join_aggregate", 10, 64, 4, 0.372, 0.598},
+	{"q01", 10, 64, 4, 0.180, 0.549},
+	{"q03", 10, 64, 4, 0.218, 0.561},
+	{"q05", 10, 64, 4, 0.193, 0.633},
+	{"q06", 10, 64, 4, 0.107, 0.493},
+	{"q10", 10, 64, 4, 0.347, 0.726},
+	{"q12", 10, 64, 4, 0.148, 0.554},
+	{"q14", 10, 64, 4, 0.143, 0.571},
+	{"q19", 10, 64, 4, 0.173, 0.597},
+	{"filter", 1, 64, 4, 0.080, 0.478},
+	{"join", 1, 64, 4, 0.080, 0.468},
+	{"aggregate", 1, 64, 4, 0.063, 0.444},
+	{"join_aggregate", 1, 64, 4, 0.096, 0.460},
+	{"q01", 1, 64, 4, 0.056, 0.462},
+	{"q03", 1, 64, 4, 0.075, 0.493},
+	{"q05", 1, 64, 4, 0.076, 0.499},
+	{"q06", 1, 64, 4, 0.038, 0.453},
+	{"q10", 1, 64, 4, 0.129, 0.504},
+	{"q12", 1, 64, 4, 0.067, 0.463},
+	{"q14", 1, 64, 4, 0.044, 0.496},
+	{"q19", 1, 64, 4, 0.060, 0.448},
+	{"sort", 1, 64, 4, 0.468, 0.820},
+	// Results to a disk, 2026-11-22
+	{"sort", 10, 16, 1, 4.920, 3.332},
+	{"sort", 30, 16, 1, 16.857, 9.640},
+	// An earlier machine with 16 cores and an H200, 2026-11-22
+	{"filter", 0.01, 16, 1, 0.016, 0.274},
+	{"join", 0.01, 16, 1, 0.017, 0.293},
+	{"aggregate", 0.01, 16, 1, 0.016, 0.313},
+	{"join_aggregate", 0.01, 16, 1, 0.012, 0.303},
+	{"sort", 0.01, 16, 1, 0.037, 0.309},
+	{"q01", 0.01, 16, 1, 0.015, 0.286},
+	{"q03", 0.01, 16, 1, 0.015, 0.288},
+	{"q05", 0.01, 16, 1, 0.017, 0.292},
+	{"q06", 0.01, 16, 1, 0.012, 0.274},
+	{"q10", 0.01, 16, 1, 0.020, 0.291},
+	{"q12", 0.01, 16, 1, 0.144, 0.308},
+	{"q14", 0.01, 16, 1, 0.056, 0.425},
+	{"q19", 0.01, 16, 1, 0.122, 0.393},
 	// 2 cores of an Intel Xeon, 2026-11-22
-	{"join", 1, 2, 0.220, atLeastGPU},
-	{"join_aggregate", 1, 2, 0.180, atLeastGPU},
-	{"q01", 1, 2, 0.174, atLeastGPU},
-	{"q03", 1, 2, 0.125, atLeastGPU},
-	{"q05", 1, 2, 0.143, atLeastGPU},
-	{"q06", 1, 2, 0.075, atLeastGPU},
-	{"q10", 1, 2, 0.253, atLeastGPU},
-	{"q12", 1, 2, 0.093, atLeastGPU},
-	{"q14", 1, 2, 0.102, atLeastGPU},
-	{"q19", 1, 2, 0.140, atLeastGPU},
+	{"join", 1, 2, 1, 0.220, atLeastGPU},
+	{"join_aggregate", 1, 2, 1, 0.180, atLeastGPU},
+	{"q01", 1, 2, 1, 0.174, atLeastGPU},
+	{"q03", 1, 2, 1, 0.125, atLeastGPU},
+	{"q05", 1, 2, 1, 0.143, atLeastGPU},
+	{"q06", 1, 2, 1, 0.075, atLeastGPU},
+	{"q10", 1, 2, 1, 0.253, atLeastGPU},
+	{"q12", 1, 2, 1, 0.093, atLeastGPU},
+	{"q14", 1, 2, 1, 0.102, atLeastGPU},
+	{"q19", 1, 2, 1, 0.140, atLeastGPU},
 }
 
 func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
 	for _, m := range measured {
 		w, ok := workOf[m.job]
 		require.True(t, ok, m.job)
-		c := w.times(m.scale*1e6).choose(m.cores, gpuStart)
+		c := w.times(m.scale*1e6).choose(m.cores, starts(cuda.Census{Installed: m.gpus, Visible: m.gpus, Counted: true}, true))
 		took := m.host
 		if c.Device == execution.CUDA {
 			took = m.cuda
 		}
-		t.Logf("%-14s SF %-5v %2d cores: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale, m.cores,
-			m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
+		t.Logf("%-14s SF %-5v %2d cores, GPUs %d: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale, m.cores,
+			m.gpus, m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
 		require.LessOrEqual(t, took, 1.1*min(m.host, m.cuda), "%s at scale factor %v on %d cores: %v", m.job, m.scale,
 			m.cores, c)
 	}
@@ -252,7 +290,7 @@ func TestTheChoiceSaysWhatEitherDeviceTakes(t *testing.T) {
 	require.Equal(t, execution.CUDA, c.Device)
 	require.Less(t, c.CUDA, c.Host)
 	require.Regexp(t,
-		`^device cuda: about [\d.e+]+ s on the GPU, 0.29 s to start and end it among them; about [\d.e+]+ s on 4 cores$`, c.String())
+		`^device cuda: about [\d.e+]+ s on the GPU, 0.41 s to start and end it among them; about [\d.e+]+ s on 4 cores$`, c.String())
 	c = work{scanned: 1e6}.choose(4, gpuStart)
 	require.Equal(t, execution.Host, c.Device)
 	require.Less(t, c.Host, time.Second)
