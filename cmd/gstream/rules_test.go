@@ -41,6 +41,8 @@ var layers = []struct{ room, imports string }{
 	{"gpu/host/internal/move", "gpu gpu/host/internal/intern gpu/host/internal/memory gpu/host/internal/parallel"},
 	{"gpu/host/internal/sorting",
 		"gpu gpu/host/internal/memory gpu/host/internal/move gpu/host/internal/parallel gpu/host/internal/word"},
+	{"gpu/host/internal/aggregate", "gpu gpu/host/internal/memory gpu/host/internal/move " +
+		"gpu/host/internal/parallel gpu/host/internal/sorting gpu/host/internal/word"},
 	{"gpu/host", "gpu gpu/grant gpu/internal/machine gpu/host/internal/*"},
 	{"gpu/cuda/internal/manifest", ""},
 	{"gpu/cuda", "gpu gpu/grant gpu/internal/machine gpu/regex gpu/cuda/internal/manifest " +

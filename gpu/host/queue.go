@@ -117,3 +117,6 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	out, err := eval.Run(q.dev.cores, l, p, in, n)
 	return out, q.fail(err)
 }
+
+// ints returns the values of a column of row ids.
+func ints(c gpu.Column) []int32 { return gpu.Values[int32](c.Data, c.Len) }

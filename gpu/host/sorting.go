@@ -43,3 +43,16 @@ func (q *queue) Runs(l *gpu.Lease, keys []gpu.Column) (gpu.Assignment, gpu.Colum
 	}
 	return assignment{ids}, firsts, nil
 }
+
+// Search implements gpu.Queue.
+func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bool,
+	from, to gpu.Column) (gpu.Column, error) {
+	if err := q.check([]gpu.Column{key.Column, bound, from, to}); err != nil {
+		return gpu.Column{}, err
+	}
+	if err := gpu.CheckSearch(key, bound, from, to); err != nil {
+		return gpu.Column{}, err
+	}
+	out, err := sorting.Search(q.dev.cores, l, key, bound, after, ints(from), ints(to))
+	return out, q.fail(err)
+}

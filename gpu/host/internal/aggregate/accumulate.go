@@ -1,4 +1,5 @@
-package host
+// Package aggregate computes aggregates of groups and of ranges of rows on CPU cores.
+package aggregate
 
 import (
 	"bytes"
@@ -117,9 +118,8 @@ type state interface {
 	release()
 }
 
-// accumulator implements gpu.Accumulator over a state.
-type accumulator struct {
-	dev      *Device
+// Accumulator keeps an aggregate of the rows of each group: gpu.Accumulator without a queue.
+type Accumulator struct {
 	lease    *gpu.Lease
 	agg      gpu.Aggregate
 	presence presence
@@ -127,12 +127,9 @@ type accumulator struct {
 	groups   int // of the last update
 }
 
-// NewAccumulator implements gpu.Queue.
-func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, error) {
-	if q.err != nil {
-		return nil, q.err
-	}
-	x := &accumulator{dev: q.dev.device(), lease: l, agg: a}
+// New returns an accumulator without groups. The lease pays for its state.
+func New(l *gpu.Lease, a gpu.Aggregate) (*Accumulator, error) {
+	x := &Accumulator{lease: l, agg: a}
 	in := a.Input
 	switch a.Kind {
 	case gpu.CountAll, gpu.Count:
@@ -171,53 +168,44 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 	return x, nil
 }
 
-// Update implements gpu.Accumulator.
-func (x *accumulator) Update(gq gpu.Queue, a gpu.Assignment, values gpu.Column, groups int) error {
-	q, err := x.dev.queue(gq, []gpu.Column{a.IDs(), values})
-	if err != nil {
-		return err
-	}
-	ids := a.IDs()
-	rows := gpu.Values[int32](ids.Data, ids.Len)
+// Update folds rows into their groups, whose ids are below groups: all rows or, if memory is denied,
+// none.
+func (x *Accumulator) Update(cores parallel.Cores, ids []int32, values gpu.Column, groups int) error {
 	counting := x.agg.Kind == gpu.CountAll || x.agg.Kind == gpu.Count
-	if !x.agg.Takes(values.Type) || x.agg.Kind != gpu.CountAll && values.Len != len(rows) {
+	if !x.agg.Takes(values.Type) || x.agg.Kind != gpu.CountAll && values.Len != len(ids) {
 		return fmt.Errorf("%v of %d rows of %v, planned for %v over %d rows", x.agg.Kind, values.Len, values.Type,
-			x.agg.Input, len(rows))
+			x.agg.Input, len(ids))
 	}
 	if !counting && values.Dict != nil && !values.Type.IsVar() {
-		plain, err := move.Expand(q.dev.cores, x.lease, values)
+		plain, err := move.Expand(cores, x.lease, values)
 		if err != nil {
-			return q.fail(err)
+			return err
 		}
 		defer plain.Release()
 		values = plain
 	}
 	if !counting {
 		if err := x.presence.room(x.lease, values, x.groups, groups); err != nil {
-			return q.fail(err)
+			return err
 		}
 	}
-	if err := x.state.update(q.dev.cores, x.lease, rows, values, groups); err != nil {
-		return q.fail(err)
+	if err := x.state.update(cores, x.lease, ids, values, groups); err != nil {
+		return err
 	}
 	if !counting {
-		x.presence.update(rows, values)
+		x.presence.update(ids, values)
 	}
 	x.groups = groups
 	return nil
 }
 
-// Result implements gpu.Accumulator.
-func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (gpu.Column, error) {
-	q, err := x.dev.queue(gq)
-	if err != nil {
-		return gpu.Column{}, err
-	}
+// Result returns the aggregates of groups [from, to).
+func (x *Accumulator) Result(l *gpu.Lease, from, to int) (gpu.Column, error) {
 	if err := gpu.CheckGroups(x.agg.Kind.String(), from, to, x.groups); err != nil {
 		return gpu.Column{}, err
 	}
 	out := gpu.Column{Type: x.agg.Output, Len: to - from}
-	err = func() (err error) {
+	err := func() (err error) {
 		if out.Valid, err = x.presence.valid(l, from, to); err != nil {
 			return err
 		}
@@ -225,7 +213,7 @@ func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (gpu.Colu
 	}()
 	if err != nil {
 		out.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	return out, nil
 }
@@ -240,8 +228,8 @@ func allocValues(l *gpu.Lease, out *gpu.Column) (err error) {
 	return err
 }
 
-// Release implements gpu.Accumulator.
-func (x *accumulator) Release() {
+// Release releases the state.
+func (x *Accumulator) Release() {
 	x.presence.seen.Release()
 	x.state.release()
 }

@@ -1,4 +1,4 @@
-package host
+package aggregate
 
 import (
 	"github.com/gstream/gstream/gpu"

@@ -1,9 +1,8 @@
-package host
+package aggregate
 
 import (
 	"math"
 	"math/bits"
-	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -165,33 +164,24 @@ func foldRanges[S any](cores parallel.Cores, l *gpu.Lease, f folding[S], rows in
 	})
 }
 
-// Fold implements gpu.Queue.
-func (q *queue) Fold(l *gpu.Lease, a gpu.Aggregate, values, from, to gpu.Column) (gpu.Column, error) {
-	if err := q.check([]gpu.Column{values, from, to}); err != nil {
-		return gpu.Column{}, err
-	}
-	if err := gpu.CheckFold(a, values, from, to); err != nil {
-		return gpu.Column{}, err
-	}
-	out := gpu.Column{Type: a.Output, Len: from.Len}
-	err := foldAggregate(q.dev.cores, l, a, values, ints(from), ints(to), &out)
-	if err != nil {
-		out.Release()
-		return gpu.Column{}, q.fail(err)
-	}
-	return out, nil
-}
-
-// ints returns the values of a column of row ids.
-func ints(c gpu.Column) []int32 { return gpu.Values[int32](c.Data, c.Len) }
-
 // counted is the fold of values that are not null, and their number.
 type counted[T any] struct {
 	n int64
 	v T
 }
 
-func foldAggregate(cores parallel.Cores, l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []int32,
+// Fold returns an aggregate of each range [from[i], to[i]) of rows.
+func Fold(cores parallel.Cores, l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []int32) (gpu.Column, error) {
+	out := gpu.Column{Type: a.Output, Len: len(from)}
+	if err := foldInto(cores, l, a, c, from, to, &out); err != nil {
+		out.Release()
+		return gpu.Column{}, err
+	}
+	return out, nil
+}
+
+// foldInto writes the result of foldRows to out. After an error the caller releases what there is.
+func foldInto(cores parallel.Cores, l *gpu.Lease, a gpu.Aggregate, c gpu.Column, from, to []int32,
 	out *gpu.Column) (err error) {
 	if err := allocValues(l, out); err != nil {
 		return err
@@ -534,19 +524,10 @@ func doubles(c gpu.Column) func(row int) float64 {
 	return func(i int) float64 { return v[i] }
 }
 
-// Extreme implements gpu.Queue.
-func (q *queue) Extreme(l *gpu.Lease, key gpu.SortKey, last bool, from, to gpu.Column) (gpu.Column, error) {
-	if err := q.check([]gpu.Column{key.Column, from, to}); err != nil {
-		return gpu.Column{}, err
-	}
-	if err := gpu.CheckExtreme(key, from, to); err != nil {
-		return gpu.Column{}, err
-	}
-	out, err := extremeRows(q.dev.cores, l, key, last, ints(from), ints(to))
-	return out, q.fail(err)
-}
-
-func extremeRows(cores parallel.Cores, l *gpu.Lease, key gpu.SortKey, last bool, from, to []int32) (gpu.Column, error) {
+// Extreme returns for each range of rows [from[i], to[i]) the first row in the order of a key, or
+// -1 if all keys of the range are null. Of equal rows it is the first one, or the last one if last is
+// set.
+func Extreme(cores parallel.Cores, l *gpu.Lease, key gpu.SortKey, last bool, from, to []int32) (gpu.Column, error) {
 	c := key.Column
 	ids, err := memory.New[int32](l, len(from))
 	if err != nil {
@@ -584,40 +565,4 @@ func extremeRows(cores parallel.Cores, l *gpu.Lease, key gpu.SortKey, last bool,
 		return gpu.Column{}, err
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: len(from), Data: ids.Buf}, nil
-}
-
-// Search implements gpu.Queue.
-func (q *queue) Search(l *gpu.Lease, key gpu.SortKey, bound gpu.Column, after bool,
-	from, to gpu.Column) (gpu.Column, error) {
-	if err := q.check([]gpu.Column{key.Column, bound, from, to}); err != nil {
-		return gpu.Column{}, err
-	}
-	if err := gpu.CheckSearch(key, bound, from, to); err != nil {
-		return gpu.Column{}, err
-	}
-	n := from.Len
-	out, err := memory.New[int32](l, n)
-	if err != nil {
-		return gpu.Column{}, q.fail(err)
-	}
-	compare, least := sorting.CompareKey(key, bound), 0
-	if after {
-		least = 1
-	}
-	first, end := ints(from), ints(to)
-	err = q.dev.cores.For(n, rangeGrain, func(lo, hi int) error {
-		for i := lo; i < hi; i++ {
-			at := int(first[i])
-			out.V[i] = end[i]
-			if rows := int(end[i]) - at; rows > 0 {
-				out.V[i] = int32(at + sort.Search(rows, func(k int) bool { return compare(at+k, i) >= least }))
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		out.Release()
-		return gpu.Column{}, q.fail(err)
-	}
-	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: out.Buf}, nil
 }

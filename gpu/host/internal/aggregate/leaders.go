@@ -1,4 +1,4 @@
-package host
+package aggregate
 
 import (
 	"bytes"
@@ -9,12 +9,13 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/move"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// leaders implements gpu.Leaders. It keeps a copy of the columns of each leader.
-type leaders struct {
-	dev    *Device
+// Leaders keeps the first or last row of each group in some order: gpu.Leaders without a queue. It
+// has a copy of the columns of each leader.
+type Leaders struct {
 	lease  *gpu.Lease
 	spec   gpu.Leader
 	cells  []cells               // by column
@@ -32,15 +33,12 @@ type cells struct {
 	texts texts
 }
 
-// NewLeaders implements gpu.Queue.
-func (q *queue) NewLeaders(l *gpu.Lease, spec gpu.Leader) (gpu.Leaders, error) {
-	if q.err != nil {
-		return nil, q.err
-	}
+// NewLeaders returns leaders without groups. The lease pays for their state.
+func NewLeaders(l *gpu.Lease, spec gpu.Leader) (*Leaders, error) {
 	if err := gpu.CheckLeader(spec); err != nil {
 		return nil, err
 	}
-	x := &leaders{dev: q.dev.device(), lease: l, spec: spec}
+	x := &Leaders{lease: l, spec: spec}
 	for i, t := range spec.Columns {
 		x.cells = append(x.cells, cells{typ: t})
 		if i > 0 && i <= len(spec.Order) {
@@ -50,14 +48,10 @@ func (q *queue) NewLeaders(l *gpu.Lease, spec gpu.Leader) (gpu.Leaders, error) {
 	return x, nil
 }
 
-// Update implements gpu.Leaders.
-func (x *leaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, groups int) error {
-	ids := a.IDs()
-	q, err := x.dev.queue(gq, []gpu.Column{ids}, cols)
-	if err != nil {
-		return err
-	}
-	if err := gpu.CheckLeading(x.spec, cols, ids.Len); err != nil {
+// Update compares rows with the leaders of their groups, whose ids are below groups: all rows or, if
+// memory is denied, none.
+func (x *Leaders) Update(cores parallel.Cores, ids []int32, cols []gpu.Column, groups int) (err error) {
+	if err := gpu.CheckLeading(x.spec, cols, len(ids)); err != nil {
 		return err
 	}
 	plain := make([]gpu.Column, len(cols))
@@ -65,13 +59,13 @@ func (x *leaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, grou
 	for i, c := range cols {
 		if plain[i] = c.Retain(); c.Dict != nil && !c.Type.IsVar() {
 			c.Release()
-			if plain[i], err = move.Expand(q.dev.cores, x.lease, c); err != nil {
-				return q.fail(err)
+			if plain[i], err = move.Expand(cores, x.lease, c); err != nil {
+				return err
 			}
 		}
 	}
-	if err := x.update(gpu.Values[int32](ids.Data, ids.Len), plain, groups); err != nil {
-		return q.fail(err)
+	if err := x.update(ids, plain, groups); err != nil {
+		return err
 	}
 	x.groups = groups
 	return nil
@@ -79,7 +73,7 @@ func (x *leaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, grou
 
 // update finds the rows that are ahead of the current leaders, makes room for them, and then copies
 // those that are still ahead.
-func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
+func (x *Leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 	for i := range x.cells {
 		if err := x.cells[i].grow(x.lease, groups); err != nil {
 			return err
@@ -128,7 +122,7 @@ func (x *leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 
 // words returns words in the order of the first key, or of the position: if a row has a lower word,
 // it comes first.
-func (x *leaders) words(words []uint64, cols []gpu.Column) {
+func (x *Leaders) words(words []uint64, cols []gpu.Column) {
 	if len(x.spec.Order) == 0 {
 		copy(words, gpu.Values[uint64](cols[0].Data, len(words)))
 		if x.spec.Last {
@@ -176,7 +170,7 @@ func invert(words []uint64) {
 }
 
 // ahead reports whether a row comes before the leader of a group.
-func (x *leaders) ahead(cols []gpu.Column, row, id int) bool {
+func (x *Leaders) ahead(cols []gpu.Column, row, id int) bool {
 	if x.cells[0].valid.V[id] == 0 {
 		return true
 	}
@@ -303,12 +297,8 @@ func (s *cells) put(c gpu.Column, row, id int) {
 	}
 }
 
-// Result implements gpu.Leaders.
-func (x *leaders) Result(gq gpu.Queue, l *gpu.Lease, column, from, to int) (gpu.Column, error) {
-	q, err := x.dev.queue(gq)
-	if err != nil {
-		return gpu.Column{}, err
-	}
+// Result returns a column of the leaders of groups [from, to).
+func (x *Leaders) Result(l *gpu.Lease, column, from, to int) (gpu.Column, error) {
 	if err := gpu.CheckGroups("leaders", from, to, x.groups); err != nil {
 		return gpu.Column{}, err
 	}
@@ -318,7 +308,7 @@ func (x *leaders) Result(gq gpu.Queue, l *gpu.Lease, column, from, to int) (gpu.
 	out := gpu.Column{Type: x.spec.Columns[column], Len: to - from}
 	if err := x.cells[column].write(l, &out, from, to); err != nil {
 		out.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	return out, nil
 }
@@ -351,8 +341,8 @@ func (s *cells) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
 	return nil
 }
 
-// Release implements gpu.Leaders.
-func (x *leaders) Release() {
+// Release releases the copies.
+func (x *Leaders) Release() {
 	x.first.Release()
 	for i := range x.cells {
 		s := &x.cells[i]

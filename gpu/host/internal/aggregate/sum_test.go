@@ -1,4 +1,4 @@
-package host
+package aggregate
 
 import (
 	"math"
@@ -19,10 +19,7 @@ import (
 // need the bound of the sums anew, and that leave 64 bits, in columns of 8 and of 16 bytes.
 func TestSumsOfAnySize(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
-	d, err := Open(Options{Threads: 2})
-	require.NoError(t, err)
-	defer d.Close()
-	l := d.Budget().Lease("test")
+	_, l := open(t)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	const rows = parallel.Grain + 100
 	for _, bits := range []int{1, 20, 44, 47, 50, 63, 64} {
@@ -52,7 +49,7 @@ func TestSumsOfAnySize(t *testing.T) {
 					if kind == gpu.HugeInt {
 						c.Data = wide.Buf
 					}
-					require.NoError(t, s.update(d.cores, l, ids, c, n))
+					require.NoError(t, s.update(parallel.Cores{Threads: 2}, l, ids, c, n))
 					wide.Release()
 				}
 				for g := range want {

@@ -1,16 +1,15 @@
-package host
+package aggregate
 
 import (
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
 func TestRowsOfARunAreFoldedByOneCore(t *testing.T) {
-	d, err := Open(Options{Threads: 3})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
 	for _, length := range []int{1, 7, 20, 5000, 30000} {
 		ids := make([]int32, 100003)
 		for i := range ids {
@@ -19,7 +18,7 @@ func TestRowsOfARunAreFoldedByOneCore(t *testing.T) {
 		var mu sync.Mutex
 		tasks := make([]int, max(100003/length+1, fewGroups+1))
 		rows := 0
-		err := fold(d.cores, ids, tasks, 0, func(_ []int, lo, hi int) {
+		err := fold(parallel.Cores{Threads: 3}, ids, tasks, 0, func(_ []int, lo, hi int) {
 			mu.Lock()
 			defer mu.Unlock()
 			rows += hi - lo

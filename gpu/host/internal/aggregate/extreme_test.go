@@ -1,4 +1,4 @@
-package host
+package aggregate
 
 import (
 	"math/rand/v2"
@@ -12,10 +12,7 @@ import (
 // TestExtremesOfTextsThatBeginAlike compares min and max of short texts of few bytes, zeros among them, with those that
 // strings have: many are equal in their first eight bytes, or the begin of another one.
 func TestExtremesOfTextsThatBeginAlike(t *testing.T) {
-	d, err := Open(Options{Threads: 1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
-	l := d.HostBudget().Lease("test")
+	_, l := open(t)
 	rnd := rand.New(rand.NewPCG(5, 6))
 	const rows, groups = 700, 60
 	typ := gpu.Of(gpu.String)
@@ -50,8 +47,8 @@ func TestExtremesOfTextsThatBeginAlike(t *testing.T) {
 				c = gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
 				c.Type, c.Dict = typ, dict
 			}
-			require.NoError(t, least.update(d.cores, l, ids, c, groups))
-			require.NoError(t, most.update(d.cores, l, ids, c, groups))
+			require.NoError(t, least.update(oneCore, l, ids, c, groups))
+			require.NoError(t, most.update(oneCore, l, ids, c, groups))
 			for i, id := range ids {
 				if !c.IsValid(i) {
 					continue

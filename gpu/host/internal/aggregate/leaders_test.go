@@ -1,4 +1,4 @@
-package host
+package aggregate
 
 import (
 	"fmt"
@@ -10,25 +10,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
-// openQueue returns a device of one lane, a queue and a lease, which the end of the test closes.
-func openQueue(t *testing.T) (*Device, gpu.Queue, *gpu.Lease) {
-	d, err := Open(Options{Threads: 1})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	q, err := d.NewQueue("test")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, q.Close()) })
-	l := d.Budget().Lease("test")
+// open returns a budget and a lease. All memory must have been released by the end of the test.
+func open(t *testing.T) (*gpu.Budget, *gpu.Lease) {
+	a := memory.NewArena(1)
+	b := gpu.NewBudget("test", gpu.HostMemory, 1<<30, a)
+	a.Register(b)
+	t.Cleanup(a.Close)
+	l := b.Lease("test")
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	return d, q, l
+	return b, l
 }
+
+var oneCore = parallel.Cores{Threads: 1}
 
 // TestLeadersAreTheFirstRows compares the leaders of random rows, update by update, with those of a search through all
 // rows.
 func TestLeadersAreTheFirstRows(t *testing.T) {
-	_, q, l := openQueue(t)
+	_, l := open(t)
 	long, text, double, wide, truth := gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Float64), gpu.Of(gpu.HugeInt),
 		gpu.Of(gpu.Bool)
 	draw := func(r *rand.Rand, typ gpu.Type) gpu.Scalar {
@@ -57,7 +59,7 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 			spec.Columns = append(spec.Columns, []gpu.Type{long, gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), text, double,
 				wide, truth}[r.IntN(7)])
 		}
-		x, err := q.NewLeaders(l, spec)
+		x, err := NewLeaders(l, spec)
 		require.NoError(t, err)
 		best := map[int32][]gpu.Scalar{}
 		groups, at := 0, r.Perm(1000)
@@ -67,10 +69,10 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 			if groups > 0 {
 				n = r.IntN(100)
 			}
-			ids, cols := make([]gpu.Scalar, n), make([][]gpu.Scalar, len(spec.Columns))
+			ids, cols := make([]int32, n), make([][]gpu.Scalar, len(spec.Columns))
 			for i := range n {
 				id := int32(r.IntN(groups))
-				ids[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(id))
+				ids[i] = id
 				row := []gpu.Scalar{gpu.IntScalar(long, int64(at[0]))}
 				if at = at[1:]; r.IntN(5) == 0 {
 					row[0] = gpu.Null(long)
@@ -89,9 +91,9 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 			for c, typ := range spec.Columns {
 				in = append(in, gpu.ColumnOf(typ, cols[c]))
 			}
-			require.NoError(t, x.Update(q, assigned{gpu.ColumnOf(gpu.Of(gpu.Int32), ids)}, in, groups))
+			require.NoError(t, x.Update(oneCore, ids, in, groups))
 			for c, typ := range spec.Columns {
-				got, err := x.Result(q, l, c, 0, groups)
+				got, err := x.Result(l, c, 0, groups)
 				require.NoError(t, err)
 				for id := range groups {
 					want := gpu.Null(typ).String()
@@ -106,12 +108,6 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 		x.Release()
 	}
 }
-
-// assigned is an assignment of given ids.
-type assigned struct{ ids gpu.Column }
-
-func (a assigned) IDs() gpu.Column { return a.ids }
-func (a assigned) Release()        {}
 
 // comesBefore reports whether a row leads before another one.
 func comesBefore(spec gpu.Leader, a, b []gpu.Scalar) bool {
@@ -132,25 +128,25 @@ func comesBefore(spec gpu.Leader, a, b []gpu.Scalar) bool {
 
 // TestLeadersAreAsBeforeWithoutMemory refuses memory for an update.
 func TestLeadersAreAsBeforeWithoutMemory(t *testing.T) {
-	d, q, l := openQueue(t)
-	x, err := q.NewLeaders(l, gpu.Leader{Columns: []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.String)}, Last: true})
+	budget, l := open(t)
+	x, err := NewLeaders(l, gpu.Leader{Columns: []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.String)}, Last: true})
 	require.NoError(t, err)
 	update := func(position int64, text string) error {
-		return x.Update(q, assigned{gpu.ColumnOf(gpu.Of(gpu.Int32), []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int32), 0)})},
+		return x.Update(oneCore, []int32{0},
 			[]gpu.Column{gpu.ColumnOf(gpu.Of(gpu.Int64), []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), position)}),
 				gpu.ColumnOf(gpu.Of(gpu.String), []gpu.Scalar{gpu.StringScalar(text)})}, 1)
 	}
 	value := func() string {
-		c, err := x.Result(q, l, 1, 0, 1)
+		c, err := x.Result(l, 1, 0, 1)
 		require.NoError(t, err)
 		defer c.Release()
 		return c.ScalarAt(0).Str
 	}
 	require.NoError(t, update(1, "short"))
-	limit := d.Budget().Limit()
-	d.Budget().SetLimit(1)
+	limit := budget.Limit()
+	budget.SetLimit(1)
 	require.True(t, gpu.IsOutOfMemory(update(2, strings.Repeat("x", 10_000))))
-	d.Budget().SetLimit(limit)
+	budget.SetLimit(limit)
 	require.Equal(t, "short", value())
 	require.NoError(t, update(3, "other"))
 	require.Equal(t, "other", value())
