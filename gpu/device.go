@@ -288,7 +288,7 @@ type Queue interface {
 	// tables of all partitions take 8 to 12 bytes per build row. It waits for the counts.
 	MatchPartitions(l *Lease, build, probe Partitioned, how Probing) (Matcher, error)
 
-	// PartitionLoose is an unordered Partition with slack: the rows of a partition come in any
+	// PartitionUnordered is an unordered Partition with slack: the rows of a partition come in any
 	// order, which differs between calls, and unused rows may follow them. Partition p is the rows
 	// [offsets[p], ends[p]) of columns that may be longer than the key; other rows are unspecified.
 	// Without ends, partition p is the rows [offsets[p], offsets[p+1]).
@@ -300,7 +300,7 @@ type Queue interface {
 	// and a partition has 512 rows on average. A sample of the rows determines the size of each
 	// partition: for large partitions 5 to 30 % more than its estimated rows. If a partition turns
 	// out larger, for which it waits, and in all other cases, it is Partition.
-	PartitionLoose(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets, ends Column, err error)
+	PartitionUnordered(l *Lease, cols []Column, key Column, d Digit) (out []Column, offsets, ends Column, err error)
 
 	// MatchRange finds for each probe row the build rows whose key is between two bounds of the
 	// row. The key is one column, sorted ascending with nulls last, in the order of Sort; the
@@ -472,7 +472,7 @@ type Partitioned struct {
 	// Offsets are Int32 without nulls, as Partition returns them. The caller guarantees that they
 	// ascend and are within the key.
 	Offsets Column
-	// Ends are the ends of partitions with slack, as PartitionLoose returns them. A column without
+	// Ends are the ends of partitions with slack, as PartitionUnordered returns them. A column without
 	// rows means that each partition ends where the next begins. Only AggregatePartitions accepts
 	// ends.
 	Ends Column

@@ -42,7 +42,7 @@ type Experimental interface {
 	// Errors: those of CheckTuples.
 	//
 	// Cost: it reads the key twice, the value once, and writes the tuples. Data in host memory
-	// crosses the link. TuplesHierarchical takes scratch memory: buffers of at most 1 KiB for each
+	// crosses the link. WriteHierarchical takes scratch memory: buffers of at most 1 KiB for each
 	// multiprocessor and partition, and writes and reads each tuple there.
 	PartitionTuples(l *Lease, to, key, value Column, d Digit, how TuplePass) (offsets []int, err error)
 

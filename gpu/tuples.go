@@ -2,36 +2,36 @@ package gpu
 
 import "fmt"
 
-// TupleWay is the strategy by which the blocks of a GPU write tuples to their partitions (Lutz et
+// WriteStrategy is the strategy by which the blocks of a GPU write tuples to their partitions (Lutz et
 // al., SIGMOD 2022, §4).
-type TupleWay uint8
+type WriteStrategy uint8
 
 // The write strategies.
 const (
-	// TuplesHierarchical collects granules of 64 to 128 bytes in buffers in device memory, and
+	// WriteHierarchical collects granules of 64 to 128 bytes in buffers in device memory, and
 	// writes full buffers while the next tuples arrive: long writes at any fan-out.
-	TuplesHierarchical TupleWay = iota
-	// TuplesShared collects tuples in shared memory, and writes aligned granules of 128 bytes, or
+	WriteHierarchical WriteStrategy = iota
+	// WriteShared collects tuples in shared memory, and writes aligned granules of 128 bytes, or
 	// less if one granule for each partition does not fit shared memory.
-	TuplesShared
-	// TuplesLinear sorts some thousand tuples in shared memory, and writes the runs.
-	TuplesLinear
-	// TuplesStandard writes each tuple individually.
-	TuplesStandard
+	WriteShared
+	// WriteLinear sorts some thousand tuples in shared memory, and writes the runs.
+	WriteLinear
+	// WriteStandard writes each tuple individually.
+	WriteStandard
 )
 
-// TupleWays are the write strategies, the fastest at high fan-outs first.
-var TupleWays = []TupleWay{TuplesHierarchical, TuplesShared, TuplesLinear, TuplesStandard}
+// WriteStrategies are the write strategies, the fastest at high fan-outs first.
+var WriteStrategies = []WriteStrategy{WriteHierarchical, WriteShared, WriteLinear, WriteStandard}
 
 // String returns the name of the strategy.
-func (w TupleWay) String() string {
+func (w WriteStrategy) String() string {
 	return [...]string{"hierarchical", "shared", "linear", "standard"}[w]
 }
 
 // TuplePass says how a GPU partitions tuples. The zero value is the fastest strategy at high
 // fan-outs.
 type TuplePass struct {
-	Way TupleWay
+	Strategy WriteStrategy
 	// HostPrefix counts the rows of partitions on the CPU. The host must be able to address the
 	// key.
 	HostPrefix bool

@@ -15,8 +15,8 @@ type partitionColumn struct {
 	width, stride  int32
 }
 
-// looseRows is LooseRows of partition.cu.
-type looseRows struct {
+// unorderedRows is LooseRows of partition.cu.
+type unorderedRows struct {
 	starts, taken, rests, full, segments, ends, before, blocks uint64
 	count, chunk                                               uint32
 }
@@ -32,7 +32,7 @@ type partitionArgs struct {
 	bits, shift, flip, widest, _ uint32
 	mul                          uint64
 	counters, _                  uint32
-	loose                        looseRows
+	unordered                    unorderedRows
 }
 
 type partitionSampleArgs struct {
@@ -41,11 +41,11 @@ type partitionSampleArgs struct {
 }
 
 type partitionRestsArgs struct {
-	column  [partitionColumns]partitionColumn
-	loose   looseRows
-	ends    uint64
-	columns int32
-	bits    uint32
+	column    [partitionColumns]partitionColumn
+	unordered unorderedRows
+	ends      uint64
+	columns   int32
+	bits      uint32
 }
 
 type partitionCountArgs struct {
@@ -78,21 +78,21 @@ const (
 	partitionCounters = 2
 	// pairBits bounds the bits of two digits that one block counts in shared memory.
 	pairBits = 14
-	// An unordered pass samples at most looseSample rows, or looseDigit for each digit, and at most
-	// 1/looseShare of the rows. 32 digits then get 5 % more space than they need, 256 get 13 %, and
+	// An unordered pass samples at most unorderedSample rows, or unorderedDigit for each digit, and at most
+	// 1/unorderedShare of the rows. 32 digits then get 5 % more space than they need, 256 get 13 %, and
 	// 8,192 get 30 %.
-	looseSample, looseDigit, looseShare = 1 << 19, 1 << 9, 8
-	// looseBlocks is the minimum number of blocks per multiprocessor in a second unordered pass, so
+	unorderedSample, unorderedDigit, unorderedShare = 1 << 19, 1 << 9, 8
+	// unorderedBlocks is the minimum number of blocks per multiprocessor in a second unordered pass, so
 	// that few are idle at the end. Each block has rows of only one segment, so the number of
 	// blocks exceeds this by up to the number of segments.
-	looseBlocks = 4
+	unorderedBlocks = 4
 	// secondRows is the minimum number of rows of a partition for two unordered passes: with fewer,
 	// most of the space would be unused.
 	secondRows = 1 << 9
 )
 
-// errLoose says that a partition has more rows than its space can hold.
-var errLoose = errors.New("a partition has more rows than room")
+// errPartitionFull says that a partition has more rows than its space can hold.
+var errPartitionFull = errors.New("a partition has more rows than room")
 
 // mover is a column of fixed width in a radix partition. Without a source it has the row numbers, 4
 // bytes each.
@@ -112,13 +112,13 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	return all[2:], all[0], nil
 }
 
-// PartitionLoose implements gpu.Queue. If all columns fit shared memory, it makes one or two
+// PartitionUnordered implements gpu.Queue. If all columns fit shared memory, it makes one or two
 // passes, by the bits of the digit, without counting. If a partition exceeds the space estimated
 // from the sample, or if memory is denied, the rows are partitioned in order instead.
-func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
+func (q *queue) PartitionUnordered(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
 	all, err := q.partition(l, cols, key, d, true)
-	if errors.Is(err, errLoose) || gpu.IsOutOfMemory(err) { // in order they need less memory
+	if errors.Is(err, errPartitionFull) || gpu.IsOutOfMemory(err) { // in order they need less memory
 		all, err = q.partition(l, cols, key, d, false)
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 // partition returns the offsets, the ends if the partition is unordered, and the partitioned
 // columns.
 func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu.Digit,
-	loose bool) (out []gpu.Column, err error) {
+	unordered bool) (out []gpu.Column, err error) {
 	o := q.begin("partition", l)
 	defer end(o, &out, &err)
 	o.takes(cols...)
@@ -163,11 +163,11 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	by := radixKey{buf: key.Data, width: key.Type.Width(), shift: d.Shift, bits: bits, mul: d.Factor}
 	room := n // of the result
 	var ends []uint
-	if loose {
-		ends = o.looseDigits(by, n, cols)
+	if unordered {
+		ends = o.unorderedDigits(by, n, cols)
 	}
-	if loose = ends != nil; loose {
-		room = looseRoom(n, bits)
+	if unordered = ends != nil; unordered {
+		room = unorderedRoom(n, bits)
 	}
 	var move []mover
 	var packed []bitsArgs
@@ -176,7 +176,7 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 			return nil
 		}
 		from, to := o.unpackBits(b, n), o.alloc(int64(room))
-		if loose { // the slack belongs to the columns, too
+		if unordered { // the slack belongs to the columns, too
 			o.fill(to, 0, int64(room), 0)
 		}
 		move = append(move, mover{from, to, 1})
@@ -207,9 +207,9 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 		move = append(move, mover{nil, ids, 4})
 	}
 	var starts *gpu.Buffer
-	if loose {
+	if unordered {
 		var last *gpu.Buffer
-		starts, last = o.loose(by, n, ends, move)
+		starts, last = o.unordered(by, n, ends, move)
 		out[1] = gpu.Column{Type: gpu.Of(gpu.Int32), Len: 1 << bits, Data: o.keep(last)}
 	} else {
 		starts = o.radix(by, n, move, nil, true)
@@ -224,10 +224,10 @@ func (q *queue) partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column, d gpu
 	return out, nil
 }
 
-// looseDigits returns the ends of the digits of one or two unordered passes over all columns, or
+// unorderedDigits returns the ends of the digits of one or two unordered passes over all columns, or
 // nil if the rows must be partitioned in order. Each pass must be a single launch, because each
 // launch has another order. A second pass needs the key among the columns.
-func (o *op) looseDigits(key radixKey, n int, cols []gpu.Column) []uint {
+func (o *op) unorderedDigits(key radixKey, n int, cols []gpu.Column) []uint {
 	var move []mover
 	for _, c := range cols {
 		if c.Dict == nil && c.Type.IsVar() {
@@ -264,40 +264,40 @@ func keyIn(key radixKey, cols []mover) int {
 	return slices.IndexFunc(cols, func(m mover) bool { return m.src == key.buf && m.width == key.width })
 }
 
-// looseSampled returns how many of n rows an unordered pass samples.
-func looseSampled(n int, bits uint) int {
-	return min(blocks(n, looseShare), max(looseSample, looseDigit<<bits))
+// unorderedSampled returns how many of n rows an unordered pass samples.
+func unorderedSampled(n int, bits uint) int {
+	return min(blocks(n, unorderedShare), max(unorderedSample, unorderedDigit<<bits))
 }
 
-// looseRoom returns the number of rows of the result of an unordered pass: the maximum that
+// unorderedRoom returns the number of rows of the result of an unordered pass: the maximum that
 // partition_room may assign, a multiple of 8.
-func looseRoom(n int, bits uint) int {
-	digits, sampled := float64(int(1)<<bits), float64(looseSampled(n, bits))
+func unorderedRoom(n int, bits uint) int {
+	digits, sampled := float64(int(1)<<bits), float64(unorderedSampled(n, bits))
 	more := 6*math.Sqrt(digits*sampled) + 16*digits
 	return min(n+int(math.Ceil(more/sampled*float64(n)))+16<<bits, gpu.MaxRows) &^ 7
 }
 
-// loose moves n rows to the partitions of a digit of their key, in any order, in passes over digits
-// with the given ends, high bits first. The result columns have looseRoom rows, which a sample
-// distributes to the partitions. loose returns the starts and the ends of the partitions.
-func (o *op) loose(key radixKey, n int, digits []uint, cols []mover) (starts, ends *gpu.Buffer) {
+// unordered moves n rows to the partitions of a digit of their key, in any order, in passes over digits
+// with the given ends, high bits first. The result columns have unorderedRoom rows, which a sample
+// distributes to the partitions. unordered returns the starts and the ends of the partitions.
+func (o *op) unordered(key radixKey, n int, digits []uint, cols []mover) (starts, ends *gpu.Buffer) {
 	full := o.alloc(8) // by pass; 1 if a partition has more rows than space
 	o.fill(full, 0, 8, 0)
 	if len(digits) == 1 {
-		starts, ends = o.loosePass(key, key, n, cols, looseRows{full: addr(full)})
+		starts, ends = o.unorderedPass(key, key, n, cols, unorderedRows{full: addr(full)})
 	} else {
 		high := key.digit(digits[0], key.bits)
-		room := looseRoom(n, high.bits)
+		room := unorderedRoom(n, high.bits)
 		first, second := slices.Clone(cols), slices.Clone(cols)
 		for i, c := range cols {
 			first[i].dst = o.alloc(int64(room) * int64(c.width))
 			second[i].src = first[i].dst
 		}
-		segments, segmentEnds := o.loosePass(high, high, n, first, looseRows{full: addr(full)})
+		segments, segmentEnds := o.unorderedPass(high, high, n, first, unorderedRows{full: addr(full)})
 		low := key.digit(0, digits[0])
 		low.buf = second[keyIn(key, cols)].src
-		starts, ends = o.loosePass(low, key, n, second,
-			looseRows{full: addr(full) + 4, segments: addr(segments), ends: addr(segmentEnds), before: addr(full)})
+		starts, ends = o.unorderedPass(low, key, n, second,
+			unorderedRows{full: addr(full) + 4, segments: addr(segments), ends: addr(segmentEnds), before: addr(full)})
 		o.free(segments, segmentEnds)
 		for _, c := range first {
 			o.free(c.dst)
@@ -305,22 +305,22 @@ func (o *op) loose(key radixKey, n int, digits []uint, cols []mover) (starts, en
 	}
 	found := make([]uint32, 2)
 	if o.read(full, 0, gpu.BytesOf(found)) && found[0]+found[1] != 0 {
-		o.fail(errLoose)
+		o.fail(errPartitionFull)
 	}
 	o.free(full)
 	return starts, ends
 }
 
-// loosePass moves n rows to the partitions of a digit, or the rows of each segment to separate
+// unorderedPass moves n rows to the partitions of a digit, or the rows of each segment to separate
 // partitions. The partitions of all segments together are those of the sampled digit.
-func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRows) (starts, ends *gpu.Buffer) {
+func (o *op) unorderedPass(key, sampled radixKey, n int, cols []mover, rows unorderedRows) (starts, ends *gpu.Buffer) {
 	partitions := 1 << sampled.bits
 	p := &radixPass{op: o, key: key, n: n, launches: o.partitionLaunches(key, cols)}
 	p.size()
 	rows.count = uint32(p.grid)
 	var segmentBlocks *gpu.Buffer
 	if segments := partitions >> key.bits; rows.segments != 0 {
-		least := looseBlocks * o.q.dev.props.multiprocessors
+		least := unorderedBlocks * o.q.dev.props.multiprocessors
 		segmentBlocks = o.alloc(int64(segments+1) * 4)
 		rows.count, rows.chunk = uint32(segments), uint32(blocks(n, least))
 		p.grid = least + segments
@@ -337,7 +337,7 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	rows.starts, rows.taken, rows.rests, rows.blocks = addr(starts), addr(counts)+uint64(4*partitions), addr(rests),
 		addr(segmentBlocks)
 	args := p.args(l)
-	args.loose = rows
+	args.unordered = rows
 	at := addr(carried)
 	for i := range l.cols {
 		args.column[i].rest = at
@@ -345,10 +345,10 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	}
 	o.fill(counts, 0, counts.Size(), 0)
 	o.begins("sample")
-	looks := looseSampled(n, sampled.bits)
+	looks := unorderedSampled(n, sampled.bits)
 	sample := partitionSampleArgs{key: addr(sampled.buf), counts: addr(counts), starts: addr(starts), mul: key.factor(),
 		step: gpu.SampleStep(n, looks), rows: uint32(n),
-		sampled: uint32(looks), most: uint32(looseRoom(n, sampled.bits)), bits: uint32(sampled.bits),
+		sampled: uint32(looks), most: uint32(unorderedRoom(n, sampled.bits)), bits: uint32(sampled.bits),
 		shift: uint32(sampled.shift)}
 	launch(o, fmt.Sprintf("partition_sample_k%d", key.width), min(o.q.dev.props.multiprocessors, blocks(looks, 4096)),
 		1024, 4*partitions, sample)
@@ -359,7 +359,7 @@ func (o *op) loosePass(key, sampled radixKey, n int, cols []mover, rows looseRow
 	}
 	launch(o, l.shape.kernel(true), p.grid, partitionThreads, l.shared, args)
 	launch(o, "partition_rests", partitions, 256, 0,
-		partitionRestsArgs{column: args.column, loose: rows, ends: addr(ends), columns: args.columns,
+		partitionRestsArgs{column: args.column, unordered: rows, ends: addr(ends), columns: args.columns,
 			bits: uint32(key.bits)})
 	o.begins("")
 	o.free(counts, rests, carried, segmentBlocks)
@@ -620,9 +620,9 @@ var partitionShapes = []partitionShape{
 }
 
 // kernel returns the kernel of an ordered or an unordered pass.
-func (s partitionShape) kernel(loose bool) string {
+func (s partitionShape) kernel(unordered bool) string {
 	pass := "partition"
-	if loose {
+	if unordered {
 		pass += "_loose"
 	}
 	return fmt.Sprintf("%s_k%d_w%d_s%d", pass, s.key, s.width, s.stages)

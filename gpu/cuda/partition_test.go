@@ -55,15 +55,15 @@ func countsToPositions(t *testing.T, d *Device, counts []uint32, digits, blocks 
 	return positions, offsets
 }
 
-// TestLoosePartitionsWithoutRoom partitions loosely by keys of which a sample sees none but one: the rows come in order
+// TestUnorderedPartitionsWithoutRoom partitions by keys of which a sample sees none but one: the rows come in order
 // then, and no row is lost. Keys that are as the sample says are not partitioned again. Of two passes either finds no
 // room.
-func TestLoosePartitionsWithoutRoom(t *testing.T) {
+func TestUnorderedPartitionsWithoutRoom(t *testing.T) {
 	d := openTest(t, 0)
 	defer func() { require.NoError(t, d.Close()) }()
-	q, err := d.NewQueue("loose")
+	q, err := d.NewQueue("unordered")
 	require.NoError(t, err)
-	l := d.Budget().Lease("loose")
+	l := d.Budget().Lease("unordered")
 	for _, c := range []struct {
 		n      int
 		bits   uint
@@ -76,21 +76,21 @@ func TestLoosePartitionsWithoutRoom(t *testing.T) {
 				keys[i] = c.hidden
 			}
 		}
-		for i := range looseSampled(n, c.bits) {
+		for i := range unorderedSampled(n, c.bits) {
 			if hidden {
-				keys[gpu.SampledRow(i, gpu.SampleStep(n, looseSampled(n, c.bits)))] = 2
+				keys[gpu.SampledRow(i, gpu.SampleStep(n, unorderedSampled(n, c.bits)))] = 2
 			}
 		}
 		key := gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: gpu.WrapBytes(gpu.BytesOf(keys))}
 		s, err := q.Upload(l, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "k", Type: key.Type}),
 			Cols: []gpu.Column{key}, Rows: n})
 		require.NoError(t, err)
-		out, offsets, ends, err := q.PartitionLoose(l, []gpu.Column{s.Cols[0], gpu.RowNumbers(n)}, s.Cols[0],
+		out, offsets, ends, err := q.PartitionUnordered(l, []gpu.Column{s.Cols[0], gpu.RowNumbers(n)}, s.Cols[0],
 			gpu.Digit{Bits: c.bits})
 		require.NoError(t, err)
 		require.Equal(t, !hidden, ends.Len > 0)
 		down := func(c gpu.Column) []int32 {
-			host, err := q.Download(d.HostBudget().Lease("loose"),
+			host, err := q.Download(d.HostBudget().Lease("unordered"),
 				&gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c},
 					Rows: c.Len})
 			require.NoError(t, err)

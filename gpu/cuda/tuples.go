@@ -40,12 +40,12 @@ const (
 
 // tupleShared returns the bytes of shared memory of a write strategy, as the struct Tuples of
 // tuples.cu has them.
-func tupleShared(way gpu.TupleWay, ways, granule, width int) int {
+func tupleShared(way gpu.WriteStrategy, ways, granule, width int) int {
 	n := 4*(2*ways+tupleSpares) + 2*(3*ways+2*tupleSpares)
-	if way != gpu.TuplesStandard {
+	if way != gpu.WriteStandard {
 		n += tupleTile * width
 	}
-	if way == gpu.TuplesShared || way == gpu.TuplesHierarchical {
+	if way == gpu.WriteShared || way == gpu.WriteHierarchical {
 		n += ways * (granule - 1) * width
 	}
 	return n
@@ -88,20 +88,20 @@ func (q *queue) PartitionTuples(l *gpu.Lease, to, key, value gpu.Column, d gpu.D
 		next: addr(claims), rest: addr(claims) + 4*uint64(ways),
 		mul: max(d.Factor, 1), rows: uint32(n), bits: uint32(d.Bits), shift: uint32(d.Shift),
 		granule: uint32(tupleLine / width)}
-	for a.granule > 1 && tupleShared(how.Way, ways, int(a.granule), width) > q.dev.props.sharedPerBlock {
+	for a.granule > 1 && tupleShared(how.Strategy, ways, int(a.granule), width) > q.dev.props.sharedPerBlock {
 		a.granule /= 2
 	}
 	a.unit = a.granule
 	grid := min(blocks(n, tupleTile), q.dev.props.multiprocessors)
-	if how.Way == gpu.TuplesHierarchical && grid > 0 {
+	if how.Strategy == gpu.WriteHierarchical && grid > 0 {
 		// Buffers that would never be full are useless.
 		a.unit = uint32(tupleLine / width)
 		few := bits.Len(uint(n/(2*grid*ways))) - 1
 		a.capacity = uint32(min(mostTupleFill/width, max(int(a.unit), 1<<max(few, 0))))
 		a.buffers = addr(o.alloc(int64(grid) * int64(ways+tupleSpares) * int64(a.capacity) * int64(width)))
 	}
-	launch(o, fmt.Sprintf("tuples_%s_k%d", how.Way, width/2), grid, tupleThreads,
-		tupleShared(how.Way, ways, int(a.granule), width), a)
+	launch(o, fmt.Sprintf("tuples_%s_k%d", how.Strategy, width/2), grid, tupleThreads,
+		tupleShared(how.Strategy, ways, int(a.granule), width), a)
 	at := make([]uint32, ways+1)
 	if !o.read(starts, 0, gpu.BytesOf(at)) {
 		o.idle() // the caller releases the memory of the tuples

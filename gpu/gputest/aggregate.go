@@ -297,7 +297,7 @@ func (b *bench) checkAggregation(typ gpu.Type, c aggregationCase, list []gpu.Agg
 		if b.rnd.IntN(2) == 0 {
 			parted, rows.Offsets, err = b.q.Partition(b.l, cols, digits, digit)
 		} else {
-			parted, rows.Offsets, rows.Ends, err = b.q.PartitionLoose(b.l, cols, digits, digit)
+			parted, rows.Offsets, rows.Ends, err = b.q.PartitionUnordered(b.l, cols, digits, digit)
 		}
 		require.NoError(t, err)
 		defer gpu.ReleaseColumns(append(parted, rows.Offsets, rows.Ends))

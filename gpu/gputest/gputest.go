@@ -58,7 +58,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Hash", testHash},
 		{"Partition", testPartition},
 		{"PartitionColumns", testPartitionColumns},
-		{"PartitionLoose", testPartitionLoose},
+		{"PartitionUnordered", testPartitionUnordered},
 		{"Sort", testSort},
 		{"Join", testJoin},
 		{"MatchPartitions", testMatchPartitions},

@@ -738,9 +738,9 @@ func testPartitionColumns(t *testing.T, open Open) {
 	}
 }
 
-// testPartitionLoose partitions columns by keys of every kind of skew, among them keys in runs.
+// testPartitionUnordered partitions columns by keys of every kind of skew, among them keys in runs.
 // Each row is in its partition once, in any order, and its columns move together.
-func testPartitionLoose(t *testing.T, open Open) {
+func testPartitionUnordered(t *testing.T, open Open) {
 	b := setUp(t, open)
 	int32s, longs, bools, shorts, huge := gpu.Of(gpu.Int32), gpu.Of(gpu.Int64), gpu.Of(gpu.Bool), gpu.Of(gpu.Int16),
 		gpu.Of(gpu.HugeInt)
@@ -783,9 +783,9 @@ func testPartitionLoose(t *testing.T, open Open) {
 						if up == nil {
 							up = b.up(cols...)
 						}
-						out, offsets, ends, err := b.q.PartitionLoose(b.l, up, up[0], digit)
+						out, offsets, ends, err := b.q.PartitionUnordered(b.l, up, up[0], digit)
 						require.NoError(t, err)
-						b.checkLoose(values, digit, out, offsets, ends)
+						b.checkUnordered(values, digit, out, offsets, ends)
 					}
 				}
 			}
@@ -793,15 +793,15 @@ func testPartitionLoose(t *testing.T, open Open) {
 	}
 }
 
-// checkLoose checks columns that were partitioned by the first of some, of which the second has the numbers of rows,
-// and releases them.
-func (b *bench) checkLoose(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Column, offsets, ends gpu.Column) {
+// checkUnordered checks columns that were partitioned by the first of some, of which the second has
+// the numbers of rows, and releases them.
+func (b *bench) checkUnordered(values [][]gpu.Scalar, digit gpu.Digit, out []gpu.Column, offsets, ends gpu.Column) {
 	t, n, typ := b.t, len(values[0]), out[0].Type
 	t.Helper()
-	from, loose := b.offsets(offsets), ends.Len > 0
+	from, slack := b.offsets(offsets), ends.Len > 0
 	require.Len(t, from, 1<<digit.Bits+1)
 	to := from[1:]
-	if loose {
+	if slack {
 		to = b.offsets(ends)
 		require.Len(t, to, 1<<digit.Bits)
 	}

@@ -545,8 +545,8 @@ func primitiveMemory() []memoryCase {
 		}
 		return made{rest: is(s)}, nil
 	}))
-	out = append(out, stateless("partition loosely", func(b *bench, cols []gpu.Column) (made, error) {
-		out, offsets, ends, err := b.q.PartitionLoose(b.l, pick(cols, colSpread, colNumber), cols[colSpread],
+	out = append(out, stateless("partition unordered", func(b *bench, cols []gpu.Column) (made, error) {
+		out, offsets, ends, err := b.q.PartitionUnordered(b.l, pick(cols, colSpread, colNumber), cols[colSpread],
 			gpu.Digit{Shift: 3, Bits: 4})
 		if err != nil {
 			return made{cols: out}, err

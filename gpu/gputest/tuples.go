@@ -32,12 +32,12 @@ func testTuples(t *testing.T, open Open) {
 				{12289, distribution{distinct: 7}, gpu.Digit{Bits: 1}},
 				{50003, distribution{}, gpu.Digit{Shift: top - 11, Bits: 11, Factor: factor}},
 			} {
-				for _, way := range gpu.TupleWays {
+				for _, way := range gpu.WriteStrategies {
 					for _, into := range []string{"device", "host", "interleaved"} {
 						// Algorithms that buffer rows need many rows per partition.
 						if b.takes() && (Thin == 0 || c.rows < 30000 || into == "host" ||
-							way == gpu.TuplesHierarchical) {
-							b.checkTuples(typ, c.rows, c.distribution, c.Digit, gpu.TuplePass{Way: way}, into)
+							way == gpu.WriteHierarchical) {
+							b.checkTuples(typ, c.rows, c.distribution, c.Digit, gpu.TuplePass{Strategy: way}, into)
 						}
 					}
 				}
@@ -67,7 +67,7 @@ func (b *bench) tuples(width, n int, into string) gpu.Column {
 func (b *bench) checkTuples(typ gpu.Type, n int, dist distribution, d gpu.Digit, how gpu.TuplePass, into string) {
 	t := b.t
 	t.Helper()
-	what := fmt.Sprintf("%d rows of %v, %+v, by %+v into %s memory, %v", n, typ, dist, d, into, how.Way)
+	what := fmt.Sprintf("%d rows of %v, %+v, by %+v into %s memory, %v", n, typ, dist, d, into, how.Strategy)
 	keys := b.random(typ, n, dist)
 	value := make([]gpu.Scalar, n)
 	for i := range value {

@@ -130,8 +130,8 @@ func (q *queue) Partition(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	return out, offsets, q.fail(err)
 }
 
-// PartitionLoose implements gpu.Queue.
-func (q *queue) PartitionLoose(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
+// PartitionUnordered implements gpu.Queue.
+func (q *queue) PartitionUnordered(l *gpu.Lease, cols []gpu.Column, key gpu.Column,
 	d gpu.Digit) (out []gpu.Column, offsets, ends gpu.Column, err error) {
 	out, offsets, err = q.Partition(l, cols, key, d)
 	return out, offsets, ends, err

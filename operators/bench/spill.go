@@ -31,7 +31,7 @@ type spillCase struct {
 	algorithm string  // of a join
 	payloads  int     // columns of 8 bytes besides the key of a wide join
 	text      bool    // plus a string column of 12 characters
-	way       *wayCase
+	write     *writeCase
 }
 
 // SpillFamilies returns the names of the groups of cases of the benchmark spill.
@@ -70,7 +70,7 @@ func spillCases() (out []spillCase) {
 		}
 	}
 	for _, w := range wayCases() {
-		out = append(out, spillCase{family: "ways", way: &w})
+		out = append(out, spillCase{family: "ways", write: &w})
 	}
 	return out
 }
@@ -86,8 +86,8 @@ func chosenSpills(names []string) ([]spillCase, error) {
 }
 
 func (c spillCase) name() string {
-	if c.way != nil {
-		return c.way.name()
+	if c.write != nil {
+		return c.write.name()
 	}
 	what := map[string]string{"join": "join, build side", "npj": "join by one table, build side",
 		"zipf": "join, foreign keys by Zipf 1, build side", "groupby": "group-by, groups", "sort": "sort, rows",
@@ -154,7 +154,7 @@ func (c spillCase) inputs() string {
 //     needed. Wide joins have more columns on both sides; their state counts all bytes.
 //   - A group-by with two rows per group, far from each other: the sum of a BIGINT, which is a HUGEINT.
 //   - A sort by keys in random order.
-//   - The first pass of a join alone, with all write strategies; see ways.
+//   - The first pass of a join alone, with all write strategies; see writes.
 //
 // The bound is the link, phase by phase: the bytes that the phase moved, at the rate of one
 // direction or of both.
@@ -173,11 +173,11 @@ func (b *bench) spill() error {
 	if s.link, err = p.Link(); err != nil {
 		return err
 	}
-	w := &ways{bench: b, link: s.link}
+	w := &writes{bench: b, link: s.link}
 	defer w.release()
 	for _, c := range cases {
 		run := s.run
-		if c.way != nil {
+		if c.write != nil {
 			run = w.run
 		}
 		if err := run(c); err != nil {

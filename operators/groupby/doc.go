@@ -19,7 +19,7 @@
 // unless their exponents differ by more than 43.
 //
 // PGB needs no order within a partition, so a GPU partitions in one or two passes without counting
-// (PartitionLoose): a sample decides the space of each partition. If a partition has more rows than
+// (PartitionUnordered): a sample decides the space of each partition. If a partition has more rows than
 // fit, the rows are partitioned again, in order.
 //
 // The partial aggregates of a stride wait for those of other strides. If there are none, they are

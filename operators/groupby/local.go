@@ -39,7 +39,7 @@ type local struct {
 	bytes    int64         // bytes of pending
 	few      []*gpu.Stride // partial aggregates that are not partitioned
 	fewBytes int64         // bytes of few
-	loose    []*gpu.Stride // partial aggregates, to be partitioned together
+	batch    []*gpu.Stride // partial aggregates, to be partitioned together
 	flushed  int           // rows of partial aggregates
 	passing  int           // strides that are still to bypass the table
 	// bypassed is the number of strides that bypassed the table since its last use, 0 if it paid
@@ -452,21 +452,21 @@ func (l *local) partitioned(rows *gpu.Stride) error {
 	if l.task.Lanes > 1 || l.always(l.task) {
 		return l.hold(l.task, rows)
 	}
-	if len(l.loose) > 0 && (l.loose[0].Schema != rows.Schema || !oneCoding(l.loose[0], rows)) {
-		if err := l.holdLoose(); err != nil {
+	if len(l.batch) > 0 && (l.batch[0].Schema != rows.Schema || !oneCoding(l.batch[0], rows)) {
+		if err := l.holdBatch(); err != nil {
 			rows.Release()
 			return err
 		}
 	}
-	l.loose = append(l.loose, rows)
+	l.batch = append(l.batch, rows)
 	bytes := int64(0)
-	for _, s := range l.loose {
+	for _, s := range l.batch {
 		bytes += s.Bytes()
 	}
 	if bytes < l.task.Share(grant.GroupRows) {
 		return nil
 	}
-	return l.holdLoose()
+	return l.holdBatch()
 }
 
 // holdFew partitions the few rows of many flushes. Before, they cannot spill.
@@ -477,10 +477,10 @@ func (l *local) holdFew() (err error) {
 	return err
 }
 
-// holdLoose partitions the loose rows together, because larger partitions are copied faster.
-func (l *local) holdLoose() (err error) {
-	loose := l.loose
-	l.loose, err = l.holdTogether(loose)
+// holdBatch partitions the batch, because larger partitions are copied faster.
+func (l *local) holdBatch() (err error) {
+	rows := l.batch
+	l.batch, err = l.holdTogether(rows)
 	return err
 }
 
@@ -564,7 +564,7 @@ func (l *local) flush() error {
 		x.release()
 		*at = nil
 	}
-	return l.holdLoose()
+	return l.holdBatch()
 }
 
 // Combine passes on the groups of the lane.
@@ -613,12 +613,12 @@ func (l *local) Close() error {
 	for _, s := range l.pending {
 		s.Release()
 	}
-	for _, s := range slices.Concat(l.few, l.loose) {
+	for _, s := range slices.Concat(l.few, l.batch) {
 		s.Release()
 	}
 	l.dropWaiting()
 	l.unpack()
-	l.pending, l.few, l.loose = nil, nil, nil
+	l.pending, l.few, l.batch = nil, nil, nil
 	for _, x := range []*table{l.table, l.merged} {
 		if x != nil {
 			x.release()

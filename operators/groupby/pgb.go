@@ -63,7 +63,7 @@ func (a pgb) aggregate(t operators.Task, s *gpu.Stride, by key) (*gpu.Stride, er
 func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column,
 	d gpu.Digit) (moved []gpu.Column, offsets, ends gpu.Column, err error) {
 	if a.transform {
-		return t.Queue.PartitionLoose(t.Lease, move, key, d)
+		return t.Queue.PartitionUnordered(t.Lease, move, key, d)
 	}
 	moved, offsets, err = t.Queue.Partition(t.Lease, move, key, d)
 	return moved, offsets, ends, err

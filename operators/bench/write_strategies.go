@@ -11,21 +11,21 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 )
 
-// wayCase is a write strategy for partitioning rows of 16 bytes out of core.
-type wayCase struct {
-	way    string // a name of gpu.TupleWays, or one of those below
-	bits   uint
-	from   string  // where the rows are: "host memory" or "device memory"
-	share  float64 // of the target's pages in device memory; 0 means only page-locked memory
-	prefix bool    // the CPU counts
+// writeCase is a write strategy for partitioning rows of 16 bytes out of core.
+type writeCase struct {
+	strategy string // a name of gpu.WriteStrategies, or one of those below
+	bits     uint
+	from     string  // where the rows are: "host memory" or "device memory"
+	share    float64 // of the target's pages in device memory; 0 means only page-locked memory
+	prefix   bool    // the CPU counts
 }
 
-// The write strategies besides those of gpu.TupleWays.
+// The write strategies besides those of gpu.WriteStrategies.
 const (
 	// wayDevice partitions strides in device memory, and copies them down.
-	wayDevice = "device"
+	writeByDevice = "device"
 	// wayCPU partitions by the CPU, in host memory.
-	wayCPU = "CPU"
+	writeByCPU = "CPU"
 )
 
 const (
@@ -33,35 +33,35 @@ const (
 	onDevice = "device memory"
 )
 
-func wayCases() (out []wayCase) {
+func wayCases() (out []writeCase) {
 	var all []string
-	for _, w := range gpu.TupleWays {
+	for _, w := range gpu.WriteStrategies {
 		all = append(all, w.String())
 	}
-	for _, way := range append(slices.Clone(all), wayDevice, wayCPU) {
+	for _, way := range append(slices.Clone(all), writeByDevice, writeByCPU) {
 		for bits := uint(1); bits <= gpu.MaxTupleBits; bits++ {
-			out = append(out, wayCase{way: way, bits: bits, from: inHost})
+			out = append(out, writeCase{strategy: way, bits: bits, from: inHost})
 		}
 	}
 	for _, way := range all {
 		for bits := uint(1); bits <= gpu.MaxTupleBits; bits++ {
-			out = append(out, wayCase{way: way, bits: bits, from: onDevice})
+			out = append(out, writeCase{strategy: way, bits: bits, from: onDevice})
 		}
 	}
 	for _, share := range []float64{0.25, 0.5, 0.75} {
 		for _, way := range all {
 			for bits := uint(1); bits <= gpu.MaxTupleBits; bits++ {
-				out = append(out, wayCase{way: way, bits: bits, from: inHost, share: share})
+				out = append(out, writeCase{strategy: way, bits: bits, from: inHost, share: share})
 			}
 		}
 	}
 	for _, bits := range []uint{6, 11} {
-		out = append(out, wayCase{way: all[0], bits: bits, from: inHost, prefix: true})
+		out = append(out, writeCase{strategy: all[0], bits: bits, from: inHost, prefix: true})
 	}
 	return out
 }
 
-func (w wayCase) name() string {
+func (w writeCase) name() string {
 	to := inHost
 	if w.share > 0 {
 		to = fmt.Sprintf("an array %.0f %% in device memory", 100*w.share)
@@ -70,19 +70,19 @@ func (w wayCase) name() string {
 	if w.prefix {
 		end = " with the prefix sum on the CPU"
 	}
-	return fmt.Sprintf("%s %d-way from %s into %s%s", w.way, 1<<w.bits, w.from, to, end)
+	return fmt.Sprintf("%s %d-way from %s into %s%s", w.strategy, 1<<w.bits, w.from, to, end)
 }
 
-// ways measures the first pass of a join out of core: rows of a key and a payload of 8 bytes, in
+// writes measures the first pass of a join out of core: rows of a key and a payload of 8 bytes, in
 // random order, are partitioned by a hash of their keys (Lutz et al., SIGMOD 2022, §6.2.6). The
-// strategies of gpu.TupleWays partition all rows at once. The strategy "device" copies up,
+// strategies of gpu.WriteStrategies partition all rows at once. The strategy "device" copies up,
 // partitions and copies down one stride at a time. The CPU partitions all rows at once, without the
 // link.
 //
 // The bound is the link: 16 bytes per row up if the rows are in host memory; as many bytes down as
 // the target has in host memory; and 8 bytes per row up for a prefix sum on the GPU over rows in
 // host memory.
-type ways struct {
+type writes struct {
 	*bench
 	link gpu.Link
 	rows int
@@ -94,7 +94,7 @@ type ways struct {
 	sums [2]uint64               // of keys and payloads
 }
 
-func (w *ways) release() {
+func (w *writes) release() {
 	for _, cols := range w.src {
 		gpu.ReleaseColumns(cols)
 	}
@@ -107,7 +107,7 @@ func (w *ways) release() {
 }
 
 // draw generates the rows in page-locked memory, and allocates space for as many tuples.
-func (w *ways) draw() (err error) {
+func (w *writes) draw() (err error) {
 	w.rows = 1 << 26
 	if w.opt.Rows > 0 {
 		w.rows = w.opt.Rows
@@ -165,7 +165,7 @@ func sum(v []uint64, at, step int) uint64 {
 }
 
 // columns returns the rows of a case, in the memory that it reads.
-func (w *ways) columns(c wayCase) ([]gpu.Column, error) {
+func (w *writes) columns(c writeCase) ([]gpu.Column, error) {
 	if w.src[c.from] == nil {
 		s := &gpu.Stride{Schema: row, Rows: w.rows}
 		for _, c := range w.src[inHost] {
@@ -182,8 +182,8 @@ func (w *ways) columns(c wayCase) ([]gpu.Column, error) {
 }
 
 // run measures a case. The first run, which is not timed, is checked.
-func (w *ways) run(of spillCase) error {
-	c := *of.way
+func (w *writes) run(of spillCase) error {
+	c := *of.write
 	if w.rows == 0 {
 		if err := w.draw(); err != nil {
 			return err
@@ -194,7 +194,7 @@ func (w *ways) run(of spillCase) error {
 		return err
 	}
 	digit := gpu.Digit{Shift: 64 - c.bits, Bits: c.bits, Factor: 0x9e3779b97f4a7c15}
-	if c.way == wayDevice {
+	if c.strategy == writeByDevice {
 		return w.strides(c, digit)
 	}
 	to := w.to
@@ -220,7 +220,7 @@ func (w *ways) run(of spillCase) error {
 		to = w.both
 	}
 	q, l, how := w.q, w.l, gpu.TuplePass{HostPrefix: c.prefix}
-	if c.way == wayCPU {
+	if c.strategy == writeByCPU {
 		if q, err = w.cpu.NewQueue("bench spill"); err != nil {
 			return err
 		}
@@ -228,8 +228,9 @@ func (w *ways) run(of spillCase) error {
 		l = w.cpu.Budget().Lease("bench spill")
 		defer l.Close()
 	}
-	if i := slices.IndexFunc(gpu.TupleWays, func(way gpu.TupleWay) bool { return way.String() == c.way }); i >= 0 {
-		how.Way = gpu.TupleWays[i]
+	named := func(s gpu.WriteStrategy) bool { return s.String() == c.strategy }
+	if i := slices.IndexFunc(gpu.WriteStrategies, named); i >= 0 {
+		how.Strategy = gpu.WriteStrategies[i]
 	}
 	var prefixes, writes, totals []time.Duration
 	x, err := gpu.ExperimentalOf(q)
@@ -263,14 +264,14 @@ func (w *ways) run(of spillCase) error {
 	if c.from == inHost {
 		up, count = 16*n, 8*n
 	}
-	if c.way == wayCPU { // the bytes that the GPU would have to move
+	if c.strategy == writeByCPU { // the bytes that the GPU would have to move
 		writes = totals
 	}
-	if c.way == wayCPU || c.prefix {
+	if c.strategy == writeByCPU || c.prefix {
 		count = 0
 	}
 	r := Spill{Spilled: 1 - c.share, Phases: []SpillPhase{newSpillPhase(w.link, "write", median(writes), up, down)}}
-	if c.way != wayCPU {
+	if c.strategy != writeByCPU {
 		p := newSpillPhase(w.link, "prefix", median(prefixes), count, 0)
 		if c.prefix { // the GPU waits for the CPU
 			p.Time = median(totals) - r.Phases[0].Time
@@ -282,12 +283,12 @@ func (w *ways) run(of spillCase) error {
 }
 
 // onHost returns the bytes of tuples that are in host memory.
-func (w *ways) onHost(c wayCase) int64 {
+func (w *writes) onHost(c writeCase) int64 {
 	n := int64(w.rows) * 16
 	return n - int64(c.share*float64(n))
 }
 
-func (w *ways) report(name string, r Spill, wall time.Duration) {
+func (w *writes) report(name string, r Spill, wall time.Duration) {
 	out := Result{Benchmark: w.name, Case: name, Rows: int64(w.rows), Wall: wall, Runs: w.runs, Bound: "link",
 		Spill: &r}
 	var bound time.Duration
@@ -302,7 +303,7 @@ func (w *ways) report(name string, r Spill, wall time.Duration) {
 
 // check returns an error unless the tuples are in their partitions, and the sums of their keys and
 // payloads are those of the input.
-func (w *ways) check(to gpu.Column, offsets []int, d gpu.Digit) error {
+func (w *writes) check(to gpu.Column, offsets []int, d gpu.Digit) error {
 	var tuples []uint64
 	if to.Data.Bytes() != nil {
 		tuples = gpu.Values[uint64](to.Data, 2*w.rows)
@@ -341,7 +342,7 @@ func (w *ways) check(to gpu.Column, offsets []int, d gpu.Digit) error {
 }
 
 // strides measures wayDevice.
-func (w *ways) strides(c wayCase, d gpu.Digit) error {
+func (w *writes) strides(c writeCase, d gpu.Digit) error {
 	s := &spilling{bench: w.bench, link: w.link}
 	step := w.dev.StrideRows(16)
 	src := w.src[inHost]
