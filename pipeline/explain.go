@@ -103,7 +103,7 @@ func (e *Explanation) countRuns() {
 
 func explainStage(s *physical.Stage, device string) *StageExplained {
 	e := &StageExplained{Step: s.Step, Kind: s.Kind(), Detail: s.Detail, Rows: s.Rows, Device: device, at: s.At}
-	if s.Scan() != nil {
+	if s.Source() != nil {
 		e.Device = Host
 	}
 	if choice := s.Choose(runner.Unopened(device)); choice != "" {

@@ -46,8 +46,24 @@ func TestRules(t *testing.T) {
 			require.Equal(t, string(text), got)
 		})
 	}
+	for rule := range treesOfRules() {
+		tested[rule] = true
+	}
 	for _, r := range logical.Rules {
 		require.True(t, tested[r.Name], "the rule %s has a test", r.Name)
+	}
+}
+
+func TestRulesThatCannotBeLeftOut(t *testing.T) {
+	for rule, want := range map[string]string{"limits": "",
+		"set-operations": "cannot be left out: it replaces what has no",
+		"limit": `there is no rule "limit"; the rules are set-operations, null-aware-joins, push-filters`} {
+		err := logical.Options{Without: []string{rule}}.Check()
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package limit passes on a range of rows and then reports that it is done.
+// Package limit passes on a range of rows and then reports that it is done. It also has the operator that passes on a
+// single row and refuses more.
 package limit
 
 import (

@@ -115,6 +115,28 @@ func (e *Estimator) countRows(n rel.Node) float64 {
 			rows += e.Rows(in)
 		}
 		return rows
+	case *rel.Values:
+		return float64(len(n.Rows))
+	case *rel.SetOperation:
+		l, r := e.Rows(n.Left), e.Rows(n.Right)
+		switch n.Op {
+		case rel.UnionOf:
+			return l + r
+		case rel.Intersect:
+			return min(l, r)
+		}
+		return l
+	case *rel.SingleRow:
+		return 1
+	case *rel.Apply:
+		l := e.Rows(n.Left)
+		switch n.Kind {
+		case join.Inner:
+			return l * e.Rows(n.Right)
+		case join.Left:
+			return l * max(e.Rows(n.Right), 1)
+		}
+		return l
 	case *rel.Held:
 		return e.Rows(n.In)
 	}
@@ -136,6 +158,9 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 	switch n := n.(type) {
 	case *rel.Scan:
 		at := n.At(id)
+		if at < 0 {
+			return ColumnStats{} // of a row around a dependent join
+		}
 		c := scanStats(n.Field(id).Type, n.Table.Stats(at), e.Rows(n))
 		c.sample, c.column = e.sample(n.Table), at
 		return c
@@ -146,6 +171,9 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 		}
 		return c
 	case *rel.Project:
+		if !n.Has(id) {
+			return ColumnStats{}
+		}
 		return exprStats(n.Expr(id), e.columnsOf(n.In))
 	case *rel.Join:
 		switch {
@@ -182,15 +210,75 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 		return e.Column(n.In, id)
 	case *rel.Union:
 		i := slices.Index(n.Columns, id)
+		if i < 0 {
+			return ColumnStats{}
+		}
 		c := e.Column(n.Ins[0], n.From[0][i])
 		for k, in := range n.Ins[1:] {
 			c = c.union(e.Column(in, n.From[k+1][i]))
 		}
 		return c
+	case *rel.Values:
+		return valuesStats(n, id)
+	case *rel.SetOperation:
+		i := slices.Index(n.Columns, id)
+		if i < 0 {
+			return ColumnStats{}
+		}
+		c := e.Column(n.Left, n.LeftColumns[i])
+		if n.Op == rel.UnionOf {
+			c = c.union(e.Column(n.Right, n.RightColumns[i]))
+		}
+		return c
+	case *rel.SingleRow:
+		c := e.Column(n.In, id)
+		c.distinct, c.counted, c.unique = 1, true, true
+		return c
+	case *rel.Apply:
+		switch {
+		case n.Kind == join.Mark && id == n.Mark:
+			return ColumnStats{distinct: 3, Bytes: float64(gpu.Of(gpu.Bool).Width())}
+		case n.Right.Rel().Has(id):
+			return e.Column(n.Right, id)
+		}
+		return e.Column(n.Left, id)
 	case *rel.Held:
 		return e.Column(n.In, id)
 	}
 	panic("logical: unknown node")
+}
+
+// valuesStats counts the values of a column of constants.
+func valuesStats(n *rel.Values, id rel.ID) ColumnStats {
+	at := slices.Index(n.Columns, id)
+	if at < 0 {
+		return ColumnStats{}
+	}
+	t := n.Field(id).Type
+	c := ColumnStats{counted: true, Bytes: float64(t.Width())}
+	seen, bytes := map[string]bool{}, 0
+	for _, row := range n.Rows {
+		v := row[at]
+		if bytes += len(v.Str); !v.Valid {
+			continue
+		}
+		seen[v.String()] = true
+		switch {
+		case !integerLike(t):
+		case c.bound == nil:
+			c.bound = &expr.Range{Lo: v.Int, Hi: v.Int}
+		case v.Int.Less(c.bound.Lo):
+			c.bound.Lo = v.Int
+		case c.bound.Hi.Less(v.Int):
+			c.bound.Hi = v.Int
+		}
+	}
+	c.distinct = float64(len(seen))
+	c.unique = len(seen) > 0 && len(seen) == len(n.Rows)
+	if t.IsVar() {
+		c.Bytes = float64(bytes)/max(float64(len(n.Rows)), 1) + 4
+	}
+	return c
 }
 
 // expanded estimates the values of a column of an Expand.

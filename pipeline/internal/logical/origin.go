@@ -34,6 +34,12 @@ func Origins(o rel.Output) (columns []Origin, tables []source.Table) {
 			for _, c := range n.Copies {
 				of[c.Out] = of[c.From]
 			}
+		case *rel.SetOperation:
+			for i, c := range n.Columns {
+				if of[c] = of[n.LeftColumns[i]]; n.Op == rel.UnionOf && of[c] != of[n.RightColumns[i]] {
+					of[c] = Origin{}
+				}
+			}
 		case *rel.Union:
 			for i, c := range n.Columns {
 				of[c] = of[n.From[0][i]]

@@ -102,7 +102,7 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 			ins[i] = down.below(in, below)
 		}
 		return rel.NewUnion(origin, ins, n.From, n.Columns)
-	case *rel.Limit, *rel.Held:
+	case *rel.Limit, *rel.Held, *rel.Values, *rel.SetOperation, *rel.SingleRow, *rel.Apply:
 		return down.through(n, nil, preds)
 	}
 	panic("logical: unknown node")
@@ -145,9 +145,10 @@ func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 			above = append(above, p)
 		case !r && !rel.KeepsRight(n.Kind) && (!mayFail || n.Kind == join.Left || n.Kind == join.Mark):
 			left = append(left, p)
-			if l && n.Kind != join.Anti {
+			if l && n.Kind != join.Anti && !spec.Unknown() {
 				// Right rows that match only dropped rows are dropped too. An anti join gains
-				// nothing from that, because the condition has reduced its left side already.
+				// nothing from that, because the condition has reduced its left side already. Rows with a null
+				// in a key that may be unknown are no match, but count.
 				right = append(right, translate(p, n.LeftKeys, n.RightKeys, n.NullSafe)...)
 			}
 		case r && !l && n.Kind.Pairs() && !rel.KeepsLeft(n.Kind) && (!mayFail || n.Kind == join.Right):

@@ -12,22 +12,31 @@ import (
 // Rule rewrites a plan without a change of its result. The result of a node keeps the columns of
 // the node, and may have others.
 type Rule struct {
-	Name  string
-	Doc   string // what it does, in one sentence
-	apply func(*Estimator, rel.Node) rel.Node
+	Name string
+	Doc  string // what it does, in one sentence
+	// Needed says that the rule replaces nodes that have no operator, so it cannot be left out.
+	Needed bool
+	apply  func(*Estimator, rel.Node) rel.Node
 }
 
 // Rules lists the rules in the order of their application. Lowering drops unused columns later.
 var Rules = []Rule{
-	{"push-filters", "Conditions move toward the sources, into joins, and along equalities to the other side. An " +
-		"outer join that keeps rows only for a condition to drop them keeps none.",
-		func(_ *Estimator, n rel.Node) rel.Node { return pushDown(n) }},
-	{"limits", "Limits move below projections, and a limit of a sort makes it a top-k.", each(sinkLimits)},
-	{"order-joins", "Chains of inner joins take the order with the fewest rows, by estimates.", orderJoins},
-	{"range-joins", "A join without an equality finds its pairs by a range, if its conditions have one.",
-		each(joinRanges)},
-	{"join-partitions", "Windows of aggregates over whole partitions become a group-by and a join, if that costs less.",
-		each(joinPartitions)},
+	{Name: "set-operations", Needed: true, apply: each(joinSets),
+		Doc: "INTERSECT and EXCEPT become joins in which null equals null, and distinct rows a group-by."},
+	{Name: "null-aware-joins", Needed: true, apply: each(countNulls),
+		Doc: "A join with a comparison that is unknown for nulls, as in NOT IN, becomes one that matches, and a " +
+			"count of the nulls or a second join."},
+	{Name: "push-filters", apply: func(_ *Estimator, n rel.Node) rel.Node { return pushDown(n) },
+		Doc: "Conditions move toward the sources, into joins, and along equalities to the other side. An outer join " +
+			"that keeps rows only for a condition to drop them keeps none."},
+	{Name: "limits", apply: each(sinkLimits),
+		Doc: "Limits move below projections, and a limit of a sort makes it a top-k."},
+	{Name: "order-joins", apply: orderJoins,
+		Doc: "Chains of inner joins take the order with the fewest rows, by estimates."},
+	{Name: "range-joins", apply: each(joinRanges),
+		Doc: "A join without an equality finds its pairs by a range, if its conditions have one."},
+	{Name: "join-partitions", apply: each(joinPartitions),
+		Doc: "Windows of aggregates over whole partitions become a group-by and a join, if that costs less."},
 }
 
 // each returns a rule that rewrites each node.
@@ -47,11 +56,14 @@ type Options struct {
 	Applied func(r Rule, before, after rel.Output)
 }
 
-// Check returns a *job.Diagnostic if there is no rule of a name that is left out.
+// Check returns a *job.Diagnostic if there is no rule of a name that is left out, or if it is needed.
 func (o Options) Check() error {
 	var names []string
 	for _, r := range Rules {
-		names = append(names, r.Name)
+		if names = append(names, r.Name); r.Needed && slices.Contains(o.Without, r.Name) {
+			return &job.Diagnostic{Msg: fmt.Sprintf("the rule %s cannot be left out: it replaces what has no operator",
+				r.Name)}
+		}
 	}
 	for _, name := range o.Without {
 		if !slices.Contains(names, name) {
@@ -62,10 +74,16 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Optimize applies the rules to a plan.
+// Optimize applies the rules to a plan. A plan with a dependent join, in which expressions use columns that are not
+// below them, gets only those that are needed.
 func Optimize(e *Estimator, o rel.Output, opt Options) rel.Output {
+	dependent := false
+	rel.Visit(o.Root, func(n rel.Node) {
+		_, apply := n.(*rel.Apply)
+		dependent = dependent || apply
+	})
 	for _, r := range Rules {
-		if slices.Contains(opt.Without, r.Name) {
+		if slices.Contains(opt.Without, r.Name) || dependent && !r.Needed {
 			continue
 		}
 		before := o

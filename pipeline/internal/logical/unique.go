@@ -7,7 +7,7 @@ import (
 )
 
 // Unique reports whether no two rows of a node can have equal values in all of the columns:
-// they contain the keys of a group-by.
+// they contain the keys of a group-by, or there is one row.
 func Unique(n rel.Node, columns []rel.ID) bool {
 	switch n := n.(type) {
 	case *rel.Filter:
@@ -20,6 +20,8 @@ func Unique(n rel.Node, columns []rel.ID) bool {
 		return Unique(n.In, columns)
 	case *rel.Held:
 		return Unique(n.In, columns)
+	case *rel.SingleRow:
+		return true
 	case *rel.Project:
 		var below []rel.ID
 		for _, c := range columns {

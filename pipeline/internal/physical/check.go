@@ -77,6 +77,24 @@ func (s *Stage) check() error {
 		if len(spec.Columns) != s.Schema.Len() {
 			return errors.New("it does not read as many columns as it has")
 		}
+	case *Values:
+		want = 0
+		for i, row := range spec.Rows {
+			if len(row) != s.Schema.Len() {
+				return fmt.Errorf("row %d does not have as many values as it has columns", i)
+			}
+			for k, v := range row {
+				if v.Type != s.Schema.Fields[k].Type {
+					return fmt.Errorf("row %d has a value of another type than its column", i)
+				}
+			}
+		}
+	case *SingleRow:
+		if spec.Nulls == nil || len(spec.Nulls.Outputs) != s.Schema.Len() {
+			return errors.New("it does not have as many nulls as columns")
+		}
+		ins, outs = append(ins, spec.In), append(outs, spec.In)
+		programs, inputs = []*gpu.Program{spec.Nulls}, [][]int{nil}
 	case *Held:
 		if want = 0; !equal(spec.By.Schema, s.Schema) {
 			return errors.New("the rows that it reads have other columns")

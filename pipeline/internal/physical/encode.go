@@ -15,6 +15,7 @@ var specs = map[string]Spec{
 	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{},
 	"group":  &Group{},
 	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Hold{}, "held": &Held{},
+	"values": &Values{}, "single row": &SingleRow{},
 }
 
 // encodedPlan is a Plan in JSON. Stages come after their inputs; the last one is the root.

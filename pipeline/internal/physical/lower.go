@@ -2,6 +2,7 @@ package physical
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -248,8 +249,16 @@ func (l *lowering) lowerNode(n rel.Node, need required) (*Stage, layout, error) 
 		return l.lowerUnion(n, need)
 	case *rel.Held:
 		return l.lowerHeld(n, need)
+	case *rel.Values:
+		return l.lowerValues(n, need)
+	case *rel.SingleRow:
+		return l.lowerSingleRow(n, need)
+	case *rel.Apply:
+		return nil, nil, refused(n, errors.New("a subquery that depends on the rows around it cannot be computed: "+
+			"write it as a join"))
+	case *rel.SetOperation: // a rule has replaced it
 	}
-	panic("physical: unknown node")
+	panic(fmt.Sprintf("physical: there is no operator for a node of type %T", n))
 }
 
 // stageOf returns the stage of a node.
@@ -741,6 +750,48 @@ func (l *lowering) lowerUnion(n *rel.Union, need required) (*Stage, layout, erro
 		union.Columns = append(union.Columns, lay.all(from))
 	}
 	return st, out, nil
+}
+
+func (l *lowering) lowerValues(n *rel.Values, need required) (*Stage, layout, error) {
+	used := need.among(n.Columns)
+	values := &Values{Rows: make([][]gpu.Scalar, len(n.Rows))}
+	for _, c := range used {
+		at := slices.Index(n.Columns, c)
+		for i, row := range n.Rows {
+			values.Rows[i] = append(values.Rows[i], row[at])
+		}
+	}
+	st := l.stageOf(n)
+	schema, lay := laidOut(n.Rel(), used)
+	st.Spec, st.Schema, st.Detail = values, schema, []string{"columns: " + listOf(schema.Names())}
+	return st, lay, nil
+}
+
+func (l *lowering) lowerSingleRow(n *rel.SingleRow, need required) (*Stage, layout, error) {
+	used := need.among(n.Columns)
+	in, below, err := l.lower(n.In, requiredOf(used...))
+	if err != nil {
+		return nil, nil, err
+	}
+	st := l.stageOf(n, in)
+	lay := layout{}
+	st.Schema = &gpu.Schema{Fields: slices.Clone(in.Schema.Fields)}
+	for i := range st.Schema.Fields {
+		st.Schema.Fields[i].Nullable = true
+	}
+	for _, c := range used {
+		lay[c] = below.of(c)
+	}
+	var nulls []*expr.Expr
+	for _, f := range in.Schema.Fields {
+		nulls = append(nulls, expr.Null(f))
+	}
+	program, _, err := expr.Compile(&gpu.Schema{}, nulls...)
+	if err != nil {
+		return nil, nil, refused(n, err)
+	}
+	st.Spec, st.Detail = &SingleRow{In: in.Schema, Nulls: program}, []string{"nulls if there is none"}
+	return st, lay, nil
 }
 
 // lowerHeld makes the first reader of a step hold its rows, and the others read them there.

@@ -22,8 +22,8 @@ import (
 type Spec interface {
 	// Name is the stage's work in reports.
 	Name() string
-	// Operator makes the operator of one run on a device. It is nil for a scan, a union and a reader of held rows,
-	// which have none.
+	// Operator makes the operator of one run on a device. It is nil for a scan, values, a union and a reader of held
+	// rows, which have none.
 	Operator(on gpu.Capabilities) (operators.Operator, error)
 }
 
@@ -85,6 +85,14 @@ type (
 	}
 	// Union has the rows of its inputs one after the other. Columns are those of each input in the order of the result.
 	Union struct{ Columns [][]int }
+	// Values has rows of constants.
+	Values struct{ Rows [][]gpu.Scalar }
+	// SingleRow passes on the only row of its input, and refuses a second one. Nulls computes the row that it has if
+	// there is none.
+	SingleRow struct {
+		In    *gpu.Schema
+		Nulls *gpu.Program
+	}
 	// Hold keeps the rows of a step that several steps read.
 	Hold struct{ In *gpu.Schema }
 	// Held has the rows that another stage holds.
@@ -127,6 +135,12 @@ func (s *Limit) Name() string { return "limit" }
 
 // Name implements Spec.
 func (s *Union) Name() string { return "union" }
+
+// Name implements Spec.
+func (s *Values) Name() string { return "values" }
+
+// Name implements Spec.
+func (s *SingleRow) Name() string { return "single row" }
 
 // Name implements Spec.
 func (s *Hold) Name() string { return "hold" }
@@ -184,6 +198,14 @@ func (s *Limit) Operator(gpu.Capabilities) (operators.Operator, error) {
 
 // Operator implements Spec.
 func (s *Union) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
+
+// Operator implements Spec.
+func (s *Values) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
+
+// Operator implements Spec.
+func (s *SingleRow) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return limit.NewSingle(s.In, s.Nulls), nil
+}
 
 // Operator implements Spec.
 func (s *Hold) Operator(gpu.Capabilities) (operators.Operator, error) { return hold.New(s.In), nil }

@@ -4,6 +4,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
 )
 
 // Plan is a tree of stages and the columns of its result. It is immutable.
@@ -84,6 +85,20 @@ func (p *Plan) Visit(f func(*Stage)) {
 // Scan returns the spec of a scan, nil for other stages.
 func (s *Stage) Scan() *Scan {
 	scan, _ := s.Spec.(*Scan)
+	return scan
+}
+
+// Source returns how the stage reads rows that no other stage has: the scan of a table, or of values. It is nil for
+// other stages.
+func (s *Stage) Source() *Scan {
+	values, ok := s.Spec.(*Values)
+	if !ok {
+		return s.Scan()
+	}
+	scan := &Scan{Table: source.NewValues(s.Schema, values.Rows)}
+	for i := range s.Schema.Fields {
+		scan.Columns = append(scan.Columns, i)
+	}
 	return scan
 }
 

@@ -1,24 +1,50 @@
 package rel
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
+	"github.com/gstream/gstream/operators/join"
 )
 
 // Check returns an error if a plan does not fit together: a column that an input does not have or that an expression
 // takes for another type, a column that both sides of a join have, or inputs of a union that differ.
-func Check(o Output) (err error) {
-	Visit(o.Root, func(n Node) {
-		if wrong := checkNode(n); wrong != nil && err == nil {
+func Check(o Output) error {
+	if err := checkBelow(o.Root, nil); err != nil {
+		return err
+	}
+	return has(o.Root, o.Columns...)
+}
+
+// outer has the columns that expressions may use besides those of their inputs: on the right side of a dependent join,
+// those of the rows around it.
+type outer map[ID]bool
+
+// checkBelow checks a node and all nodes below it.
+func checkBelow(root Node, around outer) (err error) {
+	Remembered(func(n Node, again func(Node) Node) Node {
+		if a, ok := n.(*Apply); ok {
+			again(a.Left)
+			more := outer{}
+			maps.Copy(more, around)
+			for _, c := range a.Outer {
+				more[c] = true
+			}
+			err = cmp.Or(err, checkBelow(a.Right, more))
+		} else {
+			for _, in := range Inputs(n) {
+				again(in)
+			}
+		}
+		if wrong := checkNode(n, around); wrong != nil && err == nil {
 			err = fmt.Errorf("%s [%s]: %w", describe(n), n.Rel().Origin.Step, wrong)
 		}
-	})
-	if err == nil {
-		err = has(o.Root, o.Columns...)
-	}
+		return n
+	})(root)
 	return err
 }
 
@@ -33,14 +59,17 @@ func has(in Node, ids ...ID) error {
 	return nil
 }
 
-// fit returns an error if expressions are not over the columns of nodes, and of their types.
-func fit(exprs []*expr.Expr, ins ...Node) error {
+// fit returns an error if expressions are not over the columns of nodes and of the rows around, and of their types.
+func (around outer) fit(exprs []*expr.Expr, ins ...Node) error {
 	for _, e := range exprs {
 		if err := e.CheckTypes(func(id int) (gpu.Type, bool) {
 			for _, in := range ins {
 				if r := in.Rel(); r.Has(id) {
 					return r.Field(id).Type, true
 				}
+			}
+			if around[id] {
+				return ins[0].Rel().Metadata.Column(id).Type, true
 			}
 			return gpu.Type{}, false
 		}); err != nil {
@@ -67,7 +96,7 @@ func columnsOf(keys []SortKey) (ids []ID) {
 	return ids
 }
 
-func checkNode(n Node) error {
+func checkNode(n Node, around outer) error {
 	r := n.Rel()
 	seen := map[ID]bool{}
 	for _, c := range r.Columns {
@@ -78,7 +107,7 @@ func checkNode(n Node) error {
 	}
 	switch n := n.(type) {
 	case *Filter:
-		return fit(n.Conjuncts, n.In)
+		return around.fit(n.Conjuncts, n.In)
 	case *Project:
 		if len(n.Exprs) != len(n.Columns) {
 			return fmt.Errorf("it computes %d of %d columns", len(n.Exprs), len(n.Columns))
@@ -91,9 +120,9 @@ func checkNode(n Node) error {
 				return fmt.Errorf("it computes %v as column %v of %v", have, r.Metadata.Column(c), want)
 			}
 		}
-		return fit(n.Exprs, n.In)
+		return around.fit(n.Exprs, n.In)
 	case *Join:
-		return checkJoin(n)
+		return checkJoin(n, around)
 	case *Expand:
 		for _, c := range n.Copies {
 			if err := has(n.In, c.From); err != nil {
@@ -130,29 +159,84 @@ func checkNode(n Node) error {
 		return has(n.In, used...)
 	case *Sort:
 		return has(n.In, columnsOf(n.Keys)...)
+	case *Values:
+		return checkValues(n)
+	case *SetOperation:
+		if err := sameColumns(n.Rel(), n.Op.String(), n.Left, n.LeftColumns); err != nil {
+			return err
+		}
+		return sameColumns(n.Rel(), n.Op.String(), n.Right, n.RightColumns)
+	case *Apply:
+		return checkApply(n, around)
 	case *Union:
 		if len(n.From) != len(n.Ins) {
 			return fmt.Errorf("it has %d inputs and takes columns of %d", len(n.Ins), len(n.From))
 		}
 		for i, in := range n.Ins {
-			if err := has(in, n.From[i]...); err != nil {
+			if err := sameColumns(n.Rel(), "union", in, n.From[i]); err != nil {
 				return err
-			}
-			if have, want := len(n.From[i]), len(n.Columns); have != want {
-				return fmt.Errorf("it takes %d columns of an input and has %d", have, want)
-			}
-			for k, c := range n.From[i] {
-				if have, want := in.Rel().Field(c).Type, r.Field(n.Columns[k]).Type; have != want {
-					return fmt.Errorf("column %v is %v in an input and %v in the union",
-						r.Metadata.Column(n.Columns[k]), have, want)
-				}
 			}
 		}
 	}
 	return nil
 }
 
-func checkJoin(n *Join) error {
+// sameColumns returns an error if columns of an input are not as many as those of a node, or of other types.
+func sameColumns(n *Relation, what string, in Node, from []ID) error {
+	if err := has(in, from...); err != nil {
+		return err
+	}
+	if have, want := len(from), len(n.Columns); have != want {
+		return fmt.Errorf("it takes %d columns of an input and has %d", have, want)
+	}
+	for i, c := range from {
+		if have, want := in.Rel().Field(c).Type, n.Field(n.Columns[i]).Type; have != want {
+			return fmt.Errorf("column %v is %v in an input and %v in the %s", n.Metadata.Column(n.Columns[i]), have,
+				want, what)
+		}
+	}
+	return nil
+}
+
+func checkValues(n *Values) error {
+	for i, row := range n.Rows {
+		if have, want := len(row), len(n.Columns); have != want {
+			return fmt.Errorf("row %d has %d values for %d columns", i, have, want)
+		}
+		for k, v := range row {
+			switch f := n.Field(n.Columns[k]); {
+			case v.Type != f.Type:
+				return fmt.Errorf("row %d has a value of %v for column %v of %v", i, v.Type,
+					n.Metadata.Column(n.Columns[k]), f.Type)
+			case !v.Valid && !f.Nullable:
+				return fmt.Errorf("row %d has a null for column %v, which has none", i, n.Metadata.Column(n.Columns[k]))
+			}
+		}
+	}
+	return nil
+}
+
+func checkApply(n *Apply, around outer) error {
+	if Shares(n.Left, n.Right) {
+		return fmt.Errorf("both sides have one column")
+	}
+	for _, c := range n.Outer {
+		if !around[c] {
+			if err := has(n.Left, c); err != nil {
+				return err
+			}
+		}
+	}
+	if (n.Kind == join.Mark) != (n.Mark != None) {
+		return fmt.Errorf("only a mark join has a mark")
+	}
+	if KeepsRight(n.Kind) {
+		return fmt.Errorf("the rows of its right side depend on those of the left side, so it cannot keep them all")
+	}
+	return around.fit(n.Conditions, n.Left, n.Right)
+}
+
+func checkJoin(n *Join, around outer) error {
 	if Shares(n.Left, n.Right) {
 		return fmt.Errorf("both sides have one column")
 	}
@@ -169,6 +253,17 @@ func checkJoin(n *Join) error {
 		if a, b := n.Left.Rel().Field(k).Type, n.Right.Rel().Field(n.RightKeys[i]).Type; a != b {
 			return fmt.Errorf("it compares %v and %v", a, b)
 		}
+	}
+	if n.NullAware != nil && len(n.NullAware) != len(n.LeftKeys) {
+		return fmt.Errorf("it has %d keys and says of %d whether nulls are unknown", len(n.LeftKeys), len(n.NullAware))
+	}
+	for i, unknown := range n.NullAware {
+		if unknown && (n.NullSafe[i] || n.Kind != join.Anti && n.Kind != join.Mark || n.Range != nil) {
+			return fmt.Errorf("a null in a key is unknown only to an anti or a mark join that compares it with =")
+		}
+	}
+	if n.Unknown() && n.Kind == join.Mark && !n.Field(n.Mark).Nullable {
+		return fmt.Errorf("its mark may be unknown, but is not nullable")
 	}
 	conditions := n.Residual
 	if g := n.Range; g != nil {
@@ -189,7 +284,7 @@ func checkJoin(n *Join) error {
 		}
 		conditions = slices.Concat(conditions, g.Conditions)
 	}
-	return fit(conditions, n.Left, n.Right)
+	return around.fit(conditions, n.Left, n.Right)
 }
 
 // SameRows returns an error if two plans do not have the same columns: IDs and types, in order.

@@ -2,6 +2,7 @@ package rel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
@@ -12,6 +13,10 @@ type JoinSpec struct {
 	Kind                join.Kind
 	LeftKeys, RightKeys []ID
 	NullSafe            []bool
+	// NullAware says for each key of an anti or a mark join whether its comparison with a null is unknown, as in NOT
+	// IN. The Mark is null then, and an anti join drops the row, unless another pair matches or no pair could. nil
+	// is no key.
+	NullAware []bool
 	// Residual are conditions on pairs of rows with equal keys. Pairs on which one is not true do not match.
 	Residual []*expr.Expr
 	// AllPairs says that the key is the same in all rows: all pairs of rows are compared.
@@ -46,6 +51,9 @@ func KeepsLeft(k join.Kind) bool {
 // KeepsRight reports whether a kind of join returns right rows without a match.
 func KeepsRight(k join.Kind) bool { return k == join.Right || k == join.Full }
 
+// Unknown reports whether a comparison with a null is unknown in some key of the join.
+func (s *JoinSpec) Unknown() bool { return slices.Contains(s.NullAware, true) }
+
 // What returns the kind of the join in the words of the query.
 func (n *Join) What() string {
 	if n.Kind == join.Inner && n.AllPairs && len(n.Residual) == 0 {
@@ -69,7 +77,11 @@ func (n *Join) Conditions() (list []string) {
 		if n.NullSafe[i] {
 			op = "IS NOT DISTINCT FROM"
 		}
-		list = append(list, fmt.Sprintf("%s %s %s", left, op, right))
+		text := fmt.Sprintf("%s %s %s", left, op, right)
+		if i < len(n.NullAware) && n.NullAware[i] {
+			text += " or unknown"
+		}
+		list = append(list, text)
 	}
 	if n.Range != nil {
 		list = append(list, "range: "+n.Range.Text)

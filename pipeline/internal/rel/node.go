@@ -154,6 +154,39 @@ type (
 		Ins  []Node
 		From [][]ID
 	}
+	// Values has rows of constants, each with a value for each column.
+	Values struct {
+		Relation
+		Rows [][]gpu.Scalar
+	}
+	// SetOperation combines the rows of two sides with as many columns of the same types. Rows whose values are equal
+	// or null in the same columns are the same row.
+	SetOperation struct {
+		Relation
+		Op          SetOp
+		All         bool // of n and m equal rows there are n+m, min(n, m) or n-m, instead of 1 or 0
+		Left, Right Node
+		// LeftColumns and RightColumns are the columns of the sides that become the columns of the node.
+		LeftColumns, RightColumns []ID
+	}
+	// SingleRow has the row of its input, which must not have more than one, or a row of nulls if the input has none:
+	// a scalar subquery.
+	SingleRow struct {
+		Relation
+		In Node
+	}
+	// Apply is a dependent join. For each row of the left side it computes the right side, whose expressions may use
+	// the columns Outer of that row, and joins the row with the rows of the right side on which all Conditions are
+	// true. It has the columns of a Join of its kind. The Mark of a mark join is null where no condition is false and
+	// one is null, so that it is the value of IN and ANY, and without conditions of EXISTS.
+	Apply struct {
+		Relation
+		Left, Right Node
+		Kind        join.Kind
+		Outer       []ID
+		Conditions  []*expr.Expr
+		Mark        ID
+	}
 	// Held has the rows of a step that several steps read, which are computed once. Nodes of one Share have the same
 	// rows. Conditions of those that read them stay above.
 	Held struct {
@@ -162,6 +195,19 @@ type (
 		Share *Share
 	}
 )
+
+// SetOp is a kind of SetOperation.
+type SetOp uint8
+
+// The set operations.
+const (
+	UnionOf   SetOp = iota // rows of either side
+	Intersect              // rows of both sides
+	Except                 // rows of the left side that the right side does not have
+)
+
+// String returns the SQL word in lower case.
+func (o SetOp) String() string { return [...]string{"union", "intersect", "except"}[o] }
 
 // Copy is a column that has the values of another one where they are not replaced by null.
 type Copy struct{ Out, From ID }
@@ -324,30 +370,35 @@ func Shares(a, b Node) bool { return slices.ContainsFunc(b.Rel().Columns, a.Rel(
 
 // NewJoin makes a join of two sides without a common column.
 func NewJoin(origin expr.Origin, left, right Node, spec JoinSpec) *Join {
-	n := &Join{Relation: above(left, origin), Left: left, Right: right, JoinSpec: spec}
+	return &Join{Relation: joined(origin, left, right, spec.Kind, spec.Mark), Left: left, Right: right, JoinSpec: spec}
+}
+
+// joined returns the relation of a join.
+func joined(origin expr.Origin, left, right Node, kind join.Kind, mark ID) Relation {
+	out := above(left, origin)
 	l, r := left.Rel(), right.Rel()
 	switch {
-	case spec.Kind == join.Mark:
-		n.Columns = append(n.Columns, spec.Mark)
-	case spec.Kind.Pairs():
-		n.Columns = append(n.Columns, r.Columns...)
+	case kind == join.Mark:
+		out.Columns = append(out.Columns, mark)
+	case kind.Pairs():
+		out.Columns = append(out.Columns, r.Columns...)
 	}
 	var filled []ID
-	if KeepsRight(spec.Kind) {
+	if KeepsRight(kind) {
 		filled = l.Columns
 	}
-	if KeepsLeft(spec.Kind) && spec.Kind.Pairs() {
+	if KeepsLeft(kind) && kind.Pairs() {
 		filled = slices.Concat(filled, r.Columns)
 	}
 	if len(filled)+len(r.nulls) > 0 {
-		n.nulls = map[ID]bool{}
-		maps.Copy(n.nulls, l.nulls)
-		maps.Copy(n.nulls, r.nulls)
+		out.nulls = map[ID]bool{}
+		maps.Copy(out.nulls, l.nulls)
+		maps.Copy(out.nulls, r.nulls)
 		for _, c := range filled {
-			n.nulls[c] = true
+			out.nulls[c] = true
 		}
 	}
-	return n
+	return out
 }
 
 // VariantType is the type of the column that numbers the variants of an Expand.
@@ -397,6 +448,36 @@ func NewLimit(origin expr.Origin, in Node, offset, count int64) *Limit {
 func NewUnion(origin expr.Origin, ins []Node, from [][]ID, columns []ID) *Union {
 	r := Relation{Origin: origin, Columns: columns, Metadata: ins[0].Rel().Metadata}
 	return &Union{Relation: r, Ins: ins, From: from}
+}
+
+// NewValues makes rows of constants, of columns that the metadata describes.
+func NewValues(m *Metadata, origin expr.Origin, columns []ID, rows [][]gpu.Scalar) *Values {
+	return &Values{Relation: Relation{Origin: origin, Columns: columns, Metadata: m}, Rows: rows}
+}
+
+// NewSetOperation combines the rows of two sides. The columns of the sides have the types of columns.
+func NewSetOperation(origin expr.Origin, op SetOp, all bool, left, right Node, leftColumns, rightColumns,
+	columns []ID) *SetOperation {
+	r := Relation{Origin: origin, Columns: columns, Metadata: left.Rel().Metadata}
+	return &SetOperation{Relation: r, Op: op, All: all, Left: left, Right: right, LeftColumns: leftColumns,
+		RightColumns: rightColumns}
+}
+
+// NewSingleRow makes a scalar subquery.
+func NewSingleRow(origin expr.Origin, in Node) *SingleRow {
+	n := &SingleRow{Relation: above(in, origin), In: in}
+	n.nulls = map[ID]bool{}
+	for _, c := range n.Columns {
+		n.nulls[c] = true
+	}
+	return n
+}
+
+// NewApply makes a dependent join of two sides without a common column. mark is None unless it is a mark join.
+func NewApply(origin expr.Origin, kind join.Kind, left, right Node, outer []ID, conditions []*expr.Expr,
+	mark ID) *Apply {
+	return &Apply{Relation: joined(origin, left, right, kind, mark), Left: left, Right: right, Kind: kind, Outer: outer,
+		Conditions: conditions, Mark: mark}
 }
 
 // NewHeld holds the rows of a step.

@@ -89,6 +89,25 @@ func describe(n Node) string {
 		return fmt.Sprintf("limit %d after %d", n.Count, n.Offset)
 	case *Union:
 		return "union"
+	case *Values:
+		return fmt.Sprintf("%d rows of values: %s", len(n.Rows), names(n.Columns))
+	case *SetOperation:
+		text := n.Op.String()
+		if n.All {
+			text += " all"
+		}
+		return text + ": " + names(n.Columns)
+	case *SingleRow:
+		return "at most one row"
+	case *Apply:
+		text := n.Kind.String() + " apply"
+		if len(n.Outer) > 0 {
+			text += " of " + names(n.Outer)
+		}
+		if len(n.Conditions) > 0 {
+			text += " if " + texts(n.Conditions, " and ")
+		}
+		return text
 	case *Held:
 		return "held"
 	}

@@ -46,6 +46,17 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 		return []Aggregate{{Out: out, Kind: gpu.CountAll, Input: None, Output: gpu.Of(gpu.Int64)}}
 	}
 	between := func(r Range) *Join { return NewJoin(step("j"), x, y, JoinSpec{Kind: join.Inner, Range: &r}) }
+	long := gpu.IntScalar(gpu.Of(gpu.Int64), 1)
+	found := m.Add(Column{Field: gpu.Field{Name: "found", Type: gpu.Of(gpu.Bool), Nullable: true}})
+	surely := m.Add(Column{Field: gpu.Field{Name: "surely", Type: gpu.Of(gpu.Bool)}})
+	unknown := func(kind join.Kind, aware, safe bool, mark ID) *Join {
+		return NewJoin(step("j"), x, y, JoinSpec{Kind: kind, LeftKeys: []ID{a}, RightKeys: []ID{other},
+			NullSafe: []bool{safe}, NullAware: []bool{aware}, Mark: mark})
+	}
+	correlated := []*expr.Expr{expr.Equal(x.Expr(a), y.Expr(other), false)}
+	apply := func(kind join.Kind, right Node, outer ...ID) *Apply {
+		return NewApply(step("a"), kind, x, right, outer, nil, None)
+	}
 	for _, c := range []struct {
 		n    Node
 		want string // "" fits
@@ -93,6 +104,45 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 			"column n is VARCHAR in an input and BIGINT in the union"},
 		{NewUnion(step("u"), []Node{x}, [][]ID{{a, b}}, []ID{fresh}), "it takes 2 columns of an input and has 1"},
 		{NewUnion(step("u"), []Node{x}, nil, []ID{fresh}), "it has 1 inputs and takes columns of 0"},
+		{NewValues(m, step("v"), []ID{a, text}, [][]gpu.Scalar{{long, gpu.StringScalar("x")}}), ""},
+		{NewValues(m, step("v"), []ID{a, text}, [][]gpu.Scalar{{long}}), "row 0 has 1 values for 2 columns"},
+		{NewValues(m, step("v"), []ID{text}, [][]gpu.Scalar{{long}}),
+			"row 0 has a value of BIGINT for column x.t of VARCHAR"},
+		{NewValues(m, step("v"), []ID{a}, [][]gpu.Scalar{{gpu.Null(gpu.Of(gpu.Int64))}}),
+			"1 rows of values: a [v]: row 0 has a null for column x.a, which has none"},
+		{NewSetOperation(step("s"), Except, true, x, y, []ID{a}, []ID{other}, []ID{fresh}), ""},
+		{NewSetOperation(step("s"), UnionOf, false, x, y, []ID{a}, []ID{a}, []ID{fresh}), "which scan does not have"},
+		{NewSetOperation(step("s"), Except, false, x, y, []ID{a, b}, []ID{other}, []ID{fresh}),
+			"except: n [s]: it takes 2 columns of an input and has 1"},
+		{NewSetOperation(step("s"), Intersect, true, x, y, []ID{a}, []ID{other}, []ID{text}),
+			"intersect all: t [s]: column x.t is BIGINT in an input and VARCHAR in the intersect"},
+		{NewSingleRow(step("r"), x), ""},
+		{NewSingleRow(step("r"), NewSort(step("s"), x, []SortKey{{Column: other}}, 0, -1)), "sort by a [s]"},
+		{unknown(join.Anti, true, false, None), ""},
+		{unknown(join.Mark, true, false, found), ""},
+		{unknown(join.Mark, true, false, surely), "its mark may be unknown, but is not nullable"},
+		{unknown(join.Semi, true, false, None), "a null in a key is unknown only to an anti or a mark join"},
+		{unknown(join.Anti, true, true, None), "a null in a key is unknown only to an anti or a mark join"},
+		{NewJoin(step("j"), x, y, JoinSpec{Kind: join.Anti, LeftKeys: []ID{a}, RightKeys: []ID{other},
+			NullSafe: []bool{false}, NullAware: []bool{true, true}}),
+			"it has 1 keys and says of 2 whether nulls are unknown"},
+		{apply(join.Left, NewFilter(step("f"), y, correlated), a), ""},
+		{apply(join.Semi, NewProject(step("p"), y, []ID{fresh}, []*expr.Expr{x.Expr(a)}), a), ""},
+		{apply(join.Left, NewFilter(step("f"), y, correlated)),
+			`filter (a = a) [f]: column "a" (0) of an expression is not below it`},
+		{apply(join.Left, y, fresh), "it uses column n (6), which scan does not have"},
+		{apply(join.Left, NewSort(step("s"), y, []SortKey{{Column: a}}, 0, -1), a), "which scan does not have"},
+		{apply(join.Inner, apply(join.Inner, NewFilter(step("f"), y, correlated), a), a),
+			"it has column x.a (0) twice"},
+		{NewApply(step("o"), join.Inner, x, NewApply(step("i"), join.Semi, NewScan(m, step("z"), table{}),
+			NewFilter(step("f"), y, correlated), []ID{a}, nil, None), []ID{a}, nil, None), ""},
+		{apply(join.Semi, x), "both sides have one column"},
+		{apply(join.Full, y), "so it cannot keep them all"},
+		{apply(join.Mark, y), "only a mark join has a mark"},
+		{NewApply(step("a"), join.Mark, x, y, nil, correlated, found), ""},
+		{NewApply(step("a"), join.Mark, x, y, nil,
+			[]*expr.Expr{x.Expr(text).Remap(func(ID) ID { return other })}, found),
+			`column "t" is VARCHAR in an expression and BIGINT below it`},
 		{NewLimit(step("l"), NewSort(step("s"), x, []SortKey{{Column: other}}, 0, -1), 0, 1), "sort by a [s]"},
 	} {
 		err := Check(Output{c.n, c.n.Rel().Columns})
@@ -143,4 +193,45 @@ func TestRewritingKeepsWhatIsShared(t *testing.T) {
 	require.Same(t, out.Left, out.Right.(*Project).In)
 	require.Same(t, y, WithInputs(y, rewrite), "a node whose inputs stay is the same")
 	require.Same(t, j, WithInputs(j, func(n Node) Node { return n }))
+}
+
+// TestPrintOfNodesThatOnlySQLMakes prints a tree with each of them, and keeps them when what is below changes.
+func TestPrintOfNodesThatOnlySQLMakes(t *testing.T) {
+	m, x, y := trees()
+	a, b, other := x.Columns[0], x.Columns[1], y.Columns[0]
+	column := func(name string, typ gpu.Type) ID {
+		return m.Add(Column{Field: gpu.Field{Name: name, Type: typ, Nullable: true}})
+	}
+	v := NewValues(m, step("v"), []ID{column("v", gpu.Of(gpu.Int64))}, make([][]gpu.Scalar, 2))
+	s := NewSetOperation(step("s"), Except, true, y, v, []ID{other}, v.Columns, []ID{column("d", gpu.Of(gpu.Int64))})
+	f := NewFilter(step("f"), s, []*expr.Expr{expr.Equal(s.Expr(s.Columns[0]), x.Expr(a), false)})
+	mark := column("found", gpu.Of(gpu.Bool))
+	apply := NewApply(step("a"), join.Mark, x, NewSingleRow(step("r"), f), []ID{a},
+		[]*expr.Expr{expr.Equal(x.Expr(b), s.Expr(s.Columns[0]), false)}, mark)
+	w := NewValues(m, step("w"), []ID{column("w", gpu.Of(gpu.Int64))}, nil)
+	j := NewJoin(step("j"), apply, w, JoinSpec{Kind: join.Anti, LeftKeys: []ID{a}, RightKeys: w.Columns,
+		NullSafe: []bool{false}, NullAware: []bool{true}})
+	want := `anti join a = w or unknown [j]
+  mark apply of a if (b = d) [a]
+    scan [x]
+    at most one row [r]
+      filter (d = a) [f]
+        except all: d [s]
+          scan [y]
+          2 rows of values: v [v]
+  0 rows of values: w [w]
+`
+	require.Equal(t, want, Print(j))
+	rewrite := Remembered(func(n Node, again func(Node) Node) Node {
+		if n, ok := n.(*Scan); ok {
+			s := *n
+			return &s
+		}
+		return WithInputs(n, again)
+	})
+	out := rewrite(j)
+	require.NotSame(t, j, out)
+	require.Equal(t, want, Print(out))
+	require.Equal(t, []ID{x.Columns[0], b, x.Columns[2], mark}, out.Rel().Columns)
+	require.True(t, apply.Right.Rel().Field(s.Columns[0]).Nullable)
 }

@@ -30,7 +30,7 @@ func Visit(n Node, f func(Node)) {
 // Inputs returns the relations that a node reads.
 func Inputs(n Node) []Node {
 	switch n := n.(type) {
-	case *Scan:
+	case *Scan, *Values:
 		return nil
 	case *Filter:
 		return []Node{n.In}
@@ -50,6 +50,12 @@ func Inputs(n Node) []Node {
 		return []Node{n.In}
 	case *Union:
 		return n.Ins
+	case *SetOperation:
+		return []Node{n.Left, n.Right}
+	case *SingleRow:
+		return []Node{n.In}
+	case *Apply:
+		return []Node{n.Left, n.Right}
 	case *Held:
 		return []Node{n.In}
 	}
@@ -91,6 +97,12 @@ func WithInputs(n Node, f func(Node) Node) Node {
 		return NewLimit(origin, ins[0], n.Offset, n.Count)
 	case *Union:
 		return NewUnion(origin, ins, n.From, n.Columns)
+	case *SetOperation:
+		return NewSetOperation(origin, n.Op, n.All, ins[0], ins[1], n.LeftColumns, n.RightColumns, n.Columns)
+	case *SingleRow:
+		return NewSingleRow(origin, ins[0])
+	case *Apply:
+		return NewApply(origin, n.Kind, ins[0], ins[1], n.Outer, n.Conditions, n.Mark)
 	case *Held:
 		return NewHeld(ins[0], n.Share)
 	}

@@ -78,7 +78,7 @@ func (o *opRun) close() error {
 // pipeline whose last operator is st. The caller gives that pipeline an end.
 func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 	switch spec := st.Spec.(type) {
-	case *physical.Scan:
+	case *physical.Scan, *physical.Values:
 		o, err := r.newOp(st)
 		if err != nil {
 			return nil, err
@@ -177,7 +177,7 @@ func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineR
 
 // newOp makes the state of a stage in the run. Stages come after their inputs.
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
-	o := &opRun{Stage: st, scan: st.Scan()}
+	o := &opRun{Stage: st, scan: st.Source()}
 	if o.op, err = st.Spec.Operator(r.device.Properties().Capabilities); err != nil {
 		return nil, o.explain(err)
 	}
