@@ -43,6 +43,12 @@ var layers = []struct{ room, imports string }{
 		"gpu gpu/host/internal/memory gpu/host/internal/move gpu/host/internal/parallel gpu/host/internal/word"},
 	{"gpu/host/internal/aggregate", "gpu gpu/host/internal/memory gpu/host/internal/move " +
 		"gpu/host/internal/parallel gpu/host/internal/sorting gpu/host/internal/word"},
+	{"gpu/host/internal/codec", "gpu gpu/host/internal/intern gpu/host/internal/memory gpu/host/internal/move " +
+		"gpu/host/internal/parallel gpu/host/internal/word"},
+	{"gpu/host/internal/group", "gpu gpu/host/internal/codec gpu/host/internal/memory gpu/host/internal/move " +
+		"gpu/host/internal/parallel gpu/host/internal/word"},
+	{"gpu/host/internal/join", "gpu gpu/host/internal/codec gpu/host/internal/memory " +
+		"gpu/host/internal/parallel gpu/host/internal/sorting gpu/host/internal/word"},
 	{"gpu/host", "gpu gpu/grant gpu/internal/machine gpu/host/internal/*"},
 	{"gpu/cuda/internal/manifest", ""},
 	{"gpu/cuda", "gpu gpu/grant gpu/internal/machine gpu/regex gpu/cuda/internal/manifest " +

@@ -1,34 +1,31 @@
-package host
+package join
 
 import (
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/codec"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/sorting"
 )
 
-// MatchRange implements gpu.Queue.
-func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bound) (gpu.Matcher, error) {
+// MatchRange returns a matcher for the build rows between the bounds of each probe row. The build
+// rows are sorted.
+func MatchRange(cores parallel.Cores, l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bound) (*Matcher, error) {
 	bounds := gpu.BoundColumns(lower, upper)
-	if err := q.check([]gpu.Column{build}, bounds); err != nil {
-		return nil, err
-	}
-	if err := gpu.CheckRange(build, lower, upper); err != nil {
-		return nil, err
-	}
 	rows := bounds[0].Len
 	// Nulls are last.
 	keys := sort.Search(build.Len, func(i int) bool { return !build.IsValid(i) })
 	begin := bounded(build, lower, lower != nil && lower.Strict)
 	end := bounded(build, upper, upper != nil && !upper.Strict)
-	dead, err := nullRows(l, bounds, nil, rows)
+	dead, err := codec.NullRows(l, bounds, nil, rows)
 	defer dead.Release()
 	var m spans
 	if err == nil {
 		m, err = newSpans(l, rows)
 	}
 	if err == nil {
-		err = q.dev.cores.For(rows, probeGrain, func(from, to int) error {
+		err = cores.For(rows, probeGrain, func(from, to int) error {
 			for r := from; r < to; r++ {
 				first, count := 0, 0
 				if dead.V == nil || dead.V[r/64]>>(r%64)&1 == 0 {
@@ -46,9 +43,9 @@ func (q *queue) MatchRange(l *gpu.Lease, build gpu.Column, lower, upper *gpu.Bou
 	}
 	if err != nil {
 		m.release()
-		return nil, q.fail(err)
+		return nil, err
 	}
-	return &matcher{dev: q.dev.device(), lookup: &m, rows: rows, to: rows}, nil
+	return &Matcher{lookup: &m, rows: rows, to: rows}, nil
 }
 
 // bounded returns a function that reports whether build row i is after the bound of probe row r.

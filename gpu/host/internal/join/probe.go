@@ -1,19 +1,17 @@
-package host
+package join
 
 import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/codec"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
+	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// Match implements gpu.Table.
-func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Matcher, error) {
-	q, err := t.dev.queue(gq, keys)
-	if err != nil {
-		return nil, err
-	}
+// Match returns a matcher for probe rows.
+func (t *Table) Match(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column) (_ *Matcher, err error) {
 	if len(keys) != len(t.nullSafe) {
 		return nil, fmt.Errorf("probe with %d key columns of a table of %d", len(keys), len(t.nullSafe))
 	}
@@ -21,21 +19,21 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Matche
 	if n > gpu.MaxRows {
 		return nil, gpu.Exceeded("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
 	}
-	p := &probe{table: t}
-	if p.keys, err = t.keyWords(q.dev.cores, l, keys, n, false); err == nil {
+	p := &probe{Table: t}
+	if p.keys, err = t.keyWords(cores, l, keys, n, false); err == nil {
 		err = p.lookUpValues(l)
 	}
 	if err != nil {
 		p.release()
-		return nil, q.fail(err)
+		return nil, err
 	}
-	return &matcher{dev: t.dev, lookup: p, rows: n, to: n}, nil
+	return &Matcher{lookup: p, rows: n, to: n}, nil
 }
 
 // probe looks up rows in a table. It works in blocks, so that the independent loads of a block are
 // in flight together.
 type probe struct {
-	*table
+	*Table
 	keys batch
 	// first and last have the entries of each dictionary value, if the key is a single string with
 	// a dictionary.
@@ -44,8 +42,8 @@ type probe struct {
 
 // lookUpValues looks up the values of a dictionary that has no more values than there are rows.
 func (p *probe) lookUpValues(l *gpu.Lease) (err error) {
-	codes := p.keys.dict[0]
-	if len(p.keys.cols) > 1 || len(codes) == 0 || p.anySafe && p.keys.cols[0].Valid != nil {
+	codes := p.keys.Dict[0]
+	if len(p.keys.Cols) > 1 || len(codes) == 0 || p.anySafe && p.keys.Cols[0].Valid != nil {
 		return nil
 	}
 	if p.first, err = memory.New[int32](l, len(codes)); err != nil {
@@ -54,7 +52,7 @@ func (p *probe) lookUpValues(l *gpu.Lease) (err error) {
 	if p.last, err = memory.New[int32](l, len(codes)); err != nil {
 		return err
 	}
-	words := blockWords(p.keys.words)
+	words := codec.Block(p.keys.words)
 	for at := 0; at < len(codes); at += word.Block {
 		end := min(at+word.Block, len(codes))
 		for i, code := range codes[at:end] {
@@ -86,13 +84,13 @@ func (p *probe) matches(b *block, at, m int) {
 	first, last := b.first[:m], b.last[:m]
 	switch {
 	case p.first.V == nil:
-		p.pack(p.keys.coded, at, m, b.words)
+		p.pack(p.keys.Keys, at, m, b.words)
 		p.lookUp(b.words, first, last)
 	case p.unique():
-		ofValues(first, p.first.V, p.keys.cols[0], at)
+		ofValues(first, p.first.V, p.keys.Cols[0], at)
 	default:
-		ofValues(first, p.first.V, p.keys.cols[0], at)
-		ofValues(last, p.last.V, p.keys.cols[0], at)
+		ofValues(first, p.first.V, p.keys.Cols[0], at)
+		ofValues(last, p.last.V, p.keys.Cols[0], at)
 	}
 	if dead := p.keys.dead.V; dead != nil {
 		for i := range first {
@@ -146,7 +144,7 @@ func (p *probe) pairs(out *pairs, lo, hi, limit int) (next int, err error) {
 	if err := out.room(min(hi-lo, limit+word.Block)); err != nil { // most rows have at most one pair
 		return 0, err
 	}
-	b := block{words: blockWords(p.keys.words)}
+	b := block{words: codec.Block(p.keys.words)}
 	unhashed := p.unique() && p.first.V == nil && p.keys.dead.V == nil && (p.byKey.V != nil || p.ranks.V != nil)
 	for at := lo; at < hi; at += word.Block {
 		m := min(word.Block, hi-at)
@@ -201,15 +199,15 @@ func (p *probe) addMatches(out *pairs, words [][]uint64, at, m int) {
 	probe, build := out.probe.V, out.build.V
 	to, match := probe[len(probe):len(probe)+m], build[len(build):len(build)+m]
 	n := 0
-	switch key := p.keys.cols[0]; {
+	switch key := p.keys.Cols[0]; {
 	case p.rows == 0:
 	case key.Dict == nil && key.Type.Width() == 4:
-		n = matchDistinct(p.table, gpu.Values[uint32](key.Data, key.Len)[at:at+m], to, match)
+		n = matchDistinct(p.Table, gpu.Values[uint32](key.Data, key.Len)[at:at+m], to, match)
 	case key.Dict == nil && key.Type.Width() == 8:
-		n = matchDistinct(p.table, gpu.Values[uint64](key.Data, key.Len)[at:at+m], to, match)
+		n = matchDistinct(p.Table, gpu.Values[uint64](key.Data, key.Len)[at:at+m], to, match)
 	default:
-		p.pack(p.keys.coded, at, m, words)
-		n = matchDistinct(p.table, words[0][:m], to, match)
+		p.pack(p.keys.Keys, at, m, words)
+		n = matchDistinct(p.Table, words[0][:m], to, match)
 	}
 	for i := range to[:n] {
 		to[i] += int32(at)
@@ -217,7 +215,7 @@ func (p *probe) addMatches(out *pairs, words [][]uint64, at, m int) {
 	out.probe.V, out.build.V = probe[:len(probe)+n], build[:len(build)+n]
 }
 
-func matchDistinct[K uint32 | uint64](t *table, keys []K, to, match []int32) int {
+func matchDistinct[K uint32 | uint64](t *Table, keys []K, to, match []int32) int {
 	if t.byKey.V != nil {
 		return matchArray(keys, t.lo, t.byKey.V, to, match)
 	}
@@ -258,7 +256,7 @@ func matchRanks[K uint32 | uint64](keys []K, lo uint64, ranks []ranked, entries,
 }
 
 func (p *probe) matched(lo, hi int, bits []uint64) {
-	b := block{words: blockWords(p.keys.words)}
+	b := block{words: codec.Block(p.keys.words)}
 	unique := p.unique()
 	for at := lo; at < hi; at += word.Block {
 		m := min(word.Block, hi-at)

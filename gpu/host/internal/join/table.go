@@ -1,4 +1,4 @@
-package host
+package join
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/codec"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// table is the hash table of a join's build side. It has one of three forms. The last two number
+// Table is the hash table of a join's build side. It has one of three forms. The last two number
 // the distinct keys.
 //
 //   - array: the row of each key, for a single integer-like key without duplicates whose values
@@ -30,9 +31,8 @@ import (
 // If the keys of all rows are distinct, the number of a hashed key is its row, and entries has the
 // row of each direct key. Otherwise start has the first entry of each key, and entries has the rows
 // by key. Building is stable, so pairs come in build order.
-type table struct {
-	dev      *Device
-	codec    *codec
+type Table struct {
+	codec    *codec.Codec
 	nullSafe []bool
 	anySafe  bool
 	rows     int
@@ -58,83 +58,79 @@ type tableSlot struct {
 	seen uint32
 }
 
-// BuildTable implements gpu.Queue.
-func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ranks uint64) (gpu.Table, error) {
-	if err := q.check(keys); err != nil {
-		return nil, err
-	}
+// BuildTable returns the hash table of the rows of a build side. The table is an array or direct only
+// if the range of the keys has at most ranks values.
+func BuildTable(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ranks uint64) (*Table, error) {
 	if len(keys) == 0 || len(nullSafe) != len(keys) {
 		return nil, fmt.Errorf("a join table wants at least one key and a null rule for each, has %d and %d", len(keys),
 			len(nullSafe))
 	}
-	t := &table{dev: q.dev.device(), nullSafe: nullSafe, lease: l}
+	t := &Table{nullSafe: nullSafe, lease: l}
 	types := make([]gpu.Type, len(keys))
 	for i, k := range keys {
 		types[i] = k.Type
 		t.anySafe = t.anySafe || nullSafe[i]
 	}
-	t.codec = newCodec(l, types)
-	if err := t.build(q.dev.cores, keys, ranks); err != nil {
+	t.codec = codec.New(l, types)
+	if err := t.build(cores, keys, ranks); err != nil {
 		t.Release()
-		return nil, q.fail(err)
+		return nil, err
 	}
-	for _, in := range t.codec.interner {
-		in.Forget() // probes look up strings in the interner itself
-	}
+	t.codec.Forget() // probes look up strings in the interner itself
 	return t, nil
 }
 
-// Rows implements gpu.Table.
-func (t *table) Rows() int { return t.rows }
+// Rows returns the number of rows that can match.
+func (t *Table) Rows() int { return t.rows }
 
-// Release implements gpu.Table.
-func (t *table) Release() {
-	t.codec.release()
+// Release releases the table.
+func (t *Table) Release() {
+	t.codec.Release()
 	t.byKey.Release()
 	t.ranks.Release()
 	t.start.Release()
 	t.slots.Release()
 	memory.ReleaseAll(t.words)
 	t.entries.Release()
-	*t = table{lease: t.lease, codec: &codec{}}
+	*t = Table{lease: t.lease, codec: &codec.Codec{}}
 }
 
 // batch has the keys of some rows with their codes, and a bitmap of the rows that can match
 // nothing.
 type batch struct {
-	coded
+	codec.Keys
 	words int
 	dead  memory.Array[uint64]
 }
 
 func (b *batch) release() {
-	b.coded.release()
+	b.Keys.Release()
 	b.dead.Release()
 }
 
 // keyWords prepares the keys of all rows, and finds the rows that can match nothing. A table with
 // null-safe keys has an additional word, the null mask. The lease pays for scratch, which the
 // caller releases, even after an error.
-func (t *table) keyWords(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, n int, insert bool) (b batch,
+func (t *Table) keyWords(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, n int, insert bool) (b batch,
 	err error) {
-	b.words = t.codec.words
+	b.words = t.codec.Words
 	if t.anySafe {
 		b.words++
 	}
-	if b.coded, err = t.codec.prepare(cores, l, keys, n, insert); err == nil {
-		b.dead, err = nullRows(l, keys, func(i int) bool { return t.nullSafe[i] }, n)
+	if b.Keys, err = t.codec.Prepare(cores, l, keys, n, insert); err == nil {
+		b.dead, err = codec.NullRows(l, keys, func(i int) bool { return t.nullSafe[i] }, n)
 	}
 	return b, err
 }
 
-func (t *table) pack(k coded, lo, n int, out [][]uint64) {
-	t.codec.pack(k, lo, n, out[:t.codec.words])
+func (t *Table) pack(k codec.Keys, lo, n int, out [][]uint64) {
+	t.codec.Pack(k, lo, n, out[:t.codec.Words])
 	if !t.anySafe {
 		return
 	}
-	nulls := out[t.codec.words][:n]
+	nulls := out[t.codec.Words][:n]
 	clear(nulls)
-	for i, c := range k.cols {
+	for i, c := range k.Cols {
 		if t.nullSafe[i] && c.Valid != nil {
 			for r := range nulls {
 				if !c.IsValid(lo + r) {
@@ -145,7 +141,7 @@ func (t *table) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-func (t *table) build(cores parallel.Cores, keys []gpu.Column, ranks uint64) error {
+func (t *Table) build(cores parallel.Cores, keys []gpu.Column, ranks uint64) error {
 	n := keys[0].Len
 	if n > gpu.MaxRows {
 		return gpu.Exceeded("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
@@ -164,7 +160,7 @@ func (t *table) build(cores parallel.Cores, keys []gpu.Column, ranks uint64) err
 	}
 	rows := &buildRows{n: n, dead: k.dead.V}
 	if k.words == 1 {
-		rows.keys = func(at int, out []uint64) { t.pack(k.coded, at, len(out), [][]uint64{out}) }
+		rows.keys = func(at int, out []uint64) { t.pack(k.Keys, at, len(out), [][]uint64{out}) }
 		if !keys[0].Type.IsFloat() && len(keys) == 1 {
 			if ok, err := t.buildDirect(cores, rows, ranks); ok || err != nil {
 				return err
@@ -185,7 +181,7 @@ func (t *table) build(cores parallel.Cores, keys []gpu.Column, ranks uint64) err
 		for i := range w {
 			part[i] = w[i][lo:hi]
 		}
-		t.pack(k.coded, lo, hi-lo, part)
+		t.pack(k.Keys, lo, hi-lo, part)
 		return nil
 	})
 	if err != nil {
@@ -193,7 +189,7 @@ func (t *table) build(cores parallel.Cores, keys []gpu.Column, ranks uint64) err
 	}
 	rows.keys = func(at int, out []uint64) {
 		for i := range out {
-			out[i] = hashKey(w, at+i)
+			out[i] = codec.HashKey(w, at+i)
 		}
 	}
 	return t.buildHashed(cores, rows)
@@ -229,7 +225,7 @@ type keyed struct {
 // arrange returns the rows that are not dead, ordered by a digit of their keys, and the
 // first position of each digit. The order is stable. digit returns a digit of at most bits
 // bits. The caller releases the rows.
-func (t *table) arrange(cores parallel.Cores, in *buildRows, bits uint,
+func (t *Table) arrange(cores parallel.Cores, in *buildRows, bits uint,
 	digit func(key uint64) uint64) (rows memory.Array[keyed], offsets []int, err error) {
 	fanout := 1 << bits
 	size := max(parallel.Grain, (in.n/(4*cores.Threads)+63)/64*64)
@@ -310,7 +306,7 @@ const maxArray = 4
 // buildDirect makes an array or the direct form if the range of keys has at most most values. The
 // range is split into enough parts to keep all cores busy, and the rows are ordered by part, so
 // that no two cores write to the same part.
-func (t *table) buildDirect(cores parallel.Cores, in *buildRows, most uint64) (_ bool, err error) {
+func (t *Table) buildDirect(cores parallel.Cores, in *buildRows, most uint64) (_ bool, err error) {
 	lo, hi, err := in.extent(cores)
 	if err != nil {
 		return false, err
@@ -401,7 +397,7 @@ func (t *table) buildDirect(cores parallel.Cores, in *buildRows, most uint64) (_
 
 // buildArray makes an array of rows that are ordered by parts of the range of keys. It returns
 // false if two rows have the same key.
-func (t *table) buildArray(cores parallel.Cores, span uint64, rows []keyed, offsets []int) (bool, error) {
+func (t *Table) buildArray(cores parallel.Cores, span uint64, rows []keyed, offsets []int) (bool, error) {
 	var err error
 	if t.byKey, err = memory.Zeros[int32](t.lease, int(span)+2); err != nil {
 		return false, err
@@ -428,7 +424,7 @@ func (t *table) buildArray(cores parallel.Cores, span uint64, rows []keyed, offs
 
 // group orders the rows of a part by the number of their key. start receives the starts of the
 // part's keys, whose numbers begin at first, and must be zero. at is the part's first entry.
-func (t *table) group(rows []keyed, start []int32, first, at int32) {
+func (t *Table) group(rows []keyed, start []int32, first, at int32) {
 	for _, r := range rows {
 		start[r.number-first]++
 	}
@@ -483,7 +479,7 @@ const (
 // buildHashed makes the hashed form. Rows are ordered by the upper bits of their hash, so that the
 // homes of each part of the rows are in one part of the slots. Cores fill different parts. Keys
 // that find no free slot before the end of their part are inserted last.
-func (t *table) buildHashed(cores parallel.Cores, in *buildRows) error {
+func (t *Table) buildHashed(cores parallel.Cores, in *buildRows) error {
 	size := max(t.rows/5*8, 64)
 	partBits := min(word.Log2Ceil((size+partSlots-1)/partSlots), maxPartBits)
 	rows, offsets, err := t.arrange(cores, in, partBits,
@@ -529,7 +525,7 @@ func (t *table) buildHashed(cores parallel.Cores, in *buildRows) error {
 // starts the number of a key is its row, and fill stops at the second row of a key. With starts the
 // keys of each part are numbered from its first row on, and the rows receive these numbers; until
 // then entries has the first row of each key.
-func (t *table) fill(cores parallel.Cores, rows []keyed, offsets []int, per int) (unique bool, err error) {
+func (t *Table) fill(cores parallel.Cores, rows []keyed, offsets []int, per int) (unique bool, err error) {
 	parts := len(offsets) - 1
 	numbers := make([]int32, parts)    // of the next key of each part
 	overflow := make([][]int32, parts) // rows whose keys have no slot in their part
@@ -603,7 +599,7 @@ func nextSlot(s, step uint64) uint64 {
 }
 
 // hash returns the hash of a key. For a key of several words, key is the hash already.
-func (t *table) hash(key uint64) uint64 {
+func (t *Table) hash(key uint64) uint64 {
 	if len(t.words) == 0 {
 		return word.TableMix(key)
 	}
@@ -611,14 +607,14 @@ func (t *table) hash(key uint64) uint64 {
 }
 
 // home returns the first slot for a key, or for the hash of a key of several words.
-func (t *table) home(key uint64) uint64 {
+func (t *Table) home(key uint64) uint64 {
 	s, _ := bits.Mul64(t.hash(key), uint64(len(t.slots.V)))
 	return s
 }
 
 // sameRow reports whether a row has the key with a number, given that their slots' keys are equal.
 // It works only during the build.
-func (t *table) sameRow(number, row int32) bool {
+func (t *Table) sameRow(number, row int32) bool {
 	if len(t.words) == 0 {
 		return true
 	}
@@ -635,7 +631,7 @@ func (t *table) sameRow(number, row int32) bool {
 
 // find looks up the keys of a block: out[i] is the number of key i, or -1. There are at most
 // word.Block keys.
-func (t *table) find(words [][]uint64, out []int32) {
+func (t *Table) find(words [][]uint64, out []int32) {
 	switch {
 	case t.ranks.V != nil:
 		ranks := t.ranks.V
@@ -654,7 +650,7 @@ func (t *table) find(words [][]uint64, out []int32) {
 	default:
 		var hashes [word.Block]uint64
 		for i := range out {
-			hashes[i] = hashKey(words, i)
+			hashes[i] = codec.HashKey(words, i)
 		}
 		t.findSlots(hashes[:len(out)], out)
 		for i, n := range out {
@@ -669,7 +665,7 @@ func (t *table) find(words [][]uint64, out []int32) {
 // first round reads the home of every key, and each further round reads the next slot of those keys
 // that are not yet found and may be elsewhere. So no branches depend on the keys, and many loads
 // are in flight.
-func (t *table) findSlots(keys []uint64, out []int32) {
+func (t *Table) findSlots(keys []uint64, out []int32) {
 	slots := t.slots.V
 	var at [word.Block]uint64
 	var bit [word.Block]uint8
@@ -723,7 +719,7 @@ func differ(a, b uint64) uint64 {
 }
 
 // same reports whether row i of a block has the key with a number.
-func (t *table) same(number int32, words [][]uint64, i int) bool {
+func (t *Table) same(number int32, words [][]uint64, i int) bool {
 	if t.start.V != nil {
 		number = t.entries.V[t.start.V[number]]
 	}
@@ -736,7 +732,7 @@ func (t *table) same(number int32, words [][]uint64, i int) bool {
 }
 
 // findNext is find for a key of several words whose hash several keys share.
-func (t *table) findNext(hash uint64, words [][]uint64, i int) int32 {
+func (t *Table) findNext(hash uint64, words [][]uint64, i int) int32 {
 	for s, step := t.home(hash), uint64(1); ; s, step = nextSlot(s, step)%uint64(len(t.slots.V)), step+1 {
 		e := t.slots.V[s]
 		if e.id == 0 || e.key == hash && t.same(e.id-1, words, i) {

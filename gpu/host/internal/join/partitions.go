@@ -1,4 +1,4 @@
-package host
+package join
 
 import (
 	"sort"
@@ -9,36 +9,31 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// MatchPartitions implements gpu.Queue. Each partition has an open-addressing hash table that fits
-// the cache. Cores build and probe different partitions.
-func (q *queue) MatchPartitions(l *gpu.Lease, build, probe gpu.Partitioned, _ gpu.Probing) (gpu.Matcher, error) {
-	if err := q.check([]gpu.Column{build.Key, build.Offsets, build.Chain, probe.Key, probe.Offsets,
-		probe.Chain}); err != nil {
-		return nil, err
-	}
-	if err := gpu.CheckPartitions(build, probe); err != nil {
-		return nil, err
-	}
+// MatchPartitions returns a matcher for the rows of two sides with the same key, partition by
+// partition. Each partition has an open-addressing hash table that fits the cache. Cores build and
+// probe different partitions.
+func MatchPartitions(cores parallel.Cores, l *gpu.Lease, build, probe gpu.Partitioned) (*Matcher, error) {
 	wide := build.Key.Type.Width() == 8
-	switch chains := build.Chain.Len > 0 || probe.Chain.Len > 0; {
-	case chains && wide:
-		return matchChained[uint64](q, l, build, probe)
-	case chains:
-		return matchChained[uint32](q, l, build, probe)
+	switch chained := build.Chain.Len > 0 || probe.Chain.Len > 0; {
+	case chained && wide:
+		return matchChains[uint64](cores, l, build, probe)
+	case chained:
+		return matchChains[uint32](cores, l, build, probe)
 	case !wide:
-		return matchPartitions[uint32](q, l, build, probe)
+		return matchPartitions[uint32](cores, l, build, probe)
 	}
-	return matchPartitions[uint64](q, l, build, probe)
+	return matchPartitions[uint64](cores, l, build, probe)
 }
 
-func matchPartitions[K uint32 | uint64](q *queue, l *gpu.Lease, build, probe gpu.Partitioned) (gpu.Matcher, error) {
+func matchPartitions[K uint32 | uint64](cores parallel.Cores, l *gpu.Lease,
+	build, probe gpu.Partitioned) (*Matcher, error) {
 	p := &partitions[K]{build: newSide[K](build), probe: newSide[K](probe)}
-	if err := p.make(q.dev.cores, l); err != nil {
+	if err := p.make(cores, l); err != nil {
 		p.release()
-		return nil, q.fail(err)
+		return nil, err
 	}
 	at := p.probe.at
-	return &matcher{dev: q.dev.device(), lookup: p, rows: probe.Key.Len, at: int(at[0]), to: int(at[len(at)-1])}, nil
+	return &Matcher{lookup: p, rows: probe.Key.Len, at: int(at[0]), to: int(at[len(at)-1])}, nil
 }
 
 // side is one side of a partitioned join.

@@ -1,4 +1,8 @@
-package host
+// Package codec turns keys of joins and group-bys into rows of 64-bit words, which are equal if and
+// only if the keys are. Values are packed next to each other at their width, floats in a canonical
+// form, strings and binaries as codes of an interner. So hash tables handle only words, and no key is
+// compared twice.
+package codec
 
 import (
 	"fmt"
@@ -10,23 +14,20 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// Keys of joins and group-bys become rows of 64-bit words, which are equal if and only if the keys
-// are. Values are packed next to each other at their width, floats in a canonical form, strings and
-// binaries as codes of an interner. So hash tables handle only words, and no key is compared twice.
-
-// codec packs the key columns of one table or group-by into words.
-type codec struct {
+// Codec packs the key columns of one table or group-by into words.
+type Codec struct {
 	types    []gpu.Type
 	interner []*intern.Interner // by column; nil for types of fixed width
 	bits     []int              // by column
 	word     []int              // by column: the word in which it begins
 	shift    []uint             // by column: its lowest bit in that word
-	words    int                // words of a key
+	Words    int                // words of a key
 	narrow   bool               // integers of 8 bytes have 32 bits, with a sign
 }
 
-func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
-	c := &codec{types: types, interner: make([]*intern.Interner, len(types))}
+// New returns a codec for key columns of some types. The lease pays for its strings.
+func New(l *gpu.Lease, types []gpu.Type) *Codec {
+	c := &Codec{types: types, interner: make([]*intern.Interner, len(types))}
 	for i, t := range types {
 		if t.IsVar() {
 			c.interner[i] = intern.New(l)
@@ -36,8 +37,44 @@ func newCodec(l *gpu.Lease, types []gpu.Type) *codec {
 	return c
 }
 
+// NewNarrow returns a codec whose integers of 8 bytes have 32 bits, if its keys then have fewer
+// words. Keys that it does not fit (see Fits) need the codec that Wide returns.
+func NewNarrow(l *gpu.Lease, types []gpu.Type) *Codec {
+	c := New(l, types)
+	if wide := c.Words; wide > 1 {
+		if c.layOut(true); c.Words == wide {
+			c.layOut(false)
+		}
+	}
+	return c
+}
+
+// Wide returns the codec with the same interners in which columns have all of their bits.
+func (c *Codec) Wide() *Codec {
+	w := *c
+	w.layOut(false)
+	return &w
+}
+
+// Repack adds the words of n keys to words of the wide codec, which are zero.
+func (c *Codec) Repack(wide *Codec, to, from [][]uint64, n int) {
+	for i, t := range c.types {
+		out, at := to[wide.word[i]], wide.shift[i]
+		mask := ^uint64(0) >> (64 - min(wide.bits[i], 64))
+		for id, v := range from[c.word[i]][:n] {
+			if v >>= c.shift[i]; narrows(t) {
+				v = uint64(int64(int32(v)))
+			}
+			out[id] |= v & mask << at
+		}
+		if wide.bits[i] > 64 {
+			copy(to[wide.word[i]+1], from[c.word[i]+1][:n])
+		}
+	}
+}
+
 // layOut assigns bits to each column.
-func (c *codec) layOut(narrow bool) {
+func (c *Codec) layOut(narrow bool) {
 	n := len(c.types)
 	c.bits, c.word, c.shift, c.narrow = make([]int, n), make([]int, n), make([]uint, n), narrow
 	bit := 0
@@ -52,14 +89,14 @@ func (c *codec) layOut(narrow bool) {
 		c.bits[i], c.word[i], c.shift[i] = w, bit/64, uint(bit%64)
 		bit += w
 	}
-	c.words = max((bit+63)/64, 1)
+	c.Words = max((bit+63)/64, 1)
 }
 
 // narrows reports whether values of a type may have fewer bits than the type.
 func narrows(t gpu.Type) bool { return packedBits(t) == 64 && !t.IsFloat() }
 
-// fits reports whether the values of a batch fit the bits that their columns have.
-func (c *codec) fits(cols []gpu.Column) bool {
+// Fits reports whether the values of a batch fit the bits that their columns have.
+func (c *Codec) Fits(cols []gpu.Column) bool {
 	for i, col := range cols {
 		if !c.narrow || !narrows(c.types[i]) {
 			continue
@@ -80,14 +117,25 @@ func (c *codec) fits(cols []gpu.Column) bool {
 	return true
 }
 
-func (c *codec) release() {
+// Release releases the strings.
+func (c *Codec) Release() {
 	for _, in := range c.interner {
 		in.Release()
 	}
 }
 
-// strings returns the number of strings of each interner, for truncate.
-func (c *codec) strings() []int {
+// Len returns the number of strings of a column.
+func (c *Codec) Len(column int) int { return c.interner[column].Len() }
+
+// Forget drops the cached codes of dictionaries.
+func (c *Codec) Forget() {
+	for _, in := range c.interner {
+		in.Forget()
+	}
+}
+
+// Strings returns the number of strings of each interner, for Truncate.
+func (c *Codec) Strings() []int {
 	n := make([]int, len(c.interner))
 	for i, in := range c.interner {
 		if in != nil {
@@ -97,8 +145,8 @@ func (c *codec) strings() []int {
 	return n
 }
 
-// truncate resets the interners to their earlier numbers of strings.
-func (c *codec) truncate(strings []int) {
+// Truncate resets the interners to their earlier numbers of strings.
+func (c *Codec) Truncate(strings []int) {
 	for i, in := range c.interner {
 		if in != nil {
 			in.Truncate(strings[i])
@@ -116,27 +164,28 @@ func packedBits(t gpu.Type) int {
 	return t.Width() * 8
 }
 
-// coded is a batch of keys with the codes of its strings.
-type coded struct {
-	cols []gpu.Column
+// Keys has the key columns of a batch of rows, with the codes of their strings.
+type Keys struct {
+	Cols []gpu.Column
 	// dict maps a dictionary's codes to the interner's codes. plain has the interner's
 	// code of each row.
-	dict, plain [][]uint32
+	Dict, plain [][]uint32
 	scratch     []memory.Array[uint32] // those arrays among them that interners do not own
 }
 
-func (k *coded) release() {
+// Release releases the codes.
+func (k *Keys) Release() {
 	for _, a := range k.scratch {
 		a.Release()
 	}
 	k.scratch = nil
 }
 
-// prepare finds the codes of the string columns. With insert, new strings get codes; otherwise they
+// Prepare finds the codes of the string columns. With insert, new strings get codes; otherwise they
 // have intern.NoCode. The lease pays for scratch, which the caller releases, even after an error. After an
 // error an interner may have more strings than before.
-func (c *codec) prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (coded, error) {
-	k := coded{cols: cols, dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
+func (c *Codec) Prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n int, insert bool) (Keys, error) {
+	k := Keys{Cols: cols, Dict: make([][]uint32, len(cols)), plain: make([][]uint32, len(cols))}
 	for i, col := range cols {
 		if col.Type != c.types[i] {
 			return k, fmt.Errorf("key column %d has type %v, the table's has %v", i, col.Type, c.types[i])
@@ -150,7 +199,7 @@ func (c *codec) prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n
 		}
 		if col.Dict != nil && insert && intern.Caches(col.Dict.Values.Len, n) {
 			var err error
-			if k.dict[i], err = in.Dictionary(col); err != nil {
+			if k.Dict[i], err = in.Dictionary(col); err != nil {
 				return k, err
 			}
 			continue
@@ -177,26 +226,30 @@ func (c *codec) prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n
 		if at != nil || col.Dict == nil {
 			k.plain[i] = codes.V
 		} else {
-			k.dict[i] = codes.V
+			k.Dict[i] = codes.V
 		}
 	}
 	return k, nil
 }
 
-// plainWords returns the values of a key of 8 bytes without nulls and codes, if equal values have
-// equal bits; otherwise nil.
-func plainWords(c gpu.Column) []uint64 {
+// PlainWords returns the values of a single key of 8 bytes without nulls and codes, if equal values
+// have equal bits, as words of keys; otherwise nil.
+func (k *Keys) PlainWords() []uint64 {
+	if len(k.Cols) != 1 {
+		return nil
+	}
+	c := k.Cols[0]
 	if c.Type.IsVar() || c.Type.IsFloat() || c.Type.Width() != 8 || c.Dict != nil || c.Valid != nil {
 		return nil
 	}
 	return gpu.Values[uint64](c.Data, c.Len)
 }
 
-// pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row lo+i.
+// Pack writes the keys of rows [lo, lo+n) as words: out[w][i] is word w of row lo+i.
 // Values under a null are zero.
-func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
-	if len(k.cols) == 1 && c.words == 1 && !k.cols[0].Type.IsVar() && k.cols[0].Dict == nil && k.cols[0].Valid == nil {
-		words, col := out[0][:n], k.cols[0]
+func (c *Codec) Pack(k Keys, lo, n int, out [][]uint64) {
+	if len(k.Cols) == 1 && c.Words == 1 && !k.Cols[0].Type.IsVar() && k.Cols[0].Dict == nil && k.Cols[0].Valid == nil {
+		words, col := out[0][:n], k.Cols[0]
 		bits := packedBits(col.Type)
 		if bits == 32 && !col.Type.IsFloat() {
 			for r, v := range gpu.Values[uint32](col.Data, col.Len)[lo:][:len(words)] {
@@ -212,9 +265,9 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 		}
 		return
 	}
-	if len(k.cols) == 1 && len(k.dict[0]) > 0 && k.cols[0].Valid == nil {
-		words, codes := out[0][:n], k.dict[0]
-		for r, code := range gpu.Values[int32](k.cols[0].Data, k.cols[0].Len)[lo:][:len(words)] {
+	if len(k.Cols) == 1 && len(k.Dict[0]) > 0 && k.Cols[0].Valid == nil {
+		words, codes := out[0][:n], k.Dict[0]
+		for r, code := range gpu.Values[int32](k.Cols[0].Data, k.Cols[0].Len)[lo:][:len(words)] {
 			words[r] = uint64(codes[code])
 		}
 		return
@@ -223,7 +276,7 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	for w := range out {
 		clear(out[w][:n])
 	}
-	for i, col := range k.cols {
+	for i, col := range k.Cols {
 		w, shift := c.word[i], c.shift[i]
 		bits := c.bits[i]
 		if col.Type.Wide {
@@ -249,8 +302,8 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 		for at := 0; at < n; at += len(tmp) {
 			m := min(len(tmp), n-at)
 			switch {
-			case len(k.dict[i]) > 0:
-				codes := k.dict[i]
+			case len(k.Dict[i]) > 0:
+				codes := k.Dict[i]
 				for r, code := range gpu.Values[int32](col.Data, col.Len)[lo+at : lo+at+m] {
 					tmp[r] = uint64(gpu.Lookup(codes, code))
 				}
@@ -279,9 +332,76 @@ func (c *codec) pack(k coded, lo, n int, out [][]uint64) {
 	}
 }
 
-// nullRows returns the bitmap of the rows with a null in one of the columns that are not
+// Unpack sets the values of out to key column i of rows of words from row from on. Strings get the
+// interner's strings as their dictionary. After an error the caller releases what there is.
+func (c *Codec) Unpack(l *gpu.Lease, out *gpu.Column, i int, words [][]uint64, from int) (err error) {
+	t, n := out.Type, out.Len
+	w, shift := words[c.word[i]][from:from+n], c.shift[i]
+	width := int64(t.Width())
+	switch {
+	case t.IsVar():
+		width = 4
+	case t.Kind == gpu.Bool:
+		if out.Data, err = l.Alloc(gpu.BitmapBytes(n)); err != nil {
+			return err
+		}
+		bits := gpu.Words(out.Data, n)
+		clear(bits)
+		for r, v := range w {
+			bits[r/64] |= v >> shift & 1 << (r % 64)
+		}
+		return nil
+	}
+	if out.Data, err = l.Alloc(int64(n) * width); err != nil {
+		return err
+	}
+	switch width {
+	case 1:
+		unpackWords(gpu.Values[uint8](out.Data, n), w, shift)
+	case 2:
+		unpackWords(gpu.Values[uint16](out.Data, n), w, shift)
+	case 4:
+		unpackWords(gpu.Values[uint32](out.Data, n), w, shift)
+	case 8:
+		dst := gpu.Values[uint64](out.Data, n)
+		if c.bits[i] == 64 {
+			copy(dst, w)
+			break
+		}
+		for r, v := range w {
+			dst[r] = uint64(int64(int32(v >> shift)))
+		}
+	case 16:
+		hi := words[c.word[i]+1][from : from+n]
+		dst := gpu.Values[gpu.Int128](out.Data, n)
+		for r := range dst {
+			dst[r] = gpu.Int128{Lo: w[r], Hi: int64(hi[r])}
+		}
+	}
+	if !t.IsVar() {
+		return nil
+	}
+	values, err := c.interner[i].Values(l, t)
+	if err != nil {
+		return err
+	}
+	out.Dict = &gpu.Dictionary{Values: values}
+	if values.Len == 0 {
+		clear(gpu.Values[int32](out.Data, n))
+	}
+	return nil
+}
+
+// unpackWords writes the bits of words from bit shift on as values.
+func unpackWords[T uint8 | uint16 | uint32](dst []T, words []uint64, shift uint) {
+	for i, w := range words {
+		dst[i] = T(w >> shift)
+	}
+}
+
+// NullRows returns the bitmap of the rows with a null in one of the columns that are not
 // skipped. It is empty when there is none. The caller releases it.
-func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (out memory.Array[uint64], err error) {
+func NullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (out memory.Array[uint64], err error) {
 	some := uint64(0)
 	for i, c := range cols {
 		if c.Valid == nil || skip != nil && skip(i) {
@@ -308,11 +428,21 @@ func nullRows(l *gpu.Lease, cols []gpu.Column, skip func(i int) bool, n int) (ou
 	return out, nil
 }
 
-// hashKey hashes one key of several words.
-func hashKey(words [][]uint64, i int) uint64 {
+// HashKey hashes one key of several words.
+func HashKey(words [][]uint64, i int) uint64 {
 	h := uint64(0)
 	for _, w := range words {
 		h = word.TableMix(h ^ w[i])
 	}
 	return h
+}
+
+// Block returns n columns of word.Block words each, for a block of keys.
+func Block(n int) [][]uint64 {
+	all := make([]uint64, n*word.Block)
+	words := make([][]uint64, n)
+	for i := range words {
+		words[i] = all[i*word.Block:][:word.Block]
+	}
+	return words
 }

@@ -1,4 +1,4 @@
-package host
+package join
 
 import (
 	"sync/atomic"
@@ -8,31 +8,20 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
-// Marks implements gpu.Queue.
-func (q *queue) Marks(l *gpu.Lease, n int) (gpu.Column, error) {
-	if err := q.check(); err != nil {
-		return gpu.Column{}, err
-	}
-	if err := gpu.CheckMarkRows(n); err != nil {
-		return gpu.Column{}, err
-	}
+// NewMarks returns the match bitmap of n rows, without matches.
+func NewMarks(l *gpu.Lease, n int) (gpu.Column, error) {
 	bits, err := memory.Zeros[uint64](l, (n+63)/64)
 	if err != nil {
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: n, Data: bits.Buf}, nil
 }
 
-// Mark implements gpu.Queue. Consecutive ids in the same word cause one access to it.
-func (q *queue) Mark(_ *gpu.Lease, marks, ids gpu.Column) error {
-	if err := q.check([]gpu.Column{marks, ids}); err != nil {
-		return err
-	}
-	if err := gpu.CheckMarks(marks, ids); err != nil {
-		return err
-	}
-	words, rows := gpu.Words(marks.Data, marks.Len), gpu.Values[int32](ids.Data, ids.Len)
-	return q.fail(q.dev.cores.For(len(rows), parallel.Grain, func(lo, hi int) error {
+// Mark sets the bits of rows in a match bitmap. Consecutive ids in the same word cause one access to
+// it.
+func Mark(cores parallel.Cores, marks gpu.Column, rows []int32) error {
+	words := gpu.Words(marks.Data, marks.Len)
+	return cores.For(len(rows), parallel.Grain, func(lo, hi int) error {
 		for i := lo; i < hi; {
 			w, set := rows[i]/64, uint64(0)
 			for ; i < hi && rows[i]/64 == w; i++ {
@@ -43,26 +32,21 @@ func (q *queue) Mark(_ *gpu.Lease, marks, ids gpu.Column) error {
 			}
 		}
 		return nil
-	}))
+	})
 }
 
-// AddUnmatched implements gpu.Queue. It merges the two lists.
-func (q *queue) AddUnmatched(l *gpu.Lease, probe, build, rest gpu.Column) (outProbe, outBuild gpu.Column, err error) {
-	if err := q.check([]gpu.Column{probe, build, rest}); err != nil {
-		return outProbe, outBuild, err
-	}
-	if err := gpu.CheckUnmatched(probe, build, rest); err != nil {
-		return outProbe, outBuild, err
-	}
+// AddUnmatched merges the probe rows of rest, which have no match, into pairs. Both are in the order of
+// probe rows. The build row of an added pair is -1.
+func AddUnmatched(l *gpu.Lease, probe, build, rest gpu.Column) (outProbe, outBuild gpu.Column, err error) {
 	n := probe.Len + rest.Len
 	toProbe, err := memory.New[int32](l, n)
 	if err != nil {
-		return outProbe, outBuild, q.fail(err)
+		return outProbe, outBuild, err
 	}
 	toBuild, err := memory.New[int32](l, n)
 	if err != nil {
 		toProbe.Release()
-		return outProbe, outBuild, q.fail(err)
+		return outProbe, outBuild, err
 	}
 	p, b, r := gpu.Values[int32](probe.Data, probe.Len), gpu.Values[int32](build.Data, build.Len),
 		gpu.Values[int32](rest.Data, rest.Len)

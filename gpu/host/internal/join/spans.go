@@ -1,4 +1,4 @@
-package host
+package join
 
 import (
 	"github.com/gstream/gstream/gpu"

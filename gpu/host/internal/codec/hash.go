@@ -1,4 +1,4 @@
-package host
+package codec
 
 import (
 	"math/bits"
@@ -18,18 +18,15 @@ const hashNull = 0xa0761d6478bd642f
 // equal columns do not cancel each other.
 func combine(h, v, seed uint64) uint64 { return word.Mix(bits.RotateLeft64(h, 23)^v, seed) }
 
-// Hash implements gpu.Queue.
-func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, error) {
-	if err := q.check(keys); err != nil {
-		return gpu.Column{}, err
-	}
+// Hash returns the hash of each row of key columns, with a seed.
+func Hash(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, error) {
 	n := 0
 	if len(keys) > 0 {
 		n = keys[0].Len
 	}
 	buf, err := l.Alloc(int64(n) * 8)
 	if err != nil {
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	out := gpu.Values[uint64](buf, n)
 	dicts := make([]memory.Array[uint64], len(keys))
@@ -42,10 +39,10 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 			if c.Type.IsVar() {
 				continue
 			}
-			plain, err := move.Expand(q.dev.cores, l, c)
+			plain, err := move.Expand(cores, l, c)
 			if err != nil {
 				buf.Release()
-				return gpu.Column{}, q.fail(err)
+				return gpu.Column{}, err
 			}
 			defer plain.Release()
 			keys = slices.Clone(keys)
@@ -54,11 +51,11 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 		}
 		if dicts[k], err = memory.New[uint64](l, c.Dict.Values.Len); err != nil {
 			buf.Release()
-			return gpu.Column{}, q.fail(err)
+			return gpu.Column{}, err
 		}
 		hashValues(dicts[k].V, c.Dict.Values, 0, seed)
 	}
-	err = q.dev.cores.For(n, parallel.Grain, func(lo, hi int) error {
+	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		var tmp [512]uint64
 		for at := lo; at < hi; at += len(tmp) {
 			rows := out[at:min(at+len(tmp), hi)]
@@ -93,7 +90,7 @@ func (q *queue) Hash(l *gpu.Lease, keys []gpu.Column, seed uint64) (gpu.Column, 
 	})
 	if err != nil {
 		buf.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Uint64), Len: n, Data: buf}, nil
 }

@@ -1,4 +1,6 @@
-package host
+// Package join finds the matching rows of two sides on CPU cores: by hash tables, by partitions, by
+// sorted keys and by bounds.
+package join
 
 import (
 	"sync"
@@ -8,12 +10,13 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
-// matcher returns the pairs of probe rows [at, to), which it looks up in order.
-type matcher struct {
-	dev    *Device
+// Matcher returns the pairs of probe rows [at, to), which it looks up in order: gpu.Matcher without a
+// queue.
+type Matcher struct {
 	lookup lookup
 	rows   int // of the probe side
 	at, to int
+	chains *chains // of sides in chains of buckets, otherwise nil
 }
 
 // lookup finds the matches of probe rows. It is safe for concurrent use.
@@ -111,23 +114,30 @@ func columns(l *gpu.Lease, lists []*pairs) (probe, build gpu.Column, err error) 
 	return probe, build, nil
 }
 
-// Next implements gpu.Matcher.
-func (m *matcher) Next(gq gpu.Queue, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
-	q, err := m.dev.queue(gq)
+// Next returns the next pairs, and whether there may be more (see gpu.Matcher). If memory is denied,
+// the same call works once there is room.
+func (m *Matcher) Next(cores parallel.Cores, l *gpu.Lease, limit int) (probe, build gpu.Column, more bool, err error) {
+	probe, build, next, err := m.next(cores, l, max(1, min(limit, gpu.MaxRows)))
 	if err != nil {
 		return probe, build, false, err
 	}
-	probe, build, next, err := m.next(q.dev.cores, l, max(1, min(limit, gpu.MaxRows)))
-	if err != nil {
-		return probe, build, false, q.fail(err)
-	}
 	m.at = next
+	if m.chains != nil {
+		toRows(m.chains.probe, probe)
+		toRows(m.chains.build, build)
+	}
 	return probe, build, m.at < m.to, nil
 }
 
+// Position returns the first probe row that has not been looked up, for Rewind.
+func (m *Matcher) Position() int { return m.at }
+
+// Rewind continues at a position that Position returned.
+func (m *Matcher) Rewind(at int) { m.at = at }
+
 // next returns the next pairs and the row after them. A task does nothing if earlier tasks have
 // already found enough pairs.
-func (m *matcher) next(cores parallel.Cores, l *gpu.Lease, limit int) (probe, build gpu.Column, next int, err error) {
+func (m *Matcher) next(cores parallel.Cores, l *gpu.Lease, limit int) (probe, build gpu.Column, next int, err error) {
 	rest, grain := m.to-m.at, probeGrain
 	if cores.Threads == 1 {
 		grain = max(rest, 1)
@@ -186,37 +196,32 @@ func (m *matcher) next(cores parallel.Cores, l *gpu.Lease, limit int) (probe, bu
 	return probe, build, next, err
 }
 
-// Join implements gpu.Matcher.
-func (m *matcher) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
-	limit int) ([]gpu.Column, int, bool, error) {
-	at := m.at
-	cols, rows, more, err := gpu.NextAndGather(m, q, l, probe, build, limit)
-	if err != nil {
-		m.at = at
-	}
-	return cols, rows, more, err
-}
-
-// Matched implements gpu.Matcher.
-func (m *matcher) Matched(gq gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
-	q, err := m.dev.queue(gq)
+// Matched returns the bitmap of the probe rows that have a match.
+func (m *Matcher) Matched(cores parallel.Cores, l *gpu.Lease) (gpu.Column, error) {
+	bits, err := memory.Zeros[uint64](l, (m.rows+63)/64)
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	bits, err := memory.Zeros[uint64](l, (m.rows+63)/64)
-	if err != nil {
-		return gpu.Column{}, q.fail(err)
-	}
-	err = q.dev.cores.For(m.rows, probeGrain, func(lo, hi int) error {
+	err = cores.For(m.rows, probeGrain, func(lo, hi int) error {
 		m.lookup.matched(lo, hi, bits.V)
 		return nil
 	})
 	if err != nil {
 		bits.Release()
-		return gpu.Column{}, q.fail(err)
+		return gpu.Column{}, err
 	}
-	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: bits.Buf}, nil
+	out := gpu.Column{Type: gpu.Of(gpu.Bool), Len: m.rows, Data: bits.Buf}
+	if m.chains == nil || len(m.chains.probe) == 0 {
+		return out, nil
+	}
+	defer out.Release()
+	return m.chains.matched(l, out)
 }
 
-// Release implements gpu.Matcher.
-func (m *matcher) Release() { m.lookup.release() }
+// Release releases what the matcher has allocated.
+func (m *Matcher) Release() {
+	m.lookup.release()
+	if m.chains != nil {
+		gpu.ReleaseColumns(m.chains.keys)
+	}
+}

@@ -1,39 +1,34 @@
-package host
+package join
 
 import (
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/codec"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/sorting"
 )
 
-// MatchSorted implements gpu.Queue. Tasks over the merge path find the first match of
-// every probe row and the number of its matches.
-func (q *queue) MatchSorted(l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool) (gpu.Matcher, error) {
+// MatchSorted returns a matcher for the rows of two sorted sides with the same key. Tasks over the
+// merge path find the first match of every probe row and the number of its matches.
+func MatchSorted(cores parallel.Cores, l *gpu.Lease, build, probe []gpu.SortKey, nullSafe []bool) (*Matcher, error) {
 	cols := gpu.KeyColumns(probe)
-	if err := q.check(gpu.KeyColumns(build), cols); err != nil {
-		return nil, err
-	}
-	if err := gpu.CheckMerge(build, probe, nullSafe); err != nil {
-		return nil, err
-	}
 	m := &merge{compare: sorting.CompareRows(build, probe), builds: build[0].Column.Len, probes: cols[0].Len}
-	dead, err := nullRows(l, cols, func(i int) bool { return nullSafe[i] }, m.probes)
+	dead, err := codec.NullRows(l, cols, func(i int) bool { return nullSafe[i] }, m.probes)
 	defer dead.Release()
 	m.dead = dead.V
 	if err == nil {
 		m.spans, err = newSpans(l, m.probes)
 	}
 	if err == nil {
-		err = q.dev.cores.For(m.builds+m.probes, parallel.Grain, m.find)
+		err = cores.For(m.builds+m.probes, parallel.Grain, m.find)
 	}
 	m.compare, m.dead = nil, nil
 	if err != nil {
 		m.release()
-		return nil, q.fail(err)
+		return nil, err
 	}
-	return &matcher{dev: q.dev.device(), lookup: m, rows: m.probes, to: m.probes}, nil
+	return &Matcher{lookup: m, rows: m.probes, to: m.probes}, nil
 }
 
 // merge has the matches of sorted sides.

@@ -1,23 +1,25 @@
-package host
+// Package group numbers the distinct keys of group-bys on CPU cores.
+package group
 
 import (
 	"fmt"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host/internal/codec"
 	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/move"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// groups assigns dense ids to keys. Keys are words of a codec. Rows with a null in a key column
+// Groups assigns dense ids to keys. Keys are words of a codec. Rows with a null in a key column
 // have a separate index, whose keys have the null mask as an additional word. The index of the
 // other rows is direct (id by key) for a single string, whose words are codes, and for a single
 // integer-like key as long as it is in the hinted range. Otherwise it is a hash index.
-type groups struct {
-	dev   *Device
+type Groups struct {
 	lease *gpu.Lease
-	codec *codec
+	types []gpu.Type
+	codec *codec.Codec
 
 	n     int                     // groups
 	words [][]uint64              // key words by group
@@ -40,32 +42,21 @@ const (
 	// maxHint bounds the groups for which a new hash index has room. Beyond that, growing costs
 	// little compared with the time to collect so many groups.
 	maxHint = 1 << 18
-	// sparseSlots is the number of slots up to which an index is at most a third full: it still
-	// fits a core's cache, and most keys are in their first slot.
-	sparseSlots = 1 << 15
 )
 
-// NewGroups implements gpu.Queue.
-func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (gpu.Groups, error) {
-	if q.err != nil {
-		return nil, q.err
-	}
+// New returns groups without keys. The lease pays for their state.
+func New(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (*Groups, error) {
 	if len(types) > 60 {
 		return nil, fmt.Errorf("%d group keys are more than 60", len(types))
 	}
-	g := &groups{dev: q.dev.device(), lease: l, codec: newCodec(l, types)}
-	if wide := g.codec.words; wide > 1 {
-		if g.codec.layOut(true); g.codec.words == wide {
-			g.codec.layOut(false)
-		}
-	}
-	g.words, g.store = make([][]uint64, g.codec.words), make([]memory.Vector[uint64], g.codec.words)
-	g.index = newIndex(l, g.codec.words)
-	if len(types) == 1 && g.codec.words == 1 && hint.Dense && !types[0].IsFloat() {
+	g := &Groups{lease: l, types: types, codec: codec.NewNarrow(l, types)}
+	g.words, g.store = make([][]uint64, g.codec.Words), make([]memory.Vector[uint64], g.codec.Words)
+	g.index = newIndex(l, g.codec.Words)
+	if len(types) == 1 && g.codec.Words == 1 && hint.Dense && !types[0].IsFloat() {
 		if span := uint64(hint.Hi) - uint64(hint.Lo); span < maxDirect {
 			g.lo = uint64(hint.Lo)
 			if err := g.direct.Zeros(l, int(span+1)); err != nil {
-				return nil, q.fail(err)
+				return nil, err
 			}
 		}
 	}
@@ -73,18 +64,18 @@ func (q *queue) NewGroups(l *gpu.Lease, types []gpu.Type, hint gpu.GroupHint) (g
 	if g.direct.V == nil && len(types) > 0 && !g.text {
 		if err := g.index.room(min(hint.Groups, maxHint)); err != nil {
 			g.Release()
-			return nil, q.fail(err)
+			return nil, err
 		}
 	}
 	return g, nil
 }
 
-// Len implements gpu.Groups.
-func (g *groups) Len() int { return g.n }
+// Len returns the number of groups.
+func (g *Groups) Len() int { return g.n }
 
-// Release implements gpu.Groups.
-func (g *groups) Release() {
-	g.codec.release()
+// Release releases the state.
+func (g *Groups) Release() {
+	g.codec.Release()
 	g.direct.Release()
 	g.nulls.Release()
 	for i := range g.store {
@@ -92,44 +83,31 @@ func (g *groups) Release() {
 	}
 	g.index.release()
 	g.masked.release()
-	*g = groups{lease: g.lease, codec: &codec{}, index: &index{}}
+	*g = Groups{lease: g.lease, codec: &codec.Codec{}, index: &index{}}
 }
 
-// assignment has the group of every row.
-type assignment struct{ ids gpu.Column }
-
-// IDs implements gpu.Assignment.
-func (a assignment) IDs() gpu.Column { return a.ids }
-
-// Release implements gpu.Assignment.
-func (a assignment) Release() { a.ids.Release() }
-
-// Assign implements gpu.Groups.
-func (g *groups) Assign(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column, n int) (gpu.Assignment, error) {
-	q, err := g.dev.queue(gq, keys)
-	if err != nil {
-		return nil, err
-	}
+// Assign returns the group of each of n rows, and makes groups for new keys. After an error the
+// groups are as before. The lease pays for the result and for scratch.
+func (g *Groups) Assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, n int) (gpu.Column, error) {
 	buf, err := l.Alloc(int64(n) * 4)
 	if err != nil {
-		return nil, q.fail(err)
+		return gpu.Column{}, err
 	}
-	a := assignment{gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}}
-	before, strings := g.n, g.codec.strings()
-	if err := g.assign(q.dev.cores, l, keys, gpu.Values[int32](buf, n)); err != nil {
+	before, strings := g.n, g.codec.Strings()
+	if err := g.assign(cores, l, keys, gpu.Values[int32](buf, n)); err != nil {
 		g.truncate(before, strings)
-		a.Release()
-		return nil, q.fail(err)
+		buf.Release()
+		return gpu.Column{}, err
 	}
-	return a, nil
+	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, nil
 }
 
 // assign assigns groups to rows. After an error some of the new groups may exist. The lease pays
 // for scratch.
-func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
+func (g *Groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, ids []int32) error {
 	n := len(ids)
-	if len(keys) != len(g.codec.types) {
-		return fmt.Errorf("%d key columns, planned for %d", len(keys), len(g.codec.types))
+	if len(keys) != len(g.types) {
+		return fmt.Errorf("%d key columns, planned for %d", len(keys), len(g.types))
 	}
 	if len(keys) == 0 {
 		clear(ids)
@@ -138,22 +116,22 @@ func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, i
 		}
 		return nil
 	}
-	k, err := g.codec.prepare(cores, l, keys, n, true)
-	defer k.release()
+	k, err := g.codec.Prepare(cores, l, keys, n, true)
+	defer k.Release()
 	if err != nil {
 		return err
 	}
-	if !g.codec.fits(keys) {
+	if !g.codec.Fits(keys) {
 		if err := g.widen(); err != nil {
 			return err
 		}
 	}
 	if g.text {
-		if err := g.direct.Grow(g.lease, g.codec.interner[0].Len(), 0); err != nil {
+		if err := g.direct.Grow(g.lease, g.codec.Len(0), 0); err != nil {
 			return err
 		}
 	}
-	nullBits, err := nullRows(l, keys, nil, n)
+	nullBits, err := codec.NullRows(l, keys, nil, n)
 	if err != nil {
 		return err
 	}
@@ -162,7 +140,7 @@ func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, i
 	if err := g.room(n, null != nil); err != nil {
 		return err
 	}
-	if cores.Threads == 1 && g.codec.words == 1 && null == nil {
+	if cores.Threads == 1 && g.codec.Words == 1 && null == nil {
 		return g.assignWords(k, ids)
 	}
 	// Rows with known keys are looked up in parallel. The other rows follow one by one. Those of a
@@ -174,11 +152,11 @@ func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, i
 	defer missing.Release()
 	counts := make([]int, (n+parallel.Grain-1)/parallel.Grain)
 	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
-		words := blockWords(g.codec.words)
+		words := codec.Block(g.codec.Words)
 		miss := missing.V[lo:lo:hi]
 		for at := lo; at < hi; at += word.Block {
 			m := min(word.Block, hi-at)
-			g.codec.pack(k, at, m, words)
+			g.codec.Pack(k, at, m, words)
 			out := ids[at : at+m]
 			if direct := g.direct.V; direct != nil {
 				for i, key := range words[0][:m] {
@@ -209,7 +187,7 @@ func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, i
 	if err != nil {
 		return err
 	}
-	words := blockWords(g.codec.words)
+	words := codec.Block(g.codec.Words)
 	for task, count := range counts {
 		miss := missing.V[task*parallel.Grain:][:count]
 		for len(miss) > 0 {
@@ -220,7 +198,7 @@ func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, i
 				m++
 			}
 			span := int(miss[m-1]) - from + 1
-			g.codec.pack(k, from, span, words)
+			g.codec.Pack(k, from, span, words)
 			if g.direct.V != nil && null == nil {
 				if m, err = g.insertDirect(words[0], miss[:m], from, ids); err != nil {
 					return err
@@ -241,19 +219,16 @@ func (g *groups) assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, i
 
 // assignWords assigns groups to rows without nulls, for keys of one word, on one core. One pass
 // handles known and new keys.
-func (g *groups) assignWords(k coded, ids []int32) error {
-	var plain []uint64
-	if len(k.cols) == 1 {
-		plain = plainWords(k.cols[0])
-	}
-	words := blockWords(1)
+func (g *Groups) assignWords(k codec.Keys, ids []int32) error {
+	plain := k.PlainWords()
+	words := codec.Block(1)
 	for at := 0; at < len(ids); at += word.Block {
 		out := ids[at:min(at+word.Block, len(ids))]
 		keys := words[0][:len(out)]
 		if plain != nil {
 			keys = plain[at:][:len(out)]
 		} else {
-			g.codec.pack(k, at, len(out), words)
+			g.codec.Pack(k, at, len(out), words)
 		}
 		before, done := g.n, 0
 		if g.direct.V != nil {
@@ -283,7 +258,7 @@ func (g *groups) assignWords(k coded, ids []int32) error {
 
 // assignDirect assigns groups to the keys of a block by the direct index. It returns the number of
 // keys before the first one outside of the index.
-func (g *groups) assignDirect(keys []uint64, out []int32) int {
+func (g *Groups) assignDirect(keys []uint64, out []int32) int {
 	direct, lo := g.direct.V, g.lo
 	out = out[:len(keys)]
 	for i, key := range keys {
@@ -309,7 +284,7 @@ func errTooManyGroups() error {
 
 // room makes room for the keys of n more groups, and for null masks once there are nulls.
 // The indexes grow as they are filled, because they grow with new keys only.
-func (g *groups) room(n int, nulls bool) error {
+func (g *Groups) room(n int, nulls bool) error {
 	for i := range g.store {
 		g.store[i].V = g.words[i]
 		if err := g.store[i].Reserve(g.lease, g.n+n); err != nil {
@@ -336,14 +311,13 @@ func (g *groups) room(n int, nulls bool) error {
 
 // widen makes integers of 8 bytes use all of their bits. It inserts all keys again. If memory is
 // denied, the groups are unchanged.
-func (g *groups) widen() (err error) {
-	old, wide := *g.codec, *g.codec
-	wide.layOut(false)
-	w := groups{lease: g.lease, codec: &wide, n: g.n, nulls: g.nulls, words: make([][]uint64, wide.words),
-		store: make([]memory.Vector[uint64], wide.words)}
-	w.index = newIndex(g.lease, wide.words)
+func (g *Groups) widen() (err error) {
+	narrow, wide := g.codec.Words, g.codec.Wide()
+	w := Groups{lease: g.lease, codec: wide, n: g.n, nulls: g.nulls, words: make([][]uint64, wide.Words),
+		store: make([]memory.Vector[uint64], wide.Words)}
+	w.index = newIndex(g.lease, wide.Words)
 	if g.masked != nil {
-		w.masked = newIndex(g.lease, wide.words+1)
+		w.masked = newIndex(g.lease, wide.Words+1)
 	}
 	defer func() {
 		if err != nil {
@@ -360,19 +334,7 @@ func (g *groups) widen() (err error) {
 		}
 		w.words[i] = w.store[i].V
 	}
-	for i := range old.types {
-		to, at := w.words[wide.word[i]], wide.shift[i]
-		mask := ^uint64(0) >> (64 - min(wide.bits[i], 64))
-		for id, v := range g.words[old.word[i]][:g.n] {
-			if v >>= old.shift[i]; narrows(old.types[i]) {
-				v = uint64(int64(int32(v)))
-			}
-			to[id] |= v & mask << at
-		}
-		if wide.bits[i] > 64 {
-			copy(w.words[wide.word[i]+1], g.words[old.word[i]+1][:g.n])
-		}
-	}
+	g.codec.Repack(wide, w.words, g.words, g.n)
 	for id := range g.n {
 		if w.mask(id) == 0 {
 			if err := w.index.room(1); err != nil {
@@ -393,15 +355,15 @@ func (g *groups) widen() (err error) {
 	g.masked.release()
 	g.codec, g.words, g.store, g.index, g.masked = w.codec, w.words, w.store, w.index, w.masked
 	if g.masked != nil {
-		g.nullKey = append(g.nullKey, blockWords(wide.words-old.words)...)
+		g.nullKey = append(g.nullKey, codec.Block(wide.Words-narrow)...)
 	}
 	return nil
 }
 
 // truncate resets the map to n groups, and the interners to their earlier numbers of strings. It
 // inserts all remaining keys again, and runs only after an error. It does not release memory.
-func (g *groups) truncate(n int, strings []int) {
-	g.codec.truncate(strings)
+func (g *Groups) truncate(n int, strings []int) {
+	g.codec.Truncate(strings)
 	if n == g.n {
 		return
 	}
@@ -430,7 +392,7 @@ func (g *groups) truncate(n int, strings []int) {
 }
 
 // mask returns the null mask of a group.
-func (g *groups) mask(id int) uint64 {
+func (g *Groups) mask(id int) uint64 {
 	if g.masked == nil {
 		return 0
 	}
@@ -439,14 +401,14 @@ func (g *groups) mask(id int) uint64 {
 
 // masks returns the key words of the groups, followed by their null masks. The list lives
 // until the next call.
-func (g *groups) masks() [][]uint64 {
+func (g *Groups) masks() [][]uint64 {
 	g.columns = append(append(g.columns[:0], g.words...), g.nulls.V)
 	return g.columns
 }
 
 // insertDirect assigns groups to rows of a block by the direct index. The block begins with row
 // from. It returns the number of rows before the first key outside of the index.
-func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) (int, error) {
+func (g *Groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32) (int, error) {
 	direct, n, stored := g.direct.V, int32(g.n), g.words[0]
 	done := len(rows)
 	for j, r := range rows {
@@ -479,7 +441,7 @@ func (g *groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 
 // insertRows assigns groups to rows of a block that begins with row from. Consecutive rows with the
 // same key, as in sorted input, are looked up once.
-func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64,
+func (g *Groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu.Column, null []uint64,
 	ids []int32) (err error) {
 	last := int32(-1) // the previous row, unless it has a null
 	for _, r := range rows {
@@ -505,7 +467,7 @@ func (g *groups) insertRows(words [][]uint64, rows []int32, from int, keys []gpu
 }
 
 // hashDirect replaces the direct index by a hash index of the groups so far.
-func (g *groups) hashDirect() error {
+func (g *Groups) hashDirect() error {
 	if err := g.index.room(g.n); err != nil {
 		return err
 	}
@@ -516,15 +478,6 @@ func (g *groups) hashDirect() error {
 		}
 	}
 	return nil
-}
-
-func blockWords(n int) [][]uint64 {
-	all := make([]uint64, n*word.Block)
-	words := make([][]uint64, n)
-	for i := range words {
-		words[i] = all[i*word.Block:][:word.Block]
-	}
-	return words
 }
 
 // nullMask returns the bit mask of the key columns that are null in a row.
@@ -541,7 +494,7 @@ func nullMask(keys []gpu.Column, null []uint64, row int) (mask uint64) {
 }
 
 // insert returns the group of the i-th key of a block, and makes a group if the key is new.
-func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
+func (g *Groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 	if mask != 0 {
 		for c, w := range words {
 			g.nullKey[c][0] = w[i]
@@ -577,7 +530,7 @@ func (g *groups) insert(words [][]uint64, i int, mask uint64) (int32, error) {
 }
 
 // add appends the i-th key of a block. There must be room for it.
-func (g *groups) add(words [][]uint64, i int, mask uint64) {
+func (g *Groups) add(words [][]uint64, i int, mask uint64) {
 	for w := range g.words {
 		g.words[w] = append(g.words[w], words[w][i])
 	}
@@ -587,21 +540,17 @@ func (g *groups) add(words [][]uint64, i int, mask uint64) {
 	g.n++
 }
 
-// Keys implements gpu.Groups.
-func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, error) {
-	q, err := g.dev.queue(gq)
-	if err != nil {
-		return nil, err
-	}
+// Keys returns the keys of groups [from, to).
+func (g *Groups) Keys(cores parallel.Cores, l *gpu.Lease, from, to int) ([]gpu.Column, error) {
 	if err := gpu.CheckGroups("keys", from, to, g.n); err != nil {
 		return nil, err
 	}
 	var cols []gpu.Column
-	for i := range g.codec.types {
-		c, err := g.key(q.dev.cores, l, i, from, to)
+	for i := range g.types {
+		c, err := g.key(cores, l, i, from, to)
 		if err != nil {
 			gpu.ReleaseColumns(cols)
-			return nil, q.fail(err)
+			return nil, err
 		}
 		cols = append(cols, c)
 	}
@@ -609,9 +558,8 @@ func (g *groups) Keys(gq gpu.Queue, l *gpu.Lease, from, to int) ([]gpu.Column, e
 }
 
 // key unpacks key column i of groups [from, to).
-func (g *groups) key(cores parallel.Cores, l *gpu.Lease, i, from, to int) (gpu.Column, error) {
-	t, n := g.codec.types[i], to-from
-	w, shift := g.words[g.codec.word[i]][from:to], g.codec.shift[i]
+func (g *Groups) key(cores parallel.Cores, l *gpu.Lease, i, from, to int) (gpu.Column, error) {
+	t, n := g.types[i], to-from
 	out := gpu.Column{Type: t, Len: n}
 	fail := func(err error) (gpu.Column, error) {
 		out.Release()
@@ -635,265 +583,17 @@ func (g *groups) key(cores parallel.Cores, l *gpu.Lease, i, from, to int) (gpu.C
 			out.Valid = nil
 		}
 	}
-	width := int64(t.Width())
-	switch {
-	case t.IsVar():
-		width = 4
-	case t.Kind == gpu.Bool:
-		if out.Data, err = l.Alloc(gpu.BitmapBytes(n)); err != nil {
-			return fail(err)
-		}
-		bits := gpu.Words(out.Data, n)
-		clear(bits)
-		for r, v := range w {
-			bits[r/64] |= v >> shift & 1 << (r % 64)
-		}
-		return out, nil
-	}
-	if out.Data, err = l.Alloc(int64(n) * width); err != nil {
+	if err = g.codec.Unpack(l, &out, i, g.words, from); err != nil {
 		return fail(err)
-	}
-	switch width {
-	case 1:
-		unpack(gpu.Values[uint8](out.Data, n), w, shift)
-	case 2:
-		unpack(gpu.Values[uint16](out.Data, n), w, shift)
-	case 4:
-		unpack(gpu.Values[uint32](out.Data, n), w, shift)
-	case 8:
-		dst := gpu.Values[uint64](out.Data, n)
-		if g.codec.bits[i] == 64 {
-			copy(dst, w)
-			break
-		}
-		for r, v := range w {
-			dst[r] = uint64(int64(int32(v >> shift)))
-		}
-	case 16:
-		hi := g.words[g.codec.word[i]+1][from:to]
-		dst := gpu.Values[gpu.Int128](out.Data, n)
-		for r := range dst {
-			dst[r] = gpu.Int128{Lo: w[r], Hi: int64(hi[r])}
-		}
 	}
 	if !t.IsVar() {
 		return out, nil
 	}
-	// The codes of the interner: with a dictionary while groups share values.
-	values, err := g.codec.interner[i].Values(l, t)
-	if err != nil {
-		return fail(err)
-	}
-	out.Dict = &gpu.Dictionary{Values: values}
-	if values.Len == 0 {
-		clear(gpu.Values[int32](out.Data, n))
-	}
-	if values.Len <= g.n/2 || values.Len <= 1024 {
+	// Strings keep the dictionary while groups share values.
+	if values := out.Dict.Values.Len; values <= g.n/2 || values <= 1024 {
 		return out, nil
 	}
 	plain, err := move.Expand(cores, l, out)
 	out.Release()
 	return plain, err
-}
-
-func unpack[T uint8 | uint16 | uint32](dst []T, words []uint64, shift uint) {
-	for i, w := range words {
-		dst[i] = T(w >> shift)
-	}
-}
-
-// index is an open-addressing hash table from keys of a fixed number of words to ids. Keys of one
-// word are in the slots. Wider keys are in the caller's columns, by id, and slots have their
-// hashes. It is at most five eighths full.
-type index struct {
-	lease *gpu.Lease
-	words int
-	n     int
-	slots memory.Array[slot] // their number is a power of two, or 0
-}
-
-type slot struct {
-	key uint64
-	id  int32 // id + 1; 0 is empty
-	_   int32
-}
-
-// firstSlots is the number of slots of a new index.
-const firstSlots = 1 << 10
-
-func newIndex(l *gpu.Lease, words int) *index { return &index{lease: l, words: words} }
-
-func (x *index) release() {
-	if x != nil {
-		x.slots.Release()
-	}
-}
-
-// clear removes all keys.
-func (x *index) clear() {
-	clear(x.slots.V)
-	x.n = 0
-}
-
-// find looks up the keys of a block: out[i] is the id of key i, or -1. It only reads, so
-// several blocks may be looked up in parallel.
-func (x *index) find(words [][]uint64, out []int32, stored [][]uint64) {
-	if x.n == 0 {
-		for i := range out {
-			out[i] = -1
-		}
-		return
-	}
-	slots := x.slots.V
-	mask := uint64(len(slots) - 1)
-	if x.words == 1 {
-		var at [word.Block]uint64
-		keys := words[0][:len(out)]
-		for i, k := range keys {
-			at[i] = word.TableMix(k) >> 32 & mask
-		}
-		for i, k := range keys {
-			s := at[i]
-			for slots[s].id != 0 && slots[s].key != k {
-				s = (s + 1) & mask
-			}
-			out[i] = slots[s].id - 1
-		}
-		return
-	}
-	for i := range out {
-		out[i] = slots[x.slot(words, i, hashKey(words, i), stored)].id - 1
-	}
-}
-
-// assign looks up the keys of a block of at most word.Block keys of one word, and assigns the next
-// ids to new keys. stored has the keys by id; assign returns it with the new keys. There must be
-// room for all keys in the index and in stored. Keys that are not in their first slot are handled
-// in a second pass, so that no branch of the first pass depends on a key.
-func (x *index) assign(keys []uint64, out []int32, stored []uint64) []uint64 {
-	slots := x.slots.V
-	mask := uint64(len(slots) - 1)
-	var homes [word.Block]uint64
-	var rest [word.Block]uint16
-	out = out[:len(keys)]
-	n := 0
-	for i, k := range keys {
-		home := word.TableMix(k) >> 32 & mask
-		homes[i&(word.Block-1)] = home
-		e := slots[home]
-		out[i] = e.id - 1
-		other := e.key ^ k | uint64(int64(e.id-1)>>63)
-		rest[n&(word.Block-1)] = uint16(i)
-		n += int((other | -other) >> 63)
-	}
-	for _, r := range rest[:n] {
-		i := int(r)
-		k, s := keys[i], homes[i]
-		for slots[s].id != 0 && slots[s].key != k {
-			s = (s + 1) & mask
-		}
-		if slots[s].id == 0 {
-			stored = append(stored, k)
-			slots[s] = slot{key: k, id: int32(len(stored))}
-			x.n++
-		}
-		out[i] = slots[s].id - 1
-	}
-	return stored
-}
-
-// slot returns the slot of key i of several words: the slot that has it, or the empty slot where it
-// belongs.
-func (x *index) slot(words [][]uint64, i int, h uint64, stored [][]uint64) uint64 {
-	slots := x.slots.V
-	mask := uint64(len(slots) - 1)
-	for s := h >> 32 & mask; ; s = (s + 1) & mask {
-		id := slots[s].id - 1
-		if id < 0 {
-			return s
-		}
-		if slots[s].key != h {
-			continue
-		}
-		same := true
-		for w := range stored {
-			same = same && stored[w][id] == words[w][i]
-		}
-		if same {
-			return s
-		}
-	}
-}
-
-// insert returns the id of key i, which is next if the key is new. If memory is denied, the index
-// is unchanged.
-func (x *index) insert(words [][]uint64, i int, next int32, stored [][]uint64) (id int32, fresh bool, err error) {
-	if err := x.room(1); err != nil {
-		return 0, false, err
-	}
-	slots := x.slots.V
-	mask := uint64(len(slots) - 1)
-	var s uint64
-	key := words[0][i]
-	if x.words == 1 {
-		s = word.TableMix(key) >> 32 & mask
-		for slots[s].id != 0 && slots[s].key != key {
-			s = (s + 1) & mask
-		}
-	} else {
-		key = hashKey(words, i)
-		s = x.slot(words, i, key, stored)
-	}
-	if slots[s].id != 0 {
-		return slots[s].id - 1, false, nil
-	}
-	slots[s] = slot{key: key, id: next + 1}
-	x.n++
-	return next, true, nil
-}
-
-// put inserts key i, which the index does not have. There must be room for it.
-func (x *index) put(words [][]uint64, i int, id int32) {
-	key := words[0][i]
-	if x.words > 1 {
-		key = hashKey(words, i)
-	}
-	seat(x.slots.V, x.words, slot{key: key, id: id + 1})
-	x.n++
-}
-
-// seat writes an entry to its first empty slot.
-func seat(slots []slot, words int, e slot) {
-	h, mask := e.key, uint64(len(slots)-1)
-	if words == 1 {
-		h = word.TableMix(h)
-	}
-	s := h >> 32 & mask
-	for slots[s].id != 0 {
-		s = (s + 1) & mask
-	}
-	slots[s] = e
-}
-
-// room makes room for n more keys.
-func (x *index) room(n int) error {
-	size := max(len(x.slots.V), firstSlots)
-	for x.n+n > size/8*5 || x.n+n > size/3 && size < sparseSlots {
-		size *= 2
-	}
-	if size == len(x.slots.V) {
-		return nil
-	}
-	larger, err := memory.Zeros[slot](x.lease, size)
-	if err != nil {
-		return err
-	}
-	for _, e := range x.slots.V {
-		if e.id != 0 {
-			seat(larger.V, x.words, e)
-		}
-	}
-	x.slots.Release()
-	x.slots = larger
-	return nil
 }
