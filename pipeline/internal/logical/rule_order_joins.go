@@ -2,7 +2,6 @@ package logical
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"math/bits"
@@ -124,7 +123,7 @@ type order struct {
 	left, right *order
 	origin      expr.Origin // of the join as written, which the join replaces
 	cost        float64
-	why         string // it was chosen, for the last join of a chain
+	why         *rel.ChainOrder // it was chosen, for the last join of a chain
 }
 
 // add adds a node of the chain. It returns how its columns are computed from those of the leaves, and the order as
@@ -301,22 +300,19 @@ func (c *chain) choose(written *order) *order {
 	if len(c.leaves) < 3 {
 		return written
 	}
+	greedy := len(c.leaves) > maxExact
 	best := c.exact
-	if len(c.leaves) > maxExact {
+	if greedy {
 		best = c.greedy
 	}
-	o, search := best(), "no order is better"
-	if len(c.leaves) > maxExact {
-		search = "the greedy order is not better"
-	}
+	o := best()
+	why := &rel.ChainOrder{Tables: len(c.leaves), Greedy: greedy, Rows: o.cost, WrittenRows: written.cost}
 	if o.cost >= written.cost*(1-1e-9) {
-		written.why = fmt.Sprintf("joins %d tables as written: %s, about %s rows made and held", len(c.leaves), search,
-			Approximate(written.cost))
+		why.Rows, written.why = written.cost, why
 		return written
 	}
 	c.name(o, &steps)
-	o.why = fmt.Sprintf("joins %d tables in another order than written: about %s rows made and held, instead of %s",
-		len(c.leaves), Approximate(o.cost), Approximate(written.cost))
+	why.Reordered, o.why = true, why
 	return o
 }
 

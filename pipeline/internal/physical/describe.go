@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/source"
 )
@@ -34,6 +35,19 @@ func describePredicate(s *gpu.Schema, p source.Predicate, hidden bool) string {
 		return text + " " + values[0]
 	}
 	return text
+}
+
+func describeOrder(o *rel.ChainOrder) string {
+	if o.Reordered {
+		return fmt.Sprintf("joins %d tables in another order than written: about %s rows made and held, instead of %s",
+			o.Tables, logical.Approximate(o.Rows), logical.Approximate(o.WrittenRows))
+	}
+	search := "no order is better"
+	if o.Greedy {
+		search = "the greedy order is not better"
+	}
+	return fmt.Sprintf("joins %d tables as written: %s, about %s rows made and held", o.Tables, search,
+		logical.Approximate(o.Rows))
 }
 
 func describeKey(r *rel.Relation, k rel.SortKey) string {

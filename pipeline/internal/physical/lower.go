@@ -465,8 +465,8 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 		spec.UniqueBuild = logical.Unique(built, builtKeys)
 	}
 	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, why))
-	if n.Order != "" {
-		st.Detail = append(st.Detail, n.Order)
+	if n.Order != nil {
+		st.Detail = append(st.Detail, describeOrder(n.Order))
 	}
 	st.Cost = l.ProbeCost(n)
 	if !spec.Kind.KeepsBuild() {

@@ -103,7 +103,7 @@ type (
 		Relation
 		Left, Right Node
 		JoinSpec
-		Order string // the reason for the order of a chain of joins, of which this is the last
+		Order *ChainOrder // of the chain of joins of which this is the last, nil for others
 	}
 	// Expand has each row of its input once for each variant. It has the columns of the input; copies of some, which
 	// are null in some variants; and, unless it is None, Number, the number of the variant.
