@@ -438,26 +438,26 @@ func CanAggregate(a Aggregate) error {
 	return fmt.Errorf("aggregation by %v of %v", a.Kind, a.Input)
 }
 
-// CheckLeader returns an error if the state of a Leader cannot be kept: the first column must be a
+// CheckArgMinMax returns an error if the state of an ArgMinMax cannot be kept: the first column must be a
 // BIGINT, and each key must have a column.
-func CheckLeader(l Leader) error {
+func CheckArgMinMax(l ArgMinMax) error {
 	switch {
 	case len(l.Columns) == 0 || l.Columns[0] != Of(Int64):
-		return fmt.Errorf("leaders of columns %v: want a BIGINT, the position, before them", l.Columns)
+		return fmt.Errorf("arg_min of columns %v: want a BIGINT, the position, before them", l.Columns)
 	case len(l.Columns) <= len(l.Order):
-		return fmt.Errorf("leaders by %d keys with %d columns", len(l.Order), len(l.Columns))
+		return fmt.Errorf("arg_min by %d keys with %d columns", len(l.Order), len(l.Columns))
 	}
 	return nil
 }
 
-// CheckLeading returns an error unless columns are those of a Leader, with n rows.
-func CheckLeading(l Leader, cols []Column, n int) error {
+// CheckArgMinMaxInput returns an error unless columns are those of an ArgMinMax, with n rows.
+func CheckArgMinMaxInput(l ArgMinMax, cols []Column, n int) error {
 	if len(cols) != len(l.Columns) {
-		return fmt.Errorf("leaders of %d columns, planned for %d", len(cols), len(l.Columns))
+		return fmt.Errorf("arg_min of %d columns, planned for %d", len(cols), len(l.Columns))
 	}
 	for i, c := range cols {
 		if c.Type != l.Columns[i] || c.Len != n {
-			return fmt.Errorf("leaders of %d rows of %v, planned for %v over %d rows", c.Len, c.Type, l.Columns[i], n)
+			return fmt.Errorf("arg_min of %d rows of %v, planned for %v over %d rows", c.Len, c.Type, l.Columns[i], n)
 		}
 	}
 	return nil

@@ -37,8 +37,8 @@ type Capabilities struct {
 	// SortedTables says that BuildTable sorts keys that are a single number of 4 or 8 bytes. It
 	// then needs memory for a copy of the keys, and afterwards less than a hash table.
 	SortedTables bool `json:"sorted_tables"`
-	// Leaders says that NewLeaders works.
-	Leaders bool `json:"leaders"`
+	// ArgMinMax says that NewArgMinMax works.
+	ArgMinMax bool `json:"leaders"`
 }
 
 // Device runs primitives. Implementations are safe for concurrent use; a Queue
@@ -409,9 +409,9 @@ type Queue interface {
 	// pays for the state until Release. An aggregate that is not defined on its input
 	// type is an error, and so is Avg.
 	NewAccumulator(l *Lease, a Aggregate) (Accumulator, error)
-	// NewLeaders makes the running state of a Leader, without groups. The lease pays for it until
+	// NewArgMinMax makes the running state of an ArgMinMax, without groups. The lease pays for it until
 	// Release. Without the capability it is an error.
-	NewLeaders(l *Lease, spec Leader) (Leaders, error)
+	NewArgMinMax(l *Lease, spec ArgMinMax) (ArgMinMaxState, error)
 
 	// Close ends the queue. It returns the failure that sticks to the queue, if any.
 	Close() error
@@ -693,8 +693,8 @@ type Assignment interface {
 type AggregateKind uint8
 
 // The aggregates. CountAll counts rows. Count counts values that are not null. Avg has no
-// accumulator: the group-by divides a Sum by a Count. A GPU has Product only for Fold. Lead is a
-// column of Leaders, and has no accumulator.
+// accumulator: the group-by divides a Sum by a Count. A GPU has Product only for Fold. ArgValue is
+// a column of an ArgMinMaxState, and has no accumulator.
 const (
 	CountAll AggregateKind = iota
 	Count
@@ -706,13 +706,13 @@ const (
 	BitAnd
 	BitOr
 	BitXor
-	Lead
+	ArgValue
 )
 
 // String returns the SQL name.
 func (k AggregateKind) String() string {
 	return [...]string{"count(*)", "count", "sum", "min", "max", "avg", "product", "bit_and", "bit_or", "bit_xor",
-		"leader"}[k]
+		"arg_min"}[k]
 }
 
 // Aggregate is one aggregate over a column of type Input with a result of type Output. Nulls are

@@ -126,9 +126,9 @@ func (q *queue) NewAccumulator(l *gpu.Lease, a gpu.Aggregate) (gpu.Accumulator, 
 	return x, nil
 }
 
-// NewLeaders implements gpu.Queue.
-func (q *queue) NewLeaders(*gpu.Lease, gpu.Leader) (gpu.Leaders, error) {
-	return nil, errors.New("a GPU keeps no leaders of groups; sort the rows")
+// NewArgMinMax implements gpu.Queue.
+func (q *queue) NewArgMinMax(*gpu.Lease, gpu.ArgMinMax) (gpu.ArgMinMaxState, error) {
+	return nil, errors.New("a GPU has no state of arg_min and arg_max; sort the rows")
 }
 
 // sumNames maps the load kind of values to the name of the kernel that sums them.

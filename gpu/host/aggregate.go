@@ -90,40 +90,40 @@ func (x *accumulator) Result(gq gpu.Queue, l *gpu.Lease, from, to int) (gpu.Colu
 	return out, q.fail(err)
 }
 
-// groupLeaders implements gpu.Leaders.
-type groupLeaders struct {
+// argMinMaxState implements gpu.ArgMinMaxState.
+type argMinMaxState struct {
 	dev *Device
-	*aggregate.Leaders
+	*aggregate.ArgMinMax
 }
 
-// NewLeaders implements gpu.Queue.
-func (q *queue) NewLeaders(l *gpu.Lease, spec gpu.Leader) (gpu.Leaders, error) {
+// NewArgMinMax implements gpu.Queue.
+func (q *queue) NewArgMinMax(l *gpu.Lease, spec gpu.ArgMinMax) (gpu.ArgMinMaxState, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	x, err := aggregate.NewLeaders(l, spec)
+	x, err := aggregate.NewArgMinMax(l, spec)
 	if err != nil {
 		return nil, err
 	}
-	return &groupLeaders{q.dev.device(), x}, nil
+	return &argMinMaxState{q.dev.device(), x}, nil
 }
 
-// Update implements gpu.Leaders.
-func (x *groupLeaders) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, groups int) error {
+// Update implements gpu.ArgMinMaxState.
+func (x *argMinMaxState) Update(gq gpu.Queue, a gpu.Assignment, cols []gpu.Column, groups int) error {
 	q, err := x.dev.queue(gq, []gpu.Column{a.IDs()}, cols)
 	if err != nil {
 		return err
 	}
-	return q.fail(x.Leaders.Update(q.dev.cores, ints(a.IDs()), cols, groups))
+	return q.fail(x.ArgMinMax.Update(q.dev.cores, ints(a.IDs()), cols, groups))
 }
 
-// Result implements gpu.Leaders.
-func (x *groupLeaders) Result(gq gpu.Queue, l *gpu.Lease, column, from, to int) (gpu.Column, error) {
+// Result implements gpu.ArgMinMaxState.
+func (x *argMinMaxState) Result(gq gpu.Queue, l *gpu.Lease, column, from, to int) (gpu.Column, error) {
 	q, err := x.dev.queue(gq)
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	out, err := x.Leaders.Result(l, column, from, to)
+	out, err := x.ArgMinMax.Result(l, column, from, to)
 	return out, q.fail(err)
 }
 

@@ -97,7 +97,7 @@ func Open(opt Options) (*Device, error) {
 
 const deviceName = "host" // the kind and the only device of it
 
-var capabilities = gpu.Capabilities{Leaders: true}
+var capabilities = gpu.Capabilities{ArgMinMax: true}
 
 // Unopened returns the properties of the CPU that are known before it is opened.
 func Unopened() gpu.Properties {

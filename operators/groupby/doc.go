@@ -46,6 +46,6 @@
 // # One row of a group
 //
 // Where one row of a group decides an aggregate, as in arg_max, a CPU keeps the row: its position
-// in the input, its comparison key and its value are columns of the partial aggregates (leader.go).
+// in the input, its comparison key and its value are columns of the partial aggregates (arg_min_max.go).
 // A GPU sorts the rows instead. Both devices sort rows for median (window.NewGroups).
 package groupby

@@ -22,8 +22,8 @@ type Aggregate struct {
 	Input int
 	// Output is the type of the result; see gpu.Aggregate.
 	Output gpu.Type
-	// Leader says which row has the value of a gpu.Lead. Only a CPU has leaders.
-	Leader *Leader
+	// ArgMinMax says which row has the value of a gpu.ArgValue. Only a CPU has its state.
+	ArgMinMax *ArgMinMax `json:"Leader"`
 }
 
 // Spec describes a group-by.
@@ -49,22 +49,22 @@ type measure struct {
 	input int // -1 for count(*)
 }
 
-// leading returns the leaders, and list with their measures appended. The last measure of a leader
-// is the value of an aggregate. Leaders share no measures.
-func (s *Spec) leading(list []measure, parts [][]int) ([]measure, []leader) {
-	var out []leader
-	leads := s.leadRows()
+// argMinMaxMeasures returns the arg_min and arg_max states, and list with their measures appended.
+// The last measure of a state is the value of an aggregate. States share no measures.
+func (s *Spec) argMinMaxMeasures(list []measure, parts [][]int) ([]measure, []argMinMax) {
+	var out []argMinMax
+	sets := s.candidateRows()
 	for i, a := range s.Aggregates {
-		if a.Leader == nil {
+		if a.ArgMinMax == nil {
 			continue
 		}
-		x := leader{Leader: a.Leader, at: len(list)}
-		position := slices.IndexFunc(leads, a.Leader.lead(s.In).equal)
-		list = append(list, measure{gpu.Lead, s.In.Len() + position})
-		for _, k := range a.Leader.Order {
-			list = append(list, measure{gpu.Lead, k.Column})
+		x := argMinMax{ArgMinMax: a.ArgMinMax, at: len(list)}
+		position := slices.IndexFunc(sets, a.ArgMinMax.candidates(s.In).equal)
+		list = append(list, measure{gpu.ArgValue, s.In.Len() + position})
+		for _, k := range a.ArgMinMax.Order {
+			list = append(list, measure{gpu.ArgValue, k.Column})
 		}
-		list = append(list, measure{gpu.Lead, a.Input})
+		list = append(list, measure{gpu.ArgValue, a.Input})
 		x.end = len(list)
 		out, parts[i] = append(out, x), []int{len(list) - 1}
 	}
@@ -89,7 +89,7 @@ func (s *Spec) measures() (list []measure, parts [][]int) {
 	}
 	for _, a := range s.Aggregates {
 		switch a.Kind {
-		case gpu.Lead: // see leading
+		case gpu.ArgValue: // see argMinMaxMeasures
 			parts = append(parts, nil)
 		case gpu.Avg:
 			parts = append(parts, []int{use(measure{gpu.Sum, a.Input}), use(measure{gpu.Count, a.Input})})
@@ -186,12 +186,12 @@ func (r rows) release() { r.Stride.Release() }
 // merged, must fit the device's budget.
 type hashGroupBy struct {
 	Spec
-	seed     uint64 // of the hash by which groups are partitioned
-	measured []measure
-	parts    [][]int // for each aggregate, positions in measured
-	leaders  []leader
-	leads    []lead
-	partials *gpu.Schema // keys and measures
+	seed       uint64 // of the hash by which groups are partitioned
+	measured   []measure
+	parts      [][]int // for each aggregate, positions in measured
+	argMinMax  []argMinMax
+	candidates []candidates
+	partials   *gpu.Schema // keys and measures
 	// raw has the keys and measures of raw rows, which are groups of one row: values to be summed
 	// are those of the input, and count(*) is left out.
 	raw    *gpu.Schema
@@ -261,7 +261,7 @@ func New(s Spec) (GroupBy, error) {
 		return nil, fmt.Errorf("group-by returns %d columns under %d names", len(s.Keys)+len(s.Aggregates), s.Out.Len())
 	}
 	for _, a := range s.Aggregates {
-		if a.Kind > gpu.Lead || (a.Kind == gpu.Lead) != (a.Leader != nil) {
+		if a.Kind > gpu.ArgValue || (a.Kind == gpu.ArgValue) != (a.ArgMinMax != nil) {
 			return nil, fmt.Errorf("group-by has no aggregate of kind %d", a.Kind)
 		}
 		if a.Kind == gpu.CountAll && a.Input != -1 || a.Kind != gpu.CountAll && (a.Input < 0 || a.Input >= s.In.Len()) {
@@ -292,11 +292,11 @@ func New(s Spec) (GroupBy, error) {
 
 // state returns the group-by with what follows from its spec.
 func (s Spec) state() *hashGroupBy {
-	o := &hashGroupBy{leads: s.leadRows()}
+	o := &hashGroupBy{candidates: s.candidateRows()}
 	o.expect.Store(int64(s.Hint.Groups))
 	o.measured, o.parts = s.measures()
-	o.measured, o.leaders = s.leading(o.measured, o.parts)
-	s.In = s.positioned(o.leads)
+	o.measured, o.argMinMax = s.argMinMaxMeasures(o.measured, o.parts)
+	s.In = s.positioned(o.candidates)
 	o.Spec = s
 	return o
 }

@@ -11,12 +11,12 @@ import (
 // SIGMOD 2025, §3.2.1; Karnagel et al., ADMS 2015, §2.2). It grows with the strides that it takes.
 // Few groups are aggregated in copies of the arrays: in shared memory, or per core.
 type table struct {
-	keys   []int // positions in the strides that it takes
-	inputs []int // of each accumulator, -1 for count(*)
-	groups gpu.Groups
-	accs   []gpu.Accumulator // by measure, nil for those of leaders
-	leads  []leadersOf
-	rows   int // rows taken so far
+	keys      []int // positions in the strides that it takes
+	inputs    []int // of each accumulator, -1 for count(*)
+	groups    gpu.Groups
+	accs      []gpu.Accumulator // by measure, nil for those of argMinMax
+	argMinMax []argMinMaxState
+	rows      int // rows taken so far
 }
 
 // newTable makes a table for strides of a schema.
@@ -37,10 +37,11 @@ func (o *hashGroupBy) newTable(t operators.Task, in *gpu.Schema, keys []int, agg
 	return x, nil
 }
 
-// accumulators gives a table the accumulators of some aggregates, and the leaders.
+// accumulators gives a table the accumulators of some aggregates, and the states of
+// arg_min and arg_max.
 func (o *hashGroupBy) accumulators(t operators.Task, x *table, aggregates []gpu.Aggregate) (err error) {
 	if x.accs, err = newAccumulators(t, aggregates); err == nil {
-		x.leads, err = o.newLeaders(t, x.inputs)
+		x.argMinMax, err = o.newArgMinMax(t, x.inputs)
 	}
 	return err
 }
@@ -48,7 +49,7 @@ func (o *hashGroupBy) accumulators(t operators.Task, x *table, aggregates []gpu.
 func newAccumulators(t operators.Task, aggregates []gpu.Aggregate) ([]gpu.Accumulator, error) {
 	var out []gpu.Accumulator
 	for _, a := range aggregates {
-		if a.Kind == gpu.Lead {
+		if a.Kind == gpu.ArgValue {
 			out = append(out, nil)
 			continue
 		}
@@ -88,7 +89,7 @@ func (x *table) update(t operators.Task, s *gpu.Stride, a gpu.Assignment, groups
 			return i, err
 		}
 	}
-	for _, l := range x.leads {
+	for _, l := range x.argMinMax {
 		if err := l.Update(t.Queue, a, operators.Pick(s.Cols, l.cols), groups); err != nil {
 			return l.at + len(l.cols) - 1, err
 		}
@@ -105,7 +106,7 @@ func (x *table) release() {
 		x.groups.Release()
 	}
 	releaseAll(x.accs)
-	for _, l := range x.leads {
+	for _, l := range x.argMinMax {
 		l.Release()
 	}
 }
@@ -133,6 +134,7 @@ func (x *table) measure(t operators.Task, i, from, to int) (gpu.Column, error) {
 	if x.accs[i] != nil {
 		return x.accs[i].Result(t.Queue, t.Lease, from, to)
 	}
-	at, _ := slices.BinarySearchFunc(x.leads, i, func(l leadersOf, i int) int { return l.at + len(l.cols) - 1 - i })
-	return x.leads[at].Result(t.Queue, t.Lease, i-x.leads[at].at, from, to)
+	at, _ := slices.BinarySearchFunc(x.argMinMax, i,
+		func(l argMinMaxState, i int) int { return l.at + len(l.cols) - 1 - i })
+	return x.argMinMax[at].Result(t.Queue, t.Lease, i-x.argMinMax[at].at, from, to)
 }

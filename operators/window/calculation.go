@@ -398,7 +398,7 @@ func (c *calculation) aggregate(f Function, from, to gpu.Column) gpu.Column {
 	case gpu.CountAll, gpu.Count:
 		return c.count(f, from, to)
 	case gpu.Min, gpu.Max:
-		return c.gather(value, c.leader(value, f.Aggregate == gpu.Max, from, to), true)
+		return c.gather(value, c.extremeRow(value, f.Aggregate == gpu.Max, from, to), true)
 	case gpu.Avg:
 		return c.quotient(c.fold(gpu.Sum, value, gpu.SumType(value.Type), from, to), c.count(f, from, to))
 	}
@@ -414,7 +414,7 @@ func (c *calculation) quotient(sum, count gpu.Column) gpu.Column {
 // argument has the value of the first of the rows [from, to) with the least or the greatest key.
 // Rows with a null key or value are ignored.
 func (c *calculation) argument(value, key gpu.Column, kind Kind, from, to gpu.Column) gpu.Column {
-	return c.gather(value, c.leader(c.keyOfValue(value, key), kind == ArgMax, from, to), true)
+	return c.gather(value, c.extremeRow(c.keyOfValue(value, key), kind == ArgMax, from, to), true)
 }
 
 // keyOfValue has the keys of the rows whose value is not null.
@@ -426,9 +426,9 @@ func (c *calculation) keyOfValue(value, key gpu.Column) gpu.Column {
 	return c.eval(p, p.choose(key.Type, p.op(gpu.OpIsNotNull, boolType, 0), 1, p.null(key.Type)), value, key)
 }
 
-// leader has the first of the rows [from, to) with the least or the greatest key, -1 if all are
+// extremeRow has the first of the rows [from, to) with the least or the greatest key, -1 if all are
 // null.
-func (c *calculation) leader(key gpu.Column, greatest bool, from, to gpu.Column) gpu.Column {
+func (c *calculation) extremeRow(key gpu.Column, greatest bool, from, to gpu.Column) gpu.Column {
 	if c.err != nil {
 		return gpu.Column{}
 	}
@@ -442,9 +442,9 @@ func (c *calculation) selectable(f Function) gpu.Column {
 	n, last := f.nth(), false
 	switch f.Kind {
 	case Aggregate:
-		return c.leader(c.cols[f.Value], f.Aggregate == gpu.Max, first, behind)
+		return c.extremeRow(c.cols[f.Value], f.Aggregate == gpu.Max, first, behind)
 	case ArgMin, ArgMax:
-		return c.leader(c.keyOfValue(c.cols[f.Value], c.cols[f.Offset]), f.Kind == ArgMax, first, behind)
+		return c.extremeRow(c.keyOfValue(c.cols[f.Value], c.cols[f.Offset]), f.Kind == ArgMax, first, behind)
 	case Lag, Lead:
 		back, ahead, _ := f.reach()
 		n, last = max(back, ahead), back > 0

@@ -152,7 +152,7 @@ func (s *Stage) check() error {
 			columns = append(columns, h.Keys...)
 			for _, a := range h.Aggregates {
 				columns = append(columns, max(a.Input, 0))
-				if l := a.Leader; l != nil {
+				if l := a.ArgMinMax; l != nil {
 					columns = slices.Concat(columns, l.Columns, []int{max(l.Filter, 0)}, columnsOf(l.Order))
 				}
 			}
@@ -214,7 +214,7 @@ func (s *Stage) check() error {
 			return err
 		}
 	}
-	if _, err := s.Spec.Operator(gpu.Capabilities{Leaders: true}); err != nil {
+	if _, err := s.Spec.Operator(gpu.Capabilities{ArgMinMax: true}); err != nil {
 		return err
 	}
 	if _, err := s.Spec.Operator(gpu.Capabilities{}); err != nil {

@@ -166,7 +166,7 @@ func (l *lowering) lower(n rel.Node, need required) (*Stage, layout, error) {
 		st.RowBytes = l.rowBytes(st.Schema, lay, n)
 	}
 	// Make the operator once here, so that a step is refused before the run.
-	if _, err := st.Spec.Operator(gpu.Capabilities{Leaders: true}); err != nil {
+	if _, err := st.Spec.Operator(gpu.Capabilities{ArgMinMax: true}); err != nil {
 		return nil, nil, &job.Diagnostic{Step: st.Step, Msg: err.Error()}
 	}
 	return st, lay, nil
@@ -596,8 +596,8 @@ func (l *lowering) lowerGroup(n *rel.Group, need required) (*Stage, layout, erro
 	}
 	if len(sorted.Functions) > 0 {
 		list, ok := accumulated(sorted.Functions)
-		few := l.Rows(n.In) < leaderRows*float64(hint.Groups) &&
-			slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.Leader != nil })
+		few := l.Rows(n.In) < argMinMaxRows*float64(hint.Groups) &&
+			slices.ContainsFunc(list, func(a groupby.Aggregate) bool { return a.ArgMinMax != nil })
 		if !ok || few {
 			st.Spec, st.Detail = &Group{Sorted: &sorted}, append([]string{by, sortsGroups}, st.Detail...)
 			return st, out, nil
@@ -613,39 +613,38 @@ func (l *lowering) lowerGroup(n *rel.Group, need required) (*Stage, layout, erro
 	return st, out, nil
 }
 
-// leaderRows is the number of rows per group, by estimate, from which a device with leaders (the
-// states of arg_min, first and so on) accumulates them. With fewer rows, it is cheaper to sort
-// them.
-const leaderRows = 16
+// argMinMaxRows is the number of rows per group, by estimate, from which a device that has the states of
+// arg_min, first and so on accumulates them. With fewer rows, it is cheaper to sort them.
+const argMinMaxRows = 16
 
-// accumulated returns functions as aggregates that a device with leaders can accumulate, if all
-// are: those that a single row of the group decides, products, and those that do not depend on an
+// accumulated returns functions as aggregates that a device with the state of arg_min can accumulate,
+// if all are: those that a single row of the group decides, products, and those that do not depend on an
 // order.
 func accumulated(functions []window.GroupFunction) (list []groupby.Aggregate, ok bool) {
 	for _, f := range functions {
-		a := groupby.Aggregate{Kind: gpu.Lead, Input: f.Value, Output: f.Output}
-		leader := &groupby.Leader{Order: slices.Clone(f.Order), Filter: f.Filter}
+		a := groupby.Aggregate{Kind: gpu.ArgValue, Input: f.Value, Output: f.Output}
+		arg := &groupby.ArgMinMax{Order: slices.Clone(f.Order), Filter: f.Filter}
 		switch {
 		case f.Distinct:
 			return nil, false
 		case f.Kind == window.Aggregate:
-			a.Kind, leader = f.Aggregate, nil
+			a.Kind, arg = f.Aggregate, nil
 		case f.Kind == window.FirstValue:
 		case f.Kind == window.LastValue: // the first one in reverse
-			leader.Last = true
-			for i, k := range leader.Order {
-				leader.Order[i].Descending, leader.Order[i].NullsFirst = !k.Descending, !k.NullsFirst
+			arg.Last = true
+			for i, k := range arg.Order {
+				arg.Order[i].Descending, arg.Order[i].NullsFirst = !k.Descending, !k.NullsFirst
 			}
 		case f.Kind == window.ArgMin || f.Kind == window.ArgMax:
-			leader.Order = append([]sort.Key{{Column: f.Key, Descending: f.Kind == window.ArgMax}}, f.Order...)
-			leader.Columns = []int{f.Key, f.Value}
+			arg.Order = append([]sort.Key{{Column: f.Key, Descending: f.Kind == window.ArgMax}}, f.Order...)
+			arg.Columns = []int{f.Key, f.Value}
 		default:
 			return nil, false
 		}
 		if f.IgnoreNulls {
-			leader.Columns = append(leader.Columns, f.Value)
+			arg.Columns = append(arg.Columns, f.Value)
 		}
-		a.Leader = leader
+		a.ArgMinMax = arg
 		list = append(list, a)
 	}
 	return list, true

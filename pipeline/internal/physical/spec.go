@@ -68,8 +68,8 @@ type (
 		Out      *gpu.Schema
 		Variants []expand.Variant
 	}
-	// Group accumulates the groups by Hash, or sorts their rows by Sorted. With both, it is Hash on devices that keep
-	// leaders of groups.
+	// Group accumulates the groups by Hash, or sorts their rows by Sorted. With both, it is Hash on devices that have
+	// the state of arg_min and arg_max.
 	Group struct {
 		Hash   *groupby.Spec
 		Sorted *window.GroupSpec
@@ -174,7 +174,7 @@ const sortsGroups = "sorts the rows of each group"
 
 // hashes reports whether the groups are accumulated on a device.
 func (s *Group) hashes(on gpu.Capabilities) bool {
-	return s.Hash != nil && (s.Sorted == nil || on.Leaders)
+	return s.Hash != nil && (s.Sorted == nil || on.ArgMinMax)
 }
 
 // Operator implements Spec.

@@ -161,13 +161,14 @@ func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
 	for _, m := range measured {
 		w, ok := workOf[m.job]
 		require.True(t, ok, m.job)
-		c := w.times(m.scale*1e6).choose(m.cores, starts(cuda.Census{Installed: m.gpus, Visible: m.gpus, Counted: true}, true))
+		gpus := cuda.Census{Installed: m.gpus, Visible: m.gpus, Counted: true}
+		c := w.times(m.scale*1e6).choose(m.cores, starts(gpus, true))
 		took := m.host
 		if c.Device == execution.CUDA {
 			took = m.cuda
 		}
-		t.Logf("%-14s SF %-5v %2d cores, GPUs %d: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale, m.cores,
-			m.gpus, m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
+		t.Logf("%-14s SF %-5v %2d cores, GPUs %d: measured %.2f and %.2f s, estimated %.2f and %.2f s", m.job, m.scale,
+			m.cores, m.gpus, m.host, m.cuda, c.Host.Seconds(), c.CUDA.Seconds())
 		require.LessOrEqual(t, took, 1.1*min(m.host, m.cuda), "%s at scale factor %v on %d cores: %v", m.job, m.scale,
 			m.cores, c)
 	}

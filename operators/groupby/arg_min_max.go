@@ -8,9 +8,9 @@ import (
 	"github.com/gstream/gstream/operators/sort"
 )
 
-// Leader says which row of a group has the value of a Lead aggregate: the first in an order; of
+// ArgMinMax says which row of a group has the value of an ArgValue aggregate: the first in an order; of
 // rows that are equal in it, the first of the input.
-type Leader struct {
+type ArgMinMax struct {
 	Order []sort.Key
 	// Last selects the last of the rows that are equal in the order, instead of the first.
 	Last bool
@@ -20,47 +20,50 @@ type Leader struct {
 	Filter  int
 }
 
-// leader is a Leader with the measures [at, end): the position, the keys of the order, and the
+// argMinMax is an ArgMinMax with the measures [at, end): the position, the keys of the order, and the
 // value.
-type leader struct {
-	*Leader
+type argMinMax struct {
+	*ArgMinMax
 	at, end int
 }
 
-// lead says which rows a Leader may select. Leaders with the same lead share a column of positions.
-type lead struct {
+// candidates says which rows an ArgMinMax may select. Those with the same candidates share a column
+// of positions.
+type candidates struct {
 	columns []int
 	filter  int
 }
 
-func (l *Leader) lead(s *gpu.Schema) lead {
+func (l *ArgMinMax) candidates(s *gpu.Schema) candidates {
 	columns := slices.DeleteFunc(slices.Clone(l.Columns), func(c int) bool { return !s.Fields[c].Nullable })
 	slices.Sort(columns)
-	return lead{slices.Compact(columns), l.Filter}
+	return candidates{slices.Compact(columns), l.Filter}
 }
 
-// leadRows returns the distinct leads. Their columns of positions follow the columns of the input.
-func (s *Spec) leadRows() (list []lead) {
+// candidateRows returns the distinct candidates. Their columns of positions follow the columns of the input.
+func (s *Spec) candidateRows() (list []candidates) {
 	for _, a := range s.Aggregates {
-		if a.Leader == nil {
+		if a.ArgMinMax == nil {
 			continue
 		}
-		if p := a.Leader.lead(s.In); !slices.ContainsFunc(list, p.equal) {
+		if p := a.ArgMinMax.candidates(s.In); !slices.ContainsFunc(list, p.equal) {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-func (p lead) equal(q lead) bool { return p.filter == q.filter && slices.Equal(p.columns, q.columns) }
+func (p candidates) equal(q candidates) bool {
+	return p.filter == q.filter && slices.Equal(p.columns, q.columns)
+}
 
-// positioned returns the schema of the input with the positions of leads.
-func (s *Spec) positioned(leads []lead) *gpu.Schema {
-	if len(leads) == 0 {
+// positioned returns the schema of the input with the positions of candidates.
+func (s *Spec) positioned(sets []candidates) *gpu.Schema {
+	if len(sets) == 0 {
 		return s.In
 	}
 	in := &gpu.Schema{Fields: slices.Clone(s.In.Fields)}
-	for range leads {
+	for range sets {
 		in.Fields = append(in.Fields, gpu.Field{Name: "position", Type: gpu.Of(gpu.Int64), Nullable: true})
 	}
 	return in
@@ -70,9 +73,9 @@ func (s *Spec) positioned(leads []lead) *gpu.Schema {
 // positions would not have the order of the input.
 const positionRows = 35
 
-// position adds the positions of leads to a stride of a morsel.
+// position adds the positions of candidates to a stride of a morsel.
 func (l *local) position(number int, s *gpu.Stride) error {
-	if len(l.leads) == 0 {
+	if len(l.candidates) == 0 {
 		return nil
 	}
 	if number != l.number {
@@ -92,7 +95,7 @@ func (l *local) position(number int, s *gpu.Stride) error {
 	}
 	defer rows.Release()
 	cols := s.Cols[:len(s.Cols):len(s.Cols)]
-	for _, p := range l.leads {
+	for _, p := range l.candidates {
 		prog, in := p.program(s, rows, first)
 		out, err := t.Queue.Eval(t.Lease, prog, in, s.Rows)
 		if err != nil {
@@ -106,8 +109,8 @@ func (l *local) position(number int, s *gpu.Stride) error {
 }
 
 // program returns the program that computes positions, and its inputs. Positions count from first;
-// they are null for rows that the leader may not select.
-func (p lead) program(s *gpu.Stride, rows gpu.Column, first int64) (*gpu.Program, []gpu.Column) {
+// they are null for rows that may not be selected.
+func (p candidates) program(s *gpu.Stride, rows gpu.Column, first int64) (*gpu.Program, []gpu.Column) {
 	long, truth := gpu.Of(gpu.Int64), gpu.Of(gpu.Bool)
 	in := []gpu.Column{rows}
 	for _, c := range p.columns {
@@ -147,32 +150,32 @@ func (p lead) program(s *gpu.Stride, rows gpu.Column, first int64) (*gpu.Program
 	return prog, in
 }
 
-// leadersOf has the leaders of the groups of a table. Its measures begin at number at, and are
+// argMinMaxState has the selected rows of the groups of a table. Its measures begin at number at, and are
 // columns cols of the table's strides.
-type leadersOf struct {
-	gpu.Leaders
+type argMinMaxState struct {
+	gpu.ArgMinMaxState
 	at   int
 	cols []int
 }
 
-// newLeaders returns the leaders of a table. inputs are the columns of the measures in its strides.
-func (o *hashGroupBy) newLeaders(t operators.Task, inputs []int) (out []leadersOf, err error) {
-	for _, l := range o.leaders {
-		spec := gpu.Leader{Last: l.Last}
+// newArgMinMax returns the states of a table. inputs are the columns of the measures in its strides.
+func (o *hashGroupBy) newArgMinMax(t operators.Task, inputs []int) (out []argMinMaxState, err error) {
+	for _, l := range o.argMinMax {
+		spec := gpu.ArgMinMax{Last: l.Last}
 		for _, k := range l.Order {
 			spec.Order = append(spec.Order, gpu.Direction{Descending: k.Descending, NullsFirst: k.NullsFirst})
 		}
 		for _, m := range o.measured[l.at:l.end] {
 			spec.Columns = append(spec.Columns, o.final(m))
 		}
-		x, err := t.Queue.NewLeaders(t.Lease, spec)
+		x, err := t.Queue.NewArgMinMax(t.Lease, spec)
 		if err != nil {
 			for _, x := range out {
 				x.Release()
 			}
 			return nil, err
 		}
-		out = append(out, leadersOf{x, l.at, inputs[l.at:l.end]})
+		out = append(out, argMinMaxState{x, l.at, inputs[l.at:l.end]})
 	}
 	return out, nil
 }

@@ -27,9 +27,9 @@ func open(t *testing.T) (*gpu.Budget, *gpu.Lease) {
 
 var oneCore = parallel.Cores{Threads: 1}
 
-// TestLeadersAreTheFirstRows compares the leaders of random rows, update by update, with those of a search through all
-// rows.
-func TestLeadersAreTheFirstRows(t *testing.T) {
+// TestArgMinMaxSelectsTheFirstRows compares the selected rows of random rows, update by update,
+// with those of a search through all rows.
+func TestArgMinMaxSelectsTheFirstRows(t *testing.T) {
 	_, l := open(t)
 	long, text, double, wide, truth := gpu.Of(gpu.Int64), gpu.Of(gpu.String), gpu.Of(gpu.Float64), gpu.Of(gpu.HugeInt),
 		gpu.Of(gpu.Bool)
@@ -51,7 +51,7 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 	}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		spec := gpu.Leader{Columns: []gpu.Type{long}, Last: r.IntN(2) == 0}
+		spec := gpu.ArgMinMax{Columns: []gpu.Type{long}, Last: r.IntN(2) == 0}
 		for range r.IntN(3) {
 			spec.Order = append(spec.Order, gpu.Direction{Descending: r.IntN(2) == 0, NullsFirst: r.IntN(2) == 0})
 		}
@@ -59,7 +59,7 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 			spec.Columns = append(spec.Columns, []gpu.Type{long, gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), text, double,
 				wide, truth}[r.IntN(7)])
 		}
-		x, err := NewLeaders(l, spec)
+		x, err := NewArgMinMax(l, spec)
 		require.NoError(t, err)
 		best := map[int32][]gpu.Scalar{}
 		groups, at := 0, r.Perm(1000)
@@ -109,8 +109,8 @@ func TestLeadersAreTheFirstRows(t *testing.T) {
 	}
 }
 
-// comesBefore reports whether a row leads before another one.
-func comesBefore(spec gpu.Leader, a, b []gpu.Scalar) bool {
+// comesBefore reports whether a row is selected before another one.
+func comesBefore(spec gpu.ArgMinMax, a, b []gpu.Scalar) bool {
 	for k, by := range spec.Order {
 		x, y := a[1+k], b[1+k]
 		switch {
@@ -126,10 +126,10 @@ func comesBefore(spec gpu.Leader, a, b []gpu.Scalar) bool {
 	return a[0].Int.Int64() < b[0].Int.Int64() != spec.Last
 }
 
-// TestLeadersAreAsBeforeWithoutMemory refuses memory for an update.
-func TestLeadersAreAsBeforeWithoutMemory(t *testing.T) {
+// TestArgMinMaxIsAsBeforeWithoutMemory refuses memory for an update.
+func TestArgMinMaxIsAsBeforeWithoutMemory(t *testing.T) {
 	budget, l := open(t)
-	x, err := NewLeaders(l, gpu.Leader{Columns: []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.String)}, Last: true})
+	x, err := NewArgMinMax(l, gpu.ArgMinMax{Columns: []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.String)}, Last: true})
 	require.NoError(t, err)
 	update := func(position int64, text string) error {
 		return x.Update(oneCore, []int32{0},

@@ -13,13 +13,13 @@ import (
 	"github.com/gstream/gstream/gpu/host/internal/word"
 )
 
-// Leaders keeps the first or last row of each group in some order: gpu.Leaders without a queue. It
-// has a copy of the columns of each leader.
-type Leaders struct {
+// ArgMinMax keeps the first or last row of each group in some order: gpu.ArgMinMaxState without a
+// queue. It has a copy of the columns of each selected row.
+type ArgMinMax struct {
 	lease  *gpu.Lease
-	spec   gpu.Leader
+	spec   gpu.ArgMinMax
 	cells  []cells               // by column
-	first  memory.Vector[uint64] // word of each leader's first key, see words; the greatest word for no leader
+	first  memory.Vector[uint64] // word of each selected row's first key, see words; the greatest word for none
 	flips  []func([]uint64)      // of the keys of at most 8 bytes
 	groups int                   // of the last update
 }
@@ -33,12 +33,12 @@ type cells struct {
 	texts texts
 }
 
-// NewLeaders returns leaders without groups. The lease pays for their state.
-func NewLeaders(l *gpu.Lease, spec gpu.Leader) (*Leaders, error) {
-	if err := gpu.CheckLeader(spec); err != nil {
+// NewArgMinMax returns a state without groups. The lease pays for it.
+func NewArgMinMax(l *gpu.Lease, spec gpu.ArgMinMax) (*ArgMinMax, error) {
+	if err := gpu.CheckArgMinMax(spec); err != nil {
 		return nil, err
 	}
-	x := &Leaders{lease: l, spec: spec}
+	x := &ArgMinMax{lease: l, spec: spec}
 	for i, t := range spec.Columns {
 		x.cells = append(x.cells, cells{typ: t})
 		if i > 0 && i <= len(spec.Order) {
@@ -48,10 +48,10 @@ func NewLeaders(l *gpu.Lease, spec gpu.Leader) (*Leaders, error) {
 	return x, nil
 }
 
-// Update compares rows with the leaders of their groups, whose ids are below groups: all rows or, if
+// Update compares rows with the selected rows of their groups, whose ids are below groups: all rows or, if
 // memory is denied, none.
-func (x *Leaders) Update(cores parallel.Cores, ids []int32, cols []gpu.Column, groups int) (err error) {
-	if err := gpu.CheckLeading(x.spec, cols, len(ids)); err != nil {
+func (x *ArgMinMax) Update(cores parallel.Cores, ids []int32, cols []gpu.Column, groups int) (err error) {
+	if err := gpu.CheckArgMinMaxInput(x.spec, cols, len(ids)); err != nil {
 		return err
 	}
 	plain := make([]gpu.Column, len(cols))
@@ -71,9 +71,9 @@ func (x *Leaders) Update(cores parallel.Cores, ids []int32, cols []gpu.Column, g
 	return nil
 }
 
-// update finds the rows that are ahead of the current leaders, makes room for them, and then copies
+// update finds the rows that are ahead of the selected ones, makes room for them, and then copies
 // those that are still ahead.
-func (x *Leaders) update(ids []int32, cols []gpu.Column, groups int) error {
+func (x *ArgMinMax) update(ids []int32, cols []gpu.Column, groups int) error {
 	for i := range x.cells {
 		if err := x.cells[i].grow(x.lease, groups); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (x *Leaders) update(ids []int32, cols []gpu.Column, groups int) error {
 
 // words returns words in the order of the first key, or of the position: if a row has a lower word,
 // it comes first.
-func (x *Leaders) words(words []uint64, cols []gpu.Column) {
+func (x *ArgMinMax) words(words []uint64, cols []gpu.Column) {
 	if len(x.spec.Order) == 0 {
 		copy(words, gpu.Values[uint64](cols[0].Data, len(words)))
 		if x.spec.Last {
@@ -169,8 +169,8 @@ func invert(words []uint64) {
 	}
 }
 
-// ahead reports whether a row comes before the leader of a group.
-func (x *Leaders) ahead(cols []gpu.Column, row, id int) bool {
+// ahead reports whether a row comes before the selected row of a group.
+func (x *ArgMinMax) ahead(cols []gpu.Column, row, id int) bool {
 	if x.cells[0].valid.V[id] == 0 {
 		return true
 	}
@@ -297,13 +297,13 @@ func (s *cells) put(c gpu.Column, row, id int) {
 	}
 }
 
-// Result returns a column of the leaders of groups [from, to).
-func (x *Leaders) Result(l *gpu.Lease, column, from, to int) (gpu.Column, error) {
-	if err := gpu.CheckGroups("leaders", from, to, x.groups); err != nil {
+// Result returns a column of the selected rows of groups [from, to).
+func (x *ArgMinMax) Result(l *gpu.Lease, column, from, to int) (gpu.Column, error) {
+	if err := gpu.CheckGroups("arg_min", from, to, x.groups); err != nil {
 		return gpu.Column{}, err
 	}
 	if column < 0 || column >= len(x.cells) {
-		return gpu.Column{}, fmt.Errorf("column %d of leaders with %d", column, len(x.cells))
+		return gpu.Column{}, fmt.Errorf("column %d of an arg_min with %d", column, len(x.cells))
 	}
 	out := gpu.Column{Type: x.spec.Columns[column], Len: to - from}
 	if err := x.cells[column].write(l, &out, from, to); err != nil {
@@ -342,7 +342,7 @@ func (s *cells) write(l *gpu.Lease, out *gpu.Column, from, to int) (err error) {
 }
 
 // Release releases the copies.
-func (x *Leaders) Release() {
+func (x *ArgMinMax) Release() {
 	x.first.Release()
 	for i := range x.cells {
 		s := &x.cells[i]

@@ -14,7 +14,7 @@ import (
 
 // TestLeadersAreThoseOfSortedRows compares aggregates that a row of each group decides with the same ones next to the
 // mode, for which the rows of the groups are sorted: for all kinds of values, however the rows are cut and spilled.
-func TestLeadersAreThoseOfSortedRows(t *testing.T) {
+func TestArgMinMaxAreThoseOfSortedRows(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
 	const rows = 6000
 	var calls []string
