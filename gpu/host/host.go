@@ -1,6 +1,9 @@
 // Package host runs the primitives of package gpu on CPU cores. It owns an arena of host memory
 // outside of the Go heap, which it reuses because fresh pages cost more than the work on them. It
 // knows nothing about files or operators.
+//
+// A queue checks the arguments of a primitive, calls a package of internal and notes a failure. Those
+// packages know no queue: they take the cores that they may use and a lease that pays for memory.
 package host
 
 import (

@@ -268,7 +268,7 @@ func (r *radix) pass(shift, width uint, ids []int32) (bool, error) {
 	return true, err
 }
 
-// keyDigits turns a sort key into ordered integers: one bit for nulls if there are any, and one or
+// digitsOfKey turns a sort key into ordered integers: one bit for nulls if there are any, and one or
 // two integers for the value. For strings the integers are ranks, which the caller releases
 // afterwards.
 func digitsOfKey(cores parallel.Cores, l *gpu.Lease, k gpu.SortKey) (digits []keyDigits, ranks memory.Array[uint32],
@@ -277,7 +277,7 @@ func digitsOfKey(cores parallel.Cores, l *gpu.Lease, k gpu.SortKey) (digits []ke
 	var load func(out []uint64, at int)
 	switch {
 	case c.Type.IsVar() || c.Dict != nil:
-		load, ranks, err = rankTexts(cores, l, c)
+		load, ranks, err = rankValues(cores, l, c)
 	case c.Type.Wide:
 		digits, err = wideDigits(cores, k)
 		return digits, ranks, err
@@ -294,7 +294,7 @@ func digitsOfKey(cores parallel.Cores, l *gpu.Lease, k gpu.SortKey) (digits []ke
 	return digits, ranks, err
 }
 
-// compress narrows a key to the range of its values, inverts it for descending order, and adds the
+// compressKey narrows a key to the range of its values, inverts it for descending order, and adds the
 // position of nulls.
 func compressKey(cores parallel.Cores, k gpu.SortKey, load func(out []uint64, at int)) ([]keyDigits, error) {
 	c := k.Column
@@ -438,9 +438,9 @@ func wideDigits(cores parallel.Cores, k gpu.SortKey) ([]keyDigits, error) {
 	return append(upper, lower[len(lower)-1]), nil
 }
 
-// ranks sorts the values of a string column, or of a dictionary of any type, by comparison, and
+// rankValues sorts the values of a string column, or of a dictionary of any type, by comparison, and
 // assigns equal ranks to equal values. load loads the ranks of rows.
-func rankTexts(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int),
+func rankValues(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (load func(out []uint64, at int),
 	ranks memory.Array[uint32], err error) {
 	if c.Dict != nil && c.Dict.Values.Len > c.Len { // most values have no row
 		plain, err := move.Expand(cores, l, c)
