@@ -231,18 +231,18 @@ func CheckScatter(cols []Column, ids Column, n int) error {
 	return nil
 }
 
-// CheckMarks returns an error if Queue.Mark cannot set bits of a column at ids.
-func CheckMarks(marks, ids Column) error {
-	if marks.Type.Kind != Bool || marks.Valid != nil || marks.Dict != nil {
-		return fmt.Errorf("mark rows of a column of %v: want a plain BOOLEAN column without nulls", marks.Type)
+// CheckSetBits returns an error if Queue.SetBits cannot set bits of a column at ids.
+func CheckSetBits(bitmap, ids Column) error {
+	if bitmap.Type.Kind != Bool || bitmap.Valid != nil || bitmap.Dict != nil {
+		return fmt.Errorf("set bits of a column of %v: want a plain BOOLEAN column without nulls", bitmap.Type)
 	}
 	return CheckIDs(ids)
 }
 
-// CheckMarkRows returns an error if Queue.Marks cannot make a bitmap of n rows.
-func CheckMarkRows(n int) error {
+// CheckBitmapRows returns an error if Queue.NewBitmap cannot make a bitmap of n rows.
+func CheckBitmapRows(n int) error {
 	if n < 0 || n > MaxRows {
-		return fmt.Errorf("marks of %d rows: want 0 to %d", n, MaxRows)
+		return fmt.Errorf("bitmap of %d rows: want 0 to %d", n, MaxRows)
 	}
 	return nil
 }

@@ -130,27 +130,27 @@ type Stride struct {
 	Schema *Schema
 	Cols   []Column
 	Rows   int
-	// Made is the point at which the kernels that produced the stride have finished, if SetMade was
+	// Ready is the point at which the kernels that produced the stride have finished, if SetReady was
 	// called.
-	Made Mark
+	Ready Event
 }
 
-// Mark is a point in a device's work. The zero value means no point.
-type Mark uint64
+// Event is a point in a device's work. The zero value means no point.
+type Event uint64
 
-// Marking is a Device whose copies to the host wait for kernels. Mark returns the point at which
+// EventRecorder is a Device whose copies to the host wait for kernels. RecordEvent returns the point at which
 // all kernels launched so far have finished.
-type Marking interface {
+type EventRecorder interface {
 	Device
-	Mark() Mark
+	RecordEvent() Event
 }
 
-// SetMade records that all kernels that produce the stride have been launched. A copy to the host
+// SetReady records that all kernels that produce the stride have been launched. A copy to the host
 // then waits for these kernels, and not for later ones. It must be called before a stride is kept,
 // or passed on, for others to copy; after the call the stride must not change.
-func (s *Stride) SetMade(d Device) {
-	if m, ok := d.(Marking); ok {
-		s.Made = m.Mark()
+func (s *Stride) SetReady(d Device) {
+	if m, ok := d.(EventRecorder); ok {
+		s.Ready = m.RecordEvent()
 	}
 }
 

@@ -143,18 +143,18 @@ type Queue interface {
 	// waits for the count.
 	Select(l *Lease, pred Column, want bool) (Column, error)
 
-	// Marks returns a match bitmap: a Bool column of n rows without nulls, all false. Mark sets the
+	// NewBitmap returns a bitmap: a Bool column of n rows without nulls, all false. SetBits sets the
 	// rows at ids to true, in place. Several queues of the device may set bits of one column
-	// concurrently. Mark takes no memory. A primitive that starts later sees the bits of calls that
+	// concurrently. SetBits takes no memory. A primitive that starts later sees the bits of calls that
 	// have returned.
 	//
-	// Errors: Marks of fewer than 0 or more than MaxRows rows; Mark of a column that is not a plain
-	// Bool column without nulls.
+	// Errors: NewBitmap of fewer than 0 or more than MaxRows rows; SetBits of a column that is not a
+	// plain Bool column without nulls.
 	//
-	// Cost: Marks writes a bit per row. Mark reads 4 bytes per id and changes a bit of a word, in
-	// random order at worst.
-	Marks(l *Lease, n int) (Column, error)
-	Mark(l *Lease, marks, ids Column) error
+	// Cost: NewBitmap writes a bit per row. SetBits reads 4 bytes per id and changes a bit of a word,
+	// in random order at worst.
+	NewBitmap(l *Lease, n int) (Column, error)
+	SetBits(l *Lease, bitmap, ids Column) error
 
 	// AddUnmatched adds probe rows without a pair to pairs of rows, with -1 as the build row. probe
 	// and build are the row ids of the pairs, and rest has the rows to add. The caller guarantees

@@ -211,7 +211,7 @@ func (p *Partitions) append(at tier, l *gpu.Lease, s *gpu.Stride, first int, off
 	}
 	s.ChargeTo(l)
 	if at == deviceTier && p.store.discrete() {
-		s.SetMade(p.store.device)
+		s.SetReady(p.store.device)
 	}
 	x := &piece{at: at, stride: s, first: first, offsets: offsets, bytes: s.Bytes()}
 	if at == hostTier {
@@ -391,7 +391,7 @@ func (m *mover) copyDown(want int64, all bool) (given int64) {
 		}
 		// Readers may share the stride until the piece has landed.
 		up := x.stride.Retain()
-		up.Made = x.stride.Made
+		up.Ready = x.stride.Ready
 		down, err := m.store.down(m.owner.lease, up)
 		if err != nil {
 			up.Release()

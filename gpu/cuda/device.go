@@ -87,12 +87,12 @@ type Device struct {
 
 	// ready is closed when the GPU has started. If it could not start, failure is the
 	// error.
-	ready   chan struct{}
-	failure error
-	events  eventPool
-	marks   marks
-	later   chan deferred
-	reaped  sync.WaitGroup
+	ready        chan struct{}
+	failure      error
+	events       eventPool
+	kernelEvents kernelEvents
+	later        chan deferred
+	reaped       sync.WaitGroup
 
 	mu     sync.Mutex
 	tables map[string]uintptr // by name

@@ -143,7 +143,7 @@ func TestPiecesArriveInOrder(t *testing.T) {
 		}
 		gpu.ReleaseColumns(parts[1])
 		out := &gpu.Stride{Schema: schema, Rows: rows[s.set] - 1, Cols: parts[0]}
-		out.SetMade(d)
+		out.SetReady(d)
 		down <- copied{out, s.set}
 	}
 	close(down)

@@ -272,7 +272,7 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 }
 
 // Download implements gpu.Queue. The copies run on their own stream. They wait for the kernels that
-// produced the stride (Stride.SetMade), or else for all kernels launched so far. The caller waits
+// produced the stride (Stride.SetReady), or else for all kernels launched so far. The caller waits
 // for the copies. The lease pays for host memory.
 func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err error) {
 	if q.err != nil {
@@ -291,7 +291,7 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	t := &transfer{q: q, lease: l, name: "copy down"}
 	cols := make([]gpu.Column, len(s.Cols))
 	q.dev.downloads.Lock()
-	t.fail(q.dev.followKernels(q.dev.down, s.Made))
+	t.fail(q.dev.followKernels(q.dev.down, s.Ready))
 	t.begin(q.dev.down)
 	for i, c := range s.Cols {
 		cols[i] = t.column(i, c, q.downDicts, t.download)

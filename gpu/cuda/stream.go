@@ -109,23 +109,23 @@ func (d *Device) reap() {
 	}
 }
 
-// marks are events in the stream of kernels that copies down wait for.
-type marks struct {
+// kernelEvents are events in the stream of kernels that copies down wait for.
+type kernelEvents struct {
 	mu     sync.Mutex
-	last   gpu.Mark
-	events [64]event // events of the last marks; mark i has events[i % 64]
+	last   gpu.Event
+	events [64]event // the last events; event i is events[i % 64]
 }
 
-// Mark implements gpu.Marking. After a failure it returns 0, the mark that stands for no point in
+// RecordEvent implements gpu.EventRecorder. After a failure it returns 0, which means no point in
 // time; the next primitive reports the failure.
-func (d *Device) Mark() gpu.Mark {
+func (d *Device) RecordEvent() gpu.Event {
 	if d.Wait() != nil {
 		return 0
 	}
-	m := &d.marks
+	m := &d.kernelEvents
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := &m.events[(m.last+1)%gpu.Mark(len(m.events))]
+	e := &m.events[(m.last+1)%gpu.Event(len(m.events))]
 	if *e == 0 {
 		var err error
 		if *e, err = d.event(); err != nil {
@@ -139,14 +139,14 @@ func (d *Device) Mark() gpu.Mark {
 	return m.last
 }
 
-// followKernels makes later work on a stream wait for the kernels that were launched before a mark.
-// If there is no mark, or the mark is older than the events that are kept, the work waits for all
+// followKernels makes later work on a stream wait for the kernels that were launched before an
+// event. If there is no event, or it is older than the events that are kept, the work waits for all
 // kernels that have been launched.
-func (d *Device) followKernels(s stream, until gpu.Mark) error {
-	m := &d.marks
+func (d *Device) followKernels(s stream, until gpu.Event) error {
+	m := &d.kernelEvents
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := gpu.Mark(len(m.events)); until > 0 && until+n > m.last {
+	if n := gpu.Event(len(m.events)); until > 0 && until+n > m.last {
 		return d.follow(s, m.events[until%n])
 	}
 	e, err := d.record(d.compute)

@@ -69,8 +69,8 @@ func testOtherDevice(t *testing.T, open Open) {
 	}
 	try("eval", func(q gpu.Queue) error { _, err := q.Eval(b.l, program, []gpu.Column{far}, n); return err })
 	try("select", func(q gpu.Queue) error { _, err := q.Select(b.l, farBits, true); return err })
-	try("mark", func(q gpu.Queue) error { return q.Mark(b.l, farBits, own) })
-	try("mark at", func(q gpu.Queue) error { return q.Mark(b.l, ownBits, far) })
+	try("mark", func(q gpu.Queue) error { return q.SetBits(b.l, farBits, own) })
+	try("mark at", func(q gpu.Queue) error { return q.SetBits(b.l, ownBits, far) })
 	try("add unmatched", func(q gpu.Queue) error { _, _, err := q.AddUnmatched(b.l, own, own, far); return err })
 	for _, c := range []gpu.Column{far, farText, farNulls, farDict} {
 		try("gather", func(q gpu.Queue) error { _, err := q.Gather(b.l, []gpu.Column{own, c}, own, false); return err })

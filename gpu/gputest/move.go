@@ -119,9 +119,9 @@ func testUploadJoined(t *testing.T, open Open) {
 	}
 }
 
-// testMade downloads strides that were made one after the other: more strides than a device keeps
-// marks for.
-func testMade(t *testing.T, open Open) {
+// testReady downloads strides that were made one after the other: more strides than a device keeps
+// events for.
+func testReady(t *testing.T, open Open) {
 	b := setUp(t, open)
 	if b.dev.Budget() == b.dev.HostBudget() { // nothing is copied
 		return
@@ -133,7 +133,7 @@ func testMade(t *testing.T, open Open) {
 		require.NoError(t, err)
 		made = append(made, &gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
 			Cols: c})
-		made[i].SetMade(b.dev)
+		made[i].SetReady(b.dev)
 	}
 	for i, s := range made {
 		down, err := b.q.Download(b.h, s)

@@ -391,7 +391,9 @@ func primitiveMemory() []memoryCase {
 			error) {
 			return one(b.q.Select(b.l, cols[colTruth], true))
 		}),
-		stateless("marks", func(b *bench, cols []gpu.Column) (made, error) { return one(b.q.Marks(b.l, memoryRows)) }),
+		stateless("new bitmap", func(b *bench, cols []gpu.Column) (made, error) {
+			return one(b.q.NewBitmap(b.l, memoryRows))
+		}),
 		{name: "add unmatched", start: func(b *bench) trial {
 			var rows [2]gpu.Column
 			for i, want := range []bool{true, false} {

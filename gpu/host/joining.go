@@ -111,27 +111,27 @@ func (m *matcher) Matched(gq gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
 	return out, q.fail(err)
 }
 
-// Marks implements gpu.Queue.
-func (q *queue) Marks(l *gpu.Lease, n int) (gpu.Column, error) {
+// NewBitmap implements gpu.Queue.
+func (q *queue) NewBitmap(l *gpu.Lease, n int) (gpu.Column, error) {
 	if err := q.check(); err != nil {
 		return gpu.Column{}, err
 	}
-	if err := gpu.CheckMarkRows(n); err != nil {
+	if err := gpu.CheckBitmapRows(n); err != nil {
 		return gpu.Column{}, err
 	}
 	out, err := join.NewMarks(l, n)
 	return out, q.fail(err)
 }
 
-// Mark implements gpu.Queue.
-func (q *queue) Mark(_ *gpu.Lease, marks, ids gpu.Column) error {
-	if err := q.check([]gpu.Column{marks, ids}); err != nil {
+// SetBits implements gpu.Queue.
+func (q *queue) SetBits(_ *gpu.Lease, bitmap, ids gpu.Column) error {
+	if err := q.check([]gpu.Column{bitmap, ids}); err != nil {
 		return err
 	}
-	if err := gpu.CheckMarks(marks, ids); err != nil {
+	if err := gpu.CheckSetBits(bitmap, ids); err != nil {
 		return err
 	}
-	return q.fail(join.Mark(q.dev.cores, marks, ints(ids)))
+	return q.fail(join.SetBits(q.dev.cores, bitmap, ints(ids)))
 }
 
 // AddUnmatched implements gpu.Queue.

@@ -423,7 +423,7 @@ func (s *spilling) once(c spillCase, check *spillCheck) (run outOfCoreRun, err e
 			return nil
 		}
 		copied += st.Bytes()
-		st.SetMade(s.dev)
+		st.SetReady(s.dev)
 		return out.put(s.ctx, st)
 	}
 	o, phases, err := s.phases(t, emit)

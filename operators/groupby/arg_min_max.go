@@ -84,7 +84,7 @@ func (l *local) position(number int, s *gpu.Stride) error {
 	first := int64(number)<<positionRows + l.before
 	l.before += int64(s.Rows)
 	t := l.task
-	none, err := t.Queue.Marks(t.Lease, s.Rows)
+	none, err := t.Queue.NewBitmap(t.Lease, s.Rows)
 	if err != nil {
 		return err
 	}

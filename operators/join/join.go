@@ -114,9 +114,9 @@ type equiJoin struct {
 	// dictionary, strings of the build side are not copied: the build row ids are their codes.
 	dicts []*gpu.Dictionary
 	coded bool // there is a dictionary
-	// marks is the match bitmap of the build rows, for kinds that return build rows without a
+	// matches is the match bitmap of the build rows, for kinds that return build rows without a
 	// match.
-	marks   gpu.Column
+	matches gpu.Column
 	filter  *operators.KeyFilter // if the run asks for it
 	flushed atomic.Int32         // lanes that have matched all their rows
 }
@@ -182,7 +182,7 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		o.dicts = append(o.dicts, dict)
 	}
 	if o.Kind.KeepsBuild() {
-		o.marks, err = t.Queue.Marks(t.Lease, o.rows)
+		o.matches, err = t.Queue.NewBitmap(t.Lease, o.rows)
 	}
 	return err
 }
@@ -204,6 +204,6 @@ func (o *equiJoin) giveBack() {
 		o.built.release()
 		o.built = nil
 	}
-	o.marks.Release()
-	o.marks = gpu.Column{}
+	o.matches.Release()
+	o.matches = gpu.Column{}
 }

@@ -210,13 +210,13 @@ func (l *lane) filter(m matching, r *Residual, p *pairs) (err error) {
 // without a match can be put in their positions only if all pairs of the stride are known. If the
 // pairs are too many, the stride is joined in halves.
 func (l *lane) pairs(m matching, s *gpu.Stride, emit operators.Emit) error {
-	var marks gpu.Column
+	var matches gpu.Column
 	if l.Kind.KeepsProbe() {
 		var err error
-		if marks, err = l.Queue.Marks(l.Lease, s.Rows); err != nil {
+		if matches, err = l.Queue.NewBitmap(l.Lease, s.Rows); err != nil {
 			return err
 		}
-		defer marks.Release()
+		defer matches.Release()
 	}
 	for more := true; more; {
 		p, left, err := l.next(m)
@@ -229,12 +229,12 @@ func (l *lane) pairs(m matching, s *gpu.Stride, emit operators.Emit) error {
 			return l.halves(s, emit)
 		}
 		if l.Kind.KeepsBuild() {
-			err = l.Queue.Mark(l.Lease, l.marks, p.build)
+			err = l.Queue.SetBits(l.Lease, l.matches, p.build)
 		}
 		if err == nil && l.Kind.KeepsProbe() {
-			err = l.Queue.Mark(l.Lease, marks, p.probe)
+			err = l.Queue.SetBits(l.Lease, matches, p.probe)
 			if err == nil && !more {
-				err = l.addUnmatched(m, marks, &p, emit)
+				err = l.addUnmatched(m, matches, &p, emit)
 			}
 		}
 		if err == nil {
@@ -264,8 +264,8 @@ func (l *lane) halves(s *gpu.Stride, emit operators.Emit) error {
 
 // addUnmatched adds the probe rows without a bit in the match bitmap to the last pairs of a stride.
 // If the pairs are not in order, it emits them, and leaves only the added rows.
-func (l *lane) addUnmatched(m matching, marks gpu.Column, p *pairs, emit operators.Emit) error {
-	rest, err := l.Queue.Select(l.Lease, marks, false)
+func (l *lane) addUnmatched(m matching, matches gpu.Column, p *pairs, emit operators.Emit) error {
+	rest, err := l.Queue.Select(l.Lease, matches, false)
 	if err != nil {
 		return err
 	}
@@ -357,20 +357,20 @@ func (l *lane) gatherBuild(out *gpu.Stride, ids gpu.Column) error {
 
 // matchedRows emits the probe rows that a semi, anti or mark join returns.
 func (l *lane) matchedRows(m matching, rows int, emit operators.Emit) error {
-	marks, err := l.matched(m, rows)
+	matches, err := l.matched(m, rows)
 	if err != nil {
 		return err
 	}
-	defer marks.Release()
+	defer matches.Release()
 	probe := operators.Pick(m.probe, l.ProbeOut)
 	out := &gpu.Stride{Schema: l.Out, Rows: rows}
 	if l.Kind == Mark {
-		for _, c := range append(probe, marks) {
+		for _, c := range append(probe, matches) {
 			out.Cols = append(out.Cols, c.Retain())
 		}
 		return l.emit(out, emit)
 	}
-	ids, err := l.Queue.Select(l.Lease, marks, l.Kind == Semi)
+	ids, err := l.Queue.Select(l.Lease, matches, l.Kind == Semi)
 	if err != nil {
 		return err
 	}
@@ -389,27 +389,27 @@ func (l *lane) matched(m matching, rows int) (gpu.Column, error) {
 	if len(l.checks) == 0 {
 		return m.Matched(l.Queue, l.Lease)
 	}
-	marks, err := l.Queue.Marks(l.Lease, rows)
+	matches, err := l.Queue.NewBitmap(l.Lease, rows)
 	if err != nil {
-		return marks, err
+		return matches, err
 	}
 	for more := true; more; {
 		var p pairs
 		if p, more, err = l.next(m); err == nil {
-			err = l.Queue.Mark(l.Lease, marks, p.probe)
+			err = l.Queue.SetBits(l.Lease, matches, p.probe)
 			p.release()
 		}
 		if err != nil {
-			marks.Release()
+			matches.Release()
 			return gpu.Column{}, err
 		}
 	}
-	return marks, nil
+	return matches, nil
 }
 
 // unmatchedBuild emits the build rows without a match, with nulls for the probe side.
 func (l *lane) unmatchedBuild(emit operators.Emit) error {
-	rest, err := l.Queue.Select(l.Lease, l.marks, false)
+	rest, err := l.Queue.Select(l.Lease, l.matches, false)
 	if err != nil {
 		return err
 	}

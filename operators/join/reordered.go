@@ -83,15 +83,15 @@ func (m *mapped) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
 		return gpu.Column{}, err
 	}
 	defer gpu.ReleaseColumns(rows)
-	marks, err := q.Marks(l, m.rows)
+	matches, err := q.NewBitmap(l, m.rows)
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	if err := q.Mark(l, marks, rows[0]); err != nil {
-		marks.Release()
+	if err := q.SetBits(l, matches, rows[0]); err != nil {
+		matches.Release()
 		return gpu.Column{}, err
 	}
-	return marks, nil
+	return matches, nil
 }
 
 // Release implements gpu.Matcher.

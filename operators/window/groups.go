@@ -332,11 +332,11 @@ func (g *grouping) firstsOf(f GroupFunction) gpu.Column {
 	}
 	a.Release()
 	g.own(firsts, nil)
-	marks := g.own(q.Marks(l, g.n))
+	firstRows := g.own(q.NewBitmap(l, g.n))
 	if g.err == nil {
-		g.err = q.Mark(l, marks, firsts)
+		g.err = q.SetBits(l, firstRows, firsts)
 	}
-	return marks
+	return firstRows
 }
 
 // aggregateOf computes an aggregate of the rows [low, high) of a list of values.
@@ -577,7 +577,7 @@ func (g *grouping) gatherIDs(ids, at gpu.Column) gpu.Column {
 // no nulls.
 func (g *grouping) concatenation(f GroupFunction, value, low, high gpu.Column) gpu.Column {
 	q, l := g.task.Queue, g.task.Lease
-	first := g.own(q.Marks(l, value.Len))
+	first := g.own(q.NewBitmap(l, value.Len))
 	p := newProgram(int32Type, int32Type)
 	there := g.evalGroups(p, p.op(gpu.OpLt, boolType, 0, 1), low, high)
 	if g.err != nil {
@@ -586,7 +586,7 @@ func (g *grouping) concatenation(f GroupFunction, value, low, high gpu.Column) g
 	some := g.own(q.Select(l, there, true))
 	starts := g.gather(low, some, false)
 	if g.err == nil {
-		g.err = q.Mark(l, first, starts)
+		g.err = q.SetBits(l, first, starts)
 	}
 	text := gpu.Of(gpu.String)
 	p = newProgram(boolType, text)

@@ -683,7 +683,7 @@ func (o *collection) sorted(t operators.Task, rows *operators.Rows, order []sort
 
 // allRows returns the ids of n rows.
 func allRows(t operators.Task, n int) (gpu.Column, error) {
-	none, err := t.Queue.Marks(t.Lease, n)
+	none, err := t.Queue.NewBitmap(t.Lease, n)
 	if err != nil {
 		return none, err
 	}

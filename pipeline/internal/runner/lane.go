@@ -281,7 +281,7 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	if to == nil {
 		defer l.idle(&l.last().waitOut)()
 		if l.out.toHost {
-			s.SetMade(l.pipelineRun.run.device)
+			s.SetReady(l.pipelineRun.run.device)
 		}
 		return l.out.send(ctx, l.number, s)
 	}

@@ -22,9 +22,9 @@ func Runs(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column) (ids, firsts gp
 	before := make([]int32, (n+parallel.Grain-1)/parallel.Grain+1)
 	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		run := int32(0)
-		var marks [word.Block]uint8
+		var differs [word.Block]uint8
 		for first := lo; first < hi; first += word.Block {
-			block := marks[:min(word.Block, hi-first)]
+			block := differs[:min(word.Block, hi-first)]
 			clear(block)
 			if first == 0 {
 				block[0] = 1
@@ -70,43 +70,43 @@ func Runs(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column) (ids, firsts gp
 	return ids, firsts, nil
 }
 
-// changing sets the marks, from row first on, of the rows that differ from the previous row. It
+// changing sets the flags, from row first on, of the rows that differ from the previous row. It
 // skips row 0.
-type changing func(first int, marks []uint8)
+type changing func(first int, differs []uint8)
 
 // changesOf returns a function for the values of a column. Nulls are equal.
 func changesOf(c gpu.Column) changing {
 	key := gpu.SortKey{Column: c}
 	compare := CompareKey(key, c)
-	each := func(first int, marks []uint8, differ func(i int) bool) {
-		for i := range marks {
+	each := func(first int, differs []uint8, differ func(i int) bool) {
+		for i := range differs {
 			if first+i > 0 && differ(first+i) {
-				marks[i] = 1
+				differs[i] = 1
 			}
 		}
 	}
 	switch {
 	case c.Valid == nil && c.Dict != nil && c.Type.IsVar():
 		codes := gpu.Values[int32](c.Data, c.Len)
-		return func(first int, marks []uint8) {
-			each(first, marks, func(i int) bool { return codes[i-1] != codes[i] && compare(i-1, i) != 0 })
+		return func(first int, differs []uint8) {
+			each(first, differs, func(i int) bool { return codes[i-1] != codes[i] && compare(i-1, i) != 0 })
 		}
 	case c.Valid != nil || c.Dict != nil || c.Type.IsVar() || c.Type.Wide:
-		return func(first int, marks []uint8) {
-			each(first, marks, func(i int) bool { return compare(i-1, i) != 0 })
+		return func(first int, differs []uint8) {
+			each(first, differs, func(i int) bool { return compare(i-1, i) != 0 })
 		}
 	}
-	return func(first int, marks []uint8) {
+	return func(first int, differs []uint8) {
 		var words [word.Block + 1]uint64
 		if first == 0 {
-			word.Load(words[1:][:len(marks)], c, 0)
+			word.Load(words[1:][:len(differs)], c, 0)
 			words[0] = words[1]
 		} else {
-			word.Load(words[:len(marks)+1], c, first-1)
+			word.Load(words[:len(differs)+1], c, first-1)
 		}
-		for i, w := range words[1:][:len(marks)] {
+		for i, w := range words[1:][:len(differs)] {
 			other := w ^ words[i]
-			marks[i] |= uint8((other | -other) >> 63)
+			differs[i] |= uint8((other | -other) >> 63)
 		}
 	}
 }

@@ -2,16 +2,16 @@ package cuda
 
 import "github.com/gstream/gstream/gpu"
 
-type markArgs struct {
-	ids, marks uint64
-	n          int64
+type bitmapArgs struct {
+	ids, bitmap uint64
+	n           int64
 }
 
-// Marks implements gpu.Queue.
-func (q *queue) Marks(l *gpu.Lease, n int) (out gpu.Column, err error) {
+// NewBitmap implements gpu.Queue.
+func (q *queue) NewBitmap(l *gpu.Lease, n int) (out gpu.Column, err error) {
 	o := q.begin("marks", l)
 	defer end(o, &out, &err)
-	if err := gpu.CheckMarkRows(n); err != nil {
+	if err := gpu.CheckBitmapRows(n); err != nil {
 		return out, err
 	}
 	bits := o.alloc(gpu.BitmapBytes(n))
@@ -19,16 +19,16 @@ func (q *queue) Marks(l *gpu.Lease, n int) (out gpu.Column, err error) {
 	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: n, Data: o.keep(bits)}, nil
 }
 
-// Mark implements gpu.Queue. See scatter.cu.
-func (q *queue) Mark(l *gpu.Lease, marks, ids gpu.Column) (err error) {
+// SetBits implements gpu.Queue. See scatter.cu.
+func (q *queue) SetBits(l *gpu.Lease, bitmap, ids gpu.Column) (err error) {
 	o := q.begin("mark", l)
 	var none struct{}
 	defer end(o, &none, &err)
-	o.takes(marks, ids)
-	if err := gpu.CheckMarks(marks, ids); err != nil {
+	o.takes(bitmap, ids)
+	if err := gpu.CheckSetBits(bitmap, ids); err != nil {
 		return err
 	}
-	launch(o, "mark_rows", blocks(ids.Len, 256), 256, 0, markArgs{addr(ids.Data), addr(marks.Data), int64(ids.Len)})
+	launch(o, "mark_rows", blocks(ids.Len, 256), 256, 0, bitmapArgs{addr(ids.Data), addr(bitmap.Data), int64(ids.Len)})
 	return nil
 }
 

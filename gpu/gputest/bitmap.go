@@ -10,19 +10,19 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// testMarks marks rows from two queues at the same time: rows in few bitmap words, so that both
+// testBitmaps sets bits from two queues at the same time: rows in few bitmap words, so that both
 // queues change the same words, and rows that are spread, in any order, some of them twice.
-func testMarks(t *testing.T, open Open) {
+func testBitmaps(t *testing.T, open Open) {
 	b := setUp(t, open)
 	for _, n := range upTo(20000, []int{0, 1, 31, 32, 33, 63, 64, 65, 127, 513, 16385, 300001}) {
-		marks, err := b.q.Marks(b.l, n)
+		bitmap, err := b.q.NewBitmap(b.l, n)
 		require.NoError(t, err)
-		require.Nil(t, marks.Valid)
+		require.Nil(t, bitmap.Valid)
 		want := make([]gpu.Scalar, n)
 		for i := range want {
 			want[i] = gpu.BoolScalar(false)
 		}
-		requireSame(t, want, b.down(marks), "new marks")
+		requireSame(t, want, b.down(bitmap), "a new bitmap")
 		const queues, calls = 2, 6
 		var lists [queues][calls]gpu.Column
 		for k := range lists {
@@ -42,11 +42,11 @@ func testMarks(t *testing.T, open Open) {
 		var at sync.WaitGroup
 		errs := make([]error, queues)
 		for k := range lists {
-			q, err := b.dev.NewQueue("marks")
+			q, err := b.dev.NewQueue("bitmap")
 			require.NoError(t, err)
 			at.Go(func() {
 				for _, ids := range lists[k] {
-					if errs[k] = q.Mark(b.l, marks, ids); errs[k] != nil {
+					if errs[k] = q.SetBits(b.l, bitmap, ids); errs[k] != nil {
 						break
 					}
 				}
@@ -57,8 +57,8 @@ func testMarks(t *testing.T, open Open) {
 		}
 		at.Wait()
 		require.Equal(t, make([]error, queues), errs)
-		requireSame(t, want, b.down(marks), "marks of two queues")
-		marks.Release()
+		requireSame(t, want, b.down(bitmap), "bits of two queues")
+		bitmap.Release()
 	}
 }
 

@@ -17,10 +17,10 @@ func NewMarks(l *gpu.Lease, n int) (gpu.Column, error) {
 	return gpu.Column{Type: gpu.Of(gpu.Bool), Len: n, Data: bits.Buf}, nil
 }
 
-// Mark sets the bits of rows in a match bitmap. Consecutive ids in the same word cause one access to
+// SetBits sets the bits of rows in a match bitmap. Consecutive ids in the same word cause one access to
 // it.
-func Mark(cores parallel.Cores, marks gpu.Column, rows []int32) error {
-	words := gpu.Words(marks.Data, marks.Len)
+func SetBits(cores parallel.Cores, bitmap gpu.Column, rows []int32) error {
+	words := gpu.Words(bitmap.Data, bitmap.Len)
 	return cores.For(len(rows), parallel.Grain, func(lo, hi int) error {
 		for i := lo; i < hi; {
 			w, set := rows[i]/64, uint64(0)
