@@ -35,24 +35,29 @@ type Instr struct {
 	Text string `json:",omitempty"`
 }
 
-// Tries reports whether a row without a result is null instead of an error.
-func (in *Instr) Tries() bool {
-	return (in.Op == OpCast || in.Op == OpParseTime) && in.N == 1
-}
-
 // Portable reports whether every device computes the same bits. Math functions may differ in the
 // last digits.
 func (p *Program) Portable() bool {
 	return !slices.ContainsFunc(p.Code, func(in Instr) bool {
-		return in.Op == OpPow || in.Op == OpAtan2 || in.Op == OpMath && MathFunc(in.N) != MathSqrt
+		return in.Op.Info().Inexact && (in.Op != OpMath || MathFunc(in.N) != MathSqrt)
 	})
 }
 
-// Check returns an error if an instruction reads a register before it is written, or if an output
-// is not a register. It does not check types.
+// Check returns an error if an instruction is no operation or has not as many arguments as it takes, if it reads a
+// register before it is written, or if an output is not a register. It does not check types.
 func (p *Program) Check() error {
 	written := len(p.Inputs)
 	for i, in := range p.Code {
+		if in.Op >= Ops {
+			return fmt.Errorf("instruction %d of a program is operation %d, which is not known", i, in.Op)
+		}
+		o := in.Op.Info()
+		if n := len(in.Args); n < o.Least || o.Most >= 0 && n > o.Most {
+			return fmt.Errorf("instruction %d of a program is operation %d, which takes no %d arguments", i, in.Op, n)
+		}
+		if o.Kernel == "" && o.Name(in.N) == "" {
+			return fmt.Errorf("instruction %d of a program is operation %d, which has no function %d", i, in.Op, in.N)
+		}
 		for _, r := range in.Args {
 			if r < 0 || r >= written {
 				return fmt.Errorf("instruction %d of a program reads register %d, which is not written", i, r)
@@ -80,7 +85,7 @@ func (p *Program) Check() error {
 //     device evaluates every row, but reports no error for a row whose result is null.
 type Op uint8
 
-// The operations.
+// The operations. Each has a row in the table of operations.
 const (
 	// OpConst is Value on every row.
 	OpConst Op = iota

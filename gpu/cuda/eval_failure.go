@@ -14,37 +14,7 @@ type failure struct{ instr, row int }
 const failureBatch = 2048
 
 // canFail reports whether instruction i may have rows without a result.
-func (e *evaluation) canFail(i int) bool {
-	in := &e.p.Code[i]
-	arg := func(k int) gpu.Type { return e.typeOf(in.Args[k]) }
-	switch in.Op {
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpNeg, gpu.OpAbs, gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc,
-		gpu.OpQuo, gpu.OpMod,
-		gpu.OpShiftLeft, gpu.OpGCD:
-		return !arg(0).IsFloat() || zeroFails(in)
-	case gpu.OpDateTrunc, gpu.OpAddMonths, gpu.OpMakeDate, gpu.OpAssert:
-		return true
-	case gpu.OpSelect:
-		return !in.Type.Wide && (arg(1).Wide || arg(2).Wide)
-	case gpu.OpParseTime:
-		return !in.Tries()
-	case gpu.OpCast:
-		return in.N != 1 && castCanFail(arg(0), in.Type)
-	}
-	return false
-}
-
-func castCanFail(from, to gpu.Type) bool {
-	switch {
-	case to.Kind == gpu.String:
-		return false
-	case from.Kind == gpu.String:
-		return true
-	case to.IsFloat():
-		return from.Kind == gpu.Float64 && to.Kind == gpu.Float32
-	}
-	return to.Kind != gpu.Bool
-}
+func (e *evaluation) canFail(i int) bool { return e.p.Code[i].CanFail(e.typeOf) }
 
 // expectFailures makes the array of failures if some instruction can fail.
 func (e *evaluation) expectFailures() {

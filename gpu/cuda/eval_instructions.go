@@ -9,29 +9,6 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// kernelNames are the middle parts of the names of kernels.
-var kernelNames = map[gpu.Op]string{
-	gpu.OpAdd: "add", gpu.OpSub: "sub", gpu.OpMul: "mul", gpu.OpDiv: "div", gpu.OpQuo: "quo", gpu.OpMod: "mod",
-	gpu.OpPow: "pow", gpu.OpNeg: "neg", gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round",
-	gpu.OpFloor: "floor", gpu.OpCeil: "ceil", gpu.OpTrunc: "trunc",
-	gpu.OpReverse: "reverse", gpu.OpConcat: "concat", gpu.OpReplace: "replace",
-	gpu.OpRegexp: "regexp", gpu.OpRegexpExtract: "regexp_extract", gpu.OpRegexpReplace: "regexp_replace",
-	gpu.OpEncode: "encode", gpu.OpDigits: "digits", gpu.OpNextAfter: "nextafter",
-	gpu.OpAtan2: "atan2", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
-	gpu.OpBitAnd: "bit_and", gpu.OpBitOr: "bit_or", gpu.OpBitXor: "bit_xor", gpu.OpShiftLeft: "shift_left",
-	gpu.OpShiftRight: "shift_right", gpu.OpGCD: "gcd",
-	gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with", gpu.OpContains: "contains",
-}
-
-var mathNames = [...]string{gpu.MathSqrt: "sqrt", gpu.MathCbrt: "cbrt", gpu.MathExp: "exp", gpu.MathLn: "ln",
-	gpu.MathLog2: "log2", gpu.MathLog10: "log10",
-	gpu.MathSin: "sin", gpu.MathCos: "cos", gpu.MathTan: "tan", gpu.MathAsin: "asin", gpu.MathAcos: "acos",
-	gpu.MathAtan: "atan",
-	gpu.MathSinh: "sinh", gpu.MathCosh: "cosh", gpu.MathTanh: "tanh", gpu.MathAsinh: "asinh", gpu.MathAcosh: "acosh",
-	gpu.MathAtanh: "atanh", gpu.MathGamma: "gamma", gpu.MathLgamma: "lgamma"}
-
-var digestNames = [...]string{gpu.MD5: "md5", gpu.SHA1: "sha1", gpu.SHA256: "sha256"}
-
 // execute computes the result of instruction i.
 func (e *evaluation) execute(i int) register {
 	in := &e.p.Code[i]
@@ -128,26 +105,17 @@ func (e *evaluation) checked(i int, out *register, a *evalArgs, makesNull bool) 
 	}
 }
 
-// zeroFails reports whether an operation on floats fails for a divisor of zero.
-func zeroFails(in *gpu.Instr) bool {
-	return in.Op == gpu.OpQuo || in.Op == gpu.OpMod && in.N == gpu.ZeroFails
-}
-
 // arithmetic runs the operations on numbers, dates and times.
 func (e *evaluation) arithmetic(i int, args []*register) register {
 	in := &e.p.Code[i]
 	out := e.result(in.Type, e.allValid(args...))
 	a := e.args(&out, args...)
 	if args[0].typ.IsFloat() {
-		name := kernelNames[in.Op]
-		if in.Op == gpu.OpMath {
-			name = mathNames[in.N]
-		}
-		if zeroFails(in) {
+		if in.ZeroFails() {
 			a.mode = 1
 			e.checked(i, &out, &a, false)
 		}
-		e.rows("eval_"+name+"_float", a)
+		e.rows("eval_"+in.Kernel()+"_float", a)
 		return out
 	}
 	if in.Type.Kind == gpu.Time {
@@ -157,7 +125,7 @@ func (e *evaluation) arithmetic(i int, args []*register) register {
 		a.p = int64(8 * in.Type.Width())
 	}
 	e.checked(i, &out, &a, false)
-	e.rows("eval_"+kernelNames[in.Op]+"_int", a)
+	e.rows("eval_"+in.Kernel()+"_int", a)
 	return out
 }
 
@@ -178,7 +146,7 @@ func (e *evaluation) round(i int, args []*register) register {
 	a := e.args(&out, args...)
 	if x.typ.IsFloat() {
 		a.p, a.mode = int64(in.N), int32(len(args)-1)
-		e.rows("eval_"+kernelNames[in.Op]+"_float", a)
+		e.rows("eval_"+in.Kernel()+"_float", a)
 		return out
 	}
 	// A decimal is divided so that only the remaining digits are left. If digits is negative, it is
@@ -217,7 +185,7 @@ var comparisonModes = map[gpu.Op]int32{gpu.OpEq: whenEqual, gpu.OpNe: whenLess |
 	gpu.OpDistinct: whenLess | whenGreater, gpu.OpNotDistinct: whenEqual}
 
 func (e *evaluation) compare(in *gpu.Instr, args []*register) register {
-	nullSafe := in.Op == gpu.OpDistinct || in.Op == gpu.OpNotDistinct
+	nullSafe := in.Op.Info().SeesNulls
 	var valid *gpu.Buffer
 	if !nullSafe {
 		valid = e.allValid(args...)
@@ -287,17 +255,11 @@ func (e *evaluation) logic(in *gpu.Instr, args []*register) register {
 	case gpu.OpNot, gpu.OpIsNull, gpu.OpIsNotNull:
 		out := e.result(in.Type, nil)
 		b.out = addr(out.data)
-		kernel := map[gpu.Op]string{gpu.OpNot: "eval_not", gpu.OpIsNull: "eval_is_null",
-			gpu.OpIsNotNull: "eval_is_not_null"}[in.Op]
 		if in.Op == gpu.OpNot {
 			out.valid = x.valid
 		}
-		words(e, kernel, b)
+		words(e, "eval_"+in.Kernel(), b)
 		return out
-	}
-	kernel := "eval_and"
-	if in.Op == gpu.OpOr {
-		kernel = "eval_or"
 	}
 	out := *x
 	for k, y := range args[1:] {
@@ -305,8 +267,8 @@ func (e *evaluation) logic(in *gpu.Instr, args []*register) register {
 		if out.valid != nil || y.valid != nil {
 			next.valid = e.alloc(gpu.BitmapBytes(e.n))
 		}
-		words(e, kernel, bitmaps{x: addr(out.data), xValid: addr(out.valid), y: addr(y.data), yValid: addr(y.valid),
-			out: addr(next.data), outValid: addr(next.valid), n: int64(e.n)})
+		words(e, "eval_"+in.Kernel(), bitmaps{x: addr(out.data), xValid: addr(out.valid), y: addr(y.data),
+			yValid: addr(y.valid), out: addr(next.data), outValid: addr(next.valid), n: int64(e.n)})
 		if k > 0 {
 			e.free(out.data)
 			e.free(out.valid)
@@ -378,24 +340,15 @@ func (e *evaluation) dates(i int, args []*register) register {
 	out := e.result(in.Type, e.allValid(args...))
 	a := e.args(&out, args...)
 	a.p, a.q, a.mode = int64(in.N), args[0].typ.Unit.PerSecond(), temporal[args[0].typ.Kind]
-	kernel := "eval_extract"
+	kernel := "eval_" + in.Kernel()
 	switch {
-	case in.Op == gpu.OpExtract:
-		if in.Type.IsFloat() {
-			kernel = "eval_extract_float"
-		}
-		if a.infinityX != 0 {
-			e.checked(i, &out, &a, true)
-		}
-	case in.Op == gpu.OpDateTrunc:
-		kernel = "eval_date_trunc"
+	case in.Op != gpu.OpExtract:
 		e.checked(i, &out, &a, false)
-	case in.Op == gpu.OpMakeDate:
-		kernel = "eval_make_date"
-		e.checked(i, &out, &a, false)
-	case in.Op == gpu.OpAddMonths:
-		kernel = "eval_add_months"
-		e.checked(i, &out, &a, false)
+	case a.infinityX != 0:
+		e.checked(i, &out, &a, true)
+	}
+	if in.Op == gpu.OpExtract && in.Type.IsFloat() {
+		kernel += "_float"
 	}
 	e.rows(kernel, a)
 	return out
@@ -429,24 +382,21 @@ func (e *evaluation) assert(i int, x *register) register {
 func (e *evaluation) examine(in *gpu.Instr, args []*register) register {
 	out := e.result(in.Type, e.allValid(args...))
 	a := e.args(&out, args...)
-	kernel := kernelNames[in.Op]
+	kernel := in.Kernel()
 	switch in.Op {
 	case gpu.OpLength:
-		kernel = "length"
 		if in.N == 1 || args[0].typ.Kind == gpu.Binary {
 			a.mode = 1
 		}
 	case gpu.OpCodePoint:
-		kernel, a.p = "code_point", int64(in.N)
+		a.p = int64(in.N)
 	case gpu.OpBitCount:
-		kernel, a.p = "bit_count", int64(8*args[0].typ.Width())
+		a.p = int64(8 * args[0].typ.Width())
 	case gpu.OpLike, gpu.OpILike:
-		kernel = "like_column"
+		kernel += "_column"
 		if in.Op == gpu.OpILike {
 			a.table, a.q = e.lowerCase(), int64(caseTableSize)
 		}
-	case gpu.OpPosition:
-		kernel = "position"
 	}
 	e.rows("eval_"+kernel, a)
 	return out
@@ -457,19 +407,13 @@ func (e *evaluation) view(in *gpu.Instr, args []*register) register {
 	out := e.result(in.Type, e.allValid(args...))
 	out.viewed = viewedBy(args[0])
 	a := e.args(&out, args...)
-	if in.Op == gpu.OpTrim {
+	switch {
+	case in.Op == gpu.OpTrim:
 		a.mode = int32(in.N)
-		e.rows("eval_trim", a)
-		return out
-	}
-	if in.Op == gpu.OpSplitPart {
-		e.rows("eval_split_part", a)
-		return out
-	}
-	if len(args) == 3 {
+	case in.Op == gpu.OpSubstring && len(args) == 3:
 		a.mode = 1
 	}
-	e.rows("eval_substring", a)
+	e.rows("eval_"+in.Kernel(), a)
 	return out
 }
 
@@ -477,20 +421,17 @@ func (e *evaluation) view(in *gpu.Instr, args []*register) register {
 func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 	out := e.result(in.Type, e.allValid(args...))
 	a := e.args(&out, args...)
-	kernel := kernelNames[in.Op]
 	switch in.Op {
-	case gpu.OpDigest:
-		kernel = digestNames[in.N]
 	case gpu.OpEncode:
 		a.mode = int32(in.N)
 	case gpu.OpDigits:
 		a.p, a.q = int64(in.N), int64(8*args[0].typ.Width())
 	case gpu.OpLower:
-		kernel, a.table, a.p = "case", e.lowerCase(), int64(caseTableSize)
+		a.table, a.p = e.lowerCase(), int64(caseTableSize)
 	case gpu.OpUpper:
-		kernel, a.table, a.p = "case", e.upperCase(), int64(caseTableSize)
+		a.table, a.p = e.upperCase(), int64(caseTableSize)
 	case gpu.OpStripAccents:
-		kernel, a.table, a.p = "case", e.table("without accents", accentTable), accentTableSize
+		a.table, a.p = e.table("without accents", accentTable), accentTableSize
 	case gpu.OpConcat:
 		operands := make([]operand, len(args))
 		for k, r := range args {
@@ -500,7 +441,7 @@ func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 		defer e.free(list)
 		a.list, a.p = addr(list), int64(len(args))
 	}
-	return e.makeTexts("eval_"+kernel, out, a)
+	return e.makeTexts("eval_"+in.Kernel(), out, a)
 }
 
 // hashValues runs OpHash.

@@ -75,9 +75,6 @@ func castHint(x, y *Expr) string {
 	return ""
 }
 
-var arithmeticOps = map[string]gpu.Op{"+": gpu.OpAdd, "-": gpu.OpSub, "*": gpu.OpMul, "/": gpu.OpDiv, "//": gpu.OpQuo,
-	"%": gpu.OpMod}
-
 func (b *binder) floatArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
 	exact := !x.typ.IsFloat() && !y.typ.IsFloat()
@@ -91,7 +88,7 @@ func (b *binder) floatArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, e
 	if y, err = b.convert(n, y, t, false); err != nil {
 		return nil, err
 	}
-	e := Expr{op: arithmeticOps[op], typ: t, nullable: x.nullable || y.nullable}
+	e := Expr{op: infixOps[op], typ: t, nullable: x.nullable || y.nullable}
 	if exact && op == "%" {
 		e.n = gpu.ZeroFails // as for decimals
 	}
@@ -119,7 +116,7 @@ func (b *binder) integerArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 	if y, err = b.convert(n, y, t, false); err != nil {
 		return nil, err
 	}
-	code := arithmeticOps[op]
+	code := infixOps[op]
 	r := arithmeticRange(code, x.rng, y.rng)
 	e := Expr{op: code, typ: t, nullable: x.nullable || y.nullable, rng: r.within(t)}
 	switch code {
@@ -141,7 +138,7 @@ func (b *binder) integerArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 func (b *binder) decimalArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
 	dx, dy := x.typ.Digits(), y.typ.Digits()
 	p1, s1, p2, s2 := int(dx.Precision), int(dx.Scale), int(dy.Precision), int(dy.Scale)
-	code := arithmeticOps[op]
+	code := infixOps[op]
 	var p, s int
 	switch code {
 	case gpu.OpMul:

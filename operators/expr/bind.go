@@ -459,18 +459,10 @@ func (b *binder) boolean(n syntax.Node, e *Expr, where string) (*Expr, error) {
 	return e, nil
 }
 
-// opposites pairs every comparison with its negation.
-var opposites = map[gpu.Op]gpu.Op{
-	gpu.OpEq: gpu.OpNe, gpu.OpNe: gpu.OpEq, gpu.OpLt: gpu.OpGe, gpu.OpGe: gpu.OpLt, gpu.OpGt: gpu.OpLe,
-	gpu.OpLe:       gpu.OpGt,
-	gpu.OpDistinct: gpu.OpNotDistinct, gpu.OpNotDistinct: gpu.OpDistinct, gpu.OpIsNull: gpu.OpIsNotNull,
-	gpu.OpIsNotNull: gpu.OpIsNull,
-}
-
 func (b *binder) not(n syntax.Node, x *Expr) (*Expr, error) {
-	if op, ok := opposites[x.op]; ok {
+	if x.op < gpu.Ops && x.op.Info().Opposite != gpu.OpConst {
 		e := *x
-		e.op = op
+		e.op = x.op.Info().Opposite
 		return &e, nil
 	}
 	if x.op == gpu.OpNot {

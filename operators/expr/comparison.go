@@ -93,14 +93,15 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 	return nil
 }
 
-var comparisonOps = map[string]gpu.Op{"=": gpu.OpEq, "<>": gpu.OpNe, "<": gpu.OpLt, "<=": gpu.OpLe, ">": gpu.OpGt,
-	">=": gpu.OpGe}
+// infixOps are the operations that SQL writes between their arguments, by the operator.
+var infixOps = map[string]gpu.Op{}
 
-// mirrored is the comparison with exchanged operands.
-var mirrored = map[gpu.Op]gpu.Op{
-	gpu.OpEq: gpu.OpEq, gpu.OpNe: gpu.OpNe, gpu.OpLt: gpu.OpGt, gpu.OpGt: gpu.OpLt, gpu.OpLe: gpu.OpGe,
-	gpu.OpGe:       gpu.OpLe,
-	gpu.OpDistinct: gpu.OpDistinct, gpu.OpNotDistinct: gpu.OpNotDistinct,
+func init() {
+	for op := range gpu.Ops {
+		if o := op.Info(); o.Form == gpu.Infix {
+			infixOps[o.SQL] = op
+		}
+	}
 }
 
 // compare binds a comparison of x and y, whose nodes are nx and ny. The result has a constant on
@@ -133,7 +134,7 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 		return nil, err
 	}
 	if _, constant := x.Constant(); constant {
-		x, y, op = y, x, mirrored[op]
+		x, y, op = y, x, op.Info().Mirrored
 	}
 	e := Expr{op: op, typ: gpu.Of(gpu.Bool), nullable: x.nullable || y.nullable}
 	if op == gpu.OpDistinct || op == gpu.OpNotDistinct {

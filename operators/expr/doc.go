@@ -3,6 +3,9 @@
 // the compiler. An expression passes through syntax.Parse, Bind against a Scope, and Compile for a
 // schema. A device then evaluates the program.
 //
+// An expression is a column, a constant or one of the operations of package gpu, whose table (gpu.Operation) has how it
+// is printed, how many arguments it takes, and the laws that rewrites follow.
+//
 // Parse or Bind find every mistake in an expression and return a *syntax.Error with its
 // position. Errors that depend on data (an overflow, text that is not a number) occur
 // when the program runs. Expressions come from untrusted sources: nothing here panics,

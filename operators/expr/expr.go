@@ -241,7 +241,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 		e.fails = e.fails || a.fails
 		hides = hides || a.hidden
 		constant = constant && a.op == gpu.OpConst
-		if v, ok := a.Constant(); ok && !v.Valid && !seesNulls[e.op] {
+		if v, ok := a.Constant(); ok && !v.Valid && !e.seesNulls() {
 			return Null(gpu.Field{Type: e.typ}), nil
 		}
 	}
@@ -264,9 +264,8 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	return c, nil
 }
 
-// seesNulls has the operations that may return a value for a null argument.
-var seesNulls = map[gpu.Op]bool{gpu.OpDistinct: true, gpu.OpNotDistinct: true, gpu.OpAnd: true, gpu.OpOr: true,
-	gpu.OpIsNull: true, gpu.OpIsNotNull: true, gpu.OpSelect: true, gpu.OpHash: true}
+// seesNulls reports whether the operation may return a value for a null argument.
+func (e *Expr) seesNulls() bool { return e.op < gpu.Ops && e.op.Info().SeesNulls }
 
 // Column returns column i of the scope's schema.
 func Column(s *Scope, i int) *Expr { return ColumnOf(s.number(i), s.Schema.Fields[i], s.rangeOf(i)) }
@@ -350,31 +349,6 @@ func (e *Expr) text(limit int) string {
 	return b.String()
 }
 
-var infixOps = map[gpu.Op]string{
-	gpu.OpAdd: "+", gpu.OpSub: "-", gpu.OpMul: "*", gpu.OpDiv: "/", gpu.OpQuo: "//", gpu.OpMod: "%", gpu.OpPow: "^",
-	gpu.OpEq: "=", gpu.OpNe: "<>", gpu.OpLt: "<", gpu.OpLe: "<=", gpu.OpGt: ">", gpu.OpGe: ">=",
-	gpu.OpDistinct: "IS DISTINCT FROM", gpu.OpNotDistinct: "IS NOT DISTINCT FROM",
-	gpu.OpAnd: "AND", gpu.OpOr: "OR", gpu.OpConcat: "||", gpu.OpLike: "LIKE", gpu.OpILike: "ILIKE",
-	gpu.OpBitAnd: "&", gpu.OpBitOr: "|", gpu.OpShiftLeft: "<<", gpu.OpShiftRight: ">>",
-}
-
-var prefixOps = map[gpu.Op]string{gpu.OpNeg: "-", gpu.OpNot: "NOT "}
-
-var postfixOps = map[gpu.Op]string{gpu.OpIsNull: " IS NULL", gpu.OpIsNotNull: " IS NOT NULL"}
-
-var callOps = map[gpu.Op]string{
-	gpu.OpAbs: "abs", gpu.OpSign: "sign", gpu.OpRound: "round", gpu.OpFloor: "floor", gpu.OpCeil: "ceil",
-	gpu.OpTrunc:  "trunc",
-	gpu.OpLength: "length", gpu.OpLower: "lower", gpu.OpUpper: "upper", gpu.OpStripAccents: "strip_accents",
-	gpu.OpReverse: "reverse", gpu.OpSubstring: "substring",
-	gpu.OpReplace: "replace", gpu.OpPosition: "strpos", gpu.OpStartsWith: "starts_with", gpu.OpEndsWith: "ends_with",
-	gpu.OpContains: "contains", gpu.OpAddMonths: "add_months",
-	gpu.OpSplitPart: "split_part", gpu.OpRepeat: "repeat", gpu.OpTranslate: "translate", gpu.OpChr: "chr",
-	gpu.OpBitXor: "xor", gpu.OpBitCount: "bit_count", gpu.OpGCD: "gcd", gpu.OpAtan2: "atan2",
-	gpu.OpNextAfter: "nextafter", gpu.OpHash: "hash", gpu.OpMakeDate: "make_date", gpu.OpStep: "offset",
-	gpu.OpAssert: "assert", opTry: "try",
-}
-
 func (e *Expr) write(b *strings.Builder, limit int) {
 	if b.Len() > limit {
 		return
@@ -406,7 +380,7 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 	case gpu.OpLike, gpu.OpILike:
 		b.WriteByte('(')
 		e.args[0].write(b, limit)
-		b.WriteString(" " + infixOps[e.op] + " ")
+		b.WriteString(" " + e.op.Info().SQL + " ")
 		if len(e.args) == 2 {
 			e.args[1].write(b, limit)
 		} else {
@@ -440,77 +414,47 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		e.args[2].write(b, limit)
 		b.WriteString(" END")
 	case gpu.OpExtract, gpu.OpDateTrunc:
-		name := "date_part"
-		if e.op == gpu.OpDateTrunc {
-			name = "date_trunc"
-		}
-		fmt.Fprintf(b, "%s('%s', ", name, partName(gpu.DatePart(e.n)))
-		e.args[0].write(b, limit)
-		b.WriteByte(')')
-	case gpu.OpDigest:
-		b.WriteString([...]string{"md5", "sha1", "sha256"}[e.n] + "(")
+		fmt.Fprintf(b, "%s('%s', ", e.op.Info().SQL, partName(gpu.DatePart(e.n)))
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
 	case gpu.OpCodePoint:
 		b.WriteString([...]string{"unicode", "ascii"}[e.n+1] + "(")
 		e.args[0].write(b, limit)
 		b.WriteByte(')')
-	case gpu.OpMath:
-		b.WriteString([...]string{"sqrt", "cbrt", "exp", "ln", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
-			"atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "gamma", "lgamma"}[e.n] + "(")
-		e.args[0].write(b, limit)
-		b.WriteByte(')')
 	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
 		e.writeRegexp(b, limit)
-	case gpu.OpEncode, gpu.OpDistance, gpu.OpDigits:
-		name := [...]string{"raw", "hex", "unhex", "bin", "unbin", "to_base64", "from_base64", "url_encode",
-			"url_decode"}
-		switch e.op {
-		case gpu.OpDistance:
-			name = [...]string{"levenshtein", "damerau_levenshtein", "hamming", "jaccard", "jaro_similarity",
-				"jaro_winkler_similarity", "", "", ""}
-		case gpu.OpDigits:
-			name[e.n%len(name)] = "to_base"
-		}
-		b.WriteString(name[e.n%len(name)] + "(")
-		list(", ", e.args)
-		if e.op == gpu.OpDigits {
-			fmt.Fprintf(b, ", %d", e.n)
-		}
-		b.WriteByte(')')
+	case gpu.OpDigits:
+		b.WriteString(e.op.Info().SQL + "(")
+		e.args[0].write(b, limit)
+		fmt.Fprintf(b, ", %d)", e.n)
 	case gpu.OpParseTime:
-		b.WriteString([...]string{"strptime(", "try_strptime("}[e.n])
+		b.WriteString(e.op.Info().Name(e.n) + "(")
 		e.args[0].write(b, limit)
 		b.WriteString(", ")
 		e.writeConstant(b, e.value)
 		b.WriteByte(')')
-	case gpu.OpTrim:
-		b.WriteString([...]string{"", "ltrim", "rtrim", "trim"}[e.n] + "(")
-		list(", ", e.args)
+	case opTry:
+		b.WriteString("try(")
+		e.args[0].write(b, limit)
 		b.WriteByte(')')
 	default:
-		if op, ok := infixOps[e.op]; ok {
+		switch o := e.op.Info(); o.Form {
+		case gpu.Infix:
 			b.WriteByte('(')
-			list(" "+op+" ", e.args)
-			b.WriteByte(')')
-			return
-		}
-		if op, ok := prefixOps[e.op]; ok {
-			b.WriteString("(" + op)
+			list(" "+o.SQL+" ", e.args)
+		case gpu.Prefix:
+			b.WriteString("(" + o.SQL)
 			e.args[0].write(b, limit)
-			b.WriteByte(')')
-			return
-		}
-		if op, ok := postfixOps[e.op]; ok {
+		case gpu.Postfix:
 			b.WriteByte('(')
 			e.args[0].write(b, limit)
-			b.WriteString(op + ")")
-			return
-		}
-		b.WriteString(callOps[e.op] + "(")
-		list(", ", e.args)
-		if e.op == gpu.OpRound && len(e.args) == 1 {
-			fmt.Fprintf(b, ", %d", e.n)
+			b.WriteString(o.SQL)
+		default:
+			b.WriteString(o.Name(e.n) + "(")
+			list(", ", e.args)
+			if e.op == gpu.OpRound && len(e.args) == 1 {
+				fmt.Fprintf(b, ", %d", e.n)
+			}
 		}
 		b.WriteByte(')')
 	}

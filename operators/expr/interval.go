@@ -98,7 +98,8 @@ func (b *binder) elapsed(n syntax.Node, x, y *Expr) (*Expr, error) {
 // intervalOperator binds an operator with an interval as an operand.
 func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	var err error
-	op, compares := comparisonOps[n.Op]
+	op := infixOps[n.Op]
+	compares := op.Info().Opposite != gpu.OpConst
 	for i, e := range []**Expr{&x, &y} {
 		// A string next to an interval is an interval, unless the operator requires a date there.
 		if other := []*Expr{y, x}[i]; (*e).literal == stringLiteral && other.isInterval() &&

@@ -351,7 +351,7 @@ func bindTry(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 		for i, a := range e.args {
 			// Where its condition fails, require chooses a null. Where x of nullif(x, y) fails, x
 			// is chosen.
-			unsafe = unsafe || a.fails && seesNulls[e.op] &&
+			unsafe = unsafe || a.fails && e.seesNulls() &&
 				(e.op != gpu.OpSelect || i == 0 && a.op != gpu.OpAssert && !failsWith(a, e.args[2]))
 		}
 	})

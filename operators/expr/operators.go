@@ -76,7 +76,7 @@ var operatorTable = []operator{
 }
 
 func comparison(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
-	return b.compare(n, comparisonOps[n.Op], n.L, x, n.R, y)
+	return b.compare(n, infixOps[n.Op], n.L, x, n.R, y)
 }
 
 // calculate binds arithmetic on numbers, dates and times.

@@ -177,8 +177,7 @@ func bindRegexpReplace(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 // writeRegexp writes a call of a regular expression function.
 func (e *Expr) writeRegexp(b *strings.Builder, limit int) {
 	o := regex.Options(e.n & 0xff)
-	name, letters := map[gpu.Op]string{gpu.OpRegexp: "regexp_matches", gpu.OpRegexpExtract: "regexp_extract",
-		gpu.OpRegexpReplace: "regexp_replace"}[e.op], ""
+	name, letters := e.op.Info().SQL, ""
 	if o&regex.Full != 0 {
 		name = "regexp_full_match"
 	}

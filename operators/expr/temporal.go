@@ -41,7 +41,7 @@ func (b *binder) dateArithmetic(n *syntax.Binary, x, y *Expr) (e *Expr, done boo
 	if !temporal(x) && !temporal(y) {
 		return nil, false, nil
 	}
-	op := arithmeticOps[n.Op]
+	op := infixOps[n.Op]
 	if op == gpu.OpAdd && !temporal(x) {
 		x, y = y, x
 	}

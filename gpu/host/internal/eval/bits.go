@@ -132,7 +132,7 @@ func (f *frame) makeDate(s *instruction, v *vec) error {
 }
 
 // step runs OpStep.
-func (f *frame) step(s *instruction, v *vec) {
+func (f *frame) step(s *instruction, v *vec) error {
 	v.valid = f.bothValid(s.Args)
 	out := dst[int64](f, v)
 	steps, results := s.Set[:s.N], s.Set[s.N:]
@@ -140,4 +140,5 @@ func (f *frame) step(s *instruction, v *vec) {
 		k := sort.Search(len(steps), func(k int) bool { return steps[k].Int.Int64() > x })
 		out[i] = results[k].Int.Int64()
 	}
+	return nil
 }

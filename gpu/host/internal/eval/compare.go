@@ -249,7 +249,7 @@ func relateAs[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64]
 }
 
 // logic runs three-valued logic, 64 rows at a time.
-func (f *frame) logic(s *instruction, v *vec) {
+func (f *frame) logic(s *instruction, v *vec) error {
 	a := &f.vecs[s.Args[0]]
 	out := f.bitsOf(v)
 	switch s.Op {
@@ -258,7 +258,7 @@ func (f *frame) logic(s *instruction, v *vec) {
 			out[w] = ^a.bits[w]
 		}
 		v.valid = a.valid
-		return
+		return nil
 	case gpu.OpIsNull, gpu.OpIsNotNull:
 		var flip uint64
 		if s.Op == gpu.OpIsNull {
@@ -271,7 +271,7 @@ func (f *frame) logic(s *instruction, v *vec) {
 			}
 			out[w] = x ^ flip
 		}
-		return
+		return nil
 	}
 	// AND over the rows that are certainly true and those that are certainly false. OR is
 	// the AND of the negations.
@@ -291,7 +291,7 @@ func (f *frame) logic(s *instruction, v *vec) {
 			}
 			out[w] = x ^ flip
 		}
-		return
+		return nil
 	}
 	valid := f.bitmap()[:f.words()]
 	for w := range out {
@@ -307,6 +307,7 @@ func (f *frame) logic(s *instruction, v *vec) {
 		out[w], valid[w] = yes^flip, yes|no
 	}
 	v.valid, v.owned = valid, true
+	return nil
 }
 
 // choose runs OpSelect.

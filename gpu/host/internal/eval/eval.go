@@ -545,58 +545,50 @@ func (f *frame) fail(s *instruction, v *vec, i int, err func() error) error {
 	return err()
 }
 
+// functions has the function of each operation.
+var functions = [gpu.Ops]func(*frame, *instruction, *vec) error{
+	gpu.OpConst: (*frame).refill,
+	gpu.OpCast:  (*frame).cast,
+	gpu.OpAdd:   (*frame).arithmetic, gpu.OpSub: (*frame).arithmetic, gpu.OpMul: (*frame).arithmetic,
+	gpu.OpDiv: (*frame).arithmetic, gpu.OpQuo: (*frame).arithmetic, gpu.OpMod: (*frame).arithmetic,
+	gpu.OpPow: (*frame).arithmetic, gpu.OpAtan2: (*frame).arithmetic, gpu.OpNextAfter: (*frame).arithmetic,
+	gpu.OpNeg: (*frame).unary, gpu.OpAbs: (*frame).unary, gpu.OpSign: (*frame).unary, gpu.OpMath: (*frame).unary,
+	gpu.OpRound: (*frame).round, gpu.OpFloor: (*frame).round, gpu.OpCeil: (*frame).round,
+	gpu.OpTrunc: (*frame).round,
+	gpu.OpEq:    (*frame).compare, gpu.OpNe: (*frame).compare, gpu.OpLt: (*frame).compare, gpu.OpLe: (*frame).compare,
+	gpu.OpGt: (*frame).compare, gpu.OpGe: (*frame).compare, gpu.OpDistinct: (*frame).compare,
+	gpu.OpNotDistinct: (*frame).compare,
+	gpu.OpIn:          (*frame).in,
+	gpu.OpAnd:         (*frame).logic, gpu.OpOr: (*frame).logic, gpu.OpNot: (*frame).logic,
+	gpu.OpIsNull: (*frame).logic, gpu.OpIsNotNull: (*frame).logic,
+	gpu.OpSelect:  (*frame).choose,
+	gpu.OpExtract: (*frame).dates, gpu.OpDateTrunc: (*frame).dates, gpu.OpAddMonths: (*frame).dates,
+	gpu.OpMakeDate: (*frame).makeDate, gpu.OpParseTime: (*frame).parseTime,
+	gpu.OpLike: (*frame).strings, gpu.OpILike: (*frame).strings, gpu.OpLength: (*frame).strings,
+	gpu.OpLower: (*frame).strings, gpu.OpUpper: (*frame).strings, gpu.OpReverse: (*frame).strings,
+	gpu.OpStripAccents: (*frame).strings, gpu.OpSubstring: (*frame).strings, gpu.OpTrim: (*frame).strings,
+	gpu.OpConcat: (*frame).strings, gpu.OpReplace: (*frame).strings, gpu.OpPosition: (*frame).strings,
+	gpu.OpStartsWith: (*frame).strings, gpu.OpEndsWith: (*frame).strings, gpu.OpContains: (*frame).strings,
+	gpu.OpSplitPart: (*frame).strings, gpu.OpRepeat: (*frame).strings, gpu.OpTranslate: (*frame).strings,
+	gpu.OpCodePoint: (*frame).strings, gpu.OpDigest: (*frame).strings, gpu.OpEncode: (*frame).strings,
+	gpu.OpChr: (*frame).chr, gpu.OpDigits: (*frame).digits, gpu.OpDistance: (*frame).distance,
+	gpu.OpRegexp: (*frame).regexp, gpu.OpRegexpExtract: (*frame).regexp, gpu.OpRegexpReplace: (*frame).regexp,
+	gpu.OpHash:   (*frame).sqlHash,
+	gpu.OpBitAnd: (*frame).bits, gpu.OpBitOr: (*frame).bits, gpu.OpBitXor: (*frame).bits,
+	gpu.OpBitCount: (*frame).bits, gpu.OpShiftLeft: (*frame).bits, gpu.OpShiftRight: (*frame).bits,
+	gpu.OpGCD:  (*frame).bits,
+	gpu.OpStep: (*frame).step, gpu.OpAssert: (*frame).assert,
+}
+
 // execute runs one instruction.
-func (f *frame) execute(s *instruction) error {
-	v := &f.vecs[s.result]
-	switch s.Op {
-	case gpu.OpConst:
-		if f.reuse != nil {
-			f.constant(v, s.Value)
-		}
-		return nil
-	case gpu.OpCast:
-		return f.cast(s, v)
-	case gpu.OpAdd, gpu.OpSub, gpu.OpMul, gpu.OpDiv, gpu.OpQuo, gpu.OpMod, gpu.OpPow, gpu.OpAtan2, gpu.OpNextAfter:
-		return f.arithmetic(s, v)
-	case gpu.OpBitAnd, gpu.OpBitOr, gpu.OpBitXor, gpu.OpBitCount, gpu.OpShiftLeft, gpu.OpShiftRight, gpu.OpGCD:
-		return f.bits(s, v)
-	case gpu.OpAssert:
-		return f.assert(s, v)
-	case gpu.OpStep:
-		f.step(s, v)
-		return nil
-	case gpu.OpParseTime:
-		return f.parseTime(s, v)
-	case gpu.OpDigits:
-		return f.digits(s, v)
-	case gpu.OpHash:
-		return f.sqlHash(s, v)
-	case gpu.OpDistance:
-		return f.distance(s, v)
-	case gpu.OpChr:
-		return f.chr(s, v)
-	case gpu.OpMakeDate:
-		return f.makeDate(s, v)
-	case gpu.OpNeg, gpu.OpAbs, gpu.OpSign, gpu.OpMath:
-		return f.unary(s, v)
-	case gpu.OpRound, gpu.OpFloor, gpu.OpCeil, gpu.OpTrunc:
-		return f.round(s, v)
-	case gpu.OpEq, gpu.OpNe, gpu.OpLt, gpu.OpLe, gpu.OpGt, gpu.OpGe, gpu.OpDistinct, gpu.OpNotDistinct:
-		return f.compare(s, v)
-	case gpu.OpIn:
-		return f.in(s, v)
-	case gpu.OpAnd, gpu.OpOr, gpu.OpNot, gpu.OpIsNull, gpu.OpIsNotNull:
-		f.logic(s, v)
-		return nil
-	case gpu.OpSelect:
-		return f.choose(s, v)
-	case gpu.OpExtract, gpu.OpDateTrunc, gpu.OpAddMonths:
-		return f.dates(s, v)
-	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
-		return f.regexp(s, v)
-	default:
-		return f.strings(s, v)
+func (f *frame) execute(s *instruction) error { return functions[s.Op](f, s, &f.vecs[s.result]) }
+
+// refill fills the register of a constant again, if registers share memory.
+func (f *frame) refill(s *instruction, v *vec) error {
+	if f.reuse != nil {
+		f.constant(v, s.Value)
 	}
+	return nil
 }
 
 // constant fills a register with one value.
