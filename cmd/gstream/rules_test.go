@@ -252,7 +252,7 @@ var privateWords = []struct{ word, write string }{
 }
 
 // oldWords are the files and folders whose comments still have private words. The list shrinks.
-var oldWords = []string{"pipeline/internal/runner/", "gpu/cuda/kernels/"}
+var oldWords = []string{"gpu/cuda/kernels/"}
 
 // TestCommentsAndDocumentsUseTheWordsOfTheField looks for words in comments of Go and CUDA files,
 // and in documents outside of code.

@@ -19,9 +19,9 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// Check tells what a run of a plan would hold and spill under its budgets, by the plan's
-// estimates, without running it. It opens the device, for its budgets. Where a run would take
-// the CPU because there is a GPU that cannot be started, so does Check.
+// Check returns what a run of a plan would hold and spill under its budgets, according to the
+// plan's estimates, without running it. It opens the device to read its budgets. If there is a GPU
+// that cannot be started, and a run would use the CPU instead, Check does so too.
 func Check(p *physical.Plan, opt execution.Options) (*execution.Check, error) {
 	out, err := checkOnce(p, opt)
 	if want, _ := parseDevice(opt.Use); !errors.Is(err, cuda.ErrUnusable) || want.kind == execution.CUDA {
@@ -32,8 +32,8 @@ func Check(p *physical.Plan, opt execution.Options) (*execution.Check, error) {
 	return checkOnce(p, opt)
 }
 
-// checkOnce cuts a plan into pipelines as a run does, and adds up what is held while each of them
-// runs.
+// checkOnce cuts a plan into pipelines as a run does, and adds up the memory that is held while
+// each of them runs.
 func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err error) {
 	if opt.SpillDir != "" {
 		if err := spill.CheckDir(opt.SpillDir); err != nil {
@@ -63,8 +63,9 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	if err != nil {
 		return nil, err
 	}
-	// What is refused is what a frugal run is refused, as any run that is denied memory starts again as one.
-	opt.Device = r.device // which that one leaves open
+	// Report what a frugal run would be denied, because any run that is denied memory starts again
+	// as a frugal one.
+	opt.Device = r.device // checkOnce leaves a device of the caller open
 	again := &run{plan: p, opt: opt, device: r.device, frugal: true}
 	defer func() { err = with(err, again.release()) }()
 	frugal, err := again.checked()
@@ -96,7 +97,8 @@ func (r *run) checked() (*checker, error) {
 	return c, nil
 }
 
-// awaitDevice waits until the device has started: a GPU has its budget then. Errors have the name.
+// awaitDevice waits until the device has started, because a GPU knows its budget only then. Errors
+// have the name.
 func (r *run) awaitDevice(name string) error {
 	q, err := r.device.NewQueue(name)
 	if err == nil {
@@ -105,7 +107,7 @@ func (r *run) awaitDevice(name string) error {
 	return explain(name, err)
 }
 
-// holding is what a stage holds at some time of a run.
+// holding is the memory that a stage holds at some time of a run.
 type holding struct {
 	op *opRun
 	operators.Demand
@@ -113,22 +115,22 @@ type holding struct {
 	disk float64 // bytes that go to disk
 }
 
-// checker adds up what stages hold at a time.
+// checker adds up the memory that stages hold at the same time.
 type checker struct {
 	*run
 	holdings map[*opRun]*holding
 	needs    float64 // most bytes of the first tier, if nothing spills
-	fixed    float64 // most of these that cannot spill
+	fixed    float64 // most bytes of needs that cannot spill
 	largest  *holding
-	advice   string     // when these are mostly what a scan needs
+	advice   string     // set if a scan needs most of fixed
 	down     float64    // most bytes that have left the device's tier
 	disk     float64    // most bytes on disk
 	scans    []error    // scans that would be denied memory
 	kept     []*holding // rows of steps that several steps read
-	streams  float64    // bytes of the strides of the pipeline that is looked at
+	streams  float64    // bytes of the strides of the current pipeline
 }
 
-// holding returns what a stage holds, of rows that a pipeline collects.
+// holding returns the memory that a stage holds for the rows that a pipeline collects.
 func (c *checker) holding(o *opRun, lanes int) *holding {
 	h := c.holdings[o]
 	if h == nil {
@@ -153,9 +155,9 @@ func demand(o *opRun, lanes int) (e operators.Expected, d operators.Demand) {
 	return e, d
 }
 
-// pipeline adds the phases of a pipeline and of those that it needs, in the order in which they
-// run. held is what others hold meanwhile, into what collects the rows of the pipeline at the
-// same time.
+// pipeline adds the phases of a pipeline, and of the pipelines that it needs, in the order in which
+// they run. held has what other stages hold meanwhile, into the stages that collect the rows of the
+// pipeline at the same time.
 func (c *checker) pipeline(p *pipelineRun, held, into []*holding) {
 	held, into = slices.Clip(held), slices.Clip(into)
 	for _, b := range p.builds {
@@ -171,8 +173,8 @@ func (c *checker) pipeline(p *pipelineRun, held, into []*holding) {
 	c.streams = before
 }
 
-// streams returns the bytes of the strides that pass through the operators of a pipeline at a time: of each operator
-// one that comes and one that goes, and what it takes to make one of the other.
+// streams returns the bytes of the strides that are in the operators of a pipeline at the same
+// time: for each operator an input stride, an output stride, and the memory to compute the output.
 func (p *pipelineRun) streams() (bytes float64) {
 	for i := -1; i <= len(p.ops); i++ {
 		if o := p.operator(i); o != nil {
@@ -195,7 +197,7 @@ func (c *checker) feed(f feed, held, into []*holding) {
 	case *channelFeed:
 		c.pipeline(f.from, held, into)
 	case *heldFeed:
-		// The rows are held from their computation on, beside all that runs later.
+		// The rows are held from their computation on, while everything later runs.
 		if !slices.ContainsFunc(c.kept, func(h *holding) bool { return h.op == f.op }) {
 			c.pipeline(f.from, held, nil)
 			c.kept = append(c.kept, c.holding(f.op, f.from.lanes))
@@ -208,8 +210,9 @@ func (c *checker) feed(f feed, held, into []*holding) {
 	}
 }
 
-// phase adds what is held at a time, beside a scan if there is one. Stages that fit share the
-// room with those that do not: each of the latter has an equal part of what is left.
+// phase adds the memory that is held at the same time, including that of a scan if there is one.
+// Stages that fit share the memory with those that do not. Each stage that does not fit gets an
+// equal part of the rest.
 func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	held = append(held, c.kept...)
 	needs, fixed, advice := c.streams, c.streams, ""
@@ -283,7 +286,7 @@ func (c *checker) stages(out *execution.Check) {
 	}
 }
 
-// tiers adds the tiers, and what they refuse.
+// tiers adds the tiers, and the problems of each.
 func (c *checker) tiers(out *execution.Check) {
 	spilled := func(of func(*holding) float64) (sum float64) {
 		for _, h := range c.holdings {

@@ -20,10 +20,10 @@ const (
 	processors
 )
 
-// share is what one processor did of the parts of an operator's source.
+// share counts the parts of an operator's source that one processor has processed.
 type share struct{ items, bytes, rows, busy atomic.Int64 }
 
-// add counts the parts of some items that took a time.
+// add counts the parts of some items, and the time that they took.
 func (s *share) add(n operators.Items, took time.Duration) {
 	s.items.Add(int64(n.N))
 	s.bytes.Add(n.Bytes)
@@ -38,8 +38,8 @@ func (s *share) counted(emit operators.Emit) operators.Emit {
 	}
 }
 
-// pace is the time that a processor takes for a byte of parts: by what was measured before the run, which
-// counts as much as the first priorBytes, and by the parts of this run.
+// pace is the time that a processor takes per byte of parts. It is an average of the time that was
+// measured before the run, which counts as priorBytes, and the time of the parts of this run.
 type pace struct {
 	mu             sync.Mutex
 	seconds, bytes float64
@@ -47,9 +47,10 @@ type pace struct {
 
 const priorBytes = 64 << 20
 
-// The paces before the run has its own, in seconds a byte of both sides of a join. A GPU joins as fast as the link
-// brings the rows, here 50 GB/s (examples/bench/h200-spill.md). One core of an AMD EPYC took 3.6 ns of processor time
-// and, beside other work, 4.6 ns and more, with pairs of 400 KB of rows of two columns of 8 bytes.
+// The paces at the start of a run, in seconds per byte of both sides of a join. A GPU joins as fast
+// as the link delivers the rows, here 50 GB/s (examples/bench/h200-spill.md). One core of an AMD
+// EPYC took 3.6 ns of processor time, and 4.6 ns and more while other work ran, with pairs of 400
+// KB of rows of two 8-byte columns.
 const (
 	priorDevice = 1 / 50e9
 	priorCore   = 4e-9
@@ -64,7 +65,7 @@ func (p *pace) add(bytes int64, took time.Duration) {
 	p.bytes += float64(bytes)
 }
 
-// of returns the expected seconds of some bytes.
+// of returns the expected seconds for a number of bytes.
 func (p *pace) of(bytes int64) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,17 +75,19 @@ func (p *pace) of(bytes int64) float64 {
 // errNoHelp ends the lanes of the CPU.
 var errNoHelp = errors.New("the lane of the device needs no more help")
 
-// helpers are lanes of the CPU that work beside the lane of a device on the parts of a source. The device takes parts
-// from the first one on, and the CPU splits pieces off from the end: one whenever a lane of the CPU will probably
-// have it done before the device is through with all that nobody has begun. Both times are those of this
-// run, so that a CPU that holds up the device, or a slow link, change what is taken next.
+// helpers are lanes of the CPU that work on the parts of a source together with the lane of a
+// device. The device takes parts from the first one on. The CPU splits pieces off at the end. It
+// takes one if it will probably have finished it before the device has finished all parts that
+// nobody has begun. Both times are measured in this run, so they adapt to a CPU that slows the
+// device down, and to a slow link.
 //
-// The rows of a piece are published when it is complete, or too large to be kept. Until then nobody has seen them: when
-// the device is through with all else, it takes back the pieces that it will have done sooner itself, so a CPU that
-// is slower than expected holds nothing up.
+// The rows of a piece are published once it is complete, or once they are too large to be kept.
+// Until then nobody has seen them. Once the device has finished everything else, it takes back the
+// pieces that it would finish sooner than the CPU. So a CPU that is slower than expected delays
+// nothing.
 //
-// What the CPU publishes is passed on by the lane of the device, between its own strides. Strides are copied up
-// before, unless they go to the output.
+// The lane of the device passes on the rows that the CPU publishes, between its own strides. The
+// strides are copied up before that, unless they go to the output.
 type helpers struct {
 	lane   *lane
 	op     *opRun
@@ -101,23 +104,23 @@ type helpers struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	parts   int                // that the device has done
-	worked  time.Duration      // of the device, on these
-	waited  time.Duration      // of the device for the output, between
+	parts   int                // parts that the device has finished
+	worked  time.Duration      // time of the device for these parts
+	waited  time.Duration      // time during which the device waited for the output
 	over    bool               // the device has taken all parts
-	working map[*attempt]bool  // the pieces that lanes of the CPU are at
-	back    []*operators.Piece // those that the device has to do
+	working map[*attempt]bool  // the pieces on which lanes of the CPU work
+	back    []*operators.Piece // the pieces that the device has to process
 }
 
-// attempt is a piece that a lane of the CPU is at.
+// attempt is a piece on which a lane of the CPU works.
 type attempt struct {
 	*operators.Piece
 	begin  time.Time
 	cancel context.CancelCauseFunc
 	kept   []*gpu.Stride // not yet published
-	bytes  int64         // of them
+	bytes  int64         // bytes of kept
 
-	// The lock of the helpers guards what follows.
+	// The lock of the helpers guards the following fields.
 	published bool
 	takenBack bool
 }
@@ -125,7 +128,8 @@ type attempt struct {
 // errTakenBack ends an attempt.
 var errTakenBack = errors.New("the device takes the piece back")
 
-// mostKept is the bytes of rows, as a multiple of those of the piece, that are kept before they are published.
+// mostKept bounds the bytes of rows that are kept before they are published, as a multiple of the
+// bytes of the piece.
 const mostKept = 2
 
 // madeStride is a stride of the CPU, on its way up to the device or in host memory.
@@ -134,11 +138,11 @@ type madeStride struct {
 	onDevice bool
 }
 
-// helperShare is the share of the threads that are lanes of the CPU: the others read what the device joins, encode,
-// and serve the device.
+// helperShare is the share of the threads that become lanes of the CPU. The others read the input
+// of the device, encode, and serve the device.
 const helperShare = 0.75
 
-// help starts lanes of the CPU for an operator, the i-th of the lane.
+// help starts lanes of the CPU for operator i of the lane.
 func (l *lane) help(ctx context.Context, i int, o *opRun, src operators.Divisible, emit operators.Emit) *helpers {
 	r := l.pipelineRun.run
 	h := &helpers{lane: l, op: o, src: src, emit: emit, takes: r.opt.HostTakes, device: newPace(priorDevice),
@@ -212,7 +216,7 @@ func (h *helpers) work(n int) (err error) {
 	}
 }
 
-// try emits a piece on the CPU. The error is errTakenBack if the device has to do it.
+// try processes a piece on the CPU. The error is errTakenBack if the device has to process it.
 func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m *meter) (err error) {
 	r := h.lane.pipelineRun.run
 	if t.Queue, err = r.coprocessor.NewLaneQueue(h.op.Name()); err != nil {
@@ -268,7 +272,8 @@ func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m 
 	return nil
 }
 
-// begin takes note of an attempt, unless the device is through with all else: then it does this piece too.
+// begin records an attempt. It returns false if the device has finished everything else: the device
+// then processes this piece too.
 func (h *helpers) begin(a *attempt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -280,8 +285,9 @@ func (h *helpers) begin(a *attempt) bool {
 	return true
 }
 
-// publish sends the rows that an attempt has kept. The device does not take it back any more. If it has already, that
-// is an error unless the attempt is complete: then the rows of the source are gone.
+// publish sends the rows that an attempt has kept. Afterwards the device no longer takes the
+// attempt back. If it has already taken it back, publish returns an error, unless the attempt is
+// complete: then the source has released the rows.
 func (h *helpers) publish(a *attempt, complete bool, send func(*gpu.Stride) error) error {
 	h.mu.Lock()
 	a.published = a.published || complete || !a.takenBack
@@ -300,7 +306,7 @@ func (h *helpers) publish(a *attempt, complete bool, send func(*gpu.Stride) erro
 	return nil
 }
 
-// takeBack ends the attempts whose pieces the device will have done sooner than the CPU.
+// takeBack ends the attempts whose pieces the device will finish sooner than the CPU.
 func (h *helpers) takeBack() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -314,22 +320,22 @@ func (h *helpers) takeBack() {
 	}
 }
 
-// sooner reports whether the device will have done a piece of some bytes before the CPU, which has been at it for some
-// time.
+// sooner reports whether the device will finish a piece of some bytes before the CPU, which has
+// worked on it for some time.
 func (h *helpers) sooner(bytes int64, been time.Duration) bool {
 	return h.takes == execution.HostTakesAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() ||
 		been.Seconds() > h.core.of(bytes)
 }
 
-// want reports whether a lane of the CPU should take a piece, of so many bytes that nobody has begun. It should not
-// before the device has shown its pace, nor when the output holds the device up: then it is the output that needs the
-// cores, to encode rows.
+// want reports whether a lane of the CPU should take a piece. left is the number of bytes that
+// nobody has begun. A lane should not take a piece before the pace of the device has been measured,
+// nor while the device waits for the output: then the output needs the cores to encode rows.
 func (h *helpers) want(left, piece int64) bool {
 	return h.takes != "" || h.inNeed() && h.core.of(piece) < h.device.of(left)
 }
 
-// outputBound is the time that the device waits for the output, as a share of the time that it works, from which on the
-// output is what limits both.
+// outputBound bounds the time that the device waits for the output, as a share of the time that it
+// works. Above it, the output is the bottleneck.
 const outputBound = 0.25
 
 func (h *helpers) inNeed() bool {
@@ -338,15 +344,15 @@ func (h *helpers) inNeed() bool {
 	return h.parts > 0 && h.waited.Seconds() <= outputBound*h.worked.Seconds()
 }
 
-// done returns how many parts the device has done.
+// done returns the number of parts that the device has finished.
 func (h *helpers) done() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.parts
 }
 
-// await waits until the device has done another part than those seen: its pace may be another one then, or there may be
-// more memory. It returns false if no part is left for the CPU.
+// await waits until the device has finished more parts than seen. By then its pace may have
+// changed, or more memory may be free. It returns false if no part is left for the CPU.
 func (h *helpers) await(seen int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -356,7 +362,8 @@ func (h *helpers) await(seen int) bool {
 	return h.parts != seen && !h.over && h.ctx.Err() == nil
 }
 
-// send hands a stride to the lane of the device. It is copied up ahead if there is a queue for it and enough memory.
+// send passes a stride to the lane of the device. The stride is copied up ahead if there is a queue
+// for it and enough memory.
 func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 	m := madeStride{Stride: s}
 	if l := h.op.lease; up != nil && l.Available() >= grant.HostStrides.Of(l.Limit()) {
@@ -386,7 +393,7 @@ func (h *helpers) forget(q gpu.Queue, m madeStride) {
 	m.Release()
 }
 
-// pass passes a stride of the CPU on, on the lane of the device.
+// pass passes on a stride of the CPU, in the lane of the device.
 func (h *helpers) pass(m madeStride) error {
 	s, q := m.Stride, h.lane.queue
 	var err error
@@ -406,7 +413,8 @@ func (h *helpers) pass(m madeStride) error {
 	return h.emit(s)
 }
 
-// passReady passes on what is there. passAll does until the lanes of the CPU have ended.
+// passReady passes on the strides that have been sent. passAll does so until the lanes of the CPU
+// have ended.
 func (h *helpers) passReady() error {
 	for {
 		select {
@@ -434,8 +442,8 @@ func (h *helpers) passAll() error {
 	return context.Cause(h.ctx)
 }
 
-// did takes note of a part that the device has done. For some of the time that it took, the device waited for the
-// output.
+// did records a part that the device has finished. took is the time of the device for it, waited
+// the share of this time during which it waited for the output.
 func (h *helpers) did(n operators.Items, took, waited time.Duration) {
 	h.device.add(n.Bytes, took-waited)
 	h.mu.Lock()
@@ -446,7 +454,8 @@ func (h *helpers) did(n operators.Items, took, waited time.Duration) {
 	h.changed.Broadcast()
 }
 
-// finish waits for the lanes of the CPU when the device has done all its parts, and does what they gave back.
+// finish waits for the lanes of the CPU once the device has finished all its parts, and processes
+// the pieces that they returned.
 func (h *helpers) finish(emit operators.Emit) error {
 	h.takeBack()
 	if err := h.passAll(); err != nil {

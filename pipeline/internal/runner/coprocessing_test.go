@@ -72,7 +72,7 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 	}
 }
 
-// TestTheCPUDoesNotHelpWhenTheOutputIsSlower has cores that would be done in time beside a device that waits for the
+// TestTheCPUDoesNotHelpWhenTheOutputIsSlower has cores that would finish in time next to a device that waits for the
 // output, and then for a smaller share of the time.
 func TestTheCPUDoesNotHelpWhenTheOutputIsSlower(t *testing.T) {
 	const left, piece = int64(64 << 30), int64(1 << 20)

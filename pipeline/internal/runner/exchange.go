@@ -7,14 +7,15 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// exchange carries strides from the lanes of one pipeline to the next pipeline or the
-// sink, in the order of their morsels' numbers. Lanes send the strides of different
-// morsels at the same time. Strides of a morsel that is not next wait here, up to a
-// limit. A lane that finds no room waits too, unless its morsel is next and the receiver
-// has nothing to take. So there is always one lane that can continue.
+// exchange is an ordered merge queue. It carries strides from the lanes of one pipeline to the next
+// pipeline or the sink, in the order of their morsels' numbers. Lanes send the strides of different
+// morsels concurrently. Strides of a morsel that is not the next one wait here, up to a limit. A
+// lane that finds the queue full waits too, unless its morsel is the next one and the receiver has
+// nothing to take. So there is always one lane that can continue.
 type exchange struct {
 	room int
-	// toHost says that the receiver copies strides to host memory, so they may be there already.
+	// toHost means that the receiver copies strides to host memory, so the sender may already have
+	// copied them.
 	toHost bool
 
 	mu      sync.Mutex
@@ -22,7 +23,7 @@ type exchange struct {
 	next    int // the morsel whose strides are received now
 	waiting map[int][]*gpu.Stride
 	ended   map[int]bool // morsels from next on that will send no more strides
-	held    int          // strides that wait
+	held    int          // number of strides that wait
 	closed  bool         // there are no more morsels
 	err     error        // set when strides are no longer wanted
 }
@@ -43,7 +44,7 @@ func (x *exchange) wait(ctx context.Context) {
 	x.changed.Wait()
 }
 
-// send hands over a stride of a morsel. It releases the stride when nobody wants it.
+// send transfers ownership of a stride of a morsel. It releases the stride if nobody wants it.
 func (x *exchange) send(ctx context.Context, number int, s *gpu.Stride) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +67,7 @@ func (x *exchange) send(ctx context.Context, number int, s *gpu.Stride) error {
 	return nil
 }
 
-// end says that a morsel has no more strides.
+// end records that a morsel has no more strides.
 func (x *exchange) end(number int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -85,7 +86,7 @@ func (x *exchange) advance() {
 	}
 }
 
-// close says that there are no more morsels.
+// close records that there are no more morsels.
 func (x *exchange) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -112,7 +113,7 @@ func (x *exchange) receive(ctx context.Context) (*gpu.Stride, bool) {
 	return s, true
 }
 
-// stop releases the waiting strides and refuses later ones.
+// stop releases the waiting strides. Later strides are released when they are sent.
 func (x *exchange) stop(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -20,7 +20,7 @@ var errStop = errors.New("no more rows are needed")
 type operatorError struct {
 	where  string
 	err    error
-	stage  *physical.Stage // nil if the work is no stage's
+	stage  *physical.Stage // nil if the work belongs to no stage
 	origin *expr.Origin    // of the expression whose values fail, if that is the error
 }
 
@@ -35,7 +35,7 @@ func (o *opRun) explain(err error) error {
 	return o.failed(err)
 }
 
-// failed is explain for what a scan does beside reading, too.
+// failed is explain for the work of a scan other than reading.
 func (o *opRun) failed(err error) error { return explainAt(o.Name(), o.Stage, err) }
 
 // explain adds where an error happened, unless the error has that.
@@ -54,8 +54,9 @@ func explainAt(where string, stage *physical.Stage, err error) error {
 	return &operatorError{where: where, stage: stage, err: err}
 }
 
-// attribute names the step that wrote an expression whose values fail, in place of the operator
-// that evaluated it: one of a plan's stages, most likely the one that the error is of.
+// attribute changes the step of an error whose expression fails on a value, from the operator that
+// evaluated the expression to the step that wrote it. The expression is that of one of the plan's
+// stages, most likely the stage of the error.
 func attribute(p *physical.Plan, err error) {
 	var named *operatorError
 	text := gpu.FailedExpression(err)
@@ -71,14 +72,15 @@ func attribute(p *physical.Plan, err error) {
 	if named.stage != nil {
 		look(named.stage)
 	}
-	p.Visit(look) // a queue tells of a failure later
+	p.Visit(look) // a queue may report a failure later
 	if named.origin = found; found != nil {
 		named.where = found.Step
 	}
 }
 
-// FailedAt returns the step whose values fail, and where the expression was written that computes them: nil if nobody
-// knows. The step is "" for another error, and for one that is no step's.
+// FailedAt returns the step whose values fail, and the location of the expression that computes
+// them, nil if it is unknown. The step is "" for other errors, and for errors that belong to no
+// step.
 func FailedAt(err error) (step string, origin *expr.Origin) {
 	var named *operatorError
 	switch {
@@ -92,8 +94,8 @@ func FailedAt(err error) (step string, origin *expr.Origin) {
 	return "", nil
 }
 
-// with adds the error of a close to err, unless err has it already: Close of a queue
-// returns the failure that sticks to it again.
+// with adds the error of a close to err, unless err contains it already: Close of a queue returns
+// the failure that sticks to the queue again.
 func with(err, closed error) error {
 	if closed == nil || errors.Is(err, closed) {
 		return err

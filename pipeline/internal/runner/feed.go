@@ -18,12 +18,11 @@ type feed interface {
 	// start starts work that may run before the pipeline does, such as decoding while the
 	// device still starts. It does not wait.
 	start(ctx context.Context)
-	// run does the work that must be over before the first morsel, on the caller's
-	// goroutine.
+	// run does the work that must be finished before the first morsel, on the caller's goroutine.
 	run(ctx context.Context) error
 	// take returns the next morsel, io.EOF after the last. One lane takes at a time.
 	take(ctx context.Context) (morsel, error)
-	// end stops the feed and releases morsels that were not taken. No lane takes any
+	// end stops the feed and releases morsels that were not taken. No lane may take morsels any
 	// more.
 	end() error
 }
@@ -90,7 +89,7 @@ type resultFeed struct {
 	parts
 }
 
-// parts returns the parts of a source one by one, for which an operator counts.
+// parts returns the parts of a source one by one. op counts them.
 type parts struct {
 	src  operators.Source
 	op   *opRun
@@ -131,12 +130,11 @@ func (f *resultFeed) take(ctx context.Context) (morsel, error) {
 	}, nil
 }
 
-// end closes the operator. All its rows are taken.
+// end closes the operator. All its rows have been taken.
 func (f *resultFeed) end() error { return f.op.close() }
 
-// unionFeed returns the morsels of its feeds, one feed after the other, with rearranged
-// columns. A feed may end while lanes still work on its morsels, as a scan or a channel
-// does.
+// unionFeed returns the morsels of its feeds, one feed after another, with rearranged columns. As
+// with a scan or a channel, lanes may still work on morsels of a feed after it has ended.
 type unionFeed struct {
 	op      *opRun
 	feeds   []feed

@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// scanFilter is the filter of a join in the scan of its probe side.
+// scanFilter is a filter that a join applies in the scan of its probe side.
 type scanFilter struct {
 	*physical.JoinFilter
 	keys   *operators.KeyFilter
@@ -21,21 +21,21 @@ type scanFilter struct {
 	tested, dropped atomic.Int64
 }
 
-// A filter that has dropped less than one of usefulShare rows, once it has tested trialRows,
-// tests no more.
+// A filter stops testing if it has dropped less than one in usefulShare of the first trialRows
+// rows.
 const (
 	trialRows   = 1 << 19
 	usefulShare = 4
 )
 
-// veryFewMatches is the share of rows with a match below which a scan for a discrete device
-// waits for the bounds of a join's keys: otherwise it begins before the build side is complete.
+// veryFewMatches is a share of rows that have a match. Below it, a scan for a discrete device waits
+// for the bounds of a join's keys. Otherwise it begins before the build side is complete.
 const veryFewMatches = 0.1
 
-// kind returns how the run uses a filter. A discrete device tests no row: decoding bounds its
-// jobs, and the host would take more time to drop a row than the link to copy it. A join of
-// 6·10⁷ rows with 1/350 of them took 0.28 s on an H200, and 1.2 s when the host dropped the
-// others, stride by stride, before the copies.
+// kind returns how the run uses a filter. On a discrete device no row is tested: decoding is the
+// bottleneck of its jobs, and the host would take longer to drop a row than the link to copy it. A
+// join of 6·10⁷ rows of which 1/350 match took 0.28 s on an H200, and 1.2 s when the host dropped
+// the others, stride by stride, before the copies.
 func (r *run) kind(f *physical.JoinFilter) operators.FilterKind {
 	switch {
 	case r.opt.JoinFilters == execution.Never:
@@ -52,7 +52,7 @@ func (r *run) kind(f *physical.JoinFilter) operators.FilterKind {
 	return operators.NoFilter
 }
 
-// filterOf returns the kind of filter that a scan wants of an operator.
+// filterOf returns the kind of filter that a scan needs from an operator.
 func (r *run) filterOf(o *opRun) operators.FilterKind {
 	for _, p := range r.scans {
 		for _, f := range p.from.Filters {
@@ -73,8 +73,8 @@ func (p *pipelineRun) filtered(scan *opRun) bool {
 	})
 }
 
-// scanFilters returns the filters for the strides of a scan, and adds to the options what
-// they rule out by statistics. The build sides of the pipeline's joins are complete.
+// scanFilters returns the filters for the strides of a scan, and adds predicates to the options
+// that rule out rows by statistics. The build sides of the pipeline's joins must be complete.
 func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*scanFilter) {
 	for _, f := range scan.Filters {
 		at := slices.IndexFunc(p.ops, func(o *opRun) bool { return o.Stage == f.Join })
@@ -94,8 +94,8 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 	return out
 }
 
-// mostOfRange is the share of a column's range from which bounds are not worth the time to
-// read the page indexes.
+// mostOfRange is a share of a column's range. Bounds that cover more of the range are not worth the
+// time to read the page indexes.
 const mostOfRange = 0.9
 
 // bounds returns the bounds of a filter's keys as predicates on the table of a scan.
@@ -125,7 +125,7 @@ func width(least, greatest gpu.Scalar) float64 {
 	return greatest.Int.Float64() - least.Int.Float64() + 1
 }
 
-// apply drops rows of a stride, which it takes over. It returns nil when none is left.
+// apply drops rows of a stride, of which it takes ownership. It returns nil if no row is left.
 func (f *scanFilter) apply(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 	if tested := f.tested.Load(); !f.always && tested >= trialRows && f.dropped.Load()*usefulShare < tested {
 		return s, nil

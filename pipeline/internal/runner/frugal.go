@@ -12,12 +12,13 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// A run shares its budget between lanes, scans that decode ahead and rows that wait for the output. What these take at
-// a time is by chance, so a run that is denied memory starts again frugally: one lane a pipeline, one core, one stride
-// that is decoded at a time, and short strides. What such a run takes depends less on chance. gstream check promises
-// the end of a run by what this one needs.
+// A run shares its budget between lanes, scans that decode ahead and rows that wait for the output.
+// How much each of these takes at a time depends on timing. So a run that is denied memory starts
+// again as a frugal run: with one lane per pipeline, one core, one stride that is decoded at a
+// time, and short strides. Its memory depends less on timing. gstream check promises that a run
+// completes if this frugal run does.
 
-// runOrAgain runs a plan, and once more, frugally, if it was denied memory.
+// runOrAgain runs a plan, and runs it again as a frugal run if it was denied memory.
 func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target,
 	opt execution.Options) (*execution.Report, error) {
 	report, denied := runOnce(ctx, p, output, opt, nil)
@@ -31,14 +32,15 @@ func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target,
 	return again, err
 }
 
-// warnOfRestart logs that a run starts again, once it is known that its scans find the memory that they need.
+// warnOfRestart logs that a run starts again, once it is known that there is enough memory for its
+// scans.
 func (r *run) warnOfRestart() {
 	if r.frugal {
 		slog.Warn("memory is short: the job starts again in one lane, with short strides", "reason", r.denied)
 	}
 }
 
-// shortOfMemory reports whether a run was denied memory that another one may do without.
+// shortOfMemory reports whether a run was denied memory that a frugal run may not need.
 func shortOfMemory(err error) bool {
 	var denied *gpu.BudgetError
 	return errors.As(err, &denied) && denied.Setting != gpu.SpillLimit && !errors.Is(err, syscall.ENOSPC)
@@ -56,7 +58,7 @@ func (r *run) frugalRows(width int) int {
 	return int(max(leastFrugalRows, min(rows, frugalRows)))
 }
 
-// newQueue returns a queue for one lane of several, or for one that has the whole device.
+// newQueue returns a queue for one of several lanes, or for a lane that has the whole device.
 func (r *run) newQueue(name string, lane bool) (gpu.Queue, error) {
 	if lane {
 		return r.device.NewLaneQueue(name)

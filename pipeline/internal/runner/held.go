@@ -8,19 +8,20 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// held is the rows of a step that several pipelines read. The first of them that runs has the
-// rows computed, on a goroutine of their own: others need the rows also when it stops early.
+// held has the rows of a step that several pipelines read. The first of these pipelines that runs
+// starts the computation, on its own goroutine, because the others need the rows even if the first
+// stops early.
 type held struct {
 	run  *run
-	from *pipelineRun // that collects the rows
-	op   *opRun       // that holds them
+	from *pipelineRun // pipeline that collects the rows
+	op   *opRun       // operator that holds the rows
 
 	begin   sync.Once
 	stop    context.CancelCauseFunc
-	done    chan struct{} // closed when they are computed; nil before
-	err     error         // set then
+	done    chan struct{} // closed when the rows are computed; nil before the computation starts
+	err     error         // error of the computation
 	mu      sync.Mutex
-	readers int // that have not ended
+	readers int // number of readers that have not ended
 }
 
 // heldOf returns the rows that a stage holds.
@@ -36,13 +37,13 @@ func (r *run) heldOf(st *physical.Stage) *held {
 	return h
 }
 
-// reader returns a pipeline that reads the rows. The operator counts those that it passes on.
+// reader returns a pipeline that reads the rows. o counts the rows that it passes on.
 func (h *held) reader(o *opRun) *pipelineRun {
 	h.readers++
 	return &pipelineRun{run: h.run, feed: &heldFeed{held: h, parts: parts{op: o}}, from: o}
 }
 
-// compute has the rows computed.
+// compute computes the rows.
 func (h *held) compute() {
 	h.begin.Do(func() {
 		var ctx context.Context
@@ -55,7 +56,7 @@ func (h *held) compute() {
 	})
 }
 
-// close is called by each reader. The last gives the rows back.
+// close is called by each reader. The last call releases the rows.
 func (h *held) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +67,7 @@ func (h *held) close() error {
 	return h.op.close()
 }
 
-// end waits until nobody computes the rows any more.
+// end waits until the computation of the rows has ended.
 func (h *held) end() {
 	if h.begin.Do(func() {}); h.done != nil {
 		h.stop(errStop)
@@ -78,7 +79,7 @@ func (h *held) end() {
 type heldFeed struct {
 	*held
 	parts parts
-	rows  *hold.Reader // once they are computed
+	rows  *hold.Reader // set once the rows are computed
 	ended bool
 }
 
@@ -101,7 +102,7 @@ func (f *heldFeed) run(ctx context.Context) error {
 
 func (f *heldFeed) take(ctx context.Context) (morsel, error) { return f.parts.take(ctx) }
 
-// end is called once no lane takes any more, and may be called before the feed has run.
+// end is called once no lane takes morsels any more. It may be called before the feed has run.
 func (f *heldFeed) end() error {
 	if f.ended {
 		return nil

@@ -73,8 +73,9 @@ func (l *lane) work(ctx context.Context) (err error) {
 	return l.into.explain(l.local.Combine(ctx))
 }
 
-// flush flushes the operators, unless no more rows are needed of them. What they emit is a
-// morsel after all others: the feed has no more, and lanes number theirs as they end.
+// flush flushes the operators, except those that need no more rows. The rows that they emit are a
+// morsel after all others: the feed has no more morsels, and each lane numbers its last morsel as
+// it ends.
 func (l *lane) flush(ctx context.Context) error {
 	l.begin()
 	for i, o := range l.pipelineRun.ops {
@@ -94,8 +95,8 @@ func (l *lane) flush(ctx context.Context) error {
 	return nil
 }
 
-// deferred emits parts of what an operator has kept back, nil for nothing, once all lanes have
-// flushed it.
+// deferred emits parts of the rows that an operator has kept back, once all lanes have flushed it.
+// src is nil if there are none.
 func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error {
 	if src == nil {
 		return nil
@@ -110,8 +111,8 @@ func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error 
 	return l.share(ctx, i, o, src, l.emit(ctx, i), func() int { return int(o.flushed.parts.Add(1)) - 1 })
 }
 
-// share emits parts of the source of an operator, the i-th, which next numbers. Each is a morsel of its own. Lanes of
-// the CPU may help.
+// share emits parts of the source of operator i. next numbers them. Each part is a separate morsel.
+// Lanes of the CPU may help.
 func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source, emit operators.Emit,
 	next func() int) (err error) {
 	var h *helpers
@@ -160,12 +161,12 @@ func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source,
 	return context.Cause(ctx)
 }
 
-// barrier lets lanes wait until all of them have come so far.
+// barrier makes lanes wait until all of them have reached it.
 type barrier struct {
 	mu    sync.Mutex
 	here  int
 	all   chan struct{}
-	parts atomic.Int64 // taken behind the barrier
+	parts atomic.Int64 // parts taken after the barrier
 }
 
 // wait waits for all lanes of a number, or until ctx ends.
@@ -186,7 +187,7 @@ func (b *barrier) wait(ctx context.Context, lanes int) error {
 	}
 }
 
-// begin begins a morsel that the lane makes itself. end ends the lane's morsel.
+// begin begins a morsel that the lane itself creates. end ends the lane's morsel.
 func (l *lane) begin() {
 	l.taking.Lock()
 	defer l.taking.Unlock()

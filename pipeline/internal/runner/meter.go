@@ -9,7 +9,7 @@ import (
 // over lanes.
 type metrics struct {
 	rowsIn, rowsOut, bytesOut atomic.Int64
-	dropped                   atomic.Int64 // by filters of joins
+	dropped                   atomic.Int64 // rows that filters of joins have dropped
 	busy, waitIn, waitOut     atomic.Int64
 	state                     atomic.Int32
 }

@@ -26,8 +26,9 @@ type pipelineRun struct {
 	into   *opRun         // the blocking operator that collects the rows, or nil
 	out    *exchange      // the exchange for the strides, without into
 	builds []*pipelineRun // build sides of the joins, which end before the lanes start
-	// Of a pipeline that collects a build side: joins is the number of build sides that are not collected, this one
-	// included, resident the most bytes of it that stay in memory, and earlier what those before have taken.
+	// For a pipeline that collects a build side: joins is the number of build sides that are still
+	// to be collected, including this one. resident is the number of bytes of this build side that
+	// may stay in memory. earlier is the number of bytes that earlier build sides have taken.
 	joins             int
 	resident, earlier int64
 	serial            bool // one lane, because an operator counts rows in order
@@ -52,8 +53,8 @@ type opRun struct {
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
 	// flushed is where lanes wait before they take parts of a streaming operator's rows.
 	flushed barrier
-	// shares has what each processor did of the parts of such rows. hostLease pays for lanes of the CPU
-	// that work together with a GPU; nil without them.
+	// shares counts the parts of such rows by processor. hostLease pays for lanes of the CPU that
+	// work together with a GPU; nil if there are none.
 	shares    [processors]share
 	hostLease *gpu.Lease
 	metrics
@@ -282,12 +283,12 @@ func (p *pipelineRun) work(ctx context.Context) (err error) {
 	return p.finalize(ctx, m)
 }
 
-// grant returns what an operator of the pipeline may use, next to some joins that are in memory.
+// grant returns the grant of an operator of the pipeline while some joins are in memory.
 func (p *pipelineRun) grant(o *opRun, joins int) operators.Grant {
 	return operators.Grant{Budget: o.lease.Limit(), Joins: joins}
 }
 
-// buildGrant returns what the operator at the end of the pipeline may use.
+// buildGrant returns the grant of the operator at the end of the pipeline.
 func (p *pipelineRun) buildGrant() operators.Grant {
 	g := p.grant(p.into, p.joins)
 	g.Resident, g.Frugal = p.resident, p.run.frugal
@@ -309,9 +310,10 @@ func (p *pipelineRun) mostResident() float64 {
 	return min(most, max(grant.FrugalResident.Part(limit), grant.FrugalPipeline.Part(limit)-others))
 }
 
-// share tells build side i what it may take. The build sides of a pipeline are in memory at the same
-// time. Those of which a byte that stays keeps the most bytes from spilling come first, by the plan's
-// estimates. As these may be wrong, each may take half of an equal part, and what others do not need.
+// share sets what build side i may take. The build sides of a pipeline are in memory at the same
+// time. First come those that keep the most bytes from spilling for each byte that stays in memory,
+// according to the plan's estimates. As the estimates may be wrong, each build side may take half
+// of an equal part, and whatever the others do not need.
 func (p *pipelineRun) share(i int) error {
 	b, waiting := p.builds[i], slices.Clone(p.builds[i:])
 	b.joins, b.earlier = len(waiting), p.earlier
@@ -346,13 +348,13 @@ func (p *pipelineRun) share(i int) error {
 	return nil
 }
 
-// leastRows is the least number of rows to which a stride is shortened, so that all
-// lanes have work or their strides fit the budget.
+// leastRows bounds the shortening of strides. Strides are shortened so that all lanes have work, or
+// so that the strides fit the budget.
 const leastRows = 1 << 13
 
-// chooseLanes decides how many lanes the pipeline runs in and how long its strides
-// are: a small table is cut so that no lane is idle, and strides of all lanes take at
-// most grant.LaneStrides of the budget.
+// chooseLanes decides how many lanes the pipeline has and how long its strides are. A small table
+// is cut so that no lane is idle. The strides of all lanes take at most grant.LaneStrides of the
+// budget.
 func (p *pipelineRun) chooseLanes() {
 	d := p.run.device
 	width := 1
@@ -381,9 +383,9 @@ func (p *pipelineRun) chooseLanes() {
 	p.lanes = int(max(1, min(int64(p.lanes), room/int64(p.rows))))
 }
 
-// shortenScan shortens the strides of a scan whose values are wider than they look, down
-// to a number of rows: a scan leaves most of the budget to others. It stops where that
-// saves less than an eighth, as with large pages.
+// shortenScan shortens the strides of a scan whose values are wider than expected, down to a number
+// of rows, because a scan should leave most of the budget to other operators. It stops when a
+// shorter stride would save less than an eighth, as with large pages.
 func (p *pipelineRun) shortenScan(rows int) {
 	o := p.from
 	if o == nil || o.scan == nil {
@@ -401,7 +403,7 @@ func (p *pipelineRun) shortenScan(rows int) {
 	}
 }
 
-// strideRows returns the most rows of a stride of the pipeline, for rows of rowBytes
+// strideRows returns the maximum number of rows of a stride of the pipeline, for rows of rowBytes
 // bytes.
 func (p *pipelineRun) strideRows(rowBytes int) int {
 	return min(p.run.device.StrideRows(rowBytes), p.rows)
@@ -427,7 +429,7 @@ func (p *pipelineRun) runLanes(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// finalize makes the result of the blocking operator, with the whole device.
+// finalize computes the result of the blocking operator, using the whole device.
 func (p *pipelineRun) finalize(ctx context.Context, m *meter) (err error) {
 	o := p.into
 	if o == nil {

@@ -98,7 +98,7 @@ func (r *run) report() *execution.Report {
 	return out
 }
 
-// shares returns what each processor did of the parts of an operator; nil if there were none.
+// shares returns the work of each processor on the parts of an operator; nil if there were none.
 func (r *run) shares(o *opRun) (out []execution.Share) {
 	share := func(device string, s *share) {
 		out = append(out, execution.Share{Device: device, Partitions: s.items.Load(), Bytes: s.bytes.Load(),
@@ -114,7 +114,7 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 	return out
 }
 
-// leases returns the leases for which the device works in this run.
+// leases returns the leases that the work of the device in this run belongs to.
 func (r *run) leases() []*gpu.Lease {
 	out := []*gpu.Lease{r.sink.lease}
 	for _, o := range r.ops {

@@ -43,7 +43,8 @@ type run struct {
 	spill       *spill.Store
 	frugal      bool  // see frugal.go
 	denied      error // of the run before a frugal one
-	// for scans, one a thread: with more, decoding would keep the goroutine that feeds the GPU from running
+	// slots bounds the decoding threads of scans. With more threads, decoding would keep the
+	// goroutine that feeds the GPU from running.
 	slots chan struct{}
 	sink  *sinkRun
 	// meters of the goroutines at work.
@@ -57,14 +58,13 @@ type run struct {
 	host  hostSpans
 }
 
-// Run executes a plan and writes its rows to an output. It returns when every goroutine
-// has ended and all memory is given back. After a success the output is complete. After
-// an error there is no output, and the report tells how far the run came. Errors match
-// their class by errors.Is.
+// Run executes a plan and writes its rows to an output. It returns when every goroutine has ended
+// and all memory is released. After a success the output is complete. After an error there is no
+// output, and the report tells how far the run got. Errors match their class by errors.Is.
 //
-// If there is a GPU that cannot be started, a run that does not ask for a particular
-// device logs a warning and takes the CPU. A run that is denied memory logs a warning and
-// starts again, frugally.
+// If there is a GPU that cannot be started, a run that does not ask for a particular device logs a
+// warning and uses the CPU. A run that is denied memory logs a warning and starts again as a frugal
+// run.
 func Run(ctx context.Context, p *physical.Plan, output execution.Target,
 	opt execution.Options) (*execution.Report, error) {
 	report, err := runOrAgain(ctx, p, output, opt)
@@ -179,8 +179,8 @@ func (r *run) execute(ctx context.Context) (err error) {
 	return out.Commit(ctx)
 }
 
-// admit cuts the plan into pipelines, and refuses a run whose scans need more memory than there is. Nothing has started
-// then, and there is no output yet.
+// admit cuts the plan into pipelines. It returns an error if the scans need more memory than there
+// is. At that time nothing has started, and there is no output yet.
 func (r *run) admit() (rows *channelFeed, err error) {
 	defer recoverInto(&err, "output")
 	root, err := r.prepare(r.plan.Root)
@@ -234,8 +234,7 @@ func (r *run) threads() int {
 	return cmp.Or(r.opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads()))
 }
 
-// release gives everything back. An error names what was still held, which is a defect of
-// a stage.
+// release releases everything. An error names what was still held, which is a defect of a stage.
 func (r *run) release() error {
 	var errs []error
 	for _, h := range r.held {

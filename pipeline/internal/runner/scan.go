@@ -64,10 +64,10 @@ func (f *scanFeed) end() error {
 	return f.reader.Close()
 }
 
-// aheadFeed is a scan for a device with memory of its own. It decodes and copies up on
-// goroutines of its own. It begins while the device still starts, and before the build
-// sides of the pipeline's joins are complete, so that cores and link have work during
-// that time. If joins filter the scan, it begins once they are complete.
+// aheadFeed is a scan for a device with its own memory. It decodes and copies up on its own
+// goroutines. It begins while the device still starts, and before the build sides of the pipeline's
+// joins are complete, so that cores and link have work during that time. If joins filter the scan,
+// it begins once they are complete.
 type aheadFeed struct {
 	pipe  *pipelineRun
 	op    *opRun
@@ -144,8 +144,8 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *transfer.Ahead) (err erro
 	return o.failed(err)
 }
 
-// closeReader closes a reader at the end of its scan. Its error replaces a missing error,
-// and the stop of a scan that nobody needs any more.
+// closeReader closes a reader at the end of its scan. Its error becomes the error of the scan if
+// there is none, or if the scan was stopped because nobody needs more rows.
 func closeReader(r source.Reader, err *error) {
 	if closeErr := r.Close(); *err == nil || *err == errStop && closeErr != nil {
 		*err = closeErr
@@ -174,10 +174,10 @@ func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 	}
 }
 
-// inflight returns the number of strides that are decoded at a time: one a thread,
-// because the column that takes longest is decoded by one thread a stride. For a discrete
-// device it is as many as page-locked memory allows if encoded columns are not small;
-// once they are known to be small, more are decoded.
+// inflight returns the number of strides that are decoded at a time. It is one per thread, because
+// one thread decodes the slowest column of a stride. For a discrete device it is the number that
+// page-locked memory allows if encoded columns are not small; once they are known to be small, more
+// are decoded.
 func (r *run) inflight(o *opRun, rows int) int {
 	if r.frugal {
 		return 1
@@ -189,9 +189,9 @@ func (r *run) inflight(o *opRun, rows int) int {
 	return n
 }
 
-// inflightBytes returns the bytes that a scan for a discrete device may decode ahead. The
-// scans of a run may all decode at once, and share grant.DecodeAhead. The pages
-// that are being decoded, and the output, use the rest of the host budget.
+// inflightBytes returns the number of bytes that a scan for a discrete device may decode ahead. The
+// scans of a run may all decode at the same time, and share grant.DecodeAhead. The pages that are
+// being decoded, and the output, use the rest of the host budget.
 func (r *run) inflightBytes() int64 {
 	if !discrete(r.device) {
 		return 0

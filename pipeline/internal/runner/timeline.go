@@ -40,7 +40,7 @@ func (r *run) trace(lane, stage string) func(string, time.Time) {
 	return func(what string, begin time.Time) { r.span(lane, stage, what, begin, 0) }
 }
 
-// traceSpill is trace for what goes to disk and comes from it.
+// traceSpill is trace for the data that goes to disk and is read back.
 func (r *run) traceSpill() func(string, bool, time.Time, int64) {
 	if !r.opt.Timeline {
 		return nil
@@ -54,7 +54,7 @@ func (r *run) traceSpill() func(string, bool, time.Time, int64) {
 	}
 }
 
-// span keeps a span that ends now.
+// span records a span that ends now.
 func (r *run) span(lane, stage, what string, begin time.Time, bytes int64) {
 	if !r.opt.Timeline {
 		return
