@@ -16,27 +16,36 @@ type Rule struct {
 	Doc  string // what it does, in one sentence
 	// Needed says that the rule replaces nodes that have no operator, so it cannot be left out.
 	Needed bool
+	// starts says from which nodes the rule starts: a plan without any of them stays as it is. nil is all nodes.
+	starts func(rel.Node) bool
 	apply  func(*Estimator, rel.Node) rel.Node
 }
 
 // Rules lists the rules in the order of their application. Lowering drops unused columns later.
 var Rules = []Rule{
-	{Name: "set-operations", Needed: true, apply: each(joinSets),
+	{Name: "set-operations", Needed: true, starts: is[*rel.SetOperation], apply: each(joinSets),
 		Doc: "INTERSECT and EXCEPT become joins in which null equals null, and distinct rows a group-by."},
 	{Name: "null-aware-joins", Needed: true, apply: each(countNulls),
+		starts: func(n rel.Node) bool { j, ok := n.(*rel.Join); return ok && j.Unknown() },
 		Doc: "A join with a comparison that is unknown for nulls, as in NOT IN, becomes one that matches, and a " +
 			"count of the nulls or a second join."},
 	{Name: "push-filters", apply: func(_ *Estimator, n rel.Node) rel.Node { return pushDown(n) },
 		Doc: "Conditions move toward the sources, into joins, and along equalities to the other side. An outer join " +
 			"that keeps rows only for a condition to drop them keeps none."},
-	{Name: "limits", apply: each(sinkLimits),
+	{Name: "limits", starts: is[*rel.Limit], apply: each(sinkLimits),
 		Doc: "Limits move below projections, and a limit of a sort makes it a top-k."},
-	{Name: "order-joins", apply: orderJoins,
+	{Name: "order-joins", starts: is[*rel.Join], apply: orderJoins,
 		Doc: "Chains of inner joins take the order with the fewest rows, by estimates."},
-	{Name: "range-joins", apply: each(joinRanges),
+	{Name: "range-joins", starts: is[*rel.Join], apply: each(joinRanges),
 		Doc: "A join without an equality finds its pairs by a range, if its conditions have one."},
-	{Name: "join-partitions", apply: each(joinPartitions),
+	{Name: "join-partitions", starts: is[*rel.Window], apply: each(joinPartitions),
 		Doc: "Windows of aggregates over whole partitions become a group-by and a join, if that costs less."},
+}
+
+// is reports whether a node is of a type.
+func is[N rel.Node](n rel.Node) bool {
+	_, ok := n.(N)
+	return ok
 }
 
 // each returns a rule that rewrites each node.
@@ -77,19 +86,33 @@ func (o Options) Check() error {
 // Optimize applies the rules to a plan. A plan with a dependent join, in which expressions use columns that are not
 // below them, gets only those that are needed.
 func Optimize(e *Estimator, o rel.Output, opt Options) rel.Output {
-	dependent := false
-	rel.Visit(o.Root, func(n rel.Node) {
-		_, apply := n.(*rel.Apply)
-		dependent = dependent || apply
-	})
-	for _, r := range Rules {
+	dependent, starting := look(o.Root)
+	for i, r := range Rules {
 		if slices.Contains(opt.Without, r.Name) || dependent && !r.Needed {
 			continue
 		}
 		before := o
-		if o.Root = r.apply(e, o.Root); opt.Applied != nil {
+		if starting[i] {
+			o.Root = r.apply(e, o.Root)
+		}
+		if r.Needed && o.Root != before.Root { // other rules make no nodes from which another one starts
+			dependent, starting = look(o.Root)
+		}
+		if opt.Applied != nil {
 			opt.Applied(r, before, o)
 		}
 	}
 	return o
+}
+
+// look reports whether a plan has a dependent join, and for each rule whether it has a node from which that starts.
+func look(root rel.Node) (dependent bool, starting []bool) {
+	starting = make([]bool, len(Rules))
+	rel.Visit(root, func(n rel.Node) {
+		dependent = dependent || is[*rel.Apply](n)
+		for i, r := range Rules {
+			starting[i] = starting[i] || r.starts == nil || r.starts(n)
+		}
+	})
+	return dependent, starting
 }
