@@ -26,10 +26,10 @@ type Demanding interface {
 	Demand(Expected) Demand
 }
 
-// Staying is an operator that keeps memory while strides stream past it.
-type Staying interface {
-	// Stays returns these bytes, once the operator is finalized. Rows that can spill do not count.
-	Stays() int64
+// Resident is an operator that keeps memory while strides stream past it.
+type Resident interface {
+	// ResidentBytes returns these bytes, once the operator is finalized. Rows that can spill do not count.
+	ResidentBytes() int64
 }
 
 // Grant is the memory that the runner lets an operator use. Task.Share returns how much of it the operator
@@ -69,7 +69,7 @@ func (t Task) Share(s grant.Share) int64 {
 	return s.Among(t.Budget(), n)
 }
 
-// Crowds reports whether a lane should let its collected rows spill. held returns their bytes.
-func (t Task) Crowds(held func() int64) bool {
-	return t.Lease.Available() < t.Share(grant.Crowded) && held() >= t.Share(grant.CrowdedRows)
+// ShouldSpill reports whether a lane should let its collected rows spill. held returns their bytes.
+func (t Task) ShouldSpill(held func() int64) bool {
+	return t.Lease.Available() < t.Share(grant.SpillBelow) && held() >= t.Share(grant.SpillRows)
 }

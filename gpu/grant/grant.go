@@ -183,9 +183,10 @@ var (
 
 // Rows that can spill.
 var (
-	// Crowded is what is available when operators that collect rows let these spill, once each lane has CrowdedRows.
-	Crowded     = row(Share{Name: "free memory when rows spill", Num: 1, Den: 2, Use: Begins, Per: Run})
-	CrowdedRows = row(Share{Name: "rows of a lane that spill", Num: 1, Den: 32, Use: Begins, Per: Lane})
+	// SpillBelow is the free memory below which operators that collect rows let these spill, once
+	// each lane has SpillRows.
+	SpillBelow = row(Share{Name: "free memory when rows spill", Num: 1, Den: 2, Use: Begins, Per: Run})
+	SpillRows  = row(Share{Name: "rows of a lane that spill", Num: 1, Den: 32, Use: Begins, Per: Lane})
 	// SpillFree is what rows that can spill leave to others, by moving while these work. If less than SpillSoon is
 	// free, whoever adds rows waits until some have moved.
 	SpillFree = row(Share{Name: "memory that spilling rows leave free", Num: 1, Den: 4, Use: Free, Per: Run})

@@ -126,7 +126,7 @@ type equiJoin struct {
 type Join interface {
 	operators.Filtering
 	operators.Deferring
-	operators.Staying
+	operators.Resident
 }
 
 // New returns the join of a spec.

@@ -114,7 +114,7 @@ func (b *buildSide) Push(ctx context.Context, number int, s *gpu.Stride) error {
 		return err
 	}
 	if b.join.depth == 0 && !b.join.started.Load() && b.join.spills(b.task) &&
-		(b.task.Crowds(b.own.Bytes) || b.join.exceeds(b.task, &b.own)) {
+		(b.task.ShouldSpill(b.own.Bytes) || b.join.exceeds(b.task, &b.own)) {
 		b.join.start(b.task)
 	}
 	if b.join.started.Load() {
@@ -382,7 +382,7 @@ func (o *outOfCore) Demand(e operators.Expected) operators.Demand {
 		if o.Algorithm == tritonName {
 			return max(0, e.Bytes+e.ProbeBytes-grant.TritonStrides.Part(room))
 		}
-		if e.Bytes <= grant.Crowded.Part(room) && d.Bytes <= room {
+		if e.Bytes <= grant.SpillBelow.Part(room) && d.Bytes <= room {
 			return 0
 		}
 		return max(0, 1-grant.Resident.Part(room)/d.Bytes) * (e.Bytes + e.ProbeBytes)

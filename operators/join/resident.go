@@ -86,8 +86,8 @@ func (o *outOfCore) stay(ctx context.Context, t operators.Task) error {
 	return nil
 }
 
-// Stays implements operators.Staying.
-func (s *staying) Stays() int64 { return s.kept }
+// ResidentBytes implements operators.Resident.
+func (s *staying) ResidentBytes() int64 { return s.kept }
 
 // resident is the join of the partitions [from, to) that stay in memory.
 type resident struct {

@@ -242,7 +242,7 @@ func (o *collection) Demand(e operators.Expected) operators.Demand {
 	if d.Fixed = d.Bytes; len(o.keys) > 0 || o.sequence != nil {
 		d.Fixed = 0
 		d.Spilled = func(room float64) float64 {
-			if d.Bytes <= grant.Crowded.Part(room) {
+			if d.Bytes <= grant.SpillBelow.Part(room) {
 				return 0
 			}
 			return max(0, e.Bytes-spill.Room(room))
@@ -280,7 +280,7 @@ func (l *local) Push(ctx context.Context, number int, s *gpu.Stride) error {
 		}
 	}
 	l.own = append(l.own, c)
-	if !l.started.Load() && l.spills(l.task) && l.task.Crowds(func() int64 { return bytes(l.own) }) {
+	if !l.started.Load() && l.spills(l.task) && l.task.ShouldSpill(func() int64 { return bytes(l.own) }) {
 		l.start(l.task)
 	}
 	if !l.started.Load() {

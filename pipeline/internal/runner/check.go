@@ -93,7 +93,7 @@ func (r *run) checked() (*checker, error) {
 		return nil, err
 	}
 	c := &checker{run: r, holdings: map[*opRun]*holding{}}
-	c.feed(root.exchange(), nil, nil)
+	c.feed(root.merge(), nil, nil)
 	return c, nil
 }
 

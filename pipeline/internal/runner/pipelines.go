@@ -16,7 +16,7 @@ import (
 )
 
 // pipelineRun is a pipeline of a run: operators that strides stream through, from a feed
-// to an operator that must see all rows, or to an exchange that carries them to another
+// to an operator that must see all rows, or to a merge queue that carries them to another
 // pipeline. It runs in lanes.
 type pipelineRun struct {
 	run    *run
@@ -24,7 +24,7 @@ type pipelineRun struct {
 	from   *opRun         // the feed's operator; nil for a channel
 	ops    []*opRun       // streaming operators
 	into   *opRun         // the blocking operator that collects the rows, or nil
-	out    *exchange      // the exchange for the strides, without into
+	out    *mergeQueue    // the merge queue for the strides, without into
 	builds []*pipelineRun // build sides of the joins, which end before the lanes start
 	// For a pipeline that collects a build side: joins is the number of build sides that are still
 	// to be collected, including this one. resident is the number of bytes of this build side that
@@ -144,18 +144,18 @@ func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
 	return p
 }
 
-// channel makes a pipeline end in an exchange, and returns a pipeline that reads from it.
+// channel makes a pipeline end in a merge queue, and returns a pipeline that reads from it.
 func (p *pipelineRun) channel() *pipelineRun {
-	return &pipelineRun{run: p.run, feed: p.exchange()}
+	return &pipelineRun{run: p.run, feed: p.merge()}
 }
 
-// exchange makes a pipeline end in an exchange, and returns the feed that reads from it.
-func (p *pipelineRun) exchange() *channelFeed {
+// merge makes a pipeline end in a merge queue, and returns the feed that reads from it.
+func (p *pipelineRun) merge() *channelFeed {
 	if f, ok := p.feed.(*channelFeed); ok && len(p.ops) == 0 {
-		return f // the pipeline is already only an exchange
+		return f // the pipeline is already only a merge queue
 	}
 	p.chooseLanes()
-	p.out = newExchange(channelDepth * p.lanes)
+	p.out = newMergeQueue(channelDepth * p.lanes)
 	return &channelFeed{from: p}
 }
 
@@ -166,7 +166,7 @@ func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineR
 		if err != nil {
 			return nil, err
 		}
-		u.feeds = append(u.feeds, p.exchange())
+		u.feeds = append(u.feeds, p.merge())
 	}
 	o, err := r.newOp(st)
 	if err != nil {
@@ -318,8 +318,8 @@ func (p *pipelineRun) share(i int) error {
 	b, waiting := p.builds[i], slices.Clone(p.builds[i:])
 	b.joins, b.earlier = len(waiting), p.earlier
 	for _, made := range p.builds[:i] {
-		if op, ok := made.into.op.(operators.Staying); ok {
-			b.earlier += op.Stays()
+		if op, ok := made.into.op.(operators.Resident); ok {
+			b.earlier += op.ResidentBytes()
 		}
 	}
 	if len(waiting) == 1 && b.earlier == 0 && !p.run.frugal {

@@ -187,7 +187,7 @@ func (r *run) admit() (rows *channelFeed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rows = root.exchange()
+	rows = root.merge()
 	rows.from.out.toHost = true
 	for _, p := range r.scans {
 		if err := source.CheckMemory(p.from.scan.Table, p.scanOptions(p.from)); err != nil {

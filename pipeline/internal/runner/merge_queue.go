@@ -7,12 +7,12 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// exchange is an ordered merge queue. It carries strides from the lanes of one pipeline to the next
+// mergeQueue is an ordered merge queue. It carries strides from the lanes of one pipeline to the next
 // pipeline or the sink, in the order of their morsels' numbers. Lanes send the strides of different
 // morsels concurrently. Strides of a morsel that is not the next one wait here, up to a limit. A
 // lane that finds the queue full waits too, unless its morsel is the next one and the receiver has
 // nothing to take. So there is always one lane that can continue.
-type exchange struct {
+type mergeQueue struct {
 	room int
 	// toHost means that the receiver copies strides to host memory, so the sender may already have
 	// copied them.
@@ -28,14 +28,14 @@ type exchange struct {
 	err     error        // set when strides are no longer wanted
 }
 
-func newExchange(room int) *exchange {
-	x := &exchange{room: room, waiting: map[int][]*gpu.Stride{}, ended: map[int]bool{}}
+func newMergeQueue(room int) *mergeQueue {
+	x := &mergeQueue{room: room, waiting: map[int][]*gpu.Stride{}, ended: map[int]bool{}}
 	x.changed.L = &x.mu
 	return x
 }
 
 // wait waits until something has changed or ctx ends. The caller holds the lock.
-func (x *exchange) wait(ctx context.Context) {
+func (x *mergeQueue) wait(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -45,7 +45,7 @@ func (x *exchange) wait(ctx context.Context) {
 }
 
 // send transfers ownership of a stride of a morsel. It releases the stride if nobody wants it.
-func (x *exchange) send(ctx context.Context, number int, s *gpu.Stride) error {
+func (x *mergeQueue) send(ctx context.Context, number int, s *gpu.Stride) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for x.err == nil && ctx.Err() == nil && x.held >= x.room && (number != x.next || len(x.waiting[number]) > 0) {
@@ -68,7 +68,7 @@ func (x *exchange) send(ctx context.Context, number int, s *gpu.Stride) error {
 }
 
 // end records that a morsel has no more strides.
-func (x *exchange) end(number int) {
+func (x *mergeQueue) end(number int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended[number] = true
@@ -77,7 +77,7 @@ func (x *exchange) end(number int) {
 
 // advance moves next to the first morsel that has strides or has not ended. The caller
 // holds the lock.
-func (x *exchange) advance() {
+func (x *mergeQueue) advance() {
 	for x.ended[x.next] && len(x.waiting[x.next]) == 0 {
 		delete(x.ended, x.next)
 		delete(x.waiting, x.next)
@@ -87,7 +87,7 @@ func (x *exchange) advance() {
 }
 
 // close records that there are no more morsels.
-func (x *exchange) close() {
+func (x *mergeQueue) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
@@ -96,7 +96,7 @@ func (x *exchange) close() {
 
 // receive returns the next stride. It returns false when there are no more, or when ctx
 // has ended.
-func (x *exchange) receive(ctx context.Context) (*gpu.Stride, bool) {
+func (x *mergeQueue) receive(ctx context.Context) (*gpu.Stride, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for len(x.waiting[x.next]) == 0 && !x.closed && ctx.Err() == nil {
@@ -114,7 +114,7 @@ func (x *exchange) receive(ctx context.Context) (*gpu.Stride, bool) {
 }
 
 // stop releases the waiting strides. Later strides are released when they are sent.
-func (x *exchange) stop(err error) {
+func (x *mergeQueue) stop(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.err == nil {
