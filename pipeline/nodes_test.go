@@ -178,21 +178,26 @@ var unknownKeys = map[string]struct {
 }
 
 // unknownJoin makes a join of unknownKeys. Its output has the columns of the left side, and the mark of a mark join.
-func unknownJoin(name string, kind join.Kind, right [][]int64) rel.Output {
+// The rows of a right side that is grouped are worth holding.
+func unknownJoin(name string, kind join.Kind, right [][]int64, grouped bool) rel.Output {
 	c, m := unknownKeys[name], &rel.Metadata{}
-	l, r := values(m, "l", "a b", leftRows...), values(m, "r", "c d", right...)
+	l, v := values(m, "l", "a b", leftRows...), values(m, "r", "c d", right...)
+	r, columns := rel.Node(v), v.Columns
+	if grouped {
+		r = rel.NewGroup(expr.Origin{Step: "g"}, v, columns, nil, nil, "")
+	}
 	spec := rel.JoinSpec{Kind: kind, Mark: rel.None}
 	for i, at := range c.keys {
 		spec.LeftKeys = append(spec.LeftKeys, l.Columns[at-'0'])
-		spec.RightKeys = append(spec.RightKeys, r.Columns[at-'0'])
+		spec.RightKeys = append(spec.RightKeys, columns[at-'0'])
 		spec.NullSafe = append(spec.NullSafe, c.safe && i == 1)
 		spec.NullAware = append(spec.NullAware, c.unknown[i] == '+')
 	}
 	if c.residual {
 		both := rel.NewJoin(expr.Origin{}, l, r, rel.JoinSpec{Kind: join.Inner})
-		spec.Residual = bound("b <= d", both, l.Columns[1], r.Columns[1])
+		spec.Residual = bound("b <= d", both, l.Columns[1], columns[1])
 	}
-	columns := slices.Clone(l.Columns)
+	columns = slices.Clone(l.Columns)
 	if kind == join.Mark {
 		spec.Mark = m.Add(rel.Column{Field: gpu.Field{Name: "found", Type: gpu.Of(gpu.Bool), Nullable: true}})
 		columns = append(columns, spec.Mark)
@@ -215,11 +220,13 @@ func TestUnknownKeysGiveDuckDBsRows(t *testing.T) {
 				}
 				answer := duck.Ask(exprtest.Question{SQL: sql})[0]
 				require.Empty(t, answer.Error, sql)
-				got, err := treeRows(t, unknownJoin(name, kind, right), d)
-				require.NoError(t, err, sql)
 				want := normalized(answer.Rows, []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Int64), gpu.Of(gpu.Bool)})
 				slices.SortFunc(want, slices.Compare)
-				require.Equal(t, want, got, "%s: %s", name, sql)
+				for _, grouped := range []bool{false, true} {
+					got, err := treeRows(t, unknownJoin(name, kind, right, grouped), d)
+					require.NoError(t, err, sql)
+					require.Equal(t, want, got, "%s: %s", name, sql)
+				}
 			}
 		}
 	}
@@ -355,7 +362,7 @@ func treesOfRules() map[string]map[string]rel.Output {
 	for name := range unknownKeys {
 		for _, kind := range []join.Kind{join.Anti, join.Mark} {
 			file := strings.NewReplacer(" ", "_", ",", "").Replace(kind.String() + " " + name)
-			joins[file] = unknownJoin(name, kind, rightRows)
+			joins[file] = unknownJoin(name, kind, rightRows, false)
 		}
 	}
 	return map[string]map[string]rel.Output{"set-operations": sets, "null-aware-joins": joins}
