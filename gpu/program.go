@@ -245,7 +245,7 @@ type Distance int
 const (
 	Levenshtein Distance = iota
 	DamerauLevenshtein
-	Hamming // of texts of equal length
+	Hamming // of strings of equal length
 	Jaccard
 	Jaro
 	JaroWinkler

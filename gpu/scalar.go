@@ -169,7 +169,7 @@ func ambiguous(f float32) bool {
 		m |= 1 << 23
 	}
 	short, k := decimalText(f)
-	// The float is halfway between two such texts: it has one digit more, a 5.
+	// The float is halfway between two such strings: it has one digit more, a 5.
 	if d, at, ok := decimalOf(m, q); ok && d%10 == 5 && at == k-1 && (d/10 == short || d/10+1 == short) {
 		return true
 	}

@@ -93,7 +93,7 @@ func draw(rnd *rand.Rand, base, rows, partitions int) (*gpu.Stride, []int) {
 	return s, append(offsets, rows)
 }
 
-// texts of the rows of a stride in host memory.
+// strings of the rows of a stride in host memory.
 func rowsOf(s *gpu.Stride) (out []string) {
 	for r := range s.Rows {
 		var b strings.Builder

@@ -129,7 +129,7 @@ func (t *tableWriter) begin(schema *gpu.Schema) error {
 	return nil
 }
 
-// bounded cuts a text to the width of the table, so that long texts take no memory.
+// bounded cuts a text to the width of the table, so that long strings take no memory.
 func (t *tableWriter) bounded(s string) string {
 	if t.width < 0 {
 		return s
@@ -158,7 +158,7 @@ func (t *tableWriter) row(cells []gpu.Scalar) error {
 
 const (
 	columnGap  = 2
-	leastWidth = 12 // to which names, types and texts may be cut
+	leastWidth = 12 // to which names, types and strings may be cut
 )
 
 func (t *tableWriter) end(shown, total int64) error {
@@ -275,7 +275,7 @@ func (t *tableWriter) layout() (columns, widths []int) {
 	return columns, spread(columns, natural, least, limit)
 }
 
-// spread sets the columns to the widths of their texts, or else to the widest common bound at which
+// spread sets the columns to the widths of their strings, or else to the widest common bound at which
 // the table fits.
 func spread(columns, natural, least []int, limit int) []int {
 	widths := make([]int, len(columns))
@@ -377,7 +377,7 @@ func (c *csvWriter) field(i int, text string, null bool) {
 func (c *csvWriter) end(int64, int64) error { return nil }
 
 // jsonWriter prints an array with an object for each row. Numbers have all their digits; numbers that
-// JSON cannot express are texts.
+// JSON cannot express are strings.
 type jsonWriter struct {
 	w      *bufio.Writer
 	schema *gpu.Schema

@@ -249,6 +249,7 @@ var privateWords = []struct{ word, write string }{
 	{`and the like`, "the others"},
 	{`in one go`, "at once, in one read"},
 	{`by way of`, "via"},
+	{`refusals?`, "out of memory, an error"},
 }
 
 // oldWords are the files and folders whose comments still have private words. The list shrinks.

@@ -31,7 +31,7 @@ func TestSettingsAreFlags(t *testing.T) {
 	require.Equal(t, "--set day=VALUE", gpu.Variables.To("day=VALUE"))
 }
 
-// namesFlags are the packages next to the command whose texts name flags: what only the command uses, and the
+// namesFlags are the packages next to the command whose strings name flags: what only the command uses, and the
 // documentation of job files.
 var namesFlags = []string{"cmd/gstream", "operators/bench", "pipeline/job"}
 

@@ -45,10 +45,10 @@ filter, but the whole input of a sort or a group.
 
 A table has the types under the names. A value that does not fit its column ends with ….
 Columns that do not fit the terminal are left out from the middle, and the last line says
-how many. NULL is a null and 'NULL' is a text. Control characters are written as \n or
+how many. NULL is a null and 'NULL' is a string. Control characters are written as \n or
 \x1b. The other formats have all columns and whole values:
 
-  csv       with a header; quoted as in RFC 4180; a null is empty, an empty text is ""
+  csv       with a header; quoted as in RFC 4180; a null is empty, an empty string is ""
   json      an array with an object for each row; numbers have all their digits
   markdown  a table for a page`,
 		Example: `  gstream show data/orders.parquet

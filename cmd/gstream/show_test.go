@@ -72,7 +72,7 @@ func shown(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// hostile has names and texts that a terminal or a format could take for something else.
+// hostile has names and strings that a terminal or a format could take for something else.
 func hostile(t *testing.T) string {
 	text := func(name string) arrow.Field {
 		return arrow.Field{Name: name, Type: arrow.BinaryTypes.String, Nullable: true}

@@ -203,7 +203,7 @@ func TestEqualDictionariesGoUpOnce(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// The launches of a sort do not grow with the length of texts: those that are equal, or equal for long, are compared.
+// The launches of a sort do not grow with the length of strings: those that are equal, or equal for long, are compared.
 func TestLongTextsTakeFewLaunches(t *testing.T) {
 	text := gpu.Of(gpu.String)
 	launches := func(length int) int64 {

@@ -63,7 +63,7 @@ func (e *evaluation) regexp(in *gpu.Instr, args []*register) register {
 		e.rows("eval_regexp", a)
 		return out
 	}
-	// The states at all positions of all texts.
+	// The states at all positions of all strings.
 	at := e.alloc(int64(e.n+1) * 8)
 	e.rows("eval_text_sizes", evalArgs{x: a.x, valid: a.valid, at: addr(at), n: int64(e.n)})
 	width := int64(2)

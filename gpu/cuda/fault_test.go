@@ -31,7 +31,7 @@ func pageLocked(l *gpu.Lease, c gpu.Column) (gpu.Column, error) {
 	return c, nil
 }
 
-// codedColumn returns a column with a dictionary in page-locked memory. Its texts have
+// codedColumn returns a column with a dictionary in page-locked memory. Its strings have
 // the lengths 0 to 6 in turn.
 func codedColumn(l *gpu.Lease, n int) (c gpu.Column, err error) {
 	var values, codes []gpu.Scalar

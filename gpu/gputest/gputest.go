@@ -223,8 +223,8 @@ type distribution struct {
 	zipf     bool
 	sorted   bool
 	nulls    float64
-	words    bool // texts have about one length, and none is empty
-	alike    bool // texts of all lengths up to 40 differ in a byte or in their length
+	words    bool // strings have about one length, and none is empty
+	alike    bool // strings of all lengths up to 40 differ in a byte or in their length
 }
 
 var distributions = []distribution{
@@ -384,7 +384,7 @@ func requireSame(t *testing.T, want, got []gpu.Scalar, msg ...any) {
 	}
 }
 
-// label returns a text for a key; equal keys have equal texts.
+// label returns a string for a key; equal keys have equal strings.
 func label(s gpu.Scalar) string {
 	if !s.Valid {
 		return "\x00null"

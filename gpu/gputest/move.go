@@ -886,7 +886,7 @@ func testSort(t *testing.T, open Open) {
 			b.checkSort(keyTypes, keys, coded, flags)
 		}
 	})
-	// Long texts that are equal, or differ after a common prefix.
+	// Long strings that are equal, or differ after a common prefix.
 	t.Run("long texts", func(t *testing.T) {
 		b := setUp(t, open)
 		text := gpu.Of(gpu.String)

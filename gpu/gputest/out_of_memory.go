@@ -131,7 +131,7 @@ func (b *bench) deny(c memoryCase, want answer, allocate bool, k int) bool {
 	return asked >= k
 }
 
-// requireText compares long texts and shows where they differ.
+// requireText compares long strings and shows where they differ.
 func requireText(t *testing.T, want, got, what string) {
 	t.Helper()
 	at := 0
@@ -181,7 +181,7 @@ func (b *bench) stateOf(x trial) string {
 }
 
 // memoryColumns are columns of n rows in every layout: integers in order and out of order, floats,
-// wide decimals, booleans, integers that are small at first, and texts: plain, with nulls, and with
+// wide decimals, booleans, integers that are small at first, and strings: plain, with nulls, and with
 // a dictionary of few or of many values.
 func memoryColumns(n int) []gpu.Column {
 	i64, wide, text := gpu.Of(gpu.Int64), gpu.DecimalOf(38, 2), gpu.Of(gpu.String)

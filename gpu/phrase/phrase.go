@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Some joins the first show texts, and adds how many more there are.
+// Some joins the first show strings, and adds how many more there are.
 func Some(texts []string, show int, separator string) string {
 	if len(texts) <= show {
 		return strings.Join(texts, separator)

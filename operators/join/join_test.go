@@ -65,7 +65,7 @@ type example struct {
 	by           *Range // in place of keys
 	nullSafe     bool
 	residual     bool // number < number
-	texts        bool // the result has texts of the build side
+	texts        bool // the result has strings of the build side
 	hard         bool // hardKeys
 	probe, build [][]gpu.Scalar
 	stride       int // most rows of a stride that the join should emit

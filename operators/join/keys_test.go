@@ -159,7 +159,7 @@ func pairsBy(t *testing.T, dev gpu.Device, algorithm string, typ gpu.Type, nullS
 	return out
 }
 
-// coded returns texts in a dictionary.
+// coded returns strings in a dictionary.
 func coded(typ gpu.Type, values []gpu.Scalar) gpu.Column {
 	var distinct []gpu.Scalar
 	codes := make([]int32, len(values))

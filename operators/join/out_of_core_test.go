@@ -28,7 +28,7 @@ type outOfCoreCase struct {
 	key       int // position
 	nullable  bool
 	always    bool  // all rows go to disk
-	coded     bool  // values of the probe side are texts, and each stride has a dictionary of its own
+	coded     bool  // values of the probe side are strings, and each stride has a dictionary of its own
 	rows      int64 // the estimate of the rows of each side
 }
 

@@ -261,7 +261,7 @@ func TestEncodedColumnsKeepTheirCodesWhereThoseAreSmaller(t *testing.T) {
 		{"dictionaries.parquet", 150, [][2]int{{1, 1}, {1, 1}}},
 		{"many-dictionaries.parquet", 400, [][2]int{{1, 1}, {1, 1}}},
 		{"many-dictionaries.parquet", 4000, [][2]int{{2, 2}}},
-		{"page-index.parquet", 4000, [][2]int{{4, 0}}}, // integers that fit 4 bytes, and texts
+		{"page-index.parquet", 4000, [][2]int{{4, 0}}}, // integers that fit 4 bytes, and strings
 	} {
 		table, err := Open(fixture(c.file), OpenOptions{})
 		require.NoError(t, err)

@@ -9,8 +9,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// TestExtremesOfTextsThatBeginAlike compares min and max of short texts of few bytes, zeros among them, with those that
-// strings have: many are equal in their first eight bytes, or the begin of another one.
+// TestExtremesOfTextsThatBeginAlike compares min and max of short strings of few bytes, zeros among
+// them, with those that strings have: many are equal in their first eight bytes, or the begin of
+// another one.
 func TestExtremesOfTextsThatBeginAlike(t *testing.T) {
 	_, l := open(t)
 	rnd := rand.New(rand.NewPCG(5, 6))

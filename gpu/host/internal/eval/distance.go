@@ -7,7 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// distances has the working memory for the distance of two texts x and y: their code points, or
+// distances has the working memory for the distance of two strings x and y: their code points, or
 // bytes if both are ASCII, and rows of a matrix with a column for each of y.
 type distances struct {
 	bytes [2][]byte
@@ -154,7 +154,7 @@ func damerauLevenshtein[T byte | rune](x, y []T, rows []int32) int64 {
 	return int64(row[n-1])
 }
 
-// hamming counts the positions at which two texts of equal length differ.
+// hamming counts the positions at which two strings of equal length differ.
 func hamming[T byte | rune](x, y []T) (n int64) {
 	for i := range min(len(x), len(y)) {
 		if x[i] != y[i] {
@@ -164,7 +164,7 @@ func hamming[T byte | rune](x, y []T) (n int64) {
 	return n
 }
 
-// jaccard returns the number of distinct characters in both texts, divided by the number in either.
+// jaccard returns the number of distinct characters in both strings, divided by the number in either.
 // It sorts them.
 func jaccard[T byte | rune](x, y []T) float64 {
 	slices.Sort(x)

@@ -25,7 +25,7 @@ func (f *frame) parseTime(s *instruction, v *vec) error {
 
 func isTimeSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// specialTimes are texts that every format accepts.
+// specialTimes are strings that every format accepts.
 var specialTimes = []string{"infinity", "-infinity", "epoch"}
 
 // timeOf reads a date and time in a format.
