@@ -10,7 +10,7 @@
 //
 // Rows that exceed the memory spill, partitioned by the same hash, and some partitions are computed
 // at a time (spilled.go). Rows without partition keys that exceed the memory go through an external
-// sort, or without an order through operators/hold. Functions are then computed batch by batch:
+// sort, or without an order through operators/materialize. Functions are then computed batch by batch:
 // over the rows so far, over nearby rows, or over all rows in a first pass (streamed.go).
 //
 // # How functions are computed

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
-	"github.com/gstream/gstream/operators/hold"
+	"github.com/gstream/gstream/operators/materialize"
 	"github.com/gstream/gstream/operators/sort"
 )
 
@@ -151,7 +151,7 @@ func newStream(s *Spec) *stream {
 // newSequence returns the operator that keeps the rows of a spec when they spill.
 func newSequence(s *Spec) (operators.Blocking, error) {
 	if len(s.Order) == 0 {
-		return hold.New(s.In), nil
+		return materialize.New(s.In), nil
 	}
 	return sort.New(sort.Spec{In: s.In, Keys: s.Order, Limit: -1})
 }
@@ -196,10 +196,10 @@ func (o *windows) emitSequence(ctx context.Context, t operators.Task, emit opera
 	b := &batches{windows: o, task: t, emit: emit, last: make([]state, n), behind: make([][]state, n)}
 	defer b.release()
 	each := func(take operators.Emit) error { return eachPart(ctx, t, o.sequence.(operators.Source), take) }
-	held, ok := o.sequence.(*hold.Hold)
+	held, ok := o.sequence.(*materialize.Rows)
 	twice := slices.Contains(o.stream.spans, all) || slices.Contains(o.stream.spans, fromHere)
 	if !ok && twice { // a sort emits its rows only once
-		held = hold.New(b.In)
+		held = materialize.New(b.In)
 		defer held.Close()
 		if err := fill(ctx, t, held, each); err != nil {
 			return err
@@ -237,7 +237,7 @@ func eachPart(ctx context.Context, t operators.Task, source operators.Source, ta
 }
 
 // fill puts strides into a hold, in their order.
-func fill(ctx context.Context, t operators.Task, h *hold.Hold, each func(operators.Emit) error) error {
+func fill(ctx context.Context, t operators.Task, h *materialize.Rows, each func(operators.Emit) error) error {
 	l, err := h.NewLocal(t)
 	if err != nil {
 		return err

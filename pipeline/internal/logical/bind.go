@@ -82,7 +82,7 @@ func Bind(e *Estimator, q Query, tables map[string]source.Table) (*Relation, job
 			last = b.as(last, s.step.Name)
 		}
 		if last != nil && readers[s.name] > 1 && (worthHolding(last.node) || nodes(last.node, copies) > maxCopied) {
-			last = last.over(rel.NewHeld(last.node, &rel.Share{Step: s.name}))
+			last = last.over(rel.NewMaterialized(last.node, &rel.Share{Step: s.name}))
 		}
 		b.named[s.name] = last
 	}
@@ -134,7 +134,7 @@ func nodes(n rel.Node, known map[rel.Node]int) int {
 		return sum
 	}
 	sum := 1
-	if _, held := n.(*rel.Held); !held {
+	if _, held := n.(*rel.Materialized); !held {
 		for _, in := range rel.Inputs(n) {
 			sum = min(sum+nodes(in, known), maxCopied+1)
 		}

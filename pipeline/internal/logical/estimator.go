@@ -137,7 +137,7 @@ func (e *Estimator) countRows(n rel.Node) float64 {
 			return l * max(e.Rows(n.Right), 1)
 		}
 		return l
-	case *rel.Held:
+	case *rel.Materialized:
 		return e.Rows(n.In)
 	}
 	panic("logical: unknown node")
@@ -242,7 +242,7 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 			return e.Column(n.Right, id)
 		}
 		return e.Column(n.Left, id)
-	case *rel.Held:
+	case *rel.Materialized:
 		return e.Column(n.In, id)
 	}
 	panic("logical: unknown node")

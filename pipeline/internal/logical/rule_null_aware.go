@@ -22,7 +22,7 @@ func countNulls(_ *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Nod
 	}
 	u := unknownJoin{Join: j, left: again(j.Left), right: again(j.Right)}
 	if worthHolding(u.right) {
-		u.right = rel.NewHeld(u.right, &rel.Share{Step: j.Origin.Step})
+		u.right = rel.NewMaterialized(u.right, &rel.Share{Step: j.Origin.Step})
 	}
 	for i, unknown := range j.NullAware {
 		if !unknown {

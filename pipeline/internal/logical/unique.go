@@ -18,7 +18,7 @@ func Unique(n rel.Node, columns []rel.ID) bool {
 		return Unique(n.In, columns)
 	case *rel.Limit:
 		return Unique(n.In, columns)
-	case *rel.Held:
+	case *rel.Materialized:
 		return Unique(n.In, columns)
 	case *rel.SingleRow:
 		return true

@@ -39,7 +39,7 @@ func (p *Plan) check() (err error) {
 				return err
 			}
 		}
-		if held, ok := s.Spec.(*Held); ok {
+		if held, ok := s.Spec.(*Materialized); ok {
 			if err := visit(held.By); err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func (s *Stage) check() error {
 		}
 		ins, outs = append(ins, spec.In), append(outs, spec.In)
 		programs, inputs = []*gpu.Program{spec.Nulls}, [][]int{nil}
-	case *Held:
+	case *Materialized:
 		if want = 0; !equal(spec.By.Schema, s.Schema) {
 			return errors.New("the rows that it reads have other columns")
 		}
@@ -177,7 +177,7 @@ func (s *Stage) check() error {
 		ins, columns = append(ins, spec.In), columnsOf(spec.Keys)
 	case *Limit:
 		ins = append(ins, spec.In)
-	case *Hold:
+	case *Materialize:
 		ins = append(ins, spec.In)
 	default:
 		return fmt.Errorf("stages of type %T are not checked", spec)

@@ -14,7 +14,8 @@ import (
 var specs = map[string]Spec{
 	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{},
 	"group":  &Group{},
-	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Hold{}, "held": &Held{},
+	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Materialize{},
+	"held": &Materialized{},
 	"values": &Values{}, "single row": &SingleRow{},
 }
 
@@ -30,10 +31,10 @@ type encodedPlan struct {
 type encodedStage struct {
 	Does string
 	*Stage
-	Spec    json.RawMessage
-	Inputs  []int `json:",omitempty"`
-	Held    *int  `json:",omitempty"` // the stage that holds the rows of this one
-	Filters []encodedFilter
+	Spec         json.RawMessage
+	Inputs       []int `json:",omitempty"`
+	Materialized *int  `json:"Held,omitempty"` // the stage that materializes the rows of this one
+	Filters      []encodedFilter
 }
 
 type encodedFilter struct {
@@ -67,9 +68,9 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		for _, in := range s.Inputs {
 			e.Inputs = append(e.Inputs, at[in])
 		}
-		if held, ok := s.Spec.(*Held); ok {
+		if held, ok := s.Spec.(*Materialized); ok {
 			by := at[held.By]
-			e.Held = &by
+			e.Materialized = &by
 		}
 		for _, f := range s.Filters {
 			e.Filters = append(e.Filters, encodedFilter{at[f.Join], f})
@@ -114,12 +115,12 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 		if i < len(stages)-1 && !used[i] {
 			return fmt.Errorf("nothing reads stage %d", i)
 		}
-		if held, ok := s.Spec.(*Held); ok {
-			if e.Held == nil || *e.Held < 0 || *e.Held >= len(stages) {
+		if held, ok := s.Spec.(*Materialized); ok {
+			if e.Materialized == nil || *e.Materialized < 0 || *e.Materialized >= len(stages) {
 				return fmt.Errorf("stage %d reads the rows that no stage holds", i)
 			}
-			held.By = stages[*e.Held]
-			if _, ok := held.By.Spec.(*Hold); !ok {
+			held.By = stages[*e.Materialized]
+			if _, ok := held.By.Spec.(*Materialize); !ok {
 				return fmt.Errorf("stage %d reads the rows that no stage holds", i)
 			}
 		}

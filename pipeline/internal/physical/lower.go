@@ -110,7 +110,7 @@ type lowering struct {
 
 // countReaders counts the readers of held steps.
 func (l *lowering) countReaders(n rel.Node) {
-	if held, ok := n.(*rel.Held); ok {
+	if held, ok := n.(*rel.Materialized); ok {
 		h := l.held[held.Share]
 		if h == nil { // it is below a join that goes
 			return
@@ -142,7 +142,7 @@ func (s *Stage) order(any bool) {
 		spec.Spec.AnyOrder = any
 	case *Group:
 		any = spec.Sorted == nil // an aggregate may depend on the order of its values
-	case *Sort, *Limit, *Window, *Hold:
+	case *Sort, *Limit, *Window, *Materialize:
 		any = false
 	}
 	for _, in := range s.Inputs {
@@ -247,8 +247,8 @@ func (l *lowering) lowerNode(n rel.Node, need required) (*Stage, layout, error) 
 		return l.lowerLimit(n, need)
 	case *rel.Union:
 		return l.lowerUnion(n, need)
-	case *rel.Held:
-		return l.lowerHeld(n, need)
+	case *rel.Materialized:
+		return l.lowerMaterialized(n, need)
 	case *rel.Values:
 		return l.lowerValues(n, need)
 	case *rel.SingleRow:
@@ -794,7 +794,7 @@ func (l *lowering) lowerSingleRow(n *rel.SingleRow, need required) (*Stage, layo
 }
 
 // lowerHeld makes the first reader of a step hold its rows, and the others read them there.
-func (l *lowering) lowerHeld(n *rel.Held, need required) (*Stage, layout, error) {
+func (l *lowering) lowerMaterialized(n *rel.Materialized, need required) (*Stage, layout, error) {
 	h := l.held[n.Share]
 	if h == nil {
 		h = &holding{need: required{}}
@@ -816,14 +816,14 @@ func (l *lowering) lowerHeld(n *rel.Held, need required) (*Stage, layout, error)
 	}
 	rows := l.Rows(n)
 	if h.stage != nil {
-		return &Stage{Step: n.Share.Step, Spec: &Held{h.stage},
+		return &Stage{Step: n.Share.Step, Spec: &Materialized{h.stage},
 			Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: rows}, h.lay, nil
 	}
 	in, lay, err := l.lower(n.In, h.need)
 	if err != nil {
 		return nil, nil, err
 	}
-	h.stage = &Stage{Step: n.Share.Step, Spec: &Hold{in.Schema},
+	h.stage = &Stage{Step: n.Share.Step, Spec: &Materialize{in.Schema},
 		Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: rows,
 		Inputs: []*Stage{in}}
 	h.lay = lay

@@ -8,9 +8,9 @@ import (
 	"github.com/gstream/gstream/operators/expand"
 	"github.com/gstream/gstream/operators/filter"
 	"github.com/gstream/gstream/operators/groupby"
-	"github.com/gstream/gstream/operators/hold"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/limit"
+	"github.com/gstream/gstream/operators/materialize"
 	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
@@ -93,10 +93,10 @@ type (
 		In    *gpu.Schema
 		Nulls *gpu.Program
 	}
-	// Hold keeps the rows of a step that several steps read.
-	Hold struct{ In *gpu.Schema }
-	// Held has the rows that another stage holds.
-	Held struct {
+	// Materialize keeps the rows of a step that several steps read.
+	Materialize struct{ In *gpu.Schema }
+	// Materialized has the rows that another stage holds.
+	Materialized struct {
 		By *Stage `json:"-"`
 	}
 )
@@ -143,10 +143,10 @@ func (s *Values) Name() string { return "values" }
 func (s *SingleRow) Name() string { return "single row" }
 
 // Name implements Spec.
-func (s *Hold) Name() string { return "hold" }
+func (s *Materialize) Name() string { return "hold" }
 
 // Name implements Spec.
-func (s *Held) Name() string { return "held" }
+func (s *Materialized) Name() string { return "held" }
 
 // Operator implements Spec.
 func (s *Scan) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
@@ -208,10 +208,12 @@ func (s *SingleRow) Operator(gpu.Capabilities) (operators.Operator, error) {
 }
 
 // Operator implements Spec.
-func (s *Hold) Operator(gpu.Capabilities) (operators.Operator, error) { return hold.New(s.In), nil }
+func (s *Materialize) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return materialize.New(s.In), nil
+}
 
 // Operator implements Spec.
-func (s *Held) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
+func (s *Materialized) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
 
 // Choose implements chooser.
 func (s *Join) Choose(device gpu.Properties) string { return s.Spec.Plan(device).String() }

@@ -187,9 +187,9 @@ type (
 		Conditions  []*expr.Expr
 		Mark        ID
 	}
-	// Held has the rows of a step that several steps read, which are computed once. Nodes of one Share have the same
-	// rows. Conditions of those that read them stay above.
-	Held struct {
+	// Materialized has the rows of a step that several steps read, which are computed once. Nodes
+	// of one Share have the same rows. Conditions of those that read them stay above.
+	Materialized struct {
 		Relation
 		In    Node
 		Share *Share
@@ -480,7 +480,7 @@ func NewApply(origin expr.Origin, kind join.Kind, left, right Node, outer []ID, 
 		Conditions: conditions, Mark: mark}
 }
 
-// NewHeld holds the rows of a step.
-func NewHeld(in Node, share *Share) *Held {
-	return &Held{Relation: *in.Rel(), In: in, Share: share}
+// NewMaterialized materializes the rows of a step.
+func NewMaterialized(in Node, share *Share) *Materialized {
+	return &Materialized{Relation: *in.Rel(), In: in, Share: share}
 }

@@ -24,7 +24,7 @@ const deepest = 50
 
 func (p *printer) print(n Node, level int) {
 	fmt.Fprintf(p, "%s%s [%s]\n", strings.Repeat("  ", min(level, deepest)), describe(n), n.Rel().Origin.Step)
-	if h, ok := n.(*Held); ok {
+	if h, ok := n.(*Materialized); ok {
 		if p.held[h.Share] {
 			return
 		}
@@ -108,7 +108,7 @@ func describe(n Node) string {
 			text += " if " + texts(n.Conditions, " and ")
 		}
 		return text
-	case *Held:
+	case *Materialized:
 		return "held"
 	}
 	panic("rel: unknown node")

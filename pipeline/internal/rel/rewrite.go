@@ -56,7 +56,7 @@ func Inputs(n Node) []Node {
 		return []Node{n.In}
 	case *Apply:
 		return []Node{n.Left, n.Right}
-	case *Held:
+	case *Materialized:
 		return []Node{n.In}
 	}
 	panic("rel: unknown node")
@@ -103,8 +103,8 @@ func WithInputs(n Node, f func(Node) Node) Node {
 		return NewSingleRow(origin, ins[0])
 	case *Apply:
 		return NewApply(origin, n.Kind, ins[0], ins[1], n.Outer, n.Conditions, n.Mark)
-	case *Held:
-		return NewHeld(ins[0], n.Share)
+	case *Materialized:
+		return NewMaterialized(ins[0], n.Share)
 	}
 	panic("rel: unknown node")
 }

@@ -196,7 +196,7 @@ func (c *checker) feed(f feed, held, into []*holding) {
 		c.phase(slices.Concat(held, []*holding{c.holding(f.op, f.from.lanes)}, into), nil, nil)
 	case *channelFeed:
 		c.pipeline(f.from, held, into)
-	case *heldFeed:
+	case *materializedFeed:
 		// The rows are held from their computation on, while everything later runs.
 		if !slices.ContainsFunc(c.kept, func(h *holding) bool { return h.op == f.op }) {
 			c.pipeline(f.from, held, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
-	"github.com/gstream/gstream/operators/hold"
+	"github.com/gstream/gstream/operators/materialize"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
@@ -90,12 +90,12 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return p, nil
 	case *physical.Union:
 		return r.prepareUnion(st, spec)
-	case *physical.Held:
+	case *physical.Materialized:
 		o, err := r.newOp(st)
 		if err != nil {
 			return nil, err
 		}
-		return r.heldOf(spec.By).reader(o), nil
+		return r.materializedOf(spec.By).reader(o), nil
 	}
 	p, err := r.prepare(st.Inputs[0])
 	if err != nil {
@@ -124,8 +124,8 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return p, nil
 	}
 	p = r.collect(p, o)
-	if _, ok := o.op.(*hold.Hold); ok {
-		h := r.heldOf(st)
+	if _, ok := o.op.(*materialize.Rows); ok {
+		h := r.materializedOf(st)
 		h.from, h.op = p, o
 		return h.reader(o), nil
 	}

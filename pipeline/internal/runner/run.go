@@ -28,21 +28,21 @@ const channelDepth = 1
 
 // run is one execution of a plan.
 type run struct {
-	plan        *physical.Plan
-	output      execution.Target
-	opt         execution.Options
-	device      gpu.Device
-	coprocessor gpu.Device        // the CPU, if its lanes work together with a GPU; otherwise nil
-	choice      *execution.Choice // nil for a device of the caller
-	started     time.Time
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
-	ops         []*opRun // inputs before their consumers
-	scans       []*pipelineRun
-	held        map[*physical.Stage]*held // by the stages that hold rows
-	spill       *spill.Store
-	frugal      bool  // see frugal.go
-	denied      error // of the run before a frugal one
+	plan         *physical.Plan
+	output       execution.Target
+	opt          execution.Options
+	device       gpu.Device
+	coprocessor  gpu.Device        // the CPU, if its lanes work together with a GPU; otherwise nil
+	choice       *execution.Choice // nil for a device of the caller
+	started      time.Time
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
+	ops          []*opRun // inputs before their consumers
+	scans        []*pipelineRun
+	materialized map[*physical.Stage]*materialized // by the stages that hold rows
+	spill        *spill.Store
+	frugal       bool  // see frugal.go
+	denied       error // of the run before a frugal one
 	// slots bounds the decoding threads of scans. With more threads, decoding would keep the
 	// goroutine that feeds the GPU from running.
 	slots chan struct{}
@@ -237,7 +237,7 @@ func (r *run) threads() int {
 // release releases everything. An error names what was still held, which is a defect of a stage.
 func (r *run) release() error {
 	var errs []error
-	for _, h := range r.held {
+	for _, h := range r.materialized {
 		h.end()
 	}
 	for _, o := range r.ops {

@@ -4,14 +4,14 @@ import (
 	"context"
 	"sync"
 
-	"github.com/gstream/gstream/operators/hold"
+	"github.com/gstream/gstream/operators/materialize"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// held has the rows of a step that several pipelines read. The first of these pipelines that runs
+// materialized has the rows of a step that several pipelines read. The first of these pipelines that runs
 // starts the computation, on its own goroutine, because the others need the rows even if the first
 // stops early.
-type held struct {
+type materialized struct {
 	run  *run
 	from *pipelineRun // pipeline that collects the rows
 	op   *opRun       // operator that holds the rows
@@ -24,27 +24,27 @@ type held struct {
 	readers int // number of readers that have not ended
 }
 
-// heldOf returns the rows that a stage holds.
-func (r *run) heldOf(st *physical.Stage) *held {
-	if r.held == nil {
-		r.held = map[*physical.Stage]*held{}
+// materializedOf returns the rows that a stage holds.
+func (r *run) materializedOf(st *physical.Stage) *materialized {
+	if r.materialized == nil {
+		r.materialized = map[*physical.Stage]*materialized{}
 	}
-	h := r.held[st]
+	h := r.materialized[st]
 	if h == nil {
-		h = &held{run: r}
-		r.held[st] = h
+		h = &materialized{run: r}
+		r.materialized[st] = h
 	}
 	return h
 }
 
 // reader returns a pipeline that reads the rows. o counts the rows that it passes on.
-func (h *held) reader(o *opRun) *pipelineRun {
+func (h *materialized) reader(o *opRun) *pipelineRun {
 	h.readers++
-	return &pipelineRun{run: h.run, feed: &heldFeed{held: h, parts: parts{op: o}}, from: o}
+	return &pipelineRun{run: h.run, feed: &materializedFeed{materialized: h, parts: parts{op: o}}, from: o}
 }
 
 // compute computes the rows.
-func (h *held) compute() {
+func (h *materialized) compute() {
 	h.begin.Do(func() {
 		var ctx context.Context
 		ctx, h.stop = context.WithCancelCause(h.run.ctx)
@@ -57,7 +57,7 @@ func (h *held) compute() {
 }
 
 // close is called by each reader. The last call releases the rows.
-func (h *held) close() error {
+func (h *materialized) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.readers--; h.readers > 0 {
@@ -68,24 +68,24 @@ func (h *held) close() error {
 }
 
 // end waits until the computation of the rows has ended.
-func (h *held) end() {
+func (h *materialized) end() {
 	if h.begin.Do(func() {}); h.done != nil {
 		h.stop(errStop)
 		<-h.done
 	}
 }
 
-// heldFeed returns the strides that are held.
-type heldFeed struct {
-	*held
+// materializedFeed returns the strides that are held.
+type materializedFeed struct {
+	*materialized
 	parts parts
-	rows  *hold.Reader // set once the rows are computed
+	rows  *materialize.Reader // set once the rows are computed
 	ended bool
 }
 
-func (f *heldFeed) start(context.Context) {}
+func (f *materializedFeed) start(context.Context) {}
 
-func (f *heldFeed) run(ctx context.Context) error {
+func (f *materializedFeed) run(ctx context.Context) error {
 	f.compute()
 	select {
 	case <-f.done:
@@ -95,15 +95,15 @@ func (f *heldFeed) run(ctx context.Context) error {
 	if f.err != nil {
 		return f.err
 	}
-	f.rows = f.op.op.(*hold.Hold).Reader()
+	f.rows = f.op.op.(*materialize.Rows).Reader()
 	f.parts.src = f.rows
 	return nil
 }
 
-func (f *heldFeed) take(ctx context.Context) (morsel, error) { return f.parts.take(ctx) }
+func (f *materializedFeed) take(ctx context.Context) (morsel, error) { return f.parts.take(ctx) }
 
 // end is called once no lane takes morsels any more. It may be called before the feed has run.
-func (f *heldFeed) end() error {
+func (f *materializedFeed) end() error {
 	if f.ended {
 		return nil
 	}

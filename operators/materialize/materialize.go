@@ -1,4 +1,4 @@
-package hold
+package materialize
 
 import (
 	"cmp"
@@ -11,9 +11,9 @@ import (
 	"github.com/gstream/gstream/spill"
 )
 
-// Hold is the operator. It keeps its rows as they arrived, in device memory or spilled, until it is
+// Rows is the operator. It keeps its rows as they arrived, in device memory or spilled, until it is
 // closed.
-type Hold struct {
+type Rows struct {
 	schema *gpu.Schema
 
 	mu      sync.Mutex
@@ -28,13 +28,13 @@ type stride struct {
 }
 
 // New returns the operator.
-func New(schema *gpu.Schema) *Hold { return &Hold{schema: schema} }
+func New(schema *gpu.Schema) *Rows { return &Rows{schema: schema} }
 
 // Schema implements operators.Operator.
-func (o *Hold) Schema() *gpu.Schema { return o.schema }
+func (o *Rows) Schema() *gpu.Schema { return o.schema }
 
 // NewLocal implements operators.Blocking.
-func (o *Hold) NewLocal(t operators.Task) (operators.Local, error) {
+func (o *Rows) NewLocal(t operators.Task) (operators.Local, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.rows == nil {
@@ -45,7 +45,7 @@ func (o *Hold) NewLocal(t operators.Task) (operators.Local, error) {
 }
 
 // local passes the rows of a lane to the operator.
-type local struct{ *Hold }
+type local struct{ *Rows }
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
 	n := l.rows.Grow()
@@ -60,7 +60,7 @@ func (l *local) Close() error                  { return nil }
 
 // Finalize implements operators.Blocking. It orders the strides like the input. Strides of one
 // morsel arrived in order.
-func (o *Hold) Finalize(context.Context, operators.Task) error {
+func (o *Rows) Finalize(context.Context, operators.Task) error {
 	slices.SortFunc(o.strides, func(a, b stride) int {
 		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.partition, b.partition))
 	})
@@ -69,20 +69,20 @@ func (o *Hold) Finalize(context.Context, operators.Task) error {
 
 // Reader returns a reader of the rows, once the operator is finalised. Several readers may read
 // concurrently. Each must be closed before the operator.
-func (o *Hold) Reader() *Reader { return &Reader{Hold: o} }
+func (o *Rows) Reader() *Reader { return &Reader{Rows: o} }
 
 // Close implements operators.Operator.
-func (o *Hold) Close() error { return o.rows.Close() }
+func (o *Rows) Close() error { return o.rows.Close() }
 
 // Demand implements operators.Demanding: all rows.
-func (o *Hold) Demand(e operators.Expected) operators.Demand {
+func (o *Rows) Demand(e operators.Expected) operators.Demand {
 	return operators.Demand{Bytes: e.Bytes,
 		Spilled: func(room float64) float64 { return max(0, e.Bytes-spill.Room(room)) }}
 }
 
 // Reader is a source of the rows. Its parts are the strides, in the order of the input.
 type Reader struct {
-	*Hold
+	*Rows
 	ahead *spill.Reader // of one lane, which emits the parts in order
 }
 

@@ -1,4 +1,4 @@
-// Package hold materializes the rows of a step that several steps read, so that they are computed
+// Package materialize materializes the rows of a step that several steps read, so that they are computed
 // once.
 //
 // The strides are kept in the order of the input, each as a partition of package spill. They have
@@ -7,4 +7,4 @@
 // releases the rows. In a plan the first reader has the stage "hold" above the step; the others
 // read it as "held". Scans, and filters, projections and unions of scans, are not materialized:
 // each reader computes them again.
-package hold
+package materialize
