@@ -15,7 +15,7 @@ var specs = map[string]Spec{
 	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{},
 	"group":  &Group{},
 	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Materialize{},
-	"held": &Materialized{},
+	"held":   &Materialized{},
 	"values": &Values{}, "single row": &SingleRow{},
 }
 
