@@ -181,7 +181,7 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cpu.Close()) }()
 	rows, _ := sidesOfAJoin(6000, 0)
-	thin, cases := gputest.ThinOr(t, 5), 0
+	thin, cases := gputest.ThinOr(t, 9), 0
 	for _, c := range []struct {
 		memory int64
 		always bool
@@ -269,8 +269,11 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	defer func() { require.NoError(t, d.Close()) }()
 	run, want := coprocessingFaults(t, d)
 	thin := int64(min(max(1, gputest.ThinOr(t, 3)), 3)) // with fewer faults none may come where one is wanted
-	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
+	for i, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
 		"cuEventSynchronize"} {
+		if !gputest.Takes(int(thin), i) {
+			continue
+		}
 		for n := int64(1); n < 3000; n = n*(1+2*thin) + 1 {
 			a := &trap{call: call, at: n, happens: inject}
 			d.armed.Store(a)

@@ -31,7 +31,7 @@ import (
 func TestWindowsAndSortedGroupsGiveOneAnswer(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	first, cases := gputest.Seed(t), gputest.Cases(t, 30)
+	first, cases := gputest.Seed(t), gputest.Cases(t, 20)
 	answered, refused, failed := 0, 0, 0
 	for seed := first; seed < first+uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 17))

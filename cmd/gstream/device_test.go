@@ -13,6 +13,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/pipeline"
 )
 
@@ -163,6 +164,7 @@ func TestStrideSizeIsTakenAndChecked(t *testing.T) {
 }
 
 func TestBenchMeasuresEveryPrimitiveOfTheCPU(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	dir := t.TempDir()
 	results, picture := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.svg")
 	code, stdout, stderr := gstream("bench", "all", "--device", "host", "--rows", "2000", "--runs", "1",

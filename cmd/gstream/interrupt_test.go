@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // TestMain turns the test binary into gstream if the environment says so, for tests that
@@ -146,6 +148,7 @@ func onDisk(process int, folder string) (bytes int64) {
 
 // TestAKilledRunThatSpillsLeavesNoFilesAndCanBeRepeated kills a sort while its rows are on disk.
 func TestAKilledRunThatSpillsLeavesNoFilesAndCanBeRepeated(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	path, folder := linesJob(t, sortedLines), t.TempDir()
 	out := filepath.Join(filepath.Dir(path), "out.parquet")
 	nothingSpilled := func() {

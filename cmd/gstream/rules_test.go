@@ -16,6 +16,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -214,6 +215,7 @@ func TestDevicesAreNamedInTheirPackagesOnly(t *testing.T) {
 
 // TestOnlyTheTableGrantsMemory looks for parts of budgets that are computed next to gpu/grant, which has them all.
 func TestOnlyTheTableGrantsMemory(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	part := regexp.MustCompile(`(Limit|Budget)\(\)\)* */ *[(\w]|Limit\(\)\)* *\*|[*/] *(int64|float64)?\(?[\w.()]+\.Limit\(\)`)
 	require.Regexp(t, part, "room := t.Lease.Limit() / int64(8*t.Lanes)")
 	require.Regexp(t, part, "0.6*float64(d.Budget().Limit())")
@@ -258,6 +260,7 @@ var oldWords = []string{"gpu/cuda/kernels/"}
 // TestCommentsAndDocumentsUseTheWordsOfTheField looks for words in comments of Go and CUDA files,
 // and in documents outside of code.
 func TestCommentsAndDocumentsUseTheWordsOfTheField(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	code := regexp.MustCompile("(?s)```.*?```|`[^`]*`|\\]\\([^)]*\\)")
 	comment := regexp.MustCompile(`(?m)(?:^|\s)//.*$`)
 	var words []*regexp.Regexp

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // TestSettingsAreFlags finds the flag of each setting that an error may name.
@@ -37,6 +38,7 @@ var namesFlags = []string{"cmd/gstream", "operators/bench", "pipeline/job"}
 
 // TestOnlyTheCommandKnowsItsFlags looks for flags in strings of other packages, which name a gpu.Setting.
 func TestOnlyTheCommandKnowsItsFlags(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	flag := regexp.MustCompile(`(^|[\s"(])--[a-z][a-z-]+`)
 	fset := token.NewFileSet()
 	goFiles(t, func(name string, text []byte) {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/sink/parquet"
 )
@@ -140,6 +141,7 @@ func TestShowPrintsWholeValues(t *testing.T) {
 }
 
 func TestShowFitsTheTerminal(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	var fields []arrow.Field
 	var row []string
 	for i := range 300 {

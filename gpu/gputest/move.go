@@ -869,7 +869,10 @@ func testSort(t *testing.T, open Open) {
 	}
 	t.Run("several keys", func(t *testing.T) {
 		b := setUp(t, open)
-		for range 40 {
+		for i := range 40 {
+			if !Takes(min(Thin, 4), i) {
+				continue
+			}
 			n := b.rnd.IntN(3000)
 			var keyTypes []gpu.Type
 			var keys [][]gpu.Scalar
@@ -889,10 +892,13 @@ func testSort(t *testing.T, open Open) {
 	// Long strings that are equal, or differ after a common prefix.
 	t.Run("long texts", func(t *testing.T) {
 		b := setUp(t, open)
-		text := gpu.Of(gpu.String)
+		text, i := gpu.Of(gpu.String), 0
 		for _, length := range []int{56, 63, 64, 65, 72, 700} {
 			for _, coded := range []bool{false, true} {
 				for _, ends := range []int{1, 3, 300} { // 1: the rounds find no difference
+					if i++; !Takes(min(Thin, 5), i) {
+						continue
+					}
 					values := make([]gpu.Scalar, 700)
 					for i := range values {
 						values[i] = gpu.StringScalar(strings.Repeat("x", length) + fmt.Sprint(b.rnd.IntN(ends)))

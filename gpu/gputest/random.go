@@ -40,6 +40,15 @@ func SkipWithRaceDetector(t testing.TB) {
 	}
 }
 
+// StepOr returns the divisor d of a loop over n with the step 1 + n/d: the finer one, or under the race detector, which
+// is ten times slower and looks at goroutines, not at numbers, the coarser one.
+func StepOr(fine, coarse int64) int64 {
+	if Race {
+		return coarse
+	}
+	return fine
+}
+
 // ThinOr returns n for a suite that runs one case in n: GSTREAM_THIN, or thin. The checks of a
 // commit run all cases.
 func ThinOr(t testing.TB, thin int) int {

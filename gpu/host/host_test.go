@@ -12,9 +12,9 @@ import (
 
 func TestConformance(t *testing.T) {
 	all := []int{1, 3}
-	gputest.Thin = gputest.ThinOr(t, 7)
-	if gputest.Thin > 1 {
-		all = all[1:] // the checks of a commit run one thread with all cases
+	gputest.Thin = gputest.ThinOr(t, 21)
+	if gputest.Thin > 5 {
+		all = all[1:] // the checks of a commit also run one thread, with more cases
 	}
 	for _, threads := range all {
 		t.Run(fmt.Sprint(threads, " threads"), func(t *testing.T) {

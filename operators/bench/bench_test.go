@@ -16,15 +16,14 @@ import (
 // TestEveryBenchmarkRunsOnEveryDevice runs the benchmarks on little data. The
 // measurements then mean nothing, but every call must work and give everything back.
 func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
-	const memory = 256 << 20 // the bound is measured with a part of it
-	open := map[string]func(t *testing.T, hostMemory int64) gpu.Device{
-		"CPU": func(t *testing.T, _ int64) gpu.Device {
+	open := map[string]func(t *testing.T, memory, hostMemory int64) gpu.Device{
+		"CPU": func(t *testing.T, memory, _ int64) gpu.Device {
 			d, err := host.Open(host.Options{Threads: 2, Memory: memory})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, d.Close()) })
 			return d
 		},
-		"GPU": func(t *testing.T, hostMemory int64) gpu.Device {
+		"GPU": func(t *testing.T, memory, hostMemory int64) gpu.Device {
 			return cudatest.Open(t, cuda.Options{Memory: memory, HostMemory: hostMemory})
 		},
 	}
@@ -34,14 +33,16 @@ func TestEveryBenchmarkRunsOnEveryDevice(t *testing.T) {
 			t.Run(name+" on the "+device, func(t *testing.T) {
 				results := 0
 				var cases []string
-				opt, hostMemory := bench.Options{Rows: 3000, Runs: 1}, int64(0)
+				opt := bench.Options{Rows: 3000, Runs: 1}
+				memory, hostMemory := int64(256<<20), int64(0) // the bound is measured with a part of it
 				switch name {
 				case "spill":
 					opt.Cases = []string{"all"}
 				case "disk":
-					opt.Rows, hostMemory = 2*memory/16, memory/4
+					memory = 64 << 20
+					opt.Rows, hostMemory = int(2*memory/16), memory/4
 				}
-				d := open(t, hostMemory)
+				d := open(t, memory, hostMemory)
 				err := bench.Run(context.Background(), d, name, opt, func(r bench.Result) {
 					results++
 					cases = append(cases, r.Case)

@@ -364,7 +364,7 @@ func TestAllKindsOnAGPU(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	all := examples(dev)
 	seen := map[string]bool{}
-	thin := gputest.ThinOr(t, 5)
+	thin := gputest.ThinOr(t, 11)
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, e := range all {
 		// An emulator is slow: one example for each kind, algorithm, residual condition

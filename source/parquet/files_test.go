@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // tree makes empty files in a folder, and links written as "name -> target".
@@ -93,6 +95,7 @@ func TestPatternsAndFoldersNameFiles(t *testing.T) {
 }
 
 func TestPatternsMatchAsInDuckDB(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON names no Python with DuckDB")

@@ -75,7 +75,7 @@ func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
 		path := filepath.Join("testdata", f)
 		want, _, err := scanOnce(t, 0, []string{path}, source.ScanOptions{StrideRows: 100})
 		require.NoError(t, err)
-		for k, refused := 1, true; refused && k < 300; k += 1 + k/30 {
+		for k, refused := 1, true; refused && k < 300; k += 1 + k/int(gputest.StepOr(30, 4)) {
 			refused = false
 			table, opt := everyColumn(t, path)
 			var regrow func()
