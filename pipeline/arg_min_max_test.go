@@ -16,6 +16,7 @@ import (
 // mode, for which the rows of the groups are sorted: for all kinds of values, however the rows are cut and spilled.
 func TestArgMinMaxAreThoseOfSortedRows(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
+	t.Parallel()
 	const rows = 6000
 	var calls []string
 	for _, x := range strings.Fields("i few word zeros real wide huge day at no bytes none") {

@@ -121,6 +121,7 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 // TestChangedPlansAreRefusedOrFit changes each kind of value of encoded plans, and leaves it out.
 func TestChangedPlansAreRefusedOrFit(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
+	t.Parallel()
 	changed := map[string]bool{} // by the path without positions
 	for _, data := range encodedPlans(t) {
 		var plan any

@@ -54,6 +54,7 @@ var joinConditions = map[string][]string{
 // sides and both build sides with DuckDB.
 func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
+	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
 	r := rand.New(rand.NewPCG(gputest.SeedOr(t, 1), 11))
 	table := func(name string, rows int, columns ...string) randomSource {
@@ -81,7 +82,7 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 	c := &randomCase{tables: []randomSource{table("l", 50, "a", "b", "s", "v"), table("l0", 0, "a", "b", "s", "v"),
 		table("r", 40, "c", "d", "t", "w"), table("r0", 0, "c", "d", "t", "w")}}
 	d.write(c)
-	results, rows, thin, cases := 0, 0, gputest.ThinOr(t, 3), 0
+	results, rows, thin, cases := 0, 0, gputest.ThinOr(t, 5), 0
 	for _, name := range slices.Sorted(maps.Keys(joinConditions)) {
 		on := joinConditions[name]
 		for _, kind := range []string{"inner", "left", "right", "full", "semi", "anti", "mark"} {

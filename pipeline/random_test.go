@@ -1290,8 +1290,9 @@ func (c *randomCase) String() string {
 //
 // runs more of them. GSTREAM_SEED=17 GSTREAM_CASES=1 runs one again.
 func TestRandomPipelinesGiveDuckDBsRows(t *testing.T) {
+	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
-	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 120)
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 80)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		d.duel(drawCase(rand.New(rand.NewPCG(seed, 7))), seed)
 	}

@@ -255,7 +255,7 @@ var reports = []struct {
 	}, `
   - group: {by: [k, s], aggregates: {n: count(*), m: max(i)}}
   - group: {aggregates: {g: count(*), n: sum(n), m: sum(m)}}
-`, "60000 60000 1799970000", "5MiB"},
+`, "60000 60000 1799970000", "6MiB"},
 	{"DataFusion: a sort with a limit that keeps all it reads in memory", map[string]string{
 		"t": `sql("select i, i % 10 k, repeat('t', 90) || i s from range(60000) t(i)",
     ", row_group_size 4096")`,

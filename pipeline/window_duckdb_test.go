@@ -314,8 +314,9 @@ func (g *caseGenerator) sortedAggregate(in randomRelation) (call string, exact b
 // TestRandomSortedGroupsGiveDuckDBsRows compares aggregates that need the rows of a group
 // together with DuckDB's.
 func TestRandomSortedGroupsGiveDuckDBsRows(t *testing.T) {
+	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
-	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 150)
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 90)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		d.duel(drawSortedGroups(rand.New(rand.NewPCG(seed, 13))), seed)
 	}
@@ -325,8 +326,9 @@ func TestRandomSortedGroupsGiveDuckDBsRows(t *testing.T) {
 // TestRandomWindowsGiveDuckDBsRows draws window functions, frames and qualify over tables of
 // many types, and compares types and rows with DuckDB's.
 func TestRandomWindowsGiveDuckDBsRows(t *testing.T) {
+	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
-	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 150)
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 90)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		d.duel(drawWindow(rand.New(rand.NewPCG(seed, 11))), seed)
 	}
@@ -335,8 +337,9 @@ func TestRandomWindowsGiveDuckDBsRows(t *testing.T) {
 
 // TestRandomWindowsOverAllRowsSpill compares windows without partition keys, whose rows all spill, with DuckDB's.
 func TestRandomWindowsOverAllRowsSpill(t *testing.T) {
+	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir(), spill: true}
-	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 80)
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 40)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		g := &caseGenerator{r: rand.New(rand.NewPCG(seed, 37)), c: &randomCase{}, types: randomTypes, overAll: true}
 		d.duel(g.window(), seed)
