@@ -314,6 +314,7 @@ func (g *caseGenerator) sortedAggregate(in randomRelation) (call string, exact b
 // TestRandomSortedGroupsGiveDuckDBsRows compares aggregates that need the rows of a group
 // together with DuckDB's.
 func TestRandomSortedGroupsGiveDuckDBsRows(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 90)
@@ -326,6 +327,7 @@ func TestRandomSortedGroupsGiveDuckDBsRows(t *testing.T) {
 // TestRandomWindowsGiveDuckDBsRows draws window functions, frames and qualify over tables of
 // many types, and compares types and rows with DuckDB's.
 func TestRandomWindowsGiveDuckDBsRows(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 90)
@@ -337,6 +339,7 @@ func TestRandomWindowsGiveDuckDBsRows(t *testing.T) {
 
 // TestRandomWindowsOverAllRowsSpill compares windows without partition keys, whose rows all spill, with DuckDB's.
 func TestRandomWindowsOverAllRowsSpill(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	t.Parallel()
 	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir(), spill: true}
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 40)
