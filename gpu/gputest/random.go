@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,16 +59,17 @@ func ThinOr(t testing.TB, thin int) int {
 
 // Takes reports whether a suite runs its case i: all cases if thin is at most 1, else one in thin.
 // The first of these is case GSTREAM_FIRST, or 1.
-func Takes(thin, i int) bool { return thin <= 1 || i%thin == first%thin }
+func Takes(thin, i int) bool { return thin <= 1 || i%thin == first()%thin }
 
-// first is GSTREAM_FIRST, or 1 if that is not a number.
-var first = func() int {
+// first returns GSTREAM_FIRST, or 1 if that is not a number. It is read while a test runs, so that go test runs it again
+// for another value.
+var first = sync.OnceValue(func() int {
 	n, err := strconv.ParseUint(os.Getenv("GSTREAM_FIRST"), 10, 16)
 	if err != nil {
 		return 1
 	}
 	return int(n)
-}()
+})
 
 // Cases returns the number of random cases of a test: GSTREAM_CASES, or n.
 func Cases(t testing.TB, n int) int {
