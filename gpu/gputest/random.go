@@ -61,8 +61,8 @@ func ThinOr(t testing.TB, thin int) int {
 // The first of these is case GSTREAM_FIRST, or 1.
 func Takes(thin, i int) bool { return thin <= 1 || i%thin == first()%thin }
 
-// first returns GSTREAM_FIRST, or 1 if that is not a number. It is read while a test runs, so that go test runs it again
-// for another value.
+// first returns GSTREAM_FIRST, or 1 if that is not a number. It is read while a test runs, so that go test runs it
+// again for another value.
 var first = sync.OnceValue(func() int {
 	n, err := strconv.ParseUint(os.Getenv("GSTREAM_FIRST"), 10, 16)
 	if err != nil {
