@@ -428,7 +428,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 	type question struct{ Seed, SQL, File string }
 	var questions []question
 	answered, refused, spills, helped := 0, 0, 0, 0
-	first, cases := gputest.Seed(t), gputest.Cases(t, 25)
+	first, cases := gputest.Seed(t), gputest.Cases(t, 40)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 3))
 		p := newPipelineCase(r)
