@@ -895,7 +895,7 @@ func groupMemory() (out []memoryCase) {
 	return out
 }
 
-// accumulatorRefusals update every aggregate over every layout: first with rows without
+// accumulatorMemory updates every aggregate over every layout: first with rows without
 // nulls, then with rows with nulls and more groups.
 func accumulatorMemory() (out []memoryCase) {
 	types := memoryColumns(1)
