@@ -79,10 +79,13 @@ func (s *stepBinder) join(left *Relation) *Relation {
 		c.add(e, l.node)
 	}
 	spec := rel.JoinSpec{Kind: kind, Algorithm: j.Algorithm}
-	if j.Build == "left" || j.Build == "right" {
-		spec.Build, spec.BuildWhy = j.Build, "the job says so"
+	switch j.Build {
+	case "left":
+		spec.Build = rel.Build{Side: rel.LeftSide, Reason: rel.AskedFor}
+	case "right":
+		spec.Build = rel.Build{Side: rel.RightSide, Reason: rel.AskedFor}
 	}
-	spec.Fixed = j.Order == "as written" || j.Algorithm != "" || spec.Build != ""
+	spec.Fixed = j.Order == "as written" || j.Algorithm != "" || spec.Build.Side != rel.NoSide
 	if kind == join.Mark {
 		spec.Mark = s.md.Add(rel.Column{Field: gpu.Field{Name: mark, Type: gpu.Of(gpu.Bool)}})
 	}

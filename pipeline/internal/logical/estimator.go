@@ -453,14 +453,14 @@ func (e *Estimator) joinRows(n *rel.Join) float64 {
 // had a match.
 const keptRows = 2
 
-// BuildSide decides which side of a join is held in memory, and says why. The other side streams,
-// so the side with fewer rows is built.
-func (e *Estimator) BuildSide(n *rel.Join) (left bool, why string) {
+// Build decides which side of a join is built, the side with fewer rows where the job and the kind of the join leave
+// the choice. The other side streams.
+func (e *Estimator) Build(n *rel.Join) rel.Build {
 	switch {
 	case !n.Kind.Pairs():
-		return false, fmt.Sprintf("a %v join streams its left side", n.Kind)
-	case n.Build != "":
-		return n.Build == "left", n.BuildWhy
+		return rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}
+	case n.Build.Side != rel.NoSide:
+		return n.Build
 	}
 	factorLeft, factorRight := 1.0, 1.0
 	switch n.Kind {
@@ -470,14 +470,14 @@ func (e *Estimator) BuildSide(n *rel.Join) (left bool, why string) {
 		factorRight = keptRows
 	}
 	l, r := e.Rows(n.Left), e.Rows(n.Right)
-	if left = l*factorLeft < r*factorRight; n.Range != nil {
-		left = n.Range.Left
+	left, reason := l*factorLeft < r*factorRight, rel.FewerRows
+	if n.Range != nil {
+		left, reason = n.Range.Left, rel.RangeKey
 	}
-	small, large := r, l
 	if left {
-		small, large = large, small
+		return rel.Build{Side: rel.LeftSide, Reason: reason, BuildRows: l, ProbeRows: r}
 	}
-	return left, fmt.Sprintf("about %s rows against %s", Approximate(small), Approximate(large))
+	return rel.Build{Side: rel.RightSide, Reason: reason, BuildRows: r, ProbeRows: l}
 }
 
 // denseFactor is the most slots per input row of a group table that keys index directly. denseSlots

@@ -88,3 +88,27 @@ func TestWhatRulesKnowGoesBeforeEstimates(t *testing.T) {
 	require.Equal(t, 12, e.GroupHint(renamed).Groups)
 	require.Equal(t, 100.0, e.Rows(rel.NewGroup(expr.Origin{Step: "h"}, scan, scan.Columns, nil, nil, "")))
 }
+
+func TestTheBuiltSideHasAReason(t *testing.T) {
+	m := &rel.Metadata{}
+	e := NewEstimator(t.Context())
+	scan := rel.NewScan(m, expr.Origin{Step: "t"}, numbers{})
+	few := rel.NewLimit(expr.Origin{Step: "few"}, scan, 0, 10)
+	again, ids := rel.Renamed(scan, scan.Columns, "u")
+	build := func(spec rel.JoinSpec, left rel.Node) rel.Build {
+		spec.LeftKeys, spec.RightKeys, spec.NullSafe = scan.Columns, ids, []bool{false}
+		return e.Build(rel.NewJoin(expr.Origin{Step: "j"}, left, again, spec))
+	}
+	require.Equal(t, rel.Build{Side: rel.LeftSide, Reason: rel.FewerRows, BuildRows: 10, ProbeRows: 1000},
+		build(rel.JoinSpec{}, few))
+	require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.FewerRows, BuildRows: 1000, ProbeRows: 1000},
+		build(rel.JoinSpec{}, scan))
+	require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}, build(rel.JoinSpec{Kind: join.Semi}, few))
+	for _, asked := range []rel.Build{{Side: rel.LeftSide, Reason: rel.AskedFor},
+		{Side: rel.RightSide, Reason: rel.RowPerPartition}} {
+		require.Equal(t, asked, build(rel.JoinSpec{Build: asked}, scan))
+	}
+	ranged := rel.JoinSpec{Range: &rel.Range{Key: ids[0], Lower: scan.Columns[0], Upper: rel.None}}
+	require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.RangeKey, BuildRows: 1000, ProbeRows: 10},
+		build(ranged, few))
+}

@@ -24,7 +24,7 @@ const (
 
 // sidesOf returns the probe side and the build side of a join, with their keys.
 func (e *Estimator) sidesOf(n *rel.Join) (probe, build rel.Node, probeKeys, buildKeys []rel.ID) {
-	if left, _ := e.BuildSide(n); left {
+	if e.Build(n).Side == rel.LeftSide {
 		return n.Right, n.Left, n.RightKeys, n.LeftKeys
 	}
 	return n.Left, n.Right, n.LeftKeys, n.RightKeys

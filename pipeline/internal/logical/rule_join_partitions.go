@@ -41,8 +41,8 @@ func joinPartitions(e *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel
 	if partitions == 0 || partitions*joinedRows > rows {
 		return n
 	}
-	spec := rel.JoinSpec{Kind: join.Inner, LeftKeys: w.Partition, Build: "right",
-		BuildWhy: "a row for each partition"}
+	spec := rel.JoinSpec{Kind: join.Inner, LeftKeys: w.Partition,
+		Build: rel.Build{Side: rel.RightSide, Reason: rel.RowPerPartition}}
 	for _, k := range w.Partition {
 		spec.NullSafe = append(spec.NullSafe, in.Field(k).Nullable)
 	}

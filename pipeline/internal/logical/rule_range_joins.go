@@ -19,9 +19,9 @@ func joinRanges(e *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Nod
 	}
 	var best *interval
 	least := math.Inf(1)
-	first, _ := e.BuildSide(j)
+	first := e.Build(j).Side == rel.LeftSide
 	for _, left := range []bool{first, !first} {
-		if left != first && (!j.Kind.Pairs() || j.Build != "") {
+		if left != first && (!j.Kind.Pairs() || j.Build.Side != rel.NoSide) {
 			continue
 		}
 		if i := intervalOf(j, left); i != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/source"
@@ -35,6 +36,20 @@ func describePredicate(s *gpu.Schema, p source.Predicate, hidden bool) string {
 		return text + " " + values[0]
 	}
 	return text
+}
+
+func describeBuild(kind join.Kind, b rel.Build) string {
+	switch b.Reason {
+	case rel.StreamsLeft:
+		return fmt.Sprintf("a %v join streams its left side", kind)
+	case rel.AskedFor:
+		return "the job says so"
+	case rel.RowPerPartition:
+		return "a row for each partition"
+	case rel.FewerRows, rel.RangeKey:
+		return fmt.Sprintf("about %s rows against %s", logical.Approximate(b.BuildRows), logical.Approximate(b.ProbeRows))
+	}
+	panic("physical: unknown reason to build a side of a join")
 }
 
 func describeOrder(o *rel.ChainOrder) string {

@@ -413,10 +413,10 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 		}
 		return lay.all(ids)
 	}
-	buildLeft, why := l.BuildSide(n)
+	build := l.Build(n)
 	built, builtKeys, probed := n.Right, n.RightKeys, n.Left
 	probeLay, buildLay := leftLay, rightLay
-	if buildLeft {
+	if build.Side == rel.LeftSide {
 		built, builtKeys, probed = n.Left, n.LeftKeys, n.Right
 		probeLay, buildLay = rightLay, leftLay
 		spec.Kind = exchanged(n.Kind)
@@ -464,7 +464,7 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 		spec.KeyRange = l.KeyRange(built, builtKeys)
 		spec.UniqueBuild = logical.Unique(built, builtKeys)
 	}
-	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, why))
+	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, describeBuild(n.Kind, build)))
 	if n.Order != nil {
 		st.Detail = append(st.Detail, describeOrder(n.Order))
 	}

@@ -26,11 +26,39 @@ type JoinSpec struct {
 	Algorithm string      // "" leaves the choice to the join
 	Mark      ID          // the column of a mark join
 	Kept      []join.Kind // what the join was: conditions drop the rows that it kept
-	// Build is the side that is built, "left" or "right", and BuildWhy the reason; "" leaves the choice to the
-	// estimator.
-	Build, BuildWhy string
-	Fixed           bool // the join keeps its position in a chain
+	Build     Build       // the zero Build leaves the choice to the estimator
+	Fixed     bool        // the join keeps its position in a chain
 }
+
+// Side is a side of a join.
+type Side uint8
+
+// The sides.
+const (
+	NoSide Side = iota
+	LeftSide
+	RightSide
+)
+
+// Build tells which side of a join is built, and why. The rows of the other side stream.
+type Build struct {
+	Side   Side
+	Reason BuildReason
+	// BuildRows and ProbeRows are the estimated rows of the sides, of FewerRows and RangeKey.
+	BuildRows, ProbeRows float64
+}
+
+// BuildReason is the reason to build a side of a join.
+type BuildReason uint8
+
+// The reasons.
+const (
+	StreamsLeft     BuildReason = iota // the kind of the join can only stream its left side
+	AskedFor                           // the job names the side
+	RowPerPartition                    // the side has a row for each partition of a window
+	FewerRows                          // the side has fewer rows, by estimate
+	RangeKey                           // the side has the key of the Range
+)
 
 // ChainOrder tells why a chain of inner joins has its order.
 type ChainOrder struct {
