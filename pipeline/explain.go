@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -143,7 +144,11 @@ func (e *Explanation) String() string {
 		fmt.Fprintf(&b, "    wrote %s rows, %s, busy %.3f s, waited %.3f s%s\n", humanize.Comma(o.Rows),
 			humanize.IBytes(uint64(o.Bytes)), o.Busy.Seconds(), o.Wait.Seconds(), o.Activity)
 	}
-	e.Root.draw(&b, "", 1, true)
+	d := drawing{Builder: &b}
+	if e.Actual == nil {
+		d.findEqual(e.Root)
+	}
+	d.draw(e.Root, "", 1, true)
 	for _, r := range e.Rules {
 		r.draw(&b)
 	}
@@ -169,19 +174,74 @@ func (r RuleApplied) draw(b *strings.Builder) {
 // deepest is the level from which stages are numbered instead of indented.
 const deepest = 50
 
-func (s *StageExplained) draw(b *strings.Builder, indent string, level int, last bool) {
+// drawing draws stages. Stages that are computed for each of several readers, with equal stages below them, are drawn
+// once.
+type drawing struct {
+	*strings.Builder
+	ids     map[*StageExplained]int // equal for stages that are drawn alike, with all stages below them
+	readers map[int]int             // by ID: the stages that read one that is drawn alike, through different stages
+	labels  map[int]int             // by ID, of those with several readers that are drawn: #1, #2 and so on
+}
+
+// findEqual gives stages their IDs.
+func (d *drawing) findEqual(root *StageExplained) {
+	d.ids, d.readers, d.labels = map[*StageExplained]int{}, map[int]int{}, map[int]int{}
+	known := map[string]int{}
+	root.visit(func(s *StageExplained) {
+		var key []byte
+		for _, text := range append([]string{s.Kind, s.Step, s.Device}, s.Detail...) {
+			key = append(strconv.AppendInt(key, int64(len(text)), 10), ' ')
+			key = append(key, text...)
+		}
+		key = strconv.AppendFloat(key, s.Rows, 'g', -1, 64)
+		for _, in := range s.Inputs {
+			key = strconv.AppendInt(append(key, ' '), int64(d.ids[in]), 10)
+		}
+		id, ok := known[string(key)]
+		if !ok {
+			id = len(known)
+			known[string(key)] = id
+			for _, in := range s.Inputs { // those of an equal stage are not drawn
+				d.readers[d.ids[in]]++
+			}
+		}
+		d.ids[s] = id
+	})
+}
+
+// again labels a stage that is drawn several times, and reports whether it has been drawn.
+func (d *drawing) again(s *StageExplained) (label string, drawn bool) {
+	id, ok := d.ids[s]
+	if !ok || len(s.Inputs) == 0 || d.readers[id] < 2 {
+		return "", false
+	}
+	n, drawn := d.labels[id]
+	if !drawn {
+		n = len(d.labels) + 1
+		d.labels[id] = n
+		return fmt.Sprintf(", #%d", n), false
+	}
+	return fmt.Sprintf(", as #%d", n), true
+}
+
+func (d *drawing) draw(s *StageExplained, indent string, level int, last bool) {
+	b := d.Builder
 	branch, below := "├─ ", indent+"│  "
 	if last {
 		branch, below = "└─ ", indent+"   "
 	}
 	if level >= deepest {
-		branch, below = fmt.Sprintf("└─ level %d: ", level), indent
+		indent, branch, below = "", fmt.Sprintf("└─ level %d: ", level), "   "
 	}
 	rows := fmt.Sprintf("about %s rows", logical.Approximate(s.Rows))
 	if s.Actual != nil {
 		rows += fmt.Sprintf(" (%s in fact)", humanize.Comma(s.Actual.RowsOut))
 	}
-	fmt.Fprintf(b, "%s%s%s (%s)  %s, %s\n", indent, branch, s.Kind, s.Step, rows, s.Device)
+	label, drawn := d.again(s)
+	fmt.Fprintf(b, "%s%s%s (%s)  %s, %s%s\n", indent, branch, s.Kind, s.Step, rows, s.Device, label)
+	if drawn {
+		return
+	}
 	detail := below + "     "
 	if len(s.Inputs) > 0 {
 		detail = below + "│    "
@@ -204,6 +264,6 @@ func (s *StageExplained) draw(b *strings.Builder, indent string, level int, last
 		fmt.Fprintf(b, "%sdropped by filters of joins: %s rows\n", detail, humanize.Comma(a.Dropped))
 	}
 	for i, in := range s.Inputs {
-		in.draw(b, below, level+1, i == len(s.Inputs)-1)
+		d.draw(in, below, level+1, i == len(s.Inputs)-1)
 	}
 }

@@ -115,6 +115,7 @@ func newExplain(left *leftovers) *cobra.Command {
 the columns it reads, the conditions that skip data, the order of joins and why,
 the build side of each join, and how many rows are expected. It reads
 some thousand rows of a table if the statistics of its files do not suffice.
+Stages that several steps need alike are drawn once, as #1, although each step runs them.
 
 With --analyze it runs the whole job and removes its output at the end. Each stage then
 shows what it did, next to the estimate. On a GPU it also shows how many kernels it

@@ -47,7 +47,8 @@ func describeBuild(kind join.Kind, b rel.Build) string {
 	case rel.RowPerPartition:
 		return "a row for each partition"
 	case rel.FewerRows, rel.RangeKey:
-		return fmt.Sprintf("about %s rows against %s", logical.Approximate(b.BuildRows), logical.Approximate(b.ProbeRows))
+		return fmt.Sprintf("about %s rows against %s", logical.Approximate(b.BuildRows),
+			logical.Approximate(b.ProbeRows))
 	}
 	panic("physical: unknown reason to build a side of a join")
 }
