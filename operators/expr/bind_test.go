@@ -101,6 +101,42 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 	}
 }
 
+// TestCastsOfIntegersFoldLikePrograms folds literals at the ends of each type.
+func TestCastsOfIntegersFoldLikePrograms(t *testing.T) {
+	programs := 0
+	fold := func(p *gpu.Program) ([]gpu.Scalar, error) {
+		programs++
+		return host.Fold(p)
+	}
+	values := []string{"-128", "127", "128", "255", "256", "-32768", "65535", "2147483647", "4294967295",
+		"9223372036854775807", "-9223372036854775808", "18446744073709551615",
+		"170141183460469231731687303715884105727"}
+	for _, name := range []string{"TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT",
+		"UBIGINT", "HUGEINT"} {
+		for _, v := range values {
+			src := fmt.Sprintf("CAST(%s AS %s)", v, name)
+			n, err := syntax.Parse(src)
+			require.NoError(t, err)
+			lazy, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}})
+			require.NoError(t, err)
+			program, _, err := expr.Compile(&gpu.Schema{}, lazy)
+			require.NoError(t, err)
+			want, failed := host.Fold(program)
+			before := programs
+			e, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: fold})
+			if failed != nil {
+				require.ErrorContains(t, err, "does not fit "+name, src)
+				continue
+			}
+			require.NoError(t, err, src)
+			got, constant := e.Constant()
+			require.True(t, constant, src)
+			require.Equal(t, want[0], got, src)
+			require.Equal(t, before, programs, "%s needs no program", src)
+		}
+	}
+}
+
 func TestANameThatIsNotFoundIsPartOfTheError(t *testing.T) {
 	s := &expr.Scope{Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int64)}),
 		Qualifiers: []*expr.Tables{expr.TablesOf("t")}}

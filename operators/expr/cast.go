@@ -71,6 +71,13 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 			return nil, err
 		}
 	}
+	if v := x.value; fold != nil && x.op == gpu.OpConst && v.Valid && x.typ.IsInteger() && t.IsInteger() &&
+		typeRange(t).contains(&Range{v.Int, v.Int}) { // without a program: most literals are cast
+		v.Type = t
+		c := newConstant(v)
+		c.hidden = x.hidden
+		return c, nil
+	}
 	e := Expr{op: gpu.OpCast, typ: t, nullable: x.nullable, rng: castRange(x, t)}
 	e.fails = castFails(x, t)
 	if try && e.fails {

@@ -1,8 +1,10 @@
 package expr
 
 import (
+	"encoding/binary"
 	"fmt"
-	"strings"
+	"math"
+	"strconv"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -40,7 +42,8 @@ func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err e
 type compiler struct {
 	p         gpu.Program
 	inputs    map[int]int    // register by schema position
-	registers map[string]int // register by the instruction that computes it
+	registers map[string]int // register by the instruction that computes it, in the form of appendInstr
+	key       []byte         // scratch memory of emit
 	done      map[visit]int  // register by expression: shared nodes are visited once
 	within    map[int]int    // the wider mask that a mask narrows
 }
@@ -141,31 +144,47 @@ func (c *compiler) both(mask, r int) int {
 // emit appends an instruction unless the program has it already. A result for all rows is reused
 // where only some rows are needed.
 func (c *compiler) emit(in gpu.Instr) int {
-	var k strings.Builder
-	fmt.Fprintf(&k, "%d %v %v %d", in.Op, in.Type, in.Args, in.N)
-	fmt.Fprintf(&k, " %v %t %q %v %x", in.Value.Type, in.Value.Valid, in.Value.Str, in.Value.Int, in.Value.Float)
-	if in.Type.Wide {
-		k.WriteString(" wide")
-	}
-	for _, v := range in.Set {
-		fmt.Fprintf(&k, " %q %v %x", v.Str, v.Int, v.Float)
-	}
-	key := k.String()
-	if r, ok := c.registers[key]; ok {
-		return r
-	}
-	masked := fmt.Sprintf("%s mask %d", key, in.Mask)
-	if r, ok := c.registers[masked]; ok {
-		return r
+	for _, mask := range []int{-1, in.Mask} {
+		c.key = appendInstr(c.key[:0], in, mask)
+		if r, ok := c.registers[string(c.key)]; ok {
+			return r
+		}
 	}
 	r := len(c.p.Inputs) + len(c.p.Code)
 	c.p.Code = append(c.p.Code, in)
-	if in.Mask < 0 {
-		c.registers[key] = r
-	} else {
-		c.registers[masked] = r
-	}
+	c.registers[string(c.key)] = r
 	return r
+}
+
+// appendInstr appends what tells an instruction from others, except its text.
+func appendInstr(key []byte, in gpu.Instr, mask int) []byte {
+	number := func(v int) { key = binary.AppendVarint(key, int64(v)) }
+	typ := func(t gpu.Type) {
+		key = append(key, byte(t.Kind), byte(t.Unit), t.Precision, t.Scale)
+		key = strconv.AppendBool(strconv.AppendBool(key, t.UTC), t.Wide)
+	}
+	value := func(v gpu.Scalar) {
+		typ(v.Type)
+		key = strconv.AppendBool(key, v.Valid)
+		key = binary.LittleEndian.AppendUint64(key, v.Int.Lo)
+		key = binary.LittleEndian.AppendUint64(key, uint64(v.Int.Hi))
+		key = binary.LittleEndian.AppendUint64(key, math.Float64bits(v.Float))
+		number(len(v.Str))
+		key = append(key, v.Str...)
+	}
+	number(mask)
+	number(int(in.Op))
+	number(in.N)
+	typ(in.Type)
+	number(len(in.Args))
+	for _, a := range in.Args {
+		number(a)
+	}
+	value(in.Value)
+	for _, v := range in.Set {
+		value(v)
+	}
+	return key
 }
 
 // maxText bounds the text of an instruction, approximately, in bytes.
