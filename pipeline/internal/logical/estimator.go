@@ -72,14 +72,17 @@ func (e *Estimator) columnsOf(n rel.Node) statsOf {
 	return func(id rel.ID) ColumnStats { return e.Column(n, id) }
 }
 
+// mostRows bounds estimates, so that those of chains of joins and unions stay finite.
+const mostRows = 1e18
+
 // Know sets the rows of a node, for callers that know more than the estimator.
-func (e *Estimator) Know(n rel.Node, rows float64) { e.rows[n] = rows }
+func (e *Estimator) Know(n rel.Node, rows float64) { e.rows[n] = min(rows, mostRows) }
 
 // Rows estimates the rows of a node.
 func (e *Estimator) Rows(n rel.Node) float64 {
 	rows, ok := e.rows[n]
 	if !ok {
-		rows = e.countRows(n)
+		rows = min(e.countRows(n), mostRows)
 		e.rows[n] = rows
 	}
 	return rows

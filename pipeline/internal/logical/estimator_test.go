@@ -3,6 +3,7 @@ package logical
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -111,4 +112,18 @@ func TestTheBuiltSideHasAReason(t *testing.T) {
 	ranged := rel.JoinSpec{Range: &rel.Range{Key: ids[0], Lower: scan.Columns[0], Upper: rel.None}}
 	require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.RangeKey, BuildRows: 1000, ProbeRows: 10},
 		build(ranged, few))
+}
+
+func TestEstimatesOfLongChainsStayFinite(t *testing.T) {
+	m := &rel.Metadata{}
+	e := NewEstimator(t.Context())
+	var n rel.Node = rel.NewScan(m, expr.Origin{Step: "t"}, numbers{})
+	for range 1100 {
+		out := m.Add(m.Column(n.Rel().Columns[0]))
+		from := [][]rel.ID{n.Rel().Columns, n.Rel().Columns}
+		n = rel.NewUnion(expr.Origin{Step: "u"}, []rel.Node{n, n}, from, []rel.ID{out})
+	}
+	require.Equal(t, mostRows, e.Rows(n))
+	e.Know(n, math.Inf(1))
+	require.Equal(t, mostRows, e.Rows(n))
 }
