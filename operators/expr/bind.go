@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
@@ -30,6 +31,9 @@ type Scope struct {
 	Origin *Origin
 	// Grouping says which columns are keys of a group-by, for grouping(); otherwise nil.
 	Grouping *Grouping
+	// Names finds columns by name, for scopes that bind many names. Copies of a scope share it. It serves one Schema:
+	// a copy with another schema compares all names.
+	Names *NameIndex
 }
 
 // Fold evaluates a program without inputs to one value for each output. It returns the
@@ -244,7 +248,54 @@ func (s *Scope) TableNames() (names []string) {
 
 // Named returns the columns of a name: those with exactly this name, or else those whose
 // name differs only in case.
-func (s *Scope) Named(name string) []int { return s.namedOf(s.All(), name) }
+func (s *Scope) Named(name string) []int {
+	if s.Names != nil {
+		return s.Names.find(s, name)
+	}
+	return s.namedOf(s.All(), name)
+}
+
+// NameIndex finds columns of a schema by name. It is made after some look-ups, because most scopes have few.
+type NameIndex struct {
+	schema        *gpu.Schema
+	lookUps       int
+	exact, folded map[string][]int
+}
+
+// manyLookUps are the look-ups of names after which an index costs less than to compare all names each time.
+const manyLookUps = 8
+
+func (x *NameIndex) find(s *Scope, name string) []int {
+	if x.schema == nil {
+		x.schema = s.Schema
+	}
+	if x.lookUps++; x.lookUps < manyLookUps || x.schema != s.Schema {
+		return s.namedOf(s.All(), name)
+	}
+	if x.exact == nil {
+		x.exact, x.folded = make(map[string][]int, s.Schema.Len()), make(map[string][]int, s.Schema.Len())
+		for i, f := range s.Schema.Fields {
+			key := fold(f.Name)
+			x.exact[f.Name], x.folded[key] = append(x.exact[f.Name], i), append(x.folded[key], i)
+		}
+	}
+	found := x.exact[name]
+	if len(found) == 0 {
+		found = x.folded[fold(name)]
+	}
+	return slices.Clip(found)
+}
+
+// fold returns a text that is the same for all texts that strings.EqualFold calls equal.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
+}
 
 // All returns the columns.
 func (s *Scope) All() []int {

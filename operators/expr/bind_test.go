@@ -101,6 +101,29 @@ func TestStatisticsThatLieAreAnErrorNotAWrongNumber(t *testing.T) {
 	}
 }
 
+// TestAnIndexFindsTheSameNames looks names up with and without an index. Kelvin and long s equal letters of ASCII but
+// for their case, and a dotted capital I does not.
+func TestAnIndexFindsTheSameNames(t *testing.T) {
+	names := []string{"a", "A", "ab", "aB", "aB", "k", "\u212a", "s", "\u017f", "i", "I", "\u0130", "\u0131", "ß", "ẞ",
+		"θ", "ϴ", "\xff", "\ufffd", ""}
+	fields := make([]gpu.Field, len(names))
+	for i, name := range names {
+		fields[i] = gpu.Field{Name: name, Type: gpu.Of(gpu.Int64)}
+	}
+	plain := &expr.Scope{Schema: gpu.NewSchema(fields...)}
+	indexed := *plain
+	indexed.Names = &expr.NameIndex{}
+	for range 3 {
+		for _, name := range append(names, "AB", "Ab", "K", "S", "ϑ", "x") {
+			assert.Equal(t, plain.Named(name), indexed.Named(name), "%q", name)
+		}
+	}
+	other := indexed
+	other.Schema = gpu.NewSchema(append(fields, gpu.Field{Name: "x"})...)
+	assert.Equal(t, []int{len(names)}, other.Named("x"))
+	assert.Empty(t, indexed.Named("x"))
+}
+
 // TestCastsOfIntegersFoldLikePrograms folds literals at the ends of each type.
 func TestCastsOfIntegersFoldLikePrograms(t *testing.T) {
 	programs := 0

@@ -135,12 +135,15 @@ func (t *Table) sharedMetadata(columns []leaf) map[string]string {
 	same := len(t.refused) == 0 && slices.EqualFunc(t.schema.Fields, columns, func(f gpu.Field, c leaf) bool {
 		return f.Name == c.field.Name && f.Type == c.field.Type && f.Annotation == c.field.Annotation
 	})
-	retyped := slices.ContainsFunc(t.schema.Fields, func(f gpu.Field) bool {
-		return slices.ContainsFunc(columns, func(c leaf) bool {
-			return c.field.Name == f.Name && (c.field.Type != f.Type || c.field.Annotation != f.Annotation)
-		})
-	})
 	if !same {
+		written := make(map[string]gpu.Field, len(columns))
+		for _, c := range columns {
+			written[c.field.Name] = c.field
+		}
+		retyped := slices.ContainsFunc(t.schema.Fields, func(f gpu.Field) bool {
+			c, ok := written[f.Name]
+			return ok && (c.Type != f.Type || c.Annotation != f.Annotation)
+		})
 		maps.DeleteFunc(out, func(k, _ string) bool {
 			return source.DescribesColumns(k) &&
 				(k != "ARROW:schema" || retyped)

@@ -148,6 +148,7 @@ func (e *Estimator) countRows(n rel.Node) float64 {
 
 // Column estimates the values of a column of a node.
 func (e *Estimator) Column(n rel.Node, id rel.ID) ColumnStats {
+	n = e.unchanged(n, id)
 	key := columnOf{n, id}
 	c, ok := e.columns[key]
 	if !ok {
@@ -157,6 +158,29 @@ func (e *Estimator) Column(n rel.Node, id rel.ID) ColumnStats {
 	return c
 }
 
+// unchanged returns the first node below a node that may change the values of a column. Column remembers them there:
+// at every node, a chain of filters over a wide table would take memory for each column of each filter.
+func (e *Estimator) unchanged(n rel.Node, id rel.ID) rel.Node {
+	for {
+		switch m := n.(type) {
+		case *rel.Filter:
+			if _, compared := e.filter(m).left[id]; compared {
+				return n
+			}
+			n = m.In
+		case *rel.Sort:
+			n = m.In
+		case *rel.Limit:
+			n = m.In
+		case *rel.Materialized:
+			n = m.In
+		default:
+			return n
+		}
+	}
+}
+
+// countValues is Column of a node that unchanged returns.
 func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 	switch n := n.(type) {
 	case *rel.Scan:
@@ -169,9 +193,7 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 		return c
 	case *rel.Filter:
 		c := e.Column(n.In, id)
-		if share, compared := e.filter(n).left[id]; compared {
-			c.ruledOut = 1 - (1-c.ruledOut)*share
-		}
+		c.ruledOut = 1 - (1-c.ruledOut)*e.filter(n).left[id]
 		return c
 	case *rel.Project:
 		if !n.Has(id) {
@@ -207,10 +229,6 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 			c.Bytes = e.Column(n.In, f.Value).Bytes
 		}
 		return c
-	case *rel.Sort:
-		return e.Column(n.In, id)
-	case *rel.Limit:
-		return e.Column(n.In, id)
 	case *rel.Union:
 		i := slices.Index(n.Columns, id)
 		if i < 0 {
@@ -245,8 +263,6 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 			return e.Column(n.Right, id)
 		}
 		return e.Column(n.Left, id)
-	case *rel.Materialized:
-		return e.Column(n.In, id)
 	}
 	panic("logical: unknown node")
 }

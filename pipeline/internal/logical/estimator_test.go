@@ -127,3 +127,30 @@ func TestEstimatesOfLongChainsStayFinite(t *testing.T) {
 	e.Know(n, math.Inf(1))
 	require.Equal(t, mostRows, e.Rows(n))
 }
+
+func TestColumnsThatFiltersDoNotCompareAreRememberedOnce(t *testing.T) {
+	m := &rel.Metadata{}
+	e := NewEstimator(t.Context())
+	left := rel.NewScan(m, expr.Origin{Step: "l"}, numbers{})
+	right := rel.NewScan(m, expr.Origin{Step: "r"}, numbers{})
+	a, b := left.Columns[0], right.Columns[0]
+	var n rel.Node = rel.NewJoin(expr.Origin{Step: "j"}, left, right, rel.JoinSpec{AllPairs: true})
+	for range 100 {
+		n = rel.NewFilter(expr.Origin{Step: "f"}, n, []*expr.Expr{expr.Equal(n.Rel().Expr(a), n.Rel().Expr(b), false)})
+		n = rel.NewSort(expr.Origin{Step: "s"}, n, nil, 0, -1)
+		n = rel.NewLimit(expr.Origin{Step: "k"}, n, 0, 1e6)
+	}
+	other, ids := rel.Renamed(right, right.Columns, "o")
+	n = rel.NewJoin(expr.Origin{Step: "j"}, n, other, rel.JoinSpec{AllPairs: true})
+	for range 100 {
+		n = rel.NewFilter(expr.Origin{Step: "f"}, n, []*expr.Expr{expr.Equal(n.Rel().Expr(a), n.Rel().Expr(a), true)})
+		require.Equal(t, 100.0, e.Column(n, ids[0]).distinct)
+	}
+	remembered := 0
+	for of := range e.columns {
+		if of.id == ids[0] {
+			remembered++
+		}
+	}
+	require.Less(t, remembered, 5)
+}

@@ -78,7 +78,7 @@ func (r *Relation) of(n rel.Node, ids []rel.ID) *Relation {
 func scopeOf(e *Estimator, r *Relation) *expr.Scope {
 	if r.known == nil {
 		ids := r.ids()
-		s := &expr.Scope{Schema: r.Schema(), IDs: ids, Fold: host.Fold,
+		s := &expr.Scope{Schema: r.Schema(), IDs: ids, Fold: host.Fold, Names: &expr.NameIndex{},
 			Range: func(column int) *expr.Range { return e.Column(r.node, ids[column]).bound }}
 		for _, c := range r.columns {
 			s.Qualifiers = append(s.Qualifiers, c.tables)

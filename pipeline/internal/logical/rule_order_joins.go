@@ -168,7 +168,7 @@ func (c *chain) add(n rel.Node) (map[rel.ID]term, *order) {
 func (c *chain) addLeaf(n rel.Node) (map[rel.ID]term, *order) {
 	i, written := len(c.leaves), n.Rel().Columns
 	ids := written
-	if slices.ContainsFunc(c.leaves, func(leaf rel.Node) bool { return rel.Shares(leaf, n) }) {
+	if slices.ContainsFunc(written, func(id rel.ID) bool { return c.leafOf[id] != nil }) {
 		n, ids = rel.Renamed(n, written, "")
 	}
 	c.leaves = append(c.leaves, n)

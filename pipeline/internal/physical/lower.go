@@ -559,13 +559,13 @@ func (l *lowering) lowerExpand(n *rel.Expand, need required) (*Stage, layout, er
 }
 
 func (l *lowering) lowerGroup(n *rel.Group, need required) (*Stage, layout, error) {
-	below, kept := requiredOf(n.Keys...), slices.Clone(n.Keys)
+	used, kept := slices.Clone(n.Keys), slices.Clone(n.Keys)
 	for _, a := range n.Aggregates {
 		if need[a.Out] {
-			below, kept = below.with(a.Columns()...), append(kept, a.Out)
+			used, kept = append(used, a.Columns()...), append(kept, a.Out)
 		}
 	}
-	in, lay, err := l.lower(n.In, below)
+	in, lay, err := l.lower(n.In, requiredOf(used...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -656,16 +656,16 @@ func (l *lowering) lowerWindow(n *rel.Window, need required) (*Stage, layout, er
 	if len(computed) == 0 {
 		return l.lower(n.In, requiredOf(kept...))
 	}
-	below := requiredOf(kept...).with(n.Partition...)
+	used := slices.Concat(kept, n.Partition)
 	for _, k := range n.Order {
-		below[k.Column] = true
+		used = append(used, k.Column)
 	}
 	for i, f := range n.Functions {
 		if need[n.Out[i]] {
-			below = below.with(f.Columns()...)
+			used = append(used, f.Columns()...)
 		}
 	}
-	in, lay, err := l.lower(n.In, below)
+	in, lay, err := l.lower(n.In, requiredOf(used...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -701,11 +701,11 @@ func sortKeys(r *rel.Relation, keys []rel.SortKey, lay layout) (out []sort.Key, 
 }
 
 func (l *lowering) lowerSort(n *rel.Sort, need required) (*Stage, layout, error) {
-	below := need
+	var used []rel.ID
 	for _, k := range n.Keys {
-		below = below.with(k.Column)
+		used = append(used, k.Column)
 	}
-	in, lay, err := l.lower(n.In, below)
+	in, lay, err := l.lower(n.In, need.with(used...))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,7 +32,21 @@ func (r *Relation) Has(id ID) bool { return slices.Contains(r.Columns, id) }
 
 // HasAll reports whether the rows have all of some columns.
 func (r *Relation) HasAll(ids []ID) bool {
-	return !slices.ContainsFunc(ids, func(id ID) bool { return !r.Has(id) })
+	has := r.Has
+	if len(ids) > 8 {
+		columns := r.set()
+		has = func(id ID) bool { return columns[id] }
+	}
+	return !slices.ContainsFunc(ids, func(id ID) bool { return !has(id) })
+}
+
+// set returns the columns of the rows, for callers that look up many.
+func (r *Relation) set() map[ID]bool {
+	columns := make(map[ID]bool, len(r.Columns))
+	for _, id := range r.Columns {
+		columns[id] = true
+	}
+	return columns
 }
 
 // Field describes a column of the rows.
@@ -366,7 +380,10 @@ func Renamed(in Node, columns []ID, table string) (*Project, []ID) {
 }
 
 // Shares reports whether two nodes have a column in common, so that they cannot be joined.
-func Shares(a, b Node) bool { return slices.ContainsFunc(b.Rel().Columns, a.Rel().Has) }
+func Shares(a, b Node) bool {
+	columns := a.Rel().set()
+	return slices.ContainsFunc(b.Rel().Columns, func(id ID) bool { return columns[id] })
+}
 
 // NewJoin makes a join of two sides without a common column.
 func NewJoin(origin expr.Origin, left, right Node, spec JoinSpec) *Join {

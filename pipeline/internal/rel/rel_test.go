@@ -235,3 +235,16 @@ func TestPrintOfNodesThatOnlySQLMakes(t *testing.T) {
 	require.Equal(t, []ID{x.Columns[0], b, x.Columns[2], mark}, out.Rel().Columns)
 	require.True(t, apply.Right.Rel().Field(s.Columns[0]).Nullable)
 }
+
+func TestColumnsOfARelationAreFound(t *testing.T) {
+	m, x, y := trees()
+	require.False(t, Shares(x, y))
+	j := NewJoin(step("j"), x, y, equalKeys(x.Columns[0], y.Columns[0]))
+	require.True(t, Shares(j, y))
+	require.True(t, Shares(y, j))
+	many := m.Add(Column{Field: gpu.Field{Name: "n"}})
+	for _, ids := range [][]ID{x.Columns, append(j.Columns[:6:6], j.Columns...)} { // few and many
+		require.True(t, j.HasAll(ids))
+		require.False(t, j.HasAll(append(ids[:len(ids):len(ids)], many)))
+	}
+}
