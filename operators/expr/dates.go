@@ -542,6 +542,11 @@ func bindMakeTime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	return b.unlessNull(n, args, func() (*Expr, error) { return b.timeOf(n, args) })
+}
+
+// timeOf returns the time of an hour, a minute and a second, which must exist.
+func (b *binder) timeOf(n *syntax.Call, args []*Expr) (*Expr, error) {
 	micros, err := b.expand(n, "_1 * 3600000000 + _2 * 60000000 + round(_3 * 1000000)::BIGINT", args...)
 	if err != nil {
 		return nil, err
@@ -564,6 +569,30 @@ func bindMakeTime(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.require(n, valid, e, "there is no time of this hour, minute and second")
 }
 
+// unlessNull binds a function whose result is null where an argument is, even if it fails for the other arguments.
+func (b *binder) unlessNull(n syntax.Node, args []*Expr, bind func() (*Expr, error)) (*Expr, error) {
+	var there []*Expr
+	for _, a := range args {
+		if a.nullable {
+			e, err := b.isNull(n, a, true)
+			if err != nil {
+				return nil, err
+			}
+			there = append(there, e)
+		}
+	}
+	if len(there) == 0 {
+		return bind()
+	}
+	b.lazy++
+	defer func() { b.lazy-- }()
+	e, err := bind()
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "CASE WHEN _1 THEN _2 END", And(there...), e)
+}
+
 func bindMakeTimestamp(typ string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		switch len(a) {
@@ -574,7 +603,9 @@ func bindMakeTimestamp(typ string) func(*binder, *syntax.Call, []*Expr) (*Expr, 
 			if err != nil {
 				return nil, err
 			}
-			return b.expand(n, "CAST(make_date(_1, _2, _3) + make_time(_4, _5, _6) AS "+typ+")", args...)
+			return b.unlessNull(n, args, func() (*Expr, error) {
+				return b.expand(n, "CAST(make_date(_1, _2, _3) + make_time(_4, _5, _6) AS "+typ+")", args...)
+			})
 		}
 		return nil, b.errorf(n, "%s takes 1 or 6 arguments, found %d", n.Name, len(a))
 	}

@@ -312,7 +312,7 @@ func bindIf(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 
 func bindDatePart(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if v, ok := a[0].Constant(); ok && a[0].literal == stringLiteral && zoneParts[strings.ToLower(v.Str)] {
-		return b.extractZone(n, v.Str, a[1])
+		return b.extractZone(n.Args[1], v.Str, a[1])
 	}
 	p, err := b.datePart(n.Args[0], a[0])
 	if err != nil {
@@ -332,16 +332,21 @@ func bindDateTrunc(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 // zoneParts are the parts of the offset from UTC.
 var zoneParts = map[string]bool{"timezone": true, "timezone_hour": true, "timezone_minute": true}
 
-// extractZone binds a part of the offset from UTC, which is 0.
-func (b *binder) extractZone(n *syntax.Call, part string, x *Expr) (*Expr, error) {
+// extractZone binds a part of the offset from UTC, which is 0, of x, whose node is n.
+func (b *binder) extractZone(n syntax.Node, part string, x *Expr) (*Expr, error) {
 	switch {
 	case x.isInterval() || x.literal != notLiteral || x.typ.Kind != gpu.Time && x.typ.Kind != gpu.Timestamp:
-		return nil, b.errorf(n.Args[1], "%s is a part of a timestamp or a time, found %v%s", strings.ToLower(part),
+		return nil, b.errorf(n, "%s is a part of a timestamp or a time, found %v%s", strings.ToLower(part),
 			x.typ, dateHint(x))
 	case x.typ.Kind == gpu.Time:
 		return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN 0::BIGINT END", x)
 	}
 	return b.expand(n, "CASE WHEN isfinite(_1) THEN 0::BIGINT END", x)
+}
+
+// bindZonePart binds the function that is named as a part of the offset from UTC.
+func bindZonePart(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	return b.extractZone(n.Args[0], n.Name, a[0])
 }
 
 // CheckForm checks the syntax of an expression, and that the functions that it calls exist. Values

@@ -113,7 +113,7 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	switch {
 	case compares && both:
 		for _, e := range []**Expr{&x, &y} {
-			if *e, err = b.expand(n, "(_1 * 30 + _2) * 86400000000 + _3", (*e).args...); err != nil {
+			if *e, err = b.expand(n, "(_1::HUGEINT * 30 + _2) * 86400000000 + _3", (*e).args...); err != nil {
 				return nil, err
 			}
 		}
