@@ -1,13 +1,5 @@
 package expr
 
-import (
-	"maps"
-	"slices"
-)
-
-// FunctionNames returns the names of the scalar functions.
-func FunctionNames() []string { return slices.Sorted(maps.Keys(functions)) }
-
 // RangeOf returns the ranges of a list, unknown behind its end, as a function.
 func RangeOf(list []*Range) func(int) *Range {
 	return func(column int) *Range {

@@ -20,6 +20,7 @@ const (
 	Time
 	Timestamp
 	classes
+	Interval = classes // no column has one
 )
 
 // Node is a random expression: SQL with arguments. It is immutable.
@@ -30,6 +31,8 @@ type Node struct {
 	// needs, when set, returns the arguments that a row needs. holds tells whether a
 	// condition is true on the row. Without needs a row needs all arguments.
 	needs func(n *Node, holds func(*Node) bool) []int
+	// inexact says that the last digits of the operation depend on the math library.
+	inexact bool
 }
 
 // Leaf is SQL without arguments.
@@ -123,29 +126,11 @@ func (n *Node) Pruned(holds func(*Node) bool, typeOf func(*Node) string) *Node {
 	return &m
 }
 
-// Exact reports whether the value has the same bits everywhere. Exponentials, logarithms,
-// cube roots and powers depend on the math library.
+// Exact reports whether the value has the same bits everywhere.
 func (n *Node) Exact() bool {
-	return !n.uses("sin(", "cos(", "tan(", "cot(", "sinh(", "cosh(", "tanh(", "atan2(", "degrees(", "radians(", "pi(",
-		"exp(", "ln(", "log2(", "log10(", "log(", "cbrt(", "gamma(", "power(", "pow(", " ^ ")
-}
-
-// uses reports whether the SQL of an operation in the expression contains one of the
-// texts.
-func (n *Node) uses(texts ...string) bool {
-	for _, p := range n.parts {
-		for _, t := range texts {
-			if strings.Contains(p, t) {
-				return true
-			}
-		}
-	}
-	for _, a := range n.args {
-		if a.uses(texts...) {
-			return true
-		}
-	}
-	return false
+	exact := true
+	n.walk(func(n *Node) { exact = exact && !n.inexact })
+	return exact
 }
 
 // Size returns the number of nodes.
@@ -191,7 +176,7 @@ func (n *Node) Smaller(columns map[Class][]string, anyClass bool) []*Node {
 	var out []*Node
 	if anyClass {
 		n.walk(func(c *Node) {
-			if c != n && len(c.args) > 0 {
+			if c != n && len(c.args) > 0 && c.Class != Interval {
 				out = append(out, c)
 			}
 		})

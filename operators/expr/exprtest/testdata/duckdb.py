@@ -77,7 +77,7 @@ def main():
             try:
                 con.execute("PRAGMA enable_optimizer" if q["optimize"] else "PRAGMA disable_optimizer")
                 answer(con, q["sql"], out)
-            except duckdb.Error as e:
+            except (duckdb.Error, UnicodeDecodeError) as e:  # DuckDB cuts messages within characters
                 out.update({"error": str(e), "class": type(e).__name__})
                 if isinstance(e, (duckdb.InternalException, duckdb.FatalException)):
                     con = connect(statements)  # the database is of no use any more
