@@ -1,18 +1,16 @@
-// The join of partitioned sides (PHJ of Wu et al., SIGMOD 2025, §4), matching and
-// materialising at once. A block takes work items: it copies the build rows of a
-// partition into shared memory, makes a hash table of them, probes it with the
-// partition's probe rows chunk by chunk, and writes the columns of the pairs. No ids go
-// through device memory unless they are asked for.
+// The join of partitioned sides (PHJ of Wu et al., SIGMOD 2025, §4) matches and materialises in one kernel. A block
+// executes work items. It copies the build rows of a partition into shared memory and makes a hash table of them. Then
+// it probes the table with the partition's probe rows, chunk by chunk, and writes the columns of the pairs. Row ids are
+// written to device memory only if the caller wants them.
 //
 // Bytes: the columns of both sides read once, those of the pairs written once.
 //
-// Work items are planned on the device. Pairs are counted before they are written: a
-// block reserves room for those of a chunk, and when there is none left, it notes where
-// it stopped, and the next launch goes on from there.
+// Work items are planned on the device. A block counts the pairs of a chunk and reserves room before it writes them. If
+// no room is left, it records where it stopped, and the next launch continues there.
 #include "join.cuh"
 
-// Bulk copies (Hopper and later) bring rows into shared memory by one instruction of one
-// thread; other GPUs take 16 bytes a thread.
+// Bulk copies (Hopper and later) copy rows into shared memory by one instruction of one thread. On other GPUs each
+// thread copies 16 bytes.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 constexpr bool JOIN_BULK = true;
 #else
@@ -27,7 +25,7 @@ DEVICE u32 shared_address(const void* p) {
 #endif
 }
 
-// Arrival is a barrier of shared memory that bulk copies arrive at.
+// Arrival is a barrier in shared memory at which bulk copies arrive.
 struct Arrival {
     u64* barrier;
 
@@ -39,14 +37,14 @@ struct Arrival {
 #endif
     }
 
-    // expect says how many bytes the copies of a phase have. One thread calls it.
+    // expect sets the number of bytes that the copies of a phase have. One thread calls it.
     __device__ __forceinline__ void expect(u32 bytes) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 #endif
     }
 
-    // copy starts a copy; 16 bytes is the unit of all three.
+    // copy starts a copy. Both addresses and the size are multiples of 16 bytes.
     __device__ __forceinline__ void copy(void* dst, const void* src, u32 bytes) const {
 #if !defined(__CUDA_ARCH__)
         for (u32 i = 0; i < bytes / 16; i++) ((uint4*)dst)[i] = ((const uint4*)src)[i];
@@ -73,7 +71,7 @@ struct Arrival {
     }
 };
 
-// bulk_fence orders a thread's stores to shared memory before copies that start after
+// bulk_fence orders a thread's stores to shared memory before the copies that start after
 // the next barrier.
 DEVICE void bulk_fence() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -81,7 +79,7 @@ DEVICE void bulk_fence() {
 #endif
 }
 
-// async_copy starts the copy of 16 bytes, async_wait waits for all copies of the thread.
+// async_copy starts a copy of 16 bytes. async_wait waits for all copies of the thread.
 DEVICE void async_copy(void* dst, const void* src) {
 #if defined(__CUDA_ARCH__)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(dst)), "l"(src) : "memory");
@@ -109,8 +107,8 @@ struct JoinOutput {
     u64 src; // 0: row numbers, width 4
     u64 dst;
     u32 width;  // bytes: 1, 2, 4 or 8
-    u32 stride; // in widths: values of 16 bytes are two columns of stride 2
-    i32 at;     // where its rows are in shared memory; -1: they are not; -2: it is the probe keys
+    u32 stride; // in units of width: values of 16 bytes are two columns of stride 2
+    i32 at;     // offset of its rows in shared memory; -1: not in shared memory; -2: the probe keys
     i32 build;
 };
 
@@ -122,29 +120,29 @@ struct JoinArgs {
     const u32* buildValid; // null: no nulls
     const u32* probeValid;
     const JoinItem* items;
-    JoinItem* late;    // items for join_runs: a table, and probe rows of which one has many matches
+    JoinItem* late;    // items for join_runs: a table, and probe rows with one that has many matches
     JoinState* state;
     JoinPlace* places; // by block
     u32* matched;      // bitmap of the probe rows with a match
     u64 limit;         // of pairs
-    u64 mul;           // odd; makes buckets of keys
-    JoinLoad load[JOIN_LOADS]; // of the build side, the keys of the probe side, its payload columns
+    u64 mul;           // odd; the bucket of a key is part of its product with it
+    JoinLoad load[JOIN_LOADS]; // build side, then keys of the probe side, then its payload columns
     JoinOutput output[JOIN_OUTPUTS];
     u32 loads, outputs;
-    u32 builds;   // loads of the build side
+    u32 builds;   // number of loads of the build side
     u32 capacity; // build rows of a table
-    u32 bits;     // of the number of buckets
+    u32 bits;     // log2 of the number of buckets
     u32 unique;   // 1: the build keys are distinct
-    u32 most;     // late items that there is room for
-    // Offsets in shared memory. Columns of the table are at 0, its keys first. Keys of probe
+    u32 most;     // most late items
+    // Offsets in shared memory. The columns of the table are at 0, its keys first. Keys of probe
     // rows have two slots at slots, their payload columns two of slot bytes at payload.
     u32 next, head, slots, slot, payload;
-    u32 list; // of the pairs of a chunk: build row << 16 | probe row
-    u32 flat; // 1: all columns of the pairs are as wide as the keys and in shared memory
+    u32 list; // the pairs of a chunk: build row << 16 | probe row
+    u32 flat; // 1: all columns of the pairs are in shared memory and as wide as the keys
 };
 
-constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of so many rows
-constexpr u32 JOIN_MANY = 32;       // matches of a row for which chains are fast
+constexpr u32 JOIN_ALIGN = 32;      // copies begin at a multiple of this number of rows
+constexpr u32 JOIN_MANY = 32;       // most matches of a row for which chains are fast
 constexpr u32 JOIN_BATCH = 1 << 16; // pairs that a block of join_runs reserves at a time
 
 template <class K>
@@ -152,20 +150,20 @@ DEVICE u32 join_bucket(const JoinArgs& a, K key) {
     return sizeof(K) == 4 ? (u32)key * (u32)a.mul >> (32 - a.bits) : (u32)((u64)key * a.mul >> (64 - a.bits));
 }
 
-// Pairs are a thread's pairs: rows of both sides, and where each pair is written.
+// Pairs holds the pairs of a thread: the rows of both sides and the output position of each pair.
 template <int N>
 struct Pairs {
     u32 build[N]; // in the table
     u32 probe[N]; // in the chunk
-    u32 to[N];    // after the first
-    bool in[N];   // there is a pair
+    u32 to[N];    // output position, relative to the first
+    bool in[N];   // whether there is a pair
 };
 
-// Sides are where the rows of pairs lie.
+// Sides tells where the rows of both sides are stored.
 struct Sides {
     const u8* table; // the build rows that are in shared memory
     const u8* chunk; // the probe rows that are in shared memory
-    u64 firstBuild, firstProbe; // their numbers
+    u64 firstBuild, firstProbe; // row numbers of their first rows
 };
 
 template <class T, bool STRIDED, int N>
@@ -206,7 +204,7 @@ DEVICE void write_side(const JoinOutput& o, const u8* shared, const u32 (&pick)[
     }
 }
 
-// write_pairs writes the columns of pairs, from pair to of the result on. k has the keys.
+// write_pairs writes the columns of pairs to the result, from its pair `to` on. k has the keys.
 template <class K, int N>
 DEVICE void write_pairs(const JoinArgs& a, const Sides& s, const Pairs<N>& p, const K (&k)[N], u64 to) {
     if (a.flat) {
@@ -247,8 +245,7 @@ DEVICE void write_pairs(const JoinArgs& a, const Sides& s, const Pairs<N>& p, co
     }
 }
 
-// fits returns where n pairs begin for which a thread has asked for room, or ~0 when there
-// is none.
+// fits returns the first position of the n pairs for which a thread has reserved room, or ~0 if there is no room.
 DEVICE u64 fits(const JoinArgs& a, u64 at, u32 n) {
     if (at + n <= a.limit) return at;
     atomicMin(&a.state->written, at);
@@ -260,21 +257,21 @@ DEVICE u64 fits(const JoinArgs& a, u64 at, u32 n) {
 template <class K, u32 THREADS, int ROWS, bool MARK>
 struct Joiner {
     static constexpr u32 CHUNK = THREADS * ROWS, WARPS = THREADS / 32;
-    static constexpr u32 ROW_BITS = 12; // of the rows of a chunk
+    static constexpr u32 ROW_BITS = 12; // bits of a row in a chunk
     static_assert(CHUNK < 1 << ROW_BITS, "the rows of a chunk need more bits");
     enum { TABLE, COLUMNS, KEYS, PAYLOAD = KEYS + 2, COPIES = PAYLOAD + 2 }; // COLUMNS: payload columns of the table
 
     const JoinArgs& a;
     u8* memory;
-    u32* list;     // of the pairs of the chunk
-    u32* sums;     // twice WARPS
+    u32* list;     // the pairs of the chunk
+    u32* sums;     // 2 × WARPS values
     u64* base;
     u64* barriers; // of copies
-    u32 phases;    // of the barriers, a bit each
+    u32 phases;    // phase of each barrier, one bit each
     JoinItem item;
     u32 table, last; // build rows of the table
     u32 probe;       // first probe row
-    bool unique;     // no two rows of the table have one key
+    bool unique;     // the keys of the table are distinct
 
     __device__ __forceinline__ Joiner(const JoinArgs& args, u8* shared, u32* s, u64* b, u64* of) : a(args), memory(shared), list((u32*)(shared + args.list)), sums(s), base(b), barriers(of), phases(0) {
         if (threadIdx.x < COPIES) arrival(threadIdx.x).init();
@@ -292,15 +289,14 @@ struct Joiner {
         u32 whole; // of them, in units of 16
     };
 
-    // range is the bytes of rows [from, to), in whole units of 16 but at the end of the
-    // column.
+    // range returns the bytes of rows [from, to), in whole units of 16 except at the end of the column.
     __device__ __forceinline__ static Range range(const JoinLoad& load, u32 from, u32 to) {
         const u64 begin = (u64)from * load.width;
         const u32 bytes = (u32)(min(((u64)to * load.width + 15) / 16 * 16, load.rows * load.width) - begin);
         return {(const u8*)load.src + begin, bytes, bytes / 16 * 16};
     }
 
-    // copy starts to copy rows [from, to) of loads [begin, end) to dst. from is aligned.
+    // copy starts to copy rows [from, to) of loads [begin, end) to dst. `from` is aligned.
     // which is a barrier. Warps take turns, since starting a copy takes the time of looking
     // up a row; the first warp has pairs to reserve room for.
     __device__ __forceinline__ void copy(u32 which, u8* dst, u32 begin, u32 end, u32 from, u32 to) {
@@ -338,12 +334,12 @@ struct Joiner {
         if (chunk < item.probeTo) copy(PAYLOAD + which, payload(which), a.builds + 1, a.loads, chunk, min(chunk + CHUNK, item.probeTo));
     }
 
-    // await waits for the copies of a chunk, if it has begun.
+    // await waits for the copies of a chunk if they have started.
     __device__ __forceinline__ void await(u32 which, u32 chunk) {
         if (chunk < item.probeTo) arrived(which);
     }
 
-    // arrived waits for the rows that copy was last called for.
+    // arrived waits for the rows of the last call of copy.
     __device__ __forceinline__ void arrived(u32 which) {
         if (JOIN_BULK) {
             arrival(which).wait(phases >> which);
@@ -372,11 +368,11 @@ struct Joiner {
         unique = !__syncthreads_or(twice);
     }
 
-    // Found is what a thread found of a chunk.
+    // Found is what a thread has found for its rows of a chunk.
     struct Found {
         u32 build[ROWS]; // the first match of each row, or JOIN_END
         u32 pairs;       // of the warp
-        bool many;       // a row has many matches
+        bool many;       // some row has many matches
     };
 
     __device__ __forceinline__ static u32 row_of(int i) { return warp_id() * (32 * ROWS) + 32 * i + lane_id(); } // (warp, i, lane) is the order of rows
@@ -412,13 +408,12 @@ struct Joiner {
         return f;
     }
 
-    // Places are where a thread's pairs are in those of the warp, or JOIN_END for no pair.
+    // Places holds the position of each of the thread's pairs among the pairs of the warp, JOIN_END without a pair.
     struct Places {
         u32 at[ROWS];
     };
 
-    // place_pairs makes places for the pairs of the warp, and tells the other warps how many
-    // there are.
+    // place_pairs computes the positions of the warp's pairs and tells the other warps their number.
     __device__ __forceinline__ Places place_pairs(const Found& f, u32* sums) const {
         Places p;
         u32 n = 0;
@@ -433,8 +428,8 @@ struct Joiner {
         return p;
     }
 
-    // list_pairs lists pairs in the order of the rows, behind those of the warps before
-    // this one. It returns how many there are. total is this and what later matches add.
+    // list_pairs lists the pairs in the order of the rows, after those of the preceding warps. It returns their number.
+    // total is that number and the later matches.
     __device__ __forceinline__ u32 list_pairs(const Places& p, const Found& f, const u32 (&probe)[ROWS], const u32* sums, u32& total) const {
         const u32 w = lane_id() < WARPS ? sums[lane_id()] : 0, mine = w & ((1u << ROW_BITS) - 1), through = warp_inclusive(mine);
         const u32 n = __shfl_sync(ALL, through, 31), before = __shfl_sync(ALL, through - mine, warp_id());
@@ -465,8 +460,8 @@ struct Joiner {
         return n;
     }
 
-    // write_listed writes the columns of n listed pairs. Where few rows have a match, most
-    // warps have nothing to write. The keys of a pair are equal: the table's are near.
+    // write_listed writes the columns of n listed pairs. If few rows have a match, most warps have nothing to write.
+    // Both keys of a pair are equal, so it reads those of the table, which are in shared memory.
     __device__ __forceinline__ void write_listed(const Sides& sides, u32 n, u64 to) const {
         if (threadIdx.x >= n) return;
         Pairs<ROWS> p;
@@ -492,10 +487,10 @@ struct Joiner {
         }
     }
 
-    // join_table joins the table with the probe rows from probe on, chunk by chunk. Rows of
-    // the next chunk are looked up while room is reserved for the pairs of this one, which
-    // are kept in a list, and not in registers, until they are written. When a row has many matches, the rest is an item for join_runs. It returns whether there
-    // was room; otherwise probe is the first row left.
+    // join_table joins the table with the probe rows from `probe` on, chunk by chunk. While it reserves room for the
+    // pairs of a chunk, it looks up the rows of the next one. The pairs are kept in a list, and not in registers, until
+    // they are written. If a row has many matches, the remaining rows become an item for join_runs. It returns whether
+    // there was room; without room, `probe` is the first remaining row.
     __device__ __forceinline__ bool join_table() {
         u32 chunk = align(probe), which = 0;
         bool columns = false; // the table's payload columns have arrived
@@ -526,13 +521,13 @@ struct Joiner {
             else
                 many = __syncthreads_or(f.many);
             if (many) {
-                if (!columns) arrived(COLUMNS); // no copy outlasts the table
+                if (!columns) arrived(COLUMNS); // no copy may outlast the table
                 arrived(PAYLOAD + which);
                 await(KEYS + (which ^ 1), next);
                 probe = max(probe, chunk);
                 return put_off();
             }
-            // All threads are done with the chunk before this one, and with the keys of this.
+            // All threads have finished with the chunk before this one, and with the keys of this one.
             copy_payload(which ^ 1, next);
             copy_keys(which, next + CHUNK);
             u32 rows[ROWS], total;
@@ -567,8 +562,7 @@ struct Joiner {
         return true;
     }
 
-    // put_off makes the rest of the table an item for join_runs. It returns whether there
-    // was room.
+    // put_off makes the remaining probe rows an item for join_runs. It returns whether there was room.
     __device__ __forceinline__ bool put_off() {
         if (threadIdx.x == 0) {
             const u32 at = atomicAdd(&a.state->late, 1u);
@@ -584,12 +578,11 @@ struct Joiner {
         return *base;
     }
 
-    // run joins items until there are no more, or no room. The result is where the block
-    // stopped.
+    // run joins items until none is left or there is no room. It returns where the block stopped.
     __device__ __forceinline__ JoinPlace run(JoinPlace place, u32* taken) {
         const u32 items = a.state->items;
         for (bool resumed = place.item != NONE;; resumed = false) {
-            // The item after this one is taken before its turn.
+            // The next item is taken early.
             if (threadIdx.x == 0) {
                 if (place.item == NONE) {
                     place.item = place.next == NONE ? atomicAdd(&a.state->taken, 1u) : place.next;
@@ -626,20 +619,20 @@ DEVICE void join(const JoinArgs& a, u8* shared) {
     if (threadIdx.x == 0) a.places[blockIdx.x] = place;
 }
 
-// Runs is a table for keys that many rows have: the rows of a key together.
+// Runs is a hash table for keys with many rows. The rows of a key are contiguous.
 template <class K>
 struct Runs {
     const K* key; // by row
-    u32* slot;  // open addressing: the row that stands for its key, or JOIN_END
-    u32* count; // two rows a word: how many rows have the key
-    u32* end;   // two rows a word: where they end
-    u16* rows;  // of a key next to each other
+    u32* slot;  // open addressing: the row that represents its key, or JOIN_END
+    u32* count; // number of rows with the key, two rows a word
+    u32* end;   // end of these rows, two rows a word
+    u16* rows;  // rows, by key
     u32 mask;
 
     __device__ __forceinline__ u32 get(const u32* halves, u32 row) const { return halves[row / 2] >> 16 * (row % 2) & 0xffff; }
     __device__ __forceinline__ u32 add(u32* halves, u32 row) const { return atomicAdd(&halves[row / 2], 1u << 16 * (row % 2)) >> 16 * (row % 2) & 0xffff; }
 
-    // find returns the row that stands for a key, or JOIN_END.
+    // find returns the row that represents a key, or JOIN_END.
     __device__ __forceinline__ u32 find(K k, u32 s) const {
         for (;; s = (s + 1) & mask) {
             u32 row = slot[s];
@@ -647,7 +640,7 @@ struct Runs {
         }
     }
 
-    // insert is find, and makes the row stand for its key if none does.
+    // insert is find, and lets the row represent its key if no row does.
     __device__ __forceinline__ u32 insert(K k, u32 s, u32 row) const {
         for (;; s = (s + 1) & mask) {
             u32 other = atomicCAS(&slot[s], (u32)JOIN_END, row);
@@ -656,7 +649,7 @@ struct Runs {
         }
     }
 
-    // build makes runs of n rows of a side from one on. Every thread takes part.
+    // build makes the runs of n rows of a side, from a row on. Every thread takes part.
     __device__ __forceinline__ void build(const JoinArgs& a, u32 first, u32 n, u32* sums) const {
         for (u32 b = threadIdx.x; b <= mask; b += blockDim.x) slot[b] = JOIN_END;
         for (u32 w = threadIdx.x; w < (n + 1) / 2; w += blockDim.x) count[w] = end[w] = 0;
@@ -679,10 +672,13 @@ struct Runs {
     }
 };
 
-// join_runs joins late items. In shared memory it has, at the offsets of JoinArgs: counts
-// and ends at next, slots at head, rows at slots, and at slot the pairs before each probe
-// row of a chunk of one a thread, and where its rows begin.
-// Threads share the pairs of a chunk evenly, whatever their keys.
+// join_runs joins late items. A chunk has one probe row for each thread, and the threads share its pairs evenly,
+// whatever their keys. Shared memory has, at the offsets of JoinArgs:
+//
+//   next   counts and ends
+//   head   slots
+//   slots  rows
+//   slot   of each probe row of the chunk, the pairs before it, and where its build rows begin
 template <class K>
 DEVICE void join_runs(const JoinArgs& a, u8* shared) {
     __shared__ u32 sums[33];
@@ -718,7 +714,7 @@ DEVICE void join_runs(const JoinArgs& a, u8* shared) {
             __syncthreads();
             for (u32 r = 0; pairs[r] < total;) {
                 const u32 begin = pairs[r];
-                u32 stop = r + 1; // rows whose pairs make a batch, one at least
+                u32 stop = r + 1; // end of the rows whose pairs make a batch, at least one row
                 for (u32 past = blockDim.x + 1; past - stop > 1;) {
                     const u32 mid = (stop + past) / 2;
                     (pairs[mid] - begin <= JOIN_BATCH ? stop : past) = mid;
@@ -768,12 +764,12 @@ struct JoinPlanArgs {
     u32 partitions;
     u32 capacity; // build rows of a table
     u32 slice;    // probe rows of an item
-    u32 most;     // items that there is room for
+    u32 most;     // most items
     i64 buildRows, probeRows;
 };
 
-// join_plan makes the work items, in one block. A partition is cut by its build rows or
-// by its probe rows, whichever gives more items.
+// join_plan makes the work items, in one block. A partition is split by its build rows or by its probe rows, whichever
+// gives more items.
 KERNEL_BOUNDS(join_plan, JoinPlanArgs, 1024, 1) {
     __shared__ u32 warps[33];
     u32 before = 0;
@@ -807,8 +803,7 @@ KERNEL_BOUNDS(join_plan, JoinPlanArgs, 1024, 1) {
     if (threadIdx.x == 0) a.state->items = min(before, a.most);
 }
 
-// join_KIND_kK: keys of K bytes, threads, and rows a thread as measured. joinRows in Go
-// repeats them.
+// join_KIND_kK has keys of K bytes. The threads and the rows of a thread were measured. joinRows in Go repeats them.
 #define JOIN(name, K, mark, threads, rows) \
     KERNEL_BOUNDS(name, JoinArgs, threads, 1) { \
         SHARED(u8, shared); \

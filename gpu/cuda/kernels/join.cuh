@@ -1,4 +1,4 @@
-// What the kernels that join partitions share: work items, where blocks stop, and the hash
+// This file has what the kernels that join partitions share: work items, the states of stopped blocks, and the hash
 // table of a block.
 #pragma once
 #include "common.cuh"
@@ -6,24 +6,24 @@
 constexpr u32 NONE = ~0u;
 constexpr u32 JOIN_END = 0xffff;
 
-// JoinItem is a work item: rows of one partition of both sides. Either its build rows
-// are those of one table, or its probe rows those of one slice.
+// JoinItem is a work item: rows of both sides of one partition. Either its build rows fit one table, or its probe rows
+// are one slice.
 struct JoinItem {
     u32 buildFrom, buildTo, probeFrom, probeTo;
 };
 
 struct JoinState {
-    u64 pairs;   // for which room was asked
-    u64 written; // before the first for which there was none
+    u64 pairs;   // pairs for which room was requested
+    u64 written; // pairs before the first one without room
     u32 items;
     u32 taken;   // items that blocks have taken
-    u32 late;    // items that are joined through runs
+    u32 late;    // items for join_runs
     u32 lateTaken;
-    u32 stopped; // 1 when room was missing
-    u32 wrong;   // 1 when offsets descend or leave the rows
+    u32 stopped; // 1: there was no room
+    u32 wrong;   // 1: offsets descend or exceed the rows
 };
 
-// JoinPlace is where a block stopped, in an item or between two.
+// JoinPlace tells where a block stopped, within an item or between two.
 struct JoinPlace {
     u32 item;  // NONE: between two
     u32 next;  // the item after it, which the block has taken; NONE: none
@@ -35,7 +35,7 @@ struct JoinPlace {
 template <class K>
 struct Chains {
     const K* key; // by row
-    u16* next;    // by row: the one before it in the bucket, or JOIN_END
+    u16* next;    // by row: the previous row of its bucket, or JOIN_END
     u32* head;    // by bucket: its last row, or JOIN_END
 
     // find returns the first row of a key from a row on, or JOIN_END.

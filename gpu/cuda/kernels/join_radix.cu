@@ -1,16 +1,13 @@
-// The probe stage of the radix hash join (Rui & Tu, SSDBM 2017, §3.2.2) with its three ways
-// to find room for pairs. A block makes a hash table of the build rows of a work item in
-// shared memory, and its threads hold a few probe rows each in registers. The ways:
+// The probe stage of the radix hash join (Rui & Tu, SSDBM 2017, §3.2.2) with its three write strategies for pairs. A
+// block makes a hash table of the build rows of a work item in shared memory. Each thread holds a few probe rows in
+// registers.
 //
-//   - exact: the pairs of each item are counted, a scan says where they begin, and a second
-//     probe writes them (double probe).
-//   - pages: a thread writes into a small page of its own, and takes the next one from a
-//     global pointer.
-//   - direct: a block writes into a span of its own, with one pointer in shared memory. The
-//     pairs that a warp finds at once are next to each other.
+//   exact   counts the pairs of each item, computes their start by a scan, and probes again to write them (double probe)
+//   pages   each thread writes into a small page of its own, and takes the next page from a global pointer
+//   direct  each block writes into a span of its own, with one pointer in shared memory; pairs that a warp finds
+//           together are contiguous
 //
-// Pages and spans that are not full when their owners end leave gaps. The pairs behind all
-// others close them.
+// Pages and spans that are not full at the end leave gaps. The last pairs are moved into the gaps.
 //
 // Bytes: the keys of both sides, twice for exact, and 8 a pair.
 #include "join.cuh"
@@ -21,16 +18,16 @@ constexpr u32 RADIX_SPAN = 2048;    // pairs of a span
 constexpr u32 RADIX_BUCKET = 2048;  // rows of a bucket, see bucket.cu
 
 struct RadixState {
-    JoinState join;    // pairs: of all pages and spans that were given out
-    u32 holes;         // slots in these without a pair
-    u32 below, behind; // holes before the end of the pairs, pairs behind it
-    u32 unused[3];     // tables begin at a multiple of 16 bytes
+    JoinState join;    // its pairs: the slots of all pages and spans that were given out
+    u32 holes;         // slots without a pair in these
+    u32 below, behind; // holes before the end of the pairs, pairs after the end
+    u32 unused[3];     // pads to a multiple of 16 bytes, where tables begin
 };
 
-// RadixThread is where a thread stopped in a chunk.
+// RadixThread tells where a thread stopped in a chunk.
 struct RadixThread {
-    u32 row; // rows before it are done
-    u32 at;  // the match of the row that is next; JOIN_END: its first
+    u32 row; // the rows before it are finished
+    u32 at;  // next match of the row; JOIN_END: its first
 };
 
 struct RadixArgs {
@@ -38,33 +35,33 @@ struct RadixArgs {
     u64 probe;
     const u32* buildValid; // null: no nulls
     const u32* probeValid;
-    const u32* buildChain; // the buckets of the rows in order; null: rows lie in order
+    const u32* buildChain; // the buckets of the rows, in order; null: the rows are contiguous
     const u32* probeChain;
     const JoinItem* items;
     RadixState* state;
     JoinPlace* places;    // by block
     RadixThread* threads; // by thread of the grid
-    u8* tables;           // by block: its shared memory where it stopped, since a table made anew has chains in another order
-    u64* counts;  // pairs of each item, after radix_starts pairs before it
+    u8* tables;           // by block: its shared memory when it stopped; a new table might have other chains
+    u64* counts;  // pairs of each item; after radix_starts, the pairs before it
     u32* matched; // bitmap of the probe rows with a match
     u32* outProbe;
     u32* outBuild;
     u32* holes;
-    u64 limit; // pairs that there is room for
+    u64 limit; // most pairs
     u64 base;  // exact: pairs that earlier calls have written
-    u64 mul;   // odd; makes buckets of keys
+    u64 mul;   // odd; the bucket of a key is part of its product with it
     u32 capacity; // build rows of a table
-    u32 bits;     // of the number of its buckets
+    u32 bits;     // log2 of the number of its buckets
     u32 unique;   // 1: the build keys are distinct
     u32 page;     // pairs of a page
-    u32 next, head; // offsets in shared memory; keys are at 0
-    u32 shared;     // bytes of it, a multiple of 16
+    u32 next, head; // offsets in shared memory, where the keys are at 0
+    u32 shared;     // bytes of shared memory, a multiple of 16
     u32 unused;
 };
 
 enum RadixWay { RADIX_COUNT, RADIX_EXACT, RADIX_PAGES, RADIX_DIRECT, RADIX_MARK };
 
-// row_at is the row at a place of a side.
+// row_at returns the row at a position of a side.
 DEVICE u32 row_at(const u32* chain, u32 place) { return chain ? chain[place / RADIX_BUCKET] * RADIX_BUCKET + place % RADIX_BUCKET : place; }
 
 DEVICE void hole(const RadixArgs& a, u64 slot) {
@@ -73,8 +70,8 @@ DEVICE void hole(const RadixArgs& a, u64 slot) {
     a.holes[atomicAdd(&a.state->holes, 1u)] = (u32)slot;
 }
 
-// Room is where a thread writes its pairs. span has the pairs of the block's span that are
-// taken in its lower half, its first slot in the upper one; for exact, the next slot.
+// Room tells where a thread writes its pairs. The lower half of span counts the used slots of the block's span, the
+// upper half is its first slot. For exact, span is the next slot.
 template <RadixWay WAY>
 struct Room {
     const RadixArgs& a;
@@ -84,21 +81,21 @@ struct Room {
 
     __device__ __forceinline__ Room(const RadixArgs& args, u64* s) : a(args), span(s), page(0), used(args.page) {}
 
-    // take returns the first of n slots next to each other.
+    // take returns the first of n contiguous slots.
     __device__ __forceinline__ u64 take(u32 n) {
         const u64 old = atomicAdd(span, (u64)n);
         if (WAY == RADIX_EXACT) return old;
         const u32 taken = (u32)old;
         if (taken + n <= RADIX_SPAN) return (old >> 32) + taken;
-        if (taken > RADIX_SPAN) return atomicAdd(&a.state->join.pairs, (u64)n); // another warp brings the next span
+        if (taken > RADIX_SPAN) return atomicAdd(&a.state->join.pairs, (u64)n); // another warp fetches the next span
         const u64 next = atomicAdd(&a.state->join.pairs, (u64)RADIX_SPAN);
         atomicExch(span, next << 32 | n);
         for (u32 i = taken; i < RADIX_SPAN; i++) hole(a, (old >> 32) + i);
         return next;
     }
 
-    // claim returns the slot of a thread that has a pair. All threads of a warp call it.
-    // There is no room at a.limit and above.
+    // claim returns the slot for a thread's pair. All threads of a warp call it. A slot of a.limit or more means that
+    // there is no room.
     __device__ __forceinline__ u64 claim(bool has) {
         if (WAY == RADIX_PAGES) {
             if (!has) return ~0ull;
@@ -114,8 +111,7 @@ struct Room {
         return __shfl_sync(ALL, first, 0) + __popc(who & lanes_below());
     }
 
-    // end leaves the rest of the page and of the span. All threads of the block call it
-    // after a barrier.
+    // end gives up the unused slots of the page and of the span. All threads of the block call it after a barrier.
     __device__ __forceinline__ void end() {
         if (WAY == RADIX_PAGES)
             for (u32 i = used; i < a.page; i++) hole(a, page + i);
@@ -153,7 +149,7 @@ DEVICE void radix_probe(const RadixArgs& a, u8* shared) {
         }
         if (WAY == RADIX_EXACT) {
             const u64 begin = max(a.counts[place.item], a.base) - a.base;
-            if (begin >= a.limit) { // the turn of the item comes later
+            if (begin >= a.limit) { // the item is joined by a later call
                 if (!resumed) saved = {0, JOIN_END};
                 if (threadIdx.x == 0) a.places[blockIdx.x] = place;
                 return;
@@ -272,11 +268,11 @@ RADIX(direct, RADIX_DIRECT)
 RADIX(mark, RADIX_MARK)
 
 struct RadixStartsArgs {
-    u64* counts; // of n items; the total goes behind them
+    u64* counts; // of n items, followed by the total
     i64 n;
 };
 
-// radix_starts makes the counts of items the pairs before them, in one block.
+// radix_starts replaces the pairs of each item by the pairs before it, in one block.
 KERNEL_BOUNDS(radix_starts, RadixStartsArgs, 1024, 1) {
     __shared__ u64 sums[33];
     u64 before = 0;
@@ -294,14 +290,14 @@ struct RadixGapsArgs {
     u32* probe; // of the pairs
     u32* build;
     const u32* holes;
-    u32* to;   // holes before the end of the pairs
-    u32* from; // pairs behind it
+    u32* to;   // positions of the holes before the end of the pairs
+    u32* from; // positions of the pairs after the end
     RadixState* state;
     u64 pairs;
-    u32 n; // holes, and slots behind the end
+    u32 n; // holes, and slots after the end
 };
 
-// radix_gaps lists the holes to fill, and the pairs that fill them: as many.
+// radix_gaps lists the holes to fill, and as many pairs that fill them.
 KERNEL(radix_gaps, RadixGapsArgs) {
     const u32 i = (u32)global_thread();
     if (i >= a.n) return;

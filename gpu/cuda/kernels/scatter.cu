@@ -1,16 +1,15 @@
-// Scatter: ids are inverted, and the rows gathered by the inverse. Only the inverse is
-// written in no order, at 4 bytes a row; a column then costs a sector read a row at
-// worst, where a scatter of the column itself would read and write one, and bits and
-// strings need no way of their own.
+// Scatter inverts the ids and gathers the rows by the inverse. Only the inverse is written in random order, at 4 bytes
+// a row. A column then costs at most one sector read a row. A scatter of the column itself would read and write a
+// sector a row. Bits and strings need no kernels of their own.
 //
-// Marks of rows, and rows without a match among pairs, are here too.
+// This file also has match bitmaps, and the rows that have no match among pairs.
 #include "common.cuh"
 
 struct InvertArgs {
     const i32* ids;
-    i32* inverse; // all -1
+    i32* inverse; // all -1 at first
     i64 rows;     // ids
-    i64 n;        // of the inverse
+    i64 n;        // rows of the inverse
 };
 
 KERNEL(scatter_invert, InvertArgs) {
@@ -20,7 +19,7 @@ KERNEL(scatter_invert, InvertArgs) {
     if (id >= 0 && id < a.n) atomicMax(&a.inverse[id], (i32)i);
 }
 
-// Marks: a bit for each id. A bit that is set already costs no atomic access.
+// A match bitmap has a bit for each id. A bit that is set already costs no atomic access.
 struct MarkArgs {
     const i32* ids;
     u32* marks;
@@ -34,8 +33,8 @@ KERNEL(mark_rows, MarkArgs) {
     if (!(a.marks[id / 32] & bit)) atomicOr(&a.marks[id / 32], bit);
 }
 
-// Rows without a match among pairs: both lists ascend, so the place of a row is its
-// place in its own list and the rows of the other list before it.
+// Rows without a match are inserted among the pairs. Both lists ascend. So the output position of a row is its position
+// in its own list plus the number of rows of the other list that precede it.
 struct UnmatchedArgs {
     const i32* probe; // of the pairs
     const i32* build;
@@ -45,7 +44,7 @@ struct UnmatchedArgs {
     i64 pairs, rests;
 };
 
-// rows_before counts the rows of an ascending list that are less than a row.
+// rows_before counts the rows of an ascending list that are less than a given row.
 DEVICE i64 rows_before(const i32* list, i64 n, i32 row) {
     i64 low = 0, high = n;
     while (low < high) {

@@ -1,8 +1,7 @@
-// Compaction: the ids of the rows whose predicate is true and not null, or of the
-// others, by reduce-then-scan. select_count counts what each tile of the bitmap selects, and the
-// blocks of select_rows add up the counts before their tiles and write the ids: n/8
-// bytes of bitmap read twice (n/4 with validity), 4 bytes written a selected row. No
-// block waits for another.
+// Compaction returns the ids of the rows whose predicate is true and not null, or of the other rows, by
+// reduce-then-scan. select_count counts the selected rows of each tile of the bitmap. Each block of select_rows adds up
+// the counts of the tiles before its own and writes the ids. The bitmap's n/8 bytes are read twice (n/4 with validity),
+// and 4 bytes are written for each selected row. No block waits for another.
 #include "common.cuh"
 
 struct SelectArgs {
@@ -11,21 +10,21 @@ struct SelectArgs {
     i32* counts;      // selected rows by tile
     i32* ids;
     u32 n, tiles;
-    u32 flip; // of all bits, to select the other rows
+    u32 flip; // all ones selects the other rows
 };
 
-// A group is 4 words of the bitmap a lane, and a tile a group a warp.
+// A group has 4 words of the bitmap for each lane. A tile has a group for each warp.
 constexpr u32 SELECT_GROUP = 32 * 128;
 constexpr int SELECT_THREADS = 256, SELECT_WARPS = SELECT_THREADS / 32;
 
-// Ids leave by whole lines of 128 bytes, and the stage has room for a part of a group
-// beside what does not fill a line.
+// Ids are written in whole lines of 128 bytes. The stage has room for a part of a group and for the ids that do not
+// fill a line.
 constexpr i32 SELECT_LINE = 32, SELECT_PARTS = 4, SELECT_PART = SELECT_GROUP / SELECT_PARTS;
 
-// A group is dense if the rows of a lane give this many ids, a quarter.
+// A group is dense if a lane selects at least this many of its rows, a quarter.
 constexpr i32 SELECT_MANY = 32;
 
-// selected_word is the word of a row's bit, false past the end.
+// selected_word returns the word with a row's bit, and 0 past the end.
 DEVICE u32 selected_word(const SelectArgs& a, u32 row) {
     if (row >= a.n) return 0;
     u32 x = a.truth[row / 32];
@@ -34,14 +33,14 @@ DEVICE u32 selected_word(const SelectArgs& a, u32 row) {
     return a.n - row < 32 ? x & ((1u << (a.n - row)) - 1) : x;
 }
 
-// lane_words is this lane's words of a group that the bitmap has whole.
+// lane_words returns this lane's words of a group that is completely within the bitmap.
 DEVICE uint4 lane_words(const u32* bitmap, u32 group) { return reinterpret_cast<const uint4*>(bitmap)[group * 32 + lane_id()]; }
 
 DEVICE uint4 both(uint4 x, uint4 y) { return make_uint4(x.x & y.x, x.y & y.y, x.z & y.z, x.w & y.w); }
 
 DEVICE uint4 flipped(uint4 x, u32 flip) { return make_uint4(x.x ^ flip, x.y ^ flip, x.z ^ flip, x.w ^ flip); }
 
-// selected is this lane's words of a group.
+// selected returns this lane's words of a group.
 DEVICE uint4 selected(const SelectArgs& a, u32 group) {
     const u32 row = group * SELECT_GROUP + lane_id() * 128;
     if (row + 128 > a.n)
@@ -75,14 +74,14 @@ KERNEL(select_count, SelectArgs) {
     if (lane_id() == 0) a.counts[tile] = count;
 }
 
-// SelectStage holds ids of a warp until they fill lines. What lies before `head`
-// in its first line is another warp's.
+// SelectStage holds the ids of a warp until they fill lines. The ids before `head` in its first line belong to another
+// warp.
 struct SelectStage {
     i32* ids;
     i32* out; // where the stage begins
     i32 fill, head;
 
-    // room writes the whole lines if it takes that to have room for n more ids.
+    // room makes room for n more ids. It writes the whole lines if the room does not suffice.
     __device__ __forceinline__ void room(i32 n) {
         if (fill + n <= SELECT_PART + SELECT_LINE) return;
         write_lines();
@@ -111,8 +110,8 @@ struct SelectStage {
     }
 };
 
-// list_few lists the rows of a sparse group: each lane those of its own words, in as
-// many steps as the fullest lane has ids. Lanes may queue for a bank in each.
+// list_few lists the rows of a sparse group. Each lane lists those of its own words, in as many steps as the fullest
+// lane has ids. Lanes may collide in a bank in each step.
 DEVICE void list_few(i32* ids, uint4 x, i32 row) {
     const u32 words[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
@@ -120,12 +119,11 @@ DEVICE void list_few(i32* ids, uint4 x, i32 row) {
         for (u32 w = words[k]; w; w &= w - 1) *ids++ = row + 32 * k + __ffs(w) - 1;
 }
 
-// A dense group is listed four words at a time, by each lane four rows: it counts the
-// bits below them once.
+// A dense group is listed four words at a time. Each lane lists four rows and counts the bits below them once.
 constexpr u32 SELECT_LANE = 4, SELECT_ROW = 32 + 4; // padded, for the banks
 
-// SelectWords are the words of a dense group and the places of their first ids: the
-// first of each four words, then the second ones and so on.
+// SelectWords holds the words of a dense group and the positions of their first ids: the first word of each four, then
+// the second ones and so on.
 struct alignas(16) SelectWords {
     u32 word[SELECT_LANE * SELECT_ROW];
     i32 place[SELECT_LANE * SELECT_ROW];
@@ -172,7 +170,7 @@ DEVICE void list_many(SelectStage& stage, SelectWords& words, uint4 x, i32 befor
 KERNEL_BOUNDS(select_rows, SelectArgs, SELECT_THREADS, 4) {
     __shared__ __align__(16) i32 ids[SELECT_WARPS][SELECT_PART + SELECT_LINE];
     __shared__ SelectWords words[SELECT_WARPS];
-    __shared__ i32 sums[2][2][SELECT_WARPS]; // of the tiles passed over, and of this one
+    __shared__ i32 sums[2][2][SELECT_WARPS]; // of the skipped tiles, and of this one
     const u32 warp = warp_id();
     u32 tile = blockIdx.x, from = 0, even = 0;
     i64 before = 0; // selected before this tile

@@ -1,19 +1,20 @@
-// Join tables. Build keys are numbered: by their rank among the keys that there are,
-// when these are integers in a range not much wider than their number; by their rows,
-// when they are other integers of 8 bytes and unique; else by a hash index. A number has
-// one build row, or a run of them.
+// Join tables number the build keys. A number has one build row or a run of build rows. There are three kinds of
+// numbers:
 //
-// A probe finds the number of each row's key, counts the pairs by tile, and then writes
-// a range of the pairs at a time. With unique build keys that is 4 + w bytes a row for
-// finding, 4 for reading the numbers again and up to 8 for the pairs; the bitmap of
-// ranks takes two bits a key of the range, so that it mostly stays in the cache.
+//   rank   integers in a range that is little wider than the number of keys: the rank among the existing keys
+//   row    other unique integers of 8 bytes: the row of the key
+//   index  all other keys: the id of a hash index
+//
+// A probe finds the number of each row's key, counts the pairs of each tile, and then writes one range of the pairs at
+// a time. With unique build keys of w bytes it moves 4 + w bytes a row to find the numbers, 4 to read them again and up
+// to 8 for the pairs. The bitmap of ranks takes two bits for each key of the range, so it mostly stays in the cache.
 #include "index.cuh"
 
-// Range is what a first look at the keys finds.
+// Range is the result of a first pass over the keys.
 struct Range {
     i64 low, high;
-    i32 rows;     // with a key
-    i32 unsorted; // some row has no key, or one that is not above the row's before
+    i32 rows;     // rows with a key
+    i32 unsorted; // 1: some row has no key, or a key that is not above that of the row before it
 };
 
 struct RangeArgs {
@@ -69,7 +70,7 @@ KERNEL(count_rows, RangeArgs) {
     if (lane_id() == 0 && rows) atomicAdd(&a.range->rows, rows);
 }
 
-// Ranked is 32 keys of a range: which of them there are, and how many before them.
+// Ranked describes 32 keys of a range: which of them exist, and how many keys exist before them.
 struct __align__(8) Ranked {
     u32 bits, before;
 };
@@ -77,12 +78,12 @@ struct __align__(8) Ranked {
 struct RankArgs {
     const void* keys;
     const u32* valid;
-    Ranked* ranks;  // null: every key of the range is there
-    i32* counts;    // keys by word, then how many before
-    i32* numbers;   // of the rows, -1 without a key
+    Ranked* ranks;  // null: every key of the range exists
+    i32* counts;    // keys of each word, then the number of keys before it
+    i32* numbers;   // number of each row's key, -1 without a key
     i64 low;        // the smallest key
     u64 span;       // keys of the range
-    i64 n;          // rows, or words
+    i64 n;          // rows or words
     i32 load;
 };
 
@@ -103,7 +104,7 @@ KERNEL(rank_before, RankArgs) {
     if (w < a.n) a.ranks[w].before = a.counts[w];
 }
 
-// rank is the number of the key of row i, or -1.
+// rank returns the number of the key of row i, or -1.
 DEVICE i32 rank(const RankArgs& a, i64 i) {
     if (!bit(a.valid, i)) return -1;
     u64 slot = load_word(a.keys, a.load, i) - (u64)a.low;
@@ -123,10 +124,10 @@ KERNEL(rank_numbers, RankArgs) {
 // The rows of each number.
 struct RowsArgs {
     const i32* numbers;
-    i32* entries; // build rows in order of number, and of row
+    i32* entries; // build rows, ordered by number and then by row
     i32* start;   // where a number's rows begin
     i64 n;
-    i32 dead;     // rows without a number, which come first
+    i32 dead;     // rows without a number, which precede the others
 };
 
 KERNEL(rows_unique, RowsArgs) {
@@ -134,7 +135,7 @@ KERNEL(rows_unique, RowsArgs) {
     if (i < a.n && a.numbers[i] >= 0) a.entries[a.numbers[i]] = (i32)i;
 }
 
-// rows_start marks where runs of rows with one number begin, and end.
+// rows_start writes where each run of rows with one number begins and ends.
 KERNEL(rows_start, RowsArgs) {
     i64 k = global_thread();
     if (k < a.n) {
@@ -144,25 +145,25 @@ KERNEL(rows_start, RowsArgs) {
     }
 }
 
-// A table of rows finds unique keys of 8 bytes. A slot has 32 bits: the row and one, and in the bits above those of the
-// last row a part of the hash. 0 is empty, so no key is reserved. The key stands in the column of the build side. Slots
-// lie in buckets of 8, which are a sector of memory, and are filled in order: a search ends at an empty slot. So a probe
-// costs a random access to a sector, and one to the key. Five bytes a row, where an index takes 21.
+// A table of rows finds unique keys of 8 bytes. A slot has 32 bits. The low bits contain the row plus one, the bits
+// above them a part of the hash. 0 is an empty slot, so no key is reserved. The key itself is in the column of the
+// build side. Buckets of 8 slots, one sector of memory each, are filled in order, and a search ends at an empty slot.
+// So a probe costs one random access to a sector and one to the key. The table takes 5 bytes a row, an index 21.
 constexpr u32 BUCKET = 8;
 
 struct RowTableArgs {
     u32* slots;
     const u64* keys;      // of the build side
-    const u64* rows;      // keys of the rows that are inserted or looked up
+    const u64* rows;      // keys of the rows to insert or look up
     const u32* valid;     // rows that have a key
-    i32* duplicate;       // insert: set when two rows have one key
+    i32* duplicate;       // insert: set if two rows have the same key
     u64 seed;
     i64 n;                // rows
     u32 buckets;
     u32 row_bits;         // of a slot
 };
 
-// seek calls f with the slots that may have a key, and the part of the hash, until f is done.
+// seek calls f with each slot that may have a key, and with the part of the hash, until f returns true.
 template <class F>
 DEVICE void seek(const RowTableArgs& a, u64 key, F f) {
     u64 hash = mix<TABLE_MIX>(key, a.seed);
@@ -179,14 +180,14 @@ DEVICE void seek(const RowTableArgs& a, u64 key, F f) {
     }
 }
 
-// has says whether a slot is that of a key.
+// has reports whether a slot has a key.
 DEVICE bool has(const RowTableArgs& a, u32 slot, u32 tag, u64 key, u32& row) {
     row = (slot & (1u << a.row_bits) - 1) - 1;
     return slot >> a.row_bits == tag >> a.row_bits && a.keys[row] == key;
 }
 
-// rows_insert inserts the build rows. A slot that was empty when it was read may be in use by now: then it may have the
-// same key, and else the search goes on.
+// rows_insert inserts the build rows. Another thread may have filled a slot that was empty when it was read. That slot
+// may have the same key; otherwise the search continues.
 KERNEL(rows_insert, RowTableArgs) {
     i64 i = global_thread();
     if (i >= a.n || !bit(a.valid, i) || *static_cast<volatile i32*>(a.duplicate)) return;
@@ -203,16 +204,16 @@ KERNEL(rows_insert, RowTableArgs) {
 
 // Probes.
 constexpr int PROBE_THREADS = 256, PROBE_ROWS = 8, PROBE_TILE = PROBE_THREADS * PROBE_ROWS;
-constexpr i64 PROBE_CHUNK = 8192; // pairs that one block writes where rows may have many
+constexpr i64 PROBE_CHUNK = 8192; // pairs that a block writes if a row may have several
 
 struct ProbeArgs {
     IndexArgs index;
     RankArgs ranks;
     RowTableArgs rows;
     i32* numbers;       // of the rows
-    const i32* start;   // null: a number has one row
-    const i32* entries; // null: the row is the number
-    i64* pairs;         // by tile, then how many before, and the total behind
+    const i32* start;   // null: each number has one row
+    const i32* entries; // null: the number is the row
+    i64* pairs;         // pairs of each tile, then the pairs before it, and the total at the end
     i32* probe;         // pairs [from, to)
     i32* build;
     u32* matched;       // bitmap of the rows
@@ -249,7 +250,7 @@ struct ByRow {
     }
 };
 
-// Numbered rows have been found before: by merge.cu.
+// The numbers of these rows were found earlier, by merge.cu.
 struct Numbered {
     DEVICE i32 number(const ProbeArgs& a, i64 i) { return a.numbers[i]; }
 };
@@ -282,7 +283,7 @@ KERNEL_BOUNDS(probe_words, ProbeArgs, PROBE_THREADS, 1) { probe_find<Hashed<Word
 KERNEL_BOUNDS(probe_rows, ProbeArgs, PROBE_THREADS, 1) { probe_find<ByRow>(a); }
 KERNEL_BOUNDS(probe_numbered, ProbeArgs, PROBE_THREADS, 1) { probe_find<Numbered>(a); }
 
-// probe_starts makes the number of pairs before each tile. One block.
+// probe_starts computes the number of pairs before each tile, in one block.
 KERNEL_BOUNDS(probe_starts, ProbeArgs, 1024, 1) {
     __shared__ i64 warps[33];
     i64 before = 0;
@@ -295,14 +296,14 @@ KERNEL_BOUNDS(probe_starts, ProbeArgs, 1024, 1) {
     if (threadIdx.x == 0) a.pairs[a.tiles] = before;
 }
 
-// probe_matched makes the bitmap of the rows with a match, in whole words of 64 rows.
+// probe_matched writes the bitmap of the rows with a match, in whole words of 64 rows.
 KERNEL(probe_matched, ProbeArgs) {
     i64 i = global_thread();
     u32 word = __ballot_sync(ALL, i < a.n && a.numbers[i] >= 0);
     if (lane_id() == 0 && i < (a.n + 63) / 64 * 64) a.matched[i / 32] = word;
 }
 
-// tile_offsets makes the places of a tile's rows among its pairs, and one after.
+// tile_offsets computes the position of each row of a tile among the pairs of the tile, and the end of the last.
 template <class T>
 DEVICE void tile_offsets(const ProbeArgs& a, i64 first, T* offsets, T* warps) {
     for (int k = 0; k < PROBE_ROWS; k++) {
@@ -321,7 +322,7 @@ DEVICE void tile_offsets(const ProbeArgs& a, i64 first, T* offsets, T* warps) {
     __syncthreads();
 }
 
-// emit writes pair p: that of a row with its j-th match.
+// emit writes pair p: a row and its match j.
 DEVICE void emit(const ProbeArgs& a, i64 p, i64 row, i64 j) {
     i32 number = a.numbers[row];
     i64 entry = a.start ? a.start[number] + j : number;
@@ -329,7 +330,7 @@ DEVICE void emit(const ProbeArgs& a, i64 p, i64 row, i64 j) {
     a.build[p - a.from] = a.entries ? a.entries[entry] : (i32)entry;
 }
 
-// A row has one pair at most: a block writes a tile's.
+// Each row has at most one pair. A block writes the pairs of a tile.
 KERNEL_BOUNDS(probe_write, ProbeArgs, PROBE_THREADS, 1) {
     __shared__ i32 offsets[PROBE_TILE + 1];
     __shared__ i32 warps[33];
@@ -343,8 +344,7 @@ KERNEL_BOUNDS(probe_write, ProbeArgs, PROBE_THREADS, 1) {
     }
 }
 
-// A row may have many pairs: a block writes a chunk of the range, each thread pairs
-// next to its neighbours'.
+// A row may have many pairs. A block writes a chunk of the range. Neighbouring threads write neighbouring pairs.
 KERNEL_BOUNDS(probe_write_many, ProbeArgs, PROBE_THREADS, 1) {
     __shared__ i64 offsets[PROBE_TILE + 1];
     __shared__ i64 warps[33];

@@ -1,26 +1,25 @@
-// Ways of partitioning out of core (Lutz et al., SIGMOD 2022, §4): the rows of a key and a value are
-// written as tuples to where their partitions lie, which may be host memory, over the link. A tile
-// of rows is counted by partitions in shared memory, by atomics, and in all ways but the first put
-// into their order there.
+// Write strategies of partitioning out of core (Lutz et al., SIGMOD 2022, §4). Rows of a key and a value are written as
+// tuples to their partitions, which may be in host memory, over the link. Atomics count the rows of a tile by partition
+// in shared memory. All strategies except the first also sort the tile by partition there.
 //
 //   standard      each thread writes its tuples (plain scatter)
-//   linear        tuples are written in the order of partitions, each partition behind what
-//                 the linear allocator has given away of it
-//   shared        a partition's tuples wait in shared memory until they fill a granule, so that only
-//                 whole, aligned granules are written (software write-combining)
-//   hierarchical  granules wait in buffers in device memory. A full buffer is swapped with a spare
-//                 one; warps flush it while others fill the next tile
+//   linear        tuples are written in the order of partitions, each partition after the room that the linear
+//                 allocator has given to other blocks
+//   shared        a partition's tuples stay in shared memory until they fill a granule, so only whole, aligned
+//                 granules are written (software write-combining)
+//   hierarchical  granules are collected in buffers in device memory. A full buffer is swapped with a spare one, and
+//                 warps flush it while others fill the next tile
 //
-// A partition's tuples come in any order: blocks claim room by atomics. Granules are claimed from the
-// front, what is left at the end from the back, so that whole granules stay aligned.
+// The tuples of a partition have no order, because blocks claim room by atomics. Whole granules are claimed from the
+// front and the rest at the end from the back, so granules stay aligned.
 //
-// Bytes: key and value read, a tuple written. Hierarchical: a tuple written and read in device memory.
+// Bytes: key and value read, a tuple written. Hierarchical: also a tuple written and read in device memory.
 #include "common.cuh"
 
 constexpr u32 TUPLE_THREADS = 1024, TUPLE_WARPS = TUPLE_THREADS / 32;
 constexpr int TUPLE_ITEMS = 4;
 constexpr u32 TUPLE_TILE = TUPLE_THREADS * TUPLE_ITEMS;
-constexpr u32 TUPLE_SPARES = 128; // buffers of a block that wait to be flushed
+constexpr u32 TUPLE_SPARES = 128; // full buffers of a block that are not flushed yet
 constexpr u32 NOWHERE = ~0u;
 
 #define MEMBER __device__ __forceinline__
@@ -35,13 +34,13 @@ struct TupleArgs {
     const void* key;
     const void* value;
     void* out;
-    const u32* starts; // of the partitions, and the end
+    const u32* starts; // first tuple of each partition, and the end of the last
     u32* next;         // by partition: tuples claimed from the front
     u32* rest;         // by partition: tuples claimed from the back
     void* buffers;     // hierarchical: by block, one a partition and the spare ones
     u64 mul;           // odd; keys are multiplied by it
     u32 rows;
-    u32 bits, shift;   // of the partition's number
+    u32 bits, shift;   // select the number of the partition
     u32 granule;       // tuples that are written together, a power of two
     u32 unit;          // tuples to which claims from the front are aligned, a power of two
     u32 capacity;      // tuples of a buffer, a multiple of granule and unit
@@ -57,7 +56,7 @@ struct TupleCountArgs {
     u32 rows, bits, shift, unused;
 };
 
-// tuples_count is the prefix sum's histogram.
+// tuples_count makes the histogram for the prefix sum.
 template <class K>
 DEVICE void tuples_count(const TupleCountArgs& a) {
     SHARED(u32, count);
@@ -73,10 +72,10 @@ DEVICE void tuples_count(const TupleCountArgs& a) {
 KERNEL_BOUNDS(tuples_count_k4, TupleCountArgs, TUPLE_THREADS, 1) { tuples_count<u32>(a); }
 KERNEL_BOUNDS(tuples_count_k8, TupleCountArgs, TUPLE_THREADS, 1) { tuples_count<u64>(a); }
 
-// Range is where the tuples of a partition go. Its tuples are numbered so that those of aligned
-// units come first, then the others, before and behind these.
+// Range describes the positions that tuples of a partition are written to. The tuples of aligned units have the lowest
+// numbers; those before and after the units follow.
 struct Range {
-    u32 from, inner, units, head; // first place; first and number of aligned ones; places before these
+    u32 from, inner, units, head; // first position; first aligned one, and their number; positions before these
     MEMBER Range(const TupleArgs& a, u32 p) {
         from = a.starts[p];
         const u32 to = a.starts[p + 1], last = to / a.unit * a.unit;
@@ -95,18 +94,18 @@ template <class K, int WAY>
 struct Tuples {
     using T = typename TupleOf<K>::T;
     const TupleArgs& a;
-    const u32 ways, kept; // partitions; tuples that wait of each at most
+    const u32 ways, kept; // partitions; most tuples of each that are carried
     T* tile;              // in order of partition
     T* carry;             // by partition
     u32* count;           // of the tile, by partition
     u32* start;
     u32* claimed;         // of buffers to flush
-    u16* left;            // tuples in carry
-    u16* fill;            // tuples in the buffer
-    u16* buffer;          // the buffer of each partition
-    u16* spare;           // spare buffers; those in front are full
-    u16* owner;           // the partition of a full one
-    u32* full;            // buffers to flush, of which the first TUPLE_SPARES are spare ones
+    u16* left;            // by partition: tuples in carry
+    u16* fill;            // by partition: tuples in its buffer
+    u16* buffer;          // by partition: its buffer
+    u16* spare;           // spare buffers, full ones first
+    u16* owner;           // by full buffer: its partition
+    u32* full;            // buffers to flush; the first TUPLE_SPARES were spare ones
 
     MEMBER Tuples(const TupleArgs& a, u32* full) : a(a), ways(1u << a.bits), kept(WAY >= COMBINED ? a.granule - 1 : 0), full(full) {
         SHARED(T, memory);
@@ -125,17 +124,17 @@ struct Tuples {
     MEMBER T* out() const { return (T*)a.out; }
     MEMBER T* buffer_at(u32 b) const { return (T*)a.buffers + ((u64)blockIdx.x * (ways + TUPLE_SPARES) + b) * a.capacity; }
 
-    // get is tuple i of a partition: first those that have waited, then those of the tile.
+    // get returns tuple i of a partition: the carried tuples first, then those of the tile.
     MEMBER T get(u32 p, u32 had, u32 i) const { return i < had ? carry[p * kept + i] : tile[start[p] + i - had]; }
 
-    // claim gives every lane of the warp what lane 0 claims.
+    // claim returns the room that lane 0 claims, in every lane of the warp.
     MEMBER u32 claim(u32* from, u32 n) const {
         u32 c = 0;
         if (lane_id() == 0) c = atomicAdd(from, n);
         return __shfl_sync(ALL, c, 0);
     }
 
-    // write writes tuples [i, i + n) of a partition to places that it claims.
+    // write writes tuples [i, i + n) of a partition to positions that it claims.
     MEMBER void write(const Range& to, u32 p, u32 had, u32 i, u32 n) const {
         const u32 c = claim(&a.next[p], n);
         for (u32 k = lane_id(); k < n; k += 32) out()[to.place(c + k)] = get(p, had, i + k);
@@ -173,7 +172,7 @@ struct Tuples {
                     buffer[p] = (u16)fresh;
                 }
                 to = buffer_at(fresh);
-            } else { // at once: no spare one is left
+            } else { // flush at once: no spare buffer is left
                 flush(b, p, c);
                 __syncwarp();
             }
@@ -186,7 +185,7 @@ struct Tuples {
         if (lane_id() == 0) fill[p] = (u16)f;
     }
 
-    // combine takes the tuples of the tile in a partition.
+    // combine adds the tuples that the tile has of a partition.
     MEMBER void combine(u32 p) const {
         const u32 fresh = count[p];
         if (fresh == 0) return;
@@ -201,7 +200,7 @@ struct Tuples {
         }
     }
 
-    // finish writes what is left of a partition.
+    // finish writes the remaining tuples of a partition.
     MEMBER void finish(u32 p) const {
         const u32 had = left[p], held = WAY == HIERARCHICAL ? fill[p] : 0, n = had + held;
         if (n == 0) return;
@@ -240,7 +239,7 @@ struct Tuples {
         __shared__ u32 sums[33];
         __syncthreads();
         for (u32 t = blockIdx.x; t < tiles; t += gridDim.x) {
-            if (WAY == HIERARCHICAL) drain(); // other warps begin with the tile
+            if (WAY == HIERARCHICAL) drain(); // the other warps start with the tile
             u32 digit[TUPLE_ITEMS], rank[TUPLE_ITEMS];
 #pragma unroll
             for (int i = 0; i < TUPLE_ITEMS; i++) {
@@ -270,7 +269,7 @@ struct Tuples {
                 const u32 at = rows + block_exclusive(mine, sums, total);
                 rows += total;
                 if (p < ways) start[p] = at;
-                if (WAY == LINEAR && mine) count[p] = a.starts[p] + atomicAdd(&a.next[p], mine) - at; // from the place in the tile to that in the array
+                if (WAY == LINEAR && mine) count[p] = a.starts[p] + atomicAdd(&a.next[p], mine) - at; // position in the array
             }
             __syncthreads();
 #pragma unroll
@@ -317,7 +316,7 @@ struct TupleSplitArgs {
     i64 n;
 };
 
-// tuples_split makes columns of tuples.
+// tuples_split converts tuples to columns.
 template <class K>
 DEVICE void tuples_split(const TupleSplitArgs& a) {
     for (i64 i = global_thread(); i < a.n; i += grid_threads()) {
