@@ -26,8 +26,12 @@ const (
 
 // Operation is the row of an Op in the table of operations. Whatever differs from operation to operation in names,
 // numbers and laws comes from here: how expressions are printed, the names of kernels, what may fail, and what a
-// rewrite of expressions may do. To add an operation, add its row, its function to the table of the CPU (package
-// gpu/host) and its kernel, and the SQL that binds to it (package operators/expr).
+// rewrite of expressions may do. The functions and operators of SQL (package operators/expr) refer to these rows by
+// their Op: they take their names from here, and add types, descriptions and examples. Which of them has an operation
+// is a lookup there. Random expressions are drawn from both tables.
+//
+// To add an operation, add its row, its function to the table of the CPU (package gpu/host), its kernel, and the row of
+// the SQL that has it. Tests fail for a row without its partner.
 type Operation struct {
 	Form Form
 	// SQL is the operator, or the name of the function. Variants are the names of functions of one operation, by its N.

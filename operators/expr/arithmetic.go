@@ -26,7 +26,7 @@ func (e *Expr) takes(other *Expr) bool {
 }
 
 // arithmetic binds + - * / // % on numbers.
-func (b *binder) arithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) arithmetic(n syntax.Node, op gpu.Op, x, y *Expr) (*Expr, error) {
 	var err error
 	for i, e := range []**Expr{&x, &y} {
 		// A text literal takes the type of the number next to it.
@@ -47,7 +47,7 @@ func (b *binder) arithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error)
 		y = newConstant(gpu.Null(x.typ))
 	}
 	if !x.typ.IsNumeric() || !y.typ.IsNumeric() {
-		return nil, b.errorf(n, "no operator %s for %v and %v%s", op, x.typ, y.typ, castHint(x, y))
+		return nil, b.errorf(n, "no operator %s for %v and %v%s", op.Info().SQL, x.typ, y.typ, castHint(x, y))
 	}
 	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
 		return nil, b.errorf(n, "%v", err)
@@ -58,7 +58,7 @@ func (b *binder) arithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error)
 	decimal := x.typ.Kind == gpu.Decimal || y.typ.Kind == gpu.Decimal
 	floats := x.typ.IsFloat() || y.typ.IsFloat()
 	switch {
-	case floats && op != "/" && op != "//", op == "/", op == "//" && (decimal || floats):
+	case floats && op != gpu.OpDiv && op != gpu.OpQuo, op == gpu.OpDiv, op == gpu.OpQuo && (decimal || floats):
 		return b.floatArithmetic(n, op, x, y)
 	case decimal:
 		return b.decimalArithmetic(n, op, x, y)
@@ -75,7 +75,7 @@ func castHint(x, y *Expr) string {
 	return ""
 }
 
-func (b *binder) floatArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) floatArithmetic(n syntax.Node, op gpu.Op, x, y *Expr) (*Expr, error) {
 	t := gpu.Of(gpu.Float64)
 	exact := !x.typ.IsFloat() && !y.typ.IsFloat()
 	if !exact {
@@ -88,11 +88,11 @@ func (b *binder) floatArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, e
 	if y, err = b.convert(n, y, t, false); err != nil {
 		return nil, err
 	}
-	e := Expr{op: infixOps[op], typ: t, nullable: x.nullable || y.nullable}
-	if exact && op == "%" {
+	e := Expr{op: op, typ: t, nullable: x.nullable || y.nullable}
+	if exact && op == gpu.OpMod {
 		e.n = gpu.ZeroFails // as for decimals
 	}
-	e.fails = (op == "//" || e.n == gpu.ZeroFails) && maybeZero(y)
+	e.fails = (op == gpu.OpQuo || e.n == gpu.ZeroFails) && maybeZero(y)
 	return b.op(n, e, x, y)
 }
 
@@ -103,7 +103,7 @@ func maybeZero(y *Expr) bool {
 	return !ok || v.Valid && v.Int.Sign() == 0 && v.Float == 0
 }
 
-func (b *binder) integerArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) integerArithmetic(n syntax.Node, op gpu.Op, x, y *Expr) (*Expr, error) {
 	t := gpu.CommonInteger(x.typ, y.typ)
 	if t.Kind != x.typ.Kind && t.Kind != y.typ.Kind && t != hugeint {
 		// Neither type holds the other's values: DuckDB computes in BIGINT.
@@ -116,10 +116,9 @@ func (b *binder) integerArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 	if y, err = b.convert(n, y, t, false); err != nil {
 		return nil, err
 	}
-	code := infixOps[op]
-	r := arithmeticRange(code, x.rng, y.rng)
-	e := Expr{op: code, typ: t, nullable: x.nullable || y.nullable, rng: r.within(t)}
-	switch code {
+	r := arithmeticRange(op, x.rng, y.rng)
+	e := Expr{op: op, typ: t, nullable: x.nullable || y.nullable, rng: r.within(t)}
+	switch op {
 	case gpu.OpQuo:
 		e.rng = typeRange(t)
 		c, constant := y.Constant()
@@ -135,12 +134,11 @@ func (b *binder) integerArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 
 // decimalArithmetic follows DuckDB's result types. A result is stored in 8 bytes if the operands
 // are and their ranges prove that it fits.
-func (b *binder) decimalArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr, error) {
+func (b *binder) decimalArithmetic(n syntax.Node, op gpu.Op, x, y *Expr) (*Expr, error) {
 	dx, dy := x.typ.Digits(), y.typ.Digits()
 	p1, s1, p2, s2 := int(dx.Precision), int(dx.Scale), int(dy.Precision), int(dy.Scale)
-	code := infixOps[op]
 	var p, s int
-	switch code {
+	switch op {
 	case gpu.OpMul:
 		p, s = p1+p2, s1+s2
 		if s > gpu.MaxPrecision {
@@ -159,11 +157,11 @@ func (b *binder) decimalArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 		s = max(s1, s2)
 		p = max(p1-s1, p2-s2) + s + 1
 	}
-	if code == gpu.OpMod && p > gpu.MaxPrecision {
+	if op == gpu.OpMod && p > gpu.MaxPrecision {
 		return b.floatArithmetic(n, op, x, y)
 	}
 	p = min(p, gpu.MaxPrecision)
-	if code != gpu.OpMul {
+	if op != gpu.OpMul {
 		// Both operands get the result's scale.
 		dx, dy = gpu.DecimalOf(min(p1-s1+s, gpu.MaxPrecision), s), gpu.DecimalOf(min(p2-s2+s, gpu.MaxPrecision), s)
 	}
@@ -175,11 +173,11 @@ func (b *binder) decimalArithmetic(n syntax.Node, op string, x, y *Expr) (*Expr,
 		return nil, err
 	}
 	t := gpu.DecimalOf(p, s)
-	r := arithmeticRange(code, x.rng, y.rng)
+	r := arithmeticRange(op, x.rng, y.rng)
 	if t.Wide && r.fitsInt64() && !x.typ.Wide && !y.typ.Wide {
 		t.Wide = false
 	}
-	e := Expr{op: code, typ: t, nullable: x.nullable || y.nullable, rng: r.within(t),
-		fails: !typeRange(t).contains(r) || code == gpu.OpMod && maybeZero(y)}
+	e := Expr{op: op, typ: t, nullable: x.nullable || y.nullable, rng: r.within(t),
+		fails: !typeRange(t).contains(r) || op == gpu.OpMod && maybeZero(y)}
 	return b.op(n, e, x, y)
 }

@@ -93,17 +93,6 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 	return nil
 }
 
-// infixOps are the operations that SQL writes between their arguments, by the operator.
-var infixOps = map[string]gpu.Op{}
-
-func init() {
-	for op := range gpu.Ops {
-		if o := op.Info(); o.Form == gpu.Infix {
-			infixOps[o.SQL] = op
-		}
-	}
-}
-
 // compare binds a comparison of x and y, whose nodes are nx and ny. The result has a constant on
 // its right side.
 func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, error) {

@@ -208,19 +208,6 @@ func whole(op gpu.Op) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	}
 }
 
-func mathFunction(f gpu.MathFunc) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
-	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-		x, err := b.numeric(n, 0, a[0])
-		if err != nil {
-			return nil, err
-		}
-		if x, err = b.convert(n, x, gpu.Of(gpu.Float64), false); err != nil {
-			return nil, err
-		}
-		return b.op(n, Expr{op: gpu.OpMath, typ: x.typ, n: int(f), nullable: x.nullable}, x)
-	}
-}
-
 func (b *binder) power(n syntax.Node, x, y *Expr) (*Expr, error) {
 	for _, e := range []**Expr{&x, &y} {
 		if (*e).literal != nullLiteral && !(*e).typ.IsNumeric() {

@@ -46,7 +46,7 @@ func (b *binder) scaled(n syntax.Node, x *Expr, k int64) (*Expr, error) {
 		}
 		return bigintOf(r.Int64()), nil
 	}
-	return b.integerArithmetic(n, "*", x, bigintOf(k))
+	return b.integerArithmetic(n, gpu.OpMul, x, bigintOf(k))
 }
 
 // eachPart makes an interval of the three parts that f returns.
@@ -87,18 +87,18 @@ func (b *binder) elapsed(n syntax.Node, x, y *Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	days, err := b.integerArithmetic(n, "//", micros, bigintOf(microsPerDay))
+	days, err := b.integerArithmetic(n, gpu.OpQuo, micros, bigintOf(microsPerDay))
 	if err != nil {
 		return nil, err
 	}
-	micros, err = b.integerArithmetic(n, "%", micros, bigintOf(microsPerDay))
+	micros, err = b.integerArithmetic(n, gpu.OpMod, micros, bigintOf(microsPerDay))
 	return newInterval(bigintOf(0), days, micros), err
 }
 
 // intervalOperator binds an operator with an interval as an operand.
 func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 	var err error
-	op := infixOps[n.Op]
+	op := operators[n.Op].op
 	compares := op.Info().Opposite != gpu.OpConst
 	for i, e := range []**Expr{&x, &y} {
 		// A string next to an interval is an interval, unless the operator requires a date there.
@@ -123,7 +123,7 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 			if y.args[i].is(0) {
 				return x.args[i], nil
 			}
-			return b.integerArithmetic(n, n.Op, x.args[i], y.args[i])
+			return b.integerArithmetic(n, op, x.args[i], y.args[i])
 		})
 	case n.Op == "*" && !both:
 		if y.isInterval() {
@@ -142,7 +142,7 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 			if c, ok := x.args[i].Constant(); ok && c.Valid {
 				return b.scaled(n, y, c.Int.Int64())
 			}
-			return b.integerArithmetic(n, "*", x.args[i], y)
+			return b.integerArithmetic(n, gpu.OpMul, x.args[i], y)
 		})
 	case n.Op == "/" && !y.isInterval() && (y.typ.IsNumeric() || y.literal == nullLiteral):
 		return b.timesFraction(n, x, y)
@@ -238,7 +238,7 @@ func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	if t.Kind == gpu.Time {
 		// Months and days do not change a time of day. But null months or days make it null, and
 		// any months or days turn 24:00:00 into 00:00:00.
-		if micros, err = b.integerArithmetic(n, "%", micros, bigintOf(microsPerDay)); err != nil {
+		if micros, err = b.integerArithmetic(n, gpu.OpMod, micros, bigintOf(microsPerDay)); err != nil {
 			return nil, err
 		}
 		for _, part := range []*Expr{months, days} {
@@ -259,7 +259,7 @@ func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	case micros.is(0):
 		micros = days
 	default:
-		if micros, err = b.integerArithmetic(n, "+", days, micros); err != nil {
+		if micros, err = b.integerArithmetic(n, gpu.OpAdd, days, micros); err != nil {
 			return nil, err
 		}
 	}

@@ -51,7 +51,7 @@ func (b *binder) expand(n syntax.Node, body string, args ...*Expr) (*Expr, error
 
 // macro binds a function that is an expression over its arguments. kinds has a letter for each
 // argument; the last letter applies to all further arguments. s is text, i an integer, n a number,
-// f a number as a DOUBLE, d a DATE or a TIMESTAMP, x anything.
+// f a number as a DOUBLE, d a DATE or a TIMESTAMP, v text or a BLOB, x anything.
 func macro(kinds, body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		args, err := b.arguments(n, kinds, a)
@@ -77,6 +77,12 @@ func (b *binder) arguments(n *syntax.Call, kinds string, a []*Expr) ([]*Expr, er
 		case 'f':
 			if e, err = b.numeric(n, i, e); err == nil {
 				e, err = b.convert(n.Args[i], e, gpu.Of(gpu.Float64), false)
+			}
+		case 'v':
+			if e.literal == nullLiteral {
+				e = newConstant(gpu.Null(text))
+			} else if !e.typ.IsVar() {
+				err = b.errorf(n.Args[i], "%s needs text or a BLOB, found %v", n.Name, e.typ)
 			}
 		case 'd':
 			switch {

@@ -57,8 +57,8 @@ func (b *binder) bitwise(n syntax.Node, what string, op gpu.Op, x, y *Expr) (*Ex
 		x, y)
 }
 
-func bitOperator(op gpu.Op) func(*binder, *syntax.Binary, *Expr, *Expr) (*Expr, error) {
-	return func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) { return b.bitwise(n, n.Op, op, x, y) }
+func bitOperator(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
+	return b.bitwise(n, n.Op, operators[n.Op].op, x, y)
 }
 
 func bindXor(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -129,18 +129,9 @@ func bindLCM(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		"nullif(_3, 0) * _2) END", a[0], a[1], g)
 }
 
-func bindAtan2(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-	args, err := b.arguments(n, "f", a)
-	if err != nil {
-		return nil, err
-	}
-	return b.op(n, Expr{op: gpu.OpAtan2, typ: gpu.Of(gpu.Float64), nullable: args[0].nullable || args[1].nullable},
-		args...)
-}
-
 func bindLog(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if len(a) == 1 {
-		return mathFunction(gpu.MathLog10)(b, n, a)
+		return macro("f", "log10(_1)")(b, n, a)
 	}
 	return macro("f", "log10(_2) / log10(_1)")(b, n, a)
 }

@@ -5,10 +5,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
@@ -19,24 +17,6 @@ import (
 
 // nameOf returns the name of a function of an operation, for messages.
 func nameOf(op gpu.Op, n int) string { return fmt.Sprintf("%d (%s)", op, op.Info().Name(n)) }
-
-// TestOperationsAreDocumented finds the operations that SQL can call in the reference.
-func TestOperationsAreDocumented(t *testing.T) {
-	var names []string
-	for _, e := range expr.Reference() {
-		names = append(append(names, e.Name), e.Aliases...)
-	}
-	for op := range gpu.Ops {
-		o := op.Info()
-		for n := range max(len(o.Variants), 1) {
-			name := strings.TrimSpace(strings.ReplaceAll(" "+o.Name(n), " IS NOT ", " IS "))
-			if o.Internal || name == "" || op == gpu.OpEncode && gpu.Encoding(n) == gpu.Raw { // encode and decode
-				continue
-			}
-			assert.Contains(t, names, name, "operation %s", nameOf(op, n))
-		}
-	}
-}
 
 // rowsOf evaluates TRY of an expression, so that no row fails.
 func rowsOf(t *testing.T, tab *exprtest.Table, cols []gpu.Column, sql string) ([]gpu.Scalar, bool) {

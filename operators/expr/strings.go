@@ -24,25 +24,6 @@ func (b *binder) count(n *syntax.Call, i int, e *Expr) (*Expr, error) {
 	return b.convert(n.Args[i], e, gpu.Of(gpu.Int64), false)
 }
 
-// stringFunction binds an operation whose arguments are all text.
-func stringFunction(op gpu.Op, t gpu.Type) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
-	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-		e := Expr{op: op, typ: t, rng: typeRange(t)}
-		args := make([]*Expr, len(a))
-		for i := range a {
-			x, err := b.str(n, i, a[i])
-			if err != nil {
-				return nil, err
-			}
-			args[i] = x
-			e.nullable = e.nullable || x.nullable
-		}
-		// The result can exceed the offsets of a column.
-		e.fails = op == gpu.OpReplace
-		return b.op(n, e, args...)
-	}
-}
-
 func bindLength(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x, err := b.str(n, 0, a[0])
 	if err != nil {
@@ -89,7 +70,7 @@ func bindLeft(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	one := newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), 1))
 	if k.Sign() < 0 {
 		// length + k characters, or none if that is negative.
-		count, err := b.integerArithmetic(n, "+", length,
+		count, err := b.integerArithmetic(n, gpu.OpAdd, length,
 			newConstant(gpu.Scalar{Type: gpu.Of(gpu.Int64), Valid: true, Int: k}))
 		if err != nil {
 			return nil, err

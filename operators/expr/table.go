@@ -12,12 +12,19 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// function is a row of the table of scalar functions. The binder and the reference use it.
+// function is a row of the table of scalar functions. The binder and the reference use it. A function that is an
+// operation of the devices refers to its row in the table of operations, which has its name.
 type function struct {
-	name, aliases string // aliases are separated by spaces
+	op            gpu.Op // OpConst for a function of several operations
+	n             int    // of the operation, as its N
+	name, aliases string // the name is that of the operation unless it is set; aliases are separated by spaces
 	// args are the arguments as the reference shows them: "x", "x, y", "x[, y]", "x, …".
 	args string
-	bind func(b *binder, n *syntax.Call, args []*Expr) (*Expr, error)
+	// bind has the rules for types. Without it the operation has arguments of the kinds of takes (see macro) and a
+	// result of type gives.
+	bind  func(b *binder, n *syntax.Call, args []*Expr) (*Expr, error)
+	takes string
+	gives gpu.Type
 	// result is the type of the result, about says what the function does. nulls says when the
 	// result is null; "" means if an argument is null. examples are lines of "expression → result",
 	// with the result as text.
@@ -28,6 +35,30 @@ type function struct {
 	intervals bool
 	// unbound says that bind binds the arguments itself.
 	unbound bool
+}
+
+// complete sets the fields that follow from others.
+func (f *function) complete() {
+	if f.name == "" {
+		f.name = f.op.Info().Name(f.n)
+	}
+	if f.bind != nil {
+		return
+	}
+	f.result = f.gives.String()
+	f.bind = func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+		args, err := b.arguments(n, f.takes, a)
+		if err != nil {
+			return nil, err
+		}
+		// A text can exceed the offsets of a column.
+		e := Expr{op: f.op, typ: f.gives, n: f.n, rng: typeRange(f.gives), fails: f.op == gpu.OpReplace || f.op ==
+			gpu.OpRepeat}
+		for _, x := range args {
+			e.nullable = e.nullable || x.nullable
+		}
+		return b.op(n, e, args...)
+	}
 }
 
 // arity returns the least and the greatest number of arguments; -1 means any number.
@@ -70,6 +101,7 @@ func init() {
 	for _, c := range chapters {
 		for i := range c.functions {
 			f := &c.functions[i]
+			f.complete()
 			functions[f.name] = f
 			for _, alias := range strings.Fields(f.aliases) {
 				functions[alias] = f
@@ -86,88 +118,90 @@ const (
 	boolean = "BOOLEAN"
 )
 
+var text, truth, float, long = gpu.Of(gpu.String), gpu.Of(gpu.Bool), gpu.Of(gpu.Float64), gpu.Of(gpu.Int64)
+
 func numberFunctions() []function {
 	return []function{
-		{name: "abs", args: "x", bind: bindAbs, result: likeX, about: "The absolute value.",
+		{op: gpu.OpAbs, args: "x", bind: bindAbs, result: likeX, about: "The absolute value.",
 			examples: "abs(-7) → 7"},
-		{name: "sign", args: "x", bind: bindSignum, result: "TINYINT", about: "-1, 0 or 1; 0 for NaN.",
+		{op: gpu.OpSign, args: "x", bind: bindSignum, result: "TINYINT", about: "-1, 0 or 1; 0 for NaN.",
 			examples: "sign(-0.5) → -1"},
-		{name: "round", args: "x[, digits]", bind: bindRound,
+		{op: gpu.OpRound, args: "x[, digits]", bind: bindRound,
 			result: "that of x; a DECIMAL keeps as many digits after the point as remain",
 			about: "Rounds half away from zero to a number of digits after the point, or before it if negative. For " +
 				"decimals it is constant. The exact value of a float decides, and the result is the float nearest to " +
 				"the decimal that remains.",
 			examples: "round(2.345, 2) → 2.35\nround(1250, -2) → 1300\nround(2.675e0, 2) → 2.67"},
-		{name: "floor", args: "x", bind: whole(gpu.OpFloor),
+		{op: gpu.OpFloor, args: "x", bind: whole(gpu.OpFloor),
 			result:   "that of x without digits after the point; DOUBLE for integers",
 			about:    "The greatest whole number that is not above x.",
 			examples: "floor(-1.5) → -2"},
-		{name: "ceil", aliases: "ceiling", args: "x", bind: whole(gpu.OpCeil),
+		{op: gpu.OpCeil, aliases: "ceiling", args: "x", bind: whole(gpu.OpCeil),
 			result:   "that of x without digits after the point; DOUBLE for integers",
 			about:    "The least whole number that is not below x.",
 			examples: "ceil(1.2) → 2"},
-		{name: "trunc", args: "x[, digits]", bind: bindTruncate,
+		{op: gpu.OpTrunc, args: "x[, digits]", bind: bindTruncate,
 			result:   "that of x; a DECIMAL keeps as many digits after the point as remain",
 			about:    "Drops digits after the point, all or all but some, or before it if digits is negative.",
 			examples: "trunc(-1.9) → -1\ntrunc(1.259, 2) → 1.25"},
 		{name: "mod", args: "x, y", bind: func(b *binder, n *syntax.Call, a []*Expr) (*Expr,
 			error) {
-			return b.arithmetic(n, "%", a[0], a[1])
+			return b.arithmetic(n, gpu.OpMod, a[0], a[1])
 		},
 			result: "that of x % y", about: "The remainder of x / y, with the sign of x.", examples: "mod(-7, 3) → -1"},
 		{name: "power", aliases: "pow", args: "x, y",
 			bind:   func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) { return b.power(n, a[0], a[1]) },
 			result: dbl, about: "x to the power of y.", examples: "power(2, 10) → 1024.0"},
-		{name: "sqrt", args: "x", bind: mathFunction(gpu.MathSqrt), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathSqrt), args: "x", takes: "f", gives: float,
 			about: "The square root; NaN for negative numbers.", examples: "sqrt(2.25) → 1.5"},
-		{name: "cbrt", args: "x", bind: mathFunction(gpu.MathCbrt), result: dbl, about: "The cube root.",
+		{op: gpu.OpMath, n: int(gpu.MathCbrt), args: "x", takes: "f", gives: float, about: "The cube root.",
 			examples: "cbrt(8) → 2.0"},
-		{name: "exp", args: "x", bind: mathFunction(gpu.MathExp), result: dbl, about: "e to the power of x.",
+		{op: gpu.OpMath, n: int(gpu.MathExp), args: "x", takes: "f", gives: float, about: "e to the power of x.",
 			examples: "exp(0) → 1.0"},
-		{name: "ln", args: "x", bind: mathFunction(gpu.MathLn), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathLn), args: "x", takes: "f", gives: float,
 			about: "The natural logarithm; -Infinity for 0, NaN for negative numbers.", examples: "ln(1) → 0.0"},
-		{name: "log2", args: "x", bind: mathFunction(gpu.MathLog2), result: dbl, about: "The binary logarithm.",
+		{op: gpu.OpMath, n: int(gpu.MathLog2), args: "x", takes: "f", gives: float, about: "The binary logarithm.",
 			examples: "log2(8) → 3.0"},
-		{name: "log10", args: "x", bind: mathFunction(gpu.MathLog10), result: dbl, about: "The decimal logarithm.",
+		{op: gpu.OpMath, n: int(gpu.MathLog10), args: "x", takes: "f", gives: float, about: "The decimal logarithm.",
 			examples: "log10(1000) → 3.0"},
 		{name: "log", args: "[base, ]x", bind: bindLog, result: dbl,
 			about: "The logarithm to a base; the decimal one without.", examples: "log(1000) → 3.0\nlog(2, 8) → 3.0"},
-		{name: "sin", args: "x", bind: mathFunction(gpu.MathSin), result: dbl, about: "The sine of radians.",
+		{op: gpu.OpMath, n: int(gpu.MathSin), args: "x", takes: "f", gives: float, about: "The sine of radians.",
 			examples: "sin(0) → 0.0"},
-		{name: "cos", args: "x", bind: mathFunction(gpu.MathCos), result: dbl, about: "The cosine of radians.",
+		{op: gpu.OpMath, n: int(gpu.MathCos), args: "x", takes: "f", gives: float, about: "The cosine of radians.",
 			examples: "cos(0) → 1.0"},
-		{name: "tan", args: "x", bind: mathFunction(gpu.MathTan), result: dbl, about: "The tangent of radians.",
+		{op: gpu.OpMath, n: int(gpu.MathTan), args: "x", takes: "f", gives: float, about: "The tangent of radians.",
 			examples: "tan(0) → 0.0"},
 		{name: "cot", args: "x", bind: macro("f", "1 / tan(_1)"), result: dbl, about: "The cotangent of radians.",
 			examples: "round(cot(1), 9) → 0.642092616"},
-		{name: "asin", args: "x", bind: mathFunction(gpu.MathAsin), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathAsin), args: "x", takes: "f", gives: float,
 			about: "The inverse sine; NaN above 1.", examples: "asin(0) → 0.0"},
-		{name: "acos", args: "x", bind: mathFunction(gpu.MathAcos), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathAcos), args: "x", takes: "f", gives: float,
 			about: "The inverse cosine; NaN above 1.", examples: "acos(1) → 0.0"},
-		{name: "atan", args: "x", bind: mathFunction(gpu.MathAtan), result: dbl, about: "The inverse tangent.",
+		{op: gpu.OpMath, n: int(gpu.MathAtan), args: "x", takes: "f", gives: float, about: "The inverse tangent.",
 			examples: "atan(0) → 0.0"},
-		{name: "atan2", args: "y, x", bind: bindAtan2, result: dbl, about: "The angle of the point (x, y).",
+		{op: gpu.OpAtan2, args: "y, x", takes: "f", gives: float, about: "The angle of the point (x, y).",
 			examples: "round(atan2(1, -1), 9) → 2.35619449"},
-		{name: "sinh", args: "x", bind: mathFunction(gpu.MathSinh), result: dbl, about: "The hyperbolic sine.",
+		{op: gpu.OpMath, n: int(gpu.MathSinh), args: "x", takes: "f", gives: float, about: "The hyperbolic sine.",
 			examples: "sinh(0) → 0.0"},
-		{name: "cosh", args: "x", bind: mathFunction(gpu.MathCosh), result: dbl, about: "The hyperbolic cosine.",
+		{op: gpu.OpMath, n: int(gpu.MathCosh), args: "x", takes: "f", gives: float, about: "The hyperbolic cosine.",
 			examples: "cosh(0) → 1.0"},
-		{name: "tanh", args: "x", bind: mathFunction(gpu.MathTanh), result: dbl, about: "The hyperbolic tangent.",
+		{op: gpu.OpMath, n: int(gpu.MathTanh), args: "x", takes: "f", gives: float, about: "The hyperbolic tangent.",
 			examples: "tanh(0) → 0.0"},
-		{name: "asinh", args: "x", bind: mathFunction(gpu.MathAsinh), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathAsinh), args: "x", takes: "f", gives: float,
 			about: "The inverse hyperbolic sine.", examples: "asinh(0) → 0.0"},
-		{name: "acosh", args: "x", bind: mathFunction(gpu.MathAcosh), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathAcosh), args: "x", takes: "f", gives: float,
 			about: "The inverse hyperbolic cosine; NaN below 1.", examples: "acosh(1) → 0.0"},
-		{name: "atanh", args: "x", bind: mathFunction(gpu.MathAtanh), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathAtanh), args: "x", takes: "f", gives: float,
 			about: "The inverse hyperbolic tangent; NaN above 1.", examples: "atanh(0) → 0.0"},
-		{name: "gamma", args: "x", bind: mathFunction(gpu.MathGamma), result: dbl, about: "The gamma function.",
+		{op: gpu.OpMath, n: int(gpu.MathGamma), args: "x", takes: "f", gives: float, about: "The gamma function.",
 			examples: "gamma(5) → 24.0"},
-		{name: "lgamma", args: "x", bind: mathFunction(gpu.MathLgamma), result: dbl,
+		{op: gpu.OpMath, n: int(gpu.MathLgamma), args: "x", takes: "f", gives: float,
 			about:    "The logarithm of the absolute value of the gamma function.",
 			examples: "round(lgamma(10), 9) → 12.80182748"},
 		{name: "factorial", args: "n", bind: bindFactorial, result: "HUGEINT",
 			about: "The product of the numbers from 1 to n, which is at most 33.", examples: "factorial(5) → 120"},
-		{name: "nextafter", args: "x, y", bind: bindNextAfter,
+		{op: gpu.OpNextAfter, args: "x, y", bind: bindNextAfter,
 			result: "DOUBLE; FLOAT if an argument is a FLOAT and none a DOUBLE",
 			about:  "The float next to x in the direction of y.", examples: "nextafter(1e0, 2) → 1.0000000000000002"},
 		{name: "pi", bind: constantFloat(math.Pi), result: dbl, about: "π.", nulls: "never",
@@ -176,7 +210,7 @@ func numberFunctions() []function {
 			about: "Radians as degrees.", examples: "degrees(pi()) → 180.0"},
 		{name: "radians", args: "x", bind: macro("f", "_1 * ("+piSQL+" / 180)"), result: dbl,
 			about: "Degrees as radians.", examples: "radians(180) → 3.141592653589793"},
-		{name: "gcd", aliases: "greatest_common_divisor", args: "x, y", bind: bindGCD,
+		{op: gpu.OpGCD, aliases: "greatest_common_divisor", args: "x, y", bind: bindGCD,
 			result: "BIGINT; HUGEINT for HUGEINT", about: "The greatest common divisor.", examples: "gcd(12, -18) → 6"},
 		{name: "lcm", aliases: "least_common_multiple", args: "x, y", bind: bindLCM,
 			result: "BIGINT; HUGEINT for HUGEINT", about: "The least common multiple.", examples: "lcm(4, 6) → 12"},
@@ -202,41 +236,39 @@ func numberFunctions() []function {
 			about: "Whether a number is NaN.", examples: "isnan('nan'::DOUBLE) → true"},
 		{name: "signbit", args: "x", bind: macro("f", "_1 < 0 OR _1 = 0 AND 1 / _1 < 0"), result: boolean,
 			about: "Whether a number has a minus sign, as -0.0 has.", examples: "signbit(-0e0) → true"},
-		{name: "bit_count", args: "x", bind: bindBitCount, result: "TINYINT; SMALLINT for UBIGINT and HUGEINT",
+		{op: gpu.OpBitCount, args: "x", bind: bindBitCount, result: "TINYINT; SMALLINT for UBIGINT and HUGEINT",
 			about: "The number of bits of an integer that are 1.", examples: "bit_count(5) → 2"},
-		{name: "xor", args: "x, y", bind: bindXor, result: "the common type",
+		{op: gpu.OpBitXor, args: "x, y", bind: bindXor, result: "the common type",
 			about: "The bits that are set in exactly one of two integers.", examples: "xor(5, 3) → 6"},
 	}
 }
 
 func textFunctions() []function {
-	text, truth := gpu.Of(gpu.String), gpu.Of(gpu.Bool)
 	return []function{
-		{name: "length", aliases: "len char_length character_length", args: "s", bind: bindLength, result: bigint,
+		{op: gpu.OpLength, aliases: "len char_length character_length", args: "s", bind: bindLength, result: bigint,
 			about: "The number of code points.", examples: "length('Äpfel') → 5"},
 		{name: "octet_length", args: "blob", bind: bindOctets, result: bigint, about: "The bytes of a BLOB.",
 			examples: "octet_length('abc'::BLOB) → 3"},
-		{name: "lower", aliases: "lcase", args: "s", bind: stringFunction(gpu.OpLower, text), result: varchar,
+		{op: gpu.OpLower, aliases: "lcase", args: "s", takes: "s", gives: text,
 			about: "Lower case.", examples: "lower('ÄB') → äb"},
-		{name: "upper", aliases: "ucase", args: "s", bind: stringFunction(gpu.OpUpper, text), result: varchar,
+		{op: gpu.OpUpper, aliases: "ucase", args: "s", takes: "s", gives: text,
 			about: "Upper case.", examples: "upper('äb') → ÄB"},
-		{name: "reverse", args: "s", bind: stringFunction(gpu.OpReverse, text), result: varchar,
+		{op: gpu.OpReverse, args: "s", takes: "s", gives: text,
 			about: "The code points in reverse order.", examples: "reverse('abc') → cba"},
-		{name: "strip_accents", args: "s", bind: stringFunction(gpu.OpStripAccents, text), result: varchar,
+		{op: gpu.OpStripAccents, args: "s", takes: "s", gives: text,
 			about: "Letters without their accents.", examples: "strip_accents('Ärger über Łódź') → Arger uber Łodz"},
-		{name: "replace", args: "s, from, to", bind: stringFunction(gpu.OpReplace, text), result: varchar,
+		{op: gpu.OpReplace, args: "s, from, to", takes: "s", gives: text,
 			about: "Replaces all occurrences of a text.", examples: "replace('hello', 'l', '-') → he--o"},
-		{name: "strpos", aliases: "position instr", args: "s, part",
-			bind: stringFunction(gpu.OpPosition, gpu.Of(gpu.Int64)), result: bigint,
+		{op: gpu.OpPosition, aliases: "position instr", args: "s, part", takes: "s", gives: long,
 			about: "The position of the first occurrence of a text, counted from 1; 0 without one. Also " +
 				"position(part IN s).", examples: "strpos('hello', 'l') → 3\nposition('x' IN 'hello') → 0"},
-		{name: "starts_with", aliases: "prefix", args: "s, part", bind: stringFunction(gpu.OpStartsWith, truth),
-			result: boolean, about: "Whether s begins with part.", examples: "starts_with('hello', 'he') → true"},
-		{name: "ends_with", aliases: "suffix", args: "s, part", bind: stringFunction(gpu.OpEndsWith, truth),
-			result: boolean, about: "Whether s ends with part.", examples: "ends_with('hello', 'he') → false"},
-		{name: "contains", args: "s, part", bind: stringFunction(gpu.OpContains, truth), result: boolean,
+		{op: gpu.OpStartsWith, aliases: "prefix", args: "s, part", takes: "s", gives: truth,
+			about: "Whether s begins with part.", examples: "starts_with('hello', 'he') → true"},
+		{op: gpu.OpEndsWith, aliases: "suffix", args: "s, part", takes: "s", gives: truth,
+			about: "Whether s ends with part.", examples: "ends_with('hello', 'he') → false"},
+		{op: gpu.OpContains, args: "s, part", takes: "s", gives: truth,
 			about: "Whether part occurs in s.", examples: "contains('hello', 'ell') → true"},
-		{name: "substring", aliases: "substr", args: "s, start[, length]", bind: bindSubstring, result: varchar,
+		{op: gpu.OpSubstring, aliases: "substr", args: "s, start[, length]", bind: bindSubstring, result: varchar,
 			about: "Code points from a position on, counted from 1, or from the end if negative. A negative length " +
 				"takes those before. Also substring(s FROM start FOR length).",
 			examples: "substring('hello', 2, 3) → ell\nsubstring('hello', -3) → llo"},
@@ -246,18 +278,18 @@ func textFunctions() []function {
 		{name: "right", args: "s, n", bind: bindRight, result: varchar,
 			about:    "The last n code points; all but the first -n if n is negative.",
 			examples: "right('hello', 2) → lo"},
-		{name: "strlen", args: "s", bind: textOp(gpu.OpLength, "s", gpu.Of(gpu.Int64), 1), result: bigint,
+		{op: gpu.OpLength, n: 1, name: "strlen", args: "s", takes: "s", gives: long,
 			about: "The bytes of a text.", examples: "strlen('Äpfel') → 6"},
 		{name: "bit_length", args: "s", bind: macro("s", "strlen(_1) * 8"), result: bigint,
 			about: "The bits of a text.", examples: "bit_length('ab') → 16"},
-		{name: "ascii", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), 0), result: "INTEGER",
+		{op: gpu.OpCodePoint, args: "s", takes: "s", gives: gpu.Of(gpu.Int32),
 			about: "The number of the first code point; 0 for an empty text.", examples: "ascii('ä') → 228"},
-		{name: "unicode", aliases: "ord", args: "s", bind: textOp(gpu.OpCodePoint, "s", gpu.Of(gpu.Int32), -1),
-			result: "INTEGER", about: "The number of the first code point; -1 for an empty text.",
+		{op: gpu.OpCodePoint, n: -1, name: "unicode", aliases: "ord", args: "s", takes: "s", gives: gpu.Of(gpu.Int32),
+			about:    "The number of the first code point; -1 for an empty text.",
 			examples: "unicode('ä') → 228\nord('') → -1"},
-		{name: "chr", args: "n", bind: bindChr, result: varchar, about: "The code point of a number.",
+		{op: gpu.OpChr, args: "n", bind: bindChr, result: varchar, about: "The code point of a number.",
 			examples: "chr(8364) → €"},
-		{name: "split_part", args: "s, separator, n", bind: textOp(gpu.OpSplitPart, "ssi", text, 0), result: varchar,
+		{op: gpu.OpSplitPart, args: "s, separator, n", takes: "ssi", gives: text,
 			about: "Part n of s between separators, from the end if n is negative; an empty text if there is none. " +
 				"An empty separator cuts between code points.",
 			examples: "split_part('a,b,c', ',', 2) → b\nsplit_part('a,b,c', ',', -1) → c"},
@@ -271,52 +303,59 @@ func textFunctions() []function {
 			about: "format with placeholders as in C: %s for text, %d %x %X %o for integers, with widths as " +
 				"%5d %-5s %05d.",
 			examples: "printf('%s: %05d', 'a', 42) → a: 00042"},
-		{name: "hex", aliases: "to_hex", args: "x", bind: bindDigits(16, gpu.Hex), result: varchar,
+		{op: gpu.OpEncode, n: int(gpu.Hex), aliases: "to_hex", args: "x", bind: bindDigits(16, gpu.Hex),
+			result: varchar,
 			about: "The hexadecimal digits of an integer, of a text or of a BLOB. A negative number is that of its " +
 				"64 or 128 bits.", examples: "hex(255) → FF\nhex('abc') → 616263"},
-		{name: "unhex", aliases: "from_hex", args: "s",
+		{op: gpu.OpEncode, n: int(gpu.FromHex), aliases: "from_hex", args: "s",
 			bind:   bindDecode(gpu.FromHex, "[0-9A-Fa-f]*", "found something else than hexadecimal digits"),
 			result: "BLOB", about: "The bytes of hexadecimal digits.", examples: "unhex('616263') → abc"},
-		{name: "bin", aliases: "to_binary", args: "x", bind: bindDigits(2, gpu.Bits), result: varchar,
+		{op: gpu.OpEncode, n: int(gpu.Bits), aliases: "to_binary", args: "x", bind: bindDigits(2, gpu.Bits),
+			result:   varchar,
 			about:    "The binary digits of an integer, or of the bytes of a text.",
 			examples: "bin(10) → 1010\nbin('a') → 01100001"},
-		{name: "unbin", aliases: "from_binary", args: "s",
+		{op: gpu.OpEncode, n: int(gpu.FromBits), aliases: "from_binary", args: "s",
 			bind: bindDecode(gpu.FromBits, "[01]*", "found something else than binary digits"), result: "BLOB",
 			about: "The bytes of binary digits.", examples: "unbin('01100001') → a"},
-		{name: "to_base", args: "n, base[, length]", bind: bindToBase, result: varchar,
+		{op: gpu.OpDigits, args: "n, base[, length]", bind: bindToBase, result: varchar,
 			about: "The digits of a number that is not negative in a constant base from 2 to 36, with zeros before " +
 				"them up to a length.", examples: "to_base(42, 16) → 2A\nto_base(42, 2, 8) → 00101010"},
-		{name: "to_base64", aliases: "base64", args: "blob", bind: bindBase64, result: varchar,
+		{op: gpu.OpEncode, n: int(gpu.Base64), aliases: "base64", args: "blob", bind: bindBase64, result: varchar,
 			about: "A BLOB in base64.", examples: "to_base64('ab'::BLOB) → YWI="},
-		{name: "from_base64", args: "s",
+		{op: gpu.OpEncode, n: int(gpu.FromBase64), args: "s",
 			bind: bindDecode(gpu.FromBase64, "(?:[0-9A-Za-z+/]{4})*(?:[0-9A-Za-z+/]{2}==|[0-9A-Za-z+/]{3}=)?",
 				"found something else than base64, in groups of 4 digits"), result: "BLOB",
 			about: "The bytes of a text in base64.", examples: "from_base64('YWI=') → ab"},
-		{name: "encode", args: "s", bind: bindEncode(gpu.Raw, gpu.Of(gpu.Binary), false), result: "BLOB",
+		{op: gpu.OpEncode, n: int(gpu.Raw), name: "encode", args: "s",
+			bind: bindEncode(gpu.Raw, gpu.Of(gpu.Binary), false), result: "BLOB",
 			about: "The bytes of a text.", examples: "encode('ä') → \\xC3\\xA4"},
 		{name: "decode", args: "blob", bind: bindDecodeText, result: varchar,
 			about: "The text of bytes, which must be UTF-8.", examples: "decode('a\\xC3\\xA4'::BLOB) → aä"},
-		{name: "url_encode", args: "s", bind: bindEncode(gpu.URL, text, false), result: varchar,
+		{op: gpu.OpEncode, n: int(gpu.URL), args: "s", bind: bindEncode(gpu.URL, text, false), result: varchar,
 			about: "Encodes all characters but letters, digits and - . _ ~ as %HH.", examples: "url_encode('a " +
 				"b/c') → a%20b%2Fc"},
-		{name: "url_decode", args: "s", bind: bindDecodeURL, result: varchar,
+		{op: gpu.OpEncode, n: int(gpu.FromURL), args: "s", bind: bindDecodeURL, result: varchar,
 			about: "The text whose url_encode is s.", examples: "url_decode('a%20b%2Fc') → a b/c"},
-		{name: "levenshtein", aliases: "editdist3", args: "s, t", bind: bindDistance(gpu.Levenshtein), result: bigint,
+		{op: gpu.OpDistance, n: int(gpu.Levenshtein), aliases: "editdist3", args: "s, t",
+			bind: bindDistance(gpu.Levenshtein), result: bigint,
 			about:    "The least number of code points to insert, delete or replace that turn one text into the other.",
 			examples: "levenshtein('kitten', 'sitting') → 3\nlevenshtein('é', 'e') → 1"},
-		{name: "damerau_levenshtein", args: "s, t", bind: bindDistance(gpu.DamerauLevenshtein), result: bigint,
+		{op: gpu.OpDistance, n: int(gpu.DamerauLevenshtein), args: "s, t", bind: bindDistance(gpu.DamerauLevenshtein),
+			result:   bigint,
 			about:    "levenshtein that may also swap two neighbours.",
 			examples: "damerau_levenshtein('abc', 'acb') → 1"},
-		{name: "hamming", aliases: "mismatches", args: "s, t", bind: bindDistance(gpu.Hamming), result: bigint,
+		{op: gpu.OpDistance, n: int(gpu.Hamming), aliases: "mismatches", args: "s, t", bind: bindDistance(gpu.Hamming),
+			result:   bigint,
 			about:    "The number of positions at which two texts of equal length differ.",
 			examples: "hamming('duck', 'luck') → 1"},
-		{name: "jaccard", args: "s, t", bind: bindDistance(gpu.Jaccard), result: dbl,
+		{op: gpu.OpDistance, n: int(gpu.Jaccard), args: "s, t", bind: bindDistance(gpu.Jaccard), result: dbl,
 			about:    "The number of distinct code points in both texts, divided by the number in either.",
 			examples: "jaccard('duck', 'luck') → 0.6"},
-		{name: "jaro_similarity", args: "s, t[, least]", bind: bindDistance(gpu.Jaro), result: dbl,
+		{op: gpu.OpDistance, n: int(gpu.Jaro), args: "s, t[, least]", bind: bindDistance(gpu.Jaro), result: dbl,
 			about:    "The Jaro similarity of the code points, from 0 to 1; 0 below the least.",
 			examples: "jaro_similarity('duck', 'duckdb') → 0.8888888888888888"},
-		{name: "jaro_winkler_similarity", args: "s, t[, least]", bind: bindDistance(gpu.JaroWinkler), result: dbl,
+		{op: gpu.OpDistance, n: int(gpu.JaroWinkler), args: "s, t[, least]", bind: bindDistance(gpu.JaroWinkler),
+			result:   dbl,
 			about:    "The Jaro-Winkler similarity, which favours a common prefix.",
 			examples: "jaro_winkler_similarity('duck', 'duckdb') → 0.9333333333333333"},
 		{name: "overlay", args: "s, text, start[, count]", bind: bindOverlay, result: varchar,
@@ -359,7 +398,7 @@ func textFunctions() []function {
 		{name: "not_ilike_escape", args: "s, pattern, escape", bind: bindEscape(true, true), unbound: true,
 			result: boolean, about: "s NOT ILIKE pattern ESCAPE escape.",
 			examples: "not_ilike_escape('A%', 'a!%', '!') → false"},
-		{name: "regexp_matches", args: "s, pattern[, options]", bind: bindRegexp(0), result: boolean,
+		{op: gpu.OpRegexp, args: "s, pattern[, options]", bind: bindRegexp(0), result: boolean,
 			about: "Whether a regular expression matches a part of s. The pattern is constant, in the syntax of RE2. " +
 				"Options are letters: i ignores case, s lets . match line ends too, l takes the pattern as plain " +
 				"text. Also s ~ pattern.",
@@ -367,11 +406,11 @@ func textFunctions() []function {
 		{name: "regexp_full_match", args: "s, pattern[, options]", bind: bindRegexp(regex.Full), result: boolean,
 			about:    "Whether a regular expression matches all of s. Also s SIMILAR TO pattern.",
 			examples: "regexp_full_match('hello', 'h.*o') → true\nregexp_full_match('hello', 'l+') → false"},
-		{name: "regexp_extract", args: "s, pattern[, group, options]", bind: bindRegexpExtract, result: varchar,
+		{op: gpu.OpRegexpExtract, args: "s, pattern[, group, options]", bind: bindRegexpExtract, result: varchar,
 			about: "The first match of a regular expression, or a group of it; an empty text if there is none.",
 			examples: "regexp_extract('2024-03-15', '[0-9]+') → 2024\nregexp_extract('2024-03-15', " +
 				"'-(\\d+)-', 1) → 03"},
-		{name: "regexp_replace", args: "s, pattern, replacement[, options]", bind: bindRegexpReplace, result: varchar,
+		{op: gpu.OpRegexpReplace, args: "s, pattern, replacement[, options]", bind: bindRegexpReplace, result: varchar,
 			about: "Replaces the first match of a regular expression; with option g all of them. In the replacement " +
 				"\\0 is the match, \\1 to \\9 are groups, and \\\\ is a backslash.",
 			examples: "regexp_replace('hello', 'l', '-') → he-lo\nregexp_replace('hello', '(.)l', '\\1L', " +
@@ -381,9 +420,9 @@ func textFunctions() []function {
 				`replace(regexp_replace(_1, '([^0-9A-Za-z_\x{80}-\x{10ffff}\x00])', '\\\1', 'g'), chr(0), '\x00')`),
 			result: varchar, about: "A regular expression that matches s itself.",
 			examples: "regexp_escape('a.b') → a\\.b"},
-		{name: "repeat", args: "s, n", bind: textOp(gpu.OpRepeat, "si", text, 0), result: varchar, about: "s n times.",
+		{op: gpu.OpRepeat, args: "s, n", takes: "si", gives: text, about: "s n times.",
 			examples: "repeat('ab', 3) → ababab"},
-		{name: "translate", args: "s, from, to", bind: textOp(gpu.OpTranslate, "sss", text, 0), result: varchar,
+		{op: gpu.OpTranslate, args: "s, from, to", takes: "sss", gives: text,
 			about: "Replaces each code point of from by the one at the same position in to, or drops it if " +
 				"there is none.",
 			examples: "translate('12345', '143', 'ax') → a2x5"},
@@ -401,33 +440,35 @@ func textFunctions() []function {
 		{name: "array_extract", aliases: "list_extract", args: "s, n", bind: macro("si", "substring(_1, _2, 1)"),
 			result: varchar, about: "Code point n, from the end if n is negative. Also s[n].",
 			examples: "array_extract('hello', 2) → e\n'hello'[-1] → o"},
-		{name: "md5", args: "s", bind: digestOf(gpu.MD5), result: varchar,
+		{op: gpu.OpDigest, n: int(gpu.MD5), args: "s", takes: "v", gives: text,
 			about:    "The MD5 hash of a text or BLOB in hexadecimal digits.",
 			examples: "md5('a') → 0cc175b9c0f1b6a831c399e269772661"},
-		{name: "sha1", args: "s", bind: digestOf(gpu.SHA1), result: varchar, about: "The SHA-1 hash.",
+		{op: gpu.OpDigest, n: int(gpu.SHA1), args: "s", takes: "v", gives: text, about: "The SHA-1 hash.",
 			examples: "sha1('a') → 86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"},
-		{name: "sha256", args: "s", bind: digestOf(gpu.SHA256), result: varchar, about: "The SHA-256 hash.",
+		{op: gpu.OpDigest, n: int(gpu.SHA256), args: "s", takes: "v", gives: text, about: "The SHA-256 hash.",
 			examples: "sha256('a') → ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"},
 		{name: "concat", args: "x, …", bind: bindConcat, result: varchar, about: "Joins the texts of its arguments.",
 			nulls: "never; a null is an empty text", examples: "concat('a', 1, NULL, true) → a1true"},
-		{name: "trim", args: "s[, characters]", bind: trim(gpu.TrimLeft | gpu.TrimRight), result: varchar,
+		{op: gpu.OpTrim, n: gpu.TrimLeft | gpu.TrimRight, args: "s[, characters]",
+			bind: trim(gpu.TrimLeft | gpu.TrimRight), result: varchar,
 			about:    "Drops the given characters, or spaces, at both ends. Also trim(BOTH characters FROM s).",
 			examples: "trim('  a ') → a\ntrim('xxaxx', 'x') → a"},
-		{name: "ltrim", args: "s[, characters]", bind: trim(gpu.TrimLeft), result: varchar,
+		{op: gpu.OpTrim, n: gpu.TrimLeft, args: "s[, characters]", bind: trim(gpu.TrimLeft), result: varchar,
 			about: "trim at the beginning.", examples: "ltrim('xxaxx', 'x') → axx"},
-		{name: "rtrim", args: "s[, characters]", bind: trim(gpu.TrimRight), result: varchar, about: "trim at the end.",
+		{op: gpu.OpTrim, n: gpu.TrimRight, args: "s[, characters]", bind: trim(gpu.TrimRight), result: varchar,
+			about:    "trim at the end.",
 			examples: "rtrim('xxaxx', 'x') → xxa"},
 	}
 }
 
 func dateFunctions() []function {
 	list := []function{
-		{name: "date_part", aliases: "datepart", args: "part, d", bind: bindDatePart, intervals: true,
+		{op: gpu.OpExtract, aliases: "datepart", args: "part, d", bind: bindDatePart, intervals: true,
 			result: "BIGINT; DOUBLE for epoch and julian", nulls: "if d is null or infinite",
 			about: "A part of a date or time. Also extract(part FROM d).",
 			examples: "date_part('month', DATE '2024-03-15') → 3\nextract(hour FROM TIMESTAMP '2024-03-15 " +
 				"10:30:00') → 10"},
-		{name: "date_trunc", aliases: "datetrunc", args: "part, d", bind: bindDateTrunc,
+		{op: gpu.OpDateTrunc, aliases: "datetrunc", args: "part, d", bind: bindDateTrunc,
 			result: "TIMESTAMP, WITH TIME ZONE as d", about: "The first moment of the part in which d is.",
 			examples: "date_trunc('month', TIMESTAMP '2024-03-15 10:30:00') → 2024-03-01 00:00:00"},
 	}
@@ -475,7 +516,7 @@ func dateFunctions() []function {
 		{name: "epoch_ns", args: "d", bind: bindEpochNanos, intervals: true, result: bigint,
 			about: "The nanoseconds since 1970-01-01 or midnight.", nulls: "if d is null or infinite",
 			examples: "epoch_ns(TIMESTAMP_NS '1970-01-01 00:00:00.000000007') → 7"},
-		{name: "make_date", args: "[year, month, ]day", bind: bindMakeDate, result: "DATE",
+		{op: gpu.OpMakeDate, args: "[year, month, ]day", bind: bindMakeDate, result: "DATE",
 			about: "The date of a year, month and day, which must exist; of one number, the day so many days " +
 				"after 1970-01-01.", examples: "make_date(2024, 2, 29) → 2024-02-29\nmake_date(19000) → 2022-01-08"},
 		{name: "make_time", args: "hour, minute, second", bind: bindMakeTime, result: "TIME",
@@ -507,14 +548,14 @@ func dateFunctions() []function {
 		{name: "timezone_minute", args: "d", bind: bindZonePart, result: bigint,
 			about: "The minutes of the offset from UTC, which is 0.", nulls: "if d is null or infinite",
 			examples: "timezone_minute(TIMESTAMPTZ '2024-03-15 10:00:00+02') → 0"},
-		{name: "strptime", args: "s, format", bind: bindStrptime(0),
+		{op: gpu.OpParseTime, args: "s, format", bind: bindStrptime(0),
 			result: "TIMESTAMP; TIMESTAMPTZ with %z; TIMESTAMP_NS with %n",
 			about: "The date and time of a text in a constant format, that of strftime. %z is an offset as +02:00, " +
 				"%n nanoseconds. Missing parts are those of 1900-01-01 00:00:00. Numbers may have fewer digits, %b " +
 				"%B %a %A and %p any case.",
 			examples: "strptime('05.03.2024 14:07', '%d.%m.%Y %H:%M') → 2024-03-05 14:07:00\nstrptime('Mar 5 2024 2 " +
 				"PM', '%b %d %Y %I %p') → 2024-03-05 14:00:00"},
-		{name: "try_strptime", args: "s, format", bind: bindStrptime(1), result: "that of strptime",
+		{op: gpu.OpParseTime, n: 1, args: "s, format", bind: bindStrptime(1), result: "that of strptime",
 			about: "strptime that returns null where the text has another form.", nulls: "if s is, or has another form",
 			examples: "try_strptime('tomorrow', '%Y-%m-%d') → NULL"},
 		{name: "timezone", args: "zone, d", bind: bindTimezone, result: "TIMESTAMPTZ; TIMESTAMP for a TIMESTAMPTZ",
@@ -584,7 +625,7 @@ func anyFunctions() []function {
 		{name: "least", args: "x, …", bind: extreme(gpu.OpLe), result: "the common type",
 			about: "The least of the arguments that are not null.", nulls: "if all arguments are",
 			examples: "least(3, NULL, 7) → 3"},
-		{name: "hash", args: "x, …", bind: bindHash, result: "UBIGINT",
+		{op: gpu.OpHash, args: "x, …", bind: bindHash, result: "UBIGINT",
 			about: "A hash of values, that of DuckDB 2.0. All NaNs have one.", nulls: "never",
 			examples: "hash(1) → 4717996019076358352\nhash('a', NULL) → 12149695185283952434"},
 		{name: "try", args: "x", bind: bindTry, unbound: true, result: likeX,

@@ -41,7 +41,7 @@ func (b *binder) dateArithmetic(n *syntax.Binary, x, y *Expr) (e *Expr, done boo
 	if !temporal(x) && !temporal(y) {
 		return nil, false, nil
 	}
-	op := infixOps[n.Op]
+	op := operators[n.Op].op
 	if op == gpu.OpAdd && !temporal(x) {
 		x, y = y, x
 	}
@@ -76,7 +76,7 @@ func (b *binder) dateArithmetic(n *syntax.Binary, x, y *Expr) (e *Expr, done boo
 		if y, err = number(y); err != nil {
 			return nil, true, err
 		}
-		e, err = b.integerArithmetic(n, "-", x, y)
+		e, err = b.integerArithmetic(n, gpu.OpSub, x, y)
 		return e, true, err
 	case op == gpu.OpAdd && x.typ.Kind == gpu.Date && y.typ.Kind == gpu.Time:
 		t := gpu.TimestampOf(gpu.Microsecond, false)

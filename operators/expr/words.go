@@ -7,21 +7,6 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// textOp binds an operation whose arguments are of the given kinds; see macro.
-func textOp(op gpu.Op, kinds string, t gpu.Type, operand int) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
-	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-		args, err := b.arguments(n, kinds, a)
-		if err != nil {
-			return nil, err
-		}
-		e := Expr{op: op, typ: t, n: operand, rng: typeRange(t), fails: op == gpu.OpRepeat}
-		for _, x := range args {
-			e.nullable = e.nullable || x.nullable
-		}
-		return b.op(n, e, args...)
-	}
-}
-
 func bindChr(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	args, err := b.arguments(n, "i", a)
 	if err != nil {
@@ -99,19 +84,6 @@ func bindConcatWS(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		}
 	}
 	return b.expand(n, "substring(_2, length(_1) + 1)", separator, all)
-}
-
-func digestOf(d gpu.Digest) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
-	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-		x := a[0]
-		if x.literal == nullLiteral {
-			return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
-		}
-		if !x.typ.IsVar() {
-			return nil, b.errorf(n.Args[0], "%s needs text or a BLOB, found %v", n.Name, x.typ)
-		}
-		return b.op(n, Expr{op: gpu.OpDigest, typ: gpu.Of(gpu.String), n: int(d), nullable: x.nullable}, x)
-	}
 }
 
 // bindSlice binds s[from:to], whose ends may be absent and count from the end if negative.
