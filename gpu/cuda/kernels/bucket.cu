@@ -1,19 +1,19 @@
 // Bucket-chain partitioning (Sioulas et al., ICDE 2019; the PHJ-UR of Wu et al., SIGMOD 2025,
 // §3.1.2): atomics append the keys and row ids of a partition to its last bucket. The block
-// whose rows do not fit it brings the next bucket, and other blocks with rows of the
-// partition wait meanwhile: much, when many rows have few keys. The order of rows changes
-// from run to run.
+// whose rows do not fit it allocates the next bucket. Meanwhile other blocks with rows of the
+// partition wait, for long if many rows have few keys. The order of the rows differs from run
+// to run.
 //
-// A tile of rows is counted by digits in shared memory, by atomics, and put into their order
-// there, so that the rows of a partition are written together. A second pass has a bucket
-// of the first as a tile.
+// Atomics count the rows of a tile by digit in shared memory. The tile is sorted by digit there,
+// so the rows of a partition are written together. The tiles of a second pass are the buckets of
+// the first.
 //
-// Bytes: the key, in the second pass the row id too, read, and both written, a pass.
+// Bytes of a pass: the key read, and in the second pass the row id; both written.
 #include "join.cuh"
 
 constexpr u32 BUCKET_THREADS = 512;
 constexpr int BUCKET_ITEMS = 4;
-constexpr u32 BUCKET_ROWS = BUCKET_THREADS * BUCKET_ITEMS; // of a bucket and of a tile
+constexpr u32 BUCKET_ROWS = BUCKET_THREADS * BUCKET_ITEMS; // rows of a bucket and of a tile
 constexpr u32 BUCKET_WAYS = 256;                           // most partitions of a pass
 
 struct BucketArgs {
@@ -25,25 +25,25 @@ struct BucketArgs {
     void* toKey;      // by slot
     u32* toRows;
     u32* toOwner;
-    u64* heads; // by partition: its last bucket, and above the rows in it
+    u64* heads; // by partition: its last bucket in the low bits, the rows in it above
     u32* used;  // buckets
     u64 mul;    // odd; keys are multiplied by it
     i64 n;      // rows
-    const u32* buckets; // second pass: of the first
-    u32 shift, mask; // of the partition's number
-    u32 bits;        // of its digit in this pass
+    const u32* buckets; // second pass: number of buckets of the first
+    u32 shift, mask; // select the number of the partition
+    u32 bits;        // of the digit of this pass
     u32 unused;
 };
 
 template <class K>
 DEVICE u32 bucket_partition(const BucketArgs& a, K key) { return (u32)((K)(key * (K)a.mul) >> a.shift) & a.mask; }
 
-// Piece is where the rows of a tile and a partition go: the first so many, then the others.
+// Piece tells where the rows that a tile has of a partition are written: the first rows, and the others.
 struct Piece {
     u32 slot, rows, then;
 };
 
-// append makes room for rows, at most those of a bucket.
+// append reserves room for rows, at most as many as a bucket has.
 DEVICE Piece append(const BucketArgs& a, u32 partition, u32 rows) {
     for (;;) {
         if ((u32)(*(volatile u64*)&a.heads[partition] >> 32) <= BUCKET_ROWS) {
@@ -57,7 +57,7 @@ DEVICE Piece append(const BucketArgs& a, u32 partition, u32 rows) {
                 return {bucket * BUCKET_ROWS + full, fit, fresh * BUCKET_ROWS};
             }
         }
-        __nanosleep(32); // another block brings a bucket
+        __nanosleep(32); // another block allocates a bucket
     }
 }
 
@@ -71,7 +71,7 @@ DEVICE void bucket_pass(const BucketArgs& a) {
         if (threadIdx.x < ways) count[threadIdx.x] = 0;
         __syncthreads();
         u32 n = (u32)min((i64)BUCKET_ROWS, a.n - (i64)tile * BUCKET_ROWS), first = 0;
-        if (a.owner) { // tile is a bucket of the first pass
+        if (a.owner) { // the tile is a bucket of the first pass
             const u64 last = a.full[a.owner[tile]];
             n = (u32)last == tile ? (u32)(last >> 32) : BUCKET_ROWS;
             first = a.owner[tile] << a.bits;
@@ -119,7 +119,7 @@ struct BucketHeadsArgs {
     u32 partitions;
 };
 
-// bucket_heads gives every partition a full bucket that is none.
+// bucket_heads gives every partition a full bucket that does not exist.
 KERNEL(bucket_heads, BucketHeadsArgs) {
     const u32 p = (u32)global_thread();
     if (p < a.partitions) a.heads[p] = (u64)BUCKET_ROWS << 32 | NONE;
@@ -128,8 +128,8 @@ KERNEL(bucket_heads, BucketHeadsArgs) {
 struct BucketEndArgs {
     const u32* owner;
     const u64* heads;
-    u32* valid;   // by slot, 32 a word: there is a row
-    u32* offsets; // of the partitions: buckets before them, afterwards places
+    u32* valid;   // by slot, 32 a word: whether it has a row
+    u32* offsets; // of the partitions: buckets before them, then positions
     u32* key;     // by slot, of words 4-byte words
     u32* rows;
     u32 buckets, partitions;
@@ -144,7 +144,7 @@ KERNEL(bucket_end, BucketEndArgs) {
     const u64 last = a.heads[a.owner[bucket]];
     const u32 rows = (u32)last == bucket ? (u32)(last >> 32) : BUCKET_ROWS;
     a.valid[i] = rows >= at + 32 ? ~0u : rows > at ? (1u << (rows - at)) - 1 : 0;
-    for (u32 r = max(rows, at); r < at + 32; r++) { // what nobody wrote
+    for (u32 r = max(rows, at); r < at + 32; r++) { // rows that no block wrote
         const u64 slot = (u64)bucket * BUCKET_ROWS + r;
         a.rows[slot] = 0;
         for (u32 w = 0; w < a.words; w++) a.key[slot * a.words + w] = 0;

@@ -1,12 +1,12 @@
 // The match finding of a sort-merge join by merge path (Rui & Tu, SSDBM 2017, §3.3.2).
-// The path of a merge of the build side's runs with the probe rows, probe rows first
-// among equals, is cut by diagonals into pieces of the same length, first for blocks,
-// then for their threads; each walks its piece. Where the path meets a probe row, the
-// run at hand is the first that is not less: the row's run, if it is equal. A run has
-// the lower and the upper bound of its matches, so that one walk finds both, and
-// probes of table.cu count and write the pairs.
+// A merge of the build side's runs with the probe rows, probe rows first among equals, is a
+// path. Diagonals cut it into splits of equal length, first for blocks, then for their threads.
+// Each thread walks its split. When the path meets a probe row, the current run is the first
+// that is not less than the row. It is the row's run if it is equal. A run has the lower and the
+// upper bound of its matches, so one walk finds both. The probes of table.cu count and write the
+// pairs.
 //
-// Bytes: a key a run and a row, 4 for the row's run.
+// Bytes: a key for each run and each row, 4 for the row's run.
 #include "order.cuh"
 
 constexpr int MERGE_THREADS = 256, MERGE_ITEMS = 8, MERGE_TILE = MERGE_THREADS * MERGE_ITEMS;
@@ -14,11 +14,11 @@ constexpr int MERGE_THREADS = 256, MERGE_ITEMS = 8, MERGE_TILE = MERGE_THREADS *
 struct MergeArgs {
     const void* build;    // one plain key
     const void* probe;
-    const OrderKey* keys; // others: build is left
+    const OrderKey* keys; // other keys: the build side is the left one
     const i32* starts;    // the first rows of the build side's runs; null: each row is one
-    i32* cuts;            // by tile, and one more: runs before its diagonal
+    i32* cuts;            // by tile, and for the end: runs before its diagonal
     i32* numbers;         // of the probe rows: the run with an equal key, or -1
-    u64 flip;             // of the bits of a plain key, makes them unsigned and ascending
+    u64 flip;             // bits of a plain key to invert, so that it is unsigned and ascending
     i64 runs, rows;
     i64 tiles;
     i32 count;            // keys
@@ -44,8 +44,8 @@ struct AnyOrder {
     }
 };
 
-// path_at is where the path crosses a diagonal: how many runs are before it, at least
-// low and at most high.
+// path_at finds where the path crosses a diagonal. It returns the number of runs before that point, at least low and at
+// most high.
 template <class Order>
 DEVICE i64 path_at(const MergeArgs& a, i64 diagonal, i64 low, i64 high) {
     while (low < high) {
@@ -93,23 +93,22 @@ MERGE(k4, PlainOrder<u32>)
 MERGE(k8, PlainOrder<u64>)
 MERGE(any, AnyOrder)
 
-// The match finding of ranges: two binary searches find the run of the build side that is
-// between the bounds of a row. Each row has a number of its own for its run, and probes of
-// table.cu count and write the pairs.
+// The match finding of range joins: two binary searches find the run of the build side between the bounds of a row.
+// Each row has its own number for its run. The probes of table.cu count and write the pairs.
 //
 // Bytes: the bounds of a row, 12 for its run, and random reads of the build side.
 enum Bounded : i32 { RANGE_OPEN, RANGE_CLOSED, RANGE_STRICT };
 
 struct BoundArgs {
-    const OrderKey* keys; // of the lower and the upper bound: build is left
-    i32* starts;          // begin and end of the run of each row
+    const OrderKey* keys; // of the lower and the upper bound: the build side is the left one
+    i32* starts;          // start and end of the run of each row
     i32* numbers;         // of the rows: twice the row, or -1 without a match
     i64 builds, rows;
     i32 lower, upper;     // a Bounded
 };
 
-// range_at returns the first build row from low on that is behind the bound of a row: above
-// it, or equal to it unless equals are before it.
+// range_at returns the first build row from low on that follows the bound of a row: it is above the bound, or equal to
+// it unless equal rows precede the bound.
 DEVICE i64 range_at(const OrderKey& k, i64 low, i64 high, i64 row, bool equals) {
     while (low < high) {
         i64 mid = (low + high) / 2;
@@ -132,7 +131,7 @@ KERNEL(range_find, BoundArgs) {
         if (a.upper != RANGE_OPEN) {
             end = range_at(upper, begin, a.builds, row, a.upper == RANGE_CLOSED);
         } else {
-            i64 high = a.builds; // of the rows before the nulls
+            i64 high = a.builds; // rows before the nulls
             for (end = lower.left.valid ? begin : high; end < high;) {
                 i64 mid = (end + high) / 2;
                 if (bit(lower.left.valid, mid))

@@ -1,6 +1,5 @@
-// Moving rows: gather by row id, and the pieces of concat and slice that are no
-// plain copies. A gather of w bytes a row reads 4 + w and writes w; ids in no
-// order cost a 32-byte sector a row instead.
+// Moving rows: gather by row id, and the parts of concat and slice that are no plain copies. A gather of w bytes a row
+// reads 4 + w bytes and writes w. With ids in random order it reads a sector of 32 bytes for each row instead of w.
 #include "common.cuh"
 
 struct GatherArgs {
@@ -8,7 +7,7 @@ struct GatherArgs {
     void* dst;
     const i32* ids;
     i64 n;
-    i32 outer; // ids may be -1, whose value is zero
+    i32 outer; // ids may be -1, which gives the value zero
 };
 
 struct alignas(16) Word16 {
@@ -21,7 +20,7 @@ DEVICE T gather_one(const GatherArgs& a, i32 id) {
     return static_cast<const T*>(a.src)[id];
 }
 
-// Four rows a thread: the loads do not wait for each other.
+// A thread gathers four rows, so its loads do not wait for each other.
 template <class T>
 DEVICE void gather(const GatherArgs& a) {
     T* dst = static_cast<T*>(a.dst);
@@ -44,8 +43,8 @@ KERNEL(gather_w4, GatherArgs) { gather<u32>(a); }
 KERNEL(gather_w8, GatherArgs) { gather<u64>(a); }
 KERNEL(gather_w16, GatherArgs) { gather<Word16>(a); }
 
-// gather_bits gathers bits, four rows a thread and four words a warp; a null source
-// is all ones, -1 gives 0. The result has whole 64-bit words.
+// gather_bits gathers bits, four rows a thread and four words a warp. A null source is all ones, and the id -1 gives 0.
+// The result has whole 64-bit words.
 KERNEL(gather_bits, GatherArgs) {
     const i64 word = global_thread() / 32 * 4, row = word * 32 + lane_id();
     i32 id[4];
@@ -68,7 +67,7 @@ struct TextPart {
     const u8* bytes;
     const i32* offsets;
     const u32* valid; // null: no nulls
-    const i32* codes; // of the rows, when bytes and offsets are a dictionary's
+    const i32* codes; // of the rows, if bytes and offsets belong to a dictionary
     i64 start;
 };
 
@@ -77,12 +76,12 @@ struct GatherTextArgs {
     const i32* ids;
     u8* dst;
     i32* out;    // lengths, then offsets of the result
-    u32* valid;  // of the result, null: none wanted
+    u32* valid;  // of the result; null: not wanted
     i64 n;
     i32 count;   // of parts
 };
 
-// text_part is the part that holds a row.
+// text_part returns the part that has a row.
 DEVICE const TextPart& text_part(const GatherTextArgs& a, i32 id) {
     i32 lo = 0, hi = a.count;
     while (hi - lo > 1) {
@@ -136,12 +135,11 @@ KERNEL(gather_bytes, GatherTextArgs) {
 
 struct CopyBitsArgs {
     const u32* src; // null: all ones
-    u32* dst;       // zero where bits go
+    u32* dst;       // zero at the copied bits
     i64 from, to, n;
 };
 
-// copy_bits copies n bits from bit `from` of src to bit `to` of dst; a thread
-// makes a word.
+// copy_bits copies n bits from bit `from` of src to bit `to` of dst. A thread writes a word.
 KERNEL(copy_bits, CopyBitsArgs) {
     i64 w = (a.to >> 5) + global_thread();
     i64 lo = w * 32 > a.to ? w * 32 : a.to, hi = (w + 1) * 32 < a.to + a.n ? (w + 1) * 32 : a.to + a.n;
@@ -161,7 +159,7 @@ struct ShiftArgs {
     i32* dst;
     i64 n;
     i32 add;
-    i32 relative; // subtract src[0]: offsets of a piece
+    i32 relative; // subtract src[0]: offsets of a slice
 };
 
 KERNEL(shift, ShiftArgs) {
@@ -169,7 +167,7 @@ KERNEL(shift, ShiftArgs) {
     if (i < a.n) a.dst[i] = a.src[i] + a.add - (a.relative ? a.src[0] : 0);
 }
 
-// The codes or values of a compact column as everything else takes them.
+// The codes or values of a compact column, in the width that other kernels read.
 struct WidenArgs {
     const void* src;
     void* dst;
@@ -204,14 +202,14 @@ struct MaskArgs {
     i64 n;
 };
 
-// mask_codes makes row ids of codes: -1 where the row is null.
+// mask_codes converts codes to row ids, -1 for null rows.
 KERNEL(mask_codes, MaskArgs) {
     i64 i = global_thread();
     if (i < a.n) a.ids[i] = bit(a.valid, i) ? a.codes[i] : -1;
 }
 
-// read_bytes copies a few bytes to page-locked host memory, by one block. The engine for
-// copies down may be busy with large ones.
+// read_bytes copies a few bytes to page-locked host memory, by one block. The copy engine for this direction may be
+// busy with large copies.
 struct ReadBytesArgs {
     const u8* src;
     u8* dst;
@@ -222,8 +220,8 @@ KERNEL_BOUNDS(read_bytes, ReadBytesArgs, 256, 1) {
     for (i64 i = threadIdx.x; i < a.n; i += 256) a.dst[i] = a.src[i];
 }
 
-// copy_parts copies byte ranges: one launch for many, where a copy each would take longer than its bytes. The ranges are
-// in the memory of the device, or the sources are in page-locked host memory. A block copies a chunk of a part.
+// copy_parts copies many byte ranges by one launch. A copy of its own for each range would take longer than its bytes.
+// The ranges are in device memory, or the sources are in page-locked host memory. A block copies a chunk of a part.
 constexpr i64 COPY_CHUNK = 32768;
 
 struct CopyPart {
@@ -238,8 +236,8 @@ struct CopyPartsArgs {
     i64 n;
 };
 
-// copy_words copies n words; loads of a thread do not wait for each other. A warp reads whole lines of 128 bytes: each part of
-// one is a read of its own over the link.
+// copy_words copies n words; loads of a thread do not wait for each other. A warp reads whole lines of 128 bytes: each
+// part of one is a read of its own over the link.
 template <class T>
 DEVICE void copy_words(const u8* src, u8* dst, i64 bytes) {
     const T* from = reinterpret_cast<const T*>(src);

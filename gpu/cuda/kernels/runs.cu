@@ -1,7 +1,6 @@
-// Runs of rows with equal keys: a bit for every row that begins one. The first rows of
-// the runs are those bits' rows, the run of a row is how many bits there are up to it.
-// Keys are read once; 4 bytes a row and 4 a run are written, and the bitmap is read
-// three times.
+// Runs of rows with equal keys. A bitmap has a bit for every row that starts a run. The rows of these bits are the
+// first rows of the runs. The run of a row is the number of bits up to it. Keys are read once, 4 bytes a row and 4 a
+// run are written, and the bitmap is read three times.
 #include "order.cuh"
 
 struct HeadArgs {
@@ -21,7 +20,7 @@ struct AnyRows {
     DEVICE bool equal(const HeadArgs& a, i64 i, i64 j) { return compare_rows(a.keys, a.count, i, j) == 0; }
 };
 
-// run_heads sets the bit of the first row of every run, and that behind the last row.
+// run_heads sets the bit of the first row of every run, and the bit after the last row.
 template <class Rows>
 DEVICE void run_heads(const HeadArgs& a) {
     i64 i = global_thread();

@@ -1,6 +1,5 @@
-// Exclusive prefix sums of 32-bit counts: sums of tiles, a scan of these by one
-// block, then the scan of each tile from its start. Reduce-then-scan moves
-// 3 × 4 bytes a value and never waits for another block.
+// Exclusive prefix sums of 32-bit counts by reduce-then-scan: the sums of tiles, a scan of these sums by one block,
+// then the scan of each tile from its start. It moves 3 × 4 bytes a value, and no block waits for another.
 #include "common.cuh"
 
 struct ScanArgs {
@@ -9,7 +8,7 @@ struct ScanArgs {
     i64* sums;    // one a tile, then the total
     i64 n;
     i32 tiles;
-    i32 closed;   // write the total to out[n] too
+    i32 closed;   // also write the total to out[n]
 };
 
 constexpr int SCAN_THREADS = 256, SCAN_ITEMS = 16, SCAN_TILE = SCAN_THREADS * SCAN_ITEMS;
@@ -25,7 +24,7 @@ KERNEL_BOUNDS(scan_sums, ScanArgs, SCAN_THREADS, 1) {
     if (threadIdx.x == 0) a.sums[blockIdx.x] = sum;
 }
 
-// One block turns the sums of tiles into their starts.
+// One block replaces the sum of each tile by its start.
 KERNEL_BOUNDS(scan_starts, ScanArgs, 1024, 1) {
     __shared__ i64 warps[33];
     i64 carry = 0;
