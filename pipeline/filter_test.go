@@ -68,7 +68,7 @@ func runFiltersOn(t *testing.T, b *Builder, opt RunOptions) (rows []string, drop
 }
 
 func TestAJoinFiltersTheScanOfItsProbeSide(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name   string
 		steps  func(b *Builder) *Builder
 		bounds bool // statistics of the keys rule out row groups
@@ -96,6 +96,9 @@ func TestAJoinFiltersTheScanOfItsProbeSide(t *testing.T) {
 				"left.qs as l")
 		}, true},
 	} {
+		if gputest.Race && !gputest.Takes(4, i) {
+			continue // the types of keys have the same goroutines
+		}
 		t.Run(c.name, func(t *testing.T) {
 			job := func() *Builder { return c.steps(filterTables(t).From("p")).Sort("ps") }
 			want, dropped, skipped := runFilters(t, job(), Never)

@@ -14,6 +14,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/source"
 )
@@ -137,13 +138,13 @@ func TestAHeldStepThatFailsEndsTheRun(t *testing.T) {
 	require.ErrorContains(t, err, "row 9")
 	require.Empty(t, out.Records())
 
-	for n := 0; ; n++ {
+	for n := int64(0); ; n += 1 + n/gputest.StepOr(1<<20, 6) {
 		d, err := host.Open(host.Options{Threads: 2, Memory: 64 << 20})
 		require.NoError(t, err)
 		d.Budget().SetPatience(1)
 		var at atomic.Int64
 		d.Budget().SetFault(func(bool) error {
-			if at.Add(1) > int64(n) {
+			if at.Add(1) > n {
 				return errors.New("no memory")
 			}
 			return nil
@@ -155,7 +156,7 @@ func TestAHeldStepThatFailsEndsTheRun(t *testing.T) {
 		require.Empty(t, d.Budget().Leaks())
 		require.NoError(t, d.Close())
 		if err == nil {
-			require.Greater(t, n, 20)
+			require.Greater(t, n, int64(20))
 			break
 		}
 		require.True(t, gpu.IsOutOfMemory(err), "%d: %v", n, err)

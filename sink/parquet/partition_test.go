@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	reader "github.com/gstream/gstream/source/parquet"
@@ -111,10 +112,13 @@ func readRows(t *testing.T, path string, opt reader.OpenOptions, columns ...stri
 
 func TestPartitionsOfEveryTypeAreReadBack(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	for _, key := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
+	for i, key := range []gpu.Type{gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
 		gpu.Of(gpu.Bool), gpu.Of(gpu.String), gpu.Of(gpu.Date),
 		gpu.DecimalOf(9, 2), gpu.DecimalOf(38, 4), gpu.TimestampOf(gpu.Microsecond, false), gpu.TimeOf(gpu.Microsecond),
 		gpu.Of(gpu.Float64)} {
+		if gputest.Race && !gputest.Takes(4, i) {
+			continue // keys of all types have the same goroutines
+		}
 		for _, keep := range []bool{false, true} {
 			r := rand.New(rand.NewPCG(uint64(key.Kind), 3))
 			tab := partitioned(r, 3000, key, 12)

@@ -15,6 +15,7 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,6 +40,7 @@ func canonical(s gpu.Scalar) any {
 // TestDuckDBAndPyArrowReadWhatIsWritten needs an interpreter with both. GSTREAM_PYTHON
 // names it.
 func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		t.Skip("GSTREAM_PYTHON does not name a Python with duckdb and pyarrow")
