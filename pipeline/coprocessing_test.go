@@ -354,7 +354,7 @@ func TestALimitBehindAJoinOfBothProcessorsEndsIt(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	d := openFaultyGPU(t, library, 0)
 	defer func() { require.NoError(t, d.Close()) }()
-	probe, build := sidesOfAJoin(2000, 0)
+	probe, build := sidesOfAJoin(600, 0)
 	for _, takes := range []string{HostTakesAny, HostTakesAll} {
 		got, _, err := coprocessingCase{Join{Kind: "inner"}, func(b *Builder) *Builder { return b.Limit(30) },
 			smallStrides{d, 20},
