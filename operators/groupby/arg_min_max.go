@@ -20,7 +20,7 @@ type ArgMinMax struct {
 	Filter  int
 }
 
-// argMinMax is an ArgMinMax with the measures [at, end): the position, the keys of the order, and the
+// argMinMax is an ArgMinMax with the partial aggregates [at, end): the position, the keys of the order, and the
 // value.
 type argMinMax struct {
 	*ArgMinMax
@@ -150,7 +150,7 @@ func (p candidates) program(s *gpu.Stride, rows gpu.Column, first int64) (*gpu.P
 	return prog, in
 }
 
-// argMinMaxState has the selected rows of the groups of a table. Its measures begin at number at, and are
+// argMinMaxState has the selected rows of the groups of a table. Its partial aggregates begin at number at, and are
 // columns cols of the table's strides.
 type argMinMaxState struct {
 	gpu.ArgMinMaxState
@@ -158,14 +158,14 @@ type argMinMaxState struct {
 	cols []int
 }
 
-// newArgMinMax returns the states of a table. inputs are the columns of the measures in its strides.
+// newArgMinMax returns the states of a table. inputs are the columns of the partial aggregates in its strides.
 func (o *hashGroupBy) newArgMinMax(t operators.Task, inputs []int) (out []argMinMaxState, err error) {
 	for _, l := range o.argMinMax {
 		spec := gpu.ArgMinMax{Last: l.Last}
 		for _, k := range l.Order {
 			spec.Order = append(spec.Order, gpu.Direction{Descending: k.Descending, NullsFirst: k.NullsFirst})
 		}
-		for _, m := range o.measured[l.at:l.end] {
+		for _, m := range o.accumulated[l.at:l.end] {
 			spec.Columns = append(spec.Columns, o.final(m))
 		}
 		x, err := t.Queue.NewArgMinMax(t.Lease, spec)

@@ -120,19 +120,21 @@ func (o *hashGroupBy) fitsBlocks(p gpu.Properties, groups int, keys domain) bool
 
 // nulls reports whether the values may have nulls.
 func (o *hashGroupBy) nulls() bool {
-	return slices.ContainsFunc(o.measured,
-		func(m measure) bool { return m.input >= 0 && o.In.Fields[m.input].Nullable })
+	return slices.ContainsFunc(o.accumulated,
+		func(m partialAggregate) bool { return m.input >= 0 && o.In.Fields[m.input].Nullable })
 }
 
 // any reports whether values of a type are aggregated.
 func (o *hashGroupBy) any(is func(gpu.Type) bool) bool {
-	return slices.ContainsFunc(o.measured,
-		func(m measure) bool { return m.input >= 0 && m.kind != gpu.Count && is(o.In.Fields[m.input].Type) })
+	return slices.ContainsFunc(o.accumulated,
+		func(m partialAggregate) bool {
+			return m.input >= 0 && m.kind != gpu.Count && is(o.In.Fields[m.input].Type)
+		})
 }
 
 // plainValues reports whether all values are integers of 4 or 8 bytes without nulls, by the schema.
 func (o *hashGroupBy) plainValues() bool {
-	return !slices.ContainsFunc(o.measured, func(m measure) bool {
+	return !slices.ContainsFunc(o.accumulated, func(m partialAggregate) bool {
 		if m.input < 0 {
 			return false
 		}
@@ -154,7 +156,7 @@ func shared(p gpu.Properties) int {
 // a key in bytes. The carries of a sum take a word, or half a word if halves is set.
 func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int, halves bool) int {
 	carries := 0
-	for _, m := range o.measured {
+	for _, m := range o.accumulated {
 		words, sums := o.words(m)
 		slot += 4 * words
 		carries += sums
@@ -165,9 +167,9 @@ func (o *hashGroupBy) blockSlots(p gpu.Properties, slot int, halves bool) int {
 	return shared(p) / max(slot+4*carries, 1)
 }
 
-// words returns the number of 32-bit words that a measure takes in a slot of a block's table, and
+// words returns the number of 32-bit words that a partial aggregate takes in a slot of a block's table, and
 // the number of its sums with carries. Values with nulls are counted, too.
-func (o *hashGroupBy) words(m measure) (words, sums int) {
+func (o *hashGroupBy) words(m partialAggregate) (words, sums int) {
 	if m.input < 0 || m.kind == gpu.Count {
 		return 1, 0
 	}
@@ -178,7 +180,7 @@ func (o *hashGroupBy) words(m measure) (words, sums int) {
 			words, sums = 4, 2
 		}
 	}
-	if f.Nullable && !slices.Contains(o.measured, measure{gpu.Count, m.input}) {
+	if f.Nullable && !slices.Contains(o.accumulated, partialAggregate{gpu.Count, m.input}) {
 		words++
 	}
 	return words, sums

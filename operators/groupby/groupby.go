@@ -42,16 +42,16 @@ type Spec struct {
 	Always [][]gpu.Scalar
 }
 
-// measure is an aggregate that the device accumulates. Aggregates share measures: an average is a
+// partialAggregate is an aggregate that the device accumulates. Aggregates share partial aggregates: an average is a
 // sum divided by a count, and the count of a column without nulls is the count of rows.
-type measure struct {
+type partialAggregate struct {
 	kind  gpu.AggregateKind
 	input int // -1 for count(*)
 }
 
-// argMinMaxMeasures returns the arg_min and arg_max states, and list with their measures appended.
-// The last measure of a state is the value of an aggregate. States share no measures.
-func (s *Spec) argMinMaxMeasures(list []measure, parts [][]int) ([]measure, []argMinMax) {
+// argMinMaxPartials returns the arg_min and arg_max states, and list with their partial aggregates appended.
+// The last partial aggregate of a state is the value of an aggregate. States share no partial aggregates.
+func (s *Spec) argMinMaxPartials(list []partialAggregate, parts [][]int) ([]partialAggregate, []argMinMax) {
 	var out []argMinMax
 	sets := s.candidateRows()
 	for i, a := range s.Aggregates {
@@ -60,24 +60,24 @@ func (s *Spec) argMinMaxMeasures(list []measure, parts [][]int) ([]measure, []ar
 		}
 		x := argMinMax{ArgMinMax: a.ArgMinMax, at: len(list)}
 		position := slices.IndexFunc(sets, a.ArgMinMax.candidates(s.In).equal)
-		list = append(list, measure{gpu.ArgValue, s.In.Len() + position})
+		list = append(list, partialAggregate{gpu.ArgValue, s.In.Len() + position})
 		for _, k := range a.ArgMinMax.Order {
-			list = append(list, measure{gpu.ArgValue, k.Column})
+			list = append(list, partialAggregate{gpu.ArgValue, k.Column})
 		}
-		list = append(list, measure{gpu.ArgValue, a.Input})
+		list = append(list, partialAggregate{gpu.ArgValue, a.Input})
 		x.end = len(list)
 		out, parts[i] = append(out, x), []int{len(list) - 1}
 	}
 	return list, out
 }
 
-// measures returns the distinct measures of a spec, and for each aggregate the number of the
-// measure that is its result, or the numbers of its sum and count.
-func (s *Spec) measures() (list []measure, parts [][]int) {
-	at := map[measure]int{}
-	use := func(m measure) int {
+// partialAggregates returns the distinct partial aggregates of a spec, and for each aggregate the number of the
+// partial aggregate that is its result, or the numbers of its sum and count.
+func (s *Spec) partialAggregates() (list []partialAggregate, parts [][]int) {
+	at := map[partialAggregate]int{}
+	use := func(m partialAggregate) int {
 		if m.kind == gpu.Count && !s.In.Fields[m.input].Nullable {
-			m = measure{gpu.CountAll, -1}
+			m = partialAggregate{gpu.CountAll, -1}
 		}
 		i, ok := at[m]
 		if !ok {
@@ -89,19 +89,20 @@ func (s *Spec) measures() (list []measure, parts [][]int) {
 	}
 	for _, a := range s.Aggregates {
 		switch a.Kind {
-		case gpu.ArgValue: // see argMinMaxMeasures
+		case gpu.ArgValue: // see argMinMaxPartials
 			parts = append(parts, nil)
 		case gpu.Avg:
-			parts = append(parts, []int{use(measure{gpu.Sum, a.Input}), use(measure{gpu.Count, a.Input})})
+			sum, count := use(partialAggregate{gpu.Sum, a.Input}), use(partialAggregate{gpu.Count, a.Input})
+			parts = append(parts, []int{sum, count})
 		default:
-			parts = append(parts, []int{use(measure{a.Kind, a.Input})})
+			parts = append(parts, []int{use(partialAggregate{a.Kind, a.Input})})
 		}
 	}
 	return list, parts
 }
 
-// final returns the type of a measure's result.
-func (s *Spec) final(m measure) gpu.Type {
+// final returns the type of a partial aggregate's result.
+func (s *Spec) final(m partialAggregate) gpu.Type {
 	switch {
 	case m.kind == gpu.CountAll || m.kind == gpu.Count:
 		return gpu.Of(gpu.Int64)
@@ -111,18 +112,18 @@ func (s *Spec) final(m measure) gpu.Type {
 	return gpu.SumType(s.In.Fields[m.input].Type)
 }
 
-// partial returns the type of a measure in partial aggregates. Sums of integers and decimals have
+// partial returns the type of a partial aggregate before it is final. Sums of integers and decimals have
 // 128 bits, because the sum of some rows may be larger than the sum of all rows.
-func (s *Spec) partial(m measure) gpu.Type {
+func (s *Spec) partial(m partialAggregate) gpu.Type {
 	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
 		return t
 	}
 	return gpu.Of(gpu.HugeInt)
 }
 
-// rawType returns the type of a measure of a single row. Integers and decimals to be summed keep
+// rawType returns the type of a partial aggregate of a single row. Integers and decimals to be summed keep
 // their width, because a sum of 128 bits takes integers of any type.
-func (s *Spec) rawType(m measure) gpu.Type {
+func (s *Spec) rawType(m partialAggregate) gpu.Type {
 	if t := s.final(m); m.kind != gpu.Sum || t.IsFloat() {
 		return t
 	}
@@ -143,12 +144,12 @@ func quotient(sum gpu.Type) *gpu.Program {
 	}
 }
 
-// groups has groups, by number, with their measures.
+// groups has groups, by number, with their partial aggregates.
 type groups interface {
 	len() int
 	keyColumns(t operators.Task, from, to int) ([]gpu.Column, error)
-	// measure returns a measure of groups [from, to), in its partial or in its final type.
-	measure(t operators.Task, i, from, to int) (gpu.Column, error)
+	// column returns a partial aggregate of groups [from, to), in its partial or in its final type.
+	column(t operators.Task, i, from, to int) (gpu.Column, error)
 	release()
 }
 
@@ -172,7 +173,7 @@ func (r rows) keyColumns(t operators.Task, from, to int) (out []gpu.Column, err 
 	return out, nil
 }
 
-func (r rows) measure(t operators.Task, i, from, to int) (gpu.Column, error) {
+func (r rows) column(t operators.Task, i, from, to int) (gpu.Column, error) {
 	return t.Queue.Slice(t.Lease, r.Cols[r.keys+i], from, to)
 }
 
@@ -186,16 +187,16 @@ func (r rows) release() { r.Stride.Release() }
 // merged, must fit the device's budget.
 type hashGroupBy struct {
 	Spec
-	seed       uint64 // of the hash by which groups are partitioned
-	measured   []measure
-	parts      [][]int // for each aggregate, positions in measured
-	argMinMax  []argMinMax
-	candidates []candidates
-	partials   *gpu.Schema // keys and measures
-	// raw has the keys and measures of raw rows, which are groups of one row: values to be summed
+	seed        uint64 // of the hash by which groups are partitioned
+	accumulated []partialAggregate
+	parts       [][]int // for each aggregate, positions in accumulated
+	argMinMax   []argMinMax
+	candidates  []candidates
+	partials    *gpu.Schema // keys and partial aggregates
+	// raw has the keys and partial aggregates of raw rows, which are groups of one row: values to be summed
 	// are those of the input, and count(*) is left out.
 	raw    *gpu.Schema
-	single *gpu.Program // computes the measures of a raw row that are not columns of it
+	single *gpu.Program // computes the partial aggregates of a raw row that are not columns of it
 	ofRaw  *hashGroupBy // aggregates raw rows in tables of blocks; nil if it cannot
 	offset *gpu.Program // computes the offset of a dense key from the least key; nil for other keys
 
@@ -274,7 +275,7 @@ func New(s Spec) (GroupBy, error) {
 	o := s.state()
 	o.seed, o.partials, o.raw = rand.Uint64(), operators.PickFields(s.In, s.Keys), operators.PickFields(s.In, s.Keys)
 	o.large = make([]atomic.Pointer[gpu.Dictionary], len(s.Keys))
-	for _, m := range o.measured {
+	for _, m := range o.accumulated {
 		o.partials.Fields = append(o.partials.Fields,
 			gpu.Field{Name: m.kind.String(), Type: o.partial(m), Nullable: true})
 		if m.kind == gpu.CountAll {
@@ -294,8 +295,8 @@ func New(s Spec) (GroupBy, error) {
 func (s Spec) state() *hashGroupBy {
 	o := &hashGroupBy{candidates: s.candidateRows()}
 	o.expect.Store(int64(s.Hint.Groups))
-	o.measured, o.parts = s.measures()
-	o.measured, o.argMinMax = s.argMinMaxMeasures(o.measured, o.parts)
+	o.accumulated, o.parts = s.partialAggregates()
+	o.accumulated, o.argMinMax = s.argMinMaxPartials(o.accumulated, o.parts)
 	s.In = s.positioned(o.candidates)
 	o.Spec = s
 	return o
@@ -351,15 +352,15 @@ func stored(t gpu.Type) gpu.Type {
 	return gpu.Of(gpu.Int64)
 }
 
-// computed reports whether a measure of a raw row is computed, and not a column of the input.
-func (s *Spec) computed(m measure) bool {
+// computed reports whether a partial aggregate of a raw row is computed, and not a column of the input.
+func (s *Spec) computed(m partialAggregate) bool {
 	return m.kind == gpu.Count || m.kind == gpu.Sum && s.rawType(m) != stored(s.In.Fields[m.input].Type)
 }
 
-// singles returns the program that computes those measures of a raw row that are not columns.
+// singles returns the program that computes those partial aggregates of a raw row that are not columns.
 func (o *hashGroupBy) singles() *gpu.Program {
 	p := &gpu.Program{}
-	for _, m := range o.measured {
+	for _, m := range o.accumulated {
 		if o.computed(m) {
 			p.Inputs = append(p.Inputs, o.In.Fields[m.input].Type)
 		}
@@ -369,7 +370,7 @@ func (o *hashGroupBy) singles() *gpu.Program {
 		return len(p.Inputs) + len(p.Code) - 1
 	}
 	in := 0
-	for _, m := range o.measured {
+	for _, m := range o.accumulated {
 		if !o.computed(m) {
 			continue
 		}
@@ -392,7 +393,7 @@ func (o *hashGroupBy) counted(t operators.Task, s *gpu.Stride) (*gpu.Stride, err
 	if s.Schema != o.raw || o.raw.Len() == o.partials.Len() {
 		return s, nil
 	}
-	at := slices.Index(o.measured, measure{gpu.CountAll, -1})
+	at := slices.Index(o.accumulated, partialAggregate{gpu.CountAll, -1})
 	count, err := t.Queue.Eval(t.Lease, &ones, nil, s.Rows)
 	if err != nil {
 		s.Release()
@@ -426,7 +427,7 @@ func (o *hashGroupBy) newLocalTable(t operators.Task, groups int) (*table, error
 
 // aggregates returns the aggregates that a lane accumulates, and their input columns.
 func (o *hashGroupBy) aggregates() (list []gpu.Aggregate, inputs []int) {
-	for _, m := range o.measured {
+	for _, m := range o.accumulated {
 		a := gpu.Aggregate{Kind: m.kind, Output: o.partial(m)}
 		if m.input >= 0 {
 			a.Input = o.In.Fields[m.input].Type
@@ -459,7 +460,7 @@ func (o *hashGroupBy) newMerge(t operators.Task, hint gpu.GroupHint, partial boo
 	for i := range o.Keys {
 		keys = append(keys, i)
 	}
-	for i, m := range o.measured {
+	for i, m := range o.accumulated {
 		a := gpu.Aggregate{Kind: m.kind, Input: o.partial(m), Output: o.final(m)}
 		if partial {
 			a.Output = o.partial(m)
@@ -483,14 +484,14 @@ func (o *hashGroupBy) partHint(part, groups int) gpu.GroupHint {
 	return hint
 }
 
-// naming adds the name of the first result column that has a measure (-1 for none) to an error of
-// that measure. An error of memory does not belong to one column.
-func (o *hashGroupBy) naming(measure int, err error) error {
+// naming adds the name of the first result column that has a partial aggregate (-1 for none) to an error of
+// that partial aggregate. An error of memory does not belong to one column.
+func (o *hashGroupBy) naming(partial int, err error) error {
 	if err == nil || gpu.IsOutOfMemory(err) {
 		return err
 	}
 	for i, parts := range o.parts {
-		if slices.Contains(parts, measure) {
+		if slices.Contains(parts, partial) {
 			return fmt.Errorf("%s: %w", o.Out.Fields[len(o.Keys)+i].Name, err)
 		}
 	}

@@ -14,7 +14,7 @@ type table struct {
 	keys      []int // positions in the strides that it takes
 	inputs    []int // of each accumulator, -1 for count(*)
 	groups    gpu.Groups
-	accs      []gpu.Accumulator // by measure, nil for those of argMinMax
+	accs      []gpu.Accumulator // by partial aggregate, nil for those of argMinMax
 	argMinMax []argMinMaxState
 	rows      int // rows taken so far
 }
@@ -130,7 +130,7 @@ func (x *table) keyColumns(t operators.Task, from, to int) ([]gpu.Column, error)
 	return x.groups.Keys(t.Queue, t.Lease, from, to)
 }
 
-func (x *table) measure(t operators.Task, i, from, to int) (gpu.Column, error) {
+func (x *table) column(t operators.Task, i, from, to int) (gpu.Column, error) {
 	if x.accs[i] != nil {
 		return x.accs[i].Result(t.Queue, t.Lease, from, to)
 	}

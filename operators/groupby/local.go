@@ -419,16 +419,16 @@ func (l *local) shortRuns(s *gpu.Stride) (bool, error) {
 
 // keep adds the aggregates of a table to its keys and keeps them as flushed.
 func (l *local) keep(out *gpu.Stride, x *table) error {
-	if err := l.addMeasures(l.task, out, x); err != nil {
+	if err := l.addPartialAggregates(l.task, out, x); err != nil {
 		return err
 	}
 	return l.partitioned(out)
 }
 
-// addMeasures adds the aggregates of a table to its keys. After an error it releases them.
-func (o *hashGroupBy) addMeasures(t operators.Task, out *gpu.Stride, x *table) error {
+// addPartialAggregates adds the aggregates of a table to its keys. After an error it releases them.
+func (o *hashGroupBy) addPartialAggregates(t operators.Task, out *gpu.Stride, x *table) error {
 	for i := range x.accs {
-		c, err := x.measure(t, i, 0, out.Rows)
+		c, err := x.column(t, i, 0, out.Rows)
 		if err != nil {
 			out.Release()
 			return o.naming(i, err)
@@ -504,7 +504,7 @@ func (l *local) holdTogether(strides []*gpu.Stride) (left []*gpu.Stride, err err
 // passRows makes a row of partial aggregates from each row of a stride.
 func (l *local) passRows(s *gpu.Stride) error {
 	var cols, in []gpu.Column
-	for _, m := range l.measured {
+	for _, m := range l.accumulated {
 		if l.computed(m) {
 			in = append(in, s.Cols[m.input])
 		}
@@ -519,7 +519,7 @@ func (l *local) passRows(s *gpu.Stride) error {
 	for _, k := range operators.Pick(s.Cols, l.Keys) {
 		out.Cols = append(out.Cols, k.Retain())
 	}
-	for _, m := range l.measured {
+	for _, m := range l.accumulated {
 		if m.kind == gpu.CountAll {
 			continue
 		}

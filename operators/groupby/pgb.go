@@ -73,7 +73,7 @@ func (a pgb) partition(t operators.Task, move []gpu.Column, key gpu.Column,
 // is only counted, only the validity is moved, if there is one.
 func (a pgb) moving(cols []gpu.Column, by key) (at []int) {
 	for _, counts := range []bool{false, true} {
-		for _, m := range a.measured {
+		for _, m := range a.accumulated {
 			if m.input < 0 || by.packed == nil && m.input == a.Keys[0] || slices.Contains(at, m.input) ||
 				(m.kind == gpu.Count) != counts {
 				continue

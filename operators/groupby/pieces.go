@@ -86,7 +86,7 @@ func (o *hashGroupBy) Split(t operators.Task, want func(left, piece int64) bool)
 // portable reports whether all devices merge groups to identical bits, which sums and products of
 // floats rule out.
 func (o *hashGroupBy) portable() bool {
-	return !slices.ContainsFunc(o.measured, func(m measure) bool {
+	return !slices.ContainsFunc(o.accumulated, func(m partialAggregate) bool {
 		return m.kind == gpu.Product ||
 			m.kind == gpu.Sum && o.final(m).IsFloat()
 	})

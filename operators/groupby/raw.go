@@ -20,7 +20,7 @@ func (o *hashGroupBy) newOfRaw() *hashGroupBy {
 	r := &hashGroupBy{Spec: Spec{In: o.raw, Keys: operators.First(len(o.Keys)), Algorithm: o.Algorithm}, seed: o.seed,
 		partials: o.partials}
 	at := len(r.Keys)
-	for _, m := range o.measured {
+	for _, m := range o.accumulated {
 		switch m.kind {
 		case gpu.CountAll:
 		case gpu.Count:
@@ -29,7 +29,7 @@ func (o *hashGroupBy) newOfRaw() *hashGroupBy {
 			m.input = at
 			at++
 		}
-		r.measured = append(r.measured, m)
+		r.accumulated = append(r.accumulated, m)
 	}
 	if len(r.Keys) == 0 || r.fitsTables() != nil {
 		return nil

@@ -26,12 +26,12 @@ func (o *hashGroupBy) emit(t operators.Task, x groups, from, to int, emit operat
 // result returns aggregate i of groups [from, to).
 func (o *hashGroupBy) result(t operators.Task, x groups, i, from, to int) (gpu.Column, error) {
 	parts := o.parts[i]
-	out, err := o.measure(t, x, parts[0], from, to)
+	out, err := o.column(t, x, parts[0], from, to)
 	if err != nil || len(parts) == 1 {
 		return out, err
 	}
 	defer out.Release()
-	n, err := o.measure(t, x, parts[1], from, to)
+	n, err := o.column(t, x, parts[1], from, to)
 	if err != nil {
 		return gpu.Column{}, err
 	}
@@ -43,17 +43,17 @@ func (o *hashGroupBy) result(t operators.Task, x groups, i, from, to int) (gpu.C
 	return avg[0], nil
 }
 
-// measure returns a measure of groups [from, to) in its final type. Partial sums of a decimal are
+// column returns a partial aggregate of groups [from, to) in its final type. Partial sums of a decimal are
 // integers, which must fit the digits of the decimal.
-func (o *hashGroupBy) measure(t operators.Task, x groups, measure, from, to int) (gpu.Column, error) {
-	out, err := x.measure(t, measure, from, to)
-	want := o.final(o.measured[measure])
+func (o *hashGroupBy) column(t operators.Task, x groups, partial, from, to int) (gpu.Column, error) {
+	out, err := x.column(t, partial, from, to)
+	want := o.final(o.accumulated[partial])
 	if err == nil && out.Type != want {
 		partial := out
 		out, err = digits(t, partial, want)
 		partial.Release()
 	}
-	return out, o.naming(measure, err)
+	return out, o.naming(partial, err)
 }
 
 // digits returns integers as the digits of a decimal of type want. An integer of more than

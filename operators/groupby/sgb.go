@@ -61,7 +61,7 @@ func (a sgb) columns(s *gpu.Stride, keys bool) (at []int) {
 			}
 		}
 	}
-	for _, m := range a.measured {
+	for _, m := range a.accumulated {
 		if m.input >= 0 && !slices.Contains(at, m.input) {
 			at = append(at, m.input)
 		}
@@ -154,7 +154,7 @@ func (a sgb) encoded(t operators.Task, s *gpu.Stride) (*gpu.Stride, error) {
 	if out.Cols, err = dictionary.Keys(t.Queue, t.Lease, 0, n); err != nil { // in the order of the runs
 		return nil, err
 	}
-	if err := a.addMeasures(t, out, x); err != nil {
+	if err := a.addPartialAggregates(t, out, x); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -172,7 +172,7 @@ func (o *hashGroupBy) ofRuns(t operators.Task, s *gpu.Stride, runs gpu.Assignmen
 	if out.Cols, err = t.Queue.Gather(t.Lease, operators.Pick(s.Cols, o.Keys), firsts, false); err != nil {
 		return nil, err
 	}
-	if err := o.addMeasures(t, out, x); err != nil {
+	if err := o.addPartialAggregates(t, out, x); err != nil {
 		return nil, err
 	}
 	return out, nil

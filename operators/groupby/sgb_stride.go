@@ -52,7 +52,7 @@ func (o *hashGroupBy) mergeSorted(t operators.Task, a, b *gpu.Stride) (*gpu.Stri
 	if out.Cols, err = t.Queue.Gather(t.Lease, sorted.Cols[:len(o.Keys)], firsts, false); err != nil {
 		return nil, err
 	}
-	if err := o.addMeasures(t, out, x); err != nil {
+	if err := o.addPartialAggregates(t, out, x); err != nil {
 		return nil, err
 	}
 	a.Release()
