@@ -116,7 +116,7 @@ func CheckSort(keys []SortKey) error {
 	}
 	n := keys[0].Column.Len
 	if n > MaxRows {
-		return Exceeded("%d rows are more than the %d that row ids can address", n, MaxRows)
+		return TooManyRows(n)
 	}
 	for _, k := range keys {
 		if k.Column.Len != n {
@@ -203,7 +203,7 @@ func CheckKeys(keys []Column) error {
 		}
 	}
 	if keys[0].Len > MaxRows {
-		return Exceeded("%d rows are more than the %d that row ids can address", keys[0].Len, MaxRows)
+		return TooManyRows(keys[0].Len)
 	}
 	return nil
 }
@@ -310,7 +310,7 @@ func CheckFold(a Aggregate, values, from, to Column) error {
 	case values.Type != t:
 		return fmt.Errorf("%v of %v, planned for %v", a.Kind, values.Type, t)
 	case values.Len > MaxRows:
-		return Exceeded("%d rows are more than the %d that row ids can address", values.Len, MaxRows)
+		return TooManyRows(values.Len)
 	case values.Dict != nil && !t.IsVar():
 		return fmt.Errorf("values in a dictionary of %v: only strings are dictionary-coded", t)
 	}
@@ -380,7 +380,7 @@ func CheckAggregation(rows Partitioned, list []Aggregate, values []Column) error
 	}
 	switch {
 	case k.Len > MaxRows:
-		return Exceeded("%d rows are more than the %d that row ids can address", k.Len, MaxRows)
+		return TooManyRows(k.Len)
 	case len(list) != len(values):
 		return fmt.Errorf("%d aggregates of %d columns", len(list), len(values))
 	case rows.Chain.Len > 0:

@@ -594,7 +594,7 @@ func CheckPartitions(build, probe Partitioned) error {
 			return fmt.Errorf("partitioned join by offsets: %w", err)
 		}
 		if s.Key.Len > MaxRows {
-			return Exceeded("%d rows are more than the %d that row ids can address", s.Key.Len, MaxRows)
+			return TooManyRows(s.Key.Len)
 		}
 		if s.Chain.Len > 0 {
 			if err := CheckIDs(s.Chain); err != nil {

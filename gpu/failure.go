@@ -52,6 +52,18 @@ func (e exceeded) Is(target error) bool { return target == ErrLimit }
 // Exceeded formats an ErrLimit.
 func Exceeded(format string, args ...any) error { return exceeded{fmt.Errorf(format, args...)} }
 
+// TooManyBytes is the ErrLimit of a column whose strings have more bytes than its offsets can address: at least as many
+// as given.
+func TooManyBytes(bytes int64, rows int) error {
+	return Exceeded("a column of %d rows holds at least %d bytes of text, above the limit of 2 GiB a stride: lower "+
+		"the stride size", rows, bytes)
+}
+
+// TooManyRows is the ErrLimit of more rows than row ids can address.
+func TooManyRows(rows int) error {
+	return Exceeded("%d rows are more than the %d that row ids can address", rows, MaxRows)
+}
+
 // IsFailure reports whether an error sticks to its queue.
 func IsFailure(err error) bool {
 	var f *failure

@@ -73,7 +73,7 @@ func CheckTuples(dev Device, to, key, value Column, d Digit, how TuplePass) erro
 		return fmt.Errorf("partition of tuples of %d keys and %d values into a column of %d", key.Len, value.Len,
 			to.Len)
 	case key.Len > MaxRows:
-		return Exceeded("%d rows are more than the %d that row ids can address", key.Len, MaxRows)
+		return TooManyRows(key.Len)
 	case how.HostPrefix && key.Len > 0 && key.Data.Bytes() == nil:
 		return fmt.Errorf("the CPU cannot count the partitions of a key that is in device memory")
 	}

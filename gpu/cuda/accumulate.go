@@ -583,7 +583,7 @@ func (s *textExtreme) rebuild(o *op, a textExtremeArgs, groups int) {
 	launch(o, "text_lengths", blocks(groups, 256), 256, 0, a)
 	total := o.scanTotal(offsets, groups, true)
 	if total > math.MaxInt32 {
-		o.fail(errTooManyBytes(total, groups))
+		o.fail(gpu.TooManyBytes(total, groups))
 	}
 	bytes := o.allocFrom(s.lease, total)
 	a.bytes = addr(bytes)

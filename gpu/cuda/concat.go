@@ -207,7 +207,7 @@ func (o *op) concat(parts []gpu.Column) gpu.Column {
 		return o.retainColumn(parts[0])
 	}
 	if out.Len > gpu.MaxRows {
-		o.fail(fmt.Errorf("%d rows in one column are more than the %d that row ids can address", out.Len, gpu.MaxRows))
+		o.fail(gpu.TooManyRows(out.Len))
 		return out
 	}
 	parts, out.Dict = o.oneCoding(filled, out.Len)
@@ -261,7 +261,7 @@ func (o *op) concatTexts(out *gpu.Column, parts []gpu.Column) {
 		total += int64(at[2*i+1] - at[2*i])
 	}
 	if total > math.MaxInt32 {
-		o.fail(errTooManyBytes(total, out.Len))
+		o.fail(gpu.TooManyBytes(total, out.Len))
 		return
 	}
 	out.Offsets, out.Data = o.keep(o.alloc(int64(out.Len+1)*4)), o.keep(o.alloc(total))

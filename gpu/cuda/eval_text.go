@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"math/big"
 	"sync"
@@ -59,8 +58,7 @@ func (e *evaluation) joinTexts(v *register) (data, offsets *gpu.Buffer) {
 	e.rows("eval_text_sizes", a)
 	total := e.positions(at)
 	if total > math.MaxInt32 {
-		e.fail(fmt.Errorf("the strings of a result take more than the 2147483647 bytes that a stride can hold (at "+
-			"least %d): use smaller strides", total))
+		e.fail(gpu.TooManyBytes(total, e.n))
 		return nil, nil
 	}
 	data, offsets = e.alloc(total), e.alloc(int64(e.n+1)*4)

@@ -142,7 +142,7 @@ func (o *op) gatherTexts(cols [][]gpu.Column, ids *gpu.Buffer, n int, outer bool
 	}
 	for k := range out {
 		if bytes[k] > math.MaxInt32 {
-			o.fail(errTooManyBytes(bytes[k], n))
+			o.fail(gpu.TooManyBytes(bytes[k], n))
 			return out
 		}
 		data := o.alloc(bytes[k])
@@ -174,9 +174,4 @@ func (o *op) textParts(parts []gpu.Column) (list *gpu.Buffer, nulls bool) {
 	list = o.alloc(int64(len(all)) * 40)
 	o.write(list, 0, gpu.BytesOf(all))
 	return list, nulls
-}
-
-func errTooManyBytes(total int64, rows int) error {
-	return fmt.Errorf("a column of %d rows holds %d bytes of text, above the limit of 2 GiB a stride: lower "+
-		"the stride size", rows, total)
 }

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -229,7 +228,7 @@ func (x *index) append(o *op, r keyRows, fresh *gpu.Buffer, n int) {
 	launch(o, "append_lengths", blocks(n, 256), 256, 0, a)
 	total := o.scanTotal(offsets, n, true)
 	if x.used+total > math.MaxInt32 {
-		o.fail(errTooManyBytes(x.used+total, x.n+n))
+		o.fail(gpu.TooManyBytes(x.used+total, x.n+n))
 		return
 	}
 	if need := x.used + total; need > x.texts.Size() {
@@ -271,7 +270,7 @@ func (x *index) reserve(o *op, want int) {
 		bits++
 	}
 	if limitOf(bits) == x.limit {
-		o.fail(fmt.Errorf("more than %d distinct keys are more than a hash table on the GPU holds", x.limit))
+		o.fail(gpu.Exceeded("more than %d distinct keys are more than a hash table on the GPU holds", x.limit))
 		return
 	}
 	limit := limitOf(bits)

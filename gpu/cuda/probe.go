@@ -37,7 +37,7 @@ func (t *table) Match(gq gpu.Queue, l *gpu.Lease, keys []gpu.Column) (out gpu.Ma
 		return nil, err
 	}
 	if n > gpu.MaxRows {
-		return nil, fmt.Errorf("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
+		return nil, gpu.TooManyRows(n)
 	}
 	r := t.keyRows(o, keys, n, false)
 	m := o.newMatcher(n)

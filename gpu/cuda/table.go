@@ -49,7 +49,7 @@ func (q *queue) BuildTable(l *gpu.Lease, keys []gpu.Column, nullSafe []bool, ran
 	}
 	n := keys[0].Len
 	if n > gpu.MaxRows {
-		return nil, fmt.Errorf("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
+		return nil, gpu.TooManyRows(n)
 	}
 	types := make([]gpu.Type, len(keys))
 	for i, k := range keys {

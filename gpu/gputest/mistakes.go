@@ -71,6 +71,10 @@ func testMistakes(t *testing.T, open Open) {
 	fails("no columns", err)
 	_, err = b.q.Concat(b.l, keys(longs, texts))
 	fails("BIGINT and VARCHAR", err)
+	half := gpu.Column{Type: i64, Len: gpu.MaxRows/2 + 1}
+	_, err = b.q.Concat(b.l, keys(half, half))
+	fails("more than the 2147483646 that row ids can address", err)
+	require.ErrorIs(t, err, gpu.ErrLimit)
 	for _, r := range [][2]int{{-1, 1}, {2, 1}, {0, n + 1}} {
 		_, err = b.q.Slice(b.l, longs, r[0], r[1])
 		fails("of a column of 100 rows", err)

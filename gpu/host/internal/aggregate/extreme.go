@@ -238,7 +238,7 @@ func (s *texts) write(l *gpu.Lease, out *gpu.Column, from, to int, there func(id
 		}
 	}
 	if total > math.MaxInt32 {
-		return memory.ErrTooManyBytes(total, to-from)
+		return gpu.TooManyBytes(total, to-from)
 	}
 	if out.Offsets, err = l.Alloc(int64(to-from+1) * 4); err != nil {
 		return err

@@ -126,7 +126,7 @@ func (f *frame) storeStrings(o *output, v *vec) error {
 			total += int64(len(s))
 		}
 		if total > math.MaxInt32 {
-			return errTooLong(total)
+			return gpu.TooManyBytes(total, f.e.n)
 		}
 		offsets[i] = int32(total)
 	}
@@ -142,11 +142,6 @@ func (f *frame) storeStrings(o *output, v *vec) error {
 	}
 	o.parts[f.lo/batchRows] = part
 	return nil
-}
-
-func errTooLong(n int64) error {
-	return gpu.Exceeded("the strings of a result take more than the 2147483647 bytes that a stride can hold (at "+
-		"least %d): use smaller strides", n)
 }
 
 // closeOutputs concatenates the strings of the batches, and drops validity bitmaps without nulls.
@@ -179,7 +174,7 @@ func (e *evaluation) joinStrings(o *output) error {
 	}
 	total := starts[len(o.parts)]
 	if total > math.MaxInt32 {
-		return errTooLong(total)
+		return gpu.TooManyBytes(total, e.n)
 	}
 	data, err := e.lease.Alloc(total)
 	if err != nil {

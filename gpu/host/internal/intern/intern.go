@@ -383,7 +383,7 @@ func (in *Interner) blocks(x *textRows, from int, codes []uint32, insert bool, v
 func (in *Interner) Values(l *gpu.Lease, t gpu.Type) (gpu.Column, error) {
 	n := in.Len()
 	if in.size > math.MaxInt32 {
-		return gpu.Column{}, memory.ErrTooManyBytes(in.size, n)
+		return gpu.Column{}, gpu.TooManyBytes(in.size, n)
 	}
 	off, err := l.Alloc(int64(n+1) * 4)
 	if err != nil {

@@ -17,7 +17,7 @@ func (t *Table) Match(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column) (_ 
 	}
 	n := keys[0].Len
 	if n > gpu.MaxRows {
-		return nil, gpu.Exceeded("%d probe rows are more than the %d that row ids can address", n, gpu.MaxRows)
+		return nil, gpu.TooManyRows(n)
 	}
 	p := &probe{Table: t}
 	if p.keys, err = t.keyWords(cores, l, keys, n, false); err == nil {

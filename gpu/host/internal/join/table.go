@@ -144,7 +144,7 @@ func (t *Table) pack(k codec.Keys, lo, n int, out [][]uint64) {
 func (t *Table) build(cores parallel.Cores, keys []gpu.Column, ranks uint64) error {
 	n := keys[0].Len
 	if n > gpu.MaxRows {
-		return gpu.Exceeded("%d build rows are more than the %d that row ids can address", n, gpu.MaxRows)
+		return gpu.TooManyRows(n)
 	}
 	if len(keys) > 60 {
 		return fmt.Errorf("%d join keys are more than 60", len(keys))

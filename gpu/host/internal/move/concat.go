@@ -28,8 +28,7 @@ func Concat(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column) (gpu.Column,
 		nulls = nulls || p.Valid != nil
 	}
 	if out.Len > gpu.MaxRows {
-		return gpu.Column{}, gpu.Exceeded("%d rows in one column are more than the %d that row ids can address",
-			out.Len, gpu.MaxRows)
+		return gpu.Column{}, gpu.TooManyRows(out.Len)
 	}
 	parts, release, err := oneCoding(cores, l, parts, out.Len)
 	if err != nil {
@@ -65,7 +64,7 @@ func Concat(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column) (gpu.Column,
 			starts[i+1] = starts[i] + int64(off[p.Len]-off[0])
 		}
 		if starts[len(parts)] > math.MaxInt32 {
-			return fail(memory.ErrTooManyBytes(starts[len(parts)], out.Len))
+			return fail(gpu.TooManyBytes(starts[len(parts)], out.Len))
 		}
 		if out.Offsets, err = l.Alloc(int64(out.Len+1) * 4); err != nil {
 			return fail(err)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
@@ -160,7 +159,7 @@ func Gather(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, ids []int32, 
 		}
 		total := g.starts[tasks]
 		if total > math.MaxInt32 {
-			return b.fail(memory.ErrTooManyBytes(total, n))
+			return b.fail(gpu.TooManyBytes(total, n))
 		}
 		if b.cols[i].Data, err = l.Alloc(total); err != nil {
 			return b.fail(err)

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host/internal/memory"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
 )
 
@@ -93,7 +92,7 @@ func GatherParts(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, ids []i
 	}
 	total := starts[len(starts)-1]
 	if total > math.MaxInt32 {
-		return out, memory.ErrTooManyBytes(total, n)
+		return out, gpu.TooManyBytes(total, n)
 	}
 	if out.Data, err = l.Alloc(total); err != nil {
 		return out, err
