@@ -176,11 +176,12 @@ func (b *binder) byColumn(n *syntax.Call, x, digits *Expr) (*Expr, error) {
 		return b.convert(n, e, x.typ, false)
 	case x.typ.IsInteger():
 		// In HUGEINT, with the power of ten of the digits that are dropped.
-		body := "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN (_1::HUGEINT + sign(_1) * " +
-			"_3 // 2) // _3 * _3 END"
+		dividend := "(_1::HUGEINT + sign(_1) * _3 // 2)"
 		if n.Name == "trunc" {
-			body = "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 THEN 0 WHEN _2 < 0 THEN _1::HUGEINT // _3 * _3 END"
+			dividend = "_1::HUGEINT"
 		}
+		body := "CASE WHEN _2 >= 0 THEN _1::HUGEINT WHEN _2 < -38 AND _1 IS NOT NULL THEN 0 WHEN _2 < 0 THEN " +
+			dividend + " // _3 * _3 END"
 		power, err := b.expand(n, "('1e' || least(greatest(-_1, 0), 38))::HUGEINT", digits)
 		if err != nil {
 			return nil, err
