@@ -41,7 +41,7 @@ struct Copy {
     bool up;
 };
 
-// Stream counts the copies that were put on it and those that were made.
+// Stream counts the copies that were queued on it, and the copies that were made.
 struct Stream {
     int gpu;
     std::deque<Copy> waiting;
@@ -70,7 +70,7 @@ struct Function {
 
 std::recursive_mutex lock;
 bool initialised;
-int sticky; // the error that every call returns until the context is gone
+int sticky; // the error that every call returns until the context is destroyed
 long contexts[gpus]; // references to the primary context of each GPU
 std::map<Address, Allocation> allocations, reservations;
 size_t device_used[gpus];
@@ -79,7 +79,7 @@ std::map<Address, Handle> handles;
 std::map<std::string, Function> functions;
 pthread_key_t current_context;
 
-// visible has the GPUs that CUDA_VISIBLE_DEVICES names by their numbers, in its order, or else all.
+// visible contains the numbers of the GPUs that CUDA_VISIBLE_DEVICES names, in its order, or else of all GPUs.
 std::vector<int> visible;
 
 bool is_gpu(int device) { return device >= 0 && device < (int)visible.size(); }
@@ -170,7 +170,7 @@ bool in_device(const char* what, Address a, size_t n) {
 
 // Canaries are the bytes between an allocation and the borders of its pages.
 bool is_poison(const char* p, size_t n) {
-    return n == 0 || ((unsigned char)p[0] == poison && memcmp(p, p + 1, n - 1) == 0); // all are as the first
+    return n == 0 || ((unsigned char)p[0] == poison && memcmp(p, p + 1, n - 1) == 0); // all bytes equal the first
 }
 bool end_intact(const Allocation& a) {
     const char* end = reinterpret_cast<char*>(a.start + a.size);
@@ -189,9 +189,9 @@ int check_ends(const char* what) {
     return Success;
 }
 
-// Spare holds the pages of freed allocations by size, inaccessible. Mapping and unmapping
-// would take longer than most kernels of a test. The pages that were freed first are
-// given out first, so that a use after free is found for as long as possible.
+// Spare holds the pages of freed allocations by size. The pages are inaccessible. Mapping and unmapping would take
+// longer than most kernels of a test. The pages that were freed first are reused first, so that a use after free is
+// found for as long as possible.
 struct Spare {
     static constexpr size_t most = 64 << 20; // bytes kept in total
     std::map<size_t, std::deque<char*>> maps;
@@ -288,8 +288,7 @@ int catch_up_to(void* event) {
     return catch_up(e->stream, e->put);
 }
 
-// put puts a copy on a stream. A copy of memory that is not page-locked is made before
-// the call returns.
+// put queues a copy on a stream. A copy of memory that is not page-locked is made before the call returns.
 int put(void* stream, Copy c) {
     CHECK(is_stream(stream), InvalidHandle);
     Allocation* host = at(reinterpret_cast<Address>(c.host));
@@ -439,8 +438,7 @@ long emulatorCalls(const char* function) {
     return functions[plain_name(function)].calls;
 }
 
-// emulatorLive returns the number of allocations, page-locked blocks, events and streams
-// that were not given back.
+// emulatorLive returns the number of allocations, page-locked blocks, events and streams that were not released.
 long emulatorLive(void) {
     std::lock_guard<std::recursive_mutex> held(lock);
     return long(allocations.size() + reservations.size() + events.size() + streams.size() + handles.size());
@@ -636,7 +634,7 @@ int cuMemFreeAsync(Address p, void* stream) {
     return release(p, Allocation::Device);
 }
 
-// A pool is the number of its GPU.
+// The handle of a pool is the number of its GPU.
 static void* default_pool(int gpu) {
     static int of[gpus];
     of[gpu] = gpu;
@@ -793,7 +791,7 @@ struct CopyAttributes {
     unsigned flags;
 };
 
-// A driver in use makes corrupt commands of calls with 256 copies. This one refuses many fewer.
+// A driver in use makes corrupt commands of calls with 256 copies. The emulator allows far fewer copies.
 constexpr size_t most_batched = 64;
 
 int cuMemcpyBatchAsync_v2(Address* to, Address* from, size_t* sizes, size_t count, CopyAttributes* attributes, size_t* first, size_t kinds, void* stream) {
@@ -802,7 +800,8 @@ int cuMemcpyBatchAsync_v2(Address* to, Address* from, size_t* sizes, size_t coun
     CHECK(attributes->order == 1 && attributes->flags == 0 && streams.count(stream), InvalidValue);
     for (size_t i = 0; i < count; i++) {
         CHECK(sizes[i] > 0, InvalidValue);
-        if (int code = put(stream, {to[i], reinterpret_cast<char*>(from[i]), sizes[i], true})) return code; // gstream copies up alone
+        // gstream batches only copies to the device.
+        if (int code = put(stream, {to[i], reinterpret_cast<char*>(from[i]), sizes[i], true})) return code;
     }
     return Success;
 }
@@ -1040,7 +1039,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
     return Success;
 }
 
-// block_registers returns the registers that a block takes. They are given out to warps in units of 256.
+// block_registers returns the registers of a block. They are allocated to warps in units of 256.
 static int block_registers(const Kernel& k, int threads) { return (threads + 31) / 32 * ((k.registers * 32 + 255) / 256 * 256); }
 
 int cuFuncSetAttribute(void* function, int attribute, int value) {

@@ -95,7 +95,7 @@ struct Fiber {
     Stack stack;
     char* low;
     char* high;
-    unsigned thread;        // that it runs
+    unsigned thread;        // the thread that it runs
     uint64_t value, result; // of the collective in which the thread waits
     unsigned source;
 };
@@ -400,7 +400,7 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
         else if (p.sa_handler != SIG_DFL && p.sa_handler != SIG_IGN)
             p.sa_handler(signal);
         else
-            sigaction(signal, &p, nullptr); // the fault comes again and ends the process
+            sigaction(signal, &p, nullptr); // the fault recurs and ends the process
     }
 }
 
@@ -417,7 +417,7 @@ static void catch_faults(bool on) {
 static void note_fault() {
     run.result = LaunchFailed;
     switch (fault_signal) {
-    case SIGILL: // the compiler's checks end in it
+    case SIGILL: // the compiler's checks raise it
         run.result = MisalignedAddress;
         run.message = "misaligned access, index outside of an array, or shift by the width of the type or more";
         break;

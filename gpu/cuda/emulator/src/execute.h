@@ -35,7 +35,7 @@ enum Result : int {
 };
 
 constexpr int most_shared = 227 << 10;    // most bytes of shared memory of a block, static and dynamic together
-constexpr int default_shared = 48 << 10;  // those that need no permission
+constexpr int default_shared = 48 << 10;  // bytes that need no opt-in
 constexpr int multi_registers = 64 << 10; // registers of a multiprocessor
 
 // Resources are what a compiled kernel needs; see kernels/resources.txt.

@@ -19,15 +19,14 @@ namespace {
 typedef uint64_t Address;
 
 struct Access {
-    uint32_t thread;          // of the grid, blocks of 1024
+    uint32_t thread;          // number in the grid, with 1,024 for each block
     uint32_t barriers, syncs; // of its block and warp before it
     uint8_t bytes;            // bytes of the cell, one bit each; 0: none
     bool deliberate;
     void* code;
 };
 
-// Cell is four bytes. It keeps two reads by different threads: whoever writes, one of
-// them is by another thread.
+// Cell is four bytes. It keeps two reads by different threads, so that one of them is not by the thread that writes.
 struct Cell {
     uint32_t launch; // of the accesses
     uint8_t written; // bytes that were ever written
