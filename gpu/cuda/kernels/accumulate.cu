@@ -1,26 +1,26 @@
-// Aggregates over groups: rows with a group id are folded into a state by group.
+// Aggregates over groups. Each row has a group id and is folded into the state of its group.
 //
-// Sums are integers, also those of floats, so that they do not depend on the order
-// of the rows: a value is cut into limbs of 32 bits, which are added up in 64 bits
-// each, at most 2^30 rows before they are folded into the state. Few groups are
-// added up in shared memory, with copies side by side for the lanes of a warp, many
-// in device memory, at one or two atomics a row, or a run of rows of one group where
-// they come by runs. A row moves 4 bytes of id and its value.
+// Sums are integers, even those of floats, so that they do not depend on the order of the rows. A value is split into
+// limbs of 32 bits. Each limb is added up in 64 bits, for at most 2^30 rows before the limbs are folded into the state.
+//
+// There are three ways to add up. A small number of groups is added up in shared memory, with adjacent copies for the
+// lanes of a warp. A large number is added up in device memory, with one or two atomics a row. If the rows of each
+// group are contiguous, a run of rows is added up with one or two atomics. A row moves 4 bytes of id and its value.
 #include "order.cuh"
 
 struct SumArgs {
     const i32* ids;
     const void* values;
     const u32* valid;
-    u64* limbs;       // LIMBS a group
+    u64* limbs;       // LIMBS for each group
     const u32* tops;  // floats: the largest exponent of each group
     i64 n;
     i32 groups;
-    i32 copies;       // of a group in shared memory: a power of two up to 32
+    i32 copies;       // copies of a group in shared memory: a power of two up to 32
 };
 
-// The sources of sums: the limbs of row i, in balanced digits, so that small values
-// of both signs need one.
+// The sources of sums return the limbs of row i as balanced digits, so that small values of both signs need only one
+// limb.
 struct Ones {
     static constexpr int LIMBS = 1;
     DEVICE void limbs(const SumArgs&, i64, i32, i64* l) { l[0] = 1; }
@@ -58,8 +58,8 @@ struct Wide {
 
 DEVICE u32 exponent(double v) { return (u32)((u64)__double_as_longlong(v) >> 52) & 0x7ff; }
 
-// A float is a number of 96 bits in units of 2^(top - 1118), where top is the largest
-// biased exponent of the group: 43 bits more than its largest value has.
+// A float is an integer of 96 bits in units of 2^(top - 1118), where top is the largest biased exponent of the group.
+// That is 43 bits more than the group's largest value has.
 template <class T>
 struct Float {
     static constexpr int LIMBS = 3;
@@ -67,7 +67,7 @@ struct Float {
         double v = streamed<T>(a.values, i);
         l[0] = l[1] = l[2] = 0;
         u32 e = exponent(v);
-        if (e == 0x7ff) return; // infinite or no number: see float_tops
+        if (e == 0x7ff) return; // infinity or NaN: see float_tops
         u64 m = (u64)__double_as_longlong(v) & ((1ull << 52) - 1);
         if (e)
             m |= 1ull << 52;
@@ -83,7 +83,7 @@ struct Float {
     }
 };
 
-constexpr int SUM_ROWS = 4; // a thread takes at a time, so that their loads are under way together
+constexpr int SUM_ROWS = 4; // rows that a thread loads at a time, so that the loads are in flight together
 
 template <class Source>
 struct Taken {
@@ -116,7 +116,7 @@ DEVICE void sum_global(const SumArgs& a) {
                 if (t.limbs[k][j]) atomicAdd(&a.limbs[(i64)t.ids[k] * Source::LIMBS + j], (u64)t.limbs[k][j]);
 }
 
-// add64 adds to a number of two words of shared memory, which has no atomics of 64 bits.
+// add64 adds to a number of two words in shared memory, which has no 64-bit atomics.
 DEVICE void add64(u32* low, u32* high, u64 v) {
     u32 lo = (u32)v, hi = (u32)(v >> 32);
     if (lo && atomicAdd(low, lo) > ~lo) hi++;
@@ -125,7 +125,7 @@ DEVICE void add64(u32* low, u32* high, u64 v) {
 
 template <class Source>
 DEVICE void sum_shared(const SumArgs& a) {
-    SHARED(u32, words); // by limb: low words, then high words, of groups × copies
+    SHARED(u32, words); // by limb: the low words, then the high words, of groups × copies
     i32 cells = a.groups * a.copies;
     for (i32 c = threadIdx.x; c < cells * 2 * Source::LIMBS; c += blockDim.x) words[c] = 0;
     __syncthreads();
@@ -146,24 +146,23 @@ DEVICE void sum_shared(const SumArgs& a) {
         for (int j = 0; j < Source::LIMBS; j++) {
             u64 sum = 0;
             for (i32 c = g * a.copies; c < (g + 1) * a.copies; c++) sum += (u64)words[(2 * j + 1) * cells + c] << 32 | words[2 * j * cells + c];
-            // Parts of different sign carry between words: the sum is right modulo 2^64.
+            // Copies of different sign carry between words: the sum is right modulo 2^64.
             if (sum) atomicAdd(&a.limbs[(i64)g * Source::LIMBS + j], sum);
         }
 }
 
-// Rows that come by runs, those of a group next to each other, are folded in registers:
-// each warp takes RUN_ROWS of them, 32 at a time, and touches the state once a run.
-// While a run fills the warp, each lane folds its own rows; where others begin, the
-// runs among the 32 rows are folded by a scan, which the run so far goes into.
+// Runs: rows of a group that are contiguous are folded in registers. Each warp reads RUN_ROWS rows, 32 at a time, and
+// updates the state once a run. While all 32 rows belong to the current run, each lane folds its own rows. When another
+// run begins, a scan folds the runs among the 32 rows, including the current run.
 constexpr int RUN_ROWS = 512, RUN_STEP = 2; // steps of 32 rows that are loaded together
 
 template <class Op>
 struct Run {
     i32 id;
-    bool spread;       // over the lanes; else lane 31 has all of it
+    bool spread;       // the value is spread over the lanes; otherwise lane 31 has all of it
     u64 v[Op::WORDS];
 
-    // total is all of the run, in lane 0.
+    // total returns the value of the whole run, in lane 0.
     __device__ __forceinline__ void total(u64* sum) const {
 #pragma unroll
         for (int w = 0; w < Op::WORDS; w++) sum[w] = spread ? v[w] : __shfl_sync(ALL, v[w], 31);
@@ -174,7 +173,7 @@ struct Run {
     }
 };
 
-// run_rows takes the warp's next 32 rows, values v of runs ids.
+// run_rows folds the warp's next 32 rows, with values v and group ids.
 template <class Op>
 DEVICE void run_rows(const typename Op::Args& a, Run<Op>& run, i32 id, u64* v) {
     if (__all_sync(ALL, id == run.id)) {
@@ -189,7 +188,7 @@ DEVICE void run_rows(const typename Op::Args& a, Run<Op>& run, i32 id, u64* v) {
     if (lane_id() == 0 && id != run.id) Op::fold(a, run.id, before);
     if (lane_id() == 0 && id == run.id)
         for (int w = 0; w < Op::WORDS; w++) v[w] = Op::combine(v[w], before[w]);
-#pragma unroll 1 // code of five times the size else
+#pragma unroll 1 // unrolled, the code would be five times as long
     for (int d = 1; d < 32; d <<= 1) {
         bool one = __shfl_up_sync(ALL, id, d) == id && lane_id() >= (u32)d;
 #pragma unroll
@@ -217,7 +216,7 @@ DEVICE void by_runs(const typename Op::Args& a) {
 #pragma unroll
         for (int k = 0; k < RUN_STEP; k++) {
             i64 i = base + 32 * k;
-            ids[k] = streamed<i32>(a.ids, i < last ? i : last - 1); // the last run goes on
+            ids[k] = streamed<i32>(a.ids, i < last ? i : last - 1); // rows past the end extend the last run
             for (int w = 0; w < Op::WORDS; w++) v[k][w] = Op::NEUTRAL;
             if (i < last && bit(a.valid, i)) Op::load(a, i, ids[k], v[k]);
         }
@@ -262,20 +261,20 @@ SUM(u32, Narrow<u32>)
 SUM(i64, Long<i64>)
 SUM(u64, Long<u64>)
 SUM_BUT_SHARED(wide, Wide)
-// With the most threads of a block, this one would take more registers than there are on some GPUs. The others take
-// less, and would take more with bounds.
+// With blocks of the most threads, this kernel would use more registers than some GPUs have. The other kernels use
+// fewer, and would use more with bounds.
 KERNEL_BOUNDS(sum_shared_wide, SumArgs, 1024, 1) { sum_shared<Wide>(a); }
 SUM(f32, Float<float>)
 SUM(f64, Float<double>)
 
-// float_tops finds the largest biased exponent of each group's finite values in a
-// batch, and notes what is not finite.
+// float_tops finds the largest biased exponent of each group's finite values in a batch, and records values that are
+// not finite.
 struct TopArgs {
     const i32* ids;
     const void* values;
     const u32* valid;
     u32* tops;
-    u32* special; // 1: not a number, 2: +infinity, 4: -infinity
+    u32* special; // 1: NaN, 2: +infinity, 4: -infinity
     i64 n;
     i32 single;
 };
@@ -292,8 +291,8 @@ KERNEL(float_tops, TopArgs) {
         atomicMax(&a.tops[id], e);
 }
 
-// Twofold is a float sum and the rounding error it has gathered: with add, Knuth's
-// two-sum, the exact sum to about 106 bits.
+// Twofold is a sum of floats and its accumulated rounding error. Together they are the exact sum to about 106 bits,
+// because add is Knuth's two-sum.
 struct __align__(16) Twofold {
     double hi, lo;
 };
@@ -305,7 +304,7 @@ DEVICE void add(Twofold& t, double v) {
 }
 
 struct FloatArgs {
-    const i32* ids; // of rows; null: all groups are folded
+    const i32* ids; // ids of rows; null: all groups are folded
     u64* limbs;
     u32* tops;
     const u32* special;
@@ -314,8 +313,8 @@ struct FloatArgs {
     i64 n; // rows or groups
 };
 
-// float_fold adds the batch's sum of each group to its state, and clears it. Over
-// rows, the first row of a group to come takes it.
+// float_fold adds the batch's sum of each group to the group's state, and clears the sum. With ids, the first row of a
+// group that arrives does this for the group.
 KERNEL(float_fold, FloatArgs) {
     i64 g = global_thread();
     if (g >= a.n) return;
@@ -341,7 +340,7 @@ KERNEL(float_write, FloatArgs) {
     Twofold t = a.sums[g];
     u32 special = a.special[g];
     double v = t.hi + t.lo;
-    if (v != v) v = t.hi; // infinite: the error term is not a number
+    if (v != v) v = t.hi; // infinite: the error term is NaN
     double infinity = __longlong_as_double(0x7ff0000000000000ll);
     if (special & 1 || (special & 6) == 6)
         v = __longlong_as_double(0x7ff8000000000001ll);
@@ -350,20 +349,20 @@ KERNEL(float_write, FloatArgs) {
     a.out[g] = v;
 }
 
-// Integer sums: the limbs of groups [0, n) and what was folded before.
+// FoldArgs has integer sums: the limbs of groups [0, n), and the sums that were folded before.
 struct FoldArgs {
     u64* limbs;
-    i64* base;      // 128 bits a group; null: nothing was folded yet
+    i64* base;      // 128 bits for each group; null: nothing was folded yet
     void* out;      // of width bytes
-    i32* failed;    // [0] the lowest group that does not fit, [1] whether a sum left 128 bits
-    u64 most_low;   // sums are below this in magnitude
+    i32* failed;    // [0] the lowest group whose sum does not fit, [1] 1: a sum exceeded 128 bits
+    u64 most_low;   // sums must be below this in magnitude
     u64 most_high;
     i64 n;
-    i32 count;      // limbs a group
+    i32 count;      // limbs of a group
     i32 width;
 };
 
-// total adds up base and limbs digit by digit; it says whether the sum fits 128 bits.
+// total adds up base and limbs digit by digit. It reports whether the sum fits 128 bits.
 DEVICE bool total(const FoldArgs& a, i64 g, u64& low, u64& high) {
     u32 digits[6];
     i64 b0 = a.base ? a.base[2 * g] : 0, b1 = a.base ? a.base[2 * g + 1] : 0;
@@ -408,8 +407,8 @@ KERNEL(sum_write, FoldArgs) {
     }
 }
 
-// Min and max: values as words of the same order. Most rows only look: a state is
-// improved a few times.
+// Min and max compare values as words in the order of the values. Most rows only read the state, since a state improves
+// only a few times.
 struct ExtremeArgs {
     const i32* ids;
     const void* values;
@@ -420,7 +419,7 @@ struct ExtremeArgs {
     i32 load;
 };
 
-// How two words are one: better says whether a word changes the other, improve changes it.
+// Operations that combine two words. better reports whether v changes best, improve changes it.
 struct Min {
     static constexpr u64 WORST = ~0ull;
     DEVICE bool better(u64 v, u64 best) { return v < best; }
@@ -503,8 +502,8 @@ EXTREME(bit_xor, Xor)
 
 struct ExtremeWriteArgs {
     const u64* best;
-    const u64* low; // of 16-byte values
-    void* out;      // bytes of width, bits for width 0
+    const u64* low; // low words of 16-byte values
+    void* out;      // values of width bytes, a bitmap for width 0
     i64 n;
     i32 load, width;
 };
@@ -530,9 +529,9 @@ KERNEL(extreme_write, ExtremeWriteArgs) {
     }
 }
 
-// Values of 16 bytes: the high words first; where a group's high word is better than
-// before, the low word begins anew; then the low words of the rows whose high word
-// is the best.
+// Values of 16 bytes take three steps. The first step finds the best high word of each group. The second step resets
+// the low word of groups whose high word improved. The third step finds the best low word among the rows with the best
+// high word.
 struct WideExtremeArgs {
     const i32* ids;
     const i64* values;
@@ -574,7 +573,7 @@ DEVICE void wide_low(const WideExtremeArgs& a) {
 WIDE_EXTREME(min, Min)
 WIDE_EXTREME(max, Max)
 
-// Bits of values of 16 bytes: each half by itself.
+// Bit operations on values of 16 bytes treat the two halves separately.
 template <class M>
 DEVICE void wide_bits(const WideExtremeArgs& a) {
     i64 i = global_thread();
@@ -589,19 +588,19 @@ KERNEL(wide_bit_and, WideExtremeArgs) { wide_bits<And>(a); }
 KERNEL(wide_bit_or, WideExtremeArgs) { wide_bits<Or>(a); }
 KERNEL(wide_bit_xor, WideExtremeArgs) { wide_bits<Xor>(a); }
 
-// Strings: a group refers to the row of the batch with its best value, -1 to the value
-// it had before, if any. Who finds a better one swaps the reference.
+// Strings: refs has, for each group, the row of the batch with the best string, or -1 for the string that the group had
+// before, if any. A thread that finds a better string swaps the reference.
 struct TextExtremeArgs {
     const i32* ids;
     Texts values;
     const u32* valid;
-    Texts kept;         // values before the batch
-    const u8* seen;     // which groups had one; null: all
+    Texts kept;         // strings before the batch
+    const u8* seen;     // which groups had a string; null: all
     i32* refs;
     i32* changed;
-    i32* lengths;       // of the values after the batch, then their offsets
+    i32* lengths;       // lengths of the strings after the batch, then their offsets
     u8* bytes;
-    i64 n;              // rows; groups when lengths and bytes are written
+    i64 n;              // rows; groups while lengths and bytes are written
     i32 had;            // groups before the batch
     i32 max;
 };
@@ -644,7 +643,7 @@ KERNEL(text_bytes, TextExtremeArgs) {
     for (i32 k = 0; k < t.n; k++) to[k] = t.bytes[k];
 }
 
-// Which groups have had a value that is not null.
+// SeenArgs tells which groups have had a value that is not null.
 struct SeenArgs {
     const i32* ids;
     const u32* valid;

@@ -1,102 +1,101 @@
-// Group-by in tables of shared memory. A block aggregates the rows of a partition in a
-// hash table of its own (PGB of Wu et al., SIGMOD 2025, §4.3; HGB, §4.2, is a single
-// partition). Partitions of many rows are cut into slices, whose tables are merged in a
-// table in device memory. A slice that has more groups than its table has room for folds
-// the rows of the others in that table.
+// Group-by in tables in shared memory. A block aggregates the rows of a partition in a hash table of its own (PGB of Wu
+// et al., SIGMOD 2025, §4.3; HGB, §4.2, has a single partition). Partitions of many rows are cut into slices, whose
+// tables are merged in a table in device memory. If a slice has more groups than fit in its table, it folds the rows of
+// the other groups in the table in device memory.
 //
-// Bytes, rows of w bytes: w read, and the groups written. In a table a row takes a look at
-// a key, and an atomic for each aggregate, on words of 32 bits: a sum has one or two, and one or half
-// a one for what they carry.
+// Bytes, rows of w bytes: w read, and the groups written. In a table each row reads a key and does an atomic for each
+// aggregate. Atomics are on words of 32 bits. A sum has one or two words, and one word or half a word for the carries.
 #include "eval_int128.cuh"
 #include "order.cuh"
 
 constexpr u32 NOWHERE = ~0u; // no slot
 
-// How values are folded. The minimum is that of the bits, some of which are flipped.
+// Fold is how values are folded. A minimum compares bits, some of which are flipped.
 enum Fold : i32 { FOLD_COUNT, FOLD_SUM_I32, FOLD_SUM_U32, FOLD_SUM_I64, FOLD_SUM_U64, FOLD_MIN_32, FOLD_MIN_64 };
 
-// Values are of 4 bytes; or of 4 and 8; or of any width, loaded as words, with nulls. A value of
-// 16 bytes is two columns: its lower half, without a sign, and its upper one.
+// Values are of 4 bytes; or of 4 and 8 bytes; or of any width, loaded as words, with nulls. A value of 16 bytes takes
+// two columns: the lower half without a sign, and the upper half.
 enum Values { NARROW, WIDE, ANY };
 
-// Loads beside those of keys.cuh: a half of 16 bytes, and a half of a float as a number of
-// 128 bits in units of 2^(flip - 1075).
+// Loads in addition to those of keys.cuh: a half of 16 bytes, and a half of a float as a number of 128 bits in units of
+// 2^(flip - 1075).
 enum { LOAD_HALF = LOAD_TEXT + 1, LOAD_F32_LOW, LOAD_F32_HIGH, LOAD_F64_LOW, LOAD_F64_HIGH };
 
 constexpr int AGGREGATE_COLUMNS = 16;
 
 struct AggregateColumn {
     u64 src;
-    u64 out;   // 0: the next column has the upper half
+    u64 out;   // 0: the next column holds the upper half
     u64 flip;
     u64 valid;    // ANY: a bitmap; 0: no nulls
     u64 outValid; // ANY: a bitmap of zeros; 0: no nulls
     i32 fold;
-    u32 word; // its first word of 32 bits of a slot in shared memory
-    u32 far;  // its first word of 64 bits of a slot in device memory
+    u32 word; // its first 32-bit word of a slot in shared memory
+    u32 far;  // its first 64-bit word of a slot in device memory
     i32 load; // ANY
     u32 seen; // ANY: the column that counts its values
-    u32 upper; // ANY: the column before it has the lower half
-    u32 carry; // of a sum: the word with its carries
-    i32 part;  // of that word
+    u32 upper; // ANY, 1: the column before it holds the lower half
+    u32 carry; // of a sum: the word that contains its carries
+    i32 part;  // the part of that word, see Part
 };
 
 struct AggregateState {
     u64 groups;
-    u32 items, tables; // slices, and the partitions that they are of
-    u32 taken;         // partitions
-    u32 full;          // a table had no room
-    u32 failed;        // a sum has more than 128 bits
-    u32 largest;       // the rows of the largest of the partitions that are cut
+    u32 items, tables; // slices, and the partitions that they belong to
+    u32 taken;         // partitions that blocks have started
+    u32 full;          // 1: a table had no room
+    u32 failed;        // 1: a sum exceeds 128 bits
+    u32 largest;       // rows of the largest partition that is cut into slices
 };
 
 // AggregateItem is a slice of a partition.
 struct AggregateItem {
     u32 from, to;
-    u32 table; // in device memory
+    u32 table; // its table in device memory
     u32 pad;
 };
 
 struct AggregateArgs {
     u64 key;
     u64 outKey;
-    const u32* offsets; // where partitions begin; null: one of all rows
+    const u32* offsets; // where partitions begin; null: one partition of all rows
     const u32* ends;    // where they end
     AggregateState* state;
     AggregateItem* items;
-    u64 farKeys;  // of all tables in device memory: their keys, farSlots + 1 each
-    u64* farWords; // of each table: words of 64 bits, farSlots + 1 of each
+    u64 farKeys;  // keys of all tables in device memory, farSlots + 1 for each table
+    u64* farWords; // for each table: words of 64 bits, farSlots + 1 of each
     AggregateColumn column[AGGREGATE_COLUMNS];
-    u16* ids;       // of rows: the slots of their keys in the dictionary of the block
-    u64 dictionary; // of each block: the keys of its groups, by rank
+    u16* ids;       // by row: the slots of their keys in the dictionary of the block
+    u64 dictionary; // by block: the keys of its groups, by rank
     u64 low;   // dense: the key of slot 0
     u64 mul;   // odd
-    u64 most;  // groups that there is room for
+    u64 most;  // most groups that the output has room for
     u32 rows, partitions, slice;
     u32 columns, words, farWordCount;
-    u32 slots, copies; // of a table in shared memory; copies of its words, by thread: a power of two
+    u32 slots, copies; // slots of a table in shared memory; copies of its words, by thread:
     u32 farSlots;      // a power of two
     u32 keySlots;      // of a dictionary
     u32 mostItems;
 };
 
-// Keys of a table: a slot without a key has all ones. The key of all ones has the slot
-// after the others, where 0 says that it came. Rows that find no room have one more slot in
-// shared memory, so that all rows of a warp are folded alike.
+// A slot without a key contains all ones. The key of all ones has the slot after the others, which contains 0 if the
+// key occurred. In shared memory there is one more slot, for rows that find no room, so that all rows of a warp are
+// folded in the same way.
 template <class K>
 constexpr K EMPTY = (K)~(K)0;
 
-// hash_key is the upper half of a product (multiply-shift hashing): its upper bits are good.
+// hash_key returns the upper half of a product (multiply-shift hashing). Its upper bits are well mixed.
 DEVICE u32 hash_key(u32 key, u64 mul) { return key * (u32)mul; }
 DEVICE u32 hash_key(u64 key, u64 mul) { return (u32)(key * mul >> 32); }
 
-// LOOKS is the slots that the rows of a tile look at, all together: look(0), look(1) … after that of the hash. Runs of
-// taken slots get shorter so than if the next one were looked at.
+// LOOKS is the number of slots that all rows of a tile look at together: look(0), look(1) … after the slot of the hash.
+// Runs of taken slots get shorter than with linear probing.
 constexpr u32 LOOKS = 4;
 DEVICE constexpr u32 look(u32 n) { return n * (n + 1) / 2; }
 
-// probe returns the slot of a key, which it takes if it is not there: the LOOKS slots from `at` on, and then one after the
-// other; NOWHERE after `tries`. It begins with look n, at `at`. There are more than look(LOOKS - 1) slots.
+// probe returns the slot of a key. It inserts the key if the key is not in the table. It looks at the LOOKS slots from
+// `at` on, and then at one slot after the other. After `tries` looks it returns NOWHERE. It starts with look n, at
+// `at`. There are more than look(LOOKS - 1) slots.
 template <class K>
 DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries, u32 n = 1) {
     for (; n <= tries; n++) {
@@ -109,8 +108,8 @@ DEVICE u32 probe(K* keys, K key, u32 at, u32 slots, u32 tries, u32 n = 1) {
     return NOWHERE;
 }
 
-// probe_on is probe for a key that was not in the LOOKS slots from `at` on: it looks at them together once more, and begins
-// behind them if all have other keys.
+// probe_on is probe for a key that was not in the LOOKS slots from `at` on. It looks at them together once more, and
+// starts after them if all have other keys.
 template <class K>
 DEVICE u32 probe_on(K* keys, K key, u32 at, u32 slots, u32 tries) {
     bool others = true;
@@ -124,45 +123,46 @@ DEVICE u32 probe_on(K* keys, K key, u32 at, u32 slots, u32 tries) {
     return probe(keys, key, at < slots ? at : 0, slots, tries, LOOKS + 1);
 }
 
-// How a row finds its slot: by a hash, where all rows must find one; by a hash, where some may have none; by
-// dense keys; by a hash in a table of keys alone, a dictionary; by the slots that it has in a dictionary.
+// Slots is how a row finds its slot: by a hash, where all rows must find a slot; by a hash, where some rows may find
+// none; by dense keys; by a hash in a table of keys only, a dictionary; by the slots that the rows have in a
+// dictionary.
 enum Slots { OF_PARTITION, OF_ALL, OF_DENSE, OF_DICTIONARY, OF_IDS };
 
-// Rank tells which of 32 slots are used, and how many are in front of them.
+// Rank tells which of 32 slots are used, and how many used slots precede them.
 struct Rank { u32 used, before; };
 
-// What the carries of a sum have of a word.
+// Part is the part of a word that contains the carries of a sum.
 enum Part : i32 { WHOLE, LOWER_HALF, UPPER_HALF };
 
-// CARRIES is from where the carries in half a word are moved to the table in device memory. Each thread moves
-// those that it finds there before it adds to others, so 16 bits hold them.
+// Half a word of carries is moved to the table in device memory once its carries reach CARRIES. Each thread moves the
+// carries that it finds before it adds to other cells, so 16 bits hold them.
 constexpr i32 CARRIES = 8192;
 
-// carries is what a word has of the carries of a sum. The lower half of the word is signed.
+// carries returns the carries of a sum in a word. The lower half of the word is signed.
 DEVICE i32 carries(const AggregateColumn& x, u32 word) {
     const i32 low = (i32)(short)(u16)word;
     return x.part == WHOLE ? (i32)word : x.part == LOWER_HALF ? low : (i32)(word - (u32)low) >> 16;
 }
 
-// part_of is a number of carries as a part of a word.
+// part_of returns a number of carries shifted to its part of a word.
 DEVICE u32 part_of(const AggregateColumn& x, u32 carries) { return x.part == UPPER_HALF ? carries << 16 : carries; }
 
-// HOT_CELLS is the cells of a hot slot beside its own: one for each lane, so that rows of one key do not wait for each other.
-// A slot is hot if a warp that looks has HOT_ROWS of 32 rows in it.
+// HOT_CELLS is the number of additional cells of a hot slot: one for each lane, so that rows of one key do not wait for
+// each other. A slot is hot (a heavy hitter) if a warp that looks has HOT_ROWS of its 32 rows in it.
 constexpr u32 HOT_CELLS = 32, HOT_ROWS = 8;
 
-// Table is a table in shared memory. Slots `slots` and `slots` + 1 are for the key of all ones and for rows
-// without a slot. One slot may be hot.
+// Table is a table in shared memory. Slots `slots` and `slots` + 1 are for the key of all ones and for rows without a
+// slot. At most one slot is hot.
 template <class K, Slots SLOTS>
 struct Table {
     static constexpr bool CAN_BE_HOT = SLOTS == OF_ALL || SLOTS == OF_DENSE || SLOTS == OF_IDS;
 
-    K* keys;    // by a hash, or OF_IDS in device memory, by rank
+    K* keys;    // for hashes; OF_IDS: in device memory, by rank
     u32* seen;  // OF_DENSE: a bit for each slot
-    Rank* rank; // OF_DICTIONARY and OF_IDS, of 32 slots of the dictionary each
-    u32* words; // by word: cells = (slots + 2) × copies, and those of the hot slot
+    Rank* rank; // OF_DICTIONARY and OF_IDS: for each 32 slots of the dictionary
+    u32* words; // by word: (slots + 2) × copies cells, and those of the hot slot
     u32* hot;   // the hot slot, or NOWHERE
-    u32 slots, copies, cells; // slots are even unless OF_IDS
+    u32 slots, copies, cells; // slots is even unless OF_IDS
     K low;
 
     __device__ __forceinline__ Table(const AggregateArgs& a, u32* memory, u32* hot = nullptr) : hot(hot) {
@@ -192,16 +192,16 @@ struct Table {
         }
     }
 
-    // columns is the number of aggregates. A dictionary has none.
+    // columns returns the number of aggregates. A dictionary has none.
     static __device__ __forceinline__ u32 columns(const AggregateArgs& a) { return SLOTS == OF_DICTIONARY ? 0 : a.columns; }
 
-    // width is the number of words of an aggregate without its carries.
+    // width returns the number of words of an aggregate without its carries.
     static __device__ __forceinline__ u32 width(i32 fold) {
         return fold == FOLD_SUM_I64 || fold == FOLD_SUM_U64 || fold == FOLD_MIN_64 ? 2 : 1;
     }
     static __device__ __forceinline__ bool is_sum(i32 fold) { return fold >= FOLD_SUM_I32 && fold <= FOLD_SUM_U64; }
 
-    // saw reports whether a dense key came.
+    // saw reports whether the dense key of a slot occurred.
     __device__ __forceinline__ bool saw(u32 slot) const { return *(volatile u32*)&seen[slot >> 5] >> (slot & 31) & 1; }
     __device__ __forceinline__ bool used(u32 slot) const {
         return SLOTS == OF_IDS ? slot < slots : SLOTS == OF_DENSE ? saw(slot) : keys[slot] != EMPTY<K>;
@@ -211,7 +211,7 @@ struct Table {
         return SLOTS != OF_IDS && slot == slots ? EMPTY<K> : keys[slot];
     }
 
-    // value is what a slot has of an aggregate: a sum of more than 64 bits in lo and hi, or lo.
+    // value returns a slot's value of an aggregate: a sum of more than 64 bits in lo and hi, other values in lo.
     __device__ void value(const AggregateColumn& x, u32 slot, u64& lo, u64& hi) const {
         lo = x.fold >= FOLD_MIN_32 ? ~0ull : 0, hi = 0;
         u32 cell = slot * copies, left = copies;
@@ -223,7 +223,7 @@ struct Table {
         if (x.fold == FOLD_SUM_I32) hi = (u64)((i64)lo >> 63);
     }
 
-    // add_cell adds what a cell has of an aggregate.
+    // add_cell adds a cell's value of an aggregate.
     __device__ __forceinline__ void add_cell(const AggregateColumn& x, u32 cell, u64& lo, u64& hi) const {
         const u32 *w = words + x.word * cells + cell, more = words[x.carry * cells + cell];
         switch (x.fold) {
@@ -253,7 +253,7 @@ struct FarTable {
         words = a.farWords + (u64)table * (slots + 1) * a.farWordCount;
     }
 
-    // find returns the slot of a key; NOWHERE if there is no room.
+    // find returns the slot of a key, or NOWHERE if there is no room.
     __device__ u32 find(const AggregateArgs& a, K key) {
         if (key == EMPTY<K>) {
             *(volatile K*)&keys[slots] = 0;
@@ -262,8 +262,8 @@ struct FarTable {
         return probe(keys, key, __umulhi(hash_key(key, a.mul), slots), slots, min(slots, 1024u));
     }
 
-    // Words of an aggregate, zeros at first: sums of 8-byte values have a word for each 32
-    // bits, since there is no carry between words; minima are inverted.
+    // word returns a word of an aggregate, which is 0 at first. Sums of 8-byte values have a word for each 32 bits,
+    // because atomics do not carry between words. Minima are inverted.
     __device__ __forceinline__ u64* word(const AggregateColumn& x, u32 slot, u32 w = 0) { return words + (u64)(x.far + w) * (slots + 1) + slot; }
 
     __device__ void fold(const AggregateColumn& x, u32 slot, u64 lo, u64 hi) {
@@ -280,7 +280,7 @@ struct FarTable {
         }
     }
 
-    // carry folds carries of a sum.
+    // carry folds n carries of a sum.
     __device__ void carry(const AggregateColumn& x, u32 slot, i32 n) {
         const bool wide = x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64;
         atomicAdd(word(x, slot, wide ? 2 : 0), (u64)(i64)n << (wide ? 0 : 32));
@@ -309,8 +309,8 @@ DEVICE void write_value(const AggregateColumn& x, u64 row, u64 lo, u64 hi) {
     }
 }
 
-// write_any writes the result of an aggregate of values of any width. A sum of 16-byte values is
-// that of their upper halves, and of what the lower ones carry.
+// write_any writes the result of an aggregate of values of any width. The sum of 16-byte values is the sum of their
+// upper halves and of the carries of the lower halves.
 template <class T>
 __device__ __noinline__ void write_any(const AggregateArgs& a, T& t, u32 c, u32 slot, u64 row) {
     const AggregateColumn& x = a.column[c];
@@ -347,8 +347,7 @@ __device__ __noinline__ void write_any(const AggregateArgs& a, T& t, u32 c, u32 
     }
 }
 
-// write_groups writes the groups of a table, or of slots [from, to) of it, in any order. The
-// block shares two counters.
+// write_groups writes the groups of slots [from, to) of a table, in any order. The block shares counter and base.
 template <class K, Values V, class T>
 DEVICE void write_groups(const AggregateArgs& a, T& t, u32 from, u32 to, u32* counter, u64* base) {
     const u32 rounds = (to - from + blockDim.x - 1) / blockDim.x;
@@ -361,7 +360,7 @@ DEVICE void write_groups(const AggregateArgs& a, T& t, u32 from, u32 to, u32* co
     __syncthreads();
     if (threadIdx.x == 0) {
         *base = atomicAdd(&a.state->groups, (u64)*counter);
-        if (*base + *counter > a.most) *base = ~0ull; // they are counted only
+        if (*base + *counter > a.most) *base = ~0ull; // the groups are only counted
         *counter = 0;
     }
     __syncthreads();
@@ -401,13 +400,13 @@ DEVICE void load_rows(V (&v)[ITEMS], u64 src, u32 row, u32 end, bool full) {
         if (row + 32 * i < end) v[i] = (V)__ldcs(p + 32 * i);
 }
 
-// float_half is a half of a float in units of 2^(base - 1075). Its exponent is from base to 63 above it,
-// unless it is 0.
+// float_half returns a half of a float in units of 2^(base - 1075). The float's exponent is between base and base + 63,
+// unless the float is 0.
 DEVICE u64 float_half(double value, u64 base, bool upper) {
     const u64 w = (u64)__double_as_longlong(value);
     const u32 e = (u32)(w >> 52) & 0x7ff;
     const u64 m = (w & ((1ull << 52) - 1)) | (u64)(e != 0) << 52;
-    const u32 by = m ? (max(e, 1u) - (u32)base) & 63 : 0; // of what is no row, anything
+    const u32 by = m ? (max(e, 1u) - (u32)base) & 63 : 0; // of a lane without a row, anything
     u64 low = m << by, high = by ? m >> (64 - by) : 0;
     if (w >> 63) {
         low = -low;
@@ -416,7 +415,7 @@ DEVICE u64 float_half(double value, u64 base, bool upper) {
     return upper ? high : low;
 }
 
-// any_word is the value of a row as a word.
+// any_word returns the value of a row as a word.
 __device__ __noinline__ u64 any_word(const AggregateColumn& x, i64 row) {
     const void* p = (const void*)x.src;
     switch (x.load) {
@@ -429,7 +428,7 @@ __device__ __noinline__ u64 any_word(const AggregateColumn& x, i64 row) {
     }
 }
 
-// compared is a value as a minimum compares it.
+// compared returns a value in the form that a minimum compares.
 DEVICE u64 compared(const AggregateColumn& x, u64 w) { return x.fold == FOLD_MIN_64 ? order(x.load, w) : w; }
 
 DEVICE bool is_wide(const AggregateColumn& x) { return x.fold == FOLD_SUM_I64 || x.fold == FOLD_SUM_U64 || x.fold == FOLD_MIN_64; }
@@ -468,7 +467,7 @@ DEVICE void load_values(V (&v)[ITEMS], const AggregateColumn& x, u32 row, u32 en
         load_rows<u32>(v, x.src, row, end, full);
 }
 
-// load_some returns which of some rows have a value that is not null, as bits.
+// load_some returns a bit for each row whose value is not null.
 template <int ITEMS>
 DEVICE u32 load_some(const AggregateColumn& x, u32 row, u32 end) {
     u32 some = 0;
@@ -478,7 +477,7 @@ DEVICE u32 load_some(const AggregateColumn& x, u32 row, u32 end) {
     return some;
 }
 
-// add_some adds to a word of shared memory what is not 0. Only the addition depends on that, not the address.
+// add_some adds to a word of shared memory if `by` is not 0. Only the addition is conditional, not the address.
 DEVICE void add_some(u32* word, i32 by) {
 #if defined(__CUDA_ARCH__)
     asm volatile("{ .reg .pred some; setp.ne.s32 some, %1, 0; @some red.shared.add.u32 [%0], %1; }" ::"r"((u32)__cvta_generic_to_shared(word)), "r"(by) : "memory");
@@ -487,7 +486,7 @@ DEVICE void add_some(u32* word, i32 by) {
 #endif
 }
 
-// add_carries adds -1, 0 or 1 to the carries of sums, and returns those that had many, as bits.
+// add_carries adds -1, 0 or 1 to the carries of sums. It returns a bit for each row whose cell has many carries.
 template <int ITEMS>
 DEVICE u32 add_carries(const AggregateColumn& x, u32* words, const i32 (&by)[ITEMS], const u32 (&cell)[ITEMS]) {
     u32 many = 0;
@@ -506,8 +505,8 @@ DEVICE u32 add_carries(const AggregateColumn& x, u32* words, const i32 (&by)[ITE
     return many;
 }
 
-// fold_values folds the values of rows into their cells. SURE says that every row has one. It returns the rows whose
-// cells have many carries, as bits.
+// fold_values folds the values of rows into their cells. SURE means that every row has a cell. It returns a bit for
+// each row whose cell has many carries.
 template <Values VALUES, bool SURE, class V, int ITEMS>
 DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V (&v)[ITEMS], const u32 (&cell)[ITEMS]) {
     u32 *w = words + x.word * cells, *more = words + x.carry * cells;
@@ -520,7 +519,7 @@ DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V 
             if (SURE || cell[i] != NOWHERE) atomicAdd(&w[cell[i]], 1u);
         return 0;
     case FOLD_SUM_I32: {
-        // The low words are signed: the sign bit of `wraps` says whether one wrapped.
+        // The low words are signed: the sign bit of `wraps` tells whether the sum wrapped.
         u32 any = 0;
 #pragma unroll
         for (int i = 0; i < ITEMS; i++)
@@ -575,7 +574,7 @@ DEVICE u32 fold_values(const AggregateColumn& x, u32* words, u32 cells, const V 
     return add_carries<ITEMS>(x, more, by, cell);
 }
 
-// lift returns a value as a table in device memory folds it.
+// lift returns a value in the form that a table in device memory folds.
 template <class V>
 DEVICE void lift(const AggregateColumn& x, V v, u64& lo, u64& hi) {
     lo = (u64)v, hi = 0;
@@ -591,10 +590,10 @@ DEVICE void lift(const AggregateColumn& x, V v, u64& lo, u64& hi) {
 template <bool FIRST, class A, class B> struct Pick { typedef A type; };
 template <class A, class B> struct Pick<false, A, B> { typedef B type; };
 
-// MOST_TRIES is the slots that a key looks at in a table which may leave it to another one.
+// MOST_TRIES is the number of slots that a key looks at in a table that may leave the key to another table.
 constexpr u32 MOST_TRIES = 64;
 
-// far_row folds a row in a table in device memory, unless that has no room.
+// far_row folds a row in a table in device memory. It returns false if the table has no room.
 template <class K, Values VALUES>
 __device__ __noinline__ bool far_row(const AggregateArgs& a, FarTable<K>& far, u32 row) {
     const u32 slot = far.find(a, ((const K*)a.key)[row]);
@@ -615,8 +614,8 @@ __device__ __noinline__ bool far_row(const AggregateArgs& a, FarTable<K>& far, u
     return true;
 }
 
-// move_carries moves the carries of a cell to the group of a key in a table in device memory, or with `drop` nowhere,
-// until there are few. It returns false if there is no table, or no room.
+// move_carries moves the carries of a cell to the group of a key in a table in device memory, until few remain in the
+// cell. With `drop` it discards the carries. It returns false if there is no table, or no room.
 template <class K>
 __device__ __noinline__ bool move_carries(const AggregateArgs& a, FarTable<K>* far, const AggregateColumn& x, u32* word, K key, bool drop) {
     u32 to = NOWHERE;
@@ -632,15 +631,15 @@ __device__ __noinline__ bool move_carries(const AggregateArgs& a, FarTable<K>* f
     }
 }
 
-// A tile is the rows that a block takes at a time: each warp 32 × ITEMS that follow each other.
+// A tile contains the rows that a block folds at a time. Each warp has 32 × ITEMS contiguous rows.
 template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 struct Tiles {
     typedef typename Pick<VALUES == NARROW, u32, u64>::type V;
     typedef typename Pick<SLOTS == OF_IDS, u16, K>::type R;
     const AggregateArgs& a;
     Table<K, SLOTS>& t;
-    FarTable<K>* far; // of rows that find no room; null OF_PARTITION
-    u32* left;        // how many these are
+    FarTable<K>* far; // table for rows that find no room; null OF_PARTITION
+    u32* left;        // number of these rows
     u32 begin, end, tile, copy;
     u32 hot; // the hot slot, or NOWHERE
     R k[ITEMS];
@@ -658,16 +657,15 @@ struct Tiles {
         return __umulhi(hash_key(key, a.mul), t.slots - look(LOOKS - 1));
     }
 
-    // take folds the rows of a tile from row `at` on, of which the thread has `row` and every 32nd
-    // after it. FULL says that no row is beyond the end. It returns false, in all lanes, if there is
-    // no room.
+    // take folds the tile that starts at row `at`. The thread has row `row` and every 32nd row after it. FULL means
+    // that no row is beyond the end. If there is no room, take returns false in all lanes.
     template <bool FULL>
     __device__ __forceinline__ bool take(u32 at, u32 row) {
         const u32 columns = t.columns(a);
         V v[ITEMS];
         u32 some = VALUES == ANY && columns ? load_some<ITEMS>(a.column[0], row, end) : 0;
         if (columns) load_values<VALUES>(v, a.column[0], row, end, FULL);
-        u32 cell[ITEMS], lost = 0; // rows whose slot was not found so far, as bits
+        u32 cell[ITEMS], lost = 0; // rows whose slot is not found yet, as bits
         bool miss[ITEMS];
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
@@ -685,7 +683,7 @@ struct Tiles {
             }
         }
         if (SLOTS == OF_PARTITION || SLOTS == OF_ALL || SLOTS == OF_DICTIONARY) {
-            // Few lanes look on, so these hardly meet in a bank.
+            // Few lanes continue, so bank conflicts are rare.
 #pragma unroll
             for (u32 n = 1; n < LOOKS; n++)
 #pragma unroll
@@ -701,7 +699,7 @@ struct Tiles {
         if (SLOTS != OF_IDS) {
             if (__any_sync(ALL, lost)) {
                 const bool good = search(row, at, lost, cell);
-                __syncwarp(); // the lanes go on together
+                __syncwarp(); // the lanes continue together
                 if (!__all_sync(ALL, good)) return false;
             }
         }
@@ -749,8 +747,8 @@ struct Tiles {
         return __all_sync(ALL, room);
     }
 
-    // find_hot makes a slot the hot one if it has many of the rows of the warp, and returns the hot one: the same to all lanes.
-    // Rows without a slot are folded elsewhere.
+    // find_hot makes a slot the hot one if at least HOT_ROWS rows of the warp are in it. It returns the hot slot, the
+    // same in all lanes. Rows without a slot are folded elsewhere, so they do not count.
     __device__ __forceinline__ u32 find_hot(u32 slot) {
         const u32 same = __match_any_sync(ALL, slot);
         const u32 rows = slot == NOWHERE || (SLOTS != OF_IDS && slot == t.slots + 1) ? 0 : (u32)__popc(same), most = __reduce_max_sync(ALL, rows);
@@ -759,7 +757,7 @@ struct Tiles {
         return __shfl_sync(ALL, *(volatile u32*)t.hot, 0);
     }
 
-    // move moves the carries of rows.
+    // move moves the carries of the cells of rows.
     __device__ __forceinline__ bool move(const AggregateColumn& x, u32 many, const u32 (&cell)[ITEMS]) {
         bool good = true;
 #pragma unroll 1
@@ -770,13 +768,13 @@ struct Tiles {
             for (int i = 1; i < ITEMS; i++)
                 if (r == i) at = cell[i];
             const u32 slot = t.CAN_BE_HOT && at >= t.cells - HOT_CELLS ? hot : at / t.copies;
-            const bool spare = SLOTS != OF_IDS && slot == t.slots + 1; // of rows that are folded elsewhere
+            const bool spare = SLOTS != OF_IDS && slot == t.slots + 1; // cell of rows that are folded elsewhere
             good = move_carries<K>(a, far, x, t.words + x.carry * t.cells + at, spare ? (K)0 : t.key(slot), spare) && good;
         }
         return good;
     }
 
-    // search finds the slots of rows that were lost. Each lane has its own, one after the other.
+    // search finds the slots of rows in `lost`. Each lane searches for its own rows, one after the other.
     __device__ __forceinline__ bool search(u32 row, u32 at, u32 lost, u32 (&cell)[ITEMS]) {
         bool good = true;
 #pragma unroll 1
@@ -794,7 +792,7 @@ struct Tiles {
                 slot = t.slots;
                 *(volatile K*)&t.keys[slot] = 0;
             } else {
-                // A dictionary was slower with probe_on.
+                // probe_on made a dictionary slower.
                 const u32 tries = SLOTS == OF_PARTITION ? t.slots + LOOKS : MOST_TRIES;
                 slot = SLOTS == OF_DICTIONARY ? probe(t.keys, key, home(key), t.slots, tries) : probe_on(t.keys, key, home(key), t.slots, tries);
             }
@@ -812,9 +810,9 @@ struct Tiles {
     }
 };
 
-// aggregate_rows folds rows [begin, end) into the table of the block. It leaves rows without room to
-// a table in device memory, if there is one. It returns false, in some warps, if there is no room,
-// or if more than a quarter of the rows had none in the first table; left counts these.
+// aggregate_rows folds rows [begin, end) into the table of the block. It folds rows without room in a table in device
+// memory, if there is one. It returns false, in some warps, if there is no room, or if more than a quarter of the rows
+// had no room in the first table. left counts these rows.
 template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K, SLOTS>& t, u32 begin, u32 end, FarTable<K>* far, u32* left) {
     const u32 tile = blockDim.x * ITEMS;
@@ -826,8 +824,8 @@ DEVICE bool aggregate_rows(const AggregateArgs& a, Table<K, SLOTS>& t, u32 begin
     return at == end || s.template take<false>(at, row);
 }
 
-// aggregate_partitions aggregates partitions of at most `slice` rows. It makes slices of the
-// others, and of those whose groups had no room.
+// aggregate_partitions aggregates partitions of at most `slice` rows. It cuts the other partitions into slices, and
+// also those whose groups had no room.
 template <class K, Values VALUES, int ITEMS>
 DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
     __shared__ u32 shared_partition, counter;
@@ -864,7 +862,7 @@ DEVICE void aggregate_partitions(const AggregateArgs& a, u32* memory) {
     }
 }
 
-// merge_far merges the table of a block in one in device memory.
+// merge_far merges the table of a block into a table in device memory.
 template <class K, Slots SLOTS>
 DEVICE bool merge_far(const AggregateArgs& a, Table<K, SLOTS>& t, FarTable<K>& far) {
     for (u32 s = threadIdx.x; s <= t.slots; s += blockDim.x) {
@@ -880,8 +878,8 @@ DEVICE bool merge_far(const AggregateArgs& a, Table<K, SLOTS>& t, FarTable<K>& f
     return true;
 }
 
-// aggregate_slices aggregates slices: each block a range of them, one after the other. Those of a
-// partition follow each other, so a block merges its table when the next one comes.
+// aggregate_slices aggregates slices. Each block has a range of slices and aggregates them one after the other. The
+// slices of a partition are contiguous, so a block merges its table when the next partition begins.
 template <class K, Values VALUES, int ITEMS, Slots SLOTS>
 DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
     __shared__ u32 left, hot;
@@ -915,9 +913,10 @@ DEVICE void aggregate_slices(const AggregateArgs& a, u32* memory) {
     if (!merge_far(a, t, far)) atomicExch(&a.state->full, 1u);
 }
 
-// aggregate_ids aggregates a slice a block where keys and aggregates together have no room. First all the memory is a
-// dictionary of the keys; the rows get the slots of their keys there, of 2 bytes. Then the keys go to device memory by their ranks among
-// the slots, the ranks of slots stay, and the rows are folded by the ranks of their slots. Bytes: 4 more a row.
+// aggregate_ids aggregates one slice a block. It is for keys and aggregates that do not fit in shared memory together.
+// In the first step all of the memory is a dictionary of the keys. Each row gets the slot of its key there, in 2 bytes.
+// In the second step the keys are copied to device memory, by the rank of their slots. The ranks of the slots stay in
+// shared memory, and the rows are folded by the ranks of their slots. Bytes: 4 more a row.
 template <class K, Values VALUES, int ITEMS>
 DEVICE void aggregate_ids(const AggregateArgs& a, u32* memory) {
     __shared__ u32 groups, hot;
@@ -968,7 +967,7 @@ DEVICE void aggregate_ids(const AggregateArgs& a, u32* memory) {
     if (!merge_far(a, t, far) || !good) atomicExch(&a.state->full, 1u);
 }
 
-// aggregate_far writes the groups of the tables in device memory: some slots of one a block.
+// aggregate_far writes the groups of the tables in device memory. Each block writes a range of slots of one table.
 template <class K, Values VALUES>
 DEVICE void aggregate_far(const AggregateArgs& a) {
     __shared__ u32 counter;
@@ -979,8 +978,8 @@ DEVICE void aggregate_far(const AggregateArgs& a) {
     write_groups<K, VALUES>(a, t, from, min(from + each, a.farSlots + 1), &counter, &base);
 }
 
-// aggregate_KIND_kK_V: keys of K bytes; values w4 of 4 bytes, w0 of 4 and 8 bytes, or any. Rows a
-// thread as measured.
+// aggregate_KIND_kK_V: keys of K bytes; values w4 of 4 bytes, w0 of 4 and 8 bytes, or any. The number of rows a thread
+// was chosen by measurement.
 #define AGGREGATE(k, K, v, VALUES, items) \
     KERNEL_BOUNDS(aggregate_partitions_##k##_##v, AggregateArgs, 1024, 1) { \
         SHARED(u32, shared); \
@@ -995,7 +994,7 @@ DEVICE void aggregate_far(const AggregateArgs& a) {
         aggregate_slices<K, VALUES, items, OF_DENSE>(a, shared); \
     } \
     KERNEL(aggregate_far_##k##_##v, AggregateArgs) { aggregate_far<K, VALUES>(a); }
-// Values that are not plain have too many words to be worth two passes.
+// Values of other widths or with nulls have too many words for two passes to pay off.
 #define AGGREGATE_IDS(k, K, v, VALUES, items) \
     KERNEL_BOUNDS(aggregate_ids_##k##_##v, AggregateArgs, 1024, 1) { \
         SHARED(u32, shared); \
@@ -1012,14 +1011,14 @@ AGGREGATE_IDS(k4, u32, w0, WIDE, 4)
 AGGREGATE_IDS(k8, u64, w4, NARROW, 6)
 AGGREGATE_IDS(k8, u64, w0, WIDE, 4)
 
-// The exponents of floats: the least and the greatest of those that are finite and not 0.
+// FloatRangeArgs has the least and the greatest exponent of the floats that are finite and not 0.
 struct FloatRangeArgs {
     u64 src, valid;
-    u32* range; // least, greatest; starts as ~0, 0. An infinite one or no number is the greatest
+    u32* range; // least, greatest; starts as ~0, 0. Infinity and NaN have the greatest exponent
     const u32 *offsets, *ends; // of partitions
     i64 n;
     i32 load;
-    u32 partitions; // 0: one of n rows
+    u32 partitions; // 0: one partition of n rows
 };
 
 KERNEL(float_range, FloatRangeArgs) {

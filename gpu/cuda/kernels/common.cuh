@@ -1,9 +1,8 @@
-// What every kernel of gstream uses: short names of types, the way a kernel is
-// declared, and the warp- and block-wide building blocks.
+// Definitions that every kernel of gstream uses: short names of types, the declaration of kernels, and building blocks
+// for warps and blocks.
 //
-// A kernel takes one argument struct by value, called `a`, so that Go launches
-// any kernel with a pointer to a struct of the same layout: pointers and 8-byte
-// fields first, then narrower ones.
+// A kernel has one argument struct, passed by value and named `a`. Go launches any kernel with a pointer to a struct of
+// the same layout. Pointers and 8-byte fields come first, then narrower fields.
 #pragma once
 
 typedef signed char i8;
@@ -34,21 +33,21 @@ DEVICE u32 lane_id() { return threadIdx.x & 31; }
 DEVICE u32 warp_id() { return threadIdx.x >> 5; }
 DEVICE u32 lanes_below() { return (1u << lane_id()) - 1; }
 
-// global_thread is the thread's number in the grid; grid_threads how many there are.
+// global_thread returns the number of the thread in the grid, grid_threads the number of threads in the grid.
 DEVICE i64 global_thread() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 DEVICE i64 grid_threads() { return (i64)gridDim.x * blockDim.x; }
 
 // bit reads bit i of a bitmap; a null bitmap is all ones.
 DEVICE bool bit(const u32* bitmap, i64 i) { return !bitmap || (bitmap[i >> 5] >> (i & 31) & 1); }
 
-// warp_sum is the sum over the warp, in every lane.
+// warp_sum returns the sum over the warp, in every lane.
 template <class T>
 DEVICE T warp_sum(T v) {
     for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(ALL, v, d);
     return v;
 }
 
-// warp_inclusive is the inclusive prefix sum over the lanes of a warp.
+// warp_inclusive returns the inclusive prefix sum over the lanes of a warp.
 template <class T>
 DEVICE T warp_inclusive(T v) {
     for (int d = 1; d < 32; d <<= 1) {
@@ -58,8 +57,8 @@ DEVICE T warp_inclusive(T v) {
     return v;
 }
 
-// block_exclusive is the exclusive prefix sum over the threads of a block, and
-// its total. warps is shared memory of 33 values. Every thread takes part.
+// block_exclusive returns the exclusive prefix sum over the threads of a block, and its total. warps is shared memory
+// of 33 values. All threads of the block call it.
 template <class T>
 DEVICE T block_exclusive(T v, T* warps, T& total) {
     T inclusive = warp_inclusive(v);
@@ -80,7 +79,7 @@ DEVICE T block_exclusive(T v, T* warps, T& total) {
     return out;
 }
 
-// block_sum is the sum over the threads of a block, in every thread.
+// block_sum returns the sum over the threads of a block, in every thread.
 template <class T>
 DEVICE T block_sum(T v, T* warps) {
     T total;

@@ -1,27 +1,25 @@
-// What the kernels of expression programs share: operands of any type, where a
-// row's result goes, and what becomes of rows that have none.
+// Definitions that the kernels of expression programs share: operands of any type, where the result of a row is stored,
+// and what happens to rows without a result.
 //
-// There is one kernel an operation and class of types (whole numbers, floats,
-// strings); the width of values is looked at row by row, which is the same way
-// for all threads and costs little beside the memory traffic. Whole numbers are
-// computed in 128 bits and checked against the bounds of the result's type.
+// There is one kernel for each operation and class of types (whole numbers, floats, strings). Each row branches on the
+// width of values. All threads take the same branch, so this costs little compared with the memory traffic. Whole
+// numbers are computed in 128 bits and checked against the bounds of the result's type.
 #pragma once
 
 #include "common.cuh"
 
-// Layout is how values lie in memory. VIEW is an array of Text, TEXT bytes
-// behind offsets.
+// Layout is how values are stored in memory. VIEW is an array of Text, TEXT is bytes with offsets.
 enum Layout : i32 { I8, I16, I32, I64, U8, U16, U32, U64, I128, F32, F64, BITS, TEXT, VIEW };
 
-// Text is a string somewhere in device memory.
+// Text is a string anywhere in device memory.
 struct Text {
     const u8* p;
     i64 n;
 };
 
-// Operand is an argument of an operation: a column, a dictionary-coded column
-// (codes is set) or one value for all rows. A constant number lies in lo and hi,
-// a float as the bits of a double; of a constant string lo is the length.
+// Operand is an argument of an operation: a column, a dictionary-coded column (codes is set) or one value for all rows.
+// lo and hi contain a constant number. A constant float is stored as the bits of a double. For a constant string, lo is
+// the length.
 struct Operand {
     const void* data;
     const i32* offsets; // TEXT
@@ -33,18 +31,17 @@ struct Operand {
     i32 constant;
 };
 
-// Args are the arguments of all kernels that work row by row. An operation uses
-// what it needs.
+// Args are the arguments of all kernels that work row by row. An operation uses the fields that it needs.
 struct Args {
     Operand x, y, z;
     const Operand* list; // the arguments of a concatenation
     void* out;           // the results, of the given layout
     u32* nulls;          // their validity, written if set
-    // The rows on which the operation may fail: valid, and mask true and not null.
+    // The operation may fail on these rows: valid, and mask true and not null.
     const u32* valid;
     const u32* mask;
     const u32* mask_valid;
-    u32* error;      // the first row that failed; null: a failure makes a null
+    u32* error;      // the first row that failed; null: a failure produces a null
     const void* set; // tables of the operation
     const void* table;
     u64 lo_low, hi_low; // bounds of the result
@@ -52,7 +49,7 @@ struct Args {
     i64 p, q; // small operands
     double scale;
     i64 infinity_x, infinity; // 'infinity' of the first argument and of the result; 0: there is none
-    i64* at;  // positions of made strings among bytes, a row each and the total
+    i64* at;  // byte offsets of the strings made, one for each row, and the total
     u8* bytes;
     i64 n; // rows
     i32 layout;
@@ -66,11 +63,11 @@ DEVICE i128 make128(u64 lo, i64 hi) { return (i128)(((u128)(u64)hi << 64) | lo);
 
 DEVICE bool valid_at(const Operand& x, i64 i) { return bit(x.valid, i); }
 
-// index_of is where the value of row i lies. A null row's code may be anything.
+// index_of returns the index of row i's value. The code of a null row is arbitrary.
 DEVICE i64 index_of(const Operand& x, i64 i) { return !x.codes ? i : valid_at(x, i) ? x.codes[i] : 0; }
 
-// load_int reads a whole number, the integer behind a decimal, date or time, or
-// the raw bits of a value of up to 16 bytes.
+// load_int reads a whole number, the integer that stores a decimal, date or time, or the raw bits of a value of up to
+// 16 bytes.
 DEVICE i128 load_int(const Operand& x, i64 i) {
     if (x.constant) return make128(x.lo, x.hi);
     i = index_of(x, i);
@@ -125,19 +122,18 @@ DEVICE bool in_bounds(const Args& a, i128 v) {
     return make128(a.lo_low, a.lo_high) <= v && v <= make128(a.hi_low, a.hi_high);
 }
 
-// store_bits writes 32 rows of a bitmap, a bit a lane, zero past the last row up
-// to the end of the 64-bit word. Every lane of the warp takes part.
+// store_bits writes 32 rows of a bitmap, one bit for each lane. Bits past the last row, up to the end of the 64-bit
+// word, become zero. All lanes of the warp call it.
 DEVICE void store_bits(u32* out, i64 n, i64 i, bool v) {
     u32 word = __ballot_sync(ALL, i < n && v);
     if (lane_id() == 0 && i < (n + 63) / 64 * 64) out[i >> 5] = word;
 }
 
-// Outcome of an operation on a row: a value, a null that is none of the
-// arguments', or a failure.
+// Outcome of an operation on a row: a value, a null although no argument is null, or a failure.
 enum Outcome { VALUE, NONE, FAILED };
 
-// settle notes what became of row i. A failure counts where the row is valid and
-// the mask true; anywhere else it makes a null. Every lane takes part.
+// settle records the outcome of row i. A failure counts where the row is valid and the mask is true. Anywhere else it
+// produces a null. All lanes of the warp call it.
 DEVICE void settle(const Args& a, i64 i, Outcome outcome) {
     bool valid = i < a.n && bit(a.valid, i);
     bool live = valid && outcome == FAILED && bit(a.mask, i) && bit(a.mask_valid, i);
@@ -146,8 +142,8 @@ DEVICE void settle(const Args& a, i64 i, Outcome outcome) {
     if (a.nulls) store_bits(a.nulls, a.n, i, valid && outcome == VALUE);
 }
 
-// settle_int stores a whole number that must be within the bounds, which are those
-// of finite dates, unless it is infinite, and settles.
+// settle_int stores a whole number and settles. Unless the number is infinite, it must be within the bounds, which are
+// those of finite dates.
 DEVICE void settle_int(const Args& a, i64 i, i128 v, Outcome outcome, bool infinite = false) {
     if (i < a.n) {
         if (outcome == VALUE && !infinite && !in_bounds(a, v)) outcome = FAILED;
@@ -156,6 +152,5 @@ DEVICE void settle_int(const Args& a, i64 i, i128 v, Outcome outcome, bool infin
     settle(a, i, outcome);
 }
 
-// is_infinite says whether v is 'infinity' or '-infinity'; infinity is 0 if a type
-// has none.
+// is_infinite reports whether v is 'infinity' or '-infinity'. A type without infinity has an infinity of 0.
 DEVICE bool is_infinite(i64 infinity, i128 v) { return infinity && (v == infinity || v == -infinity); }

@@ -1,11 +1,9 @@
-// Arithmetic and rounding of expression programs. The operands of decimals have
-// one scale, of OpMul any.
+// Arithmetic and rounding of expression programs. The operands of decimals have equal scales, except for OpMul.
 #include "eval.cuh"
 #include "eval_float.cuh"
 #include "eval_int128.cuh"
 
-// The binary operations on whole numbers; q > 0 is the units of a day that a Time
-// wraps at.
+// The binary operations on whole numbers. With q > 0, a Time wraps at q, the units of a day.
 template <class F>
 DEVICE void int_binary(const Args& a, F f) {
     i64 i = global_thread();
@@ -38,7 +36,7 @@ KERNEL(eval_quo_int, Args) {
         i128 rest;
         if (y == 0) return FAILED;
         quo_rem(x, y, r, rest);
-        return failed_if(r < 0 && x < 0 && y < 0); // the least HUGEINT by -1
+        return failed_if(r < 0 && x < 0 && y < 0); // division of the least HUGEINT by -1
     });
 }
 KERNEL(eval_mod_int, Args) {
@@ -58,7 +56,7 @@ DEVICE void int_unary(const Args& a, F f) {
     settle_int(a, i, r, outcome);
 }
 
-// The least HUGEINT has no opposite.
+// The least HUGEINT has no negation.
 KERNEL(eval_neg_int, Args) {
     int_unary(a, [](i128 x, i128& r) {
         r = (i128)-(u128)x;
@@ -90,8 +88,8 @@ KERNEL(eval_round_int, Args) {
     settle_int(a, i, r, outcome);
 }
 
-// Floats are computed as doubles: rounding the exact operations once more to
-// single precision gives the result of single precision.
+// Floats are computed as doubles. Rounding an exactly rounded operation once more to single precision gives the result
+// of single precision.
 
 template <class F>
 DEVICE void float_binary(const Args& a, F f) {
@@ -111,7 +109,7 @@ KERNEL(eval_mul_float, Args) {
 KERNEL(eval_div_float, Args) {
     float_binary(a, [](double x, double y) { return x / y; });
 }
-// float_division is float_binary that fails for a zero as y, with mode 1.
+// float_division is float_binary that fails if y is zero and mode is 1.
 template <class F>
 DEVICE void float_division(const Args& a, F f) {
     i64 i = global_thread();
@@ -131,9 +129,8 @@ KERNEL(eval_mod_float, Args) {
     float_division(a, [](double x, double y) { return fmod(x, y); });
 }
 
-// power is x^y. To whole powers it takes the host's steps, whose error grows with
-// y, so that they are the same bits: repeated squaring of x's fraction beside a
-// count of powers of two.
+// power returns x^y. For whole y it takes the host's steps, so that the bits are the same although the error grows with
+// y. The steps are repeated squaring of x's fraction, with a separate count of powers of two.
 DEVICE double power(double x, double y) {
     if (fabs(y) == 0.5 && x > 0 && !isinf(x)) return y > 0 ? sqrt(x) : 1 / sqrt(x);
     if (x == 0 || !isfinite(x) || y != rint(y) || fabs(y) >= 9223372036854775808.0) return pow(x, y);
@@ -141,7 +138,7 @@ DEVICE double power(double x, double y) {
     i32 twos = 0, square_twos;
     double square = frexp(x, &square_twos);
     for (i64 left = (i64)fabs(y); left; left >>= 1) {
-        if (square_twos < -4096 || square_twos > 4096) { // infinite, or zero
+        if (square_twos < -4096 || square_twos > 4096) { // infinity, or zero
             twos += square_twos;
             break;
         }
@@ -188,7 +185,7 @@ KERNEL(eval_ln_float, Args) {
     float_unary(a, [](double x) { return log(x); });
 }
 
-// binary_logarithm takes the host's steps, which lose digits beside 1.
+// binary_logarithm takes the host's steps, which lose digits near 1.
 DEVICE double binary_logarithm(double x) {
     if (!isfinite(x)) return log(x);
     constexpr double PER_LN = 1.442695040888963407359924681001892137; // 1 / ln 2
@@ -222,7 +219,7 @@ KERNEL(eval_sign_float, Args) {
     ((i8*)a.out)[i] = (x > 0) - (x < 0);
 }
 
-// power_of_ten is 10^k, exactly, for k from 0 to 22.
+// power_of_ten returns 10^k, exactly, for k from 0 to 22.
 DEVICE double power_of_ten(i32 k) {
     u64 low = 1, high = 1;
     for (i32 i = 0; i < k && i < 11; i++) low *= 10;
@@ -230,15 +227,15 @@ DEVICE double power_of_ten(i32 k) {
     return (double)low * (double)high;
 }
 
-// compare_decimal orders m · 10^k and h · 2^e: -1, 0 or 1. h is less than 2^54.
+// compare_decimal compares m · 10^k with h · 2^e and returns -1, 0 or 1. h is less than 2^54.
 DEVICE i32 compare_decimal(u64 m, i32 k, u64 h, i32 e) {
     u8 text[20];
     i32 n = decimal_digits(m, text);
     return compare_halfway(Decimal{text, n, n + k}, h, e);
 }
 
-// round_exactly is round_digits of a positive number: the comparisons of large
-// integers correct estimates of at most 2^54 units, and of the float nearest to them.
+// round_exactly is round_digits for a positive number. It estimates the number of units, at most 2^54, and the nearest
+// float, and corrects both by comparisons of large integers.
 static __device__ __noinline__ double round_exactly(double size, i32 digits) {
     Format f = float_format(false);
     u64 bits = (u64)__double_as_longlong(size), infinity = 0x7ffull << 52;
@@ -254,7 +251,7 @@ static __device__ __noinline__ double round_exactly(double size, i32 digits) {
     if (units == 0) return 0;
     double near = (double)units * pow(10.0, (double)-half) * pow(10.0, (double)(half - digits));
     u64 r = (u64)__double_as_longlong(near);
-    // The nearest float, ties to even: between the points halfway to its neighbours.
+    // The nearest float, ties to even: the result lies between the midpoints to its neighbours.
     auto beyond = [&](u64 below) { return compare_decimal(units, -digits, 2 * significand(below) + 1, exponent(below) - 1); };
     while (r > 0) {
         i32 c = beyond(r - 1);
@@ -269,9 +266,9 @@ static __device__ __noinline__ double round_exactly(double size, i32 digits) {
     return r < infinity ? __longlong_as_double((i64)r) : size;
 }
 
-// round_digits rounds half away from zero to a number of digits behind the point, or
-// before it if negative. The exact decimal value of x decides, and the result is the
-// float nearest to the decimal that remains. A result beyond the greatest float is x.
+// round_digits rounds half away from zero to a number of digits after the point, or before it if the number is
+// negative. The exact decimal value of x decides. The result is the float nearest to the rounded decimal. If the result
+// exceeds the greatest float, round_digits returns x.
 DEVICE double round_digits(double x, i32 digits) {
     double size = fabs(x);
     if (digits == 0) return round(x);
@@ -280,7 +277,7 @@ DEVICE double round_digits(double x, i32 digits) {
     if (size == 0) return x;
     if (digits > 0 && size >= 4503599627370496.0) return x; // a whole number
     if (digits > 0 && digits <= 22) {
-        // The product and its rounding error are the exact product.
+        // The product plus its rounding error is the exact product.
         double power = power_of_ten(digits), product = size * power;
         if (product < 4503599627370496.0) {
             double whole = floor(product), rest = product - whole;
@@ -296,7 +293,7 @@ DEVICE double round_digits(double x, i32 digits) {
     return copysign(round_exactly(size, digits), x);
 }
 
-// eval_round_float rounds to p digits, or with mode 1 to those of y.
+// eval_round_float rounds to p digits, or with mode 1 to y digits.
 KERNEL(eval_round_float, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;

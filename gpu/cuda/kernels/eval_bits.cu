@@ -1,5 +1,4 @@
-// Operations on the bits of whole numbers, their common divisors, and conditions
-// that must hold.
+// Operations on the bits of whole numbers, greatest common divisors, assertions and step functions.
 #include "eval.cuh"
 #include "eval_int128.cuh"
 
@@ -30,7 +29,7 @@ KERNEL(eval_bit_xor_int, Args) {
     });
 }
 
-// The shifts are of values of p bits.
+// The shifts work on values of p bits.
 KERNEL(eval_shift_left_int, Args) {
     i64 bits = a.p;
     on_bits(a, [=](i128 x, i128 y, i128& r) {
@@ -61,7 +60,7 @@ KERNEL(eval_gcd_int, Args) {
     });
 }
 
-// eval_bit_count counts the ones of values of p bits.
+// eval_bit_count counts the one bits of values of p bits.
 KERNEL(eval_bit_count, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;
@@ -80,8 +79,8 @@ KERNEL(eval_assert, Args) {
     settle(a, i, i >= a.n || holds ? VALUE : FAILED);
 }
 
-// eval_step is a step function of x: set has the p values at which it steps, ascending,
-// and then its results.
+// eval_step is a step function of x. set contains the p values at which it steps, in ascending order, and then its
+// results.
 KERNEL(eval_step, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;

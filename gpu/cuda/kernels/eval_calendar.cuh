@@ -11,7 +11,7 @@ struct Civil {
     i64 year, month, day;
 };
 
-// civil is the date of a day counted from 1970-01-01.
+// civil returns the date of a day counted from 1970-01-01.
 DEVICE Civil civil(i64 days) {
     days += 719468;
     i64 era = floor_div(days, 146097);
@@ -37,5 +37,5 @@ DEVICE i64 days_in_month(i64 year, i64 month) {
     return 30 + ((month + (month > 7)) & 1);
 }
 
-// iso_day is the day of the week, 1 for Monday.
+// iso_day returns the day of the week, 1 for Monday.
 DEVICE i64 iso_day(i64 days) { return days + 3 - floor_div(days + 3, 7) * 7 + 1; }

@@ -2,9 +2,9 @@
 #include "eval.cuh"
 #include "eval_int128.cuh"
 
-// eval_cast_int converts between types with whole numbers behind them: multiplied
-// by the constant in y if p is 1, divided by it if p is 2, rounding by mode. q > 0
-// is the units of a day: a time is cut out of a timestamp first, and infinity has none.
+// eval_cast_int converts between types that are stored as whole numbers. It multiplies by the constant in y if p is 1,
+// and divides by it if p is 2, rounding by mode. With q > 0, the units of a day, it first extracts the time from a
+// timestamp. Infinity has no time.
 KERNEL(eval_cast_int, Args) {
     i64 i = global_thread();
     i128 r = 0;
@@ -26,9 +26,8 @@ KERNEL(eval_cast_int, Args) {
     settle_int(a, i, r, outcome, infinite);
 }
 
-// eval_cast_int_to_float divides by 10^p and takes the nearest float. With mode 1 an
-// integer of at most 64 bits becomes a float of single precision; through a double
-// it would be rounded twice.
+// eval_cast_int_to_float divides by 10^p and returns the nearest float. With mode 1 an integer of at most 64 bits
+// becomes a float of single precision directly, since a conversion through a double would round twice.
 KERNEL(eval_cast_int_to_float, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;
@@ -37,8 +36,7 @@ KERNEL(eval_cast_int_to_float, Args) {
     else store_float(a, i, decimal_to_double(v, (i32)a.p));
 }
 
-// eval_cast_float_to_int multiplies by scale and rounds half away from zero with
-// mode 1; with mode 0 it rounds half to even.
+// eval_cast_float_to_int multiplies by scale. It rounds half away from zero with mode 1, and half to even with mode 0.
 KERNEL(eval_cast_float_to_int, Args) {
     i64 i = global_thread();
     i128 r = 0;
@@ -47,13 +45,13 @@ KERNEL(eval_cast_float_to_int, Args) {
         double x = load_float(a.x, i);
         x = a.mode ? round(x * a.scale) : rint(x);
         if (!from_double(x, r)) outcome = FAILED;
-        // A float below 10^p that rounds up to it as a decimal has a digit too many.
+        // A float below 10^p that rounds to 10^p as a decimal has one digit too many.
         if (a.mode && fabs(x) >= to_double(make128(a.hi_low, a.hi_high) + 1)) outcome = FAILED;
     }
     settle_int(a, i, r, outcome);
 }
 
-// eval_cast_float fails where a double has no place in a float.
+// eval_cast_float fails if a double exceeds the range of a float.
 KERNEL(eval_cast_float, Args) {
     i64 i = global_thread();
     Outcome outcome = VALUE;
@@ -65,7 +63,7 @@ KERNEL(eval_cast_float, Args) {
     settle(a, i, outcome);
 }
 
-// eval_cast_float_to_bool is whether a float is not zero.
+// eval_cast_float_to_bool returns whether a float is not zero.
 KERNEL(eval_cast_float_to_bool, Args) {
     i64 i = global_thread();
     store_bits((u32*)a.out, a.n, i, i < a.n && load_float(a.x, i) != 0);

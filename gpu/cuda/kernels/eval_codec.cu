@@ -22,8 +22,7 @@ DEVICE u32 base64_value(u8 c) {
     return c == '+' ? 62 : c == '/' ? 63 : 0;
 }
 
-// is_base64 says whether a text is in base64: groups of four digits, the last of which may
-// end with one or two =.
+// is_base64 reports whether a string is in base64: groups of four digits, the last of which may end with one or two =.
 DEVICE bool is_base64(Text s) {
     if (s.n % 4 != 0) return false;
     i64 n = s.n;
@@ -104,7 +103,7 @@ DEVICE void encode(i32 encoding, Text s, Writer& w) {
     w.put(s);
 }
 
-// eval_encode writes x in the encoding of mode.
+// eval_encode writes x in the encoding that mode selects.
 KERNEL(eval_encode, Args) {
     make_text(a, [&](i64 i, Writer& w) { encode(a.mode, load_text(a.x, i), w); });
 }

@@ -1,9 +1,8 @@
-// Comparisons, sets, logic and the choice of values in expression programs.
+// Comparisons, sets, logic and conditional values in expression programs.
 #include "eval_text.cuh"
 
-// compare_rows compares row by row. mode has bit 0 set when "less" makes the
-// result true, bit 1 for "equal", bit 2 for "greater". With p, null is a value
-// that equals itself only.
+// compare_rows compares row by row. The result is true for "less" if mode has bit 0 set, for "equal" with bit 1, for
+// "greater" with bit 2. With p, null is a value that equals only itself.
 template <class F>
 DEVICE void compare_rows(const Args& a, F order) {
     i64 i = global_thread();
@@ -37,8 +36,7 @@ KERNEL(eval_compare_text, Args) {
     compare_rows(a, [&](i64 i) { return compare_text(load_text(a.x, i), load_text(a.y, i)); });
 }
 
-// found searches p values in ascending order; order(k) compares the row's value
-// with the k-th.
+// found searches p values in ascending order. order(k) compares the row's value with value k.
 template <class F>
 DEVICE bool found(const Args& a, F order) {
     i64 from = 0, to = a.p;
@@ -66,8 +64,8 @@ KERNEL(eval_in_int, Args) {
     store_bits((u32*)a.out, a.n, i, i < a.n && in_integers(a, load_int(a.x, i)));
 }
 
-// The set of floats is an array of the bits of doubles as 128-bit integers, -0 as
-// +0 and every NaN as the one in q.
+// The set of floats is an array of the bits of doubles as 128-bit integers. -0 is stored as +0, and every NaN as the
+// NaN in q.
 KERNEL(eval_in_float, Args) {
     i64 i = global_thread();
     bool r = false;
@@ -78,7 +76,7 @@ KERNEL(eval_in_float, Args) {
     store_bits((u32*)a.out, a.n, i, r);
 }
 
-// The set of strings is p + 1 offsets, and the bytes in table.
+// The set of strings consists of p + 1 offsets, and of the bytes in table.
 KERNEL(eval_in_text, Args) {
     i64 i = global_thread();
     bool r = false;
@@ -92,8 +90,8 @@ KERNEL(eval_in_text, Args) {
     store_bits((u32*)a.out, a.n, i, r);
 }
 
-// Bitmap operations work on 32 rows a thread, on all words up to the end of the
-// last 64-bit word; bits past the last row become zero.
+// Bitmap operations process 32 rows a thread, on all words up to the end of the last 64-bit word. Bits past the last
+// row become zero.
 
 DEVICE i64 bitmap_words(i64 n) { return (n + 63) / 64 * 2; }
 
@@ -104,8 +102,7 @@ DEVICE u32 rows_of_word(i64 n, i64 w) {
 
 DEVICE u32 word_or_ones(const u32* bitmap, i64 w) { return bitmap ? bitmap[w] : ALL; }
 
-// Bitmaps are the arguments of the operations on bitmaps: values and validity of
-// up to three operands and of the result.
+// Bitmaps are the arguments of operations on bitmaps: values and validity of up to three operands, and of the result.
 struct Bitmaps {
     const u32* x;
     const u32* x_valid;
@@ -118,13 +115,13 @@ struct Bitmaps {
     i64 n;
 };
 
-// eval_and_bits is the AND of validity bitmaps x and y.
+// eval_and_bits computes the AND of validity bitmaps x and y.
 KERNEL(eval_and_bits, Bitmaps) {
     i64 w = global_thread();
     if (w < bitmap_words(a.n)) a.out[w] = a.x[w] & a.y[w] & rows_of_word(a.n, w);
 }
 
-// eval_set_bits is x, or one value if x is null, without what is past the end.
+// eval_set_bits writes x, or one value if x is null. Bits past the end become zero.
 struct SetBits {
     const u32* x;
     u32* out;
@@ -141,8 +138,8 @@ KERNEL(eval_not, Bitmaps) {
     if (w < bitmap_words(a.n)) a.out[w] = ~a.x[w] & rows_of_word(a.n, w);
 }
 
-// Three-valued AND, and OR as the AND of the negations: true where both are
-// certainly true, false where one is certainly false.
+// Three-valued AND, and OR as the AND of the negations. AND is true where both are certainly true, and false where one
+// is certainly false.
 DEVICE void connect(const Bitmaps& a, u32 flip) {
     i64 w = global_thread();
     if (w >= bitmap_words(a.n)) return;
@@ -157,7 +154,7 @@ DEVICE void connect(const Bitmaps& a, u32 flip) {
 KERNEL(eval_and, Bitmaps) { connect(a, 0); }
 KERNEL(eval_or, Bitmaps) { connect(a, ALL); }
 
-// eval_is_null and eval_is_not_null look at x_valid.
+// eval_is_null and eval_is_not_null read x_valid.
 KERNEL(eval_is_null, Bitmaps) {
     i64 w = global_thread();
     if (w < bitmap_words(a.n)) a.out[w] = ~word_or_ones(a.x_valid, w) & rows_of_word(a.n, w);
@@ -167,8 +164,7 @@ KERNEL(eval_is_not_null, Bitmaps) {
     if (w < bitmap_words(a.n)) a.out[w] = word_or_ones(a.x_valid, w) & rows_of_word(a.n, w);
 }
 
-// eval_select_bits takes y where x is true and z elsewhere; out may be null when
-// only the validity is wanted.
+// eval_select_bits selects y where x is true, and z elsewhere. out may be null if only the validity is wanted.
 KERNEL(eval_select_bits, Bitmaps) {
     i64 w = global_thread();
     if (w >= bitmap_words(a.n)) return;
@@ -180,8 +176,8 @@ KERNEL(eval_select_bits, Bitmaps) {
 
 DEVICE bool chosen(const Args& a, i64 i) { return bit((const u32*)a.x.data, i) && valid_at(a.x, i); }
 
-// eval_select takes y where the bitmap x is true and z elsewhere. Values are moved
-// as they are; only of decimals of two widths is the result checked.
+// eval_select selects y where the bitmap x is true, and z elsewhere. Values are copied unchanged. The result is checked
+// only for decimals of two widths.
 KERNEL(eval_select, Args) {
     i64 i = global_thread();
     settle_int(a, i, i < a.n ? chosen(a, i) ? load_int(a.y, i) : load_int(a.z, i) : 0, VALUE);
@@ -192,7 +188,7 @@ KERNEL(eval_select_text, Args) {
     if (i < a.n) ((Text*)a.out)[i] = chosen(a, i) ? load_text(a.y, i) : load_text(a.z, i);
 }
 
-// eval_move copies x's values, or one value to all rows, as they are.
+// eval_move copies x's values unchanged, or one value to all rows.
 KERNEL(eval_move, Args) {
     i64 i = global_thread();
     if (i < a.n) store_int(a, i, load_int(a.x, i));

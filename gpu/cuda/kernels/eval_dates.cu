@@ -9,17 +9,17 @@ enum Part : i32 {
     DAY_OF_WEEK, ISO_DAY_OF_WEEK, DAY_OF_YEAR, ISO_YEAR, YEAR_WEEK, ERA, EPOCH, JULIAN
 };
 
-// What a.mode says the argument of eval_extract is.
+// Temporal is the type of eval_extract's argument. a.mode contains it.
 enum Temporal : i32 { DATE, TIME, TIMESTAMP };
 
-// iso_week is the year and week of ISO 8601: those of the week's Thursday.
+// iso_week returns the year and week of ISO 8601, which are those of the week's Thursday.
 DEVICE void iso_week(i64 days, i64& year, i64& week) {
     i64 thursday = days - iso_day(days) + 4;
     year = civil(thursday).year;
     week = (thursday - days_of(year, 1, 1)) / 7 + 1;
 }
 
-// centuries counts from 1 up, and from -1 down before the year 1.
+// centuries counts from 1 upwards, and from -1 downwards before the year 1.
 DEVICE i64 centuries(i64 year, i64 length) { return year > 0 ? (year - 1) / length + 1 : year / length - 1; }
 
 DEVICE i64 day_part(i32 part, i64 days) {
@@ -46,7 +46,7 @@ DEVICE i64 day_part(i32 part, i64 days) {
     return 0;
 }
 
-// clock_part takes a part of v units since midnight, per of which make a second.
+// clock_part returns a part of v units since midnight, where a second has per units.
 DEVICE i64 clock_part(i32 part, i64 v, i64 per) {
     switch (part) {
     case HOUR: return v / (3600 * per);
@@ -58,7 +58,7 @@ DEVICE i64 clock_part(i32 part, i64 v, i64 per) {
     return per >= want ? v / (per / want) : v * (want / per);
 }
 
-// eval_extract takes part p of values with q units a second. Infinity has none.
+// eval_extract extracts part p of values with q units a second. Infinity has no parts.
 KERNEL(eval_extract, Args) {
     i64 i = global_thread();
     bool infinite = false;
@@ -76,7 +76,7 @@ KERNEL(eval_extract, Args) {
     settle(a, i, infinite ? NONE : VALUE);
 }
 
-// eval_extract_float takes the epoch or the Julian day. Infinity has none.
+// eval_extract_float extracts the epoch or the Julian day. Infinity has neither.
 KERNEL(eval_extract_float, Args) {
     i64 i = global_thread();
     bool infinite = false;
@@ -87,7 +87,7 @@ KERNEL(eval_extract_float, Args) {
         if (a.mode == DATE) {
             r = a.p == EPOCH ? (double)x * 86400 : (double)x + 2440588;
         } else if (a.p == EPOCH) {
-            // As in DuckDB milliseconds and nanoseconds are divided as microseconds, rounded down.
+            // Like DuckDB: milliseconds and nanoseconds are divided as microseconds, rounded down.
             r = a.q == 1000         ? to_double((i128)x * 1000) / 1e6
                 : a.q == 1000000000 ? (double)floor_div(x, 1000) / 1e6
                                     : (double)x / (double)a.q;
@@ -100,8 +100,8 @@ KERNEL(eval_extract_float, Args) {
     settle(a, i, infinite ? NONE : VALUE);
 }
 
-// eval_date_trunc cuts timestamps with q units a second down to part p. The
-// result fails when it is before the first timestamp.
+// eval_date_trunc truncates timestamps with q units a second to part p. It fails if the result is before the first
+// timestamp.
 KERNEL(eval_date_trunc, Args) {
     i64 i = global_thread();
     i128 r = 0;
@@ -139,13 +139,13 @@ KERNEL(eval_date_trunc, Args) {
     settle_int(a, i, r, VALUE, infinite);
 }
 
-// eval_make_date is the date of year x, month y and day z.
+// eval_make_date returns the date of year x, month y and day z.
 KERNEL(eval_make_date, Args) {
     i64 i = global_thread();
     i128 r = 0;
     Outcome outcome = VALUE;
     if (i < a.n) {
-        constexpr i64 YEARS = 6000000; // more than all dates have, before and after
+        constexpr i64 YEARS = 6000000; // more years than all dates have, before and after
         i64 year = (i64)load_int(a.x, i), month = (i64)load_int(a.y, i), day = (i64)load_int(a.z, i);
         if (year < -YEARS || year > YEARS || month < 1 || month > 12 || day < 1 || day > days_in_month(year, month)) outcome = FAILED;
         else r = days_of(year, month, day);
@@ -153,8 +153,7 @@ KERNEL(eval_make_date, Args) {
     settle_int(a, i, r, outcome);
 }
 
-// eval_add_months moves timestamps with q units a second by calendar months; the
-// day is cut to the end of the month.
+// eval_add_months adds calendar months to timestamps with q units a second. The day is limited to the end of the month.
 KERNEL(eval_add_months, Args) {
     i64 i = global_thread();
     i128 r = 0;
@@ -163,7 +162,7 @@ KERNEL(eval_add_months, Args) {
     if (i < a.n) {
         i64 x = (i64)load_int(a.x, i), months = (i64)load_int(a.y, i);
         infinite = is_infinite(a.infinity, x);
-        // 2^63 seconds are less than 2^39 years: more months than that cannot stay.
+        // 2^63 seconds are less than 2^39 years, so more months than that overflow.
         if (infinite) {
             r = x;
         } else if (months > 1ll << 40 || months < -(1ll << 40)) {

@@ -1,5 +1,5 @@
-// Hash functions of strings as hexadecimal digits: MD5 (RFC 1321), SHA-1 and SHA-256
-// (FIPS 180-4). A thread hashes a string.
+// Hash functions of strings as hexadecimal digits: MD5 (RFC 1321), SHA-1 and SHA-256 (FIPS 180-4). A thread hashes one
+// string.
 #include "eval_text.cuh"
 
 __constant__ u32 MD5_SINES[64] = {
@@ -24,8 +24,8 @@ __constant__ u32 SHA256_ROOTS[64] = {
 
 DEVICE u32 rotate(u32 x, u32 by) { return x << by | x >> (32 - by); }
 
-// padded is byte k of a message with its padding to whole blocks of 64 bytes: a one,
-// zeros, and the number of bits in 64 bits.
+// padded returns byte k of a message that is padded to whole blocks of 64 bytes: a one bit, zeros, and the number of
+// bits in 64 bits.
 DEVICE u8 padded(Text s, i64 k, i64 blocks, bool big_endian) {
     if (k < s.n) return s.p[k];
     if (k == s.n) return 0x80;
@@ -91,7 +91,7 @@ DEVICE void sha256_block(u32 (&h)[8], u32 (&m)[16]) {
     h[0] += a, h[1] += b, h[2] += c, h[3] += d, h[4] += e, h[5] += f, h[6] += g, h[7] += last;
 }
 
-// digest writes the digits of the first words of the state after all blocks.
+// digest writes the first words of the state after all blocks as digits.
 template <class F>
 DEVICE void digest(const Args& a, i32 words, bool big_endian, const u32 (&start)[8], F block) {
     i64 i = global_thread();
@@ -135,7 +135,7 @@ KERNEL(eval_sha256, Args) {
     digest(a, 8, true, start, [](u32 (&h)[8], u32 (&m)[16]) { sha256_block(h, m); });
 }
 
-// The hash of DuckDB's hash(): of 64 bits, and of bytes.
+// The hash of DuckDB's hash(), for 64-bit values and for bytes.
 constexpr u64 HASH_FACTOR = 0xd6e8feb86659fd93, HASH_NULL = 0xbf58476d1ce4e5b9;
 
 DEVICE u64 mix(u64 x) {
@@ -154,7 +154,7 @@ DEVICE u64 hash_text(Text s) {
     return mix(h);
 }
 
-// store_hash stores a hash, combined with that of y if mode is 1.
+// store_hash stores a hash, combined with the hash of y if mode is 1.
 template <class F>
 DEVICE void store_hash(const Args& a, F f) {
     i64 i = global_thread();

@@ -1,5 +1,5 @@
-// Distances of texts, code point by code point, which are bytes if both texts are ASCII. A
-// thread compares two texts; package eval of gpu/host has the same algorithms.
+// Distances of strings, by code points, which are bytes if both strings are ASCII. A thread compares two strings.
+// Package eval of gpu/host has the same algorithms.
 #include "eval_text.cuh"
 
 enum Distance : i32 { LEVENSHTEIN, DAMERAU_LEVENSHTEIN, HAMMING, JACCARD, JARO, JARO_WINKLER };
@@ -8,7 +8,7 @@ DEVICE i64 least(i64 x, i64 y) { return x < y ? x : y; }
 DEVICE i32 least(i32 x, i32 y) { return x < y ? x : y; }
 DEVICE i64 greatest(i64 x, i64 y) { return x > y ? x : y; }
 
-// Runes are the code points of a text.
+// Runes contains the code points of a string.
 struct Runes {
     const i32* p;
     i64 n;
@@ -28,8 +28,8 @@ DEVICE i64 levenshtein(S x, S y, i32* row) {
     return row[y.n];
 }
 
-// In linear memory (Zhao and Sahni: String correction using the Damerau-Levenshtein
-// distance, 2019).
+// damerau_levenshtein uses linear memory (Zhao and Sahni: String correction using the Damerau-Levenshtein distance,
+// 2019).
 template <class S>
 DEVICE i64 damerau_levenshtein(S x, S y, i32* rows) {
     i64 n = y.n + 2;
@@ -91,9 +91,9 @@ DEVICE double jaccard(Text x, Text y) {
     return (double)both / (double)either;
 }
 
-// sort_distinct sorts n numbers, keeps one of each, and returns how many remain.
+// sort_distinct sorts n numbers and removes duplicates. It returns how many numbers remain.
 DEVICE i64 sort_distinct(i32* v, i64 n) {
-    auto sink = [v](i64 at, i64 end) { // heap sort: the greatest of each subtree is at its root
+    auto sink = [v](i64 at, i64 end) { // heap sort: the root of each subtree is its greatest number
         i32 x = v[at];
         for (i64 child; (child = 2 * at + 1) < end; at = child) {
             if (child + 1 < end && v[child + 1] > v[child]) child++;
@@ -131,8 +131,8 @@ DEVICE double jaccard(i32* x, i64 nx, i32* y, i64 ny) {
 template <class S>
 DEVICE double jaro(S x, S y, i32* row, bool winkler) {
     if (x.n == 0 || y.n == 0) return 0;
-    // row has the characters of x that have a partner, in their order, and in a bit above
-    // those of code points of place j whether character j of y has one.
+    // row contains the characters of x that have a partner, in order. A bit above the code point of row[j] tells
+    // whether character j of y has a partner.
     constexpr i32 TAKEN = 1 << 24;
     i64 reach = greatest(greatest(x.n, y.n) / 2 - 1, 0), common = 0;
     for (i64 j = 0; j < y.n; j++) row[j] = 0;
@@ -161,8 +161,8 @@ DEVICE bool is_ascii(Text s) {
     return all < 0x80;
 }
 
-// needed is how many integers the distance of mode of two texts takes: their code points, unless
-// both are ASCII, and p rows of a matrix with two more columns than y has.
+// needed returns the number of integers that the distance of mode takes for two strings: their code points, unless both
+// are ASCII, and p rows of a matrix with two more columns than y has code points.
 DEVICE i64 needed(Text x, Text y, i32 mode, i64 p) {
     if (mode == HAMMING) return 0;
     if (is_ascii(x) && is_ascii(y)) return p * (y.n + 2);
@@ -170,13 +170,13 @@ DEVICE i64 needed(Text x, Text y, i32 mode, i64 p) {
     return runes(x) + n + p * (n + 2);
 }
 
-// eval_distance_sizes writes to at how many integers the distance of x and y takes.
+// eval_distance_sizes writes to at the number of integers that the distance of x and y takes.
 KERNEL(eval_distance_sizes, Args) {
     i64 i = global_thread();
     if (i < a.n) a.at[i] = bit(a.valid, i) ? needed(load_text(a.x, i), load_text(a.y, i), a.mode, a.p) : 0;
 }
 
-// decoded writes the code points of a text to out.
+// decoded writes the code points of a string to out.
 DEVICE i64 decoded(Text s, i32* out) {
     i64 n = 0;
     for (i64 i = 0; i < s.n; n++) {
@@ -187,7 +187,7 @@ DEVICE i64 decoded(Text s, i32* out) {
     return n;
 }
 
-// measure is the distance of mode of two texts, in memory for needed integers.
+// measure returns the distance of mode of two strings. memory has room for `needed` integers.
 DEVICE double measure(Text x, Text y, i32 mode, i32* memory) {
     if (mode == HAMMING) return (double)hamming(x, y);
     auto of = [=](auto x, auto y, i32* rows) -> double {
@@ -204,8 +204,8 @@ DEVICE double measure(Text x, Text y, i32 mode, i32* memory) {
     return of(Runes{memory, second - memory}, Runes{second, n}, second + n);
 }
 
-// eval_distance is the distance of mode of x and y. list is where among the integers of table
-// their memory begins.
+// eval_distance computes the distance of mode of x and y. list has, by row, where in the integers of table its memory
+// begins.
 KERNEL(eval_distance, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;

@@ -1,36 +1,36 @@
-// Floats as decimal text and back, exactly: the shortest digits that read back as
-// the same float, and the float nearest to any number of digits.
+// Exact conversions of floats to decimal strings and back: the shortest digits that read back as the same float, and
+// the float nearest to any number of digits.
 #pragma once
 
 #include "eval_text.cuh"
 
-// The table of powers of ten holds, for 10^k with k in [POWER_MIN, POWER_MAX], the
-// leading 128 bits as two words, the upper first: 10^k is in
-// [m, m+1) · 2^power_exponent(k), and is m exactly for k in [0, POWER_EXACT].
+// The table of powers of ten contains 10^k for k in [POWER_MIN, POWER_MAX]: the leading 128 bits m as two words, the
+// upper word first. 10^k is in [m, m+1) · 2^power_exponent(k). It is exactly m · 2^power_exponent(k) for k in [0,
+// POWER_EXACT].
 constexpr i32 POWER_MIN = -342, POWER_MAX = 324, POWER_EXACT = 55;
 
 DEVICE i32 floor_log2_power10(i32 k) { return (k * 217706) >> 16; }
 
-// Format is what is particular to single and double precision.
+// Format describes single or double precision.
 struct Format {
-    i32 digits;   // bits of the significand, the implicit one counted in
+    i32 digits;   // bits of the significand, including the implicit one
     i32 smallest; // exponent of the smallest normal number
 };
 
 DEVICE Format float_format(bool single) { return single ? Format{24, -126} : Format{53, -1022}; }
 
-// Wide is 192 bits, the most significant word first.
+// Wide is a number of 192 bits, the most significant word first.
 struct Wide {
     u64 w[3];
 };
 
-// times multiplies 64 by 128 bits.
+// times multiplies a 64-bit by a 128-bit number.
 DEVICE Wide times(u64 x, u64 hi, u64 lo) {
     u128 low = (u128)x * lo, high = (u128)x * hi + (u64)(low >> 64);
     return Wide{{(u64)(high >> 64), (u64)high, (u64)low}};
 }
 
-// add adds 128 bits, shifted left by at most 64, and says whether that overflows.
+// add_wide adds 128 bits, shifted left by at most 64. It reports whether the sum overflows.
 DEVICE bool add_wide(Wide& x, u64 hi, u64 lo, i32 shift) {
     u128 low = (u128)lo << shift, high = ((u128)hi << shift) + (u64)(low >> 64);
     u128 sum = (u128)x.w[2] + (u64)low;
@@ -42,8 +42,7 @@ DEVICE bool add_wide(Wide& x, u64 hi, u64 lo, i32 shift) {
     return sum >> 64;
 }
 
-// round_wide is the bits of the positive float nearest to x · 2^exponent, ties to
-// even.
+// round_wide returns the bits of the positive float nearest to x · 2^exponent, ties to even.
 DEVICE u64 round_wide(Wide x, i32 exponent, Format f) {
     if (!(x.w[0] >> 63)) {
         x.w[0] = x.w[0] << 1 | x.w[1] >> 63;
@@ -62,16 +61,15 @@ DEVICE u64 round_wide(Wide x, i32 exponent, Format f) {
     return m < infinity ? m : infinity;
 }
 
-// Decimal is the digits of a number as text: those from p on, up to its first
-// character that is neither a digit, the point nor an underscore between digits;
-// the first is not zero. The
-// value is 0.ddd… · 10^point.
+// Decimal contains the digits of a number as characters. They begin at p with a digit that is not zero. They end before
+// the first character that is neither a digit, the point nor an underscore between digits. The value is 0.ddd… ·
+// 10^point.
 struct Decimal {
     const u8* p;
     i64 n;
     i64 point;
 
-    // next takes the next digit, -1 behind the last.
+    // next returns the next digit, or -1 after the last.
     __device__ i32 next() {
         if (n > 0 && (*p == '.' || *p == '_')) p++, n--;
         if (n <= 0 || *p < '0' || *p > '9') return -1;
@@ -79,7 +77,7 @@ struct Decimal {
         return *p++ - '0';
     }
 
-    // rest says whether a digit that is not zero remains.
+    // rest reports whether a digit that is not zero remains.
     __device__ bool rest() {
         for (i32 d; (d = next()) >= 0;)
             if (d) return true;
@@ -87,8 +85,8 @@ struct Decimal {
     }
 };
 
-// compare_halfway orders a decimal number and h · 2^e: -1, 0 or 1. It is exact,
-// and slow: in integers of about 1100 bits. h is less than 2^54.
+// compare_halfway compares a decimal number with h · 2^e and returns -1, 0 or 1. It is exact and slow, because it
+// computes in integers of about 1100 bits. h is less than 2^54.
 static __device__ __noinline__ i32 compare_halfway(Decimal d, u64 h, i32 e) {
     constexpr i32 WORDS = 36;
     u32 big[WORDS];
@@ -101,7 +99,7 @@ static __device__ __noinline__ i32 compare_halfway(Decimal d, u64 h, i32 e) {
         }
     };
     if (e >= 0) {
-        // Two whole numbers; a fraction behind the decimal one decides a tie.
+        // Compare two whole numbers. A fraction after the decimal one decides a tie.
         for (i64 k = 0; k < d.point; k++) {
             i32 digit = d.next();
             multiply10(digit < 0 ? 0 : digit);
@@ -113,7 +111,7 @@ static __device__ __noinline__ i32 compare_halfway(Decimal d, u64 h, i32 e) {
         }
         return d.rest() ? 1 : 0;
     }
-    // The whole parts, then the fractions digit by digit.
+    // Compare the whole parts, then the fractions digit by digit.
     i32 q = -e;
     u64 whole = q < 64 ? h >> q : 0, value = 0;
     if (d.point > 18) return 1;
@@ -143,8 +141,8 @@ static __device__ __noinline__ i32 compare_halfway(Decimal d, u64 h, i32 e) {
     }
 }
 
-// decimal_to_float is the bits of the float nearest to w · 10^k, where w holds the
-// first 19 digits of d and more says that digits that are not zero follow.
+// decimal_to_float returns the bits of the float nearest to w · 10^k. w contains the first 19 digits of d. more means
+// that digits that are not zero follow.
 DEVICE u64 decimal_to_float(const u64* powers, Decimal d, u64 w, i64 k, bool more, Format f) {
     if (w == 0 || k < POWER_MIN) return 0;
     u64 infinity = (u64)(3 - 2 * f.smallest) << (f.digits - 1);
@@ -152,8 +150,7 @@ DEVICE u64 decimal_to_float(const u64* powers, Decimal d, u64 w, i64 k, bool mor
     const u64* power = powers + 2 * (k - POWER_MIN);
     i32 shift = __clzll((i64)w);
     i32 exponent = floor_log2_power10((i32)k) - 127 - shift;
-    // The value is at least low and less than high; almost always both round to
-    // the same float.
+    // The value is at least low and less than high. Both almost always round to the same float.
     Wide low = times(w << shift, power[0], power[1]), high = low;
     bool over = false;
     if (k < 0 || k > POWER_EXACT) over = add_wide(high, 0, w << shift, 0);
@@ -179,14 +176,13 @@ DEVICE bool matches_word(Text s, const char* word, i64 n) {
     return true;
 }
 
-// joins says whether character i of s is an underscore between digits.
+// joins reports whether character i of s is an underscore between digits.
 DEVICE bool joins(Text s, i64 i) {
     return s.p[i] == '_' && i > 0 && i + 1 < s.n && s.p[i - 1] >= '0' && s.p[i - 1] <= '9' && s.p[i + 1] >= '0' &&
            s.p[i + 1] <= '9';
 }
 
-// parse_float reads a float of double or single precision; what is too large is
-// infinite.
+// parse_float reads a float of double or single precision. A number that is too large becomes infinite.
 DEVICE bool parse_float(const u64* powers, Text s, bool single, double& out) {
     s = trim_space(s);
     Format f = float_format(single);
@@ -251,23 +247,21 @@ DEVICE bool parse_float(const u64* powers, Text s, bool single, double& out) {
     return true;
 }
 
-// Shortest is m · 10^k.
+// Shortest is the number m · 10^k.
 struct Shortest {
     u64 m;
     i32 k;
 };
 
-// odd_product is x · g >> 128, with the lowest bit set when bits were lost.
-// (Raffaello Giulietti, The Schubfach way to render doubles, §9.10: rop.)
+// odd_product returns x · g >> 128, with the lowest bit set if bits were lost. (Raffaello Giulietti, The Schubfach way
+// to render doubles, §9.10: rop.)
 DEVICE u64 odd_product(u64 x, u64 g_high, u64 g_low) {
     Wide p = times(x, g_high, g_low);
     return p.w[0] | (p.w[1] > 1);
 }
 
-// shortest finds the decimal number with the fewest digits that reads back as
-// c · 2^q, and of those the nearest. closer says that the next lower float is only
-// half as far away as the next higher one.
-// (Giulietti, §8 and §9.)
+// shortest finds the decimal number with the fewest digits that reads back as c · 2^q, and among these the nearest.
+// closer means that the next lower float is only half as far away as the next higher float. (Giulietti, §8 and §9.)
 DEVICE Shortest shortest(const u64* powers, u64 c, i32 q, bool closer, bool single) {
     // 10^k ≤ the width of the interval that rounds to the float < 10^(k+1).
     i32 k = (q * 1262611 - (closer ? 524031 : 0)) >> 22;
@@ -278,15 +272,14 @@ DEVICE Shortest shortest(const u64* powers, u64 c, i32 q, bool closer, bool sing
     u64 left = odd_product((4 * c - 2 + closer) << h, high, low);
     u64 value = odd_product(4 * c << h, high, low);
     u64 right = odd_product((4 * c + 2) << h, high, low);
-    left += c & 1, right -= c & 1; // the ends read back as an even significand only
+    left += c & 1, right -= c & 1; // the ends read back only as an even significand
     u64 s = value / 4, tens = s / 10;
     bool below = left <= 40 * tens, above = 40 * tens + 40 <= right;
     if (s >= 10 && below != above) return Shortest{tens + above, k + 1};
     below = left <= 4 * s, above = 4 * s + 4 <= right;
     if (below != above) return Shortest{s + above, k};
-    // Both or none are inside: the nearer one. Of two as near it is the even one,
-    // except that the host, in single precision, takes the upper beside a power
-    // of two.
+    // Both candidates or none are inside: take the nearer one. If both are equally near, take the even one. In single
+    // precision, next to a power of two, take the upper one, as the host does.
     u64 middle = 4 * s + 2;
     return Shortest{s + (value > middle || (value == middle && ((s & 1) || (single && closer)))), k};
 }
@@ -298,8 +291,8 @@ DEVICE i32 decimal_digits(u64 m, u8* digits) {
     return n;
 }
 
-// decimal_of is m · 2^q as Shortest, without zeros at the end of its digits; false
-// when it has more than about 17.
+// decimal_of converts m · 2^q to a Shortest without zeros at the end of its digits. It returns false if the number has
+// more than about 17 digits.
 DEVICE bool decimal_of(u64 m, i32 q, Shortest& v) {
     i32 k = 0;
     for (; m && !(m & 1); m >>= 1) q++;
@@ -323,12 +316,12 @@ DEVICE i32 digits_in(u64 m) {
     return n;
 }
 
-// ambiguous says whether v, the shortest number that reads back as the float
-// c · 2^q, is not one that lies strictly between the ends of what rounds to it and is
-// nearer to it than any other as short: gpu.Scalar.String.
+// ambiguous reports whether another number competes with v, the shortest number that reads back as the float c · 2^q. v
+// is unambiguous if it lies strictly between the ends of the interval that rounds to the float, and is nearer to the
+// float than any other number of the same length. See gpu.Scalar.String.
 DEVICE bool ambiguous(Shortest v, u64 c, i32 q, bool closer) {
     Shortest x;
-    // Halfway between two: the float itself has one digit more, a 5.
+    // Halfway between two numbers: the float itself has one more digit, a 5.
     if (decimal_of(c, q, x) && x.m % 10 == 5 && x.k == v.k - 1 && (x.m / 10 == v.m || x.m / 10 + 1 == v.m)) return true;
     for (i32 upper = 0; upper < 2; upper++)
         if (decimal_of(upper ? 4 * c + 2 : 4 * c - 2 + closer, q - 2, x) &&
@@ -337,8 +330,7 @@ DEVICE bool ambiguous(Shortest v, u64 c, i32 q, bool closer) {
     return false;
 }
 
-// format_float writes a float as SQL's text: plain up to 16 digits, with an
-// exponent beyond.
+// format_float writes a float as SQL does: plain up to 16 digits, otherwise with an exponent.
 DEVICE void format_float(Writer& out, const u64* powers, double x, bool single) {
     if (isnan(x)) return out.literal("nan");
     u64 bits = single ? (u32)__float_as_int((float)x) : (u64)__double_as_longlong(x);
@@ -355,7 +347,7 @@ DEVICE void format_float(Writer& out, const u64* powers, double x, bool single) 
     Shortest v = shortest(powers, c, q, closer, single);
     while (v.m % 10 == 0) v.m /= 10, v.k++;
     if (single && ambiguous(v, c, q, closer)) {
-        // All digits of the float, which a double has room for.
+        // All digits of the float; a double has room for them.
         bits = (u64)__double_as_longlong(fabs(x));
         c = (bits & ((1ull << 52) - 1)) | 1ull << 52;
         v = shortest(powers, c, (i32)(bits >> 52) - 1075, c == 1ull << 52, false);

@@ -1,5 +1,5 @@
-// Casts of numbers, dates and times to text. Every row has a slot of p bytes, the
-// most that its type takes, so that no sizes need to be known before.
+// Casts of numbers, dates and times to strings. Every row has a slot of p bytes, the most that its type takes, so no
+// sizes have to be known in advance.
 #include "eval_calendar.cuh"
 #include "eval_float.cuh"
 #include "eval_int128.cuh"
@@ -27,7 +27,7 @@ DEVICE void put_padded(Writer& w, u64 v, i32 width) {
     w.n += n;
 }
 
-// put_signed is put_padded for clocks, which files may have below zero.
+// put_signed is put_padded for clocks, which may be negative in files.
 DEVICE void put_signed(Writer& w, i64 v, i32 width) {
     if (v >= 0) return put_padded(w, (u64)v, width);
     for (; width > 1; width--) w.put('0');
@@ -35,8 +35,7 @@ DEVICE void put_signed(Writer& w, i64 v, i32 width) {
     put_padded(w, -(u64)v, 1);
 }
 
-// put_decimal writes an integer with scale digits after the point; if bare without a
-// zero before it.
+// put_decimal writes an integer with scale digits after the point. If bare, it writes no zero before the point.
 DEVICE void put_decimal(Writer& w, i128 v, i32 scale, bool bare) {
     if (v < 0) w.put('-');
     // 38 digits as two numbers of 19.
@@ -76,8 +75,7 @@ DEVICE void put_date(Writer& w, i64 days) {
     if (c.year <= 0) w.literal(" (BC)");
 }
 
-// put_clock writes a time of day with per units a second, without zeros at the
-// end of the fraction.
+// put_clock writes a time of day with per units a second. It omits zeros at the end of the fraction.
 DEVICE void put_clock(Writer& w, i64 v, i64 per) {
     i64 seconds = v / per, fraction = v % per;
     put_signed(w, seconds / 3600, 2);
@@ -91,8 +89,7 @@ DEVICE void put_clock(Writer& w, i64 v, i64 per) {
     while (w.p[w.n - 1] == '0') w.n--;
 }
 
-// eval_format_int writes whole numbers with q digits after the point; with mode 1
-// there is no zero before it.
+// eval_format_int writes whole numbers with q digits after the point. With mode 1 it writes no zero before the point.
 KERNEL(eval_format_int, Args) {
     format_rows(a, [&](i64 i, Writer& w) { put_decimal(w, load_int(a.x, i), (i32)a.q, a.mode); });
 }
@@ -104,12 +101,12 @@ KERNEL(eval_format_bool, Args) {
     });
 }
 
-// eval_format_float takes the powers of ten in table; mode 1 is single precision.
+// eval_format_float reads the powers of ten in table. Mode 1 means single precision.
 KERNEL(eval_format_float, Args) {
     format_rows(a, [&](i64 i, Writer& w) { format_float(w, (const u64*)a.table, load_float(a.x, i), a.mode); });
 }
 
-// put_infinity writes infinite dates and timestamps; false for others.
+// put_infinity writes infinite dates and timestamps. It returns false for others.
 DEVICE bool put_infinity(const Args& a, i64 v, Writer& w) {
     if (!is_infinite(a.infinity_x, v)) return false;
     if (v < 0) w.put('-');
@@ -129,7 +126,7 @@ KERNEL(eval_format_time, Args) {
     format_rows(a, [&](i64 i, Writer& w) { put_clock(w, (i64)load_int(a.x, i), a.q); });
 }
 
-// With mode 1 a timestamp is an instant.
+// With mode 1 a timestamp is an instant, and ends with its time zone.
 KERNEL(eval_format_timestamp, Args) {
     format_rows(a, [&](i64 i, Writer& w) {
         i64 v = (i64)load_int(a.x, i), day = floor_div(v, 86400 * a.q);

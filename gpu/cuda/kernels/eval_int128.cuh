@@ -1,4 +1,4 @@
-// Arithmetic in 128 bits that says when it overflows.
+// Arithmetic in 128 bits that reports overflows.
 #pragma once
 
 #include "common.cuh"
@@ -61,14 +61,14 @@ DEVICE i128 divide(i128 x, i128 by, i32 rounding) {
     return q;
 }
 
-// wrap_day is units since midnight cut to one day.
+// wrap_day reduces units since midnight to one day.
 DEVICE i128 wrap_day(i128 v, i64 day) {
     i128 q, r;
     quo_rem(v, day, q, r);
     return r < 0 ? r + day : r;
 }
 
-// power10 is 10^n, 0 ≤ n ≤ 38.
+// power10 returns 10^n, 0 ≤ n ≤ 38.
 DEVICE i128 power10(i32 n) {
     i128 p = 1, base = 10;
     for (; n; n >>= 1, base *= base)
@@ -80,27 +80,25 @@ DEVICE i128 power10(i32 n) {
 DEVICE double to_double(i128 v) {
     if (fits64(v)) return (double)(i64)v;
     u128 m = magnitude(v);
-    i32 shift = 64 - __clzll((i64)(u64)(m >> 64)); // bits above the low 64
+    i32 shift = 64 - __clzll((i64)(u64)(m >> 64)); // bits above the low 64 bits
     u64 top = (u64)(m >> shift);
     if ((m & (((u128)1 << shift) - 1)) != 0) top |= 1; // below half of the last bit kept
     double d = ldexp((double)top, shift);
     return v < 0 ? -d : d;
 }
 
-// bits_of is the number of bits of v > 0.
+// bits_of returns the number of bits of v > 0.
 DEVICE i32 bits_of(u128 v) {
     u64 high = (u64)(v >> 64);
     return high ? 128 - __clzll((i64)high) : 64 - __clzll((i64)(u64)v);
 }
 
-// decimal_to_double is the double nearest to v / 10^scale, ties to even;
-// 0 ≤ scale ≤ 38.
+// decimal_to_double returns the double nearest to v / 10^scale, ties to even; 0 ≤ scale ≤ 38.
 DEVICE double decimal_to_double(i128 v, i32 scale) {
     constexpr i64 EXACT = 1ll << 53; // whole numbers up to here, and 10^22, are doubles
     if (scale == 0) return to_double(v);
     if (scale <= 22 && v >= -EXACT && v <= EXACT) return (double)(i64)v / (double)power10(scale);
-    // The quotient by 5^scale, of 64 bits at least, its last one set when some are
-    // lost behind it.
+    // The quotient by 5^scale, of at least 64 bits. Its last bit is set if bits after it are lost.
     u128 by = 1, base = 5;
     for (i32 n = scale; n; n >>= 1, base *= base)
         if (n & 1) by *= base;
@@ -121,7 +119,7 @@ DEVICE double decimal_to_double(i128 v, i32 scale) {
     return v < 0 ? -d : d;
 }
 
-// from_double converts a whole number; false when it is none or beyond 128 bits.
+// from_double converts a whole number. It returns false if x is not a whole number or exceeds 128 bits.
 DEVICE bool from_double(double x, i128& r) {
     constexpr double LIMIT = 170141183460469231731687303715884105728.0; // 2^127
     r = (i128)((u128)1 << 127);

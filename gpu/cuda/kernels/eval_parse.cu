@@ -1,4 +1,4 @@
-// Casts of text to numbers, booleans, dates, times and bytes.
+// Casts of strings to numbers, booleans, dates, times and bytes.
 #include "eval_calendar.cuh"
 #include "eval_float.cuh"
 #include "eval_int128.cuh"
@@ -28,13 +28,12 @@ DEVICE bool parse_base(Text s, i32 base, i128& v) {
     return true;
 }
 
-// parse_decimal reads digits[.digits][e±digits], scaled and rounded half away
-// from zero.
+// parse_decimal reads digits[.digits][e±digits]. It scales the number and rounds half away from zero.
 DEVICE bool parse_decimal(Text s, i32 scale, i128& v) {
     constexpr i32 MAX_DIGITS = 38;
     bool negative = begins(s, '-');
     if (negative || begins(s, '+')) s = from_byte(s, 1);
-    v = 0; // minus the digits: below zero 128 bits reach one further
+    v = 0; // the number times -1, because 128 bits have one more negative number than positive ones
     const i128 least = (i128)((u128)1 << 127), room = least / 10;
     i64 exponent = 0, i = 0;
     bool any = false, point = false, full = false;
@@ -45,7 +44,7 @@ DEVICE bool parse_decimal(Text s, i32 scale, i128& v) {
             i32 digit = c - '0';
             full = full || v < room || (v == room && digit > (i32)(room * 10 - least));
             if (!full) v = v * 10 - digit;
-            // A digit behind the point, or one that has no room.
+            // A digit after the point, or a digit that does not fit.
             if (point && !full) exponent--;
             else if (full && !point) exponent++;
         } else if (c == '.' && !point) {
@@ -80,7 +79,7 @@ DEVICE bool parse_decimal(Text s, i32 scale, i128& v) {
     return v >= 0;
 }
 
-// read_digits takes up to most digits off s and returns how many there were.
+// read_digits reads up to `most` digits from the front of s. It returns the number of digits.
 DEVICE i32 read_digits(Text& s, i32 most, i64& v) {
     i32 n = 0;
     for (v = 0; n < most && s.n > 0 && is_digit(s.p[0]); n++) {
@@ -90,12 +89,12 @@ DEVICE i32 read_digits(Text& s, i32 most, i64& v) {
     return n;
 }
 
-// equal_word says whether s is a word, in any case.
+// equal_word reports whether s is a word, in any case.
 DEVICE bool equal_word(Text s, const char* word) {
     i64 k = 0;
     while (s.n > 0 && word[k]) {
         Rune r = decode(s.p, s.n);
-        // U+017F, the long s, is an s in another case.
+        // U+017F, the long s, is an s in a different case.
         u32 c = r.code == 0x17f ? 's' : r.code >= 'A' && r.code <= 'Z' ? r.code + 0x20 : r.code;
         if (c != (u32)word[k++]) return false;
         s = from_byte(s, r.size);
@@ -103,8 +102,7 @@ DEVICE bool equal_word(Text s, const char* word) {
     return s.n == 0 && !word[k];
 }
 
-// parse_date reads [-]Y…-M-D[ (BC)] off s. Slashes, backslashes and spaces separate
-// too.
+// parse_date reads [-]Y…-M-D[ (BC)] from the front of s. Slashes, backslashes and spaces are separators too.
 DEVICE bool parse_date(Text& s, i64& days) {
     i64 y, m, d;
     bool negative = begins(s, '-');
@@ -116,7 +114,7 @@ DEVICE bool parse_date(Text& s, i64& days) {
     s = from_byte(s, 1);
     bool any = read_digits(s, 2, d) > 0;
     if (s.n >= 5 && equal_word(Text{s.p, 5}, " (bc)")) {
-        if (y == 0) return false; // before the year 1 is the year 1 (BC)
+        if (y == 0) return false; // the year before 1 is the year 1 (BC)
         y = 1 - y;
         s = from_byte(s, 5);
     }
@@ -126,7 +124,7 @@ DEVICE bool parse_date(Text& s, i64& days) {
     return days == (i32)days;
 }
 
-// parse_clock reads H:M[:S[.fraction]] off s; digits beyond the unit are cut off.
+// parse_clock reads H:M[:S[.fraction]] from the front of s. It cuts off digits beyond the unit.
 DEVICE bool parse_clock(Text& s, i64 per, i64& v) {
     i64 h, m, seconds = 0, fraction = 0;
     if (read_digits(s, 2, h) == 0 || !begins(s, ':')) return false;
@@ -151,8 +149,7 @@ DEVICE void skip_spaces(Text& s) {
     while (begins(s, ' ')) s = from_byte(s, 1);
 }
 
-// parse_zone reads nothing, Z, UTC, or ±HH[[:]MM[:SS]], behind spaces, as seconds
-// east.
+// parse_zone reads nothing, Z, UTC, or ±HH[[:]MM[:SS]], after optional spaces. offset is in seconds east of UTC.
 DEVICE bool parse_zone(Text s, i64& offset) {
     offset = 0;
     skip_spaces(s);
@@ -175,7 +172,7 @@ DEVICE bool parse_zone(Text s, i64& offset) {
     return true;
 }
 
-// after_date skips what separates a date from a time.
+// after_date skips the separator between a date and a time.
 DEVICE bool after_date(Text& s) {
     if (!begins(s, 'T') && !begins(s, ' ')) return false;
     if (begins(s, 'T')) s = from_byte(s, 1);
@@ -183,8 +180,7 @@ DEVICE bool after_date(Text& s) {
     return true;
 }
 
-// parse_timestamp reads a date, and a time and a zone if they follow. The zone
-// counts for instants only.
+// parse_timestamp reads a date, and a time and a zone if they follow. The zone affects instants only.
 DEVICE bool parse_timestamp(Text s, i64 per, bool instant, i128& v) {
     i64 days, clock, offset;
     if (!parse_date(s, days)) return false;
@@ -226,8 +222,8 @@ DEVICE void parse_rows(const Args& a, F f) {
     settle_int(a, i, v, ok ? VALUE : FAILED, infinite);
 }
 
-// eval_parse_int reads integers and decimals of scale q; with mode 1 also integers
-// in base 16 and 2, which nothing may stand around.
+// eval_parse_int reads integers, and decimals of scale q. With mode 1 it also reads integers in base 16 and 2, without
+// anything around them.
 KERNEL(eval_parse_int, Args) {
     parse_rows(a, [&](Text s, i128& v) {
         if (a.mode) {
@@ -239,7 +235,7 @@ KERNEL(eval_parse_int, Args) {
     });
 }
 
-// eval_parse_date drops a time of day that follows.
+// eval_parse_date ignores a time of day that follows the date.
 KERNEL(eval_parse_date, Args) {
     parse_rows(a, [&](Text s, i128& v) {
         v = 0;
@@ -253,8 +249,8 @@ KERNEL(eval_parse_date, Args) {
     });
 }
 
-// Times and timestamps have q units a second. A time may stand behind a date; a zone
-// that follows it means nothing. A date and 24:00 are the next day at 0:00.
+// Times and timestamps have q units a second. A date may precede a time. A zone that follows a time is ignored. A date
+// and 24:00 mean 0:00 of the next day.
 KERNEL(eval_parse_time, Args) {
     parse_rows(a, [&](Text s, i128& v) {
         v = 0;
@@ -273,8 +269,7 @@ KERNEL(eval_parse_time, Args) {
     });
 }
 
-// With mode 1 a timestamp is an instant. Those in seconds and milliseconds are
-// rounded from microseconds.
+// With mode 1 a timestamp is an instant. Timestamps in seconds and milliseconds are rounded from microseconds.
 KERNEL(eval_parse_timestamp, Args) {
     parse_rows(a, [&](Text s, i128& v) {
         constexpr i64 MICROSECONDS = 1000000;
@@ -295,7 +290,7 @@ KERNEL(eval_parse_bool, Args) {
     settle(a, i, ok ? VALUE : FAILED);
 }
 
-// eval_parse_float takes the powers of ten in table; mode 1 is single precision.
+// eval_parse_float reads the powers of ten in table. Mode 1 means single precision.
 KERNEL(eval_parse_float, Args) {
     i64 i = global_thread();
     double v = 0;
@@ -304,7 +299,7 @@ KERNEL(eval_parse_float, Args) {
     settle(a, i, ok ? VALUE : FAILED);
 }
 
-// parse_blob reads text with \xHH escapes.
+// parse_blob reads a string with \xHH escapes.
 DEVICE bool parse_blob(Text s, Writer& w) {
     for (i64 k = 0; k < s.n; k++) {
         u8 c = s.p[k];
@@ -321,8 +316,7 @@ DEVICE bool parse_blob(Text s, Writer& w) {
     return true;
 }
 
-// eval_parse_blob counts first, like the operations that make strings, and settles
-// when it writes.
+// eval_parse_blob first counts, like the operations that make strings. It settles in the run that writes.
 KERNEL(eval_parse_blob, Args) {
     i64 i = global_thread();
     bool ok = false;

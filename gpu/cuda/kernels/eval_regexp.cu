@@ -1,15 +1,13 @@
-// Regular expressions. Package gpu/regex makes the tables and describes the search; a
-// thread searches a text.
+// Regular expressions. Package gpu/regex makes the tables and describes the search. A thread searches one string.
 #include "eval_text.cuh"
 
-// Choice is a step that may be taken at a position where the conditions hold; the
-// slots get the position.
+// Choice is a step that may be taken at a position where its conditions hold. Its slots are set to the position.
 struct Choice {
     u16 step, where;
     u32 slots;
 };
 
-// Regex is regex.Automaton.
+// Regex has the layout of regex.Automaton.
 struct Regex {
     const u16* ascii;
     const u32* bounds;
@@ -28,7 +26,7 @@ static_assert(sizeof(Regex) == 96 && sizeof(Choice) == 8);
 constexpr i32 SLOTS = 20, MAX_WORDS = 32;
 constexpr u8 DEAD = 1 << 7;
 
-// The kinds of code points beside a position, and the conditions that depend on them.
+// The kinds of code points next to a position, and the conditions that depend on them.
 enum Kind : i32 { NO_RUNE, NEWLINE, WORD, OTHER };
 enum Where : u32 { BEGIN_LINE = 1, END_LINE = 2, BEGIN_TEXT = 4, END_TEXT = 8, WORD_BOUNDARY = 16, NO_WORD_BOUNDARY = 32 };
 
@@ -51,7 +49,7 @@ DEVICE u32 where(const Regex& r, Text s, i64 p) {
     return w | ((before == WORD) != (after == WORD) ? WORD_BOUNDARY : NO_WORD_BOUNDARY);
 }
 
-// class_before is the class of the code point that ends at p > 0.
+// class_before returns the class of the code point that ends at p > 0.
 DEVICE u32 class_before(const Regex& r, Text s, i64 p, i32& size) {
     u8 c = s.p[p - 1];
     size = 1;
@@ -69,7 +67,7 @@ DEVICE u32 class_before(const Regex& r, Text s, i64 p, i32& size) {
 
 DEVICE bool has(const u32* set, u32 step) { return set[step / 32] >> (step % 32) & 1; }
 
-// choose is the first choice behind a step that is in a set, or -1.
+// choose returns the first choice after a step whose step is in a set, or -1.
 DEVICE i64 choose(const Regex& r, i32 step, const u32* set, u32 where) {
     for (u32 i = r.first[step]; i < r.first[step + 1]; i++) {
         Choice c = r.follow[i];
@@ -78,8 +76,8 @@ DEVICE i64 choose(const Regex& r, i32 step, const u32* set, u32 where) {
     return -1;
 }
 
-// back computes the set before the code point that ends at p from the set behind it,
-// and returns the bytes of the code point.
+// back computes the set before the code point that ends at p from the set after it. It returns the bytes of the code
+// point.
 DEVICE i32 back(const Regex& r, Text s, i64 p, const u32* live, u32* before) {
     i32 size;
     const u32* reads = r.reads + (i64)class_before(r, s, p, size) * r.words;
@@ -126,7 +124,7 @@ KERNEL(eval_regexp, Args) {
     store_bits((u32*)a.out, a.n, i, found);
 }
 
-// Search has the state, or the set, at each position of a text.
+// Search contains the state, or the set, at each position of a string.
 struct Search {
     const Regex& r;
     Text s;
@@ -134,8 +132,7 @@ struct Search {
     u32* sets;
     i64 slots[SLOTS];
 
-    // The memory of row i lies behind that of the bytes of the rows before it, with one
-    // position more a row.
+    // The memory of row i follows that of the rows before it. Each row has as many positions as bytes, and one more.
     __device__ Search(const Args& a, i64 i) : r(*(const Regex*)a.set), s(load_text(a.x, i)) {
         i64 at = ((const i64*)a.list)[i] + i;
         states = (u16*)a.table + at;
@@ -176,7 +173,7 @@ struct Search {
 
     __device__ i64 size(i64 p) const { return s.p[p] < 0x80 ? 1 : decode(s.p + p, s.n - p).size; }
 
-    // find sets the slots of the first match that begins at p or behind it.
+    // find sets the slots of the first match that begins at p or after it.
     __device__ bool find(i64 p) {
         for (; !begins(p); p += size(p))
             if (p == s.n) return false;
@@ -200,7 +197,7 @@ struct Search {
     }
 };
 
-// eval_regexp_extract is group p of the first match.
+// eval_regexp_extract returns group p of the first match.
 KERNEL(eval_regexp_extract, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;
@@ -213,8 +210,8 @@ KERNEL(eval_regexp_extract, Args) {
     ((Text*)a.out)[i] = out;
 }
 
-// eval_regexp_replace replaces the first match by y, or all of them if p is 1: see
-// regex.Search.Replace. The second run finds the states that the first one has left.
+// eval_regexp_replace replaces the first match by y, or all matches if p is 1: see regex.Search.Replace. The second run
+// reuses the states that the first run has stored.
 KERNEL(eval_regexp_replace, Args) {
     make_text(a, [&](i64 i, Writer& w) {
         Search search(a, i);
@@ -225,7 +222,7 @@ KERNEL(eval_regexp_replace, Args) {
             i64 begin = search.slots[0], end = search.slots[1];
             w.put(s.p + p, begin - p);
             p = begin;
-            if (begin == last && end == begin) { // an empty match behind another match does not count
+            if (begin == last && end == begin) { // an empty match directly after another match does not count
                 if (begin == s.n) return;
                 i64 size = search.size(begin);
                 w.put(s.p + begin, size);

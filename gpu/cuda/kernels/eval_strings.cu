@@ -1,10 +1,10 @@
-// Operations on strings in expression programs. Strings under way are views of
-// the bytes of inputs, or of bytes that an operation made.
+// Operations on strings in expression programs. Intermediate strings are views of the bytes of inputs, or of bytes that
+// an operation made.
 #include "eval_text.cuh"
 
 constexpr u32 DROPPED = ~0u;
 
-// eval_case maps every code point by table, which has p entries.
+// eval_case maps every code point with table, which has p entries.
 KERNEL(eval_case, Args) {
     make_text(a, [&](i64 i, Writer& w) {
         Text s = load_text(a.x, i);
@@ -29,7 +29,7 @@ KERNEL(eval_reverse, Args) {
     });
 }
 
-// eval_concat joins the p operands of list.
+// eval_concat concatenates the p operands in list.
 KERNEL(eval_concat, Args) {
     make_text(a, [&](i64 i, Writer& w) {
         for (i64 k = 0; k < a.p; k++) w.put(load_text(a.list[k], i));
@@ -50,7 +50,7 @@ KERNEL(eval_replace, Args) {
     });
 }
 
-// eval_escape writes bytes that are not plain ASCII as \xHH.
+// eval_escape writes bytes other than plain ASCII as \xHH.
 KERNEL(eval_escape, Args) {
     make_text(a, [&](i64 i, Writer& w) {
         const char* hex = "0123456789ABCDEF";
@@ -68,7 +68,7 @@ KERNEL(eval_escape, Args) {
     });
 }
 
-// skip is the byte offset of the count-th code point of s, or its end.
+// skip returns the byte offset of code point number count of s, or the end of s.
 DEVICE i64 skip(Text s, i64 count) {
     i64 at = 0;
     for (; count > 0 && at < s.n; count--) at += decode(s.p + at, s.n - at).size;
@@ -77,9 +77,8 @@ DEVICE i64 skip(Text s, i64 count) {
 
 DEVICE i64 clamp(i64 v, i64 limit) { return v < -limit ? -limit : v > limit ? limit : v; }
 
-// eval_substring takes z code points of x, all if mode is 0, from number y on,
-// which counts from 1, or from the end if negative. A negative z takes those
-// before.
+// eval_substring returns z code points of x, starting at number y. If mode is 0, it returns all code points from there
+// on. y counts from 1, or from the end if it is negative. A negative z selects the code points before y.
 KERNEL(eval_substring, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;
@@ -109,8 +108,7 @@ DEVICE bool has_rune(Text set, u32 code) {
     return false;
 }
 
-// eval_trim drops code points of y at the left if mode has bit 0 set, and at the
-// right with bit 1.
+// eval_trim removes code points of y at the left if mode has bit 0 set, and at the right with bit 1.
 KERNEL(eval_trim, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;
@@ -160,8 +158,7 @@ KERNEL(eval_contains, Args) {
     test_text(a, [&](i64 i, Text s) { return find_text(s, load_text(a.y, i)) >= 0; });
 }
 
-// Run is the part of a LIKE pattern between two % signs: plain bytes, or code
-// points when tokens is set.
+// Run is the part of a LIKE pattern between two % signs: plain bytes, or code points if tokens is set.
 struct Run {
     Text text;
     const u32* tokens;
@@ -169,10 +166,10 @@ struct Run {
 };
 
 constexpr u32 ANY = ~0u;             // the token of _
-constexpr u32 RAW_BYTE = 0x80000000; // plus the byte: the token of one that is no code point
+constexpr u32 RAW_BYTE = 0x80000000; // plus the byte: the token of a byte that is no code point
 
-// Matcher compares text with the runs of a pattern. With a case table it compares
-// lower case, in which a byte that is no code point is U+FFFD.
+// Matcher compares strings with the runs of a pattern. With a case table it compares lower case, where a byte that is
+// no code point counts as U+FFFD.
 struct Matcher {
     CaseTable lower;
 
@@ -183,7 +180,7 @@ struct Matcher {
         return r.code == REPLACEMENT && r.size == 1 ? RAW_BYTE | s.p[0] : r.code;
     }
 
-    // prefix is the bytes of s that the run covers at its beginning, or -1.
+    // prefix returns the number of bytes that the run matches at the beginning of s, or -1.
     __device__ i64 prefix(const Run& run, Text s) {
         if (!run.tokens) return starts_with(s, run.text) ? run.text.n : -1;
         i64 at = 0;
@@ -197,7 +194,7 @@ struct Matcher {
         return at;
     }
 
-    // find is the end of the first place where the run fits, or -1.
+    // find returns the end of the first match of the run, or -1.
     __device__ i64 find(const Run& run, Text s) {
         if (!run.tokens) {
             i64 k = find_text(s, run.text);
@@ -210,7 +207,7 @@ struct Matcher {
         return -1;
     }
 
-    // suffix says whether the run covers the end of s.
+    // suffix reports whether the run matches at the end of s.
     __device__ bool suffix(const Run& run, Text s) {
         if (!run.tokens) return ends_with(s, run.text);
         i64 at = s.n;
@@ -222,12 +219,11 @@ struct Matcher {
     }
 };
 
-// What the mode of eval_like says of the pattern besides its runs.
+// LikeMode is what eval_like's mode tells about the pattern in addition to its runs.
 enum LikeMode : i32 { OPEN_LEFT = 1, OPEN_END = 2 };
 
-// eval_like matches the p runs in set. Runs are found leftmost first, which is
-// right because what is between them is arbitrary. table is the table of lower
-// case with q entries, or null.
+// eval_like matches the p runs in set. It takes the leftmost match of each run, which is right because anything may be
+// between them. table is the lower-case table with q entries, or null.
 KERNEL(eval_like, Args) {
     test_text(a, [&](i64, Text s) {
         Matcher m{{(const u32*)a.table, a.q}};
@@ -250,7 +246,7 @@ KERNEL(eval_like, Args) {
     });
 }
 
-// From views to a column: sizes, positions, bytes.
+// From views to a column: sizes, offsets, bytes.
 
 KERNEL(eval_text_sizes, Args) {
     i64 i = global_thread();
@@ -277,15 +273,15 @@ KERNEL(eval_text_copy, Args) {
     }
 }
 
-// The exclusive prefix sum of sizes, in place, with the total behind them:
-// sums of tiles, their prefix sums in one block, and the sizes again.
+// ScanArgs is for the exclusive prefix sum of sizes, in place, followed by the total. It has three steps: sums of
+// tiles, their prefix sums in one block, and the sizes again.
 struct ScanArgs {
     i64* at;
     i64* tiles;
     i64 n;
 };
 
-constexpr i32 SCAN_ITEMS = 8; // a thread
+constexpr i32 SCAN_ITEMS = 8; // sizes that a thread scans
 
 DEVICE i64 load_items(const ScanArgs& a, i64 (&v)[SCAN_ITEMS]) {
     i64 sum = 0, from = global_thread() * SCAN_ITEMS;

@@ -1,12 +1,12 @@
-// UTF-8 text as Go sees it: a byte that is part of no valid code point counts as
-// one, U+FFFD, and is kept as it is.
+// UTF-8 text as Go reads it: a byte that is not part of a valid code point counts as one code point, U+FFFD, and is
+// kept unchanged.
 #pragma once
 
 #include "eval.cuh"
 
 constexpr u32 REPLACEMENT = 0xfffd;
 
-// Rune is a code point and the bytes it takes.
+// Rune is a code point and its length in bytes.
 struct Rune {
     u32 code;
     i32 size;
@@ -63,7 +63,7 @@ DEVICE i32 compare_text(Text x, Text y) {
     return (x.n > y.n) - (x.n < y.n);
 }
 
-// find_text is the byte where part first occurs in s, or -1.
+// find_text returns the byte where part first occurs in s, or -1.
 DEVICE i64 find_text(Text s, Text part) {
     if (part.n == 0) return 0;
     for (i64 i = 0; i + part.n <= s.n; i++)
@@ -79,15 +79,14 @@ DEVICE bool starts_with(Text s, Text part) { return part.n <= s.n && equal_bytes
 
 DEVICE bool is_space(u8 c) { return (c >= 9 && c <= 13) || c == ' '; }
 
-// trim_space drops what DuckDB holds to be white space around a number.
+// trim_space removes what DuckDB treats as white space around a number.
 DEVICE Text trim_space(Text s) {
     while (s.n > 0 && is_space(s.p[0])) s = Text{s.p + 1, s.n - 1};
     while (s.n > 0 && is_space(s.p[s.n - 1])) s.n--;
     return s;
 }
 
-// CaseTable maps code points to lower or upper case; those beyond it are their
-// own.
+// CaseTable maps code points to lower or upper case. Code points beyond the table map to themselves.
 struct CaseTable {
     const u32* map;
     i64 size;
@@ -95,7 +94,7 @@ struct CaseTable {
 
 DEVICE u32 map_case(CaseTable t, u32 r) { return r < t.size ? t.map[r] : r; }
 
-// Writer counts bytes, and writes them where it has a place to.
+// Writer counts bytes. It also writes them if it has memory for them.
 struct Writer {
     u8* p;
     i64 n;
@@ -131,9 +130,8 @@ struct Writer {
     }
 };
 
-// make_text runs f, which writes the string of a row. Without a.out it only
-// counts: a.at[i] becomes the size. With it the string is written at a.at[i],
-// which is by then a position. A null row has an empty string.
+// make_text runs f, which writes the string of a row. If a.out is null, it only counts: a.at[i] receives the size.
+// Otherwise a.at[i] is an offset, and the string is written there. A null row has an empty string.
 template <class F>
 DEVICE void make_text(const Args& a, F f) {
     i64 i = global_thread();

@@ -1,8 +1,8 @@
-// Dates and times read from text in a format: see gpu.TimeFormat, which makes the items.
+// Parses dates and times in a given format: see gpu.TimeFormat, which makes the items.
 #include "eval_calendar.cuh"
 #include "eval_text.cuh"
 
-// Item is gpu.TimeItem; its text is in the table.
+// Item has the layout of gpu.TimeItem. Its text is in the table.
 struct Item {
     i32 kind, field, width, lo, hi, text, size, unused;
 };
@@ -10,7 +10,7 @@ struct Item {
 enum ItemKind : i32 { LITERAL, NUMBER, FRACTION, NAME, HALF, OFFSET };
 enum Field : i32 { YEAR, YEAR_OF_CENTURY, MONTH, DAY, HOUR, MINUTE, SECOND, NANOS, DAY_OF_YEAR, NOTHING, FIELDS };
 
-// Cursor reads a text.
+// Cursor reads a string.
 struct Cursor {
     Text s;
 
@@ -33,7 +33,7 @@ struct Cursor {
         return true;
     }
 
-    // literal reads a text in which any spaces stand for any spaces.
+    // literal reads a string in which any number of spaces matches any number of spaces.
     __device__ bool literal(Text t) {
         for (i64 k = 0; k < t.n;) {
             if (!more()) return false;
@@ -64,7 +64,7 @@ struct Cursor {
         if (two(0, n)) {
             v += n * 60;
             skip(2);
-        } else if (s.n > 1 && digit(0)) { // a digit at the end is the next item's
+        } else if (s.n > 1 && digit(0)) { // a final digit belongs to the next item
             return false;
         } else {
             for (i64 unit = 60; unit > 0 && more() && s.p[0] == ':'; unit /= 60) {
@@ -83,7 +83,7 @@ DEVICE Text text_of(const char (&s)[N]) {
     return Text{(const u8*)s, N - 1};
 }
 
-// parse_time reads a time in units of q a second, and says whether it is infinite.
+// parse_time reads a time in q units a second. It reports whether the time is infinite.
 DEVICE bool parse_time(const Args& a, Text s, i128& out, bool& infinite) {
     Cursor c{s};
     c.spaces();
@@ -167,8 +167,7 @@ DEVICE bool parse_time(const Args& a, Text s, i128& out, bool& infinite) {
     return true;
 }
 
-// eval_strptime reads times by the p items in set; with mode 1 the day of the year
-// counts.
+// eval_strptime reads times by the p items in set. With mode 1 the day of the year determines the date.
 KERNEL(eval_strptime, Args) {
     i64 i = global_thread();
     i128 r = 0;

@@ -31,7 +31,7 @@ KERNEL(eval_gamma_float, Args) {
     of_float(a, [](double x) { return tgamma(x); });
 }
 
-// eval_nextafter_float is the float of the layout beside x toward y.
+// eval_nextafter_float returns the float after x in the direction of y, in the result's precision.
 KERNEL(eval_nextafter_float, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;

@@ -1,5 +1,4 @@
-// Operations on the parts of strings in expression programs: eval_strings.cu has
-// the others.
+// Operations on the parts of strings in expression programs. eval_strings.cu has the other string operations.
 #include "eval_text.cuh"
 
 KERNEL(eval_repeat, Args) {
@@ -7,7 +6,7 @@ KERNEL(eval_repeat, Args) {
         Text s = load_text(a.x, i);
         i64 times = (i64)load_int(a.y, i);
         if (times <= 0 || s.n == 0) return;
-        constexpr i64 MOST = 1ll << 31; // bytes: more of them are refused
+        constexpr i64 MOST = 1ll << 31; // bytes; longer results fail
         if (!w.p) {
             w.n = times > MOST || s.n * times > MOST ? MOST : s.n * times;
             return;
@@ -44,7 +43,7 @@ KERNEL(eval_chr, Args) {
     });
 }
 
-// eval_code_point is the first code point, or p for an empty string.
+// eval_code_point returns the first code point, or p for an empty string.
 KERNEL(eval_code_point, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;
@@ -58,8 +57,7 @@ DEVICE i64 count_text(Text s, Text part) {
     return count;
 }
 
-// eval_split_part is part z of x between the separators y, counted from the end if
-// negative.
+// eval_split_part returns part z of x between the separators y. A negative z counts from the end.
 KERNEL(eval_split_part, Args) {
     i64 i = global_thread();
     if (i >= a.n) return;
@@ -85,9 +83,8 @@ KERNEL(eval_split_part, Args) {
     ((Text*)a.out)[i] = part;
 }
 
-// eval_like_column matches x with the pattern y, without escapes. table is the table
-// of lower case with q entries, or null. After a mismatch the text of the last % grows
-// by a code point.
+// eval_like_column matches x with the pattern y, without escapes. table is the lower-case table with q entries, or
+// null. After a mismatch, the part that the last % matches grows by one code point.
 KERNEL(eval_like_column, Args) {
     i64 i = global_thread();
     bool holds = false;

@@ -1,33 +1,32 @@
-// Folds of ranges of rows, extreme rows of ranges, and searches in ranges. A tree has the
-// folds of FAN rows each, of FAN of these, and so on (segment trees: Leis et al., Efficient
-// Processing of Window Functions, VLDB 2015, §4.5). One kernel makes a level from the one
-// below; another has a thread a range, which climbs from both ends of it.
+// Folds of ranges of rows, extreme rows of ranges, and searches in ranges. Level 0 of a tree contains the folds of FAN
+// rows each, the next level the folds of FAN of these, and so on (segment trees: Leis et al., Efficient Processing of
+// Window Functions, VLDB 2015, §4.5). One kernel computes a level from the level below. Another kernel has one thread
+// for each range, which climbs the tree from both ends of the range.
 //
-// Bytes: the values once for the first level, and a state for every FAN of them. A range
-// reads its bounds and at most 2 (FAN - 1) values or states a level; those of neighbours are
-// mostly the same.
+// Bytes: the values once for the first level, and a state for every FAN of them. A range reads its bounds and at most 2
+// (FAN - 1) values or states of each level. Neighbouring ranges mostly read the same ones.
 #include "order.cuh"
 
-constexpr int FAN = 16, LEVELS = 8; // FAN^LEVELS is more than the rows that ids address
+constexpr int FAN = 16, LEVELS = 8; // FAN^LEVELS exceeds the number of rows that ids address
 
 struct TreeArgs {
     const void* values;
     const u32* valid;
-    const OrderKey* key; // of an extreme: the key on both sides
+    const OrderKey* key; // of extremes: the key on both sides
     void* levels[LEVELS];
     const i32 *from, *to;
     void* out;
     u32* out_valid;      // whole 64-bit words
-    u32* failed;         // of sums: the first range beyond 128 bits, the first that does not fit its type
+    u32* failed;         // of sums: the first range beyond 128 bits, the first whose sum does not fit its type
     i64 rows, ranges;
-    i64 limit_low, limit_high; // of sums: the largest value in 128 bits
-    i32 count;           // levels
-    i32 level;           // to make
+    i64 limit_low, limit_high; // of sums: the largest value, in 128 bits
+    i32 count;           // number of levels
+    i32 level;           // the level to compute
     i32 load;
-    i32 last;            // of an extreme: the last of equal rows
+    i32 last;            // of extremes: take the last of equal rows
 };
 
-// The states. n is the number of values that are not null.
+// States of folds. n is the number of values that are not null.
 struct Sum192 {
     u64 low, middle;
     i64 top, n;
@@ -83,7 +82,7 @@ struct SumFold {
 struct DoubleFold {
     typedef Twofold State;
     DEVICE State zero() { return {0, 0, 0}; }
-    // two_sum is Knuth's: high + low is the sum to about 106 bits.
+    // two_sum is Knuth's algorithm: high + low is the sum to about 106 bits.
     DEVICE void two_sum(State& s, double v) {
         double sum = s.high + v, b = sum - s.high;
         s.low += (s.high - (sum - b)) + (v - b);
@@ -177,7 +176,7 @@ struct BitFold {
     }
 };
 
-// ExtremeFold is 1 + the row that comes first by the key, 0 without one.
+// ExtremeFold keeps 1 + the row that is first by the key, or 0 without a row.
 struct ExtremeFold {
     typedef u32 State;
     DEVICE State zero() { return 0; }
@@ -193,7 +192,7 @@ struct ExtremeFold {
     }
 };
 
-// add_nodes adds nodes [low, high) of a level, 0 for the rows.
+// add_nodes adds nodes [low, high) of a level to s. Level 0 means the rows.
 template <class Fold>
 DEVICE void add_nodes(const TreeArgs& a, typename Fold::State& s, i32 level, i64 low, i64 high) {
     if (level == 0) {
@@ -220,9 +219,9 @@ DEVICE void fold_ranges(const TreeArgs& a) {
     bool valid = false;
     if (i < a.ranges) {
         typename Fold::State s = Fold::zero();
-        i64 low = a.from[i], high = a.to[i], ends[LEVELS]; // the rest of each level behind the nodes above
+        i64 low = a.from[i], high = a.to[i], ends[LEVELS]; // ends of the nodes that follow those of the level above
         i32 level = 0;
-        // Up along the front, then down along the back: nodes are added in their order.
+        // Up along the front, then down along the back, so that nodes are added in order.
         for (; low < high; level++) {
             i64 up = (low + FAN - 1) / FAN, down = high / FAN;
             if (level == a.count || up >= down) break;
@@ -255,7 +254,7 @@ FOLD(bit_xor, BitFold<Xor>)
 FOLD(extreme, ExtremeFold)
 
 struct SearchArgs {
-    const OrderKey* key; // the key, and the bounds on the right
+    const OrderKey* key; // the key on the left, the bounds on the right
     const i32 *from, *to;
     i32* out;
     i64 n;

@@ -1,5 +1,5 @@
-// Hashes of rows over key columns: equal rows have equal hashes whatever the width of
-// their storage and whether strings are coded.
+// Hashes of rows over key columns. Equal rows have equal hashes, whatever the width of their storage and whether their
+// strings are dictionary-coded.
 #include "keys.cuh"
 
 constexpr u64 HASH_NULL = 0xa0761d6478bd642full;
@@ -7,18 +7,18 @@ constexpr u64 HASH_NULL = 0xa0761d6478bd642full;
 struct HashArgs {
     const void* values;
     Texts texts;         // strings
-    const u64* hashes;   // of the values of a dictionary; null else
-    const i32* codes;    // into it
+    const u64* hashes;   // of the values of a dictionary; otherwise null
+    const i32* codes;    // indexes into hashes
     const u32* valid;
     u64* out;
     u64 seed;
     i64 n;
     i32 load;
-    i32 first;           // the first column sets, others are combined
+    i32 first;           // 1: the first column, which sets the hash; hashes of other columns are combined with it
 };
 
-// put makes hash h that of the row, or a part of it. Combining is not symmetric, so
-// that equal columns do not cancel each other.
+// put stores h as the hash of the row, or combines h with the hash so far. Combining is not symmetric, so that equal
+// columns do not cancel each other.
 DEVICE void put(const HashArgs& a, i64 i, u64 h) {
     if (!bit(a.valid, i)) h = HASH_NULL;
     a.out[i] = a.first ? h : mix(rotate_left(a.out[i], 23) ^ h, a.seed);

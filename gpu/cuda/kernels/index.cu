@@ -1,18 +1,21 @@
-// The index: a hash table on the device from keys to dense ids, numbered in the
-// order in which the keys first appear, whatever order threads run in.
+// The index is a hash table on the device that maps keys to dense ids. Ids are numbered in the order in which the keys
+// first appear, whatever order threads run in.
 //
-// A slot is 64 bits: 32 of a tag, 32 of a reference. Keys of up to 32 bits are
-// their own tag, and equal tags are equal keys; for wider keys the tag is a part of
-// the hash, and the key stands where the reference points: in the store, by id, or,
-// while it is new, in the input, by row. So one compare-and-swap inserts a key
-// whole, and no thread waits for another. A slot without a reference is empty: no
-// key is reserved. The slot after the last is the one of the null key.
+// A slot has 64 bits: a tag of 32 bits and a reference of 32 bits. A key of up to 32 bits is its own tag, so equal tags
+// mean equal keys. The tag of a wider key is a part of its hash. The reference says where a wider key is stored: by id
+// in the store, or, while the key is new, by row in the input. So one compare-and-swap inserts a whole key, and no
+// thread waits for another. A slot without a reference is empty, so no key is reserved as a marker. The slot after the
+// last one belongs to the null key.
 //
-// A batch takes five steps: insert (every row finds its slot; new slots hold the
-// smallest row that has their key), first (rows that are in their slot, counted by
-// tile), a scan, number (ids by rank among those rows), resolve (rows that met a
-// new slot read its id). A find costs one access of 8 random bytes, wider keys one
-// more.
+// A batch takes five steps:
+//
+//   insert   every row finds its slot; new slots refer to the smallest row that has their key
+//   first    counts, by tile, the rows that their slot refers to
+//   scan     prefix sums of these counts
+//   number   gives these rows ids by rank
+//   resolve  rows that met a new slot read its id
+//
+// A lookup costs one access of 8 random bytes, and one more for wider keys.
 #include "index.cuh"
 
 template <class Key>
@@ -49,11 +52,11 @@ DEVICE void index_insert(const IndexArgs& a) {
     if (i < a.n) __stcs(&a.ids[i], insert<Key>(a, i));
 }
 
-// nothing_new says that there are no ids to give: all rows found one, or the batch
-// comes again with a larger table.
+// nothing_new reports whether there are no ids to assign: all rows found an id, or the batch is repeated with a larger
+// table.
 DEVICE bool nothing_new(const IndexArgs& a) { return a.claimed[0] == a.groups || a.claimed[0] > a.limit || a.claimed[1]; }
 
-// is_first says whether row i is the first with a new key.
+// is_first reports whether row i is the first row with a new key.
 DEVICE bool is_first(const IndexArgs& a, i64 i) {
     return i < a.n && a.ids[i] < -1 && (u32)a.slots[slot_of(a.ids[i])] == (NEW | (u32)i);
 }
@@ -98,13 +101,13 @@ DEVICE void index_find(const IndexArgs& a) {
     if (i < a.n) a.ids[i] = find<Key>(a, i);
 }
 
-// index_rehash fills empty slots from the store; keys are different, so none is
-// compared. The null key has no place in the store.
+// index_rehash fills empty slots from the store. The keys are distinct, so none is compared. The null key is not in the
+// store.
 template <class Key>
 DEVICE void index_rehash(const IndexArgs& a) {
     i64 id = global_thread();
     u64 mask = (1ull << a.bits) - 1, null = a.old[1ull << a.old_bits];
-    if (null & NEW) null = 0; // of a batch that comes again
+    if (null & NEW) null = 0; // of a batch that is repeated
     if (id == 0) a.slots[mask + 1] = null;
     if (id >= a.n || (u32)id + 1 == (u32)null) return;
     Home h = Key::stored(a, id);
@@ -121,15 +124,15 @@ INDEX(exact, Exact)
 INDEX(words, Words)
 INDEX(bytes, Bytes)
 
-// New texts go behind those that are kept.
+// The strings of new ids are appended to those of the existing ids.
 struct AppendArgs {
     Texts texts;
     const i32* fresh; // rows of the new ids
-    i32* offsets;     // of the new ids: lengths, then offsets among the new
-    i32* kept;        // where their offsets among all go
-    u8* bytes;        // where theirs go
+    i32* offsets;     // lengths of the strings of the new ids, then their offsets among the new strings
+    i32* kept;        // receives the offsets of the new ids among all strings
+    u8* bytes;        // receives the bytes of the new ids
     i64 n;
-    i32 base;         // bytes of the ids before
+    i32 base;         // bytes of the existing ids
 };
 
 KERNEL(append_lengths, AppendArgs) {
@@ -137,7 +140,7 @@ KERNEL(append_lengths, AppendArgs) {
     if (k < a.n) a.offsets[k] = text(a.texts, a.fresh[k]).n;
 }
 
-// A warp copies the texts of 32 ids, one after the other.
+// A warp copies the strings of 32 ids, one after the other.
 KERNEL(append_bytes, AppendArgs) {
     i64 k = global_thread(), base = k - lane_id();
     Text mine = {nullptr, 0};
@@ -160,7 +163,7 @@ KERNEL(append_offsets, AppendArgs) {
     if (k <= a.n) a.kept[k] = a.base + a.offsets[k];
 }
 
-// and_bits is the rows that have a key: those without a null in any of the columns.
+// and_bits computes the bitmap of the rows that have a key: rows without a null in any of the columns.
 struct AndArgs {
     const u32* const* bitmaps;
     u32* out;
@@ -176,24 +179,24 @@ KERNEL(and_bits, AndArgs) {
     a.out[w] = x;
 }
 
-// pack_keys brings several columns, or one of no plain 4 or 8 bytes, side by side
-// into a u32 or some words a row, null bits first. Values under a null count as zero.
+// pack_keys packs the key columns of a row into a u32 or into one or more words, null bits first. It is for several
+// columns, or for one column that is not of plain 4 or 8 bytes. A null's value counts as zero.
 struct KeyColumn {
     const void* data;
     const u32* valid;
-    const i32* map; // of a dictionary's codes; null else
+    const i32* map; // maps a dictionary's codes; otherwise null
     i32 load;
-    i32 word, shift, bits; // its place
-    i32 null;              // its null bit in word 0, or -1
+    i32 word, shift, bits; // its position in the key
+    i32 null;              // position of its null bit in word 0, or -1
     i32 pad;
 };
 
 struct PackArgs {
     const KeyColumn* columns;
-    u32* exact; // one of these two
+    u32* exact; // either exact or words is set
     u64* words;
     i64 n;
-    i32 count, width; // columns, words a key
+    i32 count, width; // columns, words of a key
 };
 
 KERNEL(pack_keys, PackArgs) {
@@ -227,12 +230,12 @@ KERNEL(pack_keys, PackArgs) {
         a.words[i * a.width + w] = word;
 }
 
-// unpack_key takes column k of keys [from, from+n) out of a store again.
+// unpack_key extracts column k of keys [from, from+n) from a store.
 struct UnpackArgs {
     const void* store; // u32 or words
-    const u64* null;   // the slot of the null key; null: see k.null
-    void* out;         // bytes of width, bits for width 0
-    u32* valid;        // null: none wanted
+    const u64* null;   // the slot of the null key; null pointer: see bit
+    void* out;         // values of width bytes, a bitmap for width 0
+    u32* valid;        // null: not wanted
     i64 from, n;
     i32 exact, words;
     i32 word, shift, width, bit;

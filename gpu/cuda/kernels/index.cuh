@@ -1,35 +1,34 @@
-// The layout of the index (see index.cu): what inserts into it and what looks keys
-// up share.
+// The layout of the index (see index.cu), which inserts and lookups share.
 #pragma once
 #include "keys.cuh"
 
 constexpr u32 NEW = 0x80000000u;       // the reference is a row
 constexpr i32 REFUSED = (i32)NEW;      // the table is too full for the row's key
-constexpr int TILE_THREADS = 256, TILE_ROWS = 8, TILE = TILE_THREADS * TILE_ROWS; // rows a block
+constexpr int TILE_THREADS = 256, TILE_ROWS = 8, TILE = TILE_THREADS * TILE_ROWS; // rows of a block
 
 struct IndexArgs {
-    u64* slots;           // 1 << bits, and one for the null key
-    const u64* old;       // rehash: the slots before, 1 << old_bits and one
-    const void* keys;     // of the rows: u32, or words side by side; null for texts
-    void* store;          // of the ids, likewise
-    Texts texts;          // of the rows
-    const i32* offsets;   // of the ids' texts
+    u64* slots;           // 1 << bits slots, and one for the null key
+    const u64* old;       // rehash: the previous slots, 1 << old_bits and one
+    const void* keys;     // of the rows: u32, or contiguous words; null for strings
+    void* store;          // of the ids, in the same layout
+    Texts texts;          // strings of the rows
+    const i32* offsets;   // strings of the ids
     const u8* bytes;
-    const u32* valid;     // rows that have a key
-    i32* ids;             // id of the row; waiting(slot) while that is new; -1 without a key
-    i32* counts;          // first rows by tile, then where their ranks begin
-    i32* fresh;           // number: the rows of the new ids
+    const u32* valid;     // bitmap of the rows that have a key
+    i32* ids;             // id of the row; waiting(slot) while the slot is new; -1 without a key
+    i32* counts;          // rows that are first with a new key, by tile; later the rank of the first of them
+    i32* fresh;           // index_number: the rows of the new ids
     i32* claimed;         // [0] ids in use, [1] whether a row was refused
     u64 seed;
     i64 n;                // rows; ids when rehashing
     i32 bits, old_bits;
     i32 words;            // of a key
-    i32 limit;            // most ids
+    i32 limit;            // maximum number of ids
     i32 groups;           // ids before the batch
-    i32 null_key;         // null is a key
+    i32 null_key;         // 1: null is a key
 };
 
-// waiting stands for the id of a key whose slot is new, slot_of is the inverse.
+// waiting is a placeholder for the id of a key whose slot is new. slot_of is the inverse.
 DEVICE i32 waiting(u64 slot) { return -2 - (i32)slot; }
 DEVICE u32 slot_of(i32 id) { return (u32)(-2 - id); }
 
@@ -90,7 +89,7 @@ struct Bytes {
         Text mine = text(a.texts, i), other = ref & NEW ? text(a.texts, ref & ~NEW) : kept(a, ref - 1);
         return mine.n == other.n && equal_bytes(mine.bytes, other.bytes, mine.n);
     }
-    DEVICE void keep(const IndexArgs&, i64, i32) {} // copied when their size is known
+    DEVICE void keep(const IndexArgs&, i64, i32) {} // copied once their size is known
 };
 
 // find returns the id of the key of row i, or -1.

@@ -1,12 +1,11 @@
-// Keys of joins and group-bys: loading values as words, hashing them, comparing
-// strings.
+// Keys of joins and group-bys: loading values as words, hashing them, comparing strings.
 #pragma once
 #include "common.cuh"
 
-// How a column's values are loaded as words; keys.go has the same list.
+// Load is how a column's values are loaded as words. keys.go has the same list.
 enum Load : i32 { LOAD_BIT, LOAD_I8, LOAD_I16, LOAD_I32, LOAD_I64, LOAD_U8, LOAD_U16, LOAD_U32, LOAD_U64, LOAD_F32, LOAD_F64, LOAD_WIDE };
 
-// canonical makes floats that are equal to SQL equal in their bits.
+// canonical returns the same bits for floats that are equal in SQL.
 DEVICE u32 canonical(float v) { return v == 0 ? 0 : v != v ? 0x7fc00000u : __float_as_uint(v); }
 DEVICE u64 canonical(double v) { return v == 0 ? 0 : v != v ? 0x7ff8000000000001ull : (u64)__double_as_longlong(v); }
 
@@ -15,14 +14,14 @@ DEVICE T at(const void* data, i64 i) {
     return static_cast<const T*>(data)[i];
 }
 
-// streamed is at for what is read once: it shall not push tables out of the cache.
+// streamed is at for data that is read once, so that the data does not displace tables in the cache.
 template <class T>
 DEVICE T streamed(const void* data, i64 i) {
     return __ldcs(static_cast<const T*>(data) + i);
 }
 
-// load_word is value i of a column of at most 8 bytes a value: integers sign- or
-// zero-extended, floats as canonical bits.
+// load_word returns value i of a column of at most 8 bytes a value. Integers are sign- or zero-extended, floats have
+// canonical bits.
 DEVICE u64 load_word(const void* data, i32 load, i64 i) {
     switch (load) {
     case LOAD_BIT: return bit(static_cast<const u32*>(data), i);
@@ -38,12 +37,12 @@ DEVICE u64 load_word(const void* data, i32 load, i64 i) {
     }
 }
 
-// Odd numbers with bits spread evenly. A hash that selects partitions is made with MIX, one that selects a place of
-// a table with TABLE_MIX: the keys of a partition have similar products with its number, so with the same one for both,
-// keys that are close to each other would fall into few places, whatever the seeds.
+// MIX and TABLE_MIX are odd numbers with evenly spread bits. MIX is for hashes that select partitions, TABLE_MIX for
+// hashes that select slots of a table. Keys of one partition have similar products with MIX. If a table also used MIX,
+// keys that are close to each other would get few different slots, whatever the seeds.
 constexpr u64 MIX = 0x9e3779b97f4a7c15ull, TABLE_MIX = 0xd6e8feb86659fd93ull;
 
-// mix is a 64-bit finaliser: the two halves of a 128-bit product, folded.
+// mix is a 64-bit finaliser. It folds the two halves of a 128-bit product.
 template <u64 BY = MIX>
 DEVICE u64 mix(u64 x, u64 seed) {
     x ^= seed;
@@ -82,7 +81,7 @@ DEVICE bool equal_bytes(const u8* a, const u8* b, i32 n) {
     return load8(a, n) == load8(b, n);
 }
 
-// Texts are the strings of a column: row i, or value codes[i] of a dictionary.
+// Texts describes the strings of a column. Row i has string i, or value codes[i] of a dictionary.
 struct Texts {
     const i32* offsets;
     const u8* bytes;

@@ -1,31 +1,29 @@
-// Merge sort by merge path (Rui & Tu, SSDBM 2017, §3.3.1), for any keys that can be compared.
-// A thread sorts a few rows in registers by odd-even exchanges, a block merges those of its
-// threads in shared memory, and passes over all rows merge pairs of runs. A merge is cut by
-// diagonals of its path into pieces of one length, for blocks and then for their threads.
-// Rows of the left run come first among equals, so that it is stable.
+// Merge sort by merge path (Rui & Tu, SSDBM 2017, §3.3.1), for any keys that can be compared. A thread sorts SORT_ITEMS
+// rows in registers by odd-even exchanges. A block merges the rows of its threads in shared memory. Passes over all
+// rows then merge pairs of runs. Diagonals cut the merge path into pieces of equal length, first for blocks and then
+// for their threads. Among equal rows, those of the left run come first, so the sort is stable.
 //
-// Bytes: a pass reads and writes the row ids, and the keys if they are plain. Other keys are
-// read by row, in random order, in every comparison. There is one pass for the blocks, and
-// one for each doubling of 2,048 rows.
+// Bytes: a pass reads and writes the row ids, and the keys if they are plain. Other keys are read by row, in random
+// order, in every comparison. There is one pass for the blocks, and one for each doubling of 2,048 rows.
 #include "order.cuh"
 
 constexpr int SORT_THREADS = 256, SORT_ITEMS = 8, SORT_TILE = SORT_THREADS * SORT_ITEMS;
 
 struct MergeSortArgs {
-    const void* key; // plain keys, in the order of rows
+    const void* key; // plain keys, in the order of the rows
     const u32* rows;
     void* toKey;
     u32* toRows;
-    const OrderKey* keys; // others: both sides are the rows
-    u32* cuts;            // by tile: rows of the left run before it
-    u64 flip;             // of the bits of a plain key, makes them unsigned and ascending
+    const OrderKey* keys; // other keys: both sides are the rows
+    u32* cuts;            // by tile: rows of the left run before the tile
+    u64 flip;             // flips bits of a plain key, which makes it unsigned and ascending
     i64 n;
     i64 run;              // rows of a run
     i64 tiles;
-    i32 count;            // keys
+    i32 count;            // number of keys
 };
 
-// The kinds of keys. A Row is what moves.
+// The kinds of keys. A Row is what the sort moves.
 template <class K>
 struct PlainSort {
     struct Row {
@@ -63,8 +61,7 @@ struct AnySort {
     DEVICE void put(Shared& s, u32 i, Row r) { s.row[i] = r; }
 };
 
-// left_of returns how many of the first d rows of a merge come from its left run. left and
-// right give a row of a run.
+// left_of returns how many of the first d rows of a merge come from its left run. left and right return a row of a run.
 template <class Sort, class Left, class Right>
 DEVICE i64 left_of(const MergeSortArgs& a, i64 d, i64 lefts, i64 rights, Left left, Right right) {
     i64 low = max(d - rights, (i64)0), high = min(d, lefts);
@@ -78,8 +75,8 @@ DEVICE i64 left_of(const MergeSortArgs& a, i64 d, i64 lefts, i64 rights, Left le
     return low;
 }
 
-// merge_shared merges the runs [from, middle) and [middle, to) of shared memory: this thread
-// makes rows d to d + SORT_ITEMS of the result, as many as there are.
+// merge_shared merges the runs [from, middle) and [middle, to) in shared memory. This thread produces rows [d, d +
+// SORT_ITEMS) of the result, or up to its end.
 template <class Sort>
 DEVICE void merge_shared(const MergeSortArgs& a, const typename Sort::Shared& s, u32 from, u32 middle, u32 to, u32 d, typename Sort::Row (&out)[SORT_ITEMS]) {
     const u32 n = to - from;
@@ -99,7 +96,7 @@ DEVICE void merge_shared(const MergeSortArgs& a, const typename Sort::Shared& s,
     }
 }
 
-// merge_sort_blocks sorts tiles.
+// sort_blocks sorts tiles.
 template <class Sort>
 DEVICE void sort_blocks(const MergeSortArgs& a) {
     __shared__ typename Sort::Shared s;
@@ -136,8 +133,8 @@ DEVICE void sort_blocks(const MergeSortArgs& a) {
     for (u32 i = threadIdx.x; i < n; i += SORT_THREADS) Sort::store(a, first + i, Sort::get(s, i));
 }
 
-// merge_sort_cut cuts the merges of pairs of runs into tiles. A tile is within one merge, as
-// runs have a multiple of its rows.
+// sort_cut cuts the merges of pairs of runs into tiles. A tile lies within one merge, because the rows of a run are a
+// multiple of the rows of a tile.
 template <class Sort>
 DEVICE void sort_cut(const MergeSortArgs& a) {
     const i64 tile = global_thread();
@@ -147,7 +144,7 @@ DEVICE void sort_cut(const MergeSortArgs& a) {
                                       [&](i64 i) { return Sort::load(a, middle + i); });
 }
 
-// merge_sort_merge merges pairs of runs.
+// sort_merge merges pairs of runs.
 template <class Sort>
 DEVICE void sort_merge(const MergeSortArgs& a) {
     __shared__ typename Sort::Shared s;

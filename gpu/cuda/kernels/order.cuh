@@ -1,9 +1,8 @@
-// The order of values and rows: words and bytes of one column, rows by the columns
-// of a sort order.
+// The order of values and rows: words and bytes of one column, and rows by the columns of a sort order.
 #pragma once
 #include "keys.cuh"
 
-// order makes words unsigned integers of the order of their values; unorder undoes it.
+// order maps words to unsigned integers in the order of their values. unorder is the inverse.
 DEVICE u64 order(i32 load, u64 w) {
     switch (load) {
     case LOAD_BIT:
@@ -30,22 +29,21 @@ DEVICE u64 unorder(i32 load, u64 w) {
     }
 }
 
-// compare_texts compares strings by bytes; those of one place, as of a dictionary,
-// need none.
+// compare_texts compares strings by their bytes. Strings that begin at the same address, as equal values of a
+// dictionary do, are not read.
 DEVICE i32 compare_texts(Text x, Text y) {
     if (x.bytes == y.bytes) return x.n - y.n;
     i32 n = x.n < y.n ? x.n : y.n;
     for (i32 k = 0; k < n; k += 8) {
         u64 a = load8(x.bytes + k, n - k), b = load8(y.bytes + k, n - k);
         if (a == b) continue;
-        int at = (__ffsll((i64)(a ^ b)) - 1) & ~7; // the first byte that differs is the lowest
+        int at = (__ffsll((i64)(a ^ b)) - 1) & ~7; // bit offset of the first byte that differs, which is the lowest
         return (a >> at & 255) < (b >> at & 255) ? -1 : 1;
     }
     return x.n - y.n;
 }
 
-// OrderColumn is a key column of one side, OrderKey the key of both sides; a side
-// may be compared with itself.
+// OrderColumn is a key column of one side. OrderKey is the key of both sides. A side may be compared with itself.
 struct OrderColumn {
     const void* data;
     const u32* valid;
@@ -65,8 +63,7 @@ constexpr i32 LOAD_TEXT = LOAD_WIDE + 1;
 template <class T>
 DEVICE i32 compare_values(T x, T y) { return x < y ? -1 : x > y; }
 
-// compare_key compares row i of the left side with row j of the right by one key;
-// nulls are equal.
+// compare_key compares row i of the left side with row j of the right side by one key. Nulls are equal.
 DEVICE i32 compare_key(const OrderKey& k, i64 i, i64 j) {
     bool left = bit(k.left.valid, i), right = bit(k.right.valid, j);
     if (!left || !right) return left == right ? 0 : left == (k.nulls_first != 0) ? 1 : -1;
@@ -82,7 +79,7 @@ DEVICE i32 compare_key(const OrderKey& k, i64 i, i64 j) {
     return k.descending ? -c : c;
 }
 
-// compare_rows compares by several keys, the first the most significant.
+// compare_rows compares by several keys. The first key is the most significant.
 DEVICE i32 compare_rows(const OrderKey* keys, i32 count, i64 i, i64 j) {
     i32 c = 0;
     for (i32 k = 0; k < count && c == 0; k++) c = compare_key(keys[k], i, j);

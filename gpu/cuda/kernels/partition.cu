@@ -1,36 +1,35 @@
-// Stable multi-column radix partition by reduce-then-scan (Wu et al., SIGMOD
-// 2025, §4): partition_count counts the digits of every block's chunk of rows,
-// partition_offsets makes places of the counts, partition moves the rows. Every
-// block owns one contiguous chunk in all of them, so the result is stable and no
-// block waits for another.
+// Stable multi-column radix partition by reduce-then-scan (Wu et al., SIGMOD 2025, §4). partition_count counts the
+// digits of each block's chunk of rows. partition_offsets computes output positions from the counts. partition moves
+// the rows. Each block has the same contiguous chunk in all of them, so the result is stable and no block waits for
+// another.
 //
-// Two passes read the keys once to count both digits: partition_count_pairs counts how many
-// rows of a chunk have each pair of digits. After the first pass, these rows are a segment:
-// they lie next to each other. partition_second gives whole segments to the blocks of the
-// second pass, and adds up their counts.
+// Two passes read the keys once and count both digits. partition_count_pairs counts the rows of a chunk that have each
+// pair of digits. After the first pass the rows of a chunk that have the same first digit are contiguous: they are a
+// segment. partition_second assigns whole segments to the blocks of the second pass, and adds up their counts.
 //
-// A loose pass counts nothing and keeps no order. partition_sample counts the digits of some rows, and partition_room
-// gives each digit room for as many rows as there are by that, and some more. A block takes room for the rows of a tile
-// when it has them. partition_rests moves what the blocks carried in the end behind the others. If a digit has
-// more rows than room, the rows are partitioned once more, in order. Of two loose passes the first is by the high bits. What
-// it makes of each digit is a segment, which blocks of the second pass partition by the low bits. partition_blocks gives a
-// segment as many of them as it has rows.
+// A loose pass counts nothing and keeps no order. partition_sample counts the digits of a sample of the rows.
+// partition_room reserves room for each digit: the number of rows that the sample predicts, and a reserve. A block
+// takes room for the rows of a tile once it has them. At the end, partition_rests moves the rows that the blocks still
+// carry behind the other rows of their digits. If a digit has more rows than room, the rows are partitioned again, in
+// order. The first of two loose passes is by the high bits. The rows of each of its digits are a segment, which blocks
+// of the second pass partition by the low bits. partition_blocks assigns blocks to each segment in proportion to its
+// rows.
 //
-// Bytes, rows of w bytes with a key of k: k read, then w read and w written a pass. A loose one does not read k.
+// Bytes, rows of w bytes with a key of k bytes: k read, then w read and w written in each pass. A loose pass does not
+// read k.
 //
-// What makes it fast is that only whole, aligned sectors are written. Rows leave
-// in granules of 8 that are aligned in the output; what a digit has beyond its
-// last granule is carried in shared memory to the block's next tile.
+// The partition is fast because it writes only whole, aligned sectors. Rows are written in granules of 8 rows, which
+// are aligned in the output. Rows of a digit beyond its last whole granule are carried in shared memory to the block's
+// next tile.
 #include "sample.cuh"
 
-constexpr u32 NOWHERE = ~0u; // granule without a place yet
+constexpr u32 NOWHERE = ~0u; // granule without a position yet
 
 template <bool FIRST, class A, class B> struct Pick { typedef A type; };
 template <class A, class B> struct Pick<false, A, B> { typedef B type; };
 
-// Digit is bits [shift, shift + log2(mask + 1)) of a key's product with an odd number,
-// some of them inverted. The number is 1 for the bits of the key itself; any other makes
-// a hash of the key (multiply-shift hashing).
+// Digit is bits [shift, shift + log2(mask + 1)) of a key's product with an odd number, some of them inverted. The
+// number 1 gives the bits of the key itself. Any other number makes a hash of the key (multiply-shift hashing).
 struct Digit {
     u32 shift, mask, flip;
     u64 mul;
@@ -42,27 +41,27 @@ struct Digit {
 };
 
 struct PartitionColumn {
-    u64 src;    // 0: the row numbers, width 4
+    u64 src;    // 0: the row numbers, with width 4
     u64 dst;
-    u64 rest;   // of a loose pass: what blocks carry in the end, of digit d in block b 8 rows from (b * digits + d) * 8
+    u64 rest;   // loose pass: rows still carried at the end, of digit d in block b 8 from (b * digits + d) * 8
     i32 width;  // 1, 2, 4 or 8 bytes
-    i32 stride; // in widths: 16-byte values are two columns of stride 2
+    i32 stride; // in widths: 16-byte values are two columns with stride 2
 };
 
 constexpr int PARTITION_COLUMNS = 16;
 
-// LooseRows is what blocks share in a loose pass.
+// LooseRows is the state that blocks share in a loose pass.
 struct LooseRows {
     const u32* starts; // first row of each digit's room, a multiple of 8, and the end of the last
-    u32* taken;        // granules of each digit's room that blocks have
-    u32* rests;        // rows that block b carries in the end, of its digit d at [b * digits + d]
+    u32* taken;        // granules of each digit's room that blocks have taken
+    u32* rests;        // rows that block b still carries of its digit d at the end, at [b * digits + d]
     u32* full;         // 1: a digit has more rows than room
-    const u32* segments; // of a second pass: first row of each segment, a multiple of 8, whose digits are [segment << bits, (segment + 1) << bits)
-    const u32* ends;     // of the rows of each segment
-    const u32* before;   // full of the first pass: its segments lack rows then
+    const u32* segments; // of a second pass: first row of each segment, a multiple of 8; digits from segment << bits
+    const u32* ends;     // end of the rows of each segment
+    const u32* before;   // full of the first pass; if it is 1, the segments are incomplete
     u32* blocks;         // first block of each segment, and the end of the last
-    u32 count;           // of segments; in a first pass of blocks
-    u32 chunk;           // most rows a block of a segment
+    u32 count;           // number of segments; in a first pass, of blocks
+    u32 chunk;           // most rows of a block of a segment
 };
 
 struct PartitionArgs {
@@ -71,27 +70,27 @@ struct PartitionArgs {
     const u32* bounds; // first row of each block, and the end of the last; null: chunks of equal size
     PartitionColumn column[PARTITION_COLUMNS];
     u32 rows;
-    u32 chunk; // rows a block
+    u32 chunk; // rows of a block
     i32 columns;
     u32 bits; // of the digit, 1 to 9
     u32 shift;
     u32 flip;   // bits of the digit to invert
     u32 widest; // bytes of the widest column
-    u64 mul;    // odd; the digit is of its product with the key
-    u32 counters; // blocks that counted a chunk: one has too few loads in flight for the memory
+    u64 mul;    // odd; the digit is taken from the key's product with mul
+    u32 counters; // blocks that count a chunk: one has too few loads in flight for the memory
     u32 unused;
     LooseRows loose;
 };
 
-// Bulk copies (Hopper and later) write a digit's granules in one go: they take no
-// part in the traffic of shared memory that the kernel waits for.
+// Bulk copies (Hopper and later) write the granules of a digit by one instruction. They do not use the path to shared
+// memory that the kernel waits for.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 constexpr bool PARTITION_BULK = true;
 #else
 constexpr bool PARTITION_BULK = false;
 #endif
 
-// bulk_copy starts a copy of shared memory; 16 bytes is the unit of all three.
+// bulk_copy starts a copy from shared memory. dst, src and bytes are multiples of 16.
 DEVICE void bulk_copy(void* dst, const void* src, u32 bytes) {
 #if !defined(__CUDA_ARCH__)
     for (u32 i = 0; i < bytes / 16; i++) ((uint4*)dst)[i] = ((const uint4*)src)[i];
@@ -107,8 +106,8 @@ DEVICE void bulk_start() {
 #endif
 }
 
-// bulk_ready makes a thread's stores to shared memory visible to copies that start
-// after the next barrier, and waits until its own copies have read theirs.
+// bulk_ready makes a thread's stores to shared memory visible to copies that start after the next barrier. It also
+// waits until the thread's own copies have read their sources.
 DEVICE void bulk_ready() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -116,31 +115,31 @@ DEVICE void bulk_ready() {
 #endif
 }
 
-// bulk_finish waits until a thread's copies are done.
+// bulk_finish waits until a thread's copies have finished.
 DEVICE void bulk_finish() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
 }
 
-// PartitionShared is the shared memory of a block; partitionShared in Go counts
-// its bytes. Arrays are by digit unless said otherwise.
+// PartitionShared is the shared memory of a block. partitionShared in Go counts its bytes. Arrays are by digit unless
+// stated otherwise.
 template <int THREADS, int ITEMS, int STAGES, bool BULK>
 struct PartitionShared {
     static constexpr int WARPS = THREADS / 32;
-    u32* top;    // granules laid out in this tile; the digit of many rows, or NOWHERE
-    u32* out;    // output granule that the carried rows are in
-    u32* carry;  // rows carried, with those of other blocks before a head
-    u32* head;   // rows of the first granule that are other blocks'
+    u32* top;    // granules laid out in this tile; then the digit that many rows have, or NOWHERE
+    u32* out;    // output granule of the carried rows
+    u32* carry;  // rows carried, including those of other blocks before head
+    u32* head;   // rows of the first granule that belong to other blocks
     u32* first;  // first stage granule << 3 | rows carried into it
-    u32* last;   // stage granule with the rows to carry, or NOWHERE
-    u32* to;     // of bulk copies: the first output granule | rows to leave out << 28
-    u32* whole;  // of bulk copies: granules
-    u32* target; // of other copies, by stage granule: the output granule | rows to leave out << 28, or NOWHERE
-    u16* count;  // WARPS × (digits + 8): rows of the warp so far, then the slot of its first
-    u8* stage;   // STAGES buffers of slots × widest bytes; while rows are ranked the next is rank_rows' masks
+    u32* last;   // stage granule with the rows to carry next, or NOWHERE
+    u32* to;     // bulk copies: the first output granule | rows to skip << 28
+    u32* whole;  // bulk copies: number of whole granules
+    u32* target; // other copies, by stage granule: the output granule | rows to skip << 28, or NOWHERE
+    u16* count;  // WARPS × (digits + 8): rows of the warp so far, then the slot of its first row
+    u8* stage;   // STAGES buffers of slots × widest bytes; while rows are ranked, the next one holds rank_rows' masks
     u8* carried; // by column: digits × 8 rows
-    u32 buffer;  // bytes of one of the stage's
+    u32 buffer;  // bytes of one buffer of the stage
 
     __device__ __forceinline__ PartitionShared(u32* p, u32 digits, u32 widest) {
         const u32 slots = THREADS * ITEMS + (14 * digits + 32) / 16 * 16;
@@ -160,12 +159,11 @@ struct PartitionShared {
         carried = stage + STAGES * buffer;
     }
 
-    // masks is the words of a warp's masks: one a digit and one for rows beyond the end.
+    // masks returns the words of a warp's masks: one for each digit, and one for rows beyond the end.
     __device__ __forceinline__ static u32 masks(u32 digits) { return digits / 4 * 4 + 4; }
 };
 
-// load brings a thread's values of a tile into registers, 32 rows apart; rows
-// beyond the end are left out.
+// load loads a thread's values of a tile into registers. They are 32 rows apart. Rows beyond the end are skipped.
 template <class T, int STRIDE, class V, int ITEMS>
 DEVICE void load(V (&v)[ITEMS], u64 src, u32 row, u32 end, bool full) {
     const T* p = (const T*)src + (u64)row * STRIDE;
@@ -197,7 +195,7 @@ DEVICE void load_column(V (&v)[ITEMS], const PartitionColumn& c, u32 row, u32 en
     }
 }
 
-// stage_rows puts the rows of a tile into their slots, after those carried.
+// stage_rows writes the rows of a tile into their slots, after the carried rows.
 template <class T, int THREADS, class V, int ITEMS>
 DEVICE void stage_rows(const V (&v)[ITEMS], const u32 (&slot)[ITEMS], u8* stage_bytes, const u8* carried_bytes, const u32* first, u32 digits) {
     T* stage = (T*)stage_bytes;
@@ -211,7 +209,7 @@ DEVICE void stage_rows(const V (&v)[ITEMS], const u32 (&slot)[ITEMS], u8* stage_
     }
 }
 
-// copy_unit moves 16 bytes, or 8 of single bytes: rows of one granule.
+// copy_unit copies 16 bytes, or 8 bytes of 1-byte values. All of them are rows of one granule.
 template <class T>
 constexpr u32 unit_rows = sizeof(T) == 1 ? 8 : 16 / sizeof(T);
 
@@ -223,7 +221,7 @@ DEVICE void copy_unit(T* dst, const T* src) {
         *(uint4*)dst = *(const uint4*)src;
 }
 
-// carry_rest keeps what a digit has beyond its last whole granule.
+// carry_rest keeps the rows of each digit beyond its last whole granule.
 template <class T, int THREADS>
 DEVICE void carry_rest(T* carried, const T* stage, const u32* last, u32 digits) {
     constexpr u32 ROWS = unit_rows<T>, UNITS = 8 / ROWS;
@@ -234,11 +232,10 @@ DEVICE void carry_rest(T* carried, const T* stage, const u32* last, u32 digits) 
     }
 }
 
-// flush writes the whole granules of the stage to their places, and carries the
-// rest.
+// flush writes the whole granules of the stage to the output, and carries the remaining rows.
 template <class T, int THREADS, bool STRIDED>
 DEVICE void flush(const u8* stage_bytes, u8* carried_bytes, const u32* target, const u32* last, u32 granules, u32 digits, u64 out, u32 stride) {
-    constexpr u32 ROWS = unit_rows<T>, UNITS = 8 / ROWS; // of a granule
+    constexpr u32 ROWS = unit_rows<T>, UNITS = 8 / ROWS; // for each granule
     const T* stage = (const T*)stage_bytes;
     const u32 at = threadIdx.x % UNITS * ROWS;
     T* dst = (T*)out;
@@ -256,7 +253,7 @@ DEVICE void flush(const u8* stage_bytes, u8* carried_bytes, const u32* target, c
     carry_rest<T, THREADS>((T*)carried_bytes, stage, last, digits);
 }
 
-// flush_bulk is flush by one bulk copy a digit.
+// flush_bulk is flush with one bulk copy for each digit.
 template <class T, int THREADS>
 DEVICE void flush_bulk(const u8* stage_bytes, u8* carried_bytes, const u32* first, const u32* to, const u32* whole, const u32* last, u32 digits, u64 out) {
     const T* stage = (const T*)stage_bytes;
@@ -266,7 +263,7 @@ DEVICE void flush_bulk(const u8* stage_bytes, u8* carried_bytes, const u32* firs
         const T* src = stage + (first[d] & ~7u);
         u32 n = whole[d], head = to[d] >> 28;
         u64 row = (u64)(to[d] & 0x0fffffff) * 8;
-        if (n && head) { // its first rows are other blocks'
+        if (n && head) { // its first rows belong to other blocks
             for (u32 e = head; e < 8; e++) dst[row + e] = src[e];
             row += 8, src += 8, n--;
         }
@@ -276,7 +273,7 @@ DEVICE void flush_bulk(const u8* stage_bytes, u8* carried_bytes, const u32* firs
     carry_rest<T, THREADS>(carried, stage, last, digits);
 }
 
-// flush_loose is flush_bulk of digit threadIdx.x alone: `whole` granules from a place of the stage to a row.
+// flush_loose is flush_bulk for digit threadIdx.x only: `whole` granules from granule `place` of the stage to a row.
 template <class T, int THREADS>
 DEVICE void flush_loose(const u8* stage_bytes, u8* carried_bytes, u32 place, u32 whole, u64 row, const u32* last, u32 digits, u64 out) {
     const T* stage = (const T*)stage_bytes;
@@ -285,7 +282,7 @@ DEVICE void flush_loose(const u8* stage_bytes, u8* carried_bytes, u32 place, u32
     carry_rest<T, THREADS>((T*)carried_bytes, stage, last, digits);
 }
 
-// finish writes what is carried at the end of the chunk.
+// finish writes the rows that are still carried at the end of the chunk.
 template <class T, int THREADS>
 DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, const u32* head, u32 digits, u64 dst, u32 stride) {
     const T* carried = (const T*)carried_bytes;
@@ -295,10 +292,9 @@ DEVICE void finish(const u8* carried_bytes, const u32* out, const u32* carry, co
     }
 }
 
-// rank_rows ranks a thread's rows of a tile among the warp's rows of the same
-// digit: digit << 16 | rank. Lanes of equal digit find each other by a mask in
-// shared memory, which is 0 before and after; when HOT, those of a digit that many
-// rows have by a vote. Rows outside [begin, end) have a digit of their own.
+// rank_rows ranks a thread's rows of a tile among the warp's rows of the same digit. The result is digit << 16 | rank.
+// Lanes with equal digits find each other by a mask in shared memory, which is 0 before and after. When HOT, the lanes
+// of a digit that many rows have find each other by a vote. Rows outside [begin, end) have a digit of their own.
 template <bool HOT, class K, int ITEMS>
 DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u16* count, Digit digit, u32 hot, u32 row, u32 begin, u32 end, bool full) {
     const u32 lane = lane_id(), bit = 1u << lane, below = bit - 1;
@@ -312,8 +308,7 @@ DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u16* 
         __syncwarp();
         const u32 peers = HOT && d == hot ? voters : match[d];
         __syncwarp();
-        // The last of the lanes adds them up, and the others ask it when it has had
-        // the time of another item.
+        // The last of these lanes adds up the count. The other lanes read the result one item later, when it is ready.
         if (i > 0) slot[i - 1] += __shfl_sync(ALL, before, ahead);
         if (peers >> lane == 1) {
             match[d] = 0;
@@ -327,8 +322,9 @@ DEVICE void rank_rows(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* match, u16* 
     slot[ITEMS - 1] += __shfl_sync(ALL, before, ahead);
 }
 
-// rank_loose ranks a thread's rows of a tile among the block's rows of the same digit, in any order: digit << 16 |
-// rank. When HOT, the lanes that have a digit of many rows count together. Rows from `end` on have a digit of their own.
+// rank_loose ranks a thread's rows of a tile among the block's rows of the same digit, in any order. The result is
+// digit << 16 | rank. When HOT, the lanes of a digit that many rows have count together. Rows from `end` on have a
+// digit of their own.
 template <bool HOT, class K, int ITEMS>
 DEVICE void rank_loose(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* count, Digit digit, u32 hot, u32 row, u32 end, bool full) {
 #pragma unroll
@@ -349,8 +345,8 @@ DEVICE void rank_loose(u32 (&slot)[ITEMS], const K (&k)[ITEMS], u32* count, Digi
     }
 }
 
-// partition moves one block's chunk: keys of type K, columns of W bytes each or,
-// if W is 0, of any width. Rows of a digit keep their order, or are LOOSE.
+// partition moves one block's chunk. Keys have type K. Columns have W bytes each, or any width if W is 0. Rows of a
+// digit keep their order unless LOOSE.
 template <class K, int W, int THREADS, int ITEMS, int STAGES, bool LOOSE>
 DEVICE void partition(const PartitionArgs& a, u32* memory) {
     constexpr int WARPS = THREADS / 32, TILE = THREADS * ITEMS;
@@ -365,7 +361,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     if (LOOSE && a.loose.segments) {
         if (*a.loose.before) return;
         if (blockIdx.x >= a.loose.blocks[a.loose.count]) return;
-        u32 segment = 0; // the last whose first block is not behind this one
+        u32 segment = 0; // the last segment whose first block is this block or an earlier one
         for (u32 n = a.loose.count; n > 1;) {
             const u32 half = n / 2;
             if (a.loose.blocks[segment + half] <= blockIdx.x) segment += half, n -= half;
@@ -377,13 +373,13 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         of = segment << a.bits;
     }
     const u32 aligned = LOOSE ? begin : begin / 32 * 32, lane = lane_id();
-    // The lanes of a warp take turns through the warp's rows, so that loads are
-    // coalesced and (warp, item, lane) is the order of the rows.
+    // Each lane of a warp has every 32nd of the warp's rows, so that loads are coalesced. (warp, item, lane) is the
+    // order of the rows.
     const u32 mine = aligned + warp_id() * (32 * ITEMS) + lane;
     u16* count = s.count + warp_id() * width;
-    u32 *counts = (u32*)s.count, *bases = counts + digits + 1; // LOOSE: of the block, with one more for no digit
+    u32 *counts = (u32*)s.count, *bases = counts + digits + 1; // LOOSE: of the block, and one for rows of no digit
     u32 room = 0, first = 0; // LOOSE: of digit threadIdx.x, in granules
-    // A digit's threads in the layout of a tile.
+    // Several threads share a digit in the layout of a tile.
     u32 split = 0;
     while ((2u << split) <= WARPS && (digits << (split + 1)) <= THREADS) split++;
     const u32 parts = 1u << split, part = threadIdx.x & (parts - 1);
@@ -394,7 +390,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
     if (threadIdx.x == 0) s.top[0] = 0, s.top[1] = NOWHERE;
     __syncthreads();
     for (u32 d = threadIdx.x; d < digits; d += THREADS) {
-        if (LOOSE) { // THREADS is the most digits
+        if (LOOSE) { // there are at most THREADS digits
             s.out[d] = blockIdx.x * digits + d;
             s.head[d] = s.carry[d] = 0;
             first = a.loose.starts[of + d] / 8, room = a.loose.starts[of + d + 1] / 8 - first;
@@ -403,7 +399,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         u32 at = d * gridDim.x + blockIdx.x, base = a.base[at * a.counters];
         s.out[d] = base / 8;
         s.head[d] = s.carry[d] = base % 8;
-        // A digit of a quarter of the rows and more would make lanes queue.
+        // With a digit of more than a quarter of the rows, lanes would wait for each other.
         u32 next = at + 1 < digits * gridDim.x ? a.base[(at + 1) * a.counters] : a.rows;
         if (next - base > (end - begin) / 4) atomicMin(&s.top[1], d);
     }
@@ -435,13 +431,13 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
         }
         __syncthreads();
 
-        // Lay the tile out: whole granules a digit, the digits in any order.
+        // Lay out the tile: whole granules for each digit, the digits in any order.
         u32 place = 0, whole = 0, taken = 0; // LOOSE: of digit threadIdx.x
         if (LOOSE && threadIdx.x < max(digits, 32u)) {
             const u32 d = threadIdx.x;
             const u32 c = d < digits ? counts[d] : 0, carried = d < digits ? s.carry[d] : 0, n = carried + c, rest = n % 8;
             whole = n / 8;
-            // Its place in the output comes while the tile is staged.
+            // The position in the output arrives while the tile is staged.
             if (whole) taken = atomicAdd(&a.loose.taken[of + d], whole);
             const u32 granules = whole + (rest > 0), sums = warp_inclusive(granules);
             if (lane == 31) place = atomicAdd(s.top, sums);
@@ -452,12 +448,12 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 s.first[d] = place << 3 | carried;
                 s.carry[d] = rest;
                 s.last[d] = rest ? place + whole : NOWHERE;
-                if (c > TILE / 4) atomicMin(&s.top[1], d); // its lanes would queue in the next tile
+                if (c > TILE / 4) atomicMin(&s.top[1], d); // lanes would wait for each other in the next tile
             }
             if (!BULK && taken + whole > room) atomicExch(a.loose.full, 1u);
             for (u32 g = 0; !BULK && g < granules; g++) s.target[place + g] = g < whole && taken + whole <= room ? first + taken + g : NOWHERE;
         }
-        if (LOOSE && !full && warp_id() == 0) { // rows of no digit go nowhere
+        if (LOOSE && !full && warp_id() == 0) { // rows of no digit are not written
             const u32 granules = (counts[digits] + 7) / 8;
             u32 start = 0;
             if (lane == 0) start = atomicAdd(s.top, granules);
@@ -499,7 +495,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 const u32 last = __shfl_sync(ALL, granules, l), good = __shfl_sync(ALL, whole, l);
                 for (u32 g = 8 * parts + lane; g < last; g += 32) s.target[at + g] = g >= good ? NOWHERE : to + g;
             }
-            __syncwarp(); // all parts have read what is carried
+            __syncwarp(); // all parts have read the carried counts
             if (part == 0) {
                 s.first[d] = start << 3 | carried;
                 s.out[d] = out + whole;
@@ -508,7 +504,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
                 if (whole) s.head[d] = 0;
             }
         }
-        if (!LOOSE && !full && warp_id() == 0) { // rows of no digit go nowhere
+        if (!LOOSE && !full && warp_id() == 0) { // rows of no digit are not written
             u16* column = s.count + digits;
             u32 c = lane < WARPS ? column[lane * width] : 0, through = warp_inclusive(c);
             u32 granules = (__shfl_sync(ALL, through, 31) + 7) / 8, start = 0;
@@ -536,7 +532,7 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
             case 4: stage_rows<u32, THREADS>(v, slot, stage, carried, s.first, digits); break;
             default: stage_rows<u64, THREADS>(v, slot, stage, carried, s.first, digits);
             }
-            // The next column, or the keys of the next tile, come while this one leaves.
+            // The next column, or the keys of the next tile, are loaded while this column is written.
             if (c + 1 < a.columns)
                 load_column<W>(v, a.column[c + 1], row, end, full);
             else if (end - tile > TILE)
@@ -594,20 +590,20 @@ DEVICE void partition(const PartitionArgs& a, u32* memory) {
 
 struct PartitionSampleArgs {
     u64 key;
-    u32* counts; // of each digit, added up: zeros at first
+    u32* counts; // rows of each digit, added up: zeros at first
     u32* starts; // first row of each digit's room, a multiple of 8, and the end of the last
     u64 mul;
-    u64 step; // of sampled_row
+    u64 step; // see sampled_row
     u32 rows;
-    u32 sampled; // rows to look at
-    u32 most;    // rows that there is room for, a multiple of 8
+    u32 sampled; // size of the sample
+    u32 most;    // rows that the output has room for, a multiple of 8
     u32 bits, shift, unused;
 };
 
-// sample_digits counts the digits of rows that are spread evenly.
+// sample_digits counts the digits of evenly spread rows.
 template <class K>
 DEVICE void sample_digits(const PartitionSampleArgs& a, u32* bins) {
-    constexpr int AT_ONCE = 4; // loads under way
+    constexpr int AT_ONCE = 4; // loads in flight
     const u32 digits = 1u << a.bits;
     const Digit digit = {a.shift, digits - 1, 0, a.mul};
     for (u32 d = threadIdx.x; d < digits; d += blockDim.x) bins[d] = 0;
@@ -628,8 +624,8 @@ DEVICE void sample_digits(const PartitionSampleArgs& a, u32* bins) {
         if (bins[d]) atomicAdd(&a.counts[d], bins[d]);
 }
 
-// give_room gives each digit room for six standard deviations more than its rows by the sample, and for what a digit may
-// have of which the sample has nothing. It runs in one block.
+// give_room reserves room for each digit: the rows that the sample predicts, six standard deviations more, and the rows
+// that a digit may have although the sample has none of them. It runs in one block.
 DEVICE void give_room(const PartitionSampleArgs& a) {
     __shared__ u32 sums[33];
     const u32 digits = 1u << a.bits;
@@ -645,7 +641,7 @@ DEVICE void give_room(const PartitionSampleArgs& a) {
     if (threadIdx.x == 0) a.starts[digits] = min(granules, a.most / 8) * 8;
 }
 
-// give_blocks gives each segment blocks of at most a chunk of rows. It runs in one block.
+// give_blocks assigns each segment blocks of at most a chunk of rows. It runs in one block.
 DEVICE void give_blocks(const LooseRows& a) {
     __shared__ u32 sums[33];
     u32 blocks = 0;
@@ -662,12 +658,13 @@ DEVICE void give_blocks(const LooseRows& a) {
 struct PartitionRestsArgs {
     PartitionColumn column[PARTITION_COLUMNS];
     LooseRows loose;
-    u32* ends; // of each digit's rows
+    u32* ends; // end of each digit's rows
     i32 columns;
     u32 bits; // of the digits of a segment
 };
 
-// move_rests moves what the blocks carried of a digit behind its other rows. It runs in a block for each digit of each segment.
+// move_rests moves the rows that the blocks carried of a digit behind the digit's other rows. It runs in one block for
+// each digit of each segment.
 DEVICE void move_rests(const PartitionRestsArgs& a) {
     __shared__ u32 sums[33];
     const u32 d = blockIdx.x, limit = a.loose.starts[d + 1], segment = d >> a.bits;
@@ -702,34 +699,34 @@ DEVICE void move_rests(const PartitionRestsArgs& a) {
 struct PartitionCountArgs {
     u64 key;
     u32* counts;         // of digit d in block b at [d * gridDim.x + b]
-    const u32* segments; // rows where the segments begin and the last ends; null: one of all rows
-    u32* full;           // of digit d in segment s, added to [d * segmentCount + s]; null: not wanted
-    u32* narrow;         // gets key >> narrowShift; null: not wanted
+    const u32* segments; // rows where the segments begin, and where the last ends; null: one segment of all rows
+    u32* full;           // rows of digit d in segment s, added to [d * segmentCount + s]; null: not wanted
+    u32* narrow;         // receives key >> narrowShift; null: not wanted
     u64* range;          // smallest and largest key ^ rangeFlip; null: not wanted
     u64 rangeFlip;
     i64 rows;
-    i64 chunk;           // rows a block
+    i64 chunk;           // rows of a block
     i32 segmentCount;
     u32 bits;
     u32 shift;
     u32 flip;
     u32 narrowShift;
-    u32 low;    // of pairs: bits of the first digit
+    u32 low;    // of pairs: number of bits of the first digit
     u64 mul;
-    u32* pairs; // of both digits: of digits d and e in block b at [(d * gridDim.x + b) << (bits - low) | e]
+    u32* pairs; // counts of digits d and e in block b at [(d * gridDim.x + b) << (bits - low) | e]
 };
 
-// KeyReader counts a key's digit, or pair of digits, and makes, if MORE, the side products of
-// reading the keys once: a 4-byte key for the passes, or the range of the keys.
+// KeyReader counts a key's digit, or pair of digits. If MORE, it also computes the other results of reading the keys
+// once: a 4-byte key for the passes, or the range of the keys.
 template <class K, bool MORE, bool PAIRS>
 struct KeyReader {
     const PartitionCountArgs& a;
     const Digit digit;
-    u32* bins; // of digit d at [d * 32], of a pair at pair_bin
+    u32* bins; // bin of digit d at [d * 32], of a pair at pair_bin
     K lo = ~K(0), hi = 0;
 
-    // pair_bin has a free bin after each of the second digits: so no lanes meet in a bank
-    // that have the same first digit.
+    // pair_bin leaves a free bin after the bins of each second digit, so that lanes with the same first digit do not
+    // meet in a bank.
     __device__ __forceinline__ static u32 pair_bin(u32 pair, u32 low) { return pair + (pair >> low); }
 
     __device__ __forceinline__ void read(K k, i64 row) {
@@ -744,9 +741,9 @@ struct KeyReader {
         }
     }
 
-    // read_rows reads rows [lo, hi), all threads of the block together.
+    // read_rows reads rows [lo, hi) with all threads of the block.
     __device__ __forceinline__ void read_rows(i64 lo, i64 hi) {
-        constexpr int VECTOR = 16 / sizeof(K), AT_ONCE = 2; // loads under way
+        constexpr int VECTOR = 16 / sizeof(K), AT_ONCE = 2; // loads in flight
         struct alignas(16) Keys { K k[VECTOR]; };
         const K* key = (const K*)a.key;
         const Keys* vectors = (const Keys*)key;
@@ -783,18 +780,18 @@ struct KeyReader {
     }
 };
 
-// count_digits has a bin for each digit and lane: no two lanes of a warp meet in a
-// bank of shared memory, whatever the keys.
+// count_digits has a bin for each digit and lane. So no two lanes of a warp meet in a bank of shared memory, whatever
+// the keys.
 template <class K, bool MORE>
 DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
     const u32 digits = 1u << a.bits;
     const i64 begin = blockIdx.x * a.chunk, end = min(begin + a.chunk, a.rows);
     KeyReader<K, MORE, false> reader{a, {a.shift, digits - 1, a.flip, a.mul}, bins + lane_id()};
-    u32 total = 0; // of digit threadIdx.x
+    u32 total = 0; // rows of digit threadIdx.x
     for (u32 t = threadIdx.x; t < digits * 32; t += blockDim.x) bins[t] = 0;
     __syncthreads();
     i32 s = 0;
-    for (i32 top = a.segmentCount; a.segments && top - s > 1;) { // the last segment that begins here or before
+    for (i32 top = a.segmentCount; a.segments && top - s > 1;) { // the last segment that begins at `begin` or before
         i32 middle = (s + top) / 2;
         (a.segments[middle] <= begin ? s : top) = middle;
     }
@@ -806,7 +803,7 @@ DEVICE void count_digits(const PartitionCountArgs& a, u32* bins) {
         __syncthreads();
         if (threadIdx.x < digits) {
             u32 sum = 0;
-            for (u32 l = 0; l < 32; l++) { // each thread begins at another bank
+            for (u32 l = 0; l < 32; l++) { // each thread begins at a different bank
                 u32* bin = &bins[threadIdx.x * 32 + (l + threadIdx.x) % 32];
                 sum += *bin;
                 *bin = 0;
@@ -844,17 +841,17 @@ DEVICE void count_pairs(const PartitionCountArgs& a, u32* bins) {
 }
 
 struct PartitionSecondArgs {
-    const u32* pairs; // of count_pairs
+    const u32* pairs; // see count_pairs
     const u32* begin; // first row of each segment, after the first pass
     u32* counts;      // of digit e in block b at [e * gridDim.x + b]
     u32* bounds;      // first row of each block, and the end of the last
-    u32* full;        // of each pair, the second digit above the first
-    u32 segments, rows, chunk; // chunk: rows of a block, nearly
+    u32* full;        // rows of each pair, the second digit in the upper bits
+    u32 segments, rows, chunk; // chunk: approximate number of rows of a block
     u32 low, high;    // bits of the digits
-    u32 counters;     // segments of a first digit
+    u32 counters;     // segments of each first digit
 };
 
-// first_segment returns the first segment that begins at a row or behind it.
+// first_segment returns the first segment that begins at a row or after it.
 DEVICE u32 first_segment(const PartitionSecondArgs& a, u64 row) {
     u32 from = 0, to = a.segments;
     while (from < to) {
@@ -867,9 +864,8 @@ DEVICE u32 first_segment(const PartitionSecondArgs& a, u64 row) {
     return from;
 }
 
-// sum_segments adds up the counts of a second digit in segments [from, to), by as many
-// threads as there are for a digit. All threads of the block take part, and thread e has
-// the sum of digit e.
+// sum_segments adds up the counts of each second digit in segments [from, to). All threads of the block call it, and an
+// equal number of them works on each digit. Thread e returns the sum of digit e.
 DEVICE u32 sum_segments(const PartitionSecondArgs& a, u32 from, u32 to, u32* sums) {
     const u32 highs = 1u << a.high, e = threadIdx.x & (highs - 1);
     u32 sum = 0;
@@ -881,7 +877,7 @@ DEVICE u32 sum_segments(const PartitionSecondArgs& a, u32 from, u32 to, u32* sum
     return sum;
 }
 
-// second_pass makes the counts of the second pass, a block for each of its blocks.
+// second_pass computes the counts of the second pass. It runs with the blocks of the second pass.
 DEVICE void second_pass(const PartitionSecondArgs& a, u32* sums) {
     const u32 highs = 1u << a.high;
     const u32 from = first_segment(a, (u64)blockIdx.x * a.chunk);
@@ -899,13 +895,13 @@ DEVICE void second_pass(const PartitionSecondArgs& a, u32* sums) {
 }
 
 struct PartitionScanArgs {
-    u32* counts;  // digits × blocks, replaced by their exclusive prefix sums; 16 bytes of room at the end
+    u32* counts;  // digits × blocks, replaced by their exclusive prefix sums; room for 16 more bytes at the end
     u32* offsets; // digits + 1: where each digit begins
     i32 digits;
     i32 blocks;
 };
 
-// four_counts are counts 4 × at and on, 0 beyond the end.
+// four_counts returns the four counts from 4 × at on, with 0 beyond the end.
 DEVICE uint4 four_counts(const PartitionScanArgs& a, i32 at) {
     const i32 left = a.digits * a.blocks - 4 * at;
     if (left <= 0) return make_uint4(0, 0, 0, 0);
@@ -913,8 +909,8 @@ DEVICE uint4 four_counts(const PartitionScanArgs& a, i32 at) {
     return make_uint4(v.x, left > 1 ? v.y : 0, left > 2 ? v.z : 0, left > 3 ? v.w : 0);
 }
 
-// scan_counts runs in one block, of which each warp has a range of the counts: they
-// wait for each other once, between their sums and their places.
+// scan_counts runs in one block. Each warp has a range of the counts. The warps wait for each other once, between the
+// sums of the ranges and the prefix sums.
 DEVICE void scan_counts(const PartitionScanArgs& a) {
     __shared__ u32 sums[33];
     const i32 fours = (a.digits * a.blocks + 3) / 4, warps = blockDim.x / 32, each = (fours + warps - 1) / warps;
@@ -946,12 +942,12 @@ struct BitsArgs {
     i64 rows;
 };
 
-// bits_to_bytes turns a bitmap into one byte a row.
+// bits_to_bytes converts a bitmap to one byte a row.
 DEVICE void bits_to_bytes(const BitsArgs& a) {
     for (i64 r = global_thread(); r < a.rows; r += grid_threads()) ((u8*)a.dst)[r] = bit((const u32*)a.src, r);
 }
 
-// bytes_to_bits is the way back, in whole 64-bit words.
+// bytes_to_bits is the inverse of bits_to_bytes, for whole 64-bit words.
 DEVICE void bytes_to_bits(const BitsArgs& a) {
     const i64 words = (a.rows + 63) / 64 * 2;
     for (i64 w = global_thread() / 32; w < words; w += grid_threads() / 32) {
@@ -961,8 +957,8 @@ DEVICE void bytes_to_bits(const BitsArgs& a) {
     }
 }
 
-// partition_kK_wW_sS: key of K bytes, columns of W bytes each, 0 for any, S stage buffers.
-// Rows a thread as measured; partitionShapes in Go repeats them.
+// partition_kK_wW_sS: key of K bytes, columns of W bytes each, or of any width for 0, S stage buffers. The number of
+// rows a thread was chosen by measurement; partitionShapes in Go repeats it.
 constexpr int partition_w0 = 0, partition_w4 = 4, partition_w8 = 8;
 #define PARTITION(k, K, w, items, stages) \
     KERNEL_BOUNDS(partition_##k##_##w##_s##stages, PartitionArgs, 512, 1) { \

@@ -1,13 +1,13 @@
-// A look at the keys of a few rows, spread evenly: how many there are, and how many of them come
-// once. One block has them in a hash table in shared memory, of keys alone; a bit of each slot says
-// whether its key came again. Bytes: a sector a row of the sample.
+// Samples the keys of evenly spread rows. It counts the distinct keys, and the keys that occur more than once. One
+// block keeps the keys in a hash table in shared memory. The table has keys only. A bit of each slot tells whether its
+// key occurred again. Bytes: a sector for each row of the sample.
 #include "sample.cuh"
 
 struct SampleArgs {
     u64 key;
-    u32* found; // keys, and those that came again
+    u32* found; // distinct keys, and keys that occurred again
     u64 mul;    // odd
-    u64 step;    // of sampled_row
+    u64 step;    // see sampled_row
     u32 sampled; // rows to look at, fewer than the slots
     u32 slots;
 };
@@ -16,11 +16,11 @@ struct SampleArgs {
 DEVICE u32 hash_key(u32 key, u64 mul) { return key * (u32)mul; }
 DEVICE u32 hash_key(u64 key, u64 mul) { return (u32)(key * mul >> 32); }
 
-// The key of all ones stands for a slot without a key, and has the slot behind the others.
+// The key of all ones marks a slot without a key, so it is counted separately, in `extreme`.
 template <class K>
 DEVICE void sample_keys(const SampleArgs& a, u32* memory) {
     constexpr K EMPTY = (K)~(K)0;
-    constexpr int AT_ONCE = 8; // loads under way
+    constexpr int AT_ONCE = 8; // loads in flight
     __shared__ u32 sums[33], extreme;
     K* keys = (K*)memory;
     u32* again = (u32*)(keys + a.slots);

@@ -1,7 +1,6 @@
-// The parts of a radix sort that are not passes (those are partition.cu's): sort
-// keys become unsigned integers of the same order, narrowed to the range of their
-// values, and as many as fit are packed into one word a row. Texts become ranks,
-// eight bytes a round.
+// The parts of a radix sort other than its passes, which are in partition.cu. Sort keys become unsigned integers of the
+// same order, and are narrowed to the range of their values. As many keys as fit are packed into one word a row.
+// Strings become ranks, by eight bytes a round.
 #include "order.cuh"
 
 enum SortKind : i32 {
@@ -23,11 +22,10 @@ struct SortPart {
     i32 kind;
     i32 bits;   // of the range
     i32 descending; // for SORT_NULLS: nulls come first
-    i32 codes;  // SORT_CODES: how many there are; others are a null's
+    i32 codes;  // SORT_CODES: number of codes; other codes are nulls
 };
 
-// ordered_bits turns the bits of a float into an integer of the same order: -0 as
-// +0, every NaN as the same and last.
+// ordered_bits maps the bits of a float to an integer of the same order. -0 equals +0, all NaNs are equal and last.
 template <class F, class U>
 DEVICE u64 ordered_bits(F f, U bits, U nan) {
     constexpr U sign = U(1) << (8 * sizeof(U) - 1);
@@ -36,7 +34,7 @@ DEVICE u64 ordered_bits(F f, U bits, U nan) {
     return bits & sign ? U(~bits) : bits | sign;
 }
 
-// ordered is the value of a row as an integer of the same order.
+// ordered returns the value of a row as an integer of the same order.
 DEVICE u64 ordered(const SortPart& p, i64 r) {
     constexpr u64 sign = 1ull << 63;
     switch (p.kind) {
@@ -61,8 +59,8 @@ DEVICE u64 ordered(const SortPart& p, i64 r) {
     return 0;
 }
 
-// ordered_rows is ordered of some rows, each `step` after the one before; of those beyond the end it is
-// nothing. All are loaded together.
+// ordered_rows is ordered for ROWS rows that are `step` apart. It loads all of them together. Values of rows beyond the
+// end stay undefined.
 template <int ROWS>
 DEVICE void ordered_rows(const SortPart& p, i64 first, i64 step, i64 end, u64 (&v)[ROWS]) {
     constexpr u64 sign = 1ull << 63;
@@ -90,7 +88,7 @@ DEVICE void ordered_rows(const SortPart& p, i64 first, i64 step, i64 end, u64 (&
 #undef EACH
 }
 
-constexpr int ORDERED = 4; // rows that a thread takes together
+constexpr int ORDERED = 4; // rows that a thread handles together
 
 struct SortRangeArgs {
     SortPart part;
@@ -128,10 +126,10 @@ struct SortPackArgs {
     SortPart part[SORT_PARTS]; // most significant first
     u32* low;        // the lowBits lowest bits of the words
     u32* high;       // the others, at most 32
-    const u32* rows; // the order so far; null: that of the input
+    const u32* rows; // the order so far; null: the order of the input
     i64 n;
     i32 parts;
-    i32 lowBits;     // 0: low is not wanted
+    i32 lowBits;     // 0: low is not written
 };
 
 KERNEL_BOUNDS(sort_pack, SortPackArgs, 256, 1) {
@@ -192,19 +190,19 @@ KERNEL_BOUNDS(pack_words, PackWordsArgs, 256, 1) {
 
 struct UnpackWordsArgs {
     u64 words;
-    u64 out;   // of a half of 16 bytes, the values that it is a half of
+    u64 out;   // for SORT_HIGH and SORT_LOW, the 16-byte values
     u64 valid; // 0: no nulls
     u64 base;
     i64 n;
     i32 wide;
     i32 kind;
-    i32 shift; // of the part in a word
+    i32 shift; // position of the part in a word
     i32 bits;
-    i32 nulls; // the bit that says null
+    i32 nulls; // position of the bit that marks a null
     i32 pad;
 };
 
-// unordered is the bits of the value with an integer of ordered.
+// unordered returns the bits of the value for an integer that ordered returned.
 DEVICE u64 unordered(i32 kind, u64 v) {
     constexpr u64 sign = 1ull << 63;
     switch (kind) {
@@ -219,7 +217,7 @@ DEVICE u64 unordered(i32 kind, u64 v) {
     return v;
 }
 
-// unpack_words takes a part out of words. Bitmaps have whole words of 64 rows.
+// unpack_words extracts a part of the words. Bitmaps have whole words of 64 rows.
 KERNEL(unpack_words, UnpackWordsArgs) {
     const i64 i = global_thread(), whole = (a.n + 63) / 64 * 64;
     const u64 word = i >= a.n ? 0 : a.wide ? ((const u64*)a.words)[i] : ((const u32*)a.words)[i];
@@ -259,23 +257,23 @@ KERNEL(sort_number, SortNumberArgs) {
     for (i64 i = global_thread(); i < a.n; i += grid_threads()) a.out[i] = (u32)i;
 }
 
-// Ranks of texts. All texts are one group; each round sorts the groups of more
-// than one by their next eight bytes and by how many of them the text has, and
-// splits them into groups of equal texts so far. Those that went on beyond the
-// eight bytes and are not alone stay for the next round.
+// Ranks of strings. At first all strings are one group. Each round sorts the groups of more than one string by the next
+// eight bytes, and by the number of these bytes that the string has. Then the round splits each group into groups of
+// strings that are equal so far. Strings that have more bytes and are not alone in their group remain for the next
+// round.
 
 constexpr u32 TEXT_CHUNK = 8;
 
 struct TextWordsArgs {
     const i32* offsets;
     const u8* bytes;
-    const i32* codes; // of the texts among the values of a dictionary; null: the texts are the values
-    const u32* rows;  // the texts in the sort; null: all
-    u64* words;       // next bytes, the first the most significant, zeros behind the end
-    u8* lengths;      // how many there are, TEXT_CHUNK + 1 when there are more
+    const i32* codes; // of the strings among the values of a dictionary; null: the strings are the values
+    const u32* rows;  // the strings in the sort; null: all
+    u64* words;       // next bytes, the first byte most significant, zeros past the end
+    u8* lengths;      // number of these bytes, TEXT_CHUNK + 1 if there are more
     i64 n;
-    i64 depth;        // bytes done
-    i32 values;       // of the dictionary; codes beyond them are a null's
+    i64 depth;        // bytes that earlier rounds have compared
+    i32 values;       // values of the dictionary; other codes are nulls
 };
 
 KERNEL(text_words, TextWordsArgs) {
@@ -295,15 +293,15 @@ KERNEL(text_words, TextWordsArgs) {
 }
 
 struct TextSplitArgs {
-    const u32* order;    // the texts of this round, sorted: places in the arrays below
+    const u32* order;    // the strings of this round, sorted: positions in the arrays below
     const u32* groups;   // null: one group
     const u64* words;
     const u8* lengths;
     const u32* rows;     // null: all
-    const u32* places;   // where in the whole order each stands; null: all
+    const u32* places;   // position of each string in the whole order; null: all
     u32* sorted;         // rows in the new order
     i32* heads;          // 1 where a group begins
-    u32* whole;          // the order of all texts
+    u32* whole;          // the order of all strings
     i32* wholeHeads;
     i64 n;
 };
@@ -328,7 +326,7 @@ struct TextKeepArgs {
     const u32* order;
     const u8* lengths;
     const i32* heads;
-    i32* keep; // 1 where the next round has work
+    i32* keep; // 1 where the next round continues
     i64 n;
 };
 
@@ -361,9 +359,9 @@ KERNEL(text_compact, TextCompactArgs) {
 }
 
 struct TextCodesArgs {
-    const i32* codes; // null: the texts are the values
+    const i32* codes; // null: the strings are the values
     const u32* rows;  // null: all
-    i32* out;         // the value of each text
+    i32* out;         // the value of each string
     i64 n;
 };
 
@@ -374,16 +372,16 @@ KERNEL(text_codes, TextCodesArgs) {
     }
 }
 
-// text_finish puts texts that comparisons have sorted into the whole order.
+// text_finish writes strings that a comparison sort has ordered into the whole order.
 struct TextFinishArgs {
     const OrderKey* keys;
-    const u32* order;  // places in the arrays of the keys, and in rows
+    const u32* order;  // positions in the arrays of the keys, and in rows
     const u32* rows;   // null: all
-    const u32* places; // where in the whole order each stands; null: all
+    const u32* places; // position of each string in the whole order; null: all
     u32* whole;
     i32* wholeHeads;
     i64 n;
-    i32 count; // keys
+    i32 count; // number of keys
 };
 
 KERNEL(text_finish, TextFinishArgs) {
