@@ -25,6 +25,8 @@ type Column struct {
 	// encoded columns on request, because these are quick to decode and to copy. Queue.Upload turns
 	// them into ordinary columns; no other primitive accepts them.
 	CodeWidth int
+	// Pages is set in a column that is still encoded as in a Parquet file: Data has the bytes of pages.
+	Pages *Pages
 }
 
 // DataWidth returns the bytes of a value or of a code in Data. It is 0 for Bool (bits),
@@ -219,6 +221,8 @@ func (s *Stride) Check() error {
 func (c Column) check() error {
 	need := int64(c.Len) * int64(c.DataWidth())
 	switch {
+	case c.Pages != nil:
+		return c.Pages.check(c)
 	case c.Dict != nil:
 		if c.Dict.Values.Dict != nil || c.Dict.Values.Type != c.Type {
 			return fmt.Errorf("dictionary of type %v under a column of type %v", c.Dict.Values.Type, c.Type)

@@ -37,6 +37,8 @@ type Capabilities struct {
 	// SortedTables says that BuildTable sorts keys that are a single number of 4 or 8 bytes. It
 	// then needs memory for a copy of the keys, and afterwards less than a hash table.
 	SortedTables bool `json:"sorted_tables"`
+	// DecodePages says that Upload decodes columns in pages (Pages) on the device.
+	DecodePages bool `json:"decode_pages"`
 	// ArgMinMax says that NewArgMinMax works.
 	ArgMinMax bool `json:"leaders"`
 }

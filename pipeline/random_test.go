@@ -1067,11 +1067,11 @@ func knownDifference(kind, text string) bool {
 		m := regexp.MustCompile(`DuckDB DECIMAL\(38,([0-9]+)\), gstream DECIMAL\(38,([0-9]+)\)`).
 			FindStringSubmatch(text)
 		return m != nil && len(m[1]) <= len(m[2]) && (len(m[1]) < len(m[2]) || m[1] < m[2])
-	case "only gstream fails": // constants that fail, and parts that are not counted, are refused when the job is planned
+	case "only gstream fails": // constants that fail, and parts that are not counted: refused when the job is planned
 		return regexp.MustCompile(`line [0-9]+, column [0-9]+: (in |date_diff does not count the part era)`).MatchString(text)
 	case "only DuckDB fails":
-		// Intervals of more than 2^31 months or days, arguments of wider integers, lengths beyond 2^32, and conditions of
-		// pairs that another condition rules out.
+		// Intervals of more than 2^31 months or days, arguments of wider integers, lengths beyond 2^32, and conditions
+		// of pairs that another condition rules out.
 		return strings.Contains(text, "destination type INT32") ||
 			strings.Contains(text, "outside of supported range") ||
 			strings.Contains(text, "Division by zero") ||

@@ -185,6 +185,9 @@ type DecodeOptions struct {
 	// Encoded asks for encoded columns if they are smaller: codes of a dictionary, or
 	// integers of fewer bytes. It is for strides that go through Queue.Upload.
 	Encoded bool
+	// Pages asks for columns in pages (gpu.Pages) where a device can decode them. It is for
+	// strides that go through Queue.Upload of a device with the capability DecodePages.
+	Pages bool
 	// Trace, when set, is called after every decoding task, on any goroutine, with the
 	// column and the start time.
 	Trace func(column string, begin time.Time)
@@ -196,6 +199,7 @@ type Progress struct {
 	RowsTotal   int64 `json:"rows_total"`         // rows to be returned in total, after pruning
 	BytesRead   int64 `json:"bytes_read"`         // compressed bytes of these rows in the selected columns
 	BytesTotal  int64 `json:"bytes_total"`        //
+	BytesPages  int64 `json:"bytes_in_pages"`     // of the bytes read, those of columns that the device decodes
 	Files       int64 `json:"files"`              // in total
 	FilesRuled  int64 `json:"files_not_opened"`   // ruled out by the names of their folders
 	RowGroups   int64 `json:"row_groups"`         // in total, of the files that were opened

@@ -76,6 +76,9 @@ type Device struct {
 
 	// The streams: copies up, kernels, copies down.
 	up, compute, down stream
+	// decoders are the streams on which pages are decoded, made when they are first used. uploads guards them.
+	decoders  [decodeStreams]stream
+	decodings int // that have begun
 
 	// uploads serialises work on the stream of copies up, downloads work on the stream of
 	// copies down.
@@ -300,7 +303,8 @@ func (d *Device) openContext() error {
 
 const kind = "cuda"
 
-var capabilities = gpu.Capabilities{BlockTables: true, PartitionedJoins: true, PairOutputs: true, SortedTables: true}
+var capabilities = gpu.Capabilities{BlockTables: true, PartitionedJoins: true, PairOutputs: true, SortedTables: true,
+	DecodePages: true}
 
 // Unopened returns the properties of a GPU that are known before one is opened.
 func Unopened() gpu.Properties {
@@ -384,7 +388,7 @@ func (d *Device) Close() error {
 	note(d.pool.close())
 	note(d.pinned.close())
 	d.events.close(d)
-	for _, s := range []stream{d.up, d.compute, d.down} {
+	for _, s := range append([]stream{d.up, d.compute, d.down}, d.decoders[:]...) {
 		if s != 0 {
 			note(d.ctx.do(cuStreamDestroy, uintptr(s)))
 		}

@@ -126,10 +126,12 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	return out, nil
 }
 
-// arrival is the end of the copies of a stride, and the lease that pays for the stride.
+// arrival is the end of the copies of a stride, the lease that pays for the stride, and the decoding of its columns in
+// pages, if it has any.
 type arrival struct {
-	end   event
-	lease *gpu.Lease
+	end      event
+	lease    *gpu.Lease
+	decoding *decoding
 }
 
 // Wait implements gpu.Queue. Kernels that are launched later wait for the copies of the stride. The
@@ -147,7 +149,7 @@ func (q *queue) Wait(s *gpu.Stride) error {
 	err := q.arrive(s, a)
 	if gpu.IsOutOfMemory(err) {
 		d.mu.Lock()
-		d.arrivals[s] = arrival{lease: a.lease}
+		d.arrivals[s] = arrival{lease: a.lease, decoding: a.decoding}
 		d.mu.Unlock()
 	}
 	return err
@@ -166,6 +168,14 @@ func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
 			err = q.fail("wait for a stride", err)
 		}
 		d.recycle(a.end)
+	}
+	if a.decoding != nil {
+		if err == nil {
+			err = q.complete(s, a.decoding)
+		}
+		if !gpu.IsOutOfMemory(err) {
+			a.decoding.release()
+		}
 	}
 	isEncoded := func(c gpu.Column) bool { return c.CodeWidth != 0 }
 	if err != nil || !slices.ContainsFunc(s.Cols, isEncoded) {
@@ -257,6 +267,12 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		copied, err = q.dev.record(q.dev.up)
 		t.fail(err)
 	}
+	var w *decoding
+	if t.err == nil && s.HasPages() {
+		var err error
+		w, err = q.dev.decode(l, cols, copied)
+		t.fail(err)
+	}
 	if t.err != nil {
 		// Copies may still be running from and to memory that is released now.
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
@@ -268,7 +284,7 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	t.settle(q.upDicts)
 	out := &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
 	q.dev.trace.moved(t, laneUp, func() { s.Release() })
-	return out, arrival{copied, l}, nil
+	return out, arrival{copied, l, w}, nil
 }
 
 // Download implements gpu.Queue. The copies run on their own stream. They wait for the kernels that
@@ -480,8 +496,10 @@ func equalDictionaries(a, b *gpu.Dictionary) bool {
 // plain copies a column without its dictionary. It copies the bytes of the rows, which
 // may be fewer than those of the buffers.
 func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
-	out := gpu.Column{Type: c.Type, Len: c.Len, CodeWidth: c.CodeWidth}
+	out := gpu.Column{Type: c.Type, Len: c.Len, CodeWidth: c.CodeWidth, Pages: c.Pages}
 	switch {
+	case c.Pages != nil:
+		out.Data = t.uploadWith(c.Data, c.Data.Size(), pageSlack)
 	case c.Dict == nil && c.Type.IsVar():
 		out.Offsets = move(c.Offsets, int64(c.Len+1)*4)
 		out.Data = move(c.Data, c.Data.Size())
@@ -495,11 +513,14 @@ func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer
 }
 
 // upload copies n bytes of a buffer up.
-func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
+func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer { return t.uploadWith(b, n, 0) }
+
+// uploadWith is upload to a buffer with more bytes, which are zero.
+func (t *transfer) uploadWith(b *gpu.Buffer, n, more int64) *gpu.Buffer {
 	if n = min(n, b.Size()); t.err != nil || n == 0 {
 		return nil
 	}
-	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, n)
+	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, n+more)
 	if err != nil {
 		t.fail(err)
 		return nil
@@ -510,6 +531,9 @@ func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 		src := b.Bytes()[:n]
 		t.fail(t.q.dev.copyUp(t.lease, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
 		runtime.KeepAlive(src)
+	}
+	if more > 0 {
+		t.fail(t.q.dev.ctx.do(cuMemsetD8Async, out.Addr()+uintptr(n), 0, uintptr(more), uintptr(t.q.dev.up)))
 	}
 	t.bytes += n
 	return out

@@ -212,7 +212,7 @@ var (
 // Scans and outputs, of host memory.
 var (
 	// DecodeAhead bounds strides that are decoded before they are copied to a GPU. Pages and outputs have the rest.
-	DecodeAhead = row(Share{Name: "strides decoded ahead", Num: 1, Den: 2, Most: 2 * gib, Use: Works, Per: Scan})
+	DecodeAhead = row(Share{Name: "strides decoded ahead", Num: 1, Den: 2, Most: 768 * mib, Use: Works, Per: Scan})
 	// LargePage is the size from which on an out-of-budget error names the page that it was for.
 	LargePage = row(Share{Name: "page that an error names", Num: 1, Den: 8, Use: Begins, Per: Run})
 	// OutputRows bounds rows that wait for more of their row group or partition. OutputQueue bounds the row groups that

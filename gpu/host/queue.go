@@ -81,6 +81,9 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
 		return nil, err
 	}
+	if err := s.DecodePages(); err != nil {
+		return nil, q.fail(err)
+	}
 	cols := make([]gpu.Column, 0, len(s.Cols))
 	for _, c := range s.Cols {
 		c, err := move.Decode(q.dev.cores, l, c)

@@ -61,6 +61,12 @@ func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease,
 			left = l.Available()
 			up, err = q.UploadAhead(l, s)
 		}
+		if errors.Is(err, gpu.ErrBudget) && s.HasPages() {
+			// Without pages, a stride takes about half as much memory of the device.
+			if err = s.DecodePages(); err == nil {
+				up, err = q.UploadAhead(l, s)
+			}
+		}
 		if err != nil {
 			s.Release()
 			return err

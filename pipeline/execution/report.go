@@ -75,6 +75,10 @@ func (r *Report) String() string {
 			fmt.Fprintf(&b, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped,
 				s.Scan.RowGroups)
 		}
+		if s.Scan != nil && s.Scan.BytesPages > 0 {
+			fmt.Fprintf(&b, "%s: the device decoded %s of %s\n", s.Step, size(s.Scan.BytesPages),
+				size(s.Scan.BytesRead))
+		}
 	}
 	for _, s := range r.Stages {
 		if text := s.Spill.String(); text != "" {

@@ -35,7 +35,7 @@ func bloomScan(t *testing.T, paths []string, column string, values ...gpu.Scalar
 // up to 198. So the statistics rule out neither.
 func TestBloomFiltersRuleOutRowGroups(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	path := fixture("bloom.parquet")
 	all := mustScan(t, "bloom.parquet", 5000)
 	for _, column := range []string{"i", "n", "s", "f", "d", "t", "u"} {
@@ -107,7 +107,7 @@ func TestDamagedBloomFilterIsNotUsed(t *testing.T) {
 }
 
 func TestThousandsOfFilesAreReadWithFewOpenAtATime(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	const files = 2000
 	b, err := os.ReadFile("testdata/int64.parquet")
 	require.NoError(t, err)

@@ -4,8 +4,8 @@
 // maps Parquet types to gpu types, prunes by statistics, cuts row groups into strides, and decodes
 // column chunks in parallel. A scan has separate parts: metadata (footer.go, schema.go) and pruning
 // (prune.go) give a list of tasks (plan.go); encoded chunks have the bytes of pages and a directory
-// of them (encoded.go); a decoder turns these into columns (pages.go, column.go). Another decoder
-// could take the same tasks and chunks. The package never evaluates a filter: pruning only leaves
+// of them (encoded.go); a decoder turns these into columns (pages.go, column.go). For a device that
+// decodes pages, a task only describes them (undecoded.go). The package never evaluates a filter: pruning only leaves
 // out rows that cannot match.
 //
 // # Trust

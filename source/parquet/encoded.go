@@ -296,6 +296,10 @@ func (c *encodedChunk) fetch() error {
 func (c *encodedChunk) load(p *page) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.loadLocked(p)
+}
+
+func (c *encodedChunk) loadLocked(p *page) error {
 	if p.block != nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -38,4 +39,12 @@ func (p location) wrap(err error) error {
 		return fmt.Errorf("%s: row group %d: %w", p.path, p.rowGroup, err)
 	}
 	return fmt.Errorf("%s: row group %d, column %q: %w", p.path, p.rowGroup, p.column, err)
+}
+
+// place is wrap, but for denied memory, which is no matter of the file.
+func (p location) place(err error) error {
+	if errors.Is(err, gpu.ErrBudget) {
+		return err
+	}
+	return p.wrap(err)
 }

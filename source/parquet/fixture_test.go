@@ -12,11 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
@@ -38,6 +41,14 @@ func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	got, p, err := scanOnce(t, limit, paths, opt, columns...)
 	if limit == 0 {
 		require.Equal(t, err, encodedErr)
+		if decoder(t) != nil && gputest.Takes(gputest.ThinOr(t, 13), int(scans.Add(1))) {
+			opt.Decode.Pages = true
+			paged, _, pagedErr := scanOnce(t, limit, paths, opt, columns...)
+			require.Equal(t, err, pagedErr)
+			if err == nil {
+				requireSame(t, got, paged)
+			}
+		}
 	}
 	if err == nil && encodedErr == nil {
 		requireSame(t, got, encoded)
@@ -100,6 +111,13 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 			return nil, r.Progress(), err
 		}
 		require.NoError(t, s.Check())
+		if opt.Decode.Pages {
+			q, err := decoder(t).NewQueue("decode")
+			require.NoError(t, err)
+			if s, err = throughDevice(t, q, s); err != nil {
+				return nil, r.Progress(), err
+			}
+		}
 		if opt.StrideRows > 0 {
 			require.LessOrEqual(t, s.Rows, opt.StrideRows)
 		}
@@ -117,6 +135,59 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	return out, p, nil
 }
 
+// scans counts calls of scan.
+var scans atomic.Int64
+
+// decoder returns a GPU or the emulator, which decodes pages. It returns nil under the race detector, which does not
+// see kernels.
+func decoder(t testing.TB) *cuda.Device {
+	if gputest.Race {
+		return nil
+	}
+	sharedDevice.Do(func() {
+		d, err := cuda.Open(cuda.Options{Library: cudatest.Library(t), HostMemory: 1 << 30})
+		require.NoError(t, err)
+		sharedDevice.Device = d
+	})
+	return sharedDevice.Device
+}
+
+var sharedDevice struct {
+	sync.Once
+	*cuda.Device
+}
+
+// exceptDevice ignores the goroutine of the GPU, which all tests share.
+var exceptDevice = goleak.IgnoreTopFunction("github.com/gstream/gstream/gpu/cuda.(*Device).reap")
+
+// throughDevice copies a stride to a device, which decodes its pages, and back. It takes the stride over.
+func throughDevice(t testing.TB, q gpu.Queue, s *gpu.Stride) (*gpu.Stride, error) {
+	l := q.Device().Budget().Lease("decode")
+	host := q.Device().HostBudget().Lease("decoded")
+	defer func() {
+		require.NoError(t, q.Close()) // it lets go of dictionaries
+		require.NoError(t, l.Close())
+		require.NoError(t, host.Close())
+	}()
+	up, err := q.Upload(l, s)
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	down, err := q.Download(host, up)
+	require.NoError(t, err)
+	defer down.Release()
+	out := &gpu.Stride{Schema: down.Schema, Rows: down.Rows}
+	for _, c := range down.Cols {
+		values := make([]gpu.Scalar, c.Len)
+		for i := range values {
+			values[i] = c.ScalarAt(i)
+		}
+		out.Cols = append(out.Cols, gpu.ColumnOf(c.Type, values))
+	}
+	return out, nil
+}
+
 func fixture(name string) []string { return []string{filepath.Join("testdata", name)} }
 
 func mustScan(t *testing.T, name string, strideRows int, columns ...string) content {
@@ -129,7 +200,7 @@ func mustScan(t *testing.T, name string, strideRows int, columns ...string) cont
 
 func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	files, err := filepath.Glob("testdata/encodings-*.parquet")
 	require.NoError(t, err)
 	require.Len(t, files, 6)
@@ -161,7 +232,7 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 }
 
 func TestStridesDecodedInAnyOrderGiveTheSameRows(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	defer func(f func(int) int) { nextTask = f }(nextTask)
 	random := rand.New(rand.NewPCG(1, 2)) // used under the lock of a scan, by one scan at a time
 	nextTask = random.IntN
@@ -187,7 +258,7 @@ func TestStridesDecodedInAnyOrderGiveTheSameRows(t *testing.T) {
 }
 
 func TestAllThreadsDecodeOneColumnOfOneRowGroup(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	table, err := Open(fixture("no-statistics.parquet"), OpenOptions{})
 	require.NoError(t, err)
 	require.Len(t, table.files[0].groups, 1)
@@ -567,7 +638,7 @@ func TestInspectShowsNestedColumnsAndStatistics(t *testing.T) {
 }
 
 func TestCloseInTheMiddleAndCancelLeaveNothing(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	for _, read := range []int{0, 1, 3} {
 		table, err := Open(fixture("encodings-v1-none.parquet"), OpenOptions{})
 		require.NoError(t, err)
@@ -593,7 +664,7 @@ func TestCloseInTheMiddleAndCancelLeaveNothing(t *testing.T) {
 }
 
 func TestBudgetErrorOfAScanIsReturnedAsItIs(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	_, _, err := scan(t, 20<<10, fixture("encodings-v1-none.parquet"), source.ScanOptions{})
 	var budget *gpu.BudgetError
 	require.ErrorAs(t, err, &budget)

@@ -77,7 +77,7 @@ var changes = map[string]func(t *testing.T, path string){
 }
 
 func TestAFileThatChangesGivesRowsOfOneVersionOrAnErrorOfItsOwn(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	defer func(n int) { readAhead = n }(readAhead)
 	readAhead = 512
 	one := source.Predicate{Column: 0, Op: source.Gt, Values: []gpu.Scalar{gpu.IntScalar(gpu.Of(gpu.Int64), 1<<20+250)}}

@@ -59,7 +59,7 @@ func chunkOf(m *format.FileMetaData, g, c int) *format.ColumnMetaData {
 }
 
 func TestDamagedFilesAreErrorsThatNameTheFile(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	for _, c := range []struct {
 		name, file, says string
 		change           func(b []byte) []byte
@@ -242,7 +242,7 @@ func TestPagesBehindTheLastRowAreAnError(t *testing.T) {
 }
 
 func TestClaimedRowsTakeNoMemory(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	const rows = 1 << 40 // the most that a file of its size may have
 	path := edited(t, "page-index.parquet", footer(func(m *format.FileMetaData) {
 		m.NumRows, m.RowGroups, m.RowGroups[0].NumRows = rows, m.RowGroups[:1], rows
@@ -301,7 +301,7 @@ func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {
 
 func TestAnyChangedByteIsAnErrorOrHarmless(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"encodings-v2-snappy.parquet", "duckdb.parquet", "fallback.parquet",
 		"page-index.parquet", "decimals.parquet"} {

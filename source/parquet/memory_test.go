@@ -34,7 +34,7 @@ func everyColumn(t *testing.T, path string) (*Table, source.ScanOptions) {
 
 func TestTheLeastMemoryOfAScanIsEnoughForIt(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	files, err := filepath.Glob("testdata/*.parquet")
 	require.NoError(t, err)
 	for _, f := range files {
@@ -67,7 +67,7 @@ func TestAScanWithABudgetOfLessThanItsLeastIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestAScanGoesOnAfterEveryRefusal(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	defer func(n int) { readAhead = n }(readAhead)
 	readAhead = 100 // so that memory is also refused between a header and its page
 	for _, f := range []string{"encodings-v1-zstd.parquet", "encodings-v2-snappy.parquet", "fallback.parquet",
@@ -124,7 +124,7 @@ func readAll(table *Table, opt source.ScanOptions) (content, error) {
 }
 
 func TestAScanGoesOnBesideOneWhoTakesAllMemoryByTurns(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	for _, f := range []string{"testdata/encodings-v1-zstd.parquet", "testdata/many-dictionaries.parquet"} {
 		table, opt := everyColumn(t, f)
 		opt.StrideRows, opt.Decode.Threads = 100, 4
@@ -160,7 +160,7 @@ func TestAScanGoesOnBesideOneWhoTakesAllMemoryByTurns(t *testing.T) {
 }
 
 func TestAScanThatNobodyGivesMemoryFails(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	const patience = 200 * time.Millisecond
 	for _, alone := range []bool{true, false} {
 		table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
@@ -184,7 +184,7 @@ func TestAScanThatNobodyGivesMemoryFails(t *testing.T) {
 }
 
 func TestAScanWaitsForMemoryAsLongAsNobodyReads(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	const patience = 10 * time.Millisecond
 	table, opt := everyColumn(t, "testdata/encodings-v1-none.parquet")
 	shrunk := make(chan struct{})
@@ -260,7 +260,7 @@ func largePages(t *testing.T, groups, pages, version int, optional bool, e encod
 
 func TestAScanOfLargePagesHoldsOneAtATime(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, exceptDevice)
 	defer func(n int) { readAhead = n }(readAhead)
 	readAhead = 1 << 10 // so that pages are larger
 	for _, codec := range []compress.Codec{&parquet.Uncompressed, &parquet.Snappy} {

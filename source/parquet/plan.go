@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"errors"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -135,11 +134,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	if g.smallest == nil || g.rows <= max(countedRows, countedRowsPerByte*g.smallest.size) {
 		return nil
 	}
-	defer func() {
-		if !errors.Is(err, gpu.ErrBudget) {
-			err = location{f.path, group, g.counted.field.Name}.wrap(err)
-		}
-	}()
+	defer func() { err = location{f.path, group, g.counted.field.Name}.place(err) }()
 	defer guard(&err)
 	col := g.counted
 	col.constant = nil // read the pages of the column, although they have only nulls

@@ -72,7 +72,8 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 // newReader returns a reader without strides.
 func (t *Table) newReader(opt source.ScanOptions, total source.Progress) *reader {
 	r := &reader{
-		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, trace: opt.Decode.Trace,
+		columns: opt.Columns, lease: opt.Lease, encoded: opt.Decode.Encoded, pages: opt.Decode.Pages,
+		trace:         opt.Decode.Trace,
 		inflightBytes: opt.Decode.InflightBytes,
 		total:         total,
 		schema:        &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
@@ -111,6 +112,7 @@ type reader struct {
 	lease         *gpu.Lease
 	total         source.Progress // the work for all rows, known before the first row is read
 	encoded       bool
+	pages         bool // leave to the device what it can decode
 	inflight      int
 	inflightBytes int64
 	unwatch       func() bool
@@ -118,9 +120,10 @@ type reader struct {
 	slots         chan struct{}
 	workers       sync.WaitGroup
 
-	decoding  atomic.Int64 // nanoseconds of all workers together
-	bytesRead atomic.Int64
-	rowsRead  atomic.Int64
+	decoding   atomic.Int64 // nanoseconds of all workers together
+	bytesRead  atomic.Int64
+	bytesPages atomic.Int64
+	rowsRead   atomic.Int64
 
 	mu       sync.Mutex
 	work     sync.Cond // signals that a worker may find a task, or that the scan ends
@@ -374,22 +377,44 @@ func (r *reader) spare() *pageReader {
 	return &pageReader{lease: r.lease, ready: r.resume}
 }
 
-// run decodes column i of a stride.
+// run decodes column i of a stride, or leaves that to the device.
 func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
-	column, field := r.columns[i], r.schema.Fields[i]
-	d := columnDecoder{lease: r.lease, t: field.Type, rows: plan.rows, encoded: r.encoded}
+	pages.start()
+	ok := false
+	if r.pages {
+		if col, ok, err = r.keepPages(plan, i, pages); err != nil {
+			return col, err
+		}
+	}
+	if !ok {
+		if col, err = r.decodeColumn(plan, i, pages); err != nil {
+			return col, err
+		}
+	}
+	for _, s := range plan.segments {
+		s.chunks[i].release(s.from, s.to)
+		n := s.bytes(r.columns[i])
+		r.bytesRead.Add(n)
+		if ok {
+			r.bytesPages.Add(n)
+		}
+	}
+	return col, nil
+}
+
+// decodeColumn decodes column i of a stride.
+func (r *reader) decodeColumn(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
+	field := r.schema.Fields[i]
+	d := columnDecoder{lease: pages.lease, t: field.Type, rows: plan.rows, encoded: r.encoded}
 	at := location{column: field.Name, rowGroup: -1}
 	defer func() {
 		if err != nil {
 			d.discard()
 			pages.abandon()
-			if !errors.Is(err, gpu.ErrBudget) {
-				err = at.wrap(err)
-			}
+			err = at.place(err)
 		}
 	}()
 	defer guard(&err)
-	pages.start()
 	row := 0
 	for _, s := range plan.segments {
 		at.path, at.rowGroup = s.file.path, s.group
@@ -403,14 +428,7 @@ func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column
 		}
 		row += int(s.to - s.from)
 	}
-	if col, err = d.column(); err != nil {
-		return col, err
-	}
-	for _, s := range plan.segments {
-		s.chunks[i].release(s.from, s.to)
-		r.bytesRead.Add(s.bytes(column))
-	}
-	return col, nil
+	return d.column()
 }
 
 // finish records the outcome of a task. The caller holds the lock.
@@ -535,7 +553,7 @@ func (r *reader) next() (*gpu.Stride, error) {
 // Progress implements source.Reader.
 func (r *reader) Progress() source.Progress {
 	p := r.total
-	p.RowsRead, p.BytesRead = r.rowsRead.Load(), r.bytesRead.Load()
+	p.RowsRead, p.BytesRead, p.BytesPages = r.rowsRead.Load(), r.bytesRead.Load(), r.bytesPages.Load()
 	p.Decode = time.Duration(r.decoding.Load())
 	return p
 }

@@ -17,7 +17,7 @@ import (
 // emulator. It skips the test on a machine with neither a GPU nor a C++ compiler.
 // GSTREAM_EMULATOR=1 in the environment always takes the emulator. Under the race detector, which does not see
 // kernels and makes tests slow, only this one does: other tests skip.
-func Library(t *testing.T) string {
+func Library(t testing.TB) string {
 	t.Helper()
 	if gputest.Race && os.Getenv("GSTREAM_EMULATOR") == "" {
 		t.Skip("kernels are not emulated under the race detector, unless GSTREAM_EMULATOR=1")

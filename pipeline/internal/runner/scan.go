@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
@@ -101,6 +102,9 @@ func (f *aheadFeed) take(ctx context.Context) (morsel, error) {
 	return func(_ context.Context, l *lane, emit operators.Emit) error {
 		if err := l.queue.Wait(s); err != nil {
 			s.Release()
+			if errors.Is(err, source.ErrData) {
+				return err // it names the file
+			}
 			return f.op.failed(err)
 		}
 		return emit(s)
@@ -169,9 +173,18 @@ func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 		Decode: source.DecodeOptions{
 			Threads: r.threads(), Slots: r.slots,
 			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
-			Encoded: discrete(r.device), Trace: r.trace(laneDecode, o.Name()),
+			Encoded: discrete(r.device), Pages: r.decodesPages(), Trace: r.trace(laneDecode, o.Name()),
 		},
 	}
+}
+
+// pagesThreads is the number of threads up to which a GPU decodes pages. With more, the CPU is as fast or faster,
+// although it takes five times as much processor time (examples/bench/decode.md).
+const pagesThreads = 12
+
+// decodesPages reports whether scans leave pages to the device.
+func (r *run) decodesPages() bool {
+	return r.device.Properties().DecodePages && r.threads() <= pagesThreads
 }
 
 // inflight returns the number of strides that are decoded at a time. It is one per thread, because

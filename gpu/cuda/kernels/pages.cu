@@ -1,0 +1,738 @@
+// Decodes pages of Parquet files: Snappy, definition levels, codes of a dictionary, and
+// PLAIN values and strings.
+//
+// Pages are untrusted. Each kernel checks every length, offset, code and run against the
+// bytes that the page has, and each loop makes progress in these bytes. A page that is
+// wrong marks its column, and the CPU decodes this column again to say what is wrong.
+//
+// load32 and load64 read up to 8 bytes after the last byte of a page, and never use these
+// bytes. All buffers of pages are that much longer.
+#include "common.cuh"
+
+// The layouts of pages.go.
+struct Page {
+    const u8* src;      // the bytes of the page after its header: levels, then the body
+    u8* body;           // the body without compression
+    const u8* dict;     // values of the dictionary, or addresses of its strings
+    const i32* lengths; // of the strings of the dictionary
+    i64 row;            // the row of the column of the first row to take
+    i32 size;           // bytes at src
+    i32 raw;            // bytes at body
+    i32 levels;         // bytes of levels at src, or LEVELS_IN_BODY
+    i32 values;         // values and nulls
+    i32 skip, rows;     // take the rows [skip, skip + rows)
+    i32 entries;        // values of the dictionary
+    i32 base;           // what is added to codes that are kept
+    i32 column;
+    i32 coded;
+};
+
+struct PageColumn {
+    u8* out;          // values, codes, or lengths of strings
+    u64* strings;     // addresses of strings
+    u32* valid;       // zero at first; null if there are no nulls
+    i64 least, most;  // bounds of values
+    i32 stored;       // bytes of a PLAIN value
+    i32 width;        // bytes of a value of the column
+    i32 form;
+    i32 text;         // strings must be valid UTF-8
+};
+
+enum PageForm { FORM_VALUES, FORM_CODES, FORM_STRINGS };
+
+struct PageStatus {
+    u32 bad;
+    u32 nulls;
+    u64 bytes;  // of strings
+};
+
+struct PagesArgs {
+    const Page* pages;
+    const PageColumn* columns;
+    PageStatus* status;  // of each column
+    i32 first;           // the page of the first block
+    i32 unused;
+};
+
+constexpr i32 LEVELS_IN_BODY = -1;
+constexpr int PAGE_THREADS = 256, PAGE_WARPS = PAGE_THREADS / 32;
+
+// load32 and load64 load from any address.
+DEVICE u32 load32(const u8* p) {
+    const u32* w = (const u32*)((u64)p & ~3ull);
+    u32 shift = ((u64)p & 3) * 8;
+    return (u32)((w[0] | (u64)w[1] << 32) >> shift);
+}
+
+DEVICE u64 load64(const u8* p) { return load32(p) | (u64)load32(p + 4) << 32; }
+
+// uvarint reads a number of at most 32 bits at p and moves p behind it. It returns false
+// if the bytes before end are none.
+DEVICE bool uvarint(const u8*& p, const u8* end, u32& v) {
+    u64 n = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        if (p >= end) return false;
+        u8 b = *p++;
+        n |= (u64)(b & 127) << shift;
+        if (!(b & 128)) {
+            v = (u32)n;
+            return n >> 32 == 0;
+        }
+    }
+    return false;
+}
+
+// --- Snappy ---------------------------------------------------------------------------
+//
+// A block of Snappy is a sequence of elements: literals, and copies of earlier output. Encoders
+// start afresh after each 64 KiB of output: no element lies across such a boundary, and no copy
+// reaches behind it. The format does not promise this. pages_split finds where the parts of large pages begin, so
+// that pages_snappy can decompress them at the same time. If a page turns out to be of another encoder,
+// pages_whole decompresses it from the beginning.
+
+// Element is a literal or a copy.
+struct Element {
+    u32 header;  // bytes before the bytes of a literal
+    u32 length;  // bytes of output
+    u32 offset;  // of a copy; 0 for a literal
+    bool literal;
+    __device__ u32 size() const { return header + (literal ? length : 0); }
+};
+
+// element decodes the element that begins with the bytes of v. Lengths of 2^31 and more are cut,
+// because no page has as many bytes.
+DEVICE Element element(u64 v) {
+    u32 tag = v & 255, kind = tag & 3, rest = (u32)(v >> 8);
+    if (kind == 0) {
+        u32 more = tag >> 2 < 60 ? 0 : (tag >> 2) - 59;
+        u32 length = more ? rest & (ALL >> (32 - 8 * more)) : tag >> 2;
+        return {1 + more, min(length, 0x7ffffffeu) + 1, 0, true};
+    }
+    if (kind == 1) return {2, (tag >> 2 & 7) + 4, (tag >> 5) << 8 | (rest & 255), false};
+    return {kind == 2 ? 3u : 5u, (tag >> 2) + 1, kind == 2 ? rest & 0xffff : rest, false};
+}
+
+// Tags are the elements that begin in a window of 32 bytes.
+struct Tags {
+    u32 start[32];    // first byte of output, from the start of the window's output on
+    u32 offset[32];   // of a copy; 0 for a literal
+    u32 literal[32];  // position of a literal's first byte in the block
+};
+
+// tag_before is the last of count elements that begins at or before byte j of a window's output.
+DEVICE u32 tag_before(const Tags& t, u32 count, u32 j) {
+    u32 k = 0;
+    for (u32 d = 16; d; d >>= 1)
+        if (k + d < count && t.start[k + d] <= j) k += d;
+    return k;
+}
+
+// source returns the address of byte i of a window's output, which element k writes: in the input, or in the
+// output of earlier windows, which is before out. A copy of bytes that the same window writes is traced to its source.
+DEVICE const u8* source(const Tags& t, u32 k, u32 i, const u8* in, const u8* out) {
+    for (;;) {
+        u32 from = t.start[k], back = t.offset[k], inside = i - from;
+        if (back == 0) return in + t.literal[k] + inside;
+        if (inside >= back) inside %= back;
+        if (from + inside < back) return out - (back - from - inside);
+        i = from + inside - back;
+        k = tag_before(t, k + 1, i);
+    }
+}
+
+// Window is 256 bytes of input, in the registers of a warp: words from word 32 × chunk on.
+struct Window {
+    const u32* words;
+    u32 last;   // the last word that may be read
+    u32 chunk;
+    u32 now, next;
+};
+
+DEVICE u32 window_word(const Window& w, u32 chunk) { return w.words[min(chunk * 32 + lane_id(), w.last)]; }
+
+// window_at returns the bytes from byte at + lane of the words on, of which five are right.
+DEVICE u64 window_at(Window& w, u32 at) {
+    u32 chunk = at >> 7;
+    if (chunk != w.chunk) {
+        w.now = chunk == w.chunk + 1 ? w.next : window_word(w, chunk);
+        w.next = window_word(w, chunk + 1);
+        w.chunk = chunk;
+    }
+    u32 byte = at + lane_id(), word = (byte >> 2) - chunk * 32;
+    u32 a = __shfl_sync(ALL, w.now, word & 31), b = __shfl_sync(ALL, w.next, word & 31);
+    u32 c = __shfl_sync(ALL, w.now, (word + 1) & 31), d = __shfl_sync(ALL, w.next, (word + 1) & 31);
+    u64 low = word < 32 ? a : b, high = word + 1 < 32 ? c : d;
+    return (low | high << 32) >> (byte & 3) * 8;
+}
+
+// snappy decompresses n bytes of elements to raw bytes. All lanes of a warp take part. Each lane decodes the
+// element that would begin at one of the next 32 bytes; a walk from the first one finds those that
+// do begin there. Then each lane writes some bytes of their output, which do not depend on each other.
+DEVICE bool snappy(const u8* in, u32 n, u8* out, u32 raw, Tags& t) {
+    u32 ip = 0, op = 0, lane = lane_id(), shift = (u64)in & 3;
+    Window w = {(const u32*)(in - shift), (shift + n) >> 2, 0, 0, 0};
+    w.now = window_word(w, 0);
+    w.next = window_word(w, 1);
+    while (ip < n) {
+        u32 at = ip + lane;
+        Element e = element(window_at(w, ip + shift));
+        u32 next = lane + e.size(), real = 0, used = 0, limit = min(32u, n - ip);
+        while (used < limit) {
+            real |= 1u << used;
+            used = __shfl_sync(ALL, next, used);
+        }
+        if (used > n - ip) return false;
+        bool mine = real >> lane & 1;
+        u32 end = warp_inclusive(mine ? e.length : 0), start = end - e.length;
+        u32 total = __shfl_sync(ALL, end, 31);
+        if (total > raw - op) return false;
+        if (__any_sync(ALL, mine && !e.literal && (e.offset == 0 || e.offset > op + start))) return false;
+        __syncwarp();
+        if (mine) {
+            u32 k = __popc(real & lanes_below());
+            t.start[k] = start;
+            t.offset[k] = e.offset;
+            t.literal[k] = at + e.header;
+        }
+        __syncwarp();
+        u32 before = 0, upto = ALL >> (31 - lane); // before counts elements that begin before byte base
+        u8* to = out + op;
+        for (u32 base = 0; base < total; base += 64) {
+            u32 low = __reduce_or_sync(ALL, mine && start - base < 32 ? 1u << (start - base) : 0);
+            u32 high = __reduce_or_sync(ALL, mine && start - base - 32 < 32 ? 1u << (start - base - 32) : 0);
+            u32 i = base + lane, k = before + __popc(low & upto) - 1;
+            before += __popc(low);
+            u32 k2 = before + __popc(high & upto) - 1;
+            before += __popc(high);
+            u8 a = i < total ? *source(t, k, i, in, to) : 0;
+            u8 b = i + 32 < total ? *source(t, k2, i + 32, in, to) : 0;
+            if (i < total) to[i] = a;
+            if (i + 32 < total) to[i + 32] = b;
+        }
+        __syncwarp();
+        op += total;
+        ip += used;
+    }
+    return op == raw;
+}
+
+// snappy_body returns the elements of a page, which follow its length, or null if that is wrong. A page of
+// nulls may have no bytes at all.
+DEVICE const u8* snappy_body(const Page& p, u32& n) {
+    const u8 *at = p.src + max(p.levels, 0), *end = p.src + p.size;
+    u32 raw;
+    n = 0;
+    if (at == end && p.raw == 0) return at;
+    if (!uvarint(at, end, raw) || raw != (u32)p.raw) return nullptr;
+    n = (u32)(end - at);
+    return at;
+}
+
+constexpr u32 PART = 64 << 10;  // bytes of output of a part
+constexpr int SPLIT_THREADS = 512, SEGMENT = 1024, SPLIT_TILE = SPLIT_THREADS / 32 * SEGMENT;
+
+// Work is a page, or a part of a page, that a warp decompresses.
+struct Work {
+    i32 page;
+    i32 part;  // -1: the whole page
+};
+
+struct SnappyArgs {
+    const Page* pages;
+    PageStatus* status;
+    const Work* work;   // the largest pages first
+    u32* next;          // the position in work of the next one
+    const i32* split;   // pages that have parts
+    const i32* first;   // of each of these, the position in starts of its first part
+    const i32* of;      // of each page, its position in split
+    u32* starts;        // where parts begin in the bytes of a page, and where the last one ends
+    u32* whole;         // of each of these pages: it must be decompressed as a whole
+    i32 count;          // of work
+    i32 splits;         // of split
+};
+
+// A block finds the parts of a page. Where the elements of a segment begin depends on all bytes before it.
+// So each lane of a warp assumes that one of the first 32 bytes of the segment begins an
+// element, and walks from there to the end of the segment. One thread then goes from segment to segment.
+KERNEL_BOUNDS(pages_split, SnappyArgs, SPLIT_THREADS, 1) {
+    __shared__ u8 tile[SPLIT_TILE + 16];
+    __shared__ u32 past[SPLIT_THREADS], output[SPLIT_THREADS]; // where each walk ends, and its bytes of output
+    // Of each tag: its bytes of input, and from bit 8 on those of output; 0 for long literals.
+    __shared__ u16 steps[256];
+    __shared__ bool ok;
+    const Page& p = a.pages[a.split[blockIdx.x]];
+    u32* starts = a.starts + a.first[blockIdx.x];
+    u32 n, raw = p.raw, parts = (raw + PART - 1) / PART;
+    const u8* in = snappy_body(p, n);
+    u32 at = 0, op = 0, k = 1; // of thread 0: the next element, its output, the next part
+    if (threadIdx.x == 0) {
+        starts[0] = 0;
+        ok = in != nullptr;
+    }
+    if (threadIdx.x < 256) {
+        Element e = element(threadIdx.x);
+        steps[threadIdx.x] = (threadIdx.x & 3) == 0 && threadIdx.x >= 240 ? 0 : (u16)(e.size() | e.length << 8);
+    }
+    auto step = [&](u32& i, u32& sum) { // goes to the next element of the tile, and adds the output of this one
+        u32 s = steps[tile[i]];
+        if (s) {
+            i += s & 255;
+            sum += s >> 8;
+        } else {
+            Element e = element(load64(tile + i));
+            i += e.size();
+            sum += e.length;
+        }
+    };
+    for (u32 base = 0; base < n; base += SPLIT_TILE) {
+        u32 size = min(n - base, (u32)SPLIT_TILE);
+        __syncthreads();
+        if (!ok) break;
+        for (u32 i = threadIdx.x * 4; i < size + 8; i += SPLIT_THREADS * 4) *(u32*)(tile + i) = load32(in + base + i);
+        __syncthreads();
+        u32 i = threadIdx.x / 32 * SEGMENT, to = min(i + SEGMENT, size), sum = 0;
+        for (i += lane_id(); i < to;) step(i, sum);
+        past[threadIdx.x] = base + i;
+        output[threadIdx.x] = sum;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            for (u32 from = 0; from < size && ok; from += SEGMENT) {
+                u32 end = base + min(from + SEGMENT, size);
+                if (at >= end) continue;
+                u32 lane = at - base - from, walk = from / SEGMENT * 32 + lane;
+                u32 target = k < parts ? k * PART : raw;
+                if (lane < 32 && output[walk] < target - op) {
+                    at = past[walk];
+                    op += output[walk];
+                    continue;
+                }
+                u32 i = at - base;
+                while (i < end - base && ok) {
+                    u32 length = 0;
+                    step(i, length);
+                    if (length > target - op) ok = false;
+                    op += length;
+                    if (op == target && k < parts) {
+                        starts[k++] = base + i;
+                        target = k < parts ? k * PART : raw;
+                    }
+                }
+                at = base + i;
+            }
+        }
+    }
+    if (threadIdx.x == 0) {
+        starts[parts] = n;
+        a.whole[blockIdx.x] = !(ok && at == n && op == raw && k == parts);
+    }
+}
+
+// Warps take the next part or page until there is none.
+KERNEL_BOUNDS(pages_snappy, SnappyArgs, PAGE_THREADS, 4) {
+    __shared__ Tags tags[PAGE_WARPS];
+    for (;;) {
+        u32 i = 0;
+        if (lane_id() == 0) i = atomicAdd(a.next, 1u);
+        i = __shfl_sync(ALL, i, 0);
+        if (i >= (u32)a.count) return;
+        Work w = a.work[i];
+        const Page& p = a.pages[w.page];
+        u32 n, raw = p.raw;
+        const u8* in = snappy_body(p, n);
+        if (w.part < 0) {
+            if ((!in || !snappy(in, n, p.body, raw, tags[warp_id()])) && lane_id() == 0) a.status[p.column].bad = 1;
+            continue;
+        }
+        i32 s = a.of[w.page];
+        if (a.whole[s]) continue;
+        const u32* starts = a.starts + a.first[s] + w.part;
+        u32 at = starts[0], to = starts[1], done = w.part * PART;
+        if (!snappy(in + at, to - at, p.body + done, min(PART, raw - done), tags[warp_id()]) && lane_id() == 0)
+            a.whole[s] = 1; // a copy reaches behind the part
+        __syncwarp();
+    }
+}
+
+// A warp decompresses a page that could not be split.
+KERNEL_BOUNDS(pages_whole, SnappyArgs, 32, 1) {
+    __shared__ Tags tags;
+    if (!a.whole[blockIdx.x]) return;
+    const Page& p = a.pages[a.split[blockIdx.x]];
+    u32 n;
+    const u8* in = snappy_body(p, n);
+    if ((!in || !snappy(in, n, p.body, p.raw, tags)) && lane_id() == 0) a.status[p.column].bad = 1;
+}
+
+// --- Values ---------------------------------------------------------------------------
+
+// Runs is a position in levels or codes: repeated values and packed ones, in runs.
+struct Runs {
+    const u8* at;      // the next run
+    const u8* end;
+    const u8* packed;  // values of the current run
+    u32 width;         // bits of a value
+    u32 value;         // the repeated value
+    i64 left;          // values left in the current run
+    i64 done;          // values taken from the current run
+    bool repeat;
+};
+
+constexpr int CHUNK = 1024;    // rows of a page that a block decodes at a time
+constexpr int LIST = 128;      // runs that one thread finds before all threads decode them
+constexpr int TILE = 8192;     // bytes in which one thread finds strings
+
+struct Run {
+    const u8* packed;  // null for a repeated value
+    i64 from;          // position in packed of the first value
+    i32 start;         // position in the chunk of the first value
+    u32 value;
+};
+
+struct DecodeShared {
+    Runs levels, codes;
+    Run list[LIST];
+    i32 listed, covered;
+    bool ok;
+    u32 value[CHUNK];
+    i32 length[CHUNK];
+    u32 bits[CHUNK / 32];   // validity of the rows of the chunk
+    i32 before[CHUNK / 32]; // values before these rows
+    i32 warps[33];
+    i32 at, found;
+    u32 wide;               // strings of the chunk may have bytes that are not ASCII
+    u8 tile[TILE + 16];
+};
+
+// start_run begins the next run that has values. It accepts what the host accepts: the last run
+// may be cut short.
+DEVICE bool start_run(Runs& r) {
+    while (r.left == 0) {
+        u32 head;
+        if (!uvarint(r.at, r.end, head)) return false;
+        if (!(head & 1)) {
+            i32 size = (i32)(r.width + 7) / 8;
+            if (r.end - r.at < size) return false;
+            r.value = 0;
+            for (i32 i = 0; i < size; i++) r.value |= (u32)r.at[i] << (8 * i);
+            if ((u64)r.value >> r.width) return false;
+            r.at += size;
+            r.left = head >> 1;
+            r.repeat = true;
+            continue;
+        }
+        u64 groups = head >> 1, size = groups * r.width;
+        if (groups > 1u << 28) return false;
+        r.left = groups * 8;
+        if (size > (u64)(r.end - r.at)) {
+            if (r.width == 0) return false;
+            size = r.end - r.at;
+            r.left = (i64)size * 8 / r.width;
+            if (r.left == 0) return false;
+        }
+        r.packed = r.at;
+        r.done = 0;
+        r.at += size;
+        r.repeat = false;
+    }
+    return true;
+}
+
+// take_runs writes the next n ≤ CHUNK values to s.value. All threads of the block take part.
+DEVICE bool take_runs(DecodeShared& s, Runs& r, i32 n) {
+    for (i32 got = 0; got < n;) {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            i32 k = 0, at = got;
+            s.ok = true;
+            while (at < n && k < LIST) {
+                if (r.left == 0 && !start_run(r)) {
+                    s.ok = false;
+                    break;
+                }
+                i32 m = (i32)min((i64)(n - at), r.left);
+                s.list[k++] = {r.repeat ? nullptr : r.packed, r.done, at, r.value};
+                r.left -= m;
+                r.done += m;
+                at += m;
+            }
+            s.listed = k;
+            s.covered = at;
+        }
+        __syncthreads();
+        if (!s.ok) return false;
+        i32 to = s.covered, listed = s.listed;
+        u32 width = r.width, mask = width == 32 ? ALL : (1u << width) - 1;
+        for (i32 i = got + threadIdx.x; i < to; i += PAGE_THREADS) {
+            i32 k = 0;
+            for (i32 d = LIST / 2; d; d >>= 1)
+                if (k + d < listed && s.list[k + d].start <= i) k += d;
+            const Run& run = s.list[k];
+            u32 v = run.value;
+            if (run.packed) {
+                i64 bit = (run.from + i - run.start) * width;
+                v = width == 0 ? 0 : (u32)(load64(run.packed + bit / 8) >> (bit % 8)) & mask;
+            }
+            s.value[i] = v;
+        }
+        got = to;
+    }
+    __syncthreads();
+    return true;
+}
+
+// valid_utf8 reports whether a string is valid UTF-8.
+DEVICE bool valid_utf8(const u8* s, i32 n) {
+    for (i32 i = 0; i < n;) {
+        u32 b = s[i];
+        if (b < 0x80) {
+            i++;
+            continue;
+        }
+        i32 more = b >= 0xf0 ? 3 : b >= 0xe0 ? 2 : 1;
+        if (b < 0xc2 || b > 0xf4 || i + more >= n) return false;
+        u32 second = s[i + 1], least = 0x80, most = 0xbf;
+        if (b == 0xe0) least = 0xa0;
+        if (b == 0xed) most = 0x9f;
+        if (b == 0xf0) least = 0x90;
+        if (b == 0xf4) most = 0x8f;
+        if (second < least || second > most) return false;
+        for (i32 k = 2; k <= more; k++)
+            if ((s[i + k] & 0xc0) != 0x80) return false;
+        i += more + 1;
+    }
+    return true;
+}
+
+// take_strings finds the next n ≤ CHUNK PLAIN strings from s.at on, and writes the position of each
+// in the body to s.value and its length to s.length. One thread walks from length to length in a tile of
+// the body that all threads have loaded. If no byte that they load has its highest bit set, the strings are ASCII.
+DEVICE bool take_strings(DecodeShared& s, const u8* body, i32 bytes, i32 n) {
+    if (threadIdx.x == 0) s.found = s.wide = 0;
+    for (;;) {
+        __syncthreads();
+        if (s.found == n) return true;
+        i32 base = s.at, size = min(bytes - base, TILE);
+        if (size < 4) return false;
+        const u8* from = body + base;
+        u32 wide = 0;
+        for (i32 i = threadIdx.x * 4; i < size; i += PAGE_THREADS * 4) {
+            u32 v = load32(from + i);
+            *(u32*)(s.tile + i) = v;
+            wide |= v;
+        }
+        if (__any_sync(ALL, wide & 0x80808080) && lane_id() == 0) atomicOr(&s.wide, 1u);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            i32 at = 0, found = s.found;
+            s.ok = true;
+            while (found < n && at + 4 <= size) {
+                u32 length = load32(s.tile + at);
+                if (length > (u32)(bytes - base - at - 4)) {
+                    s.ok = false;
+                    break;
+                }
+                s.value[found] = base + at + 4;
+                s.length[found++] = length;
+                at += 4 + length;
+            }
+            if (at > size) s.wide = 1; // not all bytes of the last string were loaded
+            s.at = base + at;
+            s.found = found;
+        }
+        __syncthreads();
+        if (!s.ok) return false;
+    }
+}
+
+// taken has a bit for each of 32 rows of a page, from row g of the page on, that the column takes.
+DEVICE u32 taken(const Page& p, i32 g) {
+    i32 before = p.skip - g, after = g + 32 - (p.skip + p.rows);
+    u32 bits = before >= 32 || after >= 32 ? 0 : ALL;
+    if (before > 0 && before < 32) bits &= ALL << before;
+    if (after > 0 && after < 32) bits &= ALL >> after;
+    return bits;
+}
+
+// set_valid sets bits of 32 rows that are taken, from row g of the page on, in the column's bitmap.
+DEVICE void set_valid(const PageColumn& c, const Page& p, i32 g, u32 bits) {
+    if (bits == 0) return;
+    i64 at = p.row + g - p.skip, word = at >> 5; // of the first bit, which may be before the column
+    u32 shift = at & 31, low = bits << shift, high = shift ? bits >> (32 - shift) : 0;
+    if (low) atomicOr(&c.valid[word], low);
+    if (high) atomicOr(&c.valid[word + 1], high);
+}
+
+// decode_page decodes one page. All threads of the block take part.
+DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, PageStatus& status) {
+    const u8 *body = p.body, *end = body + p.raw;
+    bool leveled = p.levels != 0;
+    if (threadIdx.x == 0) s.levels = {p.src, p.src + max(p.levels, 0), nullptr, 1, 0, 0, 0, false};
+    if (p.levels == LEVELS_IN_BODY) {
+        if (p.raw < 4) return false;
+        u32 n = load32(body);
+        if (n > (u32)(p.raw - 4)) return false;
+        body += 4;
+        if (threadIdx.x == 0) {
+            s.levels.at = body;
+            s.levels.end = body + n;
+        }
+        body += n;
+    }
+    u32 width = 0;
+    if (p.coded && body < end) {
+        width = *body++;
+        if (width > 32) return false;
+    }
+    if (threadIdx.x == 0) {
+        s.codes = {body, end, nullptr, width, 0, 0, 0, false};
+        s.at = 0;
+    }
+    i32 bytes = (i32)(end - body), last = p.skip + p.rows, nulls = 0;
+    u64 total = 0; // bytes of the strings of this thread
+    bool fits = true;
+    for (i32 done = 0; done < last; done += CHUNK) {
+        i32 n = min(CHUNK, last - done), m = n;
+        if (leveled) {
+            if (!take_runs(s, s.levels, n)) return false;
+            for (i32 i = threadIdx.x; i < CHUNK; i += PAGE_THREADS) {
+                u32 v = i < n ? s.value[i] : 0;
+                fits = fits && v <= 1;
+                u32 word = __ballot_sync(ALL, v != 0);
+                if (lane_id() == 0) {
+                    s.bits[i >> 5] = word;
+                    u32 rows = taken(p, done + i);
+                    if (c.valid) set_valid(c, p, done + i, word & rows);
+                    nulls += __popc(~word & rows);
+                }
+            }
+            __syncthreads();
+            i32 in_word = threadIdx.x < CHUNK / 32 ? __popc(s.bits[threadIdx.x]) : 0;
+            i32 before = block_exclusive(in_word, s.warps, m);
+            if (threadIdx.x < CHUNK / 32) s.before[threadIdx.x] = before;
+            __syncthreads();
+        } else if (c.valid) {
+            for (i32 i = threadIdx.x * 32; i < n; i += PAGE_THREADS * 32)
+                set_valid(c, p, done + i, taken(p, done + i));
+        }
+        if (m > 0 && p.coded) {
+            // A page of nulls may omit the width of its codes; codes of no bits follow.
+            if (p.entries == 0 || !take_runs(s, s.codes, m)) return false;
+        } else if (m > 0 && c.form == FORM_STRINGS) {
+            if (!take_strings(s, body, bytes, m)) return false;
+        } else if ((i64)m * c.stored > bytes) {
+            return false;
+        }
+        for (i32 i = threadIdx.x; i < n; i += PAGE_THREADS) {
+            i32 row = done + i, j = i; // j is the position of the row's value
+            bool valid = true;
+            if (leveled) {
+                u32 word = s.bits[i >> 5], below = (1u << (i & 31)) - 1;
+                valid = word >> (i & 31) & 1;
+                j = s.before[i >> 5] + __popc(word & below);
+            }
+            bool take = row >= p.skip;
+            i64 to = p.row + row - p.skip;
+            u32 code = 0;
+            if (valid && p.coded) {
+                code = s.value[j];
+                if (code >= (u32)p.entries) {
+                    fits = false;
+                    valid = false;
+                }
+            }
+            if (c.form == FORM_CODES) {
+                if (take) ((i32*)c.out)[to] = valid ? (i32)code + p.base : 0;
+                continue;
+            }
+            if (c.form == FORM_STRINGS) {
+                u64 address = 0;
+                i32 length = 0;
+                if (valid && p.coded) {
+                    address = ((const u64*)p.dict)[code];
+                    length = p.lengths[code];
+                } else if (valid) {
+                    address = (u64)(body + s.value[j]);
+                    length = s.length[j];
+                    if (c.text && s.wide) fits = fits && valid_utf8(body + s.value[j], length);
+                }
+                if (take) {
+                    c.strings[to] = address;
+                    ((i32*)c.out)[to] = length;
+                    total += length;
+                }
+                continue;
+            }
+            i64 v = 0;
+            if (valid && p.coded) {
+                switch (c.width) {
+                case 1: v = p.dict[code]; break;
+                case 2: v = ((const u16*)p.dict)[code]; break;
+                case 4: v = ((const u32*)p.dict)[code]; break;
+                default: v = ((const i64*)p.dict)[code];
+                }
+            } else if (valid) {
+                const u8* from = body + (i64)j * c.stored;
+                v = c.stored == 4 ? (i64)(i32)load32(from) : (i64)load64(from);
+                fits = fits && c.least <= v && v <= c.most;
+            }
+            if (!take) continue;
+            switch (c.width) {
+            case 1: c.out[to] = (u8)v; break;
+            case 2: ((u16*)c.out)[to] = (u16)v; break;
+            case 4: ((u32*)c.out)[to] = (u32)v; break;
+            default: ((i64*)c.out)[to] = v;
+            }
+        }
+        if (!p.coded && c.form == FORM_VALUES) {
+            body += (i64)m * c.stored;
+            bytes -= m * c.stored;
+        }
+        __syncthreads();
+    }
+    if (nulls) atomicAdd(&status.nulls, (u32)nulls);
+    total = warp_sum(total);
+    if (total && lane_id() == 0) atomicAdd(&status.bytes, total);
+    return fits;
+}
+
+// A block decodes a page.
+KERNEL_BOUNDS(pages_decode, PagesArgs, PAGE_THREADS, 4) {
+    __shared__ DecodeShared s;
+    const Page& p = a.pages[a.first + blockIdx.x];
+    PageStatus& status = a.status[p.column];
+    if (threadIdx.x == 0) s.ok = status.bad == 0; // otherwise some pages are not decompressed
+    __syncthreads();
+    if (!s.ok) return;
+    if (!decode_page(s, p, a.columns[p.column], status)) status.bad = 1;
+}
+
+// --- Characters -----------------------------------------------------------------------
+
+struct CharactersArgs {
+    const u64* strings;  // address of each string
+    const i32* offsets;  // n + 1
+    u8* out;
+    i64 n;
+};
+
+// A warp copies 32 strings, 32 bytes of their common output at a time.
+KERNEL_BOUNDS(pages_characters, CharactersArgs, PAGE_THREADS, 4) {
+    i64 first = (global_thread() >> 5) * 32;
+    if (first >= a.n) return;
+    u32 lane = lane_id();
+    i64 row = min(first + lane, a.n - 1);
+    i32 from = a.offsets[row], to = a.offsets[row + 1];
+    if (first + lane >= a.n) from = to;
+    const u8* src = (const u8*)a.strings[row];
+    i32 begin = __shfl_sync(ALL, from, 0), end = __shfl_sync(ALL, to, 31);
+    for (i32 base = begin; base < end; base += 32) {
+        i32 at = base + lane;
+        // The last string that begins at or before the byte, and has bytes.
+        u32 k = 0;
+        for (u32 d = 16; d; d >>= 1)
+            if (__shfl_sync(ALL, from, (k + d) & 31) <= at && k + d < 32) k += d;
+        u64 address = __shfl_sync(ALL, (u64)src, k);
+        i32 start = __shfl_sync(ALL, from, k);
+        if (at < end) a.out[at] = ((const u8*)address)[at - start];
+    }
+}

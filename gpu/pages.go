@@ -1,0 +1,107 @@
+package gpu
+
+import "fmt"
+
+// Pages describes a column in the encoding of a Parquet file: the Data of the column has the bytes of its pages, in
+// host memory. Scans make such columns for devices with the capability DecodePages. Queue.Upload turns them into
+// ordinary ones; no other primitive accepts them. If the column has a Dict, all pages are coded, and the column keeps
+// their codes, which count through the dictionaries of all row groups.
+type Pages struct {
+	// Dictionaries are the dictionary pages that data pages refer to. A column with a Dict needs none.
+	Dictionaries []Page
+	// Data are the pages with the rows of the column, in order.
+	Data []Page
+	// Stored is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings, which follow their length.
+	Stored int
+	// Least and Most bound the values of a column of integers. A value outside is bad data.
+	Least, Most int64
+	// Optional says that pages may have nulls.
+	Optional bool
+	// Decode decodes the column on the CPU, from the file; the lease of the scan pays. A device calls it if it finds
+	// bad data, so that the error is the same on all devices, and names the place.
+	Decode func() (Column, error)
+}
+
+// Page is a page of a column chunk, without its header.
+type Page struct {
+	At   int64 // position in the Data of the column
+	Size int   // number of bytes there
+	// Levels is the number of bytes of definition levels before the values, which are never compressed. In a page of
+	// version 1 they are part of the body, and Levels is LevelsInBody.
+	Levels     int
+	Raw        int       // bytes of the body, which is the page without its levels, after decompression
+	Codec      PageCodec // of the body
+	Coded      bool      // values are codes of the dictionary
+	Dictionary int       // the position of the page's dictionary in Dictionaries
+	Base       int       // of a column with a Dict: what is added to codes
+	Entries    int       // of a coded page: the number of values in its dictionary
+	Values     int       // number of values, with nulls
+	Skip, Rows int       // the column has rows [Skip, Skip+Rows) of the page
+}
+
+// LevelsInBody is the number of bytes of levels of a page that has them in its body, after their length.
+const LevelsInBody = -1
+
+// PageCodec is the compression of a page.
+type PageCodec uint8
+
+// The codecs of pages.
+const (
+	PageUncompressed PageCodec = iota
+	PageSnappy
+)
+
+// DecodePages decodes the columns of a stride that are in pages on the CPU (Pages.Decode). After an error the stride is
+// unchanged.
+func (s *Stride) DecodePages() error {
+	cols := make([]Column, len(s.Cols))
+	for i, c := range s.Cols {
+		if c.Pages == nil {
+			cols[i] = c.Retain()
+			continue
+		}
+		var err error
+		if cols[i], err = c.Pages.Decode(); err != nil {
+			ReleaseColumns(cols[:i])
+			return err
+		}
+	}
+	ReleaseColumns(s.Cols)
+	s.Cols = cols
+	return nil
+}
+
+// HasPages reports whether a column of the stride is in pages.
+func (s *Stride) HasPages() bool {
+	for _, c := range s.Cols {
+		if c.Pages != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// check verifies that the pages are within the bytes of the column, and have all its rows.
+func (p *Pages) check(c Column) error {
+	rows := 0
+	for _, list := range [][]Page{p.Dictionaries, p.Data} {
+		for i, g := range list {
+			if g.At < 0 || g.Size < 0 || g.At > c.Data.Size()-int64(g.Size) || g.Levels > g.Size || g.Raw < 0 {
+				return fmt.Errorf("page %d has bytes [%d, %d) of %d", i, g.At, g.At+int64(g.Size), c.Data.Size())
+			}
+			if g.Skip < 0 || g.Rows < 0 || g.Skip > g.Values-g.Rows {
+				return fmt.Errorf("rows [%d, %d) of page %d with %d values", g.Skip, g.Skip+g.Rows, i, g.Values)
+			}
+			if g.Coded && c.Dict == nil && (g.Dictionary < 0 || g.Dictionary >= len(p.Dictionaries)) {
+				return fmt.Errorf("page %d has dictionary %d of %d", i, g.Dictionary, len(p.Dictionaries))
+			}
+		}
+	}
+	for _, g := range p.Data {
+		rows += g.Rows
+	}
+	if rows != c.Len {
+		return fmt.Errorf("pages have %d rows, the column %d", rows, c.Len)
+	}
+	return nil
+}
