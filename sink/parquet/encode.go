@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/parquet-go/parquet-go/bloom"
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -34,18 +35,21 @@ type encoder struct {
 	seen         scratch
 	fixedEntries scratch
 	table        hashTable
+	hashed       scratch
+	filter       scratch
 
 	pageScratch
 	counted  int64 // bytes of pageScratch that the lease pays for
 	block    [blockRows]int32
 	entries  []byte // distinct values in PLAIN encoding, in fixedEntries or varEntries
 	distinct int
+	hashes   []uint64 // of the chunk's values, for its Bloom filter
 }
 
 // encodedChunk is a column chunk between the encoder and the file writer. Offsets in its
 // metadata and index count from its first byte until it is placed in a file.
 type encodedChunk struct {
-	pages       blob
+	pages       blob // and the Bloom filter
 	meta        format.ColumnMetaData
 	offsetIndex format.OffsetIndex
 	columnIndex *format.ColumnIndex // nil when a page has no bounds
@@ -63,6 +67,9 @@ func (k *encodedChunk) moveTo(at int64) {
 		k.meta.DictionaryPageOffset += at
 	} else {
 		k.meta.DictionaryPageOffset = 0
+	}
+	if k.meta.BloomFilterLength > 0 {
+		k.meta.BloomFilterOffset += at
 	}
 	for i := range k.offsetIndex.PageLocations {
 		k.offsetIndex.PageLocations[i].Offset += at
@@ -109,10 +116,14 @@ func (e *encoder) fill(k *encodedChunk, c *column, ranges []rowRange, rows int) 
 	default:
 		err = p.fixed(ranges, rows-nulls)
 	}
-	if err == nil {
-		k.finish(c, int64(nulls))
+	if err != nil {
+		return err
 	}
-	return err
+	k.finish(c, int64(nulls))
+	if c.bloom {
+		return p.bloomFilter()
+	}
+	return nil
 }
 
 // finish completes the metadata after the last page.
@@ -184,9 +195,14 @@ func (p *pageWriter) fixed(ranges []rowRange, count int) error {
 		coded = coded && p.distinct > 0
 	}
 	if coded {
+		if err := p.hashFixed(p.entries, p.distinct); err != nil {
+			return err
+		}
 		if err := p.dictionaryPage(); err != nil {
 			return err
 		}
+	} else if err := p.hashFixed(plain, count); err != nil {
+		return err
 	}
 	encoding := format.Plain
 	switch {
@@ -300,12 +316,21 @@ func (p *pageWriter) variable(ranges []rowRange, count int) error {
 			return p.variableCoded(codes)
 		}
 	}
-	return p.variablePlain(ranges)
+	return p.variablePlain(ranges, count)
 }
 
 func (p *pageWriter) variableCoded(codes []int32) error {
 	if err := p.dictionaryPage(); err != nil {
 		return err
+	}
+	if p.column.bloom {
+		var err error
+		if p.hashes, err = take[uint64](p.lease, &p.hashed, p.distinct); err != nil {
+			return err
+		}
+		for i := range p.hashes {
+			p.hashes[i] = bloom.XXH64{}.Sum64(p.entry(i))
+		}
 	}
 	var all varBounds
 	at := 0
@@ -352,7 +377,13 @@ func (p *pageWriter) codedBounds(codes []int32) (b varBounds, err error) {
 
 // variablePlain writes plain values. A page ends at its limit of rows or of bytes,
 // whichever comes first.
-func (p *pageWriter) variablePlain(ranges []rowRange) error {
+func (p *pageWriter) variablePlain(ranges []rowRange, count int) (err error) {
+	if p.column.bloom {
+		if p.hashes, err = take[uint64](p.lease, &p.hashed, count); err != nil {
+			return err
+		}
+		p.hashes = p.hashes[:0]
+	}
 	var all, b varBounds
 	t := p.column.field.Type
 	flush := func(to, n int) error {
@@ -402,6 +433,9 @@ func (p *pageWriter) variablePlain(ranges []rowRange) error {
 				}
 				p.plain = binary.LittleEndian.AppendUint32(p.plain, uint32(len(value)))
 				p.plain = append(p.plain, value...)
+				if p.column.bloom {
+					p.hashes = append(p.hashes, bloom.XXH64{}.Sum64(value))
+				}
 				b.add(value)
 				n++
 			}

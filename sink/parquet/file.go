@@ -79,7 +79,7 @@ func (w *fileWriter) layOut(rows int, chunks []*encodedChunk) (starts []int64, e
 	for _, k := range chunks {
 		starts = append(starts, w.size)
 		k.moveTo(w.size)
-		w.size += k.meta.TotalCompressedSize
+		w.size += k.pages.size
 		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: k.meta})
 		g.TotalByteSize += k.meta.TotalUncompressedSize
 		g.TotalCompressedSize += k.meta.TotalCompressedSize
@@ -128,9 +128,9 @@ func (w *fileWriter) writeChunk(k *encodedChunk, start int64) error {
 	if err != nil {
 		return err
 	}
-	if at-start != k.meta.TotalCompressedSize {
+	if at-start != k.pages.size {
 		return fmt.Errorf("internal error: a column chunk of %d bytes was placed as %d; please report it", at-start,
-			k.meta.TotalCompressedSize)
+			k.pages.size)
 	}
 	k.pages.release()
 	if w.sync {

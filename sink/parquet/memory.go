@@ -49,10 +49,10 @@ func (p *pageScratch) size() int64 {
 // free releases the scratch.
 func (e *encoder) free() {
 	for _, s := range []*scratch{&e.valid, &e.dense, &e.codes, &e.translate, &e.seen, &e.fixedEntries,
-		&e.table.memory} {
+		&e.table.memory, &e.hashed, &e.filter} {
 		s.release()
 	}
-	e.entries = nil
+	e.entries, e.hashes = nil, nil
 	e.pageScratch = pageScratch{}
 	e.count()
 }

@@ -37,6 +37,9 @@ type Options struct {
 	// DictionaryColumns, when not empty, lists the only columns that may have a
 	// dictionary.
 	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty" doc:"The only columns that may get a dictionary; all when empty."`
+	// BloomFilters lists columns with a Bloom filter for each row group, by which readers skip row groups when they
+	// look for single values. A filter takes ten bits for each distinct value.
+	BloomFilters []string `yaml:"bloom_filters" json:"bloom_filters,omitempty" doc:"Columns with a Bloom filter in each row group (10 bits for each distinct value), by which readers that look for single values skip row groups."`
 	// RowsPerFile, when not 0, makes the target a directory. It has files
 	// part-00000.parquet, part-00001.parquet … of at most that many rows, and a hidden
 	// manifest that lists these files.
@@ -146,6 +149,15 @@ func CheckColumns(s *gpu.Schema, opt Options) error {
 		if !slices.Contains(s.Names(), name) {
 			return fmt.Errorf("dictionary_columns names %q, which is not a column; the columns are %s", name,
 				phrase.Some(s.Names(), 20, ", "))
+		}
+	}
+	for _, name := range opt.BloomFilters {
+		switch i := s.Index(name); {
+		case i < 0:
+			return fmt.Errorf("bloom_filters names %q, which is not a column; the columns are %s", name,
+				phrase.Some(s.Names(), 20, ", "))
+		case s.Fields[i].Type.Kind == gpu.Bool:
+			return fmt.Errorf("bloom_filters names %q, a BOOLEAN: most row groups have both values; leave it out", name)
 		}
 	}
 	seen := map[string]bool{}

@@ -77,6 +77,8 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 				randomTable(rand.New(rand.NewPCG(uint64(i), 9)), 1000, nulls), opt)
 		}
 	}
+	filters := randomTable(rand.New(rand.NewPCG(7, 9)), 1000, 0.3)
+	write("Bloom filters", filters, Options{BloomFilters: filtered(filters.schema), RowGroupRows: 400})
 	write("large dictionary", largeDictionary(gpu.Of(gpu.String), 2, 1000, 15000, 200), Options{})
 	write("large dictionary, plain", largeDictionary(gpu.Of(gpu.Int64), 2, 1000, 15000, 15000), Options{})
 	for _, last := range []int{1, 128, deltaRows} {

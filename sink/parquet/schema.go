@@ -18,6 +18,7 @@ type column struct {
 	// seconds, so they are written as milliseconds.
 	scale      int64
 	dictionary bool // the column may have one
+	bloom      bool // row groups have a Bloom filter of the column
 }
 
 // newColumn maps a field to Parquet. Decimals are stored as DuckDB and Arrow expect them:

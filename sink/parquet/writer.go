@@ -130,6 +130,7 @@ func columnsOf(schema *gpu.Schema, opt Options) (out []column, err error) {
 		}
 		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 ||
 			slices.Contains(opt.DictionaryColumns, f.Name))
+		c.bloom = slices.Contains(opt.BloomFilters, f.Name)
 		out = append(out, c)
 	}
 	return out, nil
@@ -455,7 +456,7 @@ func (w *Writer) written(g *group, err error) {
 	f.unwritten--
 	w.stats.Rows += int64(g.rows)
 	for _, k := range g.chunks {
-		w.stats.Bytes += k.meta.TotalCompressedSize
+		w.stats.Bytes += k.pages.size
 	}
 	w.leave(g)
 	if !f.full || f.unwritten > 0 {

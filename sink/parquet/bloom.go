@@ -1,0 +1,90 @@
+package parquet
+
+import (
+	"math"
+	"slices"
+
+	"github.com/parquet-go/parquet-go/bloom"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// bloomBits is the number of bits of a Bloom filter for each distinct value. With 10, about one absent value in a
+// hundred is taken for one that is there.
+const bloomBits = 10
+
+// hashFixed hashes n PLAIN values of fixed width for the chunk's Bloom filter.
+func (p *pageWriter) hashFixed(plain []byte, n int) (err error) {
+	if !p.column.bloom {
+		return nil
+	}
+	if p.hashes, err = take[uint64](p.lease, &p.hashed, n); err != nil {
+		return err
+	}
+	h := bloom.XXH64{}
+	switch p.column.width {
+	case 4:
+		h.MultiSum64Uint32(p.hashes, view[uint32](plain, n))
+	case 8:
+		h.MultiSum64Uint64(p.hashes, view[uint64](plain, n))
+	default:
+		h.MultiSum64Uint128(p.hashes, view[[16]byte](plain, n))
+	}
+	p.hashEqualFloats(plain, n)
+	return nil
+}
+
+// hashEqualFloats adds the other zero if there is one of them, and the usual NaN if there is any, since SQL takes these
+// for equal.
+func (p *pageWriter) hashEqualFloats(plain []byte, n int) {
+	h := bloom.XXH64{}
+	zero, nan := false, false
+	switch p.column.physical {
+	case format.Float:
+		for _, v := range view[float32](plain, n) {
+			zero, nan = zero || v == 0, nan || v != v
+		}
+		if zero {
+			p.hashes = append(p.hashes, h.Sum64Uint32(0), h.Sum64Uint32(1<<31))
+		}
+		if nan {
+			p.hashes = append(p.hashes, h.Sum64Uint32(math.Float32bits(float32(math.NaN()))))
+		}
+	case format.Double:
+		for _, v := range view[float64](plain, n) {
+			zero, nan = zero || v == 0, nan || v != v
+		}
+		if zero {
+			p.hashes = append(p.hashes, h.Sum64Uint64(0), h.Sum64Uint64(1<<63))
+		}
+		if nan {
+			p.hashes = append(p.hashes, h.Sum64Uint64(0x7ff8000000000000)) // math.NaN has another payload
+		}
+	}
+}
+
+// bloomFilter appends the Bloom filter of the hashed values to the chunk, after its last page.
+func (p *pageWriter) bloomFilter() error {
+	slices.Sort(p.hashes)
+	distinct := slices.Compact(p.hashes)
+	size := max(bloom.NumSplitBlocksOf(int64(len(distinct)), bloomBits), 1) * bloom.BlockSize
+	bits, err := take[byte](p.lease, &p.filter, size)
+	if err != nil {
+		return err
+	}
+	clear(bits)
+	bloom.MakeSplitBlockFilter(bits).InsertBulk(distinct)
+	head, err := thrift.Marshal(new(thrift.CompactProtocol), &format.BloomFilterHeader{NumBytes: int32(size),
+		Algorithm:   format.BloomFilterAlgorithm{Value: new(format.SplitBlockAlgorithm)},
+		Hash:        format.BloomFilterHash{Value: new(format.XxHash)},
+		Compression: format.BloomFilterCompression{Value: new(format.BloomFilterUncompressed)}})
+	if err != nil {
+		return err
+	}
+	k := p.chunk
+	k.meta.BloomFilterOffset, k.meta.BloomFilterLength = k.pages.size, int32(len(head)+size)
+	if err := k.pages.append(head); err != nil {
+		return err
+	}
+	return k.pages.append(bits)
+}
