@@ -43,7 +43,7 @@ func numbered(t *testing.T, rows int) *Builder {
 // TestEstimatesOfDistinctValues compares approx_count_distinct with count(distinct …), for all kinds of values and
 // together with other aggregates. The estimate is one number on every device, however the rows are cut and spilled.
 func TestEstimatesOfDistinctValues(t *testing.T) {
-	const rows = 20_000
+	const rows = 10_000
 	library := cudatest.Library(t)
 	values := strings.Fields("i g few word zeros real wide huge day at no bytes none")
 	var each Columns
