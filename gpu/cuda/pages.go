@@ -125,11 +125,11 @@ func (w *decoding) do(call func() error) {
 	}
 }
 
-// fill sets the bytes of a buffer.
-func (w *decoding) fill(b *gpu.Buffer, v byte) {
+// clear sets the bytes of a buffer to zero.
+func (w *decoding) clear(b *gpu.Buffer) {
 	if b != nil {
 		w.do(func() error {
-			return w.d.ctx.do(cuMemsetD8Async, b.Addr(), uintptr(v), uintptr(b.Size()), uintptr(w.on))
+			return w.d.ctx.do(cuMemsetD8Async, b.Addr(), 0, uintptr(b.Size()), uintptr(w.on))
 		})
 	}
 }
@@ -148,7 +148,7 @@ func launchPages[A any](w *decoding, name string, grid, block int, args A) {
 
 // decode starts to decode the columns of a stride that are in pages, once the event has happened. The bytes of their
 // pages are on the device, and belong to the decoding from now on. decode replaces the columns in cols by what they
-// become; strings lack their characters until finish. After an error nothing is left of these columns.
+// become; strings lack their characters until complete. After an error nothing is left of these columns.
 func (d *Device) decode(l *gpu.Lease, cols []gpu.Column, copied event) (*decoding, error) {
 	w := &decoding{d: d, lease: l}
 	w.on, w.err = d.decodeStream()
@@ -221,7 +221,6 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 	x := pageColumn{at: at, pages: p, own: len(b.columns), dictionaries: -1}
 	out := pageColumnArgs{stored: int32(p.Stored), width: int32(c.Type.Width()), least: p.Least, most: p.Most,
 		text: flag(c.Type.Kind == gpu.String)}
-	var strings *gpu.Buffer
 	switch {
 	case c.Dict != nil:
 		out.form = formCodes
@@ -230,18 +229,17 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 	case c.Type.IsVar():
 		out.form = formStrings
 		col.Offsets = w.alloc(int64(c.Len+1) * 4)
-		strings = w.temporary(int64(c.Len) * 8)
-		out.out, out.strings = addr(col.Offsets), addr(strings)
+		x.strings = w.temporary(int64(c.Len) * 8)
+		out.out, out.strings = addr(col.Offsets), addr(x.strings)
 	default:
 		col.Data = w.alloc(int64(c.Len) * int64(out.width))
 		out.out = addr(col.Data)
 	}
 	if p.Optional {
 		col.Valid = w.alloc(gpu.BitmapBytes(c.Len))
-		w.fill(col.Valid, 0)
+		w.clear(col.Valid)
 		out.valid = addr(col.Valid)
 	}
-	x.strings = strings
 	b.columns = append(b.columns, out)
 	starts := b.addDictionaries(w, &x, c)
 	row := int64(0)
@@ -307,7 +305,7 @@ func (b *pageBatch) page(g gpu.Page, c gpu.Column, column int) batchPage {
 // layOut returns all pages, those of dictionaries first.
 func (b *pageBatch) layOut(w *decoding) (pages []pageArgs) {
 	bodies := w.temporary(b.body)
-	w.fill(bodies, 0) // kernels read behind a page, and pages that are wrong leave bytes unwritten
+	w.clear(bodies) // kernels read behind a page, and pages that are wrong leave bytes unwritten
 	body := addr(bodies)
 	for _, list := range [][]batchPage{b.dictionaries, b.data} {
 		for _, p := range list {
@@ -420,11 +418,8 @@ func (w *decoding) giveBack() {
 	w.end = 0
 }
 
-// release waits for the kernels of the decoding, and releases what only they need. Nil has none.
+// release waits for the kernels of the decoding, and releases what only they need.
 func (w *decoding) release() {
-	if w == nil {
-		return
-	}
 	if w.end != 0 || w.err != nil {
 		_ = w.d.ctx.do(cuStreamSynchronize, uintptr(w.on))
 	}
@@ -450,8 +445,8 @@ func (q *queue) complete(s *gpu.Stride, w *decoding) error {
 	for ; len(w.columns) > 0; w.columns = w.columns[1:] {
 		c := w.columns[0]
 		col := &s.Cols[c.at]
-		if col.Data != nil && c.strings != nil { // an earlier call was denied memory
-			w.scratch, col.Data = col.Data.Pieces(), nil
+		if scratch := col.Data.Pieces(); scratch != nil { // an earlier call was denied memory
+			w.scratch, col.Data = scratch, nil
 		}
 		var err error
 		if w.bad(c) {
@@ -459,8 +454,9 @@ func (q *queue) complete(s *gpu.Stride, w *decoding) error {
 		} else {
 			err = q.completeColumn(col, c, w)
 		}
-		if gpu.IsOutOfMemory(err) && c.strings != nil {
-			col.Data, w.scratch = gpu.Joined(w.scratch), nil // the stride may be released instead
+		if gpu.IsOutOfMemory(err) { // the stride may be released instead, and has no use for this Data
+			col.Data.Release()
+			col.Data, w.scratch = gpu.Joined(w.scratch), nil
 		}
 		if err != nil {
 			return err

@@ -38,12 +38,9 @@ func (p *pageWriter) hashFixed(plain []byte, n int) (err error) {
 // for equal.
 func (p *pageWriter) hashEqualFloats(plain []byte, n int) {
 	h := bloom.XXH64{}
-	zero, nan := false, false
 	switch p.column.physical {
 	case format.Float:
-		for _, v := range view[float32](plain, n) {
-			zero, nan = zero || v == 0, nan || v != v
-		}
+		zero, nan := zeroOrNaN(view[float32](plain, n))
 		if zero {
 			p.hashes = append(p.hashes, h.Sum64Uint32(0), h.Sum64Uint32(1<<31))
 		}
@@ -51,9 +48,7 @@ func (p *pageWriter) hashEqualFloats(plain []byte, n int) {
 			p.hashes = append(p.hashes, h.Sum64Uint32(math.Float32bits(float32(math.NaN()))))
 		}
 	case format.Double:
-		for _, v := range view[float64](plain, n) {
-			zero, nan = zero || v == 0, nan || v != v
-		}
+		zero, nan := zeroOrNaN(view[float64](plain, n))
 		if zero {
 			p.hashes = append(p.hashes, h.Sum64Uint64(0), h.Sum64Uint64(1<<63))
 		}
@@ -61,6 +56,14 @@ func (p *pageWriter) hashEqualFloats(plain []byte, n int) {
 			p.hashes = append(p.hashes, h.Sum64Uint64(0x7ff8000000000000)) // math.NaN has another payload
 		}
 	}
+}
+
+// zeroOrNaN reports whether one of the values is a zero, and whether one is a NaN.
+func zeroOrNaN[T float32 | float64](values []T) (zero, nan bool) {
+	for _, v := range values {
+		zero, nan = zero || v == 0, nan || v != v
+	}
+	return zero, nan
 }
 
 // bloomFilter appends the Bloom filter of the hashed values to the chunk, after its last page.

@@ -75,36 +75,15 @@ func (c leaf) stored() (f storedForm, ok bool) {
 		return f, false
 	}
 	switch t.Kind {
-	case gpu.Decimal:
-		if t.Wide {
-			return f, false
-		}
-		if t.Precision < 19 {
-			f.most = pow10(int(t.Precision)) - 1
-			f.least = -f.most
-		}
+	case gpu.Decimal, gpu.Int8, gpu.Int16, gpu.Uint8, gpu.Uint16:
+		lo, hi := t.Bounds()
+		f.least, f.most = int64(lo.Lo), int64(hi.Lo)
+		return f, !t.Wide
 	case gpu.Time:
 		f.least, f.most = 0, t.Unit.PerDay()
-	case gpu.Int8:
-		f.least, f.most = math.MinInt8, math.MaxInt8
-	case gpu.Int16:
-		f.least, f.most = math.MinInt16, math.MaxInt16
-	case gpu.Uint8:
-		f.least, f.most = 0, math.MaxUint8
-	case gpu.Uint16:
-		f.least, f.most = 0, math.MaxUint16
-	default:
-		return f, f.bytes == t.Width()
+		return f, true
 	}
-	return f, true
-}
-
-func pow10(n int) int64 {
-	v := int64(1)
-	for range n {
-		v *= 10
-	}
-	return v
+	return f, f.bytes == t.Width()
 }
 
 // pagesBuilder collects the pages of a column.
