@@ -1,0 +1,79 @@
+// What the kernels that decode pages of Parquet files share: the layouts of pages.go, and loads of bytes.
+//
+// load32 and load64 read up to 8 bytes after the last byte of a page, and never use these
+// bytes. All buffers of pages are that much longer.
+#pragma once
+#include "common.cuh"
+
+// The layouts of pages.go.
+struct Page {
+    const u8* src;      // the bytes of the page after its header: levels, then the body
+    u8* body;           // the body without compression
+    const u8* dict;     // values of the dictionary, or addresses of its strings
+    const i32* lengths; // of the strings of the dictionary
+    i64 row;            // the row of the column of the first row to take
+    i32 size;           // bytes at src
+    i32 raw;            // bytes at body
+    i32 levels;         // bytes of levels at src, or LEVELS_IN_BODY
+    i32 values;         // values and nulls
+    i32 skip, rows;     // take the rows [skip, skip + rows)
+    i32 entries;        // values of the dictionary
+    i32 base;           // what is added to codes that are kept
+    i32 column;
+    i32 coded;
+};
+
+struct PageColumn {
+    u8* out;          // values, codes, or lengths of strings
+    u64* strings;     // addresses of strings
+    u32* valid;       // zero at first; null if there are no nulls
+    i64 least, most;  // bounds of values
+    i32 stored;       // bytes of a PLAIN value
+    i32 width;        // bytes of a value of the column
+    i32 form;
+    i32 text;         // strings must be valid UTF-8
+};
+
+enum PageForm { FORM_VALUES, FORM_CODES, FORM_STRINGS };
+
+struct PageStatus {
+    u32 bad;
+    u32 nulls;
+    u64 bytes;  // of strings
+};
+
+struct PagesArgs {
+    const Page* pages;
+    const PageColumn* columns;
+    PageStatus* status;  // of each column
+    i32 first;           // the page of the first block
+    i32 unused;
+};
+
+constexpr i32 LEVELS_IN_BODY = -1;
+constexpr int PAGE_THREADS = 256, PAGE_WARPS = PAGE_THREADS / 32;
+
+// load32 and load64 load from any address.
+DEVICE u32 load32(const u8* p) {
+    const u32* w = (const u32*)((u64)p & ~3ull);
+    u32 shift = ((u64)p & 3) * 8;
+    return (u32)((w[0] | (u64)w[1] << 32) >> shift);
+}
+
+DEVICE u64 load64(const u8* p) { return load32(p) | (u64)load32(p + 4) << 32; }
+
+// uvarint reads a number of at most 32 bits at p and moves p behind it. It returns false
+// if the bytes before end are none.
+DEVICE bool uvarint(const u8*& p, const u8* end, u32& v) {
+    u64 n = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        if (p >= end) return false;
+        u8 b = *p++;
+        n |= (u64)(b & 127) << shift;
+        if (!(b & 128)) {
+            v = (u32)n;
+            return n >> 32 == 0;
+        }
+    }
+    return false;
+}
