@@ -169,7 +169,7 @@ func outputOf(j *Job) *sourceparquet.Output {
 	if err != nil || j.Output.Parquet == "" {
 		return nil // there is another error
 	}
-	return &sourceparquet.Output{Path: path, Folder: len(j.Output.PartitionBy) > 0 || j.Output.RowsPerFile > 0,
+	return &sourceparquet.Output{Path: path, Folder: j.Output.Directory(string(j.Output.Parquet)),
 		PartitionBy: j.Output.PartitionBy}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
@@ -32,16 +33,19 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 		opt.Leftover(made.remove)
 	}
 	o := t.opt
-	o.Lease, o.Threads, o.Trace = opt.Lease, opt.Threads, opt.Trace
+	o.Lease, o.Threads, o.Trace, o.Sorted = opt.Lease, opt.Threads, opt.Trace, opt.Sorted
 	o.Overwrite = o.Overwrite || opt.Overwrite
-	f, err := makeFolders(filepath.Dir(t.path))
+	f, err := makeFolders(filepath.Dir(filepath.Clean(t.path)))
 	made.add(f.remove)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the folder of the output: %w", err), f.remove())
 	}
 	path := t.path
 	if opt.Discard {
-		path = staging.Sibling(path, fmt.Sprintf(".discarded-%d", os.Getpid()))
+		path = staging.Sibling(filepath.Clean(path), fmt.Sprintf(".discarded-%d", os.Getpid()))
+		if strings.HasSuffix(t.path, "/") {
+			path += "/"
+		}
 	}
 	w, err := sinkparquet.Create(path, schema, o)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func TestAnOutputWithoutRowsIsReadByTheNextJob(t *testing.T) {
 	source, err := filepath.Abs(filepath.Join(data, "nation.parquet"))
 	require.NoError(t, err)
-	for _, options := range []string{"", ", rows_per_file: 10", ", partition_by: n_regionkey",
+	for _, options := range []string{"", ", rows_per_file: 10", ", files: 2", ", partition_by: n_regionkey",
 		", partition_by: [n_regionkey], write_partition_columns: true"} {
 		for _, as := range []string{"", ", partitions: {n_regionkey: INTEGER}",
 			", schema: {n_name: VARCHAR, n_regionkey: INTEGER}"} {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +57,64 @@ func TestRunRemovesWhatAKilledOneHasLeft(t *testing.T) {
 		entries, err := os.ReadDir(folder)
 		require.NoError(t, err)
 		assert.Len(t, entries, 1)
+	}
+}
+
+// A path that ends with a slash is a folder of files, relative to the job file or not, and files makes one too.
+func TestOutputsThatAreFoldersOfFiles(t *testing.T) {
+	abs, err := filepath.Abs(data)
+	require.NoError(t, err)
+	for _, output := range []string{"out/", "new/out/, overwrite: true", "ABS/out/", "link/", "out, files: 3",
+		"out, files: 3, row_group_rows: 500"} {
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "real"), 0o777))
+		require.NoError(t, os.Symlink("real", filepath.Join(dir, "link")))
+		path := filepath.Join(dir, "job.yaml")
+		require.NoError(t, os.WriteFile(path, []byte("sources: {orders: "+abs+"/orders.parquet}\nsteps:\n"+
+			"  - select: [o_orderkey, o_totalprice]\n  - sort: o_totalprice desc\n  - select: [o_totalprice]\n"+
+			"output: {parquet: "+strings.ReplaceAll(output, "ABS", dir)+"}\n"), 0o666))
+		for _, arguments := range [][]string{{"lint"}, {"explain"}, {"check"}, {"explain", "--analyze"},
+			{"run", "--overwrite"}, {"run", "--overwrite"}} {
+			code, _, stderr := gstream(append(arguments, path)...)
+			require.Equal(t, exitOK, code, "%s: %v: %s", output, arguments, stderr)
+		}
+		folder := filepath.Join(dir, strings.Trim(strings.NewReplacer("ABS/", "", "link/", "real").Replace(
+			strings.Split(output, ",")[0]), "/"))
+		info, err := os.Lstat(filepath.Join(dir, "link"))
+		require.NoError(t, err)
+		assert.NotZero(t, info.Mode()&os.ModeSymlink, "a link stays")
+		entries, err := filepath.Glob(folder + "/part-*")
+		require.NoError(t, err)
+		files := 1
+		if strings.Contains(output, "500") {
+			files = 3
+		}
+		assert.Len(t, entries, files, output)
+		code, stdout, stderr := gstream("show", folder, "--format", "csv", "--rows", "100000")
+		require.Equal(t, exitOK, code, stderr)
+		prices := strings.Fields(stdout)[1:]
+		require.Greater(t, len(prices), 4000)
+		assert.True(t, slices.IsSortedFunc(prices, func(a, b string) int {
+			return cmp.Or(len(b)-len(a), strings.Compare(b, a))
+		}), output)
+	}
+}
+
+func TestAFolderAsOutputNeedsASlash(t *testing.T) {
+	path, out := jobFile(t, "  - limit: 1", "")
+	require.NoError(t, os.Mkdir(out, 0o777))
+	code, _, stderr := gstream("run", path, "--overwrite")
+	assert.Equal(t, exitIO, code)
+	assert.Contains(t, stderr, "end the path with /")
+	require.NoError(t, os.Remove(out))
+	require.NoError(t, os.WriteFile(out, nil, 0o666))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), "out.parquet", "out.parquet/", 1)), 0o666))
+	for _, command := range []string{"lint", "run"} {
+		code, _, stderr = gstream(command, path)
+		assert.Equal(t, exitIO, code)
+		assert.Contains(t, stderr, "is not replaced by the folder that")
 	}
 }
 

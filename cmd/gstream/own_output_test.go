@@ -20,6 +20,8 @@ func TestAJobWhoseSourceIncludesItsOutputIsRefused(t *testing.T) {
 		{"in/*.parquet", "in/../in/out.parquet", exitJob},
 		{"in/**/*.parquet", "in/new/out, partition_by: [n_regionkey]", exitJob},
 		{"[in/nation.parquet, in]", "link/out, rows_per_file: 10", exitJob},
+		{"[in/nation.parquet, in]", "link/out, files: 2", exitJob},
+		{"[in/nation.parquet, in]", "link/out/", exitJob},
 		{"in/nation.parquet", "in/out.parquet", exitOK},
 		{"in/nation.parquet", "in/nation.parquet", exitOK}, // it replaces what it reads
 		{"link/nation.parquet", "in/nation.parquet", exitOK},

@@ -21,6 +21,9 @@ type TargetOptions struct {
 	Lease *gpu.Lease
 	// Threads bounds the sink's goroutines; 0 means GOMAXPROCS.
 	Threads int
+	// Sorted, if set, says that the rows come out of a sort. It returns how many there will be, at
+	// least by estimate, once the first of them have arrived.
+	Sorted func() int64
 	// Overwrite replaces an existing output.
 	Overwrite bool
 	// Trace, if set, is called after every task of encoding or writing.

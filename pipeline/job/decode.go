@@ -477,7 +477,11 @@ func (d *decoder) path(e expanded) Path {
 	if e.text == "" || e.outside || filepath.IsAbs(e.text) || elsewhere(e.text) != "" {
 		return Path(e.text)
 	}
-	return Path(filepath.Join(d.dir, e.text))
+	path := filepath.Join(d.dir, e.text)
+	if strings.HasSuffix(e.text, "/") {
+		path += "/" // of an output that is a folder
+	}
+	return Path(path)
 }
 
 // scalarText returns the text of a scalar as written, without quotes and block markers.

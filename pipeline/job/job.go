@@ -139,7 +139,7 @@ type Limit struct {
 
 // Output is the destination of the result, which is the rows of the last step.
 type Output struct {
-	Parquet             Path `yaml:"parquet" doc:"Parquet file to write; with rows_per_file or partition_by the folder for the files." required:"true"`
+	Parquet             Path `yaml:"parquet" doc:"Parquet file to write. With files, rows_per_file or partition_by, or a / at the end, as in out/, it is a folder of files; a / alone makes files of about 128 MiB." required:"true"`
 	sinkparquet.Options `yaml:",inline"`
 }
 

@@ -42,7 +42,7 @@ func TestAReplacedOutputKeepsItsModeAndOwner(t *testing.T) {
 			tab.write(t, path, opt)
 			uid, gid := os.Getuid(), os.Getgid()
 			before := accessOf(t, path, uid, gid)
-			if opt.directory() {
+			if opt.Directory(path) {
 				require.EqualValues(t, 0o755, before["."])
 			} else {
 				require.EqualValues(t, 0o644, before["."])

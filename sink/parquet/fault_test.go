@@ -144,6 +144,9 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 		"directory over": {Sync: true, RowsPerFile: 120, Overwrite: true},
 		"by two renames": {Sync: true, RowsPerFile: 120, Overwrite: true},
 		"partitions":     {Sync: true, RowGroupRows: 60, PartitionBy: []string{"c02"}},
+		"files in turn":  {Sync: true, RowGroupRows: 75, Files: 3, Threads: 4},
+		"sorted files":   {Sync: true, RowGroupRows: 75, Files: 3, Threads: 4, Sorted: func() int64 { return 300 }},
+		"slash":          {Sync: true, RowGroupRows: 75, Threads: 4},
 		"new parents":    {Sync: true, RowGroupRows: 100},
 		"replaced below": {Sync: true, RowGroupRows: 100, Overwrite: true},
 	} {
@@ -170,8 +173,12 @@ func TestEveryFailingOperationLeavesNothingBehind(t *testing.T) {
 				}
 				f := &failing{err: syscall.ENOSPC, noExchange: name == "by two renames"}
 				f.left.Store(int64(n))
+				if name == "slash" {
+					path += "/"
+				}
 				w, err := create(f, path, tab.schema, opt)
 				if err == nil {
+					w.fileBytes = min(w.fileBytes, 1)
 					err = tab.tryWrite(w)
 				}
 				require.NoError(t, opt.Lease.Close())
@@ -335,6 +342,18 @@ func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
 	err := opt.Validate()
 	for _, part := range []string{"rar", "row_group_rows", "page_rows", "page_bytes", "maybe", "rows_per_file"} {
 		require.ErrorContains(t, err, part)
+	}
+	for _, c := range []struct {
+		opt  Options
+		want string
+	}{
+		{Options{Files: -1}, "files -1 is out of range"},
+		{Options{Files: 257}, "rows_per_file writes any number"},
+		{Options{Files: 2, RowsPerFile: 3}, "files and rows_per_file"},
+		{Options{Files: 2, PartitionBy: []string{"k"}}, "not for an output with partition_by"},
+	} {
+		c.opt.EnsureDefaults()
+		require.ErrorContains(t, c.opt.Validate(), c.want)
 	}
 	opt = Options{Level: 3}
 	opt.EnsureDefaults()

@@ -27,8 +27,11 @@ type fileWriter struct {
 	groups  []encodedGroup
 	rows    int64
 
-	// These belong to the Writer, under its lock: the number of row groups that have offsets and
-	// are not yet written, and whether there will be more.
+	// These belong to the Writer, under its lock: the chunks that have offsets and that no worker has
+	// begun to write, whether a worker writes chunks or will soon, the number of row groups with
+	// chunks that are not written, and whether there will be no more row groups.
+	waiting   []chunk
+	writing   bool
 	unwritten int
 	full      bool
 }
@@ -116,8 +119,7 @@ func appendThrift(to []byte, v any) ([]byte, error) {
 	return append(to, b...), nil
 }
 
-// writeChunk writes a chunk at its offset and releases its pages. Several calls may run
-// concurrently.
+// writeChunk writes a chunk at its offset and releases its pages.
 func (w *fileWriter) writeChunk(k *encodedChunk, start int64) error {
 	at := start
 	err := k.pages.each(func(p []byte) error {

@@ -43,7 +43,10 @@ type Options struct {
 	// RowsPerFile, when not 0, makes the target a directory. It has files
 	// part-00000.parquet, part-00001.parquet … of at most that many rows, and a hidden
 	// manifest that lists these files.
-	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty" doc:"Write a directory of files part-00000.parquet and so on, of at most that many rows; 0 writes one file." default:"0"`
+	RowsPerFile int64 `yaml:"rows_per_file" json:"rows_per_file,omitempty" doc:"Write a folder of files part-00000.parquet and so on, of at most that many rows, in the order of the rows." default:"0"`
+	// Files, when not 0, makes the target a directory of at most that many files of about equal
+	// size. Row groups go to the files in turn, or, with Sorted, each file has a range of the rows.
+	Files int `yaml:"files" json:"files,omitempty" doc:"Write a folder of at most that many files part-00000.parquet and so on, of about equal size, all at the same time. If the rows are sorted, the files continue each other in the order of their names. Otherwise row groups go to the files in turn. At most 256." default:"0"`
 	// PartitionBy, when not empty, makes the target a directory with a directory for each
 	// value of these columns, as in y=2024/m=3/part-00000.parquet. The files do not have
 	// these columns, unless WritePartitionColumns is set.
@@ -58,6 +61,9 @@ type Options struct {
 	// earlier output. It never replaces anything else.
 	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace a file, or a folder in which everything is of an earlier output." default:"false"`
 
+	// Sorted, when set, says that the rows are sorted. It returns how many rows there will be, at
+	// least by estimate, and is called when the first rows have arrived.
+	Sorted func() int64 `yaml:"-" json:"-"`
 	// Threads bounds the goroutines that encode; 0 means GOMAXPROCS.
 	Threads int `yaml:"-" json:"-"`
 	// Lease pays for encoded row groups until they are written, and for encoding.
@@ -67,8 +73,19 @@ type Options struct {
 	Trace func(what string, begin time.Time) `yaml:"-" json:"-"`
 }
 
-// directory reports whether the target is a directory.
-func (o *Options) directory() bool { return o.RowsPerFile > 0 || len(o.PartitionBy) > 0 }
+// maxFiles bounds Files, because that many files are open at a time.
+const maxFiles = 256
+
+// partBytes is the size from which on a file of a directory gets no more row groups, if only a
+// slash at the end of the path asks for a directory. It is large enough for readers to be as fast
+// as with one file, and small enough for several files to be written at a time.
+const partBytes = 128 << 20
+
+// Directory reports whether the target is a directory of files: because an option asks for it, or
+// because the path ends with a slash.
+func (o *Options) Directory(path string) bool {
+	return o.RowsPerFile > 0 || o.Files > 0 || len(o.PartitionBy) > 0 || strings.HasSuffix(path, "/")
+}
 
 // EnsureDefaults sets the options that are not set.
 func (o *Options) EnsureDefaults() {
@@ -126,6 +143,16 @@ func (o *Options) Validate() error {
 	}
 	if o.RowsPerFile < 0 {
 		bad("rows_per_file %d is negative", o.RowsPerFile)
+	}
+	switch {
+	case o.Files < 0 || o.Files > maxFiles:
+		bad("files %d is out of range: 1 to %d, as that many are open at a time; rows_per_file writes any number", o.Files,
+			maxFiles)
+	case o.Files > 0 && o.RowsPerFile > 0:
+		bad("files and rows_per_file both say which rows a file has; set one of them")
+	case o.Files > 0 && len(o.PartitionBy) > 0:
+		bad("files is not for an output with partition_by, whose values say which rows a file has; rows_per_file " +
+			"bounds the rows of its files")
 	}
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(o.Metadata)) {

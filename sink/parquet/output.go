@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -210,11 +211,11 @@ func (o *output) removeParents() {
 // CheckTarget returns an error for a target that no option allows to replace, such as a device. It
 // is for plans; Create checks everything.
 func CheckTarget(path string, opt Options) error {
-	info, err := os.Stat(path)
+	info, err := os.Stat(filepath.Clean(path))
 	if err != nil {
 		return nil // it does not exist, or Create returns the error
 	}
-	return checkKind(path, info.Mode(), opt.directory())
+	return checkKind(path, info.Mode(), opt.Directory(path))
 }
 
 // checkKind returns an error for a target that is not a file or, for a directory of files, not a
@@ -223,12 +224,12 @@ func checkKind(path string, mode fs.FileMode, directory bool) error {
 	what := ""
 	switch {
 	case mode.IsDir() && !directory:
-		what = "is a folder, which is not replaced by a file; name a file in it, or set rows_per_file or " +
-			"partition_by for a folder of files"
+		what = "is a folder, which is not replaced by a file; name a file in it, or end the path with / (or set " +
+			"files, rows_per_file or partition_by) for a folder of files"
 	case mode.IsDir():
 	case mode.IsRegular() && directory:
-		what = "is a file, which is not replaced by the folder that rows_per_file or partition_by asks for; " +
-			"name a folder"
+		what = "is a file, which is not replaced by the folder that files, rows_per_file, partition_by or a / at the " +
+			"end of the path asks for; name a folder"
 	case mode.IsRegular():
 	case mode&fs.ModeDevice != 0:
 		what = fmt.Sprintf("is a device, which is never replaced; name a file (%v removes it at the end)", gpu.Discard)
@@ -371,6 +372,7 @@ func (o *output) finishDirectory() error {
 	if !o.directory {
 		return nil
 	}
+	slices.SortFunc(o.manifest.Files, func(a, b part) int { return strings.Compare(a.Name, b.Name) })
 	if err := o.manifest.write(o.lock); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/sink"
@@ -30,18 +32,23 @@ type Writer struct {
 	most    int64 // bytes of the rows that wait in a row group, or in partitions
 	out     *output
 
-	// Write owns these: the destination of all rows, or the splitter that divides them.
+	// Write owns these: the destination of all rows, or the splitter that divides them. Row groups of
+	// whole go to dealt in turn, if there are any.
 	whole *destination
+	dealt []*destination
+	turn  int
 	split *splitter
 	ended bool
+	// The rows of a file, and the bytes from which on it gets no more row groups; 0 for no bound.
+	fileRows, fileBytes int64
 
 	workers sync.WaitGroup
 	short   sync.Mutex // held by the worker that waits for memory
 
 	mu    sync.Mutex
-	wake  sync.Cond     // a row group was written, or the sink failed
+	wake  sync.Cond     // a row group was encoded or written, or the sink failed
 	queue []*group      // row groups to be encoded and written, in order
-	tasks []task        // columns of the queue that no worker has taken, in order
+	tasks []task        // what no worker has taken, in order: files to be written, and columns of the queue
 	idle  []*encoder    // encoders of workers that found no task
 	files []*fileWriter // open files, the most recently used one last
 	stats sink.Stats
@@ -62,13 +69,14 @@ type destination struct {
 	pendingBytes int64
 	fileRows     int64 // rows handed to the current file
 	groupIndex   int   // number in the current file
+	fullFiles    int   // that all row groups were handed to
 
 	// These belong to the Writer, under its lock.
 	file *fileWriter // file of the next row group; nil before the first
 	next int         // number of the next file
 }
 
-// Create returns a writer for path, which is a directory with opt.RowsPerFile or opt.PartitionBy.
+// Create returns a writer for path, which is a directory if opt.Directory says so.
 // Nothing appears at path before Commit. If the target exists and opt.Overwrite is not set, the
 // error matches os.ErrExist.
 func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
@@ -89,12 +97,20 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	if err := CheckColumns(schema, opt); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	w := &Writer{opt: opt, schema: schema, whole: &destination{},
+	w := &Writer{opt: opt, schema: schema, whole: &destination{}, fileRows: opt.RowsPerFile,
 		most: grant.OutputRows.Of(opt.Lease.Limit())}
-	if len(opt.PartitionBy) > 0 {
+	directory := opt.Directory(path)
+	switch {
+	case len(opt.PartitionBy) > 0:
 		w.whole, w.split = nil, newSplitter(schema, opt)
 		w.schema = w.split.schema
 		schema = w.schema
+	case opt.Files > 0 && opt.Sorted == nil:
+		for i := range opt.Files {
+			w.dealt = append(w.dealt, &destination{next: i})
+		}
+	case directory && opt.Files == 0 && opt.RowsPerFile == 0:
+		w.fileBytes = partBytes
 	}
 	w.run, w.end = context.WithCancelCause(context.Background())
 	w.wake.L = &w.mu
@@ -107,7 +123,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease,
 			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
-	if w.out, err = newOutput(s, path, opt.Overwrite, opt.directory(), opt.Sync); err != nil {
+	if w.out, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -156,11 +172,16 @@ type group struct {
 	starts []int64     // offsets of the chunks in the file
 }
 
-// task encodes one column of a row group, or writes it.
-type task struct {
+// chunk is a column of a row group.
+type chunk struct {
 	group  *group
 	column int
-	write  bool
+}
+
+// task encodes a chunk or, if it has a file, writes the waiting chunks of the file.
+type task struct {
+	chunk
+	file *fileWriter
 }
 
 func (g *group) release() {
@@ -191,6 +212,7 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 	case w.split != nil:
 		err = w.divide(ctx, s)
 	default:
+		w.divideSorted(s.Rows)
 		err = w.collect(ctx, w.whole, keptRows{s, 0, s.Rows})
 	}
 	if err != nil {
@@ -199,16 +221,30 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 	return err
 }
 
+// divideSorted decides the rows of each file when the first sorted rows arrive.
+func (w *Writer) divideSorted(rows int) {
+	if w.opt.Files > 0 && w.opt.Sorted != nil && w.fileRows == 0 && rows > 0 {
+		n := int64(w.opt.Files)
+		w.fileRows = max((w.opt.Sorted()-1)/n+1, int64(w.opt.RowGroupRows))
+	}
+}
+
+// left returns how many more rows the current file of a destination may have. The last one of a
+// number of files takes all that are left.
+func (w *Writer) left(d *destination) int64 {
+	if w.fileRows == 0 || w.opt.Files > 0 && d.fullFiles == w.opt.Files-1 {
+		return math.MaxInt64
+	}
+	return w.fileRows - d.fileRows - int64(d.pendingRows)
+}
+
 // collect adds rows to the pending row group of a destination, and queues it when it is full. A row
 // group of large values ends early. The caller keeps its references to the stride.
 func (w *Writer) collect(ctx context.Context, d *destination, rows keptRows) error {
 	s := rows.stride
 	perRow := float64(s.Bytes()) / float64(max(s.Rows, 1))
 	for from := rows.from; from < rows.to; {
-		n := min(rows.to-from, w.opt.RowGroupRows-d.pendingRows)
-		if w.opt.RowsPerFile > 0 {
-			n = int(min(int64(n), w.opt.RowsPerFile-d.fileRows-int64(d.pendingRows)))
-		}
+		n := int(min(int64(rows.to-from), int64(w.opt.RowGroupRows-d.pendingRows), w.left(d)))
 		if room := float64(w.most - d.pendingBytes); perRow*float64(n) > room {
 			n = min(n, max(1, int(room/perRow)))
 		}
@@ -216,7 +252,7 @@ func (w *Writer) collect(ctx context.Context, d *destination, rows keptRows) err
 		d.pendingRows += n
 		d.pendingBytes += int64(perRow * float64(n))
 		from += n
-		full := w.opt.RowsPerFile > 0 && d.fileRows+int64(d.pendingRows) == w.opt.RowsPerFile
+		full := w.left(d) == 0
 		if full || d.pendingRows == w.opt.RowGroupRows || d.pendingBytes >= w.most {
 			if err := w.hand(ctx, d, full); err != nil {
 				return err
@@ -246,20 +282,26 @@ func (w *Writer) failLocked(err error) {
 
 // hand queues the pending rows of a destination as a row group for the encoders.
 func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
-	if w.split != nil && d.groupIndex+1 == maxRowGroups {
-		last = true // the partition continues in another file
-	}
-	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, to: d, last: last,
-		left: len(w.columns), chunks: make([]*encodedChunk, len(w.columns))}
+	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, left: len(w.columns),
+		chunks: make([]*encodedChunk, len(w.columns))}
 	d.pending, d.pendingRows, d.pendingBytes = nil, 0, 0
+	if w.dealt != nil {
+		d = w.dealt[w.turn]
+		w.turn = (w.turn + 1) % len(w.dealt)
+	}
+	if (w.split != nil || w.fileBytes > 0) && d.groupIndex+1 == maxRowGroups {
+		last = true // the rows continue in another file
+	}
+	g.to, g.last = d, last
 	d.fileRows += int64(g.rows)
 	if d.groupIndex++; d.groupIndex > maxRowGroups {
 		g.release()
-		return gpu.Exceeded("%s: a Parquet file has at most %d row groups; raise row_group_rows or set rows_per_file",
+		return gpu.Exceeded("%s: a Parquet file has at most %d row groups; raise row_group_rows, or set rows_per_file",
 			w.out.target, maxRowGroups)
 	}
 	if last {
 		d.fileRows, d.groupIndex = 0, 0
+		d.fullFiles++
 	}
 	defer context.AfterFunc(ctx, func() {
 		w.mu.Lock()
@@ -281,7 +323,7 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	}
 	w.queue = append(w.queue, g)
 	for i := range w.columns {
-		w.tasks = append(w.tasks, task{group: g, column: i})
+		w.tasks = append(w.tasks, task{chunk: chunk{g, i}})
 	}
 	w.wakeWorkers()
 	w.mu.Unlock()
@@ -290,21 +332,29 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 
 // room reports whether a row group may be queued. The queue may always have enough row groups to
 // keep every worker busy, and one that is being written. One column may take longer than all others
-// together, so the queue has one row group per worker, if there is memory. If too little memory is
-// left to encode, row groups are encoded one after the other. The caller holds the lock.
+// together, so the queue has one row group per worker, if there is memory. Encoded row groups that
+// wait for their file count by their encoded bytes only: the more of them there are, the more files
+// are written at a time. If too little memory is left to encode, row groups are encoded one after
+// the other. The caller holds the lock.
 func (w *Writer) room(g *group) bool {
-	n := len(w.queue)
-	if n > 0 && w.opt.Lease.Available() < 2*g.bytes {
-		return false
+	most := grant.OutputQueue.Of(w.opt.Lease.Limit())
+	encoding, bytes, encoded := 0, g.bytes, int64(0)
+	for _, q := range w.queue {
+		if q.file == nil {
+			encoding, bytes = encoding+1, bytes+q.bytes
+			continue
+		}
+		for _, k := range q.chunks {
+			encoded += k.pages.size
+		}
 	}
-	if n < 1+(w.opt.Threads+len(w.columns)-1)/len(w.columns) {
+	switch n := len(w.queue); {
+	case n > 0 && w.opt.Lease.Available() < 2*g.bytes:
+		return false
+	case n < 1+(w.opt.Threads+len(w.columns)-1)/len(w.columns):
 		return true
 	}
-	bytes := g.bytes
-	for _, q := range w.queue {
-		bytes += q.bytes
-	}
-	return n <= w.opt.Threads && bytes <= grant.OutputQueue.Of(w.opt.Lease.Limit())
+	return encoding <= w.opt.Threads && bytes+encoded <= most
 }
 
 // work runs tasks until there are none.
@@ -315,13 +365,11 @@ func (w *Writer) work(e *encoder) {
 	for len(w.tasks) > 0 {
 		t := w.tasks[0]
 		w.tasks = w.tasks[1:]
-		w.mu.Unlock()
-		if t.write {
-			err := w.writeColumn(t.group, t.column)
-			w.mu.Lock()
-			w.written(t.group, err)
+		if t.file != nil {
+			w.writeFile(t.file)
 			continue
 		}
+		w.mu.Unlock()
 		k, err := w.encodeColumn(e, t.group, t.column)
 		w.mu.Lock()
 		w.encoded(t.group, t.column, k, err)
@@ -388,8 +436,8 @@ func (w *Writer) encoded(g *group, i int, k *encodedChunk, err error) {
 	w.wakeWorkers()
 }
 
-// layOut assigns the offsets of a row group in the current file, and queues its columns to be
-// written, before all encoding. The caller holds the lock.
+// layOut assigns the offsets of a row group in the current file, and lets its columns be written,
+// before all encoding. The caller holds the lock.
 func (w *Writer) layOut(g *group) error {
 	if w.failure() != nil {
 		return nil
@@ -404,12 +452,15 @@ func (w *Writer) layOut(g *group) error {
 	}
 	g.left = len(g.chunks)
 	g.file.unwritten++
-	writes := make([]task, len(g.chunks))
-	for i := range writes {
-		writes[i] = task{g, i, true}
+	for i := range g.chunks {
+		g.file.waiting = append(g.file.waiting, chunk{g, i})
 	}
-	w.tasks = append(writes, w.tasks...)
-	if g.last {
+	w.wake.Broadcast() // there may be room
+	if !g.file.writing {
+		g.file.writing = true
+		w.tasks = slices.Insert(w.tasks, 0, task{file: g.file})
+	}
+	if g.last || w.fileBytes > 0 && g.file.size >= w.fileBytes {
 		g.file.full, g.to.file = true, nil
 	}
 	return nil
@@ -436,29 +487,19 @@ func (w *Writer) open(d *destination) error {
 	return nil
 }
 
-// writeColumn writes one column of a row group at its offset.
-func (w *Writer) writeColumn(g *group, i int) error {
-	if err := w.failure(); err != nil {
-		return err
+// writeFile writes the waiting chunks of a file. It ends the file after the last chunk of its last
+// row group. One worker at a time writes to a file, because the system lets only one at a time: the
+// others write to other files, or encode. The caller holds the lock, which is released meanwhile.
+func (w *Writer) writeFile(f *fileWriter) {
+	for len(f.waiting) > 0 {
+		c := f.waiting[0]
+		f.waiting = f.waiting[1:]
+		w.mu.Unlock()
+		err := w.writeChunk(c)
+		w.mu.Lock()
+		w.written(c.group, err)
 	}
-	defer w.traced("write", time.Now())
-	return g.file.writeChunk(g.chunks[i], g.starts[i])
-}
-
-// written records a written column. It ends a file after the last column of its last row
-// group. The caller holds the lock, which is released while a file ends.
-func (w *Writer) written(g *group, err error) {
-	w.failLocked(err)
-	if g.left--; g.left > 0 {
-		return
-	}
-	f := g.file
-	f.unwritten--
-	w.stats.Rows += int64(g.rows)
-	for _, k := range g.chunks {
-		w.stats.Bytes += k.pages.size
-	}
-	w.leave(g)
+	f.writing = false
 	if !f.full || f.unwritten > 0 {
 		f = w.spare()
 	}
@@ -468,6 +509,29 @@ func (w *Writer) written(g *group, err error) {
 		w.mu.Lock()
 		w.failLocked(err)
 	}
+}
+
+// writeChunk writes a chunk at its offset.
+func (w *Writer) writeChunk(c chunk) error {
+	if err := w.failure(); err != nil {
+		return err
+	}
+	defer w.traced("write", time.Now())
+	return c.group.file.writeChunk(c.group.chunks[c.column], c.group.starts[c.column])
+}
+
+// written records a written chunk. The caller holds the lock.
+func (w *Writer) written(g *group, err error) {
+	w.failLocked(err)
+	if g.left--; g.left > 0 {
+		return
+	}
+	g.file.unwritten--
+	w.stats.Rows += int64(g.rows)
+	for _, k := range g.chunks {
+		w.stats.Bytes += k.pages.size
+	}
+	w.leave(g)
 }
 
 // maxOpenFiles bounds the open files of partitions.
@@ -558,10 +622,13 @@ func (w *Writer) commit(ctx context.Context) error {
 			return err
 		}
 	}
-	for len(w.files) > 0 {
-		if err := w.endFile(w.files[0]); err != nil {
-			return err
-		}
+	var ends errgroup.Group
+	ends.SetLimit(w.opt.Threads)
+	for _, f := range slices.Clone(w.files) {
+		ends.Go(func() error { return w.endFile(f) })
+	}
+	if err := ends.Wait(); err != nil {
+		return err
 	}
 	return w.out.publish()
 }

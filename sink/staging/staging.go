@@ -268,6 +268,9 @@ const maxLinks = 40
 // Resolve returns the path at which a file is made when path is written to: the target of
 // a link, even if there is no such file yet.
 func Resolve(path string) (string, error) {
+	if trimmed := strings.TrimRight(path, "/"); trimmed != "" {
+		path = trimmed // or else the link itself is not seen
+	}
 	for range maxLinks {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {

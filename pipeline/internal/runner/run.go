@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,7 +165,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return err
 	}
 	out, err := r.output.Create(r.plan.Schema,
-		execution.TargetOptions{Lease: lease, Threads: r.threads(), Overwrite: r.opt.Overwrite,
+		execution.TargetOptions{Lease: lease, Threads: r.threads(), Sorted: r.sorted(), Overwrite: r.opt.Overwrite,
 			Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
@@ -177,6 +178,36 @@ func (r *run) execute(ctx context.Context) (err error) {
 		return errors.Join(err, out.Abort())
 	}
 	return out.Commit(ctx)
+}
+
+// sorted returns nil unless the rows of the output come out of a sort. Otherwise it returns a
+// function that returns how many rows there will be, once the first of them have arrived.
+func (r *run) sorted() func() int64 {
+	same := true // every row that comes out of the sort is a row of the output
+	for st := r.plan.Root; ; {
+		switch spec := st.Spec.(type) {
+		case *physical.Sort:
+			o := r.ops[slices.IndexFunc(r.ops, func(o *opRun) bool { return o.Stage == st })]
+			return func() int64 {
+				if !same {
+					return int64(r.plan.Root.Rows)
+				}
+				n := max(o.rowsIn.Load()-spec.Offset, 0)
+				if spec.Limit >= 0 {
+					n = min(n, spec.Limit)
+				}
+				return n
+			}
+		case *physical.Project, *physical.Materialize:
+			st = st.Inputs[0]
+		case *physical.Filter, *physical.Limit, *physical.Join:
+			st, same = st.Inputs[0], false
+		case *physical.Materialized:
+			st = spec.By
+		default:
+			return nil
+		}
+	}
 }
 
 // admit cuts the plan into pipelines. It returns an error if the scans need more memory than there
