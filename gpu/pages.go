@@ -11,6 +11,8 @@ type Pages struct {
 	Dictionaries []Page
 	// Data are the pages with the rows of the column, in order.
 	Data []Page
+	// Zstd are the blocks of all pages with PageZstd, in the order of the pages.
+	Zstd []ZstdBlock
 	// Stored is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings, which follow their length.
 	Stored int
 	// Least and Most bound the values of a column of integers. A value outside is bad data.
@@ -31,12 +33,14 @@ type Page struct {
 	Levels     int
 	Raw        int       // bytes of the body, which is the page without its levels, after decompression
 	Codec      PageCodec // of the body
-	Coded      bool      // values are codes of the dictionary
-	Dictionary int       // the position of the page's dictionary in Dictionaries
-	Base       int       // of a column with a Dict: what is added to codes
-	Entries    int       // of a coded page: the number of values in its dictionary
-	Values     int       // number of values, with nulls
-	Skip, Rows int       // the column has rows [Skip, Skip+Rows) of the page
+	ZstdFrom   int       // of a page with PageZstd: its blocks are [ZstdFrom, ZstdTo) of Zstd
+	ZstdTo     int
+	Coded      bool // values are codes of the dictionary
+	Dictionary int  // the position of the page's dictionary in Dictionaries
+	Base       int  // of a column with a Dict: what is added to codes
+	Entries    int  // of a coded page: the number of values in its dictionary
+	Values     int  // number of values, with nulls
+	Skip, Rows int  // the column has rows [Skip, Skip+Rows) of the page
 }
 
 // LevelsInBody is the number of bytes of levels of a page that has them in its body, after their length.
@@ -49,6 +53,7 @@ type PageCodec uint8
 const (
 	PageUncompressed PageCodec = iota
 	PageSnappy
+	PageZstd
 )
 
 // DecodePages decodes the columns of a stride that are in pages on the CPU (Pages.Decode). After an error the stride is

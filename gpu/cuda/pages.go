@@ -171,6 +171,7 @@ func (d *Device) decode(l *gpu.Lease, cols []gpu.Column, copied event) (*decodin
 	launchPages(w, "pages_snappy", min(blocks(int(snappy.count), pageThreads/32), d.props.multiprocessors*snappyBlocks),
 		pageThreads, snappy)
 	launchPages(w, "pages_whole", int(snappy.splits), 32, snappy)
+	b.zstd.decompress(w, args)
 	launchPages(w, "pages_decode", len(b.dictionaries), pageThreads, args)
 	args.first = int32(len(b.dictionaries))
 	launchPages(w, "pages_decode", len(b.data), pageThreads, args)
@@ -204,13 +205,15 @@ type pageBatch struct {
 	columns            []pageColumnArgs
 	dictionaries, data []batchPage
 	body               int64   // bytes of the pages that are decompressed
-	compressed         []int32 // these pages, of all
+	compressed         []int32 // pages with Snappy, of all
+	zstd               zstdBatch
 }
 
 // batchPage is a page and, if it is compressed, the place of its body among the decompressed ones.
 type batchPage struct {
 	pageArgs
-	compressed bool
+	codec gpu.PageCodec
+	zstd  []gpu.ZstdBlock
 }
 
 // add adds a column, and returns what it becomes.
@@ -295,8 +298,8 @@ func (b *pageBatch) page(g gpu.Page, c gpu.Column, column int) batchPage {
 	a := batchPage{pageArgs: pageArgs{src: src, body: src + uint64(max(g.Levels, 0)), size: int32(g.Size),
 		raw: int32(g.Raw), levels: int32(g.Levels), values: int32(g.Values), skip: int32(g.Skip), rows: int32(g.Rows),
 		entries: int32(g.Entries), base: int32(g.Base), column: int32(column), coded: flag(g.Coded)}}
-	if g.Codec != gpu.PageUncompressed {
-		a.compressed, a.body = true, uint64(b.body)
+	if a.codec = g.Codec; g.Codec != gpu.PageUncompressed {
+		a.zstd, a.body = c.Pages.Zstd[g.ZstdFrom:g.ZstdTo], uint64(b.body)
 		b.body += (int64(g.Raw) + 2*pageSlack - 1) / pageSlack * pageSlack
 	}
 	return a
@@ -309,9 +312,14 @@ func (b *pageBatch) layOut(w *decoding) (pages []pageArgs) {
 	body := addr(bodies)
 	for _, list := range [][]batchPage{b.dictionaries, b.data} {
 		for _, p := range list {
-			if p.compressed {
+			if p.codec != gpu.PageUncompressed {
 				p.body += body
+			}
+			switch p.codec {
+			case gpu.PageSnappy:
 				b.compressed = append(b.compressed, int32(len(pages)))
+			case gpu.PageZstd:
+				b.zstd.add(int32(len(pages)), p.zstd)
 			}
 			pages = append(pages, p.pageArgs)
 		}

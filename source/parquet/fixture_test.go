@@ -114,6 +114,7 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 		if opt.Decode.Pages {
 			q, err := decoder(t).NewQueue("decode")
 			require.NoError(t, err)
+			countDecodes(s)
 			if s, err = throughDevice(t, q, s); err != nil {
 				return nil, r.Progress(), err
 			}
@@ -133,6 +134,21 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	require.Equal(t, p.BytesTotal, p.BytesRead)
 	require.Equal(t, table.Rows(), p.RowsTotal+p.RowsSkipped)
 	return out, p, nil
+}
+
+// decodesAgain counts the columns in pages that a device left to the CPU.
+var decodesAgain atomic.Int64
+
+func countDecodes(s *gpu.Stride) {
+	for _, c := range s.Cols {
+		if p := c.Pages; p != nil {
+			decode := p.Decode
+			p.Decode = func() (gpu.Column, error) {
+				decodesAgain.Add(1)
+				return decode()
+			}
+		}
+	}
 }
 
 // scans counts calls of scan.

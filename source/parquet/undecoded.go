@@ -42,12 +42,16 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 	return col, true, nil
 }
 
+// deviceCodecs are the codecs that a device decompresses.
+var deviceCodecs = map[format.CompressionCodec]gpu.PageCodec{format.Uncompressed: gpu.PageUncompressed,
+	format.Snappy: gpu.PageSnappy, format.Zstd: gpu.PageZstd}
+
 // deviceDecodes reports whether a device can decode the pages of a chunk, as far as the metadata says.
 func deviceDecodes(c *encodedChunk) bool {
 	if c.col.constant != nil || c.col.widens() {
 		return false
 	}
-	if codec := c.meta.codec; codec != format.Uncompressed && codec != format.Snappy {
+	if _, ok := deviceCodecs[c.meta.codec]; !ok {
 		return false
 	}
 	_, ok := c.col.stored()
@@ -121,7 +125,7 @@ func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (ok bool, err error)
 		}
 		end := min(p.to, to)
 		g.Skip, g.Rows = int(row-p.from), int(end-row)
-		if g.At, err = b.take(c, p); err != nil {
+		if ok, err := b.take(c, p, &g); !ok || err != nil {
 			return false, err
 		}
 		b.coded = g.Coded && (b.coded || len(b.Data) == 0)
@@ -131,18 +135,25 @@ func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (ok bool, err error)
 	return true, nil
 }
 
-// take adds the bytes of a page, and returns their position.
-func (b *pagesBuilder) take(c *encodedChunk, p *page) (int64, error) {
+// take adds the bytes of a page. ok is false if the device cannot decode them.
+func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.loadLocked(p); err != nil {
-		return 0, err
+		return false, err
 	}
 	if err := p.verify(); err != nil {
-		return 0, err
+		return false, err
 	}
-	if p.size == 0 {
-		return b.size, nil
+	if g.Codec == gpu.PageZstd {
+		g.ZstdFrom = len(b.Zstd)
+		if b.Zstd, ok = zstdBlocks(b.Zstd, p.bytes[max(g.Levels, 0):], g.Raw); !ok {
+			return false, nil
+		}
+		g.ZstdTo = len(b.Zstd)
+	}
+	if g.At = b.size; p.size == 0 {
+		return true, nil
 	}
 	from := int64(cap(p.block.Bytes()) - cap(p.bytes))
 	last := len(b.pieces) - 1
@@ -153,7 +164,8 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page) (int64, error) {
 	x := &b.pieces[last]
 	b.size += from + int64(p.size) - x.to
 	x.to = from + int64(p.size)
-	return b.size - int64(p.size), nil
+	g.At = b.size - int64(p.size)
+	return true, nil
 }
 
 // undecoded returns what a device must know of a page. ok is false if it cannot decode the page.
@@ -184,7 +196,7 @@ func (p *page) undecoded(c *encodedChunk) (g gpu.Page, ok bool) {
 	}
 	body := p.size - max(g.Levels, 0)
 	if compressed {
-		g.Codec = gpu.PageSnappy
+		g.Codec = deviceCodecs[c.meta.codec]
 		return g, ok && g.Raw/maxExpansion(c.meta.codec) <= body
 	}
 	return g, ok && g.Raw == body
@@ -274,7 +286,7 @@ func (b *pagesBuilder) addDictionaries() (ok bool, err error) {
 			if !ok || page.Values < 0 || page.Values > page.Raw {
 				return false, nil
 			}
-			if page.At, err = b.take(c, c.dict.page); err != nil {
+			if ok, err := b.take(c, c.dict.page, &page); !ok || err != nil {
 				return false, err
 			}
 			page.Rows = page.Values

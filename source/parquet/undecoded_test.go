@@ -102,7 +102,7 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 		t.Skip("kernels are not seen by the race detector")
 	}
 	thin, i := gputest.ThinOr(t, 41), 0
-	for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy} {
+	for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy, &pq.Zstd} {
 		for _, version := range []int{1, 2} {
 			for _, size := range []int{100, 4 << 10, 200 << 10} {
 				for _, dictionary := range []bool{false, true} {
@@ -123,6 +123,7 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 								got, p, err := scanOnce(t, 0, paths, opt)
 								require.NoError(t, err, c)
 								require.Positive(t, p.BytesPages, c)
+								require.Zero(t, decodesAgain.Swap(0), c)
 								requireSame(t, want, got)
 							}
 						}

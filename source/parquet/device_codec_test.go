@@ -1,0 +1,295 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host/hosttest"
+)
+
+// devicePage is the body of a page, and the bytes to which it decompresses.
+type devicePage struct {
+	name string
+	body []byte
+	raw  []byte
+}
+
+// decompressOnDevice decompresses pages as columns of one stride. It returns nil for a page that the device leaves to
+// the CPU. Pages that the host would not hand over are nil too.
+func decompressOnDevice(t *testing.T, codec format.CompressionCodec, pages []devicePage) (out [][]byte) {
+	lease := hosttest.Budget(t, 0).Lease("pages")
+	defer func() { require.NoError(t, lease.Close()) }()
+	rows := 0
+	for _, p := range pages {
+		rows = max(rows, len(p.raw)/8)
+	}
+	s := &gpu.Stride{Schema: &gpu.Schema{}, Rows: rows}
+	var left []bool
+	var at []int
+	out = make([][]byte, len(pages))
+	for i, p := range pages {
+		g := gpu.Page{Size: len(p.body), Raw: len(p.raw), Values: len(p.raw) / 8, Rows: len(p.raw) / 8,
+			Codec: deviceCodecs[codec]}
+		x := gpu.Pages{Stored: 8, Least: -1 << 63, Most: 1<<63 - 1}
+		ok := g.Raw/maxExpansion(codec) <= len(p.body)
+		if ok && codec == format.Zstd {
+			x.Zstd, ok = zstdBlocks(nil, p.body, g.Raw)
+			g.ZstdTo = len(x.Zstd)
+		}
+		if !ok {
+			continue
+		}
+		data, err := lease.Alloc(int64(len(p.body)) + slack)
+		require.NoError(t, err)
+		copy(data.Bytes(), p.body)
+		clear(data.Bytes()[len(p.body):])
+		x.Data = []gpu.Page{g}
+		pieces := []*gpu.Buffer{data.View(0, int64(len(p.body)))}
+		data.Release()
+		if more := rows - g.Rows; more > 0 { // all columns of a stride have as many rows
+			zeros, err := lease.Alloc(int64(more) * 8)
+			require.NoError(t, err)
+			clear(zeros.Bytes())
+			x.Data = append(x.Data, gpu.Page{At: int64(len(p.body)), Size: 8 * more, Raw: 8 * more, Values: more,
+				Rows: more})
+			pieces = append(pieces, zeros)
+		}
+		k := len(at)
+		x.Decode = func() (gpu.Column, error) {
+			left[k] = true
+			return gpu.ColumnOf(gpu.Of(gpu.Int64), make([]gpu.Scalar, rows)), nil
+		}
+		s.Cols = append(s.Cols, gpu.Column{Type: gpu.Of(gpu.Int64), Len: rows, Data: gpu.Joined(pieces), Pages: &x})
+		s.Schema.Fields = append(s.Schema.Fields, gpu.Field{Name: fmt.Sprint(i), Type: gpu.Of(gpu.Int64)})
+		at, left = append(at, i), append(left, false)
+	}
+	if len(at) == 0 {
+		return out
+	}
+	require.NoError(t, s.Check())
+	q, err := decoder(t).NewQueue("decompress")
+	require.NoError(t, err)
+	got, err := throughDevice(t, q, s)
+	require.NoError(t, err)
+	for k, i := range at {
+		if !left[k] {
+			for row := range len(pages[i].raw) / 8 {
+				out[i] = binary.LittleEndian.AppendUint64(out[i], uint64(got.Cols[k].ScalarAt(row).Int.Lo))
+			}
+			if out[i] == nil {
+				out[i] = []byte{}
+			}
+		}
+	}
+	got.Release()
+	return out
+}
+
+// samples are bytes with the patterns that compressors treat in different ways. Their lengths are multiples of 8.
+func samples(r *rand.Rand, large bool) map[string][]byte {
+	n := 3000
+	if large {
+		n = 150000
+	}
+	fill := func(n int, f func(i int) byte) []byte {
+		b := make([]byte, n/8*8)
+		for i := range b {
+			b[i] = f(i)
+		}
+		return b
+	}
+	words := strings.Fields("furiously ironic deposits sleep quickly above the carefully final packages among regular accounts")
+	var text bytes.Buffer
+	for text.Len() < 2*n {
+		text.WriteString(words[r.IntN(len(words))] + " ")
+	}
+	var ints bytes.Buffer
+	for i := range n / 4 {
+		_ = binary.Write(&ints, binary.LittleEndian, int64(i*3+r.IntN(5)))
+	}
+	far := fill(n, func(int) byte { return byte(r.Uint32()) })
+	mixed := fill(n, func(i int) byte { return byte(r.IntN(1 + i*250/n)) })
+	return map[string][]byte{
+		"none":     {},
+		"tiny":     []byte("abcdefgh"),
+		"zeros":    make([]byte, n),
+		"random":   fill(n, func(int) byte { return byte(r.Uint32()) }),
+		"skewed":   fill(2*n, func(int) byte { return byte(r.IntN(6) * r.IntN(6)) }),
+		"period":   fill(n, func(i int) byte { return byte(i % 7) }),
+		"text":     text.Bytes()[:text.Len()/8*8],
+		"integers": ints.Bytes(),
+		"far":      append(append(append([]byte{}, far...), mixed...), far...),
+		"mixed":    append(append(mixed, make([]byte, n)...), text.Bytes()[:n]...),
+	}
+}
+
+// zstdPages compresses samples with each level of the Go encoder.
+func zstdPages(t *testing.T, r *rand.Rand, large bool) (pages []devicePage) {
+	for name, raw := range samples(r, large) {
+		for _, level := range []zstd.EncoderLevel{zstd.SpeedFastest, zstd.SpeedDefault, zstd.SpeedBestCompression} {
+			for _, checksum := range []bool{false, true} {
+				w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(checksum),
+					zstd.WithEncoderConcurrency(1))
+				require.NoError(t, err)
+				pages = append(pages, devicePage{fmt.Sprint(name, " ", level, " ", checksum), w.EncodeAll(raw, nil), raw})
+				half := len(raw) / 2
+				two := w.EncodeAll(raw[half:], w.EncodeAll(raw[:half], nil))
+				pages = append(pages, devicePage{fmt.Sprint(name, " ", level, " in two frames"), two, raw})
+			}
+		}
+	}
+	return pages
+}
+
+// pythonPages compresses samples with PyArrow, whose codecs are those of most other writers.
+func pythonPages(t *testing.T, r *rand.Rand, codec string, levels []int, large bool) (pages []devicePage) {
+	python := os.Getenv("GSTREAM_PYTHON")
+	if python == "" {
+		return nil
+	}
+	const script = `
+import sys, base64, pyarrow as pa
+codec, levels = sys.argv[1], sys.argv[2].split(",")
+for line in sys.stdin:
+    raw = base64.b64decode(line)
+    for level in levels:
+        c = pa.Codec(codec, int(level)) if level != "0" else pa.Codec(codec)
+        print(base64.b64encode(c.compress(raw, asbytes=True)).decode())
+`
+	var in strings.Builder
+	var all []devicePage
+	for name, raw := range samples(r, large) {
+		in.WriteString(base64.StdEncoding.EncodeToString(raw) + "\n")
+		for _, level := range levels {
+			all = append(all, devicePage{name: fmt.Sprint(name, ", level ", level, " of PyArrow"), raw: raw})
+		}
+	}
+	cmd := exec.Command(python, "-c", script, codec, strings.Trim(strings.ReplaceAll(fmt.Sprint(levels), " ", ","), "[]"))
+	cmd.Stdin = strings.NewReader(in.String())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	for i, line := range strings.Fields(string(out)) {
+		all[i].body, err = base64.StdEncoding.DecodeString(line)
+		require.NoError(t, err)
+	}
+	return all
+}
+
+func TestADeviceDecompressesZstd(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
+	for _, large := range []bool{false, true} {
+		pages := zstdPages(t, r, large)
+		pages = append(pages, pythonPages(t, r, "zstd", []int{1, 3, 9, 19, -5}, large)...)
+		requireDecompressed(t, format.Zstd, pages)
+	}
+}
+
+// requireDecompressed checks that a device decompresses pages, in several strides.
+func requireDecompressed(t *testing.T, codec format.CompressionCodec, pages []devicePage) {
+	thin, i := gputest.ThinOr(t, 7), 0
+	var some []devicePage
+	for _, p := range pages {
+		if i++; len(p.raw) < 10000 || gputest.Takes(thin, i) {
+			some = append(some, p)
+		}
+	}
+	for len(some) > 0 {
+		n := min(len(some), 40)
+		for k, got := range decompressOnDevice(t, codec, some[:n]) {
+			want := make([]byte, len(some[k].raw))
+			require.NoError(t, decompress(codec, want, some[k].body), some[k].name)
+			require.NotNil(t, got, some[k].name)
+			require.True(t, bytes.Equal(want, got), some[k].name)
+		}
+		some = some[n:]
+	}
+}
+
+// requireDamageFound checks that a device leaves to the CPU what the CPU rejects, and otherwise finds the same bytes.
+func requireDamageFound(t *testing.T, r *rand.Rand, codec format.CompressionCodec, pages []devicePage) {
+	cases := gputest.Cases(t, 300)
+	same, found := 0, 0
+	for cases > 0 {
+		var bad []devicePage
+		for range 60 {
+			p := pages[r.IntN(len(pages))]
+			p.body = damaged(r, p.body, pages[r.IntN(len(pages))].body)
+			if r.IntN(10) == 0 && len(p.raw) > 8 {
+				p.raw = p.raw[:len(p.raw)-8]
+			}
+			bad = append(bad, p)
+		}
+		cases -= len(bad)
+		for k, got := range decompressOnDevice(t, codec, bad) {
+			p := bad[k]
+			want := make([]byte, len(p.raw))
+			err := decompress(codec, want, p.body)
+			if got == nil {
+				found++
+				continue
+			}
+			same++
+			require.NoError(t, err, "%s: %x", p.name, p.body)
+			require.True(t, bytes.Equal(want, got), "%s: %x", p.name, p.body)
+		}
+	}
+	require.Positive(t, found)
+	require.Positive(t, same)
+}
+
+// damaged returns a copy of a page with some mistakes.
+func damaged(r *rand.Rand, b, other []byte) []byte {
+	b = bytes.Clone(b)
+	for range 1 + r.IntN(2) {
+		if len(b) == 0 {
+			return []byte{byte(r.Uint32())}
+		}
+		at := r.IntN(len(b))
+		if r.IntN(2) == 0 {
+			at = r.IntN(min(len(b), 24)) // headers
+		}
+		switch r.IntN(8) {
+		case 0:
+			b = b[:at]
+		case 1:
+			b = append(b[:at:at], b[min(len(b), at+1+r.IntN(8)):]...)
+		case 2:
+			b = append(b[:at:at], append(make([]byte, 1+r.IntN(4)), b[at:]...)...)
+		case 3:
+			b[at] = byte(r.Uint32())
+		case 4:
+			if len(other) > 0 {
+				n := copy(b[at:], other[min(at, len(other)-1):])
+				b = b[:at+n]
+			}
+		default:
+			b[at] ^= 1 << r.IntN(8)
+		}
+	}
+	return b
+}
+
+func TestADeviceFindsDamagedZstd(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
+	pages := append(zstdPages(t, r, false), pythonPages(t, r, "zstd", []int{1, 19}, false)...)
+	requireDamageFound(t, r, format.Zstd, pages)
+}
