@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -22,9 +23,39 @@ import (
 
 // devicePage is the body of a page, and the bytes to which it decompresses.
 type devicePage struct {
-	name string
-	body []byte
-	raw  []byte
+	name   string
+	body   []byte
+	raw    []byte
+	stored bool // without compression
+}
+
+// columnOfPages returns a column of 8-byte values with the pages. ok is false if the host would not hand it over.
+func columnOfPages(t testing.TB, l *gpu.Lease, codec format.CompressionCodec, pages []devicePage) (c gpu.Column, ok bool) {
+	x := gpu.Pages{Stored: 8, Least: math.MinInt64, Most: math.MaxInt64}
+	c = gpu.Column{Type: gpu.Of(gpu.Int64), Pages: &x}
+	at := int64(0)
+	for _, p := range pages {
+		g := gpu.Page{At: at, Size: len(p.body), Raw: len(p.raw), Values: len(p.raw) / 8, Rows: len(p.raw) / 8,
+			Codec: deviceCodecs[codec]}
+		if p.stored {
+			g.Codec = gpu.PageUncompressed
+		} else if g.Raw/maxExpansion(codec) > len(p.body) || !walk(&x, &g, p.body) {
+			return c, false
+		}
+		x.Data = append(x.Data, g)
+		at += int64(len(p.body))
+		c.Len += g.Rows
+	}
+	data, err := l.Alloc(at + slack)
+	require.NoError(t, err)
+	b := data.Bytes()
+	for _, p := range pages {
+		b = b[copy(b, p.body):]
+	}
+	clear(b)
+	c.Data = data.View(0, at)
+	data.Release()
+	return c, true
 }
 
 // decompressOnDevice decompresses pages as columns of one stride. It returns nil for a page that the device leaves to
@@ -41,39 +72,18 @@ func decompressOnDevice(t *testing.T, codec format.CompressionCodec, pages []dev
 	var at []int
 	out = make([][]byte, len(pages))
 	for i, p := range pages {
-		g := gpu.Page{Size: len(p.body), Raw: len(p.raw), Values: len(p.raw) / 8, Rows: len(p.raw) / 8,
-			Codec: deviceCodecs[codec]}
-		x := gpu.Pages{Stored: 8, Least: -1 << 63, Most: 1<<63 - 1}
-		ok := g.Raw/maxExpansion(codec) <= len(p.body)
-		if ok && codec == format.Zstd {
-			x.Zstd, ok = zstdBlocks(nil, p.body, g.Raw)
-			g.ZstdTo = len(x.Zstd)
-		}
+		rest := make([]byte, 8*rows-len(p.raw)) // all columns of a stride have as many rows
+		c, ok := columnOfPages(t, lease, codec, []devicePage{p, {body: rest, raw: rest, stored: true}})
 		if !ok {
 			continue
 		}
-		data, err := lease.Alloc(int64(len(p.body)) + slack)
-		require.NoError(t, err)
-		copy(data.Bytes(), p.body)
-		clear(data.Bytes()[len(p.body):])
-		x.Data = []gpu.Page{g}
-		pieces := []*gpu.Buffer{data.View(0, int64(len(p.body)))}
-		data.Release()
-		if more := rows - g.Rows; more > 0 { // all columns of a stride have as many rows
-			zeros, err := lease.Alloc(int64(more) * 8)
-			require.NoError(t, err)
-			clear(zeros.Bytes())
-			x.Data = append(x.Data, gpu.Page{At: int64(len(p.body)), Size: 8 * more, Raw: 8 * more, Values: more,
-				Rows: more})
-			pieces = append(pieces, zeros)
-		}
 		k := len(at)
-		x.Decode = func() (gpu.Column, error) {
+		c.Pages.Decode = func() (gpu.Column, error) {
 			left[k] = true
-			return gpu.ColumnOf(gpu.Of(gpu.Int64), make([]gpu.Scalar, rows)), nil
+			return gpu.ColumnOf(c.Type, make([]gpu.Scalar, rows)), nil
 		}
-		s.Cols = append(s.Cols, gpu.Column{Type: gpu.Of(gpu.Int64), Len: rows, Data: gpu.Joined(pieces), Pages: &x})
-		s.Schema.Fields = append(s.Schema.Fields, gpu.Field{Name: fmt.Sprint(i), Type: gpu.Of(gpu.Int64)})
+		s.Cols = append(s.Cols, c)
+		s.Schema.Fields = append(s.Schema.Fields, gpu.Field{Name: fmt.Sprint(i), Type: c.Type})
 		at, left = append(at, i), append(left, false)
 	}
 	if len(at) == 0 {
@@ -86,11 +96,9 @@ func decompressOnDevice(t *testing.T, codec format.CompressionCodec, pages []dev
 	require.NoError(t, err)
 	for k, i := range at {
 		if !left[k] {
+			out[i] = []byte{}
 			for row := range len(pages[i].raw) / 8 {
-				out[i] = binary.LittleEndian.AppendUint64(out[i], uint64(got.Cols[k].ScalarAt(row).Int.Lo))
-			}
-			if out[i] == nil {
-				out[i] = []byte{}
+				out[i] = binary.LittleEndian.AppendUint64(out[i], got.Cols[k].ScalarAt(row).Int.Lo)
 			}
 		}
 	}
@@ -144,10 +152,11 @@ func zstdPages(t *testing.T, r *rand.Rand, large bool) (pages []devicePage) {
 				w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(checksum),
 					zstd.WithEncoderConcurrency(1))
 				require.NoError(t, err)
-				pages = append(pages, devicePage{fmt.Sprint(name, " ", level, " ", checksum), w.EncodeAll(raw, nil), raw})
+				pages = append(pages, devicePage{name: fmt.Sprint(name, " ", level, " ", checksum), body: w.EncodeAll(raw, nil),
+					raw: raw})
 				half := len(raw) / 2
 				two := w.EncodeAll(raw[half:], w.EncodeAll(raw[:half], nil))
-				pages = append(pages, devicePage{fmt.Sprint(name, " ", level, " in two frames"), two, raw})
+				pages = append(pages, devicePage{name: fmt.Sprint(name, " ", level, " in two frames"), body: two, raw: raw})
 			}
 		}
 	}

@@ -145,12 +145,8 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (ok bool, err
 	if err := p.verify(); err != nil {
 		return false, err
 	}
-	if g.Codec == gpu.PageZstd {
-		g.ZstdFrom = len(b.Zstd)
-		if b.Zstd, ok = zstdBlocks(b.Zstd, p.bytes[max(g.Levels, 0):], g.Raw); !ok {
-			return false, nil
-		}
-		g.ZstdTo = len(b.Zstd)
+	if !walk(b.Pages, g, p.bytes[max(g.Levels, 0):]) {
+		return false, nil
 	}
 	if g.At = b.size; p.size == 0 {
 		return true, nil
@@ -166,6 +162,18 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (ok bool, err
 	x.to = from + int64(p.size)
 	g.At = b.size - int64(p.size)
 	return true, nil
+}
+
+// walk adds to the pages of a column what a device must know about the compressed body of a page. ok is false if it
+// cannot decompress the body.
+func walk(x *gpu.Pages, g *gpu.Page, body []byte) (ok bool) {
+	if g.Codec != gpu.PageZstd {
+		return true
+	}
+	g.ZstdFrom = len(x.Zstd)
+	x.Zstd, ok = zstdBlocks(x.Zstd, body, g.Raw)
+	g.ZstdTo = len(x.Zstd)
+	return ok
 }
 
 // undecoded returns what a device must know of a page. ok is false if it cannot decode the page.

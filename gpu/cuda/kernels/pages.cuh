@@ -62,6 +62,8 @@ DEVICE u32 load32(const u8* p) {
 
 DEVICE u64 load64(const u8* p) { return load32(p) | (u64)load32(p + 4) << 32; }
 
+DEVICE void mark_bad(PageStatus& status) { atomicOr(&status.bad, 1u); }
+
 // uvarint reads a number of at most 32 bits at p and moves p behind it. It returns false
 // if the bytes before end are none.
 DEVICE bool uvarint(const u8*& p, const u8* end, u32& v) {

@@ -16,9 +16,10 @@ struct Copies {
     u32 back[COPIES];     // distance of the copy
 };
 
-// Literals are the literals of a window. If stride is 0, all are the first one.
+// Literals are bytes of literals. If stride is 0, all are the first one.
 struct Literals {
     const u8* at;
+    u32 count;
     u32 stride;
     __device__ const u8* source(u32 position) const { return at + (stride ? position : 0); }
 };
@@ -46,7 +47,7 @@ DEVICE const u8* copy_source(const Copies& c, u32 k, u32 position, u32 from, con
 }
 
 // copy_window writes the output of count sequences, which begins at from. The distances of copies are positive and
-// at most the position of the copy. Literals may be read up to 8 bytes after the last one.
+// at most the position of the copy.
 DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l, u8* out) {
     u32 to = c.end[count - 1];
     for (u32 i = (from & ~3u) + 4 * threadIdx.x; i < to; i += 4 * blockDim.x) {
@@ -54,8 +55,9 @@ DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l,
         u32 k = copy_at(c, count, position);
         if (end - position == 4 && l.stride && c.end[k] >= end) { // one piece of output with one source
             u32 match = c.match[k], back = c.back[k], inside = position - match;
-            if (end <= match) {
-                *(u32*)(out + i) = load32(l.source(c.literal[k] + position));
+            u32 literal = c.literal[k] + position;
+            if (end <= match && literal + 8 <= l.count) {
+                *(u32*)(out + i) = load32(l.at + literal);
                 continue;
             }
             if (position >= match && inside + 4 <= back && position - back + 8 <= from) {
@@ -76,12 +78,12 @@ DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l,
     }
 }
 
-// copy_literals writes n literals from position to on.
-DEVICE void copy_literals(u8* out, u32 to, u32 n, const Literals& l) {
-    u32 end = to + n;
+// copy_literals writes all literals from position to on.
+DEVICE void copy_literals(u8* out, u32 to, const Literals& l) {
+    u32 end = to + l.count;
     for (u32 i = (to & ~3u) + 4 * threadIdx.x; i < end; i += 4 * blockDim.x) {
-        if (l.stride && i >= to && i + 4 <= end) {
-            *(u32*)(out + i) = load32(l.source(i - to));
+        if (l.stride && i >= to && i - to + 8 <= l.count) {
+            *(u32*)(out + i) = load32(l.at + i - to);
             continue;
         }
         for (u32 j = max(i, to); j < min(i + 4, end); j++) out[j] = *l.source(j - to);

@@ -29,7 +29,7 @@ struct ZstdFrame {
     i32 page;
     i32 content;     // bytes of output, or -1
     i32 check_at;    // position of the checksum in the body, or -1
-    u32 from, to;    // its output: written by pages_zstd_copy
+    u32 from, to;    // its output: written by pages_zstd_copy, 0 if that fails
 };
 
 struct ZstdPage {
@@ -493,7 +493,7 @@ KERNEL_BOUNDS(pages_zstd_blocks, ZstdArgs, ZSTD_THREADS, 8) {
         const Page& p = a.pages[b.page];
         const u8* body = p.src + max(p.levels, 0);
         bool ok = a.work[i] & 1 ? zstd_sequences(a, b, body, mine.decoder) : zstd_literals(a, b, body, mine.tree);
-        if (!ok && lane_id() == 0) a.status[p.column].bad = 1;
+        if (!ok && lane_id() == 0) mark_bad(a.status[p.column]);
         __syncwarp();
     }
 }
@@ -529,7 +529,7 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
             recent[2] = 8;
         }
         u32 block_from = at, last = 0;
-        Literals l = {b.literals ? b.literals : body + b.literals_at, b.literal_kind != REPEATED};
+        Literals l = {b.literals ? b.literals : body + b.literals_at, (u32)b.literals_raw, b.literal_kind != REPEATED};
         for (i32 from = 0; from < b.count; from += COPIES) {
             i32 n = min(b.count - from, COPIES);
             u32 start = block_from + (from ? sequence_end(b.sequences[from - 1]) : 0);
@@ -558,7 +558,7 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
             ok = false;
             break;
         }
-        copy_literals(p.body, at, rest, {l.source(last), l.stride});
+        copy_literals(p.body, at, {l.source(last), rest, l.stride});
         __syncthreads();
         at += rest;
         if (b.count > 0) {
@@ -573,7 +573,7 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
             f.to = at;
         }
     }
-    if (threadIdx.x == 0 && !(ok && at == raw)) status.bad = 1;
+    if (threadIdx.x == 0 && !(ok && at == raw)) mark_bad(status);
 }
 
 // --- Checksums ------------------------------------------------------------------------
@@ -590,9 +590,8 @@ KERNEL_BOUNDS(pages_zstd_check, ZstdArgs, ZSTD_THREADS, 8) {
     if (i >= a.frame_count) return;
     const ZstdFrame& f = a.frames[i];
     const Page& p = a.pages[f.page];
-    PageStatus& status = a.status[p.column];
     u32 lane = threadIdx.x & 3, four = 15u << (lane_id() & 28);
-    if (f.check_at < 0 || __any_sync(four, status.bad != 0)) return;
+    if (f.check_at < 0) return;
     const u8 *at = p.body + f.from, *end = p.body + f.to;
     u64 n = f.to - f.from, state = lane == 0 ? PRIME1 + PRIME2 : lane == 1 ? PRIME2 : lane == 2 ? 0 : 0 - PRIME1;
     if ((u64)at % 8 == 0) {
@@ -615,5 +614,5 @@ KERNEL_BOUNDS(pages_zstd_check, ZstdArgs, ZSTD_THREADS, 8) {
     h = (h ^ h >> 33) * PRIME2;
     h = (h ^ h >> 29) * PRIME3;
     h ^= h >> 32;
-    if ((u32)h != load32(p.src + max(p.levels, 0) + f.check_at)) status.bad = 1;
+    if ((u32)h != load32(p.src + max(p.levels, 0) + f.check_at)) mark_bad(a.status[p.column]);
 }

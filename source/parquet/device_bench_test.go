@@ -1,0 +1,144 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
+	"github.com/pierrec/lz4/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+)
+
+// benchValues returns n bytes as a column of lineitem has them.
+func benchValues(column string, n int) []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	words := bytes.Fields([]byte("furiously ironic deposits sleep quickly above the carefully final packages among regular" +
+		" accounts pending blithely express requests haggle slyly bold foxes instructions nag even theodolites"))
+	var b bytes.Buffer
+	for key := int64(1); b.Len() < n; {
+		switch column {
+		case "orderkey":
+			for range 1 + r.IntN(7) {
+				_ = binary.Write(&b, binary.LittleEndian, key)
+			}
+			key += 1 + int64(r.IntN(8))/7*24
+		case "price":
+			_ = binary.Write(&b, binary.LittleEndian, (1+r.Int64N(50))*(90000+r.Int64N(100000)))
+		case "codes":
+			_ = binary.Write(&b, binary.LittleEndian, r.Uint64()>>4&0x0fffffffffffffff)
+		case "comment":
+			size := 10 + r.IntN(34)
+			_ = binary.Write(&b, binary.LittleEndian, int32(size))
+			for to := b.Len() + size; b.Len() < to; {
+				b.Write(words[r.IntN(len(words))])
+				b.WriteByte(' ')
+				b.Truncate(min(b.Len(), to))
+			}
+		}
+	}
+	return b.Bytes()[:n]
+}
+
+// benchCodecs compress as writers do.
+var benchCodecs = []struct {
+	name     string
+	codec    format.CompressionCodec
+	compress func(raw []byte) []byte
+}{
+	{"none", format.Uncompressed, bytes.Clone},
+	{"snappy", format.Snappy, func(raw []byte) []byte { return snappy.Encode(nil, raw) }},
+	{"zstd-1", format.Zstd, zstdBench(zstd.SpeedFastest)},
+	{"zstd-3", format.Zstd, zstdBench(zstd.SpeedDefault)},
+	{"lz4", format.Lz4Raw, func(raw []byte) []byte {
+		out := make([]byte, lz4.CompressBlockBound(len(raw)))
+		n, _ := lz4.CompressBlock(raw, out, nil)
+		return out[:n]
+	}},
+	{"gzip", format.Gzip, func(raw []byte) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write(raw)
+		_ = w.Close()
+		return b.Bytes()
+	}},
+}
+
+func zstdBench(level zstd.EncoderLevel) func([]byte) []byte {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err)
+	}
+	return func(raw []byte) []byte { return w.EncodeAll(raw, nil) }
+}
+
+// BenchmarkDeviceCodecs decodes strides of 32 columns of 8 MB of pages, four of them at a time. It reports the GB/s of
+// values and of the bytes of the file.
+func BenchmarkDeviceCodecs(b *testing.B) {
+	d, err := cuda.Open(cuda.Options{Library: cudatest.Library(b), HostMemory: 1 << 30})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, d.Close()) }()
+	const columns, column, strides = 32, 8 << 20, 4
+	for _, name := range []string{"orderkey", "price", "codes", "comment"} {
+		values := benchValues(name, column)
+		for _, size := range []int{64 << 10, 1 << 20} {
+			for _, x := range benchCodecs {
+				if _, ok := deviceCodecs[x.codec]; !ok {
+					continue
+				}
+				b.Run(fmt.Sprintf("%s/%s/%dK", name, x.name, size>>10), func(b *testing.B) {
+					var pages []devicePage
+					for from := 0; from < column; from += size {
+						pages = append(pages, devicePage{raw: values[from : from+size], body: x.compress(values[from : from+size])})
+					}
+					lease, host := d.Budget().Lease("values"), d.HostBudget().Lease("pages")
+					c, ok := columnOfPages(b, host, x.codec, pages)
+					require.True(b, ok)
+					c.Pages.Decode = func() (gpu.Column, error) { panic("a page is bad") }
+					s := &gpu.Stride{Schema: &gpu.Schema{}, Rows: c.Len}
+					for range columns {
+						s.Schema.Fields = append(s.Schema.Fields, gpu.Field{Name: fmt.Sprint(len(s.Cols)), Type: c.Type})
+						s.Cols = append(s.Cols, c)
+					}
+					q, err := d.NewQueue("decode")
+					require.NoError(b, err)
+					run := func() {
+						var up [strides]*gpu.Stride
+						for i := range up {
+							for range columns {
+								c.Retain()
+							}
+							up[i], err = q.UploadAhead(lease, &gpu.Stride{Schema: s.Schema, Cols: s.Cols, Rows: s.Rows})
+							require.NoError(b, err)
+						}
+						for _, u := range up {
+							require.NoError(b, q.Wait(u))
+							u.Release()
+						}
+					}
+					run()
+					for b.Loop() {
+						run()
+					}
+					seconds := b.Elapsed().Seconds() / float64(b.N) * 1e9
+					b.ReportMetric(strides*columns*column/seconds, "GB/s")
+					b.ReportMetric(float64(strides*columns*c.Data.Size())/seconds, "GB/s-file")
+					b.ReportMetric(0, "ns/op")
+					c.Release()
+					require.NoError(b, q.Close())
+					require.NoError(b, lease.Close())
+					require.NoError(b, host.Close())
+				})
+			}
+		}
+	}
+}
