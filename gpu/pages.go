@@ -97,6 +97,9 @@ func (p *Pages) check(c Column) error {
 			if g.Skip < 0 || g.Rows < 0 || g.Skip > g.Values-g.Rows {
 				return fmt.Errorf("rows [%d, %d) of page %d with %d values", g.Skip, g.Skip+g.Rows, i, g.Values)
 			}
+			if g.ZstdFrom < 0 || g.ZstdFrom > g.ZstdTo || g.ZstdTo > len(p.Zstd) {
+				return fmt.Errorf("page %d has ZSTD blocks [%d, %d) of %d", i, g.ZstdFrom, g.ZstdTo, len(p.Zstd))
+			}
 			if g.Coded && c.Dict == nil && (g.Dictionary < 0 || g.Dictionary >= len(p.Dictionaries)) {
 				return fmt.Errorf("page %d has dictionary %d of %d", i, g.Dictionary, len(p.Dictionaries))
 			}

@@ -22,8 +22,8 @@ import (
 // benchValues returns n bytes as a column of lineitem has them.
 func benchValues(column string, n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
-	words := bytes.Fields([]byte("furiously ironic deposits sleep quickly above the carefully final packages among regular" +
-		" accounts pending blithely express requests haggle slyly bold foxes instructions nag even theodolites"))
+	words := bytes.Fields([]byte("furiously ironic deposits sleep quickly above the carefully final packages among" +
+		" regular accounts pending blithely express requests haggle slyly bold foxes instructions nag even theodolites"))
 	var b bytes.Buffer
 	for key := int64(1); b.Len() < n; {
 		switch column {
@@ -74,7 +74,8 @@ var benchCodecs = []struct {
 }
 
 func zstdBench(level zstd.EncoderLevel) func([]byte) []byte {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(1))
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false),
+		zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		panic(err)
 	}
@@ -98,7 +99,8 @@ func BenchmarkDeviceCodecs(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%s/%dK", name, x.name, size>>10), func(b *testing.B) {
 					var pages []devicePage
 					for from := 0; from < column; from += size {
-						pages = append(pages, devicePage{raw: values[from : from+size], body: x.compress(values[from : from+size])})
+						raw := values[from : from+size]
+						pages = append(pages, devicePage{raw: raw, body: x.compress(raw)})
 					}
 					lease, host := d.Budget().Lease("values"), d.HostBudget().Lease("pages")
 					c, ok := columnOfPages(b, host, x.codec, pages)
@@ -106,7 +108,8 @@ func BenchmarkDeviceCodecs(b *testing.B) {
 					c.Pages.Decode = func() (gpu.Column, error) { panic("a page is bad") }
 					s := &gpu.Stride{Schema: &gpu.Schema{}, Rows: c.Len}
 					for range columns {
-						s.Schema.Fields = append(s.Schema.Fields, gpu.Field{Name: fmt.Sprint(len(s.Cols)), Type: c.Type})
+						name := fmt.Sprint(len(s.Cols))
+						s.Schema.Fields = append(s.Schema.Fields, gpu.Field{Name: name, Type: c.Type})
 						s.Cols = append(s.Cols, c)
 					}
 					q, err := d.NewQueue("decode")

@@ -101,7 +101,7 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 	if decoder(t) == nil {
 		t.Skip("kernels are not seen by the race detector")
 	}
-	thin, i := gputest.ThinOr(t, 41), 0
+	thin, i := gputest.ThinOr(t, 61), 0
 	for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy, &pq.Zstd} {
 		for _, version := range []int{1, 2} {
 			for _, size := range []int{100, 4 << 10, 200 << 10} {

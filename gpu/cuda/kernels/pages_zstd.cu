@@ -1,7 +1,7 @@
 // Decompresses pages with ZSTD (RFC 8878). The host has walked over the headers of frames and blocks, so that all
-// blocks of all pages are known. pages_zstd_blocks decodes the literals and the sequences of each block: both depend
-// on other blocks only by their tables, which are built again. Sequences are stored with the positions that they have in
-// the output of their block; the distances that repeat those of an earlier block stay symbols. pages_zstd_copy then
+// blocks of all pages are known. pages_zstd_blocks decodes the literals and the sequences of each block. Both depend
+// on other blocks only by their tables, which are built again. Sequences are stored with the positions that they have
+// in the output of their block. A distance that repeats one of an earlier block stays a symbol. pages_zstd_copy then
 // goes through the blocks of a page. pages_zstd_check compares the checksums of frames.
 //
 // What the CPU would reject, or might, marks the column.
@@ -57,9 +57,9 @@ constexpr u32 ZSTD_MOST = 128 << 10;  // bytes of output of a block
 constexpr u32 TREE_LOG = 11, SEQUENCE_LOG = 9, OFFSET_LOG = 8, WEIGHT_LOG = 6;
 constexpr u32 MOST_OFFSET_CODE = 26;
 
-// A sequence is one word: from bit 0 on the end of its output in the block, from bit 18 on the end of its literals, from
-// bit 36 on its distance. A distance with bit SYMBOL is the recent offset in bits 25 and 26 at the start of the block,
-// less the number in the bits below.
+// A sequence is one word: from bit 0 on the end of its output in the block, from bit 18 on the end of its literals,
+// from bit 36 on its distance. A distance with bit SYMBOL is the recent offset in bits 25 and 26 at the start of the
+// block, less the number in the bits below.
 constexpr u32 SYMBOL = 1u << 27, SYMBOL_SHIFT = 25;
 
 DEVICE u64 sequence_of(u32 end, u32 literals, u32 back) { return end | (u64)literals << 18 | (u64)back << 36; }
@@ -67,21 +67,25 @@ DEVICE u32 sequence_end(u64 s) { return s & 0x3ffff; }
 DEVICE u32 sequence_literals(u64 s) { return (u32)(s >> 18) & 0x3ffff; }
 DEVICE u32 sequence_back(u64 s) { return (u32)(s >> 36); }
 
-__constant__ u32 literal_bases[36] = {0,  1,  2,  3,  4,  5,  6,   7,   8,   9,    10,   11,   12,   13,    14,    15,   16, 18,
-                                      20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
-__constant__ u8 literal_bits[36] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  0,  0,  0,  1,  1,
-                                    1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-__constant__ u32 match_bases[53] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,  17,  18,   19,   20,
-                                    21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,  35,  37,   39,   41,
-                                    43, 47, 51, 59, 67, 83, 99, 131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
-__constant__ u8 match_bits[53] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                  0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-__constant__ i16 literal_counts[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2,
-                                       2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
-__constant__ i16 offset_counts[29] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1,
-                                      1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
-__constant__ i16 match_counts[53] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
+__constant__ u32 literal_bases[36] = {
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512,
+    1024, 2048, 4096, 8192, 16384, 32768, 65536};
+__constant__ u8 literal_bits[36] = {
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+    16};
+__constant__ u32 match_bases[53] = {
+    3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32,
+    33, 34, 35, 37, 39, 41, 43, 47, 51, 59, 67, 83, 99, 131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
+__constant__ u8 match_bits[53] = {
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2,
+    2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+__constant__ i16 literal_counts[36] = {
+    4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
+__constant__ i16 offset_counts[29] = {
+    1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
+__constant__ i16 match_counts[53] = {
+    1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
 
 // --- Bits -----------------------------------------------------------------------------
 
@@ -334,7 +338,10 @@ DEVICE bool zstd_literals(const ZstdArgs& a, const ZstdBlock& b, const u8* body,
             }
             at += bytes;
         }
-        if (lane < 4) ok = decode_stream(t, log, in + mine, length, b.literals + lane * each, min(each, n - lane * each));
+        if (lane < 4) {
+            i32 from = lane * each;
+            ok = decode_stream(t, log, in + mine, length, b.literals + from, min(each, n - from));
+        }
     }
     return __all_sync(ALL, ok);
 }
@@ -381,10 +388,12 @@ DEVICE bool read_table(const ZstdBlock& from, const u8* body, u32 table, u32* st
     if (mode == MODE_PREDEFINED) {
         symbols = table == TABLE_LITERALS ? 36 : table == TABLE_OFFSETS ? 29 : 53;
         log = table == TABLE_OFFSETS ? 5 : 6;
-        const i16* known = table == TABLE_LITERALS ? literal_counts : table == TABLE_OFFSETS ? offset_counts : match_counts;
+        const i16* known =
+            table == TABLE_LITERALS ? literal_counts : table == TABLE_OFFSETS ? offset_counts : match_counts;
         for (i32 i = 0; i < symbols; i++) counts[i] = known[i];
-    } else if (mode == MODE_AGAIN || read_counts(in, n, counts, most_symbols(table), most_table_log(table), log, symbols) < 0) {
-        return false;
+    } else {
+        if (mode == MODE_AGAIN) return false;
+        if (read_counts(in, n, counts, most_symbols(table), most_table_log(table), log, symbols) < 0) return false;
     }
     return build_table(states, counts, symbols, log);
 }
@@ -471,7 +480,8 @@ DEVICE bool zstd_sequences(const ZstdArgs& a, ZstdBlock& b, const u8* body, Deco
     u32 offset_log = __shfl_sync(ALL, log, TABLE_OFFSETS), match_log = __shfl_sync(ALL, log, TABLE_MATCHES);
     if (lane == 0) {
         i32 at = bits_at(b, body, d.counts[0]);
-        ok = at >= 0 && decode_sequences(b, body + b.sequences_at + at, b.sequences_size - at, d, log, offset_log, match_log);
+        ok = at >= 0 && decode_sequences(b, body + b.sequences_at + at, b.sequences_size - at, d, log, offset_log,
+                                         match_log);
     }
     return __all_sync(ALL, ok);
 }
@@ -562,7 +572,8 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
         __syncthreads();
         at += rest;
         if (b.count > 0) {
-            u32 after[3] = {resolve(b.repeats[0], recent), resolve(b.repeats[1], recent), resolve(b.repeats[2], recent)};
+            u32 after[3];
+            for (i32 i = 0; i < 3; i++) after[i] = resolve(b.repeats[i], recent);
             for (i32 i = 0; i < 3; i++) recent[i] = after[i];
         }
         if (k + 1 < z.count && !a.blocks[z.first + k + 1].first) continue;
