@@ -46,7 +46,10 @@ type Capabilities struct {
 // Device runs primitives. Implementations are safe for concurrent use; a Queue
 // is not.
 type Device interface {
+	// Properties waits until the device has started. Known does not wait, and returns only what is
+	// known before: kind, ID, capabilities, and a name for messages.
 	Properties() Properties
+	Known() Properties
 	// Budget is the budget of device memory. HostBudget is the budget of the page-locked
 	// host memory that strides are decoded into. On the host both are the same budget.
 	Budget() *Budget

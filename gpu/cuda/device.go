@@ -314,6 +314,13 @@ func Unopened() gpu.Properties {
 // id returns the name by which a job asks for the GPU.
 func (d *Device) id() string { return fmt.Sprintf("cuda:%d", d.opt.Ordinal) }
 
+// Known implements gpu.Device.
+func (d *Device) Known() gpu.Properties {
+	p := Unopened()
+	p.ID = d.id()
+	return p
+}
+
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
 	if err := d.Wait(); err != nil {

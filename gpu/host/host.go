@@ -107,6 +107,9 @@ func Unopened() gpu.Properties {
 	return gpu.Properties{Name: "the CPU", Kind: deviceName, ID: deviceName, Capabilities: capabilities}
 }
 
+// Known implements gpu.Device.
+func (d *Device) Known() gpu.Properties { return d.Properties() }
+
 // Properties implements gpu.Device.
 func (d *Device) Properties() gpu.Properties {
 	return gpu.Properties{Name: machine.CPU(), Kind: deviceName, ID: deviceName, Cores: d.cores.Threads,

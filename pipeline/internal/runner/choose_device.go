@@ -141,7 +141,7 @@ func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, e
 		return nil, &job.Diagnostic{Msg: err.Error()}
 	}
 	if opt.Device != nil {
-		props := opt.Device.Properties()
+		props := opt.Device.Known()
 		return &execution.Choice{Device: props.ID, Why: "given by the caller"}, p.RunsOn(props)
 	}
 	c, err := choose(p, opt)

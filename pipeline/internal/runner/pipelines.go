@@ -179,7 +179,7 @@ func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineR
 // newOp makes the state of a stage in the run. Stages come after their inputs.
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	o := &opRun{Stage: st, scan: st.Source()}
-	if o.op, err = st.Spec.Operator(r.device.Properties().Capabilities); err != nil {
+	if o.op, err = st.Spec.Operator(r.device.Known().Capabilities); err != nil {
 		return nil, o.explain(err)
 	}
 	o.lease = r.device.Budget().Lease(st.Name())

@@ -184,7 +184,7 @@ const pagesThreads = 12
 
 // decodesPages reports whether scans leave pages to the device.
 func (r *run) decodesPages() bool {
-	return r.device.Properties().DecodePages && r.threads() <= pagesThreads
+	return r.device.Known().DecodePages && r.threads() <= pagesThreads
 }
 
 // inflight returns the number of strides that are decoded at a time. It is one per thread, because
