@@ -118,9 +118,15 @@ func CheckDevice(name string) error { return runner.CheckDevice(name) }
 
 // OpenDevice opens the device that the options describe by Use, Threads, HostMemory, DeviceMemory
 // and StrideSize. Auto means the first GPU if there is a driver; call Plan.ChooseDevice first to
-// choose by the plan. A GPU starts in the background. If it does not start, the first queue returns
-// the error. The caller closes the device.
+// choose by the plan. A GPU starts in the background, unless a run has left it open. If it does not
+// start, the first queue returns the error. The caller closes the device. Runs with it as
+// RunOptions.Device share its memory and its kernels, also at the same time.
 func OpenDevice(opt RunOptions) (gpu.Device, error) { return runner.OpenDevice(opt) }
+
+// CloseIdle closes the GPUs that runs have left open. A run without RunOptions.Device leaves its GPU
+// open for ten seconds, for a next run with the same options: with its page-locked memory and its
+// loaded kernels. No two runs use it at the same time.
+func CloseIdle() error { return runner.CloseIdle() }
 
 // WriteTimeline draws the spans of a report as a self-contained HTML page: queues as
 // rows, time across.

@@ -196,6 +196,9 @@ func (d *Device) Wait() error {
 	return d.failure
 }
 
+// Works reports whether the GPU has started and no failure has broken it.
+func (d *Device) Works() bool { return d.Wait() == nil && d.ctx.broken.Load() == nil }
+
 func (d *Device) open(drv *driver) error {
 	var count, handle int32
 	if err := drv.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&count))); err != nil {

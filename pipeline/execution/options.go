@@ -13,7 +13,8 @@ import (
 
 // Options configure a run. The zero value uses the whole machine.
 type Options struct {
-	// Device runs the stages. If it is nil, the run opens a device of its own. Use names that
+	// Device runs the stages. If it is nil, the run opens a device of its own, or takes a GPU that an
+	// earlier run with the same options has left open (pipeline.CloseIdle). Use names that
 	// device: Auto (also ""), Host, CUDA, or another GPU as "cuda:1". With WithHost after the
 	// name of a GPU or Auto, lanes of the CPU take partitions of joins and group-bys that went out
 	// of core, when that is faster by the times measured in the run. This applies even if Device is

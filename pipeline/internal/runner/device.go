@@ -43,6 +43,12 @@ func parseDevice(name string) (wanted, error) {
 			execution.Auto, execution.Auto+execution.WithHost)}
 }
 
+// gpu returns the options by which the GPU of a run is opened.
+func (w wanted) gpu(opt execution.Options) cuda.Options {
+	return cuda.Options{Ordinal: w.ordinal, Alone: opt.Alone, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory,
+		StrideBytes: opt.StrideSize, Ahead: true}
+}
+
 // Unopened returns what is known of the device of a name before it is opened.
 func Unopened(name string) gpu.Properties {
 	if want, err := parseDevice(name); err == nil && want.kind == execution.Host {
@@ -66,8 +72,8 @@ func warnOfCPU(err error) {
 
 // OpenDevice opens the device that options ask for: by Use, Threads, HostMemory,
 // DeviceMemory and StrideSize. Auto is the first GPU if there is a driver; call
-// ChooseDevice first to choose by the plan. A GPU starts in the background. If that
-// fails, the first queue returns the error.
+// ChooseDevice first to choose by the plan. A GPU that a run has left open is taken. Another one
+// starts in the background. If that fails, the first queue returns the error.
 func OpenDevice(opt execution.Options) (gpu.Device, error) {
 	if err := host.CheckThreads(opt.Threads); err != nil {
 		return nil, &job.Diagnostic{Msg: err.Error()}
@@ -77,8 +83,7 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		return nil, err
 	}
 	if want.kind != execution.Host {
-		d, err := cuda.Open(cuda.Options{Ordinal: want.ordinal, Alone: opt.Alone, Memory: opt.DeviceMemory,
-			HostMemory: opt.HostMemory, StrideBytes: opt.StrideSize, Ahead: true})
+		d, err := gpus.take(want.gpu(opt))
 		if err == nil {
 			return d, nil
 		}

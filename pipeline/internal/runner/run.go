@@ -289,10 +289,11 @@ func (r *run) release() error {
 		errs = append(errs, r.sink.lease.Close())
 	}
 	if r.opt.Device == nil {
-		for _, leak := range append(r.device.Budget().Leaks(), r.device.HostBudget().Leaks()...) {
+		leaks := append(r.device.Budget().Leaks(), r.device.HostBudget().Leaks()...)
+		for _, leak := range leaks {
 			errs = append(errs, errors.New(leak))
 		}
-		errs = append(errs, r.device.Close())
+		errs = append(errs, keepOrClose(r.device, r.opt, len(leaks) == 0))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: memory was not given back at the end of the run: %w", class.ErrDefect, err)

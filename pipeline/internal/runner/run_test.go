@@ -54,7 +54,8 @@ type fakeTable struct {
 	waits   bool
 	waiting chan struct{}
 	scans   atomic.Int64
-	least   int64 // memory
+	least   int64  // memory
+	begins  func() // called by each scan, unless nil
 }
 
 func (t *fakeTable) Schema() *gpu.Schema                  { return oneColumn }
@@ -66,6 +67,9 @@ func (t *fakeTable) Describe() string                     { return "fake" }
 func (t *fakeTable) Close() error                         { return nil }
 func (t *fakeTable) Scan(_ context.Context, opt source.ScanOptions) (source.Reader, error) {
 	t.scans.Add(1)
+	if t.begins != nil {
+		t.begins()
+	}
 	return &fakeReader{table: t, lease: opt.Lease}, t.faults.next("scan")
 }
 
