@@ -110,7 +110,8 @@ func TestAFolderAsOutputNeedsASlash(t *testing.T) {
 	require.NoError(t, os.WriteFile(out, nil, 0o666))
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), "out.parquet", "out.parquet/", 1)), 0o666))
+	folder := strings.Replace(string(text), "out.parquet", "out.parquet/", 1)
+	require.NoError(t, os.WriteFile(path, []byte(folder), 0o666))
 	for _, command := range []string{"lint", "run"} {
 		code, _, stderr = gstream(command, path)
 		assert.Equal(t, exitIO, code)

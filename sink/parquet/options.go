@@ -146,8 +146,8 @@ func (o *Options) Validate() error {
 	}
 	switch {
 	case o.Files < 0 || o.Files > maxFiles:
-		bad("files %d is out of range: 1 to %d, as that many are open at a time; rows_per_file writes any number", o.Files,
-			maxFiles)
+		bad("files %d is out of range: 1 to %d, as that many are open at a time; rows_per_file writes any number",
+			o.Files, maxFiles)
 	case o.Files > 0 && o.RowsPerFile > 0:
 		bad("files and rows_per_file both say which rows a file has; set one of them")
 	case o.Files > 0 && len(o.PartitionBy) > 0:

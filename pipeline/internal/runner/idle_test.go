@@ -105,8 +105,10 @@ func TestTheNextRunTakesTheGPUThatARunHasOpened(t *testing.T) {
 	// A run that is cancelled leaves its GPU to the next one, too.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	cancelled := larger
+	cancelled.Use = execution.CUDA
 	_, err := planOf(scanOf(&fakeTable{faults: &faults{}, strides: 3}), &fakeTarget{faults: &faults{}}).
-		run(ctx, execution.Options{Use: execution.CUDA, DeviceMemory: larger.DeviceMemory, HostMemory: larger.HostMemory})
+		run(ctx, cancelled)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, runSort(t, larger))
 	require.Equal(t, []int{1, 1}, c.since(first, "cuMemPoolCreate", "cuMemPoolDestroy"))
@@ -145,7 +147,8 @@ func TestAnIdleGPUIsClosedAfterAWhileOrWhenItFailed(t *testing.T) {
 	gpus.keep = time.Millisecond
 	opt := execution.Options{Use: execution.CUDA, DeviceMemory: 64 << 20, HostMemory: 64 << 20}
 	require.NoError(t, runSort(t, opt))
-	require.Eventually(t, func() bool { return c.since(nil, "cuMemPoolDestroy")[0] == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return c.since(nil, "cuMemPoolDestroy")[0] == 1 }, time.Minute,
+		time.Millisecond)
 
 	gpus.keep = time.Hour
 	d, err := OpenDevice(opt)
