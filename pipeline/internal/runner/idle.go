@@ -113,7 +113,7 @@ func warnOfClose(err error) {
 // CloseIdle closes the GPUs that runs have left open for the next run.
 func CloseIdle() error { return gpus.close() }
 
-// keepOrClose ends a run's use of its own device. whole says that all memory was given back.
+// keepOrClose ends a run's use of its own device. whole says that nothing leaks.
 func keepOrClose(d gpu.Device, opt execution.Options, whole bool) error {
 	c, ok := d.(*cuda.Device)
 	if !ok || !whole {
