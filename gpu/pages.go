@@ -54,6 +54,8 @@ const (
 	PageUncompressed PageCodec = iota
 	PageSnappy
 	PageZstd
+	PageLZ4
+	PageHadoopLZ4 // Hadoop's frames, or LZ4 without them
 )
 
 // DecodePages decodes the columns of a stride that are in pages on the CPU (Pages.Decode). After an error the stride is

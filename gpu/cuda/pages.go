@@ -172,6 +172,8 @@ func (d *Device) decode(l *gpu.Lease, cols []gpu.Column, copied event) (*decodin
 		pageThreads, snappy)
 	launchPages(w, "pages_whole", int(snappy.splits), 32, snappy)
 	b.zstd.decompress(w, args)
+	w.decompressLZ4(args, b.lz4, false)
+	w.decompressLZ4(args, b.hadoop, true)
 	launchPages(w, "pages_decode", len(b.dictionaries), pageThreads, args)
 	args.first = int32(len(b.dictionaries))
 	launchPages(w, "pages_decode", len(b.data), pageThreads, args)
@@ -206,6 +208,7 @@ type pageBatch struct {
 	dictionaries, data []batchPage
 	body               int64   // bytes of the pages that are decompressed
 	compressed         []int32 // pages with Snappy, of all
+	lz4, hadoop        []int32 // likewise
 	zstd               zstdBatch
 }
 
@@ -318,6 +321,10 @@ func (b *pageBatch) layOut(w *decoding) (pages []pageArgs) {
 			switch p.codec {
 			case gpu.PageSnappy:
 				b.compressed = append(b.compressed, int32(len(pages)))
+			case gpu.PageLZ4:
+				b.lz4 = append(b.lz4, int32(len(pages)))
+			case gpu.PageHadoopLZ4:
+				b.hadoop = append(b.hadoop, int32(len(pages)))
 			case gpu.PageZstd:
 				b.zstd.add(int32(len(pages)), p.zstd)
 			}

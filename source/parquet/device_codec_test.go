@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
+	"github.com/pierrec/lz4/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
@@ -165,7 +166,7 @@ func zstdPages(t *testing.T, r *rand.Rand, large bool) (pages []devicePage) {
 }
 
 // pythonPages compresses samples with PyArrow, whose codecs are those of most other writers.
-func pythonPages(t *testing.T, r *rand.Rand, codec string, levels []int, large bool) (pages []devicePage) {
+func pythonPages(t *testing.T, r *rand.Rand, codec string, levels []int) (pages []devicePage) {
 	python := os.Getenv("GSTREAM_PYTHON")
 	if python == "" {
 		return nil
@@ -181,7 +182,7 @@ for line in sys.stdin:
 `
 	var in strings.Builder
 	var all []devicePage
-	for name, raw := range samples(r, large) {
+	for name, raw := range samples(r, true) {
 		in.WriteString(base64.StdEncoding.EncodeToString(raw) + "\n")
 		for _, level := range levels {
 			all = append(all, devicePage{name: fmt.Sprint(name, ", level ", level, " of PyArrow"), raw: raw})
@@ -203,11 +204,66 @@ func TestADeviceDecompressesZstd(t *testing.T) {
 		t.Skip("kernels are not seen by the race detector")
 	}
 	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
-	for _, large := range []bool{false, true} {
-		pages := zstdPages(t, r, large)
-		pages = append(pages, pythonPages(t, r, "zstd", []int{1, 3, 9, 19, -5}, large)...)
-		requireDecompressed(t, format.Zstd, pages)
+	requireDecompressed(t, format.Zstd, append(zstdPages(t, r, false), zstdPages(t, r, true)...))
+	requireDecompressed(t, format.Zstd, pythonPages(t, r, "zstd", []int{1, 3, 9, 19, -5}))
+}
+
+// lz4Pages compresses samples with LZ4, with and without Hadoop's frames.
+func lz4Pages(t *testing.T, r *rand.Rand, large, framed bool) (pages []devicePage) {
+	for name, raw := range samples(r, large) {
+		for _, best := range []bool{false, true} {
+			if best && large {
+				continue // it takes seconds for a repeated byte
+			}
+			compress := func(raw []byte) []byte {
+				out := make([]byte, lz4.CompressBlockBound(len(raw)))
+				var n int
+				var err error
+				if best {
+					n, err = new(lz4.CompressorHC).CompressBlock(raw, out)
+				} else {
+					n, err = new(lz4.Compressor).CompressBlock(raw, out)
+				}
+				require.NoError(t, err)
+				return out[:n]
+			}
+			body := compress(raw)
+			if framed && len(raw) > 0 {
+				half := len(raw) / 2
+				first, second := compress(raw[:half]), compress(raw[half:])
+				body = binary.BigEndian.AppendUint32(nil, uint32(half))
+				body = append(binary.BigEndian.AppendUint32(body, uint32(len(first))), first...)
+				body = binary.BigEndian.AppendUint32(body, uint32(len(raw)-half))
+				body = append(binary.BigEndian.AppendUint32(body, uint32(len(second))), second...)
+				one := binary.BigEndian.AppendUint32(nil, uint32(len(raw)))
+				one = append(binary.BigEndian.AppendUint32(one, uint32(len(first))), first...)
+				one = append(binary.BigEndian.AppendUint32(one, uint32(len(second))), second...)
+				pages = append(pages, devicePage{name: fmt.Sprint(name, " in one frame"), body: one, raw: raw})
+			}
+			pages = append(pages, devicePage{name: fmt.Sprint(name, " ", best, " ", framed), body: body, raw: raw})
+		}
 	}
+	return pages
+}
+
+func TestADeviceDecompressesLZ4(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
+	pages := append(lz4Pages(t, r, false, false), lz4Pages(t, r, true, false)...)
+	requireDecompressed(t, format.Lz4Raw, append(pages, pythonPages(t, r, "lz4_raw", []int{0})...))
+	pages = append(pages, lz4Pages(t, r, false, true)...)
+	requireDecompressed(t, format.Lz4, append(pages, lz4Pages(t, r, true, true)...))
+}
+
+func TestADeviceFindsDamagedLZ4(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
+	requireDamageFound(t, r, format.Lz4Raw, lz4Pages(t, r, false, false))
+	requireDamageFound(t, r, format.Lz4, lz4Pages(t, r, false, true))
 }
 
 // requireDecompressed checks that a device decompresses pages, in several strides.
@@ -300,6 +356,5 @@ func TestADeviceFindsDamagedZstd(t *testing.T) {
 		t.Skip("kernels are not seen by the race detector")
 	}
 	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
-	pages := append(zstdPages(t, r, false), pythonPages(t, r, "zstd", []int{1, 19}, false)...)
-	requireDamageFound(t, r, format.Zstd, pages)
+	requireDamageFound(t, r, format.Zstd, zstdPages(t, r, false))
 }

@@ -44,7 +44,8 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 
 // deviceCodecs are the codecs that a device decompresses.
 var deviceCodecs = map[format.CompressionCodec]gpu.PageCodec{format.Uncompressed: gpu.PageUncompressed,
-	format.Snappy: gpu.PageSnappy, format.Zstd: gpu.PageZstd}
+	format.Snappy: gpu.PageSnappy, format.Zstd: gpu.PageZstd, format.Lz4Raw: gpu.PageLZ4,
+	format.Lz4: gpu.PageHadoopLZ4}
 
 // deviceDecodes reports whether a device can decode the pages of a chunk, as far as the metadata says.
 func deviceDecodes(c *encodedChunk) bool {

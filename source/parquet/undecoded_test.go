@@ -101,8 +101,8 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 	if decoder(t) == nil {
 		t.Skip("kernels are not seen by the race detector")
 	}
-	thin, i := gputest.ThinOr(t, 61), 0
-	for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy, &pq.Zstd} {
+	thin, i := gputest.ThinOr(t, 83), 0
+	for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy, &pq.Zstd, &pq.Lz4Raw} {
 		for _, version := range []int{1, 2} {
 			for _, size := range []int{100, 4 << 10, 200 << 10} {
 				for _, dictionary := range []bool{false, true} {

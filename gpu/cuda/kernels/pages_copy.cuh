@@ -47,10 +47,10 @@ DEVICE const u8* copy_source(const Copies& c, u32 k, u32 position, u32 from, con
 }
 
 // copy_window writes the output of count sequences, which begins at from. The distances of copies are positive and
-// at most the position of the copy.
-DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l, u8* out) {
+// at most the position of the copy. The call of a thread has its number among the threads that copy.
+DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l, u8* out, u32 thread, u32 threads) {
     u32 to = c.end[count - 1];
-    for (u32 i = (from & ~3u) + 4 * threadIdx.x; i < to; i += 4 * blockDim.x) {
+    for (u32 i = (from & ~3u) + 4 * thread; i < to; i += 4 * threads) {
         u32 position = max(i, from), end = min(i + 4, to);
         u32 k = copy_at(c, count, position);
         if (end - position == 4 && l.stride && c.end[k] >= end) { // one piece of output with one source

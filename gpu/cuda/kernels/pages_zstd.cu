@@ -557,7 +557,7 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
             }
             ok = __syncthreads_and(ok);
             if (!ok) break;
-            copy_window(c, n, start, l, p.body);
+            copy_window(c, n, start, l, p.body, threadIdx.x, COPY_THREADS);
             __syncthreads();
             at = block_from + sequence_end(final);
             last = sequence_literals(final);
