@@ -77,6 +77,9 @@ func TestOutputsThatAreFoldersOfFiles(t *testing.T) {
 			{"run", "--overwrite"}, {"run", "--overwrite"}} {
 			code, _, stderr := gstream(append(arguments, path)...)
 			require.Equal(t, exitOK, code, "%s: %v: %s", output, arguments, stderr)
+			if arguments[0] == "run" {
+				assert.Equal(t, strings.Contains(output, "500"), strings.Contains(stderr, "KiB, 3 files) to "), stderr)
+			}
 		}
 		folder := filepath.Join(dir, strings.Trim(strings.NewReplacer("ABS/", "", "link/", "real").Replace(
 			strings.Split(output, ",")[0]), "/"))

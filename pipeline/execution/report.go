@@ -98,8 +98,12 @@ func (r *Report) String() string {
 	}
 	switch {
 	case r.Done:
-		fmt.Fprintf(&b, "wrote %s rows (%s) to %s in %s, peak memory %s", humanize.Comma(o.Rows), size(o.Bytes),
-			o.Target, seconds(r.Wall), size(r.PeakRSS))
+		files := ""
+		if o.Files > 1 {
+			files = fmt.Sprintf(", %s files", humanize.Comma(o.Files))
+		}
+		fmt.Fprintf(&b, "wrote %s rows (%s%s) to %s in %s, peak memory %s", humanize.Comma(o.Rows), size(o.Bytes),
+			files, o.Target, seconds(r.Wall), size(r.PeakRSS))
 	case r.Error != "":
 		fmt.Fprintf(&b, "failed after %s: %s", seconds(r.Wall), r.Error)
 	default:
