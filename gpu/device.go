@@ -39,6 +39,8 @@ type Capabilities struct {
 	SortedTables bool `json:"sorted_tables"`
 	// DecodePages says that Upload decodes columns in pages (Pages) on the device.
 	DecodePages bool `json:"decode_pages"`
+	// EncodePages says that queues are PageEncoders.
+	EncodePages bool `json:"encode_pages"`
 	// ArgMinMax says that NewArgMinMax works.
 	ArgMinMax bool `json:"leaders"`
 }

@@ -34,6 +34,7 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	}
 	o := t.opt
 	o.Lease, o.Threads, o.Trace, o.Sorted = opt.Lease, opt.Threads, opt.Trace, opt.Sorted
+	o.Device, o.DeviceLease = opt.Device, opt.DeviceLease
 	o.Overwrite = o.Overwrite || opt.Overwrite
 	f, err := makeFolders(filepath.Dir(filepath.Clean(t.path)))
 	made.add(f.remove)
@@ -119,6 +120,9 @@ type discardSink struct {
 	path string
 }
 
+// Unwrap implements sink.Wrapper.
+func (s *discardSink) Unwrap() sink.Sink { return s.Sink }
+
 func (s *discardSink) Commit(ctx context.Context) error {
 	return errors.Join(s.Sink.Commit(ctx), os.RemoveAll(s.path))
 }
@@ -128,6 +132,9 @@ type folderSink struct {
 	sink.Sink
 	folders folders
 }
+
+// Unwrap implements sink.Wrapper.
+func (s *folderSink) Unwrap() sink.Sink { return s.Sink }
 
 func (s *folderSink) Commit(ctx context.Context) error {
 	err := s.Sink.Commit(ctx)

@@ -11,6 +11,7 @@ import (
 // Stats counts what a sink has written so far.
 type Stats struct {
 	Rows, Bytes, Files int64
+	BytesOfDevice      int64 // of the bytes, those that a device has encoded
 }
 
 // Sink takes the strides of a result. One goroutine calls Write; any may call Stats. A
@@ -26,4 +27,29 @@ type Sink interface {
 	// Commit.
 	Abort() error
 	Stats() Stats
+}
+
+// Encoder is a Sink that can encode columns where they lie, in the memory of a device.
+type Encoder interface {
+	Sink
+	// Keeps has true for each column of a stride, in memory of the device, that Write will take as it is; the others
+	// must be host-addressable. It is nil if none is. Any goroutine may call it.
+	Keeps(s *gpu.Stride) []bool
+}
+
+// Wrapper is a Sink around another one.
+type Wrapper interface{ Unwrap() Sink }
+
+// EncoderOf returns the Encoder that a sink is or wraps, or nil.
+func EncoderOf(s Sink) Encoder {
+	for {
+		switch x := s.(type) {
+		case Encoder:
+			return x
+		case Wrapper:
+			s = x.Unwrap()
+		default:
+			return nil
+		}
+	}
 }

@@ -307,7 +307,7 @@ func (d *Device) openContext() error {
 const kind = "cuda"
 
 var capabilities = gpu.Capabilities{BlockTables: true, PartitionedJoins: true, PairOutputs: true, SortedTables: true,
-	DecodePages: true}
+	DecodePages: true, EncodePages: true}
 
 // Unopened returns the properties of a GPU that are known before one is opened.
 func Unopened() gpu.Properties {

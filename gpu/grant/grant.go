@@ -225,6 +225,8 @@ var (
 var (
 	// HostStrides is left free by strides of the CPU that are copied up before their turn.
 	HostStrides = row(Share{Name: "memory that strides of the CPU leave free", Num: 1, Den: 8, Use: Free, Per: Run})
+	// OutputOfGPU bounds rows of an output that wait to be encoded on the GPU, and those that are encoded at a time.
+	OutputOfGPU = row(Share{Name: "rows of an output on a GPU", Num: 1, Den: 16, Most: 2 * gib, Use: Yields, Per: Run})
 	// SelectIDs bounds ids that are allocated before they are counted. It is a part of what is free.
 	SelectIDs = row(Share{Name: "ids of selected rows", Num: 1, Den: 16, Most: 64 * mib, Use: Yields, Per: Run})
 	// PoolAhead bounds the memory that a GPU maps before it is wanted, PinnedAhead the host memory that is page-locked.
@@ -295,7 +297,7 @@ func Phases() []Phase {
 			of.phase("a large pair is joined and written", written(of.strides, JoinPair, ReadBatch)), // without batches
 			of.phase("blocks are joined and written", written(of.strides, JoinBlock, JoinBatch, ReadBatch)))
 	}
-	strides := slices.Repeat([]Share{GPUStride}, StridesOfGPU)
+	strides := append(slices.Repeat([]Share{GPUStride}, StridesOfGPU), OutputOfGPU)
 	gpu := func(name string, shares ...Share) Phase {
 		return Phase{Name: name, Memory: OfGPU, Shares: append(shares, strides...)}
 	}

@@ -583,7 +583,7 @@ func (s *spilling) output(check *spillCheck) *output {
 					return st, nil
 				}
 				return nil, io.EOF
-			}, func(st *gpu.Stride) error {
+			}, nil, func(st *gpu.Stride) error {
 				if check != nil {
 					check.stride(st)
 				}

@@ -60,7 +60,7 @@ func testBehind(t *testing.T, d gpu.Device) {
 						Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n,
 							Data: gpu.WrapBytes(gpu.BytesOf(values))}}})
 			}
-			err := transfer.Behind(context.Background(), d, "behind", h, receive, func(s *gpu.Stride) error {
+			err := transfer.Behind(context.Background(), d, "behind", h, receive, nil, func(s *gpu.Stride) error {
 				defer s.Release()
 				require.Equal(t, int64(seen), gpu.Values[int64](s.Cols[0].Data, n)[7])
 				if seen++; seen == last {
@@ -82,7 +82,7 @@ func testBehind(t *testing.T, d gpu.Device) {
 			return q.Upload(l,
 				&gpu.Stride{Rows: n, Schema: gpu.NewSchema(gpu.Field{Name: "v", Type: gpu.Of(gpu.Int64)}),
 					Cols: []gpu.Column{{Type: gpu.Of(gpu.Int64), Len: n, Data: gpu.WrapBytes(make([]byte, 8*n))}}})
-		}, func(*gpu.Stride) error { panic("no stride") })
+		}, nil, func(*gpu.Stride) error { panic("no stride") })
 		require.True(t, gpu.IsOutOfMemory(err), "%v", err)
 		d.HostBudget().SetFault(nil)
 	}

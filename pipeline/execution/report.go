@@ -80,6 +80,9 @@ func (r *Report) String() string {
 				size(s.Scan.BytesRead))
 		}
 	}
+	if o.BytesOfDevice > 0 {
+		fmt.Fprintf(&b, "output: the device encoded %s of %s\n", size(o.BytesOfDevice), size(o.Bytes))
+	}
 	for _, s := range r.Stages {
 		if text := s.Spill.String(); text != "" {
 			fmt.Fprintf(&b, "%s (%s) spilled to %s\n", s.Step, s.Kind, text)
@@ -214,6 +217,8 @@ type OutputReport struct {
 	Busy   time.Duration `json:"busy_ns"`
 	Wait   time.Duration `json:"wait_ns"`
 	Peak   int64         `json:"peak_bytes"`
+	// BytesOfDevice is the part of Bytes that the device has encoded; the CPU has encoded the rest.
+	BytesOfDevice int64 `json:"bytes_encoded_by_device"`
 	// Activity is the copies of the result from a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
 }

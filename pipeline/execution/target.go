@@ -19,6 +19,9 @@ type Target interface {
 type TargetOptions struct {
 	// Lease pays for the memory of the sink.
 	Lease *gpu.Lease
+	// Device, if set, can encode columns that lie in its memory. DeviceLease pays for these, and for encoding.
+	Device      gpu.Device
+	DeviceLease *gpu.Lease
 	// Threads bounds the sink's goroutines; 0 means GOMAXPROCS.
 	Threads int
 	// Sorted, if set, says that the rows come out of a sort. It returns how many there will be, at

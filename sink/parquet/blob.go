@@ -34,6 +34,11 @@ func (b *blob) append(p []byte) error {
 	return nil
 }
 
+// adopt makes a buffer the only bytes of an empty blob, which releases it.
+func (b *blob) adopt(buf *gpu.Buffer) {
+	b.blocks, b.filled, b.size = []*gpu.Buffer{buf}, []int{int(buf.Size())}, buf.Size()
+}
+
 // each calls f for the blocks in order.
 func (b *blob) each(f func(p []byte) error) error {
 	for i, buf := range b.blocks {

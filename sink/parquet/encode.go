@@ -55,6 +55,7 @@ type encodedChunk struct {
 	columnIndex *format.ColumnIndex // nil when a page has no bounds
 	bounds      bounds
 	unbounded   bool // a page has no bounds, so the chunk has none
+	ofDevice    bool // a device has encoded it
 	perPage     []bounds
 	nullPages   []bool
 	nullCounts  []int64
@@ -93,13 +94,7 @@ func (e *encoder) encode(c *column, ranges []rowRange, rows int) (*encodedChunk,
 }
 
 func (e *encoder) fill(k *encodedChunk, c *column, ranges []rowRange, rows int) (err error) {
-	k.meta = format.ColumnMetaData{
-		Type:                 c.physical,
-		PathInSchema:         thrift.Slice[string]{c.field.Name},
-		Codec:                e.codec.CompressionCodec(),
-		NumValues:            int64(rows),
-		DictionaryPageOffset: -1,
-	}
+	k.begin(c, e.codec, rows)
 	valid, nulls, err := e.validity(ranges, rows)
 	if err != nil {
 		return err
@@ -124,6 +119,17 @@ func (e *encoder) fill(k *encodedChunk, c *column, ranges []rowRange, rows int) 
 		return p.bloomFilter()
 	}
 	return nil
+}
+
+// begin begins the metadata of a chunk.
+func (k *encodedChunk) begin(c *column, codec compressor, rows int) {
+	k.meta = format.ColumnMetaData{
+		Type:                 c.physical,
+		PathInSchema:         thrift.Slice[string]{c.field.Name},
+		Codec:                codec.CompressionCodec(),
+		NumValues:            int64(rows),
+		DictionaryPageOffset: -1,
+	}
 }
 
 // finish completes the metadata after the last page.
@@ -177,8 +183,10 @@ func (p *pageWriter) begin(to int) {
 }
 
 // rowsPerPage returns the rows of a page of fixed-width values, a multiple of eight.
-func (p *pageWriter) rowsPerPage(width int) int {
-	return max(8, min(p.pageRows, p.pageBytes/max(width, 1))&^7)
+func (e *encoder) rowsPerPage(width int) int { return rowsPerPage(e.pageRows, e.pageBytes, width) }
+
+func rowsPerPage(pageRows, pageBytes, width int) int {
+	return max(8, min(pageRows, pageBytes/max(width, 1))&^7)
 }
 
 func (p *pageWriter) fixed(ranges []rowRange, count int) error {
@@ -475,10 +483,7 @@ func (p *pageWriter) appendCodes(codes []int32) error {
 // dictionaryPage writes the distinct values.
 func (p *pageWriter) dictionaryPage() error {
 	p.chunk.meta.DictionaryPageOffset = 0
-	h := format.PageHeader{Type: format.DictionaryPage}
-	h.DictionaryPageHeader = thrift.New(format.DictionaryPageHeader{NumValues: int32(p.distinct),
-		Encoding: format.Plain})
-	return p.page(&h, p.entries)
+	return p.page(dictionaryHead(p.distinct), p.entries)
 }
 
 // dataPage writes the body as the data page of the rows up to to, which have n non-null values. The
@@ -488,39 +493,63 @@ func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) err
 	if p.column.unordered() {
 		b = bounds{}
 	}
-	h := format.PageHeader{Type: format.DataPage}
-	d := format.DataPageHeader{
-		NumValues:               int32(to - p.row),
-		Encoding:                encoding,
-		DefinitionLevelEncoding: format.RLE,
-		RepetitionLevelEncoding: format.RLE,
-	}
-	h.DataPageHeader = thrift.New(d)
 	start := k.pages.size
+	if err := p.page(dataHead(to-p.row, encoding), p.body); err != nil {
+		return err
+	}
+	k.addPage(p.column, encoding, dataPage{start: start, size: k.pages.size - start, row: p.row, rows: to - p.row,
+		nulls: to - p.row - n, bounds: b})
+	p.row = to
+	return nil
+}
+
+// dataPage is a data page in a chunk.
+type dataPage struct {
+	start, size      int64 // with the header
+	row, rows, nulls int
+	bounds           bounds
+}
+
+// addPage adds a data page to the metadata and to the indexes of a chunk.
+func (k *encodedChunk) addPage(c *column, encoding format.Encoding, d dataPage) {
 	if len(k.perPage) == 0 {
-		k.meta.DataPageOffset = start
+		k.meta.DataPageOffset = d.start
 		k.meta.Encoding = thrift.Slice[format.Encoding]{encoding, format.RLE}
 		if encoding == format.RLEDictionary {
 			k.meta.Encoding = append(k.meta.Encoding, format.Plain)
 		}
 	}
-	if err := p.page(&h, p.body); err != nil {
-		return err
-	}
 	k.offsetIndex.PageLocations = append(k.offsetIndex.PageLocations, format.PageLocation{
-		Offset:             start,
-		CompressedPageSize: int32(k.pages.size - start),
-		FirstRowIndex:      int64(p.row),
+		Offset:             d.start,
+		CompressedPageSize: int32(d.size),
+		FirstRowIndex:      int64(d.row),
 	})
-	k.perPage = append(k.perPage, b)
-	k.nullPages = append(k.nullPages, n == 0)
-	k.nullCounts = append(k.nullCounts, int64(to-p.row-n))
-	if p.column.physical != format.ByteArray {
-		p.column.union(&k.bounds, b)
-		k.unbounded = k.unbounded || n > 0 && !b.ok
+	k.perPage = append(k.perPage, d.bounds)
+	k.nullPages = append(k.nullPages, d.nulls == d.rows)
+	k.nullCounts = append(k.nullCounts, int64(d.nulls))
+	if c.physical != format.ByteArray {
+		c.union(&k.bounds, d.bounds)
+		k.unbounded = k.unbounded || d.nulls < d.rows && !d.bounds.ok
 	}
-	p.row = to
-	return nil
+}
+
+// dataHead returns the header of a data page, without its sizes.
+func dataHead(rows int, encoding format.Encoding) *format.PageHeader {
+	h := &format.PageHeader{Type: format.DataPage}
+	h.DataPageHeader = thrift.New(format.DataPageHeader{
+		NumValues:               int32(rows),
+		Encoding:                encoding,
+		DefinitionLevelEncoding: format.RLE,
+		RepetitionLevelEncoding: format.RLE,
+	})
+	return h
+}
+
+// dictionaryHead returns the header of a dictionary page, without its sizes.
+func dictionaryHead(values int) *format.PageHeader {
+	h := &format.PageHeader{Type: format.DictionaryPage}
+	h.DictionaryPageHeader = thrift.New(format.DictionaryPageHeader{NumValues: int32(values), Encoding: format.Plain})
+	return h
 }
 
 // page compresses a page and appends it with its header.
@@ -537,9 +566,7 @@ func (p *pageWriter) page(h *format.PageHeader, body []byte) (err error) {
 		}
 		out = p.packedOut
 	}
-	h.UncompressedPageSize, h.CompressedPageSize = int32(len(body)), int32(len(out))
-	h.CRC = int32(crc32.ChecksumIEEE(out))
-	head, err := thrift.Marshal(new(thrift.CompactProtocol), h)
+	head, err := headBytes(h, len(body), len(out), crc32.ChecksumIEEE(out))
 	if err != nil {
 		return err
 	}
@@ -548,4 +575,10 @@ func (p *pageWriter) page(h *format.PageHeader, body []byte) (err error) {
 		return err
 	}
 	return p.chunk.pages.append(out)
+}
+
+// headBytes encodes the header of a page, with the sizes and the checksum of its body.
+func headBytes(h *format.PageHeader, raw, size int, checksum uint32) ([]byte, error) {
+	h.UncompressedPageSize, h.CompressedPageSize, h.CRC = int32(raw), int32(size), int32(checksum)
+	return thrift.Marshal(new(thrift.CompactProtocol), h)
 }

@@ -68,6 +68,10 @@ type Options struct {
 	Threads int `yaml:"-" json:"-"`
 	// Lease pays for encoded row groups until they are written, and for encoding.
 	Lease *gpu.Lease `yaml:"-" json:"-"`
+	// Device, when set, encodes columns that lie in its memory; Keeps says which. DeviceLease pays for these columns,
+	// and for encoding.
+	Device      gpu.Device `yaml:"-" json:"-"`
+	DeviceLease *gpu.Lease `yaml:"-" json:"-"`
 	// Trace, when set, is called after every task of encoding or writing, on any
 	// goroutine, with its name and its start time.
 	Trace func(what string, begin time.Time) `yaml:"-" json:"-"`

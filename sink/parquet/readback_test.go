@@ -15,6 +15,8 @@ import (
 	pq "github.com/parquet-go/parquet-go"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/stretchr/testify/require"
 )
@@ -47,9 +49,7 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 	}
 	dir := t.TempDir()
 	args := []string{"testdata/readback.py"} // a single process, because it takes a while to start
-	write := func(name string, tab table, opt Options) {
-		path := filepath.Join(dir, name)
-		tab.write(t, path+".parquet", opt)
+	expect := func(path string, tab table) {
 		expected := map[string][]any{}
 		for c, f := range tab.schema.Fields {
 			for _, v := range tab.values[c] {
@@ -60,6 +60,11 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path+".json", b, 0o666))
 		args = append(args, path+".parquet")
+	}
+	write := func(name string, tab table, opt Options) {
+		path := filepath.Join(dir, name)
+		tab.write(t, path+".parquet", opt)
+		expect(path, tab)
 	}
 	for i, opt := range []Options{
 		{},
@@ -85,6 +90,15 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 		for _, nulls := range []bool{false, true} {
 			write(fmt.Sprintf("differences, %d rows, nulls %v", last, nulls), deltaTable(last, nulls), deltaOptions())
 		}
+	}
+	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	for i, c := range []encodeCase{{codec: "snappy", nulls: 0.3, distinct: 40},
+		{codec: "snappy", nulls: -1, distinct: 1 << 30}, {codec: "none", nulls: 1, distinct: 1}, {codec: "snappy", nulls: 0, distinct: 1 << 30, encoding: "plain"}} {
+		c.rows = 700
+		path, tab := filepath.Join(dir, fmt.Sprint("device ", i)), c.table(rand.New(rand.NewPCG(uint64(i), 11)))
+		tab.writeOnDevice(t, d, path+".parquet", Options{Compression: c.codec, Encoding: c.encoding, PageRows: 300,
+			RowGroupRows: 500})
+		expect(path, tab)
 	}
 	out, err := exec.Command(python, args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)

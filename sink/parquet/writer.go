@@ -43,7 +43,8 @@ type Writer struct {
 	fileRows, fileBytes int64
 
 	workers sync.WaitGroup
-	short   sync.Mutex // held by the worker that waits for memory
+	short   sync.Mutex     // held by the worker that waits for memory
+	device  *deviceEncoder // nil without a device
 
 	mu    sync.Mutex
 	wake  sync.Cond     // a row group was encoded or written, or the sink failed
@@ -123,8 +124,11 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease,
 			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
-	if w.out, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync); err != nil {
+	if w.device, err = newDeviceEncoder(opt); err != nil {
 		return nil, err
+	}
+	if w.out, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync); err != nil {
+		return nil, errors.Join(err, w.device.close())
 	}
 	return w, nil
 }
@@ -167,6 +171,7 @@ type group struct {
 	last   bool // the last row group of the file
 	left   int  // columns left to encode, then to write
 	chunks []*encodedChunk
+	device []int // the columns that lie in memory of a device
 
 	file   *fileWriter // set once the group is laid out
 	starts []int64     // offsets of the chunks in the file
@@ -178,10 +183,12 @@ type chunk struct {
 	column int
 }
 
-// task encodes a chunk or, if it has a file, writes the waiting chunks of the file.
+// task encodes a chunk. If it has a file, it writes the waiting chunks of the file; if it is for the device, it encodes
+// all columns of the row group that lie there.
 type task struct {
 	chunk
-	file *fileWriter
+	file   *fileWriter
+	device bool
 }
 
 func (g *group) release() {
@@ -213,6 +220,9 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 		err = w.divide(ctx, s)
 	default:
 		w.divideSorted(s.Rows)
+		if w.device != nil {
+			s.ChargeTo(w.device.lease)
+		}
 		err = w.collect(ctx, w.whole, keptRows{s, 0, s.Rows})
 	}
 	if err != nil {
@@ -284,6 +294,9 @@ func (w *Writer) failLocked(err error) {
 func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, left: len(w.columns),
 		chunks: make([]*encodedChunk, len(w.columns))}
+	if w.device != nil {
+		g.device = g.onDevice(len(w.columns))
+	}
 	d.pending, d.pendingRows, d.pendingBytes = nil, 0, 0
 	if w.dealt != nil {
 		d = w.dealt[w.turn]
@@ -322,8 +335,13 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 		return err
 	}
 	w.queue = append(w.queue, g)
+	if len(g.device) > 0 {
+		w.tasks = append(w.tasks, task{chunk: chunk{group: g}, device: true})
+	}
 	for i := range w.columns {
-		w.tasks = append(w.tasks, task{chunk: chunk{g, i}})
+		if !slices.Contains(g.device, i) {
+			w.tasks = append(w.tasks, task{chunk: chunk{g, i}})
+		}
 	}
 	w.wakeWorkers()
 	w.mu.Unlock()
@@ -362,11 +380,17 @@ func (w *Writer) work(e *encoder) {
 	defer w.workers.Done()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.tasks) > 0 {
-		t := w.tasks[0]
-		w.tasks = w.tasks[1:]
-		if t.file != nil {
+	for {
+		t, ok := w.nextTask()
+		if !ok {
+			break
+		}
+		switch {
+		case t.file != nil:
 			w.writeFile(t.file)
+			continue
+		case t.device:
+			w.workOnDevice(t.group)
 			continue
 		}
 		w.mu.Unlock()
@@ -375,6 +399,18 @@ func (w *Writer) work(e *encoder) {
 		w.encoded(t.group, t.column, k, err)
 	}
 	w.idle = append(w.idle, e)
+}
+
+// nextTask takes the first task. Those for a device that has enough to do stay for the workers that wait for it. The
+// caller holds the lock.
+func (w *Writer) nextTask() (t task, ok bool) {
+	i := slices.IndexFunc(w.tasks, func(t task) bool { return !t.device || w.device.working < deviceTasks })
+	if i < 0 {
+		return t, false
+	}
+	t = w.tasks[i]
+	w.tasks = slices.Delete(w.tasks, i, i+1)
+	return t, true
 }
 
 // wakeWorkers starts idle workers for the waiting tasks. The caller holds the lock.
@@ -530,6 +566,9 @@ func (w *Writer) written(g *group, err error) {
 	w.stats.Rows += int64(g.rows)
 	for _, k := range g.chunks {
 		w.stats.Bytes += k.pages.size
+		if k.ofDevice {
+			w.stats.BytesOfDevice += k.pages.size
+		}
 	}
 	w.leave(g)
 }
@@ -630,6 +669,9 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := ends.Wait(); err != nil {
 		return err
 	}
+	if err := w.device.close(); err != nil {
+		return err
+	}
 	return w.out.publish()
 }
 
@@ -659,7 +701,7 @@ func (w *Writer) Abort() error {
 		f.abandon()
 	}
 	w.files = nil
-	return w.out.discard()
+	return errors.Join(w.device.close(), w.out.discard())
 }
 
 // dropPending releases the rows that are not queued.

@@ -92,7 +92,8 @@ func (r *run) report() *execution.Report {
 		out.Output.Rows, out.Output.Bytes, out.Output.Files = st.Rows, st.Bytes, st.Files
 		out.Output.Busy, out.Output.Wait = time.Duration(m.busy.Load()), time.Duration(m.waitIn.Load())
 		_, out.Output.Peak = r.sink.lease.Used()
-		out.Output.Activity = activity(r.sink.lease)
+		out.Output.BytesOfDevice = st.BytesOfDevice
+		out.Output.Activity = activity(r.sink.lease, r.sink.ofDevice)
 	}
 	out.Activity = newActivityReport(total, r.link)
 	return out
@@ -117,6 +118,9 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 // leases returns the leases that the work of the device in this run belongs to.
 func (r *run) leases() []*gpu.Lease {
 	out := []*gpu.Lease{r.sink.lease}
+	if r.sink.ofDevice != nil {
+		out = append(out, r.sink.ofDevice)
+	}
 	for _, o := range r.ops {
 		out = append(out, o.lease)
 		if o.hostLease != nil {

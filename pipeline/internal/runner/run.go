@@ -160,13 +160,18 @@ func (r *run) measure() error {
 func (r *run) execute(ctx context.Context) (err error) {
 	lease := r.device.HostBudget().Lease("output: row groups")
 	r.sink = &sinkRun{lease: lease}
+	device := r.encodes()
+	if device != nil {
+		r.sink.ofDevice = device.Budget().Lease("output: row groups on the device")
+	}
 	rows, err := r.admit()
 	if err != nil {
 		return err
 	}
 	out, err := r.output.Create(r.plan.Schema,
-		execution.TargetOptions{Lease: lease, Threads: r.threads(), Sorted: r.sorted(), Overwrite: r.opt.Overwrite,
-			Trace: r.trace(laneEncode, lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+		execution.TargetOptions{Lease: lease, Device: device, DeviceLease: r.sink.ofDevice, Threads: r.threads(),
+			Sorted: r.sorted(), Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()),
+			Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	if err != nil {
 		return &outputError{err}
 	}
@@ -246,7 +251,7 @@ func (r *run) pipelines(ctx context.Context, rows *channelFeed) (err error) {
 			return nil, io.EOF
 		}
 		return s, nil
-	}, func(s *gpu.Stride) error {
+	}, r.keeps(), func(s *gpu.Stride) error {
 		begin := time.Now()
 		unwritten = r.sink.sink.Write(ctx, rearrange(s, r.plan.Schema, r.plan.Permutation))
 		m.busy.Add(int64(time.Since(begin)))
@@ -256,6 +261,38 @@ func (r *run) pipelines(ctx context.Context, rows *channelFeed) (err error) {
 		err = explain("output", err)
 	}
 	return err
+}
+
+// encodes returns the device if the sink may have memory of it. A frugal run leaves it to the stages.
+func (r *run) encodes() gpu.Device {
+	if r.frugal || !r.device.Properties().EncodePages {
+		return nil
+	}
+	return r.device
+}
+
+// keeps returns the function that tells which columns of a stride the sink takes as they are, or nil.
+func (r *run) keeps() func(*gpu.Stride) []bool {
+	e := sink.EncoderOf(r.sink.sink)
+	if e == nil || r.encodes() == nil {
+		return nil
+	}
+	return func(s *gpu.Stride) []bool {
+		// The sink has the columns in another order.
+		ordered := &gpu.Stride{Schema: r.plan.Schema, Rows: s.Rows, Cols: make([]gpu.Column, len(r.plan.Permutation))}
+		for i, c := range r.plan.Permutation {
+			ordered.Cols[i] = s.Cols[c]
+		}
+		kept := e.Keeps(ordered)
+		if kept == nil {
+			return nil
+		}
+		out := make([]bool, len(s.Cols))
+		for i, c := range r.plan.Permutation {
+			out[c] = kept[i]
+		}
+		return out
+	}
 }
 
 func (r *run) threads() int {
@@ -287,6 +324,9 @@ func (r *run) release() error {
 	}
 	if r.sink != nil {
 		errs = append(errs, r.sink.lease.Close())
+		if r.sink.ofDevice != nil {
+			errs = append(errs, r.sink.ofDevice.Close())
+		}
 	}
 	if r.opt.Device == nil {
 		leaks := append(r.device.Budget().Leaks(), r.device.HostBudget().Leaks()...)
@@ -303,7 +343,8 @@ func (r *run) release() error {
 
 // sinkRun is the output of a run.
 type sinkRun struct {
-	sink    sink.Sink
-	lease   *gpu.Lease
-	metrics metrics
+	sink     sink.Sink
+	lease    *gpu.Lease
+	ofDevice *gpu.Lease // of its memory for the sink; nil if the sink has none
+	metrics  metrics
 }

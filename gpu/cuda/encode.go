@@ -1,0 +1,475 @@
+package cuda
+
+import (
+	"hash/crc32"
+	"math/bits"
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// The layouts of encode.cu.
+type (
+	encodePart struct {
+		data, valid uint64
+		from        int64
+		row, rows   int32
+	}
+	encodeChunk struct {
+		parts, keys, firsts, codes, marks, before, entries          uint64
+		scale                                                       int64
+		partCount, rows                                             int32
+		fromWidth, width                                            int32
+		form, nullable, delta, page, pages, dictionary, logSlots, _ int32
+	}
+	chunkState struct{ _, bad, distinct, full uint32 }
+	encodePage struct {
+		dense, body, bits, slots, groups      uint64
+		chunk, row, rows, part, piece, pieces int32
+	}
+	pageResult struct {
+		least, most                                   uint64
+		raw, size, checksum, nulls, unbounded, deltas uint32
+	}
+	encodePiece struct{ page, index int32 }
+	pieceResult struct{ _, _, _ uint32 } // size, checksum, position
+	encodeArgs  struct {
+		chunks, states, pages, results, pieces, ends, packed, out, places, checksums, multiplier uint64
+		count, allPages, snappy, slot                                                            int32
+	}
+)
+
+// The forms of encode.cu.
+const (
+	encodeSigned int32 = iota
+	encodeUnsigned
+	encodeFloat
+)
+
+const (
+	encodeThreads = 256
+	encodePieces  = 4        // PIECE_WARPS
+	slotBlocks    = 16       // SLOT_BLOCKS
+	pieceBytes    = 64 << 10 // PIECE
+	// pieceSlot is the room for a compressed piece, with the length of the page before it and the slack of load32.
+	pieceSlot = 32 + pieceBytes + pieceBytes/6 + 32
+	// joinedChunks is the number of bytes of chunks that are copied to the host together.
+	joinedChunks = 8 << 20
+)
+
+// dictionaryMultiplier is the factor of multiplicative hashing. It differs in every process, so that nobody can
+// choose values that all collide.
+var dictionaryMultiplier = rand.Uint64() | 1
+
+// EncodePages implements gpu.PageEncoder.
+func (q *queue) EncodePages(l, host *gpu.Lease, chunks []gpu.Chunk) (out []gpu.EncodedChunk, err error) {
+	o := q.begin("encode pages", l)
+	defer end(o, &out, &err)
+	for i := range chunks {
+		for _, p := range chunks[i].Parts {
+			o.takes(p.Column)
+		}
+		if err := chunks[i].Check(); err != nil {
+			return nil, err
+		}
+	}
+	if o.err != nil || len(chunks) == 0 {
+		return nil, o.err
+	}
+	e := encoding{op: o, given: chunks}
+	e.layOut()
+	e.launch()
+	if !o.read(e.stateMem, 0, gpu.BytesOf(e.states)) || !o.read(e.resultMem, 0, gpu.BytesOf(e.results)) {
+		return nil, o.err
+	}
+	return e.collect(host)
+}
+
+// encoding is a call of EncodePages.
+type encoding struct {
+	*op
+	given   []gpu.Chunk
+	parts   []encodePart
+	chunks  []encodeChunk
+	states  []chunkState
+	pages   []encodePage // those of rows first, then dictionaries
+	data    int          // the number of pages of rows
+	results []pageResult
+	pieces  []encodePiece
+
+	stateMem, resultMem *gpu.Buffer
+	args                encodeArgs
+}
+
+// arena lays out memory: first the sizes, then the address.
+type arena struct {
+	size int64
+	from []*uint64 // that get the address
+}
+
+// take reserves n bytes, whose address goes to p.
+func (a *arena) take(p *uint64, n int64) {
+	*p = uint64(a.size)
+	a.size += (n + 15) &^ 15
+	a.from = append(a.from, p)
+}
+
+func (a *arena) place(b *gpu.Buffer) {
+	for _, p := range a.from {
+		*p += addr(b)
+	}
+}
+
+// encodeSlack is the number of bytes after a body that kernels may read.
+const encodeSlack = 16
+
+// bodyBytes bounds the bytes of the body of a page: levels, and the largest of plain values, differences and codes.
+func bodyBytes(rows, width int64) int64 {
+	deltas := 40 + (rows/128+1)*(14+128*width)
+	codes := 64 + (rows/8+1)*33
+	return 16 + rows/8 + max(deltas, codes)
+}
+
+// layOut makes the tables of chunks, pages and pieces, and their memory.
+func (e *encoding) layOut() {
+	var mem, table, clear arena // all bits of table are set at first, those of clear are not
+	parts, dictionaries, bodies := 0, 0, 0
+	for i := range e.given {
+		c := &e.given[i]
+		parts += len(c.Parts)
+		bodies += (c.Len()-1)/c.PageRows + 1
+		if c.Dictionary {
+			dictionaries++
+		}
+	}
+	e.parts = make([]encodePart, 0, parts)
+	e.chunks = make([]encodeChunk, len(e.given))
+	e.states = make([]chunkState, len(e.given))
+	e.pages = make([]encodePage, bodies+dictionaries)
+	e.results = make([]pageResult, len(e.pages))
+	page, dictionary := 0, bodies
+	e.data = bodies
+	for i := range e.given {
+		e.layOutChunk(i, &page, &dictionary, &mem, &table, &clear)
+	}
+	snappy := e.given[0].Codec == gpu.PageSnappy
+	e.args = encodeArgs{multiplier: dictionaryMultiplier, allPages: int32(len(e.pages)), snappy: flag(snappy),
+		slot: pieceSlot}
+	mem.take(&e.args.ends, int64(len(e.pieces))*int64(unsafe.Sizeof(pieceResult{})))
+	if snappy {
+		mem.take(&e.args.packed, int64(len(e.pieces))*pieceSlot)
+	}
+	partMem := e.alloc(int64(len(e.parts)) * int64(unsafe.Sizeof(encodePart{})))
+	e.write(partMem, 0, gpu.BytesOf(e.parts))
+	for i := range e.chunks {
+		e.chunks[i].parts = addr(partMem) + e.chunks[i].parts*uint64(unsafe.Sizeof(encodePart{}))
+	}
+	for _, a := range []struct {
+		*arena
+		fill int
+	}{{&mem, -1}, {&table, 0xff}, {&clear, 0}} {
+		b := e.alloc(max(a.size, 16))
+		a.place(b)
+		if a.fill >= 0 && b != nil {
+			e.fill(b, 0, b.Size(), byte(a.fill))
+		}
+	}
+	upload := func(src []byte) uint64 {
+		b := e.alloc(int64(len(src)))
+		e.write(b, 0, src)
+		return addr(b)
+	}
+	e.args.chunks, e.args.pages = upload(gpu.BytesOf(e.chunks)), upload(gpu.BytesOf(e.pages))
+	e.args.pieces = upload(gpu.BytesOf(e.pieces))
+	e.stateMem = e.alloc(int64(len(gpu.BytesOf(e.states))))
+	e.resultMem = e.alloc(int64(len(gpu.BytesOf(e.results))))
+	for _, b := range []*gpu.Buffer{e.stateMem, e.resultMem} {
+		if b != nil {
+			e.fill(b, 0, b.Size(), 0)
+		}
+	}
+	e.args.states, e.args.results = addr(e.stateMem), addr(e.resultMem)
+	e.args.checksums = e.table("encode: checksums", checksumTables)
+}
+
+// layOutChunk adds a chunk with its pages from page on, and its dictionary.
+func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *arena) {
+	given := &e.given[i]
+	t := given.Parts[0].Column.Type
+	c := &e.chunks[i]
+	*c = encodeChunk{parts: uint64(len(e.parts)), scale: given.Scale, partCount: int32(len(given.Parts)),
+		rows: int32(given.Len()), fromWidth: int32(t.Width()), width: int32(given.Width),
+		nullable: flag(given.Nullable), delta: flag(given.Delta && !t.IsFloat()), page: int32(*page), dictionary: -1}
+	switch {
+	case t.IsFloat():
+		c.form = encodeFloat
+	case t.IsUnsigned():
+		c.form = encodeUnsigned
+	}
+	row, rows, width := int32(0), int64(c.rows), int64(c.width)
+	for _, p := range given.Parts {
+		n := int32(p.To - p.From)
+		e.parts = append(e.parts, encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid),
+			from: int64(p.From), row: row, rows: n})
+		row += n
+	}
+	part := int32(0)
+	for row := int32(0); row < c.rows; row += int32(given.PageRows) {
+		for part+1 < c.partCount && e.parts[int(c.parts)+int(part)+1].row <= row {
+			part++
+		}
+		n := min(int64(given.PageRows), rows-int64(row))
+		p := &e.pages[*page]
+		*p = encodePage{chunk: int32(i), row: row, rows: int32(n), part: part}
+		mem.take(&p.dense, n*width+encodeSlack)
+		e.addPieces(*page, bodyBytes(n, width), mem)
+		mem.take(&p.bits, (n+31)/32*4)
+		if given.Dictionary {
+			mem.take(&p.slots, n*4)
+			mem.take(&p.groups, 12*(n/8+1))
+		}
+		*page++
+	}
+	c.pages = int32(*page) - c.page
+	if !given.Dictionary {
+		return
+	}
+	c.dictionary = int32(*dictionary)
+	most := rows / 5 // values of a dictionary
+	c.logSlots = int32(max(6, bits.Len64(uint64(2*most))))
+	slots := int64(1)<<c.logSlots + 1
+	table.take(&c.keys, slots*8)
+	table.take(&c.firsts, slots*4)
+	mem.take(&c.codes, slots*4)
+	clear.take(&c.marks, (rows+31)/32*4)
+	mem.take(&c.before, (rows+31)/32*4)
+	e.pages[*dictionary] = encodePage{chunk: int32(i)}
+	e.addPieces(*dictionary, most*width, mem)
+	mem.from = append(mem.from, &c.entries)
+	c.entries = e.pages[*dictionary].body
+	*dictionary++
+}
+
+// addPieces adds the pieces of a page whose body has at most some bytes.
+func (e *encoding) addPieces(page int, most int64, mem *arena) {
+	p := &e.pages[page]
+	mem.take(&p.body, most+encodeSlack)
+	p.piece = int32(len(e.pieces))
+	p.pieces = int32((most-1)/pieceBytes + 1)
+	for k := range p.pieces {
+		e.pieces = append(e.pieces, encodePiece{int32(page), k})
+	}
+}
+
+// launch launches the kernels that encode.
+func (e *encoding) launch() {
+	run := func(name string, grid, threads int) { launch(e.op, name, grid, threads, 0, e.args) }
+	run("encode_values", e.data, encodeThreads)
+	if len(e.pages) > e.data {
+		n := len(e.chunks)
+		run("encode_sample", n, encodeThreads)
+		run("encode_insert", e.data, encodeThreads)
+		run("encode_mark", n*slotBlocks, encodeThreads)
+		run("encode_rank", n, encodeThreads)
+		run("encode_entries", n*slotBlocks, encodeThreads)
+	}
+	run("encode_body", e.data, encodeThreads)
+	run("encode_plain", e.data, encodeThreads)
+	e.args.count = int32(len(e.pieces))
+	run("encode_pieces", blocks(len(e.pieces), encodePieces), encodePieces*32)
+	run("encode_ends", blocks(len(e.pages), encodeThreads/32), encodeThreads)
+}
+
+// coded reports whether a chunk has a dictionary.
+func (e *encoding) coded(i int) bool { return e.chunks[i].dictionary >= 0 && e.states[i].full == 0 }
+
+// describe returns a chunk with its pages, and the heads of these, the dictionary first. places gets where the bodies
+// are, from at on, and describe returns where they end.
+func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChunk, heads [][]byte, end int64,
+	err error) {
+	c := &e.chunks[i]
+	first := e.results[c.page]
+	encoding := gpu.PlainPage
+	switch {
+	case e.states[i].bad != 0:
+		return gpu.EncodedChunk{Unable: true}, nil, at, nil
+	case e.coded(i):
+		encoding = gpu.CodedPage
+	case c.delta != 0 && first.deltas <= (uint32(e.pages[c.page].rows)-first.nulls)*uint32(c.width)/4*3:
+		encoding = gpu.DeltaPage
+	}
+	start := at
+	add := func(number int32, p gpu.EncodedPage) (gpu.EncodedPage, error) {
+		r := e.results[number]
+		p.At, p.Size, p.Raw, p.Checksum = at-start, int(r.size), int(r.raw), r.checksum
+		head, err := e.given[i].Head(p)
+		p.Head = len(head)
+		heads = append(heads, head)
+		places[number] = at + int64(len(head))
+		at += int64(len(head) + p.Size)
+		return p, err
+	}
+	if encoding == gpu.CodedPage {
+		p, err := add(c.dictionary, gpu.EncodedPage{Encoding: gpu.DictionaryPage, Rows: int(e.states[i].distinct)})
+		if err != nil {
+			return out, nil, at, err
+		}
+		out.Dictionary = &p
+	}
+	for k := c.page; k < c.page+c.pages; k++ {
+		r, rows := e.results[k], int(e.pages[k].rows)
+		p := gpu.EncodedPage{Encoding: encoding, Rows: rows, Nulls: int(r.nulls),
+			Bounded: int(r.nulls) < rows && r.unbounded == 0, Least: bound(c, r.least), Most: bound(c, r.most)}
+		if p, err = add(k, p); err != nil {
+			return out, nil, at, err
+		}
+		out.Pages = append(out.Pages, p)
+	}
+	return out, heads, at, nil
+}
+
+// bound returns the value of a bound as it is in the file.
+func bound(c *encodeChunk, key uint64) uint64 {
+	const top = 1 << 63
+	switch {
+	case c.form == encodeUnsigned:
+	case c.form == encodeSigned, key&top != 0:
+		key ^= top
+	default:
+		key = ^key
+	}
+	if c.form == encodeFloat && c.width == 4 {
+		key >>= 32
+	}
+	return key
+}
+
+// collect copies the encoded chunks to the host, with their heads.
+func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) {
+	places := make([]int64, len(e.pages))
+	for i := range places {
+		places[i] = -1
+	}
+	heads := make([][][]byte, len(e.chunks))
+	starts := make([]int64, len(e.chunks)+1)
+	out = make([]gpu.EncodedChunk, len(e.chunks))
+	for i := range e.chunks {
+		if out[i], heads[i], starts[i+1], err = e.describe(i, places, starts[i]); err != nil {
+			return nil, err
+		}
+	}
+	total := starts[len(e.chunks)]
+	if total == 0 {
+		return out, nil
+	}
+	to, placed := e.alloc(total), e.alloc(int64(len(places))*8)
+	e.write(placed, 0, gpu.BytesOf(places))
+	e.args.out, e.args.places = addr(to), addr(placed)
+	launch(e.op, "encode_gather", len(e.pieces), encodeThreads, 0, e.args)
+	if e.failed() {
+		return nil, e.err
+	}
+	defer func() {
+		if err != nil {
+			for _, c := range out {
+				c.Data.Release()
+			}
+		}
+	}()
+	for i := 0; i < len(out); {
+		k := i + 1
+		for k < len(out) && starts[k+1]-starts[i] <= joinedChunks {
+			k++
+		}
+		if n := starts[k] - starts[i]; n > 0 {
+			down, err := e.q.copyEncoded(host, to, starts[i], n)
+			if err != nil {
+				return nil, err
+			}
+			for ; i < k; i++ {
+				if out[i].Unable {
+					continue
+				}
+				out[i].Data = down.View(starts[i]-(starts[k]-n), starts[i+1]-starts[i])
+				putHeads(&out[i], heads[i])
+			}
+			down.Release()
+		}
+		i = k
+	}
+	return out, nil
+}
+
+// putHeads writes the heads of the pages of a chunk, the dictionary first.
+func putHeads(c *gpu.EncodedChunk, heads [][]byte) {
+	if c.Dictionary != nil {
+		copy(c.Data.Bytes()[c.Dictionary.At:], heads[0])
+		heads = heads[1:]
+	}
+	for i, p := range c.Pages {
+		copy(c.Data.Bytes()[p.At:], heads[i])
+	}
+}
+
+// copyEncoded copies bytes to host memory, after all kernels that have been launched, and waits for them.
+func (q *queue) copyEncoded(host *gpu.Lease, from *gpu.Buffer, at, n int64) (*gpu.Buffer, error) {
+	d := q.dev
+	t := &transfer{q: q, lease: host, name: "copy down"}
+	down, err := host.Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	d.downloads.Lock()
+	t.fail(d.followKernels(d.down, 0))
+	t.begin(d.down)
+	if t.err == nil {
+		t.fail(d.copyDown(host, down.Addr(), from.Addr()+uintptr(at), n))
+	}
+	t.bytes = n
+	t.finish(d.down)
+	d.downloads.Unlock()
+	if t.err == nil {
+		t.fail(d.wait(t.stop))
+	}
+	if t.err != nil {
+		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.down))
+		d.recycle(t.start, t.stop)
+		down.Release()
+		return nil, t.err
+	}
+	d.trace.moved(t, laneDown, nil)
+	return down, nil
+}
+
+// checksumTables returns the tables of encode.cu for checksums: those to find one of four bytes at a time, and the
+// powers x^(2^k).
+func checksumTables() []byte {
+	var t [4*256 + 32]uint32
+	copy(t[:256], crc32.IEEETable[:])
+	for k := 256; k < 4*256; k++ {
+		below := t[k-256]
+		t[k] = below>>8 ^ t[below&255]
+	}
+	power := uint32(1) << 30 // x
+	for k := range 32 {
+		t[4*256+k] = power
+		power = timesPolynomial(power, power)
+	}
+	return gpu.BytesOf(t[:])
+}
+
+// timesPolynomial multiplies two remainders of the checksum.
+func timesPolynomial(x, y uint32) (product uint32) {
+	for k := 31; k >= 0; k-- {
+		if x>>k&1 != 0 {
+			product ^= y
+		}
+		if y&1 != 0 {
+			y = y>>1 ^ crc32.IEEE
+		} else {
+			y >>= 1
+		}
+	}
+	return product
+}

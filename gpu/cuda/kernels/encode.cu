@@ -1,0 +1,814 @@
+// Encodes columns as pages of a Parquet file: values without nulls, dictionaries, codes, packed differences, definition
+// levels, Snappy, and checksums. The host chooses pages by rows; kernels find the sizes.
+//
+//   encode_values   a block a page: values of the rows that are not null, bounds, bits of the levels
+//   encode_sample   a block a chunk: does a dictionary pay off, by the first values?
+//   encode_insert   a block a page: the values in the hash table of the chunk
+//   encode_mark     where values appear first
+//   encode_rank     a block a chunk: how many values appear first before each row
+//   encode_entries  codes of the slots, and the dictionary page
+//   encode_body     a block a page: levels, then codes, differences or values
+//   encode_plain    values instead of differences that are not smaller
+//   encode_pieces   a warp a piece of a body: Snappy, checksum
+//   encode_ends     a warp a page: its size and checksum
+//   encode_gather   a block a piece: moves it to its place in the output
+//
+// load32 reads up to 8 bytes after the last byte that is used. Bodies and pieces are that much longer.
+#include "common.cuh"
+
+// The layouts of encode.go.
+struct EncodePart {
+    const u8* data;
+    const u32* valid;  // null if no row is null
+    i64 from;          // the first row
+    i32 row;           // the row of the chunk that it becomes
+    i32 rows;
+};
+
+struct EncodeChunk {
+    const EncodePart* parts;
+    u64* keys;     // the hash table, and one more slot for EMPTY
+    u32* firsts;   // the first position of each slot's value, at first ALL
+    u32* codes;    // the code of each slot
+    u32* marks;    // positions at which a value appears first, at first zero
+    u32* before;   // of each word of marks: the values that appear before
+    u8* entries;   // the dictionary page
+    i64 scale;     // what values are multiplied by
+    i32 part_count, rows;
+    i32 from_width, width;  // bytes of a value in the column and in the file
+    i32 form;
+    i32 nullable;
+    i32 delta;     // integers may be written as differences
+    i32 page, pages;
+    i32 dictionary;  // the page that is the dictionary; -1: the chunk may not have one
+    i32 log_slots;
+    i32 unused;
+};
+
+// Form is the order of values and, for integers, how they get wider.
+enum EncodeForm { ENCODE_SIGNED, ENCODE_UNSIGNED, ENCODE_FLOAT };
+
+struct ChunkState {
+    u32 nulls;
+    u32 bad;       // a value does not fit, or is null and may not be
+    u32 distinct;
+    u32 full;      // a dictionary does not pay off
+};
+
+struct EncodePage {
+    u8* dense;     // values of the rows that are not null
+    u8* body;
+    u32* bits;     // validity of the rows
+    u32* slots;    // of each value, its slot
+    u32* groups;   // scratch of runs: three numbers for each eight values, and three more
+    i32 chunk;
+    i32 row, rows; // rows of the chunk; no rows for a dictionary
+    i32 part;      // the part of the first row
+    i32 piece, pieces;
+};
+
+struct PageResult {
+    u64 least, most;  // in an order of unsigned numbers
+    u32 raw, size;    // bytes of the body, before and after compression
+    u32 checksum;
+    u32 nulls;
+    u32 unbounded;    // a value has no order
+    u32 deltas;       // bytes of the differences
+};
+
+struct Piece {
+    i32 page, index;
+};
+
+struct PieceResult {
+    u32 size, checksum;
+    u32 at;           // in the page
+};
+
+struct EncodeArgs {
+    const EncodeChunk* chunks;
+    ChunkState* states;
+    const EncodePage* pages;
+    PageResult* results;
+    const Piece* pieces;
+    PieceResult* ends;
+    u8* packed;            // a slot for each piece
+    u8* out;
+    const i64* places;     // of each page in out; negative: it is not written
+    const u32* checksums;  // 4 × 256 numbers to find a checksum, then 32 to move it
+    u64 multiplier;        // odd
+    i32 count;             // of chunks, of pages with rows, or of pieces
+    i32 all_pages;
+    i32 snappy;
+    i32 slot;              // bytes of a slot in packed
+};
+
+constexpr int ENCODE_THREADS = 256, ENCODE_WARPS = ENCODE_THREADS / 32;
+constexpr u64 EMPTY = ~0ull;
+constexpr u32 PIECE = 64 << 10;
+
+DEVICE u32 load32(const u8* p) {
+    const u32* w = (const u32*)((u64)p & ~3ull);
+    u32 shift = ((u64)p & 3) * 8;
+    return shift ? (u32)((w[0] | (u64)w[1] << 32) >> shift) : w[0];
+}
+
+DEVICE u32 put_uvarint(u8* p, u64 v) {
+    u32 n = 0;
+    for (; v >= 128; v >>= 7) p[n++] = (u8)v | 128;
+    p[n++] = (u8)v;
+    return n;
+}
+
+DEVICE u32 uvarint_size(u64 v) { return v ? (63 - __clzll(v)) / 7 + 1 : 1; }
+
+DEVICE u64 zigzag(i64 v) { return (u64)v << 1 ^ (u64)(v >> 63); }
+
+DEVICE void put32(u8* p, u32 v) {
+    for (int k = 0; k < 4; k++) p[k] = v >> 8 * k;
+}
+
+DEVICE u64 plain(const u8* values, i32 width, i32 i) {
+    return width == 4 ? ((const u32*)values)[i] : ((const u64*)values)[i];
+}
+
+// --- Values ---------------------------------------------------------------------------
+
+constexpr i64 LARGEST = 0x7fffffffffffffffll;
+
+// stored returns a value of a column as the low bytes of a number, for the file. It returns false for a value that does
+// not fit. Infinite timestamps, the largest number and its negative, stay as they are.
+DEVICE bool stored(const EncodeChunk& c, const u8* data, i64 at, i64& v) {
+    bool sign = c.form == ENCODE_SIGNED;
+    switch (c.from_width) {
+    case 1: v = sign ? (i64)((const i8*)data)[at] : data[at]; break;
+    case 2: v = sign ? (i64)((const i16*)data)[at] : ((const u16*)data)[at]; break;
+    case 4: v = sign ? (i64)((const i32*)data)[at] : ((const u32*)data)[at]; break;
+    default: v = ((const i64*)data)[at];
+    }
+    if (c.scale != 1 && !(c.width == 8 && (v == LARGEST || v == -LARGEST))) {
+        if (v < -LARGEST / c.scale || v > LARGEST / c.scale) return false;
+        v *= c.scale;
+    }
+    return c.width == 8 || !sign || (i64)(i32)v == v;
+}
+
+// ordered maps the bits of a value to an unsigned number of the same order. It returns false for a NaN.
+DEVICE bool ordered(const EncodeChunk& c, i64 v, u64& key) {
+    constexpr u64 TOP = 1ull << 63;
+    if (c.form == ENCODE_UNSIGNED) {
+        key = v;
+        return true;
+    }
+    if (c.form == ENCODE_SIGNED) {
+        key = (u64)v ^ TOP;
+        return true;
+    }
+    u64 bits = c.width == 4 ? (u64)v << 32 : (u64)v;
+    u64 exponent = c.width == 4 ? 0x7f800000ull << 32 : 0x7ff0000000000000ull;
+    key = bits & TOP ? ~bits : bits | TOP;
+    return (bits & ~TOP) <= exponent;
+}
+
+DEVICE u64 warp_min(u64 v) {
+    for (int d = 16; d; d >>= 1) v = min(v, __shfl_xor_sync(ALL, v, d));
+    return v;
+}
+
+KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ i32 warps[33];
+    __shared__ u64 least[ENCODE_WARPS], most[ENCODE_WARPS];
+    const EncodePage& p = a.pages[blockIdx.x];
+    const EncodeChunk& c = a.chunks[p.chunk];
+    u64 lo = ~0ull, hi = ~0ull; // hi is the complement of the greatest
+    bool lost = false, unordered = false;
+    i32 k = p.part, taken = 0, count = 0;
+    for (i32 base = 0; base < p.rows; base += ENCODE_THREADS) {
+        i32 i = base + threadIdx.x, row = p.row + i;
+        bool valid = false;
+        i64 v = 0;
+        if (i < p.rows) {
+            while (k + 1 < c.part_count && c.parts[k + 1].row <= row) k++;
+            const EncodePart& q = c.parts[k];
+            i64 at = q.from + (row - q.row);
+            valid = bit(q.valid, at);
+            if (valid) {
+                lost = !stored(c, q.data, at, v) || lost;
+                u64 key;
+                if (ordered(c, v, key)) {
+                    lo = min(lo, key);
+                    hi = min(hi, ~key);
+                } else {
+                    unordered = true;
+                }
+            }
+        }
+        i32 to = i, n = min(p.rows - base, ENCODE_THREADS);
+        if (c.nullable) {
+            u32 word = __ballot_sync(ALL, valid);
+            if (lane_id() == 0 && i < p.rows) p.bits[i >> 5] = word;
+            to = taken + block_exclusive((i32)valid, warps, n);
+        }
+        taken += n;
+        count += valid;
+        if (!valid) continue;
+        if (c.width == 4)
+            ((u32*)p.dense)[to] = (u32)v;
+        else
+            ((i64*)p.dense)[to] = v;
+    }
+    lo = warp_min(lo);
+    hi = warp_min(hi);
+    if (lane_id() == 0) {
+        least[warp_id()] = lo;
+        most[warp_id()] = hi;
+    }
+    count = block_sum(count, warps);
+    u32 bad = __syncthreads_or(lost), nan = __syncthreads_or(unordered);
+    if (threadIdx.x) return;
+    for (int w = 1; w < ENCODE_WARPS; w++) {
+        lo = min(lo, least[w]);
+        hi = min(hi, most[w]);
+    }
+    PageResult& r = a.results[blockIdx.x];
+    r.least = lo;
+    r.most = ~hi;
+    r.unbounded = nan != 0;
+    r.nulls = p.rows - count;
+    ChunkState& s = a.states[p.chunk];
+    if (r.nulls) atomicAdd(&s.nulls, r.nulls);
+    if (bad || (r.nulls && !c.nullable)) atomicOr(&s.bad, 1u);
+}
+
+// --- Dictionary -----------------------------------------------------------------------
+
+// The rules of the CPU's encoder: a dictionary has a value in five at most, and of a sample, 32 must repeat.
+constexpr u32 FEW_REPEATS = 32;
+
+DEVICE u32 most_entries(const EncodeChunk& c, const ChunkState& s) { return (c.rows - s.nulls) / 5; }
+
+// insert finds the slot of a value, and notes its position. It returns false if the table is full.
+DEVICE bool insert(const EncodeChunk& c, u64 key, u32 position, u64 multiplier, u32& slot, bool& added) {
+    u32 slots = 1u << c.log_slots;
+    added = false;
+    slot = (u32)(key * multiplier >> (64 - c.log_slots));
+    if (key == EMPTY) {
+        slot = slots;
+        added = atomicMin(&c.firsts[slot], position) == ALL;
+        return true;
+    }
+    for (u32 tries = 0; tries < slots; tries++, slot = (slot + 1) & (slots - 1)) {
+        u64 there = *(volatile u64*)&c.keys[slot];
+        if (there == EMPTY) {
+            there = atomicCAS(&c.keys[slot], EMPTY, key);
+            added = there == EMPTY;
+        }
+        if (added || there == key) {
+            if (*(volatile u32*)&c.firsts[slot] > position) atomicMin(&c.firsts[slot], position);
+            return true;
+        }
+    }
+    return false;
+}
+
+// Inserts the first values of a chunk, and counts those that differ.
+KERNEL_BOUNDS(encode_sample, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ i32 warps[33];
+    const EncodeChunk& c = a.chunks[blockIdx.x];
+    ChunkState& s = a.states[blockIdx.x];
+    if (c.dictionary < 0) return;
+    u32 limit = most_entries(c, s), n = c.rows - s.nulls;
+    u32 sample = (u32)sqrt(8.0 * FEW_REPEATS * limit);
+    bool full = limit == 0 && n > 0;
+    u32 distinct = 0, left = min(sample, n);
+    for (i32 page = c.page; page < c.page + c.pages && left > 0 && !full; page++) {
+        const EncodePage& p = a.pages[page];
+        u32 count = min(left, p.rows - a.results[page].nulls);
+        left -= count;
+        for (u32 base = 0; base < count && !full; base += ENCODE_THREADS) {
+            u32 i = base + threadIdx.x, slot;
+            bool added = false, room = true;
+            if (i < count) room = insert(c, plain(p.dense, c.width, i), p.row + i, a.multiplier, slot, added);
+            distinct += block_sum((i32)added, warps);
+            full = __syncthreads_or(!room) || distinct > limit ||
+                   (sample >= FEW_REPEATS && distinct > sample - FEW_REPEATS);
+        }
+    }
+    if (threadIdx.x == 0) {
+        s.distinct = distinct;
+        s.full = full || n == 0;
+    }
+}
+
+KERNEL_BOUNDS(encode_insert, EncodeArgs, ENCODE_THREADS, 4) {
+    const EncodePage& p = a.pages[blockIdx.x];
+    const EncodeChunk& c = a.chunks[p.chunk];
+    ChunkState& s = a.states[p.chunk];
+    if (c.dictionary < 0) return;
+    u32 count = p.rows - a.results[blockIdx.x].nulls, limit = most_entries(c, s);
+    for (u32 i = threadIdx.x; i < count && !*(volatile u32*)&s.full; i += ENCODE_THREADS) {
+        u32 slot;
+        bool added;
+        if (!insert(c, plain(p.dense, c.width, i), p.row + i, a.multiplier, slot, added) ||
+            (added && atomicAdd(&s.distinct, 1u) >= limit)) {
+            atomicOr(&s.full, 1u);
+            return;
+        }
+        p.slots[i] = slot;
+    }
+}
+
+
+constexpr int SLOT_BLOCKS = 16; // blocks of a chunk that go through its slots
+
+KERNEL_BOUNDS(encode_mark, EncodeArgs, ENCODE_THREADS, 4) {
+    i32 chunk = blockIdx.x / SLOT_BLOCKS;
+    const EncodeChunk& c = a.chunks[chunk];
+    if (c.dictionary < 0 || a.states[chunk].full) return;
+    for (u32 slot = blockIdx.x % SLOT_BLOCKS * ENCODE_THREADS + threadIdx.x; slot <= 1u << c.log_slots;
+         slot += SLOT_BLOCKS * ENCODE_THREADS) {
+        u32 first = c.firsts[slot];
+        if (first != ALL) atomicOr(&c.marks[first >> 5], 1u << (first & 31));
+    }
+}
+
+KERNEL_BOUNDS(encode_rank, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ i32 warps[33];
+    const EncodeChunk& c = a.chunks[blockIdx.x];
+    if (c.dictionary < 0 || a.states[blockIdx.x].full) return;
+    i32 words = (c.rows + 31) / 32, sum = 0;
+    for (i32 base = 0; base < words; base += ENCODE_THREADS) {
+        i32 w = base + threadIdx.x, total;
+        i32 before = block_exclusive(w < words ? __popc(c.marks[w]) : 0, warps, total);
+        if (w < words) c.before[w] = sum + before;
+        sum += total;
+    }
+}
+
+KERNEL_BOUNDS(encode_entries, EncodeArgs, ENCODE_THREADS, 4) {
+    i32 chunk = blockIdx.x / SLOT_BLOCKS;
+    const EncodeChunk& c = a.chunks[chunk];
+    const ChunkState& s = a.states[chunk];
+    if (c.dictionary < 0 || s.full) return;
+    for (u32 slot = blockIdx.x % SLOT_BLOCKS * ENCODE_THREADS + threadIdx.x; slot <= 1u << c.log_slots;
+         slot += SLOT_BLOCKS * ENCODE_THREADS) {
+        u32 first = c.firsts[slot];
+        if (first == ALL) continue;
+        u32 code = c.before[first >> 5] + __popc(c.marks[first >> 5] & ((1u << (first & 31)) - 1));
+        u64 key = slot == 1u << c.log_slots ? EMPTY : c.keys[slot];
+        c.codes[slot] = code;
+        if (c.width == 4)
+            ((u32*)c.entries)[code] = (u32)key;
+        else
+            ((u64*)c.entries)[code] = key;
+    }
+    if (blockIdx.x % SLOT_BLOCKS == 0 && threadIdx.x == 0) a.results[c.dictionary].raw = s.distinct * c.width;
+}
+
+// --- Bodies ---------------------------------------------------------------------------
+
+struct BodyShared {
+    i32 warps[33];
+    u32 at;
+    u64 values[ENCODE_WARPS][32];
+    u32 sizes[ENCODE_WARPS];
+};
+
+// put_levels writes the definition levels of a page, and returns their bytes.
+DEVICE u32 put_levels(const EncodePage& p, u32 nulls) {
+    u32 rows = p.rows;
+    if (nulls == 0) {
+        u32 n = uvarint_size((u64)rows << 1) + 1;
+        if (threadIdx.x == 0) {
+            put32(p.body, n);
+            put_uvarint(p.body + 4, (u64)rows << 1);
+            p.body[4 + n - 1] = 1;
+        }
+        return 4 + n;
+    }
+    u32 groups = (rows + 7) / 8, head = uvarint_size((u64)groups << 1 | 1);
+    if (threadIdx.x == 0) {
+        put32(p.body, head + groups);
+        put_uvarint(p.body + 4, (u64)groups << 1 | 1);
+    }
+    const u8* bits = (const u8*)p.bits;
+    for (u32 i = threadIdx.x; i < groups; i += ENCODE_THREADS) p.body[4 + head + i] = bits[i];
+    return 4 + head + groups;
+}
+
+// put_values copies values. dst has any address.
+DEVICE void put_values(u8* dst, const u8* src, u32 bytes) {
+    u32 head = min((u32)(-(u64)dst & 3), bytes), words = (bytes - head) / 4;
+    if (threadIdx.x < head) dst[threadIdx.x] = src[threadIdx.x];
+    for (u32 i = threadIdx.x; i < words; i += blockDim.x) ((u32*)(dst + head))[i] = load32(src + head + 4 * i);
+    u32 i = head + 4 * words + threadIdx.x;
+    if (i < bytes) dst[i] = src[i];
+}
+
+// Group is eight codes of a page. Codes are in runs: of equal groups, whose codes are all the same, and of packed ones.
+DEVICE u32 code_at(const EncodeChunk& c, const EncodePage& p, u32 i) { return c.codes[p.slots[i]]; }
+
+// group_value returns the code of a group of equal codes, or ALL.
+DEVICE u32 group_value(const EncodeChunk& c, const EncodePage& p, u32 g) {
+    u32 first = code_at(c, p, 8 * g);
+    for (u32 k = 1; k < 8; k++)
+        if (code_at(c, p, 8 * g + k) != first) return ALL;
+    return first;
+}
+
+// run_head is the number before a run of groups.
+DEVICE u64 run_head(u32 groups, bool equal) { return equal ? (u64)groups << 4 : (u64)groups << 1 | 1; }
+
+// put_codes writes the codes of count values, in runs as the CPU's encoder makes them. It returns their bytes.
+DEVICE u32 put_codes(BodyShared& s, const EncodeChunk& c, const EncodePage& p, u8* dst, u32 count, u32 distinct) {
+    u32 width = 32 - __clz(distinct - 1), bytes = (width + 7) / 8, groups = count / 8;
+    if (threadIdx.x == 0) dst[0] = width;
+    if (width == 0) {
+        if (threadIdx.x == 0) put_uvarint(dst + 1, (u64)count << 1);
+        return 1 + uvarint_size((u64)count << 1);
+    }
+    dst++;
+    u32 *starts = p.groups, *places = starts + groups + 1, *of = places + groups + 1;
+    u32 runs = 0;
+    for (u32 base = 0; base < groups; base += ENCODE_THREADS) { // where runs begin
+        u32 g = base + threadIdx.x;
+        bool begins = false;
+        if (g < groups) begins = g == 0 || group_value(c, p, g) != group_value(c, p, g - 1);
+        i32 total, before = block_exclusive((i32)begins, s.warps, total);
+        if (begins) starts[runs + before] = g;
+        if (g < groups) of[g] = runs + before + begins - 1;
+        runs += total;
+    }
+    if (threadIdx.x == 0) starts[runs] = groups;
+    __syncthreads();
+    u32 size = 0;
+    for (u32 base = 0; base < runs; base += ENCODE_THREADS) { // where their bytes begin
+        u32 r = base + threadIdx.x, n = 0;
+        if (r < runs) {
+            u32 length = starts[r + 1] - starts[r];
+            bool equal = group_value(c, p, starts[r]) != ALL;
+            n = uvarint_size(run_head(length, equal)) + (equal ? bytes : length * width);
+        }
+        i32 total, before = block_exclusive((i32)n, s.warps, total);
+        if (r < runs) places[r] = size + before;
+        size += total;
+    }
+    __syncthreads();
+    for (u32 g = threadIdx.x; g < groups; g += ENCODE_THREADS) {
+        u32 r = of[g], start = starts[r], length = starts[r + 1] - start, value = group_value(c, p, g);
+        u64 head = run_head(length, value != ALL);
+        u8* to = dst + places[r];
+        if (g == start) {
+            u32 n = put_uvarint(to, head);
+            if (value != ALL)
+                for (u32 k = 0; k < bytes; k++) to[n + k] = value >> 8 * k;
+        }
+        if (value != ALL) continue;
+        to += uvarint_size(head) + (g - start) * width;
+        u64 bits = 0;
+        u32 filled = 0;
+        for (u32 k = 0; k < 8; k++) {
+            bits |= (u64)code_at(c, p, 8 * g + k) << filled;
+            for (filled += width; filled >= 8; filled -= 8, bits >>= 8) *to++ = bits;
+        }
+    }
+    if (threadIdx.x == 0) { // the last codes: runs of equal ones
+        u32 at = size;
+        for (u32 i = 8 * groups; i < count;) {
+            u32 code = code_at(c, p, i), j = i + 1;
+            while (j < count && code_at(c, p, j) == code) j++;
+            at += put_uvarint(dst + at, (u64)(j - i) << 1);
+            for (u32 k = 0; k < bytes; k++) dst[at++] = code >> 8 * k;
+            i = j;
+        }
+        s.at = at;
+    }
+    __syncthreads();
+    return 1 + s.at;
+}
+
+constexpr u32 DELTA_BLOCK = 128, DELTA_MINI = 32;
+
+DEVICE i64 signed_at(const u8* values, i32 width, u32 i) {
+    return width == 4 ? ((const i32*)values)[i] : ((const i64*)values)[i];
+}
+
+DEVICE u64 warp_or(u64 v) {
+    return __reduce_or_sync(ALL, (u32)v) | (u64)__reduce_or_sync(ALL, (u32)(v >> 32)) << 32;
+}
+
+// put_deltas writes values as differences (DELTA_BINARY_PACKED), a warp a block of 128, and returns their bytes.
+DEVICE u32 put_deltas(BodyShared& s, const u8* values, i32 width, u32 count, u8* dst) {
+    u64 first = zigzag(count ? signed_at(values, width, 0) : 0);
+    u32 size = 3 + uvarint_size(count) + uvarint_size(first);
+    if (threadIdx.x == 0) {
+        dst[0] = DELTA_BLOCK & 127 | 128;
+        dst[1] = DELTA_BLOCK >> 7;
+        dst[2] = DELTA_BLOCK / DELTA_MINI;
+        u32 n = 3 + put_uvarint(dst + 3, count);
+        put_uvarint(dst + n, first);
+    }
+    u32 blocks = count > 1 ? (count - 2) / DELTA_BLOCK + 1 : 0, lane = lane_id(), warp = warp_id();
+    for (u32 base = 0; base < blocks; base += ENCODE_WARPS) {
+        u32 b = base + warp, n = 0;
+        u64 d[4];
+        i64 least = LARGEST;
+        u32 widths[4];
+        if (b < blocks) {
+            for (u32 m = 0; m < 4; m++) {
+                u32 i = 1 + b * DELTA_BLOCK + m * DELTA_MINI + lane;
+                // The least difference of a block counts the zeros after the last value, as the CPU's encoder does.
+                u64 now = i < count ? signed_at(values, width, i) : 0;
+                u64 before = i <= count ? signed_at(values, width, i - 1) : 0;
+                d[m] = width == 4 ? (u64)(i64)(i32)(now - before) : now - before;
+                least = min(least, (i64)d[m]);
+            }
+            least = (i64)(warp_min((u64)least ^ 1ull << 63) ^ 1ull << 63);
+            n = uvarint_size(zigzag(least)) + 4;
+            for (u32 m = 0; m < 4; m++) {
+                bool there = 1 + b * DELTA_BLOCK + m * DELTA_MINI + lane < count;
+                d[m] = there ? d[m] - (u64)least : 0;
+                if (width == 4) d[m] = (u32)d[m];
+                u64 any = warp_or(d[m]);
+                widths[m] = any ? 64 - __clzll(any) : 0;
+                n += DELTA_MINI / 8 * widths[m];
+            }
+        }
+        if (lane == 0) s.sizes[warp] = n;
+        __syncthreads();
+        u32 at = size;
+        for (u32 w = 0; w < ENCODE_WARPS; w++) {
+            if (w < warp) at += s.sizes[w];
+            size += s.sizes[w];
+        }
+        __syncthreads();
+        if (b >= blocks) continue;
+        u8* to = dst + at;
+        u32 head = uvarint_size(zigzag(least));
+        if (lane == 0) {
+            put_uvarint(to, zigzag(least));
+            for (u32 m = 0; m < 4; m++) to[head + m] = widths[m];
+        }
+        to += head + 4;
+        for (u32 m = 0; m < 4; m++) {
+            u32 w = widths[m];
+            __syncwarp();
+            s.values[warp][lane] = d[m];
+            __syncwarp();
+            for (u32 word = lane; word < w; word += 32) { // 32 values of w bits are w words
+                u32 bit = 32 * word, out = 0;
+                for (u32 i = bit / w; i < 32 && i * w < bit + 32; i++) {
+                    u64 v = s.values[warp][i];
+                    out |= i * w >= bit ? (u32)v << (i * w - bit) : (u32)(v >> (bit - i * w));
+                }
+                put32(to + 4 * word, out);
+            }
+            to += 4 * w;
+        }
+    }
+    return size;
+}
+
+KERNEL_BOUNDS(encode_body, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ BodyShared s;
+    const EncodePage& p = a.pages[blockIdx.x];
+    const EncodeChunk& c = a.chunks[p.chunk];
+    const ChunkState& state = a.states[p.chunk];
+    PageResult& r = a.results[blockIdx.x];
+    u32 nulls = r.nulls, count = p.rows - nulls, at = c.nullable ? put_levels(p, nulls) : 0, n = count * c.width;
+    if (c.dictionary >= 0 && !state.full)
+        n = put_codes(s, c, p, p.body + at, count, state.distinct);
+    else if (c.delta)
+        n = put_deltas(s, p.dense, c.width, count, p.body + at);
+    else
+        put_values(p.body + at, p.dense, n);
+    if (threadIdx.x) return;
+    r.raw = at + n;
+    r.deltas = n;
+}
+
+// Differences do not pay off if those of the first page are not much smaller than its values.
+KERNEL_BOUNDS(encode_plain, EncodeArgs, ENCODE_THREADS, 4) {
+    const EncodePage& p = a.pages[blockIdx.x];
+    const EncodeChunk& c = a.chunks[p.chunk];
+    if (!c.delta || (c.dictionary >= 0 && !a.states[p.chunk].full)) return;
+    const PageResult& first = a.results[c.page];
+    if (first.deltas <= (a.pages[c.page].rows - first.nulls) * c.width / 4 * 3) return;
+    PageResult& r = a.results[blockIdx.x];
+    u32 n = (p.rows - r.nulls) * c.width, at = c.nullable ? put_levels(p, r.nulls) : 0;
+    put_values(p.body + at, p.dense, n);
+    if (threadIdx.x == 0) r.raw = at + n;
+}
+
+// --- Snappy ---------------------------------------------------------------------------
+
+constexpr int SNAPPY_LOG = 12, PIECE_WARPS = 4;
+
+DEVICE u32 load_checked(const u8* in, u32 i, u32 n) { return i + 4 <= n ? load32(in + i) : 0; }
+
+// put_literal writes bytes [from, to) of the input, and returns the bytes that it has written.
+DEVICE u32 put_literal(u8* out, const u8* in, u32 from, u32 to) {
+    u32 n = to - from;
+    if (n == 0) return 0;
+    u32 head = n <= 60 ? 1 : n <= 256 ? 2 : 3;
+    if (lane_id() == 0) {
+        out[0] = head == 1 ? (n - 1) << 2 : (58 + head) << 2;
+        if (head > 1) out[1] = n - 1;
+        if (head > 2) out[2] = (n - 1) >> 8;
+    }
+    for (u32 i = lane_id(); i < n; i += 32) out[head + i] = in[from + i];
+    return head + n;
+}
+
+// put_copy writes a copy of n ≥ 4 bytes that are offset bytes before.
+DEVICE u32 put_copy(u8* out, u32 offset, u32 n) {
+    auto put = [&](u8* to, u32 length) {
+        to[0] = (length - 1) << 2 | 2;
+        to[1] = offset;
+        to[2] = offset >> 8;
+    };
+    u32 full = n >= 68 ? (n - 68) / 64 + 1 : 0, size = 3 * full;
+    for (u32 i = lane_id(); i < full; i += 32) put(out + 3 * i, 64);
+    n -= 64 * full;
+    bool first = lane_id() == 0;
+    if (n > 64) {
+        if (first) put(out + size, 60);
+        size += 3;
+        n -= 60;
+    }
+    if (n < 12 && offset < 2048) {
+        if (first) {
+            out[size] = (offset >> 8) << 5 | (n - 4) << 2 | 1;
+            out[size + 1] = offset;
+        }
+        return size + 2;
+    }
+    if (first) put(out + size, n);
+    return size + 3;
+}
+
+// compress writes n ≤ PIECE bytes as elements of Snappy, and returns their number of bytes. All lanes of a warp take
+// part. Each lane looks for the four bytes at one of the next 32 positions in the table of earlier positions, or
+// at the distance of the last copy, which at first is the width of a value. Matches grow in both directions.
+DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 last) {
+    u32 lane = lane_id(), op = 0, literal = 0, at = 0;
+    for (u32 i = lane; i < 1 << SNAPPY_LOG; i += 32) table[i] = 0;
+    __syncwarp();
+    while (at + 4 <= n) {
+        u32 pos = at + lane, from = 0;
+        bool inside = pos + 4 <= n, ok = false;
+        u32 v = load_checked(in, pos, n), h = v * 0x9E3779B1u >> (32 - SNAPPY_LOG);
+        if (inside) from = table[h];
+        __syncwarp();
+        // The last of several positions stays in the table, so that the output does not depend on the order of stores.
+        for (bool wants = inside; __any_sync(ALL, wants);) {
+            if (wants) table[h] = (u16)pos;
+            __syncwarp();
+            wants = wants && table[h] < pos;
+            __syncwarp();
+        }
+        if (inside) {
+            ok = from < pos && load32(in + from) == v;
+            if (last && last <= pos && load32(in + pos - last) == v) {
+                // The distance of the last copy, unless the table has a longer match.
+                u32 fifth = pos + 4 < n ? in[pos + 4] : 256;
+                if (!ok || in[from + 4] != fifth || in[pos - last + 4] == fifth) from = pos - last;
+                ok = true;
+            }
+        }
+        u32 found = __ballot_sync(ALL, ok);
+        while (found) {
+            u32 k = __ffs(found) - 1, start = at + k, source = __shfl_sync(ALL, from, k), length = 4;
+            for (;;) {
+                u32 i = start + length + lane;
+                u32 same = __ballot_sync(ALL, i < n && in[i] == in[source + length + lane]);
+                length += same == ALL ? 32 : __ffs(~same) - 1;
+                if (same != ALL) break;
+            }
+            bool before = lane < start - literal && lane < source && in[start - 1 - lane] == in[source - 1 - lane];
+            u32 same = __ballot_sync(ALL, before), back = same == ALL ? 32 : __ffs(~same) - 1;
+            op += put_literal(out + op, in, literal, start - back);
+            last = start - source;
+            op += put_copy(out + op, last, length + back);
+            literal = start + length;
+            found = literal - at >= 32 ? 0 : found & ALL << (literal - at);
+        }
+        at = max(at + 32, literal);
+    }
+    op += put_literal(out + op, in, literal, n);
+    __syncwarp();
+    return op;
+}
+
+// --- Checksums ------------------------------------------------------------------------
+//
+// The checksum of a page is the CRC-32 of its bytes, the remainder of a division of polynomials. Bits of a number are
+// coefficients, the highest bit that of x^0. The remainder of two sequences, one after the other, is that of the first,
+// times x^8 for each byte of the second, plus that of the second.
+
+struct Checksums {
+    u32 tables[4][256];
+    u32 powers[32];  // x^(2^k)
+};
+
+DEVICE void load_checksums(Checksums& t, const u32* from) {
+    u32* to = (u32*)&t;
+    for (u32 i = threadIdx.x; i < sizeof(Checksums) / 4; i += blockDim.x) to[i] = from[i];
+    __syncthreads();
+}
+
+// times multiplies two polynomials.
+DEVICE u32 times(u32 x, u32 y) {
+    u32 product = 0;
+    for (int k = 31; k >= 0; k--) {
+        if (x >> k & 1) product ^= y;
+        y = y >> 1 ^ (y & 1 ? 0xEDB88320u : 0);
+    }
+    return product;
+}
+
+// moved is a remainder times x^8 for each of n bytes.
+DEVICE u32 moved(const Checksums& t, u32 remainder, u32 n) {
+    for (u32 k = 3; n; k++, n >>= 1)
+        if (n & 1) remainder = times(t.powers[k & 31], remainder);
+    return remainder;
+}
+
+// remainder_of returns the remainder of n bytes, in every lane of a warp. Each lane takes a part of them.
+DEVICE u32 remainder_of(const Checksums& t, const u8* bytes, u32 n) {
+    u32 part = ((n + 31) / 32 + 3) / 4 * 4, i = min(lane_id() * part, n), end = min(i + part, n), r = 0;
+    for (; i + 4 <= end; i += 4) {
+        r ^= load32(bytes + i);
+        r = t.tables[3][r & 255] ^ t.tables[2][r >> 8 & 255] ^ t.tables[1][r >> 16 & 255] ^ t.tables[0][r >> 24];
+    }
+    for (; i < end; i++) r = r >> 8 ^ t.tables[0][(r ^ bytes[i]) & 255];
+    return __reduce_xor_sync(ALL, moved(t, r, n - end));
+}
+
+KERNEL_BOUNDS(encode_pieces, EncodeArgs, PIECE_WARPS * 32, 4) {
+    __shared__ Checksums checksums;
+    __shared__ u16 tables[PIECE_WARPS][1 << SNAPPY_LOG];
+    load_checksums(checksums, a.checksums);
+    i32 i = blockIdx.x * PIECE_WARPS + warp_id();
+    if (i >= a.count) return;
+    const Piece piece = a.pieces[i];
+    const EncodePage& p = a.pages[piece.page];
+    u32 raw = a.results[piece.page].raw, at = piece.index * PIECE, size = 0;
+    if (at >= raw) {
+        if (lane_id() == 0) a.ends[i].size = 0;
+        return;
+    }
+    const u8* from = p.body + at;
+    u32 n = min(raw - at, PIECE);
+    if (a.snappy) {
+        u8* to = a.packed + (i64)i * a.slot;
+        if (at == 0) {
+            size = uvarint_size(raw);
+            if (lane_id() == 0) put_uvarint(to, raw);
+        }
+        const EncodeChunk& c = a.chunks[p.chunk];
+        size += compress(from, n, to + size, tables[warp_id()], c.width);
+        from = to;
+    } else {
+        size = n;
+    }
+    u32 checksum = remainder_of(checksums, from, size);
+    if (lane_id() == 0) {
+        a.ends[i].size = size;
+        a.ends[i].checksum = checksum;
+    }
+}
+
+KERNEL_BOUNDS(encode_ends, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ Checksums checksums;
+    load_checksums(checksums, a.checksums);
+    i32 page = blockIdx.x * ENCODE_WARPS + warp_id();
+    if (page >= a.all_pages) return;
+    const EncodePage& p = a.pages[page];
+    u32 size = 0, sum = 0;
+    for (i32 base = 0; base < p.pieces; base += 32) {
+        i32 i = base + lane_id();
+        u32 n = i < p.pieces ? a.ends[p.piece + i].size : 0, end = warp_inclusive(n);
+        if (i < p.pieces) a.ends[p.piece + i].at = size + end - n;
+        size += __shfl_sync(ALL, end, 31);
+    }
+    __syncwarp();
+    for (i32 i = lane_id(); i < p.pieces; i += 32) {
+        const PieceResult& e = a.ends[p.piece + i];
+        if (e.size) sum ^= moved(checksums, e.checksum, size - e.at - e.size);
+    }
+    sum = __reduce_xor_sync(ALL, sum);
+    if (lane_id()) return;
+    a.results[page].size = size;
+    a.results[page].checksum = ~(sum ^ moved(checksums, ALL, size));
+}
+
+KERNEL_BOUNDS(encode_gather, EncodeArgs, ENCODE_THREADS, 4) {
+    const Piece piece = a.pieces[blockIdx.x];
+    const PieceResult& e = a.ends[blockIdx.x];
+    i64 place = a.places[piece.page];
+    if (place < 0) return;
+    const u8* from = a.snappy ? a.packed + (i64)blockIdx.x * a.slot
+                              : a.pages[piece.page].body + (i64)piece.index * PIECE;
+    put_values(a.out + place + e.at, from, e.size);
+}

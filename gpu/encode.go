@@ -1,0 +1,118 @@
+package gpu
+
+import "fmt"
+
+// Chunk is a column chunk of a Parquet file that a device encodes, from the columns of one or more strides.
+type Chunk struct {
+	Parts []Rows // in order
+	// Width is the number of bytes of a PLAIN value, 4 or 8. Scale is what values are multiplied by.
+	Width int
+	Scale int64
+	// Nullable says that pages have definition levels. A null in another chunk is not Able.
+	Nullable bool
+	// Dictionary says that values may be codes of a dictionary, if that pays off. Delta says that integers may be
+	// packed differences, if those are smaller.
+	Dictionary, Delta bool
+	PageRows          int // the rows of a page
+	Codec             PageCodec
+	// Head returns the bytes that the file has before a page.
+	Head func(p EncodedPage) ([]byte, error)
+}
+
+// Rows are rows of a column.
+type Rows struct {
+	Column   Column
+	From, To int
+}
+
+// Len returns the number of rows of the chunk.
+func (c *Chunk) Len() (n int) {
+	for _, p := range c.Parts {
+		n += p.To - p.From
+	}
+	return n
+}
+
+// Encodes reports whether devices with the capability EncodePages encode values of a type.
+func Encodes(t Type) bool {
+	switch t.Kind {
+	case Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Date, Time, Timestamp:
+		return true
+	case Decimal:
+		return t.Width() == 8
+	}
+	return false
+}
+
+// EncodedChunk is a column chunk as it is in a file.
+type EncodedChunk struct {
+	// Data is host memory with the pages, the dictionary first, each after its head.
+	Data *Buffer
+	// Dictionary is nil if values are not codes.
+	Dictionary *EncodedPage
+	Pages      []EncodedPage
+	// Unable says that a value does not fit the type of the file, or is null and may not be. The CPU finds the error.
+	// The chunk has no pages.
+	Unable bool
+}
+
+// EncodedPage is a page of an EncodedChunk.
+type EncodedPage struct {
+	At       int64 // position of its head in Data
+	Head     int   // bytes of the head
+	Size     int   // bytes of the body
+	Raw      int   // bytes of the body before compression
+	Checksum uint32
+	Encoding PageEncoding
+	Rows     int // values of a dictionary
+	Nulls    int
+	// Least and Most are the least and the greatest value as they are in the file, if the page is Bounded: it has
+	// values, and each of them has an order.
+	Bounded     bool
+	Least, Most uint64
+}
+
+// PageEncoding is the encoding of the values of a page.
+type PageEncoding uint8
+
+// The encodings of pages.
+const (
+	PlainPage      PageEncoding = iota
+	CodedPage                   // codes of the dictionary
+	DeltaPage                   // packed differences
+	DictionaryPage              // the values of a dictionary
+)
+
+// PageEncoder is a Queue of a device with the capability EncodePages.
+type PageEncoder interface {
+	Queue
+	// EncodePages encodes column chunks by the rules of the encoder of the CPU in sink/parquet. l pays for memory of the
+	// device, host for the results.
+	//
+	// Errors: a chunk of a type or form that Encodes does not have, memory denied.
+	//
+	// Cost: a few passes over the values, and the encoded bytes cross the link. It waits for the sizes of pages, and
+	// for the copies.
+	EncodePages(l, host *Lease, chunks []Chunk) ([]EncodedChunk, error)
+}
+
+// Check verifies that a device may encode the chunk.
+func (c *Chunk) Check() error {
+	if c.Width != 4 && c.Width != 8 || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 {
+		return fmt.Errorf("encode a chunk of %d parts, width %d, scale %d, pages of %d rows", len(c.Parts), c.Width,
+			c.Scale, c.PageRows)
+	}
+	t := c.Parts[0].Column.Type
+	for _, p := range c.Parts {
+		if d := p.Column; !Encodes(t) || d.Type != t || d.Dict != nil || d.CodeWidth != 0 || d.Pages != nil {
+			return fmt.Errorf("encode a column of type %v among %v, dictionary %v", d.Type, t, d.Dict != nil)
+		}
+		if p.From < 0 || p.From > p.To || p.To > p.Column.Len {
+			return fmt.Errorf("encode rows [%d, %d) of a column of %d", p.From, p.To, p.Column.Len)
+		}
+	}
+	if n := c.Len(); n < 1 || n > MaxRows {
+		return fmt.Errorf("encode a chunk of %d rows", n)
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package parquet
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
+	"github.com/gstream/gstream/sink"
+)
+
+// deviceTasks is the number of tasks that a device works on at a time, so that it encodes while results are copied.
+const deviceTasks = 2
+
+// deviceEncoder encodes columns of row groups on a device. A nil one does not.
+type deviceEncoder struct {
+	device  gpu.Device
+	lease   *gpu.Lease // of memory of the device
+	working int        // tasks; the Writer's lock guards it
+	queues  []gpu.PageEncoder
+}
+
+// newDeviceEncoder returns the encoder for an output, or nil if the device does not encode such outputs.
+func newDeviceEncoder(opt Options) (*deviceEncoder, error) {
+	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Properties().EncodePages || len(opt.PartitionBy) > 0 ||
+		opt.Compression != "snappy" && opt.Compression != "none" {
+		return nil, nil
+	}
+	d := &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}
+	for range deviceTasks {
+		q, err := opt.Device.NewQueue("output")
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		p, ok := q.(gpu.PageEncoder)
+		if !ok {
+			return nil, errors.Join(errors.New("internal error: a device encodes pages, and its queues do not"), q.Close(),
+				d.close())
+		}
+		d.queues = append(d.queues, p)
+	}
+	return d, nil
+}
+
+// close releases what the encoder has, after the last task. It may be called again.
+func (d *deviceEncoder) close() (err error) {
+	if d == nil {
+		return nil
+	}
+	for _, q := range d.queues {
+		err = errors.Join(err, q.Close())
+	}
+	d.queues = nil
+	return err
+}
+
+var _ sink.Encoder = (*Writer)(nil)
+
+// Keeps implements sink.Encoder. Row groups wait in memory of the device up to a part of its budget; the columns of
+// later strides are for the CPU.
+func (w *Writer) Keeps(s *gpu.Stride) []bool {
+	d := w.device
+	if d == nil || len(s.Cols) != len(w.columns) {
+		return nil
+	}
+	used, _ := d.lease.Used()
+	if limit := d.lease.Limit(); used+s.Bytes() > grant.OutputOfGPU.Of(limit) || d.lease.Available() < limit/4 {
+		return nil
+	}
+	var keep []bool
+	for i, c := range s.Cols {
+		if !isHost(c) && c.Dict == nil && w.columns[i].encodedByDevice() {
+			if keep == nil {
+				keep = make([]bool, len(s.Cols))
+			}
+			keep[i] = true
+		}
+	}
+	return keep
+}
+
+// encodedByDevice reports whether devices encode values of the column.
+func (c *column) encodedByDevice() bool {
+	return gpu.Encodes(c.field.Type) && (c.width == 4 || c.width == 8) && !c.bloom
+}
+
+func isHost(c gpu.Column) bool { return gpu.CheckHostMemory([]gpu.Column{c}, nil) == nil }
+
+// onDevice returns the columns of the row group, of n, that lie in memory of a device, even if only some rows do.
+func (g *group) onDevice(n int) (out []int) {
+	for i := range n {
+		if slices.ContainsFunc(g.kept, func(p keptRows) bool { return !isHost(p.stride.Cols[i]) }) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// workOnDevice encodes the columns of a row group, and of the next ones that wait for the device, as many as there is
+// memory for. The caller holds the lock, which is released meanwhile.
+func (w *Writer) workOnDevice(first *group) {
+	d := w.device
+	groups, bytes := []*group{first}, first.bytes
+	room := min(grant.OutputOfGPU.Of(d.lease.Limit()), d.lease.Available()/8)
+	w.tasks = slices.DeleteFunc(w.tasks, func(t task) bool {
+		if !t.device || bytes+t.group.bytes > room {
+			return false
+		}
+		bytes += t.group.bytes
+		groups = append(groups, t.group)
+		return true
+	})
+	d.working++
+	q := d.queues[len(d.queues)-1]
+	d.queues = d.queues[:len(d.queues)-1]
+	w.mu.Unlock()
+	done := w.encodeOnDevice(q, groups)
+	w.mu.Lock()
+	d.working--
+	d.queues = append(d.queues, q)
+	for _, r := range done {
+		if r.chunk == nil && r.err == nil {
+			w.tasks = append(w.tasks, task{chunk: chunk{r.group, r.column}})
+			continue
+		}
+		w.encoded(r.group, r.column, r.chunk, r.err)
+	}
+	w.wakeWorkers()
+}
+
+// deviceResult is a column that a device has encoded or, without a chunk and an error, that was copied to the host.
+type deviceResult struct {
+	group  *group
+	column int
+	chunk  *encodedChunk
+	err    error
+}
+
+// encodeOnDevice encodes all columns of row groups that lie in memory of a device. Those that it cannot encode are
+// copied to the host.
+func (w *Writer) encodeOnDevice(q gpu.PageEncoder, groups []*group) (out []deviceResult) {
+	for _, g := range groups {
+		for _, i := range g.device {
+			out = append(out, deviceResult{group: g, column: i})
+		}
+	}
+	err := w.failure()
+	if err == nil {
+		err = w.encodeTogether(q, out)
+	}
+	if gpu.IsOutOfMemory(err) && len(groups) > 1 {
+		clear(out)
+		out = out[:0]
+		for _, g := range groups {
+			out = append(out, w.encodeOnDevice(q, []*group{g})...)
+		}
+		return out
+	}
+	for i := range out {
+		r := &out[i]
+		switch {
+		case r.chunk != nil:
+		case err == nil || gpu.IsOutOfMemory(err):
+			r.err = w.bring(q, r.group, r.column)
+		default:
+			r.err = err
+		}
+		if r.chunk != nil || r.err != nil {
+			r.group.releaseColumn(r.column)
+		}
+	}
+	return out
+}
+
+// releaseColumn releases the rows of a column.
+func (g *group) releaseColumn(i int) {
+	for _, p := range g.kept {
+		p.stride.Cols[i].Release()
+		p.stride.Cols[i] = gpu.Column{}
+	}
+}
+
+// encodeTogether encodes columns in one call, and leaves out those whose rows lie in several memories, and those with
+// values that the device cannot encode.
+func (w *Writer) encodeTogether(q gpu.PageEncoder, columns []deviceResult) error {
+	defer w.traced("encode on the device", time.Now())
+	var chunks []gpu.Chunk
+	var of []*deviceResult
+	for i := range columns {
+		r := &columns[i]
+		c := &w.columns[r.column]
+		chunk := w.deviceChunk(c)
+		for _, p := range r.group.kept {
+			chunk.Parts = append(chunk.Parts, gpu.Rows{Column: p.stride.Cols[r.column], From: p.from, To: p.to})
+		}
+		if c.encodedByDevice() && gpu.CheckMemory(w.device.device, r.group.columnsOf(r.column)) == nil &&
+			chunk.Check() == nil {
+			chunks, of = append(chunks, chunk), append(of, r)
+		}
+	}
+	if len(chunks) == 0 {
+		return nil
+	}
+	done, err := q.EncodePages(w.device.lease, w.opt.Lease, chunks)
+	if err != nil {
+		return err
+	}
+	codec := w.opt.codec()
+	for i, e := range done {
+		if !e.Unable {
+			of[i].chunk = w.columns[of[i].column].chunkOf(e, codec, of[i].group.rows)
+		}
+	}
+	return nil
+}
+
+// columnsOf returns a column of all strides of a row group.
+func (g *group) columnsOf(i int) (out []gpu.Column) {
+	for _, p := range g.kept {
+		out = append(out, p.stride.Cols[i])
+	}
+	return out
+}
+
+// deviceChunk describes a column for a device.
+func (w *Writer) deviceChunk(c *column) gpu.Chunk {
+	chunk := gpu.Chunk{Width: c.width, Scale: c.scale, Nullable: c.field.Nullable, Dictionary: c.dictionary,
+		Delta:    w.opt.Encoding == "auto" && (c.physical == format.Int32 || c.physical == format.Int64),
+		PageRows: rowsPerPage(w.opt.PageRows, w.opt.PageBytes, c.width),
+		Head:     headOf}
+	if w.opt.Compression == "snappy" {
+		chunk.Codec = gpu.PageSnappy
+	}
+	return chunk
+}
+
+// headOf returns the header of a page that a device has encoded.
+func headOf(p gpu.EncodedPage) ([]byte, error) {
+	h := dataHead(p.Rows, pageEncodings[p.Encoding])
+	if p.Encoding == gpu.DictionaryPage {
+		h = dictionaryHead(p.Rows)
+	}
+	return headBytes(h, p.Raw, p.Size, p.Checksum)
+}
+
+var pageEncodings = map[gpu.PageEncoding]format.Encoding{gpu.PlainPage: format.Plain,
+	gpu.CodedPage: format.RLEDictionary, gpu.DeltaPage: format.DeltaBinaryPacked}
+
+// chunkOf returns a chunk that a device has encoded, with its metadata and indexes.
+func (c *column) chunkOf(e gpu.EncodedChunk, codec compressor, rows int) *encodedChunk {
+	k := &encodedChunk{ofDevice: true}
+	k.begin(c, codec, rows)
+	k.pages.adopt(e.Data)
+	if d := e.Dictionary; d != nil {
+		k.meta.DictionaryPageOffset = d.At
+		k.meta.TotalUncompressedSize += int64(d.Head + d.Raw)
+	}
+	row, nulls := 0, 0
+	for _, p := range e.Pages {
+		k.meta.TotalUncompressedSize += int64(p.Head + p.Raw)
+		k.addPage(c, pageEncodings[p.Encoding], dataPage{start: p.At, size: int64(p.Head + p.Size), row: row, rows: p.Rows,
+			nulls: p.Nulls, bounds: c.deviceBounds(p)})
+		row += p.Rows
+		nulls += p.Nulls
+	}
+	k.finish(c, int64(nulls))
+	return k
+}
+
+// deviceBounds returns the bounds of a page that a device has encoded.
+func (c *column) deviceBounds(p gpu.EncodedPage) bounds {
+	switch {
+	case p.Nulls == p.Rows:
+		return bounds{}
+	case c.physical == format.Float:
+		lo, hi, _ := floatBounds([]float32{math.Float32frombits(uint32(p.Least)), math.Float32frombits(uint32(p.Most))})
+		return bounds{le32(math.Float32bits(lo)), le32(math.Float32bits(hi)), p.Bounded}
+	case c.physical == format.Double:
+		lo, hi, _ := floatBounds([]float64{math.Float64frombits(p.Least), math.Float64frombits(p.Most)})
+		return bounds{le64(math.Float64bits(lo)), le64(math.Float64bits(hi)), p.Bounded}
+	case c.width == 4:
+		return bounds{le32(uint32(p.Least)), le32(uint32(p.Most)), p.Bounded}
+	}
+	return bounds{le64(p.Least), le64(p.Most), p.Bounded}
+}
+
+// bring copies a column of a row group to the host, for the CPU to encode it. It waits for memory as long as others
+// release some.
+func (w *Writer) bring(q gpu.Queue, g *group, column int) error {
+	for i, p := range g.kept {
+		c := p.stride.Cols[column]
+		if isHost(c) {
+			continue
+		}
+		one := &gpu.Stride{Schema: gpu.NewSchema(w.schema.Fields[column]), Cols: []gpu.Column{c.Retain()}, Rows: c.Len,
+			Ready: p.stride.Ready}
+		down, err := q.Download(w.opt.Lease, one)
+		for still := false; errors.Is(err, gpu.ErrBudget) && w.failure() == nil; down, err = q.Download(w.opt.Lease, one) {
+			w.freeIdle()
+			if still {
+				break
+			}
+			still = !w.opt.Lease.AwaitMore(w.run, w.opt.Lease.Available())
+		}
+		if err != nil {
+			one.Release()
+			return err
+		}
+		c.Release()
+		g.kept[i].stride.Cols[column] = down.Cols[0]
+	}
+	return nil
+}

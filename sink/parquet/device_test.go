@@ -1,0 +1,279 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	pq "github.com/parquet-go/parquet-go"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
+)
+
+// writeOnDevice writes a table whose strides are copied to a device first, but for the columns that it does not encode.
+func (tab table) writeOnDevice(t *testing.T, d gpu.Device, path string, opt Options) (ofDevice int64) {
+	t.Helper()
+	return tab.writeWith(t, d, path, opt, func() {})
+}
+
+// writeWith is writeOnDevice, and calls copied once all strides have been copied to the device.
+func (tab table) writeWith(t *testing.T, d gpu.Device, path string, opt Options, copied func()) (ofDevice int64) {
+	t.Helper()
+	l, h, up := d.Budget().Lease("output"), d.HostBudget().Lease("sink"), d.Budget().Lease("strides")
+	q, err := d.NewQueue("up")
+	require.NoError(t, err)
+	opt.Lease, opt.Device, opt.DeviceLease = h, d, l
+	w, err := Create(path, tab.schema, opt)
+	require.NoError(t, err)
+	var strides []*gpu.Stride
+	for _, s := range tab.strides {
+		on, err := q.Upload(up, s.Retain())
+		require.NoError(t, err)
+		strides = append(strides, on)
+	}
+	copied()
+	for i, s := range tab.strides {
+		on := strides[i]
+		kept := w.Keeps(on)
+		for i := range on.Cols {
+			if kept == nil || !kept[i] {
+				on.Cols[i].Release()
+				on.Cols[i] = s.Cols[i].Retain()
+			}
+		}
+		require.NoError(t, w.Write(context.Background(), on))
+	}
+	require.NoError(t, w.Commit(context.Background()))
+	require.NoError(t, q.Close())
+	for _, lease := range []*gpu.Lease{l, h, up} {
+		require.NoError(t, lease.Close())
+	}
+	return w.Stats().BytesOfDevice
+}
+
+// deviceTypes returns the types that a device encodes.
+func deviceTypes() (out []gpu.Type) {
+	for _, t := range everyType() {
+		if c, err := newColumn(gpu.Field{Name: "c", Type: t}); err == nil && c.encodedByDevice() {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// encodeCase is an output that the CPU and a device write.
+type encodeCase struct {
+	codec, encoding, dictionary string
+	nulls                       float64
+	rows, distinct, pageRows    int
+	group                       int
+}
+
+// table returns rows of the types that a device encodes, and a string.
+func (c encodeCase) table(r *rand.Rand) table {
+	tab := table{schema: &gpu.Schema{}}
+	types := append(deviceTypes(), gpu.Of(gpu.String))
+	for i, t := range types {
+		tab.schema.Fields = append(tab.schema.Fields,
+			gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: t, Nullable: c.nulls >= 0})
+	}
+	tab.values = make([][]gpu.Scalar, len(types))
+	for left := c.rows; left > 0; {
+		n := min(left, 1+r.IntN(c.rows))
+		left -= n
+		s := &gpu.Stride{Schema: tab.schema, Rows: n}
+		for i, t := range types {
+			col, v := randomColumn(r, t, n, c.distinct, max(c.nulls, 0), false)
+			s.Cols = append(s.Cols, col)
+			tab.values[i] = append(tab.values[i], v...)
+		}
+		tab.strides = append(tab.strides, s)
+	}
+	return tab
+}
+
+// TestADeviceEncodesLikeTheCPU writes the same rows by the CPU and by a device. Without compression the files are the
+// same byte for byte; with it, their metadata and indexes are, and all pages.
+func TestADeviceEncodesLikeTheCPU(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	thin, i := gputest.ThinOr(t, 31), 0
+	for _, codec := range []string{"none", "snappy"} {
+		for _, encoding := range []string{"auto", "plain"} {
+			for _, dictionary := range []string{"auto", "off"} {
+				for _, nulls := range []float64{-1, 0, 0.3, 1} {
+					for _, distinct := range []int{1, 2, 40, 1 << 30} {
+						for _, rows := range []int{1, 7, 150, 1300} {
+							if i++; !gputest.Takes(thin, i) {
+								continue
+							}
+							c := encodeCase{codec, encoding, dictionary, nulls, rows, distinct, []int{max(8, rows/9), 500, 1 << 15}[i%3],
+								[]int{1 << 20, rows/2 + 1}[i%2]}
+							c.check(t, d, c.table(rand.New(rand.NewPCG(uint64(i), 5))))
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func (c encodeCase) check(t *testing.T, d gpu.Device, tab table) {
+	t.Helper()
+	opt := Options{Compression: c.codec, Encoding: c.encoding, Dictionary: c.dictionary, PageRows: c.pageRows,
+		RowGroupRows: c.group, Threads: 2}
+	cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
+	tab.write(t, cpu, opt)
+	require.Positive(t, tab.writeOnDevice(t, d, device, opt), "%+v", c)
+	want, got := readFile(t, cpu), readFile(t, device)
+	if c.codec == "none" {
+		requireSameMetadata(t, want.File, got.File)
+		require.True(t, bytes.Equal(want.bytes, got.bytes), "%+v", c)
+		return
+	}
+	tab.requireRead(t, device, 0)
+	requireSameMetadata(t, want.File, got.File)
+}
+
+type parquetFile struct {
+	*pq.File
+	bytes []byte
+}
+
+func readFile(t *testing.T, path string) parquetFile {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	p, err := pq.OpenFile(f, int64(len(b)))
+	require.NoError(t, err)
+	return parquetFile{p, b}
+}
+
+// requireSameMetadata compares all of the metadata of two files but sizes of compressed pages and what follows from
+// them.
+func requireSameMetadata(t *testing.T, a, b *pq.File) {
+	t.Helper()
+	require.Equal(t, a.ColumnIndexes(), b.ColumnIndexes())
+	require.Equal(t, len(a.OffsetIndexes()), len(b.OffsetIndexes()))
+	for i, x := range a.OffsetIndexes() {
+		y := b.OffsetIndexes()[i]
+		require.Equal(t, len(x.PageLocations), len(y.PageLocations))
+		for k := range x.PageLocations {
+			require.Equal(t, x.PageLocations[k].FirstRowIndex, y.PageLocations[k].FirstRowIndex)
+		}
+	}
+	var x, y = a.Metadata().RowGroups, b.Metadata().RowGroups
+	require.Equal(t, len(x), len(y))
+	for i := range x {
+		require.Equal(t, x[i].NumRows, y[i].NumRows)
+		for k := range x[i].Columns {
+			m, n := x[i].Columns[k].MetaData, y[i].Columns[k].MetaData
+			require.Equal(t, m.Encoding, n.Encoding)
+			require.Equal(t, m.Statistics, n.Statistics)
+			require.Equal(t, m.Codec, n.Codec)
+		}
+	}
+}
+
+// TestPagesOfADeviceAreAsSmall writes pages of several pieces of Snappy. Their sizes must be those of the CPU's encoder,
+// or smaller.
+func TestPagesOfADeviceAreAsSmall(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	const rows = 20000
+	r := rand.New(rand.NewPCG(3, 5))
+	columns := map[string]func(i int) int64{
+		"ascending":  func(i int) int64 { return int64(i)*4 + r.Int64N(4) },
+		"keys":       func(int) int64 { return r.Int64N(1e6) },
+		"prices":     func(int) int64 { return 90000 + r.Int64N(1e7) },
+		"random":     func(int) int64 { return int64(r.Uint64()) },
+		"few":        func(int) int64 { return r.Int64N(7) },
+		"runs":       func(i int) int64 { return int64(i / 300) },
+		"timestamps": func(i int) int64 { return 1.7e15 + int64(i)*1e6 + r.Int64N(1e6) },
+	}
+	opt := Options{Encoding: "plain", Dictionary: "off"}
+	opt.EnsureDefaults()
+	for _, name := range slices.Sorted(maps.Keys(columns)) {
+		tab := table{schema: gpu.NewSchema(gpu.Field{Name: name, Type: gpu.Of(gpu.Int64)}),
+			values: make([][]gpu.Scalar, 1)}
+		values := make([]int64, rows)
+		for i := range values {
+			values[i] = columns[name](i)
+			tab.values[0] = append(tab.values[0], gpu.IntScalar(gpu.Of(gpu.Int64), values[i]))
+		}
+		column := gpu.Column{Type: gpu.Of(gpu.Int64), Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(values))}
+		tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: rows, Cols: []gpu.Column{column}}}
+		cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
+		tab.write(t, cpu, opt)
+		tab.writeOnDevice(t, d, device, opt)
+		tab.requireRead(t, device, 0)
+		want, got := readFile(t, cpu), readFile(t, device)
+		t.Logf("%s: %d bytes by the CPU, %d by the device", name, len(want.bytes), len(got.bytes))
+		require.LessOrEqual(t, float64(len(got.bytes)), 1.02*float64(len(want.bytes)), name)
+	}
+}
+
+// TestADeviceWithoutMemoryLeavesTheColumnsToTheCPU denies each reservation of device memory in turn, and all of them.
+func TestADeviceWithoutMemoryLeavesTheColumnsToTheCPU(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	c := encodeCase{nulls: 0.2, rows: 200, distinct: 50}
+	tab := c.table(rand.New(rand.NewPCG(1, 2)))
+	for at, past := int64(0), false; !past; at++ {
+		var calls atomic.Int64
+		opt := Options{Threads: 2, RowGroupRows: 90}
+		all := at == 0
+		path := filepath.Join(t.TempDir(), "device")
+		written := tab.writeWith(t, d, path, opt, func() {
+			d.Budget().SetFault(func(bool) error {
+				if n := calls.Add(1); n == at || all {
+					return errors.New("not now")
+				}
+				return nil
+			})
+		})
+		d.Budget().SetFault(nil)
+		past = !all && calls.Load() < at
+		require.Equal(t, all, written == 0)
+		tab.requireRead(t, path, 0)
+	}
+}
+
+// TestAValueThatDoesNotFitIsTheErrorOfTheCPU writes seconds that Parquet, which has milliseconds, has no room for, and
+// nulls in a column that may have none.
+func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 64 << 20})
+	seconds := gpu.TimestampOf(gpu.Second, false)
+	for want, column := range map[string]gpu.Column{
+		"out of the range": gpu.ColumnOf(seconds, []gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.IntScalar(seconds, 1<<60)}),
+		"1 nulls":          gpu.ColumnOf(seconds, []gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.Null(seconds)}),
+	} {
+		l, h := d.Budget().Lease("output"), d.HostBudget().Lease("sink")
+		q, err := d.NewQueue("up")
+		require.NoError(t, err)
+		schema := gpu.NewSchema(gpu.Field{Name: "c", Type: seconds})
+		w, err := Create(filepath.Join(t.TempDir(), "out"), schema, Options{Lease: h, Device: d, DeviceLease: l})
+		require.NoError(t, err)
+		s, err := q.Upload(l, &gpu.Stride{Schema: schema, Rows: 2, Cols: []gpu.Column{column}})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, w.Keeps(s))
+		require.NoError(t, w.Write(context.Background(), s))
+		require.ErrorContains(t, w.Commit(context.Background()), want)
+		require.NoError(t, q.Close())
+		require.NoError(t, l.Close())
+		require.NoError(t, h.Close())
+	}
+}
