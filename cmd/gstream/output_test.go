@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/pipeline"
 )
 
 func TestRunRemovesWhatAKilledOneHasLeft(t *testing.T) {
@@ -100,6 +102,23 @@ func TestOutputsThatAreFoldersOfFiles(t *testing.T) {
 		assert.True(t, slices.IsSortedFunc(prices, func(a, b string) int {
 			return cmp.Or(len(b)-len(a), strings.Compare(b, a))
 		}), output)
+	}
+}
+
+func TestEachOfSeveralJobsHasItsOwnBudgets(t *testing.T) {
+	const sort = "  - sort: o_totalprice"
+	first, _ := jobFile(t, sort, "")
+	second, _ := jobFile(t, sort, "")
+	for path, budget := range map[string]string{first: "1GiB", second: "100KiB"} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, append([]byte("memory: {host: "+budget+"}\n"), text...), 0o666))
+	}
+	for _, device := range []string{pipeline.Host, pipeline.Auto} {
+		code, _, stderr := gstream("run", first, first, second, "--overwrite", "--device", device)
+		assert.Equal(t, exitMemory, code, stderr)
+		assert.Contains(t, stderr, "the budget of 100 KiB")
+		assert.Equal(t, 2, strings.Count(stderr, "wrote 15,000 rows"), stderr)
 	}
 }
 

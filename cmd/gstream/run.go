@@ -188,9 +188,10 @@ func parseSizes(flags map[string]sizeFlag) error {
 // aheadDevice is a device that is opened concurrently with other work. While a job is planned this
 // is possible if the device does not depend on the plan. A GPU takes some tenths of a second to start.
 type aheadDevice struct {
-	done chan struct{} // nil until the device is being opened
-	dev  gpu.Device
-	err  error
+	sizes deviceSizes
+	done  chan struct{} // nil until the device is being opened
+	dev   gpu.Device
+	err   error
 }
 
 func (a *aheadDevice) open(opt pipeline.RunOptions) {
@@ -217,18 +218,30 @@ func (a *aheadDevice) close() error {
 	return d.Close()
 }
 
-// devicePool has the devices of several jobs by their names. Each is opened once.
+// deviceSizes are the sizes of a device that a job file may set.
+type deviceSizes struct{ host, device, stride int64 }
+
+// devicePool has the devices of several jobs by their names. A device is opened once for jobs with
+// the same sizes.
 type devicePool map[string]*aheadDevice
 
-// open begins to open the device that the options name, unless it is open.
-func (p devicePool) open(opt pipeline.RunOptions) *aheadDevice {
+// open begins to open the device that the options name, unless it is open. It first closes one of
+// that name with other sizes, as the jobs before have ended and it has memory.
+func (p devicePool) open(opt pipeline.RunOptions) (*aheadDevice, error) {
+	sizes := deviceSizes{opt.HostMemory, opt.DeviceMemory, opt.StrideSize}
 	d := p[opt.Use]
+	if d != nil && d.sizes != sizes {
+		if err := d.close(); err != nil {
+			return nil, err
+		}
+		d = nil
+	}
 	if d == nil {
-		d = &aheadDevice{}
+		d = &aheadDevice{sizes: sizes}
 		p[opt.Use] = d
 		d.open(opt)
 	}
-	return d
+	return d, nil
 }
 
 func (p devicePool) close() error {
@@ -347,7 +360,9 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
 	}
 	var device *aheadDevice
 	if !opt.Chooses() {
-		device = devices.open(opt.For(job.Memory))
+		if device, err = devices.open(opt.For(job.Memory)); err != nil {
+			return nil, err
+		}
 	}
 	p, err := pipeline.NewPlanWith(cmd.Context(), job, pipeline.PlanOptions{WithoutRules: f.withoutRules})
 	if err != nil {
@@ -364,7 +379,9 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
 		if choice.Device == pipeline.Host {
 			auto.Use = pipeline.Host
 		}
-		device = devices.open(auto)
+		if device, err = devices.open(auto); err != nil {
+			return nil, err
+		}
 	}
 	if opt.Device, err = device.wait(); err != nil {
 		return nil, err
