@@ -265,7 +265,9 @@ func (e *encoding) addPieces(page int, most int64, mem *arena) {
 // launch launches the kernels that encode.
 func (e *encoding) launch() {
 	run := func(name string, grid, threads int) { launch(e.op, name, grid, threads, 0, e.args) }
+	e.begins("values")
 	run("encode_values", e.data, encodeThreads)
+	e.begins("dictionaries")
 	if len(e.pages) > e.data {
 		n := len(e.chunks)
 		run("encode_sample", n, encodeThreads)
@@ -274,8 +276,10 @@ func (e *encoding) launch() {
 		run("encode_rank", n, encodeThreads)
 		run("encode_entries", n*slotBlocks, encodeThreads)
 	}
+	e.begins("bodies")
 	run("encode_body", e.data, encodeThreads)
 	run("encode_plain", e.data, encodeThreads)
+	e.begins("compression")
 	e.args.count = int32(len(e.pieces))
 	run("encode_pieces", blocks(len(e.pieces), encodePieces), encodePieces*32)
 	run("encode_ends", blocks(len(e.pages), encodeThreads/32), encodeThreads)
@@ -366,6 +370,7 @@ func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) 
 	to, placed := e.alloc(total), e.alloc(int64(len(places))*8)
 	e.write(placed, 0, gpu.BytesOf(places))
 	e.args.out, e.args.places = addr(to), addr(placed)
+	e.begins("output")
 	launch(e.op, "encode_gather", len(e.pieces), encodeThreads, 0, e.args)
 	if e.failed() {
 		return nil, e.err

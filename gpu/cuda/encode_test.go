@@ -1,0 +1,103 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// BenchmarkEncodePages encodes columns like those of lineitem, one at a time, in row groups of a million rows: raw
+// bytes per second, the file's bytes as a part of these, and how long the copy over the link alone would take. Phases
+// are in milliseconds by the GPU's clock.
+func BenchmarkEncodePages(b *testing.B) {
+	const rows, groups = 1 << 20, 8
+	if n, err := Count(""); err != nil || n == 0 {
+		b.Skip("no GPU")
+	}
+	d, err := Open(Options{Memory: 16 << 30, HostMemory: 4 << 30})
+	require.NoError(b, err)
+	link, err := d.Link()
+	require.NoError(b, err)
+	r := rand.New(rand.NewPCG(1, 2))
+	day := gpu.Of(gpu.Date)
+	for _, c := range []struct {
+		name       string
+		t          gpu.Type
+		dictionary bool
+		delta      bool
+		value      func(i int) int64
+	}{
+		{"orderkey/plain", gpu.Of(gpu.Int64), false, false, func(i int) int64 { return int64(i/4)*4 + int64(i/4)%4 }},
+		{"orderkey/delta", gpu.Of(gpu.Int64), true, true, func(i int) int64 { return int64(i/4)*4 + int64(i/4)%4 }},
+		{"partkey/plain", gpu.Of(gpu.Int64), false, false, func(int) int64 { return r.Int64N(6e6) }},
+		{"partkey/delta", gpu.Of(gpu.Int64), true, true, func(int) int64 { return r.Int64N(6e6) }},
+		{"suppkey/auto", gpu.Of(gpu.Int64), true, true, func(int) int64 { return r.Int64N(100e3) }},
+		{"price/plain", gpu.Of(gpu.Int64), false, false, func(int) int64 { return 90000 + r.Int64N(1e7) }},
+		{"price/delta", gpu.Of(gpu.Int64), true, true, func(int) int64 { return 90000 + r.Int64N(1e7) }},
+		{"shipdate/auto", day, true, true, func(int) int64 { return 8000 + r.Int64N(2526) }},
+		{"quantity/auto", gpu.Of(gpu.Int64), true, true, func(int) int64 { return 100 * r.Int64N(50) }},
+		{"random/auto", gpu.Of(gpu.Float64), true, false, func(int) int64 { return int64(r.Uint64() >> 2) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			l, h := d.Budget().Lease("bench"), d.HostBudget().Lease("bench, host")
+			q, err := d.NewQueue("bench")
+			require.NoError(b, err)
+			width := c.t.Width()
+			data := make([]byte, 0, rows*groups*width)
+			for i := range rows * groups {
+				v := c.value(i)
+				for k := range width {
+					data = append(data, byte(v>>(8*k)))
+				}
+			}
+			s, err := q.Upload(l, &gpu.Stride{Rows: rows * groups, Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.t}),
+				Cols: []gpu.Column{{Type: c.t, Len: rows * groups, Data: gpu.WrapBytes(data)}}})
+			require.NoError(b, err)
+			var chunks []gpu.Chunk
+			for g := range groups {
+				chunks = append(chunks, gpu.Chunk{Parts: []gpu.Rows{{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}},
+					Width: width, Scale: 1, Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768,
+					Codec: gpu.PageSnappy, Head: func(gpu.EncodedPage) ([]byte, error) { return make([]byte, 40), nil }})
+			}
+			encode := func() (bytes int64) {
+				out, err := q.(gpu.PageEncoder).EncodePages(l, h, chunks)
+				require.NoError(b, err)
+				for _, e := range out {
+					bytes += e.Data.Size()
+					e.Data.Release()
+				}
+				return bytes
+			}
+			bytes := encode()
+			d.Settle()
+			began := d.Clock()
+			for b.Loop() {
+				encode()
+			}
+			b.SetBytes(int64(len(data)))
+			took := b.Elapsed().Seconds() / float64(b.N)
+			b.ReportMetric(float64(bytes)/float64(len(data)), "size")
+			b.ReportMetric(float64(bytes)/link.Down/took, "of-link")
+			phases := map[string]float64{}
+			for _, p := range d.Spans(l, h) {
+				if p.Start >= began {
+					phases[p.Name] += (p.End - p.Start).Seconds() * 1000
+				}
+			}
+			text := ""
+			for _, name := range []string{"values", "dictionaries", "bodies", "compression", "output"} {
+				text += fmt.Sprintf(" %s %.2f", name, phases["encode pages, "+name]/float64(b.N))
+			}
+			b.Logf("%s: %.2f ms:%s, copy down %.2f", c.name, 1000*took, text, phases["copy down"]/float64(b.N))
+			s.Release()
+			require.NoError(b, q.Close())
+			require.NoError(b, l.Close())
+			require.NoError(b, h.Close())
+		})
+	}
+	require.NoError(b, d.Close())
+}
