@@ -5,7 +5,8 @@ import "fmt"
 // Chunk is a column chunk of a Parquet file that a device encodes, from the columns of one or more strides.
 type Chunk struct {
 	Parts []Rows // in order
-	// Width is the number of bytes of a PLAIN value, 4 or 8. Scale is what values are multiplied by.
+	// Width is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings, whose columns have dictionaries. Scale is
+	// what values are multiplied by.
 	Width int
 	Scale int64
 	// Nullable says that pages have definition levels. A null in another chunk is not Able.
@@ -33,13 +34,16 @@ func (c *Chunk) Len() (n int) {
 	return n
 }
 
-// Encodes reports whether devices with the capability EncodePages encode values of a type.
+// Encodes reports whether devices with the capability EncodePages encode values of a type: strings only with a
+// dictionary that they come with, if one pays off.
 func Encodes(t Type) bool {
 	switch t.Kind {
 	case Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Date, Time, Timestamp:
 		return true
 	case Decimal:
 		return t.Width() == 8
+	case String, Binary:
+		return true
 	}
 	return false
 }
@@ -51,8 +55,8 @@ type EncodedChunk struct {
 	// Dictionary is nil if values are not codes.
 	Dictionary *EncodedPage
 	Pages      []EncodedPage
-	// Unable says that a value does not fit the type of the file, or is null and may not be. The CPU finds the error.
-	// The chunk has no pages.
+	// Unable says that the CPU must encode the chunk: a value does not fit the type of the file, or is null and may not
+	// be, or a dictionary of strings does not pay off. The chunk has no pages.
 	Unable bool
 }
 
@@ -70,6 +74,26 @@ type EncodedPage struct {
 	// values, and each of them has an order.
 	Bounded     bool
 	Least, Most uint64
+	// LeastText and MostText are the first TextBound bytes of the least and the greatest string.
+	LeastText, MostText []byte
+}
+
+// TextBound is the number of bytes of the bounds of strings.
+const TextBound = 72
+
+// mostText bounds the dictionaries of the strings of a chunk.
+const mostText = 4 << 20
+
+// TextBytes bounds the bytes of the strings of a chunk that differ, each with its length of four bytes.
+func (c *Chunk) TextBytes() (n int64) {
+	seen := map[*Dictionary]bool{}
+	for _, p := range c.Parts {
+		if d := p.Column.Dict; d != nil && !seen[d] {
+			seen[d] = true
+			n += d.Values.Data.Size() + 4*int64(d.Values.Len)
+		}
+	}
+	return n
 }
 
 // PageEncoding is the encoding of the values of a page.
@@ -98,13 +122,20 @@ type PageEncoder interface {
 
 // Check verifies that a device may encode the chunk.
 func (c *Chunk) Check() error {
-	if c.Width != 4 && c.Width != 8 || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 {
+	var t Type
+	if len(c.Parts) > 0 {
+		t = c.Parts[0].Column.Type
+	}
+	if t.IsVar() && (c.Width != 0 || !c.Dictionary || c.TextBytes() > mostText) {
+		return fmt.Errorf("encode strings of width %d, dictionary %v, with %d bytes in dictionaries", c.Width, c.Dictionary,
+			c.TextBytes())
+	}
+	if !t.IsVar() && c.Width != 4 && c.Width != 8 || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 {
 		return fmt.Errorf("encode a chunk of %d parts, width %d, scale %d, pages of %d rows", len(c.Parts), c.Width,
 			c.Scale, c.PageRows)
 	}
-	t := c.Parts[0].Column.Type
 	for _, p := range c.Parts {
-		if d := p.Column; !Encodes(t) || d.Type != t || d.Dict != nil || d.CodeWidth != 0 || d.Pages != nil {
+		if d := p.Column; !Encodes(t) || d.Type != t || (d.Dict != nil) != t.IsVar() || d.CodeWidth != 0 || d.Pages != nil {
 			return fmt.Errorf("encode a column of type %v among %v, dictionary %v", d.Type, t, d.Dict != nil)
 		}
 		if p.From < 0 || p.From > p.To || p.To > p.Column.Len {

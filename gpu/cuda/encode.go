@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
 	"math/rand/v2"
@@ -12,20 +13,22 @@ import (
 // The layouts of encode.cu.
 type (
 	encodePart struct {
-		data, valid uint64
-		from        int64
-		row, rows   int32
+		data, valid, offsets, chars uint64
+		from                        int64
+		row, rows, entries, _       int32
 	}
 	encodeChunk struct {
-		parts, keys, firsts, codes, marks, before, entries          uint64
-		scale                                                       int64
-		partCount, rows                                             int32
-		fromWidth, width                                            int32
-		form, nullable, delta, page, pages, dictionary, logSlots, _ int32
+		parts, keys, firsts, codes, marks, before, order, entries uint64
+		scale                                                     int64
+		partCount, rows                                           int32
+		fromWidth, width                                          int32
+		form, nullable, delta, page, pages, dictionary, logSlots  int32
+		pageRows, capacity, _                                     int32
 	}
 	chunkState struct{ _, bad, distinct, full uint32 }
 	encodePage struct {
 		dense, body, bits, slots, groups      uint64
+		strings, lengths, bounds              uint64
 		chunk, row, rows, part, piece, pieces int32
 	}
 	pageResult struct {
@@ -45,6 +48,7 @@ const (
 	encodeSigned int32 = iota
 	encodeUnsigned
 	encodeFloat
+	encodeStrings
 )
 
 const (
@@ -56,6 +60,8 @@ const (
 	pieceSlot = 32 + pieceBytes + pieceBytes/6 + 32
 	// joinedChunks is the number of bytes of chunks that are copied to the host together.
 	joinedChunks = 8 << 20
+	// boundBytes is the room for a bound of strings: its length, and its first bytes (BOUND).
+	boundBytes = 4 + gpu.TextBound
 )
 
 // dictionaryMultiplier is the factor of multiplicative hashing. It differs in every process, so that nobody can
@@ -80,7 +86,8 @@ func (q *queue) EncodePages(l, host *gpu.Lease, chunks []gpu.Chunk) (out []gpu.E
 	e := encoding{op: o, given: chunks}
 	e.layOut()
 	e.launch()
-	if !o.read(e.stateMem, 0, gpu.BytesOf(e.states)) || !o.read(e.resultMem, 0, gpu.BytesOf(e.results)) {
+	if !o.read(e.stateMem, 0, gpu.BytesOf(e.states)) || !o.read(e.resultMem, 0, gpu.BytesOf(e.results)) ||
+		!o.read(e.boundMem, 0, e.texts) {
 		return nil, o.err
 	}
 	return e.collect(host)
@@ -99,6 +106,10 @@ type encoding struct {
 	pieces  []encodePiece
 
 	stateMem, resultMem *gpu.Buffer
+	strings             bool // there are chunks of strings
+	bounds              arena
+	boundMem            *gpu.Buffer
+	texts               []byte // the bounds of pages, where boundMem has them
 	args                encodeArgs
 }
 
@@ -180,6 +191,14 @@ func (e *encoding) layOut() {
 		e.write(b, 0, src)
 		return addr(b)
 	}
+	if e.strings {
+		e.boundMem = e.alloc(e.bounds.size)
+		e.bounds.place(e.boundMem)
+		e.texts = make([]byte, e.bounds.size)
+		if e.boundMem != nil {
+			e.fill(e.boundMem, 0, e.boundMem.Size(), 0)
+		}
+	}
 	e.args.chunks, e.args.pages = upload(gpu.BytesOf(e.chunks)), upload(gpu.BytesOf(e.pages))
 	e.args.pieces = upload(gpu.BytesOf(e.pieces))
 	e.stateMem = e.alloc(int64(len(gpu.BytesOf(e.states))))
@@ -201,7 +220,10 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	*c = encodeChunk{parts: uint64(len(e.parts)), scale: given.Scale, partCount: int32(len(given.Parts)),
 		rows: int32(given.Len()), fromWidth: int32(t.Width()), width: int32(given.Width),
 		nullable: flag(given.Nullable), delta: flag(given.Delta && !t.IsFloat()), page: int32(*page), dictionary: -1}
+	c.pageRows = int32(given.PageRows)
 	switch {
+	case t.IsVar():
+		c.form, c.width, c.delta, e.strings = encodeStrings, 8, 0, true
 	case t.IsFloat():
 		c.form = encodeFloat
 	case t.IsUnsigned():
@@ -210,8 +232,11 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	row, rows, width := int32(0), int64(c.rows), int64(c.width)
 	for _, p := range given.Parts {
 		n := int32(p.To - p.From)
-		e.parts = append(e.parts, encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid),
-			from: int64(p.From), row: row, rows: n})
+		part := encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid), from: int64(p.From), row: row, rows: n}
+		if d := p.Column.Dict; d != nil {
+			part.offsets, part.chars, part.entries = addr(d.Values.Offsets), addr(d.Values.Data), int32(d.Values.Len)
+		}
+		e.parts = append(e.parts, part)
 		row += n
 	}
 	part := int32(0)
@@ -229,6 +254,11 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 			mem.take(&p.slots, n*4)
 			mem.take(&p.groups, 12*(n/8+1))
 		}
+		if c.form == encodeStrings {
+			mem.take(&p.strings, n*8)
+			mem.take(&p.lengths, n*4)
+			e.bounds.take(&p.bounds, 2*boundBytes)
+		}
 		*page++
 	}
 	c.pages = int32(*page) - c.page
@@ -245,7 +275,13 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	clear.take(&c.marks, (rows+31)/32*4)
 	mem.take(&c.before, (rows+31)/32*4)
 	e.pages[*dictionary] = encodePage{chunk: int32(i)}
-	e.addPieces(*dictionary, most*width, mem)
+	bytes := most * width
+	if c.form == encodeStrings {
+		bytes = given.TextBytes()
+		c.capacity = int32(bytes)
+		mem.take(&c.order, most*4)
+	}
+	e.addPieces(*dictionary, bytes, mem)
 	mem.from = append(mem.from, &c.entries)
 	c.entries = e.pages[*dictionary].body
 	*dictionary++
@@ -275,6 +311,11 @@ func (e *encoding) launch() {
 		run("encode_mark", n*slotBlocks, encodeThreads)
 		run("encode_rank", n, encodeThreads)
 		run("encode_entries", n*slotBlocks, encodeThreads)
+		if e.strings {
+			run("encode_verify", e.data, encodeThreads)
+			run("encode_strings", n, encodeThreads)
+			run("encode_bounds", e.data, encodeThreads)
+		}
 	}
 	e.begins("bodies")
 	run("encode_body", e.data, encodeThreads)
@@ -296,7 +337,7 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 	first := e.results[c.page]
 	encoding := gpu.PlainPage
 	switch {
-	case e.states[i].bad != 0:
+	case e.states[i].bad != 0 || c.form == encodeStrings && !e.coded(i):
 		return gpu.EncodedChunk{Unable: true}, nil, at, nil
 	case e.coded(i):
 		encoding = gpu.CodedPage
@@ -325,12 +366,22 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 		r, rows := e.results[k], int(e.pages[k].rows)
 		p := gpu.EncodedPage{Encoding: encoding, Rows: rows, Nulls: int(r.nulls),
 			Bounded: int(r.nulls) < rows && r.unbounded == 0, Least: bound(c, r.least), Most: bound(c, r.most)}
+		if c.form == encodeStrings && p.Bounded {
+			p.LeastText, p.MostText = e.textBounds(k)
+		}
 		if p, err = add(k, p); err != nil {
 			return out, nil, at, err
 		}
 		out.Pages = append(out.Pages, p)
 	}
 	return out, heads, at, nil
+}
+
+// textBounds returns the bounds of a page of strings.
+func (e *encoding) textBounds(page int32) (least, most []byte) {
+	at := e.texts[e.pages[page].bounds-addr(e.boundMem):]
+	text := func(b []byte) []byte { return b[4 : 4+min(int(binary.LittleEndian.Uint32(b)), gpu.TextBound)] }
+	return text(at), text(at[boundBytes:])
 }
 
 // bound returns the value of a bound as it is in the file.

@@ -73,7 +73,7 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 	}
 	var keep []bool
 	for i, c := range s.Cols {
-		if !isHost(c) && c.Dict == nil && w.columns[i].encodedByDevice() {
+		if !isHost(c) && w.columns[i].encodedByDevice(c.Dict != nil) {
 			if keep == nil {
 				keep = make([]bool, len(s.Cols))
 			}
@@ -83,9 +83,15 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 	return keep
 }
 
-// encodedByDevice reports whether devices encode values of the column.
-func (c *column) encodedByDevice() bool {
-	return gpu.Encodes(c.field.Type) && (c.width == 4 || c.width == 8) && !c.bloom
+// encodedByDevice reports whether devices encode the column, with a dictionary or without one.
+func (c *column) encodedByDevice(coded bool) bool {
+	switch {
+	case !gpu.Encodes(c.field.Type) || c.bloom || c.unordered():
+		return false
+	case c.physical == format.ByteArray:
+		return coded && c.dictionary
+	}
+	return (c.width == 4 || c.width == 8) && !coded
 }
 
 func isHost(c gpu.Column) bool { return gpu.CheckHostMemory([]gpu.Column{c}, nil) == nil }
@@ -197,8 +203,9 @@ func (w *Writer) encodeTogether(q gpu.PageEncoder, columns []deviceResult) error
 		for _, p := range r.group.kept {
 			chunk.Parts = append(chunk.Parts, gpu.Rows{Column: p.stride.Cols[r.column], From: p.from, To: p.to})
 		}
-		if c.encodedByDevice() && gpu.CheckMemory(w.device.device, r.group.columnsOf(r.column)) == nil &&
-			chunk.Check() == nil {
+		coded := chunk.Parts[0].Column.Dict != nil
+		here := gpu.CheckMemory(w.device.device, r.group.columnsOf(r.column)) == nil
+		if here && c.encodedByDevice(coded) && chunk.Check() == nil {
 			chunks, of = append(chunks, chunk), append(of, r)
 		}
 	}
@@ -235,6 +242,9 @@ func (w *Writer) deviceChunk(c *column) gpu.Chunk {
 	if w.opt.Compression == "snappy" {
 		chunk.Codec = gpu.PageSnappy
 	}
+	if c.physical == format.ByteArray {
+		chunk.PageRows = rowsPerPage(w.opt.PageRows, w.opt.PageBytes, 4) // of codes
+	}
 	return chunk
 }
 
@@ -260,12 +270,20 @@ func (c *column) chunkOf(e gpu.EncodedChunk, codec compressor, rows int) *encode
 		k.meta.TotalUncompressedSize += int64(d.Head + d.Raw)
 	}
 	row, nulls := 0, 0
+	var all varBounds
 	for _, p := range e.Pages {
 		k.meta.TotalUncompressedSize += int64(p.Head + p.Raw)
 		k.addPage(c, pageEncodings[p.Encoding], dataPage{start: p.At, size: int64(p.Head + p.Size), row: row, rows: p.Rows,
 			nulls: p.Nulls, bounds: c.deviceBounds(p)})
+		if p.LeastText != nil {
+			all.add(p.LeastText)
+			all.add(p.MostText)
+		}
 		row += p.Rows
 		nulls += p.Nulls
+	}
+	if c.physical == format.ByteArray {
+		k.bounds = all.finish(c.field.Type)
 	}
 	k.finish(c, int64(nulls))
 	return k
@@ -276,6 +294,11 @@ func (c *column) deviceBounds(p gpu.EncodedPage) bounds {
 	switch {
 	case p.Nulls == p.Rows:
 		return bounds{}
+	case c.physical == format.ByteArray:
+		var b varBounds
+		b.add(p.LeastText)
+		b.add(p.MostText)
+		return b.finish(c.field.Type)
 	case c.physical == format.Float:
 		lo, hi, _ := floatBounds([]float32{math.Float32frombits(uint32(p.Least)), math.Float32frombits(uint32(p.Most))})
 		return bounds{le32(math.Float32bits(lo)), le32(math.Float32bits(hi)), p.Bounded}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -67,7 +68,7 @@ func (tab table) writeWith(t *testing.T, d gpu.Device, path string, opt Options,
 // deviceTypes returns the types that a device encodes.
 func deviceTypes() (out []gpu.Type) {
 	for _, t := range everyType() {
-		if c, err := newColumn(gpu.Field{Name: "c", Type: t}); err == nil && c.encodedByDevice() {
+		if c, err := newColumn(gpu.Field{Name: "c", Type: t}); err == nil && c.encodedByDevice(false) {
 			out = append(out, t)
 		}
 	}
@@ -85,7 +86,7 @@ type encodeCase struct {
 // table returns rows of the types that a device encodes, and a string.
 func (c encodeCase) table(r *rand.Rand) table {
 	tab := table{schema: &gpu.Schema{}}
-	types := append(deviceTypes(), gpu.Of(gpu.String))
+	types := append(deviceTypes(), gpu.Of(gpu.String), gpu.Of(gpu.String), gpu.Of(gpu.Binary), gpu.Of(gpu.Binary))
 	for i, t := range types {
 		tab.schema.Fields = append(tab.schema.Fields,
 			gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: t, Nullable: c.nulls >= 0})
@@ -96,7 +97,7 @@ func (c encodeCase) table(r *rand.Rand) table {
 		left -= n
 		s := &gpu.Stride{Schema: tab.schema, Rows: n}
 		for i, t := range types {
-			col, v := randomColumn(r, t, n, c.distinct, max(c.nulls, 0), false)
+			col, v := randomColumn(r, t, n, c.distinct, max(c.nulls, 0), t.IsVar() && i != len(types)-1)
 			s.Cols = append(s.Cols, col)
 			tab.values[i] = append(tab.values[i], v...)
 		}
@@ -190,7 +191,7 @@ func requireSameMetadata(t *testing.T, a, b *pq.File) {
 	}
 }
 
-// TestPagesOfADeviceAreAsSmall writes pages of several pieces of Snappy. Their sizes must be those of the CPU's encoder,
+// TestPagesOfADeviceAreAsSmall writes pages of several pieces of Snappy. Their sizes are those of the CPU's encoder,
 // or smaller.
 func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
@@ -275,5 +276,42 @@ func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
 		require.NoError(t, q.Close())
 		require.NoError(t, l.Close())
 		require.NoError(t, h.Close())
+	}
+}
+
+// TestADeviceEncodesStringsThatRepeat writes strings with dictionaries: those that repeat by the device alone, and
+// those that do not, or that are longer than a dictionary may be, by the CPU alone.
+func TestADeviceEncodesStringsThatRepeat(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	for name, c := range map[string]struct {
+		distinct, length, rows int
+		encodes                bool
+	}{
+		"short":    {40, 3, 1000, true},
+		"long":     {40, 200, 1000, true},
+		"distinct": {1000, 8, 1000, false},
+		"too long": {5, 1 << 19, 40, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var values, entries, codes []gpu.Scalar
+			for i := range c.distinct {
+				entries = append(entries, gpu.StringScalar(fmt.Sprintf("%d%s%d", i%7, strings.Repeat("é", c.length), i)))
+			}
+			entries = append(entries, entries[0], gpu.StringScalar("")) // twice, and empty
+			for i := range c.rows {
+				code := i * 7919 % len(entries)
+				codes = append(codes, gpu.IntScalar(gpu.Of(gpu.Int32), int64(code)))
+				values = append(values, entries[code])
+			}
+			column := gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
+			column.Type, column.Dict = gpu.Of(gpu.String), &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), entries)}
+			tab := table{schema: gpu.NewSchema(gpu.Field{Name: "s", Type: column.Type}), values: [][]gpu.Scalar{values}}
+			tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: c.rows, Cols: []gpu.Column{column}}}
+			cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
+			opt := Options{Compression: "none", PageRows: 128}
+			tab.write(t, cpu, opt)
+			require.Equal(t, c.encodes, tab.writeOnDevice(t, d, device, opt) > 0)
+			require.True(t, bytes.Equal(readFile(t, cpu).bytes, readFile(t, device).bytes))
+		})
 	}
 }

@@ -7,6 +7,9 @@
 //   encode_mark     where values appear first
 //   encode_rank     a block a chunk: how many values appear first before each row
 //   encode_entries  codes of the slots, and the dictionary page
+//   encode_verify   a block a page: strings of the same hash are equal
+//   encode_strings  a block a chunk: the dictionary page of strings
+//   encode_bounds   a block a page: the least and the greatest string
 //   encode_body     a block a page: levels, then codes, differences or values
 //   encode_plain    values instead of differences that are not smaller
 //   encode_pieces   a warp a piece of a body: Snappy, checksum
@@ -20,9 +23,13 @@
 struct EncodePart {
     const u8* data;
     const u32* valid;  // null if no row is null
+    const i32* offsets;  // of the dictionary of strings, whose codes are the data
+    const u8* chars;
     i64 from;          // the first row
     i32 row;           // the row of the chunk that it becomes
     i32 rows;
+    i32 entries;       // strings of the dictionary
+    i32 unused;
 };
 
 struct EncodeChunk {
@@ -32,6 +39,7 @@ struct EncodeChunk {
     u32* codes;    // the code of each slot
     u32* marks;    // positions at which a value appears first, at first zero
     u32* before;   // of each word of marks: the values that appear before
+    u32* order;    // of each code of strings, the position at which it appears first
     u8* entries;   // the dictionary page
     i64 scale;     // what values are multiplied by
     i32 part_count, rows;
@@ -42,11 +50,14 @@ struct EncodeChunk {
     i32 page, pages;
     i32 dictionary;  // the page that is the dictionary; -1: the chunk may not have one
     i32 log_slots;
+    i32 page_rows;
+    i32 capacity;  // bytes of entries
     i32 unused;
 };
 
-// Form is the order of values and, for integers, how they get wider.
-enum EncodeForm { ENCODE_SIGNED, ENCODE_UNSIGNED, ENCODE_FLOAT };
+// Form is the order of values and, for integers, how they get wider. Strings are known by a hash of eight bytes, which
+// takes the place of a value; a string that differs from another of the same hash is left to the CPU.
+enum EncodeForm { ENCODE_SIGNED, ENCODE_UNSIGNED, ENCODE_FLOAT, ENCODE_STRINGS };
 
 struct ChunkState {
     u32 nulls;
@@ -61,6 +72,9 @@ struct EncodePage {
     u32* bits;     // validity of the rows
     u32* slots;    // of each value, its slot
     u32* groups;   // scratch of runs: three numbers for each eight values, and three more
+    u64* strings;  // of each value that is a string: its address and its length
+    u32* lengths;
+    u8* bounds;    // the least and the greatest string, each after its length
     i32 chunk;
     i32 row, rows; // rows of the chunk; no rows for a dictionary
     i32 part;      // the part of the first row
@@ -170,6 +184,17 @@ DEVICE bool ordered(const EncodeChunk& c, i64 v, u64& key) {
     return (bits & ~TOP) <= exponent;
 }
 
+DEVICE u64 string_hash(const u8* s, u32 n, u64 seed) {
+    u64 h = seed ^ n;
+    for (u32 i = 0; i < n;) {
+        u64 word = 0;
+        for (u32 k = 0; k < 8 && i < n; k++) word |= (u64)s[i++] << 8 * k;
+        h = (h ^ word) * 0x9E3779B97F4A7C15ull;
+        h ^= h >> 32;
+    }
+    return h == EMPTY ? 0 : h;
+}
+
 DEVICE u64 warp_min(u64 v) {
     for (int d = 16; d; d >>= 1) v = min(v, __shfl_xor_sync(ALL, v, d));
     return v;
@@ -187,12 +212,23 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
         i32 i = base + threadIdx.x, row = p.row + i;
         bool valid = false;
         i64 v = 0;
+        const u8* text = nullptr;
+        u32 length = 0;
         if (i < p.rows) {
             while (k + 1 < c.part_count && c.parts[k + 1].row <= row) k++;
             const EncodePart& q = c.parts[k];
             i64 at = q.from + (row - q.row);
             valid = bit(q.valid, at);
-            if (valid) {
+            if (valid && c.form == ENCODE_STRINGS) {
+                u32 code = ((const u32*)q.data)[at];
+                if (code < (u32)q.entries) {
+                    text = q.chars + q.offsets[code];
+                    length = q.offsets[code + 1] - q.offsets[code];
+                    v = string_hash(text, length, a.multiplier);
+                } else {
+                    lost = true;
+                }
+            } else if (valid) {
                 lost = !stored(c, q.data, at, v) || lost;
                 u64 key;
                 if (ordered(c, v, key)) {
@@ -212,6 +248,10 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
         taken += n;
         count += valid;
         if (!valid) continue;
+        if (c.form == ENCODE_STRINGS) {
+            p.strings[to] = (u64)text;
+            p.lengths[to] = length;
+        }
         if (c.width == 4)
             ((u32*)p.dense)[to] = (u32)v;
         else
@@ -357,12 +397,121 @@ KERNEL_BOUNDS(encode_entries, EncodeArgs, ENCODE_THREADS, 4) {
         u32 code = c.before[first >> 5] + __popc(c.marks[first >> 5] & ((1u << (first & 31)) - 1));
         u64 key = slot == 1u << c.log_slots ? EMPTY : c.keys[slot];
         c.codes[slot] = code;
-        if (c.width == 4)
+        if (c.form == ENCODE_STRINGS)
+            c.order[code] = first;
+        else if (c.width == 4)
             ((u32*)c.entries)[code] = (u32)key;
         else
             ((u64*)c.entries)[code] = key;
     }
-    if (blockIdx.x % SLOT_BLOCKS == 0 && threadIdx.x == 0) a.results[c.dictionary].raw = s.distinct * c.width;
+    if (blockIdx.x % SLOT_BLOCKS == 0 && threadIdx.x == 0 && c.form != ENCODE_STRINGS)
+        a.results[c.dictionary].raw = s.distinct * c.width;
+}
+
+// --- Dictionaries of strings ----------------------------------------------------------
+
+struct Text {
+    const u8* bytes;
+    u32 length;
+};
+
+// text_at returns the string at a position of a chunk.
+DEVICE Text text_at(const EncodeArgs& a, const EncodeChunk& c, u32 position) {
+    const EncodePage& p = a.pages[c.page + position / c.page_rows];
+    u32 i = position % c.page_rows;
+    return {(const u8*)p.strings[i], p.lengths[i]};
+}
+
+DEVICE i32 compare(const Text& x, const Text& y) {
+    if (x.bytes != y.bytes)
+        for (u32 i = 0; i < x.length && i < y.length; i++)
+            if (x.bytes[i] != y.bytes[i]) return (i32)x.bytes[i] - (i32)y.bytes[i];
+    return x.length < y.length ? -1 : x.length > y.length;
+}
+
+DEVICE bool coded_strings(const EncodeChunk& c, const ChunkState& s) {
+    return c.form == ENCODE_STRINGS && c.dictionary >= 0 && !s.full && !s.bad;
+}
+
+// Compares each string with the first one of its slot.
+KERNEL_BOUNDS(encode_verify, EncodeArgs, ENCODE_THREADS, 4) {
+    const EncodePage& p = a.pages[blockIdx.x];
+    const EncodeChunk& c = a.chunks[p.chunk];
+    ChunkState& s = a.states[p.chunk];
+    if (c.form != ENCODE_STRINGS || c.dictionary < 0 || s.full) return;
+    u32 count = p.rows - a.results[blockIdx.x].nulls;
+    bool differs = false;
+    for (u32 i = threadIdx.x; i < count; i += ENCODE_THREADS)
+        if (compare({(const u8*)p.strings[i], p.lengths[i]}, text_at(a, c, c.firsts[p.slots[i]]))) differs = true;
+    if (differs) atomicOr(&s.bad, 1u);
+}
+
+constexpr u32 MOST_DICTIONARY = 4 << 20; // as for the CPU's encoder, without the length of the last string
+
+// A block writes the dictionary page of a chunk of strings.
+KERNEL_BOUNDS(encode_strings, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ i32 warps[33];
+    const EncodeChunk& c = a.chunks[blockIdx.x];
+    ChunkState& s = a.states[blockIdx.x];
+    if (!coded_strings(c, s)) return;
+    u32 at = 0;
+    bool over = false;
+    for (u32 base = 0; base < s.distinct; base += ENCODE_THREADS) {
+        u32 code = base + threadIdx.x;
+        Text t = {nullptr, 0};
+        if (code < s.distinct) t = text_at(a, c, c.order[code]);
+        i32 n = code < s.distinct ? 4 + t.length : 0, total;
+        u32 place = at + block_exclusive(n, warps, total);
+        at += total;
+        if (place + n > (u32)c.capacity) {
+            over = true;
+        } else if (n) {
+            put32(c.entries + place, t.length);
+            for (u32 i = 0; i < t.length; i++) c.entries[place + 4 + i] = t.bytes[i];
+        }
+    }
+    over = __syncthreads_or(over);
+    if (threadIdx.x) return;
+    if (over || at > MOST_DICTIONARY + 4)
+        s.full = 1;
+    else
+        a.results[c.dictionary].raw = at;
+}
+
+constexpr u32 BOUND = 72; // bytes of a bound that the host gets
+
+// Finds the least and the greatest string of a page.
+KERNEL_BOUNDS(encode_bounds, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ u32 least[ENCODE_THREADS], most[ENCODE_THREADS]; // codes; ALL for none
+    const EncodePage& p = a.pages[blockIdx.x];
+    const EncodeChunk& c = a.chunks[p.chunk];
+    if (!coded_strings(c, a.states[p.chunk])) return;
+    auto text = [&](u32 code) { return text_at(a, c, c.order[code]); };
+    auto widen = [&](u32& lo, u32& hi, u32 code) {
+        if (code == ALL || code == lo || code == hi) return;
+        if (lo == ALL || compare(text(code), text(lo)) < 0) lo = code;
+        if (hi == ALL || compare(text(code), text(hi)) > 0) hi = code;
+    };
+    u32 lo = ALL, hi = ALL, count = p.rows - a.results[blockIdx.x].nulls;
+    for (u32 i = threadIdx.x; i < count; i += ENCODE_THREADS) widen(lo, hi, c.codes[p.slots[i]]);
+    least[threadIdx.x] = lo;
+    most[threadIdx.x] = hi;
+    for (u32 d = ENCODE_THREADS / 2; d; d /= 2) {
+        __syncthreads();
+        if (threadIdx.x >= d) continue;
+        widen(lo, hi, least[threadIdx.x + d]);
+        widen(lo, hi, most[threadIdx.x + d]);
+        least[threadIdx.x] = lo;
+        most[threadIdx.x] = hi;
+    }
+    __syncthreads();
+    if (least[0] == ALL) return;
+    for (u32 side = 0; side < 2; side++) {
+        Text t = text(side ? most[0] : least[0]);
+        u8* to = p.bounds + side * (4 + BOUND);
+        if (threadIdx.x == 0) put32(to, t.length);
+        if (threadIdx.x < BOUND && threadIdx.x < t.length) to[4 + threadIdx.x] = t.bytes[threadIdx.x];
+    }
 }
 
 // --- Bodies ---------------------------------------------------------------------------
@@ -578,6 +727,8 @@ KERNEL_BOUNDS(encode_body, EncodeArgs, ENCODE_THREADS, 4) {
     u32 nulls = r.nulls, count = p.rows - nulls, at = c.nullable ? put_levels(p, nulls) : 0, n = count * c.width;
     if (c.dictionary >= 0 && !state.full)
         n = put_codes(s, c, p, p.body + at, count, state.distinct);
+    else if (c.form == ENCODE_STRINGS)
+        n = 0; // the CPU encodes them
     else if (c.delta)
         n = put_deltas(s, p.dense, c.width, count, p.body + at);
     else
