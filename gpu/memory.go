@@ -442,6 +442,15 @@ func (b *Buffer) View(offset, n int64) *Buffer {
 	return v
 }
 
+// Whole returns the buffer that this one is a view of, and the view's offset in it. A buffer that is no view is its own.
+func (b *Buffer) Whole() (whole *Buffer, offset int64) {
+	if b.whole == nil {
+		return b, 0
+	}
+	whole, offset = b.whole.Whole()
+	return whole, offset + int64(b.addr-b.whole.addr)
+}
+
 // Joined returns a buffer with one reference that consists of buffers in host memory, one after
 // the other, and takes them over. It has neither an address nor bytes: only Upload takes it,
 // and copies it into one piece.

@@ -78,6 +78,24 @@ func (s *Stride) DecodePages() error {
 	return nil
 }
 
+// UploadedBytes returns about the bytes that the stride takes on a device, until its pages are decoded there.
+func (s *Stride) UploadedBytes() int64 {
+	n := s.Bytes()
+	for _, c := range s.Cols {
+		if c.Pages == nil {
+			continue
+		}
+		n += int64(c.Len) * int64(max(c.Type.Width(), 12)) // strings have lengths and addresses
+		for _, p := range c.Pages.Data {
+			n += int64(p.Raw)
+			if c.Dict == nil && c.Type.IsVar() {
+				n += int64(p.Raw) // characters
+			}
+		}
+	}
+	return n
+}
+
 // HasPages reports whether a column of the stride is in pages.
 func (s *Stride) HasPages() bool {
 	for _, c := range s.Cols {

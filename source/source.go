@@ -58,6 +58,12 @@ type Sampler interface {
 	Sample(ctx context.Context, lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error)
 }
 
+// Paged is a Table whose columns a scan can leave in pages: DecodeOptions.Pages.
+type Paged interface {
+	// InPages reports whether a scan leaves all these columns in pages, as far as the metadata says.
+	InPages(columns []int) bool
+}
+
 // Explainer is a Table that can say what takes its LeastMemory.
 type Explainer interface {
 	// ExplainMemory returns advice, or "" if it is the rows of a stride.

@@ -10,6 +10,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"unsafe"
@@ -74,11 +75,8 @@ type Device struct {
 	// readback is memory in which kernels store results for which the host waits.
 	readback readback
 
-	// The streams: copies up, kernels, copies down.
-	up, compute, down stream
-	// decoders are the streams on which pages are decoded, made when they are first used. uploads guards them.
-	decoders  [decodeStreams]stream
-	decodings int // that have begun
+	// The streams: copies up, kernels, decoding of pages, copies down.
+	up, compute, decode, down stream
 
 	// uploads serialises work on the stream of copies up, downloads work on the stream of
 	// copies down.
@@ -90,8 +88,10 @@ type Device struct {
 
 	// ready is closed when the GPU has started. If it could not start, failure is the
 	// error.
-	ready        chan struct{}
-	failure      error
+	ready   chan struct{}
+	failure error
+	// known is closed when the driver has told the memory of the GPU, or has failed.
+	known        chan struct{}
 	events       eventPool
 	kernelEvents kernelEvents
 	later        chan deferred
@@ -119,6 +119,7 @@ const (
 	minMajor            = 8
 	streamNonBlocking   = 1
 	defaultColumnBytes  = 16 << 20
+	pagesColumnBytes    = 64 << 20
 	largestStride       = 1 << 26
 	// aheadSpare is the number of bytes that Ahead maps in advance beyond those in use.
 	aheadSpare = 1 << 29
@@ -162,7 +163,7 @@ func Open(opt Options) (*Device, error) {
 	d.budget = gpu.NewBudget("device", gpu.DeviceMemory, opt.Memory, d.pool)
 	d.host = gpu.NewBudget(hostTier, gpu.HostMemory, host, d.pinned)
 	d.link = sync.OnceValues(d.measureLink)
-	d.ready = make(chan struct{})
+	d.ready, d.known = make(chan struct{}), make(chan struct{})
 	if opt.Ahead {
 		d.pinned.premap(grant.PinnedAhead.Of(host))
 		go d.start(drv)
@@ -180,10 +181,11 @@ func Open(opt Options) (*Device, error) {
 func (d *Device) start(drv *driver) {
 	defer close(d.ready)
 	end := d.setsUp("driver")
-	err := drv.start()
+	handle, err := d.find(drv)
 	end()
+	close(d.known)
 	if err == nil {
-		err = d.open(drv)
+		err = d.open(drv, handle)
 	}
 	if err != nil {
 		d.failure = fmt.Errorf("open GPU %d: %w: %w", d.opt.Ordinal, ErrUnusable, err)
@@ -199,28 +201,40 @@ func (d *Device) Wait() error {
 // Works reports whether the GPU has started and no failure has broken it.
 func (d *Device) Works() bool { return d.Wait() == nil && d.ctx.broken.Load() == nil }
 
-func (d *Device) open(drv *driver) error {
-	var count, handle int32
+// find starts the driver, and finds the GPU. Until open knows how much of its memory is free, the budget is
+// a share of all of it.
+func (d *Device) find(drv *driver) (handle int32, err error) {
+	if err := drv.start(); err != nil {
+		return 0, err
+	}
+	var count int32
 	if err := drv.do(cuDeviceGetCount, uintptr(unsafe.Pointer(&count))); err != nil {
-		return err
+		return 0, err
 	}
 	number, err := numbered(d.opt.Ordinal, int(count))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := drv.do(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(number)); err != nil {
-		return err
+		return 0, err
 	}
 	if err := d.readProperties(drv, handle); err != nil {
-		return err
+		return 0, err
 	}
+	if d.opt.Memory == 0 {
+		d.budget.SetLimit(grant.DeviceBudget.Of(d.props.memory))
+	}
+	return handle, nil
+}
+
+func (d *Device) open(drv *driver, handle int32) error {
 	if d.props.major < minMajor {
 		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major,
 			d.props.minor)
 	}
 	d.ctx = &context{driver: drv, fault: d.opt.Fault}
 	end := d.setsUp("context")
-	err = drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle))
+	err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle))
 	end()
 	if err != nil {
 		return err
@@ -276,7 +290,7 @@ func (d *Device) openContext() error {
 		return err
 	}
 	d.props.free = int64(free)
-	for _, s := range []*stream{&d.up, &d.compute, &d.down} {
+	for _, s := range []*stream{&d.up, &d.compute, &d.decode, &d.down} {
 		if err := d.ctx.do(cuStreamCreate, uintptr(unsafe.Pointer(s)), streamNonBlocking); err != nil {
 			return err
 		}
@@ -350,18 +364,30 @@ func (d *Device) HostBudget() *gpu.Budget { return d.host }
 // hold several strides at a time, but not below grant.GPUShortStride, since the launches for a
 // stride take as long as the link takes for so many bytes.
 func (d *Device) StrideRows(rowBytes int) int {
-	rowBytes = max(rowBytes, 1)
-	column := d.opt.StrideBytes
-	if column == 0 {
-		column = defaultColumnBytes
-	}
-	rows := column / 8
 	budget := min(d.budget.Limit(), d.host.Limit())
 	share := grant.GPUStride.Of(budget)
 	if short := grant.GPUShortStride.Of(budget); short == grant.GPUShortStride.Most {
 		share = max(share, short)
 	}
-	rows = min(rows, share/int64(rowBytes), largestStride)
+	return strideRows(rowBytes, cmp.Or(d.opt.StrideBytes, defaultColumnBytes), share)
+}
+
+// PagesStrideRows implements gpu.Device. The pages of four times as many rows keep a GPU busy, and take as much of
+// the link as values do.
+func (d *Device) PagesStrideRows(rowBytes int) int {
+	<-d.known
+	rows := d.StrideRows(rowBytes)
+	if d.opt.StrideBytes != 0 {
+		return rows
+	}
+	share := grant.PagesStride.Of(min(d.budget.Limit(), d.host.Limit()))
+	return max(rows, strideRows(rowBytes, pagesColumnBytes, share))
+}
+
+// strideRows returns the rows of a stride of which a column of 8-byte values takes so many bytes, and all columns
+// at most most.
+func strideRows(rowBytes int, column, most int64) int {
+	rows := min(column/8, most/int64(max(rowBytes, 1)), largestStride)
 	return int(max(rows, 1<<10))
 }
 
@@ -398,7 +424,7 @@ func (d *Device) Close() error {
 	note(d.pool.close())
 	note(d.pinned.close())
 	d.events.close(d)
-	for _, s := range append([]stream{d.up, d.compute, d.down}, d.decoders[:]...) {
+	for _, s := range []stream{d.up, d.compute, d.decode, d.down} {
 		if s != 0 {
 			note(d.ctx.do(cuStreamDestroy, uintptr(s)))
 		}

@@ -3,7 +3,6 @@ package cuda
 import (
 	"cmp"
 	"math"
-	"runtime"
 	"slices"
 	"unsafe"
 
@@ -14,9 +13,6 @@ import (
 // decoded while kernels of earlier strides run, and several of them at a time, because the pages of one stride do not
 // keep the device busy. The host waits for the end of it in Wait, where it learns whether the pages are right, how many
 // nulls there are, and how many bytes strings have.
-
-// decodeStreams is the number of strides that are decoded at a time.
-const decodeStreams = 4
 
 // pageSlack is the number of bytes after a page that kernels may read, and do not use.
 const pageSlack = 16
@@ -42,9 +38,13 @@ type (
 		first, _               int32
 	}
 	snappyWork struct{ page, part int32 }
+	pageSplit  struct {
+		walk        int64
+		page, start int32
+	}
 	snappyArgs struct {
-		pages, status, work, next, split, first, of, starts, whole uint64
-		count, splits                                              int32
+		pages, status, work, next, split, of, walks, starts, whole uint64
+		count, walkers                                             int32
 	}
 	charactersArgs struct {
 		strings, offsets, out uint64
@@ -60,35 +60,36 @@ const (
 )
 
 const (
-	pageThreads  = 256
-	splitThreads = 512
-	snappyBlocks = 4        // blocks of a multiprocessor that decompress at a time
-	snappyPart   = 64 << 10 // PART
+	pageThreads   = 256
+	snappyBlocks  = 4                  // blocks of a multiprocessor that decompress at a time
+	snappyPart    = 64 << 10           // PART
+	snappySegment = 1 << 10            // SEGMENT
+	segmentWalks  = 64                 // WALKS
+	walkerBytes   = 32 * snappySegment // of a page that a block walks through, unless that are too many blocks
+	mostWalkers   = 16                 // blocks that walk through a page
 )
 
-// decodePool is the pool for memory that a stream of decoding writes first.
-type decodePool struct {
-	*pool
-	on stream
-}
+// decodePool is the pool for memory that the stream of decoding writes first.
+type decodePool struct{ *pool }
 
 // Allocate implements gpu.Allocator.
 func (p decodePool) Allocate(size int64) ([]byte, uintptr, error) {
-	addr, err := p.take(size, p.on)
+	addr, err := p.take(size, p.dev.decode)
 	return nil, addr, err
 }
 
-// decoding is the decoding of a stride's columns in pages, from the launch of its kernels until Wait.
+// decoding is the decoding of a stride's columns in pages, from the copies of the pages until Wait.
 type decoding struct {
 	d       *Device
 	lease   *gpu.Lease
-	on      stream
 	err     error
 	end     event
 	columns []pageColumn
-	scratch []*gpu.Buffer // released once the columns are complete
-	status  uint64        // its address on the device
-	slot    *readSlot     // of the status, if there was one
+	batch   pageBatch
+	table   pageTable
+	work    *gpu.Buffer // memory that only the decoding needs; released once the columns are complete
+	status  uint64      // its address on the device
+	slot    *readSlot   // of the status, if there was one
 	read    []pageStatus
 }
 
@@ -96,41 +97,24 @@ type decoding struct {
 type pageColumn struct {
 	at                int // in the stride
 	pages             *gpu.Pages
-	own, dictionaries int         // its status, and that of its dictionary pages or -1
-	strings           *gpu.Buffer // addresses of strings
+	own, dictionaries int    // its status, and that of its dictionary pages or -1
+	strings           uint64 // addresses of strings
+	valid             int64  // position of the bitmap in work
 }
 
-// alloc returns memory for the stream of the decoding. It returns nil for n = 0 and after an error.
+// alloc returns memory for the stream of decoding. It returns nil for n = 0 and after an error.
 func (w *decoding) alloc(n int64) *gpu.Buffer {
 	if w.err != nil || n == 0 {
 		return nil
 	}
-	b, err := w.lease.AllocFrom(decodePool{w.d.pool, w.on}, n)
+	b, err := w.lease.AllocFrom(decodePool{w.d.pool}, n)
 	w.err = err
-	return b
-}
-
-// temporary is alloc of memory that is released in Wait.
-func (w *decoding) temporary(n int64) *gpu.Buffer {
-	b := w.alloc(n)
-	if b != nil {
-		w.scratch = append(w.scratch, b)
-	}
 	return b
 }
 
 func (w *decoding) do(call func() error) {
 	if w.err == nil {
 		w.err = call()
-	}
-}
-
-// clear sets the bytes of a buffer to zero.
-func (w *decoding) clear(b *gpu.Buffer) {
-	if b != nil {
-		w.do(func() error {
-			return w.d.ctx.do(cuMemsetD8Async, b.Addr(), 0, uintptr(b.Size()), uintptr(w.on))
-		})
 	}
 }
 
@@ -141,89 +125,117 @@ func launchPages[A any](w *decoding, name string, grid, block int, args A) {
 	k := w.d.kernels
 	f, err := taking[A](k, name)
 	if err == nil {
-		err = start(k, f, w.on, name, grid, block, 0, args)
+		err = start(k, f, w.d.decode, name, grid, block, 0, args)
 	}
 	w.err = err
 }
 
-// decode starts to decode the columns of a stride that are in pages, once the event has happened. The bytes of their
-// pages are on the device, and belong to the decoding from now on. decode replaces the columns in cols by what they
-// become; strings lack their characters until complete. After an error nothing is left of these columns.
-func (d *Device) decode(l *gpu.Lease, cols []gpu.Column, copied event) (*decoding, error) {
-	w := &decoding{d: d, lease: l}
-	w.on, w.err = d.decodeStream()
-	var b pageBatch
-	for i, c := range cols {
+// pages allocates memory for the columns of a stride that are in pages, writes them to cols, and starts the copies of
+// the pages. What must be done once these have ended is launch. All that the decoding needs is in one piece of memory:
+// work, then the bytes of the columns in pages, then the table of pages. After an error the caller releases cols and
+// the decoding.
+func (t *transfer) pages(s *gpu.Stride, cols []gpu.Column) *decoding {
+	d := t.q.dev
+	w := &decoding{d: d, lease: t.lease}
+	b := &w.batch
+	for i, c := range s.Cols {
 		if c.Pages != nil {
-			cols[i] = b.add(w, i, c)
+			cols[i] = b.add(w, i, c, cols[i].Dict)
 		}
 	}
-	pages := b.layOut(w)
-	table := b.table(pages)
-	at := table.write(w)
-	args := pagesArgs{pages: at + table.pages, columns: at + table.columns, status: at + table.status}
-	w.status, w.read = at+table.status, make([]pageStatus, len(b.columns))
-	snappy := snappyArgs{pages: args.pages, status: args.status, work: at + table.work, next: at + table.next,
-		split: at + table.split, first: at + table.first, of: at + table.of, count: table.count, splits: table.splits,
-		starts: addr(w.temporary(int64(table.starts) * 4)), whole: addr(w.temporary(int64(table.splits) * 4))}
-	w.do(func() error { return d.follow(w.on, copied) })
-	launchPages(w, "pages_split", int(snappy.splits), splitThreads, snappy)
-	launchPages(w, "pages_snappy", min(blocks(int(snappy.count), pageThreads/32), d.props.multiprocessors*snappyBlocks),
+	w.table = b.layOut()
+	size := b.work + b.bytes + int64(len(w.table.bytes))
+	if w.err == nil {
+		w.work, w.err = t.lease.AllocFrom(uploadPool{d.pool}, size)
+	}
+	if t.fail(w.err); t.err != nil {
+		return w
+	}
+	w.place()
+	to := w.work.Addr() + uintptr(b.work)
+	for _, c := range s.Cols {
+		if c.Pages != nil {
+			t.copyUp(to, c.Data, c.Data.Size())
+			to += uintptr(c.Data.Size())
+		}
+	}
+	t.copyTable(to, w.table.bytes)
+	return w
+}
+
+// copyTable copies bytes up, from page-locked memory that is released with the stride.
+func (t *transfer) copyTable(to uintptr, table []byte) {
+	if t.err != nil {
+		return
+	}
+	d := t.q.dev
+	var err error
+	if t.table, err = d.pinned.block(int64(len(table))); err == nil {
+		copy(t.table.mem, table)
+		err = d.copyUp(t.lease, to, t.table.addr, int64(len(table)))
+	}
+	t.fail(err)
+}
+
+// launch starts the kernels, once the copies have happened.
+func (w *decoding) launch(copied event) error {
+	d, b, t := w.d, &w.batch, &w.table
+	base := addr(w.work)
+	at := base + uint64(t.before)
+	args := pagesArgs{pages: at + t.pages, columns: at + t.columns, status: at + t.status}
+	snappy := snappyArgs{pages: args.pages, status: args.status, work: at + t.work, next: at + t.next,
+		split: at + t.split, of: at + t.of, walks: base + t.walks, starts: base + t.starts, whole: base + t.whole,
+		count: t.count, walkers: t.walkers}
+	w.do(func() error { return d.follow(d.decode, copied) })
+	if b.valid > 0 {
+		w.do(func() error {
+			return d.ctx.do(cuMemsetD8Async, uintptr(base+t.valid), 0, uintptr(b.valid), uintptr(d.decode))
+		})
+	}
+	launchPages(w, "pages_walk", t.splits*int(t.walkers), pageThreads, snappy)
+	launchPages(w, "pages_split", t.splits, pageThreads, snappy)
+	launchPages(w, "pages_snappy", min(blocks(int(t.count), pageThreads/32), d.props.multiprocessors*snappyBlocks),
 		pageThreads, snappy)
-	launchPages(w, "pages_whole", int(snappy.splits), 32, snappy)
-	b.zstd.decompress(w, args)
-	w.decompressLZ4(args, b.lz4, false)
-	w.decompressLZ4(args, b.hadoop, true)
+	launchPages(w, "pages_whole", t.splits, 32, snappy)
+	b.zstd.decompress(w, args, at)
+	w.decompressLZ4(args, b.lz4, at+t.lz4, false)
+	w.decompressLZ4(args, b.hadoop, at+t.hadoop, true)
 	launchPages(w, "pages_decode", len(b.dictionaries), pageThreads, args)
 	args.first = int32(len(b.dictionaries))
 	launchPages(w, "pages_decode", len(b.data), pageThreads, args)
+	w.status, w.read = args.status, make([]pageStatus, len(b.columns))
 	w.readStatus()
-	if w.err != nil {
-		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
-		w.release()
-		for _, c := range w.columns {
-			cols[c.at].Release()
-			cols[c.at] = gpu.Column{}
-		}
-		return nil, w.err
-	}
-	return w, nil
-}
-
-// decodeStream returns the next stream for decoding. The caller holds uploads.
-func (d *Device) decodeStream() (stream, error) {
-	at := d.decodings % decodeStreams
-	d.decodings++
-	if d.decoders[at] == 0 {
-		if err := d.ctx.do(cuStreamCreate, uintptr(unsafe.Pointer(&d.decoders[at])), streamNonBlocking); err != nil {
-			return 0, err
-		}
-	}
-	return d.decoders[at], nil
+	return w.err
 }
 
 // pageBatch is the pages of a stride, and the columns that they become. After these come the columns of dictionaries.
+// Until place, addresses in them are positions in the memory of the decoding.
 type pageBatch struct {
 	columns            []pageColumnArgs
 	dictionaries, data []batchPage
-	body               int64   // bytes of the pages that are decompressed
-	compressed         []int32 // pages with Snappy, of all
-	lz4, hadoop        []int32 // likewise
+	work, bytes, valid int64 // sizes of work, of the columns in pages, and of bitmaps
 	zstd               zstdBatch
+	lz4, hadoop        []int32 // pages with these codecs, of all
 }
 
-// batchPage is a page and, if it is compressed, the place of its body among the decompressed ones.
+// batchPage is a page.
 type batchPage struct {
 	pageArgs
-	codec gpu.PageCodec
+	codec gpu.PageCodec // unless it is PageUncompressed, the body is in work
 	zstd  []gpu.ZstdBlock
 }
 
+// reserve returns the position of n bytes in work.
+func (b *pageBatch) reserve(n int64) uint64 {
+	at := b.work
+	b.work += (n + pageSlack - 1) / pageSlack * pageSlack
+	return uint64(at)
+}
+
 // add adds a column, and returns what it becomes.
-func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
+func (b *pageBatch) add(w *decoding, at int, c gpu.Column, dict *gpu.Dictionary) gpu.Column {
 	p := c.Pages
-	w.scratch = append(w.scratch, c.Data)
-	col := gpu.Column{Type: c.Type, Len: c.Len, Dict: c.Dict}
+	col := gpu.Column{Type: c.Type, Len: c.Len, Dict: dict}
 	x := pageColumn{at: at, pages: p, own: len(b.columns), dictionaries: -1}
 	out := pageColumnArgs{stored: int32(p.Stored), width: int32(c.Type.Width()), least: p.Least, most: p.Most,
 		text: flag(c.Type.Kind == gpu.String)}
@@ -235,19 +247,17 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 	case c.Type.IsVar():
 		out.form = formStrings
 		col.Offsets = w.alloc(int64(c.Len+1) * 4)
-		x.strings = w.temporary(int64(c.Len) * 8)
-		out.out, out.strings = addr(col.Offsets), addr(x.strings)
+		out.out, out.strings = addr(col.Offsets), b.reserve(int64(c.Len)*8)
 	default:
 		col.Data = w.alloc(int64(c.Len) * int64(out.width))
 		out.out = addr(col.Data)
 	}
 	if p.Optional {
-		col.Valid = w.alloc(gpu.BitmapBytes(c.Len))
-		w.clear(col.Valid)
-		out.valid = addr(col.Valid)
+		out.valid = uint64(b.valid)
+		b.valid += gpu.BitmapBytes(c.Len)
 	}
 	b.columns = append(b.columns, out)
-	starts := b.addDictionaries(w, &x, c)
+	starts := b.addDictionaries(&x, c)
 	row := int64(0)
 	for _, g := range p.Data {
 		a := b.page(g, c, x.own)
@@ -264,13 +274,14 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 		row += int64(g.Rows)
 		b.data = append(b.data, a)
 	}
+	b.bytes += c.Data.Size()
 	w.columns = append(w.columns, x)
 	return col
 }
 
 // addDictionaries adds the dictionary pages of a column, which become a column of their own, and returns the position
 // in it of the first value of each.
-func (b *pageBatch) addDictionaries(w *decoding, x *pageColumn, c gpu.Column) (starts []int64) {
+func (b *pageBatch) addDictionaries(x *pageColumn, c gpu.Column) (starts []int64) {
 	if len(c.Pages.Dictionaries) == 0 {
 		return nil
 	}
@@ -284,79 +295,73 @@ func (b *pageBatch) addDictionaries(w *decoding, x *pageColumn, c gpu.Column) (s
 		b.dictionaries = append(b.dictionaries, a)
 	}
 	out := b.columns[x.own]
-	out.valid, out.strings = 0, 0
+	out.valid = 0
 	if out.form == formStrings {
-		out.strings = addr(w.temporary(entries * 8))
-		out.out = addr(w.temporary(entries * 4))
+		out.strings = b.reserve(entries * 8)
+		out.out = b.reserve(entries * 4)
 	} else {
-		out.out = addr(w.temporary(entries * int64(out.width)))
+		out.out = b.reserve(entries * int64(out.width))
 	}
 	b.columns = append(b.columns, out)
 	return starts
 }
 
-// page returns the arguments of a page of a column.
+// page returns the arguments of a page of the column that is being added.
 func (b *pageBatch) page(g gpu.Page, c gpu.Column, column int) batchPage {
-	src := addr(c.Data) + uint64(g.At)
+	src := uint64(b.bytes + g.At)
 	a := batchPage{pageArgs: pageArgs{src: src, body: src + uint64(max(g.Levels, 0)), size: int32(g.Size),
 		raw: int32(g.Raw), levels: int32(g.Levels), values: int32(g.Values), skip: int32(g.Skip), rows: int32(g.Rows),
 		entries: int32(g.Entries), base: int32(g.Base), column: int32(column), coded: flag(g.Coded)}}
 	if a.codec = g.Codec; g.Codec != gpu.PageUncompressed {
-		a.zstd, a.body = c.Pages.Zstd[g.ZstdFrom:g.ZstdTo], uint64(b.body)
-		b.body += (int64(g.Raw) + 2*pageSlack - 1) / pageSlack * pageSlack
+		a.zstd, a.body = c.Pages.Zstd[g.ZstdFrom:g.ZstdTo], b.reserve(int64(g.Raw)+pageSlack)
 	}
 	return a
-}
-
-// layOut returns all pages, those of dictionaries first.
-func (b *pageBatch) layOut(w *decoding) (pages []pageArgs) {
-	bodies := w.temporary(b.body)
-	w.clear(bodies) // kernels read behind a page, and pages that are wrong leave bytes unwritten
-	body := addr(bodies)
-	for _, list := range [][]batchPage{b.dictionaries, b.data} {
-		for _, p := range list {
-			if p.codec != gpu.PageUncompressed {
-				p.body += body
-			}
-			switch p.codec {
-			case gpu.PageSnappy:
-				b.compressed = append(b.compressed, int32(len(pages)))
-			case gpu.PageLZ4:
-				b.lz4 = append(b.lz4, int32(len(pages)))
-			case gpu.PageHadoopLZ4:
-				b.hadoop = append(b.hadoop, int32(len(pages)))
-			case gpu.PageZstd:
-				b.zstd.add(int32(len(pages)), p.zstd)
-			}
-			pages = append(pages, p.pageArgs)
-		}
-	}
-	return pages
 }
 
 // pageTable is what kernels read about pages, in one piece of memory, which also has the status of the columns. The
 // fields are positions in it.
 type pageTable struct {
-	bytes                                                []byte
-	pages, columns, status, next, work, split, first, of uint64
-	count, splits, starts                                int32 // numbers of work, split and of the parts of split
+	bytes                                         []byte
+	before                                        int64 // bytes before it in the memory of the decoding
+	pages, columns, status, next, work, split, of uint64
+	lz4, hadoop                                   uint64
+	valid, walks, starts, whole                   uint64 // positions in the memory of the decoding
+	count                                         int32  // of work
+	splits                                        int    // of split
+	walkers                                       int32
 }
 
 // put adds values, and returns their position.
 func put[T any](t *pageTable, values []T) uint64 {
-	at := (len(t.bytes) + 15) / 16 * 16
-	t.bytes = append(append(t.bytes, make([]byte, at-len(t.bytes))...), gpu.BytesOf(values)...)
+	at := (t.before+int64(len(t.bytes))+15)/16*16 - t.before
+	t.bytes = append(append(t.bytes, make([]byte, at-int64(len(t.bytes)))...), gpu.BytesOf(values)...)
 	return uint64(at)
 }
 
-// table returns the table of pages. The largest ones are decompressed first.
-func (b *pageBatch) table(pages []pageArgs) (t pageTable) {
-	slices.SortStableFunc(b.compressed, func(x, y int32) int { return cmp.Compare(pages[y].raw, pages[x].raw) })
+// layOut returns the table of pages, those of dictionaries first. The largest pages are decompressed first.
+func (b *pageBatch) layOut() (t pageTable) {
+	pages := slices.Concat(b.dictionaries, b.data)
+	var compressed []int32
+	for i, p := range pages {
+		switch p.codec {
+		case gpu.PageSnappy:
+			compressed = append(compressed, int32(i))
+		case gpu.PageLZ4:
+			b.lz4 = append(b.lz4, int32(i))
+		case gpu.PageHadoopLZ4:
+			b.hadoop = append(b.hadoop, int32(i))
+		case gpu.PageZstd:
+			b.zstd.add(int32(i), p.zstd)
+		}
+	}
+	slices.SortStableFunc(compressed, func(x, y int32) int { return cmp.Compare(pages[y].raw, pages[x].raw) })
 	var work []snappyWork
-	var split, first []int32
+	var split []pageSplit
 	of := make([]int32, len(pages))
-	for _, i := range b.compressed {
-		parts := (pages[i].raw-1)/snappyPart + 1
+	starts, walks, most := int32(0), int64(0), int64(0)
+	for _, i := range compressed {
+		p := &pages[i]
+		parts := (p.raw-1)/snappyPart + 1
 		if parts < 2 {
 			work = append(work, snappyWork{i, -1})
 			continue
@@ -365,27 +370,62 @@ func (b *pageBatch) table(pages []pageArgs) (t pageTable) {
 			work = append(work, snappyWork{i, k})
 		}
 		of[i] = int32(len(split))
-		split, first = append(split, i), append(first, t.starts)
-		t.starts += parts + 1
+		split = append(split, pageSplit{walk: walks, page: i, start: starts})
+		starts += 2*parts + 1
+		body := int64(p.size - max(p.levels, 0))
+		walks += (body + snappySegment - 1) / snappySegment * segmentWalks
+		most = max(most, body)
 	}
-	t.count, t.splits = int32(len(work)), int32(len(split))
-	t.pages, t.columns, t.status = put(&t, pages), put(&t, b.columns), put(&t, make([]pageStatus, len(b.columns)))
-	t.next, t.work, t.split = put(&t, make([]uint32, 1)), put(&t, work), put(&t, split)
-	t.first, t.of = put(&t, first), put(&t, of)
+	t.count, t.splits = int32(len(work)), len(split)
+	t.walkers = int32(min((most+walkerBytes-1)/walkerBytes, mostWalkers))
+	t.valid = b.reserve(b.valid)
+	t.walks, t.starts, t.whole = b.reserve(walks*8), b.reserve(int64(starts)*4), b.reserve(int64(len(split))*4)
+	b.zstd.reserve(b)
+	t.before = b.work + b.bytes
+	args := make([]pageArgs, len(pages)) // written by place
+	t.pages, t.columns, t.status = put(&t, args), put(&t, b.columns), put(&t, make([]pageStatus, len(b.columns)))
+	t.next, t.work, t.split, t.of = put(&t, make([]uint32, 1)), put(&t, work), put(&t, split), put(&t, of)
+	t.lz4, t.hadoop = put(&t, b.lz4), put(&t, b.hadoop)
+	b.zstd.put(&t)
+	put(&t, make([]byte, pageSlack)) // a table without compressed pages is short, and kernels read behind pages
 	return t
 }
 
-// write copies the table to the device, and returns its address. The driver has copied it when write returns.
-func (t *pageTable) write(w *decoding) uint64 {
-	b := w.temporary(int64(len(t.bytes)))
-	if b != nil {
-		w.do(func() error {
-			return w.d.ctx.do(cuMemcpyHtoDAsync, b.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(t.bytes))),
-				uintptr(len(t.bytes)), uintptr(w.on))
-		})
-		runtime.KeepAlive(t.bytes)
+// place writes the pages and columns with their addresses to the table.
+func (w *decoding) place() {
+	b, t, base := &w.batch, &w.table, addr(w.work)
+	for i := range w.columns {
+		x := &w.columns[i]
+		own := &b.columns[x.own]
+		if x.pages.Optional {
+			x.valid = int64(own.valid + t.valid)
+			own.valid += base + t.valid
+		}
+		if own.form == formStrings {
+			own.strings += base
+			x.strings = own.strings
+		}
+		if x.dictionaries >= 0 {
+			b.columns[x.dictionaries].out += base
+			b.columns[x.dictionaries].strings += base
+		}
 	}
-	return addr(b)
+	bytes := base + uint64(b.work)
+	var pages []pageArgs
+	for _, p := range slices.Concat(b.dictionaries, b.data) {
+		p.src += bytes
+		if p.codec != gpu.PageUncompressed {
+			p.body += base
+		} else {
+			p.body += bytes
+		}
+		p.dict += base
+		p.lengths += base
+		pages = append(pages, p.pageArgs)
+	}
+	copy(t.bytes[t.pages:], gpu.BytesOf(pages))
+	copy(t.bytes[t.columns:], gpu.BytesOf(b.columns))
+	b.zstd.place(t, base)
 }
 
 // readStatus starts the copy of the status to the host.
@@ -399,7 +439,7 @@ func (w *decoding) readStatus() {
 			readBytesArgs{src: w.status, dst: uint64(w.slot.addr), n: int64(n)})
 	}
 	w.do(func() (err error) {
-		w.end, err = w.d.record(w.on)
+		w.end, err = w.d.record(w.d.decode)
 		return err
 	})
 }
@@ -416,7 +456,7 @@ func (w *decoding) wait() error {
 	if w.slot != nil {
 		copy(to, w.slot.mem)
 	} else if err := w.d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(w.status),
-		uintptr(len(to)), uintptr(w.on)); err != nil { // it returns once the bytes have arrived, which are pageable
+		uintptr(len(to)), uintptr(w.d.decode)); err != nil { // it returns once the bytes have arrived, which are pageable
 		return err
 	}
 	w.giveBack()
@@ -436,13 +476,11 @@ func (w *decoding) giveBack() {
 // release waits for the kernels of the decoding, and releases what only they need.
 func (w *decoding) release() {
 	if w.end != 0 || w.err != nil {
-		_ = w.d.ctx.do(cuStreamSynchronize, uintptr(w.on))
+		_ = w.d.ctx.do(cuStreamSynchronize, uintptr(w.d.decode))
 	}
 	w.giveBack()
-	for _, b := range w.scratch {
-		b.Release()
-	}
-	w.scratch = nil
+	w.work.Release()
+	w.work = nil
 }
 
 // bad reports whether a page of a column, or of its dictionary, is wrong.
@@ -460,8 +498,8 @@ func (q *queue) complete(s *gpu.Stride, w *decoding) error {
 	for ; len(w.columns) > 0; w.columns = w.columns[1:] {
 		c := w.columns[0]
 		col := &s.Cols[c.at]
-		if scratch := col.Data.Pieces(); scratch != nil { // an earlier call was denied memory
-			w.scratch, col.Data = scratch, nil
+		if w.work == nil { // an earlier call was denied memory
+			w.work, col.Data = col.Data, nil
 		}
 		var err error
 		if w.bad(c) {
@@ -471,7 +509,7 @@ func (q *queue) complete(s *gpu.Stride, w *decoding) error {
 		}
 		if gpu.IsOutOfMemory(err) { // the stride may be released instead, and has no use for this Data
 			col.Data.Release()
-			col.Data, w.scratch = gpu.Joined(w.scratch), nil
+			col.Data, w.work = w.work, nil
 		}
 		if err != nil {
 			return err
@@ -480,28 +518,34 @@ func (q *queue) complete(s *gpu.Stride, w *decoding) error {
 	return nil
 }
 
-// completeColumn copies the characters of strings, and drops a bitmap without nulls.
+// completeColumn copies the bitmap, if there are nulls, and the characters of strings.
 func (q *queue) completeColumn(col *gpu.Column, c pageColumn, w *decoding) (err error) {
 	status := w.read[c.own]
-	if status.nulls == 0 {
-		col.Valid.Release()
-		col.Valid = nil
-	}
-	if c.strings == nil {
+	if status.nulls == 0 && c.strings == 0 {
 		return nil
 	}
-	o := q.begin("decode strings", w.lease)
-	var chars *gpu.Buffer
+	var out gpu.Column
+	o := q.begin("decode pages", w.lease)
 	defer func() {
-		end(o, &chars, &err)
+		end(o, &out, &err)
 		if err == nil {
-			col.Data = chars
+			col.Valid = out.Valid
+			if c.strings != 0 {
+				col.Data = out.Data
+			}
 		}
 	}()
-	chars = o.keep(o.alloc(max(int64(status.bytes), 1)))
-	o.scan(col.Offsets, col.Len, true)
-	launch(o, "pages_characters", blocks(col.Len, pageThreads), pageThreads, 0, charactersArgs{strings: addr(c.strings),
-		offsets: addr(col.Offsets), out: addr(chars), n: int64(col.Len)})
+	if status.nulls > 0 {
+		n := gpu.BitmapBytes(col.Len)
+		out.Valid = o.keep(o.alloc(n))
+		o.copy(out.Valid, 0, w.work, c.valid, n)
+	}
+	if c.strings != 0 {
+		out.Data = o.keep(o.alloc(max(int64(status.bytes), 1)))
+		o.scan(col.Offsets, col.Len, true)
+		launch(o, "pages_characters", blocks(col.Len, pageThreads), pageThreads, 0, charactersArgs{strings: c.strings,
+			offsets: addr(col.Offsets), out: addr(out.Data), n: int64(col.Len)})
+	}
 	return nil
 }
 

@@ -6,14 +6,8 @@ type lz4Args struct {
 	hadoop, _           int32
 }
 
-// decompressLZ4 starts the kernel that decompresses pages, whose positions are in a list.
-func (w *decoding) decompressLZ4(pages pagesArgs, list []int32, hadoop bool) {
-	if len(list) == 0 {
-		return
-	}
-	var t pageTable
-	at := put(&t, list)
-	at += t.write(w)
+// decompressLZ4 starts the kernel that decompresses pages, whose positions are in a list with an address.
+func (w *decoding) decompressLZ4(pages pagesArgs, list []int32, at uint64, hadoop bool) {
 	launchPages(w, "pages_lz4", len(list), copyThreads, lz4Args{pages: pages.pages, status: pages.status, list: at,
 		hadoop: flag(hadoop)})
 }

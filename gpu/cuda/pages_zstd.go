@@ -32,7 +32,7 @@ const (
 	zstdBlocks  = 8 // blocks of a multiprocessor that decode at a time
 )
 
-// zstdBatch is the ZSTD pages of a stride. Until decompress, literals and sequences are positions in their memory.
+// zstdBatch is the ZSTD pages of a stride. Until place, literals and sequences are positions in their memory.
 type zstdBatch struct {
 	blocks              []zstdBlock
 	frames              []zstdFrame
@@ -40,6 +40,9 @@ type zstdBatch struct {
 	work                []int32
 	literals, sequences int64 // bytes
 	checked             bool
+	// literalsAt and sequencesAt are positions in the memory of the decoding.
+	literalsAt, sequencesAt uint64
+	args                    zstdArgs // with positions in the table
 }
 
 // add adds a page.
@@ -80,26 +83,43 @@ func (z *zstdBatch) bytes(work int32) int32 {
 	return b.raw
 }
 
-// decompress starts the kernels that decompress the pages.
-func (z *zstdBatch) decompress(w *decoding, pages pagesArgs) {
+// reserve takes memory for literals and sequences.
+func (z *zstdBatch) reserve(b *pageBatch) {
+	if len(z.pages) > 0 {
+		z.literalsAt, z.sequencesAt = b.reserve(z.literals+pageSlack), b.reserve(z.sequences)
+	}
+}
+
+// put adds what kernels read to a table.
+func (z *zstdBatch) put(t *pageTable) {
 	if len(z.pages) == 0 {
 		return
 	}
-	literals, sequences := addr(w.temporary(z.literals+pageSlack)), addr(w.temporary(z.sequences))
+	slices.SortStableFunc(z.work, func(x, y int32) int { return cmp.Compare(z.bytes(y), z.bytes(x)) })
+	z.args = zstdArgs{blocks: put(t, z.blocks), frames: put(t, z.frames), list: put(t, z.pages), work: put(t, z.work),
+		next: put(t, make([]uint32, 1)), works: int32(len(z.work)), frameCount: int32(len(z.frames))}
+}
+
+// place writes the blocks with their addresses to a table. base is the address of the memory of the decoding.
+func (z *zstdBatch) place(t *pageTable, base uint64) {
 	for i := range z.blocks {
 		b := &z.blocks[i]
-		b.literals += literals
-		b.sequences += sequences
+		b.literals += base + z.literalsAt
+		b.sequences += base + z.sequencesAt
 		if b.kind < int32(gpu.ZstdCompressed) {
 			b.literals = 0
 		}
 	}
-	slices.SortStableFunc(z.work, func(x, y int32) int { return cmp.Compare(z.bytes(y), z.bytes(x)) })
-	var t pageTable
-	a := zstdArgs{pages: pages.pages, status: pages.status, blocks: put(&t, z.blocks), frames: put(&t, z.frames),
-		list: put(&t, z.pages), work: put(&t, z.work), next: put(&t, make([]uint32, 1)), works: int32(len(z.work)),
-		frameCount: int32(len(z.frames))}
-	at := t.write(w)
+	copy(t.bytes[z.args.blocks:], gpu.BytesOf(z.blocks))
+}
+
+// decompress starts the kernels that decompress the pages. at is the address of the table.
+func (z *zstdBatch) decompress(w *decoding, pages pagesArgs, at uint64) {
+	if len(z.pages) == 0 {
+		return
+	}
+	a := z.args
+	a.pages, a.status = pages.pages, pages.status
 	for _, p := range []*uint64{&a.blocks, &a.frames, &a.list, &a.work, &a.next} {
 		*p += at
 	}

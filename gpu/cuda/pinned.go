@@ -324,6 +324,27 @@ func (p *pinned) Free(_ []byte, addr uintptr, size int64) {
 	p.put(extent{addr, n, p.at(addr)})
 }
 
+// pinnedBlock is page-locked memory for which no lease pays, because it is small and brief.
+type pinnedBlock struct {
+	of   *pinned
+	mem  []byte
+	addr uintptr
+}
+
+// block returns n bytes.
+func (p *pinned) block(n int64) (pinnedBlock, error) {
+	mem, addr, err := p.Allocate(n)
+	return pinnedBlock{p, mem, addr}, err
+}
+
+// release frees the block, if there is one.
+func (b *pinnedBlock) release() {
+	if b.mem != nil {
+		b.of.Free(b.mem, b.addr, int64(len(b.mem)))
+		b.mem = nil
+	}
+}
+
 // flushRecent adds the recent blocks to the free extents. It reports whether there were
 // any. The caller holds the lock.
 func (p *pinned) flushRecent() bool {

@@ -260,6 +260,10 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	for i, c := range s.Cols {
 		cols[i] = t.column(i, c, q.upDicts, t.upload)
 	}
+	var w *decoding
+	if t.err == nil && s.HasPages() {
+		w = t.pages(s, cols)
+	}
 	t.finish(q.dev.up)
 	var copied event
 	if t.err == nil {
@@ -267,15 +271,17 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		copied, err = q.dev.record(q.dev.up)
 		t.fail(err)
 	}
-	var w *decoding
-	if t.err == nil && s.HasPages() {
-		var err error
-		w, err = q.dev.decode(l, cols, copied)
-		t.fail(err)
+	if t.err == nil && w != nil {
+		t.fail(w.launch(copied))
 	}
 	if t.err != nil {
 		// Copies may still be running from and to memory that is released now.
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
+		if w != nil {
+			_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.decode))
+			w.release()
+		}
+		t.table.release()
 		gpu.ReleaseColumns(cols)
 		t.settle(q.upDicts)
 		q.dev.recycle(t.start, t.stop)
@@ -283,7 +289,10 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	}
 	t.settle(q.upDicts)
 	out := &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}
-	q.dev.trace.moved(t, laneUp, func() { s.Release() })
+	q.dev.trace.moved(t, laneUp, func() {
+		s.Release()
+		t.table.release()
+	})
 	return out, arrival{copied, l, w}, nil
 }
 
@@ -393,6 +402,7 @@ type transfer struct {
 	start, stop event
 	bytes       int64
 	fresh       map[int]moved // dictionaries that come with this stride, by column
+	table       pinnedBlock   // of pages, if there are any
 }
 
 func (t *transfer) fail(err error) {
@@ -498,8 +508,8 @@ func equalDictionaries(a, b *gpu.Dictionary) bool {
 func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer) gpu.Column {
 	out := gpu.Column{Type: c.Type, Len: c.Len, CodeWidth: c.CodeWidth, Pages: c.Pages}
 	switch {
-	case c.Pages != nil:
-		out.Data = t.uploadWith(c.Data, c.Data.Size(), pageSlack)
+	case c.Pages != nil: // see transfer.pages
+		return out
 	case c.Dict == nil && c.Type.IsVar():
 		out.Offsets = move(c.Offsets, int64(c.Len+1)*4)
 		out.Data = move(c.Data, c.Data.Size())
@@ -513,30 +523,32 @@ func (t *transfer) plain(c gpu.Column, move func(*gpu.Buffer, int64) *gpu.Buffer
 }
 
 // upload copies n bytes of a buffer up.
-func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer { return t.uploadWith(b, n, 0) }
-
-// uploadWith is upload to a buffer with more bytes, which are zero.
-func (t *transfer) uploadWith(b *gpu.Buffer, n, more int64) *gpu.Buffer {
+func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 	if n = min(n, b.Size()); t.err != nil || n == 0 {
 		return nil
 	}
-	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, n+more)
+	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, n)
 	if err != nil {
 		t.fail(err)
 		return nil
 	}
+	t.copyUp(out.Addr(), b, n)
+	return out
+}
+
+// copyUp puts the copy of n bytes of a buffer on the stream of copies up.
+func (t *transfer) copyUp(to uintptr, b *gpu.Buffer, n int64) {
+	if t.err != nil || n == 0 {
+		return
+	}
 	if pieces := b.Pieces(); pieces != nil {
-		t.fail(t.q.dev.copyUpJoined(t.lease, out.Addr(), pieces, n))
+		t.fail(t.q.dev.copyUpJoined(t.lease, to, pieces, n))
 	} else {
 		src := b.Bytes()[:n]
-		t.fail(t.q.dev.copyUp(t.lease, out.Addr(), uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
+		t.fail(t.q.dev.copyUp(t.lease, to, uintptr(unsafe.Pointer(unsafe.SliceData(src))), n))
 		runtime.KeepAlive(src)
 	}
-	if more > 0 {
-		t.fail(t.q.dev.ctx.do(cuMemsetD8Async, out.Addr()+uintptr(n), 0, uintptr(more), uintptr(t.q.dev.up)))
-	}
 	t.bytes += n
-	return out
 }
 
 // download copies n bytes of a buffer down.

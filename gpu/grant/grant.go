@@ -106,6 +106,9 @@ var (
 	GPUStride = row(Share{Name: "stride of a GPU", Num: 1, Den: 32, Most: 256 * mib, Use: Works, Per: Run})
 	// GPUShortStride is what a stride of a GPU takes at least if the budgets have room for it.
 	GPUShortStride = row(Share{Name: "short stride of a GPU", Num: 1, Den: 16, Most: 16 * mib, Use: Works, Per: Run})
+	// PagesStride bounds a stride whose columns arrive in pages, if it is more than GPUStride. While it is decoded, its
+	// pages take up to twice as much.
+	PagesStride = row(Share{Name: "stride in pages", Num: 1, Den: 64, Most: 1 * gib, Use: Works, Per: Run})
 	// OperatorWork is about what an operator takes at least while it works, however few the rows.
 	OperatorWork = row(Share{Name: "work of an operator", Most: 128 * kib, Use: Works, Per: Run})
 )

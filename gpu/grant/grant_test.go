@@ -35,6 +35,7 @@ func TestWhatIsGrantedIsThere(t *testing.T) {
 var inOthers = []string{
 	grant.FrugalResident.Name, // a part of FrugalPipeline
 	grant.GPUShortStride.Name, // instead of GPUStride, where budgets are small
+	grant.PagesStride.Name,    // instead of GPUStride, where budgets are large
 	grant.GroupSlots.Name,     // slots, of tables
 	grant.TritonStrides.Name,  // of strides, which move when others need their memory
 	grant.KeyFilter.Name,      // a number of bytes

@@ -127,6 +127,9 @@ func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 // enough to share among cores.
 func (d *Device) StrideRows(int) int { return d.rows }
 
+// PagesStrideRows implements gpu.Device.
+func (d *Device) PagesStrideRows(int) int { return d.rows }
+
 // device returns the device of which this one is a share, or itself.
 func (d *Device) device() *Device {
 	if d.whole != nil {

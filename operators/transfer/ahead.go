@@ -53,7 +53,7 @@ func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease,
 		if err != nil {
 			return err
 		}
-		for len(a.strides) >= aheadLeast && l.Available() < aheadDepth*s.Bytes() && a.await(ctx) {
+		for len(a.strides) >= aheadLeast && l.Available() < aheadDepth*s.UploadedBytes() && a.await(ctx) {
 		}
 		left := l.Available()
 		up, err := q.UploadAhead(l, s)

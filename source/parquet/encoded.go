@@ -41,6 +41,7 @@ type encodedChunk struct {
 
 	// The unread bytes of the chunk are win[pos:] and then [off, end) of the file.
 	block *gpu.Buffer // memory of win and its slack
+	whole *gpu.Buffer // memory for all bytes of the chunk, before they are read, or nil
 	win   []byte
 	pos   int
 	off   int64
@@ -115,6 +116,25 @@ func (c *encodedChunk) wantedRows(from, to int64) (n int64) {
 		n += min(r.to, to) - max(r.from, from)
 	}
 	return n
+}
+
+// wholeSize returns the bytes of memory in which the chunk can be read at once, if that did not begin and a task wants
+// rows [from, to), which are all rows. Otherwise it returns 0.
+func (c *encodedChunk) wholeSize(from, to int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if from > 0 || to < c.rows || c.block != nil || c.whole != nil || c.off != c.meta.start ||
+		len(c.wanted) != 1 || c.wanted[0] != (rowRange{0, c.rows}) {
+		return 0
+	}
+	return c.end - c.off + slack
+}
+
+// readInto makes the first read of the chunk ask for all its bytes, into memory of wholeSize.
+func (c *encodedChunk) readInto(b *gpu.Buffer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.whole = b
 }
 
 // find returns the page of a wanted row. It fetches the pages up to this one.
@@ -373,7 +393,8 @@ func (c *encodedChunk) finish(to int64) error {
 // closeWindow releases the unread bytes. Fetched pages keep their bytes.
 func (c *encodedChunk) closeWindow() {
 	c.block.Release()
-	c.block, c.win, c.pos = nil, nil, 0
+	c.whole.Release()
+	c.block, c.whole, c.win, c.pos = nil, nil, nil, 0
 }
 
 // checkEnd checks that there are no rows after the last page. The caller holds the lock.
@@ -410,11 +431,18 @@ func (c *encodedChunk) fill(n int) ([]byte, error) {
 	if len(have) >= n || c.off == c.end {
 		return have[:min(n, len(have))], nil
 	}
-	n = int(min(int64(n), int64(len(have))+c.end-c.off))
-	want := int(min(int64(max(n, readAhead)), int64(len(have))+c.end-c.off))
-	b, err := c.lease.Alloc(int64(want) + slack)
-	if err != nil {
-		return nil, c.blamePage(err, n)
+	most := int64(len(have)) + c.end - c.off
+	n = int(min(int64(n), most))
+	want := int(min(int64(max(n, readAhead)), most))
+	b := c.whole
+	if c.whole = nil; b.Size() == most+slack {
+		want = int(most)
+	} else {
+		b.Release()
+		var err error
+		if b, err = c.lease.Alloc(int64(want) + slack); err != nil {
+			return nil, c.blamePage(err, n)
+		}
 	}
 	win := b.Bytes()[:want]
 	fresh := win[copy(win, have):]

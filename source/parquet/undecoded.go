@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"math"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -16,7 +17,7 @@ import (
 // decode dictionaries.
 func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, ok bool, err error) {
 	for _, s := range plan.segments {
-		if !deviceDecodes(s.chunks[i]) {
+		if c := s.chunks[i]; !deviceDecodes(c.col, c.meta) {
 			return col, false, nil
 		}
 	}
@@ -27,6 +28,7 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 		}
 	}()
 	defer guard(&err)
+	r.readTogether(plan, i)
 	for _, s := range plan.segments {
 		if ok, err = b.add(s.chunks[i], s.from, s.to); !ok || err != nil {
 			return col, false, err
@@ -42,21 +44,60 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 	return col, true, nil
 }
 
+// readTogether makes the chunks of a column of a stride follow each other in memory, so that the column is copied to the
+// device in few pieces. If memory for that is denied, they are read as if the CPU decoded them.
+func (r *reader) readTogether(plan *stridePlan, i int) {
+	sizes, total := make([]int64, len(plan.segments)), int64(0)
+	for k, s := range plan.segments {
+		sizes[k] = s.chunks[i].wholeSize(s.from, s.to)
+		total += sizes[k]
+	}
+	if total == 0 {
+		return
+	}
+	all, err := r.lease.Alloc(total)
+	if err != nil {
+		return
+	}
+	defer all.Release()
+	at := int64(0)
+	for k, s := range plan.segments {
+		if sizes[k] > 0 {
+			s.chunks[i].readInto(all.View(at, sizes[k]))
+			at += sizes[k]
+		}
+	}
+}
+
 // deviceCodecs are the codecs that a device decompresses.
 var deviceCodecs = map[format.CompressionCodec]gpu.PageCodec{format.Uncompressed: gpu.PageUncompressed,
 	format.Snappy: gpu.PageSnappy, format.Zstd: gpu.PageZstd, format.Lz4Raw: gpu.PageLZ4,
 	format.Lz4: gpu.PageHadoopLZ4}
 
 // deviceDecodes reports whether a device can decode the pages of a chunk, as far as the metadata says.
-func deviceDecodes(c *encodedChunk) bool {
-	if c.col.constant != nil || c.col.widens() {
+func deviceDecodes(c leaf, meta *chunk) bool {
+	if c.constant != nil || c.widens() {
 		return false
 	}
-	if _, ok := deviceCodecs[c.meta.codec]; !ok {
+	if _, ok := deviceCodecs[meta.codec]; !ok {
 		return false
 	}
-	_, ok := c.col.stored()
+	_, ok := c.stored()
 	return ok
+}
+
+// InPages implements source.Paged.
+func (t *Table) InPages(columns []int) bool {
+	for _, f := range t.files {
+		for g := range f.groups {
+			for _, c := range columns {
+				if !deviceDecodes(f.cols[c], &f.groups[g].chunks[c]) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // storedForm is how the PLAIN values of a column are stored: see gpu.Pages.
@@ -107,6 +148,7 @@ type pagesBuilder struct {
 type piece struct {
 	block    *gpu.Buffer
 	from, to int64
+	at       int64 // position of its first byte in the column
 }
 
 // add adds rows [from, to) of a chunk. ok is false if the device cannot decode a page.
@@ -152,15 +194,23 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (ok bool, err
 	if g.At = b.size; p.size == 0 {
 		return true, nil
 	}
-	from := int64(cap(p.block.Bytes()) - cap(p.bytes))
+	block, from := p.block.Whole()
+	from += int64(cap(p.block.Bytes()) - cap(p.bytes))
+	to := from + int64(p.size)
+	for _, x := range slices.Backward(b.pieces) {
+		if x.block == block && x.from <= from && to <= x.to {
+			g.At = x.at + from - x.from // a dictionary between data pages
+			return true, nil
+		}
+	}
 	last := len(b.pieces) - 1
-	if last < 0 || b.pieces[last].block != p.block || b.pieces[last].to > from {
-		b.pieces = append(b.pieces, piece{p.block, from, from})
+	if last < 0 || b.pieces[last].block != block || b.pieces[last].to > from {
+		b.pieces = append(b.pieces, piece{block, from, from, b.size})
 		last++
 	}
 	x := &b.pieces[last]
-	b.size += from + int64(p.size) - x.to
-	x.to = from + int64(p.size)
+	b.size += to - x.to
+	x.to = to
 	g.At = b.size - int64(p.size)
 	return true, nil
 }

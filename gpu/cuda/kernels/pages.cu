@@ -153,7 +153,9 @@ DEVICE const u8* snappy_body(const Page& p, u32& n) {
 }
 
 constexpr u32 PART = 64 << 10;  // bytes of output of a part
-constexpr int SPLIT_THREADS = 512, SEGMENT = 1024, SPLIT_TILE = SPLIT_THREADS / 32 * SEGMENT;
+constexpr u32 SEGMENT = 1024;   // bytes of input of a walk
+constexpr u32 WALKS = 64;       // that begin in a segment
+constexpr int SPLIT_SEGMENTS = 64; // that a block has in shared memory
 
 // Work is a page, or a part of a page, that a warp decompresses.
 struct Work {
@@ -161,93 +163,148 @@ struct Work {
     i32 part;  // -1: the whole page
 };
 
+// Split is a page that has parts.
+struct Split {
+    i64 walk;   // the position in walks of those of its first segment
+    i32 page;
+    i32 start;  // the position in starts of its first part
+};
+
+// Walk is a walk from element to element through a segment.
+struct Walk {
+    u32 past;    // the first element behind the segment
+    u32 output;  // bytes of output of the elements of the segment
+};
+
 struct SnappyArgs {
     const Page* pages;
     PageStatus* status;
-    const Work* work;   // the largest pages first
-    u32* next;          // the position in work of the next one
-    const i32* split;   // pages that have parts
-    const i32* first;   // of each of these, the position in starts of its first part
-    const i32* of;      // of each page, its position in split
-    u32* starts;        // where parts begin in the bytes of a page, and where the last one ends
-    u32* whole;         // of each of these pages: it must be decompressed as a whole
-    i32 count;          // of work
-    i32 splits;         // of split
+    const Work* work;      // the largest pages first
+    u32* next;             // the position in work of the next one
+    const Split* split;
+    const i32* of;         // of each page, its position in split
+    Walk* walks;           // of each segment, by the byte from which a walk begins
+    u32* starts;           // where parts begin in the bytes of a page, and where the last one ends
+    u32* whole;            // of each page in split: it must be decompressed as a whole
+    i32 count;             // of work
+    i32 walkers;           // blocks that walk through a page
 };
 
-// A block finds the parts of a page. Where the elements of a segment begin depends on all bytes before it.
-// So each lane of a warp assumes that one of the first 32 bytes of the segment begins an
-// element, and walks from there to the end of the segment. One thread then goes from segment to segment.
-KERNEL_BOUNDS(pages_split, SnappyArgs, SPLIT_THREADS, 1) {
-    __shared__ u8 tile[SPLIT_TILE + 16];
-    __shared__ u32 past[SPLIT_THREADS], output[SPLIT_THREADS]; // where each walk ends, and its bytes of output
-    // Of each tag: its bytes of input, and from bit 8 on those of output; 0 for long literals.
+// tag_steps writes for each tag its bytes of input, and from bit 8 on those of output; 0 for long literals.
+DEVICE void tag_steps(u16* steps) {
+    for (u32 i = threadIdx.x; i < 256; i += blockDim.x) {
+        Element e = element(i);
+        steps[i] = (i & 3) == 0 && i >= 240 ? 0 : (u16)(e.size() | e.length << 8);
+    }
+}
+
+// Where the elements of a segment begin depends on all bytes before it. So each lane of a warp assumes that an
+// element begins at one of the first bytes of the segment, and walks from there to the end of the segment.
+KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
+    __shared__ u8 tiles[PAGE_WARPS][SEGMENT + 16];
     __shared__ u16 steps[256];
+    const Split& split = a.split[blockIdx.x / a.walkers];
+    u32 n, first = (blockIdx.x % a.walkers * PAGE_WARPS + warp_id()) * SEGMENT;
+    tag_steps(steps);
+    __syncthreads();
+    const u8* in = snappy_body(a.pages[split.page], n);
+    u8* tile = tiles[warp_id()];
+    if (!in) return;
+    for (u32 base = first; base < n; base += a.walkers * PAGE_WARPS * SEGMENT) {
+        u32 size = min(n - base, SEGMENT);
+        __syncwarp();
+        for (u32 i = lane_id() * 4; i < size + 8; i += 128) *(u32*)(tile + i) = load32(in + base + i);
+        __syncwarp();
+        u32 at[2] = {lane_id(), lane_id() + 32}, sum[2] = {0, 0};
+        while (at[0] < size || at[1] < size)
+            for (int k = 0; k < 2; k++) {
+                if (at[k] >= size) continue;
+                u32 s = steps[tile[at[k]]];
+                if (s) {
+                    at[k] += s & 255;
+                    sum[k] += s >> 8;
+                } else {
+                    Element e = element(load64(tile + at[k]));
+                    at[k] += e.size();
+                    sum[k] += e.length;
+                }
+            }
+        for (u32 k = 0; k < 2; k++) // an element may end behind the page
+            a.walks[split.walk + base / SEGMENT * WALKS + 32 * k + lane_id()] = {base + min(at[k], n - base + 1), sum[k]};
+    }
+}
+
+// A block finds the parts of a page. One thread goes from segment to segment, and finds the segment in which each
+// part begins. Then each thread walks through the segment of one part.
+KERNEL_BOUNDS(pages_split, SnappyArgs, PAGE_THREADS, 4) {
+    __shared__ Walk walks[SPLIT_SEGMENTS * WALKS];
+    __shared__ u32 at, op, k; // the next element, its output, the next part
     __shared__ bool ok;
-    const Page& p = a.pages[a.split[blockIdx.x]];
-    u32* starts = a.starts + a.first[blockIdx.x];
+    const Split& split = a.split[blockIdx.x];
+    const Page& p = a.pages[split.page];
+    u32* starts = a.starts + split.start;
     u32 n, raw = p.raw, parts = (raw + PART - 1) / PART;
+    u32* outputs = starts + parts + 1; // of the elements at starts, until the second step
     const u8* in = snappy_body(p, n);
-    u32 at = 0, op = 0, k = 1; // of thread 0: the next element, its output, the next part
     if (threadIdx.x == 0) {
         starts[0] = 0;
+        at = op = 0;
+        k = 1;
         ok = in != nullptr;
     }
-    if (threadIdx.x < 256) {
-        Element e = element(threadIdx.x);
-        steps[threadIdx.x] = (threadIdx.x & 3) == 0 && threadIdx.x >= 240 ? 0 : (u16)(e.size() | e.length << 8);
-    }
-    auto step = [&](u32& i, u32& sum) { // goes to the next element of the tile, and adds the output of this one
-        u32 s = steps[tile[i]];
-        if (s) {
-            i += s & 255;
-            sum += s >> 8;
-        } else {
-            Element e = element(load64(tile + i));
-            i += e.size();
-            sum += e.length;
-        }
-    };
-    for (u32 base = 0; base < n; base += SPLIT_TILE) {
-        u32 size = min(n - base, (u32)SPLIT_TILE);
+    for (u32 base = 0; base < n; base += SPLIT_SEGMENTS * SEGMENT) {
+        u32 size = min(n - base, SPLIT_SEGMENTS * SEGMENT);
         __syncthreads();
         if (!ok) break;
-        for (u32 i = threadIdx.x * 4; i < size + 8; i += SPLIT_THREADS * 4) *(u32*)(tile + i) = load32(in + base + i);
-        __syncthreads();
-        u32 i = threadIdx.x / 32 * SEGMENT, to = min(i + SEGMENT, size), sum = 0;
-        for (i += lane_id(); i < to;) step(i, sum);
-        past[threadIdx.x] = base + i;
-        output[threadIdx.x] = sum;
+        if (at >= base + size) continue; // a long literal
+        const Walk* from = a.walks + split.walk + base / SEGMENT * WALKS;
+        for (u32 i = threadIdx.x; i < (size + SEGMENT - 1) / SEGMENT * WALKS; i += PAGE_THREADS) walks[i] = from[i];
         __syncthreads();
         if (threadIdx.x == 0) {
-            for (u32 from = 0; from < size && ok; from += SEGMENT) {
-                u32 end = base + min(from + SEGMENT, size);
-                if (at >= end) continue;
-                u32 lane = at - base - from, walk = from / SEGMENT * 32 + lane;
-                u32 target = k < parts ? k * PART : raw;
-                if (lane < 32 && output[walk] < target - op) {
-                    at = past[walk];
-                    op += output[walk];
-                    continue;
-                }
-                u32 i = at - base;
-                while (i < end - base && ok) {
-                    u32 length = 0;
-                    step(i, length);
-                    if (length > target - op) ok = false;
-                    op += length;
-                    if (op == target && k < parts) {
-                        starts[k++] = base + i;
-                        target = k < parts ? k * PART : raw;
+            u32 i = at, sum = op, part = k;
+            while (i < base + size && ok) {
+                u32 segment = (i - base) / SEGMENT, first = base + segment * SEGMENT, end = min(first + SEGMENT, n);
+                u32 next = i, output = 0;
+                if (i - first < WALKS) {
+                    Walk w = walks[segment * WALKS + i - first];
+                    next = w.past;
+                    output = w.output;
+                } else {
+                    while (next < end) {
+                        Element e = element(load64(in + next));
+                        next += min(e.size(), n + 1 - next);
+                        output += e.length;
                     }
                 }
-                at = base + i;
+                if (output > raw - sum) ok = false;
+                for (; ok && part < parts && part * PART <= sum + output; part++) {
+                    starts[part] = i;
+                    outputs[part] = sum;
+                }
+                i = next;
+                sum += output;
             }
+            at = i;
+            op = sum;
+            k = part;
         }
     }
+    __syncthreads();
+    bool good = ok && at == n && op == raw && k == parts;
+    for (u32 i = 1 + threadIdx.x; good && i < parts; i += PAGE_THREADS) {
+        u32 from = starts[i], sum = outputs[i];
+        while (sum < i * PART) {
+            Element e = element(load64(in + from));
+            from += e.size();
+            sum += e.length;
+        }
+        if (sum > i * PART) good = false;
+        starts[i] = from;
+    }
+    good = __syncthreads_and(good);
     if (threadIdx.x == 0) {
         starts[parts] = n;
-        a.whole[blockIdx.x] = !(ok && at == n && op == raw && k == parts);
+        a.whole[blockIdx.x] = !good;
     }
 }
 
@@ -263,13 +320,15 @@ KERNEL_BOUNDS(pages_snappy, SnappyArgs, PAGE_THREADS, 4) {
         const Page& p = a.pages[w.page];
         u32 n, raw = p.raw;
         const u8* in = snappy_body(p, n);
+        // Kernels read behind the body.
+        if (w.part <= 0 && lane_id() < SLACK) p.body[raw + lane_id()] = 0;
         if (w.part < 0) {
             if ((!in || !snappy(in, n, p.body, raw, tags[warp_id()])) && lane_id() == 0) a.status[p.column].bad = 1;
             continue;
         }
         i32 s = a.of[w.page];
         if (a.whole[s]) continue;
-        const u32* starts = a.starts + a.first[s] + w.part;
+        const u32* starts = a.starts + a.split[s].start + w.part;
         u32 at = starts[0], to = starts[1], done = w.part * PART;
         if (!snappy(in + at, to - at, p.body + done, min(PART, raw - done), tags[warp_id()]) && lane_id() == 0)
             a.whole[s] = 1; // a copy reaches behind the part
@@ -281,7 +340,7 @@ KERNEL_BOUNDS(pages_snappy, SnappyArgs, PAGE_THREADS, 4) {
 KERNEL_BOUNDS(pages_whole, SnappyArgs, 32, 1) {
     __shared__ Tags tags;
     if (!a.whole[blockIdx.x]) return;
-    const Page& p = a.pages[a.split[blockIdx.x]];
+    const Page& p = a.pages[a.split[blockIdx.x].page];
     u32 n;
     const u8* in = snappy_body(p, n);
     if ((!in || !snappy(in, n, p.body, p.raw, tags)) && lane_id() == 0) a.status[p.column].bad = 1;

@@ -51,6 +51,7 @@ struct PagesArgs {
 };
 
 constexpr i32 LEVELS_IN_BODY = -1;
+constexpr u32 SLACK = 16; // bytes after a page that kernels may read
 constexpr int PAGE_THREADS = 256, PAGE_WARPS = PAGE_THREADS / 32;
 
 // load32 and load64 load from any address.

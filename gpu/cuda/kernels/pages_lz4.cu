@@ -128,6 +128,7 @@ KERNEL_BOUNDS(pages_lz4, Lz4Args, COPY_THREADS, 8) {
     __shared__ Lz4 z;
     __shared__ Lz4Window windows[2];
     const Page& p = a.pages[a.list[blockIdx.x]];
+    if (threadIdx.x < SLACK) p.body[p.raw + threadIdx.x] = 0; // kernels read behind the body
     bool ok = a.hadoop && lz4(p, true, z, windows);
     __syncthreads();
     if (!ok) ok = lz4(p, false, z, windows);

@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,8 @@ type pipelineRun struct {
 	resident, earlier int64
 	serial            bool // one lane, because an operator counts rows in order
 	lanes             int
-	rows              int // rows of a stride
+	rows              int  // rows of a stride
+	pages             bool // the scan leaves all its columns in pages
 	// taken counts the morsels that lanes have taken. taking lets one lane take at a
 	// time.
 	taking sync.Mutex
@@ -363,7 +365,9 @@ func (p *pipelineRun) chooseLanes() {
 			width = max(width, o.Schema.RowBytes())
 		}
 	}
-	p.lanes, p.rows = 1, d.StrideRows(width)
+	p.pages = p.from != nil && p.from.scan != nil && p.run.leavesPages(p.from.scan)
+	p.lanes, p.rows = 1, math.MaxInt
+	p.rows = p.strideRows(width)
 	if p.run.frugal {
 		p.rows = min(p.rows, p.run.frugalRows(width))
 		p.shortenScan(leastFrugalRows)
@@ -406,7 +410,11 @@ func (p *pipelineRun) shortenScan(rows int) {
 // strideRows returns the maximum number of rows of a stride of the pipeline, for rows of rowBytes
 // bytes.
 func (p *pipelineRun) strideRows(rowBytes int) int {
-	return min(p.run.device.StrideRows(rowBytes), p.rows)
+	d := p.run.device
+	if p.pages {
+		return min(d.PagesStrideRows(rowBytes), p.rows)
+	}
+	return min(d.StrideRows(rowBytes), p.rows)
 }
 
 // runLanes runs all lanes to their ends. When one fails, the others stop, and runLanes

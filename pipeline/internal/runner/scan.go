@@ -8,6 +8,7 @@ import (
 	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/transfer"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
 
@@ -172,19 +173,25 @@ func (p *pipelineRun) scanOptions(o *opRun) source.ScanOptions {
 		Columns: o.scan.Columns, Prune: o.scan.Prune, StrideRows: rows, Lease: o.decode,
 		Decode: source.DecodeOptions{
 			Threads: r.threads(), Slots: r.slots,
-			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(),
+			Inflight: r.inflight(o, rows), InflightBytes: r.inflightBytes(p.pages),
 			Encoded: discrete(r.device), Pages: r.decodesPages(), Trace: r.trace(laneDecode, o.Name()),
 		},
 	}
 }
 
-// pagesThreads is the number of threads up to which a GPU decodes pages. With more, the CPU is as fast or faster,
-// although it takes five times as much processor time (examples/bench/decode.md).
-const pagesThreads = 12
+// pagesAhead bounds the bytes of pages that a scan reads ahead. Memory that is page-locked for them is slower than the
+// link, so less of it is used more often.
+const pagesAhead = 512 << 20
 
 // decodesPages reports whether scans leave pages to the device.
 func (r *run) decodesPages() bool {
-	return r.device.Known().DecodePages && r.threads() <= pagesThreads
+	return r.device.Known().DecodePages
+}
+
+// leavesPages reports whether the device decodes all columns of a scan.
+func (r *run) leavesPages(s *physical.Scan) bool {
+	t, ok := s.Table.(source.Paged)
+	return ok && r.decodesPages() && t.InPages(s.Columns)
 }
 
 // inflight returns the number of strides that are decoded at a time. It is one per thread, because
@@ -196,7 +203,7 @@ func (r *run) inflight(o *opRun, rows int) int {
 		return 1
 	}
 	n := r.threads() + 1
-	if bytes := r.inflightBytes(); bytes > 0 {
+	if bytes := r.inflightBytes(false); bytes > 0 {
 		n = min(2*n, max(int(bytes/int64(max(o.Schema.RowBytes(), 1)*rows)), 3))
 	}
 	return n
@@ -205,7 +212,7 @@ func (r *run) inflight(o *opRun, rows int) int {
 // inflightBytes returns the number of bytes that a scan for a discrete device may decode ahead. The
 // scans of a run may all decode at the same time, and share grant.DecodeAhead. The pages that are
 // being decoded, and the output, use the rest of the host budget.
-func (r *run) inflightBytes() int64 {
+func (r *run) inflightBytes(pages bool) int64 {
 	if !discrete(r.device) {
 		return 0
 	}
@@ -215,5 +222,9 @@ func (r *run) inflightBytes() int64 {
 			scans++
 		}
 	}
-	return grant.DecodeAhead.Among(r.device.HostBudget().Limit(), scans)
+	bytes := grant.DecodeAhead.Among(r.device.HostBudget().Limit(), scans)
+	if pages {
+		return min(bytes, pagesAhead)
+	}
+	return bytes
 }
