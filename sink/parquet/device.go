@@ -19,31 +19,31 @@ const deviceTasks = 2
 // deviceEncoder encodes columns of row groups on a device. A nil one does not.
 type deviceEncoder struct {
 	device  gpu.Device
-	lease   *gpu.Lease // of memory of the device
-	working int        // tasks; the Writer's lock guards it
-	queues  []gpu.PageEncoder
+	lease   *gpu.Lease        // of memory of the device
+	working int               // tasks; the Writer's lock guards it
+	queues  []gpu.PageEncoder // that no task uses; the Writer's lock guards them too
 }
 
 // newDeviceEncoder returns the encoder for an output, or nil if the device does not encode such outputs.
-func newDeviceEncoder(opt Options) (*deviceEncoder, error) {
-	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Properties().EncodePages || len(opt.PartitionBy) > 0 ||
+func newDeviceEncoder(opt Options) *deviceEncoder {
+	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages || len(opt.PartitionBy) > 0 ||
 		opt.Compression != "snappy" && opt.Compression != "none" {
-		return nil, nil
+		return nil
 	}
-	d := &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}
-	for range deviceTasks {
-		q, err := opt.Device.NewQueue("output")
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-		p, ok := q.(gpu.PageEncoder)
-		if !ok {
-			return nil, errors.Join(errors.New("internal error: a device encodes pages, and its queues do not"), q.Close(),
-				d.close())
-		}
-		d.queues = append(d.queues, p)
+	return &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}
+}
+
+// open returns a new queue. It waits until the device has started, so outputs begin without queues.
+func (d *deviceEncoder) open() (gpu.PageEncoder, error) {
+	q, err := d.device.NewQueue("output")
+	if err != nil {
+		return nil, err
 	}
-	return d, nil
+	p, ok := q.(gpu.PageEncoder)
+	if !ok {
+		return nil, errors.Join(errors.New("internal error: a device encodes pages, and its queues do not"), q.Close())
+	}
+	return p, nil
 }
 
 // close releases what the encoder has, after the last task. It may be called again.
@@ -121,13 +121,23 @@ func (w *Writer) workOnDevice(first *group) {
 		return true
 	})
 	d.working++
-	q := d.queues[len(d.queues)-1]
-	d.queues = d.queues[:len(d.queues)-1]
+	var q gpu.PageEncoder
+	if n := len(d.queues); n > 0 {
+		q, d.queues = d.queues[n-1], d.queues[:n-1]
+	}
 	w.mu.Unlock()
+	if q == nil {
+		var err error
+		if q, err = d.open(); err != nil {
+			w.fail(err)
+		}
+	}
 	done := w.encodeOnDevice(q, groups)
 	w.mu.Lock()
 	d.working--
-	d.queues = append(d.queues, q)
+	if q != nil {
+		d.queues = append(d.queues, q)
+	}
 	for _, r := range done {
 		if r.chunk == nil && r.err == nil {
 			w.tasks = append(w.tasks, task{chunk: chunk{r.group, r.column}})
@@ -147,7 +157,7 @@ type deviceResult struct {
 }
 
 // encodeOnDevice encodes all columns of row groups that lie in memory of a device. Those that it cannot encode are
-// copied to the host.
+// copied to the host. Once the sink has failed it only releases them, and needs no queue.
 func (w *Writer) encodeOnDevice(q gpu.PageEncoder, groups []*group) (out []deviceResult) {
 	for _, g := range groups {
 		for _, i := range g.device {
@@ -170,7 +180,7 @@ func (w *Writer) encodeOnDevice(q gpu.PageEncoder, groups []*group) (out []devic
 		r := &out[i]
 		switch {
 		case r.chunk != nil:
-		case err == nil || gpu.IsOutOfMemory(err):
+		case q != nil && (err == nil || gpu.IsOutOfMemory(err)):
 			r.err = w.bring(q, r.group, r.column)
 		default:
 			r.err = err

@@ -124,11 +124,9 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease,
 			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
-	if w.device, err = newDeviceEncoder(opt); err != nil {
-		return nil, err
-	}
+	w.device = newDeviceEncoder(opt)
 	if w.out, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync); err != nil {
-		return nil, errors.Join(err, w.device.close())
+		return nil, err
 	}
 	return w, nil
 }

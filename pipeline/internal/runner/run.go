@@ -265,7 +265,7 @@ func (r *run) pipelines(ctx context.Context, rows *channelFeed) (err error) {
 
 // encodes returns the device if the sink may have memory of it. A frugal run leaves it to the stages.
 func (r *run) encodes() gpu.Device {
-	if r.frugal || !r.device.Properties().EncodePages {
+	if r.frugal || !r.device.Known().EncodePages {
 		return nil
 	}
 	return r.device
