@@ -57,7 +57,7 @@ const (
 	slotBlocks    = 16       // SLOT_BLOCKS
 	pieceBytes    = 64 << 10 // PIECE
 	// pieceSlot is the room for a compressed piece, with the length of the page before it and the slack of load32.
-	pieceSlot = 32 + pieceBytes + pieceBytes/6 + 32
+	pieceSlot = (64 + pieceBytes + pieceBytes/6) / 16 * 16
 	// joinedChunks is the number of bytes of chunks that are copied to the host together.
 	joinedChunks = 8 << 20
 	// boundBytes is the room for a bound of strings: its length, and its first bytes (BOUND).
@@ -422,6 +422,7 @@ func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) 
 	e.write(placed, 0, gpu.BytesOf(places))
 	e.args.out, e.args.places = addr(to), addr(placed)
 	e.begins("output")
+	e.fill(to, 0, total, 0) // the gaps for heads
 	launch(e.op, "encode_gather", len(e.pieces), encodeThreads, 0, e.args)
 	if e.failed() {
 		return nil, e.err

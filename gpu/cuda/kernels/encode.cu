@@ -16,7 +16,7 @@
 //   encode_ends     a warp a page: its size and checksum
 //   encode_gather   a block a piece: moves it to its place in the output
 //
-// load32 reads up to 8 bytes after the last byte that is used. Bodies and pieces are that much longer.
+// load32 reads whole words, and so up to 3 bytes after the last byte that is used. Whoever writes bytes clears these.
 #include "common.cuh"
 
 // The layouts of encode.go.
@@ -140,6 +140,11 @@ DEVICE u64 zigzag(i64 v) { return (u64)v << 1 ^ (u64)(v >> 63); }
 
 DEVICE void put32(u8* p, u32 v) {
     for (int k = 0; k < 4; k++) p[k] = v >> 8 * k;
+}
+
+// clear_after clears the bytes that load32 reads after the last one.
+DEVICE void clear_after(u8* end) {
+    for (int k = 0; k < 3; k++) end[k] = 0;
 }
 
 DEVICE u64 plain(const u8* values, i32 width, i32 i) {
@@ -266,6 +271,7 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
     count = block_sum(count, warps);
     u32 bad = __syncthreads_or(lost), nan = __syncthreads_or(unordered);
     if (threadIdx.x) return;
+    clear_after(p.dense + (i64)taken * c.width);
     for (int w = 1; w < ENCODE_WARPS; w++) {
         lo = min(lo, least[w]);
         hi = min(hi, most[w]);
@@ -405,7 +411,7 @@ KERNEL_BOUNDS(encode_entries, EncodeArgs, ENCODE_THREADS, 4) {
             ((u64*)c.entries)[code] = key;
     }
     if (blockIdx.x % SLOT_BLOCKS == 0 && threadIdx.x == 0 && c.form != ENCODE_STRINGS)
-        a.results[c.dictionary].raw = s.distinct * c.width;
+        clear_after(c.entries + (a.results[c.dictionary].raw = s.distinct * c.width));
 }
 
 // --- Dictionaries of strings ----------------------------------------------------------
@@ -472,10 +478,12 @@ KERNEL_BOUNDS(encode_strings, EncodeArgs, ENCODE_THREADS, 4) {
     }
     over = __syncthreads_or(over);
     if (threadIdx.x) return;
-    if (over || at > MOST_DICTIONARY + 4)
+    if (over || at > MOST_DICTIONARY + 4) {
         s.full = 1;
-    else
-        a.results[c.dictionary].raw = at;
+        return;
+    }
+    a.results[c.dictionary].raw = at;
+    clear_after(c.entries + at);
 }
 
 constexpr u32 BOUND = 72; // bytes of a bound that the host gets
@@ -736,6 +744,7 @@ KERNEL_BOUNDS(encode_body, EncodeArgs, ENCODE_THREADS, 4) {
     if (threadIdx.x) return;
     r.raw = at + n;
     r.deltas = n;
+    clear_after(p.body + r.raw);
 }
 
 // Differences do not pay off if those of the first page are not much smaller than its values.
@@ -748,7 +757,9 @@ KERNEL_BOUNDS(encode_plain, EncodeArgs, ENCODE_THREADS, 4) {
     PageResult& r = a.results[blockIdx.x];
     u32 n = (p.rows - r.nulls) * c.width, at = c.nullable ? put_levels(p, r.nulls) : 0;
     put_values(p.body + at, p.dense, n);
-    if (threadIdx.x == 0) r.raw = at + n;
+    if (threadIdx.x) return;
+    r.raw = at + n;
+    clear_after(p.body + r.raw);
 }
 
 // --- Snappy ---------------------------------------------------------------------------
@@ -812,12 +823,9 @@ DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 last) {
         if (inside) from = table[h];
         __syncwarp();
         // The last of several positions stays in the table, so that the output does not depend on the order of stores.
-        for (bool wants = inside; __any_sync(ALL, wants);) {
-            if (wants) table[h] = (u16)pos;
-            __syncwarp();
-            wants = wants && table[h] < pos;
-            __syncwarp();
-        }
+        u32 peers = __match_any_sync(ALL, inside ? h : ALL);
+        if (inside && peers >> lane == 1) table[h] = (u16)pos;
+        __syncwarp();
         if (inside) {
             ok = from < pos && load32(in + from) == v;
             if (last && last <= pos && load32(in + pos - last) == v) {
@@ -919,6 +927,8 @@ KERNEL_BOUNDS(encode_pieces, EncodeArgs, PIECE_WARPS * 32, 4) {
         }
         const EncodeChunk& c = a.chunks[p.chunk];
         size += compress(from, n, to + size, tables[warp_id()], c.width);
+        if (lane_id() == 0) clear_after(to + size);
+        __syncwarp();
         from = to;
     } else {
         size = n;
