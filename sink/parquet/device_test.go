@@ -106,8 +106,8 @@ func (c encodeCase) table(r *rand.Rand) table {
 	return tab
 }
 
-// TestADeviceEncodesLikeTheCPU writes the same rows by the CPU and by a device. Without compression the files are the
-// same byte for byte; with it, their metadata and indexes are, and all pages.
+// TestADeviceEncodesLikeTheCPU writes the same rows by the CPU and by a device. The values, metadata and indexes of the
+// files are the same. Without compression and dictionaries, all bytes are.
 func TestADeviceEncodesLikeTheCPU(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	thin, i := gputest.ThinOr(t, 31), 0
@@ -139,13 +139,16 @@ func (c encodeCase) check(t *testing.T, d gpu.Device, tab table) {
 	tab.write(t, cpu, opt)
 	require.Positive(t, tab.writeOnDevice(t, d, device, opt), "%+v", c)
 	want, got := readFile(t, cpu), readFile(t, device)
-	if c.codec == "none" {
-		requireSameMetadata(t, want.File, got.File)
+	requireSameMetadata(t, want.File, got.File)
+	if c.codec == "none" && (c.dictionary == "off" || c.distinct > c.rows) {
 		require.True(t, bytes.Equal(want.bytes, got.bytes), "%+v", c)
 		return
 	}
 	tab.requireRead(t, device, 0)
-	requireSameMetadata(t, want.File, got.File)
+	if c.codec == "none" {
+		// On a CPU with AVX2, parquet-go cuts runs of packed codes where both halves of eight codes are equal.
+		require.InEpsilon(t, len(want.bytes), len(got.bytes), 0.02)
+	}
 }
 
 type parquetFile struct {
