@@ -1,6 +1,9 @@
 package parquet
 
 import (
+	"encoding/binary"
+	"slices"
+
 	"github.com/klauspost/compress/s2"
 	"github.com/parquet-go/parquet-go/compress/brotli"
 	"github.com/parquet-go/parquet-go/compress/gzip"
@@ -59,6 +62,21 @@ type snappy struct{}
 
 func (snappy) CompressionCodec() format.CompressionCodec { return format.Snappy }
 
+// snappyBlock is the number of bytes that are compressed by themselves, as other encoders do. No copy reaches behind such
+// a block, so that a GPU decompresses the blocks of a page at the same time.
+const snappyBlock = 64 << 10
+
 func (snappy) Encode(dst, src []byte) ([]byte, error) {
-	return s2.EncodeSnappy(dst[:cap(dst)], src), nil
+	blocks := len(src)/snappyBlock + 1
+	dst = slices.Grow(dst[:0], len(src)+blocks*(s2.MaxEncodedLen(snappyBlock)-snappyBlock)+binary.MaxVarintLen64)
+	dst = binary.AppendUvarint(dst, uint64(len(src)))
+	for len(src) > 0 {
+		n := min(len(src), snappyBlock)
+		room := dst[len(dst):cap(dst)]
+		block := s2.EncodeSnappy(room, src[:n])
+		_, length := binary.Uvarint(block)
+		dst = append(dst, block[length:]...)
+		src = src[n:]
+	}
+	return dst, nil
 }
