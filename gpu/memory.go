@@ -442,7 +442,8 @@ func (b *Buffer) View(offset, n int64) *Buffer {
 	return v
 }
 
-// Whole returns the buffer that this one is a view of, and the view's offset in it. A buffer that is no view is its own.
+// Whole returns the buffer that this one is a view of, and the view's offset in it. A buffer that is no view
+// is its own.
 func (b *Buffer) Whole() (whole *Buffer, offset int64) {
 	if b.whole == nil {
 		return b, 0

@@ -48,9 +48,8 @@ patterns: * and ? within a name, [a-z], and ** for any number of folders, as in
 data/**/*.parquet. Hidden names (.name, and _name in a folder) are skipped.
 
 The job runs on an NVIDIA GPU if there is one and the job is large enough for it; the
-report says why. The rows are the same. The CPU decodes and encodes files, and kernels do
-the rest. With at most 12 threads kernels also decode most pages, and the report says how
-many bytes. With --device auto+host the CPU helps with joins and group-bys that do not fit
+report says why. The rows are the same. The CPU reads and writes files, and kernels do the
+rest: they also decode most pages, and the report says how many bytes. With --device auto+host the CPU helps with joins and group-bys that do not fit
 the GPU: it takes partitions when that is faster by the times measured so far. The report
 says how many.
 

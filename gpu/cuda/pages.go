@@ -456,8 +456,8 @@ func (w *decoding) wait() error {
 	if w.slot != nil {
 		copy(to, w.slot.mem)
 	} else if err := w.d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(w.status),
-		uintptr(len(to)), uintptr(w.d.decode)); err != nil { // it returns once the bytes have arrived, which are pageable
-		return err
+		uintptr(len(to)), uintptr(w.d.decode)); err != nil {
+		return err // otherwise the bytes have arrived, since they are pageable
 	}
 	w.giveBack()
 	return nil

@@ -62,8 +62,8 @@ type snappy struct{}
 
 func (snappy) CompressionCodec() format.CompressionCodec { return format.Snappy }
 
-// snappyBlock is the number of bytes that are compressed by themselves, as other encoders do. No copy reaches behind such
-// a block, so that a GPU decompresses the blocks of a page at the same time.
+// snappyBlock is the number of bytes that are compressed by themselves, as other encoders do. No copy reaches
+// behind such a block, so that a GPU decompresses the blocks of a page at the same time.
 const snappyBlock = 64 << 10
 
 func (snappy) Encode(dst, src []byte) ([]byte, error) {

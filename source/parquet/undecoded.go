@@ -44,8 +44,8 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 	return col, true, nil
 }
 
-// readTogether makes the chunks of a column of a stride follow each other in memory, so that the column is copied to the
-// device in few pieces. If memory for that is denied, they are read as if the CPU decoded them.
+// readTogether makes the chunks of a column of a stride follow each other in memory, so that the column is
+// copied to the device in few pieces. If memory for that is denied, they are read as if the CPU decoded them.
 func (r *reader) readTogether(plan *stridePlan, i int) {
 	sizes, total := make([]int64, len(plan.segments)), int64(0)
 	for k, s := range plan.segments {

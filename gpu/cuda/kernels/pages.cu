@@ -229,8 +229,9 @@ KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
                     sum[k] += e.length;
                 }
             }
+        Walk* walks = a.walks + split.walk + base / SEGMENT * WALKS + lane_id();
         for (u32 k = 0; k < 2; k++) // an element may end behind the page
-            a.walks[split.walk + base / SEGMENT * WALKS + 32 * k + lane_id()] = {base + min(at[k], n - base + 1), sum[k]};
+            walks[32 * k] = {base + min(at[k], n - base + 1), sum[k]};
     }
 }
 
