@@ -1,7 +1,7 @@
 // Writes what sequences of literals and copies stand for: the second half of decompression, for codecs whose copies
-// may reach back to the first byte of a page. All threads of a block work on a page. They take a window of sequences
-// at a time. Each byte of the window's output is traced to its source before any is written, so the threads need not
-// wait for each other within a window.
+// may reach back to the first byte of a page. All threads of a block work on a page. They take a window of sequences at
+// a time, and a tile of its output: each byte of the tile is a literal, a byte before the tile, or the same as an
+// earlier byte of the tile. Pointer doubling finds the last kind, however long the chains of copies are.
 #pragma once
 #include "pages.cuh"
 
@@ -32,49 +32,99 @@ DEVICE u32 copy_at(const Copies& c, u32 count, u32 position) {
     return k;
 }
 
-// copy_source returns the address of the byte at a position, which sequence k writes, among the literals or in the
-// output before the window. Each round goes back in the output, so it ends.
-DEVICE const u8* copy_source(const Copies& c, u32 k, u32 position, u32 from, const Literals& l, const u8* out) {
-    for (;;) {
-        u32 match = c.match[k];
-        if (position < match) return l.source(c.literal[k] + position);
-        u32 back = c.back[k], inside = position - match;
-        if (inside >= back) inside %= back;
-        position = match - back + inside;
-        if (position < from) return out + position;
-        k = copy_at(c, k + 1, position);
+// Copied is what the bytes of a tile of output are: a byte with bit KNOWN, or the position in the tile of an earlier byte
+// that is the same.
+constexpr u32 COPY_TILE = 4096, KNOWN = 0x8000;
+
+struct Copied {
+    __align__(8) u16 now[COPY_TILE];
+    __align__(8) u16 next[COPY_TILE];
+};
+
+// known4 returns four bytes of a word as they are in Copied.
+DEVICE u64 known4(u32 v) {
+    u64 low = (v & 0xff) | (v << 8 & 0xff0000), high = (v >> 16 & 0xff) | (v >> 8 & 0xff0000);
+    return low | high << 32 | 0x8000800080008000ull;
+}
+
+// trace writes what the bytes of output in [from, to) are, of which sequence k writes the first one. The tile begins at
+// begin, and its first byte of output is at base. It returns whether some bytes are not known.
+DEVICE bool trace(const Copies& c, u32 k, u32 from, u32 to, u32 begin, u32 base, const Literals& l, const u8* out,
+                  u16* tile) {
+    if (to - from == 4 && c.end[k] >= to) { // one sequence
+        u32 match = c.match[k], literal = c.literal[k] + from, back = c.back[k];
+        if (to <= match && l.stride && literal + 8 <= l.count) {
+            *(u64*)(tile + (from - begin)) = known4(load32(l.at + literal));
+            return false;
+        }
+        if (from >= match && to - match <= back && from - back + 8 <= base) {
+            *(u64*)(tile + (from - begin)) = known4(load32(out + from - back));
+            return false;
+        }
     }
+    bool open = false;
+    for (u32 i = from; i < to; i++) {
+        while (c.end[k] <= i) k++;
+        u32 match = c.match[k], v;
+        if (i < match) {
+            v = KNOWN | *l.source(c.literal[k] + i);
+        } else {
+            u32 back = c.back[k], inside = i - match;
+            if (inside >= back) inside %= back;
+            u32 source = match - back + inside;
+            bool known = source < base;
+            v = known ? KNOWN | out[source] : source - begin;
+            open = open || !known;
+        }
+        tile[i - begin] = v;
+    }
+    return open;
 }
 
 // copy_window writes the output of count sequences, which begins at from. The distances of copies are positive and
-// at most the position of the copy. The call of a thread has its number among the threads that copy.
-DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l, u8* out, u32 thread, u32 threads) {
+// at most the position of the copy. All threads of a block call it. If busy, the first warp does other work at first.
+template <class Work>
+DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l, u8* out, Copied& t, bool busy,
+                        Work work) {
     u32 to = c.end[count - 1];
-    for (u32 i = (from & ~3u) + 4 * thread; i < to; i += 4 * threads) {
-        u32 position = max(i, from), end = min(i + 4, to);
-        u32 k = copy_at(c, count, position);
-        if (end - position == 4 && l.stride && c.end[k] >= end) { // one piece of output with one source
-            u32 match = c.match[k], back = c.back[k], inside = position - match;
-            u32 literal = c.literal[k] + position;
-            if (end <= match && literal + 8 <= l.count) {
-                *(u32*)(out + i) = load32(l.at + literal);
-                continue;
-            }
-            if (position >= match && inside + 4 <= back && position - back + 8 <= from) {
-                *(u32*)(out + i) = load32(out + position - back);
-                continue;
+    for (u32 begin = from & ~3u; begin < to || busy; begin += COPY_TILE) {
+        u32 base = max(begin, from), end = min(begin + COPY_TILE, to), skip = busy ? 32 : 0;
+        bool open = false;
+        if (threadIdx.x < skip) {
+            work();
+        } else {
+            for (u32 i = begin + 4 * (threadIdx.x - skip); i < end; i += 4 * (COPY_THREADS - skip)) {
+                u32 first = max(i, base);
+                open = trace(c, copy_at(c, count, first), first, min(i + 4, end), begin, base, l, out, t.now) || open;
             }
         }
-        u32 word = 0;
-        for (u32 j = position; j < end; j++) {
-            while (c.end[k] <= j) k++;
-            word |= (u32)*copy_source(c, k, j, from, l, out) << 8 * (j - i);
+        busy = false;
+        // Each round halves the distance to a byte that is known.
+        u16 *now = t.now, *next = t.next;
+        while (__syncthreads_or(open)) {
+            open = false;
+            for (u32 i = base - begin + threadIdx.x; i < end - begin; i += COPY_THREADS) {
+                u32 v = now[i];
+                if (!(v & KNOWN)) v = now[v];
+                open = open || !(v & KNOWN);
+                next[i] = v;
+            }
+            u16* swap = now;
+            now = next;
+            next = swap;
         }
-        if (end - position == 4) {
-            *(u32*)(out + i) = word;
-            continue;
+        for (u32 i = begin + 4 * threadIdx.x; i < end; i += 4 * COPY_THREADS) {
+            if (i >= base && i + 4 <= end) {
+                u64 v = *(const u64*)(now + (i - begin));
+                u32 low = (u32)v, high = (u32)(v >> 32);
+                low = (low & 0xff) | (low >> 8 & 0xff00);
+                high = (high & 0xff) | (high >> 8 & 0xff00);
+                *(u32*)(out + i) = low | high << 16;
+                continue;
+            }
+            for (u32 j = max(i, base); j < min(i + 4, end); j++) out[j] = (u8)now[j - begin];
         }
-        for (u32 j = position; j < end; j++) out[j] = (u8)(word >> 8 * (j - i));
+        __syncthreads();
     }
 }
 

@@ -100,7 +100,7 @@ DEVICE void fill(Lz4& z, Lz4Window& w) {
 }
 
 // lz4 decompresses a page. A block of threads calls it.
-DEVICE bool lz4(const Page& p, bool framed, Lz4& z, Lz4Window* windows) {
+DEVICE bool lz4(const Page& p, bool framed, Lz4& z, Lz4Window* windows, Copied& copied) {
     const u8* in = p.src + max(p.levels, 0);
     u32 size = p.size - max(p.levels, 0);
     Literals literals = {in, size, 1};
@@ -115,11 +115,10 @@ DEVICE bool lz4(const Page& p, bool framed, Lz4& z, Lz4Window* windows) {
         __syncthreads();
         if (!ok) return false;
         if (count == 0) break;
-        if (threadIdx.x == 0) fill(z, windows[k ^ 1]);
         const Lz4Window& w = windows[k];
-        if (threadIdx.x >= 32)
-            copy_window(w.copies, count, w.from, literals, p.body, threadIdx.x - 32, COPY_THREADS - 32);
-        __syncthreads();
+        copy_window(w.copies, count, w.from, literals, p.body, copied, true, [&] {
+            if (threadIdx.x == 0) fill(z, windows[k ^ 1]);
+        });
     }
     return z.out == (u32)p.raw && (!framed || z.out == z.frame);
 }
@@ -127,10 +126,11 @@ DEVICE bool lz4(const Page& p, bool framed, Lz4& z, Lz4Window* windows) {
 KERNEL_BOUNDS(pages_lz4, Lz4Args, COPY_THREADS, 8) {
     __shared__ Lz4 z;
     __shared__ Lz4Window windows[2];
+    __shared__ Copied copied;
     const Page& p = a.pages[a.list[blockIdx.x]];
     if (threadIdx.x < SLACK) p.body[p.raw + threadIdx.x] = 0; // kernels read behind the body
-    bool ok = a.hadoop && lz4(p, true, z, windows);
+    bool ok = a.hadoop && lz4(p, true, z, windows, copied);
     __syncthreads();
-    if (!ok) ok = lz4(p, false, z, windows);
+    if (!ok) ok = lz4(p, false, z, windows, copied);
     if (!ok && threadIdx.x == 0) mark_bad(a.status[p.column]);
 }

@@ -520,6 +520,7 @@ DEVICE u32 resolve(u32 back, const u32* recent) {
 // A block of threads writes the output of a page.
 KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
     __shared__ Copies c;
+    __shared__ Copied copied;
     __shared__ bool stop;
     const ZstdPage& z = a.list[blockIdx.x];
     const Page& p = a.pages[z.page];
@@ -558,8 +559,7 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
             }
             ok = __syncthreads_and(ok);
             if (!ok) break;
-            copy_window(c, n, start, l, p.body, threadIdx.x, COPY_THREADS);
-            __syncthreads();
+            copy_window(c, n, start, l, p.body, copied, false, [] {});
             at = block_from + sequence_end(final);
             last = sequence_literals(final);
         }
