@@ -13,8 +13,13 @@ type Pages struct {
 	Data []Page
 	// Zstd are the blocks of all pages with PageZstd, in the order of the pages.
 	Zstd []ZstdBlock
-	// Stored is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings, which follow their length.
+	// Form says how values are stored.
+	Form StoredForm
+	// Stored is the number of bytes of a value; 0 for booleans, and for strings, which follow their length if they are
+	// PLAIN. Those of StoredValues have 4 or 8 bytes.
 	Stored int
+	// Digits is the most digits of a decimal of StoredBigEndian.
+	Digits int
 	// Least and Most bound the values of a column of integers. A value outside is bad data.
 	Least, Most int64
 	// Optional says that pages may have nulls.
@@ -35,12 +40,13 @@ type Page struct {
 	Codec      PageCodec // of the body
 	ZstdFrom   int       // of a page with PageZstd: its blocks are [ZstdFrom, ZstdTo) of Zstd
 	ZstdTo     int
-	Coded      bool // values are codes of the dictionary
-	Dictionary int  // the position of the page's dictionary in Dictionaries
-	Base       int  // of a column with a Dict: what is added to codes
-	Entries    int  // of a coded page: the number of values in its dictionary
-	Values     int  // number of values, with nulls
-	Skip, Rows int  // the column has rows [Skip, Skip+Rows) of the page
+	Coded      bool           // values are codes of the dictionary
+	Encoding   StoredEncoding // of values that are not codes
+	Dictionary int            // the position of the page's dictionary in Dictionaries
+	Base       int            // of a column with a Dict: what is added to codes
+	Entries    int            // of a coded page: the number of values in its dictionary
+	Values     int            // number of values, with nulls
+	Skip, Rows int            // the column has rows [Skip, Skip+Rows) of the page
 }
 
 // LevelsInBody is the number of bytes of levels of a page that has them in its body, after their length.
@@ -56,6 +62,32 @@ const (
 	PageZstd
 	PageLZ4
 	PageHadoopLZ4 // Hadoop's frames, or LZ4 without them
+)
+
+// StoredEncoding is the encoding of values that are not codes.
+type StoredEncoding int32
+
+// The encodings of pages.
+const (
+	StoredPlain StoredEncoding = iota
+	StoredDelta
+	StoredDeltaLength
+	StoredDeltaBytes
+	StoredStreamSplit
+	StoredRuns // booleans
+)
+
+// StoredForm is how the values of a column in pages become values of its type.
+type StoredForm int32
+
+// The forms of stored values.
+const (
+	StoredValues    StoredForm = iota // values of the type; integers within bounds become wider or narrower
+	StoredBigEndian                   // decimals in two's complement
+	StoredInt96                       // nanoseconds of the day and the Julian day become microseconds since 1970
+	StoredHalf                        // floats of 2 bytes
+	StoredBits                        // booleans
+	StoredBytes                       // strings of Stored bytes
 )
 
 // DecodePages decodes the columns of a stride that are in pages on the CPU (Pages.Decode). After an error the stride is

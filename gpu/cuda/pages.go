@@ -57,6 +57,15 @@ const (
 	formValues int32 = iota
 	formCodes
 	formStrings
+	formBits
+)
+
+// What the values of a page are: Coded of pages.cuh.
+const (
+	pagePlain int32 = iota
+	pageCoded
+	pageArray
+	pageAll
 )
 
 const (
@@ -192,6 +201,11 @@ func (w *decoding) launch(copied event) error {
 			return d.ctx.do(cuMemsetD8Async, uintptr(base+t.valid), 0, uintptr(b.valid), uintptr(d.decode))
 		})
 	}
+	for _, bits := range b.bits {
+		w.do(func() error {
+			return d.ctx.do(cuMemsetD8Async, bits.Addr(), 0, uintptr(bits.Size()), uintptr(d.decode))
+		})
+	}
 	launchPages(w, "pages_walk", t.splits*int(t.walkers), pageThreads, snappy)
 	launchPages(w, "pages_split", t.splits, pageThreads, snappy)
 	launchPages(w, "pages_snappy", min(blocks(int(t.count), pageThreads/32), d.props.multiprocessors*snappyBlocks),
@@ -200,6 +214,7 @@ func (w *decoding) launch(copied event) error {
 	b.zstd.decompress(w, args, at)
 	w.decompressLZ4(args, b.lz4, at+t.lz4, false)
 	w.decompressLZ4(args, b.hadoop, at+t.hadoop, true)
+	b.conversions.convert(w, args, at)
 	launchPages(w, "pages_decode", len(b.dictionaries), pageThreads, args)
 	args.first = int32(len(b.dictionaries))
 	launchPages(w, "pages_decode", len(b.data), pageThreads, args)
@@ -216,6 +231,8 @@ type pageBatch struct {
 	work, bytes, valid int64 // sizes of work, of the columns in pages, and of bitmaps
 	zstd               zstdBatch
 	lz4, hadoop        []int32 // pages with these codecs, of all
+	conversions        pageConversions
+	bits               []*gpu.Buffer // of columns of booleans
 }
 
 // batchPage is a page.
@@ -223,6 +240,9 @@ type batchPage struct {
 	pageArgs
 	codec gpu.PageCodec // unless it is PageUncompressed, the body is in work
 	zstd  []gpu.ZstdBlock
+	// Pages whose values become an array have a conversion.
+	converts   bool
+	conversion pageConversion
 }
 
 // reserve returns the position of n bytes in work.
@@ -248,6 +268,11 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column, dict *gpu.Dictionary)
 		out.form = formStrings
 		col.Offsets = w.alloc(int64(c.Len+1) * 4)
 		out.out, out.strings = addr(col.Offsets), b.reserve(int64(c.Len)*8)
+	case c.Type.Kind == gpu.Bool:
+		out.form, out.width = formBits, 1
+		col.Data = w.alloc(gpu.BitmapBytes(c.Len))
+		out.out = addr(col.Data)
+		b.bits = append(b.bits, col.Data)
 	default:
 		col.Data = w.alloc(int64(c.Len) * int64(out.width))
 		out.out = addr(col.Data)
@@ -312,6 +337,10 @@ func (b *pageBatch) page(g gpu.Page, c gpu.Column, column int) batchPage {
 	a := batchPage{pageArgs: pageArgs{src: src, body: src + uint64(max(g.Levels, 0)), size: int32(g.Size),
 		raw: int32(g.Raw), levels: int32(g.Levels), values: int32(g.Values), skip: int32(g.Skip), rows: int32(g.Rows),
 		entries: int32(g.Entries), base: int32(g.Base), column: int32(column), coded: flag(g.Coded)}}
+	if a.converts = converts(g, c); a.converts {
+		a.conversion, a.coded = b.reserveConversion(g, c)
+		a.dict, a.lengths = a.conversion.values, a.conversion.lengths
+	}
 	if a.codec = g.Codec; g.Codec != gpu.PageUncompressed {
 		a.zstd, a.body = c.Pages.Zstd[g.ZstdFrom:g.ZstdTo], b.reserve(int64(g.Raw)+pageSlack)
 	}
@@ -343,6 +372,9 @@ func (b *pageBatch) layOut() (t pageTable) {
 	pages := slices.Concat(b.dictionaries, b.data)
 	var compressed []int32
 	for i, p := range pages {
+		if p.converts {
+			b.conversions.add(int32(i), p.conversion)
+		}
 		switch p.codec {
 		case gpu.PageSnappy:
 			compressed = append(compressed, int32(i))
@@ -387,6 +419,7 @@ func (b *pageBatch) layOut() (t pageTable) {
 	t.next, t.work, t.split, t.of = put(&t, make([]uint32, 1)), put(&t, work), put(&t, split), put(&t, of)
 	t.lz4, t.hadoop = put(&t, b.lz4), put(&t, b.hadoop)
 	b.zstd.put(&t)
+	b.conversions.at = put(&t, b.conversions.list)
 	put(&t, make([]byte, pageSlack)) // a table without compressed pages is short, and kernels read behind pages
 	return t
 }
@@ -426,6 +459,7 @@ func (w *decoding) place() {
 	copy(t.bytes[t.pages:], gpu.BytesOf(pages))
 	copy(t.bytes[t.columns:], gpu.BytesOf(b.columns))
 	b.zstd.place(t, base)
+	b.conversions.place(t, base)
 }
 
 // readStatus starts the copy of the status to the host.

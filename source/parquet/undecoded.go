@@ -100,31 +100,50 @@ func (t *Table) InPages(columns []int) bool {
 	return true
 }
 
-// storedForm is how the PLAIN values of a column are stored: see gpu.Pages.
+// storedForm is how the values of a column are stored: see gpu.Pages.
 type storedForm struct {
-	bytes       int
-	least, most int64
+	form          gpu.StoredForm
+	bytes, digits int
+	least, most   int64
 }
 
-// stored returns how a device converts PLAIN values to values of the column. ok is false for types whose values only
+// stored returns how a device converts stored values to values of the column. ok is false for types whose values only
 // the CPU converts.
 func (c leaf) stored() (f storedForm, ok bool) {
 	t := c.field.Type
 	f = storedForm{bytes: c.physicalWidth(), least: math.MinInt64, most: math.MaxInt64}
 	switch c.physical {
+	case format.Boolean:
+		f.form = gpu.StoredBits
+		return f, t.Kind == gpu.Bool
 	case format.ByteArray:
 		return f, t.IsVar()
-	case format.Int32, format.Int64:
+	case format.FixedLenByteArray:
+		switch {
+		case c.isHalf():
+			f.form = gpu.StoredHalf
+		case t.IsVar():
+			f.form = gpu.StoredBytes
+		default:
+			f.form, f.digits = gpu.StoredBigEndian, int(t.Precision)
+		}
+		return f, f.form != gpu.StoredBigEndian || t.Kind == gpu.Decimal
+	case format.Int96:
+		f.form = gpu.StoredInt96
+		return f, true
 	case format.Float, format.Double:
 		return f, f.bytes == t.Width()
+	case format.Int32, format.Int64:
 	default:
 		return f, false
 	}
 	switch t.Kind {
 	case gpu.Decimal, gpu.Int8, gpu.Int16, gpu.Uint8, gpu.Uint16:
-		lo, hi := t.Bounds()
-		f.least, f.most = int64(lo.Lo), int64(hi.Lo)
-		return f, !t.Wide
+		if !t.Wide { // any integer is a decimal of more digits
+			lo, hi := t.Bounds()
+			f.least, f.most = int64(lo.Lo), int64(hi.Lo)
+		}
+		return f, true
 	case gpu.Time:
 		f.least, f.most = 0, t.Unit.PerDay()
 		return f, true
@@ -227,6 +246,29 @@ func walk(x *gpu.Pages, g *gpu.Page, body []byte) (ok bool) {
 	return ok
 }
 
+// maxConverted is the number of values up to which a page may take memory on a device for values in another form.
+const maxConverted = 1 << 24
+
+// deviceEncoding returns the encoding of a page whose values are not codes. ok is false if only the CPU decodes it.
+func (c leaf) deviceEncoding(e format.Encoding) (g gpu.StoredEncoding, ok bool) {
+	bytes, integers := c.physical == format.ByteArray, c.physical == format.Int32 || c.physical == format.Int64
+	switch e {
+	case format.Plain:
+		return gpu.StoredPlain, true
+	case format.RLE:
+		return gpu.StoredRuns, c.physical == format.Boolean
+	case format.DeltaBinaryPacked:
+		return gpu.StoredDelta, integers
+	case format.DeltaLengthByteArray:
+		return gpu.StoredDeltaLength, bytes
+	case format.DeltaByteArray:
+		return gpu.StoredDeltaBytes, bytes || c.physical == format.FixedLenByteArray
+	case format.ByteStreamSplit:
+		return gpu.StoredStreamSplit, c.physicalWidth() > 0 && c.physical != format.Int96
+	}
+	return g, false
+}
+
 // undecoded returns what a device must know of a page. ok is false if it cannot decode the page.
 func (p *page) undecoded(c *encodedChunk) (g gpu.Page, ok bool) {
 	g = gpu.Page{Size: p.size, Raw: p.rawSize, Values: int(p.values), Coded: p.coded()}
@@ -234,8 +276,14 @@ func (p *page) undecoded(c *encodedChunk) (g gpu.Page, ok bool) {
 	case p.kind == format.DictionaryPage:
 		//lint:ignore SA1019 older writers use it
 		ok, g.Coded = p.encoding == format.Plain || p.encoding == format.PlainDictionary, false
-	case p.encoding == format.Plain || g.Coded:
-		ok = true
+	case g.Coded:
+		ok = c.col.physical != format.Boolean
+	default:
+		g.Encoding, ok = c.col.deviceEncoding(p.encoding)
+	}
+	if !g.Coded && g.Values > maxConverted {
+		f, _ := c.col.stored()
+		ok = ok && g.Encoding == gpu.StoredPlain && f.form == gpu.StoredValues && !c.col.field.Type.Wide
 	}
 	compressed := c.meta.codec != format.Uncompressed
 	switch {
@@ -264,7 +312,7 @@ func (p *page) undecoded(c *encodedChunk) (g gpu.Page, ok bool) {
 // column returns the column of the pages that were added. ok is false if the CPU must decode it.
 func (b *pagesBuilder) column(t gpu.Type, rows int) (col gpu.Column, ok bool, err error) {
 	f, _ := b.chunks[0].col.stored()
-	b.Stored, b.Least, b.Most = f.bytes, f.least, f.most
+	b.Form, b.Stored, b.Digits, b.Least, b.Most = f.form, f.bytes, f.digits, f.least, f.most
 	entries := 0
 	for _, c := range b.chunks {
 		b.Optional = b.Optional || c.col.optional

@@ -11,6 +11,9 @@ import (
 
 	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/encoding"
+	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu/gputest"
@@ -22,14 +25,15 @@ type pagesCase struct {
 	codec          compress.Codec
 	version, bytes int // of pages
 	dictionary     bool
+	encoded        bool    // with the less frequent encodings
 	nulls          float64 // share of nulls; negative for a column that has none
 	distinct       int
 	rows           int
 }
 
 func (c pagesCase) String() string {
-	return fmt.Sprintf("%v, version %d, pages of %d bytes, dictionary %v, nulls %g, %d distinct, %d rows", c.codec,
-		c.version, c.bytes, c.dictionary, c.nulls, c.distinct, c.rows)
+	return fmt.Sprintf("%v, version %d, pages of %d bytes, dictionary %v, encoded %v, nulls %g, %d distinct, %d rows",
+		c.codec, c.version, c.bytes, c.dictionary, c.encoded, c.nulls, c.distinct, c.rows)
 }
 
 // file writes a file with a column of each type that a device decodes.
@@ -41,28 +45,51 @@ func (c pagesCase) file(t *testing.T) []string {
 		"time": pq.Time(pq.Microsecond),
 		"dec9": pq.Decimal(2, 9, pq.Int32Type), "dec18": pq.Decimal(4, 18, pq.Int64Type),
 		"bool":   pq.Leaf(pq.BooleanType),
-		"string": pq.String(), "binary": pq.Leaf(pq.ByteArrayType), "wide": pq.String(),
+		"string": pq.String(), "binary": pq.Leaf(pq.ByteArrayType), "wide": pq.String(), "prefixed": pq.String(),
+		"uuid": pq.UUID(), "fixed": pq.Leaf(pq.FixedLenByteArrayType(5)), "half": pq.Leaf(float16{pq.FixedLenByteArrayType(2)}),
+		"dec5": pq.Decimal(2, 5, pq.FixedLenByteArrayType(3)), "dec30": pq.Decimal(3, 30, pq.FixedLenByteArrayType(13)),
+		"dec20": pq.Decimal(3, 20, pq.FixedLenByteArrayType(20)), "int96": pq.Leaf(pq.Int96Type),
 	}
+	encodings := map[string][]encoding.Encoding{}
+	integers := []encoding.Encoding{&pq.DeltaBinaryPacked, &pq.ByteStreamSplit}
+	for _, name := range []string{"int8", "uint16", "int32", "int64", "uint64", "date", "time", "dec9", "dec18"} {
+		encodings[name] = integers
+	}
+	for _, name := range []string{"string", "binary", "wide", "prefixed"} {
+		encodings[name] = []encoding.Encoding{&pq.DeltaLengthByteArray, &pq.DeltaByteArray}
+	}
+	for _, name := range []string{"uuid", "fixed", "half", "dec5", "dec30", "dec20"} {
+		encodings[name] = []encoding.Encoding{&pq.ByteStreamSplit, &pq.DeltaByteArray}
+	}
+	encodings["float"], encodings["double"] = integers[1:], integers[1:]
 	draw := map[string]func(k int) pq.Value{
-		"int8":   func(k int) pq.Value { return pq.ValueOf(int32(int8(k))) },
-		"uint16": func(k int) pq.Value { return pq.ValueOf(int32(uint16(k * 977))) },
-		"int32":  func(k int) pq.Value { return pq.ValueOf(int32(k * 1234567)) },
-		"int64":  func(k int) pq.Value { return pq.ValueOf(int64(k) * 0x1234567891) },
-		"uint64": func(k int) pq.Value { return pq.ValueOf(int64(uint64(k) * 0x9e3779b97f4a7c15)) },
-		"float":  func(k int) pq.Value { return pq.ValueOf(float32(k) / 3) },
-		"double": func(k int) pq.Value { return pq.ValueOf(float64(k) / 7) },
-		"date":   func(k int) pq.Value { return pq.ValueOf(int32(k)) },
-		"time":   func(k int) pq.Value { return pq.ValueOf(int64(k) * 1000 % 86400e6) },
-		"dec9":   func(k int) pq.Value { return pq.ValueOf(int32(k % 1e9)) },
-		"dec18":  func(k int) pq.Value { return pq.ValueOf(-int64(k) * 1e9) },
-		"bool":   func(k int) pq.Value { return pq.ValueOf(k%3 == 0) },
-		"string": func(k int) pq.Value { return pq.ValueOf(strings.Repeat("ab", k%9) + fmt.Sprint(k)) },
-		"binary": func(k int) pq.Value { return pq.ValueOf(bytes.Repeat([]byte{byte(k), 0xff}, k%5)) },
-		"wide":   func(k int) pq.Value { return pq.ValueOf(strings.Repeat("é", k%70) + "字😀") },
+		"int8":     func(k int) pq.Value { return pq.ValueOf(int32(int8(k))) },
+		"uint16":   func(k int) pq.Value { return pq.ValueOf(int32(uint16(k * 977))) },
+		"int32":    func(k int) pq.Value { return pq.ValueOf(int32(k * 1234567)) },
+		"int64":    func(k int) pq.Value { return pq.ValueOf(int64(k) * 0x1234567891) },
+		"uint64":   func(k int) pq.Value { return pq.ValueOf(int64(uint64(k) * 0x9e3779b97f4a7c15)) },
+		"float":    func(k int) pq.Value { return pq.ValueOf(float32(k) / 3) },
+		"double":   func(k int) pq.Value { return pq.ValueOf(float64(k) / 7) },
+		"date":     func(k int) pq.Value { return pq.ValueOf(int32(k)) },
+		"time":     func(k int) pq.Value { return pq.ValueOf(int64(k) * 1000 % 86400e6) },
+		"dec9":     func(k int) pq.Value { return pq.ValueOf(int32(k % 1e9)) },
+		"dec18":    func(k int) pq.Value { return pq.ValueOf(-int64(k) * 1e9) },
+		"bool":     func(k int) pq.Value { return pq.ValueOf(k%3 == 0) },
+		"string":   func(k int) pq.Value { return pq.ValueOf(strings.Repeat("ab", k%9) + fmt.Sprint(k)) },
+		"binary":   func(k int) pq.Value { return pq.ValueOf(bytes.Repeat([]byte{byte(k), 0xff}, k%5)) },
+		"wide":     func(k int) pq.Value { return pq.ValueOf(strings.Repeat("é", k%70) + "字😀") },
+		"prefixed": func(k int) pq.Value { return pq.ValueOf("https://example.com/" + strings.Repeat("a", k%50)) },
+		"uuid":     fixedBytes(16), "fixed": fixedBytes(5), "half": fixedBytes(2), "dec20": signed(20, 7),
+		"dec5": signed(3, 2), "dec30": signed(13, 11),
+		"int96": func(k int) pq.Value {
+			return pq.ValueOf(deprecated.Int96{uint32(k) * 12345, uint32(k), 2440588 + uint32(k)})
+		},
 	}
 	for name, n := range nodes {
 		if c.dictionary && name != "bool" {
 			n = pq.Encoded(n, &pq.RLEDictionary)
+		} else if list := encodings[name]; c.encoded && list != nil {
+			n = pq.Encoded(n, list[(c.version+c.rows+c.distinct)%len(list)])
 		}
 		if c.nulls >= 0 {
 			n = pq.Optional(n)
@@ -97,21 +124,52 @@ func (c pagesCase) file(t *testing.T) []string {
 	return []string{path}
 }
 
+// float16 is the type of floats of 2 bytes.
+type float16 struct{ pq.Type }
+
+func (float16) LogicalType() *format.LogicalType {
+	return &format.LogicalType{Value: &format.Float16Type{}}
+}
+
+func fixedBytes(n int) func(k int) pq.Value {
+	return func(k int) pq.Value {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(k * (i + 1) * 2654435761 >> 7)
+		}
+		return pq.FixedLenByteArrayValue(b)
+	}
+}
+
+// signed draws integers of n bytes, most significant first, of which few are used.
+func signed(n, used int) func(k int) pq.Value {
+	return func(k int) pq.Value {
+		b := bytes.Repeat([]byte{byte(-(k & 1))}, n)
+		for i := range used {
+			b[n-1-i] = byte(k * (i + 3) * 40503 >> 3)
+		}
+		if used == 2 {
+			b[n-2] = byte(k % 100)
+		}
+		return pq.FixedLenByteArrayValue(b)
+	}
+}
+
 func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 	if decoder(t) == nil {
 		t.Skip("kernels are not seen by the race detector")
 	}
-	thin, i := gputest.ThinOr(t, 83), 0
+	thin, i := gputest.ThinOr(t, 301), 0
 	for _, codec := range []compress.Codec{&pq.Uncompressed, &pq.Snappy, &pq.Zstd, &pq.Lz4Raw} {
 		for _, version := range []int{1, 2} {
 			for _, size := range []int{100, 4 << 10, 200 << 10} {
-				for _, dictionary := range []bool{false, true} {
+				for kind := range 3 {
 					for _, nulls := range []float64{-1, 0, 0.2, 1} {
 						for _, distinct := range []int{1, 60, 5000} {
 							if i++; !gputest.Takes(thin, i) {
 								continue
 							}
-							c := pagesCase{codec, version, size, dictionary, nulls, distinct, 300}
+							c := pagesCase{codec, version, size, kind == 1, kind == 2, nulls, distinct, 300}
 							if size > 100 {
 								c.rows = size / 6
 							}
@@ -122,7 +180,7 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 								opt.Decode.Pages = true
 								got, p, err := scanOnce(t, 0, paths, opt)
 								require.NoError(t, err, c)
-								require.Positive(t, p.BytesPages, c)
+								require.Equal(t, p.BytesRead, p.BytesPages, c)
 								require.Zero(t, decodesAgain.Swap(0), c)
 								requireSame(t, want, got)
 							}

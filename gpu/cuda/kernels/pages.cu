@@ -464,29 +464,6 @@ DEVICE bool take_runs(DecodeShared& s, Runs& r, i32 n) {
     return true;
 }
 
-// valid_utf8 reports whether a string is valid UTF-8.
-DEVICE bool valid_utf8(const u8* s, i32 n) {
-    for (i32 i = 0; i < n;) {
-        u32 b = s[i];
-        if (b < 0x80) {
-            i++;
-            continue;
-        }
-        i32 more = b >= 0xf0 ? 3 : b >= 0xe0 ? 2 : 1;
-        if (b < 0xc2 || b > 0xf4 || i + more >= n) return false;
-        u32 second = s[i + 1], least = 0x80, most = 0xbf;
-        if (b == 0xe0) least = 0xa0;
-        if (b == 0xed) most = 0x9f;
-        if (b == 0xf0) least = 0x90;
-        if (b == 0xf4) most = 0x8f;
-        if (second < least || second > most) return false;
-        for (i32 k = 2; k <= more; k++)
-            if ((s[i + k] & 0xc0) != 0x80) return false;
-        i += more + 1;
-    }
-    return true;
-}
-
 // take_strings finds the next n ≤ CHUNK PLAIN strings from s.at on, and writes the position of each
 // in the body to s.value and its length to s.length. One thread walks from length to length in a tile of
 // the body that all threads have loaded. If no byte that they load has its highest bit set, the strings are ASCII.
@@ -563,7 +540,8 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
         body += n;
     }
     u32 width = 0;
-    if (p.coded && body < end) {
+    bool coded = p.coded == PAGE_CODED, array = p.coded > PAGE_CODED;
+    if (coded && body < end) {
         width = *body++;
         if (width > 32) return false;
     }
@@ -571,7 +549,8 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
         s.codes = {body, end, nullptr, width, 0, 0, 0, false};
         s.at = 0;
     }
-    i32 bytes = (i32)(end - body), last = p.skip + p.rows, nulls = 0;
+    i32 bytes = (i32)(end - body), last = p.skip + p.rows, nulls = 0, used = 0;
+    if (p.coded == PAGE_ALL && leveled) last = p.values; // to count them
     u64 total = 0; // bytes of the strings of this thread
     bool fits = true;
     for (i32 done = 0; done < last; done += CHUNK) {
@@ -598,7 +577,9 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
             for (i32 i = threadIdx.x * 32; i < n; i += PAGE_THREADS * 32)
                 set_valid(c, p, done + i, taken(p, done + i));
         }
-        if (m > 0 && p.coded) {
+        if (array) {
+            if (m > p.entries - used) return false;
+        } else if (m > 0 && coded) {
             // A page of nulls may omit the width of its codes; codes of no bits follow.
             if (p.entries == 0 || !take_runs(s, s.codes, m)) return false;
         } else if (m > 0 && c.form == FORM_STRINGS) {
@@ -614,11 +595,11 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
                 valid = word >> (i & 31) & 1;
                 j = s.before[i >> 5] + __popc(word & below);
             }
-            bool take = row >= p.skip;
+            bool take = row >= p.skip && row < p.skip + p.rows;
             i64 to = p.row + row - p.skip;
             u32 code = 0;
             if (valid && p.coded) {
-                code = s.value[j];
+                code = array ? used + j : s.value[j];
                 if (code >= (u32)p.entries) {
                     fits = false;
                     valid = false;
@@ -646,9 +627,13 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
                 }
                 continue;
             }
-            i64 v = 0;
+            i64 v = 0, high = 0;
             if (valid && p.coded) {
                 switch (c.width) {
+                case 16:
+                    v = ((const i64*)p.dict)[2 * (i64)code];
+                    high = ((const i64*)p.dict)[2 * (i64)code + 1];
+                    break;
                 case 1: v = p.dict[code]; break;
                 case 2: v = ((const u16*)p.dict)[code]; break;
                 case 4: v = ((const u32*)p.dict)[code]; break;
@@ -660,7 +645,15 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
                 fits = fits && c.least <= v && v <= c.most;
             }
             if (!take) continue;
+            if (c.form == FORM_BITS) {
+                if (v) atomicOr((u32*)c.out + (to >> 5), 1u << (to & 31));
+                continue;
+            }
             switch (c.width) {
+            case 16:
+                ((i64*)c.out)[2 * to] = v;
+                ((i64*)c.out)[2 * to + 1] = high;
+                break;
             case 1: c.out[to] = (u8)v; break;
             case 2: ((u16*)c.out)[to] = (u16)v; break;
             case 4: ((u32*)c.out)[to] = (u32)v; break;
@@ -671,8 +664,10 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
             body += (i64)m * c.stored;
             bytes -= m * c.stored;
         }
+        used += m;
         __syncthreads();
     }
+    if (p.coded == PAGE_ALL && p.entries != (leveled ? used : p.values)) return false;
     if (nulls) atomicAdd(&status.nulls, (u32)nulls);
     total = warp_sum(total);
     if (total && lane_id() == 0) atomicAdd(&status.bytes, total);

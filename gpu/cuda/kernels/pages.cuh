@@ -34,7 +34,11 @@ struct PageColumn {
     i32 text;         // strings must be valid UTF-8
 };
 
-enum PageForm { FORM_VALUES, FORM_CODES, FORM_STRINGS };
+enum PageForm { FORM_VALUES, FORM_CODES, FORM_STRINGS, FORM_BITS };
+
+// Coded says what the values of a page are: PLAIN; codes; an array that pages_convert has made, at dict, of which entry
+// i is value i; or such an array with as many entries as the page has values.
+enum Coded { PAGE_PLAIN, PAGE_CODED, PAGE_ARRAY, PAGE_ALL };
 
 struct PageStatus {
     u32 bad;
@@ -79,4 +83,27 @@ DEVICE bool uvarint(const u8*& p, const u8* end, u32& v) {
         }
     }
     return false;
+}
+
+// valid_utf8 reports whether a string is valid UTF-8.
+DEVICE bool valid_utf8(const u8* s, i32 n) {
+    for (i32 i = 0; i < n;) {
+        u32 b = s[i];
+        if (b < 0x80) {
+            i++;
+            continue;
+        }
+        i32 more = b >= 0xf0 ? 3 : b >= 0xe0 ? 2 : 1;
+        if (b < 0xc2 || b > 0xf4 || i + more >= n) return false;
+        u32 second = s[i + 1], least = 0x80, most = 0xbf;
+        if (b == 0xe0) least = 0xa0;
+        if (b == 0xed) most = 0x9f;
+        if (b == 0xf0) least = 0x90;
+        if (b == 0xf4) most = 0x8f;
+        if (second < least || second > most) return false;
+        for (i32 k = 2; k <= more; k++)
+            if ((s[i + k] & 0xc0) != 0x80) return false;
+        i += more + 1;
+    }
+    return true;
 }

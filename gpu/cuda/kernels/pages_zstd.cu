@@ -120,7 +120,7 @@ DEVICE u32 peek(Backward& b, u32 n) {
         b.base -= 32;
         b.value = b.value << 32 | (b.base >= 0 ? b.words[b.base >> 5] : 0);
     }
-    return (u32)(b.value >> (from - b.base)) & (u32)((1ull << n) - 1);
+    return (u32)(b.value >> ((from - b.base) & 63)) & (u32)((1ull << n) - 1); // 64 for no bits
 }
 
 DEVICE u32 take(Backward& b, u32 n) {
