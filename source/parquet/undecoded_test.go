@@ -191,3 +191,56 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 		}
 	}
 }
+
+// damagingCodec changes some bytes of pages before it compresses them, so that checksums are right.
+type damagingCodec struct {
+	compress.Codec
+	r *rand.Rand
+}
+
+func (c damagingCodec) Encode(dst, src []byte) ([]byte, error) {
+	src = bytes.Clone(src)
+	for len(src) > 0 && c.r.IntN(3) == 0 {
+		at := c.r.IntN(len(src))
+		if c.r.IntN(2) == 0 {
+			at = c.r.IntN(min(len(src), 16)) // levels, widths, and the heads of encodings
+		}
+		if c.r.IntN(2) == 0 {
+			src[at] = byte(c.r.Uint32())
+		} else {
+			src[at] ^= 1 << c.r.IntN(8)
+		}
+	}
+	return c.Codec.Encode(dst, src)
+}
+
+func TestADeviceFindsDamagedPages(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	seed := gputest.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 1))
+	same, failed := 0, 0
+	for i := range gputest.Cases(t, 4) {
+		c := pagesCase{damagingCodec{&pq.Snappy, r}, 1 + i%2, 500, i%3 == 1, i%3 != 1, []float64{-1, 0.2}[r.IntN(2)],
+			1 + r.IntN(300), 200}
+		paths := c.file(t)
+		table, err := Open(paths, OpenOptions{})
+		require.NoError(t, err)
+		for _, name := range table.Schema().Names() {
+			opt := source.ScanOptions{StrideRows: 60 + r.IntN(200)}
+			want, _, err := scanOnce(t, 0, paths, opt, name)
+			opt.Decode.Pages = true
+			got, _, pagesErr := scanOnce(t, 0, paths, opt, name)
+			require.Equal(t, err == nil, pagesErr == nil, "%s of %v: %v and %v", name, c, err, pagesErr)
+			if err != nil { // the first of several, which goroutines find
+				failed++
+				continue
+			}
+			same++
+			requireSame(t, want, got)
+		}
+	}
+	require.Positive(t, same)
+	require.Positive(t, failed)
+}
