@@ -46,7 +46,8 @@ func (c pagesCase) file(t *testing.T) []string {
 		"dec9": pq.Decimal(2, 9, pq.Int32Type), "dec18": pq.Decimal(4, 18, pq.Int64Type),
 		"bool":   pq.Leaf(pq.BooleanType),
 		"string": pq.String(), "binary": pq.Leaf(pq.ByteArrayType), "wide": pq.String(), "prefixed": pq.String(),
-		"uuid": pq.UUID(), "fixed": pq.Leaf(pq.FixedLenByteArrayType(5)), "half": pq.Leaf(float16{pq.FixedLenByteArrayType(2)}),
+		"uuid": pq.UUID(), "fixed": pq.Leaf(pq.FixedLenByteArrayType(5)),
+		"half": pq.Leaf(float16{pq.FixedLenByteArrayType(2)}),
 		"dec5": pq.Decimal(2, 5, pq.FixedLenByteArrayType(3)), "dec30": pq.Decimal(3, 30, pq.FixedLenByteArrayType(13)),
 		"dec20": pq.Decimal(3, 20, pq.FixedLenByteArrayType(20)), "int96": pq.Leaf(pq.Int96Type),
 	}

@@ -213,7 +213,8 @@ DEVICE i32 take_bits(const Conversion& x, const u8* at, const u8* end, i32 most)
 
 // place_strings makes addresses of n strings that follow each other, from their lengths. It returns false if they have
 // more bytes than there are. All threads take part.
-DEVICE bool place_strings(const Conversion& x, const PageColumn& c, ConvertShared& s, const u8* from, i64 bytes, i32 n) {
+DEVICE bool place_strings(const Conversion& x, const PageColumn& c, ConvertShared& s, const u8* from, i64 bytes,
+                          i32 n) {
     i64 before = 0;
     bool ok = true;
     for (i32 i = 0; i < n; i += PAGE_THREADS) {

@@ -32,8 +32,8 @@ DEVICE u32 copy_at(const Copies& c, u32 count, u32 position) {
     return k;
 }
 
-// Copied is what the bytes of a tile of output are: a byte with bit KNOWN, or the position in the tile of an earlier byte
-// that is the same.
+// Copied is what the bytes of a tile of output are: a byte with bit KNOWN, or the position in the tile of an earlier
+// byte that is the same.
 constexpr u32 COPY_TILE = 4096, KNOWN = 0x8000;
 
 struct Copied {
