@@ -351,7 +351,7 @@ KERNEL_BOUNDS(pages_convert, ConvertArgs, PAGE_THREADS, 4) {
     const Conversion& x = a.list[blockIdx.x];
     Page& p = a.pages[x.page];
     PageStatus& status = a.status[p.column];
-    if (threadIdx.x == 0) s.ok = status.bad == 0; // otherwise some pages are not decompressed
+    if (threadIdx.x == 0) s.ok = atomicOr(&status.bad, 0u) == 0; // otherwise some pages are not decompressed
     __syncthreads();
     if (!s.ok) return;
     __syncthreads();

@@ -526,7 +526,7 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
     const Page& p = a.pages[z.page];
     PageStatus& status = a.status[p.column];
     if (threadIdx.x < SLACK) p.body[p.raw + threadIdx.x] = 0; // kernels read behind the body
-    if (threadIdx.x == 0) stop = status.bad != 0; // some blocks have no sequences or literals
+    if (threadIdx.x == 0) stop = atomicOr(&status.bad, 0u) != 0; // some blocks have no sequences or literals
     __syncthreads();
     if (stop) return;
     const u8* body = p.src + max(p.levels, 0);
