@@ -838,14 +838,19 @@ DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 last) {
         u32 found = __ballot_sync(ALL, ok);
         while (found) {
             u32 k = __ffs(found) - 1, start = at + k, source = __shfl_sync(ALL, from, k), length = 4;
-            for (;;) {
+            // Loads in both directions are under way together.
+            bool inner = start + 4 + lane < n, before = lane < start - literal && lane < source;
+            u8 x = inner ? in[start + 4 + lane] : 0, y = inner ? in[source + 4 + lane] : 1;
+            u8 left = before ? in[start - 1 - lane] : 0, other = before ? in[source - 1 - lane] : 1;
+            u32 same = __ballot_sync(ALL, x == y);
+            length += same == ALL ? 32 : __ffs(~same) - 1;
+            while (same == ALL) {
                 u32 i = start + length + lane;
-                u32 same = __ballot_sync(ALL, i < n && in[i] == in[source + length + lane]);
+                same = __ballot_sync(ALL, i < n && in[i] == in[source + length + lane]);
                 length += same == ALL ? 32 : __ffs(~same) - 1;
-                if (same != ALL) break;
             }
-            bool before = lane < start - literal && lane < source && in[start - 1 - lane] == in[source - 1 - lane];
-            u32 same = __ballot_sync(ALL, before), back = same == ALL ? 32 : __ffs(~same) - 1;
+            same = __ballot_sync(ALL, left == other);
+            u32 back = same == ALL ? 32 : __ffs(~same) - 1;
             op += put_literal(out + op, in, literal, start - back);
             last = start - source;
             op += put_copy(out + op, last, length + back);
