@@ -176,14 +176,19 @@ func (r *reader) room() bool {
 	if r.inflightBytes == 0 || r.most == 0 {
 		return len(r.open) < r.inflight || len(r.deferred) > 0 && len(r.open) < maxDeferring*r.inflight
 	}
-	undone := int64(0)
-	for _, d := range r.open {
-		if d.left > 0 {
-			undone++
+	more := r.most // bytes for strides that are not complete
+	if r.pages {
+		// A task takes all its memory at once.
+		more += r.most * int64(len(r.tasks)) / int64(max(len(r.columns), 1))
+	} else {
+		for _, d := range r.open {
+			if d.left > 0 {
+				more += r.most
+			}
 		}
 	}
 	used, _ := r.lease.Used()
-	return len(r.open) < minInflight || used+(undone+1)*r.most <= r.inflightBytes
+	return len(r.open) < minInflight || used+more <= r.inflightBytes
 }
 
 // admit starts the next stride. The caller holds the lock.
