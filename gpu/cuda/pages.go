@@ -9,10 +9,9 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Columns in pages (gpu.Pages) are decoded by kernels, on streams of their own: strides that were copied up ahead are
-// decoded while kernels of earlier strides run, and several of them at a time, because the pages of one stride do not
-// keep the device busy. The host waits for the end of it in Wait, where it learns whether the pages are right, how many
-// nulls there are, and how many bytes strings have.
+// Columns in pages (gpu.Pages) are decoded by kernels, on a stream of their own: strides that were copied up ahead are
+// decoded while kernels of earlier strides run. The host waits for the end of it in Wait, where it learns whether the
+// pages are right, how many nulls there are, and how many bytes strings have.
 
 // pageSlack is the number of bytes after a page that kernels may read, and do not use.
 const pageSlack = 16
@@ -23,6 +22,7 @@ type (
 		src, body, dict, lengths                                            uint64
 		row                                                                 int64
 		size, raw, levels, values, skip, rows, entries, base, column, coded int32
+		dictionary, _                                                       int32
 	}
 	pageColumnArgs struct {
 		out, strings, valid       uint64
@@ -290,6 +290,7 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column, dict *gpu.Dictionary)
 		if g.Coded && c.Dict == nil {
 			values := b.columns[x.dictionaries]
 			start := uint64(starts[g.Dictionary])
+			a.dictionary = int32(x.dictionaries)
 			if out.form == formStrings {
 				a.dict, a.lengths = values.strings+8*start, values.out+4*start
 			} else {
@@ -336,7 +337,8 @@ func (b *pageBatch) page(g gpu.Page, c gpu.Column, column int) batchPage {
 	src := uint64(b.bytes + g.At)
 	a := batchPage{pageArgs: pageArgs{src: src, body: src + uint64(max(g.Levels, 0)), size: int32(g.Size),
 		raw: int32(g.Raw), levels: int32(g.Levels), values: int32(g.Values), skip: int32(g.Skip), rows: int32(g.Rows),
-		entries: int32(g.Entries), base: int32(g.Base), column: int32(column), coded: flag(g.Coded)}}
+		entries: int32(g.Entries), base: int32(g.Base), column: int32(column), coded: flag(g.Coded),
+		dictionary: int32(column)}}
 	if a.converts = converts(g, c); a.converts {
 		a.conversion, a.coded = b.reserveConversion(g, c)
 		a.dict, a.lengths = a.conversion.values, a.conversion.lengths

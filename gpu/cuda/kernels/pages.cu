@@ -679,10 +679,11 @@ KERNEL_BOUNDS(pages_decode, PagesArgs, PAGE_THREADS, 4) {
     __shared__ DecodeShared s;
     const Page& p = a.pages[a.first + blockIdx.x];
     PageStatus& status = a.status[p.column];
-    if (threadIdx.x == 0) s.ok = status.bad == 0; // otherwise some pages are not decompressed
+    // Otherwise some pages are not decompressed, or the dictionary is not complete.
+    if (threadIdx.x == 0) s.ok = status.bad == 0 && a.status[p.dictionary].bad == 0;
     __syncthreads();
     if (!s.ok) return;
-    if (!decode_page(s, p, a.columns[p.column], status)) status.bad = 1;
+    if (!decode_page(s, p, a.columns[p.column], status)) mark_bad(status);
 }
 
 // --- Characters -----------------------------------------------------------------------

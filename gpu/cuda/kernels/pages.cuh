@@ -21,6 +21,8 @@ struct Page {
     i32 base;           // what is added to codes that are kept
     i32 column;
     i32 coded;
+    i32 dictionary;     // the column of its dictionary, or its own
+    i32 unused;
 };
 
 struct PageColumn {
