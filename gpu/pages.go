@@ -25,8 +25,9 @@ type Pages struct {
 	// Optional says that pages may have nulls.
 	Optional bool
 	// Decode decodes the column on the CPU, from the file; the lease of the scan pays. A device calls it if it finds
-	// bad data, so that the error is the same on all devices, and names the place.
-	Decode func() (Column, error)
+	// bad data, so that the error is the same on all devices, and names the place. reason is for the report of the
+	// scan: why the device did not decode the column, in words of a user.
+	Decode func(reason string) (Column, error)
 }
 
 // Page is a page of a column chunk, without its header.
@@ -90,9 +91,9 @@ const (
 	StoredBytes                       // strings of Stored bytes
 )
 
-// DecodePages decodes the columns of a stride that are in pages on the CPU (Pages.Decode). After an error the stride is
-// unchanged.
-func (s *Stride) DecodePages() error {
+// DecodePages decodes the columns of a stride that are in pages on the CPU (Pages.Decode), for a reason. After an error
+// the stride is unchanged.
+func (s *Stride) DecodePages(reason string) error {
 	cols := make([]Column, len(s.Cols))
 	for i, c := range s.Cols {
 		if c.Pages == nil {
@@ -100,7 +101,7 @@ func (s *Stride) DecodePages() error {
 			continue
 		}
 		var err error
-		if cols[i], err = c.Pages.Decode(); err != nil {
+		if cols[i], err = c.Pages.Decode(reason); err != nil {
 			ReleaseColumns(cols[:i])
 			return err
 		}

@@ -51,6 +51,10 @@ func TestAGPUThatCannotBeStartedLeavesTheRunToTheCPU(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Host, report.Kind)
 	require.Equal(t, &Choice{Device: Host, Why: "the GPU cannot be used"}, report.Choice)
+	for _, c := range report.Stages[0].Scan.Columns {
+		require.Zero(t, c.ByDevice, c)
+		require.Empty(t, c.Reason, c)
+	}
 	require.True(t, report.Done)
 	var fault *Diagnostic
 	_, err = run(RunOptions{Device: open(), Use: CUDA})

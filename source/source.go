@@ -205,15 +205,29 @@ type Progress struct {
 	RowsTotal   int64 `json:"rows_total"`         // rows to be returned in total, after pruning
 	BytesRead   int64 `json:"bytes_read"`         // compressed bytes of these rows in the selected columns
 	BytesTotal  int64 `json:"bytes_total"`        //
-	BytesPages  int64 `json:"bytes_in_pages"`     // of the bytes read, those of columns that the device decodes
+	BytesPages  int64 `json:"bytes_in_pages"`     // of the bytes read, those that the device decodes
 	Files       int64 `json:"files"`              // in total
 	FilesRuled  int64 `json:"files_not_opened"`   // ruled out by the names of their folders
 	RowGroups   int64 `json:"row_groups"`         // in total, of the files that were opened
 	Skipped     int64 `json:"row_groups_skipped"` // skipped by statistics
 	RowsSkipped int64 `json:"rows_skipped"`       // ruled out by statistics
+	// Columns tells for each column of the scan, in order, who has decoded it. It is nil for tables in memory.
+	Columns []Decoded `json:"columns,omitempty"`
 	// Decode is the total time of all goroutines that decode. With n goroutines it is up
 	// to n times the time of the scan.
 	Decode time.Duration `json:"decode_ns"`
+}
+
+// Decoded tells who has decoded how many bytes of a column of a scan. The bytes are compressed ones, as in
+// Progress.BytesRead. The bytes of a dictionary count like the pages that refer to it, although the CPU decodes the
+// dictionary if the column keeps its codes.
+type Decoded struct {
+	Column   string `json:"column"`
+	ByDevice int64  `json:"bytes_decoded_by_device"`
+	ByCPU    int64  `json:"bytes_decoded_by_cpu"`
+	// Reason says why the CPU decoded what the scan would leave to the device (DecodeOptions.Pages). It is the reason
+	// of the first stride that has one.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Reader is one scan. One goroutine calls Read; any may call Progress.

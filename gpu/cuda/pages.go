@@ -587,7 +587,7 @@ func (q *queue) completeColumn(col *gpu.Column, c pageColumn, w *decoding) (err 
 
 // decodeOnHost replaces a column that has bad pages by what the CPU decodes, which reports the error.
 func (q *queue) decodeOnHost(s *gpu.Stride, c pageColumn, l *gpu.Lease) error {
-	col, err := c.pages.Decode()
+	col, err := c.pages.Decode("a page that the device cannot decode")
 	if err != nil {
 		return err
 	}

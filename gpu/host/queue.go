@@ -81,7 +81,7 @@ func (q *queue) Upload(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
 		return nil, err
 	}
-	if err := s.DecodePages(); err != nil {
+	if err := s.DecodePages("the step runs on the CPU"); err != nil {
 		return nil, q.fail(err)
 	}
 	cols := make([]gpu.Column, 0, len(s.Cols))

@@ -63,7 +63,7 @@ func (a *Ahead) Copy(ctx context.Context, q gpu.Queue, l *gpu.Lease,
 		}
 		if errors.Is(err, gpu.ErrBudget) && s.HasPages() {
 			// Without pages, a stride takes about half as much memory of the device.
-			if err = s.DecodePages(); err == nil {
+			if err = s.DecodePages("device memory was short"); err == nil {
 				up, err = q.UploadAhead(l, s)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -133,6 +134,51 @@ func testAhead(t *testing.T, dev gpu.Device) {
 	_, err = a.Take(context.Background())
 	require.ErrorIs(t, err, io.EOF)
 	require.NoError(t, a.End(nil))
+	require.NoError(t, q.Close())
+	require.NoError(t, l.Close())
+}
+
+// shortQueue denies memory for strides in pages.
+type shortQueue struct{ gpu.Queue }
+
+func (shortQueue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
+	if s.HasPages() {
+		return nil, gpu.ErrBudget
+	}
+	return s, nil
+}
+
+// TestAheadSaysWhyItDecodesPages copies a stride in pages for which the device has no memory.
+func TestAheadSaysWhyItDecodesPages(t *testing.T) {
+	d, err := host.Open(host.Options{Threads: 1, Memory: 1 << 20})
+	require.NoError(t, err)
+	defer d.Close()
+	d.Budget().SetPatience(time.Millisecond)
+	q, err := d.NewQueue("up")
+	require.NoError(t, err)
+	l := d.Budget().Lease("strides")
+	reason := ""
+	column := gpu.Column{Type: gpu.Of(gpu.Int64)}
+	column.Pages = &gpu.Pages{Decode: func(r string) (gpu.Column, error) {
+		reason = r
+		return gpu.Column{Type: column.Type}, nil
+	}}
+	strides := []*gpu.Stride{{Cols: []gpu.Column{column}}}
+	a := transfer.NewAhead(t.Context(), func(ctx context.Context, a *transfer.Ahead) error {
+		return a.Copy(ctx, shortQueue{q}, l, func(context.Context) (*gpu.Stride, error) {
+			if len(strides) == 0 {
+				return nil, io.EOF
+			}
+			s := strides[0]
+			strides = nil
+			return s, nil
+		})
+	})
+	s, err := a.Take(t.Context())
+	require.NoError(t, err)
+	s.Release()
+	require.NoError(t, a.End(io.EOF))
+	require.Equal(t, "device memory was short", reason)
 	require.NoError(t, q.Close())
 	require.NoError(t, l.Close())
 }

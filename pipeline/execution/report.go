@@ -1,7 +1,9 @@
 package execution
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -79,6 +81,11 @@ func (r *Report) String() string {
 			fmt.Fprintf(&b, "%s: the device decoded %s of %s\n", s.Step, size(s.Scan.BytesPages),
 				size(s.Scan.BytesRead))
 		}
+		if s.Scan != nil {
+			if text := leftToCPU(s.Scan.Columns); text != "" {
+				fmt.Fprintf(&b, "%s: the CPU decoded %s\n", s.Step, text)
+			}
+		}
 	}
 	if o.BytesOfDevice > 0 {
 		fmt.Fprintf(&b, "output: the device encoded %s of %s\n", size(o.BytesOfDevice), size(o.Bytes))
@@ -113,6 +120,22 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "running for %s", seconds(r.Wall))
 	}
 	return b.String()
+}
+
+// leftToCPU lists the columns of a scan that the CPU decoded although the device decodes pages, the largest first. The
+// list is empty if there are none.
+func leftToCPU(columns []source.Decoded) string {
+	const most = 4 // columns of a line; JSON has all
+	columns = slices.DeleteFunc(slices.Clone(columns), func(d source.Decoded) bool { return d.Reason == "" })
+	slices.SortStableFunc(columns, func(a, b source.Decoded) int { return cmp.Compare(b.ByCPU, a.ByCPU) })
+	var parts []string
+	for _, d := range columns[:min(most, len(columns))] {
+		parts = append(parts, fmt.Sprintf("%s %s (%s)", d.Column, humanize.IBytes(uint64(d.ByCPU)), d.Reason))
+	}
+	if more := len(columns) - most; more > 0 {
+		parts = append(parts, "and "+english.Plural(more, "more column", "more columns"))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // StageReport describes one stage. Inputs come before their consumers.

@@ -105,7 +105,7 @@ func BenchmarkDeviceCodecs(b *testing.B) {
 					lease, host := d.Budget().Lease("values"), d.HostBudget().Lease("pages")
 					c, ok := columnOfPages(b, host, x.codec, pages)
 					require.True(b, ok)
-					c.Pages.Decode = func() (gpu.Column, error) { panic("a page is bad") }
+					c.Pages.Decode = func(string) (gpu.Column, error) { panic("a page is bad") }
 					s := &gpu.Stride{Schema: &gpu.Schema{}, Rows: c.Len}
 					for range columns {
 						name := fmt.Sprint(len(s.Cols))

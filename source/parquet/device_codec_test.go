@@ -80,7 +80,8 @@ func decompressOnDevice(t *testing.T, codec format.CompressionCodec, pages []dev
 			continue
 		}
 		k := len(at)
-		c.Pages.Decode = func() (gpu.Column, error) {
+		c.Pages.Decode = func(reason string) (gpu.Column, error) {
+			require.NotEmpty(t, reason)
 			left[k] = true
 			return gpu.ColumnOf(c.Type, make([]gpu.Scalar, rows)), nil
 		}

@@ -132,8 +132,18 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	p := r.Progress()
 	require.Equal(t, p.RowsTotal, p.RowsRead)
 	require.Equal(t, p.BytesTotal, p.BytesRead)
+	requireReasons(t, opt, p)
 	require.Equal(t, table.Rows(), p.RowsTotal+p.RowsSkipped)
 	return out, p, nil
+}
+
+// requireReasons checks that a scan for a device names the reason of each column that the CPU decoded, and no others.
+func requireReasons(t testing.TB, opt source.ScanOptions, p source.Progress) {
+	require.Len(t, p.Columns, len(opt.Columns))
+	for _, d := range p.Columns {
+		require.Equal(t, opt.Decode.Pages && d.ByCPU > 0, d.Reason != "", "%+v", d)
+		require.GreaterOrEqual(t, d.ByDevice, int64(0), "%+v", d)
+	}
 }
 
 // decodesAgain counts the columns in pages that a device left to the CPU.
@@ -143,9 +153,9 @@ func countDecodes(s *gpu.Stride) {
 	for _, c := range s.Cols {
 		if p := c.Pages; p != nil {
 			decode := p.Decode
-			p.Decode = func() (gpu.Column, error) {
+			p.Decode = func(reason string) (gpu.Column, error) {
 				decodesAgain.Add(1)
-				return decode()
+				return decode(reason)
 			}
 		}
 	}

@@ -35,6 +35,14 @@ type stridePlan struct {
 	rows     int
 }
 
+// bytes returns the compressed bytes of a column in the stride.
+func (p *stridePlan) bytes(column int) (n int64) {
+	for _, s := range p.segments {
+		n += s.bytes(column)
+	}
+	return n
+}
+
 // rowRange is the range [from, to) of rows of a row group.
 type rowRange struct{ from, to int64 }
 

@@ -82,6 +82,7 @@ func (t *Table) newReader(opt source.ScanOptions, total source.Progress) *reader
 	}
 	for i, c := range opt.Columns {
 		r.schema.Fields[i] = t.schema.Fields[c]
+		r.decoded.columns = append(r.decoded.columns, source.Decoded{Column: t.schema.Fields[c].Name})
 	}
 	r.work.L, r.ready.L = &r.mu, &r.mu
 	return r
@@ -120,10 +121,12 @@ type reader struct {
 	slots         chan struct{}
 	workers       sync.WaitGroup
 
-	decoding   atomic.Int64 // nanoseconds of all workers together
-	bytesRead  atomic.Int64
-	bytesPages atomic.Int64
-	rowsRead   atomic.Int64
+	decoding atomic.Int64 // nanoseconds of all workers together
+	rowsRead atomic.Int64
+	decoded  struct { // who has decoded each column
+		sync.Mutex
+		columns []source.Decoded
+	}
 
 	mu       sync.Mutex
 	work     sync.Cond // signals that a worker may find a task, or that the scan ends
@@ -385,26 +388,39 @@ func (r *reader) spare() *pageReader {
 // run decodes column i of a stride, or leaves that to the device.
 func (r *reader) run(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
 	pages.start()
-	ok := false
+	reason := ""
 	if r.pages {
-		if col, ok, err = r.keepPages(plan, i, pages); err != nil {
+		if col, reason, err = r.keepPages(plan, i, pages); err != nil {
 			return col, err
 		}
 	}
-	if !ok {
+	byDevice := r.pages && reason == ""
+	if !byDevice {
 		if col, err = r.decodeColumn(plan, i, pages); err != nil {
 			return col, err
 		}
 	}
 	for _, s := range plan.segments {
 		s.chunks[i].release(s.from, s.to)
-		n := s.bytes(r.columns[i])
-		r.bytesRead.Add(n)
-		if ok {
-			r.bytesPages.Add(n)
-		}
+	}
+	if n := plan.bytes(r.columns[i]); byDevice {
+		r.count(i, n, 0, "")
+	} else {
+		r.count(i, 0, n, reason)
 	}
 	return col, nil
+}
+
+// count adds to the bytes of column i that the device and the CPU decode. reason says why the CPU does.
+func (r *reader) count(i int, byDevice, byCPU int64, reason string) {
+	r.decoded.Lock()
+	defer r.decoded.Unlock()
+	d := &r.decoded.columns[i]
+	d.ByDevice += byDevice
+	d.ByCPU += byCPU
+	if byCPU > 0 { // not for a column that is in no file
+		d.Reason = cmp.Or(d.Reason, reason)
+	}
 }
 
 // decodeColumn decodes column i of a stride.
@@ -558,7 +574,14 @@ func (r *reader) next() (*gpu.Stride, error) {
 // Progress implements source.Reader.
 func (r *reader) Progress() source.Progress {
 	p := r.total
-	p.RowsRead, p.BytesRead, p.BytesPages = r.rowsRead.Load(), r.bytesRead.Load(), r.bytesPages.Load()
+	p.RowsRead = r.rowsRead.Load()
+	r.decoded.Lock()
+	p.Columns = slices.Clone(r.decoded.columns)
+	r.decoded.Unlock()
+	for _, d := range p.Columns {
+		p.BytesRead += d.ByDevice + d.ByCPU
+		p.BytesPages += d.ByDevice
+	}
 	p.Decode = time.Duration(r.decoding.Load())
 	return p
 }

@@ -1,8 +1,10 @@
 package parquet
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -13,12 +15,22 @@ import (
 // the file, if the device can decode all their pages. Only dictionaries of strings whose codes are kept are decoded on
 // the CPU, because all strides of a row group share them.
 
-// keepPages returns column i of a stride in pages. ok is false if the CPU must decode the column. pages is used to
+// The functions below return the reason why the CPU must decode a column, for the report. The reason is empty if the
+// device can decode the column.
+const (
+	reasonHeader     = "a page whose header contradicts its content"
+	reasonValues     = "pages of more than 2²⁴ values"
+	reasonDictionary = "pages that refer to a missing dictionary"
+	reasonLarge      = "ZSTD pages of more than 128 MiB" // zstdPageMost
+	reasonZstd       = "a ZSTD page that the device cannot decode"
+)
+
+// keepPages returns column i of a stride in pages, or the reason why the CPU must decode the column. pages is used to
 // decode dictionaries.
-func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, ok bool, err error) {
+func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, reason string, err error) {
 	for _, s := range plan.segments {
-		if c := s.chunks[i]; !deviceDecodes(c.col, c.meta) {
-			return col, false, nil
+		if reason = leftToCPU(s.chunks[i].col, s.chunks[i].meta); reason != "" {
+			return col, reason, nil
 		}
 	}
 	b := pagesBuilder{pages: pages, Pages: &gpu.Pages{}, at: location{column: r.schema.Fields[i].Name, rowGroup: -1}}
@@ -30,18 +42,26 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 	defer guard(&err)
 	r.readTogether(plan, i)
 	for _, s := range plan.segments {
-		if ok, err = b.add(s.chunks[i], s.from, s.to); !ok || err != nil {
-			return col, false, err
+		if reason, err = b.add(s.chunks[i], s.from, s.to); reason != "" || err != nil {
+			return col, reason, err
 		}
 		if err := s.chunks[i].finish(s.to); err != nil {
-			return col, false, err
+			return col, "", err
 		}
 	}
-	if col, ok, err = b.column(r.schema.Fields[i].Type, plan.rows); !ok || err != nil {
-		return gpu.Column{}, false, err
+	if col, reason, err = b.column(r.schema.Fields[i].Type, plan.rows); reason != "" || err != nil {
+		return gpu.Column{}, reason, err
 	}
-	b.Decode = func() (gpu.Column, error) { return r.decodeAgain(plan, i) }
-	return col, true, nil
+	var first sync.Once // a device may decode again after it was denied memory
+	b.Decode = func(reason string) (gpu.Column, error) {
+		col, err := r.decodeAgain(plan, i)
+		if err == nil {
+			n := plan.bytes(r.columns[i])
+			first.Do(func() { r.count(i, -n, n, reason) })
+		}
+		return col, err
+	}
+	return col, "", nil
 }
 
 // readTogether makes the chunks of a column of a stride follow each other in memory, so that the column is
@@ -74,16 +94,26 @@ var deviceCodecs = map[format.CompressionCodec]gpu.PageCodec{format.Uncompressed
 	format.Snappy: gpu.PageSnappy, format.Zstd: gpu.PageZstd, format.Lz4Raw: gpu.PageLZ4,
 	format.Lz4: gpu.PageHadoopLZ4}
 
-// deviceDecodes reports whether a device can decode the pages of a chunk, as far as the metadata says.
-func deviceDecodes(c leaf, meta *chunk) bool {
-	if c.constant != nil || c.widens() {
-		return false
+// leftToCPU returns the reason why a device cannot decode the pages of a chunk, as far as the metadata says.
+func leftToCPU(c leaf, meta *chunk) (reason string) {
+	if c.constant != nil {
+		return "a file lacks the column"
+	}
+	if c.widens() {
+		return "column type differs from the table's"
 	}
 	if _, ok := deviceCodecs[meta.codec]; !ok {
-		return false
+		return "codec " + meta.codec.String()
 	}
-	_, ok := c.stored()
-	return ok
+	switch _, ok := c.stored(); {
+	case ok:
+		return ""
+	case c.isWideDecimal():
+		return fmt.Sprintf("decimals of more than %d digits", gpu.MaxPrecision)
+	case c.field.Type.Kind == gpu.Decimal:
+		return "decimals in byte arrays"
+	}
+	return fmt.Sprintf("%v stored as %v", c.field.Type, c.physical)
 }
 
 // InPages implements source.Paged.
@@ -91,7 +121,7 @@ func (t *Table) InPages(columns []int) bool {
 	for _, f := range t.files {
 		for g := range f.groups {
 			for _, c := range columns {
-				if !deviceDecodes(f.cols[c], &f.groups[g].chunks[c]) {
+				if leftToCPU(f.cols[c], &f.groups[g].chunks[c]) != "" {
 					return false
 				}
 			}
@@ -170,8 +200,8 @@ type piece struct {
 	at       int64 // position of its first byte in the column
 }
 
-// add adds rows [from, to) of a chunk. ok is false if the device cannot decode a page.
-func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (ok bool, err error) {
+// add adds rows [from, to) of a chunk, or returns the reason why the device cannot decode a page.
+func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (reason string, err error) {
 	b.at.path, b.at.rowGroup = c.file.path, c.group
 	if n := len(b.chunks); n == 0 || b.chunks[n-1] != c {
 		b.chunks = append(b.chunks, c)
@@ -179,39 +209,42 @@ func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (ok bool, err error)
 	for row := from; row < to; {
 		p, err := c.find(row)
 		if err != nil {
-			return false, err
+			return "", err
 		}
-		g, ok := p.undecoded(c)
-		if !ok {
-			return false, nil
+		g, reason := p.undecoded(c)
+		if reason != "" {
+			return reason, nil
 		}
 		end := min(p.to, to)
 		g.Skip, g.Rows = int(row-p.from), int(end-row)
-		if ok, err := b.take(c, p, &g); !ok || err != nil {
-			return false, err
+		if reason, err := b.take(c, p, &g); reason != "" || err != nil {
+			return reason, err
 		}
 		b.coded = g.Coded && (b.coded || len(b.Data) == 0)
 		b.Data, b.parts = append(b.Data, g), append(b.parts, len(b.chunks)-1)
 		row = end
 	}
-	return true, nil
+	return "", nil
 }
 
-// take adds the bytes of a page. ok is false if the device cannot decode them.
-func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (ok bool, err error) {
+// take adds the bytes of a page, or returns the reason why the device cannot decode them.
+func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (reason string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.loadLocked(p); err != nil {
-		return false, err
+		return "", err
 	}
 	if err := p.verify(); err != nil {
-		return false, err
+		return "", err
 	}
 	if !walk(b.Pages, g, p.bytes[max(g.Levels, 0):]) {
-		return false, nil
+		if g.Raw > zstdPageMost {
+			return reasonLarge, nil
+		}
+		return reasonZstd, nil
 	}
 	if g.At = b.size; p.size == 0 {
-		return true, nil
+		return "", nil
 	}
 	block, from := p.block.Whole()
 	from += int64(cap(p.block.Bytes()) - cap(p.bytes))
@@ -219,7 +252,7 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (ok bool, err
 	for _, x := range slices.Backward(b.pieces) {
 		if x.block == block && x.from <= from && to <= x.to {
 			g.At = x.at + from - x.from // a dictionary between data pages
-			return true, nil
+			return "", nil
 		}
 	}
 	last := len(b.pieces) - 1
@@ -231,7 +264,7 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (ok bool, err
 	b.size += to - x.to
 	x.to = to
 	g.At = b.size - int64(p.size)
-	return true, nil
+	return "", nil
 }
 
 // walk adds to the pages of a column what a device must know about the compressed body of a page. ok is false if it
@@ -269,9 +302,10 @@ func (c leaf) deviceEncoding(e format.Encoding) (g gpu.StoredEncoding, ok bool) 
 	return g, false
 }
 
-// undecoded returns what a device must know of a page. ok is false if it cannot decode the page.
-func (p *page) undecoded(c *encodedChunk) (g gpu.Page, ok bool) {
+// undecoded returns what a device must know of a page, or the reason why it cannot decode the page.
+func (p *page) undecoded(c *encodedChunk) (g gpu.Page, reason string) {
 	g = gpu.Page{Size: p.size, Raw: p.rawSize, Values: int(p.values), Coded: p.coded()}
+	ok := true
 	switch {
 	case p.kind == format.DictionaryPage:
 		//lint:ignore SA1019 older writers use it
@@ -281,9 +315,14 @@ func (p *page) undecoded(c *encodedChunk) (g gpu.Page, ok bool) {
 	default:
 		g.Encoding, ok = c.col.deviceEncoding(p.encoding)
 	}
+	if !ok {
+		return g, fmt.Sprintf("encoding %v of %v", p.encoding, c.col.physical)
+	}
 	if !g.Coded && g.Values > maxConverted {
 		f, _ := c.col.stored()
-		ok = ok && g.Encoding == gpu.StoredPlain && f.form == gpu.StoredValues && !c.col.field.Type.Wide
+		if g.Encoding != gpu.StoredPlain || f.form != gpu.StoredValues || c.col.field.Type.Wide {
+			return g, reasonValues
+		}
 	}
 	compressed := c.meta.codec != format.Uncompressed
 	switch {
@@ -291,33 +330,38 @@ func (p *page) undecoded(c *encodedChunk) (g gpu.Page, ok bool) {
 		// If levels and the number of nulls contradict each other, the CPU decides.
 		if p.repBytes != 0 || p.defBytes < 0 || p.defBytes > p.size || p.rawSize < p.defBytes ||
 			p.defBytes == 0 && p.nulls != 0 || p.defBytes > 0 && !c.col.optional {
-			return g, false
+			return g, reasonHeader
 		}
 		g.Levels, g.Raw = p.defBytes, p.rawSize-p.defBytes
 		compressed = compressed && p.compressed
 	case p.kind == format.DataPage && c.col.optional:
 		if p.levelEncoding != format.RLE {
-			return g, false
+			return g, fmt.Sprintf("encoding %v of definition levels", p.levelEncoding)
 		}
 		g.Levels = gpu.LevelsInBody
 	}
 	body := p.size - max(g.Levels, 0)
 	if compressed {
 		g.Codec = deviceCodecs[c.meta.codec]
-		return g, ok && g.Raw/maxExpansion(c.meta.codec) <= body
+		ok = g.Raw/maxExpansion(c.meta.codec) <= body
+	} else {
+		ok = g.Raw == body
 	}
-	return g, ok && g.Raw == body
+	if !ok {
+		return g, reasonHeader
+	}
+	return g, ""
 }
 
-// column returns the column of the pages that were added. ok is false if the CPU must decode it.
-func (b *pagesBuilder) column(t gpu.Type, rows int) (col gpu.Column, ok bool, err error) {
+// column returns the column of the pages that were added, or the reason why the CPU must decode it.
+func (b *pagesBuilder) column(t gpu.Type, rows int) (col gpu.Column, reason string, err error) {
 	f, _ := b.chunks[0].col.stored()
 	b.Form, b.Stored, b.Digits, b.Least, b.Most = f.form, f.bytes, f.digits, f.least, f.most
 	entries := 0
 	for _, c := range b.chunks {
 		b.Optional = b.Optional || c.col.optional
 		if g, _ := c.col.stored(); g != f {
-			return col, false, nil // files of one table may differ
+			return col, "files store the column in different ways", nil
 		}
 		if c.dict.page != nil {
 			entries += int(c.dict.page.values)
@@ -325,43 +369,47 @@ func (b *pagesBuilder) column(t gpu.Type, rows int) (col gpu.Column, ok bool, er
 	}
 	col = gpu.Column{Type: t, Len: rows, Pages: b.Pages}
 	if t.IsVar() && b.coded && entries <= rows/4 {
-		col.Dict, ok, err = b.keepCodes(t, rows)
+		col.Dict, reason, err = b.keepCodes(t, rows)
 	} else {
-		ok, err = b.addDictionaries()
+		reason, err = b.addDictionaries()
 	}
-	if !ok || err != nil {
-		return col, false, err
+	if reason != "" || err != nil {
+		return col, reason, err
 	}
 	var views []*gpu.Buffer
 	for _, x := range b.pieces {
 		views = append(views, x.block.View(x.from, x.to-x.from))
 	}
 	col.Data = gpu.Joined(views)
-	return col, true, nil
+	return col, "", nil
 }
 
-// keepCodes decodes the dictionaries of a column of strings, and returns one with all their values.
-func (b *pagesBuilder) keepCodes(t gpu.Type, rows int) (d *gpu.Dictionary, ok bool, err error) {
+// keepCodes decodes the dictionaries of a column of strings, and returns one with all their values, or the reason why
+// the CPU must decode the column.
+func (b *pagesBuilder) keepCodes(t gpu.Type, rows int) (d *gpu.Dictionary, reason string, err error) {
 	all := columnDecoder{lease: b.pages.lease, t: t, rows: rows, state: coded, width: 4}
 	defer all.discard()
 	base := make([]int, len(b.chunks))
 	for i, c := range b.chunks {
 		if c.dict.page == nil {
-			return nil, false, nil // the CPU says so
+			return nil, reasonDictionary, nil // the error is the CPU's
 		}
 		b.at.path, b.at.rowGroup = c.file.path, c.group
 		b.pages.seek(c, 0, 0)
 		if err := b.pages.once(&c.dict.load, b.pages.loadDictionary); err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		base[i] = all.entries
 		if err := all.another(c.dict.shared, 0, 0); err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 	}
 	if len(all.parts) > 1 {
-		if err := all.mergeVar(); err != nil || all.state != coded {
-			return nil, false, err
+		if err := all.mergeVar(); err != nil {
+			return nil, "", err
+		}
+		if all.state != coded {
+			return nil, "dictionaries of row groups that are too large together", nil
 		}
 	}
 	for k := range b.Data {
@@ -370,11 +418,12 @@ func (b *pagesBuilder) keepCodes(t gpu.Type, rows int) (d *gpu.Dictionary, ok bo
 	}
 	d = all.parts[0].dict
 	all.parts = nil
-	return d, true, nil
+	return d, "", nil
 }
 
-// addDictionaries adds the dictionary pages of the chunks that have coded pages.
-func (b *pagesBuilder) addDictionaries() (ok bool, err error) {
+// addDictionaries adds the dictionary pages of the chunks that have coded pages, or returns the reason why the device
+// cannot decode one.
+func (b *pagesBuilder) addDictionaries() (reason string, err error) {
 	of := map[int]int{} // chunk to dictionary
 	for k := range b.Data {
 		g := &b.Data[k]
@@ -386,15 +435,18 @@ func (b *pagesBuilder) addDictionaries() (ok bool, err error) {
 		d, found := of[part]
 		if !found {
 			if c.dict.page == nil {
-				return false, nil // the CPU says so
+				return reasonDictionary, nil // the error is the CPU's
 			}
 			b.at.path, b.at.rowGroup = c.file.path, c.group
-			page, ok := c.dict.page.undecoded(c)
-			if !ok || page.Values < 0 || page.Values > page.Raw {
-				return false, nil
+			page, reason := c.dict.page.undecoded(c)
+			if reason == "" && (page.Values < 0 || page.Values > page.Raw) {
+				reason = reasonHeader
 			}
-			if ok, err := b.take(c, c.dict.page, &page); !ok || err != nil {
-				return false, err
+			if reason != "" {
+				return reason, nil
+			}
+			if reason, err := b.take(c, c.dict.page, &page); reason != "" || err != nil {
+				return reason, err
 			}
 			page.Rows = page.Values
 			d = len(b.Dictionaries)
@@ -402,7 +454,7 @@ func (b *pagesBuilder) addDictionaries() (ok bool, err error) {
 		}
 		g.Dictionary, g.Entries = d, b.Dictionaries[d].Values
 	}
-	return true, nil
+	return "", nil
 }
 
 // decodeAgain decodes column i of a stride on the CPU. It reads the pages again.

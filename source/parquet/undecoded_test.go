@@ -3,6 +3,7 @@ package parquet
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 )
 
@@ -244,4 +246,124 @@ func TestADeviceFindsDamagedPages(t *testing.T) {
 	}
 	require.Positive(t, same)
 	require.Positive(t, failed)
+}
+
+// writeMixed writes a file with columns that a device decodes, and columns that it leaves to the CPU.
+func writeMixed(t *testing.T, path string, nodes pq.Group) {
+	schema := pq.NewSchema("mixed", nodes)
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	w := pq.NewWriter(f, schema, pq.MaxRowsPerRowGroup(60))
+	for k := range 100 {
+		row := make(pq.Row, len(schema.Fields()))
+		for i, field := range schema.Fields() {
+			switch t := field.Type(); t.Kind() {
+			case pq.Int32:
+				row[i] = pq.ValueOf(int32(k))
+			case pq.Int64:
+				row[i] = pq.ValueOf(int64(k))
+			case pq.ByteArray:
+				row[i] = pq.ByteArrayValue([]byte{byte(k)})
+			default:
+				row[i] = fixedBytes(t.Length())(0)
+			}
+			row[i] = row[i].Level(0, 0, i)
+		}
+		_, err := w.WriteRows([]pq.Row{row})
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, f.Close())
+}
+
+func TestProgressSaysWhoDecodedWhichColumn(t *testing.T) {
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "1.parquet"), filepath.Join(dir, "2.parquet")
+	number := pq.Leaf(pq.Int32Type)
+	decimal := pq.Decimal(1, 5, pq.ByteArrayType)
+	writeMixed(t, first, pq.Group{
+		"snappy": pq.Compressed(number, &pq.Snappy), "zstd": pq.Compressed(pq.String(), &pq.Zstd),
+		"brotli": pq.Compressed(number, &pq.Brotli), "gzip": pq.Compressed(pq.String(), &pq.Gzip),
+		"decimal": decimal, "digits": pq.Decimal(2, 40, pq.FixedLenByteArrayType(17)),
+		"wider": number, "lacks": number, "later": number, "plain": number,
+	})
+	writeMixed(t, second, pq.Group{
+		"snappy": pq.Compressed(number, &pq.Snappy), "zstd": pq.Compressed(pq.String(), &pq.Zstd),
+		"brotli": pq.Compressed(number, &pq.Brotli), "gzip": pq.Compressed(pq.String(), &pq.Gzip),
+		"decimal": decimal, "digits": pq.Decimal(2, 40, pq.FixedLenByteArrayType(17)),
+		"wider": pq.Leaf(pq.Int64Type), "later": pq.Compressed(number, &pq.Gzip), "plain": number,
+	})
+	const none = "" // the device decodes all
+	reasons := map[string]string{"snappy": none, "zstd": none, "plain": none, "brotli": "codec BROTLI",
+		"gzip": "codec GZIP", "decimal": "decimals in byte arrays", "digits": "decimals of more than 38 digits",
+		"wider": "column type differs from the table's", "lacks": "a file lacks the column", "later": "codec GZIP"}
+	for _, c := range []struct {
+		name   string
+		pages  bool
+		stride int
+		again  string // reason why a device leaves pages of "plain" to the CPU later
+	}{
+		{"no device", false, 70, ""}, {"strides of a file", true, 60, ""}, {"strides of two files", true, 1000, ""},
+		{"left later", true, 60, "device memory was short"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table, err := Open([]string{first, second}, OpenOptions{})
+			require.NoError(t, err)
+			lease := hosttest.Budget(t, 0).Lease("scan")
+			defer func() { require.NoError(t, lease.Close()) }()
+			opt := source.ScanOptions{StrideRows: c.stride, Lease: lease, Decode: source.DecodeOptions{Pages: c.pages}}
+			for i := range table.Schema().Len() {
+				opt.Columns = append(opt.Columns, i)
+			}
+			r, err := table.Scan(t.Context(), opt)
+			require.NoError(t, err)
+			defer r.Close()
+			for {
+				s, err := r.Read(t.Context())
+				if err == io.EOF {
+					break
+				}
+				require.NoError(t, err)
+				if p := s.Cols[s.Schema.Index("plain")].Pages; c.again != "" {
+					for range 2 { // a device tries again after it was denied memory
+						col, err := p.Decode(c.again)
+						require.NoError(t, err)
+						col.Release()
+					}
+				}
+				s.Release()
+			}
+			p := r.Progress()
+			require.Equal(t, p.BytesTotal, p.BytesRead)
+			byDevice := int64(0)
+			require.Len(t, p.Columns, len(reasons))
+			for i, d := range p.Columns {
+				byDevice += d.ByDevice
+				require.Equal(t, table.Schema().Fields[i].Name, d.Column)
+				require.Positive(t, d.ByDevice+d.ByCPU, d)
+				want := reasons[d.Column]
+				if d.Column == "plain" {
+					want = c.again
+				}
+				if !c.pages {
+					require.Equal(t, source.Decoded{Column: d.Column, ByCPU: d.ByCPU}, d)
+					continue
+				}
+				mixed := d.Column == "wider" || d.Column == "lacks" || d.Column == "later"
+				switch {
+				case mixed && c.stride < 100: // the other file is decoded by the device
+					require.Positive(t, d.ByDevice, d)
+				case want == none:
+					require.Zero(t, d.ByCPU, d)
+				default:
+					require.Zero(t, d.ByDevice, d)
+				}
+				if d.Column == "lacks" && c.stride < 100 {
+					want = none // no bytes are missing
+				}
+				require.Equal(t, want, d.Reason, d)
+			}
+			require.Equal(t, p.BytesPages, byDevice)
+		})
+	}
 }
