@@ -5,8 +5,8 @@ import "fmt"
 // Chunk is a column chunk of a Parquet file that a device encodes, from the columns of one or more strides.
 type Chunk struct {
 	Parts []Rows // in order
-	// Width is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings, whose columns have dictionaries. Scale is
-	// what values are multiplied by.
+	// Width is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings, whose columns have dictionaries.
+	// Scale is what values are multiplied by.
 	Width int
 	Scale int64
 	// Nullable says that pages have definition levels. A null in another chunk is not Able.
@@ -110,8 +110,8 @@ const (
 // PageEncoder is a Queue of a device with the capability EncodePages.
 type PageEncoder interface {
 	Queue
-	// EncodePages encodes column chunks by the rules of the encoder of the CPU in sink/parquet. l pays for memory of the
-	// device, host for the results.
+	// EncodePages encodes column chunks by the rules of the encoder of the CPU in sink/parquet. l pays for memory
+	// of the device, host for the results.
 	//
 	// Errors: a chunk of a type or form that Encodes does not have, memory denied.
 	//
@@ -127,15 +127,16 @@ func (c *Chunk) Check() error {
 		t = c.Parts[0].Column.Type
 	}
 	if t.IsVar() && (c.Width != 0 || !c.Dictionary || c.TextBytes() > mostText) {
-		return fmt.Errorf("encode strings of width %d, dictionary %v, with %d bytes in dictionaries", c.Width, c.Dictionary,
-			c.TextBytes())
+		return fmt.Errorf("encode strings of width %d, dictionary %v, with %d bytes in dictionaries", c.Width,
+			c.Dictionary, c.TextBytes())
 	}
 	if !t.IsVar() && c.Width != 4 && c.Width != 8 || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 {
 		return fmt.Errorf("encode a chunk of %d parts, width %d, scale %d, pages of %d rows", len(c.Parts), c.Width,
 			c.Scale, c.PageRows)
 	}
 	for _, p := range c.Parts {
-		if d := p.Column; !Encodes(t) || d.Type != t || (d.Dict != nil) != t.IsVar() || d.CodeWidth != 0 || d.Pages != nil {
+		if d := p.Column; !Encodes(t) || d.Type != t || (d.Dict != nil) != t.IsVar() || d.CodeWidth != 0 ||
+			d.Pages != nil {
 			return fmt.Errorf("encode a column of type %v among %v, dictionary %v", d.Type, t, d.Dict != nil)
 		}
 		if p.From < 0 || p.From > p.To || p.To > p.Column.Len {

@@ -232,7 +232,8 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	row, rows, width := int32(0), int64(c.rows), int64(c.width)
 	for _, p := range given.Parts {
 		n := int32(p.To - p.From)
-		part := encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid), from: int64(p.From), row: row, rows: n}
+		part := encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid), from: int64(p.From), row: row,
+			rows: n}
 		if d := p.Column.Dict; d != nil {
 			part.offsets, part.chars, part.entries = addr(d.Values.Offsets), addr(d.Values.Data), int32(d.Values.Len)
 		}

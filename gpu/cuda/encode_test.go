@@ -54,14 +54,16 @@ func BenchmarkEncodePages(b *testing.B) {
 					data = append(data, byte(v>>(8*k)))
 				}
 			}
-			s, err := q.Upload(l, &gpu.Stride{Rows: rows * groups, Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.t}),
+			schema := gpu.NewSchema(gpu.Field{Name: "c", Type: c.t})
+			s, err := q.Upload(l, &gpu.Stride{Rows: rows * groups, Schema: schema,
 				Cols: []gpu.Column{{Type: c.t, Len: rows * groups, Data: gpu.WrapBytes(data)}}})
 			require.NoError(b, err)
 			var chunks []gpu.Chunk
 			for g := range groups {
-				chunks = append(chunks, gpu.Chunk{Parts: []gpu.Rows{{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}},
-					Width: width, Scale: 1, Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768,
-					Codec: gpu.PageSnappy, Head: func(gpu.EncodedPage) ([]byte, error) { return make([]byte, 40), nil }})
+				part := gpu.Rows{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}
+				chunks = append(chunks, gpu.Chunk{Parts: []gpu.Rows{part}, Width: width, Scale: 1,
+					Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768, Codec: gpu.PageSnappy,
+					Head: func(gpu.EncodedPage) ([]byte, error) { return make([]byte, 40), nil }})
 			}
 			encode := func() (bytes int64) {
 				out, err := q.(gpu.PageEncoder).EncodePages(l, h, chunks)

@@ -283,8 +283,8 @@ func (c *column) chunkOf(e gpu.EncodedChunk, codec compressor, rows int) *encode
 	var all varBounds
 	for _, p := range e.Pages {
 		k.meta.TotalUncompressedSize += int64(p.Head + p.Raw)
-		k.addPage(c, pageEncodings[p.Encoding], dataPage{start: p.At, size: int64(p.Head + p.Size), row: row, rows: p.Rows,
-			nulls: p.Nulls, bounds: c.deviceBounds(p)})
+		k.addPage(c, pageEncodings[p.Encoding], dataPage{start: p.At, size: int64(p.Head + p.Size), row: row,
+			rows: p.Rows, nulls: p.Nulls, bounds: c.deviceBounds(p)})
 		if p.LeastText != nil {
 			all.add(p.LeastText)
 			all.add(p.MostText)
@@ -331,8 +331,9 @@ func (w *Writer) bring(q gpu.Queue, g *group, column int) error {
 		}
 		one := &gpu.Stride{Schema: gpu.NewSchema(w.schema.Fields[column]), Cols: []gpu.Column{c.Retain()}, Rows: c.Len,
 			Ready: p.stride.Ready}
-		down, err := q.Download(w.opt.Lease, one)
-		for still := false; errors.Is(err, gpu.ErrBudget) && w.failure() == nil; down, err = q.Download(w.opt.Lease, one) {
+		load := func() (*gpu.Stride, error) { return q.Download(w.opt.Lease, one) }
+		down, err := load()
+		for still := false; errors.Is(err, gpu.ErrBudget) && w.failure() == nil; down, err = load() {
 			w.freeIdle()
 			if still {
 				break

@@ -120,8 +120,8 @@ func TestADeviceEncodesLikeTheCPU(t *testing.T) {
 							if i++; !gputest.Takes(thin, i) {
 								continue
 							}
-							c := encodeCase{codec, encoding, dictionary, nulls, rows, distinct, []int{max(8, rows/9), 500, 1 << 15}[i%3],
-								[]int{1 << 20, rows/2 + 1}[i%2]}
+							c := encodeCase{codec, encoding, dictionary, nulls, rows, distinct,
+								[]int{max(8, rows/9), 500, 1 << 15}[i%3], []int{1 << 20, rows/2 + 1}[i%2]}
 							c.check(t, d, c.table(rand.New(rand.NewPCG(uint64(i), 5))))
 						}
 					}
@@ -262,8 +262,9 @@ func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 64 << 20})
 	seconds := gpu.TimestampOf(gpu.Second, false)
 	for want, column := range map[string]gpu.Column{
-		"out of the range": gpu.ColumnOf(seconds, []gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.IntScalar(seconds, 1<<60)}),
-		"1 nulls":          gpu.ColumnOf(seconds, []gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.Null(seconds)}),
+		"out of the range": gpu.ColumnOf(seconds,
+			[]gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.IntScalar(seconds, 1<<60)}),
+		"1 nulls": gpu.ColumnOf(seconds, []gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.Null(seconds)}),
 	} {
 		l, h := d.Budget().Lease("output"), d.HostBudget().Lease("sink")
 		q, err := d.NewQueue("up")
@@ -298,7 +299,8 @@ func TestADeviceEncodesStringsThatRepeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var values, entries, codes []gpu.Scalar
 			for i := range c.distinct {
-				entries = append(entries, gpu.StringScalar(fmt.Sprintf("%d%s%d", i%7, strings.Repeat("é", c.length), i)))
+				text := fmt.Sprintf("%d%s%d", i%7, strings.Repeat("é", c.length), i)
+				entries = append(entries, gpu.StringScalar(text))
 			}
 			entries = append(entries, entries[0], gpu.StringScalar("")) // twice, and empty
 			for i := range c.rows {
@@ -307,7 +309,8 @@ func TestADeviceEncodesStringsThatRepeat(t *testing.T) {
 				values = append(values, entries[code])
 			}
 			column := gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
-			column.Type, column.Dict = gpu.Of(gpu.String), &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), entries)}
+			column.Type = gpu.Of(gpu.String)
+			column.Dict = &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), entries)}
 			tab := table{schema: gpu.NewSchema(gpu.Field{Name: "s", Type: column.Type}), values: [][]gpu.Scalar{values}}
 			tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: c.rows, Cols: []gpu.Column{column}}}
 			cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")

@@ -211,6 +211,9 @@ func (o *output) removeParents() {
 // CheckTarget returns an error for a target that no option allows to replace, such as a device. It
 // is for plans; Create checks everything.
 func CheckTarget(path string, opt Options) error {
+	if path == "" {
+		return nil // a job without an output has an error of its own
+	}
 	info, err := os.Stat(filepath.Clean(path))
 	if err != nil {
 		return nil // it does not exist, or Create returns the error

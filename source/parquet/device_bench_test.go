@@ -23,7 +23,8 @@ import (
 func benchValues(column string, n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	words := bytes.Fields([]byte("furiously ironic deposits sleep quickly above the carefully final packages among" +
-		" regular accounts pending blithely express requests haggle slyly bold foxes instructions nag even theodolites"))
+		" regular accounts pending blithely express requests haggle slyly bold foxes instructions nag even " +
+		"theodolites"))
 	var b bytes.Buffer
 	for key := int64(1); b.Len() < n; {
 		switch column {

@@ -155,11 +155,12 @@ func zstdPages(t *testing.T, r *rand.Rand, large bool) (pages []devicePage) {
 				w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(checksum),
 					zstd.WithEncoderConcurrency(1))
 				require.NoError(t, err)
-				pages = append(pages, devicePage{name: fmt.Sprint(name, " ", level, " ", checksum), body: w.EncodeAll(raw, nil),
-					raw: raw})
+				pages = append(pages, devicePage{name: fmt.Sprint(name, " ", level, " ", checksum),
+					body: w.EncodeAll(raw, nil), raw: raw})
 				half := len(raw) / 2
 				two := w.EncodeAll(raw[half:], w.EncodeAll(raw[:half], nil))
-				pages = append(pages, devicePage{name: fmt.Sprint(name, " ", level, " in two frames"), body: two, raw: raw})
+				pages = append(pages, devicePage{name: fmt.Sprint(name, " ", level, " in two frames"), body: two,
+					raw: raw})
 			}
 		}
 	}
@@ -189,7 +190,8 @@ for line in sys.stdin:
 			all = append(all, devicePage{name: fmt.Sprint(name, ", level ", level, " of PyArrow"), raw: raw})
 		}
 	}
-	cmd := exec.Command(python, "-c", script, codec, strings.Trim(strings.ReplaceAll(fmt.Sprint(levels), " ", ","), "[]"))
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(levels), " ", ","), "[]")
+	cmd := exec.Command(python, "-c", script, codec, list)
 	cmd.Stdin = strings.NewReader(in.String())
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
