@@ -145,7 +145,7 @@ func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			_, calls, err := d.with(t, ctx, call, 0, inject)
 			require.NoError(t, err)
-			require.Greater(t, calls, int64(4), "the call is made")
+			require.Greater(t, calls, int64(2), "the call is made")
 			ns := []int64{calls} // the last calls are those of the output
 			for i, n := 0, int64(1); n < calls; i, n = i+1, n*2 {
 				if gputest.Takes(thin, i) {
@@ -154,8 +154,8 @@ func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
 			}
 			for _, n := range ns {
 				got, _, err := d.with(t, ctx, call, n, inject)
-				if err == nil { // an event failed that is only for measurements
-					require.Equal(t, "cuEventRecord", call)
+				if err == nil { // an event is only for measurements, or the CPU encodes without memory of the device
+					require.Contains(t, []string{"cuEventRecord", "cuMemAllocFromPoolAsync"}, call)
 					require.Equal(t, want, got)
 					continue
 				}

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -129,7 +130,7 @@ func (w *Writer) workOnDevice(first *group) {
 	if q == nil {
 		var err error
 		if q, err = d.open(); err != nil {
-			w.fail(err)
+			w.fail(ofOutput(err))
 		}
 	}
 	done := w.encodeOnDevice(q, groups)
@@ -181,15 +182,23 @@ func (w *Writer) encodeOnDevice(q gpu.PageEncoder, groups []*group) (out []devic
 		switch {
 		case r.chunk != nil:
 		case q != nil && (err == nil || gpu.IsOutOfMemory(err)):
-			r.err = w.bring(q, r.group, r.column)
+			r.err = ofOutput(w.bring(q, r.group, r.column))
 		default:
-			r.err = err
+			r.err = ofOutput(err)
 		}
 		if r.chunk != nil || r.err != nil {
 			r.group.releaseColumn(r.column)
 		}
 	}
 	return out
+}
+
+// ofOutput says that an error of the device is one of the output. Those of memory say so themselves.
+func ofOutput(err error) error {
+	if err == nil || gpu.IsOutOfMemory(err) {
+		return err
+	}
+	return fmt.Errorf("output: %w", err)
 }
 
 // releaseColumn releases the rows of a column.

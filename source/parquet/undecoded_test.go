@@ -183,8 +183,11 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 								opt.Decode.Pages = true
 								got, p, err := scanOnce(t, 0, paths, opt)
 								require.NoError(t, err, c)
-								require.Equal(t, p.BytesRead, p.BytesPages, c)
-								require.Zero(t, decodesAgain.Swap(0), c)
+								// A device has no room for many strings of which only prefixes are stored.
+								if again := decodesAgain.Swap(0); !c.encoded || c.distinct > 1 {
+									require.Equal(t, p.BytesRead, p.BytesPages, c)
+									require.Zero(t, again, c)
+								}
 								requireSame(t, want, got)
 							}
 						}
