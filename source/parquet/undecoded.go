@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -40,7 +41,10 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 		}
 	}()
 	defer guard(&err)
-	r.readTogether(plan, i)
+	b.at.path, b.at.rowGroup = plan.segments[0].file.path, plan.segments[0].group
+	if err := r.readTogether(plan, i); err != nil {
+		return col, "", err
+	}
 	for _, s := range plan.segments {
 		if reason, err = b.add(s.chunks[i], s.from, s.to); reason != "" || err != nil {
 			return col, reason, err
@@ -65,19 +69,22 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 }
 
 // readTogether makes the chunks of a column of a stride follow each other in memory, so that the column is
-// copied to the device in few pieces. If memory for that is denied, they are read as if the CPU decoded them.
-func (r *reader) readTogether(plan *stridePlan, i int) {
+// copied to the device in few pieces. If the budget has no room for that, they are read as if the CPU decoded them.
+func (r *reader) readTogether(plan *stridePlan, i int) error {
 	sizes, total := make([]int64, len(plan.segments)), int64(0)
 	for k, s := range plan.segments {
 		sizes[k] = s.chunks[i].wholeSize(s.from, s.to)
 		total += sizes[k]
 	}
 	if total == 0 {
-		return
+		return nil
 	}
 	all, err := r.lease.Alloc(total)
+	if budget := (*gpu.BudgetError)(nil); errors.As(err, &budget) {
+		return nil
+	}
 	if err != nil {
-		return
+		return err
 	}
 	defer all.Release()
 	at := int64(0)
@@ -87,6 +94,7 @@ func (r *reader) readTogether(plan *stridePlan, i int) {
 			at += sizes[k]
 		}
 	}
+	return nil
 }
 
 // deviceCodecs are the codecs that a device decompresses.
