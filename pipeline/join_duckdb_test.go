@@ -139,5 +139,5 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 		}
 	}
 	assert.Equal(t, len(joinConditions)*4*7, cases)
-	assert.Greater(t, rows, 10000/max(1, thin))
+	assert.Greater(t, rows, 5000/max(1, thin)) // one case in seven may be of kinds with few rows
 }
