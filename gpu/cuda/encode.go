@@ -472,31 +472,20 @@ func putHeads(c *gpu.EncodedChunk, heads [][]byte) {
 
 // copyEncoded copies bytes to host memory, after all kernels that have been launched, and waits for them.
 func (q *queue) copyEncoded(host *gpu.Lease, from *gpu.Buffer, at, n int64) (*gpu.Buffer, error) {
-	d := q.dev
-	t := &transfer{q: q, lease: host, name: "copy down"}
+	t := &transfer{q: q, lease: host, name: "copy down", bytes: n}
 	down, err := host.Alloc(n)
 	if err != nil {
 		return nil, err
 	}
-	d.downloads.Lock()
-	t.fail(d.followKernels(d.down, 0))
-	t.begin(d.down)
-	if t.err == nil {
-		t.fail(d.copyDown(host, down.Addr(), from.Addr()+uintptr(at), n))
-	}
-	t.bytes = n
-	t.finish(d.down)
-	d.downloads.Unlock()
-	if t.err == nil {
-		t.fail(d.wait(t.stop))
-	}
+	t.down(0, func() {
+		if t.err == nil {
+			t.fail(q.dev.copyDown(host, down.Addr(), from.Addr()+uintptr(at), n))
+		}
+	})
 	if t.err != nil {
-		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.down))
-		d.recycle(t.start, t.stop)
 		down.Release()
 		return nil, t.err
 	}
-	d.trace.moved(t, laneDown, nil)
 	return down, nil
 }
 

@@ -85,13 +85,16 @@ func (p *pool) close() error {
 	return p.dev.ctx.do(cuMemPoolDestroy, p.handle)
 }
 
-// uploadPool is the pool for memory that the stream of copies up writes first. Such memory need not
-// wait for kernels.
-type uploadPool struct{ *pool }
+// streamPool is the pool for memory that another stream than that of kernels writes first. Such memory need not wait
+// for kernels.
+type streamPool struct {
+	*pool
+	first stream
+}
 
 // Allocate implements gpu.Allocator.
-func (p uploadPool) Allocate(size int64) ([]byte, uintptr, error) {
-	addr, err := p.take(size, p.dev.up)
+func (p streamPool) Allocate(size int64) ([]byte, uintptr, error) {
+	addr, err := p.take(size, p.first)
 	return nil, addr, err
 }
 

@@ -78,15 +78,6 @@ const (
 	mostWalkers   = 16                 // blocks that walk through a page
 )
 
-// decodePool is the pool for memory that the stream of decoding writes first.
-type decodePool struct{ *pool }
-
-// Allocate implements gpu.Allocator.
-func (p decodePool) Allocate(size int64) ([]byte, uintptr, error) {
-	addr, err := p.take(size, p.dev.decode)
-	return nil, addr, err
-}
-
 // decoding is the decoding of a stride's columns in pages, from the copies of the pages until Wait.
 type decoding struct {
 	d       *Device
@@ -116,7 +107,7 @@ func (w *decoding) alloc(n int64) *gpu.Buffer {
 	if w.err != nil || n == 0 {
 		return nil
 	}
-	b, err := w.lease.AllocFrom(decodePool{w.d.pool}, n)
+	b, err := w.lease.AllocFrom(streamPool{w.d.pool, w.d.decode}, n)
 	w.err = err
 	return b
 }
@@ -155,7 +146,7 @@ func (t *transfer) pages(s *gpu.Stride, cols []gpu.Column) *decoding {
 	w.table = b.layOut()
 	size := b.work + b.bytes + int64(len(w.table.bytes))
 	if w.err == nil {
-		w.work, w.err = t.lease.AllocFrom(uploadPool{d.pool}, size)
+		w.work, w.err = t.lease.AllocFrom(streamPool{d.pool, d.up}, size)
 	}
 	if t.fail(w.err); t.err != nil {
 		return w

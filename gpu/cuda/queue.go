@@ -315,26 +315,16 @@ func (q *queue) Download(l *gpu.Lease, s *gpu.Stride) (out *gpu.Stride, err erro
 	}
 	t := &transfer{q: q, lease: l, name: "copy down"}
 	cols := make([]gpu.Column, len(s.Cols))
-	q.dev.downloads.Lock()
-	t.fail(q.dev.followKernels(q.dev.down, s.Ready))
-	t.begin(q.dev.down)
-	for i, c := range s.Cols {
-		cols[i] = t.column(i, c, q.downDicts, t.download)
-	}
-	t.finish(q.dev.down)
-	q.dev.downloads.Unlock()
-	if t.err == nil {
-		t.fail(q.dev.wait(t.stop))
-	}
+	t.down(s.Ready, func() {
+		for i, c := range s.Cols {
+			cols[i] = t.column(i, c, q.downDicts, t.download)
+		}
+	})
+	t.settle(q.downDicts)
 	if t.err != nil {
-		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.down))
 		gpu.ReleaseColumns(cols)
-		t.settle(q.downDicts)
-		q.dev.recycle(t.start, t.stop)
 		return nil, q.fail("copy a stride down", t.err)
 	}
-	t.settle(q.downDicts)
-	q.dev.trace.moved(t, laneDown, nil)
 	s.Release()
 	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, nil
 }
@@ -425,6 +415,27 @@ func (t *transfer) finish(s stream) {
 		t.stop, err = t.q.dev.record(s)
 		t.fail(err)
 	}
+}
+
+// down makes copies to the host, once the kernels before an event have ended, and waits for them. After an error no
+// copy is running.
+func (t *transfer) down(until gpu.Event, copies func()) {
+	d := t.q.dev
+	d.downloads.Lock()
+	t.fail(d.followKernels(d.down, until))
+	t.begin(d.down)
+	copies()
+	t.finish(d.down)
+	d.downloads.Unlock()
+	if t.err == nil {
+		t.fail(d.wait(t.stop))
+	}
+	if t.err != nil {
+		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.down))
+		d.recycle(t.start, t.stop)
+		return
+	}
+	d.trace.moved(t, laneDown, nil)
 }
 
 // column copies a column. It copies the dictionary unless an equal one of that column has
@@ -527,7 +538,7 @@ func (t *transfer) upload(b *gpu.Buffer, n int64) *gpu.Buffer {
 	if n = min(n, b.Size()); t.err != nil || n == 0 {
 		return nil
 	}
-	out, err := t.lease.AllocFrom(uploadPool{t.q.dev.pool}, n)
+	out, err := t.lease.AllocFrom(streamPool{t.q.dev.pool, t.q.dev.up}, n)
 	if err != nil {
 		t.fail(err)
 		return nil
