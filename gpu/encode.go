@@ -5,8 +5,7 @@ import "fmt"
 // Chunk is a column chunk of a Parquet file that a device encodes, from the columns of one or more strides.
 type Chunk struct {
 	Parts []Rows // in order
-	// Width is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings, whose columns have dictionaries.
-	// Scale is what values are multiplied by.
+	// Width is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings. Scale is what values are multiplied by.
 	Width int
 	Scale int64
 	// Nullable says that pages have definition levels. A null in another chunk is not Able.
@@ -14,8 +13,10 @@ type Chunk struct {
 	// Dictionary says that values may be codes of a dictionary, if that pays off. Delta says that integers may be
 	// packed differences, if those are smaller.
 	Dictionary, Delta bool
-	PageRows          int // the rows of a page
-	Codec             PageCodec
+	PageRows          int // the rows of a page; of strings, if they are codes of a dictionary
+	// Strings that are not codes are in pages of at most so many rows, and so many bytes unless a single value has more.
+	PlainRows, PlainBytes int
+	Codec                 PageCodec
 	// Head returns the bytes that the file has before a page.
 	Head func(p EncodedPage) ([]byte, error)
 }
@@ -34,8 +35,7 @@ func (c *Chunk) Len() (n int) {
 	return n
 }
 
-// Encodes reports whether devices with the capability EncodePages encode values of a type: strings only with a
-// dictionary that they come with, if one pays off.
+// Encodes reports whether devices with the capability EncodePages encode values of a type.
 func Encodes(t Type) bool {
 	switch t.Kind {
 	case Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Date, Time, Timestamp:
@@ -55,8 +55,8 @@ type EncodedChunk struct {
 	// Dictionary is nil if values are not codes.
 	Dictionary *EncodedPage
 	Pages      []EncodedPage
-	// Unable says that the CPU must encode the chunk: a value does not fit the type of the file, or is null and may not
-	// be, or a dictionary of strings does not pay off. The chunk has no pages.
+	// Unable says that the CPU must encode the chunk: a value does not fit the type of the file or a page, or is null
+	// and may not be, or two strings of a dictionary have the same hash. The chunk has no pages.
 	Unable bool
 }
 
@@ -80,21 +80,6 @@ type EncodedPage struct {
 
 // TextBound is the number of bytes of the bounds of strings.
 const TextBound = 72
-
-// mostText bounds the dictionaries of the strings of a chunk.
-const mostText = 4 << 20
-
-// TextBytes bounds the bytes of the strings of a chunk that differ, each with its length of four bytes.
-func (c *Chunk) TextBytes() (n int64) {
-	seen := map[*Dictionary]bool{}
-	for _, p := range c.Parts {
-		if d := p.Column.Dict; d != nil && !seen[d] {
-			seen[d] = true
-			n += d.Values.Data.Size() + 4*int64(d.Values.Len)
-		}
-	}
-	return n
-}
 
 // PageEncoding is the encoding of the values of a page.
 type PageEncoding uint8
@@ -126,16 +111,16 @@ func (c *Chunk) Check() error {
 	if len(c.Parts) > 0 {
 		t = c.Parts[0].Column.Type
 	}
-	if t.IsVar() && (c.Width != 0 || !c.Dictionary || c.TextBytes() > mostText) {
-		return fmt.Errorf("encode strings of width %d, dictionary %v, with %d bytes in dictionaries", c.Width,
-			c.Dictionary, c.TextBytes())
+	if t.IsVar() && (c.Width != 0 || c.PlainRows < 1 || c.PlainBytes < 1) {
+		return fmt.Errorf("encode strings of width %d, in pages of %d rows and %d bytes", c.Width, c.PlainRows,
+			c.PlainBytes)
 	}
 	if !t.IsVar() && c.Width != 4 && c.Width != 8 || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 {
 		return fmt.Errorf("encode a chunk of %d parts, width %d, scale %d, pages of %d rows", len(c.Parts), c.Width,
 			c.Scale, c.PageRows)
 	}
 	for _, p := range c.Parts {
-		if d := p.Column; !Encodes(t) || d.Type != t || (d.Dict != nil) != t.IsVar() || d.CodeWidth != 0 ||
+		if d := p.Column; !Encodes(t) || d.Type != t || d.Dict != nil && !t.IsVar() || d.CodeWidth != 0 ||
 			d.Pages != nil {
 			return fmt.Errorf("encode a column of type %v among %v, dictionary %v", d.Type, t, d.Dict != nil)
 		}

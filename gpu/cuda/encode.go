@@ -3,6 +3,7 @@ package cuda
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"unsafe"
@@ -15,10 +16,11 @@ type (
 	encodePart struct {
 		data, valid, offsets, chars uint64
 		from                        int64
-		row, rows, entries, _       int32
+		row, rows, entries, bytes   int32
 	}
 	encodeChunk struct {
 		parts, keys, firsts, codes, marks, before, order, entries uint64
+		places, segments                                          uint64
 		scale                                                     int64
 		partCount, rows                                           int32
 		fromWidth, width                                          int32
@@ -30,6 +32,8 @@ type (
 		dense, body, bits, slots, groups      uint64
 		strings, lengths, bounds              uint64
 		chunk, row, rows, part, piece, pieces int32
+		bytes                                 uint32
+		_                                     int32
 	}
 	pageResult struct {
 		least, most                                   uint64
@@ -38,8 +42,9 @@ type (
 	encodePiece struct{ page, index int32 }
 	pieceResult struct{ _, _, _ uint32 } // size, checksum, position
 	encodeArgs  struct {
-		chunks, states, pages, results, pieces, ends, packed, out, places, checksums, multiplier uint64
-		count, allPages, snappy, slot                                                            int32
+		chunks, states, pages, results, pieces, ends, packed, out, places uint64
+		runs, checksums, multiplier                                       uint64
+		count, allPages, snappy, slot                                     int32
 	}
 )
 
@@ -48,7 +53,8 @@ const (
 	encodeSigned int32 = iota
 	encodeUnsigned
 	encodeFloat
-	encodeStrings
+	encodeStrings // with a dictionary
+	encodeTexts   // strings without one
 )
 
 const (
@@ -62,6 +68,8 @@ const (
 	joinedChunks = 8 << 20
 	// boundBytes is the room for a bound of strings: its length, and its first bytes (BOUND).
 	boundBytes = 4 + gpu.TextBound
+	// mostDictionary is the room for a dictionary of strings (MOST_DICTIONARY).
+	mostDictionary = 4<<20 + 4
 )
 
 // dictionaryMultiplier is the factor of multiplicative hashing. It differs in every process, so that nobody can
@@ -83,20 +91,66 @@ func (q *queue) EncodePages(l, host *gpu.Lease, chunks []gpu.Chunk) (out []gpu.E
 	if o.err != nil || len(chunks) == 0 {
 		return nil, o.err
 	}
-	e := encoding{op: o, given: chunks}
+	texts, err := surveyTexts(o, chunks)
+	if err != nil {
+		return nil, err
+	}
+	out = make([]gpu.EncodedChunk, len(chunks))
+	var todo []int
+	for i := range chunks {
+		if out[i].Unable = texts[i].bad; !out[i].Unable {
+			todo = append(todo, i)
+		}
+	}
+	for len(todo) > 0 {
+		if todo, err = encodeChunks(o, host, chunks, texts, todo, out); err != nil {
+			releaseChunks(out)
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// encodeChunks encodes some of the chunks into out. It returns those that must be encoded again, as strings whose
+// dictionary does not pay off.
+func encodeChunks(o *op, host *gpu.Lease, chunks []gpu.Chunk, texts []textPlan, todo []int,
+	out []gpu.EncodedChunk) (again []int, err error) {
+	e := encoding{op: o}
+	for _, i := range todo {
+		e.given, e.texts = append(e.given, chunks[i]), append(e.texts, texts[i])
+	}
 	e.layOut()
 	e.launch()
 	if !o.read(e.stateMem, 0, gpu.BytesOf(e.states)) || !o.read(e.resultMem, 0, gpu.BytesOf(e.results)) ||
-		!o.read(e.boundMem, 0, e.texts) {
+		!o.read(e.boundMem, 0, e.bounds) {
 		return nil, o.err
 	}
-	return e.collect(host)
+	done, err := e.collect(host)
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range todo {
+		out[i] = done[k]
+		if done[k].Unable && e.states[k].bad == 0 {
+			texts[i].coded = false
+			again = append(again, i)
+		}
+	}
+	return again, nil
 }
 
-// encoding is a call of EncodePages.
+// releaseChunks releases what chunks that are not delivered have.
+func releaseChunks(chunks []gpu.EncodedChunk) {
+	for _, c := range chunks {
+		c.Data.Release()
+	}
+}
+
+// encoding is a call of EncodePages, for some of its chunks.
 type encoding struct {
 	*op
 	given   []gpu.Chunk
+	texts   []textPlan // of each chunk
 	parts   []encodePart
 	chunks  []encodeChunk
 	states  []chunkState
@@ -105,11 +159,13 @@ type encoding struct {
 	results []pageResult
 	pieces  []encodePiece
 
+	runs []encodePiece // of rows of pages of strings without a dictionary
+
 	stateMem, resultMem *gpu.Buffer
-	strings             bool // there are chunks of strings
-	bounds              arena
+	coded               bool // there are chunks of strings with a dictionary
+	boundTable          arena
 	boundMem            *gpu.Buffer
-	texts               []byte // the bounds of pages, where boundMem has them
+	bounds              []byte // of pages of strings, where boundMem has them
 	args                encodeArgs
 }
 
@@ -149,6 +205,10 @@ func (e *encoding) layOut() {
 	for i := range e.given {
 		c := &e.given[i]
 		parts += len(c.Parts)
+		if e.isText(i) {
+			bodies += len(e.texts[i].cuts)
+			continue
+		}
 		bodies += (c.Len()-1)/c.PageRows + 1
 		if c.Dictionary {
 			dictionaries++
@@ -171,10 +231,9 @@ func (e *encoding) layOut() {
 	if snappy {
 		mem.take(&e.args.packed, int64(len(e.pieces))*pieceSlot)
 	}
-	partMem := e.alloc(int64(len(e.parts)) * int64(unsafe.Sizeof(encodePart{})))
-	e.write(partMem, 0, gpu.BytesOf(e.parts))
+	partMem := e.upload(gpu.BytesOf(e.parts))
 	for i := range e.chunks {
-		e.chunks[i].parts = addr(partMem) + e.chunks[i].parts*uint64(unsafe.Sizeof(encodePart{}))
+		e.chunks[i].parts = partMem + e.chunks[i].parts*uint64(unsafe.Sizeof(encodePart{}))
 	}
 	for _, a := range []struct {
 		*arena
@@ -186,21 +245,16 @@ func (e *encoding) layOut() {
 			e.fill(b, 0, b.Size(), byte(a.fill))
 		}
 	}
-	upload := func(src []byte) uint64 {
-		b := e.alloc(int64(len(src)))
-		e.write(b, 0, src)
-		return addr(b)
-	}
-	if e.strings {
-		e.boundMem = e.alloc(e.bounds.size)
-		e.bounds.place(e.boundMem)
-		e.texts = make([]byte, e.bounds.size)
+	if e.boundTable.size > 0 {
+		e.boundMem = e.alloc(e.boundTable.size)
+		e.boundTable.place(e.boundMem)
+		e.bounds = make([]byte, e.boundTable.size)
 		if e.boundMem != nil {
 			e.fill(e.boundMem, 0, e.boundMem.Size(), 0)
 		}
 	}
-	e.args.chunks, e.args.pages = upload(gpu.BytesOf(e.chunks)), upload(gpu.BytesOf(e.pages))
-	e.args.pieces = upload(gpu.BytesOf(e.pieces))
+	e.args.chunks, e.args.pages = e.upload(gpu.BytesOf(e.chunks)), e.upload(gpu.BytesOf(e.pages))
+	e.args.pieces, e.args.runs = e.upload(gpu.BytesOf(e.pieces)), e.upload(gpu.BytesOf(e.runs))
 	e.stateMem = e.alloc(int64(len(gpu.BytesOf(e.states))))
 	e.resultMem = e.alloc(int64(len(gpu.BytesOf(e.results))))
 	for _, b := range []*gpu.Buffer{e.stateMem, e.resultMem} {
@@ -210,6 +264,38 @@ func (e *encoding) layOut() {
 	}
 	e.args.states, e.args.results = addr(e.stateMem), addr(e.resultMem)
 	e.args.checksums = e.table("encode: checksums", checksumTables)
+}
+
+// upload returns the address of a copy of host memory.
+func (o *op) upload(src []byte) uint64 {
+	b := o.alloc(int64(len(src)))
+	o.write(b, 0, src)
+	return addr(b)
+}
+
+// isText reports whether a chunk has strings without a dictionary.
+func (e *encoding) isText(i int) bool {
+	return e.given[i].Parts[0].Column.Type.IsVar() && !e.texts[i].coded
+}
+
+// encodeParts returns the parts of a chunk.
+func encodeParts(c *gpu.Chunk) (out []encodePart) {
+	row := int32(0)
+	for _, p := range c.Parts {
+		n := int32(p.To - p.From)
+		part := encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid), from: int64(p.From), row: row, rows: n}
+		switch d := p.Column.Dict; {
+		case d != nil:
+			part.offsets, part.chars, part.entries = addr(d.Values.Offsets), addr(d.Values.Data), int32(d.Values.Len)
+			part.bytes = int32(min(d.Values.Data.Size(), math.MaxInt32))
+		case p.Column.Type.IsVar():
+			part.data, part.offsets, part.chars = 0, addr(p.Column.Offsets), addr(p.Column.Data)
+			part.entries, part.bytes = int32(p.Column.Len), int32(min(p.Column.Data.Size(), math.MaxInt32))
+		}
+		out = append(out, part)
+		row += n
+	}
+	return out
 }
 
 // layOutChunk adds a chunk with its pages from page on, and its dictionary.
@@ -222,29 +308,25 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 		nullable: flag(given.Nullable), delta: flag(given.Delta && !t.IsFloat()), page: int32(*page), dictionary: -1}
 	c.pageRows = int32(given.PageRows)
 	switch {
+	case e.isText(i):
+		c.form, c.width, c.delta = encodeTexts, 0, 0
+		c.places, c.segments = e.texts[i].places, e.texts[i].segments
 	case t.IsVar():
-		c.form, c.width, c.delta, e.strings = encodeStrings, 8, 0, true
+		c.form, c.width, c.delta, e.coded = encodeStrings, 8, 0, true
 	case t.IsFloat():
 		c.form = encodeFloat
 	case t.IsUnsigned():
 		c.form = encodeUnsigned
 	}
-	row, rows, width := int32(0), int64(c.rows), int64(c.width)
-	for _, p := range given.Parts {
-		n := int32(p.To - p.From)
-		part := encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid), from: int64(p.From), row: row,
-			rows: n}
-		if d := p.Column.Dict; d != nil {
-			part.offsets, part.chars, part.entries = addr(d.Values.Offsets), addr(d.Values.Data), int32(d.Values.Len)
-		}
-		e.parts = append(e.parts, part)
-		row += n
+	e.parts = append(e.parts, encodeParts(given)...)
+	if c.form == encodeTexts {
+		e.layOutTexts(i, page, mem)
+		return
 	}
+	rows, width := int64(c.rows), int64(c.width)
 	part := int32(0)
 	for row := int32(0); row < c.rows; row += int32(given.PageRows) {
-		for part+1 < c.partCount && e.parts[int(c.parts)+int(part)+1].row <= row {
-			part++
-		}
+		part = e.partOf(c, part, row)
 		n := min(int64(given.PageRows), rows-int64(row))
 		p := &e.pages[*page]
 		*p = encodePage{chunk: int32(i), row: row, rows: int32(n), part: part}
@@ -258,7 +340,7 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 		if c.form == encodeStrings {
 			mem.take(&p.strings, n*8)
 			mem.take(&p.lengths, n*4)
-			e.bounds.take(&p.bounds, 2*boundBytes)
+			e.boundTable.take(&p.bounds, 2*boundBytes)
 		}
 		*page++
 	}
@@ -278,7 +360,7 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	e.pages[*dictionary] = encodePage{chunk: int32(i)}
 	bytes := most * width
 	if c.form == encodeStrings {
-		bytes = given.TextBytes()
+		bytes = min(e.texts[i].bytes, mostDictionary)
 		c.capacity = int32(bytes)
 		mem.take(&c.order, most*4)
 	}
@@ -304,6 +386,9 @@ func (e *encoding) launch() {
 	run := func(name string, grid, threads int) { launch(e.op, name, grid, threads, 0, e.args) }
 	e.begins("values")
 	run("encode_values", e.data, encodeThreads)
+	if len(e.runs) > 0 {
+		run("encode_texts", e.data, encodeThreads)
+	}
 	e.begins("dictionaries")
 	if len(e.pages) > e.data {
 		n := len(e.chunks)
@@ -312,7 +397,7 @@ func (e *encoding) launch() {
 		run("encode_mark", n*slotBlocks, encodeThreads)
 		run("encode_rank", n, encodeThreads)
 		run("encode_entries", n*slotBlocks, encodeThreads)
-		if e.strings {
+		if e.coded {
 			run("encode_verify", e.data, encodeThreads)
 			run("encode_strings", n, encodeThreads)
 			run("encode_bounds", e.data, encodeThreads)
@@ -321,14 +406,17 @@ func (e *encoding) launch() {
 	e.begins("bodies")
 	run("encode_body", e.data, encodeThreads)
 	run("encode_plain", e.data, encodeThreads)
+	run("encode_copy", len(e.runs), encodeThreads)
 	e.begins("compression")
 	e.args.count = int32(len(e.pieces))
 	run("encode_pieces", blocks(len(e.pieces), encodePieces), encodePieces*32)
 	run("encode_ends", blocks(len(e.pages), encodeThreads/32), encodeThreads)
 }
 
-// coded reports whether a chunk has a dictionary.
-func (e *encoding) coded(i int) bool { return e.chunks[i].dictionary >= 0 && e.states[i].full == 0 }
+// hasDictionary reports whether a chunk has a dictionary.
+func (e *encoding) hasDictionary(i int) bool {
+	return e.chunks[i].dictionary >= 0 && e.states[i].full == 0
+}
 
 // describe returns a chunk with its pages, and the heads of these, the dictionary first. places gets where the bodies
 // are, from at on, and describe returns where they end.
@@ -338,9 +426,9 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 	first := e.results[c.page]
 	encoding := gpu.PlainPage
 	switch {
-	case e.states[i].bad != 0 || c.form == encodeStrings && !e.coded(i):
+	case e.states[i].bad != 0 || c.form == encodeStrings && !e.hasDictionary(i):
 		return gpu.EncodedChunk{Unable: true}, nil, at, nil
-	case e.coded(i):
+	case e.hasDictionary(i):
 		encoding = gpu.CodedPage
 	case c.delta != 0 && first.deltas <= (uint32(e.pages[c.page].rows)-first.nulls)*uint32(c.width)/4*3:
 		encoding = gpu.DeltaPage
@@ -367,7 +455,7 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 		r, rows := e.results[k], int(e.pages[k].rows)
 		p := gpu.EncodedPage{Encoding: encoding, Rows: rows, Nulls: int(r.nulls),
 			Bounded: int(r.nulls) < rows && r.unbounded == 0, Least: bound(c, r.least), Most: bound(c, r.most)}
-		if c.form == encodeStrings && p.Bounded {
+		if (c.form == encodeStrings || c.form == encodeTexts) && p.Bounded {
 			p.LeastText, p.MostText = e.textBounds(k)
 		}
 		if p, err = add(k, p); err != nil {
@@ -380,7 +468,7 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 
 // textBounds returns the bounds of a page of strings.
 func (e *encoding) textBounds(page int32) (least, most []byte) {
-	at := e.texts[e.pages[page].bounds-addr(e.boundMem):]
+	at := e.bounds[e.pages[page].bounds-addr(e.boundMem):]
 	text := func(b []byte) []byte { return b[4 : 4+min(int(binary.LittleEndian.Uint32(b)), gpu.TextBound)] }
 	return text(at), text(at[boundBytes:])
 }
@@ -430,9 +518,7 @@ func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) 
 	}
 	defer func() {
 		if err != nil {
-			for _, c := range out {
-				c.Data.Release()
-			}
+			releaseChunks(out)
 		}
 	}()
 	for i := 0; i < len(out); {

@@ -87,10 +87,10 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 // encodedByDevice reports whether devices encode the column, with a dictionary or without one.
 func (c *column) encodedByDevice(coded bool) bool {
 	switch {
-	case !gpu.Encodes(c.field.Type) || c.bloom || c.unordered():
+	case !gpu.Encodes(c.field.Type) || c.bloom:
 		return false
 	case c.physical == format.ByteArray:
-		return coded && c.dictionary
+		return true
 	}
 	return (c.width == 4 || c.width == 8) && !coded
 }
@@ -263,6 +263,7 @@ func (w *Writer) deviceChunk(c *column) gpu.Chunk {
 	}
 	if c.physical == format.ByteArray {
 		chunk.PageRows = rowsPerPage(w.opt.PageRows, w.opt.PageBytes, 4) // of codes
+		chunk.PlainRows, chunk.PlainBytes = w.opt.PageRows, w.opt.PageBytes
 	}
 	return chunk
 }
@@ -311,7 +312,7 @@ func (c *column) chunkOf(e gpu.EncodedChunk, codec compressor, rows int) *encode
 // deviceBounds returns the bounds of a page that a device has encoded.
 func (c *column) deviceBounds(p gpu.EncodedPage) bounds {
 	switch {
-	case p.Nulls == p.Rows:
+	case p.Nulls == p.Rows || c.unordered():
 		return bounds{}
 	case c.physical == format.ByteArray:
 		var b varBounds

@@ -79,8 +79,8 @@ func deviceTypes() (out []gpu.Type) {
 type encodeCase struct {
 	codec, encoding, dictionary string
 	nulls                       float64
-	rows, distinct, pageRows    int
-	group                       int
+	rows, distinct              int
+	pageRows, pageBytes, group  int
 }
 
 // table returns rows of the types that a device encodes, and a string.
@@ -121,7 +121,8 @@ func TestADeviceEncodesLikeTheCPU(t *testing.T) {
 								continue
 							}
 							c := encodeCase{codec, encoding, dictionary, nulls, rows, distinct,
-								[]int{max(8, rows/9), 500, 1 << 15}[i%3], []int{1 << 20, rows/2 + 1}[i%2]}
+								[]int{max(8, rows/9), 500, 1 << 15}[i%3], []int{1 << 20, 700, 9000}[i%7%3],
+								[]int{1 << 20, rows/2 + 1}[i%2]}
 							c.check(t, d, c.table(rand.New(rand.NewPCG(uint64(i), 5))))
 						}
 					}
@@ -134,11 +135,12 @@ func TestADeviceEncodesLikeTheCPU(t *testing.T) {
 func (c encodeCase) check(t *testing.T, d gpu.Device, tab table) {
 	t.Helper()
 	opt := Options{Compression: c.codec, Encoding: c.encoding, Dictionary: c.dictionary, PageRows: c.pageRows,
-		RowGroupRows: c.group, Threads: 2}
+		PageBytes: c.pageBytes, RowGroupRows: c.group, Threads: 2}
 	cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
 	tab.write(t, cpu, opt)
-	require.Positive(t, tab.writeOnDevice(t, d, device, opt), "%+v", c)
+	ofDevice := tab.writeOnDevice(t, d, device, opt)
 	want, got := readFile(t, cpu), readFile(t, device)
+	require.Equal(t, got.columnBytes(), ofDevice, "%+v", c)
 	requireSameMetadata(t, want.File, got.File)
 	if c.codec == "none" && (c.dictionary == "off" || c.distinct > c.rows) {
 		require.True(t, bytes.Equal(want.bytes, got.bytes), "%+v", c)
@@ -154,6 +156,16 @@ func (c encodeCase) check(t *testing.T, d gpu.Device, tab table) {
 type parquetFile struct {
 	*pq.File
 	bytes []byte
+}
+
+// columnBytes returns the bytes of all column chunks.
+func (f parquetFile) columnBytes() (n int64) {
+	for _, g := range f.Metadata().RowGroups {
+		for _, c := range g.Columns {
+			n += c.MetaData.TotalCompressedSize
+		}
+	}
+	return n
 }
 
 func readFile(t *testing.T, path string) parquetFile {
@@ -200,30 +212,50 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	const rows = 20000
 	r := rand.New(rand.NewPCG(3, 5))
-	columns := map[string]func(i int) int64{
-		"ascending":  func(i int) int64 { return int64(i)*4 + r.Int64N(4) },
-		"keys":       func(int) int64 { return r.Int64N(1e6) },
-		"prices":     func(int) int64 { return 90000 + r.Int64N(1e7) },
-		"random":     func(int) int64 { return int64(r.Uint64()) },
-		"few":        func(int) int64 { return r.Int64N(7) },
-		"runs":       func(i int) int64 { return int64(i / 300) },
-		"timestamps": func(i int) int64 { return 1.7e15 + int64(i)*1e6 + r.Int64N(1e6) },
+	var words []string
+	for range 600 {
+		word := make([]byte, 3+r.IntN(8))
+		for k := range word {
+			word[k] = "etaoinshrdlucmfwypvbgkqjxz"[r.IntN(1+r.IntN(26))]
+		}
+		words = append(words, string(word))
+	}
+	text := func() string {
+		var b strings.Builder
+		for n := 10 + r.IntN(34); b.Len() < n; {
+			b.WriteString(words[r.IntN(len(words))] + " ")
+		}
+		return b.String()
+	}
+	columns := map[string]func(i int) any{
+		"ascending":  func(i int) any { return int64(i)*4 + r.Int64N(4) },
+		"keys":       func(int) any { return r.Int64N(1e6) },
+		"prices":     func(int) any { return 90000 + r.Int64N(1e7) },
+		"random":     func(int) any { return int64(r.Uint64()) },
+		"few":        func(int) any { return r.Int64N(7) },
+		"runs":       func(i int) any { return int64(i / 300) },
+		"timestamps": func(i int) any { return int64(1.7e15) + int64(i)*1e6 + r.Int64N(1e6) },
+		"comments":   func(int) any { return text() },
+		"names":      func(i int) any { return fmt.Sprintf("Customer#%09d", i) },
 	}
 	opt := Options{Encoding: "plain", Dictionary: "off"}
 	opt.EnsureDefaults()
 	for _, name := range slices.Sorted(maps.Keys(columns)) {
-		tab := table{schema: gpu.NewSchema(gpu.Field{Name: name, Type: gpu.Of(gpu.Int64)}),
-			values: make([][]gpu.Scalar, 1)}
-		values := make([]int64, rows)
+		values := make([]gpu.Scalar, rows)
 		for i := range values {
-			values[i] = columns[name](i)
-			tab.values[0] = append(tab.values[0], gpu.IntScalar(gpu.Of(gpu.Int64), values[i]))
+			switch v := columns[name](i).(type) {
+			case int64:
+				values[i] = gpu.IntScalar(gpu.Of(gpu.Int64), v)
+			case string:
+				values[i] = gpu.StringScalar(v)
+			}
 		}
-		column := gpu.Column{Type: gpu.Of(gpu.Int64), Len: rows, Data: gpu.WrapBytes(gpu.BytesOf(values))}
-		tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: rows, Cols: []gpu.Column{column}}}
+		tab := table{schema: gpu.NewSchema(gpu.Field{Name: name, Type: values[0].Type}), values: [][]gpu.Scalar{values}}
+		tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: rows,
+			Cols: []gpu.Column{gpu.ColumnOf(values[0].Type, values)}}}
 		cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
 		tab.write(t, cpu, opt)
-		tab.writeOnDevice(t, d, device, opt)
+		require.Positive(t, tab.writeOnDevice(t, d, device, opt))
 		tab.requireRead(t, device, 0)
 		want, got := readFile(t, cpu), readFile(t, device)
 		t.Logf("%s: %d bytes by the CPU, %d by the device", name, len(want.bytes), len(got.bytes))
@@ -283,41 +315,46 @@ func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
 	}
 }
 
-// TestADeviceEncodesStringsThatRepeat writes strings with dictionaries: those that repeat by the device alone, and
-// those that do not, or that are longer than a dictionary may be, by the CPU alone.
-func TestADeviceEncodesStringsThatRepeat(t *testing.T) {
-	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
-	for name, c := range map[string]struct {
-		distinct, length, rows int
-		encodes                bool
-	}{
-		"short":    {40, 3, 1000, true},
-		"long":     {40, 200, 1000, true},
-		"distinct": {1000, 8, 1000, false},
-		"too long": {5, 1 << 19, 40, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var values, entries, codes []gpu.Scalar
-			for i := range c.distinct {
-				text := fmt.Sprintf("%d%s%d", i%7, strings.Repeat("é", c.length), i)
-				entries = append(entries, gpu.StringScalar(text))
-			}
-			entries = append(entries, entries[0], gpu.StringScalar("")) // twice, and empty
-			for i := range c.rows {
-				code := i * 7919 % len(entries)
-				codes = append(codes, gpu.IntScalar(gpu.Of(gpu.Int32), int64(code)))
-				values = append(values, entries[code])
-			}
-			column := gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
-			column.Type = gpu.Of(gpu.String)
-			column.Dict = &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), entries)}
-			tab := table{schema: gpu.NewSchema(gpu.Field{Name: "s", Type: column.Type}), values: [][]gpu.Scalar{values}}
-			tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: c.rows, Cols: []gpu.Column{column}}}
-			cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
-			opt := Options{Compression: "none", PageRows: 128}
-			tab.write(t, cpu, opt)
-			require.Equal(t, c.encodes, tab.writeOnDevice(t, d, device, opt) > 0)
-			require.True(t, bytes.Equal(readFile(t, cpu).bytes, readFile(t, device).bytes))
-		})
+// TestADeviceEncodesStrings writes strings, and codes of strings: those that repeat with a dictionary, and those that
+// do not, or not enough of them, or that are longer than a dictionary may be, without one. All bytes are those of the
+// CPU.
+func TestADeviceEncodesStrings(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 1 << 30})
+	cases := map[string]struct{ distinct, length, rows int }{
+		"short":              {40, 3, 1000},
+		"long":               {40, 200, 1000},
+		"distinct":           {1000, 8, 1000},
+		"too long":           {5, 1 << 19, 40},
+		"longer than a page": {7, 3000, 40},
+	}
+	for name, c := range cases {
+		for _, coded := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, coded %v", name, coded), func(t *testing.T) {
+				var values, entries, codes []gpu.Scalar
+				for i := range c.distinct {
+					text := fmt.Sprintf("%d%s%d", i%7, strings.Repeat("é", c.length), i)
+					entries = append(entries, gpu.StringScalar(text))
+				}
+				entries = append(entries, entries[0], gpu.StringScalar("")) // twice, and empty
+				for i := range c.rows {
+					code := i * 7919 % len(entries)
+					codes = append(codes, gpu.IntScalar(gpu.Of(gpu.Int32), int64(code)))
+					values = append(values, entries[code])
+				}
+				column := gpu.ColumnOf(gpu.Of(gpu.String), values)
+				if coded {
+					column = gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
+					column.Type = gpu.Of(gpu.String)
+					column.Dict = &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), entries)}
+				}
+				tab := table{schema: gpu.NewSchema(gpu.Field{Name: "s", Type: column.Type}), values: [][]gpu.Scalar{values}}
+				tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: c.rows, Cols: []gpu.Column{column}}}
+				cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
+				opt := Options{Compression: "none", PageRows: 128, PageBytes: 1700}
+				tab.write(t, cpu, opt)
+				require.Positive(t, tab.writeOnDevice(t, d, device, opt))
+				require.True(t, bytes.Equal(readFile(t, cpu).bytes, readFile(t, device).bytes))
+			})
+		}
 	}
 }

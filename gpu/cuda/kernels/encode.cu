@@ -16,140 +16,8 @@
 //   encode_ends     a warp a page: its size and checksum
 //   encode_gather   a block a piece: moves it to its place in the output
 //
-// load32 reads whole words, and so up to 3 bytes after the last byte that is used. Whoever writes bytes clears these.
-#include "common.cuh"
-
-// The layouts of encode.go.
-struct EncodePart {
-    const u8* data;
-    const u32* valid;  // null if no row is null
-    const i32* offsets;  // of the dictionary of strings, whose codes are the data
-    const u8* chars;
-    i64 from;          // the first row
-    i32 row;           // the row of the chunk that it becomes
-    i32 rows;
-    i32 entries;       // strings of the dictionary
-    i32 unused;
-};
-
-struct EncodeChunk {
-    const EncodePart* parts;
-    u64* keys;     // the hash table, and one more slot for EMPTY
-    u32* firsts;   // the first position of each slot's value, at first ALL
-    u32* codes;    // the code of each slot
-    u32* marks;    // positions at which a value appears first, at first zero
-    u32* before;   // of each word of marks: the values that appear before
-    u32* order;    // of each code of strings, the position at which it appears first
-    u8* entries;   // the dictionary page
-    i64 scale;     // what values are multiplied by
-    i32 part_count, rows;
-    i32 from_width, width;  // bytes of a value in the column and in the file
-    i32 form;
-    i32 nullable;
-    i32 delta;     // integers may be written as differences
-    i32 page, pages;
-    i32 dictionary;  // the page that is the dictionary; -1: the chunk may not have one
-    i32 log_slots;
-    i32 page_rows;
-    i32 capacity;  // bytes of entries
-    i32 unused;
-};
-
-// Form is the order of values and, for integers, how they get wider. Strings are known by a hash of eight bytes, which
-// takes the place of a value; a string that differs from another of the same hash is left to the CPU.
-enum EncodeForm { ENCODE_SIGNED, ENCODE_UNSIGNED, ENCODE_FLOAT, ENCODE_STRINGS };
-
-struct ChunkState {
-    u32 nulls;
-    u32 bad;       // a value does not fit, or is null and may not be
-    u32 distinct;
-    u32 full;      // a dictionary does not pay off
-};
-
-struct EncodePage {
-    u8* dense;     // values of the rows that are not null
-    u8* body;
-    u32* bits;     // validity of the rows
-    u32* slots;    // of each value, its slot
-    u32* groups;   // scratch of runs: three numbers for each eight values, and three more
-    u64* strings;  // of each value that is a string: its address and its length
-    u32* lengths;
-    u8* bounds;    // the least and the greatest string, each after its length
-    i32 chunk;
-    i32 row, rows; // rows of the chunk; no rows for a dictionary
-    i32 part;      // the part of the first row
-    i32 piece, pieces;
-};
-
-struct PageResult {
-    u64 least, most;  // in an order of unsigned numbers
-    u32 raw, size;    // bytes of the body, before and after compression
-    u32 checksum;
-    u32 nulls;
-    u32 unbounded;    // a value has no order
-    u32 deltas;       // bytes of the differences
-};
-
-struct Piece {
-    i32 page, index;
-};
-
-struct PieceResult {
-    u32 size, checksum;
-    u32 at;           // in the page
-};
-
-struct EncodeArgs {
-    const EncodeChunk* chunks;
-    ChunkState* states;
-    const EncodePage* pages;
-    PageResult* results;
-    const Piece* pieces;
-    PieceResult* ends;
-    u8* packed;            // a slot for each piece
-    u8* out;
-    const i64* places;     // of each page in out; negative: it is not written
-    const u32* checksums;  // 4 × 256 numbers to find a checksum, then 32 to move it
-    u64 multiplier;        // odd
-    i32 count;             // of chunks, of pages with rows, or of pieces
-    i32 all_pages;
-    i32 snappy;
-    i32 slot;              // bytes of a slot in packed
-};
-
-constexpr int ENCODE_THREADS = 256, ENCODE_WARPS = ENCODE_THREADS / 32;
-constexpr u64 EMPTY = ~0ull;
-constexpr u32 PIECE = 64 << 10;
-
-DEVICE u32 load32(const u8* p) {
-    const u32* w = (const u32*)((u64)p & ~3ull);
-    u32 shift = ((u64)p & 3) * 8;
-    return shift ? (u32)((w[0] | (u64)w[1] << 32) >> shift) : w[0];
-}
-
-DEVICE u32 put_uvarint(u8* p, u64 v) {
-    u32 n = 0;
-    for (; v >= 128; v >>= 7) p[n++] = (u8)v | 128;
-    p[n++] = (u8)v;
-    return n;
-}
-
-DEVICE u32 uvarint_size(u64 v) { return v ? (63 - __clzll(v)) / 7 + 1 : 1; }
-
-DEVICE u64 zigzag(i64 v) { return (u64)v << 1 ^ (u64)(v >> 63); }
-
-DEVICE void put32(u8* p, u32 v) {
-    for (int k = 0; k < 4; k++) p[k] = v >> 8 * k;
-}
-
-// clear_after clears the bytes that load32 reads after the last one.
-DEVICE void clear_after(u8* end) {
-    for (int k = 0; k < 3; k++) end[k] = 0;
-}
-
-DEVICE u64 plain(const u8* values, i32 width, i32 i) {
-    return width == 4 ? ((const u32*)values)[i] : ((const u64*)values)[i];
-}
+// The kernels of encode_text.cu go before these for strings.
+#include "encode.cuh"
 
 // --- Values ---------------------------------------------------------------------------
 
@@ -189,17 +57,6 @@ DEVICE bool ordered(const EncodeChunk& c, i64 v, u64& key) {
     return (bits & ~TOP) <= exponent;
 }
 
-DEVICE u64 string_hash(const u8* s, u32 n, u64 seed) {
-    u64 h = seed ^ n;
-    for (u32 i = 0; i < n;) {
-        u64 word = 0;
-        for (u32 k = 0; k < 8 && i < n; k++) word |= (u64)s[i++] << 8 * k;
-        h = (h ^ word) * 0x9E3779B97F4A7C15ull;
-        h ^= h >> 32;
-    }
-    return h == EMPTY ? 0 : h;
-}
-
 DEVICE u64 warp_min(u64 v) {
     for (int d = 16; d; d >>= 1) v = min(v, __shfl_xor_sync(ALL, v, d));
     return v;
@@ -210,6 +67,7 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
     __shared__ u64 least[ENCODE_WARPS], most[ENCODE_WARPS];
     const EncodePage& p = a.pages[blockIdx.x];
     const EncodeChunk& c = a.chunks[p.chunk];
+    if (c.form == ENCODE_TEXTS) return;
     u64 lo = ~0ull, hi = ~0ull; // hi is the complement of the greatest
     bool lost = false, unordered = false;
     i32 k = p.part, taken = 0, count = 0;
@@ -217,22 +75,17 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
         i32 i = base + threadIdx.x, row = p.row + i;
         bool valid = false;
         i64 v = 0;
-        const u8* text = nullptr;
-        u32 length = 0;
+        Text text = {nullptr, 0};
         if (i < p.rows) {
             while (k + 1 < c.part_count && c.parts[k + 1].row <= row) k++;
             const EncodePart& q = c.parts[k];
             i64 at = q.from + (row - q.row);
             valid = bit(q.valid, at);
             if (valid && c.form == ENCODE_STRINGS) {
-                u32 code = ((const u32*)q.data)[at];
-                if (code < (u32)q.entries) {
-                    text = q.chars + q.offsets[code];
-                    length = q.offsets[code + 1] - q.offsets[code];
-                    v = string_hash(text, length, a.multiplier);
-                } else {
+                if (text_of(q, at, text))
+                    v = string_hash(text, a.multiplier);
+                else
                     lost = true;
-                }
             } else if (valid) {
                 lost = !stored(c, q.data, at, v) || lost;
                 u64 key;
@@ -254,8 +107,8 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
         count += valid;
         if (!valid) continue;
         if (c.form == ENCODE_STRINGS) {
-            p.strings[to] = (u64)text;
-            p.lengths[to] = length;
+            p.strings[to] = (u64)text.bytes;
+            p.lengths[to] = text.length;
         }
         if (c.width == 4)
             ((u32*)p.dense)[to] = (u32)v;
@@ -287,9 +140,6 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
 }
 
 // --- Dictionary -----------------------------------------------------------------------
-
-// The rules of the CPU's encoder: a dictionary has a value in five at most, and of a sample, 32 must repeat.
-constexpr u32 FEW_REPEATS = 32;
 
 DEVICE u32 most_entries(const EncodeChunk& c, const ChunkState& s) { return (c.rows - s.nulls) / 5; }
 
@@ -416,23 +266,11 @@ KERNEL_BOUNDS(encode_entries, EncodeArgs, ENCODE_THREADS, 4) {
 
 // --- Dictionaries of strings ----------------------------------------------------------
 
-struct Text {
-    const u8* bytes;
-    u32 length;
-};
-
 // text_at returns the string at a position of a chunk.
 DEVICE Text text_at(const EncodeArgs& a, const EncodeChunk& c, u32 position) {
     const EncodePage& p = a.pages[c.page + position / c.page_rows];
     u32 i = position % c.page_rows;
     return {(const u8*)p.strings[i], p.lengths[i]};
-}
-
-DEVICE i32 compare(const Text& x, const Text& y) {
-    if (x.bytes != y.bytes)
-        for (u32 i = 0; i < x.length && i < y.length; i++)
-            if (x.bytes[i] != y.bytes[i]) return (i32)x.bytes[i] - (i32)y.bytes[i];
-    return x.length < y.length ? -1 : x.length > y.length;
 }
 
 DEVICE bool coded_strings(const EncodeChunk& c, const ChunkState& s) {
@@ -462,11 +300,11 @@ KERNEL_BOUNDS(encode_strings, EncodeArgs, ENCODE_THREADS, 4) {
     if (!coded_strings(c, s)) return;
     u32 at = 0;
     bool over = false;
-    for (u32 base = 0; base < s.distinct; base += ENCODE_THREADS) {
+    for (u32 base = 0; base < s.distinct && at <= (u32)c.capacity; base += ENCODE_THREADS) {
         u32 code = base + threadIdx.x;
         Text t = {nullptr, 0};
         if (code < s.distinct) t = text_at(a, c, c.order[code]);
-        i32 n = code < s.distinct ? 4 + t.length : 0, total;
+        i32 n = code < s.distinct ? min(4 + t.length, (u32)c.capacity + 1) : 0, total;
         u32 place = at + block_exclusive(n, warps, total);
         at += total;
         if (place + n > (u32)c.capacity) {
@@ -485,8 +323,6 @@ KERNEL_BOUNDS(encode_strings, EncodeArgs, ENCODE_THREADS, 4) {
     a.results[c.dictionary].raw = at;
     clear_after(c.entries + at);
 }
-
-constexpr u32 BOUND = 72; // bytes of a bound that the host gets
 
 // Finds the least and the greatest string of a page.
 KERNEL_BOUNDS(encode_bounds, EncodeArgs, ENCODE_THREADS, 4) {
@@ -534,14 +370,14 @@ struct BodyShared {
 // put_levels writes the definition levels of a page, and returns their bytes.
 DEVICE u32 put_levels(const EncodePage& p, u32 nulls) {
     u32 rows = p.rows;
+    u32 size = levels_size(rows, nulls);
     if (nulls == 0) {
-        u32 n = uvarint_size((u64)rows << 1) + 1;
         if (threadIdx.x == 0) {
-            put32(p.body, n);
+            put32(p.body, size - 4);
             put_uvarint(p.body + 4, (u64)rows << 1);
-            p.body[4 + n - 1] = 1;
+            p.body[size - 1] = 1;
         }
-        return 4 + n;
+        return size;
     }
     u32 groups = (rows + 7) / 8, head = uvarint_size((u64)groups << 1 | 1);
     if (threadIdx.x == 0) {
@@ -550,16 +386,7 @@ DEVICE u32 put_levels(const EncodePage& p, u32 nulls) {
     }
     const u8* bits = (const u8*)p.bits;
     for (u32 i = threadIdx.x; i < groups; i += ENCODE_THREADS) p.body[4 + head + i] = bits[i];
-    return 4 + head + groups;
-}
-
-// put_values copies values. dst has any address.
-DEVICE void put_values(u8* dst, const u8* src, u32 bytes) {
-    u32 head = min((u32)(-(u64)dst & 3), bytes), words = (bytes - head) / 4;
-    if (threadIdx.x < head) dst[threadIdx.x] = src[threadIdx.x];
-    for (u32 i = threadIdx.x; i < words; i += blockDim.x) ((u32*)(dst + head))[i] = load32(src + head + 4 * i);
-    u32 i = head + 4 * words + threadIdx.x;
-    if (i < bytes) dst[i] = src[i];
+    return size;
 }
 
 // Group is eight codes of a page. Codes are in runs: of equal groups, whose codes are all the same, and of packed ones.
@@ -736,7 +563,9 @@ KERNEL_BOUNDS(encode_body, EncodeArgs, ENCODE_THREADS, 4) {
     if (c.dictionary >= 0 && !state.full)
         n = put_codes(s, c, p, p.body + at, count, state.distinct);
     else if (c.form == ENCODE_STRINGS)
-        n = 0; // the CPU encodes them
+        n = 0; // without a dictionary they are encoded again
+    else if (c.form == ENCODE_TEXTS)
+        n = p.bytes; // encode_copy writes them
     else if (c.delta)
         n = put_deltas(s, p.dense, c.width, count, p.body + at);
     else
