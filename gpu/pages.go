@@ -63,6 +63,7 @@ const (
 	PageZstd
 	PageLZ4
 	PageHadoopLZ4 // Hadoop's frames, or LZ4 without them
+	PageGzip
 )
 
 // StoredEncoding is the encoding of values that are not codes.

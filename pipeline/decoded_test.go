@@ -24,9 +24,9 @@ func TestAReportNamesTheColumnsThatTheCPUDecoded(t *testing.T) {
 		require.NoError(t, err)
 		return r
 	}
-	write("../examples/quickstart/data/orders.parquet", "gzip.parquet", "gzip", RunOptions{Use: Host})
+	write("../examples/quickstart/data/orders.parquet", "brotli.parquet", "brotli", RunOptions{Use: Host})
 	for from, reason := range map[string]string{"../examples/quickstart/data/orders.parquet": "",
-		filepath.Join(dir, "gzip.parquet"): "codec GZIP"} {
+		filepath.Join(dir, "brotli.parquet"): "codec BROTLI"} {
 		for use, opt := range map[string]RunOptions{Host: {Use: Host}, CUDA: {Device: d}} {
 			r := write(from, use+" "+filepath.Base(from), "snappy", opt)
 			text, err := json.Marshal(r)
@@ -47,7 +47,7 @@ func TestAReportNamesTheColumnsThatTheCPUDecoded(t *testing.T) {
 				require.NotContains(t, r.String(), "the CPU decoded")
 			} else {
 				require.Equal(t, reason, scan.Columns[0].Reason)
-				require.Regexp(t, `\norders: the CPU decoded o_\w+ [^()]+ \(codec GZIP\), o_\w+ [^()]+ \(codec GZIP\)\n`,
+				require.Regexp(t, `\norders: the CPU decoded o_\w+ [^()]+ \(codec BROTLI\), o_\w+ [^()]+ \(codec BROTLI\)\n`,
 					r.String())
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"sync"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -575,9 +576,9 @@ func (q *queue) copyEncoded(host *gpu.Lease, from *gpu.Buffer, at, n int64) (*gp
 	return down, nil
 }
 
-// checksumTables returns the tables of encode.cu for checksums: those to find one of four bytes at a time, and the
-// powers x^(2^k).
-func checksumTables() []byte {
+// checksumTables returns the tables of checksum.cuh: those to find the checksum of four bytes at a time, and the powers
+// x^(2^k).
+var checksumTables = sync.OnceValue(func() []byte {
 	var t [4*256 + 32]uint32
 	copy(t[:256], crc32.IEEETable[:])
 	for k := 256; k < 4*256; k++ {
@@ -590,7 +591,7 @@ func checksumTables() []byte {
 		power = timesPolynomial(power, power)
 	}
 	return gpu.BytesOf(t[:])
-}
+})
 
 // timesPolynomial multiplies two remainders of the checksum.
 func timesPolynomial(x, y uint32) (product uint32) {

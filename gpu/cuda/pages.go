@@ -205,6 +205,7 @@ func (w *decoding) launch(copied event) error {
 	b.zstd.decompress(w, args, at)
 	w.decompressLZ4(args, b.lz4, at+t.lz4, false)
 	w.decompressLZ4(args, b.hadoop, at+t.hadoop, true)
+	w.decompressGzip(args, at)
 	b.conversions.convert(w, args, at)
 	launchPages(w, "pages_decode", len(b.dictionaries), pageThreads, args)
 	args.first = int32(len(b.dictionaries))
@@ -221,7 +222,7 @@ type pageBatch struct {
 	dictionaries, data []batchPage
 	work, bytes, valid int64 // sizes of work, of the columns in pages, and of bitmaps
 	zstd               zstdBatch
-	lz4, hadoop        []int32 // pages with these codecs, of all
+	lz4, hadoop, gzip  []int32 // pages with these codecs, of all
 	conversions        pageConversions
 	bits               []*gpu.Buffer // of columns of booleans
 }
@@ -346,7 +347,7 @@ type pageTable struct {
 	bytes                                         []byte
 	before                                        int64 // bytes before it in the memory of the decoding
 	pages, columns, status, next, work, split, of uint64
-	lz4, hadoop                                   uint64
+	lz4, hadoop, gzip, checksums                  uint64
 	valid, walks, starts, whole                   uint64 // positions in the memory of the decoding
 	count                                         int32  // of work
 	splits                                        int    // of split
@@ -375,6 +376,8 @@ func (b *pageBatch) layOut() (t pageTable) {
 			b.lz4 = append(b.lz4, int32(i))
 		case gpu.PageHadoopLZ4:
 			b.hadoop = append(b.hadoop, int32(i))
+		case gpu.PageGzip:
+			b.gzip = append(b.gzip, int32(i))
 		case gpu.PageZstd:
 			b.zstd.add(int32(i), p.zstd)
 		}
@@ -411,6 +414,7 @@ func (b *pageBatch) layOut() (t pageTable) {
 	t.pages, t.columns, t.status = put(&t, args), put(&t, b.columns), put(&t, make([]pageStatus, len(b.columns)))
 	t.next, t.work, t.split, t.of = put(&t, make([]uint32, 1)), put(&t, work), put(&t, split), put(&t, of)
 	t.lz4, t.hadoop = put(&t, b.lz4), put(&t, b.hadoop)
+	b.putGzip(&t, pages)
 	b.zstd.put(&t)
 	b.conversions.at = put(&t, b.conversions.list)
 	put(&t, make([]byte, pageSlack)) // a table without compressed pages is short, and kernels read behind pages

@@ -17,6 +17,7 @@
 //   encode_gather   a block a piece: moves it to its place in the output
 //
 // The kernels of encode_text.cu go before these for strings.
+#include "checksum.cuh"
 #include "encode.cuh"
 
 // --- Values ---------------------------------------------------------------------------
@@ -694,48 +695,11 @@ DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 last) {
 }
 
 // --- Checksums ------------------------------------------------------------------------
-//
-// The checksum of a page is the CRC-32 of its bytes, the remainder of a division of polynomials. Bits of a number are
-// coefficients, the highest bit that of x^0. The remainder of two sequences, one after the other, is that of the first,
-// times x^8 for each byte of the second, plus that of the second.
-
-struct Checksums {
-    u32 tables[4][256];
-    u32 powers[32];  // x^(2^k)
-};
 
 DEVICE void load_checksums(Checksums& t, const u32* from) {
     u32* to = (u32*)&t;
     for (u32 i = threadIdx.x; i < sizeof(Checksums) / 4; i += blockDim.x) to[i] = from[i];
     __syncthreads();
-}
-
-// times multiplies two polynomials.
-DEVICE u32 times(u32 x, u32 y) {
-    u32 product = 0;
-    for (int k = 31; k >= 0; k--) {
-        if (x >> k & 1) product ^= y;
-        y = y >> 1 ^ (y & 1 ? 0xEDB88320u : 0);
-    }
-    return product;
-}
-
-// moved is a remainder times x^8 for each of n bytes.
-DEVICE u32 moved(const Checksums& t, u32 remainder, u32 n) {
-    for (u32 k = 3; n; k++, n >>= 1)
-        if (n & 1) remainder = times(t.powers[k & 31], remainder);
-    return remainder;
-}
-
-// remainder_of returns the remainder of n bytes, in every lane of a warp. Each lane takes a part of them.
-DEVICE u32 remainder_of(const Checksums& t, const u8* bytes, u32 n) {
-    u32 part = ((n + 31) / 32 + 3) / 4 * 4, i = min(lane_id() * part, n), end = min(i + part, n), r = 0;
-    for (; i + 4 <= end; i += 4) {
-        r ^= load32(bytes + i);
-        r = t.tables[3][r & 255] ^ t.tables[2][r >> 8 & 255] ^ t.tables[1][r >> 16 & 255] ^ t.tables[0][r >> 24];
-    }
-    for (; i < end; i++) r = r >> 8 ^ t.tables[0][(r ^ bytes[i]) & 255];
-    return __reduce_xor_sync(ALL, moved(t, r, n - end));
 }
 
 KERNEL_BOUNDS(encode_pieces, EncodeArgs, PIECE_WARPS * 32, 4) {

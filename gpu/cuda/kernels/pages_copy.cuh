@@ -5,15 +5,18 @@
 #pragma once
 #include "pages.cuh"
 
+// The threads of a block, the most sequences of a window, and the bytes of a tile, unless a codec has its own.
 constexpr int COPY_THREADS = 128, COPIES = 256;
+constexpr u32 COPY_TILE = 4096;
 
 // Copies is a window of sequences: literals, and then a copy of earlier output. Positions count bytes of output from
 // the beginning of the page.
+template <u32 MOST = COPIES>
 struct Copies {
-    u32 match[COPIES];    // where the copy begins, and the literals end
-    u32 end[COPIES];
-    u32 literal[COPIES];  // what, added to the position of a literal, is its position among the literals
-    u32 back[COPIES];     // distance of the copy
+    u32 match[MOST];    // where the copy begins, and the literals end
+    u32 end[MOST];
+    u32 literal[MOST];  // what, added to the position of a literal, is its position among the literals
+    u32 back[MOST];     // distance of the copy
 };
 
 // Literals are bytes of literals. If stride is 0, all are the first one.
@@ -25,20 +28,22 @@ struct Literals {
 };
 
 // copy_at returns the first of count sequences that ends after a position.
-DEVICE u32 copy_at(const Copies& c, u32 count, u32 position) {
+template <u32 MOST>
+DEVICE u32 copy_at(const Copies<MOST>& c, u32 count, u32 position) {
     u32 k = 0;
-    for (u32 d = COPIES / 2; d; d >>= 1)
+    for (u32 d = MOST / 2; d; d >>= 1)
         if (k + d < count && c.end[k + d - 1] <= position) k += d;
     return k;
 }
 
 // Copied is what the bytes of a tile of output are: a byte with bit KNOWN, or the position in the tile of an earlier
 // byte that is the same.
-constexpr u32 COPY_TILE = 4096, KNOWN = 0x8000;
+constexpr u32 KNOWN = 0x8000;
 
+template <u32 TILE = COPY_TILE>
 struct Copied {
-    __align__(8) u16 now[COPY_TILE];
-    __align__(8) u16 next[COPY_TILE];
+    __align__(8) u16 now[TILE];
+    __align__(8) u16 next[TILE];
 };
 
 // known4 returns four bytes of a word as they are in Copied.
@@ -49,8 +54,9 @@ DEVICE u64 known4(u32 v) {
 
 // trace writes what the bytes of output in [from, to) are, of which sequence k writes the first one. The tile begins at
 // begin, and its first byte of output is at base. It returns whether some bytes are not known.
-DEVICE bool trace(const Copies& c, u32 k, u32 from, u32 to, u32 begin, u32 base, const Literals& l, const u8* out,
-                  u16* tile) {
+template <u32 MOST>
+DEVICE bool trace(const Copies<MOST>& c, u32 k, u32 from, u32 to, u32 begin, u32 base, const Literals& l,
+                  const u8* out, u16* tile) {
     if (to - from == 4 && c.end[k] >= to) { // one sequence
         u32 match = c.match[k], literal = c.literal[k] + from, back = c.back[k];
         if (to <= match && l.stride && literal + 8 <= l.count) {
@@ -83,17 +89,17 @@ DEVICE bool trace(const Copies& c, u32 k, u32 from, u32 to, u32 begin, u32 base,
 
 // copy_window writes the output of count sequences, which begins at from. The distances of copies are positive and
 // at most the position of the copy. All threads of a block call it. If busy, the first warp does other work at first.
-template <class Work>
-DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l, u8* out, Copied& t, bool busy,
-                        Work work) {
+template <int THREADS = COPY_THREADS, u32 MOST, u32 TILE, class Work>
+DEVICE void copy_window(const Copies<MOST>& c, u32 count, u32 from, const Literals& l, u8* out, Copied<TILE>& t,
+                        bool busy, Work work) {
     u32 to = c.end[count - 1];
-    for (u32 begin = from & ~3u; begin < to || busy; begin += COPY_TILE) {
-        u32 base = max(begin, from), end = min(begin + COPY_TILE, to), skip = busy ? 32 : 0;
+    for (u32 begin = from & ~3u; begin < to || busy; begin += TILE) {
+        u32 base = max(begin, from), end = min(begin + TILE, to), skip = busy ? 32 : 0;
         bool open = false;
         if (threadIdx.x < skip) {
             work();
         } else {
-            for (u32 i = begin + 4 * (threadIdx.x - skip); i < end; i += 4 * (COPY_THREADS - skip)) {
+            for (u32 i = begin + 4 * (threadIdx.x - skip); i < end; i += 4 * (THREADS - skip)) {
                 u32 first = max(i, base);
                 open = trace(c, copy_at(c, count, first), first, min(i + 4, end), begin, base, l, out, t.now) || open;
             }
@@ -103,7 +109,7 @@ DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l,
         u16 *now = t.now, *next = t.next;
         while (__syncthreads_or(open)) {
             open = false;
-            for (u32 i = base - begin + threadIdx.x; i < end - begin; i += COPY_THREADS) {
+            for (u32 i = base - begin + threadIdx.x; i < end - begin; i += THREADS) {
                 u32 v = now[i];
                 if (!(v & KNOWN)) v = now[v];
                 open = open || !(v & KNOWN);
@@ -113,7 +119,7 @@ DEVICE void copy_window(const Copies& c, u32 count, u32 from, const Literals& l,
             now = next;
             next = swap;
         }
-        for (u32 i = begin + 4 * threadIdx.x; i < end; i += 4 * COPY_THREADS) {
+        for (u32 i = begin + 4 * threadIdx.x; i < end; i += 4 * THREADS) {
             if (i >= base && i + 4 <= end) {
                 u64 v = *(const u64*)(now + (i - begin));
                 u32 low = (u32)v, high = (u32)(v >> 32);

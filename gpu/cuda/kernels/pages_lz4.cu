@@ -23,7 +23,7 @@ struct Lz4 {
 };
 
 struct Lz4Window {
-    Copies copies;
+    Copies<> copies;
     u32 from, count;
 };
 
@@ -65,7 +65,7 @@ DEVICE bool length(Lz4& z, u32& n) {
 }
 
 // sequence reads the next sequence. One thread calls it.
-DEVICE bool sequence(Lz4& z, Copies& c, u32 k) {
+DEVICE bool sequence(Lz4& z, Copies<>& c, u32 k) {
     u32 limit = z.framed ? z.frame : z.raw, token = z.in[z.at++], literals = token >> 4, match = token & 15, back = 1;
     if (literals == 15 && !length(z, literals)) return false;
     if (literals > z.end - z.at || literals > limit - z.out) return false;
@@ -100,7 +100,7 @@ DEVICE void fill(Lz4& z, Lz4Window& w) {
 }
 
 // lz4 decompresses a page. A block of threads calls it.
-DEVICE bool lz4(const Page& p, bool framed, Lz4& z, Lz4Window* windows, Copied& copied) {
+DEVICE bool lz4(const Page& p, bool framed, Lz4& z, Lz4Window* windows, Copied<>& copied) {
     const u8* in = p.src + max(p.levels, 0);
     u32 size = p.size - max(p.levels, 0);
     Literals literals = {in, size, 1};
@@ -126,7 +126,7 @@ DEVICE bool lz4(const Page& p, bool framed, Lz4& z, Lz4Window* windows, Copied& 
 KERNEL_BOUNDS(pages_lz4, Lz4Args, COPY_THREADS, 8) {
     __shared__ Lz4 z;
     __shared__ Lz4Window windows[2];
-    __shared__ Copied copied;
+    __shared__ Copied<> copied;
     const Page& p = a.pages[a.list[blockIdx.x]];
     if (threadIdx.x < SLACK) p.body[p.raw + threadIdx.x] = 0; // kernels read behind the body
     bool ok = a.hadoop && lz4(p, true, z, windows, copied);

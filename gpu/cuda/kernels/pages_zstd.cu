@@ -519,8 +519,8 @@ DEVICE u32 resolve(u32 back, const u32* recent) {
 
 // A block of threads writes the output of a page.
 KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
-    __shared__ Copies c;
-    __shared__ Copied copied;
+    __shared__ Copies<> c;
+    __shared__ Copied<> copied;
     __shared__ bool stop;
     const ZstdPage& z = a.list[blockIdx.x];
     const Page& p = a.pages[z.page];
