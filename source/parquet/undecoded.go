@@ -100,7 +100,7 @@ func (r *reader) readTogether(plan *stridePlan, i int) error {
 // deviceCodecs are the codecs that a device decompresses.
 var deviceCodecs = map[format.CompressionCodec]gpu.PageCodec{format.Uncompressed: gpu.PageUncompressed,
 	format.Snappy: gpu.PageSnappy, format.Zstd: gpu.PageZstd, format.Lz4Raw: gpu.PageLZ4,
-	format.Lz4: gpu.PageHadoopLZ4, format.Gzip: gpu.PageGzip}
+	format.Lz4: gpu.PageHadoopLZ4}
 
 // leftToCPU returns the reason why a device cannot decode the pages of a chunk, as far as the metadata says.
 func leftToCPU(c leaf, meta *chunk) (reason string) {
@@ -208,6 +208,10 @@ type piece struct {
 	at       int64 // position of its first byte in the column
 }
 
+// mostBetween bounds the bytes between two pages of a piece, which are copied with them: a header, and short pages
+// without wanted rows.
+const mostBetween = 4 << 10
+
 // add adds rows [from, to) of a chunk, or returns the reason why the device cannot decode a page.
 func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (reason string, err error) {
 	b.at.path, b.at.rowGroup = c.file.path, c.group
@@ -264,7 +268,7 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (reason strin
 		}
 	}
 	last := len(b.pieces) - 1
-	if last < 0 || b.pieces[last].block != block || b.pieces[last].to > from {
+	if last < 0 || b.pieces[last].block != block || b.pieces[last].to > from || from-b.pieces[last].to > mostBetween {
 		b.pieces = append(b.pieces, piece{block, from, from, b.size})
 		last++
 	}
