@@ -164,12 +164,29 @@ type ScanOptions struct {
 	// Prune has conjuncts. Rows for which one is certainly not true may be left out; the
 	// reader does not promise to leave out any.
 	Prune []Predicate
+	// First, when set, is a filter that decides which rows are read. Rows for which it is certainly not true may be
+	// left out, as with Prune.
+	First *First
 	// StrideRows is the number of rows of a full stride.
 	StrideRows int
 	// Lease pays for the strides and for the encoded data that they come from.
 	Lease *gpu.Lease
 	// Decode configures the decoding.
 	Decode DecodeOptions
+}
+
+// First is a filter whose columns a scan reads before the others. The scan then leaves out parts of the table in which
+// the filter is true for no row: it neither reads nor decodes them. The strides have all columns of the scan, for the
+// rows that are left, so the filter must be applied to them too.
+type First struct {
+	// Columns are the columns of the filter, as positions in ScanOptions.Columns.
+	Columns []int
+	// Decide returns a bit for each row of a stride with these columns, which is set if the filter may be true. It
+	// returns nil if it cannot tell; the scan then reads all rows that are left. It takes the stride over. Several
+	// goroutines call it.
+	Decide func(ctx context.Context, s *gpu.Stride) []uint64
+	// Always is for tests: the filter decides even where that costs more than it saves.
+	Always bool
 }
 
 // DecodeOptions configure the decoding of a scan: the number of goroutines, how far they
@@ -211,6 +228,11 @@ type Progress struct {
 	RowGroups   int64 `json:"row_groups"`         // in total, of the files that were opened
 	Skipped     int64 `json:"row_groups_skipped"` // skipped by statistics
 	RowsSkipped int64 `json:"rows_skipped"`       // ruled out by statistics
+	// A filter that decides first (ScanOptions.First) has read BytesFirst, and has ruled out RowsFiltered and
+	// BytesFiltered so far, which the totals do not contain.
+	BytesFirst    int64 `json:"bytes_read_for_filter,omitempty"`
+	RowsFiltered  int64 `json:"rows_skipped_by_filter,omitempty"`
+	BytesFiltered int64 `json:"bytes_skipped_by_filter,omitempty"`
 	// Columns tells for each column of the scan, in order, who has decoded it. It is nil for tables in memory.
 	Columns []Decoded `json:"columns,omitempty"`
 	// Decode is the total time of all goroutines that decode. With n goroutines it is up

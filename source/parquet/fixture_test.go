@@ -133,7 +133,7 @@ func scanOnce(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	require.Equal(t, p.RowsTotal, p.RowsRead)
 	require.Equal(t, p.BytesTotal, p.BytesRead)
 	requireReasons(t, opt, p)
-	require.Equal(t, table.Rows(), p.RowsTotal+p.RowsSkipped)
+	require.Equal(t, table.Rows(), p.RowsTotal+p.RowsSkipped+p.RowsFiltered)
 	return out, p, nil
 }
 

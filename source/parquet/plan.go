@@ -163,6 +163,8 @@ type cutter struct {
 	columns []int      // columns that the scan reads
 	lease   *gpu.Lease // lease for the memory of the chunks; nil if nothing will be decoded
 	groups  []uncut    // in order
+	rows    int64      // of groups
+	open    bool       // more row groups will be added; until then strides are not shorter than necessary
 }
 
 // uncut is the part of a row group that no stride contains yet.
@@ -180,6 +182,7 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	if widest > maxColumnBytes {
 		target = min(target, max(1, int64(float64(f.groups[group].rows)*maxColumnBytes/float64(widest))))
 	}
+	c.rows += rows
 	u := uncut{file: f, group: group, ranges: ranges, rows: rows}
 	if rows >= target-rows {
 		strides := (rows-1)/target + 1
@@ -188,8 +191,13 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	c.groups = append(c.groups, u)
 }
 
-// next returns the next stride. After the last stride it returns one without rows.
+// next returns the next stride. After the last stride, and while an open cutter has fewer rows than a stride, it
+// returns one without rows.
 func (c *cutter) next() (s stridePlan) {
+	if c.open && c.rows < c.target {
+		return s
+	}
+	defer func() { c.rows -= int64(s.rows) }()
 	for len(c.groups) > 0 {
 		u := &c.groups[0]
 		n := min(u.rows, u.own)

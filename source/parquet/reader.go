@@ -28,6 +28,9 @@ const minInflight = 2
 // defaultStrideRows is the number of rows of a stride if the scan does not set it.
 const defaultStrideRows = 1 << 17
 
+// rowsOffered bounds the rows that a filter has left and that are not yet cut into strides, as a multiple of a stride.
+const rowsOffered = 2
+
 // Scan implements source.Table.
 func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader, error) {
 	if opt.Lease == nil {
@@ -58,15 +61,28 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if err != nil {
 		return nil, err
 	}
+	opt.Decode.Slots, opt.Decode.Inflight, opt.Decode.Threads = slots, inflight, threads
 	r := t.newReader(opt, total)
-	r.slots, r.inflight, r.cut = slots, inflight, cut
+	r.cut = cut
+	if t.filtersFirst(opt, total) {
+		r.filter = newFilterFirst(ctx, t, r, opt)
+	}
+	r.start(ctx, opt.Decode)
+	if r.filter != nil {
+		go r.filter.run()
+	}
+	return r, nil
+}
+
+// start starts the workers.
+func (r *reader) start(ctx context.Context, opt source.DecodeOptions) {
+	r.slots, r.inflight = opt.Slots, opt.Inflight
 	r.upcoming = r.cut.next()
 	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
-	for range threads {
+	for range opt.Threads {
 		r.workers.Add(1)
 		go r.decode()
 	}
-	return r, nil
 }
 
 // newReader returns a reader without strides.
@@ -84,7 +100,7 @@ func (t *Table) newReader(opt source.ScanOptions, total source.Progress) *reader
 		r.schema.Fields[i] = t.schema.Fields[c]
 		r.decoded.columns = append(r.decoded.columns, source.Decoded{Column: t.schema.Fields[c].Name})
 	}
-	r.work.L, r.ready.L = &r.mu, &r.mu
+	r.work.L, r.ready.L, r.taking.L = &r.mu, &r.mu, &r.mu
 	return r
 }
 
@@ -121,6 +137,8 @@ type reader struct {
 	slots         chan struct{}
 	workers       sync.WaitGroup
 
+	filter *filterFirst // decides which rows are read; nil without one
+
 	decoding atomic.Int64 // nanoseconds of all workers together
 	rowsRead atomic.Int64
 	decoded  struct { // who has decoded each column
@@ -131,9 +149,10 @@ type reader struct {
 	mu       sync.Mutex
 	work     sync.Cond // signals that a worker may find a task, or that the scan ends
 	ready    sync.Cond // signals that the next stride is complete, or that the scan ends
+	taking   sync.Cond // signals that the scan has cut a stride from the rows that a filter has left, or that it ends
 	order    []int     // columns in the order of their tasks, the largest first
 	cut      cutter
-	upcoming stridePlan // the stride to admit next; it has no rows after the last stride
+	upcoming stridePlan // the stride to admit next; it has no rows after the last stride, and while a filter decides
 	tasks    []task     // ready to run, in order
 	deferred []deferred
 	waits    atomic.Int64 // length of deferred
@@ -204,6 +223,7 @@ func (r *reader) admit() {
 	}
 	r.open = append(r.open, d)
 	r.upcoming = r.cut.next()
+	r.taking.Signal()
 	for _, c := range r.order {
 		r.tasks = append(r.tasks, task{s, c})
 	}
@@ -302,7 +322,9 @@ func (r *reader) await() {
 	used, _ := r.lease.Used()
 	alone := r.rowsRead.Load() == 0 && left+used == r.lease.Limit()
 	if r.stuck() && left == r.left && (alone || r.still) {
-		r.stop(r.denied)
+		if !r.relinquish() {
+			r.stop(r.denied)
+		}
 		return
 	}
 	r.left, r.still = left, false
@@ -317,6 +339,21 @@ func (r *reader) await() {
 		r.still = true
 		r.tryAgain()
 	}
+}
+
+// relinquish ends the filter that decides first, whose strides take memory, and lets tasks start again. It returns
+// false if there is none any more. The caller holds the lock, which is released during the wait.
+func (r *reader) relinquish() bool {
+	if r.filter == nil || r.filter.ended {
+		return false
+	}
+	r.unwait = func() {} // other workers leave the wait to this one
+	r.mu.Unlock()
+	r.filter.end()
+	r.mu.Lock()
+	r.unwait, r.filter.ended = nil, true
+	r.relieve()
+	return true
 }
 
 // stuck reports whether a Read waits for the next stride and no task is running. The
@@ -519,6 +556,7 @@ func (r *reader) stop(err error) {
 	}
 	r.work.Broadcast()
 	r.ready.Broadcast()
+	r.taking.Broadcast()
 	r.look()
 }
 
@@ -537,18 +575,19 @@ func (r *reader) Read(ctx context.Context) (*gpu.Stride, error) {
 		return nil, context.Cause(ctx)
 	}
 	defer context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })()
-	s, err := r.next()
+	s, _, err := r.next()
 	if err == io.EOF {
 		r.end()
 	}
 	return s, err
 }
 
-// next waits for the next stride.
-func (r *reader) next() (*gpu.Stride, error) {
+// next waits for the next stride, and returns it with its rows.
+func (r *reader) next() (*gpu.Stride, []segment, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.err == nil && (len(r.open) > 0 && r.open[0].left > 0 || len(r.open) == 0 && r.upcoming.rows > 0) {
+	for r.err == nil &&
+		(len(r.open) > 0 && r.open[0].left > 0 || len(r.open) == 0 && (r.upcoming.rows > 0 || r.cut.open)) {
 		if !r.reading {
 			r.reading = true
 			r.look()
@@ -557,18 +596,48 @@ func (r *reader) next() (*gpu.Stride, error) {
 	}
 	r.reading = false
 	if r.err != nil {
-		return nil, r.err
+		return nil, nil, r.err
 	}
 	if len(r.open) == 0 {
 		r.err = io.EOF
-		return nil, r.err
+		return nil, nil, r.err
 	}
-	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: r.open[0].plan.rows}
+	plan := &r.open[0].plan
+	s := &gpu.Stride{Schema: r.schema, Cols: r.open[0].cols, Rows: plan.rows}
 	r.open = r.open[1:]
 	r.first++
 	r.relieve()
 	r.rowsRead.Add(int64(s.Rows))
-	return s, nil
+	return s, plan.segments, nil
+}
+
+// offer adds rows that a filter has left to those of the scan. It waits while the scan has enough rows, unless the
+// filter or the scan has ended.
+func (r *reader) offer(u uncut) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.err == nil && r.cut.rows > rowsOffered*r.cut.target && r.filter.ctx.Err() == nil {
+		r.taking.Wait()
+	}
+	r.cut.add(u.file, u.group, u.ranges, u.rows, u.file.groups[u.group].widest(r.columns))
+	r.offered()
+}
+
+// endOffers ends the rows of the scan.
+func (r *reader) endOffers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut.open = false
+	r.offered()
+}
+
+// offered lets the workers look for rows. The caller holds the lock.
+func (r *reader) offered() {
+	if r.upcoming.rows == 0 {
+		r.upcoming = r.cut.next()
+	}
+	r.work.Broadcast()
+	r.ready.Broadcast()
 }
 
 // Progress implements source.Reader.
@@ -583,6 +652,9 @@ func (r *reader) Progress() source.Progress {
 		p.BytesPages += d.ByDevice
 	}
 	p.Decode = time.Duration(r.decoding.Load())
+	if r.filter != nil {
+		r.filter.report(&p)
+	}
 	return p
 }
 
@@ -593,6 +665,9 @@ func (r *reader) end() {
 	r.stop(errors.New("the scan is closed"))
 	r.closed = true
 	r.mu.Unlock()
+	if r.filter != nil {
+		r.filter.end()
+	}
 	r.workers.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
