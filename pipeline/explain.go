@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/internal/runner"
@@ -262,6 +263,9 @@ func (d *drawing) draw(s *StageExplained, indent string, level int, last bool) {
 	}
 	if a := s.Actual; a != nil && a.Dropped > 0 {
 		fmt.Fprintf(b, "%sdropped by filters of joins: %s rows\n", detail, humanize.Comma(a.Dropped))
+	}
+	if a := s.Actual; a != nil && a.Scan != nil && a.Scan.BytesFirst > 0 {
+		fmt.Fprintf(b, "%s%s\n", detail, execution.Filtered(a.Scan))
 	}
 	for i, in := range s.Inputs {
 		d.draw(in, below, level+1, i == len(s.Inputs)-1)

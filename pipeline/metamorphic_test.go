@@ -441,7 +441,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		}
 		sql := "WITH " + strings.Join(append(with, p.ctes...), ",\n") + "\nSELECT * FROM " + p.prev()
 		about := fmt.Sprintf("GSTREAM_SEED=%d\n%s", seed, sql)
-		want, _, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1, JoinFilters: Never})
+		want, _, err := p.run(t, tables, RunOptions{Use: Host, Threads: 1, JoinFilters: Never, FilterFirst: Never})
 		require.NoError(t, err, about)
 		for i := range 7 {
 			var d gpu.Device
@@ -462,7 +462,8 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 				RunOptions{Device: smallStrides{d, rows}, Use: use,
 					HostTakes: []string{HostTakesAny, HostTakesAll}[r.IntN(2)],
 					Threads:   1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
-					SpillDir: dir, SpillAlways: always, SpillCompression: []string{"lz4", "none"}[r.IntN(2)]})
+					FilterFirst: []string{Always, Never, Always, Auto}[i%4],
+					SpillDir:    dir, SpillAlways: always, SpillCompression: []string{"lz4", "none"}[r.IntN(2)]})
 			want := want
 			if spilled {
 				spills++

@@ -51,6 +51,9 @@ type Options struct {
 	// sides are complete: those for which the plan expects a gain (Auto, the default), all that can
 	// (Always), or none (Never).
 	JoinFilters string
+	// FilterFirst says which filters on scans decide first (source.First): those for which the plan expects a gain
+	// (Auto, the default), as long as there is one; for tests all (Always), or none (Never).
+	FilterFirst string
 	// HostTakes says which partitions lanes of the CPU take when they work with a GPU. "" decides
 	// by measured times. The others are for tests: with HostTakesAny a lane takes a partition whenever
 	// it is free, and the GPU takes it back when it has nothing else to do; with HostTakesAll the
@@ -105,7 +108,7 @@ func (o Options) Chooses() bool {
 	return o.Device == nil && (o.Use == "" || o.Use == Auto || o.Use == Auto+WithHost)
 }
 
-// The values of Options.JoinFilters besides Auto.
+// The values of Options.JoinFilters and Options.FilterFirst besides Auto.
 const (
 	Always = "always"
 	Never  = "never"

@@ -77,6 +77,9 @@ func (r *Report) String() string {
 			fmt.Fprintf(&b, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped,
 				s.Scan.RowGroups)
 		}
+		if s.Scan != nil && s.Scan.BytesFirst > 0 {
+			fmt.Fprintf(&b, "%s: %s\n", s.Step, Filtered(s.Scan))
+		}
 		if s.Scan != nil && s.Scan.BytesPages > 0 {
 			fmt.Fprintf(&b, "%s: the device decoded %s of %s\n", s.Step, size(s.Scan.BytesPages),
 				size(s.Scan.BytesRead))
@@ -229,6 +232,12 @@ func (a *ActivityReport) String() string {
 	copied(a.BytesUp, a.CopyingUp, "up", a.FractionUp)
 	copied(a.BytesDown, a.CopyingDown, "down", a.FractionDown)
 	return b.String()
+}
+
+// Filtered describes what a filter that decides first has skipped in a scan.
+func Filtered(p *source.Progress) string {
+	return fmt.Sprintf("a filter read %s first, and skipped %s rows with %s", humanize.IBytes(uint64(p.BytesFirst)),
+		humanize.Comma(p.RowsFiltered), humanize.IBytes(uint64(p.BytesFiltered)))
 }
 
 // OutputReport describes what the sink has written.

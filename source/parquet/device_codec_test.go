@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/pierrec/lz4/v4"
@@ -168,12 +170,9 @@ func zstdPages(t *testing.T, r *rand.Rand, large bool) (pages []devicePage) {
 }
 
 // pythonPages compresses samples with PyArrow, whose codecs are those of most other writers.
-func pythonPages(t *testing.T, r *rand.Rand, codec string, levels []int) (pages []devicePage) {
-	python := os.Getenv("GSTREAM_PYTHON")
-	if python == "" {
-		return nil
-	}
-	const script = `
+func pythonPages(t *testing.T, r *rand.Rand, codec string, levels []int) []devicePage {
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(levels), " ", ","), "[]")
+	return pythonBodies(t, r, len(levels), "level of PyArrow", `
 import sys, base64, pyarrow as pa
 codec, levels = sys.argv[1], sys.argv[2].split(",")
 for line in sys.stdin:
@@ -181,25 +180,31 @@ for line in sys.stdin:
     for level in levels:
         c = pa.Codec(codec, int(level)) if level != "0" else pa.Codec(codec)
         print(base64.b64encode(c.compress(raw, asbytes=True)).decode())
-`
+`, codec, list)
+}
+
+// pythonBodies compresses samples with a script, in a number of ways each.
+func pythonBodies(t *testing.T, r *rand.Rand, ways int, what, script string, args ...string) (pages []devicePage) {
+	python := os.Getenv("GSTREAM_PYTHON")
+	if python == "" {
+		return nil
+	}
 	var in strings.Builder
-	var all []devicePage
 	for name, raw := range samples(r, true) {
 		in.WriteString(base64.StdEncoding.EncodeToString(raw) + "\n")
-		for _, level := range levels {
-			all = append(all, devicePage{name: fmt.Sprint(name, ", level ", level, " of PyArrow"), raw: raw})
+		for k := range ways {
+			pages = append(pages, devicePage{name: fmt.Sprint(name, ", ", what, " ", k), raw: raw})
 		}
 	}
-	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(levels), " ", ","), "[]")
-	cmd := exec.Command(python, "-c", script, codec, list)
+	cmd := exec.Command(python, append([]string{"-c", script}, args...)...)
 	cmd.Stdin = strings.NewReader(in.String())
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
-	for i, line := range strings.Fields(string(out)) {
-		all[i].body, err = base64.StdEncoding.DecodeString(line)
+	for i, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		pages[i].body, err = base64.StdEncoding.DecodeString(line)
 		require.NoError(t, err)
 	}
-	return all
+	return pages
 }
 
 func TestADeviceDecompressesZstd(t *testing.T) {
@@ -269,6 +274,74 @@ func TestADeviceFindsDamagedLZ4(t *testing.T) {
 	requireDamageFound(t, r, format.Lz4, lz4Pages(t, r, false, true))
 }
 
+// gzipPages compresses samples with GZIP at several levels: as one member, with all fields of a header, and as two
+// members of several blocks each.
+func gzipPages(t *testing.T, r *rand.Rand, large bool) (pages []devicePage) {
+	levels := []int{gzip.NoCompression, gzip.HuffmanOnly, 1, 4, 6, 9}
+	for name, raw := range samples(r, large) {
+		for _, level := range levels {
+			compress := func(head gzip.Header, parts ...[]byte) []byte {
+				var b bytes.Buffer
+				w, err := gzip.NewWriterLevel(&b, level)
+				require.NoError(t, err)
+				w.Header = head
+				for _, p := range parts {
+					_, err = w.Write(p)
+					require.NoError(t, err)
+					require.NoError(t, w.Flush())
+				}
+				require.NoError(t, w.Close())
+				return b.Bytes()
+			}
+			of := fmt.Sprint(name, ", level ", level)
+			head := gzip.Header{Name: "a name", Comment: "a comment", Extra: []byte{1, 0, 2}}
+			pages = append(pages, devicePage{name: of, body: compress(gzip.Header{}, raw), raw: raw},
+				devicePage{name: of + " with a checksum of the header", raw: raw,
+					body: withHeaderChecksum(compress(head, raw), 10+2+3+7+10)})
+			k, half := len(raw)/3, len(raw)/2
+			pages = append(pages, devicePage{name: of + " in two members", raw: raw,
+				body: append(compress(head, raw[:k], raw[k:half]), compress(gzip.Header{}, raw[half:], nil)...)})
+		}
+	}
+	return pages
+}
+
+// withHeaderChecksum adds the checksum of a header of n bytes to a member.
+func withHeaderChecksum(b []byte, n int) []byte {
+	head := bytes.Clone(b[:n])
+	head[3] |= 2
+	return append(binary.LittleEndian.AppendUint16(head, uint16(crc32.ChecksumIEEE(head))), b[n:]...)
+}
+
+// zlibPages compresses samples with strategies of zlib that other writers do not use, such as blocks without codes.
+func zlibPages(t *testing.T, r *rand.Rand) []devicePage {
+	return pythonBodies(t, r, 5, "strategy", `
+import sys, base64, zlib
+for line in sys.stdin:
+    raw = base64.b64decode(line)
+    for strategy in range(5):
+        c = zlib.compressobj(6, zlib.DEFLATED, 31, 9, strategy)
+        print(base64.b64encode(c.compress(raw) + c.flush()).decode())
+`)
+}
+
+func TestADeviceDecompressesGzip(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
+	requireDecompressed(t, format.Gzip, append(gzipPages(t, r, false), gzipPages(t, r, true)...))
+	requireDecompressed(t, format.Gzip, append(pythonPages(t, r, "gzip", []int{1, 4, 9}), zlibPages(t, r)...))
+}
+
+func TestADeviceFindsDamagedGzip(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	r := rand.New(rand.NewPCG(gputest.Seed(t), 1))
+	requireDamageFound(t, r, format.Gzip, gzipPages(t, r, false))
+}
+
 // requireDecompressed checks that a device decompresses pages, in several strides.
 func requireDecompressed(t *testing.T, codec format.CompressionCodec, pages []devicePage) {
 	thin, i := gputest.ThinOr(t, 41), 0
@@ -309,6 +382,9 @@ func requireDamageFound(t *testing.T, r *rand.Rand, codec format.CompressionCode
 			p := bad[k]
 			want := make([]byte, len(p.raw))
 			err := decompress(codec, want, p.body)
+			if len(p.raw) == 0 && len(p.body) == 0 {
+				err = nil // a page of nulls
+			}
 			if got == nil {
 				found++
 				continue

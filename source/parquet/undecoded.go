@@ -100,7 +100,7 @@ func (r *reader) readTogether(plan *stridePlan, i int) error {
 // deviceCodecs are the codecs that a device decompresses.
 var deviceCodecs = map[format.CompressionCodec]gpu.PageCodec{format.Uncompressed: gpu.PageUncompressed,
 	format.Snappy: gpu.PageSnappy, format.Zstd: gpu.PageZstd, format.Lz4Raw: gpu.PageLZ4,
-	format.Lz4: gpu.PageHadoopLZ4}
+	format.Lz4: gpu.PageHadoopLZ4, format.Gzip: gpu.PageGzip}
 
 // leftToCPU returns the reason why a device cannot decode the pages of a chunk, as far as the metadata says.
 func leftToCPU(c leaf, meta *chunk) (reason string) {

@@ -49,6 +49,7 @@ type filtered struct {
 	kept    float64            // fraction of the rows
 	left    map[rel.ID]float64 // for columns that are compared with constants: fraction of their values
 	sampled int                // rows of the sample from which kept was estimated; 0 if it was statistics alone
+	blocks  float64            // share of the blocks of the sample with rows that pass; 1 without a sample
 }
 
 // ColumnStats are estimates about a column. They come from what files declare, so a plan
@@ -395,16 +396,24 @@ func (e *Estimator) keep(conjuncts []*expr.Expr, in rel.Node) (f filtered) {
 		answered, others := partition(conjuncts, func(c *expr.Expr) bool { return inStatistics(c, of) })
 		if len(others) > 0 {
 			condition := expr.And(others...).Remap(scan.At)
-			if kept, rows, ok := e.sample(scan.Table).selectivity(condition); ok {
+			if kept, blocks, rows, ok := e.sample(scan.Table).selectivity(condition); ok {
 				f.kept, f.left = selectivity(answered, of)
 				f.kept *= kept
-				f.sampled = rows
+				f.sampled, f.blocks = rows, blocks
 				return f
 			}
 		}
 	}
 	f.kept, f.left = selectivity(conjuncts, of)
+	f.blocks = 1
 	return f
+}
+
+// Blocks estimates the share of blocks of blockRows consecutive rows of a table in which at least one row passes a
+// filter. Rows that pass are spread evenly, unless a sample shows that they lie together.
+func (e *Estimator) Blocks(n *rel.Filter) float64 {
+	f := e.filter(n)
+	return min(f.blocks, 1-math.Pow(1-min(f.kept, 1), blockRows))
 }
 
 // Sampled returns the number of rows of a sample from which the rows of a filter were estimated; 0 if that was by

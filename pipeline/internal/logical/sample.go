@@ -84,36 +84,44 @@ func (s *sample) read(columns []int) ([]gpu.Column, bool) {
 	return out, true
 }
 
-// selectivity returns the fraction of the sampled rows on which a condition is true, and
-// their number. It is false if the condition cannot be evaluated on them.
-func (s *sample) selectivity(condition *expr.Expr) (fraction float64, rows int, ok bool) {
+// blockRows is the number of consecutive rows of a block, a part of a page.
+const blockRows = 1024
+
+// selectivity returns the fraction of the sampled rows on which a condition is true, that of the blocks of rows in
+// which it is true for at least one row, and the number of rows. It is false if the condition cannot be evaluated on
+// them.
+func (s *sample) selectivity(condition *expr.Expr) (fraction, blocks float64, rows int, ok bool) {
 	if s == nil {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	program, inputs, err := expr.Compile(s.schema, condition)
 	if err != nil || len(inputs) == 0 {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	columns, ok := s.read(inputs)
 	if !ok {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	rows = columns[0].Len
 	out, err := host.Evaluate(s.lease, program, columns, rows)
 	if err != nil {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	defer out[0].Release()
-	kept := 0.0
+	kept, last := 0.0, -1
 	for i := range rows {
 		if v := out[0].ScalarAt(i); v.Valid && v.Int.Lo != 0 {
 			kept++
+			if i/blockRows > last {
+				last = i / blockRows
+				blocks++
+			}
 		}
 	}
 	if kept == 0 {
 		kept = 0.5 // rare rows need not be in a sample
 	}
-	return kept / float64(rows), rows, true
+	return kept / float64(rows), blocks / float64((rows-1)/blockRows+1), rows, true
 }
 
 // count estimates the different values of a column from those of the sampled rows.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
 // fewMatches is the share of rows with a match below which a join filters the scan of its
@@ -49,6 +50,29 @@ func (l *lowering) scanBelow(st *Stage) *scanPath {
 	}
 	l.paths[st] = p
 	return p
+}
+
+const (
+	// mostBlocks is the share of a table's blocks of rows with rows that pass a filter from which the filter does not
+	// decide first: too few pages would be left out.
+	mostBlocks = 0.5
+	// firstBytes is the least size of the columns of a scan for which a filter decides first.
+	firstBytes = 16 << 20
+)
+
+// decidesFirst reports whether a filter on a scan should decide which rows of the scan's other columns are read. inputs
+// are the columns of the filter.
+func (l *lowering) decidesFirst(scan *Stage, inputs []int, n *rel.Filter) bool {
+	spec := scan.Scan()
+	all, first := int64(0), int64(0)
+	for i, c := range spec.Columns {
+		bytes := spec.Table.Stats(c).Bytes
+		all += bytes
+		if slices.Contains(inputs, i) {
+			first += bytes
+		}
+	}
+	return all >= firstBytes && first < all && l.Blocks(n) <= mostBlocks
 }
 
 // filterProbe lets a join filter the scan of its probe side, if rows without a match do not reach

@@ -312,7 +312,11 @@ func (l *lowering) lowerFilter(n *rel.Filter, need required) (*Stage, layout, er
 	if sampled := l.Sampled(n); sampled > 0 {
 		st.Detail = append(st.Detail, fmt.Sprintf("estimated from %s sampled rows", humanize.Comma(int64(sampled))))
 	}
-	st.Spec = &Filter{In: in.Schema, Program: prog, Inputs: inputs, Keep: keep}
+	first := in.Scan() != nil && l.decidesFirst(in, inputs, n)
+	if first {
+		st.Detail = append(st.Detail, "decides first: the scan reads its other columns where rows are left")
+	}
+	st.Spec = &Filter{In: in.Schema, Program: prog, Inputs: inputs, Keep: keep, First: first}
 	return st, out, nil
 }
 

@@ -45,12 +45,14 @@ type (
 		// Table is the source when it is open. A plan that is decoded is told it.
 		Table source.Table `json:"-"`
 	}
-	// Filter keeps the rows on which a program is true, and some of their columns.
+	// Filter keeps the rows on which a program is true, and some of their columns. First says that it decides which
+	// rows of the other columns the scan below it reads (source.First).
 	Filter struct {
 		In      *gpu.Schema
 		Program *gpu.Program
 		Inputs  []int // columns of the program's inputs
 		Keep    []int
+		First   bool `json:",omitempty"`
 	}
 	// Project computes columns.
 	Project struct {

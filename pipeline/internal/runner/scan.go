@@ -28,6 +28,7 @@ type scanFeed struct {
 	reader source.Reader
 	// filters drop rows of the decoded strides.
 	filters []*scanFilter
+	first   *firstFilter
 }
 
 func (f *scanFeed) start(context.Context) {}
@@ -35,6 +36,8 @@ func (f *scanFeed) start(context.Context) {}
 func (f *scanFeed) run(ctx context.Context) (err error) {
 	opt := f.pipe.scanOptions(f.op)
 	f.filters = f.pipe.scanFilters(f.op, &opt)
+	f.first = f.pipe.firstFilter(f.op)
+	f.first.in(&opt)
 	f.reader, err = f.op.open(ctx, opt)
 	f.op.state.Store(stateRunning)
 	return err
@@ -63,6 +66,7 @@ func (f *scanFeed) end() error {
 		return nil
 	}
 	defer f.op.state.Store(stateDone)
+	defer f.first.close()
 	return f.reader.Close()
 }
 
@@ -126,6 +130,9 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *transfer.Ahead) (err erro
 	defer recoverInto(&err, o.Name())
 	opt := f.pipe.scanOptions(o)
 	f.pipe.scanFilters(o, &opt)
+	first := f.pipe.firstFilter(o)
+	first.in(&opt)
+	defer first.close()
 	// The reader comes first: it decodes while the device may still be starting.
 	r, err := o.open(ctx, opt)
 	if err != nil {
