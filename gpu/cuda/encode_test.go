@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,45 +25,73 @@ func BenchmarkEncodePages(b *testing.B) {
 	require.NoError(b, err)
 	r := rand.New(rand.NewPCG(1, 2))
 	day := gpu.Of(gpu.Date)
+	var words []string
+	for range 1000 {
+		word := make([]byte, 3+r.IntN(8))
+		for k := range word {
+			word[k] = "etaoinshrdlucmfwypvbgkqjxz"[r.IntN(1+r.IntN(26))]
+		}
+		words = append(words, string(word))
+	}
+	comment := func() string {
+		var text strings.Builder
+		for n := 10 + r.IntN(34); text.Len() < n; {
+			text.WriteString(words[r.IntN(len(words))] + " ")
+		}
+		return text.String()
+	}
 	for _, c := range []struct {
 		name       string
 		t          gpu.Type
 		dictionary bool
 		delta      bool
-		value      func(i int) int64
+		value      func(i int) any // an int64 or a string
 	}{
-		{"orderkey/plain", gpu.Of(gpu.Int64), false, false, func(i int) int64 { return int64(i/4)*4 + int64(i/4)%4 }},
-		{"orderkey/delta", gpu.Of(gpu.Int64), true, true, func(i int) int64 { return int64(i/4)*4 + int64(i/4)%4 }},
-		{"partkey/plain", gpu.Of(gpu.Int64), false, false, func(int) int64 { return r.Int64N(6e6) }},
-		{"partkey/delta", gpu.Of(gpu.Int64), true, true, func(int) int64 { return r.Int64N(6e6) }},
-		{"suppkey/auto", gpu.Of(gpu.Int64), true, true, func(int) int64 { return r.Int64N(100e3) }},
-		{"price/plain", gpu.Of(gpu.Int64), false, false, func(int) int64 { return 90000 + r.Int64N(1e7) }},
-		{"price/delta", gpu.Of(gpu.Int64), true, true, func(int) int64 { return 90000 + r.Int64N(1e7) }},
-		{"shipdate/auto", day, true, true, func(int) int64 { return 8000 + r.Int64N(2526) }},
-		{"quantity/auto", gpu.Of(gpu.Int64), true, true, func(int) int64 { return 100 * r.Int64N(50) }},
-		{"random/auto", gpu.Of(gpu.Float64), true, false, func(int) int64 { return int64(r.Uint64() >> 2) }},
+		{"orderkey/plain", gpu.Of(gpu.Int64), false, false, func(i int) any { return int64(i/4)*4 + int64(i/4)%4 }},
+		{"orderkey/delta", gpu.Of(gpu.Int64), true, true, func(i int) any { return int64(i/4)*4 + int64(i/4)%4 }},
+		{"partkey/plain", gpu.Of(gpu.Int64), false, false, func(int) any { return r.Int64N(6e6) }},
+		{"partkey/delta", gpu.Of(gpu.Int64), true, true, func(int) any { return r.Int64N(6e6) }},
+		{"suppkey/auto", gpu.Of(gpu.Int64), true, true, func(int) any { return r.Int64N(100e3) }},
+		{"price/plain", gpu.Of(gpu.Int64), false, false, func(int) any { return 90000 + r.Int64N(1e7) }},
+		{"price/delta", gpu.Of(gpu.Int64), true, true, func(int) any { return 90000 + r.Int64N(1e7) }},
+		{"shipdate/auto", day, true, true, func(int) any { return 8000 + r.Int64N(2526) }},
+		{"quantity/auto", gpu.Of(gpu.Int64), true, true, func(int) any { return 100 * r.Int64N(50) }},
+		{"random/auto", gpu.Of(gpu.Float64), true, false, func(int) any { return int64(r.Uint64() >> 2) }},
+		{"comment/auto", gpu.Of(gpu.String), true, false, func(int) any { return comment() }},
+		{"name/auto", gpu.Of(gpu.String), true, false, func(i int) any { return fmt.Sprintf("Customer#%09d", i) }},
+		{"shipmode/auto", gpu.Of(gpu.String), true, false, func(int) any { return words[r.IntN(7)] }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			l, h := d.Budget().Lease("bench"), d.HostBudget().Lease("bench, host")
 			q, err := d.NewQueue("bench")
 			require.NoError(b, err)
 			width := c.t.Width()
-			data := make([]byte, 0, rows*groups*width)
+			data, offsets := make([]byte, 0, rows*groups*width), []int32{0}
 			for i := range rows * groups {
-				v := c.value(i)
-				for k := range width {
-					data = append(data, byte(v>>(8*k)))
+				switch v := c.value(i).(type) {
+				case int64:
+					for k := range width {
+						data = append(data, byte(v>>(8*k)))
+					}
+				case string:
+					data = append(data, v...)
+					offsets = append(offsets, int32(len(data)))
 				}
+			}
+			column := gpu.Column{Type: c.t, Len: rows * groups, Data: gpu.WrapBytes(data)}
+			if c.t.IsVar() {
+				column.Offsets = gpu.WrapBytes(gpu.BytesOf(offsets))
 			}
 			schema := gpu.NewSchema(gpu.Field{Name: "c", Type: c.t})
 			s, err := q.Upload(l, &gpu.Stride{Rows: rows * groups, Schema: schema,
-				Cols: []gpu.Column{{Type: c.t, Len: rows * groups, Data: gpu.WrapBytes(data)}}})
+				Cols: []gpu.Column{column}})
 			require.NoError(b, err)
 			var chunks []gpu.Chunk
 			for g := range groups {
 				part := gpu.Rows{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}
 				chunks = append(chunks, gpu.Chunk{Parts: []gpu.Rows{part}, Width: width, Scale: 1,
-					Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768, Codec: gpu.PageSnappy,
+					Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768, PlainRows: 32768,
+					PlainBytes: 1 << 20, Codec: gpu.PageSnappy,
 					Head: func(gpu.EncodedPage) ([]byte, error) { return make([]byte, 40), nil }})
 			}
 			encode := func() (bytes int64) {
@@ -91,7 +120,7 @@ func BenchmarkEncodePages(b *testing.B) {
 				}
 			}
 			text := ""
-			for _, name := range []string{"values", "dictionaries", "bodies", "compression", "output"} {
+			for _, name := range []string{"lengths", "values", "dictionaries", "bodies", "compression", "output"} {
 				text += fmt.Sprintf(" %s %.2f", name, phases["encode pages, "+name]/float64(b.N))
 			}
 			b.Logf("%s: %.2f ms:%s, copy down %.2f", c.name, 1000*took, text, phases["copy down"]/float64(b.N))
