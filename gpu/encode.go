@@ -5,7 +5,8 @@ import "fmt"
 // Chunk is a column chunk of a Parquet file that a device encodes, from the columns of one or more strides.
 type Chunk struct {
 	Parts []Rows // in order
-	// Width is the number of bytes of a PLAIN value: 4 or 8, or 0 for strings. Scale is what values are multiplied by.
+	// Width is the number of bytes of a PLAIN value: 4 or 8, 16 for decimals and binaries of that length, the highest
+	// byte first, or 0 for booleans and other strings. Scale is what values are multiplied by.
 	Width int
 	Scale int64
 	// Nullable says that pages have definition levels. A null in another chunk is not Able.
@@ -38,11 +39,8 @@ func (c *Chunk) Len() (n int) {
 // Encodes reports whether devices with the capability EncodePages encode values of a type.
 func Encodes(t Type) bool {
 	switch t.Kind {
-	case Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Date, Time, Timestamp:
-		return true
-	case Decimal:
-		return t.Width() == 8
-	case String, Binary:
+	case Bool, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Float32, Float64, Date, Time, Timestamp,
+		Decimal, String, Binary:
 		return true
 	}
 	return false
@@ -74,7 +72,7 @@ type EncodedPage struct {
 	// values, and each of them has an order.
 	Bounded     bool
 	Least, Most uint64
-	// LeastText and MostText are the first TextBound bytes of the least and the greatest string.
+	// LeastText and MostText are the first TextBound bytes of the least and the greatest string or value of 16 bytes.
 	LeastText, MostText []byte
 }
 
@@ -111,13 +109,12 @@ func (c *Chunk) Check() error {
 	if len(c.Parts) > 0 {
 		t = c.Parts[0].Column.Type
 	}
-	if t.IsVar() && (c.Width != 0 || c.PlainRows < 1 || c.PlainBytes < 1) {
-		return fmt.Errorf("encode strings of width %d, in pages of %d rows and %d bytes", c.Width, c.PlainRows,
-			c.PlainBytes)
+	if t.IsVar() && c.Width == 0 && (c.PlainRows < 1 || c.PlainBytes < 1) {
+		return fmt.Errorf("encode strings in pages of %d rows and %d bytes", c.PlainRows, c.PlainBytes)
 	}
-	if !t.IsVar() && c.Width != 4 && c.Width != 8 || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 {
-		return fmt.Errorf("encode a chunk of %d parts, width %d, scale %d, pages of %d rows", len(c.Parts), c.Width,
-			c.Scale, c.PageRows)
+	if !c.hasWidth(t) || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 || t.Kind == Bool && c.Dictionary {
+		return fmt.Errorf("encode a chunk of %d parts, type %v, width %d, scale %d, pages of %d rows, dictionary %v",
+			len(c.Parts), t, c.Width, c.Scale, c.PageRows, c.Dictionary)
 	}
 	for _, p := range c.Parts {
 		if d := p.Column; !Encodes(t) || d.Type != t || d.Dict != nil && !t.IsVar() || d.CodeWidth != 0 ||
@@ -132,4 +129,15 @@ func (c *Chunk) Check() error {
 		return fmt.Errorf("encode a chunk of %d rows", n)
 	}
 	return nil
+}
+
+// hasWidth reports whether values of a type may have the chunk's width in the file.
+func (c *Chunk) hasWidth(t Type) bool {
+	switch {
+	case t.Kind == Bool:
+		return c.Width == 0
+	case t.IsVar():
+		return c.Width == 0 || c.Width == 16
+	}
+	return c.Width == 4 || c.Width == 8 || c.Width == 16 && t.Kind == Decimal
 }

@@ -30,11 +30,11 @@ type (
 	}
 	chunkState struct{ _, bad, distinct, full uint32 }
 	encodePage struct {
-		dense, body, bits, slots, groups      uint64
-		strings, lengths, bounds              uint64
-		chunk, row, rows, part, piece, pieces int32
-		bytes                                 uint32
-		_                                     int32
+		dense, wide, body, bits, slots, groups uint64
+		strings, lengths, bounds               uint64
+		chunk, row, rows, part, piece, pieces  int32
+		bytes                                  uint32
+		_                                      int32
 	}
 	pageResult struct {
 		least, most                                   uint64
@@ -56,6 +56,9 @@ const (
 	encodeFloat
 	encodeStrings // with a dictionary
 	encodeTexts   // strings without one
+	encodeWide    // of 16 bytes
+	encodeUnsignedWide
+	encodeBools
 )
 
 const (
@@ -163,10 +166,11 @@ type encoding struct {
 	runs []encodePiece // of rows of pages of strings without a dictionary
 
 	stateMem, resultMem *gpu.Buffer
-	coded               bool // there are chunks of strings with a dictionary
+	hashes              bool // there are chunks of strings or of 16-byte values with a dictionary
+	wide                bool // there are chunks of 16-byte values
 	boundTable          arena
 	boundMem            *gpu.Buffer
-	bounds              []byte // of pages of strings, where boundMem has them
+	bounds              []byte // of pages, where boundMem has them
 	args                encodeArgs
 }
 
@@ -276,7 +280,7 @@ func (o *op) upload(src []byte) uint64 {
 
 // isText reports whether a chunk has strings without a dictionary.
 func (e *encoding) isText(i int) bool {
-	return e.given[i].Parts[0].Column.Type.IsVar() && !e.texts[i].coded
+	return hasTexts(&e.given[i]) && !e.texts[i].coded
 }
 
 // encodeParts returns the parts of a chunk.
@@ -309,11 +313,18 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 		nullable: flag(given.Nullable), delta: flag(given.Delta && !t.IsFloat()), page: int32(*page), dictionary: -1}
 	c.pageRows = int32(given.PageRows)
 	switch {
+	case given.Width == 16:
+		c.form, e.wide, e.hashes = encodeWide, true, e.hashes || given.Dictionary
+		if t.IsVar() {
+			c.form = encodeUnsignedWide
+		}
 	case e.isText(i):
 		c.form, c.width, c.delta = encodeTexts, 0, 0
 		c.places, c.segments = e.texts[i].places, e.texts[i].segments
 	case t.IsVar():
-		c.form, c.width, c.delta, e.coded = encodeStrings, 8, 0, true
+		c.form, c.width, c.delta, e.hashes = encodeStrings, 8, 0, true
+	case t.Kind == gpu.Bool:
+		c.form, c.width = encodeBools, 1
 	case t.IsFloat():
 		c.form = encodeFloat
 	case t.IsUnsigned():
@@ -331,7 +342,13 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 		n := min(int64(given.PageRows), rows-int64(row))
 		p := &e.pages[*page]
 		*p = encodePage{chunk: int32(i), row: row, rows: int32(n), part: part}
-		mem.take(&p.dense, n*width+encodeSlack)
+		if width == 16 {
+			mem.take(&p.wide, n*width+encodeSlack)
+			e.boundTable.take(&p.bounds, 2*boundBytes)
+		}
+		if width < 16 || given.Dictionary {
+			mem.take(&p.dense, n*min(width, 8)+encodeSlack)
+		}
 		e.addPieces(*page, bodyBytes(n, width), mem)
 		mem.take(&p.bits, (n+31)/32*4)
 		if given.Dictionary {
@@ -360,9 +377,11 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	mem.take(&c.before, (rows+31)/32*4)
 	e.pages[*dictionary] = encodePage{chunk: int32(i)}
 	bytes := most * width
-	if c.form == encodeStrings {
-		bytes = min(e.texts[i].bytes, mostDictionary)
-		c.capacity = int32(bytes)
+	if c.form == encodeStrings || width == 16 {
+		if c.form == encodeStrings {
+			bytes = min(e.texts[i].bytes, mostDictionary)
+		}
+		c.capacity = int32(min(bytes, math.MaxInt32-1))
 		mem.take(&c.order, most*4)
 	}
 	e.addPieces(*dictionary, bytes, mem)
@@ -390,6 +409,9 @@ func (e *encoding) launch() {
 	if len(e.runs) > 0 {
 		run("encode_texts", e.data, encodeThreads)
 	}
+	if e.wide {
+		run("encode_wide", e.data, encodeThreads)
+	}
 	e.begins("dictionaries")
 	if len(e.pages) > e.data {
 		n := len(e.chunks)
@@ -398,7 +420,7 @@ func (e *encoding) launch() {
 		run("encode_mark", n*slotBlocks, encodeThreads)
 		run("encode_rank", n, encodeThreads)
 		run("encode_entries", n*slotBlocks, encodeThreads)
-		if e.coded {
+		if e.hashes {
 			run("encode_verify", e.data, encodeThreads)
 			run("encode_strings", n, encodeThreads)
 			run("encode_bounds", e.data, encodeThreads)
@@ -456,7 +478,7 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 		r, rows := e.results[k], int(e.pages[k].rows)
 		p := gpu.EncodedPage{Encoding: encoding, Rows: rows, Nulls: int(r.nulls),
 			Bounded: int(r.nulls) < rows && r.unbounded == 0, Least: bound(c, r.least), Most: bound(c, r.most)}
-		if (c.form == encodeStrings || c.form == encodeTexts) && p.Bounded {
+		if e.pages[k].bounds != 0 && p.Bounded {
 			p.LeastText, p.MostText = e.textBounds(k)
 		}
 		if p, err = add(k, p); err != nil {
@@ -467,7 +489,7 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 	return out, heads, at, nil
 }
 
-// textBounds returns the bounds of a page of strings.
+// textBounds returns the bounds of a page of strings or 16-byte values.
 func (e *encoding) textBounds(page int32) (least, most []byte) {
 	at := e.bounds[e.pages[page].bounds-addr(e.boundMem):]
 	text := func(b []byte) []byte { return b[4 : 4+min(int(binary.LittleEndian.Uint32(b)), gpu.TextBound)] }
@@ -478,7 +500,7 @@ func (e *encoding) textBounds(page int32) (least, most []byte) {
 func bound(c *encodeChunk, key uint64) uint64 {
 	const top = 1 << 63
 	switch {
-	case c.form == encodeUnsigned:
+	case c.form == encodeUnsigned, c.form == encodeBools:
 	case c.form == encodeSigned, key&top != 0:
 		key ^= top
 	default:

@@ -55,7 +55,7 @@ func surveyTexts(o *op, given []gpu.Chunk) ([]textPlan, error) {
 	var of []int
 	most := 0 // parts
 	for i := range given {
-		if c := &given[i]; c.Parts[0].Column.Type.IsVar() {
+		if c := &given[i]; hasTexts(c) {
 			of, most = append(of, i), most+len(c.Parts)
 		}
 	}
@@ -130,6 +130,9 @@ func surveyTexts(o *op, given []gpu.Chunk) ([]textPlan, error) {
 	o.free(keyMem, cutMem, stateMem)
 	return plans, nil
 }
+
+// hasTexts reports whether a chunk has strings of any length.
+func hasTexts(c *gpu.Chunk) bool { return c.Parts[0].Column.Type.IsVar() && c.Width == 0 }
 
 // mostCuts bounds the pages of a chunk of strings without a dictionary: two pages have more rows or bytes than a page
 // may have. Strings of dictionaries may have any number of bytes, so a chunk with more pages than this is for the CPU.

@@ -86,13 +86,7 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 
 // encodedByDevice reports whether devices encode the column, with a dictionary or without one.
 func (c *column) encodedByDevice(coded bool) bool {
-	switch {
-	case !gpu.Encodes(c.field.Type) || c.bloom:
-		return false
-	case c.physical == format.ByteArray:
-		return true
-	}
-	return (c.width == 4 || c.width == 8) && !coded
+	return gpu.Encodes(c.field.Type) && !c.bloom && (!coded || c.field.Type.IsVar())
 }
 
 func isHost(c gpu.Column) bool { return gpu.CheckHostMemory([]gpu.Column{c}, nil) == nil }
@@ -261,7 +255,10 @@ func (w *Writer) deviceChunk(c *column) gpu.Chunk {
 	if w.opt.Compression == "snappy" {
 		chunk.Codec = gpu.PageSnappy
 	}
-	if c.physical == format.ByteArray {
+	switch c.physical {
+	case format.Boolean:
+		chunk.PageRows, chunk.Dictionary = max(8, w.opt.PageRows&^7), false
+	case format.ByteArray:
 		chunk.PageRows = rowsPerPage(w.opt.PageRows, w.opt.PageBytes, 4) // of codes
 		chunk.PlainRows, chunk.PlainBytes = w.opt.PageRows, w.opt.PageBytes
 	}
@@ -295,7 +292,7 @@ func (c *column) chunkOf(e gpu.EncodedChunk, codec compressor, rows int) *encode
 		k.meta.TotalUncompressedSize += int64(p.Head + p.Raw)
 		k.addPage(c, pageEncodings[p.Encoding], dataPage{start: p.At, size: int64(p.Head + p.Size), row: row,
 			rows: p.Rows, nulls: p.Nulls, bounds: c.deviceBounds(p)})
-		if p.LeastText != nil {
+		if c.physical == format.ByteArray && p.LeastText != nil {
 			all.add(p.LeastText)
 			all.add(p.MostText)
 		}
@@ -319,6 +316,10 @@ func (c *column) deviceBounds(p gpu.EncodedPage) bounds {
 		b.add(p.LeastText)
 		b.add(p.MostText)
 		return b.finish(c.field.Type)
+	case c.physical == format.FixedLenByteArray:
+		return bounds{slices.Clone(p.LeastText), slices.Clone(p.MostText), p.Bounded}
+	case c.physical == format.Boolean:
+		return bounds{[]byte{byte(p.Least)}, []byte{byte(p.Most)}, p.Bounded}
 	case c.physical == format.Float:
 		lo, hi, _ := floatBounds([]float32{math.Float32frombits(uint32(p.Least)), math.Float32frombits(uint32(p.Most))})
 		return bounds{le32(math.Float32bits(lo)), le32(math.Float32bits(hi)), p.Bounded}

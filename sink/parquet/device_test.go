@@ -3,6 +3,7 @@ package parquet
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -83,13 +84,16 @@ type encodeCase struct {
 	pageRows, pageBytes, group  int
 }
 
-// table returns rows of the types that a device encodes, and a string.
+// table returns rows of the types that a device encodes, strings and UUIDs with and without a dictionary, and shapes.
 func (c encodeCase) table(r *rand.Rand) table {
 	tab := table{schema: &gpu.Schema{}}
 	types := append(deviceTypes(), gpu.Of(gpu.String), gpu.Of(gpu.String), gpu.Of(gpu.Binary), gpu.Of(gpu.Binary))
+	coded := map[int]bool{len(types) - 4: true, len(types) - 3: true, len(types) - 2: true, len(types) + 1: true}
+	annotations := map[int]gpu.Annotation{len(types) - 1: gpu.Geometry(""), len(types): gpu.UUID, len(types) + 1: gpu.UUID}
+	types = append(types, gpu.Of(gpu.Binary), gpu.Of(gpu.Binary))
 	for i, t := range types {
-		tab.schema.Fields = append(tab.schema.Fields,
-			gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: t, Nullable: c.nulls >= 0})
+		tab.schema.Fields = append(tab.schema.Fields, gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: t,
+			Nullable: c.nulls >= 0, Annotation: annotations[i]})
 	}
 	tab.values = make([][]gpu.Scalar, len(types))
 	for left := c.rows; left > 0; {
@@ -97,13 +101,38 @@ func (c encodeCase) table(r *rand.Rand) table {
 		left -= n
 		s := &gpu.Stride{Schema: tab.schema, Rows: n}
 		for i, t := range types {
-			col, v := randomColumn(r, t, n, c.distinct, max(c.nulls, 0), t.IsVar() && i != len(types)-1)
+			col, v := randomColumn(r, t, n, c.distinct, max(c.nulls, 0), coded[i])
+			if annotations[i] == gpu.UUID {
+				col, v = randomUUIDs(r, n, c.distinct, max(c.nulls, 0), coded[i])
+			}
 			s.Cols = append(s.Cols, col)
 			tab.values[i] = append(tab.values[i], v...)
 		}
 		tab.strides = append(tab.strides, s)
 	}
 	return tab
+}
+
+// randomUUIDs is randomColumn for UUIDs.
+func randomUUIDs(r *rand.Rand, rows, distinct int, nulls float64, coded bool) (gpu.Column, []gpu.Scalar) {
+	uuid := gpu.Of(gpu.Binary)
+	entries, codes, values := []gpu.Scalar{}, make([]gpu.Scalar, rows), make([]gpu.Scalar, rows)
+	for i := range values {
+		values[i], codes[i] = gpu.Null(uuid), gpu.Null(gpu.Of(gpu.Int32))
+		if r.Float64() >= nulls {
+			seed := rand.New(rand.NewPCG(uint64(r.IntN(distinct)), 9))
+			b := binary.BigEndian.AppendUint64(nil, seed.Uint64())
+			values[i] = gpu.Scalar{Type: uuid, Valid: true, Str: string(binary.BigEndian.AppendUint64(b, seed.Uint64()))}
+			codes[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(len(entries)))
+			entries = append(entries, values[i])
+		}
+	}
+	if !coded {
+		return gpu.ColumnOf(uuid, values), values
+	}
+	c := gpu.ColumnOf(gpu.Of(gpu.Int32), codes)
+	c.Type, c.Dict = uuid, &gpu.Dictionary{Values: gpu.ColumnOf(uuid, entries)}
+	return c, values
 }
 
 // TestADeviceEncodesLikeTheCPU writes the same rows by the CPU and by a device. The values, metadata and indexes of the
@@ -288,27 +317,41 @@ func TestADeviceWithoutMemoryLeavesTheColumnsToTheCPU(t *testing.T) {
 	}
 }
 
-// TestAValueThatDoesNotFitIsTheErrorOfTheCPU writes seconds that Parquet, which has milliseconds, has no room for, and
-// nulls in a column that may have none.
+// TestAValueThatDoesNotFitIsTheErrorOfTheCPU writes seconds that Parquet, which has milliseconds, has no room for, a
+// decimal of too many digits, a UUID of another length, and nulls in columns that may have none.
 func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 64 << 20})
 	seconds := gpu.TimestampOf(gpu.Second, false)
-	for want, column := range map[string]gpu.Column{
-		"out of the range": gpu.ColumnOf(seconds,
-			[]gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.IntScalar(seconds, 1<<60)}),
-		"1 nulls": gpu.ColumnOf(seconds, []gpu.Scalar{gpu.IntScalar(seconds, 1), gpu.Null(seconds)}),
+	wide := gpu.Type{Kind: gpu.Decimal, Precision: 9, Scale: 2, Wide: true}
+	text, huge := gpu.Of(gpu.String), gpu.DecimalOf(38, 2)
+	number := func(t gpu.Type, v gpu.Int128) gpu.Scalar { return gpu.Scalar{Type: t, Valid: true, Int: v} }
+	for _, c := range []struct {
+		want string
+		a, b gpu.Scalar
+		of   gpu.Annotation
+	}{
+		{"out of the range", gpu.IntScalar(seconds, 1), gpu.IntScalar(seconds, 1<<60), ""},
+		{"1 nulls", gpu.IntScalar(seconds, 1), gpu.Null(seconds), ""},
+		{"1 nulls", gpu.StringScalar("a"), gpu.Null(text), ""},
+		{"1 nulls", number(huge, gpu.Int128From(1)), gpu.Null(huge), ""},
+		{"1 nulls", number(gpu.Of(gpu.Bool), gpu.Int128From(1)), gpu.Null(gpu.Of(gpu.Bool)), ""},
+		{"more digits", number(wide, gpu.Int128From(1)), number(wide, gpu.Int128{Hi: 1}), ""},
+		{"more digits", number(wide, gpu.Int128From(1)), number(wide, gpu.Int128From(1<<32)), ""},
+		{"a UUID has 16 bytes", gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: "sixteen bytes..."},
+			gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: "seventeen bytes.."}, gpu.UUID},
 	} {
+		column := gpu.ColumnOf(c.a.Type, []gpu.Scalar{c.a, c.b})
 		l, h := d.Budget().Lease("output"), d.HostBudget().Lease("sink")
 		q, err := d.NewQueue("up")
 		require.NoError(t, err)
-		schema := gpu.NewSchema(gpu.Field{Name: "c", Type: seconds})
+		schema := gpu.NewSchema(gpu.Field{Name: "c", Type: c.a.Type, Annotation: c.of})
 		w, err := Create(filepath.Join(t.TempDir(), "out"), schema, Options{Lease: h, Device: d, DeviceLease: l})
 		require.NoError(t, err)
 		s, err := q.Upload(l, &gpu.Stride{Schema: schema, Rows: 2, Cols: []gpu.Column{column}})
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, w.Keeps(s))
 		require.NoError(t, w.Write(context.Background(), s))
-		require.ErrorContains(t, w.Commit(context.Background()), want)
+		require.ErrorContains(t, w.Commit(context.Background()), c.want)
 		require.NoError(t, q.Close())
 		require.NoError(t, l.Close())
 		require.NoError(t, h.Close())
@@ -320,12 +363,13 @@ func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
 // CPU.
 func TestADeviceEncodesStrings(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 30})
-	cases := map[string]struct{ distinct, length, rows int }{
-		"short":              {40, 3, 1000},
-		"long":               {40, 200, 1000},
-		"distinct":           {1000, 8, 1000},
-		"too long":           {5, 1 << 19, 40},
-		"longer than a page": {7, 3000, 40},
+	cases := map[string]struct{ distinct, length, rows, repeats int }{ // the first values repeat, the others are in order
+		"short":              {40, 3, 1000, 1000},
+		"long":               {40, 200, 1000, 1000},
+		"distinct":           {1000, 8, 1000, 0},
+		"distinct later":     {1000, 8, 1000, 500},
+		"too long":           {5, 1 << 19, 40, 40},
+		"longer than a page": {7, 3000, 40, 40},
 	}
 	for name, c := range cases {
 		for _, coded := range []bool{false, true} {
@@ -338,6 +382,11 @@ func TestADeviceEncodesStrings(t *testing.T) {
 				entries = append(entries, entries[0], gpu.StringScalar("")) // twice, and empty
 				for i := range c.rows {
 					code := i * 7919 % len(entries)
+					if i >= c.repeats {
+						code = i % len(entries)
+					} else if c.repeats < c.rows {
+						code %= 10
+					}
 					codes = append(codes, gpu.IntScalar(gpu.Of(gpu.Int32), int64(code)))
 					values = append(values, entries[code])
 				}

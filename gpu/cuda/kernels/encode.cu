@@ -2,13 +2,14 @@
 // levels, Snappy, and checksums. The host chooses pages by rows; kernels find the sizes.
 //
 //   encode_values   a block a page: values of the rows that are not null, bounds, bits of the levels
+//   encode_wide     the same for values of 16 bytes
 //   encode_sample   a block a chunk: does a dictionary pay off, by the first values?
 //   encode_insert   a block a page: the values in the hash table of the chunk
 //   encode_mark     where values appear first
 //   encode_rank     a block a chunk: how many values appear first before each row
 //   encode_entries  codes of the slots, and the dictionary page
-//   encode_verify   a block a page: strings of the same hash are equal
-//   encode_strings  a block a chunk: the dictionary page of strings
+//   encode_verify   a block a page: values of the same hash are equal
+//   encode_strings  a block a chunk: the dictionary page of strings or values of 16 bytes
 //   encode_bounds   a block a page: the least and the greatest string
 //   encode_body     a block a page: levels, then codes, differences or values
 //   encode_plain    values instead of differences that are not smaller
@@ -29,10 +30,14 @@ constexpr i64 LARGEST = 0x7fffffffffffffffll;
 DEVICE bool stored(const EncodeChunk& c, const u8* data, i64 at, i64& v) {
     bool sign = c.form == ENCODE_SIGNED;
     switch (c.from_width) {
+    case 0: v = bit((const u32*)data, at); break;
     case 1: v = sign ? (i64)((const i8*)data)[at] : data[at]; break;
     case 2: v = sign ? (i64)((const i16*)data)[at] : ((const u16*)data)[at]; break;
     case 4: v = sign ? (i64)((const i32*)data)[at] : ((const u32*)data)[at]; break;
-    default: v = ((const i64*)data)[at];
+    case 8: v = ((const i64*)data)[at]; break;
+    default: // a decimal
+        v = ((const i64*)data)[2 * at];
+        if (((const i64*)data)[2 * at + 1] != v >> 63) return false;
     }
     if (c.scale != 1 && !(c.width == 8 && (v == LARGEST || v == -LARGEST))) {
         if (v < -LARGEST / c.scale || v > LARGEST / c.scale) return false;
@@ -44,7 +49,7 @@ DEVICE bool stored(const EncodeChunk& c, const u8* data, i64 at, i64& v) {
 // ordered maps the bits of a value to an unsigned number of the same order. It returns false for a NaN.
 DEVICE bool ordered(const EncodeChunk& c, i64 v, u64& key) {
     constexpr u64 TOP = 1ull << 63;
-    if (c.form == ENCODE_UNSIGNED) {
+    if (c.form == ENCODE_UNSIGNED || c.form == ENCODE_BOOLS) {
         key = v;
         return true;
     }
@@ -68,7 +73,7 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
     __shared__ u64 least[ENCODE_WARPS], most[ENCODE_WARPS];
     const EncodePage& p = a.pages[blockIdx.x];
     const EncodeChunk& c = a.chunks[p.chunk];
-    if (c.form == ENCODE_TEXTS) return;
+    if (c.form == ENCODE_TEXTS || is_wide(c)) return;
     u64 lo = ~0ull, hi = ~0ull; // hi is the complement of the greatest
     bool lost = false, unordered = false;
     i32 k = p.part, taken = 0, count = 0;
@@ -111,7 +116,9 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
             p.strings[to] = (u64)text.bytes;
             p.lengths[to] = text.length;
         }
-        if (c.width == 4)
+        if (c.width == 1)
+            p.dense[to] = v;
+        else if (c.width == 4)
             ((u32*)p.dense)[to] = (u32)v;
         else
             ((i64*)p.dense)[to] = v;
@@ -140,7 +147,111 @@ KERNEL_BOUNDS(encode_values, EncodeArgs, ENCODE_THREADS, 4) {
     if (bad || (r.nulls && !c.nullable)) atomicOr(&s.bad, 1u);
 }
 
+// Wide is a value of 16 bytes, as a number.
+struct Wide {
+    u64 high, low;
+};
+
+DEVICE bool before(const Wide& x, const Wide& y) { return x.high < y.high || (x.high == y.high && x.low < y.low); }
+
+DEVICE Wide warp_least(Wide v) {
+    for (int d = 16; d; d >>= 1) {
+        Wide other = {__shfl_xor_sync(ALL, v.high, d), __shfl_xor_sync(ALL, v.low, d)};
+        if (before(other, v)) v = other;
+    }
+    return v;
+}
+
+// wide_at reads a value of 16 bytes. It returns false for a string of another length.
+DEVICE bool wide_at(const EncodeChunk& c, const EncodePart& q, i64 at, Wide& v) {
+    if (c.form == ENCODE_UNSIGNED_WIDE) {
+        Text t;
+        if (!text_of(q, at, t) || t.length != 16) return false;
+        v = {reversed(load64(t.bytes, 8)), reversed(load64(t.bytes + 8, 8))};
+    } else if (c.from_width == 16) {
+        v = {((const u64*)q.data)[2 * at + 1], ((const u64*)q.data)[2 * at]};
+    } else {
+        i64 low = ((const i64*)q.data)[at];
+        v = {(u64)(low >> 63), (u64)low};
+    }
+    return true;
+}
+
+KERNEL_BOUNDS(encode_wide, EncodeArgs, ENCODE_THREADS, 4) {
+    __shared__ i32 warps[33];
+    __shared__ Wide least[ENCODE_WARPS], most[ENCODE_WARPS];
+    const EncodePage& p = a.pages[blockIdx.x];
+    const EncodeChunk& c = a.chunks[p.chunk];
+    if (!is_wide(c)) return;
+    const u64 top = c.form == ENCODE_WIDE ? 1ull << 63 : 0; // makes the order that of unsigned numbers
+    Wide lo = {~0ull, ~0ull}, hi = {~0ull, ~0ull};          // hi is the complement of the greatest
+    bool lost = false;
+    i32 k = p.part, taken = 0, count = 0;
+    for (i32 base = 0; base < p.rows; base += ENCODE_THREADS) {
+        i32 i = base + threadIdx.x, row = p.row + i;
+        bool valid = false;
+        Wide v = {0, 0};
+        if (i < p.rows) {
+            while (k + 1 < c.part_count && c.parts[k + 1].row <= row) k++;
+            const EncodePart& q = c.parts[k];
+            i64 at = q.from + (row - q.row);
+            valid = bit(q.valid, at);
+            if (valid && !wide_at(c, q, at, v)) lost = true;
+        }
+        i32 to = i, n = min(p.rows - base, ENCODE_THREADS);
+        if (c.nullable) {
+            u32 word = __ballot_sync(ALL, valid);
+            if (lane_id() == 0 && i < p.rows) p.bits[i >> 5] = word;
+            to = taken + block_exclusive((i32)valid, warps, n);
+        }
+        taken += n;
+        count += valid;
+        if (!valid) continue;
+        ((u64*)p.wide)[2 * to] = reversed(v.high);
+        ((u64*)p.wide)[2 * to + 1] = reversed(v.low);
+        if (c.dictionary >= 0) {
+            u64 h = ((a.multiplier ^ v.high) * 0x9E3779B97F4A7C15ull ^ v.low) * 0x9E3779B97F4A7C15ull;
+            h ^= h >> 32;
+            ((u64*)p.dense)[to] = h == EMPTY ? 0 : h;
+        }
+        Wide x = {v.high ^ top, v.low}, y = {~x.high, ~x.low};
+        if (before(x, lo)) lo = x;
+        if (before(y, hi)) hi = y;
+    }
+    lo = warp_least(lo);
+    hi = warp_least(hi);
+    if (lane_id() == 0) {
+        least[warp_id()] = lo;
+        most[warp_id()] = hi;
+    }
+    count = block_sum(count, warps);
+    lost = __syncthreads_or(lost);
+    if (threadIdx.x) return;
+    clear_after(p.wide + (i64)taken * 16);
+    for (int w = 1; w < ENCODE_WARPS; w++) {
+        if (before(least[w], lo)) lo = least[w];
+        if (before(most[w], hi)) hi = most[w];
+    }
+    const Wide ends[2] = {{lo.high ^ top, lo.low}, {~hi.high ^ top, ~hi.low}};
+    for (int side = 0; side < 2; side++) {
+        u8* to = p.bounds + side * (4 + BOUND);
+        put32(to, 16);
+        for (int b = 0; b < 8; b++) {
+            to[4 + b] = ends[side].high >> (56 - 8 * b);
+            to[12 + b] = ends[side].low >> (56 - 8 * b);
+        }
+    }
+    PageResult& r = a.results[blockIdx.x];
+    r.nulls = p.rows - count;
+    ChunkState& s = a.states[p.chunk];
+    if (r.nulls) atomicAdd(&s.nulls, r.nulls);
+    if (lost || (r.nulls && !c.nullable)) atomicOr(&s.bad, 1u);
+}
+
 // --- Dictionary -----------------------------------------------------------------------
+
+// hashed reports whether hashes stand for the values of a dictionary.
+DEVICE bool hashed(const EncodeChunk& c) { return c.form == ENCODE_STRINGS || is_wide(c); }
 
 DEVICE u32 most_entries(const EncodeChunk& c, const ChunkState& s) { return (c.rows - s.nulls) / 5; }
 
@@ -254,70 +365,75 @@ KERNEL_BOUNDS(encode_entries, EncodeArgs, ENCODE_THREADS, 4) {
         u32 code = c.before[first >> 5] + __popc(c.marks[first >> 5] & ((1u << (first & 31)) - 1));
         u64 key = slot == 1u << c.log_slots ? EMPTY : c.keys[slot];
         c.codes[slot] = code;
-        if (c.form == ENCODE_STRINGS)
+        if (hashed(c))
             c.order[code] = first;
         else if (c.width == 4)
             ((u32*)c.entries)[code] = (u32)key;
         else
             ((u64*)c.entries)[code] = key;
     }
-    if (blockIdx.x % SLOT_BLOCKS == 0 && threadIdx.x == 0 && c.form != ENCODE_STRINGS)
+    if (blockIdx.x % SLOT_BLOCKS == 0 && threadIdx.x == 0 && !hashed(c))
         clear_after(c.entries + (a.results[c.dictionary].raw = s.distinct * c.width));
 }
 
-// --- Dictionaries of strings ----------------------------------------------------------
+// --- Dictionaries of hashes -----------------------------------------------------------
 
-// text_at returns the string at a position of a chunk.
-DEVICE Text text_at(const EncodeArgs& a, const EncodeChunk& c, u32 position) {
-    const EncodePage& p = a.pages[c.page + position / c.page_rows];
-    u32 i = position % c.page_rows;
+// text_in returns the bytes of a value of a page.
+DEVICE Text text_in(const EncodeChunk& c, const EncodePage& p, u32 i) {
+    if (is_wide(c)) return {p.wide + 16 * (u64)i, 16};
     return {(const u8*)p.strings[i], p.lengths[i]};
 }
 
-DEVICE bool coded_strings(const EncodeChunk& c, const ChunkState& s) {
-    return c.form == ENCODE_STRINGS && c.dictionary >= 0 && !s.full && !s.bad;
+// text_at returns the bytes of the value at a position of a chunk.
+DEVICE Text text_at(const EncodeArgs& a, const EncodeChunk& c, u32 position) {
+    return text_in(c, a.pages[c.page + position / c.page_rows], position % c.page_rows);
 }
 
-// Compares each string with the first one of its slot.
+DEVICE bool coded_hashes(const EncodeChunk& c, const ChunkState& s) {
+    return hashed(c) && c.dictionary >= 0 && !s.full && !s.bad;
+}
+
+// Compares each value with the first one of its slot.
 KERNEL_BOUNDS(encode_verify, EncodeArgs, ENCODE_THREADS, 4) {
     const EncodePage& p = a.pages[blockIdx.x];
     const EncodeChunk& c = a.chunks[p.chunk];
     ChunkState& s = a.states[p.chunk];
-    if (c.form != ENCODE_STRINGS || c.dictionary < 0 || s.full) return;
+    if (!hashed(c) || c.dictionary < 0 || s.full) return;
     u32 count = p.rows - a.results[blockIdx.x].nulls;
     bool differs = false;
     for (u32 i = threadIdx.x; i < count; i += ENCODE_THREADS)
-        if (compare({(const u8*)p.strings[i], p.lengths[i]}, text_at(a, c, c.firsts[p.slots[i]]))) differs = true;
+        if (compare(text_in(c, p, i), text_at(a, c, c.firsts[p.slots[i]]))) differs = true;
     if (differs) atomicOr(&s.bad, 1u);
 }
 
 constexpr u32 MOST_DICTIONARY = 4 << 20; // as for the CPU's encoder, without the length of the last string
 
-// A block writes the dictionary page of a chunk of strings.
+// A block writes the dictionary page of a chunk of hashes.
 KERNEL_BOUNDS(encode_strings, EncodeArgs, ENCODE_THREADS, 4) {
     __shared__ i32 warps[33];
     const EncodeChunk& c = a.chunks[blockIdx.x];
     ChunkState& s = a.states[blockIdx.x];
-    if (!coded_strings(c, s)) return;
+    if (!coded_hashes(c, s)) return;
+    const u32 head = is_wide(c) ? 0 : 4; // bytes of the length
     u32 at = 0;
     bool over = false;
     for (u32 base = 0; base < s.distinct && at <= (u32)c.capacity; base += ENCODE_THREADS) {
         u32 code = base + threadIdx.x;
         Text t = {nullptr, 0};
         if (code < s.distinct) t = text_at(a, c, c.order[code]);
-        i32 n = code < s.distinct ? min(4 + t.length, (u32)c.capacity + 1) : 0, total;
+        i32 n = code < s.distinct ? min(head + t.length, (u32)c.capacity + 1) : 0, total;
         u32 place = at + block_exclusive(n, warps, total);
         at += total;
         if (place + n > (u32)c.capacity) {
             over = true;
         } else if (n) {
-            put32(c.entries + place, t.length);
-            for (u32 i = 0; i < t.length; i++) c.entries[place + 4 + i] = t.bytes[i];
+            if (head) put32(c.entries + place, t.length);
+            for (u32 i = 0; i < t.length; i++) c.entries[place + head + i] = t.bytes[i];
         }
     }
     over = __syncthreads_or(over);
     if (threadIdx.x) return;
-    if (over || at > MOST_DICTIONARY + 4) {
+    if (over || (head && at > MOST_DICTIONARY + 4)) {
         s.full = 1;
         return;
     }
@@ -330,7 +446,7 @@ KERNEL_BOUNDS(encode_bounds, EncodeArgs, ENCODE_THREADS, 4) {
     __shared__ u32 least[ENCODE_THREADS], most[ENCODE_THREADS]; // codes; ALL for none
     const EncodePage& p = a.pages[blockIdx.x];
     const EncodeChunk& c = a.chunks[p.chunk];
-    if (!coded_strings(c, a.states[p.chunk])) return;
+    if (c.form != ENCODE_STRINGS || !coded_hashes(c, a.states[p.chunk])) return;
     auto text = [&](u32 code) { return text_at(a, c, c.order[code]); };
     auto widen = [&](u32& lo, u32& hi, u32 code) {
         if (code == ALL || code == lo || code == hi) return;
@@ -472,6 +588,17 @@ DEVICE u32 put_codes(BodyShared& s, const EncodeChunk& c, const EncodePage& p, u
     return 1 + s.at;
 }
 
+// put_bits packs bytes that are 0 or 1, and returns the number of bytes that it has written.
+DEVICE u32 put_bits(u8* dst, const u8* values, u32 count) {
+    u32 bytes = (count + 7) / 8;
+    for (u32 i = threadIdx.x; i < bytes; i += blockDim.x) {
+        u32 out = 0;
+        for (u32 k = 0; k < 8 && 8 * i + k < count; k++) out |= (u32)values[8 * i + k] << k;
+        dst[i] = out;
+    }
+    return bytes;
+}
+
 constexpr u32 DELTA_BLOCK = 128, DELTA_MINI = 32;
 
 DEVICE i64 signed_at(const u8* values, i32 width, u32 i) {
@@ -567,6 +694,10 @@ KERNEL_BOUNDS(encode_body, EncodeArgs, ENCODE_THREADS, 4) {
         n = 0; // without a dictionary they are encoded again
     else if (c.form == ENCODE_TEXTS)
         n = p.bytes; // encode_copy writes them
+    else if (c.form == ENCODE_BOOLS)
+        n = put_bits(p.body + at, p.dense, count);
+    else if (is_wide(c))
+        put_values(p.body + at, p.wide, n);
     else if (c.delta)
         n = put_deltas(s, p.dense, c.width, count, p.body + at);
     else

@@ -24,7 +24,7 @@ struct EncodeChunk {
     u32* codes;    // the code of each slot
     u32* marks;    // positions at which a value appears first, at first zero
     u32* before;   // of each word of marks: the values that appear before
-    u32* order;    // of each code of strings, the position at which it appears first
+    u32* order;    // of each code of a hash, the position at which it appears first
     u8* entries;   // the dictionary page
     const u32* places;    // of strings, see TextChunk
     const u64* segments;
@@ -44,8 +44,18 @@ struct EncodeChunk {
 
 // Form is the order of values and, for integers, how they get wider. ENCODE_STRINGS are strings with a dictionary. A
 // hash of eight bytes takes the place of their values; a string that differs from another of the same hash is left to
-// the CPU. ENCODE_TEXTS are strings without a dictionary.
-enum EncodeForm { ENCODE_SIGNED, ENCODE_UNSIGNED, ENCODE_FLOAT, ENCODE_STRINGS, ENCODE_TEXTS };
+// the CPU. ENCODE_TEXTS are strings without a dictionary. ENCODE_WIDE and ENCODE_UNSIGNED_WIDE are values of 16 bytes in
+// the file, the highest byte first; a hash stands for them in a dictionary, too. ENCODE_BOOLS are bits.
+enum EncodeForm {
+    ENCODE_SIGNED,
+    ENCODE_UNSIGNED,
+    ENCODE_FLOAT,
+    ENCODE_STRINGS,
+    ENCODE_TEXTS,
+    ENCODE_WIDE,
+    ENCODE_UNSIGNED_WIDE,
+    ENCODE_BOOLS
+};
 
 struct ChunkState {
     u32 nulls;
@@ -55,14 +65,15 @@ struct ChunkState {
 };
 
 struct EncodePage {
-    u8* dense;     // values of the rows that are not null
+    u8* dense;     // values of the rows that are not null, or their hashes
+    u8* wide;      // values of 16 bytes
     u8* body;
     u32* bits;     // validity of the rows
     u32* slots;    // of each value, its slot
     u32* groups;   // scratch of runs: three numbers for each eight values, and three more
     u64* strings;  // of each value that is a string: its address and its length
     u32* lengths;
-    u8* bounds;    // the least and the greatest string, each after its length
+    u8* bounds;    // the least and the greatest string or value of 16 bytes, each after its length
     i32 chunk;
     i32 row, rows; // rows of the chunk; no rows for a dictionary
     i32 part;      // the part of the first row
@@ -205,6 +216,13 @@ DEVICE i32 compare(const Text& x, const Text& y) {
         for (u32 i = 0; i < x.length && i < y.length; i++)
             if (x.bytes[i] != y.bytes[i]) return (i32)x.bytes[i] - (i32)y.bytes[i];
     return x.length < y.length ? -1 : x.length > y.length;
+}
+
+DEVICE bool is_wide(const EncodeChunk& c) { return c.form == ENCODE_WIDE || c.form == ENCODE_UNSIGNED_WIDE; }
+
+// reversed reverses the order of bytes.
+DEVICE u64 reversed(u64 v) {
+    return (u64)__byte_perm((u32)v, 0, 0x0123) << 32 | __byte_perm((u32)(v >> 32), 0, 0x0123);
 }
 
 // levels_size returns the bytes of the definition levels of a page.

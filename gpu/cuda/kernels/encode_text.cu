@@ -182,10 +182,6 @@ struct Bound {
     Text text;  // of length ALL: there is none
 };
 
-DEVICE u64 reversed(u64 v) {
-    return (u64)__byte_perm((u32)v, 0, 0x0123) << 32 | __byte_perm((u32)(v >> 32), 0, 0x0123);
-}
-
 // before reports whether x comes before y, by the bytes that the host gets of them.
 DEVICE bool before(const Bound& x, const Bound& y) {
     if (x.head != y.head) return x.head < y.head;
