@@ -68,8 +68,10 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 	if d == nil || len(s.Cols) != len(w.columns) {
 		return nil
 	}
-	used, _ := d.lease.Used()
-	if limit := d.lease.Limit(); used+s.Bytes() > grant.OutputOfGPU.Of(limit) || d.lease.Available() < limit/4 {
+	w.mu.Lock()
+	waiting := onGPU(w.queue)
+	w.mu.Unlock()
+	if limit := d.lease.Limit(); waiting+s.Bytes() > grant.OutputOfGPU.Of(limit) || d.lease.Available() < limit/4 {
 		return nil
 	}
 	var keep []bool
@@ -82,6 +84,32 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 		}
 	}
 	return keep
+}
+
+// onGPU returns the bytes of the row groups that wait for a device, or that it encodes.
+func onGPU(queue []*group) (n int64) {
+	for _, g := range queue {
+		if g.onGPU {
+			n += g.bytes
+		}
+	}
+	return n
+}
+
+// room reports whether one more row group may wait for the device. They may have half of what Keeps lets wait in its
+// memory, because there are others before Write. A nil encoder has none.
+func (d *deviceEncoder) room(queue []*group, g *group) bool {
+	return d == nil || !g.onGPU || onGPU(queue)+g.bytes <= grant.OutputOfGPU.Of(d.lease.Limit())/2
+}
+
+// expectMore says that more row groups are about to be queued, so that the device takes them together, or that the last
+// one has been.
+func (w *Writer) expectMore(more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.more = more; !more {
+		w.wakeWorkers()
+	}
 }
 
 // encodedByDevice reports whether devices encode the column, with a dictionary or without one.
@@ -106,7 +134,7 @@ func (g *group) onDevice(n int) (out []int) {
 func (w *Writer) workOnDevice(first *group) {
 	d := w.device
 	groups, bytes := []*group{first}, first.bytes
-	room := min(grant.OutputOfGPU.Of(d.lease.Limit()), d.lease.Available()/8)
+	room := min(grant.OutputOfGPU.Of(d.lease.Limit())/4, d.lease.Available()/8)
 	w.tasks = slices.DeleteFunc(w.tasks, func(t task) bool {
 		if !t.device || bytes+t.group.bytes > room {
 			return false
@@ -133,6 +161,10 @@ func (w *Writer) workOnDevice(first *group) {
 	if q != nil {
 		d.queues = append(d.queues, q)
 	}
+	for _, g := range groups {
+		g.onGPU = false
+	}
+	w.wake.Broadcast() // there may be room
 	for _, r := range done {
 		if r.chunk == nil && r.err == nil {
 			w.tasks = append(w.tasks, task{chunk: chunk{r.group, r.column}})

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -290,6 +291,23 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 		t.Logf("%s: %d bytes by the CPU, %d by the device", name, len(want.bytes), len(got.bytes))
 		require.LessOrEqual(t, float64(len(got.bytes)), 1.02*float64(len(want.bytes)), name)
 	}
+}
+
+// TestADeviceTakesTheRowGroupsOfAStrideTogether writes a stride of many row groups, which are one call of the device.
+func TestADeviceTakesTheRowGroupsOfAStrideTogether(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	col, v := randomColumn(rand.New(rand.NewPCG(4, 4)), gpu.Of(gpu.Int32), 1200, 1<<20, 0, false)
+	tab := table{schema: gpu.NewSchema(gpu.Field{Name: "n", Type: col.Type}), values: [][]gpu.Scalar{v}}
+	tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: len(v), Cols: []gpu.Column{col}}}
+	var calls atomic.Int64
+	path := filepath.Join(t.TempDir(), "device")
+	tab.writeOnDevice(t, d, path, Options{Threads: 2, RowGroupRows: 30, Trace: func(what string, _ time.Time) {
+		if what == "encode on the device" {
+			calls.Add(1)
+		}
+	}})
+	require.EqualValues(t, 1, calls.Load())
+	tab.requireRead(t, path, 0)
 }
 
 // TestADeviceWithoutMemoryLeavesTheColumnsToTheCPU denies each reservation of device memory in turn, and all of them.

@@ -47,6 +47,7 @@ type Writer struct {
 	device  *deviceEncoder // nil without a device
 
 	mu    sync.Mutex
+	more  bool          // Write is about to queue more row groups, so that tasks for the device wait for them
 	wake  sync.Cond     // a row group was encoded or written, or the sink failed
 	queue []*group      // row groups to be encoded and written, in order
 	tasks []task        // what no worker has taken, in order: files to be written, and columns of the queue
@@ -170,6 +171,7 @@ type group struct {
 	left   int  // columns left to encode, then to write
 	chunks []*encodedChunk
 	device []int // the columns that lie in memory of a device
+	onGPU  bool  // until these are encoded
 
 	file   *fileWriter // set once the group is laid out
 	starts []int64     // offsets of the chunks in the file
@@ -220,8 +222,12 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 		w.divideSorted(s.Rows)
 		if w.device != nil {
 			s.ChargeTo(w.device.lease)
+			w.expectMore(true)
 		}
 		err = w.collect(ctx, w.whole, keptRows{s, 0, s.Rows})
+		if w.device != nil {
+			w.expectMore(false)
+		}
 	}
 	if err != nil {
 		w.fail(err) // rows are missing, so nothing may be committed
@@ -294,6 +300,7 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 		chunks: make([]*encodedChunk, len(w.columns))}
 	if w.device != nil {
 		g.device = g.onDevice(len(w.columns))
+		g.onGPU = len(g.device) > 0
 	}
 	d.pending, d.pendingRows, d.pendingBytes = nil, 0, 0
 	if w.dealt != nil {
@@ -321,7 +328,11 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	})()
 	w.mu.Lock()
 	for w.failure() == nil && ctx.Err() == nil && !w.room(g) {
+		more := w.more
+		w.more = false
+		w.wakeWorkers()
 		w.wake.Wait()
+		w.more = more
 	}
 	err := w.failure()
 	if err == nil && ctx.Err() != nil {
@@ -350,14 +361,21 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 // keep every worker busy, and one that is being written. One column may take longer than all others
 // together, so the queue has one row group per worker, if there is memory. Encoded row groups that
 // wait for their file count by their encoded bytes only: the more of them there are, the more files
-// are written at a time. If too little memory is left to encode, row groups are encoded one after
+// are written at a time. Row groups that only the device encodes take none of the memory of workers, and the
+// device has several of them at a time. If too little memory is left to encode, row groups are encoded one after
 // the other. The caller holds the lock.
 func (w *Writer) room(g *group) bool {
 	most := grant.OutputQueue.Of(w.opt.Lease.Limit())
-	encoding, bytes, encoded := 0, g.bytes, int64(0)
+	encoding, bytes, encoded := 0, int64(0), int64(0)
+	add := func(q *group) {
+		if len(q.device) < len(w.columns) {
+			encoding, bytes = encoding+1, bytes+q.bytes
+		}
+	}
+	add(g)
 	for _, q := range w.queue {
 		if q.file == nil {
-			encoding, bytes = encoding+1, bytes+q.bytes
+			add(q)
 			continue
 		}
 		for _, k := range q.chunks {
@@ -365,12 +383,12 @@ func (w *Writer) room(g *group) bool {
 		}
 	}
 	switch n := len(w.queue); {
-	case n > 0 && w.opt.Lease.Available() < 2*g.bytes:
+	case n > 0 && w.opt.Lease.Available() < 2*g.bytes+onGPU(w.queue):
 		return false
 	case n < 1+(w.opt.Threads+len(w.columns)-1)/len(w.columns):
 		return true
 	}
-	return encoding <= w.opt.Threads && bytes+encoded <= most
+	return encoding <= w.opt.Threads+1 && bytes+encoded <= most && w.device.room(w.queue, g)
 }
 
 // work runs tasks until there are none.
@@ -402,7 +420,7 @@ func (w *Writer) work(e *encoder) {
 // nextTask takes the first task. Those for a device that has enough to do stay for the workers that wait for it. The
 // caller holds the lock.
 func (w *Writer) nextTask() (t task, ok bool) {
-	i := slices.IndexFunc(w.tasks, func(t task) bool { return !t.device || w.device.working < deviceTasks })
+	i := slices.IndexFunc(w.tasks, func(t task) bool { return !t.device || w.device.working < deviceTasks && !w.more })
 	if i < 0 {
 		return t, false
 	}
