@@ -2,6 +2,7 @@ package operators
 
 import (
 	"errors"
+	"maps"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -36,8 +37,9 @@ const (
 // WEA 2007). A row that it drops has no match. About one in fifty rows without a match passes. It
 // is safe for concurrent use.
 type KeyFilter struct {
-	min, max []gpu.Scalar // by key
-	bounded  []bool       // by key
+	min, max []gpu.Scalar   // by key
+	bounded  []bool         // by key
+	values   [][]gpu.Scalar // by key: the different values, if there are few
 	buf      *gpu.Buffer
 	blocks   []filterBlock // empty if there are too many keys
 }
@@ -63,10 +65,10 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 		return nil, nil
 	}
 	f := &KeyFilter{min: make([]gpu.Scalar, len(keys)), max: make([]gpu.Scalar, len(keys)),
-		bounded: make([]bool, len(keys))}
+		bounded: make([]bool, len(keys)), values: make([][]gpu.Scalar, len(keys))}
 	for i, k := range keys {
 		var err error
-		if f.min[i], f.max[i], f.bounded[i], err = boundsOf(t, k); err != nil {
+		if f.bounded[i], err = f.look(t, i, k); err != nil {
 			return nil, err
 		}
 	}
@@ -96,13 +98,18 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 // mostDown bounds the bytes of a key that are copied to the host for its bounds.
 const mostDown = 64 << 20
 
-// boundsOf returns the bounds of a key. ok is false if it has none, or is too large to copy to the
-// host.
-func boundsOf(t Task, key gpu.Column) (least, greatest gpu.Scalar, ok bool, err error) {
+// mostValues is the number of rows up to which a filter knows the values of its keys.
+const mostValues = 1024
+
+// look finds out the bounds of key i, and its values if they are few. ok is false if it has no bounds: because of its
+// type, or because it is too large to copy to the host.
+func (f *KeyFilter) look(t Task, i int, key gpu.Column) (ok bool, err error) {
 	k := key.Type
-	if k.Wide || k.IsFloat() || k.IsVar() || k.Kind == gpu.Bool || key.Dict != nil ||
-		t.Device.Budget() != t.Device.HostBudget() && key.Data.Size() > mostDown {
-		return gpu.Null(k), gpu.Null(k), false, nil
+	f.min[i], f.max[i] = gpu.Null(k), gpu.Null(k)
+	ok = !k.Wide && !k.IsFloat() && !k.IsVar() && k.Kind != gpu.Bool && key.Dict == nil
+	few := key.Len <= mostValues && !k.IsFloat() && k.Kind != gpu.Bool
+	if !ok && !few || t.Device.Budget() != t.Device.HostBudget() && key.Bytes() > mostDown {
+		return false, nil
 	}
 	l := t.Device.HostBudget().Lease("bounds of the keys of a join")
 	defer func() { err = errors.Join(err, l.Close()) }()
@@ -111,11 +118,27 @@ func boundsOf(t Task, key gpu.Column) (least, greatest gpu.Scalar, ok bool, err 
 	down, err := t.Queue.Download(l, s)
 	if err != nil {
 		s.Release()
-		return least, greatest, false, err
+		return false, err
 	}
 	defer down.Release()
-	least, greatest = bounds(down.Cols[0])
-	return least, greatest, true, nil
+	if ok {
+		f.min[i], f.max[i] = bounds(down.Cols[0])
+	}
+	if few {
+		f.values[i] = different(down.Cols[0])
+	}
+	return ok, nil
+}
+
+// different returns the different values of a column in host memory, without nulls, in ascending order.
+func different(c gpu.Column) []gpu.Scalar {
+	seen := map[gpu.Scalar]bool{}
+	for i := range c.Len {
+		if v := c.ScalarAt(i); v.Valid {
+			seen[v] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(seen), gpu.Scalar.Compare)
 }
 
 // bounds returns the bounds of a column of integers of up to 8 bytes.
@@ -203,6 +226,11 @@ func (f *KeyFilter) Release() {
 // for keys that are not stored as integers of up to 8 bytes.
 func (f *KeyFilter) Bounds(i int) (least, greatest gpu.Scalar, ok bool) {
 	return f.min[i], f.max[i], f.bounded[i]
+}
+
+// Values returns the different values of key i, without nulls. ok is false if they are too many to be known.
+func (f *KeyFilter) Values(i int) (values []gpu.Scalar, ok bool) {
+	return f.values[i], f.values[i] != nil
 }
 
 // Tests reports whether the filter tests single rows, and not only bounds.

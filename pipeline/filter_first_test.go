@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/source"
 )
 
 // clusteredTable writes n rows with their numbers and with columns that take most of the bytes: one half to a file with
@@ -22,7 +24,7 @@ func clusteredTable(t *testing.T, n, page int) func() *Builder {
 	fields := []arrow.Field{{Name: "k", Type: arrow.PrimitiveTypes.Int32},
 		{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}, {Name: "w", Type: arrow.BinaryTypes.String},
-		{Name: "f", Type: arrow.PrimitiveTypes.Float64}}
+		{Name: "f", Type: arrow.PrimitiveTypes.Float64}, {Name: "h", Type: arrow.PrimitiveTypes.Int64}}
 	for half := range 2 {
 		var text strings.Builder
 		for i := half * n / 2; i < (half+1)*n/2; i++ {
@@ -30,7 +32,8 @@ func clusteredTable(t *testing.T, n, page int) func() *Builder {
 			if i%7 == 0 {
 				number, s = "null", "null"
 			}
-			fmt.Fprintf(&text, `,{"k": %d, "n": %s, "s": %s, "w": "word %d", "f": %d.5}`, i, number, s, i%5, i*31)
+			fmt.Fprintf(&text, `,{"k": %d, "n": %s, "s": %s, "w": "word %d", "f": %d.5, "h": %d}`, i, number, s, i%5, i*31,
+				i*7919%n)
 		}
 		_, err := New("table").ReadTable("t", record(t, fields, "["+text.String()[1:]+"]")).Write(
 			filepath.Join(dir, fmt.Sprintf("%d.parquet", half)),
@@ -81,6 +84,51 @@ func TestAFilterDecidesFirst(t *testing.T) {
 		}
 		if up := device.Activity.BytesUp; c.reads < 0.3 {
 			require.Less(t, float64(up), (c.reads+0.3)*float64(never.Activity.BytesUp), c.filter)
+		}
+	}
+}
+
+// TestAJoinWithFewKeysDecidesFirst joins by a column whose statistics rule out nothing, and by one in the order of the
+// rows.
+func TestAJoinWithFewKeysDecidesFirst(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	b := clusteredTable(t, 6000, 100)
+	fields := []arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+		{Name: "y", Type: arrow.PrimitiveTypes.Int32}, {Name: "z", Type: arrow.BinaryTypes.String}}
+	const few = `[{"x": 17, "y": 3000, "z": "word 1"}, {"x": 17, "y": 5998, "z": "word 3"}, {"x": 4711, "y": 2, "z": "word 4"},
+		{"x": null, "y": -5, "z": "word 3"}, {"x": 6001, "y": 9, "z": "word 0"}]`
+	for _, c := range []struct {
+		on             []string
+		filter         string
+		ruled, decided bool // rows are left out by statistics, and by keys
+	}{
+		{[]string{"h = x"}, "", false, true},
+		{[]string{"k = y"}, "", true, false}, // no page is left that could be left out
+		{[]string{"k = y", "w = z"}, "", true, false},
+		{[]string{"h = x"}, "k // 1000 % 2 = 0", false, true},
+		{[]string{"w = z"}, "", false, false},
+	} {
+		run := func(opt RunOptions) ([]string, *source.Progress) {
+			var out Collector
+			job := b().ReadTable("few", record(t, fields, few)).From("p")
+			if c.filter != "" {
+				job = job.Filter(c.filter)
+			}
+			report, err := job.JoinWith(Join{With: "few", On: c.on, Build: "right"}).Sort("k", "y").WriteTo(&out).Run(
+				t.Context(), opt)
+			require.NoError(t, err)
+			at := slices.IndexFunc(report.Stages, func(s StageReport) bool { return s.Step == "p" })
+			return textOf(&out), report.Stages[at].Scan
+		}
+		want, scan := run(RunOptions{Use: Host, Threads: 1, JoinFilters: Never, FilterFirst: Never})
+		require.NotEmpty(t, want)
+		require.Zero(t, scan.RowsSkipped+scan.RowsFiltered)
+		for _, opt := range []RunOptions{{Use: Host, Threads: 2}, {Device: d}} {
+			opt.JoinFilters, opt.FilterFirst = Always, Always
+			got, scan := run(opt)
+			require.Equal(t, want, got, c)
+			require.Equal(t, c.ruled, scan.RowsSkipped > 0, "%v: %d rows", c, scan.RowsSkipped)
+			require.Equal(t, c.decided, scan.RowsFiltered > 0, "%v: %d rows", c, scan.RowsFiltered)
 		}
 	}
 }

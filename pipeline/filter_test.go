@@ -77,7 +77,7 @@ func TestAJoinFiltersTheScanOfItsProbeSide(t *testing.T) {
 		{"integers", joinQ("inner", "pi = qi"), true},
 		{"unsigned", joinQ("inner", "pu = qu"), true},
 		{"nulls", joinQ("inner", "pn = qn"), true},
-		{"text", joinQ("inner", "ps = qs"), false},
+		{"text", joinQ("inner", "ps = qs"), true},
 		{"decimals", joinQ("inner", "pd = qd"), true},
 		{"dates", joinQ("inner", "pt = qt"), true},
 		{"floats", joinQ("inner", "pf = qf"), false},
@@ -123,7 +123,8 @@ func TestAJoinFiltersAScanForAGPU(t *testing.T) {
 		kind   string
 		on     []string
 		bounds bool
-	}{{"inner", []string{"pi = qi"}, true}, {"inner", []string{"ps = qs"}, false},
+	}{{"inner", []string{"pi = qi"}, true}, {"inner", []string{"ps = qs"}, true},
+		{"inner", []string{"pf = qf"}, false},
 		{"inner", []string{"pn = qn", "ps = qs"}, true}, {"semi", []string{"pu = qu"}, true},
 		{"right", []string{"pd = qd"}, true}} {
 		job := func() *Builder { return joinQ(c.kind, c.on...)(filterTables(t).From("p")).Sort("ps") }

@@ -413,8 +413,11 @@ func (e *Estimator) keep(conjuncts []*expr.Expr, in rel.Node) (f filtered) {
 // filter. Rows that pass are spread evenly, unless a sample shows that they lie together.
 func (e *Estimator) Blocks(n *rel.Filter) float64 {
 	f := e.filter(n)
-	return min(f.blocks, 1-math.Pow(1-min(f.kept, 1), blockRows))
+	return min(f.blocks, BlocksOf(f.kept))
 }
+
+// BlocksOf returns the share of blocks with at least one of some rows that are spread evenly. share is that of the rows.
+func BlocksOf(share float64) float64 { return 1 - math.Pow(1-min(share, 1), blockRows) }
 
 // Sampled returns the number of rows of a sample from which the rows of a filter were estimated; 0 if that was by
 // statistics alone.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
@@ -74,6 +75,10 @@ func (l *lowering) decidesFirst(scan *Stage, inputs []int, n *rel.Filter) bool {
 	}
 	return all >= firstBytes && first < all && l.Blocks(n) <= mostBlocks
 }
+
+// DecidesFirst reports whether a filter may decide first that a share of a table's rows passes, which are spread
+// evenly.
+func DecidesFirst(passes float64) bool { return logical.BlocksOf(passes) <= mostBlocks }
 
 // filterProbe lets a join filter the scan of its probe side, if rows without a match do not reach
 // its result and the keys come unchanged from one scan. matches is the share of the probe rows with

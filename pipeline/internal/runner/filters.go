@@ -77,12 +77,8 @@ func (p *pipelineRun) filtered(scan *opRun) bool {
 // that rule out rows by statistics. The build sides of the pipeline's joins must be complete.
 func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*scanFilter) {
 	for _, f := range scan.Filters {
-		at := slices.IndexFunc(p.ops, func(o *opRun) bool { return o.Stage == f.Join })
-		if at < 0 || p.run.kind(f) == operators.NoFilter {
-			continue
-		}
-		keys := p.ops[at].op.(operators.Filtering).KeyFilter()
-		if keys == nil { // the join is out of core
+		keys := p.keysOf(f)
+		if keys == nil {
 			continue
 		}
 		opt.Prune = slices.Concat(opt.Prune, bounds(keys, f, scan))
@@ -94,14 +90,32 @@ func (p *pipelineRun) scanFilters(scan *opRun, opt *source.ScanOptions) (out []*
 	return out
 }
 
+// keysOf returns the filter of a join of the pipeline whose build side is complete. It is nil if the run does not use
+// it, and if the join is out of core.
+func (p *pipelineRun) keysOf(f *physical.JoinFilter) *operators.KeyFilter {
+	at := slices.IndexFunc(p.ops, func(o *opRun) bool { return o.Stage == f.Join })
+	if at < 0 || p.run.kind(f) == operators.NoFilter {
+		return nil
+	}
+	return p.ops[at].op.(operators.Filtering).KeyFilter()
+}
+
 // mostOfRange is a share of a column's range. Bounds that cover more of the range are not worth the
 // time to read the page indexes.
 const mostOfRange = 0.9
 
-// bounds returns the bounds of a filter's keys as predicates on the table of a scan.
+// mostPruned is the number of keys up to which a scan looks for each of them in statistics and Bloom filters.
+const mostPruned = 128
+
+// bounds returns the bounds of a filter's keys, or the keys themselves if they are few, as predicates on the table of a
+// scan.
 func bounds(keys *operators.KeyFilter, f *physical.JoinFilter, scan *opRun) (out []source.Predicate) {
 	for i, c := range f.Columns {
 		column := scan.scan.Columns[c]
+		if values, ok := keys.Values(i); ok && len(values) <= mostPruned {
+			out = append(out, source.Predicate{Column: column, Op: source.In, Values: values})
+			continue
+		}
 		least, greatest, ok := keys.Bounds(i)
 		if !ok {
 			continue

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 
@@ -12,51 +13,81 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// firstFilter evaluates a filter on the columns that it reads, before a scan reads its other columns (source.First).
-// The rows that are left go through the operator of the filter all the same, so a wrong or missing answer costs only
+// firstFilter evaluates filters on the columns that they read, before a scan reads its other columns (source.First).
+// The rows that are left go through the operators of the filters all the same, so a wrong or missing answer costs only
 // time.
 type firstFilter struct {
-	run     *run
-	scan    *opRun
-	program *gpu.Program
-	columns []int // of the scan, that the filter reads
-	inputs  []int // of the program, as positions in columns
-	always  bool
+	run      *run
+	scan     *opRun
+	columns  []int // of the scan, that the filters read
+	programs []firstProgram
+	always   bool
 
 	mu   sync.Mutex
 	idle []gpu.Queue
 }
 
-// firstFilter returns the filter that decides first in a scan of the pipeline, or nil.
+// firstProgram computes whether a row passes a filter.
+type firstProgram struct {
+	*gpu.Program
+	inputs []int // positions in firstFilter.columns
+}
+
+// firstFilter returns the filters that decide first in a scan of the pipeline, or nil: the filter that follows the scan,
+// and those of joins with few keys. The build sides of the joins must be complete.
 func (p *pipelineRun) firstFilter(scan *opRun) *firstFilter {
-	if len(p.ops) == 0 || p.run.frugal {
+	if p.run.frugal || p.run.opt.FilterFirst == execution.Never {
 		return nil
 	}
-	spec, ok := p.ops[0].Spec.(*physical.Filter)
-	always := p.run.opt.FilterFirst == execution.Always
-	if !ok || p.run.opt.FilterFirst == execution.Never || !spec.First && !always {
+	f := &firstFilter{run: p.run, scan: scan, always: p.run.opt.FilterFirst == execution.Always}
+	if len(p.ops) > 0 {
+		if spec, ok := p.ops[0].Spec.(*physical.Filter); ok && (spec.First || f.always) {
+			f.add(spec.Program, spec.Inputs)
+		}
+	}
+	for _, j := range scan.Filters {
+		if keys := p.keysOf(j); keys != nil && (f.always || physical.DecidesFirst(j.Matches)) {
+			for i, c := range j.Columns {
+				if values, ok := keys.Values(i); ok {
+					f.add(isIn(scan.Schema.Fields[c].Type, values), []int{c})
+				}
+			}
+		}
+	}
+	if len(f.programs) == 0 {
 		return nil
 	}
-	f := &firstFilter{run: p.run, scan: scan, program: spec.Program, always: always}
-	for _, c := range spec.Inputs {
+	return f
+}
+
+// add adds a filter that reads columns of the scan.
+func (f *firstFilter) add(program *gpu.Program, columns []int) {
+	p := firstProgram{Program: program}
+	for _, c := range columns {
 		at := slices.Index(f.columns, c)
 		if at < 0 {
 			at = len(f.columns)
 			f.columns = append(f.columns, c)
 		}
-		f.inputs = append(f.inputs, at)
+		p.inputs = append(p.inputs, at)
 	}
-	return f
+	f.programs = append(f.programs, p)
 }
 
-// in adds the filter, unless it is nil, to the options of a scan.
+// isIn returns a program that computes whether a value is one of some values.
+func isIn(t gpu.Type, values []gpu.Scalar) *gpu.Program {
+	return &gpu.Program{Inputs: []gpu.Type{t}, Outputs: []int{1},
+		Code: []gpu.Instr{{Op: gpu.OpIn, Type: gpu.Of(gpu.Bool), Args: []int{0}, Mask: -1, Set: values}}}
+}
+
+// in adds the filters, unless there are none, to the options of a scan.
 func (f *firstFilter) in(opt *source.ScanOptions) {
 	if f != nil {
 		opt.First = &source.First{Columns: f.columns, Decide: f.decide, Always: f.always}
 	}
 }
 
-// decide evaluates the filter on a stride. It returns nil if it is denied memory or fails: the operator of the filter
+// decide evaluates the filters on a stride. It returns nil if it is denied memory or fails: the operator of the filter
 // reports errors of the values.
 func (f *firstFilter) decide(ctx context.Context, s *gpu.Stride) []uint64 {
 	if !discrete(f.run.device) { // the caller's goroutine works on the rows
@@ -95,7 +126,7 @@ func (f *firstFilter) queue(ctx context.Context) (gpu.Queue, error) {
 	return q, err
 }
 
-// evaluate returns a bit for each row of a stride, which is set if the filter is true. It takes the stride over.
+// evaluate returns a bit for each row of a stride, which is set if all filters are true. It takes the stride over.
 func (f *firstFilter) evaluate(q gpu.Queue, s *gpu.Stride) ([]uint64, error) {
 	up, err := q.Upload(f.scan.lease, s)
 	if err != nil {
@@ -103,21 +134,26 @@ func (f *firstFilter) evaluate(q gpu.Queue, s *gpu.Stride) ([]uint64, error) {
 		return nil, err
 	}
 	defer up.Release()
-	truth, err := q.Eval(f.scan.lease, f.program, operators.Pick(up.Cols, f.inputs), up.Rows)
+	truth := &gpu.Stride{Schema: &gpu.Schema{}, Rows: up.Rows}
+	defer func() { truth.Release() }()
+	for _, p := range f.programs {
+		out, err := q.Eval(f.scan.lease, p.Program, operators.Pick(up.Cols, p.inputs), up.Rows)
+		if err != nil {
+			return nil, err
+		}
+		truth.Cols = append(truth.Cols, out[0])
+		truth.Schema.Fields = append(truth.Schema.Fields, gpu.Field{Type: out[0].Type, Nullable: true})
+	}
+	down, err := q.Download(f.scan.decode, truth)
 	if err != nil {
 		return nil, err
 	}
-	one := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "true", Type: truth[0].Type, Nullable: true}), Cols: truth,
-		Rows: up.Rows}
-	down, err := q.Download(f.scan.decode, one)
-	if err != nil {
-		one.Release()
-		return nil, err
-	}
-	defer down.Release()
-	c := down.Cols[0]
-	bits := slices.Clone(gpu.Words(c.Data, c.Len))
-	if c.Valid != nil {
+	truth = down
+	bits := slices.Repeat([]uint64{math.MaxUint64}, (down.Rows+63)/64)
+	for _, c := range down.Cols {
+		for i, v := range gpu.Words(c.Data, c.Len) {
+			bits[i] &= v
+		}
 		for i, v := range gpu.Words(c.Valid, c.Len) {
 			bits[i] &= v
 		}
