@@ -15,13 +15,17 @@ type Pages struct {
 	Zstd []ZstdBlock
 	// Form says how values are stored.
 	Form StoredForm
-	// Stored is the number of bytes of a value; 0 for booleans, and for strings, which follow their length if they are
-	// PLAIN. Those of StoredValues have 4 or 8 bytes.
+	// Stored is the number of bytes of a value; 0 for booleans, and for strings and decimals of any length, which follow
+	// their length if they are PLAIN. Values of StoredValues have 4 or 8 bytes.
 	Stored int
 	// Digits is the most digits of a decimal of StoredBigEndian.
 	Digits int
-	// Least and Most bound the values of a column of integers. A value outside is bad data.
+	// Least and Most bound the values of a column of integers, before they are multiplied. A value outside is bad data.
 	Least, Most int64
+	// Factor is what integers of StoredScaled are multiplied by.
+	Factor int64
+	// Unsigned says that integers of StoredScaled and StoredWhole have no sign.
+	Unsigned bool
 	// Optional says that pages may have nulls.
 	Optional bool
 	// Decode decodes the column on the CPU, from the file; the lease of the scan pays. A device calls it if it finds
@@ -90,6 +94,9 @@ const (
 	StoredHalf                        // floats of 2 bytes
 	StoredBits                        // booleans
 	StoredBytes                       // strings of Stored bytes
+	StoredScaled                      // integers become wider and are multiplied
+	StoredWhole                       // integers become floats
+	StoredSingle                      // floats of 4 bytes become floats of 8
 )
 
 // DecodePages decodes the columns of a stride that are in pages on the CPU (Pages.Decode), for a reason. After an error

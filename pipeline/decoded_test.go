@@ -60,15 +60,15 @@ func TestAReportListsTheLargestColumnsThatTheCPUDecoded(t *testing.T) {
 	}
 	all := []source.Decoded{column("a", 1, "codec GZIP"), column("b", 120, "codec BROTLI"),
 		{Column: "c", ByDevice: 1 << 30}, column("d", 2, "codec GZIP"), column("e", 3, "codec GZIP"),
-		column("f", 4, "decimals in byte arrays"), column("g", 1, "codec GZIP")}
+		column("f", 4, "decimals of more than 38 digits"), column("g", 1, "codec GZIP")}
 	for _, c := range []struct {
 		columns []source.Decoded
 		want    string // empty for no line
 	}{
 		{all[:2], "t: the CPU decoded b 120 MiB (codec BROTLI), a 1.0 MiB (codec GZIP)\n"},
-		{all, "t: the CPU decoded b 120 MiB (codec BROTLI), f 4.0 MiB (decimals in byte arrays), " +
+		{all, "t: the CPU decoded b 120 MiB (codec BROTLI), f 4.0 MiB (decimals of more than 38 digits), " +
 			"e 3.0 MiB (codec GZIP), d 2.0 MiB (codec GZIP), and 2 more columns\n"},
-		{all[:6], "t: the CPU decoded b 120 MiB (codec BROTLI), f 4.0 MiB (decimals in byte arrays), " +
+		{all[:6], "t: the CPU decoded b 120 MiB (codec BROTLI), f 4.0 MiB (decimals of more than 38 digits), " +
 			"e 3.0 MiB (codec GZIP), d 2.0 MiB (codec GZIP), and 1 more column\n"},
 		{all[2:3], ""},
 		{nil, ""},

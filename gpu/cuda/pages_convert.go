@@ -6,8 +6,9 @@ import "github.com/gstream/gstream/gpu"
 type (
 	pageConversion struct {
 		values, lengths, bytes       uint64
-		capacity                     int64
+		capacity, factor             int64
 		page, encoding, form, digits int32
+		isUnsigned, _                int32
 	}
 	convertArgs struct{ pages, columns, status, list uint64 }
 )
@@ -31,14 +32,18 @@ func converts(g gpu.Page, c gpu.Column) bool {
 // what pages_decode finds then.
 func (b *pageBatch) reserveConversion(g gpu.Page, c gpu.Column) (x pageConversion, coded int32) {
 	p := c.Pages
-	x = pageConversion{encoding: int32(g.Encoding), form: int32(p.Form), digits: int32(p.Digits)}
+	x = pageConversion{encoding: int32(g.Encoding), form: int32(p.Form), digits: int32(p.Digits),
+		factor: p.Factor, isUnsigned: flag(p.Unsigned)}
 	if c.Type.IsVar() {
-		x.values, x.lengths = b.reserve(int64(g.Values)*8), b.reserve(int64(g.Values)*4)
+		x.values = b.reserve(int64(g.Values) * 8)
 	} else {
 		x.values = b.reserve(int64(g.Values) * int64(max(c.Type.Width(), 1)))
 	}
+	if c.Type.IsVar() || p.Form == gpu.StoredBigEndian && p.Stored == 0 { // values of any length
+		x.lengths = b.reserve(int64(g.Values) * 4)
+	}
 	switch {
-	case g.Encoding == gpu.StoredDeltaBytes && c.Type.IsVar() && p.Form == gpu.StoredValues:
+	case g.Encoding == gpu.StoredDeltaBytes && p.Stored == 0:
 		x.capacity = prefixedBytes*int64(g.Raw) + 1<<16
 	case g.Encoding == gpu.StoredDeltaBytes || g.Encoding == gpu.StoredStreamSplit && p.Form == gpu.StoredBytes:
 		x.capacity = int64(g.Values) * int64(p.Stored)

@@ -107,19 +107,17 @@ func leftToCPU(c leaf, meta *chunk) (reason string) {
 	if c.constant != nil {
 		return "a file lacks the column"
 	}
-	if c.widens() {
-		return "column type differs from the table's"
-	}
 	if _, ok := deviceCodecs[meta.codec]; !ok {
 		return "codec " + meta.codec.String()
 	}
-	switch _, ok := c.stored(); {
-	case ok:
+	if _, ok := c.stored(); ok {
 		return ""
-	case c.isWideDecimal():
+	}
+	if _, ok := c.storedInFile(); ok {
+		return "column type differs from the table's"
+	}
+	if c.isWideDecimal() {
 		return fmt.Sprintf("decimals of more than %d digits", gpu.MaxPrecision)
-	case c.field.Type.Kind == gpu.Decimal:
-		return "decimals in byte arrays"
 	}
 	return fmt.Sprintf("%v stored as %v", c.field.Type, c.physical)
 }
@@ -143,11 +141,62 @@ type storedForm struct {
 	form          gpu.StoredForm
 	bytes, digits int
 	least, most   int64
+	factor        int64
+	unsigned      bool
 }
 
-// stored returns how a device converts stored values to values of the column. ok is false for types whose values only
-// the CPU converts.
+// stored returns how a device converts stored values to values of the table's column. ok is false for types whose
+// values only the CPU converts.
 func (c leaf) stored() (f storedForm, ok bool) {
+	if f, ok = c.storedInFile(); ok && c.widens() {
+		ok = f.widen(c.field.Type, c.as)
+	}
+	return f, ok
+}
+
+// widen changes how values of a type are stored, so that they become values of a wider type (see widen). ok is false if
+// only the CPU converts them. Values that the device leaves to the CPU because of their size are out of bounds.
+func (f *storedForm) widen(from, to gpu.Type) (ok bool) {
+	switch {
+	case from.IsVar():
+		return false // the CPU decides whether bytes are text
+	case f.form == gpu.StoredBigEndian:
+		return to.Kind == gpu.Decimal && from.Scale == to.Scale
+	case f.form != gpu.StoredValues:
+		return false
+	case from.IsFloat():
+		f.form = gpu.StoredSingle
+		return from.Kind == gpu.Float32 && to.Kind == gpu.Float64
+	}
+	f.unsigned = from.Kind == gpu.Uint32 || from.Kind == gpu.Uint64
+	if f.unsigned {
+		f.least = 0
+	}
+	if to.IsFloat() {
+		f.form = gpu.StoredWhole
+		return from.IsInteger()
+	}
+	by := factor(from, to)
+	if !by.IsInt64() || by.Int64() < 1 {
+		return false
+	}
+	f.form, f.factor = gpu.StoredScaled, by.Int64()
+	if inf := from.Infinity(); inf != 0 {
+		f.least, f.most = max(f.least, 1-inf), min(f.most, inf-1)
+	}
+	lo, hi := to.Bounds()
+	if to.Kind == gpu.Time {
+		lo, hi = gpu.Int128{}, gpu.Int128From(math.MaxInt64)
+	}
+	if to.Width() <= 8 && lo.IsInt64() && hi.IsInt64() {
+		f.least, f.most = max(f.least, lo.Int64()/f.factor), min(f.most, hi.Int64()/f.factor)
+		return true
+	}
+	return !gpu.MulInt64(f.least, f.factor).Less(lo) && !hi.Less(gpu.MulInt64(f.most, f.factor))
+}
+
+// storedInFile is stored for values of the file's type.
+func (c leaf) storedInFile() (f storedForm, ok bool) {
 	t := c.field.Type
 	f = storedForm{bytes: c.physicalWidth(), least: math.MinInt64, most: math.MaxInt64}
 	switch c.physical {
@@ -155,7 +204,10 @@ func (c leaf) stored() (f storedForm, ok bool) {
 		f.form = gpu.StoredBits
 		return f, t.Kind == gpu.Bool
 	case format.ByteArray:
-		return f, t.IsVar()
+		if t.Kind == gpu.Decimal {
+			f.form, f.digits = gpu.StoredBigEndian, int(t.Precision)
+		}
+		return f, t.IsVar() || t.Kind == gpu.Decimal
 	case format.FixedLenByteArray:
 		switch {
 		case c.isHalf():
@@ -369,6 +421,7 @@ func (p *page) undecoded(c *encodedChunk) (g gpu.Page, reason string) {
 func (b *pagesBuilder) column(t gpu.Type, rows int) (col gpu.Column, reason string, err error) {
 	f, _ := b.chunks[0].col.stored()
 	b.Form, b.Stored, b.Digits, b.Least, b.Most = f.form, f.bytes, f.digits, f.least, f.most
+	b.Factor, b.Unsigned = f.factor, f.unsigned
 	entries := 0
 	for _, c := range b.chunks {
 		b.Optional = b.Optional || c.col.optional

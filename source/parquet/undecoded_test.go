@@ -2,8 +2,10 @@ package parquet
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -52,13 +54,14 @@ func (c pagesCase) file(t *testing.T) []string {
 		"half": pq.Leaf(float16{pq.FixedLenByteArrayType(2)}),
 		"dec5": pq.Decimal(2, 5, pq.FixedLenByteArrayType(3)), "dec30": pq.Decimal(3, 30, pq.FixedLenByteArrayType(13)),
 		"dec20": pq.Decimal(3, 20, pq.FixedLenByteArrayType(20)), "int96": pq.Leaf(pq.Int96Type),
+		"bytes9": pq.Decimal(2, 9, pq.ByteArrayType), "bytes30": pq.Decimal(3, 30, pq.ByteArrayType),
 	}
 	encodings := map[string][]encoding.Encoding{}
 	integers := []encoding.Encoding{&pq.DeltaBinaryPacked, &pq.ByteStreamSplit}
 	for _, name := range []string{"int8", "uint16", "int32", "int64", "uint64", "date", "time", "dec9", "dec18"} {
 		encodings[name] = integers
 	}
-	for _, name := range []string{"string", "binary", "wide", "prefixed"} {
+	for _, name := range []string{"string", "binary", "wide", "prefixed", "bytes9", "bytes30"} {
 		encodings[name] = []encoding.Encoding{&pq.DeltaLengthByteArray, &pq.DeltaByteArray}
 	}
 	for _, name := range []string{"uuid", "fixed", "half", "dec5", "dec30", "dec20"} {
@@ -84,6 +87,8 @@ func (c pagesCase) file(t *testing.T) []string {
 		"prefixed": func(k int) pq.Value { return pq.ValueOf("https://example.com/" + strings.Repeat("a", k%50)) },
 		"uuid":     fixedBytes(16), "fixed": fixedBytes(5), "half": fixedBytes(2), "dec20": signed(20, 7),
 		"dec5": signed(3, 2), "dec30": signed(13, 11),
+		"bytes9":  func(k int) pq.Value { return pq.ByteArrayValue(signed(2+k%17, 2)(k).ByteArray()) },
+		"bytes30": func(k int) pq.Value { return pq.ByteArrayValue(signed(11+k%9, 11)(k).ByteArray()) },
 		"int96": func(k int) pq.Value {
 			return pq.ValueOf(deprecated.Int96{uint32(k) * 12345, uint32(k), 2440588 + uint32(k)})
 		},
@@ -198,6 +203,64 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 	}
 }
 
+func TestADeviceDecodesDecimalsOfAnyLength(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	minus := func(n int, last byte) string { return strings.Repeat("\xff", n-1) + string([]byte{last}) }
+	for _, c := range []struct {
+		precision int32
+		values    []string
+		want      string // empty if the CPU must find the error
+	}{
+		{9, []string{"", "\x01", "\x00\x80", "\xff", "\x80", minus(4, 7), minus(17, 1), "\x3b\x9a\xc9\xff",
+			strings.Repeat("\x00", 40) + "\x05"}, "0 1 128 -1 -128 -249 -255 999999999 5"},
+		{38, []string{minus(16, 0), "\x4b\x3b\x4c\xa8\x5a\x86\xc4\x7a\x09\x8a\x22\x3f\xff\xff\xff\xff",
+			minus(30, 3)}, "-256 99999999999999999999999999999999999999 -253"},
+		{9, []string{"\x01", "\x3b\x9a\xca\x00"}, ""},
+		{9, []string{"\xc4\x65\x36\x00", "\x01"}, ""},
+		{38, []string{"\x4b\x3b\x4c\xa8\x5a\x86\xc4\x7a\x09\x8a\x22\x40\x00\x00\x00\x00"}, ""},
+		{38, []string{"\x00\xff" + strings.Repeat("\x00", 15)}, ""},
+		{38, []string{"\xff\x7f" + strings.Repeat("\x00", 15)}, ""},
+		{38, []string{"\x01" + strings.Repeat("\x00", 16)}, ""},
+	} {
+		var body []byte
+		for _, v := range c.values {
+			body = append(binary.LittleEndian.AppendUint32(body, uint32(len(v))), v...)
+		}
+		e := schemaElement(format.ByteArray, format.Required)
+		e.LogicalType.Value = &format.DecimalType{Precision: c.precision}
+		codes := []byte{5} // codes of 5 bits, in runs of one value
+		for k := range c.values {
+			codes = append(codes, 1<<1, byte(k))
+		}
+		n := len(c.values)
+		for _, pages := range [][]rawPage{{v1Page(n, format.Plain, body)},
+			{dictionaryPage(n, body), v1Page(n, format.RLEDictionary, codes)}} {
+			paths := rawFile(t, e, n, format.Uncompressed, pages...)
+			want, _, err := scanOnce(t, 0, paths, source.ScanOptions{})
+			opt := source.ScanOptions{Decode: source.DecodeOptions{Pages: true}}
+			decodesAgain.Store(0)
+			got, p, pagesErr := scanOnce(t, 0, paths, opt)
+			if c.want == "" {
+				require.Error(t, err)
+				require.Equal(t, err, pagesErr)
+				continue
+			}
+			require.NoError(t, err)
+			require.NoError(t, pagesErr)
+			require.Zero(t, decodesAgain.Load())
+			require.Equal(t, p.BytesRead, p.BytesPages)
+			requireSame(t, want, got)
+			var text []string
+			for _, v := range got["c"] {
+				text = append(text, v.Int.String())
+			}
+			require.Equal(t, c.want, strings.Join(text, " "))
+		}
+	}
+}
+
 // damagingCodec changes some bytes of pages before it compresses them, so that checksums are right.
 type damagingCodec struct {
 	compress.Codec
@@ -298,8 +361,8 @@ func TestProgressSaysWhoDecodedWhichColumn(t *testing.T) {
 	})
 	const none = "" // the device decodes all
 	reasons := map[string]string{"snappy": none, "zstd": none, "plain": none, "brotli": "codec BROTLI",
-		"gzip": none, "decimal": "decimals in byte arrays", "digits": "decimals of more than 38 digits",
-		"wider": "column type differs from the table's", "lacks": "a file lacks the column", "later": "codec BROTLI"}
+		"gzip": none, "decimal": none, "digits": "decimals of more than 38 digits",
+		"wider": "files store the column in different ways", "lacks": "a file lacks the column", "later": "codec BROTLI"}
 	for _, c := range []struct {
 		name   string
 		pages  bool
@@ -348,11 +411,14 @@ func TestProgressSaysWhoDecodedWhichColumn(t *testing.T) {
 				if d.Column == "plain" {
 					want = c.again
 				}
+				if d.Column == "wider" && c.stride < 100 {
+					want = none // strides of one file
+				}
 				if !c.pages {
 					require.Equal(t, source.Decoded{Column: d.Column, ByCPU: d.ByCPU}, d)
 					continue
 				}
-				mixed := d.Column == "wider" || d.Column == "lacks" || d.Column == "later"
+				mixed := d.Column == "lacks" || d.Column == "later"
 				switch {
 				case mixed && c.stride < 100: // the other file is decoded by the device
 					require.Positive(t, d.ByDevice, d)
@@ -368,5 +434,143 @@ func TestProgressSaysWhoDecodedWhichColumn(t *testing.T) {
 			}
 			require.Equal(t, p.BytesPages, byDevice)
 		})
+	}
+}
+
+// TestADeviceWidensLikeTheCPU reads a file with narrow types and one with wider types, in strides of their own.
+func TestADeviceWidensLikeTheCPU(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	small := []int64{0, 1, -1, 99, -128, 127, 77}
+	long := append(small[:7:7], math.MaxInt32, math.MinInt32, 123456789)
+	columns := map[string]struct {
+		narrow, wide pq.Node
+		values       []int64
+		cpu          bool // for the CPU because of the values
+	}{
+		"byte":     {pq.Int(8), pq.Int(64), small, false},
+		"short":    {pq.Int(16), pq.Int(32), small, false},
+		"int":      {pq.Int(32), pq.Int(64), long, false},
+		"uint":     {pq.Uint(32), pq.Int(64), long, false}, // the bits of a negative value are a large one
+		"ushort":   {pq.Uint(16), pq.Uint(64), []int64{0, 5, 65535}, false},
+		"huge":     {pq.Int(64), pq.Uint(64), append(long[:10:10], math.MaxInt64, math.MinInt64), true},
+		"large":    {pq.Uint(64), pq.Int(64), append(long[:10:10], math.MaxInt64), true},
+		"double":   {pq.Int(64), pq.Leaf(pq.DoubleType), append(long[:10:10], 1<<60+1, math.MinInt64), false},
+		"udouble":  {pq.Uint(32), pq.Leaf(pq.DoubleType), long, false},
+		"single":   {pq.Int(16), pq.Leaf(pq.FloatType), small, false},
+		"float":    {pq.Leaf(pq.FloatType), pq.Leaf(pq.DoubleType), long, false},
+		"decimal":  {pq.Decimal(2, 9, pq.Int32Type), pq.Decimal(4, 18, pq.Int64Type), small, false},
+		"integer":  {pq.Int(32), pq.Decimal(4, 30, pq.FixedLenByteArrayType(13)), long, false},
+		"digits":   {pq.Decimal(2, 9, pq.Int32Type), pq.Decimal(2, 20, pq.FixedLenByteArrayType(9)), small, false},
+		"bytes":    {pq.Decimal(2, 9, pq.ByteArrayType), pq.Decimal(2, 30, pq.FixedLenByteArrayType(13)), small, false},
+		"date":     {pq.Date(), pq.Timestamp(pq.Microsecond), long[:7], false},
+		"infinite": {pq.Date(), pq.Timestamp(pq.Microsecond), []int64{math.MaxInt32, 0, -math.MaxInt32}, true},
+		"time":     {pq.Time(pq.Millisecond), pq.Time(pq.Microsecond), []int64{0, 86400000, 55}, false},
+		"stamp":    {pq.Timestamp(pq.Millisecond), pq.Timestamp(pq.Microsecond), long, false},
+		"end":      {pq.Timestamp(pq.Millisecond), pq.Timestamp(pq.Microsecond), []int64{1, math.MaxInt64}, true},
+		"bool":     {pq.Leaf(pq.BooleanType), pq.Int(64), []int64{0, 1}, true},
+	}
+	value := func(k pq.Type, v int64) pq.Value {
+		switch k.Kind() {
+		case pq.Boolean:
+			return pq.ValueOf(v != 0)
+		case pq.Int32:
+			return pq.ValueOf(int32(v))
+		case pq.Int64:
+			return pq.ValueOf(v)
+		case pq.Float:
+			f := float32(v) / 3
+			switch v { // bits that need care
+			case 99:
+				f = float32(math.Inf(-1))
+			case 77:
+				f = math.Float32frombits(0x807fffff)
+			case 1:
+				f = math.Float32frombits(1)
+			case -1:
+				f = math.Float32frombits(0x7f800001)
+			}
+			return pq.ValueOf(f)
+		case pq.Double:
+			return pq.ValueOf(float64(v) / 3)
+		case pq.ByteArray:
+			return pq.ByteArrayValue(binary.BigEndian.AppendUint64(nil, uint64(v)))
+		}
+		b := bytes.Repeat([]byte{byte(v >> 63)}, k.Length())
+		binary.BigEndian.PutUint64(b[k.Length()-8:], uint64(v))
+		return pq.FixedLenByteArrayValue(b)
+	}
+	for _, c := range []struct {
+		name     string
+		encoding func(k pq.Kind) encoding.Encoding
+	}{
+		{"plain", func(pq.Kind) encoding.Encoding { return nil }},
+		{"dictionary", func(pq.Kind) encoding.Encoding { return &pq.RLEDictionary }},
+		{"split", func(k pq.Kind) encoding.Encoding {
+			if k == pq.Boolean || k == pq.ByteArray {
+				return nil
+			}
+			return &pq.ByteStreamSplit
+		}},
+		{"delta", func(k pq.Kind) encoding.Encoding {
+			switch k {
+			case pq.Int32, pq.Int64:
+				return &pq.DeltaBinaryPacked
+			case pq.ByteArray:
+				return &pq.DeltaByteArray
+			}
+			return nil
+		}},
+	} {
+		var paths []string
+		for k := range 2 {
+			nodes := pq.Group{}
+			for name, x := range columns {
+				node := x.narrow
+				if k == 1 {
+					node = x.wide
+				}
+				if e := c.encoding(node.Type().Kind()); e != nil && node.Type().Kind() != pq.Boolean {
+					node = pq.Encoded(node, e)
+				}
+				nodes[name] = pq.Optional(node)
+			}
+			schema := pq.NewSchema("types", nodes)
+			paths = append(paths, filepath.Join(t.TempDir(), fmt.Sprint(k)))
+			f, err := os.Create(paths[k])
+			require.NoError(t, err)
+			w := pq.NewWriter(f, schema)
+			for i := range 40 {
+				row := make(pq.Row, len(schema.Fields()))
+				for j, field := range schema.Fields() {
+					values := columns[field.Name()].values
+					row[j] = value(field.Type(), values[i%len(values)]).Level(0, 1, j)
+					if i%7 == 3 || k == 1 && i > 2 {
+						row[j] = pq.NullValue().Level(0, 0, j)
+					}
+				}
+				_, err := w.WriteRows([]pq.Row{row})
+				require.NoError(t, err)
+			}
+			require.NoError(t, w.Close())
+			require.NoError(t, f.Close())
+		}
+		for name, x := range columns {
+			opt := source.ScanOptions{StrideRows: 40}
+			want, _, err := scanOnce(t, 0, paths, opt, name)
+			opt.Decode.Pages = true
+			decodesAgain.Store(0)
+			got, p, pagesErr := scanOnce(t, 0, paths, opt, name)
+			require.Equal(t, err, pagesErr, "%s, %s", name, c.name)
+			if err != nil {
+				continue
+			}
+			if !x.cpu {
+				require.Zero(t, decodesAgain.Load(), "%s, %s", name, c.name)
+				require.Equal(t, p.BytesRead, p.BytesPages, "%s, %s", name, c.name)
+			}
+			requireSame(t, want, got)
+		}
 	}
 }

@@ -361,9 +361,7 @@ struct Runs {
     bool repeat;
 };
 
-constexpr int CHUNK = 1024;    // rows of a page that a block decodes at a time
 constexpr int LIST = 128;      // runs that one thread finds before all threads decode them
-constexpr int TILE = 8192;     // bytes in which one thread finds strings
 
 struct Run {
     const u8* packed;  // null for a repeated value
@@ -372,19 +370,13 @@ struct Run {
     u32 value;
 };
 
-struct DecodeShared {
+struct DecodeShared : Strings {
     Runs levels, codes;
     Run list[LIST];
     i32 listed, covered;
-    bool ok;
-    u32 value[CHUNK];
-    i32 length[CHUNK];
     u32 bits[CHUNK / 32];   // validity of the rows of the chunk
     i32 before[CHUNK / 32]; // values before these rows
     i32 warps[33];
-    i32 at, found;
-    u32 wide;               // strings of the chunk may have bytes that are not ASCII
-    u8 tile[TILE + 16];
 };
 
 // start_run begins the next run that has values. It accepts what the host accepts: the last run
@@ -462,47 +454,6 @@ DEVICE bool take_runs(DecodeShared& s, Runs& r, i32 n) {
     }
     __syncthreads();
     return true;
-}
-
-// take_strings finds the next n ≤ CHUNK PLAIN strings from s.at on, and writes the position of each
-// in the body to s.value and its length to s.length. One thread walks from length to length in a tile of
-// the body that all threads have loaded. If no byte that they load has its highest bit set, the strings are ASCII.
-DEVICE bool take_strings(DecodeShared& s, const u8* body, i32 bytes, i32 n) {
-    if (threadIdx.x == 0) s.found = s.wide = 0;
-    for (;;) {
-        __syncthreads();
-        if (s.found == n) return true;
-        i32 base = s.at, size = min(bytes - base, TILE);
-        if (size < 4) return false;
-        const u8* from = body + base;
-        u32 wide = 0;
-        for (i32 i = threadIdx.x * 4; i < size; i += PAGE_THREADS * 4) {
-            u32 v = load32(from + i);
-            *(u32*)(s.tile + i) = v;
-            wide |= v;
-        }
-        if (__any_sync(ALL, wide & 0x80808080) && lane_id() == 0) atomicOr(&s.wide, 1u);
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            i32 at = 0, found = s.found;
-            s.ok = true;
-            while (found < n && at + 4 <= size) {
-                u32 length = load32(s.tile + at);
-                if (length > (u32)(bytes - base - at - 4)) {
-                    s.ok = false;
-                    break;
-                }
-                s.value[found] = base + at + 4;
-                s.length[found++] = length;
-                at += 4 + length;
-            }
-            if (at > size) s.wide = 1; // not all bytes of the last string were loaded
-            s.at = base + at;
-            s.found = found;
-        }
-        __syncthreads();
-        if (!s.ok) return false;
-    }
 }
 
 // taken has a bit for each of 32 rows of a page, from row g of the page on, that the column takes.

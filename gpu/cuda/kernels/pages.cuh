@@ -109,3 +109,57 @@ DEVICE bool valid_utf8(const u8* s, i32 n) {
     }
     return true;
 }
+
+constexpr int CHUNK = 1024;  // values of a page that a block decodes at a time
+constexpr int TILE = 8192;   // bytes in which one thread finds strings
+
+// Strings is shared memory in which a block finds the strings of a chunk.
+struct Strings {
+    u32 value[CHUNK];   // position of each
+    i32 length[CHUNK];
+    i32 at, found;
+    u32 wide;           // they may have bytes that are not ASCII
+    __align__(4) u8 tile[TILE + 16];
+    bool ok;
+};
+
+// take_strings finds the next n ≤ CHUNK PLAIN strings from s.at on, and writes the position of each
+// in the body to s.value and its length to s.length. One thread walks from length to length in a tile of
+// the body that all threads have loaded. If no byte that they load has its highest bit set, the strings are ASCII.
+DEVICE bool take_strings(Strings& s, const u8* body, i32 bytes, i32 n) {
+    if (threadIdx.x == 0) s.found = s.wide = 0;
+    for (;;) {
+        __syncthreads();
+        if (s.found == n) return true;
+        i32 base = s.at, size = min(bytes - base, TILE);
+        if (size < 4) return false;
+        const u8* from = body + base;
+        u32 wide = 0;
+        for (i32 i = threadIdx.x * 4; i < size; i += PAGE_THREADS * 4) {
+            u32 v = load32(from + i);
+            *(u32*)(s.tile + i) = v;
+            wide |= v;
+        }
+        if (__any_sync(ALL, wide & 0x80808080) && lane_id() == 0) atomicOr(&s.wide, 1u);
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            i32 at = 0, found = s.found;
+            s.ok = true;
+            while (found < n && at + 4 <= size) {
+                u32 length = load32(s.tile + at);
+                if (length > (u32)(bytes - base - at - 4)) {
+                    s.ok = false;
+                    break;
+                }
+                s.value[found] = base + at + 4;
+                s.length[found++] = length;
+                at += 4 + length;
+            }
+            if (at > size) s.wide = 1; // not all bytes of the last string were loaded
+            s.at = base + at;
+            s.found = found;
+        }
+        __syncthreads();
+        if (!s.ok) return false;
+    }
+}

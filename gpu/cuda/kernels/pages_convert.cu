@@ -9,10 +9,13 @@ struct Conversion {
     i32* lengths;  // of strings
     u8* bytes;     // space for bytes of values, and for lengths of prefixes before them
     i64 capacity;  // of bytes
+    i64 factor;    // of STORED_SCALED
     i32 page;
     i32 encoding;
     i32 form;
     i32 digits;    // most digits of a decimal
+    i32 is_unsigned;  // integers
+    i32 unused;
 };
 
 struct ConvertArgs {
@@ -23,13 +26,13 @@ struct ConvertArgs {
 };
 
 enum Encoding { PLAIN, DELTA_BINARY, DELTA_LENGTH, DELTA_BYTES, STREAM_SPLIT, RUNS };
-enum StoredForm { STORED_VALUES, STORED_BIG_ENDIAN, STORED_INT96, STORED_HALF, STORED_BITS, STORED_BYTES };
+enum StoredForm { STORED_VALUES, STORED_BIG_ENDIAN, STORED_INT96, STORED_HALF, STORED_BITS, STORED_BYTES,
+                  STORED_SCALED, STORED_WHOLE, STORED_SINGLE };
 
 constexpr i32 MOST_DELTA_BLOCK = 1 << 14;
 
-struct ConvertShared {
+struct ConvertShared : Strings {
     i32 count;
-    bool ok;
     const u8* rest;
     i64 warps[33];
 };
@@ -103,8 +106,39 @@ DEVICE const u8* delta(const u8* at, const u8* end, i32 most, i32& count, Put pu
     return at;
 }
 
-// store writes an integer as a value of a column. It returns false if the value is out of bounds.
+// single_bits converts a float of 4 bytes, which is exact. A NaN becomes a quiet one.
+DEVICE u64 single_bits(u32 f) {
+    u64 sign = (u64)(f >> 31) << 63, exponent = f >> 23 & 255, fraction = f & 0x7fffff;
+    if (exponent == 255) return sign | 0x7ffull << 52 | fraction << 29 | (fraction ? 1ull << 51 : 0);
+    if (exponent > 0) return sign | (exponent + 896) << 52 | fraction << 29;
+    if (fraction == 0) return sign;
+    u32 top = 31 - __clz((u32)fraction); // a subnormal number: fraction / 2^149
+    return sign | (u64)(top + 874) << 52 | (fraction << (52 - top) & 0xfffffffffffffull);
+}
+
+// store writes an integer as a value of a column. It returns false if the value is out of bounds. v has the lowest
+// bytes of the integer, as many as are stored.
 DEVICE bool store(const Conversion& x, const PageColumn& c, i64 i, i64 v) {
+    if (c.stored == 4) v = x.is_unsigned ? (i64)(u32)v : (i64)(i32)(u32)v;
+    if (x.form == STORED_SINGLE) {
+        ((u64*)x.values)[i] = single_bits((u32)v);
+        return true;
+    }
+    if (x.form == STORED_WHOLE) {
+        if (c.width == 4) ((float*)x.values)[i] = (float)v;
+        else ((double*)x.values)[i] = (double)v;
+        return c.least <= v && v <= c.most;
+    }
+    if (x.form == STORED_SCALED) {
+        if (v < c.least || v > c.most) return false;
+        i128 scaled = (i128)v * x.factor;
+        if (c.width == 16) {
+            ((u64*)x.values)[2 * i] = (u64)scaled;
+            ((i64*)x.values)[2 * i + 1] = (i64)(scaled >> 64);
+            return true;
+        }
+        v = (i64)scaled;
+    }
     switch (c.width) {
     case 1: x.values[i] = (u8)v; break;
     case 2: ((u16*)x.values)[i] = (u16)v; break;
@@ -114,12 +148,12 @@ DEVICE bool store(const Conversion& x, const PageColumn& c, i64 i, i64 v) {
         ((i64*)x.values)[2 * i] = v;
         ((i64*)x.values)[2 * i + 1] = v >> 63;
     }
-    return c.least <= v && v <= c.most;
+    return x.form == STORED_SCALED || (c.least <= v && v <= c.most);
 }
 
-// big_endian converts a decimal in two's complement.
-DEVICE bool big_endian(const Conversion& x, const PageColumn& c, i64 i, const Source& s) {
-    i32 n = c.stored, from = max(n - 16, 0);
+// big_endian converts a decimal of n bytes in two's complement, which is value i of s, to value `to`.
+DEVICE bool big_endian(const Conversion& x, const PageColumn& c, i64 to, const Source& s, i64 i, i32 n) {
+    i32 from = max(n - 16, 0);
     u8 sign = n > 0 && s.get(i, 0) >> 7 ? 0xff : 0;
     for (i32 k = 0; k < from; k++)
         if (s.get(i, k) != sign) return false;
@@ -132,10 +166,10 @@ DEVICE bool big_endian(const Conversion& x, const PageColumn& c, i64 i, const So
     i128 v = (i128)((u128)high << 64 | low), most = 1;
     for (i32 k = 0; k < x.digits; k++) most *= 10;
     if (c.width == 8) {
-        ((u64*)x.values)[i] = low;
+        ((u64*)x.values)[to] = low;
     } else {
-        ((u64*)x.values)[2 * i] = low;
-        ((u64*)x.values)[2 * i + 1] = high;
+        ((u64*)x.values)[2 * to] = low;
+        ((u64*)x.values)[2 * to + 1] = high;
     }
     return -most < v && v < most;
 }
@@ -168,7 +202,7 @@ DEVICE bool convert(const Conversion& x, const PageColumn& c, const Source& s, i
     for (i64 i = threadIdx.x; i < n; i += PAGE_THREADS) {
         u64 v = 0;
         switch (x.form) {
-        case STORED_BIG_ENDIAN: ok = big_endian(x, c, i, s) && ok; break;
+        case STORED_BIG_ENDIAN: ok = big_endian(x, c, i, s, i, c.stored) && ok; break;
         case STORED_INT96: ok = int96(x, i, s) && ok; break;
         case STORED_HALF: ((u32*)x.values)[i] = half_bits(s.get(i, 0) | (u32)s.get(i, 1) << 8); break;
         case STORED_BYTES: {
@@ -181,7 +215,7 @@ DEVICE bool convert(const Conversion& x, const PageColumn& c, const Source& s, i
         }
         default:
             for (i32 k = 0; k < c.stored; k++) v |= (u64)s.get(i, k) << 8 * k;
-            ok = store(x, c, i, c.stored == 4 ? (i64)(i32)(u32)v : (i64)v) && ok;
+            ok = store(x, c, i, (i64)v) && ok;
         }
     }
     return ok;
@@ -211,7 +245,14 @@ DEVICE i32 take_bits(const Conversion& x, const u8* at, const u8* end, i32 most)
     return n;
 }
 
-// place_strings makes addresses of n strings that follow each other, from their lengths. It returns false if they have
+// put_string makes value i of n bytes: the address of a string, whose length is known, or a decimal.
+DEVICE bool put_string(const Conversion& x, const PageColumn& c, i32 i, const u8* string, i32 n) {
+    if (x.form == STORED_BIG_ENDIAN) return big_endian(x, c, i, {string, 0, 1}, 0, n);
+    ((u64*)x.values)[i] = (u64)string;
+    return !c.text || valid_utf8(string, n);
+}
+
+// place_strings makes values of n strings that follow each other, from their lengths. It returns false if they have
 // more bytes than there are. All threads take part.
 DEVICE bool place_strings(const Conversion& x, const PageColumn& c, ConvertShared& s, const u8* from, i64 bytes,
                           i32 n) {
@@ -221,11 +262,7 @@ DEVICE bool place_strings(const Conversion& x, const PageColumn& c, ConvertShare
         i32 k = i + threadIdx.x;
         i64 size = k < n ? x.lengths[k] : 0, total, at = block_exclusive(size, s.warps, total);
         if (before + total > bytes) return false;
-        if (k < n) {
-            const u8* string = from + before + at;
-            ((u64*)x.values)[k] = (u64)string;
-            if (c.text) ok = valid_utf8(string, (i32)size) && ok;
-        }
+        if (k < n) ok = put_string(x, c, k, from + before + at, (i32)size) && ok;
         before += total;
     }
     return ok;
@@ -256,9 +293,9 @@ DEVICE const u8* delta_bytes(const Conversion& x, const PageColumn& c, const u8*
         i32 prefix = prefixes[i], suffix = suffixes[i];
         i64 size = (i64)prefix + suffix;
         if (prefix > last || size > left || suffix > end - at) return nullptr;
-        if (x.form != STORED_VALUES && size != c.stored) return nullptr;
+        if (c.stored && size != c.stored) return nullptr;
         for (i32 k = lane; k < (i32)size; k += 32) out[k] = k < prefix ? before[k] : at[k - prefix];
-        if (lane == 0 && x.form == STORED_VALUES) x.lengths[i] = (i32)size;
+        if (lane == 0 && !c.stored) x.lengths[i] = (i32)size;
         at += suffix;
         left -= size;
         last = (i32)size;
@@ -267,6 +304,24 @@ DEVICE const u8* delta_bytes(const Conversion& x, const PageColumn& c, const u8*
         __syncwarp();
     }
     return x.bytes + head;
+}
+
+// take_decimals converts PLAIN decimals of any length, at most `most`. It returns their number, or -1 if a value has
+// too many digits. All threads take part.
+DEVICE i32 take_decimals(const Conversion& x, const PageColumn& c, ConvertShared& s, const u8* body, i32 bytes,
+                         i32 most) {
+    i32 done = 0;
+    bool ok = true, more = true;
+    if (threadIdx.x == 0) s.at = 0;
+    while (more && done < most) {
+        more = take_strings(s, body, bytes, min(CHUNK, most - done));
+        i32 n = s.found;
+        for (i32 i = threadIdx.x; i < n; i += PAGE_THREADS)
+            ok = put_string(x, c, done + i, body + s.value[i], s.length[i]) && ok;
+        done += n;
+        __syncthreads();
+    }
+    return __syncthreads_and(ok) ? done : -1;
 }
 
 // convert_page converts a page. It returns the number of its values, or -1. All threads take part.
@@ -290,6 +345,7 @@ DEVICE i32 convert_page(const Conversion& x, const Page& p, const PageColumn& c,
             for (i32 i = threadIdx.x; i < n; i += PAGE_THREADS) x.values[i] = at[i / 8] >> i % 8 & 1;
             return n;
         }
+        if (!c.stored) return take_decimals(x, c, s, at, (i32)bytes, most);
         n = (i32)min((i64)most, bytes / c.stored);
         ok = convert(x, c, {at, c.stored, 1}, n);
         break;
@@ -301,7 +357,7 @@ DEVICE i32 convert_page(const Conversion& x, const Page& p, const PageColumn& c,
     case DELTA_BINARY:
         if (first) {
             const u8* rest = delta(at, end, most, n, [&](i32 i, i64 v) {
-                ok = store(x, c, i, c.stored == 4 ? (i64)(i32)(u32)v : v) && ok;
+                ok = store(x, c, i, v) && ok;
             });
             ok = ok && rest;
             if (threadIdx.x == 0) s.count = n;
@@ -332,7 +388,7 @@ DEVICE i32 convert_page(const Conversion& x, const Page& p, const PageColumn& c,
             }
         }
         if (!__syncthreads_and(ok)) return -1;
-        if (x.form == STORED_VALUES) ok = place_strings(x, c, s, s.rest, x.bytes + x.capacity - s.rest, s.count);
+        if (!c.stored) ok = place_strings(x, c, s, s.rest, x.bytes + x.capacity - s.rest, s.count);
         else ok = convert(x, c, {s.rest, c.stored, 1}, s.count);
         break;
     default: // RUNS

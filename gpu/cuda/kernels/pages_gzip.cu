@@ -19,7 +19,7 @@ constexpr u32 GZIP_COPIES = 128, GZIP_LITERALS = 512, GZIP_TILE = 1024;  // of a
 constexpr u32 MOST_BITS = 15;                                            // of a code
 constexpr u32 LITERAL_LOG = 10, DISTANCE_LOG = 8, LENGTH_LOG = 7;        // bits that tables decode
 constexpr u32 LITERALS = 286, DISTANCES = 30, LENGTHS = 19;              // symbols
-constexpr u32 INPUT = 128, CHUNK = 32;                                   // words of the input in shared memory
+constexpr u32 INPUT = 128, FETCHED = 32;  // words of the input in shared memory, and that are fetched at a time
 
 // --- Codes ----------------------------------------------------------------------------
 
@@ -142,19 +142,19 @@ struct Ahead {
 
 DEVICE u32 shift_of(const Gzip& z) { return (u32)((u64)z.in & 3); }
 
-// fetch brings the input to shared memory: at least the next INPUT - CHUNK words. A warp calls it.
+// fetch brings the input to shared memory: at least the next INPUT - FETCHED words. A warp calls it.
 DEVICE void fetch(Gzip& z, Ahead& ahead) {
     u32 lane = lane_id(), loaded = z.loaded, word = z.bits.word;
     bool seek = z.seek;
     if (seek) {
         word = (shift_of(z) + z.at) >> 2;
-        loaded = word & ~(CHUNK - 1);
+        loaded = word & ~(FETCHED - 1);
         ahead.word = ahead.words[min(loaded + lane, ahead.last)];
     }
     __syncwarp();
-    while (loaded + CHUNK - word <= INPUT) {
+    while (loaded + FETCHED - word <= INPUT) {
         z.input[(loaded + lane) % INPUT] = ahead.word;
-        loaded += CHUNK;
+        loaded += FETCHED;
         ahead.word = ahead.words[min(loaded + lane, ahead.last)];
     }
     __syncwarp();
