@@ -13,6 +13,7 @@ type Activity struct {
 	// device times of these copies.
 	BytesUp, BytesDown int64
 	Up, Down           time.Duration
+	Decode             time.Duration // device time in which columns in pages were decoded
 }
 
 // Add adds another activity.
@@ -23,6 +24,7 @@ func (a *Activity) Add(b Activity) {
 	a.BytesDown += b.BytesDown
 	a.Up += b.Up
 	a.Down += b.Down
+	a.Decode += b.Decode
 }
 
 // activityCounter is an activity that several goroutines add to.
@@ -48,7 +50,7 @@ func (l *Lease) Activity() Activity {
 
 // Span is one interval of a device's work.
 type Span struct {
-	Lane  string // "set up" of the device and its memory, "copy up", "kernels" or "copy down"
+	Lane  string // "set up" of the device and its memory, "copy up", "decode pages", "kernels" or "copy down"
 	Stage string // name of the lease
 	Name  string // the primitive, or a part of it such as "partition, move"
 	// Start and End count from the start of the device's clock, which runs once the

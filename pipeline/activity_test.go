@@ -38,6 +38,7 @@ func sumOf(r *Report) ActivityReport {
 			sum.BytesDown += p.BytesDown
 			sum.CopyingUp += p.CopyingUp
 			sum.CopyingDown += p.CopyingDown
+			sum.Decoding += p.Decoding
 		}
 	}
 	return sum

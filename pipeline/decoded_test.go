@@ -43,6 +43,9 @@ func TestAReportNamesTheColumnsThatTheCPUDecoded(t *testing.T) {
 				require.Equal(t, !byCPU, c.ByDevice > 0)
 				require.Equal(t, use != Host && reason != "", c.Reason != "", c)
 			}
+			if use == CUDA {
+				require.Equal(t, reason == "", r.Stages[0].Activity.Decoding > 0)
+			}
 			if use == Host || reason == "" {
 				require.NotContains(t, r.String(), "the CPU decoded")
 			} else {

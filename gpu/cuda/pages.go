@@ -83,7 +83,9 @@ type decoding struct {
 	d       *Device
 	lease   *gpu.Lease
 	err     error
+	begin   event // the copies have ended, and the stream is free
 	end     event
+	cols    []gpu.Column // what the columns in pages become
 	columns []pageColumn
 	batch   pageBatch
 	table   pageTable
@@ -130,28 +132,40 @@ func launchPages[A any](w *decoding, name string, grid, block int, args A) {
 	w.err = err
 }
 
-// pages allocates memory for the columns of a stride that are in pages, writes them to cols, and starts the copies of
-// the pages. What must be done once these have ended is launch. All that the decoding needs is in one piece of memory:
-// work, then the bytes of the columns in pages, then the table of pages. After an error the caller releases cols and
-// the decoding.
-func (t *transfer) pages(s *gpu.Stride, cols []gpu.Column) *decoding {
-	d := t.q.dev
-	w := &decoding{d: d, lease: t.lease}
+// newDecoding allocates memory for the columns of a stride that are in pages, and lays out the tables of their pages.
+// What must be done next is copyPages. After an error the caller releases the columns and the decoding.
+func (d *Device) newDecoding(l *gpu.Lease, s *gpu.Stride) *decoding {
+	w := &decoding{d: d, lease: l, cols: make([]gpu.Column, len(s.Cols))}
 	b := &w.batch
+	b.begin(s)
 	for i, c := range s.Cols {
 		if c.Pages != nil {
-			cols[i] = b.add(w, i, c, cols[i].Dict)
+			w.cols[i] = b.add(w, i, c)
 		}
 	}
 	w.table = b.layOut()
+	return w
+}
+
+// copyPages starts the copies of the pages of a stride, and writes the columns that they become to cols, which has
+// their dictionaries. All that the decoding needs is in one piece of memory: work, then the bytes of the columns in
+// pages, then the table of pages. What must be done once the copies have ended is launch. After an error the caller
+// releases cols and the decoding.
+func (t *transfer) copyPages(s *gpu.Stride, cols []gpu.Column, w *decoding) {
+	d, b := t.q.dev, &w.batch
+	for _, c := range w.columns {
+		w.cols[c.at].Dict = cols[c.at].Dict
+		cols[c.at] = w.cols[c.at]
+	}
 	size := b.work + b.bytes + int64(len(w.table.bytes))
 	if w.err == nil {
 		w.work, w.err = t.lease.AllocFrom(streamPool{d.pool, d.up}, size)
 	}
 	if t.fail(w.err); t.err != nil {
-		return w
+		return
 	}
 	w.place()
+	t.begin(d.up) // the memory may have been in use until now
 	to := w.work.Addr() + uintptr(b.work)
 	for _, c := range s.Cols {
 		if c.Pages != nil {
@@ -160,7 +174,6 @@ func (t *transfer) pages(s *gpu.Stride, cols []gpu.Column) *decoding {
 		}
 	}
 	t.copyTable(to, w.table.bytes)
-	return w
 }
 
 // copyTable copies bytes up, from page-locked memory that is released with the stride.
@@ -187,6 +200,10 @@ func (w *decoding) launch(copied event) error {
 		split: at + t.split, of: at + t.of, walks: base + t.walks, starts: base + t.starts, whole: base + t.whole,
 		count: t.count, walkers: t.walkers}
 	w.do(func() error { return d.follow(d.decode, copied) })
+	w.do(func() (err error) {
+		w.begin, err = d.record(d.decode)
+		return err
+	})
 	if b.valid > 0 {
 		w.do(func() error {
 			return d.ctx.do(cuMemsetD8Async, uintptr(base+t.valid), 0, uintptr(b.valid), uintptr(d.decode))
@@ -219,8 +236,9 @@ func (w *decoding) launch(copied event) error {
 // Until place, addresses in them are positions in the memory of the decoding.
 type pageBatch struct {
 	columns            []pageColumnArgs
-	dictionaries, data []batchPage
-	work, bytes, valid int64 // sizes of work, of the columns in pages, and of bitmaps
+	pages              []batchPage // those of dictionaries, then those of data
+	dictionaries, data []batchPage // parts of pages
+	work, bytes, valid int64       // sizes of work, of the columns in pages, and of bitmaps
 	zstd               zstdBatch
 	lz4, hadoop, gzip  []int32 // pages with these codecs, of all
 	conversions        pageConversions
@@ -237,6 +255,19 @@ type batchPage struct {
 	conversion pageConversion
 }
 
+// begin makes room for the pages of a stride.
+func (b *pageBatch) begin(s *gpu.Stride) {
+	dictionaries, data := 0, 0
+	for _, c := range s.Cols {
+		if c.Pages != nil {
+			dictionaries += len(c.Pages.Dictionaries)
+			data += len(c.Pages.Data)
+		}
+	}
+	b.pages = make([]batchPage, dictionaries+data)
+	b.dictionaries, b.data = b.pages[:0:dictionaries], b.pages[dictionaries:dictionaries]
+}
+
 // reserve returns the position of n bytes in work.
 func (b *pageBatch) reserve(n int64) uint64 {
 	at := b.work
@@ -245,9 +276,9 @@ func (b *pageBatch) reserve(n int64) uint64 {
 }
 
 // add adds a column, and returns what it becomes.
-func (b *pageBatch) add(w *decoding, at int, c gpu.Column, dict *gpu.Dictionary) gpu.Column {
+func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 	p := c.Pages
-	col := gpu.Column{Type: c.Type, Len: c.Len, Dict: dict}
+	col := gpu.Column{Type: c.Type, Len: c.Len}
 	x := pageColumn{at: at, pages: p, own: len(b.columns), dictionaries: -1}
 	out := pageColumnArgs{stored: int32(p.Stored), width: int32(c.Type.Width()), least: p.Least, most: p.Most,
 		text: flag(c.Type.Kind == gpu.String)}
@@ -354,18 +385,21 @@ type pageTable struct {
 	walkers                                       int32
 }
 
+var zeros [15]byte
+
 // put adds values, and returns their position.
 func put[T any](t *pageTable, values []T) uint64 {
 	at := (t.before+int64(len(t.bytes))+15)/16*16 - t.before
-	t.bytes = append(append(t.bytes, make([]byte, at-int64(len(t.bytes)))...), gpu.BytesOf(values)...)
+	t.bytes = append(append(t.bytes, zeros[:at-int64(len(t.bytes))]...), gpu.BytesOf(values)...)
 	return uint64(at)
 }
 
 // layOut returns the table of pages, those of dictionaries first. The largest pages are decompressed first.
 func (b *pageBatch) layOut() (t pageTable) {
-	pages := slices.Concat(b.dictionaries, b.data)
-	var compressed []int32
-	for i, p := range pages {
+	pages := b.pages
+	compressed := make([]int32, 0, len(pages))
+	for i := range pages {
+		p := &pages[i]
 		if p.converts {
 			b.conversions.add(int32(i), p.conversion)
 		}
@@ -383,7 +417,7 @@ func (b *pageBatch) layOut() (t pageTable) {
 		}
 	}
 	slices.SortStableFunc(compressed, func(x, y int32) int { return cmp.Compare(pages[y].raw, pages[x].raw) })
-	var work []snappyWork
+	work := make([]snappyWork, 0, 4*len(compressed))
 	var split []pageSplit
 	of := make([]int32, len(pages))
 	starts, walks, most := int32(0), int64(0), int64(0)
@@ -410,6 +444,8 @@ func (b *pageBatch) layOut() (t pageTable) {
 	t.walks, t.starts, t.whole = b.reserve(walks*8), b.reserve(int64(starts)*4), b.reserve(int64(len(split))*4)
 	b.zstd.reserve(b)
 	t.before = b.work + b.bytes
+	t.bytes = make([]byte, 0, len(pages)*int(unsafe.Sizeof(pageArgs{})+unsafe.Sizeof(pageSplit{}))+
+		len(work)*int(unsafe.Sizeof(snappyWork{}))+4<<10)
 	args := make([]pageArgs, len(pages)) // written by place
 	t.pages, t.columns, t.status = put(&t, args), put(&t, b.columns), put(&t, make([]pageStatus, len(b.columns)))
 	t.next, t.work, t.split, t.of = put(&t, make([]uint32, 1)), put(&t, work), put(&t, split), put(&t, of)
@@ -441,8 +477,9 @@ func (w *decoding) place() {
 		}
 	}
 	bytes := base + uint64(b.work)
-	var pages []pageArgs
-	for _, p := range slices.Concat(b.dictionaries, b.data) {
+	pages := make([]pageArgs, 0, len(b.pages))
+	for i := range b.pages {
+		p := &b.pages[i]
 		p.src += bytes
 		if p.codec != gpu.PageUncompressed {
 			p.body += base
@@ -500,8 +537,12 @@ func (w *decoding) giveBack() {
 		w.d.readback.give(w.slot)
 		w.slot = nil
 	}
-	w.d.recycle(w.end)
-	w.end = 0
+	if w.end != 0 {
+		w.d.trace.decoded(w)
+	} else {
+		w.d.recycle(w.begin)
+	}
+	w.begin, w.end = 0, 0
 }
 
 // release waits for the kernels of the decoding, and releases what only they need.

@@ -253,6 +253,10 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 			return nil, arrival{}, q.fail("copy a stride up", err)
 		}
 	}
+	var w *decoding
+	if s.HasPages() {
+		w = q.dev.newDecoding(l, s)
+	}
 	q.dev.uploads.Lock()
 	defer q.dev.uploads.Unlock()
 	t.begin(q.dev.up)
@@ -260,9 +264,8 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	for i, c := range s.Cols {
 		cols[i] = t.column(i, c, q.upDicts, t.upload)
 	}
-	var w *decoding
-	if t.err == nil && s.HasPages() {
-		w = t.pages(s, cols)
+	if w != nil {
+		t.copyPages(s, cols, w)
 	}
 	t.finish(q.dev.up)
 	var copied event
@@ -401,8 +404,10 @@ func (t *transfer) fail(err error) {
 	}
 }
 
+// begin records the beginning of the copies. The last call counts.
 func (t *transfer) begin(s stream) {
 	if t.err == nil {
+		t.q.dev.recycle(t.start)
 		var err error
 		t.start, err = t.q.dev.record(s)
 		t.fail(err)

@@ -19,6 +19,7 @@ const (
 	laneUp      = "copy up"
 	laneKernels = "kernels"
 	laneDown    = "copy down"
+	lanePages   = "decode pages"
 )
 
 // trace measures the device's work with events. It adds up the work of each lease and of the
@@ -78,6 +79,11 @@ func (t *trace) ran(o *op, start event) {
 	t.measure(start, stop, leaseSpan{gpu.Span{Lane: laneKernels, Name: o.span()}, o.lease}, o.launches, nil)
 }
 
+// decoded records the decoding of a stride's columns in pages, whose events are set.
+func (t *trace) decoded(w *decoding) {
+	t.measure(w.begin, w.end, leaseSpan{gpu.Span{Lane: lanePages, Name: "decode"}, w.lease}, 0, nil)
+}
+
 // moved records a transfer whose events are set. It calls done once the transfer has ended.
 func (t *trace) moved(x *transfer, lane string, done func()) {
 	t.measure(x.start, x.stop, leaseSpan{gpu.Span{Lane: lane, Name: x.name, Bytes: x.bytes}, x.lease}, 0, done)
@@ -114,6 +120,8 @@ func (t *trace) add(s leaseSpan, launches int64) {
 		a.Up, a.BytesUp = took, s.Bytes
 	case laneDown:
 		a.Down, a.BytesDown = took, s.Bytes
+	case lanePages:
+		a.Decode = took
 	default:
 		a.Busy = took
 	}

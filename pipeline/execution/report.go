@@ -201,6 +201,8 @@ type ActivityReport struct {
 	BytesDown   int64         `json:"bytes_down"`
 	CopyingUp   time.Duration `json:"copy_up_ns"`
 	CopyingDown time.Duration `json:"copy_down_ns"`
+	// Decoding is the time in which the GPU decoded pages.
+	Decoding time.Duration `json:"decode_pages_ns"`
 	// FractionUp and FractionDown are the rates of the copies while they ran, as fractions of the
 	// measured rate of the link in that direction.
 	FractionUp   float64 `json:"link_fraction_up,omitempty"`
@@ -222,6 +224,9 @@ func (a *ActivityReport) String() string {
 	var b strings.Builder
 	if a.Launches > 0 {
 		fmt.Fprintf(&b, "; %d kernels, %.3f s on the GPU", a.Launches, a.Kernels.Seconds())
+	}
+	if a.Decoding > 0 {
+		fmt.Fprintf(&b, "; %.3f s decoding pages", a.Decoding.Seconds())
 	}
 	copied := func(bytes int64, took time.Duration, way string, share float64) {
 		if bytes > 0 && took > 0 {

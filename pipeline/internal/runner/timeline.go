@@ -90,7 +90,8 @@ var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 // WriteTimeline writes the spans of a report as a self-contained HTML page:
 // queues as rows, time across.
 func WriteTimeline(w io.Writer, r *execution.Report) error {
-	lanes := []string{"set up", laneDecode, "copy up", "kernels", "copy down", laneCPU, laneWrite, laneRead, laneEncode}
+	lanes := []string{"set up", laneDecode, "copy up", "decode pages", "kernels", "copy down", laneCPU, laneWrite,
+		laneRead, laneEncode}
 	type row struct {
 		Lane  int   `json:"l"`
 		Stage int   `json:"s"`
