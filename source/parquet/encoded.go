@@ -137,6 +137,13 @@ func (c *encodedChunk) readInto(b *gpu.Buffer) {
 	c.whole = b
 }
 
+// readNow does the first read of the chunk. Memory of readInto gets all bytes.
+func (c *encodedChunk) readNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = c.fill(1)
+}
+
 // find returns the page of a wanted row. It fetches the pages up to this one.
 func (c *encodedChunk) find(row int64) (*page, error) {
 	c.mu.Lock()

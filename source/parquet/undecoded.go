@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -69,7 +70,8 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 }
 
 // readTogether makes the chunks of a column of a stride follow each other in memory, so that the column is
-// copied to the device in few pieces. If the budget has no room for that, they are read as if the CPU decoded them.
+// copied to the device in few pieces, and reads them. If the budget has no room for that, they are read later, as if
+// the CPU decoded them.
 func (r *reader) readTogether(plan *stridePlan, i int) error {
 	sizes, total := make([]int64, len(plan.segments)), int64(0)
 	for k, s := range plan.segments {
@@ -88,13 +90,45 @@ func (r *reader) readTogether(plan *stridePlan, i int) error {
 	}
 	defer all.Release()
 	at := int64(0)
+	var chunks []*encodedChunk
 	for k, s := range plan.segments {
 		if sizes[k] > 0 {
 			s.chunks[i].readInto(all.View(at, sizes[k]))
+			chunks = append(chunks, s.chunks[i])
 			at += sizes[k]
 		}
 	}
+	r.readAtOnce(chunks)
 	return nil
+}
+
+// readAtOnce reads chunks into the memory of readInto. A core reads the page cache at 2 to 3 GB/s, so idle ones help.
+// If a read fails, the chunk is read again when its pages are wanted, and that error counts.
+func (r *reader) readAtOnce(chunks []*encodedChunk) {
+	var next atomic.Int64
+	var helpers sync.WaitGroup
+	var work func()
+	work = func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(chunks) {
+				return
+			}
+			if i+1 < len(chunks) {
+				select {
+				case r.slots <- struct{}{}:
+					helpers.Go(func() {
+						work()
+						<-r.slots
+					})
+				default:
+				}
+			}
+			chunks[i].readNow()
+		}
+	}
+	work()
+	helpers.Wait()
 }
 
 // deviceCodecs are the codecs that a device decompresses.
@@ -267,13 +301,20 @@ const mostBetween = 4 << 10
 // add adds rows [from, to) of a chunk, or returns the reason why the device cannot decode a page.
 func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (reason string, err error) {
 	b.at.path, b.at.rowGroup = c.file.path, c.group
-	if n := len(b.chunks); n == 0 || b.chunks[n-1] != c {
+	first := len(b.chunks) == 0 || b.chunks[len(b.chunks)-1] != c
+	if first {
 		b.chunks = append(b.chunks, c)
 	}
-	for row := from; row < to; {
+	for row := from; row < to; first = false {
 		p, err := c.find(row)
 		if err != nil {
 			return "", err
+		}
+		if first && p.coded() && c.dict.page != nil {
+			// The dictionary comes before the first page, so both are in one piece.
+			if err := b.hold(c, c.dict.page, &gpu.Page{}); err != nil {
+				return "", err
+			}
 		}
 		g, reason := p.undecoded(c)
 		if reason != "" {
@@ -293,12 +334,7 @@ func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (reason string, err 
 
 // take adds the bytes of a page, or returns the reason why the device cannot decode them.
 func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (reason string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.loadLocked(p); err != nil {
-		return "", err
-	}
-	if err := p.verify(); err != nil {
+	if err := b.hold(c, p, g); err != nil {
 		return "", err
 	}
 	if !walk(b.Pages, g, p.bytes[max(g.Levels, 0):]) {
@@ -307,16 +343,29 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (reason strin
 		}
 		return reasonZstd, nil
 	}
+	return "", nil
+}
+
+// hold adds the bytes of a page to the pieces.
+func (b *pagesBuilder) hold(c *encodedChunk, p *page, g *gpu.Page) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.loadLocked(p); err != nil {
+		return err
+	}
+	if err := p.verify(); err != nil {
+		return err
+	}
 	if g.At = b.size; p.size == 0 {
-		return "", nil
+		return nil
 	}
 	block, from := p.block.Whole()
 	from += int64(cap(p.block.Bytes()) - cap(p.bytes))
 	to := from + int64(p.size)
 	for _, x := range slices.Backward(b.pieces) {
 		if x.block == block && x.from <= from && to <= x.to {
-			g.At = x.at + from - x.from // a dictionary between data pages
-			return "", nil
+			g.At = x.at + from - x.from // a dictionary
+			return nil
 		}
 	}
 	last := len(b.pieces) - 1
@@ -328,7 +377,7 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (reason strin
 	b.size += to - x.to
 	x.to = to
 	g.At = b.size - int64(p.size)
-	return "", nil
+	return nil
 }
 
 // walk adds to the pages of a column what a device must know about the compressed body of a page. ok is false if it
@@ -445,7 +494,11 @@ func (b *pagesBuilder) column(t gpu.Type, rows int) (col gpu.Column, reason stri
 	for _, x := range b.pieces {
 		views = append(views, x.block.View(x.from, x.to-x.from))
 	}
-	col.Data = gpu.Joined(views)
+	if len(views) == 1 { // which a device copies faster than several
+		col.Data = views[0]
+	} else {
+		col.Data = gpu.Joined(views)
+	}
 	return col, "", nil
 }
 

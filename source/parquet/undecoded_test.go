@@ -574,3 +574,31 @@ func TestADeviceWidensLikeTheCPU(t *testing.T) {
 		}
 	}
 }
+
+// TestTheColumnsOfAStrideAreReadAsOnePieceEach reads row groups whose dictionaries come before their pages.
+func TestTheColumnsOfAStrideAreReadAsOnePieceEach(t *testing.T) {
+	for _, threads := range []int{1, 4} {
+		c := pagesCase{codec: &pq.Snappy, version: 1, bytes: 1000, dictionary: true, distinct: 50, rows: 3000}
+		table, err := Open(c.file(t), OpenOptions{})
+		require.NoError(t, err)
+		var columns []int
+		for i := range table.Schema().Fields {
+			columns = append(columns, i)
+		}
+		l := hosttest.Budget(t, 0).Lease("scan")
+		r, err := table.Scan(t.Context(), source.ScanOptions{Columns: columns, StrideRows: 1 << 20, Lease: l,
+			Decode: source.DecodeOptions{Pages: true, Threads: threads}})
+		require.NoError(t, err)
+		s, err := r.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, c.rows, s.Rows)
+		for i, col := range s.Cols {
+			if name := s.Schema.Fields[i].Name; col.Pages != nil {
+				require.Nil(t, col.Data.Pieces(), name)
+			}
+		}
+		s.Release()
+		require.NoError(t, r.Close())
+		require.NoError(t, l.Close())
+	}
+}
