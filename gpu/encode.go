@@ -20,6 +20,9 @@ type Chunk struct {
 	Codec                 PageCodec
 	// Head returns the bytes that the file has before a page.
 	Head func(p EncodedPage) ([]byte, error)
+	// Filter, when set, asks for a Bloom filter after the pages. It returns the bytes that the file has before a filter
+	// of some values that differ, and the size of the filter.
+	Filter func(distinct int64) (head []byte, size int, err error)
 }
 
 // Rows are rows of a column.
@@ -53,6 +56,8 @@ type EncodedChunk struct {
 	// Dictionary is nil if values are not codes.
 	Dictionary *EncodedPage
 	Pages      []EncodedPage
+	// Filter is where the Bloom filter begins in Data, with its head; 0 for none. It goes to the end of Data.
+	Filter int64
 	// Unable says that the CPU must encode the chunk: a value does not fit the type of the file or a page, or is null
 	// and may not be, or two strings of a dictionary have the same hash. The chunk has no pages.
 	Unable bool
@@ -72,7 +77,8 @@ type EncodedPage struct {
 	// values, and each of them has an order.
 	Bounded     bool
 	Least, Most uint64
-	// LeastText and MostText are the first TextBound bytes of the least and the greatest string or value of 16 bytes.
+	// LeastText and MostText are the first TextBound bytes of the least and the greatest string or value of 16
+	// bytes.
 	LeastText, MostText []byte
 }
 
@@ -112,7 +118,8 @@ func (c *Chunk) Check() error {
 	if t.IsVar() && c.Width == 0 && (c.PlainRows < 1 || c.PlainBytes < 1) {
 		return fmt.Errorf("encode strings in pages of %d rows and %d bytes", c.PlainRows, c.PlainBytes)
 	}
-	if !c.hasWidth(t) || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 || t.Kind == Bool && c.Dictionary {
+	if !c.hasWidth(t) || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 ||
+		t.Kind == Bool && (c.Dictionary || c.Filter != nil) {
 		return fmt.Errorf("encode a chunk of %d parts, type %v, width %d, scale %d, pages of %d rows, dictionary %v",
 			len(c.Parts), t, c.Width, c.Scale, c.PageRows, c.Dictionary)
 	}

@@ -26,7 +26,7 @@ type (
 		partCount, rows                                           int32
 		fromWidth, width                                          int32
 		form, nullable, delta, page, pages, dictionary, logSlots  int32
-		pageRows, capacity, _                                     int32
+		pageRows, capacity, filter                                int32
 	}
 	chunkState struct{ _, bad, distinct, full uint32 }
 	encodePage struct {
@@ -126,7 +126,7 @@ func encodeChunks(o *op, host *gpu.Lease, chunks []gpu.Chunk, texts []textPlan, 
 	e.layOut()
 	e.launch()
 	if !o.read(e.stateMem, 0, gpu.BytesOf(e.states)) || !o.read(e.resultMem, 0, gpu.BytesOf(e.results)) ||
-		!o.read(e.boundMem, 0, e.bounds) {
+		!o.read(e.boundMem, 0, e.bounds) || !e.readFilterCounts() {
 		return nil, o.err
 	}
 	done, err := e.collect(host)
@@ -168,6 +168,10 @@ type encoding struct {
 	stateMem, resultMem *gpu.Buffer
 	hashes              bool // there are chunks of strings or of 16-byte values with a dictionary
 	wide                bool // there are chunks of 16-byte values
+	filters             []filterChunk
+	filterArgs          filterArgs
+	countMem            *gpu.Buffer
+	filterCounts        []uint64 // of the hashes of each filter, where countMem has them
 	boundTable          arena
 	boundMem            *gpu.Buffer
 	bounds              []byte // of pages, where boundMem has them
@@ -206,10 +210,13 @@ func bodyBytes(rows, width int64) int64 {
 // layOut makes the tables of chunks, pages and pieces, and their memory.
 func (e *encoding) layOut() {
 	var mem, table, clear arena // all bits of table are set at first, those of clear are not
-	parts, dictionaries, bodies := 0, 0, 0
+	parts, dictionaries, bodies, filters := 0, 0, 0, 0
 	for i := range e.given {
 		c := &e.given[i]
 		parts += len(c.Parts)
+		if c.Filter != nil {
+			filters++
+		}
 		if e.isText(i) {
 			bodies += len(e.texts[i].cuts)
 			continue
@@ -220,6 +227,7 @@ func (e *encoding) layOut() {
 		}
 	}
 	e.parts = make([]encodePart, 0, parts)
+	e.filters = make([]filterChunk, 0, filters)
 	e.chunks = make([]encodeChunk, len(e.given))
 	e.states = make([]chunkState, len(e.given))
 	e.pages = make([]encodePage, bodies+dictionaries)
@@ -311,7 +319,10 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	*c = encodeChunk{parts: uint64(len(e.parts)), scale: given.Scale, partCount: int32(len(given.Parts)),
 		rows: int32(given.Len()), fromWidth: int32(t.Width()), width: int32(given.Width),
 		nullable: flag(given.Nullable), delta: flag(given.Delta && !t.IsFloat()), page: int32(*page), dictionary: -1}
-	c.pageRows = int32(given.PageRows)
+	c.pageRows, c.filter = int32(given.PageRows), -1
+	if given.Filter != nil {
+		e.layOutFilter(c, table)
+	}
 	switch {
 	case given.Width == 16:
 		c.form, e.wide, e.hashes = encodeWide, true, e.hashes || given.Dictionary
@@ -430,6 +441,10 @@ func (e *encoding) launch() {
 	run("encode_body", e.data, encodeThreads)
 	run("encode_plain", e.data, encodeThreads)
 	run("encode_copy", len(e.runs), encodeThreads)
+	if len(e.filters) > 0 {
+		e.begins("hashes")
+		e.hash()
+	}
 	e.begins("compression")
 	e.args.count = int32(len(e.pieces))
 	run("encode_pieces", blocks(len(e.pieces), encodePieces), encodePieces*32)
@@ -441,8 +456,8 @@ func (e *encoding) hasDictionary(i int) bool {
 	return e.chunks[i].dictionary >= 0 && e.states[i].full == 0
 }
 
-// describe returns a chunk with its pages, and the heads of these, the dictionary first. places gets where the bodies
-// are, from at on, and describe returns where they end.
+// describe returns a chunk with its pages, and the heads of these, the dictionary first and the filter last. places
+// gets where the bodies are, from at on, and describe returns where they end.
 func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChunk, heads [][]byte, end int64,
 	err error) {
 	c := &e.chunks[i]
@@ -485,6 +500,16 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 			return out, nil, at, err
 		}
 		out.Pages = append(out.Pages, p)
+	}
+	if c.filter >= 0 {
+		head, size, err := e.given[i].Filter(int64(e.filterCounts[c.filter]))
+		if err != nil {
+			return out, nil, at, err
+		}
+		out.Filter = at - start
+		heads = append(heads, head)
+		e.placeFilter(c.filter, at+int64(len(head)), size)
+		at += int64(len(head) + size)
 	}
 	return out, heads, at, nil
 }
@@ -536,6 +561,7 @@ func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) 
 	e.begins("output")
 	e.fill(to, 0, total, 0) // the gaps for heads
 	launch(e.op, "encode_gather", len(e.pieces), encodeThreads, 0, e.args)
+	e.putFilters(to)
 	if e.failed() {
 		return nil, e.err
 	}
@@ -568,7 +594,7 @@ func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) 
 	return out, nil
 }
 
-// putHeads writes the heads of the pages of a chunk, the dictionary first.
+// putHeads writes the heads of the pages of a chunk, the dictionary first, and that of its filter.
 func putHeads(c *gpu.EncodedChunk, heads [][]byte) {
 	if c.Dictionary != nil {
 		copy(c.Data.Bytes()[c.Dictionary.At:], heads[0])
@@ -576,6 +602,9 @@ func putHeads(c *gpu.EncodedChunk, heads [][]byte) {
 	}
 	for i, p := range c.Pages {
 		copy(c.Data.Bytes()[p.At:], heads[i])
+	}
+	if c.Filter > 0 {
+		copy(c.Data.Bytes()[c.Filter:], heads[len(c.Pages)])
 	}
 }
 

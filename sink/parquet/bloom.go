@@ -70,24 +70,30 @@ func zeroOrNaN[T float32 | float64](values []T) (zero, nan bool) {
 func (p *pageWriter) bloomFilter() error {
 	slices.Sort(p.hashes)
 	distinct := slices.Compact(p.hashes)
-	size := max(bloom.NumSplitBlocksOf(int64(len(distinct)), bloomBits), 1) * bloom.BlockSize
+	head, size, err := bloomHead(int64(len(distinct)))
+	if err != nil {
+		return err
+	}
 	bits, err := take[byte](p.lease, &p.filter, size)
 	if err != nil {
 		return err
 	}
 	clear(bits)
 	bloom.MakeSplitBlockFilter(bits).InsertBulk(distinct)
-	head, err := thrift.Marshal(new(thrift.CompactProtocol), &format.BloomFilterHeader{NumBytes: int32(size),
-		Algorithm:   format.BloomFilterAlgorithm{Value: new(format.SplitBlockAlgorithm)},
-		Hash:        format.BloomFilterHash{Value: new(format.XxHash)},
-		Compression: format.BloomFilterCompression{Value: new(format.BloomFilterUncompressed)}})
-	if err != nil {
-		return err
-	}
 	k := p.chunk
 	k.meta.BloomFilterOffset, k.meta.BloomFilterLength = k.pages.size, int32(len(head)+size)
 	if err := k.pages.append(head); err != nil {
 		return err
 	}
 	return k.pages.append(bits)
+}
+
+// bloomHead returns the size of a Bloom filter of a number of values that differ, and the bytes of the file before it.
+func bloomHead(distinct int64) (head []byte, size int, err error) {
+	size = max(bloom.NumSplitBlocksOf(distinct, bloomBits), 1) * bloom.BlockSize
+	head, err = thrift.Marshal(new(thrift.CompactProtocol), &format.BloomFilterHeader{NumBytes: int32(size),
+		Algorithm:   format.BloomFilterAlgorithm{Value: new(format.SplitBlockAlgorithm)},
+		Hash:        format.BloomFilterHash{Value: new(format.XxHash)},
+		Compression: format.BloomFilterCompression{Value: new(format.BloomFilterUncompressed)}})
+	return head, size, err
 }

@@ -114,7 +114,7 @@ func (w *Writer) expectMore(more bool) {
 
 // encodedByDevice reports whether devices encode the column, with a dictionary or without one.
 func (c *column) encodedByDevice(coded bool) bool {
-	return gpu.Encodes(c.field.Type) && !c.bloom && (!coded || c.field.Type.IsVar())
+	return gpu.Encodes(c.field.Type) && (!coded || c.field.Type.IsVar())
 }
 
 func isHost(c gpu.Column) bool { return gpu.CheckHostMemory([]gpu.Column{c}, nil) == nil }
@@ -287,6 +287,9 @@ func (w *Writer) deviceChunk(c *column) gpu.Chunk {
 	if w.opt.Compression == "snappy" {
 		chunk.Codec = gpu.PageSnappy
 	}
+	if c.bloom {
+		chunk.Filter = bloomHead
+	}
 	switch c.physical {
 	case format.Boolean:
 		chunk.PageRows, chunk.Dictionary = max(8, w.opt.PageRows&^7), false
@@ -335,6 +338,10 @@ func (c *column) chunkOf(e gpu.EncodedChunk, codec compressor, rows int) *encode
 		k.bounds = all.finish(c.field.Type)
 	}
 	k.finish(c, int64(nulls))
+	if e.Filter > 0 {
+		k.meta.BloomFilterOffset, k.meta.BloomFilterLength = e.Filter, int32(k.pages.size-e.Filter)
+		k.meta.TotalCompressedSize = e.Filter
+	}
 	return k
 }
 

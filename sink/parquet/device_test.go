@@ -83,6 +83,7 @@ type encodeCase struct {
 	nulls                       float64
 	rows, distinct              int
 	pageRows, pageBytes, group  int
+	bloom                       bool
 }
 
 // table returns rows of the types that a device encodes, strings and UUIDs with and without a dictionary, and shapes.
@@ -152,7 +153,7 @@ func TestADeviceEncodesLikeTheCPU(t *testing.T) {
 							}
 							c := encodeCase{codec, encoding, dictionary, nulls, rows, distinct,
 								[]int{max(8, rows/9), 500, 1 << 15}[i%3], []int{1 << 20, 700, 9000}[i%7%3],
-								[]int{1 << 20, rows/2 + 1}[i%2]}
+								[]int{1 << 20, rows/2 + 1}[i%2], i%5 < 3}
 							c.check(t, d, c.table(rand.New(rand.NewPCG(uint64(i), 5))))
 						}
 					}
@@ -166,12 +167,16 @@ func (c encodeCase) check(t *testing.T, d gpu.Device, tab table) {
 	t.Helper()
 	opt := Options{Compression: c.codec, Encoding: c.encoding, Dictionary: c.dictionary, PageRows: c.pageRows,
 		PageBytes: c.pageBytes, RowGroupRows: c.group, Threads: 2}
+	if c.bloom {
+		opt.BloomFilters = filtered(tab.schema)
+	}
 	cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
 	tab.write(t, cpu, opt)
 	ofDevice := tab.writeOnDevice(t, d, device, opt)
 	want, got := readFile(t, cpu), readFile(t, device)
 	require.Equal(t, got.columnBytes(), ofDevice, "%+v", c)
 	requireSameMetadata(t, want.File, got.File)
+	require.Equal(t, want.filters(), got.filters(), "%+v", c)
 	if c.codec == "none" && (c.dictionary == "off" || c.distinct > c.rows) {
 		require.True(t, bytes.Equal(want.bytes, got.bytes), "%+v", c)
 		return
@@ -188,14 +193,25 @@ type parquetFile struct {
 	bytes []byte
 }
 
-// columnBytes returns the bytes of all column chunks.
+// columnBytes returns the bytes of all column chunks, with their Bloom filters.
 func (f parquetFile) columnBytes() (n int64) {
 	for _, g := range f.Metadata().RowGroups {
 		for _, c := range g.Columns {
-			n += c.MetaData.TotalCompressedSize
+			n += c.MetaData.TotalCompressedSize + int64(c.MetaData.BloomFilterLength)
 		}
 	}
 	return n
+}
+
+// filters returns the Bloom filters of all column chunks, with their headers.
+func (f parquetFile) filters() (out [][]byte) {
+	for _, g := range f.Metadata().RowGroups {
+		for _, c := range g.Columns {
+			at := c.MetaData.BloomFilterOffset
+			out = append(out, f.bytes[at:at+int64(c.MetaData.BloomFilterLength)])
+		}
+	}
+	return out
 }
 
 func readFile(t *testing.T, path string) parquetFile {

@@ -39,13 +39,13 @@ struct EncodeChunk {
     i32 log_slots;
     i32 page_rows;
     i32 capacity;  // bytes of entries
-    i32 unused;
+    i32 filter;    // the number of its Bloom filter; negative: none
 };
 
 // Form is the order of values and, for integers, how they get wider. ENCODE_STRINGS are strings with a dictionary. A
 // hash of eight bytes takes the place of their values; a string that differs from another of the same hash is left to
-// the CPU. ENCODE_TEXTS are strings without a dictionary. ENCODE_WIDE and ENCODE_UNSIGNED_WIDE are values of 16 bytes in
-// the file, the highest byte first; a hash stands for them in a dictionary, too. ENCODE_BOOLS are bits.
+// the CPU. ENCODE_TEXTS are strings without a dictionary. ENCODE_WIDE and ENCODE_UNSIGNED_WIDE are values of 16 bytes
+// in the file, the highest byte first; a hash stands for them in a dictionary, too. ENCODE_BOOLS are bits.
 enum EncodeForm {
     ENCODE_SIGNED,
     ENCODE_UNSIGNED,
@@ -181,6 +181,18 @@ DEVICE bool text_of(const EncodePart& q, i64 row, Text& t) {
     return true;
 }
 
+// row_text finds the string of a row. k is the part of an earlier row, and becomes that of the row. It returns false
+// for a null; lost is set if the row has no string in memory.
+DEVICE bool row_text(const EncodePart* parts, i32 count, i32& k, i32 row, Text& t, bool& lost) {
+    while (k + 1 < count && parts[k + 1].row <= row) k++;
+    const EncodePart& q = parts[k];
+    i64 at = q.from + (row - q.row);
+    if (!bit(q.valid, at)) return false;
+    if (text_of(q, at, t)) return true;
+    lost = true;
+    return false;
+}
+
 // part_of returns the number of the part that has a row of a chunk.
 DEVICE i32 part_of(const EncodePart* parts, i32 count, i32 row) {
     i32 lo = 0, hi = count - 1;
@@ -194,9 +206,9 @@ DEVICE i32 part_of(const EncodePart* parts, i32 count, i32 row) {
     return lo;
 }
 
-// load64 reads eight bytes of the n that follow p. All bytes that it touches are among these if n >= 11.
+// load64 reads eight bytes of the n that follow p, and touches no others.
 DEVICE u64 load64(const u8* p, u32 n) {
-    if (n >= 11) return load32(p) | (u64)load32(p + 4) << 32;
+    if (n >= 11 || (n >= 8 && ((u64)p & 3) == 0)) return load32(p) | (u64)load32(p + 4) << 32;
     u64 word = 0;
     for (u32 k = 0; k < 8 && k < n; k++) word |= (u64)p[k] << 8 * k;
     return word;

@@ -55,18 +55,6 @@ struct TextArgs {
 // place_of returns the bytes of the values before a row of a chunk.
 DEVICE u64 place_of(const u32* places, const u64* segments, i32 row) { return segments[row / SEGMENT] + places[row]; }
 
-// row_text finds the string of a row. k is the part of an earlier row, and becomes that of the row. It returns false
-// for a null; lost is set if the row has no string in memory.
-DEVICE bool row_text(const EncodePart* parts, i32 count, i32& k, i32 row, Text& t, bool& lost) {
-    while (k + 1 < count && parts[k + 1].row <= row) k++;
-    const EncodePart& q = parts[k];
-    i64 at = q.from + (row - q.row);
-    if (!bit(q.valid, at)) return false;
-    if (text_of(q, at, t)) return true;
-    lost = true;
-    return false;
-}
-
 KERNEL_BOUNDS(encode_lengths, TextArgs, ENCODE_THREADS, 4) {
     __shared__ u64 warps[33];
     const Piece s = a.segments[blockIdx.x];
