@@ -47,7 +47,7 @@ func sumOf(r *Report) ActivityReport {
 // reported converts an activity to the form of a report, without the shares of the link.
 func reported(a gpu.Activity) ActivityReport {
 	return ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown,
-		CopyingUp: a.Up, CopyingDown: a.Down}
+		CopyingUp: a.Up, CopyingDown: a.Down, Decoding: a.Decode}
 }
 
 func withoutLink(a *ActivityReport) ActivityReport {
@@ -109,6 +109,7 @@ func TestRunsThatShareADeviceReportTheirOwnActivity(t *testing.T) {
 		total.BytesDown += a.BytesDown
 		total.CopyingUp += a.CopyingUp
 		total.CopyingDown += a.CopyingDown
+		total.Decoding += a.Decoding
 	}
 	require.Equal(t, reported(d.Activity()), total, "the runs' together are the device's own")
 }
