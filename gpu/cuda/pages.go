@@ -100,6 +100,7 @@ type pageColumn struct {
 	at                int // in the stride
 	pages             *gpu.Pages
 	own, dictionaries int    // its status, and that of its dictionary pages or -1
+	from, to          int    // its pages in the data of the batch
 	strings           uint64 // addresses of strings
 	valid             int64  // position of the bitmap in work
 }
@@ -307,6 +308,7 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 	b.columns = append(b.columns, out)
 	starts := b.addDictionaries(&x, c)
 	row := int64(0)
+	x.from, x.to = len(b.data), len(b.data)+len(p.Data)
 	for _, g := range p.Data {
 		a := b.page(g, c, x.own)
 		a.row = row
@@ -573,13 +575,24 @@ func (q *queue) complete(s *gpu.Stride, w *decoding) error {
 		if w.work == nil { // an earlier call was denied memory
 			w.work, col.Data = col.Data, nil
 		}
+		full := w.read[c.own].bad == pagesFull
+		var room *gpu.Buffer
 		var err error
-		if w.bad(c) {
+		if full {
+			room, err = w.enlarge(c)
+		}
+		switch {
+		case err != nil:
+		case w.bad(c):
 			err = q.decodeOnHost(s, c, w.lease)
-		} else {
+		default:
 			err = q.completeColumn(col, c, w)
 		}
+		room.Release()
 		if gpu.IsOutOfMemory(err) { // the stride may be released instead, and has no use for this Data
+			if full {
+				w.read[c.own].bad = pagesFull // what was released is needed again
+			}
 			col.Data.Release()
 			col.Data, w.work = w.work, nil
 		}

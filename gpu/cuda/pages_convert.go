@@ -1,6 +1,11 @@
 package cuda
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"math"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
 
 // The layouts of pages_convert.cu.
 type (
@@ -20,8 +25,11 @@ type pageConversions struct {
 }
 
 // prefixedBytes is the memory for the bytes of values that share prefixes, as a multiple of the bytes of their page. If
-// they have more, the CPU decodes the column.
+// they have more, the kernel finds out how many, and the column is decoded again (enlarge).
 const prefixedBytes = 4
+
+// pagesFull is the status of a column whose values need more memory: PAGES_FULL of pages_convert.cu.
+const pagesFull = 2
 
 // converts reports whether the values of a page of a column are not PLAIN ones that pages_decode takes.
 func converts(g gpu.Page, c gpu.Column) bool {
@@ -79,4 +87,70 @@ func (v *pageConversions) place(t *pageTable, base uint64) {
 func (v *pageConversions) convert(w *decoding, pages pagesArgs, at uint64) {
 	launchPages(w, "pages_convert", len(v.list), pageThreads, convertArgs{pages: pages.pages, columns: pages.columns,
 		status: pages.status, list: at + v.at})
+}
+
+// enlarge decodes a column again, after the kernels have found how many bytes its values have. It returns the memory for
+// them, which must live until the column is complete. It waits for the decoding.
+func (w *decoding) enlarge(c pageColumn) (room *gpu.Buffer, err error) {
+	b, before := &w.batch, addr(w.work)+uint64(w.table.before)
+	first := int32(len(b.dictionaries))
+	var list []pageConversion // of the column, which follow each other
+	at := before + b.conversions.at
+	for _, x := range b.conversions.list {
+		if x.page < first+int32(c.from) {
+			at += uint64(unsafe.Sizeof(x))
+		} else if x.page < first+int32(c.to) {
+			list = append(list, x)
+		}
+	}
+	found := make([]pageConversion, len(list))
+	to := gpu.BytesOf(found)
+	if err := w.d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(at),
+		uintptr(len(to)), uintptr(w.d.decode)); err != nil { // otherwise the bytes have arrived, since they are pageable
+		return nil, err
+	}
+	var grown []int
+	need := int64(0)
+	for i, x := range found {
+		if x.capacity > list[i].capacity {
+			grown = append(grown, i)
+			list[i].bytes, list[i].capacity = uint64(need), x.capacity
+			need += (x.capacity + pageSlack) / pageSlack * pageSlack
+		}
+	}
+	if need == 0 || need > 2*math.MaxInt32 {
+		w.read[c.own].bad = 1 // no column of a stride has so many bytes
+		return nil, nil
+	}
+	if room, err = w.lease.AllocFrom(streamPool{w.d.pool, w.d.decode}, need); err != nil {
+		return nil, err
+	}
+	for _, i := range grown {
+		list[i].bytes += addr(room)
+	}
+	args := pagesArgs{pages: before + w.table.pages, columns: before + w.table.columns, status: before + w.table.status,
+		first: first + int32(c.from)}
+	w.do(func() error {
+		w.begin, err = w.d.record(w.d.decode)
+		return err
+	})
+	from := gpu.BytesOf(list)
+	w.do(func() error { // the bytes are pageable, so the driver has read them when the call returns
+		return w.d.ctx.do(cuMemcpyHtoDAsync, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(from))),
+			uintptr(len(from)), uintptr(w.d.decode))
+	})
+	w.do(func() error {
+		return w.d.ctx.do(cuMemsetD8Async, uintptr(args.status)+unsafe.Sizeof(pageStatus{})*uintptr(c.own), 0,
+			unsafe.Sizeof(pageStatus{}), uintptr(w.d.decode))
+	})
+	launchPages(w, "pages_convert", len(list), pageThreads, convertArgs{pages: args.pages, columns: args.columns,
+		status: args.status, list: at})
+	launchPages(w, "pages_decode", c.to-c.from, pageThreads, args)
+	w.readStatus()
+	w.do(w.wait)
+	if w.err != nil {
+		room.Release()
+		return nil, w.err
+	}
+	return room, nil
 }

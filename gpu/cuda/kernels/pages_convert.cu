@@ -8,7 +8,7 @@ struct Conversion {
     u8* values;    // converted values, or addresses of strings
     i32* lengths;  // of strings
     u8* bytes;     // space for bytes of values, and for lengths of prefixes before them
-    i64 capacity;  // of bytes
+    i64 capacity;  // of bytes; a kernel that needs more writes what it needs
     i64 factor;    // of STORED_SCALED
     i32 page;
     i32 encoding;
@@ -22,7 +22,7 @@ struct ConvertArgs {
     Page* pages;
     const PageColumn* columns;
     PageStatus* status;
-    const Conversion* list;
+    Conversion* list;
 };
 
 enum Encoding { PLAIN, DELTA_BINARY, DELTA_LENGTH, DELTA_BYTES, STREAM_SPLIT, RUNS };
@@ -31,8 +31,12 @@ enum StoredForm { STORED_VALUES, STORED_BIG_ENDIAN, STORED_INT96, STORED_HALF, S
 
 constexpr i32 MOST_DELTA_BLOCK = 1 << 14;
 
+// What is wrong with pages: their bytes, or only the room for strings that share prefixes.
+constexpr u32 PAGES_BAD = 1, PAGES_FULL = 2;
+
 struct ConvertShared : Strings {
     i32 count;
+    bool full;  // strings that share prefixes have more bytes than the capacity
     const u8* rest;
     i64 warps[33];
 };
@@ -270,7 +274,8 @@ DEVICE bool place_strings(const Conversion& x, const PageColumn& c, ConvertShare
 
 // delta_bytes decodes DELTA_BYTE_ARRAY. A warp calls it: prefixes and bytes of values go to x.bytes, lengths to
 // x.lengths. It returns where the bytes of values are, or null.
-DEVICE const u8* delta_bytes(const Conversion& x, const PageColumn& c, const u8* at, const u8* end, i32 most, i32& n) {
+DEVICE const u8* delta_bytes(Conversion& x, const PageColumn& c, ConvertShared& s, const u8* at, const u8* end,
+                             i32 most, i32& n) {
     i32* prefixes = (i32*)x.bytes;
     i64 head = ((i64)most * 8 + 15) / 16 * 16, left = x.capacity - head;
     i32* suffixes = prefixes + most;
@@ -287,8 +292,18 @@ DEVICE const u8* delta_bytes(const Conversion& x, const PageColumn& c, const u8*
     if (at) at = delta(at, end, most, m, keep(suffixes));
     if (!__all_sync(ALL, ok && at != nullptr) || m != n) return nullptr;
     __syncwarp();
-    u8 *out = x.bytes + head, *before = out;
     i32 last = 0, lane = lane_id();
+    i64 sum = 0;
+    for (i32 i = lane; i < n; i += 32) sum += (i64)prefixes[i] + suffixes[i];
+    sum = warp_sum(sum);
+    if (sum > left && !c.stored) {
+        if (lane == 0) {
+            s.full = true;
+            x.capacity = head + sum;
+        }
+        return nullptr;
+    }
+    u8 *out = x.bytes + head, *before = out;
     for (i32 i = 0; i < n; i++) {
         i32 prefix = prefixes[i], suffix = suffixes[i];
         i64 size = (i64)prefix + suffix;
@@ -325,7 +340,7 @@ DEVICE i32 take_decimals(const Conversion& x, const PageColumn& c, ConvertShared
 }
 
 // convert_page converts a page. It returns the number of its values, or -1. All threads take part.
-DEVICE i32 convert_page(const Conversion& x, const Page& p, const PageColumn& c, ConvertShared& s) {
+DEVICE i32 convert_page(Conversion& x, const Page& p, const PageColumn& c, ConvertShared& s) {
     const u8 *at = p.body, *end = at + p.raw;
     if (p.levels == LEVELS_IN_BODY) {
         if (p.raw < 4) return -1;
@@ -380,7 +395,7 @@ DEVICE i32 convert_page(const Conversion& x, const Page& p, const PageColumn& c,
         break;
     case DELTA_BYTES:
         if (first) {
-            const u8* strings = delta_bytes(x, c, at, end, most, n);
+            const u8* strings = delta_bytes(x, c, s, at, end, most, n);
             ok = strings;
             if (threadIdx.x == 0) {
                 s.count = n;
@@ -404,15 +419,18 @@ DEVICE i32 convert_page(const Conversion& x, const Page& p, const PageColumn& c,
 
 KERNEL_BOUNDS(pages_convert, ConvertArgs, PAGE_THREADS, 4) {
     __shared__ ConvertShared s;
-    const Conversion& x = a.list[blockIdx.x];
+    Conversion& x = a.list[blockIdx.x];
     Page& p = a.pages[x.page];
     PageStatus& status = a.status[p.column];
-    if (threadIdx.x == 0) s.ok = atomicOr(&status.bad, 0u) == 0; // otherwise some pages are not decompressed
+    if (threadIdx.x == 0) {
+        s.ok = (atomicOr(&status.bad, 0u) & PAGES_BAD) == 0; // otherwise some pages are not decompressed
+        s.full = false;
+    }
     __syncthreads();
     if (!s.ok) return;
     __syncthreads();
     i32 n = convert_page(x, p, a.columns[p.column], s);
     if (threadIdx.x) return;
     p.entries = max(n, 0);
-    if (n < 0) mark_bad(status);
+    if (n < 0) atomicOr(&status.bad, s.full ? PAGES_FULL : PAGES_BAD);
 }

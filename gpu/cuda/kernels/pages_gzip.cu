@@ -16,6 +16,7 @@ struct GzipArgs {
 
 constexpr int GZIP_THREADS = 64;
 constexpr u32 GZIP_COPIES = 128, GZIP_LITERALS = 512, GZIP_TILE = 1024;  // of a window
+constexpr u32 MOST_LITERALS = GZIP_LITERALS - 6;                         // if more are decoded
 constexpr u32 MOST_BITS = 15;                                            // of a code
 constexpr u32 LITERAL_LOG = 10, DISTANCE_LOG = 8, LENGTH_LOG = 7;        // bits that tables decode
 constexpr u32 LITERALS = 286, DISTANCES = 30, LENGTHS = 19;              // symbols
@@ -61,8 +62,10 @@ DEVICE u32 symbol_of(const Code& c, u32 bits, u32 least, u32 most, u32& symbol) 
 }
 
 // Entries of the table of literals have the bits to read in the lowest 5 bits, and a kind in the next 3. Then come one
-// or two literals, or what makes a length of bits. An entry is 0 if the code has more bits than the table.
+// or two literals, or what makes a length of bits. The highest bit is set for literals. An entry is 0 if the code has
+// more bits than the table.
 enum EntryKind { NO_ENTRY, ONE_LITERAL, TWO_LITERALS, MATCH, BLOCK_END };
+constexpr u32 IS_LITERAL = 1u << 31;
 
 DEVICE u32 entry_kind(u32 e) { return e >> 5 & 7; }
 DEVICE u32 entry_length(u32 e, u64 bits) {
@@ -71,7 +74,7 @@ DEVICE u32 entry_length(u32 e, u64 bits) {
 
 // literal_entry is the entry of a literal, a length or the end of a block, whose code has n bits.
 DEVICE u32 literal_entry(u32 symbol, u32 n) {
-    if (symbol < 256) return n | ONE_LITERAL << 5 | symbol << 8;
+    if (symbol < 256) return n | ONE_LITERAL << 5 | symbol << 8 | IS_LITERAL;
     if (symbol == 256) return n | BLOCK_END << 5;
     u32 k = symbol - 257, extra = k < 8 || k == 28 ? 0 : (k >> 2) - 1;
     if (symbol >= LITERALS) return n;
@@ -331,7 +334,7 @@ DEVICE bool read_codes(Gzip& z) {
         u32 n = symbol_of(z.literal, i, 1, LITERAL_LOG, symbol), e = n ? literal_entry(symbol, n) : 0, second;
         if (entry_kind(e) == ONE_LITERAL && n < LITERAL_LOG) {
             u32 more = symbol_of(z.literal, i >> n, 1, LITERAL_LOG - n, second);
-            if (more && second < 256) e = (n + more) | TWO_LITERALS << 5 | symbol << 8 | second << 16;
+            if (more && second < 256) e = (n + more) | TWO_LITERALS << 5 | symbol << 8 | second << 16 | IS_LITERAL;
         }
         z.literal_table[i] = e;
     }
@@ -366,25 +369,56 @@ DEVICE void end_sequence(GzipWindow& w, u32 k, u32 letters, u32 out, u32 length,
 }
 
 // read_symbols decodes symbols until the block ends, or the window or the input in shared memory does. One lane calls
-// it.
+// it. Each round begins with at least 32 bits: enough for three entries of literals, or for one and a length.
 DEVICE GzipState read_symbols(Gzip& z, GzipWindow& w) {
     Bits b = z.bits;
     u32 out = z.out, raw = z.raw, member = z.member, loaded = z.loaded, letters = w.letters, count = w.count;
+    u32 next = z.input[b.word % INPUT];
+    auto refill = [&] {
+        if (b.count >= 32) return;
+        b.value |= (u64)next << b.count;
+        b.count += 32;
+        b.word++;
+        next = z.input[b.word % INPUT];
+    };
+    auto put = [&](u32 e) { // a second literal that is none is written again
+        w.literals[letters] = (u8)(e >> 8);
+        w.literals[letters + 1] = (u8)(e >> 16);
+        letters += entry_kind(e);
+        out += entry_kind(e);
+    };
     GzipState state = SYMBOLS;
-    while (b.word + 4 <= loaded && letters + 2 <= GZIP_LITERALS && count + 1 < GZIP_COPIES) {
-        more(z, b);
-        u32 e = z.literal_table[(u32)b.value % (1 << LITERAL_LOG)];
+    while (b.word + 4 <= loaded && letters <= MOST_LITERALS && count + 1 < GZIP_COPIES) {
+        refill();
+        u32 v = (u32)b.value, used = 0;
+        u32 e = z.literal_table[v % (1 << LITERAL_LOG)];
+        if (e & IS_LITERAL) {
+            put(e);
+            used = e & 31;
+            e = z.literal_table[(v >> used) % (1 << LITERAL_LOG)];
+            bool more = e & IS_LITERAL;
+            if (more) {
+                put(e);
+                used += e & 31;
+                e = z.literal_table[(v >> used) % (1 << LITERAL_LOG)];
+                if (e & IS_LITERAL) {
+                    put(e);
+                    used += e & 31;
+                }
+            }
+            b.value >>= used;
+            b.count -= used;
+            if (out > raw) return WRONG;
+            if (more) continue;
+        }
         if (e == 0) e = long_literal(z, (u32)b.value);
         u32 kind = entry_kind(e);
         u64 bits = b.value;
         b.value >>= e & 31;
         b.count -= e & 31;
-        if (kind - ONE_LITERAL < 2) {
-            w.literals[letters] = (u8)(e >> 8);
-            if (kind == TWO_LITERALS) w.literals[letters + 1] = (u8)(e >> 16);
-            if (kind > raw - out) return WRONG;
-            letters += kind;
-            out += kind;
+        if (e & IS_LITERAL) {
+            put(e);
+            if (out > raw) return WRONG;
             continue;
         }
         if (kind != MATCH) {
@@ -392,7 +426,7 @@ DEVICE GzipState read_symbols(Gzip& z, GzipWindow& w) {
             break;
         }
         u32 length = entry_length(e, bits);
-        more(z, b);
+        refill();
         u32 d = z.distance_table[(u32)b.value % (1 << DISTANCE_LOG)];
         if (d == 0) d = long_distance(z, (u32)b.value);
         u32 back = entry_distance(d, b.value);
@@ -437,7 +471,7 @@ DEVICE void fill(Gzip& z, GzipWindow& w, Ahead& ahead, const Checksums& sums) {
             case SYMBOLS: z.state = read_symbols(z, w); break;
             case TRAILER: z.state = trailer(z, w) ? MEMBER : WRONG;
             }
-            full = z.state >= DONE || w.stored || w.check || w.letters + 2 > GZIP_LITERALS ||
+            full = z.state >= DONE || w.stored || w.check || w.letters > MOST_LITERALS ||
                    w.count + 1 >= GZIP_COPIES;
             // The literals after the last copy come before bytes that are stored.
             u32 out = z.out - w.stored;
