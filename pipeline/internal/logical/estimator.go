@@ -416,7 +416,8 @@ func (e *Estimator) Blocks(n *rel.Filter) float64 {
 	return min(f.blocks, BlocksOf(f.kept))
 }
 
-// BlocksOf returns the share of blocks with at least one of some rows that are spread evenly. share is that of the rows.
+// BlocksOf returns the share of blocks with at least one of some rows that are spread evenly. share is the share of
+// these rows.
 func BlocksOf(share float64) float64 { return 1 - math.Pow(1-min(share, 1), blockRows) }
 
 // Sampled returns the number of rows of a sample from which the rows of a filter were estimated; 0 if that was by

@@ -33,8 +33,8 @@ type firstProgram struct {
 	inputs []int // positions in firstFilter.columns
 }
 
-// firstFilter returns the filters that decide first in a scan of the pipeline, or nil: the filter that follows the scan,
-// and those of joins with few keys. The build sides of the joins must be complete.
+// firstFilter returns the filters that decide first in a scan of the pipeline, or nil. They are the filter that follows
+// the scan, and those of joins with few keys. The build sides of the joins must be complete.
 func (p *pipelineRun) firstFilter(scan *opRun) *firstFilter {
 	if p.run.frugal || p.run.opt.FilterFirst == execution.Never {
 		return nil
