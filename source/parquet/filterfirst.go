@@ -14,20 +14,20 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// A filter that decides first reads the table in parts. If a part has saved too little, some rows are read without the
-// filter before the next trial. Each such pause is twice as long as the one before, so that all trials together read
-// less than a hundredth of the table.
+// A filter that decides first begins with a trial. If it gains, the filter goes on until a window of rows does not gain.
+// Then some rows are read without the filter, before the next trial. Each such pause is twice as long as the one before,
+// so that all trials together read less than a hundredth of the table.
 const (
-	trialShare = 512     // a trial is one part in trialShare of the rows
-	leastTrial = 1 << 14 // rows
-	partGrowth = 4       // of a part after one that has saved enough
-	mostTrials = 64      // a part has at most the rows of so many trials
-	pauseRows  = 16      // the first pause has the rows of so many trials
-	wholeGroup = 4       // a part is up to so many times longer if it then has all rows of a row group
-	// leastGain is the least ratio of the bytes that a part must save to those that were read for the filter.
+	trialShare = 512 // a trial is one part in trialShare of the rows
+	windowRows = 8   // a window has the rows of so many trials, and at least a stride
+	pauseRows  = 16  // the first pause has the rows of so many trials
+	wholeGroup = 4   // a trial is up to so many times longer if it then has all rows of a row group
+	// leastGain is the least ratio of the bytes that are saved to those that are read for the filter.
 	leastGain = 1.25
 	// deciders is the number of strides that are decided at a time, while the next ones are decoded.
-	deciders = 2
+	deciders = 4
+	// filterStride is the share of the rows of a stride that the strides of a filter have. They have fewer columns.
+	filterStride = 2
 	// leastSaving is the least share of the bytes of a row group that a gap must save. More gaps make more pieces.
 	leastSaving = 1.0 / 64
 	// filterMemory bounds the memory of the filter's columns and of a stride, as a share of the budget.
@@ -37,8 +37,14 @@ const (
 // leastFiltered is the least number of compressed bytes of a scan for which a filter decides first.
 var leastFiltered int64 = 4 << 20 // smaller in tests
 
-// errCannotTell ends the reader of a filter that cannot be evaluated.
-var errCannotTell = errors.New("the filter cannot be evaluated")
+// leastTrial is the least number of rows of a trial.
+var leastTrial int64 = 1 << 14 // smaller in tests
+
+// These end the reader of a filter.
+var (
+	errCannotTell = errors.New("the filter cannot be evaluated")
+	errNoGain     = errors.New("the filter does not gain")
+)
 
 // filterFirst reads the columns of a filter (source.First), and offers the rows that are left to a scan. Rows for which
 // the filter cannot be evaluated are offered too, so that the scan reports the errors of their pages and values.
@@ -56,7 +62,10 @@ type filterFirst struct {
 	todo    []uncut // the rows that the filter has not seen, in order
 	rows    int64   // of todo
 	pending pendingRows
-	saved   float64 // bytes that pages without wanted rows have
+	window  int64   // rows after which the gain is looked at
+	seen    int64   // rows of the current window that were offered or left out
+	saved   float64 // bytes of pages without wanted rows in it
+	cost    float64 // bytes read for the filter in it
 
 	mu      sync.Mutex
 	reading *reader         // of the current part, or nil
@@ -70,6 +79,7 @@ type pendingRows struct {
 	decided []rowRange
 	left    []rowRange // the filter may be true for some of these
 	rows    int64      // of decided
+	seen    int64      // of decided, by the filter
 }
 
 // filtersFirst reports whether a filter decides first in a scan: it reads fewer columns, the others have enough bytes,
@@ -112,7 +122,7 @@ func newFilterFirst(ctx context.Context, t *Table, r *reader, opt source.ScanOpt
 	f := &filterFirst{table: t, scan: r, opt: opt, decide: opt.First.Decide, always: opt.First.Always,
 		done: make(chan struct{})}
 	f.opt.Columns = columnsOfFilter(opt)
-	f.opt.Decode.InflightBytes /= 4
+	f.opt.StrideRows = max(f.opt.StrideRows/filterStride, 1)
 	f.ctx, f.stop = context.WithCancel(ctx)
 	context.AfterFunc(f.ctx, func() {
 		r.mu.Lock()
@@ -136,6 +146,7 @@ func (f *filterFirst) run() {
 	defer f.stop()
 	defer f.scan.endOffers()
 	trial := max(f.rows/trialShare, leastTrial)
+	f.window = windowRows * trial
 	part, pause := trial, pauseRows*trial
 	if f.always {
 		part = f.rows
@@ -146,7 +157,7 @@ func (f *filterFirst) run() {
 		case !ok:
 			f.pass(f.rows)
 		case gains || f.always:
-			part = min(part*partGrowth, mostTrials*trial)
+			part = f.rows
 		default:
 			f.pass(pause)
 			part, pause = trial, 2*pause
@@ -216,8 +227,8 @@ func (f *filterFirst) pass(n int64) {
 	}
 }
 
-// decidePart decides the next rows. gains reports whether that has saved enough. ok is false if the filter cannot be
-// evaluated, and has decided only some of the rows.
+// decidePart decides the next rows, until that does not gain. ok is false if the filter cannot be evaluated. Then and
+// without a gain, it has decided only some of the rows.
 func (f *filterFirst) decidePart(part []uncut) (gains, ok bool) {
 	r := f.table.newReader(f.opt, source.Progress{})
 	r.cut = cutter{target: strideRows(f.opt), columns: f.opt.Columns, lease: f.opt.Lease}
@@ -228,11 +239,12 @@ func (f *filterFirst) decidePart(part []uncut) (gains, ok bool) {
 	f.mu.Lock()
 	f.reading = r
 	f.mu.Unlock()
-	f.saved, ok = 0, true
+	f.seen, f.saved, f.cost = 0, 0, 0
+	gains, ok = true, true
 	for c := range f.decideAll(r) {
 		d := <-c
 		if d.err != nil {
-			ok = ok && d.err == io.EOF
+			ok = ok && (d.err == io.EOF || d.err == errNoGain)
 			break
 		}
 		if d.may == nil && ok {
@@ -240,8 +252,15 @@ func (f *filterFirst) decidePart(part []uncut) (gains, ok bool) {
 			r.fail(errCannotTell)
 		}
 		f.take(d)
+		if f.seen >= f.window && gains && !f.always {
+			if gains = f.gains(); !gains {
+				r.fail(errNoGain)
+			}
+			f.seen, f.saved, f.cost = 0, 0, 0
+		}
 	}
 	f.offer()
+	gains = gains && f.gains()
 	r.end()
 	p := r.Progress()
 	f.mu.Lock()
@@ -249,8 +268,11 @@ func (f *filterFirst) decidePart(part []uncut) (gains, ok bool) {
 	f.reading = nil
 	f.counted.BytesFirst += p.BytesRead
 	f.counted.Decode += p.Decode
-	return f.saved >= leastGain*float64(p.BytesRead), ok
+	return gains, ok
 }
+
+// gains reports whether the window has saved enough.
+func (f *filterFirst) gains() bool { return f.saved >= leastGain*f.cost }
 
 // decided is the decision on a stride: a bit for each of its rows, or nil for all rows.
 type decided struct {
@@ -289,6 +311,7 @@ func (f *filterFirst) take(d decided) {
 		f.add(s.file, s.group, rowRange{s.from, s.to}, left)
 		f.advance(s.to - s.from)
 		row += int(s.to - s.from)
+		f.pending.seen += s.to - s.from
 	}
 }
 
@@ -338,6 +361,8 @@ func (f *filterFirst) offer() {
 	for _, r := range ranges {
 		rows += r.to - r.from
 	}
+	f.seen += p.seen
+	f.cost += float64(p.bytes(f.opt.Columns, p.decided)) * float64(p.seen) / float64(p.rows)
 	bytes := p.bytes(f.scan.columns, p.decided) - p.bytes(f.scan.columns, ranges)
 	f.mu.Lock()
 	f.counted.RowsFiltered += p.rows - rows

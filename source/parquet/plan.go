@@ -164,7 +164,7 @@ type cutter struct {
 	lease   *gpu.Lease // lease for the memory of the chunks; nil if nothing will be decoded
 	groups  []uncut    // in order
 	rows    int64      // of groups
-	open    bool       // more row groups will be added; until then strides are not shorter than necessary
+	open    bool       // more row groups will be added; until then strides have at least target/leastOpen rows
 }
 
 // uncut is the part of a row group that no stride contains yet.
@@ -191,10 +191,13 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	c.groups = append(c.groups, u)
 }
 
-// next returns the next stride. After the last stride, and while an open cutter has fewer rows than a stride, it
-// returns one without rows.
+// leastOpen is the share of a full stride that the strides of an open cutter have at least.
+const leastOpen = 4
+
+// next returns the next stride. After the last stride, and while an open cutter has too few rows, it returns one without
+// rows.
 func (c *cutter) next() (s stridePlan) {
-	if c.open && c.rows < c.target {
+	if c.open && c.rows < c.target/leastOpen {
 		return s
 	}
 	defer func() { c.rows -= int64(s.rows) }()

@@ -291,11 +291,12 @@ type pagesBuilder struct {
 type piece struct {
 	block    *gpu.Buffer
 	from, to int64
-	at       int64 // position of its first byte in the column
+	at       int64         // position of its first byte in the column
+	chunk    *encodedChunk // of its last page
 }
 
-// mostBetween bounds the bytes between two pages of a piece, which are copied with them: a header, and short pages
-// without wanted rows.
+// mostBetween bounds the bytes between two pages of a chunk in a piece, which are copied with them: a header, and short
+// pages without wanted rows. Between the pages of two chunks there may be a dictionary, which most columns need.
 const mostBetween = 4 << 10
 
 // add adds rows [from, to) of a chunk, or returns the reason why the device cannot decode a page.
@@ -369,13 +370,14 @@ func (b *pagesBuilder) hold(c *encodedChunk, p *page, g *gpu.Page) error {
 		}
 	}
 	last := len(b.pieces) - 1
-	if last < 0 || b.pieces[last].block != block || b.pieces[last].to > from || from-b.pieces[last].to > mostBetween {
-		b.pieces = append(b.pieces, piece{block, from, from, b.size})
+	if last < 0 || b.pieces[last].block != block || b.pieces[last].to > from ||
+		b.pieces[last].chunk == c && from-b.pieces[last].to > mostBetween {
+		b.pieces = append(b.pieces, piece{block, from, from, b.size, c})
 		last++
 	}
 	x := &b.pieces[last]
 	b.size += to - x.to
-	x.to = to
+	x.to, x.chunk = to, c
 	g.At = b.size - int64(p.size)
 	return nil
 }
