@@ -310,3 +310,26 @@ func TestGapsThatSavePages(t *testing.T) {
 	require.Equal(t, []rowRange{{100, 128}, {192, 200}},
 		setBlocks([]uint64{0, 1 << 40, 0, 1 << 5}, 100, 100, 100))
 }
+
+func TestStridesOfAFilterThatADeviceDecodesAreLonger(t *testing.T) {
+	table, err := Open(writeDecided(t, 100, 50, 1000, func(int) bool { return true }), OpenOptions{})
+	require.NoError(t, err)
+	defer table.Close()
+	opt := source.ScanOptions{Columns: []int{0, 1, 2, 3}, StrideRows: 1000}
+	for i, f := range table.Schema().Fields {
+		opt.First = &source.First{Columns: []int{i}}
+		for _, pages := range []bool{false, true} {
+			opt.Decode.Pages = pages
+			first := table.optionsOfFilter(opt)
+			require.Equal(t, []int{i}, first.Columns)
+			switch {
+			case !pages:
+				require.Equal(t, 1000, first.StrideRows)
+			case f.Name == "pass":
+				require.Equal(t, 1000*mostLonger, first.StrideRows)
+			default:
+				require.Greater(t, first.StrideRows, 1000)
+			}
+		}
+	}
+}
