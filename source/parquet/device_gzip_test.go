@@ -7,8 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	pq "github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/host/hosttest"
+	"github.com/gstream/gstream/source"
 )
 
 // deflater writes blocks of RFC 1951, also wrong ones.
@@ -94,6 +98,31 @@ func withField(flag byte, field string) func(b []byte) []byte {
 	return func(b []byte) []byte {
 		b[3] |= flag
 		return append(append(bytes.Clone(b[:10]), field...), b[10:]...)
+	}
+}
+
+// TestLargePagesOfGzipStayOnTheCPU reads pages of the largest size that a device decodes, and of one value more.
+func TestLargePagesOfGzipStayOnTheCPU(t *testing.T) {
+	for _, more := range []int{0, 8} {
+		raw := make([]byte, gzipPageMost+more)
+		p := v1Page(len(raw)/8, format.Plain, raw)
+		p.body = compressed(t, &pq.Gzip, raw)
+		table, err := Open(rawFile(t, schemaElement(format.Int64, format.Required), len(raw)/8, format.Gzip, p),
+			OpenOptions{})
+		require.NoError(t, err)
+		lease := hosttest.Budget(t, 0).Lease("scan")
+		r, err := table.Scan(t.Context(), source.ScanOptions{Columns: []int{0}, StrideRows: len(raw), Lease: lease,
+			Decode: source.DecodeOptions{Pages: true}})
+		require.NoError(t, err)
+		s, err := r.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, more == 0, s.HasPages())
+		if more > 0 {
+			require.Equal(t, reasonLargeGzip, r.Progress().Columns[0].Reason)
+		}
+		s.Release()
+		require.NoError(t, r.Close())
+		require.NoError(t, lease.Close())
 	}
 }
 
