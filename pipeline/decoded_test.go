@@ -43,6 +43,8 @@ func TestAReportNamesTheColumnsThatTheCPUDecoded(t *testing.T) {
 				require.Equal(t, !byCPU, c.ByDevice > 0)
 				require.Equal(t, use != Host && reason != "", c.Reason != "", c)
 			}
+			require.Positive(t, r.Use.Cores)
+			require.Equal(t, use == CUDA && reason == "", r.Use.Decoding > 0)
 			if use == CUDA {
 				require.Equal(t, reason == "", r.Stages[0].Activity.Decoding > 0)
 			}

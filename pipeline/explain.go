@@ -141,6 +141,9 @@ func (e *Explanation) String() string {
 			fmt.Fprintf(&b, "    link: %.1f GB/s up, %.1f down, %.1f both ways, measured in this run\n", l.Up/1e9,
 				l.Down/1e9, l.Both/1e9)
 		}
+		for line := range strings.Lines(r.UseText()) {
+			fmt.Fprintf(&b, "    %s\n", strings.TrimSpace(line))
+		}
 		o := r.Output
 		fmt.Fprintf(&b, "    wrote %s rows, %s, busy %.3f s, waited %.3f s%s\n", humanize.Comma(o.Rows),
 			humanize.IBytes(uint64(o.Bytes)), o.Busy.Seconds(), o.Wait.Seconds(), o.Activity)

@@ -100,6 +100,7 @@ func TestAnalyzeShowsRowsAndLeavesNoOutput(t *testing.T) {
 	assert.Empty(t, stderr)
 	assert.Contains(t, stdout, "actual: 15,000 rows in, 1,")
 	assert.Regexp(t, `wrote 1,\d\d\d rows`, stdout)
+	assert.Regexp(t, `(?m)^    busy: .*\n    what limits the run: .+$`, stdout)
 	leavesNothing(t, path)
 
 	code, stdout, stderr = gstream("explain", path, "--analyze", "--device", "host", "--format", "json")

@@ -39,6 +39,8 @@ type Report struct {
 	// link to the GPU, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
+	// Use is what a finished run kept busy.
+	Use *Use `json:"use,omitempty"`
 	// Spill is the traffic of rows that did not fit memory, over all stages.
 	Spill spill.Stats `json:"spill"`
 	// Spans are the spans of work of a finished run, ordered by start, by the run's clock, if

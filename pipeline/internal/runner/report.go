@@ -24,6 +24,17 @@ func newActivityReport(a gpu.Activity, link *execution.LinkReport) *execution.Ac
 	return out
 }
 
+// use returns what a finished run kept busy.
+func (r *run) use(of gpu.Activity) *execution.Use {
+	part := func(busy, whole time.Duration) float64 {
+		return float64(busy) / float64(max(whole, 1))
+	}
+	after := r.wall - r.ready
+	return &execution.Use{Start: r.ready, Cores: part(r.processor, r.wall*time.Duration(r.threads())),
+		Decoding: part(of.Decode, after), Kernels: part(of.Busy, after), Up: part(of.Up, after),
+		Down: part(of.Down, after), FromDisks: r.fromDisks}
+}
+
 func fraction(bytes int64, took time.Duration, rate float64) float64 {
 	if took <= 0 || rate <= 0 {
 		return 0
@@ -96,6 +107,9 @@ func (r *run) report() *execution.Report {
 		out.Output.Activity = activity(r.sink.lease, r.sink.ofDevice)
 	}
 	out.Activity = newActivityReport(total, r.link)
+	if r.wall > 0 {
+		out.Use = r.use(total)
+	}
 	return out
 }
 

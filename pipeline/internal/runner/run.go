@@ -54,9 +54,13 @@ type run struct {
 	// link and spans are read at the end from a device that measures. wall is the time
 	// until then.
 	wall  time.Duration
-	link  *execution.LinkReport
-	spans []gpu.Span
-	host  hostSpans
+	ready time.Duration // when the device was ready, by the run's clock
+	// The processor time of the process and the bytes that it has read from disks: until the run began, then since.
+	processor time.Duration
+	fromDisks int64
+	link      *execution.LinkReport
+	spans     []gpu.Span
+	host      hostSpans
 }
 
 // Run executes a plan and writes its rows to an output. It returns when every goroutine has ended
@@ -94,6 +98,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 	}
 	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: denied != nil, denied: denied,
 		started: time.Now(), ctx: ctx, cancel: cancel}
+	r.processor, r.fromDisks = processUse()
 	if r.device == nil {
 		choice, err := ChooseDevice(p, opt)
 		if err != nil {
@@ -120,6 +125,8 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 	err = r.execute(ctx)
 	if err == nil {
 		r.wall = time.Since(r.started)
+		processor, fromDisks := processUse()
+		r.processor, r.fromDisks = processor-r.processor, fromDisks-r.fromDisks
 		err = r.measure()
 	}
 	attribute(p, err)
@@ -148,6 +155,7 @@ func (r *run) measure() error {
 		return err
 	}
 	r.link = &execution.LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
+	r.ready = max(time.Since(r.started)-d.Clock(), 0)
 	if r.opt.Timeline {
 		// The device's clock starts when the device is opened, before or after the run
 		// starts.
