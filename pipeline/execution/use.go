@@ -10,8 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Use says what a finished run kept busy, so that one sees what limits it. Shares are parts of the time of the run after
-// Start. Several can be close to 1, because all of this happens at the same time.
+// Use says what a finished run kept busy, so that one sees what limits it. Shares are parts of the time of the run
+// after Start. Several can be close to 1, because all of this happens at the same time.
 type Use struct {
 	// Start is when the GPU was ready. It is 0 on the CPU, and for a GPU that was ready before the run.
 	Start time.Duration `json:"device_ready_ns"`
