@@ -30,6 +30,8 @@ const (
 	leastPagesGain = 4
 	// deciders is the number of strides that are decided at a time, while the next ones are decoded.
 	deciders = 4
+	// leastOffered is the share of a full stride that the scan waits for.
+	leastOffered = 2
 	// mostLonger bounds the rows of a stride of a filter, as a multiple of those of the scan.
 	mostLonger = 4
 	// leastSaving is the least share of the bytes of a row group that a gap must save. More gaps make more pieces.
@@ -154,7 +156,7 @@ func newFilterFirst(ctx context.Context, t *Table, r *reader, opt source.ScanOpt
 		r.taking.Broadcast()
 	})
 	f.todo, f.rows = r.cut.groups, r.cut.rows
-	r.cut.groups, r.cut.rows, r.cut.open = nil, 0, true
+	r.cut.groups, r.cut.rows, r.cut.open, r.cut.least = nil, 0, true, max(r.cut.target/leastOffered, 1)
 	return f
 }
 
@@ -271,12 +273,15 @@ func (f *filterFirst) decidePart(part []uncut) (gains, ok bool) {
 			ok = ok && (d.err == io.EOF || d.err == errNoGain)
 			break
 		}
-		if d.may == nil && ok {
+		if !gains || !ok {
+			continue // which strides were decided by now depends on the time
+		}
+		if d.may == nil {
 			ok = false
 			r.fail(errCannotTell)
 		}
 		f.take(d)
-		if f.seen >= f.window && gains && !f.always {
+		if f.seen >= f.window && !f.always {
 			if gains = f.gains(); !gains {
 				r.fail(errNoGain)
 			}

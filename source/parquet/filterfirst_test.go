@@ -333,3 +333,37 @@ func TestStridesOfAFilterThatADeviceDecodesAreLonger(t *testing.T) {
 		}
 	}
 }
+
+// TestStridesThatAFilterLeavesAreTheSameEachTime compares the lengths of strides with several numbers of threads.
+func TestStridesThatAFilterLeavesAreTheSameEachTime(t *testing.T) {
+	defer func(bytes, rows int64) { leastFiltered, leastTrial = bytes, rows }(leastFiltered, leastTrial)
+	leastFiltered, leastTrial = 1, 64
+	table, err := Open(writeDecided(t, 3000, 100, 1000, func(i int) bool { return i%700 < 100 }), OpenOptions{})
+	require.NoError(t, err)
+	defer table.Close()
+	var want []int
+	for k := range 6 {
+		lease := hosttest.Budget(t, 1<<24).Lease("scan")
+		r, err := table.Scan(t.Context(), source.ScanOptions{StrideRows: 500, Lease: lease, Columns: []int{0, 1, 2, 3},
+			Decode: source.DecodeOptions{Threads: 1 + k%3},
+			First: &source.First{Columns: []int{table.Schema().Index("pass")}, Always: k < 3,
+				Decide: passes(t)}})
+		require.NoError(t, err)
+		var lengths []int
+		for {
+			s, err := r.Read(t.Context())
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			lengths = append(lengths, s.Rows)
+			s.Release()
+		}
+		require.NoError(t, r.Close())
+		require.NoError(t, lease.Close())
+		if k%3 == 0 {
+			want = lengths
+		}
+		require.Equal(t, want, lengths, k)
+	}
+}

@@ -164,7 +164,10 @@ type cutter struct {
 	lease   *gpu.Lease // lease for the memory of the chunks; nil if nothing will be decoded
 	groups  []uncut    // in order
 	rows    int64      // of groups
-	open    bool       // more row groups will be added; until then strides have at least target/leastOpen rows
+	open    bool       // more row groups will be added
+	// least, unless it is 0, ends a stride of small row groups that has so many rows. While the cutter is open, it waits
+	// for so many rows, so strides do not depend on when row groups are added.
+	least int64
 }
 
 // uncut is the part of a row group that no stride contains yet.
@@ -191,17 +194,14 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	c.groups = append(c.groups, u)
 }
 
-// leastOpen is the share of a full stride that the strides of an open cutter have at least.
-const leastOpen = 4
-
 // next returns the next stride. After the last stride, and while an open cutter has too few rows, it returns one without
 // rows.
 func (c *cutter) next() (s stridePlan) {
-	if c.open && c.rows < c.target/leastOpen {
+	if c.open && c.rows < c.least {
 		return s
 	}
 	defer func() { c.rows -= int64(s.rows) }()
-	for len(c.groups) > 0 {
+	for len(c.groups) > 0 && (c.least == 0 || int64(s.rows) < c.least) {
 		u := &c.groups[0]
 		n := min(u.rows, u.own)
 		if u.own == 0 {
