@@ -14,18 +14,18 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// A filter that decides first begins with a trial. If it gains, the filter goes on until a window of rows does not gain.
-// Then some rows are read without the filter, before the next trial. Each such pause is twice as long as the one before,
-// so that all trials together read less than a hundredth of the table.
+// A filter that decides first begins with a trial. If it gains, the filter goes on until a window of rows does not
+// gain. Then some rows are read without the filter, before the next trial. Each such pause is twice as long as the one
+// before, so that all trials together read less than a hundredth of the table.
 const (
 	trialShare = 512 // a trial is one part in trialShare of the rows
 	windowRows = 8   // a window has the rows of so many trials, and at least a stride
 	pauseRows  = 16  // the first pause has the rows of so many trials
 	wholeGroup = 4   // a trial is up to so many times longer if it then has all rows of a row group
-	// leastGain and leastPagesGain are the least ratios of the bytes that are saved to those that are read for the filter,
-	// if the CPU decodes, and if pages are left to a device. A GPU hardly decodes one column faster than all of a stride:
-	// on an H100 with lineitem at scale factor 30, a ratio of 3.6 took 245 ms instead of 167, 4 took 196 instead of 395,
-	// and 8.6 took 273 instead of 398.
+	// leastGain and leastPagesGain are the least ratios of the bytes that are saved to those that are read for the
+	// filter, if the CPU decodes, and if pages are left to a device. A GPU hardly decodes one column faster than all of
+	// a stride: on an H100 with lineitem at scale factor 30, a ratio of 3.6 took 245 ms instead of 167, 4 took 196
+	// instead of 395, and 8.6 took 273 instead of 398.
 	leastGain      = 1.25
 	leastPagesGain = 4
 	// deciders is the number of strides that are decided at a time, while the next ones are decoded.
@@ -110,8 +110,8 @@ func gainOf(opt source.ScanOptions) float64 {
 	return leastGain
 }
 
-// optionsOfFilter returns the options of a scan of the columns of its filter. Strides that a device decodes are about as
-// large as those of the scan, because a device decodes many pages as fast as a few.
+// optionsOfFilter returns the options of a scan of the columns of its filter. Strides that a device decodes are about
+// as large as those of the scan, because a device decodes many pages as fast as a few.
 func (t *Table) optionsOfFilter(opt source.ScanOptions) source.ScanOptions {
 	first := opt
 	first.First, first.Columns = nil, nil

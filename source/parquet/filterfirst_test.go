@@ -146,8 +146,8 @@ func TestAFilterThatDecidesFirstLosesNoRow(t *testing.T) {
 	}
 }
 
-// TestAFilterWithoutAGainStops bounds what is read for a filter, and what is left, as shares of the bytes of all columns.
-// The column of the filter has 3 % of them.
+// TestAFilterWithoutAGainStops bounds what is read for a filter, and what is left, as shares of the bytes of all
+// columns. The column of the filter has 3 % of them.
 func TestAFilterWithoutAGainStops(t *testing.T) {
 	defer func(bytes, rows int64) { leastFiltered, leastTrial = bytes, rows }(leastFiltered, leastTrial)
 	leastFiltered, leastTrial = 1<<16, 256

@@ -165,8 +165,8 @@ type cutter struct {
 	groups  []uncut    // in order
 	rows    int64      // of groups
 	open    bool       // more row groups will be added
-	// least, unless it is 0, ends a stride of small row groups that has so many rows. While the cutter is open, it waits
-	// for so many rows, so strides do not depend on when row groups are added.
+	// least, unless it is 0, ends a stride of small row groups that has so many rows. While the cutter is open, it
+	// waits for so many rows, so strides do not depend on when row groups are added.
 	least int64
 }
 
@@ -194,8 +194,8 @@ func (c *cutter) add(f *file, group int, ranges []rowRange, rows, widest int64) 
 	c.groups = append(c.groups, u)
 }
 
-// next returns the next stride. After the last stride, and while an open cutter has too few rows, it returns one without
-// rows.
+// next returns the next stride. After the last stride, and while an open cutter has too few rows, it returns one
+// without rows.
 func (c *cutter) next() (s stridePlan) {
 	if c.open && c.rows < c.least {
 		return s
