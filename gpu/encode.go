@@ -15,7 +15,7 @@ type Chunk struct {
 	// packed differences, if those are smaller.
 	Dictionary, Delta bool
 	PageRows          int // the rows of a page; of strings, if they are codes of a dictionary
-	// Strings that are not codes are in pages of at most so many rows, and so many bytes unless a single value has more.
+	// Strings that are not codes are in pages of at most so many rows, and so many bytes unless one value has more.
 	PlainRows, PlainBytes int
 	Codec                 PageCodec
 	// Head returns the bytes that the file has before a page.

@@ -15,8 +15,8 @@ type Pages struct {
 	Zstd []ZstdBlock
 	// Form says how values are stored.
 	Form StoredForm
-	// Stored is the number of bytes of a value; 0 for booleans, and for strings and decimals of any length, which follow
-	// their length if they are PLAIN. Values of StoredValues have 4 or 8 bytes.
+	// Stored is the number of bytes of a value; 0 for booleans, and for strings and decimals of any length, which
+	// follow their length if they are PLAIN. Values of StoredValues have 4 or 8 bytes.
 	Stored int
 	// Digits is the most digits of a decimal of StoredBigEndian.
 	Digits int

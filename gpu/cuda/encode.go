@@ -296,7 +296,8 @@ func encodeParts(c *gpu.Chunk) (out []encodePart) {
 	row := int32(0)
 	for _, p := range c.Parts {
 		n := int32(p.To - p.From)
-		part := encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid), from: int64(p.From), row: row, rows: n}
+		part := encodePart{data: addr(p.Column.Data), valid: addr(p.Column.Valid), from: int64(p.From), row: row,
+			rows: n}
 		switch d := p.Column.Dict; {
 		case d != nil:
 			part.offsets, part.chars, part.entries = addr(d.Values.Offsets), addr(d.Values.Data), int32(d.Values.Len)

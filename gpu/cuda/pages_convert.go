@@ -89,8 +89,8 @@ func (v *pageConversions) convert(w *decoding, pages pagesArgs, at uint64) {
 		status: pages.status, list: at + v.at})
 }
 
-// enlarge decodes a column again, after the kernels have found how many bytes its values have. It returns the memory for
-// them, which must live until the column is complete. It waits for the decoding.
+// enlarge decodes a column again, after the kernels have found how many bytes its values have. It returns the memory
+// for them, which must live until the column is complete. It waits for the decoding.
 func (w *decoding) enlarge(c pageColumn) (room *gpu.Buffer, err error) {
 	b, before := &w.batch, addr(w.work)+uint64(w.table.before)
 	first := int32(len(b.dictionaries))
@@ -106,8 +106,8 @@ func (w *decoding) enlarge(c pageColumn) (room *gpu.Buffer, err error) {
 	found := make([]pageConversion, len(list))
 	to := gpu.BytesOf(found)
 	if err := w.d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(at),
-		uintptr(len(to)), uintptr(w.d.decode)); err != nil { // otherwise the bytes have arrived, since they are pageable
-		return nil, err
+		uintptr(len(to)), uintptr(w.d.decode)); err != nil {
+		return nil, err // otherwise the bytes have arrived, since they are pageable
 	}
 	var grown []int
 	need := int64(0)

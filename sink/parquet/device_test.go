@@ -91,7 +91,8 @@ func (c encodeCase) table(r *rand.Rand) table {
 	tab := table{schema: &gpu.Schema{}}
 	types := append(deviceTypes(), gpu.Of(gpu.String), gpu.Of(gpu.String), gpu.Of(gpu.Binary), gpu.Of(gpu.Binary))
 	coded := map[int]bool{len(types) - 4: true, len(types) - 3: true, len(types) - 2: true, len(types) + 1: true}
-	annotations := map[int]gpu.Annotation{len(types) - 1: gpu.Geometry(""), len(types): gpu.UUID, len(types) + 1: gpu.UUID}
+	annotations := map[int]gpu.Annotation{len(types) - 1: gpu.Geometry(""), len(types): gpu.UUID,
+		len(types) + 1: gpu.UUID}
 	types = append(types, gpu.Of(gpu.Binary), gpu.Of(gpu.Binary))
 	for i, t := range types {
 		tab.schema.Fields = append(tab.schema.Fields, gpu.Field{Name: fmt.Sprintf("c%02d", i), Type: t,
@@ -124,7 +125,8 @@ func randomUUIDs(r *rand.Rand, rows, distinct int, nulls float64, coded bool) (g
 		if r.Float64() >= nulls {
 			seed := rand.New(rand.NewPCG(uint64(r.IntN(distinct)), 9))
 			b := binary.BigEndian.AppendUint64(nil, seed.Uint64())
-			values[i] = gpu.Scalar{Type: uuid, Valid: true, Str: string(binary.BigEndian.AppendUint64(b, seed.Uint64()))}
+			b = binary.BigEndian.AppendUint64(b, seed.Uint64())
+			values[i] = gpu.Scalar{Type: uuid, Valid: true, Str: string(b)}
 			codes[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(len(entries)))
 			entries = append(entries, values[i])
 		}
@@ -397,7 +399,8 @@ func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
 // CPU.
 func TestADeviceEncodesStrings(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 30})
-	cases := map[string]struct{ distinct, length, rows, repeats int }{ // the first values repeat, the others are in order
+	// The first values repeat, the others are in order.
+	cases := map[string]struct{ distinct, length, rows, repeats int }{
 		"short":              {40, 3, 1000, 1000},
 		"long":               {40, 200, 1000, 1000},
 		"distinct":           {1000, 8, 1000, 0},
@@ -430,7 +433,8 @@ func TestADeviceEncodesStrings(t *testing.T) {
 					column.Type = gpu.Of(gpu.String)
 					column.Dict = &gpu.Dictionary{Values: gpu.ColumnOf(gpu.Of(gpu.String), entries)}
 				}
-				tab := table{schema: gpu.NewSchema(gpu.Field{Name: "s", Type: column.Type}), values: [][]gpu.Scalar{values}}
+				tab := table{schema: gpu.NewSchema(gpu.Field{Name: "s", Type: column.Type}),
+					values: [][]gpu.Scalar{values}}
 				tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: c.rows, Cols: []gpu.Column{column}}}
 				cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
 				opt := Options{Compression: "none", PageRows: 128, PageBytes: 1700}

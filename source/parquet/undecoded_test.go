@@ -362,7 +362,8 @@ func TestProgressSaysWhoDecodedWhichColumn(t *testing.T) {
 	const none = "" // the device decodes all
 	reasons := map[string]string{"snappy": none, "zstd": none, "plain": none, "brotli": "codec BROTLI",
 		"gzip": none, "decimal": none, "digits": "decimals of more than 38 digits",
-		"wider": "files store the column in different ways", "lacks": "a file lacks the column", "later": "codec BROTLI"}
+		"wider": "files store the column in different ways", "lacks": "a file lacks the column",
+		"later": "codec BROTLI"}
 	for _, c := range []struct {
 		name   string
 		pages  bool
