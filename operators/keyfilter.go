@@ -113,9 +113,16 @@ func (f *KeyFilter) look(t Task, i int, key gpu.Column) (ok bool, err error) {
 	}
 	l := t.Device.HostBudget().Lease("bounds of the keys of a join")
 	defer func() { err = errors.Join(err, l.Close()) }()
+	q := t.Queue
+	if key.Dict != nil { // a queue keeps dictionaries that it has copied, so t.Queue would keep memory of l
+		if q, err = t.Device.NewQueue(l.Name()); err != nil {
+			return false, err
+		}
+		defer func() { err = errors.Join(err, q.Close()) }()
+	}
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "key", Type: k, Nullable: true}),
 		Cols: []gpu.Column{key.Retain()}, Rows: key.Len}
-	down, err := t.Queue.Download(l, s)
+	down, err := q.Download(l, s)
 	if err != nil {
 		s.Release()
 		return false, err
