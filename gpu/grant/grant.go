@@ -216,6 +216,8 @@ var (
 var (
 	// DecodeAhead bounds strides that are decoded before they are copied to a GPU. Pages and outputs have the rest.
 	DecodeAhead = row(Share{Name: "strides decoded ahead", Num: 1, Den: 2, Most: 768 * mib, Use: Works, Per: Scan})
+	// FilterFirst bounds the columns of a filter that decides first and a stride: beyond it, no filter does.
+	FilterFirst = row(Share{Name: "filter that decides first", Num: 1, Den: 2, Use: Begins, Per: Scan})
 	// LargePage is the size from which on an out-of-budget error names the page that it was for.
 	LargePage = row(Share{Name: "page that an error names", Num: 1, Den: 8, Use: Begins, Per: Run})
 	// OutputRows bounds rows that wait for more of their row group or partition. OutputQueue bounds the row groups that

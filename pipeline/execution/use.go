@@ -55,7 +55,7 @@ func (u *Use) limit(wall time.Duration, read int64) string {
 	case read > 0 && u.FromDisks > read/2:
 		return "disks"
 	}
-	return "nothing alone; the timeline (--timeline) shows what waits for what"
+	return "nothing alone; the timeline shows what waits for what"
 }
 
 // UseText says in two lines what a run kept busy, and what limits it. It is empty if the run has not ended.

@@ -25,7 +25,7 @@ func TestAReportSaysWhatLimitsTheRun(t *testing.T) {
 		{Use{Cores: 0.2, FromDisks: 700 << 20},
 			"busy: cores 20 %; 700 MiB came from disks\nwhat limits the run: disks"},
 		{Use{Cores: 0.2, FromDisks: 5 << 20}, "busy: cores 20 %; 5.0 MiB came from disks\n" +
-			"what limits the run: nothing alone; the timeline (--timeline) shows what waits for what"},
+			"what limits the run: nothing alone; the timeline shows what waits for what"},
 	} {
 		r := &Report{Use: &c.use, Wall: 4 * second,
 			Stages: []StageReport{{Scan: &source.Progress{BytesRead: 1 << 30}}, {}}}

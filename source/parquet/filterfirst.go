@@ -11,6 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/source"
 )
 
@@ -36,8 +37,6 @@ const (
 	mostLonger = 4
 	// leastSaving is the least share of the bytes of a row group that a gap must save. More gaps make more pieces.
 	leastSaving = 1.0 / 64
-	// filterMemory bounds the memory of the filter's columns and of a stride, as a share of the budget.
-	filterMemory = 0.5
 )
 
 // leastFiltered is the least number of compressed bytes of a scan for which a filter decides first.
@@ -99,7 +98,7 @@ func (t *Table) filtersFirst(opt source.ScanOptions, total source.Progress) bool
 	}
 	first := t.optionsOfFilter(opt)
 	return total.BytesTotal >= leastFiltered && gainOf(opt)*t.size(first.Columns) <= t.size(opt.Columns) &&
-		float64(t.LeastMemory(opt)+t.LeastMemory(first)) <= filterMemory*float64(opt.Lease.Limit())
+		t.LeastMemory(opt)+t.LeastMemory(first) <= grant.FilterFirst.Of(opt.Lease.Limit())
 }
 
 // gainOf returns the least ratio of saved bytes to bytes read for the filter.

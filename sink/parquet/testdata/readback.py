@@ -10,8 +10,10 @@ the bits of a double, strings and binaries in hexadecimal.
 
 import decimal
 import json
+import re
 import struct
 import sys
+import uuid
 
 import duckdb
 import pyarrow as pa
@@ -44,7 +46,16 @@ def canonical(array):
         return [None if v is None else str(int(v)) for v in array.to_pylist()], 1
     if pa.types.is_integer(t):
         return [None if v is None else str(v) for v in array.to_pylist()], 1
-    return [None if v is None else (v.encode() if isinstance(v, str) else bytes(v)).hex() for v in array.to_pylist()], 1
+    return [None if v is None else raw(v).hex() for v in array.to_pylist()], 1
+
+
+def raw(value):
+    """The bytes of a string, binary or UUID, which DuckDB gives as text."""
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", value):
+        value = uuid.UUID(value)
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def check(reader, table, expected):
