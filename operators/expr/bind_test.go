@@ -60,6 +60,10 @@ func TestATextAmongBranchesDoesNotHideALiteralsType(t *testing.T) {
 		"greatest('7', 1.5, i)":               "DECIMAL(11,1)",
 		"if(i = 1, '7', 3)":                   "INTEGER",
 		"case when i = 1 then '7' else i end": "INTEGER",
+		"round(i::uinteger, 1)":               "BIGINT",
+		"round(i::uinteger, i)":               "BIGINT",
+		"round(i::ubigint, i)":                "HUGEINT",
+		"trunc(i::utinyint, i)":               "UTINYINT",
 	} {
 		e, err := bind(src, &expr.Scope{Schema: s, Fold: host.Fold})
 		require.NoError(t, err, src)

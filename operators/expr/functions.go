@@ -137,13 +137,6 @@ func bindRound(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	digits := 0
-	if len(a) == 2 {
-		constant := false
-		if digits, constant = b.digits(n, a[1]); !constant {
-			return b.byColumn(n, x, a[1])
-		}
-	}
 	if x.typ.IsUnsigned() {
 		// DuckDB rounds these in a signed type.
 		t := gpu.Of(gpu.Int64)
@@ -152,6 +145,13 @@ func bindRound(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		}
 		if x, err = b.convert(n, x, t, false); err != nil {
 			return nil, err
+		}
+	}
+	digits := 0
+	if len(a) == 2 {
+		constant := false
+		if digits, constant = b.digits(n, a[1]); !constant {
+			return b.byColumn(n, x, a[1])
 		}
 	}
 	if !x.typ.IsFloat() && digits >= int(x.typ.Scale) {
