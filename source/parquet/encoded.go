@@ -342,6 +342,19 @@ func (c *encodedChunk) loadLocked(p *page) error {
 	return nil
 }
 
+// pageBytes returns the bytes of a page, which are right by its header and checksum, and a reference to their memory.
+func (c *encodedChunk) pageBytes(p *page) (block *gpu.Buffer, encoded []byte, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.loadLocked(p); err != nil {
+		return nil, nil, err
+	}
+	if err := p.verify(); err != nil {
+		return nil, nil, err
+	}
+	return p.block.Retain(), p.bytes, nil
+}
+
 // drop releases the bytes of a page whose values are taken or decoded.
 func (c *encodedChunk) drop(p *page) {
 	c.mu.Lock()

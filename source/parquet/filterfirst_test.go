@@ -161,7 +161,7 @@ func TestAFilterWithoutAGainStops(t *testing.T) {
 		{"spread", func(i int) bool { return i%100 == 0 }, 0.002, 1},
 		{"none", func(int) bool { return false }, 0.033, 0},
 		{"the last half of each file", func(i int) bool { return i%n >= n/2 }, 0.04, 0.9},
-		{"the second file", func(i int) bool { return i >= n }, 0.02, 0.52},
+		{"the second file", func(i int) bool { return i >= n }, 0.025, 0.52},
 		{"the first file", func(i int) bool { return i < n }, 0.03, 0.9},
 	} {
 		paths := writeDecided(t, n, 8000, 8<<10, c.pass)

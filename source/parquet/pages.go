@@ -271,15 +271,18 @@ func (c *pageReader) loadDictionary() error {
 	if p == nil {
 		return nil
 	}
-	if err := p.verify(); err != nil {
+	// Other strides of the row group may leave the dictionary to a device meanwhile.
+	block, encoded, err := c.pageBytes(p)
+	if err != nil {
 		return err
 	}
+	defer block.Release()
 	//lint:ignore SA1019 older writers use it
 	if p.encoding != format.Plain && p.encoding != format.PlainDictionary {
 		return badf("a dictionary page has encoding %v", p.encoding)
 	}
 	c.bufs = &c.own
-	b, err := c.decompress(nil, p.bytes, p.rawSize)
+	b, err := c.decompress(nil, encoded, p.rawSize)
 	if err != nil {
 		return err
 	}
@@ -287,8 +290,7 @@ func (c *pageReader) loadDictionary() error {
 		c.dict.release()
 		return err
 	}
-	p.block.Release()
-	p.block, p.bytes = nil, nil
+	c.drop(p)
 	return nil
 }
 

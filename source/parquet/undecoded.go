@@ -317,8 +317,8 @@ func (b *pagesBuilder) add(c *encodedChunk, from, to int64) (reason string, err 
 		if err != nil {
 			return "", err
 		}
-		if first && p.coded() && c.dict.page != nil {
-			// The dictionary comes before the first page, so both are in one piece.
+		if first && p.coded() && c.dict.page != nil && !c.col.field.Type.IsVar() {
+			// The dictionary comes before the first page, so both are in one piece. Strings may keep their codes.
 			if err := b.hold(c, c.dict.page, &gpu.Page{}); err != nil {
 				return "", err
 			}
