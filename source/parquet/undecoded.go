@@ -355,19 +355,16 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (reason strin
 
 // hold adds the bytes of a page to the pieces.
 func (b *pagesBuilder) hold(c *encodedChunk, p *page, g *gpu.Page) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.loadLocked(p); err != nil {
+	held, encoded, err := c.pageBytes(p)
+	if err != nil {
 		return err
 	}
-	if err := p.verify(); err != nil {
-		return err
-	}
+	defer held.Release() // the page keeps it
 	if g.At = b.size; p.size == 0 {
 		return nil
 	}
-	block, from := p.block.Whole()
-	from += int64(cap(p.block.Bytes()) - cap(p.bytes))
+	block, from := held.Whole()
+	from += int64(cap(held.Bytes()) - cap(encoded))
 	to := from + int64(p.size)
 	for _, x := range slices.Backward(b.pieces) {
 		if x.block == block && x.from <= from && to <= x.to {
