@@ -43,6 +43,7 @@ func (r *reader) keepPages(plan *stridePlan, i int, pages *pageReader) (col gpu.
 		}
 	}()
 	defer guard(&err)
+	defer b.release()
 	b.at.path, b.at.rowGroup = plan.segments[0].file.path, plan.segments[0].group
 	if err := r.readTogether(plan, i); err != nil {
 		return col, "", err
@@ -353,13 +354,20 @@ func (b *pagesBuilder) take(c *encodedChunk, p *page, g *gpu.Page) (reason strin
 	return "", nil
 }
 
-// hold adds the bytes of a page to the pieces.
+// release releases the pieces.
+func (b *pagesBuilder) release() {
+	for _, x := range b.pieces {
+		x.block.Release()
+	}
+}
+
+// hold adds the bytes of a page to the pieces, which keep their memory: another stride may drop a dictionary.
 func (b *pagesBuilder) hold(c *encodedChunk, p *page, g *gpu.Page) error {
 	held, encoded, err := c.pageBytes(p)
 	if err != nil {
 		return err
 	}
-	defer held.Release() // the page keeps it
+	defer held.Release()
 	if g.At = b.size; p.size == 0 {
 		return nil
 	}
@@ -375,7 +383,7 @@ func (b *pagesBuilder) hold(c *encodedChunk, p *page, g *gpu.Page) error {
 	last := len(b.pieces) - 1
 	if last < 0 || b.pieces[last].block != block || b.pieces[last].to > from ||
 		b.pieces[last].chunk == c && from-b.pieces[last].to > mostBetween {
-		b.pieces = append(b.pieces, piece{block, from, from, b.size, c})
+		b.pieces = append(b.pieces, piece{block.Retain(), from, from, b.size, c})
 		last++
 	}
 	x := &b.pieces[last]
