@@ -27,11 +27,37 @@ type deviceEncoder struct {
 
 // newDeviceEncoder returns the encoder for an output, or nil if the device does not encode such outputs.
 func newDeviceEncoder(opt Options) *deviceEncoder {
-	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages || len(opt.PartitionBy) > 0 ||
-		opt.Compression != "snappy" && opt.Compression != "none" {
+	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages || !opt.leftToDevice() {
 		return nil
 	}
 	return &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}
+}
+
+// EncodedByDevice reports for each column of a result whether devices with the capability EncodePages encode it in an
+// output with these options.
+func (o *Options) EncodedByDevice(result *gpu.Schema) []bool {
+	out := make([]bool, result.Len())
+	for i, f := range result.Fields {
+		out[i] = o.leftToDevice() && gpu.Encodes(f.Type)
+	}
+	return out
+}
+
+// leftToDevice reports whether devices encode columns of such outputs.
+func (o *Options) leftToDevice() bool {
+	_, ok := o.deviceCodec()
+	return ok && len(o.PartitionBy) == 0
+}
+
+// deviceCodec returns the codec with which a device compresses pages. ok is false if only the CPU compresses them so.
+func (o *Options) deviceCodec() (codec gpu.PageCodec, ok bool) {
+	switch o.Compression {
+	case "none":
+		return gpu.PageUncompressed, true
+	case "", "snappy":
+		return gpu.PageSnappy, true
+	}
+	return codec, false
 }
 
 // open returns a new queue. It waits until the device has started, so outputs begin without queues.
@@ -284,9 +310,7 @@ func (w *Writer) deviceChunk(c *column) gpu.Chunk {
 		Delta:    w.opt.Encoding == "auto" && (c.physical == format.Int32 || c.physical == format.Int64),
 		PageRows: rowsPerPage(w.opt.PageRows, w.opt.PageBytes, c.width),
 		Head:     headOf}
-	if w.opt.Compression == "snappy" {
-		chunk.Codec = gpu.PageSnappy
-	}
+	chunk.Codec, _ = w.opt.deviceCodec()
 	if c.bloom {
 		chunk.Filter = bloomHead
 	}

@@ -445,3 +445,16 @@ func TestADeviceEncodesStrings(t *testing.T) {
 		}
 	}
 }
+
+// TestTheOptionsTellWhatADeviceEncodes writes with each codec, since the choice of the device asks the options.
+func TestTheOptionsTellWhatADeviceEncodes(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{})
+	tab := encodeCase{rows: 50, distinct: 9}.table(rand.New(rand.NewPCG(1, 1)))
+	for _, codec := range codecNames {
+		opt := Options{Compression: codec}
+		encoded := tab.writeOnDevice(t, d, filepath.Join(t.TempDir(), "out.parquet"), opt)
+		for _, told := range opt.EncodedByDevice(tab.schema) {
+			require.Equal(t, encoded > 0, told, codec)
+		}
+	}
+}
