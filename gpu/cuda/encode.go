@@ -42,10 +42,11 @@ type (
 	}
 	encodePiece struct{ page, index int32 }
 	pieceResult struct{ _, _, _ uint32 } // size, checksum, position
+	pieceJoint  struct{ _ [8]uint32 }
 	encodeArgs  struct {
-		chunks, states, pages, results, pieces, ends, packed, out, places uint64
-		runs, checksums, multiplier                                       uint64
-		count, allPages, snappy, slot                                     int32
+		chunks, states, pages, results, pieces, ends, packed, joints, out uint64
+		places, runs, checksums, multiplier                               uint64
+		count, allPages, slot, _                                          int32
 	}
 )
 
@@ -237,12 +238,14 @@ func (e *encoding) layOut() {
 	for i := range e.given {
 		e.layOutChunk(i, &page, &dictionary, &mem, &table, &clear)
 	}
-	snappy := e.given[0].Codec == gpu.PageSnappy
-	e.args = encodeArgs{multiplier: dictionaryMultiplier, allPages: int32(len(e.pages)), snappy: flag(snappy),
-		slot: pieceSlot}
-	mem.take(&e.args.ends, int64(len(e.pieces))*int64(unsafe.Sizeof(pieceResult{})))
-	if snappy {
-		mem.take(&e.args.packed, int64(len(e.pieces))*pieceSlot)
+	e.args = encodeArgs{multiplier: dictionaryMultiplier, allPages: int32(len(e.pages)), slot: pieceSlot}
+	pieces := int64(len(e.pieces))
+	mem.take(&e.args.ends, pieces*int64(unsafe.Sizeof(pieceResult{})))
+	if e.codec() != gpu.PageUncompressed {
+		mem.take(&e.args.packed, pieces*pieceSlot)
+	}
+	if e.codec() == gpu.PageLZ4 {
+		mem.take(&e.args.joints, pieces*int64(unsafe.Sizeof(pieceJoint{})))
 	}
 	partMem := e.upload(gpu.BytesOf(e.parts))
 	for i := range e.chunks {
@@ -413,6 +416,9 @@ func (e *encoding) addPieces(page int, most int64, mem *arena) {
 	}
 }
 
+// codec returns the codec of all chunks.
+func (e *encoding) codec() gpu.PageCodec { return e.given[0].Codec }
+
 // launch launches the kernels that encode.
 func (e *encoding) launch() {
 	run := func(name string, grid, threads int) { launch(e.op, name, grid, threads, 0, e.args) }
@@ -448,7 +454,14 @@ func (e *encoding) launch() {
 	}
 	e.begins("compression")
 	e.args.count = int32(len(e.pieces))
-	run("encode_pieces", blocks(len(e.pieces), encodePieces), encodePieces*32)
+	warps := blocks(len(e.pieces), encodePieces)
+	switch e.codec() {
+	case gpu.PageLZ4:
+		run("encode_lz4", warps, encodePieces*32)
+		run("encode_lz4_joints", blocks(len(e.pieces), encodeThreads), encodeThreads)
+	default:
+		run("encode_pieces", warps, encodePieces*32)
+	}
 	run("encode_ends", blocks(len(e.pages), encodeThreads/32), encodeThreads)
 }
 
@@ -561,7 +574,11 @@ func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) 
 	e.args.out, e.args.places = addr(to), addr(placed)
 	e.begins("output")
 	e.fill(to, 0, total, 0) // the gaps for heads
-	launch(e.op, "encode_gather", len(e.pieces), encodeThreads, 0, e.args)
+	gather := "encode_gather"
+	if e.codec() == gpu.PageLZ4 {
+		gather = "encode_lz4_gather"
+	}
+	launch(e.op, gather, len(e.pieces), encodeThreads, 0, e.args)
 	e.putFilters(to)
 	if e.failed() {
 		return nil, e.err

@@ -11,7 +11,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// BenchmarkEncodePages encodes columns like those of lineitem, one at a time, in row groups of a million rows: raw
+// BenchmarkEncodePages encodes columns like those of lineitem, one at a time and with each codec, in row groups of a
+// million rows: raw
 // bytes per second, the file's bytes as a part of these, and how long the copy over the link alone would take. Phases
 // are in milliseconds by the GPU's clock.
 func BenchmarkEncodePages(b *testing.B) {
@@ -86,44 +87,50 @@ func BenchmarkEncodePages(b *testing.B) {
 			s, err := q.Upload(l, &gpu.Stride{Rows: rows * groups, Schema: schema,
 				Cols: []gpu.Column{column}})
 			require.NoError(b, err)
-			var chunks []gpu.Chunk
-			for g := range groups {
-				part := gpu.Rows{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}
-				chunks = append(chunks, gpu.Chunk{Parts: []gpu.Rows{part}, Width: width, Scale: 1,
-					Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768, PlainRows: 32768,
-					PlainBytes: 1 << 20, Codec: gpu.PageSnappy,
-					Head: func(gpu.EncodedPage) ([]byte, error) { return make([]byte, 40), nil }})
-			}
-			encode := func() (bytes int64) {
-				out, err := q.(gpu.PageEncoder).EncodePages(l, h, chunks)
-				require.NoError(b, err)
-				for _, e := range out {
-					bytes += e.Data.Size()
-					e.Data.Release()
+			for codec, name := range map[gpu.PageCodec]string{gpu.PageSnappy: "snappy", gpu.PageLZ4: "lz4"} {
+				var chunks []gpu.Chunk
+				for g := range groups {
+					part := gpu.Rows{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}
+					chunks = append(chunks, gpu.Chunk{Parts: []gpu.Rows{part}, Width: width, Scale: 1,
+						Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768, PlainRows: 32768,
+						PlainBytes: 1 << 20, Codec: codec,
+						Head: func(gpu.EncodedPage) ([]byte, error) { return make([]byte, 40), nil }})
 				}
-				return bytes
+				b.Run(name, func(b *testing.B) {
+					encode := func() (bytes int64) {
+						out, err := q.(gpu.PageEncoder).EncodePages(l, h, chunks)
+						require.NoError(b, err)
+						for _, e := range out {
+							bytes += e.Data.Size()
+							e.Data.Release()
+						}
+						return bytes
+					}
+					bytes := encode()
+					d.Settle()
+					began := d.Clock()
+					for b.Loop() {
+						encode()
+					}
+					b.SetBytes(int64(len(data)))
+					took := b.Elapsed().Seconds() / float64(b.N)
+					b.ReportMetric(float64(bytes)/float64(len(data)), "size")
+					b.ReportMetric(float64(bytes)/link.Down/took, "of-link")
+					phases := map[string]float64{}
+					for _, p := range d.Spans(l, h) {
+						if p.Start >= began {
+							phases[p.Name] += (p.End - p.Start).Seconds() * 1000
+						}
+					}
+					text := ""
+					for _, phase := range []string{"lengths", "values", "dictionaries", "bodies", "compression",
+						"output"} {
+						text += fmt.Sprintf(" %s %.2f", phase, phases["encode pages, "+phase]/float64(b.N))
+					}
+					b.Logf("%s, %s: %.2f ms:%s, copy down %.2f", c.name, name, 1000*took, text,
+						phases["copy down"]/float64(b.N))
+				})
 			}
-			bytes := encode()
-			d.Settle()
-			began := d.Clock()
-			for b.Loop() {
-				encode()
-			}
-			b.SetBytes(int64(len(data)))
-			took := b.Elapsed().Seconds() / float64(b.N)
-			b.ReportMetric(float64(bytes)/float64(len(data)), "size")
-			b.ReportMetric(float64(bytes)/link.Down/took, "of-link")
-			phases := map[string]float64{}
-			for _, p := range d.Spans(l, h) {
-				if p.Start >= began {
-					phases[p.Name] += (p.End - p.Start).Seconds() * 1000
-				}
-			}
-			text := ""
-			for _, name := range []string{"lengths", "values", "dictionaries", "bodies", "compression", "output"} {
-				text += fmt.Sprintf(" %s %.2f", name, phases["encode pages, "+name]/float64(b.N))
-			}
-			b.Logf("%s: %.2f ms:%s, copy down %.2f", c.name, 1000*took, text, phases["copy down"]/float64(b.N))
 			s.Release()
 			require.NoError(b, q.Close())
 			require.NoError(b, l.Close())

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	pq "github.com/parquet-go/parquet-go"
@@ -75,6 +76,14 @@ func deviceTypes() (out []gpu.Type) {
 		}
 	}
 	return out
+}
+
+// deviceCompression returns the codecs that a device compresses with.
+func deviceCompression() []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(codecNames)), func(name string) bool {
+		_, able := (&Options{Compression: name}).deviceCodec()
+		return !able || name == "none"
+	})
 }
 
 // encodeCase is an output that the CPU and a device write.
@@ -144,7 +153,7 @@ func randomUUIDs(r *rand.Rand, rows, distinct int, nulls float64, coded bool) (g
 func TestADeviceEncodesLikeTheCPU(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	thin, i := gputest.ThinOr(t, 31), 0
-	for _, codec := range []string{"none", "snappy"} {
+	for _, compressed := range []bool{false, true} {
 		for _, encoding := range []string{"auto", "plain"} {
 			for _, dictionary := range []string{"auto", "off"} {
 				for _, nulls := range []float64{-1, 0, 0.3, 1} {
@@ -152,6 +161,10 @@ func TestADeviceEncodesLikeTheCPU(t *testing.T) {
 						for _, rows := range []int{1, 7, 150, 1300} {
 							if i++; !gputest.Takes(thin, i) {
 								continue
+							}
+							codec := "none"
+							if compressed {
+								codec = deviceCompression()[i%len(deviceCompression())]
 							}
 							c := encodeCase{codec, encoding, dictionary, nulls, rows, distinct,
 								[]int{max(8, rows/9), 500, 1 << 15}[i%3], []int{1 << 20, 700, 9000}[i%7%3],
@@ -254,8 +267,15 @@ func requireSameMetadata(t *testing.T, a, b *pq.File) {
 	}
 }
 
-// TestPagesOfADeviceAreAsSmall writes pages of several pieces of Snappy. Their sizes are those of the CPU's encoder,
-// or smaller.
+// oneColumn returns a table of one column and one stride.
+func oneColumn(name string, values []gpu.Scalar) table {
+	tab := table{schema: gpu.NewSchema(gpu.Field{Name: name, Type: values[0].Type}), values: [][]gpu.Scalar{values}}
+	tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: len(values),
+		Cols: []gpu.Column{gpu.ColumnOf(values[0].Type, values)}}}
+	return tab
+}
+
+// TestPagesOfADeviceAreAsSmall writes pages of several pieces. Their sizes are those of the CPU's encoder, or smaller.
 func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	const rows = 20000
@@ -286,8 +306,6 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 		"comments":   func(int) any { return text() },
 		"names":      func(i int) any { return fmt.Sprintf("Customer#%09d", i) },
 	}
-	opt := Options{Encoding: "plain", Dictionary: "off"}
-	opt.EnsureDefaults()
 	for _, name := range slices.Sorted(maps.Keys(columns)) {
 		values := make([]gpu.Scalar, rows)
 		for i := range values {
@@ -298,16 +316,60 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 				values[i] = gpu.StringScalar(v)
 			}
 		}
-		tab := table{schema: gpu.NewSchema(gpu.Field{Name: name, Type: values[0].Type}), values: [][]gpu.Scalar{values}}
-		tab.strides = []*gpu.Stride{{Schema: tab.schema, Rows: rows,
-			Cols: []gpu.Column{gpu.ColumnOf(values[0].Type, values)}}}
-		cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
-		tab.write(t, cpu, opt)
-		require.Positive(t, tab.writeOnDevice(t, d, device, opt))
-		tab.requireRead(t, device, 0)
-		want, got := readFile(t, cpu), readFile(t, device)
-		t.Logf("%s: %d bytes by the CPU, %d by the device", name, len(want.bytes), len(got.bytes))
-		require.LessOrEqual(t, float64(len(got.bytes)), 1.02*float64(len(want.bytes)), name)
+		for _, codec := range deviceCompression() {
+			opt := Options{Compression: codec, Encoding: "plain", Dictionary: "off"}
+			opt.EnsureDefaults()
+			tab, most := oneColumn(name, values), 1.02
+			if codec == "lz4_raw" { // the CPU's encoder remembers 16 times as many positions
+				tab, most = oneColumn(name, values[:9000]), 1.2
+			}
+			cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
+			tab.write(t, cpu, opt)
+			require.Positive(t, tab.writeOnDevice(t, d, device, opt))
+			tab.requireRead(t, device, 0)
+			want, got := readFile(t, cpu), readFile(t, device)
+			t.Logf("%s, %s: %d bytes by the CPU, %d by the device", name, codec, len(want.bytes), len(got.bytes))
+			assert.LessOrEqual(t, float64(len(got.bytes)), most*float64(len(want.bytes)), "%s, %s", name, codec)
+		}
+	}
+}
+
+// TestADeviceCompressesBodiesOfAnyShape writes a page for each string: bodies of a few bytes, of one piece or some more
+// or fewer bytes, and of pieces with and without matches, in several orders.
+func TestADeviceCompressesBodiesOfAnyShape(t *testing.T) {
+	const piece = 64 << 10
+	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	r := rand.New(rand.NewPCG(7, 5))
+	random := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		return string(b)
+	}
+	same, repeated, half := func(n int) string { return strings.Repeat("a", n) }, random(100), random(piece/2+100)
+	bodies := []string{random(3 * piece), same(2*piece + 5), random(100) + same(piece) + random(2*piece) + same(200),
+		same(piece-4-100) + repeated + repeated, repeated + random(piece) + repeated, random(2*piece-4) + same(14),
+		same(piece) + random(piece-8), half + half + half + half}
+	for n := range 30 {
+		bodies = append(bodies, same(n), random(n/2)+same(n/2), random(n))
+	}
+	for n := -6; n <= 16; n += 2 { // after the length of the string
+		bodies = append(bodies, random(piece/2)+same(piece/2-4+n))
+	}
+	var values []gpu.Scalar
+	for _, b := range bodies {
+		values = append(values, gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: b})
+	}
+	tab := oneColumn("b", values)
+	for _, codec := range deviceCompression() {
+		t.Run(codec, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "device")
+			opt := Options{Compression: codec, Dictionary: "off", PageRows: 1}
+			ofDevice := tab.writeOnDevice(t, d, path, opt)
+			require.Equal(t, readFile(t, path).columnBytes(), ofDevice)
+			tab.requireRead(t, path, 0)
+		})
 	}
 }
 
@@ -332,24 +394,33 @@ func TestADeviceTakesTheRowGroupsOfAStrideTogether(t *testing.T) {
 func TestADeviceWithoutMemoryLeavesTheColumnsToTheCPU(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	c := encodeCase{nulls: 0.2, rows: 200, distinct: 50}
-	tab := c.table(rand.New(rand.NewPCG(1, 2)))
-	for at, past := int64(0), false; !past; at++ {
-		var calls atomic.Int64
-		opt := Options{Threads: 2, RowGroupRows: 90}
-		all := at == 0
-		path := filepath.Join(t.TempDir(), "device")
-		written := tab.writeWith(t, d, path, opt, func() {
-			d.Budget().SetFault(func(bool) error {
-				if n := calls.Add(1); n == at || all {
-					return errors.New("not now")
-				}
-				return nil
+	var numbers []gpu.Scalar
+	for i := range c.rows {
+		numbers = append(numbers, gpu.IntScalar(gpu.Of(gpu.Int64), int64(i)))
+	}
+	for _, codec := range deviceCompression() {
+		tab := oneColumn("n", numbers)
+		if codec == "snappy" {
+			tab = c.table(rand.New(rand.NewPCG(1, 2)))
+		}
+		for at, past := int64(0), false; !past; at++ {
+			var calls atomic.Int64
+			opt := Options{Threads: 2, RowGroupRows: 90, Compression: codec}
+			all := at == 0
+			path := filepath.Join(t.TempDir(), "device")
+			written := tab.writeWith(t, d, path, opt, func() {
+				d.Budget().SetFault(func(bool) error {
+					if n := calls.Add(1); n == at || all {
+						return errors.New("not now")
+					}
+					return nil
+				})
 			})
-		})
-		d.Budget().SetFault(nil)
-		past = !all && calls.Load() < at
-		require.Equal(t, all, written == 0)
-		tab.requireRead(t, path, 0)
+			d.Budget().SetFault(nil)
+			past = !all && calls.Load() < at
+			require.Equal(t, all, written == 0)
+			tab.requireRead(t, path, 0)
+		}
 	}
 }
 

@@ -13,13 +13,13 @@
 //   encode_bounds   a block a page: the least and the greatest string
 //   encode_body     a block a page: levels, then codes, differences or values
 //   encode_plain    values instead of differences that are not smaller
-//   encode_pieces   a warp a piece of a body: Snappy, checksum
+//   encode_pieces   a warp a piece of a body: Snappy or no compression, checksum
 //   encode_ends     a warp a page: its size and checksum
 //   encode_gather   a block a piece: moves it to its place in the output
 //
-// The kernels of encode_text.cu go before these for strings.
-#include "checksum.cuh"
-#include "encode.cuh"
+// The kernels of encode_text.cu go before these for strings. Those of encode_lz4.cu take the place of encode_pieces and
+// encode_gather for LZ4.
+#include "encode_match.cuh"
 
 // --- Values ---------------------------------------------------------------------------
 
@@ -725,10 +725,6 @@ KERNEL_BOUNDS(encode_plain, EncodeArgs, ENCODE_THREADS, 4) {
 
 // --- Snappy ---------------------------------------------------------------------------
 
-constexpr int SNAPPY_LOG = 12, PIECE_WARPS = 4;
-
-DEVICE u32 load_checked(const u8* in, u32 i, u32 n) { return i + 4 <= n ? load32(in + i) : 0; }
-
 // put_literal writes bytes [from, to) of the input, and returns the bytes that it has written.
 DEVICE u32 put_literal(u8* out, const u8* in, u32 from, u32 to) {
     u32 n = to - from;
@@ -739,7 +735,7 @@ DEVICE u32 put_literal(u8* out, const u8* in, u32 from, u32 to) {
         if (head > 1) out[1] = n - 1;
         if (head > 2) out[2] = (n - 1) >> 8;
     }
-    for (u32 i = lane_id(); i < n; i += 32) out[head + i] = in[from + i];
+    copy_bytes(out + head, in + from, n);
     return head + n;
 }
 
@@ -771,71 +767,21 @@ DEVICE u32 put_copy(u8* out, u32 offset, u32 n) {
 }
 
 // compress writes n ≤ PIECE bytes as elements of Snappy, and returns their number of bytes. All lanes of a warp take
-// part. Each lane looks for the four bytes at one of the next 32 positions in the table of earlier positions, or
-// at the distance of the last copy, which at first is the width of a value. Matches grow in both directions.
-DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 last) {
-    u32 lane = lane_id(), op = 0, literal = 0, at = 0;
-    for (u32 i = lane; i < 1 << SNAPPY_LOG; i += 32) table[i] = 0;
-    __syncwarp();
-    while (at + 4 <= n) {
-        u32 pos = at + lane, from = 0;
-        bool inside = pos + 4 <= n, ok = false;
-        u32 v = load_checked(in, pos, n), h = v * 0x9E3779B1u >> (32 - SNAPPY_LOG);
-        if (inside) from = table[h];
-        __syncwarp();
-        // The last of several positions stays in the table, so that the output does not depend on the order of stores.
-        u32 peers = __match_any_sync(ALL, inside ? h : ALL);
-        if (inside && peers >> lane == 1) table[h] = (u16)pos;
-        __syncwarp();
-        if (inside) {
-            ok = from < pos && load32(in + from) == v;
-            if (last && last <= pos && load32(in + pos - last) == v) {
-                // The distance of the last copy, unless the table has a longer match.
-                u32 fifth = pos + 4 < n ? in[pos + 4] : 256;
-                if (!ok || in[from + 4] != fifth || in[pos - last + 4] == fifth) from = pos - last;
-                ok = true;
-            }
-        }
-        u32 found = __ballot_sync(ALL, ok);
-        while (found) {
-            u32 k = __ffs(found) - 1, start = at + k, source = __shfl_sync(ALL, from, k), length = 4;
-            // Loads in both directions are under way together.
-            bool inner = start + 4 + lane < n, before = lane < start - literal && lane < source;
-            u8 x = inner ? in[start + 4 + lane] : 0, y = inner ? in[source + 4 + lane] : 1;
-            u8 left = before ? in[start - 1 - lane] : 0, other = before ? in[source - 1 - lane] : 1;
-            u32 same = __ballot_sync(ALL, x == y);
-            length += same == ALL ? 32 : __ffs(~same) - 1;
-            while (same == ALL) {
-                u32 i = start + length + lane;
-                same = __ballot_sync(ALL, i < n && in[i] == in[source + length + lane]);
-                length += same == ALL ? 32 : __ffs(~same) - 1;
-            }
-            same = __ballot_sync(ALL, left == other);
-            u32 back = same == ALL ? 32 : __ffs(~same) - 1;
-            op += put_literal(out + op, in, literal, start - back);
-            last = start - source;
-            op += put_copy(out + op, last, length + back);
-            literal = start + length;
-            found = literal - at >= 32 ? 0 : found & ALL << (literal - at);
-        }
-        at = max(at + 32, literal);
-    }
-    op += put_literal(out + op, in, literal, n);
+// part.
+DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 width) {
+    u32 op = 0;
+    u32 end = find_matches(in, n, 0, most_starts(n), n, table, width, [&](u32 from, u32 start, u32 offset, u32 length) {
+        op += put_literal(out + op, in, from, start);
+        op += put_copy(out + op, offset, length);
+    });
+    op += put_literal(out + op, in, end, n);
     __syncwarp();
     return op;
 }
 
-// --- Checksums ------------------------------------------------------------------------
-
-DEVICE void load_checksums(Checksums& t, const u32* from) {
-    u32* to = (u32*)&t;
-    for (u32 i = threadIdx.x; i < sizeof(Checksums) / 4; i += blockDim.x) to[i] = from[i];
-    __syncthreads();
-}
-
 KERNEL_BOUNDS(encode_pieces, EncodeArgs, PIECE_WARPS * 32, 4) {
     __shared__ Checksums checksums;
-    __shared__ u16 tables[PIECE_WARPS][1 << SNAPPY_LOG];
+    __shared__ u16 tables[PIECE_WARPS][1 << HASH_LOG];
     load_checksums(checksums, a.checksums);
     i32 i = blockIdx.x * PIECE_WARPS + warp_id();
     if (i >= a.count) return;
@@ -848,7 +794,7 @@ KERNEL_BOUNDS(encode_pieces, EncodeArgs, PIECE_WARPS * 32, 4) {
     }
     const u8* from = p.body + at;
     u32 n = min(raw - at, PIECE);
-    if (a.snappy) {
+    if (a.packed) {
         u8* to = a.packed + (i64)i * a.slot;
         if (at == 0) {
             size = uvarint_size(raw);
@@ -898,7 +844,7 @@ KERNEL_BOUNDS(encode_gather, EncodeArgs, ENCODE_THREADS, 4) {
     const PieceResult& e = a.ends[blockIdx.x];
     i64 place = a.places[piece.page];
     if (place < 0) return;
-    const u8* from = a.snappy ? a.packed + (i64)blockIdx.x * a.slot
+    const u8* from = a.packed ? a.packed + (i64)blockIdx.x * a.slot
                               : a.pages[piece.page].body + (i64)piece.index * PIECE;
     put_values(a.out + place + e.at, from, e.size);
 }

@@ -100,6 +100,18 @@ struct PieceResult {
     u32 at;           // in the page
 };
 
+// Joint is what the neighbours of a piece have to know about it in LZ4, see encode_lz4.cu.
+struct Joint {
+    u32 front;      // bytes of the slot: up to the end of the last match, but for the token of the first one
+    u32 front_sum;  // their checksum
+    u32 lead;       // literals before the first match, or all bytes
+    u32 match;      // the length of the first match in its token; ALL if there is no match
+    u32 tail;       // literals after the last match
+    u32 tail_sum;   // their checksum
+    u32 run;        // literals of the run that begins in the piece
+    u32 next;       // the length of the match after it in its token; ALL if no run begins in the piece
+};
+
 struct EncodeArgs {
     const EncodeChunk* chunks;
     ChunkState* states;
@@ -107,7 +119,8 @@ struct EncodeArgs {
     PageResult* results;
     const Piece* pieces;
     PieceResult* ends;
-    u8* packed;            // a slot for each piece
+    u8* packed;            // a slot for each piece; null without compression
+    Joint* joints;         // of each piece, for LZ4
     u8* out;
     const i64* places;     // of each page in out; negative: it is not written
     const Piece* runs;     // of TEXT_RUN rows of pages of ENCODE_TEXTS
@@ -115,8 +128,8 @@ struct EncodeArgs {
     u64 multiplier;        // odd
     i32 count;             // of chunks, of pages with rows, or of pieces
     i32 all_pages;
-    i32 snappy;
     i32 slot;              // bytes of a slot in packed
+    i32 unused;
 };
 
 constexpr int ENCODE_THREADS = 256, ENCODE_WARPS = ENCODE_THREADS / 32;

@@ -1,0 +1,87 @@
+// What the compressors of pieces have in common: finding matches, and the checksum of what they write.
+#pragma once
+#include "checksum.cuh"
+#include "encode.cuh"
+
+constexpr int HASH_LOG = 12, PIECE_WARPS = 4;
+
+DEVICE u32 load_checked(const u8* in, u32 i, u32 n) { return i + 4 <= n ? load32(in + i) : 0; }
+
+// copy_bytes copies bytes with the lanes of a warp.
+DEVICE void copy_bytes(u8* to, const u8* from, u32 n) {
+    for (u32 i = lane_id(); i < n; i += 32) to[i] = from[i];
+}
+
+// find_matches finds four and more bytes of n ≤ PIECE that appear earlier, in these bytes or in `history` bytes before
+// them. It calls f(from, start, offset, length) for each match, whose bytes are also offset bytes before: bytes
+// [from, start) come before it, and are in no match. It returns where the last match ends. Matches start before
+// `starts`, at least three bytes before the end, and end by `ends`. All lanes of a warp take part. Each lane looks for
+// the four bytes at one of the next 32 positions in the table of earlier positions, or at the distance of the last
+// match, which at first is the width of a value. Matches grow in both directions.
+template <class F>
+DEVICE u32 find_matches(const u8* in, u32 n, u32 history, u32 starts, u32 ends, u16* table, u32 last, F&& f) {
+    const u8* base = in - history;
+    u32 lane = lane_id(), at = 0, literal = history;
+    n += history;
+    starts += history;
+    ends += history;
+    for (u32 i = lane; i < 1 << HASH_LOG; i += 32) table[i] = 0;
+    __syncwarp();
+    while (at < starts) {
+        u32 pos = at + lane, back = 0;
+        bool inside = pos < starts, ok = false;
+        u32 v = load_checked(base, pos, n), h = v * 0x9E3779B1u >> (32 - HASH_LOG);
+        if (inside) back = (u16)(pos - table[h]);
+        __syncwarp();
+        // The last of several positions stays in the table, so that the output does not depend on the order of stores.
+        u32 peers = __match_any_sync(ALL, inside ? h : ALL);
+        if (inside && peers >> lane == 1) table[h] = (u16)pos;
+        __syncwarp();
+        if (at + 32 <= history) {
+            at += 32;
+            continue;
+        }
+        if (inside && pos >= literal) {
+            ok = back - 1 < pos && load32(base + pos - back) == v;
+            if (last && last <= pos && load32(base + pos - last) == v) {
+                // The distance of the last match, unless the table has a longer one.
+                u32 fifth = pos + 4 < n ? base[pos + 4] : 256;
+                if (!ok || base[pos - back + 4] != fifth || base[pos - last + 4] == fifth) back = last;
+                ok = true;
+            }
+        }
+        u32 found = __ballot_sync(ALL, ok);
+        while (found) {
+            u32 k = __ffs(found) - 1, start = at + k, length = 4;
+            last = __shfl_sync(ALL, back, k);
+            u32 source = start - last;
+            // Loads in both directions are under way together.
+            bool inner = start + 4 + lane < ends, before = lane < start - literal && lane < source;
+            u8 x = inner ? base[start + 4 + lane] : 0, y = inner ? base[source + 4 + lane] : 1;
+            u8 left = before ? base[start - 1 - lane] : 0, other = before ? base[source - 1 - lane] : 1;
+            u32 same = __ballot_sync(ALL, x == y);
+            length += same == ALL ? 32 : __ffs(~same) - 1;
+            while (same == ALL) {
+                u32 i = start + length + lane;
+                same = __ballot_sync(ALL, i < ends && base[i] == base[source + length + lane]);
+                length += same == ALL ? 32 : __ffs(~same) - 1;
+            }
+            same = __ballot_sync(ALL, left == other);
+            u32 more = same == ALL ? 32 : __ffs(~same) - 1;
+            f(literal - history, start - more - history, last, length + more);
+            literal = start + length;
+            found = literal - at >= 32 ? 0 : found & ALL << (literal - at);
+        }
+        at = max(at + 32, literal);
+    }
+    return literal - history;
+}
+
+// most_starts is the number of positions at which four bytes of n begin.
+DEVICE u32 most_starts(u32 n) { return n < 4 ? 0 : n - 3; }
+
+DEVICE void load_checksums(Checksums& t, const u32* from) {
+    u32* to = (u32*)&t;
+    for (u32 i = threadIdx.x; i < sizeof(Checksums) / 4; i += blockDim.x) to[i] = from[i];
+    __syncthreads();
+}
