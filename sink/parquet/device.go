@@ -56,6 +56,8 @@ func (o *Options) deviceCodec() (codec gpu.PageCodec, ok bool) {
 		return gpu.PageUncompressed, true
 	case "", "snappy":
 		return gpu.PageSnappy, true
+	case "lz4_raw":
+		return gpu.PageLZ4, true
 	}
 	return codec, false
 }
