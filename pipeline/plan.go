@@ -309,7 +309,7 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 // driver, it is the device that takes less time according to a cost model and the plan's estimates;
 // the GPU is not started. The error is a *Diagnostic about the name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
-	choice, err := runner.ChooseDevice(p.stages, opt)
+	choice, err := runner.ChooseDevice(p.stages, p.output, opt)
 	return choice, p.written.place(err)
 }
 
@@ -320,6 +320,6 @@ func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
 // whether it would finish, by the plan's estimates. It runs nothing, but opens the device of the
 // run to learn its budgets.
 func (p *Plan) Check(opt RunOptions) (*Check, error) {
-	check, err := runner.Check(p.stages, opt.For(p.written.Memory))
+	check, err := runner.Check(p.stages, p.output, opt.For(p.written.Memory))
 	return check, p.written.place(err)
 }

@@ -82,6 +82,10 @@ func (l *leftover) remove() error {
 
 func (t *parquetTarget) Describe() string { return t.path }
 
+func (t *parquetTarget) EncodedByDevice(result *gpu.Schema) []bool {
+	return t.opt.EncodedByDevice(result)
+}
+
 // folders are the folders that a run has created for its output, outermost first.
 type folders []string
 

@@ -131,6 +131,8 @@ type ColumnStats struct {
 	Distinct int64
 	// Bytes is the uncompressed size of the column in the file.
 	Bytes int64
+	// BytesInPages is the part of Bytes that a scan leaves in pages (DecodeOptions.Pages), as far as the metadata says.
+	BytesInPages int64
 }
 
 // Op is the comparison of a Predicate.

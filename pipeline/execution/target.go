@@ -15,6 +15,13 @@ type Target interface {
 	Describe() string
 }
 
+// Encoded is a Target whose sink encodes columns.
+type Encoded interface {
+	Target
+	// EncodedByDevice reports for each column of a result whether devices with the capability EncodePages encode it.
+	EncodedByDevice(result *gpu.Schema) []bool
+}
+
 // TargetOptions configure the sink that a target creates.
 type TargetOptions struct {
 	// Lease pays for the memory of the sink.

@@ -178,6 +178,9 @@ func (t *Table) Stats(i int) source.ColumnStats {
 			group := &f.groups[g]
 			m := &group.chunks[i]
 			out.Bytes += m.rawSize
+			if leftToCPU(c, m) == "" {
+				out.BytesInPages += m.rawSize
+			}
 			if m.stats.nulls < 0 {
 				out.Nulls = -1
 			} else if out.Nulls >= 0 {

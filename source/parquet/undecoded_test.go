@@ -364,6 +364,21 @@ func TestProgressSaysWhoDecodedWhichColumn(t *testing.T) {
 		"gzip": none, "decimal": none, "digits": "decimals of more than 38 digits",
 		"wider": "files store the column in different ways", "lacks": "a file lacks the column",
 		"later": "codec BROTLI"}
+	planned, err := Open([]string{first, second}, OpenOptions{})
+	require.NoError(t, err)
+	for i, f := range planned.Schema().Fields {
+		switch stats := planned.Stats(i); f.Name {
+		case "brotli", "digits":
+			require.Zero(t, stats.BytesInPages, f.Name)
+			require.Positive(t, stats.Bytes, f.Name)
+		case "later": // in one of the files
+			require.Positive(t, stats.BytesInPages)
+			require.Greater(t, stats.Bytes, stats.BytesInPages)
+		default:
+			require.Equal(t, stats.Bytes, stats.BytesInPages, f.Name)
+		}
+	}
+	require.NoError(t, planned.Close())
 	for _, c := range []struct {
 		name   string
 		pages  bool

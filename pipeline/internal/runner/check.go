@@ -22,19 +22,19 @@ import (
 // Check returns what a run of a plan would hold and spill under its budgets, according to the
 // plan's estimates, without running it. It opens the device to read its budgets. If there is a GPU
 // that cannot be started, and a run would use the CPU instead, Check does so too.
-func Check(p *physical.Plan, opt execution.Options) (*execution.Check, error) {
-	out, err := checkOnce(p, opt)
+func Check(p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Check, error) {
+	out, err := checkOnce(p, output, opt)
 	if want, _ := parseDevice(opt.Use); !errors.Is(err, cuda.ErrUnusable) || want.kind == execution.CUDA {
 		return out, err
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, execution.Host
-	return checkOnce(p, opt)
+	return checkOnce(p, output, opt)
 }
 
 // checkOnce cuts a plan into pipelines as a run does, and adds up the memory that is held while
 // each of them runs.
-func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err error) {
+func checkOnce(p *physical.Plan, output execution.Target, opt execution.Options) (_ *execution.Check, err error) {
 	if opt.SpillDir != "" {
 		if err := spill.CheckDir(opt.SpillDir); err != nil {
 			return nil, err
@@ -42,7 +42,7 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	}
 	r := &run{plan: p, opt: opt, device: opt.Device}
 	if r.device == nil {
-		choice, err := ChooseDevice(p, opt)
+		choice, err := ChooseDevice(p, output, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 		if r.device, err = OpenDevice(opt); err != nil {
 			return nil, err
 		}
-	} else if _, err := ChooseDevice(p, opt); err != nil {
+	} else if _, err := ChooseDevice(p, output, opt); err != nil {
 		return nil, err
 	}
 	defer func() { err = with(err, r.release()) }()
@@ -76,9 +76,11 @@ func checkOnce(p *physical.Plan, opt execution.Options) (_ *execution.Check, err
 	props := r.device.Properties()
 	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Problems: []execution.Problem{},
 		Stages: []execution.StageCheck{}}
-	if out.Estimate = planWork(p).onHost(r.threads()); discrete(r.device) {
-		out.Estimate = planWork(p).onGPU(r.threads(), gpuStart)
+	costs := hostRates
+	if discrete(r.device) {
+		costs = gpuRates(gpuStart)
 	}
+	out.Estimate = estimate(planWork(p, output).on(costs, r.threads()))
 	c.stages(out)
 	c.tiers(out)
 	out.Finishes = len(out.Problems) == 0

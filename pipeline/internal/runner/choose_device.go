@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gstream/gstream/gpu/cuda"
@@ -14,50 +16,78 @@ import (
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// The model of the time of a plan on each device, in seconds of one core per unit of
-// work, unless "wall" says that it is wall time. The constants are fitted to whole
-// processes of the 13 example jobs at scale factors 0.01 to 30, on an H200 with 16 cores,
-// on 64 cores with four H200 and on a CPU with 2 cores (examples/bench/devices.md).
-// TestTheChoiceIsRightWhereBothDevicesWereMeasured has the figures that they must
-// explain.
+// The model of the time of a plan on each device: the start of a process, and what each unit of work costs. The
+// constants are fitted to whole processes of the example jobs (examples/bench/devices.md and decode.md).
+// TestTheChoiceIsRightWhereBothDevicesWereMeasured has the figures that they must explain.
 const (
-	hostStart   = 0.022 // start and end of a process; wall
-	gpuStart    = 0.409 // the same with the only GPU of a machine; wall
+	gpuStart    = 0.329 // seconds of the start and end of a process with the only GPU of a machine
 	driverStart = 0.105 // of that, the start of the driver
-	hiddenStart = 0.018 // the start of the driver for each further GPU of the machine; wall
-	// The start of the driver with n further GPUs visible takes shownStart × n + crowdStart × n² more; wall.
+	hiddenStart = 0.018 // seconds of the driver's start for each further GPU of the machine
+	// The start of the driver with n further GPUs visible takes shownStart × n + crowdStart × n² seconds more.
 	shownStart, crowdStart = 0.193, 0.0167
-	hostDecode             = 1.749e-9   // a byte of the scanned columns, as encoded in the file
-	gpuDecode              = 1.075e-9   // the same to encoded columns, partly while the GPU starts
-	hostRow                = 11.01e-9   // a row that goes into a filter or a join
-	gpuRow                 = 0.809e-9   // the same; wall
-	hostValue              = 0.5093e-9  // a value that an operator returns, or a group-by takes
-	hostGroup              = 19.6e-9    // a row that goes into a group-by of many groups
-	hostSort               = 19.3e-9    // a value of a row that is sorted
-	encodeValue            = 28.7e-9    // a value of the output, on either device
-	gpuLink                = 1 / 30.7e9 // a byte over the link in either direction; wall
-	// serialShare is the share of an operator's work that runs on one core, however many
-	// there are.
-	serialShare = 0.156
+	// serialShare is the share of an operator's work that runs on one core, however many there are.
+	serialShare = 0.14
 	// manyGroups is the number of groups from which the table of a group-by no longer
 	// fits the cache.
 	manyGroups = 1 << 16
 )
 
+// cost is the time that a unit of work takes, in seconds: of one core, which all cores share, and by the clock.
+type cost struct{ cores, wall float64 }
+
+// rates are the costs of the units of work on a device.
+type rates struct {
+	start float64 // seconds of the start and the end of a process
+
+	pages, decoded, rows, values, grouped, sorted, encoded, left cost
+}
+
+// hostRates are the costs on a CPU.
+var hostRates = rates{
+	start: 0.032, pages: cost{cores: 1.18e-9}, decoded: cost{cores: 1.18e-9},
+	rows: operator(9.1e-9), values: operator(0.56e-9), grouped: operator(13.8e-9), sorted: operator(18e-9),
+	encoded: cost{11.8e-9, 0.48e-9}, left: cost{31.8e-9, 0.48e-9},
+}
+
+// operator is the cost of work of which a core takes some seconds.
+func operator(s float64) cost { return cost{cores: s * (1 - serialShare), wall: s * serialShare} }
+
+// gpuRates are the costs on a GPU that takes some seconds to start and end. Cores read the pages of files for it, and
+// decode and encode what it does not. Other work of operators costs less than what can be measured, and so do copies
+// of columns that cores encode meanwhile.
+func gpuRates(start float64) rates {
+	return rates{
+		start: start, pages: cost{0.1e-9, 1 / 18e9}, decoded: cost{1.075e-9, 1 / 30.7e9}, rows: cost{wall: 0.256e-9},
+		encoded: cost{wall: 0.606e-9}, left: hostRates.left,
+	}
+}
+
 // work is the work of a plan, by its estimates.
 type work struct {
-	scanned float64 // bytes of decoded columns, as encoded in the files
+	pages   float64 // bytes of the columns of scans that a device decodes, as encoded in the files
+	decoded float64 // bytes of the other columns of scans
 	rows    float64 // rows that go into filters and joins, and pairs that joins compare one by one
 	values  float64 // values that operators return and group-bys take
 	grouped float64 // rows that go into group-bys of many groups
 	sorted  float64 // values of rows that are sorted
-	encoded float64 // values of the output
-	written float64 // bytes of the output
+	encoded float64 // values of the output that a device encodes
+	left    float64 // the other values of the output
 }
 
-// planWork returns the work of a plan.
-func planWork(p *physical.Plan) work {
-	w := work{encoded: p.Root.Rows * float64(p.Schema.Len()), written: p.Root.Rows * float64(p.Schema.RowBytes())}
+// planWork returns the work of a plan that writes to an output.
+func planWork(p *physical.Plan, output execution.Target) work {
+	byDevice := make([]bool, p.Schema.Len())
+	if e, ok := output.(execution.Encoded); ok {
+		byDevice = e.EncodedByDevice(p.Schema)
+	}
+	w := work{}
+	for i := range byDevice {
+		if byDevice[i] {
+			w.encoded += p.Root.Rows
+		} else {
+			w.left += p.Root.Rows
+		}
+	}
 	w.add(p.Root)
 	return w
 }
@@ -72,7 +102,9 @@ func (w *work) add(s *physical.Stage) {
 	switch spec := s.Spec.(type) {
 	case *physical.Scan:
 		for _, c := range spec.Columns {
-			w.scanned += float64(spec.Table.Stats(c).Bytes)
+			stats := spec.Table.Stats(c)
+			w.pages += float64(stats.BytesInPages)
+			w.decoded += float64(stats.Bytes - stats.BytesInPages)
 		}
 	case *physical.Project:
 		w.values += s.Rows * float64(s.Computed)
@@ -101,13 +133,6 @@ func (w *work) add(s *physical.Stage) {
 	}
 }
 
-// onHost estimates the time of the work on cores CPU cores.
-func (w work) onHost(cores int) time.Duration {
-	operators := w.rows*hostRow + w.values*hostValue + w.grouped*hostGroup + w.sorted*hostSort
-	spread := w.scanned*hostDecode + w.encoded*encodeValue + operators*(1-serialShare)
-	return seconds(hostStart + spread/float64(cores) + operators*serialShare)
-}
-
 // starts estimates the seconds in which a process starts and ends a GPU. alone says that it makes no other visible.
 func starts(c cuda.Census, alone bool) float64 {
 	if c.Started {
@@ -123,20 +148,54 @@ func starts(c cuda.Census, alone bool) float64 {
 	return gpuStart + hiddenStart*float64(max(c.Installed, 1)-1) + more*(shownStart+more*crowdStart)
 }
 
-// onGPU estimates the time of the work on a GPU that takes some seconds to start and end. The cores decode and encode.
-func (w work) onGPU(cores int, start float64) time.Duration {
-	spread := w.scanned*gpuDecode + w.encoded*encodeValue
-	return seconds(start + spread/float64(cores) + w.rows*gpuRow + (w.scanned+w.written)*gpuLink)
+// part is a part of an estimate.
+type part struct {
+	what    string
+	seconds float64
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// on estimates the parts of the time of the work on a device and a number of cores.
+func (w work) on(r rates, cores int) []part {
+	of := func(units float64, c cost) float64 { return units * (c.cores/float64(cores) + c.wall) }
+	return []part{
+		{"start and end", r.start},
+		{"decoding", of(w.pages, r.pages)},
+		{"decoding that only the CPU does", of(w.decoded, r.decoded)},
+		{"operators", of(w.rows, r.rows) + of(w.values, r.values) + of(w.grouped, r.grouped) + of(w.sorted, r.sorted)},
+		{"encoding", of(w.encoded, r.encoded)},
+		{"encoding that only the CPU does", of(w.left, r.left)},
+	}
+}
 
-// ChooseDevice returns the device of a run of a plan with these options. If they leave it
+// estimate adds up parts.
+func estimate(parts []part) time.Duration {
+	sum := 0.0
+	for _, p := range parts {
+		sum += p.seconds
+	}
+	return time.Duration(sum * float64(time.Second))
+}
+
+// describe says what an estimate consists of, the largest part first. It leaves out parts of less than a twentieth.
+func describe(parts []part, where string) string {
+	all := estimate(parts).Seconds()
+	parts = slices.Clone(parts)
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.seconds, a.seconds) })
+	var of []string
+	for _, p := range parts {
+		if p.seconds >= all/20 {
+			of = append(of, fmt.Sprintf("%s %.2g s", p.what, p.seconds))
+		}
+	}
+	return fmt.Sprintf("about %.2g s %s (%s)", all, where, strings.Join(of, ", "))
+}
+
+// ChooseDevice returns the device of a run of a plan to an output with these options. If they leave it
 // open (Auto) and there is an NVIDIA driver, it is the device that takes less time by a
 // model of the plan's estimates, or a GPU if the job forces an algorithm for one; the GPU is
 // not started. The error is a *Diagnostic about the name of the device, or about a step that
 // forces an algorithm that is not for the device.
-func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
+func ChooseDevice(p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Choice, error) {
 	if err := host.CheckThreads(opt.Threads); err != nil {
 		return nil, &job.Diagnostic{Msg: err.Error()}
 	}
@@ -144,7 +203,7 @@ func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, e
 		props := opt.Device.Known()
 		return &execution.Choice{Device: props.ID, Why: "given by the caller"}, p.RunsOn(props)
 	}
-	c, err := choose(p, opt)
+	c, err := choose(p, output, opt)
 	if err == nil && c.Device == execution.Host {
 		err = p.RunsOn(host.Unopened())
 	}
@@ -154,7 +213,7 @@ func ChooseDevice(p *physical.Plan, opt execution.Options) (*execution.Choice, e
 	return c, nil
 }
 
-func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) {
+func choose(p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Choice, error) {
 	want, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err
@@ -169,7 +228,8 @@ func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) 
 	if gpus.Counted && gpus.Visible == 0 {
 		return &execution.Choice{Device: execution.Host, Why: "CUDA_VISIBLE_DEVICES shows no GPU"}, nil
 	}
-	c := planWork(p).choose(cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads())), starts(gpus, opt.Alone))
+	cores := cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads()))
+	c := planWork(p, output).choose(cores, starts(gpus, opt.Alone))
 	if p.RunsOn(host.Unopened()) != nil {
 		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
 	}
@@ -181,10 +241,9 @@ func choose(p *physical.Plan, opt execution.Options) (*execution.Choice, error) 
 
 // choose returns the device with the lower estimate.
 func (w work) choose(cores int, start float64) *execution.Choice {
-	c := &execution.Choice{Device: execution.Host, Host: w.onHost(cores), CUDA: w.onGPU(cores, start)}
-	about := func(d time.Duration) string { return fmt.Sprintf("about %.2g s", d.Seconds()) }
-	onHost := fmt.Sprintf("%s on %d cores", about(c.Host), cores)
-	onGPU := fmt.Sprintf("%s on the GPU, %.2g s to start and end it among them", about(c.CUDA), start)
+	host, gpu := w.on(hostRates, cores), w.on(gpuRates(start), cores)
+	c := &execution.Choice{Device: execution.Host, Host: estimate(host), CUDA: estimate(gpu)}
+	onHost, onGPU := describe(host, fmt.Sprintf("on %d cores", cores)), describe(gpu, "on the GPU")
 	if c.Why = onHost + "; " + onGPU; c.CUDA < c.Host {
 		c.Device, c.Why = execution.CUDA, onGPU+"; "+onHost
 	}

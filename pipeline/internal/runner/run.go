@@ -100,7 +100,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 		started: time.Now(), ctx: ctx, cancel: cancel}
 	r.processor, r.fromDisks = processUse()
 	if r.device == nil {
-		choice, err := ChooseDevice(p, opt)
+		choice, err := ChooseDevice(p, output, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 		r.device = d
-	} else if _, err := ChooseDevice(p, opt); err != nil {
+	} else if _, err := ChooseDevice(p, output, opt); err != nil {
 		return nil, err
 	}
 	var err error
