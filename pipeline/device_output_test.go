@@ -21,7 +21,7 @@ func TestAGPUEncodesAnOutput(t *testing.T) {
 	}{
 		"file":        {sinkparquet.Options{RowGroupRows: 200}, true},
 		"files":       {sinkparquet.Options{RowsPerFile: 170}, true},
-		"partitions":  {sinkparquet.Options{PartitionBy: []string{"o_orderpriority"}}, false},
+		"partitions":  {sinkparquet.Options{PartitionBy: []string{"o_orderpriority"}}, true},
 		"other codec": {sinkparquet.Options{Compression: "gzip"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,8 +26,8 @@ import (
 // driver.
 type faultyGPU struct {
 	gpu.Device
-	armed       atomic.Pointer[trap]
-	compression string // of the output; the CPU encodes it unless this is Snappy, the default
+	armed  atomic.Pointer[trap]
+	output sinkparquet.Options
 }
 
 type trap struct {
@@ -74,7 +74,8 @@ func inject(call string) error { return fmt.Errorf("%s: %w", call, errInCall) }
 
 // gpuJob is a job that uses every way of strides through a device: two scans, a join, an
 // expression, groups and an order.
-func gpuJob(file, compression string) *Builder {
+func gpuJob(file string, opt sinkparquet.Options) *Builder {
+	opt.Overwrite = true
 	data := "../examples/quickstart/data/"
 	return New("faults").Read("orders", data+"orders.parquet").Read("customer", data+"customer.parquet").
 		Filter("o_orderdate >= date '1997-01-01'").
@@ -82,7 +83,7 @@ func gpuJob(file, compression string) *Builder {
 		Group([]string{"c_mktsegment", "o_orderpriority as priority", "year(o_orderdate) as y"},
 			"sum(o_totalprice * 2) as total", "count(*) as n", "min(c_name) as first").
 		Sort("total desc", "priority").
-		Write(file, sinkparquet.Options{Overwrite: true, Compression: compression})
+		Write(file, opt)
 }
 
 // gpuRun runs the job on a device. It checks that there is no output after an error, and
@@ -91,11 +92,11 @@ func gpuRun(t *testing.T, ctx context.Context, d gpu.Device) ([]string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "folder", "out.parquet")
-	compression := ""
+	var opt sinkparquet.Options
 	if f, ok := d.(*faultyGPU); ok {
-		compression = f.compression
+		opt = f.output
 	}
-	_, err := gpuJob(file, compression).Run(ctx, RunOptions{Device: d, Threads: 2})
+	_, err := gpuJob(file, opt).Run(ctx, RunOptions{Device: d, Threads: 2})
 	for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
 		require.Empty(t, b.Leaks(), "%v", err)
 		used, _ := b.Used()
@@ -145,18 +146,22 @@ func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
 	require.Greater(t, len(want), 20)
 	failed, thin := map[string]int{}, min(gputest.ThinOr(t, 2), 4)
 	for _, c := range []struct {
-		call, compression string
-		more              int64 // there are more calls than these
+		call string
+		more int64 // there are more calls than these
+		opt  sinkparquet.Options
 	}{
-		{"cuMemAllocFromPoolAsync", "", 2}, {"cuMemcpyHtoDAsync_v2", "", 2}, {"cuMemcpyDtoHAsync_v2", "", 0},
-		{"cuMemcpyDtoHAsync_v2", "zstd", 2}, {"cuMemcpyDtoDAsync_v2", "", 2}, {"cuMemsetD8Async", "", 2},
-		{"cuLaunchKernel", "", 2}, {"cuEventRecord", "", 2}, {"cuStreamWaitEvent", "", 2},
+		{call: "cuMemAllocFromPoolAsync", more: 2}, {call: "cuMemcpyHtoDAsync_v2", more: 2},
+		{call: "cuMemcpyDtoHAsync_v2"},
+		{call: "cuMemcpyDtoHAsync_v2", more: 2, opt: sinkparquet.Options{Compression: "zstd"}},
+		{call: "cuMemcpyDtoDAsync_v2", more: 2}, {call: "cuMemsetD8Async", more: 2},
+		{call: "cuLaunchKernel", more: 2}, {call: "cuEventRecord", more: 2}, {call: "cuStreamWaitEvent", more: 2},
+		{call: "cuMemcpyDtoHAsync_v2", opt: sinkparquet.Options{PartitionBy: []string{"y"}}},
 	} {
 		call := c.call
-		t.Run(call+c.compression, func(t *testing.T) {
-			d.compression = c.compression
-			defer func() { d.compression = "" }()
-			_, calls, err := d.with(t, ctx, call, 0, inject)
+		t.Run(fmt.Sprint(call, c.opt.Compression, c.opt.PartitionBy), func(t *testing.T) {
+			d.output = c.opt
+			defer func() { d.output = sinkparquet.Options{} }()
+			want, calls, err := d.with(t, ctx, call, 0, inject)
 			require.NoError(t, err)
 			require.Greater(t, calls, c.more, "the call is made")
 			ns := []int64{calls} // the last calls are those of the output

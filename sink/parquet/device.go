@@ -27,7 +27,8 @@ type deviceEncoder struct {
 
 // newDeviceEncoder returns the encoder for an output, or nil if the device does not encode such outputs.
 func newDeviceEncoder(opt Options) *deviceEncoder {
-	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages || !opt.leftToDevice() {
+	_, ok := opt.deviceCodec()
+	if !ok || opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages {
 		return nil
 	}
 	return &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}
@@ -37,16 +38,11 @@ func newDeviceEncoder(opt Options) *deviceEncoder {
 // output with these options.
 func (o *Options) EncodedByDevice(result *gpu.Schema) []bool {
 	out := make([]bool, result.Len())
+	_, ok := o.deviceCodec()
 	for i, f := range result.Fields {
-		out[i] = o.leftToDevice() && gpu.Encodes(f.Type)
+		out[i] = ok && gpu.Encodes(f.Type)
 	}
 	return out
-}
-
-// leftToDevice reports whether devices encode columns of such outputs.
-func (o *Options) leftToDevice() bool {
-	_, ok := o.deviceCodec()
-	return ok && len(o.PartitionBy) == 0
 }
 
 // deviceCodec returns the codec with which a device compresses pages. ok is false if only the CPU compresses them so.
@@ -93,13 +89,22 @@ var _ sink.Encoder = (*Writer)(nil)
 // later strides are for the CPU.
 func (w *Writer) Keeps(s *gpu.Stride) []bool {
 	d := w.device
-	if d == nil || len(s.Cols) != len(w.columns) {
+	if d == nil {
 		return nil
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	waiting := onGPU(w.queue)
-	w.mu.Unlock()
+	if w.split != nil {
+		waiting += w.split.device.waiting
+	}
 	if limit := d.lease.Limit(); waiting+s.Bytes() > grant.OutputOfGPU.Of(limit) || d.lease.Available() < limit/4 {
+		return nil
+	}
+	if w.split != nil {
+		return w.keepsAll(s)
+	}
+	if len(s.Cols) != len(w.columns) {
 		return nil
 	}
 	var keep []bool
@@ -261,6 +266,26 @@ func (g *group) releaseColumn(i int) {
 		p.stride.Cols[i].Release()
 		p.stride.Cols[i] = gpu.Column{}
 	}
+	releaseRanges(g.brought[i])
+	g.brought[i] = nil
+}
+
+func releaseRanges(ranges []rowRange) {
+	for _, r := range ranges {
+		r.col.Release()
+	}
+}
+
+// ranges returns the rows of a column.
+func (g *group) ranges(i int) []rowRange {
+	if g.brought[i] != nil {
+		return g.brought[i]
+	}
+	out := make([]rowRange, len(g.kept))
+	for k, p := range g.kept {
+		out[k] = rowRange{p.stride.Cols[i], p.from, p.to}
+	}
+	return out
 }
 
 // encodeTogether encodes columns in one call, and leaves out those whose rows lie in several memories, and those with
@@ -397,31 +422,68 @@ func (c *column) deviceBounds(p gpu.EncodedPage) bounds {
 	return bounds{le64(p.Least), le64(p.Most), p.Bounded}
 }
 
-// bring copies a column of a row group to the host, for the CPU to encode it. It waits for memory as long as others
-// release some.
-func (w *Writer) bring(q gpu.Queue, g *group, column int) error {
-	for i, p := range g.kept {
-		c := p.stride.Cols[column]
-		if isHost(c) {
-			continue
-		}
-		one := &gpu.Stride{Schema: gpu.NewSchema(w.schema.Fields[column]), Cols: []gpu.Column{c.Retain()}, Rows: c.Len,
-			Ready: p.stride.Ready}
-		load := func() (*gpu.Stride, error) { return q.Download(w.opt.Lease, one) }
-		down, err := load()
-		for still := false; errors.Is(err, gpu.ErrBudget) && w.failure() == nil; down, err = load() {
-			w.freeIdle()
-			if still {
-				break
-			}
-			still = !w.opt.Lease.AwaitMore(w.run, w.opt.Lease.Available())
-		}
+// bring copies the rows of a column of a row group to the host, for the CPU to encode them.
+func (w *Writer) bring(q gpu.Queue, g *group, column int) (err error) {
+	var out []rowRange
+	defer func() {
 		if err != nil {
-			one.Release()
+			releaseRanges(out)
+		}
+	}()
+	for _, r := range g.ranges(column) {
+		if isHost(r.col) {
+			r.col.Retain()
+		} else if r, err = w.bringRange(q, r); err != nil {
 			return err
 		}
-		c.Release()
-		g.kept[i].stride.Cols[column] = down.Cols[0]
+		out = append(out, r)
 	}
+	g.releaseColumn(column)
+	g.brought[column] = out
 	return nil
+}
+
+// bringRange copies rows of a column to the host, or all rows of the column if the device has no memory for a copy of
+// these rows.
+func (w *Writer) bringRange(q gpu.Queue, r rowRange) (rowRange, error) {
+	c, err := q.Slice(w.device.lease, r.col, r.from, r.to)
+	switch {
+	case err == nil:
+		r.from, r.to = 0, c.Len
+	case gpu.IsOutOfMemory(err):
+		c = r.col.Retain()
+	default:
+		return r, err
+	}
+	r.col, err = w.bringColumn(q, c)
+	return r, err
+}
+
+// bringColumn copies a column to the host, and takes it over. It waits for memory as long as others release some.
+func (w *Writer) bringColumn(q gpu.Queue, c gpu.Column) (gpu.Column, error) {
+	one := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "output", Type: c.Type, Nullable: c.Valid != nil}),
+		Cols: []gpu.Column{c}, Rows: c.Len}
+	load := func() (*gpu.Stride, error) { return q.Download(w.opt.Lease, one) }
+	down, err := load()
+	for still := false; errors.Is(err, gpu.ErrBudget) && w.failure() == nil; down, err = load() {
+		w.freeIdle()
+		if still {
+			break
+		}
+		still = !w.opt.Lease.AwaitMore(w.run, w.opt.Lease.Available())
+	}
+	if err != nil {
+		one.Release()
+		return gpu.Column{}, err
+	}
+	return down.Cols[0], nil
+}
+
+// closeDevice releases what the sink has on a device, after the last task. It may be called again.
+func (w *Writer) closeDevice() error {
+	var err error
+	if w.split != nil {
+		err = w.split.device.close()
+	}
+	return errors.Join(err, w.device.close())
 }

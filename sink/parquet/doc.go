@@ -30,5 +30,6 @@
 // # Partitioned outputs
 //
 // A partitioned output (partition.go) sorts the row numbers of strides by partition, gathers
-// the rows column by column, and gives each partition row groups of its own.
+// the rows column by column, and gives each partition row groups of its own. Strides in memory of a device are sorted
+// there (partition_device.go), and the row groups of partitions are ranges of the result.
 package parquet

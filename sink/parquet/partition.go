@@ -32,12 +32,15 @@ const nullPartition = "__HIVE_DEFAULT_PARTITION__"
 // waiting rows take too much memory, the largest partitions write smaller row groups.
 type splitter struct {
 	schema *gpu.Schema // of the files
-	kept   []int       // their columns among those of the strides
+	width  int         // columns of the strides
+	kept   []int       // the columns of the files among them
 	keys   []partitionKey
 	parts  []*destination
 	raw    []rawStride // strides that are not divided yet
 	rows   int         // their rows
 	bytes  int64       // and bytes
+
+	device *deviceSplitter // divides strides in memory of a device; nil if the device does not encode the output
 }
 
 // rawStride is a stride with the rows of each partition in it.
@@ -93,7 +96,7 @@ func (t *codeTable) find(word uint64, add func() (uint32, error)) (uint32, error
 
 // newSplitter returns the splitter for options that CheckColumns has checked.
 func newSplitter(s *gpu.Schema, opt Options) *splitter {
-	p := &splitter{schema: &gpu.Schema{}}
+	p := &splitter{schema: &gpu.Schema{}, width: s.Len()}
 	for _, name := range opt.PartitionBy {
 		p.keys = append(p.keys, partitionKey{column: s.Index(name), field: s.Fields[s.Index(name)],
 			name: escapeName(name), wide: map[gpu.Int128]uint32{}, texts: map[string]uint32{}})
@@ -339,10 +342,29 @@ func (p *splitter) release() []*destination {
 
 // divide adds the rows of a stride to their partitions. The caller keeps its references.
 func (w *Writer) divide(ctx context.Context, s *gpu.Stride) error {
-	p := w.split
 	if s.Rows == 0 {
 		return nil
 	}
+	d := w.split.device
+	if d == nil {
+		return w.divideOnHost(ctx, s)
+	}
+	if here := !slices.ContainsFunc(s.Cols, isHost); here != d.here {
+		// A device encodes no row group of which a part lies in memory of the host.
+		if err := w.divideRest(ctx); err != nil {
+			return err
+		}
+		d.here = here
+	}
+	if d.here {
+		return w.divideOnDevice(ctx, s)
+	}
+	return w.divideOnHost(ctx, s)
+}
+
+// divideOnHost is divide for a stride in memory of the host.
+func (w *Writer) divideOnHost(ctx context.Context, s *gpu.Stride) error {
+	p := w.split
 	if err := p.add(s); err != nil {
 		return fmt.Errorf("%s: %w", w.out.name, err)
 	}
@@ -352,19 +374,15 @@ func (w *Writer) divide(ctx context.Context, s *gpu.Stride) error {
 	return w.settle(ctx)
 }
 
-// divideRest divides the remaining rows and queues their row groups, at the end.
+// divideRest divides the remaining rows and queues their row groups.
 func (w *Writer) divideRest(ctx context.Context) error {
+	if err := w.settleDevice(ctx); err != nil {
+		return err
+	}
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
-	for _, d := range w.split.parts {
-		if d.pendingRows > 0 {
-			if err := w.hand(ctx, d, false); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return w.handAll(ctx)
 }
 
 // settle gathers the rows of each partition from the waiting strides, and adds them to the row

@@ -80,6 +80,13 @@ func (tab table) rows(columns ...string) []string {
 }
 
 func readRows(t *testing.T, path string, opt reader.OpenOptions, columns ...string) (rows []string) {
+	rows = rowsInOrder(t, path, opt, columns...)
+	slices.Sort(rows)
+	return rows
+}
+
+// rowsInOrder is readRows in the order of the files.
+func rowsInOrder(t *testing.T, path string, opt reader.OpenOptions, columns ...string) (rows []string) {
 	lease := hosttest.Budget(t, 0).Lease("source")
 	in, err := reader.Open([]string{path}, opt)
 	require.NoError(t, err)
@@ -106,7 +113,6 @@ func readRows(t *testing.T, path string, opt reader.OpenOptions, columns ...stri
 	}
 	require.NoError(t, r.Close())
 	require.NoError(t, lease.Close())
-	slices.Sort(rows)
 	return rows
 }
 

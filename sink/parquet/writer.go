@@ -126,6 +126,9 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
 	w.device = newDeviceEncoder(opt)
+	if w.device != nil && w.split != nil {
+		w.split.device = &deviceSplitter{}
+	}
 	if w.out, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync); err != nil {
 		return nil, err
 	}
@@ -171,7 +174,9 @@ type group struct {
 	left   int  // columns left to encode, then to write
 	chunks []*encodedChunk
 	device []int // the columns that lie in memory of a device
-	onGPU  bool  // until these are encoded
+	// brought has the rows of the columns that were copied from a device to the host; the kept rows lack these columns.
+	brought [][]rowRange
+	onGPU   bool // until these are encoded
 
 	file   *fileWriter // set once the group is laid out
 	starts []int64     // offsets of the chunks in the file
@@ -196,6 +201,10 @@ func (g *group) release() {
 		p.stride.Release()
 	}
 	g.kept = nil
+	for _, b := range g.brought {
+		releaseRanges(b)
+	}
+	g.brought = nil
 	for _, c := range g.chunks {
 		if c != nil {
 			c.pages.release()
@@ -297,7 +306,7 @@ func (w *Writer) failLocked(err error) {
 // hand queues the pending rows of a destination as a row group for the encoders.
 func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, left: len(w.columns),
-		chunks: make([]*encodedChunk, len(w.columns))}
+		chunks: make([]*encodedChunk, len(w.columns)), brought: make([][]rowRange, len(w.columns))}
 	if w.device != nil {
 		g.device = g.onDevice(len(w.columns))
 		g.onGPU = len(g.device) > 0
@@ -445,19 +454,13 @@ func (w *Writer) encodeColumn(e *encoder, g *group, i int) (*encodedChunk, error
 	if err := w.failure(); err != nil {
 		return nil, err
 	}
-	ranges := make([]rowRange, len(g.kept))
-	for j, p := range g.kept {
-		ranges[j] = rowRange{p.stride.Cols[i], p.from, p.to}
-	}
+	ranges := g.ranges(i)
 	defer w.traced(w.schema.Fields[i].Name, time.Now())
 	k, err := e.encode(&w.columns[i], ranges, g.rows)
 	if errors.Is(err, gpu.ErrBudget) {
 		k, err = w.encodePatiently(e, &w.columns[i], ranges, g.rows)
 	}
-	for _, p := range g.kept {
-		p.stride.Cols[i].Release()
-		p.stride.Cols[i] = gpu.Column{}
-	}
+	g.releaseColumn(i)
 	return k, err
 }
 
@@ -685,7 +688,7 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := ends.Wait(); err != nil {
 		return err
 	}
-	if err := w.device.close(); err != nil {
+	if err := w.closeDevice(); err != nil {
 		return err
 	}
 	return w.out.publish()
@@ -717,7 +720,7 @@ func (w *Writer) Abort() error {
 		f.abandon()
 	}
 	w.files = nil
-	return errors.Join(w.device.close(), w.out.discard())
+	return errors.Join(w.closeDevice(), w.out.discard())
 }
 
 // dropPending releases the rows that are not queued.
