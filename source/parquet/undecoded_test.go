@@ -45,6 +45,13 @@ func (c pagesCase) String() string {
 
 // file writes a file with a column of each type that a device decodes.
 func (c pagesCase) file(t *testing.T) []string {
+	path := filepath.Join(t.TempDir(), "pages.parquet")
+	c.write(t, path)
+	return []string{path}
+}
+
+// write writes the file to a path.
+func (c pagesCase) write(t testing.TB, path string) {
 	r := rand.New(rand.NewPCG(uint64(c.rows), uint64(c.distinct)))
 	nodes := pq.Group{
 		"int8": pq.Int(8), "uint16": pq.Uint(16), "int32": pq.Int(32), "int64": pq.Int(64), "uint64": pq.Uint(64),
@@ -108,7 +115,6 @@ func (c pagesCase) file(t *testing.T) []string {
 		nodes[name] = n
 	}
 	schema := pq.NewSchema("pages", nodes)
-	path := filepath.Join(t.TempDir(), "pages.parquet")
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	w := pq.NewWriter(f, schema, pq.Compression(c.codec), pq.DataPageVersion(c.version), pq.PageBufferSize(c.bytes),
@@ -132,7 +138,6 @@ func (c pagesCase) file(t *testing.T) []string {
 	}
 	require.NoError(t, w.Close())
 	require.NoError(t, f.Close())
-	return []string{path}
 }
 
 // float16 is the type of floats of 2 bytes.
