@@ -16,8 +16,8 @@ import (
 )
 
 // twiceJob reads a table twice, by two scans with one name.
-func twiceJob(file string) *Builder {
-	return New("twice").Read("orders", "../examples/quickstart/data/orders.parquet").
+func twiceJob(data, file string) *Builder {
+	return New("twice").Read("orders", data+"orders.parquet").
 		Select("o_orderkey as k", "o_custkey % 7 as c").
 		Join("orders", "k = o_orderkey").
 		Write(file, sinkparquet.Options{Overwrite: true})
@@ -58,7 +58,7 @@ func withoutLink(a *ActivityReport) ActivityReport {
 
 func TestActivityIsCountedOnceForATableThatIsReadTwice(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
-	r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
+	r, err := twiceJob(fewRows(t), filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
 		RunOptions{Device: d, Timeline: true})
 	require.NoError(t, err)
 	scans := 0
@@ -76,8 +76,9 @@ func TestActivityIsCountedOnceForATableThatIsReadTwice(t *testing.T) {
 
 func TestRunsThatShareADeviceReportTheirOwnActivity(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	data := fewRows(t)
 	run := func() *Report {
-		r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
+		r, err := twiceJob(data, filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
 			RunOptions{Device: d, Timeline: true})
 		require.NoError(t, err)
 		return r
@@ -115,7 +116,7 @@ func TestRunsThatShareADeviceReportTheirOwnActivity(t *testing.T) {
 }
 
 func TestAScanCountsTheTimeOfItsDecoders(t *testing.T) {
-	r, err := twiceJob(filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
+	r, err := twiceJob(quickstart, filepath.Join(t.TempDir(), "out.parquet")).Run(context.Background(),
 		RunOptions{Use: Host, Threads: 1})
 	require.NoError(t, err)
 	for _, s := range r.Stages {

@@ -198,7 +198,7 @@ func TestEveryAggregateOfEveryType(t *testing.T) {
 // TestEveryAggregateOnAGPU compares the aggregates of types of each kind on the CPU and on a GPU.
 func TestEveryAggregateOnAGPU(t *testing.T) {
 	dev := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
-	seed, thin := gputest.SeedOr(t, 1), gputest.ThinOr(t, 5)
+	seed, thin := gputest.SeedOr(t, 1), gputest.ThinOr(t, 9)
 	for i, typ := range []string{"BIGINT", "UTINYINT", "UBIGINT", "DOUBLE", "DECIMAL(12,2)", "DECIMAL(30,6)", "BOOLEAN",
 		"VARCHAR", "TIMESTAMP"} {
 		if !gputest.Takes(thin, i+int(seed)) {

@@ -265,7 +265,7 @@ func coprocessingFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Contex
 func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 1<<20)
+	d := openFaultyGPU(t, library, 1<<20, 4000)
 	defer func() { require.NoError(t, d.Close()) }()
 	run, want := coprocessingFaults(t, d)
 	thin := int64(min(max(1, gputest.ThinOr(t, 3)), 3)) // with fewer faults none may come where one is wanted
@@ -324,11 +324,11 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 func TestAJoinOfBothProcessorsThatIsCancelledLeavesNothing(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 1<<20)
+	d := openFaultyGPU(t, library, 1<<20, 4000)
 	defer func() { require.NoError(t, d.Close()) }()
 	run, want := coprocessingFaults(t, d)
 	for _, call := range []string{"cuMemcpyHtoDAsync_v2", "cuLaunchKernel"} {
-		for n := int64(1); n < 2000; n = n*2 + 1 {
+		for n := int64(1); n < 2000; n = n*4 + 1 {
 			ctx, cancel := context.WithCancel(t.Context())
 			a := &trap{call: call, at: n, happens: func(string) error { cancel(); return nil }}
 			d.armed.Store(a)
@@ -352,7 +352,7 @@ func TestAJoinOfBothProcessorsThatIsCancelledLeavesNothing(t *testing.T) {
 func TestALimitBehindAJoinOfBothProcessorsEndsIt(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 0)
+	d := openFaultyGPU(t, library, 0, 4000)
 	defer func() { require.NoError(t, d.Close()) }()
 	probe, build := sidesOfAJoin(600, 0)
 	for _, takes := range []string{HostTakesAny, HostTakesAll} {

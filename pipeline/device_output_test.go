@@ -15,6 +15,7 @@ import (
 // TestAGPUEncodesAnOutput writes one file, several files, and outputs that the CPU encodes.
 func TestAGPUEncodesAnOutput(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	orders := fewRows(t) + "orders.parquet"
 	for name, c := range map[string]struct {
 		opt     sinkparquet.Options
 		encodes bool
@@ -27,14 +28,14 @@ func TestAGPUEncodesAnOutput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run := func(opt RunOptions) ([]string, *Report) {
 				path := filepath.Join(t.TempDir(), "out.parquet")
-				report, err := New("encode").Read("orders", "../examples/quickstart/data/orders.parquet").
+				report, err := New("encode").Read("orders", orders).
 					Filter("o_orderkey < 1200").Write(path, c.opt).Run(context.Background(), opt)
 				require.NoError(t, err)
 				return rowsOf(t, path), report
 			}
 			want, report := run(RunOptions{Use: Host})
 			require.Zero(t, report.Output.BytesOfDevice)
-			got, report := run(RunOptions{Device: smallStrides{d, 5000}, Threads: 2})
+			got, report := run(RunOptions{Device: smallStrides{d, 500}, Threads: 2})
 			require.Equal(t, want, got)
 			require.Equal(t, c.encodes, report.Output.BytesOfDevice > 0)
 			require.Less(t, report.Output.BytesOfDevice, report.Output.Bytes)

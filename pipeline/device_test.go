@@ -22,7 +22,7 @@ func TestEachGPURunsAJobAndReportsIt(t *testing.T) {
 		d, err := cuda.Open(cuda.Options{Library: library, Ordinal: i, Memory: 1 << 28, HostMemory: 1 << 28})
 		require.NoError(t, err)
 		file := filepath.Join(t.TempDir(), "out.parquet")
-		report, err := gpuJob(file, sinkparquet.Options{}).Run(context.Background(), RunOptions{Device: d})
+		report, err := gpuJob(quickstart, file, sinkparquet.Options{}).Run(context.Background(), RunOptions{Device: d})
 		require.NoError(t, err)
 		require.Positive(t, report.Activity.Launches)
 		require.Equal(t, fmt.Sprintf("cuda:%d", i), report.Stages[len(report.Stages)-1].Device)

@@ -162,7 +162,7 @@ func TestAFilterDecidesFirstOnAFailingGPU(t *testing.T) {
 	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord",
 		"cuMemcpyDtoHAsync", "cuMemcpyBatchAsync"} {
 		for n := int64(1); n < 60; n += 1 + n/2 {
-			f := openFaultyGPU(t, library, 1<<26)
+			f := openFaultyGPU(t, library, 1<<26, 4000)
 			f.armed.Store(&trap{call: call, at: n, happens: inject})
 			var c Collector
 			_, err := b().From("p").Filter(filter).WriteTo(&c).Run(t.Context(), RunOptions{Device: f, Threads: 2,

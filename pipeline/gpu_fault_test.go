@@ -28,6 +28,7 @@ type faultyGPU struct {
 	gpu.Device
 	armed  atomic.Pointer[trap]
 	output sinkparquet.Options
+	data   string // folder of the tables
 }
 
 type trap struct {
@@ -40,8 +41,8 @@ type trap struct {
 // everyCall means any function of the driver.
 const everyCall = -1
 
-func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
-	f := &faultyGPU{}
+func openFaultyGPU(t *testing.T, library string, memory int64, strideRows int) *faultyGPU {
+	f := &faultyGPU{data: fewRows(t)}
 	d, err := cuda.Open(cuda.Options{Library: library, Memory: memory, HostMemory: 16 << 20,
 		Fault: func(call string) error {
 			if a := f.armed.Load(); a != nil && call == a.call {
@@ -52,9 +53,25 @@ func openFaultyGPU(t *testing.T, library string, memory int64) *faultyGPU {
 			return nil
 		}})
 	require.NoError(t, err)
-	f.Device = smallStrides{d, 4000}
+	f.Device = smallStrides{d, strideRows}
 	return f
 }
+
+// fewRows returns a folder with tables of a tenth of the rows of quickstart's. Runs make the same calls of the driver
+// for them, if strides are as much shorter.
+func fewRows(t testing.TB) string {
+	dir := t.TempDir()
+	for _, table := range []string{"orders", "customer"} {
+		_, err := New(table).Read(table, quickstart+table+".parquet").Limit(1500).
+			Write(filepath.Join(dir, table+".parquet"), sinkparquet.Options{}).
+			Run(context.Background(), RunOptions{Use: Host, Threads: 1})
+		require.NoError(t, err)
+	}
+	return dir + "/"
+}
+
+// quickstart is the folder of the tables of the example.
+const quickstart = "../examples/quickstart/data/"
 
 // with runs the job, calls happens at the n-th call of a function, and returns the number
 // of calls. n = 0 only counts.
@@ -74,9 +91,8 @@ func inject(call string) error { return fmt.Errorf("%s: %w", call, errInCall) }
 
 // gpuJob is a job that uses every way of strides through a device: two scans, a join, an
 // expression, groups and an order.
-func gpuJob(file string, opt sinkparquet.Options) *Builder {
+func gpuJob(data, file string, opt sinkparquet.Options) *Builder {
 	opt.Overwrite = true
-	data := "../examples/quickstart/data/"
 	return New("faults").Read("orders", data+"orders.parquet").Read("customer", data+"customer.parquet").
 		Filter("o_orderdate >= date '1997-01-01'").
 		Join("customer", "o_custkey = c_custkey").As("match").
@@ -92,11 +108,11 @@ func gpuRun(t *testing.T, ctx context.Context, d gpu.Device) ([]string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "folder", "out.parquet")
-	var opt sinkparquet.Options
+	data, opt := quickstart, sinkparquet.Options{}
 	if f, ok := d.(*faultyGPU); ok {
-		opt = f.output
+		data, opt = f.data, f.output
 	}
-	_, err := gpuJob(file, opt).Run(ctx, RunOptions{Device: d, Threads: 2})
+	_, err := gpuJob(data, file, opt).Run(ctx, RunOptions{Device: d, Threads: 2})
 	for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
 		require.Empty(t, b.Leaks(), "%v", err)
 		used, _ := b.Used()
@@ -138,7 +154,7 @@ func requireClear(t *testing.T, err error, cause string) {
 func TestAnyCallOfTheDriverThatFailsEndsARunCleanly(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 0)
+	d := openFaultyGPU(t, library, 0, 400)
 	defer func() { require.NoError(t, d.Close()) }()
 	ctx := context.Background()
 	want, err := gpuRun(t, ctx, d)
@@ -193,7 +209,7 @@ func TestARunWhoseCopiesDownCannotBeWaitedForFails(t *testing.T) {
 	const call = "cuEventSynchronize"
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 0)
+	d := openFaultyGPU(t, library, 0, 400)
 	defer func() { require.NoError(t, d.Close()) }()
 	ctx := context.Background()
 	want, calls, err := d.with(t, ctx, call, 0, inject)
@@ -215,7 +231,7 @@ func TestARunWhoseCopiesDownCannotBeWaitedForFails(t *testing.T) {
 func TestPageLockedMemoryThatIsRefusedEndsARunCleanly(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 0)
+	d := openFaultyGPU(t, library, 0, 400)
 	defer func() { require.NoError(t, d.Close()) }()
 	ctx := context.Background()
 	_, _, err := d.with(t, ctx, "cuMemHostRegister_v2", 1, inject)
@@ -228,7 +244,7 @@ func TestPageLockedMemoryThatIsRefusedEndsARunCleanly(t *testing.T) {
 func TestARunOnAGPUThatIsCancelledLeavesNothing(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 0)
+	d := openFaultyGPU(t, library, 0, 400)
 	defer func() { require.NoError(t, d.Close()) }()
 	want, err := gpuRun(t, context.Background(), d)
 	require.NoError(t, err)
@@ -250,7 +266,7 @@ func TestARunOnAGPUThatIsCancelledLeavesNothing(t *testing.T) {
 func TestALimitLeavesStridesThatWereCopiedAheadUnused(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
-	d := openFaultyGPU(t, library, 0)
+	d := openFaultyGPU(t, library, 0, 400)
 	defer func() { require.NoError(t, d.Close()) }()
 	// The first kernel, which unpacks the first stride, waits until there are other
 	// strides.
@@ -271,10 +287,13 @@ func TestSmallGPUBudgetsGiveTheRowsOrAClearError(t *testing.T) {
 	library := cudatest.Library(t)
 	defer goleak.VerifyNone(t)
 	var want []string
-	for _, memory := range []int64{64 << 20, 1 << 20, 64 << 10, 1 << 10} {
+	for _, memory := range []int64{64 << 20, 256 << 10, 128 << 10, 64 << 10, 1 << 10} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
-			d := openFaultyGPU(t, library, memory)
+			d := openFaultyGPU(t, library, memory, 400)
 			defer func() { require.NoError(t, d.Close()) }()
+			for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
+				b.SetPatience(20 * time.Millisecond)
+			}
 			for range 2 { // the second run uses what the first has left
 				got, err := gpuRun(t, context.Background(), d)
 				if memory == 64<<20 {
@@ -308,7 +327,7 @@ func TestAStickyErrorEndsTheRunAndEveryLaterOne(t *testing.T) {
 	purego.RegisterLibFunc(&failAt, handle, "emulatorFailAt")
 	for _, n := range []int64{1, 5, 20, 60} {
 		t.Run(fmt.Sprint("launch ", n), func(t *testing.T) {
-			d := openFaultyGPU(t, library, 0)
+			d := openFaultyGPU(t, library, 0, 400)
 			defer func() {
 				var broken *cuda.Error
 				require.ErrorAs(t, d.Close(), &broken)

@@ -446,6 +446,9 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 		for i := range 7 {
 			var d gpu.Device
 			memory := int64(1) << (12 + r.IntN(18))
+			if i == 4+int(seed%2) {
+				continue // either run on the GPU
+			}
 			always := i > 4 // the last run on the GPU, and one more on the CPU
 			if i < 4 || i == 6 {
 				d, err = host.Open(host.Options{Threads: []int{1, 2, 3, 16, 64}[r.IntN(5)], Memory: memory})

@@ -106,7 +106,7 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 		call("", frame, "sum(x)", "avg(d)", "count(*)", "min(s)", "last_value(s ignore nulls)")
 	}
 	emulator := cudatest.Open(t, cuda.Options{Memory: 64 << 20})
-	thin, cases := gputest.ThinOr(t, 4), 0
+	thin, cases := gputest.ThinOr(t, 6), 0
 	for _, values := range []int{1, 3, 40, 100000} {
 		r := rand.New(rand.NewPCG(uint64(values), 1))
 		var rows []string

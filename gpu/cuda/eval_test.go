@@ -66,10 +66,10 @@ func TestExpressionsGiveTheHostsResults(t *testing.T) {
 		}
 		p.Require(prog, cols, n, fmt.Sprint(exprs[0], ", rows ", n))
 	}
-	thin := min(gputest.ThinOr(t, 2), 2)
+	thin := min(gputest.ThinOr(t, 4), 4)
 	for k, e := range all {
 		for variant := range 4 {
-			if !gputest.Takes(thin, k+variant/2) { // with and without codes, either spread
+			if !gputest.Takes(thin, k/2+variant) { // with or without codes and nulls, either spread
 				continue
 			}
 			run([]int{1, 64, 700, 2300}[p.Rnd.IntN(4)], variant%2 == 1, 0.2*float64(k%2), gputest.Spread(variant/2), e)

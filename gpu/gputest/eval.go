@@ -218,7 +218,7 @@ func testEvalArithmetic(t *testing.T, open Open) {
 			}
 			lo, hi := limits(result)
 			for _, bits := range []uint{2, 7, 31, 33, 62, 120} {
-				const n = 3000
+				const n = 1100 // more than a block of threads has
 				x, y := b.integers(typ, n, bits), b.integers(typ, n, bits)
 				fits := true
 				want := rowwise(n, result, func(i int) (gpu.Scalar, bool) {
