@@ -94,15 +94,11 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	waiting := onGPU(w.queue)
-	if w.split != nil {
-		waiting += w.split.device.waiting
-	}
-	if limit := d.lease.Limit(); waiting+s.Bytes() > grant.OutputOfGPU.Of(limit) || d.lease.Available() < limit/4 {
-		return nil
-	}
 	if w.split != nil {
 		return w.keepsAll(s)
+	}
+	if !d.fits(onGPU(w.queue), s) {
+		return nil
 	}
 	if len(s.Cols) != len(w.columns) {
 		return nil
@@ -117,6 +113,12 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 		}
 	}
 	return keep
+}
+
+// fits reports whether a stride may wait for the device beside as many bytes.
+func (d *deviceEncoder) fits(waiting int64, s *gpu.Stride) bool {
+	limit := d.lease.Limit()
+	return waiting+s.Bytes() <= grant.OutputOfGPU.Of(limit) && d.lease.Available() >= limit/4
 }
 
 // onGPU returns the bytes of the row groups that wait for a device, or that it encodes.

@@ -13,8 +13,8 @@ import (
 )
 
 // maxDevicePartitions bounds the folders of an output whose rows a device divides: gpu.Queue.Partition has digits of 16
-// bits.
-const maxDevicePartitions = 1 << 16
+// bits. It is smaller in tests.
+var maxDevicePartitions = 1 << 16
 
 // errManyPartitions says that a device divides no more strides of the output.
 var errManyPartitions = errors.New("too many partitions for a device")
@@ -35,12 +35,24 @@ type deviceSplitter struct {
 
 	// The Writer's lock guards these.
 	waiting int64 // bytes and sorted
+	busy    bool  // Write divides a stride
 	off     bool  // the CPU divides all further strides
 }
 
-// keepsAll is Keeps for an output with partition_by. The device divides all columns of a stride, or none.
+// keepsAll is Keeps for an output with partition_by. The device divides all columns of a stride, or none. That takes
+// the CPU much longer, so a stride waits for room as long as the device works. The caller holds the lock.
 func (w *Writer) keepsAll(s *gpu.Stride) []bool {
-	if w.split.device.off || len(s.Cols) != w.split.width || slices.ContainsFunc(s.Cols, isHost) {
+	d := w.split.device
+	if len(s.Cols) != w.split.width || slices.ContainsFunc(s.Cols, isHost) {
+		return nil
+	}
+	for !w.device.fits(onGPU(w.queue)+d.waiting, s) {
+		if !d.busy && onGPU(w.queue) == 0 || w.failure() != nil {
+			return nil
+		}
+		w.wake.Wait()
+	}
+	if d.off {
 		return nil
 	}
 	return slices.Repeat([]bool{true}, len(s.Cols))
@@ -49,24 +61,27 @@ func (w *Writer) keepsAll(s *gpu.Stride) []bool {
 // divideOnDevice is divide for a stride in memory of a device.
 func (w *Writer) divideOnDevice(ctx context.Context, s *gpu.Stride) error {
 	d := w.split.device
+	w.nowDividing(true)
+	defer w.nowDividing(false)
 	s = s.Retain()
 	s.ChargeTo(w.device.lease)
 	d.raw = append(d.raw, s)
 	d.rows += s.Rows
 	d.bytes += s.Bytes()
-	w.nowWaiting()
+	w.nowDividing(true)
 	if d.rows < pieceRows*len(d.parts) && d.bytes < grant.OutputOfGPU.Of(w.device.lease.Limit())/8 {
 		return nil
 	}
 	return w.settleDevice(ctx)
 }
 
-// nowWaiting tells Keeps how much waits in memory of the device.
-func (w *Writer) nowWaiting() {
+// nowDividing tells Keeps how much waits in memory of the device, and whether Write works on that.
+func (w *Writer) nowDividing(busy bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.split.device
-	d.waiting = d.bytes + d.sorted
+	d.waiting, d.busy = d.bytes+d.sorted, busy
+	w.wake.Broadcast()
 }
 
 // settleDevice divides the strides that wait in memory of the device. If it has too little memory for that, or there
@@ -95,7 +110,7 @@ func (w *Writer) settleDevice(ctx context.Context) error {
 	defer sorted.Release()
 	d.drop()
 	d.sorted += sorted.Bytes()
-	w.nowWaiting()
+	w.nowDividing(true)
 	w.expectMore(true)
 	defer w.expectMore(false)
 	for part := range len(bounds) - 1 {
@@ -104,7 +119,7 @@ func (w *Writer) settleDevice(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.sorted > grant.OutputOfGPU.Of(w.device.lease.Limit())/2 {
+	if d.sorted > grant.OutputOfGPU.Of(w.device.lease.Limit())/4 {
 		return w.handAll(ctx)
 	}
 	return nil
@@ -123,7 +138,7 @@ func (w *Writer) handAll(ctx context.Context) error {
 	}
 	if d := w.split.device; d != nil {
 		d.sorted = 0
-		w.nowWaiting()
+		w.nowDividing(d.busy)
 	}
 	return nil
 }
@@ -376,7 +391,7 @@ func (w *Writer) settleBrought(ctx context.Context) error {
 		}
 	}
 	d.bytes = 0
-	w.nowWaiting()
+	w.nowDividing(d.busy)
 	return w.settle(ctx)
 }
 
