@@ -44,9 +44,9 @@ type (
 	pieceResult struct{ _, _, _ uint32 } // size, checksum, position
 	pieceJoint  struct{ _ [8]uint32 }
 	encodeArgs  struct {
-		chunks, states, pages, results, pieces, ends, packed, joints, out uint64
-		places, runs, checksums, multiplier                               uint64
-		count, allPages, slot, _                                          int32
+		chunks, states, pages, results, pieces, ends, packed, joints, scratch uint64
+		out, places, runs, checksums, multiplier                              uint64
+		count, allPages, slot, _                                              int32
 	}
 )
 
@@ -68,7 +68,9 @@ const (
 	slotBlocks    = 16       // SLOT_BLOCKS
 	pieceBytes    = 64 << 10 // PIECE
 	// pieceSlot is the room for a compressed piece, with the length of the page before it and the slack of load32.
-	pieceSlot = (64 + pieceBytes + pieceBytes/6) / 16 * 16
+	pieceSlot    = (64 + pieceBytes + pieceBytes/6) / 16 * 16
+	zstdScratch  = 128 << 10 // ZSTD_SCRATCH
+	zstdResident = 4         // blocks of encode_zstd on a multiprocessor
 	// joinedChunks is the number of bytes of chunks that are copied to the host together.
 	joinedChunks = 8 << 20
 	// boundBytes is the room for a bound of strings: its length, and its first bytes (BOUND).
@@ -244,8 +246,11 @@ func (e *encoding) layOut() {
 	if e.codec() != gpu.PageUncompressed {
 		mem.take(&e.args.packed, pieces*pieceSlot)
 	}
-	if e.codec() == gpu.PageLZ4 {
+	switch e.codec() {
+	case gpu.PageLZ4:
 		mem.take(&e.args.joints, pieces*int64(unsafe.Sizeof(pieceJoint{})))
+	case gpu.PageZstd:
+		mem.take(&e.args.scratch, int64(e.zstdBlocks())*encodePieces*zstdScratch)
 	}
 	partMem := e.upload(gpu.BytesOf(e.parts))
 	for i := range e.chunks {
@@ -419,6 +424,11 @@ func (e *encoding) addPieces(page int, most int64, mem *arena) {
 // codec returns the codec of all chunks.
 func (e *encoding) codec() gpu.PageCodec { return e.given[0].Codec }
 
+// zstdBlocks returns the number of blocks of encode_zstd. Each of their warps has scratch.
+func (e *encoding) zstdBlocks() int {
+	return min(blocks(len(e.pieces), encodePieces), e.q.dev.props.multiprocessors*zstdResident)
+}
+
 // launch launches the kernels that encode.
 func (e *encoding) launch() {
 	run := func(name string, grid, threads int) { launch(e.op, name, grid, threads, 0, e.args) }
@@ -456,6 +466,8 @@ func (e *encoding) launch() {
 	e.args.count = int32(len(e.pieces))
 	warps := blocks(len(e.pieces), encodePieces)
 	switch e.codec() {
+	case gpu.PageZstd:
+		run("encode_zstd", e.zstdBlocks(), encodePieces*32)
 	case gpu.PageLZ4:
 		run("encode_lz4", warps, encodePieces*32)
 		run("encode_lz4_joints", blocks(len(e.pieces), encodeThreads), encodeThreads)

@@ -87,7 +87,8 @@ func BenchmarkEncodePages(b *testing.B) {
 			s, err := q.Upload(l, &gpu.Stride{Rows: rows * groups, Schema: schema,
 				Cols: []gpu.Column{column}})
 			require.NoError(b, err)
-			for codec, name := range map[gpu.PageCodec]string{gpu.PageSnappy: "snappy", gpu.PageLZ4: "lz4"} {
+			for codec, name := range map[gpu.PageCodec]string{gpu.PageSnappy: "snappy", gpu.PageLZ4: "lz4",
+				gpu.PageZstd: "zstd"} {
 				var chunks []gpu.Chunk
 				for g := range groups {
 					part := gpu.Rows{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}

@@ -45,6 +45,10 @@ func (o *Options) EncodedByDevice(result *gpu.Schema) []bool {
 	return out
 }
 
+// mostDeviceLevel is the level of ZSTD whose pages are about as small as those of a device. Whoever asks for more effort
+// gets smaller pages from the CPU.
+const mostDeviceLevel = 5
+
 // deviceCodec returns the codec with which a device compresses pages. ok is false if only the CPU compresses them so.
 func (o *Options) deviceCodec() (codec gpu.PageCodec, ok bool) {
 	switch o.Compression {
@@ -54,6 +58,8 @@ func (o *Options) deviceCodec() (codec gpu.PageCodec, ok bool) {
 		return gpu.PageSnappy, true
 	case "lz4_raw":
 		return gpu.PageLZ4, true
+	case "zstd":
+		return gpu.PageZstd, o.Level <= mostDeviceLevel
 	}
 	return codec, false
 }

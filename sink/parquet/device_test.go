@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	pq "github.com/parquet-go/parquet-go"
@@ -275,7 +275,8 @@ func oneColumn(name string, values []gpu.Scalar) table {
 	return tab
 }
 
-// TestPagesOfADeviceAreAsSmall writes pages of several pieces. Their sizes are those of the CPU's encoder, or smaller.
+// TestPagesOfADeviceAreAsSmall writes pages of several pieces. Their sizes are those of the CPU's encoder, or smaller,
+// or not much larger.
 func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
 	const rows = 20000
@@ -320,8 +321,8 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 			opt := Options{Compression: codec, Encoding: "plain", Dictionary: "off"}
 			opt.EnsureDefaults()
 			tab, most := oneColumn(name, values), 1.02
-			if codec == "lz4_raw" { // the CPU's encoder remembers 16 times as many positions
-				tab, most = oneColumn(name, values[:9000]), 1.2
+			if codec != "snappy" { // the CPU's encoders remember 16 times as many positions
+				tab, most = oneColumn(name, values[:9000]), 1.12
 			}
 			cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
 			tab.write(t, cpu, opt)
@@ -329,13 +330,13 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 			tab.requireRead(t, device, 0)
 			want, got := readFile(t, cpu), readFile(t, device)
 			t.Logf("%s, %s: %d bytes by the CPU, %d by the device", name, codec, len(want.bytes), len(got.bytes))
-			assert.LessOrEqual(t, float64(len(got.bytes)), most*float64(len(want.bytes)), "%s, %s", name, codec)
+			require.LessOrEqual(t, float64(len(got.bytes)), most*float64(len(want.bytes)), "%s, %s", name, codec)
 		}
 	}
 }
 
 // TestADeviceCompressesBodiesOfAnyShape writes a page for each string: bodies of a few bytes, of one piece or some more
-// or fewer bytes, and of pieces with and without matches, in several orders.
+// or fewer bytes, of pieces with and without matches, in several orders, and of literals with codes of all lengths.
 func TestADeviceCompressesBodiesOfAnyShape(t *testing.T) {
 	const piece = 64 << 10
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
@@ -357,6 +358,23 @@ func TestADeviceCompressesBodiesOfAnyShape(t *testing.T) {
 	for n := -6; n <= 16; n += 2 { // after the length of the string
 		bodies = append(bodies, random(piece/2)+same(piece/2-4+n))
 	}
+	skewed := func(n, alphabet int) string { // small numbers are more frequent
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(r.IntN(1 + r.IntN(alphabet)))
+		}
+		return string(b)
+	}
+	for _, alphabet := range []int{2, 5, 20, 130, 256} { // codes of few and of many literals
+		for _, n := range []int{40, 300, 1400, 20000} {
+			bodies = append(bodies, skewed(n, alphabet))
+		}
+	}
+	halves := make([]byte, piece-5) // each byte is half as frequent as the one before: codes have all lengths
+	for i := range halves {
+		halves[i] = byte(bits.TrailingZeros32(r.Uint32()))
+	}
+	bodies = append(bodies, string(halves))
 	var values []gpu.Scalar
 	for _, b := range bodies {
 		values = append(values, gpu.Scalar{Type: gpu.Of(gpu.Binary), Valid: true, Str: b})
@@ -521,11 +539,15 @@ func TestADeviceEncodesStrings(t *testing.T) {
 func TestTheOptionsTellWhatADeviceEncodes(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{})
 	tab := encodeCase{rows: 50, distinct: 9}.table(rand.New(rand.NewPCG(1, 1)))
+	options := []Options{{Compression: "zstd", Level: mostDeviceLevel},
+		{Compression: "zstd", Level: mostDeviceLevel + 1}}
 	for _, codec := range codecNames {
-		opt := Options{Compression: codec}
+		options = append(options, Options{Compression: codec})
+	}
+	for _, opt := range options {
 		encoded := tab.writeOnDevice(t, d, filepath.Join(t.TempDir(), "out.parquet"), opt)
 		for _, told := range opt.EncodedByDevice(tab.schema) {
-			require.Equal(t, encoded > 0, told, codec)
+			require.Equal(t, encoded > 0, told, "%s, level %d", opt.Compression, opt.Level)
 		}
 	}
 }

@@ -95,7 +95,8 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 	for i, c := range []encodeCase{{codec: "snappy", nulls: 0.3, distinct: 40},
 		{codec: "snappy", nulls: -1, distinct: 1 << 30}, {codec: "none", nulls: 1, distinct: 1},
 		{codec: "snappy", nulls: 0, distinct: 1 << 30, encoding: "plain"},
-		{codec: "lz4_raw", nulls: 0.3, distinct: 40}, {codec: "lz4_raw", distinct: 1 << 30, encoding: "plain"}} {
+		{codec: "lz4_raw", nulls: 0.3, distinct: 40}, {codec: "lz4_raw", distinct: 1 << 30, encoding: "plain"},
+		{codec: "zstd", nulls: 0.3, distinct: 40}, {codec: "zstd", distinct: 1 << 30, encoding: "plain"}} {
 		c.rows = 700
 		path, tab := filepath.Join(dir, fmt.Sprint("device ", i)), c.table(rand.New(rand.NewPCG(uint64(i), 11)))
 		for f := range tab.schema.Fields {

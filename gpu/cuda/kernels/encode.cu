@@ -770,7 +770,8 @@ DEVICE u32 put_copy(u8* out, u32 offset, u32 n) {
 // part.
 DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 width) {
     u32 op = 0;
-    u32 end = find_matches(in, n, 0, most_starts(n), n, table, width, [&](u32 from, u32 start, u32 offset, u32 length) {
+    u32 end = find_matches<false>({}, in, n, 0, most_starts(n), n, table, width,
+                                  [&](u32 from, u32 start, u32 offset, u32 length) {
         op += put_literal(out + op, in, from, start);
         op += put_copy(out + op, offset, length);
     });

@@ -41,8 +41,9 @@ KERNEL_BOUNDS(encode_lz4, EncodeArgs, PIECE_WARPS * 32, 4) {
         };
         // The last match of a block starts 12 bytes before its end, and the last five bytes are literals.
         u32 starts = left < 12 ? 0 : min(most_starts(n), left - 11), ends = left < 12 ? 0 : min(n, left - 5);
-        u32 end = find_matches(in, n, min(at, HISTORY), starts, ends, tables[warp_id()], a.chunks[p.chunk].width,
-                               [&](u32 from, u32 start, u32 offset, u32 length) {
+        const Prices prices = {256 * 8, 256 * 24, 256 * 24, false};
+        u32 end = find_matches<true>(prices, in, n, min(at, HISTORY), starts, ends, tables[warp_id()],
+                                     a.chunks[p.chunk].width, [&](u32 from, u32 start, u32 offset, u32 length) {
             u32 literals = start - from, match = min(length - 4, 15);
             if (j.match == ALL) {
                 j.lead = literals;

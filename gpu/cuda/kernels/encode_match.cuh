@@ -12,14 +12,58 @@ DEVICE void copy_bytes(u8* to, const u8* from, u32 n) {
     for (u32 i = lane_id(); i < n; i += 32) to[i] = from[i];
 }
 
+// Prices are about the bits that output takes, times 256.
+struct Prices {
+    u32 literal, match;
+    u32 repeat;    // of a match at the distance of the last one
+    bool offsets;  // a match takes the bits of its offset, too
+};
+
+// longer returns how many of the eight bytes after four equal ones are equal.
+DEVICE u32 longer(const u8* base, u32 pos, u32 back, u32 n) {
+    u32 length = 0;
+    for (u32 i = pos + 4; i + 4 <= n && length < 8; i += 4) {
+        u32 x = load32(base + i) ^ load32(base + i - back);
+        if (x) return length + (__ffs(x) - 1) / 8;
+        length += 4;
+    }
+    return length;
+}
+
+// choose returns whether the best match at a position pays off, and a match at none of the next positions does so
+// more. All lanes call it for positions in a row. far and near say that four bytes match at distances `back` and `last`.
+// back becomes the better one.
+DEVICE bool choose(const Prices& c, const u8* base, u32 pos, u32 n, bool far, bool near, u32& back, u32 last) {
+    i32 gain = 0;
+    if (far) {
+        u32 price = c.match + (c.offsets ? 256 * (31 - __clz(back)) : 0);
+        gain = (i32)((4 + longer(base, pos, back, n)) * c.literal - price);
+    }
+    if (near) {
+        i32 other = (i32)((4 + longer(base, pos, last, n)) * c.literal - c.repeat);
+        if (!far || other >= gain) {
+            gain = other;
+            back = last;
+        }
+    }
+    bool best = gain > 0;
+    for (u32 k = 1; k <= 4; k++) {
+        i32 later = __shfl_down_sync(ALL, gain, k) - (i32)(k * c.literal);
+        if (lane_id() + k < 32 && later > gain) best = false;
+    }
+    return best;
+}
+
 // find_matches finds four and more bytes of n ≤ PIECE that appear earlier, in these bytes or in `history` bytes before
 // them. It calls f(from, start, offset, length) for each match, whose bytes are also offset bytes before: bytes
 // [from, start) come before it, and are in no match. It returns where the last match ends. Matches start before
 // `starts`, at least three bytes before the end, and end by `ends`. All lanes of a warp take part. Each lane looks for
 // the four bytes at one of the next 32 positions in the table of earlier positions, or at the distance of the last
-// match, which at first is the width of a value. Matches grow in both directions.
-template <class F>
-DEVICE u32 find_matches(const u8* in, u32 n, u32 history, u32 starts, u32 ends, u16* table, u32 last, F&& f) {
+// match, which at first is the width of a value. Matches grow in both directions. With CHOOSE, prices say which ones to
+// take; otherwise the first ones are taken.
+template <bool CHOOSE, class F>
+DEVICE u32 find_matches(const Prices& prices, const u8* in, u32 n, u32 history, u32 starts, u32 ends, u16* table,
+                        u32 last, F&& f) {
     const u8* base = in - history;
     u32 lane = lane_id(), at = 0, literal = history;
     n += history;
@@ -41,13 +85,18 @@ DEVICE u32 find_matches(const u8* in, u32 n, u32 history, u32 starts, u32 ends, 
             at += 32;
             continue;
         }
+        bool far = false, near = false;
         if (inside && pos >= literal) {
-            ok = back - 1 < pos && load32(base + pos - back) == v;
-            if (last && last <= pos && load32(base + pos - last) == v) {
-                // The distance of the last match, unless the table has a longer one.
+            far = back - 1 < pos && load32(base + pos - back) == v;
+            near = last && last <= pos && load32(base + pos - last) == v;
+        }
+        if (CHOOSE) {
+            ok = choose(prices, base, pos, n, far, near, back, last);
+        } else {
+            ok = far || near;
+            if (near) { // unless the table has a longer one
                 u32 fifth = pos + 4 < n ? base[pos + 4] : 256;
-                if (!ok || base[pos - back + 4] != fifth || base[pos - last + 4] == fifth) back = last;
-                ok = true;
+                if (!far || base[pos - back + 4] != fifth || base[pos - last + 4] == fifth) back = last;
             }
         }
         u32 found = __ballot_sync(ALL, ok);

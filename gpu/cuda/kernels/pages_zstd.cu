@@ -6,6 +6,7 @@
 //
 // What the CPU would reject, or might, marks the column.
 #include "pages_copy.cuh"
+#include "zstd.cuh"
 
 // The layouts of pages_zstd.go.
 struct ZstdBlock {
@@ -49,12 +50,9 @@ struct ZstdArgs {
 };
 
 constexpr i32 REPEATED = 1;  // the kind of literals that are all the same byte
-enum ZstdTable { TABLE_LITERALS, TABLE_OFFSETS, TABLE_MATCHES };
-enum ZstdMode { MODE_PREDEFINED, MODE_REPEATED, MODE_COMPRESSED, MODE_AGAIN };
 
 constexpr int ZSTD_WARPS = 4, ZSTD_THREADS = ZSTD_WARPS * 32;
 constexpr u32 ZSTD_MOST = 128 << 10;  // bytes of output of a block
-constexpr u32 TREE_LOG = 11, SEQUENCE_LOG = 9, OFFSET_LOG = 8, WEIGHT_LOG = 6;
 constexpr u32 MOST_OFFSET_CODE = 26;
 
 // A sequence is one word: from bit 0 on the end of its output in the block, from bit 18 on the end of its literals,
@@ -66,26 +64,6 @@ DEVICE u64 sequence_of(u32 end, u32 literals, u32 back) { return end | (u64)lite
 DEVICE u32 sequence_end(u64 s) { return s & 0x3ffff; }
 DEVICE u32 sequence_literals(u64 s) { return (u32)(s >> 18) & 0x3ffff; }
 DEVICE u32 sequence_back(u64 s) { return (u32)(s >> 36); }
-
-__constant__ u32 literal_bases[36] = {
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512,
-    1024, 2048, 4096, 8192, 16384, 32768, 65536};
-__constant__ u8 literal_bits[36] = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-    16};
-__constant__ u32 match_bases[53] = {
-    3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32,
-    33, 34, 35, 37, 39, 41, 43, 47, 51, 59, 67, 83, 99, 131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
-__constant__ u8 match_bits[53] = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2,
-    2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-__constant__ i16 literal_counts[36] = {
-    4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
-__constant__ i16 offset_counts[29] = {
-    1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
-__constant__ i16 match_counts[53] = {
-    1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-    1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
 
 // --- Bits -----------------------------------------------------------------------------
 
