@@ -45,8 +45,8 @@ func (o *Options) EncodedByDevice(result *gpu.Schema) []bool {
 	return out
 }
 
-// mostDeviceLevel is the level of ZSTD whose pages are about as small as those of a device. Whoever asks for more effort
-// gets smaller pages from the CPU.
+// mostDeviceLevel is the highest level of ZSTD whose pages are about as small as those of a device. The CPU makes the
+// smaller pages of higher levels.
 const mostDeviceLevel = 5
 
 // deviceCodec returns the codec with which a device compresses pages. ok is false if only the CPU compresses them so.
