@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	pq "github.com/parquet-go/parquet-go"
@@ -146,36 +147,60 @@ func TestAFilterThatDecidesFirstLosesNoRow(t *testing.T) {
 	}
 }
 
-// TestAFilterWithoutAGainStops bounds what is read for a filter, and what is left, as shares of the bytes of all
-// columns. The column of the filter has 3 % of them.
+// TestAFilterWithoutAGainStops checks how many rows a filter decides, and bounds what is left as a share of the bytes of
+// all columns. When a filter ends without a gain, other goroutines have read ahead: up to so many strides were decided as
+// may be at a time, and minInflight more were decoded. No other time counts.
 func TestAFilterWithoutAGainStops(t *testing.T) {
 	defer func(bytes, rows int64) { leastFiltered, leastTrial = bytes, rows }(leastFiltered, leastTrial)
 	leastFiltered, leastTrial = 1<<16, 256
-	const n = 40_000
+	const n, stride = 40_000, 2000
 	for _, c := range []struct {
-		name         string
-		pass         func(i int) bool
-		first, reads float64
+		name  string
+		pass  func(i int) bool
+		rows  int64 // that the filter decides
+		ends  int64 // times that a filter that has gained ends without a gain, before the last row
+		reads float64
 	}{
-		{"all", func(int) bool { return true }, 0.002, 1},
-		{"spread", func(i int) bool { return i%100 == 0 }, 0.002, 1},
-		{"none", func(int) bool { return false }, 0.033, 0},
-		{"the last half of each file", func(i int) bool { return i%n >= n/2 }, 0.04, 0.9},
-		{"the second file", func(i int) bool { return i >= n }, 0.025, 0.52},
-		{"the first file", func(i int) bool { return i < n }, 0.03, 0.9},
+		{"all", func(int) bool { return true }, 1280, 0, 1},
+		{"spread", func(i int) bool { return i%100 == 0 }, 1280, 0, 1},
+		{"none", func(int) bool { return false }, 2 * n, 0, 0},
+		{"the last half of each file", func(i int) bool { return i%n >= n/2 }, 37328, 2, 0.9},
+		{"the second file", func(i int) bool { return i >= n }, 46768, 1, 0.52},
+		{"the first file", func(i int) bool { return i < n }, 18560, 0, 0.9},
 	} {
 		paths := writeDecided(t, n, 8000, 8<<10, c.pass)
-		opt := source.ScanOptions{StrideRows: 2000, Decode: source.DecodeOptions{Threads: 1}}
+		opt := source.ScanOptions{StrideRows: stride, Decode: source.DecodeOptions{Threads: 1}}
 		want, whole, err := scanOnce(t, 0, paths, opt, decidedColumns...)
 		require.NoError(t, err)
-		opt.First = &source.First{Columns: []int{2}, Decide: passes(t)}
+		var decided atomic.Int64
+		may := passes(t)
+		opt.First = &source.First{Columns: []int{2}, Decide: func(ctx context.Context, s *gpu.Stride) []uint64 {
+			decided.Add(int64(s.Rows))
+			return may(ctx, s)
+		}}
 		got, p, err := scanOnce(t, 0, paths, opt, decidedColumns...)
 		require.NoError(t, err)
 		requireSame(t, passing(want), passing(got))
-		t.Log(c.name, p.BytesFirst, p.BytesRead, whole.BytesRead)
-		require.LessOrEqual(t, float64(p.BytesFirst), c.first*float64(whole.BytesRead), c.name)
+		t.Log(c.name, decided.Load(), p.BytesFirst, p.BytesRead, whole.BytesRead)
+		require.GreaterOrEqual(t, decided.Load(), c.rows, c.name)
+		require.LessOrEqual(t, decided.Load(), c.rows+c.ends*deciders*stride, c.name)
+		most := c.rows + c.ends*(deciders+minInflight)*stride
+		require.LessOrEqual(t, float64(p.BytesFirst), mostBytesOfARow(t, paths, "pass")*float64(most), c.name)
 		require.LessOrEqual(t, float64(p.BytesRead), c.reads*float64(whole.BytesRead), c.name)
 	}
+}
+
+// mostBytesOfARow returns the bytes of a row of a column in the row group where they are most.
+func mostBytesOfARow(t testing.TB, paths []string, column string) (most float64) {
+	table, err := Open(paths, OpenOptions{})
+	require.NoError(t, err)
+	for _, f := range table.files {
+		for _, g := range f.groups {
+			most = max(most, float64(g.chunks[table.Schema().Index(column)].size)/float64(g.rows))
+		}
+	}
+	require.NoError(t, table.Close())
+	return most
 }
 
 // TestAFilterDecidesFirstWhereMemoryIsShort scans with budgets from the least on. The filter ends where it would deny
