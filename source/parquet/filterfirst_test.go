@@ -147,9 +147,9 @@ func TestAFilterThatDecidesFirstLosesNoRow(t *testing.T) {
 	}
 }
 
-// TestAFilterWithoutAGainStops checks how many rows a filter decides, and bounds what is left as a share of the bytes of
-// all columns. When a filter ends without a gain, other goroutines have read ahead: up to so many strides were decided as
-// may be at a time, and minInflight more were decoded. No other time counts.
+// TestAFilterWithoutAGainStops checks how many rows a filter decides, and bounds the rest as a share of all bytes. When
+// a filter ends without a gain, other goroutines have read ahead: up to deciders strides are decided in vain, and
+// minInflight more are decoded.
 func TestAFilterWithoutAGainStops(t *testing.T) {
 	defer func(bytes, rows int64) { leastFiltered, leastTrial = bytes, rows }(leastFiltered, leastTrial)
 	leastFiltered, leastTrial = 1<<16, 256
