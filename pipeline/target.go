@@ -82,6 +82,8 @@ func (l *leftover) remove() error {
 
 func (t *parquetTarget) Describe() string { return t.path }
 
+func (t *parquetTarget) Divides() bool { return len(t.opt.PartitionBy) > 0 }
+
 func (t *parquetTarget) EncodedByDevice(result *gpu.Schema) []bool {
 	return t.opt.EncodedByDevice(result)
 }

@@ -20,6 +20,8 @@ type Encoded interface {
 	Target
 	// EncodedByDevice reports for each column of a result whether devices with the capability EncodePages encode it.
 	EncodedByDevice(result *gpu.Schema) []bool
+	// Divides reports whether the sink divides the rows among folders.
+	Divides() bool
 }
 
 // TargetOptions configure the sink that a target creates.

@@ -39,13 +39,14 @@ type cost struct{ cores, wall float64 }
 type rates struct {
 	start float64 // seconds of the start and the end of a process
 
-	pages, decoded, rows, values, grouped, sorted, encoded, left cost
+	pages, decoded, rows, values, grouped, sorted, divided, dividedByCPU, encoded, left cost
 }
 
 // hostRates are the costs on a CPU.
 var hostRates = rates{
 	start: 0.032, pages: cost{cores: 1.18e-9}, decoded: cost{cores: 1.18e-9},
 	rows: operator(9.1e-9), values: operator(0.56e-9), grouped: operator(13.8e-9), sorted: operator(18e-9),
+	divided: cost{wall: 66e-9}, dividedByCPU: cost{wall: 66e-9},
 	encoded: cost{11.8e-9, 0.48e-9}, left: cost{31.8e-9, 0.48e-9},
 }
 
@@ -58,29 +59,38 @@ func operator(s float64) cost { return cost{cores: s * (1 - serialShare), wall: 
 func gpuRates(start float64) rates {
 	return rates{
 		start: start, pages: cost{0.1e-9, 1 / 18e9}, decoded: cost{1.075e-9, 1 / 30.7e9}, rows: cost{wall: 0.256e-9},
+		divided: cost{wall: 0.9e-9}, dividedByCPU: hostRates.dividedByCPU,
 		encoded: cost{wall: 0.606e-9}, left: hostRates.left,
 	}
 }
 
 // work is the work of a plan, by its estimates.
 type work struct {
-	pages   float64 // bytes of the columns of scans that a device decodes, as encoded in the files
-	decoded float64 // bytes of the other columns of scans
-	rows    float64 // rows that go into filters and joins, and pairs that joins compare one by one
-	values  float64 // values that operators return and group-bys take
-	grouped float64 // rows that go into group-bys of many groups
-	sorted  float64 // values of rows that are sorted
-	encoded float64 // values of the output that a device encodes
-	left    float64 // the other values of the output
+	pages        float64 // bytes of the columns of scans that a device decodes, as encoded in the files
+	decoded      float64 // bytes of the other columns of scans
+	rows         float64 // rows that go into filters and joins, and pairs that joins compare one by one
+	values       float64 // values that operators return and group-bys take
+	grouped      float64 // rows that go into group-bys of many groups
+	sorted       float64 // values of rows that are sorted
+	divided      float64 // rows that are divided among folders of an output that a device encodes
+	dividedByCPU float64 // rows that are divided among those of another output
+	encoded      float64 // values of the output that a device encodes
+	left         float64 // the other values of the output
 }
 
 // planWork returns the work of a plan that writes to an output.
 func planWork(p *physical.Plan, output execution.Target) work {
-	byDevice := make([]bool, p.Schema.Len())
+	w, byDevice := work{}, make([]bool, p.Schema.Len())
 	if e, ok := output.(execution.Encoded); ok {
 		byDevice = e.EncodedByDevice(p.Schema)
+		switch {
+		case !e.Divides():
+		case slices.Contains(byDevice, true):
+			w.divided = p.Root.Rows
+		default:
+			w.dividedByCPU = p.Root.Rows
+		}
 	}
-	w := work{}
 	for i := range byDevice {
 		if byDevice[i] {
 			w.encoded += p.Root.Rows
@@ -162,6 +172,7 @@ func (w work) on(r rates, cores int) []part {
 		{"decoding", of(w.pages, r.pages)},
 		{"decoding that only the CPU does", of(w.decoded, r.decoded)},
 		{"operators", of(w.rows, r.rows) + of(w.values, r.values) + of(w.grouped, r.grouped) + of(w.sorted, r.sorted)},
+		{"dividing", of(w.divided, r.divided) + of(w.dividedByCPU, r.dividedByCPU)},
 		{"encoding", of(w.encoded, r.encoded)},
 		{"encoding that only the CPU does", of(w.left, r.left)},
 	}

@@ -26,7 +26,7 @@ var workOf = map[string]work{
 	"aggregate":      {pages: 84.4, values: 24, grouped: 6, encoded: 24},
 	"join_aggregate": {pages: 108, rows: 7.5, values: 42, grouped: 6, encoded: 0.45},
 	"sort":           {pages: 377, sorted: 96, encoded: 96},
-	"partition":      {pages: 377, values: 6, encoded: 102},
+	"partition":      {pages: 377, values: 6, divided: 6, encoded: 102},
 	"brotli":         {pages: 377, rows: 6, values: 96, left: 96},
 	"q01":            {pages: 79.7, rows: 6, values: 104},
 	"q03":            {pages: 122, rows: 11.8, values: 16.2, grouped: 0.316},
@@ -39,8 +39,8 @@ var workOf = map[string]work{
 }
 
 func (w work) times(f float64) work {
-	return work{w.pages * f, w.decoded * f, w.rows * f, w.values * f, w.grouped * f, w.sorted * f, w.encoded * f,
-		w.left * f}
+	return work{w.pages * f, w.decoded * f, w.rows * f, w.values * f, w.grouped * f, w.sorted * f, w.divided * f,
+		w.dividedByCPU * f, w.encoded * f, w.left * f}
 }
 
 // atLeastGPU is the time of a process that only starts and ends a GPU. If the CPU is
@@ -240,12 +240,17 @@ func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
 	require.Less(t, both, 0.5*lines*orders)
 }
 
-// encodesFirst is a target of which devices encode the first column.
-type encodesFirst struct{ execution.Target }
+// encodesFirst is a partitioned target of which devices encode the first column, unless none.
+type encodesFirst struct {
+	execution.Target
+	none bool
+}
 
-func (encodesFirst) EncodedByDevice(s *gpu.Schema) []bool {
+func (encodesFirst) Divides() bool { return true }
+
+func (e encodesFirst) EncodedByDevice(s *gpu.Schema) []bool {
 	out := make([]bool, s.Len())
-	out[0] = true
+	out[0] = !e.none
 	return out
 }
 
@@ -286,7 +291,11 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 	// Nobody knows what this output does with the rows.
 	near(2*lines, w.left)
 	require.Zero(t, w.encoded)
+	require.Zero(t, w.divided)
 	w = planWork(p, encodesFirst{})
+	near(lines, w.divided)
+	require.Zero(t, w.dividedByCPU)
+	near(lines, planWork(p, encodesFirst{none: true}).dividedByCPU)
 	near(lines, w.encoded)
 	near(lines, w.left)
 }
