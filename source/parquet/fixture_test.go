@@ -225,6 +225,10 @@ func mustScan(t *testing.T, name string, strideRows int, columns ...string) cont
 	return got
 }
 
+// oneOfEachVersion has a file of each version of pages. The other files differ from these only in how pages are
+// compressed, which does not change where strides begin.
+var oneOfEachVersion = map[string]bool{"encodings-v1-zstd.parquet": true, "encodings-v2-snappy.parquet": true}
+
 func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
 	defer goleak.VerifyNone(t, exceptDevice)
@@ -234,6 +238,9 @@ func TestEveryEncodingGivesTheValuesOfPlain(t *testing.T) {
 	var first content
 	for _, f := range files {
 		for _, rows := range []int{1, 37, 110, 100000} {
+			if rows == 1 && !oneOfEachVersion[filepath.Base(f)] {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/%d", filepath.Base(f), rows), func(t *testing.T) {
 				got := mustScan(t, filepath.Base(f), rows)
 				compared := 0
@@ -266,7 +273,8 @@ func TestStridesDecodedInAnyOrderGiveTheSameRows(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.parquet")
 	require.NoError(t, err)
 	for i, f := range files {
-		if gputest.Race && i%3 > 0 {
+		name := filepath.Base(f)
+		if gputest.Race && i%3 > 0 || strings.HasPrefix(name, "encodings-") && !oneOfEachVersion[name] {
 			continue // the same goroutines
 		}
 		table, err := Open([]string{f}, OpenOptions{})
