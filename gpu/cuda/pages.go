@@ -76,6 +76,7 @@ const (
 	segmentWalks  = 64                 // WALKS
 	walkerBytes   = 32 * snappySegment // of a page that a block walks through, unless that are too many blocks
 	mostWalkers   = 16                 // blocks that walk through a page
+	pieceRows     = 16 << 10           // rows of a page that a block decodes, if it need not begin with the first one
 )
 
 // decoding is the decoding of a stride's columns in pages, from the copies of the pages until Wait.
@@ -250,6 +251,7 @@ type pageBatch struct {
 type batchPage struct {
 	pageArgs
 	codec gpu.PageCodec // unless it is PageUncompressed, the body is in work
+	again bool          // the entry before is of the same page
 	zstd  []gpu.ZstdBlock
 	// Pages whose values become an array have a conversion.
 	converts   bool
@@ -261,8 +263,12 @@ func (b *pageBatch) begin(s *gpu.Stride) {
 	dictionaries, data := 0, 0
 	for _, c := range s.Cols {
 		if c.Pages != nil {
-			dictionaries += len(c.Pages.Dictionaries)
-			data += len(c.Pages.Data)
+			for _, g := range c.Pages.Dictionaries {
+				dictionaries += pieces(g, c)
+			}
+			for _, g := range c.Pages.Data {
+				data += pieces(g, c)
+			}
 		}
 	}
 	b.pages = make([]batchPage, dictionaries+data)
@@ -308,7 +314,7 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 	b.columns = append(b.columns, out)
 	starts := b.addDictionaries(&x, c)
 	row := int64(0)
-	x.from, x.to = len(b.data), len(b.data)+len(p.Data)
+	x.from = len(b.data)
 	for _, g := range p.Data {
 		a := b.page(g, c, x.own)
 		a.row = row
@@ -323,8 +329,9 @@ func (b *pageBatch) add(w *decoding, at int, c gpu.Column) gpu.Column {
 			}
 		}
 		row += int64(g.Rows)
-		b.data = append(b.data, a)
+		b.data = appendPieces(b.data, a, pieces(g, c))
 	}
+	x.to = len(b.data)
 	b.bytes += c.Data.Size()
 	w.columns = append(w.columns, x)
 	return col
@@ -343,7 +350,7 @@ func (b *pageBatch) addDictionaries(x *pageColumn, c gpu.Column) (starts []int64
 		a.row = entries
 		starts = append(starts, entries)
 		entries += int64(g.Values)
-		b.dictionaries = append(b.dictionaries, a)
+		b.dictionaries = appendPieces(b.dictionaries, a, pieces(g, c))
 	}
 	out := b.columns[x.own]
 	out.valid = 0
@@ -355,6 +362,26 @@ func (b *pageBatch) addDictionaries(x *pageColumn, c gpu.Column) (starts []int64
 	}
 	b.columns = append(b.columns, out)
 	return starts
+}
+
+// pieces returns how many blocks decode a page. Values of a fixed width that are stored as they are need nothing of
+// the values before them.
+func pieces(g gpu.Page, c gpu.Column) int {
+	if g.Coded || g.Levels != 0 || c.Type.IsVar() || converts(g, c) {
+		return 1
+	}
+	return max(1, blocks(g.Rows, pieceRows))
+}
+
+// appendPieces adds a page to pages as n entries that share its rows.
+func appendPieces(pages []batchPage, a batchPage, n int) []batchPage {
+	skip, row, rows := a.skip, a.row, a.rows
+	for k := range int32(n) {
+		from, to := int64(rows)*int64(k)/int64(n), int64(rows)*int64(k+1)/int64(n)
+		a.skip, a.row, a.rows, a.again = skip+int32(from), row+from, int32(to-from), k > 0
+		pages = append(pages, a)
+	}
+	return pages
 }
 
 // page returns the arguments of a page of the column that is being added.
@@ -402,6 +429,9 @@ func (b *pageBatch) layOut() (t pageTable) {
 	compressed := make([]int32, 0, len(pages))
 	for i := range pages {
 		p := &pages[i]
+		if p.again {
+			continue
+		}
 		if p.converts {
 			b.conversions.add(int32(i), p.conversion)
 		}

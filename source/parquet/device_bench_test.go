@@ -2,9 +2,14 @@ package parquet
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -17,6 +22,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/operators/transfer"
+	"github.com/gstream/gstream/source"
 )
 
 // benchValues returns n bytes as a column of lineitem has them.
@@ -145,4 +152,81 @@ func BenchmarkDeviceCodecs(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkDeviceScan reads columns of lineitem of the example data, or of the file that GSTREAM_BENCH_FILE names, from
+// the page cache to columns in device memory, which all stay there until the end. It reports the milliseconds of a
+// scan, those in which kernels decode pages, and the GB/s of the file and of the columns.
+func BenchmarkDeviceScan(b *testing.B) {
+	path := cmp.Or(os.Getenv("GSTREAM_BENCH_FILE"), "../../examples/quickstart/data/lineitem.parquet")
+	table, err := Open([]string{path}, OpenOptions{})
+	require.NoError(b, err)
+	d, err := cuda.Open(cuda.Options{Library: cudatest.Library(b)})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, d.Close()) }()
+	lease, pages := d.Budget().Lease("columns"), d.HostBudget().Lease("scan")
+	q, err := d.NewQueue("scan")
+	require.NoError(b, err)
+	for _, columns := range [][]string{
+		table.Schema().Names(),
+		{"l_shipdate", "l_discount", "l_quantity", "l_extendedprice"},
+		{"l_orderkey"}, {"l_extendedprice"}, {"l_shipdate"}, {"l_returnflag"}, {"l_comment"},
+	} {
+		opt := source.ScanOptions{Lease: pages, Decode: source.DecodeOptions{Pages: true, Encoded: true,
+			Slots: make(chan struct{}, runtime.GOMAXPROCS(0)), Inflight: runtime.GOMAXPROCS(0) + 1,
+			InflightBytes: 512 << 20}}
+		width := 0
+		for _, name := range columns {
+			i := table.Schema().Index(name)
+			opt.Columns = append(opt.Columns, i)
+			width += max(table.Schema().Fields[i].Type.Width(), 16)
+		}
+		opt.StrideRows = d.PagesStrideRows(width)
+		name := columns[0]
+		if len(columns) > 1 {
+			name = fmt.Sprint(len(columns), " columns")
+		}
+		b.Run(name, func(b *testing.B) {
+			file, values := int64(0), int64(0)
+			before := d.Activity()
+			scan := func() {
+				r, err := table.Scan(context.Background(), opt)
+				require.NoError(b, err)
+				ahead := transfer.NewAhead(context.Background(), func(ctx context.Context, a *transfer.Ahead) error {
+					return a.Copy(ctx, q, lease, r.Read)
+				})
+				var all []*gpu.Stride
+				for {
+					s, err := ahead.Take(context.Background())
+					if err == io.EOF {
+						break
+					}
+					require.NoError(b, err)
+					require.NoError(b, q.Wait(s))
+					values += s.Bytes()
+					all = append(all, s)
+				}
+				require.NoError(b, ahead.End(nil))
+				file += r.Progress().BytesRead
+				for _, s := range all {
+					s.Release()
+				}
+				require.NoError(b, r.Close())
+			}
+			scan() // page-locks memory
+			file, values, before = 0, 0, d.Activity()
+			for b.Loop() {
+				scan()
+			}
+			seconds := b.Elapsed().Seconds()
+			b.ReportMetric(seconds*1e3/float64(b.N), "ms")
+			b.ReportMetric((d.Activity().Decode-before.Decode).Seconds()*1e3/float64(b.N), "ms-decoding")
+			b.ReportMetric(float64(file)/seconds/1e9, "GB/s-file")
+			b.ReportMetric(float64(values)/seconds/1e9, "GB/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+	require.NoError(b, q.Close())
+	require.NoError(b, lease.Close())
+	require.NoError(b, pages.Close())
 }

@@ -36,33 +36,14 @@ DEVICE Element element(u64 v) {
     return {kind == 2 ? 3u : 5u, (tag >> 2) + 1, kind == 2 ? rest & 0xffff : rest, false};
 }
 
-// Tags are the elements that begin in a window of 32 bytes.
-struct Tags {
-    u32 start[32];    // first byte of output, from the start of the window's output on
-    u32 offset[32];   // of a copy; 0 for a literal
-    u32 literal[32];  // position of a literal's first byte in the block
+// Tag is an element that begins in a window of 32 bytes. Byte i of the window's output is byte i + literal of the
+// block, or a copy of byte i - offset of the output.
+struct __align__(8) Tag {
+    u32 offset;   // 0 for a literal
+    u32 literal;
 };
 
-// tag_before is the last of count elements that begins at or before byte j of a window's output.
-DEVICE u32 tag_before(const Tags& t, u32 count, u32 j) {
-    u32 k = 0;
-    for (u32 d = 16; d; d >>= 1)
-        if (k + d < count && t.start[k + d] <= j) k += d;
-    return k;
-}
-
-// source returns the address of byte i of a window's output, which element k writes: in the input, or in the
-// output of earlier windows, which is before out. A copy of bytes that the same window writes is traced to its source.
-DEVICE const u8* source(const Tags& t, u32 k, u32 i, const u8* in, const u8* out) {
-    for (;;) {
-        u32 from = t.start[k], back = t.offset[k], inside = i - from;
-        if (back == 0) return in + t.literal[k] + inside;
-        if (inside >= back) inside %= back;
-        if (from + inside < back) return out - (back - from - inside);
-        i = from + inside - back;
-        k = tag_before(t, k + 1, i);
-    }
-}
+using Tags = Tag[32];
 
 // Window is 256 bytes of input, in the registers of a warp: words from word 32 × chunk on.
 struct Window {
@@ -89,54 +70,84 @@ DEVICE u64 window_at(Window& w, u32 at) {
     return (low | high << 32) >> (byte & 3) * 8;
 }
 
+// Output is 64 bytes of output that a warp has begun to read, and that it has not yet written. Byte lane and byte
+// lane + 32 are copies of bytes from and from2 of these 64 bytes.
+struct Output {
+    u8* to;
+    u32 size;
+    u32 from, from2;
+    u32 low, high;  // what was read for bytes that are no copies
+};
+
+// write_output writes the output. Reads after it see what all lanes have written.
+DEVICE void write_output(const Output& o) {
+    u32 lane = lane_id(), low = __shfl_sync(ALL, o.low, o.from);
+    u32 a = __shfl_sync(ALL, o.low, o.from2 & 31), b = __shfl_sync(ALL, o.high, o.from2 & 31);
+    if (lane < o.size) o.to[lane] = (u8)low;
+    if (lane + 32 < o.size) o.to[lane + 32] = (u8)(o.from2 < 32 ? a : b);
+    __syncwarp();
+}
+
 // snappy decompresses n bytes of elements to raw bytes. All lanes of a warp take part. Each lane decodes the
-// element that would begin at one of the next 32 bytes; a walk from the first one finds those that
-// do begin there. Then each lane writes some bytes of their output, which do not depend on each other.
-DEVICE bool snappy(const u8* in, u32 n, u8* out, u32 raw, Tags& t) {
+// element that would begin at one of the next 32 bytes. The lanes find by pointer doubling which elements do begin
+// there, and which of 64 bytes of output each of these is a copy of. The bytes are written when the next ones are known,
+// so that the time of reading them passes meanwhile.
+DEVICE bool snappy(const u8* in, u32 n, u8* out, u32 raw, Tags& tags) {
     u32 ip = 0, op = 0, lane = lane_id(), shift = (u64)in & 3;
     Window w = {(const u32*)(in - shift), (shift + n) >> 2, 0, 0, 0};
     w.now = window_word(w, 0);
     w.next = window_word(w, 1);
+    Output o = {out, 0, lane, lane + 32, 0, 0};
     while (ip < n) {
-        u32 at = ip + lane;
+        u32 limit = min(32u, n - ip);
         Element e = element(window_at(w, ip + shift));
-        u32 next = lane + e.size(), real = 0, used = 0, limit = min(32u, n - ip);
-        while (used < limit) {
-            real |= 1u << used;
-            used = __shfl_sync(ALL, next, used);
+        u32 used = lane + e.size(), real = 1u << lane;
+        for (int step = 0; step < 4; step++) { // an element has two bytes or more, so 16 of them are enough
+            u32 more = __shfl_sync(ALL, real, used & 31), past = __shfl_sync(ALL, used, used & 31);
+            if (used >= limit) continue;
+            real |= more;
+            used = past;
         }
+        real = __shfl_sync(ALL, real, 0);
+        used = __shfl_sync(ALL, used, 0);
         if (used > n - ip) return false;
         bool mine = real >> lane & 1;
         u32 end = warp_inclusive(mine ? e.length : 0), start = end - e.length;
         u32 total = __shfl_sync(ALL, end, 31);
         if (total > raw - op) return false;
         if (__any_sync(ALL, mine && !e.literal && (e.offset == 0 || e.offset > op + start))) return false;
-        __syncwarp();
-        if (mine) {
-            u32 k = __popc(real & lanes_below());
-            t.start[k] = start;
-            t.offset[k] = e.offset;
-            t.literal[k] = at + e.header;
-        }
+        if (mine) tags[__popc(real & lanes_below())] = {e.offset, ip + lane + e.header - start};
         __syncwarp();
         u32 before = 0, upto = ALL >> (31 - lane); // before counts elements that begin before byte base
-        u8* to = out + op;
         for (u32 base = 0; base < total; base += 64) {
             u32 low = __reduce_or_sync(ALL, mine && start - base < 32 ? 1u << (start - base) : 0);
             u32 high = __reduce_or_sync(ALL, mine && start - base - 32 < 32 ? 1u << (start - base - 32) : 0);
-            u32 i = base + lane, k = before + __popc(low & upto) - 1;
+            Tag a = tags[before + __popc(low & upto) - 1];
             before += __popc(low);
-            u32 k2 = before + __popc(high & upto) - 1;
+            Tag b = tags[before + __popc(high & upto) - 1];
             before += __popc(high);
-            u8 a = i < total ? *source(t, k, i, in, to) : 0;
-            u8 b = i + 32 < total ? *source(t, k2, i + 32, in, to) : 0;
-            if (i < total) to[i] = a;
-            if (i + 32 < total) to[i + 32] = b;
+            u32 i = base + lane, j = i + 32;
+            u32 from = a.offset - 1 < lane ? lane - a.offset : lane;
+            u32 from2 = b.offset - 1 < lane + 32 ? lane + 32 - b.offset : lane + 32;
+            bool reads = from == lane && i < total, reads2 = from2 == lane + 32 && j < total;
+            for (bool more = from != lane || from2 != lane + 32; __any_sync(ALL, more);) {
+                u32 x = __shfl_sync(ALL, from, from);
+                u32 y = __shfl_sync(ALL, from, from2 & 31), z = __shfl_sync(ALL, from2, from2 & 31);
+                if (from2 >= 32) y = z;
+                more = x != from || y != from2;
+                from = x;
+                from2 = y;
+            }
+            write_output(o);
+            u8* to = out + op + base;
+            o = {to, min(total - base, 64u), from, from2, 0, 0};
+            if (reads) o.low = a.offset ? to[(i64)lane - a.offset] : in[a.literal + i];
+            if (reads2) o.high = b.offset ? to[(i64)lane + 32 - b.offset] : in[b.literal + j];
         }
-        __syncwarp();
         op += total;
         ip += used;
     }
+    write_output(o);
     return op == raw;
 }
 
@@ -155,6 +166,7 @@ DEVICE const u8* snappy_body(const Page& p, u32& n) {
 constexpr u32 PART = 64 << 10;  // bytes of output of a part
 constexpr u32 SEGMENT = 1024;   // bytes of input of a walk
 constexpr u32 WALKS = 64;       // that begin in a segment
+constexpr u32 FAR = 32 << 10;   // bytes from the beginning of a segment on that are far away
 constexpr int SPLIT_SEGMENTS = 64; // that a block has in shared memory
 
 // Work is a page, or a part of a page, that a warp decompresses.
@@ -172,7 +184,7 @@ struct Split {
 
 // Walk is a walk from element to element through a segment.
 struct Walk {
-    u32 past;    // the first element behind the segment
+    u32 past;    // the first element behind the segment; 0 if that is far away
     u32 output;  // bytes of output of the elements of the segment
 };
 
@@ -198,10 +210,12 @@ DEVICE void tag_steps(u16* steps) {
     }
 }
 
-// Where the elements of a segment begin depends on all bytes before it. So each lane of a warp assumes that an
-// element begins at one of the first bytes of the segment, and walks from there to the end of the segment.
+// Where the elements of a segment begin depends on all bytes before it. So a warp finds for each byte of the
+// segment where a walk ends that begins there. It goes from the last bytes to the first: a walk goes on as the walk
+// from the element after the first one does, which is known, or begins at one of the same 32 bytes.
 KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
-    __shared__ u8 tiles[PAGE_WARPS][SEGMENT + 16];
+    __shared__ __align__(4) u8 tiles[PAGE_WARPS][SEGMENT + 16];
+    __shared__ u32 ends[PAGE_WARPS][SEGMENT]; // of each byte: the end of its walk, and from bit 16 on the output
     __shared__ u16 steps[256];
     const Split& split = a.split[blockIdx.x / a.walkers];
     u32 n, first = (blockIdx.x % a.walkers * PAGE_WARPS + warp_id()) * SEGMENT;
@@ -209,29 +223,34 @@ KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
     __syncthreads();
     const u8* in = snappy_body(a.pages[split.page], n);
     u8* tile = tiles[warp_id()];
+    u32* walk = ends[warp_id()];
     if (!in) return;
     for (u32 base = first; base < n; base += a.walkers * PAGE_WARPS * SEGMENT) {
         u32 size = min(n - base, SEGMENT);
         __syncwarp();
         for (u32 i = lane_id() * 4; i < size + 8; i += 128) *(u32*)(tile + i) = load32(in + base + i);
         __syncwarp();
-        u32 at[2] = {lane_id(), lane_id() + 32}, sum[2] = {0, 0};
-        while (at[0] < size || at[1] < size)
-            for (int k = 0; k < 2; k++) {
-                if (at[k] >= size) continue;
-                u32 s = steps[tile[at[k]]];
-                if (s) {
-                    at[k] += s & 255;
-                    sum[k] += s >> 8;
-                } else {
-                    Element e = element(load64(tile + at[k]));
-                    at[k] += e.size();
-                    sum[k] += e.length;
-                }
+        for (u32 above = (size + 31) & ~31u; above; above -= 32) {
+            u32 i = above - 32 + lane_id(), step = i < size ? steps[tile[i]] : 0;
+            u32 end = i + (step & 255) | step >> 8 << 16;
+            if (i < size && !step) {
+                Element e = element(load64(tile + i));
+                end = e.length < FAR - SEGMENT - 5 ? i + e.size() | e.length << 16 : FAR;
             }
-        Walk* walks = a.walks + split.walk + base / SEGMENT * WALKS + lane_id();
-        for (u32 k = 0; k < 2; k++) // an element may end behind the page
-            walks[32 * k] = {base + min(at[k], n - base + 1), sum[k]};
+            for (int k = 0; k < 4; k++) { // an element has two bytes or more, so 16 of them are enough
+                u32 to = end & 0xffff, more = __shfl_sync(ALL, end, to & 31);
+                if (to < min(above, size)) end = (end & 0xffff0000) + more;
+            }
+            u32 to = end & 0xffff;
+            if (to < size && i < size) end = (end & 0xffff0000) + walk[to];
+            walk[i] = end;
+            __syncwarp();
+        }
+        Walk* walks = a.walks + split.walk + base / SEGMENT * WALKS;
+        for (u32 i = lane_id(); i < min(WALKS, size); i += 32) {
+            u32 past = walk[i] & 0xffff; // an element may end behind the page
+            walks[i] = past >= FAR ? Walk{0, 0} : Walk{base + min(past, n - base + 1), walk[i] >> 16};
+        }
     }
 }
 
@@ -266,8 +285,8 @@ KERNEL_BOUNDS(pages_split, SnappyArgs, PAGE_THREADS, 4) {
             while (i < base + size && ok) {
                 u32 segment = (i - base) / SEGMENT, first = base + segment * SEGMENT, end = min(first + SEGMENT, n);
                 u32 next = i, output = 0;
-                if (i - first < WALKS) {
-                    Walk w = walks[segment * WALKS + i - first];
+                Walk w = i - first < WALKS ? walks[segment * WALKS + i - first] : Walk{0, 0};
+                if (w.past) {
                     next = w.past;
                     output = w.output;
                 } else {
@@ -500,11 +519,29 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
         s.codes = {body, end, nullptr, width, 0, 0, 0, false};
         s.at = 0;
     }
-    i32 bytes = (i32)(end - body), last = p.skip + p.rows, nulls = 0, used = 0;
+    if (leveled) {
+        __syncthreads();
+        if (threadIdx.x == 0) { // are there nulls at all?
+            Runs r = s.levels;
+            s.ok = start_run(r) && r.repeat && r.value == 1 && r.left >= p.values;
+        }
+        __syncthreads();
+        leveled = !s.ok;
+    }
+    i32 bytes = (i32)(end - body), first = 0, last = p.skip + p.rows, nulls = 0, used = 0;
     if (p.coded == PAGE_ALL && leveled) last = p.values; // to count them
+    if (!leveled && !coded && (array || c.form != FORM_STRINGS)) { // values that need no others before them
+        first = used = p.skip;
+        i64 before = (i64)first * c.stored;
+        if (!array) {
+            if (before > bytes) return false;
+            body += before;
+            bytes -= before;
+        }
+    }
     u64 total = 0; // bytes of the strings of this thread
     bool fits = true;
-    for (i32 done = 0; done < last; done += CHUNK) {
+    for (i32 done = first; done < last; done += CHUNK) {
         i32 n = min(CHUNK, last - done), m = n;
         if (leveled) {
             if (!take_runs(s, s.levels, n)) return false;
