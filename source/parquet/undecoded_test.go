@@ -733,3 +733,62 @@ func TestADeviceMakesRoomForStringsThatSharePrefixes(t *testing.T) {
 		}
 	}
 }
+
+// TestADeviceFindsStringsOfAnyLength reads PLAIN strings whose lengths are around those that kernels treat differently,
+// and bytes that look like lengths.
+func TestADeviceFindsStringsOfAnyLength(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	nodes := pq.Group{"text": pq.String(), "maybe": pq.Optional(pq.String()), "bytes": pq.Leaf(pq.ByteArrayType)}
+	schema := pq.NewSchema("strings", nodes)
+	for name, c := range map[string]struct{ rows, least, most, pages int }{
+		"empty": {9000, 0, 0, 1 << 20}, "short": {6000, 0, 5, 1 << 20}, "text": {3000, 10, 60, 1 << 16},
+		"a byte": {600, 250, 260, 1 << 20}, "a tile of many": {40, 4080, 4100, 1 << 20},
+		"a tile": {12, 32_740, 32_780, 1 << 20}, "two bytes": {6, 65_520, 65_550, 1 << 20},
+		"long": {3, 200_000, 200_100, 1 << 20}, "any": {200, 0, 3000, 1 << 17},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(c.rows), uint64(c.most)))
+			path := filepath.Join(t.TempDir(), "strings.parquet")
+			f, err := os.Create(path)
+			require.NoError(t, err)
+			w := pq.NewWriter(f, schema, pq.Compression(&pq.Snappy), pq.PageBufferSize(c.pages))
+			for k := range c.rows {
+				b := bytes.Repeat([]byte{'x'}, c.least+r.IntN(c.most-c.least+1))
+				wide := strings.Repeat("é", len(b)/2)
+				row := make(pq.Row, 3)
+				for i, field := range schema.Fields() {
+					switch {
+					case field.Name() == "text" && k%500 == 77:
+						row[i] = pq.ValueOf(wide).Level(0, 0, i)
+					case field.Name() == "text":
+						row[i] = pq.ValueOf(string(b)).Level(0, 0, i)
+					case field.Name() == "maybe" && k%3 == 1:
+						row[i] = pq.NullValue().Level(0, 0, i)
+					case field.Name() == "maybe":
+						row[i] = pq.ValueOf(wide).Level(0, 1, i)
+					default:
+						zeros := bytes.Clone(b)
+						for j := range zeros {
+							zeros[j] = byte(r.IntN(3) / 2)
+						}
+						row[i] = pq.ByteArrayValue(zeros).Level(0, 0, i)
+					}
+				}
+				_, err := w.WriteRows([]pq.Row{row})
+				require.NoError(t, err)
+			}
+			require.NoError(t, w.Close())
+			require.NoError(t, f.Close())
+			want, _, err := scanOnce(t, 0, []string{path}, source.ScanOptions{})
+			require.NoError(t, err)
+			decodesAgain.Store(0)
+			got, p, err := scanOnce(t, 0, []string{path}, source.ScanOptions{Decode: source.DecodeOptions{Pages: true}})
+			require.NoError(t, err)
+			require.Zero(t, decodesAgain.Load())
+			require.Equal(t, p.BytesRead, p.BytesPages)
+			requireSame(t, want, got)
+		})
+	}
+}

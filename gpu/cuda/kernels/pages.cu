@@ -394,8 +394,7 @@ struct DecodeShared : Strings {
     Run list[LIST];
     i32 listed, covered;
     u32 bits[CHUNK / 32];   // validity of the rows of the chunk
-    i32 before[CHUNK / 32]; // values before these rows
-    i32 warps[33];
+    i32 before_rows[CHUNK / 32]; // values before these rows
 };
 
 // start_run begins the next run that has values. It accepts what the host accepts: the last run
@@ -439,17 +438,19 @@ DEVICE bool take_runs(DecodeShared& s, Runs& r, i32 n) {
         if (threadIdx.x == 0) {
             i32 k = 0, at = got;
             s.ok = true;
+            Runs x = r; // in registers
             while (at < n && k < LIST) {
-                if (r.left == 0 && !start_run(r)) {
+                if (x.left == 0 && !start_run(x)) {
                     s.ok = false;
                     break;
                 }
-                i32 m = (i32)min((i64)(n - at), r.left);
-                s.list[k++] = {r.repeat ? nullptr : r.packed, r.done, at, r.value};
-                r.left -= m;
-                r.done += m;
+                i32 m = (i32)min((i64)(n - at), x.left);
+                s.list[k++] = {x.repeat ? nullptr : x.packed, x.done, at, x.value};
+                x.left -= m;
+                x.done += m;
                 at += m;
             }
+            r = x;
             s.listed = k;
             s.covered = at;
         }
@@ -558,8 +559,8 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
             }
             __syncthreads();
             i32 in_word = threadIdx.x < CHUNK / 32 ? __popc(s.bits[threadIdx.x]) : 0;
-            i32 before = block_exclusive(in_word, s.warps, m);
-            if (threadIdx.x < CHUNK / 32) s.before[threadIdx.x] = before;
+            i32 before = block_exclusive(in_word, s.sums, m);
+            if (threadIdx.x < CHUNK / 32) s.before_rows[threadIdx.x] = before;
             __syncthreads();
         } else if (c.valid) {
             for (i32 i = threadIdx.x * 32; i < n; i += PAGE_THREADS * 32)
@@ -581,7 +582,7 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
             if (leveled) {
                 u32 word = s.bits[i >> 5], below = (1u << (i & 31)) - 1;
                 valid = word >> (i & 31) & 1;
-                j = s.before[i >> 5] + __popc(word & below);
+                j = s.before_rows[i >> 5] + __popc(word & below);
             }
             bool take = row >= p.skip && row < p.skip + p.rows;
             i64 to = p.row + row - p.skip;

@@ -90,6 +90,10 @@ DEVICE bool uvarint(const u8*& p, const u8* end, u32& v) {
 // valid_utf8 reports whether a string is valid UTF-8.
 DEVICE bool valid_utf8(const u8* s, i32 n) {
     for (i32 i = 0; i < n;) {
+        if (i + 8 <= n && !(load64(s + i) & 0x8080808080808080)) {
+            i += 8;
+            continue;
+        }
         u32 b = s[i];
         if (b < 0x80) {
             i++;
@@ -111,54 +115,139 @@ DEVICE bool valid_utf8(const u8* s, i32 n) {
 }
 
 constexpr int CHUNK = 1024;  // values of a page that a block decodes at a time
-constexpr int TILE = 8192;   // bytes in which one thread finds strings
+constexpr int OWN = 128;                   // bytes of a tile that a thread looks at
+constexpr int TILE = OWN * PAGE_THREADS;   // bytes in which a block finds strings
+constexpr int STARTS = 4096;               // of these bytes, those where a string may begin
+constexpr int WORDS = OWN / 32;            // of bits, one for each of these bytes
 
 // Strings is shared memory in which a block finds the strings of a chunk.
 struct Strings {
-    u32 value[CHUNK];   // position of each
+    u32 value[CHUNK];              // position of each
     i32 length[CHUNK];
     i32 at, found;
-    u32 wide;           // they may have bytes that are not ASCII
-    __align__(4) u8 tile[TILE + 16];
+    u32 wide;                      // they may have bytes that are not ASCII
+    u32 starts[TILE / 32];         // a bit for each byte of the tile where a string may begin
+    u16 before[TILE / 32];         // starts before these
+    u16 next[2][STARTS];           // of each start, the start to which a walk from string to string leads
+    u8 real[STARTS];               // of each start, whether a string begins there
+    i32 sums[33];
     bool ok;
 };
 
+// zero_bytes returns a bit for each byte of a word that is zero.
+DEVICE u32 zero_bytes(u32 v) {
+    u32 zero = ~((v & 0x7f7f7f7f) + 0x7f7f7f7f | v | 0x7f7f7f7f);
+    return zero >> 7 & 1 | zero >> 14 & 2 | zero >> 21 & 4 | zero >> 28 & 8;
+}
+
+// string_starts writes a bit for each byte of the thread's part of a tile whose string may begin there: those with
+// upper bytes of the length that are zero. Longer strings end behind the tile. A string begins at the byte `first`, and
+// none begins before it, or so late that the length has no room. It returns the number of bits.
+DEVICE i32 string_starts(Strings& s, const u8* tile, i32 first, i32 size) {
+    i32 own = threadIdx.x * OWN;
+    u64 zero = 0; // of the bytes from 32 × word on
+    u32 wide = 0;
+    i32 count = 0;
+    for (int word = 0; word <= WORDS; word++) {
+        i32 at = own + word * 32;
+        u32 bits = 0;
+        for (int half = 0; half < (word < WORDS ? 2 : 1); half++) {
+            uint4 v = {0, 0, 0, 0};
+            if (at + half * 16 < size) v = *(const uint4*)(tile + at + half * 16);
+            bits |= (zero_bytes(v.x) | zero_bytes(v.y) << 4 | zero_bytes(v.z) << 8 | zero_bytes(v.w) << 12) << 16 * half;
+            if (word < WORDS) wide |= v.x | v.y | v.z | v.w;
+        }
+        zero |= (u64)bits << 32;
+        if (word > 0) {
+            i32 from = at - 32, room = size - 3 - from; // bytes where a length fits
+            u32 starts = room <= 0 ? 0 : (u32)(zero >> 2 & zero >> 3) & ALL >> max(32 - room, 0);
+            if (from == 0) starts = starts >> first << first | 1u << first;
+            s.starts[from / 32] = starts;
+            count += __popc(starts);
+        }
+        zero >>= 32;
+    }
+    if (__any_sync(ALL, wide & 0x80808080) && lane_id() == 0) atomicOr(&s.wide, 1u);
+    return count;
+}
+
 // take_strings finds the next n ≤ CHUNK PLAIN strings from s.at on, and writes the position of each
-// in the body to s.value and its length to s.length. One thread walks from length to length in a tile of
-// the body that all threads have loaded. If no byte that they load has its highest bit set, the strings are ASCII.
+// in the body to s.value and its length to s.length. A block does so by tiles of the body: it marks where strings may
+// begin, and finds by pointer doubling where a walk from length to length does come by. If no byte of these strings has
+// its highest bit set, they are ASCII.
 DEVICE bool take_strings(Strings& s, const u8* body, i32 bytes, i32 n) {
-    if (threadIdx.x == 0) s.found = s.wide = 0;
+    u32 me = threadIdx.x;
+    if (me == 0) s.found = s.wide = 0;
     for (;;) {
         __syncthreads();
-        if (s.found == n) return true;
-        i32 base = s.at, size = min(bytes - base, TILE);
-        if (size < 4) return false;
-        const u8* from = body + base;
-        u32 wide = 0;
-        for (i32 i = threadIdx.x * 4; i < size; i += PAGE_THREADS * 4) {
-            u32 v = load32(from + i);
-            *(u32*)(s.tile + i) = v;
-            wide |= v;
+        i32 found = s.found, first = (i32)((u64)(body + s.at) & 15), base = s.at - first; // of the tile
+        if (found == n) return true;
+        if (bytes - s.at < 4) return false;
+        const u8* tile = body + base;
+        i32 size = min(bytes - base, TILE), count, own = string_starts(s, tile, first, size);
+        i32 before = block_exclusive(own, s.sums, count);
+        if (count > STARTS) {
+            size = STARTS;
+            own = string_starts(s, tile, first, size);
+            before = block_exclusive(own, s.sums, count);
         }
-        if (__any_sync(ALL, wide & 0x80808080) && lane_id() == 0) atomicOr(&s.wide, 1u);
+        i32 k = before;
+        for (int word = 0; word < WORDS; word++) {
+            s.before[me * WORDS + word] = (u16)k;
+            k += __popc(s.starts[me * WORDS + word]);
+        }
+        if (me == 0) s.ok = true;
         __syncthreads();
-        if (threadIdx.x == 0) {
-            i32 at = 0, found = s.found;
-            s.ok = true;
-            while (found < n && at + 4 <= size) {
-                u32 length = load32(s.tile + at);
-                if (length > (u32)(bytes - base - at - 4)) {
-                    s.ok = false;
+        k = before;
+        for (int word = 0; word < WORDS; word++)
+            for (u32 left = s.starts[me * WORDS + word]; left; left &= left - 1, k++) {
+                i32 at = me * OWN + word * 32 + __ffs(left) - 1;
+                u32 length = load32(tile + at), end = at + 4 + length;
+                u32 there = s.starts[min(end, (u32)TILE - 1) / 32], bit = 1u << end % 32;
+                // A walk ends with a string that the tile does not have in whole, or after which none may begin.
+                bool goes = length < TILE && end < (u32)size && there & bit;
+                s.next[0][k] = goes ? s.before[end / 32] + __popc(there & (bit - 1)) : k;
+                s.real[k] = k == 0;
+            }
+        __syncthreads();
+        // Those that some steps from the first one lead to are real: after a round, up to 2, 4, 8 steps and so on.
+        int now = 0;
+        for (bool more = true; more; now = !now) {
+            for (i32 i = me; i < count; i += PAGE_THREADS) {
+                u32 step = s.next[now][i], twice = s.next[now][step];
+                s.next[!now][i] = twice;
+                if (s.real[i]) s.real[step] = 1;
+                if (i == 0) more = twice != step;
+            }
+            more = __syncthreads_or(more && me == 0);
+        }
+        own = 0;
+        k = before;
+        for (int word = 0; word < WORDS; word++)
+            for (u32 left = s.starts[me * WORDS + word]; left; left &= left - 1) own += s.real[k++];
+        i32 strings, i = found + block_exclusive(own, s.sums, strings), to = min(found + strings, n);
+        k = before;
+        for (int word = 0; word < WORDS && i < to; word++)
+            for (u32 left = s.starts[me * WORDS + word]; left && i < to; left &= left - 1) {
+                if (!s.real[k++]) continue;
+                i32 at = base + me * OWN + word * 32 + __ffs(left) - 1;
+                u32 length = load32(body + at);
+                bool fits = length <= (u32)(bytes - at - 4), inside = fits && at + 4 + (i32)length <= base + size;
+                if (!fits || !inside && i > found) { // a later tile has it
+                    s.ok = fits;
+                    s.found = i;
+                    s.at = at;
+                    i = to;
                     break;
                 }
-                s.value[found] = base + at + 4;
-                s.length[found++] = length;
-                at += 4 + length;
+                if (!inside) s.wide = 1; // not all its bytes were looked at
+                s.value[i] = at + 4;
+                s.length[i++] = (i32)length;
+                if (i == to) {
+                    s.found = to;
+                    s.at = at + 4 + (i32)length;
+                }
             }
-            if (at > size) s.wide = 1; // not all bytes of the last string were loaded
-            s.at = base + at;
-            s.found = found;
-        }
         __syncthreads();
         if (!s.ok) return false;
     }
