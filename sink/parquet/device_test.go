@@ -322,6 +322,9 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 			opt.EnsureDefaults()
 			tab, most := oneColumn(name, values), 1.02
 			if codec != "snappy" { // the CPU's encoders remember 16 times as many positions
+				if slices.Contains([]string{"ascending", "prices", "runs"}, name) {
+					continue // these take time, and find nothing that the others do not
+				}
 				tab, most = oneColumn(name, values[:9000]), 1.12
 			}
 			cpu, device := filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "device")
