@@ -121,7 +121,7 @@ func (w *Writer) Keeps(s *gpu.Stride) []bool {
 	return keep
 }
 
-// fits reports whether a stride may wait for the device beside as many bytes.
+// fits reports whether a stride may wait for the device together with as many bytes.
 func (d *deviceEncoder) fits(waiting int64, s *gpu.Stride) bool {
 	limit := d.lease.Limit()
 	return waiting+s.Bytes() <= grant.OutputOfGPU.Of(limit) && d.lease.Available() >= limit/4
