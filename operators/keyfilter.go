@@ -25,23 +25,26 @@ type Filtering interface {
 // FilterKind is the information in a KeyFilter.
 type FilterKind uint8
 
-// The kinds of filters: none, the bounds of the keys, and bounds with a Bloom filter.
+// The kinds of filters: none, the bounds of the keys, bounds with a Bloom filter, and bounds with a hash table of the
+// keys in memory of the device.
 const (
 	NoFilter FilterKind = iota
 	BoundsFilter
 	BloomFilter
+	TableFilter
 )
 
-// KeyFilter tells which keys the build side of a join may have, by their bounds and by a blocked
+// KeyFilter tells which keys the build side of a join may have, by their bounds, and by a blocked
 // Bloom filter over their hashes (Putze et al., Cache-, hash- and space-efficient Bloom filters,
-// WEA 2007). A row that it drops has no match. About one in fifty rows without a match passes. It
-// is safe for concurrent use.
+// WEA 2007) or a hash table. A row that it drops has no match. About one in fifty rows without a match passes the Bloom
+// filter. It is safe for concurrent use.
 type KeyFilter struct {
 	min, max []gpu.Scalar   // by key
 	bounded  []bool         // by key
 	values   [][]gpu.Scalar // by key: the different values, if there are few
 	buf      *gpu.Buffer
 	blocks   []filterBlock // empty if there are too many keys
+	table    gpu.Table     // nil without one
 }
 
 // filterBlock is half a cache line. A key has one bit in each word.
@@ -72,6 +75,9 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 			return nil, err
 		}
 	}
+	if t.Filter == TableFilter {
+		return f, f.build(t, keys, rows)
+	}
 	size := (int64(rows)*filterBits/8 + 31) / 32 * 32
 	if t.Filter != BloomFilter || size == 0 || size > grant.KeyFilter.Most {
 		return f, nil
@@ -94,6 +100,22 @@ func NewKeyFilter(t Task, keys []gpu.Column, rows int) (*KeyFilter, error) {
 	adding.Wait()
 	return f, nil
 }
+
+// build makes the table of more keys than the filter knows by value: of one key with bounds. Without memory there is
+// no table.
+func (f *KeyFilter) build(t Task, keys []gpu.Column, rows int) (err error) {
+	if rows <= mostValues || len(keys) != 1 || !f.bounded[0] {
+		return nil
+	}
+	f.table, err = t.Queue.BuildTable(t.Lease, keys, []bool{false}, tableRanks*uint64(rows))
+	if gpu.IsOutOfMemory(err) {
+		f.table, err = nil, nil
+	}
+	return err
+}
+
+// tableRanks is the number of values in the range of the keys, for each row, up to which a table has a bitmap of them.
+const tableRanks = 32
 
 // mostDown bounds the bytes of a key that are copied to the host for its bounds.
 const mostDown = 64 << 20
@@ -226,6 +248,10 @@ func (f *KeyFilter) Release() {
 	if f != nil {
 		f.buf.Release()
 		f.buf, f.blocks = nil, nil
+		if f.table != nil {
+			f.table.Release()
+			f.table = nil
+		}
 	}
 }
 
@@ -242,6 +268,20 @@ func (f *KeyFilter) Values(i int) (values []gpu.Scalar, ok bool) {
 
 // Tests reports whether the filter tests single rows, and not only bounds.
 func (f *KeyFilter) Tests() bool { return len(f.blocks) > 0 }
+
+// Decides reports whether the filter has a table, by which Matched tells which rows have a match.
+func (f *KeyFilter) Decides() bool { return f.table != nil }
+
+// Matched returns a Bool column without nulls that says for each row of key columns, in memory of the filter's device,
+// whether it has a match.
+func (f *KeyFilter) Matched(q gpu.Queue, l *gpu.Lease, keys []gpu.Column) (gpu.Column, error) {
+	m, err := f.table.Match(q, l, keys)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	defer m.Release()
+	return m.Matched(q, l)
+}
 
 // Rows are dropped only if they are at least 1/leastDropped of a stride. To gather all other rows
 // costs more than to keep a few.

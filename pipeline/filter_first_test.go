@@ -133,6 +133,47 @@ func TestAJoinWithFewKeysDecidesFirst(t *testing.T) {
 	}
 }
 
+// TestAJoinWithManyKeysDecidesFirst joins with more keys than a filter knows by value. Those with a match lie in two
+// parts of the table. The keys of the last case have matches everywhere.
+func TestAJoinWithManyKeysDecidesFirst(t *testing.T) {
+	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	b := clusteredTable(t, 2400, 100)
+	together := func(i int) int { return []int{i, 2000 + i, -i}[min(i/100, 2)] }
+	for _, c := range []struct {
+		kind    string
+		on      []string
+		key     func(i int) int
+		decided bool
+	}{
+		{"", []string{"k = y"}, together, true},
+		{"semi", []string{"n = x"}, func(i int) int { return together(i) * 977 }, true},
+		{"", []string{"k = y", "h = x"}, func(i int) int { return i }, false},
+		{"", []string{"h = x"}, func(i int) int { return 2 * i }, false},
+	} {
+		var keys strings.Builder
+		for i := range 1100 {
+			fmt.Fprintf(&keys, `,{"x": %d, "y": %d}`, c.key(i), c.key(i))
+		}
+		fields := []arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+			{Name: "y", Type: arrow.PrimitiveTypes.Int32}}
+		many := `[{"x": null, "y": 7000}` + keys.String() + "]"
+		run := func(opt RunOptions) ([]string, *source.Progress) {
+			var out Collector
+			report, err := b().ReadTable("many", record(t, fields, many)).From("p").JoinWith(Join{With: "many",
+				On: c.on, Kind: c.kind, Build: "right"}).Sort("k").WriteTo(&out).Run(t.Context(), opt)
+			require.NoError(t, err)
+			at := slices.IndexFunc(report.Stages, func(s StageReport) bool { return s.Step == "p" })
+			return textOf(&out), report.Stages[at].Scan
+		}
+		want, scan := run(RunOptions{Use: Host, Threads: 1, JoinFilters: Never, FilterFirst: Never})
+		require.NotEmpty(t, want)
+		require.Zero(t, scan.RowsSkipped+scan.RowsFiltered)
+		got, scan := run(RunOptions{Device: d, JoinFilters: Always, FilterFirst: Always})
+		require.Equal(t, want, got, c.on)
+		require.Equal(t, c.decided, scan.RowsFiltered > 1200, "%v: %d rows", c.on, scan.RowsFiltered)
+	}
+}
+
 // TestAFilterThatFailsDecidesNothing divides by zero in some rows.
 func TestAFilterThatFailsDecidesNothing(t *testing.T) {
 	d := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
@@ -154,18 +195,39 @@ func TestAFilterThatFailsDecidesNothing(t *testing.T) {
 // TestAFilterDecidesFirstOnAFailingGPU fails a call of the driver: then the rows are the same, or there is an error,
 // and nothing is left.
 func TestAFilterDecidesFirstOnAFailingGPU(t *testing.T) {
-	library := cudatest.Library(t)
 	b := clusteredTable(t, 1200, 50)
-	filter := "k // 100 % 6 = 3"
-	want, _ := firstRun(t, b, filter, RunOptions{Use: Host, Threads: 1, FilterFirst: Never})
+	decideOnAFailingGPU(t, func() *Builder { return b().From("p").Filter("k // 100 % 6 = 3") },
+		"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord", "cuMemcpyDtoHAsync",
+		"cuMemcpyBatchAsync")
+}
+
+// TestAJoinDecidesFirstOnAFailingGPU is the same with a table of keys.
+func TestAJoinDecidesFirstOnAFailingGPU(t *testing.T) {
+	b := clusteredTable(t, 1200, 50)
+	var keys strings.Builder
+	for i := range 1200 {
+		fmt.Fprintf(&keys, `,{"y": %d}`, []int{i, -i}[min(i/100, 1)])
+	}
+	fields := []arrow.Field{{Name: "y", Type: arrow.PrimitiveTypes.Int32}}
+	decideOnAFailingGPU(t, func() *Builder {
+		return b().ReadTable("many", record(t, fields, "["+keys.String()[1:]+"]")).From("p").JoinWith(
+			Join{With: "many", On: []string{"k = y"}, Build: "right"})
+	}, "cuMemAllocFromPoolAsync", "cuLaunchKernel")
+}
+
+func decideOnAFailingGPU(t *testing.T, job func() *Builder, calls ...string) {
+	library := cudatest.Library(t)
+	var out Collector
+	_, err := job().WriteTo(&out).Run(t.Context(), RunOptions{Use: Host, Threads: 1, FilterFirst: Never})
+	require.NoError(t, err)
+	want := textOf(&out)
 	failed, succeeded := 0, 0
-	for _, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord",
-		"cuMemcpyDtoHAsync", "cuMemcpyBatchAsync"} {
+	for _, call := range calls {
 		for n := int64(1); n < 60; n += 1 + n/2 {
 			f := openFaultyGPU(t, library, 1<<26, 4000)
 			f.armed.Store(&trap{call: call, at: n, happens: inject})
 			var c Collector
-			_, err := b().From("p").Filter(filter).WriteTo(&c).Run(t.Context(), RunOptions{Device: f, Threads: 2,
+			_, err := job().WriteTo(&c).Run(t.Context(), RunOptions{Device: f, Threads: 2, JoinFilters: Always,
 				FilterFirst: Always})
 			for _, budget := range []*gpu.Budget{f.Budget(), f.HostBudget()} {
 				require.Empty(t, budget.Leaks(), "%v", err)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/join"
-	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
@@ -59,26 +58,30 @@ const (
 	mostBlocks = 0.5
 	// firstBytes is the least size of the columns of a scan for which a filter decides first.
 	firstBytes = 16 << 20
+	// mostTried is the share of rows with a match up to which the keys of a join may decide first. Only a trial shows
+	// whether these rows lie together.
+	mostTried = 0.1
 )
 
 // decidesFirst reports whether a filter on a scan should decide which rows of the scan's other columns are read. inputs
 // are the columns of the filter.
 func (l *lowering) decidesFirst(scan *Stage, inputs []int, n *rel.Filter) bool {
+	return readsLess(scan, inputs) && l.Blocks(n) <= mostBlocks
+}
+
+// readsLess reports whether a scan has other columns than some, and so many bytes that these may be read first.
+func readsLess(scan *Stage, columns []int) bool {
 	spec := scan.Scan()
 	all, first := int64(0), int64(0)
 	for i, c := range spec.Columns {
 		bytes := spec.Table.Stats(c).Bytes
 		all += bytes
-		if slices.Contains(inputs, i) {
+		if slices.Contains(columns, i) {
 			first += bytes
 		}
 	}
-	return all >= firstBytes && first < all && l.Blocks(n) <= mostBlocks
+	return all >= firstBytes && first < all
 }
-
-// DecidesFirst reports whether a filter may decide first that a share of a table's rows passes, which are spread
-// evenly.
-func DecidesFirst(passes float64) bool { return logical.BlocksOf(passes) <= mostBlocks }
 
 // filterProbe lets a join filter the scan of its probe side, if rows without a match do not reach
 // its result and the keys come unchanged from one scan. matches is the share of the probe rows with
@@ -99,7 +102,7 @@ func (l *lowering) filterProbe(st *Stage, spec join.Spec, matches float64) {
 		}
 	}
 	work := path.work + st.Cost*st.Inputs[0].Rows // of rows on their way through the join
-	f := &JoinFilter{Join: st, Columns: cols, Matches: matches}
+	f := &JoinFilter{Join: st, Columns: cols, Matches: matches, First: matches <= mostTried && readsLess(at, cols)}
 	if matches < fewMatches {
 		f.Few, f.Bloom = true, work*(1-matches) > bloomCost*at.Rows
 	}

@@ -53,6 +53,8 @@ type JoinFilter struct {
 	Few, Bloom bool
 	// Matches is the share of the rows of the scan with a match, by the estimate.
 	Matches float64
+	// First says that the keys may decide which rows of its other columns the scan reads (source.First).
+	First bool `json:",omitempty"`
 }
 
 // RunsOn returns an error, a *job.Diagnostic, if the job forces an algorithm that is not for a device.

@@ -42,6 +42,8 @@ func (r *run) kind(f *physical.JoinFilter) operators.FilterKind {
 		return operators.NoFilter
 	case discrete(r.device) && r.opt.JoinFilters != execution.Always && f.Matches >= veryFewMatches:
 		return operators.NoFilter
+	case discrete(r.device) && r.mayDecideFirst(f):
+		return operators.TableFilter
 	case discrete(r.device):
 		return operators.BoundsFilter
 	case r.opt.JoinFilters == execution.Always || f.Bloom:
@@ -50,6 +52,11 @@ func (r *run) kind(f *physical.JoinFilter) operators.FilterKind {
 		return operators.BoundsFilter
 	}
 	return operators.NoFilter
+}
+
+// mayDecideFirst reports whether the keys of a join may decide which rows of other columns a scan reads.
+func (r *run) mayDecideFirst(f *physical.JoinFilter) bool {
+	return f.First && r.opt.FilterFirst != execution.Never || r.opt.FilterFirst == execution.Always
 }
 
 // filterOf returns the kind of filter that a scan needs from an operator.

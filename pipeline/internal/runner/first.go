@@ -21,6 +21,7 @@ type firstFilter struct {
 	scan     *opRun
 	columns  []int // of the scan, that the filters read
 	programs []firstProgram
+	tests    []firstTest
 	always   bool
 
 	mu   sync.Mutex
@@ -33,8 +34,14 @@ type firstProgram struct {
 	inputs []int // positions in firstFilter.columns
 }
 
+// firstTest tests whether a row has a match in the build side of a join.
+type firstTest struct {
+	keys   *operators.KeyFilter
+	inputs []int // positions in firstFilter.columns
+}
+
 // firstFilter returns the filters that decide first in a scan of the pipeline, or nil. They are the filter that follows
-// the scan, and those of joins with few keys. The build sides of the joins must be complete.
+// the scan, and those of joins. The build sides of the joins must be complete.
 func (p *pipelineRun) firstFilter(scan *opRun) *firstFilter {
 	if p.run.frugal || p.run.opt.FilterFirst == execution.Never {
 		return nil
@@ -46,32 +53,46 @@ func (p *pipelineRun) firstFilter(scan *opRun) *firstFilter {
 		}
 	}
 	for _, j := range scan.Filters {
-		if keys := p.keysOf(j); keys != nil && (f.always || physical.DecidesFirst(j.Matches)) {
-			for i, c := range j.Columns {
-				if values, ok := keys.Values(i); ok {
-					f.add(isIn(scan.Schema.Fields[c].Type, values), []int{c})
-				}
-			}
+		if keys := p.keysOf(j); keys != nil && p.run.mayDecideFirst(j) {
+			f.addKeys(keys, j.Columns)
 		}
 	}
-	if len(f.programs) == 0 {
+	if len(f.programs)+len(f.tests) == 0 {
 		return nil
 	}
 	return f
 }
 
+// addKeys adds the filter of a join whose keys are columns of the scan.
+func (f *firstFilter) addKeys(keys *operators.KeyFilter, columns []int) {
+	for i, c := range columns {
+		values, ok := keys.Values(i)
+		switch {
+		case ok:
+			f.add(isIn(f.scan.Schema.Fields[c].Type, values), []int{c})
+		case keys.Decides():
+			f.tests = append(f.tests, firstTest{keys, f.inputs(columns)})
+			return
+		}
+	}
+}
+
 // add adds a filter that reads columns of the scan.
 func (f *firstFilter) add(program *gpu.Program, columns []int) {
-	p := firstProgram{Program: program}
+	f.programs = append(f.programs, firstProgram{program, f.inputs(columns)})
+}
+
+// inputs returns the positions in f.columns of columns of the scan, which it adds.
+func (f *firstFilter) inputs(columns []int) (out []int) {
 	for _, c := range columns {
 		at := slices.Index(f.columns, c)
 		if at < 0 {
 			at = len(f.columns)
 			f.columns = append(f.columns, c)
 		}
-		p.inputs = append(p.inputs, at)
+		out = append(out, at)
 	}
-	f.programs = append(f.programs, p)
+	return out
 }
 
 // isIn returns a program that computes whether a value is one of some values.
@@ -136,13 +157,23 @@ func (f *firstFilter) evaluate(q gpu.Queue, s *gpu.Stride) ([]uint64, error) {
 	defer up.Release()
 	truth := &gpu.Stride{Schema: &gpu.Schema{}, Rows: up.Rows}
 	defer func() { truth.Release() }()
+	add := func(c gpu.Column) {
+		truth.Cols = append(truth.Cols, c)
+		truth.Schema.Fields = append(truth.Schema.Fields, gpu.Field{Type: c.Type, Nullable: true})
+	}
 	for _, p := range f.programs {
 		out, err := q.Eval(f.scan.lease, p.Program, operators.Pick(up.Cols, p.inputs), up.Rows)
 		if err != nil {
 			return nil, err
 		}
-		truth.Cols = append(truth.Cols, out[0])
-		truth.Schema.Fields = append(truth.Schema.Fields, gpu.Field{Type: out[0].Type, Nullable: true})
+		add(out[0])
+	}
+	for _, t := range f.tests {
+		matched, err := t.keys.Matched(q, f.scan.lease, operators.Pick(up.Cols, t.inputs))
+		if err != nil {
+			return nil, err
+		}
+		add(matched)
 	}
 	down, err := q.Download(f.scan.decode, truth)
 	if err != nil {
