@@ -44,8 +44,8 @@ import (
 // seed that repeats it, with GSTREAM_MUTANTS=1. The test needs no files, so that its binary runs on a machine with a
 // GPU and nothing else.
 func TestADeviceReadsMutantsLikeTheCPU(t *testing.T) {
-	most, limit := 250, time.Duration(0)
-	if text := os.Getenv("GSTREAM_MUTANTS"); text != "" {
+	most, limit, text := 250, time.Duration(0), os.Getenv("GSTREAM_MUTANTS")
+	if text != "" {
 		var err error
 		if most, err = strconv.Atoi(text); err != nil {
 			most = math.MaxInt
@@ -59,7 +59,7 @@ func TestADeviceReadsMutantsLikeTheCPU(t *testing.T) {
 	for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
 		b.SetPatience(time.Millisecond) // a page that claims too much waits for nobody
 	}
-	m := &mutants{T: t, dev: d, dir: t.TempDir(), counts: map[string]*mutantCounts{}}
+	m := &mutants{T: t, dev: d, dir: t.TempDir(), many: text != "", counts: map[string]*mutantCounts{}}
 	begin := time.Now()
 	for seed := gputest.Seed(t); m.total() < most && (limit == 0 || time.Since(begin) < limit) && m.wrong < 10; seed++ {
 		m.batch(seed)
@@ -87,7 +87,8 @@ type mutants struct {
 	dev    *cuda.Device
 	dir    string
 	counts map[string]*mutantCounts
-	wrong  int // number of mutants that the device does not read like the CPU
+	many   bool // GSTREAM_MUTANTS is set
+	wrong  int  // number of mutants that the device does not read like the CPU
 }
 
 func (m *mutants) total() (n int) {
@@ -171,6 +172,10 @@ func packHadoopLz4(r *rand.Rand, raw []byte) []byte {
 	return out
 }
 
+// mutantColumns are the columns of large pages: of each way to store values, and of strings of several lengths.
+var mutantColumns = []string{"int8", "int32", "int64", "double", "bool", "string", "prefixed", "uuid", "dec30", "int96",
+	"bytes9", "half", "time"}
+
 // batch draws a file, and makes mutants of each of its columns. All that the host hands to the device are in one
 // stride.
 func (m *mutants) batch(seed uint64) {
@@ -181,6 +186,12 @@ func (m *mutants) batch(seed uint64) {
 		nulls: []float64{-1, 0, 0.2, 0.9}[r.IntN(4)], distinct: []int{1, 20, 3000}[r.IntN(3)], rows: 60 + r.IntN(200)}
 	if r.IntN(8) == 0 {
 		c.rows *= 8
+	}
+	if m.many && r.IntN(3) == 0 {
+		// Pages that several blocks decompress and decode. A few columns have as many bytes as all others.
+		c.rows, c.bytes, c.columns = 30_000+r.IntN(30_000), 1<<20, slices.Clone(mutantColumns)
+		r.Shuffle(len(c.columns), func(i, j int) { c.columns[i], c.columns[j] = c.columns[j], c.columns[i] })
+		c.columns = c.columns[:3]
 	}
 	kind := r.IntN(3)
 	c.dictionary, c.encoded = kind == 1, kind == 2

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ type pagesCase struct {
 	nulls          float64 // share of nulls; negative for a column that has none
 	distinct       int
 	rows           int
+	columns        []string // nil for all
 }
 
 func (c pagesCase) String() string {
@@ -104,6 +106,10 @@ func (c pagesCase) write(t testing.TB, path string) {
 		},
 	}
 	for name, n := range nodes {
+		if c.columns != nil && !slices.Contains(c.columns, name) {
+			delete(nodes, name)
+			continue
+		}
 		if c.dictionary && name != "bool" {
 			n = pq.Encoded(n, &pq.RLEDictionary)
 		} else if list := encodings[name]; c.encoded && list != nil {
@@ -185,7 +191,7 @@ func TestADeviceDecodesPagesLikeTheCPU(t *testing.T) {
 							if i++; !gputest.Takes(thin, i) {
 								continue
 							}
-							c := pagesCase{codec, version, size, kind == 1, kind == 2, nulls, distinct, 300}
+							c := pagesCase{codec, version, size, kind == 1, kind == 2, nulls, distinct, 300, nil}
 							if size > 100 {
 								c.rows = size / 6
 							}
@@ -297,7 +303,7 @@ func TestADeviceFindsDamagedPages(t *testing.T) {
 	same, failed := 0, 0
 	for i := range gputest.Cases(t, 4) {
 		c := pagesCase{damagingCodec{&pq.Snappy, r}, 1 + i%2, 500, i%3 == 1, i%3 != 1, []float64{-1, 0.2}[r.IntN(2)],
-			1 + r.IntN(300), 200}
+			1 + r.IntN(300), 200, nil}
 		paths := c.file(t)
 		table, err := Open(paths, OpenOptions{})
 		require.NoError(t, err)
