@@ -41,6 +41,8 @@ func TestAGPUEncodesAnOutput(t *testing.T) {
 			require.Less(t, report.Output.BytesOfDevice, report.Output.Bytes)
 			if c.encodes {
 				require.Contains(t, report.String(), "output: the device encoded ")
+			} else {
+				require.Contains(t, report.String(), ": a device does not compress with gzip")
 			}
 		})
 	}

@@ -12,6 +12,8 @@ import (
 type Stats struct {
 	Rows, Bytes, Files int64
 	BytesOfDevice      int64 // of the bytes, those that a device has encoded
+	// ForCPU says why the device of the output encodes none of it. It is empty if there is no device, or if it does.
+	ForCPU string
 }
 
 // Sink takes the strides of a result. One goroutine calls Write; any may call Stats. A

@@ -95,6 +95,9 @@ func (r *Report) String() string {
 	if o.BytesOfDevice > 0 {
 		fmt.Fprintf(&b, "output: the device encoded %s of %s\n", size(o.BytesOfDevice), size(o.Bytes))
 	}
+	if o.ForCPU != "" {
+		fmt.Fprintf(&b, "output: the CPU encoded %s: %s\n", size(o.Bytes), o.ForCPU)
+	}
 	for _, s := range r.Stages {
 		if text := s.Spill.String(); text != "" {
 			fmt.Fprintf(&b, "%s (%s) spilled to %s\n", s.Step, s.Kind, text)
@@ -258,6 +261,8 @@ type OutputReport struct {
 	Peak   int64         `json:"peak_bytes"`
 	// BytesOfDevice is the part of Bytes that the device has encoded; the CPU has encoded the rest.
 	BytesOfDevice int64 `json:"bytes_encoded_by_device"`
+	// ForCPU says why the device encodes none of the output, if it could encode others.
+	ForCPU string `json:"encoded_by_cpu_because,omitempty"`
 	// Activity is the copies of the result from a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
 }

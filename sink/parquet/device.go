@@ -25,22 +25,24 @@ type deviceEncoder struct {
 	queues  []gpu.PageEncoder // that no task uses; the Writer's lock guards them too
 }
 
-// newDeviceEncoder returns the encoder for an output, or nil if the device does not encode such outputs.
-func newDeviceEncoder(opt Options) *deviceEncoder {
-	_, ok := opt.deviceCodec()
-	if !ok || opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages {
-		return nil
+// newDeviceEncoder returns the encoder for an output, or nil if the device does not encode such outputs, and why.
+func newDeviceEncoder(opt Options) (d *deviceEncoder, forCPU string) {
+	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages {
+		return nil, ""
 	}
-	return &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}
+	if _, forCPU = opt.deviceCodec(); forCPU != "" {
+		return nil, forCPU
+	}
+	return &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}, ""
 }
 
 // EncodedByDevice reports for each column of a result whether devices with the capability EncodePages encode it in an
 // output with these options.
 func (o *Options) EncodedByDevice(result *gpu.Schema) []bool {
 	out := make([]bool, result.Len())
-	_, ok := o.deviceCodec()
+	_, forCPU := o.deviceCodec()
 	for i, f := range result.Fields {
-		out[i] = ok && gpu.Encodes(f.Type)
+		out[i] = forCPU == "" && gpu.Encodes(f.Type)
 	}
 	return out
 }
@@ -49,19 +51,24 @@ func (o *Options) EncodedByDevice(result *gpu.Schema) []bool {
 // smaller pages of higher levels.
 const mostDeviceLevel = 5
 
-// deviceCodec returns the codec with which a device compresses pages. ok is false if only the CPU compresses them so.
-func (o *Options) deviceCodec() (codec gpu.PageCodec, ok bool) {
+// deviceCodec returns the codec with which a device compresses pages. If only the CPU compresses them so, forCPU says
+// why.
+func (o *Options) deviceCodec() (codec gpu.PageCodec, forCPU string) {
 	switch o.Compression {
 	case "none":
-		return gpu.PageUncompressed, true
+		return gpu.PageUncompressed, ""
 	case "", "snappy":
-		return gpu.PageSnappy, true
+		return gpu.PageSnappy, ""
 	case "lz4_raw":
-		return gpu.PageLZ4, true
+		return gpu.PageLZ4, ""
 	case "zstd":
-		return gpu.PageZstd, o.Level <= mostDeviceLevel
+		if o.Level > mostDeviceLevel {
+			return codec, fmt.Sprintf("a device compresses as level %d of ZSTD at most, and the output is for level %d",
+				mostDeviceLevel, o.Level)
+		}
+		return gpu.PageZstd, ""
 	}
-	return codec, false
+	return codec, "a device does not compress with " + o.Compression
 }
 
 // open returns a new queue. It waits until the device has started, so outputs begin without queues.

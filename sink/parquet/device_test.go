@@ -81,8 +81,8 @@ func deviceTypes() (out []gpu.Type) {
 // deviceCompression returns the codecs that a device compresses with.
 func deviceCompression() []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(codecNames)), func(name string) bool {
-		_, able := (&Options{Compression: name}).deviceCodec()
-		return !able || name == "none"
+		_, forCPU := (&Options{Compression: name}).deviceCodec()
+		return forCPU != "" || name == "none"
 	})
 }
 

@@ -125,7 +125,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease,
 			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
-	w.device = newDeviceEncoder(opt)
+	w.device, w.stats.ForCPU = newDeviceEncoder(opt)
 	if w.device != nil && w.split != nil {
 		w.split.device = &deviceSplitter{}
 	}

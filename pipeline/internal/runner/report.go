@@ -103,7 +103,7 @@ func (r *run) report() *execution.Report {
 		out.Output.Rows, out.Output.Bytes, out.Output.Files = st.Rows, st.Bytes, st.Files
 		out.Output.Busy, out.Output.Wait = time.Duration(m.busy.Load()), time.Duration(m.waitIn.Load())
 		_, out.Output.Peak = r.sink.lease.Used()
-		out.Output.BytesOfDevice = st.BytesOfDevice
+		out.Output.BytesOfDevice, out.Output.ForCPU = st.BytesOfDevice, st.ForCPU
 		out.Output.Activity = activity(r.sink.lease, r.sink.ofDevice)
 	}
 	out.Activity = newActivityReport(total, r.link)
