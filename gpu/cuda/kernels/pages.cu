@@ -247,9 +247,9 @@ KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
             __syncwarp();
         }
         Walk* walks = a.walks + split.walk + base / SEGMENT * WALKS;
-        for (u32 i = lane_id(); i < min(WALKS, size); i += 32) {
-            u32 past = walk[i] & 0xffff; // an element may end behind the page
-            walks[i] = past >= FAR ? Walk{0, 0} : Walk{base + min(past, n - base + 1), walk[i] >> 16};
+        for (u32 i = lane_id(); i < WALKS; i += 32) {
+            u32 end = i < size ? walk[i] : FAR, past = end & 0xffff; // an element may end behind the page
+            walks[i] = past >= FAR ? Walk{0, 0} : Walk{base + min(past, n - base + 1), end >> 16};
         }
     }
 }
