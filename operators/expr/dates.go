@@ -149,7 +149,7 @@ var microsPer = map[gpu.DatePart]int64{
 // sameMoments converts two dates or times to a common type: TIMESTAMP, unless both are DATE or
 // TIME.
 func (b *binder) sameMoments(n *syntax.Call, x, y *Expr) (*Expr, *Expr, error) {
-	if x.literal != notLiteral {
+	if x.literal != notLiteral && y.literal == notLiteral {
 		x, y = y, x
 		y, x, err := b.sameMoments(n, x, y)
 		return x, y, err
