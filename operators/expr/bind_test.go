@@ -219,6 +219,8 @@ func TestErrorsPointAtTheMistakeAndSayWhatWasExpected(t *testing.T) {
 		"dt + interval '1 yeer'":         "expected a unit",
 		"datediff('day', null, null)":    "datediff needs two dates, timestamps or times",
 		"datesub('day', '2020-01-01', '2020-02-01')": "datesub needs two dates, timestamps or times, found VARCHAR",
+		"dt + to_seconds(1e300)":                     "the DOUBLE 1e+306 does not fit BIGINT",
+		"dt + interval 1e300 second":                 "the DOUBLE 1e+306 does not fit BIGINT",
 		"extract(yeer from dt)":                      "unknown part of a date \"yeer\"; did you mean \"year\"?",
 		"s like i32":                                 "LIKE needs text",
 		"s like 'a$' escape '$'":                     "must not end with its escape",

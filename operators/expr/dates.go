@@ -476,7 +476,10 @@ func toInterval(unit string) func(*binder, *syntax.Call, []*Expr) (*Expr, error)
 		if a[0].typ.IsFloat() || a[0].typ.Kind == gpu.Decimal {
 			if micros := syntax.IntervalUnits[unit][2]; micros > 0 {
 				e, err := b.expand(n, fmt.Sprintf("(_1::DOUBLE * %d)::BIGINT", micros), a[0])
-				return newInterval(bigintOf(0), bigintOf(0), e), err
+				if err != nil {
+					return nil, err
+				}
+				return newInterval(bigintOf(0), bigintOf(0), e), nil
 			}
 		}
 		return b.unitsOf(n.Args[0], a[0], unit)

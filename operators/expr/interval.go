@@ -92,7 +92,10 @@ func (b *binder) elapsed(n syntax.Node, x, y *Expr) (*Expr, error) {
 		return nil, err
 	}
 	micros, err = b.integerArithmetic(n, gpu.OpMod, micros, bigintOf(microsPerDay))
-	return newInterval(bigintOf(0), days, micros), err
+	if err != nil {
+		return nil, err
+	}
+	return newInterval(bigintOf(0), days, micros), nil
 }
 
 // intervalOperator binds an operator with an interval as an operand.
@@ -384,7 +387,10 @@ func (b *binder) intervalLiteral(n *syntax.Interval) (*Expr, error) {
 	}
 	if splits(n.Unit) {
 		e, err := b.expand(n.Value, fmt.Sprintf("(_1::DOUBLE * %d)::BIGINT", syntax.IntervalUnits[n.Unit][2]), x)
-		return newInterval(bigintOf(0), bigintOf(0), e), err
+		if err != nil {
+			return nil, err
+		}
+		return newInterval(bigintOf(0), bigintOf(0), e), nil
 	}
 	if x, err = b.expand(n.Value, "trunc(_1::DOUBLE)::BIGINT", x); err != nil {
 		return nil, err
