@@ -86,6 +86,25 @@ func deviceCompression() []string {
 	})
 }
 
+// writeRefused is writeOnDevice, and refuses one reservation of memory of the device, or all of them if at is 0. Then
+// the device encodes nothing. past says that there were fewer.
+func (tab table) writeRefused(t *testing.T, d *cuda.Device, path string, opt Options, at int64) (past bool) {
+	t.Helper()
+	var calls atomic.Int64
+	all := at == 0
+	written := tab.writeWith(t, d, path, opt, func() {
+		d.Budget().SetFault(func(bool) error {
+			if n := calls.Add(1); n == at || all {
+				return errors.New("not now")
+			}
+			return nil
+		})
+	})
+	d.Budget().SetFault(nil)
+	require.Equal(t, all, written == 0)
+	return !all && calls.Load() < at
+}
+
 // encodeCase is an output that the CPU and a device write.
 type encodeCase struct {
 	codec, encoding, dictionary string
@@ -425,21 +444,9 @@ func TestADeviceWithoutMemoryLeavesTheColumnsToTheCPU(t *testing.T) {
 			tab = c.table(rand.New(rand.NewPCG(1, 2)))
 		}
 		for at, past := int64(0), false; !past; at++ {
-			var calls atomic.Int64
 			opt := Options{Threads: 2, RowGroupRows: 90, Compression: codec}
-			all := at == 0
 			path := filepath.Join(t.TempDir(), "device")
-			written := tab.writeWith(t, d, path, opt, func() {
-				d.Budget().SetFault(func(bool) error {
-					if n := calls.Add(1); n == at || all {
-						return errors.New("not now")
-					}
-					return nil
-				})
-			})
-			d.Budget().SetFault(nil)
-			past = !all && calls.Load() < at
-			require.Equal(t, all, written == 0)
+			past = tab.writeRefused(t, d, path, opt, at)
 			tab.requireRead(t, path, 0)
 		}
 	}

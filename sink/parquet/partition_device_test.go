@@ -212,21 +212,9 @@ func TestTheCPUDividesWhatADeviceCannot(t *testing.T) {
 	tab := partitioned(rand.New(rand.NewPCG(5, 5)), 250, gpu.Of(gpu.String), 3)
 	want := tab.rows("k", "s", "b", "d")
 	for at, past := int64(0), false; !past; at += 1 + at/2 {
-		var calls atomic.Int64
 		opt := Options{PartitionBy: []string{"k"}, Threads: 2, RowGroupRows: 60}
-		all := at == 0
 		path := filepath.Join(t.TempDir(), "out")
-		written := tab.writeWith(t, d, path, opt, func() {
-			d.Budget().SetFault(func(bool) error {
-				if n := calls.Add(1); n == at || all {
-					return errors.New("not now")
-				}
-				return nil
-			})
-		})
-		d.Budget().SetFault(nil)
-		past = !all && calls.Load() < at
-		require.Equal(t, all, written == 0)
+		past = tab.writeRefused(t, d, path, opt, at)
 		require.Equal(t, want, readRows(t, path, reader.OpenOptions{}, "k", "s", "b", "d"), "reservation %d", at)
 	}
 }
