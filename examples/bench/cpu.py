@@ -14,29 +14,12 @@ import json
 import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from gpu import ETL, HERE, TPCH, fingerprint, same_types, sort_keys
-
-
-def run(command):
-    """Runs a process: seconds, MiB at the most, and what it printed."""
-    with tempfile.TemporaryFile() as printed:
-        start = time.perf_counter()
-        child = subprocess.Popen([str(c) for c in command], stdout=printed, stderr=subprocess.STDOUT)
-        _, status, usage = os.wait4(child.pid, 0)
-        took = time.perf_counter() - start
-        child.returncode = os.waitstatus_to_exitcode(status)
-        printed.seek(0)
-        text = printed.read().decode()
-    if child.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: {text}")
-    return took, usage.ru_maxrss / 1024, text
+from gpu import ETL, HERE, TPCH, fingerprint, run, same_types, sort_keys
 
 
 def measure(args, job, threads, tmp):
@@ -45,11 +28,12 @@ def measure(args, job, threads, tmp):
     ours, theirs = Path(tmp) / "gstream.parquet", Path(tmp) / "duckdb.parquet"
     times = {"gstream": [], "duckdb": [], "duckdb inside": [], "gstream MiB": [], "duckdb MiB": []}
     for i in range(args.warmup + args.runs):
-        took, most, _ = run([args.gstream, "run", yaml, "--device", "host", "--threads", str(threads), "--progress", "none", "--overwrite",
+        took, ours_usage, _ = run([args.gstream, "run", yaml, "--device", "host", "--threads", str(threads), "--progress", "none", "--overwrite",
                        "--set", f"data={args.data}", "--set", f"out={ours}"] + args.flags.split())
-        process, theirs_most, inside = run([sys.executable, HERE / "gpu.py", "--child", job, "--data", args.data, "--out", theirs, "--threads", str(threads)])
+        process, theirs_usage, inside = run([sys.executable, HERE / "gpu.py", "--child", job, "--data", args.data, "--out", theirs, "--threads", str(threads)])
         if i >= args.warmup:
-            for what, v in (("gstream", took), ("duckdb", process), ("duckdb inside", float(inside)), ("gstream MiB", most), ("duckdb MiB", theirs_most)):
+            for what, v in (("gstream", took), ("duckdb", process), ("duckdb inside", float(inside)), ("gstream MiB", ours_usage.ru_maxrss / 1024),
+                            ("duckdb MiB", theirs_usage.ru_maxrss / 1024)):
                 times[what].append(v)
     # In another process: one with DuckDB in it would count for the memory of its children.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

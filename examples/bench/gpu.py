@@ -8,8 +8,8 @@ to Parquet, checks that the rows are equal, and prints a table.
 An engine may have limits of memory in GiB: cuda:8 has 8 of the device's, cuda:8+16 also 16 of the host's, host:8 and
 duckdb:8 have 8 of the host's. The first engine's types are those by which values are compared. It needs the Python package duckdb. It times gstream as a whole process, including start-up
 and the opening and closing of the GPU, and DuckDB from inside its process, without the start
-of Python. It also times both as whole processes, and both from inside: gstream by its report,
-which includes the opening of the GPU. It compares rows as bags: counts, and sums of hashes of
+of Python. It also times both as whole processes, with the time of their cores, and both from inside: gstream by its
+report, which includes the opening of the GPU. It compares rows as bags: counts, and sums of hashes of
 all columns, DOUBLE to 11 digits. It also compares the names and types of the columns and, if a
 job sorts, the sequence of its keys. It exits with 1 when a job failed or differs.
 """
@@ -91,12 +91,18 @@ def fingerprint(path, columns, keys):
 
 
 def run(command):
-    start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True)
-    took = time.perf_counter() - start
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
-    return took, done.stdout
+    """Runs a process: seconds, its resource usage, and what it printed."""
+    with tempfile.TemporaryFile() as printed:
+        start = time.perf_counter()
+        child = subprocess.Popen([str(c) for c in command], stdout=printed, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(child.pid, 0)
+        took = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        text = printed.read().decode()
+    if child.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {text}")
+    return took, usage, text
 
 
 def measure(args, job, tmp):
@@ -105,6 +111,7 @@ def measure(args, job, tmp):
     yaml = HERE.parent / folder / f"{job}.yaml"
     out = Path(tmp) / f"{job}.parquet"
     times = {e: [] for e in args.engines + ["duckdb process"]}
+    cores = {e: {"user": [], "user and system": []} for e in args.engines}  # seconds of whole processes
     reports, prints, columns = {e: [] for e in args.engines}, {}, None
     for i in range(args.warmup + args.runs):
         for e in args.engines:
@@ -112,19 +119,21 @@ def measure(args, job, tmp):
             if name == "host" and not args.warmup <= i < args.warmup + args.host_runs:
                 continue
             if name == "duckdb":
-                process, text = run([sys.executable, __file__, "--child", job, "--data", args.data, "--out", out, "--threads", str(args.threads),
+                process, usage, text = run([sys.executable, __file__, "--child", job, "--data", args.data, "--out", out, "--threads", str(args.threads),
                                      "--memory", host or "", "--spill", args.spill])
                 took = float(text)
             else:
                 report = Path(tmp) / "report.json"
                 memory = ["--device-memory", f"{device}GiB"] if device else []
                 memory += ["--host-memory", f"{host}GiB"] if host else []
-                took, _ = run([args.gstream, "run", yaml, "--device", name, "--threads", str(args.threads), "--progress", "none", "--overwrite", *memory,
+                took, usage, _ = run([args.gstream, "run", yaml, "--device", name, "--threads", str(args.threads), "--progress", "none", "--overwrite", *memory,
                                "--spill-dir", args.spill, "--report", report, "--set", f"data={args.data}", "--set", f"out={out}"])
                 if i >= args.warmup:
                     reports[e].append(json.loads(report.read_text()))
             if i >= args.warmup:
                 times[e].append(took)
+                cores[e]["user"].append(usage.ru_utime)
+                cores[e]["user and system"].append(usage.ru_utime + usage.ru_stime)
                 if name == "duckdb":
                     times["duckdb process"].append(process)
             if e not in prints and i + 1 >= args.warmup + (min(args.host_runs, args.runs) if name == "host" else args.runs):
@@ -133,7 +142,7 @@ def measure(args, job, tmp):
                 if not same_types(kinds, columns):
                     prints[e] = f"columns {kinds}"
             out.unlink()
-    return times, reports, prints
+    return times, cores, reports, prints
 
 
 def spilled(report):
@@ -162,31 +171,37 @@ def main():
     if args.child:
         return duckdb_job(args.child, args.data, args.out, args.threads, args.memory, args.spill)
     args.engines = args.engines.split(",")
-    results, failed, ratios, whole, inside, against = {}, [], [], [], [], {}
+    ours = next((e for e in args.engines if not e.startswith("duckdb")), None)
+    duckdb = next((e for e in args.engines if e.startswith("duckdb")), None)
+    results, failed, ratios, against = {}, [], {}, {}
     limited = [e for e in args.engines if e.startswith("cuda:")]
-    print("| job | " + " | ".join(f"{e} s" + (", spilled GiB" if e in limited else "") for e in args.engines) + " | cuda/duckdb | duckdb process s, ratio | cuda inside s, ratio | kernels s | kernels % | up GB, % of link | down GB, % of link | rows equal |")
-    print("|---" * (len(args.engines) + 9) + "|")
+    print("| job | " + " | ".join(f"{e} s" + (", spilled GiB" if e in limited else "") for e in args.engines) + f" | {ours}/duckdb | duckdb process s, ratio | {ours} inside s, ratio | user s, duckdb's, ratio | user and system s, duckdb's, ratio | kernels s | kernels % | up GB, % of link | down GB, % of link | rows equal |")
+    print("|---" * (len(args.engines) + 11) + "|")
     with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
         for job in args.jobs.split(","):
             try:
-                times, reports, prints = measure(args, job, tmp)
+                times, cores, reports, prints = measure(args, job, tmp)
             except RuntimeError as err:
                 print(f"| {job} | failed: {err} |", flush=True)
                 failed.append(job)
                 continue
             med = {e: statistics.median(t) for e, t in times.items() if t}
             line = [job] + [f"{med[e]:.3f}" + (f", {spilled(reports[e][-1])}" if e in limited else "") for e in args.engines]
-            reports, duckdb = reports.get("cuda"), next((e for e in args.engines if e.startswith("duckdb")), None)
-            if reports and duckdb:
-                ratios.append(med["cuda"] / med[duckdb])
-                whole.append(med["cuda"] / med["duckdb process"])
-                run_s = statistics.median(r["wall_ns"] / 1e9 for r in reports)
-                inside.append(run_s / med[duckdb])
-                for e in limited:
-                    against.setdefault(e, []).append((med[e] / med["cuda"], med[e] / med[duckdb]))
-                line += [f"**{ratios[-1]:.2f}**", f"{med['duckdb process']:.3f}, {whole[-1]:.2f}", f"{run_s:.3f}, {inside[-1]:.2f}"]
+            if ours and duckdb:
+                run_s = statistics.median(r["wall_ns"] / 1e9 for r in reports[ours])
+                pairs = {f"{ours}/duckdb": (med[ours], med[duckdb]), "whole processes": (med[ours], med["duckdb process"]), "inside both": (run_s, med[duckdb])}
+                for what in cores[ours]:
+                    pairs[what] = tuple(statistics.median(cores[e][what]) for e in (ours, duckdb))
+                of = {what: mine / theirs for what, (mine, theirs) in pairs.items()}
+                for what, ratio in of.items():
+                    ratios.setdefault(what, []).append(ratio)
+                for e in (e for e in limited if e != ours):
+                    against.setdefault(e, []).append((med[e] / med[ours], med[e] / med[duckdb]))
+                line += [f"**{of[f'{ours}/duckdb']:.2f}**", f"{med['duckdb process']:.3f}, {of['whole processes']:.2f}", f"{run_s:.3f}, {of['inside both']:.2f}"]
+                line += [f"{pairs[what][0]:.2f}, {pairs[what][1]:.2f}, {of[what]:.2f}" for what in cores[ours]]
             else:
-                line += [""] * 3
+                line += [""] * 5
+            reports = reports[ours] if ours and limits(ours)[0] == "cuda" else None
             if reports:
                 r = sorted(reports, key=lambda r: r["wall_ns"])[len(reports) // 2]
                 a = r["activity"]
@@ -200,10 +215,9 @@ def main():
             if not equal:
                 failed.append(job)
             print("| " + " | ".join(line) + " |", flush=True)
-            results[job] = {"seconds": times, "reports": reports, "rows_equal": equal}
-    if ratios:
-        for what, r in (("cuda/duckdb", ratios), ("whole processes", whole), ("inside both", inside)):
-            print(f"\n{what}: geometric mean {statistics.geometric_mean(r):.2f}, worst {max(r):.2f}")
+            results[job] = {"seconds": times, "cores": cores, "reports": reports, "rows_equal": equal}
+    for what, r in ratios.items():
+        print(f"\n{what}: geometric mean {statistics.geometric_mean(r):.2f}, worst {max(r):.2f}")
     for e, pairs in against.items():
         own, theirs = zip(*pairs)
         print(f"{e}: times the time without limits {statistics.geometric_mean(own):.2f}, worst {max(own):.2f}; "
