@@ -12,9 +12,10 @@ type Chunk struct {
 	// Nullable says that pages have definition levels. A null in another chunk is not Able.
 	Nullable bool
 	// Dictionary says that values may be codes of a dictionary, if that pays off. Delta says that integers may be
-	// packed differences, if those are smaller.
-	Dictionary, Delta bool
-	PageRows          int // the rows of a page; of strings, if they are codes of a dictionary
+	// packed differences, if those are smaller. Split says that floats, unless they are codes, are streams of bytes:
+	// the lowest bytes of all values of a page, then their second bytes, and so on.
+	Dictionary, Delta, Split bool
+	PageRows                 int // the rows of a page; of strings, if they are codes of a dictionary
 	// Strings that are not codes are in pages of at most so many rows, and so many bytes unless one value has more.
 	PlainRows, PlainBytes int
 	Codec                 PageCodec
@@ -93,6 +94,7 @@ const (
 	PlainPage      PageEncoding = iota
 	CodedPage                   // codes of the dictionary
 	DeltaPage                   // packed differences
+	SplitPage                   // streams of bytes
 	DictionaryPage              // the values of a dictionary
 )
 
@@ -119,9 +121,9 @@ func (c *Chunk) Check() error {
 		return fmt.Errorf("encode strings in pages of %d rows and %d bytes", c.PlainRows, c.PlainBytes)
 	}
 	if !c.hasWidth(t) || c.Scale < 1 || c.PageRows < 1 || len(c.Parts) == 0 ||
-		t.Kind == Bool && (c.Dictionary || c.Filter != nil) {
-		return fmt.Errorf("encode a chunk of %d parts, type %v, width %d, scale %d, pages of %d rows, dictionary %v",
-			len(c.Parts), t, c.Width, c.Scale, c.PageRows, c.Dictionary)
+		t.Kind == Bool && (c.Dictionary || c.Filter != nil) || c.Split && !t.IsFloat() {
+		return fmt.Errorf("encode a chunk of %d parts, type %v, width %d, scale %d, pages of %d rows, dictionary %v, "+
+			"split %v", len(c.Parts), t, c.Width, c.Scale, c.PageRows, c.Dictionary, c.Split)
 	}
 	for _, p := range c.Parts {
 		if d := p.Column; !Encodes(t) || d.Type != t || d.Dict != nil && !t.IsVar() || d.CodeWidth != 0 ||

@@ -25,8 +25,8 @@ type (
 		scale                                                     int64
 		partCount, rows                                           int32
 		fromWidth, width                                          int32
-		form, nullable, delta, page, pages, dictionary, logSlots  int32
-		pageRows, capacity, filter                                int32
+		form, nullable, delta, split, page, pages, dictionary     int32
+		logSlots, pageRows, capacity, filter, _                   int32
 	}
 	chunkState struct{ _, bad, distinct, full uint32 }
 	encodePage struct {
@@ -327,7 +327,8 @@ func (e *encoding) layOutChunk(i int, page, dictionary *int, mem, table, clear *
 	c := &e.chunks[i]
 	*c = encodeChunk{parts: uint64(len(e.parts)), scale: given.Scale, partCount: int32(len(given.Parts)),
 		rows: int32(given.Len()), fromWidth: int32(t.Width()), width: int32(given.Width),
-		nullable: flag(given.Nullable), delta: flag(given.Delta && !t.IsFloat()), page: int32(*page), dictionary: -1}
+		nullable: flag(given.Nullable), delta: flag(given.Delta && !t.IsFloat()), split: flag(given.Split),
+		page: int32(*page), dictionary: -1}
 	c.pageRows, c.filter = int32(given.PageRows), -1
 	if given.Filter != nil {
 		e.layOutFilter(c, table)
@@ -496,6 +497,8 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 		encoding = gpu.CodedPage
 	case c.delta != 0 && first.deltas <= (uint32(e.pages[c.page].rows)-first.nulls)*uint32(c.width)/4*3:
 		encoding = gpu.DeltaPage
+	case c.split != 0:
+		encoding = gpu.SplitPage
 	}
 	start := at
 	add := func(number int32, p gpu.EncodedPage) (gpu.EncodedPage, error) {

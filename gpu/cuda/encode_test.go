@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -41,6 +42,9 @@ func BenchmarkEncodePages(b *testing.B) {
 		}
 		return text.String()
 	}
+	sensor := func(i int) any {
+		return int64(math.Float64bits(20 + math.Sin(float64(i)/500) + 0.01*r.NormFloat64()))
+	}
 	for _, c := range []struct {
 		name       string
 		t          gpu.Type
@@ -58,6 +62,8 @@ func BenchmarkEncodePages(b *testing.B) {
 		{"shipdate/auto", day, true, true, func(int) any { return 8000 + r.Int64N(2526) }},
 		{"quantity/auto", gpu.Of(gpu.Int64), true, true, func(int) any { return 100 * r.Int64N(50) }},
 		{"random/auto", gpu.Of(gpu.Float64), true, false, func(int) any { return int64(r.Uint64() >> 2) }},
+		{"sensor/plain", gpu.Of(gpu.Float64), false, false, sensor},
+		{"sensor/split", gpu.Of(gpu.Float64), false, false, sensor},
 		{"comment/auto", gpu.Of(gpu.String), true, false, func(int) any { return comment() }},
 		{"name/auto", gpu.Of(gpu.String), true, false, func(i int) any { return fmt.Sprintf("Customer#%09d", i) }},
 		{"shipmode/auto", gpu.Of(gpu.String), true, false, func(int) any { return words[r.IntN(7)] }},
@@ -93,8 +99,8 @@ func BenchmarkEncodePages(b *testing.B) {
 				for g := range groups {
 					part := gpu.Rows{Column: s.Cols[0], From: g * rows, To: (g + 1) * rows}
 					chunks = append(chunks, gpu.Chunk{Parts: []gpu.Rows{part}, Width: width, Scale: 1,
-						Dictionary: c.dictionary, Delta: c.delta, PageRows: 32768, PlainRows: 32768,
-						PlainBytes: 1 << 20, Codec: codec,
+						Dictionary: c.dictionary, Delta: c.delta, Split: c.name == "sensor/split",
+						PageRows: 32768, PlainRows: 32768, PlainBytes: 1 << 20, Codec: codec,
 						Head: func(gpu.EncodedPage) ([]byte, error) { return make([]byte, 40), nil }})
 				}
 				b.Run(name, func(b *testing.B) {

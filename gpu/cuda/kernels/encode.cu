@@ -11,7 +11,7 @@
 //   encode_verify   a block a page: values of the same hash are equal
 //   encode_strings  a block a chunk: the dictionary page of strings or values of 16 bytes
 //   encode_bounds   a block a page: the least and the greatest string
-//   encode_body     a block a page: levels, then codes, differences or values
+//   encode_body     a block a page: levels, then codes, differences, streams of bytes or values
 //   encode_plain    values instead of differences that are not smaller
 //   encode_pieces   a warp a piece of a body: Snappy or no compression, checksum
 //   encode_ends     a warp a page: its size and checksum
@@ -599,6 +599,15 @@ DEVICE u32 put_bits(u8* dst, const u8* values, u32 count) {
     return bytes;
 }
 
+// put_split writes the lowest bytes of all values, then their second bytes, and so on (BYTE_STREAM_SPLIT). A value is
+// read once; the lanes of a warp write 32 consecutive bytes of each stream.
+DEVICE void put_split(u8* dst, const u8* values, i32 width, u32 count) {
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+        u64 v = plain(values, width, i);
+        for (i32 k = 0; k < width; k++, v >>= 8) dst[k * count + i] = v;
+    }
+}
+
 constexpr u32 DELTA_BLOCK = 128, DELTA_MINI = 32;
 
 DEVICE i64 signed_at(const u8* values, i32 width, u32 i) {
@@ -700,6 +709,8 @@ KERNEL_BOUNDS(encode_body, EncodeArgs, ENCODE_THREADS, 4) {
         put_values(p.body + at, p.wide, n);
     else if (c.delta)
         n = put_deltas(s, p.dense, c.width, count, p.body + at);
+    else if (c.split)
+        put_split(p.body + at, p.dense, c.width, count);
     else
         put_values(p.body + at, p.dense, n);
     if (threadIdx.x) return;

@@ -34,12 +34,14 @@ struct EncodeChunk {
     i32 form;
     i32 nullable;
     i32 delta;     // integers may be written as differences
+    i32 split;     // floats are written as streams of bytes
     i32 page, pages;
     i32 dictionary;  // the page that is the dictionary; -1: the chunk may not have one
     i32 log_slots;
     i32 page_rows;
     i32 capacity;  // bytes of entries
     i32 filter;    // the number of its Bloom filter; negative: none
+    i32 unused;
 };
 
 // Form is the order of values and, for integers, how they get wider. ENCODE_STRINGS are strings with a dictionary. A
