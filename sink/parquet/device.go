@@ -84,6 +84,13 @@ func (d *deviceEncoder) open() (gpu.PageEncoder, error) {
 	return p, nil
 }
 
+// keepQueue keeps a queue for the tasks that follow.
+func (w *Writer) keepQueue(q gpu.PageEncoder) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.device.queues = append(w.device.queues, q)
+}
+
 // close releases what the encoder has, after the last task. It may be called again.
 func (d *deviceEncoder) close() (err error) {
 	if d == nil {
@@ -350,6 +357,7 @@ func (g *group) columnsOf(i int) (out []gpu.Column) {
 func (w *Writer) deviceChunk(c *column) gpu.Chunk {
 	chunk := gpu.Chunk{Width: c.width, Scale: c.scale, Nullable: c.field.Nullable, Dictionary: c.dictionary,
 		Delta:    w.opt.Encoding == "auto" && (c.physical == format.Int32 || c.physical == format.Int64),
+		Split:    c.split,
 		PageRows: rowsPerPage(w.opt.PageRows, w.opt.PageBytes, c.width),
 		Head:     headOf}
 	chunk.Codec, _ = w.opt.deviceCodec()
@@ -376,7 +384,8 @@ func headOf(p gpu.EncodedPage) ([]byte, error) {
 }
 
 var pageEncodings = map[gpu.PageEncoding]format.Encoding{gpu.PlainPage: format.Plain,
-	gpu.CodedPage: format.RLEDictionary, gpu.DeltaPage: format.DeltaBinaryPacked}
+	gpu.CodedPage: format.RLEDictionary, gpu.DeltaPage: format.DeltaBinaryPacked,
+	gpu.SplitPage: format.ByteStreamSplit}
 
 // chunkOf returns a chunk that a device has encoded, with its metadata and indexes.
 func (c *column) chunkOf(e gpu.EncodedChunk, codec compressor, rows int) *encodedChunk {

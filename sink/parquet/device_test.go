@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	pq "github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
@@ -325,22 +327,34 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 		"timestamps": func(i int) any { return int64(1.7e15) + int64(i)*1e6 + r.Int64N(1e6) },
 		"comments":   func(int) any { return text() },
 		"names":      func(i int) any { return fmt.Sprintf("Customer#%09d", i) },
+		// These are split, in whole pages.
+		"measurements": func(i int) any { return 20 + math.Sin(float64(i)/500) + 0.01*r.NormFloat64() },
+		"distances":    func(i int) any { return float64(i)*0.37 + r.Float64() },
 	}
 	for _, name := range slices.Sorted(maps.Keys(columns)) {
-		values := make([]gpu.Scalar, rows)
+		_, split := columns[name](0).(float64)
+		n := rows
+		if split {
+			n = splitRows
+		}
+		values := make([]gpu.Scalar, n)
 		for i := range values {
 			switch v := columns[name](i).(type) {
 			case int64:
 				values[i] = gpu.IntScalar(gpu.Of(gpu.Int64), v)
 			case string:
 				values[i] = gpu.StringScalar(v)
+			case float64:
+				values[i] = gpu.FloatScalar(gpu.Of(gpu.Float64), v)
 			}
 		}
 		for _, codec := range deviceCompression() {
 			opt := Options{Compression: codec, Encoding: "plain", Dictionary: "off"}
-			opt.EnsureDefaults()
 			tab, most := oneColumn(name, values), 1.02
-			if codec != "snappy" { // the CPU's encoders remember 16 times as many positions
+			switch {
+			case split:
+				opt.Encoding = "auto"
+			case codec != "snappy": // the CPU's encoders remember 16 times as many positions
 				if slices.Contains([]string{"ascending", "prices", "runs"}, name) {
 					continue // these take time, and find nothing that the others do not
 				}
@@ -351,6 +365,8 @@ func TestPagesOfADeviceAreAsSmall(t *testing.T) {
 			require.Positive(t, tab.writeOnDevice(t, d, device, opt))
 			tab.requireRead(t, device, 0)
 			want, got := readFile(t, cpu), readFile(t, device)
+			require.Equal(t, split, slices.Contains(encodings(t, cpu), format.ByteStreamSplit))
+			require.Equal(t, split, slices.Contains(encodings(t, device), format.ByteStreamSplit))
 			t.Logf("%s, %s: %d bytes by the CPU, %d by the device", name, codec, len(want.bytes), len(got.bytes))
 			require.LessOrEqual(t, float64(len(got.bytes)), most*float64(len(want.bytes)), "%s, %s", name, codec)
 		}

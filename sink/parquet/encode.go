@@ -218,6 +218,8 @@ func (p *pageWriter) fixed(ranges []rowRange, count int) error {
 		encoding = format.RLEDictionary
 	case p.delta && (p.column.physical == format.Int32 || p.column.physical == format.Int64):
 		encoding = format.DeltaBinaryPacked
+	case p.column.split:
+		encoding = format.ByteStreamSplit
 	}
 	at := 0
 	for p.row < p.rows {
@@ -241,6 +243,12 @@ func (p *pageWriter) fixed(ranges []rowRange, count int) error {
 				break
 			}
 			p.body = append(p.body, deltas...)
+		case format.ByteStreamSplit:
+			streams, err := p.split(p.column, part, n)
+			if err != nil {
+				return err
+			}
+			p.body = append(p.body, streams...)
 		default:
 			p.body = append(p.body, part...)
 		}

@@ -30,10 +30,10 @@ type Options struct {
 	PageBytes int `yaml:"page_bytes" json:"page_bytes,omitempty" doc:"Maximum uncompressed bytes of a data page." default:"1048576"`
 	// Dictionary is auto (the default: if it makes a column smaller) or off.
 	Dictionary string `yaml:"dictionary" json:"dictionary,omitempty" doc:"Dictionaries where they make a column smaller (auto), or none (off)." enum:"auto,off" default:"auto"`
-	// Encoding is auto (the default: integers as packed differences, DELTA_BINARY_PACKED,
-	// if that makes them smaller) or plain, for readers that know only PLAIN and
-	// dictionaries.
-	Encoding string `yaml:"encoding" json:"encoding,omitempty" doc:"Integers as packed differences where that makes them smaller (auto), or only PLAIN and dictionaries, for old readers (plain)." enum:"auto,plain" default:"auto"`
+	// Encoding is auto (the default: integers as packed differences, DELTA_BINARY_PACKED, and
+	// floats as streams of bytes, BYTE_STREAM_SPLIT, if that makes them smaller) or plain, for
+	// readers that know only PLAIN and dictionaries.
+	Encoding string `yaml:"encoding" json:"encoding,omitempty" doc:"Integers as packed differences and floats as streams of bytes, where that makes them smaller (auto), or only PLAIN and dictionaries, for old readers (plain)." enum:"auto,plain" default:"auto"`
 	// DictionaryColumns, when not empty, lists the only columns that may have a
 	// dictionary.
 	DictionaryColumns []string `yaml:"dictionary_columns" json:"dictionary_columns,omitempty" doc:"The only columns that may get a dictionary; all when empty."`

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	pq "github.com/parquet-go/parquet-go"
@@ -92,6 +93,16 @@ func TestDuckDBAndPyArrowReadWhatIsWritten(t *testing.T) {
 		}
 	}
 	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	for i, codec := range codecNames {
+		opt := Options{Compression: codec, RowGroupRows: 1201, PageRows: 300}
+		name, tab := "floats, "+codec, floatTable(rand.New(rand.NewPCG(uint64(i), 13)), 1500, 300, 0.2*float64(i%3)-0.2)
+		write(name, tab, opt)
+		if slices.Contains(deviceCompression(), codec) {
+			path := filepath.Join(dir, name+", device")
+			tab.writeOnDevice(t, d, path+".parquet", opt)
+			expect(path, tab)
+		}
+	}
 	for i, c := range []encodeCase{{codec: "snappy", nulls: 0.3, distinct: 40},
 		{codec: "snappy", nulls: -1, distinct: 1 << 30}, {codec: "none", nulls: 1, distinct: 1},
 		{codec: "snappy", nulls: 0, distinct: 1 << 30, encoding: "plain"},

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
@@ -79,11 +81,37 @@ func (tab table) requireRead(t *testing.T, path string, strideRows int) {
 	t.Helper()
 	for _, encoded := range []bool{false, true} {
 		tab.requireScan(t, path, source.ScanOptions{StrideRows: strideRows,
-			Decode: source.DecodeOptions{Encoded: encoded}})
+			Decode: source.DecodeOptions{Encoded: encoded}}, nil)
 	}
 }
 
-func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions) {
+// requireReadOnDevice reads the files by a device, which decodes all pages, and compares every value.
+func (tab table) requireReadOnDevice(t *testing.T, d *cuda.Device, path string) {
+	t.Helper()
+	l, h := d.Budget().Lease("decode"), d.HostBudget().Lease("decoded")
+	q, err := d.NewQueue("decode")
+	require.NoError(t, err)
+	pages := source.DecodeOptions{Pages: true}
+	tab.requireScan(t, path, source.ScanOptions{Decode: pages}, func(s *gpu.Stride) *gpu.Stride {
+		for _, c := range s.Cols {
+			require.NotNil(t, c.Pages)
+			c.Pages.Decode = func(reason string) (c gpu.Column, err error) { return c, errors.New(reason) }
+		}
+		up, err := q.Upload(l, s)
+		require.NoError(t, err)
+		down, err := q.Download(h, up)
+		require.NoError(t, err)
+		d.Settle() // copies up keep the stride
+		return down
+	})
+	require.NoError(t, q.Close())
+	require.NoError(t, l.Close())
+	require.NoError(t, h.Close())
+}
+
+// requireScan reads the files and compares every value of the strides, or of what through makes of them.
+func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions,
+	through func(*gpu.Stride) *gpu.Stride) {
 	t.Helper()
 	budget := hosttest.Budget(t, 0)
 	lease := budget.Lease("source")
@@ -103,6 +131,9 @@ func (tab table) requireScan(t *testing.T, path string, opt source.ScanOptions) 
 		}
 		require.NoError(t, err)
 		require.NoError(t, s.Check())
+		if through != nil {
+			s = through(s)
+		}
 		for i, c := range s.Cols {
 			for k := range s.Rows {
 				want := asWritten(tab.values[i][at+k])

@@ -19,6 +19,7 @@ type column struct {
 	scale      int64
 	dictionary bool // the column may have one
 	bloom      bool // row groups have a Bloom filter of the column
+	split      bool // floats that are not codes are streams of bytes; see chooseSplit
 }
 
 // newColumn maps a field to Parquet. Decimals are stored as DuckDB and Arrow expect them:

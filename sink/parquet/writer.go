@@ -38,7 +38,9 @@ type Writer struct {
 	dealt []*destination
 	turn  int
 	split *splitter
-	ended bool
+	// chosen says that the first row group has been sampled for the encodings of floats.
+	chosen bool
+	ended  bool
 	// The rows of a file, and the bytes from which on it gets no more row groups; 0 for no bound.
 	fileRows, fileBytes int64
 
@@ -325,6 +327,10 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 		g.release()
 		return gpu.Exceeded("%s: a Parquet file has at most %d row groups; raise row_group_rows, or set rows_per_file",
 			w.out.target, maxRowGroups)
+	}
+	if err := w.chooseSplit(g); err != nil {
+		g.release()
+		return err
 	}
 	if last {
 		d.fileRows, d.groupIndex = 0, 0
