@@ -11,21 +11,23 @@ import (
 type tokenKind uint8
 
 const (
-	tokenEOF    tokenKind = iota
-	tokenIdent            // text as written, including keywords
-	tokenQuoted           // "…", text without quotes
-	tokenNumber           // text without underscores
-	tokenString           // '…', E'…' and $$…$$, text decoded
-	tokenBlob             // x'…', text decoded
-	tokenSymbol           // operator or punctuation
+	tokenEOF       tokenKind = iota
+	tokenIdent               // text as written, including keywords
+	tokenQuoted              // "…", text without quotes
+	tokenNumber              // text without underscores
+	tokenString              // '…', E'…' and $$…$$, text decoded
+	tokenBlob                // x'…', text decoded
+	tokenSymbol              // operator or punctuation
+	tokenParameter           // $1 and $name, text without the sign
 )
 
 // token is one lexical element of SQL.
 type token struct {
-	kind tokenKind
-	text string
-	pos  int // byte offset
-	end  int // byte offset of the end
+	kind  tokenKind
+	text  string
+	pos   int  // byte offset
+	end   int  // byte offset of the end
+	query bool // the first token after this and other opening parentheses begins a query
 	// hidden is the part of the text that the token replaces with a hidden value, or "".
 	hidden string
 }
@@ -48,11 +50,13 @@ func (t token) describe() string {
 	}
 	switch t.kind {
 	case tokenEOF:
-		return "the end of the expression"
+		return t.text
 	case tokenString:
 		return "the string '" + Cut(t.text, 30) + "'"
 	case tokenNumber:
 		return "the number " + Cut(t.text, 30)
+	case tokenParameter:
+		return "the parameter $" + Cut(t.text, 30)
 	}
 	return fmt.Sprintf("%q", Cut(t.text, 30))
 }
@@ -63,6 +67,8 @@ type lexer struct {
 	pos    int
 	values Values
 	hidden Hidden // the hidden values so far
+	end    string // what the end of the text is called
+	sql    bool   // the text has statements, which have parameters
 }
 
 // symbols are the operators of two or more characters, longest first.
@@ -76,7 +82,7 @@ func (l *lexer) next() (token, error) {
 	}
 	start := l.pos
 	if start >= len(l.src) {
-		return token{kind: tokenEOF, pos: start, end: start}, nil
+		return token{kind: tokenEOF, text: l.end, pos: start, end: start}, nil
 	}
 	rest := l.src[start:]
 	c := rest[0]
@@ -253,6 +259,10 @@ func (l *lexer) dollar(start int) (token, error) {
 		n++
 	}
 	if n >= len(rest) || rest[n] != '$' {
+		if name := parameterName(rest[1:]); l.sql && name != "" {
+			l.pos += 1 + len(name)
+			return l.take(tokenParameter, start, name), nil
+		}
 		return token{}, NewError(l.src, start, "unexpected character '$'")
 	}
 	tag := rest[:n+1]
@@ -262,6 +272,15 @@ func (l *lexer) dollar(start int) (token, error) {
 	}
 	l.pos = start + i + 2*len(tag)
 	return l.take(tokenString, start, rest[len(tag):len(tag)+i]), nil
+}
+
+// parameterName returns the digits or the name at the start of a text.
+func parameterName(s string) string {
+	n := 0
+	for n < len(s) && (isDigit(s[n]) || !isDigit(s[0]) && s[n] < utf8.RuneSelf && isIdentStart(rune(s[n]))) {
+		n++
+	}
+	return s[:n]
 }
 
 // number reads digits[.digits][e[±]digits], with underscores allowed between digits.

@@ -151,16 +151,19 @@ type (
 		X                      Node
 		Descending, NullsFirst bool
 	}
-	// Window is the contents of the parentheses of OVER. Frame may be nil.
+	// Window is the contents of the parentheses of OVER. Name is the window of the clause WINDOW on which it is based,
+	// or "". Frame may be nil.
 	Window struct {
+		Name      string
 		Partition []Node
 		Order     []OrderKey
 		Frame     *Frame
 	}
-	// Frame is ROWS, RANGE or GROUPS BETWEEN From AND To.
+	// Frame is ROWS, RANGE or GROUPS BETWEEN From AND To. Exclude is CURRENT ROW, GROUP, TIES or "".
 	Frame struct {
 		Unit     string
 		From, To FrameBound
+		Exclude  string
 	}
 	// FrameBound is one end of a frame. Kind is one of UnboundedPreceding, Preceding,
 	// CurrentRow, Following and UnboundedFollowing. Preceding and Following have an Offset.
@@ -357,7 +360,11 @@ func (n *Cast) write(b *strings.Builder) {
 }
 
 func (n *Call) write(b *strings.Builder) {
-	writeIdent(b, n.Name)
+	if word := strings.ToUpper(n.Name); functionKeywords[word] && !reserved[word] && word != "COLUMNS" {
+		b.WriteString(n.Name)
+	} else {
+		writeIdent(b, n.Name)
+	}
 	b.WriteByte('(')
 	if n.Star {
 		b.WriteByte('*')
@@ -409,6 +416,9 @@ func (w *Window) String() string {
 		write(&b)
 		parts = append(parts, b.String())
 	}
+	if w.Name != "" {
+		parts = append(parts, QuoteName(w.Name))
+	}
 	if len(w.Partition) > 0 {
 		part(func(b *strings.Builder) { b.WriteString("PARTITION BY "); writeList(b, w.Partition, ", ") })
 	}
@@ -421,6 +431,9 @@ func (w *Window) String() string {
 			f.From.write(b)
 			b.WriteString(" AND ")
 			f.To.write(b)
+			if f.Exclude != "" {
+				b.WriteString(" EXCLUDE " + f.Exclude)
+			}
 		})
 	}
 	return strings.Join(parts, " ")
@@ -441,12 +454,16 @@ func writeOrder(b *strings.Builder, order []OrderKey) {
 			b.WriteString(", ")
 		}
 		k.X.write(b)
-		if k.Descending {
-			b.WriteString(" DESC")
-		}
-		if k.NullsFirst {
-			b.WriteString(" NULLS FIRST")
-		}
+		writeDirection(b, k)
+	}
+}
+
+func writeDirection(b *strings.Builder, k OrderKey) {
+	if k.Descending {
+		b.WriteString(" DESC")
+	}
+	if k.NullsFirst {
+		b.WriteString(" NULLS FIRST")
 	}
 }
 
@@ -467,7 +484,8 @@ func writeNot(b *strings.Builder, not bool) {
 
 // writeIdent writes a name, in quotes unless it parses back as the same identifier.
 func writeIdent(b *strings.Builder, name string) {
-	plain := name != "" && !reserved[strings.ToUpper(name)]
+	word := strings.ToUpper(name)
+	plain := name != "" && !reserved[word] && !keywords[word] && !functionKeywords[word] && word != "ROW"
 	for i := 0; i < len(name) && plain; i++ {
 		c := name[i]
 		plain = c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && isDigit(c)

@@ -62,7 +62,10 @@ type parser struct {
 	tokens []token
 	next   int
 	nested int
-	Hidden // the hidden values in the text
+	chain  int  // set operations and joins so far
+	marks  int  // parameters ? so far
+	sql    bool // the text has statements: subqueries, parameters, rows and stars are expressions
+	Hidden      // the hidden values in the text
 }
 
 // usualTokens is the number of tokens for which a parser has room at first.
@@ -74,25 +77,31 @@ func newParser(src string, values Values) (*parser, error) {
 			len(src), maxSource)
 	}
 	p := &parser{src: src, tokens: make([]token, 0, min(len(src)/2+1, usualTokens))}
-	for l := (lexer{src: src, values: values}); ; {
+	return p, p.scan(lexer{src: src, values: values, end: "the end of the expression"})
+}
+
+// scan reads the tokens of the text.
+func (p *parser) scan(l lexer) error {
+	src, values := l.src, l.values
+	for {
 		if err := l.skipSpace(); err != nil {
-			return p, err
+			return err
 		}
 		if part := values.at(src[l.pos:]); part != "" {
 			tokens, err := l.value(part)
 			if p.Hidden = l.hidden; err != nil {
-				return p, err
+				return err
 			}
 			p.tokens = append(p.tokens, tokens...)
 			continue
 		}
 		t, err := l.next()
 		if err != nil {
-			return p, err
+			return err
 		}
 		p.tokens = append(p.tokens, t)
 		if t.kind == tokenEOF {
-			return p, nil
+			return nil
 		}
 	}
 }
@@ -146,6 +155,14 @@ func (p *parser) expression(power int) (Node, error) {
 	}
 	defer func() { p.nested-- }()
 	left, err := p.prefix()
+	if err != nil {
+		return nil, err
+	}
+	return p.after(left, power)
+}
+
+// after parses the operators that bind tighter than power after left.
+func (p *parser) after(left Node, power int) (_ Node, err error) {
 	for err == nil {
 		if left.depth() > maxDepth {
 			return nil, NewError(p.src, left.Pos(), "the expression is nested more than %d levels deep", maxDepth)
@@ -241,7 +258,15 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	if !ok || bp <= power {
 		return left, false, nil
 	}
+	if p.sql && op == "%" && p.endsList(1) {
+		return left, false, nil // LIMIT 10%
+	}
 	p.advance()
+	if quantifier := p.peek(); p.sql && bp == bindCompare && (quantifier.is("ANY") || quantifier.is("SOME") ||
+		quantifier.is("ALL")) {
+		n, err := p.quantified(left, t.pos, op)
+		return n, true, err
+	}
 	right, err := p.expression(bp)
 	if err != nil {
 		return nil, false, err
@@ -327,6 +352,9 @@ func (p *parser) between(x Node, pos int, not bool) (Node, error) {
 
 func (p *parser) in(x Node, pos int, not bool) (Node, error) {
 	p.advance()
+	if p.sql {
+		return p.inQuery(x, pos, not)
+	}
 	if err := p.expect("("); err != nil {
 		return nil, err
 	}
@@ -412,6 +440,9 @@ func (p *parser) prefix() (Node, error) {
 	case tokenSymbol:
 		switch t.text {
 		case "(":
+			if p.sql {
+				return p.parenthesis()
+			}
 			p.advance()
 			n, err := p.expression(bindNone)
 			if err != nil {
@@ -434,6 +465,11 @@ func (p *parser) prefix() (Node, error) {
 			return &Unary{p.at(t.pos, x), t.text, x}, nil
 		}
 	case tokenIdent:
+		if p.sql {
+			if n, err := p.statementForm(); n != nil || err != nil {
+				return n, err
+			}
+		}
 		if forms[strings.ToUpper(t.text)] {
 			return p.form()
 		}
@@ -442,6 +478,13 @@ func (p *parser) prefix() (Node, error) {
 		}
 	case tokenQuoted:
 		return p.nameOrCall()
+	}
+	if p.sql && (t.kind == tokenParameter || t.is("?")) {
+		return p.parameter(), nil
+	}
+	if !p.sql && (t.is("EXISTS") || p.startsQuery() && p.next > 0 && p.tokens[p.next-1].is("(")) {
+		return nil, NewError(p.src, t.pos, "found a subquery, which an expression of a job file cannot have; "+
+			"a step with the key sql can")
 	}
 	return nil, p.unexpected("a column, a value or a function")
 }
@@ -456,6 +499,10 @@ func (p *parser) form() (Node, error) {
 		x, err := p.expression(bindNot)
 		if err != nil {
 			return nil, err
+		}
+		if q, ok := x.(*Subquery); ok && q.Kind == "EXISTS" {
+			q.Not = !q.Not
+			return q, nil
 		}
 		return &Unary{p.at(t.pos, x), word, x}, nil
 	case "CASE":
@@ -673,6 +720,9 @@ func (p *parser) nameOrCall() (Node, error) {
 	for p.peek().is(".") {
 		p.advance()
 		part := p.peek()
+		if p.sql && part.is("*") {
+			return p.star(t.pos, n.Parts)
+		}
 		if part.kind != tokenIdent && part.kind != tokenQuoted {
 			return nil, p.unexpected("the name of a column")
 		}
@@ -734,7 +784,7 @@ func (p *parser) arguments(n *Call) (err error) {
 		p.accept("ALL")
 	}
 	if t := p.peek(); !t.is(")") && !t.is("ORDER") {
-		for more := true; more; more = p.accept(",") {
+		for more := true; more; more = p.another() {
 			x, err := p.expression(bindNone)
 			if err != nil {
 				return err
@@ -791,24 +841,36 @@ func (p *parser) orderBy() (keys []OrderKey, err error) {
 		if k.X, err = p.expression(bindNone); err != nil {
 			return nil, err
 		}
-		if k.Descending = p.accept("DESC"); !k.Descending {
-			p.accept("ASC")
-		}
-		if p.accept("NULLS") {
-			if k.NullsFirst = p.accept("FIRST"); !k.NullsFirst && !p.accept("LAST") {
-				return nil, p.unexpected("FIRST or LAST")
-			}
+		if err := p.direction(&k); err != nil {
+			return nil, err
 		}
 		keys = append(keys, k)
-		if !p.accept(",") {
+		if !p.another() {
 			return keys, nil
 		}
 	}
 }
 
+// direction parses [ASC|DESC] [NULLS FIRST|LAST].
+func (p *parser) direction(k *OrderKey) error {
+	if k.Descending = p.accept("DESC"); !k.Descending {
+		p.accept("ASC")
+	}
+	if p.accept("NULLS") {
+		if k.NullsFirst = p.accept("FIRST"); !k.NullsFirst && !p.accept("LAST") {
+			return p.unexpected("FIRST or LAST")
+		}
+	}
+	return nil
+}
+
 // over parses the part after OVER.
 func (p *parser) over() (w *Window, err error) {
 	if t := p.peek(); !p.accept("(") {
+		if p.sql && p.isName() {
+			p.advance()
+			return &Window{Name: t.text}, nil
+		}
 		if t.kind == tokenIdent || t.kind == tokenQuoted {
 			return nil, NewError(p.src, t.pos,
 				"found the name of a window, %s; write what it stands for: OVER (PARTITION BY … ORDER BY …)",
@@ -816,7 +878,15 @@ func (p *parser) over() (w *Window, err error) {
 		}
 		return nil, p.unexpected("( after OVER")
 	}
+	return p.window()
+}
+
+// window parses the contents of the parentheses of OVER and the closing parenthesis.
+func (p *parser) window() (w *Window, err error) {
 	w = &Window{}
+	if t := p.peek(); p.sql && p.isName() && !(t.is("PARTITION") && p.ahead(1).is("BY")) && !isFrameUnit(t) {
+		w.Name = p.advance().text
+	}
 	if p.peek().is("PARTITION") && p.ahead(1).is("BY") {
 		p.next += 2
 		for more := true; more; more = p.accept(",") {
@@ -830,18 +900,43 @@ func (p *parser) over() (w *Window, err error) {
 	if w.Order, err = p.orderBy(); err != nil {
 		return nil, err
 	}
-	if t := p.peek(); t.is("ROWS") || t.is("RANGE") || t.is("GROUPS") {
+	if isFrameUnit(p.peek()) {
 		if w.Frame, err = p.frame(); err != nil {
 			return nil, err
 		}
 	}
 	if t := p.peek(); t.is("EXCLUDE") {
-		return nil, NewError(p.src, t.pos, "EXCLUDE is not possible in a frame")
+		if !p.sql || w.Frame == nil {
+			return nil, NewError(p.src, t.pos, "EXCLUDE is not possible in a frame")
+		}
+		if w.Frame.Exclude, err = p.frameExclusion(); err != nil {
+			return nil, err
+		}
 	}
 	if !p.accept(")") {
 		return nil, p.unexpected("PARTITION BY, ORDER BY, ROWS, RANGE, GROUPS or ) in OVER")
 	}
 	return w, nil
+}
+
+func isFrameUnit(t token) bool { return t.is("ROWS") || t.is("RANGE") || t.is("GROUPS") }
+
+// frameExclusion parses EXCLUDE CURRENT ROW, GROUP, TIES and NO OTHERS, which is "".
+func (p *parser) frameExclusion() (string, error) {
+	p.advance()
+	switch {
+	case p.accept("GROUP"):
+		return "GROUP", nil
+	case p.accept("TIES"):
+		return "TIES", nil
+	case p.peek().is("CURRENT") && p.ahead(1).is("ROW"):
+		p.next += 2
+		return CurrentRow, nil
+	case p.peek().is("NO") && p.ahead(1).is("OTHERS"):
+		p.next += 2
+		return "", nil
+	}
+	return "", p.unexpected("CURRENT ROW, GROUP, TIES or NO OTHERS")
 }
 
 // frame parses ROWS, RANGE or GROUPS and the bounds. A single bound is the first bound; the last
@@ -916,10 +1011,11 @@ func (p *parser) list() ([]Node, error) {
 			return nil, err
 		}
 		list = append(list, n)
+		more := p.another()
 		if p.accept(")") {
 			return list, nil
 		}
-		if !p.accept(",") {
+		if !more {
 			return nil, p.unexpected("a comma or )")
 		}
 	}

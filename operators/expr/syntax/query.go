@@ -1,5 +1,7 @@
 package syntax
 
+import "strings"
+
 // The statements of an SQL text, before names are resolved.
 type (
 	// Statement is a statement of an SQL text: a *Query, *Copy, *CreateView, *CreateMacro, *Explain, *Describe,
@@ -32,6 +34,7 @@ type (
 	QueryBody interface {
 		Pos() int
 		body()
+		write(b *strings.Builder)
 	}
 	// SetOperation is Left UNION|INTERSECT|EXCEPT [ALL] [BY NAME] Right.
 	SetOperation struct {
@@ -124,6 +127,7 @@ type (
 	TableRef interface {
 		Pos() int
 		table()
+		write(b *strings.Builder)
 	}
 	// Alias is [AS] Name [(Columns)], and the sample of a table.
 	Alias struct {
@@ -260,3 +264,6 @@ func (*TableQuery) table()    {}
 func (*JoinedTable) table()   {}
 func (*Pivot) table()         {}
 func (*Unpivot) table()       {}
+
+func (*Pivot) write(*strings.Builder)   {}
+func (*Unpivot) write(*strings.Builder) {}

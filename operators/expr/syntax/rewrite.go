@@ -2,7 +2,7 @@ package syntax
 
 import "slices"
 
-// Replace copies a tree. If f returns a node for a node, the copy has the returned node.
+// Replace copies a tree, without the queries in it. If f returns a node for a node, the copy has the returned node.
 func Replace(n Node, f func(Node) (Node, error)) (Node, error) {
 	if r, err := f(n); r != nil || err != nil {
 		return r, err
@@ -84,7 +84,28 @@ func Replace(n Node, f func(Node) (Node, error)) (Node, error) {
 		if n.Over != nil {
 			w := *n.Over
 			w.Partition, w.Order = list(w.Partition), order(w.Order)
+			if w.Frame != nil {
+				frame := *w.Frame
+				frame.From.Offset, frame.To.Offset = sub(frame.From.Offset), sub(frame.To.Offset)
+				w.Frame = &frame
+			}
 			c.Over = &w
+		}
+		out = &c
+	case *Subquery:
+		c := *n
+		c.X = sub(n.X)
+		out = &c
+	case *Row:
+		c := *n
+		c.Items = list(n.Items)
+		out = &c
+	case *StarExpr:
+		c := *n
+		c.Pattern = sub(n.Pattern)
+		c.Star.Replace = slices.Clone(n.Star.Replace)
+		for i := range c.Star.Replace {
+			c.Star.Replace[i].X = sub(c.Star.Replace[i].X)
 		}
 		out = &c
 	default:

@@ -13,8 +13,9 @@ type Star struct {
 // StarName is the name of a column, perhaps with its table.
 type StarName struct{ Table, Name string }
 
-// StarColumn is an expression or a column, as text, and its name in the result.
+// StarColumn is an expression, also as text, or a column, and its name in the result.
 type StarColumn struct {
+	X    Node
 	Text string
 	StarName
 	As string
@@ -44,6 +45,17 @@ func (v Values) ParseStar(src string) (_ *Star, err error) {
 		return nil, nil
 	}
 	s.Table = strings.Join(table, ".")
+	if err := p.starModifiers(s); err != nil {
+		return nil, err
+	}
+	if p.peek().kind != tokenEOF {
+		return nil, p.unexpected("EXCLUDE, REPLACE, RENAME or the end")
+	}
+	return s, nil
+}
+
+// starModifiers parses EXCLUDE, REPLACE and RENAME.
+func (p *parser) starModifiers(s *Star) error {
 	for _, clause := range []struct {
 		word string
 		item func() error
@@ -55,11 +67,12 @@ func (v Values) ParseStar(src string) (_ *Star, err error) {
 		}},
 		{"REPLACE", func() error {
 			from := p.peek().pos
-			if _, err := p.expression(bindNone); err != nil {
+			x, err := p.expression(bindNone)
+			if err != nil {
 				return err
 			}
-			c := StarColumn{Text: strings.TrimSpace(src[from:p.peek().pos])}
-			err := p.expect("AS")
+			c := StarColumn{X: x, Text: strings.TrimSpace(p.src[from:p.peek().pos])}
+			err = p.expect("AS")
 			if err == nil {
 				c.StarName, err = p.starName()
 				c.As = c.Name
@@ -86,29 +99,26 @@ func (v Values) ParseStar(src string) (_ *Star, err error) {
 		}
 		if !p.accept("(") {
 			if err := clause.item(); err != nil {
-				return nil, err
+				return err
 			}
 			continue
 		}
-		for more := true; more; more = p.accept(",") {
+		for more := true; more; more = p.another() {
 			if err := clause.item(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if err := p.expect(")"); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if p.peek().kind != tokenEOF {
-		return nil, p.unexpected("EXCLUDE, REPLACE, RENAME or the end")
-	}
-	return s, nil
+	return nil
 }
 
 // isName reports whether the next token can be a name.
 func (p *parser) isName() bool {
 	t := p.peek()
-	return t.kind == tokenQuoted || t.kind == tokenIdent && !reserved[strings.ToUpper(t.text)]
+	return t.kind == tokenQuoted || t.kind == tokenIdent && !p.isReserved(t)
 }
 
 func (p *parser) starName() (StarName, error) {

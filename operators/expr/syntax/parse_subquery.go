@@ -1,0 +1,258 @@
+package syntax
+
+import (
+	"strconv"
+	"strings"
+)
+
+// startsQuery reports whether a query begins here, without parentheses.
+func (p *parser) startsQuery() bool {
+	return startsQuery(p.peek(), p.ahead(1))
+}
+
+func startsQuery(t, next token) bool {
+	if t.kind != tokenIdent {
+		return false
+	}
+	switch strings.ToUpper(t.text) {
+	case "SELECT", "FROM", "WITH", "TABLE", "PIVOT", "UNPIVOT", "PIVOT_WIDER", "PIVOT_LONGER", "DESCRIBE", "SUMMARIZE",
+		"SHOW":
+		return true
+	case "VALUES":
+		return next.is("(")
+	}
+	return false
+}
+
+// markQueries sets query of the opening parentheses in the text.
+func (p *parser) markQueries() {
+	for i := len(p.tokens) - 2; i >= 0; i-- {
+		next := p.tokens[i+1]
+		p.tokens[i].query = p.tokens[i].is("(") &&
+			(next.is("(") && next.query || startsQuery(next, p.tokens[min(i+2, len(p.tokens)-1)]))
+	}
+}
+
+// nest counts a level of nesting until the returned function is called.
+func (p *parser) nest() (func(), error) {
+	if p.nested++; p.nested > maxNesting {
+		return nil, NewError(p.src, p.peek().pos, "the statement is nested more than %d levels deep", maxNesting)
+	}
+	return func() { p.nested-- }, nil
+}
+
+// queryOrList parses a query in parentheses, or a list of expressions in parentheses, the first of which may begin with
+// a query in parentheses: ((SELECT 1) UNION SELECT 2), ((SELECT 1) + 1, 2). comma is whether the list has one.
+func (p *parser) queryOrList() (q *Query, list []Node, comma bool, err error) {
+	done, err := p.nest()
+	if err != nil {
+		return nil, nil, false, err
+	}
+	defer done()
+	if !p.peek().is("(") {
+		return nil, nil, false, p.unexpected("(")
+	}
+	open := p.advance()
+	if open.query && !p.peek().is("(") {
+		if q, err = p.query(); err == nil {
+			err = p.expect(")")
+		}
+		return q, nil, false, err
+	}
+	if p.accept(")") {
+		return nil, nil, false, nil
+	}
+	var first Node
+	if !open.query {
+		first, err = p.expression(bindNone)
+	} else {
+		inner := p.peek().pos
+		if q, list, comma, err = p.queryOrList(); err != nil {
+			return nil, nil, false, err
+		}
+		if q != nil && p.continuesQuery() {
+			if q, err = p.queryAfter(inner, q); err == nil {
+				err = p.expect(")")
+			}
+			return q, nil, false, err
+		}
+		if q != nil {
+			first = &Subquery{Base: p.at(inner), Query: q}
+		} else if first, err = p.row(inner, list, comma); err != nil {
+			return nil, nil, false, err
+		}
+		first, err = p.after(first, bindNone)
+	}
+	for list = nil; ; {
+		if err != nil {
+			return nil, nil, false, err
+		}
+		list = append(list, first)
+		more := false
+		if p.peek().is(",") {
+			comma, more = true, p.another()
+		}
+		if p.accept(")") {
+			return nil, list, comma, nil
+		}
+		if !more {
+			return nil, nil, false, p.unexpected("an operator, a comma or )")
+		}
+		first, err = p.expression(bindNone)
+	}
+}
+
+// continuesQuery reports whether the query in parentheses before the next token is a part of a query.
+func (p *parser) continuesQuery() bool {
+	switch t := p.peek(); strings.ToUpper(t.text) {
+	case ")", "UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH":
+		return t.kind == tokenIdent || t.kind == tokenSymbol
+	}
+	return false
+}
+
+// row returns the node of a list in parentheses.
+func (p *parser) row(pos int, list []Node, comma bool) (Node, error) {
+	if len(list) == 1 && !comma {
+		return list[0], nil
+	}
+	if len(list) == 0 {
+		return nil, NewError(p.src, pos, "found (), a row without columns; expected an expression or a query")
+	}
+	return &Row{Base: p.at(pos, list...), Items: list}, nil
+}
+
+// parenthesis parses (expression), (a, b) and (query).
+func (p *parser) parenthesis() (Node, error) {
+	pos := p.peek().pos
+	q, list, comma, err := p.queryOrList()
+	switch {
+	case err != nil:
+		return nil, err
+	case q != nil:
+		return &Subquery{Base: p.at(pos), Query: q}, nil
+	}
+	return p.row(pos, list, comma)
+}
+
+// inQuery parses the part after x [NOT] IN.
+func (p *parser) inQuery(x Node, pos int, not bool) (Node, error) {
+	open := p.peek()
+	if !open.is("(") {
+		return nil, NewError(p.src, open.pos, "found %s, expected a list or a query in parentheses after IN",
+			open.describe())
+	}
+	q, list, _, err := p.queryOrList()
+	switch {
+	case err != nil:
+		return nil, err
+	case q != nil && not:
+		return &Subquery{Base: p.at(pos, x), Kind: "ALL", X: x, Op: "<>", Query: q}, nil
+	case q != nil:
+		return &Subquery{Base: p.at(pos, x), Kind: "ANY", X: x, Op: "=", Query: q}, nil
+	case len(list) == 0:
+		return nil, NewError(p.src, open.pos, "found (), expected the values of IN")
+	}
+	return &In{Base: p.at(pos, append(list, x)...), X: x, List: list, Not: not}, nil
+}
+
+// quantified parses ANY, SOME or ALL after a comparison, and the query.
+func (p *parser) quantified(x Node, pos int, op string) (Node, error) {
+	kind, open := strings.ToUpper(p.advance().text), p.peek()
+	if kind == "SOME" {
+		kind = "ANY"
+	}
+	if !open.query {
+		return nil, NewError(p.src, open.pos, "found %s, expected a query in parentheses after %s", open.describe(),
+			kind)
+	}
+	q, _, _, err := p.queryOrList()
+	if err == nil && q == nil {
+		err = NewError(p.src, open.pos, "found an expression, expected a query in parentheses after %s", kind)
+	}
+	return &Subquery{Base: p.at(pos, x), Kind: kind, X: x, Op: op, Query: q}, err
+}
+
+// statementForm parses the expressions with keywords that only statements have. It returns nil if there is none.
+func (p *parser) statementForm() (Node, error) {
+	t, next := p.peek(), p.ahead(1)
+	word := strings.ToUpper(t.text)
+	switch {
+	case word == "EXISTS" && next.query:
+		p.advance()
+		q, _, _, err := p.queryOrList()
+		if err == nil && q == nil {
+			err = NewError(p.src, next.pos, "found an expression, expected a query in parentheses after EXISTS")
+		}
+		return &Subquery{Base: p.at(t.pos), Kind: "EXISTS", Query: q}, err
+	case word == "EXISTS" && next.is("("):
+		return nil, NewError(p.src, p.ahead(2).pos, "found %s, expected a query in EXISTS (…)", p.ahead(2).describe())
+	case word == "ROW" && next.is("("):
+		p.advance()
+		q, list, _, err := p.queryOrList()
+		if q != nil {
+			list = []Node{&Subquery{Base: p.at(next.pos), Query: q}}
+		}
+		if err == nil && len(list) == 0 {
+			err = NewError(p.src, t.pos, "found ROW(), a row without columns")
+		}
+		return &Row{Base: p.at(t.pos, list...), Items: list}, err
+	case word == "COLUMNS" && next.is("("):
+		return p.columns()
+	case columnForms[word] && !next.is("(") && !(word == "INTERVAL" &&
+		(next.kind == tokenString || next.kind == tokenNumber || next.kind == tokenParameter)):
+		return p.nameOrCall()
+	case functionKeywords[word] && !next.is("(") || keywords[word] && !operands[word]:
+		return nil, NewError(p.src, t.pos, "found the keyword %s, expected a column, a value or a function; a column "+
+			"with the name of a keyword stands in double quotes", word)
+	}
+	return nil, nil
+}
+
+// parameter parses $1, $name or ?.
+func (p *parser) parameter() Node {
+	t := p.advance()
+	if t.kind == tokenParameter {
+		return &Parameter{p.at(t.pos), t.text}
+	}
+	p.marks++
+	return &Parameter{p.at(t.pos), strconv.Itoa(p.marks)}
+}
+
+// star parses * and its modifiers after the name of a table.
+func (p *parser) star(pos int, table []string) (Node, error) {
+	p.advance()
+	n := &StarExpr{Star: Star{Table: strings.Join(table, ".")}}
+	err := p.starModifiers(&n.Star)
+	n.Base = p.at(pos, n.children()...)
+	return n, err
+}
+
+// columns parses COLUMNS(*) and COLUMNS('pattern').
+func (p *parser) columns() (n Node, err error) {
+	t := p.advance()
+	p.advance()
+	star := &StarExpr{}
+	switch {
+	case p.peek().is("*"):
+		n, err = p.star(t.pos, nil)
+	case p.isName():
+		n, err = p.nameOrCall()
+	default:
+		star.Pattern, err = p.expression(bindNone)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n != nil {
+		inner, ok := n.(*StarExpr)
+		if !ok {
+			return nil, NewError(p.src, n.Pos(), "COLUMNS has a pattern in quotes or a star, such as COLUMNS('a.*') "+
+				"or COLUMNS(* EXCLUDE (a))")
+		}
+		star = inner
+	}
+	star.Columns = true
+	star.Base = p.at(t.pos, star.children()...)
+	return star, p.expect(")")
+}
