@@ -98,6 +98,10 @@ func (b *Builder) As(name string) *Builder {
 	return b
 }
 
+// SQL makes a step of an SQL query. Its tables are the sources, the earlier steps, and Parquet files by their paths in
+// quotes.
+func (b *Builder) SQL(query string) *Builder { return b.step(Step{SQL: query}) }
+
 // Filter keeps the rows on which an SQL condition is true.
 func (b *Builder) Filter(condition string) *Builder { return b.step(Step{Filter: condition}) }
 

@@ -24,6 +24,7 @@ type LintOptions struct {
 // checks only the structure, the syntax of expressions, and the names of functions and steps. The
 // error is Diagnostics.
 func Lint(j *Job, opt LintOptions) error {
+	j = j.WithFiles()
 	own, faults := map[string]source.Table{}, Diagnostics(nil)
 	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
 		s := j.Sources[name]

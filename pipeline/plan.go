@@ -80,6 +80,7 @@ func newPlan(ctx context.Context, j *Job, own map[string]source.Table, target Ta
 // newPlanOf is newPlan, for a preview if preview is not nil.
 func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target Target, preview *Preview,
 	opt PlanOptions) (_ *Plan, err error) {
+	j = j.WithFiles()
 	p := &Plan{tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
 	defer func() {
 		if err != nil {

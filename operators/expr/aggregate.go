@@ -124,6 +124,12 @@ var aggregates = map[string]aggregate{
 	"stddev_pop": {takes: double, sorted: window.StddevPop},
 }
 
+// IsAggregate reports whether a function, by its name in lower case, is an aggregate.
+func IsAggregate(name string) bool {
+	_, ok := aggregates[name]
+	return ok
+}
+
 // AggregateColumn returns the name of the column that replaces call i in the tree that
 // BindAggregates returns.
 func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
@@ -135,17 +141,17 @@ func AggregateColumn(i int) string { return fmt.Sprintf("$agg%d", i) }
 func BindAggregates(n syntax.Node, s *Scope) (calls []AggregateCall, post syntax.Node, err error) {
 	b := &binder{scope: s, src: n.Source()}
 	defer func() { err = n.Hides().Hide(err) }()
-	seen := map[string]int{}
+	seen := map[string][]int{} // calls of the same text, which may mean different columns
 	add := func(c *syntax.Call) (syntax.Node, error) {
-		key := c.String()
-		i, ok := seen[key]
-		if !ok {
-			call, err := b.aggregate(c, aggregates[c.Name])
-			if err != nil {
-				return nil, err
-			}
-			i = len(calls)
-			seen[key] = i
+		call, err := b.aggregate(c, aggregates[c.Name])
+		if err != nil {
+			return nil, err
+		}
+		key, i := c.String(), len(calls)
+		if at := slices.IndexFunc(seen[key], func(j int) bool { return call.Equal(calls[j]) }); at >= 0 {
+			i = seen[key][at]
+		} else {
+			seen[key] = append(seen[key], i)
 			s.written(n, call.expressions()...)
 			calls = append(calls, call)
 		}

@@ -79,18 +79,18 @@ func WindowColumn(i int) string { return fmt.Sprintf("$window%d", i) }
 func BindWindows(n syntax.Node, s *Scope, first int) (calls []WindowCall, post syntax.Node, err error) {
 	b := &binder{scope: s, src: n.Source()}
 	defer func() { err = n.Hides().Hide(err) }()
-	seen := map[string]int{}
+	seen := map[string][]int{} // calls of the same text, which may mean different columns
 	add := func(c *syntax.Call) (syntax.Node, error) {
-		key := c.String()
-		i, ok := seen[key]
-		if !ok {
-			call, err := b.window(c)
-			if err != nil {
-				return nil, err
-			}
+		call, err := b.window(c)
+		if err != nil {
+			return nil, err
+		}
+		key, i := c.String(), len(calls)
+		if at := slices.IndexFunc(seen[key], func(j int) bool { return call.Equal(calls[j]) }); at >= 0 {
+			i = seen[key][at]
+		} else {
 			call.text = key
-			i = len(calls)
-			seen[key] = i
+			seen[key] = append(seen[key], i)
 			s.written(n, call.expressions()...)
 			calls = append(calls, call)
 		}

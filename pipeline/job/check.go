@@ -18,7 +18,7 @@ func (j *Job) Check(own []string) Diagnostics {
 		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(path), Step: step,
 			Msg: fmt.Sprintf(format, args...)})
 	}
-	if len(j.Sources) == 0 {
+	if len(j.Sources) == 0 && !slices.ContainsFunc(j.Steps, func(s Step) bool { return s.SQL != "" }) {
 		add("", "sources", "the job has no sources")
 	}
 	for _, name := range sortedKeys(j.Sources) {
@@ -49,7 +49,7 @@ func (j *Job) Check(own []string) Diagnostics {
 		switch v := s.verbs(); {
 		case len(v) == 0:
 			add(name, path,
-				"the step does nothing; give it one of filter, select, distinct, qualify, join, group, sort, "+
+				"the step does nothing; give it one of sql, filter, select, distinct, qualify, join, group, sort, "+
 					"limit or union")
 		case len(v) > 1:
 			add(name, path, "the step has %s; a step does one thing, so make it %d steps", strings.Join(v, " and "),
@@ -153,9 +153,12 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 		if s.Join != nil {
 			names = append(names, s.Join.With)
 		}
-		if s.From != "" {
+		switch {
+		case s.SQL != "":
+			names = append(names, j.tablesOf(s)...)
+		case s.From != "":
 			names = append(names, s.From)
-		} else if i > 0 {
+		case i > 0:
 			read[i-1] = true
 		}
 		for _, name := range names {

@@ -50,8 +50,7 @@ func (d *decoder) document(root ast.Node) {
 var hints = map[string]string{
 	"where":    "a filter step has a condition: filter",
 	"having":   "a filter step after the group has such a condition: filter",
-	"sql":      "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL",
-	"query":    "a step is one of filter, select, join, group, sort and so on, whose expressions are SQL",
+	"query":    "a step with a query is sql",
 	"order_by": "that is sort", "order by": "that is sort", "orderby": "that is sort",
 	"group_by":   "that is by in group: {by: …, aggregates: …}",
 	"group by":   "that is by in group: {by: …, aggregates: …}",

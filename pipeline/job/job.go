@@ -34,6 +34,8 @@ type Job struct {
 	// expressions.
 	source  string
 	origins map[string]*origin
+	// dir is the folder to which paths in SQL are relative.
+	dir string
 	// values maps parts of expressions to the values of their variables.
 	values syntax.Values
 }
@@ -101,6 +103,7 @@ type Step struct {
 	Select   Columns  `yaml:"select" sql:"true" doc:"Columns of the result: SQL expressions, 'expression as name', {name: expression}, or '*' for all, as in '* exclude (a) replace (b + 1 as b) rename (c as d)'."`
 	Distinct Columns  `yaml:"distinct" sql:"true" doc:"Columns as in select; of equal rows one remains (SELECT DISTINCT). true or '*' means all columns."`
 	Qualify  string   `yaml:"qualify" sql:"true" doc:"SQL condition over window functions, as in row_number() over (partition by a order by b) <= 3. The rows on which it is true remain. It is a step of its own, or part of a step with select or distinct, whose columns it may use by name."`
+	SQL      string   `yaml:"sql" sql:"true" doc:"SQL query whose tables are sources, earlier steps, and Parquet files by their paths in quotes, as in SELECT count(*) FROM 'x/*.parquet'. CREATE VIEW and CREATE TEMP TABLE may stand before it."`
 	Join     *Join    `yaml:"join" doc:"Join with another source or step."`
 	Group    *Group   `yaml:"group" doc:"One row for each group, with aggregates."`
 	Sort     []string `yaml:"sort" sql:"true" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
@@ -215,7 +218,7 @@ func (s *Step) verbs() []string {
 		name string
 		set  bool
 	}{
-		{"filter", s.Filter != ""}, {"select", s.Select != nil}, {"distinct", s.Distinct != nil},
+		{"sql", s.SQL != ""}, {"filter", s.Filter != ""}, {"select", s.Select != nil}, {"distinct", s.Distinct != nil},
 		{"join", s.Join != nil}, {"group", s.Group != nil},
 		{"sort", s.Sort != nil}, {"limit", s.Limit != nil}, {"union", s.Union != nil},
 		{"qualify", s.Qualify != "" && s.Select == nil && s.Distinct == nil},

@@ -49,7 +49,7 @@ func Load(path string, opt LoadOptions) (*Job, error) {
 func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff")) // a byte order mark
 	job := &Job{file: path, source: string(src), locations: map[string]Location{}, origins: map[string]*origin{},
-		values: syntax.Values{}}
+		values: syntax.Values{}, dir: filepath.Dir(path)}
 	d := &decoder{job: job, dir: filepath.Dir(path),
 		vars: variables{set: opt.Set, env: opt.LookupEnv, resolved: map[string]expanded{}}}
 	if d.vars.env == nil {

@@ -75,7 +75,7 @@ func Bind(e *Estimator, q Query, tables map[string]source.Table) (*Relation, job
 	if len(q.Sources) == 1 {
 		last = b.named[q.Sources[0]]
 	}
-	readers, copies := readers(q.Steps), map[rel.Node]int{}
+	readers, copies := q.readers(), map[rel.Node]int{}
 	for i := range q.Steps {
 		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: job.StepName(q.Steps, i), step: &q.Steps[i]}
 		if last = s.bind(last, i == 0); last != nil && s.step.Name != "" {
@@ -107,11 +107,22 @@ func (b *binder) source(name string, t source.Table) *Relation {
 }
 
 // readers returns how often later steps read each step.
-func readers(steps []job.Step) map[string]int {
+func (q Query) readers() map[string]int {
 	n, before := map[string]int{}, ""
+	steps := q.Steps
 	for i := range steps {
 		s := &steps[i]
-		n[cmp.Or(s.From, before)]++
+		if s.SQL == "" {
+			n[cmp.Or(s.From, before)]++
+		} else if statements, err := q.Values.ParseStatements(s.SQL); err == nil {
+			for _, st := range statements {
+				syntax.EachTable(st, func(t syntax.TableRef) {
+					if t, ok := t.(*syntax.TableName); ok {
+						n[strings.Join(t.Parts, ".")]++
+					}
+				})
+			}
+		}
 		if s.Join != nil {
 			n[s.Join.With]++
 		}
@@ -156,6 +167,9 @@ type stepBinder struct {
 }
 
 func (s *stepBinder) bind(prev *Relation, first bool) *Relation {
+	if s.step.SQL != "" {
+		return s.sql()
+	}
 	in, ok := prev, true
 	switch {
 	case s.step.From != "":
@@ -478,32 +492,12 @@ func (s *stepBinder) union(in *Relation) *Relation {
 		}
 		ins = append(ins, r)
 	}
-	types := make([]gpu.Type, len(in.columns))
-	for c := range types {
-		first := in.field(c)
-		types[c] = first.Type
-		for i, n := range ins[1:] {
-			f := n.field(c)
-			if f.Annotation == gpu.AllNull {
-				continue
-			}
-			if first.Annotation == gpu.AllNull {
-				types[c], first = f.Type, f
-				continue
-			}
-			t, ok := gpu.CommonType(types[c], f.Type)
-			if text := gpu.Of(gpu.String); !ok && (types[c] == text || f.Type == text) && types[c].Kind != gpu.Binary &&
-				f.Type.Kind != gpu.Binary {
-				t, ok = text, true // values of every type have a text form
-			}
-			if !ok {
-				s.faultf(fmt.Sprintf(".union[%d]", i),
-					"column %d is %v here and %v in the step's input (%q); cast one of them", c+1, f.Type, types[c],
-					in.name(c))
-				return nil
-			}
-			types[c] = t
-		}
+	types, wrong := unionTypes(ins)
+	if wrong != nil {
+		s.faultf(fmt.Sprintf(".union[%d]", wrong.side-1),
+			"column %d is %v here and %v in the step's input (%q); cast one of them", wrong.column+1, wrong.is,
+			wrong.others, in.name(wrong.column))
+		return nil
 	}
 	for i, r := range ins {
 		cast, err := castTo(s.estimator, r, types, s.origin(".union"))
@@ -514,6 +508,50 @@ func (s *stepBinder) union(in *Relation) *Relation {
 		ins[i] = cast
 	}
 	return s.concatenated(ins)
+}
+
+// unionMismatch is a column of a side of a union whose type does not fit those of the sides before it.
+type unionMismatch struct {
+	side, column int
+	is, others   gpu.Type
+}
+
+func (m *unionMismatch) Error() string {
+	return fmt.Sprintf("column %d is %v on one side and %v on the other; cast one of them", m.column+1, m.others, m.is)
+}
+
+// unionTypes returns the types that hold the values of the columns of all sides of a union.
+func unionTypes(sides []*Relation) ([]gpu.Type, *unionMismatch) {
+	types := make([]gpu.Type, len(sides[0].columns))
+	for c := range types {
+		first := sides[0].field(c)
+		types[c] = first.Type
+		for i, n := range sides[1:] {
+			f := n.field(c)
+			if f.Annotation == gpu.AllNull {
+				continue
+			}
+			if first.Annotation == gpu.AllNull {
+				types[c], first = f.Type, f
+				continue
+			}
+			t, ok := commonType(types[c], f.Type)
+			if !ok {
+				return nil, &unionMismatch{i + 1, c, f.Type, types[c]}
+			}
+			types[c] = t
+		}
+	}
+	return types, nil
+}
+
+// commonType returns the type that holds the values of two types. Values of every type but BLOB have a text form.
+func commonType(x, y gpu.Type) (gpu.Type, bool) {
+	t, ok := gpu.CommonType(x, y)
+	if text := gpu.Of(gpu.String); !ok && (x == text || y == text) && x.Kind != gpu.Binary && y.Kind != gpu.Binary {
+		return text, true
+	}
+	return t, ok
 }
 
 // concatenated returns the union of relations that have the same number and types of columns.

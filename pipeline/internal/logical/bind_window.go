@@ -24,21 +24,26 @@ type windows struct {
 func (w *windows) parse(text, sub string) syntax.Node {
 	n, err := w.query.Values.Parse(text)
 	if err == nil {
-		var found []expr.WindowCall
-		if found, n, err = expr.BindWindows(n, w.scopeAt(w.in, sub), len(w.uses)); err == nil {
-			for _, c := range found {
-				at := slices.IndexFunc(w.calls, c.Equal)
-				if at < 0 {
-					at = len(w.calls)
-					w.calls = append(w.calls, c)
-				}
-				w.uses = append(w.uses, at)
-			}
+		if n, err = w.add(n, w.scopeAt(w.in, sub)); err == nil {
 			return n
 		}
 	}
 	w.exprDiagnostic(w.in, sub, text, err, "")
 	return nil
+}
+
+// add binds the window functions of an expression, and returns it with names of columns in their places.
+func (w *windows) add(n syntax.Node, scope *expr.Scope) (syntax.Node, error) {
+	found, n, err := expr.BindWindows(n, scope, len(w.uses))
+	for _, c := range found {
+		at := slices.IndexFunc(w.calls, c.Equal)
+		if at < 0 {
+			at = len(w.calls)
+			w.calls = append(w.calls, c)
+		}
+		w.uses = append(w.uses, at)
+	}
+	return n, err
 }
 
 // windowed is the input of a step with the results of its window functions.

@@ -23,6 +23,8 @@ type Rule struct {
 
 // Rules lists the rules in the order of their application. Lowering drops unused columns later.
 var Rules = []Rule{
+	{Name: "unnest", Needed: true, starts: is[*rel.Apply], apply: each(unnest),
+		Doc: "Subqueries that depend on the rows around them become joins, and their aggregates groups."},
 	{Name: "set-operations", Needed: true, starts: is[*rel.SetOperation], apply: each(joinSets),
 		Doc: "INTERSECT and EXCEPT become joins in which null equals null, and distinct rows a group-by."},
 	{Name: "null-aware-joins", Needed: true, apply: each(countNulls),

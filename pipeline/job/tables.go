@@ -1,0 +1,125 @@
+package job
+
+import (
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"github.com/gstream/gstream/operators/expr/syntax"
+)
+
+// WithFiles returns a job in which the files that SQL names are sources, by the text that names them. Mistakes in the
+// SQL are left to the binder.
+func (j *Job) WithFiles() *Job {
+	out := j
+	for i := range j.Steps {
+		for _, t := range j.tableRefs(&j.Steps[i]) {
+			name, source := TableFiles(t)
+			if name == "" {
+				continue
+			}
+			if _, ok := out.Sources[name]; ok {
+				continue
+			}
+			for k, path := range source.Parquet {
+				if !filepath.IsAbs(string(path)) && elsewhere(string(path)) == "" && j.dir != "" {
+					source.Parquet[k] = Path(filepath.Join(j.dir, string(path)))
+				}
+			}
+			if out == j {
+				c := *j
+				c.Sources = map[string]Source{}
+				maps.Copy(c.Sources, j.Sources)
+				out = &c
+			}
+			out.Sources[name] = source
+		}
+	}
+	return out
+}
+
+// tableRefs returns the tables in the SQL of a step.
+func (j *Job) tableRefs(s *Step) (list []syntax.TableRef) {
+	if s.SQL == "" {
+		return nil
+	}
+	statements, err := j.values.ParseStatements(s.SQL)
+	if err != nil {
+		return nil
+	}
+	for _, st := range statements {
+		syntax.EachTable(st, func(t syntax.TableRef) { list = append(list, t) })
+	}
+	return list
+}
+
+// tablesOf returns the names of tables in the SQL of a step.
+func (j *Job) tablesOf(s *Step) (names []string) {
+	for _, t := range j.tableRefs(s) {
+		if t, ok := t.(*syntax.TableName); ok {
+			names = append(names, strings.Join(t.Parts, "."))
+		}
+	}
+	return names
+}
+
+// TableFiles returns the files that a table of FROM names by their path, and the name of the table. It is "" for the
+// name of a table, and for a call with a mistake.
+func TableFiles(t syntax.TableRef) (name string, s Source) {
+	switch t := t.(type) {
+	case *syntax.TableName:
+		if name := strings.Join(t.Parts, "."); t.Path || looksLikePath(name) {
+			return name, Source{Parquet: Paths{Path(name)}}
+		}
+	case *syntax.TableFunction:
+		name, s, err := TableCall(t)
+		if err == nil {
+			return name, s
+		}
+	}
+	return "", Source{}
+}
+
+// looksLikePath reports whether a name in double quotes, or without quotes, is a path.
+func looksLikePath(name string) bool {
+	return strings.HasSuffix(strings.ToLower(name), ".parquet") || strings.ContainsAny(name, "*/")
+}
+
+// TableCall returns the files of a call of read_parquet, and the name of its table. The error is a *syntax.Error.
+func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
+	if t.Call.Name != "read_parquet" && t.Call.Name != "parquet_scan" {
+		return "", s, nil
+	}
+	wrong := func(n syntax.Node, what string) error {
+		return syntax.NewError(n.Source(), n.Pos(), "%s", what)
+	}
+	if len(t.Call.Args) == 0 {
+		return "", s, wrong(t.Call, "read_parquet takes the path of files, as in read_parquet('x/*.parquet')")
+	}
+	for _, a := range t.Call.Args {
+		text, ok := a.(*syntax.StringLiteral)
+		if !ok {
+			return "", s, wrong(a, "read_parquet takes paths in quotes, as in read_parquet('x.parquet', 'y.parquet')")
+		}
+		s.Parquet = append(s.Parquet, Path(text.Text))
+	}
+	name = t.Call.String()
+	for _, a := range t.Named {
+		word, ok := a.Value.(*syntax.WordLiteral)
+		on := ok && word.Word == "TRUE"
+		if !ok || word.Word == "NULL" {
+			return "", s, syntax.NewError(t.Source(), a.Pos(), "%s must be true or false", a.Name)
+		}
+		switch strings.ToLower(a.Name) {
+		case "hive_partitioning":
+			s.Partitions.None = !on
+		case "union_by_name":
+			s.Schema.Strict = !on
+		default:
+			return "", s, syntax.NewError(t.Source(), a.Pos(),
+				"read_parquet has no option %s; it has hive_partitioning and union_by_name", a.Name)
+		}
+		name += ", " + a.Name + " = " + word.Word
+	}
+	return name, s, nil
+}
