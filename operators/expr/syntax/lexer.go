@@ -73,7 +73,7 @@ type lexer struct {
 
 // symbols are the operators of two or more characters, longest first.
 var symbols = []string{"!~~*", "!~~", "~~*", "!~*", "!~", "<<", ">>", "^@", "::", "||", "<=", ">=", "<>", "!=", "==",
-	"//", "**", "~~", "~*"}
+	"//", "**", "~~", "~*", "->>", "->", "@>", "<@", "&&"}
 
 // next returns the next token. After the last one it always returns tokenEOF.
 func (l *lexer) next() (token, error) {

@@ -417,7 +417,7 @@ func (w *Window) String() string {
 		parts = append(parts, b.String())
 	}
 	if w.Name != "" {
-		parts = append(parts, QuoteName(w.Name))
+		part(func(b *strings.Builder) { writeWindowName(b, w.Name) })
 	}
 	if len(w.Partition) > 0 {
 		part(func(b *strings.Builder) { b.WriteString("PARTITION BY "); writeList(b, w.Partition, ", ") })
@@ -437,6 +437,16 @@ func (w *Window) String() string {
 		})
 	}
 	return strings.Join(parts, " ")
+}
+
+// writeWindowName writes the name of a window as the parser of a window reads it.
+func writeWindowName(b *strings.Builder, name string) {
+	switch strings.ToUpper(name) {
+	case "PARTITION", "ROWS", "RANGE", "GROUPS":
+		b.WriteString(`"` + name + `"`)
+	default:
+		writeIdent(b, name)
+	}
 }
 
 func (n FrameBound) write(b *strings.Builder) {

@@ -48,7 +48,7 @@ func (p *parser) restOfQuery(q *Query, first QueryBody) (_ *Query, err error) {
 	if q.Body, err = p.setOperations(first); err != nil {
 		return nil, err
 	}
-	if p.acceptAll("ORDER", "BY", "ALL") {
+	if p.acceptAll("ORDER", "BY", "ALL") || p.acceptAll("ORDER", "BY", "*") {
 		k := OrderKey{}
 		if err := p.direction(&k); err != nil {
 			return nil, err
@@ -97,7 +97,7 @@ func (p *parser) limit(q *Query) (err error) {
 				return p.unexpected("FIRST or NEXT")
 			}
 			if q.Limit = (&NumberLiteral{p.at(t.pos), "1", ""}); !p.peek().is("ROW") && !p.peek().is("ROWS") {
-				if q.Limit, err = p.expression(bindSign); err != nil {
+				if q.Limit, err = p.expression(bindNone); err != nil {
 					return err
 				}
 			}
@@ -197,7 +197,9 @@ func (p *parser) setOperation(left QueryBody) (n *SetOperation, err error) {
 	if n.All = p.accept("ALL"); !n.All {
 		p.accept("DISTINCT")
 	}
-	n.ByName = p.acceptAll("BY", "NAME")
+	if n.ByName = p.acceptAll("BY", "NAME"); n.ByName && n.Op != "UNION" {
+		return nil, NewError(p.src, p.tokens[p.next-2].pos, "BY NAME is possible after UNION only")
+	}
 	n.Right, err = p.operand()
 	return n, err
 }
@@ -212,10 +214,20 @@ func (p *parser) operand() (QueryBody, error) {
 		return p.selection()
 	case t.is("VALUES"):
 		return p.rowValues()
+	case t.is("PIVOT"), t.is("PIVOT_WIDER"):
+		return p.pivotStatement()
+	case t.is("UNPIVOT"), t.is("PIVOT_LONGER"):
+		return p.unpivotStatement()
+	case t.is("DESCRIBE"), t.is("SUMMARIZE"):
+		return nil, NewError(p.src, t.pos, "%s is a statement of its own; a query cannot have it",
+			strings.ToUpper(t.text))
 	case t.is("TABLE"):
 		p.advance()
 		name, err := p.tableName()
 		return &Select{Base: p.at(t.pos), Items: p.all(t.pos), From: []TableRef{name}}, err
+	}
+	if err := p.unsupportedStatement(); err != nil {
+		return nil, err
 	}
 	return nil, p.notAQuery()
 }
@@ -362,8 +374,14 @@ func (p *parser) item() (item SelectItem, err error) {
 		return item, err
 	}
 	if t.is("*") {
-		item.X, err = p.star(t.pos, nil)
-		return item, err
+		if item.X, err = p.star(t.pos, ""); err != nil {
+			return item, err
+		}
+		if alias := p.peek(); alias.is("AS") || p.isName() {
+			return item, NewError(p.src, alias.pos, "found %s: a star has no alias; write * RENAME (a AS b)",
+				alias.describe())
+		}
+		return item, nil
 	}
 	if item.X, err = p.expression(bindNone); err != nil {
 		return item, err
@@ -385,7 +403,7 @@ func (p *parser) columnAlias() (string, error) {
 
 // groupBy parses the part after GROUP BY.
 func (p *parser) groupBy(s *Select) error {
-	if s.GroupAll = p.accept("ALL"); s.GroupAll {
+	if s.GroupAll = p.accept("ALL") || p.accept("*"); s.GroupAll {
 		return nil
 	}
 	for more := true; more; more = p.another() {
@@ -461,71 +479,78 @@ func rowItems(x Node) []Node {
 	return []Node{x}
 }
 
-// sample parses the part after USING SAMPLE or TABLESAMPLE.
+// sample parses the part after USING SAMPLE or TABLESAMPLE: a size, a size (method[, seed]), or method(size)
+// [REPEATABLE (seed)].
 func (p *parser) sample() (*Sample, error) {
-	t := p.peek()
-	s := &Sample{Base: p.at(t.pos)}
-	method := func() error {
-		m := p.peek()
-		if s.Method = strings.ToLower(m.text); m.kind != tokenIdent ||
-			s.Method != "bernoulli" && s.Method != "reservoir" && s.Method != "system" {
-			return p.unexpected("the method of the sample: bernoulli, reservoir or system")
+	s := &Sample{Base: p.at(p.peek().pos)}
+	if !p.peek().is("(") && p.peek().kind != tokenIdent {
+		if err := p.sampleSize(s); err != nil || !p.accept("(") {
+			return s, err
 		}
-		p.advance()
-		return nil
-	}
-	size := func() (err error) {
-		in := p.accept("(")
-		if s.Size, err = p.expression(bindSign); err != nil {
-			return err
-		}
-		if in {
-			if err := p.expect(")"); err != nil {
-				return err
-			}
-		}
-		if s.Percent = p.accept("%") || p.accept("PERCENT"); !s.Percent {
-			_ = p.accept("ROWS")
-		}
-		return nil
-	}
-	if t.kind == tokenIdent {
-		if err := method(); err != nil {
-			return nil, err
-		}
-		if err := p.expect("("); err != nil {
-			return nil, err
-		}
-		if err := size(); err != nil {
-			return nil, err
-		}
-		if err := p.expect(")"); err != nil {
-			return nil, err
-		}
-	} else if err := size(); err != nil {
-		return nil, err
-	} else if p.accept("(") {
-		if err := method(); err != nil {
+		if err := p.sampleMethod(s); err != nil {
 			return nil, err
 		}
 		if p.accept(",") {
-			if s.Seed, err = p.expression(bindSign); err != nil {
+			if err := p.sampleSeed(s); err != nil {
 				return nil, err
 			}
 		}
-		if err := p.expect(")"); err != nil {
-			return nil, err
-		}
-	}
-	if p.accept("REPEATABLE") {
-		if err := p.expect("("); err != nil {
-			return nil, err
-		}
-		var err error
-		if s.Seed, err = p.expression(bindNone); err != nil {
-			return nil, err
-		}
 		return s, p.expect(")")
 	}
-	return s, nil
+	if p.peek().kind == tokenIdent {
+		if err := p.sampleMethod(s); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.expect("("); err != nil {
+		return nil, err
+	}
+	if err := p.sampleSize(s); err != nil {
+		return nil, err
+	}
+	if err := p.expect(")"); err != nil {
+		return nil, err
+	}
+	if !p.accept("REPEATABLE") {
+		return s, nil
+	}
+	if err := p.expect("("); err != nil {
+		return nil, err
+	}
+	if err := p.sampleSeed(s); err != nil {
+		return nil, err
+	}
+	return s, p.expect(")")
+}
+
+func (p *parser) sampleMethod(s *Sample) error {
+	switch t := p.peek(); strings.ToLower(t.text) {
+	case "bernoulli", "reservoir", "system":
+		s.Method = strings.ToLower(p.advance().text)
+		return nil
+	}
+	return p.unexpected("the method of the sample: bernoulli, reservoir or system")
+}
+
+func (p *parser) sampleSize(s *Sample) (err error) {
+	if s.Size, err = p.numberLiteral("the size of the sample, such as 10% or 100 ROWS"); err != nil {
+		return err
+	}
+	if s.Percent = p.accept("%") || p.accept("PERCENT"); !s.Percent {
+		p.accept("ROWS")
+	}
+	return nil
+}
+
+func (p *parser) sampleSeed(s *Sample) (err error) {
+	s.Seed, err = p.numberLiteral("the seed of the sample, a number")
+	return err
+}
+
+func (p *parser) numberLiteral(what string) (Node, error) {
+	if p.peek().kind != tokenNumber {
+		return nil, p.unexpected(what)
+	}
+	t := p.advance()
+	return &NumberLiteral{p.at(t.pos), t.text, t.hidden}, nil
 }

@@ -139,8 +139,7 @@ func (p *parser) parenthesis() (Node, error) {
 func (p *parser) inQuery(x Node, pos int, not bool) (Node, error) {
 	open := p.peek()
 	if !open.is("(") {
-		return nil, NewError(p.src, open.pos, "found %s, expected a list or a query in parentheses after IN",
-			open.describe())
+		return nil, p.unexpected("a list or a query in parentheses after IN")
 	}
 	q, list, _, err := p.queryOrList()
 	switch {
@@ -198,61 +197,101 @@ func (p *parser) statementForm() (Node, error) {
 		}
 		return &Row{Base: p.at(t.pos, list...), Items: list}, err
 	case word == "COLUMNS" && next.is("("):
-		return p.columns()
+		return p.columns(t.pos, "")
 	case columnForms[word] && !next.is("(") && !(word == "INTERVAL" &&
 		(next.kind == tokenString || next.kind == tokenNumber || next.kind == tokenParameter)):
 		return p.nameOrCall()
+	case word == "DEFAULT", word == "ARRAY", word == "LAMBDA", word == "MAP" && next.is("{"):
+		return nil, p.unexpected("a column, a value or a function")
 	case functionKeywords[word] && !next.is("(") || keywords[word] && !operands[word]:
+		if p.startsQuery() {
+			return nil, NewError(p.src, t.pos, "found %s; a query in an expression stands in parentheses", word)
+		}
 		return nil, NewError(p.src, t.pos, "found the keyword %s, expected a column, a value or a function; a column "+
 			"with the name of a keyword stands in double quotes", word)
 	}
 	return nil, nil
 }
 
-// parameter parses $1, $name or ?.
-func (p *parser) parameter() Node {
+// parameter parses $1, $name or ?. The first ? is $1.
+func (p *parser) parameter() (Node, error) {
 	t := p.advance()
-	if t.kind == tokenParameter {
-		return &Parameter{p.at(t.pos), t.text}
+	name := t.text
+	if t.kind != tokenParameter {
+		p.marks++
+		name = strconv.Itoa(p.marks)
 	}
-	p.marks++
-	return &Parameter{p.at(t.pos), strconv.Itoa(p.marks)}
+	kind := "a number"
+	if !isDigit(name[0]) {
+		kind = "a name"
+	}
+	if p.parameters != "" && p.parameters != kind {
+		return nil, NewError(p.src, t.pos, "found a parameter with %s after one with %s; a statement has either", kind,
+			p.parameters)
+	}
+	p.parameters = kind
+	return &Parameter{p.at(t.pos), name}, nil
 }
 
 // star parses * and its modifiers after the name of a table.
-func (p *parser) star(pos int, table []string) (Node, error) {
+func (p *parser) star(pos int, table string) (*StarExpr, error) {
 	p.advance()
-	n := &StarExpr{Star: Star{Table: strings.Join(table, ".")}}
-	err := p.starModifiers(&n.Star)
+	n := &StarExpr{Star: Star{Table: table}}
+	if t := p.peek(); t.is("EXCEPT") && p.ahead(1).is("(") && !p.ahead(1).query {
+		p.tokens[p.next].text = "EXCLUDE"
+	}
+	if err := p.starModifiers(&n.Star); err != nil {
+		return nil, err
+	}
 	n.Base = p.at(pos, n.children()...)
-	return n, err
+	t, next := p.peek(), p.ahead(1)
+	if !t.is("NOT") {
+		next = t
+	}
+	switch {
+	case t.is("EXCLUDE"), t.is("REPLACE"), t.is("RENAME"):
+		return nil, NewError(p.src, t.pos, "found %s: the order after * is EXCLUDE, REPLACE, RENAME",
+			strings.ToUpper(t.text))
+	case next.is("LIKE"), next.is("ILIKE"), next.is("SIMILAR"), next.is("GLOB"):
+		return nil, NewError(p.src, t.pos, "a star with %s is not possible; write COLUMNS('regular expression')",
+			strings.ToUpper(next.text))
+	}
+	return n, nil
+}
+
+// starOf parses * and COLUMNS(…) after the name of a table and a period.
+func (p *parser) starOf(pos int, parts []string) (Node, error) {
+	t := p.peek()
+	if len(parts) > 1 {
+		return nil, NewError(p.src, t.pos, "found %s, expected a column; a star has one name before it, the table's",
+			t.describe())
+	}
+	if t.is("*") {
+		return p.star(pos, parts[0])
+	}
+	return p.columns(pos, parts[0])
 }
 
 // columns parses COLUMNS(*) and COLUMNS('pattern').
-func (p *parser) columns() (n Node, err error) {
-	t := p.advance()
-	p.advance()
-	star := &StarExpr{}
-	switch {
-	case p.peek().is("*"):
-		n, err = p.star(t.pos, nil)
-	case p.isName():
-		n, err = p.nameOrCall()
+func (p *parser) columns(pos int, table string) (n *StarExpr, err error) {
+	p.next += 2
+	switch t := p.peek(); {
+	case t.is("*"):
+		n, err = p.star(t.pos, table)
+	case p.isName() && p.ahead(1).is(".") && p.ahead(2).is("*"):
+		p.next += 2
+		n, err = p.star(t.pos, t.text)
+	case p.isName() && !p.ahead(1).is("("), t.is("["), t.is("LAMBDA"):
+		return nil, NewError(p.src, t.pos, "found %s: COLUMNS has a pattern in quotes or a star, such as "+
+			"COLUMNS('a.*') or COLUMNS(* EXCLUDE (a))", t.describe())
 	default:
-		star.Pattern, err = p.expression(bindNone)
+		n = &StarExpr{Star: Star{Table: table}}
+		n.Pattern, err = p.expression(bindNone)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if n != nil {
-		inner, ok := n.(*StarExpr)
-		if !ok {
-			return nil, NewError(p.src, n.Pos(), "COLUMNS has a pattern in quotes or a star, such as COLUMNS('a.*') "+
-				"or COLUMNS(* EXCLUDE (a))")
-		}
-		star = inner
-	}
-	star.Columns = true
-	star.Base = p.at(t.pos, star.children()...)
-	return star, p.expect(")")
+	n.Columns = true
+	n.Base = p.at(pos, n.children()...)
+	return n, p.expect(")")
 }

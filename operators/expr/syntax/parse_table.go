@@ -34,15 +34,21 @@ func (p *parser) tableRef() (TableRef, error) {
 	return p.joins(left)
 }
 
-func (p *parser) joins(left TableRef) (TableRef, error) {
-	for p.startsJoin() {
-		n, err := p.join(left)
-		if err != nil {
-			return nil, err
+// joins parses the joins, PIVOT and UNPIVOT after a table.
+func (p *parser) joins(left TableRef) (_ TableRef, err error) {
+	for err == nil {
+		switch {
+		case p.startsJoin():
+			left, err = p.join(left)
+		case p.peek().is("PIVOT"):
+			left, err = p.pivot(left)
+		case p.peek().is("UNPIVOT"):
+			left, err = p.unpivot(left)
+		default:
+			return left, nil
 		}
-		left = n
 	}
-	return left, nil
+	return nil, err
 }
 
 // startsJoin reports whether the next token continues a table with a join.
@@ -59,7 +65,7 @@ func (p *parser) startsJoin() bool {
 }
 
 // join parses the join after left.
-func (p *parser) join(left TableRef) (_ *JoinedTable, err error) {
+func (p *parser) join(left TableRef) (_ TableRef, err error) {
 	done, err := p.nest()
 	if err != nil {
 		return nil, err
@@ -93,10 +99,8 @@ func (p *parser) join(left TableRef) (_ *JoinedTable, err error) {
 	if !conditional {
 		return n, nil
 	}
-	for p.startsJoin() { // a JOIN b JOIN c ON … ON …
-		if n.Right, err = p.join(n.Right); err != nil {
-			return nil, err
-		}
+	if n.Right, err = p.joins(n.Right); err != nil { // a JOIN b JOIN c ON … ON …
+		return nil, err
 	}
 	switch {
 	case p.accept("ON"):

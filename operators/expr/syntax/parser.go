@@ -63,9 +63,11 @@ type parser struct {
 	next   int
 	nested int
 	chain  int  // set operations and joins so far
-	marks  int  // parameters ? so far
+	marks  int  // parameters ? of the statement so far
 	sql    bool // the text has statements: subqueries, parameters, rows and stars are expressions
-	Hidden      // the hidden values in the text
+	// parameters says whether the parameters of the statement have a number or a name, or is "".
+	parameters string
+	Hidden     // the hidden values in the text
 }
 
 // usualTokens is the number of tokens for which a parser has room at first.
@@ -134,6 +136,11 @@ func (p *parser) expect(word string) error {
 
 func (p *parser) unexpected(expected string) error {
 	t := p.peek()
+	if p.sql {
+		if err := p.unsupportedToken(t); err != nil {
+			return err
+		}
+	}
 	return NewError(p.src, t.pos, "found %s, expected %s", t.describe(), expected)
 }
 
@@ -218,6 +225,9 @@ func (p *parser) infix(left Node, power int) (n Node, more bool, err error) {
 	case !not && (t.is("IS") || t.is("ISNULL") || t.is("NOTNULL")) && power < bindIs:
 		n, err = p.is(left)
 		return n, true, err
+	case p.sql && not && word.is("NULL") && power < bindIs:
+		p.next += 2
+		n = &Is{Base: p.at(t.pos, left), X: left, What: "NULL", Not: true}
 	default:
 		return left, false, nil
 	}
@@ -480,7 +490,7 @@ func (p *parser) prefix() (Node, error) {
 		return p.nameOrCall()
 	}
 	if p.sql && (t.kind == tokenParameter || t.is("?")) {
-		return p.parameter(), nil
+		return p.parameter()
 	}
 	if !p.sql && (t.is("EXISTS") || p.startsQuery() && p.next > 0 && p.tokens[p.next-1].is("(")) {
 		return nil, NewError(p.src, t.pos, "found a subquery, which an expression of a job file cannot have; "+
@@ -720,8 +730,8 @@ func (p *parser) nameOrCall() (Node, error) {
 	for p.peek().is(".") {
 		p.advance()
 		part := p.peek()
-		if p.sql && part.is("*") {
-			return p.star(t.pos, n.Parts)
+		if p.sql && (part.is("*") || part.is("COLUMNS") && p.ahead(1).is("(")) {
+			return p.starOf(t.pos, n.Parts)
 		}
 		if part.kind != tokenIdent && part.kind != tokenQuoted {
 			return nil, p.unexpected("the name of a column")
@@ -853,8 +863,8 @@ func (p *parser) orderBy() (keys []OrderKey, err error) {
 
 // direction parses [ASC|DESC] [NULLS FIRST|LAST].
 func (p *parser) direction(k *OrderKey) error {
-	if k.Descending = p.accept("DESC"); !k.Descending {
-		p.accept("ASC")
+	if k.Descending = p.accept("DESC") || p.sql && p.accept("DESCENDING"); !k.Descending {
+		_ = p.accept("ASC") || p.sql && p.accept("ASCENDING")
 	}
 	if p.accept("NULLS") {
 		if k.NullsFirst = p.accept("FIRST"); !k.NullsFirst && !p.accept("LAST") {
@@ -889,7 +899,7 @@ func (p *parser) window() (w *Window, err error) {
 	}
 	if p.peek().is("PARTITION") && p.ahead(1).is("BY") {
 		p.next += 2
-		for more := true; more; more = p.accept(",") {
+		for more := true; more; more = p.another() {
 			x, err := p.expression(bindNone)
 			if err != nil {
 				return nil, err

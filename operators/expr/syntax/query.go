@@ -30,7 +30,8 @@ type (
 		Materialized *bool // nil without
 		Query        *Query
 	}
-	// QueryBody is a *Select, a *SetOperation, *RowValues or a *Query in parentheses.
+	// QueryBody is a *Select, a *SetOperation, *RowValues, a *Query in parentheses, or a *Pivot or *Unpivot of which it
+	// has all columns.
 	QueryBody interface {
 		Pos() int
 		body()
@@ -52,7 +53,7 @@ type (
 	Select struct {
 		Base
 		Distinct   bool
-		DistinctOn []Node
+		DistinctOn []Node // of DISTINCT ON, which is Distinct, too
 		Items      []SelectItem
 		From       []TableRef // that commas separate
 		Where      Node
@@ -175,7 +176,8 @@ type (
 		Using         []string
 		Alias         // of the join in parentheses
 	}
-	// Pivot is table PIVOT (aggregates FOR column IN (values) … GROUP BY …), and PIVOT table ON … USING … GROUP BY ….
+	// Pivot is table PIVOT (aggregates FOR column IN (values) … GROUP BY …), and the statement PIVOT table ON … USING …
+	// GROUP BY …, which may be without aggregates, columns and values.
 	Pivot struct {
 		Base
 		Table      TableRef
@@ -189,7 +191,8 @@ type (
 		X  Node
 		In []SelectItem
 	}
-	// Unpivot is table UNPIVOT (value FOR name IN (columns)), and UNPIVOT table ON columns INTO NAME … VALUE ….
+	// Unpivot is table UNPIVOT (value FOR name IN (columns)), and the statement UNPIVOT table ON columns INTO NAME …
+	// VALUE …, of which the names are name and value without INTO.
 	Unpivot struct {
 		Base
 		Table        TableRef
@@ -226,12 +229,12 @@ type (
 	// CreateMacro is CREATE [OR REPLACE] [TEMP] MACRO|FUNCTION name(parameters) AS expression|TABLE query.
 	CreateMacro struct {
 		Base
-		Replace, Temp bool
-		Name          string
-		Parameters    []string
-		Defaults      []NamedArgument
-		X             Node   // nil for a table macro
-		Query         *Query // of a table macro
+		Replace, Temp, IfNotExists bool
+		Name                       string
+		Parameters                 []string        // all
+		Defaults                   []NamedArgument // of the last parameters
+		X                          Node            // nil for a table macro
+		Query                      *Query          // of a table macro
 	}
 	// Explain is EXPLAIN [ANALYZE] statement.
 	Explain struct {
@@ -257,6 +260,8 @@ func (*Select) body()       {}
 func (*SetOperation) body() {}
 func (*RowValues) body()    {}
 func (*Query) body()        {}
+func (*Pivot) body()        {}
+func (*Unpivot) body()      {}
 
 func (*TableName) table()     {}
 func (*TableFunction) table() {}
@@ -264,6 +269,3 @@ func (*TableQuery) table()    {}
 func (*JoinedTable) table()   {}
 func (*Pivot) table()         {}
 func (*Unpivot) table()       {}
-
-func (*Pivot) write(*strings.Builder)   {}
-func (*Unpivot) write(*strings.Builder) {}

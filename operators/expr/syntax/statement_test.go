@@ -28,7 +28,7 @@ func TestStatementsPrintAsTextThatParsesToThem(t *testing.T) {
 			"SELECT * FROM a INNER JOIN (b INNER JOIN c ON x) ON y NATURAL LEFT JOIN d, e ASOF INNER JOIN f USING (g)"},
 		{"from ((select 1) a cross join b) x, lateral (select 2) y(c), 'f.parquet' tablesample 5 percent",
 			"SELECT * FROM ((SELECT 1) AS a CROSS JOIN b) AS x, LATERAL (SELECT 2) AS y(c), " +
-				"'f.parquet' TABLESAMPLE 5 PERCENT"},
+				"'f.parquet' TABLESAMPLE (5 PERCENT)"},
 		{"from read_parquet(['a', 'b'], filename = true, x := 1, y => 2)",
 			"SELECT * FROM read_parquet(('a', 'b'), filename = TRUE, x = 1, y = 2)"},
 		{"select a from t group by rollup (a, (b, c)), grouping sets ((), a, cube (b)), (d, e)",
@@ -37,7 +37,7 @@ func TestStatementsPrintAsTextThatParsesToThem(t *testing.T) {
 			"qualify c",
 			"SELECT sum(a) OVER (w ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES), rank() OVER (w) FROM t " +
 				"WINDOW w AS (ORDER BY b) QUALIFY c"},
-		{"select ? + $a + ?, x: $3", "SELECT (($1 + $a) + $2), $3 AS x"},
+		{"select ? + $7 + ?, x: $3", "SELECT (($1 + $7) + $2), $3 AS x"},
 	} {
 		list, err := ParseStatements(c.text)
 		require.NoError(t, err, c.text)

@@ -19,17 +19,19 @@ func (n *StarExpr) children() []Node {
 }
 
 func (n *StarExpr) write(b *strings.Builder) {
-	if n.Columns {
+	if n.Columns && n.Pattern == nil {
 		b.WriteString("COLUMNS(")
 		defer b.WriteByte(')')
-	}
-	if n.Pattern != nil {
-		n.Pattern.write(b)
-		return
 	}
 	if n.Table != "" {
 		writeIdent(b, n.Table)
 		b.WriteByte('.')
+	}
+	if n.Pattern != nil {
+		b.WriteString("COLUMNS(")
+		n.Pattern.write(b)
+		b.WriteByte(')')
+		return
 	}
 	b.WriteByte('*')
 	for i, c := range n.Exclude {
@@ -156,11 +158,16 @@ func (n *Query) write(b *strings.Builder) {
 
 // writeBody writes an operand of a set operation, or the body of a query.
 func writeBody(b *strings.Builder, body QueryBody) {
-	if q, ok := body.(*Query); ok {
-		writeQuery(b, q)
-		return
+	switch body := body.(type) {
+	case *Query:
+		writeQuery(b, body)
+	case *Pivot:
+		body.writeBody(b)
+	case *Unpivot:
+		body.writeBody(b)
+	default:
+		body.write(b)
 	}
-	body.write(b)
 }
 
 func writeClause(b *strings.Builder, word string, x Node) {
@@ -293,17 +300,12 @@ func writeGroupList(b *strings.Builder, list []Node) {
 }
 
 func (s *Sample) write(b *strings.Builder) {
-	if s.Method != "" {
-		b.WriteString(s.Method + "(")
-	}
+	b.WriteString(s.Method + "(")
 	s.Size.write(b)
 	if s.Percent {
-		b.WriteString(" PERCENT")
+		b.WriteString(" PERCENT)")
 	} else {
-		b.WriteString(" ROWS")
-	}
-	if s.Method != "" {
-		b.WriteByte(')')
+		b.WriteString(" ROWS)")
 	}
 	if s.Seed != nil {
 		b.WriteString(" REPEATABLE (")
@@ -382,13 +384,7 @@ func (n *JoinedTable) write(b *strings.Builder) {
 		b.WriteString(" ASOF")
 	}
 	b.WriteString(" " + n.Kind + " JOIN ")
-	if j, ok := n.Right.(*JoinedTable); ok && j.Alias.Name == "" && j.Alias.Sample == nil {
-		b.WriteByte('(')
-		j.write(b)
-		b.WriteByte(')')
-	} else {
-		n.Right.write(b)
-	}
+	writeOperand(b, n.Right)
 	writeClause(b, " ON ", n.On)
 	if len(n.Using) > 0 {
 		b.WriteString(" USING ")
