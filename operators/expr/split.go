@@ -1,6 +1,10 @@
 package expr
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+)
 
 // Or returns the disjunction of predicates, FALSE if there are none.
 func Or(es ...*Expr) *Expr {
@@ -21,6 +25,37 @@ func Disjuncts(e *Expr) []*Expr {
 		out = append(out, Disjuncts(a)...)
 	}
 	return out
+}
+
+// Factor returns conjuncts of which a predicate is the conjunction. Those that all terms of an OR have come out of it:
+// (a AND b) OR (a AND c) is a, and b OR c.
+func Factor(e *Expr) []*Expr {
+	terms := Disjuncts(e)
+	if len(terms) < 2 {
+		return Conjuncts(e)
+	}
+	lists := make([][]*Expr, len(terms))
+	for i, t := range terms {
+		lists[i] = Conjuncts(t)
+	}
+	var common []*Expr
+	for _, c := range lists[0] {
+		if !slices.ContainsFunc(lists, func(list []*Expr) bool { return !slices.ContainsFunc(list, c.Equal) }) {
+			common = append(common, c)
+		}
+	}
+	if len(common) == 0 {
+		return []*Expr{e}
+	}
+	var rest []*Expr
+	for _, list := range lists {
+		list = slices.DeleteFunc(list, func(c *Expr) bool { return slices.ContainsFunc(common, c.Equal) })
+		if len(list) == 0 {
+			return common // the other terms are part of this one
+		}
+		rest = append(rest, And(list...))
+	}
+	return append(common, Or(rest...))
 }
 
 // Equality returns the two sides of l = r or l IS NOT DISTINCT FROM r. nullSafe is set for the

@@ -48,7 +48,7 @@ func (o *ordering) count(n rel.Node) int {
 	}
 	switch n := n.(type) {
 	case *rel.Join:
-		if n.Kind == join.Inner && !n.AllPairs && !n.Fixed {
+		if n.Kind == join.Inner && !n.Fixed {
 			leaves = max(o.count(n.Left), 1) + max(o.count(n.Right), 1)
 		}
 	case *rel.Filter:
@@ -153,6 +153,9 @@ func (c *chain) add(n rel.Node) (map[rel.ID]term, *order) {
 	columns, l := c.add(j.Left)
 	right, r := c.add(j.Right)
 	for i := range j.LeftKeys {
+		if j.AllPairs {
+			break
+		}
 		c.equate(columns[j.LeftKeys[i]], right[j.RightKeys[i]], j.NullSafe[i], step)
 	}
 	maps.Copy(columns, right)
@@ -380,8 +383,8 @@ func (c *chain) size(s set) float64 {
 	return rows * kept
 }
 
-// exact searches all orders without cross products: dynamic programming over the sets of leaves
-// that equalities connect.
+// exact searches all orders: dynamic programming over the sets of leaves. A set whose parts no equality connects is a
+// cross product; one that equalities connect is never made by one.
 func (c *chain) exact() *order {
 	best := make([]*order, 1<<len(c.leaves))
 	for s := set(1); int(s) < len(best); s++ {
@@ -390,20 +393,25 @@ func (c *chain) exact() *order {
 			continue
 		}
 		first := s & -s // in the left part, so that each pair of parts is seen once
+		crossed := true
 		for a := (s - 1) & s; a > 0; a = (a - 1) & s {
-			l, r := best[a], best[s&^a]
-			if a&first == 0 || l == nil || r == nil || !c.connected(a, s&^a) {
+			if a&first == 0 {
 				continue
 			}
-			if o := c.join(l, r); best[s] == nil || o.cost < best[s].cost {
-				best[s] = o
+			cross := !c.connected(a, s&^a)
+			if cross && !crossed {
+				continue
+			}
+			if o := c.join(best[a], best[s&^a]); best[s] == nil || crossed && !cross || o.cost < best[s].cost {
+				best[s], crossed = o, cross
 			}
 		}
 	}
 	return best[len(best)-1]
 }
 
-// greedy takes the cheapest join of two parts until there is one part.
+// greedy takes the cheapest join of two parts until there is one part. It takes a cross product if no equality connects
+// two parts.
 func (c *chain) greedy() *order {
 	var parts []*order
 	for i := range c.leaves {
@@ -411,20 +419,18 @@ func (c *chain) greedy() *order {
 	}
 	for len(parts) > 1 {
 		var best *order
-		least, a, b := math.Inf(1), 0, 0
+		least, a, b, crossed := math.Inf(1), 0, 0, true
 		for i, l := range parts {
 			for k, r := range parts[i+1:] {
-				if !c.connected(l.leaves, r.leaves) {
+				cross := !c.connected(l.leaves, r.leaves)
+				if cross && !crossed {
 					continue
 				}
 				o := c.join(l, r)
-				if cost := o.cost - l.cost - r.cost; best == nil || cost < least {
-					best, least, a, b = o, cost, i, i+1+k
+				if cost := o.cost - l.cost - r.cost; best == nil || crossed && !cross || cost < least {
+					best, least, a, b, crossed = o, cost, i, i+1+k, cross
 				}
 			}
-		}
-		if best == nil { // the rest is only connected through more tables at a time
-			return &order{cost: math.Inf(1)}
 		}
 		parts[a] = best
 		parts = slices.Delete(parts, b, b+1)
@@ -463,6 +469,10 @@ func (c *chain) emit(o *order) rel.Node {
 		l, r = append(l, x.Expr), append(r, y.Expr)
 		spec.NullSafe = append(spec.NullSafe, k.nullSafe)
 	})
+	if len(l) == 0 {
+		spec.AllPairs, spec.NullSafe = true, []bool{false}
+		l, r = []*expr.Expr{expr.And()}, []*expr.Expr{expr.And()}
+	}
 	left, leftKeys := rel.Extend(c.emit(o.left), l, nil)
 	right, rightKeys := rel.Extend(c.emit(o.right), r, nil)
 	spec.LeftKeys, spec.RightKeys = leftKeys, rightKeys

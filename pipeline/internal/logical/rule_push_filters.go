@@ -55,7 +55,7 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 		lists := [][]*expr.Expr{preds}
 		in := rel.Node(n)
 		for f, ok := in.(*rel.Filter); ok; f, ok = in.(*rel.Filter) {
-			in, lists = f.In, append(lists, f.Conjuncts)
+			in, lists = f.In, append(lists, factored(f.Conjuncts))
 		}
 		slices.Reverse(lists)
 		return down.below(in, slices.Concat(lists...))
@@ -108,6 +108,14 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 	panic("logical: unknown node")
 }
 
+// factored takes out of each OR the conditions that all its terms have: they may be equalities for a join.
+func factored(list []*expr.Expr) (out []*expr.Expr) {
+	for _, e := range list {
+		out = append(out, expr.Factor(e)...)
+	}
+	return out
+}
+
 // through puts conditions below and above a node with one input.
 func (down *pushing) through(n rel.Node, below, above []*expr.Expr) rel.Node {
 	n = rel.WithInputs(n, func(in rel.Node) rel.Node { return down.below(in, below) })
@@ -130,7 +138,7 @@ func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 	}
 	inner := n.Kind == join.Inner
 	if inner {
-		preds = append(slices.Clone(spec.Residual), preds...)
+		preds = append(factored(spec.Residual), preds...)
 		spec.Residual = nil
 		if j := equated(n, preds); j != nil {
 			return down.below(j, nil)
