@@ -72,8 +72,8 @@ type lexer struct {
 }
 
 // symbols are the operators of two or more characters, longest first.
-var symbols = []string{"!~~*", "!~~", "~~*", "!~*", "!~", "<<", ">>", "^@", "::", "||", "<=", ">=", "<>", "!=", "==",
-	"//", "**", "~~", "~*", "->>", "->", "@>", "<@", "&&"}
+var symbols = []string{"!~~*", "!~~", "~~~", "~~*", "!~*", "->>", "!~", "<<", ">>", "^@", "::", "||", "<=", ">=", "<>",
+	"!=", "==", "//", "**", "~~", "~*", "->", "@>", "<@", "&&"}
 
 // next returns the next token. After the last one it always returns tokenEOF.
 func (l *lexer) next() (token, error) {
@@ -202,22 +202,56 @@ func (l *lexer) escaped(start int) (token, error) {
 				continue
 			}
 			l.pos = i + 1
+			if !utf8.ValidString(b.String()) {
+				return token{}, NewError(l.src, start, "the escapes of the string give bytes that are not UTF-8")
+			}
 			return l.take(tokenString, start, b.String()), nil
 		case '\\':
-			i++
-			if i == len(l.src) {
-				continue
+			char, n := escape(l.src[i+1:])
+			if char == 0 && n > 1 {
+				return token{}, NewError(l.src, i, "a string must not contain the character 0")
 			}
-			if k := strings.IndexByte("bfnrt", l.src[i]); k >= 0 {
-				b.WriteByte("\b\f\n\r\t"[k])
-			} else {
-				b.WriteByte(l.src[i])
-			}
+			b.WriteByte(char)
+			i += n
 		default:
 			b.WriteByte(c)
 		}
 	}
 	return token{}, NewError(l.src, start, "a quote is not closed: expected '")
+}
+
+// escape returns the byte that the characters after a backslash stand for, and the number of these characters: b, f, n,
+// r and t, x with up to two hexadecimal digits, up to three octal digits. Other characters stand for themselves.
+func escape(s string) (byte, int) {
+	if s == "" {
+		return 0, 0
+	}
+	if k := strings.IndexByte("bfnrt", s[0]); k >= 0 {
+		return "\b\f\n\r\t"[k], 1
+	}
+	digits, base, from, most := "01234567", 8, 0, 3
+	if s[0] == 'x' {
+		digits, base, from, most = "0123456789abcdef", 16, 1, 3
+	}
+	value, n := 0, from
+	for ; n < min(len(s), most); n++ {
+		d := strings.IndexByte(digits, lower(s[n]))
+		if d < 0 {
+			break
+		}
+		value = value*base + d
+	}
+	if n == from {
+		return s[0], 1
+	}
+	return byte(value), n
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
 }
 
 // blob reads x'…', pairs of hexadecimal digits.

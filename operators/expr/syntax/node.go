@@ -298,6 +298,9 @@ func (n *In) write(b *strings.Builder) {
 	writeNot(b, n.Not)
 	b.WriteString(" IN (")
 	writeList(b, n.List, ", ")
+	if q, ok := n.List[0].(*Subquery); ok && q.Kind == "" && len(n.List) == 1 {
+		b.WriteByte(',') // the rows of a query would be IN ((SELECT …))
+	}
 	b.WriteString("))")
 }
 
@@ -360,9 +363,12 @@ func (n *Cast) write(b *strings.Builder) {
 }
 
 func (n *Call) write(b *strings.Builder) {
-	if word := strings.ToUpper(n.Name); functionKeywords[word] && !reserved[word] && word != "COLUMNS" {
+	switch word := strings.ToUpper(n.Name); {
+	case functionKeywords[word] && !reserved[word]:
 		b.WriteString(n.Name)
-	} else {
+	case word == "ROW" || word == "COLUMNS": // what these words begin in a statement is no call
+		b.WriteString(`"` + n.Name + `"`)
+	default:
 		writeIdent(b, n.Name)
 	}
 	b.WriteByte('(')
@@ -386,8 +392,13 @@ func (n *Call) write(b *strings.Builder) {
 		n.Filter.write(b)
 		b.WriteByte(')')
 	}
-	if n.Over != nil {
-		b.WriteString(" OVER (" + n.Over.String() + ")")
+	if w := n.Over; w != nil {
+		b.WriteString(" OVER ")
+		if w.Name != "" && len(w.Partition)+len(w.Order) == 0 && w.Frame == nil {
+			writeIdent(b, w.Name)
+		} else {
+			b.WriteString("(" + w.String() + ")")
+		}
 	}
 }
 
@@ -495,7 +506,7 @@ func writeNot(b *strings.Builder, not bool) {
 // writeIdent writes a name, in quotes unless it parses back as the same identifier.
 func writeIdent(b *strings.Builder, name string) {
 	word := strings.ToUpper(name)
-	plain := name != "" && !reserved[word] && !keywords[word] && !functionKeywords[word] && word != "ROW"
+	plain := name != "" && !reserved[word] && !keywords[word] && !functionKeywords[word]
 	for i := 0; i < len(name) && plain; i++ {
 		c := name[i]
 		plain = c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && isDigit(c)

@@ -154,10 +154,7 @@ func (p *parser) queryInParentheses() (*Query, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.accept(")") {
-		return nil, p.unexpected("the end of the query or )")
-	}
-	return q, nil
+	return q, p.closeQuery()
 }
 
 // notAQuery is the error for a token that begins no query.
@@ -213,7 +210,11 @@ func (p *parser) operand() (QueryBody, error) {
 	case t.is("SELECT"), t.is("FROM"):
 		return p.selection()
 	case t.is("VALUES"):
-		return p.rowValues()
+		v, err := p.rowValues()
+		if err == nil && p.accept(",") && !p.endsList(0) {
+			err = p.unexpected("a row in parentheses")
+		}
+		return v, err
 	case t.is("PIVOT"), t.is("PIVOT_WIDER"):
 		return p.pivotStatement()
 	case t.is("UNPIVOT"), t.is("PIVOT_LONGER"):
@@ -235,10 +236,11 @@ func (p *parser) operand() (QueryBody, error) {
 // all is the list of *.
 func (p *parser) all(pos int) []SelectItem { return []SelectItem{{X: &StarExpr{Base: p.at(pos)}}} }
 
-// rowValues parses VALUES (…), ….
+// rowValues parses VALUES (…), …. A comma at the end is left to the caller.
 func (p *parser) rowValues() (*RowValues, error) {
 	n := &RowValues{Base: p.at(p.advance().pos)}
 	for more := true; more; more = p.peek().is(",") && p.ahead(1).is("(") && p.accept(",") {
+		open := p.peek()
 		if err := p.expect("("); err != nil {
 			return nil, err
 		}
@@ -246,12 +248,9 @@ func (p *parser) rowValues() (*RowValues, error) {
 		if err != nil {
 			return nil, err
 		}
-		n.Rows = append(n.Rows, row)
-	}
-	if t := p.peek(); t.is(",") {
-		p.advance()
-		if !p.endsList(0) {
-			return nil, p.unexpected("a row in parentheses")
+		if n.Rows = append(n.Rows, row); len(row) != len(n.Rows[0]) {
+			return nil, NewError(p.src, open.pos, "the row has %d values, and the first row of VALUES %d", len(row),
+				len(n.Rows[0]))
 		}
 	}
 	return n, nil
@@ -273,9 +272,6 @@ func (p *parser) selection() (s *Select, err error) {
 		}
 	} else {
 		s.Items = p.all(t.pos)
-	}
-	if t := p.peek(); t.is("INTO") {
-		return nil, NewError(p.src, t.pos, "SELECT INTO is not possible; write CREATE TEMP TABLE … AS SELECT …")
 	}
 	if p.peek().is("FROM") && !fromFirst {
 		p.advance()
@@ -451,11 +447,14 @@ func (p *parser) groupItem() (g GroupItem, err error) {
 		}
 		return g, p.expect(")")
 	}
-	if g.X, err = p.expressionOrNothing(); err != nil {
+	x, err := p.expressionOrNothing()
+	if err != nil {
 		return g, err
 	}
-	if _, ok := g.X.(*Row); ok || g.X == nil {
-		g.X, g.Lists = nil, [][]Node{rowItems(g.X)}
+	if list := rowItems(x); len(list) == 1 {
+		g.X = list[0]
+	} else {
+		g.Lists = [][]Node{list}
 	}
 	return g, nil
 }
@@ -470,13 +469,18 @@ func (p *parser) expressionOrNothing() (Node, error) {
 
 // rowItems returns the expressions of a row, or the only expression.
 func rowItems(x Node) []Node {
-	switch x := x.(type) {
-	case nil:
-		return []Node{}
-	case *Row:
-		return x.Items
+	for {
+		row, ok := x.(*Row)
+		switch {
+		case x == nil:
+			return []Node{}
+		case !ok:
+			return []Node{x}
+		case len(row.Items) > 1:
+			return row.Items
+		}
+		x = row.Items[0]
 	}
-	return []Node{x}
 }
 
 // sample parses the part after USING SAMPLE or TABLESAMPLE: a size, a size (method[, seed]), or method(size)

@@ -1,6 +1,9 @@
 package syntax
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // maxStatements bounds the bytes of a text with statements, maxTokens its words and signs.
 const (
@@ -37,7 +40,7 @@ func (v Values) ParseStatements(src string) (_ []Statement, err error) {
 		}
 		list = append(list, s)
 		if t := p.peek(); !t.is(";") && t.kind != tokenEOF {
-			return nil, p.unexpected("the end of the statement")
+			return nil, p.unfinished("the end of the statement")
 		}
 	}
 }
@@ -92,7 +95,7 @@ func (p *parser) copy() (_ *Copy, err error) {
 	if path.kind != tokenString {
 		return nil, p.unexpected("the path of a file in single quotes")
 	}
-	n.To = p.advance().text
+	n.To, n.hidden = p.advance().text, path.hidden
 	with := p.accept("WITH")
 	if t := p.peek(); t.kind == tokenIdent {
 		return nil, NewError(p.src, t.pos, "found %s: the options of COPY stand in parentheses, such as "+
@@ -259,6 +262,9 @@ func (p *parser) macroParameter(n *CreateMacro) error {
 	name, err := p.name("a parameter")
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(n.Parameters, func(s string) bool { return strings.EqualFold(s, name) }) {
+		return NewError(p.src, t.pos, "the macro has two parameters %s", QuoteName(name))
 	}
 	n.Parameters = append(n.Parameters, name)
 	switch next := p.peek(); {

@@ -44,18 +44,17 @@ func (p *parser) nest() (func(), error) {
 // queryOrList parses a query in parentheses, or a list of expressions in parentheses, the first of which may begin with
 // a query in parentheses: ((SELECT 1) UNION SELECT 2), ((SELECT 1) + 1, 2). comma is whether the list has one.
 func (p *parser) queryOrList() (q *Query, list []Node, comma bool, err error) {
-	done, err := p.nest()
-	if err != nil {
-		return nil, nil, false, err
-	}
-	defer done()
-	if !p.peek().is("(") {
-		return nil, nil, false, p.unexpected("(")
-	}
 	open := p.advance()
+	if open.query {
+		done, err := p.nest()
+		if err != nil {
+			return nil, nil, false, err
+		}
+		defer done()
+	}
 	if open.query && !p.peek().is("(") {
 		if q, err = p.query(); err == nil {
-			err = p.expect(")")
+			err = p.closeQuery()
 		}
 		return q, nil, false, err
 	}
@@ -72,7 +71,7 @@ func (p *parser) queryOrList() (q *Query, list []Node, comma bool, err error) {
 		}
 		if q != nil && p.continuesQuery() {
 			if q, err = p.queryAfter(inner, q); err == nil {
-				err = p.expect(")")
+				err = p.closeQuery()
 			}
 			return q, nil, false, err
 		}
@@ -100,6 +99,14 @@ func (p *parser) queryOrList() (q *Query, list []Node, comma bool, err error) {
 		}
 		first, err = p.expression(bindNone)
 	}
+}
+
+// closeQuery parses the parenthesis after a query.
+func (p *parser) closeQuery() error {
+	if !p.accept(")") {
+		return p.unfinished("the ) after the query")
+	}
+	return nil
 }
 
 // continuesQuery reports whether the query in parentheses before the next token is a part of a query.
@@ -201,7 +208,7 @@ func (p *parser) statementForm() (Node, error) {
 	case columnForms[word] && !next.is("(") && !(word == "INTERVAL" &&
 		(next.kind == tokenString || next.kind == tokenNumber || next.kind == tokenParameter)):
 		return p.nameOrCall()
-	case word == "DEFAULT", word == "ARRAY", word == "LAMBDA", word == "MAP" && next.is("{"):
+	case word == "DEFAULT", word == "ARRAY", word == "LAMBDA":
 		return nil, p.unexpected("a column, a value or a function")
 	case functionKeywords[word] && !next.is("(") || keywords[word] && !operands[word]:
 		if p.startsQuery() {
@@ -252,7 +259,7 @@ func (p *parser) star(pos int, table string) (*StarExpr, error) {
 	case t.is("EXCLUDE"), t.is("REPLACE"), t.is("RENAME"):
 		return nil, NewError(p.src, t.pos, "found %s: the order after * is EXCLUDE, REPLACE, RENAME",
 			strings.ToUpper(t.text))
-	case next.is("LIKE"), next.is("ILIKE"), next.is("SIMILAR"), next.is("GLOB"):
+	case next.is("LIKE"), next.is("ILIKE"), next.is("SIMILAR"), next.is("GLOB"), next.is("~"):
 		return nil, NewError(p.src, t.pos, "a star with %s is not possible; write COLUMNS('regular expression')",
 			strings.ToUpper(next.text))
 	}
@@ -281,7 +288,7 @@ func (p *parser) columns(pos int, table string) (n *StarExpr, err error) {
 	case p.isName() && p.ahead(1).is(".") && p.ahead(2).is("*"):
 		p.next += 2
 		n, err = p.star(t.pos, t.text)
-	case p.isName() && !p.ahead(1).is("("), t.is("["), t.is("LAMBDA"):
+	case t.is("["), t.is("LAMBDA"):
 		return nil, NewError(p.src, t.pos, "found %s: COLUMNS has a pattern in quotes or a star, such as "+
 			"COLUMNS('a.*') or COLUMNS(* EXCLUDE (a))", t.describe())
 	default:

@@ -190,9 +190,9 @@ func (p *parser) tableAlias() (a Alias, err error) {
 	switch t := p.peek(); {
 	case p.accept("AS"):
 		if p.peek().kind == tokenString {
-			a.Name = p.advance().text
-		} else if a.Name, err = p.name("the alias of the table"); err != nil {
-			return a, err
+			a.Name, err = p.label()
+		} else {
+			a.Name, err = p.name("the alias of the table")
 		}
 	case p.isName():
 		a.Name = t.text
@@ -200,7 +200,7 @@ func (p *parser) tableAlias() (a Alias, err error) {
 	default:
 		return a, nil
 	}
-	if p.peek().is("(") {
+	if err == nil && p.peek().is("(") {
 		a.Columns, err = p.names("the name of a column")
 	}
 	return a, err
@@ -222,17 +222,14 @@ func (p *parser) queryOrTable() (q *Query, t TableRef, err error) {
 		if q, err = p.query(); err != nil {
 			return nil, nil, err
 		}
-		if !p.accept(")") {
-			return nil, nil, p.unexpected("the end of the query or )")
-		}
-		return q, nil, nil
+		return q, nil, p.closeQuery()
 	default:
 		if q, t, err = p.queryOrTable(); err != nil {
 			return nil, nil, err
 		}
 		if q != nil && p.continuesQuery() {
 			if q, err = p.queryAfter(inner.pos, q); err == nil {
-				err = p.expect(")")
+				err = p.closeQuery()
 			}
 			return q, nil, err
 		}
@@ -285,7 +282,7 @@ func (p *parser) tableName() (*TableName, error) {
 	n := &TableName{Base: p.at(t.pos)}
 	if t.kind == tokenString {
 		p.advance()
-		n.Parts, n.Path = []string{t.text}, true
+		n.Parts, n.Path, n.hidden = []string{t.text}, true, t.hidden
 		return n, nil
 	}
 	name, err := p.name("a table")
@@ -353,14 +350,17 @@ func (p *parser) tableFunction(name token) (*TableFunction, error) {
 	return f, nil
 }
 
-// argument parses an argument of a table function: an expression, or a list of values [a, b], which becomes a row.
+// argument parses an argument of a table function: an expression, or a list of values [a, b].
 func (p *parser) argument() (Node, error) {
 	open := p.peek()
 	if !p.accept("[") {
 		return p.expression(bindNone)
 	}
-	n := &Row{Base: p.at(open.pos)}
-	for more := !p.peek().is("]"); more; more = p.accept(",") && !p.peek().is("]") {
+	n := &Row{List: true}
+	if t := p.peek(); t.is("]") {
+		return nil, NewError(p.src, open.pos, "found a list without values")
+	}
+	for more := true; more; more = p.accept(",") && !p.peek().is("]") {
 		x, err := p.expression(bindNone)
 		if err != nil {
 			return nil, err

@@ -105,6 +105,9 @@ func (p *parser) scan(l lexer) error {
 		if t.kind == tokenEOF {
 			return nil
 		}
+		if len(p.tokens) > maxTokens {
+			return NewError(p.src, t.pos, "the text has more than %d words and signs", maxTokens)
+		}
 	}
 }
 
@@ -246,6 +249,10 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	case "::":
 		p.advance()
 		typ, err := p.typeName()
+		if next := p.peek(); err == nil && p.sql && next.is("[") {
+			err = NewError(p.src, next.pos, "found [ after a type: lists are not possible; a character of the text is "+
+				"CAST(x AS %s)[1]", typ)
+		}
 		return &Cast{Base: p.at(t.pos, left), X: left, Type: typ}, true, err
 	case "~~", "~~*", "!~~", "!~~*":
 		if power >= bindBetween {
@@ -744,19 +751,41 @@ func (p *parser) nameOrCall() (Node, error) {
 
 // typedLiteral parses a type name followed by a string. It returns nil if there is none.
 func (p *parser) typedLiteral() (Node, error) {
-	if _, ok := typeNames[strings.ToUpper(p.peek().text)]; !ok {
+	pos := p.peek().pos
+	if !p.startsTypedLiteral() {
 		return nil, nil
 	}
-	mark := p.next
 	typ, err := p.typeName()
-	s := p.peek()
-	if err != nil || s.kind != tokenString {
-		p.next = mark
-		return nil, nil
+	if err != nil {
+		return nil, err
 	}
-	p.advance()
+	s := p.advance()
 	x := &StringLiteral{Base: p.at(s.pos), Text: s.text, hidden: s.hidden}
-	return &Cast{Base: p.at(p.tokens[mark].pos, x), X: x, Type: typ}, nil
+	return &Cast{Base: p.at(pos, x), X: x, Type: typ}, nil
+}
+
+// startsTypedLiteral reports whether the next tokens are a type, such as DECIMAL(9, 2), and a string.
+func (p *parser) startsTypedLiteral() bool {
+	if _, ok := typeNames[strings.ToUpper(p.peek().text)]; !ok {
+		return false
+	}
+	n := 1
+	if p.ahead(n).is("(") {
+		for n += 2; p.ahead(n-1).kind == tokenNumber && p.ahead(n).is(","); {
+			n += 2
+		}
+		if p.ahead(n-1).kind != tokenNumber || !p.ahead(n).is(")") {
+			return false
+		}
+		n++
+	}
+	switch {
+	case p.ahead(n).is("PRECISION"):
+		n++
+	case p.ahead(n+1).is("TIME") && p.ahead(n+2).is("ZONE"):
+		n += 3
+	}
+	return p.ahead(n).kind == tokenString
 }
 
 // call parses the part of a call after its opening parenthesis: the arguments, FILTER (WHERE …) of

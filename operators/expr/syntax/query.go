@@ -110,10 +110,11 @@ type (
 		Op    string // of ANY and ALL
 		Query *Query
 	}
-	// Row is (a, b, …) or ROW(a, …).
+	// Row is (a, b, …) or ROW(a, …), and the list [a, …] as an argument of a table function and an option of COPY.
 	Row struct {
 		Base
 		Items []Node
+		List  bool
 	}
 	// Parameter is $1, ? or $name. Name is the number or the name.
 	Parameter struct {
@@ -142,6 +143,7 @@ type (
 		Parts []string
 		Path  bool // written as a string 'file.parquet'
 		Alias
+		hidden string // the part of the text that a hidden value replaces, or ""
 	}
 	// TableFunction is a call of a table function, such as read_parquet('x', hive_partitioning = true).
 	TableFunction struct {
@@ -217,6 +219,7 @@ type (
 		Query   *Query
 		To      string
 		Options []NamedArgument // a name without a value has a nil Value
+		hidden  string          // as in TableName, of To
 	}
 	// CreateView is CREATE [OR REPLACE] [TEMP] VIEW|TABLE name [(columns)] AS query.
 	CreateView struct {

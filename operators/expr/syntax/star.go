@@ -128,6 +128,10 @@ func (p *parser) starName() (StarName, error) {
 			return StarName{}, p.unexpected("the name of a column")
 		}
 		parts = append(parts, p.advance().text)
+		if t := p.peek(); p.sql && t.is(".") && len(parts) == 2 {
+			return StarName{}, NewError(p.src, t.pos, "found a name of three parts, expected a column, or a table and "+
+				"a column")
+		}
 		if !p.accept(".") {
 			break
 		}

@@ -12,7 +12,7 @@ func TestStatementsPrintAsTextThatParsesToThem(t *testing.T) {
 		{"from t", "SELECT * FROM t"},
 		{"select a, b from t,", "SELECT a, b FROM t"},
 		{"select distinct on (a) a b from t order by b desc nulls first limit 10% offset 2",
-			"SELECT DISTINCT ON (a) a AS b FROM t ORDER BY b DESC NULLS FIRST LIMIT 10 PERCENT OFFSET 2"},
+			"SELECT DISTINCT ON (a) a AS b FROM t ORDER BY b DESC NULLS FIRST LIMIT 10% OFFSET 2"},
 		{"select * exclude a replace (b + 1 as b) rename c as d, t.*, columns('x.*') from t",
 			"SELECT * EXCLUDE (a) REPLACE ((b + 1) AS b) RENAME (c AS d), t.*, COLUMNS('x.*') FROM t"},
 		{"with recursive a as (select 1), b(x) as not materialized (from a) from b",
@@ -30,12 +30,12 @@ func TestStatementsPrintAsTextThatParsesToThem(t *testing.T) {
 			"SELECT * FROM ((SELECT 1) AS a CROSS JOIN b) AS x, LATERAL (SELECT 2) AS y(c), " +
 				"'f.parquet' TABLESAMPLE (5 PERCENT)"},
 		{"from read_parquet(['a', 'b'], filename = true, x := 1, y => 2)",
-			"SELECT * FROM read_parquet(('a', 'b'), filename = TRUE, x = 1, y = 2)"},
+			"SELECT * FROM read_parquet(['a', 'b'], filename := TRUE, x := 1, y := 2)"},
 		{"select a from t group by rollup (a, (b, c)), grouping sets ((), a, cube (b)), (d, e)",
 			"SELECT a FROM t GROUP BY ROLLUP (a, (b, c)), GROUPING SETS ((), a, CUBE (b)), (d, e)"},
 		{"select sum(a) over (w rows 1 preceding exclude ties), rank() over w from t window w as (order by b) " +
 			"qualify c",
-			"SELECT sum(a) OVER (w ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES), rank() OVER (w) FROM t " +
+			"SELECT sum(a) OVER (w ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES), rank() OVER w FROM t " +
 				"WINDOW w AS (ORDER BY b) QUALIFY c"},
 		{"select ? + $7 + ?, x: $3", "SELECT (($1 + $7) + $2), $3 AS x"},
 	} {

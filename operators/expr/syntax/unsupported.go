@@ -4,6 +4,7 @@ import "strings"
 
 // unsupportedTokens are the words and signs of DuckDB's expressions that are not possible, with what to write instead.
 var unsupportedTokens = map[string]string{
+	"*":       "a star stands after SELECT, and in count(*) and COLUMNS(*)",
 	"[":       "lists are not possible; write the values of IN in parentheses, or as rows of VALUES",
 	"{":       "structs and maps are not possible; write a column for each field",
 	"->":      "lambdas and fields of JSON are not possible; write the expression itself",
@@ -13,10 +14,12 @@ var unsupportedTokens = map[string]string{
 	"&&":      "operators of lists are not possible; write a query with IN or EXISTS",
 	"#":       "columns by their position are not possible; write the name of the column",
 	"!":       "! is not possible; write NOT, <> or factorial(x)",
+	"~~~":     "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
 	"ARRAY":   "lists are not possible; write the values of IN in parentheses, or as rows of VALUES",
 	"COLLATE": "COLLATE is not possible; strings compare by their bytes, and lower(x) ignores case",
 	"DEFAULT": "DEFAULT is not possible; write the value",
 	"GLOB":    "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
+	"INTO":    "SELECT INTO is not possible; write CREATE TEMP TABLE … AS SELECT …",
 	"LAMBDA":  "lambdas are not possible; write the expression itself",
 	"WITHIN":  "WITHIN GROUP is not possible; write the column as an argument, as in quantile_cont(x, 0.5)",
 }
@@ -47,6 +50,7 @@ var unsupportedStatements = map[string]string{
 	"PREPARE":    "write parameters such as $1 in the query",
 	"RESET":      "write SET name = value",
 	"ROLLBACK":   "there are no transactions",
+	"START":      "there are no transactions",
 	"SHOW":       "write DESCRIBE and the name of a table",
 	"TRUNCATE":   "write CREATE OR REPLACE",
 	"UPDATE":     "write COPY (SELECT …) TO 'path' with the changed rows",
@@ -68,10 +72,14 @@ func (p *parser) unsupportedToken(t token) error {
 	switch {
 	case t.is("WITHIN") && !next.is("GROUP"):
 		return nil
+	case t.is("NOT") && next.is("GLOB"):
+		why = unsupportedTokens["GLOB"]
+	case t.is("]") && before.is("["):
+		why = unsupportedTokens["["]
 	case ok:
 	case t.is(":") && next.is("="), t.is("=") && next.is(">"), t.is(">") && before.is("="):
 		why = "arguments with names are possible in table functions only; write the arguments in their order"
-	case t.is("."):
+	case t.is(".") && before.kind != tokenIdent && before.kind != tokenQuoted:
 		why = "fields of structs, and functions after a period, are not possible; write f(x) for x.f()"
 	case t.is("(") && (before.kind == tokenIdent || before.kind == tokenQuoted) && p.next > 1 &&
 		p.tokens[p.next-2].is("."):

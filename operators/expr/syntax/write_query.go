@@ -106,6 +106,12 @@ func writeQuery(b *strings.Builder, q *Query) {
 }
 
 func (n *Row) write(b *strings.Builder) {
+	if n.List {
+		b.WriteByte('[')
+		writeList(b, n.Items, ", ")
+		b.WriteByte(']')
+		return
+	}
 	if len(n.Items) < 2 {
 		b.WriteString("ROW")
 	}
@@ -151,7 +157,7 @@ func (n *Query) write(b *strings.Builder) {
 	}
 	writeClause(b, " LIMIT ", n.Limit)
 	if n.Percent {
-		b.WriteString(" PERCENT")
+		b.WriteByte('%')
 	}
 	writeClause(b, " OFFSET ", n.Offset)
 }
@@ -328,7 +334,7 @@ func (a Alias) write(b *strings.Builder) {
 
 func (n *TableName) write(b *strings.Builder) {
 	if n.Path {
-		b.WriteString(Quote(n.Parts[0]))
+		(&StringLiteral{Text: n.Parts[0], hidden: n.hidden}).write(b)
 	} else {
 		for i, p := range n.Parts {
 			if i > 0 {
@@ -352,7 +358,7 @@ func (n *TableFunction) write(b *strings.Builder) {
 			b.WriteString(", ")
 		}
 		writeIdent(b, a.Name)
-		b.WriteString(" = ")
+		b.WriteString(" := ")
 		a.Value.write(b)
 	}
 	b.WriteByte(')')

@@ -39,7 +39,7 @@ func statementText(write func(b *strings.Builder)) string {
 func (n *Copy) write(b *strings.Builder) {
 	b.WriteString("COPY ")
 	writeQuery(b, n.Query)
-	b.WriteString(" TO " + Quote(n.To))
+	writeClause(b, " TO ", &StringLiteral{Text: n.To, hidden: n.hidden})
 	for i, o := range n.Options {
 		writeItem(b, i, " (")
 		writeIdent(b, o.Name)
@@ -102,7 +102,7 @@ func (n *Pivot) write(b *strings.Builder) {
 
 // writeTable writes the table without its alias.
 func (n *Pivot) writeTable(b *strings.Builder) {
-	writeOperand(b, n.Table)
+	writePivoted(b, n.Table)
 	b.WriteString(" PIVOT (")
 	writeItems(b, n.Aggregates)
 	b.WriteString(" FOR")
@@ -152,7 +152,7 @@ func (n *Unpivot) write(b *strings.Builder) {
 
 // writeTable writes the table without its alias.
 func (n *Unpivot) writeTable(b *strings.Builder) {
-	writeOperand(b, n.Table)
+	writePivoted(b, n.Table)
 	b.WriteString(" UNPIVOT ")
 	if n.IncludeNulls {
 		b.WriteString("INCLUDE NULLS ")
@@ -195,8 +195,16 @@ func (n *Unpivot) writeColumns(b *strings.Builder) {
 	}
 }
 
-// writeOperand writes the table of PIVOT and UNPIVOT, and the right table of a join, so that what follows belongs to
-// all of it.
+// writePivoted writes the table of PIVOT and UNPIVOT.
+func writePivoted(b *strings.Builder, t TableRef) {
+	if _, ok := t.(*JoinedTable); ok {
+		writeOperand(b, t)
+		return
+	}
+	t.write(b)
+}
+
+// writeOperand writes the right table of a join, so that what follows belongs to all of it.
 func writeOperand(b *strings.Builder, t TableRef) {
 	var write func(*strings.Builder)
 	switch t := t.(type) {
