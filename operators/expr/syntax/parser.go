@@ -793,6 +793,9 @@ func (p *parser) startsTypedLiteral() bool {
 func (p *parser) call(name token) (Node, error) {
 	n := &Call{Name: strings.ToLower(name.text)}
 	err := p.arguments(n)
+	if err == nil && p.peek().is("WITHIN") && p.ahead(1).is("GROUP") {
+		err = p.withinGroup(n)
+	}
 	if err == nil && p.peek().is("FILTER") && p.ahead(1).is("(") {
 		p.next += 2
 		p.accept("WHERE")
@@ -807,6 +810,38 @@ func (p *parser) call(name token) (Node, error) {
 	n.Base = p.at(name.pos, n.Children()...)
 	n.tall += len(n.Args)
 	return n, err
+}
+
+// withinGroup parses WITHIN GROUP (ORDER BY x), whose x becomes the first argument of the aggregate.
+func (p *parser) withinGroup(n *Call) error {
+	pos := p.peek().pos
+	p.next += 2
+	name, arguments := n.Name, 1
+	switch n.Name {
+	case "percentile_cont":
+		name = "quantile_cont"
+	case "percentile_disc":
+		name = "quantile_disc"
+	case "mode":
+		arguments = 0
+	default:
+		return NewError(p.src, pos, "WITHIN GROUP follows percentile_cont, percentile_disc and mode, not %s", n.Name)
+	}
+	if len(n.Args) != arguments || n.Distinct || len(n.Order) > 0 {
+		return NewError(p.src, pos, "%s has %d arguments before WITHIN GROUP", n.Name, arguments)
+	}
+	if err := p.expect("("); err != nil {
+		return err
+	}
+	order, err := p.orderBy()
+	if err != nil {
+		return err
+	}
+	if len(order) != 1 || order[0].Descending {
+		return NewError(p.src, pos, "WITHIN GROUP has ORDER BY and one column in ascending order")
+	}
+	n.Name, n.Args = name, append([]Node{order[0].X}, n.Args...)
+	return p.expect(")")
 }
 
 // arguments parses the arguments of a call up to and including the closing parenthesis.
