@@ -161,8 +161,8 @@ func (p *parser) copyOption() (o NamedArgument, err error) {
 	case next.is(","), next.is(")"):
 		return o, nil
 	case next.is("="):
-		return o, NewError(p.src, next.pos, "found =: the value of an option follows its name, as in %s %s", t.text,
-			p.ahead(1).text)
+		return o, NewError(p.src, next.pos, "found =: the value of an option follows its name, as in %s %s",
+			Cut(t.text, 30), Cut(p.ahead(1).text, 30))
 	}
 	o.Value, err = p.argument()
 	return o, err
@@ -264,7 +264,7 @@ func (p *parser) macroParameter(n *CreateMacro) error {
 		return err
 	}
 	if slices.ContainsFunc(n.Parameters, func(s string) bool { return strings.EqualFold(s, name) }) {
-		return NewError(p.src, t.pos, "the macro has two parameters %s", QuoteName(name))
+		return NewError(p.src, t.pos, "the macro has two parameters %s", Cut(name, 60))
 	}
 	n.Parameters = append(n.Parameters, name)
 	switch next := p.peek(); {
@@ -275,7 +275,7 @@ func (p *parser) macroParameter(n *CreateMacro) error {
 	case next.kind == tokenIdent:
 		return NewError(p.src, next.pos, "found %s: a parameter of a macro has no type", next.describe())
 	case len(n.Defaults) > 0:
-		return NewError(p.src, t.pos, "parameter %s without a default follows one with a default", QuoteName(name))
+		return NewError(p.src, t.pos, "parameter %s without a default follows one with a default", Cut(name, 60))
 	}
 	return nil
 }

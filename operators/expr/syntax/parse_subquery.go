@@ -194,21 +194,17 @@ func (p *parser) statementForm() (Node, error) {
 	case word == "EXISTS" && next.is("("):
 		return nil, NewError(p.src, p.ahead(2).pos, "found %s, expected a query in EXISTS (…)", p.ahead(2).describe())
 	case word == "ROW" && next.is("("):
-		p.advance()
-		q, list, _, err := p.queryOrList()
-		if q != nil {
-			list = []Node{&Subquery{Base: p.at(next.pos), Query: q}}
+		if p.next += 2; p.peek().is(")") {
+			return nil, NewError(p.src, t.pos, "found ROW(), a row without columns")
 		}
-		if err == nil && len(list) == 0 {
-			err = NewError(p.src, t.pos, "found ROW(), a row without columns")
-		}
+		list, err := p.list()
 		return &Row{Base: p.at(t.pos, list...), Items: list}, err
 	case word == "COLUMNS" && next.is("("):
 		return p.columns(t.pos, "")
 	case columnForms[word] && !next.is("(") && !(word == "INTERVAL" &&
 		(next.kind == tokenString || next.kind == tokenNumber || next.kind == tokenParameter)):
 		return p.nameOrCall()
-	case word == "DEFAULT", word == "ARRAY", word == "LAMBDA":
+	case word == "DEFAULT", word == "ARRAY", word == "LAMBDA", word == "VALUES" && next.is("("):
 		return nil, p.unexpected("a column, a value or a function")
 	case functionKeywords[word] && !next.is("(") || keywords[word] && !operands[word]:
 		if p.startsQuery() {

@@ -825,7 +825,8 @@ func (p *parser) withinGroup(n *Call) error {
 	case "mode":
 		arguments = 0
 	default:
-		return NewError(p.src, pos, "WITHIN GROUP follows percentile_cont, percentile_disc and mode, not %s", n.Name)
+		return NewError(p.src, pos, "WITHIN GROUP follows percentile_cont, percentile_disc and mode, not %s",
+			Cut(n.Name, 60))
 	}
 	if len(n.Args) != arguments || n.Distinct || len(n.Order) > 0 {
 		return NewError(p.src, pos, "%s has %d arguments before WITHIN GROUP", n.Name, arguments)
