@@ -248,6 +248,12 @@ func (b *binder) windowOffset(n *syntax.Call, at syntax.Node, x *Expr) (*Expr, e
 // over binds the window of a call.
 func (b *binder) over(n *syntax.Call, c *WindowCall) error {
 	w := n.Over
+	switch {
+	case w.Name != "":
+		return b.errorf(n, "there is no window %q; write what it stands for: OVER (PARTITION BY … ORDER BY …)", w.Name)
+	case w.Frame != nil && w.Frame.Exclude != "":
+		return b.errorf(n, "EXCLUDE %s is not possible in a frame", w.Frame.Exclude)
+	}
 	for _, k := range w.Partition {
 		e, err := b.windowKey(k)
 		if err != nil {

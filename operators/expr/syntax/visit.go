@@ -1,135 +1,228 @@
 package syntax
 
+import "slices"
+
 // EachTable calls f for the tables of FROM in a statement and in all queries inside it: each *TableName and
 // *TableFunction.
 func EachTable(s Statement, f func(TableRef)) {
-	v := tableVisitor{f}
-	switch s := any(s).(type) {
+	_, _ = (&rewriter{table: f}).statement(s) // without a function for expressions there is no error
+}
+
+// ReplaceAll is Replace for all expressions of a statement, also in the queries inside it.
+func ReplaceAll(s Statement, f func(Node) (Node, error)) (Statement, error) {
+	return (&rewriter{expression: f}).statement(s)
+}
+
+// ReplaceAllIn is ReplaceAll for a query.
+func ReplaceAllIn(q *Query, f func(Node) (Node, error)) (*Query, error) {
+	r := &rewriter{expression: f}
+	out := r.query(q)
+	return out, r.err
+}
+
+// rewriter copies statements.
+type rewriter struct {
+	expression func(Node) (Node, error) // as for Replace; nil keeps all
+	table      func(TableRef)           // nil is none
+	err        error                    // the first one
+}
+
+func (r *rewriter) statement(s Statement) (Statement, error) {
+	switch n := s.(type) {
 	case *Query:
-		v.query(s)
+		s = r.query(n)
 	case *Copy:
-		v.query(s.Query)
+		c := *n
+		c.Query = r.query(n.Query)
+		s = &c
 	case *CreateView:
-		v.query(s.Query)
+		c := *n
+		c.Query = r.query(n.Query)
+		s = &c
 	case *CreateMacro:
-		v.expression(s.X)
-		v.query(s.Query)
+		c := *n
+		c.X, c.Query = r.node(n.X), r.query(n.Query)
+		s = &c
 	case *Explain:
-		EachTable(s.Statement, f)
+		c := *n
+		c.Statement, _ = r.statement(n.Statement)
+		s = &c
 	case *Describe:
-		v.query(s.Query)
+		c := *n
+		c.Query = r.query(n.Query)
+		s = &c
+	case *Set:
+		c := *n
+		c.Value = r.node(n.Value)
+		s = &c
 	}
+	return s, r.err
 }
 
-type tableVisitor struct{ found func(TableRef) }
-
-func (v tableVisitor) query(q *Query) {
-	if q == nil {
-		return
+func (r *rewriter) query(q *Query) *Query {
+	if q == nil || r.err != nil {
+		return q
 	}
-	for i := range q.With {
-		v.query(q.With[i].Query)
+	c := *q
+	c.With = slices.Clone(q.With)
+	for i := range c.With {
+		c.With[i].Query = r.query(c.With[i].Query)
 	}
-	v.body(q.Body)
-	v.keys(q.Order)
-	v.expression(q.Limit)
-	v.expression(q.Offset)
+	c.Body, c.Order, c.Limit, c.Offset = r.body(q.Body), r.keys(q.Order), r.node(q.Limit), r.node(q.Offset)
+	return &c
 }
 
-// body visits chains of set operations without recursion: they may be long.
-func (v tableVisitor) body(b QueryBody) {
-	for {
-		op, ok := b.(*SetOperation)
-		if !ok {
-			break
-		}
-		v.body(op.Right)
-		b = op.Left
+// body copies chains of set operations without recursion: they may be long.
+func (r *rewriter) body(b QueryBody) QueryBody {
+	var chain []*SetOperation
+	for op, ok := b.(*SetOperation); ok; op, ok = b.(*SetOperation) {
+		chain, b = append(chain, op), op.Left
 	}
-	switch b := b.(type) {
+	switch n := b.(type) {
 	case *Query:
-		v.query(b)
+		b = r.query(n)
 	case *RowValues:
-		for _, row := range b.Rows {
-			v.expressions(row)
+		c := *n
+		c.Rows = make([][]Node, len(n.Rows))
+		for i, row := range n.Rows {
+			c.Rows[i] = r.nodes(row)
 		}
+		b = &c
 	case *Select:
-		v.expressions(b.DistinctOn)
-		v.items(b.Items)
-		for _, t := range b.From {
-			v.table(t)
-		}
-		v.expression(b.Where)
-		v.groups(b.Group)
-		v.expression(b.Having)
-		for _, w := range b.Windows {
-			v.expressions(w.Window.Partition)
-			v.keys(w.Window.Order)
-		}
-		v.expression(b.Qualify)
+		b = r.selection(n)
 	}
+	for _, op := range slices.Backward(chain) {
+		c := *op
+		c.Left, c.Right = b, r.body(op.Right)
+		b = &c
+	}
+	return b
 }
 
-func (v tableVisitor) items(list []SelectItem) {
-	for _, x := range list {
-		v.expression(x.X)
+func (r *rewriter) selection(n *Select) *Select {
+	c := *n
+	c.DistinctOn, c.Items, c.From, c.Where = r.nodes(n.DistinctOn), r.items(n.Items), r.tables(n.From), r.node(n.Where)
+	c.Group, c.Having, c.Qualify = r.groups(n.Group), r.node(n.Having), r.node(n.Qualify)
+	c.Windows = slices.Clone(n.Windows)
+	for i := range c.Windows {
+		w := *c.Windows[i].Window
+		w.Partition, w.Order = r.nodes(w.Partition), r.keys(w.Order)
+		c.Windows[i].Window = &w
 	}
+	return &c
 }
 
-func (v tableVisitor) groups(list []GroupItem) {
-	for _, g := range list {
-		v.expression(g.X)
-		for _, l := range g.Lists {
-			v.expressions(l)
-		}
-		v.groups(g.Sets)
+func (r *rewriter) tables(list []TableRef) []TableRef {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = r.tableRef(list[i])
 	}
+	return list
 }
 
-func (v tableVisitor) keys(list []OrderKey) {
-	for _, k := range list {
-		v.expression(k.X)
-	}
-}
-
-func (v tableVisitor) table(t TableRef) {
-	switch t := t.(type) {
+func (r *rewriter) tableRef(t TableRef) TableRef {
+	switch n := t.(type) {
 	case *TableName:
-		v.found(t)
+		if r.table != nil {
+			r.table(n)
+		}
 	case *TableFunction:
-		v.found(t)
-		v.expressions(t.Call.Args)
-		for _, a := range t.Named {
-			v.expression(a.Value)
+		if r.table != nil {
+			r.table(n)
 		}
+		c, call := *n, *n.Call
+		call.Args, c.Call, c.Named = r.nodes(call.Args), &call, slices.Clone(n.Named)
+		for i := range c.Named {
+			c.Named[i].Value = r.node(c.Named[i].Value)
+		}
+		return &c
 	case *TableQuery:
-		v.query(t.Query)
+		c := *n
+		c.Query = r.query(n.Query)
+		return &c
 	case *JoinedTable:
-		v.table(t.Left)
-		v.table(t.Right)
-		v.expression(t.On)
+		c := *n
+		c.Left, c.Right, c.On = r.tableRef(n.Left), r.tableRef(n.Right), r.node(n.On)
+		return &c
 	case *Pivot:
-		v.table(t.Table)
-		v.items(t.Aggregates)
-	case *Unpivot:
-		v.table(t.Table)
-	}
-}
-
-func (v tableVisitor) expressions(list []Node) {
-	for _, n := range list {
-		v.expression(n)
-	}
-}
-
-func (v tableVisitor) expression(n Node) {
-	if n == nil {
-		return
-	}
-	Replace(n, func(n Node) (Node, error) {
-		if s, ok := n.(*Subquery); ok {
-			v.query(s.Query)
+		c := *n
+		c.Table, c.Aggregates, c.Group = r.tableRef(n.Table), r.items(n.Aggregates), r.nodes(n.Group)
+		c.On = slices.Clone(n.On)
+		for i := range c.On {
+			c.On[i].X, c.On[i].In = r.node(c.On[i].X), r.items(c.On[i].In)
 		}
-		return nil, nil
+		return &c
+	case *Unpivot:
+		c := *n
+		c.Table, c.Columns = r.tableRef(n.Table), slices.Clone(n.Columns)
+		for i := range c.Columns {
+			c.Columns[i].Xs = r.nodes(c.Columns[i].Xs)
+		}
+		return &c
+	}
+	return t
+}
+
+func (r *rewriter) items(list []SelectItem) []SelectItem {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].X = r.node(list[i].X)
+	}
+	return list
+}
+
+func (r *rewriter) groups(list []GroupItem) []GroupItem {
+	list = slices.Clone(list)
+	for i := range list {
+		g := &list[i]
+		g.X, g.Lists, g.Sets = r.node(g.X), slices.Clone(g.Lists), r.groups(g.Sets)
+		for k := range g.Lists {
+			g.Lists[k] = r.nodes(g.Lists[k])
+		}
+	}
+	return list
+}
+
+func (r *rewriter) keys(list []OrderKey) []OrderKey {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].X = r.node(list[i].X)
+	}
+	return list
+}
+
+func (r *rewriter) nodes(list []Node) []Node {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = r.node(list[i])
+	}
+	return list
+}
+
+func (r *rewriter) node(n Node) Node {
+	if n == nil || r.err != nil {
+		return n
+	}
+	out, err := Replace(n, func(n Node) (Node, error) {
+		if r.expression != nil {
+			if x, err := r.expression(n); x != nil || err != nil {
+				return x, err
+			}
+		}
+		s, ok := n.(*Subquery)
+		if !ok {
+			return nil, nil
+		}
+		c := *s
+		c.Query = r.query(s.Query)
+		if s.X != nil {
+			c.X = r.node(s.X)
+		}
+		return &c, r.err
 	})
+	if err != nil {
+		r.err = err
+		return n
+	}
+	return out
 }

@@ -17,7 +17,8 @@ import (
 // queryBinder binds the SQL text of a step. Its functions return the first mistake, a *syntax.Error.
 type queryBinder struct {
 	*stepBinder
-	depth int // of queries in queries
+	depth  int                            // of queries in queries
+	macros map[string]*syntax.CreateMacro // by folded names
 }
 
 // maxQueryDepth bounds how deep queries, views and aliases may stand in each other.
@@ -97,7 +98,11 @@ type selectAlias struct {
 func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 	c := &catalog{tables: map[string]*namedQuery{}}
 	for i, st := range list {
-		switch st := any(st).(type) {
+		st, err := b.withMacros(st)
+		if err != nil {
+			return nil, err
+		}
+		switch st := st.(type) {
 		case *syntax.Query:
 			if i < len(list)-1 {
 				return nil, mistake(st, "a query before the last statement has no effect; name it with CREATE VIEW")
@@ -112,11 +117,73 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 			c = &catalog{outer: c, tables: map[string]*namedQuery{folded(st.Name): {
 				CTE:    &syntax.CTE{Base: st.Base, Name: st.Name, Columns: st.Columns, Query: st.Query},
 				around: c, level: &level{catalog: c, free: map[rel.ID]bool{}}, readers: readersIn(st.Name, list[i+1:]...)}}}
+		case *syntax.CreateMacro:
+			if st.Query != nil {
+				return nil, mistake(st, "macros that are tables are not possible yet; make a view")
+			}
+			if b.macros == nil {
+				b.macros = map[string]*syntax.CreateMacro{}
+			}
+			b.macros[folded(st.Name)] = st
 		default:
-			return nil, syntax.NewError(b.step.SQL, list[i].Pos(), "this statement is not possible in a step; write a query")
+			return nil, syntax.NewError(b.step.SQL, st.Pos(), "this statement is not possible in a step; write a query")
 		}
 	}
 	return nil, syntax.NewError(b.step.SQL, len(b.step.SQL), "there is no query; the rows of the last one are those of the step")
+}
+
+// withMacros replaces calls of macros in a statement.
+func (b *queryBinder) withMacros(st syntax.Statement) (syntax.Statement, error) {
+	if len(b.macros) == 0 {
+		return st, nil
+	}
+	var call func(n syntax.Node) (syntax.Node, error)
+	call = func(n syntax.Node) (syntax.Node, error) {
+		c, ok := n.(*syntax.Call)
+		if !ok {
+			return nil, nil
+		}
+		m, ok := b.macros[folded(c.Name)]
+		if !ok {
+			return nil, nil
+		}
+		if c.Over != nil || c.Filter != nil || c.Distinct || c.Star || len(c.Order) > 0 {
+			return nil, mistake(c, "%s is a macro; it takes arguments only", m.Name)
+		}
+		if len(c.Args) > len(m.Parameters) {
+			return nil, mistake(c, "the macro %s has %d parameters, found %d arguments", m.Name, len(m.Parameters),
+				len(c.Args))
+		}
+		values := map[string]syntax.Node{}
+		for i, p := range m.Parameters {
+			if i < len(c.Args) {
+				x, err := syntax.Replace(c.Args[i], call)
+				if err != nil {
+					return nil, err
+				}
+				values[folded(p)] = x
+			}
+		}
+		for _, d := range m.Defaults {
+			if values[folded(d.Name)] == nil {
+				values[folded(d.Name)] = d.Value
+			}
+		}
+		for _, p := range m.Parameters {
+			if values[folded(p)] == nil {
+				return nil, mistake(c, "the macro %s needs a value of its parameter %q", m.Name, p)
+			}
+		}
+		// The body has no macros any more: they were replaced where it was defined.
+		parameter := func(n syntax.Node) (syntax.Node, error) {
+			if name, ok := n.(*syntax.Name); ok && len(name.Parts) == 1 {
+				return values[folded(name.Parts[0])], nil
+			}
+			return nil, nil
+		}
+		return syntax.Replace(m.X, parameter)
+	}
+	return syntax.ReplaceAll(st, call)
 }
 
 // distinctColumns gives columns of the same name a number, as DuckDB does in files that it writes.

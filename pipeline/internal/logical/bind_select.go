@@ -34,6 +34,10 @@ type selecting struct {
 
 // selected binds a SELECT. q has its ORDER BY; nil is none.
 func (b *queryBinder) selected(n *syntax.Select, q *syntax.Query, around *level) (*Relation, error) {
+	n, q, err := withWindows(n, q)
+	if err != nil {
+		return nil, err
+	}
 	s := &selecting{queryBinder: b, sel: n,
 		level: &level{outer: around, catalog: around.catalog, free: map[rel.ID]bool{}, aliases: map[string]*selectAlias{}}}
 	in, err := b.from(n, s.level)
@@ -79,6 +83,76 @@ func (b *queryBinder) selected(n *syntax.Select, q *syntax.Query, around *level)
 		return nil, err
 	}
 	return s.result(sort, on), nil
+}
+
+// withWindows replaces the names of the windows of a SELECT by what they stand for.
+func withWindows(n *syntax.Select, q *syntax.Query) (*syntax.Select, *syntax.Query, error) {
+	windows := map[string]*syntax.Window{}
+	whole := func(at syntax.Node, w *syntax.Window) (*syntax.Window, error) {
+		if w.Name == "" {
+			return w, nil
+		}
+		base, ok := windows[folded(w.Name)]
+		if !ok {
+			return nil, mistake(at, "there is no window %q", w.Name)
+		}
+		c := *base
+		switch {
+		case len(w.Partition) > 0:
+			return nil, mistake(at, "the window %q has its partitions already", w.Name)
+		case len(w.Order) > 0 && len(c.Order) > 0:
+			return nil, mistake(at, "the window %q has its order already", w.Name)
+		case len(w.Order) > 0:
+			c.Order = w.Order
+		}
+		if w.Frame != nil {
+			c.Frame = w.Frame
+		}
+		return &c, nil
+	}
+	for i := range n.Windows {
+		w, err := whole(&syntax.WordLiteral{Base: n.Windows[i].Base}, n.Windows[i].Window)
+		if err != nil {
+			return nil, nil, err
+		}
+		windows[folded(n.Windows[i].Name)] = w
+	}
+	named := func(x syntax.Node) (syntax.Node, error) {
+		if x == nil {
+			return nil, nil
+		}
+		return syntax.Replace(x, func(x syntax.Node) (syntax.Node, error) {
+			call, ok := x.(*syntax.Call)
+			if !ok || call.Over == nil || call.Over.Name == "" {
+				return nil, nil
+			}
+			w, err := whole(call, call.Over)
+			c := *call
+			c.Over = w
+			return &c, err
+		})
+	}
+	c := *n
+	c.Items = slices.Clone(n.Items)
+	var err error
+	for i := range c.Items {
+		if c.Items[i].X, err = named(c.Items[i].X); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c.Qualify, err = named(n.Qualify); err != nil {
+		return nil, nil, err
+	}
+	if q != nil && len(q.Order) > 0 {
+		o := *q
+		o.Order, q = slices.Clone(q.Order), &o
+		for i := range o.Order {
+			if o.Order[i].X, err = named(o.Order[i].X); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return &c, q, nil
 }
 
 // filtered keeps the rows on which a condition is true.
