@@ -1,0 +1,142 @@
+package pipeline
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators/expr/exprtest"
+	"github.com/gstream/gstream/pipeline/internal/logical"
+	"github.com/gstream/gstream/pipeline/internal/rel"
+)
+
+// sqlTables makes the tables of testdata/queries.sql: t and u with nulls, and e without rows.
+func sqlTables(duck *exprtest.DuckDB, dir string) map[string]string {
+	paths, statements := map[string]string{}, []string{
+		`CREATE TABLE t AS SELECT i::INT AS a, CASE WHEN i % 3 = 0 THEN NULL ELSE i % 5 END::INT AS b,
+			CASE WHEN i % 4 = 0 THEN NULL ELSE 's' || (i % 6) END AS s, (i * 7 % 11)::DECIMAL(10, 2) / 3 AS d,
+			DATE '2020-01-01' + (i % 9)::INT AS dt FROM range(40) r(i)`,
+		`CREATE TABLE u AS SELECT (i % 17)::INT AS a, CASE WHEN i % 5 = 0 THEN NULL ELSE i % 4 END::INT AS b,
+			's' || (i % 8) AS s, i AS n FROM range(25) r(i)`,
+		`CREATE TABLE e (a INT, b INT, s VARCHAR)`}
+	for _, name := range []string{"t", "u", "e"} {
+		paths[name] = filepath.Join(dir, name+".parquet")
+		statements = append(statements, fmt.Sprintf("COPY %s TO '%s' (FORMAT parquet)", name, paths[name]))
+	}
+	duck.Run(statements...)
+	return paths
+}
+
+// sqlPlan plans a query over tables, and checks the tree after each rule.
+func sqlPlan(t *testing.T, query string, paths map[string]string, out Target) (*Plan, error) {
+	b := New("sql")
+	for _, name := range []string{"t", "u", "e"} {
+		b.Read(name, paths[name])
+	}
+	j := b.SQL(query).Job()
+	return newPlanOf(t.Context(), j, nil, out, nil, PlanOptions{applied: func(r logical.Rule, before, after rel.Output) {
+		require.NoError(t, rel.Check(after), "%s: after %s:\n%s\nbefore:\n%s", query, r.Name, rel.Print(after.Root),
+			rel.Print(before.Root))
+		require.NoError(t, rel.SameRows(before, after), "%s: %s", query, r.Name)
+	}})
+}
+
+// TestSQLGivesDuckDBsRows runs the queries of testdata/queries.sql, in short strides and with spilling on the CPU, and
+// some on the GPU.
+func TestSQLGivesDuckDBsRows(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
+	t.Parallel()
+	duck := exprtest.StartDuckDB(t)
+	paths := sqlTables(duck, t.TempDir())
+	text, err := os.ReadFile("testdata/queries.sql")
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(gputest.SeedOr(t, 1), 12))
+	device := cudatest.Open(t, cuda.Options{Memory: 64 << 20})
+	queries := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Greater(t, len(queries), 100)
+	for i, query := range queries {
+		answer := duck.Ask(exprtest.Question{SQL: query, Optimize: true})[0]
+		require.Empty(t, answer.Error, query)
+		var out collected
+		p, err := sqlPlan(t, query, paths, &out)
+		require.NoError(t, err, query)
+		dev, err := host.Open(host.Options{Threads: 2, Memory: 1 << 28})
+		require.NoError(t, err)
+		runs := []RunOptions{{Device: smallStrides{dev, 1 + r.IntN(30)}, Threads: 1 + r.IntN(3), SpillDir: t.TempDir(),
+			SpillAlways: r.IntN(3) == 0}}
+		if gputest.Takes(gputest.ThinOr(t, 6), i) {
+			runs = append(runs, RunOptions{Device: device})
+		}
+		for _, opt := range runs {
+			_, err = p.Run(t.Context(), opt)
+			require.NoError(t, err, query)
+			sameRows(t, query, answer.Rows, &out)
+		}
+		require.NoError(t, p.Close())
+		require.NoError(t, dev.Close())
+	}
+}
+
+// sameRows compares rows, whatever their order.
+func sameRows(t *testing.T, query string, theirs [][]*string, out *collected) {
+	t.Helper()
+	want, got := normalized(theirs, out.types), normalized(out.rows, out.types)
+	slices.SortFunc(want, slices.Compare)
+	slices.SortFunc(got, slices.Compare)
+	same := slices.EqualFunc(want, got, func(x, y []string) bool {
+		for k := range x {
+			if !near(x[k], y[k], out.types[k], nil, k) {
+				return false
+			}
+		}
+		return true
+	})
+	assert.True(t, same, "%s\n%s", query, diffRows(want, got))
+}
+
+// TestSQLIsRefusedAtItsPlace has mistakes, and the words of their messages.
+func TestSQLIsRefusedAtItsPlace(t *testing.T) {
+	dir := t.TempDir()
+	table := func(columns ...gpu.Field) declaredTable { return declaredTable{&gpu.Schema{Fields: columns}} }
+	number := func(name string) gpu.Field { return gpu.Field{Name: name, Type: gpu.Of(gpu.Int32), Nullable: true} }
+	for query, want := range map[string]string{
+		"SELECT x FROM t":                                 `column 8: there is no column "x"`,
+		"SELECT a FROM tt":                                `there is no table "tt" (did you mean "t"?)`,
+		"SELECT a, sum(b) FROM t":                         `column "a" is neither a key of GROUP BY`,
+		"SELECT * FROM t GROUP BY a":                      `column "b" is neither a key of GROUP BY`,
+		"SELECT (SELECT a, b FROM t)":                     "must have one column, and this one has 2",
+		"SELECT a FROM t, t":                              `there are two tables "t"`,
+		"SELECT a FROM t UNION SELECT a, b FROM t":        "as many columns on both sides",
+		"SELECT a FROM t ORDER BY 2":                      "ORDER BY 2 is out of range",
+		"SELECT a FROM t WHERE sum(a) > 1":                "sum",
+		"WITH RECURSIVE r AS (SELECT 1 UNION ALL SELECT * FROM r) SELECT * FROM r": "recursive queries are not possible yet",
+		"SELECT sum(a) OVER w FROM t":                                             `there is no window "w"`,
+		"SELECT a FROM t PIVOT (sum(a) FOR b IN (1, 2))":                          "PIVOT is not possible yet",
+		"SELECT a AS x, x + y AS y FROM t":                                        "uses itself",
+		"SELECT * FROM range(1, 2, 0)":                                            "cannot be 0",
+		"SELECT a FROM t LIMIT -1":                                                "LIMIT cannot be negative",
+		"CREATE MACRO f(x) AS x + 1; SELECT f(1, 2)":                              "has 1 parameters, found 2 arguments",
+		"SELECT 1; SELECT 2":                                                      "has no effect",
+		"SELECT a FROM t WHERE (a, b) = (1, 2, 3)":                                "a row of as many values",
+		"SELECT a FROM t ASOF JOIN t u ON t.a >= u.a":                             "ASOF joins are not possible yet",
+	} {
+		b := New("sql").ReadTable("t", table(number("a"), number("b"))).SQL(query).Write(filepath.Join(dir, "x"),
+			ParquetOptions{})
+		_, err := b.Plan()
+		if assert.Error(t, err, query) {
+			assert.Contains(t, err.Error(), want, query)
+		}
+	}
+}

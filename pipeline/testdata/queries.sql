@@ -1,0 +1,157 @@
+select 1
+select 1 as x, 'a' as y, null as z
+select a, b from t where a < 5 order by a desc
+select count(*), sum(a), avg(b), min(s), max(dt) from t
+select b, count(*) from t group by b order by b nulls first
+select b, s, sum(a) from t group by all order by all
+select b+1, count(*) from t group by b+1
+select b+1 as k, count(*) c from t group by k having c > 3
+select b, sum(a) from t group by 1 having sum(a) > 50 order by 2 desc
+select * from t where b in (select b from u where n < 10)
+select * from t where b not in (select b from u)
+select * from t where b not in (select b from u where b is not null)
+select * from t where a not in (select a from e)
+select a from t where exists (select 1 from u where u.a = t.a)
+select a from t where not exists (select 1 from u where u.a = t.a and u.b < t.b)
+select a, (select max(n) from u where u.a = t.a) from t
+select a, (select count(*) from u where u.a = t.a) from t
+select a, (select count(*) from u where u.a > t.a) from t
+select a, (select sum(n) from u where u.a < t.a and u.b = t.b) from t
+select a, (select s from u where u.n = t.a) from t
+select a, (select s from u where u.a = t.a limit 1) is null from t
+select a, (select n from u where u.a = t.a order by n desc limit 1) from t
+select a, (select n from u where u.a <= t.a order by n desc limit 1) from t
+select a, b in (select b from u where u.a = t.a) from t
+select a, b = any (select b from u) from t
+select a, b > all (select b from u where b is not null) from t
+select a, b > any (select b from u where u.a = t.a) from t
+select a, b <> all (select b from u) from t
+select a, b <> any (select b from u) from t
+select a, b = all (select b from u where u.a = t.a) from t
+select t.a, u.n from t join u on t.a = u.a
+select t.a, u.n from t left join u on t.a = u.a and u.b = 2
+select t.a, u.n from t right join u on t.a = u.a
+select t.a, u.n from t full join u on t.a = u.a and t.b = u.b
+select a, t.b, u.b from t join u using (a)
+select a, t.b, u.n from t left join u using (a)
+select a, n from t full join u using (a)
+select * from t natural join u
+select t.a from t semi join u on t.a = u.a
+select t.a from t anti join u using (a)
+select t.a, u.a from t, u where t.a = u.a and t.b < u.b
+select t.a, u.a from t cross join u where t.a + u.a = 20
+select t.a, x.n from t, lateral (select n from u where u.a = t.a) x
+select t.a, x.n from t left join lateral (select sum(n) n from u where u.a = t.a) x on true
+select t.a, x.n from t join (select n, a from u where u.b = t.b) x on x.a = t.a
+with c as (select a, b from t where a > 10) select * from c join c d on c.a = d.a
+with c(x, y) as (select a, b from t), d as (select x from c where y = 1) select * from d union all select a from u
+select a from t union select a from u
+select a from t intersect select a from u
+select a from t except select a from u
+select b from t intersect all select b from u
+select b from t except all select b from u
+select a, s from t union all by name select s, n as a from u
+select a as x from t union all by name select n as y from u
+(select a from t order by a limit 3) union all (select a from u order by a desc limit 2)
+select distinct b from t
+select distinct on (b) b, a from t order by b, a desc
+select a, row_number() over (partition by b order by a) from t
+select a, sum(a) over (order by a rows between 2 preceding and current row) from t
+select a, rank() over (order by b) r from t qualify r <= 3
+select b, sum(a), sum(sum(a)) over () from t group by b
+select b, rank() over (order by sum(a) desc) from t group by b
+select b, s, count(*), grouping(b), grouping(s) from t group by rollup (b, s)
+select b, s, count(*) from t group by cube (b, s)
+select b, s, count(*) from t group by grouping sets ((b), (s), ())
+select b, count(*) from t group by rollup (b) having grouping(b) = 1
+values (1, 'a'), (2, null)
+select * from (values (1, 'a'), (2, 'b')) v(x, y) where x > 1
+select * from range(5)
+select * from generate_series(1, 10, 3) g(x)
+from t
+from t select a where b = 1
+select * exclude (s) from t
+select * replace (a * 2 as a) from t
+select t.* from t join u on t.a = u.a
+select a, b from t where (a, b) = (4, 4)
+select a, b from t where (a, b) in (select a, b from u)
+select a, b from t where (a, b) not in (select a, b from u)
+select a from t where a = (select max(a) from u)
+select a from t where a > (select avg(a) from u where u.b = t.b)
+select sum(a) from t where a < (select count(*) from u)
+select (select sum(a) from t) + (select sum(a) from u)
+select a, case when exists (select 1 from u where u.a = t.a) then 'x' else 'y' end from t
+select a from t where exists (select 1 from u where u.a = t.a) or b = 1
+select b, (select count(*) from u where u.b = t.b) from t group by b
+select b from t group by b having count(*) > (select count(*) from u where u.b = t.b)
+select a from t t1 where a = (select max(a) from t t2 where t2.b = t1.b and exists (select 1 from u where u.a = t2.a))
+select a, (select (select max(n) from u where u.a = t.a)) from t
+select a, (select max(x) from (select u.n + t.a as x from u where u.b = t.b) y) from t
+select a, (select sum(c) from (select b, count(*) c from u where u.a > t.a group by b)) from t
+select t1.a from t t1 where t1.b = (select min(b) from u where u.a = t1.a union all select 1 where false)
+select a from t order by b desc nulls last, a limit 5 offset 2
+select a from t limit 0
+select a + 1 as x, x * 2 as y from t
+select a as b2 from t where b2 > 30
+select count(distinct b), count(distinct s) from t
+select string_agg(s, ',' order by a) from t where a < 8
+select b, count(*) filter (where a > 10) from t group by b
+select count(*) from t where false
+select max(a) from t where false group by b
+select * from e
+select sum(a) from e
+select t.a from t where t.a in (1, 2, (select max(a) from u))
+select a, lag(a) over w, lead(a) over w from t window w as (partition by b order by a)
+select u.a, count(*) from u left join t on u.a = t.a where t.b is null group by u.a
+select (select 1), (select null)
+select exists (select 1 from e), not exists (select 1 from e)
+select a between 1 and (select max(b) from u) from t
+select a from t where b is not distinct from (select min(b) from u where u.a = t.a)
+select b from t where s like 's%' group by b order by count(*) desc, b limit 2
+select coalesce(b, (select max(b) from u)) from t
+select a from t where a in (select a from u union select b from u)
+select a from t where a in (select n from u where n > (select avg(n) from u v where v.b = u.b))
+select x.a from (select a, b from t) as x where x.b = (select max(b) from (select b from u where u.a = x.a) z)
+select count(*) from (select distinct a, b from u) x
+select count(*) from t t1, t t2, t t3 where t1.a = t2.a and t2.a = t3.a
+select b, avg(d) from t group by b
+select t.s, u.s from t full outer join u on t.s = u.s and t.a > 20
+select a from t where (select count(*) from u where u.a = t.a) > 1
+select a from t where not (a in (select a from u)) and not exists (select * from u where u.n = t.a)
+select dt, count(*) from t group by dt order by dt
+select sum(case when b is null then 1 end) from t
+select b, count(*) as n from t group by b order by n desc, b
+select a from t where b = 1 union all select a from t where b = 2 order by a
+select * from (select a, row_number() over (order by a desc) rn from t) where rn < 4
+select a, sum(n) from u group by a order by sum(n) desc, a limit 3
+select 'x' || s from t where s > (select min(s) from u)
+select a, (select string_agg(s, ',' order by n) from u where u.a = t.a) from t
+select t.a from t where (b, s) in ((1, 's1'), (2, 's2'))
+select exists(from u where u.a = t.a and n > 10) from t
+select a, (select count(*) from u where u.a is not distinct from t.b) from t
+select a, (select count(u.b) from u where u.a = t.b) from t
+select (select count(*) from u where u.a = t.a and t.b = 1) from t
+select a, (select max(n) from u where u.a = t.a group by u.b order by 1 limit 1) from t
+select a, (select sum(x) from (select n as x from u where u.a = t.a union all select 1) q) from t
+select a, (select count(*) from (select a from u where u.a = t.a intersect select a from u where b = 1) q) from t
+select a, (select max(r) from (select row_number() over (order by n) r from u where u.b = t.b) q) from t
+select a from t where b in (select b from u where u.a > t.a)
+select a from t where b not in (select b from u where u.a > t.a)
+select a, b not in (select b from u where u.a > t.a) from t
+select t.a, x.c from t, (select count(*) as c from u where u.a = t.a) x
+select a, (select u.a from u where u.a = t.a and u.n = (select max(v.n) from u v where v.a = t.a)) from t
+select a, sum(a) over w1, count(*) over (w1 rows between 1 preceding and current row) from t window w1 as (partition by b order by a)
+select b, rank() over w from t group by b window w as (order by count(*), b)
+create macro f(x, y := 2) as x * y + 1; select f(a), f(a, 3) from t where f(b) > 3
+create view v as select a, b from t where a > 5; select count(*) from v join v w on v.a = w.b
+create temp table tt as select b, count(*) as c from t group by b; select * from tt x join tt y on x.c = y.c
+select a, (select t.a + u.n from u where u.n = t.a) from t
+select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
+select t.a from t left join u on t.a = u.a where u.a is null
+select x.b, y.c from (select b, count(*) c from t group by b) x left join (select b, count(*) c from u group by b) y on x.b is not distinct from y.b
+select a from t where a % 2 = 0 and (a in (select a from u) or s in (select s from u where u.b = t.b))
+select a, (select count(distinct s) from u where u.b = t.b), (select max(s) from u where u.b < t.b) from t
+select (select sum(n) from u where u.a = x.k) from (select distinct b as k from t) x
+select a from t where (select max(u.a) from u where u.s = t.s) = (select min(v.a) from u v where v.s = t.s)
+select * from (select a from t where a < 3) x, (select n from u where n < 3) y where x.a <> y.n
+select a, b, (select count(*) from u where u.a = t.a and u.b = t.b or u.n = t.a) from t
