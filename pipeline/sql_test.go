@@ -46,11 +46,12 @@ func sqlPlan(t *testing.T, query string, paths map[string]string, out Target) (*
 		b.Read(name, paths[name])
 	}
 	j := b.SQL(query).Job()
-	return newPlanOf(t.Context(), j, nil, out, nil, PlanOptions{applied: func(r logical.Rule, before, after rel.Output) {
+	checked := func(r logical.Rule, before, after rel.Output) {
 		require.NoError(t, rel.Check(after), "%s: after %s:\n%s\nbefore:\n%s", query, r.Name, rel.Print(after.Root),
 			rel.Print(before.Root))
 		require.NoError(t, rel.SameRows(before, after), "%s: %s", query, r.Name)
-	}})
+	}
+	return newPlanOf(t.Context(), j, nil, out, nil, PlanOptions{applied: checked})
 }
 
 // TestSQLGivesDuckDBsRows runs the queries of testdata/queries.sql, in short strides and with spilling on the CPU, and
@@ -112,25 +113,25 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 	table := func(columns ...gpu.Field) declaredTable { return declaredTable{&gpu.Schema{Fields: columns}} }
 	number := func(name string) gpu.Field { return gpu.Field{Name: name, Type: gpu.Of(gpu.Int32), Nullable: true} }
 	for query, want := range map[string]string{
-		"SELECT x FROM t":                                 `column 8: there is no column "x"`,
-		"SELECT a FROM tt":                                `there is no table "tt" (did you mean "t"?)`,
-		"SELECT a, sum(b) FROM t":                         `column "a" is neither a key of GROUP BY`,
-		"SELECT * FROM t GROUP BY a":                      `column "b" is neither a key of GROUP BY`,
-		"SELECT (SELECT a, b FROM t)":                     "must have one column, and this one has 2",
-		"SELECT a FROM t, t":                              `there are two tables "t"`,
-		"SELECT a FROM t UNION SELECT a, b FROM t":        "as many columns on both sides",
-		"SELECT a FROM t ORDER BY 2":                      "ORDER BY 2 is out of range",
-		"SELECT a FROM t WHERE sum(a) > 1":                "sum",
-		"WITH RECURSIVE r AS (SELECT 1 UNION ALL SELECT * FROM r) SELECT * FROM r": "recursive queries are not possible yet",
-		"SELECT sum(a) OVER w FROM t":                                             `there is no window "w"`,
-		"SELECT a FROM t PIVOT (sum(a) FOR b IN (1, 2))":                          "PIVOT is not possible yet",
-		"SELECT a AS x, x + y AS y FROM t":                                        "uses itself",
-		"SELECT * FROM range(1, 2, 0)":                                            "cannot be 0",
-		"SELECT a FROM t LIMIT -1":                                                "LIMIT cannot be negative",
-		"CREATE MACRO f(x) AS x + 1; SELECT f(1, 2)":                              "has 1 parameters, found 2 arguments",
-		"SELECT 1; SELECT 2":                                                      "has no effect",
-		"SELECT a FROM t WHERE (a, b) = (1, 2, 3)":                                "a row of as many values",
-		"SELECT a FROM t ASOF JOIN t u ON t.a >= u.a":                             "ASOF joins are not possible yet",
+		"SELECT x FROM t":                                        `column 8: there is no column "x"`,
+		"SELECT a FROM tt":                                       `there is no table "tt" (did you mean "t"?)`,
+		"SELECT a, sum(b) FROM t":                                `column "a" is neither a key of GROUP BY`,
+		"SELECT * FROM t GROUP BY a":                             `column "b" is neither a key of GROUP BY`,
+		"SELECT (SELECT a, b FROM t)":                            "must have one column, and this one has 2",
+		"SELECT a FROM t, t":                                     `there are two tables "t"`,
+		"SELECT a FROM t UNION SELECT a, b FROM t":               "as many columns on both sides",
+		"SELECT a FROM t ORDER BY 2":                             "ORDER BY 2 is out of range",
+		"SELECT a FROM t WHERE sum(a) > 1":                       "sum",
+		"WITH RECURSIVE r AS (SELECT 1 UNION ALL FROM r) FROM r": "recursive queries are not possible yet",
+		"SELECT sum(a) OVER w FROM t":                            `there is no window "w"`,
+		"SELECT a FROM t PIVOT (sum(a) FOR b IN (1, 2))":         "PIVOT is not possible yet",
+		"SELECT a AS x, x + y AS y FROM t":                       "uses itself",
+		"SELECT * FROM range(1, 2, 0)":                           "cannot be 0",
+		"SELECT a FROM t LIMIT -1":                               "LIMIT cannot be negative",
+		"CREATE MACRO f(x) AS x + 1; SELECT f(1, 2)":             "has 1 parameters, found 2 arguments",
+		"SELECT 1; SELECT 2":                                     "has no effect",
+		"SELECT a FROM t WHERE (a, b) = (1, 2, 3)":               "a row of as many values",
+		"SELECT a FROM t ASOF JOIN t u ON t.a >= u.a":            "ASOF joins are not possible yet",
 	} {
 		b := New("sql").ReadTable("t", table(number("a"), number("b"))).SQL(query).Write(filepath.Join(dir, "x"),
 			ParquetOptions{})

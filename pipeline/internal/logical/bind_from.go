@@ -101,7 +101,8 @@ func (b *queryBinder) withAlias(at syntax.TableRef, r *Relation, name string, a 
 		return nil, mistake(a.Sample, "samples are not possible yet; filter by hash(…) instead")
 	}
 	if len(a.Columns) > len(r.columns) {
-		return nil, syntax.NewError(b.step.SQL, at.Pos(), "the table has %d columns, and %d names are given", len(r.columns),
+		return nil, syntax.NewError(b.step.SQL, at.Pos(), "the table has %d columns, and %d names are given",
+			len(r.columns),
 			len(a.Columns))
 	}
 	if len(a.Columns) > 0 {
@@ -338,7 +339,8 @@ func (b *queryBinder) joined(t *syntax.JoinedTable, l *level) (*Relation, error)
 	case t.AsOf:
 		return nil, mistake(t, "ASOF joins are not possible yet; use a window function over the union of both tables")
 	case t.Kind == "POSITIONAL":
-		return nil, mistake(t, "POSITIONAL joins are not possible: rows have no positions; join by row_number() OVER ()")
+		return nil, mistake(t,
+			"POSITIONAL joins are not possible: rows have no positions; join by row_number() OVER ()")
 	}
 	if left, right, err = b.apart(t.Right, left, right); err != nil {
 		return nil, err
@@ -377,7 +379,8 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 		}
 	}
 	both := &Relation{node: rel.NewJoin(b.here(), left.node, right.node, rel.JoinSpec{Kind: join.Inner}),
-		columns: slices.Concat(left.columns, right.columns), unreadable: slices.Concat(left.unreadable, right.unreadable)}
+		columns: slices.Concat(left.columns, right.columns), unreadable: slices.Concat(left.unreadable,
+			right.unreadable)}
 	var conditions []*expr.Expr
 	for i := range c.left {
 		x, y, err := sameType(c.left[i], c.right[i])
@@ -397,8 +400,9 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 		}
 		if on.node != both.node { // a subquery has added columns to the pairs
 			if kind != join.Inner || len(outer) > 0 {
-				return nil, mistake(t.On, "a subquery in the condition of this join is not possible yet; compute it in a "+
-					"query of FROM")
+				return nil, mistake(t.On,
+					"a subquery in the condition of this join is not possible yet; compute it in a "+
+						"query of FROM")
 			}
 			pairs, err := b.paired(t.Right, left, right, outer)
 			if err != nil {

@@ -86,7 +86,6 @@ type level struct {
 	free    map[rel.ID]bool // columns of outer levels that are used
 	aliases map[string]*selectAlias
 	catalog *catalog
-	query   bool // between a query and the query around it
 }
 
 // selectAlias is an expression of a select list, by its name.
@@ -116,7 +115,8 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 		case *syntax.CreateView:
 			c = &catalog{outer: c, tables: map[string]*namedQuery{folded(st.Name): {
 				CTE:    &syntax.CTE{Base: st.Base, Name: st.Name, Columns: st.Columns, Query: st.Query},
-				around: c, level: &level{catalog: c, free: map[rel.ID]bool{}}, readers: readersIn(st.Name, list[i+1:]...)}}}
+				around: c, level: &level{catalog: c, free: map[rel.ID]bool{}}, readers: readersIn(st.Name,
+					list[i+1:]...)}}}
 		case *syntax.CreateMacro:
 			if st.Query != nil {
 				return nil, mistake(st, "macros that are tables are not possible yet; make a view")
@@ -129,7 +129,8 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 			return nil, syntax.NewError(b.step.SQL, st.Pos(), "this statement is not possible in a step; write a query")
 		}
 	}
-	return nil, syntax.NewError(b.step.SQL, len(b.step.SQL), "there is no query; the rows of the last one are those of the step")
+	return nil, syntax.NewError(b.step.SQL, len(b.step.SQL),
+		"there is no query; the rows of the last one are those of the step")
 }
 
 // withMacros replaces calls of macros in a statement.
@@ -398,7 +399,8 @@ func positionOf(n syntax.Node, columns int, clause string) (int, error) {
 	}
 	var at int
 	if _, err := fmt.Sscan(number.Text, &at); err != nil || at < 1 || at > columns {
-		return 0, mistake(n, "%s %s is out of range: a number is the position of a column of the result, 1 to %d", clause,
+		return 0, mistake(n, "%s %s is out of range: a number is the position of a column of the result, 1 to %d",
+			clause,
 			number.Text, columns)
 	}
 	return at - 1, nil

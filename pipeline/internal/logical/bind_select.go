@@ -39,7 +39,8 @@ func (b *queryBinder) selected(n *syntax.Select, q *syntax.Query, around *level)
 		return nil, err
 	}
 	s := &selecting{queryBinder: b, sel: n,
-		level: &level{outer: around, catalog: around.catalog, free: map[rel.ID]bool{}, aliases: map[string]*selectAlias{}}}
+		level: &level{outer: around, catalog: around.catalog, free: map[rel.ID]bool{},
+			aliases: map[string]*selectAlias{}}}
 	in, err := b.from(n, s.level)
 	if err != nil {
 		return nil, err
@@ -381,7 +382,10 @@ func (s *selecting) outputOf(n syntax.Node) int {
 				return slices.IndexFunc(list, func(o output) bool { return o.x == s.sel.Items[i].X })
 			}
 		}
-		if at := slices.IndexFunc(list, func(o output) bool { return strings.EqualFold(o.name, name.Parts[0]) }); at >= 0 {
+		if at := slices.IndexFunc(list, func(o output) bool {
+			return strings.EqualFold(o.name,
+				name.Parts[0])
+		}); at >= 0 {
 			return at
 		}
 	}

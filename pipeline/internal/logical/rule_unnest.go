@@ -122,7 +122,8 @@ type pulled struct {
 }
 
 func (p pulled) with(q pulled) pulled {
-	return pulled{slices.Concat(p.outer, q.outer), slices.Concat(p.inner, q.inner), false, slices.Concat(p.others, q.others)}
+	return pulled{slices.Concat(p.outer, q.outer), slices.Concat(p.inner, q.inner), false, slices.Concat(p.others,
+		q.others)}
 }
 
 // columns returns the columns of the node that the conditions need.
@@ -227,7 +228,8 @@ func (u *unnesting) pull(n rel.Node) (rel.Node, pulled, bool) {
 		if !equalities {
 			return nil, p, false
 		}
-		return rel.NewWindow(origin, in, distinctIDs(slices.Concat(p.inner, n.Partition)), n.Order, n.Functions, n.Out), p,
+		return rel.NewWindow(origin, in, distinctIDs(slices.Concat(p.inner, n.Partition)), n.Order, n.Functions,
+				n.Out), p,
 			true
 	case *rel.Sort:
 		if n.Limit < 0 && n.Offset == 0 {
@@ -395,8 +397,9 @@ func (u *unnesting) single(r *rel.SingleRow) rel.Node {
 
 // atMostOne is a condition that fails for the second row.
 func atMostOne(in rel.Node, number rel.ID) *expr.Expr {
-	return computeOf("CASE WHEN %s > 1 THEN CAST('a subquery that is a value has more than one row' AS BIGINT) IS NULL "+
-		"ELSE true END", in, number)
+	return computeOf(
+		"CASE WHEN %s > 1 THEN CAST('a subquery that is a value has more than one row' AS BIGINT) IS NULL "+
+			"ELSE true END", in, number)
 }
 
 // byDomain returns a node for all rows of the domain, and its columns that equal the outer columns.
@@ -498,7 +501,8 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		in, ids := u.forDomain(n.In)
 		in, number := ranked(origin, in, ids, nil)
 		d, outer := u.readDomain()
-		out := u.joined(join.Left, d, in, pulled{outer: d.Rel().Exprs(outer), inner: ids, nullSafe: true}, nil, rel.None)
+		out := u.joined(join.Left, d, in, pulled{outer: d.Rel().Exprs(outer), inner: ids, nullSafe: true}, nil,
+			rel.None)
 		return rel.NewFilter(origin, out, []*expr.Expr{atMostOne(out, number)}), outer
 	case *rel.Expand:
 		in, ids := u.forDomain(n.In)
