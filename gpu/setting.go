@@ -18,13 +18,14 @@ const (
 	Overwrite                       // whether an output that exists is replaced
 	Discard                         // that an output is removed at the end, for measurements
 	Variables                       // the variables of a job
+	Parameters                      // the parameters of an SQL text
 	settings                        // the number of settings and one
 )
 
 // plain are the names when nobody has said any.
 var plain = [settings]string{DeviceMemory: "DeviceMemory", HostMemory: "HostMemory", SpillDir: "SpillDir",
 	SpillLimit: "SpillLimit", UseHost: "UseHost", UseGPU: "UseGPU", Overwrite: "Overwrite", Discard: "Discard",
-	Variables: "Variables"}
+	Variables: "Variables", Parameters: "Params"}
 
 // namer names settings.
 var namer atomic.Pointer[func(s Setting, value string) string]

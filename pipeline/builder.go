@@ -20,6 +20,7 @@ type Builder struct {
 	given  map[string]Source // sources of a job that may still be replaced
 	from   string
 	errs   []error
+	set    settings // of an SQL text
 }
 
 // New starts a job.
@@ -70,7 +71,7 @@ func (b *Builder) source(name string, s Source) *Builder {
 		b.errs = append(b.errs, fmt.Errorf("two sources are named %q", name))
 	}
 	b.job.Sources[name] = s
-	if len(b.job.Sources) == 1 {
+	if len(b.job.Sources) == 1 && len(b.job.Steps) == 0 {
 		b.from = name
 	}
 	return b
@@ -167,9 +168,18 @@ func (b *Builder) Plan() (*Plan, error) { return b.plan(context.Background()) }
 
 func (b *Builder) plan(ctx context.Context) (*Plan, error) {
 	if err := errors.Join(b.errs...); err != nil {
+		var located Diagnostics
+		if errors.As(err, &located) {
+			return nil, located
+		}
 		return nil, Diagnostics{{Msg: err.Error()}}
 	}
-	return newPlan(ctx, &b.job, b.tables, b.target)
+	p, err := newPlan(ctx, &b.job, b.tables, b.target)
+	if err != nil {
+		return nil, err
+	}
+	p.written.Set = b.set
+	return p, nil
 }
 
 // Run plans and executes the job.

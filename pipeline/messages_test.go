@@ -19,7 +19,7 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 		`filter: "x" = 'url'`:      `quote all of it: '"x" = ''url'''`,
 		"where: n > 1":             `:4:3: unknown key "where"; a filter step has a condition: filter`,
 		"having: n > 1":            "a filter step after the group has such a condition: filter",
-		"sql: select 1":            "a step is one of filter, select, join",
+		"query: select 1":          "; a step with a query is sql",
 		"order_by: n":              "; that is sort",
 		"group_by: n":              "; that is by in group: {by: …, aggregates: …}",
 		"fliter: n > 1":            `unknown key "fliter" (did you mean "filter"?)`,

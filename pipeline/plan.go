@@ -55,6 +55,8 @@ type PlanOptions struct {
 	WithoutRules []string
 	// TraceRules records the plan after each rule, for Explain.
 	TraceRules bool
+	// Target, if set, receives the rows instead of the job's output.
+	Target Target
 	// applied is logical.Options.Applied, for tests.
 	applied func(rule logical.Rule, before, after rel.Output)
 }
@@ -69,7 +71,7 @@ type RuleApplied struct {
 
 // NewPlanWith is NewPlan with options, and with a context that ends it: the planner may read samples of the sources.
 func NewPlanWith(ctx context.Context, job *Job, opt PlanOptions) (*Plan, error) {
-	return newPlanOf(ctx, job, nil, nil, nil, opt)
+	return newPlanOf(ctx, job, nil, opt.Target, nil, opt)
 }
 
 // newPlan is NewPlan with the caller's own tables and target.
@@ -85,6 +87,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	defer func() {
 		if err != nil {
 			p.Close()
+			err = j.Whole(err)
 		}
 	}()
 	faults := j.Check(slices.Collect(maps.Keys(own)))
@@ -296,7 +299,7 @@ func (p *Plan) Close() error {
 //
 // If a GPU cannot be started, a run with Auto logs a warning and uses the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
-	report, err := runner.Run(ctx, p.stages, p.output, opt.For(p.written.Memory))
+	report, err := runner.Run(ctx, p.stages, p.output, p.written.options(opt))
 	if err == nil {
 		return report, nil
 	}
@@ -310,7 +313,7 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 // driver, it is the device that takes less time according to a cost model and the plan's estimates;
 // the GPU is not started. The error is a *Diagnostic about the name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
-	choice, err := runner.ChooseDevice(p.stages, p.output, opt)
+	choice, err := runner.ChooseDevice(p.stages, p.output, p.written.Set.over(opt))
 	return choice, p.written.place(err)
 }
 
@@ -321,6 +324,6 @@ func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
 // whether it would finish, by the plan's estimates. It runs nothing, but opens the device of the
 // run to learn its budgets.
 func (p *Plan) Check(opt RunOptions) (*Check, error) {
-	check, err := runner.Check(p.stages, p.output, opt.For(p.written.Memory))
+	check, err := runner.Check(p.stages, p.output, p.written.options(opt))
 	return check, p.written.place(err)
 }

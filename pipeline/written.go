@@ -21,6 +21,8 @@ type written struct {
 	// the job.
 	Locations map[string]job.Location `json:"Places,omitempty"`
 	Memory    job.Memory
+	// Set are the settings of an SQL text.
+	Set settings `json:",omitzero"`
 	// Hidden are the values that must not be shown.
 	Hidden syntax.Values `json:",omitempty"`
 }
@@ -52,6 +54,9 @@ func writtenOf(j *Job, stages *physical.Plan) written {
 	}
 	return w
 }
+
+// options returns the options of a run with the settings of the job.
+func (w *written) options(opt RunOptions) RunOptions { return w.Set.over(opt.For(w.Memory)) }
 
 // File implements logical.Text.
 func (w *written) File() string { return w.Name }

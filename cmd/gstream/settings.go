@@ -16,6 +16,7 @@ var flagNames = map[gpu.Setting]string{
 	gpu.Overwrite:    "--overwrite",
 	gpu.Discard:      "gstream explain --analyze",
 	gpu.Variables:    "--set",
+	gpu.Parameters:   "--param",
 }
 
 // flagOf returns the flag of a setting, with a value unless that is "".

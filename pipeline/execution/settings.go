@@ -17,6 +17,7 @@ var fields = map[gpu.Setting]string{
 	gpu.Overwrite:    "RunOptions.Overwrite",
 	gpu.Discard:      "RunOptions.Discard",
 	gpu.Variables:    "LoadOptions.Set",
+	gpu.Parameters:   "Params",
 }
 
 // A program that runs pipelines has these fields; the command, which has flags, says so.

@@ -29,6 +29,8 @@ func (f *Diagnostic) Error() string {
 			fmt.Fprintf(&b, ":%d:%d", f.Line, f.Column)
 		}
 		b.WriteString(": ")
+	} else if f.Line > 0 {
+		fmt.Fprintf(&b, "line %d, column %d: ", f.Line, f.Column)
 	}
 	if f.Step != "" {
 		b.WriteString(f.Step + ": ")

@@ -36,6 +36,8 @@ type Job struct {
 	origins map[string]*origin
 	// dir is the folder to which paths in SQL are relative.
 	dir string
+	// sql is the statement of a job that FromSQL has made, nil for other jobs.
+	sql *SQL
 	// values maps parts of expressions to the values of their variables.
 	values syntax.Values
 }

@@ -38,6 +38,9 @@ func (o *origin) rawOffset(offset int) int {
 // LocationIn returns the location of a byte of text, which is part of the value at path. It is known
 // only if the file has the value unchanged, except for quotes, indentation and line breaks.
 func (j *Job) LocationIn(path, text string, offset int) (Location, bool) {
+	if j.sql != nil && path == StepPath(0)+".sql" {
+		return j.sql.locationIn(offset)
+	}
 	o, ok := j.origins[path]
 	if !ok {
 		return Location{}, false

@@ -69,6 +69,7 @@ type lexer struct {
 	hidden Hidden // the hidden values so far
 	end    string // what the end of the text is called
 	sql    bool   // the text has statements, which have parameters
+	marks  int    // the parameters ? of the statement so far
 }
 
 // symbols are the operators of two or more characters, longest first.
@@ -208,7 +209,7 @@ func (l *lexer) escaped(start int) (token, error) {
 			return l.take(tokenString, start, b.String()), nil
 		case '\\':
 			char, n := escape(l.src[i+1:])
-			if char == 0 && n > 0 {
+			if char == 0 && n > 1 {
 				return token{}, NewError(l.src, i, "a string must not contain the character 0")
 			}
 			b.WriteByte(char)

@@ -14,13 +14,14 @@ const (
 // ParseStatements parses the statements of an SQL text, which semicolons separate. The error is an *Error.
 func ParseStatements(src string) ([]Statement, error) { return Values(nil).ParseStatements(src) }
 
-// ParseStatements is the function ParseStatements for a text with values.
+// ParseStatements is the function ParseStatements for a text with values. A parameter without a value is a mistake,
+// unless v is nil.
 func (v Values) ParseStatements(src string) (_ []Statement, err error) {
 	if len(src) > maxStatements {
 		return nil, NewError(src[:0], 0, "the text has %d bytes, more than the %d that are allowed", len(src),
 			maxStatements)
 	}
-	p := &parser{src: src, sql: true}
+	p := &parser{src: src, sql: true, valued: v != nil}
 	defer func() { err = p.Hide(err) }()
 	if err := p.scan(lexer{src: src, values: v, sql: true, end: "the end of the text"}); err != nil {
 		return nil, err

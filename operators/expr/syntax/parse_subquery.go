@@ -3,6 +3,8 @@ package syntax
 import (
 	"strconv"
 	"strings"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 // startsQuery reports whether a query begins here, without parentheses.
@@ -233,6 +235,10 @@ func (p *parser) parameter() (Node, error) {
 			p.parameters)
 	}
 	p.parameters = kind
+	if p.valued {
+		return nil, NewError(p.src, t.pos, "the parameter %s has no value; give it one: %s",
+			p.src[t.pos:t.end], gpu.Parameters.To(name+"=VALUE"))
+	}
 	return &Parameter{p.at(t.pos), name}, nil
 }
 
@@ -240,6 +246,9 @@ func (p *parser) parameter() (Node, error) {
 func (p *parser) star(pos int, table string) (*StarExpr, error) {
 	p.advance()
 	n := &StarExpr{Star: Star{Table: table}}
+	if t := p.peek(); t.is("EXCEPT") && p.ahead(1).is("(") && !p.ahead(1).query {
+		p.tokens[p.next].text = "EXCLUDE"
+	}
 	if err := p.starModifiers(&n.Star); err != nil {
 		return nil, err
 	}

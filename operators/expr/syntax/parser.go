@@ -67,7 +67,8 @@ type parser struct {
 	sql    bool // the text has statements: subqueries, parameters, rows and stars are expressions
 	// parameters says whether the parameters of the statement have a number or a name, or is "".
 	parameters string
-	Hidden     // the hidden values in the text
+	valued     bool // a parameter without a value is a mistake
+	Hidden          // the hidden values in the text
 }
 
 // usualTokens is the number of tokens for which a parser has room at first.
@@ -89,25 +90,31 @@ func (p *parser) scan(l lexer) error {
 		if err := l.skipSpace(); err != nil {
 			return err
 		}
-		if part := values.at(src[l.pos:]); part != "" {
-			tokens, err := l.value(part)
-			if p.Hidden = l.hidden; err != nil {
+		if len(p.tokens) > maxTokens {
+			return NewError(p.src, l.pos, "the text has more than %d words and signs", maxTokens)
+		}
+		part := values.at(src[l.pos:])
+		key := part
+		if part == "" {
+			t, err := l.next()
+			if err != nil {
 				return err
 			}
-			p.tokens = append(p.tokens, tokens...)
-			continue
+			key = ParameterKey(l.parameter(t))
+			if _, ok := values[key]; !ok {
+				p.tokens = append(p.tokens, t)
+				if t.kind == tokenEOF {
+					return nil
+				}
+				continue
+			}
+			part, l.pos = src[t.pos:t.end], t.pos
 		}
-		t, err := l.next()
-		if err != nil {
+		tokens, err := l.value(part, key)
+		if p.Hidden = l.hidden; err != nil {
 			return err
 		}
-		p.tokens = append(p.tokens, t)
-		if t.kind == tokenEOF {
-			return nil
-		}
-		if len(p.tokens) > maxTokens {
-			return NewError(p.src, t.pos, "the text has more than %d words and signs", maxTokens)
-		}
+		p.tokens = append(p.tokens, tokens...)
 	}
 }
 
@@ -793,9 +800,6 @@ func (p *parser) startsTypedLiteral() bool {
 func (p *parser) call(name token) (Node, error) {
 	n := &Call{Name: strings.ToLower(name.text)}
 	err := p.arguments(n)
-	if err == nil && p.peek().is("WITHIN") && p.ahead(1).is("GROUP") {
-		err = p.withinGroup(n)
-	}
 	if err == nil && p.peek().is("FILTER") && p.ahead(1).is("(") {
 		p.next += 2
 		p.accept("WHERE")

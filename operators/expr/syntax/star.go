@@ -94,12 +94,9 @@ func (p *parser) starModifiers(s *Star) error {
 			return err
 		}},
 	} {
-		next := p.ahead(1)
-		other := p.sql && clause.word == "EXCLUDE" && p.peek().is("EXCEPT") && next.is("(") && !next.query
-		if !p.peek().is(clause.word) && !other {
+		if !p.accept(clause.word) {
 			continue
 		}
-		p.advance()
 		if !p.accept("(") {
 			if err := clause.item(); err != nil {
 				return err

@@ -3,6 +3,7 @@ package syntax
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -50,19 +51,58 @@ func (v Values) SplitAlias(src string) (text, name string) {
 	return text, ""
 }
 
+// ParameterKey returns the key in Values of the parameter $name. That of $1 and of the first ? of a statement has the
+// name 1. Case does not count.
+func ParameterKey(name string) string { return "$" + strings.ToLower(name) }
+
+// isParameter reports whether a key is that of a parameter.
+func isParameter(key string) bool {
+	return strings.HasPrefix(key, "$") && !strings.HasPrefix(key, "${")
+}
+
+// Parameters returns the names of the parameters in a text of statements, in the order of their first appearance. The
+// error is an *Error.
+func Parameters(src string) (names []string, err error) {
+	for l := (lexer{src: src, sql: true}); ; {
+		t, err := l.next()
+		if err != nil || t.kind == tokenEOF {
+			return names, err
+		}
+		if name := l.parameter(t); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+}
+
+// parameter returns the name of the parameter that a token is, in lower case, or "". It counts the marks of a
+// statement.
+func (l *lexer) parameter(t token) string {
+	switch {
+	case !l.sql:
+	case t.is(";"):
+		l.marks = 0
+	case t.is("?"):
+		l.marks++
+		return strconv.Itoa(l.marks)
+	case t.kind == tokenParameter:
+		return strings.ToLower(t.text)
+	}
+	return ""
+}
+
 // at returns the part of v at the start of a text, "" if there is none.
 func (v Values) at(s string) (part string) {
 	for k := range v {
-		if len(k) > len(part) && strings.HasPrefix(s, k) {
+		if len(k) > len(part) && strings.HasPrefix(s, k) && !isParameter(k) {
 			part = k
 		}
 	}
 	return part
 }
 
-// value reads the tokens of a value.
-func (l *lexer) value(part string) ([]token, error) {
-	v, start := l.values[part], l.pos
+// value reads the tokens of the value that replaces a part of the text, whose key in Values is given.
+func (l *lexer) value(part, key string) ([]token, error) {
+	v, start := l.values[key], l.pos
 	l.pos += len(part)
 	if v.Hidden && !slices.Contains(l.hidden, v) {
 		l.hidden = append(l.hidden, v)

@@ -103,15 +103,18 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 		}
 		switch st := st.(type) {
 		case *syntax.Query:
-			if i < len(list)-1 {
-				return nil, mistake(st, "a query before the last statement has no effect; name it with CREATE VIEW")
-			}
-			top := &level{catalog: c, free: map[rel.ID]bool{}}
-			r, err := b.boundQuery(st, top)
+			return b.lastQuery(st, list[i+1:], c)
+		case *syntax.Copy:
+			return b.lastQuery(st.Query, list[i+1:], c)
+		case *syntax.Describe:
+			r, err := b.lastQuery(st.Query, list[i+1:], c)
 			if err != nil {
 				return nil, err
 			}
-			return b.distinctColumns(r), nil
+			if st.Summarize {
+				return b.summarized(r, c)
+			}
+			return b.described(r), nil
 		case *syntax.CreateView:
 			c = &catalog{outer: c, tables: map[string]*namedQuery{folded(st.Name): {
 				CTE:    &syntax.CTE{Base: st.Base, Name: st.Name, Columns: st.Columns, Query: st.Query},
@@ -185,6 +188,18 @@ func (b *queryBinder) withMacros(st syntax.Statement) (syntax.Statement, error) 
 		return syntax.Replace(m.X, parameter)
 	}
 	return syntax.ReplaceAll(st, call)
+}
+
+// lastQuery binds the query whose rows are those of the text.
+func (b *queryBinder) lastQuery(q *syntax.Query, after []syntax.Statement, c *catalog) (*Relation, error) {
+	if len(after) > 0 {
+		return nil, mistake(q, "a query before the last statement has no effect; name it with CREATE VIEW")
+	}
+	r, err := b.boundQuery(q, &level{catalog: c, free: map[rel.ID]bool{}})
+	if err != nil {
+		return nil, err
+	}
+	return b.distinctColumns(r), nil
 }
 
 // distinctColumns gives columns of the same name a number, as DuckDB does in files that it writes.
@@ -391,10 +406,14 @@ func everyColumn(k *syntax.OrderKey, columns int) (keys []syntax.OrderKey) {
 	return keys
 }
 
-// positionOf returns the position that a number in GROUP BY or ORDER BY means, from 0, and -1 for another expression.
+// positionOf returns the position that a number in GROUP BY or ORDER BY means, from 0, and -1 for another expression,
+// such as the value of a parameter.
 func positionOf(n syntax.Node, columns int, clause string) (int, error) {
 	number, ok := n.(*syntax.NumberLiteral)
 	if !ok || strings.Trim(number.Text, "0123456789") != "" {
+		return -1, nil
+	}
+	if src := number.Source(); src != "" && src[number.Pos()] != number.Text[0] {
 		return -1, nil
 	}
 	var at int

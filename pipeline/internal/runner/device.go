@@ -57,6 +57,9 @@ func Unopened(name string) gpu.Properties {
 	return cuda.Unopened()
 }
 
+// CheckThreads returns an error if a number of threads is not possible.
+func CheckThreads(n int) error { return host.CheckThreads(n) }
+
 // CheckDevice returns an error when no run can ask for a device by this name. Whether the
 // machine has the device is known only when a run opens it.
 func CheckDevice(name string) error {

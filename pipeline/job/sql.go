@@ -1,0 +1,219 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gstream/gstream/operators/expr/syntax"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
+)
+
+// SQL is a statement of an SQL text with the definitions that it may use.
+type SQL struct {
+	File string // of the text, for errors; empty for a text that is not from a file
+	// Before has definitions of other texts. It ends with a line break, unless it is empty.
+	Before string
+	// Text has the statement, at its place in the text that the user wrote, and the definitions before it.
+	Text   string
+	Values syntax.Values // of parameters
+	Dir    string        // to which paths are relative; "" means the working directory
+	// Copy is the statement if it is COPY, which has the output.
+	Copy *syntax.Copy
+}
+
+// FromSQL returns a job with one step, the statement. The error is a *syntax.Error at a mistake in the output.
+func FromSQL(s SQL) (*Job, error) {
+	j := &Job{Name: "sql", Sources: map[string]Source{}, Steps: []Step{{SQL: s.Before + s.Text}}, file: s.File,
+		dir:    s.Dir,
+		values: s.Values, sql: &s}
+	if s.File != "" {
+		j.Name = strings.TrimSuffix(filepath.Base(s.File), filepath.Ext(s.File))
+	}
+	if s.Copy == nil {
+		return j, nil
+	}
+	var err error
+	j.Output, err = copyOutput(s.Copy)
+	if path := string(j.Output.Parquet); path != "" && !filepath.IsAbs(path) && elsewhere(path) == "" && s.Dir != "" {
+		j.Output.Parquet = Path(filepath.Join(s.Dir, path))
+		if strings.HasSuffix(path, "/") {
+			j.Output.Parquet += "/" // a folder
+		}
+	}
+	return j, err
+}
+
+// locationIn returns the location of a byte of the step's text, unless it is in the definitions of other texts.
+func (s *SQL) locationIn(offset int) (Location, bool) {
+	if offset -= len(s.Before); offset < 0 || offset > len(s.Text) {
+		return Location{}, false
+	}
+	before := s.Text[:offset]
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	return Location{strings.Count(before, "\n") + 1, utf8.RuneCountInString(line) + 1}, true
+}
+
+// Whole returns an error without the name of the step, if the job is one statement.
+func (j *Job) Whole(err error) error {
+	var faults Diagnostics
+	if j.sql == nil || !errors.As(err, &faults) {
+		return err
+	}
+	for _, d := range faults {
+		if d.Step == StepName(j.Steps, 0) {
+			d.Step = ""
+		}
+	}
+	return err
+}
+
+// copyNames are the options that COPY has by other names than the output of a job: those of DuckDB.
+var copyNames = map[string]string{"compression_level": "level", "row_group_size": "row_group_rows"}
+
+// copyInstead are options of DuckDB that are not possible, with what to write instead.
+var copyInstead = map[string]string{
+	"overwrite_or_ignore": "OVERWRITE replaces an earlier output; other files are never touched",
+	"append":              "an output is complete when it appears; write another folder, and read both",
+	"file_size_bytes":     "ROWS_PER_FILE bounds the rows of a file, and FILES the number of files",
+	"per_thread_output":   "FILES is the number of files that are written at the same time",
+	"row_groups_per_file": "ROWS_PER_FILE bounds the rows of a file",
+	"filename_pattern":    "files are named part-00000.parquet and so on",
+	"file_extension":      "files are named part-00000.parquet and so on",
+	"row_group_size_bytes": "ROW_GROUP_SIZE is the number of rows of a row group; a row group has at most 512 MiB in " +
+		"any case",
+	"field_ids":         "columns have no field IDs",
+	"kv_metadata":       "METADATA is a key of the output of a job file",
+	"metadata":          "METADATA is a key of the output of a job file",
+	"encryption_config": "files are not encrypted",
+}
+
+// copyOutput returns the output that COPY describes.
+func copyOutput(c *syntax.Copy) (Output, error) {
+	out := Output{Parquet: Path(c.To)}
+	options := structFields(reflect.TypeFor[sinkparquet.Options]())
+	seen := map[string]bool{}
+	isParquet := strings.EqualFold(filepath.Ext(c.To), ".parquet")
+	for _, o := range c.Options {
+		wrong := func(format string, args ...any) error {
+			return syntax.NewError(o.Source(), o.Pos(), format, args...)
+		}
+		name := strings.ToLower(o.Name)
+		if other, ok := copyNames[name]; ok {
+			name = other
+		}
+		if seen[name] {
+			return out, wrong("the option %s appears twice", strings.ToUpper(o.Name))
+		}
+		seen[name] = true
+		if name == "format" {
+			if text, ok := optionText(o.Value); !ok || !strings.EqualFold(text, "parquet") {
+				return out, wrong("COPY writes Parquet: FORMAT must be parquet; gstream sql --format csv or json " +
+					"prints rows")
+			}
+			isParquet = true
+			continue
+		}
+		f, ok := options.find(name)
+		if instead := copyInstead[name]; instead != "" {
+			return out, wrong("COPY has no option %s: %s", strings.ToUpper(o.Name), instead)
+		}
+		if !ok {
+			names := append(options.names(), "format", "compression_level", "row_group_size")
+			names = slices.DeleteFunc(names, func(n string) bool {
+				return n == "metadata" || n == "level" ||
+					n == "row_group_rows"
+			})
+			return out, wrong("COPY has no option %s%s; it has %s", strings.ToUpper(o.Name), DidYouMean(name, names),
+				strings.Join(names, ", "))
+		}
+		if msg := setOption(reflect.ValueOf(&out.Options).Elem().FieldByIndex(f.index), f, o.Value); msg != "" {
+			return out, wrong("%s %s", strings.ToUpper(o.Name), msg)
+		}
+	}
+	if ext := strings.ToLower(filepath.Ext(c.To)); !isParquet && slices.Contains([]string{".csv", ".tsv", ".json",
+		".jsonl",
+		".ndjson", ".txt", ".xlsx", ".arrow", ".avro", ".orc"}, ext) {
+		return out, syntax.NewError(c.Source(), c.Pos(), "COPY writes Parquet, and %s has the name of another "+
+			"format; name "+
+			"it .parquet, or add (FORMAT parquet)", c.To)
+	}
+	return out, nil
+}
+
+// setOption sets an option of COPY. It returns what is wrong with the value.
+func setOption(v reflect.Value, f field, n syntax.Node) string {
+	if n == nil { // a name without a value
+		if v.Kind() != reflect.Bool {
+			return "needs a value, as in " + strings.ToUpper(f.name) + " …"
+		}
+		v.SetBool(true)
+		return ""
+	}
+	if v.Kind() == reflect.Slice {
+		items := []syntax.Node{n}
+		if row, ok := n.(*syntax.Row); ok {
+			items = row.Items
+		}
+		for _, x := range items {
+			text, ok := optionText(x)
+			if !ok {
+				return "takes the names of columns, as in " + strings.ToUpper(f.name) + " (a, b)"
+			}
+			v.Set(reflect.Append(v, reflect.ValueOf(text)))
+		}
+		return ""
+	}
+	text, ok := optionText(n)
+	if !ok {
+		return "takes one value"
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return "must be true or false"
+		}
+		v.SetBool(on)
+	case reflect.Int, reflect.Int64:
+		i, err := strconv.ParseInt(text, 10, v.Type().Bits())
+		if err != nil {
+			return fmt.Sprintf("is %s; it must be a whole number", n)
+		}
+		v.SetInt(i)
+	default:
+		text = strings.ToLower(text)
+		if f.name == "compression" {
+			text = strings.Replace(text, "uncompressed", "none", 1)
+		}
+		if f.enum != nil && !slices.Contains(f.enum, text) {
+			return fmt.Sprintf("is %s; it must be one of %s%s", n, strings.Join(f.enum, ", "), DidYouMean(text, f.enum))
+		}
+		v.SetString(text)
+	}
+	return ""
+}
+
+// optionText returns the text of a word, a name, a string or a number.
+func optionText(n syntax.Node) (string, bool) {
+	switch n := n.(type) {
+	case *syntax.StringLiteral:
+		return n.Text, !n.Blob
+	case *syntax.NumberLiteral:
+		return n.Text, true
+	case *syntax.WordLiteral:
+		return strings.ToLower(n.Word), n.Word != "NULL"
+	case *syntax.Name:
+		return n.Parts[0], len(n.Parts) == 1
+	case *syntax.Unary:
+		if x, ok := n.X.(*syntax.NumberLiteral); ok && n.Op == "-" {
+			return "-" + x.Text, true
+		}
+	}
+	return "", false
+}

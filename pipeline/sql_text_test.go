@@ -1,0 +1,153 @@
+package pipeline
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const sqlData = "../examples/quickstart/data/"
+
+// sqlRows runs an SQL text on the CPU and returns its rows as JSON.
+func sqlRows(t *testing.T, text string, p Params) string {
+	t.Helper()
+	var c Collector
+	_, err := SQL(text, p).WriteTo(&c).Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err, text)
+	out := ""
+	for _, r := range c.Records() {
+		json, err := r.MarshalJSON()
+		require.NoError(t, err)
+		out += string(json)
+	}
+	return out
+}
+
+func TestAnSQLTextHasDefinitionsSettingsAndAQuery(t *testing.T) {
+	got := sqlRows(t, `
+		SET threads = 1; SET memory_limit = '1GiB';
+		CREATE VIEW n AS SELECT n_name AS name, n_regionkey AS r FROM '`+sqlData+`nation.parquet';
+		CREATE TEMP TABLE few AS FROM n WHERE name < 'C' -- two of them
+		; SELECT count(*) AS n, min(name) AS least FROM few`, nil)
+	require.Equal(t, `[{"least":"ALGERIA","n":3}`+"\n]", got)
+}
+
+func TestParametersAreValues(t *testing.T) {
+	day := time.Date(2026, 1, 31, 12, 0, 0, 0, time.FixedZone("", 3600))
+	for text, c := range map[string]struct {
+		p    Params
+		want string
+	}{
+		"SELECT $1 AS a, ? AS b":                                   {},
+		"SELECT ? AS a, ? AS b":                                    {Params{"1": 1, "2": "it's"}, `[{"a":1,"b":"it's"}` + "\n]"},
+		"SELECT $2 AS a, $1 AS b":                                  {Params{"1": true, "$2": nil}, `[{"a":null,"b":true}` + "\n]"},
+		"SELECT $Day::DATE AS d":                                   {Params{"day": "2026-01-31"}, `[{"d":"2026-01-31"}` + "\n]"},
+		"SELECT $t AS d":                                           {Params{"t": day}, `[{"d":"2026-01-31 11:00:00Z"}` + "\n]"},
+		"SELECT 5 - $1 AS d, $10 AS e":                             {Params{"1": -7, "10": uint8(3)}, `[{"d":12,"e":3}` + "\n]"},
+		"SELECT typeof($1) AS d":                                   {Params{"1": 1.5}, `[{"d":"DOUBLE"}` + "\n]"},
+		"SELECT typeof($1) AS d, $1 AS x":                          {Params{"1": float32(0.1)}, `[{"d":"FLOAT","x":0.1}` + "\n]"},
+		"SELECT a FROM (VALUES (1), (2)) v(a) LIMIT ?":             {Params{"1": 1}, `[{"a":1}` + "\n]"},
+		"SELECT a FROM (VALUES (1), (2)) v(a) ORDER BY $1, a desc": {Params{"1": 1}, `[{"a":2}` + "\n" + `,{"a":1}` + "\n]"},
+		"SELECT count(*) AS n FROM read_parquet($f)":               {Params{"f": sqlData + "nation.parquet"}, `[{"n":25}` + "\n]"},
+	} {
+		if c.p == nil {
+			_, err := SQL(text, Params{"1": 1, "2": 2}).Plan()
+			require.Error(t, err, text)
+			continue
+		}
+		require.Equal(t, c.want, sqlRows(t, text, c.p), text)
+	}
+}
+
+func TestMistakesInSQLHaveTheirPlace(t *testing.T) {
+	for text, want := range map[string]string{
+		"SELECT 1 AS a;\nSELECT 2": "line 2, column 1: there is a statement after the query",
+		"SELECT $x": "line 1, column 8: the parameter $x has no value; give it one: Params: " +
+			"x=VALUE\n    SELECT $x\n           ^",
+		"CREATE VIEW a AS SELECT 1 AS x":                               "column 31: there is no query at the end",
+		"CREATE VIEW a AS SELECT 1 AS x;\n FROM a\nWHERE y = 1":        "line 3, column 7: there is no column \"y\"",
+		"CREATE VIEW a AS SELECT y;\n FROM a":                          "line 1, column 25: there is no column \"y\"",
+		"CREATE VIEW a AS SELECT 1; CREATE VIEW A AS SELECT 1; FROM a": `line 1, column 28: there is a table "A" already`,
+		"SET thread = 1; SELECT 1":                                     `line 1, column 1: there is no setting "thread" (did you mean "threads"?)`,
+		"SET memory_limit = '80%'; SELECT 1":                           "SET memory_limit:",
+		"SET threads = 0; SELECT 1":                                    "is no number of CPU cores",
+		"EXPLAIN SELECT 1":                                             "EXPLAIN prints a plan",
+		"SELEC 1": "line 1, column 1: found \"SELEC\", expected " +
+			"a statement",
+		"COPY (SELECT 1) TO 'x.csv'": "COPY writes Parquet, and x.csv has the name " +
+			"of another format",
+		"COPY (SELECT 1) TO 'x' (FORMAT csv)": "FORMAT must be parquet",
+		"COPY (SELECT 1) TO 'x' (FILES many)": "FILES is many; it must be a whole number",
+		"COPY (SELECT 1) TO 'x' (COMPRESSION zst)": "must be one of snappy, zstd, gzip, brotli, " +
+			"lz4_raw, none (did you mean \"zstd\"?)",
+		"COPY (SELECT 1) TO 'x' (APPEND)": "COPY has no option APPEND: an output is " +
+			"complete",
+		"COPY (SELECT 1) TO 'x' (PARTITION_BI a)": `COPY has no option PARTITION_BI (did you mean "partition_by"?)`,
+		"FROM 'nowhere.parquet'":                  "nowhere.parquet",
+	} {
+		_, err := SQL(text, nil).Plan()
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "sql 1", text)
+		class := ErrJob
+		if text == "FROM 'nowhere.parquet'" {
+			class = ErrFile
+		}
+		require.ErrorIs(t, err, class, text)
+	}
+	_, err := SQL("SELECT 1", Params{"day": 1}).Plan()
+	require.ErrorContains(t, err, "the text has no parameter $day")
+	_, err = SQL("SELECT $day", Params{"day": struct{}{}}).Plan()
+	require.ErrorContains(t, err, "the parameter $day is a struct {}; it can be nil, a bool")
+}
+
+func TestCopyWritesWithItsOptions(t *testing.T) {
+	dir := t.TempDir()
+	one, many := filepath.Join(dir, "one.parquet"), filepath.Join(dir, "many")
+	copies := `COPY (SELECT n_name, n_regionkey FROM '` + sqlData + `nation.parquet') TO `
+	report, err := SQL(copies+"'"+one+"' (FORMAT parquet, COMPRESSION 'zstd', COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 10)",
+		nil).Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	require.EqualValues(t, 25, report.Output.Rows)
+	_, err = SQL(copies+"'"+one+"'", nil).Run(t.Context(), RunOptions{Use: Host})
+	require.ErrorIs(t, err, ErrOutput)
+	_, err = SQL(copies+"'"+one+"' (OVERWRITE)", nil).Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	_, err = SQL(copies+"'"+many+"/' (PARTITION_BY (n_regionkey), OVERWRITE true)", nil).Run(t.Context(),
+		RunOptions{Use: Host})
+	require.NoError(t, err)
+	_, err = os.Stat(filepath.Join(many, "n_regionkey=3", "part-00000.parquet"))
+	require.NoError(t, err)
+	require.Equal(t, `[{"n":5}`+"\n]", sqlRows(t, "SELECT count(*) AS n FROM '"+many+"/*/*.parquet' WHERE n_regionkey = 3",
+		nil))
+}
+
+func TestDescribeAndSummarizeAreQueries(t *testing.T) {
+	require.Equal(t, `[{"column_name":"a","column_type":"INTEGER","null":"NO"}`+"\n"+
+		`,{"column_name":"b","column_type":"VARCHAR","null":"NO"}`+"\n]", sqlRows(t, "DESCRIBE SELECT 1 AS a, 'x' AS b", nil))
+	row := func(name, typ, least, most, average, deviation, low, high, missing string) string {
+		return fmt.Sprintf(`{"approx_unique":%s,"avg":%s,"column_name":"%s","column_type":"%s","count":2,"max":"%s",`+
+			`"min":"%s","null_percentage":"%s","q25":%s,"q50":%s,"q75":%s,"std":%s}`+"\n", map[bool]string{true: "2",
+			false: "1"}[missing == "0"], average, name, typ, most, least, missing, low, low, high, deviation)
+	}
+	require.Equal(t, "["+row("a", "INTEGER", "1", "3", `"2.0"`, `"1.4142135623730951"`, `"1"`, `"3"`, "0")+
+		","+row("b", "VARCHAR", "x", "x", "null", "null", "null", "null", "50")+
+		","+row("c", "DATE", "2026-01-31", "2026-02-01", "null", "null", `"2026-01-31"`, `"2026-02-01"`, "0")+
+		","+row("d", "DECIMAL(2,1)", "1.5", "2.5", `"2.0"`, `"0.7071067811865476"`, `"1.5"`, `"2.5"`, "0")+"]",
+		sqlRows(t, "SUMMARIZE SELECT * FROM (VALUES (1, 'x', DATE '2026-01-31', 1.5), "+
+			"(3, NULL, DATE '2026-02-01', 2.5)) v(a, b, c, d)", nil))
+}
+
+func TestStepsFollowSQL(t *testing.T) {
+	var c Collector
+	_, err := SQL("SELECT n_regionkey AS r, count(*) AS n FROM nation GROUP BY ALL", nil).
+		Read("nation", sqlData+"nation.parquet").Filter("r > 2").Sort("r desc").WriteTo(&c).
+		Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	json, err := c.Records()[0].MarshalJSON()
+	require.NoError(t, err)
+	require.Equal(t, `[{"n":5,"r":4}`+"\n"+`,{"n":5,"r":3}`+"\n]", string(json))
+}
