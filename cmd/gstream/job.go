@@ -130,42 +130,11 @@ of the planner that changed it. --without-rule leaves one out.`,
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			planned := roomToPlan()
-			defer planned()
-			opt, err := flags.options(cmd)
-			if err != nil {
-				return err
-			}
 			job, err := flags.load(args[0])
 			if err != nil {
 				return err
 			}
-			p, err := pipeline.NewPlanWith(cmd.Context(), job,
-				pipeline.PlanOptions{WithoutRules: flags.withoutRules, TraceRules: rules})
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			choice, err := p.ChooseDevice(opt)
-			if err != nil {
-				return err
-			}
-			e := p.Explain(choice.Device)
-			e.Choice = choice
-			if analyze {
-				planned()
-				opt.Discard, opt.Leftover = true, left.add
-				if opt.Threads > 0 {
-					runtime.GOMAXPROCS(opt.Threads)
-				}
-				r, err := p.Run(cmd.Context(), opt)
-				left.clear()
-				if err != nil {
-					return err
-				}
-				e.Analyze(r)
-			}
-			return printValue(cmd.OutOrStdout(), format, e)
+			return flags.explained(cmd, job, nil, format, analyze, rules)
 		},
 	}
 	flags.register(cmd)
@@ -174,6 +143,44 @@ of the planner that changed it. --without-rule leaves one out.`,
 	cmd.Flags().BoolVar(&rules, "rules", false, "show what each rule of the planner did")
 	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and show what every stage did")
 	return cmd
+}
+
+// explained prints the plan of a job, and what a run did if analyze is set. target receives the rows; nil is the job's
+// output, which is removed at the end.
+func (f *runFlags) explained(cmd *cobra.Command, job *pipeline.Job, target pipeline.Target, format string, analyze,
+	rules bool) error {
+	planned := roomToPlan()
+	defer planned()
+	opt, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	p, err := pipeline.NewPlanWith(cmd.Context(), job,
+		pipeline.PlanOptions{WithoutRules: f.withoutRules, TraceRules: rules, Target: target})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	choice, err := p.ChooseDevice(opt)
+	if err != nil {
+		return err
+	}
+	e := p.Explain(choice.Device)
+	e.Choice = choice
+	if analyze {
+		planned()
+		opt.Discard, opt.Leftover = true, f.left.add
+		if opt.Threads > 0 {
+			runtime.GOMAXPROCS(opt.Threads)
+		}
+		r, err := p.Run(cmd.Context(), opt)
+		f.left.clear()
+		if err != nil {
+			return err
+		}
+		e.Analyze(r)
+	}
+	return printValue(cmd.OutOrStdout(), format, e)
 }
 
 func newSchema() *cobra.Command {

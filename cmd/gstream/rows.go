@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -20,7 +21,7 @@ import (
 type rowTarget struct {
 	rows  rowWriter
 	most  int64 // rows to show; further rows are only counted
-	seen  int64
+	seen  atomic.Int64
 	total int64
 }
 
@@ -34,7 +35,7 @@ func (t *rowTarget) Write(_ context.Context, s *gpu.Stride) error {
 	defer s.Release()
 	cells := make([]gpu.Scalar, len(s.Cols))
 	for i := range s.Rows {
-		if t.seen++; t.seen > t.most {
+		if t.seen.Add(1) > t.most {
 			continue
 		}
 		for c := range cells {
@@ -47,10 +48,10 @@ func (t *rowTarget) Write(_ context.Context, s *gpu.Stride) error {
 	return nil
 }
 
-func (t *rowTarget) shown() int64                 { return min(t.seen, t.most) }
+func (t *rowTarget) shown() int64                 { return min(t.seen.Load(), t.most) }
 func (t *rowTarget) Commit(context.Context) error { return nil }
 func (t *rowTarget) Abort() error                 { return nil }
-func (t *rowTarget) Stats() sink.Stats            { return sink.Stats{} }
+func (t *rowTarget) Stats() sink.Stats            { return sink.Stats{Rows: t.seen.Load()} }
 
 // rowWriter prints rows. end is called after success, with the number of printed rows, and with that
 // of all rows or -1 if it is unknown.
@@ -59,6 +60,13 @@ type rowWriter interface {
 	row(cells []gpu.Scalar) error
 	end(shown, total int64) error
 }
+
+// noRows prints nothing.
+type noRows struct{}
+
+func (noRows) begin(*gpu.Schema) error { return nil }
+func (noRows) row([]gpu.Scalar) error  { return nil }
+func (noRows) end(int64, int64) error  { return nil }
 
 // rowFormats are the values of gstream show --format.
 var rowFormats = []string{"table", "csv", "json", "markdown"}

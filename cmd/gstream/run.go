@@ -31,6 +31,7 @@ type runFlags struct {
 	threads                                int
 	overwrite                              bool
 	left                                   *leftovers
+	session                                *pipeline.Session // of gstream sql
 }
 
 func newRun(left *leftovers) *cobra.Command {
@@ -79,6 +80,12 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	}
 	f.register(cmd)
 	f.registerMachine(cmd)
+	f.registerRun(cmd)
+	return cmd
+}
+
+// registerRun registers the flags for the output, the progress and the reports of a run.
+func (f *runFlags) registerRun(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.progress, "progress", "auto",
 		"progress on standard error: auto (on a terminal), plain, json or none")
 	complete(cmd, "progress", "auto", "plain", "json", "none")
@@ -88,7 +95,6 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false,
 		"replace an existing output: a file, or a folder that contains only an earlier output")
-	return cmd
 }
 
 // registerMachine registers the flags for the device, the cores, the memory and the disk of a run.
@@ -157,10 +163,14 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 	if err := host.CheckThreads(f.threads); err != nil {
 		return opt, usageError(fmt.Errorf("--threads: %w", err))
 	}
-	return opt, parseSizes(map[string]sizeFlag{
+	err := parseSizes(map[string]sizeFlag{
 		"host-memory": {f.hostMemory, &opt.HostMemory}, "device-memory": {f.deviceMemory, &opt.DeviceMemory},
 		"stride-size": {f.strideSize, &opt.StrideSize}, "spill-limit": {f.spillLimit, &opt.SpillLimit},
 	})
+	if f.session != nil {
+		opt = f.session.Options(opt)
+	}
+	return opt, err
 }
 
 // sizeFlag is the text of a flag for a size, and the variable that receives its value.
@@ -253,13 +263,8 @@ func (p devicePool) close() error {
 
 // run runs the jobs one after the other, up to the first that fails.
 func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
-	if len(paths) > 1 {
-		for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline} {
-			if path != "" && path != "-" {
-				return usageError(fmt.Errorf("%s %s: a file holds the result of one job, not of %d; - writes those of "+
-					"all jobs to standard output", flag, path, len(paths)))
-			}
-		}
+	if err := f.checkReports(len(paths), "job"); err != nil {
+		return err
 	}
 	if f.hostMemory != "" {
 		ballast = nil
@@ -269,7 +274,8 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 		defer func() { err = errors.Join(err, devices.close()) }()
 	}
 	for i, path := range paths {
-		if err := f.runOne(cmd, path, devices); err != nil {
+		load := func() (*pipeline.Job, error) { return f.load(path) }
+		if err := f.runJob(cmd, path, load, devices); err != nil {
 			if rest := len(paths) - i - 1; rest > 0 {
 				slog.Error("a job failed, so the remaining jobs do not run", "job", path, "left", rest)
 			}
@@ -279,7 +285,20 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	return nil
 }
 
-func (f *runFlags) runOne(cmd *cobra.Command, path string, devices devicePool) error {
+// checkReports refuses one file for the reports of several runs of what.
+func (f *runFlags) checkReports(runs int, what string) error {
+	for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline} {
+		if path != "" && path != "-" && runs > 1 {
+			return usageError(fmt.Errorf("%s %s: a file holds the result of one %s, not of %d; - writes those of "+
+				"all to standard output", flag, path, what, runs))
+		}
+	}
+	return nil
+}
+
+// runJob runs a job, and shows its progress and its report. name is what logs call it.
+func (f *runFlags) runJob(cmd *cobra.Command, name string, load func() (*pipeline.Job, error),
+	devices devicePool) error {
 	show, err := newProgress(f.progress, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -288,7 +307,7 @@ func (f *runFlags) runOne(cmd *cobra.Command, path string, devices devicePool) e
 		f.left.quiet.Store(true)
 		logRecords(cmd)
 	}
-	result, err := f.execute(cmd, path, show, devices)
+	result, err := f.execute(cmd, name, load, show, devices)
 	show.end(result, err, codeOf(cmd.Context(), err))
 	switch {
 	case f.progress == "json" && err != nil:
@@ -317,7 +336,7 @@ func logRecords(cmd *cobra.Command) {
 }
 
 // execute plans and runs a job. The report is nil if the run did not begin.
-func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
+func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeline.Job, error), show progress,
 	devices devicePool) (result *pipeline.Report, err error) {
 	begin := time.Now()
 	opt, err := f.options(cmd)
@@ -353,7 +372,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
 	}
 	f.left.add(timeline.remove)
 	defer func() { err = errors.Join(err, timeline.close()) }()
-	job, err := f.load(path)
+	job, err := load()
 	if err != nil {
 		return nil, err
 	}
@@ -389,7 +408,7 @@ func (f *runFlags) execute(cmd *cobra.Command, path string, show progress,
 	opt.Progress, opt.Interval = show.update, show.interval()
 	opt.Leftover = f.left.add
 	defer f.left.clear()
-	slog.Info("run", "job", path, "threads", runtime.GOMAXPROCS(0))
+	slog.Info("run", "job", name, "threads", runtime.GOMAXPROCS(0))
 	opt.Timeline = f.timeline != ""
 	result, err = p.Run(cmd.Context(), opt)
 	if result != nil && result.Choice == nil {

@@ -30,6 +30,7 @@ func TestSettingsAreFlags(t *testing.T) {
 	}
 	require.Equal(t, "--device host", gpu.UseHost.String())
 	require.Equal(t, "--set day=VALUE", gpu.Variables.To("day=VALUE"))
+	require.Equal(t, "--param day=VALUE", gpu.Parameters.To("day=VALUE"))
 }
 
 // namesFlags are the packages next to the command whose strings name flags: what only the command uses, and the

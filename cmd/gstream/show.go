@@ -85,7 +85,7 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 	}
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 	target := &rowTarget{most: f.rows}
-	if target.rows, err = newRowWriter(f.format, out, f.tableWidth(cmd.OutOrStdout())); err != nil {
+	if target.rows, err = newRowWriter(f.format, out, tableWidth(f.width, cmd.OutOrStdout())); err != nil {
 		return err
 	}
 	job, file, err := f.jobOf(path)
@@ -107,8 +107,8 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 	if _, err := p.Run(cmd.Context(), opt); err != nil {
 		return err // without printing the buffer
 	}
-	if target.total = p.Rows; p.Rows < 0 && target.seen <= f.rows {
-		target.total = target.seen
+	if target.total = p.Rows; p.Rows < 0 && target.seen.Load() <= f.rows {
+		target.total = target.seen.Load()
 	}
 	if err := target.rows.end(target.shown(), target.total); err != nil {
 		return err
@@ -119,10 +119,10 @@ func (f *showFlags) show(cmd *cobra.Command, path string) error {
 	return out.Flush()
 }
 
-// tableWidth returns the width of a table in characters; -1 means that it is unbounded.
-func (f *showFlags) tableWidth(out io.Writer) int {
-	if f.width != 0 {
-		return f.width
+// tableWidth returns the width of a table in characters, by --width; -1 means that it is unbounded.
+func tableWidth(width int, out io.Writer) int {
+	if width != 0 {
+		return width
 	}
 	if file, ok := out.(*os.File); ok {
 		if w, _, err := term.GetSize(int(file.Fd())); err == nil && w > 0 {
