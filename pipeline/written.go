@@ -61,6 +61,9 @@ func (w *written) options(opt RunOptions) RunOptions { return w.Set.over(opt.For
 // File implements logical.Text.
 func (w *written) File() string { return w.Name }
 
+// FileOf implements logical.Text.
+func (w *written) FileOf(string) string { return w.Name }
+
 // Location implements logical.Text.
 func (w *written) Location(path string) job.Location { return w.Locations[path] }
 

@@ -51,6 +51,9 @@ func (j *Job) Check(own []string) Diagnostics {
 			add(name, path,
 				"the step does nothing; give it one of sql, filter, select, distinct, qualify, join, group, sort, "+
 					"limit or union")
+		case s.SQL != "" && (j.sql == nil || j.sql.Copy == nil) && j.copies(s):
+			add(name, path+".sql", "COPY is not possible in a job, whose rows go to its output; write the query of "+
+				"COPY")
 		case len(v) > 1:
 			add(name, path, "the step has %s; a step does one thing, so make it %d steps", strings.Join(v, " and "),
 				len(v))

@@ -23,6 +23,7 @@ type Job struct {
 	Memory      Memory            `yaml:"memory" doc:"Memory budgets."`
 	Sources     map[string]Source `yaml:"sources" doc:"Tables to read, by name."`
 	Steps       []Step            `yaml:"steps" doc:"Operations, in order. A step reads the previous step unless it has from."`
+	Query       Path              `yaml:"query" doc:"File with an SQL query, in place of steps, as in query: report.sql. Its tables are the sources, and Parquet files by their paths in quotes, relative to the job file. Its parameters, such as $day, are the variables of the job."`
 	Output      Output            `yaml:"output" doc:"Destination of the last step's rows."`
 
 	// file is the path of the job file, for errors; empty for a job built in Go.
@@ -36,7 +37,7 @@ type Job struct {
 	origins map[string]*origin
 	// dir is the folder to which paths in SQL are relative.
 	dir string
-	// sql is the statement of a job that FromSQL has made, nil for other jobs.
+	// sql is the text of a job that FromSQL has made or that has a query; nil for other jobs.
 	sql *SQL
 	// values maps parts of expressions to the values of their variables.
 	values syntax.Values

@@ -62,6 +62,9 @@ func Parse(path string, src []byte, opt LoadOptions) (*Job, error) {
 	if root := d.parse(src); root != nil {
 		d.document(root)
 		d.checkVariables(opt.Set)
+		if job.Query != "" && len(d.faults) == 0 {
+			d.query()
+		}
 	}
 	if len(d.faults) > 0 {
 		return nil, d.faults

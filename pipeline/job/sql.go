@@ -3,6 +3,8 @@ package job
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -47,6 +49,80 @@ func FromSQL(s SQL) (*Job, error) {
 		}
 	}
 	return j, err
+}
+
+// query makes the SQL text of the file that the job names its only step.
+func (d *decoder) query() {
+	j, at := d.job, d.job.Location("query")
+	if len(j.Steps) > 0 {
+		d.faultf(at, "the job has steps and a query; the rows are those of one of them, so leave the other out")
+		return
+	}
+	text, err := readQuery(string(j.Query))
+	if err != nil {
+		fault := &Diagnostic{File: j.file, Location: at, Msg: "query: " + err.Error()}
+		if errors.As(err, new(*fs.PathError)) {
+			fault.Err = err
+		}
+		d.faults = append(d.faults, fault)
+		return
+	}
+	names, err := syntax.Parameters(text)
+	if err != nil {
+		names = nil // the binder reports it
+	}
+	for _, name := range names {
+		// Case does not count in SQL.
+		declared := slices.DeleteFunc(sortedKeys(j.Vars), func(v string) bool { return !strings.EqualFold(v, name) })
+		if len(declared) == 0 {
+			d.faultf(at, "query: %s has the parameter $%s, and the job has no variable of this name%s; declare it "+
+				"under vars",
+				j.Query, name, DidYouMean(name, sortedKeys(j.Vars)))
+			continue
+		}
+		x := expression{variables: &d.vars}
+		val, err := d.vars.value(declared[0], nil)
+		if err == nil && x.typeOf(declared[0]) == typeSQL {
+			err = fmt.Errorf("the variable %s is of type sql, and a parameter is a value; give it another type",
+				declared[0])
+		}
+		var literal string
+		if err == nil {
+			literal, err = x.literal(declared[0], val.text)
+		}
+		if err != nil {
+			d.faultf(at, "query: %v", err)
+			continue
+		}
+		j.values[syntax.ParameterKey(name)] = syntax.Value{SQL: literal, Text: val.text, Hidden: val.env}
+	}
+	j.Steps = []Step{{SQL: text}}
+	j.locations[StepPath(0)] = at
+	j.sql = &SQL{File: string(j.Query), Text: text}
+}
+
+// readQuery reads a file with an SQL text.
+func readQuery(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxJobBytes {
+		return "", fmt.Errorf("%s is not a file with a text of at most %d bytes", path, maxJobBytes)
+	}
+	text, err := os.ReadFile(path)
+	if err == nil && strings.TrimSpace(string(text)) == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return strings.TrimPrefix(string(text), "\ufeff"), err
+}
+
+// FileOf returns the name of the file that has the value at a path of the job.
+func (j *Job) FileOf(path string) string {
+	if j.sql != nil && path == StepPath(0)+".sql" {
+		return j.sql.File
+	}
+	return j.file
 }
 
 // locationIn returns the location of a byte of the step's text, unless it is in the definitions of other texts.

@@ -3,6 +3,7 @@ package job
 import (
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
@@ -51,6 +52,15 @@ func (j *Job) tableRefs(s *Step) (list []syntax.TableRef) {
 		syntax.EachTable(st, func(t syntax.TableRef) { list = append(list, t) })
 	}
 	return list
+}
+
+// copies reports whether the SQL of a step has a COPY.
+func (j *Job) copies(s *Step) bool {
+	statements, err := j.values.ParseStatements(s.SQL)
+	return err == nil && slices.ContainsFunc(statements, func(n syntax.Statement) bool {
+		_, ok := n.(*syntax.Copy)
+		return ok
+	})
 }
 
 // tablesOf returns the names of tables in the SQL of a step.

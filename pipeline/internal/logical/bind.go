@@ -260,7 +260,7 @@ func (s *stepBinder) exprDiagnostic(in *Relation, sub, text string, err error, h
 			mistake.Msg = u.String()
 		}
 	}
-	f := &job.Diagnostic{File: s.query.Text.File(), Location: s.query.Text.Location(path), Step: s.name}
+	f := &job.Diagnostic{File: s.query.Text.FileOf(path), Location: s.query.Text.Location(path), Step: s.name}
 	message, picture, _ := strings.Cut(mistake.Error(), "\n")
 	if p, ok := s.query.Text.LocationIn(path, text, mistake.Pos); ok {
 		f.Location, message = p, mistake.Msg

@@ -37,6 +37,8 @@ func (sqlText) File() string { return "query.sql" }
 
 func (t sqlText) Location(string) job.Location { return job.Location{Line: 1, Column: 1} }
 
+func (t sqlText) FileOf(string) string { return t.File() }
+
 func (t sqlText) LocationIn(path, expression string, offset int) (job.Location, bool) {
 	return job.Location{Line: 1, Column: strings.Index(string(t), expression) + offset + 1}, true
 }

@@ -21,6 +21,8 @@ type Query struct {
 type Text interface {
 	// File returns the name of the text; it is empty for a query built in Go.
 	File() string
+	// FileOf returns the name of the text that has the value at a path.
+	FileOf(path string) string
 	// Location returns the location of a value, or else of the nearest value around it. The zero Location
 	// means unknown.
 	Location(path string) job.Location
