@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func (s *Session) builder(text string, p Params) (*Builder, error) {
 	for i, st := range list {
 		switch {
 		case st.Kind == DefineStatement || st.Kind == SetStatement:
-			if err := st.Apply(); err != nil {
+			if err := st.apply(); err != nil {
 				return nil, err
 			}
 		case st.Kind == ExplainStatement:
@@ -62,6 +63,10 @@ func (s *Session) builder(text string, p Params) (*Builder, error) {
 	return nil, (&sqlText{text: text}).located(syntax.NewError(text, len(text),
 		"there is no query at the end of the text"))
 }
+
+// Parameters returns the names of the parameters of an SQL text, in the order of their first appearance: 1 for $1 and
+// for the first ? of a statement, and day for $day.
+func Parameters(text string) ([]string, error) { return syntax.Parameters(text) }
 
 // Session runs SQL texts one after the other. Definitions (CREATE VIEW, CREATE TEMP TABLE, CREATE MACRO) and settings
 // (SET) last for the statements after them. A temporary table is computed by each query that reads it. The zero Session
@@ -181,10 +186,40 @@ func (st *Statement) mistake(format string, args ...any) error {
 	return st.text.located(syntax.NewError(st.text.text, st.node().Pos(), format, args...))
 }
 
+// Writes reports whether the statement is COPY, or EXPLAIN of COPY.
+func (st *Statement) Writes() bool { return copyOf(st.node()) != nil }
+
+// copyOf returns the COPY of a statement, or nil.
+func copyOf(n syntax.Statement) *syntax.Copy {
+	if e, ok := n.(*syntax.Explain); ok {
+		n = e.Statement
+	}
+	c, _ := n.(*syntax.Copy)
+	return c
+}
+
 func (st *Statement) node() syntax.Statement { return st.text.list[st.at] }
 
-// Apply adds what the statement defines or sets to the session. Statements of other kinds do not change a session.
-func (st *Statement) Apply() error {
+// Apply adds what the statement defines or sets to the session. A view or a table is planned, so that a mistake in it
+// is an error now, not when it is used. Statements of other kinds do not change a session.
+func (st *Statement) Apply(ctx context.Context) error {
+	j, err := st.Job()
+	if err != nil {
+		return err
+	}
+	if j != nil && st.Kind == DefineStatement {
+		p, err := NewPlanWith(ctx, j, PlanOptions{Target: &Collector{}})
+		if err != nil {
+			return err
+		}
+		if err := p.Close(); err != nil {
+			return err
+		}
+	}
+	return st.apply()
+}
+
+func (st *Statement) apply() error {
 	s := st.session
 	var old, fresh bool
 	d := definition{name: strings.ToLower(st.Name), sql: "", text: st.text}
@@ -247,13 +282,11 @@ func (st *Statement) Job() (*Job, error) {
 	case *syntax.Explain:
 		in.Text += text[at:n.Pos()] + blank(text[n.Pos():x.Statement.Pos()])
 		at = x.Statement.Pos()
-		in.Copy, _ = x.Statement.(*syntax.Copy)
-	case *syntax.Copy:
-		in.Copy = x
 	case *syntax.CreateMacro, *syntax.Set:
 		return nil, nil
 	}
 	in.Text += text[at:end(st.at)]
+	in.Copy = copyOf(n)
 	if x, ok := n.(*syntax.CreateView); ok {
 		in.Text += "\n; FROM " + syntax.QuoteName(x.Name)
 	}
@@ -287,6 +320,9 @@ func blank(text string) string {
 func (s *Session) Options(opt RunOptions) RunOptions { return s.set.over(opt) }
 
 var numberText = regexp.MustCompile(`^-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$`)
+
+// Set sets a setting, as SET name = value does.
+func (s *Session) Set(name, value string) error { return s.set.set(name, value) }
 
 // literal returns a value as SQL.
 func literal(v any) (string, error) {

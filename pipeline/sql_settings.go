@@ -44,13 +44,6 @@ var settingNames = map[string]string{
 
 // assign does SET. The error is a *syntax.Error.
 func (s *settings) assign(n *syntax.Set) error {
-	wrong := func(format string, args ...any) error { return syntax.NewError(n.Source(), n.Pos(), format, args...) }
-	name, known := settingNames[strings.ToLower(n.Name)]
-	if !known {
-		names := slices.Sorted(maps.Keys(settingNames))
-		return wrong("there is no setting %q%s; there are %s", n.Name, job.DidYouMean(strings.ToLower(n.Name), names),
-			strings.Join(names, ", "))
-	}
 	var text string
 	switch v := n.Value.(type) {
 	case *syntax.StringLiteral:
@@ -60,44 +53,53 @@ func (s *settings) assign(n *syntax.Set) error {
 	case *syntax.Name:
 		text = strings.Join(v.Parts, ".")
 	default:
-		return wrong("SET %s takes a string or a number, not %s", n.Name, n.Value)
+		return syntax.NewError(n.Source(), n.Pos(), "SET %s takes a string or a number, not %s", n.Name, n.Value)
+	}
+	if err := s.set(n.Name, text); err != nil {
+		return syntax.NewError(n.Source(), n.Pos(), "SET %v", err)
+	}
+	return nil
+}
+
+// set sets a setting to a value.
+func (s *settings) set(given, text string) error {
+	name, known := settingNames[strings.ToLower(given)]
+	if !known {
+		names := slices.Sorted(maps.Keys(settingNames))
+		return fmt.Errorf("%s: there is no such setting%s; there are %s", given,
+			job.DidYouMean(strings.ToLower(given), names), strings.Join(names, ", "))
 	}
 	sizes := map[string]*int64{"host_memory": &s.HostMemory, "device_memory": &s.DeviceMemory,
 		"spill_limit": &s.SpillLimit, "stride_size": &s.StrideSize}
 	switch name {
 	case "device":
 		if err := runner.CheckDevice(text); err != nil {
-			return wrong("SET %v", err)
+			return err
 		}
 		s.Device = text
 	case "spill_dir":
 		s.SpillDir = text
 	case "spill_compression":
 		if text != "lz4" && text != "none" {
-			return wrong("SET spill_compression takes 'lz4' or 'none', not %s", n.Value)
+			return fmt.Errorf("%s takes lz4 or none, not %q", given, text)
 		}
 		s.SpillCompression = text
 	case "threads":
 		count, err := strconv.Atoi(text)
-		if err == nil && count < 1 {
-			err = fmt.Errorf("too few")
+		if err != nil || count < 1 {
+			return fmt.Errorf("%s: %q is no number of CPU cores", given, text)
 		}
-		if err == nil {
-			err = runner.CheckThreads(count)
-		} else {
-			err = fmt.Errorf("%s is no number of CPU cores", n.Value)
-		}
-		if err != nil {
-			return wrong("SET %s: %v", n.Name, err)
+		if err := runner.CheckThreads(count); err != nil {
+			return fmt.Errorf("%s: %w", given, err)
 		}
 		s.Threads = count
 	default:
 		size, err := job.ParseSize(text)
 		if err == nil && size <= 0 {
-			err = fmt.Errorf("%s is no size; it is a number of bytes such as '4GiB'", n.Value)
+			err = fmt.Errorf("%q is no size; it is a number of bytes such as 4GiB", text)
 		}
 		if err != nil {
-			return wrong("SET %s: %v", n.Name, err)
+			return fmt.Errorf("%s: %w", given, err)
 		}
 		*sizes[name] = int64(size)
 	}

@@ -72,7 +72,7 @@ func TestMistakesInSQLHaveTheirPlace(t *testing.T) {
 		"CREATE VIEW a AS SELECT 1 AS x;\n FROM a\nWHERE y = 1":        "line 3, column 7: there is no column \"y\"",
 		"CREATE VIEW a AS SELECT y;\n FROM a":                          "line 1, column 25: there is no column \"y\"",
 		"CREATE VIEW a AS SELECT 1; CREATE VIEW A AS SELECT 1; FROM a": `line 1, column 28: there is a table "A" already`,
-		"SET thread = 1; SELECT 1":                                     `line 1, column 1: there is no setting "thread" (did you mean "threads"?)`,
+		"SET thread = 1; SELECT 1":                                     `column 1: SET thread: there is no such setting (did you mean "threads"?)`,
 		"SET memory_limit = '80%'; SELECT 1":                           "SET memory_limit:",
 		"SET threads = 0; SELECT 1":                                    "is no number of CPU cores",
 		"EXPLAIN SELECT 1":                                             "EXPLAIN prints a plan",
@@ -150,4 +150,58 @@ func TestStepsFollowSQL(t *testing.T) {
 	json, err := c.Records()[0].MarshalJSON()
 	require.NoError(t, err)
 	require.Equal(t, `[{"n":5,"r":4}`+"\n"+`,{"n":5,"r":3}`+"\n]", string(json))
+}
+
+func TestAJobCanBeAQuery(t *testing.T) {
+	dir := t.TempDir()
+	data, err := filepath.Abs(sqlData)
+	require.NoError(t, err)
+	run := func(vars, rest, query string, set map[string]string) (string, error) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "q.sql"), []byte(query), 0o644))
+		file := filepath.Join(dir, "job.yaml")
+		require.NoError(t, os.WriteFile(file, []byte("vars: {"+vars+"}\nsources: {nation: "+data+"/nation.parquet}\n"+
+			"query: q.sql\noutput: {parquet: out.parquet}\n"+rest), 0o644))
+		j, err := Load(file, LoadOptions{Set: set, LookupEnv: func(string) (string, bool) { return "secret", true }})
+		if err == nil {
+			err = Lint(j, LintOptions{})
+		}
+		if err != nil {
+			return "", err
+		}
+		var c Collector
+		if _, err := FromJob(j).WriteTo(&c).Run(t.Context(), RunOptions{Use: Host}); err != nil {
+			return "", err
+		}
+		json, err := c.Records()[0].MarshalJSON()
+		return string(json), err
+	}
+	got, err := run("Least: 2, name: x", "", "CREATE VIEW v AS SELECT n_regionkey AS r FROM nation;\n"+
+		"SELECT r, count(*) AS n, $name AS name FROM v WHERE r >= $least GROUP BY r ORDER BY r LIMIT 1",
+		map[string]string{"name": "it's"})
+	require.NoError(t, err)
+	require.Equal(t, `[{"n":5,"name":"it's","r":2}`+"\n]", got)
+	for _, c := range []struct{ vars, rest, query, want string }{
+		{"", "", "SELECT n_nam\nFROM nation", "q.sql:1:8: there is no column \"n_nam\"; did you mean \"n_name\"?\n   " +
+			" SELECT n_nam\n           ^"},
+		{"", "", "SELECT 1 +", "q.sql:1:11: "},
+		{"dya: 1", "", "SELECT $day", `q.sql has the parameter $day, and the job has no variable of ` +
+			`this name (did you mean "dya"?)`},
+		{"day: {default: 1, type: sql}", "", "SELECT $day", "is of type sql, and a parameter is a value"},
+		{"day: {default: x, type: number}", "", "SELECT $day", `day is "x", which is no number`},
+		{"token: '${env:TOKEN}'", "", "SELECT $token::INTEGER", `***`},
+		{"", "steps: [{limit: 1}]", "SELECT 1", "job.yaml:3:8: the job has steps and a query"},
+		{"", "", " \n", "q.sql is empty"},
+		{"", "", "COPY (SELECT 1) TO 'x'", "COPY is not possible in a job, whose rows go to its output"},
+		{"", "", "SET threads = 1; SELECT 1", "not possible"},
+	} {
+		_, err := run(c.vars, c.rest, c.query, nil)
+		require.ErrorContains(t, err, c.want, c.query)
+		require.ErrorIs(t, err, ErrJob, c.query)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "q.d"), 0o755))
+	_, err = Parse(filepath.Join(dir, "job.yaml"), []byte("query: q.d\noutput: {parquet: x}\n"), LoadOptions{})
+	require.ErrorContains(t, err, "is not a file with a text")
+	_, err = Parse(filepath.Join(dir, "job.yaml"), []byte("query: nowhere.sql\noutput: {parquet: x}\n"), LoadOptions{})
+	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -92,6 +92,7 @@ var layers = []struct{ room, imports string }{
 		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
 	{"pipeline", "gpu gpu/phrase operators/expr operators/expr/syntax pipeline/execution pipeline/internal/* " +
 		"pipeline/job sink sink/* source source/* github.com/apache/arrow"},
+	{"pipeline/sqldriver", "gpu pipeline sink"},
 	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline sink sink/* source " +
 		"source/* spill " +
 		"github.com/spf13/cobra github.com/mattn/go-runewidth"},

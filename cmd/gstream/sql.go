@@ -192,7 +192,7 @@ func (f *sqlFlags) checkFiles(statements []*pipeline.Statement) error {
 func (f *sqlFlags) statement(cmd *cobra.Command, st *pipeline.Statement, devices devicePool) error {
 	switch st.Kind {
 	case pipeline.DefineStatement, pipeline.SetStatement:
-		return st.Apply()
+		return st.Apply(cmd.Context())
 	case pipeline.CopyStatement:
 		return f.runJob(cmd, "COPY", st.Job, devices)
 	case pipeline.ExplainStatement:
@@ -201,7 +201,7 @@ func (f *sqlFlags) statement(cmd *cobra.Command, st *pipeline.Statement, devices
 			return err
 		}
 		var target pipeline.Target
-		if job.Output.Parquet == "" {
+		if !st.Writes() {
 			target = &rowTarget{rows: noRows{}}
 		}
 		return f.explained(cmd, job, target, "text", st.Analyze, false)
