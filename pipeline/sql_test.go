@@ -124,7 +124,7 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 		"SELECT a FROM t WHERE sum(a) > 1":                       "sum",
 		"WITH RECURSIVE r AS (SELECT 1 UNION ALL FROM r) FROM r": "recursive queries are not possible yet",
 		"SELECT sum(a) OVER w FROM t":                            `there is no window "w"`,
-		"SELECT a FROM t PIVOT (sum(a) FOR b IN (1, 2))":         "PIVOT is not possible yet",
+		"PIVOT t ON b USING sum(a)":                              "PIVOT needs the values that become columns",
 		"SELECT a AS x, x + y AS y FROM t":                       "uses itself",
 		"SELECT * FROM range(1, 2, 0)":                           "cannot be 0",
 		"SELECT a FROM t LIMIT -1":                               "LIMIT cannot be negative",

@@ -155,3 +155,16 @@ select (select sum(n) from u where u.a = x.k) from (select distinct b as k from 
 select a from t where (select max(u.a) from u where u.s = t.s) = (select min(v.a) from u v where v.s = t.s)
 select * from (select a from t where a < 3) x, (select n from u where n < 3) y where x.a <> y.n
 select a, b, (select count(*) from u where u.a = t.a and u.b = t.b or u.n = t.a) from t
+select min(columns(*)) from u
+select columns('a|b') + 1 from t
+select columns(* exclude (s)) from t
+select coalesce(columns('a|b'), columns('a|b')) from t
+select * from u pivot (sum(n) for s in ('s1','s2'))
+select * from u pivot (sum(n) as sn, max(b) for s in ('s1' as p,'s2') group by a)
+select * from u pivot (count(*) for s in ('s1','s2') b in (1,2,null))
+select * from u unpivot (v for k in (a, b))
+select * from u unpivot include nulls (v for k in (a as 'aa', b))
+unpivot u on a, b into name k value v
+unpivot u on columns(* exclude (s)) into name k value v
+select p.k, sum(v) from (unpivot u on a, b into name k value v) p group by p.k
+pivot u on s in ('s1', 's2') using sum(n) group by b

@@ -13,13 +13,6 @@ func ReplaceAll(s Statement, f func(Node) (Node, error)) (Statement, error) {
 	return (&rewriter{expression: f}).statement(s)
 }
 
-// ReplaceAllIn is ReplaceAll for a query.
-func ReplaceAllIn(q *Query, f func(Node) (Node, error)) (*Query, error) {
-	r := &rewriter{expression: f}
-	out := r.query(q)
-	return out, r.err
-}
-
 // rewriter copies statements.
 type rewriter struct {
 	expression func(Node) (Node, error) // as for Replace; nil keeps all
@@ -90,6 +83,10 @@ func (r *rewriter) body(b QueryBody) QueryBody {
 		b = &c
 	case *Select:
 		b = r.selection(n)
+	case *Pivot:
+		b = r.tableRef(n).(*Pivot)
+	case *Unpivot:
+		b = r.tableRef(n).(*Unpivot)
 	}
 	for _, op := range slices.Backward(chain) {
 		c := *op

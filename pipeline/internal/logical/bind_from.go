@@ -88,9 +88,13 @@ func (b *queryBinder) tableRef(t syntax.TableRef, l *level, left *Relation) (r *
 	case *syntax.JoinedTable:
 		r, err = b.joined(t, l)
 	case *syntax.Pivot:
-		err = mistake(t, "PIVOT is not possible yet; write sum(x) FILTER (WHERE key = 'value') for each value")
+		if r, err = b.pivot(t, l); err == nil {
+			r, err = b.withAlias(t, r, "", t.Alias)
+		}
 	case *syntax.Unpivot:
-		err = mistake(t, "UNPIVOT is not possible yet; write a UNION ALL of a SELECT for each column")
+		if r, err = b.unpivot(t, l); err == nil {
+			r, err = b.withAlias(t, r, "", t.Alias)
+		}
 	}
 	return r, nil, err
 }

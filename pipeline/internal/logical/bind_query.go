@@ -283,6 +283,10 @@ func (b *queryBinder) body(n syntax.QueryBody, l *level) (*Relation, error) {
 		return b.rowValues(n, l)
 	case *syntax.SetOperation:
 		return b.setOperation(n, l)
+	case *syntax.Pivot:
+		return b.pivot(n, &level{outer: l, catalog: l.catalog, free: map[rel.ID]bool{}})
+	case *syntax.Unpivot:
+		return b.unpivot(n, &level{outer: l, catalog: l.catalog, free: map[rel.ID]bool{}})
 	}
 	panic(fmt.Sprintf("logical: unknown body of a query: %T", n))
 }

@@ -38,14 +38,18 @@ func (b *queryBinder) selected(n *syntax.Select, q *syntax.Query, around *level)
 	if err != nil {
 		return nil, err
 	}
-	s := &selecting{queryBinder: b, sel: n,
-		level: &level{outer: around, catalog: around.catalog, free: map[rel.ID]bool{},
-			aliases: map[string]*selectAlias{}}}
-	in, err := b.from(n, s.level)
+	l := &level{outer: around, catalog: around.catalog, free: map[rel.ID]bool{}}
+	in, err := b.from(n, l)
 	if err != nil {
 		return nil, err
 	}
-	s.names, s.node = in, in.node
+	return b.selectFrom(n, q, l, in)
+}
+
+// selectFrom binds a SELECT over the rows of its FROM.
+func (b *queryBinder) selectFrom(n *syntax.Select, q *syntax.Query, l *level, in *Relation) (*Relation, error) {
+	s := &selecting{queryBinder: b, sel: n, level: l}
+	s.names, s.node, s.aliases = in, in.node, map[string]*selectAlias{}
 	for _, x := range n.Items {
 		if name := folded(x.Alias); name != "" && s.aliases[name] == nil {
 			s.aliases[name] = &selectAlias{x: x.X}
@@ -213,6 +217,19 @@ func (s *selecting) list() error {
 		items = []syntax.SelectItem{{X: &syntax.StarExpr{Base: s.sel.Base}}}
 	}
 	for _, x := range items {
+		if star := columnsIn(x.X); star != nil {
+			outputs, err := s.eachColumn(x.X, star)
+			if err != nil {
+				return err
+			}
+			for i := range outputs {
+				if x.Alias != "" {
+					outputs[i].name = x.Alias
+				}
+			}
+			s.outputs = append(s.outputs, outputs...)
+			continue
+		}
 		star, ok := x.X.(*syntax.StarExpr)
 		if !ok {
 			s.outputs = append(s.outputs, s.output(x))
@@ -262,9 +279,6 @@ func columnName(n syntax.Node) string {
 
 // star returns the columns of a star.
 func (s *selecting) star(n *syntax.StarExpr) ([]output, error) {
-	if n.Columns {
-		return nil, mistake(n, "COLUMNS is not possible yet; list the columns")
-	}
 	in, scope := s.names, s.scope(s.names)
 	among := scope.All()
 	if n.Table != "" {
