@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -316,20 +315,21 @@ func TestValues(t *testing.T) {
 	})
 }
 
-// TestADependentJoinCannotRunYet: SQL's planner removes it.
-func TestADependentJoinCannotRunYet(t *testing.T) {
-	_, err := lowered(t, dependent())
-	var d *Diagnostic
-	require.True(t, errors.As(err, &d))
-	require.Equal(t, "apply", d.Step)
+// TestADependentJoinBecomesAJoin computes the rows of r for each row of l by a join.
+func TestADependentJoinBecomesAJoin(t *testing.T) {
 	o := dependent()
 	e := logical.NewEstimator(t.Context())
-	require.Equal(t, rel.Print(o.Root), rel.Print(logical.Optimize(e, o, logical.Options{}).Root), "no rule touches it")
 	require.Equal(t, float64(len(leftRows)), e.Rows(o.Root))
 	for _, c := range o.Columns {
 		e.Column(o.Root, c)
 	}
-	require.ErrorContains(t, err, "a subquery that depends on the rows around it cannot be computed")
+	rel.Visit(logical.Optimize(e, o, logical.Options{}).Root, func(n rel.Node) {
+		_, apply := n.(*rel.Apply)
+		require.False(t, apply)
+	})
+	_, err := treeRows(t, o, shortStrides(t))
+	require.ErrorIs(t, err, ErrData)
+	require.ErrorContains(t, err, "a subquery that is a value has more than one row")
 }
 
 // dependent is a tree of l, and for each row the rows of r whose c is its a.

@@ -79,8 +79,6 @@ func (x *expression) expand() error {
 			x.dollar()
 		case strings.HasPrefix(rest, "${"):
 			err = x.value()
-		case rest[0] == '$':
-			err = fmt.Errorf("$ must be followed by {name}; write $$ for a dollar sign")
 		case rest[0] == '\'' || rest[0] == '"':
 			err = x.quoted(rest[0])
 		case strings.HasPrefix(rest, "--"):
@@ -287,8 +285,6 @@ func (x *expression) quoted(quote byte) error {
 			x.out.WriteString(pasted)
 			x.at = end
 			x.from(x.at, false)
-		case rest[0] == '$':
-			return fmt.Errorf("$ must be followed by {name}; write $$ for a dollar sign")
 		case rest[0] == quote:
 			x.copy(1)
 			if env { // the literal stays as written, since its value must not be shown

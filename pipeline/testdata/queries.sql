@@ -168,3 +168,6 @@ unpivot u on a, b into name k value v
 unpivot u on columns(* exclude (s)) into name k value v
 select p.k, sum(v) from (unpivot u on a, b into name k value v) p group by p.k
 pivot u on s in ('s1', 's2') using sum(n) group by b
+select t.a, x.s from t, lateral (select t.s from u where u.a = t.a order by u.n limit 1) x
+select a, (select t.b from u where u.a = t.a order by t.b, n limit 1) from t
+select a, (select count(*) from u where u.a = t.a group by t.b) from t

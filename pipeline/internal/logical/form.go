@@ -21,6 +21,11 @@ func CheckForm(q Query) job.Diagnostics {
 		if step.From != "" {
 			s.lookup(step.From, ".from")
 		}
+		if step.SQL != "" {
+			if _, err := s.query.Values.ParseStatements(step.SQL); err != nil {
+				s.exprDiagnostic(nil, ".sql", step.SQL, err, "")
+			}
+		}
 		s.form(step.Filter, ".filter")
 		s.form(step.Qualify, ".qualify")
 		s.formOf(step.Select, ".select")

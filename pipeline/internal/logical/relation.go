@@ -114,7 +114,7 @@ func project(origin expr.Origin, in rel.Node, items []item) *Relation {
 	seen := map[rel.ID]bool{}
 	for _, x := range items {
 		id, bare := x.expr.IsColumn()
-		if !bare || seen[id] || r.Name(id) != x.name {
+		if !bare || seen[id] || r.Name(id) != x.name || !r.Has(id) { // it may be of the rows around a subquery
 			id = r.Metadata.Add(rel.Computed(x.name, x.expr))
 		}
 		seen[id] = true

@@ -20,12 +20,25 @@ const maxExact = 10
 func orderJoins(e *Estimator, n rel.Node) rel.Node {
 	o := ordering{estimator: e, leaves: map[rel.Node]int{}}
 	o.rewritten = rel.Remembered(func(n rel.Node, again func(rel.Node) rel.Node) rel.Node {
-		if leaves := o.count(n); leaves == 0 || leaves > maxLeaves {
+		if leaves := o.count(n); leaves == 0 || leaves > maxLeaves || leaves == 2 && crosses(n) {
 			return rel.WithInputs(n, again)
 		}
 		return o.chain(n)
 	})
 	return o.rewritten(n)
+}
+
+// crosses reports whether a chain of two tables pairs all their rows: no other order is possible.
+func crosses(n rel.Node) bool {
+	switch n := n.(type) {
+	case *rel.Filter:
+		return crosses(n.In)
+	case *rel.Project:
+		return crosses(n.In)
+	case *rel.Join:
+		return n.AllPairs
+	}
+	return false
 }
 
 // ordering orders the joins of a plan.
@@ -140,18 +153,13 @@ func (c *chain) add(n rel.Node) (map[rel.ID]term, *order) {
 		}
 		return columns, o
 	case *rel.Project:
-		columns, o := c.add(n.In)
-		out := map[rel.ID]term{}
-		for i, e := range n.Exprs {
-			out[n.Columns[i]] = newTerm(e, columns, o.leaves)
-		}
-		return out, o
+		return c.addProject(n)
 	}
 	j := n.(*rel.Join)
 	step := j.Origin.Step
 	c.kept[step] = j.Kept
-	columns, l := c.add(j.Left)
-	right, r := c.add(j.Right)
+	columns, l := c.addSide(j, j.Left)
+	right, r := c.addSide(j, j.Right)
 	for i := range j.LeftKeys {
 		if j.AllPairs {
 			break
@@ -164,6 +172,25 @@ func (c *chain) add(n rel.Node) (map[rel.ID]term, *order) {
 		c.conds = append(c.conds, newTerm(e, columns, o.leaves))
 	}
 	return columns, o
+}
+
+// addSide adds a side of a join. The key that all rows of a cross join have in common is no part of a leaf.
+func (c *chain) addSide(j *rel.Join, n rel.Node) (map[rel.ID]term, *order) {
+	p, ok := n.(*rel.Project)
+	if !ok || !j.AllPairs || c.count(n) > 0 {
+		return c.add(n)
+	}
+	return c.addProject(p)
+}
+
+// addProject adds the input of a projection.
+func (c *chain) addProject(n *rel.Project) (map[rel.ID]term, *order) {
+	columns, o := c.add(n.In)
+	out := map[rel.ID]term{}
+	for i, e := range n.Exprs {
+		out[n.Columns[i]] = newTerm(e, columns, o.leaves)
+	}
+	return out, o
 }
 
 // addLeaf adds a leaf. The leaf gets new columns if it has a column of another leaf, which a

@@ -85,12 +85,11 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Optimize applies the rules to a plan. A plan with a dependent join, in which expressions use columns that are not
-// below them, gets only those that are needed.
+// Optimize applies the rules to a plan.
 func Optimize(e *Estimator, o rel.Output, opt Options) rel.Output {
-	dependent, starting := look(o.Root)
+	starting := look(o.Root)
 	for i, r := range Rules {
-		if slices.Contains(opt.Without, r.Name) || dependent && !r.Needed {
+		if slices.Contains(opt.Without, r.Name) {
 			continue
 		}
 		before := o
@@ -98,7 +97,7 @@ func Optimize(e *Estimator, o rel.Output, opt Options) rel.Output {
 			o.Root = r.apply(e, o.Root)
 		}
 		if r.Needed && o.Root != before.Root { // other rules make no nodes from which another one starts
-			dependent, starting = look(o.Root)
+			starting = look(o.Root)
 		}
 		if opt.Applied != nil {
 			opt.Applied(r, before, o)
@@ -107,14 +106,13 @@ func Optimize(e *Estimator, o rel.Output, opt Options) rel.Output {
 	return o
 }
 
-// look reports whether a plan has a dependent join, and for each rule whether it has a node from which that starts.
-func look(root rel.Node) (dependent bool, starting []bool) {
-	starting = make([]bool, len(Rules))
+// look reports for each rule whether a plan has a node from which it starts.
+func look(root rel.Node) []bool {
+	starting := make([]bool, len(Rules))
 	rel.Visit(root, func(n rel.Node) {
-		dependent = dependent || is[*rel.Apply](n)
 		for i, r := range Rules {
 			starting[i] = starting[i] || r.starts == nil || r.starts(n)
 		}
 	})
-	return dependent, starting
+	return starting
 }

@@ -2,7 +2,6 @@ package physical
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -253,10 +252,7 @@ func (l *lowering) lowerNode(n rel.Node, need required) (*Stage, layout, error) 
 		return l.lowerValues(n, need)
 	case *rel.SingleRow:
 		return l.lowerSingleRow(n, need)
-	case *rel.Apply:
-		return nil, nil, refused(n, errors.New("a subquery that depends on the rows around it cannot be computed: "+
-			"write it as a join"))
-	case *rel.SetOperation: // a rule has replaced it
+	case *rel.SetOperation, *rel.Apply: // rules have replaced them
 	}
 	panic(fmt.Sprintf("physical: there is no operator for a node of type %T", n))
 }

@@ -343,7 +343,7 @@ func Extend(in Node, exprs []*expr.Expr, names []string) (Node, []ID) {
 			name = names[i]
 		}
 		c, bare := e.IsColumn()
-		if bare && (name == "" || r.Name(c) == name) {
+		if bare && r.Has(c) && (name == "" || r.Name(c) == name) {
 			ids[i] = c
 			continue
 		}
