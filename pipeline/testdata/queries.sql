@@ -171,3 +171,12 @@ pivot u on s in ('s1', 's2') using sum(n) group by b
 select t.a, x.s from t, lateral (select t.s from u where u.a = t.a order by u.n limit 1) x
 select a, (select t.b from u where u.a = t.a order by t.b, n limit 1) from t
 select a, (select count(*) from u where u.a = t.a group by t.b) from t
+select t.a, t.b, u.n from t asof join u on t.b = u.b and t.a >= u.n
+select t.a, t.b, u.n from t asof left join u on t.b = u.b and t.a >= u.n
+select t.a, t.b, u.n from t asof left join u on t.b = u.b and t.a > u.n
+select t.a, t.b, u.n from t asof left join u on t.b = u.b and t.a < u.n
+select t.a, t.b, u.n from t asof left join u on t.b = u.b and u.n >= t.a
+select t.a, u.n from t asof join u on t.a >= u.n
+select t.a, u.n, u.s from t asof left join u on t.a + 1 >= u.n * 2 and t.b = u.b and t.s is not distinct from u.s
+select * from t asof join (select n as a, b, s as us from u) v using (b, a)
+select count(*), sum(n) from (select t.a, u.n from t asof left join u on t.b = u.b and t.b >= u.n)

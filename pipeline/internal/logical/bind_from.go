@@ -340,8 +340,6 @@ func (b *queryBinder) joined(t *syntax.JoinedTable, l *level) (*Relation, error)
 		return nil, err
 	}
 	switch {
-	case t.AsOf:
-		return nil, mistake(t, "ASOF joins are not possible yet; use a window function over the union of both tables")
 	case t.Kind == "POSITIONAL":
 		return nil, mistake(t,
 			"POSITIONAL joins are not possible: rows have no positions; join by row_number() OVER ()")
@@ -424,12 +422,20 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 	if !kind.Pairs() {
 		out = left
 	}
-	if len(outer) > 0 {
+	switch {
+	case t.AsOf && len(outer) > 0:
+		return nil, mistake(t, "the right side of an ASOF JOIN cannot use columns of the left side")
+	case t.AsOf:
+		var err error
+		if out, err = b.asofJoin(t, left, right, conditions, len(using)); err != nil {
+			return nil, err
+		}
+	case len(outer) > 0:
 		if rel.KeepsRight(kind) {
 			return nil, mistake(t, "the right side of a %s JOIN cannot use columns of the left side", t.Kind)
 		}
 		out = out.over(rel.NewApply(b.here(), kind, left.node, right.node, outer, conditions, rel.None))
-	} else {
+	default:
 		c.left, c.right, c.nullSafe = nil, nil, nil
 		for _, e := range conditions {
 			c.add(e, left.node)
