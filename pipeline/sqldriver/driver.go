@@ -10,7 +10,8 @@
 //
 // Rows stream: a query runs while they are read, and keeps at most a few strides of them. It ends when its context
 // ends or its rows are closed. Views, temporary tables and settings of one statement last for the later ones of the
-// same *sql.DB, on all its connections. A text may have several statements. The rows of Query are those of the last one, and
+// same *sql.DB, on all its connections. A text may have several statements. The rows of Query are those of the last
+// one, and
 // EXPLAIN has the plan in one row; Exec returns the number of rows that COPY has written. There are no transactions.
 //
 // Values have these types in Go; a column that may be null has the type sql.Null of it:

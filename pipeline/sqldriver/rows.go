@@ -36,7 +36,8 @@ func (d *dropping) Commit(context.Context) error { return nil }
 func (d *dropping) Abort() error                 { return nil }
 func (d *dropping) Stats() sink.Stats            { return sink.Stats{Rows: d.rows.Load()} }
 
-// target hands strides to the reader of the rows, one at a time. Memory of the run must be released before the run ends,
+// target hands strides to the reader of the rows, one at a time. Memory of the run must be released before the run
+// ends,
 // so Write waits for the reader, who always takes the next stride or closes the rows.
 type target struct {
 	strides  chan *gpu.Stride
