@@ -656,7 +656,7 @@ func (q *queue) completeColumn(col *gpu.Column, c pageColumn, w *decoding) (err 
 		o.copy(out.Valid, 0, w.work, c.valid, n)
 	}
 	if c.strings != 0 {
-		out.Data = o.keep(o.alloc(max(int64(status.bytes), 1)))
+		out.Data = o.keep(o.alloc(int64(status.bytes)))
 		o.scan(col.Offsets, col.Len, true)
 		launch(o, "pages_characters", blocks(col.Len, pageThreads), pageThreads, 0, charactersArgs{strings: c.strings,
 			offsets: addr(col.Offsets), out: addr(out.Data), n: int64(col.Len)})
