@@ -59,7 +59,7 @@ func (b *pageBatch) reserveConversion(g gpu.Page, c gpu.Column) (x pageConversio
 	if g.Encoding == gpu.StoredDeltaBytes {
 		x.capacity += int64(g.Values)*8 + pageSlack // lengths
 	}
-	x.bytes = b.reserve(x.capacity)
+	x.bytes = b.reserve(x.capacity + pageSlack)
 	if g.Encoding == gpu.StoredPlain || g.Encoding == gpu.StoredRuns {
 		return x, pageArray
 	}
@@ -115,7 +115,7 @@ func (w *decoding) enlarge(c pageColumn) (room *gpu.Buffer, err error) {
 		if x.capacity > list[i].capacity {
 			grown = append(grown, i)
 			list[i].bytes, list[i].capacity = uint64(need), x.capacity
-			need += (x.capacity + pageSlack) / pageSlack * pageSlack
+			need += (x.capacity + 2*pageSlack - 1) / pageSlack * pageSlack
 		}
 	}
 	if need == 0 || need > 2*math.MaxInt32 {

@@ -23,6 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
@@ -738,6 +740,45 @@ func TestADeviceMakesRoomForStringsThatSharePrefixes(t *testing.T) {
 			require.Less(t, k, 50)
 		}
 	}
+}
+
+// TestADeviceReadsTheLastOfStringsThatSharePrefixes reads strings of the 8 bytes that kernels check at a time, in memory
+// that nothing was written to before: with GSTREAM_EMULATOR_RACES=1 the emulator fails a read behind the last one.
+func TestADeviceReadsTheLastOfStringsThatSharePrefixes(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("kernels are not seen by the race detector")
+	}
+	schema := pq.NewSchema("prefixes", pq.Group{"text": pq.Encoded(pq.String(), &pq.DeltaByteArray)})
+	path := filepath.Join(t.TempDir(), "prefixes.parquet")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	w := pq.NewWriter(f, schema)
+	for k := range 60 {
+		_, err := w.WriteRows([]pq.Row{{pq.ValueOf(fmt.Sprintf("string%02d", k)).Level(0, 0, 0)}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, f.Close())
+	table, err := Open([]string{path}, OpenOptions{})
+	require.NoError(t, err)
+	lease := hosttest.Budget(t, 0).Lease("scan")
+	r, err := table.Scan(t.Context(), source.ScanOptions{Columns: []int{0}, Lease: lease,
+		Decode: source.DecodeOptions{Pages: true}})
+	require.NoError(t, err)
+	s, err := r.Read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, s.Cols[0].Pages)
+	q, err := cudatest.Open(t, cuda.Options{}).NewQueue("decode")
+	require.NoError(t, err)
+	got, err := throughDevice(t, q, s)
+	require.NoError(t, err)
+	for k := range got.Rows {
+		require.Equal(t, fmt.Sprintf("string%02d", k), got.Cols[0].ScalarAt(k).Str)
+	}
+	require.Equal(t, 60, got.Rows)
+	got.Release()
+	require.NoError(t, r.Close())
+	require.NoError(t, lease.Close())
 }
 
 // TestADeviceFindsStringsOfAnyLength reads PLAIN strings whose lengths are around those that kernels treat differently,

@@ -129,7 +129,8 @@ struct Strings {
     u32 starts[TILE / 32];         // a bit for each byte of the tile where a string may begin
     u16 before[TILE / 32];         // starts before these
     u16 next[2][STARTS];           // of each start, the start to which a walk from string to string leads
-    u8 real[STARTS];               // of each start, whether a string begins there
+    u16 walk[CHUNK];               // the starts where strings begin, in order
+    i32 strings;                   // how many these are
     i32 sums[33];
     bool ok;
 };
@@ -207,44 +208,53 @@ DEVICE bool take_strings(Strings& s, const u8* body, i32 bytes, i32 n) {
                 // A walk ends with a string that the tile does not have in whole, or after which none may begin.
                 bool goes = length < TILE && end < (u32)size && there & bit;
                 s.next[0][k] = goes ? s.before[end / 32] + __popc(there & (bit - 1)) : k;
-                s.real[k] = k == 0;
             }
+        if (me == 0) s.walk[0] = 0;
         __syncthreads();
-        // Those that some steps from the first one lead to are real: after a round, up to 2, 4, 8 steps and so on.
+        // A round doubles the steps of the walk that are known. A walk that has come to its end stays there. Loops over
+        // steps are not unrolled: that would take more registers than there are.
         int now = 0;
+        i32 known = 1;
         for (bool more = true; more; now = !now) {
+#pragma unroll 1
+            for (i32 i = me; i < known; i += PAGE_THREADS) s.walk[known + i] = s.next[now][s.walk[i]];
+            known *= 2;
             for (i32 i = me; i < count; i += PAGE_THREADS) {
-                u32 step = s.next[now][i], twice = s.next[now][step];
+                u32 start = s.next[now][i], twice = s.next[now][start];
                 s.next[!now][i] = twice;
-                if (s.real[i]) s.real[step] = 1;
-                if (i == 0) more = twice != step;
+                if (i == 0) more = twice != start && known < CHUNK;
             }
             more = __syncthreads_or(more && me == 0);
         }
-        own = 0;
+        // s.next[0] becomes the step to each start of the walk.
+#pragma unroll 1
+        for (i32 i = me; i < known; i += PAGE_THREADS) {
+            u32 start = s.walk[i];
+            if (i > 0 && s.walk[i - 1] == start) continue;
+            s.next[0][start] = (u16)i;
+            if (i + 1 == known || s.walk[i + 1] == start) s.strings = i + 1;
+        }
+        __syncthreads();
+        i32 to = min(s.strings, n - found);
         k = before;
         for (int word = 0; word < WORDS; word++)
-            for (u32 left = s.starts[me * WORDS + word]; left; left &= left - 1) own += s.real[k++];
-        i32 strings, i = found + block_exclusive(own, s.sums, strings), to = min(found + strings, n);
-        k = before;
-        for (int word = 0; word < WORDS && i < to; word++)
-            for (u32 left = s.starts[me * WORDS + word]; left && i < to; left &= left - 1) {
-                if (!s.real[k++]) continue;
+            for (u32 left = s.starts[me * WORDS + word]; left; left &= left - 1, k++) {
+                i32 step = s.next[0][k];
+                if (step >= to || s.walk[step] != k) continue;
                 i32 at = base + me * OWN + word * 32 + __ffs(left) - 1;
                 u32 length = load32(body + at);
                 bool fits = length <= (u32)(bytes - at - 4), inside = fits && at + 4 + (i32)length <= base + size;
-                if (!fits || !inside && i > found) { // a later tile has it
+                if (!fits || !inside && step > 0) { // a later tile has it
                     s.ok = fits;
-                    s.found = i;
+                    s.found = found + step;
                     s.at = at;
-                    i = to;
-                    break;
+                    continue;
                 }
                 if (!inside) s.wide = 1; // not all its bytes were looked at
-                s.value[i] = at + 4;
-                s.length[i++] = (i32)length;
-                if (i == to) {
-                    s.found = to;
+                s.value[found + step] = at + 4;
+                s.length[found + step] = (i32)length;
+                if (step + 1 == to) {
+                    s.found = found + to;
                     s.at = at + 4 + (i32)length;
                 }
             }

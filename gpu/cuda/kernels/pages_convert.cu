@@ -8,7 +8,7 @@ struct Conversion {
     u8* values;    // converted values, or addresses of strings
     i32* lengths;  // of strings
     u8* bytes;     // space for bytes of values, and for lengths of prefixes before them
-    i64 capacity;  // of bytes; a kernel that needs more writes what it needs
+    i64 capacity;  // of bytes, and SLACK follow; a kernel that needs more writes what it needs
     i64 factor;    // of STORED_SCALED
     i32 page;
     i32 encoding;
@@ -318,6 +318,7 @@ DEVICE const u8* delta_bytes(Conversion& x, const PageColumn& c, ConvertShared& 
         out += size;
         __syncwarp();
     }
+    if (lane < (i32)SLACK) out[lane] = 0; // kernels read behind the last one
     return x.bytes + head;
 }
 

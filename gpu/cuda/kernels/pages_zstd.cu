@@ -29,7 +29,7 @@ struct ZstdBlock {
 struct ZstdFrame {
     i32 page;
     i32 content;     // bytes of output, or -1
-    i32 check_at;    // position of the checksum in the body, or -1
+    i32 check_at;    // position of the checksum in the body, or -1: pages_zstd_copy writes that if the page is wrong
     u32 from, to;    // its output: written by pages_zstd_copy, 0 if that fails
 };
 
@@ -563,7 +563,9 @@ KERNEL_BOUNDS(pages_zstd_copy, ZstdArgs, COPY_THREADS, 8) {
             f.to = at;
         }
     }
-    if (threadIdx.x == 0 && !(ok && at == raw)) mark_bad(status);
+    if (threadIdx.x > 0 || (ok && at == raw)) return;
+    mark_bad(status);
+    for (i32 k = 0; k < z.count; k++) a.frames[a.blocks[z.first + k].frame].check_at = -1; // output is missing
 }
 
 // --- Checksums ------------------------------------------------------------------------
