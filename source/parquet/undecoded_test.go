@@ -742,8 +742,9 @@ func TestADeviceMakesRoomForStringsThatSharePrefixes(t *testing.T) {
 	}
 }
 
-// TestADeviceReadsTheLastOfStringsThatSharePrefixes reads strings of the 8 bytes that kernels check at a time, in memory
-// that nothing was written to before: with GSTREAM_EMULATOR_RACES=1 the emulator fails a read behind the last one.
+// TestADeviceReadsTheLastOfStringsThatSharePrefixes reads strings of the 8 bytes that kernels check at a time, in
+// memory that nothing was written to before. With GSTREAM_EMULATOR_RACES=1 the emulator fails a read behind the last
+// one.
 func TestADeviceReadsTheLastOfStringsThatSharePrefixes(t *testing.T) {
 	if decoder(t) == nil {
 		t.Skip("kernels are not seen by the race detector")
