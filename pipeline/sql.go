@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/job"
 )
@@ -67,6 +68,10 @@ func (s *Session) builder(text string, p Params) (*Builder, error) {
 // Parameters returns the names of the parameters of an SQL text, in the order of their first appearance: 1 for $1 and
 // for the first ? of a statement, and day for $day.
 func Parameters(text string) ([]string, error) { return syntax.Parameters(text) }
+
+// IsComplete reports whether an SQL text can be run: it ends with a semicolon, or has a mistake that more text does not
+// mend.
+func IsComplete(text string) bool { return syntax.IsComplete(text) }
 
 // Session runs SQL texts one after the other. Definitions (CREATE VIEW, CREATE TEMP TABLE, CREATE MACRO) and settings
 // (SET) last for the statements after them. A temporary table is computed by each query that reads it. The zero Session
@@ -323,6 +328,34 @@ var numberText = regexp.MustCompile(`^-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$`)
 
 // Set sets a setting, as SET name = value does.
 func (s *Session) Set(name, value string) error { return s.set.set(name, value) }
+
+// Tables returns the names of the views and temporary tables, in order.
+func (s *Session) Tables() (names []string) {
+	for _, d := range s.definitions {
+		if d.what == "table" {
+			names = append(names, d.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Columns returns the columns of a table: of a view by its name, or of files by their path in quotes.
+func (s *Session) Columns(ctx context.Context, table string) ([]gpu.Field, error) {
+	list, err := s.Parse("", "FROM "+table, nil)
+	if err != nil {
+		return nil, err
+	}
+	j, err := list[0].Job()
+	if err != nil {
+		return nil, err
+	}
+	p, err := NewPlanWith(ctx, j, PlanOptions{Target: &Collector{}})
+	if err != nil {
+		return nil, err
+	}
+	return p.Schema().Fields, p.Close()
+}
 
 // literal returns a value as SQL.
 func literal(v any) (string, error) {

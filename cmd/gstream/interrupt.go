@@ -23,6 +23,23 @@ type leftovers struct {
 
 	mu     sync.Mutex
 	remove []func() error
+	// cancel, if set, takes an interrupt (SIGINT). It returns false if it had one before, and then the process ends.
+	cancel func() bool
+}
+
+// onInterrupt sets the function that takes an interrupt; nil ends that.
+func (l *leftovers) onInterrupt(cancel func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancel = cancel
+}
+
+// takes reports whether an interrupt has been taken.
+func (l *leftovers) takes(s os.Signal) bool {
+	l.mu.Lock()
+	cancel := l.cancel
+	l.mu.Unlock()
+	return s == os.Interrupt && cancel != nil && cancel()
 }
 
 // stopped is the cause of the cancellation of a context by a signal.
@@ -68,6 +85,9 @@ func interruptible(stderr io.Writer, left *leftovers, exit func(code int)) (cont
 	go func() {
 		defer close(ended)
 		s, ok := <-signals
+		for ok && left.takes(s) {
+			s, ok = <-signals
+		}
 		if !ok {
 			return
 		}

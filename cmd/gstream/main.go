@@ -68,6 +68,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 	if errors.As(err, new(reported)) {
 		return code
 	}
+	printError(stderr, err)
+	return code
+}
+
+// printError prints the message of an error.
+func printError(stderr io.Writer, err error) {
 	for _, line := range strings.Split(message(err), "\n") {
 		// A message of several lines lists several faults, or has a caret under an expression. The line
 		// of the caret is indented.
@@ -76,7 +82,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 		}
 		fmt.Fprintln(stderr, line)
 	}
-	return code
 }
 
 func newRoot(left *leftovers) *cobra.Command {

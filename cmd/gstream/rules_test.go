@@ -95,7 +95,7 @@ var layers = []struct{ room, imports string }{
 	{"pipeline/sqldriver", "gpu pipeline sink"},
 	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline sink sink/* source " +
 		"source/* spill " +
-		"github.com/spf13/cobra github.com/mattn/go-runewidth"},
+		"github.com/spf13/cobra github.com/mattn/go-runewidth github.com/reeflective/readline"},
 	{"examples/program", "pipeline"},
 }
 
@@ -106,6 +106,7 @@ var forTests = []string{"gpu/gputest", "gpu/host/hosttest", "gpu/cuda/cudatest",
 // owned are the modules of others that only some packages import.
 var owned = []string{"github.com/ebitengine/purego", "github.com/parquet-go/parquet-go", "github.com/apache/arrow",
 	"github.com/goccy/go-yaml", "github.com/spf13/cobra", "github.com/mattn/go-runewidth",
+	"github.com/reeflective/readline",
 	"github.com/stretchr/testify"}
 
 // files calls f with each file of the module whose name has one of the endings, by its path from

@@ -54,7 +54,10 @@ have all rows and whole values; gstream show --help describes them. --rows bound
 
 A parameter is a value: $day, or $1, or ?, which is the next number. --param gives it. A
 number, true, false and null are what they look like; everything else is a text, which
-becomes a date or a number where the query needs one, and so is a value in single quotes.`,
+becomes a date or a number where the query needs one, and so is a value in single quotes.
+
+Without a query, on a terminal, sql is a shell: it has a history and completes names, a
+statement ends with a semicolon, Ctrl-C ends a query, and .help lists its commands.`,
 		Example: `  gstream sql "SELECT count(*) FROM 'data/orders.parquet'"
   gstream sql "FROM 'data/*.parquet' WHERE o_orderdate = \$day" --param day=2026-01-31
   gstream sql -f report.sql --format csv > report.csv
@@ -81,14 +84,6 @@ becomes a date or a number where the query needs one, and so is a value in singl
 const tableRows = 40
 
 func (f *sqlFlags) sql(cmd *cobra.Command, args []string) (err error) {
-	text, err := f.text(cmd, args)
-	if err != nil {
-		return err
-	}
-	params, err := f.parameters()
-	if err != nil {
-		return err
-	}
 	if f.rows < -1 {
 		return usageError(fmt.Errorf("--rows %d: must not be negative", f.rows))
 	}
@@ -97,6 +92,17 @@ func (f *sqlFlags) sql(cmd *cobra.Command, args []string) (err error) {
 	}
 	if f.hostMemory != "" {
 		ballast = nil
+	}
+	if f.file == "" && len(args) == 0 && interactive(cmd) {
+		return f.shell(cmd)
+	}
+	text, err := f.text(cmd, args)
+	if err != nil {
+		return err
+	}
+	params, err := f.parameters()
+	if err != nil {
+		return err
 	}
 	statements, err := f.session.Parse(f.name(), text, params)
 	if err != nil {
@@ -109,8 +115,16 @@ func (f *sqlFlags) sql(cmd *cobra.Command, args []string) (err error) {
 	if !f.left.ends {
 		defer func() { err = errors.Join(err, devices.close()) }()
 	}
+	if len(statements) == 0 {
+		return usageError(errors.New("the text has no statement"))
+	}
+	return f.statements(cmd, statements, devices)
+}
+
+// statements runs statements one after the other, with an empty line between the results of two.
+func (f *sqlFlags) statements(cmd *cobra.Command, list []*pipeline.Statement, devices devicePool) error {
 	printed := false
-	for _, st := range statements {
+	for _, st := range list {
 		prints := st.Kind == pipeline.QueryStatement || st.Kind == pipeline.ExplainStatement
 		if prints && printed {
 			fmt.Fprintln(cmd.OutOrStdout())

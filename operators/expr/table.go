@@ -2,6 +2,7 @@ package expr
 
 import (
 	_ "embed"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -664,6 +665,16 @@ func MissingFunctions() []string {
 		}
 	}
 	return names
+}
+
+// FunctionNames returns the names of all functions, aggregates and window functions, in order.
+func FunctionNames() []string {
+	var names []string
+	for _, list := range []iter.Seq[string]{maps.Keys(functions), maps.Keys(aggregates), maps.Keys(rankings)} {
+		names = slices.AppendSeq(names, list)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // unknownFunction returns the error of a call of a function that is not in the table.

@@ -14,6 +14,8 @@ type Error struct {
 	Msg       string // what was found and what was expected
 	// Missing is the name that was not found, if that is the mistake.
 	Missing *Missing
+	// Unclosed says that the text ends in a string, a name in quotes or a comment.
+	Unclosed bool
 }
 
 // Missing is a name for which a scope has no column.
@@ -64,6 +66,13 @@ func Cut(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// unclosed returns the mistake of a text that ends before something is closed.
+func unclosed(src string, pos int, format string, args ...any) *Error {
+	err := NewError(src, pos, format, args...)
+	err.Unclosed = true
+	return err
 }
 
 // NewError returns a mistake at a byte offset of a text.

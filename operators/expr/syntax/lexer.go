@@ -148,7 +148,7 @@ func (l *lexer) skipSpace() error {
 			for depth > 0 {
 				switch {
 				case i >= len(rest):
-					return NewError(l.src, l.pos, "a comment is not closed: expected */")
+					return unclosed(l.src, l.pos, "a comment is not closed: expected */")
 				case strings.HasPrefix(rest[i:], "*/"):
 					depth--
 					i += 2
@@ -177,7 +177,7 @@ func (l *lexer) quoted(k tokenKind, quote byte, start, from int) (token, error) 
 	for i := from; ; {
 		j := strings.IndexByte(l.src[i:], quote)
 		if j < 0 {
-			return token{}, NewError(l.src, start, "a quote is not closed: expected %c", quote)
+			return token{}, unclosed(l.src, start, "a quote is not closed: expected %c", quote)
 		}
 		b.WriteString(l.src[i : i+j])
 		i += j + 1
@@ -218,7 +218,7 @@ func (l *lexer) escaped(start int) (token, error) {
 			b.WriteByte(c)
 		}
 	}
-	return token{}, NewError(l.src, start, "a quote is not closed: expected '")
+	return token{}, unclosed(l.src, start, "a quote is not closed: expected '")
 }
 
 // escape returns the byte that the characters after a backslash stand for, and the number of these characters: b, f, n,
@@ -303,7 +303,7 @@ func (l *lexer) dollar(start int) (token, error) {
 	tag := rest[:n+1]
 	i := strings.Index(rest[len(tag):], tag)
 	if i < 0 {
-		return token{}, NewError(l.src, start, "a quote is not closed: expected %s", tag)
+		return token{}, unclosed(l.src, start, "a quote is not closed: expected %s", tag)
 	}
 	l.pos = start + i + 2*len(tag)
 	return l.take(tokenString, start, rest[len(tag):len(tag)+i]), nil

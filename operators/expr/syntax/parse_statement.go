@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -10,6 +11,22 @@ const (
 	maxStatements = 8 << 20
 	maxTokens     = 2 << 20
 )
+
+// IsComplete reports whether a text ends with a semicolon after its last statement, or has a mistake that more text
+// does not mend.
+func IsComplete(src string) bool {
+	var last token
+	for l := (lexer{src: src, sql: true}); ; {
+		t, err := l.next()
+		switch mistake := (*Error)(nil); {
+		case errors.As(err, &mistake):
+			return !mistake.Unclosed
+		case t.kind == tokenEOF:
+			return last.is(";")
+		}
+		last = t
+	}
+}
 
 // ParseStatements parses the statements of an SQL text, which semicolons separate. The error is an *Error.
 func ParseStatements(src string) ([]Statement, error) { return Values(nil).ParseStatements(src) }
