@@ -148,6 +148,17 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+select t.a, x.y from t left join lateral (select count(distinct e.s) y from u left join e on true where e.a = t.b group by grouping sets ((u.b), ())) x on true
+select a, (select sum(n) from (select u.b, sum(u.n) n from u where u.a = t.a group by cube (u.b)) x) from t
+select a, b in (select t.b from u) from t
+select a, b in (select t.a + u.b from u), b not in (select t.b + u.a from u where u.b = t.b) from t
+select t.a from t left join u on t.a = u.a where t.a not in (select case when true then u.n else e.a end from e)
+select a from t where s >= all (select u.s from u where t.a not in (select 1))
+select a from t where not exists (select t.b from u join e on u.n = t.a group by u.b)
+select a, (select max(v.n) from u join u v on v.a = t.a), (select count(*) from u join u v on v.a is not distinct from t.b) from t
+select a, (select count(*) from u right join u v on u.a = t.a), (select count(*) from u left join u v on u.a = t.a and v.b = u.b) from t
+select a, (select count(u.b) from u having t.b not in (select 4 from e)) from t
+select y, count(*) from (values ('a', 0.5), ('b', null), ('c', 3::hugeint)) v(x, y) group by y
 select x.b, y.c from (select b, count(*) c from t group by b) x left join (select b, count(*) c from u group by b) y on x.b is not distinct from y.b
 select a from t where a % 2 = 0 and (a in (select a from u) or s in (select s from u where u.b = t.b))
 select a, (select count(distinct s) from u where u.b = t.b), (select max(s) from u where u.b < t.b) from t

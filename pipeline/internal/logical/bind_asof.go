@@ -41,7 +41,7 @@ func (b *queryBinder) asofJoin(t *syntax.JoinedTable, left, right *Relation, con
 			op, ok = expr.Ge, true
 		}
 		if !ok {
-			a.keys.add(e, left.node)
+			a.keys.add(e, left.node, right.node)
 			continue
 		}
 		name := map[expr.ComparisonOp]string{expr.Lt: "<", expr.Le: "<=", expr.Gt: ">", expr.Ge: ">="}[op]

@@ -438,7 +438,7 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 	default:
 		c.left, c.right, c.nullSafe = nil, nil, nil
 		for _, e := range conditions {
-			c.add(e, left.node)
+			c.add(e, left.node, right.node)
 		}
 		n, err := c.build(b.here(), left.node, right.node, rel.JoinSpec{Kind: kind})
 		if err != nil {

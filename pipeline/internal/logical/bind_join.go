@@ -76,7 +76,7 @@ func (s *stepBinder) join(left *Relation) *Relation {
 		if e == nil {
 			return nil
 		}
-		c.add(e, l.node)
+		c.add(e, l.node, r.node)
 	}
 	spec := rel.JoinSpec{Kind: kind, Algorithm: j.Algorithm}
 	switch j.Build {
@@ -215,9 +215,15 @@ func (s *stepBinder) usingColumn(r *Relation, side, name, sub string) (int, bool
 }
 
 // add assigns the conjuncts of a condition over both sides to the parts of c. A conjunct of one
-// side that may fail becomes residual, where it only sees pairs with equal keys.
-func (c *joinCondition) add(e *expr.Expr, left rel.Node) {
+// side that may fail becomes residual, where it only sees pairs with equal keys. So does one with columns of the rows
+// around a subquery, which belong to no side.
+func (c *joinCondition) add(e *expr.Expr, left, right rel.Node) {
 	for _, p := range expr.Conjuncts(e) {
+		outer := func(id rel.ID) bool { return !left.Rel().Has(id) && !right.Rel().Has(id) }
+		if slices.ContainsFunc(p.Columns(), outer) {
+			c.residual = append(c.residual, p)
+			continue
+		}
 		l, r := sides(p, left)
 		a, b, nullSafe, equality := expr.Equality(p)
 		v, constant := p.Constant()

@@ -618,6 +618,7 @@ func (b *queryBinder) rowValues(n *syntax.RowValues, l *level) (*Relation, error
 		scalars[i] = make([]gpu.Scalar, width)
 		for c, e := range row {
 			scalars[i][c], _ = e.Constant()
+			scalars[i][c].Type = fields[c].Type // a decimal may be stored in fewer bytes
 		}
 	}
 	out.node = rel.NewValues(b.md, b.here(), out.ids(), scalars)

@@ -190,7 +190,7 @@ func equated(n *rel.Join, preds []*expr.Expr) rel.Node {
 		if mayFail {
 			c.residual = append(c.residual, p)
 		} else {
-			c.add(p, n.Left)
+			c.add(p, n.Left, n.Right)
 		}
 	}
 	if len(c.left) == 0 {

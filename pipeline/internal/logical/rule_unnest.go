@@ -150,15 +150,15 @@ func (u *unnesting) joined(kind join.Kind, left, right rel.Node, p pulled, condi
 	}
 	for _, e := range p.others {
 		before := len(c.left)
-		c.add(e, left)
+		c.add(e, left, right)
 		aware = append(aware, slices.Repeat([]bool{false}, len(c.left)-before)...)
 	}
 	for _, e := range conditions {
 		before := len(c.left)
 		if kind == join.Mark {
-			c.compare(e, left)
+			c.compare(e, right)
 		} else {
-			c.add(e, left)
+			c.add(e, left, right)
 		}
 		nullable := kind == join.Mark && e.Nullable()
 		aware = append(aware, slices.Repeat([]bool{nullable}, len(c.left)-before)...)
@@ -175,15 +175,44 @@ func (u *unnesting) joined(kind join.Kind, left, right rel.Node, p pulled, condi
 }
 
 // compare adds a condition of IN as keys of a mark join, which can be unknown.
-func (c *joinCondition) compare(e *expr.Expr, left rel.Node) {
-	x, y, _, ok := expr.Equality(e)
-	if !ok { // it has been simplified
-		x, y = e, expr.And()
-	}
-	if l, r := sides(x, left); r && !l {
-		x, y = y, x
+func (c *joinCondition) compare(e *expr.Expr, right rel.Node) {
+	x, y, ok := comparedSides(e, right)
+	if !ok {
+		panic("logical: a comparison with a subquery mixes its columns with those of the rows around it")
 	}
 	c.left, c.right, c.nullSafe = append(c.left, x), append(c.right, y), append(c.nullSafe, false)
+}
+
+// comparedSides returns the values that a condition of IN compares: one without columns of the right side, and one
+// with nothing else. It is false if a value has both.
+func comparedSides(e *expr.Expr, right rel.Node) (x, y *expr.Expr, ok bool) {
+	inside := func(e *expr.Expr) (some, all bool) {
+		all = true
+		for _, id := range e.Columns() {
+			some, all = some || right.Rel().Has(id), all && right.Rel().Has(id)
+		}
+		return some, all
+	}
+	if a, b, _, equality := expr.Equality(e); equality {
+		someA, allA := inside(a)
+		someB, allB := inside(b)
+		switch {
+		case !someA && someB && allB:
+			return a, b, true
+		case !someB && someA && allA:
+			return b, a, true
+		case someA || someB:
+			return nil, nil, false
+		}
+	}
+	some, all := inside(e) // it has been simplified, or compares values around the subquery
+	switch {
+	case !some:
+		return e, expr.And(), true
+	case all:
+		return expr.And(), e, true
+	}
+	return nil, nil, false
 }
 
 // pull moves the conditions that use outer columns up out of a node. It is false if the node uses outer columns in
@@ -204,7 +233,7 @@ func (u *unnesting) pull(n rel.Node) (rel.Node, pulled, bool) {
 	origin := n.Rel().Origin
 	switch n := n.(type) {
 	case *rel.Filter:
-		return u.pullFilter(n, in, p)
+		return u.pullConditions(origin, n.Conjuncts, in, p)
 	case *rel.Project:
 		if slices.ContainsFunc(n.Exprs, u.correlated) {
 			return nil, p, false
@@ -248,15 +277,17 @@ func (u *unnesting) pull(n rel.Node) (rel.Node, pulled, bool) {
 	return nil, p, false
 }
 
-func (u *unnesting) pullFilter(n *rel.Filter, in rel.Node, p pulled) (rel.Node, pulled, bool) {
+// pullConditions keeps the rows on which conditions without outer columns are true, and moves the others up.
+func (u *unnesting) pullConditions(origin expr.Origin, conditions []*expr.Expr, in rel.Node, p pulled) (rel.Node,
+	pulled, bool) {
 	var own []*expr.Expr
-	for _, e := range n.Conjuncts {
+	for _, e := range conditions {
 		if !u.correlated(e) {
 			own = append(own, e)
 		}
 	}
-	out := rel.NewFilter(n.Origin, in, own)
-	for _, e := range n.Conjuncts {
+	out := rel.NewFilter(origin, in, own)
+	for _, e := range conditions {
 		if !u.correlated(e) {
 			continue
 		}
@@ -305,14 +336,16 @@ func (u *unnesting) pullJoin(n *rel.Join) (rel.Node, pulled, bool) {
 	}
 	p = p.with(q)
 	spec.Residual = nil
+	var correlated []*expr.Expr
 	for _, e := range n.Residual {
 		if u.correlated(e) {
-			p.others = append(p.others, e)
+			correlated = append(correlated, e)
 		} else {
 			spec.Residual = append(spec.Residual, e)
 		}
 	}
-	return rel.NewJoin(n.Origin, left, right, spec), p, true
+	out := rel.NewJoin(n.Origin, left, right, spec)
+	return u.pullConditions(n.Origin, correlated, out, p)
 }
 
 // firstRows keeps the rows of LIMIT and OFFSET of each partition.
@@ -337,6 +370,9 @@ func (u *unnesting) overProject(r *rel.Project) rel.Node {
 	conditions := make([]*expr.Expr, len(u.Conditions))
 	for i, e := range u.Conditions {
 		conditions[i] = e.Substitute(of)
+		if _, _, ok := comparedSides(conditions[i], r.In); !ok && u.Kind == join.Mark {
+			return nil
+		}
 	}
 	below := independent(rel.NewApply(u.Origin, u.Kind, u.Left, r.In, u.outer, conditions, u.Mark))
 	if !u.Kind.Pairs() {
@@ -460,6 +496,9 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		return u.joinForDomain(n)
 	case *rel.Group:
 		in, ids := u.forDomain(n.In)
+		if len(n.Always) > 0 {
+			return u.alwaysGrouped(n, in, ids)
+		}
 		if len(n.Keys) > 0 || len(n.Aggregates) == 0 {
 			return rel.NewGroup(origin, in, slices.Concat(n.Keys, ids), n.Aggregates, nil, n.Algorithm), ids
 		}
@@ -511,6 +550,40 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		return u.forDomain(n.In)
 	}
 	panic(fmt.Sprintf("logical: a node of type %T cannot depend on the rows around it", n))
+}
+
+// alwaysGrouped groups the rows of the domain. Each value of the domain also has the groups that are always there, such
+// as the one of all rows in grouping sets: a full join adds those without rows.
+func (u *unnesting) alwaysGrouped(g *rel.Group, in rel.Node, ids []rel.ID) (rel.Node, []rel.ID) {
+	var left rel.Node
+	left, outer := u.readDomain()
+	var keys []rel.ID
+	for _, k := range g.Keys {
+		column := u.Metadata.Column(k)
+		column.Field = g.Field(k)
+		keys = append(keys, u.Metadata.Add(column))
+	}
+	always := rel.Node(rel.NewValues(u.Metadata, g.Origin, keys, g.Always))
+	left = rel.NewJoin(g.Origin, left, always, allPairs(&left, &always))
+	grouped := rel.NewGroup(g.Origin, in, slices.Concat(g.Keys, ids), g.Aggregates, nil, g.Algorithm)
+	right, made := rel.Renamed(grouped, grouped.Columns, "")
+	n := len(g.Keys) + len(ids)
+	spec := rel.JoinSpec{Kind: join.Full, LeftKeys: slices.Concat(keys, outer), RightKeys: made[:n],
+		NullSafe: slices.Repeat([]bool{true}, n)}
+	both := rel.NewJoin(g.Origin, left, right, spec)
+	exprs := make([]*expr.Expr, len(made))
+	for i, id := range made {
+		switch {
+		case i < n:
+			exprs[i] = expr.Coalesce(both.Expr(spec.LeftKeys[i]), both.Expr(id))
+		case grouped.Field(grouped.Columns[i]).Nullable:
+			exprs[i] = both.Expr(id)
+		default:
+			exprs[i] = computeOf("coalesce(%s, 0)", both, id)
+		}
+	}
+	out := u.newColumns()
+	return rel.NewProject(g.Origin, both, slices.Concat(g.Keys, out, grouped.Columns[n:]), exprs), out
 }
 
 // newColumns makes columns like the outer ones.
