@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Runs SQL texts by gstream and by DuckDB in turn, whole processes, and compares their rows.
+
+    sql.py --gstream gstream --data DIR --texts DIR [--runs 3] [flags of gstream run]
+
+The data are Parquet files, one for each table: customer.parquet and so on. The texts are files with one query each, as
+DuckDB's extensions tpch and tpcds give them: FROM tpch_queries(). Both write their rows to a Parquet file. At the end
+gstream runs all texts in one process. Needs the Python package duckdb.
+"""
+import argparse
+import decimal
+import glob
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+DUCKDB = """
+import duckdb, json, sys
+tables, text, out, memory, tmp = json.load(open(sys.argv[1])), open(sys.argv[2]).read(), *sys.argv[3:]
+c = duckdb.connect(config={"memory_limit": memory, "temp_directory": tmp})
+for name, path in tables.items():
+    c.execute(f"CREATE VIEW {name} AS FROM '{path}'")
+c.execute(f"COPY ({text}) TO '{out}' (FORMAT parquet)")
+"""
+NUMBER = (int, float, decimal.Decimal)
+
+
+def key(row):
+    return tuple((0, "") if v is None else (1, f"{float(v):.6g}") if isinstance(v, NUMBER) else (2, str(v)) for v in row)
+
+
+def same(a, b):
+    for x, y in zip(a, b):
+        if x is None or y is None:
+            if x is not y:
+                return False
+        elif isinstance(x, NUMBER) and isinstance(y, NUMBER):
+            if x != y and not math.isclose(x, y, rel_tol=1e-9, abs_tol=1e-9):
+                return False
+        elif str(x).rstrip() != str(y).rstrip():
+            return False
+    return len(a) == len(b)
+
+
+def rows(path):
+    import duckdb
+    return sorted(duckdb.connect().execute(f"FROM '{path}'").fetchall(), key=key)
+
+
+def timed(command):
+    begin = time.time()
+    p = subprocess.run(command, capture_output=True, text=True)
+    return time.time() - begin, p.stderr.strip()[-500:] if p.returncode else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in "gstream", "data", "texts":
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--tmp", default=tempfile.gettempdir())
+    parser.add_argument("--duckdb-memory", default="24GB")
+    args, flags = parser.parse_known_args()
+    tables = {os.path.basename(p)[:-8]: os.path.abspath(p) for p in glob.glob(args.data + "/*.parquet")}
+    ratios, jobs, sums, wrong = [], [], [0, 0], 0
+    with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
+        at = lambda name: os.path.join(tmp, name)
+        json.dump(tables, open(at("tables.json"), "w"))
+        open(at("duck.py"), "w").write(DUCKDB)
+        print("| text | gstream s | DuckDB s | ratio | rows equal |\n|---|---|---|---|---|")
+        for text in sorted(glob.glob(args.texts + "/*.sql")):
+            name, query = os.path.basename(text)[:-4], open(text).read().strip().rstrip(";")
+            open(at("text.sql"), "w").write(query)
+            jobs.append(at(name + ".yaml"))
+            json.dump({"sources": {t: {"parquet": p} for t, p in tables.items() if t in query.lower()},
+                       "steps": [{"sql": query.replace("$", "$$")}],
+                       "output": {"parquet": at(name + ".parquet"), "overwrite": True}}, open(jobs[-1], "w"))
+            ours, theirs, error = [], [], ""
+            for _ in range(args.runs):
+                for times, command in ((ours, [args.gstream, "run", jobs[-1], *flags]),
+                                       (theirs, [sys.executable, at("duck.py"), at("tables.json"), at("text.sql"),
+                                                 at("duck.parquet"), args.duckdb_memory, tmp])):
+                    seconds, error = timed(command)
+                    times.append(seconds)
+                    if error:
+                        break
+                if error:
+                    break
+            if error:
+                wrong += 1
+                print(f"| {name} | {error} |", flush=True)
+                continue
+            x, y = statistics.median(ours), statistics.median(theirs)
+            a, b = rows(at(name + ".parquet")), rows(at("duck.parquet"))
+            equal = len(a) == len(b) and all(map(same, a, b))
+            wrong += not equal
+            ratios.append(math.log(x / y))
+            sums = [sums[0] + x, sums[1] + y]
+            print(f"| {name} | {x:.2f} | {y:.2f} | {x / y:.2f} | {'yes' if equal else 'NO'}, {len(b)} |", flush=True)
+        mean = math.exp(statistics.mean(ratios)) if ratios else 0
+        print(f"\ngeometric mean {mean:.2f}, sums {sums[0]:.1f} s and {sums[1]:.1f} s, {wrong} wrong")
+        seconds, error = timed([args.gstream, "run", *jobs, *flags])
+        print(f"all texts in one process of gstream: {seconds:.1f} s {error}")
+
+
+if __name__ == "__main__":
+    main()
