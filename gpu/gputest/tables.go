@@ -367,6 +367,13 @@ func testGroups(t *testing.T, open Open) {
 				hint, 1000, 2000)
 		})
 	}
+	t.Run("hint too low after nulls", func(t *testing.T) {
+		k := keyCase{"", []gpu.Type{i64}, []bool{false}, []distribution{{distinct: 20, nulls: 0.2}}}
+		more := k
+		more.dists = []distribution{{sorted: true}} // new keys come before the first one beyond the hint
+		setUp(t, open).checkGroupsOf([]keyCase{k, more, k}, gpu.GroupHint{Dense: true, Lo: 0, Hi: 40, Groups: 40},
+			[]int{50, 300, 50})
+	})
 	t.Run("many", func(t *testing.T) {
 		b := setUp(t, open)
 		rows := 20_000

@@ -233,6 +233,7 @@ func (g *Groups) assignWords(k codec.Keys, ids []int32) error {
 		before, done := g.n, 0
 		if g.direct.V != nil {
 			if done = g.assignDirect(keys, out); done < len(out) { // the hint was wrong
+				g.unmasked(before)
 				if err := g.hashDirect(); err != nil {
 					return err
 				}
@@ -245,10 +246,7 @@ func (g *Groups) assignWords(k codec.Keys, ids []int32) error {
 			g.words[0] = g.index.assign(keys[done:], out[done:], g.words[0])
 			g.n = len(g.words[0])
 		}
-		if g.masked != nil {
-			g.nulls.V = g.nulls.V[:g.n]
-			clear(g.nulls.V[before:])
-		}
+		g.unmasked(before)
 	}
 	if g.n > gpu.MaxRows {
 		return errTooManyGroups()
@@ -399,6 +397,14 @@ func (g *Groups) mask(id int) uint64 {
 	return g.nulls.V[id]
 }
 
+// unmasked gives the groups from a number on, which have no null, their masks.
+func (g *Groups) unmasked(from int) {
+	if g.masked != nil {
+		g.nulls.V = g.nulls.V[:g.n]
+		clear(g.nulls.V[from:])
+	}
+}
+
 // masks returns the key words of the groups, followed by their null masks. The list lives
 // until the next call.
 func (g *Groups) masks() [][]uint64 {
@@ -428,11 +434,9 @@ func (g *Groups) insertDirect(keys []uint64, rows []int32, from int, ids []int32
 		}
 		ids[r] = id - 1
 	}
-	if g.masked != nil {
-		g.nulls.V = g.nulls.V[:n]
-		clear(g.nulls.V[g.n:])
-	}
+	before := g.n
 	g.n, g.words[0] = int(n), stored
+	g.unmasked(before)
 	if done == 0 { // the hint was wrong
 		return 0, g.hashDirect()
 	}
