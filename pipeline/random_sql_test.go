@@ -700,7 +700,7 @@ func (g *queryGenerator) body(outer *queryScope, depth int, want []exprtest.Clas
 			var row []string
 			for _, c := range want {
 				x := g.expressions(nil).Of(c, 0).SQL()
-				if g.in(5) {
+				if len(rows) > 0 && g.in(4) { // a column of nothing but NULL has a type of its own
 					x = "NULL"
 				} else if columns := of(g.around(s), c); len(columns) > 0 && g.in(5) {
 					x = columns[0].sql

@@ -148,6 +148,8 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+select t.b, (with w(x, y) as (select u.a, u.n from u where t.b = u.b) select max(c.x + d.y) from w c join w d on c.x = d.x) from t group by t.b
+select b, max(d) filter (where d > 1), count(*) from (values (null, 1), (3, 2), (null, 3), (4, 4), (-2, null)) v(b, d) group by b
 select t.a, x.y from t left join lateral (select count(distinct e.s) y from u left join e on true where e.a = t.b group by grouping sets ((u.b), ())) x on true
 select a, (select sum(n) from (select u.b, sum(u.n) n from u where u.a = t.a group by cube (u.b)) x) from t
 select a, b in (select t.b from u) from t

@@ -334,6 +334,7 @@ func (u *unnesting) pullJoin(n *rel.Join) (rel.Node, pulled, bool) {
 		}
 		return rel.NewJoin(n.Origin, left, right, spec), p, true
 	}
+	right, q = apartFrom(left, right, q)
 	p = p.with(q)
 	spec.Residual = nil
 	var correlated []*expr.Expr
@@ -346,6 +347,39 @@ func (u *unnesting) pullJoin(n *rel.Join) (rel.Node, pulled, bool) {
 	}
 	out := rel.NewJoin(n.Origin, left, right, spec)
 	return u.pullConditions(n.Origin, correlated, out, p)
+}
+
+// apartFrom gives columns of the right side of a join that the left side also has other IDs. Both sides may have pulled
+// the same column out of a query that both read.
+func apartFrom(left, right rel.Node, q pulled) (rel.Node, pulled) {
+	r := right.Rel()
+	columns := slices.Clone(r.Columns)
+	by := map[rel.ID]rel.ID{}
+	for i, c := range columns {
+		if left.Rel().Has(c) {
+			column := r.Metadata.Column(c)
+			column.Field = r.Field(c)
+			columns[i] = r.Metadata.Add(column)
+			by[c] = columns[i]
+		}
+	}
+	if len(by) == 0 {
+		return right, q
+	}
+	id := func(c rel.ID) rel.ID {
+		if to, ok := by[c]; ok {
+			return to
+		}
+		return c
+	}
+	out := q.with(pulled{})
+	for i, c := range q.inner {
+		out.inner[i] = id(c)
+	}
+	for i, e := range q.others {
+		out.others[i] = e.Remap(id)
+	}
+	return rel.NewProject(r.Origin, right, columns, r.Exprs(r.Columns)), out
 }
 
 // firstRows keeps the rows of LIMIT and OFFSET of each partition.
