@@ -158,3 +158,33 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestASampleIsTheSameInEachRun takes samples with a seed, on one thread and on several.
+func TestASampleIsTheSameInEachRun(t *testing.T) {
+	rows := func(query string, threads int) [][]string {
+		var out collected
+		d, err := host.Open(host.Options{Threads: threads, Memory: 1 << 28})
+		require.NoError(t, err)
+		_, err = SQL(query, nil).WriteTo(&out).Run(t.Context(), RunOptions{Device: smallStrides{d, 7},
+			Threads: threads})
+		require.NoError(t, err, query)
+		require.NoError(t, d.Close())
+		list := normalized(out.rows, out.types)
+		slices.SortFunc(list, slices.Compare)
+		return list
+	}
+	for query, want := range map[string]struct{ least, most int }{
+		"FROM range(2000) USING SAMPLE 10 PERCENT (bernoulli, 42)":                          {150, 250},
+		"SELECT * FROM range(2000) t TABLESAMPLE reservoir(100 ROWS) REPEATABLE (7)":                   {100, 100},
+		"SELECT * FROM range(2000) WHERE range < 1000 USING SAMPLE 100 ROWS (reservoir, 1)": {20, 80},
+		"FROM range(50) USING SAMPLE 100 ROWS (reservoir, 1)":                               {50, 50},
+		"FROM range(50) USING SAMPLE 0 PERCENT (bernoulli, 1)":                              {0, 0},
+	} {
+		one := rows(query, 1)
+		require.GreaterOrEqual(t, len(one), want.least, query)
+		require.LessOrEqual(t, len(one), want.most, query)
+		require.Equal(t, one, rows(query, 3), query)
+	}
+	require.NotEqual(t, rows("FROM range(2000) USING SAMPLE 10 PERCENT (bernoulli, 1)", 1),
+		rows("FROM range(2000) USING SAMPLE 10 PERCENT (bernoulli, 2)", 1))
+}

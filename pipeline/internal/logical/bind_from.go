@@ -102,7 +102,11 @@ func (b *queryBinder) tableRef(t syntax.TableRef, l *level, left *Relation) (r *
 // withAlias gives a table and its columns other names.
 func (b *queryBinder) withAlias(at syntax.TableRef, r *Relation, name string, a syntax.Alias) (*Relation, error) {
 	if a.Sample != nil {
-		return nil, mistake(a.Sample, "samples are not possible yet; filter by hash(…) instead")
+		n, err := b.sampled(r.node, a.Sample)
+		if err != nil {
+			return nil, err
+		}
+		r = r.over(n)
 	}
 	if len(a.Columns) > len(r.columns) {
 		return nil, syntax.NewError(b.step.SQL, at.Pos(), "the table has %d columns, and %d names are given",

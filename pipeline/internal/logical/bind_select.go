@@ -55,13 +55,16 @@ func (b *queryBinder) selectFrom(n *syntax.Select, q *syntax.Query, l *level, in
 			s.aliases[name] = &selectAlias{x: x.X}
 		}
 	}
+	if n.Sample != nil { // of the rows before WHERE
+		var err error
+		if s.node, err = b.sampled(s.node, n.Sample); err != nil {
+			return nil, err
+		}
+	}
 	if n.Where != nil {
 		if err := s.filtered(n.Where, "WHERE"); err != nil {
 			return nil, err
 		}
-	}
-	if n.Sample != nil {
-		return nil, mistake(n.Sample, "samples are not possible yet; filter by hash(…) instead")
 	}
 	if err := s.list(); err != nil {
 		return nil, err
