@@ -209,7 +209,7 @@ func (l *lexer) escaped(start int) (token, error) {
 			return l.take(tokenString, start, b.String()), nil
 		case '\\':
 			char, n := escape(l.src[i+1:])
-			if char == 0 && n > 1 {
+			if char == 0 && n > 0 {
 				return token{}, NewError(l.src, i, "a string must not contain the character 0")
 			}
 			b.WriteByte(char)

@@ -246,9 +246,6 @@ func (p *parser) parameter() (Node, error) {
 func (p *parser) star(pos int, table string) (*StarExpr, error) {
 	p.advance()
 	n := &StarExpr{Star: Star{Table: table}}
-	if t := p.peek(); t.is("EXCEPT") && p.ahead(1).is("(") && !p.ahead(1).query {
-		p.tokens[p.next].text = "EXCLUDE"
-	}
 	if err := p.starModifiers(&n.Star); err != nil {
 		return nil, err
 	}

@@ -800,6 +800,9 @@ func (p *parser) startsTypedLiteral() bool {
 func (p *parser) call(name token) (Node, error) {
 	n := &Call{Name: strings.ToLower(name.text)}
 	err := p.arguments(n)
+	if err == nil && p.peek().is("WITHIN") && p.ahead(1).is("GROUP") {
+		err = p.withinGroup(n)
+	}
 	if err == nil && p.peek().is("FILTER") && p.ahead(1).is("(") {
 		p.next += 2
 		p.accept("WHERE")
@@ -829,8 +832,7 @@ func (p *parser) withinGroup(n *Call) error {
 	case "mode":
 		arguments = 0
 	default:
-		return NewError(p.src, pos, "WITHIN GROUP follows percentile_cont, percentile_disc and mode, not %s",
-			Cut(n.Name, 60))
+		return NewError(p.src, pos, "WITHIN GROUP follows percentile_cont, percentile_disc and mode, not %s", n.Name)
 	}
 	if len(n.Args) != arguments || n.Distinct || len(n.Order) > 0 {
 		return NewError(p.src, pos, "%s has %d arguments before WITHIN GROUP", n.Name, arguments)

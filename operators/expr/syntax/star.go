@@ -94,9 +94,12 @@ func (p *parser) starModifiers(s *Star) error {
 			return err
 		}},
 	} {
-		if !p.accept(clause.word) {
+		next := p.ahead(1)
+		other := p.sql && clause.word == "EXCLUDE" && p.peek().is("EXCEPT") && next.is("(") && !next.query
+		if !p.peek().is(clause.word) && !other {
 			continue
 		}
+		p.advance()
 		if !p.accept("(") {
 			if err := clause.item(); err != nil {
 				return err

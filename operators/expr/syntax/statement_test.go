@@ -72,3 +72,22 @@ func TestExpressionsRefuseSubqueries(t *testing.T) {
 		require.ErrorContains(t, err, "a step with the key sql can", text)
 	}
 }
+
+func TestHiddenValuesOfStatements(t *testing.T) {
+	values := Values{"${path}": {SQL: "'secret/x'", Text: "secret/x", Hidden: true}}
+	for text, printed := range map[string]string{
+		"FROM ${path} t":             "SELECT * FROM ${path} AS t",
+		"COPY t TO ${path}":          "COPY (SELECT * FROM t) TO ${path}",
+		"FROM t WHERE a = ${path}":   "SELECT * FROM t WHERE (a = ${path})",
+		"FROM read_parquet(${path})": "SELECT * FROM read_parquet(${path})",
+	} {
+		statements, err := values.ParseStatements(text)
+		require.NoError(t, err, text)
+		require.Equal(t, printed, statements[0].String())
+	}
+	for _, text := range []string{"SELECT a AS ${path}", "FROM t AS ${path}", "FROM t ${path}", "SELECT ${path} b c"} {
+		_, err := values.ParseStatements(text)
+		require.Error(t, err, text)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}

@@ -21,7 +21,6 @@ var unsupportedTokens = map[string]string{
 	"GLOB":    "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
 	"INTO":    "SELECT INTO is not possible; write CREATE TEMP TABLE … AS SELECT …",
 	"LAMBDA":  "lambdas are not possible; write the expression itself",
-	"WITHIN":  "WITHIN GROUP is not possible; write the column as an argument, as in quantile_cont(x, 0.5)",
 }
 
 // unsupportedStatements are the statements of DuckDB that are not possible, by their first word, with what to write
@@ -70,8 +69,6 @@ func (p *parser) unsupportedToken(t token) error {
 		before = p.tokens[p.next-1]
 	}
 	switch {
-	case t.is("WITHIN") && !next.is("GROUP"):
-		return nil
 	case t.is("NOT") && next.is("GLOB"):
 		why = unsupportedTokens["GLOB"]
 	case t.is("]") && before.is("["):
