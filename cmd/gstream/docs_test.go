@@ -89,6 +89,47 @@ func TestCommandsOfTheDocs(t *testing.T) {
 	assert.Greater(t, commands, 15)
 }
 
+// sqlOfPage returns the blocks of SQL of a page.
+func sqlOfPage(t *testing.T, page string) (blocks []string, text string) {
+	b, err := os.ReadFile(filepath.Join("../..", page))
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(b), -1) {
+		blocks = append(blocks, m[1])
+	}
+	require.NotEmpty(t, blocks)
+	return blocks, string(b)
+}
+
+// TestSQLOfTheDocs runs the SQL of the docs, and what they say is not there. The SQL of the README has the rows of the
+// job of the README.
+func TestSQLOfTheDocs(t *testing.T) {
+	blocks, page := sqlOfPage(t, "docs/sql.md")
+	readme, _ := sqlOfPage(t, "README.md")
+	require.Len(t, readme, 1)
+	job, err := filepath.Abs("../../examples/quickstart/job.yaml")
+	require.NoError(t, err)
+	dir := folder(t)
+	for _, text := range append(blocks, readme...) {
+		code, _, stderr := gstream("sql", "--device", "host", text)
+		assert.Equal(t, exitOK, code, "%s: %s", text, stderr)
+	}
+	_, list, ok := strings.Cut(page, "### What is not there\n")
+	require.True(t, ok)
+	examples := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(list, -1)
+	require.Greater(t, len(examples), 10)
+	for _, m := range examples {
+		code, _, stderr := gstream("sql", "--device", "host", m[1])
+		assert.Equal(t, exitJob, code, "%s: %s", m[1], stderr)
+	}
+	code, _, stderr := gstream("run", job, "--device", "host", "--set", "data="+filepath.Join(dir, "data"), "--set",
+		"out="+filepath.Join(dir, "job.parquet"))
+	require.Equal(t, exitOK, code, stderr)
+	_, want, _ := gstream("sql", "FROM 'job.parquet'", "--format", "csv")
+	_, got, _ := gstream("sql", "FROM 'out/revenue.parquet'", "--format", "csv")
+	require.NotEmpty(t, want)
+	require.Equal(t, want, got)
+}
+
 // TestTheDocsAddUpTheShares compares the sums of docs/spilling.md with those of the table of grants.
 func TestTheDocsAddUpTheShares(t *testing.T) {
 	text, err := os.ReadFile("../../docs/spilling.md")
@@ -171,7 +212,7 @@ func TestVariablesOfTheEnvironmentAreDocumented(t *testing.T) {
 		require.NoError(t, err)
 		docs.Write(text)
 	}
-	for _, command := range []string{"run", "check", "explain", "show"} {
+	for _, command := range []string{"run", "sql", "check", "explain", "show"} {
 		code, help, _ := gstream("help", command)
 		require.Equal(t, exitOK, code)
 		for flag, env := range variables {
