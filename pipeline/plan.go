@@ -228,7 +228,8 @@ func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.
 }
 
 func sourceFault(j *Job, name string, err error) *Diagnostic {
-	d := &Diagnostic{File: j.File(), Location: j.Location(job.SourcePath(name)), Step: name, Msg: err.Error(), Err: err}
+	path := job.SourcePath(name)
+	d := &Diagnostic{File: j.FileOf(path), Location: j.Location(path), Step: name, Msg: err.Error(), Err: err}
 	if errors.Is(err, sourceparquet.ErrOutput) {
 		d.Err = nil // the mistake is in the job
 	}

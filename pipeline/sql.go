@@ -65,6 +65,9 @@ func (s *Session) builder(text string, p Params) (*Builder, error) {
 		"there is no query at the end of the text"))
 }
 
+// MaxSQL is the number of bytes of the longest SQL text.
+const MaxSQL = syntax.MaxText
+
 // Parameters returns the names of the parameters of an SQL text, in the order of their first appearance: 1 for $1 and
 // for the first ? of a statement, and day for $day.
 func Parameters(text string) ([]string, error) { return syntax.Parameters(text) }

@@ -87,7 +87,8 @@ func TestMistakesInSQLHaveTheirPlace(t *testing.T) {
 		"COPY (SELECT 1) TO 'x' (APPEND)": "COPY has no option APPEND: an output is " +
 			"complete",
 		"COPY (SELECT 1) TO 'x' (PARTITION_BI a)": `COPY has no option PARTITION_BI (did you mean "partition_by"?)`,
-		"FROM 'nowhere.parquet'":                  "nowhere.parquet",
+		"FROM 'nowhere.parquet'": "line 1, column 6: nowhere.parquet: stat nowhere.parquet: no such " +
+			"file",
 	} {
 		_, err := SQL(text, nil).Plan()
 		require.ErrorContains(t, err, want, text)
@@ -184,6 +185,7 @@ func TestAJobCanBeAQuery(t *testing.T) {
 		{"", "", "SELECT n_nam\nFROM nation", "q.sql:1:8: there is no column \"n_nam\"; did you mean \"n_name\"?\n   " +
 			" SELECT n_nam\n           ^"},
 		{"", "", "SELECT 1 +", "q.sql:1:11: "},
+		{"", "", "SELECT 1\nFROM 's3://x/y.parquet'", "q.sql:2:6: s3://x/y.parquet: object stores"},
 		{"dya: 1", "", "SELECT $day", `q.sql has the parameter $day, and the job has no variable of ` +
 			`this name (did you mean "dya"?)`},
 		{"day: {default: 1, type: sql}", "", "SELECT $day", "is of type sql, and a parameter is a value"},

@@ -143,15 +143,24 @@ func (f *sqlFlags) text(cmd *cobra.Command, args []string) (string, error) {
 	case f.file != "" && len(args) > 0:
 		return "", usageError(errors.New("there are a query and --file; give one of them"))
 	case f.file == "-":
-		text, err := io.ReadAll(cmd.InOrStdin())
-		return string(text), err
+		return readText(cmd.InOrStdin())
 	case f.file != "":
-		text, err := os.ReadFile(f.file)
-		return strings.TrimPrefix(string(text), "\ufeff"), err
+		file, err := os.Open(f.file)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		return readText(file)
 	case len(args) == 0:
 		return "", usageError(fmt.Errorf("give a query, or a file by --file; see %s --help", cmd.CommandPath()))
 	}
 	return args[0], nil
+}
+
+// readText reads a text. Of one that is longer than a text may be it reads so much that the parser refuses it.
+func readText(r io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(r, pipeline.MaxSQL+1))
+	return strings.TrimPrefix(string(text), "\ufeff"), err
 }
 
 // name is the name of the text in errors.

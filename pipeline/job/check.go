@@ -15,7 +15,7 @@ import (
 func (j *Job) Check(own []string) Diagnostics {
 	var faults Diagnostics
 	add := func(step, path, format string, args ...any) {
-		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(path), Step: step,
+		faults = append(faults, &Diagnostic{File: j.FileOf(path), Location: j.Location(path), Step: step,
 			Msg: fmt.Sprintf(format, args...)})
 	}
 	if len(j.Sources) == 0 && !slices.ContainsFunc(j.Steps, func(s Step) bool { return s.SQL != "" }) {

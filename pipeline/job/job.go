@@ -39,6 +39,8 @@ type Job struct {
 	dir string
 	// sql is the text of a job that FromSQL has made or that has a query; nil for other jobs.
 	sql *SQL
+	// named are the paths of sources that SQL names by their files.
+	named map[string]bool
 	// values maps parts of expressions to the values of their variables.
 	values syntax.Values
 }

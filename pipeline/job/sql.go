@@ -119,8 +119,13 @@ func readQuery(path string) (string, error) {
 
 // FileOf returns the name of the file that has the value at a path of the job.
 func (j *Job) FileOf(path string) string {
-	if j.sql != nil && path == StepPath(0)+".sql" {
-		return j.sql.File
+	if j.sql == nil {
+		return j.file
+	}
+	for at := path; at != ""; at = parentPath(at) {
+		if at == StepPath(0)+".sql" || j.named[at] {
+			return j.sql.File
+		}
 	}
 	return j.file
 }
@@ -135,14 +140,15 @@ func (s *SQL) locationIn(offset int) (Location, bool) {
 	return Location{strings.Count(before, "\n") + 1, utf8.RuneCountInString(line) + 1}, true
 }
 
-// Whole returns an error without the name of the step, if the job is one statement.
+// Whole returns an error without the name of the step, if the job is one statement, and without the name of a table
+// that is in the message.
 func (j *Job) Whole(err error) error {
 	var faults Diagnostics
 	if j.sql == nil || !errors.As(err, &faults) {
 		return err
 	}
 	for _, d := range faults {
-		if d.Step == StepName(j.Steps, 0) {
+		if d.Step == StepName(j.Steps, 0) || strings.HasPrefix(d.Msg, d.Step+":") {
 			d.Step = ""
 		}
 	}

@@ -29,11 +29,15 @@ func (j *Job) WithFiles() *Job {
 			}
 			if out == j {
 				c := *j
-				c.Sources = map[string]Source{}
+				c.Sources, c.locations, c.named = map[string]Source{}, map[string]Location{}, map[string]bool{}
 				maps.Copy(c.Sources, j.Sources)
+				maps.Copy(c.locations, j.locations)
 				out = &c
 			}
 			out.Sources[name] = source
+			if at, ok := j.LocationIn(StepPath(i)+".sql", j.Steps[i].SQL, t.Pos()); ok {
+				out.locations[SourcePath(name)], out.named[SourcePath(name)] = at, true
+			}
 		}
 	}
 	return out

@@ -65,7 +65,7 @@ func TestLargeStatementsTakeLinearTime(t *testing.T) {
 		"EXPLAIN":               {repeat(100_000, "EXPLAIN "), "found EXPLAIN after EXPLAIN"},
 		"semicolons":            {repeat(1<<18, ";"), ""},
 		"too many words":        {repeat(maxTokens+1, "a "), "words and signs"},
-		"too long":              {repeat(maxStatements+1, " "), "bytes, more than"},
+		"too long":              {repeat(MaxText+1, " "), "bytes, more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxStatements bounds the bytes of a text with statements, maxTokens its words and signs.
+// MaxText bounds the bytes of a text with statements, maxTokens its words and signs.
 const (
-	maxStatements = 8 << 20
-	maxTokens     = 2 << 20
+	MaxText   = 8 << 20
+	maxTokens = 2 << 20
 )
 
 // IsComplete reports whether a text ends with a semicolon after its last statement, or has a mistake that more text
@@ -34,9 +34,9 @@ func ParseStatements(src string) ([]Statement, error) { return Values(nil).Parse
 // ParseStatements is the function ParseStatements for a text with values. A parameter without a value is a mistake,
 // unless v is nil.
 func (v Values) ParseStatements(src string) (_ []Statement, err error) {
-	if len(src) > maxStatements {
+	if len(src) > MaxText {
 		return nil, NewError(src[:0], 0, "the text has %d bytes, more than the %d that are allowed", len(src),
-			maxStatements)
+			MaxText)
 	}
 	p := &parser{src: src, sql: true, valued: v != nil}
 	defer func() { err = p.Hide(err) }()
