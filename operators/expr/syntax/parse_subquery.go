@@ -84,7 +84,7 @@ func (p *parser) queryOrList() (q *Query, list []Node, comma bool, err error) {
 		}
 		first, err = p.after(first, bindNone)
 	}
-	for list = nil; ; {
+	for list, comma = nil, false; ; {
 		if err != nil {
 			return nil, nil, false, err
 		}
