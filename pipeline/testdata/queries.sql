@@ -148,6 +148,12 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+select t.a, x.y, x.z, x.c from t left join lateral (select t.s y, 1 z, count(*) c from u) x on t.b = 1
+select a, ((select max(a) from u where u.b = t.b), b) in (select a, b from u) from t
+select a from t where (((select max(a) from u), (select min(b) from u where u.a = t.a)) in (select a, b from u))
+with w as (select a, b from t) select c.a from w c where (((select max(a) from u), (select min(b) from u where c.a >= 3)) in (select bool_and(u.a > 3), max(u.b) from u right join w d on u.a >= u.n group by cube (u.b)))
+select x, y from t, lateral (values (cast(t.a as decimal(21, 2)), 1), (2.5, 2), (null, 3)) v(x, y)
+select cast(a as decimal(21, 2)) x from t union all select 1.5::decimal(21, 2) union all select 7
 select t.b, (with w(x, y) as (select u.a, u.n from u where t.b = u.b) select max(c.x + d.y) from w c join w d on c.x = d.x) from t group by t.b
 select b, max(d) filter (where d > 1), count(*) from (values (null, 1), (3, 2), (null, 3), (4, 4), (-2, null)) v(b, d) group by b
 select t.a, x.y from t left join lateral (select count(distinct e.s) y from u left join e on true where e.a = t.b group by grouping sets ((u.b), ())) x on true

@@ -587,7 +587,7 @@ func castTo(e *Estimator, in *Relation, types []gpu.Type, origin *expr.Origin) (
 		}
 		same = false
 		if f.Annotation == gpu.AllNull {
-			items[i].expr = expr.Literal(gpu.Null(t))
+			items[i].expr = expr.Null(gpu.Field{Type: t})
 			continue
 		}
 		cast, err := expr.Cast(items[i].expr, t, host.Fold)

@@ -659,7 +659,7 @@ func sameTypes(exprs []*expr.Expr, nulls []bool) (f gpu.Field, err error) {
 	}
 	for i, e := range exprs {
 		if nulls[i] {
-			exprs[i] = expr.Literal(gpu.Null(f.Type))
+			exprs[i] = expr.Null(gpu.Field{Type: f.Type})
 			continue
 		}
 		if exprs[i], err = expr.Cast(e, f.Type, host.Fold); err != nil {

@@ -188,24 +188,10 @@ func (b *queryBinder) inner(l *level, q *syntax.Query) (*Relation, []rel.ID, err
 		}
 	}
 	slices.Sort(outer)
-	if len(outer) > 0 && always(r.node) {
-		return nil, nil, mistake(q,
-			"a grouping set without keys is not possible in a subquery that uses columns of the "+
-				"query around it")
-	}
 	if rel.Shares(l.node, r.node) {
 		r = b.copied(r)
 	}
 	return r, outer, nil
-}
-
-// always reports whether a node has groups that are there without a row, for the set without keys.
-func always(n rel.Node) (yes bool) {
-	rel.Visit(n, func(n rel.Node) {
-		g, ok := n.(*rel.Group)
-		yes = yes || ok && len(g.Always) > 0
-	})
-	return yes
 }
 
 // subquery makes a subquery a column of the rows of a level.

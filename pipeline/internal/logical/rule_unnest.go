@@ -393,8 +393,12 @@ func firstRows(n, in rel.Node, partition []rel.ID, order []rel.SortKey, offset, 
 	return rel.NewFilter(origin, in, keep)
 }
 
-// overProject computes a projection of the right side above the join.
+// overProject computes a projection of the right side above the join. It is nil where that is not possible, as for an
+// outer join that can fill up the columns with nulls.
 func (u *unnesting) overProject(r *rel.Project) rel.Node {
+	if u.Kind.Pairs() && u.Kind != join.Inner && (!oneRow(r) || len(u.Conditions) > 0) {
+		return nil
+	}
 	of := func(id rel.ID) *expr.Expr {
 		if r.Has(id) {
 			return r.Expr(id)
@@ -411,9 +415,6 @@ func (u *unnesting) overProject(r *rel.Project) rel.Node {
 	below := independent(rel.NewApply(u.Origin, u.Kind, u.Left, r.In, u.outer, conditions, u.Mark))
 	if !u.Kind.Pairs() {
 		return below
-	}
-	if u.Kind != join.Inner && !oneRow(r) {
-		return nil
 	}
 	columns, exprs := slices.Clone(u.Left.Rel().Columns), u.Left.Rel().Exprs(u.Left.Rel().Columns)
 	return rel.NewProject(u.Origin, below, append(columns, r.Columns...), append(exprs, r.Exprs...))
