@@ -728,7 +728,7 @@ type sqlDuel struct {
 	device   gpu.Device
 	paths    map[string]string
 	outcomes map[string]int
-	refusals map[string]int
+	refusals map[string][]uint64 // seeds
 }
 
 // outcome of a query, and what differs.
@@ -872,7 +872,7 @@ func TestRandomQueriesGiveDuckDBsRows(t *testing.T) {
 	t.Parallel()
 	d := &sqlDuel{pipelineDuel: pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()},
 		device:   cudatest.Open(t, cuda.Options{Memory: 64 << 20}),
-		outcomes: map[string]int{}, refusals: map[string]int{}}
+		outcomes: map[string]int{}, refusals: map[string][]uint64{}}
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 150)
 	var tables []randomSource
 	last := uint64(0)
@@ -894,12 +894,13 @@ func TestRandomQueriesGiveDuckDBsRows(t *testing.T) {
 			last = 0
 		case o.kind != "equal":
 			o.text, _, _ = strings.Cut(o.text, "\n")
-			d.refusals[o.kind+": "+o.text]++
+			text := o.kind + ": " + o.text
+			d.refusals[text] = append(d.refusals[text], seed)
 		}
 	}
 	t.Logf("%d rows of %d results compared: %v", d.rows, d.full, d.outcomes)
 	for _, text := range slices.Sorted(maps.Keys(d.refusals)) {
-		t.Logf("%d %s", d.refusals[text], text)
+		t.Logf("%d, first GSTREAM_SEED=%d: %s", len(d.refusals[text]), d.refusals[text][0], text)
 	}
 	require.LessOrEqual(t, d.outcomes["refused"]*8, cases, "too many queries are refused")
 }
