@@ -126,6 +126,15 @@ func TestCopyWritesWithItsOptions(t *testing.T) {
 		nil))
 }
 
+func TestFilesInAListAreOneTable(t *testing.T) {
+	require.Equal(t, `[{"n":50}`+"\n]", sqlRows(t, "SELECT count(*) AS n FROM read_parquet(['"+sqlData+
+		"nation.parquet', '"+sqlData+"nation.parquet'])", nil))
+	require.Equal(t, `[{"n":50}`+"\n]", sqlRows(t, "SELECT count(*) AS n FROM read_parquet('"+sqlData+"nation.parquet', '"+
+		sqlData+"nation.parquet')", nil))
+	_, err := SQL("FROM read_parquet([1])", nil).Plan()
+	require.ErrorContains(t, err, "read_parquet takes paths in quotes")
+}
+
 func TestDescribeAndSummarizeAreQueries(t *testing.T) {
 	require.Equal(t, `[{"column_name":"a","column_type":"INTEGER","null":"NO"}`+"\n"+
 		`,{"column_name":"b","column_type":"VARCHAR","null":"NO"}`+"\n]", sqlRows(t, "DESCRIBE SELECT 1 AS a, 'x' AS b", nil))

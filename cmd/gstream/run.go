@@ -299,23 +299,32 @@ func (f *runFlags) checkReports(runs int, what string) error {
 // runJob runs a job, and shows its progress and its report. name is what logs call it.
 func (f *runFlags) runJob(cmd *cobra.Command, name string, load func() (*pipeline.Job, error),
 	devices devicePool) error {
-	show, err := newProgress(f.progress, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	if f.progress == "json" {
-		f.left.quiet.Store(true)
-		logRecords(cmd)
-	}
-	result, err := f.execute(cmd, name, load, show, devices)
-	show.end(result, err, codeOf(cmd.Context(), err))
-	switch {
-	case f.progress == "json" && err != nil:
-		return reported{err}
-	case err == nil && f.progress != "none" && f.progress != "json":
+	result, err := f.watched(cmd, f.progress, func(show progress) (*pipeline.Report, error) {
+		return f.execute(cmd, name, load, show, devices)
+	})
+	if err == nil && f.progress != "none" && f.progress != "json" {
 		fmt.Fprintln(cmd.ErrOrStderr(), result)
 	}
 	return err
+}
+
+// watched runs run with a progress of a kind, which it ends.
+func (f *runFlags) watched(cmd *cobra.Command, kind string,
+	run func(progress) (*pipeline.Report, error)) (*pipeline.Report, error) {
+	show, err := newProgress(kind, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	if kind == "json" {
+		f.left.quiet.Store(true)
+		logRecords(cmd)
+	}
+	result, err := run(show)
+	show.end(result, err, codeOf(cmd.Context(), err))
+	if kind == "json" && err != nil {
+		err = reported{err}
+	}
+	return result, err
 }
 
 // reported is an error that was already shown to the user.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/gstream/gstream/pipeline"
 )
@@ -200,12 +201,19 @@ func (f *sqlFlags) parameters() (pipeline.Params, error) {
 	return params, nil
 }
 
-// checkFiles refuses a file of --report and --timeline for several runs.
+// checkFiles refuses a file of --report and --timeline for several runs, and for none.
 func (f *sqlFlags) checkFiles(statements []*pipeline.Statement) error {
 	copies := 0
 	for _, st := range statements {
 		if st.Kind == pipeline.CopyStatement {
 			copies++
+		}
+	}
+	for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline,
+		"--cpu-profile": f.cpuProfile} {
+		if path != "" && copies == 0 {
+			return usageError(fmt.Errorf("%s %s: only the run of a COPY has one; EXPLAIN ANALYZE prints what a query "+
+				"did", flag, path))
 		}
 	}
 	return f.checkReports(copies, "COPY")
@@ -233,22 +241,7 @@ func (f *sqlFlags) statement(cmd *cobra.Command, st *pipeline.Statement, devices
 }
 
 // query prints the rows of a query.
-func (f *sqlFlags) query(cmd *cobra.Command, st *pipeline.Statement) (err error) {
-	opt, err := f.options(cmd)
-	if err != nil {
-		return err
-	}
-	show, err := newProgress(f.progress, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	if opt.Threads > 0 {
-		runtime.GOMAXPROCS(opt.Threads)
-	}
-	job, err := st.Job()
-	if err != nil {
-		return err
-	}
+func (f *sqlFlags) query(cmd *cobra.Command, st *pipeline.Statement) error {
 	most := f.rows
 	if most < 0 && f.format == "table" {
 		most = tableRows
@@ -257,9 +250,44 @@ func (f *sqlFlags) query(cmd *cobra.Command, st *pipeline.Statement) (err error)
 	if most < 0 {
 		target.most = math.MaxInt64
 	}
-	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
-	if target.rows, err = newRowWriter(f.format, out, tableWidth(f.width, cmd.OutOrStdout())); err != nil {
+	stdout, err := cmd.OutOrStdout(), error(nil)
+	out := bufio.NewWriterSize(stdout, 64<<10)
+	if target.rows, err = newRowWriter(f.format, out, tableWidth(f.width, stdout)); err != nil {
 		return err
+	}
+	kind := f.progress
+	if file, ok := stdout.(*os.File); ok && kind == "auto" && f.format != "table" && term.IsTerminal(int(file.Fd())) {
+		kind = "none" // it would erase rows
+	}
+	_, err = f.watched(cmd, kind, func(show progress) (*pipeline.Report, error) {
+		return f.fetch(cmd, st, most, target, show)
+	})
+	if err != nil {
+		return err // without printing the buffer
+	}
+	total := int64(-1)
+	if target.seen.Load() <= target.most {
+		total = target.seen.Load()
+	}
+	if err := target.rows.end(target.shown(), total); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// fetch runs a query into a target. most is the number of rows that are wanted, negative for all.
+func (f *sqlFlags) fetch(cmd *cobra.Command, st *pipeline.Statement, most int64, target pipeline.Target,
+	show progress) (_ *pipeline.Report, err error) {
+	opt, err := f.options(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Threads > 0 {
+		runtime.GOMAXPROCS(opt.Threads)
+	}
+	job, err := st.Job()
+	if err != nil {
+		return nil, err
 	}
 	var p *pipeline.Plan
 	if most < 0 {
@@ -274,21 +302,9 @@ func (f *sqlFlags) query(cmd *cobra.Command, st *pipeline.Statement) (err error)
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	opt.Progress, opt.Interval = show.update, show.interval()
-	report, err := p.Run(cmd.Context(), opt)
-	show.end(report, err, codeOf(cmd.Context(), err))
-	if err != nil {
-		return err // without printing the buffer
-	}
-	total := int64(-1)
-	if target.seen.Load() <= target.most {
-		total = target.seen.Load()
-	}
-	if err := target.rows.end(target.shown(), total); err != nil {
-		return err
-	}
-	return out.Flush()
+	return p.Run(cmd.Context(), opt)
 }

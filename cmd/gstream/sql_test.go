@@ -112,6 +112,9 @@ func TestSQLMistakes(t *testing.T) {
 		"device":       {[]string{"SET device = 'tpu'; SELECT 1"}, exitJob, "SET device tpu"},
 		"explain a view": {[]string{"EXPLAIN CREATE VIEW v AS SELECT 1"}, exitJob,
 			"EXPLAIN is possible before a query"},
+		"report of a query": {[]string{"SELECT 1", "--report", "r"}, exitJob,
+			"--report r: only the run of a COPY has one"},
+		"progress": {[]string{"SELECT 1", "--progress", "x"}, exitJob, "must be auto, plain, json or none"},
 		"file of two runs": {[]string{"COPY (SELECT 1) TO 'a'; COPY (SELECT 1) TO 'b'", "--report", "r"}, exitJob,
 			"one COPY, not of 2"},
 	} {
@@ -133,4 +136,16 @@ func TestSQLIsInterrupted(t *testing.T) {
 		&leftovers{})
 	require.Equal(t, exitInterrupted, code, err.String())
 	require.Empty(t, out.String())
+}
+
+func TestProgressOfSQLAsJSON(t *testing.T) {
+	code, stdout, stderr := gstream("sql", "--device", "host", "--progress", "json", "--format", "csv",
+		"SELECT 1 AS a; SELECT b")
+	require.Equal(t, exitJob, code)
+	require.Equal(t, "a\n1\n\n", stdout)
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	require.Len(t, lines, 2)
+	require.Contains(t, lines[0], `"type":"done","exit_code":0`)
+	require.Contains(t, lines[1], `"type":"done","exit_code":2`)
+	require.Contains(t, lines[1], `there is no column`)
 }

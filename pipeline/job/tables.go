@@ -110,7 +110,11 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 	if len(t.Call.Args) == 0 {
 		return "", s, wrong(t.Call, "read_parquet takes the path of files, as in read_parquet('x/*.parquet')")
 	}
-	for _, a := range t.Call.Args {
+	args := t.Call.Args
+	if list, ok := args[0].(*syntax.Row); ok && len(args) == 1 {
+		args = list.Items // ['x.parquet', 'y.parquet']
+	}
+	for _, a := range args {
 		text, ok := a.(*syntax.StringLiteral)
 		if !ok {
 			return "", s, wrong(a, "read_parquet takes paths in quotes, as in read_parquet('x.parquet', 'y.parquet')")
