@@ -38,6 +38,29 @@ func ExampleNew() {
 	// 1078 18
 }
 
+// A query in SQL, with a parameter.
+func ExampleSQL() {
+	var best pipeline.Collector
+	_, err := pipeline.SQL(`
+		CREATE VIEW orders AS FROM '../examples/quickstart/data/orders.parquet' WHERE o_orderstatus = $status;
+		SELECT o_custkey, count(*) AS orders FROM orders GROUP BY ALL ORDER BY orders DESC, o_custkey LIMIT 3`,
+		pipeline.Params{"status": "O"}).
+		WriteTo(&best).
+		Run(context.Background(), pipeline.RunOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range best.Records() {
+		for i := range int(r.NumRows()) {
+			fmt.Println(r.Column(0).ValueStr(i), r.Column(1).ValueStr(i))
+		}
+	}
+	// Output:
+	// 4 21
+	// 1213 19
+	// 1078 18
+}
+
 // Arrow records in, Arrow records out.
 func ExampleArrowTable() {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "word", Type: arrow.BinaryTypes.String}}, nil)

@@ -216,3 +216,29 @@ func TestAJobCanBeAQuery(t *testing.T) {
 	_, err = Parse(filepath.Join(dir, "job.yaml"), []byte("query: nowhere.sql\noutput: {parquet: x}\n"), LoadOptions{})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// FuzzSQLTexts makes jobs of the statements of any text. The text of a job, with blanks for other statements, parses
+// again.
+func FuzzSQLTexts(f *testing.F) {
+	for _, text := range []string{"SELECT $a;COPY(FROM t)TO'x'(PARTITION_BY(a),FILES 2)",
+		"CREATE VIEW é AS FROM t;\nEXPLAIN FROM é",
+		"SET threads=1;SUMMARIZE t;DESCRIBE t", "create macro m(x) as x+?;select m(1)",
+		"EXPLAIN ANALYZE COPY t TO 'x/'", "-- é\n;;SELECT 1"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s := &Session{Dir: "d"}
+		list, err := s.Parse("", text, nil)
+		if err != nil {
+			return
+		}
+		for _, st := range list {
+			j, err := st.Job()
+			if err == nil && j != nil {
+				_, err = j.Values().ParseStatements(j.Steps[0].SQL)
+				require.NoError(t, err, "%q", j.Steps[0].SQL)
+			}
+			_ = st.apply()
+		}
+	})
+}
