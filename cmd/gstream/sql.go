@@ -44,7 +44,7 @@ file, a folder or a pattern by its path in single quotes, or a view.
   CREATE VIEW v AS …         names a query for the statements after it
   CREATE TEMP TABLE t AS …   does too; each statement that reads it computes its rows
   EXPLAIN …                  prints how a statement would run, and EXPLAIN ANALYZE how it
-                             did, as gstream explain
+                             did, as gstream explain, also with --format json
   DESCRIBE …                 prints the columns of a query or table and their types
   SUMMARIZE …                prints a row of statistics for each column
   SET name = value           sets threads, memory_limit, temp_directory, device and others
@@ -235,7 +235,11 @@ func (f *sqlFlags) statement(cmd *cobra.Command, st *pipeline.Statement, devices
 		if !st.Writes() {
 			target = &rowTarget{rows: noRows{}}
 		}
-		return f.explained(cmd, job, target, "text", st.Analyze, false)
+		format := "text"
+		if f.format == "json" {
+			format = f.format
+		}
+		return f.explained(cmd, job, target, format, st.Analyze, false)
 	}
 	return f.query(cmd, st)
 }

@@ -76,6 +76,7 @@ func TestSQLExplains(t *testing.T) {
 	text := "SELECT count(*) AS n FROM '" + data + "/orders.parquet'"
 	require.Contains(t, sqlOf(t, "EXPLAIN "+text), "└─ group (sql 1)  about 1 rows")
 	require.Contains(t, sqlOf(t, "EXPLAIN ANALYZE "+text), "wrote 1 rows")
+	require.Contains(t, sqlOf(t, "EXPLAIN "+text, "--format", "json"), `"kind": "group"`)
 	out := filepath.Join(t.TempDir(), "out.parquet")
 	require.Contains(t, sqlOf(t, "EXPLAIN ANALYZE COPY ("+text+") TO '"+out+"'"), "write "+out)
 	require.NoFileExists(t, out)
