@@ -905,6 +905,67 @@ func TestRandomQueriesGiveDuckDBsRows(t *testing.T) {
 	require.LessOrEqual(t, d.outcomes["refused"]*8, cases, "too many queries are refused")
 }
 
+// TestRandomConditionsPartitionRows draws conditions, also with subqueries: the rows for which a condition is true, false
+// or null are all rows (ternary logic partitioning). It needs no other engine, except to write some of the tables.
+func TestRandomConditionsPartitionRows(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
+	t.Parallel()
+	d := &sqlDuel{pipelineDuel: pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}}
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 60)
+	var tables []randomSource
+	last, failed, rows := uint64(0), 0, 0
+	for seed := first; seed < first+uint64(cases); seed++ {
+		if group := seed/8 + 1; group != last {
+			tables = drawQueryTables(rand.New(rand.NewPCG(group, 3)))
+			d.write(tables)
+			last = group
+		}
+		r := rand.New(rand.NewPCG(seed, 9))
+		g := &queryGenerator{r: r, tables: tables, budget: 1 + r.IntN(6)}
+		s := &queryScope{}
+		n, _ := g.from(s, 1+r.IntN(2))
+		c := g.condition(s, 1+r.IntN(3)).SQL()
+		var list []string
+		for i, x := range s.columns {
+			list = append(list, fmt.Sprintf("%s AS x%d", x.sql, i))
+		}
+		all := "SELECT " + strings.Join(list, ", ") + " FROM " + n.SQL()
+		parts := fmt.Sprintf("%[1]s WHERE (%[2]s) UNION ALL %[1]s WHERE NOT (%[2]s) UNION ALL %[1]s WHERE (%[2]s) IS NULL",
+			all, c)
+		want, err := d.rowsOf(all, seed)
+		if err == nil {
+			var got collected
+			if got, err = d.rowsOf(parts, seed); err == nil {
+				rows += len(got.rows)
+				sameRows(t, fmt.Sprintf("GSTREAM_SEED=%d: %s", seed, parts), want.rows, &got)
+			}
+		}
+		if err != nil { // such as a subquery with two rows
+			failed++
+			require.NotContains(t, err.Error(), "internal error", "GSTREAM_SEED=%d: %s", seed, parts)
+		}
+	}
+	t.Logf("%d rows; %d of %d queries failed", rows, failed, cases)
+	require.Less(t, failed*5, cases)
+}
+
+// rowsOf runs a query on the CPU.
+func (d *sqlDuel) rowsOf(sql string, seed uint64) (out collected, err error) {
+	p, faults, err := checkedPlan(d.t.Context(), sql, d.paths, &out)
+	if err != nil {
+		return out, err
+	}
+	require.Empty(d.t, faults, sql)
+	defer func() { require.NoError(d.t, p.Close()) }()
+	r := rand.New(rand.NewPCG(seed, 5))
+	dev, err := host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: 1 << 28})
+	require.NoError(d.t, err)
+	defer func() { require.NoError(d.t, dev.Close()) }()
+	_, err = p.Run(d.t.Context(), RunOptions{Device: smallStrides{dev, 1 + r.IntN(30)}, SpillDir: d.t.TempDir(),
+		SpillAlways: r.IntN(3) == 0})
+	return out, err
+}
+
 // tablesText lists the columns of tables that a query uses.
 func tablesText(sql string, tables []randomSource) string {
 	var b strings.Builder

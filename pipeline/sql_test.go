@@ -174,7 +174,7 @@ func TestASampleIsTheSameInEachRun(t *testing.T) {
 	}
 	for query, want := range map[string]struct{ least, most int }{
 		"FROM range(2000) USING SAMPLE 10 PERCENT (bernoulli, 42)":                          {150, 250},
-		"SELECT * FROM range(2000) t TABLESAMPLE reservoir(100 ROWS) REPEATABLE (7)":                   {100, 100},
+		"SELECT * FROM range(2000) t TABLESAMPLE reservoir(100 ROWS) REPEATABLE (7)":        {100, 100},
 		"SELECT * FROM range(2000) WHERE range < 1000 USING SAMPLE 100 ROWS (reservoir, 1)": {20, 80},
 		"FROM range(50) USING SAMPLE 100 ROWS (reservoir, 1)":                               {50, 50},
 		"FROM range(50) USING SAMPLE 0 PERCENT (bernoulli, 1)":                              {0, 0},
