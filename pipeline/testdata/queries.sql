@@ -148,6 +148,10 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+pivot u using sum(n) as x, count(*) group by s
+select t.a, u.a, (t.b, t.s) = (u.b, u.s), (t.b, t.s) <> (u.b, u.s), (t.b, t.s) < (u.b, u.s), (t.b, t.s) >= (u.b, u.s), (t.b, t.s) in ((u.b, u.s), (1, 's1')), (t.b, t.s) is distinct from (u.b, u.s) from t, u
+select t.a, u.n from t join u on (t.b, t.s) = (u.b, u.s)
+select a, b from t where (b, a) <= (3, 20) and (b, a) > (null, 5) or (b, s) in ((null, 's2'), (2, null))
 select t.a, x.y, x.z, x.c from t left join lateral (select t.s y, 1 z, count(*) c from u) x on t.b = 1
 select a, ((select max(a) from u where u.b = t.b), b) in (select a, b from u) from t
 select a from t where (((select max(a) from u), (select min(b) from u where u.a = t.a)) in (select a, b from u))

@@ -154,9 +154,9 @@ func pivotItems(t *syntax.Pivot, at int, conditions []syntax.Node, names []strin
 		}
 		return items, nil
 	}
-	var condition syntax.Node = conditions[0]
-	if len(conditions) > 1 {
-		condition = &syntax.Logic{Base: syntax.At(condition, conditions...), Op: "AND", Args: conditions}
+	var condition syntax.Node // nil without ON
+	if len(conditions) > 0 {
+		condition = logic(conditions[0], "AND", conditions...)
 	}
 	for _, a := range t.Aggregates {
 		call, ok := a.X.(*syntax.Call)
@@ -167,6 +167,10 @@ func pivotItems(t *syntax.Pivot, at int, conditions []syntax.Node, names []strin
 		c.Filter = condition
 		name := strings.Join(names, "_")
 		switch {
+		case len(names) == 0 && a.Alias != "":
+			name = a.Alias
+		case len(names) == 0:
+			name = columnName(a.X)
 		case a.Alias != "":
 			name += "_" + a.Alias
 		case len(t.Aggregates) > 1:

@@ -42,7 +42,11 @@ func (b *queryBinder) resolved(l *level, n syntax.Node) (syntax.Node, error) {
 		case *syntax.Subquery:
 			return b.subquery(l, n)
 		case *syntax.Binary:
-			return b.rowComparison(l, n)
+			return b.rowComparison(l, n, n.Op, n.L, n.R)
+		case *syntax.Is:
+			if n.What == "DISTINCT" {
+				return b.rowComparison(l, n, map[bool]string{true: "=", false: "<>"}[n.Not], n.X, n.Y)
+			}
 		case *syntax.In:
 			return b.rowIn(l, n)
 		case *syntax.Row:
@@ -446,54 +450,68 @@ func (b *queryBinder) semiJoined(l *level, n syntax.Node) (bool, error) {
 	return true, nil
 }
 
-// rowComparison splits a comparison of rows into comparisons of their values.
-func (b *queryBinder) rowComparison(l *level, n *syntax.Binary) (syntax.Node, error) {
-	left, isRow := n.L.(*syntax.Row)
-	right, both := n.R.(*syntax.Row)
+// rowComparison splits a comparison of rows into comparisons of their values. As in DuckDB, null equals null there, and
+// is greater than any other value.
+func (b *queryBinder) rowComparison(l *level, n syntax.Node, op string, x, y syntax.Node) (syntax.Node, error) {
+	left, isRow := x.(*syntax.Row)
+	right, both := y.(*syntax.Row)
 	if !isRow && !both {
 		return nil, nil
 	}
-	if s, ok := n.R.(*syntax.Subquery); ok && isRow && s.Kind == "" {
-		return b.rowEqualsQuery(l, n, left, s)
+	if s, ok := y.(*syntax.Subquery); ok && isRow && s.Kind == "" {
+		return b.rowEqualsQuery(l, n, op, left, s)
 	}
 	if !isRow || !both || len(left.Items) != len(right.Items) {
 		return nil, mistake(n, "a row can be compared with a row of as many values only")
 	}
-	compare := func(op string, i int) syntax.Node {
-		return &syntax.Binary{Base: syntax.At(n, left.Items[i], right.Items[i]), Op: op, L: left.Items[i],
-			R: right.Items[i]}
+	distinct := func(i int, not bool) syntax.Node {
+		x, y := left.Items[i], right.Items[i]
+		return &syntax.Is{Base: syntax.At(n, x, y), X: x, Y: y, What: "DISTINCT", Not: not}
 	}
-	logic := func(op string, args []syntax.Node) syntax.Node {
-		if len(args) == 1 {
-			return args[0]
-		}
-		return &syntax.Logic{Base: syntax.At(n, args...), Op: op, Args: args}
-	}
-	last := len(left.Items) - 1
-	var out syntax.Node
-	switch n.Op {
+	var all []syntax.Node
+	switch op {
 	case "=", "<>":
-		var all []syntax.Node
 		for i := range left.Items {
-			all = append(all, compare(n.Op, i))
+			all = append(all, distinct(i, op == "="))
 		}
-		out = logic(map[string]string{"=": "AND", "<>": "OR"}[n.Op], all)
+		return b.resolved(l, logic(n, map[string]string{"=": "AND", "<>": "OR"}[op], all...))
 	case "<", "<=", ">", ">=":
-		out = compare(n.Op, last)
-		for i := last - 1; i >= 0; i-- {
-			out = logic("OR", []syntax.Node{compare(n.Op[:1], i),
-				logic("AND", []syntax.Node{compare("=", i), out})})
+		strictly := func(i int) syntax.Node {
+			x, y := left.Items[i], right.Items[i]
+			value := x // is not null, and the other one is, if the comparison is null
+			if op[0] == '>' {
+				value = y
+			}
+			compared := &syntax.Binary{Base: syntax.At(n, x, y), Op: op[:1], L: x, R: y}
+			notNull := &syntax.Is{Base: syntax.At(n, value), X: value, What: "NULL", Not: true}
+			return &syntax.Call{Base: syntax.At(n, compared, notNull), Name: "coalesce",
+				Args: []syntax.Node{compared, notNull}}
 		}
-	default:
-		return nil, mistake(n, "rows cannot be operands of %s", n.Op)
+		last := len(left.Items) - 1
+		out := strictly(last)
+		if len(op) == 2 {
+			out = logic(n, "OR", out, distinct(last, true))
+		}
+		for i := last - 1; i >= 0; i-- {
+			out = logic(n, "OR", strictly(i), logic(n, "AND", distinct(i, true), out))
+		}
+		return b.resolved(l, out)
 	}
-	return b.resolved(l, out)
+	return nil, mistake(n, "rows cannot be operands of %s", op)
 }
 
-// rowEqualsQuery is (a, b) = (query): the query has at most one row, so that it is IN.
-func (b *queryBinder) rowEqualsQuery(l *level, n *syntax.Binary, row *syntax.Row, s *syntax.Subquery) (syntax.Node,
-	error) {
-	if n.Op != "=" && n.Op != "<>" {
+// logic combines conditions.
+func logic(at syntax.Node, op string, args ...syntax.Node) syntax.Node {
+	if len(args) == 1 {
+		return args[0]
+	}
+	return &syntax.Logic{Base: syntax.At(at, args...), Op: op, Args: args}
+}
+
+// rowEqualsQuery is (a, b) = (query): the query has at most one row. A comparison with null is null, as in IN.
+func (b *queryBinder) rowEqualsQuery(l *level, n syntax.Node, op string, row *syntax.Row,
+	s *syntax.Subquery) (syntax.Node, error) {
+	if op != "=" && op != "<>" {
 		return nil, mistake(n, "a row can be compared with a subquery by = and <> only")
 	}
 	r, outer, err := b.inner(l, s.Query)
@@ -508,13 +526,12 @@ func (b *queryBinder) rowEqualsQuery(l *level, n *syntax.Binary, row *syntax.Row
 		right = rel.NewSingleRow(b.here(), right)
 	}
 	l.node = rel.NewApply(b.here(), join.Inner, l.node, right, outer, nil, rel.None)
-	columns := &syntax.Row{Base: s.Base}
-	for _, c := range r.columns {
-		columns.Items = append(columns.Items, &syntax.Resolved{Base: s.Base, Value: l.node.Rel().Expr(c.id)})
+	var all []syntax.Node
+	for i, c := range r.columns {
+		value := &syntax.Resolved{Base: s.Base, Value: l.node.Rel().Expr(c.id)}
+		all = append(all, &syntax.Binary{Base: syntax.At(n, row.Items[i], value), Op: op, L: row.Items[i], R: value})
 	}
-	c := *n
-	c.R = columns
-	return b.rowComparison(l, &c)
+	return b.resolved(l, logic(n, map[string]string{"=": "AND", "<>": "OR"}[op], all...))
 }
 
 // rowIn is (a, b) IN ((1, 2), …).
