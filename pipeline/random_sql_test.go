@@ -738,7 +738,8 @@ func (o outcome) differs() bool { return strings.HasPrefix(o.kind, "differs") }
 
 var (
 	refusedTexts = regexp.MustCompile(`(line [0-9]+, )?column [0-9]+: |"[^"]*"|[0-9]+`)
-	integerTypes = regexp.MustCompile(`U?(TINY|SMALL|BIG)INT|U?INTEGER`)
+	numberTypes  = regexp.MustCompile(`U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT`)
+	overflowText = regexp.MustCompile(`out of the range of|does not fit`)
 	// unboundByDuckDB are classes of errors of DuckDB about queries that it does not have, or that are none.
 	unboundByDuckDB = []string{"BinderException", "NotImplementedException", "ParserException", "CatalogException",
 		"InternalException", "FatalException"}
@@ -791,10 +792,13 @@ func (d *sqlDuel) compare(sql, order string, seed uint64) (o outcome) {
 			continue
 		case found[0].kind == "only DuckDB fails" && strings.Contains(found[0].text, "More than one row"):
 			return outcome{kind: "only DuckDB computes a subquery for rows that another condition drops"}
-		case found[0].kind == "type" && len(integerTypes.FindAllString(found[0].text, -1)) == 2:
-			return outcome{"another type of integers", found[0].text}
-		case answers[0].Error != answers[1].Error || !sameAnswers(answers[0], answers[1]):
-			return outcome{kind: "DuckDB differs without its optimizer"}
+		case found[0].kind == "only gstream fails" && strings.Contains(sql, "QUALIFY") &&
+			strings.Contains(found[0].text, "more than one row"):
+			return outcome{kind: "only gstream computes a subquery for rows that QUALIFY drops"}
+		case found[0].kind == "only gstream fails" && overflowText.MatchString(found[0].text):
+			return outcome{kind: "only gstream computes a value that is out of range and not needed"}
+		case found[0].kind == "type" && len(numberTypes.FindAllString(found[0].text, -1)) == 2:
+			return outcome{"another type of numbers", found[0].text}
 		}
 		return outcome{"differs: " + found[0].kind, found[0].text}
 	}
@@ -905,8 +909,8 @@ func TestRandomQueriesGiveDuckDBsRows(t *testing.T) {
 	require.LessOrEqual(t, d.outcomes["refused"]*8, cases, "too many queries are refused")
 }
 
-// TestRandomConditionsPartitionRows draws conditions, also with subqueries: the rows for which a condition is true, false
-// or null are all rows (ternary logic partitioning). It needs no other engine, except to write some of the tables.
+// TestRandomConditionsPartitionRows draws conditions, also with subqueries: the rows for which a condition is true,
+// false or null are all rows (ternary logic partitioning). The answers need no other engine; DuckDB writes some tables.
 func TestRandomConditionsPartitionRows(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
 	t.Parallel()
@@ -930,8 +934,8 @@ func TestRandomConditionsPartitionRows(t *testing.T) {
 			list = append(list, fmt.Sprintf("%s AS x%d", x.sql, i))
 		}
 		all := "SELECT " + strings.Join(list, ", ") + " FROM " + n.SQL()
-		parts := fmt.Sprintf("%[1]s WHERE (%[2]s) UNION ALL %[1]s WHERE NOT (%[2]s) UNION ALL %[1]s WHERE (%[2]s) IS NULL",
-			all, c)
+		parts := fmt.Sprintf("%[1]s WHERE (%[2]s) UNION ALL %[1]s WHERE NOT (%[2]s) UNION ALL "+
+			"%[1]s WHERE (%[2]s) IS NULL", all, c)
 		want, err := d.rowsOf(all, seed)
 		if err == nil {
 			var got collected
