@@ -73,6 +73,18 @@ func (d *DuckDB) Run(sql ...string) {
 	d.request(map[string]any{"run": sql})
 }
 
+// Execute executes statements, which may fail. Their answers have no rows.
+func (d *DuckDB) Execute(sql ...string) []Answer {
+	d.t.Helper()
+	return d.request(map[string]any{"execute": sql})
+}
+
+// Reset makes an empty database.
+func (d *DuckDB) Reset() {
+	d.t.Helper()
+	d.request(map[string]any{"reset": true})
+}
+
 // Ask evaluates queries, each alone.
 func (d *DuckDB) Ask(questions ...Question) []Answer {
 	d.t.Helper()

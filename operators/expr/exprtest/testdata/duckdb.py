@@ -3,7 +3,9 @@ a line of standard output.
 
 {"run": [SQL, …]} runs statements that make all tables. {"ask": [{"sql": SQL, "optimize": bool}, …]}
 evaluates queries and answers a list of {"types", "rows"}, a row being a list of
-texts and nulls, or of {"types", "error", "class"} without types where none are known. Values have one form that both sides can
+texts and nulls, or of {"types", "error", "class"} without types where none are known. {"execute": [SQL, …]} executes
+statements, and answers a list of {"error", "class"}, which are missing for one that succeeds; {"reset": true} before
+that makes an empty database. Values have one form that both sides can
 make from the bits: the bits of floats, the unscaled integer of decimals, dates and
 times as the number of their units, BLOBs in hexadecimal digits.
 """
@@ -71,13 +73,22 @@ def main():
             statements = request["run"]
             for sql in statements:
                 con.execute(sql)
+        if request.get("reset"):
+            con, statements = connect([]), []
+        for sql in request.get("execute") or []:
+            out = {}
+            answers.append(out)
+            try:
+                con.execute(sql)
+            except Exception as e:  # also of Python, about values that it does not have
+                out.update({"error": str(e), "class": type(e).__name__})
         for q in request.get("ask") or []:
             out = {}
             answers.append(out)
             try:
                 con.execute("PRAGMA enable_optimizer" if q["optimize"] else "PRAGMA disable_optimizer")
                 answer(con, q["sql"], out)
-            except (duckdb.Error, UnicodeDecodeError) as e:  # DuckDB cuts messages within characters
+            except Exception as e:  # DuckDB cuts messages within characters, and Python lacks some values
                 out.update({"error": str(e), "class": type(e).__name__})
                 if isinstance(e, (duckdb.InternalException, duckdb.FatalException)):
                     con = connect(statements)  # the database is of no use any more
