@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/operators/expr/exprtest"
 )
 
 const sqlData = "../examples/quickstart/data/"
@@ -149,6 +153,24 @@ func TestDescribeAndSummarizeAreQueries(t *testing.T) {
 		","+row("d", "DECIMAL(2,1)", "1.5", "2.5", `"2.0"`, `"0.7071067811865476"`, `"1.5"`, `"2.5"`, "0")+"]",
 		sqlRows(t, "SUMMARIZE SELECT * FROM (VALUES (1, 'x', DATE '2026-01-31', 1.5), "+
 			"(3, NULL, DATE '2026-02-01', 2.5)) v(a, b, c, d)", nil))
+}
+
+// TestASummaryHasDuckDBsValues compares what is not an estimate in either.
+func TestASummaryHasDuckDBsValues(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
+	duck := exprtest.StartDuckDB(t)
+	for _, path := range sqlTables(duck, t.TempDir()) {
+		columns := []string{"column_name", "column_type", "min", "max", "count", "null_percentage"}
+		summary := "SUMMARIZE '" + path + "'"
+		answer := duck.Ask(exprtest.Question{SQL: "SELECT " + strings.Join(columns, ", ") + " FROM (" + summary +
+			")"})[0]
+		require.Empty(t, answer.Error)
+		require.NotEmpty(t, answer.Rows)
+		var out collected
+		_, err := SQL(summary, nil).Select(columns...).WriteTo(&out).Run(t.Context(), RunOptions{Use: Host})
+		require.NoError(t, err)
+		sameRows(t, summary, answer.Rows, &out)
+	}
 }
 
 func TestStepsFollowSQL(t *testing.T) {

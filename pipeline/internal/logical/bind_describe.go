@@ -57,7 +57,7 @@ func (b *queryBinder) summarized(r *Relation, c *catalog) (*Relation, error) {
 		{"q75", "quantile_disc(%s, 0.75)::VARCHAR", "q"},
 		{"count", "count(*)", ""},
 		{"null_percentage",
-			"(CASE WHEN count(*) = 0 THEN 0 ELSE 100.0 * (count(*) - count(%s)) / count(*) END)::DECIMAL(9,2)", ""},
+			"(100.0 * (count(*) - count(%s)) / nullif(count(*), 0))::DECIMAL(9,2)", ""},
 	}
 	var aggregates, columns, rows []string
 	cases := make([][]string, len(measures))
