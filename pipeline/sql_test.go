@@ -136,6 +136,7 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 		"SELECT (SELECT a, b FROM t)":                            "must have one column, and this one has 2",
 		"SELECT a FROM t, t":                                     `there are two tables "t"`,
 		"SELECT a FROM t UNION SELECT a, b FROM t":               "as many columns on both sides",
+		"SELECT (SELECT max(t.a)) FROM t":                        "an aggregate of columns of the query around",
 		"SELECT a FROM t ORDER BY 2":                             "ORDER BY 2 is out of range",
 		"SELECT a FROM t WHERE sum(a) > 1":                       "sum",
 		"WITH RECURSIVE r AS (SELECT 1 UNION ALL FROM r) FROM r": "recursive queries are not possible yet",

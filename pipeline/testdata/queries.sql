@@ -148,6 +148,12 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+unpivot (select a, b, s from u) on (a + 100)::varchar, s
+select null x union all select cast(1 as boolean)
+select null x, 1 y union all select date '2020-01-01', null
+select * from (values (date '1992-01-01', 3), ('1992-01-02', '42')) v(x, y)
+select null x from t group by null
+select * from (select (select null) x union all select true)
 pivot u using sum(n) as x, count(*) group by s
 select t.a, u.a, (t.b, t.s) = (u.b, u.s), (t.b, t.s) <> (u.b, u.s), (t.b, t.s) < (u.b, u.s), (t.b, t.s) >= (u.b, u.s), (t.b, t.s) in ((u.b, u.s), (1, 's1')), (t.b, t.s) is distinct from (u.b, u.s) from t, u
 select t.a, u.n from t join u on (t.b, t.s) = (u.b, u.s)

@@ -189,6 +189,20 @@ func pivotName(n syntax.Node) string {
 	return n.String()
 }
 
+// firstName is the name of the first column of an expression.
+func firstName(n syntax.Node) (name string) {
+	_, _ = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		if x, ok := n.(*syntax.Name); ok && name == "" {
+			name = x.Parts[len(x.Parts)-1]
+		}
+		return nil, nil
+	})
+	if name == "" {
+		return columnName(n)
+	}
+	return name
+}
+
 // unpivot binds an UNPIVOT: a union with the rows of each of the columns.
 func (b *queryBinder) unpivot(t *syntax.Unpivot, l *level) (*Relation, error) {
 	in, _, err := b.tableRef(t.Table, l, nil)
@@ -208,7 +222,7 @@ func (b *queryBinder) unpivot(t *syntax.Unpivot, l *level) (*Relation, error) {
 		for _, x := range c.Xs {
 			star, ok := x.(*syntax.StarExpr)
 			if !ok {
-				columns = append(columns, output{x: x, name: columnName(x)})
+				columns = append(columns, output{x: x, name: firstName(x)})
 				continue
 			}
 			star = &syntax.StarExpr{Base: star.Base, Star: star.Star, Pattern: star.Pattern, Columns: true}

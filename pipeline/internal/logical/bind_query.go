@@ -581,11 +581,12 @@ func (b *queryBinder) rowValues(n *syntax.RowValues, l *level) (*Relation, error
 		for i := range rows {
 			values = append(values, rows[i][c])
 		}
-		nulls := make([]bool, len(rows))
+		nulls, texts := make([]bool, len(rows)), make([]bool, len(rows))
 		for i, row := range n.Rows {
 			nulls[i] = isNullLiteral(row[c])
+			_, texts[i] = row[c].(*syntax.StringLiteral)
 		}
-		f, err := sameTypes(values, nulls)
+		f, err := sameTypes(values, nulls, texts)
 		if err != nil {
 			return nil, mistake(n, "column %d of VALUES: %v", c+1, err)
 		}
@@ -636,23 +637,29 @@ func isNullLiteral(n syntax.Node) bool {
 	return ok && w.Word == "NULL"
 }
 
-// sameTypes casts expressions to their common type, and returns it as a field.
-func sameTypes(exprs []*expr.Expr, nulls []bool) (f gpu.Field, err error) {
+// sameTypes casts expressions to their common type, and returns it as a field. Values that are strings in quotes
+// take the type of the others.
+func sameTypes(exprs []*expr.Expr, nulls, texts []bool) (f gpu.Field, err error) {
 	first := true
-	for i, e := range exprs {
-		f.Nullable = f.Nullable || e.Nullable()
-		if nulls[i] {
-			continue
+	for _, text := range []bool{false, true} {
+		if text && !first {
+			break
 		}
-		if first {
-			f.Type, first = e.Type(), false
-			continue
+		for i, e := range exprs {
+			f.Nullable = f.Nullable || e.Nullable()
+			if nulls[i] || texts[i] != text {
+				continue
+			}
+			if first {
+				f.Type, first = e.Type(), false
+				continue
+			}
+			t, ok := commonType(f.Type, e.Type())
+			if !ok {
+				return f, fmt.Errorf("%v and %v have no common type; cast one of them", f.Type, e.Type())
+			}
+			f.Type = t
 		}
-		t, ok := commonType(f.Type, e.Type())
-		if !ok {
-			return f, fmt.Errorf("%v and %v have no common type; cast one of them", f.Type, e.Type())
-		}
-		f.Type = t
 	}
 	if first { // nothing but NULL
 		f.Type, f.Annotation = gpu.Of(gpu.Int32), gpu.AllNull

@@ -462,6 +462,9 @@ func (s *selecting) windows(qualify syntax.Node, on []int) (err error) {
 			return err
 		}
 		if i < len(s.outputs) {
+			if isNullLiteral(s.outputs[i].x) { // its type is that of the values with which it is combined
+				e = expr.Null(gpu.Field{Type: gpu.Of(gpu.Int32), Annotation: gpu.AllNull})
+			}
 			s.outputs[i].e = e
 			continue
 		}
@@ -678,6 +681,10 @@ func (s *selecting) aggregateCall(n *syntax.Call) (syntax.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.onlyOuter(x) {
+		return nil, mistake(n, "an aggregate of columns of the query around a subquery is an aggregate of that query; "+
+			"compute it there, in its FROM, and use its name here")
+	}
 	found, post, err := expr.BindAggregates(x, s.scopeAt(s.names.over(s.node), ".sql"))
 	if err != nil {
 		return nil, err
@@ -699,6 +706,26 @@ func (s *selecting) aggregateCall(n *syntax.Call) (syntax.Node, error) {
 		}
 		return nil, nil
 	})
+}
+
+// onlyOuter reports whether a tree has columns of the queries around, and no other ones.
+func (s *selecting) onlyOuter(n syntax.Node) bool {
+	outer, own := false, false
+	_, _ = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		switch n := n.(type) {
+		case *syntax.Name:
+			own = true
+		case *syntax.Resolved:
+			if e, ok := n.Value.(*expr.Expr); ok {
+				for _, id := range e.Columns() {
+					has := s.node.Rel().Has(id)
+					outer, own = outer || !has, own || has
+				}
+			}
+		}
+		return nil, nil
+	})
+	return outer && !own
 }
 
 // resolvedBelow resolves what is inside a call.
