@@ -26,6 +26,7 @@ type sqlLogic struct {
 	dir  string
 
 	file     string
+	collates bool              // a table of the file has a collation, which files do not keep
 	tables   map[string]string // Parquet files by the names of tables; "" is one that could not be exported
 	views    []sqlLogicView
 	macros   []string
@@ -90,7 +91,7 @@ func TestSQLLogic(t *testing.T) {
 
 // runFile runs a test.
 func (l *sqlLogic) runFile(name, text string) {
-	l.file, l.folder.files = name, l.folder.files+1
+	l.file, l.folder.files, l.collates = name, l.folder.files+1, false
 	l.tables, l.views, l.macros, l.dirty = map[string]string{}, nil, nil, true
 	l.deadline = time.Now().Add(time.Minute)
 	l.duck.Reset()
@@ -232,6 +233,7 @@ var (
 	queryStart  = regexp.MustCompile(`(?i)^(\(*\s*select|with|from|values|\(*values|table|pivot|unpivot)\b`)
 	settingText = regexp.MustCompile(`(?i)^(set|pragma|reset)\b`)
 	changes     = regexp.MustCompile(`(?i)\b(insert|update|delete|merge)\s+`)
+	collation   = regexp.MustCompile(`(?i)\bcollate\b`)
 	macroText   = regexp.MustCompile(`(?i)^create\s+(or\s+replace\s+)?(temp(orary)?\s+)?(macro|function)\b`)
 	wordText    = regexp.MustCompile(`[\w.]+|"[^"]*"`)
 	volatile    = regexp.MustCompile(`(?i)\b(random|uuid|gen_random_uuid|now|current_timestamp|nextval|setseed|` +
@@ -248,6 +250,7 @@ func (l *sqlLogic) record(words []string, sql string) {
 		l.query(sql)
 	case words[0] == "statement" && len(words) > 1 && words[1] == "error":
 	default:
+		l.collates = l.collates || collation.MatchString(sql)
 		if l.duck.Execute(sql)[0].Error == "" && macroText.MatchString(sql) {
 			l.macros = append(l.macros, sql)
 		}
@@ -304,7 +307,7 @@ func (l *sqlLogic) query(sql string) {
 	var out collected
 	b := SQL(text, nil)
 	for name, path := range paths {
-		if path == "" {
+		if path == "" || l.collates {
 			l.count(logicRefused, "a table that Parquet files do not have", sql)
 			return
 		}
