@@ -148,6 +148,18 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+select t.a, t.b, v.n, v.s from t left join u v on t.a = v.a and exists (select 1 from u where u.b = t.b and u.n < v.n)
+select t.a, t.b, v.n, v.s from t left join u v on t.b in (select u.b from u where u.a = v.a) and (select max(n) from u where u.s = v.s) > t.a
+select t.a, t.b, v.n, v.s from t right join u v on t.a = v.a and exists (select 1 from u where u.b = t.b and u.n < v.n)
+select t.a, t.b, v.n, v.s from t right join u v on t.b in (select u.b from u where u.a = v.a) and (select max(n) from u where u.s = v.s) > t.a
+select t.a, t.b, v.n, v.s from t full join u v on t.a = v.a and exists (select 1 from u where u.b = t.b and u.n < v.n)
+select t.a, t.b, v.n, v.s from t full join u v on t.b in (select u.b from u where u.a = v.a) and (select max(n) from u where u.s = v.s) > t.a
+select t.a, t.b from t semi join u v on t.a = v.a and exists (select 1 from u where u.b = t.b and u.n < v.n)
+select t.a, t.b from t semi join u v on t.b in (select u.b from u where u.a = v.a) and (select max(n) from u where u.s = v.s) > t.a
+select t.a, t.b from t anti join u v on t.a = v.a and exists (select 1 from u where u.b = t.b and u.n < v.n)
+select t.a, t.b from t anti join u v on t.b in (select u.b from u where u.a = v.a) and (select max(n) from u where u.s = v.s) > t.a
+select t.a, v.n from t full join u v on (select t.b = v.b)
+select a, (select count(*) from u left join e on (select u.a = t.a)) from t
 unpivot (select a, b, s from u) on (a + 100)::varchar, s
 select null x union all select cast(1 as boolean)
 select null x, 1 y union all select date '2020-01-01', null

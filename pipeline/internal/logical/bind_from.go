@@ -396,6 +396,7 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 		conditions = append(conditions, expr.Equal(x, y, false))
 	}
 	if t.On != nil {
+		correlated := len(l.free) > 0
 		on := &level{outer: l.outer, names: both, node: both.node, free: l.free, catalog: l.catalog}
 		e, err := b.bound(on, t.On)
 		if err == nil {
@@ -405,20 +406,11 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 			return nil, err
 		}
 		if on.node != both.node { // a subquery has added columns to the pairs
-			if kind != join.Inner || len(outer) > 0 {
-				return nil, mistake(t.On,
-					"a subquery in the condition of this join is not possible yet; compute it in a "+
-						"query of FROM")
+			if len(outer) > 0 || kind != join.Inner && correlated {
+				return nil, mistake(t.On, "a subquery in the condition of a join of LATERAL, or of an outer join in a "+
+					"correlated subquery, is not possible yet; compute it in a query of FROM")
 			}
-			pairs, err := b.paired(t.Right, left, right, outer)
-			if err != nil {
-				return nil, err
-			}
-			on.node = pairs.node
-			if e, err = b.bound(on, t.On); err != nil {
-				return nil, err
-			}
-			return both.over(rel.NewFilter(b.here(), on.node, expr.Conjuncts(e))), nil
+			return b.joinedBySubquery(t, l, left, right)
 		}
 		conditions = append(conditions, expr.Conjuncts(e)...)
 	}
