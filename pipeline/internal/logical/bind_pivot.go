@@ -110,7 +110,7 @@ func (b *queryBinder) pivot(t *syntax.Pivot, l *level) (*Relation, error) {
 		return nil, mistake(&syntax.WordLiteral{Base: t.Base}, "PIVOT needs an aggregate, as in USING sum(x)")
 	}
 	keys := t.Group
-	if len(keys) == 0 {
+	if len(keys) == 0 && len(t.On) > 0 {
 		scope := b.scope(in)
 		for i := range in.columns {
 			if !used[i] {
