@@ -172,7 +172,7 @@ func randomUUIDs(r *rand.Rand, rows, distinct int, nulls float64, coded bool) (g
 // TestADeviceEncodesLikeTheCPU writes the same rows by the CPU and by a device. The values, metadata and indexes of the
 // files are the same. Without compression and dictionaries, all bytes are.
 func TestADeviceEncodesLikeTheCPU(t *testing.T) {
-	d := cudatest.Open(t, cuda.Options{Memory: 256 << 20})
+	d := cudatest.Open(t, cuda.Options{Memory: 1 << 30})
 	thin, i := gputest.ThinOr(t, 31), 0
 	for _, compressed := range []bool{false, true} {
 		for _, encoding := range []string{"auto", "plain"} {
