@@ -127,7 +127,11 @@ func (b *binder) noInterval(n syntax.Node, e *Expr) error {
 func (b *binder) bindAny(n syntax.Node) (*Expr, error) {
 	switch n := n.(type) {
 	case *syntax.Resolved:
-		return n.Value.(*Expr), nil
+		e := n.Value.(*Expr)
+		if e.annotation == gpu.AllNull && n != b.root {
+			return nullOfAnyType(), nil
+		}
+		return e, nil
 	case *syntax.Name:
 		e, err := b.name(n)
 		if err == nil && e.annotation == gpu.AllNull && n != b.root {

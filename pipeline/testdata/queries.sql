@@ -148,6 +148,8 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+select a, s in (select null from u), (s, a) not in (select x, y from (values (null, 3), (null, 4)) v(x, y)), dt = (select null) from t
+select b, s in (select null from u) from t group by all having max(dt) > any (select null) is null
 pivot u using sum(n)
 select t.a, t.b, v.n, v.s from t left join u v on t.a = v.a and exists (select 1 from u where u.b = t.b and u.n < v.n)
 select t.a, t.b, v.n, v.s from t left join u v on t.b in (select u.b from u where u.a = v.a) and (select max(n) from u where u.s = v.s) > t.a
