@@ -7,8 +7,13 @@
 // somebody asks; it reads statistics and samples of tables. Optimize rewrites the tree by rules that preserve its rows.
 // Nothing here knows how a relation is computed: that is the physical plan.
 //
+// A step of SQL is bound by queryBinder (bind_query.go; SELECT in bind_select.go, FROM in bind_from.go, subqueries in
+// bind_subquery.go). It makes the same relations as the other steps do. A name that a query does not know may be a
+// column of a query around it; the subquery is then the right side of a dependent join, which the first rule replaces.
+//
 // # Rules
 //
+//   - Subqueries that depend on the rows around them become joins (rule_unnest.go).
 //   - Conditions move to the files, where statistics of row groups and pages rule data out.
 //   - A sort with a limit becomes a top-k.
 //   - Chains of inner joins run in the order that makes and keeps the fewest rows: a

@@ -6,9 +6,9 @@
 // to node as it is, and the order in which a node lists its columns means nothing. Where a relation is read twice and
 // both readings meet, one of them gets new IDs from a Project of bare columns.
 //
-// On the right side of a dependent join (Apply), expressions may also use columns of the rows around it. Such a join
-// has no operator, and a tree that has one gets only the rules that are needed. Set operations and comparisons that
-// are unknown for nulls have nodes, which rules replace by joins, group-bys and windows.
+// On the right side of a dependent join (Apply), expressions may also use columns of the rows around it. Dependent
+// joins, set operations and comparisons that are unknown for nulls have nodes but no operators: rules replace them by
+// joins, group-bys and windows.
 //
 // Nodes are immutable and may have several readers. Four functions know all of them: Inputs, WithInputs, Print and
 // Check. Nodes hold no estimates and read nothing.
