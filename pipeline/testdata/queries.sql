@@ -148,6 +148,9 @@ create temp table tt as select b, count(*) as c from t group by b; select * from
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b
 select t.a from t left join u on t.a = u.a where u.a is null
+select t.a, x.y from t, lateral (select (select 1) y from u where t.a <> u.a and u.n < 0 having true) x
+select a, (select (select 2) + 1 from u where t.a < u.a and u.n > 20 having true) from t
+select a, exists (select (select 1) from u where t.a < u.a having true) from t
 select a, s in (select null from u), (s, a) not in (select x, y from (values (null, 3), (null, 4)) v(x, y)), dt = (select null) from t
 select b, s in (select null from u) from t group by all having max(dt) > any (select null) is null
 pivot u using sum(n)

@@ -534,7 +534,7 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		if len(n.Always) > 0 {
 			return u.alwaysGrouped(n, in, ids)
 		}
-		if len(n.Keys) > 0 || len(n.Aggregates) == 0 {
+		if len(n.Keys) > 0 {
 			return rel.NewGroup(origin, in, slices.Concat(n.Keys, ids), n.Aggregates, nil, n.Algorithm), ids
 		}
 		d, outer := u.readDomain()
