@@ -104,7 +104,13 @@ func BindWindows(n syntax.Node, s *Scope, first int) (calls []WindowCall, post s
 		if tree, err := b.variance(c, aggregates[c.Name], add); tree != nil || err != nil {
 			return tree, err
 		}
-		return add(c)
+		name, err := add(c)
+		if err != nil || c.Name != "ntile" {
+			return name, err
+		}
+		// Of NULL parts it is NULL.
+		known := &syntax.Is{Base: syntax.At(c, c.Args[0]), X: c.Args[0], What: "NULL", Not: true}
+		return &syntax.Case{Base: syntax.At(c, known, name), Whens: [][2]syntax.Node{{known, name}}}, nil
 	})
 	if err != nil {
 		return nil, nil, err

@@ -227,3 +227,4 @@ select t.a, u.n from t asof join u on t.a >= u.n
 select t.a, u.n, u.s from t asof left join u on t.a + 1 >= u.n * 2 and t.b = u.b and t.s is not distinct from u.s
 select * from t asof join (select n as a, b, s as us from u) v using (b, a)
 select count(*), sum(n) from (select t.a, u.n from t asof left join u on t.b = u.b and t.b >= u.n)
+select a, ntile(null) over (order by a), ntile(b) over (order by a), ntile(3) over (order by a) from t where b is null or b > 0
