@@ -153,15 +153,14 @@ func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 			above = append(above, p)
 		case !r && !rel.KeepsRight(n.Kind) && (!mayFail || n.Kind == join.Left || n.Kind == join.Mark):
 			left = append(left, p)
-			if l && n.Kind != join.Anti && !spec.Unknown() {
-				// Right rows that match only dropped rows are dropped too. An anti join gains
-				// nothing from that, because the condition has reduced its left side already. Rows with a null
-				// in a key that may be unknown are no match, but count.
-				right = append(right, translate(p, n.LeftKeys, n.RightKeys, n.NullSafe)...)
+			if l && !spec.Unknown() {
+				// Right rows that match only dropped rows are dropped too. Rows with a null in a key that may be
+				// unknown are no match, but count.
+				right = append(right, translate(p, n.LeftKeys, n.RightKeys)...)
 			}
 		case r && !l && n.Kind.Pairs() && !rel.KeepsLeft(n.Kind) && (!mayFail || n.Kind == join.Right):
 			right = append(right, p)
-			left = append(left, translate(p, n.RightKeys, n.LeftKeys, n.NullSafe)...)
+			left = append(left, translate(p, n.RightKeys, n.LeftKeys)...)
 		case inner && !(mayFail && l != r):
 			spec.Residual = append(spec.Residual, p)
 			left, right = append(left, implied(p, n.Left, true)...), append(right, implied(p, n.Left, false)...)
@@ -241,13 +240,13 @@ func isKeyOf(e *expr.Expr, first, second rel.ID) bool {
 
 // translate rewrites a condition over key columns of one side to those of the other side.
 // It rewrites only comparisons of a single column with constants, which statistics can
-// answer, and which cannot fail.
-func translate(p *expr.Expr, from, to []rel.ID, nullSafe []bool) []*expr.Expr {
+// answer, and which cannot fail. Keys that match have one value, also if null equals null.
+func translate(p *expr.Expr, from, to []rel.ID) []*expr.Expr {
 	if len(expr.Comparisons(p)) == 0 {
 		return nil
 	}
 	for i, k := range from {
-		if cols := p.Columns(); len(cols) == 1 && cols[0] == k && !nullSafe[i] {
+		if cols := p.Columns(); len(cols) == 1 && cols[0] == k {
 			return []*expr.Expr{p.Remap(func(rel.ID) rel.ID { return to[i] })}
 		}
 	}
