@@ -228,3 +228,5 @@ select t.a, u.n, u.s from t asof left join u on t.a + 1 >= u.n * 2 and t.b = u.b
 select * from t asof join (select n as a, b, s as us from u) v using (b, a)
 select count(*), sum(n) from (select t.a, u.n from t asof left join u on t.b = u.b and t.b >= u.n)
 select a, ntile(null) over (order by a), ntile(b) over (order by a), ntile(3) over (order by a) from t where b is null or b > 0
+select a, (select s from u where u.b = t.b) from t qualify row_number() over (order by a) < 0
+select a, (select n from u where u.n = t.a) as n, rank() over (order by b) as r from t qualify r < 20 and n is not null

@@ -431,14 +431,19 @@ func (s *selecting) distinctOn() (on []int, err error) {
 
 // windows computes window functions, keeps the rows that QUALIFY wants, and binds the outputs.
 func (s *selecting) windows(qualify syntax.Node, on []int) (err error) {
-	list := make([]syntax.Node, len(s.outputs), len(s.outputs)+1)
+	list := make([]syntax.Node, len(s.outputs), len(s.outputs)+1) // nil for what is computed after QUALIFY
 	for i, o := range s.outputs {
-		list[i] = o.x
+		if qualify == nil || s.hasWindow(o.x, 0) {
+			list[i] = o.x
+		}
 	}
 	if qualify != nil {
 		list = append(list, qualify)
 	}
 	for i, x := range list {
+		if x == nil {
+			continue
+		}
 		if list[i], err = s.resolved(s.level, x); err != nil {
 			return err
 		}
@@ -449,6 +454,9 @@ func (s *selecting) windows(qualify syntax.Node, on []int) (err error) {
 	}
 	w := &windows{stepBinder: s.stepBinder, in: in}
 	for i, x := range list {
+		if x == nil {
+			continue
+		}
 		if list[i], err = w.add(x, s.scopeAt(in, ".sql")); err != nil {
 			return err
 		}
@@ -457,14 +465,14 @@ func (s *selecting) windows(qualify syntax.Node, on []int) (err error) {
 	s.node = below.node
 	below.scope.Origin = s.origin(".sql")
 	for i, x := range list {
+		if x == nil {
+			continue
+		}
 		e, err := expr.Bind(x, below.scope)
 		if err != nil {
 			return err
 		}
 		if i < len(s.outputs) {
-			if isNullLiteral(s.outputs[i].x) { // its type is that of the values with which it is combined
-				e = expr.Null(gpu.Field{Type: gpu.Of(gpu.Int32), Annotation: gpu.AllNull})
-			}
 			s.outputs[i].e = e
 			continue
 		}
@@ -473,7 +481,34 @@ func (s *selecting) windows(qualify syntax.Node, on []int) (err error) {
 		}
 		s.node = rel.NewFilter(s.here(), s.node, expr.Conjuncts(e))
 	}
+	for i := range s.outputs {
+		o := &s.outputs[i]
+		if list[i] == nil { // its subqueries see no row that QUALIFY drops
+			if o.e, err = s.bound(s.level, o.x); err != nil {
+				return err
+			}
+		}
+		if isNullLiteral(o.x) { // its type is that of the values with which it is combined
+			o.e = expr.Null(gpu.Field{Type: gpu.Of(gpu.Int32), Annotation: gpu.AllNull})
+		}
+	}
 	return nil
+}
+
+// hasWindow reports whether a tree has a window function, also behind an alias.
+func (s *selecting) hasWindow(n syntax.Node, depth int) (found bool) {
+	_, _ = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		switch n := n.(type) {
+		case *syntax.Call:
+			found = found || n.Over != nil
+		case *syntax.Name:
+			if a := s.alias(n); a != nil && depth < maxAliases {
+				found = found || s.hasWindow(a.x, depth+1)
+			}
+		}
+		return nil, nil
+	})
+	return found
 }
 
 // result projects the outputs, drops duplicates and sorts.
