@@ -230,3 +230,5 @@ select count(*), sum(n) from (select t.a, u.n from t asof left join u on t.b = u
 select a, ntile(null) over (order by a), ntile(b) over (order by a), ntile(3) over (order by a) from t where b is null or b > 0
 select a, (select s from u where u.b = t.b) from t qualify row_number() over (order by a) < 0
 select a, (select n from u where u.n = t.a) as n, rank() over (order by b) as r from t qualify r < 20 and n is not null
+select x.a, y.n from (select a from t order by a limit 7) x positional join (select n from u order by n desc) y
+select * from (values (1), (2), (3)) v(x) positional join (values ('a'), ('b')) w(y)

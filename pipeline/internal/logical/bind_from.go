@@ -333,6 +333,27 @@ func (b *queryBinder) series(t *syntax.TableFunction) (*Relation, error) {
 	return &Relation{node: n, columns: []column{{id: id}}}, nil
 }
 
+// positional joins the rows of two tables by their positions. The shorter one gets nulls.
+func (b *queryBinder) positional(t *syntax.JoinedTable, left, right *Relation, outer []rel.ID) (*Relation, error) {
+	if len(outer) > 0 {
+		return nil, mistake(t, "the right side of a POSITIONAL JOIN cannot use columns of the left side")
+	}
+	left, right, err := b.apart(t.Right, left, right)
+	if err != nil {
+		return nil, err
+	}
+	l, x := ranked(b.here(), left.node, nil, nil)
+	r, y := ranked(b.here(), right.node, nil, nil)
+	n := rel.NewJoin(b.here(), l, r, rel.JoinSpec{Kind: join.Full, LeftKeys: []rel.ID{x}, RightKeys: []rel.ID{y},
+		NullSafe: []bool{false}})
+	out := &Relation{node: n, columns: slices.Concat(left.columns, right.columns),
+		unreadable: slices.Concat(left.unreadable, right.unreadable)}
+	if t.Name == "" {
+		return out, nil
+	}
+	return b.withAlias(t, out, "", t.Alias)
+}
+
 // joined binds a join.
 func (b *queryBinder) joined(t *syntax.JoinedTable, l *level) (*Relation, error) {
 	left, _, err := b.tableRef(t.Left, l, nil)
@@ -343,10 +364,8 @@ func (b *queryBinder) joined(t *syntax.JoinedTable, l *level) (*Relation, error)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case t.Kind == "POSITIONAL":
-		return nil, mistake(t,
-			"POSITIONAL joins are not possible: rows have no positions; join by row_number() OVER ()")
+	if t.Kind == "POSITIONAL" {
+		return b.positional(t, left, right, outer)
 	}
 	if left, right, err = b.apart(t.Right, left, right); err != nil {
 		return nil, err
