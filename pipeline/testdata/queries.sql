@@ -232,3 +232,5 @@ select a, (select s from u where u.b = t.b) from t qualify row_number() over (or
 select a, (select n from u where u.n = t.a) as n, rank() over (order by b) as r from t qualify r < 20 and n is not null
 select x.a, y.n from (select a from t order by a limit 7) x positional join (select n from u order by n desc) y
 select * from (values (1), (2), (3)) v(x) positional join (values ('a'), ('b')) w(y)
+create macro less(x, y := 3) as table select a, b from t where a < x and b < y; select * from less(20) union all select * from less(30, y := 2)
+create macro most(x) as (select max(n) from u where u.a = x); select a, most(3), most(4 + 1) from t

@@ -13,6 +13,12 @@ func ReplaceAll(s Statement, f func(Node) (Node, error)) (Statement, error) {
 	return (&rewriter{expression: f}).statement(s)
 }
 
+// ReplaceDeep is Replace, and goes into the queries inside an expression.
+func ReplaceDeep(n Node, f func(Node) (Node, error)) (Node, error) {
+	r := &rewriter{expression: f}
+	return r.node(n), r.err
+}
+
 // rewriter copies statements.
 type rewriter struct {
 	expression func(Node) (Node, error) // as for Replace; nil keeps all

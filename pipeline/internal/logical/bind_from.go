@@ -257,6 +257,9 @@ func (b *queryBinder) tableQuery(t *syntax.TableQuery, l *level, left *Relation)
 // function binds a table function.
 func (b *queryBinder) function(t *syntax.TableFunction, l *level) (*Relation, error) {
 	name := t.Call.Name
+	if m, ok := b.macros[folded(name)]; ok {
+		return b.tableMacro(t, m, l)
+	}
 	switch name {
 	case "read_parquet", "parquet_scan":
 		key, _, err := job.TableCall(t)

@@ -121,9 +121,6 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 				around: c, level: &level{catalog: c, free: map[rel.ID]bool{}}, readers: readersIn(st.Name,
 					list[i+1:]...)}}}
 		case *syntax.CreateMacro:
-			if st.Query != nil {
-				return nil, mistake(st, "macros that are tables are not possible yet; make a view")
-			}
 			if b.macros == nil {
 				b.macros = map[string]*syntax.CreateMacro{}
 			}
@@ -136,7 +133,9 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 		"there is no query; the rows of the last one are those of the step")
 }
 
-// withMacros replaces calls of macros in a statement.
+// withMacros replaces calls of macros in a statement. A macro has no calls of macros in its body: they are replaced
+// where
+// it is defined.
 func (b *queryBinder) withMacros(st syntax.Statement) (syntax.Statement, error) {
 	if len(b.macros) == 0 {
 		return st, nil
@@ -151,43 +150,114 @@ func (b *queryBinder) withMacros(st syntax.Statement) (syntax.Statement, error) 
 		if !ok {
 			return nil, nil
 		}
+		if m.Query != nil {
+			return nil, mistake(c, "the macro %s is a table: write it in FROM", m.Name)
+		}
 		if c.Over != nil || c.Filter != nil || c.Distinct || c.Star || len(c.Order) > 0 {
 			return nil, mistake(c, "%s is a macro; it takes arguments only", m.Name)
 		}
-		if len(c.Args) > len(m.Parameters) {
-			return nil, mistake(c, "the macro %s has %d parameters, found %d arguments", m.Name, len(m.Parameters),
-				len(c.Args))
-		}
-		values := map[string]syntax.Node{}
-		for i, p := range m.Parameters {
-			if i < len(c.Args) {
-				x, err := syntax.Replace(c.Args[i], call)
-				if err != nil {
-					return nil, err
-				}
-				values[folded(p)] = x
+		args := slices.Clone(c.Args)
+		for i := range args {
+			var err error
+			if args[i], err = syntax.ReplaceDeep(args[i], call); err != nil {
+				return nil, err
 			}
 		}
-		for _, d := range m.Defaults {
-			if values[folded(d.Name)] == nil {
-				values[folded(d.Name)] = d.Value
+		if has[*syntax.Subquery](m.X) {
+			if err := withoutColumns(m, args); err != nil {
+				return nil, err
 			}
 		}
-		for _, p := range m.Parameters {
-			if values[folded(p)] == nil {
-				return nil, mistake(c, "the macro %s needs a value of its parameter %q", m.Name, p)
-			}
+		parameter, err := parametersOf(m, c, args, nil)
+		if err != nil {
+			return nil, err
 		}
-		// The body has no macros any more: they were replaced where it was defined.
-		parameter := func(n syntax.Node) (syntax.Node, error) {
-			if name, ok := n.(*syntax.Name); ok && len(name.Parts) == 1 {
-				return values[folded(name.Parts[0])], nil
-			}
-			return nil, nil
-		}
-		return syntax.Replace(m.X, parameter)
+		return syntax.ReplaceDeep(m.X, parameter)
 	}
 	return syntax.ReplaceAll(st, call)
+}
+
+// has reports whether a tree has a node of a type.
+func has[N syntax.Node](n syntax.Node) (found bool) {
+	_, _ = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		_, is := n.(N)
+		found = found || is
+		return nil, nil
+	})
+	return found
+}
+
+// withoutColumns refuses arguments with columns: in a query inside the macro, their names could mean other columns.
+func withoutColumns(m *syntax.CreateMacro, args []syntax.Node) error {
+	for _, x := range args {
+		if has[*syntax.Name](x) {
+			return mistake(x, "the macro %s has a query, so its arguments are constants; write the query here", m.Name)
+		}
+	}
+	return nil
+}
+
+// parametersOf returns the function that replaces the parameters of a macro by the arguments of a call.
+func parametersOf(m *syntax.CreateMacro, at syntax.Node, args []syntax.Node,
+	named []syntax.NamedArgument) (func(syntax.Node) (syntax.Node, error), error) {
+	if len(args) > len(m.Parameters) {
+		return nil, mistake(at, "the macro %s has %d parameters, found %d arguments", m.Name, len(m.Parameters),
+			len(args))
+	}
+	values := map[string]syntax.Node{}
+	for i, x := range args {
+		values[folded(m.Parameters[i])] = x
+	}
+	for _, a := range named {
+		name := folded(a.Name)
+		if !slices.ContainsFunc(m.Parameters, func(p string) bool { return folded(p) == name }) || values[name] != nil {
+			return nil, mistake(at, "the macro %s has no parameter %q, or it has a value already", m.Name, a.Name)
+		}
+		values[name] = a.Value
+	}
+	for _, d := range m.Defaults {
+		if values[folded(d.Name)] == nil {
+			values[folded(d.Name)] = d.Value
+		}
+	}
+	for _, p := range m.Parameters {
+		if values[folded(p)] == nil {
+			return nil, mistake(at, "the macro %s needs a value of its parameter %q", m.Name, p)
+		}
+	}
+	return func(n syntax.Node) (syntax.Node, error) {
+		if name, ok := n.(*syntax.Name); ok && len(name.Parts) == 1 {
+			return values[folded(name.Parts[0])], nil
+		}
+		return nil, nil
+	}, nil
+}
+
+// tableMacro binds a call of a macro in FROM.
+func (b *queryBinder) tableMacro(t *syntax.TableFunction, m *syntax.CreateMacro, l *level) (*Relation, error) {
+	if m.Query == nil {
+		return nil, mistake(t, "the macro %s is a value, and no table", m.Name)
+	}
+	args := slices.Clone(t.Call.Args)
+	for _, a := range t.Named {
+		args = append(args, a.Value)
+	}
+	if err := withoutColumns(m, args); err != nil {
+		return nil, err
+	}
+	parameter, err := parametersOf(m, t.Call, t.Call.Args, t.Named)
+	if err != nil {
+		return nil, err
+	}
+	body, err := syntax.ReplaceAll(m.Query, parameter)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.boundQuery(body.(*syntax.Query), &level{outer: l.outer, free: l.free, catalog: l.catalog})
+	if err != nil {
+		return nil, err
+	}
+	return b.withAlias(t, r, m.Name, t.Alias)
 }
 
 // lastQuery binds the query whose rows are those of the text.
