@@ -298,7 +298,7 @@ func (l *lexer) dollar(start int) (token, error) {
 			l.pos += 1 + len(name)
 			return l.take(tokenParameter, start, name), nil
 		}
-		return token{}, NewError(l.src, start, "unexpected character '$'")
+		return token{}, NewError(l.src, start, "unexpected character '$'; a variable of a job is ${name}")
 	}
 	tag := rest[:n+1]
 	i := strings.Index(rest[len(tag):], tag)
