@@ -141,7 +141,8 @@ func (b *queryBinder) tableName(t *syntax.TableName, l *level) (*Relation, error
 			return b.withAlias(t, r, q.Name, t.Alias)
 		}
 	}
-	key, short := b.tableKey(name)
+	key := b.tableKey(name)
+	short := key
 	if key == "" {
 		if key, _ = job.TableFiles(t); key == "" {
 			var names []string
@@ -167,16 +168,16 @@ func (b *queryBinder) tableName(t *syntax.TableName, l *level) (*Relation, error
 }
 
 // tableKey finds a source or an earlier step by its name, in any case.
-func (b *queryBinder) tableKey(name string) (key, short string) {
+func (b *queryBinder) tableKey(name string) (key string) {
 	if _, ok := b.named[name]; ok {
-		return name, name
+		return name
 	}
 	for n := range b.named {
 		if strings.EqualFold(n, name) && (key == "" || n < key) {
 			key = n
 		}
 	}
-	return key, key
+	return key
 }
 
 // errFaulty is the mistake of a table whose own mistake is listed already.

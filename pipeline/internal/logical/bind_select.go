@@ -79,7 +79,7 @@ func (b *queryBinder) selectFrom(n *syntax.Select, q *syntax.Query, l *level, in
 		return nil, err
 	}
 	having, qualify := n.Having, n.Qualify
-	if err := s.grouped(&having, &qualify, on); err != nil {
+	if err := s.grouped(&having, &qualify); err != nil {
 		return nil, err
 	}
 	if having != nil {
@@ -87,7 +87,7 @@ func (b *queryBinder) selectFrom(n *syntax.Select, q *syntax.Query, l *level, in
 			return nil, err
 		}
 	}
-	if err := s.windows(qualify, on); err != nil {
+	if err := s.windows(qualify); err != nil {
 		return nil, err
 	}
 	return s.result(sort, on), nil
@@ -430,10 +430,10 @@ func (s *selecting) distinctOn() (on []int, err error) {
 }
 
 // windows computes window functions, keeps the rows that QUALIFY wants, and binds the outputs.
-func (s *selecting) windows(qualify syntax.Node, on []int) (err error) {
+func (s *selecting) windows(qualify syntax.Node) (err error) {
 	list := make([]syntax.Node, len(s.outputs), len(s.outputs)+1) // nil for what is computed after QUALIFY
 	for i, o := range s.outputs {
-		if qualify == nil || s.hasWindow(o.x, 0) {
+		if qualify == nil || s.hasWindow(o.x) {
 			list[i] = o.x
 		}
 	}
@@ -493,22 +493,6 @@ func (s *selecting) windows(qualify syntax.Node, on []int) (err error) {
 		}
 	}
 	return nil
-}
-
-// hasWindow reports whether a tree has a window function, also behind an alias.
-func (s *selecting) hasWindow(n syntax.Node, depth int) (found bool) {
-	_, _ = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
-		switch n := n.(type) {
-		case *syntax.Call:
-			found = found || n.Over != nil
-		case *syntax.Name:
-			if a := s.alias(n); a != nil && depth < maxAliases {
-				found = found || s.hasWindow(a.x, depth+1)
-			}
-		}
-		return nil, nil
-	})
-	return found
 }
 
 // result projects the outputs, drops duplicates and sorts.
@@ -595,7 +579,7 @@ type pendingCall struct {
 func (p pendingCall) String() string { return p.text }
 
 // grouped computes the group-by of a SELECT, if there is one.
-func (s *selecting) grouped(having, qualify *syntax.Node, on []int) (err error) {
+func (s *selecting) grouped(having, qualify *syntax.Node) (err error) {
 	aggregates := s.sel.GroupAll || len(s.sel.Group) > 0 || *having != nil
 	list := []*syntax.Node{having, qualify}
 	for i := range s.outputs {
@@ -671,15 +655,25 @@ func (s *selecting) grouped(having, qualify *syntax.Node, on []int) (err error) 
 	return nil
 }
 
-// hasAggregate reports whether a tree has an aggregate of this SELECT, also behind an alias.
-func (s *selecting) hasAggregate(n syntax.Node, depth int) (found bool) {
+// hasAggregate reports whether a tree has an aggregate of this SELECT, and hasWindow whether it has a window function,
+// also behind an alias.
+func (s *selecting) hasAggregate(n syntax.Node, depth int) bool {
+	return s.hasCall(n, depth, func(c *syntax.Call) bool { return c.Over == nil && expr.IsAggregate(c.Name) })
+}
+
+func (s *selecting) hasWindow(n syntax.Node) bool {
+	return s.hasCall(n, 0, func(c *syntax.Call) bool { return c.Over != nil })
+}
+
+// hasCall reports whether a tree has a call of a kind, also behind an alias. depth is the number of aliases above it.
+func (s *selecting) hasCall(n syntax.Node, depth int, is func(*syntax.Call) bool) (found bool) {
 	_, _ = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
 		switch n := n.(type) {
 		case *syntax.Call:
-			found = found || n.Over == nil && expr.IsAggregate(n.Name)
+			found = found || is(n)
 		case *syntax.Name:
 			if a := s.alias(n); a != nil && depth < maxAliases {
-				found = found || s.hasAggregate(a.x, depth+1)
+				found = found || s.hasCall(a.x, depth+1, is)
 			}
 		}
 		return nil, nil

@@ -3,9 +3,7 @@ package logical
 import (
 	"slices"
 
-	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/join"
-	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
@@ -33,8 +31,8 @@ func joinSets(_ *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Node 
 	right, spec.RightKeys = rel.Renamed(right, s.RightColumns, "")
 	if s.All {
 		var l, r rel.ID
-		left, l = numbered(left, spec.LeftKeys)
-		right, r = numbered(right, spec.RightKeys)
+		left, l = ranked(left.Rel().Origin, left, spec.LeftKeys, nil)
+		right, r = ranked(right.Rel().Origin, right, spec.RightKeys, nil)
 		spec.LeftKeys, spec.RightKeys = append(slices.Clone(spec.LeftKeys), l), append(spec.RightKeys, r)
 	}
 	spec.NullSafe = slices.Repeat([]bool{true}, len(spec.LeftKeys))
@@ -43,12 +41,4 @@ func joinSets(_ *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Node 
 		return joined
 	}
 	return distinct(joined)
-}
-
-// numbered numbers the rows that are equal in some columns, from 1.
-func numbered(in rel.Node, columns []rel.ID) (rel.Node, rel.ID) {
-	r := in.Rel()
-	f := window.Function{Kind: window.RowNumber, Value: -1, Offset: -1, Default: -1, Output: gpu.Of(gpu.Int64)}
-	id := r.Metadata.Add(rel.Column{Field: gpu.Field{Name: "row_number", Type: f.Output}})
-	return rel.NewWindow(r.Origin, in, columns, nil, []window.Function{f}, []rel.ID{id}), id
 }

@@ -266,11 +266,7 @@ func (u *unnesting) pull(n rel.Node) (rel.Node, pulled, bool) {
 		}
 		return firstRows(n, in, p.inner, n.Keys, n.Offset, n.Limit), p, equalities
 	case *rel.Limit:
-		var order []rel.SortKey
-		if s, ok := n.In.(*rel.Sort); ok && s.Limit < 0 && s.Offset == 0 {
-			order = s.Keys
-		}
-		return firstRows(n, in, p.inner, order, n.Offset, n.Count), p, equalities
+		return firstRows(n, in, p.inner, orderOf(n.In), n.Offset, n.Count), p, equalities
 	case *rel.Materialized:
 		return in, p, true
 	}
@@ -380,6 +376,14 @@ func apartFrom(left, right rel.Node, q pulled) (rel.Node, pulled) {
 		out.others[i] = e.Remap(id)
 	}
 	return rel.NewProject(r.Origin, right, columns, r.Exprs(r.Columns)), out
+}
+
+// orderOf returns the keys of a node that only sorts; nil for other nodes.
+func orderOf(n rel.Node) []rel.SortKey {
+	if s, ok := n.(*rel.Sort); ok && s.Limit < 0 && s.Offset == 0 {
+		return s.Keys
+	}
+	return nil
 }
 
 // firstRows keeps the rows of LIMIT and OFFSET of each partition.
@@ -551,11 +555,7 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		return firstRows(n, in, ids, n.Keys, n.Offset, n.Limit), ids
 	case *rel.Limit:
 		in, ids := u.forDomain(n.In)
-		var order []rel.SortKey
-		if s, ok := n.In.(*rel.Sort); ok && s.Limit < 0 && s.Offset == 0 {
-			order = s.Keys
-		}
-		return firstRows(n, in, ids, order, n.Offset, n.Count), ids
+		return firstRows(n, in, ids, orderOf(n.In), n.Offset, n.Count), ids
 	case *rel.Union:
 		var ins []rel.Node
 		var from [][]rel.ID
