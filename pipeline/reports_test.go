@@ -250,12 +250,12 @@ var reports = []struct {
   - group: {by: [a, b], sets: [[a], [b], []], aggregates: {n: count(distinct a), s: sum(distinct x)}}
 `, "1 ∅ 1 3; 2 ∅ 1 1; ∅ 1 1 3; ∅ 3 1 1; ∅ ∅ 2 3", ""},
 	{"Velox, DataFusion: groups twice after a spill", map[string]string{
-		"t": `sql("select i, i % 20011 k, 'text-' || i % 20011 || repeat('x', (i % 37)::int) s from range(60000) t(i)",
+		"t": `sql("select i, i % 20011 k, 'text-' || i % 20011 || repeat('x', (i % 37)::int) s from range(240000) t(i)",
     ", row_group_size 20480")`,
 	}, `
   - group: {by: [k, s], aggregates: {n: count(*), m: max(i)}}
   - group: {aggregates: {g: count(*), n: sum(n), m: sum(m)}}
-`, "60000 60000 1799970000", "6MiB"},
+`, "240000 240000 28799880000", "10MiB"},
 	{"DataFusion: a sort with a limit that keeps all it reads in memory", map[string]string{
 		"t": `sql("select i, i % 10 k, repeat('t', 90) || i s from range(60000) t(i)",
     ", row_group_size 4096")`,
