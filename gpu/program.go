@@ -33,6 +33,16 @@ type Instr struct {
 	N int `json:",omitempty"`
 	// Text is the source text of the expression, for errors.
 	Text string `json:",omitempty"`
+	// Message, unless it is empty, is the error of a row without a result, instead of one with Text and the reason.
+	Message string `json:",omitempty"`
+}
+
+// Failed returns the error of a row without a result, for a reason.
+func (in *Instr) Failed(reason string, args ...any) error {
+	if in.Message != "" {
+		return Failed("%s", in.Message)
+	}
+	return FailedIn(in.Text, reason, args...)
 }
 
 // Portable reports whether every device computes the same bits. Math functions may differ in the

@@ -160,6 +160,25 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 	}
 }
 
+// TestASubqueryOfSeveralRowsFails where a row needs its value. The message has its place.
+func TestASubqueryOfSeveralRowsFails(t *testing.T) {
+	for query, column := range map[string]int{
+		"SELECT (SELECT range FROM range(3))": 8,
+		"SELECT range FROM range(5) r WHERE range = (SELECT s.range FROM range(9) s WHERE s.range > r.range)": 44,
+		"SELECT range FROM range(5) WHERE (range, 1) = (SELECT range, 1 FROM range(2))":                       47,
+		"SELECT 1 FROM range(4) r WHERE range > 3 OR range = (SELECT range FROM range(2))":                    53,
+		"SELECT 1 FROM range(9) r WHERE range > 3 AND (SELECT 1 FROM range(9) s WHERE s.range > 2) = 1":       46,
+	} {
+		for _, opt := range []RunOptions{{Use: Host}, {Device: cudatest.Open(t, cuda.Options{Memory: 64 << 20})}} {
+			_, err := SQL("\n"+query, nil).WriteTo(&collected{}).Run(t.Context(), opt)
+			require.ErrorIs(t, err, ErrData, query)
+			require.ErrorContains(t, err, fmt.Sprintf("line 2, column %d: a subquery that is a value has more than one "+
+				"row", column), query)
+			require.ErrorContains(t, err, "^", query)
+		}
+	}
+}
+
 // TestASampleIsTheSameInEachRun takes samples with a seed, on one thread and on several.
 func TestASampleIsTheSameInEachRun(t *testing.T) {
 	rows := func(query string, threads int) [][]string {

@@ -132,9 +132,7 @@ func (o *op) local(b *gpu.Buffer, off, n int64) *gpu.Buffer {
 // rowError returns the error of an instruction for its arguments on a row.
 func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 	t := in.Type
-	failed := func(format string, a ...any) error {
-		return gpu.FailedIn(in.Text, format, a...)
-	}
+	failed := in.Failed
 	switch {
 	case in.Op == gpu.OpCast && args[0].Type.Kind == gpu.String:
 		return failed("cannot read %.60q as %v%s", args[0].Str, t, t.ExpectedText())

@@ -88,7 +88,7 @@ func (c *compiler) compile(e *Expr, mask int) int {
 		}
 		in.Mask = mask
 	}
-	if len(e.args) > 0 {
+	if in.Message = e.message; len(e.args) > 0 {
 		in.Text = e.text(maxText)
 	}
 	r := c.emit(in)
@@ -180,6 +180,8 @@ func appendInstr(key []byte, in gpu.Instr, mask int) []byte {
 	for _, a := range in.Args {
 		number(a)
 	}
+	number(len(in.Message))
+	key = append(key, in.Message...)
 	value(in.Value)
 	for _, v := range in.Set {
 		value(v)

@@ -29,8 +29,9 @@ type Expr struct {
 	// annotation is the annotation of a column whose values are unchanged; see Annotation.
 	annotation gpu.Annotation
 	rng        *Range
-	fails      bool // an operation in it may fail on a row
-	hidden     bool // the values of the node must not be shown
+	fails      bool   // an operation in it may fail on a row
+	message    string // of that failure; see Required
+	hidden     bool   // the values of the node must not be shown
 	origin     *Origin
 }
 
@@ -139,7 +140,7 @@ func (e *Expr) Equal(f *Expr) bool {
 			return true
 		}
 		seen[pair] = true
-		return e.op == f.op && e.typ == f.typ && e.column == f.column && e.n == f.n &&
+		return e.op == f.op && e.typ == f.typ && e.column == f.column && e.n == f.n && e.message == f.message &&
 			e.value == f.value && math.Signbit(e.value.Float) == math.Signbit(f.value.Float) &&
 			slices.Equal(e.set, f.set) && slices.EqualFunc(e.args, f.args, equal)
 	}
@@ -360,6 +361,11 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 			}
 			a.write(b, limit)
 		}
+	}
+	if e.message != "" {
+		text, _, _ := strings.Cut(e.message, "\n")
+		b.WriteString("error(" + syntax.Quote(text) + ")")
+		return
 	}
 	switch e.op {
 	case opColumn:

@@ -97,6 +97,16 @@ func Coalesce(x, y *Expr) *Expr {
 	return e
 }
 
+// Required returns x where a condition is true. Elsewhere it fails with a message, once the row is evaluated.
+func Required(condition, x *Expr, message string) *Expr {
+	fail := &Expr{op: gpu.OpCast, typ: gpu.Of(gpu.Bool), column: -1, message: message, fails: true,
+		args: []*Expr{newConstant(gpu.StringScalar("false, but it has a message"))}}
+	holds := &Expr{op: gpu.OpSelect, typ: fail.typ, column: -1, args: []*Expr{condition, And(), fail}, fails: true}
+	otherwise := Null(gpu.Field{Type: x.typ})
+	return &Expr{op: gpu.OpSelect, typ: x.typ, column: -1, args: []*Expr{holds, x, otherwise}, nullable: x.nullable,
+		annotation: x.annotation, rng: x.rng, fails: true}
+}
+
 // Coalesced returns the operands of Coalesce.
 func Coalesced(e *Expr) (x, y *Expr, ok bool) {
 	if e.op != gpu.OpSelect || e.args[0].op != gpu.OpIsNotNull || e.args[0].args[0] != e.args[1] {

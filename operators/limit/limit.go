@@ -1,5 +1,4 @@
-// Package limit passes on a range of rows and then reports that it is done. It also has the operator that passes on a
-// single row and refuses more.
+// Package limit passes on a range of rows and then reports that it is done.
 package limit
 
 import (

@@ -234,3 +234,5 @@ select x.a, y.n from (select a from t order by a limit 7) x positional join (sel
 select * from (values (1), (2), (3)) v(x) positional join (values ('a'), ('b')) w(y)
 create macro less(x, y := 3) as table select a, b from t where a < x and b < y; select * from less(20) union all select * from less(30, y := 2)
 create macro most(x) as (select max(n) from u where u.a = x); select a, most(3), most(4 + 1) from t
+select (select (select v.s from u v where v.a >= t.b) from e) from t
+select exists (select (select n from u)), (select count(*) from (select a, (select n from u) from t))

@@ -235,12 +235,56 @@ func (b *queryBinder) scalar(l *level, n *syntax.Subquery) (*expr.Expr, error) {
 	if len(r.columns) != 1 {
 		return nil, mistake(n, "a subquery that is a value must have one column, and this one has %d", len(r.columns))
 	}
-	right := r.node
-	if !oneRow(right) {
-		right = rel.NewSingleRow(b.here(), right)
-	}
+	right, columns := b.values(n, r)
 	l.node = rel.NewApply(b.here(), join.Inner, l.node, right, outer, nil, rel.None)
-	return l.node.Rel().Expr(r.columns[0].id), nil
+	return l.node.Rel().Expr(columns[0]), nil
+}
+
+// values returns a node with one row: the values of a query that is a value, or nulls if it has no row. They fail if it
+// has several.
+func (b *queryBinder) values(n syntax.Node, r *Relation) (rel.Node, []rel.ID) {
+	if oneRow(r.node) {
+		return r.node, r.ids()
+	}
+	var aggs []rel.Aggregate
+	add := func(kind gpu.AggregateKind, input rel.ID, t gpu.Type) rel.ID {
+		a := rel.Aggregate{Kind: kind, Input: input, Output: t}
+		name := "rows"
+		if input != rel.None {
+			name = r.node.Rel().Name(input)
+		}
+		a.Out = b.md.Add(rel.Column{Field: a.Field(name, r.node.Rel(), 0, nil)})
+		aggs = append(aggs, a)
+		return a.Out
+	}
+	var least []rel.ID // of one value is the value
+	for i, id := range r.ids() {
+		least = append(least, add(gpu.Min, id, r.field(i).Type))
+	}
+	if first, ok := r.node.(*rel.Limit); ok && first.Count <= 1 {
+		return rel.NewGroup(b.here(), r.node, nil, aggs, nil, ""), least
+	}
+	rows := add(gpu.CountAll, rel.None, gpu.Of(gpu.Int64))
+	g := rel.NewGroup(b.here(), r.node, nil, aggs, nil, "")
+	one := computeOf("%s <= 1", g, rows)
+	message := b.placed(n, "a subquery that is a value has more than one row; aggregate its rows, or add LIMIT 1")
+	var ids []rel.ID
+	var exprs []*expr.Expr
+	for i, id := range least {
+		e := expr.Required(one, g.Expr(id), message)
+		ids, exprs = append(ids, b.md.Add(rel.Computed(r.name(i), e))), append(exprs, e)
+	}
+	return rel.NewProject(b.here(), g, ids, exprs), ids
+}
+
+// placed returns a message for a run with its place in the text of the user.
+func (b *queryBinder) placed(n syntax.Node, message string) string {
+	m := syntax.NewError(n.Source(), n.Pos(), "%s", message)
+	path := b.at + ".sql"
+	if at, ok := b.query.Text.LocationIn(path, b.step.SQL, m.Pos); ok {
+		m.Line, m.Col = at.Line, at.Column
+	}
+	return m.Error()
 }
 
 // oneRow reports whether a node always has one row.
@@ -254,8 +298,6 @@ func oneRow(n rel.Node) bool {
 		return n.Limit < 0 && n.Offset == 0 && oneRow(n.In)
 	case *rel.Values:
 		return len(n.Rows) == 1
-	case *rel.SingleRow:
-		return true
 	case *rel.Window:
 		return oneRow(n.In)
 	case *rel.Join:
@@ -521,14 +563,11 @@ func (b *queryBinder) rowEqualsQuery(l *level, n syntax.Node, op string, row *sy
 	if len(r.columns) != len(row.Items) {
 		return nil, mistake(s, "the subquery has %d columns, and is compared with %d", len(r.columns), len(row.Items))
 	}
-	right := r.node
-	if !oneRow(right) {
-		right = rel.NewSingleRow(b.here(), right)
-	}
+	right, columns := b.values(s, r)
 	l.node = rel.NewApply(b.here(), join.Inner, l.node, right, outer, nil, rel.None)
 	var all []syntax.Node
-	for i, c := range r.columns {
-		value := &syntax.Resolved{Base: s.Base, Value: l.node.Rel().Expr(c.id)}
+	for i, id := range columns {
+		value := &syntax.Resolved{Base: s.Base, Value: l.node.Rel().Expr(id)}
 		all = append(all, &syntax.Binary{Base: syntax.At(n, row.Items[i], value), Op: op, L: row.Items[i], R: value})
 	}
 	return b.resolved(l, logic(n, map[string]string{"=": "AND", "<>": "OR"}[op], all...))

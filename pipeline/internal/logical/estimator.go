@@ -130,8 +130,6 @@ func (e *Estimator) countRows(n rel.Node) float64 {
 			return min(l, r)
 		}
 		return l
-	case *rel.SingleRow:
-		return 1
 	case *rel.Apply:
 		l := e.Rows(n.Left)
 		switch n.Kind {
@@ -251,10 +249,6 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 		if n.Op == rel.UnionOf {
 			c = c.union(e.Column(n.Right, n.RightColumns[i]))
 		}
-		return c
-	case *rel.SingleRow:
-		c := e.Column(n.In, id)
-		c.distinct, c.counted, c.unique = 1, true, true
 		return c
 	case *rel.Apply:
 		switch {

@@ -35,15 +35,11 @@ func independent(a *rel.Apply) rel.Node {
 	}
 	switch r := a.Right.(type) {
 	case *rel.Project:
-		if len(u.outer) == 0 {
+		if len(u.outer) == 0 && !isOpen(r) {
 			break
 		}
 		if n := u.overProject(r); n != nil {
 			return n
-		}
-	case *rel.SingleRow:
-		if len(u.outer) > 0 && a.Kind == join.Inner {
-			return u.single(r)
 		}
 	case *rel.Group:
 		if len(u.outer) > 0 && oneRow(r) && len(a.Conditions) == 0 && (a.Kind == join.Inner || a.Kind == join.Left) {
@@ -83,6 +79,18 @@ func usedBy(n rel.Node) map[rel.ID]bool {
 		}
 	})
 	return used
+}
+
+// isOpen reports whether a node uses columns that no node below it makes: those of a query around several subqueries. A
+// value that may fail is then computed above the dependent join, for rows that need it only.
+func isOpen(n rel.Node) bool {
+	used := usedBy(n)
+	rel.Visit(n, func(n rel.Node) {
+		for _, c := range n.Rel().Columns {
+			delete(used, c)
+		}
+	})
+	return len(used) > 0
 }
 
 // expressionsOf returns the expressions of a node. Everything else in a node names columns of its inputs.
@@ -456,27 +464,6 @@ func (u *unnesting) filledGroup(g *rel.Group, left, in rel.Node, p pulled) rel.N
 	return rel.NewProject(u.Origin, n, columns, exprs)
 }
 
-// single joins a scalar subquery. More than one row for a row of the left side is an error.
-func (u *unnesting) single(r *rel.SingleRow) rel.Node {
-	n, p, ok := u.pull(r.In)
-	if !ok || len(p.others) > 0 {
-		n, p = u.byDomain(r.In)
-	}
-	if Unique(n, p.inner) {
-		return u.joined(join.Left, u.Left, n, p, nil, rel.None)
-	}
-	n, number := ranked(u.Origin, n, distinctIDs(p.inner), nil)
-	out := u.joined(join.Left, u.Left, n, p, nil, rel.None)
-	return rel.NewFilter(u.Origin, out, []*expr.Expr{atMostOne(out, number)})
-}
-
-// atMostOne is a condition that fails for the second row.
-func atMostOne(in rel.Node, number rel.ID) *expr.Expr {
-	return computeOf(
-		"CASE WHEN %s > 1 THEN CAST('a subquery that is a value has more than one row' AS BIGINT) IS NULL "+
-			"ELSE true END", in, number)
-}
-
 // byDomain returns a node for all rows of the domain, and its columns that equal the outer columns.
 func (u *unnesting) byDomain(n rel.Node) (rel.Node, pulled) {
 	n, ids := u.forDomain(n)
@@ -571,13 +558,6 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		ids := u.newColumns()
 		return rel.NewSetOperation(origin, n.Op, n.All, left, right, slices.Concat(n.LeftColumns, l),
 			slices.Concat(n.RightColumns, r), slices.Concat(n.Columns, ids)), ids
-	case *rel.SingleRow:
-		in, ids := u.forDomain(n.In)
-		in, number := ranked(origin, in, ids, nil)
-		d, outer := u.readDomain()
-		out := u.joined(join.Left, d, in, pulled{outer: d.Rel().Exprs(outer), inner: ids, nullSafe: true}, nil,
-			rel.None)
-		return rel.NewFilter(origin, out, []*expr.Expr{atMostOne(out, number)}), outer
 	case *rel.Expand:
 		in, ids := u.forDomain(n.In)
 		return rel.NewExpand(origin, in, n.Copies, n.Variants, n.Number), ids

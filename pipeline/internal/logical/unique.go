@@ -20,8 +20,6 @@ func Unique(n rel.Node, columns []rel.ID) bool {
 		return Unique(n.In, columns)
 	case *rel.Materialized:
 		return Unique(n.In, columns)
-	case *rel.SingleRow:
-		return true
 	case *rel.Project:
 		var below []rel.ID
 		for _, c := range columns {

@@ -89,12 +89,6 @@ func (s *Stage) check() error {
 				}
 			}
 		}
-	case *SingleRow:
-		if spec.Nulls == nil || len(spec.Nulls.Outputs) != s.Schema.Len() {
-			return errors.New("it does not have as many nulls as columns")
-		}
-		ins, outs = append(ins, spec.In), append(outs, spec.In)
-		programs, inputs = []*gpu.Program{spec.Nulls}, [][]int{nil}
 	case *Materialized:
 		if want = 0; !equal(spec.By.Schema, s.Schema) {
 			return errors.New("the rows that it reads have other columns")

@@ -16,7 +16,7 @@ var specs = map[string]Spec{
 	"group":  &Group{},
 	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Materialize{},
 	"held":   &Materialized{},
-	"values": &Values{}, "single row": &SingleRow{},
+	"values": &Values{},
 }
 
 // encodedPlan is a Plan in JSON. Stages come after their inputs; the last one is the root.

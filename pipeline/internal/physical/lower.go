@@ -250,8 +250,6 @@ func (l *lowering) lowerNode(n rel.Node, need required) (*Stage, layout, error) 
 		return l.lowerMaterialized(n, need)
 	case *rel.Values:
 		return l.lowerValues(n, need)
-	case *rel.SingleRow:
-		return l.lowerSingleRow(n, need)
 	case *rel.SetOperation, *rel.Apply: // rules have replaced them
 	}
 	panic(fmt.Sprintf("physical: there is no operator for a node of type %T", n))
@@ -763,33 +761,6 @@ func (l *lowering) lowerValues(n *rel.Values, need required) (*Stage, layout, er
 	st := l.stageOf(n)
 	schema, lay := laidOut(n.Rel(), used)
 	st.Spec, st.Schema, st.Detail = values, schema, []string{"columns: " + listOf(schema.Names())}
-	return st, lay, nil
-}
-
-func (l *lowering) lowerSingleRow(n *rel.SingleRow, need required) (*Stage, layout, error) {
-	used := need.among(n.Columns)
-	in, below, err := l.lower(n.In, requiredOf(used...))
-	if err != nil {
-		return nil, nil, err
-	}
-	st := l.stageOf(n, in)
-	lay := layout{}
-	st.Schema = &gpu.Schema{Fields: slices.Clone(in.Schema.Fields)}
-	for i := range st.Schema.Fields {
-		st.Schema.Fields[i].Nullable = true
-	}
-	for _, c := range used {
-		lay[c] = below.of(c)
-	}
-	var nulls []*expr.Expr
-	for _, f := range in.Schema.Fields {
-		nulls = append(nulls, expr.Null(f))
-	}
-	program, _, err := expr.Compile(&gpu.Schema{}, nulls...)
-	if err != nil {
-		return nil, nil, refused(n, err)
-	}
-	st.Spec, st.Detail = &SingleRow{In: in.Schema, Nulls: program}, []string{"nulls if there is none"}
 	return st, lay, nil
 }
 

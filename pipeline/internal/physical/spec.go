@@ -89,12 +89,6 @@ type (
 	Union struct{ Columns [][]int }
 	// Values has rows of constants.
 	Values struct{ Rows [][]gpu.Scalar }
-	// SingleRow passes on the only row of its input, and refuses a second one. Nulls computes the row that it has if
-	// there is none.
-	SingleRow struct {
-		In    *gpu.Schema
-		Nulls *gpu.Program
-	}
 	// Materialize keeps the rows of a step that several steps read.
 	Materialize struct{ In *gpu.Schema }
 	// Materialized has the rows that another stage holds.
@@ -140,9 +134,6 @@ func (s *Union) Name() string { return "union" }
 
 // Name implements Spec.
 func (s *Values) Name() string { return "values" }
-
-// Name implements Spec.
-func (s *SingleRow) Name() string { return "single row" }
 
 // Name implements Spec.
 func (s *Materialize) Name() string { return "hold" }
@@ -203,11 +194,6 @@ func (s *Union) Operator(gpu.Capabilities) (operators.Operator, error) { return 
 
 // Operator implements Spec.
 func (s *Values) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
-
-// Operator implements Spec.
-func (s *SingleRow) Operator(gpu.Capabilities) (operators.Operator, error) {
-	return limit.NewSingle(s.In, s.Nulls), nil
-}
 
 // Operator implements Spec.
 func (s *Materialize) Operator(gpu.Capabilities) (operators.Operator, error) {

@@ -183,12 +183,6 @@ type (
 		// LeftColumns and RightColumns are the columns of the sides that become the columns of the node.
 		LeftColumns, RightColumns []ID
 	}
-	// SingleRow has the row of its input, which must not have more than one, or a row of nulls if the input has none:
-	// a scalar subquery.
-	SingleRow struct {
-		Relation
-		In Node
-	}
 	// Apply is a dependent join. For each row of the left side it computes the right side, whose expressions may use
 	// the columns Outer of that row, and joins the row with the rows of the right side on which all Conditions are
 	// true. It has the columns of a Join of its kind. The Mark of a mark join is null where no condition is false and
@@ -478,16 +472,6 @@ func NewSetOperation(origin expr.Origin, op SetOp, all bool, left, right Node, l
 	r := Relation{Origin: origin, Columns: columns, Metadata: left.Rel().Metadata}
 	return &SetOperation{Relation: r, Op: op, All: all, Left: left, Right: right, LeftColumns: leftColumns,
 		RightColumns: rightColumns}
-}
-
-// NewSingleRow makes a scalar subquery.
-func NewSingleRow(origin expr.Origin, in Node) *SingleRow {
-	n := &SingleRow{Relation: above(in, origin), In: in}
-	n.nulls = map[ID]bool{}
-	for _, c := range n.Columns {
-		n.nulls[c] = true
-	}
-	return n
 }
 
 // NewApply makes a dependent join of two sides without a common column. mark is None unless it is a mark join.

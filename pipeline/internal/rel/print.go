@@ -97,8 +97,6 @@ func describe(n Node) string {
 			text += " all"
 		}
 		return text + ": " + names(n.Columns)
-	case *SingleRow:
-		return "at most one row"
 	case *Apply:
 		text := n.Kind.String() + " apply"
 		if len(n.Outer) > 0 {

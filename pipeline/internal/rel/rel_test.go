@@ -116,8 +116,6 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 			"except: n [s]: it takes 2 columns of an input and has 1"},
 		{NewSetOperation(step("s"), Intersect, true, x, y, []ID{a}, []ID{other}, []ID{text}),
 			"intersect all: t [s]: column x.t is BIGINT in an input and VARCHAR in the intersect"},
-		{NewSingleRow(step("r"), x), ""},
-		{NewSingleRow(step("r"), NewSort(step("s"), x, []SortKey{{Column: other}}, 0, -1)), "sort by a [s]"},
 		{unknown(join.Anti, true, false, None), ""},
 		{unknown(join.Mark, true, false, found), ""},
 		{unknown(join.Mark, true, false, surely), "its mark may be unknown, but is not nullable"},
@@ -206,7 +204,7 @@ func TestPrintOfNodesThatOnlySQLMakes(t *testing.T) {
 	s := NewSetOperation(step("s"), Except, true, y, v, []ID{other}, v.Columns, []ID{column("d", gpu.Of(gpu.Int64))})
 	f := NewFilter(step("f"), s, []*expr.Expr{expr.Equal(s.Expr(s.Columns[0]), x.Expr(a), false)})
 	mark := column("found", gpu.Of(gpu.Bool))
-	apply := NewApply(step("a"), join.Mark, x, NewSingleRow(step("r"), f), []ID{a},
+	apply := NewApply(step("a"), join.Mark, x, f, []ID{a},
 		[]*expr.Expr{expr.Equal(x.Expr(b), s.Expr(s.Columns[0]), false)}, mark)
 	w := NewValues(m, step("w"), []ID{column("w", gpu.Of(gpu.Int64))}, nil)
 	j := NewJoin(step("j"), apply, w, JoinSpec{Kind: join.Anti, LeftKeys: []ID{a}, RightKeys: w.Columns,
@@ -214,11 +212,10 @@ func TestPrintOfNodesThatOnlySQLMakes(t *testing.T) {
 	want := `anti join a = w or unknown [j]
   mark apply of a if (b = d) [a]
     scan [x]
-    at most one row [r]
-      filter (d = a) [f]
-        except all: d [s]
-          scan [y]
-          2 rows of values: v [v]
+    filter (d = a) [f]
+      except all: d [s]
+        scan [y]
+        2 rows of values: v [v]
   0 rows of values: w [w]
 `
 	require.Equal(t, want, Print(j))

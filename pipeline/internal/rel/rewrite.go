@@ -52,8 +52,6 @@ func Inputs(n Node) []Node {
 		return n.Ins
 	case *SetOperation:
 		return []Node{n.Left, n.Right}
-	case *SingleRow:
-		return []Node{n.In}
 	case *Apply:
 		return []Node{n.Left, n.Right}
 	case *Materialized:
@@ -99,8 +97,6 @@ func WithInputs(n Node, f func(Node) Node) Node {
 		return NewUnion(origin, ins, n.From, n.Columns)
 	case *SetOperation:
 		return NewSetOperation(origin, n.Op, n.All, ins[0], ins[1], n.LeftColumns, n.RightColumns, n.Columns)
-	case *SingleRow:
-		return NewSingleRow(origin, ins[0])
 	case *Apply:
 		return NewApply(origin, n.Kind, ins[0], ins[1], n.Outer, n.Conditions, n.Mark)
 	case *Materialized:

@@ -129,8 +129,7 @@ func (w *work) add(s *physical.Stage) {
 		}
 	case *physical.Window:
 		w.sorted += s.Rows * columns
-	case *physical.Limit, *physical.Union, *physical.Materialize, *physical.Materialized, *physical.Values,
-		*physical.SingleRow:
+	case *physical.Limit, *physical.Union, *physical.Materialize, *physical.Materialized, *physical.Values:
 	case *physical.Filter, *physical.Join, *physical.Expand:
 		for _, in := range s.Inputs {
 			w.rows += in.Rows

@@ -532,7 +532,7 @@ func (f *frame) setNull(v *vec, i int) {
 
 // failed returns the error of an instruction for one value.
 func failed(s *instruction, format string, args ...any) error {
-	return gpu.FailedIn(s.Text, format, args...)
+	return s.Failed(format, args...)
 }
 
 // fail handles a row without a result. The row is an error if it is live and the instruction does
