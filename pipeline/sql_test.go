@@ -172,8 +172,8 @@ func TestASubqueryOfSeveralRowsFails(t *testing.T) {
 		for _, opt := range []RunOptions{{Use: Host}, {Device: cudatest.Open(t, cuda.Options{Memory: 64 << 20})}} {
 			_, err := SQL("\n"+query, nil).WriteTo(&collected{}).Run(t.Context(), opt)
 			require.ErrorIs(t, err, ErrData, query)
-			require.ErrorContains(t, err, fmt.Sprintf("line 2, column %d: a subquery that is a value has more than one "+
-				"row", column), query)
+			require.ErrorContains(t, err, fmt.Sprintf("line 2, column %d: a subquery that is a value has more "+
+				"than one row", column), query)
 			require.ErrorContains(t, err, "^", query)
 		}
 	}
