@@ -146,6 +146,8 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 		"SELECT a AS x, x + y AS y FROM t":             "uses itself",
 		"SELECT * FROM range(1, 2, 0)":                 "cannot be 0",
 		"SELECT a FROM t LIMIT -1":                     "LIMIT cannot be negative",
+		"SELECT a FROM t LIMIT (SELECT 1) + a":         `column 36: there is no column "a"`,
+		"SELECT a FROM t LIMIT 101%":                   "column 23: LIMIT in percent is between 0 and 100",
 		"CREATE MACRO f(x) AS x + 1; SELECT f(1, 2)":   "has 1 parameters, found 2 arguments",
 		"SELECT 1; SELECT 2":                           "has no effect",
 		"SELECT a FROM t WHERE (a, b) = (1, 2, 3)":     "a row of as many values",

@@ -236,3 +236,9 @@ create macro less(x, y := 3) as table select a, b from t where a < x and b < y; 
 create macro most(x) as (select max(n) from u where u.a = x); select a, most(3), most(4 + 1) from t
 select (select (select v.s from u v where v.a >= t.b) from e) from t
 select exists (select (select n from u)), (select count(*) from (select a, (select n from u) from t))
+select a, b from t order by b, a desc limit 45% offset 2
+select b, a from t order by 1 desc, 2 limit (select count(*) from e) + (select min(n) + 4 from u where n > 0) offset (select 3)
+select sum(a) from (select a from t order by -a limit (select 4)) union all select count(*) from (from u limit 12.5%)
+select a from t where a in (select n from u order by n desc limit (select 3)) or a < (select max(n) from (from u limit 10%))
+with c as (select 4 k) select a from t order by a limit (select k from c) offset (select k + 1 from c where k > 9)
+select (select count(*) from (from u limit null%)), (select count(*) from (from u limit (select null::int)))

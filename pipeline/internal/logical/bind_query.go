@@ -339,7 +339,7 @@ func (b *queryBinder) boundQuery(q *syntax.Query, around *level) (*Relation, err
 	if err != nil {
 		return nil, err
 	}
-	return b.limited(q, r)
+	return b.limited(q, r, l.catalog)
 }
 
 // body binds a part of a set operation, or a query in parentheses.
@@ -361,25 +361,6 @@ func (b *queryBinder) body(n syntax.QueryBody, l *level) (*Relation, error) {
 	panic(fmt.Sprintf("logical: unknown body of a query: %T", n))
 }
 
-// number evaluates a constant whole number that is not negative.
-func (b *queryBinder) number(n syntax.Node, what string) (int64, error) {
-	e, err := b.constant(n)
-	if err != nil {
-		return 0, err
-	}
-	v, _ := e.Constant()
-	if !v.Valid {
-		return -1, nil
-	}
-	if e, err = expr.Cast(e, gpu.Of(gpu.Int64), host.Fold); err != nil {
-		return 0, mistake(n, "%s: %v", what, err)
-	}
-	if v, _ = e.Constant(); v.Int.Int64() < 0 {
-		return 0, mistake(n, "%s cannot be negative", what)
-	}
-	return v.Int.Int64(), nil
-}
-
 // constant binds an expression without columns to its value.
 func (b *queryBinder) constant(n syntax.Node) (*expr.Expr, error) {
 	e, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: host.Fold, Now: b.now})
@@ -390,33 +371,6 @@ func (b *queryBinder) constant(n syntax.Node) (*expr.Expr, error) {
 		return nil, mistake(n, "this must be a constant")
 	}
 	return e, nil
-}
-
-// limited applies LIMIT and OFFSET.
-func (b *queryBinder) limited(q *syntax.Query, r *Relation) (*Relation, error) {
-	count, offset := int64(-1), int64(0)
-	var err error
-	if q.Limit != nil {
-		if q.Percent {
-			return nil, mistake(q.Limit, "a LIMIT in percent is not possible; give a number of rows")
-		}
-		if count, err = b.number(q.Limit, "LIMIT"); err != nil {
-			return nil, err
-		}
-	}
-	if q.Offset != nil {
-		if offset, err = b.number(q.Offset, "OFFSET"); err != nil {
-			return nil, err
-		}
-		offset = max(offset, 0)
-	}
-	if count < 0 && offset == 0 {
-		return r, nil
-	}
-	if count < 0 {
-		count = 1<<62 - 1
-	}
-	return r.over(rel.NewLimit(b.here(), r.node, offset, count)), nil
 }
 
 // ordered sorts rows of which only the columns of the result are known: those of a set operation.
