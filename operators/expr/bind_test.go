@@ -364,6 +364,48 @@ func TestConjunctsAgainstConstantsBecomeComparisons(t *testing.T) {
 	}
 }
 
+func TestADisjunctionHasEachTermOnceAndOneSetAColumn(t *testing.T) {
+	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
+	for want, terms := range map[string][]string{
+		"(i32 = 1)":                                {"i32 = 1", "i32 = 1 or i32 = 1"},
+		"(i32 IN (1, 2, 3))":                       {"i32 = 1", "i32 in (2, 1)", "i32 = 3"},
+		"((i32 IN (1, 2)) OR (i64 IN (1, 2)))":     {"i32 = 1", "i64 = 1", "i32 = 2 or i64 = 2"},
+		"((i32 < 1) OR (s IN ('a', 'b')))":         {"i32 < 1", "s = 'a'", "i32 < 1", "s = 'b'"},
+		"(((i32 = 1) AND (i64 = 2)) OR (s = 'a'))": {"i32 = 1 and i64 = 2", "s = 'a'", "i32 = 1 and i64 = 2"},
+		"TRUE": {"i32 = 1", "true"},
+	} {
+		var list []*expr.Expr
+		for _, src := range terms {
+			e, err := bind(src, s)
+			require.NoError(t, err, src)
+			list = append(list, e)
+		}
+		assert.Equal(t, want, expr.Or(list...).String(), terms)
+	}
+}
+
+func TestConstantsInThePlaceOfColumnsFold(t *testing.T) {
+	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
+	for src, want := range map[string]string{
+		"i32 = 7 and s = 'a'":             "(s = 'a')",
+		"i32 = 8 and s = 'a'":             "FALSE",
+		"i32 = 8 or s = 'a'":              "(s = 'a')",
+		"i32 + 1 = i64":                   "(8 = i64)",
+		"i32 + 2147483647 = 0 or s = 'a'": "(((7 + 2147483647) = 0) OR (s = 'a'))",
+	} {
+		e, err := bind(src, s)
+		require.NoError(t, err, src)
+		seven := expr.Literal(gpu.IntScalar(gpu.Of(gpu.Int32), 7))
+		e = e.Substitute(func(column int) *expr.Expr {
+			if column == s.Schema.Index("i32") {
+				return seven
+			}
+			return nil
+		})
+		assert.Equal(t, want, e.Folded(host.Fold).String(), src)
+	}
+}
+
 func TestAggregatesAreFoundAndReplaced(t *testing.T) {
 	s := &expr.Scope{Schema: duckTable(t).schema, Fold: host.Fold}
 	n,

@@ -197,6 +197,39 @@ func (e *Expr) replace(f func(column *Expr) *Expr) *Expr {
 	return remap(e)
 }
 
+// Folded returns the expression with its constant parts evaluated, after constants have taken the place of columns. A
+// part that fails stays.
+func (e *Expr) Folded(fold Fold) *Expr {
+	done := map[*Expr]*Expr{}
+	var folded func(*Expr) *Expr
+	folded = func(e *Expr) *Expr {
+		if len(e.args) == 0 {
+			return e
+		}
+		if r, ok := done[e]; ok {
+			return r
+		}
+		args, same := make([]*Expr, len(e.args)), true
+		for i, a := range e.args {
+			args[i] = folded(a)
+			same = same && args[i] == a
+		}
+		out := e
+		switch {
+		case same && slices.ContainsFunc(args, func(a *Expr) bool { return a.op != gpu.OpConst }):
+		case e.op == gpu.OpAnd || e.op == gpu.OpOr:
+			out = newLogic(e.op, args)
+		default:
+			if r, err := newOp(fold, *e, args...); err == nil {
+				out = r
+			}
+		}
+		done[e] = out
+		return out
+	}
+	return folded(e)
+}
+
 // ColumnOf returns the column with a number. r bounds its values, nil if nobody knows.
 func ColumnOf(number int, f gpu.Field, r *Range) *Expr {
 	return &Expr{op: opColumn, typ: f.Type, column: number, name: f.Name, nullable: f.Nullable, rng: r.within(f.Type),

@@ -6,13 +6,64 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Or returns the disjunction of predicates, FALSE if there are none.
+// Or returns the disjunction of predicates, FALSE if there are none. It has each term once. Equalities of a column with
+// constants become one IN, which statistics of files can answer.
 func Or(es ...*Expr) *Expr {
+	type value struct {
+		column int
+		gpu.Scalar
+	}
 	var args []*Expr
+	sets, had, known := map[int]*Expr{}, map[value]bool{}, map[string][]*Expr{}
 	for _, e := range es {
-		args = append(args, Disjuncts(e)...)
+		for _, t := range Disjuncts(e) {
+			column, list, ok := members(t)
+			if !ok {
+				text := t.String()
+				if !slices.ContainsFunc(known[text], t.Equal) {
+					args, known[text] = append(args, t), append(known[text], t)
+				}
+				continue
+			}
+			set := sets[column]
+			if set == nil {
+				set = &Expr{op: gpu.OpIn, typ: t.typ, column: -1, args: t.args[:1], nullable: t.args[0].nullable,
+					origin: t.Origin()}
+				sets[column], args = set, append(args, set)
+			}
+			set.hidden = set.hidden || t.Hidden()
+			for _, v := range list {
+				if at := (value{column, v}); !had[at] {
+					had[at], set.set = true, append(set.set, v)
+				}
+			}
+		}
+	}
+	for i, a := range args {
+		if a.op == gpu.OpIn && sets[a.args[0].column] == a && len(a.set) == 1 {
+			c := newConstant(a.set[0])
+			c.hidden = a.hidden
+			args[i] = Equal(a.args[0], c, false).At(a.origin)
+		}
 	}
 	return newLogic(gpu.OpOr, args)
+}
+
+// members returns the column of a predicate that is true where the column has one of some values, and these values.
+func members(e *Expr) (column int, values []gpu.Scalar, ok bool) {
+	if e.op != gpu.OpEq && e.op != gpu.OpIn || e.args[0].op != opColumn {
+		return 0, nil, false
+	}
+	x := e.args[0]
+	if e.op == gpu.OpIn {
+		return x.column, e.set, true
+	}
+	v, ok := e.args[1].Constant()
+	if !ok || !v.Valid || !v.Type.SameSQL(x.typ) || x.typ.Kind == gpu.Decimal && !x.typ.Wide && !v.Int.IsInt64() {
+		return 0, nil, false
+	}
+	v.Type = x.typ
+	return x.column, []gpu.Scalar{v}, true
 }
 
 // Disjuncts splits a predicate at its top-level ORs.

@@ -45,6 +45,9 @@ select t.a, x.n from t left join lateral (select sum(n) n from u where u.a = t.a
 select t.a, x.n from t join (select n, a from u where u.b = t.b) x on x.a = t.a
 with c as (select a, b from t where a > 10) select * from c join c d on c.a = d.a
 with c(x, y) as (select a, b from t), d as (select x from c where y = 1) select * from d union all select a from u
+with w as (select b, a % 3 as r, count(*) as n, 'x' as k from t group by all union all select b, n % 2, sum(a), 'y' from u group by all) select p.b, p.n, q.n from w p join w q on p.b = q.b where p.k = 'x' and q.k = 'y' and p.r = 1 and p.n > 1 and q.r in (0, 1)
+with w as (select a, b, row_number() over (partition by b order by a, n) as r from u), v as (select a, b, r from w where b < 4 or r = 1) select * from v where b = 2 and r < 3 union all select * from v where b = 1 and a > 2 union all select * from w where b is null or b = 3 and r = 2
+with w as (select b, sum(a) as n from t group by b) select * from w where b = 1 / (n - n + 1) union all select * from w where b = 2 or b = 3
 select a from t union select a from u
 select a from t intersect select a from u
 select a from t except select a from u

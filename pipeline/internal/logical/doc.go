@@ -14,7 +14,8 @@
 // # Rules
 //
 //   - Subqueries that depend on the rows around them become joins (rule_unnest.go).
-//   - Conditions move to the files, where statistics of row groups and pages rule data out.
+//   - Conditions move to the files, where statistics of row groups and pages rule data out. A step
+//     that several readers share meets the conditions of one of them (push_shared.go).
 //   - A sort with a limit becomes a top-k.
 //   - Chains of inner joins run in the order that makes and keeps the fewest rows: a
 //     dynamic program over connected sets of up to 10 tables, greedy above. The smaller side of a

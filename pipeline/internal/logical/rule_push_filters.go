@@ -3,6 +3,7 @@ package logical
 import (
 	"slices"
 
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/pipeline/internal/rel"
@@ -17,7 +18,7 @@ import (
 func pushDown(n rel.Node) rel.Node {
 	p := pushing{left: mostMoves}
 	p.rewritten = rel.Remembered(func(n rel.Node, _ func(rel.Node) rel.Node) rel.Node { return p.push(n, nil) })
-	return p.rewritten(n)
+	return p.intoShared(p.rewritten(n))
 }
 
 // mostMoves is the number of moves of a condition below a node after which the other conditions of
@@ -43,6 +44,7 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 	switch n := n.(type) {
 	case *rel.Scan:
 		s := *n
+		s.Prune, s.Hidden = nil, nil // the conditions include those of an earlier pass
 		for _, p := range preds {
 			list := prunable(n, p)
 			s.Prune, s.Hidden = append(s.Prune, list...),
@@ -60,13 +62,11 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 		slices.Reverse(lists)
 		return down.below(in, slices.Concat(lists...))
 	case *rel.Project:
-		below, above := movable(preds, func(p *expr.Expr) bool { return isBare(n, p.Columns()) })
+		below, above := movable(preds, func(p *expr.Expr) bool { return isPlain(n, p.Columns()) })
 		for i, p := range below {
-			below[i] = p.Remap(func(c rel.ID) rel.ID {
-				c, _ = n.Source(c)
-				return c
-			})
+			below[i] = p.Substitute(n.Expr).Folded(host.Fold)
 		}
+		below = factored(below)
 		if j, ok := n.In.(*rel.Join); ok && reduced(j, below) == join.Full {
 			return down.full(n, j, preds)
 		}
@@ -163,7 +163,8 @@ func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 			left = append(left, translate(p, n.RightKeys, n.LeftKeys)...)
 		case inner && !(mayFail && l != r):
 			spec.Residual = append(spec.Residual, p)
-			left, right = append(left, implied(p, n.Left, true)...), append(right, implied(p, n.Left, false)...)
+			left = append(left, implied(p, func(c *expr.Expr) bool { return only(c, n.Left, true) })...)
+			right = append(right, implied(p, func(c *expr.Expr) bool { return only(c, n.Left, false) })...)
 		default:
 			above = append(above, p)
 		}
@@ -253,10 +254,9 @@ func translate(p *expr.Expr, from, to []rel.ID) []*expr.Expr {
 	return nil
 }
 
-// implied derives from a condition over both sides of a join a condition on one side. (a and x) or
-// (b and y), with a and b over the left side and x and y over the right side, implies a or b on the
-// left and x or y on the right. Terms that may fail are left out.
-func implied(p *expr.Expr, left rel.Node, ofLeft bool) []*expr.Expr {
+// implied derives from a condition one over fewer columns: (a and x) or (b and y) implies a or b, and x or y. can tells
+// which parts it may have. Parts that may fail are left out.
+func implied(p *expr.Expr, can func(*expr.Expr) bool) []*expr.Expr {
 	terms := expr.Disjuncts(p)
 	if len(terms) < 2 {
 		return nil
@@ -265,7 +265,7 @@ func implied(p *expr.Expr, left rel.Node, ofLeft bool) []*expr.Expr {
 	for _, t := range terms {
 		var ands []*expr.Expr
 		for _, c := range expr.Conjuncts(t) {
-			if only(c, left, ofLeft) && !c.MayFail() {
+			if can(c) && !c.MayFail() {
 				ands = append(ands, c)
 			}
 		}
@@ -277,11 +277,12 @@ func implied(p *expr.Expr, left rel.Node, ofLeft bool) []*expr.Expr {
 	return []*expr.Expr{expr.Or(ors...)}
 }
 
-// isBare reports whether the given columns of a projection are all columns of its input.
-func isBare(n *rel.Project, ids []rel.ID) bool {
+// isPlain reports whether the given columns of a projection are columns of its input or constants.
+func isPlain(n *rel.Project, ids []rel.ID) bool {
 	return !slices.ContainsFunc(ids, func(c rel.ID) bool {
 		_, bare := n.Source(c)
-		return !bare
+		_, constant := n.Expr(c).Constant()
+		return !bare && !constant
 	})
 }
 
@@ -312,13 +313,13 @@ func partition(list []*expr.Expr, cond func(*expr.Expr) bool) (yes, no []*expr.E
 }
 
 // movable splits conjuncts into those that move below a node that has every row of its input, and
-// the others. can reports whether the columns of a conjunct allow it to move.
+// the others. can reports whether the columns of a conjunct allow it to move. What one of the others implies moves too.
 func movable(preds []*expr.Expr, can func(*expr.Expr) bool) (below, above []*expr.Expr) {
 	for _, p := range preds {
 		if can(p) && !(p.MayFail() && len(above) > 0) {
 			below = append(below, p)
 		} else {
-			above = append(above, p)
+			above, below = append(above, p), append(below, implied(p, can)...)
 		}
 	}
 	return below, above

@@ -41,6 +41,11 @@ func inStatistics(e *expr.Expr, of statsOf) bool {
 	if _, ok := e.Constant(); ok {
 		return true
 	}
+	if terms := expr.Disjuncts(e); len(terms) > 1 {
+		return !slices.ContainsFunc(terms, func(t *expr.Expr) bool {
+			return slices.ContainsFunc(expr.Conjuncts(t), func(c *expr.Expr) bool { return !inStatistics(c, of) })
+		})
+	}
 	comparisons := expr.Comparisons(e)
 	for _, c := range comparisons {
 		if _, ok := fractionBelow(c, of); ok {
@@ -65,6 +70,15 @@ func selectivity(conjuncts []*expr.Expr, of statsOf) (kept float64, left map[rel
 			if !v.Valid || v.Int.Sign() == 0 {
 				return 0, nil
 			}
+			continue
+		}
+		if terms := expr.Disjuncts(conjunct); len(terms) > 1 {
+			none := 1.0
+			for _, t := range terms {
+				f, _ := selectivity(expr.Conjuncts(t), of)
+				none *= 1 - f
+			}
+			kept *= 1 - none
 			continue
 		}
 		comparisons := expr.Comparisons(conjunct)

@@ -196,7 +196,7 @@ type (
 		Mark        ID
 	}
 	// Materialized has the rows of a step that several steps read, which are computed once. Nodes
-	// of one Share have the same rows. Conditions of those that read them stay above.
+	// of one Share have the same rows. Each reader tests its conditions above.
 	Materialized struct {
 		Relation
 		In    Node
