@@ -238,7 +238,10 @@ func newJoinIf(t *testing.T, kind join.Kind, condition bool, keys ...int) operat
 func newJoinBy(t *testing.T, algorithm string, kind join.Kind, condition bool, keys ...int) operators.Operator {
 	spec := join.Spec{Algorithm: algorithm, Kind: kind, Probe: schema, Build: schema, ProbeKeys: keys, BuildKeys: keys,
 		NullSafe: make([]bool, len(keys)), ProbeOut: []int{0, 2}}
-	if kind.Pairs() {
+	if kind.OfBuild() {
+		spec.ProbeOut = nil
+	}
+	if kind.Pairs() || kind.OfBuild() {
 		spec.BuildOut = []int{1, 2}
 	}
 	fields := operators.PickFields(schema, spec.ProbeOut).Fields
@@ -507,7 +510,8 @@ func TestABuildSideOfOneKeyThatDoesNotFit(t *testing.T) {
 	const stride = 2000
 	build, input := oneKey(1, 60_000), oneKey(2, 12)
 	thin, cases := gputest.ThinOr(t, 5), 0
-	for _, kind := range []join.Kind{join.Inner, join.Left, join.Right, join.Full, join.Semi, join.Anti, join.Mark} {
+	for _, kind := range []join.Kind{join.Inner, join.Left, join.Right, join.Full, join.Semi, join.Anti, join.Mark,
+		join.RightSemi, join.RightAnti} {
 		for keys, text := range map[string]string{"": "many rows of one key", "a condition": "many rows of one key",
 			"a range": "; joined block by block"} {
 			if cases++; !gputest.Takes(thin, cases) {
@@ -641,7 +645,7 @@ func TestAnExpansionHasEachRowOnceForEachVariant(t *testing.T) {
 func TestJoinsWithAnEmptyBuildSide(t *testing.T) {
 	input := rows(3, 50)
 	for kind, want := range map[join.Kind]int{join.Inner: 0, join.Left: 50, join.Right: 0, join.Full: 50, join.Semi: 0,
-		join.Anti: 50, join.Mark: 50} {
+		join.Anti: 50, join.Mark: 50, join.RightSemi: 0, join.RightAnti: 0} {
 		got, err := run(t, 0, newJoin(t, kind, 0), 16, nil, cut(input, 16), 2)
 		require.NoError(t, err)
 		require.Len(t, got, want, "%v join", kind)

@@ -69,7 +69,7 @@ func (o *outOfCore) emitBlocked(ctx context.Context, t operators.Task, from, to 
 // block joins the probe rows with some rows of the build side, which it takes over.
 func (h *blocked) block(ctx context.Context, build []*gpu.Stride) error {
 	switch h.Kind {
-	case Inner, Right: // unmatched build rows have been compared with all probe rows
+	case Inner, Right, RightSemi, RightAnti: // build rows have been compared with all probe rows
 		return h.join(ctx, h.Spec, build, h.all, h.emit)
 	case Left, Full:
 		pairs := h.Spec

@@ -20,7 +20,7 @@ type Spec struct {
 	// NullSafe says for each key that a null matches a null.
 	NullSafe []bool
 	// ProbeOut and BuildOut are the columns of the result, those of the probe side first.
-	// A semi, anti or mark join has no BuildOut.
+	// A semi, anti or mark join has no BuildOut, a right semi or right anti join no ProbeOut.
 	ProbeOut, BuildOut []int
 	// Out names the columns of the result. A mark join has an additional last column: a Bool
 	// without nulls that says whether the row has a match.
@@ -84,8 +84,11 @@ func (s *Spec) validate() error {
 			return fmt.Errorf("join key %q is %v, but %q is %v", pf.Name, pf.Type, bf.Name, bf.Type)
 		}
 	}
-	if !s.Kind.Pairs() && len(s.BuildOut) > 0 {
+	if !s.Kind.Pairs() && !s.Kind.OfBuild() && len(s.BuildOut) > 0 {
 		return fmt.Errorf("a %v join returns no columns of its build side", s.Kind)
+	}
+	if s.Kind.OfBuild() && len(s.ProbeOut) > 0 {
+		return fmt.Errorf("a %v join returns no columns of its probe side", s.Kind)
 	}
 	columns := len(s.ProbeOut) + len(s.BuildOut)
 	if s.Kind == Mark {
@@ -114,8 +117,8 @@ type equiJoin struct {
 	// dictionary, strings of the build side are not copied: the build row ids are their codes.
 	dicts []*gpu.Dictionary
 	coded bool // there is a dictionary
-	// matches is the match bitmap of the build rows, for kinds that return build rows without a
-	// match.
+	// matches is the match bitmap of the build rows, for kinds that return build rows with or
+	// without a match.
 	matches gpu.Column
 	filter  *operators.KeyFilter // if the run asks for it
 	flushed atomic.Int32         // lanes that have matched all their rows
@@ -181,7 +184,7 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		}
 		o.dicts = append(o.dicts, dict)
 	}
-	if o.Kind.KeepsBuild() {
+	if o.Kind.KeepsBuild() || o.Kind.OfBuild() {
 		o.matches, err = t.Queue.NewBitmap(t.Lease, o.rows)
 	}
 	return err

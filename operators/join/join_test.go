@@ -84,7 +84,10 @@ func (e example) spec() Spec {
 	s := Spec{Kind: e.kind, Algorithm: e.algorithm, Probe: side, Build: side, ProbeKeys: e.keys, BuildKeys: e.keys,
 		Range:    e.by,
 		NullSafe: slices.Repeat([]bool{e.nullSafe}, len(e.keys)), ProbeOut: []int{3, 0}}
-	if e.kind.Pairs() {
+	if e.kind.OfBuild() {
+		s.ProbeOut = nil
+	}
+	if e.kind.Pairs() || e.kind.OfBuild() {
 		s.BuildOut = []int{2}
 		if e.texts {
 			s.BuildOut = []int{1, 2, 3}
@@ -168,7 +171,7 @@ func (e example) want() (out []string) {
 		}
 	}
 	for i, b := range e.build {
-		if e.kind.KeepsBuild() && !found[i] {
+		if e.kind.KeepsBuild() && !found[i] || e.kind.OfBuild() && found[i] == (e.kind == RightSemi) {
 			text(nil, b)
 		}
 	}
@@ -299,7 +302,7 @@ func (e example) check(t *testing.T, dev gpu.Device) {
 // keys, duplicates, hard keys, empty sides, and strides that are much smaller than the result.
 func examples(dev gpu.Device) (out []example) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for kind := Inner; kind <= Mark; kind++ {
+	for kind := Inner; kind <= RightAnti; kind++ {
 		for _, algorithm := range AlgorithmsOn(dev.Properties()) {
 			for flags := range 16 {
 				for _, n := range [][3]int{{0, 0, 1}, {0, 20, 5}, {20, 0, 5}, {1, 1, 1}, {90, 60, 7}, {80, 50, 200}} {
@@ -401,7 +404,8 @@ func TestRefusedSpecs(t *testing.T) {
 		"join returns 3 columns under 2 names": func(s *Spec) {
 			s.Out = gpu.NewSchema(s.Out.Fields[:2]...)
 		},
-		"a semi join returns no columns of its build side": func(s *Spec) { s.Kind = Semi },
+		"a semi join returns no columns of its build side":       func(s *Spec) { s.Kind = Semi },
+		"a right anti join returns no columns of its probe side": func(s *Spec) { s.Kind = RightAnti },
 		"the residual condition of a join has 0 values, want 1": func(s *Spec) {
 			s.Residual = &Residual{Program: &gpu.Program{}}
 		},

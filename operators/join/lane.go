@@ -20,6 +20,8 @@ func (o *equiJoin) NewLane(t operators.Task) (operators.Lane, error) {
 //     probe side if the pairs have this order.
 //   - right and full: pairs also set bits in the match bitmap of the build side. The last lane to
 //     end returns the build rows without a bit.
+//   - right semi and right anti: pairs only set bits in the match bitmap of the build side. The last
+//     lane to end returns the build rows with or without a bit.
 //   - semi, anti, mark: the probe rows that have a match. With a residual condition, the bits of
 //     a match bitmap, set by pairs, tell which.
 type lane struct {
@@ -96,10 +98,10 @@ func (l *lane) Flush(_ context.Context, emit operators.Emit) error {
 	if err := l.joinPending(emit); err != nil {
 		return err
 	}
-	if !l.Kind.KeepsBuild() || int(l.flushed.Add(1)) < l.Lanes {
+	if !l.Kind.KeepsBuild() && !l.Kind.OfBuild() || int(l.flushed.Add(1)) < l.Lanes {
 		return nil
 	}
-	return l.unmatchedBuild(emit)
+	return l.buildRows(emit)
 }
 
 // Close implements operators.Lane.
@@ -120,6 +122,8 @@ func (l *lane) join(s *gpu.Stride, emit operators.Emit) error {
 	}
 	defer m.Release()
 	switch {
+	case l.Kind.OfBuild():
+		return l.markBuild(m)
 	case !l.Kind.Pairs():
 		return l.matchedRows(m, s.Rows, emit)
 	case l.Kind == Inner && len(l.checks) == 0 && !l.coded:
@@ -407,9 +411,27 @@ func (l *lane) matched(m matching, rows int) (gpu.Column, error) {
 	return matches, nil
 }
 
-// unmatchedBuild emits the build rows without a match, with nulls for the probe side.
-func (l *lane) unmatchedBuild(emit operators.Emit) error {
-	rest, err := l.Queue.Select(l.Lease, l.matches, false)
+// markBuild sets the bits of the build rows that have a match.
+func (l *lane) markBuild(m matching) error {
+	for more := true; more; {
+		p, left, err := l.next(m)
+		if err != nil {
+			return err
+		}
+		more = left
+		err = l.Queue.SetBits(l.Lease, l.matches, p.build)
+		p.release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildRows emits the build rows that have a match, for a right semi join, or else those that have none, with nulls for
+// the probe side.
+func (l *lane) buildRows(emit operators.Emit) error {
+	rest, err := l.Queue.Select(l.Lease, l.matches, l.Kind == RightSemi)
 	if err != nil {
 		return err
 	}

@@ -295,7 +295,7 @@ func (o *outOfCore) Deferred() operators.Source {
 // barren reports whether partitions [from, to) cannot produce any row.
 func (o *outOfCore) barren(from, to int) bool {
 	return o.build.Rows(from, to) == 0 && (o.probe.Rows(from, to) == 0 || o.Kind == Inner || o.Kind == Right ||
-		o.Kind == Semi)
+		o.Kind == Semi || o.Kind.OfBuild())
 }
 
 // large reports whether the build side of partitions [from, to) exceeds the memory of a lane.

@@ -52,6 +52,9 @@ func (c outOfCoreCase) run(t *testing.T, dev gpu.Device,
 		BuildKeys: []int{c.key}, NullSafe: []bool{false},
 		ProbeOut: []int{c.key, 1 - c.key}, BuildRows: c.rows, ProbeRows: c.rows}
 	names := []gpu.Field{{Name: "key", Type: c.typ, Nullable: true}, {Name: "value", Type: value, Nullable: true}}
+	if c.kind.OfBuild() {
+		s.ProbeOut, s.BuildOut, names = nil, []int{1 - c.key}, []gpu.Field{{Name: "value", Type: c.typ}}
+	}
 	if c.kind.Pairs() {
 		s.BuildOut = []int{1 - c.key}
 		names = append(names, gpu.Field{Name: "other", Type: c.typ, Nullable: true})
@@ -174,6 +177,9 @@ func (c outOfCoreCase) want(probe, build [][2]int64) (out []string) {
 		if c.kind.KeepsBuild() && !seen[b[0]] {
 			out = append(out, fmt.Sprintf("NULL|NULL|%d", b[1]))
 		}
+		if c.kind.OfBuild() && seen[b[0]] == (c.kind == RightSemi) {
+			out = append(out, strconv.FormatInt(b[1], 10))
+		}
 	}
 	slices.Sort(out)
 	return out
@@ -198,9 +204,9 @@ func TestPartitionsThatStay(t *testing.T) {
 	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 8 << 20})} {
 		kind, batches := dev.Properties().Kind, dev.Properties().PartitionedJoins
 		rnd := rand.New(rand.NewPCG(7, 8))
-		builds, probes, kinds := 120_000, 20_000, []Kind{Inner, Left, Right, Full, Semi, Anti, Mark}
+		builds, probes, kinds := 120_000, 20_000, []Kind{Inner, Left, Right, Full, Semi, Anti, Mark, RightSemi, RightAnti}
 		if batches { // rows are joined in batches of 43,690
-			builds, probes, kinds = 300_000, 150_000, []Kind{Inner, Full, Mark}
+			builds, probes, kinds = 300_000, 150_000, []Kind{Inner, Full, Mark, RightAnti}
 		}
 		for i, k := range kinds {
 			if batches && !gputest.Takes(min(gputest.ThinOr(t, 3), 3), i) {
@@ -238,7 +244,7 @@ func TestAllPartitionsStay(t *testing.T) {
 	require.NoError(t, err)
 	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 8 << 20})} {
 		rnd := rand.New(rand.NewPCG(9, 10))
-		for i, k := range []Kind{Inner, Full, Anti} {
+		for i, k := range []Kind{Inner, Full, Anti, RightSemi} {
 			c := outOfCoreCase{kind: k, typ: gpu.Of(gpu.Int64), rows: 1 << 24, lanes: 1 + i%2}
 			probe, build := drawSides(rnd, 30_000, 36_000, 36_000)
 			got, choice, _ := c.run(t, dev, probe, build)

@@ -19,7 +19,7 @@ func TestTriton(t *testing.T) {
 	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 256 << 20})} {
 		kind, discrete := dev.Properties().Kind, dev.Budget() != dev.HostBudget()
 		rnd := rand.New(rand.NewPCG(5, 6))
-		for k := Inner; k <= Mark; k++ {
+		for k := Inner; k <= RightAnti; k++ {
 			for i, c := range []outOfCoreCase{{typ: gpu.Of(gpu.Int64)}, {typ: gpu.Of(gpu.Int32), key: 1, always: true},
 				{typ: gpu.Of(gpu.Int64), nullable: true},
 				{typ: gpu.Of(gpu.Int64), key: 1, rows: 1 << 40}} {

@@ -483,6 +483,8 @@ const keptRows = 2
 // the choice. The other side streams.
 func (e *Estimator) Build(n *rel.Join) rel.Build {
 	switch {
+	case n.Kind == join.Semi || n.Kind == join.Anti:
+		return e.buildOne(n)
 	case !n.Kind.Pairs():
 		return rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}
 	case n.Build.Side != rel.NoSide:
@@ -504,6 +506,20 @@ func (e *Estimator) Build(n *rel.Join) rel.Build {
 		return rel.Build{Side: rel.LeftSide, Reason: reason, BuildRows: l, ProbeRows: r}
 	}
 	return rel.Build{Side: rel.RightSide, Reason: reason, BuildRows: r, ProbeRows: l}
+}
+
+// buildOne is Build of a semi or an anti join, which builds its left side if that has far fewer rows. Then it makes all
+// pairs of rows with equal keys, which otherwise only a condition on pairs needs: these must not be too many.
+func (e *Estimator) buildOne(n *rel.Join) rel.Build {
+	l, r := e.Rows(n.Left), e.Rows(n.Right)
+	b := rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}
+	if n.Range != nil || l*keptRows >= r {
+		return b
+	}
+	if pairs, _ := e.matchKeys(n.Left, n.Right, n.LeftKeys, n.RightKeys); len(n.Residual) > 0 || pairs <= r {
+		b = rel.Build{Side: rel.LeftSide, Reason: rel.FewerRows, BuildRows: l, ProbeRows: r}
+	}
+	return b
 }
 
 // denseFactor is the most slots per input row of a group table that keys index directly. denseSlots

@@ -104,7 +104,17 @@ func TestTheBuiltSideHasAReason(t *testing.T) {
 		build(rel.JoinSpec{}, few))
 	require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.FewerRows, BuildRows: 1000, ProbeRows: 1000},
 		build(rel.JoinSpec{}, scan))
-	require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}, build(rel.JoinSpec{Kind: join.Semi}, few))
+	for _, kind := range []join.Kind{join.Semi, join.Anti} {
+		require.Equal(t, rel.Build{Side: rel.LeftSide, Reason: rel.FewerRows, BuildRows: 10, ProbeRows: 1000},
+			build(rel.JoinSpec{Kind: kind}, few))
+		require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}, build(rel.JoinSpec{Kind: kind}, scan))
+		// 200 rows have 2,000 pairs.
+		many := rel.NewLimit(expr.Origin{Step: "many"}, scan, 0, 200)
+		require.Equal(t, rel.StreamsLeft, build(rel.JoinSpec{Kind: kind}, many).Reason)
+		onPairs := rel.JoinSpec{Kind: kind, Residual: []*expr.Expr{expr.Equal(scan.Expr(ids[0]), scan.Expr(ids[0]), false)}}
+		require.Equal(t, rel.FewerRows, build(onPairs, many).Reason)
+	}
+	require.Equal(t, rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}, build(rel.JoinSpec{Kind: join.Mark}, few))
 	for _, asked := range []rel.Build{{Side: rel.LeftSide, Reason: rel.AskedFor},
 		{Side: rel.RightSide, Reason: rel.RowPerPartition}} {
 		require.Equal(t, asked, build(rel.JoinSpec{Build: asked}, scan))

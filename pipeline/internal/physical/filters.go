@@ -87,8 +87,8 @@ func readsLess(scan *Stage, columns []int) bool {
 // its result and the keys come unchanged from one scan. matches is the share of the probe rows with
 // a match. Residual conditions only rule out more pairs.
 func (l *lowering) filterProbe(st *Stage, spec join.Spec, matches float64) {
-	if len(spec.ProbeKeys) == 0 || spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right ||
-		slices.Contains(spec.NullSafe, true) {
+	if len(spec.ProbeKeys) == 0 || spec.Kind != join.Inner && spec.Kind != join.Semi && spec.Kind != join.Right &&
+		!spec.Kind.OfBuild() || slices.Contains(spec.NullSafe, true) {
 		return
 	}
 	path := l.scanBelow(st.Inputs[0])

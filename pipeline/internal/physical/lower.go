@@ -467,7 +467,7 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 		st.Detail = append(st.Detail, describeOrder(n.Order))
 	}
 	st.Cost = l.ProbeCost(n)
-	if !spec.Kind.KeepsBuild() {
+	if !spec.Kind.KeepsBuild() && !spec.Kind.OfBuild() {
 		st.From = slices.Concat(spec.ProbeOut, slices.Repeat([]int{-1}, len(st.Schema.Fields)-len(spec.ProbeOut)))
 	}
 	st.Spec = &Join{What: n.What() + " join", Spec: spec}
@@ -482,6 +482,10 @@ func exchanged(k join.Kind) join.Kind {
 		return join.Right
 	case join.Right:
 		return join.Left
+	case join.Semi:
+		return join.RightSemi
+	case join.Anti:
+		return join.RightAnti
 	}
 	return k
 }

@@ -53,7 +53,7 @@ type BuildReason uint8
 
 // The reasons.
 const (
-	StreamsLeft     BuildReason = iota // the kind of the join can only stream its left side
+	StreamsLeft     BuildReason = iota // the join can only stream its left side, or is faster so
 	AskedFor                           // the job names the side
 	RowPerPartition                    // the side has a row for each partition of a window
 	FewerRows                          // the side has fewer rows, by estimate
