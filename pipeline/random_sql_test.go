@@ -602,6 +602,9 @@ func (g *queryGenerator) windows(s *queryScope) (out []queryColumn) {
 				frame = g.one("", "", " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
 					" GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW")
 			}
+			if frame != "" {
+				frame += g.one("", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES")
+			}
 		}
 		c := column()
 		f := queryColumn{"count(*)", exprtest.Integer}

@@ -156,6 +156,13 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 		return []string{"", " DESC", " NULLS FIRST", " DESC NULLS FIRST", " ASC NULLS LAST"}[r.IntN(5)]
 	}
 	offset := func() string { return fmt.Sprint([]int{0, 1, 2, 5, 40}[r.IntN(5)]) }
+	bounded := func(from, to string) string {
+		text := "BETWEEN " + from + " AND " + to
+		if g.overAll && strings.Contains(text, "UNBOUNDED") { // it would not spill
+			return text
+		}
+		return text + []string{"", "", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"}[r.IntN(6)]
+	}
 	if frame && !total && r.IntN(3) == 0 {
 		// A range over one key, which is a number or a time, or a constant.
 		for _, c := range in.columns {
@@ -184,7 +191,7 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 				{"CURRENT ROW", distance + " FOLLOWING"}, {distance + " FOLLOWING", "UNBOUNDED FOLLOWING"},
 				{"CURRENT ROW", "CURRENT ROW"}}[r.IntN(6)]
 			return strings.Join(append(parts, "ORDER BY "+key+direction(),
-				"RANGE BETWEEN "+bounds[0]+" AND "+bounds[1]), " ")
+				"RANGE "+bounded(bounds[0], bounds[1])), " ")
 		}
 	}
 	var keys []string
@@ -212,8 +219,7 @@ func (g *caseGenerator) over(in randomRelation, total, frame bool) string {
 			from, to = []string{from[0], from[2]}, []string{to[1], to[3]}
 		}
 		i := r.IntN(len(from))
-		parts = append(parts, fmt.Sprintf("%s BETWEEN %s AND %s", unit, from[i],
-			to[max(0, i-1)+r.IntN(len(to)-max(0, i-1))]))
+		parts = append(parts, unit+" "+bounded(from[i], to[max(0, i-1)+r.IntN(len(to)-max(0, i-1))]))
 	}
 	return strings.Join(parts, " ")
 }

@@ -56,12 +56,14 @@ func TestAWindowOverAllRowsSpills(t *testing.T) {
 	near := []string{"sum(x)", "avg(d)", "count(*)", "min(s)", "last_value(s ignore nulls)", "nth_value(s, 2)",
 		"arg_min(s, f)"}
 	for _, frame := range []string{"3 preceding and current row", "100 preceding and 1 preceding",
-		"2 following and 120 following"} {
+		"2 following and 120 following", "3 preceding and 1 following exclude current row",
+		"100 preceding and current row exclude group"} {
 		call(total, "rows between "+frame, near...)
 	}
 	for _, frame := range []string{"range between 5 preceding and 2 following",
 		"range between current row and current row", "groups between 2 preceding and 1 following",
-		"range between 3 preceding and current row"} {
+		"range between 3 preceding and current row", "groups between 2 preceding and 1 following exclude group",
+		"range between 3 preceding and 1 following exclude current row"} {
 		call(peers, frame, near...)
 	}
 	const fromHere = "rows between current row and unbounded following"

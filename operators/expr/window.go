@@ -37,6 +37,7 @@ type WindowKey struct {
 type WindowFrame struct {
 	Unit     window.Unit
 	From, To WindowBound
+	Exclude  window.Exclusion
 }
 
 // WindowBound is one end of a frame. Offset counts rows or groups of peers. An end of RANGE with an
@@ -254,11 +255,8 @@ func (b *binder) windowOffset(n *syntax.Call, at syntax.Node, x *Expr) (*Expr, e
 // over binds the window of a call.
 func (b *binder) over(n *syntax.Call, c *WindowCall) error {
 	w := n.Over
-	switch {
-	case w.Name != "":
+	if w.Name != "" {
 		return b.errorf(n, "there is no window %q; write what it stands for: OVER (PARTITION BY … ORDER BY …)", w.Name)
-	case w.Frame != nil && w.Frame.Exclude != "":
-		return b.errorf(n, "EXCLUDE %s is not possible in a frame", w.Frame.Exclude)
 	}
 	for _, k := range w.Partition {
 		e, err := b.windowKey(k)
@@ -283,6 +281,8 @@ func (b *binder) over(n *syntax.Call, c *WindowCall) error {
 	if c.Frame.From, err = b.frameBound(w, w.Frame.From, c.Frame.Unit); err == nil {
 		c.Frame.To, err = b.frameBound(w, w.Frame.To, c.Frame.Unit)
 	}
+	c.Frame.Exclude = map[string]window.Exclusion{syntax.CurrentRow: window.ExcludeRow, "GROUP": window.ExcludeGroup,
+		"TIES": window.ExcludeTies}[w.Frame.Exclude]
 	if c.Frame.Unit == window.Range && len(c.Order) == 0 { // see rangeBound
 		c.Frame.Unit = window.Groups
 	}
@@ -442,7 +442,7 @@ func (c WindowCall) Equal(d WindowCall) bool {
 	}
 	return c.Kind == d.Kind && c.Aggregate == d.Aggregate && c.IgnoreNulls == d.IgnoreNulls && c.SameWindow(d) &&
 		sameExpr(c.Value, d.Value) && sameExpr(c.Offset, d.Offset) && sameExpr(c.Default, d.Default) &&
-		c.Frame.Unit == d.Frame.Unit && bound(c.Frame.From, d.Frame.From) && bound(c.Frame.To, d.Frame.To)
+		c.Frame.Unit == d.Frame.Unit && c.Frame.Exclude == d.Frame.Exclude && bound(c.Frame.From, d.Frame.From) && bound(c.Frame.To, d.Frame.To)
 }
 
 // SameWindow reports whether two calls have the same partitions and the same order.

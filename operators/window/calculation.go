@@ -229,8 +229,9 @@ func (c *calculation) end(r runs) gpu.Column {
 }
 
 // frame has for each row the first row of its frame, and the row after the frame, both within the
-// partition. The second may be before the first.
+// partition. The second may be before the first. Rows that the frame excludes are among them.
 func (c *calculation) frame(f Frame) (from, to gpu.Column) {
+	f.Exclude = NoOthers
 	if cols, ok := c.frames[f]; ok {
 		return cols[0], cols[1]
 	}
@@ -314,13 +315,11 @@ func (c *calculation) function(f Function) (gpu.Column, error) {
 	var out gpu.Column
 	switch f.Kind {
 	case Aggregate:
-		from, to := c.frame(f.Frame)
-		out = c.aggregate(f, from, to)
+		out = c.aggregate(f, c.ranges(f.Frame)...)
 	case Lag, Lead, FirstValue, LastValue, NthValue:
 		out = c.value(f)
 	case ArgMin, ArgMax:
-		from, to := c.frame(f.Frame)
-		out = c.argument(c.cols[f.Value], c.cols[f.Offset], f.Kind, from, to)
+		out = c.argument(c.cols[f.Value], c.cols[f.Offset], f.Kind, c.ranges(f.Frame)...)
 	default:
 		out = c.rank(f)
 	}
@@ -391,18 +390,18 @@ func (c *calculation) ntile(f Function, start, end gpu.Column) gpu.Column {
 		c.rows(), start, end, c.cols[f.Offset])
 }
 
-// aggregate computes an aggregate of the rows [from, to).
-func (c *calculation) aggregate(f Function, from, to gpu.Column) gpu.Column {
+// aggregate computes an aggregate of the rows of ranges.
+func (c *calculation) aggregate(f Function, rows ...rowRange) gpu.Column {
 	value := c.cols[f.Value]
 	switch f.Aggregate {
 	case gpu.CountAll, gpu.Count:
-		return c.count(f, from, to)
+		return c.count(f, rows...)
 	case gpu.Min, gpu.Max:
-		return c.gather(value, c.extremeRow(value, f.Aggregate == gpu.Max, from, to), true)
+		return c.gather(value, c.extremeRow(value, f.Aggregate == gpu.Max, rows...), true)
 	case gpu.Avg:
-		return c.quotient(c.fold(gpu.Sum, value, gpu.SumType(value.Type), from, to), c.count(f, from, to))
+		return c.quotient(c.fold(gpu.Sum, value, gpu.SumType(value.Type), rows...), c.count(f, rows...))
 	}
-	return c.fold(f.Aggregate, value, f.Output, from, to)
+	return c.fold(f.Aggregate, value, f.Output, rows...)
 }
 
 // quotient is the averages of sums by counts.
@@ -411,10 +410,10 @@ func (c *calculation) quotient(sum, count gpu.Column) gpu.Column {
 	return c.eval(p, p.op(gpu.OpDiv, doubleType, p.cast(doubleType, 0), p.cast(doubleType, 1)), sum, count)
 }
 
-// argument has the value of the first of the rows [from, to) with the least or the greatest key.
+// argument has the value of the first of the rows of ranges with the least or the greatest key.
 // Rows with a null key or value are ignored.
-func (c *calculation) argument(value, key gpu.Column, kind Kind, from, to gpu.Column) gpu.Column {
-	return c.gather(value, c.extremeRow(c.keyOfValue(value, key), kind == ArgMax, from, to), true)
+func (c *calculation) argument(value, key gpu.Column, kind Kind, rows ...rowRange) gpu.Column {
+	return c.gather(value, c.extremeRow(c.keyOfValue(value, key), kind == ArgMax, rows...), true)
 }
 
 // keyOfValue has the keys of the rows whose value is not null.
@@ -426,25 +425,41 @@ func (c *calculation) keyOfValue(value, key gpu.Column) gpu.Column {
 	return c.eval(p, p.choose(key.Type, p.op(gpu.OpIsNotNull, boolType, 0), 1, p.null(key.Type)), value, key)
 }
 
-// extremeRow has the first of the rows [from, to) with the least or the greatest key, -1 if all are
+// extremeRow has the first of the rows of ranges with the least or the greatest key, -1 if all are
 // null.
-func (c *calculation) extremeRow(key gpu.Column, greatest bool, from, to gpu.Column) gpu.Column {
-	if c.err != nil {
-		return gpu.Column{}
+func (c *calculation) extremeRow(key gpu.Column, greatest bool, rows ...rowRange) (best gpu.Column) {
+	for i, r := range rows {
+		if c.err != nil {
+			return gpu.Column{}
+		}
+		k := gpu.SortKey{Column: key, Descending: greatest}
+		row := c.own(c.task.Queue.Extreme(c.task.Lease, k, false, r.from, r.to))
+		if i == 0 {
+			best = row
+			continue
+		}
+		p := newProgram(int32Type, int32Type, key.Type, key.Type)
+		first, second := 3, 2 // in the order of the keys
+		if greatest {
+			first, second = 2, 3
+		}
+		found := p.op(gpu.OpLt, boolType, 0, p.number(int32Type, 0))
+		later := p.choose(int32Type, p.op(gpu.OpLt, boolType, first, second), 1, p.choose(int32Type, found, 1, 0))
+		best = rowIDs(c.evalRows(p, later, best.Len, best, row, c.gather(key, best, true), c.gather(key, row, true)))
 	}
-	return c.own(c.task.Queue.Extreme(c.task.Lease, gpu.SortKey{Column: key, Descending: greatest}, false, from, to))
+	return best
 }
 
 // selectable has the rows that a function may select in frames that include further rows before the
 // first row or after the last; -1 if there are none.
 func (c *calculation) selectable(f Function) gpu.Column {
-	first, behind := c.constant(0, 1), c.constant(c.n, 1)
+	whole := rowRange{c.constant(0, 1), c.constant(c.n, 1)}
 	n, last := f.nth(), false
 	switch f.Kind {
 	case Aggregate:
-		return c.extremeRow(c.cols[f.Value], f.Aggregate == gpu.Max, first, behind)
+		return c.extremeRow(c.cols[f.Value], f.Aggregate == gpu.Max, whole)
 	case ArgMin, ArgMax:
-		return c.extremeRow(c.keyOfValue(c.cols[f.Value], c.cols[f.Offset]), f.Kind == ArgMax, first, behind)
+		return c.extremeRow(c.keyOfValue(c.cols[f.Value], c.cols[f.Offset]), f.Kind == ArgMax, whole)
 	case Lag, Lead:
 		back, ahead, _ := f.reach()
 		n, last = max(back, ahead), back > 0
@@ -468,22 +483,31 @@ func (c *calculation) selectable(f Function) gpu.Column {
 	return c.own(c.task.Queue.Slice(c.task.Lease, rows, from, to))
 }
 
-// fold folds the values of the rows [from, to).
-func (c *calculation) fold(kind gpu.AggregateKind, value gpu.Column, output gpu.Type, from, to gpu.Column) gpu.Column {
-	if c.err != nil {
-		return gpu.Column{}
+// fold folds the values of the rows of ranges.
+func (c *calculation) fold(kind gpu.AggregateKind, value gpu.Column, output gpu.Type,
+	rows ...rowRange) (folded gpu.Column) {
+	for i, r := range rows {
+		if c.err != nil {
+			return gpu.Column{}
+		}
+		a := gpu.Aggregate{Kind: kind, Input: value.Type, Output: output}
+		part := c.own(c.task.Queue.Fold(c.task.Lease, a, value, r.from, r.to))
+		if i > 0 {
+			part = c.merged(kind, folded, part)
+		}
+		folded = part
 	}
-	return c.own(c.task.Queue.Fold(c.task.Lease, gpu.Aggregate{Kind: kind, Input: value.Type, Output: output}, value,
-		from, to))
+	return folded
 }
 
-// count counts the rows [from, to), or their values that are not null.
-func (c *calculation) count(f Function, from, to gpu.Column) gpu.Column {
+// count counts the rows of ranges, or their values that are not null.
+func (c *calculation) count(f Function, rows ...rowRange) gpu.Column {
 	if f.Aggregate != gpu.CountAll && c.cols[f.Value].Valid != nil {
-		return c.fold(gpu.Count, c.cols[f.Value], int64Type, from, to)
+		return c.fold(gpu.Count, c.cols[f.Value], int64Type, rows...)
 	}
-	p := newProgram(int32Type, int32Type)
-	return c.eval(p, p.greatest(p.minus(p.long(1), p.long(0)), p.number(int64Type, 0)), from, to)
+	p := &program{}
+	sum, bounds := p.sizes(rows)
+	return c.eval(p, sum, bounds...)
 }
 
 // value gathers the values of other rows.
@@ -510,28 +534,17 @@ func (c *calculation) value(f Function) gpu.Column {
 
 // target has the row whose value a function returns, -1 for none. A null offset gives -1.
 func (c *calculation) target(f Function, offset gpu.Column) gpu.Column {
-	var low, high gpu.Column // the range of possible targets
-	if f.Kind == Lag || f.Kind == Lead {
-		low, high = c.start(partitions), c.end(partitions)
-	} else {
-		low, high = c.frame(f.Frame)
+	if f.Kind != Lag && f.Kind != Lead {
+		return c.inFrame(f, offset)
 	}
+	low, high := c.start(partitions), c.end(partitions)
 	if f.IgnoreNulls {
 		return c.targetWithValue(f, offset, low, high)
 	}
 	p := newProgram(int32Type, int32Type, int32Type, int64Type) // row, low, high, offset
-	id := 0
-	switch f.Kind {
-	case Lag:
+	id := p.plus(p.long(0), p.bounded(3))
+	if f.Kind == Lag {
 		id = p.minus(p.long(0), p.bounded(3))
-	case Lead:
-		id = p.plus(p.long(0), p.bounded(3))
-	case FirstValue:
-		id = p.long(1)
-	case LastValue:
-		id = p.minus(p.long(2), p.number(int64Type, 1))
-	default:
-		id = p.nth(p.long(1), 3)
 	}
 	return rowIDs(c.eval(p, p.within(id, p.long(1), p.long(2)), c.rows(), low, high, offset))
 }
@@ -546,48 +559,33 @@ func (c *calculation) withValue(value gpu.Column) gpu.Column {
 	return c.own(c.task.Queue.Select(c.task.Lease, there, true))
 }
 
-// targetWithValue is target among the rows whose value is not null. It lists these rows; the rank
-// of a row is the number of listed rows before it.
+// rankIn has the number of rows of a list before each row.
+func (c *calculation) rankIn(list, row gpu.Column) gpu.Column {
+	none, all := c.constant(0, c.n), c.constant(list.Len, c.n)
+	if c.err != nil {
+		return gpu.Column{}
+	}
+	return c.own(c.task.Queue.Search(c.task.Lease, gpu.SortKey{Column: list}, row, false, none, all))
+}
+
+// targetWithValue is the target of lag and lead among the rows whose value is not null. It lists
+// these rows.
 func (c *calculation) targetWithValue(f Function, offset, low, high gpu.Column) gpu.Column {
 	list := c.withValue(c.cols[f.Value])
-	none, all := c.constant(0, c.n), c.constant(list.Len, c.n)
-	rank := func(row gpu.Column) gpu.Column {
-		if c.err != nil {
-			return gpu.Column{}
-		}
-		return c.own(c.task.Queue.Search(c.task.Lease, gpu.SortKey{Column: list}, row, false, none, all))
+	p := newProgram(int32Type, int32Type, int64Type) // ranks of the row and of the next one, offset
+	back := p.bounded(2)
+	if f.Kind == Lead {
+		back = p.minus(p.number(int64Type, 0), back)
 	}
-	p := newProgram(int32Type, int32Type, int64Type) // ranks, offset
-	var in []gpu.Column
-	at := 0
-	switch f.Kind {
-	case Lag, Lead:
-		in = []gpu.Column{rank(c.rows()), rank(c.next()), offset}
-		back := p.bounded(2)
-		if f.Kind == Lead {
-			back = p.minus(p.number(int64Type, 0), back)
-		}
-		ahead := p.minus(p.minus(p.long(1), back), p.number(int64Type, 1))
-		at = p.choose(int64Type, p.op(gpu.OpLt, boolType, back, p.number(int64Type, 0)), ahead,
-			p.minus(p.long(0), back))
-	case LastValue:
-		in = []gpu.Column{rank(high), low, offset}
-		at = p.minus(p.long(0), p.number(int64Type, 1))
-	case FirstValue:
-		in = []gpu.Column{rank(low), low, offset}
-		at = p.long(0)
-	default:
-		in = []gpu.Column{rank(low), low, offset}
-		at = p.nth(p.long(0), 2)
-	}
-	found := rowIDs(c.eval(p, p.within(at, p.number(int64Type, 0), p.number(int64Type, int64(list.Len))), in...))
+	ahead := p.minus(p.minus(p.long(1), back), p.number(int64Type, 1))
+	at := p.choose(int64Type, p.op(gpu.OpLt, boolType, back, p.number(int64Type, 0)), ahead, p.minus(p.long(0), back))
+	found := rowIDs(c.eval(p, p.within(at, p.number(int64Type, 0), p.number(int64Type, int64(list.Len))),
+		c.rankIn(list, c.rows()), c.rankIn(list, c.next()), offset))
 	ids := c.gather(list, found, true)
-	if f.Kind == Lag || f.Kind == Lead {
-		// An offset of 0 is the row itself.
-		p = newProgram(int32Type, int32Type, int64Type)
-		ids = c.eval(p, p.choose(int32Type, p.op(gpu.OpEq, boolType, 2, p.number(int64Type, 0)), 1, 0), ids, c.rows(),
-			offset)
-	}
+	// An offset of 0 is the row itself.
+	p = newProgram(int32Type, int32Type, int64Type)
+	ids = c.eval(p, p.choose(int32Type, p.op(gpu.OpEq, boolType, 2, p.number(int64Type, 0)), 1, 0), ids, c.rows(),
+		offset)
 	p = newProgram(int32Type, int32Type, int32Type)
 	return rowIDs(c.eval(p, p.within(p.long(0), p.long(1), p.long(2)), ids, low, high))
 }

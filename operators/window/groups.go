@@ -265,7 +265,7 @@ func (g *grouping) function(f GroupFunction) gpu.Column {
 	case FirstValue, LastValue:
 		return g.gather(value, g.edge(f.Kind, low, high), true)
 	case ArgMin, ArgMax:
-		return g.argument(value, key, f.Kind, low, high) // of all rows
+		return g.argument(value, key, f.Kind, rowRange{low, high}) // of all rows
 	case QuantileCont, QuantileDisc:
 		return g.quantile(f, value, key, low, high)
 	case Mode:
@@ -347,7 +347,8 @@ func (g *grouping) aggregateOf(f GroupFunction, value, low, high gpu.Column) gpu
 	n := g.n
 	g.n = g.m // the ranges
 	defer func() { g.n = n }()
-	return g.aggregate(Function{Kind: Aggregate, Aggregate: f.Aggregate, Value: -2, Output: f.Output}, low, high)
+	return g.aggregate(Function{Kind: Aggregate, Aggregate: f.Aggregate, Value: -2, Output: f.Output},
+		rowRange{low, high})
 }
 
 // edge has the first or the last row of [low, high), -1 if there is none.
@@ -364,7 +365,7 @@ func (g *grouping) edge(kind Kind, low, high gpu.Column) gpu.Column {
 func (g *grouping) places(times gpu.Column) gpu.Column {
 	n := times.Len + 1
 	ends := g.own(allRows(g.task, n))
-	sums := g.fold(gpu.Sum, times, gpu.SumType(int64Type), g.constant(0, n), ends)
+	sums := g.fold(gpu.Sum, times, gpu.SumType(int64Type), rowRange{g.constant(0, n), ends})
 	p := newProgram(gpu.SumType(int64Type))
 	some := p.op(gpu.OpIsNotNull, boolType, 0)
 	return g.evalRows(p, p.choose(int64Type, some, p.long(0), p.number(int64Type, 0)), n, sums)

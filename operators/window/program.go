@@ -72,13 +72,6 @@ func (p *program) bounded(x int) int {
 	return p.greatest(p.least(x, p.number(int64Type, math.MaxInt32)), p.number(int64Type, -math.MaxInt32))
 }
 
-// nth is the row at offset n from first, which counts from 1; before all rows if n is less.
-func (p *program) nth(first, n int) int {
-	one := p.number(int64Type, 1)
-	at := p.minus(p.plus(first, p.bounded(n)), one)
-	return p.choose(int64Type, p.op(gpu.OpLt, boolType, n, one), p.number(int64Type, -1), at)
-}
-
 // within is a BIGINT as INTEGER if it is in [low, high), and otherwise or if it is null -1.
 func (p *program) within(x, low, high int) int { return p.cast(int32Type, p.inside(x, low, high)) }
 

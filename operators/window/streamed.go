@@ -72,7 +72,7 @@ func (s *Spec) streamed(f Function) (Function, span) {
 	switch {
 	case from != UnboundedPreceding && to != UnboundedFollowing:
 		return f, nearby
-	case f.Kind == NthValue && !f.Bounded:
+	case f.Kind == NthValue && !f.Bounded, f.Frame.Exclude != NoOthers:
 		return f, anywhere
 	case f.Frame.Whole(len(s.Order) > 0):
 		return f, all
@@ -794,12 +794,18 @@ func (b *batches) merge(c *calculation, i int, before, after gpu.Column) (gpu.Co
 		}
 		return c.gather(col, c.constant(0, n), false)
 	}
-	kind := after.Type
-	p := newProgram(kind, kind)
-	both := p.op(mergeOps[b.stream.functions[i].Aggregate], kind, 0, 1)
-	merged := p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 0),
-		p.choose(kind, p.op(gpu.OpIsNotNull, boolType, 1), both, 0), 1)
-	return c.evalRows(p, merged, n, rows(before), rows(after)).Retain(), c.err
+	merged := c.merged(b.stream.functions[i].Aggregate, rows(before), rows(after))
+	return merged.Retain(), c.err
+}
+
+// merged merges values of an aggregate. A null is the value of no rows.
+func (c *calculation) merged(kind gpu.AggregateKind, before, after gpu.Column) gpu.Column {
+	t := after.Type
+	p := newProgram(t, t)
+	both := p.op(mergeOps[kind], t, 0, 1)
+	merged := p.choose(t, p.op(gpu.OpIsNotNull, boolType, 0),
+		p.choose(t, p.op(gpu.OpIsNotNull, boolType, 1), both, 0), 1)
+	return c.evalRows(p, merged, after.Len, before, after)
 }
 
 // mergeOps merge two values of an aggregate. Counts of groups of peers are merged as counts of rows

@@ -75,10 +75,22 @@ type Bound struct {
 	Key, Value int
 }
 
+// Exclusion is the rows that a frame leaves out.
+type Exclusion uint8
+
+// The exclusions: none, the current row, the row and its peers, its peers without the row.
+const (
+	NoOthers Exclusion = iota
+	ExcludeRow
+	ExcludeGroup
+	ExcludeTies
+)
+
 // Frame defines the rows of a partition that a function sees.
 type Frame struct {
 	Unit     Unit
 	From, To Bound
+	Exclude  Exclusion `json:",omitempty"`
 }
 
 // Whole reports whether the frame of each row is all rows of its partition, in a window with or without an order.
@@ -86,7 +98,7 @@ func (f Frame) Whole(ordered bool) bool {
 	if !ordered {
 		f = f.withoutOrder()
 	}
-	return f.From.Kind == UnboundedPreceding && f.To.Kind == UnboundedFollowing
+	return f.From.Kind == UnboundedPreceding && f.To.Kind == UnboundedFollowing && f.Exclude == NoOthers
 }
 
 // withoutOrder returns the frame in a window without an order. All rows of a partition are then
@@ -98,7 +110,7 @@ func (f Frame) withoutOrder() Frame {
 	case f.From.Kind == Following && f.From.Offset > 0 || f.To.Kind == Preceding && f.To.Offset > 0:
 		return Frame{Unit: Rows, From: Bound{Kind: CurrentRow}, To: Bound{Kind: Preceding, Offset: 1}}
 	}
-	return wholeFrame
+	return Frame{Unit: Rows, From: wholeFrame.From, To: wholeFrame.To, Exclude: f.Exclude}
 }
 
 var (
@@ -600,7 +612,7 @@ func (f Function) seesPeers() bool {
 		return b.Kind == CurrentRow && f.Frame.Unit != Rows ||
 			f.Frame.Unit == Groups && (b.Kind == Preceding || b.Kind == Following)
 	}
-	return peers(f.Frame.From) || peers(f.Frame.To)
+	return peers(f.Frame.From) || peers(f.Frame.To) || f.Frame.Exclude >= ExcludeGroup
 }
 
 // Columns returns the columns that a function needs besides the keys of its window.

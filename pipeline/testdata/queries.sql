@@ -245,3 +245,6 @@ select sum(a) from (select a from t order by -a limit (select 4)) union all sele
 select a from t where a in (select n from u order by n desc limit (select 3)) or a < (select max(n) from (from u limit 10%))
 with c as (select 4 k) select a from t order by a limit (select k from c) offset (select k + 1 from c where k > 9)
 select (select count(*) from (from u limit null%)), (select count(*) from (from u limit (select null::int)))
+select a, sum(a) over w, min(s) over w, first_value(a) over w, nth_value(a, 3) over w from t window w as (order by b, a rows between 2 preceding and 2 following exclude current row)
+select a, count(b) over (order by b groups between 1 preceding and unbounded following exclude group), avg(d) over (partition by b order by dt range between unbounded preceding and current row exclude ties) from t
+select a, last_value(t.s ignore nulls) over (partition by t.b order by a, n rows between unbounded preceding and unbounded following exclude group), max(n) over (groups current row exclude ties) from t join u using (a) where n < 17

@@ -987,8 +987,8 @@ func (p *parser) window() (w *Window, err error) {
 		}
 	}
 	if t := p.peek(); t.is("EXCLUDE") {
-		if !p.sql || w.Frame == nil {
-			return nil, NewError(p.src, t.pos, "EXCLUDE is not possible in a frame")
+		if w.Frame == nil {
+			return nil, NewError(p.src, t.pos, "EXCLUDE needs a frame before it, such as ROWS 3 PRECEDING")
 		}
 		if w.Frame.Exclude, err = p.frameExclusion(); err != nil {
 			return nil, err

@@ -80,7 +80,7 @@ func (w *windows) node() *windowed {
 		functions[i] = window.Function{Kind: c.Kind, Aggregate: c.Aggregate, Value: use(c.Value), Offset: use(c.Offset),
 			Default:     use(c.Default),
 			IgnoreNulls: c.IgnoreNulls, Frame: window.Frame{Unit: c.Frame.Unit, From: bound(c.Frame.From),
-				To: bound(c.Frame.To)}, Output: c.Output}
+				To: bound(c.Frame.To), Exclude: c.Frame.Exclude}, Output: c.Output}
 		functions[i].Least, functions[i].Most, functions[i].Bounded = bounds(c.Offset)
 	}
 	node, at := rel.Extend(w.in.node, exprs, nil)
