@@ -442,7 +442,8 @@ func (c WindowCall) Equal(d WindowCall) bool {
 	}
 	return c.Kind == d.Kind && c.Aggregate == d.Aggregate && c.IgnoreNulls == d.IgnoreNulls && c.SameWindow(d) &&
 		sameExpr(c.Value, d.Value) && sameExpr(c.Offset, d.Offset) && sameExpr(c.Default, d.Default) &&
-		c.Frame.Unit == d.Frame.Unit && c.Frame.Exclude == d.Frame.Exclude && bound(c.Frame.From, d.Frame.From) && bound(c.Frame.To, d.Frame.To)
+		c.Frame.Unit == d.Frame.Unit && c.Frame.Exclude == d.Frame.Exclude && bound(c.Frame.From, d.Frame.From) &&
+		bound(c.Frame.To, d.Frame.To)
 }
 
 // SameWindow reports whether two calls have the same partitions and the same order.

@@ -204,7 +204,8 @@ func TestPartitionsThatStay(t *testing.T) {
 	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 8 << 20})} {
 		kind, batches := dev.Properties().Kind, dev.Properties().PartitionedJoins
 		rnd := rand.New(rand.NewPCG(7, 8))
-		builds, probes, kinds := 120_000, 20_000, []Kind{Inner, Left, Right, Full, Semi, Anti, Mark, RightSemi, RightAnti}
+		builds, probes := 120_000, 20_000
+		kinds := []Kind{Inner, Left, Right, Full, Semi, Anti, Mark, RightSemi, RightAnti}
 		if batches { // rows are joined in batches of 43,690
 			builds, probes, kinds = 300_000, 150_000, []Kind{Inner, Full, Mark, RightAnti}
 		}
