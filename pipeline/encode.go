@@ -15,7 +15,7 @@ import (
 
 // planVersion is the version of the format of encoded plans. It changes with the meaning of
 // anything in them, such as the number of an operation.
-const planVersion = 1
+const planVersion = 2
 
 // encodedPlan is a plan in JSON.
 type encodedPlan struct {

@@ -84,7 +84,7 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 	require.NoError(t, p.Close())
 
 	for change, want := range map[string]string{
-		`"version":1 "version":2`:                       "it has version 2, and this program reads version 1",
+		`"version":2 "version":1`:                       "it has version 1, and this program reads version 2",
 		`"Inputs":[0],"Filters" "Inputs":[1],"Filters"`: "stage 1 reads stage 1, which is not before it",
 		`"Does":"filter" "Does":"sieve"`:                `it does "sieve"`,
 		`"Keep":[0,1] "Keep":[0,9]`:                     "its input does not have its columns",

@@ -100,10 +100,13 @@ func (s *Spec) RunsOn(p gpu.Properties) error {
 		"run with %v", s.Algorithm, p.Name, gpu.UseGPU)
 }
 
-// algorithm returns the algorithm with a name, one of Algorithms, or the algorithm of a range.
+// algorithm returns the algorithm with a name, one of Algorithms, or that of a range or of an ASOF join.
 func (s *Spec) algorithm(name string) algorithm {
-	if s.Range != nil {
+	switch {
+	case s.Range != nil:
 		return byRange{s}
+	case s.AsOf != nil:
+		return asOf{s}
 	}
 	return algorithms[slices.Index(Algorithms(), name)].make(s)
 }
@@ -126,11 +129,13 @@ func (s *Spec) kept() []int {
 	return at
 }
 
+// keeps reports whether the column of the build side at a position is among kept.
+func (s *Spec) keeps(i int) bool { return slices.Contains(s.kept(), i) }
+
 // drop releases the columns of a build side that are not kept.
 func (s *Spec) drop(side *gpu.Stride) {
-	kept := s.kept()
 	for i := range side.Cols {
-		if !slices.Contains(kept, i) {
+		if !s.keeps(i) {
 			side.Cols[i].Release()
 			side.Cols[i] = gpu.Column{}
 		}

@@ -14,7 +14,7 @@ import (
 // most of them have the same key (a heavy hitter). The build side is cut into blocks that fit, and
 // all probe rows stream past each block (a blocked nested loop join). Some kinds ask whether a
 // probe row has a match in any block. For these, rest keeps the probe rows without a match in the
-// blocks so far.
+// blocks so far. An ASOF join has the rows nearest in time in its first block, so that rows with a match need no other.
 type blocked struct {
 	*outOfCore
 	task operators.Task
@@ -49,7 +49,13 @@ func (o *outOfCore) emitBlocked(ctx context.Context, t operators.Task, from, to 
 		block, bytes, rows = nil, 0, 0
 		return h.block(ctx, strides)
 	}
-	err = o.batches(ctx, t, o.build, o.Build, from, to, func(s *gpu.Stride) error {
+	rowsOf := func(take func(*gpu.Stride) error) error {
+		if o.AsOf != nil {
+			return o.byTime(ctx, t, from, to, take)
+		}
+		return o.batches(ctx, t, o.build, o.Build, from, to, take)
+	}
+	err = rowsOf(func(s *gpu.Stride) error {
 		block, bytes, rows = append(block, s), bytes+s.Bytes(), rows+int64(s.Rows)
 		if during, _ := h.memory(t, bytes, rows); during < room {
 			return nil
@@ -69,15 +75,21 @@ func (o *outOfCore) emitBlocked(ctx context.Context, t operators.Task, from, to 
 // block joins the probe rows with some rows of the build side, which it takes over.
 func (h *blocked) block(ctx context.Context, build []*gpu.Stride) error {
 	switch h.Kind {
-	case Inner, Right, RightSemi, RightAnti: // build rows have been compared with all probe rows
-		return h.join(ctx, h.Spec, build, h.all, h.emit)
-	case Left, Full:
-		pairs := h.Spec
-		pairs.Kind = Inner
-		if h.Kind == Full {
+	case Inner, Left, Right, Full, RightSemi, RightAnti:
+		pairs, probe, more := h.Spec, h.all, h.Kind.KeepsProbe()
+		switch h.Kind { // build rows have been compared with all probe rows
+		case Left:
+			pairs.Kind = Inner
+		case Full:
 			pairs.Kind = Right
 		}
-		if err := h.join(ctx, pairs, retain(build), h.all, h.emit); err != nil {
+		if h.AsOf != nil {
+			probe, more = h.left, true
+		}
+		if !more {
+			return h.join(ctx, pairs, build, probe, h.emit)
+		}
+		if err := h.join(ctx, pairs, retain(build), probe, h.emit); err != nil {
 			release(build)
 			return err
 		}

@@ -100,6 +100,8 @@ func (s *Spec) choose(c circumstances) Choice {
 	switch {
 	case s.Range != nil:
 		return Choice{"range", "binary searches in the sorted build side"}
+	case s.AsOf != nil:
+		return Choice{"asof", "binary searches in the sorted times of each key"}
 	case s.Algorithm != "":
 		return Choice{s.Algorithm, "the job says so"}
 	case !c.device.PartitionedJoins && s.KeyRange > 0 && s.KeyRange <= spread*float64(s.BuildRows) && s.direct():

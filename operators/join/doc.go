@@ -1,11 +1,11 @@
-// Package join has the joins by equal keys or by a range: inner, left, right, full, semi, anti and
-// mark, on any number of key columns, one-to-many and many-to-many, with residual conditions. The
-// probe side streams past a build side that stays on the device. If that does not fit, both sides
-// are partitioned, and spill (out_of_core.go).
+// Package join has the joins by equal keys, by a range, or by keys and the nearest time (ASOF):
+// inner, left, right, full, semi, anti and mark, on any number of key columns, one-to-many and
+// many-to-many, with residual conditions. The probe side streams past a build side that stays on
+// the device. If that does not fit, both sides are partitioned, and spill (out_of_core.go).
 //
-// An algorithm finds the pairs of rows with equal keys (algorithm.go), or with a key in the range
-// of a row (range.go). From these pairs, lane.go computes all kinds of joins, in the same way for
-// all algorithms.
+// An algorithm finds the pairs of rows with equal keys (algorithm.go), with a key in the range of a
+// row (range.go), or of equal keys and nearest in time (asof.go). From these pairs, lane.go computes
+// all kinds of joins, in the same way for all algorithms.
 //
 // # Algorithms
 //

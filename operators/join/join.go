@@ -27,6 +27,8 @@ type Spec struct {
 	Out *gpu.Schema
 	// Range finds the pairs if there are no keys; otherwise it is nil.
 	Range *Range
+	// AsOf keeps of the pairs of a probe row the one that is nearest in time; nil for all pairs.
+	AsOf *AsOf
 	// Residual is a condition besides the equality of the keys or the range; nil for none.
 	Residual *Residual
 	// Algorithm is the name of the algorithm; "" leaves the choice to the join.
@@ -82,6 +84,11 @@ func (s *Spec) validate() error {
 		pf, bf := s.Probe.Fields[p], s.Build.Fields[s.BuildKeys[i]]
 		if pf.Type != bf.Type {
 			return fmt.Errorf("join key %q is %v, but %q is %v", pf.Name, pf.Type, bf.Name, bf.Type)
+		}
+	}
+	if s.AsOf != nil {
+		if err := s.validateAsOf(); err != nil {
+			return err
 		}
 	}
 	if !s.Kind.Pairs() && !s.Kind.OfBuild() && len(s.BuildOut) > 0 {

@@ -63,6 +63,7 @@ type example struct {
 	algorithm    string
 	keys         []int
 	by           *Range // in place of keys
+	asOf         *AsOf
 	nullSafe     bool
 	residual     bool // number < number
 	texts        bool // the result has strings of the build side
@@ -74,15 +75,17 @@ type example struct {
 }
 
 func (e example) String() string {
-	return fmt.Sprintf("%v, %s, keys %v, range %+v, null-safe %v, residual %v, texts %v, %d x %d rows, strides of %d "+
-		"from %d, %d lanes",
-		e.kind, e.algorithm, e.keys, e.by, e.nullSafe, e.residual, e.texts, len(e.probe), len(e.build), e.stride,
+	return fmt.Sprintf(
+		"%v, %s, keys %v, range %+v, as of %+v, null-safe %v, residual %v, texts %v, %d x %d rows, strides of %d "+
+			"from %d, %d lanes",
+		e.kind, e.algorithm, e.keys, e.by, e.asOf, e.nullSafe, e.residual, e.texts, len(e.probe), len(e.build),
+		e.stride,
 		e.pushed, e.lanes)
 }
 
 func (e example) spec() Spec {
 	s := Spec{Kind: e.kind, Algorithm: e.algorithm, Probe: side, Build: side, ProbeKeys: e.keys, BuildKeys: e.keys,
-		Range:    e.by,
+		Range: e.by, AsOf: e.asOf,
 		NullSafe: slices.Repeat([]bool{e.nullSafe}, len(e.keys)), ProbeOut: []int{3, 0}}
 	if e.kind.OfBuild() {
 		s.ProbeOut = nil
@@ -155,8 +158,9 @@ func (e example) want() (out []string) {
 	found := make([]bool, len(e.build))
 	for _, p := range e.probe {
 		some := false
+		nearest := e.nearest(p, matches)
 		for i, b := range e.build {
-			if matches(p, b) {
+			if matches(p, b) && (e.asOf == nil || i == nearest) {
 				some, found[i] = true, true
 				if e.kind.Pairs() {
 					text(p, b)
@@ -176,6 +180,30 @@ func (e example) want() (out []string) {
 		}
 	}
 	return out
+}
+
+// nearest returns the build row that an ASOF join pairs with a probe row, -1 for none. Of rows with one time it is the
+// one next to the time in the stable order.
+func (e example) nearest(p []gpu.Scalar, matches func(p, b []gpu.Scalar) bool) int {
+	at := -1
+	if e.asOf == nil {
+		return at
+	}
+	time := p[e.asOf.Probe]
+	for i, b := range e.build {
+		x := b[e.asOf.Build]
+		if !matches(p, b) || !time.Valid || !x.Valid || e.asOf.Strict && x.Compare(time) == 0 {
+			continue
+		}
+		if e.asOf.Forward {
+			if x.Compare(time) >= 0 && (at < 0 || x.Compare(e.build[at][e.asOf.Build]) < 0) {
+				at = i
+			}
+		} else if x.Compare(time) <= 0 && (at < 0 || x.Compare(e.build[at][e.asOf.Build]) >= 0) {
+			at = i
+		}
+	}
+	return at
 }
 
 // run joins the sides on a device and returns the rows in their order.
@@ -332,6 +360,20 @@ func examples(dev gpu.Device) (out []example) {
 				}
 			}
 		}
+		for flags := range 16 {
+			for _, n := range [][3]int{{0, 0, 1}, {0, 20, 5}, {20, 0, 5}, {1, 1, 1}, {50, 60, 7}, {80, 50, 30}} {
+				e := example{kind: kind, keys: []int{1}, nullSafe: flags&1 != 0, texts: flags&2 != 0,
+					asOf:  &AsOf{Probe: 4, Build: 0, Forward: flags&4 != 0, Strict: flags&8 != 0},
+					probe: draw(rnd, n[0], n[2]), build: draw(rnd, n[1], n[2])}
+				if flags%3 == 0 {
+					e.keys, e.asOf.Probe, e.asOf.Build = []int{2, 1}, 3, 3
+				}
+				for _, sizes := range [][3]int{{3, 17, 3}, {40, 40, 2}, {1000, 1000, 1}} {
+					e.stride, e.pushed, e.lanes = sizes[0], sizes[1], sizes[2]
+					out = append(out, e)
+				}
+			}
+		}
 		for flags := range 4 {
 			for _, r := range []Range{{Build: 0, Lower: 0, Upper: 4}, {Build: 0, Lower: 4, Upper: 0, LowerStrict: true},
 				{Build: 4, Lower: -1, Upper: 0}, {Build: 3, Lower: 3, Upper: -1, LowerStrict: true}} {
@@ -372,7 +414,8 @@ func TestAllKindsOnAGPU(t *testing.T) {
 	for _, e := range all {
 		// An emulator is slow: one example for each kind, algorithm, residual condition
 		// unless keys are hard, and size of the sides; a third of these if the suite is thin.
-		what := fmt.Sprint(e.kind, e.algorithm, e.by != nil, e.residual && !e.hard, len(e.probe), len(e.build))
+		what := fmt.Sprint(e.kind, e.algorithm, e.by != nil, e.asOf != nil, e.residual && !e.hard, len(e.probe),
+			len(e.build))
 		if !seen[what] && (e.stride > 1 || len(e.probe) < 50) {
 			seen[what] = true
 			if !gputest.Takes(thin, len(seen)) {
@@ -418,6 +461,8 @@ func TestRefusedSpecs(t *testing.T) {
 			byRangeOf(s,
 				Range{Build: 0, Lower: 0, Upper: 1})
 		},
+		`the time "text" is VARCHAR, but "key" is BIGINT`:   func(s *Spec) { s.AsOf = &AsOf{Probe: 1} },
+		"an ASOF join has neither other conditions nor the": func(s *Spec) { s.AsOf, s.Algorithm = &AsOf{}, "npj" },
 	} {
 		s := example{kind: Inner, keys: []int{0}}.spec()
 		change(&s)

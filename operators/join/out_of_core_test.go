@@ -31,6 +31,7 @@ type outOfCoreCase struct {
 	always    bool  // all rows go to disk
 	coded     bool  // values of the probe side are strings, and each stride has a dictionary of its own
 	rows      int64 // the estimate of the rows of each side
+	asOf      *AsOf // by the value
 }
 
 // run joins the sides, rows of a key and a value, and returns the rows of the result in order, the choice and
@@ -50,7 +51,7 @@ func (c outOfCoreCase) run(t *testing.T, dev gpu.Device,
 	}
 	s := Spec{Kind: c.kind, Algorithm: c.algorithm, Probe: sides[true], Build: schema, ProbeKeys: []int{c.key},
 		BuildKeys: []int{c.key}, NullSafe: []bool{false},
-		ProbeOut: []int{c.key, 1 - c.key}, BuildRows: c.rows, ProbeRows: c.rows}
+		ProbeOut: []int{c.key, 1 - c.key}, BuildRows: c.rows, ProbeRows: c.rows, AsOf: c.asOf}
 	names := []gpu.Field{{Name: "key", Type: c.typ, Nullable: true}, {Name: "value", Type: value, Nullable: true}}
 	if c.kind.OfBuild() {
 		s.ProbeOut, s.BuildOut, names = nil, []int{1 - c.key}, []gpu.Field{{Name: "value", Type: c.typ}}
@@ -151,13 +152,30 @@ func (c outOfCoreCase) run(t *testing.T, dev gpu.Device,
 
 // want joins by a map.
 func (c outOfCoreCase) want(probe, build [][2]int64) (out []string) {
-	at, seen := map[int64][]int64{}, map[int64]bool{}
+	at, seen := map[int64][]int64{}, map[[2]int64]bool{}
 	for _, b := range build {
 		at[b[0]] = append(at[b[0]], b[1])
 	}
 	for _, p := range probe {
 		matches := at[p[0]]
-		seen[p[0]] = true
+		if c.asOf != nil {
+			slices.Sort(matches)
+			i, equal := slices.BinarySearch(matches, p[1])
+			switch {
+			case c.asOf.Forward && equal && c.asOf.Strict:
+				i++
+			case !c.asOf.Forward && !(equal && !c.asOf.Strict):
+				i--
+			}
+			if i < 0 || i == len(matches) {
+				matches = nil
+			} else {
+				matches = matches[i : i+1]
+			}
+		}
+		for _, m := range matches {
+			seen[[2]int64{p[0], m}] = true
+		}
 		row := fmt.Sprintf("%d|%d", p[0], p[1])
 		switch {
 		case c.kind == Semi && len(matches) > 0, c.kind == Anti && len(matches) == 0:
@@ -174,10 +192,10 @@ func (c outOfCoreCase) want(probe, build [][2]int64) (out []string) {
 		}
 	}
 	for _, b := range build {
-		if c.kind.KeepsBuild() && !seen[b[0]] {
+		if c.kind.KeepsBuild() && !seen[b] {
 			out = append(out, fmt.Sprintf("NULL|NULL|%d", b[1]))
 		}
-		if c.kind.OfBuild() && seen[b[0]] == (c.kind == RightSemi) {
+		if c.kind.OfBuild() && seen[b] == (c.kind == RightSemi) {
 			out = append(out, strconv.FormatInt(b[1], 10))
 		}
 	}
@@ -251,6 +269,39 @@ func TestAllPartitionsStay(t *testing.T) {
 			got, choice, _ := c.run(t, dev, probe, build)
 			require.Contains(t, choice, "out of core: 256 of 256 partitions stay in memory")
 			require.True(t, slices.Equal(c.want(probe, build), got), "%v on %s", k, dev.Properties().Kind)
+		}
+	}
+	require.NoError(t, cpu.Close())
+}
+
+// TestAsOfOutOfCore joins each row with the nearest one, where all rows go to disk, a part stays, or a single key has
+// more rows than fit.
+func TestAsOfOutOfCore(t *testing.T) {
+	cpu, err := host.Open(host.Options{Threads: 2, Memory: 2 << 20})
+	require.NoError(t, err)
+	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 4 << 20})} {
+		rnd := rand.New(rand.NewPCG(11, 12))
+		kinds := []Kind{Inner, Left, Right, Full, Semi, Anti, Mark}
+		if dev.Properties().PartitionedJoins {
+			kinds = []Kind{Inner, Full}
+		}
+		for i, k := range kinds {
+			for j, keys := range []int64{50_000, 2} {
+				if len(kinds) == 2 && i != j { // an emulator is slow
+					continue
+				}
+				c := outOfCoreCase{kind: k, typ: gpu.Of(gpu.Int64), lanes: 1 + i%2, always: i%3 == 0,
+					asOf: &AsOf{Probe: 1, Build: 1, Forward: (i+j)%2 == 0, Strict: i&2 == 0}}
+				probe, build := drawSides(rnd, 10_000, 100_000, keys)
+				for i := range probe {
+					probe[i][1] *= 10 // as late as build rows
+				}
+				rnd.Shuffle(len(build), func(i, j int) { build[i], build[j] = build[j], build[i] })
+				got, choice, _ := c.run(t, dev, probe, build)
+				what := fmt.Sprintf("%v on %s: %+v, %+v: %s", k, dev.Properties().Kind, c, *c.asOf, choice)
+				require.Equal(t, keys == 2, strings.Contains(choice, "joined block by block"), what)
+				require.True(t, slices.Equal(c.want(probe, build), got), what)
+			}
 		}
 	}
 	require.NoError(t, cpu.Close())

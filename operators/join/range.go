@@ -42,25 +42,32 @@ type byRange struct{ *Spec }
 
 func (a byRange) build(_ context.Context, t operators.Task, side *gpu.Stride) (built, error) {
 	defer side.Release()
-	order, err := t.Queue.Sort(t.Lease, []gpu.SortKey{{Column: side.Cols[a.Range.Build]}})
+	cols, err := a.sortSide(t, side, []int{a.Range.Build})
+	return &sortedSide{a.Spec, cols}, err
+}
+
+// sortSide returns the columns of a build side by which it sorts, and those that are kept, in sorted order. It releases
+// each unsorted column once its sorted copy exists.
+func (s *Spec) sortSide(t operators.Task, side *gpu.Stride, by []int) ([]gpu.Column, error) {
+	order, err := t.Queue.Sort(t.Lease, sortKeys(operators.Pick(side.Cols, by)))
 	if err != nil {
 		return nil, err
 	}
 	defer order.Release()
-	b := &sortedSide{Spec: a.Spec, cols: make([]gpu.Column, len(side.Cols))}
-	for i, c := range side.Cols { // one at a time: each unsorted column is released once its sorted copy exists
-		if i == a.Range.Build || slices.Contains(a.kept(), i) {
+	cols := make([]gpu.Column, len(side.Cols))
+	for i, c := range side.Cols {
+		if slices.Contains(by, i) || s.keeps(i) {
 			sorted, err := t.Queue.Gather(t.Lease, []gpu.Column{c}, order, false)
 			if err != nil {
-				b.release()
+				gpu.ReleaseColumns(cols)
 				return nil, err
 			}
-			b.cols[i] = sorted[0]
+			cols[i] = sorted[0]
 		}
 		c.Release()
 		side.Cols[i] = gpu.Column{}
 	}
-	return b, nil
+	return cols, nil
 }
 
 // sortedSide is the columns of a build side in the order of its key.

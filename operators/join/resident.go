@@ -129,7 +129,7 @@ func (o *outOfCore) NewLane(t operators.Task) (operators.Lane, error) {
 		l.in = append(l.in, &lane{equiJoin: in.equiJoin, Task: t})
 	}
 	rows := int(o.stayed) // all algorithms but NPJ read the whole build side for each match
-	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil {
+	if c := o.choice.Load(); c.Algorithm == "npj" || o.Range != nil || o.AsOf != nil {
 		rows = t.StrideRows * len(l.in)
 	}
 	rows = o.batch(t.Share(grant.JoinBatch)/int64(max(t.Grant.Joins, 1)), max(rows, t.StrideRows))

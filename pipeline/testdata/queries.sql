@@ -230,6 +230,17 @@ select t.a, u.n from t asof join u on t.a >= u.n
 select t.a, u.n, u.s from t asof left join u on t.a + 1 >= u.n * 2 and t.b = u.b and t.s is not distinct from u.s
 select * from t asof join (select n as a, b, s as us from u) v using (b, a)
 select count(*), sum(n) from (select t.a, u.n from t asof left join u on t.b = u.b and t.b >= u.n)
+select t.a, u.n from t asof right join u on t.b = u.b and t.a >= u.n
+select t.a, u.n, u.s from t asof full join u on t.b = u.b and t.a >= u.n
+select t.a, u.n from t asof full join u on t.a > u.n
+select * from t asof right join (select n as a, b, s as us from u) v using (b, a)
+select * from t asof full join (select n as a, b, s as us from u) v using (b, a)
+select t.a, u.n from t asof join u on t.b = u.b and t.a >= u.n where u.n > 2 and t.a < 5
+select t.a, u.n from t asof join u on t.a >= u.n where t.b = u.b
+select t.a, u.n from t asof left join u on t.b = u.b and t.a >= u.n where u.n = 2
+select t.a, t.b, (select count(*) from u asof join u v on u.b = v.b and u.n > v.n where v.n = t.b) c from t
+select t.a, t.b, (select sum(v.n) from t w asof join u v on w.a >= v.n where w.b = t.b) c from t
+select t.a, x.n from t, lateral (select v.n from u asof left join (select * from u w where w.n < t.a) v on u.n >= v.n) x
 select a, ntile(null) over (order by a), ntile(b) over (order by a), ntile(3) over (order by a) from t where b is null or b > 0
 select a, (select s from u where u.b = t.b) from t qualify row_number() over (order by a) < 0
 select a, (select n from u where u.n = t.a) as n, rank() over (order by b) as r from t qualify r < 20 and n is not null

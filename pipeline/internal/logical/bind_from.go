@@ -445,10 +445,11 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 	case t.AsOf && len(outer) > 0:
 		return nil, mistake(t, "the right side of an ASOF JOIN cannot use columns of the left side")
 	case t.AsOf:
-		var err error
-		if out, err = b.asofJoin(t, left, right, conditions, len(using)); err != nil {
+		n, err := b.asofJoin(t, left, right, conditions, len(using))
+		if err != nil {
 			return nil, err
 		}
+		out = out.over(n)
 	case len(outer) > 0:
 		if rel.KeepsRight(kind) {
 			return nil, mistake(t, "the right side of a %s JOIN cannot use columns of the left side", t.Kind)

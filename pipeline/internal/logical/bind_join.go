@@ -289,8 +289,8 @@ func (c *joinCondition) build(origin expr.Origin, left, right rel.Node, spec rel
 		}
 	}
 	spec.NullSafe = slices.Clone(c.nullSafe)
-	if len(lk) == 0 { // a key that all rows have in common: all pairs of rows are compared
-		spec.AllPairs, spec.NullSafe = true, []bool{false}
+	if len(lk) == 0 { // a key that all rows have in common: all pairs of rows are compared, but by an ASOF join
+		spec.AllPairs, spec.NullSafe = spec.AsOf == nil, []bool{false}
 		lk, rk = []*expr.Expr{expr.And()}, []*expr.Expr{expr.And()}
 	}
 	l, spec.LeftKeys = rel.Extend(l, lk, nil)

@@ -455,6 +455,9 @@ func (e *Estimator) joinRows(n *rel.Join) float64 {
 	}
 	kept, _ := selectivity(conditions, e.sides(n))
 	l, r := e.Rows(n.Left), e.Rows(n.Right)
+	if n.AsOf != nil {
+		pairs = l * share
+	}
 	pairs *= kept
 	matched := min(l*share, pairs)
 	switch n.Kind {
@@ -483,10 +486,10 @@ const keptRows = 2
 // the choice. The other side streams.
 func (e *Estimator) Build(n *rel.Join) rel.Build {
 	switch {
-	case n.Kind == join.Semi || n.Kind == join.Anti:
-		return e.buildOne(n)
-	case !n.Kind.Pairs():
+	case n.AsOf != nil || n.Kind == join.Mark:
 		return rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}
+	case !n.Kind.Pairs():
+		return e.buildOne(n)
 	case n.Build.Side != rel.NoSide:
 		return n.Build
 	}

@@ -158,6 +158,8 @@ func (down *pushing) join(n *rel.Join, preds []*expr.Expr) rel.Node {
 				// unknown are no match, but count.
 				right = append(right, translate(p, n.LeftKeys, n.RightKeys)...)
 			}
+		case n.AsOf != nil && !amongst(p, n.RightKeys):
+			above = append(above, p) // without the right rows that it drops, others would be the nearest
 		case r && !l && n.Kind.Pairs() && !rel.KeepsLeft(n.Kind) && (!mayFail || n.Kind == join.Right):
 			right = append(right, p)
 			left = append(left, translate(p, n.RightKeys, n.LeftKeys)...)

@@ -332,7 +332,7 @@ func (u *unnesting) pullJoin(n *rel.Join) (rel.Node, pulled, bool) {
 		return nil, p, false
 	}
 	spec := n.JoinSpec
-	if n.Kind != join.Inner {
+	if n.Kind != join.Inner || n.AsOf != nil {
 		if u.depends(n.Right) || slices.ContainsFunc(n.Residual, u.correlated) || rel.KeepsRight(n.Kind) {
 			return nil, p, false
 		}
@@ -625,8 +625,8 @@ func (u *unnesting) joinForDomain(n *rel.Join) (rel.Node, []rel.ID) {
 	var ids, others []rel.ID
 	onLeft := u.depends(left) || rel.KeepsLeft(n.Kind) || !n.Kind.Pairs()
 	onRight := u.depends(right) || rel.KeepsRight(n.Kind)
-	if !onRight {
-		onLeft = true // the residual uses them
+	if !onRight || n.AsOf != nil {
+		onLeft = true // the residual uses them, or they say which right rows may be nearest
 	}
 	if onLeft {
 		left, ids = u.forDomain(left)

@@ -130,6 +130,10 @@ func (s *Stage) check() error {
 			!within([]int{max(r.Lower, 0), max(r.Upper, 0)}, spec.Spec.Probe.Len())) {
 			return errors.New("its range is over columns that it does not have")
 		}
+		if a := spec.Spec.AsOf; a != nil && (!within([]int{a.Build}, n) ||
+			!within([]int{a.Probe}, spec.Spec.Probe.Len())) {
+			return errors.New("its times are columns that it does not have")
+		}
 		if r := spec.Spec.Residual; r != nil {
 			columns = append(columns, r.Probe...)
 			programs, inputs = []*gpu.Program{r.Program}, [][]int{slices.Concat(r.Probe, r.Build)}

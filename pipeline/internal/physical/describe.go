@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/source"
@@ -38,10 +37,14 @@ func describePredicate(s *gpu.Schema, p source.Predicate, hidden bool) string {
 	return text
 }
 
-func describeBuild(kind join.Kind, b rel.Build) string {
+func describeBuild(kind string, b rel.Build) string {
 	switch b.Reason {
 	case rel.StreamsLeft:
-		return fmt.Sprintf("a %v join streams its left side", kind)
+		article := "a "
+		if kind[0] == 'a' {
+			article = "an "
+		}
+		return article + kind + " join streams its left side"
 	case rel.AskedFor:
 		return "the job says so"
 	case rel.RowPerPartition:

@@ -384,8 +384,11 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 			keyLeft, keyRight = key, bounds
 		}
 	}
+	if a := n.AsOf; a != nil {
+		keyLeft, keyRight = append(slices.Clone(keyLeft), a.Left), append(slices.Clone(keyRight), a.Right)
+	}
 	if n.Kind == join.Left && len(outRight) == 0 && n.Range == nil && !expr.And(n.Residual...).
-		MayFail() && logical.Unique(n.Right, n.RightKeys) {
+		MayFail() && (n.AsOf != nil || logical.Unique(n.Right, n.RightKeys)) {
 		// Each left row has at most one match, and no column of it is used.
 		return l.lower(n.Left, requiredOf(outLeft...))
 	}
@@ -453,16 +456,21 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 		}
 		st.Sorted = st.Inputs[1].Rows * float64(spec.Build.Len())
 	}
+	if a := n.AsOf; a != nil {
+		spec.AsOf = &join.AsOf{Probe: probeLay.of(a.Left), Build: buildLay.of(a.Right), Forward: a.Forward,
+			Strict: a.Strict}
+		st.Sorted = st.Inputs[1].Rows * float64(spec.Build.Len())
+	}
 	st.Pairs = l.Compared(n)
 	spec.ProbeRows, spec.BuildRows = l.estimated(probed), l.estimated(built)
 	if n.Kind == join.Inner && len(n.Residual) == 0 {
 		spec.PairRows = l.estimated(n)
 	}
-	if n.Range == nil {
+	if n.Range == nil && n.AsOf == nil {
 		spec.KeyRange = l.KeyRange(built, builtKeys)
 		spec.UniqueBuild = logical.Unique(built, builtKeys)
 	}
-	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, describeBuild(n.Kind, build)))
+	st.Detail = append(n.Conditions(), fmt.Sprintf("builds %s: %s", st.Inputs[1].At, describeBuild(n.What(), build)))
 	if n.Order != nil {
 		st.Detail = append(st.Detail, describeOrder(n.Order))
 	}

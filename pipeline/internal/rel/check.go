@@ -265,6 +265,20 @@ func checkJoin(n *Join, around outer) error {
 	if n.Unknown() && n.Kind == join.Mark && !n.Field(n.Mark).Nullable {
 		return fmt.Errorf("its mark may be unknown, but is not nullable")
 	}
+	if a := n.AsOf; a != nil {
+		if n.AllPairs || n.Range != nil || len(n.Residual) > 0 {
+			return fmt.Errorf("an ASOF join has keys and times, and no other conditions")
+		}
+		if err := has(n.Left, a.Left); err != nil {
+			return err
+		}
+		if err := has(n.Right, a.Right); err != nil {
+			return err
+		}
+		if l, r := n.Left.Rel().Field(a.Left).Type, n.Right.Rel().Field(a.Right).Type; l != r {
+			return fmt.Errorf("it compares the times %v and %v", l, r)
+		}
+	}
 	conditions := n.Residual
 	if g := n.Range; g != nil {
 		key, bounds := n.Right, n.Left

@@ -23,6 +23,7 @@ type JoinSpec struct {
 	AllPairs bool
 	// Range finds the pairs instead of keys; nil for a join with keys.
 	Range     *Range
+	AsOf      *AsOf       // keeps the nearest of the pairs of each left row; nil for all pairs
 	Algorithm string      // "" leaves the choice to the join
 	Mark      ID          // the column of a mark join
 	Kept      []join.Kind // what the join was: conditions drop the rows that it kept
@@ -81,6 +82,15 @@ type Range struct {
 	Text                     string // such as "lo <= x < hi"
 }
 
+// AsOf is the condition of an ASOF join: of the right rows with equal keys, a left row is paired with the nearest in
+// time. The right side is built.
+type AsOf struct {
+	Left, Right ID     // the times
+	Forward     bool   // the first right row that is not before the left row; otherwise the last that is not after it
+	Strict      bool   // equal times do not match
+	Text        string // such as "l.t >= r.t"
+}
+
 // KeepsLeft reports whether a kind of join returns left rows without a match.
 func KeepsLeft(k join.Kind) bool {
 	return k == join.Left || k == join.Full || k == join.Anti || k == join.Mark
@@ -96,6 +106,9 @@ func (s *JoinSpec) Unknown() bool { return slices.Contains(s.NullAware, true) }
 func (n *Join) What() string {
 	if n.Kind == join.Inner && n.AllPairs && len(n.Residual) == 0 {
 		return "cross"
+	}
+	if n.AsOf != nil {
+		return "asof " + n.Kind.String()
 	}
 	return n.Kind.String()
 }
@@ -123,6 +136,9 @@ func (n *Join) Conditions() (list []string) {
 	}
 	if n.Range != nil {
 		list = append(list, "range: "+n.Range.Text)
+	}
+	if n.AsOf != nil {
+		list = append(list, "nearest: "+n.AsOf.Text)
 	}
 	for _, p := range n.Residual {
 		text := p.String()

@@ -16,8 +16,8 @@ func MatchRange(cores parallel.Cores, l *gpu.Lease, build gpu.Column, lower, upp
 	rows := bounds[0].Len
 	// Nulls are last.
 	keys := sort.Search(build.Len, func(i int) bool { return !build.IsValid(i) })
-	begin := bounded(build, lower, lower != nil && lower.Strict)
-	end := bounded(build, upper, upper != nil && !upper.Strict)
+	begin := finder(build, lower, lower != nil && lower.Strict)
+	end := finder(build, upper, upper != nil && !upper.Strict)
 	dead, err := codec.NullRows(l, bounds, nil, rows)
 	defer dead.Release()
 	var m spans
@@ -27,16 +27,16 @@ func MatchRange(cores parallel.Cores, l *gpu.Lease, build gpu.Column, lower, upp
 	if err == nil {
 		err = cores.For(rows, probeGrain, func(from, to int) error {
 			for r := from; r < to; r++ {
-				first, count := 0, 0
+				first, last := 0, 0
 				if dead.V == nil || dead.V[r/64]>>(r%64)&1 == 0 {
 					if begin != nil {
-						first = sort.Search(keys, func(i int) bool { return begin(i, r) })
+						first = begin(0, keys, r)
 					}
-					if count = keys - first; end != nil {
-						count = sort.Search(count, func(i int) bool { return end(first+i, r) })
+					if last = keys; end != nil {
+						last = end(first, keys, r)
 					}
 				}
-				m.first.V[r], m.count.V[r] = int32(first), int32(count)
+				m.first.V[r], m.count.V[r] = int32(first), int32(last-first)
 			}
 			return nil
 		})
@@ -48,15 +48,14 @@ func MatchRange(cores parallel.Cores, l *gpu.Lease, build gpu.Column, lower, upp
 	return &Matcher{lookup: &m, rows: rows, to: rows}, nil
 }
 
-// bounded returns a function that reports whether build row i is after the bound of probe row r.
-// With equal, a row that equals the bound is not after it. It returns nil if there is no bound.
-func bounded(build gpu.Column, b *gpu.Bound, equal bool) func(i, r int) bool {
+// finder returns a function that finds the bound of probe row r among the build rows [from, to), which have no null:
+// the
+// first row that is not before it or, with after, the first row after it. It returns nil if there is no bound.
+func finder(build gpu.Column, b *gpu.Bound, after bool) func(from, to, r int) int {
 	if b == nil {
 		return nil
 	}
-	compare := sorting.CompareColumns(build, b.Column)
-	return func(i, r int) bool {
-		c := compare(i, r)
-		return c > 0 || c == 0 && !equal
-	}
+	bound := b.Column
+	build.Valid, bound.Valid = nil, nil // rows with a null bound are not searched
+	return sorting.Finder(gpu.SortKey{Column: build}, bound, after)
 }

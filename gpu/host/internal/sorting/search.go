@@ -1,6 +1,7 @@
 package sorting
 
 import (
+	"cmp"
 	"sort"
 
 	"github.com/gstream/gstream/gpu"
@@ -17,16 +18,12 @@ func Search(cores parallel.Cores, l *gpu.Lease, key gpu.SortKey, bound gpu.Colum
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	compare, least := CompareKey(key, bound), 0
-	if after {
-		least = 1
-	}
+	find := Finder(key, bound, after)
 	err = cores.For(n, parallel.Grain, func(lo, hi int) error {
 		for i := lo; i < hi; i++ {
-			at := int(from[i])
 			out.V[i] = to[i]
-			if rows := int(to[i]) - at; rows > 0 {
-				out.V[i] = int32(at + sort.Search(rows, func(k int) bool { return compare(at+k, i) >= least }))
+			if from[i] < to[i] {
+				out.V[i] = int32(find(int(from[i]), int(to[i]), i))
 			}
 		}
 		return nil
@@ -36,4 +33,62 @@ func Search(cores parallel.Cores, l *gpu.Lease, key gpu.SortKey, bound gpu.Colum
 		return gpu.Column{}, err
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: out.Buf}, nil
+}
+
+// Finder returns a function that finds bound i among the rows [from, to) of the key, as Search does.
+func Finder(key gpu.SortKey, bound gpu.Column, after bool) func(from, to, i int) int {
+	c := key.Column
+	if t := c.Type; !key.Descending && c.Valid == nil && bound.Valid == nil && !t.IsVar() && !t.IsFloat() && !t.Wide {
+		switch w := t.Width(); {
+		case w == 4 && t.IsUnsigned():
+			return finder[uint32](c, bound, after)
+		case w == 4:
+			return finder[int32](c, bound, after)
+		case w == 8 && t.IsUnsigned():
+			return finder[uint64](c, bound, after)
+		case w == 8:
+			return finder[int64](c, bound, after)
+		}
+	}
+	compare, least := CompareKey(key, bound), 0
+	if after {
+		least = 1
+	}
+	return func(from, to, i int) int {
+		return from + sort.Search(to-from, func(k int) bool { return compare(from+k, i) >= least })
+	}
+}
+
+// finder is Finder for ascending numbers without nulls. Its loops have no branch that depends on a value: a processor
+// could not predict it.
+func finder[T cmp.Ordered](key, bound gpu.Column, after bool) func(from, to, i int) int {
+	x, y := gpu.Values[T](key.Data, key.Len), gpu.Values[T](bound.Data, bound.Len)
+	if after {
+		return func(from, to, i int) int {
+			v := y[i]
+			for n := to - from; n > 0; {
+				half := (n + 1) / 2
+				if x[from+half-1] <= v {
+					from += half
+					n -= half
+				} else {
+					n = half - 1
+				}
+			}
+			return from
+		}
+	}
+	return func(from, to, i int) int {
+		v := y[i]
+		for n := to - from; n > 0; {
+			half := (n + 1) / 2
+			if x[from+half-1] < v {
+				from += half
+				n -= half
+			} else {
+				n = half - 1
+			}
+		}
+		return from
+	}
 }
