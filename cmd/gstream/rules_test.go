@@ -69,7 +69,7 @@ var layers = []struct{ room, imports string }{
 	{"operators/transfer", "gpu"},
 	{"operators/materialize", "gpu spill operators"},
 	{"operators/sort", "gpu gpu/grant spill operators"},
-	{"operators/join", "gpu gpu/grant spill operators"},
+	{"operators/join", "gpu gpu/grant spill operators operators/sort"},
 	{"operators/groupby", "gpu gpu/grant spill operators operators/sort"},
 	{"operators/window", "gpu gpu/grant spill operators operators/materialize operators/sort"},
 	{"operators/expr/syntax", "gpu"},
