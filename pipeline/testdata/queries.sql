@@ -259,3 +259,8 @@ select (select count(*) from (from u limit null%)), (select count(*) from (from 
 select a, sum(a) over w, min(s) over w, first_value(a) over w, nth_value(a, 3) over w from t window w as (order by b, a rows between 2 preceding and 2 following exclude current row)
 select a, count(b) over (order by b groups between 1 preceding and unbounded following exclude group), avg(d) over (partition by b order by dt range between unbounded preceding and current row exclude ties) from t
 select a, last_value(t.s ignore nulls) over (partition by t.b order by a, n rows between unbounded preceding and unbounded following exclude group), max(n) over (groups current row exclude ties) from t join u using (a) where n < 17
+select a, b, (a, b) < any (select a, b from u), (a, b) >= all (select a, b from u), (a, b) <> any (select a, b from u), (a, b) = all (select a, b from u where a > 3) from t
+select a from t where (a, b, s) > any (select n, b, s from u where n > 20) or (a, b) <= all (select a, b from e) or not (b, s) < all (select b, s from u)
+select (1, null) <> any (select 1, null), (1, null) < any (select 1, 2), (1, 2) = all (select 1, 2 union all select 1, null), (1, 2) > any (select a, b from e)
+select column_name from (describe t) union all select column_name from (summarize u) where max > 's'
+with d as (describe t), z as (summarize u) select d.column_name, z.max, (select count(*) from (summarize e)) from d join z using (column_name)

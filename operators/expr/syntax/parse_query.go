@@ -220,8 +220,7 @@ func (p *parser) operand() (QueryBody, error) {
 	case t.is("UNPIVOT"), t.is("PIVOT_LONGER"):
 		return p.unpivotStatement()
 	case t.is("DESCRIBE"), t.is("SUMMARIZE"):
-		return nil, NewError(p.src, t.pos, "%s is a statement of its own; a query cannot have it",
-			strings.ToUpper(t.text))
+		return p.describe()
 	case t.is("TABLE"):
 		p.advance()
 		name, err := p.tableName()

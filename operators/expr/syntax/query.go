@@ -30,8 +30,8 @@ type (
 		Materialized *bool // nil without
 		Query        *Query
 	}
-	// QueryBody is a *Select, a *SetOperation, *RowValues, a *Query in parentheses, or a *Pivot or *Unpivot of which it
-	// has all columns.
+	// QueryBody is a *Select, a *SetOperation, *RowValues, a *Query in parentheses, a *Describe, or a *Pivot or
+	// *Unpivot of which it has all columns.
 	QueryBody interface {
 		Pos() int
 		body()
@@ -265,6 +265,7 @@ func (*RowValues) body()    {}
 func (*Query) body()        {}
 func (*Pivot) body()        {}
 func (*Unpivot) body()      {}
+func (*Describe) body()     {}
 
 func (*TableName) table()     {}
 func (*TableFunction) table() {}

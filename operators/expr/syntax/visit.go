@@ -93,6 +93,10 @@ func (r *rewriter) body(b QueryBody) QueryBody {
 		b = r.tableRef(n).(*Pivot)
 	case *Unpivot:
 		b = r.tableRef(n).(*Unpivot)
+	case *Describe:
+		c := *n
+		c.Query = r.query(n.Query)
+		b = &c
 	}
 	for _, op := range slices.Backward(chain) {
 		c := *op

@@ -171,6 +171,10 @@ func writeBody(b *strings.Builder, body QueryBody) {
 		body.writeBody(b)
 	case *Unpivot:
 		body.writeBody(b)
+	case *Describe: // in parentheses it is a query
+		b.WriteByte('(')
+		body.write(b)
+		b.WriteByte(')')
 	default:
 		body.write(b)
 	}

@@ -20,12 +20,7 @@ func (n *Explain) String() string {
 }
 
 // String returns SQL that parses to the same tree.
-func (n *Describe) String() string {
-	if n.Summarize {
-		return "SUMMARIZE " + n.Query.String()
-	}
-	return "DESCRIBE " + n.Query.String()
-}
+func (n *Describe) String() string { return statementText(n.write) }
 
 // String returns SQL that parses to the same tree.
 func (n *Set) String() string { return "SET " + QuoteName(n.Name) + " = " + n.Value.String() }
@@ -34,6 +29,11 @@ func statementText(write func(b *strings.Builder)) string {
 	var b strings.Builder
 	write(&b)
 	return b.String()
+}
+
+func (n *Describe) write(b *strings.Builder) {
+	b.WriteString(map[bool]string{false: "DESCRIBE ", true: "SUMMARIZE "}[n.Summarize])
+	writeQuery(b, n.Query)
 }
 
 func (n *Copy) write(b *strings.Builder) {

@@ -9,6 +9,18 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
+// describe binds DESCRIBE and SUMMARIZE of a query, which cannot use columns around it.
+func (b *queryBinder) describe(n *syntax.Describe, c *catalog) (*Relation, error) {
+	r, err := b.boundQuery(n.Query, &level{catalog: c, free: map[rel.ID]bool{}})
+	if err != nil {
+		return nil, err
+	}
+	if r = b.distinctColumns(r); n.Summarize {
+		return b.summarized(n, r, c)
+	}
+	return b.described(r), nil
+}
+
 // described returns a row for each column of a relation: DESCRIBE.
 func (b *queryBinder) described(r *Relation) *Relation {
 	text := gpu.Of(gpu.String)
@@ -40,13 +52,13 @@ const maxSummarized = 1000
 
 // summarized returns a row with aggregates for each column of a relation: SUMMARIZE. It is a query over one row with
 // all aggregates.
-func (b *queryBinder) summarized(r *Relation, c *catalog) (*Relation, error) {
+func (b *queryBinder) summarized(n *syntax.Describe, r *Relation, c *catalog) (*Relation, error) {
 	if len(r.columns) > maxSummarized {
-		return nil, syntax.NewError(b.step.SQL, 0, "SUMMARIZE is possible for at most %d columns, and these are %d; "+
+		return nil, mistake(n, "SUMMARIZE is possible for at most %d columns, and these are %d; "+
 			"select some", maxSummarized, len(r.columns))
 	}
 	if len(r.columns) == 0 {
-		return nil, syntax.NewError(b.step.SQL, 0, "there is no column to summarize")
+		return nil, mistake(n, "there is no column to summarize")
 	}
 	type measure struct{ name, sql, none string }
 	measures := []measure{

@@ -107,14 +107,7 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 		case *syntax.Copy:
 			return b.lastQuery(st.Query, list[i+1:], c)
 		case *syntax.Describe:
-			r, err := b.lastQuery(st.Query, list[i+1:], c)
-			if err != nil {
-				return nil, err
-			}
-			if st.Summarize {
-				return b.summarized(r, c)
-			}
-			return b.described(r), nil
+			return b.lastQuery(&syntax.Query{Base: st.Base, Body: st}, list[i+1:], c)
 		case *syntax.CreateView:
 			c = &catalog{outer: c, tables: map[string]*namedQuery{folded(st.Name): {
 				CTE:    &syntax.CTE{Base: st.Base, Name: st.Name, Columns: st.Columns, Query: st.Query},
@@ -357,6 +350,8 @@ func (b *queryBinder) body(n syntax.QueryBody, l *level) (*Relation, error) {
 		return b.pivot(n, &level{outer: l, catalog: l.catalog, free: map[rel.ID]bool{}})
 	case *syntax.Unpivot:
 		return b.unpivot(n, &level{outer: l, catalog: l.catalog, free: map[rel.ID]bool{}})
+	case *syntax.Describe:
+		return b.describe(n, l.catalog)
 	}
 	panic(fmt.Sprintf("logical: unknown body of a query: %T", n))
 }

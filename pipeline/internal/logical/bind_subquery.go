@@ -246,26 +246,16 @@ func (b *queryBinder) values(n syntax.Node, r *Relation) (rel.Node, []rel.ID) {
 	if oneRow(r.node) {
 		return r.node, r.ids()
 	}
-	var aggs []rel.Aggregate
-	add := func(kind gpu.AggregateKind, input rel.ID, t gpu.Type) rel.ID {
-		a := rel.Aggregate{Kind: kind, Input: input, Output: t}
-		name := "rows"
-		if input != rel.None {
-			name = r.node.Rel().Name(input)
-		}
-		a.Out = b.md.Add(rel.Column{Field: a.Field(name, r.node.Rel(), 0, nil)})
-		aggs = append(aggs, a)
-		return a.Out
-	}
+	aggs := &aggregates{queryBinder: b, in: r.node.Rel()}
 	var least []rel.ID // of one value is the value
 	for i, id := range r.ids() {
-		least = append(least, add(gpu.Min, id, r.field(i).Type))
+		least = append(least, aggs.add(r.name(i), gpu.Min, id, r.field(i).Type))
 	}
 	if first, ok := r.node.(*rel.Limit); ok && first.Count <= 1 {
-		return rel.NewGroup(b.here(), r.node, nil, aggs, nil, ""), least
+		return aggs.of(r.node), least
 	}
-	rows := add(gpu.CountAll, rel.None, gpu.Of(gpu.Int64))
-	g := rel.NewGroup(b.here(), r.node, nil, aggs, nil, "")
+	rows := aggs.add("rows", gpu.CountAll, rel.None, gpu.Of(gpu.Int64))
+	g := aggs.of(r.node)
 	one := computeOf("%s <= 1", g, rows)
 	message := b.placed(n, "a subquery that is a value has more than one row; aggregate its rows, or add LIMIT 1")
 	var ids []rel.ID
@@ -411,47 +401,100 @@ func (b *queryBinder) equalTo(l *level, n *syntax.Subquery) (*Relation, []rel.ID
 }
 
 // comparedWithAny is X op ANY (query) for an op other than =: the least and the greatest value of the query decide it.
+// A row differs from some row if one of its values differs from some value of its column.
 func (b *queryBinder) comparedWithAny(l *level, n *syntax.Subquery, op string) (*expr.Expr, error) {
 	r, outer, err := b.inner(l, n.Query)
 	if err != nil {
 		return nil, err
 	}
-	if _, several := n.X.(*syntax.Row); several {
-		return nil, mistake(n, "rows can be compared with = ANY, <> ALL, IN and NOT IN only")
-	}
 	values, _, err := b.compared(l, n, r)
 	if err != nil {
 		return nil, err
 	}
-	c := r.columns[0].id
-	var aggs []rel.Aggregate
-	add := func(name string, kind gpu.AggregateKind, input rel.ID, t gpu.Type) {
-		a := rel.Aggregate{Kind: kind, Input: input, Output: t}
-		a.Out = b.md.Add(rel.Column{Field: a.Field(name, r.node.Rel(), 0, nil)})
-		aggs = append(aggs, a)
+	if row, ok := n.X.(*syntax.Row); ok && op != "<>" {
+		return b.rowWithAny(l, n, op, row, r, outer)
 	}
-	t := r.field(0).Type
-	add("least", gpu.Min, c, t)
-	add("greatest", gpu.Max, c, t)
-	add("rows", gpu.CountAll, rel.None, gpu.Of(gpu.Int64))
-	add("values", gpu.Count, c, gpu.Of(gpu.Int64))
-	l.node = rel.NewApply(b.here(), join.Inner, l.node, rel.NewGroup(b.here(), r.node, nil, aggs, nil, ""), outer, nil,
-		rel.None)
-	of := func(i int) *expr.Expr { return l.node.Rel().Expr(aggs[i].Out) }
-	matches := "%s " + op + " %s"
-	args := []*expr.Expr{values[0], of(0)}
-	switch op {
-	case "<", "<=":
-		args[1] = of(1)
-	case "<>":
-		matches, args = "%s <> %s OR %s <> %s", []*expr.Expr{values[0], of(0), values[0], of(1)}
+	aggs := &aggregates{queryBinder: b, in: r.node.Rel()}
+	for _, id := range r.ids() {
+		t := aggs.in.Field(id).Type
+		aggs.add("least", gpu.Min, id, t)
+		aggs.add("greatest", gpu.Max, id, t)
+		aggs.add("values", gpu.Count, id, gpu.Of(gpu.Int64))
 	}
-	match, err := b.expression(n, matches, args...)
+	rows := aggs.add("rows", gpu.CountAll, rel.None, gpu.Of(gpu.Int64))
+	l.node = rel.NewApply(b.here(), join.Inner, l.node, aggs.of(r.node), outer, nil, rel.None)
+	of := func(id rel.ID) *expr.Expr { return l.node.Rel().Expr(id) }
+	var any []*expr.Expr
+	for i, x := range values {
+		least, greatest, count := aggs.list[3*i].Out, aggs.list[3*i+1].Out, aggs.list[3*i+2].Out
+		matches, args := "%s "+op+" %s", []*expr.Expr{x, of(least)}
+		switch op {
+		case "<", "<=":
+			args[1] = of(greatest)
+		case "<>":
+			matches, args = "%s <> %s OR %s <> %s", []*expr.Expr{x, of(least), x, of(greatest)}
+		}
+		match, err := b.expression(n, matches, args...)
+		if err != nil {
+			return nil, err
+		}
+		e, err := b.expression(n, "CASE WHEN %s = 0 THEN false WHEN %s THEN true WHEN %s IS NULL OR %s < %s "+
+			"THEN NULL ELSE false END", of(rows), match, x, of(count), of(rows))
+		if err != nil {
+			return nil, err
+		}
+		any = append(any, e)
+	}
+	if len(any) == 1 {
+		return any[0], nil
+	}
+	return expr.Or(any...), nil
+}
+
+// rowWithAny compares a row with any row of a query: with the greatest one, or for > and >= with the least one. As in
+// other comparisons of rows, null is greater than any other value.
+func (b *queryBinder) rowWithAny(l *level, n *syntax.Subquery, op string, row *syntax.Row, r *Relation,
+	outer []rel.ID) (*expr.Expr, error) {
+	greatest := op[0] == '<'
+	var keys []rel.SortKey
+	for _, id := range r.ids() {
+		keys = append(keys, rel.SortKey{Column: id, Descending: greatest, NullsFirst: greatest})
+	}
+	first := rel.NewSort(b.here(), r.node, keys, 0, 1)
+	aggs := &aggregates{queryBinder: b, in: first.Rel()}
+	other := &syntax.Row{Base: n.Base}
+	for _, id := range r.ids() { // the least of one value
+		aggs.add(first.Name(id), gpu.Min, id, first.Field(id).Type)
+	}
+	rows := aggs.add("rows", gpu.CountAll, rel.None, gpu.Of(gpu.Int64))
+	l.node = rel.NewApply(b.here(), join.Inner, l.node, aggs.of(first), outer, nil, rel.None)
+	for i := range r.columns {
+		value := l.node.Rel().Expr(aggs.list[i].Out)
+		other.Items = append(other.Items, &syntax.Resolved{Base: n.Base, Value: value})
+	}
+	compared, err := b.bound(l, &syntax.Binary{Base: syntax.At(n, row, other), Op: op, L: row, R: other})
 	if err != nil {
 		return nil, err
 	}
-	return b.expression(n, "CASE WHEN %s = 0 THEN false WHEN %s THEN true WHEN %s IS NULL OR %s < %s THEN NULL "+
-		"ELSE false END", of(2), match, values[0], of(3), of(2))
+	return b.expression(n, "%s > 0 AND %s", l.node.Rel().Expr(rows), compared)
+}
+
+// aggregates are those of all rows of a subquery.
+type aggregates struct {
+	*queryBinder
+	in   *rel.Relation
+	list []rel.Aggregate
+}
+
+func (a *aggregates) add(name string, kind gpu.AggregateKind, input rel.ID, t gpu.Type) rel.ID {
+	x := rel.Aggregate{Kind: kind, Input: input, Output: t}
+	x.Out = a.md.Add(rel.Column{Field: x.Field(name, a.in, 0, nil)})
+	a.list = append(a.list, x)
+	return x.Out
+}
+
+func (a *aggregates) of(in rel.Node) *rel.Group {
+	return rel.NewGroup(a.here(), in, nil, a.list, nil, "")
 }
 
 // semiJoined computes a condition that keeps rows with a match, or without one, by a semi or an anti join. It is false
