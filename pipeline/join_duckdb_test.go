@@ -99,7 +99,6 @@ func TestEveryKindOfJoinGivesDuckDBsRows(t *testing.T) {
 					not := map[string]string{"anti": "NOT "}[kind]
 					sql = fmt.Sprintf("SELECT * FROM %s WHERE %sEXISTS (SELECT 1 FROM %s WHERE %s)", sides[0], not,
 						sides[1], condition)
-					builds = builds[1:]
 				}
 				if cases++; !gputest.Takes(thin, cases) {
 					continue

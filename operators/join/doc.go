@@ -36,9 +36,9 @@
 //
 // Residual conditions, which are not equalities, filter the pairs first. Pairs set bits in match
 // bitmaps. Left, right and full joins return the rows without a bit: probe rows in their positions,
-// build rows at the end, from the last lane that is flushed. Right semi and right anti joins
-// return only build rows, with or without a bit. Semi, anti and mark joins ask the matcher which rows have a match.
-// With a residual condition they use the match bitmap.
+// build rows at the end, from the last lane that is flushed. Right semi and right anti joins return
+// only build rows, with or without a bit. Semi, anti and mark joins ask the matcher which rows have
+// a match. With a residual condition they use the match bitmap.
 //
 // # Out of core
 //

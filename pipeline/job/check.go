@@ -74,8 +74,8 @@ func (j *Job) Check(own []string) Diagnostics {
 			if jn.Order == "as written" && jn.Kind != "" && jn.Kind != "inner" {
 				add(name, path+".join.order", "a %s join keeps its place anyway; leave order out", jn.Kind)
 			}
-			if jn.Build == "left" && slices.Contains([]string{"semi", "anti", "mark"}, jn.Kind) {
-				add(name, path+".join.build", "a %s join can only build its right side", jn.Kind)
+			if jn.Build == "left" && jn.Kind == "mark" {
+				add(name, path+".join.build", "a mark join can only build its right side")
 			}
 			if jn.Mark != "" && jn.Kind != "mark" {
 				add(name, path+".join.mark", "only a join of kind: mark has a column %q", jn.Mark)

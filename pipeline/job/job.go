@@ -124,7 +124,7 @@ type Join struct {
 	On        []string `yaml:"on" sql:"true" doc:"SQL conditions that all must be true. Without an equality (= or IS NOT DISTINCT FROM) or an inequality (<, <=, >, >=, BETWEEN) of the left and the right side, all pairs of rows are compared. A cross join has none."`
 	Using     []string `yaml:"using" doc:"Columns of the same name that must be equal. They appear once in the result."`
 	Mark      string   `yaml:"mark" doc:"Name of the BOOLEAN column of a mark join. The default is matched."`
-	Build     string   `yaml:"build" doc:"Build side. The default is the smaller side, by estimate; for semi, anti and mark joins the right side." enum:"auto,left,right" default:"auto"`
+	Build     string   `yaml:"build" doc:"Build side. The default is the smaller side, by estimate; for mark joins the right side." enum:"auto,left,right" default:"auto"`
 	Order     string   `yaml:"order" doc:"auto lets an inner join change places with the inner joins before and after it, by estimate. as written keeps its place, and so does a join with build or algorithm." enum:"auto,as written" default:"auto"`
 	Algorithm string   `yaml:"algorithm" doc:"Forces an algorithm, for measurements. It changes the time, the memory and, except npj, the order of the rows." enum:"npj,phj-ur,phj-tr,smj-ur,smj-tr,mpj,large-s,triton,bucket,rhj-double,rhj-pages,rhj-direct,rhj-whole"`
 }

@@ -488,10 +488,10 @@ func (e *Estimator) Build(n *rel.Join) rel.Build {
 	switch {
 	case n.AsOf != nil || n.Kind == join.Mark:
 		return rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}
-	case !n.Kind.Pairs():
-		return e.buildOne(n)
 	case n.Build.Side != rel.NoSide:
 		return n.Build
+	case !n.Kind.Pairs() && n.Range == nil:
+		return e.buildOne(n)
 	}
 	factorLeft, factorRight := 1.0, 1.0
 	switch n.Kind {
@@ -516,7 +516,7 @@ func (e *Estimator) Build(n *rel.Join) rel.Build {
 func (e *Estimator) buildOne(n *rel.Join) rel.Build {
 	l, r := e.Rows(n.Left), e.Rows(n.Right)
 	b := rel.Build{Side: rel.RightSide, Reason: rel.StreamsLeft}
-	if n.Range != nil || l*keptRows >= r {
+	if n.AllPairs || l*keptRows >= r {
 		return b
 	}
 	if pairs, _ := e.matchKeys(n.Left, n.Right, n.LeftKeys, n.RightKeys); len(n.Residual) > 0 || pairs <= r {
