@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,12 +105,13 @@ func sqlOfPage(t *testing.T, page string) (blocks []string, text string) {
 // job of the README.
 func TestSQLOfTheDocs(t *testing.T) {
 	blocks, page := sqlOfPage(t, "docs/sql.md")
+	others, _ := sqlOfPage(t, "docs/coming-from.md")
 	readme, _ := sqlOfPage(t, "README.md")
 	require.Len(t, readme, 1)
 	job, err := filepath.Abs("../../examples/quickstart/job.yaml")
 	require.NoError(t, err)
 	dir := folder(t)
-	for _, text := range append(blocks, readme...) {
+	for _, text := range slices.Concat(blocks, others, readme) {
 		code, _, stderr := gstream("sql", "--device", "host", text)
 		assert.Equal(t, exitOK, code, "%s: %s", text, stderr)
 	}

@@ -146,7 +146,8 @@ incomplete output never appears.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newSQL(left), newLint(), newExplain(left), newCheck(left), newShow(left), newInit(),
+	root.AddCommand(newRun(left), newSQL(left), newLint(), newExplain(left), newCheck(left), newConvert(),
+		newShow(left), newInit(),
 		newInspect(),
 		newFunctions(), newDoctor(), newDevices(), newBench(left), newSchema(), newVersion())
 	return root

@@ -67,6 +67,8 @@ select b, s, count(*), grouping(b), grouping(s) from t group by rollup (b, s)
 select b, s, count(*) from t group by cube (b, s)
 select b, s, count(*) from t group by grouping sets ((b), (s), ())
 select b, count(*) from t group by rollup (b) having grouping(b) = 1
+select b % 2 as k, grouping(k), count(*) from t group by rollup (k)
+select b as k, a % 2 as l, grouping(l, k) from t group by cube (k, l)
 values (1, 'a'), (2, null)
 select * from (values (1, 'a'), (2, 'b')) v(x, y) where x > 1
 select * from range(5)

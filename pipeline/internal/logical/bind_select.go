@@ -557,10 +557,11 @@ func ranked(origin expr.Origin, in rel.Node, partition []rel.ID, order []rel.Sor
 
 // groupKey is a key of GROUP BY.
 type groupKey struct {
-	x    syntax.Node
-	text string     // of x
-	e    *expr.Expr // over the rows before the group-by
-	id   rel.ID     // after it
+	x       syntax.Node
+	text    string     // of x
+	e       *expr.Expr // over the rows before the group-by
+	id      rel.ID     // after it
+	aliases []string   // names of the select list by which GROUP BY has it
 }
 
 // grouping is what expressions can use after a group-by.
@@ -885,9 +886,10 @@ func (s *selecting) setsOf(n *syntax.GroupItem, add func(syntax.Node) (int, erro
 
 // groupKey returns the number of a key, which it adds unless there is an equal one.
 func (s *selecting) groupKey(g *grouping, n syntax.Node) (int, error) {
+	var aliases []string
 	if name, ok := n.(*syntax.Name); ok {
 		if a := s.alias(name); a != nil {
-			n = a.x
+			n, aliases = a.x, name.Parts
 		}
 	}
 	if s.hasAggregate(n, 0) {
@@ -898,9 +900,10 @@ func (s *selecting) groupKey(g *grouping, n syntax.Node) (int, error) {
 		return 0, err
 	}
 	if at := slices.IndexFunc(g.keys, func(k groupKey) bool { return k.e.Equal(e) }); at >= 0 {
+		g.keys[at].aliases = append(g.keys[at].aliases, aliases...)
 		return at, nil
 	}
-	g.keys = append(g.keys, groupKey{x: n, text: n.String(), e: e})
+	g.keys = append(g.keys, groupKey{x: n, text: n.String(), e: e, aliases: aliases})
 	return len(g.keys) - 1, nil
 }
 
@@ -931,6 +934,20 @@ func (b *queryBinder) key(l *level, n syntax.Node) *expr.Expr {
 	return nil
 }
 
+// keyCalled returns the key that GROUP BY has under the name of a column of the select list; nil if there is none.
+func keyCalled(l *level, n syntax.Node) *expr.Expr {
+	name, ok := n.(*syntax.Name)
+	if !ok || len(name.Parts) != 1 {
+		return nil
+	}
+	for _, k := range l.groups.keys {
+		if slices.ContainsFunc(k.aliases, func(a string) bool { return strings.EqualFold(a, name.Parts[0]) }) {
+			return l.node.Rel().Expr(k.id)
+		}
+	}
+	return nil
+}
+
 // groupingCall binds grouping(a, b, …).
 func (b *queryBinder) groupingCall(l *level, n *syntax.Call) (syntax.Node, error) {
 	g := l.groups
@@ -951,6 +968,9 @@ func (b *queryBinder) groupingCall(l *level, n *syntax.Call) (syntax.Node, error
 	call.Args = nil
 	for _, a := range n.Args {
 		k := b.key(l, a)
+		if k == nil {
+			k = keyCalled(l, a)
+		}
 		if k == nil {
 			return nil, mistake(a, "%s takes keys of the group, found another expression", n.Name)
 		}
