@@ -281,6 +281,11 @@ func writeItems(b *strings.Builder, items []SelectItem) {
 func (g GroupItem) write(b *strings.Builder) {
 	switch {
 	case g.X != nil:
+		call, ok := g.X.(*Call)
+		if ok && (strings.EqualFold(call.Name, "ROLLUP") || strings.EqualFold(call.Name, "CUBE")) {
+			b.WriteByte('(') // a function of this name
+			defer b.WriteByte(')')
+		}
 		g.X.write(b)
 	case g.Kind == "GROUPING SETS":
 		for i, s := range g.Sets {
