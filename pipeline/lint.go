@@ -44,7 +44,7 @@ func Lint(j *Job, opt LintOptions) error {
 		if err == nil {
 			return p.Close()
 		}
-		if !errors.As(err, &faults) {
+		if !errors.As(err, &faults) && !errors.Is(err, logical.ErrNoRows) {
 			return err
 		}
 		// Planning stops at the first kind of mistakes, and at the first step that has one.

@@ -99,12 +99,13 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	}
 	faults = append(faults, p.open(j, own, written)...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
+	query.Texts = func(o rel.Output) ([]string, error) { return p.texts(ctx, j, o) }
 	estimator := logical.NewEstimator(ctx)
 	last, unbound := logical.Bind(estimator, query, p.tables)
 	if len(p.partial) > 0 {
 		wanting := last
 		switch {
-		case len(faults)+len(unbound) > 0:
+		case len(faults)+len(unbound) > 0 || last == nil:
 			wanting = nil
 		case preview != nil:
 			if wanting, err = preview.rowsOf(estimator, query, last); err != nil {
@@ -112,11 +113,18 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 			}
 		}
 		faults = append(faults, p.openWanted(j, wanting)...)
+		p.partial = nil
 		estimator = logical.NewEstimator(ctx)
 		last, unbound = logical.Bind(estimator, query, p.tables)
 	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, class.Mark(ctx, err)
+	}
 	if faults = append(faults, unbound...); len(faults) > 0 {
 		return nil, byPlace(faults)
+	}
+	if last == nil {
+		return nil, logical.ErrNoRows
 	}
 	if faults := j.CheckRead(); len(faults) > 0 && (preview == nil || !preview.part) {
 		return nil, faults
@@ -159,6 +167,42 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	p.unsampled = estimator.Err()
 	p.written = writtenOf(j, p.stages)
 	return p, nil
+}
+
+// texts runs a plan over the tables on the CPU, and returns the values of its only column.
+func (p *Plan) texts(ctx context.Context, j *Job, o rel.Output) ([]string, error) {
+	var err error
+	rel.Visit(o.Root, func(n rel.Node) {
+		if scan, ok := n.(*rel.Scan); ok {
+			_, declared := scan.Table.(declaredTable)
+			for name := range p.partial {
+				declared = declared || p.tables[name] == scan.Table
+			}
+			if declared {
+				err = logical.ErrNoRows
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	e, out := logical.NewEstimator(ctx), &Collector{}
+	stages, err := physical.Lower(j.Name, e, logical.Optimize(e, o, logical.Options{}))
+	if err != nil {
+		return nil, err
+	}
+	of := &Plan{stages: stages, output: out, written: writtenOf(j, stages)}
+	if _, err = of.Run(ctx, RunOptions{Use: Host}); err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, r := range out.Records() {
+		column := r.Column(0)
+		for i := range column.Len() {
+			texts = append(texts, column.ValueStr(i))
+		}
+	}
+	return texts, nil
 }
 
 // byPlace sorts faults by their locations in the job file.

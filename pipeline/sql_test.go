@@ -142,7 +142,10 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 		"WITH RECURSIVE r AS (SELECT 1 UNION ALL FROM r) FROM r": "recursive queries are not possible yet",
 		"SELECT sum(a) OVER w FROM t":                            `there is no window "w"`,
 		"CREATE MACRO m(x) AS (SELECT max(b) FROM t WHERE a = x); SELECT m(a) FROM t": "its arguments are constants",
-		"PIVOT t ON b USING sum(a)":                    "PIVOT needs the values that become columns",
+
+		"PIVOT range(2001) ON range USING count(*)":    "column 22: PIVOT makes more than 2000 columns",
+		"PIVOT t ON b IN (1, '1') USING sum(a)":        "column 21: the value 1 is there twice",
+		"SELECT (PIVOT (SELECT t.a) ON a) FROM t":      "needs its values",
 		"SELECT a AS x, x + y AS y FROM t":             "uses itself",
 		"SELECT * FROM range(1, 2, 0)":                 "cannot be 0",
 		"SELECT a FROM t LIMIT -1":                     "LIMIT cannot be negative",
@@ -160,6 +163,43 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 			assert.Contains(t, err.Error(), want, query)
 		}
 	}
+}
+
+// TestPivotReadsItsValues pivots a folder of which a plan opens the files that it needs, and a source that is missing.
+func TestPivotReadsItsValues(t *testing.T) {
+	dir := t.TempDir()
+	run := func(query string) [][]*string {
+		var out collected
+		_, err := SQL(query, nil).WriteTo(&out).Run(t.Context(), RunOptions{Use: Host})
+		require.NoError(t, err, query)
+		return out.rows
+	}
+	text := fmt.Sprintf("COPY (SELECT range AS v, range %% 3 AS y FROM range(9)) TO '%s/t/' (PARTITION_BY (y))", dir)
+	_, err := SQL(text, nil).Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	values := func(row []*string) (list []string) {
+		for _, v := range row {
+			list = append(list, *v)
+		}
+		return list
+	}
+	rows := run(fmt.Sprintf(`SELECT "0", "1", "2" FROM (PIVOT '%s/t' ON y USING sum(v))`, dir))
+	require.Len(t, rows, 1)
+	require.Equal(t, []string{"9", "12", "15"}, values(rows[0]))
+	rows = run("PIVOT (FROM '" + dir + "/t' WHERE y > 1) ON v IN (SELECT range * 5 FROM range(2)) USING count(*)")
+	require.Len(t, rows, 1)
+	require.Equal(t, []string{"2", "0", "1"}, values(rows[0]))
+
+	job := func(query string) error {
+		path := filepath.Join(dir, "job.yaml")
+		require.NoError(t, os.WriteFile(path, []byte("sources: {s: {parquet: none.parquet, schema: {a: INTEGER, b: "+
+			"VARCHAR}}}\nsteps:\n- sql: "+query+"\noutput: {parquet: out.parquet}\n"), 0o600))
+		j, err := Load(path, LoadOptions{})
+		require.NoError(t, err)
+		return Lint(j, LintOptions{})
+	}
+	require.NoError(t, job("SELECT x FROM (PIVOT s ON b USING sum(a))"))
+	require.ErrorContains(t, job("SELECT x FROM (PIVOT s ON c USING sum(a))"), `there is no column "c"`)
 }
 
 // TestASubqueryOfSeveralRowsFails where a row needs its value. The message has its place.

@@ -266,3 +266,8 @@ select a from t where (a, b, s) > any (select n, b, s from u where n > 20) or (a
 select (1, null) <> any (select 1, null), (1, null) < any (select 1, 2), (1, 2) = all (select 1, 2 union all select 1, null), (1, 2) > any (select a, b from e)
 select column_name from (describe t) union all select column_name from (summarize u) where max > 's'
 with d as (describe t), z as (summarize u) select d.column_name, z.max, (select count(*) from (summarize e)) from d join z using (column_name)
+pivot t on s using count(*) group by b
+pivot t on b, s in ('s1', 's9', null) using sum(a), coalesce(max(d), 0) as m group by dt
+pivot u on b in (select b from t where a > 10 order by a desc) using min(n) + 1 group by s
+select s, "0", "3" from (pivot u on b in (0, '3', 'zz') using count(*) filter (where n > 5) group by s)
+with c as (from u where n > 9) from (pivot c on a % 3)

@@ -15,7 +15,9 @@ func (p *parser) pivot(t TableRef) (TableRef, error) {
 	}
 	for err == nil {
 		var c PivotColumn
-		if c, err = p.pivotColumn(); err == nil && len(c.In) == 0 {
+		if c, err = p.pivotColumn(); err == nil && c.Query != nil {
+			err = NewError(p.src, c.Query.Pos(), "a query after IN is possible in PIVOT table ON … only")
+		} else if err == nil && len(c.In) == 0 {
 			err = p.unexpected("IN and the values of PIVOT")
 		}
 		n.On = append(n.On, c)
@@ -76,7 +78,7 @@ func (p *parser) aggregates() (list []SelectItem, err error) {
 	return list, nil
 }
 
-// pivotColumn parses column [IN (values)].
+// pivotColumn parses column [IN (values)|(query)].
 func (p *parser) pivotColumn() (c PivotColumn, err error) {
 	if c.X, err = p.expression(bindBetween); err != nil {
 		return c, err
@@ -85,9 +87,9 @@ func (p *parser) pivotColumn() (c PivotColumn, err error) {
 		c.X, err = p.after(c.X, bindNone)
 		return c, err
 	}
-	if open := p.peek(); open.query {
-		return c, NewError(p.src, open.pos, "a query after IN is not possible in PIVOT; write the values, or PIVOT "+
-			"table ON column without IN")
+	if p.peek().query {
+		c.Query, err = p.queryInParentheses()
+		return c, err
 	}
 	if !p.accept("(") {
 		return c, p.unexpected("the values of PIVOT in parentheses")

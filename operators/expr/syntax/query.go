@@ -188,10 +188,11 @@ type (
 		Group      []Node
 		Alias
 	}
-	// PivotColumn is a column whose values become columns: the values of In, or all.
+	// PivotColumn is a column whose values become columns: the values of In, those of Query, or all.
 	PivotColumn struct {
-		X  Node
-		In []SelectItem
+		X     Node
+		In    []SelectItem
+		Query *Query
 	}
 	// Unpivot is table UNPIVOT (value FOR name IN (columns)), and the statement UNPIVOT table ON columns INTO NAME …
 	// VALUE …, of which the names are name and value without INTO.

@@ -156,7 +156,7 @@ func (r *rewriter) tableRef(t TableRef) TableRef {
 		c.Table, c.Aggregates, c.Group = r.tableRef(n.Table), r.items(n.Aggregates), r.nodes(n.Group)
 		c.On = slices.Clone(n.On)
 		for i := range c.On {
-			c.On[i].X, c.On[i].In = r.node(c.On[i].X), r.items(c.On[i].In)
+			c.On[i].X, c.On[i].In, c.On[i].Query = r.node(c.On[i].X), r.items(c.On[i].In), r.query(c.On[i].Query)
 		}
 		return &c
 	case *Unpivot:

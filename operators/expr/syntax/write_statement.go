@@ -138,6 +138,11 @@ func (n *Pivot) writeGroup(b *strings.Builder) {
 
 func (c PivotColumn) write(b *strings.Builder) {
 	c.X.write(b)
+	if c.Query != nil {
+		b.WriteString(" IN (")
+		writeQuery(b, c.Query)
+		b.WriteByte(')')
+	}
 	if len(c.In) > 0 {
 		b.WriteString(" IN (")
 		writeItems(b, c.In)

@@ -1,11 +1,14 @@
 package logical
 
 import (
+	"cmp"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/pipeline/internal/rel"
@@ -100,14 +103,19 @@ func (b *queryBinder) pivot(t *syntax.Pivot, l *level) (*Relation, error) {
 	for _, a := range t.Aggregates {
 		use(a.X)
 	}
+	var columns []pivotColumn
 	for _, on := range t.On {
 		use(on.X)
-		if len(on.In) == 0 {
-			return nil, mistake(on.X, "PIVOT needs the values that become columns, as in FOR %s IN ('a', 'b')", on.X)
+		c, err := b.pivotColumn(on, in, l)
+		if err != nil {
+			return nil, err
 		}
+		columns = append(columns, c)
 	}
-	if len(t.Aggregates) == 0 {
-		return nil, mistake(&syntax.WordLiteral{Base: t.Base}, "PIVOT needs an aggregate, as in USING sum(x)")
+	if len(t.Aggregates) == 0 && len(t.On) > 0 {
+		c := *t
+		c.Aggregates = []syntax.SelectItem{{X: &syntax.Call{Base: t.Base, Name: "count", Star: true}}}
+		t = &c
 	}
 	keys := t.Group
 	if len(keys) == 0 && len(t.On) > 0 {
@@ -127,26 +135,197 @@ func (b *queryBinder) pivot(t *syntax.Pivot, l *level) (*Relation, error) {
 		n.Items = append(n.Items, item)
 		n.Group = append(n.Group, syntax.GroupItem{Base: t.Base, X: k})
 	}
-	items, err := pivotItems(t, 0, nil, nil)
+	width, read := len(t.Aggregates), false
+	for i, c := range columns {
+		read = read || len(t.On[i].In) == 0
+		if width *= len(c.values); width > maxPivoted && read {
+			return nil, mistake(c.on, "PIVOT makes more than %d columns from the values of the table; write those "+
+				"that matter after IN", maxPivoted)
+		}
+	}
+	items, err := pivotItems(t, columns, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	n.Items = append(n.Items, items...)
+	if n.Items = append(n.Items, items...); len(n.Items) == 0 {
+		return nil, mistake(&syntax.WordLiteral{Base: t.Base}, "PIVOT makes no column: there is no value, and no "+
+			"other column")
+	}
 	return b.selectFrom(n, nil, &level{outer: l.outer, catalog: l.catalog, free: l.free}, in)
 }
 
-// pivotItems returns the columns of the values of the ON columns from one on. conditions and names are those of the
-// columns before.
-func pivotItems(t *syntax.Pivot, at int, conditions []syntax.Node, names []string) (items []syntax.SelectItem,
-	err error) {
-	if at < len(t.On) {
-		for _, v := range t.On[at].In {
-			name := v.Alias
-			if name == "" {
-				name = pivotName(v.X)
+// maxPivoted bounds the columns that PIVOT makes of the values of a table: planning takes a second for as many.
+const maxPivoted = 2000
+
+// pivotColumn is an ON column of a PIVOT, and its values as text, in which they are compared.
+type pivotColumn struct {
+	on     syntax.Node
+	values []pivotValue
+}
+
+// pivotValue is the condition of the rows that have a value, and the name of its column.
+type pivotValue struct {
+	condition syntax.Node
+	name      string
+}
+
+// pivotColumn binds an ON column over the rows of the table, and finds its values.
+func (b *queryBinder) pivotColumn(on syntax.PivotColumn, in *Relation, l *level) (c pivotColumn, err error) {
+	inner := &level{outer: l.outer, catalog: l.catalog, free: l.free, names: in, node: in.node}
+	x, err := b.bound(inner, on.X)
+	if err != nil {
+		return c, err
+	}
+	c.on = on.X
+	add := func(text, name string) error {
+		condition, err := b.hasText(on.X, x, text)
+		c.values = append(c.values, pivotValue{condition, name})
+		return err
+	}
+	if len(on.In) == 0 {
+		texts, err := b.pivotTexts(on, in, l)
+		if err != nil {
+			return c, err
+		}
+		for _, text := range texts {
+			if err := add(text, text); err != nil {
+				return c, err
 			}
-			is := &syntax.Is{Base: syntax.At(v.X, t.On[at].X, v.X), X: t.On[at].X, Y: v.X, What: "DISTINCT", Not: true}
-			more, err := pivotItems(t, at+1, append(slices.Clone(conditions), is), append(slices.Clone(names), name))
+		}
+		return c, nil
+	}
+	seen := map[string]bool{}
+	for _, v := range on.In {
+		text, null := "NULL", isNullLiteral(v.X)
+		if name, ok := v.X.(*syntax.Name); ok && len(name.Parts) == 1 {
+			text = name.Parts[0]
+		} else if !null {
+			e, err := b.constant(v.X)
+			if err == nil {
+				e, err = expr.Cast(e, gpu.Of(gpu.String), host.Fold)
+			}
+			if err != nil {
+				return c, mistake(v.X, "a value of PIVOT: %v", plain(err))
+			}
+			value, _ := e.Constant()
+			if text, null = value.Str, !value.Valid; null {
+				text = "NULL"
+			}
+		}
+		if seen[text] {
+			return c, mistake(v.X, "the value %s is there twice after IN", text)
+		}
+		seen[text] = true
+		name := cmp.Or(v.Alias, text)
+		if !null {
+			if err := add(text, name); err != nil {
+				return c, err
+			}
+			continue
+		}
+		is := &syntax.Is{Base: syntax.At(v.X, on.X), X: on.X, What: "NULL"}
+		c.values = append(c.values, pivotValue{is, name})
+	}
+	return c, nil
+}
+
+// plain is an error without its place.
+func plain(err error) error {
+	var m *syntax.Error
+	if errors.As(err, &m) {
+		return errors.New(m.Msg)
+	}
+	return err
+}
+
+// hasText is the condition that the text of a value, such as 2020-01-31, is this one. As far as a type has one text for
+// each value, the values themselves are compared.
+func (b *queryBinder) hasText(n syntax.Node, x *expr.Expr, text string) (syntax.Node, error) {
+	is := &syntax.Is{Base: syntax.At(n, n), X: n, What: "DISTINCT", Not: true}
+	literal := expr.Literal(gpu.StringScalar(text))
+	switch t := x.Type(); {
+	case t.Kind == gpu.String:
+		is.Y = &syntax.Resolved{Base: syntax.At(n), Value: literal}
+	case t.IsFloat():
+		is.X = &syntax.Cast{Base: syntax.At(n, n), X: n, Type: gpu.Of(gpu.String)}
+		is.Y = &syntax.Resolved{Base: syntax.At(n), Value: literal}
+	default:
+		value, err := expr.Cast(literal, t, host.Fold)
+		if err == nil {
+			var back *expr.Expr
+			if back, err = expr.Cast(value, gpu.Of(gpu.String), host.Fold); err == nil && !back.Equal(literal) {
+				err = errors.ErrUnsupported
+			}
+		}
+		if err != nil { // no value has this text
+			return &syntax.WordLiteral{Base: syntax.At(n), Word: "FALSE"}, nil
+		}
+		is.Y = &syntax.Resolved{Base: syntax.At(n), Value: value}
+	}
+	return is, nil
+}
+
+// pivotTexts reads the values of an ON column: those of the query after IN, in its order, or the distinct values of the
+// table, in the order of their texts.
+func (b *queryBinder) pivotTexts(on syntax.PivotColumn, in *Relation, l *level) (texts []string, err error) {
+	column := func(x syntax.Node) []syntax.SelectItem {
+		return []syntax.SelectItem{{X: &syntax.Cast{Base: syntax.At(x, x), X: x, Type: gpu.Of(gpu.String)}, Alias: "v"}}
+	}
+	there := func(x syntax.Node) syntax.Node {
+		return &syntax.Is{Base: syntax.At(x, x), X: x, What: "NULL", Not: true}
+	}
+	s := &syntax.Select{Base: syntax.At(on.X), Items: column(on.X), Where: there(on.X), Distinct: true}
+	q := &syntax.Query{Base: syntax.At(on.X), OrderAll: &syntax.OrderKey{}}
+	if on.Query != nil {
+		if in, err = b.boundQuery(on.Query, &level{catalog: l.catalog, free: map[rel.ID]bool{}}); err != nil {
+			return nil, err
+		}
+		if len(in.columns) != 1 {
+			return nil, mistake(on.Query, "the query of the values of PIVOT must have one column, and this one has %d",
+				len(in.columns))
+		}
+		x := &syntax.Resolved{Base: syntax.At(on.X), Value: expr.Column(b.scope(in), 0)}
+		s, q = &syntax.Select{Base: s.Base, Items: column(x), Where: there(x)}, nil
+	}
+	r, err := b.selectFrom(s, q, &level{catalog: l.catalog, free: map[rel.ID]bool{}}, in)
+	if err != nil {
+		return nil, err
+	}
+	if isOpen(r.node) {
+		return nil, mistake(on.X, "PIVOT in a subquery that uses columns around it needs its values, as in ON %s IN "+
+			"('a', 'b')", on.X)
+	}
+	most := int64(maxPivoted + 1)
+	if on.Query != nil {
+		most = 1 << 20 // of which some are the same
+	}
+	r = r.over(rel.NewLimit(b.here(), r.node, 0, most))
+	if b.query.Texts == nil {
+		return nil, errFaulty
+	}
+	list, err := b.query.Texts(r.Output())
+	switch {
+	case errors.Is(err, ErrNoRows):
+		return nil, errFaulty
+	case err != nil:
+		return nil, mistake(on.X, "the values of PIVOT could not be read: %v", err)
+	}
+	seen := map[string]bool{}
+	for _, text := range list {
+		if !seen[text] {
+			seen[text], texts = true, append(texts, text)
+		}
+	}
+	return texts, nil
+}
+
+// pivotItems returns the columns of the values of the ON columns. conditions and names are those of the columns before.
+func pivotItems(t *syntax.Pivot, columns []pivotColumn, conditions []syntax.Node,
+	names []string) (items []syntax.SelectItem, err error) {
+	if len(columns) > 0 {
+		for _, v := range columns[0].values {
+			more, err := pivotItems(t, columns[1:], append(slices.Clone(conditions), v.condition),
+				append(slices.Clone(names), v.name))
 			if err != nil {
 				return nil, err
 			}
@@ -154,17 +333,31 @@ func pivotItems(t *syntax.Pivot, at int, conditions []syntax.Node, names []strin
 		}
 		return items, nil
 	}
-	var condition syntax.Node // nil without ON
-	if len(conditions) > 0 {
-		condition = logic(conditions[0], "AND", conditions...)
-	}
 	for _, a := range t.Aggregates {
-		call, ok := a.X.(*syntax.Call)
-		if !ok || !expr.IsAggregate(call.Name) || call.Filter != nil {
-			return nil, mistake(a.X, "PIVOT takes aggregates without FILTER, found %s", a.X)
+		found := false
+		x, err := syntax.Replace(a.X, func(n syntax.Node) (syntax.Node, error) {
+			call, ok := n.(*syntax.Call)
+			switch {
+			case ok && call.Over != nil:
+				return nil, mistake(n, "PIVOT takes aggregates, and no window functions")
+			case !ok || !expr.IsAggregate(call.Name):
+				return nil, nil
+			}
+			c, all := *call, conditions
+			if found = true; c.Filter != nil {
+				all = append(slices.Clone(conditions), c.Filter)
+			}
+			if len(all) > 0 { // without ON there is none
+				c.Filter = logic(all[0], "AND", all...)
+			}
+			return &c, nil
+		})
+		if err == nil && !found {
+			err = mistake(a.X, "PIVOT takes aggregates, found %s", a.X)
 		}
-		c := *call
-		c.Filter = condition
+		if err != nil {
+			return nil, err
+		}
 		name := strings.Join(names, "_")
 		switch {
 		case len(names) == 0 && a.Alias != "":
@@ -176,17 +369,9 @@ func pivotItems(t *syntax.Pivot, at int, conditions []syntax.Node, names []strin
 		case len(t.Aggregates) > 1:
 			name += "_" + columnName(a.X)
 		}
-		items = append(items, syntax.SelectItem{X: &c, Alias: name})
+		items = append(items, syntax.SelectItem{X: x, Alias: name})
 	}
 	return items, nil
-}
-
-// pivotName is the name of the column of a value.
-func pivotName(n syntax.Node) string {
-	if text, ok := n.(*syntax.StringLiteral); ok {
-		return text.Text
-	}
-	return n.String()
 }
 
 // firstName is the name of the first column of an expression.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
@@ -14,7 +15,14 @@ type Query struct {
 	Steps   []job.Step
 	Text    Text
 	Values  syntax.Values // of variables in expressions
+	// Texts runs a plan of one column of VARCHAR and returns its values, for PIVOT, whose columns are values of a
+	// table. It returns ErrNoRows if some table cannot be read yet. Nil means that no table can be read: the columns of
+	// PIVOT are then unknown, and Bind skips whatever depends on them.
+	Texts func(rel.Output) ([]string, error)
 }
+
+// ErrNoRows is the error of Query.Texts if a table has no rows yet.
+var ErrNoRows = errors.New("the rows of a table are not known")
 
 // Text is the text that the user wrote. Diagnostics point to the values of a query in it.
 // A path such as "steps[2].filter" or "sources.orders" identifies a value.
