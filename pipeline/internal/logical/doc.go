@@ -33,7 +33,8 @@
 //     (bind_sets.go). If a group-by by all keys leaves few groups, these are merged instead.
 //
 // Estimates come from statistics of the files, and from a sample of a table if the statistics do
-// not tell (sample.go).
+// not tell (sample.go). The conditions on a small table are evaluated on all its rows: these also
+// tell the range of its keys that is left, and so the share of the facts that have such a key.
 //
 // A plan binds the job to the first file of a source, evaluates the conditions that read only
 // columns in the names of folders once a file (partitions.go), opens the files that are left, and

@@ -22,6 +22,7 @@ type Estimator struct {
 	filters map[*rel.Filter]filtered
 	columns map[columnOf]ColumnStats
 	samples map[source.Table]*sample
+	small   map[source.Table]*sample // all rows of small tables
 	// expected is the largest number of groups of some keys, by their IDs, where a rule or the
 	// binder knows more than the statistics of each key tell.
 	expected map[string]float64
@@ -32,6 +33,7 @@ type Estimator struct {
 func NewEstimator(ctx context.Context) *Estimator {
 	return &Estimator{ctx: ctx, rows: map[rel.Node]float64{}, filters: map[*rel.Filter]filtered{},
 		columns: map[columnOf]ColumnStats{}, samples: map[source.Table]*sample{},
+		small:    map[source.Table]*sample{},
 		expected: map[string]float64{}}
 }
 
@@ -50,6 +52,7 @@ type filtered struct {
 	left    map[rel.ID]float64 // for columns that are compared with constants: fraction of their values
 	sampled int                // rows of the sample from which kept was estimated; 0 if it was statistics alone
 	blocks  float64            // share of the blocks of the sample with rows that pass; 1 without a sample
+	passing *passing           // the rows that pass, of a small table; or nil
 }
 
 // ColumnStats are estimates about a column. They come from what files declare, so a plan
@@ -163,7 +166,8 @@ func (e *Estimator) unchanged(n rel.Node, id rel.ID) rel.Node {
 	for {
 		switch m := n.(type) {
 		case *rel.Filter:
-			if _, compared := e.filter(m).left[id]; compared {
+			f := e.filter(m)
+			if _, compared := f.left[id]; compared || f.passing != nil {
 				return n
 			}
 			n = m.In
@@ -191,8 +195,13 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 		c.sample, c.column = e.sample(n.Table), at
 		return c
 	case *rel.Filter:
-		c := e.Column(n.In, id)
-		c.ruledOut = 1 - (1-c.ruledOut)*e.filter(n).left[id]
+		c, f := e.Column(n.In, id), e.filter(n)
+		if f.passing != nil && c.bound != nil {
+			return f.passing.narrowed(c)
+		}
+		if left, compared := f.left[id]; compared {
+			c.ruledOut = 1 - (1-c.ruledOut)*left
+		}
 		return c
 	case *rel.Project:
 		if !n.Has(id) {
@@ -374,7 +383,7 @@ func exprStats(e *expr.Expr, of statsOf) ColumnStats {
 }
 
 // filter estimates the share of the rows that pass a filter. A sample answers the conditions on a
-// table that statistics cannot answer.
+// table that statistics cannot answer. The rows of a small table answer all.
 func (e *Estimator) filter(n *rel.Filter) filtered {
 	f, ok := e.filters[n]
 	if !ok {
@@ -387,6 +396,12 @@ func (e *Estimator) filter(n *rel.Filter) filtered {
 func (e *Estimator) keep(conjuncts []*expr.Expr, in rel.Node) (f filtered) {
 	of := e.columnsOf(in)
 	if scan, ok := in.(*rel.Scan); ok {
+		if p := e.smallTable(scan.Table).pass(expr.And(conjuncts...).Remap(scan.At)); p != nil {
+			_, f.left = selectivity(conjuncts, of)
+			f.kept, f.blocks = p.share()
+			f.sampled, f.passing = p.all, p
+			return f
+		}
 		answered, others := partition(conjuncts, func(c *expr.Expr) bool { return inStatistics(c, of) })
 		if len(others) > 0 {
 			condition := expr.And(others...).Remap(scan.At)
@@ -426,8 +441,8 @@ func (e *Estimator) matchKeys(left, right rel.Node, leftKeys, rightKeys []rel.ID
 	for i := range leftKeys {
 		p := keyPair{e.Column(left, leftKeys[i]), e.Column(right, rightKeys[i])}
 		keys = append(keys, p)
-		_, n := p.values()
-		values *= n
+		_, n, _, part := p.values()
+		values *= n / part
 	}
 	l, r := e.Rows(left), e.Rows(right)
 	if values = min(values, r); values == 0 {

@@ -165,3 +165,59 @@ func TestColumnsThatFiltersDoNotCompareAreRememberedOnce(t *testing.T) {
 	}
 	require.Less(t, remembered, 5)
 }
+
+// days is a dimension of 9000 rows: its number is its key, 30 of them are a month.
+type days struct{ numbers }
+
+func (days) Rows() int64 { return 9000 }
+func (days) Schema() *gpu.Schema {
+	number := gpu.Of(gpu.Int64)
+	return gpu.NewSchema(gpu.Field{Name: "day", Type: number}, gpu.Field{Name: "month", Type: number})
+}
+
+func rangeStats(lo, hi int64) source.ColumnStats {
+	t := gpu.Of(gpu.Int64)
+	return source.ColumnStats{HasRange: true, Min: gpu.IntScalar(t, lo), Max: gpu.IntScalar(t, hi)}
+}
+
+func (days) Stats(column int) source.ColumnStats {
+	return []source.ColumnStats{rangeStats(0, 8999), rangeStats(0, 299)}[column]
+}
+
+func (days) Sample(_ context.Context, _ *gpu.Lease, columns []int, most int) (*gpu.Stride, error) {
+	stride := &gpu.Stride{Rows: min(most, 9000)}
+	for _, c := range columns {
+		var values []gpu.Scalar
+		for i := range stride.Rows {
+			values = append(values, gpu.IntScalar(gpu.Of(gpu.Int64), int64([]int{i, i / 30}[c])))
+		}
+		stride.Cols = append(stride.Cols, gpu.ColumnOf(gpu.Of(gpu.Int64), values))
+	}
+	return stride, nil
+}
+
+// sales has 1,000,000 rows of 300 of the days.
+type sales struct{ numbers }
+
+func (sales) Rows() int64                  { return 1e6 }
+func (sales) Stats(int) source.ColumnStats { return rangeStats(6000, 6299) }
+
+// TestTheRowsOfASmallTableTellWhichKeysPassAFilter joins sales with the days of some months.
+func TestTheRowsOfASmallTableTellWhichKeysPassAFilter(t *testing.T) {
+	for condition, want := range map[string]float64{
+		"month = 200":                 1e5, // 30 of the 300 days
+		"month between 190 and 204":   5e5, // a third of these days have sales
+		"month in (200, 209)":         2e5,
+		"month % 10 = 3":              1e5, // everywhere
+		"month = 205 and day % 2 = 0": 5e4,
+		"month = 100":                 1e6 / 300, // no day with sales counts as one
+	} {
+		e := NewEstimator(t.Context())
+		q := Query{Sources: []string{"s", "d"}, Text: sqlText(""), Steps: []job.Step{{From: "s",
+			Join: &job.Join{With: "d", On: []string{"a = day"}}}, {Filter: condition}}}
+		r, faults := Bind(e, q, map[string]source.Table{"s": sales{}, "d": days{}})
+		require.Empty(t, faults)
+		root := Optimize(e, r.Output(), Options{}).Root
+		require.InEpsilon(t, want, e.Rows(root), 0.1, "%s: %s", condition, rel.Print(root))
+	}
+}

@@ -2,6 +2,7 @@ package logical
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
@@ -17,6 +18,14 @@ const sampleRows = 8192
 // sample.
 const sampleMemory = 64 << 20
 
+// smallRows is the number of rows up to which all rows of a table tell which of them pass a filter, if they are one row
+// group. It takes some milliseconds. Conditions on a dimension may select a part of the range of its key: the days of a
+// year, of which the facts have five, and the dimension two hundred.
+const smallRows = 1 << 17
+
+// smallRange is the width of a range up to which its values are counted.
+const smallRange = 1 << 20
+
 // minUnique is the number of values from which a sample without equal values counts as a column
 // without equal values.
 const minUnique = 1000
@@ -29,9 +38,11 @@ type sample struct {
 	table     source.Sampler
 	schema    *gpu.Schema
 	rows      float64 // of the table
+	most      int     // rows of the sample
 	lease     *gpu.Lease
 	columns   map[int]gpu.Column
 	keys      map[int]keyCount
+	integers  map[int][]int64 // of columns of small tables
 }
 
 // keyCount is an estimate of the values of a column; zero when unknown.
@@ -42,17 +53,33 @@ type keyCount struct {
 
 // sample returns the sample of a table, or nil if the table has none.
 func (e *Estimator) sample(t source.Table) *sample {
-	if known, ok := e.samples[t]; ok {
-		return known
+	return e.sampleOf(t, sampleRows, e.samples)
+}
+
+// smallTable returns all rows of a small table, nil for other tables.
+func (e *Estimator) smallTable(t source.Table) *sample {
+	switch rows := t.Rows(); {
+	case rows <= sampleRows:
+		return e.sample(t)
+	case rows > smallRows:
+		return nil
+	}
+	return e.sampleOf(t, smallRows, e.small)
+}
+
+func (e *Estimator) sampleOf(t source.Table, most int, known map[source.Table]*sample) *sample {
+	if s, ok := known[t]; ok {
+		return s
 	}
 	s, ok := t.(source.Sampler)
 	if !ok {
-		e.samples[t] = nil
+		known[t] = nil
 		return nil
 	}
-	e.samples[t] = &sample{estimator: e, of: t, table: s, schema: t.Schema(), rows: float64(t.Rows()),
-		lease: host.HeapLease("sample", sampleMemory), columns: map[int]gpu.Column{}, keys: map[int]keyCount{}}
-	return e.samples[t]
+	known[t] = &sample{estimator: e, of: t, table: s, schema: t.Schema(), rows: float64(t.Rows()), most: most,
+		lease: host.HeapLease("sample", sampleMemory), columns: map[int]gpu.Column{}, keys: map[int]keyCount{},
+		integers: map[int][]int64{}}
+	return known[t]
 }
 
 // read returns columns of the sampled rows. It is false if one cannot be read.
@@ -64,7 +91,7 @@ func (s *sample) read(columns []int) ([]gpu.Column, bool) {
 		}
 	}
 	if len(missing) > 0 {
-		stride, err := s.table.Sample(s.estimator.ctx, s.lease, missing, sampleRows)
+		stride, err := s.table.Sample(s.estimator.ctx, s.lease, missing, s.most)
 		if err != nil && s.estimator.err == nil {
 			s.estimator.err = fmt.Errorf("%s: %w", s.of.Describe(), err)
 		}
@@ -91,37 +118,127 @@ const blockRows = 1024
 // which it is true for at least one row, and the number of rows. It is false if the condition cannot be evaluated on
 // them.
 func (s *sample) selectivity(condition *expr.Expr) (fraction, blocks float64, rows int, ok bool) {
-	if s == nil {
+	p := s.evaluate(condition)
+	if p == nil {
 		return 0, 0, 0, false
+	}
+	fraction, blocks = p.share()
+	return fraction, blocks, p.all, true
+}
+
+// passing is the rows of a sample on which a condition is true.
+type passing struct {
+	*sample
+	rows []int
+	all  int // rows of the sample
+}
+
+// evaluate returns the rows on which a condition is true, nil if it cannot be evaluated on them.
+func (s *sample) evaluate(condition *expr.Expr) *passing {
+	if s == nil {
+		return nil
 	}
 	program, inputs, err := expr.Compile(s.schema, condition)
 	if err != nil || len(inputs) == 0 {
-		return 0, 0, 0, false
+		return nil
 	}
 	columns, ok := s.read(inputs)
 	if !ok {
-		return 0, 0, 0, false
+		return nil
 	}
-	rows = columns[0].Len
-	out, err := host.Evaluate(s.lease, program, columns, rows)
+	p := &passing{sample: s, all: columns[0].Len}
+	out, err := host.Evaluate(s.lease, program, columns, p.all)
 	if err != nil {
-		return 0, 0, 0, false
+		return nil
 	}
 	defer out[0].Release()
-	kept, last := 0.0, -1
-	for i := range rows {
+	for i := range p.all {
 		if v := out[0].ScalarAt(i); v.Valid && v.Int.Lo != 0 {
-			kept++
-			if i/blockRows > last {
-				last = i / blockRows
-				blocks++
+			p.rows = append(p.rows, i)
+		}
+	}
+	return p
+}
+
+// pass is evaluate, and nil unless the sample is the table.
+func (s *sample) pass(condition *expr.Expr) *passing {
+	if p := s.evaluate(condition); p != nil && p.all == int(s.rows) {
+		return p
+	}
+	return nil
+}
+
+// share returns the fraction of the rows that pass, and that of the blocks of rows of which at least one passes.
+func (p *passing) share() (rows, blocks float64) {
+	last := -1
+	for _, i := range p.rows {
+		if i/blockRows > last {
+			last = i / blockRows
+			blocks++
+		}
+	}
+	kept := max(float64(len(p.rows)), 0.5) // rare rows need not be in a sample
+	return kept / float64(p.all), blocks / float64((p.all-1)/blockRows+1)
+}
+
+// narrowed returns the statistics of a column with a bound for the rows that pass: their bound, the values of all rows
+// within it, and the share of these that have no row that passes.
+func (p *passing) narrowed(c ColumnStats) ColumnStats {
+	values := p.integersOf(c.column)
+	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, i := range p.rows {
+		if i < len(values) && values[i] != none {
+			lo, hi = min(lo, values[i]), max(hi, values[i])
+		}
+	}
+	if lo > hi || uint64(hi)-uint64(lo) >= smallRange {
+		return c
+	}
+	seen := make([]bool, hi-lo+1)
+	count := func(v int64) (new float64) {
+		if v < lo || v > hi || seen[v-lo] {
+			return 0
+		}
+		seen[v-lo] = true
+		return 1
+	}
+	left, all, rows := 0.0, 0.0, 0.0
+	for _, i := range p.rows {
+		left += count(values[i])
+	}
+	all = left
+	for _, v := range values {
+		all += count(v)
+		if v >= lo && v <= hi {
+			rows++
+		}
+	}
+	c.bound = &expr.Range{Lo: gpu.Int128From(lo), Hi: gpu.Int128From(hi)}
+	c.distinct, c.counted, c.unique, c.ruledOut = all, true, rows == all, 1-left/all
+	return c
+}
+
+// none is a null among integers.
+const none = math.MinInt64
+
+// integersOf returns the values of a column, if they are integers of at most 64 bits.
+func (s *sample) integersOf(column int) []int64 {
+	if values, ok := s.integers[column]; ok {
+		return values
+	}
+	var values []int64
+	if t := s.schema.Fields[column].Type; integerLike(t) && !t.Wide {
+		if columns, ok := s.read([]int{column}); ok {
+			values = make([]int64, columns[0].Len)
+			for i := range values {
+				if values[i] = none; columns[0].IsValid(i) {
+					values[i] = columns[0].ScalarAt(i).Int.Int64()
+				}
 			}
 		}
 	}
-	if kept == 0 {
-		kept = 0.5 // rare rows need not be in a sample
-	}
-	return kept / float64(rows), blocks / float64((rows-1)/blockRows+1), rows, true
+	s.integers[column] = values
+	return values
 }
 
 // count estimates the different values of a column from those of the sampled rows.

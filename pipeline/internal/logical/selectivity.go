@@ -164,12 +164,19 @@ func (c ColumnStats) keys() (distinct float64, unique bool) {
 // keyPair holds the columns that an equality of a join compares.
 type keyPair struct{ left, right ColumnStats }
 
-// values returns the number of values of each side of the pair, without those that filters of the
-// columns exclude; 0 means unknown. If only one side is unique, it is the key of a table, and the
-// other side refers to it.
-func (p keyPair) values() (left, right float64) {
+// values returns the number of values of each side of the pair that are in the range of both, without
+// those that filters of the columns exclude; 0 means unknown. If only one side is unique, it is the key
+// of a table, and the other side refers to it. ofLeft and ofRight are the shares of the values of each
+// side that are in the range of both.
+func (p keyPair) values() (left, right, ofLeft, ofRight float64) {
 	left, uniqueLeft := p.left.keys()
 	right, uniqueRight := p.right.keys()
+	ofLeft, ofRight = 1, 1
+	if l, r := p.left.bound, p.right.bound; l != nil && r != nil {
+		both := max(min(l.Hi.Float64(), r.Hi.Float64())-max(l.Lo.Float64(), r.Lo.Float64())+1, 1)
+		ofLeft, ofRight = both/width(l), both/width(r)
+		left, right = left*ofLeft, right*ofRight
+	}
 	switch {
 	case left == 0 || right == 0:
 		left = max(left, right)
@@ -179,7 +186,7 @@ func (p keyPair) values() (left, right float64) {
 	case uniqueRight && !uniqueLeft:
 		left = min(left, right)
 	}
-	return left * (1 - p.left.ruledOut), right * (1 - p.right.ruledOut)
+	return left * (1 - p.left.ruledOut), right * (1 - p.right.ruledOut), ofLeft, ofRight
 }
 
 // matching returns the factor by which equalities reduce the pairs of rows: for each pair of
@@ -191,13 +198,13 @@ func matching(pairs []keyPair, left, right float64) float64 {
 		if i == 0 {
 			tableLeft, tableRight = p.left.sample, p.right.sample
 		}
-		l, r := p.values()
+		l, r, ofLeft, ofRight := p.values()
 		if l = max(l, r); l == 0 {
 			if l = 1 / equalitySelectivity; len(pairs) == 1 {
 				l = min(left, right)
 			}
 		}
-		all *= max(l, 1)
+		all *= max(l, 1) / (ofLeft * ofRight)
 		if p.left.sample != tableLeft {
 			tableLeft = nil
 		}
