@@ -264,6 +264,9 @@ func (d *drawing) draw(s *StageExplained, indent string, level int, last bool) {
 			humanize.Comma(a.RowsOut), a.Busy.Seconds(), a.Wait.Seconds(), a.Blocked.Seconds(),
 			humanize.IBytes(uint64(a.Peak)), a.Activity)
 	}
+	if a := s.Actual; a != nil && a.Iterations > 0 {
+		fmt.Fprintf(b, "%sactual iterations: %s\n", detail, humanize.Comma(a.Iterations))
+	}
 	if a := s.Actual; a != nil && a.Dropped > 0 {
 		fmt.Fprintf(b, "%sdropped by filters of joins: %s rows\n", detail, humanize.Comma(a.Dropped))
 	}

@@ -68,6 +68,7 @@ var layers = []struct{ room, imports string }{
 	{"operators/project", "gpu operators"},
 	{"operators/transfer", "gpu"},
 	{"operators/materialize", "gpu spill operators"},
+	{"operators/recursive", "gpu gpu/grant spill operators operators/materialize"},
 	{"operators/sort", "gpu gpu/grant spill operators"},
 	{"operators/join", "gpu gpu/grant spill operators operators/sort"},
 	{"operators/groupby", "gpu gpu/grant spill operators operators/sort"},

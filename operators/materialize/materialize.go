@@ -71,6 +71,14 @@ func (o *Rows) Finalize(context.Context, operators.Task) error {
 // concurrently. Each must be closed before the operator.
 func (o *Rows) Reader() *Reader { return &Reader{Rows: o} }
 
+// Len returns the number of rows.
+func (o *Rows) Len() int64 {
+	if o.rows == nil {
+		return 0
+	}
+	return o.rows.Rows(0, o.rows.Len())
+}
+
 // Close implements operators.Operator.
 func (o *Rows) Close() error { return o.rows.Close() }
 

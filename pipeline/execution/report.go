@@ -104,6 +104,11 @@ func (r *Report) String() string {
 		}
 	}
 	for _, s := range r.Stages {
+		if s.Iterations > 0 {
+			fmt.Fprintf(&b, "%s: %s iterations\n", s.Step, humanize.Comma(s.Iterations))
+		}
+	}
+	for _, s := range r.Stages {
 		if len(s.Shares) > 1 {
 			fmt.Fprintf(&b, "%s (%s) shared: %v; %v\n", s.Step, s.Kind, s.Shares[0], s.Shares[1])
 		}
@@ -171,6 +176,8 @@ type StageReport struct {
 	// Dropped is the number of rows of a scan that join filters have dropped. RowsOut does not
 	// count them.
 	Dropped int64 `json:"rows_dropped,omitempty"`
+	// Iterations is how often a recursion has computed its step. The counters of the stages of the step are sums.
+	Iterations int64 `json:"iterations,omitempty"`
 	// Activity is the stage's work on a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	// Shares tells how many partitions of a join or group-by out of core each processor took: first

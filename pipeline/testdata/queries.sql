@@ -45,6 +45,48 @@ select t.a, x.n from t left join lateral (select sum(n) n from u where u.a = t.a
 select t.a, x.n from t join (select n, a from u where u.b = t.b) x on x.a = t.a
 with c as (select a, b from t where a > 10) select * from c join c d on c.a = d.a
 with c(x, y) as (select a, b from t), d as (select x from c where y = 1) select * from d union all select a from u
+with recursive r(n) as (select 1 union all select n + 1 from r where n < 20) from r
+with recursive r(n) as (select 1 union select n * 3 % 17 from r) from r
+with recursive f(i, a, b) as (select 1, 0::hugeint, 1::hugeint union all select i + 1, b, a + b from f where i < 100) select i, a from f
+with recursive r(a, d) as (select a, 0 from t where a = 1 union select u.n::int, 0 from r join u on u.a = r.a) from r
+with recursive r(a, d) as (select a, 0 from t where a < 3 union all select u.n::int, d + 1 from r join u on u.a = r.a where d < 4) from r
+with recursive h(id, depth, path) as (select a, 0, a::varchar from t where a < 2 union all select t.a, depth + 1, path || '/' || t.a from t join h on t.a // 2 = h.id and t.a > 1) from h
+with recursive h(id, root) as (select a, a from t where a between 1 and 3 union all select t.a, root from t, h where t.a // 2 = id and t.a > 3) select root, count(*), sum(b) from h join t on a = id group by root
+with recursive r(k, s, n) as (select b, sum(a)::bigint, 1 from t group by b union all select k // 2, sum(s)::bigint, n + 1 from r where k > 0 group by k // 2, n) from r
+with recursive r(n, m) as (select a, null::bigint from t where a < 5 union all select n + 5, row_number() over (order by n desc) from r where n < 25) from r
+with recursive r(n) as (select 1 union all select x.n + y.n from r x, r y where x.n < 50) from r
+with recursive r(n) as (select 1 union all select n + 1 from r where n < (select max(u.n) from u) and n in (select a from t)) from r
+with recursive r(n) as (select a from e union all select n + 1 from r) from r
+with recursive r(n) as (select a from e union all select count(*)::int from r having count(*) = 0) from r
+with recursive r(n) as (select 1 union all select n + 1 from r) select * from r limit 7
+with recursive r(n) as (select 1 union all select n + 1 from r where n < 4), q(m) as (select n from r union all select m + 10 from q where m < 40) select * from q, r where m = n + 20
+with recursive r(n) as (select 1 union select n + 1 from r where n < 6) select a.n, b.n, (select count(*) from r) from r a join r b on a.n = b.n + 2
+with recursive r(n, s) as (select 1, 'a' union all select n + 1.5, n from r where n < 9) from r
+with recursive r(n) as (select 1 union select null from r) from r
+with recursive r(s, n) as (select s, b from t union select s, n + 1 from r where n < 6) from r
+with recursive r(n) as (select 0.0::double union (select -n from r union all select 'nan'::double from r)) from r
+with recursive r(n) as (select 1 union all (select n + 1 from r where n < 5 union all select n + 10 from r where n < 3)) from r
+with recursive r(n) as (select 1 union all (select a from t, r where a > n order by a limit 2)) select n, count(*) from (from r limit 300) group by n
+with recursive r(n) as (select 1 union all (with p as (select n + 1 as k from r where n < 4) select x.k from p x, p y)) from r
+with recursive r(n) as (select 1 union all select r.n + 1 from r left join r q on r.n = q.n + 1 where r.n < 4 and q.n is null) from r
+with recursive r(n) as (select 1 union all select n + 1 from r where n < 9 and exists (select 1 from u where u.a = r.n) and n not in (select b from u where b is not null and u.a = r.n)) from r
+with recursive r(n) as (select 1 union all select (select max(u.n) from u where u.a = r.n)::int from r where n < 10) from r
+select a, (with recursive r(n) as (select t.a union all select n + 7 from r where n < 30) select sum(n) from r) from t
+select a, (with recursive r(n) as (select t.b union select n + t.a % 3 from r where n < 9) select count(n) from r) from t
+select t.a, x.n, x.c from t, lateral (with recursive r(n, c) as (select t.a, 0 union all select u.n::int, c + 1 from r join u on u.a = r.n and u.b = t.b where c < 3) from r) x
+select a from t where exists (with recursive r(n) as (select t.a union select u.n::int from r join u on u.a = r.n) select 1 from r where n = 20)
+select a, (with recursive r(n) as (select t.a union all select max(n) + 9 from r having max(n) < 40) select string_agg(n, ',' order by n) from r) from t
+with recursive r(n) as (select 1 union all select (with recursive q(m) as (select r.n union all select m + 1 from q where m < 5) select max(m) from q) + n from r where n < 20) from r
+with recursive r(n) as (select 1 union all select n + m from r, (with recursive q(m) as (select 1 union all select m * 2 from q where m < 5) select max(m) m from q) where n < 40) from r
+with recursive r(n) as (select 1 union all select n + 1 from r where n < 5), s(n) as (select n from r union all select s.n + 5 from s, r where s.n = r.n) from s
+create or replace view v as with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r where n > 1; select v.n, t.a from v join t on t.a = v.n * 2
+with recursive r(n) as not materialized (select 1 union all select n + 1 from r where n < 4) select * from r a, r b where a.n = b.n + 1
+with recursive r(n, d) as (select 1, 1.5 union all select n + 1, d * 1.5 from r where n < 4) from r
+with recursive r as (select 1 as x, a from t where a = 3 union all select x + 1, a from r where x < 3) from r
+with recursive r(n) as (select 1 union all select 2) from r
+with recursive r as (select 1 as n union all (with r as (select 5 as k) select k from r)) from r
+with recursive r(n) as (select distinct b from t union all (select n + 1 from r where n < 3 intersect select b from u)) from r
+with recursive r(n) as (select 1 union all select distinct on (n) n + 1 from r where n < 3) select n, typeof(n) from r
 with w as (select b, a % 3 as r, count(*) as n, 'x' as k from t group by all union all select b, n % 2, sum(a), 'y' from u group by all) select p.b, p.n, q.n from w p join w q on p.b = q.b where p.k = 'x' and q.k = 'y' and p.r = 1 and p.n > 1 and q.r in (0, 1)
 with w as (select a, b, row_number() over (partition by b order by a, n) as r from u), v as (select a, b, r from w where b < 4 or r = 1) select * from v where b = 2 and r < 3 union all select * from v where b = 1 and a > 2 union all select * from w where b is null or b = 3 and r = 2
 with w as (select b, sum(a) as n from t group by b) select * from w where b = 1 / (n - n + 1) union all select * from w where b = 2 or b = 3
@@ -148,7 +190,7 @@ select a, (select u.a from u where u.a = t.a and u.n = (select max(v.n) from u v
 select a, sum(a) over w1, count(*) over (w1 rows between 1 preceding and current row) from t window w1 as (partition by b order by a)
 select b, rank() over w from t group by b window w as (order by count(*), b)
 create macro f(x, y := 2) as x * y + 1; select f(a), f(a, 3) from t where f(b) > 3
-create view v as select a, b from t where a > 5; select count(*) from v join v w on v.a = w.b
+create or replace view v as select a, b from t where a > 5; select count(*) from v join v w on v.a = w.b
 create temp table tt as select b, count(*) as c from t group by b; select * from tt x join tt y on x.c = y.c
 select a, (select t.a + u.n from u where u.n = t.a) from t
 select count(*) from t where a > (select avg(a) from t x where x.b = t.b) group by b

@@ -197,6 +197,9 @@ func (p *parser) create() (Statement, error) {
 		return p.createView(&CreateView{Base: p.at(pos), Replace: replace, Temp: temp, Table: t.is("TABLE")})
 	case t.is("MACRO"), t.is("FUNCTION"):
 		return p.createMacro(&CreateMacro{Base: p.at(pos), Replace: replace, Temp: temp})
+	case t.is("RECURSIVE"):
+		return nil, NewError(p.src, t.pos, "CREATE RECURSIVE VIEW is not possible; write CREATE VIEW name AS WITH "+
+			"RECURSIVE name AS (…) FROM name")
 	}
 	if t.kind == tokenIdent {
 		return nil, NewError(p.src, t.pos, "CREATE %s is not possible; expected CREATE VIEW, CREATE TEMP TABLE or "+

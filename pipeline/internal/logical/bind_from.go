@@ -134,7 +134,7 @@ func (b *queryBinder) tableName(t *syntax.TableName, l *level) (*Relation, error
 	name := strings.Join(t.Parts, ".")
 	if len(t.Parts) == 1 && !t.Path {
 		if q := l.catalog.find(name); q != nil {
-			r, err := b.reading(q, l)
+			r, err := b.reading(t, q, l)
 			if err != nil {
 				return nil, err
 			}
@@ -155,6 +155,9 @@ func (b *queryBinder) tableName(t *syntax.TableName, l *level) (*Relation, error
 				}
 			}
 			slices.Sort(names)
+			if err := b.readsItself(t, name); err != nil {
+				return nil, err
+			}
 			return nil, mistake(t, "there is no table %q%s; a file is a table by its path in quotes, as in FROM "+
 				"'x.parquet'", name, job.DidYouMean(name, names))
 		}
@@ -199,27 +202,31 @@ func (b *queryBinder) read(at *syntax.TableName, key string) (*Relation, error) 
 }
 
 // reading returns the rows of a named query for one more reader.
-func (b *queryBinder) reading(q *namedQuery, l *level) (*Relation, error) {
+func (b *queryBinder) reading(at *syntax.TableName, q *namedQuery, l *level) (*Relation, error) {
+	if q.recursion != nil {
+		return b.workingTable(q.recursion), nil
+	}
 	if q.bound == nil {
-		if q.open {
-			return nil, mistake(q.CTE, "%q reads itself; that needs WITH RECURSIVE, which is not possible yet", q.Name)
+		if slices.Contains(b.binds, q) {
+			return nil, mistake(at, "%q can read itself only after its last UNION or UNION ALL: write WITH RECURSIVE "+
+				"%s AS (SELECT … UNION ALL SELECT … FROM %s), with parentheses around several parts that read it",
+				q.Name, q.Name, q.Name)
 		}
-		q.open = true
-		defer func() { q.open = false }()
+		b.binds = append(b.binds, q)
+		defer func() { b.binds = b.binds[:len(b.binds)-1] }()
 		around := &level{outer: q.level, free: map[rel.ID]bool{}, catalog: q.around}
 		r, err := b.boundQuery(q.Query, around)
 		if err != nil {
 			return nil, err
 		}
-		if len(q.Columns) > len(r.columns) {
-			return nil, mistake(q.CTE, "%q has %d columns, and %d names are given", q.Name, len(r.columns),
-				len(q.Columns))
+		if err := q.checkNames(r); err != nil {
+			return nil, err
 		}
 		if len(q.Columns) > 0 {
 			r = b.renamed(r, q.Columns)
 		}
 		hold := q.readers > 1 && (worthHolding(r.node) || nodes(r.node, map[rel.Node]int{}) > maxCopied)
-		if q.Materialized != nil {
+		if q.Materialized != nil && q.union == nil {
 			hold = q.readers > 1 && *q.Materialized
 		}
 		if hold && len(around.free) == 0 {
@@ -233,6 +240,14 @@ func (b *queryBinder) reading(q *namedQuery, l *level) (*Relation, error) {
 		}
 	}
 	return b.copied(q.bound), nil
+}
+
+// checkNames returns an error if a query has more names of columns than columns.
+func (q *namedQuery) checkNames(r *Relation) error {
+	if len(q.Columns) > len(r.columns) {
+		return mistake(q.CTE, "%q has %d columns, and %d names are given", q.Name, len(r.columns), len(q.Columns))
+	}
+	return nil
 }
 
 // tableQuery binds a query in FROM, which may use the columns of the tables before it.

@@ -18,6 +18,7 @@ import (
 type queryBinder struct {
 	*stepBinder
 	depth  int                            // of queries in queries
+	binds  []*namedQuery                  // that are being bound, the innermost last
 	macros map[string]*syntax.CreateMacro // by folded names
 }
 
@@ -42,11 +43,14 @@ func (s *stepBinder) sql() *Relation {
 	return nil
 }
 
-// mistake is an error at a node of a text.
-func mistake(n interface {
+// placed is a node of a text.
+type placed interface {
 	Pos() int
 	Source() string
-}, format string, args ...any) error {
+}
+
+// mistake is an error at a node of a text.
+func mistake(n placed, format string, args ...any) error {
 	return syntax.NewError(n.Source(), n.Pos(), format, args...)
 }
 
@@ -65,7 +69,10 @@ type namedQuery struct {
 	readers int
 	bound   *Relation // nil before the first reader
 	free    map[rel.ID]bool
-	open    bool // it is being bound
+	// union is the body of a query of WITH RECURSIVE that reads itself, nil for another query. recursion is set while
+	// its right side is bound.
+	union     *syntax.SetOperation
+	recursion *recursion
 }
 
 func (c *catalog) find(name string) *namedQuery {
@@ -314,16 +321,19 @@ func (b *queryBinder) boundQuery(q *syntax.Query, around *level) (*Relation, err
 		if _, ok := l.catalog.tables[folded(cte.Name)]; ok {
 			return nil, mistake(cte, "there are two queries %q in this WITH", cte.Name)
 		}
-		if q.Recursive && readersIn(cte.Name, cte.Query) > 0 {
-			return nil, mistake(cte, "recursive queries are not possible yet")
-		}
 		before := &catalog{outer: l.catalog.outer, tables: maps.Clone(l.catalog.tables)}
 		inner := l
-		l.catalog.tables[folded(cte.Name)] = &namedQuery{CTE: cte, around: before, level: &inner,
-			readers: readersIn(cte.Name, q)}
+		named := &namedQuery{CTE: cte, around: before, level: &inner, readers: readersIn(cte.Name, q)}
+		l.catalog.tables[folded(cte.Name)] = named
+		if q.Recursive && readersIn(cte.Name, cte.Query) > 0 {
+			before.tables[folded(cte.Name)], named.union = named, recursive(cte)
+		}
 	}
 	var r *Relation
 	var err error
+	if n := len(b.binds); n > 0 && b.binds[n-1].Query == q && b.binds[n-1].union != nil {
+		return b.recursiveQuery(b.binds[n-1], &l)
+	}
 	if s, ok := q.Body.(*syntax.Select); ok {
 		r, err = b.selected(s, q, &l)
 	} else if r, err = b.body(q.Body, &l); err == nil {

@@ -79,6 +79,15 @@ func (e *Estimator) columnsOf(n rel.Node) statsOf {
 // mostRows bounds estimates, so that those of chains of joins and unions stay finite.
 const mostRows = 1e18
 
+// A recursion is expected to have expectedIterations iterations. Each is expected to read expectedWorking rows, or as
+// many as the anchor has if these are more, and to add as many as its step then has. A recursion often begins with one
+// row and grows: with expectedWorking rows, a join in its step builds a table that is smaller than that, and the
+// working table in place of a larger one.
+const (
+	expectedIterations = 10
+	expectedWorking    = 1000
+)
+
 // Know sets the rows of a node, for callers that know more than the estimator.
 func (e *Estimator) Know(n rel.Node, rows float64) { e.rows[n] = min(rows, mostRows) }
 
@@ -144,6 +153,10 @@ func (e *Estimator) countRows(n rel.Node) float64 {
 		return l
 	case *rel.Materialized:
 		return e.Rows(n.In)
+	case *rel.Recursive:
+		return e.Rows(n.Anchor) + expectedIterations*e.Rows(n.Step)
+	case *rel.Working:
+		return n.Loop.Rows
 	}
 	panic("logical: unknown node")
 }
@@ -267,6 +280,19 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 			return e.Column(n.Right, id)
 		}
 		return e.Column(n.Left, id)
+	case *rel.Recursive:
+		i := slices.Index(n.Columns, id)
+		if i < 0 {
+			return ColumnStats{}
+		}
+		c := e.Column(n.Anchor, n.AnchorColumns[i]).union(e.Column(n.Step, n.StepColumns[i]))
+		return ColumnStats{Bytes: c.Bytes} // iterations make other values
+	case *rel.Working:
+		c := ColumnStats{Bytes: float64(n.Field(id).Type.Width())}
+		if i := slices.Index(n.Columns, id); i >= 0 && i < len(n.Loop.Bytes) {
+			c.Bytes = n.Loop.Bytes[i]
+		}
+		return c
 	}
 	panic("logical: unknown node")
 }

@@ -128,7 +128,7 @@ func project(origin expr.Origin, in rel.Node, items []item) *Relation {
 // worthHolding reports whether the rows of a node cost more than reading and filtering tables.
 func worthHolding(n rel.Node) bool {
 	switch n := n.(type) {
-	case *rel.Scan, *rel.Values, *rel.Materialized:
+	case *rel.Scan, *rel.Values, *rel.Materialized, *rel.Working:
 		return false
 	case *rel.Filter, *rel.Project, *rel.Union:
 		return slices.ContainsFunc(rel.Inputs(n), worthHolding)

@@ -102,7 +102,7 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 			ins[i] = down.below(in, below)
 		}
 		return rel.NewUnion(origin, ins, n.From, n.Columns)
-	case *rel.Limit, *rel.Materialized, *rel.Values, *rel.SetOperation, *rel.Apply:
+	case *rel.Limit, *rel.Materialized, *rel.Values, *rel.SetOperation, *rel.Apply, *rel.Recursive, *rel.Working:
 		return down.through(n, nil, preds)
 	}
 	panic("logical: unknown node")

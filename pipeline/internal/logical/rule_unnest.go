@@ -66,6 +66,10 @@ type unnesting struct {
 	outer  []rel.ID // the columns of the left side that the right side uses
 	is     map[rel.ID]bool
 	domain rel.Node // nil before it is needed
+	// within is the recursion whose step is computed for all rows of the domain, nil outside of a step. carries is the
+	// recursion that it becomes, with the outer columns besides its own.
+	within  *rel.Recursive
+	carries *rel.Loop
 }
 
 // usedBy returns the columns that the expressions of a node and of those below it use.
@@ -113,8 +117,11 @@ func (u *unnesting) correlated(e *expr.Expr) bool {
 	return slices.ContainsFunc(e.Columns(), func(c rel.ID) bool { return u.is[c] })
 }
 
-// depends reports whether a node uses outer columns.
+// depends reports whether a node uses outer columns, or reads the working table that carries them.
 func (u *unnesting) depends(n rel.Node) bool {
+	if u.within != nil && rel.Reads(n, u.within.Loop) {
+		return true
+	}
 	used := usedBy(n)
 	return slices.ContainsFunc(u.outer, func(c rel.ID) bool { return used[c] })
 }
@@ -472,6 +479,10 @@ func (u *unnesting) byDomain(n rel.Node) (rel.Node, pulled) {
 
 // readDomain returns the domain for one more reader.
 func (u *unnesting) readDomain() (rel.Node, []rel.ID) {
+	if u.within != nil { // the rows of the domain whose recursion has not ended
+		w, ids := u.carried(nil)
+		return rel.NewGroup(u.Origin, w, ids, nil, nil, ""), ids
+	}
 	if u.domain == nil {
 		if worthHolding(u.Left) {
 			if _, held := u.Left.(*rel.Materialized); !held {
@@ -563,6 +574,10 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		return rel.NewExpand(origin, in, n.Copies, n.Variants, n.Number), ids
 	case *rel.Materialized:
 		return u.forDomain(n.In)
+	case *rel.Recursive:
+		return u.recursiveForDomain(n)
+	case *rel.Working: // of the recursion itself
+		return u.carried(n.Columns)
 	}
 	panic(fmt.Sprintf("logical: a node of type %T cannot depend on the rows around it", n))
 }
@@ -664,4 +679,28 @@ func (u *unnesting) joinForDomain(n *rel.Join) (rel.Node, []rel.ID) {
 		return rel.NewProject(n.Origin, out, columns, exprs), made
 	}
 	return out, ids
+}
+
+// recursiveForDomain carries the outer columns through a recursion, in columns of the working table. So one recursion
+// has the rows of the recursions of all rows of the domain.
+func (u *unnesting) recursiveForDomain(n *rel.Recursive) (rel.Node, []rel.ID) {
+	anchor, of := u.forDomain(n.Anchor)
+	loop := *n.Loop
+	inner := &unnesting{Apply: u.Apply, outer: u.outer, is: u.is, within: n, carries: &loop}
+	step, more := inner.forDomain(n.Step)
+	ids := u.newColumns()
+	return rel.NewRecursive(n.Origin, &loop, n.All, anchor, step, slices.Concat(n.AnchorColumns, of),
+		slices.Concat(n.StepColumns, more), slices.Concat(n.Columns, ids)), ids
+}
+
+// carried returns the working table of the recursion that carries the outer columns, and these columns. The columns of
+// the recursion itself are new ones if there are none.
+func (u *unnesting) carried(columns []rel.ID) (rel.Node, []rel.ID) {
+	if columns == nil {
+		for _, c := range u.within.Columns {
+			columns = append(columns, u.Metadata.Add(u.Metadata.Column(c)))
+		}
+	}
+	ids := u.newColumns()
+	return rel.NewWorking(u.Metadata, u.Origin, u.carries, slices.Concat(columns, ids)), ids
 }

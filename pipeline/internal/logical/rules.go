@@ -42,6 +42,8 @@ var Rules = []Rule{
 		Doc: "A join without an equality finds its pairs by a range, if its conditions have one."},
 	{Name: "join-partitions", starts: is[*rel.Window], apply: each(joinPartitions),
 		Doc: "Windows of aggregates over whole partitions become a group-by and a join, if that costs less."},
+	{Name: "keep-rows", starts: is[*rel.Recursive], apply: each(keepRows),
+		Doc: "What a recursive query reads besides its own rows is computed once, for all iterations."},
 }
 
 // is reports whether a node is of a type.

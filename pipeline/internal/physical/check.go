@@ -47,7 +47,59 @@ func (p *Plan) check() (err error) {
 		state[s] = ended
 		return nil
 	}
-	return visit(p.Root)
+	if err := visit(p.Root); err != nil {
+		return err
+	}
+	if len(loops{}.of(p.Root)) > 0 {
+		return errors.New("a stage reads a working table outside of the step of its recursion")
+	}
+	return nil
+}
+
+// loops has for each stage the recursions around it whose working tables it or a stage below it reads, also by rows
+// that another stage holds.
+type loops map[*Stage]map[*Stage]bool
+
+// of returns the recursions of a stage, nil if there are none.
+func (l loops) of(s *Stage) map[*Stage]bool {
+	if of, known := l[s]; known {
+		return of
+	}
+	var of map[*Stage]bool
+	add := func(more map[*Stage]bool, but *Stage) {
+		for r := range more {
+			if r == but {
+				continue
+			}
+			if of == nil {
+				of = map[*Stage]bool{}
+			}
+			of[r] = true
+		}
+	}
+	for i, in := range s.Inputs {
+		if _, ok := s.Spec.(*Recursive); ok && i == 1 {
+			add(l.of(in), s)
+		} else {
+			add(l.of(in), nil)
+		}
+	}
+	switch spec := s.Spec.(type) {
+	case *Materialized:
+		add(l.of(spec.By), nil)
+	case *Working:
+		add(map[*Stage]bool{spec.Of: true}, nil)
+	}
+	l[s] = of
+	return of
+}
+
+// Loops returns for each stage of the plan the recursions around it on whose iterations its rows depend. A stage that
+// is missing depends on none.
+func (p *Plan) Loops() map[*Stage]map[*Stage]bool {
+	l := loops{}
+	l.of(p.Root)
+	return l
 }
 
 // within reports whether columns are of the first n ones.
@@ -92,6 +144,27 @@ func (s *Stage) check() error {
 	case *Materialized:
 		if want = 0; !equal(spec.By.Schema, s.Schema) {
 			return errors.New("the rows that it reads have other columns")
+		}
+	case *Working:
+		if want = 0; spec.Of == nil || !equal(spec.Of.Schema, s.Schema) {
+			return errors.New("the recursion whose rows it reads has other columns")
+		}
+	case *Recursive:
+		want = 2
+		outs = append(outs, spec.Out)
+		for i, list := range [][]int{spec.Anchor, spec.Step} {
+			if i >= len(s.Inputs) {
+				break
+			}
+			in := s.Inputs[i].Schema
+			if len(list) != s.Schema.Len() || !within(list, in.Len()) {
+				return fmt.Errorf("input %d does not have its columns", i)
+			}
+			for k, c := range list {
+				if in.Fields[c].Type != s.Schema.Fields[k].Type {
+					return fmt.Errorf("column %d of input %d has another type", c, i)
+				}
+			}
 		}
 	case *Union:
 		want = len(spec.Columns)

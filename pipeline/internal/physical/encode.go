@@ -16,7 +16,7 @@ var specs = map[string]Spec{
 	"group":  &Group{},
 	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Materialize{},
 	"held":   &Materialized{},
-	"values": &Values{},
+	"values": &Values{}, "recursion": &Recursive{}, "working table": &Working{},
 }
 
 // encodedPlan is a Plan in JSON. Stages come after their inputs; the last one is the root.
@@ -34,6 +34,7 @@ type encodedStage struct {
 	Spec         json.RawMessage
 	Inputs       []int `json:",omitempty"`
 	Materialized *int  `json:"Held,omitempty"` // the stage that materializes the rows of this one
+	Of           *int  `json:",omitempty"`     // the recursion of a working table
 	Filters      []encodedFilter
 }
 
@@ -71,6 +72,10 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		if held, ok := s.Spec.(*Materialized); ok {
 			by := at[held.By]
 			e.Materialized = &by
+		}
+		if working, ok := s.Spec.(*Working); ok {
+			of := at[working.Of]
+			e.Of = &of
 		}
 		for _, f := range s.Filters {
 			e.Filters = append(e.Filters, encodedFilter{at[f.Join], f})
@@ -123,6 +128,12 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 			if _, ok := held.By.Spec.(*Materialize); !ok {
 				return fmt.Errorf("stage %d reads the rows that no stage holds", i)
 			}
+		}
+		if working, ok := s.Spec.(*Working); ok {
+			if e.Of == nil || *e.Of < 0 || *e.Of >= len(stages) {
+				return fmt.Errorf("stage %d reads the working table of no stage", i)
+			}
+			working.Of = stages[*e.Of]
 		}
 		for _, f := range e.Filters {
 			if f.JoinFilter == nil || f.Join < 0 || f.Join >= len(stages) {

@@ -82,13 +82,14 @@ func laidOut(r *rel.Relation, ids []rel.ID) (*gpu.Schema, layout) {
 // *job.Diagnostic of the step whose operator refuses it.
 func Lower(name string, e *logical.Estimator, o rel.Output) (*Plan, error) {
 	all := requiredOf(o.Columns...)
-	l := &lowering{Estimator: e, looking: true, held: map[*rel.Share]*holding{}, paths: map[*Stage]*scanPath{}}
+	l := &lowering{Estimator: e, looking: true, held: map[*rel.Share]*holding{}, paths: map[*Stage]*scanPath{},
+		loops: map[*rel.Loop]*Stage{}}
 	root, at, err := l.lower(o.Root, all)
 	if l.looking = false; err == nil && len(l.held) > 0 {
 		for _, h := range l.held {
 			h.stage = nil
 		}
-		l.countReaders(o.Root)
+		l.countReaders(o.Root, nil)
 		root, at, err = l.lower(o.Root, all)
 	}
 	if err != nil {
@@ -105,27 +106,39 @@ type lowering struct {
 	looking bool
 	held    map[*rel.Share]*holding
 	paths   map[*Stage]*scanPath
+	loops   map[*rel.Loop]*Stage // recursions whose steps are being lowered
 }
 
-// countReaders counts the readers of held steps.
-func (l *lowering) countReaders(n rel.Node) {
+// countReaders counts the readers of held steps. The step of a recursion, nil outside of one, reads rows that do not
+// depend on its working table in each iteration.
+func (l *lowering) countReaders(n rel.Node, loop *rel.Loop) {
 	if held, ok := n.(*rel.Materialized); ok {
 		h := l.held[held.Share]
 		if h == nil { // it is below a join that goes
 			return
 		}
+		h.kept = h.kept || loop != nil && !rel.Reads(held.In, loop)
 		if h.readers++; h.readers > 1 {
 			return
 		}
+		if h.kept {
+			loop = nil
+		}
+	}
+	if n, ok := n.(*rel.Recursive); ok {
+		l.countReaders(n.Anchor, loop)
+		l.countReaders(n.Step, n.Loop)
+		return
 	}
 	for _, in := range rel.Inputs(n) {
-		l.countReaders(in)
+		l.countReaders(in, loop)
 	}
 }
 
 // holding is a step whose rows are held.
 type holding struct {
 	readers int
+	kept    bool     // for the iterations of a recursion
 	need    required // columns that a reader uses
 	stage   *Stage   // of the first reader
 	lay     layout
@@ -141,7 +154,7 @@ func (s *Stage) order(any bool) {
 		spec.Spec.AnyOrder = any
 	case *Group:
 		any = spec.Sorted == nil // an aggregate may depend on the order of its values
-	case *Sort, *Limit, *Window, *Materialize:
+	case *Sort, *Limit, *Window, *Materialize, *Recursive:
 		any = false
 	}
 	for _, in := range s.Inputs {
@@ -250,6 +263,10 @@ func (l *lowering) lowerNode(n rel.Node, need required) (*Stage, layout, error) 
 		return l.lowerMaterialized(n, need)
 	case *rel.Values:
 		return l.lowerValues(n, need)
+	case *rel.Recursive:
+		return l.lowerRecursive(n)
+	case *rel.Working:
+		return l.lowerWorking(n)
 	case *rel.SetOperation, *rel.Apply: // rules have replaced them
 	}
 	panic(fmt.Sprintf("physical: there is no operator for a node of type %T", n))
@@ -794,7 +811,7 @@ func (l *lowering) lowerMaterialized(n *rel.Materialized, need required) (*Stage
 		}
 		return h.stage, h.lay, nil
 	}
-	if h.readers == 1 {
+	if h.readers == 1 && !h.kept {
 		return l.lower(n.In, need)
 	}
 	rows := l.Rows(n)
@@ -806,9 +823,46 @@ func (l *lowering) lowerMaterialized(n *rel.Materialized, need required) (*Stage
 	if err != nil {
 		return nil, nil, err
 	}
-	h.stage = &Stage{Step: n.Share.Step, Spec: &Materialize{in.Schema},
-		Detail: []string{fmt.Sprintf("for %d steps that read them", h.readers)}, Schema: in.Schema, Rows: rows,
-		Inputs: []*Stage{in}}
+	detail := fmt.Sprintf("for %d steps that read them", h.readers)
+	if h.kept {
+		detail = "for all iterations of a recursion"
+	}
+	h.stage = &Stage{Step: n.Share.Step, Spec: &Materialize{in.Schema}, Detail: []string{detail}, Schema: in.Schema,
+		Rows: rows, Inputs: []*Stage{in}}
 	h.lay = lay
 	return h.stage, lay, nil
+}
+
+// lowerRecursive lowers a recursion with all its columns: each one may decide later iterations.
+func (l *lowering) lowerRecursive(n *rel.Recursive) (*Stage, layout, error) {
+	anchor, anchorLay, err := l.lower(n.Anchor, requiredOf(n.AnchorColumns...))
+	if err != nil {
+		return nil, nil, err
+	}
+	st := l.stageOf(n)
+	schema, lay := laidOut(n.Rel(), n.Columns)
+	st.Step, st.Schema = fmt.Sprintf("%s: %s", n.Origin.Step, n.Loop.Name), schema
+	outer := l.loops[n.Loop]
+	l.loops[n.Loop] = st
+	step, stepLay, err := l.lower(n.Step, requiredOf(n.StepColumns...))
+	l.loops[n.Loop] = outer
+	if err != nil {
+		return nil, nil, err
+	}
+	st.Inputs = []*Stage{anchor, step}
+	st.Spec = &Recursive{Out: schema, All: n.All, Anchor: anchorLay.all(n.AnchorColumns),
+		Step: stepLay.all(n.StepColumns)}
+	if st.Detail = []string{"the second input is computed until it adds no row"}; !n.All {
+		st.Detail[0] = "the second input is computed until it adds no row that is new"
+	}
+	return st, lay, nil
+}
+
+func (l *lowering) lowerWorking(n *rel.Working) (*Stage, layout, error) {
+	of := l.loops[n.Loop]
+	st := l.stageOf(n)
+	_, lay := laidOut(n.Rel(), n.Columns)
+	st.Step, st.Spec, st.Schema = of.Step, &Working{of}, of.Schema
+	st.Detail = []string{"rows of the last iteration"}
+	return st, lay, nil
 }

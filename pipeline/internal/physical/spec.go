@@ -12,6 +12,7 @@ import (
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/materialize"
 	"github.com/gstream/gstream/operators/project"
+	"github.com/gstream/gstream/operators/recursive"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/source"
@@ -23,7 +24,7 @@ type Spec interface {
 	// Name is the stage's work in reports.
 	Name() string
 	// Operator makes the operator of one run on a device. It is nil for a scan, values, a union and a reader of held
-	// rows, which have none.
+	// rows or of a working table, which have none.
 	Operator(on gpu.Capabilities) (operators.Operator, error)
 }
 
@@ -95,6 +96,18 @@ type (
 	Materialized struct {
 		By *Stage `json:"-"`
 	}
+	// Recursive has the rows of its first input, the anchor, and after them those of its second input, the step, which
+	// is computed again and again until it adds no row. Anchor and Step are columns of the inputs in the order of the
+	// result. Without All, rows that are equal to earlier ones are left out.
+	Recursive struct {
+		Out          *gpu.Schema
+		All          bool
+		Anchor, Step []int
+	}
+	// Working has the rows that the last iteration of a Recursive stage has added. It is below the step of that stage.
+	Working struct {
+		Of *Stage `json:"-"`
+	}
 )
 
 // Name implements Spec.
@@ -140,6 +153,12 @@ func (s *Materialize) Name() string { return "hold" }
 
 // Name implements Spec.
 func (s *Materialized) Name() string { return "held" }
+
+// Name implements Spec.
+func (s *Recursive) Name() string { return "recursion" }
+
+// Name implements Spec.
+func (s *Working) Name() string { return "working table" }
 
 // Operator implements Spec.
 func (s *Scan) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
@@ -202,6 +221,14 @@ func (s *Materialize) Operator(gpu.Capabilities) (operators.Operator, error) {
 
 // Operator implements Spec.
 func (s *Materialized) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
+
+// Operator implements Spec.
+func (s *Recursive) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return recursive.New(s.Out, s.All), nil
+}
+
+// Operator implements Spec.
+func (s *Working) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
 
 // Choose implements chooser.
 func (s *Join) Choose(device gpu.Properties) string { return s.Spec.Plan(device).String() }

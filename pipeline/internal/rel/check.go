@@ -168,6 +168,11 @@ func checkNode(n Node, around outer) error {
 		return sameColumns(n.Rel(), n.Op.String(), n.Right, n.RightColumns)
 	case *Apply:
 		return checkApply(n, around)
+	case *Recursive:
+		if err := sameColumns(n.Rel(), "recursion", n.Anchor, n.AnchorColumns); err != nil {
+			return err
+		}
+		return sameColumns(n.Rel(), "recursion", n.Step, n.StepColumns)
 	case *Union:
 		if len(n.From) != len(n.Ins) {
 			return fmt.Errorf("it has %d inputs and takes columns of %d", len(n.Ins), len(n.From))

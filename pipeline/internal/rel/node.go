@@ -202,6 +202,24 @@ type (
 		In    Node
 		Share *Share
 	}
+	// Recursive has the rows of Anchor, and after them those of Step, iteration by iteration, until one adds no row: a
+	// recursive common table expression. In each iteration the Working nodes of the Loop have the rows that the
+	// iteration before has added, in the first one those of Anchor. Without All, a row that is equal to an earlier one
+	// is left out, so that a later iteration does not read it either.
+	Recursive struct {
+		Relation
+		Anchor, Step Node
+		// AnchorColumns and StepColumns are the columns of the inputs that become the columns of the node.
+		AnchorColumns, StepColumns []ID
+		Loop                       *Loop
+		All                        bool
+	}
+	// Working has the rows that the last iteration of a recursion has added: its working table. It has a column for
+	// each one of the recursion, in order.
+	Working struct {
+		Relation
+		Loop *Loop
+	}
 )
 
 // SetOp is a kind of SetOperation.
@@ -219,6 +237,13 @@ func (o SetOp) String() string { return [...]string{"union", "intersect", "excep
 
 // Copy is a column that has the values of another one where they are not replaced by null.
 type Copy struct{ Out, From ID }
+
+// Loop identifies a recursion. Rows, and Bytes of a value of each column, are estimates about its working table.
+type Loop struct {
+	Name  string
+	Rows  float64
+	Bytes []float64
+}
 
 // Share identifies a step whose rows are held.
 type Share struct{ Step string }
@@ -484,4 +509,27 @@ func NewApply(origin expr.Origin, kind join.Kind, left, right Node, outer []ID, 
 // NewMaterialized materializes the rows of a step.
 func NewMaterialized(in Node, share *Share) *Materialized {
 	return &Materialized{Relation: *in.Rel(), In: in, Share: share}
+}
+
+// NewRecursive makes a recursion. The columns of the inputs have the types of columns, which are nullable.
+func NewRecursive(origin expr.Origin, loop *Loop, all bool, anchor, step Node, anchorColumns, stepColumns,
+	columns []ID) *Recursive {
+	r := Relation{Origin: origin, Columns: columns, Metadata: anchor.Rel().Metadata}
+	return &Recursive{Relation: r, Anchor: anchor, Step: step, AnchorColumns: anchorColumns, StepColumns: stepColumns,
+		Loop: loop, All: all}
+}
+
+// NewWorking makes a reader of the working table of a recursion, with columns that the metadata describes.
+func NewWorking(m *Metadata, origin expr.Origin, loop *Loop, columns []ID) *Working {
+	return &Working{Relation: Relation{Origin: origin, Columns: columns, Metadata: m}, Loop: loop}
+}
+
+// Reads reports whether a node, or one below it, reads the working table of a recursion.
+func Reads(n Node, loop *Loop) (reads bool) {
+	Visit(n, func(n Node) {
+		if w, ok := n.(*Working); ok && w.Loop == loop {
+			reads = true
+		}
+	})
+	return reads
 }

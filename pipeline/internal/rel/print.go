@@ -108,6 +108,14 @@ func describe(n Node) string {
 		return text
 	case *Materialized:
 		return "held"
+	case *Recursive:
+		text := "recursion " + n.Loop.Name
+		if n.All {
+			text += " of all rows"
+		}
+		return text + ": " + names(n.Columns)
+	case *Working:
+		return "working table of " + n.Loop.Name
 	}
 	panic("rel: unknown node")
 }

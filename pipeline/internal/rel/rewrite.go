@@ -30,7 +30,7 @@ func Visit(n Node, f func(Node)) {
 // Inputs returns the relations that a node reads.
 func Inputs(n Node) []Node {
 	switch n := n.(type) {
-	case *Scan, *Values:
+	case *Scan, *Values, *Working:
 		return nil
 	case *Filter:
 		return []Node{n.In}
@@ -56,6 +56,8 @@ func Inputs(n Node) []Node {
 		return []Node{n.Left, n.Right}
 	case *Materialized:
 		return []Node{n.In}
+	case *Recursive:
+		return []Node{n.Anchor, n.Step}
 	}
 	panic("rel: unknown node")
 }
@@ -101,6 +103,8 @@ func WithInputs(n Node, f func(Node) Node) Node {
 		return NewApply(origin, n.Kind, ins[0], ins[1], n.Outer, n.Conditions, n.Mark)
 	case *Materialized:
 		return NewMaterialized(ins[0], n.Share)
+	case *Recursive:
+		return NewRecursive(origin, n.Loop, n.All, ins[0], ins[1], n.AnchorColumns, n.StepColumns, n.Columns)
 	}
 	panic("rel: unknown node")
 }

@@ -90,6 +90,7 @@ func checkOnce(p *physical.Plan, output execution.Target, opt execution.Options)
 // checked adds up what the stages of the run's plan hold.
 func (r *run) checked() (*checker, error) {
 	r.slots = make(chan struct{}, r.threads())
+	r.loops = r.plan.Loops()
 	root, err := r.prepare(r.plan.Root)
 	if err != nil {
 		return nil, err
@@ -204,6 +205,12 @@ func (c *checker) feed(f feed, held, into []*holding) {
 			c.pipeline(f.from, held, nil)
 			c.kept = append(c.kept, c.holding(f.op, f.from.lanes))
 		}
+		c.phase(slices.Concat(held, into), nil, nil)
+	case *recursionFeed:
+		c.pipeline(f.anchor, held, nil)
+		c.pipeline(f.next.step, held, nil)
+		c.phase(slices.Concat(held, []*holding{c.holding(f.op, f.anchor.lanes)}, into), nil, nil)
+	case *workingFeed:
 		c.phase(slices.Concat(held, into), nil, nil)
 	case *unionFeed:
 		for _, in := range f.feeds {

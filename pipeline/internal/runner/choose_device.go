@@ -129,7 +129,10 @@ func (w *work) add(s *physical.Stage) {
 		}
 	case *physical.Window:
 		w.sorted += s.Rows * columns
-	case *physical.Limit, *physical.Union, *physical.Materialize, *physical.Materialized, *physical.Values:
+	case *physical.Limit, *physical.Union, *physical.Materialize, *physical.Materialized, *physical.Values,
+		*physical.Working:
+	case *physical.Recursive:
+		w.grouped += s.Rows
 	case *physical.Filter, *physical.Join, *physical.Expand:
 		for _, in := range s.Inputs {
 			w.rows += in.Rows

@@ -41,7 +41,8 @@ func TestAFilterThatDropsLittleEnds(t *testing.T) {
 		always bool
 		ends   bool
 	}{{2, false, false}, {5, false, true}, {5, true, false}} {
-		f := &scanFilter{JoinFilter: &physical.JoinFilter{Columns: []int{0}}, keys: keys, scan: &opRun{},
+		f := &scanFilter{JoinFilter: &physical.JoinFilter{Columns: []int{0}}, keys: keys,
+			scan:   &opRun{account: &account{}},
 			always: c.always}
 		for range 3 {
 			out, err := f.apply(task, &gpu.Stride{Schema: schema, Cols: []gpu.Column{column(rows, c.every)},

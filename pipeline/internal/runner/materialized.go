@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/gstream/gstream/operators/materialize"
@@ -26,6 +27,7 @@ type materialized struct {
 
 // materializedOf returns the rows that a stage holds.
 func (r *run) materializedOf(st *physical.Stage) *materialized {
+	r = r.owner(st)
 	if r.materialized == nil {
 		r.materialized = map[*physical.Stage]*materialized{}
 	}
@@ -37,10 +39,33 @@ func (r *run) materializedOf(st *physical.Stage) *materialized {
 	return h
 }
 
-// reader returns a pipeline that reads the rows. o counts the rows that it passes on.
-func (h *materialized) reader(o *opRun) *pipelineRun {
-	h.readers++
-	return &pipelineRun{run: h.run, feed: &materializedFeed{materialized: h, parts: parts{op: o}}, from: o}
+// prepareMaterialize returns the first pipeline that reads the rows that a stage holds.
+func (r *run) prepareMaterialize(st *physical.Stage) (*pipelineRun, error) {
+	h := r.materializedOf(st)
+	if h.from == nil {
+		p, err := h.run.prepare(st.Inputs[0])
+		if err != nil {
+			return nil, err
+		}
+		if h.op, err = h.run.newOp(st); err != nil {
+			return nil, err
+		}
+		h.from = h.run.collect(p, h.op)
+	}
+	return h.readIn(r, h.op), nil
+}
+
+// readIn returns a pipeline of a run that reads the rows. o counts the rows that it passes on. A recursion is a reader
+// until it ends, and its iterations are none.
+func (h *materialized) readIn(r *run, o *opRun) *pipelineRun {
+	f := &materializedFeed{materialized: h, parts: parts{op: o}, borrowed: r != h.run}
+	if !f.borrowed {
+		h.readers++
+	} else if rec := r.within(h.run); !slices.Contains(rec.held, h) {
+		rec.held = append(rec.held, h)
+		h.readers++
+	}
+	return &pipelineRun{run: r, feed: f, from: o}
 }
 
 // compute computes the rows.
@@ -78,9 +103,10 @@ func (h *materialized) end() {
 // materializedFeed returns the strides that are held.
 type materializedFeed struct {
 	*materialized
-	parts parts
-	rows  *materialize.Reader // set once the rows are computed
-	ended bool
+	parts    parts
+	rows     *materialize.Reader // set once the rows are computed
+	ended    bool
+	borrowed bool // the rows are those of a run around
 }
 
 func (f *materializedFeed) start(context.Context) {}
@@ -110,6 +136,9 @@ func (f *materializedFeed) end() error {
 	f.ended = true
 	if f.rows != nil {
 		f.rows.Close()
+	}
+	if f.borrowed {
+		return nil
 	}
 	return f.close()
 }

@@ -12,6 +12,7 @@ type metrics struct {
 	dropped                   atomic.Int64 // rows that filters of joins have dropped
 	busy, waitIn, waitOut     atomic.Int64
 	state                     atomic.Int32
+	iterations                atomic.Int64 // of a recursion
 }
 
 // The states of an operator.
@@ -31,6 +32,7 @@ type meter struct {
 
 // newMeter returns a meter. The run's reports include it until it is stopped.
 func (r *run) newMeter() *meter {
+	r = r.whole()
 	m := &meter{run: r}
 	r.metersMu.Lock()
 	defer r.metersMu.Unlock()
@@ -83,17 +85,17 @@ func (m *meter) where(p *pipelineRun) string {
 }
 
 // busyTimes returns the time of work of each operator so far. now is on the run's clock.
-func (r *run) busyTimes(now time.Duration) map[*opRun]time.Duration {
-	out := map[*opRun]time.Duration{}
+func (r *run) busyTimes(now time.Duration) map[*account]time.Duration {
+	out := map[*account]time.Duration{}
 	for _, o := range r.ops {
-		out[o] = time.Duration(o.busy.Load())
+		out[o.account] = time.Duration(o.busy.Load())
 	}
 	r.metersMu.Lock()
 	defer r.metersMu.Unlock()
 	for m := range r.meters {
 		since := m.since.Load()
 		if o := m.current.Load(); o != nil {
-			out[o] += max(now-time.Duration(since), 0)
+			out[o.account] += max(now-time.Duration(since), 0)
 		}
 	}
 	return out

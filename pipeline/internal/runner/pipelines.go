@@ -11,7 +11,6 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
-	"github.com/gstream/gstream/operators/materialize"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/source"
 )
@@ -47,18 +46,23 @@ type pipelineRun struct {
 // opRun is an operator, a scan or a union in a run, with its memory and counters.
 type opRun struct {
 	*physical.Stage
+	*account
 	scan   *physical.Scan // nil for other stages
-	lease  *gpu.Lease     // of device memory
-	decode *gpu.Lease     // of a scan: host memory of the decoded strides
 	op     operators.Operator
 	closed atomic.Bool
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
 	// flushed is where lanes wait before they take parts of a streaming operator's rows.
 	flushed barrier
-	// shares counts the parts of such rows by processor. hostLease pays for lanes of the CPU that
-	// work together with a GPU; nil if there are none.
-	shares    [processors]share
+}
+
+// account has the memory and the counters of a stage: of all iterations, if it is in the step of a recursion.
+type account struct {
+	lease  *gpu.Lease // of device memory
+	decode *gpu.Lease // of a scan: host memory of the decoded strides
+	// hostLease pays for lanes of the CPU that work together with a GPU; nil if there are none. shares counts the parts
+	// of rows that operators have kept back, by processor.
 	hostLease *gpu.Lease
+	shares    [processors]share
 	metrics
 }
 
@@ -92,12 +96,18 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return p, nil
 	case *physical.Union:
 		return r.prepareUnion(st, spec)
+	case *physical.Materialize:
+		return r.prepareMaterialize(st)
 	case *physical.Materialized:
 		o, err := r.newOp(st)
 		if err != nil {
 			return nil, err
 		}
-		return r.materializedOf(spec.By).reader(o), nil
+		return r.materializedOf(spec.By).readIn(r, o), nil
+	case *physical.Recursive:
+		return r.prepareRecursion(st, spec)
+	case *physical.Working:
+		return r.prepareWorking(st, spec)
 	}
 	p, err := r.prepare(st.Inputs[0])
 	if err != nil {
@@ -126,11 +136,6 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return p, nil
 	}
 	p = r.collect(p, o)
-	if _, ok := o.op.(*materialize.Rows); ok {
-		h := r.materializedOf(st)
-		h.from, h.op = p, o
-		return h.reader(o), nil
-	}
 	return &pipelineRun{run: r, feed: &resultFeed{p, parts{src: o.op.(operators.Source), op: o}}, from: o}, nil
 }
 
@@ -184,6 +189,20 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	if o.op, err = st.Spec.Operator(r.device.Known().Capabilities); err != nil {
 		return nil, o.explain(err)
 	}
+	whole := r.whole()
+	if r.iteration != nil {
+		r.ops = append(r.ops, o)
+		if o.account = whole.accounts[st]; o.account != nil {
+			return o, nil
+		}
+	}
+	o.account = &account{}
+	if whole.ops = append(whole.ops, o); r.iteration != nil {
+		if whole.accounts == nil {
+			whole.accounts = map[*physical.Stage]*account{}
+		}
+		whole.accounts[st] = o.account
+	}
 	o.lease = r.device.Budget().Lease(st.Name())
 	o.decode = o.lease
 	if o.scan != nil && discrete(r.device) {
@@ -192,7 +211,6 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	if _, ok := o.op.(operators.Divisible); ok && r.coprocessor != nil {
 		o.hostLease = r.device.HostBudget().Lease(st.Name() + ", on the CPU")
 	}
-	r.ops = append(r.ops, o)
 	return o, nil
 }
 
@@ -377,6 +395,9 @@ func (p *pipelineRun) chooseLanes() {
 		return
 	}
 	p.lanes = d.Lanes()
+	if f, ok := p.feed.(*workingFeed); ok && f.strides() > 0 {
+		p.lanes = min(p.lanes, f.strides())
+	}
 	shorten := func(rows int64) { p.rows = int(min(int64(p.rows), max(rows, leastRows))) }
 	if p.from != nil && p.from.scan != nil {
 		shorten(p.from.scan.Table.Rows() / int64(2*p.lanes))

@@ -71,8 +71,8 @@ func (r *run) report() *execution.Report {
 		s := execution.StageReport{
 			Step: t.Step, Kind: t.Kind(), Device: props.ID, State: stateNames[m.state.Load()],
 			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
-			Busy: busy[t], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
-			Estimate: t.Rows, Dropped: m.dropped.Load(),
+			Busy: busy[t.account], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
+			Estimate: t.Rows, Dropped: m.dropped.Load(), Iterations: m.iterations.Load(),
 		}
 		_, s.Peak = t.lease.Used()
 		s.Spill = r.spill.Stats(t.lease)

@@ -41,9 +41,14 @@ type run struct {
 	ops          []*opRun // inputs before their consumers
 	scans        []*pipelineRun
 	materialized map[*physical.Stage]*materialized // by the stages that hold rows
-	spill        *spill.Store
-	frugal       bool  // see frugal.go
-	denied       error // of the run before a frugal one
+	recursions   []*recursion
+	iteration    *iteration // that this is the run of; nil for the run of a plan
+	// loops are the recursions on which stages depend. accounts has those of the stages of iterations.
+	loops    map[*physical.Stage]map[*physical.Stage]bool
+	accounts map[*physical.Stage]*account
+	spill    *spill.Store
+	frugal   bool  // see frugal.go
+	denied   error // of the run before a frugal one
 	// slots bounds the decoding threads of scans. With more threads, decoding would keep the
 	// goroutine that feeds the GPU from running.
 	slots chan struct{}
@@ -227,6 +232,7 @@ func (r *run) sorted() func() int64 {
 // is. At that time nothing has started, and there is no output yet.
 func (r *run) admit() (rows *channelFeed, err error) {
 	defer recoverInto(&err, "output")
+	r.loops = r.plan.Loops()
 	root, err := r.prepare(r.plan.Root)
 	if err != nil {
 		return nil, err
@@ -313,9 +319,7 @@ func (r *run) threads() int {
 // release releases everything. An error names what was still held, which is a defect of a stage.
 func (r *run) release() error {
 	var errs []error
-	for _, h := range r.materialized {
-		h.end()
-	}
+	errs = append(errs, r.closeRows()...)
 	for _, o := range r.ops {
 		errs = append(errs, o.close())
 	}

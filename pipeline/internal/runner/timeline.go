@@ -59,6 +59,7 @@ func (r *run) span(lane, stage, what string, begin time.Time, bytes int64) {
 	if !r.opt.Timeline {
 		return
 	}
+	r = r.whole()
 	start, end := begin.Sub(r.started), time.Since(r.started)
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
