@@ -275,7 +275,7 @@ func TestValues(t *testing.T) {
 func TestADependentJoinBecomesAJoin(t *testing.T) {
 	o := dependent()
 	e := logical.NewEstimator(t.Context())
-	require.Equal(t, float64(len(leftRows)), e.Rows(o.Root))
+	require.GreaterOrEqual(t, e.Rows(o.Root), float64(len(leftRows)))
 	for _, c := range o.Columns {
 		e.Column(o.Root, c)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -100,6 +101,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	faults = append(faults, p.open(j, own, written)...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
 	query.Texts = func(o rel.Output) ([]string, error) { return p.texts(ctx, j, o) }
+	query.Files = func(pattern string) ([]string, error) { return filesOf(j.PathInSQL(pattern)) }
 	estimator := logical.NewEstimator(ctx)
 	last, unbound := logical.Bind(estimator, query, p.tables)
 	if len(p.partial) > 0 {
@@ -167,6 +169,15 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	p.unsampled = estimator.Err()
 	p.written = writtenOf(j, p.stages)
 	return p, nil
+}
+
+// filesOf returns the files that a pattern matches.
+func filesOf(pattern string) ([]string, error) {
+	files, err := sourceparquet.Files([]string{pattern})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return files, err
 }
 
 // texts runs a plan over the tables on the CPU, and returns the values of its only column.

@@ -130,6 +130,17 @@ func TestCopyWritesWithItsOptions(t *testing.T) {
 		nil))
 }
 
+// TestGlobListsFiles in the order of their names. A pattern without files has no rows.
+func TestGlobListsFiles(t *testing.T) {
+	require.Equal(t, `[{"file":"`+sqlData+`nation.parquet"}`+"\n"+`,{"file":"`+sqlData+`region.parquet"}`+"\n]",
+		sqlRows(t, "FROM glob(['"+sqlData+"*ation.parquet', '"+sqlData+"region.parquet'])", nil))
+	require.Equal(t, `[{"n":0}`+"\n]", sqlRows(t, "SELECT count(*) AS n FROM glob('"+sqlData+"none/*.parquet')", nil))
+	for _, query := range []string{"FROM glob(1)", "FROM glob()", "FROM glob('[')"} {
+		_, err := SQL(query, nil).Plan()
+		require.ErrorIs(t, err, ErrJob, query)
+	}
+}
+
 func TestFilesInAListAreOneTable(t *testing.T) {
 	require.Equal(t, `[{"n":50}`+"\n]", sqlRows(t, "SELECT count(*) AS n FROM read_parquet(['"+sqlData+
 		"nation.parquet', '"+sqlData+"nation.parquet'])", nil))

@@ -17,6 +17,24 @@ const opInterval gpu.Op = 254
 
 func (e *Expr) isInterval() bool { return e.op == opInterval }
 
+// ConstantInterval returns the parts of a tree that is an INTERVAL of constants; ok is false for other trees.
+func ConstantInterval(n syntax.Node, s *Scope) (months, days, micros int64, ok bool, err error) {
+	b := &binder{scope: s, src: n.Source()}
+	e, err := b.bindAny(n)
+	if err != nil || !e.isInterval() {
+		return 0, 0, 0, false, err
+	}
+	var parts [3]int64
+	for i, part := range e.args {
+		v, constant := part.Constant()
+		if !constant || !v.Valid {
+			return 0, 0, 0, false, b.errorf(n, "the interval must be a constant")
+		}
+		parts[i] = v.Int.Int64()
+	}
+	return parts[0], parts[1], parts[2], true, nil
+}
+
 func newInterval(months, days, micros *Expr) *Expr {
 	return &Expr{op: opInterval, args: []*Expr{months, days, micros}, column: -1, nullable: months.nullable ||
 		days.nullable || micros.nullable,

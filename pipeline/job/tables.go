@@ -23,9 +23,7 @@ func (j *Job) WithFiles() *Job {
 				continue
 			}
 			for k, path := range source.Parquet {
-				if !filepath.IsAbs(string(path)) && elsewhere(string(path)) == "" && j.dir != "" {
-					source.Parquet[k] = Path(filepath.Join(j.dir, string(path)))
-				}
+				source.Parquet[k] = Path(j.PathInSQL(string(path)))
 			}
 			if out == j {
 				c := *j
@@ -41,6 +39,14 @@ func (j *Job) WithFiles() *Job {
 		}
 	}
 	return out
+}
+
+// PathInSQL returns the path that a path in SQL means: relative to the folder of the job.
+func (j *Job) PathInSQL(path string) string {
+	if filepath.IsAbs(path) || elsewhere(path) != "" || j.dir == "" {
+		return path
+	}
+	return filepath.Join(j.dir, path)
 }
 
 // tableRefs returns the tables in the SQL of a step.

@@ -313,3 +313,8 @@ pivot t on b, s in ('s1', 's9', null) using sum(a), coalesce(max(d), 0) as m gro
 pivot u on b in (select b from t where a > 10 order by a desc) using min(n) + 1 group by s
 select s, "0", "3" from (pivot u on b in (0, '3', 'zz') using count(*) filter (where n > 5) group by s)
 with c as (from u where n > 9) from (pivot c on a % 3)
+select t.a, x from t, generate_series(date '2020-01-01', date '2020-01-04', interval 1 day) s(x) where t.dt = x
+select typeof(range), range from range(timestamp '2024-01-31 10:00:00', timestamp '2025-01-01', interval '1 month 1 day 30 minutes')
+from generate_series(date '2024-03-01', date '2023-12-01', interval '-20 days') with ordinality as s(d)
+select count(*) from range(null) union all select count(*) from range(date '2024-01-01', null, interval 1 day) union all from range('2')
+select * from range(3) with ordinality t(x, o) join generate_series(5, 1, -2) with ordinality s(y, o) using (o)

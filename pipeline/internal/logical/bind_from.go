@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/join"
@@ -268,88 +266,6 @@ func (b *queryBinder) tableQuery(t *syntax.TableQuery, l *level, left *Relation)
 	}
 	r, err = b.withAlias(t, r, "", t.Alias)
 	return r, outer, err
-}
-
-// function binds a table function.
-func (b *queryBinder) function(t *syntax.TableFunction, l *level) (*Relation, error) {
-	name := t.Call.Name
-	if m, ok := b.macros[folded(name)]; ok {
-		return b.tableMacro(t, m, l)
-	}
-	switch name {
-	case "read_parquet", "parquet_scan":
-		key, _, err := job.TableCall(t)
-		if err != nil {
-			return nil, err
-		}
-		r, ok := b.named[key]
-		if !ok {
-			return nil, mistake(t, "there is no table %s", key)
-		}
-		if r == nil {
-			return nil, errFaulty
-		}
-		return b.withAlias(t, b.source(key, r.node.(*rel.Scan).Table), name, t.Alias)
-	case "range", "generate_series":
-		r, err := b.series(t)
-		if err != nil {
-			return nil, err
-		}
-		return b.withAlias(t, r, name, t.Alias)
-	}
-	return nil, mistake(t, "there is no table function %q; there are read_parquet, range and generate_series", name)
-}
-
-// maxSeries bounds the rows of range() and generate_series().
-const maxSeries = 1 << 20
-
-// series is range([start,] stop[, step]), and generate_series, which includes stop.
-func (b *queryBinder) series(t *syntax.TableFunction) (*Relation, error) {
-	values := []int64{0, 0, 1}
-	at := 0
-	switch n := len(t.Call.Args); {
-	case n < 1 || n > 3 || len(t.Named) > 0:
-		return nil, mistake(t, "%s takes (stop), (start, stop) or (start, stop, step)", t.Call.Name)
-	case n == 1:
-		at = 1
-	}
-	for i, a := range t.Call.Args {
-		e, err := b.constant(a)
-		if err == nil && !e.Type().IsInteger() {
-			err = mistake(a, "%s takes whole numbers", t.Call.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if e, err = expr.Cast(e, gpu.Of(gpu.Int64), host.Fold); err != nil {
-			return nil, mistake(a, "%v", err)
-		}
-		v, _ := e.Constant()
-		if !v.Valid {
-			return nil, mistake(a, "%s takes whole numbers, and this is NULL", t.Call.Name)
-		}
-		values[at+i] = v.Int.Int64()
-	}
-	start, stop, step := values[0], values[1], values[2]
-	if step == 0 {
-		return nil, mistake(t, "the step of %s cannot be 0", t.Call.Name)
-	}
-	f := gpu.Field{Name: t.Call.Name, Type: gpu.Of(gpu.Int64)}
-	id := b.md.Add(rel.Column{Field: f})
-	var rows [][]gpu.Scalar
-	for v := start; step > 0 && v < stop || step < 0 && v > stop || t.Call.Name != "range" && v == stop; {
-		if len(rows) == maxSeries {
-			return nil, mistake(t, "%s has more than %d rows", t.Call.Name, maxSeries)
-		}
-		rows = append(rows, []gpu.Scalar{gpu.IntScalar(f.Type, v)})
-		next := v + step
-		if (next > v) != (step > 0) {
-			break // beyond the largest number
-		}
-		v = next
-	}
-	n := rel.NewValues(b.md, b.here(), []rel.ID{id}, rows)
-	return &Relation{node: n, columns: []column{{id: id}}}, nil
 }
 
 // positional joins the rows of two tables by their positions. The shorter one gets nulls.

@@ -19,6 +19,8 @@ type Query struct {
 	// table. It returns ErrNoRows if some table cannot be read yet. Nil means that no table can be read: the columns of
 	// PIVOT are then unknown, and Bind skips whatever depends on them.
 	Texts func(rel.Output) ([]string, error)
+	// Files lists the files of a pattern, in order. Nil means that no file can be read.
+	Files func(pattern string) ([]string, error)
 }
 
 // ErrNoRows is the error of Query.Texts if a table has no rows yet.
