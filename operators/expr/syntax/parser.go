@@ -834,7 +834,7 @@ func (p *parser) withinGroup(n *Call) error {
 	default:
 		return NewError(p.src, pos, "WITHIN GROUP follows percentile_cont, percentile_disc and mode, not %s", n.Name)
 	}
-	if len(n.Args) != arguments || n.Distinct || len(n.Order) > 0 {
+	if len(n.Args) != arguments || n.Star || n.Distinct || len(n.Order) > 0 {
 		return NewError(p.src, pos, "%s has %d arguments before WITHIN GROUP", n.Name, arguments)
 	}
 	if err := p.expect("("); err != nil {
