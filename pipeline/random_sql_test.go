@@ -339,10 +339,12 @@ func (g *queryGenerator) from(s *queryScope, depth int) (n *exprtest.Node, rows 
 		if rows*count > maxQueryRows || len(both) > 30 {
 			break
 		}
-		kind := g.one("", "", "LEFT ", "LEFT ", "RIGHT ", "FULL ", "SEMI ", "ANTI ", "CROSS ", ",", "USING", "NATURAL")
+		kind := g.one("", "", "LEFT ", "LEFT ", "RIGHT ", "FULL ", "SEMI ", "ANTI ", "CROSS ", ",", "USING", "NATURAL", "ASOF")
 		switch {
 		case lateral:
 			kind = g.one("", "LEFT ", "CROSS ", ",")
+		case kind == "ASOF" && !(isTable(more) && len(of(columns, exprtest.Integer)) > 0):
+			kind = ""
 		case (kind == "USING" || kind == "NATURAL") && !(isTable(columns) && isTable(more)):
 			kind = ""
 		}
@@ -354,6 +356,16 @@ func (g *queryGenerator) from(s *queryScope, depth int) (n *exprtest.Node, rows 
 			n = exprtest.New(sourceClass, "? CROSS JOIN ?", n, right)
 		case ",":
 			n = exprtest.New(sourceClass, "?, ?", n, right)
+		case "ASOF": // by the column id, which is unique
+			kind = g.one("", "LEFT ", "RIGHT ", "FULL ", "SEMI ", "ANTI ")
+			on := g.column(of(columns, exprtest.Integer), exprtest.Integer).SQL() + g.one(" >= ", " > ", " <= ", " < ") +
+				more[0].sql
+			for _, c := range more[1:] {
+				if x := of(columns, c.class); len(x) > 0 && g.in(8) {
+					on += " AND " + g.column(x, c.class).SQL() + g.one(" = ", " IS NOT DISTINCT FROM ") + c.sql
+				}
+			}
+			n = exprtest.New(sourceClass, "? ASOF "+kind+"JOIN ? ON "+on, n, right)
 		case "NATURAL":
 			n = exprtest.New(sourceClass, "? NATURAL JOIN ?", n, right)
 			both = columns
