@@ -90,6 +90,10 @@ with recursive r(n) as (select 1 union all select distinct on (n) n + 1 from r w
 with w as (select b, a % 3 as r, count(*) as n, 'x' as k from t group by all union all select b, n % 2, sum(a), 'y' from u group by all) select p.b, p.n, q.n from w p join w q on p.b = q.b where p.k = 'x' and q.k = 'y' and p.r = 1 and p.n > 1 and q.r in (0, 1)
 with w as (select a, b, row_number() over (partition by b order by a, n) as r from u), v as (select a, b, r from w where b < 4 or r = 1) select * from v where b = 2 and r < 3 union all select * from v where b = 1 and a > 2 union all select * from w where b is null or b = 3 and r = 2
 with w as (select b, sum(a) as n from t group by b) select * from w where b = 1 / (n - n + 1) union all select * from w where b = 2 or b = 3
+select a % 4 as x, b, s, count(*), count(a), sum(a), avg(b), min(s), grouping(x, b, s) from t group by cube (x, b, s)
+select a % 4 as x, b, count(*), sum(a * 1.5), max(n) from u group by grouping sets ((x, b), (x), (b), (b), ())
+select b, a, count(*), sum(a) from e group by rollup (b, a)
+with w as (select b, s, sum(a) as v, grouping(b, s) as g from t group by rollup (b, s)) select x.b, x.v, y.v from w x join w y on x.b = y.b and x.g = 1 and y.g = 0
 select a from t union select a from u
 select a from t intersect select a from u
 select a from t except select a from u

@@ -678,7 +678,7 @@ func (s *stepBinder) group(in *Relation) *Relation {
 		return nil
 	}
 	var grouped *groups
-	if s.mergesSets(in, exprs, calls, sets) {
+	if mergesSets(calls, sets) {
 		grouped = s.twoPhase(in.node, exprs, names, calls, sets, nil)
 	} else {
 		below, always := in.node, [][]gpu.Scalar(nil)

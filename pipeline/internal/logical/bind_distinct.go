@@ -60,14 +60,16 @@ func (m partial) merged(input rel.ID, partial gpu.Type) rel.Aggregate {
 
 // mergeable reports whether the first phase is exact, and cannot fail where the result would not. A
 // sum of floats would be rounded once for each distinct value. The sum of some 128-bit values may
-// be larger than the sum of all.
+// be larger than the sum of all, but not that of fewer than 10^11 decimals of mergedPrecision digits.
 func (m partial) mergeable() bool {
 	if m.kind != gpu.Sum {
 		return true
 	}
 	t := m.arg.Type()
-	return t.IsInteger() && t.Kind != gpu.HugeInt || t.Kind == gpu.Decimal && t.Precision <= gpu.MaxNarrowPrecision
+	return t.IsInteger() && t.Kind != gpu.HugeInt || t.Kind == gpu.Decimal && t.Precision <= mergedPrecision
 }
+
+const mergedPrecision = gpu.MaxPrecision - 11
 
 // countedRows is the number of rows per distinct value, by estimate, from which the first phase
 // counts equal values before the second phase sorts them.

@@ -614,9 +614,8 @@ func (s *selecting) grouped(having, qualify *syntax.Node) (err error) {
 		}
 		exprs, names = append(exprs, k.e), append(names, name)
 	}
-	in := s.names.over(s.node)
 	var made *groups
-	if s.mergesSets(in, exprs, s.calls, g.sets) {
+	if mergesSets(s.calls, g.sets) {
 		made = s.twoPhase(s.node, exprs, names, s.calls, g.sets, nil)
 	} else {
 		below, always := s.node, [][]gpu.Scalar(nil)

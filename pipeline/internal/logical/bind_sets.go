@@ -87,9 +87,8 @@ func keyNamed(text string, names, texts []string) int {
 
 // mergesSets reports whether the groups of the finest set are computed first, and then merged to
 // the groups of the other sets. That reads the rows once, instead of once for each set. It needs a
-// set with all keys, fewer groups than rows by estimate, and aggregates whose partial results can
-// be merged.
-func (s *stepBinder) mergesSets(in *Relation, keys []*expr.Expr, calls []expr.AggregateCall, sets [][]bool) bool {
+// set with all keys, and aggregates whose partial results can be merged.
+func mergesSets(calls []expr.AggregateCall, sets [][]bool) bool {
 	if len(sets) < 2 || !slices.ContainsFunc(sets, func(set []bool) bool { return !slices.Contains(set, false) }) {
 		return false
 	}
@@ -105,13 +104,7 @@ func (s *stepBinder) mergesSets(in *Relation, keys []*expr.Expr, calls []expr.Ag
 			return false
 		}
 	}
-	var stats []ColumnStats
-	for _, k := range keys {
-		stats = append(stats, exprStats(k, s.estimator.columnsOf(in.node)))
-	}
-	rows := s.estimator.Rows(in.node)
-	groups, _ := groupsOf(rows, stats)
-	return 2*groups <= rows
+	return true
 }
 
 // expandSets returns each row of a node once for each grouping set. Keys that are not in the set

@@ -30,7 +30,8 @@
 //     of values with many rows become two group-bys too: the second one sorts values with their
 //     counts.
 //   - For grouping sets each row goes into one group-by once for each set, whose number is a key
-//     (bind_sets.go). If a group-by by all keys leaves few groups, these are merged instead.
+//     (bind_sets.go). If their aggregates can be merged, each set merges the groups of a finer one
+//     instead (rule_grouping_sets.go).
 //
 // Estimates come from statistics of the files, and from a sample of a table if the statistics do
 // not tell (sample.go). The conditions on a small table are evaluated on all its rows: these also

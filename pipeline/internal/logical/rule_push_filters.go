@@ -31,8 +31,11 @@ type pushing struct {
 	left      int // moves
 }
 
-// below returns a node with conditions on its columns applied.
+// below returns a node with conditions on its columns applied. A node of which no row passes is not computed.
 func (down *pushing) below(n rel.Node, preds []*expr.Expr) rel.Node {
+	if slices.ContainsFunc(preds, never) {
+		return rel.NewValues(n.Rel().Metadata, n.Rel().Origin, n.Rel().Columns, nil)
+	}
 	if down.left -= len(preds); len(preds) == 0 || down.left < 0 {
 		return rel.NewFilter(n.Rel().Origin, down.rewritten(n), preds)
 	}
@@ -106,6 +109,12 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 		return down.through(n, nil, preds)
 	}
 	panic("logical: unknown node")
+}
+
+// never reports whether a condition is true of no row.
+func never(p *expr.Expr) bool {
+	v, ok := p.Constant()
+	return ok && (!v.Valid || v.Int.Sign() == 0)
 }
 
 // factored takes out of each OR the conditions that all its terms have: they may be equalities for a join.

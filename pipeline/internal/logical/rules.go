@@ -31,6 +31,8 @@ var Rules = []Rule{
 		starts: func(n rel.Node) bool { j, ok := n.(*rel.Join); return ok && j.Unknown() },
 		Doc: "A join with a comparison that is unknown for nulls, as in NOT IN, becomes one that matches, and a " +
 			"count of the nulls or a second join."},
+	{Name: "grouping-sets", starts: is[*rel.Expand], apply: each(cascadeSets),
+		Doc: "The groups of a grouping set merge those of the smallest set that has its keys."},
 	{Name: "push-filters", apply: func(_ *Estimator, n rel.Node) rel.Node { return pushDown(n) },
 		Doc: "Conditions move toward the sources, into joins, and along equalities to the other side. An outer join " +
 			"that keeps rows only for a condition to drop them keeps none."},
