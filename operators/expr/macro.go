@@ -49,6 +49,11 @@ func (b *binder) expand(n syntax.Node, body string, args ...*Expr) (*Expr, error
 	return nil, b.errorf(n, "%v", err)
 }
 
+// between binds a function that is an operator between its arguments, of any types.
+func between(body string) func(*binder, *syntax.Call, []*Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) { return b.expand(n, body, a...) }
+}
+
 // macro binds a function that is an expression over its arguments. kinds has a letter for each
 // argument; the last letter applies to all further arguments. s is text, i an integer, n a number,
 // f a number as a DOUBLE, d a DATE or a TIMESTAMP, v text or a BLOB, x anything.

@@ -322,3 +322,5 @@ select typeof(range), range from range(timestamp '2024-01-31 10:00:00', timestam
 from generate_series(date '2024-03-01', date '2023-12-01', interval '-20 days') with ordinality as s(d)
 select count(*) from range(null) union all select count(*) from range(date '2024-01-01', null, interval 1 day) union all from range('2')
 select * from range(3) with ordinality t(x, o) join generate_series(5, 1, -2) with ordinality s(y, o) using (o)
+select 'abc'.upper(), (1 + 2).add(3), 'a'.concat('b').upper(), -a.abs(), t.a.multiply(2).subtract(1) from t
+select s.upper() u, a.sum(), b.max().divide(2) from t group by s.upper() having a.sum() > 3

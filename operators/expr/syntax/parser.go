@@ -253,6 +253,15 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	case "[":
 		n, err := p.slice(left)
 		return n, true, err
+	case ".":
+		if !p.startsMethod() {
+			return left, false, nil
+		}
+		p.advance()
+		name := p.advance()
+		p.advance()
+		n, err := p.call(name, left)
+		return n, true, err
 	case "::":
 		p.advance()
 		typ, err := p.typeName()
@@ -306,6 +315,12 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 		}
 	}
 	return &Binary{Base: p.at(t.pos, left, right), Op: op, L: left, R: right}, true, nil
+}
+
+// startsMethod reports whether the next tokens are a period, the name of a function and a parenthesis: x.f(y) is f(x, y).
+func (p *parser) startsMethod() bool {
+	name := p.ahead(1)
+	return p.sql && p.peek().is(".") && (name.kind == tokenIdent || name.kind == tokenQuoted) && p.ahead(2).is("(")
 }
 
 // slice parses [n], [from:to], [from:] and [:to] after a text.
@@ -741,7 +756,7 @@ func (p *parser) nameOrCall() (Node, error) {
 		return p.call(t)
 	}
 	n := &Name{p.at(t.pos), []string{t.text}}
-	for p.peek().is(".") {
+	for p.peek().is(".") && !(p.startsMethod() && !p.ahead(1).is("COLUMNS")) {
 		p.advance()
 		part := p.peek()
 		if p.sql && (part.is("*") || part.is("COLUMNS") && p.ahead(1).is("(")) {
@@ -795,10 +810,10 @@ func (p *parser) startsTypedLiteral() bool {
 	return p.ahead(n).kind == tokenString
 }
 
-// call parses the part of a call after its opening parenthesis: the arguments, FILTER (WHERE …) of
-// an aggregate, and OVER (…) of a window function.
-func (p *parser) call(name token) (Node, error) {
-	n := &Call{Name: strings.ToLower(name.text)}
+// call parses the part of a call after its opening parenthesis: the arguments after the first ones,
+// FILTER (WHERE …) of an aggregate, and OVER (…) of a window function.
+func (p *parser) call(name token, first ...Node) (Node, error) {
+	n := &Call{Name: strings.ToLower(name.text), Args: first}
 	err := p.arguments(n)
 	if err == nil && p.peek().is("WITHIN") && p.ahead(1).is("GROUP") {
 		err = p.withinGroup(n)

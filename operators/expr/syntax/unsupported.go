@@ -77,10 +77,7 @@ func (p *parser) unsupportedToken(t token) error {
 	case t.is(":") && next.is("="), t.is("=") && next.is(">"), t.is(">") && before.is("="):
 		why = "arguments with names are possible in table functions only; write the arguments in their order"
 	case t.is(".") && before.kind != tokenIdent && before.kind != tokenQuoted:
-		why = "fields of structs, and functions after a period, are not possible; write f(x) for x.f()"
-	case t.is("(") && (before.kind == tokenIdent || before.kind == tokenQuoted) && p.next > 1 &&
-		p.tokens[p.next-2].is("."):
-		why = "functions after a period are not possible; write f(x) for x.f()"
+		why = "fields of structs are not possible; write a column for each field"
 	default:
 		return nil
 	}
