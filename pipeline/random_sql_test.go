@@ -358,7 +358,8 @@ func (g *queryGenerator) from(s *queryScope, depth int) (n *exprtest.Node, rows 
 			n = exprtest.New(sourceClass, "?, ?", n, right)
 		case "ASOF": // by the column id, which is unique
 			kind = g.one("", "LEFT ", "RIGHT ", "FULL ", "SEMI ", "ANTI ")
-			on := g.column(of(columns, exprtest.Integer), exprtest.Integer).SQL() + g.one(" >= ", " > ", " <= ", " < ") +
+			on := g.column(of(columns, exprtest.Integer), exprtest.Integer).SQL() +
+				g.one(" >= ", " > ", " <= ", " < ") +
 				more[0].sql
 			for _, c := range more[1:] {
 				if x := of(columns, c.class); len(x) > 0 && g.in(8) {

@@ -317,7 +317,8 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	return &Binary{Base: p.at(t.pos, left, right), Op: op, L: left, R: right}, true, nil
 }
 
-// startsMethod reports whether the next tokens are a period, the name of a function and a parenthesis: x.f(y) is f(x, y).
+// startsMethod reports whether the next tokens are a period, the name of a function and a parenthesis: x.f(y) is
+// f(x, y).
 func (p *parser) startsMethod() bool {
 	name := p.ahead(1)
 	return p.sql && p.peek().is(".") && (name.kind == tokenIdent || name.kind == tokenQuoted) && p.ahead(2).is("(")
