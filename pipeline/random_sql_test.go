@@ -339,7 +339,8 @@ func (g *queryGenerator) from(s *queryScope, depth int) (n *exprtest.Node, rows 
 		if rows*count > maxQueryRows || len(both) > 30 {
 			break
 		}
-		kind := g.one("", "", "LEFT ", "LEFT ", "RIGHT ", "FULL ", "SEMI ", "ANTI ", "CROSS ", ",", "USING", "NATURAL", "ASOF")
+		kind := g.one("", "", "LEFT ", "LEFT ", "RIGHT ", "FULL ", "SEMI ", "ANTI ", "CROSS ", ",", "USING", "NATURAL",
+			"ASOF")
 		switch {
 		case lateral:
 			kind = g.one("", "LEFT ", "CROSS ", ",")
