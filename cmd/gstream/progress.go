@@ -85,7 +85,8 @@ func (p plainProgress) update(r *pipeline.Report) {
 	parts := []string{fmt.Sprintf("%s: read %s", r.Wall.Round(time.Second), percent(readFraction(r)))}
 	for _, s := range r.Stages {
 		if s.State == "running" {
-			parts = append(parts, fmt.Sprintf("%s (%s) %s rows", s.Step, s.Kind, humanize.Comma(s.RowsOut)))
+			parts = append(parts, fmt.Sprintf("%s (%s) %s rows%s", s.Step, s.Kind, humanize.Comma(s.RowsOut),
+				iterations(s)))
 		}
 	}
 	parts = append(parts, fmt.Sprintf("wrote %s rows", humanize.Comma(r.Output.Rows)))
@@ -139,6 +140,7 @@ func (p *liveProgress) update(r *pipeline.Report) {
 		if s.Scan != nil && s.Scan.BytesTotal > 0 {
 			done += "  " + percent(float64(s.Scan.BytesRead)/float64(s.Scan.BytesTotal))
 		}
+		done += iterations(s)
 		line("  %-36s %-8s %s", clip(fmt.Sprintf("%s (%s)", s.Step, s.Kind), 36), s.State, done)
 	}
 	if hidden > 0 {
@@ -147,6 +149,14 @@ func (p *liveProgress) update(r *pipeline.Report) {
 	line("  %-36s %-8s %15s rows %9.1f s  %s", "output", "", humanize.Comma(r.Output.Rows), r.Output.Busy.Seconds(),
 		size(r.Output.Bytes))
 	io.WriteString(p.w, b.String())
+}
+
+// iterations describes how far a recursion is; it is empty for other stages.
+func iterations(s pipeline.StageReport) string {
+	if s.Iterations == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" in %s iterations", humanize.Comma(s.Iterations))
 }
 
 // spilled describes how much is spilled to which tier; it is empty if nothing is spilled.
@@ -237,12 +247,12 @@ const (
 // estimate returns the time left, by the speed at which the input is read, and whether it is reliable.
 // It is reliable if all three hold:
 //   - rows stream through to the output: no sort or large group-by collects them until the input ends;
-//   - no scan is waiting, because it may be slower;
+//   - no scan is waiting, because it may be slower, and there is no recursion, which reads its input once;
 //   - all guesses from the second half of the time so far agree.
 func (e *estimator) estimate(r *pipeline.Report) (time.Duration, bool) {
 	f := readFraction(r)
 	for _, s := range r.Stages {
-		if s.Kind == "sort" || s.Kind == "group" && s.Estimate > 1e6 || s.Kind == "scan" && s.State == "waiting" {
+		if s.Kind == "sort" || s.Kind == "recursion" || s.Kind == "group" && s.Estimate > 1e6 || s.Kind == "scan" && s.State == "waiting" {
 			return 0, false
 		}
 	}
