@@ -32,6 +32,13 @@ type Resident interface {
 	ResidentBytes() int64
 }
 
+// Reusable is an operator that may be used again, once it is finalized and a pipeline has ended: for the strides of
+// another pipeline, with new lanes.
+type Reusable interface {
+	// Reusable reports whether no lane has left anything in the operator.
+	Reusable() bool
+}
+
 // Grant is the memory that the runner lets an operator use. Task.Share returns how much of it the operator
 // may take for one purpose.
 type Grant struct {

@@ -656,16 +656,25 @@ func (g *queryGenerator) query(outer *queryScope, depth int, want []exprtest.Cla
 	ctes := g.ctes
 	defer func() { g.ctes = ctes }()
 	var with []*exprtest.Node
-	text := ""
+	text, recursive := "", ""
 	for depth > 0 && g.budget > 1 && g.in(5) && len(with) < 2 {
-		q := g.query(outer, depth-1, nil)
-		t := tableOfCTE{g.name("w"), q}
-		text += []string{"WITH ", ", "}[min(len(with), 1)] + t.name
-		if g.in(4) {
+		t := tableOfCTE{name: g.name("w")}
+		repeats, named := g.in(3), g.in(4)
+		if repeats {
+			t.drawnQuery = g.recursion(outer, t.name, depth-1)
+			recursive = "RECURSIVE "
+		} else {
+			t.drawnQuery = g.query(outer, depth-1, nil)
+		}
+		q := t.drawnQuery
+		text += []string{"", ", "}[min(len(with), 1)] + t.name
+		if named && !repeats {
 			t.names = nil
 			for range q.classes {
 				t.names = append(t.names, g.name("z"))
 			}
+		}
+		if named || repeats {
 			text += "(" + strings.Join(t.names, ", ") + ")"
 		}
 		text += " AS " + g.one("", "", "MATERIALIZED ", "NOT MATERIALIZED ") + "(?)"
@@ -690,12 +699,53 @@ func (g *queryGenerator) query(outer *queryScope, depth int, want []exprtest.Cla
 		return q
 	}
 	if text != "" {
-		text += " "
+		text = "WITH " + recursive + text + " "
 	}
 	q.order = order + limit
 	q.node = exprtest.New(queryClass, text+"???", append(with, q.node, exprtest.Leaf(clauseClass, order),
 		exprtest.Leaf(clauseClass, limit))...)
 	return q
+}
+
+// recursion draws the body of a recursive query. Its first column counts the iterations, of which there are three at
+// most.
+func (g *queryGenerator) recursion(outer *queryScope, name string, depth int) drawnQuery {
+	anchor := g.query(outer, depth, nil)
+	as := g.name("r")
+	out := drawnQuery{classes: append([]exprtest.Class{exprtest.Integer}, anchor.classes...), rows: 3 * anchor.rows}
+	s := &queryScope{outer: outer}
+	for _, c := range out.classes {
+		out.names = append(out.names, g.name("z"))
+		s.columns = append(s.columns, queryColumn{as + "." + out.names[len(out.names)-1], c})
+	}
+	s.plain = s.columns
+	ctes := g.ctes
+	defer func() { g.ctes = ctes }()
+	g.ctes = append(slices.Clone(g.ctes), tableOfCTE{name, out})
+	from := exprtest.Leaf(clauseClass, "")
+	if g.in(2) {
+		n, columns, rows, lateral := g.source(s, 0, nil)
+		if !lateral && anchor.rows*rows*rows <= maxQueryRows {
+			s.columns = slices.Concat(s.columns, columns)
+			s.plain = s.columns
+			from = exprtest.New(clauseClass, g.one(" JOIN", " LEFT JOIN", " SEMI JOIN", " ANTI JOIN")+" ? ON ?", n,
+				g.condition(s, 0))
+			if strings.Contains(from.SQL(), "I JOIN") {
+				s.columns = s.columns[:len(out.classes)]
+				s.plain = s.columns
+			}
+			out.rows *= rows
+		}
+	}
+	text, args := "SELECT 0, q.* FROM (?) AS q "+g.one("UNION ALL", "UNION")+" SELECT ? + 1",
+		[]*exprtest.Node{anchor.node, exprtest.Leaf(exprtest.Integer, s.columns[0].sql)}
+	for _, c := range anchor.classes {
+		text += ", ?"
+		args = append(args, g.value(s, c, depth))
+	}
+	out.node = exprtest.New(queryClass, text+" FROM "+name+" AS "+as+"? WHERE "+s.columns[0].sql+" < 2 AND ?",
+		append(args, from, g.condition(s, depth))...)
+	return out
 }
 
 // body draws a SELECT, VALUES or a set operation.

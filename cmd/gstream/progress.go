@@ -252,7 +252,8 @@ const (
 func (e *estimator) estimate(r *pipeline.Report) (time.Duration, bool) {
 	f := readFraction(r)
 	for _, s := range r.Stages {
-		if s.Kind == "sort" || s.Kind == "recursion" || s.Kind == "group" && s.Estimate > 1e6 || s.Kind == "scan" && s.State == "waiting" {
+		waiting := s.Kind == "scan" && s.State == "waiting"
+		if s.Kind == "sort" || s.Kind == "recursion" || s.Kind == "group" && s.Estimate > 1e6 || waiting {
 			return 0, false
 		}
 	}

@@ -49,6 +49,8 @@ func describeBuild(kind string, b rel.Build) string {
 		return "the job says so"
 	case rel.RowPerPartition:
 		return "a row for each partition"
+	case rel.OnceForAll:
+		return fmt.Sprintf("once for all iterations, about %s rows", logical.Approximate(b.BuildRows))
 	case rel.FewerRows, rel.RangeKey:
 		return fmt.Sprintf("about %s rows against %s", logical.Approximate(b.BuildRows),
 			logical.Approximate(b.ProbeRows))

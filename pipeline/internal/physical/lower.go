@@ -82,6 +82,7 @@ func laidOut(r *rel.Relation, ids []rel.ID) (*gpu.Schema, layout) {
 // *job.Diagnostic of the step whose operator refuses it.
 func Lower(name string, e *logical.Estimator, o rel.Output) (*Plan, error) {
 	all := requiredOf(o.Columns...)
+	o.Root = onceEach(o.Root)
 	l := &lowering{Estimator: e, looking: true, held: map[*rel.Share]*holding{}, paths: map[*Stage]*scanPath{},
 		loops: map[*rel.Loop]*Stage{}}
 	root, at, err := l.lower(o.Root, all)
@@ -97,6 +98,23 @@ func Lower(name string, e *logical.Estimator, o rel.Output) (*Plan, error) {
 	}
 	root.order(false)
 	return &Plan{Name: name, Root: root, Permutation: at.all(o.Columns), Schema: o.Schema()}, nil
+}
+
+// onceEach materializes recursions, so that one that several nodes read has one stage. The nodes may have become
+// different ones since the binder made one of them for all.
+func onceEach(root rel.Node) rel.Node {
+	held := map[*rel.Loop]rel.Node{}
+	return rel.Remembered(func(n rel.Node, again func(rel.Node) rel.Node) rel.Node {
+		n = rel.WithInputs(n, again)
+		r, ok := n.(*rel.Recursive)
+		if !ok {
+			return n
+		}
+		if held[r.Loop] == nil {
+			held[r.Loop] = rel.NewMaterialized(r, &rel.Share{Step: r.Origin.Step})
+		}
+		return held[r.Loop]
+	})(root)
 }
 
 // lowering lowers one plan. If steps are held, it does so twice: the first pass finds out which of

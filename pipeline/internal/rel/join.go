@@ -45,7 +45,7 @@ const (
 type Build struct {
 	Side   Side
 	Reason BuildReason
-	// BuildRows and ProbeRows are the estimated rows of the sides, of FewerRows and RangeKey.
+	// BuildRows and ProbeRows are the estimated rows of the sides, of FewerRows, RangeKey and OnceForAll.
 	BuildRows, ProbeRows float64
 }
 
@@ -59,6 +59,7 @@ const (
 	RowPerPartition                    // the side has a row for each partition of a window
 	FewerRows                          // the side has fewer rows, by estimate
 	RangeKey                           // the side has the key of the Range
+	OnceForAll                         // all iterations of a recursion can use what the side builds
 )
 
 // ChainOrder tells why a chain of inner joins has its order.

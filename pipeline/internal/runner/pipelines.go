@@ -50,6 +50,7 @@ type opRun struct {
 	scan   *physical.Scan // nil for other stages
 	op     operators.Operator
 	closed atomic.Bool
+	keeper *recursion                    // that keeps the operator for later iterations if it can; nil for none
 	reader atomic.Pointer[source.Reader] // of a scan, once it is open
 	// flushed is where lanes wait before they take parts of a streaming operator's rows.
 	flushed barrier
@@ -75,7 +76,7 @@ func (o *opRun) done() bool {
 // close closes the operator, once.
 func (o *opRun) close() error {
 	o.state.Store(stateDone)
-	if o.op == nil || o.closed.Swap(true) {
+	if o.op == nil || o.closed.Swap(true) || o.keeper.keep(o) {
 		return nil
 	}
 	return o.op.Close()
@@ -114,7 +115,9 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return nil, err
 	}
 	var build *pipelineRun
-	if len(st.Inputs) > 1 {
+	keeper := r.keeper(st)
+	kept := keeper.keeps(st)
+	if len(st.Inputs) > 1 && kept == nil {
 		if build, err = r.prepare(st.Inputs[1]); err != nil {
 			return nil, err
 		}
@@ -125,6 +128,10 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 	}
 	if build != nil {
 		p.builds = append(p.builds, r.collect(build, o))
+	}
+	if o.keeper = keeper; kept != nil {
+		o.op = kept
+		p.earlier += kept.(operators.Resident).ResidentBytes()
 	}
 	switch o.op.(type) {
 	case operators.Stopper:

@@ -32,12 +32,13 @@ type recursion struct {
 	stage  *physical.Stage
 	spec   *physical.Recursive
 	op     *opRun
-	rows   *recursive.Recursion // the operator
-	anchor *pipelineRun         // collects the anchor
-	next   *iteration           // nil if it is not prepared
-	last   *workingTable        // rows of the last iteration; nil at the end
-	held   []*materialized      // that iterations read
-	number int64                // of the iteration
+	rows   *recursive.Recursion                   // the operator
+	anchor *pipelineRun                           // collects the anchor
+	next   *iteration                             // nil if it is not prepared
+	last   *workingTable                          // rows of the last iteration; nil at the end
+	held   []*materialized                        // that iterations read
+	kept   map[*physical.Stage]operators.Operator // joins whose build sides all iterations use
+	number int64                                  // of the iteration
 	ended  bool
 }
 
@@ -257,6 +258,9 @@ func (rec *recursion) end() (err error) {
 		err = rec.next.end()
 	}
 	err = with(err, rec.replace(nil))
+	for _, op := range rec.kept {
+		err = with(err, op.Close())
+	}
 	for _, h := range rec.held {
 		err = with(err, h.close())
 	}
@@ -264,6 +268,41 @@ func (rec *recursion) end() (err error) {
 		err = with(err, rec.op.close())
 	}
 	return err
+}
+
+// keeper returns the recursion that keeps the operator of a join for later iterations, because they would build the
+// same: nil if there is none. A frugal run keeps nothing, since tables cannot spill.
+func (r *run) keeper(st *physical.Stage) *recursion {
+	if _, ok := st.Spec.(*physical.Join); !ok || r.iteration == nil || r.frugal {
+		return nil
+	}
+	if owner := r.owner(st.Inputs[1]); owner != r {
+		return r.within(owner)
+	}
+	return nil
+}
+
+// keeps returns the operator that the recursion keeps for a stage, nil if there is none.
+func (rec *recursion) keeps(st *physical.Stage) operators.Operator {
+	if rec == nil {
+		return nil
+	}
+	return rec.kept[st]
+}
+
+// keep keeps the operator of a pipeline that has ended, and reports whether it does so.
+func (rec *recursion) keep(o *opRun) bool {
+	if rec == nil || rec.ended {
+		return false
+	}
+	if op, ok := o.op.(operators.Reusable); !ok || !op.Reusable() {
+		return false
+	}
+	if rec.kept == nil {
+		rec.kept = map[*physical.Stage]operators.Operator{}
+	}
+	rec.kept[o.Stage] = o.op
+	return true
 }
 
 // recursionFeed returns the rows of the anchor, and then those of each iteration. An iteration runs when a lane has
