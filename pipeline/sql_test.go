@@ -129,17 +129,17 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 	table := func(columns ...gpu.Field) declaredTable { return declaredTable{&gpu.Schema{Fields: columns}} }
 	number := func(name string) gpu.Field { return gpu.Field{Name: name, Type: gpu.Of(gpu.Int32), Nullable: true} }
 	for query, want := range map[string]string{
-		"SELECT x FROM t":                          `column 8: there is no column "x"`,
-		"SELECT a FROM tt":                         `there is no table "tt" (did you mean "t"?)`,
-		"SELECT a, sum(b) FROM t":                  `column "a" is neither a key of GROUP BY`,
-		"SELECT * FROM t GROUP BY a":               `column "b" is neither a key of GROUP BY`,
-		"SELECT (SELECT a, b FROM t)":              "must have one column, and this one has 2",
-		"SELECT a FROM t, t":                       `there are two tables "t"`,
-		"SELECT a FROM t UNION SELECT a, b FROM t": "as many columns on both sides",
-		"SELECT (SELECT max(t.a)) FROM t":          "an aggregate of columns of the query around",
-		"SELECT a FROM t ORDER BY 2":               "ORDER BY 2 is out of range",
-		"SELECT a FROM t WHERE sum(a) > 1":         "sum",
-		"SELECT sum(a) OVER w FROM t":              `there is no window "w"`,
+		"SELECT x FROM t":                             `column 8: there is no column "x"`,
+		"SELECT a FROM tt":                            `there is no table "tt" (did you mean "t"?)`,
+		"SELECT a, sum(b) FROM t":                     `column "a" is neither a key of GROUP BY`,
+		"SELECT * FROM t GROUP BY a":                  `column "b" is neither a key of GROUP BY`,
+		"SELECT (SELECT a, b FROM t)":                 "must have one column, and this one has 2",
+		"SELECT a FROM t, t":                          `there are two tables "t"`,
+		"SELECT a FROM t UNION SELECT a, b FROM t":    "as many columns on both sides",
+		"SELECT (SELECT max(b) FROM range(2)) FROM t": "an aggregate of columns of the query around",
+		"SELECT a FROM t ORDER BY 2":                  "ORDER BY 2 is out of range",
+		"SELECT a FROM t WHERE sum(a) > 1":            "sum",
+		"SELECT sum(a) OVER w FROM t":                 `there is no window "w"`,
 		"CREATE MACRO m(x) AS (SELECT max(b) FROM t WHERE a = x); SELECT m(a) FROM t": "its arguments are constants",
 
 		"PIVOT range(2001) ON range USING count(*)":    "column 22: PIVOT makes more than 2000 columns",

@@ -324,3 +324,6 @@ select count(*) from range(null) union all select count(*) from range(date '2024
 select * from range(3) with ordinality t(x, o) join generate_series(5, 1, -2) with ordinality s(y, o) using (o)
 select 'abc'.upper(), (1 + 2).add(3), 'a'.concat('b').upper(), -a.abs(), t.a.multiply(2).subtract(1) from t
 select s.upper() u, a.sum(), b.max().divide(2) from t group by s.upper() having a.sum() > 3
+select b, (select max(t.a) + count(*) from u where u.b = t.b), (select string_agg(t.s, ',' order by t.a)) from t group by b
+select b, (select max(x.a) from (select a from u) x where x.a < max(t.a)) from t group by b having exists (select 1 from u where u.n > min(t.a)) order by (select max(t.a)) desc
+select (select sum(a)), (select (select count(distinct t.b))), (select sum(t.a) filter (where t.b > 1) from u limit 1) from t

@@ -2,11 +2,13 @@ package syntax
 
 import "slices"
 
-// EachTable calls f for the tables of FROM in a statement and in all queries inside it: each *TableName and
-// *TableFunction.
+// EachTable calls f for the tables of FROM in a statement and in all queries inside it.
 func EachTable(s Statement, f func(TableRef)) {
 	_, _ = (&rewriter{table: f}).statement(s) // without a function for expressions there is no error
 }
+
+// AliasOf returns the alias of a table, and its sample.
+func AliasOf(t TableRef) Alias { return *aliasOf(t) }
 
 // ReplaceAll is Replace for all expressions of a statement, also in the queries inside it.
 func ReplaceAll(s Statement, f func(Node) (Node, error)) (Statement, error) {
@@ -128,15 +130,11 @@ func (r *rewriter) tables(list []TableRef) []TableRef {
 }
 
 func (r *rewriter) tableRef(t TableRef) TableRef {
+	if r.table != nil {
+		r.table(t)
+	}
 	switch n := t.(type) {
-	case *TableName:
-		if r.table != nil {
-			r.table(n)
-		}
 	case *TableFunction:
-		if r.table != nil {
-			r.table(n)
-		}
 		c, call := *n, *n.Call
 		call.Args, c.Call, c.Named = r.nodes(call.Args), &call, slices.Clone(n.Named)
 		for i := range c.Named {

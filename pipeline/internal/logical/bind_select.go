@@ -587,10 +587,15 @@ func (s *selecting) grouped(having, qualify *syntax.Node) (err error) {
 		list = append(list, &s.outputs[i].x)
 	}
 	for _, x := range list {
-		if *x != nil && s.hasAggregate(*x, 0) {
-			aggregates = true
+		if *x == nil {
+			continue
 		}
+		if *x, err = s.withoutInnerAggregates(*x); err != nil {
+			return err
+		}
+		aggregates = aggregates || s.hasAggregate(*x, 0)
 	}
+	aggregates = aggregates || len(s.calls) > 0
 	if !aggregates {
 		return nil
 	}
@@ -640,7 +645,7 @@ func (s *selecting) grouped(having, qualify *syntax.Node) (err error) {
 		if *x == nil {
 			continue
 		}
-		*x, err = syntax.Replace(*x, func(n syntax.Node) (syntax.Node, error) {
+		*x, err = syntax.ReplaceDeep(*x, func(n syntax.Node) (syntax.Node, error) {
 			if r, ok := n.(*syntax.Resolved); ok {
 				if p, ok := r.Value.(pendingCall); ok {
 					return &syntax.Resolved{Base: r.Base, Value: s.node.Rel().Expr(made.calls[p.call])}, nil
@@ -704,6 +709,54 @@ func (s *selecting) withoutAggregates(n syntax.Node, depth int) (syntax.Node, er
 	})
 }
 
+// withoutInnerAggregates binds the aggregates in the subqueries of a tree that belong to this SELECT: all of their
+// columns are columns of its tables, by the names of these.
+func (s *selecting) withoutInnerAggregates(n syntax.Node) (syntax.Node, error) {
+	return syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
+		sub, ok := n.(*syntax.Subquery)
+		if !ok {
+			return nil, nil
+		}
+		inner := map[string]bool{} // names of the tables in the subquery
+		syntax.EachTable(sub.Query, func(t syntax.TableRef) {
+			inner[folded(syntax.AliasOf(t).Name)] = true
+			if t, ok := t.(*syntax.TableName); ok {
+				inner[folded(t.Parts[len(t.Parts)-1])] = true
+			}
+		})
+		found := false
+		q, err := syntax.ReplaceAll(sub.Query, func(n syntax.Node) (syntax.Node, error) {
+			if c, ok := n.(*syntax.Call); ok && c.Over == nil && expr.IsAggregate(c.Name) && s.belongs(c, inner) {
+				found = true
+				return s.aggregateCall(c)
+			}
+			return nil, nil
+		})
+		if err != nil || !found {
+			return nil, err
+		}
+		c := *sub
+		c.Query = q.(*syntax.Query)
+		return &c, nil
+	})
+}
+
+// belongs reports whether an aggregate in a subquery with tables of some names has columns, all of this SELECT.
+func (s *selecting) belongs(c *syntax.Call, inner map[string]bool) bool {
+	some, all := false, !has[*syntax.Subquery](c)
+	_, _ = syntax.Replace(c, func(n syntax.Node) (syntax.Node, error) {
+		name, ok := n.(*syntax.Name)
+		if !ok {
+			return nil, nil
+		}
+		_, err := expr.Bind(name, s.scope(s.names))
+		some = true
+		all = all && err == nil && (len(inner) == 0 || len(name.Parts) > 1 && !inner[folded(name.Parts[0])])
+		return nil, nil
+	})
+	return some && all
+}
+
 // aggregateCall binds a call of an aggregate, and returns a tree in which its results are pending.
 func (s *selecting) aggregateCall(n *syntax.Call) (syntax.Node, error) {
 	x, err := s.resolvedBelow(n)
@@ -712,7 +765,7 @@ func (s *selecting) aggregateCall(n *syntax.Call) (syntax.Node, error) {
 	}
 	if s.onlyOuter(x) {
 		return nil, mistake(n, "an aggregate of columns of the query around a subquery is an aggregate of that query; "+
-			"compute it there, in its FROM, and use its name here")
+			"write the names of the tables before the columns, as in max(t.a)")
 	}
 	found, post, err := expr.BindAggregates(x, s.scopeAt(s.names.over(s.node), ".sql"))
 	if err != nil {

@@ -38,6 +38,7 @@ func (b *queryBinder) resolved(l *level, n syntax.Node) (syntax.Node, error) {
 		case *syntax.Name:
 			return b.meaning(l, n)
 		case *syntax.Resolved:
+			l.uses(n)
 			return b.stillThere(l, n)
 		case *syntax.Subquery:
 			return b.subquery(l, n)
@@ -60,6 +61,25 @@ func (b *queryBinder) resolved(l *level, n syntax.Node) (syntax.Node, error) {
 		}
 		return nil, nil
 	})
+}
+
+// uses takes note of columns of outer levels, such as aggregates of a query around.
+func (l *level) uses(n *syntax.Resolved) {
+	e, ok := n.Value.(*expr.Expr)
+	if !ok {
+		return
+	}
+	for _, id := range e.Columns() {
+		for at := l.outer; at != nil; at = at.outer {
+			if at.node == nil || !at.node.Rel().Has(id) {
+				continue
+			}
+			for inner := l; inner != at; inner = inner.outer {
+				inner.free[id] = true
+			}
+			break
+		}
+	}
 }
 
 // stillThere refuses a column of the rows before a group-by, such as one of a star.
