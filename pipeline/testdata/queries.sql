@@ -327,3 +327,4 @@ select s.upper() u, a.sum(), b.max().divide(2) from t group by s.upper() having 
 select b, (select max(t.a) + count(*) from u where u.b = t.b), (select string_agg(t.s, ',' order by t.a)) from t group by b
 select b, (select max(x.a) from (select a from u) x where x.a < max(t.a)) from t group by b having exists (select 1 from u where u.n > min(t.a)) order by (select max(t.a)) desc
 select (select sum(a)), (select (select count(distinct t.b))), (select sum(t.a) filter (where t.b > 1) from u limit 1) from t
+select u.* not ilike 'N', t.* exclude (a) similar to 'd.*' from t join u on t.a = u.n

@@ -250,19 +250,34 @@ func (p *parser) star(pos int, table string) (*StarExpr, error) {
 		return nil, err
 	}
 	n.Base = p.at(pos, n.children()...)
-	t, next := p.peek(), p.ahead(1)
-	if !t.is("NOT") {
+	t, next, words := p.peek(), p.ahead(1), 1
+	if n.Not = t.is("NOT"); n.Not {
+		words = 2
+	} else {
 		next = t
 	}
 	switch {
 	case t.is("EXCLUDE"), t.is("REPLACE"), t.is("RENAME"):
 		return nil, NewError(p.src, t.pos, "found %s: the order after * is EXCLUDE, REPLACE, RENAME",
 			strings.ToUpper(t.text))
-	case next.is("LIKE"), next.is("ILIKE"), next.is("SIMILAR"), next.is("GLOB"), next.is("~"):
-		return nil, NewError(p.src, t.pos, "a star with %s is not possible; write COLUMNS('regular expression')",
+	case next.is("LIKE"), next.is("ILIKE"):
+		n.Like = strings.ToUpper(next.text)
+	case next.is("SIMILAR") && p.ahead(words).is("TO"):
+		n.Like = "SIMILAR TO"
+		words++
+	case next.is("GLOB"), next.is("~"):
+		return nil, NewError(p.src, t.pos, "a star with %s is not possible; write * SIMILAR TO 'regular expression'",
 			strings.ToUpper(next.text))
 	}
-	return n, nil
+	if n.Like == "" {
+		n.Not = false
+		return n, nil
+	}
+	p.next += words
+	var err error
+	n.Pattern, err = p.expression(bindBetween)
+	n.Base = p.at(pos, n.children()...)
+	return n, err
 }
 
 // starOf parses * and COLUMNS(…) after the name of a table and a period.

@@ -97,8 +97,12 @@ type (
 	StarExpr struct {
 		Base
 		Star
-		Pattern Node // the argument of COLUMNS, nil for * and COLUMNS(*)
-		Columns bool // COLUMNS(…)
+		// Pattern is the argument of COLUMNS, nil for * and COLUMNS(*). With Like it is the pattern of * LIKE, ILIKE or
+		// SIMILAR TO, or with Not of * NOT LIKE, of the names of columns.
+		Pattern Node
+		Columns bool   // COLUMNS(…)
+		Like    string // in upper case; "" without
+		Not     bool
 	}
 	// Subquery is a query in an expression. Kind is "" for a scalar subquery, EXISTS, or a comparison: X Op ANY or X
 	// Op ALL. IN is = ANY, and NOT IN is <> ALL.

@@ -19,7 +19,7 @@ func (n *StarExpr) children() []Node {
 }
 
 func (n *StarExpr) write(b *strings.Builder) {
-	if n.Columns && n.Pattern == nil {
+	if n.Columns && (n.Pattern == nil || n.Like != "") {
 		b.WriteString("COLUMNS(")
 		defer b.WriteByte(')')
 	}
@@ -27,7 +27,7 @@ func (n *StarExpr) write(b *strings.Builder) {
 		writeIdent(b, n.Table)
 		b.WriteByte('.')
 	}
-	if n.Pattern != nil {
+	if n.Pattern != nil && n.Like == "" {
 		b.WriteString("COLUMNS(")
 		n.Pattern.write(b)
 		b.WriteByte(')')
@@ -53,6 +53,13 @@ func (n *StarExpr) write(b *strings.Builder) {
 		writeIdent(b, c.As)
 	}
 	closeItems(b, len(n.Rename))
+	if n.Like != "" {
+		if n.Not {
+			b.WriteString(" NOT")
+		}
+		b.WriteString(" " + n.Like + " ")
+		n.Pattern.write(b)
+	}
 }
 
 // writeItem writes what stands before the item i of a list.

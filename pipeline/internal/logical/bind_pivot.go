@@ -16,7 +16,7 @@ import (
 
 // columnsOf returns the columns that COLUMNS stands for, in the order of the tables.
 func (s *selecting) columnsOf(n *syntax.StarExpr) ([]output, error) {
-	if n.Pattern == nil {
+	if n.Pattern == nil || n.Like != "" {
 		star := *n
 		star.Columns = false
 		return s.star(&star)
@@ -410,8 +410,9 @@ func (b *queryBinder) unpivot(t *syntax.Unpivot, l *level) (*Relation, error) {
 				columns = append(columns, output{x: x, name: firstName(x)})
 				continue
 			}
-			star = &syntax.StarExpr{Base: star.Base, Star: star.Star, Pattern: star.Pattern, Columns: true}
-			more, err := s.columnsOf(star)
+			all := *star
+			all.Columns = true
+			more, err := s.columnsOf(&all)
 			if err != nil {
 				return nil, err
 			}

@@ -345,14 +345,40 @@ func (s *selecting) star(n *syntax.StarExpr) ([]output, error) {
 		if name, ok := names[at]; ok {
 			o.name, o.tables = name, nil
 		}
-		if !excluded[at] {
+		like, err := s.isLike(n, in.name(at))
+		if err != nil {
+			return nil, err
+		}
+		if !excluded[at] && like {
 			out = append(out, o)
 		}
+	}
+	if len(out) == 0 && n.Like != "" {
+		return nil, mistake(n.Pattern, "* has no column whose name matches the pattern")
 	}
 	if len(out) == 0 {
 		return nil, mistake(n, "EXCLUDE leaves no column")
 	}
 	return out, nil
+}
+
+// isLike reports whether a column of a star meets its LIKE, if it has one.
+func (s *selecting) isLike(n *syntax.StarExpr, name string) (bool, error) {
+	if n.Like == "" {
+		return true, nil
+	}
+	x := &syntax.Resolved{Base: n.Base, Value: expr.Literal(gpu.StringScalar(name))}
+	base := syntax.At(n, x, n.Pattern)
+	var condition syntax.Node = &syntax.Like{Base: base, X: x, Pattern: n.Pattern, Fold: n.Like == "ILIKE"}
+	if n.Like == "SIMILAR TO" {
+		condition = &syntax.Call{Base: base, Name: "regexp_full_match", Args: []syntax.Node{x, n.Pattern}}
+	}
+	e, err := s.constant(condition)
+	if err != nil {
+		return false, err
+	}
+	v, _ := e.Constant()
+	return v.Valid && (v == gpu.BoolScalar(true)) != n.Not, nil
 }
 
 // sortOutput is a key of ORDER BY: an output.
