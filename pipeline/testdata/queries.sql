@@ -48,6 +48,12 @@ with c(x, y) as (select a, b from t), d as (select x from c where y = 1) select 
 with recursive r(n) as (select 1 union all select n + 1 from r where n < 20) from r
 with recursive r(n) as (select 1 union select n * 3 % 17 from r) from r
 with recursive f(i, a, b) as (select 1, 0::hugeint, 1::hugeint union all select i + 1, b, a + b from f where i < 100) select i, a from f
+select distinct t.b from t, u where t.a < u.a and t.b >= u.b
+select distinct u.s from t join u on t.b = u.b left join u v on v.a = u.a
+with w as (select t.a, u.n from t join u on t.b = u.b) select a from t where a in (select a from w) and a not in (select a from w c where c.n > 3 and c.a is not null)
+with w as (select t.a from t join u on t.b = u.b) select a, (select count(*) from w) from t where exists (select 1 from w where w.a = t.a)
+select b from t intersect select u.b from u join t on u.a = t.a
+select count(*) from (select distinct t.b, t.a % 2 from t join u on t.a = u.a where t.b in (select t.b from t join u using (b) order by t.b limit 4)) x
 with recursive r(a, d) as (select a, 0 from t where a = 1 union select u.n::int, 0 from r join u on u.a = r.a) from r
 with recursive r(a, d) as (select a, 0 from t where a < 3 union all select u.n::int, d + 1 from r join u on u.a = r.a where d < 4) from r
 with recursive h(id, depth, path) as (select a, 0, a::varchar from t where a < 2 union all select t.a, depth + 1, path || '/' || t.a from t join h on t.a // 2 = h.id and t.a > 1) from h

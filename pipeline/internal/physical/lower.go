@@ -43,8 +43,19 @@ func (l layout) all(ids []rel.ID) []int {
 	return out
 }
 
-// required is the set of a node's columns that are used above it.
+// required is the set of a node's columns that are used above it. With anyNumber, it does not matter above the node how
+// many rows are equal, as long as there is one: the right side of a semi join, and the rows of DISTINCT.
 type required map[rel.ID]bool
+
+const anyNumber = rel.None
+
+// like returns the set with anyNumber if another set has it.
+func (n required) like(other required) required {
+	if other[anyNumber] {
+		return n.with(anyNumber)
+	}
+	return n
+}
 
 func requiredOf(ids ...rel.ID) required { return required{}.with(ids...) }
 
@@ -158,6 +169,7 @@ type holding struct {
 	readers int
 	kept    bool     // for the iterations of a recursion
 	need    required // columns that a reader uses
+	number  bool     // a reader uses the number of equal rows
 	stage   *Stage   // of the first reader
 	lay     layout
 }
@@ -361,7 +373,7 @@ func (l *lowering) lowerProject(n *rel.Project, need required) (*Stage, layout, 
 		_, col := n.Exprs[i].IsColumn()
 		bare = bare && col
 	}
-	in, lay, err := l.lower(n.In, below)
+	in, lay, err := l.lower(n.In, below.like(need))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -410,6 +422,10 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 	if n.Kind.Pairs() {
 		outRight = need.among(right.Columns)
 	}
+	if need[anyNumber] && n.Kind == join.Inner && n.Range == nil && n.AsOf == nil && n.Algorithm == "" &&
+		n.Build.Side == rel.NoSide && (len(outLeft) == 0 || len(outRight) == 0) {
+		return l.lowerJoin(semi(n, len(outRight) > 0), need)
+	}
 	compared := requiredOf(expr.And(n.Residual...).Columns()...)
 	keyLeft, keyRight := n.LeftKeys, n.RightKeys
 	if n.Range != nil {
@@ -428,7 +444,11 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 		return l.lower(n.Left, requiredOf(outLeft...))
 	}
 	lower := func(side rel.Node, out, keys []rel.ID) (*Stage, layout, error) {
-		return l.lower(side, requiredOf(out...).with(keys...).with(compared.among(side.Rel().Columns)...))
+		below := requiredOf(out...).with(keys...).with(compared.among(side.Rel().Columns)...)
+		if !n.Kind.Pairs() && side == n.Right {
+			return l.lower(side, below.with(anyNumber))
+		}
+		return l.lower(side, below.like(need))
 	}
 	leftStage, leftLay, err := lower(n.Left, outLeft, keyLeft)
 	if err != nil {
@@ -516,6 +536,17 @@ func (l *lowering) lowerJoin(n *rel.Join, need required) (*Stage, layout, error)
 	st.Spec = &Join{What: n.What() + " join", Spec: spec}
 	l.filterProbe(st, spec, l.ProbeMatch(n))
 	return st, out, nil
+}
+
+// semi returns an inner join as a semi join, of the right side if only its columns are used.
+func semi(n *rel.Join, right bool) *rel.Join {
+	spec, l, r := n.JoinSpec, n.Left, n.Right
+	if spec.Kind = join.Semi; right {
+		l, r, spec.LeftKeys, spec.RightKeys = r, l, spec.RightKeys, spec.LeftKeys
+	}
+	out := rel.NewJoin(n.Origin, l, r, spec)
+	out.Order = n.Order
+	return out
 }
 
 // exchanged returns the kind of a join with its sides exchanged.
@@ -610,7 +641,11 @@ func (l *lowering) lowerGroup(n *rel.Group, need required) (*Stage, layout, erro
 			used, kept = append(used, a.Columns()...), append(kept, a.Out)
 		}
 	}
-	in, lay, err := l.lower(n.In, requiredOf(used...))
+	below := requiredOf(used...)
+	if len(kept) == len(n.Keys) {
+		below = below.with(anyNumber)
+	}
+	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -750,7 +785,11 @@ func (l *lowering) lowerSort(n *rel.Sort, need required) (*Stage, layout, error)
 	for _, k := range n.Keys {
 		used = append(used, k.Column)
 	}
-	in, lay, err := l.lower(n.In, need.with(used...))
+	below := need.with(used...)
+	if n.Limit >= 0 || n.Offset > 0 {
+		delete(below, anyNumber)
+	}
+	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -765,7 +804,7 @@ func (l *lowering) lowerSort(n *rel.Sort, need required) (*Stage, layout, error)
 }
 
 func (l *lowering) lowerLimit(n *rel.Limit, need required) (*Stage, layout, error) {
-	in, lay, err := l.lower(n.In, need)
+	in, lay, err := l.lower(n.In, requiredOf(need.among(n.Columns)...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -786,7 +825,7 @@ func (l *lowering) lowerUnion(n *rel.Union, need required) (*Stage, layout, erro
 				from = append(from, n.From[i][k])
 			}
 		}
-		child, lay, err := l.lower(in, requiredOf(from...))
+		child, lay, err := l.lower(in, requiredOf(from...).like(need))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -819,6 +858,7 @@ func (l *lowering) lowerMaterialized(n *rel.Materialized, need required) (*Stage
 		l.held[n.Share] = h
 	}
 	if l.looking {
+		h.number = h.number || !need[anyNumber]
 		before := len(h.need)
 		h.need = h.need.with(need.among(n.Columns)...)
 		if h.stage == nil || len(h.need) > before { // else what is below needs no more columns than before
@@ -837,7 +877,11 @@ func (l *lowering) lowerMaterialized(n *rel.Materialized, need required) (*Stage
 		return &Stage{Step: n.Share.Step, Spec: &Materialized{h.stage},
 			Detail: []string{"rows that are held for several steps"}, Schema: h.stage.Schema, Rows: rows}, h.lay, nil
 	}
-	in, lay, err := l.lower(n.In, h.need)
+	below := h.need
+	if !h.number {
+		below = below.with(anyNumber)
+	}
+	in, lay, err := l.lower(n.In, below)
 	if err != nil {
 		return nil, nil, err
 	}
