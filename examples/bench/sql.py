@@ -4,8 +4,9 @@
     sql.py --gstream gstream --data DIR --texts DIR [--runs 3] [flags of gstream run]
 
 The data are Parquet files, one for each table: customer.parquet and so on. The texts are files with one query each, as
-DuckDB's extensions tpch and tpcds give them: FROM tpch_queries(). Both write their rows to a Parquet file. At the end
-gstream runs all texts in one process. Needs the Python package duckdb.
+DuckDB's extensions tpch and tpcds give them: FROM tpch_queries(). Both write their rows to a Parquet file. The times
+are medians of the wall time and of the CPU time, user and system. At the end gstream runs all texts in one process.
+Needs the Python package duckdb.
 """
 import argparse
 import decimal
@@ -13,6 +14,7 @@ import glob
 import json
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -53,9 +55,12 @@ def rows(path):
 
 
 def timed(command):
-    begin = time.time()
+    """Returns the wall time and the CPU time of a command, and its error."""
+    begin, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
     p = subprocess.run(command, capture_output=True, text=True)
-    return time.time() - begin, p.stderr.strip()[-500:] if p.returncode else ""
+    wall, after = time.time() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (wall, cpu), p.stderr.strip()[-500:] if p.returncode else ""
 
 
 def main():
@@ -67,12 +72,13 @@ def main():
     parser.add_argument("--duckdb-memory", default="24GB")
     args, flags = parser.parse_known_args()
     tables = {os.path.basename(p)[:-8]: os.path.abspath(p) for p in glob.glob(args.data + "/*.parquet")}
-    ratios, jobs, sums, wrong = [], [], [0, 0], 0
+    ratios, jobs, sums, wrong = [], [], [0, 0, 0, 0], 0
     with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
         at = lambda name: os.path.join(tmp, name)
         json.dump(tables, open(at("tables.json"), "w"))
         open(at("duck.py"), "w").write(DUCKDB)
-        print("| text | gstream s | DuckDB s | ratio | rows equal |\n|---|---|---|---|---|")
+        print("| text | gstream s | DuckDB s | ratio | gstream CPU s | DuckDB CPU s | ratio | rows equal |")
+        print("|---|---|---|---|---|---|---|---|")
         for text in sorted(glob.glob(args.texts + "/*.sql")):
             name, query = os.path.basename(text)[:-4], open(text).read().strip().rstrip(";")
             open(at("text.sql"), "w").write(query)
@@ -95,16 +101,18 @@ def main():
                 wrong += 1
                 print(f"| {name} | {error} |", flush=True)
                 continue
-            x, y = statistics.median(ours), statistics.median(theirs)
+            x, y, u, v = (statistics.median(t[i] for t in times) for i in range(2) for times in (ours, theirs))
             a, b = rows(at(name + ".parquet")), rows(at("duck.parquet"))
             equal = len(a) == len(b) and all(map(same, a, b))
             wrong += not equal
-            ratios.append(math.log(x / y))
-            sums = [sums[0] + x, sums[1] + y]
-            print(f"| {name} | {x:.2f} | {y:.2f} | {x / y:.2f} | {'yes' if equal else 'NO'}, {len(b)} |", flush=True)
-        mean = math.exp(statistics.mean(ratios)) if ratios else 0
-        print(f"\ngeometric mean {mean:.2f}, sums {sums[0]:.1f} s and {sums[1]:.1f} s, {wrong} wrong")
-        seconds, error = timed([args.gstream, "run", *jobs, *flags])
+            ratios.append((math.log(x / y), math.log(u / v)))
+            sums = [a + b for a, b in zip(sums, (x, y, u, v))]
+            print(f"| {name} | {x:.2f} | {y:.2f} | {x / y:.2f} | {u:.2f} | {v:.2f} | {u / v:.2f} | "
+                  f"{'yes' if equal else 'NO'}, {len(b)} |", flush=True)
+        wall, cpu = (math.exp(statistics.mean(r)) for r in zip(*ratios)) if ratios else (0, 0)
+        print(f"\ngeometric mean {wall:.2f}, sums {sums[0]:.1f} s and {sums[1]:.1f} s, {wrong} wrong")
+        print(f"geometric mean of CPU times {cpu:.2f}, sums {sums[2]:.1f} s and {sums[3]:.1f} s")
+        (seconds, _), error = timed([args.gstream, "run", *jobs, *flags])
         print(f"all texts in one process of gstream: {seconds:.1f} s {error}")
 
 
