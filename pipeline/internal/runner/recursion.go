@@ -243,9 +243,12 @@ func (rec *recursion) explain(err error) error {
 	if !errors.Is(err, gpu.ErrBudget) && !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
+	hint := ""
+	if rec.spec.All {
+		hint = ", or write UNION in place of UNION ALL to drop rows that come again"
+	}
 	return fmt.Errorf("%w; it was iteration %s of a recursive query, with %s rows so far: if it does not end, add "+
-		"a condition that ends it, or write UNION in place of UNION ALL to drop rows that come again", err,
-		humanize.Comma(rec.number), humanize.Comma(rec.op.rowsIn.Load()))
+		"a condition that ends it%s", err, humanize.Comma(rec.number), humanize.Comma(rec.op.rowsIn.Load()), hint)
 }
 
 // end closes what is left of a recursion.
