@@ -272,6 +272,14 @@ func TestArgumentsAreChecked(t *testing.T) {
 	require.Equal(t, int32(invalidValue), d.launchFunction(f, 1, 32, 64<<10, args), "more shared memory than asked for")
 	require.Zero(t, d.SetAttribute(f, 8, 64<<10))
 	require.Zero(t, d.launchFunction(f, 1, 32, 64<<10, args))
+	var other, same uintptr
+	image := [8]byte{1}
+	require.Zero(t, d.Load(&other, unsafe.Pointer(&image)))
+	require.Zero(t, d.Function(&same, other, "check_iota"))
+	require.Equal(t, int32(invalidValue), d.launchFunction(same, 1, 32, 64<<10, args), "asked for in another module")
+	require.Zero(t, d.SetAttribute(same, 8, 50<<10))
+	require.Zero(t, d.launchFunction(f, 1, 32, 64<<10, args))
+	require.Zero(t, d.Unload(other))
 	// testdata/resources.txt says that check_resources has 1,000 bytes of static shared memory and 80 registers.
 	require.Zero(t, d.Function(&f, d.module, "check_resources"))
 	require.Equal(t, int32(invalidValue), d.launchFunction(f, 1, 32, 48<<10-999, args),

@@ -1012,21 +1012,26 @@ int cuEventElapsedTime(float* milliseconds, void* from, void* to) { return cuEve
 
 // --- Kernels ---
 
+// Module has kernels of its own: what cuFuncSetAttribute sets for those of one module is not set for those of another.
+struct Module {
+    std::map<std::string, Kernel> functions;
+};
+
 int cuModuleLoadData(void** module, const void* image) {
     API
     CHECK(image, InvalidValue);
-    return add(modules, module, new int);
+    return add(modules, module, new Module);
 }
 
 int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
     API
     CHECK(image, InvalidValue);
-    return add(modules, module, new int);
+    return add(modules, module, new Module);
 }
 
 int cuModuleUnload(void* module) {
     API
-    return drop<int>(modules, module);
+    return drop<Module>(modules, module);
 }
 
 int cuModuleGetFunction(void** function, void* module, const char* name) {
@@ -1035,7 +1040,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
     CHECK(modules.count(module), InvalidHandle);
     Kernel* k = find(name);
     CHECK(k, NotFound);
-    *function = k;
+    *function = &static_cast<Module*>(module)->functions.try_emplace(name, *k).first->second;
     return Success;
 }
 
