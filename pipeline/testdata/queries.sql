@@ -285,6 +285,10 @@ select t.a, u.n, u.s from t asof left join u on t.a + 1 >= u.n * 2 and t.b = u.b
 select * from t asof join (select n as a, b, s as us from u) v using (b, a)
 select count(*), sum(n) from (select t.a, u.n from t asof left join u on t.b = u.b and t.b >= u.n)
 select t.a, u.n from t asof right join u on t.b = u.b and t.a >= u.n
+select t.a, u.n from t asof join u on t.b = u.b and t.a >= u.n and u.n < 3 and t.a > 1
+select t.a, u.n from t asof left join u on t.b = u.b and t.a >= u.n and u.n < 3 and t.a > 1
+select t.a, t.b from t asof anti join u on t.b = u.b and t.a >= u.n and u.n < 3 and t.a > 1
+select t.a, t.b from t asof semi join u on t.a >= u.n and u.s is not null and t.b = 20
 select t.a, u.n, u.s from t asof full join u on t.b = u.b and t.a >= u.n
 select t.a, u.n from t asof full join u on t.a > u.n
 select * from t asof right join (select n as a, b, s as us from u) v using (b, a)
