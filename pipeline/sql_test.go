@@ -133,6 +133,7 @@ func TestSQLIsRefusedAtItsPlace(t *testing.T) {
 		"SELECT a FROM tt":                            `there is no table "tt" (did you mean "t"?)`,
 		"SELECT a, sum(b) FROM t":                     `column "a" is neither a key of GROUP BY`,
 		"SELECT * FROM t GROUP BY a":                  `column "b" is neither a key of GROUP BY`,
+		"SELECT sum(a), entropies(b) FROM t":          `there is no function "entropies"`,
 		"SELECT (SELECT a, b FROM t)":                 "must have one column, and this one has 2",
 		"SELECT a FROM t, t":                          `there are two tables "t"`,
 		"SELECT a FROM t UNION SELECT a, b FROM t":    "as many columns on both sides",

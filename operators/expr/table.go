@@ -685,6 +685,17 @@ func FunctionNames() []string {
 	return slices.Compact(names)
 }
 
+// KnownFunction returns an error if no function and no aggregate has the name of a call.
+func KnownFunction(n *syntax.Call) error {
+	_, function := functions[n.Name]
+	_, aggregate := aggregates[n.Name]
+	_, ranking := rankings[n.Name]
+	if function || aggregate || ranking || isGrouping(n) {
+		return nil
+	}
+	return (&binder{src: n.Source()}).unknownFunction(n)
+}
+
 // unknownFunction returns the error of a call of a function that is not in the table.
 func (b *binder) unknownFunction(n *syntax.Call) error {
 	if why := refused[n.Name]; why != "" {

@@ -58,6 +58,9 @@ func (b *queryBinder) resolved(l *level, n syntax.Node) (syntax.Node, error) {
 			if l.groups != nil && (n.Name == "grouping" || n.Name == "grouping_id") {
 				return b.groupingCall(l, n)
 			}
+			if l.groups != nil { // otherwise its arguments would be said to be no keys
+				return nil, expr.KnownFunction(n)
+			}
 		}
 		return nil, nil
 	})
