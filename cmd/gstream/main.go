@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,7 @@ func main() {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *leftovers) int {
 	root := newRoot(left)
-	root.SetArgs(args)
+	root.SetArgs(withComments(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
@@ -70,6 +71,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 	}
 	printError(stderr, err)
 	return code
+}
+
+// withComments lets an SQL text begin with a comment, which otherwise is taken for a flag: no flag begins with a blank, or
+// has one after its two dashes.
+func withComments(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if text, ok := strings.CutPrefix(a, "--"); ok && text != "" && strings.ContainsAny(text[:1], " \t\n-") {
+			out[i] = " " + a
+		}
+	}
+	return out
 }
 
 // printError prints the message of an error.

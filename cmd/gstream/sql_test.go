@@ -28,6 +28,9 @@ func TestSQLPrintsRows(t *testing.T) {
 	require.Equal(t, 1+25*25, strings.Count(all, "\n"))
 	require.Contains(t, sqlOf(t, "SELECT a.n_name FROM "+nation+" a, "+nation+" b"),
 		"first 40 rows, and there are more")
+	for _, comment := range []string{"-- a comment\n", "--\n", "--- \n", "/* a */"} {
+		require.Equal(t, "a\n1\n", sqlOf(t, comment+"SELECT 1 AS a", "--format", "csv"))
+	}
 	require.Equal(t, "[{\"a\":1}]\n", sqlOf(t, "SELECT 1 AS a UNION ALL SELECT 2", "--rows", "1", "--format", "json"))
 	require.Equal(t, "a\n1\n\nb\n2\n", sqlOf(t, "CREATE VIEW v AS SELECT 1 AS a; FROM v; SELECT a + 1 AS b FROM v;",
 		"--format", "csv"))
