@@ -73,8 +73,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, left *lef
 	return code
 }
 
-// withComments lets an SQL text begin with a comment, which otherwise is taken for a flag: no flag begins with a blank, or
-// has one after its two dashes.
+// withComments lets an SQL text begin with a comment, which is otherwise taken for a flag: no flag has a blank, a line
+// break or a third dash after its two dashes.
 func withComments(args []string) []string {
 	out := slices.Clone(args)
 	for i, a := range out {
