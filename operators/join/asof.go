@@ -10,11 +10,9 @@ import (
 )
 
 // AsOf makes a join one that pairs each probe row with the nearest build row among those of equal keys: the last one
-// whose time is not after the time of the probe row, or with Forward the first one whose time is not before it. Of
-// build
+// whose time is not after the time of the probe row, or with Forward the first one whose time is not before it. Of build
 // rows with one time it is any, the same in every run in memory. A time is a value of any type that has an order. A
-// null
-// time matches nothing.
+// null time matches nothing.
 type AsOf struct {
 	Probe, Build int // columns with the times, of one type
 	Forward      bool
@@ -33,9 +31,8 @@ func (s *Spec) validateAsOf() error {
 }
 
 // asOf is the sort-merge form of the ASOF join. The build side is sorted by the keys and the time. A table has the
-// first
-// row of each key, and so the range of its rows, in which a binary search finds the nearest time. Probe rows are not
-// sorted: they stream, and keep their order.
+// first row of each key, and so the range of its rows, in which a binary search finds the nearest time. Probe rows are
+// not sorted: they stream, and keep their order.
 //
 // Cost: a sort of the build side, and for each probe row a lookup and log2(build rows of its key) random reads.
 type asOf struct{ *Spec }
@@ -86,29 +83,37 @@ func (a asOf) ends(t operators.Task, times, firsts gpu.Column) (gpu.Column, erro
 	if firsts.Len == 0 {
 		return firsts.Retain(), nil
 	}
-	end, err := t.Queue.Eval(t.Lease, &gpu.Program{Outputs: []int{0}, Code: []gpu.Instr{{Op: gpu.OpConst,
-		Type: firsts.Type, Value: gpu.IntScalar(firsts.Type, int64(times.Len)), Mask: -1}}}, nil, 1)
+	end, err := constant(t, gpu.IntScalar(firsts.Type, int64(times.Len)), 1)
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	defer gpu.ReleaseColumns(end)
+	defer end.Release()
 	later, err := t.Queue.Slice(t.Lease, firsts, 1, firsts.Len)
 	if err != nil {
 		return gpu.Column{}, err
 	}
 	defer later.Release()
-	to, err := t.Queue.Concat(t.Lease, []gpu.Column{later, end[0]})
+	to, err := t.Queue.Concat(t.Lease, []gpu.Column{later, end})
 	if err != nil || times.Valid == nil {
 		return to, err
 	}
 	defer to.Release()
-	null, err := t.Queue.Eval(t.Lease, &gpu.Program{Outputs: []int{0}, Code: []gpu.Instr{{Op: gpu.OpConst,
-		Type: times.Type, Value: gpu.Null(times.Type), Mask: -1}}}, nil, firsts.Len)
+	null, err := constant(t, gpu.Null(times.Type), firsts.Len)
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	defer gpu.ReleaseColumns(null)
-	return t.Queue.Search(t.Lease, gpu.SortKey{Column: times}, null[0], false, firsts, to)
+	defer null.Release()
+	return t.Queue.Search(t.Lease, gpu.SortKey{Column: times}, null, false, firsts, to)
+}
+
+// constant returns a column of n rows with one value.
+func constant(t operators.Task, v gpu.Scalar, n int) (gpu.Column, error) {
+	cols, err := t.Queue.Eval(t.Lease, &gpu.Program{Outputs: []int{0},
+		Code: []gpu.Instr{{Op: gpu.OpConst, Type: v.Type, Value: v, Mask: -1}}}, nil, n)
+	if err != nil {
+		return gpu.Column{}, err
+	}
+	return cols[0], nil
 }
 
 // asOfSide is a build side in the order of its keys and times.
@@ -256,15 +261,7 @@ func (m *found) Join(q gpu.Queue, l *gpu.Lease, probe, build []gpu.Column,
 
 // Matched implements gpu.Matcher.
 func (m *found) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
-	matches, err := q.NewBitmap(l, m.rows)
-	if err != nil {
-		return gpu.Column{}, err
-	}
-	if err := q.SetBits(l, matches, m.probe); err != nil {
-		matches.Release()
-		return gpu.Column{}, err
-	}
-	return matches, nil
+	return bitmapOf(q, l, m.rows, m.probe)
 }
 
 // Release implements gpu.Matcher.

@@ -164,9 +164,7 @@ func (h *blocked) unmatched(ctx context.Context) error {
 // emitMarked emits probe rows with the same mark for all.
 func (h *blocked) emitMarked(s *gpu.Stride, mark bool) error {
 	defer s.Release()
-	t := gpu.Of(gpu.Bool)
-	matches, err := h.task.Queue.Eval(h.task.Lease, &gpu.Program{Outputs: []int{0},
-		Code: []gpu.Instr{{Op: gpu.OpConst, Type: t, Value: gpu.BoolScalar(mark), Mask: -1}}}, nil, s.Rows)
+	matches, err := constant(h.task, gpu.BoolScalar(mark), s.Rows)
 	if err != nil {
 		return err
 	}
@@ -174,7 +172,7 @@ func (h *blocked) emitMarked(s *gpu.Stride, mark bool) error {
 	for _, c := range operators.Pick(s.Cols, h.ProbeOut) {
 		out.Cols = append(out.Cols, c.Retain())
 	}
-	out.Cols = append(out.Cols, matches...)
+	out.Cols = append(out.Cols, matches)
 	return h.emit(out)
 }
 

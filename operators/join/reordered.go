@@ -83,15 +83,20 @@ func (m *mapped) Matched(q gpu.Queue, l *gpu.Lease) (gpu.Column, error) {
 		return gpu.Column{}, err
 	}
 	defer gpu.ReleaseColumns(rows)
-	matches, err := q.NewBitmap(l, m.rows)
+	return bitmapOf(q, l, m.rows, rows[0])
+}
+
+// bitmapOf returns a bitmap of n rows in which those at ids are set.
+func bitmapOf(q gpu.Queue, l *gpu.Lease, n int, ids gpu.Column) (gpu.Column, error) {
+	bits, err := q.NewBitmap(l, n)
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	if err := q.SetBits(l, matches, rows[0]); err != nil {
-		matches.Release()
+	if err := q.SetBits(l, bits, ids); err != nil {
+		bits.Release()
 		return gpu.Column{}, err
 	}
-	return matches, nil
+	return bits, nil
 }
 
 // Release implements gpu.Matcher.
