@@ -10,9 +10,9 @@ import (
 )
 
 // AsOf makes a join one that pairs each probe row with the nearest build row among those of equal keys: the last one
-// whose time is not after the time of the probe row, or with Forward the first one whose time is not before it. Of build
-// rows with one time it is any, the same in every run in memory. A time is a value of any type that has an order. A
-// null time matches nothing.
+// whose time is not after the time of the probe row, or with Forward the first one whose time is not before it. Of
+// build rows with one time it is any, the same in every run in memory. A time is a value of any type that has an order.
+// A null time matches nothing.
 type AsOf struct {
 	Probe, Build int // columns with the times, of one type
 	Forward      bool

@@ -12,9 +12,8 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// SQLForm says how ToSQL writes what SQL can say in several ways. Names of tables reach further in a job than in
-// SQL, so
-// that only some forms may be possible.
+// SQLForm says how ToSQL writes what SQL can say in several ways. Names of tables reach further in a job than in SQL,
+// so that only some forms may be possible.
 type SQLForm struct {
 	// Inline makes a step whose only reader is the next step a part of that step's query, even if it has a name.
 	// Otherwise it is a common table expression, and the tables in it have no names after it.
@@ -28,9 +27,8 @@ type SQLForm struct {
 var SQLForms = []SQLForm{{}, {Within: true}, {Inline: true}, {Inline: true, Within: true}}
 
 // ToSQL returns the job as an SQL text, with the values of its variables. Steps become the clauses of one SELECT as
-// long
-// as their order is that of SQL; a step with a name becomes a common table expression. What has no form in SQL is an
-// error at its place, and what only affects the time becomes a comment.
+// long as their order is that of SQL; a step with a name becomes a common table expression. What has no form in SQL is
+// an error at its place, and what only affects the time becomes a comment.
 //
 // The text may be wrong if names mean something else in it: the caller compares the columns of both plans.
 func (j *Job) ToSQL(form SQLForm) (string, error) {
@@ -127,21 +125,14 @@ func (b *block) ended() bool { return b.order != "" || b.limit != "" || b.whole 
 
 // steps returns the block of the last step.
 func (c *converter) steps() *block {
-	var last *block
-	if len(c.job.Steps) == 0 && len(c.relations) == 1 {
-		for _, from := range c.relations {
-			last = &block{from: from}
-		}
+	last := &block{}
+	for _, from := range c.relations { // the only source, unless a step names another
+		last.from = from
 	}
 	for i := range c.job.Steps {
 		s := &c.job.Steps[i]
-		switch {
-		case s.From != "" && (i == 0 || s.From != c.job.Steps[i-1].Name || c.relations[s.From] != ""):
+		if s.From != "" && (i == 0 || s.From != c.job.Steps[i-1].Name || c.relations[s.From] != "") {
 			last = &block{from: c.relations[s.From]}
-		case i == 0 && s.SQL == "":
-			for _, from := range c.relations { // the only source
-				last = &block{from: from}
-			}
 		}
 		last = c.step(i, last)
 		if s.Name != "" && i < len(c.job.Steps)-1 && !(c.form.Inline && c.readers[s.Name] < 2 && c.nextReads(i)) {

@@ -134,8 +134,7 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 }
 
 // withMacros replaces calls of macros in a statement. A macro has no calls of macros in its body: they are replaced
-// where
-// it is defined.
+// where it is defined.
 func (b *queryBinder) withMacros(st syntax.Statement) (syntax.Statement, error) {
 	if len(b.macros) == 0 {
 		return st, nil

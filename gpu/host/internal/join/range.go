@@ -49,8 +49,7 @@ func MatchRange(cores parallel.Cores, l *gpu.Lease, build gpu.Column, lower, upp
 }
 
 // finder returns a function that finds the bound of probe row r among the build rows [from, to), which have no null:
-// the
-// first row that is not before it or, with after, the first row after it. It returns nil if there is no bound.
+// the first row that is not before it or, with after, the first row after it. It returns nil if there is no bound.
 func finder(build gpu.Column, b *gpu.Bound, after bool) func(from, to, r int) int {
 	if b == nil {
 		return nil
