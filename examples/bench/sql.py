@@ -5,7 +5,7 @@
 
 The data are Parquet files, one for each table: customer.parquet and so on. The texts are files with one query each, as
 DuckDB's extensions tpch and tpcds give them: FROM tpch_queries(). Both write their rows to a Parquet file. The times
-are medians of the wall time and of the CPU time, user and system. At the end gstream runs all texts in one process.
+are medians of the wall time and of the CPU time, user and system. At the end each runs all texts in one process.
 Needs the Python package duckdb.
 """
 import argparse
@@ -23,11 +23,12 @@ import time
 
 DUCKDB = """
 import duckdb, json, sys
-tables, text, out, memory, tmp = json.load(open(sys.argv[1])), open(sys.argv[2]).read(), *sys.argv[3:]
+tables, memory, tmp, texts = json.load(open(sys.argv[1])), *sys.argv[2:4], sys.argv[4:]
 c = duckdb.connect(config={"memory_limit": memory, "temp_directory": tmp})
 for name, path in tables.items():
     c.execute(f"CREATE VIEW {name} AS FROM '{path}'")
-c.execute(f"COPY ({text}) TO '{out}' (FORMAT parquet)")
+for text in texts:
+    c.execute(f"COPY ({open(text).read()}) TO '{text}.parquet' (FORMAT parquet)")
 """
 NUMBER = (int, float, decimal.Decimal)
 
@@ -72,16 +73,18 @@ def main():
     parser.add_argument("--duckdb-memory", default="24GB")
     args, flags = parser.parse_known_args()
     tables = {os.path.basename(p)[:-8]: os.path.abspath(p) for p in glob.glob(args.data + "/*.parquet")}
-    ratios, jobs, sums, wrong = [], [], [0, 0, 0, 0], 0
+    ratios, jobs, queries, sums, wrong = [], [], [], [0, 0, 0, 0], 0
     with tempfile.TemporaryDirectory(dir=args.tmp) as tmp:
         at = lambda name: os.path.join(tmp, name)
         json.dump(tables, open(at("tables.json"), "w"))
         open(at("duck.py"), "w").write(DUCKDB)
+        duckdb = [sys.executable, at("duck.py"), at("tables.json"), args.duckdb_memory, tmp]
         print("| text | gstream s | DuckDB s | ratio | gstream CPU s | DuckDB CPU s | ratio | rows equal |")
         print("|---|---|---|---|---|---|---|---|")
         for text in sorted(glob.glob(args.texts + "/*.sql")):
             name, query = os.path.basename(text)[:-4], open(text).read().strip().rstrip(";")
-            open(at("text.sql"), "w").write(query)
+            queries.append(at(name + ".sql"))
+            open(queries[-1], "w").write(query)
             jobs.append(at(name + ".yaml"))
             json.dump({"sources": {t: {"parquet": p} for t, p in tables.items() if t in query.lower()},
                        "steps": [{"sql": query.replace("$", "$$")}],
@@ -89,8 +92,7 @@ def main():
             ours, theirs, error = [], [], ""
             for _ in range(args.runs):
                 for times, command in ((ours, [args.gstream, "run", jobs[-1], *flags]),
-                                       (theirs, [sys.executable, at("duck.py"), at("tables.json"), at("text.sql"),
-                                                 at("duck.parquet"), args.duckdb_memory, tmp])):
+                                       (theirs, [*duckdb, queries[-1]])):
                     seconds, error = timed(command)
                     times.append(seconds)
                     if error:
@@ -102,7 +104,7 @@ def main():
                 print(f"| {name} | {error} |", flush=True)
                 continue
             x, y, u, v = (statistics.median(t[i] for t in times) for i in range(2) for times in (ours, theirs))
-            a, b = rows(at(name + ".parquet")), rows(at("duck.parquet"))
+            a, b = rows(at(name + ".parquet")), rows(queries[-1] + ".parquet")
             equal = len(a) == len(b) and all(map(same, a, b))
             wrong += not equal
             ratios.append((math.log(x / y), math.log(u / v)))
@@ -112,8 +114,9 @@ def main():
         wall, cpu = (math.exp(statistics.mean(r)) for r in zip(*ratios)) if ratios else (0, 0)
         print(f"\ngeometric mean {wall:.2f}, sums {sums[0]:.1f} s and {sums[1]:.1f} s, {wrong} wrong")
         print(f"geometric mean of CPU times {cpu:.2f}, sums {sums[2]:.1f} s and {sums[3]:.1f} s")
-        (seconds, _), error = timed([args.gstream, "run", *jobs, *flags])
-        print(f"all texts in one process of gstream: {seconds:.1f} s {error}")
+        for engine, command in ("gstream", [args.gstream, "run", *jobs, *flags]), ("DuckDB", [*duckdb, *queries]):
+            (seconds, _), error = timed(command)
+            print(f"all texts in one process of {engine}: {seconds:.1f} s {error}")
 
 
 if __name__ == "__main__":
