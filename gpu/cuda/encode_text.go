@@ -48,7 +48,7 @@ type textPlan struct {
 // surveyTexts plans the pages of those chunks that have strings. Plans of other chunks are zero.
 func surveyTexts(o *op, given []gpu.Chunk) ([]textPlan, error) {
 	plans := make([]textPlan, len(given))
-	var mem, keys, cutTable arena
+	var mem, keys arena
 	var parts []encodePart
 	var chunks []textChunk
 	var segments []encodePiece
@@ -69,7 +69,6 @@ func surveyTexts(o *op, given []gpu.Chunk) ([]textPlan, error) {
 		*t = textChunk{parts: uint64(len(parts)), partCount: int32(len(c.Parts)), rows: int32(rows),
 			segmentCount: int32((rows-1)/textSegment + 1), pageRows: int32(min(c.PlainRows, math.MaxInt32)),
 			pageBytes: int32(min(c.PlainBytes, math.MaxInt32)), logSlots: -1}
-		t.capacity = int32(mostCuts(c))
 		parts = append(parts, encodeParts(c)...)
 		for s := range t.segmentCount {
 			segments = append(segments, encodePiece{int32(k), s})
@@ -77,7 +76,6 @@ func surveyTexts(o *op, given []gpu.Chunk) ([]textPlan, error) {
 		mem.take(&t.places, 4*int64(rows))
 		mem.take(&t.segments, 8*int64(t.segmentCount+1))
 		mem.take(&t.counts, 4*int64(t.segmentCount))
-		cutTable.take(&t.cuts, int64(t.capacity)*int64(unsafe.Sizeof(textCut{})))
 		if c.Dictionary {
 			sample := math.Sqrt(256 * float64(rows/5))
 			t.logSlots = int32(max(6, bits.Len64(2*uint64(sample))))
@@ -88,10 +86,9 @@ func surveyTexts(o *op, given []gpu.Chunk) ([]textPlan, error) {
 	for k := range chunks {
 		chunks[k].parts = partMem + chunks[k].parts*uint64(unsafe.Sizeof(encodePart{}))
 	}
-	memory, keyMem, cutMem := o.alloc(mem.size), o.alloc(keys.size), o.alloc(cutTable.size)
+	memory, keyMem := o.alloc(mem.size), o.alloc(keys.size)
 	mem.place(memory)
 	keys.place(keyMem)
-	cutTable.place(cutMem)
 	states := make([]textState, len(chunks))
 	stateMem := o.alloc(int64(len(gpu.BytesOf(states))))
 	args := textArgs{chunks: o.upload(gpu.BytesOf(chunks)), states: addr(stateMem),
@@ -111,24 +108,43 @@ func surveyTexts(o *op, given []gpu.Chunk) ([]textPlan, error) {
 	if !o.read(stateMem, 0, gpu.BytesOf(states)) {
 		return nil, o.err
 	}
+	cuts := 0
 	for k, i := range of {
 		s, t := states[k], &chunks[k]
-		p := &plans[i]
-		*p = textPlan{bad: s.bad != 0 || s.pages > uint32(t.capacity), coded: s.repeats != 0, bytes: int64(s.bytes),
-			places: t.places, segments: t.segments}
-		if p.bad {
-			continue
+		plans[i] = textPlan{bad: s.bad != 0 || s.pages > uint32(mostCuts(&given[i])), coded: s.repeats != 0,
+			bytes: int64(s.bytes), places: t.places, segments: t.segments}
+		if !plans[i].bad {
+			t.capacity = int32(s.pages)
+			cuts += int(s.pages)
 		}
-		p.cuts = make([]textCut, s.pages)
-		if !o.read(cutMem, int64(t.cuts-addr(cutMem)), gpu.BytesOf(p.cuts)) {
-			return nil, o.err
-		}
+	}
+	o.free(keyMem)
+	return plans, o.readCuts(args, chunks, of, plans, cuts)
+}
+
+// readCuts sets the pages of plans. Their number is known now, and is the capacity of each chunk, so that one copy
+// brings them all.
+func (o *op) readCuts(args textArgs, chunks []textChunk, of []int, plans []textPlan, count int) error {
+	table := o.alloc(int64(count) * int64(unsafe.Sizeof(textCut{})))
+	at := addr(table)
+	for k := range chunks {
+		chunks[k].cuts = at
+		at += uint64(chunks[k].capacity) * uint64(unsafe.Sizeof(textCut{}))
+	}
+	args.chunks = o.upload(gpu.BytesOf(chunks))
+	launch(o, "encode_cuts", blocks(len(chunks), encodeThreads/32), encodeThreads, 0, args)
+	cuts := make([]textCut, count)
+	if !o.read(table, 0, gpu.BytesOf(cuts)) {
+		return o.err
+	}
+	for k, i := range of {
+		p, n := &plans[i], chunks[k].capacity
+		p.cuts, cuts = cuts[:n:n], cuts[n:]
 		for _, cut := range p.cuts {
 			p.bad = p.bad || cut.bytes > mostPage
 		}
 	}
-	o.free(keyMem, cutMem, stateMem)
-	return plans, nil
+	return nil
 }
 
 // hasTexts reports whether a chunk has strings of any length.

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +26,7 @@ import (
 // names, to 16 files in a new folder, in the folder that GSTREAM_BENCH_OUT names. The columns lie in device memory
 // before, and the output takes them as in a run. The case "encode" writes the bytes nowhere. It reports the
 // milliseconds of an output, the GB/s of the columns, and the MB of the files, all of them and those that the device
-// has encoded.
+// has encoded, and logs how long the GPU takes for what.
 func BenchmarkDeviceWrite(b *testing.B) {
 	path := cmp.Or(os.Getenv("GSTREAM_BENCH_FILE"), "../../examples/quickstart/data/lineitem.parquet")
 	table, err := reader.Open([]string{path}, reader.OpenOptions{})
@@ -62,6 +65,8 @@ func BenchmarkDeviceWrite(b *testing.B) {
 			}
 			write() // page-locks memory
 			require.NoError(b, os.RemoveAll(folder))
+			d.Settle()
+			began := d.Clock()
 			for b.Loop() {
 				write()
 				b.StopTimer()
@@ -75,6 +80,18 @@ func BenchmarkDeviceWrite(b *testing.B) {
 			b.ReportMetric(float64(w.Stats().Bytes)/1e6, "MB")
 			b.ReportMetric(float64(w.Stats().BytesOfDevice)/1e6, "MB-of-device")
 			b.ReportMetric(0, "ns/op")
+			d.Settle()
+			took := map[string]time.Duration{}
+			times := map[string]int{}
+			for _, p := range d.Spans(columns, host) {
+				if p.Start >= began {
+					took[p.Name] += p.End - p.Start
+					times[p.Name]++
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(took)) {
+				b.Logf("%s: %d times, %.1f ms", name, times[name]/b.N, took[name].Seconds()*1e3/float64(b.N))
+			}
 		})
 	}
 	for _, s := range strides {

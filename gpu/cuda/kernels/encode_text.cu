@@ -30,7 +30,7 @@ struct TextChunk {
     i32 part_count, rows;
     i32 segment_count;
     i32 page_rows, page_bytes;
-    i32 capacity;   // of cuts
+    i32 capacity;   // of cuts; 0: they are counted
     i32 log_slots;  // of keys; negative: the chunk may not have a dictionary
     i32 unused;
 };
@@ -39,7 +39,7 @@ struct TextState {
     u64 bytes;
     u32 values;
     u32 bad;      // a row has no string, or a segment more than 4 GiB
-    u32 pages;    // that cuts has, if they are at most its capacity
+    u32 pages;
     u32 repeats;  // a dictionary may pay off
 };
 
