@@ -231,7 +231,7 @@ var (
 	// HostStrides is left free by strides of the CPU that are copied up before their turn.
 	HostStrides = row(Share{Name: "memory that strides of the CPU leave free", Num: 1, Den: 8, Use: Free, Per: Run})
 	// OutputOfGPU bounds rows of an output that wait to be encoded on the GPU, and those that are encoded at a time.
-	OutputOfGPU = row(Share{Name: "rows of an output on a GPU", Num: 1, Den: 16, Most: 2 * gib, Use: Yields, Per: Run})
+	OutputOfGPU = row(Share{Name: "rows of an output on a GPU", Num: 1, Den: 8, Most: 8 * gib, Use: Yields, Per: Run})
 	// SelectIDs bounds ids that are allocated before they are counted. It is a part of what is free.
 	SelectIDs = row(Share{Name: "ids of selected rows", Num: 1, Den: 16, Most: 64 * mib, Use: Yields, Per: Run})
 	// PoolAhead bounds the memory that a GPU maps before it is wanted, PinnedAhead the host memory that is page-locked.
