@@ -67,9 +67,9 @@ type Device interface {
 	// StrideRows is the number of rows that a stride should have on this device if a row takes
 	// rowBytes bytes.
 	StrideRows(rowBytes int) int
-	// PagesStrideRows is the same of strides whose columns arrive in pages. It waits for the driver of the
-	// device, which knows the memory.
-	PagesStrideRows(rowBytes int) int
+	// PagesStrideRows is the same of strides whose columns arrive in pages, slow ones as source.Paged says. It waits
+	// for the driver of the device, which knows the memory.
+	PagesStrideRows(rowBytes int, slow bool) int
 	Close() error
 }
 

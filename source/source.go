@@ -62,6 +62,9 @@ type Sampler interface {
 type Paged interface {
 	// InPages reports whether a scan leaves all these columns in pages, as far as the metadata says.
 	InPages(columns []int) bool
+	// SlowPages reports whether most bytes of these columns are compressed with ZSTD, GZIP or LZ4. A GPU decompresses
+	// such a page with one block of threads, so it needs more pages at a time than for Snappy.
+	SlowPages(columns []int) bool
 }
 
 // Explainer is a Table that can say what takes its LeastMemory.

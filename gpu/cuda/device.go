@@ -120,6 +120,7 @@ const (
 	streamNonBlocking   = 1
 	defaultColumnBytes  = 16 << 20
 	pagesColumnBytes    = 64 << 20
+	slowColumnBytes     = 256 << 20
 	largestStride       = 1 << 26
 	// aheadSpare is the number of bytes that Ahead maps in advance beyond those in use.
 	aheadSpare = 1 << 29
@@ -374,14 +375,18 @@ func (d *Device) StrideRows(rowBytes int) int {
 
 // PagesStrideRows implements gpu.Device. The pages of four times as many rows keep a GPU busy, and take as much of
 // the link as values do.
-func (d *Device) PagesStrideRows(rowBytes int) int {
+func (d *Device) PagesStrideRows(rowBytes int, slow bool) int {
 	<-d.known
 	rows := d.StrideRows(rowBytes)
 	if d.opt.StrideBytes != 0 {
 		return rows
 	}
-	share := grant.PagesStride.Of(min(d.budget.Limit(), d.host.Limit()))
-	return max(rows, strideRows(rowBytes, pagesColumnBytes, share))
+	budget, column := min(d.budget.Limit(), d.host.Limit()), int64(pagesColumnBytes)
+	share := grant.PagesStride.Of(budget)
+	if slow {
+		column, share = slowColumnBytes, grant.SlowPagesStride.Of(budget)
+	}
+	return max(rows, strideRows(rowBytes, column, share))
 }
 
 // strideRows returns the rows of a stride of which a column of 8-byte values takes so many bytes, and all columns

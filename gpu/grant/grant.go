@@ -109,6 +109,8 @@ var (
 	// PagesStride bounds a stride whose columns arrive in pages, if it is more than GPUStride. While it is decoded, its
 	// pages take up to twice as much.
 	PagesStride = row(Share{Name: "stride in pages", Num: 1, Den: 64, Most: 1 * gib, Use: Works, Per: Run})
+	// SlowPagesStride is the same of pages that a GPU decompresses slowly (source.Paged).
+	SlowPagesStride = row(Share{Name: "stride in slow pages", Num: 1, Den: 32, Most: 4 * gib, Use: Works, Per: Run})
 	// OperatorWork is about what an operator takes at least while it works, however few the rows.
 	OperatorWork = row(Share{Name: "work of an operator", Most: 128 * kib, Use: Works, Per: Run})
 )

@@ -33,17 +33,18 @@ func TestWhatIsGrantedIsThere(t *testing.T) {
 
 // inOthers are shares that work and are in no phase by themselves.
 var inOthers = []string{
-	grant.FrugalResident.Name, // a part of FrugalPipeline
-	grant.GPUShortStride.Name, // instead of GPUStride, where budgets are small
-	grant.PagesStride.Name,    // instead of GPUStride, where budgets are large
-	grant.GroupSlots.Name,     // slots, of tables
-	grant.TritonStrides.Name,  // of strides, which move when others need their memory
-	grant.KeyFilter.Name,      // a number of bytes
-	grant.OperatorWork.Name,   // the same
-	grant.LinkTest.Name,       // when all work is done
-	grant.SelectIDs.Name,      // of what is free
-	grant.PoolAhead.Name,      // for whoever comes first
-	grant.PinnedAhead.Name,    // the same
+	grant.FrugalResident.Name,  // a part of FrugalPipeline
+	grant.GPUShortStride.Name,  // instead of GPUStride, where budgets are small
+	grant.PagesStride.Name,     // instead of GPUStride, where budgets are large
+	grant.SlowPagesStride.Name, // the same
+	grant.GroupSlots.Name,      // slots, of tables
+	grant.TritonStrides.Name,   // of strides, which move when others need their memory
+	grant.KeyFilter.Name,       // a number of bytes
+	grant.OperatorWork.Name,    // the same
+	grant.LinkTest.Name,        // when all work is done
+	grant.SelectIDs.Name,       // of what is free
+	grant.PoolAhead.Name,       // for whoever comes first
+	grant.PinnedAhead.Name,     // the same
 }
 
 // TestEveryShareIsCountedOnce finds each share that takes memory for work in a phase, and none that takes no memory.

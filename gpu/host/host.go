@@ -128,7 +128,7 @@ func (d *Device) HostBudget() *gpu.Budget { return d.budget }
 func (d *Device) StrideRows(int) int { return d.rows }
 
 // PagesStrideRows implements gpu.Device.
-func (d *Device) PagesStrideRows(int) int { return d.rows }
+func (d *Device) PagesStrideRows(int, bool) int { return d.rows }
 
 // device returns the device of which this one is a share, or itself.
 func (d *Device) device() *Device {

@@ -112,7 +112,7 @@ func onDevice(b *testing.B, d *cuda.Device, table *reader.Table, columns *gpu.Le
 		opt.Columns = append(opt.Columns, i)
 		width += max(f.Type.Width(), 16)
 	}
-	opt.StrideRows = d.PagesStrideRows(width)
+	opt.StrideRows = d.PagesStrideRows(width, table.SlowPages(opt.Columns))
 	q, err := d.NewQueue("scan")
 	require.NoError(b, err)
 	r, err := table.Scan(ctx, opt)

@@ -181,7 +181,7 @@ func BenchmarkDeviceScan(b *testing.B) {
 			opt.Columns = append(opt.Columns, i)
 			width += max(table.Schema().Fields[i].Type.Width(), 16)
 		}
-		opt.StrideRows = d.PagesStrideRows(width)
+		opt.StrideRows = d.PagesStrideRows(width, table.SlowPages(opt.Columns))
 		name := columns[0]
 		if len(columns) > 1 {
 			name = fmt.Sprint(len(columns), " columns")

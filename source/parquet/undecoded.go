@@ -177,6 +177,25 @@ func (t *Table) InPages(columns []int) bool {
 	return true
 }
 
+// SlowPages implements source.Paged.
+func (t *Table) SlowPages(columns []int) bool {
+	bytes, slow := int64(0), int64(0)
+	for _, f := range t.files {
+		for g := range f.groups {
+			for _, c := range columns {
+				m := &f.groups[g].chunks[c]
+				bytes += m.rawSize
+				if slices.Contains(slowCodecs, m.codec) {
+					slow += m.rawSize
+				}
+			}
+		}
+	}
+	return slow > bytes/2
+}
+
+var slowCodecs = []format.CompressionCodec{format.Zstd, format.Gzip, format.Lz4Raw, format.Lz4}
+
 // storedForm is how the values of a column are stored: see gpu.Pages.
 type storedForm struct {
 	form          gpu.StoredForm

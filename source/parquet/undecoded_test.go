@@ -391,6 +391,7 @@ func TestProgressSaysWhoDecodedWhichColumn(t *testing.T) {
 		default:
 			require.Equal(t, stats.Bytes, stats.BytesInPages, f.Name)
 		}
+		require.Equal(t, f.Name == "zstd" || f.Name == "gzip", planned.SlowPages([]int{i}), f.Name)
 	}
 	require.NoError(t, planned.Close())
 	for _, c := range []struct {

@@ -35,6 +35,7 @@ type pipelineRun struct {
 	lanes             int
 	rows              int  // rows of a stride
 	pages             bool // the scan leaves all its columns in pages
+	slowPages         bool // source.Paged
 	// taken counts the morsels that lanes have taken. taking lets one lane take at a
 	// time.
 	taking sync.Mutex
@@ -390,7 +391,9 @@ func (p *pipelineRun) chooseLanes() {
 			width = max(width, o.Schema.RowBytes())
 		}
 	}
-	p.pages = p.from != nil && p.from.scan != nil && p.run.leavesPages(p.from.scan)
+	if p.from != nil && p.from.scan != nil {
+		p.pages, p.slowPages = p.run.leavesPages(p.from.scan)
+	}
 	p.lanes, p.rows = 1, math.MaxInt
 	p.rows = p.strideRows(width)
 	if p.run.frugal {
@@ -440,7 +443,7 @@ func (p *pipelineRun) shortenScan(rows int) {
 func (p *pipelineRun) strideRows(rowBytes int) int {
 	d := p.run.device
 	if p.pages {
-		return min(d.PagesStrideRows(rowBytes), p.rows)
+		return min(d.PagesStrideRows(rowBytes, p.slowPages), p.rows)
 	}
 	return min(d.StrideRows(rowBytes), p.rows)
 }

@@ -195,10 +195,13 @@ func (r *run) decodesPages() bool {
 	return r.device.Known().DecodePages
 }
 
-// leavesPages reports whether the device decodes all columns of a scan.
-func (r *run) leavesPages(s *physical.Scan) bool {
+// leavesPages reports whether the device decodes all columns of a scan, and whether their pages are slow.
+func (r *run) leavesPages(s *physical.Scan) (pages, slow bool) {
 	t, ok := s.Table.(source.Paged)
-	return ok && r.decodesPages() && t.InPages(s.Columns)
+	if !ok || !r.decodesPages() || !t.InPages(s.Columns) {
+		return false, false
+	}
+	return true, t.SlowPages(s.Columns)
 }
 
 // inflight returns the number of strides that are decoded at a time. It is one per thread, because
