@@ -124,6 +124,9 @@ type equiJoin struct {
 	// dictionary, strings of the build side are not copied: the build row ids are their codes.
 	dicts []*gpu.Dictionary
 	coded bool // there is a dictionary
+	// valid has, for each of BuildOut whose dictionary has nulls, its validity as a Bool column with the
+	// same validity; otherwise a column without a type.
+	valid []gpu.Column
 	// matches is the match bitmap of the build rows, for kinds that return build rows with or
 	// without a match.
 	matches gpu.Column
@@ -186,10 +189,15 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 	}
 	for _, c := range operators.Pick(o.built.columns(), o.BuildOut) {
 		var dict *gpu.Dictionary
-		if !o.Kind.KeepsProbe() && c.Type.IsVar() && c.Dict == nil && c.Valid == nil {
+		var valid gpu.Column
+		if !o.Kind.KeepsProbe() && c.Type.IsVar() && c.Dict == nil {
+			if c.Valid != nil {
+				valid = gpu.Column{Type: gpu.Of(gpu.Bool), Len: c.Len, Data: c.Valid, Valid: c.Valid}
+				c.Valid = nil
+			}
 			dict, o.coded = &gpu.Dictionary{Values: c}, true
 		}
-		o.dicts = append(o.dicts, dict)
+		o.dicts, o.valid = append(o.dicts, dict), append(o.valid, valid)
 	}
 	if o.Kind.KeepsBuild() || o.Kind.OfBuild() {
 		o.matches, err = t.Queue.NewBitmap(t.Lease, o.rows)

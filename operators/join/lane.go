@@ -337,24 +337,33 @@ func (l *lane) slice(p pairs, from int) (part pairs, err error) {
 
 // gatherBuild appends the columns of the build side at row ids.
 func (l *lane) gatherBuild(out *gpu.Stride, ids gpu.Column) error {
-	var plain []gpu.Column
+	var copied []gpu.Column // columns without a dictionary, and the validity of the others
 	all := operators.Pick(l.built.columns(), l.BuildOut)
 	for i, c := range all {
-		if l.dicts[i] == nil {
-			plain = append(plain, c)
+		switch {
+		case l.dicts[i] == nil:
+			copied = append(copied, c)
+		case l.valid[i].Valid != nil:
+			copied = append(copied, l.valid[i])
 		}
 	}
-	cols, err := l.Queue.Gather(l.Lease, plain, ids, l.Kind.KeepsProbe())
+	cols, err := l.Queue.Gather(l.Lease, copied, ids, l.Kind.KeepsProbe())
 	if err != nil {
 		return err
 	}
 	for i, c := range all {
-		if dict := l.dicts[i]; dict != nil {
-			coded := gpu.Column{Type: c.Type, Len: ids.Len, Data: ids.Data, Dict: dict}
-			out.Cols = append(out.Cols, coded.Retain())
+		dict := l.dicts[i]
+		if dict == nil {
+			out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
 			continue
 		}
-		out.Cols, cols = append(out.Cols, cols[0]), cols[1:]
+		coded := gpu.Column{Type: c.Type, Len: ids.Len, Data: ids.Data, Dict: dict}
+		if l.valid[i].Valid != nil {
+			coded.Valid = cols[0].Valid
+			defer cols[0].Release()
+			cols = cols[1:]
+		}
+		out.Cols = append(out.Cols, coded.Retain())
 	}
 	return nil
 }
