@@ -71,10 +71,11 @@ func Hash(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, seed uint64) (g
 					hashValues(hashes, c, at, seed)
 				}
 				if c.Valid != nil {
+					valid := gpu.Words(c.Valid, n)
 					for i := range hashes {
-						if !c.IsValid(at + i) {
-							hashes[i] = hashNull
-						}
+						row := uint(at + i)
+						null := valid[row/64]>>(row%64)&1 - 1 // all ones, or 0 for a value
+						hashes[i] = hashes[i]&^null | hashNull&null
 					}
 				}
 				if k == 0 {

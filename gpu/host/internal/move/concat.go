@@ -201,11 +201,10 @@ func Expand(cores parallel.Cores, l *gpu.Lease, c gpu.Column) (gpu.Column, error
 			return gpu.Column{}, err
 		}
 		defer ids.Release()
-		for i := range ids.V {
-			ids.V[i] = -1
-			if c.IsValid(i) {
-				ids.V[i] = codes[i]
-			}
+		valid := gpu.Words(c.Valid, c.Len)
+		for i, code := range codes {
+			null := int32(valid[uint(i)/64]>>(uint(i)%64)&1) - 1 // -1, or 0 for a value
+			ids.V[i] = code | null
 		}
 		codes = ids.V
 	} else if c.Len == c.Dict.Values.Len && isIdentity(codes) {
