@@ -61,9 +61,12 @@ func Lookup[T any](values []T, code int32) (v T) {
 	return v
 }
 
-// Dictionary holds the values that dictionary-coded columns share.
+// Dictionary holds the values that dictionary-coded columns share. Distinct says that no two of them
+// are equal, so that equal codes mean equal values and unequal codes unequal ones; a dictionary need
+// not say so.
 type Dictionary struct {
-	Values Column
+	Values   Column
+	Distinct bool
 }
 
 // Retain adds a reference to every buffer and returns c.
@@ -114,6 +117,23 @@ func Words(b *Buffer, n int) []uint64 {
 
 // IsValid reports whether row i of a host-addressable column is not null.
 func (c Column) IsValid(i int) bool { return c.Valid == nil || Bit(c.Valid.Bytes(), i) }
+
+// AllNull reports whether every row of a host-addressable column is null. It stops at the first value.
+func (c Column) AllNull() bool {
+	if c.Valid == nil {
+		return c.Len == 0
+	}
+	words := Words(c.Valid, c.Len)
+	for i, w := range words {
+		if n := c.Len - i*64; n < 64 {
+			w &= 1<<n - 1
+		}
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // VarValue returns the bytes of row i of a host-addressable String or Binary column,
 // looked up in its dictionary if it has one. The result aliases the buffer.

@@ -807,6 +807,20 @@ func groupMemory() (out []memoryCase) {
 			},
 			state: func() string { return b.groupKeys(g) }, finish: g.Release}
 	}})
+	out = append(out, memoryCase{"assign texts after a dictionary of distinct values", func(b *bench) trial {
+		if b.other == nil {
+			b.other = []gpu.Column{b.distinctCodes(memoryRows, 300, true)}
+		}
+		text := gpu.Of(gpu.String)
+		g, err := b.q.NewGroups(b.l, []gpu.Type{text, text}, gpu.GroupHint{})
+		require.NoError(b.t, err)
+		keys := []gpu.Column{b.other[0], b.inputs()[colText]}
+		m, err := b.assign(g, keys)
+		require.NoError(b.t, err)
+		gpu.ReleaseColumns(m.cols)
+		return trial{call: func() (made, error) { return b.assign(g, pick(b.inputs(), colText, colCoded)) },
+			state: func() string { return b.groupKeys(g) }, finish: g.Release}
+	}})
 	typesOf := func(cols []gpu.Column) (types []gpu.Type) {
 		for _, c := range cols {
 			types = append(types, c.Type)

@@ -410,6 +410,7 @@ func testGroups(t *testing.T, open Open) {
 			}
 		})
 	}
+	t.Run("dictionaries of distinct values", func(t *testing.T) { testGroupsOfDistinct(t, open) })
 	t.Run("no keys", func(t *testing.T) {
 		b := setUp(t, open)
 		g, err := b.q.NewGroups(b.l, nil, gpu.GroupHint{})
@@ -427,6 +428,70 @@ func testGroups(t *testing.T, open Open) {
 	})
 }
 
+// distinctCodes returns a column of n rows whose codes belong to a dictionary of distinct values.
+func (b *bench) distinctCodes(n, values int, nulls bool) gpu.Column {
+	text := gpu.Of(gpu.String)
+	rows, codes := make([]gpu.Scalar, n), make([]int32, n)
+	for i := range rows {
+		codes[i] = int32(b.rnd.IntN(values))
+		if rows[i] = gpu.StringScalar(fmt.Sprint("text ", codes[i])); nulls && b.rnd.IntN(7) == 0 {
+			rows[i], codes[i] = gpu.Null(text), nullCode(uint64(i))
+		}
+	}
+	c := gpu.ColumnOf(text, rows)
+	c.Offsets, c.Data = nil, gpu.WrapBytes(gpu.BytesOf(codes))
+	c.Dict = &gpu.Dictionary{Distinct: true, Values: gpu.ColumnOf(text,
+		generate(values, func(i int) gpu.Scalar { return gpu.StringScalar(fmt.Sprint("text ", i)) }))}
+	return b.up(c)[0]
+}
+
+// testGroupsOfDistinct groups by texts of one dictionary of distinct values, and then by the same texts in
+// other forms: nulls without a dictionary, another dictionary, no dictionary, and the first dictionary again.
+func testGroupsOfDistinct(t *testing.T, open Open) {
+	text, i64 := gpu.Of(gpu.String), gpu.Of(gpu.Int64)
+	const rows = 700
+	for _, nulls := range []bool{false, true} {
+		for _, values := range []int{90, 2000} {
+			b := setUp(t, open)
+			first := b.distinctCodes(2*rows, values, nulls)
+			slice := func(from int) gpu.Column {
+				c, err := b.q.Slice(b.l, first, from, from+rows)
+				require.NoError(t, err)
+				t.Cleanup(c.Release)
+				return c
+			}
+			none := b.up(gpu.ColumnOf(text, slices.Repeat([]gpu.Scalar{gpu.Null(text)}, rows)))[0]
+			other, plain := b.distinctCodes(rows, values+10, nulls), b.up(gpu.ColumnOf(text, b.down(slice(100))))[0]
+			batches := []gpu.Column{slice(0), slice(rows), none, slice(5), other, plain, slice(0)}
+			for stop := 2; stop <= len(batches); stop++ {
+				b.checkGroupsOfColumns([]gpu.Type{text}, stop, func(i int) []gpu.Column { return batches[i : i+1] })
+				b.checkGroupsOfColumns([]gpu.Type{text, i64, text}, stop, func(i int) []gpu.Column {
+					number := gpu.ColumnOf(i64, b.random(i64, rows, distribution{distinct: 3, nulls: 0.1}))
+					return []gpu.Column{batches[i], b.up(number)[0], batches[(i+1)%stop]}
+				})
+			}
+		}
+	}
+}
+
+// checkGroupsOfColumns assigns groups to batches of key columns.
+func (b *bench) checkGroupsOfColumns(types []gpu.Type, batches int, keys func(batch int) []gpu.Column) {
+	b.t.Helper()
+	b.checkGroupsOfRows(types, gpu.GroupHint{}, batches, func(i int) ([]gpu.Column, []string) {
+		cols := keys(i)
+		labels := make([]string, cols[0].Len)
+		for at, c := range cols {
+			for r, v := range b.down(c) {
+				if at > 0 {
+					labels[r] += "\x01"
+				}
+				labels[r] += label(v)
+			}
+		}
+		return cols, labels
+	})
+}
+
 func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
 	b.t.Helper()
 	b.checkGroupsOf(slices.Repeat([]keyCase{k}, len(batches)), hint, batches)
@@ -435,16 +500,26 @@ func (b *bench) checkGroups(k keyCase, hint gpu.GroupHint, batches ...int) {
 // checkGroupsOf assigns groups to batches of rows. Each batch has its own case; the types are the
 // same.
 func (b *bench) checkGroupsOf(cases []keyCase, hint gpu.GroupHint, batches []int) {
+	b.t.Helper()
+	b.checkGroupsOfRows(cases[0].types, hint, len(batches), func(i int) ([]gpu.Column, []string) {
+		cols, labels, _ := b.draw(cases[i], batches[i])
+		return cols, labels
+	})
+}
+
+// checkGroupsOfRows assigns groups to batches of rows with a label each, which is equal for equal keys.
+func (b *bench) checkGroupsOfRows(types []gpu.Type, hint gpu.GroupHint, batches int,
+	rows func(batch int) ([]gpu.Column, []string)) {
 	t := b.t
 	t.Helper()
-	g, err := b.q.NewGroups(b.l, cases[0].types, hint)
+	g, err := b.q.NewGroups(b.l, types, hint)
 	require.NoError(t, err)
 	defer g.Release()
 	byLabel := map[string]int{}
 	byID := map[int]string{}
-	for i, n := range batches {
-		cols, labels, _ := b.draw(cases[i], n)
-		a, err := g.Assign(b.q, b.l, cols, n)
+	for i := range batches {
+		cols, labels := rows(i)
+		a, err := g.Assign(b.q, b.l, cols, len(labels))
 		require.NoError(t, err)
 		for r, id := range b.ints(a.IDs()) {
 			if old, ok := byLabel[labels[r]]; ok {

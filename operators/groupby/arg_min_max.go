@@ -78,8 +78,8 @@ func (l *local) position(number int, s *gpu.Stride) error {
 	if len(l.candidates) == 0 {
 		return nil
 	}
-	if number != l.number {
-		l.number, l.before = number, 0
+	if number != l.morsel {
+		l.morsel, l.before = number, 0
 	}
 	first := int64(number)<<positionRows + l.before
 	l.before += int64(s.Rows)

@@ -9,11 +9,12 @@ import (
 )
 
 // tableGroups returns the maximum number of groups of a lane's table between strides. With several
-// lanes, whose groups are merged anyway, the table stays within a core's cache.
+// lanes, whose groups are merged anyway, the table stays within a core's cache, unless all groups fit a
+// table that is larger.
 func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
 	most := max(1, int(grant.GroupTables.Among(budget, lanes)/o.groupBytes()))
 	if lanes > 1 {
-		most = min(most, flushGroups)
+		most = min(most, max(flushGroups, int(o.bound.Load())+1))
 	}
 	return most
 }

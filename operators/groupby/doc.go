@@ -43,6 +43,14 @@
 // aggregates a partition whose rows have all bypassed the tables (raw.go); a table merges any other
 // partition.
 //
+// # Texts of a build side
+//
+// A join passes on texts of its build side as a dictionary of all build rows, so texts repeat in it. On
+// the CPU, the group-by numbers the distinct values of such a dictionary once (distinct.go). All lanes
+// and partitions then group by these numbers, and the result has them as codes of one dictionary of
+// distinct values, by which the next group-by of a ROLLUP groups again. If all keys are columns of one
+// build side, its rows bound the groups: a lane whose rows are many more keeps them in its table.
+//
 // # One row of a group
 //
 // Where one row of a group decides an aggregate, as in arg_max, a CPU keeps the row: its position

@@ -206,6 +206,9 @@ type hashGroupBy struct {
 	expect atomic.Int64                     // groups of a stride, see expected
 	unfit  atomic.Pointer[error]            // why tables of blocks did not take the values of a stride
 	large  []atomic.Pointer[gpu.Dictionary] // by key, see expand
+	texts  []distinct                       // by key
+	lanes  atomic.Int32                     // that have been made
+	bound  atomic.Int64                     // of the number of groups, if a lane has many rows of each; otherwise 0
 	held   *spill.Partitions                // otherwise rows of partial aggregates, of all lanes
 	alone  *spill.Partitions                // and raw rows
 	reader *spill.Reader                    // of the parts in order, for the only lane
@@ -274,7 +277,7 @@ func New(s Spec) (GroupBy, error) {
 	}
 	o := s.state()
 	o.seed, o.partials, o.raw = rand.Uint64(), operators.PickFields(s.In, s.Keys), operators.PickFields(s.In, s.Keys)
-	o.large = make([]atomic.Pointer[gpu.Dictionary], len(s.Keys))
+	o.large, o.texts = make([]atomic.Pointer[gpu.Dictionary], len(s.Keys)), make([]distinct, len(s.Keys))
 	for _, m := range o.accumulated {
 		o.partials.Fields = append(o.partials.Fields,
 			gpu.Field{Name: m.kind.String(), Type: o.partial(m), Nullable: true})
@@ -507,6 +510,9 @@ func (o *hashGroupBy) Close() error {
 		s.Release()
 	}
 	o.few = nil
+	for i := range o.texts {
+		o.texts[i].release()
+	}
 	o.reader.Close()
 	return errors.Join(o.held.Close(), o.alone.Close())
 }

@@ -22,7 +22,7 @@ func (o *hashGroupBy) NewLocal(t operators.Task) (operators.Local, error) {
 	if err := o.RunsOn(t.Device.Properties()); err != nil {
 		return nil, err
 	}
-	return &local{hashGroupBy: o, task: t}, nil
+	return &local{hashGroupBy: o, task: t, first: int(o.lanes.Add(1))}, nil
 }
 
 // local has the groups of one lane.
@@ -49,7 +49,8 @@ type local struct {
 
 	groupsFlushed int // groups of the table that was flushed last
 
-	number int   // of the last morsel
+	first  int   // the text key that it numbers first
+	morsel int   // the number of the last morsel
 	before int64 // rows of it so far
 }
 
@@ -58,7 +59,11 @@ type local struct {
 // quarter of a stride's rows, or the bytes of grant.GroupWaiting.
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
-	if err := l.position(number, s); err != nil {
+	err := l.position(number, s)
+	if err == nil {
+		err = l.number(s)
+	}
+	if err != nil {
 		s.Release()
 		return err
 	}
@@ -361,7 +366,9 @@ func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
 	}
 	most := l.tableGroups(l.task.Budget(), l.task.Lanes)
 	n := max(sampleRows, 4*int(math.Sqrt(float64(most)))) // about 8 repeated keys with most groups
-	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most {
+	bound := int(l.bound.Load())
+	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most ||
+		bound > 0 && bound <= most {
 		return false, nil
 	}
 	keys, err := l.firstKeys(s, n)

@@ -6,6 +6,7 @@ package codec
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/intern"
@@ -18,16 +19,20 @@ import (
 type Codec struct {
 	types    []gpu.Type
 	interner []*intern.Interner // by column; nil for types of fixed width
-	bits     []int              // by column
-	word     []int              // by column: the word in which it begins
-	shift    []uint             // by column: its lowest bit in that word
-	Words    int                // words of a key
-	narrow   bool               // integers of 8 bytes have 32 bits, with a sign
+	// dictionary has, by column, the dictionary whose codes are those of the strings, instead of the
+	// interner's; nil for most.
+	dictionary []*gpu.Dictionary
+	bits       []int  // by column
+	word       []int  // by column: the word in which it begins
+	shift      []uint // by column: its lowest bit in that word
+	Words      int    // words of a key
+	narrow     bool   // integers of 8 bytes have 32 bits, with a sign
 }
 
 // New returns a codec for key columns of some types. The lease pays for its strings.
 func New(l *gpu.Lease, types []gpu.Type) *Codec {
-	c := &Codec{types: types, interner: make([]*intern.Interner, len(types))}
+	c := &Codec{types: types, interner: make([]*intern.Interner, len(types)),
+		dictionary: make([]*gpu.Dictionary, len(types))}
 	for i, t := range types {
 		if t.IsVar() {
 			c.interner[i] = intern.New(l)
@@ -122,10 +127,59 @@ func (c *Codec) Release() {
 	for _, in := range c.interner {
 		in.Release()
 	}
+	for i := range c.dictionary {
+		c.Follow(i, nil)
+	}
 }
 
 // Len returns the number of strings of a column.
-func (c *Codec) Len(column int) int { return c.interner[column].Len() }
+func (c *Codec) Len(column int) int {
+	if d := c.dictionary[column]; d != nil {
+		return d.Values.Len
+	}
+	return c.interner[column].Len()
+}
+
+// Follow makes the codes of a dictionary of distinct values those of a column of strings. All columns
+// then have this dictionary, or only nulls, until Follow of nil ends it.
+func (c *Codec) Follow(column int, d *gpu.Dictionary) {
+	if d != nil {
+		d.Values.Retain()
+	}
+	if old := c.dictionary[column]; old != nil {
+		old.Values.Release()
+	}
+	c.dictionary[column] = d
+}
+
+// Followed returns the dictionary that a column follows, or nil.
+func (c *Codec) Followed(column int) *gpu.Dictionary { return c.dictionary[column] }
+
+// Renumber replaces the codes of the dictionary that a column follows by the interner's, in the words of
+// keys; skip reports whether a key has a null in the column. After an error the keys are as before.
+// The lease pays for scratch.
+func (c *Codec) Renumber(l *gpu.Lease, column int, words [][]uint64, skip func(key int) bool) error {
+	word, shift := words[c.word[column]], c.shift[column]
+	codes, err := memory.New[uint32](l, len(word))
+	if err != nil {
+		return err
+	}
+	defer codes.Release()
+	values := c.dictionary[column].Values
+	for i, w := range word {
+		if !skip(i) {
+			if codes.V[i], err = c.interner[column].Code(values.VarValue(int(uint32(w >> shift)))); err != nil {
+				return err
+			}
+		}
+	}
+	for i, code := range codes.V {
+		if !skip(i) {
+			word[i] = word[i]&^(math.MaxUint32<<shift) | uint64(code)<<shift
+		}
+	}
+	return nil
+}
 
 // Forget drops the cached codes of dictionaries.
 func (c *Codec) Forget() {
@@ -195,6 +249,12 @@ func (c *Codec) Prepare(cores parallel.Cores, l *gpu.Lease, cols []gpu.Column, n
 		}
 		in := c.interner[i]
 		if in == nil {
+			continue
+		}
+		if d := c.dictionary[i]; d != nil {
+			if col.Dict == d {
+				k.plain[i] = gpu.Values[uint32](col.Data, n)
+			}
 			continue
 		}
 		if col.Dict != nil && insert && intern.Caches(col.Dict.Values.Len, n) {
@@ -311,17 +371,17 @@ func (c *Codec) Pack(k Keys, lo, n int, out [][]uint64) {
 				for r, code := range k.plain[i][lo+at : lo+at+m] {
 					tmp[r] = uint64(code)
 				}
-			case col.Type.IsVar(): // the dictionary is empty: all rows are null
+			case col.Type.IsVar(): // all rows are null
 				clear(tmp[:m])
 			default:
 				word.Load(tmp[:m], col, lo+at)
 			}
 			dst := out[w][at : at+m]
 			if col.Valid != nil {
+				valid := gpu.Words(col.Valid, col.Len)
 				for r := range dst {
-					if col.IsValid(lo + at + r) {
-						dst[r] |= tmp[r] & mask << shift
-					}
+					i := uint(lo + at + r)
+					dst[r] |= tmp[r] & mask & -(valid[i/64] >> (i % 64) & 1) << shift
 				}
 				continue
 			}
@@ -381,12 +441,16 @@ func (c *Codec) Unpack(l *gpu.Lease, out *gpu.Column, i int, words [][]uint64, f
 	if !t.IsVar() {
 		return nil
 	}
-	values, err := c.interner[i].Values(l, t)
-	if err != nil {
-		return err
+	if out.Dict = c.dictionary[i]; out.Dict != nil {
+		out.Dict.Values.Retain()
+	} else {
+		values, err := c.interner[i].Values(l, t)
+		if err != nil {
+			return err
+		}
+		out.Dict = &gpu.Dictionary{Values: values, Distinct: true}
 	}
-	out.Dict = &gpu.Dictionary{Values: values}
-	if values.Len == 0 {
+	if out.Dict.Values.Len == 0 {
 		clear(gpu.Values[int32](out.Data, n))
 	}
 	return nil

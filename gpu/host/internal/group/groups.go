@@ -39,6 +39,12 @@ type Groups struct {
 const (
 	// maxDirect bounds the slots of a direct index.
 	maxDirect = 1 << 28
+	// followed bounds the values of a dictionary that keys follow and that groups keep, as a multiple of
+	// the groups.
+	followed = 64
+	// slotsPerRow bounds the direct index of a dictionary that a string follows, in slots per row of the first
+	// rows.
+	slotsPerRow = 4
 	// maxHint bounds the groups for which a new hash index has room. Beyond that, growing costs
 	// little compared with the time to collect so many groups.
 	maxHint = 1 << 18
@@ -89,6 +95,11 @@ func (g *Groups) Release() {
 // Assign returns the group of each of n rows, and makes groups for new keys. After an error the
 // groups are as before. The lease pays for the result and for scratch.
 func (g *Groups) Assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, n int) (gpu.Column, error) {
+	if len(keys) == len(g.types) { // otherwise assign returns an error
+		if err := g.follow(l, keys); err != nil {
+			return gpu.Column{}, err
+		}
+	}
 	buf, err := l.Alloc(int64(n) * 4)
 	if err != nil {
 		return gpu.Column{}, err
@@ -100,6 +111,39 @@ func (g *Groups) Assign(cores parallel.Cores, l *gpu.Lease, keys []gpu.Column, n
 		return gpu.Column{}, err
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Int32), Len: n, Data: buf}, nil
+}
+
+// follow makes the codes of dictionaries of distinct values the words of strings, before there are groups,
+// and interns the strings of all groups once a key has another dictionary or none. After an error the
+// groups are as before.
+func (g *Groups) follow(l *gpu.Lease, keys []gpu.Column) error {
+	for i, k := range keys {
+		if !g.types[i].IsVar() {
+			continue
+		}
+		d := g.codec.Followed(i)
+		switch {
+		case d == nil && g.n == 0 && g.codec.Len(i) == 0 && k.Type == g.types[i] && k.Dict != nil && k.Dict.Distinct &&
+			(!g.text || k.Dict.Values.Len <= max(1024, slotsPerRow*k.Len)):
+			g.codec.Follow(i, k.Dict)
+		case d != nil && k.Dict != d && !k.AllNull():
+			null := func(id int) bool { return g.mask(id)>>i&1 != 0 }
+			if err := g.codec.Renumber(l, i, g.keyWords(), null); err != nil {
+				return err
+			}
+			g.codec.Follow(i, nil)
+			g.reindex()
+		}
+	}
+	return nil
+}
+
+// keyWords returns the key words of all groups.
+func (g *Groups) keyWords() [][]uint64 {
+	for i := range g.words {
+		g.words[i] = g.words[i][:g.n]
+	}
+	return g.words
 }
 
 // assign assigns groups to rows. After an error some of the new groups may exist. The lease pays
@@ -365,26 +409,31 @@ func (g *Groups) truncate(n int, strings []int) {
 	if n == g.n {
 		return
 	}
-	for id := n; id < g.n && g.direct.V != nil; id++ {
-		if g.mask(id) == 0 {
-			g.direct.V[g.words[0][id]-g.lo] = 0
-		}
-	}
 	g.n = n
 	for i := range g.words {
 		g.words[i] = g.words[i][:n]
 	}
-	g.index.clear()
 	if g.masked != nil {
 		g.nulls.V = g.nulls.V[:n]
+	}
+	g.reindex()
+}
+
+// reindex inserts the keys of all groups again. The indexes have room for them.
+func (g *Groups) reindex() {
+	g.index.clear()
+	if g.masked != nil {
 		g.masked.clear()
 	}
-	for id := range n {
+	clear(g.direct.V)
+	for id := range g.n {
 		switch {
 		case g.mask(id) != 0:
 			g.masked.put(g.masks(), id, int32(id))
 		case g.direct.V == nil:
 			g.index.put(g.words, id, int32(id))
+		default:
+			g.direct.V[g.words[0][id]-g.lo] = int32(id) + 1
 		}
 	}
 }
@@ -593,8 +642,10 @@ func (g *Groups) key(cores parallel.Cores, l *gpu.Lease, i, from, to int) (gpu.C
 	if !t.IsVar() {
 		return out, nil
 	}
-	// Strings keep the dictionary while groups share values.
-	if values := out.Dict.Values.Len; values <= g.n/2 || values <= 1024 {
+	// Strings keep the dictionary while groups share values, and one that they follow unless nearly all of
+	// it is unused.
+	values := out.Dict.Values.Len
+	if values <= g.n/2 || values <= 1024 || g.codec.Followed(i) != nil && values <= followed*g.n {
 		return out, nil
 	}
 	plain, err := move.Expand(cores, l, out)

@@ -147,9 +147,9 @@ func (in *Interner) find(b []byte, w text, h uint32) (code uint32, slot int) {
 	}
 }
 
-// intern returns the code of b, and makes one if b is new. If memory is denied, the interner is
+// Code returns the code of b, and makes one if b is new. If memory is denied, the interner is
 // unchanged.
-func (in *Interner) intern(b []byte) (uint32, error) {
+func (in *Interner) Code(b []byte) (uint32, error) {
 	w, h := textOf(b)
 	return in.internText(b, w, h)
 }
@@ -254,7 +254,7 @@ func (in *Interner) Dictionary(c gpu.Column) ([]uint32, error) {
 	}
 	codes := known.V
 	intern := func(v int) (err error) {
-		codes[v], err = in.intern(values.VarValue(v))
+		codes[v], err = in.Code(values.VarValue(v))
 		return err
 	}
 	if len(codes) <= smallDictionary {
