@@ -869,7 +869,11 @@ func (p *parser) withinGroup(n *Call) error {
 
 // arguments parses the arguments of a call up to and including the closing parenthesis.
 func (p *parser) arguments(n *Call) (err error) {
-	if p.accept("*") {
+	if t := p.peek(); t.is("*") {
+		if len(n.Args) > 0 {
+			return NewError(p.src, t.pos, "found *, but %s has an argument before the period", n.Name)
+		}
+		p.advance()
 		n.Star = true
 		return p.expect(")")
 	}
