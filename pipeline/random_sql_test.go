@@ -639,6 +639,10 @@ func (g *queryGenerator) windows(s *queryScope) (out []queryColumn) {
 			f = queryColumn{"sum(" + c.sql + ")", exprtest.Number}
 		case k == 6:
 			f = queryColumn{"count(" + c.sql + ")", exprtest.Integer}
+		case k == 7 && !ordered && c.class == exprtest.Integer && g.in(2):
+			f = queryColumn{g.one("median(", "sum(DISTINCT ") + c.sql + ")", exprtest.Number}
+		case k == 7 && !ordered:
+			f = queryColumn{"count(DISTINCT " + c.sql + ")", exprtest.Integer}
 		}
 		f.sql += " OVER (" + over + frame + ")"
 		out = append(out, f)

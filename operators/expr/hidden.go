@@ -59,5 +59,8 @@ func (c WindowCall) expressions() []*Expr {
 	for _, bound := range []WindowBound{c.Frame.From, c.Frame.To} {
 		list = append(list, bound.Key, bound.Value)
 	}
+	if c.Group != nil {
+		list = append(list, c.Group.expressions()...)
+	}
 	return list
 }

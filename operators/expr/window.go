@@ -24,7 +24,10 @@ type WindowCall struct {
 	Order                  []WindowKey
 	Frame                  WindowFrame
 	Output                 gpu.Type
-	text                   string
+	// Group, unless it is nil, is an aggregate of all rows of the partition that only a group-by computes. Its
+	// arguments are not in the fields above.
+	Group *AggregateCall
+	text  string
 }
 
 // WindowKey is one key of ORDER BY.
@@ -146,10 +149,10 @@ func (b *binder) window(n *syntax.Call) (c WindowCall, err error) {
 		}
 		return c, b.errorf(n, "there is no window function or aggregate %q%s", syntax.Cut(n.Name, 60),
 			syntax.Suggest(n.Name, names))
-	case len(n.Order) > 0:
+	case isRanking && len(n.Order) > 0:
 		return c, b.errorf(n, "ORDER BY among the arguments of %s is not possible with OVER; order the window", n.Name)
-	case n.Distinct || agg.estimate && !isRanking:
-		return c, b.errorf(n, "DISTINCT is not possible with OVER")
+	case isRanking && n.Distinct:
+		return c, b.errorf(n, "DISTINCT is not possible in %s with OVER", n.Name)
 	case isRanking && n.Filter != nil:
 		return c, b.errorf(n, "FILTER is possible after aggregates only, and %s is not one", n.Name)
 	case n.IgnoreNulls && !f.nulls:
@@ -172,18 +175,53 @@ func (b *binder) windowAggregate(n *syntax.Call, f aggregate, c *WindowCall) err
 	if err != nil {
 		return err
 	}
-	c.Kind, c.Aggregate, c.Value, c.Output = window.Aggregate, call.Kind, call.Arg, call.Output
+	c.Output = call.Output
+	if !call.slides() {
+		return b.ofPartition(n, call, c)
+	}
+	c.Kind, c.Aggregate, c.Value = window.Aggregate, call.Kind, call.Arg
 	if s := call.Sorted; s != nil {
-		switch c.Kind = s.Kind; s.Kind {
-		case window.Aggregate:
-		case window.FirstValue: // any_value
-			c.IgnoreNulls = true
-		case window.ArgMin, window.ArgMax:
-			c.Offset = s.Key
-		default:
-			return b.errorf(n, "%s of %v is not possible with OVER; compute it in a group step, and join its rows",
-				n.Name, call.Arg.typ)
+		c.Kind, c.Offset, c.IgnoreNulls = s.Kind, s.Key, s.Kind == window.FirstValue // any_value
+	}
+	return nil
+}
+
+// slides reports whether a window function computes the aggregate, for any frame.
+func (c AggregateCall) slides() bool {
+	if c.Distinct || c.Registers != nil {
+		return false
+	}
+	s := c.Sorted
+	if s == nil {
+		return true
+	}
+	kinds := []window.Kind{window.Aggregate, window.FirstValue, window.ArgMin, window.ArgMax}
+	return slices.Contains(kinds, s.Kind) && len(s.Order) == 0
+}
+
+// ofPartition binds an aggregate that is the same for all rows of a partition, because its frame is the partition.
+func (b *binder) ofPartition(n *syntax.Call, call AggregateCall, c *WindowCall) error {
+	w := n.Over
+	whole := w.Frame == nil && len(w.Order) == 0
+	if f := w.Frame; f != nil {
+		whole = f.From.Kind == syntax.UnboundedPreceding && f.To.Kind == syntax.UnboundedFollowing && f.Exclude == ""
+	}
+	if !whole {
+		what := n.Name
+		switch {
+		case len(n.Order) > 0:
+			what += " with ORDER BY among its arguments"
+		case n.Distinct:
+			what += " of DISTINCT values"
 		}
+		return b.errorf(n, "%s is possible with OVER only for all rows of a partition; leave out ORDER BY and the "+
+			"frame of the window, or write ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING", what)
+	}
+	c.Kind, c.Group = window.Aggregate, &call
+	if s := call.Sorted; s != nil && s.Kind == window.StringAgg && len(s.Order) == 0 && !call.Distinct {
+		var err error
+		s.Order, err = b.orderKeys(w.Order)
+		return err
 	}
 	return nil
 }
@@ -440,10 +478,11 @@ func (c WindowCall) Equal(d WindowCall) bool {
 	bound := func(x, y WindowBound) bool {
 		return x.Kind == y.Kind && x.Offset == y.Offset && sameExpr(x.Key, y.Key) && sameExpr(x.Value, y.Value)
 	}
-	return c.Kind == d.Kind && c.Aggregate == d.Aggregate && c.IgnoreNulls == d.IgnoreNulls && c.SameWindow(d) &&
-		sameExpr(c.Value, d.Value) && sameExpr(c.Offset, d.Offset) && sameExpr(c.Default, d.Default) &&
-		c.Frame.Unit == d.Frame.Unit && c.Frame.Exclude == d.Frame.Exclude && bound(c.Frame.From, d.Frame.From) &&
-		bound(c.Frame.To, d.Frame.To)
+	group := (c.Group == nil) == (d.Group == nil) && (c.Group == nil || c.Group.Equal(*d.Group))
+	return group && c.Kind == d.Kind && c.Aggregate == d.Aggregate && c.IgnoreNulls == d.IgnoreNulls &&
+		c.SameWindow(d) && sameExpr(c.Value, d.Value) && sameExpr(c.Offset, d.Offset) &&
+		sameExpr(c.Default, d.Default) && c.Frame.Unit == d.Frame.Unit && c.Frame.Exclude == d.Frame.Exclude &&
+		bound(c.Frame.From, d.Frame.From) && bound(c.Frame.To, d.Frame.To)
 }
 
 // SameWindow reports whether two calls have the same partitions and the same order.

@@ -322,6 +322,11 @@ select a from t where (a, b, s) > any (select n, b, s from u where n > 20) or (a
 select (1, null) <> any (select 1, null), (1, null) < any (select 1, 2), (1, 2) = all (select 1, 2 union all select 1, null), (1, 2) > any (select a, b from e)
 select column_name from (describe t) union all select column_name from (summarize u) where max > 's'
 with d as (describe t), z as (summarize u) select d.column_name, z.max, (select count(*) from (summarize e)) from d join z using (column_name)
+select a, s, count(distinct a % 3) over (partition by b), median(a) over (partition by b), sum(distinct a) filter (where a > 2) over (partition by s, b % 2), count(distinct b) over () from t
+select a, n, string_agg(s, '-' order by s desc, a) over (partition by b), mode(n % 2) over (partition by n % 3 order by a rows between unbounded preceding and unbounded following), rank() over (partition by b order by a) from t join u using (a, b, s)
+select a, approx_count_distinct(a) over (partition by s), round(stddev(d) over (partition by b), 6), avg(distinct a) over (partition by a % 2) from t qualify quantile_disc(a, 0.25) over (partition by b) <= a
+select b, count(*), sum(count(distinct a)) over (), count(distinct max(a)) over (partition by b % 2) from t group by b
+select (select max(c) from (select count(distinct u.n) over (partition by u.s) c from u where u.b = t.b)) from t
 pivot t on s using count(*) group by b
 pivot t on b, s in ('s1', 's9', null) using sum(a), coalesce(max(d), 0) as m group by dt
 pivot u on b in (select b from t where a > 10 order by a desc) using min(n) + 1 group by s

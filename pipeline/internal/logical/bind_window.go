@@ -1,12 +1,14 @@
 package logical
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
@@ -55,7 +57,7 @@ type windowed struct {
 }
 
 // node computes the window functions: one node for each window, above a projection of the
-// arguments.
+// arguments, and one group-by for the aggregates of each set of partitions that no window computes.
 func (w *windows) node() *windowed {
 	var exprs []*expr.Expr
 	use := func(e *expr.Expr) int {
@@ -68,6 +70,9 @@ func (w *windows) node() *windowed {
 	functions := make([]window.Function, len(w.calls))
 	keys := make([][]int, len(w.calls)) // of the partition, then of the order
 	for i, c := range w.calls {
+		if c.Group != nil {
+			continue
+		}
 		for _, p := range c.Partition {
 			keys[i] = append(keys[i], use(p))
 		}
@@ -87,13 +92,15 @@ func (w *windows) node() *windowed {
 	position := func(e int) rel.ID { return at[e] }
 	columns := make([]rel.ID, len(w.calls))
 	for i, c := range w.calls {
-		if slices.ContainsFunc(w.calls[:i], c.SameWindow) {
+		if c.Group != nil || slices.ContainsFunc(w.calls[:i], func(d expr.WindowCall) bool {
+			return d.Group == nil && c.SameWindow(d)
+		}) {
 			continue
 		}
 		var out []rel.ID
 		var list []window.Function
 		for j, d := range w.calls[i:] {
-			if c.SameWindow(d) {
+			if d.Group == nil && c.SameWindow(d) {
 				f := functions[i+j].Remap(position)
 				columns[i+j] = w.md.Add(rel.Column{Field: windowField(node.Rel(), f, d.String())})
 				list, out = append(list, f), append(out, columns[i+j])
@@ -112,6 +119,7 @@ func (w *windows) node() *windowed {
 		}
 		node = rel.NewWindow(w.here(), node, partition, order, list, out)
 	}
+	node = w.joinGroups(node, columns)
 	out := &windowed{stepBinder: w.stepBinder, in: w.in, node: node, scope: w.stepBinder.scope(w.in)}
 	out.scope.Schema = &gpu.Schema{Fields: slices.Clone(out.scope.Schema.Fields)}
 	for i, call := range w.uses {
@@ -120,6 +128,48 @@ func (w *windows) node() *windowed {
 		out.add(f, nil, columns[call])
 	}
 	return out
+}
+
+// joinGroups joins the rows of a node with the aggregates of their partitions, for the calls that have a Group. It sets
+// their columns.
+func (w *windows) joinGroups(node rel.Node, columns []rel.ID) rel.Node {
+	done := make([]bool, len(w.calls))
+	for i, c := range w.calls {
+		if c.Group == nil || done[i] {
+			continue
+		}
+		var calls []expr.AggregateCall
+		var of []int
+		for j, d := range w.calls[i:] {
+			if d.Group != nil && slices.EqualFunc(c.Partition, d.Partition, (*expr.Expr).Equal) {
+				calls, of, done[i+j] = append(calls, *d.Group), append(of, i+j), true
+			}
+		}
+		names := make([]string, len(c.Partition))
+		for k, p := range c.Partition {
+			names[k] = p.String()
+		}
+		group := w.grouped
+		if w.isTwoPhase(w.in.node, c.Partition, calls) {
+			group = func(in rel.Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
+				always [][]gpu.Scalar) *groups {
+				return w.twoPhase(in, keys, names, calls, nil, always)
+			}
+		}
+		made := group(w.in.node, c.Partition, names, calls, nil)
+		right, ids := rel.Renamed(made.node, slices.Concat(made.keys, made.calls), "")
+		on := joinCondition{left: c.Partition, right: right.Rel().Exprs(ids[:len(made.keys)]),
+			nullSafe: slices.Repeat([]bool{true}, len(made.keys))}
+		joined, err := on.build(w.here(), node, right, rel.JoinSpec{Kind: join.Inner})
+		if err != nil {
+			panic(fmt.Sprintf("logical: a key and itself have no common type: %v", err))
+		}
+		node = joined
+		for k, j := range of {
+			columns[j] = ids[len(made.keys)+k]
+		}
+	}
+	return node
 }
 
 // windowField describes the column of a window function over the rows of an input.
