@@ -17,6 +17,8 @@ type (
 	Var          = job.Var
 	Memory       = job.Memory
 	Source       = job.Source
+	CSVOptions   = job.CSVOptions
+	ColumnTypes  = job.ColumnTypes
 	Schema       = job.Schema
 	Partitions   = job.Partitions
 	SchemaColumn = job.SchemaColumn

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	jobs "github.com/gstream/gstream/pipeline/job"
 	"github.com/gstream/gstream/source"
 )
 
@@ -41,17 +42,14 @@ func FromJob(j *Job) *Builder {
 	return b
 }
 
-// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet. The first
+// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet, or of CSV files and patterns if
+// all paths end in .csv or .tsv, also before .gz or .zst. The first
 // step reads the first source, unless From names another input.
 func (b *Builder) Read(name string, paths ...string) *Builder {
-	s := Source{}
-	for _, p := range paths {
-		s.Parquet = append(s.Parquet, Path(p))
-	}
-	return b.source(name, s)
+	return b.source(name, jobs.SourceOf(paths...))
 }
 
-// ReadWith adds the source that s describes, for example one with a schema.
+// ReadWith adds the source that s describes, for example one with a schema, or of CSV files with a delimiter.
 func (b *Builder) ReadWith(name string, s Source) *Builder { return b.source(name, s) }
 
 // ReadTable adds a source that the caller provides, for example an ArrowTable. The plan

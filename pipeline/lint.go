@@ -28,7 +28,7 @@ func Lint(j *Job, opt LintOptions) error {
 	own, faults := map[string]source.Table{}, Diagnostics(nil)
 	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
 		s := j.Sources[name]
-		if len(s.Schema.Columns) == 0 || !opt.NoData && !absent(s.Parquet) {
+		if len(s.Schema.Columns) == 0 || !opt.NoData && !absent(s.Files()) {
 			continue
 		}
 		fields, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)

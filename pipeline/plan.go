@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,6 +23,7 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/csv"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
@@ -98,7 +101,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
 		faults = append(faults, j.CheckOutput()...)
 	}
-	faults = append(faults, p.open(j, own, written)...)
+	faults = append(faults, p.open(j, own, written, preview != nil && !j.IsStatement())...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
 	query.Texts = func(o rel.Output) ([]string, error) { return p.texts(ctx, j, o) }
 	query.Files = func(pattern string) ([]string, error) { return filesOf(j.PathInSQL(pattern)) }
@@ -233,13 +236,14 @@ func outputOf(j *Job) *sourceparquet.Output {
 }
 
 // open opens every source, even if some fail. A source with files of the output is an error.
-func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.Output) (faults Diagnostics) {
+func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.Output, preview bool) (
+	faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
 		s := j.Sources[name]
-		if own[name] != nil || len(s.Parquet) == 0 {
+		if own[name] != nil || len(s.Files()) == 0 {
 			continue
 		}
 		paths := make([]string, len(s.Parquet))
@@ -248,6 +252,10 @@ func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.
 		}
 		if j.Elsewhere(name) {
 			continue // Check has reported it
+		}
+		if len(s.CSV) > 0 {
+			faults = append(faults, p.openCSV(j, name, written, preview)...)
+			continue
 		}
 		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Optional: s.Optional,
 			Output: written}
@@ -280,6 +288,40 @@ func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.
 		p.tables[name] = t
 	}
 	return faults
+}
+
+// openCSV opens a source of CSV files. A preview writes no file of rejects.
+func (p *Plan) openCSV(j *Job, name string, written *sourceparquet.Output, preview bool) (faults Diagnostics) {
+	s := j.Sources[name]
+	types, faults := fieldsOf(j, name, "types", s.Types)
+	schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
+	if faults = append(faults, wrong...); len(faults) > 0 {
+		return faults
+	}
+	opt := s.ReadCSV(types, schema)
+	if opt.Check() != nil {
+		return nil // Check has reported it
+	}
+	opt.Preview = preview
+	var files []string
+	for _, path := range s.CSV {
+		if info, err := os.Stat(string(path)); err == nil && info.IsDir() {
+			return Diagnostics{sourceFault(j, name, fmt.Errorf("%s: a folder of CSV files is read by a pattern, as in "+
+				"%s/*.csv", path, filepath.Clean(string(path))))}
+		}
+		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Output: written,
+			NoPartitions: true})
+		if err != nil {
+			return Diagnostics{sourceFault(j, name, err)}
+		}
+		files = append(files, list.Paths...)
+	}
+	t, err := csv.Open(files, opt)
+	if err != nil {
+		return Diagnostics{sourceFault(j, name, err)}
+	}
+	p.tables[name] = t
+	return nil
 }
 
 func sourceFault(j *Job, name string, err error) *Diagnostic {

@@ -10,6 +10,7 @@ import (
 	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
 )
 
 // Preview is the plan of a job whose output is the first rows of one of its steps.
@@ -46,7 +47,9 @@ func NewPreview(ctx context.Context, j *Job, step string, rows int64, target Tar
 	}
 	if len(until.Steps) == 0 {
 		for _, t := range p.tables { // there is exactly one
-			p.Rows = t.Rows()
+			if e, ok := t.(source.Estimated); !ok || e.RowsExact() {
+				p.Rows = t.Rows()
+			}
 		}
 	}
 	return p, nil

@@ -30,7 +30,7 @@ type Table interface {
 	Schema() *gpu.Schema
 	// Unreadable lists the other columns.
 	Unreadable() []Unreadable
-	// Rows is the exact number of rows.
+	// Rows is the number of rows. It is exact, unless the table is Estimated.
 	Rows() int64
 	// Stats describes column i of the schema.
 	Stats(i int) ColumnStats
@@ -48,6 +48,12 @@ type Table interface {
 	// Describe returns one line for plans: the files and their sizes.
 	Describe() string
 	Close() error
+}
+
+// Estimated is a Table that knows the number of its rows only when it has been read, as of a text file.
+type Estimated interface {
+	// RowsExact reports whether Rows is exact, as for a small table. Otherwise it is an estimate.
+	RowsExact() bool
 }
 
 // Sampler is a Table that can read a few of its rows at once, for estimates of a planner.
@@ -233,6 +239,8 @@ type Progress struct {
 	RowGroups   int64 `json:"row_groups"`         // in total, of the files that were opened
 	Skipped     int64 `json:"row_groups_skipped"` // skipped by statistics
 	RowsSkipped int64 `json:"rows_skipped"`       // ruled out by statistics
+	// Rejected is the number of rows so far that could not be read, and that the source leaves out.
+	Rejected int64 `json:"rows_rejected,omitempty"`
 	// A filter that decides first (ScanOptions.First) has read BytesFirst, and has ruled out RowsFiltered and
 	// BytesFiltered so far, which the totals do not contain.
 	BytesFirst    int64 `json:"bytes_read_for_filter,omitempty"`

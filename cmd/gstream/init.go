@@ -19,6 +19,7 @@ import (
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/csv"
 	"github.com/gstream/gstream/source/parquet"
 )
 
@@ -120,6 +121,7 @@ func writeJob(path, text string, overwrite bool) (err error) {
 type jobSource struct {
 	name, path string
 	rows       int64
+	about      bool // the number of rows is an estimate
 	schema     []parquetColumn
 	unreadable []source.Unreadable
 }
@@ -198,15 +200,30 @@ func openSource(path string) (*jobSource, error) {
 			usageError(fmt.Errorf("%s: object stores and other addresses are not supported yet; copy the files, or "+
 				"mount them as a folder", path))
 	}
-	t, err := parquet.Open([]string{path}, parquet.OpenOptions{})
+	t, err := openTable(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &jobSource{name: sourceName(path), path: path, rows: t.Rows(), unreadable: t.Unreadable()}
+	if e, ok := t.(source.Estimated); ok {
+		s.about = !e.RowsExact()
+	}
 	for _, f := range t.Schema().Fields {
 		s.schema = append(s.schema, parquetColumn{f.Name, f.TypeName()})
 	}
 	return s, t.Close()
+}
+
+// openTable opens Parquet or CSV files.
+func openTable(path string) (source.Table, error) {
+	if !csv.Named(path) {
+		return parquet.Open([]string{path}, parquet.OpenOptions{})
+	}
+	files, err := parquet.Files([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	return csv.Open(files, csv.Options{})
 }
 
 // nameSources makes the names of sources unique: by their folders, or else by a number.
@@ -286,7 +303,11 @@ func jobText(sources []*jobSource, first *jobSource, out string, star bool) stri
 		"writes all rows, and gstream run --help says more.\n\n")
 	b.WriteString("sources:                # tables: files, folders or patterns; paths are relative to this file\n")
 	for _, s := range sources {
-		fmt.Fprintf(&b, "  %s: %s  # %s\n", s.name, yamlText(s.path), plural(s.rows, "row"))
+		about := ""
+		if s.about {
+			about = "about "
+		}
+		fmt.Fprintf(&b, "  %s: %s  # %s\n", s.name, yamlText(s.path), about+plural(s.rows, "row"))
 	}
 	b.WriteString("\nsteps:                  # each step does one thing to the rows of the previous step\n")
 	fmt.Fprintf(&b, "  - from: %s\n    select:             # columns or SQL expressions: \"expression as name\"\n",

@@ -11,10 +11,10 @@ import (
 )
 
 func TestFilesOfOtherFormatsAreNamed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.csv")
+	path := filepath.Join(t.TempDir(), "x.orc")
 	require.NoError(t, os.WriteFile(path, []byte("a,b\n1,2\n"), 0o600))
 	for command, want := range map[string]string{
-		"show":    "gstream reads Parquet files, and job files in YAML",
+		"show":    "gstream reads Parquet and CSV files, and job files in YAML",
 		"run":     "this command takes a job file, in YAML; gstream init writes one",
 		"explain": "takes a job file", "lint": "takes a job file", "check": "takes a job file",
 	} {
@@ -23,9 +23,14 @@ func TestFilesOfOtherFormatsAreNamed(t *testing.T) {
 		require.Contains(t, stderr, path+": ")
 		require.Contains(t, stderr, want)
 	}
-	code, _, stderr := gstream("run", data+"/nation.parquet")
-	require.Equal(t, exitJob, code, stderr)
-	require.Contains(t, stderr, "takes a job file")
+	path = filepath.Join(t.TempDir(), "x.csv")
+	require.NoError(t, os.WriteFile(path, []byte("a,b\n1,2\n"), 0o600))
+	for _, path := range []string{data + "/nation.parquet", path} {
+		code, _, stderr := gstream("run", path)
+		require.Equal(t, exitJob, code, stderr)
+		require.Contains(t, stderr, "takes a job file")
+	}
+	require.Contains(t, shown(t, path, "--format", "csv"), "1,2")
 }
 
 func TestTooManyOpenFilesHaveAdvice(t *testing.T) {

@@ -58,6 +58,7 @@ var layers = []struct{ room, imports string }{
 	{"spill", "gpu gpu/grant"},
 	{"source", "gpu"},
 	{"source/parquet", "source gpu gpu/grant gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
+	{"source/csv", "source gpu gpu/grant gpu/host"},
 	{"sink", "gpu"},
 	{"sink/staging", ""},
 	{"sink/parquet", "sink sink/staging gpu gpu/grant gpu/phrase github.com/parquet-go/parquet-go"},
@@ -77,7 +78,8 @@ var layers = []struct{ room, imports string }{
 	{"operators/expr", "gpu gpu/phrase gpu/regex operators/expr/syntax operators/window"},
 	{"operators/bench", "gpu gpu/host spill operators operators/*"},
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
-	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet github.com/goccy/go-yaml"},
+	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet source/csv " +
+		"github.com/goccy/go-yaml"},
 	{"pipeline/execution", "gpu pipeline/job sink source spill"},
 	{"pipeline/internal/rel",
 		"gpu operators/expr operators/expr/syntax operators/join operators/window source"},

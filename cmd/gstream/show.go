@@ -19,6 +19,7 @@ import (
 
 	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/source/csv"
 )
 
 // showFlags are the flags of gstream show.
@@ -36,8 +37,8 @@ func newShow(left *leftovers) *cobra.Command {
 	f := showFlags{runFlags: runFlags{left: left, joinFilters: pipeline.Auto}}
 	cmd := &cobra.Command{
 		Use:   "show FILE|JOB",
-		Short: "Show the first rows of Parquet files, or of the result or a step of a job",
-		Long: `show prints the first rows of a Parquet file, a folder or a pattern in quotes, or those
+		Short: "Show the first rows of Parquet or CSV files, or of the result or a step of a job",
+		Long: `show prints the first rows of a Parquet or CSV file, a folder or a pattern in quotes, or those
 that a job would write. It writes no file. With --step it shows the rows of a step or a
 source of the job, by its name in reports ("filter 2" if it has none); later steps may
 have mistakes. It reads only what these rows need: a few thousand rows of a file or a
@@ -132,7 +133,7 @@ func tableWidth(width int, out io.Writer) int {
 	return 120
 }
 
-// jobOf returns the job that reads a Parquet file, folder or pattern, or loads a job file.
+// jobOf returns the job that reads a file, folder or pattern, or loads a job file.
 func (f *showFlags) jobOf(path string) (job *pipeline.Job, file bool, err error) {
 	isJob, err := isJobFile(path)
 	if err != nil {
@@ -161,7 +162,7 @@ func ofFile(file bool, err error) error {
 }
 
 // otherData are extensions of data files that gstream does not read.
-var otherData = []string{".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".avro",
+var otherData = []string{".json", ".jsonl", ".ndjson", ".txt", ".xlsx", ".arrow", ".feather", ".avro",
 	".orc"}
 
 // isJobFile distinguishes job files from Parquet files: by their names, or else by their first bytes.
@@ -172,14 +173,17 @@ func isJobFile(path string) (bool, error) {
 	case ".parquet":
 		return false, nil
 	}
+	if csv.Named(path) {
+		return false, nil
+	}
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return false, nil // a pattern, a folder, or nothing: opening it returns the error
 	}
 	if slices.Contains(otherData, strings.ToLower(filepath.Ext(path))) {
 		return false,
-			usageError(fmt.Errorf("%s: gstream reads Parquet files, and job files in YAML; write the rows to a "+
-				"Parquet file first", path))
+			usageError(fmt.Errorf("%s: gstream reads Parquet and CSV files, and job files in YAML; write the rows to "+
+				"such a file first", path))
 	}
 	file, err := os.Open(path)
 	if err != nil {

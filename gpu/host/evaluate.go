@@ -33,3 +33,7 @@ func Evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Colum
 // HeapLease returns a lease of at most limit bytes of the Go heap; 0 means no limit. The garbage
 // collector frees memory that is not released.
 func HeapLease(name string, limit int64) *gpu.Lease { return memory.HeapLease(name, limit) }
+
+// ParseText parses text as a value of a type, as a cast of VARCHAR does. It returns false if the text has no such
+// value.
+func ParseText(s string, t gpu.Type) (gpu.Scalar, bool) { return eval.ParseText(s, t) }

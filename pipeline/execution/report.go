@@ -75,6 +75,9 @@ func (r *Report) String() string {
 			fmt.Fprintf(&b, "%s: did not open %s of %s files, by their folders\n", s.Step,
 				humanize.Comma(s.Scan.FilesRuled), humanize.Comma(s.Scan.Files))
 		}
+		if s.Scan != nil && s.Scan.Rejected > 0 {
+			fmt.Fprintf(&b, "%s: left out %s rows that could not be read\n", s.Step, humanize.Comma(s.Scan.Rejected))
+		}
 		if s.Scan != nil && s.Scan.Skipped > 0 {
 			fmt.Fprintf(&b, "%s: skipped %d of %d row groups by their statistics\n", s.Step, s.Scan.Skipped,
 				s.Scan.RowGroups)

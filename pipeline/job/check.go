@@ -3,11 +3,14 @@ package job
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/source/csv"
 )
 
 // Check lists the mistakes that it can find without opening anything. own names the sources that a
@@ -21,17 +24,26 @@ func (j *Job) Check(own []string) Diagnostics {
 	if len(j.Sources) == 0 && !slices.ContainsFunc(j.Steps, func(s Step) bool { return s.SQL != "" }) {
 		add("", "sources", "the job has no sources")
 	}
+	files := map[string]Paths{}
+	for name, s := range j.Sources {
+		files[name] = s.Files()
+	}
 	for _, name := range sortedKeys(j.Sources) {
-		if !slices.Contains(own, name) && len(j.Sources[name].Parquet) == 0 {
+		if !slices.Contains(own, name) && len(files[name]) == 0 {
 			add(name, SourcePath(name), "the source names no files")
+		}
+		if key, msg := j.checkFormat(name); msg != "" {
+			add(name, SourcePath(name)+key, "%s", msg)
 		}
 		if s := j.Sources[name]; s.Optional && len(s.Schema.Columns) == 0 {
 			add(name, SourcePath(name)+".optional",
 				"the source may have no files, which would have its columns; give them by schema: {NAME: TYPE, …}")
 		}
-		for i, path := range j.Sources[name].Parquet {
-			if msg := elsewhere(string(path)); msg != "" {
-				add(name, fmt.Sprintf("%s.parquet[%d]", SourcePath(name), i), "%s", msg)
+		for key, paths := range map[string]Paths{"parquet": j.Sources[name].Parquet, "csv": j.Sources[name].CSV} {
+			for i, path := range paths {
+				if msg := elsewhere(string(path)); msg != "" {
+					add(name, fmt.Sprintf("%s.%s[%d]", SourcePath(name), key, i), "%s", msg)
+				}
 			}
 		}
 	}
@@ -94,6 +106,56 @@ func (j *Job) Check(own []string) Diagnostics {
 		}
 	}
 	return faults
+}
+
+// checkFormat returns a mistake in the format of a source, and the key that has it, with a point.
+func (j *Job) checkFormat(name string) (key, msg string) {
+	s := j.Sources[name]
+	if len(s.Parquet) > 0 && len(s.CSV) > 0 {
+		return ".csv", "the source has parquet and csv; a source has files of one format, so make it two sources and " +
+			"a union"
+	}
+	if len(s.CSV) == 0 {
+		set := reflect.ValueOf(s.CSVOptions)
+		for i, f := range structFields(set.Type()) {
+			if !set.Field(i).IsZero() {
+				return "." + f.name, fmt.Sprintf("%s is for CSV files; name them with csv: PATH", f.name)
+			}
+		}
+		for _, path := range s.Parquet {
+			if csv.Named(string(path)) {
+				return ".parquet", fmt.Sprintf("%s has the name of a CSV file; name it with csv: PATH", path)
+			}
+		}
+		return "", ""
+	}
+	switch {
+	case s.Partitions.None || len(s.Partitions.Types) > 0:
+		return ".partitions", "CSV files have no columns in the names of their folders; leave partitions out"
+	case s.Optional:
+		return ".optional", "CSV files cannot be optional; leave it out"
+	case s.Schema.Strict:
+		return ".schema", "CSV files must have the columns of the first one anyway; leave schema: strict out"
+	}
+	if err := s.csv().Check(); err != nil {
+		return "", err.Error()
+	}
+	return "", ""
+}
+
+// csv returns the options of a source that are no types.
+func (s *Source) csv() csv.Options {
+	return csv.Options{Delimiter: s.Delimiter, Quote: s.Quote, Escape: s.Escape, Header: s.Header, Nulls: s.Nulls,
+		Skip: s.Skip, Rejects: string(s.Rejects)}
+}
+
+// ReadCSV returns how the files of a source are read, with the types that it gives.
+func (s *Source) ReadCSV(types, schema []gpu.Field) csv.Options {
+	opt := s.csv()
+	if opt.Types = types; schema != nil {
+		opt.Schema = &gpu.Schema{Fields: schema}
+	}
+	return opt
 }
 
 var scheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
@@ -211,5 +273,6 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 
 // Elsewhere reports whether a source has a path outside of the file system.
 func (j *Job) Elsewhere(source string) bool {
-	return slices.ContainsFunc(j.Sources[source].Parquet, func(p Path) bool { return elsewhere(string(p)) != "" })
+	s := j.Sources[source]
+	return slices.ContainsFunc(s.Files(), func(p Path) bool { return elsewhere(string(p)) != "" })
 }

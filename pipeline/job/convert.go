@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/source/csv"
 )
 
 // SQLForm says how ToSQL writes what SQL can say in several ways. Names of tables reach further in a job than in SQL,
@@ -71,6 +72,7 @@ func (c *converter) source(name string) {
 	switch {
 	case s.Optional:
 		c.faultf(path, name, "a source whose files may be missing has no form in SQL")
+	case s.CSV != nil:
 	case s.Schema.Strict || len(s.Schema.Columns) > 0 || len(s.Partitions.Types) > 0:
 		c.faultf(path, name, "the schema and the types of partitions of a source have no form in SQL; leave them out, "+
 			"and cast the columns in a select")
@@ -81,6 +83,8 @@ func (c *converter) source(name string) {
 	}
 	table := strings.Join(files, ", ")
 	switch {
+	case s.CSV != nil:
+		table = s.readCSV()
 	case len(files) == 0: // a table of the program
 		c.relations[name] = syntax.QuoteName(name)
 		return
@@ -97,6 +101,55 @@ func (c *converter) source(name string) {
 		table += " AS " + syntax.QuoteName(name)
 	}
 	c.relations[name] = table
+}
+
+// readCSV makes the text that reads the CSV files of a source.
+func (s *Source) readCSV() string {
+	var files, options []string
+	for _, p := range s.CSV {
+		files = append(files, syntax.Quote(string(p)))
+	}
+	text := func(name, value string) {
+		if value != "" {
+			options = append(options, name+" = "+syntax.Quote(value))
+		}
+	}
+	types := func(name string, columns []SchemaColumn) {
+		var list []string
+		for _, c := range columns {
+			list = append(list, syntax.Quote(c.Name)+": "+syntax.Quote(c.Type))
+		}
+		if list != nil {
+			options = append(options, name+" = {"+strings.Join(list, ", ")+"}")
+		}
+	}
+	text("delim", s.Delimiter)
+	if s.Quote == "none" {
+		options = append(options, "quote = ''")
+	} else {
+		text("quote", s.Quote)
+	}
+	text("escape", s.Escape)
+	if s.Header != nil {
+		options = append(options, fmt.Sprintf("header = %v", *s.Header))
+	}
+	if s.Nulls != nil {
+		var list []string
+		for _, n := range s.Nulls {
+			list = append(list, syntax.Quote(n))
+		}
+		options = append(options, "nullstr = ["+strings.Join(list, ", ")+"]")
+	}
+	if s.Skip > 0 {
+		options = append(options, fmt.Sprintf("skip = %d", s.Skip))
+	}
+	types("types", s.Types)
+	types("columns", s.Schema.Columns)
+	text("rejects", string(s.Rejects))
+	if options == nil && len(files) == 1 && csv.Named(string(s.CSV[0])) {
+		return files[0]
+	}
+	return "read_csv(" + strings.Join(append([]string{"[" + strings.Join(files, ", ") + "]"}, options...), ", ") + ")"
 }
 
 // block is a SELECT whose later clauses are still free.

@@ -194,6 +194,13 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		rule, p.Types = d.types(n, path, "auto", "none")
 		p.None = rule == "none"
 		return
+	case *ColumnTypes:
+		if _, ok := scalarText(n); ok {
+			d.faultf(locationOf(n), "%s must be a mapping of column names to types", shown(path))
+			return
+		}
+		_, *p = d.types(n, path)
+		return
 	case *Var:
 		if text, ok := scalarText(n); ok {
 			p.Default, p.looks = &text, looksLike(n)
@@ -213,6 +220,9 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		case *ast.MappingNode, *ast.MappingValueNode:
 		default:
 			d.decode(n, reflect.ValueOf(&p.Parquet).Elem(), path+".parquet")
+			if s := SourceOf(texts(p.Parquet)...); s.CSV != nil {
+				*p = s
+			}
 			return
 		}
 	case *Limit:
@@ -470,6 +480,13 @@ func (d *decoder) text(n ast.Node, path string) (expanded, bool) {
 	d.job.origins[path] = &origin{s, e.text, e.segments}
 	maps.Copy(d.job.values, e.values)
 	return e, true
+}
+
+func texts(paths Paths) (list []string) {
+	for _, p := range paths {
+		list = append(list, string(p))
+	}
+	return list
 }
 
 func (d *decoder) path(e expanded) Path {

@@ -9,9 +9,11 @@ package job
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/source/csv"
 )
 
 // Job is the content of a job file, or of the Go builder. The struct tags are its only
@@ -74,10 +76,44 @@ type Spill struct {
 
 // Source is a table to read.
 type Source struct {
-	Parquet    Paths      `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
+	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
+	CSV        Paths `yaml:"csv" doc:"CSV files and patterns, read as one table; .gz and .zst are decompressed. A path alone, as in x: data/x.csv, is csv if it ends in .csv or .tsv, also before .gz or .zst. What the keys below do not give, a sample of the first 20,480 rows decides, as in DuckDB ([CSV](csv.md))."`
+	CSVOptions `yaml:",inline"`
 	Partitions Partitions `yaml:"partitions" doc:"Columns in the names of folders, as in y=2024/m=3: auto (default) finds them and their types; none treats the folders as ordinary folders. A mapping of names to SQL types, as in {y: INTEGER}, sets types."`
 	Optional   bool       `yaml:"optional" doc:"The files may be missing. The source then has no rows, and the columns of its schema, which must be a mapping." default:"false"`
-	Schema     Schema     `yaml:"schema" doc:"How columns of several files become columns of one table. unify (default) finds for each column a type that holds the values of all files; a column is null in the rows of files that lack it. strict makes any difference an error. A mapping of names to SQL types, as in {id: BIGINT, price: 'DECIMAL(12,2)'}, sets the columns of the table, and the files are checked against it."`
+	Schema     Schema     `yaml:"schema" doc:"How columns of several files become columns of one table. unify (default) finds for each column a type that holds the values of all files; a column is null in the rows of files that lack it. strict makes any difference an error. A mapping of names to SQL types, as in {id: BIGINT, price: 'DECIMAL(12,2)'}, sets the columns of the table, and the files are checked against it. For CSV it has all columns, in the order of the file."`
+}
+
+// CSVOptions say how CSV files are read.
+type CSVOptions struct {
+	Delimiter string      `yaml:"delimiter" doc:"CSV: the character between fields. Without it, the sample decides between , | ; and a tab."`
+	Quote     string      `yaml:"quote" doc:"CSV: the character around fields with delimiters or line breaks in them, or none. Without it, the sample decides between \" and '."`
+	Escape    string      `yaml:"escape" doc:"CSV: the character before a quote in a quoted field. The default is the quote itself, or \\ if the sample says so."`
+	Header    *bool       `yaml:"header" doc:"CSV: whether the first row has the names of the columns. Without it, the sample decides. Without a header, columns are named column0, column1 and so on."`
+	Nulls     []string    `yaml:"nulls" doc:"CSV: the texts that mean null, quoted or not, as in ['', NA]. The default is the empty text."`
+	Skip      int64       `yaml:"skip" doc:"CSV: the number of lines before the header, which are not read."`
+	Types     ColumnTypes `yaml:"types" doc:"CSV: SQL types of some columns, as in {price: 'DECIMAL(12,2)'}. The sample decides the others."`
+	Rejects   Path        `yaml:"rejects" doc:"CSV: file for rows that cannot be read: a CSV file with file, line, column, reason and text of each. Without it, the first such row is an error. It is complete when it appears, once all rows have been read, and it replaces one of an earlier run."`
+}
+
+// ColumnTypes are the types of some columns.
+type ColumnTypes []SchemaColumn
+
+// Files returns the paths of a source, whatever their format.
+func (s *Source) Files() Paths { return slices.Concat(s.Parquet, s.CSV) }
+
+// SourceOf returns the source of paths: of CSV files if all are named so.
+func SourceOf(paths ...string) (s Source) {
+	list := make(Paths, len(paths))
+	for i, p := range paths {
+		list[i] = Path(p)
+	}
+	if len(paths) > 0 && !slices.ContainsFunc(paths, func(p string) bool { return !csv.Named(p) }) {
+		s.CSV = list
+	} else {
+		s.Parquet = list
+	}
+	return s
 }
 
 // Schema says which columns a source has. The zero value unifies those of its files.

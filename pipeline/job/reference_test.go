@@ -61,6 +61,8 @@ func valueName(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[Columns]():
 		return "columns"
+	case reflect.TypeFor[ColumnTypes]():
+		return "types by name"
 	case reflect.TypeFor[Partitions]():
 		return "`auto`, `none` or types by name"
 	case reflect.TypeFor[Schema]():

@@ -27,6 +27,8 @@ func schemaOf(t reflect.Type) object {
 	case reflect.TypeFor[Schema]():
 		return object{"oneOf": []object{{"type": "string", "enum": []string{"unify", "strict"}},
 			{"type": "object", "additionalProperties": text}}}
+	case reflect.TypeFor[ColumnTypes]():
+		return object{"type": "object", "additionalProperties": text}
 	case reflect.TypeFor[Partitions]():
 		return object{"oneOf": []object{{"type": "string", "enum": []string{"auto", "none"}},
 			{"type": "object", "additionalProperties": text}}}

@@ -299,3 +299,6 @@ func optionText(n syntax.Node) (string, bool) {
 	}
 	return "", false
 }
+
+// IsStatement reports whether the job is a statement of an SQL text, and not a job file.
+func (j *Job) IsStatement() bool { return j.sql != nil && j.Query == "" }

@@ -1,12 +1,15 @@
 package job
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/source/csv"
 )
 
 // WithFiles returns a job in which the files that SQL names are sources, by the text that names them. Mistakes in the
@@ -22,8 +25,13 @@ func (j *Job) WithFiles() *Job {
 			if _, ok := out.Sources[name]; ok {
 				continue
 			}
-			for k, path := range source.Parquet {
-				source.Parquet[k] = Path(j.PathInSQL(string(path)))
+			for _, paths := range []Paths{source.Parquet, source.CSV} {
+				for k, path := range paths {
+					paths[k] = Path(j.PathInSQL(string(path)))
+				}
+			}
+			if source.Rejects != "" {
+				source.Rejects = Path(j.PathInSQL(string(source.Rejects)))
 			}
 			if out == j {
 				c := *j
@@ -89,7 +97,7 @@ func TableFiles(t syntax.TableRef) (name string, s Source) {
 	switch t := t.(type) {
 	case *syntax.TableName:
 		if name := strings.Join(t.Parts, "."); t.Path || looksLikePath(name) {
-			return name, Source{Parquet: Paths{Path(name)}}
+			return name, SourceOf(name)
 		}
 	case *syntax.TableFunction:
 		name, s, err := TableCall(t)
@@ -102,19 +110,25 @@ func TableFiles(t syntax.TableRef) (name string, s Source) {
 
 // looksLikePath reports whether a name in double quotes, or without quotes, is a path.
 func looksLikePath(name string) bool {
-	return strings.HasSuffix(strings.ToLower(name), ".parquet") || strings.ContainsAny(name, "*/")
+	return strings.HasSuffix(strings.ToLower(name), ".parquet") || csv.Named(name) || strings.ContainsAny(name, "*/")
 }
 
-// TableCall returns the files of a call of read_parquet, and the name of its table. The error is a *syntax.Error.
+// TableCall returns the files of a call of read_parquet or read_csv, and the name of its table. The error is a
+// *syntax.Error.
 func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
-	if t.Call.Name != "read_parquet" && t.Call.Name != "parquet_scan" {
+	paths := &s.Parquet
+	switch t.Call.Name {
+	case "read_parquet", "parquet_scan":
+	case "read_csv", "read_csv_auto":
+		paths = &s.CSV
+	default:
 		return "", s, nil
 	}
 	wrong := func(n syntax.Node, what string) error {
 		return syntax.NewError(n.Source(), n.Pos(), "%s", what)
 	}
 	if len(t.Call.Args) == 0 {
-		return "", s, wrong(t.Call, "read_parquet takes the path of files, as in read_parquet('x/*.parquet')")
+		return "", s, wrong(t.Call, t.Call.Name+" takes the path of files, as in "+t.Call.Name+"('x/*')")
 	}
 	args := t.Call.Args
 	if list, ok := args[0].(*syntax.Row); ok && len(args) == 1 {
@@ -123,11 +137,17 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 	for _, a := range args {
 		text, ok := a.(*syntax.StringLiteral)
 		if !ok {
-			return "", s, wrong(a, "read_parquet takes paths in quotes, as in read_parquet('x.parquet', 'y.parquet')")
+			return "", s, wrong(a, t.Call.Name+" takes paths in quotes, as in "+t.Call.Name+"(['x', 'y'])")
 		}
-		s.Parquet = append(s.Parquet, Path(text.Text))
+		*paths = append(*paths, Path(text.Text))
 	}
 	name = t.Call.String()
+	if s.CSV != nil {
+		for _, a := range t.Named {
+			name += ", " + a.Name + " = " + fmt.Sprint(a.Value)
+		}
+		return name, s, s.csvOptions(t)
+	}
 	for _, a := range t.Named {
 		word, ok := a.Value.(*syntax.WordLiteral)
 		on := ok && word.Word == "TRUE"
@@ -146,4 +166,116 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 		name += ", " + a.Name + " = " + word.Word
 	}
 	return name, s, nil
+}
+
+// csvNames are the options of read_csv, by DuckDB's names, and the keys of a source that they are.
+var csvNames = map[string]string{"delim": "delimiter", "sep": "delimiter", "delimiter": "delimiter", "quote": "quote",
+	"escape": "escape", "header": "header", "nullstr": "nulls", "skip": "skip", "types": "types", "dtypes": "types",
+	"columns": "schema", "rejects": "rejects"}
+
+// csvInstead are options of DuckDB that read_csv has not, with what to write instead.
+var csvInstead = map[string]string{
+	"ignore_errors": "REJECTS = 'FILE' leaves such rows out, and writes them to a file",
+	"store_rejects": "REJECTS = 'FILE' writes such rows to a file",
+	"all_varchar":   "COLUMNS gives the types of all columns, and TYPES those of some",
+	"null_padding":  "a row with too few columns is an error, or goes to the file of REJECTS",
+	"union_by_name": "files with other columns are read by themselves, and joined by UNION ALL BY NAME",
+	"names":         "COLUMNS gives the names and the types of all columns",
+	"compression":   "the end of the name of a file decides: .gz or .zst",
+	"auto_detect":   "what is given is not detected",
+}
+
+// csvOptions sets the options of a call of read_csv.
+func (s *Source) csvOptions(t *syntax.TableFunction) error {
+	seen := map[string]bool{}
+	for _, a := range t.Named {
+		wrong := func(format string, args ...any) error {
+			return syntax.NewError(t.Source(), a.Pos(), format, args...)
+		}
+		key := csvNames[strings.ToLower(a.Name)]
+		if instead := csvInstead[strings.ToLower(a.Name)]; instead != "" {
+			return wrong("read_csv has no option %s: %s", a.Name, instead)
+		}
+		if key == "" {
+			names := slices.Sorted(maps.Keys(csvNames))
+			return wrong("read_csv has no option %s%s; it has %s", a.Name, DidYouMean(strings.ToLower(a.Name), names),
+				strings.Join(names, ", "))
+		}
+		if seen[key] {
+			return wrong("%s is given twice", a.Name)
+		}
+		seen[key] = true
+		text, isText := optionText(a.Value)
+		switch key {
+		case "types", "schema":
+			columns, ok := structOf(a.Value)
+			if !ok {
+				return wrong("%s takes names and types, as in %s = {'day': 'DATE'}", a.Name, a.Name)
+			}
+			if key == "types" {
+				s.Types = columns
+			} else {
+				s.Schema.Columns = columns
+			}
+		case "nulls":
+			items := []syntax.Node{a.Value}
+			if row, ok := a.Value.(*syntax.Row); ok {
+				items = row.Items
+			}
+			for _, x := range items {
+				text, ok := x.(*syntax.StringLiteral)
+				if !ok {
+					return wrong("nullstr takes texts in quotes, as in nullstr = ['', 'NA']")
+				}
+				s.Nulls = append(s.Nulls, text.Text)
+			}
+		case "header":
+			on, err := strconv.ParseBool(text)
+			if err != nil || !isText {
+				return wrong("header must be true or false")
+			}
+			s.Header = &on
+		case "skip":
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || !isText {
+				return wrong("skip must be a whole number")
+			}
+			s.Skip = n
+		default:
+			if _, ok := a.Value.(*syntax.StringLiteral); !ok {
+				return wrong("%s takes a text in quotes", a.Name)
+			}
+			switch key {
+			case "delimiter":
+				if s.Delimiter = text; text == `\t` {
+					s.Delimiter = "\t"
+				}
+			case "quote":
+				if s.Quote = text; text == "" {
+					s.Quote = "none"
+				}
+			case "escape":
+				s.Escape = text
+			case "rejects":
+				s.Rejects = Path(text)
+			}
+		}
+	}
+	return nil
+}
+
+// structOf returns the names and types of {'name': 'type', …}.
+func structOf(n syntax.Node) (columns ColumnTypes, ok bool) {
+	s, ok := n.(*syntax.Struct)
+	if !ok {
+		return nil, false
+	}
+	for i, x := range s.Values {
+		text, ok := x.(*syntax.StringLiteral)
+		if !ok {
+			return nil, false
+		}
+		columns = append(columns, SchemaColumn{s.Names[i], text.Text})
+	}
+	return columns, len(columns) > 0
 }

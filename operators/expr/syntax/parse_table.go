@@ -327,7 +327,11 @@ func (p *parser) tableFunction(name token) (*TableFunction, error) {
 		if p.isName() && (sign.is("=") || sign.is(":") && p.ahead(2).is("=")) { // =, => and :=
 			p.next += 2
 			_ = sign.is(":") && p.accept("=") || p.accept(">")
-			x, err := p.argument()
+			parse := p.argument
+			if p.peek().is("{") {
+				parse = p.structure
+			}
+			x, err := parse()
 			if err != nil {
 				return nil, err
 			}
@@ -369,4 +373,27 @@ func (p *parser) argument() (Node, error) {
 	}
 	n.Base = p.at(open.pos, n.Items...)
 	return n, p.expect("]")
+}
+
+// structure parses {'name': value, …}.
+func (p *parser) structure() (Node, error) {
+	open := p.advance()
+	n := &Struct{}
+	for more := true; more; more = p.accept(",") {
+		t := p.peek()
+		if t.kind != tokenIdent && t.kind != tokenQuoted && t.kind != tokenString {
+			return nil, p.unexpected("a name, as in {'name': value}")
+		}
+		p.advance()
+		if err := p.expect(":"); err != nil {
+			return nil, err
+		}
+		x, err := p.expression(bindNone)
+		if err != nil {
+			return nil, err
+		}
+		n.Names, n.Values = append(n.Names, t.text), append(n.Values, x)
+	}
+	n.Base = p.at(open.pos, n.Values...)
+	return n, p.expect("}")
 }

@@ -120,6 +120,12 @@ type (
 		Items []Node
 		List  bool
 	}
+	// Struct is {'a': x, …} or {a: x, …} as an argument of a table function that has a name.
+	Struct struct {
+		Base
+		Names  []string
+		Values []Node
+	}
 	// Parameter is $1, ? or $name. Name is the number or the name.
 	Parameter struct {
 		Base

@@ -5,6 +5,7 @@ import "strings"
 func (n *StarExpr) String() string  { return text(n) }
 func (n *Subquery) String() string  { return text(n) }
 func (n *Row) String() string       { return text(n) }
+func (n *Struct) String() string    { return text(n) }
 func (n *Parameter) String() string { return text(n) }
 
 // String returns SQL that parses to the same tree.
@@ -125,6 +126,14 @@ func (n *Row) write(b *strings.Builder) {
 	b.WriteByte('(')
 	writeList(b, n.Items, ", ")
 	b.WriteByte(')')
+}
+
+func (n *Struct) write(b *strings.Builder) {
+	for i, x := range n.Values {
+		b.WriteString([]string{"{", ", "}[min(i, 1)] + Quote(n.Names[i]) + ": ")
+		x.write(b)
+	}
+	b.WriteByte('}')
 }
 
 func (n *Parameter) write(b *strings.Builder) { b.WriteString("$" + n.Name) }

@@ -30,7 +30,7 @@ func (b *queryBinder) function(t *syntax.TableFunction, l *level) (*Relation, er
 
 func (b *queryBinder) functionRows(t *syntax.TableFunction) (*Relation, error) {
 	switch t.Call.Name {
-	case "read_parquet", "parquet_scan":
+	case "read_parquet", "parquet_scan", "read_csv", "read_csv_auto":
 		key, _, err := job.TableCall(t)
 		if err != nil {
 			return nil, err
@@ -48,7 +48,8 @@ func (b *queryBinder) functionRows(t *syntax.TableFunction) (*Relation, error) {
 	case "glob":
 		return b.glob(t)
 	}
-	return nil, mistake(t, "there is no table function %q; there are read_parquet, range, generate_series and glob",
+	return nil, mistake(t, "there is no table function %q; there are read_parquet, read_csv, range, "+
+		"generate_series and glob",
 		t.Call.Name)
 }
 

@@ -450,3 +450,32 @@ func parseFloat(s string, size int) (float64, bool) {
 	v, err := strconv.ParseFloat(s, size)
 	return v, err == nil || math.IsInf(v, 0)
 }
+
+// ParseText parses text as a value of a type, as a cast of VARCHAR does. It returns false if the text has no such
+// value.
+func ParseText(s string, t gpu.Type) (v gpu.Scalar, ok bool) {
+	v = gpu.Scalar{Type: t, Valid: true}
+	switch {
+	case t.Kind == gpu.String:
+		v.Str = s
+		return v, true
+	case t.Kind == gpu.Binary:
+		b, ok := appendBlob(nil, s)
+		v.Str = string(b)
+		return v, ok
+	case t.Kind == gpu.Bool:
+		b, ok := parseBool(s)
+		v.Int = gpu.Int128FromUint(b2u(b))
+		return v, ok
+	case t.IsFloat():
+		v.Float, ok = parseFloat(s, 8*t.Width())
+		return v, ok
+	}
+	if inf, ok := parseInfinity(s, t); ok {
+		v.Int = gpu.Int128From(inf)
+		return v, true
+	}
+	lo, hi := t.Bounds()
+	v.Int, ok = parseInteger(s, t)
+	return v, ok && !v.Int.Less(lo) && !hi.Less(v.Int)
+}

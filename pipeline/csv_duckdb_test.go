@@ -1,0 +1,248 @@
+package pipeline
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/operators/expr/exprtest"
+)
+
+// oddFiles are CSV files in which readers differ. other is what gstream does where DuckDB does something else: the
+// names and types of the columns, or a part of an error.
+var oddFiles = []struct{ name, text, other string }{
+	{"a byte order mark", "\ufeffa,b\n1,2\n", ""},
+	{"no line break at the end", "a,b\n1,2", ""},
+	{"line breaks of Windows", "a,b\r\n1,2\r\n", ""},
+	{"line breaks of old Macs", "a,b\r1,2\r", ""},
+	{"both line breaks", "a,b\r\n1,2\n3,4\r\n", "a BIGINT, b BIGINT"}, // refused by DuckDB
+	{"a line break in quotes", "a,b\n\"x\ny\",1\nz,2\n", ""},
+	{"a quote in quotes", "a,b\n\"x\"\"y\",1\nz,2\n", ""},
+	{"an escaped quote", "a,b\n\"x\\\"y\",1\nz,2\n", ""},
+	{"single quotes", "a,b\n'x,y',1\n'z,w',2\n", ""},
+	{"a quote within a text", "a,b\nx\"y,1\nz,2\n", ""},
+	{"spaces around quotes", "a,b\n \"x\" ,1\nz,2\n", ""},
+	{"quotes around numbers", "a,b\n\"1\",\"2\"\n\"3\",\"4\"\n", ""},
+	{"an empty line", "a,b\n1,2\n\n3,4\n", ""},
+	{"an empty line, one column", "a\n1\n\n3\n", ""},
+	{"empty lines first", "\n\na,b\n1,2\n", ""},
+	{"an empty file", "", ""},
+	{"only a header", "a,b,c\n", ""},
+	{"one number", "1\n", ""},
+	{"one word", "x\n", ""},
+	{"one row", "x,1\n", ""},
+	{"no header", "1,x\n2,y\n", ""},
+	{"only texts", "a,b\nx,y\n", ""},
+	{"numbers as names", "1,2\nx,y\n", ""},
+	{"a number among the names", "a,1\nx,2\ny,3\n", ""},
+	{"empty names", "a,,c\n1,2,3\n", ""},
+	{"equal names", "a,a,A\n1,2,3\n", ""},
+	{"spaces around names", " a , b\n1,2\n", ""},
+	{"many columns without names", "1,2,3,4,5,6,7,8,9,10,11\n", ""},
+	{"semicolons", "a;b\n1;2\n", ""},
+	{"tabs", "a\tb c\n1\t2 3\n", ""},
+	{"bars and commas", "a|b\n1,5|2\n3,5|7\n", ""},
+	{"a delimiter at the end", "1|x|\n2|y|\n", ""},
+	{"empty is null", "a,b\n,1\n2,\n", ""},
+	{"a column of nulls", "a,b\n1,\n2,\n", ""},
+	{"an empty text in quotes", "a,b\n\"\",1\nx,2\n", ""},
+	{"NULL and NA are texts", "a,b\nNULL,NA\n3,4\n", ""},
+	{"true and false", "a,b\ntrue,F\nfalse,t\n", ""},
+	{"yes and no", "a\nyes\nno\n", "a VARCHAR"},
+	{"y and n", "a\ny\nn\n", ""},
+	{"zero and one", "a\n0\n1\n", ""},
+	{"true and one", "a\ntrue\n1\n", ""},
+	{"spaces around integers", "a,b\n 1,2 \n3, 4\n", ""},
+	{"spaces around fractions", "a,b\n 1.5,1\n2.5 ,2\n", ""},
+	{"a plus sign", "a\n+1\n2\n", ""},
+	{"leading zeros", "a\n007\n08\n", ""},
+	{"leading zeros after a sign", "a\n-007\n1\n", "a VARCHAR"},
+	{"underscores", "a\n1_000\n2\n", ""},
+	{"hexadecimal", "a\n0x10\n", "a VARCHAR"},
+	{"an exponent", "a\n1e3\n2\n", ""},
+	{"bare points", "a\n1.\n.5\n", ""},
+	{"not a number", "a\nnan\n1.5\n", ""},
+	{"infinity among numbers", "a\ninf\n1.5\n", ""},
+	{"a large integer", "a\n9223372036854775808\n1\n", "a DECIMAL(38,0)"},
+	{"a very large integer", "a\n170141183460469231731687303715884105728\n1\n", "a DOUBLE"},
+	{"a very large float", "a\n1e400\n1\n", ""},
+	{"integers and fractions", "a\n1\n2.5\n", ""},
+	{"dates", "a\n2020-01-02\n2020-12-31\n", ""},
+	{"dates with slashes", "a\n2020/01/02\n", ""},
+	{"short dates", "a\n2020-1-2\n", ""},
+	{"dates with points", "a\n2020.01.02\n", "a VARCHAR"},
+	{"American dates", "a\n12/31/2020\n", "a VARCHAR"},
+	{"German dates", "a\n31.12.2020\n", "a VARCHAR"},
+	{"years of two digits", "a\n20-01-02\n", "a VARCHAR"},
+	{"a day that is not", "a\n2020-02-30\n", ""},
+	{"timestamps", "a,b\n2020-01-02 03:04:05,2020-01-02T03:04:05.123456\n", ""},
+	{"timestamps without seconds", "a\n2020-01-02 03:04\n", ""},
+	{"timestamps with a zone", "a,b\n2020-01-02 03:04:05+02,2020-01-02T03:04:05Z\n", ""},
+	{"dates and timestamps", "a\n2020-01-02\n2020-01-02 03:04:05\n", ""},
+	{"times", "a,b\n03:04:05,3:04\n", ""},
+	{"times and numbers", "a\n03:04:05\n7\n", ""},
+	{"a comment", "#hello\na,b\n1,2\n", "the row has 2 columns, and the file has 1"},
+	{"a row that is too short", "a,b\n1,2\n3\n4,5\n", "the row has 1 column, and the file has 2"},
+	{"a row that is too long", "a,b\n1,2\n3,4,5\n4,5\n", "the row has 3 columns, and the file has 2"},
+	{"text after a quote", "a,b\n\"x\"y,1\nz,2\n", ""},
+	{"a quote without end", "a,b\n\"x,1\nz,2\n", ""},
+	{"not UTF-8", "a\n\xff\xfe\n", "the text is not UTF-8"}, // refused by DuckDB, too
+}
+
+// csvRows runs a query, and returns the columns and rows.
+func csvRows(query string) (columns []string, rows [][]*string, err error) {
+	var out collected
+	p, err := SQL(query, Params{}).WriteTo(&out).Plan()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.Close()
+	for _, f := range p.Schema().Fields {
+		columns = append(columns, f.Name+" "+f.Type.String())
+	}
+	_, err = p.Run(context.Background(), RunOptions{Use: Host})
+	return columns, out.rows, err
+}
+
+// TestOddFilesOfCSVAreReadAsDuckDBReadsThem compares columns and rows with DuckDB, and has the list of the differences.
+func TestOddFilesOfCSVAreReadAsDuckDBReadsThem(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	for _, c := range oddFiles {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.csv")
+			require.NoError(t, os.WriteFile(path, []byte(c.text), 0o644))
+			query := "FROM '" + path + "'"
+			answers := duck.Ask(exprtest.Question{SQL: query},
+				exprtest.Question{SQL: "SELECT column_name FROM (DESCRIBE " + query + ")"})
+			var want []string
+			for i, typ := range answers[0].Types {
+				want = append(want, *answers[1].Rows[i][0]+" "+typ)
+			}
+			columns, rows, err := csvRows(query)
+			if c.other != "" {
+				if err != nil {
+					require.ErrorContains(t, err, c.other)
+				} else {
+					require.Equal(t, c.other, strings.Join(columns, ", "))
+					require.NotEqual(t, want, columns)
+				}
+				return
+			}
+			require.NoError(t, err)
+			require.Empty(t, answers[0].Error)
+			require.Equal(t, want, columns)
+			require.Equal(t, len(answers[0].Rows), len(rows))
+			for i, row := range answers[0].Rows {
+				require.Equal(t, row, rows[i])
+			}
+		})
+	}
+}
+
+// csvValues makes values of a type, as texts.
+var csvValues = map[string]func(r *rand.Rand) string{
+	"BIGINT": func(r *rand.Rand) string { return fmt.Sprint(r.Int64N(1<<r.IntN(62)) - int64(r.IntN(100))) },
+	"DOUBLE": func(r *rand.Rand) string {
+		return fmt.Sprint(r.NormFloat64() * []float64{1, 1e3, 1e-5, 1e20}[r.IntN(4)])
+	},
+	"BOOLEAN": func(r *rand.Rand) string { return []string{"true", "false"}[r.IntN(2)] },
+	"DATE": func(r *rand.Rand) string {
+		return fmt.Sprintf("%04d-%02d-%02d", 1+r.IntN(9999), 1+r.IntN(12), 1+r.IntN(28))
+	},
+	"TIMESTAMP": func(r *rand.Rand) string {
+		return fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d%s", 1900+r.IntN(200), 1+r.IntN(12), 1+r.IntN(28), r.IntN(24),
+			r.IntN(60), r.IntN(60), []string{"", ".5", ".123456"}[r.IntN(3)])
+	},
+	"TIME": func(r *rand.Rand) string { return fmt.Sprintf("%02d:%02d:%02d", r.IntN(24), r.IntN(60), r.IntN(60)) },
+	"DECIMAL(9,2)": func(r *rand.Rand) string {
+		return fmt.Sprintf("%d.%02d", r.IntN(1e6)-5e5, r.IntN(100))
+	},
+	"VARCHAR": func(r *rand.Rand) string {
+		var b strings.Builder
+		for range 1 + r.IntN(6) {
+			b.WriteString([]string{"x", "word ", "ü", ",", "\n", "\"", "|", "'", "\r\n", "7"}[r.IntN(10)])
+		}
+		return "t" + b.String()
+	},
+}
+
+// TestRandomFilesOfCSVGiveDuckDBsRows writes random values as CSV in several ways, and compares the types and rows with
+// DuckDB's.
+func TestRandomFilesOfCSVGiveDuckDBsRows(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	first, cases := gputest.Seed(t), gputest.Cases(t, 40)
+	kinds := []string{"BIGINT", "DOUBLE", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "DECIMAL(9,2)", "VARCHAR"}
+	for seed := first; seed < first+uint64(cases); seed++ {
+		r := rand.New(rand.NewPCG(seed, 7))
+		delimiter, newline := []string{",", "|", ";", "\t"}[r.IntN(4)], []string{"\n", "\r\n"}[r.IntN(2)]
+		var text strings.Builder
+		var types []string
+		given := ""
+		for c := range 2 + r.IntN(6) {
+			kind := kinds[r.IntN(len(kinds))]
+			types = append(types, kind)
+			if strings.HasPrefix(kind, "DECIMAL") {
+				given += fmt.Sprintf(", 'c%d': '%s'", c, kind)
+			}
+			if c > 0 {
+				text.WriteString(delimiter)
+			}
+			fmt.Fprintf(&text, "c%d", c)
+		}
+		text.WriteString(newline)
+		for range 30 + r.IntN(300) {
+			for c, kind := range types {
+				if c > 0 {
+					text.WriteString(delimiter)
+				}
+				if r.IntN(8) == 0 {
+					continue
+				}
+				v := csvValues[kind](r)
+				if strings.ContainsAny(v, "\"\r\n"+delimiter) || r.IntN(5) == 0 {
+					v = `"` + strings.ReplaceAll(v, `"`, `""`) + `"`
+				}
+				text.WriteString(v)
+			}
+			text.WriteString(newline)
+		}
+		data, name := []byte(text.String()), "x.csv"
+		if r.IntN(4) == 0 {
+			var z bytes.Buffer
+			w := gzip.NewWriter(&z)
+			_, err := w.Write(data)
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			data, name = z.Bytes(), "x.csv.gz"
+		}
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+		options := fmt.Sprintf(", delim = '%s', quote = '\"', escape = '\"'", delimiter)
+		if given != "" {
+			options += ", types = {" + given[2:] + "}"
+		}
+		query := "FROM read_csv('" + path + "'" + options + ")"
+		about := fmt.Sprintf("GSTREAM_SEED=%d\n%s\n%s", seed, query, text.String())
+		answer := duck.Ask(exprtest.Question{SQL: query})[0]
+		require.Empty(t, answer.Error, about)
+		columns, rows, err := csvRows(query)
+		require.NoError(t, err, about)
+		for i, c := range columns {
+			_, typ, _ := strings.Cut(c, " ")
+			require.Equal(t, answer.Types[i], typ, about)
+		}
+		require.Equal(t, len(answer.Rows), len(rows), about)
+		for i, row := range answer.Rows {
+			require.Equal(t, row, rows[i], about)
+		}
+	}
+}

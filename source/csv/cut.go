@@ -1,0 +1,236 @@
+package csv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// padding is the bytes behind the text of a block that the tokenizer may read. A buffer has one more, for a line break
+// that the file lacks.
+const padding = 64
+
+// block is a part of a file that begins and ends with rows. Its text ends with a line break.
+type block struct {
+	number  int
+	file    *file
+	text    []byte // padding bytes follow
+	line    int64  // number of its first line, from 1
+	lines   int    // line breaks, an upper bound of its rows
+	read    int64  // bytes that were read of the files for it
+	skipped int    // bytes before its first row
+}
+
+// cutter cuts files into blocks. One goroutine at a time uses it.
+type cutter struct {
+	table  *Table
+	lease  *gpu.Lease
+	target int // bytes of a block
+	in     *input
+	next   int    // index of the next file
+	rest   []byte // what follows the last block in the file
+	ended  bool   // rest is the end of the file
+	number int    // of the next block
+	free   [][]byte
+	line   int64
+}
+
+// errEnd means that there are no more blocks.
+var errEnd = errors.New("no more blocks")
+
+// buffer returns a buffer for a text of n bytes, and reserves its memory.
+func (c *cutter) buffer(n int) ([]byte, error) {
+	for i := len(c.free) - 1; i >= 0; i-- {
+		if cap(c.free[i]) >= n+padding+1 {
+			b := c.free[i]
+			c.free = slices.Delete(c.free, i, i+1)
+			return b[:n], nil
+		}
+	}
+	c.drop()
+	if err := c.lease.Reserve(int64(n + padding + 1)); err != nil {
+		return nil, err
+	}
+	return make([]byte, n, n+padding+1), nil
+}
+
+// release takes back the buffer of a block.
+func (c *cutter) release(b []byte) {
+	if cap(b) > 0 {
+		c.free = append(c.free, b)
+	}
+}
+
+// drop frees the buffers that are not in use.
+func (c *cutter) drop() {
+	for _, b := range c.free {
+		c.lease.Unreserve(int64(cap(b)))
+	}
+	c.free = nil
+}
+
+// close ends the cutter.
+func (c *cutter) close() {
+	if c.in != nil {
+		c.in.end()
+		c.in = nil
+	}
+	c.release(c.rest)
+	c.rest = nil
+	c.drop()
+}
+
+// cut returns the next block, or errEnd.
+func (c *cutter) cut() (_ *block, err error) {
+	for c.in == nil {
+		if c.next == len(c.table.files) {
+			return nil, errEnd
+		}
+		if err := c.open(c.table.files[c.next]); err != nil {
+			return nil, err
+		}
+		c.next++
+	}
+	d := c.table.dialect
+	before := c.in.read
+	size := max(c.target, len(c.rest)+1)
+	buf, err := c.buffer(size)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.release(buf)
+		}
+	}()
+	n := copy(buf, c.rest)
+	end := 0
+	for {
+		if !c.ended {
+			var more int
+			if more, c.ended, err = c.in.fill(buf[n:]); err != nil {
+				return nil, err
+			}
+			n += more
+		}
+		if c.ended {
+			if n > 0 && buf[n-1] != d.Newline {
+				buf = append(buf[:n], d.Newline) // into the padding
+				n++
+			}
+			end = n
+			break
+		}
+		if end = d.cut(buf[:n]); end > 0 {
+			break
+		}
+		if n >= maxRow {
+			hint := ""
+			if d.Quote != 0 {
+				hint = fmt.Sprintf("; is a quote (%c) not closed?", d.Quote)
+			}
+			return nil, fmt.Errorf("%s, line %d: %w", c.in.file.path, c.line,
+				badf("a row has more than %d bytes%s", maxRow, hint))
+		}
+		larger, err := c.buffer(min(2*n, maxRow))
+		if err != nil {
+			return nil, err
+		}
+		copy(larger, buf[:n])
+		c.release(buf)
+		buf = larger
+	}
+	b := &block{number: c.number, file: c.in.file, line: c.line, read: c.in.read - before}
+	// What follows the block is copied before anybody parses it.
+	c.release(c.rest)
+	c.rest = nil
+	if n > end {
+		if c.rest, err = c.buffer(n - end); err != nil {
+			return nil, err
+		}
+		copy(c.rest, buf[end:n])
+	}
+	b.text = buf[:end]
+	clear(b.text[end : end+padding])
+	b.lines = bytes.Count(b.text, []byte{d.Newline})
+	c.line += int64(b.lines)
+	if c.in.header {
+		c.in.header = false
+		if err := c.table.header(b); err != nil {
+			return nil, err
+		}
+	}
+	if c.ended {
+		c.in.end()
+		c.in, c.ended = nil, false
+	}
+	c.number++
+	return b, nil
+}
+
+// open opens the next file.
+func (c *cutter) open(f *file) (err error) {
+	if c.in, err = f.open(); err != nil {
+		return err
+	}
+	if err := c.in.skip(c.table.skip); err != nil {
+		return err
+	}
+	c.in.header = c.table.hasHeader
+	c.line = c.in.line
+	return nil
+}
+
+// header checks the header of a file, and takes it from the block.
+func (t *Table) header(b *block) error {
+	fields, next, what := t.dialect.split(b.text, nil)
+	if len(b.text) == 0 {
+		return nil // an empty file among others
+	}
+	at := fmt.Sprintf("%s, line %d", b.file.path, b.line)
+	if what != sound {
+		return fmt.Errorf("%s: %w", at, badf("%s", what.describe(0, 0)))
+	}
+	var names []string
+	for _, f := range fields {
+		names = append(names, t.dialect.value(b.text, f))
+	}
+	names = columnNames(names)
+	for i, want := range t.names {
+		if i >= len(names) || names[i] != want {
+			got := "there is none"
+			if i < len(names) {
+				got = fmt.Sprintf("it is %q", names[i])
+			}
+			return fmt.Errorf("%s: %w", at, badf("column %d of the header must be %q, as in %s, and %s; files with "+
+				"other columns are sources of their own", i+1, want, t.files[0].path, got))
+		}
+	}
+	if len(names) > len(t.names) {
+		return fmt.Errorf("%s: %w", at, badf("the header has the column %q, which %s has not; files with other "+
+			"columns are sources of their own", names[len(t.names)], t.files[0].path))
+	}
+	lines := bytes.Count(b.text[:next], []byte{t.dialect.Newline})
+	b.line += int64(lines)
+	b.lines -= lines
+	b.skipped = next
+	return nil
+}
+
+// checkText returns the offset of the first byte that is not UTF-8, or -1.
+func checkText(text []byte) int {
+	if utf8.Valid(text) {
+		return -1
+	}
+	for at := 0; ; {
+		r, n := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && n <= 1 {
+			return at
+		}
+		at += n
+	}
+}

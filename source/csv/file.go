@@ -1,0 +1,186 @@
+package csv
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gstream/gstream/source"
+)
+
+// version identifies the content of a file.
+type version struct {
+	device, inode uint64
+	size          int64
+	modified      time.Time
+}
+
+func versionOf(info fs.FileInfo) version {
+	v := version{size: info.Size(), modified: info.ModTime()}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		v.device, v.inode = uint64(s.Dev), s.Ino
+	}
+	return v
+}
+
+// file is a file of a table.
+type file struct {
+	path    string
+	version version
+}
+
+// compressed reports whether the name of a file says that it is compressed.
+func compressed(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return ext == ".gz" || ext == ".zst"
+}
+
+// input is an open file: its text, without a byte order mark and compression.
+type input struct {
+	file   *file
+	os     *os.File
+	text   *bufio.Reader
+	close  func()
+	read   int64 // bytes of the file
+	header bool  // the first row is not checked yet
+	line   int64 // number of the next line, from 1
+}
+
+const (
+	inputBuffer = 64 << 10
+	// maxWindow bounds the memory of a decompressor.
+	maxWindow = 64 << 20
+)
+
+// open opens a file, which must have the version that the table was opened with.
+func (f *file) open() (*input, error) {
+	in := &input{file: f, line: 1, close: func() {}}
+	var err error
+	if in.os, err = os.Open(f.path); err != nil {
+		return nil, err
+	}
+	if err := in.unchanged(); err != nil {
+		in.os.Close()
+		return nil, err
+	}
+	var text io.Reader = counter{in.os, &in.read}
+	switch strings.ToLower(filepath.Ext(f.path)) {
+	case ".gz":
+		var z *gzip.Reader
+		if z, err = gzip.NewReader(bufio.NewReaderSize(text, inputBuffer)); err == nil {
+			text = z
+		}
+	case ".zst":
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(text, zstd.WithDecoderMaxWindow(maxWindow)); err == nil {
+			text, in.close = z, z.Close
+		}
+	}
+	if err == io.EOF {
+		text, err = strings.NewReader(""), nil // an empty file is not compressed either
+	}
+	if err != nil {
+		in.os.Close()
+		return nil, in.damaged(err)
+	}
+	in.text = bufio.NewReaderSize(text, inputBuffer)
+	if mark, _ := in.text.Peek(3); string(mark) == "\ufeff" {
+		_, _ = in.text.Discard(3)
+	}
+	return in, nil
+}
+
+type counter struct {
+	r io.Reader
+	n *int64
+}
+
+func (c counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	*c.n += int64(n)
+	return n, err
+}
+
+// damaged is the error of a file that cannot be read or decompressed.
+func (in *input) damaged(err error) error {
+	var failed *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failed):
+		return err
+	}
+	return fmt.Errorf("%s: %w", in.file.path, badf("it cannot be decompressed: %v", err))
+}
+
+// unchanged returns an error if the file is no longer the one that the table was opened with.
+func (in *input) unchanged() error {
+	info, err := in.os.Stat()
+	if err != nil {
+		return err
+	}
+	now, then := versionOf(info), in.file.version
+	switch {
+	case now == then:
+		return nil
+	case now.size != then.size:
+		return fmt.Errorf("%s: %w: it had %d bytes and now has %d; run the job again once nothing writes there",
+			in.file.path, source.ErrChanged, then.size, now.size)
+	}
+	return fmt.Errorf("%s: %w: it was written to or replaced at %s; run the job again once nothing writes there",
+		in.file.path, source.ErrChanged, now.modified.Local().Format(time.DateTime))
+}
+
+// skip drops lines, and the empty lines after them.
+func (in *input) skip(lines int64) error {
+	for {
+		if lines <= 0 {
+			start, _ := in.text.Peek(2)
+			if len(start) == 0 || start[0] != '\n' && string(start) != "\r\n" {
+				return nil
+			}
+		}
+		for {
+			_, err := in.text.ReadSlice('\n')
+			if err == io.EOF {
+				return nil
+			}
+			if err == nil {
+				break
+			}
+			if err != bufio.ErrBufferFull {
+				return in.damaged(err)
+			}
+		}
+		lines--
+		in.line++
+	}
+}
+
+// fill reads until buf is full or the file ends, which it reports.
+func (in *input) fill(buf []byte) (n int, ended bool, err error) {
+	for n < len(buf) && err == nil {
+		var more int
+		more, err = in.text.Read(buf[n:])
+		n += more
+	}
+	if err == io.EOF { // an io.ErrUnexpectedEOF is the end of a compressed file that is cut off
+		return n, true, in.unchanged()
+	}
+	return n, false, in.damaged(err)
+}
+
+func (in *input) end() {
+	in.close()
+	in.os.Close()
+}

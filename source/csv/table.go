@@ -1,0 +1,353 @@
+package csv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/grant"
+	"github.com/gstream/gstream/source"
+)
+
+// Options say how files are read. What is missing is found by a sample of the first file.
+type Options struct {
+	Delimiter string // one character
+	Quote     string // one character, or none
+	Escape    string // one character; by default the quote
+	Header    *bool  // whether the first row has the names of the columns
+	// Nulls are the texts that stand for null, also in quotes; nil for the empty text.
+	Nulls []string
+	// Skip is the number of lines before the header.
+	Skip int64
+	// Types has the types of some columns, by name.
+	Types []gpu.Field
+	// Schema, if set, has the names and types of all columns, in order. A header must have the same names.
+	Schema *gpu.Schema
+	// Rejects, if set, is the file to which rows are written that cannot be read.
+	Rejects string
+	// Preview leaves such rows out, and writes no file.
+	Preview bool
+}
+
+// Check returns an error for options that are wrong whatever the files.
+func (o Options) Check() error {
+	return errors.Join(one("delimiter", o.Delimiter, false), one("quote", o.Quote, true),
+		one("escape", o.Escape, false), o.distinct())
+}
+
+func (o Options) distinct() error {
+	switch {
+	case o.Delimiter != "" && (o.Delimiter == o.Quote || o.Delimiter == o.Escape):
+		return errors.New("the delimiter cannot be the quote or the escape")
+	case o.Skip < 0:
+		return errors.New("skip cannot be negative")
+	case o.Schema != nil && len(o.Types) > 0:
+		return errors.New("schema has the types of all columns; leave types out")
+	}
+	return nil
+}
+
+// Table presents files as one table. It implements source.Table. It keeps no file open.
+type Table struct {
+	files     []*file
+	dialect   Dialect
+	skip      int64
+	hasHeader bool
+	names     []string
+	schema    *gpu.Schema
+	nulls     nullTexts
+	rejecting bool   // bad rows are left out
+	rejects   string // and written to this file, unless it is empty
+	size      int64  // bytes of all files
+	rows      int64
+	exact     bool    // the number of rows is exact
+	rowBytes  float64 // text of a row, on average
+	unsized   bool    // files are compressed
+}
+
+var (
+	_ source.Table     = (*Table)(nil)
+	_ source.Sampler   = (*Table)(nil)
+	_ source.Estimated = (*Table)(nil)
+)
+
+// Open samples the first of the files, and returns the table of all of them, in order. A file whose name ends in .gz or
+// .zst is decompressed. The other files must have the columns of the first one. A file that cannot be read is an error
+// of package os. Wrong content is a source.ErrData, as far as the sample shows it.
+func Open(paths []string, opt Options) (*Table, error) {
+	if err := opt.Check(); err != nil {
+		return nil, err
+	}
+	t := &Table{skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
+		rejecting: opt.Rejects != ""}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s: not a file; a folder of files is read by a pattern, as in %s/*.csv", path, path)
+		}
+		if opt.Rejects != "" && sameFile(info, opt.Rejects) {
+			return nil, fmt.Errorf("%s: the file of rejects cannot be a file that is read", path)
+		}
+		t.files = append(t.files, &file{path, versionOf(info)})
+		t.size += info.Size()
+		t.unsized = t.unsized || compressed(path)
+	}
+	if len(t.files) == 0 {
+		return nil, errors.New("no file is named")
+	}
+	if opt.Preview {
+		t.rejects = ""
+	}
+	s, err := t.sampleFile(opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.describe(s); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.files[0].path, err)
+	}
+	return t, nil
+}
+
+func sameFile(info os.FileInfo, path string) bool {
+	other, err := os.Stat(path)
+	return err == nil && os.SameFile(info, other)
+}
+
+// sampleFile reads the sample of the first file.
+func (t *Table) sampleFile(opt Options) (*sniffer, error) {
+	in, err := t.files[0].open()
+	if err != nil {
+		return nil, err
+	}
+	defer in.end()
+	if err := in.skip(opt.Skip); err != nil {
+		return nil, err
+	}
+	text := make([]byte, sampleBytes)
+	n, ended, err := in.fill(text)
+	if err != nil {
+		return nil, err
+	}
+	s := &sniffer{opt: opt, text: text[:n], whole: ended, nulls: t.nulls}
+	s.findDialect()
+	if !ended {
+		end := s.d.cut(s.text)
+		if end == 0 { // a row that is longer than the sample
+			more := make([]byte, maxRow-n)
+			k, all, err := in.fill(more)
+			if err != nil {
+				return nil, err
+			}
+			s.text, s.whole = append(s.text, more[:k]...), all
+			if end = s.d.cut(s.text); all {
+				end = len(s.text)
+			}
+			if end == 0 {
+				return nil, fmt.Errorf("%s, line %d: %w", in.file.path, in.line,
+					badf("a row has more than %d bytes", maxRow))
+			}
+		}
+		s.text = s.text[:end]
+	}
+	if at := checkText(s.text); at >= 0 {
+		if opt.Rejects == "" {
+			line := in.line + int64(strings.Count(string(s.text[:at]), string(s.d.Newline)))
+			return nil, notUTF8(in.file.path, line)
+		}
+	}
+	s.split()
+	if len(s.rows) > 0 && len(s.rows[len(s.rows)-1]) > maxColumns {
+		return nil, fmt.Errorf("%s, line %d: %w", in.file.path, in.line, badf("a row has %s columns, and at most %s "+
+			"are possible", humanize.Comma(int64(len(s.rows[len(s.rows)-1]))), humanize.Comma(maxColumns)))
+	}
+	if in.read > 0 && t.unsized {
+		t.rowBytes = float64(len(s.text)) / float64(in.read) // the ratio of the compression, for now
+	}
+	return s, nil
+}
+
+func notUTF8(path string, line int64) error {
+	return fmt.Errorf("%s, line %d: %w", path, line, badf("the text is not UTF-8; convert the file, as with iconv"))
+}
+
+// describe sets what a sample tells about the table.
+func (t *Table) describe(s *sniffer) error {
+	t.dialect = s.d
+	columns := s.width()
+	opt := s.opt
+	if opt.Schema != nil {
+		columns = opt.Schema.Len()
+	}
+	switch {
+	case opt.Header != nil:
+		t.hasHeader = *opt.Header
+	case opt.Schema != nil:
+		t.hasHeader = len(s.rows) > 0 && slices.EqualFunc(columnNames(s.rows[0]), opt.Schema.Names(), strings.EqualFold)
+	default:
+		t.hasHeader = s.hasHeader(columns)
+	}
+	first := 0
+	if t.hasHeader && len(s.rows) > 0 {
+		t.names, first = columnNames(s.rows[0]), 1
+		columns = len(t.names)
+	} else {
+		t.names = madeNames(max(columns, 1))
+		columns = len(t.names)
+	}
+	t.schema = &gpu.Schema{Fields: make([]gpu.Field, columns)}
+	if opt.Schema != nil {
+		if err := t.give(opt.Schema); err != nil {
+			return err
+		}
+	} else {
+		given := map[string]gpu.Type{}
+		for _, f := range opt.Types {
+			i := slices.IndexFunc(t.names, func(name string) bool { return strings.EqualFold(name, f.Name) })
+			if i < 0 {
+				return badf("there is no column %q, whose type is given; the columns are %s", f.Name,
+					strings.Join(t.names[:min(len(t.names), 20)], ", "))
+			}
+			given[t.names[i]] = f.Type
+		}
+		for i, typ := range s.types(first, columns) {
+			if g, ok := given[t.names[i]]; ok {
+				typ = g
+			}
+			t.schema.Fields[i] = gpu.Field{Name: t.names[i], Type: typ, Nullable: true}
+		}
+	}
+	rows := int64(max(len(s.rows)-first, 0))
+	ratio := max(t.rowBytes, 1)
+	t.rowBytes = float64(len(s.text)) / float64(max(len(s.rows), 1))
+	t.rows, t.exact = rows, s.whole && len(t.files) == 1 && !t.rejecting && s.sound(columns)
+	if !t.exact {
+		t.rows = max(int64(float64(t.size)*ratio/max(t.rowBytes, 1)), rows+1)
+	}
+	return nil
+}
+
+// sound reports whether all rows of the sample have the columns of the table.
+func (s *sniffer) sound(columns int) bool {
+	return !slices.ContainsFunc(s.rows, func(row []string) bool { return len(row) != columns })
+}
+
+// give sets the columns that the caller knows.
+func (t *Table) give(schema *gpu.Schema) error {
+	if t.hasHeader {
+		if !slices.EqualFunc(t.names, schema.Names(), strings.EqualFold) {
+			return badf("the header has the columns %s, and the schema %s; a schema has all columns of the file, in "+
+				"their order; to give the types of some, use types",
+				strings.Join(t.names[:min(len(t.names), 20)], ", "), strings.Join(schema.Names(), ", "))
+		}
+	} else {
+		t.names = schema.Names()
+	}
+	t.schema.Fields = slices.Clone(schema.Fields)
+	for i := range t.schema.Fields {
+		t.schema.Fields[i].Nullable = true
+	}
+	return nil
+}
+
+// Schema implements source.Table.
+func (t *Table) Schema() *gpu.Schema { return t.schema }
+
+// Rows implements source.Table. It is an estimate unless RowsExact.
+func (t *Table) Rows() int64 { return t.rows }
+
+// RowsExact implements source.Estimated.
+func (t *Table) RowsExact() bool { return t.exact }
+
+// Unreadable implements source.Table.
+func (t *Table) Unreadable() []source.Unreadable { return nil }
+
+// Stats implements source.Table. A file has none.
+func (t *Table) Stats(int) source.ColumnStats {
+	return source.ColumnStats{Nulls: -1, Bytes: t.size / int64(t.schema.Len())}
+}
+
+// Dialect returns how rows and fields are separated, and whether there is a header.
+func (t *Table) Dialect() (d Dialect, header bool) { return t.dialect, t.hasHeader }
+
+// Describe implements source.Table.
+func (t *Table) Describe() string {
+	what, about := t.files[0].path, ""
+	if n := len(t.files); n > 1 {
+		what += fmt.Sprintf(" and %d more files", n-1)
+	}
+	if !t.exact {
+		about = "about "
+	}
+	return fmt.Sprintf("%s (CSV, %s%s rows, %s)", what, about, humanize.Comma(t.rows), humanize.IBytes(uint64(t.size)))
+}
+
+// Close implements source.Table.
+func (t *Table) Close() error { return nil }
+
+const (
+	defaultStrideRows = 1 << 17
+	leastBlock        = 64 << 10
+	mostBlock         = 8 << 20
+)
+
+// blockBytes returns the bytes of text that are about the rows of a stride.
+func (t *Table) blockBytes(opt source.ScanOptions) int {
+	rows := opt.StrideRows
+	if rows <= 0 {
+		rows = defaultStrideRows
+	}
+	n := min(max(int(t.rowBytes*float64(rows)), leastBlock), mostBlock)
+	if threads := int64(max(opt.Decode.Threads, 1)); !t.unsized {
+		n = min(n, max(int(t.size/(4*threads)), leastBlock)) // all threads have work
+	}
+	return n
+}
+
+// blockMemory returns an estimate of the bytes of a block while it is parsed, and of its strides.
+func (t *Table) blockMemory(opt source.ScanOptions) int64 {
+	text := int64(t.blockBytes(opt))
+	rows := int64(float64(text)/max(t.rowBytes, 1)) + 1
+	width := int64(0)
+	for _, c := range opt.Columns {
+		width += int64(t.schema.Fields[c].Type.Width()) + 1
+		if t.schema.Fields[c].Type.IsVar() {
+			width += 4
+		}
+	}
+	// The text, what follows it, the text of strings in scratch memory and in the stride.
+	return 4*text + rows*width
+}
+
+// LeastMemory implements source.Table.
+func (t *Table) LeastMemory(opt source.ScanOptions) int64 { return t.blockMemory(opt) }
+
+// Sample implements source.Sampler. The rows are the first rows of the table.
+func (t *Table) Sample(ctx context.Context, lease *gpu.Lease, columns []int, rows int) (*gpu.Stride, error) {
+	opt := source.ScanOptions{Columns: columns, StrideRows: rows, Lease: lease,
+		Decode: source.DecodeOptions{Threads: 1, Inflight: 1}}
+	u := *t
+	u.rejects = "" // a sample writes no file
+	r, err := u.Scan(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	s, err := r.Read(ctx)
+	if err == io.EOF {
+		return nil, errors.New("the table has no rows")
+	}
+	return s, err
+}
+
+// headroom is what strides that are read later leave free for others.
+func headroom(l *gpu.Lease) int64 { return grant.Headroom.Of(l.Limit()) }
