@@ -392,7 +392,7 @@ func (g *queryGenerator) from(s *queryScope, depth int) (n *exprtest.Node, rows 
 		default:
 			on := &queryScope{outer: s.outer, columns: both, plain: both}
 			inside := 0
-			if !lateral && (kind == "" || g.in(2)) || g.in(60) {
+			if !lateral && (kind == "" || g.in(2)) { // DuckDB refuses them with LATERAL
 				inside = min(depth, 1) // subqueries
 			}
 			condition := g.condition(on, inside)

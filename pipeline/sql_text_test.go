@@ -275,3 +275,30 @@ func FuzzSQLTexts(f *testing.F) {
 		}
 	})
 }
+
+// TestConditionsOfLateralJoinsHaveSubqueries compares them with conditions inside the lateral query. DuckDB has none.
+func TestConditionsOfLateralJoinsHaveSubqueries(t *testing.T) {
+	const of = "FROM range(40) t(a) "
+	for _, c := range [][2]string{
+		{"y > t.a % 7", "y = (SELECT max(k) FROM range(9) r(k) WHERE k < a %% 5 + 3 AND k <> %s)"},
+		{"y <> t.a % 3", "y IN (SELECT k FROM range(9) r(k) WHERE k %% 4 = a %% 4 OR k = %s)"},
+	} {
+		inner := "(SELECT y FROM range(5) u(y) WHERE " + c[0] + ")"
+		for _, outer := range []string{"2", "v"} {
+			on := fmt.Sprintf(c[1], outer)
+			same := func(inside, above string) {
+				if outer == "v" { // a subquery of the rows v
+					inside = "SELECT v, (" + inside + ") AS n FROM range(6) w(v) ORDER BY v"
+					above = "SELECT v, (" + above + ") AS n FROM range(6) w(v) ORDER BY v"
+				}
+				require.Equal(t, sqlRows(t, inside, nil), sqlRows(t, above, nil), above)
+			}
+			sum := "SELECT sum(a * 10 + coalesce(y, 7)) AS n " + of
+			same(sum+"JOIN LATERAL (FROM "+inner+" WHERE "+on+") ON true", sum+"JOIN LATERAL "+inner+" ON "+on)
+			same(sum+"LEFT JOIN LATERAL (FROM "+inner+" WHERE "+on+") ON true", sum+"LEFT JOIN LATERAL "+inner+" ON "+on)
+			sum = "SELECT sum(a) AS n " + of
+			same(sum+"WHERE EXISTS (FROM "+inner+" WHERE "+on+")", sum+"SEMI JOIN LATERAL "+inner+" ON "+on)
+			same(sum+"WHERE NOT EXISTS (FROM "+inner+" WHERE "+on+")", sum+"ANTI JOIN LATERAL "+inner+" ON "+on)
+		}
+	}
+}

@@ -343,3 +343,6 @@ select b, (select max(t.a) + count(*) from u where u.b = t.b), (select string_ag
 select b, (select max(x.a) from (select a from u) x where x.a < max(t.a)) from t group by b having exists (select 1 from u where u.n > min(t.a)) order by (select max(t.a)) desc
 select (select sum(a)), (select (select count(distinct t.b))), (select sum(t.a) filter (where t.b > 1) from u limit 1) from t
 select u.* not ilike 'N', t.* exclude (a) similar to 'd.*' from t join u on t.a = u.n
+select a, (select count(*) from (select n x from u where u.n < t.a) s left join (from u where n <> t.b) y on y.n = (select max(a) from t z where z.a < s.x)) from t
+select a, (select sum(coalesce(s.x, 10) * coalesce(y.n, 100)) from (select n x from u where u.n < t.a) s full join (from u where n <> t.b) y on y.n in (select z.a from t z where z.a < s.x + t.b)) from t
+select a from t where exists (select 1 from (select n x from u where n = t.a) s anti join (from u where n <> t.b) y on y.n > all (select z.a from t z where z.a < s.x))

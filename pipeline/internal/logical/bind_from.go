@@ -321,6 +321,13 @@ var sqlJoins = map[string]join.Kind{"INNER": join.Inner, "": join.Inner, "CROSS"
 func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Relation, outer []rel.ID) (*Relation,
 	error) {
 	kind := sqlJoins[t.Kind]
+	if len(outer) > 0 && (t.AsOf || rel.KeepsRight(kind)) {
+		what := t.Kind
+		if t.AsOf {
+			what = "ASOF"
+		}
+		return nil, mistake(t, "the right side of a join of the kind %s cannot use columns of the left side", what)
+	}
 	var c joinCondition
 	using := t.Using
 	if t.Natural {
@@ -350,7 +357,6 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 		conditions = append(conditions, expr.Equal(x, y, false))
 	}
 	if t.On != nil {
-		correlated := len(l.free) > 0
 		on := &level{outer: l.outer, names: both, node: both.node, free: l.free, catalog: l.catalog}
 		e, err := b.bound(on, t.On)
 		if err == nil {
@@ -360,11 +366,7 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 			return nil, err
 		}
 		if on.node != both.node { // a subquery has added columns to the pairs
-			if len(outer) > 0 || kind != join.Inner && correlated {
-				return nil, mistake(t.On, "a subquery in the condition of a join of LATERAL, or of an outer join in a "+
-					"correlated subquery, is not possible yet; compute it in a query of FROM")
-			}
-			return b.joinedBySubquery(t, l, left, right)
+			return b.joinedBySubquery(t, l, left, right, outer)
 		}
 		conditions = append(conditions, expr.Conjuncts(e)...)
 	}
@@ -373,8 +375,6 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 		out = left
 	}
 	switch {
-	case t.AsOf && len(outer) > 0:
-		return nil, mistake(t, "the right side of an ASOF JOIN cannot use columns of the left side")
 	case t.AsOf:
 		n, err := b.asofJoin(t, left, right, conditions, len(using))
 		if err != nil {
@@ -382,9 +382,6 @@ func (b *queryBinder) joinedOn(t *syntax.JoinedTable, l *level, left, right *Rel
 		}
 		out = out.over(n)
 	case len(outer) > 0:
-		if rel.KeepsRight(kind) {
-			return nil, mistake(t, "the right side of a %s JOIN cannot use columns of the left side", t.Kind)
-		}
 		out = out.over(rel.NewApply(b.here(), kind, left.node, right.node, outer, conditions, rel.None))
 	default:
 		c.left, c.right, c.nullSafe = nil, nil, nil

@@ -11,11 +11,10 @@ import (
 
 // joinedBySubquery is a join with subqueries in its condition. They are computed for the pairs of rows. An inner join
 // keeps the pairs for which the condition is true. For any other one, the sides whose rows decide get numbers, and are
-// joined with the pairs by these.
-func (b *queryBinder) joinedBySubquery(t *syntax.JoinedTable, l *level, left, right *Relation) (*Relation, error) {
+// joined with the pairs by these. The right side may use the columns `outer` of the left one.
+func (b *queryBinder) joinedBySubquery(t *syntax.JoinedTable, l *level, left, right *Relation,
+	outer []rel.ID) (*Relation, error) {
 	kind := sqlJoins[t.Kind]
-	both := &Relation{columns: slices.Concat(left.columns, right.columns),
-		unreadable: slices.Concat(left.unreadable, right.unreadable)}
 	x, y := numberedSide{all: left, pairs: left}, numberedSide{all: right, pairs: right}
 	if kind != join.Inner && kind != join.Right {
 		x = b.numberedSide(left)
@@ -23,7 +22,9 @@ func (b *queryBinder) joinedBySubquery(t *syntax.JoinedTable, l *level, left, ri
 	if kind == join.Right || kind == join.Full {
 		y = b.numberedSide(right)
 	}
-	pairs, err := b.paired(t.Right, x.pairs, y.pairs, nil)
+	both := &Relation{columns: slices.Concat(x.all.columns, y.all.columns),
+		unreadable: slices.Concat(left.unreadable, right.unreadable)}
+	pairs, err := b.paired(t.Right, x.pairs, y.pairs, outer)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +52,11 @@ func (b *queryBinder) joinedBySubquery(t *syntax.JoinedTable, l *level, left, ri
 		n := byNumber(join.Left, x.all.node, matched, x.number, x.inPairs)
 		return both.over(byNumber(kind, n, y.all.node, y.inPairs, y.number)), nil
 	}
-	return left.over(byNumber(kind, x.all.node, matched, x.number, x.inPairs)), nil
+	return x.all.over(byNumber(kind, x.all.node, matched, x.number, x.inPairs)), nil
 }
 
-// numberedSide is a side of a join that is read twice: all of its rows, and those of its pairs, which have columns of
-// their own. A number identifies a row in both.
+// numberedSide is a side of a join that is read twice: those of its rows that are in pairs, and all of them, which have
+// columns of their own. A number identifies a row in both.
 type numberedSide struct {
 	all, pairs      *Relation
 	number, inPairs rel.ID
@@ -67,5 +68,5 @@ func (b *queryBinder) numberedSide(r *Relation) numberedSide {
 	ids := append(r.ids(), number)
 	again, copies := rel.Renamed(held, ids, "")
 	last := len(copies) - 1
-	return numberedSide{all: r.over(held), pairs: r.of(again, copies[:last]), number: number, inPairs: copies[last]}
+	return numberedSide{all: r.of(again, copies[:last]), pairs: r.over(held), number: copies[last], inPairs: number}
 }

@@ -66,10 +66,18 @@ type unnesting struct {
 	outer  []rel.ID // the columns of the left side that the right side uses
 	is     map[rel.ID]bool
 	domain rel.Node // nil before it is needed
+	held   map[*rel.Materialized]heldForDomain
 	// within is the recursion whose step is computed for all rows of the domain, nil outside of a step. carries is the
 	// recursion that it becomes, with the outer columns besides its own.
 	within  *rel.Recursive
 	carries *rel.Loop
+}
+
+// heldForDomain is a materialized node that is computed for all rows of the domain. It is computed once, so that those
+// who read it agree on the numbers of its rows.
+type heldForDomain struct {
+	node rel.Node
+	ids  []rel.ID
 }
 
 // usedBy returns the columns that the expressions of a node and of those below it use.
@@ -282,8 +290,6 @@ func (u *unnesting) pull(n rel.Node) (rel.Node, pulled, bool) {
 		return firstRows(n, in, p.inner, n.Keys, n.Offset, n.Limit), p, equalities
 	case *rel.Limit:
 		return firstRows(n, in, p.inner, orderOf(n.In), n.Offset, n.Count), p, equalities
-	case *rel.Materialized:
-		return in, p, true
 	}
 	return nil, p, false
 }
@@ -573,13 +579,27 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		in, ids := u.forDomain(n.In)
 		return rel.NewExpand(origin, in, n.Copies, n.Variants, n.Number), ids
 	case *rel.Materialized:
-		return u.forDomain(n.In)
+		return u.heldForDomain(n)
 	case *rel.Recursive:
 		return u.recursiveForDomain(n)
 	case *rel.Working: // of the recursion itself
 		return u.carried(n.Columns)
 	}
 	panic(fmt.Sprintf("logical: a node of type %T cannot depend on the rows around it", n))
+}
+
+func (u *unnesting) heldForDomain(n *rel.Materialized) (rel.Node, []rel.ID) {
+	if h, ok := u.held[n]; ok {
+		ids := u.newColumns()
+		exprs := append(h.node.Rel().Exprs(n.Columns), h.node.Rel().Exprs(h.ids)...)
+		return rel.NewProject(n.Origin, h.node, slices.Concat(n.Columns, ids), exprs), ids
+	}
+	in, ids := u.forDomain(n.In)
+	if u.held == nil {
+		u.held = map[*rel.Materialized]heldForDomain{}
+	}
+	u.held[n] = heldForDomain{rel.NewMaterialized(in, n.Share), ids}
+	return u.held[n].node, ids
 }
 
 // alwaysGrouped groups the rows of the domain. Each value of the domain also has the groups that are always there, such
