@@ -295,7 +295,8 @@ func TestConditionsOfLateralJoinsHaveSubqueries(t *testing.T) {
 			}
 			sum := "SELECT sum(a * 10 + coalesce(y, 7)) AS n " + of
 			same(sum+"JOIN LATERAL (FROM "+inner+" WHERE "+on+") ON true", sum+"JOIN LATERAL "+inner+" ON "+on)
-			same(sum+"LEFT JOIN LATERAL (FROM "+inner+" WHERE "+on+") ON true", sum+"LEFT JOIN LATERAL "+inner+" ON "+on)
+			same(sum+"LEFT JOIN LATERAL (FROM "+inner+" WHERE "+on+") ON true",
+				sum+"LEFT JOIN LATERAL "+inner+" ON "+on)
 			sum = "SELECT sum(a) AS n " + of
 			same(sum+"WHERE EXISTS (FROM "+inner+" WHERE "+on+")", sum+"SEMI JOIN LATERAL "+inner+" ON "+on)
 			same(sum+"WHERE NOT EXISTS (FROM "+inner+" WHERE "+on+")", sum+"ANTI JOIN LATERAL "+inner+" ON "+on)
