@@ -172,7 +172,7 @@ func TestCoordinateSystemsGoFromFileToFile(t *testing.T) {
 	}
 	require.Equal(t, []gpu.Annotation{gpu.Geometry("EPSG:2056"), gpu.Geometry(""), gpu.Geography(1, "OGC:CRS83"),
 		gpu.NoAnnotation}, got)
-	info, err := sourceparquet.Inspect(out)
+	info, err := sourceparquet.Inspect(t.Context(), out)
 	require.NoError(t, err)
 	for i, c := range info.RowGroups[0].Chunks {
 		require.Equal(t, i >= 3, c.Min != nil && c.PageIndex, "%s: shapes have no order", c.Column)

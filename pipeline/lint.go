@@ -28,7 +28,7 @@ func Lint(j *Job, opt LintOptions) error {
 	own, faults := map[string]source.Table{}, Diagnostics(nil)
 	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
 		s := j.Sources[name]
-		if len(s.Schema.Columns) == 0 || !opt.NoData && !absent(s.Files()) {
+		if len(s.Schema.Columns) == 0 || !opt.NoData && !absent(context.Background(), s.Files()) {
 			continue
 		}
 		fields, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
@@ -69,9 +69,9 @@ func Lint(j *Job, opt LintOptions) error {
 }
 
 // absent reports whether one of the paths matches no file.
-func absent(paths Paths) bool {
+func absent(ctx context.Context, paths Paths) bool {
 	for _, path := range paths {
-		if _, err := sourceparquet.Files([]string{string(path)}); errors.Is(err, fs.ErrNotExist) {
+		if _, err := sourceparquet.Files(ctx, []string{string(path)}); errors.Is(err, fs.ErrNotExist) {
 			return true
 		}
 	}

@@ -101,10 +101,10 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
 		faults = append(faults, j.CheckOutput()...)
 	}
-	faults = append(faults, p.open(j, own, written, preview != nil && !j.IsStatement())...)
+	faults = append(faults, p.open(ctx, j, own, written, preview != nil && !j.IsStatement())...)
 	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
 	query.Texts = func(o rel.Output) ([]string, error) { return p.texts(ctx, j, o) }
-	query.Files = func(pattern string) ([]string, error) { return filesOf(j.PathInSQL(pattern)) }
+	query.Files = func(pattern string) ([]string, error) { return filesOf(ctx, j.PathInSQL(pattern)) }
 	estimator := logical.NewEstimator(ctx)
 	last, unbound := logical.Bind(estimator, query, p.tables)
 	if len(p.partial) > 0 {
@@ -175,8 +175,8 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 }
 
 // filesOf returns the files that a pattern matches.
-func filesOf(pattern string) ([]string, error) {
-	files, err := sourceparquet.Files([]string{pattern})
+func filesOf(ctx context.Context, pattern string) ([]string, error) {
+	files, err := sourceparquet.Files(ctx, []string{pattern})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -236,8 +236,8 @@ func outputOf(j *Job) *sourceparquet.Output {
 }
 
 // open opens every source, even if some fail. A source with files of the output is an error.
-func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.Output, preview bool) (
-	faults Diagnostics) {
+func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, written *sourceparquet.Output,
+	preview bool) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
 	}
@@ -250,15 +250,15 @@ func (p *Plan) open(j *Job, own map[string]source.Table, written *sourceparquet.
 		for i, path := range s.Parquet {
 			paths[i] = string(path)
 		}
-		if j.Elsewhere(name) {
+		if j.Unreadable(name) {
 			continue // Check has reported it
 		}
 		if len(s.CSV) > 0 {
 			faults = append(faults, p.openCSV(j, name, written, preview)...)
 			continue
 		}
-		opt := sourceparquet.OpenOptions{Strict: s.Schema.Strict, NoPartitions: s.Partitions.None, Optional: s.Optional,
-			Output: written}
+		opt := sourceparquet.OpenOptions{Context: ctx, Strict: s.Schema.Strict, NoPartitions: s.Partitions.None,
+			Optional: s.Optional, Output: written}
 		schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
 		partitions, alsoWrong := fieldsOf(j, name, "partitions", s.Partitions.Types)
 		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu/grant"
+	"github.com/gstream/gstream/source/store/storetest"
 )
 
 // folder is an empty folder with the tables of the quickstart in data, and becomes the current one.
@@ -24,6 +25,20 @@ func folder(t *testing.T) string {
 	require.NoError(t, os.Symlink(abs, filepath.Join(dir, "data")))
 	t.Chdir(dir)
 	return dir
+}
+
+// lake starts an object store with the tables that the docs name, and returns the address of the same files on a web
+// server.
+func lake(t *testing.T, dir string) (web string) {
+	bucket := t.TempDir()
+	for _, path := range []string{"orders/2026-01.parquet", "orders/y=2026/m=1/a.parquet", "data/orders.parquet"} {
+		path = filepath.Join(bucket, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.Symlink(filepath.Join(dir, "data", "orders.parquet"), path))
+	}
+	endpoint := storetest.Folder(t, bucket)
+	storetest.Use(t, endpoint)
+	return endpoint + "/web/"
 }
 
 // word is a word of a command line, with or without quotes.
@@ -55,6 +70,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	pages = append([]string{filepath.Join(root, "README.md"), filepath.Join(root, "examples/README.md")}, pages...)
 	dir := folder(t)
+	web := lake(t, dir)
 	commands := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -65,6 +81,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 				if a == "/nvme" {
 					args[i] = t.TempDir()
 				}
+				args[i] = strings.Replace(args[i], "https://example.com/", web, 1)
 			}
 			switch args[0] {
 			case "run": // the docs show one run in several ways

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/gstream/gstream/source"
 	"github.com/gstream/gstream/source/csv"
 	"github.com/gstream/gstream/source/parquet"
+	"github.com/gstream/gstream/source/store"
 )
 
 func newInit() *cobra.Command {
@@ -44,7 +46,7 @@ job file; absolute paths stay absolute.`,
 
 		ValidArgsFunction: completeFiles("parquet"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, sources, err := newJob(args, out)
+			text, sources, err := newJob(cmd.Context(), args, out)
 			if err != nil {
 				return err
 			}
@@ -130,12 +132,12 @@ type parquetColumn struct{ name, typ string }
 
 // newJob returns the text of a job over Parquet files, which will be written to out. The job has
 // been planned, so it can run.
-func newJob(paths []string, out string) (text string, sources []*jobSource, err error) {
+func newJob(ctx context.Context, paths []string, out string) (text string, sources []*jobSource, err error) {
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
 			return "", nil, usageError(fmt.Errorf("%s is given twice", path))
 		}
-		s, err := openSource(path)
+		s, err := openSource(ctx, path)
 		if err != nil {
 			return "", nil, err
 		}
@@ -189,18 +191,16 @@ func whyUnreadable(list []source.Unreadable) string {
 	return list[0].Reason
 }
 
-func openSource(path string) (*jobSource, error) {
+func openSource(ctx context.Context, path string) (*jobSource, error) {
 	if !utf8.ValidString(path) {
 		return nil,
 			fmt.Errorf("%q: %w: the name is not UTF-8, so a job file cannot have it; rename the file or give a "+
 				"pattern such as *.parquet", path, errUsage)
 	}
-	if pipeline.New("").Read("file", path).Job().Elsewhere("file") {
-		return nil,
-			usageError(fmt.Errorf("%s: object stores and other addresses are not supported yet; copy the files, or "+
-				"mount them as a folder", path))
+	if err := store.Check(path); err != nil {
+		return nil, usageError(fmt.Errorf("%s: %w", store.Display(path), err))
 	}
-	t, err := openTable(path)
+	t, err := openTable(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +215,15 @@ func openSource(path string) (*jobSource, error) {
 }
 
 // openTable opens Parquet or CSV files.
-func openTable(path string) (source.Table, error) {
+func openTable(ctx context.Context, path string) (source.Table, error) {
 	if !csv.Named(path) {
-		return parquet.Open([]string{path}, parquet.OpenOptions{})
+		return parquet.Open([]string{path}, parquet.OpenOptions{Context: ctx})
 	}
-	files, err := parquet.Files([]string{path})
+	if store.Scheme(path) != "" {
+		return nil, usageError(fmt.Errorf("%s: CSV files at addresses are not supported yet; copy them to a local "+
+			"folder", store.Display(path)))
+	}
+	files, err := parquet.Files(ctx, []string{path})
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +254,7 @@ func nameSources(sources []*jobSource) {
 
 // relativeTo returns a path as it is written in a job file in a folder.
 func relativeTo(folder, path string) (string, error) {
-	if filepath.IsAbs(path) {
+	if filepath.IsAbs(path) || store.Scheme(path) != "" {
 		return path, nil
 	}
 	from, err := filepath.Abs(folder)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -22,7 +23,7 @@ func newInspect() *cobra.Command {
 		Short: "Show the metadata of Parquet files",
 		Long: `inspect prints a file's schema, row groups, codecs, encodings, sizes and
 statistics. It reads only the file's footer. It marks columns that jobs cannot read, such
-as lists and structs.
+as lists and structs. The file may have an address, as s3://bucket/orders.parquet.
 
 For a folder, or a pattern in quotes, it lists the files that a source of this path would
 read, with their rows and sizes, and the schema, including the columns in the names of
@@ -33,25 +34,26 @@ folders. If the schemas of files differ, it also shows the unified schema of the
 
 		ValidArgsFunction: completeFiles("parquet"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := parquet.Files(args)
+			ctx := cmd.Context()
+			files, err := parquet.Files(ctx, args)
 			if err != nil {
 				return err
 			}
 			if len(files) != 1 || files[0] != args[0] {
 				all := filesInfo{Path: args[0]}
 				for _, path := range files {
-					info, err := parquet.Inspect(path)
+					info, err := parquet.Inspect(ctx, path)
 					if err != nil {
 						return err
 					}
 					all.add(info)
 				}
-				if err := all.unify(args[0]); err != nil {
+				if err := all.unify(ctx, args[0]); err != nil {
 					return err
 				}
 				return printValue(cmd.OutOrStdout(), format, all)
 			}
-			info, err := parquet.Inspect(args[0])
+			info, err := parquet.Inspect(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -83,11 +85,11 @@ type tableColumn struct {
 }
 
 // unify adds the schema of the source.
-func (f *filesInfo) unify(path string) error {
-	t, err := parquet.Open([]string{path}, parquet.OpenOptions{})
+func (f *filesInfo) unify(ctx context.Context, path string) error {
+	t, err := parquet.Open([]string{path}, parquet.OpenOptions{Context: ctx})
 	var files *parquet.Listing
 	if err == nil {
-		files, err = parquet.List([]string{path}, parquet.OpenOptions{})
+		files, err = parquet.List([]string{path}, parquet.OpenOptions{Context: ctx})
 	}
 	if errors.Is(err, source.ErrData) {
 		f.Fault = err.Error()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/source/store"
 )
 
 var (
@@ -16,6 +17,7 @@ var (
 // sourceName returns a name for the table of a path: an identifier that needs no quotes. It is made
 // of the name of the file, or of the nearest folder whose name has letters or digits.
 func sourceName(path string) string {
+	path, _, _ = strings.Cut(store.Display(path), "?(") // without the query of an address
 	path = filepath.Clean(path)
 	base := strings.TrimSuffix(filepath.Base(path), ".parquet")
 	for noWord.ReplaceAllString(base, "") == "" && path != filepath.Dir(path) {

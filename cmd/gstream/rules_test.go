@@ -57,7 +57,8 @@ var layers = []struct{ room, imports string }{
 	{"gpu/cuda/kernels", "gpu/cuda/internal/manifest"},
 	{"spill", "gpu gpu/grant"},
 	{"source", "gpu"},
-	{"source/parquet", "source gpu gpu/grant gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
+	{"source/store", "source github.com/minio/minio-go"},
+	{"source/parquet", "source source/store gpu gpu/grant gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
 	{"source/csv", "source gpu gpu/grant gpu/host"},
 	{"sink", "gpu"},
 	{"sink/staging", ""},
@@ -78,7 +79,7 @@ var layers = []struct{ room, imports string }{
 	{"operators/expr", "gpu gpu/phrase gpu/regex operators/expr/syntax operators/window"},
 	{"operators/bench", "gpu gpu/host spill operators operators/*"},
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
-	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet source/csv " +
+	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet source/csv source/store " +
 		"github.com/goccy/go-yaml"},
 	{"pipeline/execution", "gpu pipeline/job sink source spill"},
 	{"pipeline/internal/rel",
@@ -104,12 +105,12 @@ var layers = []struct{ room, imports string }{
 
 // forTests are the packages that only tests and other packages for tests import.
 var forTests = []string{"gpu/gputest", "gpu/host/hosttest", "gpu/cuda/cudatest", "gpu/cuda/emulator",
-	"operators/expr/exprtest"}
+	"operators/expr/exprtest", "source/store/storetest"}
 
 // owned are the modules of others that only some packages import.
 var owned = []string{"github.com/ebitengine/purego", "github.com/parquet-go/parquet-go", "github.com/apache/arrow",
 	"github.com/goccy/go-yaml", "github.com/spf13/cobra", "github.com/mattn/go-runewidth",
-	"github.com/reeflective/readline",
+	"github.com/reeflective/readline", "github.com/minio/minio-go",
 	"github.com/stretchr/testify"}
 
 // files calls f with each file of the module whose name has one of the endings, by its path from

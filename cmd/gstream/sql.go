@@ -35,7 +35,8 @@ func newSQL(left *leftovers) *cobra.Command {
 		Short: "Run SQL queries over Parquet files",
 		Long: `sql runs the statements of a text in DuckDB's dialect, one after the other: of the
 argument, of a file (-f query.sql), or of standard input (-f -). A table is a Parquet
-file, a folder or a pattern by its path in single quotes, or a view.
+file, a folder or a pattern by its path or address (s3://, https://) in single quotes, or
+a view.
 
   SELECT …, FROM …, WITH …   prints rows
   COPY (SELECT …) TO 'path' (PARTITION_BY (a), COMPRESSION zstd, OVERWRITE)

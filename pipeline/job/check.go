@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/source/csv"
+	"github.com/gstream/gstream/source/store"
 )
 
 // Check lists the mistakes that it can find without opening anything. own names the sources that a
@@ -41,8 +41,9 @@ func (j *Job) Check(own []string) Diagnostics {
 		}
 		for key, paths := range map[string]Paths{"parquet": j.Sources[name].Parquet, "csv": j.Sources[name].CSV} {
 			for i, path := range paths {
-				if msg := elsewhere(string(path)); msg != "" {
-					add(name, fmt.Sprintf("%s.%s[%d]", SourcePath(name), key, i), "%s", msg)
+				if err := checkPath(string(path), key == "csv"); err != nil {
+					add(name, fmt.Sprintf("%s.%s[%d]", SourcePath(name), key, i), "%s: %v", store.Display(string(path)),
+						err)
 				}
 			}
 		}
@@ -158,20 +159,17 @@ func (s *Source) ReadCSV(types, schema []gpu.Field) csv.Options {
 	return opt
 }
 
-var scheme = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]+)://`)
-
-// elsewhere says why a path is not a path of a file system; "" if it is one.
-func elsewhere(path string) string {
-	switch m := scheme.FindStringSubmatch(path); {
-	case m == nil:
-		return ""
-	case strings.EqualFold(m[1], "file"):
-		return fmt.Sprintf("%s: write the path without %s", path, m[0])
-	default:
-		return fmt.Sprintf("%s: object stores and other addresses (%s) are not supported yet; copy the files, or "+
-			"mount them as a folder", path, m[0])
+// checkPath returns an error if no file with a path can be read.
+func checkPath(path string, isCSV bool) error {
+	if isCSV && isAddress(path) && store.Scheme(path) != "file" {
+		return fmt.Errorf("CSV files at addresses (%s://) are not supported yet; copy them to a local folder",
+			store.Scheme(path))
 	}
+	return store.Check(path)
 }
+
+// isAddress reports whether a path is not one of the local file system, as s3://bucket/key.
+func isAddress(path string) bool { return store.Scheme(path) != "" }
 
 // maxSets bounds the grouping sets of a group.
 const maxSets = 64
@@ -250,9 +248,14 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"),
 			Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
-	if msg := elsewhere(string(j.Output.Parquet)); msg != "" {
+	if path := string(j.Output.Parquet); isAddress(path) {
+		msg := fmt.Sprintf("an output is not yet written to an address (%s://); write it to a local folder, and "+
+			"copy it from there, as by aws s3 cp", store.Scheme(path))
+		if store.Scheme(path) == "file" {
+			msg = store.Check(path).Error()
+		}
 		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
-			Msg: msg})
+			Msg: store.Display(path) + ": " + msg})
 	}
 	if filepath.Base(string(j.Output.Parquet)) == "-" {
 		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
@@ -271,8 +274,8 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 	return faults
 }
 
-// Elsewhere reports whether a source has a path outside of the file system.
-func (j *Job) Elsewhere(source string) bool {
+// Unreadable reports whether a source has an address that cannot be read.
+func (j *Job) Unreadable(source string) bool {
 	s := j.Sources[source]
-	return slices.ContainsFunc(s.Files(), func(p Path) bool { return elsewhere(string(p)) != "" })
+	return slices.ContainsFunc(s.Files(), func(p Path) bool { return checkPath(string(p), len(s.CSV) > 0) != nil })
 }

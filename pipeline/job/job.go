@@ -76,7 +76,7 @@ type Spill struct {
 
 // Source is a table to read.
 type Source struct {
-	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
+	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table, also as addresses s3://bucket/key and https://host/file. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
 	CSV        Paths `yaml:"csv" doc:"CSV files and patterns, read as one table; .gz and .zst are decompressed. A path alone, as in x: data/x.csv, is csv if it ends in .csv or .tsv, also before .gz or .zst. What the keys below do not give, a sample of the first 20,480 rows decides, as in DuckDB ([CSV](csv.md))."`
 	CSVOptions `yaml:",inline"`
 	Partitions Partitions `yaml:"partitions" doc:"Columns in the names of folders, as in y=2024/m=3: auto (default) finds them and their types; none treats the folders as ordinary folders. A mapping of names to SQL types, as in {y: INTEGER}, sets types."`

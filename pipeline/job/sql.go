@@ -42,7 +42,7 @@ func FromSQL(s SQL) (*Job, error) {
 	}
 	var err error
 	j.Output, err = copyOutput(s.Copy)
-	if path := string(j.Output.Parquet); path != "" && !filepath.IsAbs(path) && elsewhere(path) == "" && s.Dir != "" {
+	if path := string(j.Output.Parquet); path != "" && !filepath.IsAbs(path) && !isAddress(path) && s.Dir != "" {
 		j.Output.Parquet = Path(filepath.Join(s.Dir, path))
 		if strings.HasSuffix(path, "/") {
 			j.Output.Parquet += "/" // a folder

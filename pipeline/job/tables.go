@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/source/csv"
+	"github.com/gstream/gstream/source/store"
 )
 
 // WithFiles returns a job in which the files that SQL names are sources, by the text that names them. Mistakes in the
@@ -51,7 +52,7 @@ func (j *Job) WithFiles() *Job {
 
 // PathInSQL returns the path that a path in SQL means: relative to the folder of the job.
 func (j *Job) PathInSQL(path string) string {
-	if filepath.IsAbs(path) || elsewhere(path) != "" || j.dir == "" {
+	if filepath.IsAbs(path) || isAddress(path) || j.dir == "" {
 		return path
 	}
 	return filepath.Join(j.dir, path)
@@ -97,7 +98,7 @@ func TableFiles(t syntax.TableRef) (name string, s Source) {
 	switch t := t.(type) {
 	case *syntax.TableName:
 		if name := strings.Join(t.Parts, "."); t.Path || looksLikePath(name) {
-			return name, SourceOf(name)
+			return store.Display(name), SourceOf(name)
 		}
 	case *syntax.TableFunction:
 		name, s, err := TableCall(t)
@@ -142,6 +143,12 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 		*paths = append(*paths, Path(text.Text))
 	}
 	name = t.Call.String()
+	for _, path := range s.Files() {
+		if shown := store.Display(string(path)); shown != string(path) {
+			quote := func(path string) string { return strings.ReplaceAll(path, "'", "''") }
+			name = strings.ReplaceAll(name, quote(string(path)), quote(shown))
+		}
+	}
 	if s.CSV != nil {
 		for _, a := range t.Named {
 			name += ", " + a.Name + " = " + fmt.Sprint(a.Value)

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"math"
@@ -22,7 +23,7 @@ const (
 // absent reports whether the Bloom filter of a row group proves that the row group has none of the
 // values of an equality. A damaged filter proves nothing: the row group is then read, and no row is
 // lost.
-func (f *file) absent(g *rowGroup, p source.Predicate) bool {
+func (f *file) absent(ctx context.Context, g *rowGroup, p source.Predicate) bool {
 	m := &g.chunks[p.Column]
 	if m.bloom.size == 0 || p.Op != source.Eq && p.Op != source.In || len(p.Values) > maxBloomValues {
 		return false
@@ -38,14 +39,14 @@ func (f *file) absent(g *rowGroup, p source.Predicate) bool {
 		}
 		hashes = append(hashes, h)
 	}
-	some, err := f.someInBloom(m.bloom, hashes)
+	some, err := f.someInBloom(ctx, m.bloom, hashes)
 	return err == nil && !some
 }
 
 // someInBloom reports whether the filter at a range of the file contains one of the hashes.
-func (f *file) someInBloom(at extent, hashes []uint64) (some bool, err error) {
+func (f *file) someInBloom(ctx context.Context, at extent, hashes []uint64) (some bool, err error) {
 	defer guard(&err)
-	src, err := f.handle.acquire()
+	src, err := f.handle.acquire(ctx)
 	if err != nil {
 		return false, err
 	}

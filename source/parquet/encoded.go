@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"context"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -22,6 +23,7 @@ const maxHeader = 1 << 20
 // rows are released. Pages are fetched in order, up to the last one that a task has asked for. They
 // are decoded in any order, by many goroutines. Pages without wanted rows are not fetched.
 type encodedChunk struct {
+	ctx    context.Context // ends reads from the file
 	lease  *gpu.Lease
 	file   *file
 	group  int
@@ -32,8 +34,8 @@ type encodedChunk struct {
 	dict   dictionary
 
 	mu   sync.Mutex
-	src  *versionFile // open while pages are fetched
-	left int64        // number of wanted rows that are not released yet
+	src  io.ReaderAt // open while pages are fetched
+	left int64       // number of wanted rows that are not released yet
 
 	// The directory: the fetched pages that have wanted rows which are not released yet, in order.
 	pages []*page
@@ -89,13 +91,15 @@ type shared struct {
 	busy chan struct{} // closed when the task that does the work ends; nil if no task does it
 }
 
-func newEncodedChunk(lease *gpu.Lease, f *file, group, column int, wanted []rowRange) *encodedChunk {
-	return newChunkOf(lease, f, group, f.cols[column], &f.groups[group].chunks[column], wanted)
+func newEncodedChunk(ctx context.Context, lease *gpu.Lease, f *file, group, column int,
+	wanted []rowRange) *encodedChunk {
+	return newChunkOf(ctx, lease, f, group, f.cols[column], &f.groups[group].chunks[column], wanted)
 }
 
-func newChunkOf(lease *gpu.Lease, f *file, group int, col leaf, m *chunk, wanted []rowRange) *encodedChunk {
+func newChunkOf(ctx context.Context, lease *gpu.Lease, f *file, group int, col leaf, m *chunk,
+	wanted []rowRange) *encodedChunk {
 	rows := f.groups[group].rows
-	c := &encodedChunk{lease: lease, file: f, group: group, col: col, meta: m, rows: rows, wanted: wanted,
+	c := &encodedChunk{ctx: ctx, lease: lease, file: f, group: group, col: col, meta: m, rows: rows, wanted: wanted,
 		off: m.start, end: m.start + m.size}
 	c.left = c.wantedRows(0, rows)
 	return c
@@ -366,7 +370,7 @@ func (c *encodedChunk) drop(p *page) {
 // read fills b from the file. It opens the file if necessary. The caller holds the lock.
 func (c *encodedChunk) read(b []byte, at int64) error {
 	if c.src == nil {
-		src, err := c.file.handle.acquire()
+		src, err := c.file.handle.acquire(c.ctx)
 		if err != nil {
 			return err
 		}

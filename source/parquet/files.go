@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,11 +14,17 @@ import (
 const separator = string(filepath.Separator)
 
 // Files lists the files that paths name. Open reads the same files.
-func Files(paths []string) ([]string, error) { return expand(paths, OpenOptions{}) }
+func Files(ctx context.Context, paths []string) ([]string, error) {
+	l, err := expand(paths, OpenOptions{Context: ctx})
+	if err != nil {
+		return nil, err
+	}
+	return l.Paths, nil
+}
 
 // expand lists the files that paths name. The files of a pattern or a folder are in the order of
 // their names. expand returns an error for folders and patterns that include the output.
-func expand(paths []string, opt OpenOptions) ([]string, error) {
+func expand(paths []string, opt OpenOptions) (*Listing, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no Parquet file is named: give a file, a pattern or a folder")
 	}
@@ -25,19 +32,22 @@ func expand(paths []string, opt OpenOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []string
+	l := &Listing{versions: map[string]Version{}}
 	for _, p := range paths {
-		names, err := expandOne(p, target)
+		names, err := expandOne(opt.context(), p, target, l.versions)
 		if err != nil && !(opt.Optional && errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
-		out = append(out, names...)
+		l.Paths = append(l.Paths, names...)
 	}
-	return out, nil
+	return l, nil
 }
 
-func expandOne(path string, output *outputPath) ([]string, error) {
-	w := fileList{path: path, seen: map[string]bool{}}
+func expandOne(ctx context.Context, path string, output *outputPath, versions map[string]Version) ([]string, error) {
+	if isRemote(path) {
+		return expandRemote(ctx, path, versions)
+	}
+	w := fileList{path: path, seen: map[string]bool{}, names: localNames{}}
 	if output != nil && !output.named(path) {
 		w.output = output
 	}
@@ -68,9 +78,26 @@ type notFound struct{ msg string }
 func (e *notFound) Error() string { return e.msg }
 func (e *notFound) Unwrap() error { return fs.ErrNotExist }
 
+// names are the files and folders that a path may name.
+type names interface {
+	stat(path string) (fs.FileInfo, error)
+	lstat(path string) (fs.FileInfo, error)       // does not follow links
+	readDir(folder string) ([]fs.DirEntry, error) // by name
+	join(folder, name string) string
+}
+
+// localNames are those of the local file system.
+type localNames struct{}
+
+func (localNames) stat(path string) (fs.FileInfo, error)        { return os.Stat(path) }
+func (localNames) lstat(path string) (fs.FileInfo, error)       { return os.Lstat(path) }
+func (localNames) readDir(folder string) ([]fs.DirEntry, error) { return os.ReadDir(folder) }
+func (localNames) join(folder, name string) string              { return filepath.Join(folder, name) }
+
 // fileList collects files.
 type fileList struct {
 	path   string // the path that names the files
+	names  names
 	files  []string
 	seen   map[string]bool
 	output *outputPath // must not be among the files; nil if there is none
@@ -90,9 +117,9 @@ func (w *fileList) file(path string, info fs.FileInfo) error {
 
 // folder adds every *.parquet file in a folder and in the folders below it.
 func (w *fileList) folder(path string) error {
-	entries, err := os.ReadDir(path)
+	entries, err := w.names.readDir(path)
 	for _, e := range entries {
-		below := filepath.Join(path, e.Name())
+		below := w.names.join(path, e.Name())
 		switch {
 		case err != nil:
 		case hidden(e.Name(), e.IsDir(), "._"):
@@ -100,7 +127,7 @@ func (w *fileList) folder(path string) error {
 			err = w.folder(below)
 		case isParquet(e.Name()):
 			var info fs.FileInfo
-			if info, err = os.Stat(below); err == nil && !info.IsDir() {
+			if info, err = w.names.stat(below); err == nil && !info.IsDir() {
 				if err = w.checkLink(below, e.Type()); err == nil {
 					err = w.file(below, info)
 				}
@@ -127,7 +154,11 @@ func (w *fileList) pattern(path string) error {
 	if filepath.IsAbs(path) {
 		folder = separator
 	}
-	parts := strings.Split(strings.Trim(filepath.Clean(path), separator), separator)
+	return w.patternIn(folder, strings.Split(strings.Trim(filepath.Clean(path), separator), separator))
+}
+
+// patternIn is pattern for the parts of a pattern below a folder.
+func (w *fileList) patternIn(folder string, parts []string) error {
 	if parts[len(parts)-1] == "**" {
 		parts = append(parts, "*")
 	}
@@ -137,7 +168,7 @@ func (w *fileList) pattern(path string) error {
 		err = w.match(folder, parts, folders)
 	}
 	if errors.Is(err, filepath.ErrBadPattern) {
-		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a pattern: a [ has no ]")}
+		err = &fs.PathError{Op: "read", Path: w.path, Err: errors.New("not a pattern: a [ has no ]")}
 	}
 	return err
 }
@@ -155,7 +186,7 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 			}
 			return w.match(path, rest, folders)
 		}
-		info, err := os.Stat(path)
+		info, err := w.names.stat(path)
 		if err == nil && link {
 			if err = w.checkLink(path, mode); err == nil && folders && info.IsDir() {
 				err = w.checkFolder(path)
@@ -176,8 +207,8 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 			return err
 		}
 	} else {
-		path := filepath.Join(folder, part)
-		info, err := os.Lstat(path)
+		path := w.names.join(folder, part)
+		info, err := w.names.lstat(path)
 		switch {
 		case err == nil: // an existing file has this very name, even if it looks like a pattern
 			return next(path, info.Mode())
@@ -185,10 +216,10 @@ func (w *fileList) match(folder string, parts []string, folders bool) error {
 			return unlessAbsent(err)
 		}
 	}
-	entries, err := os.ReadDir(folder)
+	entries, err := w.names.readDir(folder)
 	err = unlessAbsent(err)
 	for _, e := range entries {
-		below := filepath.Join(folder, e.Name())
+		below := w.names.join(folder, e.Name())
 		switch {
 		case err != nil:
 		case hidden(e.Name(), e.IsDir(), ".") && !strings.HasPrefix(part, "."):

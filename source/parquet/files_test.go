@@ -69,7 +69,7 @@ func TestPatternsAndFoldersNameFiles(t *testing.T) {
 		"d.parquet":          "d.parquet/in.parquet",
 		"note.txt":           "note.txt",
 	} {
-		got, err := expand([]string{pattern}, OpenOptions{})
+		got, err := Files(t.Context(), []string{pattern})
 		require.NoError(t, err, pattern)
 		require.Equal(t, strings.Fields(want), got, pattern)
 	}
@@ -86,11 +86,11 @@ func TestPatternsAndFoldersNameFiles(t *testing.T) {
 		os.DevNull:           "neither a file nor a folder",
 		filepath.Dir("/n/*"): "no such file",
 	} {
-		_, err := expand([]string{path}, OpenOptions{})
+		_, err := Files(t.Context(), []string{path})
 		require.ErrorContains(t, err, want, path)
 		require.ErrorContains(t, err, path)
 	}
-	_, err := expand([]string{"t1.parquet", "none*"}, OpenOptions{})
+	_, err := Files(t.Context(), []string{"t1.parquet", "none*"})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -114,7 +114,7 @@ func TestPatternsMatchAsInDuckDB(t *testing.T) {
 	answers := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	require.Len(t, answers, len(patterns))
 	for i, pattern := range patterns {
-		got, err := expand([]string{pattern}, OpenOptions{})
+		got, err := Files(t.Context(), []string{pattern})
 		require.NoError(t, err, pattern)
 		var files []string // DuckDB does not read matching folders
 		for _, f := range got {

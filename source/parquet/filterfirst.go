@@ -426,7 +426,7 @@ func (f *filterFirst) without(p pendingRows) []rowRange {
 	var columns []pagesOfColumn
 	for _, c := range f.scan.columns {
 		if p.file.cols[c].constant == nil {
-			columns = append(columns, p.file.pagesOf(p.group, c))
+			columns = append(columns, p.file.pagesOf(f.ctx, p.group, c))
 		}
 	}
 	var skipped []rowRange
@@ -474,7 +474,7 @@ type pagesOfColumn struct {
 }
 
 // pagesOf returns the pages of a column of a row group.
-func (f *file) pagesOf(group, column int) (p pagesOfColumn) {
+func (f *file) pagesOf(ctx context.Context, group, column int) (p pagesOfColumn) {
 	g := &f.groups[group]
 	m := &g.chunks[column]
 	p.rows, p.size = g.rows, m.size
@@ -482,7 +482,7 @@ func (f *file) pagesOf(group, column int) (p pagesOfColumn) {
 		return p
 	}
 	var offsets format.OffsetIndex
-	if f.readStructure(m.offsetIndex, &offsets) != nil {
+	if f.readStructure(ctx, m.offsetIndex, &offsets) != nil {
 		return p
 	}
 	pages, ok := rowsOfPages(&offsets, m, g.rows)

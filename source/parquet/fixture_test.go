@@ -658,7 +658,7 @@ func TestStrictFilesWithDifferentSchemasAreRefusedByFileAndColumn(t *testing.T) 
 }
 
 func TestInspectShowsNestedColumnsAndStatistics(t *testing.T) {
-	info, err := Inspect("testdata/nested.parquet")
+	info, err := Inspect(t.Context(), "testdata/nested.parquet")
 	require.NoError(t, err)
 	require.Equal(t, "list", info.Columns[1].Name)
 	require.Equal(t, "BIGINT[]", info.Columns[1].Type)
@@ -667,7 +667,7 @@ func TestInspectShowsNestedColumnsAndStatistics(t *testing.T) {
 	require.Equal(t, "0", *info.RowGroups[0].Chunks[0].Min)
 	require.Equal(t, "19", *info.RowGroups[0].Chunks[0].Max)
 	require.Equal(t, "SNAPPY", info.RowGroups[0].Chunks[0].Codec)
-	index, err := Inspect("testdata/page-index.parquet")
+	index, err := Inspect(t.Context(), "testdata/page-index.parquet")
 	require.NoError(t, err)
 	require.True(t, index.RowGroups[0].Chunks[0].PageIndex)
 }

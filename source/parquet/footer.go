@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"math"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -123,15 +125,19 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 	return err
 }
 
-// readFile reads the footer of a file and checks that its numbers are possible.
-func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable, err error) {
-	o, err := openVersion(path)
+// readFile reads the footer of a file and checks that its numbers are possible. version is nil for the version that the
+// file has now.
+func readFile(ctx context.Context, address string, version *Version) (f *file, columns []leaf,
+	refused []source.Unreadable, err error) {
+	o, err := store.Open(ctx, address, version)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer o.Close()
+	path := store.Display(address)
 	at := location{path: path, rowGroup: -1}
-	meta, err := readMetadata(o, o.version.Size)
+	size := o.Version().Size
+	meta, err := readMetadata(readerAt{ctx, o}, size)
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}
@@ -153,10 +159,10 @@ func readFile(path string) (f *file, columns []leaf, refused []source.Unreadable
 		columns[i].ordered = columns[i].ordered && len(meta.ColumnOrders) == leaves &&
 			meta.ColumnOrders[columns[i].leaf].Value != nil
 	}
-	f = &file{path: path, size: o.version.Size, rows: meta.NumRows, layout: meta.layout(),
+	f = &file{path: path, size: size, rows: meta.NumRows, layout: meta.layout(),
 		groups: make([]rowGroup, len(meta.RowGroups))}
 	f.metadata = meta.pairs()
-	f.handle.path, f.handle.version = path, o.version
+	f.handle.path, f.handle.version = address, o.Version()
 	rows, total := meta.NumRows, int64(0)
 	if rows == 0 {
 		rows = math.MaxInt64 // some writers omit it; the row groups have the number too

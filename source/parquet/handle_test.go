@@ -16,6 +16,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 )
 
 type versionRow struct {
@@ -145,20 +146,20 @@ func TestSamplesAndMetadataOfAChangedFileAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, source.ErrChanged, name)
 		require.NoError(t, lease.Close())
 		chunk := file.groups[0].chunks[0]
-		_, err = file.someInBloom(chunk.bloom, nil)
+		_, err = file.someInBloom(t.Context(), chunk.bloom, nil)
 		require.ErrorIs(t, err, source.ErrChanged, name)
 		var index struct{}
-		require.ErrorIs(t, file.readStructure(chunk.columnIndex, &index), source.ErrChanged, name)
+		require.ErrorIs(t, file.readStructure(t.Context(), chunk.columnIndex, &index), source.ErrChanged, name)
 	}
 }
 
 func TestAFileThatIsWrittenWhileItsFooterIsReadIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	writeVersion(t, path, 1<<20)
-	f, err := openVersion(path)
+	f, err := store.Open(t.Context(), path, nil)
 	require.NoError(t, err)
 	defer f.Close()
 	changes["it is written in place"](t, path)
-	_, err = readMetadata(f, f.version.Size)
+	_, err = readMetadata(readerAt{t.Context(), f}, f.Version().Size)
 	require.ErrorIs(t, err, source.ErrChanged)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 )
 
 // nullPartition is the value in the name of a folder that means null, as in Hive.
@@ -21,6 +22,8 @@ const nullPartition = "__HIVE_DEFAULT_PARTITION__"
 // Listing has the files of a source, before any of them is opened.
 type Listing struct {
 	Paths []string
+	// versions has the versions of objects, which a listing of an object store tells.
+	versions map[string]Version
 	// Partitions are the columns in the names of folders, in the order of the first path.
 	Partitions []Partition
 }
@@ -31,6 +34,14 @@ type Partition struct {
 	Field gpu.Field
 	// Values has the value of each path. It may be null.
 	Values []gpu.Scalar
+}
+
+// version returns the version of a file if its listing tells it, or else nil.
+func (l *Listing) version(path string) *Version {
+	if v, ok := l.versions[path]; ok {
+		return &v
+	}
+	return nil
 }
 
 // of returns some of the files.
@@ -58,11 +69,14 @@ func (l *Listing) of(kept []int) (some Listing) {
 // Values that do not have the type, and files with other partition columns, are a source.ErrData.
 // Paths that include opt.Output are an ErrOutput.
 func List(paths []string, opt OpenOptions) (*Listing, error) {
-	names, err := expand(paths, opt)
+	l, err := expand(paths, opt)
 	if err != nil {
 		return nil, err
 	}
-	l := &Listing{Paths: names}
+	names := make([]string, len(l.Paths)) // for errors
+	for i, path := range l.Paths {
+		names[i] = store.Display(path)
+	}
 	if opt.NoPartitions || len(names) == 0 {
 		return l, nil
 	}

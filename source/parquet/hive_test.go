@@ -71,7 +71,7 @@ func TestFoldersOfPartitionsAreNeverHidden(t *testing.T) {
 		dir + "/_k=2/**/*.parquet": {"_k=2/.j=3/f.parquet", "_k=2/_other/f.parquet"},
 		dir + "/_k=2":              {"_k=2/.j=3/f.parquet"},
 	} {
-		got, err := expand([]string{path}, OpenOptions{})
+		got, err := Files(t.Context(), []string{path})
 		require.NoError(t, err)
 		for i := range got {
 			got[i] = strings.TrimPrefix(got[i], dir+"/")

@@ -288,7 +288,7 @@ func TestStridesKeepTheirRowsWhereAnUncompressedSizeIsAClaim(t *testing.T) {
 		}))
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err)
-		cut, total, err := table.planScan(source.ScanOptions{Columns: []int{0}}, 1)
+		cut, total, err := table.planScan(t.Context(), source.ScanOptions{Columns: []int{0}}, 1)
 		require.NoError(t, err)
 		require.EqualValues(t, table.Rows(), total.RowsTotal)
 		strides := 0
@@ -412,7 +412,7 @@ func FuzzOpenRead(f *testing.F) {
 		if table.Rows() > 1<<22 {
 			return // many rows in few bytes are valid, but slow to count
 		}
-		_, err = Inspect(path)
+		_, err = Inspect(t.Context(), path)
 		require.NoError(t, err)
 		requireHarmless(t, []string{path})
 	})

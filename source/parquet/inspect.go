@@ -1,6 +1,11 @@
 package parquet
 
-import "github.com/gstream/gstream/gpu"
+import (
+	"context"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source/store"
+)
 
 // FileInfo describes a Parquet file, as text and as JSON.
 type FileInfo struct {
@@ -50,13 +55,14 @@ type ChunkInfo struct {
 
 // Inspect reads the metadata of a file, including columns that cannot be scanned. It returns the
 // same errors as Open.
-func Inspect(path string) (info *FileInfo, err error) {
-	f, flat, refused, err := readFile(path)
+func Inspect(ctx context.Context, path string) (info *FileInfo, err error) {
+	f, flat, refused, err := readFile(ctx, path, nil)
 	if err != nil {
 		return nil, err
 	}
+	path = store.Display(path)
 	at := location{path: path, rowGroup: -1}
-	o, err := f.handle.acquire()
+	o, err := f.handle.acquire(ctx)
 	if err != nil {
 		return nil, at.wrap(err)
 	}

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -9,12 +10,15 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 	"golang.org/x/sync/errgroup"
 )
 
 // OpenOptions configure the opening of files.
 type OpenOptions struct {
-	// Threads bounds the number of footers that are read concurrently. 0 means GOMAXPROCS.
+	// Context ends the reads of footers, and the listing of an object store. nil means that nothing does.
+	Context context.Context
+	// Threads bounds the number of footers that are read concurrently. 0 means GOMAXPROCS, and more for object stores.
 	Threads int
 	// Strict makes it an error if files have different columns or types.
 	Strict bool
@@ -36,6 +40,30 @@ type OpenOptions struct {
 	// names the output itself, or something in it, is allowed: the job then replaces its input.
 	Output *Output
 }
+
+// context returns the context of the options.
+func (o *OpenOptions) context() context.Context {
+	if o.Context == nil {
+		return context.Background()
+	}
+	return o.Context
+}
+
+// remoteReads is the number of reads of objects that run at the same time in a scan, or while footers are read. A read
+// waits for the network most of the time.
+const remoteReads = 32
+
+// threadsFor returns the number of goroutines that read the footers of files.
+func threadsFor(paths []string) int {
+	n := runtime.GOMAXPROCS(0)
+	if slices.ContainsFunc(paths, isRemote) {
+		n = max(n, remoteReads)
+	}
+	return n
+}
+
+// isRemote reports whether a path is not one of the local file system.
+func isRemote(path string) bool { return store.Scheme(path) != "" }
 
 // Table presents the files of one scan as one table. It implements source.Table. It keeps
 // no file open.
@@ -94,20 +122,21 @@ func (l *Listing) Open(keep func(i int) bool, opt OpenOptions) (*Table, error) {
 	}
 	threads := opt.Threads
 	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
+		threads = threadsFor(names)
 	}
+	ctx := opt.context()
 	type footer struct {
 		columns []leaf
 		refused []source.Unreadable
 	}
-	t := &Table{files: make([]*file, len(names)), first: names[0], ruled: len(l.Paths) - len(names)}
+	t := &Table{files: make([]*file, len(names)), first: store.Display(names[0]), ruled: len(l.Paths) - len(names)}
 	footers := make([]footer, len(names))
 	var g errgroup.Group
 	g.SetLimit(threads)
 	for i, name := range names {
 		g.Go(func() (err error) {
 			f := &footers[i]
-			if t.files[i], f.columns, f.refused, err = readFile(name); err == nil && i > 0 {
+			if t.files[i], f.columns, f.refused, err = readFile(ctx, name, l.version(name)); err == nil && i > 0 {
 				digest(t.files[i].metadata)
 			}
 			return err

@@ -65,7 +65,7 @@ func TestASourceThatIncludesTheOutputIsRefused(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(output), 0o777))
 		require.NoError(t, os.WriteFile(output, nil, 0o666))
 		for _, path := range strings.Fields(c) {
-			files, err := expand([]string{path}, OpenOptions{})
+			files, err := Files(t.Context(), []string{path})
 			require.NoError(t, err)
 			require.Condition(t, func() bool {
 				for _, f := range files {

@@ -1,6 +1,8 @@
 package parquet
 
 import (
+	"context"
+
 	"github.com/gstream/gstream/source"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -11,7 +13,7 @@ const maxIndexBytes = 16 << 20
 // pageRanges returns the rows of the pages of a row group that the page index does not rule out. ok
 // is false if there is no page index, or one that does not fit the row group. Such an index is not
 // used, and no row is lost.
-func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, ok bool) {
+func (f *file) pageRanges(ctx context.Context, g *rowGroup, p source.Predicate) (ranges []rowRange, ok bool) {
 	m := &g.chunks[p.Column]
 	if m.columnIndex.size == 0 || m.offsetIndex.size == 0 ||
 		max(m.columnIndex.size, m.offsetIndex.size) > maxIndexBytes {
@@ -19,7 +21,7 @@ func (f *file) pageRanges(g *rowGroup, p source.Predicate) (ranges []rowRange, o
 	}
 	var values format.ColumnIndex
 	var offsets format.OffsetIndex
-	if f.readStructure(m.columnIndex, &values) != nil || f.readStructure(m.offsetIndex, &offsets) != nil {
+	if f.readStructure(ctx, m.columnIndex, &values) != nil || f.readStructure(ctx, m.offsetIndex, &offsets) != nil {
 		return nil, false
 	}
 	pages, ok := rowsOfPages(&offsets, m, g.rows)
@@ -117,9 +119,9 @@ func (c leaf) pageRefuted(x *format.ColumnIndex, i int, p source.Predicate) bool
 }
 
 // readStructure decodes the thrift structure at a range of the file.
-func (f *file) readStructure(e extent, v any) (err error) {
+func (f *file) readStructure(ctx context.Context, e extent, v any) (err error) {
 	defer guard(&err)
-	src, err := f.handle.acquire()
+	src, err := f.handle.acquire(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"context"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -48,7 +49,7 @@ type rowRange struct{ from, to int64 }
 
 // pruneAll returns the rows of each row group of each file that remain after pruning. Several
 // threads read page indexes and Bloom filters.
-func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowRange, error) {
+func (t *Table) pruneAll(ctx context.Context, predicates []source.Predicate, threads int) ([][][]rowRange, error) {
 	left := make([][][]rowRange, len(t.files))
 	var work errgroup.Group
 	work.SetLimit(threads)
@@ -57,12 +58,15 @@ func (t *Table) pruneAll(predicates []source.Predicate, threads int) ([][][]rowR
 		for g := range f.groups {
 			work.Go(func() (err error) {
 				defer guard(&err)
-				left[i][g] = f.prune(g, predicates)
+				left[i][g] = f.prune(ctx, g, predicates)
 				return nil
 			})
 		}
 	}
-	return left, work.Wait()
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	return left, context.Cause(ctx)
 }
 
 // strideRows returns the number of rows of a full stride.
@@ -75,9 +79,10 @@ func strideRows(opt source.ScanOptions) int64 {
 
 // planScan prunes the row groups. It returns a cutter that cuts the remaining rows into strides,
 // and the total amount of work.
-func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total source.Progress, err error) {
+func (t *Table) planScan(ctx context.Context, opt source.ScanOptions, threads int) (cut cutter, total source.Progress,
+	err error) {
 	cut.target, cut.columns, cut.lease = strideRows(opt), opt.Columns, opt.Lease
-	left, err := t.pruneAll(opt.Prune, threads)
+	left, err := t.pruneAll(ctx, opt.Prune, threads)
 	if err != nil {
 		return cut, total, err
 	}
@@ -98,7 +103,7 @@ func (t *Table) planScan(opt source.ScanOptions, threads int) (cut cutter, total
 				continue
 			}
 			if !f.reads(opt.Columns) {
-				if err := f.countRows(g, opt.Lease); err != nil {
+				if err := f.countRows(ctx, g, opt.Lease); err != nil {
 					return cut, total, err
 				}
 			}
@@ -137,7 +142,7 @@ func (f *file) reads(columns []int) bool {
 
 // countRows checks the number of rows that a row group claims against its pages. It is for a scan
 // that does not read these pages.
-func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
+func (f *file) countRows(ctx context.Context, group int, lease *gpu.Lease) (err error) {
 	g := &f.groups[group]
 	if g.smallest == nil || g.rows <= max(countedRows, countedRowsPerByte*g.smallest.size) {
 		return nil
@@ -146,7 +151,7 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 	defer guard(&err)
 	col := g.counted
 	col.constant = nil // read the pages of the column, although they have only nulls
-	c := newChunkOf(lease, f, group, col, g.smallest, nil)
+	c := newChunkOf(ctx, lease, f, group, col, g.smallest, nil)
 	defer c.discard()
 	if err := c.passAll(); err != nil {
 		return err
@@ -160,11 +165,12 @@ func (f *file) countRows(group int, lease *gpu.Lease) (err error) {
 // untrusted files.
 type cutter struct {
 	target  int64
-	columns []int      // columns that the scan reads
-	lease   *gpu.Lease // lease for the memory of the chunks; nil if nothing will be decoded
-	groups  []uncut    // in order
-	rows    int64      // of groups
-	open    bool       // more row groups will be added
+	columns []int           // columns that the scan reads
+	lease   *gpu.Lease      // lease for the memory of the chunks; nil if nothing will be decoded
+	ctx     context.Context // ends the reads of the chunks
+	groups  []uncut         // in order
+	rows    int64           // of groups
+	open    bool            // more row groups will be added
 	// least, unless it is 0, ends a stride of small row groups that has so many rows. While the cutter is open, it
 	// waits for so many rows, so strides do not depend on when row groups are added.
 	least int64
@@ -214,7 +220,7 @@ func (c *cutter) next() (s stridePlan) {
 		if u.chunks == nil && c.lease != nil {
 			wanted := slices.Clone(u.ranges)
 			for _, i := range c.columns {
-				u.chunks = append(u.chunks, newEncodedChunk(c.lease, u.file, u.group, i, wanted))
+				u.chunks = append(u.chunks, newEncodedChunk(c.ctx, c.lease, u.file, u.group, i, wanted))
 			}
 		}
 		s.take(u, n)

@@ -1,12 +1,14 @@
 package parquet
 
 import (
+	"context"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
 )
 
 // prune returns the rows of a row group for which all predicates may be true, as ranges in order.
-func (f *file) prune(group int, predicates []source.Predicate) []rowRange {
+func (f *file) prune(ctx context.Context, group int, predicates []source.Predicate) []rowRange {
 	g := &f.groups[group]
 	if g.rows == 0 {
 		return nil
@@ -19,13 +21,13 @@ func (f *file) prune(group int, predicates []source.Predicate) []rowRange {
 		}
 	}
 	for _, p := range predicates {
-		if f.absent(g, p) {
+		if f.absent(ctx, g, p) {
 			return nil
 		}
 	}
 	ranges := []rowRange{{0, g.rows}}
 	for _, p := range predicates {
-		if pages, ok := f.pageRanges(g, p); ok {
+		if pages, ok := f.pageRanges(ctx, g, p); ok {
 			ranges = intersect(ranges, pages)
 		}
 	}

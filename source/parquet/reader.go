@@ -57,7 +57,7 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if err := source.CheckMemory(t, opt); err != nil {
 		return nil, err
 	}
-	cut, total, err := t.planScan(opt, threads)
+	cut, total, err := t.planScan(ctx, opt, threads)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,8 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 
 // start starts the workers.
 func (r *reader) start(ctx context.Context, opt source.DecodeOptions) {
-	r.slots, r.inflight = opt.Slots, opt.Inflight
+	r.slots, r.inflight, r.ctx = opt.Slots, opt.Inflight, ctx
+	r.cut.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.upcoming = r.cut.next()
 	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
 	for range opt.Threads {
@@ -132,6 +133,8 @@ type reader struct {
 	pages         bool // leave to the device what it can decode
 	inflight      int
 	inflightBytes int64
+	ctx           context.Context         // of the scan
+	cancel        context.CancelCauseFunc // ends the reads of the chunks
 	unwatch       func() bool
 	trace         func(string, time.Time)
 	slots         chan struct{}
@@ -554,6 +557,7 @@ func (r *reader) stop(err error) {
 	if r.err == nil {
 		r.err = err
 	}
+	r.cancel(r.err)
 	r.work.Broadcast()
 	r.ready.Broadcast()
 	r.taking.Broadcast()

@@ -12,7 +12,7 @@ import (
 // have other values.
 func (t *Table) Sample(ctx context.Context, lease *gpu.Lease, columns []int, rows int) (_ *gpu.Stride, err error) {
 	opt := source.ScanOptions{Columns: columns, StrideRows: rows, Lease: lease}
-	plan := t.samplePlan(opt)
+	plan := t.samplePlan(ctx, opt)
 	r := t.newReader(opt, source.Progress{})
 	s := &gpu.Stride{Schema: r.schema, Rows: plan.rows}
 	defer func() {
@@ -41,7 +41,7 @@ func (t *Table) Sample(ctx context.Context, lease *gpu.Lease, columns []int, row
 }
 
 // samplePlan chooses the rows of a sample.
-func (t *Table) samplePlan(opt source.ScanOptions) (plan stridePlan) {
+func (t *Table) samplePlan(ctx context.Context, opt source.ScanOptions) (plan stridePlan) {
 	type place struct {
 		file  *file
 		group int
@@ -72,7 +72,7 @@ func (t *Table) samplePlan(opt source.ScanOptions) (plan stridePlan) {
 		n := min(int64(opt.StrideRows/len(chosen)), p.file.groups[p.group].rows)
 		s := segment{file: p.file, group: p.group, to: n}
 		for _, c := range opt.Columns {
-			s.chunks = append(s.chunks, newEncodedChunk(opt.Lease, p.file, p.group, c, []rowRange{{0, n}}))
+			s.chunks = append(s.chunks, newEncodedChunk(ctx, opt.Lease, p.file, p.group, c, []rowRange{{0, n}}))
 		}
 		plan.segments = append(plan.segments, s)
 		plan.rows += int(n)

@@ -36,7 +36,7 @@ func TestASampleHasRowsOfTheTable(t *testing.T) {
 			require.LessOrEqual(t, s.Rows, rows, path)
 			require.Equal(t, table.Rows() == 0, s.Rows == 0, path)
 			row := 0
-			for _, g := range table.samplePlan(source.ScanOptions{StrideRows: rows}).segments {
+			for _, g := range table.samplePlan(t.Context(), source.ScanOptions{StrideRows: rows}).segments {
 				first := int64(0)
 				for i := range g.group {
 					first += g.file.groups[i].rows

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source/store"
 )
 
 // Snapshot identifies the files of a table and the versions in which they were opened. It can be
@@ -23,19 +23,18 @@ type Snapshot struct {
 	Empty bool `json:",omitempty"`
 }
 
-// Version identifies the content of a file: a replaced file has another inode, and a file that was
-// overwritten has another size or time.
-type Version struct {
-	Device, Inode uint64
-	Size          int64
-	Modified      time.Time
-}
-
 // Snapshot returns the files of the table, with absolute paths.
 func (t *Table) Snapshot() (*Snapshot, error) {
 	s := t.snapshot
 	s.Paths = slices.Clone(s.Paths)
 	for i, path := range s.Paths {
+		if store.Display(path) != path {
+			return nil, fmt.Errorf("%s: the address has a query, which may be a key, so it cannot be part of a plan",
+				store.Display(path))
+		}
+		if isRemote(path) {
+			continue
+		}
 		var err error
 		if s.Paths[i], err = filepath.Abs(path); err != nil {
 			return nil, err
@@ -55,17 +54,24 @@ func (s *Snapshot) Open() (*Table, error) {
 				len(p.Values), p.Field.Name)
 		}
 	}
+	l := s.Listing
+	l.versions = map[string]Version{}
+	for i, path := range l.Paths {
+		if isRemote(path) {
+			l.versions[path] = s.Versions[i] // the first read fails if there is another one
+		}
+	}
 	var keep func(int) bool
 	if s.Empty {
 		keep = func(int) bool { return false }
 	}
-	t, err := s.Listing.Open(keep, OpenOptions{Strict: s.Strict, Schema: s.Schema})
+	t, err := l.Open(keep, OpenOptions{Strict: s.Strict, Schema: s.Schema})
 	if err != nil {
 		return nil, err
 	}
 	for i, v := range t.snapshot.Versions {
 		if v != s.Versions[i] {
-			return nil, fmt.Errorf("%s: %w", s.Paths[i], s.Versions[i].changed(v))
+			return nil, fmt.Errorf("%s: %w", s.Paths[i], s.Versions[i].Changed(v))
 		}
 	}
 	t.ruled = s.Ruled

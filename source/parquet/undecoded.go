@@ -610,14 +610,14 @@ func (b *pagesBuilder) addDictionaries() (reason string, err error) {
 	return "", nil
 }
 
-// decodeAgain decodes column i of a stride on the CPU. It reads the pages again.
+// decodeAgain decodes column i of a stride on the CPU. It reads the pages again, maybe after the end of the scan.
 func (r *reader) decodeAgain(plan *stridePlan, i int) (col gpu.Column, err error) {
 	again := &stridePlan{rows: plan.rows}
 	fresh := map[*encodedChunk]*encodedChunk{}
 	for _, s := range plan.segments {
 		c := s.chunks[i]
 		if fresh[c] == nil {
-			fresh[c] = newChunkOf(r.lease, c.file, c.group, c.col, c.meta, nil)
+			fresh[c] = newChunkOf(r.ctx, r.lease, c.file, c.group, c.col, c.meta, nil)
 			defer fresh[c].discard()
 		}
 		c = fresh[c]

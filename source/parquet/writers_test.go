@@ -236,7 +236,7 @@ func TestColumnsOfOneNameAreNamedApart(t *testing.T) {
 		require.Len(t, got[name], 1, name)
 		require.EqualValues(t, i, got[name][0].Int.Int64(), name)
 	}
-	info, err := Inspect("testdata/duplicates.parquet")
+	info, err := Inspect(t.Context(), "testdata/duplicates.parquet")
 	require.NoError(t, err)
 	require.Equal(t, "a_2", info.Columns[4].Name)
 	require.Equal(t, "BIGINT", info.Columns[4].Type)
@@ -280,7 +280,7 @@ func TestAFooterThatLeavesItsRowsOutHasThoseOfItsRowGroups(t *testing.T) {
 		require.Equal(t, want, got)
 		table, err := Open(path, OpenOptions{})
 		require.NoError(t, err)
-		info, err := Inspect(path[0])
+		info, err := Inspect(t.Context(), path[0])
 		require.NoError(t, err)
 		require.Equal(t, table.Rows(), info.Rows)
 	}
@@ -314,7 +314,7 @@ func TestAKeyOfTheMetadataMayHaveNoValue(t *testing.T) {
 			magic...)
 	})
 	require.Len(t, readColumn(t, path), 260)
-	info, err := Inspect(path[0])
+	info, err := Inspect(t.Context(), path[0])
 	require.NoError(t, err)
 	require.Equal(t, []string{"alone"}, info.Metadata)
 }
@@ -543,7 +543,7 @@ func TestEncryptedFilesAndColumnsAreRefusedByThatName(t *testing.T) {
 		got, _, err := scan(t, 0, path, source.ScanOptions{})
 		require.NoError(t, err)
 		require.Equal(t, "00259", got["s"][259].Str)
-		info, err := Inspect(path[0])
+		info, err := Inspect(t.Context(), path[0])
 		require.NoError(t, err)
 		require.Contains(t, info.Columns[1].Unreadable, "encrypted")
 	}

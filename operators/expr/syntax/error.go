@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -32,7 +33,8 @@ func (e *Error) Error() string {
 	if i := strings.IndexByte(e.Src[e.Pos:], '\n'); i >= 0 {
 		end = e.Pos + i
 	}
-	before, after := e.Src[start:e.Pos], e.Src[e.Pos:end]
+	line := hideQueries(e.Src[start:end])
+	before, after := line[:e.Pos-start], line[e.Pos-start:]
 	const window = 60
 	if n := len(before); n > window {
 		before = "…" + cutLeft(before, window)
@@ -47,6 +49,25 @@ func (e *Error) Error() string {
 		return ' '
 	}, before)
 	return fmt.Sprintf("line %d, column %d: %s\n    %s%s\n    %s^", e.Line, e.Col, e.Msg, before, after, pad)
+}
+
+// addressQuery is the part of an address that may be a key: a user with a password, or the query.
+var addressQuery = regexp.MustCompile(`(?i)https?://([^/\s'"?#]*@)?[^\s'"?#]*([?#][^\s'"]*)?`)
+
+// hideQueries replaces the bytes of addresses that may be a key by as many asterisks.
+func hideQueries(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	b := []byte(text)
+	for _, m := range addressQuery.FindAllStringSubmatchIndex(text, -1) {
+		for k := 2; k < len(m); k += 2 {
+			for i := m[k] + 1; m[k] >= 0 && i < m[k+1]; i++ {
+				b[i] = '*'
+			}
+		}
+	}
+	return string(b)
 }
 
 func cutLeft(s string, n int) string {
@@ -80,7 +101,7 @@ func NewError(src string, pos int, format string, args ...any) *Error {
 	pos = min(max(pos, 0), len(src))
 	start := strings.LastIndexByte(src[:pos], '\n') + 1
 	return &Error{
-		Pos: pos, Src: src, Msg: fmt.Sprintf(format, args...),
+		Pos: pos, Src: src, Msg: hideQueries(fmt.Sprintf(format, args...)),
 		Line: strings.Count(src[:pos], "\n") + 1,
 		Col:  utf8.RuneCountInString(src[start:pos]) + 1,
 	}

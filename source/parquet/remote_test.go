@@ -1,0 +1,213 @@
+package parquet
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gstream/gstream/gpu/host/hosttest"
+	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
+	"github.com/gstream/gstream/source/store/storetest"
+)
+
+// bucket is the address of the bucket of these tests.
+const bucket = "s3://" + storetest.Bucket + "/"
+
+// TestPatternsAndFoldersNameTheSameObjectsAsFiles compares an object store with the folder that it serves.
+func TestPatternsAndFoldersNameTheSameObjectsAsFiles(t *testing.T) {
+	var names []string
+	for _, n := range globTree {
+		if !strings.Contains(n, " -> ") {
+			names = append(names, n)
+		}
+	}
+	dir := tree(t, append(names, "a-b/1.parquet", "a/1.parquet.d/x.parquet", "y=2024/m=1/_k=2/p.parquet",
+		"y=2024/m=1/_k/q.parquet", "é ?+&.parquet", "with space/a%20b.parquet")...)
+	storetest.Use(t, storetest.Folder(t, dir))
+	for _, pattern := range []string{
+		"*.parquet", "**/*.parquet", "a/**", "a/**/*.parquet", "**/b/*.parquet", "**/b/**/*.parquet", "**/**/c/*",
+		"a**/*.parquet", "*/e*.parquet", ".*.parquet", ".hid/*.parquet", ".hid", "_und", "[a-z]?.parquet", "ext",
+		"a/x[1].parquet", "a/x[[]1].parquet", "t1.parquet", "d*", "y=*", "y=2024/**/*.parquet", "y=2024", "*", "**",
+		"é*", "ext/", "a", "with space/*", "none", "none*", "none/*.parquet", "a/[x", "a/1.parquet", "",
+	} {
+		want, wrong := Files(t.Context(), []string{filepath.Join(dir, pattern)})
+		for i := range want {
+			rel, err := filepath.Rel(dir, want[i])
+			require.NoError(t, err)
+			want[i] = bucket + rel
+		}
+		l, err := expand([]string{bucket + pattern}, OpenOptions{})
+		if wrong != nil {
+			require.Error(t, err, pattern)
+			require.ErrorContains(t, err, bucket+pattern)
+			require.Equal(t, errors.Is(wrong, os.ErrNotExist), errors.Is(err, os.ErrNotExist), "%s: %v", pattern, err)
+			continue
+		}
+		require.NoError(t, err, pattern)
+		require.Equal(t, want, l.Paths, pattern)
+		for _, path := range l.Paths {
+			now, err := store.Stat(t.Context(), path)
+			require.NoError(t, err)
+			require.Equal(t, now, l.versions[path])
+		}
+	}
+}
+
+// remotePaths are addresses of test data, and the files that they stand for.
+func remotePaths(endpoint string) map[string]string {
+	web := endpoint + "/web/"
+	return map[string]string{
+		bucket + "types.parquet": "types.parquet", bucket + "enc*.parquet": "enc*.parquet",
+		bucket + "page-index.parquet":                "page-index.parquet",
+		web + "bloom.parquet?X-Amz-Signature=5ec7e7": "bloom.parquet",
+	}
+}
+
+// columnsOf are the options of a scan of all columns.
+func columnsOf(table *Table) (opt source.ScanOptions) {
+	for i := range table.Schema().Fields {
+		opt.Columns = append(opt.Columns, i)
+	}
+	return opt
+}
+
+// readTable reads all columns of a table.
+func readTable(t *testing.T, paths []string) (content, error) {
+	table, err := Open(paths, OpenOptions{Context: t.Context()})
+	if err != nil {
+		return content{}, err
+	}
+	opt := columnsOf(table)
+	opt.StrideRows = 1000
+	opt.Lease = hosttest.Budget(t, 0).Lease("scan")
+	defer func() { require.NoError(t, opt.Lease.Close()) }()
+	return readAll(table, opt)
+}
+
+// TestRowsOfAStoreAreThoseOfItsFiles reads through a proxy with faults, from versitygw if it is there.
+func TestRowsOfAStoreAreThoseOfItsFiles(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, string) string{"folder": storetest.Folder,
+		"versitygw": storetest.Gateway} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { goleak.VerifyNone(t, exceptDevice) })
+			endpoint := start(t, "testdata")
+			for seed := range uint64(3) {
+				if name == "versitygw" && seed != 1 {
+					continue
+				}
+				var faults []storetest.Fault
+				switch seed {
+				case 1:
+					faults = []storetest.Fault{storetest.Cut, storetest.Refuse, storetest.Delay, storetest.Lie,
+						storetest.Unranged}
+				case 2:
+					faults = []storetest.Fault{storetest.NewETag}
+				}
+				proxy := storetest.Proxy(t, endpoint, func(r *http.Request) storetest.Fault { return storetest.None })
+				if len(faults) > 0 {
+					proxy = storetest.Proxy(t, endpoint, storetest.Random(seed, 0.1, faults...))
+				}
+				storetest.Use(t, proxy)
+				for path, file := range remotePaths(proxy) {
+					if name == "versitygw" && strings.HasPrefix(path, "http") {
+						continue
+					}
+					files, err := Files(t.Context(), []string{filepath.Join("testdata", file)})
+					require.NoError(t, err)
+					want, err := readTable(t, files)
+					require.NoError(t, err)
+					got, err := readTable(t, []string{path})
+					if seed == 2 && err != nil {
+						require.ErrorIs(t, err, source.ErrChanged)
+						continue
+					}
+					require.NoError(t, err, path)
+					require.Equal(t, want, got, path)
+				}
+			}
+		})
+	}
+}
+
+// TestACancelledScanOfAStoreEndsAtOnce has a store that answers no more.
+func TestACancelledScanOfAStoreEndsAtOnce(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t, exceptDevice) })
+	endpoint := storetest.Folder(t, "testdata")
+	stopped := make(chan struct{})
+	var stop bool
+	proxy := storetest.Proxy(t, endpoint, func(r *http.Request) storetest.Fault {
+		if stop {
+			select {
+			case <-stopped:
+			case <-r.Context().Done():
+			}
+		}
+		return storetest.None
+	})
+	storetest.Use(t, proxy)
+	table, err := Open([]string{bucket + "types.parquet"}, OpenOptions{})
+	require.NoError(t, err)
+	stop = true
+	defer close(stopped)
+	for _, end := range []string{"the scan", "the reader"} {
+		opt := columnsOf(table)
+		opt.Lease = hosttest.Budget(t, 0).Lease("scan")
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := table.Scan(ctx, opt)
+		require.NoError(t, err)
+		begin := time.Now()
+		time.AfterFunc(20*time.Millisecond, func() {
+			if end == "the scan" {
+				cancel()
+			} else {
+				r.Close()
+			}
+		})
+		_, err = r.Read(t.Context())
+		require.Error(t, err)
+		require.NoError(t, r.Close())
+		require.Less(t, time.Since(begin), 2*time.Second, end)
+		require.NoError(t, opt.Lease.Close())
+		cancel()
+	}
+}
+
+func TestASnapshotOfAStoreIsOpenedInItsVersion(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string) {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "x.parquet"), b, 0o666))
+	}
+	write("types.parquet")
+	endpoint := storetest.Folder(t, dir)
+	storetest.Use(t, endpoint)
+	for _, path := range []string{bucket + "x.parquet", endpoint + "/web/x.parquet"} {
+		write("types.parquet")
+		table, err := Open([]string{path}, OpenOptions{})
+		require.NoError(t, err)
+		s, err := table.Snapshot()
+		require.NoError(t, err)
+		again, err := s.Open()
+		require.NoError(t, err)
+		require.Equal(t, table.Rows(), again.Rows())
+		write("bloom.parquet")
+		_, err = s.Open()
+		require.ErrorIs(t, err, source.ErrChanged)
+	}
+	table, err := Open([]string{endpoint + "/web/x.parquet?X-Amz-Signature=5ec7e7"}, OpenOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, table.Describe(), "5ec7e7")
+	_, err = table.Snapshot()
+	require.ErrorContains(t, err, "has a query, which may be a key")
+	require.NotContains(t, err.Error(), "5ec7e7")
+}
