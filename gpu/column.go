@@ -118,10 +118,11 @@ func Words(b *Buffer, n int) []uint64 {
 // IsValid reports whether row i of a host-addressable column is not null.
 func (c Column) IsValid(i int) bool { return c.Valid == nil || Bit(c.Valid.Bytes(), i) }
 
-// AllNull reports whether every row of a host-addressable column is null. It stops at the first value.
+// AllNull reports whether a column has rows and all are null, as far as the host can address the validity. It
+// stops at the first value.
 func (c Column) AllNull() bool {
-	if c.Valid == nil {
-		return c.Len == 0
+	if c.Len == 0 || c.Valid.Bytes() == nil {
+		return false
 	}
 	words := Words(c.Valid, c.Len)
 	for i, w := range words {

@@ -41,7 +41,9 @@ func CollectRows(t Task, schema *gpu.Schema, strides []*gpu.Stride, whole []int)
 			c := s.Cols[i]
 			s.Cols[i] = gpu.Column{}
 			parts = append(parts, c)
-			coded, plain = coded && c.Dict != nil, plain && c.Dict == nil
+			if !c.AllNull() { // nulls go with any coding
+				coded, plain = coded && c.Dict != nil, plain && c.Dict == nil
+			}
 			bytes += c.Data.Size()
 		}
 		fits := coded || plain && bytes <= math.MaxInt32

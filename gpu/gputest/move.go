@@ -425,7 +425,7 @@ func testConcat(t *testing.T, open Open) {
 	for _, typ := range moved() {
 		t.Run(typ.String(), func(t *testing.T) {
 			b := setUp(t, open)
-			for _, mode := range []string{"plain", "coded", "one dictionary", "mixed"} {
+			for _, mode := range []string{"plain", "coded", "one dictionary", "mixed", "coded and nulls"} {
 				if mode != "plain" && !typ.IsVar() {
 					continue
 				}
@@ -436,9 +436,15 @@ func testConcat(t *testing.T, open Open) {
 					if i%2 == 1 {
 						d.nulls = 0.4
 					}
+					coded := mode == "coded" || mode == "mixed" && i%2 == 0
+					if mode == "coded and nulls" {
+						if coded = i%3 > 0; !coded {
+							d.nulls = 1
+						}
+					}
 					values := b.random(typ, n, d)
 					want = append(want, values...)
-					c := b.up(column(typ, values, mode == "coded" || mode == "mixed" && i%2 == 0))[0]
+					c := b.up(column(typ, values, coded))[0]
 					parts = append(parts, c)
 				}
 				if mode == "one dictionary" {

@@ -189,6 +189,14 @@ func testRuns(t *testing.T, open Open) {
 			}
 		})
 	}
+	t.Run("distinct codes", func(t *testing.T) {
+		b := setUp(t, open)
+		for _, nulls := range []bool{false, true} {
+			texts, more := b.distinctCodes(3000, 2, nulls), b.distinctCodes(3000, 3, nulls)
+			b.checkRunsOf([]gpu.Column{texts}, [][]gpu.Scalar{b.down(texts)})
+			b.checkRunsOf([]gpu.Column{texts, more}, [][]gpu.Scalar{b.down(texts), b.down(more)})
+		}
+	})
 	i64 := gpu.Of(gpu.Int64)
 	t.Run("refuses", func(t *testing.T) {
 		for want, keys := range map[string][]gpu.Column{
@@ -206,12 +214,18 @@ func testRuns(t *testing.T, open Open) {
 
 // checkRuns numbers the runs of rows in their given order.
 func (b *bench) checkRuns(k keyCase, values [][]gpu.Scalar) {
-	t := b.t
-	t.Helper()
+	b.t.Helper()
 	var cols []gpu.Column
 	for i, v := range values {
 		cols = append(cols, column(k.types[i], v, k.coded[i]))
 	}
+	b.checkRunsOf(b.up(cols...), values)
+}
+
+// checkRunsOf checks the runs of columns with some values.
+func (b *bench) checkRunsOf(cols []gpu.Column, values [][]gpu.Scalar) {
+	t := b.t
+	t.Helper()
 	flags := make([]int, len(values))
 	var ids, firsts []int
 	for r := range values[0] {
@@ -220,7 +234,7 @@ func (b *bench) checkRuns(k keyCase, values [][]gpu.Scalar) {
 		}
 		ids = append(ids, len(firsts)-1)
 	}
-	a, first, err := b.q.Runs(b.l, b.up(cols...))
+	a, first, err := b.q.Runs(b.l, cols)
 	require.NoError(t, err)
 	requireInts(t, firsts, b.ints(first), "first rows")
 	requireInts(t, ids, b.ints(a.IDs()), "runs of rows")

@@ -3,6 +3,7 @@ package move
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/intern"
@@ -113,11 +114,17 @@ func Concat(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column) (gpu.Column,
 	return out, nil
 }
 
-// oneCoding returns the parts with one common dictionary, if all have dictionaries that together
-// have few values compared with the rows; otherwise it returns them without dictionaries. release
-// releases the new columns.
+// oneCoding returns the parts with one common dictionary, if all have the same or dictionaries that together
+// have few values compared with the rows; otherwise it returns them without dictionaries. Parts of nulls
+// get any dictionary. release releases the new columns.
 func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int) (out []gpu.Column, release func(),
 	err error) {
+	var made []gpu.Column
+	release = func() { gpu.ReleaseColumns(made) }
+	if parts, made, err = codeNulls(l, parts); err != nil {
+		return nil, nil, err
+	}
+	nulls := len(made)
 	same, coded, values := true, true, 0
 	for _, p := range parts {
 		if p.Dict == nil {
@@ -128,10 +135,8 @@ func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int)
 		same = same && p.Dict == parts[0].Dict
 	}
 	if same {
-		return parts, func() {}, nil
+		return parts, release, nil
 	}
-	var made []gpu.Column
-	release = func() { gpu.ReleaseColumns(made) }
 	if !coded || values > rows/2 || !parts[0].Type.IsVar() {
 		for _, p := range parts {
 			p, err = Expand(cores, l, p)
@@ -141,7 +146,7 @@ func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int)
 			}
 			made = append(made, p)
 		}
-		return made, release, nil
+		return made[nulls:], release, nil
 	}
 	// One dictionary of the distinct values, and the codes of each part in it.
 	in := intern.New(l)
@@ -182,11 +187,44 @@ func oneCoding(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column, rows int)
 	}
 	made = append(made, dict) // release drops it: every user has its own reference
 	shared := &gpu.Dictionary{Values: dict}
-	for i := range made[:len(parts)] {
+	coding := made[nulls:][:len(parts)]
+	for i := range coding {
 		dict.Retain()
-		made[i].Dict = shared
+		coding[i].Dict = shared
 	}
-	return made[:len(parts)], release, nil
+	return coding, release, nil
+}
+
+// codeNulls gives parts of strings that are all null the dictionary of a part that has one. made has the new
+// columns.
+func codeNulls(l *gpu.Lease, parts []gpu.Column) (out, made []gpu.Column, err error) {
+	var dict *gpu.Dictionary
+	for _, p := range parts {
+		if p.Dict != nil && p.Type.IsVar() {
+			dict = p.Dict
+			break
+		}
+	}
+	out = parts
+	for i, p := range parts {
+		if dict == nil || p.Dict == dict || !p.AllNull() {
+			continue
+		}
+		codes, err := l.Alloc(int64(p.Len) * 4)
+		if err != nil {
+			gpu.ReleaseColumns(made)
+			return nil, nil, err
+		}
+		clear(codes.Bytes())
+		coded := gpu.Column{Type: p.Type, Len: p.Len, Data: codes, Valid: p.Valid, Dict: dict}
+		coded.Valid.Retain()
+		coded.Dict.Values.Retain()
+		if len(made) == 0 {
+			out = slices.Clone(parts)
+		}
+		out[i], made = coded, append(made, coded)
+	}
+	return out, made, nil
 }
 
 // Expand returns the rows of c as a plain column.

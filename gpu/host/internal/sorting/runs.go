@@ -86,16 +86,19 @@ func changesOf(c gpu.Column) changing {
 		}
 	}
 	switch {
-	case c.Valid == nil && c.Dict != nil && c.Type.IsVar():
+	case c.Dict != nil && c.Type.IsVar() && !c.Dict.Distinct && c.Valid == nil:
 		codes := gpu.Values[int32](c.Data, c.Len)
 		return func(first int, differs []uint8) {
 			each(first, differs, func(i int) bool { return codes[i-1] != codes[i] && compare(i-1, i) != 0 })
 		}
-	case c.Valid != nil || c.Dict != nil || c.Type.IsVar() || c.Type.Wide:
+	case c.Dict != nil && c.Type.IsVar() && c.Dict.Distinct: // equal codes are equal values
+		c.Type, c.Dict = gpu.Of(gpu.Int32), nil
+	case c.Dict != nil || c.Type.IsVar() || c.Type.Wide:
 		return func(first int, differs []uint8) {
 			each(first, differs, func(i int) bool { return compare(i-1, i) != 0 })
 		}
 	}
+	valid := gpu.Words(c.Valid, c.Len)
 	return func(first int, differs []uint8) {
 		var words [word.Block + 1]uint64
 		if first == 0 {
@@ -106,7 +109,12 @@ func changesOf(c gpu.Column) changing {
 		}
 		for i, w := range words[1:][:len(differs)] {
 			other := w ^ words[i]
-			differs[i] |= uint8((other | -other) >> 63)
+			differ := uint8((other | -other) >> 63)
+			if row := uint(first + i); valid != nil && row > 0 { // a null differs from values only
+				x, y := uint8(valid[(row-1)/64]>>((row-1)%64)&1), uint8(valid[row/64]>>(row%64)&1)
+				differ = (differ & x & y) | (x ^ y)
+			}
+			differs[i] |= differ
 		}
 	}
 }
