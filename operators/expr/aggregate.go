@@ -83,6 +83,8 @@ type aggregate struct {
 	sorted window.Kind
 	// estimate says that each value counts once, and that the result may be an estimate.
 	estimate bool
+	// statistic, unless it is nil, is computed by its formula from other aggregates.
+	statistic *statistic
 }
 
 // argument is the kind of argument that an aggregate function accepts.
@@ -183,15 +185,8 @@ func BindAggregates(n syntax.Node, s *Scope) (calls []AggregateCall, post syntax
 }
 
 func (b *binder) aggregate(n *syntax.Call, f aggregate) (call AggregateCall, err error) {
-	for _, arg := range n.Children() {
-		if arg == nil || arg == n.Filter {
-			continue
-		}
-		if inner := aggregateIn(arg); inner != nil {
-			return call,
-				b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before",
-					inner.Name)
-		}
+	if err := b.aggregateInside(n); err != nil {
+		return call, err
 	}
 	switch {
 	case n.IgnoreNulls:
@@ -246,6 +241,20 @@ func (b *binder) aggregate(n *syntax.Call, f aggregate) (call AggregateCall, err
 		call.Output = gpu.Of(gpu.Float64)
 	}
 	return call, nil
+}
+
+// aggregateInside returns an error if an argument of an aggregate has an aggregate.
+func (b *binder) aggregateInside(n *syntax.Call) error {
+	for _, arg := range n.Children() {
+		if arg == nil || arg == n.Filter {
+			continue
+		}
+		if inner := aggregateIn(arg); inner != nil {
+			return b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before",
+				inner.Name)
+		}
+	}
+	return nil
 }
 
 // idempotent reports whether an aggregate of distinct values equals that of all values.

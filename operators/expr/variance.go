@@ -20,8 +20,13 @@ const maxUnits = 42
 // The sums are exact, of x in units of its last digit. Let q be the integer nearest to the mean,
 // and r the rest of the sum, Σx - nq. Then the squares of the distances to the mean add up to Σx² -
 // 2qΣx + nq² - r²/n. All terms but the last are integers, so no digits cancel.
+//
+// A statistic is replaced by its formula.
 func (b *binder) variance(n *syntax.Call, f aggregate,
 	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
+	if f.statistic != nil {
+		return b.statistic(n, f.statistic, call)
+	}
 	if f.sorted < window.VarSamp || n.Distinct || n.Star || len(n.Args) != 1 || aggregateIn(n.Args[0]) != nil {
 		return nil, nil
 	}

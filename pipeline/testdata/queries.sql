@@ -346,3 +346,7 @@ select u.* not ilike 'N', t.* exclude (a) similar to 'd.*' from t join u on t.a 
 select a, (select count(*) from (select n x from u where u.n < t.a) s left join (from u where n <> t.b) y on y.n = (select max(a) from t z where z.a < s.x)) from t
 select a, (select sum(coalesce(s.x, 10) * coalesce(y.n, 100)) from (select n x from u where u.n < t.a) s full join (from u where n <> t.b) y on y.n in (select z.a from t z where z.a < s.x + t.b)) from t
 select a from t where exists (select 1 from (select n x from u where n = t.a) s anti join (from u where n <> t.b) y on y.n > all (select z.a from t z where z.a < s.x))
+select b, round(corr(a, d), 9), round(covar_pop(a, d), 9), round(covar_samp(d, a), 9), round(regr_slope(d, a), 9), round(regr_intercept(a, d), 8), round(regr_r2(a, d), 9), regr_count(a, d) from t group by b
+select round(regr_avgx(a, b), 9), round(regr_avgy(a, b), 9), round(regr_sxx(a, b), 7), round(regr_syy(a::double / 3, b), 7), round(regr_sxy(a, b) filter (where a % 3 > 0), 7), round(corr(a, b) filter (where a > 100), 3) from t
+select b, round(skewness(a), 8), round(kurtosis(d), 6), round(kurtosis_pop(a::double), 6), round(sem(d), 9), round(geomean(a + 1), 9) from t group by b
+select a, round(corr(a, d) over (partition by b), 9), round(covar_samp(a, b) over (), 9), round(skewness(a) over (order by a), 8), round(regr_slope(a, a * a) over (order by a rows 4 preceding), 9) from t
