@@ -250,8 +250,8 @@ func (b *binder) aggregateInside(n *syntax.Call) error {
 			continue
 		}
 		if inner := aggregateIn(arg); inner != nil {
-			return b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step before",
-				inner.Name)
+			return b.errorf(inner, "the aggregate %s is not allowed inside another one; compute it in a group step "+
+				"before", inner.Name)
 		}
 	}
 	return nil
