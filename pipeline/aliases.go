@@ -18,6 +18,7 @@ type (
 	Memory       = job.Memory
 	Source       = job.Source
 	CSVOptions   = job.CSVOptions
+	TextOptions  = job.TextOptions
 	ColumnTypes  = job.ColumnTypes
 	Schema       = job.Schema
 	Partitions   = job.Partitions

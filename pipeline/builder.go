@@ -152,6 +152,12 @@ func (b *Builder) Write(path string, opt ParquetOptions) *Builder {
 	return b
 }
 
+// WriteWith sends the result to the output that o describes, for example a file of CSV.
+func (b *Builder) WriteWith(o Output) *Builder {
+	b.job.Output = o
+	return b
+}
+
 // WriteTo sends the result to a target that the caller provides, for example a Collector.
 func (b *Builder) WriteTo(t Target) *Builder {
 	b.target = t

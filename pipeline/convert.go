@@ -52,7 +52,7 @@ func sameColumns(want, got *gpu.Schema) error {
 
 func schemaOf(ctx context.Context, j *Job) (*gpu.Schema, error) {
 	var opt PlanOptions
-	if j.Output.Parquet == "" {
+	if path, _ := j.Output.Path(); path == "" {
 		opt.Target = &Collector{}
 	}
 	p, err := NewPlanWith(ctx, j, opt)

@@ -246,3 +246,48 @@ func TestRandomFilesOfCSVGiveDuckDBsRows(t *testing.T) {
 		}
 	}
 }
+
+// TestDuckDBReadsWhatIsWrittenAsText writes random values as CSV and as JSON lines, and compares what DuckDB reads with
+// the values in Parquet.
+func TestDuckDBReadsWhatIsWrittenAsText(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	dir := t.TempDir()
+	from := filepath.Join(dir, "x.parquet")
+	columns := "i BIGINT, u UTINYINT, d DECIMAL(12,3), w DECIMAL(30,2), f DOUBLE, r FLOAT, b BOOLEAN, day DATE, " +
+		"at TIMESTAMP, clock TIME, s VARCHAR"
+	duck.Run("COPY (SELECT CASE WHEN i % 7 <> 0 THEN (i - 500) * 1234567891234 END AS i, (i % 256)::UTINYINT AS u, " +
+		"((i - 300) / 7)::DECIMAL(12,3) AS d, (i * 1e20)::DECIMAL(30,2) AS w, (i - 100) / 3e5 AS f, " +
+		"(i / 7)::FLOAT AS r, i % 3 = 0 AS b, DATE '1969-01-01' + i::INTEGER * 3 AS day, " +
+		"TIMESTAMP '1999-12-31 23:59:58.5' + to_milliseconds(i * 1001) AS at, " +
+		"TIME '01:02:03' + to_seconds(i) AS clock, " +
+		"CASE WHEN i % 5 <> 0 THEN " +
+		"'a' || repeat(chr(32 + (i % 90)::INTEGER), (i % 4)::INTEGER) || chr(10) || 'ü\"' || i " +
+		"END " +
+		"AS s FROM range(3000) t(i)) TO '" + from + "' (FORMAT parquet)")
+	var typed []string
+	for _, c := range strings.Split(columns, ", ") {
+		name, typ, _ := strings.Cut(c, " ")
+		typed = append(typed, fmt.Sprintf("'%s': '%s'", name, typ))
+	}
+	want := duck.Ask(exprtest.Question{SQL: "FROM '" + from + "'"})[0]
+	require.Len(t, want.Rows, 3000)
+	for _, name := range []string{"x.csv", "y.csv.gz", "x.tsv", "x.jsonl", "x.jsonl.zst"} {
+		path := filepath.Join(dir, name)
+		b := SQL("COPY (FROM '"+from+"') TO '"+path+"'", Params{})
+		_, err := b.Run(context.Background(), RunOptions{Use: Host})
+		require.NoError(t, err)
+		read := "read_csv"
+		if strings.Contains(name, "json") {
+			read = "read_json"
+		}
+		answer := duck.Ask(exprtest.Question{SQL: "FROM " + read + "('" + path + "', columns = {" +
+			strings.Join(typed, ", ") + "})"})[0]
+		require.Empty(t, answer.Error)
+		require.Equal(t, want.Rows, answer.Rows, name)
+		if read == "read_csv" {
+			_, rows, err := csvRows("FROM read_csv('" + path + "', columns = {" + strings.Join(typed, ", ") + "})")
+			require.NoError(t, err)
+			require.Equal(t, want.Rows, rows)
+		}
+	}
+}

@@ -99,6 +99,10 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	if target == nil {
 		written = outputOf(j)
 		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
+		if opt, ok := j.Output.Text(); ok {
+			path, _ := j.Output.Path()
+			p.output = &textTarget{path, opt}
+		}
 		faults = append(faults, j.CheckOutput()...)
 	}
 	faults = append(faults, p.open(ctx, j, own, written, preview != nil && !j.IsStatement())...)
@@ -143,7 +147,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 		return nil, query.Locate(err)
 	}
 	out := last.Output()
-	if target == nil {
+	if target == nil && j.Output.Parquet != "" {
 		if err := sinkparquet.CheckColumns(out.Schema(), j.Output.Options); err != nil {
 			return nil, Diagnostics{{File: j.File(), Location: j.Location("output.dictionary_columns"), Step: "output",
 				Msg: err.Error()}}
@@ -227,11 +231,12 @@ func byPlace(faults Diagnostics) Diagnostics {
 
 // outputOf returns the output of a job. It follows links, as the writer does.
 func outputOf(j *Job) *sourceparquet.Output {
-	path, err := staging.Resolve(string(j.Output.Parquet))
-	if err != nil || j.Output.Parquet == "" {
-		return nil // there is another error
+	name, key := j.Output.Path()
+	path, err := staging.Resolve(name)
+	if err != nil || name == "" || key != "parquet" && name == "-" {
+		return nil // there is another error, or no file
 	}
-	return &sourceparquet.Output{Path: path, Folder: j.Output.Directory(string(j.Output.Parquet)),
+	return &sourceparquet.Output{Path: path, Folder: key == "parquet" && j.Output.Directory(name),
 		PartitionBy: j.Output.PartitionBy}
 }
 

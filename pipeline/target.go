@@ -15,6 +15,7 @@ import (
 	"github.com/gstream/gstream/sink"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/sink/staging"
+	sinktext "github.com/gstream/gstream/sink/text"
 )
 
 // parquetTarget writes Parquet files.
@@ -24,6 +25,44 @@ type parquetTarget struct {
 }
 
 func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
+	o := t.opt
+	o.Lease, o.Threads, o.Trace, o.Sorted = opt.Lease, opt.Threads, opt.Trace, opt.Sorted
+	o.Device, o.DeviceLease = opt.Device, opt.DeviceLease
+	o.Overwrite = o.Overwrite || opt.Overwrite
+	return create(t.path, opt, func(path string) (temporary, error) { return sinkparquet.Create(path, schema, o) })
+}
+
+// textTarget writes a file of CSV or JSON lines, or standard output.
+type textTarget struct {
+	path string
+	opt  sinktext.Options
+}
+
+func (t *textTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
+	o := t.opt
+	o.Lease, o.Threads, o.Trace, o.Discard = opt.Lease, opt.Threads, opt.Trace, opt.Discard
+	o.Overwrite = o.Overwrite || opt.Overwrite
+	if t.path == sinktext.Standard {
+		return sinktext.Create(t.path, schema, o)
+	}
+	return create(t.path, opt, func(path string) (temporary, error) { return sinktext.Create(path, schema, o) })
+}
+
+func (t *textTarget) Describe() string {
+	if t.path == sinktext.Standard {
+		return "standard output"
+	}
+	return t.path
+}
+
+// temporary is a sink whose output has a temporary name until Commit.
+type temporary interface {
+	sink.Sink
+	RemoveTemporary() error
+}
+
+// create makes the folders of an output, and starts it by a function.
+func create(to string, opt TargetOptions, start func(path string) (temporary, error)) (sink.Sink, error) {
 	// The caller learns of the leftover before anything is created. Its remove waits for the lock,
 	// until all parts are created.
 	var made leftover
@@ -32,23 +71,19 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	if opt.Leftover != nil {
 		opt.Leftover(made.remove)
 	}
-	o := t.opt
-	o.Lease, o.Threads, o.Trace, o.Sorted = opt.Lease, opt.Threads, opt.Trace, opt.Sorted
-	o.Device, o.DeviceLease = opt.Device, opt.DeviceLease
-	o.Overwrite = o.Overwrite || opt.Overwrite
-	f, err := makeFolders(filepath.Dir(filepath.Clean(t.path)))
+	f, err := makeFolders(filepath.Dir(filepath.Clean(to)))
 	made.add(f.remove)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the folder of the output: %w", err), f.remove())
 	}
-	path := t.path
+	path := to
 	if opt.Discard {
 		path = staging.Sibling(filepath.Clean(path), fmt.Sprintf(".discarded-%d", os.Getpid()))
-		if strings.HasSuffix(t.path, "/") {
+		if strings.HasSuffix(to, "/") {
 			path += "/"
 		}
 	}
-	w, err := sinkparquet.Create(path, schema, o)
+	w, err := start(path)
 	if err != nil {
 		return nil, errors.Join(err, f.remove())
 	}

@@ -190,3 +190,11 @@ func TestReplacedReportsAndJobsKeepTheirMode(t *testing.T) {
 		assert.Positive(t, info.Size())
 	}
 }
+
+func TestRowsGoToStandardOutputAndTheReportDoesNot(t *testing.T) {
+	code, stdout, stderr := gstream("sql", "--device", "host", "COPY (SELECT 1 AS a, 'x,y' AS b) TO '-' (FORMAT csv)")
+	require.Equal(t, exitOK, code, stderr)
+	require.NotContains(t, stdout, "wrote")
+	require.Contains(t, stderr, "wrote 1 row")
+	require.Contains(t, stderr, "to standard output")
+}

@@ -63,6 +63,7 @@ var layers = []struct{ room, imports string }{
 	{"sink", "gpu"},
 	{"sink/staging", ""},
 	{"sink/parquet", "sink sink/staging gpu gpu/grant gpu/phrase github.com/parquet-go/parquet-go"},
+	{"sink/text", "sink sink/staging gpu"},
 	{"operators", "gpu gpu/grant spill"},
 	{"operators/expand", "gpu operators"},
 	{"operators/filter", "gpu operators"},
@@ -79,7 +80,8 @@ var layers = []struct{ room, imports string }{
 	{"operators/expr", "gpu gpu/phrase gpu/regex operators/expr/syntax operators/window"},
 	{"operators/bench", "gpu gpu/host spill operators operators/*"},
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
-	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet source/csv source/store " +
+	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet sink/text source/csv " +
+		"source/store " +
 		"github.com/goccy/go-yaml"},
 	{"pipeline/execution", "gpu pipeline/job sink source spill"},
 	{"pipeline/internal/rel",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	sinktext "github.com/gstream/gstream/sink/text"
 	"github.com/gstream/gstream/source/csv"
 	"github.com/gstream/gstream/source/store"
 )
@@ -244,22 +245,41 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 
 // CheckOutput lists the mistakes in the output of the job.
 func (j *Job) CheckOutput() (faults Diagnostics) {
-	if j.Output.Parquet == "" {
+	path, key := j.Output.Path()
+	add := func(key string, err error, format string, args ...any) {
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output" + key), Step: "output",
+			Msg: fmt.Sprintf(format, args...), Err: err})
+	}
+	if path == "" {
 		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"),
 			Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
-	if path := string(j.Output.Parquet); isAddress(path) {
+	if isAddress(path) {
 		msg := fmt.Sprintf("an output is not yet written to an address (%s://); write it to a local folder, and "+
 			"copy it from there, as by aws s3 cp", store.Scheme(path))
 		if store.Scheme(path) == "file" {
 			msg = store.Check(path).Error()
 		}
-		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
-			Msg: store.Display(path) + ": " + msg})
+		add("."+key, nil, "%s", store.Display(path)+": "+msg)
+		return faults
 	}
-	if filepath.Base(string(j.Output.Parquet)) == "-" {
-		return append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
-			Msg: "standard output cannot take the rows, as a file appears when it is complete; name a file"})
+	if key, msg := j.Output.checkFormat(); msg != "" {
+		add(key, nil, "%s", msg)
+		return faults
+	}
+	if opt, ok := j.Output.Text(); ok {
+		if err := opt.Check(); err != nil {
+			add("", nil, "%v", err)
+		}
+		if err := sinktext.CheckTarget(path); err != nil {
+			add("."+key, err, "%v", err)
+		}
+		return faults
+	}
+	if filepath.Base(path) == "-" {
+		add(".parquet", nil, "standard output cannot take the rows, as a file appears when it is complete; name a "+
+			"file, or write csv: - or json: -")
+		return faults
 	}
 	opt := j.Output.Options
 	opt.EnsureDefaults()
@@ -272,6 +292,47 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 			Msg: err.Error(), Err: err})
 	}
 	return faults
+}
+
+// checkFormat returns a mistake in the format of the output, and the key that has it, with a point.
+func (o *Output) checkFormat() (key, msg string) {
+	var formats []string
+	for _, f := range []struct {
+		key  string
+		path Path
+	}{{"parquet", o.Parquet}, {"csv", o.CSV}, {"json", o.JSON}} {
+		if f.path != "" {
+			formats = append(formats, f.key)
+		}
+	}
+	path, format := o.Path()
+	switch {
+	case len(formats) > 1:
+		return "." + formats[1], fmt.Sprintf("the output has %s; an output is one of them",
+			strings.Join(formats, " and "))
+	case format != "parquet" && strings.HasSuffix(path, "/"):
+		return "." + format, "an output of text is one file; name a file"
+	}
+	text := reflect.ValueOf(o.TextOptions)
+	for i, f := range structFields(text.Type()) {
+		if format != "csv" && !text.Field(i).IsZero() {
+			return "." + f.name, f.name + " is for an output of CSV; leave it out, or write csv: PATH"
+		}
+	}
+	if format == "parquet" {
+		return "", ""
+	}
+	options := reflect.ValueOf(o.Options)
+	for _, f := range structFields(options.Type()) {
+		if f.name != "overwrite" && f.name != "sync" && !options.FieldByIndex(f.index).IsZero() {
+			msg := f.name + " is for an output of Parquet; leave it out"
+			if f.name == "compression" {
+				msg += ": the end of the name decides, .gz or .zst"
+			}
+			return "." + f.name, msg
+		}
+	}
+	return "", ""
 }
 
 // Unreadable reports whether a source has an address that cannot be read.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	sinktext "github.com/gstream/gstream/sink/text"
 	"github.com/gstream/gstream/source/csv"
 )
 
@@ -536,6 +537,20 @@ func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "
 
 // output returns the options of COPY.
 func (c *converter) output() (options []string) {
+	if opt, ok := c.job.Output.Text(); ok {
+		if sinktext.FormatOf(string(c.job.Output.CSV)+string(c.job.Output.JSON)) != opt.Format {
+			options = append(options, "FORMAT "+string(opt.Format))
+		}
+		if d := c.job.Output.Delimiter; d != "" {
+			options = append(options, "DELIMITER "+syntax.Quote(d))
+		}
+		if opt.NoHeader {
+			options = append(options, "HEADER false")
+		}
+		if opt.Null != "" {
+			options = append(options, "NULL "+syntax.Quote(opt.Null))
+		}
+	}
 	value := reflect.ValueOf(c.job.Output.Options)
 	for _, f := range structFields(reflect.TypeFor[sinkparquet.Options]()) {
 		v, name := value.FieldByIndex(f.index), strings.ToUpper(f.name)
@@ -571,10 +586,11 @@ func (c *converter) text(last *block, options []string) string {
 	if len(c.ctes) > 0 {
 		query = "WITH " + strings.Join(c.ctes, ",\n") + "\n" + query
 	}
-	if c.job.Output.Parquet == "" {
+	path, _ := c.job.Output.Path()
+	if path == "" {
 		return out.String() + query + ";\n"
 	}
-	out.WriteString("COPY (\n" + indent(query) + "\n) TO " + syntax.Quote(string(c.job.Output.Parquet)))
+	out.WriteString("COPY (\n" + indent(query) + "\n) TO " + syntax.Quote(path))
 	if len(options) > 0 {
 		out.WriteString(" (" + strings.Join(options, ", ") + ")")
 	}

@@ -490,7 +490,7 @@ func texts(paths Paths) (list []string) {
 }
 
 func (d *decoder) path(e expanded) Path {
-	if e.text == "" || e.outside || filepath.IsAbs(e.text) || isAddress(e.text) {
+	if e.text == "" || e.text == "-" || e.outside || filepath.IsAbs(e.text) || isAddress(e.text) {
 		return Path(e.text)
 	}
 	path := filepath.Join(d.dir, e.text)

@@ -9,10 +9,13 @@ package job
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	sinktext "github.com/gstream/gstream/sink/text"
 	"github.com/gstream/gstream/source/csv"
 )
 
@@ -183,8 +186,43 @@ type Limit struct {
 
 // Output is the destination of the result, which is the rows of the last step.
 type Output struct {
-	Parquet             Path `yaml:"parquet" doc:"Parquet file to write. With files, rows_per_file or partition_by, or a / at the end, as in out/, it is a folder of files; a / alone makes files of about 128 MiB." required:"true"`
+	Parquet             Path `yaml:"parquet" doc:"Parquet file to write. With files, rows_per_file or partition_by, or a / at the end, as in out/, it is a folder of files; a / alone makes files of about 128 MiB."`
+	CSV                 Path `yaml:"csv" doc:"CSV file to write, in place of parquet; - is standard output. A name that ends in .gz or .zst is compressed. Of the keys below, delimiter, header, null, overwrite and sync apply."`
+	JSON                Path `yaml:"json" doc:"File of JSON lines to write, in place of parquet: an object for each row. Otherwise as csv, without delimiter, header and null."`
+	TextOptions         `yaml:",inline"`
 	sinkparquet.Options `yaml:",inline"`
+}
+
+// TextOptions say how CSV is written.
+type TextOptions struct {
+	Delimiter string `yaml:"delimiter" doc:"CSV: the character between fields. The default is a comma, in a .tsv file a tab."`
+	Header    *bool  `yaml:"header" doc:"CSV: whether the first line has the names of the columns. The default is true."`
+	Null      string `yaml:"null" doc:"CSV: the text of a null. The default is no text; an empty text is then in quotes."`
+}
+
+// Path returns the path of an output, whatever its format, and the key that has it.
+func (o *Output) Path() (path, key string) {
+	switch {
+	case o.CSV != "":
+		return string(o.CSV), "csv"
+	case o.JSON != "":
+		return string(o.JSON), "json"
+	}
+	return string(o.Parquet), "parquet"
+}
+
+// Text returns the options of an output of CSV or JSON lines. ok is false for Parquet.
+func (o *Output) Text() (opt sinktext.Options, ok bool) {
+	path, key := o.Path()
+	if key == "parquet" {
+		return opt, false
+	}
+	opt = sinktext.Options{Format: sinktext.Format(key), Delimiter: o.Delimiter, Null: o.Null,
+		NoHeader: o.Header != nil && !*o.Header, Overwrite: o.Overwrite, Sync: o.Sync}
+	if opt.Delimiter == "" && strings.Contains(strings.ToLower(filepath.Base(path)), ".tsv") {
+		opt.Delimiter = "\t"
+	}
+	return opt, true
 }
 
 // Path is a file path. In a job file it is relative to that file, unless it begins with a

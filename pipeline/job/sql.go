@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
-	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	sinktext "github.com/gstream/gstream/sink/text"
 )
 
 // SQL is a statement of an SQL text with the definitions that it may use.
@@ -42,10 +42,13 @@ func FromSQL(s SQL) (*Job, error) {
 	}
 	var err error
 	j.Output, err = copyOutput(s.Copy)
-	if path := string(j.Output.Parquet); path != "" && !filepath.IsAbs(path) && !isAddress(path) && s.Dir != "" {
-		j.Output.Parquet = Path(filepath.Join(s.Dir, path))
-		if strings.HasSuffix(path, "/") {
-			j.Output.Parquet += "/" // a folder
+	for _, p := range []*Path{&j.Output.Parquet, &j.Output.CSV, &j.Output.JSON} {
+		path := string(*p)
+		if path == "" || path == "-" || filepath.IsAbs(path) || isAddress(path) || s.Dir == "" {
+			continue
+		}
+		if *p = Path(filepath.Join(s.Dir, path)); strings.HasSuffix(path, "/") {
+			*p += "/" // a folder
 		}
 	}
 	return j, err
@@ -175,18 +178,62 @@ var copyInstead = map[string]string{
 	"encryption_config": "files are not encrypted",
 }
 
+// copyFormat returns the format of COPY: that of FORMAT, or else of the name.
+func copyFormat(c *syntax.Copy) (string, error) {
+	for _, o := range c.Options {
+		if !strings.EqualFold(o.Name, "format") {
+			continue
+		}
+		text, _ := optionText(o.Value)
+		switch format := strings.ToLower(text); format {
+		case "parquet", "csv", "json":
+			return format, nil
+		}
+		return "", syntax.NewError(o.Source(), o.Pos(), "COPY writes Parquet, CSV and JSON lines: FORMAT must be "+
+			"parquet, csv or json")
+	}
+	if format := sinktext.FormatOf(c.To); format != "" {
+		return string(format), nil
+	}
+	if ext := strings.ToLower(filepath.Ext(c.To)); slices.Contains([]string{".txt", ".xlsx", ".arrow", ".avro", ".orc"},
+		ext) {
+		return "", syntax.NewError(c.Source(), c.Pos(), "COPY writes Parquet, CSV and JSON lines, and %s has the name "+
+			"of another format; name it .parquet, .csv or .jsonl, or add (FORMAT parquet)", c.To)
+	}
+	return "parquet", nil
+}
+
+// textNames are the options that COPY has for CSV by other names than the output of a job.
+var textNames = map[string]string{"delim": "delimiter", "sep": "delimiter", "nullstr": "null"}
+
 // copyOutput returns the output that COPY describes.
-func copyOutput(c *syntax.Copy) (Output, error) {
-	out := Output{Parquet: Path(c.To)}
-	options := structFields(reflect.TypeFor[sinkparquet.Options]())
+func copyOutput(c *syntax.Copy) (out Output, err error) {
+	format, err := copyFormat(c)
+	if err != nil {
+		return Output{Parquet: Path(c.To)}, err
+	}
+	names, target := copyNames, reflect.ValueOf(&out.Options).Elem()
+	options := structFields(target.Type())
+	switch format {
+	case "parquet":
+		out.Parquet = Path(c.To)
+	case "json":
+		out.JSON = Path(c.To)
+	default:
+		out.CSV, names = Path(c.To), textNames
+	}
+	if format != "parquet" {
+		options = slices.DeleteFunc(slices.Clone(options), func(f field) bool {
+			return f.name != "overwrite" && f.name != "sync"
+		})
+	}
 	seen := map[string]bool{}
-	isParquet := strings.EqualFold(filepath.Ext(c.To), ".parquet")
 	for _, o := range c.Options {
 		wrong := func(format string, args ...any) error {
 			return syntax.NewError(o.Source(), o.Pos(), format, args...)
 		}
 		name := strings.ToLower(o.Name)
-		if other, ok := copyNames[name]; ok {
+		if other, ok := names[name]; ok {
 			name = other
 		}
 		if seen[name] {
@@ -194,38 +241,62 @@ func copyOutput(c *syntax.Copy) (Output, error) {
 		}
 		seen[name] = true
 		if name == "format" {
-			if text, ok := optionText(o.Value); !ok || !strings.EqualFold(text, "parquet") {
-				return out, wrong("COPY writes Parquet: FORMAT must be parquet; gstream sql --format csv or json " +
-					"prints rows")
+			continue
+		}
+		if f, ok := structFields(reflect.TypeFor[TextOptions]()).find(name); ok && format == "csv" {
+			if msg := setText(&out.TextOptions, f.name, o.Value); msg != "" {
+				return out, wrong("%s %s", strings.ToUpper(o.Name), msg)
 			}
-			isParquet = true
 			continue
 		}
 		f, ok := options.find(name)
-		if instead := copyInstead[name]; instead != "" {
+		if instead := copyInstead[name]; instead != "" && format == "parquet" {
 			return out, wrong("COPY has no option %s: %s", strings.ToUpper(o.Name), instead)
 		}
 		if !ok {
-			names := append(options.names(), "format", "compression_level", "row_group_size")
-			names = slices.DeleteFunc(names, func(n string) bool {
-				return n == "metadata" || n == "level" ||
-					n == "row_group_rows"
+			list := append(options.names(), "format")
+			switch format {
+			case "parquet":
+				list = append(list, "compression_level", "row_group_size")
+			case "csv":
+				list = append(list, "delimiter", "header", "null")
+			}
+			list = slices.DeleteFunc(list, func(n string) bool {
+				return n == "metadata" || n == "level" || n == "row_group_rows"
 			})
-			return out, wrong("COPY has no option %s%s; it has %s", strings.ToUpper(o.Name), DidYouMean(name, names),
-				strings.Join(names, ", "))
+			what := map[string]string{"csv": " of CSV", "json": " of JSON lines"}[format]
+			return out, wrong("COPY%s has no option %s%s; it has %s", what, strings.ToUpper(o.Name),
+				DidYouMean(name, list), strings.Join(list, ", "))
 		}
-		if msg := setOption(reflect.ValueOf(&out.Options).Elem().FieldByIndex(f.index), f, o.Value); msg != "" {
+		if msg := setOption(target.FieldByIndex(f.index), f, o.Value); msg != "" {
 			return out, wrong("%s %s", strings.ToUpper(o.Name), msg)
 		}
 	}
-	if ext := strings.ToLower(filepath.Ext(c.To)); !isParquet && slices.Contains([]string{".csv", ".tsv", ".json",
-		".jsonl",
-		".ndjson", ".txt", ".xlsx", ".arrow", ".avro", ".orc"}, ext) {
-		return out, syntax.NewError(c.Source(), c.Pos(), "COPY writes Parquet, and %s has the name of another "+
-			"format; name "+
-			"it .parquet, or add (FORMAT parquet)", c.To)
-	}
 	return out, nil
+}
+
+// setText sets an option of CSV. It returns what is wrong with the value.
+func setText(o *TextOptions, name string, n syntax.Node) string {
+	text, ok := optionText(n)
+	if name == "header" {
+		on, err := strconv.ParseBool(text)
+		if n == nil {
+			on, err = true, nil
+		}
+		if o.Header = &on; err != nil {
+			return "must be true or false"
+		}
+		return ""
+	}
+	if !ok {
+		return "takes a text in quotes"
+	}
+	if name == "delimiter" {
+		o.Delimiter = strings.Replace(text, `\t`, "\t", 1)
+	} else {
+		o.Null = text
+	}
+	return ""
 }
 
 // setOption sets an option of COPY. It returns what is wrong with the value.

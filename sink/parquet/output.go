@@ -75,44 +75,11 @@ func (disk) mkdir(path string) error { return os.Mkdir(path, 0o777) }
 
 func (disk) rmdir(path string) error { return unix.Rmdir(path) }
 
-func (disk) rename(from, to string, replace bool) error {
-	if replace {
-		return os.Rename(from, to)
-	}
-	err := rename(from, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, errors.ErrUnsupported) {
-		// Check first. Between the check and the rename another process may take the
-		// name.
-		if _, err := os.Lstat(to); err == nil {
-			return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
-		}
-		return os.Rename(from, to)
-	}
-	return err
-}
+func (disk) rename(from, to string, replace bool) error { return staging.Rename(from, to, replace) }
 
-func (disk) exchange(a, b string) error { return rename(a, b, unix.RENAME_EXCHANGE) }
+func (disk) exchange(a, b string) error { return staging.RenameWith(a, b, unix.RENAME_EXCHANGE) }
 
-// rename is a rename with flags, which not all file systems support.
-func rename(from, to string, flags uint) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
-	switch {
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
-		return errors.ErrUnsupported
-	case err != nil:
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
-	}
-	return nil
-}
-
-func (disk) syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
+func (disk) syncDir(path string) error { return staging.SyncFolder(path) }
 
 func (disk) finish(temporary, target string) error { return staging.Finish(temporary, target) }
 
