@@ -409,9 +409,14 @@ func (c *encodedChunk) finish(to int64) error {
 		}
 	}
 	c.closeFile()
+	c.forgetWindow()
+	return nil
+}
+
+// forgetWindow releases the unread bytes, which are read again if they are wanted.
+func (c *encodedChunk) forgetWindow() {
 	c.off = c.end - c.unread()
 	c.closeWindow()
-	return nil
 }
 
 // closeWindow releases the unread bytes. Fetched pages keep their bytes.

@@ -49,10 +49,6 @@ func (o *OpenOptions) context() context.Context {
 	return o.Context
 }
 
-// remoteReads is the number of reads of objects that run at the same time in a scan, or while footers are read. A read
-// waits for the network most of the time.
-const remoteReads = 32
-
 // threadsFor returns the number of goroutines that read the footers of files.
 func threadsFor(paths []string) int {
 	n := runtime.GOMAXPROCS(0)
@@ -60,6 +56,11 @@ func threadsFor(paths []string) int {
 		n = max(n, remoteReads)
 	}
 	return n
+}
+
+// remote reports whether some files of a table are objects.
+func (t *Table) remote() bool {
+	return slices.ContainsFunc(t.files, func(f *file) bool { return isRemote(f.handle.path) })
 }
 
 // isRemote reports whether a path is not one of the local file system.

@@ -45,6 +45,10 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
+	readers := threads // goroutines that read indexes and Bloom filters
+	if t.remote() {
+		readers = max(readers, remoteReads)
+	}
 	slots := opt.Decode.Slots
 	if slots == nil {
 		slots = make(chan struct{}, threads)
@@ -53,11 +57,14 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 	if inflight <= 0 {
 		inflight = threads + 1
 	}
+	if t.remote() && inflight > 1 {
+		inflight = max(inflight, min(remoteReads/max(len(opt.Columns), 1), remoteStrides))
+	}
 	opt.StrideRows = int(strideRows(opt))
 	if err := source.CheckMemory(t, opt); err != nil {
 		return nil, err
 	}
-	cut, total, err := t.planScan(ctx, opt, threads)
+	cut, total, err := t.planScan(ctx, opt, readers)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +87,11 @@ func (r *reader) start(ctx context.Context, opt source.DecodeOptions) {
 	r.cut.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.upcoming = r.cut.next()
 	r.unwatch = context.AfterFunc(ctx, func() { r.fail(context.Cause(ctx)) })
-	for range opt.Threads {
+	workers := opt.Threads
+	if r.remote {
+		workers = max(workers, remoteReads) // most of them wait for bytes
+	}
+	for range workers {
 		r.workers.Add(1)
 		go r.decode()
 	}
@@ -93,6 +104,7 @@ func (t *Table) newReader(opt source.ScanOptions, total source.Progress) *reader
 		trace:         opt.Decode.Trace,
 		inflightBytes: opt.Decode.InflightBytes,
 		total:         total,
+		remote:        t.remote(),
 		schema:        &gpu.Schema{Fields: make([]gpu.Field, len(opt.Columns))},
 		order:         t.bySize(opt.Columns),
 		left:          -1,
@@ -131,6 +143,7 @@ type reader struct {
 	total         source.Progress // the work for all rows, known before the first row is read
 	encoded       bool
 	pages         bool // leave to the device what it can decode
+	remote        bool // some files are objects, whose bytes are read before a task takes a slot
 	inflight      int
 	inflightBytes int64
 	ctx           context.Context         // of the scan
@@ -223,6 +236,9 @@ func (r *reader) admit() {
 	d := &decoding{plan: r.upcoming, cols: make([]gpu.Column, n), need: make([]int64, n), left: n}
 	for i, c := range r.columns {
 		d.need[i] = d.plan.memory(c, r.encoded).total()
+		if r.remote {
+			d.need[i] += d.plan.bytes(c)
+		}
 	}
 	r.open = append(r.open, d)
 	r.upcoming = r.cut.next()
@@ -300,6 +316,9 @@ func (r *reader) put(t task) {
 func (r *reader) deny(t task, err *gpu.BudgetError) {
 	for _, c := range r.idle {
 		c.free()
+	}
+	if r.remote {
+		r.forgetAhead()
 	}
 	r.put(t)
 	r.denied = err
@@ -397,9 +416,13 @@ func (r *reader) decode() {
 		plan, need := &r.open[t.stride-r.first].plan, r.need(t)
 		pages := r.spare()
 		r.mu.Unlock()
+		var col gpu.Column
+		err := r.readAhead(plan, t.column, need)
 		r.slots <- struct{}{}
 		begin := time.Now()
-		col, err := r.run(plan, t.column, pages)
+		if err == nil {
+			col, err = r.run(plan, t.column, pages)
+		}
 		r.decoding.Add(int64(time.Since(begin)))
 		var busy busyError
 		if r.trace != nil && !errors.As(err, &busy) {

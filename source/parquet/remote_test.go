@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/gpu/host/hosttest"
 	"github.com/gstream/gstream/source"
 	"github.com/gstream/gstream/source/store"
@@ -114,7 +116,7 @@ func TestRowsOfAStoreAreThoseOfItsFiles(t *testing.T) {
 				}
 				proxy := storetest.Proxy(t, endpoint, func(r *http.Request) storetest.Fault { return storetest.None })
 				if len(faults) > 0 {
-					proxy = storetest.Proxy(t, endpoint, storetest.Random(seed, 0.1, faults...))
+					proxy = storetest.Proxy(t, endpoint, storetest.Random(seed, 0.3, faults...))
 				}
 				storetest.Use(t, proxy)
 				for path, file := range remotePaths(proxy) {
@@ -210,4 +212,77 @@ func TestASnapshotOfAStoreIsOpenedInItsVersion(t *testing.T) {
 	_, err = table.Snapshot()
 	require.ErrorContains(t, err, "has a query, which may be a key")
 	require.NotContains(t, err.Error(), "5ec7e7")
+}
+
+// TestObjectsAreReadAtEveryMemoryLimit compares the rows of objects with those of files: with the least memory of a
+// scan, in which nothing is read ahead, and with more.
+func TestObjectsAreReadAtEveryMemoryLimit(t *testing.T) {
+	gputest.SkipWithRaceDetector(t)
+	t.Cleanup(func() { goleak.VerifyNone(t, exceptDevice) })
+	for _, dir := range []string{"testdata", filepath.Join("..", "..", "examples", "quickstart", "data")} {
+		storetest.Use(t, storetest.Folder(t, dir))
+		files, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
+		require.NoError(t, err)
+		for n, file := range files {
+			if !gputest.Takes(gputest.ThinOr(t, 3), n) {
+				continue
+			}
+			object := bucket + filepath.Base(file)
+			table, opt := everyColumn(t, object)
+			opt.StrideRows = []int{50, 1000, 0}[n%3]
+			if table.Rows() > 10_000 {
+				opt.StrideRows = 0
+			}
+			least := table.LeastMemory(opt)
+			opt.Columns = nil
+			want, _, err := scanOnce(t, 0, []string{file}, opt)
+			require.NoError(t, err)
+			for _, limit := range []int64{0, least, least * 5 / 4, 2 * least, 8 * least} {
+				got, _, err := scanOnce(t, limit, []string{object}, opt)
+				require.NoError(t, err, "%s with %d bytes", object, limit)
+				requireSame(t, want, got)
+			}
+		}
+	}
+}
+
+func TestADeviceReadsObjects(t *testing.T) {
+	if decoder(t) == nil {
+		t.Skip("no device decodes pages")
+	}
+	storetest.Use(t, storetest.Folder(t, "testdata"))
+	opt := source.ScanOptions{StrideRows: 1000, Decode: source.DecodeOptions{Pages: true}}
+	want, _, err := scanOnce(t, 0, []string{"testdata/statistics.parquet"}, opt)
+	require.NoError(t, err)
+	got, _, err := scanOnce(t, 0, []string{bucket + "statistics.parquet"}, opt)
+	require.NoError(t, err)
+	requireSame(t, want, got)
+}
+
+// TestColumnChunksThatLieTogetherAreReadByOneRequest counts requests, and how many run at the same time.
+func TestColumnChunksThatLieTogetherAreReadByOneRequest(t *testing.T) {
+	dir := filepath.Join("..", "..", "examples", "quickstart", "data")
+	var requests, running, most atomic.Int64
+	endpoint := storetest.Proxy(t, storetest.Folder(t, dir), func(r *http.Request) storetest.Fault {
+		requests.Add(1)
+		now := running.Add(1)
+		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+		}
+		time.Sleep(20 * time.Millisecond)
+		running.Add(-1)
+		return storetest.None
+	})
+	storetest.Use(t, endpoint)
+	object := bucket + "lineitem.parquet"
+	table, opt := everyColumn(t, object)
+	groups := len(table.files[0].groups)
+	opened := requests.Swap(0)
+	opt.Lease = hosttest.Budget(t, 0).Lease("scan")
+	opt.Decode.Threads = 1
+	_, err := readAll(table, opt)
+	require.NoError(t, err)
+	require.NoError(t, opt.Lease.Close())
+	require.LessOrEqual(t, opened, int64(4))
+	require.LessOrEqual(t, requests.Load(), int64(2*groups), "%d row groups of %d columns", groups, len(opt.Columns))
+	require.GreaterOrEqual(t, most.Load(), int64(min(groups, 2)))
 }

@@ -100,7 +100,11 @@ func (r *reader) readTogether(plan *stridePlan, i int) error {
 			at += sizes[k]
 		}
 	}
-	r.readAtOnce(chunks)
+	if r.remote {
+		readObjects(chunks)
+	} else {
+		r.readAtOnce(chunks)
+	}
 	return nil
 }
 
