@@ -43,6 +43,32 @@ func (f *file) absent(ctx context.Context, g *rowGroup, p source.Predicate) bool
 	return err == nil && !some
 }
 
+// wholeBloom bounds the bytes of a Bloom filter of an object that is read by one request, not block by block.
+const wholeBloom = 4 << 20
+
+// readOnce reads a range of a file at once, when the first of its bytes is asked for.
+type readOnce struct {
+	io.ReaderAt
+	at    extent
+	bytes []byte
+}
+
+// ReadAt implements io.ReaderAt, for bytes of the range.
+func (p *readOnce) ReadAt(b []byte, off int64) (int, error) {
+	if p.bytes == nil {
+		bytes := make([]byte, p.at.size)
+		if err := readFull(p.ReaderAt, bytes, p.at.start); err != nil {
+			return 0, err
+		}
+		p.bytes = bytes
+	}
+	n := copy(b, p.bytes[min(max(off-p.at.start, 0), p.at.size):])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
 // someInBloom reports whether the filter at a range of the file contains one of the hashes.
 func (f *file) someInBloom(ctx context.Context, at extent, hashes []uint64) (some bool, err error) {
 	defer guard(&err)
@@ -51,6 +77,9 @@ func (f *file) someInBloom(ctx context.Context, at extent, hashes []uint64) (som
 		return false, err
 	}
 	defer f.handle.release()
+	if isRemote(f.handle.path) && at.size <= wholeBloom {
+		src = &readOnce{ReaderAt: src, at: at}
+	}
 	head := make([]byte, min(maxBloomHeader, at.size))
 	if err := readFull(src, head, at.start); err != nil {
 		return false, err

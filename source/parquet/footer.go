@@ -71,8 +71,12 @@ type chunkStats struct {
 	nulls    int64 // -1 when unknown
 }
 
-// readMetadata reads and decodes the footer of an open file.
-func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
+// mostClaimed bounds the bytes of a footer for which memory is allocated before they have arrived.
+const mostClaimed = 16 << 20
+
+// readMetadata reads and decodes the footer of an open file. Of an object, the first bytes are read only if the last
+// ones are wrong, since they take another request.
+func readMetadata(r io.ReaderAt, size int64, remote bool) (meta *fileMeta, err error) {
 	defer guard(&err)
 	if size == 0 {
 		return nil, badf("the file is empty")
@@ -82,10 +86,12 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 	}
 	var head [4]byte
 	var tail [trailerBytes]byte
-	if err := readFull(r, head[:], 0); err != nil {
+	if err := readFull(r, tail[:], size-trailerBytes); err != nil {
 		return nil, err
 	}
-	if err := readFull(r, tail[:], size-trailerBytes); err != nil {
+	if remote && string(tail[4:]) == magic {
+		copy(head[:], magic)
+	} else if err := readFull(r, head[:], 0); err != nil {
 		return nil, err
 	}
 	if string(tail[4:]) == magicEncrypted {
@@ -101,9 +107,14 @@ func readMetadata(r io.ReaderAt, size int64) (meta *fileMeta, err error) {
 	if n > size-trailerBytes-int64(len(magic)) {
 		return nil, badf("the footer claims %d bytes of a file of %d", n, size)
 	}
-	b := make([]byte, n)
-	if err := readFull(r, b, size-trailerBytes-n); err != nil {
-		return nil, err
+	var b []byte
+	for done := int64(0); done < n; { // the size of an object is a claim of its server
+		k := min(n-done, max(mostClaimed, done))
+		b = append(b, make([]byte, k)...)
+		if err := readFull(r, b[done:], size-trailerBytes-n+done); err != nil {
+			return nil, err
+		}
+		done += k
 	}
 	if meta, err = decodeFooter(b); err != nil {
 		return nil, badf("the footer cannot be decoded: %v", err)
@@ -137,7 +148,7 @@ func readFile(ctx context.Context, address string, version *Version) (f *file, c
 	path := store.Display(address)
 	at := location{path: path, rowGroup: -1}
 	size := o.Version().Size
-	meta, err := readMetadata(readerAt{ctx, o}, size)
+	meta, err := readMetadata(readerAt{ctx, o}, size, isRemote(address))
 	if err != nil {
 		return nil, nil, nil, at.wrap(err)
 	}

@@ -160,6 +160,6 @@ func TestAFileThatIsWrittenWhileItsFooterIsReadIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	changes["it is written in place"](t, path)
-	_, err = readMetadata(readerAt{t.Context(), f}, f.Version().Size)
+	_, err = readMetadata(readerAt{t.Context(), f}, f.Version().Size, false)
 	require.ErrorIs(t, err, source.ErrChanged)
 }

@@ -67,7 +67,7 @@ func Inspect(ctx context.Context, path string) (info *FileInfo, err error) {
 		return nil, at.wrap(err)
 	}
 	defer f.handle.release()
-	meta, err := readMetadata(o, f.size)
+	meta, err := readMetadata(o, f.size, isRemote(f.handle.path))
 	if err != nil {
 		return nil, at.wrap(err)
 	}

@@ -3,9 +3,12 @@ package parquet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -285,4 +288,53 @@ func TestColumnChunksThatLieTogetherAreReadByOneRequest(t *testing.T) {
 	require.LessOrEqual(t, opened, int64(4))
 	require.LessOrEqual(t, requests.Load(), int64(2*groups), "%d row groups of %d columns", groups, len(opt.Columns))
 	require.GreaterOrEqual(t, most.Load(), int64(min(groups, 2)))
+}
+
+// TestMetadataOfObjectsTakesFewRequests counts those for the footer, and for a Bloom filter. A server that claims a
+// footer of gigabytes gets no memory for it.
+func TestMetadataOfObjectsTakesFewRequests(t *testing.T) {
+	dir := t.TempDir()
+	b, err := os.ReadFile(filepath.Join("testdata", "bloom.parquet"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bloom.parquet"), b, 0o666))
+	var requests atomic.Int64
+	storetest.Use(t, storetest.Proxy(t, storetest.Folder(t, dir), func(*http.Request) storetest.Fault {
+		requests.Add(1)
+		return storetest.None
+	}))
+	table, err := Open([]string{bucket + "bloom.parquet"}, OpenOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, requests.Swap(0), "one finds the object, and one reads its last bytes")
+	for _, g := range table.files[0].groups {
+		for _, c := range g.chunks {
+			if c.bloom.size > 0 {
+				_, err := table.files[0].someInBloom(t.Context(), c.bloom, make([]uint64, 100))
+				require.NoError(t, err)
+				require.EqualValues(t, 1, requests.Swap(0))
+			}
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const size = 1 << 40
+		var from, to int64
+		_, _ = fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to)
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, size))
+		if to-from < 1<<20 {
+			w.WriteHeader(http.StatusPartialContent)
+			end := make([]byte, to-from+1)
+			if to == size-1 {
+				copy(end[len(end)-8:], "\xff\xff\xff\xffPAR1")
+			}
+			_, _ = w.Write(end)
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = Open([]string{server.URL}, OpenOptions{})
+	require.ErrorContains(t, err, "403 Forbidden")
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
 }

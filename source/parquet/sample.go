@@ -25,6 +25,13 @@ func (t *Table) Sample(ctx context.Context, lease *gpu.Lease, columns []int, row
 			s.Release()
 		}
 	}()
+	if t.remote() {
+		var all []*encodedChunk
+		for _, g := range plan.segments {
+			all = append(all, g.chunks...)
+		}
+		readObjects(all)
+	}
 	pages := r.spare()
 	defer pages.free()
 	for i := range columns {
