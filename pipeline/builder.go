@@ -42,8 +42,8 @@ func FromJob(j *Job) *Builder {
 	return b
 }
 
-// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet, or of CSV files and patterns if
-// all paths end in .csv or .tsv, also before .gz or .zst. The first
+// Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet, of CSV if all paths end in .csv
+// or .tsv, and of JSON lines if they end in .jsonl, .ndjson or .json, also before .gz or .zst. The first
 // step reads the first source, unless From names another input.
 func (b *Builder) Read(name string, paths ...string) *Builder {
 	return b.source(name, jobs.SourceOf(paths...))

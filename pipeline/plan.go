@@ -23,8 +23,8 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
-	"github.com/gstream/gstream/source/csv"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
+	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 // Plan is a job, bound to its tables and optimised. It is immutable. It may be explained and run
@@ -258,8 +258,8 @@ func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, wr
 		if j.Unreadable(name) {
 			continue // Check has reported it
 		}
-		if len(s.CSV) > 0 {
-			faults = append(faults, p.openCSV(j, name, written, preview)...)
+		if s.Text() != nil {
+			faults = append(faults, p.openText(j, name, written, preview)...)
 			continue
 		}
 		opt := sourceparquet.OpenOptions{Context: ctx, Strict: s.Schema.Strict, NoPartitions: s.Partitions.None,
@@ -295,24 +295,28 @@ func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, wr
 	return faults
 }
 
-// openCSV opens a source of CSV files. A preview writes no file of rejects.
-func (p *Plan) openCSV(j *Job, name string, written *sourceparquet.Output, preview bool) (faults Diagnostics) {
+// openText opens a source of CSV or JSON lines. A preview writes no file of rejects.
+func (p *Plan) openText(j *Job, name string, written *sourceparquet.Output, preview bool) (faults Diagnostics) {
 	s := j.Sources[name]
 	types, faults := fieldsOf(j, name, "types", s.Types)
 	schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
 	if faults = append(faults, wrong...); len(faults) > 0 {
 		return faults
 	}
-	opt := s.ReadCSV(types, schema)
+	opt := s.ReadText(types, schema)
 	if opt.Check() != nil {
 		return nil // Check has reported it
 	}
 	opt.Preview = preview
 	var files []string
-	for _, path := range s.CSV {
+	for _, path := range s.Text() {
+		if path == sourcetext.Standard {
+			files = append(files, string(path))
+			continue
+		}
 		if info, err := os.Stat(string(path)); err == nil && info.IsDir() {
-			return Diagnostics{sourceFault(j, name, fmt.Errorf("%s: a folder of CSV files is read by a pattern, as in "+
-				"%s/*.csv", path, filepath.Clean(string(path))))}
+			return Diagnostics{sourceFault(j, name, fmt.Errorf("%s: a folder of such files is read by a pattern, as "+
+				"in %s/*", path, filepath.Clean(string(path))))}
 		}
 		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Output: written,
 			NoPartitions: true})
@@ -321,7 +325,7 @@ func (p *Plan) openCSV(j *Job, name string, written *sourceparquet.Output, previ
 		}
 		files = append(files, list.Paths...)
 	}
-	t, err := csv.Open(files, opt)
+	t, err := sourcetext.Open(files, opt)
 	if err != nil {
 		return Diagnostics{sourceFault(j, name, err)}
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
-	"github.com/gstream/gstream/source/csv"
 	"github.com/gstream/gstream/source/parquet"
 	"github.com/gstream/gstream/source/store"
+	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 func newInit() *cobra.Command {
@@ -214,20 +214,21 @@ func openSource(ctx context.Context, path string) (*jobSource, error) {
 	return s, t.Close()
 }
 
-// openTable opens Parquet or CSV files.
+// openTable opens files of Parquet, CSV or JSON lines.
 func openTable(ctx context.Context, path string) (source.Table, error) {
-	if !csv.Named(path) {
+	lines := sourcetext.NamedJSON(path)
+	if !lines && !sourcetext.Named(path) {
 		return parquet.Open([]string{path}, parquet.OpenOptions{Context: ctx})
 	}
 	if store.Scheme(path) != "" {
-		return nil, usageError(fmt.Errorf("%s: CSV files at addresses are not supported yet; copy them to a local "+
-			"folder", store.Display(path)))
+		return nil, usageError(fmt.Errorf("%s: CSV and JSON lines at addresses are not supported yet; copy them to a "+
+			"local folder", store.Display(path)))
 	}
 	files, err := parquet.Files(ctx, []string{path})
 	if err != nil {
 		return nil, err
 	}
-	return csv.Open(files, csv.Options{})
+	return sourcetext.Open(files, sourcetext.Options{JSON: lines})
 }
 
 // nameSources makes the names of sources unique: by their folders, or else by a number.

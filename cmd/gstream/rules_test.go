@@ -59,7 +59,7 @@ var layers = []struct{ room, imports string }{
 	{"source", "gpu"},
 	{"source/store", "source github.com/minio/minio-go"},
 	{"source/parquet", "source source/store gpu gpu/grant gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
-	{"source/csv", "source gpu gpu/grant gpu/host"},
+	{"source/text", "source gpu gpu/grant gpu/host"},
 	{"sink", "gpu"},
 	{"sink/staging", ""},
 	{"sink/parquet", "sink sink/staging gpu gpu/grant gpu/phrase github.com/parquet-go/parquet-go"},
@@ -80,7 +80,7 @@ var layers = []struct{ room, imports string }{
 	{"operators/expr", "gpu gpu/phrase gpu/regex operators/expr/syntax operators/window"},
 	{"operators/bench", "gpu gpu/host spill operators operators/*"},
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
-	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet sink/text source/csv " +
+	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet sink/text source/text " +
 		"source/store " +
 		"github.com/goccy/go-yaml"},
 	{"pipeline/execution", "gpu pipeline/job sink source spill"},

@@ -10,8 +10,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	sinktext "github.com/gstream/gstream/sink/text"
-	"github.com/gstream/gstream/source/csv"
 	"github.com/gstream/gstream/source/store"
+	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 // Check lists the mistakes that it can find without opening anything. own names the sources that a
@@ -40,9 +40,10 @@ func (j *Job) Check(own []string) Diagnostics {
 			add(name, SourcePath(name)+".optional",
 				"the source may have no files, which would have its columns; give them by schema: {NAME: TYPE, …}")
 		}
-		for key, paths := range map[string]Paths{"parquet": j.Sources[name].Parquet, "csv": j.Sources[name].CSV} {
+		for key, paths := range map[string]Paths{"parquet": j.Sources[name].Parquet, "csv": j.Sources[name].CSV,
+			"json": j.Sources[name].JSON} {
 			for i, path := range paths {
-				if err := checkPath(string(path), key == "csv"); err != nil {
+				if err := checkPath(string(path), key != "parquet"); err != nil {
 					add(name, fmt.Sprintf("%s.%s[%d]", SourcePath(name), key, i), "%s: %v", store.Display(string(path)),
 						err)
 				}
@@ -113,47 +114,66 @@ func (j *Job) Check(own []string) Diagnostics {
 // checkFormat returns a mistake in the format of a source, and the key that has it, with a point.
 func (j *Job) checkFormat(name string) (key, msg string) {
 	s := j.Sources[name]
-	if len(s.Parquet) > 0 && len(s.CSV) > 0 {
-		return ".csv", "the source has parquet and csv; a source has files of one format, so make it two sources and " +
-			"a union"
+	formats, kind := []string{}, "Parquet"
+	for _, f := range []struct {
+		key, kind string
+		paths     Paths
+	}{{"parquet", "Parquet", s.Parquet}, {"csv", "CSV", s.CSV}, {"json", "JSON lines", s.JSON}} {
+		if len(f.paths) > 0 {
+			formats, kind = append(formats, f.key), f.kind
+		}
 	}
-	if len(s.CSV) == 0 {
-		set := reflect.ValueOf(s.CSVOptions)
-		for i, f := range structFields(set.Type()) {
-			if !set.Field(i).IsZero() {
-				return "." + f.name, fmt.Sprintf("%s is for CSV files; name them with csv: PATH", f.name)
-			}
+	if len(formats) > 1 {
+		return "." + formats[1], fmt.Sprintf("the source has %s; a source has files of one format, so make it two "+
+			"sources and a union", strings.Join(formats, " and "))
+	}
+	set := reflect.ValueOf(s.CSVOptions)
+	for i, f := range structFields(set.Type()) {
+		of := "CSV"
+		if f.name == "types" || f.name == "rejects" {
+			of = "CSV or JSON lines"
 		}
-		for _, path := range s.Parquet {
-			if csv.Named(string(path)) {
-				return ".parquet", fmt.Sprintf("%s has the name of a CSV file; name it with csv: PATH", path)
-			}
+		if kind != "CSV" && !strings.HasSuffix(of, kind) && !set.Field(i).IsZero() {
+			return "." + f.name, fmt.Sprintf("%s is for files of %s, and these are of %s", f.name, of, kind)
 		}
+	}
+	for _, path := range s.Parquet {
+		switch p := string(path); {
+		case p == sourcetext.Standard:
+			return ".parquet", "standard input is read as CSV or JSON lines: csv: - or json: -"
+		case sourcetext.Named(p):
+			return ".parquet", p + " has the name of a CSV file; name it with csv: PATH"
+		case sourcetext.NamedJSON(p):
+			return ".parquet", p + " has the name of a file of JSON lines; name it with json: PATH"
+		}
+	}
+	if s.Text() == nil {
 		return "", ""
 	}
 	switch {
 	case s.Partitions.None || len(s.Partitions.Types) > 0:
-		return ".partitions", "CSV files have no columns in the names of their folders; leave partitions out"
+		return ".partitions", kind + " has no columns in the names of folders; leave partitions out"
 	case s.Optional:
-		return ".optional", "CSV files cannot be optional; leave it out"
+		return ".optional", "files of " + kind + " cannot be optional; leave it out"
 	case s.Schema.Strict:
-		return ".schema", "CSV files must have the columns of the first one anyway; leave schema: strict out"
+		return ".schema", "files of " + kind + " must have the columns of the first one anyway; leave schema: strict " +
+			"out"
 	}
-	if err := s.csv().Check(); err != nil {
+	if err := s.text().Check(); err != nil {
 		return "", err.Error()
 	}
 	return "", ""
 }
 
-// csv returns the options of a source that are no types.
-func (s *Source) csv() csv.Options {
-	return csv.Options{Delimiter: s.Delimiter, Quote: s.Quote, Escape: s.Escape, Header: s.Header, Nulls: s.Nulls,
-		Skip: s.Skip, Rejects: string(s.Rejects)}
+// text returns the options of a source that are no types.
+func (s *Source) text() sourcetext.Options {
+	return sourcetext.Options{JSON: s.JSON != nil, Delimiter: s.Delimiter, Quote: s.Quote, Escape: s.Escape,
+		Header: s.Header, Nulls: s.Nulls, Skip: s.Skip, Rejects: string(s.Rejects)}
 }
 
-// ReadCSV returns how the files of a source are read, with the types that it gives.
-func (s *Source) ReadCSV(types, schema []gpu.Field) csv.Options {
-	opt := s.csv()
+// ReadText returns how the files of a source are read, with the types that it gives.
+func (s *Source) ReadText(types, schema []gpu.Field) sourcetext.Options {
+	opt := s.text()
 	if opt.Types = types; schema != nil {
 		opt.Schema = &gpu.Schema{Fields: schema}
 	}
@@ -161,9 +181,10 @@ func (s *Source) ReadCSV(types, schema []gpu.Field) csv.Options {
 }
 
 // checkPath returns an error if no file with a path can be read.
-func checkPath(path string, isCSV bool) error {
-	if isCSV && isAddress(path) && store.Scheme(path) != "file" {
-		return fmt.Errorf("CSV files at addresses (%s://) are not supported yet; copy them to a local folder",
+func checkPath(path string, isText bool) error {
+	if isText && isAddress(path) && store.Scheme(path) != "file" {
+		return fmt.Errorf("files of CSV and JSON lines at addresses (%s://) are not supported yet; copy them to a "+
+			"local folder",
 			store.Scheme(path))
 	}
 	return store.Check(path)
@@ -338,5 +359,5 @@ func (o *Output) checkFormat() (key, msg string) {
 // Unreadable reports whether a source has an address that cannot be read.
 func (j *Job) Unreadable(source string) bool {
 	s := j.Sources[source]
-	return slices.ContainsFunc(s.Files(), func(p Path) bool { return checkPath(string(p), len(s.CSV) > 0) != nil })
+	return slices.ContainsFunc(s.Files(), func(p Path) bool { return checkPath(string(p), s.Text() != nil) != nil })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	sinktext "github.com/gstream/gstream/sink/text"
-	"github.com/gstream/gstream/source/csv"
+	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 // SQLForm says how ToSQL writes what SQL can say in several ways. Names of tables reach further in a job than in SQL,
@@ -73,7 +73,7 @@ func (c *converter) source(name string) {
 	switch {
 	case s.Optional:
 		c.faultf(path, name, "a source whose files may be missing has no form in SQL")
-	case s.CSV != nil:
+	case s.Text() != nil:
 	case s.Schema.Strict || len(s.Schema.Columns) > 0 || len(s.Partitions.Types) > 0:
 		c.faultf(path, name, "the schema and the types of partitions of a source have no form in SQL; leave them out, "+
 			"and cast the columns in a select")
@@ -84,8 +84,8 @@ func (c *converter) source(name string) {
 	}
 	table := strings.Join(files, ", ")
 	switch {
-	case s.CSV != nil:
-		table = s.readCSV()
+	case s.Text() != nil:
+		table = s.readText()
 	case len(files) == 0: // a table of the program
 		c.relations[name] = syntax.QuoteName(name)
 		return
@@ -104,10 +104,10 @@ func (c *converter) source(name string) {
 	c.relations[name] = table
 }
 
-// readCSV makes the text that reads the CSV files of a source.
-func (s *Source) readCSV() string {
+// readText makes the text that reads the files of a source of CSV or JSON lines.
+func (s *Source) readText() string {
 	var files, options []string
-	for _, p := range s.CSV {
+	for _, p := range s.Text() {
 		files = append(files, syntax.Quote(string(p)))
 	}
 	text := func(name, value string) {
@@ -147,10 +147,14 @@ func (s *Source) readCSV() string {
 	types("types", s.Types)
 	types("columns", s.Schema.Columns)
 	text("rejects", string(s.Rejects))
-	if options == nil && len(files) == 1 && csv.Named(string(s.CSV[0])) {
+	call, named := "read_csv(", sourcetext.Named
+	if s.JSON != nil {
+		call, named = "read_json(", sourcetext.NamedJSON
+	}
+	if options == nil && len(files) == 1 && named(string(s.Text()[0])) {
 		return files[0]
 	}
-	return "read_csv(" + strings.Join(append([]string{"[" + strings.Join(files, ", ") + "]"}, options...), ", ") + ")"
+	return call + strings.Join(append([]string{"[" + strings.Join(files, ", ") + "]"}, options...), ", ") + ")"
 }
 
 // block is a SELECT whose later clauses are still free.

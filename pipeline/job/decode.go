@@ -220,7 +220,7 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		case *ast.MappingNode, *ast.MappingValueNode:
 		default:
 			d.decode(n, reflect.ValueOf(&p.Parquet).Elem(), path+".parquet")
-			if s := SourceOf(texts(p.Parquet)...); s.CSV != nil {
+			if s := SourceOf(texts(p.Parquet)...); s.Text() != nil {
 				*p = s
 			}
 			return

@@ -16,7 +16,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	sinktext "github.com/gstream/gstream/sink/text"
-	"github.com/gstream/gstream/source/csv"
+	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 // Job is the content of a job file, or of the Go builder. The struct tags are its only
@@ -80,7 +80,8 @@ type Spill struct {
 // Source is a table to read.
 type Source struct {
 	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table, also as addresses s3://bucket/key and https://host/file. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
-	CSV        Paths `yaml:"csv" doc:"CSV files and patterns, read as one table; .gz and .zst are decompressed. A path alone, as in x: data/x.csv, is csv if it ends in .csv or .tsv, also before .gz or .zst. What the keys below do not give, a sample of the first 20,480 rows decides, as in DuckDB ([CSV](csv.md))."`
+	CSV        Paths `yaml:"csv" doc:"CSV files and patterns, read as one table; - is standard input; .gz and .zst are decompressed. A path alone, as in x: data/x.csv, is csv if it ends in .csv or .tsv, also before .gz or .zst. What the keys below do not give, a sample of the first 20,480 rows decides, as in DuckDB ([CSV](csv.md))."`
+	JSON       Paths `yaml:"json" doc:"Files of JSON lines and patterns: a flat object on each line. A path alone is json if it ends in .jsonl, .ndjson or .json, also before .gz or .zst. A nested value is a VARCHAR with its JSON. Of the keys below, types, rejects and schema apply."`
 	CSVOptions `yaml:",inline"`
 	Partitions Partitions `yaml:"partitions" doc:"Columns in the names of folders, as in y=2024/m=3: auto (default) finds them and their types; none treats the folders as ordinary folders. A mapping of names to SQL types, as in {y: INTEGER}, sets types."`
 	Optional   bool       `yaml:"optional" doc:"The files may be missing. The source then has no rows, and the columns of its schema, which must be a mapping." default:"false"`
@@ -103,17 +104,26 @@ type CSVOptions struct {
 type ColumnTypes []SchemaColumn
 
 // Files returns the paths of a source, whatever their format.
-func (s *Source) Files() Paths { return slices.Concat(s.Parquet, s.CSV) }
+func (s *Source) Files() Paths { return slices.Concat(s.Parquet, s.CSV, s.JSON) }
 
-// SourceOf returns the source of paths: of CSV files if all are named so.
+// Text returns the paths of a source of CSV or JSON lines.
+func (s *Source) Text() Paths { return slices.Concat(s.CSV, s.JSON) }
+
+// SourceOf returns the source of paths: of CSV or JSON lines if all are named so.
 func SourceOf(paths ...string) (s Source) {
 	list := make(Paths, len(paths))
 	for i, p := range paths {
 		list[i] = Path(p)
 	}
-	if len(paths) > 0 && !slices.ContainsFunc(paths, func(p string) bool { return !csv.Named(p) }) {
+	all := func(named func(string) bool) bool {
+		return len(paths) > 0 && !slices.ContainsFunc(paths, func(p string) bool { return !named(p) })
+	}
+	switch {
+	case all(sourcetext.Named):
 		s.CSV = list
-	} else {
+	case all(sourcetext.NamedJSON):
+		s.JSON = list
+	default:
 		s.Parquet = list
 	}
 	return s

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
-	"github.com/gstream/gstream/source/csv"
 	"github.com/gstream/gstream/source/store"
+	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 // WithFiles returns a job in which the files that SQL names are sources, by the text that names them. Mistakes in the
@@ -26,7 +26,7 @@ func (j *Job) WithFiles() *Job {
 			if _, ok := out.Sources[name]; ok {
 				continue
 			}
-			for _, paths := range []Paths{source.Parquet, source.CSV} {
+			for _, paths := range []Paths{source.Parquet, source.CSV, source.JSON} {
 				for k, path := range paths {
 					paths[k] = Path(j.PathInSQL(string(path)))
 				}
@@ -52,7 +52,7 @@ func (j *Job) WithFiles() *Job {
 
 // PathInSQL returns the path that a path in SQL means: relative to the folder of the job.
 func (j *Job) PathInSQL(path string) string {
-	if filepath.IsAbs(path) || isAddress(path) || j.dir == "" {
+	if filepath.IsAbs(path) || isAddress(path) || j.dir == "" || path == sourcetext.Standard {
 		return path
 	}
 	return filepath.Join(j.dir, path)
@@ -111,7 +111,8 @@ func TableFiles(t syntax.TableRef) (name string, s Source) {
 
 // looksLikePath reports whether a name in double quotes, or without quotes, is a path.
 func looksLikePath(name string) bool {
-	return strings.HasSuffix(strings.ToLower(name), ".parquet") || csv.Named(name) || strings.ContainsAny(name, "*/")
+	return strings.HasSuffix(strings.ToLower(name), ".parquet") || sourcetext.Named(name) ||
+		sourcetext.NamedJSON(name) || strings.ContainsAny(name, "*/")
 }
 
 // TableCall returns the files of a call of read_parquet or read_csv, and the name of its table. The error is a
@@ -122,6 +123,8 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 	case "read_parquet", "parquet_scan":
 	case "read_csv", "read_csv_auto":
 		paths = &s.CSV
+	case "read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto":
+		paths = &s.JSON
 	default:
 		return "", s, nil
 	}
@@ -149,7 +152,7 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 			name = strings.ReplaceAll(name, quote(string(path)), quote(shown))
 		}
 	}
-	if s.CSV != nil {
+	if s.Text() != nil {
 		for _, a := range t.Named {
 			name += ", " + a.Name + " = " + fmt.Sprint(a.Value)
 		}
@@ -192,20 +195,25 @@ var csvInstead = map[string]string{
 	"auto_detect":   "what is given is not detected",
 }
 
-// csvOptions sets the options of a call of read_csv.
+// csvOptions sets the options of a call of read_csv or read_json.
 func (s *Source) csvOptions(t *syntax.TableFunction) error {
 	seen := map[string]bool{}
 	for _, a := range t.Named {
 		wrong := func(format string, args ...any) error {
 			return syntax.NewError(t.Source(), a.Pos(), format, args...)
 		}
-		key := csvNames[strings.ToLower(a.Name)]
+		key, call := csvNames[strings.ToLower(a.Name)], t.Call.Name
+		names := slices.Sorted(maps.Keys(csvNames))
+		if s.JSON != nil {
+			if names = []string{"columns", "rejects", "types"}; !slices.Contains(names, key) && key != "schema" {
+				key = ""
+			}
+		}
 		if instead := csvInstead[strings.ToLower(a.Name)]; instead != "" {
-			return wrong("read_csv has no option %s: %s", a.Name, instead)
+			return wrong("%s has no option %s: %s", call, a.Name, instead)
 		}
 		if key == "" {
-			names := slices.Sorted(maps.Keys(csvNames))
-			return wrong("read_csv has no option %s%s; it has %s", a.Name, DidYouMean(strings.ToLower(a.Name), names),
+			return wrong("%s has no option %s%s; it has %s", call, a.Name, DidYouMean(strings.ToLower(a.Name), names),
 				strings.Join(names, ", "))
 		}
 		if seen[key] {

@@ -30,7 +30,8 @@ func (b *queryBinder) function(t *syntax.TableFunction, l *level) (*Relation, er
 
 func (b *queryBinder) functionRows(t *syntax.TableFunction) (*Relation, error) {
 	switch t.Call.Name {
-	case "read_parquet", "parquet_scan", "read_csv", "read_csv_auto":
+	case "read_parquet", "parquet_scan", "read_csv", "read_csv_auto", "read_json", "read_json_auto",
+		"read_ndjson", "read_ndjson_auto":
 		key, _, err := job.TableCall(t)
 		if err != nil {
 			return nil, err
@@ -48,7 +49,7 @@ func (b *queryBinder) functionRows(t *syntax.TableFunction) (*Relation, error) {
 	case "glob":
 		return b.glob(t)
 	}
-	return nil, mistake(t, "there is no table function %q; there are read_parquet, read_csv, range, "+
+	return nil, mistake(t, "there is no table function %q; there are read_parquet, read_csv, read_json, range, "+
 		"generate_series and glob",
 		t.Call.Name)
 }

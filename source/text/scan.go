@@ -1,4 +1,4 @@
-package csv
+package text
 
 import (
 	"bytes"
@@ -296,6 +296,12 @@ func (w *worker) prepare() {
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(w.kept)))
 	w.tokens = newTokenizer(t.dialect, t.schema.Len(), unique)
+	if t.dialect.JSON {
+		w.tokens.keys = jsonKeys{names: t.names, columns: map[string]int{}, others: t.others}
+		for i, name := range t.names {
+			w.tokens.keys.columns[name] = i
+		}
+	}
 	w.columns = nil
 	for i, c := range w.kept {
 		col := newColumn(t.schema.Fields[c], t.nulls, t.dialect)
@@ -392,7 +398,11 @@ func (w *worker) parse(b *block) error {
 	left := b.lines // rows that may follow
 	for at := b.skipped; at < len(b.text); {
 		t.bad = t.bad[:0]
-		at = t.tokenize(b.text, at, !w.table.rejecting)
+		if w.table.dialect.JSON {
+			at = t.tokenizeJSON(b.text, at, !w.table.rejecting)
+		} else {
+			at = t.tokenize(b.text, at, !w.table.rejecting)
+		}
 		if !clean {
 			w.dropDirty(b)
 		}

@@ -1,7 +1,8 @@
-package csv
+package text
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,6 +39,29 @@ func versionOf(info fs.FileInfo) version {
 type file struct {
 	path    string
 	version version
+	// standard is set if the file is standard input.
+	standard *standardInput
+}
+
+// Standard is the path of standard input.
+const Standard = "-"
+
+// standardInput is read once. The sample is kept for the scan.
+type standardInput struct {
+	from   io.Reader
+	sample bytes.Buffer
+	taken  atomic.Bool
+}
+
+// reader returns what is read: first the sample, and then the rest. A sampler gets the sample.
+func (s *standardInput) reader(sampler bool) (io.Reader, error) {
+	if sampler {
+		return bytes.NewReader(s.sample.Bytes()), nil
+	}
+	if s.taken.Swap(true) {
+		return nil, errors.New("standard input can be read once: name it in one place of the job")
+	}
+	return io.MultiReader(bytes.NewReader(s.sample.Bytes()), s.from), nil
 }
 
 // compressed reports whether the name of a file says that it is compressed.
@@ -62,9 +87,16 @@ const (
 	maxWindow = 64 << 20
 )
 
-// open opens a file, which must have the version that the table was opened with.
-func (f *file) open() (*input, error) {
+// open opens a file, which must have the version that the table was opened with. A sampler reads only its begin.
+func (f *file) open(sampler bool) (*input, error) {
 	in := &input{file: f, line: 1, close: func() {}}
+	if f.standard != nil {
+		text, err := f.standard.reader(sampler)
+		if err != nil {
+			return nil, err
+		}
+		return in.start(counter{text, &in.read}), nil
+	}
 	var err error
 	if in.os, err = os.Open(f.path); err != nil {
 		return nil, err
@@ -93,11 +125,16 @@ func (f *file) open() (*input, error) {
 		in.os.Close()
 		return nil, in.damaged(err)
 	}
+	return in.start(text), nil
+}
+
+// start sets the text, without a byte order mark.
+func (in *input) start(text io.Reader) *input {
 	in.text = bufio.NewReaderSize(text, inputBuffer)
 	if mark, _ := in.text.Peek(3); string(mark) == "\ufeff" {
 		_, _ = in.text.Discard(3)
 	}
-	return in, nil
+	return in
 }
 
 type counter struct {
@@ -125,6 +162,9 @@ func (in *input) damaged(err error) error {
 
 // unchanged returns an error if the file is no longer the one that the table was opened with.
 func (in *input) unchanged() error {
+	if in.os == nil {
+		return nil // standard input
+	}
 	info, err := in.os.Stat()
 	if err != nil {
 		return err
@@ -182,5 +222,7 @@ func (in *input) fill(buf []byte) (n int, ended bool, err error) {
 
 func (in *input) end() {
 	in.close()
-	in.os.Close()
+	if in.os != nil {
+		in.os.Close()
+	}
 }

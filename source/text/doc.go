@@ -1,4 +1,4 @@
-// Package csv reads files of comma-separated values, and of values separated by other characters, as one table.
+// Package text reads files of CSV, and of JSON lines, as one table.
 //
 // Open samples the first file: it finds the delimiter, the quote, the header and the types of the columns, unless they
 // are given. A scan then reads the files block by block. Blocks are cut in order, between rows, under a lock: a block
@@ -14,5 +14,8 @@
 // text after a closing quote is a source.ErrData with file, line and column. With Options.Rejects, such rows are
 // written to a file instead, and all columns are checked, also those that are not read.
 //
+// Lines of JSON are tokenized by a scanner of JSON instead, which puts the values of keys into the same lists of
+// fields.
+//
 // All bytes of a file are untrusted. A row has at most 16 MiB, and a file at most 16,384 columns.
-package csv
+package text

@@ -1,4 +1,4 @@
-package csv
+package text
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func (s *sniffer) findDialect() {
 	var best shape
 	for _, delimiter := range s.delimiters() {
 		for _, quotes := range s.quotes() {
-			d := Dialect{delimiter, quotes[0], quotes[1], newline}
+			d := Dialect{Delimiter: delimiter, Quote: quotes[0], Escape: quotes[1], Newline: newline}
 			widths, bad, rows := map[int]int{}, 0, 0
 			at := 0
 			var fields []field

@@ -1,6 +1,7 @@
-package csv
+package text
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 
 // Options say how files are read. What is missing is found by a sample of the first file.
 type Options struct {
+	// JSON means lines of JSON. Then only Types, Schema, Rejects and Preview apply.
+	JSON      bool
 	Delimiter string // one character
 	Quote     string // one character, or none
 	Escape    string // one character; by default the quote
@@ -60,6 +63,8 @@ type Table struct {
 	dialect   Dialect
 	skip      int64
 	hasHeader bool
+	sampler   bool // standard input has only the sample
+	others    bool // keys of JSON that are no columns are left out
 	names     []string
 	schema    *gpu.Schema
 	nulls     nullTexts
@@ -88,6 +93,13 @@ func Open(paths []string, opt Options) (*Table, error) {
 	t := &Table{skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
 		rejecting: opt.Rejects != ""}
 	for _, path := range paths {
+		if path == Standard {
+			if len(paths) > 1 {
+				return nil, errors.New("standard input is a source of its own; leave the other files out")
+			}
+			t.files = []*file{{path: "standard input", standard: &standardInput{from: os.Stdin}}}
+			break
+		}
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
@@ -98,7 +110,7 @@ func Open(paths []string, opt Options) (*Table, error) {
 		if opt.Rejects != "" && sameFile(info, opt.Rejects) {
 			return nil, fmt.Errorf("%s: the file of rejects cannot be a file that is read", path)
 		}
-		t.files = append(t.files, &file{path, versionOf(info)})
+		t.files = append(t.files, &file{path: path, version: versionOf(info)})
 		t.size += info.Size()
 		t.unsized = t.unsized || compressed(path)
 	}
@@ -112,7 +124,11 @@ func Open(paths []string, opt Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.describe(s); err != nil {
+	describe := t.describe
+	if opt.JSON {
+		describe = t.describeJSON
+	}
+	if err := describe(s); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.files[0].path, err)
 	}
 	return t, nil
@@ -125,7 +141,13 @@ func sameFile(info os.FileInfo, path string) bool {
 
 // sampleFile reads the sample of the first file.
 func (t *Table) sampleFile(opt Options) (*sniffer, error) {
-	in, err := t.files[0].open()
+	if std := t.files[0].standard; std != nil {
+		if _, err := io.CopyN(&std.sample, std.from, sampleBytes); err != nil && err != io.EOF {
+			return nil, err
+		}
+		t.size = int64(std.sample.Len())
+	}
+	in, err := t.files[0].open(true)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +160,15 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if std := t.files[0].standard; std != nil {
+		ended = std.sample.Len() < sampleBytes
+	}
 	s := &sniffer{opt: opt, text: text[:n], whole: ended, nulls: t.nulls}
-	s.findDialect()
+	if opt.JSON {
+		s.d = Dialect{Newline: '\n', JSON: true}
+	} else {
+		s.findDialect()
+	}
 	if !ended {
 		end := s.d.cut(s.text)
 		if end == 0 { // a row that is longer than the sample
@@ -165,7 +194,9 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 			return nil, notUTF8(in.file.path, line)
 		}
 	}
-	s.split()
+	if !opt.JSON {
+		s.split()
+	}
 	if len(s.rows) > 0 && len(s.rows[len(s.rows)-1]) > maxColumns {
 		return nil, fmt.Errorf("%s, line %d: %w", in.file.path, in.line, badf("a row has %s columns, and at most %s "+
 			"are possible", humanize.Comma(int64(len(s.rows[len(s.rows)-1]))), humanize.Comma(maxColumns)))
@@ -226,14 +257,62 @@ func (t *Table) describe(s *sniffer) error {
 			t.schema.Fields[i] = gpu.Field{Name: t.names[i], Type: typ, Nullable: true}
 		}
 	}
-	rows := int64(max(len(s.rows)-first, 0))
+	t.setRows(s, int64(max(len(s.rows)-first, 0)), int64(first), s.sound(columns))
+	return nil
+}
+
+// describeJSON is describe for lines of JSON.
+func (t *Table) describeJSON(s *sniffer) error {
+	t.dialect, t.nulls = s.d, nullTexts{others: []string{nullMark}}
+	names, types, rows, what, line := s.sniffJSON()
+	switch {
+	case len(names) > maxColumns:
+		return badf("the objects have more than %d keys", maxColumns)
+	case what != sound && s.opt.Schema == nil && !t.rejecting:
+		hint := ""
+		if bytes.HasPrefix(bytes.TrimSpace(s.text), []byte("[")) {
+			hint = "; the file is a list, and lines of JSON have an object each"
+		}
+		return badf("line %d: %s%s", line+1, what.describe(0, 0), hint)
+	}
+	t.schema = &gpu.Schema{}
+	for i, name := range names {
+		if i < len(types) {
+			t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: name, Type: types[i], Nullable: true})
+		}
+	}
+	t.names = names
+	if s.opt.Schema != nil {
+		t.names, t.others = s.opt.Schema.Names(), true
+		t.schema.Fields = slices.Clone(s.opt.Schema.Fields)
+		for i := range t.schema.Fields {
+			t.schema.Fields[i].Nullable = true
+		}
+	}
+	for _, f := range s.opt.Types {
+		i := slices.Index(t.names, f.Name)
+		if i < 0 {
+			return badf("there is no column %q, whose type is given; the columns are %s", f.Name,
+				strings.Join(t.names[:min(len(t.names), 20)], ", "))
+		}
+		t.schema.Fields[i].Type = f.Type
+	}
+	if len(t.schema.Fields) == 0 {
+		return badf("the file has no objects with keys, which would be its columns; give them by schema")
+	}
+	t.size = max(t.size, 1)
+	t.setRows(s, int64(rows), 0, what == sound)
+	return nil
+}
+
+// setRows sets the number of rows, by that of the sample.
+func (t *Table) setRows(s *sniffer, rows, header int64, sound bool) {
 	ratio := max(t.rowBytes, 1)
-	t.rowBytes = float64(len(s.text)) / float64(max(len(s.rows), 1))
-	t.rows, t.exact = rows, s.whole && len(t.files) == 1 && !t.rejecting && s.sound(columns)
+	t.rowBytes = float64(len(s.text)) / float64(max(rows+header, 1))
+	t.rows, t.exact = rows, s.whole && len(t.files) == 1 && !t.rejecting && sound
 	if !t.exact {
 		t.rows = max(int64(float64(t.size)*ratio/max(t.rowBytes, 1)), rows+1)
 	}
-	return nil
 }
 
 // sound reports whether all rows of the sample have the columns of the table.
@@ -288,7 +367,15 @@ func (t *Table) Describe() string {
 	if !t.exact {
 		about = "about "
 	}
-	return fmt.Sprintf("%s (CSV, %s%s rows, %s)", what, about, humanize.Comma(t.rows), humanize.IBytes(uint64(t.size)))
+	return fmt.Sprintf("%s (%s, %s%s rows, %s)", what, t.format(), about, humanize.Comma(t.rows),
+		humanize.IBytes(uint64(t.size)))
+}
+
+func (t *Table) format() string {
+	if t.dialect.JSON {
+		return "JSON lines"
+	}
+	return "CSV"
 }
 
 // Close implements source.Table.
@@ -336,7 +423,7 @@ func (t *Table) Sample(ctx context.Context, lease *gpu.Lease, columns []int, row
 	opt := source.ScanOptions{Columns: columns, StrideRows: rows, Lease: lease,
 		Decode: source.DecodeOptions{Threads: 1, Inflight: 1}}
 	u := *t
-	u.rejects = "" // a sample writes no file
+	u.rejects, u.sampler = "", true // a sample writes no file
 	r, err := u.Scan(ctx, opt)
 	if err != nil {
 		return nil, err

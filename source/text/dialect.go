@@ -1,8 +1,10 @@
-package csv
+package text
 
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/source"
@@ -18,6 +20,8 @@ type Dialect struct {
 	Escape byte
 	// Newline ends rows: '\n', which may have '\r' before it, or '\r'.
 	Newline byte
+	// JSON means lines of JSON: there is no delimiter and no quote, and strings have the escapes of JSON.
+	JSON bool
 }
 
 // maxRow bounds the bytes of a row. It bounds the memory of a damaged file: a quote that is not closed makes one row of
@@ -27,13 +31,21 @@ const maxRow = 16 << 20
 // maxColumns bounds the columns of a file.
 const maxColumns = 1 << 14
 
+// NamedJSON reports whether the name of a file is that of JSON lines: it ends in .jsonl, .ndjson or .json, also before
+// .gz or .zst.
+func NamedJSON(path string) bool { return hasEnd(path, ".jsonl", ".ndjson", ".json") }
+
 // Named reports whether the name of a file is that of a CSV file: it ends in .csv or .tsv, also before .gz or .zst.
 func Named(path string) bool {
+	return hasEnd(path, ".csv", ".tsv")
+}
+
+func hasEnd(path string, ends ...string) bool {
 	path = strings.ToLower(path)
 	for _, compression := range []string{".gz", ".zst"} {
 		path = strings.TrimSuffix(path, compression)
 	}
-	return strings.HasSuffix(path, ".csv") || strings.HasSuffix(path, ".tsv")
+	return slices.Contains(ends, filepath.Ext(path))
 }
 
 // badf returns an error about the content of a file.
@@ -56,6 +68,10 @@ const (
 	manyColumns         // more fields than columns
 	afterQuote          // text between a closing quote and the delimiter
 	unterminated        // a quoted field has no end
+	notAnObject         // a line of JSON is another value
+	badJSON             // a line is no JSON
+	unknownKey          // a key of an object is no column
+	twiceKey            // an object has a key twice
 )
 
 // split finds the fields of the row at the start of text, and where the next row begins. The tokenizer finds the same
@@ -151,6 +167,9 @@ func (d Dialect) closing(text []byte, at int) (closed int, escaped bool) {
 
 // unescape appends a field to out without its escapes. An escape before anything but a quote or an escape stays.
 func (d Dialect) unescape(out, text []byte) []byte {
+	if d.JSON {
+		return unescapeJSON(out, text)
+	}
 	for i := 0; i < len(text); i++ {
 		if text[i] == d.Escape && i+1 < len(text) && (text[i+1] == d.Quote || text[i+1] == d.Escape) {
 			i++
@@ -216,6 +235,14 @@ func (w defect) describe(fields, columns int) string {
 		return fmt.Sprintf("the row has %s, and the file has %d", plural(fields, "column"), columns)
 	case afterQuote:
 		return "there is text between a closing quote and the delimiter"
+	case notAnObject:
+		return "the line is no object {…} of JSON"
+	case badJSON:
+		return "the line is no JSON"
+	case unknownKey:
+		return "the object has a key that the sample of the file has not; give all columns (schema)"
+	case twiceKey:
+		return "the object has a key twice"
 	}
 	return "a quote is not closed"
 }

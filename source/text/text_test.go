@@ -1,4 +1,4 @@
-package csv
+package text
 
 import (
 	"bytes"
@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
@@ -228,7 +230,7 @@ func TestSeveralAndCompressedFilesAreOneTable(t *testing.T) {
 func TestBlocksEndBetweenRows(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		d := Dialect{",|; "[r.IntN(4)], `"'`[r.IntN(2)], 0, "\n\r"[r.IntN(8)/7]}
+		d := Dialect{Delimiter: ",|; "[r.IntN(4)], Quote: `"'`[r.IntN(2)], Newline: "\n\r"[r.IntN(8)/7]}
 		if d.Escape = d.Quote; r.IntN(3) == 0 {
 			d.Escape = '\\'
 		}
@@ -312,7 +314,7 @@ func FuzzRows(f *testing.F) {
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		d := Dialect{',', '"', '"', '\n'}
+		d := Dialect{Delimiter: ',', Quote: '"', Escape: '"', Newline: '\n'}
 		if backslash {
 			d.Escape = '\\'
 		}
@@ -399,3 +401,53 @@ func TestScanLeavesNoMemoryAfterADenial(t *testing.T) {
 	used, _ := opt.Lease.Used()
 	require.Zero(t, used)
 }
+
+// TestDeniedMemoryLosesNoRows denies some reservations, so that blocks are cut and parsed in several attempts.
+func TestDeniedMemoryLosesNoRows(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("a,b\n")
+	for i := range 3000 {
+		fmt.Fprintf(&text, "%d,\"%s\n\"\n", i, strings.Repeat("x", i%200))
+	}
+	table, err := Open([]string{write(t, "x.csv", text.String())}, Options{})
+	require.NoError(t, err)
+	budget := gpu.NewBudget("host", gpu.HostMemory, 0, heap{})
+	var calls atomic.Int64
+	budget.SetFault(func(bool) error {
+		if calls.Add(1)%17 == 0 {
+			return gpu.ErrBudget
+		}
+		return nil
+	})
+	budget.SetPatience(time.Millisecond)
+	lease := budget.Lease("test")
+	r, err := table.Scan(context.Background(), source.ScanOptions{Columns: []int{0, 1}, StrideRows: 500, Lease: lease,
+		Decode: source.DecodeOptions{Threads: 1}})
+	require.NoError(t, err)
+	r.(*reader).cutting.Lock()
+	r.(*reader).cutter.target = 100
+	r.(*reader).cutting.Unlock()
+	rows := 0
+	for {
+		s, err := r.Read(context.Background())
+		if err != nil {
+			require.ErrorIs(t, err, io.EOF)
+			break
+		}
+		for i := range s.Rows {
+			require.EqualValues(t, rows+i, s.Cols[0].ScalarAt(i).Int.Int64())
+		}
+		rows += s.Rows
+		s.Release()
+	}
+	require.Equal(t, 3000, rows)
+	require.NoError(t, r.Close())
+	require.NoError(t, lease.Close())
+}
+
+type heap struct{}
+
+func (heap) Allocate(n int64) ([]byte, uintptr, error) {
+	return gpu.BytesOf(make([]gpu.Int128, (n+15)/16)), 0, nil
+}
+func (heap) Free([]byte, uintptr, int64) {}

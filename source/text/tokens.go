@@ -1,4 +1,4 @@
-package csv
+package text
 
 import (
 	"encoding/binary"
@@ -20,6 +20,7 @@ type tokenizer struct {
 	starts []int32 // offset of each row
 	count  int     // rows of the batch
 	bad    []badRow
+	keys   jsonKeys
 }
 
 // token is a field: the offsets of its text, and whether it has escapes.

@@ -1,4 +1,4 @@
-package csv
+package text
 
 import (
 	"bytes"
@@ -35,6 +35,7 @@ type cutter struct {
 	rest   []byte // what follows the last block in the file
 	ended  bool   // rest is the end of the file
 	number int    // of the next block
+	err    error  // that ends the scan
 	free   [][]byte
 	line   int64
 }
@@ -84,8 +85,20 @@ func (c *cutter) close() {
 	c.drop()
 }
 
-// cut returns the next block, or errEnd.
-func (c *cutter) cut() (_ *block, err error) {
+// cut returns the next block, or errEnd. After an error every call returns it, unless memory was denied.
+func (c *cutter) cut() (*block, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	b, err := c.block()
+	if err != nil && !gpu.IsOutOfMemory(err) {
+		c.err = err
+	}
+	return b, err
+}
+
+// block cuts the next block.
+func (c *cutter) block() (_ *block, err error) {
 	for c.in == nil {
 		if c.next == len(c.table.files) {
 			return nil, errEnd
@@ -102,12 +115,13 @@ func (c *cutter) cut() (_ *block, err error) {
 	if err != nil {
 		return nil, err
 	}
+	n := copy(buf, c.rest)
 	defer func() {
-		if err != nil {
-			c.release(buf)
+		if err != nil { // another call continues where this one was denied memory
+			c.release(c.rest)
+			c.rest = buf[:n]
 		}
 	}()
-	n := copy(buf, c.rest)
 	end := 0
 	for {
 		if !c.ended {
@@ -174,7 +188,7 @@ func (c *cutter) cut() (_ *block, err error) {
 
 // open opens the next file.
 func (c *cutter) open(f *file) (err error) {
-	if c.in, err = f.open(); err != nil {
+	if c.in, err = f.open(c.table.sampler); err != nil {
 		return err
 	}
 	if err := c.in.skip(c.table.skip); err != nil {

@@ -1,0 +1,140 @@
+package text
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+func TestLinesOfJSONAreSampledAndRead(t *testing.T) {
+	for name, c := range map[string]struct{ text, types, rows string }{
+		"kinds": {`{"i":1,"f":1.5,"b":true,"s":"x","d":"2020-01-02","t":"2020-01-02 03:04:05","n":null}` + "\n" +
+			`{"i":-2,"f":3,"b":false,"s":"","d":null}` + "\n",
+			"i BIGINT, f DOUBLE, b BOOLEAN, s VARCHAR, d DATE, t TIMESTAMP, n VARCHAR",
+			"1|1.5|true|x|2020-01-02|2020-01-02 03:04:05|NULL -2|3.0|false||NULL|NULL|NULL"},
+		"order":   {"{\"a\":1,\"b\":2}\r\n\n { \"b\" : 3 , \"a\" : 4 } \n{}\n", "a BIGINT, b BIGINT",
+			"1|2 4|3 NULL|NULL"},
+		"escapes": {`{"a\u0062":"\"\\\/\b\f\n\r\t\u00e4\ud83d\ude00\ud83d"}`, "ab VARCHAR", "\"\\/\b\f\n\r\tä😀\ufffd"},
+		"nested":  {`{"a":[1,{"b":"]"},[]],"c":{}}`, "a VARCHAR, c VARCHAR", `[1,{"b":"]"},[]]|{}`},
+		"several": {`{"a":1}` + "\n" + `{"a":"x"}` + "\n" + `{"a":true}`, "a VARCHAR", "1 x true"},
+		"large":   {`{"a":9223372036854775808}` + "\n" + `{"a":1e400}`, "a DOUBLE", "9.223372036854776e+18 inf"},
+		"texts":   {`{"a":"1","b":"true"}`, "a VARCHAR, b VARCHAR", "1|true"},
+		"nulls":   {`{"a":"null"}` + "\n" + `{"a":null}`, "a VARCHAR", "null NULL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, err := Open([]string{write(t, "x.jsonl", c.text)}, Options{JSON: true})
+			require.NoError(t, err)
+			require.Equal(t, c.types, types(table))
+			rows, err := rowsOf(t, table, 0)
+			require.NoError(t, err)
+			require.Equal(t, c.rows, strings.Join(rows, " "))
+		})
+	}
+}
+
+func TestErrorsOfJSONNameTheLine(t *testing.T) {
+	long := strings.Repeat("{\"a\":1}\n", sampleRows)
+	for text, want := range map[string]string{
+		"[1]\n":                  "line 1: the line is no object {…} of JSON; the file is a list",
+		"1\n":                    "line 1: the line is no object",
+		"{\"a\":1}\n{\"a\":}\n":  "line 2: the line is no JSON",
+		"{\"a\":01}\n":           "line 1: the line is no JSON",
+		"{\"a\":\"\x01\"}\n":     "line 1: the line is no JSON",
+		"{\"a\":1}x\n":           "line 1: the line is no JSON",
+		"{\"a\":\"\\x\"}\n":      "line 1: the line is no JSON",
+		"{}\n":                   "the file has no objects with keys",
+		"{\"a\":1,\"a\":2}\n":    "x.jsonl, line 1: bad data: the object has a key twice",
+		long + "{\"b\":1}\n":     "line 20481: bad data: the object has a key that the sample of the file has not",
+		long + "{\"a\":\"x\"}\n": "line 20481, column 1 (\"a\"): bad data: \"x\" is no BIGINT",
+		long + "{\"a\":1\n":      "line 20481: bad data: the line is no JSON",
+		long + "{\"a\":1.5}\n":   "\"1.5\" is no BIGINT",
+		"{\"a\":" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}\n": "the line is no JSON",
+	} {
+		table, err := Open([]string{write(t, "x.jsonl", text)}, Options{JSON: true})
+		if err == nil {
+			_, err = rowsOf(t, table, 0)
+		}
+		require.ErrorContains(t, err, want)
+	}
+	path := write(t, "x.jsonl", "{\"a\":1,\"c\":2}\nx\n{\"a\":\"y\"}\n{\"a\":3}\n")
+	opt := Options{JSON: true, Rejects: filepath.Join(t.TempDir(), "r.csv"),
+		Schema: gpu.NewSchema(gpu.Field{Name: "a", Type: gpu.Of(gpu.Int8)})}
+	for _, block := range []int{0, 1, 10} {
+		table, err := Open([]string{path}, opt)
+		require.NoError(t, err)
+		rows, err := rowsOf(t, table, block)
+		require.NoError(t, err)
+		require.Equal(t, []string{"1", "3"}, rows)
+		got, err := os.ReadFile(opt.Rejects)
+		require.NoError(t, err)
+		require.Equal(t, rejectHeader+"\n"+path+",2,,\"\",\"the line is no object {…} of JSON\",x\n"+path+
+			",3,1,a,\"\"\"y\"\" is no TINYINT\",\"{\"\"a\"\":\"\"y\"\"}\"\n", string(got))
+	}
+}
+
+func TestStandardInputIsReadOnce(t *testing.T) {
+	for _, rows := range []int{3, 600_000} { // in the sample, and more
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		stdin := os.Stdin
+		os.Stdin = r
+		defer func() { os.Stdin = stdin }()
+		go func() {
+			defer w.Close()
+			_, _ = w.WriteString("a,b\n" + strings.Repeat("1,some text\n", rows))
+		}()
+		table, err := Open([]string{Standard}, Options{})
+		require.NoError(t, err)
+		require.Equal(t, rows == 3, table.RowsExact())
+		got, err := rowsOf(t, table, 0)
+		require.NoError(t, err)
+		require.Len(t, got, rows)
+		_, err = rowsOf(t, table, 0)
+		require.ErrorContains(t, err, "standard input can be read once")
+	}
+}
+
+// FuzzJSON compares what is a line of JSON, and its strings, with encoding/json.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{`{"a":1}`, `{"a":"\u00e4\ud83d\ude00"}`, `{"a":[1,{"b":null}]}`, `{"a":-0.5e+3}`, `{`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.ContainsAny(text, "\n\x00") || !strings.HasPrefix(text, "{") || strings.Count(text, "[") > 900 ||
+			strings.Count(text, "{") > 900 {
+			return
+		}
+		s := jsonScanner{text: []byte(text)}
+		var values []string
+		got := s.members(func(_, value field, kind jsonKind) bool {
+			if kind == jsonString {
+				values = append(values, string(unescapeJSON(nil, []byte(text[value.from:value.to]))))
+			}
+			return true
+		})
+		require.Equal(t, json.Valid([]byte(text)), got == sound, "%q", text)
+		var object map[string]any
+		if got != sound || json.Unmarshal([]byte(text), &object) != nil || !strings.ContainsRune(text, '"') {
+			return
+		}
+		for _, v := range object {
+			if v, ok := v.(string); ok {
+				found := false
+				for _, w := range values {
+					found = found || strings.ToValidUTF8(w, "\ufffd") == strings.ToValidUTF8(v, "\ufffd")
+				}
+				require.True(t, found || strings.Contains(v, "\ufffd"), "%q", text)
+			}
+		}
+		table, err := Open([]string{write(t, "x.jsonl", text+"\n")}, Options{JSON: true})
+		if err == nil {
+			_, _ = rowsOf(t, table, 1)
+		}
+	})
+}
