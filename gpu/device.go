@@ -621,8 +621,9 @@ func CheckPartitions(build, probe Partitioned) error {
 
 // GroupHint has the planner's knowledge about the groups. A wrong hint costs time, never rows.
 type GroupHint struct {
-	// Rows is an upper bound of the input rows, Groups an estimate of the groups; 0 means unknown.
-	Rows, Groups int
+	// Rows is an upper bound of the input rows, Groups an estimate of the groups, and Most an upper bound of the
+	// groups, which may be far above them; 0 means unknown.
+	Rows, Groups, Most int
 	// Lo and Hi bound the values of a single integer-like key. They are used only if Dense is set.
 	Lo, Hi int64
 	Dense  bool

@@ -9,14 +9,22 @@ import (
 )
 
 // tableGroups returns the maximum number of groups of a lane's table between strides. With several
-// lanes, whose groups are merged anyway, the table stays within a core's cache, unless all groups fit a
-// table that is larger.
+// lanes, whose groups are merged anyway, the table stays within a core's cache, unless the lane has many
+// rows of each group.
 func (o *hashGroupBy) tableGroups(budget int64, lanes int) int {
 	most := max(1, int(grant.GroupTables.Among(budget, lanes)/o.groupBytes()))
 	if lanes > 1 {
-		most = min(most, max(flushGroups, int(o.bound.Load())+1))
+		most = min(most, max(flushGroups, o.boundIn(lanes)))
 	}
 	return most
+}
+
+// boundIn returns the planner's bound of the groups if each lane has many rows of each group, otherwise 0.
+func (o *hashGroupBy) boundIn(lanes int) int {
+	if o.Hint.Most > o.Hint.Rows/(directRows*lanes) {
+		return 0
+	}
+	return o.Hint.Most
 }
 
 // always reports whether all groups spill. A single group has no keys to be partitioned by.

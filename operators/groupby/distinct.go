@@ -11,9 +11,6 @@ import (
 // planner's bound of the rows.
 const numberedRows = 2
 
-// boundRows is the least number of rows of a lane per row of the build side that bounds the groups.
-const boundRows = 8
-
 // distinct numbers the distinct values of the first dictionary of a text key. The numbers are the codes of a
 // dictionary of distinct values, which all lanes, the partitions and the result share. So texts are
 // compared once for each value of the dictionary, and not for each row.
@@ -30,7 +27,6 @@ func (l *local) number(s *gpu.Stride) error {
 	if l.task.Device.Properties().BlockTables { // a GPU packs keys instead
 		return nil
 	}
-	l.boundGroups(s)
 	for i := range l.Keys {
 		i = (i + l.first) % len(l.Keys)
 		c := s.Cols[l.Keys[i]]
@@ -46,24 +42,6 @@ func (l *local) number(s *gpu.Stride) error {
 		s.Cols[l.Keys[i]] = coded
 	}
 	return nil
-}
-
-// boundGroups sets the bound of the groups, if all keys are columns of a row of one build side.
-func (l *local) boundGroups(s *gpu.Stride) {
-	if len(l.Keys) == 0 || l.bound.Load() > 0 {
-		return
-	}
-	rows := -1
-	for _, k := range l.Keys {
-		c := s.Cols[k]
-		if c.Dict == nil || c.Data != s.Cols[l.Keys[0]].Data || rows >= 0 && rows != c.Dict.Values.Len {
-			return
-		}
-		rows = c.Dict.Values.Len
-	}
-	if rows*boundRows <= l.Hint.Rows/l.task.Lanes {
-		l.bound.Store(int64(rows))
-	}
 }
 
 // code returns a column with the numbers as its codes, or the column if it has another dictionary or there

@@ -39,17 +39,17 @@
 //
 // Large tables are flushed, and the flushed groups are partitioned by a hash. If a table barely
 // reduces the number of rows, by a sample of the first stride or by the last flush, rows bypass it
-// and are partitioned as they are. In the end one lane merges each partition. On a GPU, PGB-TR
-// aggregates a partition whose rows have all bypassed the tables (raw.go); a table merges any other
-// partition.
+// and are partitioned as they are. The rows of the tables that the keys come from bound the groups: a
+// lane that has many more rows keeps all groups, even if they come in turn. In the end one lane merges
+// each partition. On a GPU, PGB-TR aggregates a partition whose rows have all bypassed the tables
+// (raw.go); a table merges any other partition.
 //
 // # Texts of a build side
 //
 // A join passes on texts of its build side as a dictionary of all build rows, so texts repeat in it. On
 // the CPU, the group-by numbers the distinct values of such a dictionary once (distinct.go). All lanes
 // and partitions then group by these numbers, and the result has them as codes of one dictionary of
-// distinct values, by which the next group-by of a ROLLUP groups again. If all keys are columns of one
-// build side, its rows bound the groups: a lane whose rows are many more keeps them in its table.
+// distinct values, by which the next group-by of a ROLLUP groups again.
 //
 // # One row of a group
 //

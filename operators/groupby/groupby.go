@@ -208,7 +208,6 @@ type hashGroupBy struct {
 	large  []atomic.Pointer[gpu.Dictionary] // by key, see expand
 	texts  []distinct                       // by key
 	lanes  atomic.Int32                     // that have been made
-	bound  atomic.Int64                     // of the number of groups, if a lane has many rows of each; otherwise 0
 	held   *spill.Partitions                // otherwise rows of partial aggregates, of all lanes
 	alone  *spill.Partitions                // and raw rows
 	reader *spill.Reader                    // of the parts in order, for the only lane
@@ -255,7 +254,8 @@ const (
 	// are estimated.
 	sampleRows = 1 << 13
 	// directRows is the least number of rows per slot of the lanes' direct tables, unless the slots
-	// are as few as the groups of a table that is not flushed.
+	// are as few as the groups of a table that is not flushed, and per group of tables that are flushed at the
+	// planner's bound of the groups.
 	directRows = 8
 )
 

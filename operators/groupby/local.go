@@ -1,6 +1,7 @@
 package groupby
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -366,9 +367,8 @@ func (l *local) manyGroups(s *gpu.Stride) (bool, error) {
 	}
 	most := l.tableGroups(l.task.Budget(), l.task.Lanes)
 	n := max(sampleRows, 4*int(math.Sqrt(float64(most)))) // about 8 repeated keys with most groups
-	bound := int(l.bound.Load())
-	if s.Rows < max(flushGroups, n) || l.direct(l.task) || l.Hint.Groups > 0 && l.Hint.Groups <= most ||
-		bound > 0 && bound <= most {
+	bound := cmp.Or(l.Hint.Groups, l.boundIn(l.task.Lanes))
+	if s.Rows < max(flushGroups, n) || l.direct(l.task) || bound > 0 && bound <= most {
 		return false, nil
 	}
 	keys, err := l.firstKeys(s, n)

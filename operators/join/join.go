@@ -124,8 +124,8 @@ type equiJoin struct {
 	// dictionary, strings of the build side are not copied: the build row ids are their codes.
 	dicts []*gpu.Dictionary
 	coded bool // there is a dictionary
-	// valid has, for each of BuildOut whose dictionary has nulls, its validity as a Bool column with the
-	// same validity; otherwise a column without a type.
+	// valid has, for each of BuildOut with nulls and a dictionary, its validity as a Bool column; otherwise an
+	// empty column.
 	valid []gpu.Column
 	// matches is the match bitmap of the build rows, for kinds that return build rows with or
 	// without a match.
@@ -192,7 +192,7 @@ func (o *equiJoin) Finalize(ctx context.Context, t operators.Task) error {
 		var valid gpu.Column
 		if !o.Kind.KeepsProbe() && c.Type.IsVar() && c.Dict == nil {
 			if c.Valid != nil {
-				valid = gpu.Column{Type: gpu.Of(gpu.Bool), Len: c.Len, Data: c.Valid, Valid: c.Valid}
+				valid = gpu.Column{Type: gpu.Of(gpu.Bool), Len: c.Len, Data: c.Valid}
 				c.Valid = nil
 			}
 			dict, o.coded = &gpu.Dictionary{Values: c}, true

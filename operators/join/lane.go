@@ -343,7 +343,7 @@ func (l *lane) gatherBuild(out *gpu.Stride, ids gpu.Column) error {
 		switch {
 		case l.dicts[i] == nil:
 			copied = append(copied, c)
-		case l.valid[i].Valid != nil:
+		case l.valid[i].Data != nil:
 			copied = append(copied, l.valid[i])
 		}
 	}
@@ -358,8 +358,8 @@ func (l *lane) gatherBuild(out *gpu.Stride, ids gpu.Column) error {
 			continue
 		}
 		coded := gpu.Column{Type: c.Type, Len: ids.Len, Data: ids.Data, Dict: dict}
-		if l.valid[i].Valid != nil {
-			coded.Valid = cols[0].Valid
+		if l.valid[i].Data != nil {
+			coded.Valid = cols[0].Data
 			defer cols[0].Release()
 			cols = cols[1:]
 		}

@@ -586,7 +586,7 @@ func (e *Estimator) groups(n *rel.Group) (float64, gpu.GroupHint) {
 	if most, ok := e.expected[fmt.Sprint(n.Keys)]; ok {
 		groups, known = min(groups, most), true
 	}
-	hint := gpu.GroupHint{Rows: toInt(rows)}
+	hint := gpu.GroupHint{Rows: toInt(rows), Most: toInt(min(mostGroups(keys), rows))}
 	if known {
 		hint.Groups = toInt(groups)
 	}
@@ -598,6 +598,33 @@ func (e *Estimator) groups(n *rel.Group) (float64, gpu.GroupHint) {
 		}
 	}
 	return groups, hint
+}
+
+// mostGroups returns an upper bound of the groups by keys, 0 if there is none. Keys of one table have together at most
+// as many values as the table has rows, and a null.
+func mostGroups(keys []ColumnStats) float64 {
+	most, tables := 1.0, map[*sample]float64{}
+	for _, k := range keys {
+		values := math.Inf(1)
+		if k.distinct > 0 {
+			values = k.distinct + 1
+		}
+		if k.sample == nil {
+			most *= values
+			continue
+		}
+		if tables[k.sample] == 0 {
+			tables[k.sample] = 1
+		}
+		tables[k.sample] *= values
+	}
+	for table, values := range tables {
+		most *= min(values, table.rows+1)
+	}
+	if math.IsInf(most, 0) {
+		return 0
+	}
+	return most
 }
 
 // groupsOf estimates the groups of rows by keys, and reports whether the number of values of every

@@ -221,3 +221,24 @@ func TestTheRowsOfASmallTableTellWhichKeysPassAFilter(t *testing.T) {
 		require.InEpsilon(t, want, e.Rows(root), 0.1, "%s: %s", condition, rel.Print(root))
 	}
 }
+
+func TestKeysOfOneTableHaveAtMostItsRows(t *testing.T) {
+	items, days := &sample{rows: 1000}, &sample{rows: 70}
+	name, brand := ColumnStats{sample: items}, ColumnStats{sample: items, distinct: 20}
+	year, month := ColumnStats{sample: days, distinct: 5}, ColumnStats{sample: days, distinct: 12}
+	for _, c := range []struct {
+		what string
+		keys []ColumnStats
+		want float64
+	}{
+		{"no keys", nil, 1},
+		{"texts whose values nobody has counted", []ColumnStats{name, brand}, 1001},
+		{"few values and null", []ColumnStats{brand}, 21},
+		{"values of two columns of a table of fewer rows", []ColumnStats{year, month}, 71},
+		{"two tables", []ColumnStats{name, year, brand}, 1001 * 6},
+		{"a computed value", []ColumnStats{name, {distinct: 3}}, 1001 * 4},
+		{"a computed value that nobody has counted", []ColumnStats{name, {}}, 0},
+	} {
+		require.InDelta(t, c.want, mostGroups(c.keys), 1e-9, c.what)
+	}
+}

@@ -36,6 +36,13 @@ func Concat(cores parallel.Cores, l *gpu.Lease, parts []gpu.Column) (gpu.Column,
 		return gpu.Column{}, err
 	}
 	defer release()
+	parts = slices.DeleteFunc(slices.Clone(parts), func(p gpu.Column) bool { return p.Len == 0 })
+	switch len(parts) {
+	case 0:
+		parts = []gpu.Column{gpu.ColumnOf(out.Type, nil)}
+	case 1:
+		return parts[0].Retain(), nil
+	}
 	if out.Dict = parts[0].Dict; out.Dict != nil {
 		out.Dict.Values.Retain()
 	}

@@ -242,14 +242,12 @@ func gatherBitmap(dst, src []uint64, ids []int32, lo, hi int, want bool) (zeros 
 		part := ids[w*64 : min(w*64+64, hi)]
 		var x uint64
 		for j, id := range part {
-			if id < 0 {
-				continue
-			}
-			bit := uint64(1)
+			bit := uint64(^uint32(id) >> 31) // 0 for -1
 			if src != nil {
-				bit = src[uint(id)/64] >> (uint(id) % 64) & 1
+				row := uint(max(id, 0))
+				bit &= src[row/64] >> (row % 64)
 			}
-			x |= bit << j
+			x |= bit << (j % 64)
 		}
 		dst[w] = x
 		if want && bits.OnesCount64(x) != len(part) {
