@@ -26,6 +26,11 @@ const (
 	mostJoined = 4 << 20
 	// mostGap bounds the bytes between two chunks that are read by one request, which are read for nothing.
 	mostGap = 256 << 10
+	// remoteAhead is the least number of bytes of an object that one read asks for, if a share of the budget is free.
+	remoteAhead = 1 << 20
+	// longestAhead bounds the bytes that are read ahead of the rows of a task. Each read of a chunk may be twice as long
+	// as the one before, because a scan that has read much of a chunk mostly reads all of it.
+	longestAhead = 8 << 20
 	// marginAhead is added to the estimate of the bytes of some rows of a chunk.
 	marginAhead = 64 << 10
 )
@@ -36,10 +41,13 @@ func (r *reader) readAhead(plan *stridePlan, i int, need int64) error {
 	if !r.remote || r.lease.Available() < 2*need {
 		return nil
 	}
-	if r.pages && !slices.ContainsFunc(plan.segments, func(s segment) bool {
+	byDevice := r.pages && !slices.ContainsFunc(plan.segments, func(s segment) bool {
 		return leftToCPU(s.chunks[i].col, s.chunks[i].meta) != ""
-	}) {
-		return r.readTogether(plan, i)
+	})
+	if byDevice {
+		if err := r.readTogether(plan, i); err != nil {
+			return err
+		}
 	}
 	for k := range plan.segments {
 		s := &plan.segments[k]
@@ -47,7 +55,10 @@ func (r *reader) readAhead(plan *stridePlan, i int, need int64) error {
 		if c.col.constant != nil || !isRemote(c.file.handle.path) {
 			continue
 		}
-		err := r.readJoined(s, i)
+		var err error
+		if !byDevice {
+			err = r.readJoined(s, i)
+		}
 		if err == nil {
 			err = c.readRows(s.to)
 		}
@@ -56,6 +67,14 @@ func (r *reader) readAhead(plan *stridePlan, i int, need int64) error {
 		}
 	}
 	return nil
+}
+
+// leastRead is the least number of bytes that one read of the chunk asks for.
+func (c *encodedChunk) leastRead() int {
+	if isRemote(c.file.handle.path) && c.lease.Available() > remoteReads*remoteAhead {
+		return max(readAhead, remoteAhead)
+	}
+	return readAhead
 }
 
 // readRows reads the bytes of rows up to a row, by their share in the bytes of the chunk, unless most of these rows are
@@ -71,6 +90,10 @@ func (c *encodedChunk) readRows(to int64) error {
 	if n <= int64(len(c.win)-c.pos) {
 		return nil
 	}
+	if c.lease.Available() > remoteReads*longestAhead {
+		n = max(n, min(2*c.ahead, longestAhead))
+	}
+	c.ahead = n
 	_, err := c.fill(int(min(n, mostAhead)))
 	return err
 }

@@ -49,6 +49,7 @@ type encodedChunk struct {
 	off   int64
 	end   int64
 	spare int64 // bytes that the size of the chunk in the footer may omit
+	ahead int64 // bytes of the last read of readRows
 }
 
 // page is an entry of the directory of a column chunk.
@@ -462,7 +463,7 @@ func (c *encodedChunk) fill(n int) ([]byte, error) {
 	}
 	most := int64(len(have)) + c.end - c.off
 	n = int(min(int64(n), most))
-	want := int(min(int64(max(n, readAhead)), most))
+	want := int(min(int64(max(n, c.leastRead())), most))
 	b := c.whole
 	if c.whole = nil; b.Size() == most+slack {
 		want = int(most)

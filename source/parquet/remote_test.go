@@ -227,7 +227,7 @@ func TestObjectsAreReadAtEveryMemoryLimit(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
 		require.NoError(t, err)
 		for n, file := range files {
-			if !gputest.Takes(gputest.ThinOr(t, 3), n) {
+			if !gputest.Takes(gputest.ThinOr(t, 5), n) {
 				continue
 			}
 			object := bucket + filepath.Base(file)
@@ -240,7 +240,7 @@ func TestObjectsAreReadAtEveryMemoryLimit(t *testing.T) {
 			opt.Columns = nil
 			want, _, err := scanOnce(t, 0, []string{file}, opt)
 			require.NoError(t, err)
-			for _, limit := range []int64{0, least, least * 5 / 4, 2 * least, 8 * least} {
+			for _, limit := range []int64{0, least, least * 5 / 4, 4 * least} {
 				got, _, err := scanOnce(t, limit, []string{object}, opt)
 				require.NoError(t, err, "%s with %d bytes", object, limit)
 				requireSame(t, want, got)

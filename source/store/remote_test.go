@@ -24,7 +24,7 @@ import (
 // quick shortens the pauses of retries, and the time without progress.
 func quick(t *testing.T) {
 	first, longest, before := firstPause, longestPause, stall
-	firstPause, longestPause, stall = time.Millisecond, 4*time.Millisecond, 60*time.Millisecond
+	firstPause, longestPause, stall = time.Millisecond, 4*time.Millisecond, 40*time.Millisecond
 	t.Cleanup(func() {
 		CloseIdle()
 		firstPause, longestPause, stall = first, longest, before
