@@ -53,7 +53,8 @@ func TestTextsOfABuildSideAreNumbered(t *testing.T) {
 	in := gpu.NewSchema(gpu.Field{Name: "name", Type: text}, gpu.Field{Name: "color", Type: text, Nullable: true})
 	const buildRows, names, colors, strides, lanes = 1 << 17, 1 << 16, 7, 20, 2
 	for _, others := range []int{0, 1} {
-		op, err := New(Spec{In: in, Keys: []int{0, 1}, Hint: gpu.GroupHint{Rows: strides * buildRows, Most: buildRows + 1},
+		op, err := New(Spec{In: in, Keys: []int{0, 1},
+			Hint:       gpu.GroupHint{Rows: strides * buildRows, Most: buildRows + 1},
 			Aggregates: []Aggregate{{Kind: gpu.CountAll, Input: -1, Output: long}},
 			Out:        gpu.NewSchema(in.Fields[0], in.Fields[1], gpu.Field{Name: "n", Type: long})})
 		require.NoError(t, err)
