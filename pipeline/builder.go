@@ -43,8 +43,9 @@ func FromJob(j *Job) *Builder {
 }
 
 // Read adds a source of Parquet files, folders and patterns such as dir/**/*.parquet, of CSV if all paths end in .csv
-// or .tsv, and of JSON lines if they end in .jsonl, .ndjson or .json, also before .gz or .zst. The first
-// step reads the first source, unless From names another input.
+// or .tsv, and of JSON lines if they end in .jsonl, .ndjson or .json, also before .gz or .zst. Parquet files may have
+// addresses such as s3://bucket/dir/*.parquet and https://host/x.parquet. The first step reads the first source, unless
+// From names another input.
 func (b *Builder) Read(name string, paths ...string) *Builder {
 	return b.source(name, jobs.SourceOf(paths...))
 }

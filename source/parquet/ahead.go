@@ -28,8 +28,8 @@ const (
 	mostGap = 256 << 10
 	// remoteAhead is the least number of bytes of an object that one read asks for, if a share of the budget is free.
 	remoteAhead = 1 << 20
-	// longestAhead bounds the bytes that are read ahead of the rows of a task. Each read of a chunk may be twice as long
-	// as the one before, because a scan that has read much of a chunk mostly reads all of it.
+	// longestAhead bounds the bytes that are read ahead of the rows of a task. Each read of a chunk may be twice as
+	// long as the one before, because a scan that has read much of a chunk mostly reads all of it.
 	longestAhead = 8 << 20
 	// marginAhead is added to the estimate of the bytes of some rows of a chunk.
 	marginAhead = 64 << 10
