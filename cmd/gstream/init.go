@@ -31,8 +31,8 @@ func newInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init FILE...",
 		Short: "Write a first job file for Parquet files",
-		Long: `init looks at Parquet files, folders or patterns in quotes and writes a job file that
-reads them. Each is a source, named after its file. The job runs as it is: it selects all
+		Long: `init looks at files of Parquet, CSV or JSON lines, folders of Parquet files, or patterns
+in quotes, and writes a job file that reads them. Each is a source, named after its file. The job runs as it is: it selects all
 columns of the first source. Comments list the columns of the other sources, and steps
 that filter, join and group.
 
@@ -44,7 +44,7 @@ job file; absolute paths stay absolute.`,
   gstream run job.yaml && gstream show job.yaml`,
 		Args: someFiles("file"),
 
-		ValidArgsFunction: completeFiles("parquet"),
+		ValidArgsFunction: completeFiles("parquet", "csv", "jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, sources, err := newJob(cmd.Context(), args, out)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/source/store"
+	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 var (
@@ -20,6 +21,12 @@ func sourceName(path string) string {
 	path, _, _ = strings.Cut(store.Display(path), "?(") // without the query of an address
 	path = filepath.Clean(path)
 	base := strings.TrimSuffix(filepath.Base(path), ".parquet")
+	if sourcetext.Named(path) || sourcetext.NamedJSON(path) {
+		for _, end := range []string{".gz", ".zst"} {
+			base = strings.TrimSuffix(base, end)
+		}
+		base = strings.TrimSuffix(base, filepath.Ext(base))
+	}
 	for noWord.ReplaceAllString(base, "") == "" && path != filepath.Dir(path) {
 		path = filepath.Dir(path)
 		base = filepath.Base(path)

@@ -197,8 +197,8 @@ type Limit struct {
 // Output is the destination of the result, which is the rows of the last step.
 type Output struct {
 	Parquet             Path `yaml:"parquet" doc:"Parquet file to write. With files, rows_per_file or partition_by, or a / at the end, as in out/, it is a folder of files; a / alone makes files of about 128 MiB."`
-	CSV                 Path `yaml:"csv" doc:"CSV file to write, in place of parquet; - is standard output. A name that ends in .gz or .zst is compressed. Of the keys below, delimiter, header, null, overwrite and sync apply."`
-	JSON                Path `yaml:"json" doc:"File of JSON lines to write, in place of parquet: an object for each row. Otherwise as csv, without delimiter, header and null."`
+	CSV                 Path `yaml:"csv" doc:"CSV file to write, in place of parquet; - is standard output. A name that ends in .gz or .zst is compressed. Of the keys below, delimiter, header, nulls, overwrite and sync apply."`
+	JSON                Path `yaml:"json" doc:"File of JSON lines to write, in place of parquet: an object for each row. Otherwise as csv, without delimiter, header and nulls."`
 	TextOptions         `yaml:",inline"`
 	sinkparquet.Options `yaml:",inline"`
 }
@@ -207,7 +207,7 @@ type Output struct {
 type TextOptions struct {
 	Delimiter string `yaml:"delimiter" doc:"CSV: the character between fields. The default is a comma, in a .tsv file a tab."`
 	Header    *bool  `yaml:"header" doc:"CSV: whether the first line has the names of the columns. The default is true."`
-	Null      string `yaml:"null" doc:"CSV: the text of a null. The default is no text; an empty text is then in quotes."`
+	Null      string `yaml:"nulls" doc:"CSV: the text of a null. The default is no text; an empty text is then in quotes."`
 }
 
 // Path returns the path of an output, whatever its format, and the key that has it.

@@ -204,7 +204,7 @@ func copyFormat(c *syntax.Copy) (string, error) {
 }
 
 // textNames are the options that COPY has for CSV by other names than the output of a job.
-var textNames = map[string]string{"delim": "delimiter", "sep": "delimiter", "nullstr": "null"}
+var textNames = map[string]string{"delim": "delimiter", "sep": "delimiter", "nullstr": "nulls", "null": "nulls"}
 
 // copyOutput returns the output that COPY describes.
 func copyOutput(c *syntax.Copy) (out Output, err error) {

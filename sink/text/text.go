@@ -68,7 +68,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("delimiter is %q; it must be one ASCII character, and neither a quote nor a line break", d)
 	}
 	if strings.ContainsAny(o.Null, "\"\n\r"+string(o.delimiter())) {
-		return fmt.Errorf("null is %q; it must be a text without quotes, delimiters and line breaks", o.Null)
+		return fmt.Errorf("the text of a null is %q; it must be one without quotes, delimiters and line breaks",
+			o.Null)
 	}
 	return nil
 }

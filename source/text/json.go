@@ -387,7 +387,8 @@ func (t *tokenizer) columnOf(line []byte, key field, member int) int {
 func (s *sniffer) sniffJSON() (names []string, types []gpu.Type, rows int, what defect, line int) {
 	kinds, index := []jsonKind{}, map[string]int{}
 	left, first := []possible{}, 0
-	for at := 0; at < len(s.text) && rows < sampleRows; line++ {
+	at := 0
+	for ; at < len(s.text) && rows < sampleRows; line++ {
 		end := bytes.IndexByte(s.text[at:], '\n')
 		if end < 0 {
 			end = len(s.text) - at
@@ -415,7 +416,9 @@ func (s *sniffer) sniffJSON() (names []string, types []gpu.Type, rows int, what 
 			what, first = bad, line
 		}
 	}
-	s.whole = s.whole && rows < sampleRows
+	if at < len(s.text) {
+		s.text, s.whole = s.text[:at], false
+	}
 	for i, k := range kinds {
 		types = append(types, typeOfJSON(k&^jsonNull, left[i]))
 	}

@@ -18,7 +18,7 @@ func TestLinesOfJSONAreSampledAndRead(t *testing.T) {
 			`{"i":-2,"f":3,"b":false,"s":"","d":null}` + "\n",
 			"i BIGINT, f DOUBLE, b BOOLEAN, s VARCHAR, d DATE, t TIMESTAMP, n VARCHAR",
 			"1|1.5|true|x|2020-01-02|2020-01-02 03:04:05|NULL -2|3.0|false||NULL|NULL|NULL"},
-		"order":   {"{\"a\":1,\"b\":2}\r\n\n { \"b\" : 3 , \"a\" : 4 } \n{}\n", "a BIGINT, b BIGINT",
+		"order": {"{\"a\":1,\"b\":2}\r\n\n { \"b\" : 3 , \"a\" : 4 } \n{}\n", "a BIGINT, b BIGINT",
 			"1|2 4|3 NULL|NULL"},
 		"escapes": {`{"a\u0062":"\"\\\/\b\f\n\r\t\u00e4\ud83d\ude00\ud83d"}`, "ab VARCHAR", "\"\\/\b\f\n\r\tä😀\ufffd"},
 		"nested":  {`{"a":[1,{"b":"]"},[]],"c":{}}`, "a VARCHAR, c VARCHAR", `[1,{"b":"]"},[]]|{}`},

@@ -148,7 +148,7 @@ func (s *sniffer) split() {
 		s.rows = append(s.rows, row)
 	}
 	if at < len(s.text) {
-		s.whole = false
+		s.text, s.whole = s.text[:at], false // the size of a row is that of the sampled ones
 	}
 }
 

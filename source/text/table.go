@@ -202,7 +202,7 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 			"are possible", humanize.Comma(int64(len(s.rows[len(s.rows)-1]))), humanize.Comma(maxColumns)))
 	}
 	if in.read > 0 && t.unsized {
-		t.rowBytes = float64(len(s.text)) / float64(in.read) // the ratio of the compression, for now
+		t.rowBytes = float64(n) / float64(in.read) // the ratio of the compression, for now
 	}
 	return s, nil
 }

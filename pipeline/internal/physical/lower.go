@@ -20,6 +20,7 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/source"
 )
 
 // layout maps columns of a node to their positions in the stage's strides.
@@ -323,6 +324,9 @@ func (l *lowering) lowerScan(n *rel.Scan, need required) (*Stage, layout, error)
 		st.RowBytes += l.Column(n, c).Bytes
 	}
 	st.Detail = []string{n.Table.Describe(), "columns: " + listOf(st.Schema.Names())}
+	if _, text := n.Table.(source.Estimated); text {
+		return st, lay, nil // its rows are in no groups
+	}
 	for i, p := range n.Prune {
 		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Table.Schema(), p, n.Hidden[i]))
 	}
