@@ -48,8 +48,8 @@ def main():
     parquet, csv = os.path.join(a.data, "lineitem.parquet"), os.path.join(a.work, "lineitem.csv")
     if not os.path.exists(csv):
         timed([sys.executable, "-c", DUCKDB, a.threads, f"COPY (FROM '{parquet}') TO '{csv}'"])
-    print("| | gstream, s | DuckDB, s | ratio | gstream, CPU s | DuckDB, CPU s | gstream, MiB | DuckDB, MiB |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| | gstream s | DuckDB s | time ratio | gstream CPU s | DuckDB CPU s | CPU ratio | gstream MiB | DuckDB MiB |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, query in QUERIES.items():
         figures = {"gstream": [], "duckdb": []}
         for run in range(a.runs + 1):
@@ -65,8 +65,8 @@ def main():
                 if run > 0:  # the first warms the file cache
                     list.append(measured)
         g, d = ([statistics.median(m[i] for m in figures[e]) for i in range(3)] for e in ("gstream", "duckdb"))
-        print(f"| {name} | {g[0]:.2f} | {d[0]:.2f} | {g[0] / d[0]:.2f} | {g[1]:.2f} | {d[1]:.2f} | {g[2]:.0f} | "
-              f"{d[2]:.0f} |", flush=True)
+        print(f"| {name} | {g[0]:.2f} | {d[0]:.2f} | **{g[0] / d[0]:.2f}** | {g[1]:.2f} | {d[1]:.2f} | "
+              f"**{g[1] / d[1]:.2f}** | {g[2]:.0f} | {d[2]:.0f} |", flush=True)
 
 
 main()
