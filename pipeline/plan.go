@@ -259,7 +259,7 @@ func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, wr
 			continue // Check has reported it
 		}
 		if s.Text() != nil {
-			faults = append(faults, p.openText(j, name, written, preview)...)
+			faults = append(faults, p.openText(ctx, j, name, written, preview)...)
 			continue
 		}
 		opt := sourceparquet.OpenOptions{Context: ctx, Strict: s.Schema.Strict, NoPartitions: s.Partitions.None,
@@ -296,7 +296,8 @@ func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, wr
 }
 
 // openText opens a source of CSV or JSON lines. A preview writes no file of rejects.
-func (p *Plan) openText(j *Job, name string, written *sourceparquet.Output, preview bool) (faults Diagnostics) {
+func (p *Plan) openText(ctx context.Context, j *Job, name string, written *sourceparquet.Output, preview bool) (
+	faults Diagnostics) {
 	s := j.Sources[name]
 	types, faults := fieldsOf(j, name, "types", s.Types)
 	schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
@@ -307,7 +308,7 @@ func (p *Plan) openText(j *Job, name string, written *sourceparquet.Output, prev
 	if opt.Check() != nil {
 		return nil // Check has reported it
 	}
-	opt.Preview = preview
+	opt.Preview, opt.Context = preview, ctx
 	var files []string
 	for _, path := range s.Text() {
 		if path == sourcetext.Standard {

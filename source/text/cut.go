@@ -2,6 +2,7 @@ package text
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,6 +28,7 @@ type block struct {
 
 // cutter cuts files into blocks. One goroutine at a time uses it.
 type cutter struct {
+	ctx    context.Context
 	table  *Table
 	lease  *gpu.Lease
 	target int // bytes of a block
@@ -188,7 +190,7 @@ func (c *cutter) block() (_ *block, err error) {
 
 // open opens the next file.
 func (c *cutter) open(f *file) (err error) {
-	if c.in, err = f.open(c.table.sampler); err != nil {
+	if c.in, err = f.open(c.ctx, c.table.sampler); err != nil {
 		return err
 	}
 	if err := c.in.skip(c.table.skip); err != nil {

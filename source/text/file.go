@@ -3,6 +3,8 @@ package text
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,22 +48,69 @@ type file struct {
 // Standard is the path of standard input.
 const Standard = "-"
 
-// standardInput is read once. The sample is kept for the scan.
+// standardInput is read once. The sample is kept for the scan. A goroutine of its own waits for the bytes, because
+// nothing ends a read from a pipe.
 type standardInput struct {
-	from   io.Reader
+	blocks chan []byte // closed at the end
+	err    error       // why it ended, if not by io.EOF
+	rest   []byte
 	sample bytes.Buffer
 	taken  atomic.Bool
 }
 
+func newStandardInput(from io.Reader) *standardInput {
+	s := &standardInput{blocks: make(chan []byte)}
+	go func() {
+		defer close(s.blocks)
+		for {
+			b := make([]byte, inputBuffer)
+			n, err := from.Read(b)
+			if n > 0 {
+				s.blocks <- b[:n]
+			}
+			if err != nil {
+				if err != io.EOF {
+					s.err = err
+				}
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// untilDone reads standard input until a context ends.
+type untilDone struct {
+	*standardInput
+	ctx context.Context
+}
+
+func (s untilDone) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		select {
+		case b, ok := <-s.blocks:
+			if !ok {
+				return 0, cmp.Or(s.err, io.EOF)
+			}
+			s.rest = b
+		case <-s.ctx.Done():
+			return 0, context.Cause(s.ctx)
+		}
+	}
+	n := copy(p, s.rest)
+	s.standardInput.rest = s.rest[n:]
+	return n, nil
+}
+
 // reader returns what is read: first the sample, and then the rest. A sampler gets the sample.
-func (s *standardInput) reader(sampler bool) (io.Reader, error) {
+func (s *standardInput) reader(ctx context.Context, sampler bool) (io.Reader, error) {
 	if sampler {
 		return bytes.NewReader(s.sample.Bytes()), nil
 	}
 	if s.taken.Swap(true) {
 		return nil, errors.New("standard input can be read once: name it in one place of the job")
 	}
-	return io.MultiReader(bytes.NewReader(s.sample.Bytes()), s.from), nil
+	return io.MultiReader(bytes.NewReader(s.sample.Bytes()), untilDone{s, ctx}), nil
 }
 
 // compressed reports whether the name of a file says that it is compressed.
@@ -88,10 +137,10 @@ const (
 )
 
 // open opens a file, which must have the version that the table was opened with. A sampler reads only its begin.
-func (f *file) open(sampler bool) (*input, error) {
+func (f *file) open(ctx context.Context, sampler bool) (*input, error) {
 	in := &input{file: f, line: 1, close: func() {}}
 	if f.standard != nil {
-		text, err := f.standard.reader(sampler)
+		text, err := f.standard.reader(ctx, sampler)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +203,7 @@ func (in *input) damaged(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &failed):
+	case errors.As(err, &failed) || in.os == nil:
 		return err
 	}
 	return fmt.Errorf("%s: %w", in.file.path, badf("it cannot be decompressed: %v", err))

@@ -55,9 +55,9 @@ func (t *Table) Scan(ctx context.Context, opt source.ScanOptions) (source.Reader
 			return nil, err
 		}
 	}
-	r.cutter = &cutter{table: t, lease: opt.Lease, target: t.blockBytes(opt)}
-	r.changed.L = &r.mu
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.cutter = &cutter{ctx: r.ctx, table: t, lease: opt.Lease, target: t.blockBytes(opt)}
+	r.changed.L = &r.mu
 	r.unwatch = context.AfterFunc(r.ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -20,7 +20,9 @@ import (
 // Options say how files are read. What is missing is found by a sample of the first file.
 type Options struct {
 	// JSON means lines of JSON. Then only Types, Schema, Rejects and Preview apply.
-	JSON      bool
+	JSON bool
+	// Context, if set, ends a wait for standard input.
+	Context   context.Context
 	Delimiter string // one character
 	Quote     string // one character, or none
 	Escape    string // one character; by default the quote
@@ -97,7 +99,7 @@ func Open(paths []string, opt Options) (*Table, error) {
 			if len(paths) > 1 {
 				return nil, errors.New("standard input is a source of its own; leave the other files out")
 			}
-			t.files = []*file{{path: "standard input", standard: &standardInput{from: os.Stdin}}}
+			t.files = []*file{{path: "standard input", standard: newStandardInput(os.Stdin)}}
 			break
 		}
 		info, err := os.Stat(path)
@@ -141,13 +143,17 @@ func sameFile(info os.FileInfo, path string) bool {
 
 // sampleFile reads the sample of the first file.
 func (t *Table) sampleFile(opt Options) (*sniffer, error) {
+	ctx := opt.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	if std := t.files[0].standard; std != nil {
-		if _, err := io.CopyN(&std.sample, std.from, sampleBytes); err != nil && err != io.EOF {
+		if _, err := io.CopyN(&std.sample, untilDone{std, ctx}, sampleBytes); err != nil && err != io.EOF {
 			return nil, err
 		}
 		t.size = int64(std.sample.Len())
 	}
-	in, err := t.files[0].open(true)
+	in, err := t.files[0].open(ctx, true)
 	if err != nil {
 		return nil, err
 	}
