@@ -14,8 +14,9 @@ import (
 	"github.com/gstream/gstream/sink"
 )
 
-// deviceTasks is the number of tasks that a device works on at a time, so that it encodes while results are copied.
-const deviceTasks = 2
+// deviceTasks is the number of tasks that a device works on at a time. While one is encoded, the host makes the tables
+// of the next one and takes the results of the last one.
+const deviceTasks = 3
 
 // deviceEncoder encodes columns of row groups on a device. A nil one does not.
 type deviceEncoder struct {
