@@ -24,7 +24,7 @@ func statisticsOf(t *testing.T, opt Options, values ...gpu.Scalar) (out [][2]str
 	opt.RowGroupRows, opt.PageRows = 2, 1
 	tab.write(t, path, opt)
 	tab.requireRead(t, path, 100)
-	info, err := reader.Inspect(path)
+	info, err := reader.Inspect(t.Context(), path)
 	require.NoError(t, err)
 	for _, g := range info.RowGroups {
 		bounds := [2]string{"none", "none"}
