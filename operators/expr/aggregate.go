@@ -83,8 +83,8 @@ type aggregate struct {
 	sorted window.Kind
 	// estimate says that each value counts once, and that the result may be an estimate.
 	estimate bool
-	// statistic, unless it is nil, is computed by its formula from other aggregates.
-	statistic *statistic
+	// formula, unless it is nil, computes it from other aggregates.
+	formula *formula
 }
 
 // argument is the kind of argument that an aggregate function accepts.

@@ -21,11 +21,11 @@ const maxUnits = 42
 // and r the rest of the sum, Σx - nq. Then the squares of the distances to the mean add up to Σx² -
 // 2qΣx + nq² - r²/n. All terms but the last are integers, so no digits cancel.
 //
-// A statistic is replaced by its formula.
+// An aggregate that has a formula is replaced by that.
 func (b *binder) variance(n *syntax.Call, f aggregate,
 	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
-	if f.statistic != nil {
-		return b.statistic(n, f.statistic, call)
+	if f.formula != nil {
+		return b.formula(n, f.formula, call)
 	}
 	if f.sorted < window.VarSamp || n.Distinct || n.Star || len(n.Args) != 1 || aggregateIn(n.Args[0]) != nil {
 		return nil, nil

@@ -677,22 +677,7 @@ func (s *stepBinder) group(in *Relation) *Relation {
 	if !ok || !s.distinct(columns, ".group") {
 		return nil
 	}
-	var grouped *groups
-	if mergesSets(calls, sets) {
-		grouped = s.twoPhase(in.node, exprs, names, calls, sets, nil)
-	} else {
-		below, always := in.node, [][]gpu.Scalar(nil)
-		if sets != nil {
-			below, exprs, always = s.expandSets(below, exprs, names, sets)
-			names = append(names, expr.SetColumn)
-		}
-		if s.isTwoPhase(below, exprs, calls) {
-			grouped = s.twoPhase(below, exprs, names, calls, nil, always)
-		} else {
-			grouped = s.grouped(below, exprs, names, calls, always)
-		}
-	}
-	return s.afterGroup(in, grouped, columns, tables, texts, posts, uses, sets)
+	return s.afterGroup(in, s.groupBy(in.node, exprs, names, calls, sets), columns, tables, texts, posts, uses, sets)
 }
 
 // tablesOf returns the tables of expressions over a relation: those of a bare column, and none for what is computed.
@@ -710,6 +695,23 @@ func tablesOf(in *Relation, exprs []*expr.Expr) []*expr.Tables {
 type groups struct {
 	node        rel.Node
 	keys, calls []rel.ID
+}
+
+// groupBy computes groups by keys, for each of the sets of keys if there are any: in one phase or in two.
+func (s *stepBinder) groupBy(in rel.Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
+	sets [][]bool) *groups {
+	if mergesSets(calls, sets) {
+		return s.twoPhase(in, keys, names, calls, sets, nil)
+	}
+	var always [][]gpu.Scalar
+	if sets != nil {
+		in, keys, always = s.expandSets(in, keys, names, sets)
+		names = append(slices.Clone(names), expr.SetColumn)
+	}
+	if s.isTwoPhase(in, keys, calls) {
+		return s.twoPhase(in, keys, names, calls, nil, always)
+	}
+	return s.grouped(in, keys, names, calls, always)
 }
 
 // grouped computes keys and arguments below a group-by, and the group-by.

@@ -645,21 +645,7 @@ func (s *selecting) grouped(having, qualify *syntax.Node) (err error) {
 		}
 		exprs, names = append(exprs, k.e), append(names, name)
 	}
-	var made *groups
-	if mergesSets(s.calls, g.sets) {
-		made = s.twoPhase(s.node, exprs, names, s.calls, g.sets, nil)
-	} else {
-		below, always := s.node, [][]gpu.Scalar(nil)
-		if g.sets != nil {
-			below, exprs, always = s.expandSets(below, exprs, names, g.sets)
-			names = append(names, expr.SetColumn)
-		}
-		if s.isTwoPhase(below, exprs, s.calls) {
-			made = s.twoPhase(below, exprs, names, s.calls, nil, always)
-		} else {
-			made = s.stepBinder.grouped(below, exprs, names, s.calls, always)
-		}
-	}
+	made := s.groupBy(s.node, exprs, names, s.calls, g.sets)
 	for i := range g.keys {
 		g.keys[i].id = made.keys[i]
 	}

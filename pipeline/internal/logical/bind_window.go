@@ -149,14 +149,7 @@ func (w *windows) joinGroups(node rel.Node, columns []rel.ID) rel.Node {
 		for k, p := range c.Partition {
 			names[k] = p.String()
 		}
-		group := w.grouped
-		if w.isTwoPhase(w.in.node, c.Partition, calls) {
-			group = func(in rel.Node, keys []*expr.Expr, names []string, calls []expr.AggregateCall,
-				always [][]gpu.Scalar) *groups {
-				return w.twoPhase(in, keys, names, calls, nil, always)
-			}
-		}
-		made := group(w.in.node, c.Partition, names, calls, nil)
+		made := w.groupBy(w.in.node, c.Partition, names, calls, nil)
 		right, ids := rel.Renamed(made.node, slices.Concat(made.keys, made.calls), "")
 		on := joinCondition{left: c.Partition, right: right.Rel().Exprs(ids[:len(made.keys)]),
 			nullSafe: slices.Repeat([]bool{true}, len(made.keys))}

@@ -5,14 +5,14 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 )
 
-// statistic is an aggregate that a formula computes from counts, averages and variances. In the formula n is the number
+// formula computes an aggregate from counts, averages and variances. In its text n is the number
 // of rows of which all arguments have a value, ax and ay are the averages of these rows, and vx and vy the variances,
 // var_pop. vs is the variance of the sums y + x, and vd that of the differences y - x, so (vs - vd) / 4 is the
 // covariance. s3 and s4 are the sums of the third and fourth powers of the distances to zero, and lx the average of the
 // logarithms.
-type statistic struct {
-	args    int // y and x, or x alone
-	formula string
+type formula struct {
+	args int // y and x, or x alone
+	text string
 }
 
 const (
@@ -23,7 +23,7 @@ const (
 	noValue    = "CAST('nan' AS DOUBLE)"
 )
 
-var statistics = map[string]statistic{
+var formulas = map[string]formula{
 	"covar_pop":  {2, "CASE WHEN n > 0 THEN " + covariance + " END"},
 	"covar_samp": {2, "CASE WHEN n > 1 THEN " + covariance + " * n / (n - 1) END"},
 	"corr": {2, "CASE WHEN vx = 0 OR vy = 0 THEN " + noValue +
@@ -48,17 +48,17 @@ var statistics = map[string]statistic{
 }
 
 func init() {
-	for name, s := range statistics {
-		aggregates[name] = aggregate{takes: double, statistic: &s}
+	for name, f := range formulas {
+		aggregates[name] = aggregate{takes: double, formula: &f}
 	}
 }
 
-// statistic replaces a statistic by its formula. call returns the node that replaces one of its aggregates.
-func (b *binder) statistic(n *syntax.Call, s *statistic,
+// formula replaces an aggregate by its formula. call returns the node that replaces one of the aggregates in it.
+func (b *binder) formula(n *syntax.Call, f *formula,
 	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
 	switch {
-	case n.Star || len(n.Args) != s.args:
-		return nil, b.errorf(n, "%s takes %s, found %s", n.Name, arity(s.args, s.args), found(n))
+	case n.Star || len(n.Args) != f.args:
+		return nil, b.errorf(n, "%s takes %s, found %s", n.Name, arity(f.args, f.args), found(n))
 	case n.Distinct:
 		return nil, b.errorf(n, "DISTINCT is not possible in %s", n.Name)
 	case n.IgnoreNulls:
@@ -99,7 +99,7 @@ func (b *binder) statistic(n *syntax.Call, s *statistic,
 		},
 	}
 	known := map[string]string{}
-	tree, err := syntax.Parse(s.formula)
+	tree, err := syntax.Parse(f.text)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (b *binder) statistic(n *syntax.Call, s *statistic,
 	})
 }
 
-// moments returns the arguments of a statistic, null unless all of them have a value. Integers and decimals stay exact
+// moments returns the arguments of a formula, null unless all of them have a value. Integers and decimals stay exact
 // if their sums have room, others become DOUBLE.
 func (b *binder) moments(n *syntax.Call) ([]syntax.Node, error) {
 	out, exact, scale := make([]syntax.Node, len(n.Args)), true, uint8(0)
