@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/gstream/gstream/gpu"
@@ -38,8 +39,10 @@ type cutter struct {
 	ended  bool   // rest is the end of the file
 	number int    // of the next block
 	err    error  // that ends the scan
-	free   [][]byte
 	line   int64
+
+	pool sync.Mutex // guards free, since workers give buffers back while a block is cut
+	free [][]byte
 }
 
 // errEnd means that there are no more blocks.
@@ -47,12 +50,8 @@ var errEnd = errors.New("no more blocks")
 
 // buffer returns a buffer for a text of n bytes, and reserves its memory.
 func (c *cutter) buffer(n int) ([]byte, error) {
-	for i := len(c.free) - 1; i >= 0; i-- {
-		if cap(c.free[i]) >= n+padding+1 {
-			b := c.free[i]
-			c.free = slices.Delete(c.free, i, i+1)
-			return b[:n], nil
-		}
+	if b := c.kept(n + padding + 1); b != nil {
+		return b[:n], nil
 	}
 	c.drop()
 	if err := c.lease.Reserve(int64(n + padding + 1)); err != nil {
@@ -61,15 +60,37 @@ func (c *cutter) buffer(n int) ([]byte, error) {
 	return make([]byte, n, n+padding+1), nil
 }
 
-// release takes back the buffer of a block.
-func (c *cutter) release(b []byte) {
-	if cap(b) > 0 {
-		c.free = append(c.free, b)
+// kept returns a buffer that is not in use and has room for n bytes, or nil.
+func (c *cutter) kept(n int) []byte {
+	c.pool.Lock()
+	defer c.pool.Unlock()
+	i := slices.IndexFunc(c.free, func(b []byte) bool { return cap(b) >= n })
+	if i < 0 {
+		return nil
 	}
+	b := c.free[i]
+	c.free = slices.Delete(c.free, i, i+1)
+	return b
+}
+
+// release takes back the buffer of a block, and frees it if memory is scarce: somebody may wait for it.
+func (c *cutter) release(b []byte) {
+	if cap(b) == 0 {
+		return
+	}
+	c.pool.Lock()
+	defer c.pool.Unlock()
+	if c.lease.Available() < 4*int64(cap(b)) {
+		c.lease.Unreserve(int64(cap(b)))
+		return
+	}
+	c.free = append(c.free, b)
 }
 
 // drop frees the buffers that are not in use.
 func (c *cutter) drop() {
+	c.pool.Lock()
+	defer c.pool.Unlock()
 	for _, b := range c.free {
 		c.lease.Unreserve(int64(cap(b)))
 	}

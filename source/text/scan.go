@@ -115,25 +115,25 @@ func (r *reader) work() {
 	w := &worker{reader: r}
 	defer w.free()
 	for {
-		b := r.take()
+		b := r.take(w)
 		if b == nil {
 			return
 		}
 		p := w.run(b)
+		// Before anybody can read the block, and another worker needs memory for the next one.
+		r.cutter.release(b.text)
+		w.freeIfScarce()
 		r.mu.Lock()
 		r.running--
 		r.results[b.number] = p
 		r.changed.Broadcast()
 		r.mu.Unlock()
-		r.cutting.Lock() // which may be held while the cutter waits for memory
-		r.cutter.release(b.text)
-		r.cutting.Unlock()
 	}
 }
 
 // take cuts the next block once there is room for it. It returns nil if there is none. The block that is read next may
 // always be cut. Others leave memory for one more, and for other operators.
-func (r *reader) take() *block {
+func (r *reader) take(w *worker) *block {
 	r.mu.Lock()
 	for {
 		if r.ended || r.ctx.Err() != nil {
@@ -144,6 +144,7 @@ func (r *reader) take() *block {
 			r.opt.Lease.Available() >= r.need*int64(r.running+2)+headroom(r.opt.Lease) {
 			break
 		}
+		w.freeIfScarce()
 		r.changed.Wait()
 	}
 	r.taken++
@@ -366,6 +367,13 @@ func (w *worker) discard() {
 func (w *worker) free() {
 	w.opt.Lease.Unreserve(w.paid)
 	w.paid, w.tokens, w.columns = 0, nil, nil
+}
+
+// freeIfScarce gives scratch memory back if there is none for another block.
+func (w *worker) freeIfScarce() {
+	if w.opt.Lease.Available() < w.need+headroom(w.opt.Lease) {
+		w.free()
+	}
 }
 
 // pay reserves scratch memory that has grown.
