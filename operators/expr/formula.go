@@ -75,28 +75,17 @@ func (b *binder) formula(n *syntax.Call, f *formula,
 		return nil, err
 	}
 	x, y := args[len(args)-1], args[0]
-	at := func(op string, x, y syntax.Node) syntax.Node {
-		return &syntax.Binary{Base: syntax.At(n, x, y), Op: op, L: x, R: y}
-	}
-	double := func(x syntax.Node) syntax.Node {
-		return &syntax.Cast{Base: syntax.At(n, x), X: x, Type: gpu.Of(gpu.Float64)}
-	}
-	parts := map[string]func() (string, syntax.Node){
-		"n":  func() (string, syntax.Node) { return "count", x },
-		"ax": func() (string, syntax.Node) { return "avg", x },
-		"ay": func() (string, syntax.Node) { return "avg", y },
-		"vx": func() (string, syntax.Node) { return "var_pop", x },
-		"vy": func() (string, syntax.Node) { return "var_pop", y },
-		"vs": func() (string, syntax.Node) { return "var_pop", at("+", y, x) },
-		"vd": func() (string, syntax.Node) { return "var_pop", at("-", y, x) },
-		"s3": func() (string, syntax.Node) { x := double(x); return "fsum", at("*", at("*", x, x), x) },
-		"s4": func() (string, syntax.Node) {
-			x := double(x)
-			return "fsum", at("*", at("*", x, x), at("*", x, x))
-		},
-		"lx": func() (string, syntax.Node) {
-			return "avg", &syntax.Call{Base: syntax.At(n, x), Name: "ln", Args: []syntax.Node{x}}
-		},
+	at := func(op string) syntax.Node { return &syntax.Binary{Base: syntax.At(n, y, x), Op: op, L: y, R: x} }
+	float := &syntax.Cast{Base: syntax.At(n, x), X: x, Type: gpu.Of(gpu.Float64)}
+	square := times(n, float, float)
+	parts := map[string]struct {
+		function string
+		arg      syntax.Node
+	}{
+		"n": {"count", x}, "ax": {"avg", x}, "ay": {"avg", y}, "vx": {"var_pop", x}, "vy": {"var_pop", y},
+		"vs": {"var_pop", at("+")}, "vd": {"var_pop", at("-")},
+		"s3": {"fsum", times(n, square, float)}, "s4": {"fsum", times(n, square, square)},
+		"lx": {"avg", &syntax.Call{Base: syntax.At(n, x), Name: "ln", Args: []syntax.Node{x}}},
 	}
 	known := map[string]string{}
 	tree, err := syntax.Parse(f.text)
@@ -108,23 +97,22 @@ func (b *binder) formula(n *syntax.Call, f *formula,
 		if !ok {
 			return nil, nil
 		}
-		part := name.Parts[0]
-		text, ok := known[part]
+		part := parts[name.Parts[0]]
+		text, ok := known[name.Parts[0]]
 		if !ok {
-			function, arg := parts[part]()
-			inner := &syntax.Call{Base: syntax.At(n, arg), Name: function, Args: []syntax.Node{arg}, Filter: n.Filter,
-				Over: n.Over}
-			column, err := b.variance(inner, aggregates[function], call)
+			inner := &syntax.Call{Base: syntax.At(n, part.arg), Name: part.function, Args: []syntax.Node{part.arg},
+				Filter: n.Filter, Over: n.Over}
+			column, err := b.variance(inner, aggregates[part.function], call)
 			if column == nil && err == nil {
 				column, err = call(inner)
 			}
 			if err != nil {
 				return nil, err
 			}
-			if text = column.String(); function == "count" {
+			if text = column.String(); part.function == "count" {
 				text = "CAST(" + text + " AS DOUBLE)"
 			}
-			known[part] = text
+			known[name.Parts[0]] = text
 		}
 		return syntax.Parse(text)
 	})
