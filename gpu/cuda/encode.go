@@ -45,7 +45,7 @@ type (
 	pieceJoint  struct{ _ [8]uint32 }
 	encodeArgs  struct {
 		chunks, states, pages, results, pieces, ends, packed, joints, scratch uint64
-		out, places, runs, checksums, multiplier                              uint64
+		next, out, places, runs, checksums, multiplier                        uint64
 		count, allPages, slot, _                                              int32
 	}
 )
@@ -68,9 +68,8 @@ const (
 	slotBlocks    = 16       // SLOT_BLOCKS
 	pieceBytes    = 64 << 10 // PIECE
 	// pieceSlot is the room for a compressed piece, with the length of the page before it and the slack of load32.
-	pieceSlot    = (64 + pieceBytes + pieceBytes/6) / 16 * 16
-	zstdScratch  = 128 << 10 // ZSTD_SCRATCH
-	zstdResident = 4         // blocks of encode_zstd on a multiprocessor
+	pieceSlot   = (64 + pieceBytes + pieceBytes/6) / 16 * 16
+	zstdScratch = 128 << 10 // ZSTD_SCRATCH
 	// joinedChunks is the number of bytes of chunks that are copied to the host together.
 	joinedChunks = 8 << 20
 	// boundBytes is the room for a bound of strings: its length, and its first bytes (BOUND).
@@ -78,6 +77,9 @@ const (
 	// mostDictionary is the room for a dictionary of strings (MOST_DICTIONARY).
 	mostDictionary = 4<<20 + 4
 )
+
+// residentPieces is the number of blocks that compress pieces on a multiprocessor at a time, by codec.
+var residentPieces = [...]int{gpu.PageUncompressed: 6, gpu.PageSnappy: 6, gpu.PageLZ4: 6, gpu.PageZstd: 4}
 
 // dictionaryMultiplier is the factor of multiplicative hashing. It differs in every process, so that nobody can
 // choose values that all collide.
@@ -237,11 +239,16 @@ func (e *encoding) layOut() {
 	e.results = make([]pageResult, len(e.pages))
 	page, dictionary := 0, bodies
 	e.data = bodies
-	for i := range e.given {
-		e.layOutChunk(i, &page, &dictionary, &mem, &table, &clear)
+	for _, text := range []bool{true, false} { // pieces of strings take the longest, so they are compressed first
+		for i := range e.given {
+			if e.isText(i) == text {
+				e.layOutChunk(i, &page, &dictionary, &mem, &table, &clear)
+			}
+		}
 	}
 	e.args = encodeArgs{multiplier: dictionaryMultiplier, allPages: int32(len(e.pages)), slot: pieceSlot}
 	pieces := int64(len(e.pieces))
+	clear.take(&e.args.next, 4)
 	mem.take(&e.args.ends, pieces*int64(unsafe.Sizeof(pieceResult{})))
 	if e.codec() != gpu.PageUncompressed {
 		mem.take(&e.args.packed, pieces*pieceSlot)
@@ -250,7 +257,7 @@ func (e *encoding) layOut() {
 	case gpu.PageLZ4:
 		mem.take(&e.args.joints, pieces*int64(unsafe.Sizeof(pieceJoint{})))
 	case gpu.PageZstd:
-		mem.take(&e.args.scratch, int64(e.zstdBlocks())*encodePieces*zstdScratch)
+		mem.take(&e.args.scratch, int64(e.pieceBlocks())*encodePieces*zstdScratch)
 	}
 	partMem := e.upload(gpu.BytesOf(e.parts))
 	for i := range e.chunks {
@@ -425,9 +432,10 @@ func (e *encoding) addPieces(page int, most int64, mem *arena) {
 // codec returns the codec of all chunks.
 func (e *encoding) codec() gpu.PageCodec { return e.given[0].Codec }
 
-// zstdBlocks returns the number of blocks of encode_zstd. Each of their warps has scratch.
-func (e *encoding) zstdBlocks() int {
-	return min(blocks(len(e.pieces), encodePieces), e.q.dev.props.multiprocessors*zstdResident)
+// pieceBlocks returns the number of blocks of the kernels that compress, whose warps take piece after piece. Warps of
+// encode_zstd have scratch.
+func (e *encoding) pieceBlocks() int {
+	return min(blocks(len(e.pieces), encodePieces), e.q.dev.props.multiprocessors*residentPieces[e.codec()])
 }
 
 // launch launches the kernels that encode.
@@ -465,15 +473,14 @@ func (e *encoding) launch() {
 	}
 	e.begins("compression")
 	e.args.count = int32(len(e.pieces))
-	warps := blocks(len(e.pieces), encodePieces)
 	switch e.codec() {
 	case gpu.PageZstd:
-		run("encode_zstd", e.zstdBlocks(), encodePieces*32)
+		run("encode_zstd", e.pieceBlocks(), encodePieces*32)
 	case gpu.PageLZ4:
-		run("encode_lz4", warps, encodePieces*32)
+		run("encode_lz4", e.pieceBlocks(), encodePieces*32)
 		run("encode_lz4_joints", blocks(len(e.pieces), encodeThreads), encodeThreads)
 	default:
-		run("encode_pieces", warps, encodePieces*32)
+		run("encode_pieces", e.pieceBlocks(), encodePieces*32)
 	}
 	run("encode_ends", blocks(len(e.pages), encodeThreads/32), encodeThreads)
 }

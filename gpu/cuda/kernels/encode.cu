@@ -777,14 +777,32 @@ DEVICE u32 put_copy(u8* out, u32 offset, u32 n) {
     return size + 3;
 }
 
+// put_match writes bytes [from, start) of the input, and a copy of length ≥ 4 bytes that are offset bytes before. It
+// returns the bytes that it has written.
+DEVICE u32 put_match(u8* out, const u8* in, u32 from, u32 start, u32 offset, u32 length) {
+    u32 n = start - from;
+    if (n > 28 || length > 64) {
+        u32 size = put_literal(out, in, from, start);
+        return size + put_copy(out + size, offset, length);
+    }
+    // Most are short: each lane writes a byte.
+    bool brief = length < 12 && offset < 2048;
+    u32 tag = brief ? (offset >> 8) << 5 | (length - 4) << 2 | 1 : (length - 1) << 2 | 2;
+    u32 copy = tag | (brief ? offset & 255 : offset) << 8;
+    u32 head = n ? 1 : 0, size = head + n + (brief ? 2 : 3), lane = lane_id();
+    u32 byte = copy >> (lane - head - n) * 8 % 32;
+    if (lane < head + n) byte = lane ? in[from + lane - 1] : (n - 1) << 2;
+    if (lane < size) out[lane] = byte;
+    return size;
+}
+
 // compress writes n ≤ PIECE bytes as elements of Snappy, and returns their number of bytes. All lanes of a warp take
 // part.
 DEVICE u32 compress(const u8* in, u32 n, u8* out, u16* table, u32 width) {
     u32 op = 0;
     u32 end = find_matches<false>({}, in, n, 0, most_starts(n), n, table, width,
                                   [&](u32 from, u32 start, u32 offset, u32 length) {
-        op += put_literal(out + op, in, from, start);
-        op += put_copy(out + op, offset, length);
+        op += put_match(out + op, in, from, start, offset, length);
     });
     op += put_literal(out + op, in, end, n);
     __syncwarp();
@@ -795,35 +813,33 @@ KERNEL_BOUNDS(encode_pieces, EncodeArgs, PIECE_WARPS * 32, 4) {
     __shared__ Checksums checksums;
     __shared__ u16 tables[PIECE_WARPS][1 << HASH_LOG];
     load_checksums(checksums, a.checksums);
-    i32 i = blockIdx.x * PIECE_WARPS + warp_id();
-    if (i >= a.count) return;
-    const Piece piece = a.pieces[i];
-    const EncodePage& p = a.pages[piece.page];
-    u32 raw = a.results[piece.page].raw, at = piece.index * PIECE, size = 0;
-    if (at >= raw) {
-        if (lane_id() == 0) a.ends[i].size = 0;
-        return;
-    }
-    const u8* from = p.body + at;
-    u32 n = min(raw - at, PIECE);
-    if (a.packed) {
-        u8* to = a.packed + (i64)i * a.slot;
-        if (at == 0) {
-            size = uvarint_size(raw);
-            if (lane_id() == 0) put_uvarint(to, raw);
+    for (i32 i = next_piece(a); i < a.count; i = next_piece(a)) {
+        const Piece piece = a.pieces[i];
+        const EncodePage& p = a.pages[piece.page];
+        u32 raw = a.results[piece.page].raw, at = piece.index * PIECE;
+        if (at >= raw) {
+            if (lane_id() == 0) a.ends[i].size = 0;
+            continue;
         }
-        const EncodeChunk& c = a.chunks[p.chunk];
-        size += compress(from, n, to + size, tables[warp_id()], c.width);
-        if (lane_id() == 0) clear_after(to + size);
-        __syncwarp();
-        from = to;
-    } else {
-        size = n;
-    }
-    u32 checksum = remainder_of(checksums, from, size);
-    if (lane_id() == 0) {
-        a.ends[i].size = size;
-        a.ends[i].checksum = checksum;
+        const u8* from = p.body + at;
+        u32 n = min(raw - at, PIECE), size = n;
+        if (a.packed) {
+            u8* to = a.packed + (i64)i * a.slot;
+            size = 0;
+            if (at == 0) {
+                size = uvarint_size(raw);
+                if (lane_id() == 0) put_uvarint(to, raw);
+            }
+            size += compress(from, n, to + size, tables[warp_id()], a.chunks[p.chunk].width);
+            if (lane_id() == 0) clear_after(to + size);
+            __syncwarp();
+            from = to;
+        }
+        u32 checksum = remainder_of(checksums, from, size);
+        if (lane_id() == 0) {
+            a.ends[i].size = size;
+            a.ends[i].checksum = checksum;
+        }
     }
 }
 

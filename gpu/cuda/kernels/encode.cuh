@@ -124,6 +124,7 @@ struct EncodeArgs {
     u8* packed;            // a slot for each piece; null without compression
     Joint* joints;         // of each piece, for LZ4
     u8* scratch;           // of each warp of encode_zstd
+    u32* next;             // the number of pieces that warps have taken
     u8* out;
     const i64* places;     // of each page in out; negative: it is not written
     const Piece* runs;     // of TEXT_RUN rows of pages of ENCODE_TEXTS

@@ -24,54 +24,54 @@ KERNEL_BOUNDS(encode_lz4, EncodeArgs, PIECE_WARPS * 32, 4) {
     __shared__ Checksums checksums;
     __shared__ u16 tables[PIECE_WARPS][1 << HASH_LOG];
     load_checksums(checksums, a.checksums);
-    i32 i = blockIdx.x * PIECE_WARPS + warp_id();
-    if (i >= a.count) return;
-    const Piece piece = a.pieces[i];
-    const EncodePage& p = a.pages[piece.page];
-    u32 raw = a.results[piece.page].raw, at = piece.index * PIECE;
-    Joint j = {0, 0, 0, ALL, 0, 0, 0, ALL};
-    if (at < raw) {
-        const u8* in = p.body + at;
-        u8* out = (u8*)a.packed + (i64)i * a.slot;
-        u32 left = raw - at, n = min(left, PIECE), op = 0;
-        auto put_more = [&](u32 length) {
-            u32 size = more_size(length);
-            for (u32 k = lane_id(); k < size; k += 32) out[op + k] = more_byte(length, k);
-            op += size;
-        };
-        // The last match of a block starts 12 bytes before its end, and the last five bytes are literals.
-        u32 starts = left < 12 ? 0 : min(most_starts(n), left - 11), ends = left < 12 ? 0 : min(n, left - 5);
-        const Prices prices = {256 * 8, 256 * 24, 256 * 24, false};
-        u32 end = find_matches<true>(prices, in, n, min(at, HISTORY), starts, ends, tables[warp_id()],
-                                     a.chunks[p.chunk].width, [&](u32 from, u32 start, u32 offset, u32 length) {
-            u32 literals = start - from, match = min(length - 4, 15);
-            if (j.match == ALL) {
-                j.lead = literals;
-                j.match = match;
-            }
-            if (from > 0 || at == 0) {
-                if (lane_id() == 0) out[op] = token(literals, match);
-                op++;
-                put_more(literals);
-            }
-            copy_bytes(out + op, in + from, literals);
-            op += literals;
-            if (lane_id() == 0) {
-                out[op] = offset;
-                out[op + 1] = offset >> 8;
-            }
-            op += 2;
-            put_more(length - 4);
-        });
-        if (j.match == ALL) j.lead = n;
-        j.tail = n - end;
-        j.front = op;
-        if (lane_id() == 0) clear_after(out + op);
-        __syncwarp();
-        j.front_sum = remainder_of(checksums, out, op);
-        j.tail_sum = remainder_of(checksums, in + end, j.tail);
+    for (i32 i = next_piece(a); i < a.count; i = next_piece(a)) {
+        const Piece piece = a.pieces[i];
+        const EncodePage& p = a.pages[piece.page];
+        u32 raw = a.results[piece.page].raw, at = piece.index * PIECE;
+        Joint j = {0, 0, 0, ALL, 0, 0, 0, ALL};
+        if (at < raw) {
+            const u8* in = p.body + at;
+            u8* out = (u8*)a.packed + (i64)i * a.slot;
+            u32 left = raw - at, n = min(left, PIECE), op = 0;
+            auto put_more = [&](u32 length) {
+                u32 size = more_size(length);
+                for (u32 k = lane_id(); k < size; k += 32) out[op + k] = more_byte(length, k);
+                op += size;
+            };
+            // The last match of a block starts 12 bytes before its end, and the last five bytes are literals.
+            u32 starts = left < 12 ? 0 : min(most_starts(n), left - 11), ends = left < 12 ? 0 : min(n, left - 5);
+            const Prices prices = {256 * 8, 256 * 24, 256 * 24, false};
+            u32 end = find_matches<true>(prices, in, n, min(at, HISTORY), starts, ends, tables[warp_id()],
+                                         a.chunks[p.chunk].width, [&](u32 from, u32 start, u32 offset, u32 length) {
+                u32 literals = start - from, match = min(length - 4, 15);
+                if (j.match == ALL) {
+                    j.lead = literals;
+                    j.match = match;
+                }
+                if (from > 0 || at == 0) {
+                    if (lane_id() == 0) out[op] = token(literals, match);
+                    op++;
+                    put_more(literals);
+                }
+                copy_bytes(out + op, in + from, literals);
+                op += literals;
+                if (lane_id() == 0) {
+                    out[op] = offset;
+                    out[op + 1] = offset >> 8;
+                }
+                op += 2;
+                put_more(length - 4);
+            });
+            if (j.match == ALL) j.lead = n;
+            j.tail = n - end;
+            j.front = op;
+            if (lane_id() == 0) clear_after(out + op);
+            __syncwarp();
+            j.front_sum = remainder_of(checksums, out, op);
+            j.tail_sum = remainder_of(checksums, in + end, j.tail);
+        }
+        if (lane_id() == 0) a.joints[i] = j;
     }
-    if (lane_id() == 0) a.joints[i] = j;
 }
 
 // head_remainder is the remainder of the token and the length of a run.

@@ -103,16 +103,16 @@ DEVICE u32 find_matches(const Prices& prices, const u8* in, u32 n, u32 history, 
         while (found) {
             u32 k = __ffs(found) - 1, start = at + k, length = 4;
             last = __shfl_sync(ALL, back, k);
-            u32 source = start - last;
             // Loads in both directions are under way together.
-            bool inner = start + 4 + lane < ends, before = lane < start - literal && lane < source;
-            u8 x = inner ? base[start + 4 + lane] : 0, y = inner ? base[source + 4 + lane] : 1;
-            u8 left = before ? base[start - 1 - lane] : 0, other = before ? base[source - 1 - lane] : 1;
+            const u8 *after = base + start + lane, *before = base + start - lane;
+            u32 free = min(start - literal, start - last);
+            u8 x = start + 4 + lane < ends ? after[4] : 0, y = start + 4 + lane < ends ? (after - last)[4] : 1;
+            u8 left = lane < free ? before[-1] : 0, other = lane < free ? (before - last)[-1] : 1;
             u32 same = __ballot_sync(ALL, x == y);
             length += same == ALL ? 32 : __ffs(~same) - 1;
             while (same == ALL) {
                 u32 i = start + length + lane;
-                same = __ballot_sync(ALL, i < ends && base[i] == base[source + length + lane]);
+                same = __ballot_sync(ALL, i < ends && base[i] == base[i - last]);
                 length += same == ALL ? 32 : __ffs(~same) - 1;
             }
             same = __ballot_sync(ALL, left == other);
@@ -124,6 +124,14 @@ DEVICE u32 find_matches(const Prices& prices, const u8* in, u32 n, u32 history, 
         at = max(at + 32, literal);
     }
     return literal - history;
+}
+
+// next_piece returns the next piece, at least a.count if there is none. All lanes of a warp call it. Pieces take
+// different times, so that warps take one after the other instead of a share each.
+DEVICE i32 next_piece(const EncodeArgs& a) {
+    u32 i = 0;
+    if (lane_id() == 0) i = atomicAdd(a.next, 1u);
+    return __shfl_sync(ALL, i, 0);
 }
 
 // most_starts is the number of positions at which four bytes of n begin.

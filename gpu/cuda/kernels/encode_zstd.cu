@@ -650,7 +650,7 @@ KERNEL_BOUNDS(encode_zstd, EncodeArgs, PIECE_WARPS * 32, 4) {
     load_checksums(checksums, a.checksums);
     i32 worker = blockIdx.x * PIECE_WARPS + warp_id();
     u8* scratch = a.scratch + (i64)worker * ZSTD_SCRATCH;
-    for (i32 i = worker; i < a.count; i += gridDim.x * PIECE_WARPS) {
+    for (i32 i = next_piece(a); i < a.count; i = next_piece(a)) {
         const Piece piece = a.pieces[i];
         const EncodePage& p = a.pages[piece.page];
         u32 raw = a.results[piece.page].raw, at = piece.index * PIECE, size = 0, checksum = 0;
