@@ -232,7 +232,10 @@ func byPlace(faults Diagnostics) Diagnostics {
 // outputOf returns the output of a job. It follows links, as the writer does.
 func outputOf(j *Job) *sourceparquet.Output {
 	name, key := j.Output.Path()
-	path, err := staging.Resolve(name)
+	path, err := name, error(nil)
+	if !staging.IsObject(name) {
+		path, err = staging.Resolve(name)
+	}
 	if err != nil || name == "" || key != "parquet" && name == "-" {
 		return nil // there is another error, or no file
 	}

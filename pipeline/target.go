@@ -27,7 +27,7 @@ type parquetTarget struct {
 func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
 	o := t.opt
 	o.Lease, o.Threads, o.Trace, o.Sorted = opt.Lease, opt.Threads, opt.Trace, opt.Sorted
-	o.Device, o.DeviceLease = opt.Device, opt.DeviceLease
+	o.Device, o.DeviceLease, o.Discard = opt.Device, opt.DeviceLease, opt.Discard
 	o.Overwrite = o.Overwrite || opt.Overwrite
 	return create(t.path, opt, func(path string) (temporary, error) { return sinkparquet.Create(path, schema, o) })
 }
@@ -70,6 +70,14 @@ func create(to string, opt TargetOptions, start func(path string) (temporary, er
 	defer made.mu.Unlock()
 	if opt.Leftover != nil {
 		opt.Leftover(made.remove)
+	}
+	if staging.IsObject(to) {
+		w, err := start(to)
+		if err != nil {
+			return nil, err
+		}
+		made.add(w.RemoveTemporary)
+		return w, nil
 	}
 	f, err := makeFolders(filepath.Dir(filepath.Clean(to)))
 	made.add(f.remove)

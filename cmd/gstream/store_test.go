@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gstream/gstream/source/store"
 	"github.com/gstream/gstream/source/store/storetest"
 )
 
@@ -87,11 +88,74 @@ func TestSourcesInAStore(t *testing.T) {
 		{exitJob, "there is no column", []string{"sql", "SELECT nope FROM '" + signed + "'"}},
 		{exitJob, "expected", []string{"sql", "FROM '" + signed + "' SELECTT x"}},
 		{exitJob, "", []string{"sql", "SELECT 1 + '" + signed + "' x y"}},
-		{exitJob, "an output is not yet written to an address", []string{"sql",
-			"COPY (SELECT 1 AS a) TO '" + s3 + "x.parquet'"}},
+		{exitJob, "cannot be written to a web server", []string{"sql",
+			"COPY (SELECT 1 AS a) TO '" + endpoint + "/web/x.parquet?X-Amz-Signature=5ec7e7'"}},
 		{exitJob, "a password", []string{"show", strings.Replace(signed, "http://", "http://u:5ec7e7@", 1)}},
 	} {
 		_, stderr := run(c.code, c.args...)
 		require.Contains(t, stderr, c.want)
 	}
+}
+
+// TestOutputsInAStore writes objects by jobs and by SQL, and reads them.
+func TestOutputsInAStore(t *testing.T) {
+	data, err := filepath.Abs(filepath.Join("..", "..", "examples", "quickstart", "data"))
+	require.NoError(t, err)
+	storetest.Use(t, storetest.Gateway(t, t.TempDir()))
+	s3 := "s3://" + storetest.Bucket + "/"
+	run := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		code, stdout, stderr := gstream(args...)
+		require.Equal(t, want, code, "%v: %s", args, stderr)
+		return stdout, stderr
+	}
+	rows := func(from string) string {
+		t.Helper()
+		out, _ := run(0, "sql", "--format", "csv", "SELECT count(*) AS n, sum(o_totalprice) AS p FROM '"+from+"'")
+		return out
+	}
+	want := rows(data + "/orders.parquet")
+	for _, to := range []string{"one.parquet", "folder/", "days", "text/orders.csv.gz"} {
+		options := "OVERWRITE false"
+		if to == "days" {
+			options = "PARTITION_BY (o_orderstatus)"
+		}
+		text := fmt.Sprintf("COPY (FROM '%s/orders.parquet') TO '%s' (%s)", data, s3+to, options)
+		run(0, "explain", "--analyze", copyJob(t, data, s3+to))
+		require.Empty(t, objectsIn(t, s3+to), "explain --analyze leaves nothing")
+		run(0, "sql", text)
+		require.NotEmpty(t, objectsIn(t, s3+to))
+		if !strings.HasSuffix(to, ".gz") {
+			require.Equal(t, want, rows(s3+to), to)
+		}
+		_, stderr := run(exitIO, "sql", text)
+		require.Contains(t, stderr, "already exists")
+	}
+	_, stderr := run(exitJob, "sql", fmt.Sprintf("COPY (FROM '%s*.parquet') TO '%stwo.parquet'", s3, s3))
+	require.Contains(t, stderr, "the output is among the files of the source")
+	_, stderr = run(exitIO, "sql", "COPY (SELECT 1 AS a) TO 's3://none-of-ours/x.parquet'")
+	require.Contains(t, stderr, "there is no such bucket")
+}
+
+// objectsIn lists the objects whose names begin with a prefix. There is no upload of one.
+func objectsIn(t *testing.T, prefix string) (names []string) {
+	require.NoError(t, store.List(t.Context(), prefix, func(path string, _ store.Version) error {
+		names = append(names, path)
+		return nil
+	}))
+	require.NoError(t, store.Uploads(t.Context(), prefix, func(p store.Pending) error {
+		return fmt.Errorf("an upload of %s is left", p.Path)
+	}))
+	return names
+}
+
+// copyJob writes a job file that copies the orders to a path.
+func copyJob(t *testing.T, data, to string) string {
+	path, key := filepath.Join(t.TempDir(), "job.yaml"), "parquet"
+	if strings.HasSuffix(to, ".csv.gz") {
+		key = "csv"
+	}
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil,
+		"sources: {orders: %s/orders.parquet}\nsteps:\n  - limit: 100\noutput: {%s: '%s'}\n", data, key, to), 0o666))
+	return path
 }

@@ -276,13 +276,10 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 			Msg: "the job has no output; give it output: {parquet: PATH}"})
 	}
 	if isAddress(path) {
-		msg := fmt.Sprintf("an output is not yet written to an address (%s://); write it to a local folder, and "+
-			"copy it from there, as by aws s3 cp", store.Scheme(path))
-		if store.Scheme(path) == "file" {
-			msg = store.Check(path).Error()
+		if err := store.CheckOutput(path); err != nil {
+			add("."+key, nil, "%s: %v", store.Display(path), err)
+			return faults
 		}
-		add("."+key, nil, "%s", store.Display(path)+": "+msg)
-		return faults
 	}
 	if key, msg := j.Output.checkFormat(); msg != "" {
 		add(key, nil, "%s", msg)
@@ -292,7 +289,7 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 		if err := opt.Check(); err != nil {
 			add("", nil, "%v", err)
 		}
-		if err := sinktext.CheckTarget(path); err != nil {
+		if err := sinktext.CheckTarget(path); err != nil && !isAddress(path) {
 			add("."+key, err, "%v", err)
 		}
 		return faults

@@ -49,18 +49,8 @@ type encodedGroup struct {
 // index.
 type indexSizes struct{ column, offset int32 }
 
-func newFile(o *output, path string, columns []column, pairs map[string]string) (*fileWriter, error) {
-	f, err := o.storage.create(path)
-	if err != nil {
-		return nil, err
-	}
-	if o.directory {
-		if err := o.fileAccess.Give(path, true); err != nil {
-			f.Close()
-			return nil, err
-		}
-	}
-	w := &fileWriter{path: path, file: f, sync: o.sync, columns: columns, pairs: pairs}
+func newFile(f outFile, path string, sync bool, columns []column, pairs map[string]string) (*fileWriter, error) {
+	w := &fileWriter{path: path, file: f, sync: sync, columns: columns, pairs: pairs}
 	if err := w.write([]byte(magic)); err != nil {
 		w.abandon()
 		return nil, err

@@ -18,6 +18,10 @@ import (
 type manifest struct {
 	CreatedBy string `json:"created_by"`
 	Files     []part `json:"files"`
+	// Others are names of objects that may be there, and that are no part of the output: those of a run that has not
+	// committed, or of an earlier output. Local outputs have none.
+	Others []string `json:"others,omitempty"`
+	Run    string   `json:"run,omitempty"` // of the run that has written the manifest of objects
 }
 
 type part struct {

@@ -61,6 +61,8 @@ type Options struct {
 	// earlier output. It never replaces anything else.
 	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace a file, or a folder in which everything is of an earlier output." default:"false"`
 
+	// Discard removes objects at Commit; nothing appears.
+	Discard bool `yaml:"-" json:"-"`
 	// Sorted, when set, says that the rows are sorted. It returns how many rows there will be, at
 	// least by estimate, and is called when the first rows have arrived.
 	Sorted func() int64 `yaml:"-" json:"-"`

@@ -178,7 +178,7 @@ func (o *output) removeParents() {
 // CheckTarget returns an error for a target that no option allows to replace, such as a device. It
 // is for plans; Create checks everything.
 func CheckTarget(path string, opt Options) error {
-	if path == "" {
+	if path == "" || staging.IsObject(path) {
 		return nil // a job without an output has an error of its own
 	}
 	info, err := os.Stat(filepath.Clean(path))
@@ -337,12 +337,17 @@ func (o *output) publish() error {
 	return err
 }
 
+// sortParts brings files into the order of their names.
+func sortParts(files []part) {
+	slices.SortFunc(files, func(a, b part) int { return strings.Compare(a.Name, b.Name) })
+}
+
 // finishDirectory writes the manifest of a directory.
 func (o *output) finishDirectory() error {
 	if !o.directory {
 		return nil
 	}
-	slices.SortFunc(o.manifest.Files, func(a, b part) int { return strings.Compare(a.Name, b.Name) })
+	sortParts(o.manifest.Files)
 	if err := o.manifest.write(o.lock); err != nil {
 		return err
 	}

@@ -366,7 +366,7 @@ func (w *Writer) divide(ctx context.Context, s *gpu.Stride) error {
 func (w *Writer) divideOnHost(ctx context.Context, s *gpu.Stride) error {
 	p := w.split
 	if err := p.add(s); err != nil {
-		return fmt.Errorf("%s: %w", w.out.name, err)
+		return fmt.Errorf("%s: %w", w.out.named(), err)
 	}
 	if p.rows < pieceRows*len(p.parts) && p.bytes < w.most/4 {
 		return nil
@@ -429,12 +429,15 @@ func (w *Writer) settle(ctx context.Context) error {
 		}
 	}
 	for part, d := range p.parts {
+		var err error
 		for _, rows := range g.pieces(p.schema, columns, part) {
-			err := w.collect(ctx, d, rows)
-			rows.stride.Release()
-			if err != nil {
-				return err
+			if err == nil {
+				err = w.collect(ctx, d, rows)
 			}
+			rows.stride.Release()
+		}
+		if err != nil {
+			return err
 		}
 		for _, c := range columns {
 			c.parts[part].Release()

@@ -165,7 +165,7 @@ func (w *Writer) sortByPartition() (_ *gpu.Stride, bounds []int32, err error) {
 		keys.Release()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", w.out.name, err)
+		return nil, nil, fmt.Errorf("%s: %w", w.out.named(), err)
 	}
 	groups := make([]gpu.Column, len(assigned))
 	for i, a := range assigned {

@@ -15,6 +15,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/sink"
+	"github.com/gstream/gstream/sink/staging"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -30,7 +31,7 @@ type Writer struct {
 	schema  *gpu.Schema
 	columns []column
 	most    int64 // bytes of the rows that wait in a row group, or in partitions
-	out     *output
+	out     target
 
 	// Write owns these: the destination of all rows, or the splitter that divides them. Row groups of
 	// whole go to dealt in turn, if there are any.
@@ -131,7 +132,14 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 	if w.device != nil && w.split != nil {
 		w.split.device = &deviceSplitter{}
 	}
-	if w.out, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync); err != nil {
+	if staging.IsObject(path) {
+		w.out, err = newObjects(w.run, path, opt)
+	} else {
+		var o *output
+		o, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync)
+		w.out = localTarget{o}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -326,7 +334,7 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	if d.groupIndex++; d.groupIndex > maxRowGroups {
 		g.release()
 		return gpu.Exceeded("%s: a Parquet file has at most %d row groups; raise row_group_rows, or set rows_per_file",
-			w.out.target, maxRowGroups)
+			w.out.named(), maxRowGroups)
 	}
 	if err := w.chooseSplit(g); err != nil {
 		g.release()
@@ -534,11 +542,11 @@ func (w *Writer) open(d *destination) error {
 		w.files = append(slices.Delete(w.files, i, i+1), d.file)
 		return nil
 	}
-	path, err := w.out.part(d.folder, d.next)
+	file, path, err := w.out.create(d.folder, d.next)
 	if err != nil {
 		return err
 	}
-	f, err := newFile(w.out, path, w.columns, w.opt.Metadata)
+	f, err := newFile(file, path, w.opt.Sync, w.columns, w.opt.Metadata)
 	if err != nil {
 		return err
 	}
@@ -605,7 +613,7 @@ const maxOpenFiles = 100
 // partition continues in another file. It returns nil if few files are open. The caller holds the
 // lock.
 func (w *Writer) spare() *fileWriter {
-	if w.split == nil || len(w.files) <= max(maxOpenFiles-2*w.opt.Threads-4, 1) {
+	if w.split == nil || len(w.files) <= max(w.out.mostOpen()-2*w.opt.Threads-4, 1) {
 		return nil // row groups in the queue may each open one more
 	}
 	for _, f := range w.files {
@@ -632,7 +640,7 @@ func (w *Writer) endFile(f *fileWriter) error {
 	defer w.mu.Unlock()
 	w.files = slices.DeleteFunc(w.files, func(o *fileWriter) bool { return o == f })
 	if err == nil {
-		w.out.ended(f.path, f.size)
+		w.out.complete(f.path, f.size)
 		w.stats.Files++
 		w.stats.Bytes += f.size - data + int64(len(magic))
 	}
@@ -648,7 +656,7 @@ func (w *Writer) Stats() sink.Stats {
 
 // RemoveTemporary removes the temporary file or directory of the output. It is for callers that end
 // the process without Abort.
-func (w *Writer) RemoveTemporary() error { return w.out.storage.remove(w.out.temporary) }
+func (w *Writer) RemoveTemporary() error { return w.out.removeTemporary() }
 
 // Commit implements sink.Sink.
 func (w *Writer) Commit(ctx context.Context) error {
@@ -697,7 +705,7 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := w.closeDevice(); err != nil {
 		return err
 	}
-	return w.out.publish()
+	return w.out.publish(ctx)
 }
 
 // openEmpty makes a file with only a schema. In a partitioned output, which then has no folders, it

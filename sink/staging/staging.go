@@ -36,7 +36,7 @@ func Part(i int) string { return fmt.Sprintf("part-%05d.parquet", i) }
 var (
 	temporary = regexp.MustCompile(`^\..*\.gstream-[0-9a-f]{12}\.tmp$`)
 	partition = regexp.MustCompile(`^[^=]+=[^=]*$`)
-	part      = regexp.MustCompile(`^part-[0-9]{5,}\.parquet$`)
+	part      = regexp.MustCompile(`^part-[0-9]{5,}(-[0-9a-f]{12})?\.parquet$`)
 )
 
 // name returns a new name for a temporary of a target. The name has no equals sign: a

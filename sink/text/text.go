@@ -43,7 +43,7 @@ type Options struct {
 	// Overwrite replaces a file that exists. Sync waits at the end until the file is on disk.
 	Overwrite, Sync bool
 
-	// Discard writes nothing to standard output.
+	// Discard writes nothing to standard output, and removes an object at Commit.
 	Discard bool `json:"-"`
 	// Lease pays for the text of strides until it is written.
 	Lease *gpu.Lease `json:"-"`
@@ -107,6 +107,7 @@ func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{path: path, opt: opt, encoder: newEncoder(schema, opt), compress: uncompressed}
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".gz":
 		w.compress = gzipped
@@ -119,7 +120,7 @@ func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
 	case path == Standard:
 		w.out = os.Stdout
 	default:
-		f, err := staging.Create(path, opt.Overwrite)
+		f, err := staging.Stage(w.ctx, path, opt.Overwrite, opt.Lease)
 		if errors.Is(err, os.ErrExist) {
 			err = w.exists()
 		}
@@ -134,7 +135,6 @@ func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
 	}
 	w.pending = make(chan *task, threads)
 	w.done = make(chan struct{})
-	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	go w.writeAll()
 	if text := w.encoder.header(nil); len(text) > 0 {
 		t := &task{ready: make(chan struct{})}
@@ -155,7 +155,7 @@ type Writer struct {
 	opt      Options
 	encoder  *encoder
 	compress func([]byte) ([]byte, error)
-	file     *staging.Output // nil for standard output
+	file     staging.Staged // nil for standard output
 	out      io.Writer
 	pending  chan *task // in the order of the rows
 	done     chan struct{}
@@ -264,7 +264,10 @@ func (w *Writer) Commit(ctx context.Context) error {
 	}
 	f := w.file
 	w.file = nil
-	if err = f.Commit(w.opt.Sync); errors.Is(err, os.ErrExist) {
+	if w.opt.Discard {
+		return f.Abort()
+	}
+	if err = f.Commit(ctx, w.opt.Sync); errors.Is(err, os.ErrExist) {
 		err = w.exists()
 	}
 	return err
@@ -287,7 +290,12 @@ func (w *Writer) Abort() error {
 }
 
 // RemoveTemporary removes what was written, for a process that ends in the middle of a run.
-func (w *Writer) RemoveTemporary() error { return w.remove() }
+func (w *Writer) RemoveTemporary() error {
+	if w.file == nil {
+		return nil
+	}
+	return w.file.RemoveTemporary()
+}
 
 func (w *Writer) remove() error {
 	if w.file == nil {

@@ -45,7 +45,7 @@ func expand(paths []string, opt OpenOptions) (*Listing, error) {
 
 func expandOne(ctx context.Context, path string, output *outputPath, versions map[string]Version) ([]string, error) {
 	if isRemote(path) {
-		return expandRemote(ctx, path, versions)
+		return expandRemote(ctx, path, output, versions)
 	}
 	w := fileList{path: path, seen: map[string]bool{}, names: localNames{}}
 	if output != nil && !output.named(path) {

@@ -32,6 +32,9 @@ func newOutputPath(o *Output) (*outputPath, error) {
 	if o == nil {
 		return nil, nil
 	}
+	if isRemote(o.Path) {
+		return &outputPath{*o, strings.TrimRight(o.Path, "/")}, nil
+	}
 	path, err := realPath(o.Path)
 	return &outputPath{*o, path}, err
 }
@@ -74,6 +77,18 @@ func (o *outputPath) names(folder string) (names []string, ok bool) {
 		names = append(names, "part-00000.parquet")
 	}
 	return names, true
+}
+
+// object returns the address of one of the output's files in a store.
+func (o *outputPath) object() string {
+	at := o.path
+	if o.Folder {
+		for _, key := range o.PartitionBy {
+			at += "/" + key + "=0"
+		}
+		at += "/part-00000.parquet"
+	}
+	return at
 }
 
 // contains reports whether a path is that of the output, or below it.

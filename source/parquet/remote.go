@@ -2,8 +2,10 @@ package parquet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +15,8 @@ import (
 
 // expandRemote lists the files that a path in a store names, as expandOne does. It adds their versions, so that opening
 // them asks for nothing but their footers.
-func expandRemote(ctx context.Context, address string, versions map[string]Version) ([]string, error) {
+func expandRemote(ctx context.Context, address string, output *outputPath, versions map[string]Version) (
+	[]string, error) {
 	if err := store.Check(address); err != nil {
 		return nil, &fs.PathError{Op: "read", Path: store.Display(address), Err: err}
 	}
@@ -57,12 +60,26 @@ func expandRemote(ctx context.Context, address string, versions map[string]Versi
 	if err != nil {
 		return nil, err
 	}
+	own := ""
+	if output != nil && isRemote(output.path) && !strings.HasPrefix(prefix, output.path) {
+		// The output may be absent now, and among the files in the next run.
+		own = output.object()
+		if strings.HasPrefix(own, prefix) {
+			tree.add(root, own, Version{})
+		}
+	}
 	tree.sort()
 	w := fileList{path: address, seen: map[string]bool{}, names: tree}
 	if literal < len(parts) {
 		err = w.patternIn(root, parts)
 	} else {
 		err = unlessAbsent(w.folder(strings.TrimSuffix(prefix, "/")))
+	}
+	if err == nil && slices.Contains(w.files, own) {
+		err = output.refuse(address)
+	}
+	if err == nil {
+		w.files, err = committed(ctx, w.files)
 	}
 	if err == nil && len(w.files) == 0 {
 		err = &fs.PathError{Op: "read", Path: address, Err: &notFound{none}}
@@ -71,6 +88,69 @@ func expandRemote(ctx context.Context, address string, versions map[string]Versi
 		versions[file] = tree[file].version
 	}
 	return w.files, err
+}
+
+// ownPart are the names of files that runs of gstream write into folders of a store. Other writers, and copies of local
+// folders, have other names.
+var ownPart = regexp.MustCompile(`^part-[0-9]{5,}-[0-9a-f]{12}\.parquet$`)
+
+const (
+	manifestName = ".gstream-manifest.json"
+	maxManifest  = 128 << 20
+)
+
+// committed leaves out the files of runs that have not committed, or whose output was replaced: those that the manifest
+// of their folder does not list. A folder without a manifest is a copy, and all its files count.
+func committed(ctx context.Context, files []string) (kept []string, err error) {
+	listed := map[string]map[string]bool{} // by folder; nil for one without a manifest
+	for _, file := range files {
+		i := strings.LastIndexByte(file, '/')
+		if !ownPart.MatchString(file[i+1:]) {
+			kept = append(kept, file)
+			continue
+		}
+		folder := file[:i]
+		for strings.Contains(folder[strings.LastIndexByte(folder, '/')+1:], "=") {
+			folder = folder[:strings.LastIndexByte(folder, '/')] // of a partition
+		}
+		names, known := listed[folder]
+		if !known {
+			if names, err = listedIn(ctx, folder); err != nil {
+				return nil, err
+			}
+			listed[folder] = names
+		}
+		if names == nil || names[file[len(folder)+1:]] {
+			kept = append(kept, file)
+		}
+	}
+	return kept, nil
+}
+
+// listedIn returns the files in the manifest of a folder, nil if there is none.
+func listedIn(ctx context.Context, folder string) (map[string]bool, error) {
+	path := folder + "/" + manifestName
+	text, _, err := store.Get(ctx, path, maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Files []struct {
+			Name string `json:"name"`
+		} `json:"files"`
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not the list of the files of an " +
+			"output; write the output again, or remove this object if all files in the folder are to be read")}
+	}
+	names := map[string]bool{}
+	for _, f := range m.Files {
+		names[f.Name] = true
+	}
+	return names, nil
 }
 
 // objectNames are the objects of a listing by their addresses, and the folders that their names make.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/xml"
@@ -34,6 +35,14 @@ var (
 	// connecting bounds the time to connect.
 	connecting = 10 * time.Second
 )
+
+// SetPauses sets the first and the longest pause before a request is sent again, for tests. It returns a function that
+// restores them.
+func SetPauses(first, longest time.Duration) (restore func()) {
+	before, most := firstPause, longestPause
+	firstPause, longestPause = first, longest
+	return func() { firstPause, longestPause = before, most }
+}
 
 const (
 	leastProgress = 64 << 10
@@ -211,9 +220,35 @@ func broken(ctx context.Context, err error) error {
 	return mayPass("the connection broke, or what arrived is not HTTP")
 }
 
+// request is a request for an object of a path.
+type request struct {
+	method, path string
+	query        url.Values
+	header       http.Header
+	body         []byte        // nil for none; its hash is in the header X-Amz-Content-Sha256
+	stall        time.Duration // the most time without progress; 0 for the usual one
+}
+
+// sent is the body of a request, which counts as progress.
+type sent struct {
+	*bytes.Reader
+	progress func()
+	got      int
+}
+
+func (b *sent) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p[:min(len(p), leastProgress)])
+	if b.got += n; b.got >= leastProgress {
+		b.got = 0
+		b.progress()
+	}
+	return n, err
+}
+
+func (b *sent) Close() error { return nil }
+
 // do sends a request once, and returns its answer, whose status is one of those that are wanted. The caller closes it.
-func do(s server, ctx context.Context, method, path string, query url.Values, header http.Header, wanted ...int) (
-	*answer, error) {
+func do(s server, ctx context.Context, r request, wanted ...int) (*answer, error) {
 	select {
 	case requests <- struct{}{}:
 	case <-ctx.Done():
@@ -221,11 +256,18 @@ func do(s server, ctx context.Context, method, path string, query url.Values, he
 	}
 	a := &answer{}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	a.timer = time.AfterFunc(stall, func() { a.cancel(errStalled) })
-	req, err := s.prepare(a.ctx, method, path, query)
+	a.timer = time.AfterFunc(max(stall, r.stall), func() { a.cancel(errStalled) })
+	req, err := s.prepare(a.ctx, r.method, r.path, r.query)
 	if err == nil {
-		for k, v := range header {
+		for k, v := range r.header {
 			req.Header[k] = v
+		}
+		if r.body != nil {
+			req.ContentLength = int64(len(r.body))
+			req.Body = &sent{Reader: bytes.NewReader(r.body), progress: func() { a.timer.Reset(max(stall, r.stall)) }}
+			if len(r.body) == 0 {
+				req.Body = http.NoBody
+			}
 		}
 		a.Response, err = s.send(req)
 	}
@@ -269,6 +311,8 @@ func failureOf(s server, req *http.Request, a *answer) error {
 		f.kind = fs.ErrNotExist
 	case http.StatusUnauthorized, http.StatusForbidden:
 		f.kind = fs.ErrPermission
+	case http.StatusPreconditionFailed:
+		f.kind = fs.ErrExist
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		f.again = true
@@ -401,8 +445,9 @@ func (o *object) readOnce(ctx context.Context, p []byte, off int64) (n int, err 
 	if o.version.ETag != "" {
 		header["If-Match"] = []string{o.version.ETag}
 	}
-	a, err := do(o.server, ctx, http.MethodGet, o.path, nil, header, http.StatusPartialContent, http.StatusOK,
-		http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable)
+	a, err := do(o.server, ctx, request{method: http.MethodGet, path: o.path, header: header},
+		http.StatusPartialContent, http.StatusOK, http.StatusPreconditionFailed,
+		http.StatusRequestedRangeNotSatisfiable)
 	if err != nil {
 		return 0, err
 	}
@@ -465,8 +510,8 @@ func find(ctx context.Context, s server, path string) (v Version, err error) {
 }
 
 func findOnce(ctx context.Context, s server, path string) (Version, error) {
-	a, err := do(s, ctx, http.MethodGet, path, nil, http.Header{"Range": {"bytes=0-0"}}, http.StatusPartialContent,
-		http.StatusOK, http.StatusRequestedRangeNotSatisfiable)
+	a, err := do(s, ctx, request{method: http.MethodGet, path: path, header: http.Header{"Range": {"bytes=0-0"}}},
+		http.StatusPartialContent, http.StatusOK, http.StatusRequestedRangeNotSatisfiable)
 	if err != nil {
 		return Version{}, err
 	}

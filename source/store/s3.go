@@ -145,7 +145,7 @@ func credentialsNow(ctx context.Context) (credentials.Value, error) {
 // regions has the regions of buckets that are not in the region of the settings.
 var regions sync.Map
 
-// prepare makes a request for an object, or for the bucket if there is a query.
+// prepare makes a request for an object, or for the bucket if the path has no key.
 func (s3) prepare(ctx context.Context, method, path string, query url.Values) (*http.Request, error) {
 	p, err := splitS3(path)
 	if err != nil {
@@ -154,9 +154,6 @@ func (s3) prepare(ctx context.Context, method, path string, query url.Values) (*
 	set, err := settingsNow()
 	if err != nil {
 		return nil, err
-	}
-	if query != nil {
-		p.key = ""
 	}
 	if r, ok := regions.Load(p.bucket); ok && set.endpoint == nil {
 		set.region = r.(string)
@@ -211,7 +208,9 @@ func (s3) send(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if !value.SignerType.IsAnonymous() {
-		req.Header.Set("X-Amz-Content-Sha256", emptyHash)
+		if req.Header.Get("X-Amz-Content-Sha256") == "" {
+			req.Header.Set("X-Amz-Content-Sha256", emptyHash)
+		}
 		signed := signer.SignV4(*req, value.AccessKeyID, value.SecretAccessKey, value.SessionToken, to.region)
 		req.Header = signed.Header
 	}
@@ -243,7 +242,7 @@ func (s3) advise(req *http.Request, status int, code string) string {
 			return "no credentials were found, so the request was anonymous; set AWS_ACCESS_KEY_ID and " +
 				"AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 		}
-		return "the credentials are not accepted, or do not permit to read or list the object " + where + "; check " +
+		return "the credentials are not accepted, or do not permit to do this with the object " + where + "; check " +
 			"AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and the policies"
 	case status == http.StatusMovedPermanently || status == http.StatusTemporaryRedirect ||
 		status == http.StatusBadRequest && code != "":
@@ -284,7 +283,7 @@ func (s s3) list(ctx context.Context, prefix string, f func(path string, v Versi
 		var page listing
 		err := persist(ctx, func() (bool, error) {
 			page = listing{}
-			return false, s.page(ctx, prefix, query, &page)
+			return false, s.page(ctx, "s3://"+p.bucket+"/", query, &page)
 		})
 		if err != nil {
 			return asPathError(ctx, "list", prefix, err)
@@ -324,8 +323,8 @@ func (s s3) list(ctx context.Context, prefix string, f func(path string, v Versi
 }
 
 // page reads a page of a listing.
-func (s s3) page(ctx context.Context, path string, query url.Values, page *listing) error {
-	a, err := do(s, ctx, http.MethodGet, path, query, nil, http.StatusOK)
+func (s s3) page(ctx context.Context, bucket string, query url.Values, page any) error {
+	a, err := do(s, ctx, request{method: http.MethodGet, path: bucket, query: query}, http.StatusOK)
 	if err != nil {
 		return err
 	}

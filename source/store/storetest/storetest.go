@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -222,7 +223,14 @@ const (
 	Lie            // announces another length
 	NewETag        // another version
 	Unranged       // no Content-Range
+	Drop           // breaks the connection before the store has the request
 )
+
+// faultKey is the key of the fault in the context of a request.
+type faultKey struct{}
+
+// Quick shortens the pauses before requests are sent again.
+func Quick(t testing.TB) { t.Cleanup(store.SetPauses(time.Millisecond, 8*time.Millisecond)) }
 
 // Proxy starts a proxy in front of a store. fault says what it does to a request.
 func Proxy(t testing.TB, endpoint string, fault func(r *http.Request) Fault) string {
@@ -237,7 +245,7 @@ func Proxy(t testing.TB, endpoint string, fault func(r *http.Request) Fault) str
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ModifyResponse: func(a *http.Response) error {
-			switch f := fault(a.Request); f {
+			switch a.Request.Context().Value(faultKey{}) {
 			case Cut:
 				a.Body = &cutBody{a.Body, max(a.ContentLength/2, 0)}
 			case Refuse:
@@ -260,7 +268,13 @@ func Proxy(t testing.TB, endpoint string, fault func(r *http.Request) Fault) str
 		},
 		ErrorLog: quiet,
 	}
-	s := httptest.NewUnstartedServer(proxy)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f := fault(r)
+		if f == Drop {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), faultKey{}, f)))
+	}))
 	s.Config.ErrorLog = quiet
 	s.Start()
 	t.Cleanup(func() {

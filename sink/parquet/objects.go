@@ -1,0 +1,305 @@
+package parquet
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/sink/staging"
+	"github.com/gstream/gstream/source/store"
+)
+
+// objects is an output in an object store: one object, or a folder of them. Objects are written by uploads, and appear
+// at publish.
+//
+// Of a folder, the manifest says which objects are the output: those that Files lists. Objects of a run have names that
+// no other run gives. A run first writes a manifest that adds the names of its objects to Others, so that whoever comes
+// after a killed run knows them. Then its objects appear. Then it writes the manifest that lists them in Files: this is
+// the commit. Each manifest is written on condition that it replaces the one that was read. So there is one output
+// at each moment, whatever processes write at the same time.
+type objects struct {
+	name      string // as given
+	root      string // of a folder, with a slash at the end; or the object
+	id        string // in the names of the files
+	overwrite bool
+	directory bool
+	discarded bool // write everything, and nothing appears
+	lease     *gpu.Lease
+	ctx       context.Context
+	others    map[string]bool // uploads of other processes of the one object
+
+	mu      sync.Mutex
+	open    []*staging.Object
+	ended   []part
+	claimed string // ETag of the manifest that claims the folder, once it was written
+
+	// killed, if set by a test, stops the commit at an object, as the end of the process does.
+	killed func(i int) bool
+}
+
+// ownPart are the names of files of objects.
+var ownPart = regexp.MustCompile(`(^|/)part-[0-9]{5,}-[0-9a-f]{12}\.parquet$`)
+
+// requests bounds the requests of an output that run at the same time.
+const requests = 16
+
+// newObjects checks that a target may be written. ctx ends when the sink fails.
+func newObjects(ctx context.Context, name string, opt Options) (_ *objects, err error) {
+	o := &objects{name: name, root: name, overwrite: opt.Overwrite, directory: opt.Directory(name), lease: opt.Lease,
+		ctx: ctx, discarded: opt.Discard}
+	if err := store.CheckOutput(name); err != nil {
+		return nil, &fs.PathError{Op: "write", Path: store.Display(name), Err: err}
+	}
+	var id [6]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	o.id = hex.EncodeToString(id[:])
+	if !o.directory {
+		o.others, err = staging.CheckObject(ctx, name, o.overwrite)
+		if errors.Is(err, os.ErrExist) {
+			err = o.exists()
+		}
+		return o, err
+	}
+	o.root = strings.TrimRight(name, "/") + "/"
+	if _, _, err := o.check(ctx); err != nil {
+		return nil, err
+	}
+	_, err = staging.SweepUploads(ctx, o.root, ownPart.MatchString)
+	return o, err
+}
+
+func (o *objects) exists() error {
+	return fmt.Errorf("%s: %w; remove it, choose another name, or use %v", o.name, os.ErrExist, gpu.Overwrite)
+}
+
+// check returns the manifest of a folder and its ETag, "" if there is none. It returns an error for a folder that must
+// not be replaced.
+func (o *objects) check(ctx context.Context) (m manifest, etag string, err error) {
+	text, etag, err := store.Get(ctx, o.root+staging.LockName, maxManifest)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return m, "", err
+	}
+	if json.Unmarshal(text, &m) != nil {
+		m = manifest{}
+	}
+	own := map[string]int64{"": 0, staging.LockName: -1}
+	for _, p := range m.Files {
+		own[p.Name] = p.Bytes
+	}
+	for _, name := range m.Others {
+		own[name] = -1
+	}
+	var foreign []string
+	err = store.List(ctx, o.root, func(at string, v store.Version) error {
+		name := strings.TrimPrefix(at, o.root)
+		size, ok := own[name]
+		if ok && (size < 0 || size == v.Size) || strings.HasSuffix(name, "/") && v.Size == 0 {
+			return nil
+		}
+		if foreign = append(foreign, name); len(foreign) > 100 {
+			return errEnough
+		}
+		return nil
+	})
+	switch {
+	case err != nil && !errors.Is(err, errEnough):
+		return m, "", err
+	case (len(foreign) > 0 || len(m.Files) > 0) && !o.overwrite:
+		return m, "", o.exists()
+	case len(foreign) > 0 && etag == "":
+		return m, "", notReplaced(o.name,
+			fmt.Sprintf("is a folder without the object %s, in which an output says which objects are its own, so "+
+				"nothing there is replaced: %s; remove them or name another folder", staging.LockName,
+				phrase.Some(foreign, 5, ", ")))
+	case len(foreign) > 0:
+		return m, "", notReplaced(o.name,
+			fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere "+
+				"or name another folder", phrase.Some(foreign, 5, ", ")))
+	}
+	return m, etag, nil
+}
+
+var errEnough = errors.New("enough")
+
+func (o *objects) named() string { return o.name }
+
+// create begins file number i of a folder of the output.
+func (o *objects) create(folder string, i int) (outFile, string, error) {
+	at := o.root
+	if o.directory {
+		at += path.Join(folder, strings.TrimSuffix(staging.Part(i), ".parquet")+"-"+o.id+".parquet")
+	}
+	f := staging.NewObject(o.ctx, at, o.lease, o.others)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open = append(o.open, f)
+	return objectFile{f}, at, nil
+}
+
+type objectFile struct{ *staging.Object }
+
+func (objectFile) startWriteback(off, n int64) {}
+
+// mostOpen returns how many files may be open: they take an eighth of the memory at most.
+func (o *objects) mostOpen() int {
+	limit := o.lease.Limit()
+	return int(min(max(limit/8/staging.PartBytes(limit), 4), maxOpenFiles))
+}
+
+// complete records a complete file.
+func (o *objects) complete(name string, size int64) {
+	o.ended = append(o.ended, part{strings.TrimPrefix(name, o.root), size})
+}
+
+// publish makes the objects appear.
+func (o *objects) publish(ctx context.Context) error {
+	switch {
+	case o.discarded:
+		return o.discard()
+	case !o.directory:
+		err := o.open[0].Commit(ctx, o.overwrite)
+		if errors.Is(err, fs.ErrExist) {
+			err = o.exists()
+		}
+		return err
+	}
+	// Check again, because the target may have changed since the output was begun.
+	before, etag, err := o.check(ctx)
+	if err != nil {
+		return err
+	}
+	claim := before
+	claim.Others = append([]string(nil), before.Others...)
+	for _, p := range o.ended {
+		claim.Others = append(claim.Others, p.Name)
+	}
+	if o.claimed, err = o.put(ctx, claim, etag); err != nil {
+		return err
+	}
+	appear := func(i int) error {
+		if o.killed != nil && o.killed(i) {
+			return errKilled
+		}
+		return o.open[i].Commit(ctx, false)
+	}
+	if err := o.each(ctx, len(o.open), appear); errors.Is(err, errKilled) {
+		return err
+	} else if err != nil {
+		return errors.Join(err, o.undo(before))
+	}
+	after := manifest{Files: o.ended, Others: append([]string(nil), before.Others...)}
+	sortParts(after.Files)
+	for _, p := range before.Files {
+		after.Others = append(after.Others, p.Name)
+	}
+	tag, err := o.put(ctx, after, o.claimed)
+	if err != nil {
+		return errors.Join(err, o.undo(before))
+	}
+	// This is the commit. What cannot be removed now, the next output removes.
+	o.claimed = ""
+	if len(after.Others) > 0 && o.remove(ctx, after.Others) == nil {
+		after.Others = nil
+		_, _ = o.put(ctx, after, tag)
+	}
+	return nil
+}
+
+// put writes the manifest if it still is one with an ETag, "" for none.
+func (o *objects) put(ctx context.Context, m manifest, etag string) (string, error) {
+	m.CreatedBy, m.Run = createdBy(), o.id
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return "", err
+	}
+	tag, err := store.Put(ctx, o.root+staging.LockName, append(text, '\n'), store.Condition{Absent: etag == "",
+		ETag: etag})
+	if errors.Is(err, fs.ErrExist) {
+		err = notReplaced(o.name, "is being written by another process (its "+staging.LockName+" has changed); run "+
+			"the job again if its rows are not those that were wanted")
+	}
+	return tag, err
+}
+
+// undo restores the manifest, and removes the objects of this run. It does nothing if another process has the folder,
+// or if this run has written the last manifest after all: the objects are listed there.
+func (o *objects) undo(before manifest) error {
+	ctx, end := context.WithTimeout(context.Background(), undoing)
+	defer end()
+	text, etag, err := store.Get(ctx, o.root+staging.LockName, maxManifest)
+	var now manifest
+	if err != nil || json.Unmarshal(text, &now) != nil || now.Run == o.id && etag != o.claimed {
+		return err
+	}
+	var names []string
+	for _, p := range o.ended {
+		names = append(names, p.Name)
+	}
+	// Uploads end first: an object must not appear after it was removed.
+	if err := errors.Join(o.discard(), o.remove(ctx, names)); err != nil || etag != o.claimed {
+		return err
+	}
+	if len(before.Files) == 0 && o.remove(ctx, before.Others) == nil {
+		return store.Delete(ctx, o.root+staging.LockName)
+	}
+	_, err = o.put(ctx, before, o.claimed)
+	return err
+}
+
+// errKilled stands for the end of the process.
+var errKilled = errors.New("killed")
+
+// undoing bounds the time to undo a commit that has failed.
+const undoing = 2 * time.Minute
+
+// remove removes objects of the folder.
+func (o *objects) remove(ctx context.Context, names []string) error {
+	return o.each(ctx, len(names), func(i int) error { return store.Delete(ctx, o.root+names[i]) })
+}
+
+// each calls f for the numbers below n, several at the same time, and returns the first error.
+func (o *objects) each(ctx context.Context, n int, f func(i int) error) error {
+	var work errgroup.Group
+	work.SetLimit(requests)
+	for i := range n {
+		work.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return f(i)
+		})
+	}
+	return work.Wait()
+}
+
+// discard ends all uploads.
+func (o *objects) discard() error {
+	o.mu.Lock()
+	open := o.open
+	o.mu.Unlock()
+	return o.each(context.Background(), len(open), func(i int) error { return open[i].Abort() })
+}
+
+// removeTemporary ends all uploads, for a process that ends while others write.
+func (o *objects) removeTemporary() error {
+	o.mu.Lock()
+	open := o.open
+	o.mu.Unlock()
+	return o.each(context.Background(), len(open), func(i int) error { return open[i].RemoveTemporary() })
+}
