@@ -95,6 +95,7 @@ type Device struct {
 	events       eventPool
 	kernelEvents kernelEvents
 	later        chan deferred
+	decodings    decodings
 	reaped       sync.WaitGroup
 
 	mu     sync.Mutex

@@ -10,8 +10,9 @@ import (
 )
 
 // Columns in pages (gpu.Pages) are decoded by kernels, on a stream of their own: strides that were copied up ahead are
-// decoded while kernels of earlier strides run. The host waits for the end of it in Wait, where it learns whether the
-// pages are right, how many nulls there are, and how many bytes strings have.
+// decoded while kernels of earlier strides run, several together if they wait (pages_group.go). The host waits for the
+// end of it in Wait, where it learns whether the pages are right, how many nulls there are, and how many bytes strings
+// have.
 
 // pageSlack is the number of bytes after a page that kernels may read, and do not use.
 const pageSlack = 16
@@ -84,7 +85,9 @@ type decoding struct {
 	d       *Device
 	lease   *gpu.Lease
 	err     error
-	begin   event // the copies have ended, and the stream is free
+	copied  event         // the end of the copies, until done
+	done    chan struct{} // closed when the kernels have ended, or have failed; nil before the copies have begun
+	begin   event         // of the kernels, if this is the first decoding of its group
 	end     event
 	cols    []gpu.Column // what the columns in pages become
 	columns []pageColumn
@@ -94,6 +97,7 @@ type decoding struct {
 	status  uint64      // its address on the device
 	slot    *readSlot   // of the status, if there was one
 	read    []pageStatus
+	unread  bool // the status is not in read yet
 }
 
 // pageColumn is a column that is being decoded. Until complete, Offsets of strings has their lengths.
@@ -123,15 +127,9 @@ func (w *decoding) do(call func() error) {
 }
 
 func launchPages[A any](w *decoding, name string, grid, block int, args A) {
-	if w.err != nil || grid == 0 {
-		return
+	if w.err == nil {
+		w.err = launchDecoding(w.d, name, grid, block, args)
 	}
-	k := w.d.kernels
-	f, err := taking[A](k, name)
-	if err == nil {
-		err = start(k, f, w.d.decode, name, grid, block, 0, args)
-	}
-	w.err = err
 }
 
 // newDecoding allocates memory for the columns of a stride that are in pages, and lays out the tables of their pages.
@@ -151,8 +149,8 @@ func (d *Device) newDecoding(l *gpu.Lease, s *gpu.Stride) *decoding {
 
 // copyPages starts the copies of the pages of a stride, and writes the columns that they become to cols, which has
 // their dictionaries. All that the decoding needs is in one piece of memory: work, then the bytes of the columns in
-// pages, then the table of pages. What must be done once the copies have ended is launch. After an error the caller
-// releases cols and the decoding.
+// pages, then the table of pages. What must be done once the copies have ended is decodeGroup. After an error the
+// caller releases cols and the decoding.
 func (t *transfer) copyPages(s *gpu.Stride, cols []gpu.Column, w *decoding) {
 	d, b := t.q.dev, &w.batch
 	for _, c := range w.columns {
@@ -192,46 +190,31 @@ func (t *transfer) copyTable(to uintptr, table []byte) {
 	t.fail(err)
 }
 
-// launch starts the kernels, once the copies have happened.
-func (w *decoding) launch(copied event) error {
-	d, b, t := w.d, &w.batch, &w.table
+// arguments returns the arguments of kernels, and the address of the table of pages.
+func (w *decoding) arguments() (args pagesArgs, snappy snappyArgs, at uint64) {
+	t := &w.table
 	base := addr(w.work)
-	at := base + uint64(t.before)
-	args := pagesArgs{pages: at + t.pages, columns: at + t.columns, status: at + t.status}
-	snappy := snappyArgs{pages: args.pages, status: args.status, work: at + t.work, next: at + t.next,
+	at = base + uint64(t.before)
+	args = pagesArgs{pages: at + t.pages, columns: at + t.columns, status: at + t.status}
+	snappy = snappyArgs{pages: args.pages, status: args.status, work: at + t.work, next: at + t.next,
 		split: at + t.split, of: at + t.of, walks: base + t.walks, starts: base + t.starts, whole: base + t.whole,
 		count: t.count, walkers: t.walkers}
-	w.do(func() error { return d.follow(d.decode, copied) })
-	w.do(func() (err error) {
-		w.begin, err = d.record(d.decode)
-		return err
-	})
-	if b.valid > 0 {
+	return args, snappy, at
+}
+
+// clear clears bitmaps.
+func (w *decoding) clear() {
+	if n := w.batch.valid; n > 0 {
 		w.do(func() error {
-			return d.ctx.do(cuMemsetD8Async, uintptr(base+t.valid), 0, uintptr(b.valid), uintptr(d.decode))
+			return w.d.ctx.do(cuMemsetD8Async, w.work.Addr()+uintptr(w.table.valid), 0, uintptr(n),
+				uintptr(w.d.decode))
 		})
 	}
-	for _, bits := range b.bits {
+	for _, bits := range w.batch.bits {
 		w.do(func() error {
-			return d.ctx.do(cuMemsetD8Async, bits.Addr(), 0, uintptr(bits.Size()), uintptr(d.decode))
+			return w.d.ctx.do(cuMemsetD8Async, bits.Addr(), 0, uintptr(bits.Size()), uintptr(w.d.decode))
 		})
 	}
-	launchPages(w, "pages_walk", t.splits*int(t.walkers), pageThreads, snappy)
-	launchPages(w, "pages_split", t.splits, pageThreads, snappy)
-	launchPages(w, "pages_snappy", min(blocks(int(t.count), pageThreads/32), d.props.multiprocessors*snappyBlocks),
-		pageThreads, snappy)
-	launchPages(w, "pages_whole", t.splits, 32, snappy)
-	b.zstd.decompress(w, args, at)
-	w.decompressLZ4(args, b.lz4, at+t.lz4, false)
-	w.decompressLZ4(args, b.hadoop, at+t.hadoop, true)
-	w.decompressGzip(args, at)
-	b.conversions.convert(w, args, at)
-	launchPages(w, "pages_decode", len(b.dictionaries), pageThreads, args)
-	args.first = int32(len(b.dictionaries))
-	launchPages(w, "pages_decode", len(b.data), pageThreads, args)
-	w.status, w.read = args.status, make([]pageStatus, len(b.columns))
-	w.readStatus()
-	return w.err
 }
 
 // pageBatch is the pages of a stride, and the columns that they become. After these come the columns of dictionaries.
@@ -530,27 +513,29 @@ func (w *decoding) place() {
 
 // readStatus starts the copy of the status to the host.
 func (w *decoding) readStatus() {
-	n := len(gpu.BytesOf(w.read))
 	if w.err != nil {
 		return
 	}
+	n := len(gpu.BytesOf(w.read))
+	w.unread = true
 	if w.slot = w.d.readback.take(n); w.slot != nil {
 		launchPages(w, "read_bytes", 1, pageThreads,
 			readBytesArgs{src: w.status, dst: uint64(w.slot.addr), n: int64(n)})
 	}
-	w.do(func() (err error) {
-		w.end, err = w.d.record(w.d.decode)
-		return err
-	})
 }
 
 // wait waits for the end of the decoding on the device, and reads the status.
 func (w *decoding) wait() error {
-	if w.end == 0 {
-		return nil
+	if w.done != nil {
+		<-w.done
 	}
-	if err := w.d.wait(w.end); err != nil {
-		return err
+	if w.err != nil || !w.unread {
+		return w.err
+	}
+	if w.end != 0 {
+		if err := w.d.wait(w.end); err != nil {
+			return err
+		}
 	}
 	to := gpu.BytesOf(w.read)
 	if w.slot != nil {
@@ -559,6 +544,7 @@ func (w *decoding) wait() error {
 		uintptr(len(to)), uintptr(w.d.decode)); err != nil {
 		return err // otherwise the bytes have arrived, since they are pageable
 	}
+	w.unread = false
 	w.giveBack()
 	return nil
 }
@@ -579,7 +565,10 @@ func (w *decoding) giveBack() {
 
 // release waits for the kernels of the decoding, and releases what only they need.
 func (w *decoding) release() {
-	if w.end != 0 || w.err != nil {
+	if w.done != nil {
+		<-w.done
+	}
+	if w.unread || w.err != nil {
 		_ = w.d.ctx.do(cuStreamSynchronize, uintptr(w.d.decode))
 	}
 	w.giveBack()

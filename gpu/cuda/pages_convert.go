@@ -145,8 +145,14 @@ func (w *decoding) enlarge(c pageColumn) (room *gpu.Buffer, err error) {
 	})
 	launchPages(w, "pages_convert", len(list), pageThreads, convertArgs{pages: args.pages, columns: args.columns,
 		status: args.status, list: at})
-	launchPages(w, "pages_decode", c.to-c.from, pageThreads, args)
+	var group pageGroup[pagesArgs]
+	group.add(args, c.to-c.from)
+	group.launch(w, "pages_decode", pageThreads)
 	w.readStatus()
+	w.do(func() error {
+		w.end, err = w.d.record(w.d.decode)
+		return err
+	})
 	w.do(w.wait)
 	if w.err != nil {
 		room.Release()

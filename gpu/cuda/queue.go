@@ -167,7 +167,6 @@ func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
 			_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
 			err = q.fail("wait for a stride", err)
 		}
-		d.recycle(a.end)
 	}
 	if a.decoding != nil {
 		if err == nil {
@@ -177,6 +176,7 @@ func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
 			a.decoding.release()
 		}
 	}
+	d.recycle(a.end) // the decoding has ended, if it was begun
 	isEncoded := func(c gpu.Column) bool { return c.CodeWidth != 0 }
 	if err != nil || !slices.ContainsFunc(s.Cols, isEncoded) {
 		return err
@@ -274,14 +274,10 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		copied, err = q.dev.record(q.dev.up)
 		t.fail(err)
 	}
-	if t.err == nil && w != nil {
-		t.fail(w.launch(copied))
-	}
 	if t.err != nil {
 		// Copies may still be running from and to memory that is released now.
 		_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.up))
 		if w != nil {
-			_ = q.dev.ctx.do(cuStreamSynchronize, uintptr(q.dev.decode))
 			w.release()
 		}
 		t.table.release()
@@ -289,6 +285,9 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 		t.settle(q.upDicts)
 		q.dev.recycle(t.start, t.stop)
 		return nil, arrival{}, q.fail("copy a stride up", t.err)
+	}
+	if w != nil {
+		q.dev.decodeLater(w, copied)
 	}
 	t.settle(q.upDicts)
 	out := &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}

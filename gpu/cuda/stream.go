@@ -84,6 +84,9 @@ func (d *Device) follow(s stream, e event) error {
 // wait blocks until the event has happened.
 func (d *Device) wait(e event) error { return d.ctx.do(cuEventSynchronize, uintptr(e)) }
 
+// happened reports whether an event has happened.
+func (d *Device) happened(e event) bool { return d.ctx.do(cuEventQuery, uintptr(e)) == nil }
+
 // deferred is a call to make once an event has happened.
 type deferred struct {
 	event event

@@ -202,6 +202,8 @@ struct SnappyArgs {
     i32 walkers;           // blocks that walk through a page
 };
 
+using SnappyGroup = Group<SnappyArgs>;
+
 // tag_steps writes for each tag its bytes of input, and from bit 8 on those of output; 0 for long literals.
 DEVICE void tag_steps(u16* steps) {
     for (u32 i = threadIdx.x; i < 256; i += blockDim.x) {
@@ -213,19 +215,21 @@ DEVICE void tag_steps(u16* steps) {
 // Where the elements of a segment begin depends on all bytes before it. So a warp finds for each byte of the
 // segment where a walk ends that begins there. It goes from the last bytes to the first: a walk goes on as the walk
 // from the element after the first one does, which is known, or begins at one of the same 32 bytes.
-KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
+KERNEL_BOUNDS(pages_walk, SnappyGroup, PAGE_THREADS, 4) {
+    u32 block;
+    const SnappyArgs& g = member(a, block);
     __shared__ __align__(4) u8 tiles[PAGE_WARPS][SEGMENT + 16];
     __shared__ u32 ends[PAGE_WARPS][SEGMENT]; // of each byte: the end of its walk, and from bit 16 on the output
     __shared__ u16 steps[256];
-    const Split& split = a.split[blockIdx.x / a.walkers];
-    u32 n, first = (blockIdx.x % a.walkers * PAGE_WARPS + warp_id()) * SEGMENT;
+    const Split& split = g.split[block / g.walkers];
+    u32 n, first = (block % g.walkers * PAGE_WARPS + warp_id()) * SEGMENT;
     tag_steps(steps);
     __syncthreads();
-    const u8* in = snappy_body(a.pages[split.page], n);
+    const u8* in = snappy_body(g.pages[split.page], n);
     u8* tile = tiles[warp_id()];
     u32* walk = ends[warp_id()];
     if (!in) return;
-    for (u32 base = first; base < n; base += a.walkers * PAGE_WARPS * SEGMENT) {
+    for (u32 base = first; base < n; base += g.walkers * PAGE_WARPS * SEGMENT) {
         u32 size = min(n - base, SEGMENT);
         __syncwarp();
         for (u32 i = lane_id() * 4; i < size + 8; i += 128) *(u32*)(tile + i) = load32(in + base + i);
@@ -246,7 +250,7 @@ KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
             walk[i] = end;
             __syncwarp();
         }
-        Walk* walks = a.walks + split.walk + base / SEGMENT * WALKS;
+        Walk* walks = g.walks + split.walk + base / SEGMENT * WALKS;
         for (u32 i = lane_id(); i < WALKS; i += 32) {
             u32 end = i < size ? walk[i] : FAR, past = end & 0xffff; // an element may end behind the page
             walks[i] = past >= FAR ? Walk{0, 0} : Walk{base + min(past, n - base + 1), end >> 16};
@@ -256,13 +260,15 @@ KERNEL_BOUNDS(pages_walk, SnappyArgs, PAGE_THREADS, 4) {
 
 // A block finds the parts of a page. One thread goes from segment to segment, and finds the segment in which each
 // part begins. Then each thread walks through the segment of one part.
-KERNEL_BOUNDS(pages_split, SnappyArgs, PAGE_THREADS, 4) {
+KERNEL_BOUNDS(pages_split, SnappyGroup, PAGE_THREADS, 4) {
+    u32 block;
+    const SnappyArgs& g = member(a, block);
     __shared__ Walk walks[SPLIT_SEGMENTS * WALKS];
     __shared__ u32 at, op, k; // the next element, its output, the next part
     __shared__ bool ok;
-    const Split& split = a.split[blockIdx.x];
-    const Page& p = a.pages[split.page];
-    u32* starts = a.starts + split.start;
+    const Split& split = g.split[block];
+    const Page& p = g.pages[split.page];
+    u32* starts = g.starts + split.start;
     u32 n, raw = p.raw, parts = (raw + PART - 1) / PART;
     u32* outputs = starts + parts + 1; // of the elements at starts, until the second step
     const u8* in = snappy_body(p, n);
@@ -277,7 +283,7 @@ KERNEL_BOUNDS(pages_split, SnappyArgs, PAGE_THREADS, 4) {
         __syncthreads();
         if (!ok) break;
         if (at >= base + size) continue; // a long literal
-        const Walk* from = a.walks + split.walk + base / SEGMENT * WALKS;
+        const Walk* from = g.walks + split.walk + base / SEGMENT * WALKS;
         for (u32 i = threadIdx.x; i < (size + SEGMENT - 1) / SEGMENT * WALKS; i += PAGE_THREADS) walks[i] = from[i];
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -324,46 +330,50 @@ KERNEL_BOUNDS(pages_split, SnappyArgs, PAGE_THREADS, 4) {
     good = __syncthreads_and(good);
     if (threadIdx.x == 0) {
         starts[parts] = n;
-        a.whole[blockIdx.x] = !good;
+        g.whole[block] = !good;
     }
 }
 
 // Warps take the next part or page until there is none.
-KERNEL_BOUNDS(pages_snappy, SnappyArgs, PAGE_THREADS, 4) {
+KERNEL_BOUNDS(pages_snappy, SnappyGroup, PAGE_THREADS, 4) {
+    u32 block;
+    const SnappyArgs& g = member(a, block);
     __shared__ Tags tags[PAGE_WARPS];
     for (;;) {
         u32 i = 0;
-        if (lane_id() == 0) i = atomicAdd(a.next, 1u);
+        if (lane_id() == 0) i = atomicAdd(g.next, 1u);
         i = __shfl_sync(ALL, i, 0);
-        if (i >= (u32)a.count) return;
-        Work w = a.work[i];
-        const Page& p = a.pages[w.page];
+        if (i >= (u32)g.count) return;
+        Work w = g.work[i];
+        const Page& p = g.pages[w.page];
         u32 n, raw = p.raw;
         const u8* in = snappy_body(p, n);
         // Kernels read behind the body.
         if (w.part <= 0 && lane_id() < SLACK) p.body[raw + lane_id()] = 0;
         if (w.part < 0) {
-            if ((!in || !snappy(in, n, p.body, raw, tags[warp_id()])) && lane_id() == 0) a.status[p.column].bad = 1;
+            if ((!in || !snappy(in, n, p.body, raw, tags[warp_id()])) && lane_id() == 0) g.status[p.column].bad = 1;
             continue;
         }
-        i32 s = a.of[w.page];
-        if (a.whole[s]) continue;
-        const u32* starts = a.starts + a.split[s].start + w.part;
+        i32 s = g.of[w.page];
+        if (g.whole[s]) continue;
+        const u32* starts = g.starts + g.split[s].start + w.part;
         u32 at = starts[0], to = starts[1], done = w.part * PART;
         if (!snappy(in + at, to - at, p.body + done, min(PART, raw - done), tags[warp_id()]) && lane_id() == 0)
-            a.whole[s] = 1; // a copy reaches behind the part
+            g.whole[s] = 1; // a copy reaches behind the part
         __syncwarp();
     }
 }
 
 // A warp decompresses a page that could not be split.
-KERNEL_BOUNDS(pages_whole, SnappyArgs, 32, 1) {
+KERNEL_BOUNDS(pages_whole, SnappyGroup, 32, 1) {
+    u32 block;
+    const SnappyArgs& g = member(a, block);
     __shared__ Tags tags;
-    if (!a.whole[blockIdx.x]) return;
-    const Page& p = a.pages[a.split[blockIdx.x].page];
+    if (!g.whole[block]) return;
+    const Page& p = g.pages[g.split[block].page];
     u32 n;
     const u8* in = snappy_body(p, n);
-    if ((!in || !snappy(in, n, p.body, p.raw, tags)) && lane_id() == 0) a.status[p.column].bad = 1;
+    if ((!in || !snappy(in, n, p.body, p.raw, tags)) && lane_id() == 0) g.status[p.column].bad = 1;
 }
 
 // --- Values ---------------------------------------------------------------------------
@@ -664,15 +674,17 @@ DEVICE bool decode_page(DecodeShared& s, const Page& p, const PageColumn& c, Pag
 }
 
 // A block decodes a page.
-KERNEL_BOUNDS(pages_decode, PagesArgs, PAGE_THREADS, 4) {
+KERNEL_BOUNDS(pages_decode, PagesGroup, PAGE_THREADS, 4) {
+    u32 block;
+    const PagesArgs& g = member(a, block);
     __shared__ DecodeShared s;
-    const Page& p = a.pages[a.first + blockIdx.x];
-    PageStatus& status = a.status[p.column];
+    const Page& p = g.pages[g.first + block];
+    PageStatus& status = g.status[p.column];
     // Otherwise some pages are not decompressed, or the dictionary is not complete.
-    if (threadIdx.x == 0) s.ok = status.bad == 0 && a.status[p.dictionary].bad == 0;
+    if (threadIdx.x == 0) s.ok = status.bad == 0 && g.status[p.dictionary].bad == 0;
     __syncthreads();
     if (!s.ok) return;
-    if (!decode_page(s, p, a.columns[p.column], status)) mark_bad(status);
+    if (!decode_page(s, p, g.columns[p.column], status)) mark_bad(status);
 }
 
 // --- Characters -----------------------------------------------------------------------

@@ -48,6 +48,24 @@ struct PageStatus {
     u64 bytes;  // of strings
 };
 
+constexpr int MOST_GROUPED = 8;
+
+// Group is the arguments of a kernel for several strides. Blocks up to ends[i] are those of stride i.
+template <class A>
+struct Group {
+    A of[MOST_GROUPED];
+    u32 ends[MOST_GROUPED];
+};
+
+// member returns the arguments for the stride of this block, and the block's number in it.
+template <class A>
+DEVICE const A& member(const Group<A>& group, u32& block) {
+    u32 k = 0, before = 0;
+    while (blockIdx.x >= group.ends[k]) before = group.ends[k++];
+    block = blockIdx.x - before;
+    return group.of[k];
+}
+
 struct PagesArgs {
     const Page* pages;
     const PageColumn* columns;
@@ -55,6 +73,8 @@ struct PagesArgs {
     i32 first;           // the page of the first block
     i32 unused;
 };
+
+using PagesGroup = Group<PagesArgs>;
 
 constexpr i32 LEVELS_IN_BODY = -1;
 constexpr u32 SLACK = 16; // bytes after a page that kernels may read
