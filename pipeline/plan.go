@@ -318,12 +318,12 @@ func (p *Plan) openText(ctx context.Context, j *Job, name string, written *sourc
 			files = append(files, string(path))
 			continue
 		}
-		if info, err := os.Stat(string(path)); err == nil && info.IsDir() {
+		if info, err := os.Stat(string(path)); err == nil && info.IsDir() && !staging.IsObject(string(path)) {
 			return Diagnostics{sourceFault(j, name, fmt.Errorf("%s: a folder of such files is read by a pattern, as "+
 				"in %s/*", path, filepath.Clean(string(path))))}
 		}
-		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Output: written,
-			NoPartitions: true})
+		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Context: ctx,
+			Output: written, NoPartitions: true})
 		if err != nil {
 			return Diagnostics{sourceFault(j, name, err)}
 		}

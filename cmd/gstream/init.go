@@ -220,15 +220,11 @@ func openTable(ctx context.Context, path string) (source.Table, error) {
 	if !lines && !sourcetext.Named(path) {
 		return parquet.Open([]string{path}, parquet.OpenOptions{Context: ctx})
 	}
-	if store.Scheme(path) != "" {
-		return nil, usageError(fmt.Errorf("%s: CSV and JSON lines at addresses are not supported yet; copy them to a "+
-			"local folder", store.Display(path)))
-	}
 	files, err := parquet.Files(ctx, []string{path})
 	if err != nil {
 		return nil, err
 	}
-	return sourcetext.Open(files, sourcetext.Options{JSON: lines})
+	return sourcetext.Open(files, sourcetext.Options{JSON: lines, Context: ctx})
 }
 
 // nameSources makes the names of sources unique: by their folders, or else by a number.

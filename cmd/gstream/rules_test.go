@@ -59,7 +59,7 @@ var layers = []struct{ room, imports string }{
 	{"source", "gpu"},
 	{"source/store", "source github.com/minio/minio-go"},
 	{"source/parquet", "source source/store gpu gpu/grant gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
-	{"source/text", "source gpu gpu/grant gpu/host"},
+	{"source/text", "source source/store gpu gpu/grant gpu/host"},
 	{"sink", "gpu"},
 	{"sink/staging", "gpu source/store"},
 	{"sink/parquet", "sink sink/staging source/store gpu gpu/grant gpu/phrase github.com/parquet-go/parquet-go"},

@@ -125,9 +125,7 @@ func TestOutputsInAStore(t *testing.T) {
 		require.Empty(t, objectsIn(t, s3+to), "explain --analyze leaves nothing")
 		run(0, "sql", text)
 		require.NotEmpty(t, objectsIn(t, s3+to))
-		if !strings.HasSuffix(to, ".gz") {
-			require.Equal(t, want, rows(s3+to), to)
-		}
+		require.Equal(t, want, rows(s3+to), to)
 		_, stderr := run(exitIO, "sql", text)
 		require.Contains(t, stderr, "already exists")
 	}

@@ -43,7 +43,7 @@ func (j *Job) Check(own []string) Diagnostics {
 		for key, paths := range map[string]Paths{"parquet": j.Sources[name].Parquet, "csv": j.Sources[name].CSV,
 			"json": j.Sources[name].JSON} {
 			for i, path := range paths {
-				if err := checkPath(string(path), key != "parquet"); err != nil {
+				if err := store.Check(string(path)); err != nil {
 					add(name, fmt.Sprintf("%s.%s[%d]", SourcePath(name), key, i), "%s: %v", store.Display(string(path)),
 						err)
 				}
@@ -178,16 +178,6 @@ func (s *Source) ReadText(types, schema []gpu.Field) sourcetext.Options {
 		opt.Schema = &gpu.Schema{Fields: schema}
 	}
 	return opt
-}
-
-// checkPath returns an error if no file with a path can be read.
-func checkPath(path string, isText bool) error {
-	if isText && isAddress(path) && store.Scheme(path) != "file" {
-		return fmt.Errorf("files of CSV and JSON lines at addresses (%s://) are not supported yet; copy them to a "+
-			"local folder",
-			store.Scheme(path))
-	}
-	return store.Check(path)
 }
 
 // isAddress reports whether a path is not one of the local file system, as s3://bucket/key.
@@ -356,5 +346,5 @@ func (o *Output) checkFormat() (key, msg string) {
 // Unreadable reports whether a source has an address that cannot be read.
 func (j *Job) Unreadable(source string) bool {
 	s := j.Sources[source]
-	return slices.ContainsFunc(s.Files(), func(p Path) bool { return checkPath(string(p), s.Text() != nil) != nil })
+	return slices.ContainsFunc(s.Files(), func(p Path) bool { return store.Check(string(p)) != nil })
 }

@@ -64,10 +64,20 @@ func (f *localFile) Version() Version { return f.version }
 // is open.
 func (f *localFile) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(p, off)
-	if info, failed := f.Stat(); failed != nil {
-		return 0, failed
-	} else if now := versionOf(info); now != f.version {
-		return 0, f.version.Changed(now)
+	if changed := f.Unchanged(); changed != nil {
+		return 0, changed
 	}
 	return n, err
+}
+
+// Unchanged returns an error if the file has another version now, for those who use the methods of os.File.
+func (f *localFile) Unchanged() error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if now := versionOf(info); now != f.version {
+		return f.version.Changed(now)
+	}
+	return nil
 }

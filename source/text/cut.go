@@ -211,7 +211,7 @@ func (c *cutter) block() (_ *block, err error) {
 
 // open opens the next file.
 func (c *cutter) open(f *file) (err error) {
-	if c.in, err = f.open(c.ctx, c.table.sampler); err != nil {
+	if c.in, err = f.open(c.ctx, c.table.sampler, c.lease); err != nil {
 		return err
 	}
 	if err := c.in.skip(c.table.skip); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 )
 
 // Dialect says how rows and fields are separated.
@@ -42,6 +43,9 @@ func Named(path string) bool {
 
 func hasEnd(path string, ends ...string) bool {
 	path = strings.ToLower(path)
+	if s := store.Scheme(path); s == "http" || s == "https" {
+		path, _, _ = strings.Cut(path, "?") // a query
+	}
 	for _, compression := range []string{".gz", ".zst"} {
 		path = strings.TrimSuffix(path, compression)
 	}

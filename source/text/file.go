@@ -9,38 +9,23 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 )
-
-// version identifies the content of a file.
-type version struct {
-	device, inode uint64
-	size          int64
-	modified      time.Time
-}
-
-func versionOf(info fs.FileInfo) version {
-	v := version{size: info.Size(), modified: info.ModTime()}
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		v.device, v.inode = uint64(s.Dev), s.Ino
-	}
-	return v
-}
 
 // file is a file of a table.
 type file struct {
-	path    string
-	version version
+	path    string // for people
+	address string // where it is
+	version store.Version
 	// standard is set if the file is standard input.
 	standard *standardInput
 }
@@ -113,16 +98,24 @@ func (s *standardInput) reader(ctx context.Context, sampler bool) (io.Reader, er
 	return io.MultiReader(bytes.NewReader(s.sample.Bytes()), untilDone{s, ctx}), nil
 }
 
+// extension returns the end of the name of a file, in lower case.
+func extension(address string) string {
+	if s := store.Scheme(address); s == "http" || s == "https" {
+		address, _, _ = strings.Cut(address, "?")
+	}
+	return strings.ToLower(filepath.Ext(address))
+}
+
 // compressed reports whether the name of a file says that it is compressed.
-func compressed(path string) bool {
-	ext := strings.ToLower(filepath.Ext(path))
-	return ext == ".gz" || ext == ".zst"
+func compressed(address string) bool {
+	return extension(address) == ".gz" || extension(address) == ".zst"
 }
 
 // input is an open file: its text, without a byte order mark and compression.
 type input struct {
 	file   *file
-	os     *os.File
+	ctx    context.Context
+	opened store.File // nil for standard input
 	text   *bufio.Reader
 	close  func()
 	read   int64 // bytes of the file
@@ -136,9 +129,10 @@ const (
 	maxWindow = 64 << 20
 )
 
-// open opens a file, which must have the version that the table was opened with. A sampler reads only its begin.
-func (f *file) open(ctx context.Context, sampler bool) (*input, error) {
-	in := &input{file: f, line: 1, close: func() {}}
+// open opens a file, which must have the version that the table was opened with. A sampler reads only its begin. The
+// lease, nil for none, pays for what is read ahead of an object.
+func (f *file) open(ctx context.Context, sampler bool, lease *gpu.Lease) (*input, error) {
+	in := &input{file: f, ctx: ctx, line: 1, close: func() {}}
 	if f.standard != nil {
 		text, err := f.standard.reader(ctx, sampler)
 		if err != nil {
@@ -147,15 +141,21 @@ func (f *file) open(ctx context.Context, sampler bool) (*input, error) {
 		return in.start(counter{text, &in.read}), nil
 	}
 	var err error
-	if in.os, err = os.Open(f.path); err != nil {
-		return nil, err
+	if in.opened, err = store.Open(ctx, f.address, &f.version); err != nil {
+		return nil, in.failed(err)
 	}
-	if err := in.unchanged(); err != nil {
-		in.os.Close()
-		return nil, err
+	var text io.Reader
+	if local, ok := in.opened.(io.Reader); ok {
+		text = counter{local, &in.read}
+	} else {
+		var memory store.Memory
+		if lease != nil {
+			memory = lease
+		}
+		r := store.NewReader(ctx, in.opened, memory)
+		text, in.close = counter{r, &in.read}, r.Close
 	}
-	var text io.Reader = counter{in.os, &in.read}
-	switch strings.ToLower(filepath.Ext(f.path)) {
+	switch extension(f.address) {
 	case ".gz":
 		var z *gzip.Reader
 		if z, err = gzip.NewReader(bufio.NewReaderSize(text, inputBuffer)); err == nil {
@@ -164,14 +164,15 @@ func (f *file) open(ctx context.Context, sampler bool) (*input, error) {
 	case ".zst":
 		var z *zstd.Decoder
 		if z, err = zstd.NewReader(text, zstd.WithDecoderMaxWindow(maxWindow)); err == nil {
-			text, in.close = z, z.Close
+			before := in.close
+			text, in.close = z, func() { z.Close(); before() }
 		}
 	}
 	if err == io.EOF {
 		text, err = strings.NewReader(""), nil // an empty file is not compressed either
 	}
 	if err != nil {
-		in.os.Close()
+		in.end()
 		return nil, in.damaged(err)
 	}
 	return in.start(text), nil
@@ -203,31 +204,30 @@ func (in *input) damaged(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &failed) || in.os == nil:
+	case errors.As(err, &failed) || in.opened == nil || in.ctx.Err() != nil:
 		return err
+	case errors.Is(err, source.ErrChanged):
+		return in.failed(err)
 	}
 	return fmt.Errorf("%s: %w", in.file.path, badf("it cannot be decompressed: %v", err))
 }
 
-// unchanged returns an error if the file is no longer the one that the table was opened with.
+// failed adds the path to an error that the file has changed.
+func (in *input) failed(err error) error {
+	if errors.Is(err, source.ErrChanged) {
+		return fmt.Errorf("%s: %w", in.file.path, err)
+	}
+	return err
+}
+
+// unchanged returns an error if the file is no longer the one that the table was opened with. Reads of objects have
+// compared their versions.
 func (in *input) unchanged() error {
-	if in.os == nil {
-		return nil // standard input
-	}
-	info, err := in.os.Stat()
-	if err != nil {
-		return err
-	}
-	now, then := versionOf(info), in.file.version
-	switch {
-	case now == then:
+	local, ok := in.opened.(interface{ Unchanged() error })
+	if !ok {
 		return nil
-	case now.size != then.size:
-		return fmt.Errorf("%s: %w: it had %d bytes and now has %d; run the job again once nothing writes there",
-			in.file.path, source.ErrChanged, then.size, now.size)
 	}
-	return fmt.Errorf("%s: %w: it was written to or replaced at %s; run the job again once nothing writes there",
-		in.file.path, source.ErrChanged, now.modified.Local().Format(time.DateTime))
+	return in.failed(local.Unchanged())
 }
 
 // skip drops lines, and the empty lines after them.
@@ -271,7 +271,7 @@ func (in *input) fill(buf []byte) (n int, ended bool, err error) {
 
 func (in *input) end() {
 	in.close()
-	if in.os != nil {
-		in.os.Close()
+	if in.opened != nil {
+		in.opened.Close()
 	}
 }

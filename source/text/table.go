@@ -15,6 +15,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 )
 
 // Options say how files are read. What is missing is found by a sample of the first file.
@@ -102,18 +103,26 @@ func Open(paths []string, opt Options) (*Table, error) {
 			t.files = []*file{{path: "standard input", standard: newStandardInput(os.Stdin)}}
 			break
 		}
-		info, err := os.Stat(path)
-		if err != nil {
+		f := &file{path: store.Display(path), address: path}
+		if store.Scheme(path) == "" {
+			info, err := os.Stat(path)
+			if err != nil {
+				return nil, err
+			}
+			if !info.Mode().IsRegular() {
+				return nil, fmt.Errorf("%s: not a file; a folder of files is read by a pattern, as in %s/*.csv", path,
+					path)
+			}
+			if opt.Rejects != "" && sameFile(info, opt.Rejects) {
+				return nil, fmt.Errorf("%s: the file of rejects cannot be a file that is read", path)
+			}
+		}
+		var err error
+		if f.version, err = store.Stat(opt.context(), path); err != nil {
 			return nil, err
 		}
-		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s: not a file; a folder of files is read by a pattern, as in %s/*.csv", path, path)
-		}
-		if opt.Rejects != "" && sameFile(info, opt.Rejects) {
-			return nil, fmt.Errorf("%s: the file of rejects cannot be a file that is read", path)
-		}
-		t.files = append(t.files, &file{path: path, version: versionOf(info)})
-		t.size += info.Size()
+		t.files = append(t.files, f)
+		t.size += f.version.Size
 		t.unsized = t.unsized || compressed(path)
 	}
 	if len(t.files) == 0 {
@@ -136,6 +145,14 @@ func Open(paths []string, opt Options) (*Table, error) {
 	return t, nil
 }
 
+// context returns the context of Open.
+func (o *Options) context() context.Context {
+	if o.Context == nil {
+		return context.Background()
+	}
+	return o.Context
+}
+
 func sameFile(info os.FileInfo, path string) bool {
 	other, err := os.Stat(path)
 	return err == nil && os.SameFile(info, other)
@@ -143,17 +160,14 @@ func sameFile(info os.FileInfo, path string) bool {
 
 // sampleFile reads the sample of the first file.
 func (t *Table) sampleFile(opt Options) (*sniffer, error) {
-	ctx := opt.Context
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx := opt.context()
 	if std := t.files[0].standard; std != nil {
 		if _, err := io.CopyN(&std.sample, untilDone{std, ctx}, sampleBytes); err != nil && err != io.EOF {
 			return nil, err
 		}
 		t.size = int64(std.sample.Len())
 	}
-	in, err := t.files[0].open(ctx, true)
+	in, err := t.files[0].open(ctx, true, nil)
 	if err != nil {
 		return nil, err
 	}

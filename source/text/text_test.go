@@ -20,6 +20,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
 )
 
 // write makes a file with a text.
@@ -289,9 +290,9 @@ func compare(t *testing.T, d Dialect, columns int, text string, block int) {
 	}
 	table := &Table{files: []*file{{path: write(t, "x.csv", text)}}, dialect: d, nulls: newNullTexts([]string{}),
 		schema: &gpu.Schema{}, rejecting: true, rowBytes: 10}
-	info, err := os.Stat(table.files[0].path)
+	v, err := store.Stat(t.Context(), table.files[0].path)
 	require.NoError(t, err)
-	table.files[0].version, table.size = versionOf(info), info.Size()
+	table.files[0].address, table.files[0].version, table.size = table.files[0].path, v, v.Size
 	for i := range columns {
 		table.schema.Fields = append(table.schema.Fields, gpu.Field{Name: fmt.Sprint(i), Type: gpu.Of(gpu.String)})
 	}
