@@ -63,7 +63,7 @@ type decodings struct {
 
 // decodeLater lets another goroutine decode a stride, once its copies have ended.
 func (d *Device) decodeLater(w *decoding, copied event) {
-	w.copied, w.done = copied, make(chan struct{})
+	w.copied, w.launched = copied, make(chan struct{})
 	x := &d.decodings
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,9 +74,12 @@ func (d *Device) decodeLater(w *decoding, copied event) {
 	}
 }
 
-// decodeStrides decodes strides until none is waiting.
+// decodeStrides launches the kernels of strides until none is waiting. Two groups are under way at a time, so that the
+// stream is not idle until the host knows that it is.
 func (d *Device) decodeStrides() {
 	x := &d.decodings
+	var under [2]event // the ends of the last groups
+	defer func() { d.recycle(under[:]...) }()
 	for {
 		x.mu.Lock()
 		if len(x.waiting) == 0 {
@@ -86,16 +89,21 @@ func (d *Device) decodeStrides() {
 		}
 		first := x.waiting[0]
 		x.mu.Unlock()
-		err := d.wait(first.copied)
+		var err error
+		if under[0] != 0 {
+			err = d.wait(under[0])
+			d.recycle(under[0])
+		}
 		group := x.take(func(w *decoding) bool { return w.lease == first.lease && d.happened(w.copied) })
+		under[0], under[1] = under[1], 0
 		if err == nil {
-			err = d.decodeGroup(group)
+			under[1], err = d.decodeGroup(group)
 		}
 		for _, w := range group {
 			if w.err == nil {
 				w.err = err
 			}
-			close(w.done)
+			close(w.launched)
 		}
 	}
 }
@@ -113,12 +121,14 @@ func (x *decodings) take(belongs func(w *decoding) bool) (group []*decoding) {
 	return group
 }
 
-// decodeGroup decodes strides whose pages have been copied, and waits for the end.
-func (d *Device) decodeGroup(group []*decoding) error {
+// decodeGroup launches the kernels of strides. The copies of all but the first have ended. It returns their end.
+func (d *Device) decodeGroup(group []*decoding) (end event, err error) {
 	first := group[0]
-	var err error
+	if err = d.follow(d.decode, first.copied); err != nil {
+		return 0, err
+	}
 	if first.begin, err = d.record(d.decode); err != nil {
-		return err
+		return 0, err
 	}
 	var walk, split, decompress, whole pageGroup[snappyArgs]
 	var dictionaries, data pageGroup[pagesArgs]
@@ -152,17 +162,13 @@ func (d *Device) decodeGroup(group []*decoding) error {
 		args, _, _ := w.arguments()
 		w.status, w.read = args.status, make([]pageStatus, len(w.batch.columns))
 		w.readStatus()
-	}
-	if first.end, err = d.record(d.decode); err != nil {
-		return err
-	}
-	for _, w := range group {
-		if err == nil {
-			err = w.err
+		w.do(func() error {
+			w.end, err = d.record(d.decode)
+			return err
+		})
+		if w.err != nil {
+			return 0, w.err
 		}
 	}
-	if err == nil {
-		err = d.wait(first.end)
-	}
-	return err
+	return d.record(d.decode)
 }
