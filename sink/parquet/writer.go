@@ -62,7 +62,7 @@ type Writer struct {
 	end context.CancelCauseFunc
 }
 
-var _ sink.Sink = (*Writer)(nil)
+var _ sink.Staged = (*Writer)(nil)
 
 // destination has rows that go into one file after the other: all rows, or those of a partition.
 type destination struct {
@@ -663,7 +663,10 @@ func (w *Writer) Commit(ctx context.Context) error {
 	if w.ended {
 		return errors.New("the sink has ended")
 	}
-	err := w.commit(ctx)
+	err := w.complete(ctx)
+	if err == nil {
+		err = w.out.publish(ctx)
+	}
 	if err != nil {
 		return errors.Join(err, w.Abort())
 	}
@@ -671,7 +674,34 @@ func (w *Writer) Commit(ctx context.Context) error {
 	return nil
 }
 
-func (w *Writer) commit(ctx context.Context) error {
+// Stage implements sink.Staged.
+func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
+	if w.ended {
+		return nil, errors.New("the sink has ended")
+	}
+	local, ok := w.out.(localTarget)
+	if !ok {
+		return nil, errors.Join(sink.ErrNotLocal, w.Abort())
+	}
+	err := w.complete(ctx)
+	var changes []staging.Change
+	if err == nil {
+		changes, err = local.stage()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Abort())
+	}
+	return changes, nil
+}
+
+// Published implements sink.Staged.
+func (w *Writer) Published() error {
+	w.ended = true
+	return w.out.(localTarget).published()
+}
+
+// complete writes everything that is left.
+func (w *Writer) complete(ctx context.Context) error {
 	if w.split != nil {
 		if err := w.divideRest(ctx); err != nil {
 			return err
@@ -702,10 +732,7 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := ends.Wait(); err != nil {
 		return err
 	}
-	if err := w.closeDevice(); err != nil {
-		return err
-	}
-	return w.out.publish(ctx)
+	return w.closeDevice()
 }
 
 // openEmpty makes a file with only a schema. In a partitioned output, which then has no folders, it

@@ -38,7 +38,7 @@ type OpenOptions struct {
 	// Output, if set, is the file or folder that the rows are written to. A folder or pattern that
 	// includes it is an error, because the next run would read the rows of this one. A path that
 	// names the output itself, or something in it, is allowed: the job then replaces its input.
-	Output *Output
+	Outputs []*Output
 }
 
 // context returns the context of the options.
