@@ -74,12 +74,11 @@ func (d *Device) decodeLater(w *decoding, copied event) {
 	}
 }
 
-// decodeStrides launches the kernels of strides until none is waiting. Two groups are under way at a time, so that the
-// stream is not idle until the host knows that it is.
+// decodeStrides launches the kernels of strides until none is waiting, a group after the other.
 func (d *Device) decodeStrides() {
 	x := &d.decodings
-	var under [2]event // the ends of the last groups
-	defer func() { d.recycle(under[:]...) }()
+	var last event // the end of the last group
+	defer func() { d.recycle(last) }()
 	for {
 		x.mu.Lock()
 		if len(x.waiting) == 0 {
@@ -90,14 +89,14 @@ func (d *Device) decodeStrides() {
 		first := x.waiting[0]
 		x.mu.Unlock()
 		var err error
-		if under[0] != 0 {
-			err = d.wait(under[0])
-			d.recycle(under[0])
+		if last != 0 {
+			err = d.wait(last)
+			d.recycle(last)
+			last = 0
 		}
 		group := x.take(func(w *decoding) bool { return w.lease == first.lease && d.happened(w.copied) })
-		under[0], under[1] = under[1], 0
 		if err == nil {
-			under[1], err = d.decodeGroup(group)
+			last, err = d.decodeGroup(group)
 		}
 		for _, w := range group {
 			if w.err == nil {

@@ -152,6 +152,7 @@ type reader struct {
 	trace         func(string, time.Time)
 	slots         chan struct{}
 	workers       sync.WaitGroup
+	reads         readQueue
 
 	filter *filterFirst // decides which rows are read; nil without one
 
