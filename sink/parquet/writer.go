@@ -163,6 +163,9 @@ func columnsOf(schema *gpu.Schema, opt Options) (out []column, err error) {
 		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 ||
 			slices.Contains(opt.DictionaryColumns, f.Name))
 		c.bloom = slices.Contains(opt.BloomFilters, f.Name)
+		for i := range c.leaves {
+			c.leaves[i].dictionary = c.dictionary
+		}
 		out = append(out, c)
 	}
 	return out, nil
@@ -217,7 +220,7 @@ func (g *group) release() {
 	g.brought = nil
 	for _, c := range g.chunks {
 		if c != nil {
-			c.pages.release()
+			c.release()
 		}
 	}
 }
@@ -516,6 +519,7 @@ func (w *Writer) layOut(g *group) error {
 	}
 	g.file = g.to.file
 	var err error
+	g.chunks = flat(g.chunks)
 	if g.starts, err = g.file.layOut(g.rows, g.chunks); err != nil {
 		return err
 	}
@@ -783,7 +787,11 @@ func schemaElements(columns []column) []format.SchemaElement {
 	out := []format.SchemaElement{{Name: "schema"}}
 	out[0].NumChildren.Set(int32(len(columns)))
 	for i := range columns {
-		out = append(out, columns[i].element())
+		if c := &columns[i]; c.node != nil {
+			out = append(out, c.node.elements()...)
+		} else {
+			out = append(out, c.element())
+		}
 	}
 	return out
 }

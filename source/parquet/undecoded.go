@@ -195,6 +195,9 @@ func leftToCPU(c leaf, meta *chunk) (reason string) {
 	if c.constant != nil {
 		return "a file lacks the column"
 	}
+	if c.node != nil || c.maxDef > 1 {
+		return "nested columns"
+	}
 	if _, ok := deviceCodecs[meta.codec]; !ok {
 		return "codec " + meta.codec.String()
 	}
