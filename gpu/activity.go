@@ -57,6 +57,11 @@ type Span struct {
 	// device is open.
 	Start, End time.Duration
 	Bytes      int64 // over the link, 0 for kernels
+	// Worker numbers the goroutine that did the work, from 1; 0 if it does not matter. Rows are the rows that an
+	// operator was given. For is what the goroutine waited for; it is empty for work.
+	Worker int
+	Rows   int64
+	For    string
 }
 
 // Profiled is a Device that measures its work.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type benchReport struct {
 type benchFlags struct {
 	left                     *leftovers
 	device, json, plot       string
+	from, reference          string
 	timeline                 string
 	hostMemory, deviceMemory string
 	all                      bool // all benchmarks that the device supports
@@ -77,17 +79,21 @@ Benchmarks, or all of them:
 ` + list.String(),
 		Example: "  gstream bench all                                  # on a GPU\n  gstream bench partition sort " +
 			"--json results.json --plot results.svg\n  gstream bench join --algorithm all --cases acceptance,zipf " +
-			"--json joins.json --plot joins.svg\n  gstream bench groupby --algorithm chosen,hgb-g,pgb-tr --cases " +
+			"--json joins.json --plot joins.svg\n  gstream bench --from joins.json --plot joins.svg --reference " +
+			"published.json\n  gstream bench groupby --algorithm chosen,hgb-g,pgb-tr --cases " +
 			"groups\n  gstream bench join --rows 1000000 --device host\n  gstream bench spill --device-memory 1GiB " +
 			"--host-memory 60GiB --cases all",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && f.from == "" {
 				return usageError(fmt.Errorf("bench takes the names of benchmarks: all, %s", strings.Join(names, ", ")))
 			}
 			return nil
 		},
 		ValidArgs: append(names, "all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.from != "" {
+				return f.redraw()
+			}
 			if f.all = len(args) == 1 && args[0] == "all"; f.all {
 				args = names
 			}
@@ -106,6 +112,9 @@ Benchmarks, or all of them:
 		"maximum rows of the input and output strides of join and groupby (default: a table is one stride)")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
+	cmd.Flags().StringVar(&f.from, "from", "", "draw the results of an earlier --json, and measure nothing")
+	cmd.Flags().StringVar(&f.reference, "reference", "", "results of other code for the picture, as JSON: a list of "+
+		"{chart, at, rows, name, ms}")
 	cmd.Flags().StringVar(&f.timeline, "timeline", "",
 		"write an HTML page that shows what the GPU did when to this file")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB")
@@ -190,7 +199,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	// The results so far are written even after an error.
 	return errors.Join(failed,
 		writeTo(f.json, func(w io.Writer) error { return printJSON(w, report) }),
-		writeTo(f.plot, func(w io.Writer) error { return plot(w, report) }),
+		f.draw(report),
 		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
 }
 
@@ -272,6 +281,38 @@ func benchTimeline(w io.Writer, d gpu.Device, names []string) error {
 		r.Wall = p.Clock()
 	}
 	return pipeline.WriteTimeline(w, r)
+}
+
+// redraw draws the results of an earlier run.
+func (f *benchFlags) redraw() error {
+	text, err := os.ReadFile(f.from)
+	if err != nil {
+		return err
+	}
+	var r benchReport
+	if err := json.Unmarshal(text, &r); err != nil {
+		return usageError(fmt.Errorf("--from %s: it is not a file that --json has written: %w", f.from, err))
+	}
+	if f.plot == "" {
+		return usageError(errors.New("--from is for --plot"))
+	}
+	return f.draw(r)
+}
+
+// draw writes the picture, if it is wanted.
+func (f *benchFlags) draw(r benchReport) error {
+	var refs []published
+	if f.reference != "" {
+		text, err := os.ReadFile(f.reference)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &refs); err != nil {
+			return usageError(fmt.Errorf("--reference %s: it is not a list of {chart, at, rows, name, ms}: %w",
+				f.reference, err))
+		}
+	}
+	return writeTo(f.plot, func(w io.Writer) error { return plot(w, r, refs) })
 }
 
 // writeTo writes a file, unless its path is empty.

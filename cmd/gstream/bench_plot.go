@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,10 +12,20 @@ import (
 	"github.com/gstream/gstream/operators/bench"
 )
 
+// published is a result of other code for a case of a benchmark.
+type published struct {
+	Chart string  `json:"chart"`
+	At    string  `json:"at"`
+	Rows  int64   `json:"rows"`
+	Name  string  `json:"name"`
+	Ms    float64 `json:"ms"`
+}
+
 // plot draws each case as a bar: its rate as a fraction of its bound. Cases of the benchmarks join
-// and groupby become points in charts below the bars.
-func plot(w io.Writer, r benchReport) error {
-	const bar, gap, left, width = 16, 6, 380, 420
+// and groupby are in charts below the bars: lines where the cases are a scale, otherwise bars. Charts also have the
+// bounds, and the references for the same numbers of rows.
+func plot(w io.Writer, r benchReport, refs []published) error {
+	const bar, gap, width = 16, 6, 420
 	var bars []bench.Result
 	var charts []*chart
 	for _, res := range r.Results {
@@ -27,7 +38,12 @@ func plot(w io.Writer, r benchReport) error {
 		if at < 0 {
 			at, charts = len(charts), append(charts, &chart{title: p.Chart})
 		}
-		charts[at].add(res)
+		charts[at].add(res, refs)
+	}
+	left, right := 60, 0 // of a bar with its texts
+	for _, res := range bars {
+		left = max(left, pixels(res.Benchmark+": "+res.Case)+16)
+		right = max(right, int(min(res.Fraction(), 1.2)*width)+6+pixels(barLabel(res)))
 	}
 	const top = 40
 	below := top
@@ -37,7 +53,7 @@ func plot(w io.Writer, r benchReport) error {
 	height := below + (len(charts)+chartsAbreast-1)/chartsAbreast*chartHeight
 	var b strings.Builder
 	fmt.Fprintf(&b,
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="12">`+"\n", max(left+width+200, chartsAbreast*chartWidth), height)
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="12">`+"\n", max(left+max(right, width+200), chartsAbreast*chartWidth), height)
 	fmt.Fprintf(&b, `<text x="8" y="20" font-size="14">%s, %s, %s</text>`+"\n", xml(r.Device.Name),
 		xml(r.Device.Details), r.Date.Format(time.DateOnly))
 	for pct := 0; pct <= 100 && len(bars) > 0; pct += 25 {
@@ -54,8 +70,8 @@ func plot(w io.Writer, r benchReport) error {
 			xml(res.Benchmark+": "+res.Case))
 		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="#3b7dd8"/>`, left, y,
 			min(res.Fraction(), 1.2)*width, bar)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%.0f %%, %.2f G rows/s, %.1f GB/s</text>`+"\n",
-			left+min(res.Fraction(), 1.2)*width+6, y+bar-4, 100*res.Fraction(), res.RowsPerSecond()/1e9, res.Rate()/1e9)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", float64(left)+min(res.Fraction(), 1.2)*width+6, y+bar-4,
+			barLabel(res))
 	}
 	for i, c := range charts {
 		c.draw(&b, i%chartsAbreast*chartWidth, below+i/chartsAbreast*chartHeight)
@@ -65,6 +81,14 @@ func plot(w io.Writer, r benchReport) error {
 	return err
 }
 
+// barLabel returns the text after a bar.
+func barLabel(r bench.Result) string {
+	return fmt.Sprintf("%.0f %%, %.2f G rows/s, %.1f GB/s", 100*r.Fraction(), r.RowsPerSecond()/1e9, r.Rate()/1e9)
+}
+
+// pixels returns the most pixels that a text takes in most fonts.
+func pixels(s string) int { return 8 * len([]rune(s)) }
+
 const (
 	chartsAbreast = 2
 	chartLabels   = 28 // at most, below a chart
@@ -72,17 +96,37 @@ const (
 	chartHeight   = 340
 )
 
-// chart is a figure of the benchmarks join and groupby: rows per second over a parameter, one line for
+// chart is a figure of the benchmarks join and groupby: rows per second over a parameter, one line or bar for
 // each algorithm.
 type chart struct {
 	title  string
 	at     []string // values of the parameter
-	lines  []string // algorithms
+	lines  []string // algorithms, and the names of references
 	values map[[2]string]float64
+	bounds map[string]float64 // rows per second that the bound allows, by the value of the parameter
 }
 
-// add adds a point. A case that failed has none.
-func (c *chart) add(r bench.Result) {
+// scale is a value of a parameter that lies on a scale, as 2^12, 1/16, 0.5 or 10 % do.
+var scale = regexp.MustCompile(`^[0-9.]+([/^][0-9.]+)?( ?%)?$`)
+
+// isScale reports whether the values of the parameter are numbers.
+func (c *chart) isScale() bool {
+	return len(c.at) > 1 && !slices.ContainsFunc(c.at, func(at string) bool { return !scale.MatchString(at) })
+}
+
+// put sets a value of a line, and of its reference.
+func (c *chart) put(at, line string, v float64) {
+	if !slices.Contains(c.lines, line) {
+		c.lines = append(c.lines, line)
+	}
+	if c.values == nil {
+		c.values = map[[2]string]float64{}
+	}
+	c.values[[2]string{at, line}] = v
+}
+
+// add adds a point, and the references of its case. A case that failed has none.
+func (c *chart) add(r bench.Result, refs []published) {
 	j := r.Point()
 	if !slices.Contains(c.at, j.At) {
 		c.at = append(c.at, j.At)
@@ -90,13 +134,18 @@ func (c *chart) add(r bench.Result) {
 	if j.Error != "" {
 		return
 	}
-	if !slices.Contains(c.lines, j.Algorithm) {
-		c.lines = append(c.lines, j.Algorithm)
+	c.put(j.At, j.Algorithm, r.RowsPerSecond())
+	if r.BoundRate > 0 && r.Bytes > 0 {
+		if c.bounds == nil {
+			c.bounds = map[string]float64{}
+		}
+		c.bounds[j.At] = float64(r.Rows) / float64(r.Bytes) * r.BoundRate
 	}
-	if c.values == nil {
-		c.values = map[[2]string]float64{}
+	for _, ref := range refs {
+		if ref.Chart == j.Chart && ref.At == j.At && ref.Rows == r.Rows && ref.Ms > 0 {
+			c.put(j.At, ref.Name, float64(r.Rows)/ref.Ms*1e3)
+		}
 	}
-	c.values[[2]string{j.At, j.Algorithm}] = r.RowsPerSecond()
 }
 
 // draw draws the chart with its upper left corner at (left, top).
@@ -105,6 +154,9 @@ func (c *chart) draw(b *strings.Builder, left, top int) {
 	x0, y0 := left+60, top+30
 	most := 0.0
 	for _, v := range c.values {
+		most = max(most, v)
+	}
+	for _, v := range c.bounds {
 		most = max(most, v)
 	}
 	step := tick(most / 4)
@@ -129,22 +181,48 @@ func (c *chart) draw(b *strings.Builder, left, top int) {
 	}
 	colours := []string{"#3b7dd8", "#d9534f", "#3a9b57", "#e0912f", "#8455b8", "#1f9ea8", "#a0622d", "#d864a9", "#777",
 		"#222"}
+	slot := width / float64(len(c.at))
 	for n, line := range c.lines {
 		colour := colours[n%len(colours)]
 		var points []string
 		for i, at := range c.at {
-			if v, ok := c.values[[2]string{at, line}]; ok {
-				points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), y(v)))
-				fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s, %s: %s</title></circle>`, x(i),
-					y(v), colour, xml(line), xml(at), rateLabel(v))
+			v, ok := c.values[[2]string{at, line}]
+			if !ok {
+				continue
 			}
+			title := fmt.Sprintf("<title>%s, %s: %s</title>", xml(line), xml(at), rateLabel(v))
+			if c.isScale() {
+				points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), y(v)))
+				fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s">%s</circle>`, x(i), y(v), colour, title)
+				continue
+			}
+			bar := 0.8 * slot / float64(len(c.lines))
+			fmt.Fprintf(b, `<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s">%s</rect>`,
+				x(i)-0.4*slot+bar*float64(n), y(v), bar, float64(y0)+height-y(v), colour, title)
 		}
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, strings.Join(points, " "),
-			colour)
-		fmt.Fprintf(b,
-			`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
-			x0+width+12, y0+n*18+6, x0+width+28, y0+n*18+6, colour, x0+width+34, y0+n*18+10, xml(line))
+		if len(points) > 0 {
+			fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`,
+				strings.Join(points, " "), colour)
+		}
+		c.legend(b, x0+width, y0+n*18, line, `stroke="`+colour+`" stroke-width="3"`)
 	}
+	const dashed = `stroke="#444" stroke-width="1.5" stroke-dasharray="4 3"`
+	for i, at := range c.at {
+		if v, ok := c.bounds[at]; ok {
+			fmt.Fprintf(b,
+				`<line class="bound" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s><title>bound, %s: %s</title></line>`,
+				x(i)-0.45*slot, y(v), x(i)+0.45*slot, y(v), dashed, xml(at), rateLabel(v))
+		}
+	}
+	if len(c.bounds) > 0 {
+		c.legend(b, x0+width, y0+len(c.lines)*18, "bound", dashed)
+	}
+}
+
+// legend draws the name of a line, to the right of the chart.
+func (c *chart) legend(b *strings.Builder, x, y int, name, style string) {
+	fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" %s/><text x="%d" y="%d">%s</text>`+"\n", x+12, y+6, x+28, y+6,
+		style, x+34, y+10, xml(name))
 }
 
 // tick returns the next 1, 2 or 5 times a power of ten.

@@ -124,10 +124,13 @@ shows what it did, next to the estimate. On a GPU it also shows how many kernels
 launched, their time by the GPU's clock, and what crossed the link at which rate. The
 flags of gstream run for the device, the cores, the memory and the disk apply to this run.
 
+With --format html it writes a page for a browser: a graph of the stages with their rows,
+estimated and true, their times, and what each stage was bound by.
+
 With --rules it also prints the plan as written in the job, and the plan after each rule
 of the planner that changed it. --without-rule leaves one out.`,
 		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml " +
-			"--format json | jq .plan",
+			"--format json | jq .plan\n  gstream explain job.yaml --analyze --format html > plan.html",
 		Args: args(1, "one job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
@@ -140,7 +143,9 @@ of the planner that changed it. --without-rule leaves one out.`,
 		},
 	}
 	flags.register(cmd)
-	registerFormat(cmd, &format)
+	cmd.Flags().StringVar(&format, "format", "text", "form of the output: text, json or html, a page with a graph of "+
+		"the stages")
+	complete(cmd, "format", "text", "json", "html")
 	flags.registerMachine(cmd)
 	cmd.Flags().BoolVar(&rules, "rules", false, "show what each rule of the planner did")
 	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and show what every stage did")
@@ -181,6 +186,9 @@ func (f *runFlags) explained(cmd *cobra.Command, job *pipeline.Job, target pipel
 			return err
 		}
 		e.Analyze(r)
+	}
+	if format == "html" {
+		return e.WritePage(cmd.OutOrStdout())
 	}
 	return printValue(cmd.OutOrStdout(), format, e)
 }

@@ -82,7 +82,11 @@ func ended(r *pipeline.Report, err error) *pipeline.Report {
 type plainProgress struct{ w io.Writer }
 
 func (p plainProgress) update(r *pipeline.Report) {
-	parts := []string{fmt.Sprintf("%s: read %s", r.Wall.Round(time.Second), percent(readFraction(r)))}
+	read, then := phases(r)
+	parts := []string{fmt.Sprintf("%s: read %s", r.Wall.Round(time.Second), percent(read.fraction()))}
+	if then.total > 0 {
+		parts[0] += ", all " + percent(read.and(then).fraction())
+	}
 	for _, s := range r.Stages {
 		if s.State == "running" {
 			parts = append(parts, fmt.Sprintf("%s (%s) %s rows%s", s.Step, s.Kind, humanize.Comma(s.RowsOut),
@@ -126,7 +130,12 @@ func (p *liveProgress) update(r *pipeline.Report) {
 		b.WriteString(string(text[:min(len(text), width-1)]) + "\n")
 		p.lines++
 	}
-	head := fmt.Sprintf("%s  read %s", r.Wall.Round(time.Second), percent(readFraction(r)))
+	read, then := phases(r)
+	head := fmt.Sprintf("%s  %s  read %s", r.Wall.Round(time.Second), bar(read.and(then).fraction()),
+		percent(read.fraction()))
+	if then.total > 0 {
+		head += fmt.Sprintf(", then %s", percent(then.fraction()))
+	}
 	if trusted {
 		head += fmt.Sprintf("  about %s left", left)
 	}
@@ -217,24 +226,68 @@ func (p *liveProgress) end(*pipeline.Report, error, int) {
 	io.WriteString(p.w, b.String())
 }
 
-// readFraction returns the fraction of the input that has been read, by bytes, or -1 if it is
-// unknown. For scans that have not begun it uses an overestimate.
-func readFraction(r *pipeline.Report) float64 {
-	var read, total int64
-	for _, s := range r.Stages {
-		if s.Scan != nil {
-			read += s.Scan.BytesRead
-			total += s.Scan.BytesTotal
-		}
-	}
-	if total == 0 {
+// phase is a part of a run: how many rows it has done, and how many there will be, by estimate.
+type phase struct{ done, total float64 }
+
+func (p phase) and(q phase) phase { return phase{p.done + q.done, p.total + q.total} }
+
+// fraction returns the part that is done, or -1 if it is unknown.
+func (p phase) fraction() float64 {
+	if p.total == 0 {
 		return -1
 	}
-	return float64(read) / float64(total)
+	return p.done / p.total
+}
+
+// largePhase is the number of rows from which a stage that collects all rows counts as a phase.
+const largePhase = 1e6
+
+// phases returns how far the run has read its input, by bytes, and how far the stages that collect all rows have
+// returned them: sorts, window functions, and groups of which there are many. For scans that have not begun it uses an
+// overestimate.
+func phases(r *pipeline.Report) (read, then phase) {
+	var bytes, allBytes int64
+	for _, s := range r.Stages {
+		if s.Scan != nil {
+			bytes += s.Scan.BytesRead
+			allBytes += s.Scan.BytesTotal
+			read.total += max(float64(s.Scan.RowsTotal), s.Estimate)
+		}
+	}
+	if allBytes == 0 {
+		return phase{}, phase{}
+	}
+	read.total = max(read.total, 1)
+	read.done = read.total * float64(bytes) / float64(allBytes)
+	for _, s := range r.Stages {
+		if s.Kind != "sort" && s.Kind != "window" && s.Kind != "group" {
+			continue
+		}
+		rows := s.Estimate
+		if s.Kind != "group" && bytes >= allBytes {
+			rows = float64(s.RowsIn) // it has them all
+		}
+		if rows = max(rows, float64(s.RowsOut)); rows >= largePhase {
+			then.done += float64(s.RowsOut)
+			then.total += rows
+		}
+	}
+	return read, then
+}
+
+// bar draws a fraction.
+func bar(f float64) string {
+	const width = 10
+	full := int(min(max(f, 0), 1)*width + 0.5)
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full) + " " + percent(f)
 }
 
 // estimator estimates how long a run will take, and decides whether the estimate is reliable.
-type estimator struct{ guesses []guess }
+type estimator struct {
+	guesses []guess
+	// began is when all input was read, and the stages that had collected it began to return it; 0 before.
+	began time.Duration
+}
 
 // guess is an estimate of the time of the whole run. at is the time at which it was made.
 type guess struct{ at, whole time.Duration }
@@ -244,25 +297,35 @@ const (
 	agreement  = 0.15 // within this fraction of the whole time
 )
 
-// estimate returns the time left, by the speed at which the input is read, and whether it is reliable.
-// It is reliable if all three hold:
-//   - rows stream through to the output: no sort or large group-by collects them until the input ends;
+// estimate returns the time left, by the speed of the current phase, and whether it is reliable. It is reliable if all
+// of these hold:
+//   - no other phase follows: while the input is read, no sort or large group-by collects its rows;
 //   - no scan is waiting, because it may be slower, and there is no recursion, which reads its input once;
-//   - all guesses from the second half of the time so far agree.
+//   - all guesses from the second half of the time of the phase agree.
 func (e *estimator) estimate(r *pipeline.Report) (time.Duration, bool) {
-	f := readFraction(r)
+	read, then := phases(r)
+	f := read.fraction()
 	for _, s := range r.Stages {
-		waiting := s.Kind == "scan" && s.State == "waiting"
-		if s.Kind == "sort" || s.Kind == "recursion" || s.Kind == "group" && s.Estimate > 1e6 || waiting {
+		if s.Kind == "recursion" || s.Kind == "scan" && s.State == "waiting" {
 			return 0, false
 		}
+	}
+	if then.total > 0 {
+		if f < 1 || then.done == 0 {
+			return 0, false
+		}
+		if e.began == 0 {
+			e.began, e.guesses = r.Wall, nil
+		}
+		f = then.fraction()
 	}
 	if f < 0.05 || f > 0.99 {
 		return 0, false
 	}
-	last := guess{r.Wall, time.Duration(float64(r.Wall) / f)}
+	spent := r.Wall - e.began
+	last := guess{r.Wall, e.began + time.Duration(float64(spent)/f)}
 	e.guesses = append(e.guesses, last)
-	for e.guesses[0].at < r.Wall/2 {
+	for e.guesses[0].at < e.began+spent/2 {
 		e.guesses = e.guesses[1:]
 	}
 	for _, g := range e.guesses {

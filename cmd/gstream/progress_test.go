@@ -54,7 +54,7 @@ func (s *screen) String() string { return strings.Join(s.lines, "\n") }
 func runAt(wall time.Duration, read int64, kinds ...string) *pipeline.Report {
 	r := &pipeline.Report{Wall: wall, Stages: []pipeline.StageReport{
 		{Step: "orders", Kind: "scan", State: "running", RowsOut: 10 * read, Busy: wall / 4,
-			Scan: &source.Progress{BytesRead: read, BytesTotal: 1000}},
+			Scan: &source.Progress{BytesRead: read, BytesTotal: 1000, RowsTotal: 2e6}},
 	}}
 	for _, k := range kinds {
 		r.Stages = append(r.Stages, pipeline.StageReport{Step: "step", Kind: k, State: "running", RowsOut: read,
@@ -80,7 +80,7 @@ func TestLiveProgressRedrawsOneLineAStage(t *testing.T) {
 	for i := range 5 {
 		p.update(runAt(time.Duration(2+i)*time.Second, int64(100*(i+1)), "filter"))
 	}
-	assert.Equal(t, `6s  read 50 %
+	assert.Equal(t, `6s  █████░░░░░ 50 %  read 50 %
   orders (scan)                        running            5,000 rows       1.5 s  50 %
   step (filter)                        running              500 rows       3.0 s
   output                                                    500 rows       0.0 s  0 B`, s.String())
@@ -119,10 +119,10 @@ func TestProgressShowsWhatIsSpilledWhere(t *testing.T) {
 	head, line := show(0, 0)
 	assert.NotContains(t, head+line, "spilled")
 	head, line = show(3<<30, 512<<20)
-	assert.Equal(t, "2s  read 30 %  spilled 3.0 GiB host + 512 MiB disk", head)
+	assert.Equal(t, "2s  ██░░░░░░░░ 15 %  read 30 %, then 0 %  spilled 3.0 GiB host + 512 MiB disk", head)
 	assert.Contains(t, line, ", spilled 3.0 GiB host + 512 MiB disk\n")
 	head, _ = show(0, 512<<20)
-	assert.Equal(t, "2s  read 30 %  spilled 512 MiB disk", head)
+	assert.Equal(t, "2s  ██░░░░░░░░ 15 %  read 30 %, then 0 %  spilled 512 MiB disk", head)
 }
 
 func TestTimeLeftIsShownOnlyWhileItCanBeTrusted(t *testing.T) {
@@ -142,9 +142,22 @@ func TestTimeLeftIsShownOnlyWhileItCanBeTrusted(t *testing.T) {
 	assert.False(t, shown("filter", func(i int) int64 { return int64(i * i / 2) }), "reading becomes faster")
 	assert.False(t, shown("filter", func(i int) int64 { return min(int64(50*i), 400) }), "reading has stopped")
 
+	// A sort returns a hundredth of its rows each quarter of a second, once it has read them all in five seconds.
+	e := estimator{}
+	for i := range 60 {
+		r := runAt(time.Duration(i)*250*time.Millisecond, min(int64(50*i), 1000), "sort")
+		r.Stages[1].RowsIn, r.Stages[1].RowsOut = 2e6, int64(max(i-20, 0))*2e4
+		left, ok := e.estimate(r)
+		if i < 25 {
+			assert.False(t, ok, "it does not return rows, or too few")
+		} else if i > 35 {
+			assert.True(t, ok)
+			assert.InDelta(t, float64(120-i)/4, left.Seconds(), 2)
+		}
+	}
 	waiting := runAt(5*time.Second, 500, "filter")
 	waiting.Stages = append(waiting.Stages, pipeline.StageReport{Kind: "scan", State: "waiting"})
-	e := estimator{}
+	e = estimator{}
 	for range 2 * minGuesses {
 		_, ok := e.estimate(waiting)
 		assert.False(t, ok, "a scan has not begun")

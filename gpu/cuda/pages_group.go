@@ -63,7 +63,7 @@ type decodings struct {
 
 // decodeLater lets another goroutine decode a stride, once its copies have ended.
 func (d *Device) decodeLater(w *decoding, copied event) {
-	w.copied, w.launched = copied, make(chan struct{})
+	w.copied, w.done = copied, make(chan struct{})
 	x := &d.decodings
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,11 +74,9 @@ func (d *Device) decodeLater(w *decoding, copied event) {
 	}
 }
 
-// decodeStrides launches the kernels of strides until none is waiting, a group after the other.
+// decodeStrides decodes strides until none is waiting.
 func (d *Device) decodeStrides() {
 	x := &d.decodings
-	var last event // the end of the last group
-	defer func() { d.recycle(last) }()
 	for {
 		x.mu.Lock()
 		if len(x.waiting) == 0 {
@@ -88,21 +86,16 @@ func (d *Device) decodeStrides() {
 		}
 		first := x.waiting[0]
 		x.mu.Unlock()
-		var err error
-		if last != 0 {
-			err = d.wait(last)
-			d.recycle(last)
-			last = 0
-		}
+		err := d.wait(first.copied)
 		group := x.take(func(w *decoding) bool { return w.lease == first.lease && d.happened(w.copied) })
 		if err == nil {
-			last, err = d.decodeGroup(group)
+			err = d.decodeGroup(group)
 		}
 		for _, w := range group {
 			if w.err == nil {
 				w.err = err
 			}
-			close(w.launched)
+			close(w.done)
 		}
 	}
 }
@@ -120,14 +113,12 @@ func (x *decodings) take(belongs func(w *decoding) bool) (group []*decoding) {
 	return group
 }
 
-// decodeGroup launches the kernels of strides. The copies of all but the first have ended. It returns their end.
-func (d *Device) decodeGroup(group []*decoding) (end event, err error) {
+// decodeGroup decodes strides whose pages have been copied, and waits for the end.
+func (d *Device) decodeGroup(group []*decoding) error {
 	first := group[0]
-	if err = d.follow(d.decode, first.copied); err != nil {
-		return 0, err
-	}
+	var err error
 	if first.begin, err = d.record(d.decode); err != nil {
-		return 0, err
+		return err
 	}
 	var walk, split, decompress, whole pageGroup[snappyArgs]
 	var dictionaries, data pageGroup[pagesArgs]
@@ -161,13 +152,17 @@ func (d *Device) decodeGroup(group []*decoding) (end event, err error) {
 		args, _, _ := w.arguments()
 		w.status, w.read = args.status, make([]pageStatus, len(w.batch.columns))
 		w.readStatus()
-		w.do(func() error {
-			w.end, err = d.record(d.decode)
-			return err
-		})
-		if w.err != nil {
-			return 0, w.err
+	}
+	if first.end, err = d.record(d.decode); err != nil {
+		return err
+	}
+	for _, w := range group {
+		if err == nil {
+			err = w.err
 		}
 	}
-	return d.record(d.decode)
+	if err == nil {
+		err = d.wait(first.end)
+	}
+	return err
 }

@@ -44,63 +44,11 @@ type Report struct {
 	// Spill is the traffic of rows that did not fit memory, over all stages.
 	Spill spill.Stats `json:"spill"`
 	// Spans are the spans of work of a finished run, ordered by start, by the run's clock, if
-	// Options.Timeline is set.
-	Spans  []gpu.Span    `json:"-"`
-	Stages []StageReport `json:"stages"`
-	// Expectations are those of all steps, in the order of the steps.
-	Expectations []ExpectationReport `json:"expectations,omitempty"`
-	// Outputs are those of the job. Output is the only one, or the sum of several.
-	Outputs []OutputReport `json:"outputs"`
-	Output  OutputReport   `json:"output"`
-}
-
-// Total sets Output to the sum of Outputs.
-func (r *Report) Total() {
-	if len(r.Outputs) == 1 {
-		r.Output = r.Outputs[0]
-		return
-	}
-	sum, names := OutputReport{}, make([]string, len(r.Outputs))
-	for i, o := range r.Outputs {
-		names[i] = o.Target
-		sum.Rows, sum.Bytes, sum.Files = sum.Rows+o.Rows, sum.Bytes+o.Bytes, sum.Files+o.Files
-		sum.Busy, sum.Wait, sum.Peak = sum.Busy+o.Busy, sum.Wait+o.Wait, max(sum.Peak, o.Peak)
-		sum.BytesOfDevice += o.BytesOfDevice
-		if sum.ForCPU = cmp.Or(sum.ForCPU, o.ForCPU); o.Activity != nil {
-			sum.Activity = sum.Activity.plus(o.Activity)
-		}
-	}
-	sum.Target = strings.Join(names, ", ")
-	r.Output = sum
-}
-
-// ExpectationReport tells how many rows do not meet an expectation.
-type ExpectationReport struct {
-	Step    string `json:"step"`
-	Expects string `json:"expects"`
-	// Warn says that the run continues if it is not met.
-	Warn bool `json:"warn,omitempty"`
-	// Rows is the number of rows that do not meet it: for unique, of keys that several rows have; for rows, 1. Sample
-	// has the first ones, as texts.
-	Rows    int64      `json:"rows"`
-	Columns []string   `json:"columns"`
-	Sample  [][]string `json:"sample,omitempty"`
-}
-
-// First describes the first row that does not meet the expectation. It is "" if all do.
-func (e *ExpectationReport) First() string {
-	if len(e.Sample) == 0 {
-		return ""
-	}
-	const most = 12 // columns of a line; Sample has all
-	var parts []string
-	for i, value := range e.Sample[0][:min(most, len(e.Sample[0]))] {
-		parts = append(parts, e.Columns[i]+" = "+value)
-	}
-	if len(e.Columns) > most {
-		parts = append(parts, "…")
-	}
-	return strings.Join(parts, ", ")
+	// Options.Timeline is set. SpansLeftOut is the number of those that were too many.
+	Spans        []gpu.Span    `json:"-"`
+	SpansLeftOut int64         `json:"-"`
+	Stages       []StageReport `json:"stages"`
+	Output       OutputReport  `json:"output"`
 }
 
 // String returns what gstream run prints at the end: a table of the stages, and what was
@@ -116,16 +64,10 @@ func (r *Report) String() string {
 			humanize.Comma(s.RowsOut),
 			size(s.BytesOut), seconds(s.Busy), s.Device, size(s.Peak))
 	}
-	for _, o := range r.Outputs {
-		name := "output"
-		if len(r.Outputs) > 1 {
-			name = "output " + o.Target
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\thost\t%s\t\n", name, humanize.Comma(o.Rows), humanize.Comma(o.Rows),
-			size(o.Bytes), seconds(o.Busy), size(o.Peak))
-	}
-	t.Flush()
 	o := r.Output
+	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows),
+		size(o.Bytes), seconds(o.Busy), size(o.Peak))
+	t.Flush()
 	if r.Restarted != "" {
 		fmt.Fprintf(&b, "memory was short, so the run started again in one lane, with short strides: %s\n", r.Restarted)
 	}
@@ -173,18 +115,6 @@ func (r *Report) String() string {
 	for _, s := range r.Stages {
 		if len(s.Shares) > 1 {
 			fmt.Fprintf(&b, "%s (%s) shared: %v; %v\n", s.Step, s.Kind, s.Shares[0], s.Shares[1])
-		}
-	}
-	for _, e := range r.Expectations {
-		switch verdict := "not met"; {
-		case e.Rows > 0:
-			if e.Warn {
-				verdict = "warning"
-			}
-			fmt.Fprintf(&b, "%s: expect %s: %s: %s rows, as %s\n", e.Step, e.Expects, verdict, humanize.Comma(e.Rows),
-				e.First())
-		case r.Done:
-			fmt.Fprintf(&b, "%s: expect %s: met\n", e.Step, e.Expects)
 		}
 	}
 	if c := r.Choice; c != nil && c.CUDA > 0 {
@@ -262,6 +192,44 @@ type StageReport struct {
 	Scan *source.Progress `json:"scan,omitempty"`
 }
 
+// Work returns the time in which the stage worked: on a GPU that of its kernels or copies, otherwise that of its
+// lanes.
+func (s *StageReport) Work() time.Duration {
+	if a := s.Activity; a != nil {
+		return max(a.Kernels+a.Decoding, a.CopyingUp, a.CopyingDown)
+	}
+	return s.Busy
+}
+
+// Bound says where most of the time of the stage went.
+func (s *StageReport) Bound() string {
+	parts := []share{{"bound by its own work", float64(s.Busy)}, {"waits for its input", float64(s.Wait)},
+		{"waits for the next stage", float64(s.Blocked)}}
+	if s.Scan != nil {
+		parts[0].what, parts[1].what = "bound by decoding", "bound by reading and decoding"
+	}
+	if a := s.Activity; a != nil {
+		// What the GPU does is the work. Lanes of the host wait for it, and count as busy.
+		parts[0] = slices.MaxFunc([]share{{"bound by kernels", float64(a.Kernels)},
+			{"bound by decoding pages", float64(a.Decoding)}, {"bound by copies up", float64(a.CopyingUp)},
+			{"bound by copies down", float64(a.CopyingDown)}},
+			func(x, y share) int { return cmp.Compare(x.part, y.part) })
+	}
+	all, most := 0.0, parts[0]
+	for _, p := range parts {
+		if all += p.part; p.part > most.part {
+			most = p
+		}
+	}
+	switch {
+	case all < float64(time.Millisecond):
+		return "hardly any work"
+	case most.part < all/2:
+		return "bound by nothing alone"
+	}
+	return most.what
+}
+
 // Share is the work of one processor on the partitions of a join or group-by out of core.
 type Share struct {
 	Device     string        `json:"device"`
@@ -300,19 +268,6 @@ type LinkReport struct {
 	Up   float64 `json:"up"`
 	Down float64 `json:"down"`
 	Both float64 `json:"both"`
-}
-
-// plus returns the sum of the work of two parts of a run. a may be nil.
-func (a *ActivityReport) plus(b *ActivityReport) *ActivityReport {
-	if a == nil {
-		return b
-	}
-	sum := *a
-	sum.Launches, sum.Kernels, sum.Decoding = sum.Launches+b.Launches, sum.Kernels+b.Kernels, sum.Decoding+b.Decoding
-	sum.BytesUp, sum.BytesDown = sum.BytesUp+b.BytesUp, sum.BytesDown+b.BytesDown
-	sum.CopyingUp, sum.CopyingDown = sum.CopyingUp+b.CopyingUp, sum.CopyingDown+b.CopyingDown
-	sum.FractionUp, sum.FractionDown = max(sum.FractionUp, b.FractionUp), max(sum.FractionDown, b.FractionDown)
-	return &sum
 }
 
 // String describes the work on the GPU as the end of a line. It is empty for nil.

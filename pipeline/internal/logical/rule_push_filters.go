@@ -105,8 +105,7 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 			ins[i] = down.below(in, below)
 		}
 		return rel.NewUnion(origin, ins, n.From, n.Columns)
-	case *rel.Limit, *rel.Materialized, *rel.Values, *rel.SetOperation, *rel.Apply, *rel.Recursive, *rel.Working,
-		*rel.Outputs:
+	case *rel.Limit, *rel.Materialized, *rel.Values, *rel.SetOperation, *rel.Apply, *rel.Recursive, *rel.Working:
 		return down.through(n, nil, preds)
 	}
 	panic("logical: unknown node")

@@ -50,8 +50,6 @@ func Inputs(n Node) []Node {
 		return []Node{n.In}
 	case *Union:
 		return n.Ins
-	case *Outputs:
-		return n.Ins
 	case *SetOperation:
 		return []Node{n.Left, n.Right}
 	case *Apply:
@@ -99,10 +97,6 @@ func WithInputs(n Node, f func(Node) Node) Node {
 		return NewLimit(origin, ins[0], n.Offset, n.Count)
 	case *Union:
 		return NewUnion(origin, ins, n.From, n.Columns)
-	case *Outputs:
-		out := &Outputs{Ins: ins, Of: n.Of}
-		out.describe()
-		return out
 	case *SetOperation:
 		return NewSetOperation(origin, n.Op, n.All, ins[0], ins[1], n.LeftColumns, n.RightColumns, n.Columns)
 	case *Apply:

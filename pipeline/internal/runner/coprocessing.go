@@ -233,7 +233,7 @@ func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m 
 	}
 	rows := int64(0)
 	send := func(s *gpu.Stride) error {
-		defer m.idle(&h.op.waitOut)()
+		defer m.idle(h.op, &h.op.waitOut, h.lane.reader)()
 		return h.send(up, s)
 	}
 	err = piece.Emit(ctx, t, func(s *gpu.Stride) error {

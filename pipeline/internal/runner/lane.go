@@ -49,7 +49,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 	}
 	for !l.stopped.Load() {
 		l.turn(l.first())
-		resume := l.idle(l.waiting())
+		resume := l.idle(l.first(), &l.first().waitIn, l.feeder)
 		m, err := l.take(ctx)
 		resume()
 		if err == io.EOF {
@@ -280,7 +280,7 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	}
 	to := l.operator(i + 1)
 	if to == nil {
-		defer l.idle(&l.last().waitOut)()
+		defer l.idle(l.last(), &l.last().waitOut, l.reader)()
 		if l.out.toHost {
 			s.SetReady(l.pipelineRun.run.device)
 		}
@@ -289,6 +289,7 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	to.rowsIn.Add(int64(s.Rows))
 	to.state.Store(stateRunning)
 	defer l.turn(l.turn(to))
+	l.worked += int64(s.Rows)
 	if i+1 == len(l.ops) {
 		return to.explain(l.local.Push(ctx, l.number, s))
 	}
@@ -302,5 +303,26 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	return nil
 }
 
-// waiting returns the counter of the time in which the lane has no morsel.
-func (l *lane) waiting() *atomic.Int64 { return &l.first().waitIn }
+// feeder returns the name of what the lanes of a pipeline wait for when they have no morsel.
+func (p *pipelineRun) feeder() string {
+	switch f := p.feed.(type) {
+	case *channelFeed:
+		return f.from.name()
+	case *unionFeed:
+		return p.first().Name()
+	}
+	if p.from != nil && p.from.scan != nil {
+		return "decoding of " + p.from.Name()
+	}
+	return p.first().Name()
+}
+
+// reader returns the name of the operator that takes the rows of a pipeline.
+func (p *pipelineRun) reader() string {
+	for to := p.to; to != nil; to = to.to {
+		if o := to.operator(0); o != nil {
+			return o.Name()
+		}
+	}
+	return "output"
+}

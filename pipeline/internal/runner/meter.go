@@ -3,6 +3,8 @@ package runner
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 // metrics count the rows that pass through an operator. Times are nanoseconds, summed
@@ -28,6 +30,11 @@ type meter struct {
 	current atomic.Pointer[opRun]
 	since   atomic.Int64  // start of the time that is not charged yet, on the run's clock
 	idled   time.Duration // time without work so far
+	// For a timeline: the number of the goroutine, the rows since the last turn, and the latest span, which may become
+	// longer.
+	worker int
+	worked int64
+	latest gpu.Span
 }
 
 // newMeter returns a meter. The run's reports include it until it is stopped.
@@ -39,6 +46,8 @@ func (r *run) newMeter() *meter {
 	if r.meters == nil {
 		r.meters = map[*meter]struct{}{}
 	}
+	r.metered++
+	m.worker = r.metered
 	r.meters[m] = struct{}{}
 	return m
 }
@@ -46,6 +55,7 @@ func (r *run) newMeter() *meter {
 // stop ends the last charge.
 func (m *meter) stop() {
 	m.turn(nil)
+	m.flush()
 	m.run.metersMu.Lock()
 	defer m.run.metersMu.Unlock()
 	delete(m.run.meters, m)
@@ -58,22 +68,58 @@ func (m *meter) turn(o *opRun) (before *opRun) {
 	before = m.current.Swap(nil)
 	if before != nil {
 		before.busy.Add(now - m.since.Load())
+		m.trace(gpu.Span{Stage: before.Name(), Name: "work", Start: time.Duration(m.since.Load()),
+			End: time.Duration(now), Rows: m.worked})
+		m.worked = 0
 	}
 	m.since.Store(now)
 	m.current.Store(o)
 	return before
 }
 
-// idle charges the time until resume is called to a counter, as time without work.
-func (m *meter) idle(counter *atomic.Int64) (resume func()) {
+// idle charges the time until resume is called to a counter of an operator, as time without work. what is waited for
+// is for a timeline.
+func (m *meter) idle(o *opRun, counter *atomic.Int64, what func() string) (resume func()) {
 	begin := time.Now()
-	o := m.turn(nil)
+	before := m.turn(nil)
 	return func() {
 		took := time.Since(begin)
 		m.idled += took
 		counter.Add(int64(took))
-		m.turn(o)
+		if m.run.opt.Timeline && took >= shortest {
+			end := time.Since(m.run.started)
+			m.trace(gpu.Span{Stage: o.Name(), Name: "wait", For: what(), Start: end - took, End: end})
+		}
+		m.turn(before)
 	}
+}
+
+// shortest is the least time of a wait on a timeline, and the longest pause between spans that become one.
+const shortest = 50 * time.Microsecond
+
+// trace adds a span of the goroutine to the timeline. Work of an operator on one stride after the other becomes one
+// span.
+func (m *meter) trace(s gpu.Span) {
+	if !m.run.opt.Timeline {
+		return
+	}
+	if l := &m.latest; l.Stage == s.Stage && l.For == s.For && s.Start-l.End <= shortest && l.End > 0 {
+		l.End, l.Rows = s.End, l.Rows+s.Rows
+		return
+	}
+	s.Start = max(s.Start, m.latest.End) // clocks of a wait are read apart from those of work
+	m.flush()
+	m.latest = s
+}
+
+// flush adds the last span to the timeline.
+func (m *meter) flush() {
+	if m.latest.End == 0 {
+		return
+	}
+	m.latest.Lane, m.latest.Worker = laneWork, m.worker
+	m.run.keepSpan(m.latest)
+	m.latest = gpu.Span{}
 }
 
 // where returns the name of the operator at work, or of a pipeline.

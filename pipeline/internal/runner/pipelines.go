@@ -25,6 +25,7 @@ type pipelineRun struct {
 	ops    []*opRun       // streaming operators
 	into   *opRun         // the blocking operator that collects the rows, or nil
 	out    *mergeQueue    // the merge queue for the strides, without into
+	to     *pipelineRun   // that reads the merge queue; nil for the output
 	builds []*pipelineRun // build sides of the joins, which end before the lanes start
 	// For a pipeline that collects a build side: joins is the number of build sides that are still
 	// to be collected, including this one. resident is the number of bytes of this build side that
@@ -161,7 +162,9 @@ func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
 
 // channel makes a pipeline end in a merge queue, and returns a pipeline that reads from it.
 func (p *pipelineRun) channel() *pipelineRun {
-	return &pipelineRun{run: p.run, feed: p.merge()}
+	from := p.merge()
+	from.from.to = &pipelineRun{run: p.run, feed: from}
+	return from.from.to
 }
 
 // merge makes a pipeline end in a merge queue, and returns the feed that reads from it.
@@ -176,19 +179,22 @@ func (p *pipelineRun) merge() *channelFeed {
 
 func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineRun, error) {
 	u := &unionFeed{columns: spec.Columns}
+	out := &pipelineRun{run: r, feed: u}
 	for _, in := range st.Inputs {
 		p, err := r.prepare(in)
 		if err != nil {
 			return nil, err
 		}
-		u.feeds = append(u.feeds, p.merge())
+		from := p.merge()
+		from.from.to = out
+		u.feeds = append(u.feeds, from)
 	}
 	o, err := r.newOp(st)
 	if err != nil {
 		return nil, err
 	}
-	u.op = o
-	return &pipelineRun{run: r, feed: u, from: o}, nil
+	u.op, out.from = o, o
+	return out, nil
 }
 
 // newOp makes the state of a stage in the run. Stages come after their inputs.

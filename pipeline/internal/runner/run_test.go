@@ -303,12 +303,11 @@ type fakeJob struct {
 }
 
 func (j fakeJob) run(ctx context.Context, opt execution.Options) (*execution.Report, error) {
-	return Run(ctx, j.plan, []execution.Target{j.target}, opt)
+	return Run(ctx, j.plan, j.target, opt)
 }
 
 func planOf(root *physical.Stage, target execution.Target) fakeJob {
-	out := physical.Output{Root: root, Permutation: []int{0}, Schema: oneColumn}
-	return fakeJob{&physical.Plan{Outputs: []physical.Output{out}}, target}
+	return fakeJob{&physical.Plan{Root: root, Permutation: []int{0}, Schema: oneColumn}, target}
 }
 
 func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {

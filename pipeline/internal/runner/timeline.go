@@ -20,6 +20,7 @@ const (
 	laneWrite  = "spill write"
 	laneRead   = "spill read"
 	laneCPU    = "CPU lanes"
+	laneWork   = "lanes"
 )
 
 // maxHostSpans bounds the spans of the host that are kept.
@@ -27,8 +28,9 @@ const maxHostSpans = 1 << 17
 
 // hostSpans collects the spans of decoding, encoding and spilling to disk.
 type hostSpans struct {
-	mu    sync.Mutex
-	spans []gpu.Span
+	mu      sync.Mutex
+	spans   []gpu.Span
+	leftOut int64 // spans that were not kept
 }
 
 // trace returns the function that a source or sink calls after each task. It is nil when
@@ -61,12 +63,18 @@ func (r *run) span(lane, stage, what string, begin time.Time, bytes int64) {
 	}
 	r = r.whole()
 	start, end := begin.Sub(r.started), time.Since(r.started)
+	r.keepSpan(gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end, Bytes: bytes})
+}
+
+// keepSpan records a span. The run is the whole one.
+func (r *run) keepSpan(s gpu.Span) {
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
-	if len(r.host.spans) < maxHostSpans {
-		r.host.spans = append(r.host.spans, gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end,
-			Bytes: bytes})
+	if len(r.host.spans) == maxHostSpans {
+		r.host.leftOut++
+		return
 	}
+	r.host.spans = append(r.host.spans, s)
 }
 
 // merge returns the device's spans, shifted by offset, and the host's spans, in order.
@@ -88,11 +96,11 @@ var timelineHTML string
 
 var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 
-// WriteTimeline writes the spans of a report as a self-contained HTML page:
-// queues as rows, time across.
+// WriteTimeline writes the spans of a report as a self-contained HTML page: lanes and queues as rows, time across, and
+// who waited for whom.
 func WriteTimeline(w io.Writer, r *execution.Report) error {
-	lanes := []string{"set up", laneDecode, "copy up", "decode pages", "kernels", "copy down", laneCPU, laneWrite,
-		laneRead, laneEncode}
+	lanes := []string{"set up", laneDecode, "copy up", "decode pages", "kernels", "copy down", laneWork, laneCPU,
+		laneWrite, laneRead, laneEncode}
 	type row struct {
 		Lane  int   `json:"l"`
 		Stage int   `json:"s"`
@@ -100,6 +108,10 @@ func WriteTimeline(w io.Writer, r *execution.Report) error {
 		Start int64 `json:"a"` // microseconds
 		End   int64 `json:"b"`
 		Bytes int64 `json:"z,omitempty"`
+		// These are of lanes.
+		Worker int   `json:"w,omitempty"`
+		Rows   int64 `json:"m,omitempty"`
+		For    int   `json:"f"` // -1 for work
 	}
 	index := map[string]int{}
 	var names []string
@@ -113,12 +125,15 @@ func WriteTimeline(w io.Writer, r *execution.Report) error {
 	}
 	rows := []row{}
 	for _, s := range r.Spans {
-		rows = append(rows, row{slices.Index(lanes, s.Lane), intern(s.Stage), intern(s.Name), s.Start.Microseconds(),
-			s.End.Microseconds(), s.Bytes})
+		one := row{slices.Index(lanes, s.Lane), intern(s.Stage), intern(s.Name), s.Start.Microseconds(),
+			s.End.Microseconds(), s.Bytes, s.Worker, s.Rows, -1}
+		if s.For != "" {
+			one.For = intern(s.For)
+		}
+		rows = append(rows, one)
 	}
 	data, err := json.Marshal(map[string]any{"lanes": lanes, "names": names, "spans": rows,
-		"wall":  r.Wall.Microseconds(),
-		"title": r.Job, "device": r.Device})
+		"wall": r.Wall.Microseconds(), "title": r.Job, "device": r.Device, "leftOut": r.SpansLeftOut})
 	if err != nil {
 		return err
 	}
