@@ -162,6 +162,27 @@ func runElsewhere(t *testing.T, path, out string) {
 	require.NoError(t, err, string(text))
 }
 
+func TestTheOutputsOfTheSameLinesAppearTogether(t *testing.T) {
+	for name, opt := range map[string]pipeline.RunOptions{"host": {Use: pipeline.Host},
+		"cuda": {Device: cudatest.Open(t, cuda.Options{})}} {
+		out := filepath.Join(t.TempDir(), name)
+		report := run(t, "etl/outputs.yaml", map[string]string{"out": out}, opt)
+		require.Len(t, report.Expectations, 7)
+		for _, e := range report.Expectations {
+			assert.Zero(t, e.Rows, e.Expects)
+		}
+		_, suppliers := read(t, filepath.Join(out, "revenue.parquet"))
+		assert.Len(t, suppliers, 100)
+		text, err := os.ReadFile(filepath.Join(out, "revenue.csv"))
+		require.NoError(t, err)
+		assert.Equal(t, 101, strings.Count(string(text), "\n"))
+		assert.EqualValues(t, 60175, report.Outputs[0].Rows)
+		years, err := filepath.Glob(filepath.Join(out, "lines/year=*"))
+		require.NoError(t, err)
+		assert.Len(t, years, 7)
+	}
+}
+
 func TestTheLinesOfAMonthAreReadFromTheirFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, opt := range map[string]pipeline.RunOptions{"host": {Use: pipeline.Host},

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,7 +18,7 @@ type Scalar struct {
 	Int Int128
 	// Float holds Float32 and Float64 values.
 	Float float64
-	// Str holds String and Binary values.
+	// Str holds String, Binary and nested values.
 	Str string
 }
 
@@ -99,6 +100,10 @@ func (s Scalar) String() string {
 		return s.Str
 	case Binary:
 		return fmt.Sprintf("\\x%x", s.Str)
+	case List, Struct, Map:
+		var b strings.Builder
+		formatNested(&b, s)
+		return b.String()
 	}
 	return s.Int.String()
 }

@@ -35,6 +35,9 @@ const (
 	Timestamp      // int64 units since 1970-01-01T00:00:00
 	String         // UTF-8 bytes behind int32 offsets
 	Binary         // bytes behind int32 offsets
+	List           // values of one type; the bytes of an encoding, as all nested types (nested.go)
+	Struct         // a value of each of its fields
+	Map            // pairs of a key and a value
 )
 
 // Unit is the resolution of a Time or Timestamp.
@@ -82,6 +85,8 @@ type Type struct {
 	// property of the storage and not of the SQL type: the planner stores a decimal of more than 18
 	// digits in 8 bytes if it can prove that its values fit.
 	Wide bool `json:",omitzero"`
+	// Nested describes the children of a LIST, STRUCT or MAP; see Children. The same children have the same text.
+	Nested string `json:",omitzero"`
 }
 
 // Of returns the type of a kind that needs no parameters.
@@ -99,7 +104,7 @@ func TimestampOf(u Unit, utc bool) Type { return Type{Kind: Timestamp, Unit: u, 
 // TimeOf returns a time of day of the given resolution.
 func TimeOf(u Unit) Type { return Type{Kind: Time, Unit: u} }
 
-// Width returns the bytes of one value, 0 for Bool (bits), String and Binary.
+// Width returns the bytes of one value, 0 for Bool (bits), String, Binary and nested types.
 func (t Type) Width() int {
 	switch t.Kind {
 	case Int8, Uint8:
@@ -136,8 +141,8 @@ func (t Type) IsFloat() bool { return t.Kind == Float32 || t.Kind == Float64 }
 // IsNumeric reports whether arithmetic is defined on the type.
 func (t Type) IsNumeric() bool { return t.IsInteger() || t.IsFloat() || t.Kind == Decimal }
 
-// IsVar reports whether values are bytes behind offsets.
-func (t Type) IsVar() bool { return t.Kind == String || t.Kind == Binary }
+// IsVar reports whether values are bytes behind offsets: strings, BLOBs and nested values.
+func (t Type) IsVar() bool { return t.Kind >= String }
 
 // SameSQL reports whether two types are the same SQL type, whatever their storage.
 func (t Type) SameSQL(u Type) bool {
@@ -259,6 +264,8 @@ func (t Type) String() string {
 		return "VARCHAR"
 	case Binary:
 		return "BLOB"
+	case List, Struct, Map:
+		return t.nestedName()
 	}
 	return "INVALID"
 }

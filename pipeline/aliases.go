@@ -28,6 +28,9 @@ type (
 	Group        = job.Group
 	Limit        = job.Limit
 	Output       = job.Output
+	Expectation  = job.Expectation
+	Values       = job.Values
+	RowBounds    = job.RowBounds
 	Path         = job.Path
 	Paths        = job.Paths
 	Size         = job.Size
@@ -66,6 +69,8 @@ type (
 	Report = execution.Report
 	// StageReport is one stage of a Report.
 	StageReport = execution.StageReport
+	// ExpectationReport tells how many rows do not meet an expectation.
+	ExpectationReport = execution.ExpectationReport
 	// OutputReport describes what the sink has written.
 	OutputReport = execution.OutputReport
 	// ActivityReport is the use of a GPU by a stage or a run.

@@ -228,6 +228,9 @@ func columnOfArrow(l *gpu.Lease, t gpu.Type, a arrow.Array, from, n int) (c gpu.
 		}
 		setBits(c.Valid.Bytes(), n, func(i int) bool { return valid(from + i) })
 	}
+	if t.IsNested() {
+		return c, copyNested(l, &c, a, from, n)
+	}
 	if t.IsVar() {
 		return c, copyBytes(l, &c, a, from, n)
 	}

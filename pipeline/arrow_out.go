@@ -117,6 +117,13 @@ func arrowArray(c gpu.Column) arrow.Array {
 	if c.Valid != nil {
 		validity = memory.NewBufferBytes(bytes.Clone(c.Valid.Bytes()[:(c.Len+7)/8]))
 	}
+	nulls := array.UnknownNullCount
+	if c.Valid == nil {
+		nulls = 0
+	}
+	if c.Type.IsNested() {
+		return nestedArray(c, validity, nulls)
+	}
 	buffers := []*memory.Buffer{validity}
 	switch {
 	case c.Type.IsVar():
@@ -124,10 +131,6 @@ func arrowArray(c gpu.Column) arrow.Array {
 		buffers = append(buffers, memory.NewBufferBytes(gpu.BytesOf(offsets)), memory.NewBufferBytes(data))
 	default:
 		buffers = append(buffers, memory.NewBufferBytes(fixedValues(c)))
-	}
-	nulls := array.UnknownNullCount
-	if c.Valid == nil {
-		nulls = 0
 	}
 	return array.MakeFromData(array.NewData(arrowType(c.Type), c.Len, buffers, nil, nulls, 0))
 }

@@ -46,6 +46,8 @@ func arrowType(t gpu.Type) arrow.DataType {
 			ts.TimeZone = "UTC"
 		}
 		return ts
+	case gpu.List, gpu.Struct, gpu.Map:
+		return nestedArrowType(t)
 	}
 	return arrowTypes[t.Kind]
 }
@@ -57,8 +59,12 @@ func arrowType(t gpu.Type) arrow.DataType {
 //	half floats                                    floats
 //	nulls without a type                           integers
 //	dictionaries, run-end encodings, extensions    the type of their values
+//	large lists, list views, fixed-size lists      lists
 func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 	unit := func(u arrow.TimeUnit) gpu.Unit { return gpu.Unit(u) }
+	if nested, ok, err := nestedTypeOfArrow(t); ok {
+		return nested, err
+	}
 	switch t := t.(type) {
 	case *arrow.Decimal128Type:
 		if t.Scale < 0 || t.Scale > t.Precision || t.Precision < 1 || t.Precision > gpu.MaxPrecision {

@@ -159,6 +159,25 @@ func (b *Builder) WriteWith(o Output) *Builder {
 	return b
 }
 
+// WriteAll sends the rows of several steps to the outputs that the list describes, by From. The outputs appear together
+// or not at all.
+func (b *Builder) WriteAll(outputs ...Output) *Builder {
+	b.job.Outputs = append(b.job.Outputs, outputs...)
+	return b
+}
+
+// Expect says what must be true of the rows of the last step. If it is not, the run fails with an error that matches
+// ErrExpectation and ErrData, and nothing is written.
+func (b *Builder) Expect(expectations ...Expectation) *Builder {
+	if len(b.job.Steps) == 0 {
+		b.errs = append(b.errs, errors.New("Expect: there is no step"))
+		return b
+	}
+	last := &b.job.Steps[len(b.job.Steps)-1]
+	last.Expect = append(last.Expect, expectations...)
+	return b
+}
+
 // WriteTo sends the result to a target that the caller provides, for example a Collector.
 func (b *Builder) WriteTo(t Target) *Builder {
 	b.target = t

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
@@ -15,14 +16,14 @@ import (
 
 // planVersion is the version of the format of encoded plans. It changes with the meaning of
 // anything in them, such as the number of an operation.
-const planVersion = 2
+const planVersion = 3
 
 // encodedPlan is a plan in JSON.
 type encodedPlan struct {
 	Version int `json:"version"`
 	Written written
 	Tables  map[string]*sourceparquet.Snapshot
-	Output  encodedOutput
+	Outputs []encodedOutput
 	Stages  *physical.Plan
 }
 
@@ -39,15 +40,21 @@ type encodedOutput struct {
 func (p *Plan) Encode() ([]byte, error) {
 	out := encodedPlan{Version: planVersion, Written: p.written, Tables: map[string]*sourceparquet.Snapshot{},
 		Stages: p.stages}
-	target, ok := p.output.(*parquetTarget)
-	if !ok {
-		return nil, errors.New("encode the plan: its output is no Parquet file, so nobody else can write it")
+	for _, t := range p.targets {
+		target, ok := t.(*parquetTarget)
+		if !ok {
+			return nil, errors.New("encode the plan: its output is no Parquet file, so nobody else can write it")
+		}
+		path, err := filepath.Abs(target.path)
+		if err != nil {
+			return nil, fmt.Errorf("encode the plan: %w", err)
+		}
+		if strings.HasSuffix(target.path, "/") {
+			path += "/" // it is a folder of files
+		}
+		out.Outputs = append(out.Outputs, encodedOutput{path, target.opt})
 	}
-	path, err := filepath.Abs(target.path)
-	if err != nil {
-		return nil, fmt.Errorf("encode the plan: %w", err)
-	}
-	out.Output = encodedOutput{path, target.opt}
+	var err error
 	p.stages.Visit(func(s *physical.Stage) {
 		scan := s.Scan()
 		if scan == nil || err != nil || out.Tables[scan.Source] != nil {
@@ -89,12 +96,18 @@ func DecodePlan(data []byte) (_ *Plan, err error) {
 	if in.Stages == nil {
 		return nil, fmt.Errorf("decode the plan: %w", io.ErrUnexpectedEOF)
 	}
-	in.Output.Options.EnsureDefaults()
-	if err := in.Output.Options.Validate(); err != nil {
-		return nil, fmt.Errorf("decode the plan: the output: %w", err)
+	p := &Plan{written: in.Written, tables: map[string]source.Table{}, stages: in.Stages}
+	if want := len(in.Stages.Written()); len(in.Outputs) != want {
+		return nil, fmt.Errorf("decode the plan: it has the rows of %d outputs and the paths of %d", want,
+			len(in.Outputs))
 	}
-	p := &Plan{written: in.Written, tables: map[string]source.Table{}, stages: in.Stages,
-		output: &parquetTarget{in.Output.Path, in.Output.Options}}
+	for _, o := range in.Outputs {
+		o.Options.EnsureDefaults()
+		if err := o.Options.Validate(); err != nil {
+			return nil, fmt.Errorf("decode the plan: the output: %w", err)
+		}
+		p.targets = append(p.targets, &parquetTarget{o.Path, o.Options})
+	}
 	defer func() {
 		if err != nil {
 			p.Close()

@@ -84,13 +84,14 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 	require.NoError(t, p.Close())
 
 	for change, want := range map[string]string{
-		`"version":2 "version":1`:                       "it has version 1, and this program reads version 2",
+		`"version":3 "version":1`:                       "it has version 1, and this program reads version 3",
 		`"Inputs":[0],"Filters" "Inputs":[1],"Filters"`: "stage 1 reads stage 1, which is not before it",
 		`"Does":"filter" "Does":"sieve"`:                `it does "sieve"`,
 		`"Keep":[0,1] "Keep":[0,9]`:                     "its input does not have its columns",
 		`"Options":{} "Options":{"compression":"best"}`: "compression",
 		`"Source":"t" "Source":"u"`:                     `there is no table "u"`,
-		`"Outputs":[ "Outputs":[99,`:                    "a program returns register 99",
+		`}],"Outputs":[2] }],"Outputs":[99]`:            "a program returns register 99",
+		`"Root":3 "Root":9`:                             "output 0 has no last stage of its own",
 	} {
 		from, to, _ := strings.Cut(change, " ")
 		require.Contains(t, string(data), from)
@@ -132,7 +133,7 @@ func TestChangedPlansAreRefusedOrFit(t *testing.T) {
 			require.NotPanics(t, func() {
 				var p physical.Plan
 				if json.Unmarshal(data, &p) == nil {
-					require.NotEmpty(t, p.Root.Name())
+					require.NotEmpty(t, p.Outputs[0].Root.Name())
 				}
 			}, "%s: %s", path, data)
 		}
@@ -177,7 +178,7 @@ func FuzzDecodedStages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p physical.Plan
 		if json.Unmarshal(data, &p) == nil {
-			require.NotEmpty(t, p.Root.Name())
+			require.NotEmpty(t, p.Outputs[0].Root.Name())
 		}
 	})
 }

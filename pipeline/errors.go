@@ -35,6 +35,8 @@ var (
 	ErrOutput  = class.ErrOutput
 	ErrFile    = class.ErrFile
 	ErrChanged = source.ErrChanged
+	// ErrExpectation is an expectation that is not met. Such an error matches ErrData, too.
+	ErrExpectation = class.ErrExpectation
 	// An error that matches ErrCancelled also matches context.Canceled, context.DeadlineExceeded or
 	// the cause with which the context was cancelled.
 	ErrCancelled = class.ErrCancelled

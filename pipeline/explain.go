@@ -21,11 +21,22 @@ type Explanation struct {
 	Choice *Choice         `json:"device_choice,omitempty"` // set by the caller
 	Schema []ColumnInfo    `json:"schema"`
 	Root   *StageExplained `json:"plan"`
+	// Expectations and Others are the plans of the rows that do not meet expectations, and of the outputs after the
+	// first one.
+	Expectations []*OutputExplained `json:"expectations,omitempty"`
+	Others       []*OutputExplained `json:"other_outputs,omitempty"`
 	// Unsampled is why a table of which the planner wanted to see some rows could not be read. The estimates are
 	// guesses then.
 	Unsampled string        `json:"unsampled,omitempty"`
 	Rules     []RuleApplied `json:"rules,omitempty"`  // of the planner, if it was asked to trace them
 	Actual    *Report       `json:"actual,omitempty"` // report of a run
+}
+
+// OutputExplained is the plan of an output, or of the rows that do not meet an expectation.
+type OutputExplained struct {
+	Output string          `json:"output"`
+	Schema []ColumnInfo    `json:"schema"`
+	Root   *StageExplained `json:"plan"`
 }
 
 // ColumnInfo is a column of the result.
@@ -51,13 +62,27 @@ type StageExplained struct {
 
 // Explain describes the plan on a device of the given kind.
 func (p *Plan) Explain(device string) *Explanation {
-	e := &Explanation{Job: p.stages.Name, Output: p.output.Describe(), Rules: p.rules,
-		Root: explainStage(p.stages.Root, device)}
+	e := &Explanation{Job: p.stages.Name, Rules: p.rules}
 	if p.unsampled != nil {
 		e.Unsampled = p.unsampled.Error()
 	}
-	for _, f := range p.stages.Schema.Fields {
-		e.Schema = append(e.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
+	written := 0
+	for _, o := range p.stages.Outputs {
+		out := &OutputExplained{Root: explainStage(o.Root, device)}
+		for _, f := range o.Schema.Fields {
+			out.Schema = append(out.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})
+		}
+		if o.Expect != nil {
+			out.Output = fmt.Sprintf("%s: expect %s", o.Expect.Step, o.Expect.Text)
+			e.Expectations = append(e.Expectations, out)
+			continue
+		}
+		if out.Output = p.targets[written].Describe(); written == 0 {
+			e.Output, e.Schema, e.Root = out.Output, out.Schema, out.Root
+		} else {
+			e.Others = append(e.Others, out)
+		}
+		written++
 	}
 	e.countRuns()
 	return e
@@ -67,10 +92,24 @@ func (p *Plan) Explain(device string) *Explanation {
 func (e *Explanation) Analyze(r *Report) {
 	e.Actual = r
 	at := 0
-	e.Root.visit(func(s *StageExplained) {
-		s.Actual = &r.Stages[at]
-		at++
-	})
+	for _, root := range e.roots() {
+		root.visit(func(s *StageExplained) {
+			s.Actual = &r.Stages[at]
+			at++
+		})
+	}
+}
+
+// roots are the last stages of the outputs, in the order in which they run.
+func (e *Explanation) roots() (list []*StageExplained) {
+	for _, x := range e.Expectations {
+		list = append(list, x.Root)
+	}
+	list = append(list, e.Root)
+	for _, o := range e.Others {
+		list = append(list, o.Root)
+	}
+	return list
 }
 
 // visit calls f for a stage after its inputs, which is the order of a report.
@@ -94,13 +133,17 @@ func (e *Explanation) countRuns() {
 			count(in, s.at)
 		}
 	}
-	count(e.Root, "")
-	e.Root.visit(func(s *StageExplained) {
-		if s.Runs = runs[s.at]; s.Runs > 1 {
-			s.Detail = append(s.Detail[:len(s.Detail):len(s.Detail)],
-				fmt.Sprintf("runs %d times, once for each step that reads it", s.Runs))
-		}
-	})
+	for _, root := range e.roots() {
+		count(root, "")
+	}
+	for _, root := range e.roots() {
+		root.visit(func(s *StageExplained) {
+			if s.Runs = runs[s.at]; s.Runs > 1 {
+				s.Detail = append(s.Detail[:len(s.Detail):len(s.Detail)],
+					fmt.Sprintf("runs %d times, once for each step that reads it", s.Runs))
+			}
+		})
+	}
 }
 
 func explainStage(s *physical.Stage, device string) *StageExplained {
@@ -124,11 +167,14 @@ func explainStage(s *physical.Stage, device string) *StageExplained {
 func (e *Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "write %s\n", e.Output)
-	cols := make([]string, len(e.Schema))
-	for i, c := range e.Schema {
-		cols[i] = c.Name + " " + c.Type
+	columns := func(schema []ColumnInfo) {
+		list := make([]string, len(schema))
+		for i, c := range schema {
+			list[i] = c.Name + " " + c.Type
+		}
+		fmt.Fprintf(&b, "    %s\n", strings.Join(list, ", "))
 	}
-	fmt.Fprintf(&b, "    %s\n", strings.Join(cols, ", "))
+	columns(e.Schema)
 	if e.Choice != nil {
 		fmt.Fprintf(&b, "    %v\n", e.Choice)
 	}
@@ -150,9 +196,18 @@ func (e *Explanation) String() string {
 	}
 	d := drawing{Builder: &b}
 	if e.Actual == nil {
-		d.findEqual(e.Root)
+		d.findEqual(e.roots()...)
 	}
 	d.draw(e.Root, "", 1, true)
+	for _, o := range e.Others {
+		fmt.Fprintf(&b, "write %s\n", o.Output)
+		columns(o.Schema)
+		d.draw(o.Root, "", 1, true)
+	}
+	for _, x := range e.Expectations {
+		fmt.Fprintf(&b, "%s; the rows that do not meet it:\n", x.Output)
+		d.draw(x.Root, "", 1, true)
+	}
 	for _, r := range e.Rules {
 		r.draw(&b)
 	}
@@ -188,10 +243,10 @@ type drawing struct {
 }
 
 // findEqual gives stages their IDs.
-func (d *drawing) findEqual(root *StageExplained) {
+func (d *drawing) findEqual(roots ...*StageExplained) {
 	d.ids, d.readers, d.labels = map[*StageExplained]int{}, map[int]int{}, map[int]int{}
 	known := map[string]int{}
-	root.visit(func(s *StageExplained) {
+	find := func(s *StageExplained) {
 		var key []byte
 		for _, text := range append([]string{s.Kind, s.Step, s.Device}, s.Detail...) {
 			key = append(strconv.AppendInt(key, int64(len(text)), 10), ' ')
@@ -210,7 +265,10 @@ func (d *drawing) findEqual(root *StageExplained) {
 			}
 		}
 		d.ids[s] = id
-	})
+	}
+	for _, root := range roots {
+		root.visit(find)
+	}
 }
 
 // again labels a stage that is drawn several times, and reports whether it has been drawn.

@@ -24,7 +24,7 @@ type LintOptions struct {
 // checks only the structure, the syntax of expressions, and the names of functions and steps. The
 // error is Diagnostics.
 func Lint(j *Job, opt LintOptions) error {
-	j = j.WithFiles()
+	j = j.WithFiles().WithChecks()
 	own, faults := map[string]source.Table{}, Diagnostics(nil)
 	for _, name := range slices.Sorted(maps.Keys(j.Sources)) {
 		s := j.Sources[name]
@@ -50,7 +50,8 @@ func Lint(j *Job, opt LintOptions) error {
 		// Planning stops at the first kind of mistakes, and at the first step that has one.
 		faults = slices.Clone(faults)
 	}
-	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
+	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values(),
+		Written: j.WrittenSteps()}
 	more := slices.Concat(j.Check(slices.Collect(maps.Keys(own))), j.CheckOutput(), logical.CheckForm(query))
 	_, bound := logical.Bind(logical.NewEstimator(context.Background()), query, own)
 	for _, d := range append(more, bound...) {

@@ -90,7 +90,7 @@ func lowered(t *testing.T, o rel.Output) (*Plan, error) {
 	require.NoError(t, err)
 	decoded := &physical.Plan{}
 	require.NoError(t, json.Unmarshal(data, decoded))
-	return &Plan{stages: decoded, output: &collected{}}, nil
+	return &Plan{stages: decoded, targets: []Target{&collected{}}}, nil
 }
 
 // treeRows returns the rows of a tree on a device, sorted.
@@ -99,7 +99,7 @@ func treeRows(t *testing.T, o rel.Output, d gpu.Device) ([][]string, error) {
 	p, err := lowered(t, o)
 	require.NoError(t, err)
 	_, err = p.Run(t.Context(), RunOptions{Device: d})
-	out := p.output.(*collected)
+	out := p.targets[0].(*collected)
 	rows := normalized(out.rows, out.types)
 	slices.SortFunc(rows, slices.Compare)
 	return rows, err
@@ -257,7 +257,7 @@ func TestValues(t *testing.T) {
 		require.NoError(t, err)
 		_, err = p.Run(t.Context(), RunOptions{Device: d})
 		require.NoError(t, err)
-		out := p.output.(*collected)
+		out := p.targets[0].(*collected)
 		require.Len(t, out.rows, 3)
 		for i, s := range row {
 			require.Equal(t, exprtest.Value(s), out.rows[0][i], types[i])

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
+	"github.com/gstream/gstream/source/store"
 	sourcetext "github.com/gstream/gstream/source/text"
 )
 
@@ -33,7 +35,7 @@ type Plan struct {
 	written written
 	tables  map[string]source.Table
 	stages  *physical.Plan
-	output  Target
+	targets []Target // of the outputs that are written
 	rules   []RuleApplied
 	// unsampled is why a table could not be sampled, nil if all could.
 	unsampled error
@@ -59,7 +61,7 @@ type PlanOptions struct {
 	WithoutRules []string
 	// TraceRules records the plan after each rule, for Explain.
 	TraceRules bool
-	// Target, if set, receives the rows instead of the job's output.
+	// Target, if set, receives the rows of the last step instead of the job's outputs.
 	Target Target
 	// applied is logical.Options.Applied, for tests.
 	applied func(rule logical.Rule, before, after rel.Output)
@@ -87,7 +89,14 @@ func newPlan(ctx context.Context, j *Job, own map[string]source.Table, target Ta
 func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target Target, preview *Preview,
 	opt PlanOptions) (_ *Plan, err error) {
 	j = j.WithFiles()
-	p := &Plan{tables: map[string]source.Table{}, output: target, partial: map[string]*partialTable{}}
+	if preview == nil {
+		j = j.WithChecks()
+	}
+	p := &Plan{tables: map[string]source.Table{}, partial: map[string]*partialTable{}}
+	steps := j.WrittenSteps()
+	if target != nil {
+		p.targets, steps = []Target{target}, j.LastStep()
+	}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -95,36 +104,35 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 		}
 	}()
 	faults := j.Check(slices.Collect(maps.Keys(own)))
-	var written *sourceparquet.Output
+	var written []*sourceparquet.Output
 	if target == nil {
-		written = outputOf(j)
-		p.output = &parquetTarget{path: string(j.Output.Parquet), opt: j.Output.Options}
-		if opt, ok := j.Output.Text(); ok {
-			path, _ := j.Output.Path()
-			p.output = &textTarget{path, opt}
+		for _, o := range j.Written() {
+			written = append(written, outputOf(o))
+			p.targets = append(p.targets, targetOf(o))
 		}
 		faults = append(faults, j.CheckOutput()...)
 	}
+	if preview == nil {
+		recoverSources(j)
+	}
 	faults = append(faults, p.open(ctx, j, own, written, preview != nil && !j.IsStatement())...)
-	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values()}
+	query := logical.Query{Sources: slices.Sorted(maps.Keys(j.Sources)), Steps: j.Steps, Text: j, Values: j.Values(),
+		Written: steps}
 	query.Texts = func(o rel.Output) ([]string, error) { return p.texts(ctx, j, o) }
 	query.Files = func(pattern string) ([]string, error) { return filesOf(ctx, j.PathInSQL(pattern)) }
 	estimator := logical.NewEstimator(ctx)
-	last, unbound := logical.Bind(estimator, query, p.tables)
+	_, named, unbound := logical.BindAll(estimator, query, p.tables)
 	if len(p.partial) > 0 {
-		wanting := last
-		switch {
-		case len(faults)+len(unbound) > 0 || last == nil:
-			wanting = nil
-		case preview != nil:
-			if wanting, err = preview.rowsOf(estimator, query, last); err != nil {
-				wanting = nil
+		var wanting *rel.Output
+		if len(faults)+len(unbound) == 0 {
+			if o, _, err := outputsOf(estimator, query, j, steps, named, preview); err == nil {
+				wanting = &o
 			}
 		}
 		faults = append(faults, p.openWanted(j, wanting)...)
 		p.partial = nil
 		estimator = logical.NewEstimator(ctx)
-		last, unbound = logical.Bind(estimator, query, p.tables)
+		_, named, unbound = logical.BindAll(estimator, query, p.tables)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, class.Mark(ctx, err)
@@ -132,29 +140,28 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	if faults = append(faults, unbound...); len(faults) > 0 {
 		return nil, byPlace(faults)
 	}
-	if last == nil {
-		return nil, logical.ErrNoRows
-	}
 	if faults := j.CheckRead(); len(faults) > 0 && (preview == nil || !preview.part) {
 		return nil, faults
 	}
-	if preview == nil {
-		last, err = query.Output(estimator, last)
-	} else {
-		last, err = preview.rowsOf(estimator, query, last)
-	}
+	out, outs, err := outputsOf(estimator, query, j, steps, named, preview)
 	if err != nil {
+		if errors.Is(err, logical.ErrNoRows) {
+			return nil, err
+		}
 		return nil, query.Locate(err)
 	}
-	out := last.Output()
-	if target == nil && j.Output.Parquet != "" {
-		if err := sinkparquet.CheckColumns(out.Schema(), j.Output.Options); err != nil {
-			return nil, Diagnostics{{File: j.File(), Location: j.Location("output.dictionary_columns"), Step: "output",
-				Msg: err.Error()}}
+	if target == nil {
+		for i, o := range j.Written() {
+			t, ok := p.targets[i].(*parquetTarget)
+			if !ok {
+				continue
+			}
+			if err := sinkparquet.CheckColumns(outs[i].Schema(), o.Options); err != nil {
+				return nil, Diagnostics{{File: j.File(), Location: j.Location(j.OutputPath(i) + ".dictionary_columns"),
+					Step: "output", Msg: err.Error()}}
+			}
+			t.opt.Metadata = metadataOf(outs[i], o.Options)
 		}
-	}
-	if t, ok := p.output.(*parquetTarget); ok && target == nil {
-		t.opt.Metadata = metadataOf(out, j.Output.Options)
 	}
 	rules := logical.Options{Without: opt.WithoutRules, Applied: opt.applied}
 	if err := rules.Check(); err != nil {
@@ -170,12 +177,86 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	if p.stages, err = physical.Lower(j.Name, estimator, logical.Optimize(estimator, out, rules)); err != nil {
 		return nil, query.Locate(err)
 	}
+	for i, c := range j.Checks() {
+		if preview == nil {
+			p.stages.Outputs[i].Expect = &physical.Expectation{Step: c.Of, Text: j.Values().Hide(c.Text), Warn: c.Warn}
+		}
+	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, class.Mark(ctx, err)
 	}
 	p.unsampled = estimator.Err()
 	p.written = writtenOf(j, p.stages)
 	return p, nil
+}
+
+// outputsOf returns the outputs of a query as one: the rows that do not meet the expectations, and then those of the
+// steps that are written. It returns the latter alone, too. The error is logical.ErrNoRows if one is not known.
+func outputsOf(e *logical.Estimator, q logical.Query, j *Job, steps []string, named map[string]*logical.Relation,
+	preview *Preview) (all rel.Output, written []rel.Output, err error) {
+	var list []rel.Output
+	for _, c := range j.Checks() {
+		r := named[c.Step]
+		if r == nil {
+			return all, nil, logical.ErrNoRows
+		}
+		if preview == nil {
+			list = append(list, r.Output())
+		}
+	}
+	for _, name := range steps {
+		r := named[name]
+		if r == nil {
+			return all, nil, logical.ErrNoRows
+		}
+		if preview != nil {
+			r, err = preview.rowsOf(e, q, r)
+		} else {
+			r, err = q.Until(name).Output(e, r)
+		}
+		if err != nil {
+			return all, nil, err
+		}
+		written = append(written, r.Output())
+	}
+	if list = append(list, written...); len(list) == 1 {
+		return list[0], written, nil
+	}
+	return rel.NewOutputs(list...), written, nil
+}
+
+// targetOf returns the target of an output.
+func targetOf(o Output) Target {
+	if opt, ok := o.Text(); ok {
+		path, _ := o.Path()
+		return &textTarget{path, opt}
+	}
+	return &parquetTarget{path: string(o.Parquet), opt: o.Options}
+}
+
+// recoverSources completes or undoes the outputs of runs that were killed, in the folders of the sources.
+func recoverSources(j *Job) {
+	seen := map[string]bool{"": true}
+	for _, s := range j.Sources {
+		for _, p := range s.Files() {
+			path := string(p)
+			if store.Scheme(path) != "" || path == sourcetext.Standard {
+				continue
+			}
+			if at := strings.IndexAny(path, "*?["); at >= 0 {
+				path = path[:at] + "x" // a file in the folder of the pattern
+			}
+			for _, folder := range []string{path, filepath.Dir(filepath.Clean(path))} {
+				if seen[folder] {
+					continue
+				}
+				seen[folder] = true
+				if err := staging.Recover(folder); err != nil {
+					slog.Warn("outputs of a run that was killed are incomplete", "folder", folder, "error", err)
+				}
+			}
+		}
+	}
 }
 
 // filesOf returns the files that a pattern matches.
@@ -209,7 +290,7 @@ func (p *Plan) texts(ctx context.Context, j *Job, o rel.Output) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	of := &Plan{stages: stages, output: out, written: writtenOf(j, stages)}
+	of := &Plan{stages: stages, targets: []Target{out}, written: writtenOf(j, stages)}
 	if _, err = of.Run(ctx, RunOptions{Use: Host}); err != nil {
 		return nil, err
 	}
@@ -229,9 +310,9 @@ func byPlace(faults Diagnostics) Diagnostics {
 	return faults
 }
 
-// outputOf returns the output of a job. It follows links, as the writer does.
-func outputOf(j *Job) *sourceparquet.Output {
-	name, key := j.Output.Path()
+// outputOf returns an output of a job for its sources. It follows links, as the writer does.
+func outputOf(o Output) *sourceparquet.Output {
+	name, key := o.Path()
 	path, err := name, error(nil)
 	if !staging.IsObject(name) {
 		path, err = staging.Resolve(name)
@@ -239,12 +320,11 @@ func outputOf(j *Job) *sourceparquet.Output {
 	if err != nil || name == "" || key != "parquet" && name == "-" {
 		return nil // there is another error, or no file
 	}
-	return &sourceparquet.Output{Path: path, Folder: key == "parquet" && j.Output.Directory(name),
-		PartitionBy: j.Output.PartitionBy}
+	return &sourceparquet.Output{Path: path, Folder: key == "parquet" && o.Directory(name), PartitionBy: o.PartitionBy}
 }
 
 // open opens every source, even if some fail. A source with files of the output is an error.
-func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, written *sourceparquet.Output,
+func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, written []*sourceparquet.Output,
 	preview bool) (faults Diagnostics) {
 	for name, t := range own {
 		p.tables[name] = t
@@ -266,7 +346,7 @@ func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, wr
 			continue
 		}
 		opt := sourceparquet.OpenOptions{Context: ctx, Strict: s.Schema.Strict, NoPartitions: s.Partitions.None,
-			Optional: s.Optional, Output: written}
+			Optional: s.Optional, Outputs: written}
 		schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
 		partitions, alsoWrong := fieldsOf(j, name, "partitions", s.Partitions.Types)
 		if wrong = append(wrong, alsoWrong...); len(wrong) > 0 {
@@ -299,7 +379,7 @@ func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, wr
 }
 
 // openText opens a source of CSV or JSON lines. A preview writes no file of rejects.
-func (p *Plan) openText(ctx context.Context, j *Job, name string, written *sourceparquet.Output, preview bool) (
+func (p *Plan) openText(ctx context.Context, j *Job, name string, written []*sourceparquet.Output, preview bool) (
 	faults Diagnostics) {
 	s := j.Sources[name]
 	types, faults := fieldsOf(j, name, "types", s.Types)
@@ -323,7 +403,7 @@ func (p *Plan) openText(ctx context.Context, j *Job, name string, written *sourc
 				"in %s/*", path, filepath.Clean(string(path))))}
 		}
 		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Context: ctx,
-			Output: written, NoPartitions: true})
+			Outputs: written, NoPartitions: true})
 		if err != nil {
 			return Diagnostics{sourceFault(j, name, err)}
 		}
@@ -348,7 +428,7 @@ func sourceFault(j *Job, name string, err error) *Diagnostic {
 
 // openWanted opens the files that a bound query needs, of the tables that are only partly open. If
 // root is nil, it opens all files.
-func (p *Plan) openWanted(j *Job, root *logical.Relation) (faults Diagnostics) {
+func (p *Plan) openWanted(j *Job, root *rel.Output) (faults Diagnostics) {
 	for _, name := range slices.Sorted(maps.Keys(p.partial)) {
 		part := p.partial[name]
 		var keep func(int) bool
@@ -362,7 +442,7 @@ func (p *Plan) openWanted(j *Job, root *logical.Relation) (faults Diagnostics) {
 					}
 				}
 			}
-			wanted := logical.Wanted(root.Output(), p.tables[name], len(part.files.Paths), values)
+			wanted := logical.Wanted(*root, p.tables[name], len(part.files.Paths), values)
 			keep = func(i int) bool { return wanted[i] }
 		}
 		t, err := part.files.Open(keep, part.opt)
@@ -404,13 +484,13 @@ func (p *Plan) Close() error {
 }
 
 // Run executes the plan. It returns once every goroutine has ended and all memory is released.
-// After success the output is complete. After an error there is no output, and the report tells how
+// After success all outputs are complete. After an error there is none, and the report tells how
 // far the run came. By errors.Is, errors match their classes, such as ErrData, and their causes,
 // such as the operating system's errors.
 //
 // If a GPU cannot be started, a run with Auto logs a warning and uses the CPU.
 func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
-	report, err := runner.Run(ctx, p.stages, p.output, p.written.options(opt))
+	report, err := runner.Run(ctx, p.stages, p.targets, p.written.options(opt))
 	if err == nil {
 		return report, nil
 	}
@@ -424,17 +504,17 @@ func (p *Plan) Run(ctx context.Context, opt RunOptions) (*Report, error) {
 // driver, it is the device that takes less time according to a cost model and the plan's estimates;
 // the GPU is not started. The error is a *Diagnostic about the name of the device.
 func (p *Plan) ChooseDevice(opt RunOptions) (*Choice, error) {
-	choice, err := runner.ChooseDevice(p.stages, p.output, p.written.Set.over(opt))
+	choice, err := runner.ChooseDevice(p.stages, p.targets, p.written.Set.over(opt))
 	return choice, p.written.place(err)
 }
 
-// Schema returns the columns of the result.
-func (p *Plan) Schema() *gpu.Schema { return p.stages.Schema }
+// Schema returns the columns of the result: of the first output.
+func (p *Plan) Schema() *gpu.Schema { return p.stages.Written()[0].Schema }
 
 // Check tells how much memory a run with these options would need, how much it would spill, and
 // whether it would finish, by the plan's estimates. It runs nothing, but opens the device of the
 // run to learn its budgets.
 func (p *Plan) Check(opt RunOptions) (*Check, error) {
-	check, err := runner.Check(p.stages, p.output, p.written.options(opt))
+	check, err := runner.Check(p.stages, p.targets, p.written.options(opt))
 	return check, p.written.place(err)
 }

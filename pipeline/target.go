@@ -96,6 +96,9 @@ func create(to string, opt TargetOptions, start func(path string) (temporary, er
 		return nil, errors.Join(err, f.remove())
 	}
 	made.add(w.RemoveTemporary)
+	if s, ok := w.(sink.Staged); ok && !opt.Discard {
+		return &stagedSink{folderSink{w, f}, s}, nil
+	}
 	if opt.Discard {
 		made.add(func() error { return os.RemoveAll(path) })
 		return &folderSink{&discardSink{w, path}, f}, nil
@@ -193,6 +196,24 @@ func (s *folderSink) Commit(ctx context.Context) error {
 	}
 	return err
 }
+
+// stagedSink is a folderSink whose output can get its name together with others.
+type stagedSink struct {
+	folderSink
+	staged sink.Staged
+}
+
+// Stage implements sink.Staged.
+func (s *stagedSink) Stage(ctx context.Context) ([]staging.Change, error) {
+	changes, err := s.staged.Stage(ctx)
+	if err != nil {
+		s.folders.remove()
+	}
+	return changes, err
+}
+
+// Published implements sink.Staged.
+func (s *stagedSink) Published() error { return s.staged.Published() }
 
 func (s *folderSink) Abort() error {
 	return errors.Join(s.Sink.Abort(), s.folders.remove())

@@ -76,7 +76,7 @@ func TestAVariableInAnExpressionIsAValue(t *testing.T) {
 			require.NoError(t, err)
 			_, err = p.Run(t.Context(), RunOptions{Use: Host, Threads: 1})
 			require.NoError(t, err)
-			require.Equal(t, c.want, strings.Join(textOf(p.output.(*Collector)), " "))
+			require.Equal(t, c.want, strings.Join(textOf(p.targets[0].(*Collector)), " "))
 		})
 	}
 }

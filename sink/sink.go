@@ -4,8 +4,10 @@ package sink
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/sink/staging"
 )
 
 // Stats counts what a sink has written so far.
@@ -54,4 +56,69 @@ func EncoderOf(s Sink) Encoder {
 			return nil
 		}
 	}
+}
+
+// Staged is a Sink whose output can get its name together with others.
+type Staged interface {
+	Sink
+	// Stage does all of Commit but the last step. It returns the changes that give the output its name. After an error
+	// the sink is aborted. After a success it ends with either Published or Abort.
+	Stage(ctx context.Context) ([]staging.Change, error)
+	// Published ends the sink once the changes are made.
+	Published() error
+}
+
+// ErrNotLocal is the error of Stage for an output that is not in a local file system.
+var ErrNotLocal = errors.New("an output in an object store does not appear together with others; make it the " +
+	"output of a job of its own")
+
+// CommitAll commits sinks: all of them or, after an error, none, even if the process is killed in the middle (see
+// staging.Commit). Sinks that are not Staged, such as those in memory, are committed once all others are complete.
+func CommitAll(ctx context.Context, sinks []Sink) (err error) {
+	if len(sinks) == 1 {
+		return sinks[0].Commit(ctx)
+	}
+	left := sinks
+	var staged []Staged
+	defer func() {
+		if err != nil {
+			for _, s := range staged {
+				err = errors.Join(err, s.Abort())
+			}
+			for _, s := range left {
+				err = errors.Join(err, s.Abort())
+			}
+		}
+	}()
+	var changes []staging.Change
+	var others []Sink
+	for len(left) > 0 {
+		s, ok := left[0].(Staged)
+		if left = left[1:]; !ok {
+			others = append(others, sinks[len(sinks)-len(left)-1])
+			continue
+		}
+		list, err := s.Stage(ctx)
+		if err != nil {
+			for _, o := range others {
+				err = errors.Join(err, o.Abort())
+			}
+			return err
+		}
+		staged, changes = append(staged, s), append(changes, list...)
+	}
+	for i, s := range others {
+		left = others[i+1:]
+		if err := s.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	if err := staging.Commit(changes); err != nil {
+		return err
+	}
+	for _, s := range staged {
+		err = errors.Join(err, s.Published())
+	}
+	staged = nil
+	return err
 }

@@ -56,6 +56,19 @@ type Estimated interface {
 	RowsExact() bool
 }
 
+// Structs is a Table that can read fields of its structs alone. They are further columns for Stats, Scan and Sample:
+// the first one has the position Schema().Len(), and the others follow. A field is null where a struct around it is.
+type Structs interface {
+	Inside() []Inside
+}
+
+// Inside is a field of a struct, or of a struct in it, and so on.
+type Inside struct {
+	Column int      // position of the struct in the schema
+	Path   []string // names of the fields
+	Field  gpu.Field
+}
+
 // Sampler is a Table that can read a few of its rows at once, for estimates of a planner.
 type Sampler interface {
 	// Sample decodes columns of at most that many rows, from different parts of the table.

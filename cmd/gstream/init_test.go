@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	parquetgo "github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -135,11 +134,7 @@ func TestInitReplacesNothingUnasked(t *testing.T) {
 func TestInitRefusesWhatIsNoTable(t *testing.T) {
 	folder := t.TempDir()
 	nation := copyOf(t, "nation", folder, "nation.parquet")
-	type onlyTags struct {
-		Tags []string `parquet:"tags,list"`
-	}
-	nested := filepath.Join(folder, "nested.parquet")
-	require.NoError(t, parquetgo.WriteFile(nested, []onlyTags{{[]string{"x"}}}))
+	intervals := "../../source/parquet/testdata/only-intervals.parquet"
 	notes := filepath.Join(folder, "notes.parquet")
 	require.NoError(t, os.WriteFile(notes, []byte("these are notes"), 0o644))
 	out := filepath.Join(folder, "job.yaml")
@@ -151,7 +146,7 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 		"nothing":    {nil, exitJob, "takes one or more files"},
 		"no file":    {[]string{filepath.Join(folder, "none.parquet")}, exitIO, "none.parquet: no such file"},
 		"no Parquet": {[]string{notes}, exitData, "notes.parquet"},
-		"no column":  {[]string{nested}, exitData, "no column of"},
+		"no column":  {[]string{intervals}, exitData, "no column of"},
 		"twice":      {[]string{nation, nation}, exitJob, "is given twice"},
 		"no UTF-8":   {[]string{"a\xff.parquet"}, exitJob, `"a\xff.parquet"`},
 		"a store":    {[]string{"gs://bucket/a.parquet"}, exitJob, "not supported yet"},
@@ -169,12 +164,7 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 }
 
 func TestInitSaysWhatCannotBeRead(t *testing.T) {
-	type row struct {
-		A    int64    `parquet:"a"`
-		Tags []string `parquet:"tags,list"`
-	}
-	folder := t.TempDir()
-	path := filepath.Join(folder, "nested.parquet")
-	require.NoError(t, parquetgo.WriteFile(path, []row{{1, []string{"x"}}}))
-	assert.Contains(t, initialized(t, folder, path), "\n      # tags  ")
+	path, err := filepath.Abs("../../source/parquet/testdata/intervals.parquet")
+	require.NoError(t, err)
+	assert.Contains(t, initialized(t, t.TempDir(), path), "\n      # spans  ")
 }

@@ -40,7 +40,7 @@ func openReport(flag, path string, stdout io.Writer) (*reportFile, error) {
 		// A pipe or a terminal is written to directly, not replaced.
 		r.file, err = os.OpenFile(path, os.O_WRONLY, 0)
 	} else if r.path, err = staging.Resolve(path); err == nil {
-		staging.Sweep(filepath.Dir(r.path))
+		_ = staging.Sweep(filepath.Dir(r.path))
 		if r.file, err = staging.File(r.path); err == nil {
 			name := r.file.Name()
 			r.remove = func() error { return os.Remove(name) }

@@ -94,7 +94,7 @@ type Device struct {
 	known        chan struct{}
 	events       eventPool
 	kernelEvents kernelEvents
-	later        chan deferred
+	later        afterwards
 	decodings    decodings
 	reaped       sync.WaitGroup
 
@@ -307,9 +307,10 @@ func (d *Device) openContext() error {
 		return err
 	}
 	d.kernels = newKernels(d)
-	d.later = make(chan deferred, 1024)
-	d.reaped.Add(1)
-	go d.reap()
+	d.later = afterwards{make(chan deferred, 1024), make(chan deferred, 1024)}
+	d.reaped.Add(2)
+	go d.reap(d.later.copies)
+	go d.reap(d.later.kernels)
 	var err error
 	if d.trace, err = newTrace(d); err != nil {
 		return err
@@ -410,8 +411,9 @@ func (d *Device) Close() error {
 	if d.ctx == nil || d.ctx.handle == 0 {
 		return d.pinned.close()
 	}
-	if d.later != nil {
-		close(d.later)
+	if d.later.kernels != nil {
+		close(d.later.copies)
+		close(d.later.kernels)
 		d.reaped.Wait()
 	}
 	if d.compute != 0 {

@@ -82,22 +82,24 @@ const (
 
 // decoding is the decoding of a stride's columns in pages, from the copies of the pages until Wait.
 type decoding struct {
-	d       *Device
-	lease   *gpu.Lease
-	err     error
-	copied  event         // the end of the copies, until done
-	done    chan struct{} // closed when the kernels have ended, or have failed; nil before the copies have begun
-	begin   event         // of the kernels, if this is the first decoding of its group
-	end     event
-	cols    []gpu.Column // what the columns in pages become
-	columns []pageColumn
-	batch   pageBatch
-	table   pageTable
-	work    *gpu.Buffer // memory that only the decoding needs; released once the columns are complete
-	status  uint64      // its address on the device
-	slot    *readSlot   // of the status, if there was one
-	read    []pageStatus
-	unread  bool // the status is not in read yet
+	d     *Device
+	lease *gpu.Lease
+	err   error
+	// copied is the end of the copies, until launched is closed: when the kernels have been launched, or could not be.
+	// launched is nil before the copies have begun.
+	copied   event
+	launched chan struct{}
+	begin    event // of the kernels, if this is the first decoding of its group
+	end      event
+	cols     []gpu.Column // what the columns in pages become
+	columns  []pageColumn
+	batch    pageBatch
+	table    pageTable
+	work     *gpu.Buffer // memory that only the decoding needs; released once the columns are complete
+	status   uint64      // its address on the device
+	slot     *readSlot   // of the status, if there was one
+	read     []pageStatus
+	unread   bool // the status is not in read yet
 }
 
 // pageColumn is a column that is being decoded. Until complete, Offsets of strings has their lengths.
@@ -526,16 +528,14 @@ func (w *decoding) readStatus() {
 
 // wait waits for the end of the decoding on the device, and reads the status.
 func (w *decoding) wait() error {
-	if w.done != nil {
-		<-w.done
+	if w.launched != nil {
+		<-w.launched
 	}
 	if w.err != nil || !w.unread {
 		return w.err
 	}
-	if w.end != 0 {
-		if err := w.d.wait(w.end); err != nil {
-			return err
-		}
+	if err := w.d.wait(w.end); err != nil {
+		return err
 	}
 	to := gpu.BytesOf(w.read)
 	if w.slot != nil {
@@ -555,18 +555,18 @@ func (w *decoding) giveBack() {
 		w.d.readback.give(w.slot)
 		w.slot = nil
 	}
-	if w.end != 0 {
+	if w.begin != 0 && w.end != 0 {
 		w.d.trace.decoded(w)
 	} else {
-		w.d.recycle(w.begin)
+		w.d.recycle(w.begin, w.end)
 	}
 	w.begin, w.end = 0, 0
 }
 
 // release waits for the kernels of the decoding, and releases what only they need.
 func (w *decoding) release() {
-	if w.done != nil {
-		<-w.done
+	if w.launched != nil {
+		<-w.launched
 	}
 	if w.unread || w.err != nil {
 		_ = w.d.ctx.do(cuStreamSynchronize, uintptr(w.d.decode))

@@ -63,7 +63,7 @@ type decodings struct {
 
 // decodeLater lets another goroutine decode a stride, once its copies have ended.
 func (d *Device) decodeLater(w *decoding, copied event) {
-	w.copied, w.done = copied, make(chan struct{})
+	w.copied, w.launched = copied, make(chan struct{})
 	x := &d.decodings
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -74,9 +74,11 @@ func (d *Device) decodeLater(w *decoding, copied event) {
 	}
 }
 
-// decodeStrides decodes strides until none is waiting.
+// decodeStrides launches the kernels of strides until none is waiting, a group after the other.
 func (d *Device) decodeStrides() {
 	x := &d.decodings
+	var last event // the end of the last group
+	defer func() { d.recycle(last) }()
 	for {
 		x.mu.Lock()
 		if len(x.waiting) == 0 {
@@ -86,16 +88,21 @@ func (d *Device) decodeStrides() {
 		}
 		first := x.waiting[0]
 		x.mu.Unlock()
-		err := d.wait(first.copied)
+		var err error
+		if last != 0 {
+			err = d.wait(last)
+			d.recycle(last)
+			last = 0
+		}
 		group := x.take(func(w *decoding) bool { return w.lease == first.lease && d.happened(w.copied) })
 		if err == nil {
-			err = d.decodeGroup(group)
+			last, err = d.decodeGroup(group)
 		}
 		for _, w := range group {
 			if w.err == nil {
 				w.err = err
 			}
-			close(w.done)
+			close(w.launched)
 		}
 	}
 }
@@ -113,12 +120,14 @@ func (x *decodings) take(belongs func(w *decoding) bool) (group []*decoding) {
 	return group
 }
 
-// decodeGroup decodes strides whose pages have been copied, and waits for the end.
-func (d *Device) decodeGroup(group []*decoding) error {
+// decodeGroup launches the kernels of strides. The copies of all but the first have ended. It returns their end.
+func (d *Device) decodeGroup(group []*decoding) (end event, err error) {
 	first := group[0]
-	var err error
+	if err = d.follow(d.decode, first.copied); err != nil {
+		return 0, err
+	}
 	if first.begin, err = d.record(d.decode); err != nil {
-		return err
+		return 0, err
 	}
 	var walk, split, decompress, whole pageGroup[snappyArgs]
 	var dictionaries, data pageGroup[pagesArgs]
@@ -152,17 +161,13 @@ func (d *Device) decodeGroup(group []*decoding) error {
 		args, _, _ := w.arguments()
 		w.status, w.read = args.status, make([]pageStatus, len(w.batch.columns))
 		w.readStatus()
-	}
-	if first.end, err = d.record(d.decode); err != nil {
-		return err
-	}
-	for _, w := range group {
-		if err == nil {
-			err = w.err
+		w.do(func() error {
+			w.end, err = d.record(d.decode)
+			return err
+		})
+		if w.err != nil {
+			return 0, w.err
 		}
 	}
-	if err == nil {
-		err = d.wait(first.end)
-	}
-	return err
+	return d.record(d.decode)
 }

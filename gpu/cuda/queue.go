@@ -176,7 +176,7 @@ func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
 			a.decoding.release()
 		}
 	}
-	d.recycle(a.end) // the decoding has ended, if it was begun
+	d.recycle(a.end) // the decoding has been launched, if there is one
 	isEncoded := func(c gpu.Column) bool { return c.CodeWidth != 0 }
 	if err != nil || !slices.ContainsFunc(s.Cols, isEncoded) {
 		return err

@@ -93,14 +93,18 @@ type deferred struct {
 	do    func(err error)
 }
 
-// after calls do on another goroutine, once the event has happened or failed and all calls that
-// were deferred earlier have returned. Event 0 has always happened.
-func (d *Device) after(e event, do func(err error)) { d.later <- deferred{e, do} }
+// afterwards is the calls that are deferred, in order. Those after copies do not wait for kernels: they give host memory
+// back, which the next strides need.
+type afterwards struct{ copies, kernels chan deferred }
+
+// after calls do on another goroutine, once the event has happened or failed and all calls that were deferred earlier
+// to the same channel have returned. Event 0 has always happened.
+func after(to chan<- deferred, e event, do func(err error)) { to <- deferred{e, do} }
 
 // reap makes the deferred calls, in order.
-func (d *Device) reap() {
+func (d *Device) reap(calls <-chan deferred) {
 	defer d.reaped.Done()
-	for w := range d.later {
+	for w := range calls {
 		var err error
 		if w.event != 0 {
 			err = d.wait(w.event)

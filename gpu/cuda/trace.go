@@ -91,7 +91,11 @@ func (t *trace) moved(x *transfer, lane string, done func()) {
 
 // measure adds a span once its end has happened.
 func (t *trace) measure(start, stop event, s leaseSpan, launches int64, done func()) {
-	t.dev.after(stop, func(err error) {
+	to := t.dev.later.kernels
+	if s.Lane == laneUp || s.Lane == laneDown {
+		to = t.dev.later.copies
+	}
+	after(to, stop, func(err error) {
 		if done != nil {
 			done()
 		}
@@ -144,9 +148,11 @@ func (d *Device) Settle() {
 	if d.Wait() != nil {
 		return
 	}
-	done := make(chan struct{})
-	d.after(0, func(error) { close(done) })
-	<-done
+	for _, to := range []chan deferred{d.later.copies, d.later.kernels} {
+		done := make(chan struct{})
+		after(to, 0, func(error) { close(done) })
+		<-done
+	}
 }
 
 // Activity implements gpu.Profiled.

@@ -99,6 +99,8 @@ func lazyCast(x *Expr, t gpu.Type) *Expr {
 func castable(from, to gpu.Type) bool {
 	basic := func(t gpu.Type) bool { return t.IsNumeric() || t.Kind == gpu.Bool }
 	switch {
+	case from.IsNested() || to.IsNested():
+		return from.SameSQL(to)
 	case from.SameSQL(to), from.Kind == gpu.String, to.Kind == gpu.String:
 		return true
 	case basic(from) && basic(to):

@@ -174,6 +174,9 @@ func bindHash(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		if x.annotation == gpu.UUID {
 			return nil, b.errorf(n.Args[i], "%s of a UUID is not DuckDB's; cast it, as in x::BLOB", n.Name)
 		}
+		if x.typ.IsNested() {
+			return nil, b.errorf(n.Args[i], "%s of a %v is not possible; take its parts", n.Name, x.typ)
+		}
 		args := []*Expr{typed(x)}
 		if h != nil {
 			args = append(args, h)

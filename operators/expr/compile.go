@@ -162,6 +162,8 @@ func appendInstr(key []byte, in gpu.Instr, mask int) []byte {
 	typ := func(t gpu.Type) {
 		key = append(key, byte(t.Kind), byte(t.Unit), t.Precision, t.Scale)
 		key = strconv.AppendBool(strconv.AppendBool(key, t.UTC), t.Wide)
+		number(len(t.Nested))
+		key = append(key, t.Nested...)
 	}
 	value := func(v gpu.Scalar) {
 		typ(v.Type)

@@ -86,7 +86,7 @@ func (b *binder) arguments(n *syntax.Call, kinds string, a []*Expr) ([]*Expr, er
 		case 'v':
 			if e.literal == nullLiteral {
 				e = newConstant(gpu.Null(text))
-			} else if !e.typ.IsVar() {
+			} else if !e.typ.IsVar() || e.typ.IsNested() {
 				err = b.errorf(n.Args[i], "%s needs text or a BLOB, found %v", n.Name, e.typ)
 			}
 		case 'd':

@@ -25,6 +25,9 @@ type Registers struct {
 // registers returns the registers of an argument.
 func (b *binder) registers(n syntax.Node, x *Expr) (*Registers, error) {
 	t := gpu.Of(gpu.Uint64)
+	if x.typ.IsNested() {
+		return nil, b.errorf(n, "approx_count_distinct of a %v is not possible; count(DISTINCT …) is", x.typ)
+	}
 	hash, err := b.op(n, Expr{op: gpu.OpHash, typ: t, rng: typeRange(t)}, typed(x))
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 const (
 	// aheadDepth is the number of strides that are copied to the device before their turn.
 	// aheadLeast is this number while the free part of the budget is smaller than these strides.
-	aheadDepth = 4
+	aheadDepth = 6
 	aheadLeast = 2
 )
 

@@ -48,7 +48,60 @@ type Report struct {
 	Spans        []gpu.Span    `json:"-"`
 	SpansLeftOut int64         `json:"-"`
 	Stages       []StageReport `json:"stages"`
-	Output       OutputReport  `json:"output"`
+	// Expectations are those of all steps, in the order of the steps.
+	Expectations []ExpectationReport `json:"expectations,omitempty"`
+	// Outputs are those of the job. Output is the only one, or the sum of several.
+	Outputs []OutputReport `json:"outputs"`
+	Output  OutputReport   `json:"output"`
+}
+
+// Total sets Output to the sum of Outputs.
+func (r *Report) Total() {
+	if len(r.Outputs) == 1 {
+		r.Output = r.Outputs[0]
+		return
+	}
+	sum, names := OutputReport{}, make([]string, len(r.Outputs))
+	for i, o := range r.Outputs {
+		names[i] = o.Target
+		sum.Rows, sum.Bytes, sum.Files = sum.Rows+o.Rows, sum.Bytes+o.Bytes, sum.Files+o.Files
+		sum.Busy, sum.Wait, sum.Peak = sum.Busy+o.Busy, sum.Wait+o.Wait, max(sum.Peak, o.Peak)
+		sum.BytesOfDevice += o.BytesOfDevice
+		if sum.ForCPU = cmp.Or(sum.ForCPU, o.ForCPU); o.Activity != nil {
+			sum.Activity = sum.Activity.plus(o.Activity)
+		}
+	}
+	sum.Target = strings.Join(names, ", ")
+	r.Output = sum
+}
+
+// ExpectationReport tells how many rows do not meet an expectation.
+type ExpectationReport struct {
+	Step    string `json:"step"`
+	Expects string `json:"expects"`
+	// Warn says that the run continues if it is not met.
+	Warn bool `json:"warn,omitempty"`
+	// Rows is the number of rows that do not meet it: for unique, of keys that several rows have; for rows, 1. Sample
+	// has the first ones, as texts.
+	Rows    int64      `json:"rows"`
+	Columns []string   `json:"columns"`
+	Sample  [][]string `json:"sample,omitempty"`
+}
+
+// First describes the first row that does not meet the expectation. It is "" if all do.
+func (e *ExpectationReport) First() string {
+	if len(e.Sample) == 0 {
+		return ""
+	}
+	const most = 12 // columns of a line; Sample has all
+	var parts []string
+	for i, value := range e.Sample[0][:min(most, len(e.Sample[0]))] {
+		parts = append(parts, e.Columns[i]+" = "+value)
+	}
+	if len(e.Columns) > most {
+		parts = append(parts, "…")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // String returns what gstream run prints at the end: a table of the stages, and what was
@@ -64,10 +117,16 @@ func (r *Report) String() string {
 			humanize.Comma(s.RowsOut),
 			size(s.BytesOut), seconds(s.Busy), s.Device, size(s.Peak))
 	}
-	o := r.Output
-	fmt.Fprintf(t, "output\t%s\t%s\t%s\t%s\thost\t%s\t\n", humanize.Comma(o.Rows), humanize.Comma(o.Rows),
-		size(o.Bytes), seconds(o.Busy), size(o.Peak))
+	for _, o := range r.Outputs {
+		name := "output"
+		if len(r.Outputs) > 1 {
+			name = "output " + o.Target
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\thost\t%s\t\n", name, humanize.Comma(o.Rows), humanize.Comma(o.Rows),
+			size(o.Bytes), seconds(o.Busy), size(o.Peak))
+	}
 	t.Flush()
+	o := r.Output
 	if r.Restarted != "" {
 		fmt.Fprintf(&b, "memory was short, so the run started again in one lane, with short strides: %s\n", r.Restarted)
 	}
@@ -115,6 +174,18 @@ func (r *Report) String() string {
 	for _, s := range r.Stages {
 		if len(s.Shares) > 1 {
 			fmt.Fprintf(&b, "%s (%s) shared: %v; %v\n", s.Step, s.Kind, s.Shares[0], s.Shares[1])
+		}
+	}
+	for _, e := range r.Expectations {
+		switch verdict := "not met"; {
+		case e.Rows > 0:
+			if e.Warn {
+				verdict = "warning"
+			}
+			fmt.Fprintf(&b, "%s: expect %s: %s: %s rows, as %s\n", e.Step, e.Expects, verdict, humanize.Comma(e.Rows),
+				e.First())
+		case r.Done:
+			fmt.Fprintf(&b, "%s: expect %s: met\n", e.Step, e.Expects)
 		}
 	}
 	if c := r.Choice; c != nil && c.CUDA > 0 {
@@ -268,6 +339,19 @@ type LinkReport struct {
 	Up   float64 `json:"up"`
 	Down float64 `json:"down"`
 	Both float64 `json:"both"`
+}
+
+// plus returns the sum of the work of two parts of a run. a may be nil.
+func (a *ActivityReport) plus(b *ActivityReport) *ActivityReport {
+	if a == nil {
+		return b
+	}
+	sum := *a
+	sum.Launches, sum.Kernels, sum.Decoding = sum.Launches+b.Launches, sum.Kernels+b.Kernels, sum.Decoding+b.Decoding
+	sum.BytesUp, sum.BytesDown = sum.BytesUp+b.BytesUp, sum.BytesDown+b.BytesDown
+	sum.CopyingUp, sum.CopyingDown = sum.CopyingUp+b.CopyingUp, sum.CopyingDown+b.CopyingDown
+	sum.FractionUp, sum.FractionDown = max(sum.FractionUp, b.FractionUp), max(sum.FractionDown, b.FractionDown)
+	return &sum
 }
 
 // String describes the work on the GPU as the end of a line. It is empty for nil.

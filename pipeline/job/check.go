@@ -104,6 +104,11 @@ func (j *Job) Check(own []string) Diagnostics {
 				add(name, path+".group."+key, "%s", msg)
 			}
 		}
+		for k := range s.Expect {
+			if key, msg := s.Expect[k].mistake(); msg != "" {
+				add(name, fmt.Sprintf("%s.expect[%d]%s", path, k, key), "%s", msg)
+			}
+		}
 		if l := s.Limit; l != nil && (l.Count < 0 || l.Offset < 0) {
 			add(name, path+".limit", "count and offset cannot be negative")
 		}
@@ -243,27 +248,114 @@ func (j *Job) CheckRead() (faults Diagnostics) {
 		}
 		byName[StepName(j.Steps, i)] = i
 	}
-	for i, r := range read {
-		if !r && i < len(read)-1 {
-			faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(StepPath(i)),
-				Step: StepName(j.Steps, i),
-				Msg: "no step reads the rows of this one, and the output has only those of the last step; name it in " +
-					"a later step (from, with or union), or take it out"})
+	written := []string{}
+	for _, o := range j.Written() {
+		if written = append(written, o.From); o.From != "" {
+			if at, ok := byName[o.From]; ok {
+				read[at] = true
+			}
+		}
+	}
+	last := j.lastStep()
+	for i, r := range read[:last+1] {
+		switch d := (&Diagnostic{File: j.file, Location: j.Location(StepPath(i)), Step: StepName(j.Steps, i)}); {
+		case r || i == last && slices.Contains(written, ""):
+		case i == last:
+			d.Msg = "no output has the rows of this step; name it in an output (from), or take it out"
+			faults = append(faults, d)
+		default:
+			d.Msg = "no step reads the rows of this one, and the output has only those of the last step; name it in " +
+				"a later step (from, with or union), or take it out"
+			if len(j.Outputs) > 0 {
+				d.Msg = "no step reads the rows of this one, and no output has them; name it in a later step (from, " +
+					"with or union) or an output (from), or take it out"
+			}
+			faults = append(faults, d)
 		}
 	}
 	return faults
 }
 
-// CheckOutput lists the mistakes in the output of the job.
+// lastStep returns the position of the last step that the user wrote, -1 if there is none.
+func (j *Job) lastStep() int {
+	last := len(j.Steps) - 1
+	for _, c := range j.checks {
+		last = min(last, c.first-1)
+	}
+	return last
+}
+
+// CheckOutput lists the mistakes in the outputs of the job.
 func (j *Job) CheckOutput() (faults Diagnostics) {
-	path, key := j.Output.Path()
+	add := func(at, format string, args ...any) {
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(at), Step: "output",
+			Msg: fmt.Sprintf(format, args...)})
+	}
+	if path, _ := j.Output.Path(); len(j.Outputs) > 0 && (path != "" || j.Output.From != "") {
+		add("output", "the job has output and outputs; put all outputs into the list")
+	}
+	names := keys(j.Sources)
+	for i := range j.Steps[:j.lastStep()+1] {
+		names = append(names, StepName(j.Steps, i))
+	}
+	paths := make([]string, len(j.Written()))
+	for i, o := range j.Written() {
+		at := j.OutputPath(i)
+		faults = append(faults, j.checkOutput(o, at)...)
+		if o.From != "" && !slices.Contains(names, o.From) {
+			add(at+".from", "there is no source or step named %q%s", o.From, DidYouMean(o.From, names))
+		}
+		path, key := o.Path()
+		if isAddress(path) && len(j.Outputs) > 1 {
+			add(at+"."+key, "%s: an output in an object store cannot be one of several outputs, which appear "+
+				"together or not at all; make it the output of a job of its own", store.Display(path))
+		}
+		if path == "" || isAddress(path) {
+			continue
+		}
+		if path == sinktext.Standard && key != "parquet" {
+			if len(j.Outputs) > 1 {
+				add(at+"."+key, "standard output cannot be one of several outputs, which appear together or not at "+
+					"all; name a file")
+			}
+			continue
+		}
+		if whole, err := filepath.Abs(path); err == nil {
+			paths[i] = whole
+		}
+		for k, other := range paths[:i] {
+			if other == paths[i] || within(paths[i], other) || within(other, paths[i]) {
+				add(at+"."+key, "%s is, or is in, another output of the job, %s; name another path", path,
+					j.Written()[k].pathOf())
+			}
+		}
+	}
+	return faults
+}
+
+// within reports whether a path is below a folder.
+func within(path, folder string) bool {
+	return folder != "" && path != "" && strings.HasPrefix(path, folder+string(filepath.Separator))
+}
+
+func (o Output) pathOf() string {
+	path, _ := o.Path()
+	return path
+}
+
+// checkOutput lists the mistakes in one output. at is its path in the job.
+func (j *Job) checkOutput(o Output, at string) (faults Diagnostics) {
+	path, key := o.Path()
 	add := func(key string, err error, format string, args ...any) {
-		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output" + key), Step: "output",
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(at + key), Step: "output",
 			Msg: fmt.Sprintf(format, args...), Err: err})
 	}
 	if path == "" {
-		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"),
-			Msg: "the job has no output; give it output: {parquet: PATH}"})
+		msg := "the job has no output; give it output: {parquet: PATH}"
+		if len(j.Outputs) > 0 {
+			msg = "the output has no path; give it parquet: PATH, csv: PATH or json: PATH"
+		}
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(at), Msg: msg})
 	}
 	if isAddress(path) {
 		if err := store.CheckOutput(path); err != nil {
@@ -271,11 +363,11 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 			return faults
 		}
 	}
-	if key, msg := j.Output.checkFormat(); msg != "" {
+	if key, msg := o.checkFormat(); msg != "" {
 		add(key, nil, "%s", msg)
 		return faults
 	}
-	if opt, ok := j.Output.Text(); ok {
+	if opt, ok := o.Text(); ok {
 		if err := opt.Check(); err != nil {
 			add("", nil, "%v", err)
 		}
@@ -289,14 +381,14 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 			"file, or write csv: - or json: -")
 		return faults
 	}
-	opt := j.Output.Options
+	opt := o.Options
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output"), Step: "output",
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(at), Step: "output",
 			Msg: err.Error()})
 	}
-	if err := sinkparquet.CheckTarget(string(j.Output.Parquet), opt); err != nil {
-		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location("output.parquet"), Step: "output",
+	if err := sinkparquet.CheckTarget(string(o.Parquet), opt); err != nil {
+		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(at + ".parquet"), Step: "output",
 			Msg: err.Error(), Err: err})
 	}
 	return faults

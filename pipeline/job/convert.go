@@ -39,6 +39,18 @@ func (j *Job) ToSQL(form SQLForm) (string, error) {
 	}
 	c := &converter{job: j, form: form, relations: map[string]string{}, readers: readers(j.Steps)}
 	c.named = slices.ContainsFunc(j.Steps, func(s Step) bool { return s.SQL != "" })
+	if len(j.Outputs) > 0 {
+		c.faultf("outputs", "output", "several outputs that appear together have no form in SQL, where each COPY is a "+
+			"run of its own; convert a job with one output")
+	} else if j.Output.From != "" && !slices.Equal(j.WrittenSteps(), j.LastStep()) {
+		c.faultf("output.from", "output", "the output of a step that is not the last one has no form in SQL; make "+
+			"it the last step")
+	}
+	for i := range j.Steps {
+		if j.Steps[i].Expect != nil {
+			c.faultf(StepPath(i)+".expect", StepName(j.Steps, i), "an expectation has no form in SQL; take it out")
+		}
+	}
 	for _, name := range sortedKeys(j.Sources) {
 		c.source(name)
 	}

@@ -30,6 +30,7 @@ type Job struct {
 	Steps       []Step            `yaml:"steps" doc:"Operations, in order. A step reads the previous step unless it has from."`
 	Query       Path              `yaml:"query" doc:"File with an SQL query, in place of steps, as in query: report.sql. Its tables are the sources, and Parquet files by their paths in quotes, relative to the job file. Its parameters, such as $day, are the variables of the job."`
 	Output      Output            `yaml:"output" doc:"Destination of the last step's rows."`
+	Outputs     []Output          `yaml:"outputs" doc:"Several outputs, in place of output. They share their steps, and appear together or not at all."`
 
 	// file is the path of the job file, for errors; empty for a job built in Go.
 	file string
@@ -48,6 +49,8 @@ type Job struct {
 	named map[string]bool
 	// values maps parts of expressions to the values of their variables.
 	values syntax.Values
+	// checks are the expectations of the steps, once WithChecks has made steps of them.
+	checks []Check
 }
 
 // Values returns the values of the variables in the job's expressions, such as ${day}.
@@ -151,18 +154,19 @@ type SchemaColumn struct{ Name, Type string }
 
 // Step is one relation: an input and exactly one operation on it.
 type Step struct {
-	Name     string   `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
-	From     string   `yaml:"from" doc:"Source or step to read. The default is the previous step, or the only source."`
-	Filter   string   `yaml:"filter" sql:"true" doc:"SQL condition. The rows on which it is true remain."`
-	Select   Columns  `yaml:"select" sql:"true" doc:"Columns of the result: SQL expressions, 'expression as name', {name: expression}, or '*' for all, as in '* exclude (a) replace (b + 1 as b) rename (c as d)'."`
-	Distinct Columns  `yaml:"distinct" sql:"true" doc:"Columns as in select; of equal rows one remains (SELECT DISTINCT). true or '*' means all columns."`
-	Qualify  string   `yaml:"qualify" sql:"true" doc:"SQL condition over window functions, as in row_number() over (partition by a order by b) <= 3. The rows on which it is true remain. It is a step of its own, or part of a step with select or distinct, whose columns it may use by name."`
-	SQL      string   `yaml:"sql" sql:"true" doc:"SQL query whose tables are sources, earlier steps, and Parquet files by their paths in quotes, as in SELECT count(*) FROM 'x/*.parquet'. CREATE VIEW and CREATE TEMP TABLE may stand before it."`
-	Join     *Join    `yaml:"join" doc:"Join with another source or step."`
-	Group    *Group   `yaml:"group" doc:"One row for each group, with aggregates."`
-	Sort     []string `yaml:"sort" sql:"true" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
-	Limit    *Limit   `yaml:"limit" doc:"Keeps only the first rows: a number, or {count, offset}."`
-	Union    []string `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
+	Name     string        `yaml:"name" doc:"Name by which later steps and errors refer to the step."`
+	From     string        `yaml:"from" doc:"Source or step to read. The default is the previous step, or the only source."`
+	Filter   string        `yaml:"filter" sql:"true" doc:"SQL condition. The rows on which it is true remain."`
+	Select   Columns       `yaml:"select" sql:"true" doc:"Columns of the result: SQL expressions, 'expression as name', {name: expression}, or '*' for all, as in '* exclude (a) replace (b + 1 as b) rename (c as d)'."`
+	Distinct Columns       `yaml:"distinct" sql:"true" doc:"Columns as in select; of equal rows one remains (SELECT DISTINCT). true or '*' means all columns."`
+	Qualify  string        `yaml:"qualify" sql:"true" doc:"SQL condition over window functions, as in row_number() over (partition by a order by b) <= 3. The rows on which it is true remain. It is a step of its own, or part of a step with select or distinct, whose columns it may use by name."`
+	SQL      string        `yaml:"sql" sql:"true" doc:"SQL query whose tables are sources, earlier steps, and Parquet files by their paths in quotes, as in SELECT count(*) FROM 'x/*.parquet'. CREATE VIEW and CREATE TEMP TABLE may stand before it."`
+	Join     *Join         `yaml:"join" doc:"Join with another source or step."`
+	Group    *Group        `yaml:"group" doc:"One row for each group, with aggregates."`
+	Sort     []string      `yaml:"sort" sql:"true" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
+	Limit    *Limit        `yaml:"limit" doc:"Keeps only the first rows: a number, or {count, offset}."`
+	Expect   []Expectation `yaml:"expect" doc:"What must be true of the rows of this step. If it is not, the run fails with exit code 3, and nothing is written."`
+	Union    []string      `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
 }
 
 // Join joins the step's input, which is the left side, with another relation.
@@ -194,11 +198,12 @@ type Limit struct {
 	Offset int64 `yaml:"offset" doc:"Number of rows to skip first."`
 }
 
-// Output is the destination of the result, which is the rows of the last step.
+// Output is a destination of the rows of a step.
 type Output struct {
-	Parquet             Path `yaml:"parquet" doc:"Parquet file to write. With files, rows_per_file or partition_by, or a / at the end, as in out/, it is a folder of files; a / alone makes files of about 128 MiB."`
-	CSV                 Path `yaml:"csv" doc:"CSV file to write, in place of parquet; - is standard output. A name that ends in .gz or .zst is compressed. Of the keys below, delimiter, header, nulls, overwrite and sync apply."`
-	JSON                Path `yaml:"json" doc:"File of JSON lines to write, in place of parquet: an object for each row. Otherwise as csv, without delimiter, header and nulls."`
+	From                string `yaml:"from" doc:"Source or step whose rows are written. The default is the last step."`
+	Parquet             Path   `yaml:"parquet" doc:"Parquet file to write. With files, rows_per_file or partition_by, or a / at the end, as in out/, it is a folder of files; a / alone makes files of about 128 MiB."`
+	CSV                 Path   `yaml:"csv" doc:"CSV file to write, in place of parquet; - is standard output. A name that ends in .gz or .zst is compressed. Of the keys below, delimiter, header, nulls, overwrite and sync apply."`
+	JSON                Path   `yaml:"json" doc:"File of JSON lines to write, in place of parquet: an object for each row. Otherwise as csv, without delimiter, header and nulls."`
 	TextOptions         `yaml:",inline"`
 	sinkparquet.Options `yaml:",inline"`
 }
@@ -208,6 +213,22 @@ type TextOptions struct {
 	Delimiter string `yaml:"delimiter" doc:"CSV: the character between fields. The default is a comma, in a .tsv file a tab."`
 	Header    *bool  `yaml:"header" doc:"CSV: whether the first line has the names of the columns. The default is true."`
 	Null      string `yaml:"nulls" doc:"CSV: the text of a null. The default is no text; an empty text is then in quotes."`
+}
+
+// Written returns the outputs of the job.
+func (j *Job) Written() []Output {
+	if len(j.Outputs) > 0 {
+		return j.Outputs
+	}
+	return []Output{j.Output}
+}
+
+// OutputPath returns the path of output i of Written, for Location.
+func (j *Job) OutputPath(i int) string {
+	if len(j.Outputs) > 0 {
+		return fmt.Sprintf("outputs[%d]", i)
+	}
+	return "output"
 }
 
 // Path returns the path of an output, whatever its format, and the key that has it.

@@ -29,10 +29,12 @@ func reference() string {
 		{"spill", reflect.TypeFor[Spill]()},
 		{"sources: a source", reflect.TypeFor[Source]()},
 		{"steps: a step", reflect.TypeFor[Step]()},
+		{"expect: an expectation", reflect.TypeFor[Expectation]()},
+		{"rows", reflect.TypeFor[RowBounds]()},
 		{"join", reflect.TypeFor[Join]()},
 		{"group", reflect.TypeFor[Group]()},
 		{"limit", reflect.TypeFor[Limit]()},
-		{"output", reflect.TypeFor[Output]()},
+		{"output, outputs: an output", reflect.TypeFor[Output]()},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n| key | value | |\n|---|---|---|\n", s.title)
 		for _, f := range structFields(s.typ) {
@@ -61,6 +63,10 @@ func valueName(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[Columns]():
 		return "columns"
+	case reflect.TypeFor[Values]():
+		return "list: text"
+	case reflect.TypeFor[RowBounds]():
+		return "rows"
 	case reflect.TypeFor[ColumnTypes]():
 		return "types by name"
 	case reflect.TypeFor[Partitions]():

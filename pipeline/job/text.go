@@ -45,7 +45,11 @@ func (j *Job) LocationIn(path, text string, offset int) (Location, bool) {
 	if !ok {
 		return Location{}, false
 	}
-	offset += max(strings.Index(o.value, text), 0)
+	if at := strings.Index(o.value, text); at > 0 {
+		offset += at
+	} else if at < 0 {
+		offset -= max(strings.Index(text, o.value), 0) // the condition of an expectation is a part of its filter
+	}
 	start := j.locations[path]
 	lines := strings.SplitAfter(j.source, "\n")
 	if start.Line < 1 || start.Line > len(lines) {

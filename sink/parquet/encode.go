@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -38,6 +39,8 @@ type encoder struct {
 	hashed       scratch
 	filter       scratch
 
+	reps, defs []byte // levels of the entries of a leaf of a nested column, or nil
+
 	pageScratch
 	counted  int64 // bytes of pageScratch that the lease pays for
 	block    [blockRows]int32
@@ -59,6 +62,7 @@ type encodedChunk struct {
 	perPage     []bounds
 	nullPages   []bool
 	nullCounts  []int64
+	leaves      []*encodedChunk // of a nested column, which has nothing else
 }
 
 // moveTo adds the position of the chunk in the file to its offsets.
@@ -84,6 +88,9 @@ func (k *encodedChunk) forgetIndexes() {
 
 // encode encodes one column of a row group, which is in several ranges.
 func (e *encoder) encode(c *column, ranges []rowRange, rows int) (*encodedChunk, error) {
+	if c.node != nil {
+		return e.encodeNested(c, ranges)
+	}
 	k := &encodedChunk{pages: blob{lease: e.lease}}
 	defer e.count()
 	if err := e.fill(k, c, ranges, rows); err != nil {
@@ -123,9 +130,13 @@ func (e *encoder) fill(k *encodedChunk, c *column, ranges []rowRange, rows int) 
 
 // begin begins the metadata of a chunk.
 func (k *encodedChunk) begin(c *column, codec compressor, rows int) {
+	path := c.path
+	if path == nil {
+		path = []string{c.field.Name}
+	}
 	k.meta = format.ColumnMetaData{
 		Type:                 c.physical,
-		PathInSchema:         thrift.Slice[string]{c.field.Name},
+		PathInSchema:         path,
 		Codec:                codec.CompressionCodec(),
 		NumValues:            int64(rows),
 		DictionaryPageOffset: -1,
@@ -162,24 +173,46 @@ type pageWriter struct {
 	valid  []byte // nil when no row is null
 	rows   int
 	row    int // first row of the next page
+	begun  int // rows before it, of the leaf of a nested column, whose rows are entries
 }
 
 // next returns the end of the next page's rows, of which there are at most n, and the number of its
 // non-null values.
 func (p *pageWriter) next(n int) (to, count int) {
 	to = min(p.rows, p.row+n)
+	for !p.endsRow(to) {
+		to++
+	}
 	if p.valid == nil {
 		return to, to - p.row
 	}
 	return to, countBits(p.valid, p.row, to-p.row)
 }
 
+// endsRow reports whether an entry is the first one of a row, or the end. Pages of a leaf of a nested column have whole
+// rows, as the page index requires.
+func (p *pageWriter) endsRow(entry int) bool {
+	return p.reps == nil || entry == p.rows || p.reps[entry] == 0
+}
+
 // begin starts the body of the page with the rows up to to.
-func (p *pageWriter) begin(to int) {
+func (p *pageWriter) begin(to int) (err error) {
 	p.body = p.body[:0]
-	if p.column.field.Nullable {
-		p.body = levels(p.body, p.valid, p.row, to, &p.packed)
+	if p.column.path == nil {
+		if p.column.field.Nullable {
+			p.body = levels(p.body, p.valid, p.row, to, &p.packed)
+		}
+		return nil
 	}
+	if p.column.maxRep > 0 {
+		if p.body, err = appendLevels(p.body, p.reps[p.row:to], p.column.maxRep, &p.packed); err != nil {
+			return err
+		}
+	}
+	if p.column.maxDef > 0 {
+		p.body, err = appendLevels(p.body, p.defs[p.row:to], p.column.maxDef, &p.packed)
+	}
+	return err
 }
 
 // rowsPerPage returns the rows of a page of fixed-width values, a multiple of eight.
@@ -224,7 +257,9 @@ func (p *pageWriter) fixed(ranges []rowRange, count int) error {
 	at := 0
 	for p.row < p.rows {
 		to, n := p.next(p.rowsPerPage(width))
-		p.begin(to)
+		if err := p.begin(to); err != nil {
+			return err
+		}
 		part := plain[at*width : (at+n)*width]
 		b := p.column.fixedBounds(part, n)
 		switch encoding {
@@ -298,7 +333,9 @@ func (p *pageWriter) booleans(ranges []rowRange, count int) error {
 	at = 0
 	for p.row < p.rows {
 		to, n := p.next(max(8, p.pageRows&^7))
-		p.begin(to)
+		if err := p.begin(to); err != nil {
+			return err
+		}
 		head := len(p.body)
 		p.body = append(p.body, make([]byte, (n+7)/8)...)
 		gpu.AppendBits(p.body[head:], 0, dense, at, n)
@@ -352,7 +389,9 @@ func (p *pageWriter) variableCoded(codes []int32) error {
 	at := 0
 	for p.row < p.rows {
 		to, n := p.next(p.rowsPerPage(4))
-		p.begin(to)
+		if err := p.begin(to); err != nil {
+			return err
+		}
 		b, err := p.codedBounds(codes[at : at+n])
 		if err != nil {
 			return err
@@ -404,7 +443,9 @@ func (p *pageWriter) variablePlain(ranges []rowRange, count int) (err error) {
 	t := p.column.field.Type
 	flush := func(to, n int) error {
 		// The values were collected in plain. The levels come before them.
-		p.begin(to)
+		if err := p.begin(to); err != nil {
+			return err
+		}
 		p.body = append(p.body, p.plain...)
 		p.plain = p.plain[:0]
 		if b.any {
@@ -437,11 +478,11 @@ func (p *pageWriter) variablePlain(ranges []rowRange, count int) (err error) {
 					j = int(codes[i])
 				}
 				value := chars[offsets[j]:offsets[j+1]]
-				if len(value) > maxPage {
+				if len(value) > maxPage || p.column.path != nil && len(p.plain) > maxPage-len(value)-4 {
 					return gpu.Exceeded("column %q has a value of %d bytes, more than a Parquet page can hold",
 						p.column.field.Name, len(value))
 				}
-				if len(p.plain)+4+len(value) > max(p.pageBytes, 4+len(value)) {
+				if len(p.plain)+4+len(value) > max(p.pageBytes, 4+len(value)) && p.endsRow(row) {
 					if err := flush(row, n); err != nil {
 						return err
 					}
@@ -456,7 +497,7 @@ func (p *pageWriter) variablePlain(ranges []rowRange, count int) (err error) {
 				n++
 			}
 			row++
-			if row-p.row >= p.pageRows {
+			if row-p.row >= p.pageRows && p.endsRow(row) {
 				if err := flush(row, n); err != nil {
 					return err
 				}
@@ -505,8 +546,13 @@ func (p *pageWriter) dataPage(to, n int, b bounds, encoding format.Encoding) err
 	if err := p.page(dataHead(to-p.row, encoding), p.body); err != nil {
 		return err
 	}
-	k.addPage(p.column, encoding, dataPage{start: start, size: k.pages.size - start, row: p.row, rows: to - p.row,
+	k.addPage(p.column, encoding, dataPage{start: start, size: k.pages.size - start, row: p.begun, rows: to - p.row,
 		nulls: to - p.row - n, bounds: b})
+	if p.reps == nil {
+		p.begun = to
+	} else {
+		p.begun += bytes.Count(p.reps[p.row:to], []byte{0})
+	}
 	p.row = to
 	return nil
 }

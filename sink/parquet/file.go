@@ -211,8 +211,10 @@ func (w *fileWriter) footer(columnIndexes, offsetIndexes int64) ([]byte, error) 
 	for _, key := range slices.Sorted(maps.Keys(w.pairs)) {
 		tail.KeyValueMetadata = append(tail.KeyValueMetadata, format.KeyValue{Key: key, Value: w.pairs[key]})
 	}
-	for range w.columns {
-		tail.ColumnOrders = append(tail.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
+	for _, c := range w.columns {
+		for range max(len(c.leaves), 1) {
+			tail.ColumnOrders = append(tail.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
+		}
 	}
 	rest := len(out)
 	if out, err = appendThrift(out, &tail); err != nil {

@@ -191,6 +191,9 @@ func CheckColumns(s *gpu.Schema, opt Options) error {
 				phrase.Some(s.Names(), 20, ", "))
 		case s.Fields[i].Type.Kind == gpu.Bool:
 			return fmt.Errorf("bloom_filters names %q, a BOOLEAN: most row groups have both values; leave it out", name)
+		case s.Fields[i].Type.IsNested():
+			return fmt.Errorf("bloom_filters names %q, a %s: a nested column has no Bloom filter; leave it out", name,
+				s.Fields[i].TypeName())
 		}
 	}
 	seen := map[string]bool{}
@@ -206,7 +209,7 @@ func CheckColumns(s *gpu.Schema, opt Options) error {
 		case name == "":
 			return errors.New("partition_by names the column \"\", and a folder =… is not read as a column; give the " +
 				"column another name")
-		case s.Fields[i].Type.Kind == gpu.Binary:
+		case s.Fields[i].Type.Kind == gpu.Binary, s.Fields[i].Type.IsNested():
 			return fmt.Errorf("partition_by names %q, whose type %s has no text for the name of a folder", name,
 				s.Fields[i].TypeName())
 		}

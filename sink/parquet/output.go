@@ -98,6 +98,7 @@ type output struct {
 	parents   []string        // directories above target that were made for it, outermost first
 	manifest  manifest        // for a directory
 	folders   map[string]bool // that were made in the temporary directory
+	earlier   *os.File        // locked manifest of an earlier output, while that is replaced
 	// The access of files and folders in a directory: those of an earlier output.
 	fileAccess, folderAccess *staging.Access
 }
@@ -118,7 +119,9 @@ func newOutput(s storage, name string, overwrite, directory, sync bool) (*output
 			return nil, err
 		}
 	}
-	staging.Sweep(filepath.Dir(o.target))
+	if err := staging.Sweep(filepath.Dir(o.target)); err != nil {
+		return nil, err
+	}
 	if err = o.makeParents(filepath.Dir(o.target)); err == nil {
 		o.temporary, o.lock, err = s.stage(o.target, directory)
 	}
@@ -342,6 +345,64 @@ func sortParts(files []part) {
 	slices.SortFunc(files, func(a, b part) int { return strings.Compare(a.Name, b.Name) })
 }
 
+// stage completes the output under its temporary name. It returns the changes that give it its name.
+func (o *output) stage() ([]staging.Change, error) {
+	if err := o.finishDirectory(); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := o.storage.finish(o.temporary, o.target); err != nil {
+		return nil, err
+	}
+	c := staging.Change{Temporary: o.temporary, Target: o.target, Replace: o.overwrite, Sync: o.sync}
+	if o.directory {
+		if err := o.lockEarlier(); err != nil {
+			return nil, err
+		}
+		c.Verify = o.checkReplaced
+	}
+	if o.sync {
+		for _, dir := range o.parents {
+			if err := o.storage.syncDir(filepath.Dir(dir)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return []staging.Change{c}, nil
+}
+
+// published ends the output once it has its name.
+func (o *output) published() error {
+	o.unlockEarlier()
+	return o.lock.Close()
+}
+
+// lockEarlier locks the manifest of an earlier output. Other processes that replace or sweep that output wait for it.
+func (o *output) lockEarlier() error {
+	earlier, err := os.Open(filepath.Join(o.target, staging.LockName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if errors.Is(staging.Lock(earlier), staging.ErrLocked) {
+		earlier.Close()
+		return notReplaced(o.name, "is being replaced by another process")
+	}
+	o.earlier = earlier
+	return nil
+}
+
+func (o *output) unlockEarlier() {
+	if o.earlier != nil {
+		o.earlier.Close()
+		o.earlier = nil
+	}
+}
+
 // finishDirectory writes the manifest of a directory.
 func (o *output) finishDirectory() error {
 	if !o.directory {
@@ -368,16 +429,10 @@ func (o *output) finishDirectory() error {
 // replaceDirectory gives the output the name of an earlier output, and removes the earlier output.
 // It removes nothing else, whatever other processes do meanwhile.
 func (o *output) replaceDirectory() error {
-	// Other processes that replace or sweep the earlier output wait for its lock.
-	earlier, err := os.Open(filepath.Join(o.target, staging.LockName))
-	if err == nil {
-		defer earlier.Close()
-		if errors.Is(staging.Lock(earlier), staging.ErrLocked) {
-			return notReplaced(o.name, "is being replaced by another process")
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if err := o.lockEarlier(); err != nil {
 		return err
 	}
+	defer o.unlockEarlier()
 	old, undo, err := o.swapIn()
 	if err != nil {
 		return err
@@ -391,7 +446,7 @@ func (o *output) replaceDirectory() error {
 	// The output has its name. Remains of the earlier output that cannot be removed
 	// now are swept later.
 	o.lock.Close()
-	earlier.Close() // before it is removed, as in discard
+	o.unlockEarlier() // before it is removed, as in discard
 	_ = o.storage.remove(old)
 	return nil
 }
@@ -429,6 +484,7 @@ func (o *output) syncParents() error {
 
 // discard removes everything that was written, and the directories made for it.
 func (o *output) discard() error {
+	o.unlockEarlier()
 	o.lock.Close() // first, because NFS keeps an open file in its folder
 	err := o.storage.remove(o.temporary)
 	o.removeParents()

@@ -20,6 +20,12 @@ type column struct {
 	dictionary bool // the column may have one
 	bloom      bool // row groups have a Bloom filter of the column
 	split      bool // floats that are not codes are streams of bytes; see chooseSplit
+	// Of a leaf of a nested column: its path in the schema, and its greatest levels.
+	path           []string
+	maxDef, maxRep uint8
+	// Of a nested column: its schema and its leaves.
+	node   *node
+	leaves []column
 }
 
 // newColumn maps a field to Parquet. Decimals are stored as DuckDB and Arrow expect them:
@@ -58,6 +64,10 @@ func newColumn(f gpu.Field) (column, error) {
 		if c.isUUID() {
 			set(format.FixedLenByteArray, 16)
 		}
+	case gpu.List, gpu.Struct, gpu.Map:
+		var err error
+		c.node, err = c.nestedNode(f, nil, 0, 0)
+		return c, err
 	default:
 		return c, fmt.Errorf("column %q has type %v, which cannot be written to Parquet", f.Name, t)
 	}

@@ -62,7 +62,7 @@ type Writer struct {
 	end context.CancelCauseFunc
 }
 
-var _ sink.Sink = (*Writer)(nil)
+var _ sink.Staged = (*Writer)(nil)
 
 // destination has rows that go into one file after the other: all rows, or those of a partition.
 type destination struct {
@@ -163,6 +163,9 @@ func columnsOf(schema *gpu.Schema, opt Options) (out []column, err error) {
 		c.dictionary = opt.Dictionary == "auto" && (len(opt.DictionaryColumns) == 0 ||
 			slices.Contains(opt.DictionaryColumns, f.Name))
 		c.bloom = slices.Contains(opt.BloomFilters, f.Name)
+		for i := range c.leaves {
+			c.leaves[i].dictionary = c.dictionary
+		}
 		out = append(out, c)
 	}
 	return out, nil
@@ -217,7 +220,7 @@ func (g *group) release() {
 	g.brought = nil
 	for _, c := range g.chunks {
 		if c != nil {
-			c.pages.release()
+			c.release()
 		}
 	}
 }
@@ -516,6 +519,7 @@ func (w *Writer) layOut(g *group) error {
 	}
 	g.file = g.to.file
 	var err error
+	g.chunks = flat(g.chunks)
 	if g.starts, err = g.file.layOut(g.rows, g.chunks); err != nil {
 		return err
 	}
@@ -663,7 +667,10 @@ func (w *Writer) Commit(ctx context.Context) error {
 	if w.ended {
 		return errors.New("the sink has ended")
 	}
-	err := w.commit(ctx)
+	err := w.complete(ctx)
+	if err == nil {
+		err = w.out.publish(ctx)
+	}
 	if err != nil {
 		return errors.Join(err, w.Abort())
 	}
@@ -671,7 +678,34 @@ func (w *Writer) Commit(ctx context.Context) error {
 	return nil
 }
 
-func (w *Writer) commit(ctx context.Context) error {
+// Stage implements sink.Staged.
+func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
+	if w.ended {
+		return nil, errors.New("the sink has ended")
+	}
+	local, ok := w.out.(localTarget)
+	if !ok {
+		return nil, errors.Join(sink.ErrNotLocal, w.Abort())
+	}
+	err := w.complete(ctx)
+	var changes []staging.Change
+	if err == nil {
+		changes, err = local.stage()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Abort())
+	}
+	return changes, nil
+}
+
+// Published implements sink.Staged.
+func (w *Writer) Published() error {
+	w.ended = true
+	return w.out.(localTarget).published()
+}
+
+// complete writes everything that is left.
+func (w *Writer) complete(ctx context.Context) error {
 	if w.split != nil {
 		if err := w.divideRest(ctx); err != nil {
 			return err
@@ -702,10 +736,7 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := ends.Wait(); err != nil {
 		return err
 	}
-	if err := w.closeDevice(); err != nil {
-		return err
-	}
-	return w.out.publish(ctx)
+	return w.closeDevice()
 }
 
 // openEmpty makes a file with only a schema. In a partitioned output, which then has no folders, it
@@ -756,7 +787,11 @@ func schemaElements(columns []column) []format.SchemaElement {
 	out := []format.SchemaElement{{Name: "schema"}}
 	out[0].NumChildren.Set(int32(len(columns)))
 	for i := range columns {
-		out = append(out, columns[i].element())
+		if c := &columns[i]; c.node != nil {
+			out = append(out, c.node.elements()...)
+		} else {
+			out = append(out, c.element())
+		}
 	}
 	return out
 }

@@ -46,7 +46,9 @@ func Create(path string, overwrite bool) (*Output, error) {
 	if err := CheckFile(target, overwrite); err != nil {
 		return nil, err
 	}
-	Sweep(filepath.Dir(target))
+	if err := Sweep(filepath.Dir(target)); err != nil {
+		return nil, err
+	}
 	f, err := File(target)
 	if err != nil {
 		return nil, err
@@ -82,6 +84,20 @@ func (o *Output) Commit(sync bool) (err error) {
 		}
 	}
 	return o.Close()
+}
+
+// Stage completes the file under its temporary name, and returns the change that gives it its name. With sync it waits
+// until the file is on disk.
+func (o *Output) Stage(sync bool) (Change, error) {
+	if sync {
+		if err := o.Sync(); err != nil {
+			return Change{}, err
+		}
+	}
+	if err := CheckFile(o.target, o.overwrite); err != nil {
+		return Change{}, err
+	}
+	return Change{Temporary: o.Name(), Target: o.target, Replace: o.overwrite, Sync: sync}, Finish(o.Name(), o.target)
 }
 
 // Abort removes the temporary.

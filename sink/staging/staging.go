@@ -168,15 +168,21 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Sweep removes the temporaries in a folder whose process has ended. It leaves those that
-// it cannot remove for the next time.
-func Sweep(folder string) {
+// Sweep removes the temporaries in a folder whose process has ended, once it has recovered the changes of such
+// processes (see Commit). It leaves those that it cannot remove for the next time. The error is that of Recover.
+func Sweep(folder string) error {
+	left, err := recoverIn(folder)
+	if err != nil {
+		return err
+	}
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
-		if temporary.MatchString(e.Name()) {
-			sweep(filepath.Join(folder, e.Name()), e.IsDir())
+		path, err := filepath.Abs(filepath.Join(folder, e.Name()))
+		if err == nil && temporary.MatchString(e.Name()) && !left[path] {
+			sweep(path, e.IsDir())
 		}
 	}
+	return nil
 }
 
 func sweep(path string, folder bool) {

@@ -34,13 +34,17 @@ func TestTargetsHaveNamesAsLongAsTheSystemAllows(t *testing.T) {
 		path, lock, err := Folder(target)
 		require.NoError(t, err)
 		require.NoError(t, lock.Close())
-		Sweep(dir)
+		require.NoError(t, Sweep(dir))
 		require.NoDirExists(t, path)
 		require.LessOrEqual(t, len(filepath.Base(Sibling(target, ".discarded-1"))), 255)
 	}
 }
 
 func TestMain(m *testing.M) {
+	if arguments := os.Getenv(killed); arguments != "" {
+		commitOrDie(arguments)
+		return
+	}
 	dir := os.Getenv(helper)
 	if dir == "" {
 		os.Exit(m.Run())
@@ -87,12 +91,12 @@ func temporaries(t *testing.T, dir string) (names []string) {
 func TestTemporariesOfAKilledProcessAreSweptAndThoseOfALivingOneAreNot(t *testing.T) {
 	dir := t.TempDir()
 	first, second := stageIn(t, dir), stageIn(t, dir)
-	Sweep(dir)
+	require.NoError(t, Sweep(dir))
 	require.Len(t, temporaries(t, dir), 4)
 	for i, cmd := range []*exec.Cmd{first, second} {
 		require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 		_ = cmd.Wait()
-		Sweep(dir)
+		require.NoError(t, Sweep(dir))
 		require.Len(t, temporaries(t, dir), 2-2*i)
 	}
 }
@@ -115,13 +119,13 @@ func TestSweepLeavesWhatIsNotATemporary(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(kept, name), nil, 0o666))
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(sub, ".e.gstream-0123456789ab.tmp"), 0o777))
-	Sweep(sub)
+	require.NoError(t, Sweep(sub))
 	entries, err := os.ReadDir(sub)
 	require.NoError(t, err)
 	require.Len(t, entries, 8, "only the empty folder went: %v", entries)
 	require.FileExists(t, outside)
 	require.FileExists(t, filepath.Join(kept, "of others"))
-	Sweep(filepath.Join(dir, "none"))
+	require.NoError(t, Sweep(filepath.Join(dir, "none")))
 }
 
 func TestTemporaryThatGotItsNameIsNotSwept(t *testing.T) {
@@ -130,7 +134,7 @@ func TestTemporaryThatGotItsNameIsNotSwept(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(f.Name(), filepath.Join(dir, "out")))
 	require.NoError(t, f.Close())
-	Sweep(dir)
+	require.NoError(t, Sweep(dir))
 	require.FileExists(t, filepath.Join(dir, "out"))
 }
 
@@ -149,7 +153,9 @@ func TestProcessesThatStageAndSweepDoNotDisturbEachOther(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					Sweep(dir)
+					if err := Sweep(dir); err != nil {
+						return err
+					}
 					for _, kept := range []string{f.Name(), lock.Name()} {
 						if _, err := os.Stat(kept); err != nil {
 							return err

@@ -100,6 +100,8 @@ func (e *encoder) column(c gpu.Column) appender {
 			}
 			return e.appendField(out, text)
 		}
+	case c.Type.IsNested() && json:
+		return func(out []byte, row int) []byte { return appendValue(out, c.ScalarAt(row)) }
 	case c.Type.Kind == gpu.Int64 && plain:
 		values := gpu.Values[int64](c.Data, n)
 		return func(out []byte, row int) []byte { return strconv.AppendInt(out, values[row], 10) }
@@ -122,17 +124,66 @@ func (e *encoder) column(c gpu.Column) appender {
 			return out
 		}
 	}
-	bare := c.Type.IsInteger() || c.Type.Kind == gpu.Bool || c.Type.Kind == gpu.Decimal
 	return func(out []byte, row int) []byte {
 		v := c.ScalarAt(row)
-		number := bare || c.Type.IsFloat() && !math.IsNaN(v.Float) && !math.IsInf(v.Float, 0)
-		if json && !number {
-			return appendJSON(out, v.String())
-		}
-		if json || number {
+		switch {
+		case json:
+			return appendValue(out, v)
+		case isNumber(v):
 			return append(out, v.String()...)
 		}
 		return e.appendField(out, []byte(v.String()))
+	}
+}
+
+// isNumber reports whether the text of a value is a number or truth value of JSON.
+func isNumber(v gpu.Scalar) bool {
+	return v.Type.IsInteger() || v.Type.Kind == gpu.Bool || v.Type.Kind == gpu.Decimal ||
+		v.Type.IsFloat() && !math.IsNaN(v.Float) && !math.IsInf(v.Float, 0)
+}
+
+// appendValue appends a value as JSON: lists as arrays, structs and maps as objects.
+func appendValue(out []byte, v gpu.Scalar) []byte {
+	switch {
+	case !v.Valid:
+		return append(out, "null"...)
+	case v.Type.IsNested():
+		return appendNested(out, v)
+	case isNumber(v):
+		return append(out, v.String()...)
+	case v.Type.Kind == gpu.Binary:
+		return appendJSON(out, string(appendBlob(nil, []byte(v.Str))))
+	}
+	return appendJSON(out, v.String())
+}
+
+func appendNested(out []byte, v gpu.Scalar) []byte {
+	children, ends := v.Type.Children(), "{}"
+	if v.Type.Kind == gpu.List {
+		ends = "[]"
+	}
+	out = append(out, ends[0])
+	rest := gpu.ElementsNested(v.Str)
+	for i := 0; ; i++ {
+		value, more, ok := gpu.NextNested(rest)
+		if !ok {
+			return append(out, ends[1])
+		}
+		if rest = more; i > 0 {
+			out = append(out, ',')
+		}
+		child := children[0]
+		switch v.Type.Kind {
+		case gpu.Struct:
+			child = children[i]
+			out = append(appendJSON(out, child.Name), ':')
+		case gpu.Map:
+			key, entry, _ := gpu.NextNested(gpu.ElementsNested(value))
+			out = append(appendJSON(out, gpu.ScalarNested(key, child.Type).String()), ':')
+			value, _, _ = gpu.NextNested(entry)
+			child = children[1]
+		}
+		out = appendValue(out, gpu.ScalarNested(value, child.Type))
 	}
 }
 

@@ -166,7 +166,7 @@ type Writer struct {
 	bytes    atomic.Int64
 }
 
-var _ sink.Sink = (*Writer)(nil)
+var _ sink.Staged = (*Writer)(nil)
 
 // task is a stride that is encoded.
 type task struct {
@@ -271,6 +271,43 @@ func (w *Writer) Commit(ctx context.Context) error {
 		err = w.exists()
 	}
 	return err
+}
+
+// Stage implements sink.Staged. Rows that went to standard output stay there.
+func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
+	w.end()
+	err := w.failed(ctx)
+	if w.file == nil {
+		return nil, err
+	}
+	var change staging.Change
+	if local, ok := w.file.(localFile); !ok {
+		err = errors.Join(err, sink.ErrNotLocal)
+	} else if err == nil {
+		change, err = local.Stage(w.opt.Sync)
+	}
+	if errors.Is(err, os.ErrExist) {
+		err = w.exists()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.remove())
+	}
+	return []staging.Change{change}, nil
+}
+
+// Published implements sink.Staged.
+func (w *Writer) Published() error {
+	f, ok := w.file.(localFile)
+	if w.file = nil; !ok {
+		return nil
+	}
+	return f.Close()
+}
+
+// localFile is a file that can get its name together with others.
+type localFile interface {
+	Stage(sync bool) (staging.Change, error)
+	Close() error
 }
 
 // end waits until everything is written.

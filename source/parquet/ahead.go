@@ -52,7 +52,7 @@ func (r *reader) readAhead(plan *stridePlan, i int, need int64) error {
 	for k := range plan.segments {
 		s := &plan.segments[k]
 		c := s.chunks[i]
-		if c.col.constant != nil || !isRemote(c.file.handle.path) {
+		if c.col.constant != nil || c.nested != nil || !isRemote(c.file.handle.path) {
 			continue
 		}
 		var err error
@@ -110,7 +110,7 @@ func (r *reader) readJoined(s *segment, i int) error {
 		return nil
 	}
 	near := slices.Clone(s.chunks)
-	near = slices.DeleteFunc(near, func(c *encodedChunk) bool { return c.col.constant != nil })
+	near = slices.DeleteFunc(near, func(c *encodedChunk) bool { return c.col.constant != nil || c.nested != nil })
 	slices.SortFunc(near, func(a, b *encodedChunk) int { return int(max(min(a.meta.start-b.meta.start, 1), -1)) })
 	at := slices.Index(near, s.chunks[i])
 	from, to := at, at+1

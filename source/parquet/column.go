@@ -66,20 +66,7 @@ func (b *columnDecoder) read(c *pageReader, at int) error {
 				return err
 			}
 		}
-		var err error
-		switch {
-		case m == 0:
-			err = b.readNulls(at, k)
-		case c.coded && c.dict.shared == nil:
-			err = badf("a data page needs a dictionary, but there is none")
-		case b.t.IsVar():
-			err = b.readVar(c, at, k, m)
-		case b.t.Kind == gpu.Bool:
-			err = b.readBool(c, at, k, m)
-		default:
-			err = b.readFixed(c, at, k, m)
-		}
-		if err != nil {
+		if err := b.append(c, at, k, m); err != nil {
 			return err
 		}
 		c.taken(k)
@@ -87,6 +74,21 @@ func (b *columnDecoder) read(c *pageReader, at int) error {
 		at += k
 	}
 	return nil
+}
+
+// append appends n rows of the current page that contain m values, whose validity is known.
+func (b *columnDecoder) append(c *pageReader, at, n, m int) error {
+	switch {
+	case m == 0:
+		return b.readNulls(at, n)
+	case c.coded && c.dict.shared == nil:
+		return badf("a data page needs a dictionary, but there is none")
+	case b.t.IsVar():
+		return b.readVar(c, at, n, m)
+	case b.t.Kind == gpu.Bool:
+		return b.readBool(c, at, n, m)
+	}
+	return b.readFixed(c, at, n, m)
 }
 
 // levels copies the definition levels of n rows into the validity bitmap, and returns the

@@ -13,7 +13,14 @@ import (
 
 // constantLeaf returns a column whose value is v in all rows of a file.
 func constantLeaf(field gpu.Field, v gpu.Scalar) leaf {
-	return leaf{field: field, as: field.Type, constant: &v, optional: !v.Valid}
+	return leaf{field: field, as: field.Type, constant: &v, optional: !v.Valid, maxDef: levelOf(!v.Valid)}
+}
+
+func levelOf(optional bool) uint8 {
+	if optional {
+		return 1
+	}
+	return 0
 }
 
 // constantChunk returns the chunk of a constant column in a row group.

@@ -32,6 +32,7 @@ type encodedChunk struct {
 	rows   int64      // rows of the chunk
 	wanted []rowRange // the rows that the scan reads, in order
 	dict   dictionary
+	nested *nestedChunk // has the pages of a nested column
 
 	mu   sync.Mutex
 	src  io.ReaderAt // open while pages are fetched
@@ -60,7 +61,8 @@ type page struct {
 
 	kind          format.PageType
 	encoding      format.Encoding
-	levelEncoding format.Encoding // of version 1 data pages
+	levelEncoding format.Encoding // of definition levels in version 1 data pages
+	repEncoding   format.Encoding // of repetition levels
 	values        int32
 	nulls         int32 // of version 2 data pages, like the lengths of levels
 	repBytes      int
@@ -103,6 +105,9 @@ func newChunkOf(ctx context.Context, lease *gpu.Lease, f *file, group int, col l
 	c := &encodedChunk{ctx: ctx, lease: lease, file: f, group: group, col: col, meta: m, rows: rows, wanted: wanted,
 		off: m.start, end: m.start + m.size}
 	c.left = c.wantedRows(0, rows)
+	if col.node != nil && col.constant == nil {
+		c.nested = newNestedChunk(c)
+	}
 	return c
 }
 
@@ -199,6 +204,9 @@ func (c *encodedChunk) close() {
 		p.release()
 	}
 	c.pages = nil
+	if c.nested != nil {
+		c.nested.discard()
+	}
 	c.closeWindow()
 	if p := c.dict.page; p != nil {
 		p.release()
@@ -560,6 +568,7 @@ func newPage(h *format.PageHeader) *page {
 	case h.Type == format.DataPage && h.DataPageHeader.Valid:
 		d := &h.DataPageHeader.V
 		p.encoding, p.levelEncoding, p.values = d.Encoding, d.DefinitionLevelEncoding, d.NumValues
+		p.repEncoding = d.RepetitionLevelEncoding
 	case h.Type == format.DataPageV2 && h.DataPageHeaderV2.Valid:
 		d := &h.DataPageHeaderV2.V
 		p.encoding, p.values, p.nulls = d.Encoding, d.NumValues, d.NumNulls

@@ -28,13 +28,17 @@ func expand(paths []string, opt OpenOptions) (*Listing, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no Parquet file is named: give a file, a pattern or a folder")
 	}
-	target, err := newOutputPath(opt.Output)
-	if err != nil {
-		return nil, err
+	var targets []*outputPath
+	for _, o := range opt.Outputs {
+		target, err := newOutputPath(o)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, target)
 	}
 	l := &Listing{versions: map[string]Version{}}
 	for _, p := range paths {
-		names, err := expandOne(opt.context(), p, target, l.versions)
+		names, err := expandOne(opt.context(), p, targets, l.versions)
 		if err != nil && !(opt.Optional && errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
@@ -43,13 +47,19 @@ func expand(paths []string, opt OpenOptions) (*Listing, error) {
 	return l, nil
 }
 
-func expandOne(ctx context.Context, path string, output *outputPath, versions map[string]Version) ([]string, error) {
+func expandOne(ctx context.Context, path string, outputs []*outputPath, versions map[string]Version) ([]string, error) {
 	if isRemote(path) {
-		return expandRemote(ctx, path, output, versions)
+		i := slices.IndexFunc(outputs, func(o *outputPath) bool { return o != nil && isRemote(o.path) })
+		if i < 0 {
+			return expandRemote(ctx, path, nil, versions)
+		}
+		return expandRemote(ctx, path, outputs[i], versions) // one that is remote is the only one
 	}
 	w := fileList{path: path, seen: map[string]bool{}, names: localNames{}}
-	if output != nil && !output.named(path) {
-		w.output = output
+	for _, output := range outputs {
+		if output != nil && !output.named(path) {
+			w.outputs = append(w.outputs, output)
+		}
 	}
 	var none string
 	info, err := os.Stat(path)
@@ -96,11 +106,12 @@ func (localNames) join(folder, name string) string              { return filepat
 
 // fileList collects files.
 type fileList struct {
-	path   string // the path that names the files
-	names  names
-	files  []string
-	seen   map[string]bool
-	output *outputPath // must not be among the files; nil if there is none
+	path  string // the path that names the files
+	names names
+	files []string
+	seen  map[string]bool
+	// outputs must not be among the files.
+	outputs []*outputPath
 }
 
 func (w *fileList) file(path string, info fs.FileInfo) error {

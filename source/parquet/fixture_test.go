@@ -526,16 +526,13 @@ func TestDecimalsOfEveryStorageAreEqual(t *testing.T) {
 	require.Equal(t, "0.99", got["int"][99].String())
 }
 
-func TestColumnsThatCannotBeReadAreNamedWithTheirTypes(t *testing.T) {
+func TestNestedColumnsAreRead(t *testing.T) {
 	table, err := Open(fixture("nested.parquet"), OpenOptions{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"id", "after", "half"}, table.Schema().Names())
-	types := map[string]string{}
-	for _, u := range table.Unreadable() {
-		types[u.Name] = u.Type + ": " + u.Reason
-	}
-	require.Equal(t, "BIGINT[]: it is nested", types["list"])
-	require.Equal(t, "STRUCT(a BIGINT, b STRUCT(c VARCHAR)): it is nested", types["struct"])
+	require.Equal(t, []string{"id", "list", "after", "struct", "half"}, table.Schema().Names())
+	require.Equal(t, "BIGINT[]", table.Schema().Fields[1].Type.String())
+	require.Equal(t, "STRUCT(a BIGINT, b STRUCT(c VARCHAR))", table.Schema().Fields[3].Type.String())
+	require.Empty(t, table.Unreadable())
 	got := mustScan(t, "nested.parquet", 7)
 	for i := range 20 {
 		require.EqualValues(t, i, got["id"][i].Int.Int64())
@@ -662,7 +659,7 @@ func TestInspectShowsNestedColumnsAndStatistics(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "list", info.Columns[1].Name)
 	require.Equal(t, "BIGINT[]", info.Columns[1].Type)
-	require.Contains(t, info.Columns[1].Unreadable, "nested")
+	require.Empty(t, info.Columns[1].Unreadable)
 	require.Equal(t, "struct.b.c", info.RowGroups[0].Chunks[4].Column)
 	require.Equal(t, "0", *info.RowGroups[0].Chunks[0].Min)
 	require.Equal(t, "19", *info.RowGroups[0].Chunks[0].Max)

@@ -50,10 +50,12 @@ type chunk struct {
 	start, size    int64 // bytes in the file: pages and their headers
 	rawSize        int64 // uncompressed bytes, from the footer
 	codec          format.CompressionCodec
-	dictionarySize int64 // bytes of the dictionary page
-	dataPages      int64 // 0 when unknown
-	uncoded        bool  // some data pages are known to have no codes
-	transcoded     bool  // some data pages may have an encoding that is converted to PLAIN
+	dictionarySize int64   // bytes of the dictionary page
+	dataPages      int64   // 0 when unknown
+	uncoded        bool    // some data pages are known to have no codes
+	transcoded     bool    // some data pages may have an encoding that is converted to PLAIN
+	values         int64   // entries of a leaf: more than rows if it is in a list
+	parts          []chunk // of the leaves of a nested column, whose sizes are added up
 	stats          chunkStats
 	columnIndex    extent
 	offsetIndex    extent
@@ -158,7 +160,8 @@ func readFile(ctx context.Context, address string, version *Version) (f *file, c
 	}
 	columns = slices.DeleteFunc(columns, func(c leaf) bool {
 		encrypted := slices.ContainsFunc(meta.RowGroups, func(g groupMeta) bool {
-			return c.leaf < len(g.Columns) && g.Columns[c.leaf].encrypted()
+			return c.leaf+max(len(c.parts), 1) <= len(g.Columns) && slices.ContainsFunc(
+				g.Columns[c.leaf:c.leaf+max(len(c.parts), 1)], func(k chunkMeta) bool { return k.encrypted() })
 		})
 		if encrypted {
 			refused = append(refused, source.Unreadable{Name: c.field.Name, Type: c.field.TypeName(),
@@ -193,11 +196,12 @@ func readFile(ctx context.Context, address string, version *Version) (f *file, c
 		g := &meta.RowGroups[i]
 		out := rowGroup{rows: g.NumRows, chunks: make([]chunk, len(columns))}
 		for j, c := range columns {
-			k, err := readChunk(&g.Columns[c.leaf], c, g.NumRows, meta.start, f.layout)
+			k, err := readChunks(g.Columns[c.leaf:], c, g.NumRows, meta.start, f.layout)
 			if err != nil {
 				return location{path: path, rowGroup: i, column: c.field.Name}.wrap(err)
 			}
-			if out.chunks[j] = k; j == 0 || k.size < out.smallest.size {
+			out.chunks[j] = k
+			if c.node == nil && c.path == nil && (out.smallest == nil || k.size < out.smallest.size) {
 				out.smallest, out.counted = &k, c
 			}
 		}
@@ -218,6 +222,35 @@ func readFile(ctx context.Context, address string, version *Version) (f *file, c
 	return f, columns, refused, nil
 }
 
+// readChunks checks the metadata of the column chunks of a column, which are the first of those.
+func readChunks(chunks []chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, error) {
+	if col.node == nil {
+		return readChunk(&chunks[0], col, rows, end, layout)
+	}
+	all := chunk{stats: chunkStats{nulls: -1}, values: rows}
+	if !col.optional {
+		all.stats.nulls = 0
+	}
+	for i, part := range col.parts {
+		k, err := readChunk(&chunks[i], part, rows, end, layout)
+		if err != nil {
+			return chunk{}, err
+		}
+		if i == 0 {
+			all.start, all.codec = k.start, k.codec
+		}
+		all.size += k.size
+		// The encoding of a value has a tag, and the width of its type.
+		decoded := k.values * int64(part.as.Width()+1)
+		if part.as.IsVar() {
+			decoded = k.rawSize + 3*k.values
+		}
+		all.rawSize += decoded + k.values
+		all.parts = append(all.parts, k)
+	}
+	return all, nil
+}
+
 // readChunk checks the metadata of a column chunk against its row group and its file. The footer of
 // the file begins at end. readChunk returns the parts that a scan needs.
 func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, error) {
@@ -228,9 +261,10 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 	if m.Type != col.physical {
 		return chunk{}, badf("its type is %v, in the schema %v", m.Type, col.physical)
 	}
-	if m.NumValues != rows {
+	if m.NumValues != rows && !(col.maxRep > 0 && m.NumValues > rows) {
 		return chunk{}, badf("it claims %d values for %d rows", m.NumValues, rows)
 	}
+	rows = m.NumValues
 	start := m.pagesStart()
 	if rows > 0 && (start < int64(len(magic)) || m.TotalCompressedSize <= 0 || start > end ||
 		m.TotalCompressedSize > end-start) {
@@ -248,7 +282,7 @@ func readChunk(c *chunkMeta, col leaf, rows, end int64, layout *layout) (chunk, 
 		return extent{off, n}
 	}
 	out := chunk{
-		start: start, size: max(m.TotalCompressedSize, 0), codec: m.Codec,
+		start: start, size: max(m.TotalCompressedSize, 0), codec: m.Codec, values: rows,
 		columnIndex: inside(c.ColumnIndexOffset, int64(c.ColumnIndexLength)),
 		offsetIndex: inside(c.OffsetIndexOffset, int64(c.OffsetIndexLength)),
 		stats:       col.chunkStats(&m.Statistics, rows),

@@ -67,7 +67,7 @@ func (l *Listing) of(kept []int) (some Listing) {
 // are strings.
 //
 // Values that do not have the type, and files with other partition columns, are a source.ErrData.
-// Paths that include opt.Output are an ErrOutput.
+// Paths that include one of opt.Outputs are an ErrOutput.
 func List(paths []string, opt OpenOptions) (*Listing, error) {
 	l, err := expand(paths, opt)
 	if err != nil {

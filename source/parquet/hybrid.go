@@ -16,6 +16,7 @@ const slack = 64
 type hybrid struct {
 	src   []byte // the input after the current run
 	width uint   // bits of a value, at most 32
+	top   uint8  // of definition levels of more than one bit: that of a value
 
 	left   int    // values left in the current run
 	repeat bool   // the run repeats value; otherwise it is packed
@@ -185,22 +186,25 @@ func (h *hybrid) one(i int) int32 {
 	return int32(binary.LittleEndian.Uint64(b) >> (bit % 8) & (1<<h.width - 1))
 }
 
-// allOnes reports whether the next n values are ones of a single repeated run. If they are, it
+// allOnes reports whether the next n definition levels are those of values, in a single repeated run. If they are, it
 // takes them.
 func (h *hybrid) allOnes(n int) bool {
 	if h.left == 0 && h.next() != nil {
 		return false // the decoding of the values will return the error
 	}
-	if !h.repeat || h.value != 1 || h.left < n {
+	if !h.repeat || h.value != max(uint32(h.top), 1) || h.left < n {
 		return false
 	}
 	h.left -= n
 	return true
 }
 
-// bitmap writes the next n values, which are single bits, to a bitmap from bit at on. It returns
+// bitmap writes the next n values, which are single bits or definition levels, to a bitmap from bit at on. It returns
 // the number of set bits.
 func (h *hybrid) bitmap(dst []byte, at, n int) (set int, err error) {
+	if h.width > 1 {
+		return h.defined(dst, at, n)
+	}
 	for n > 0 {
 		if h.left == 0 {
 			if err := h.next(); err != nil {
@@ -222,6 +226,28 @@ func (h *hybrid) bitmap(dst []byte, at, n int) (set int, err error) {
 		h.left -= k
 		at += k
 		n -= k
+	}
+	return set, nil
+}
+
+// defined is bitmap for definition levels of more than one bit.
+func (h *hybrid) defined(dst []byte, at, n int) (set int, err error) {
+	var levels [1024]uint8
+	for n > 0 {
+		k := min(n, len(levels))
+		if err := decode(h, levels[:k]); err != nil {
+			return 0, err
+		}
+		for i, v := range levels[:k] {
+			if v > h.top {
+				return 0, badf("a definition level of %d, at most %d are possible", v, h.top)
+			}
+			putBit(dst, at+i, v == h.top)
+			if v == h.top {
+				set++
+			}
+		}
+		at, n = at+k, n-k
 	}
 	return set, nil
 }

@@ -31,6 +31,16 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 	for _, g := range s.segments {
 		group, col, rows := &g.file.groups[g.group], &g.file.cols[column], g.to-g.from
 		k := &group.chunks[column]
+		if col.node != nil && col.constant == nil {
+			n := k.nestedMemory(col, rows, group.rows)
+			m.column += n.column + 4*(rows+1) + gpu.BitmapBytes(int(rows))
+			m.chunk += n.chunk
+			m.scratch = max(m.scratch, n.scratch)
+			if n.page > m.page {
+				m.page, m.of = n.page, g.file
+			}
+			continue
+		}
 		share := float64(rows) / float64(max(group.rows, 1))
 		dictionary := min(k.rawSize, 4*k.dictionarySize)
 		if col.as.IsVar() {
@@ -67,6 +77,20 @@ func (s *stridePlan) memory(column int, encoded bool) (m memory) {
 		}
 	}
 	m.chunk += shared // row groups follow one another
+	return m
+}
+
+// nestedMemory returns the memory for some rows of a nested column. A page of each leaf is decoded at a time.
+func (k *chunk) nestedMemory(col *leaf, rows, of int64) (m memory) {
+	m.column = 2 * int64(float64(k.rawSize)*float64(rows)/float64(max(of, 1)))
+	for i := range k.parts {
+		part := &k.parts[i]
+		p := part.largestPage(part.values, col.parts[i].physicalWidth())
+		page := p.fetched + p.decoded + p.scratch
+		m.chunk += min(part.size, int64(readAhead)) + slack + 4*part.dictionarySize + page + 1<<16
+		m.scratch = max(m.scratch, page)
+		m.page = max(m.page, 2*page)
+	}
 	return m
 }
 

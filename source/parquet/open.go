@@ -38,7 +38,7 @@ type OpenOptions struct {
 	// Output, if set, is the file or folder that the rows are written to. A folder or pattern that
 	// includes it is an error, because the next run would read the rows of this one. A path that
 	// names the output itself, or something in it, is allowed: the job then replaces its input.
-	Output *Output
+	Outputs []*Output
 }
 
 // context returns the context of the options.
@@ -69,7 +69,9 @@ func isRemote(path string) bool { return store.Scheme(path) != "" }
 // Table presents the files of one scan as one table. It implements source.Table. It keeps
 // no file open.
 type Table struct {
-	schema  *gpu.Schema
+	schema  *gpu.Schema // the columns, then those inside of structs
+	visible *gpu.Schema // the columns
+	inside  [][]string  // the paths of the others
 	files   []*file
 	refused []source.Unreadable
 	rows    int64
@@ -189,6 +191,7 @@ func emptyTable(schema *gpu.Schema) (*Table, error) {
 	}
 	t := &Table{schema: gpu.NewSchema(slices.Clone(schema.Fields)...), first: "no files",
 		snapshot: Snapshot{Schema: schema}}
+	t.visible = t.schema
 	for i := range t.schema.Fields {
 		t.schema.Fields[i].Nullable = true
 	}
@@ -196,7 +199,17 @@ func emptyTable(schema *gpu.Schema) (*Table, error) {
 }
 
 // Schema implements source.Table.
-func (t *Table) Schema() *gpu.Schema { return t.schema }
+func (t *Table) Schema() *gpu.Schema { return t.visible }
+
+// Inside implements source.Structs.
+func (t *Table) Inside() []source.Inside {
+	out := make([]source.Inside, len(t.inside))
+	for i, path := range t.inside {
+		at := t.visible.Len() + i
+		out[i] = source.Inside{Column: t.visible.Index(path[0]), Path: path[1:], Field: t.schema.Fields[at]}
+	}
+	return out
+}
 
 // Rows implements source.Table.
 func (t *Table) Rows() int64 { return t.rows }

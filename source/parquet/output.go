@@ -155,30 +155,30 @@ func inPattern(parts, names []string, folders bool) bool {
 
 // checkFolder returns an error for a folder that includes the output.
 func (w *fileList) checkFolder(path string) error {
-	if w.output == nil {
-		return nil
-	}
-	if names, ok := w.output.names(path); ok && inFolder(names) {
-		return w.output.refuse(w.path)
+	for _, o := range w.outputs {
+		if names, ok := o.names(path); ok && inFolder(names) {
+			return o.refuse(w.path)
+		}
 	}
 	return nil
 }
 
 // checkPattern returns an error for a pattern that includes the output below a folder.
 func (w *fileList) checkPattern(folder string, parts []string, folders bool) error {
-	if w.output == nil {
-		return nil
-	}
-	if names, ok := w.output.names(folder); ok && inPattern(parts, names, folders) {
-		return w.output.refuse(w.path)
+	for _, o := range w.outputs {
+		if names, ok := o.names(folder); ok && inPattern(parts, names, folders) {
+			return o.refuse(w.path)
+		}
 	}
 	return nil
 }
 
 // checkLink returns an error for a link to the output.
 func (w *fileList) checkLink(path string, mode fs.FileMode) error {
-	if w.output != nil && mode&fs.ModeSymlink != 0 && w.output.contains(path) {
-		return w.output.refuse(w.path)
+	for _, o := range w.outputs {
+		if mode&fs.ModeSymlink != 0 && o.contains(path) {
+			return o.refuse(w.path)
+		}
 	}
 	return nil
 }

@@ -45,15 +45,15 @@ func TestASourceThatIncludesTheOutputIsRefused(t *testing.T) {
 		{folder("other/sub"), "other other/** . elsewhere", "in link elsewhere/link.parquet"},
 	} {
 		for _, path := range strings.Fields(c.included) {
-			_, err := expand([]string{"in/a.parquet", path}, OpenOptions{Output: c.output})
-			require.ErrorIs(t, err, ErrOutput, "%s with %v", path, OpenOptions{Output: c.output})
+			_, err := expand([]string{"in/a.parquet", path}, OpenOptions{Outputs: []*Output{c.output}})
+			require.ErrorIs(t, err, ErrOutput, "%s with %v", path, OpenOptions{Outputs: []*Output{c.output}})
 			require.ErrorContains(t, err, path+": ")
 			require.ErrorContains(t, err, c.output.Path)
 		}
 		for _, path := range strings.Fields(c.others) {
-			_, err := expand([]string{path}, OpenOptions{Output: c.output})
+			_, err := expand([]string{path}, OpenOptions{Outputs: []*Output{c.output}})
 			if err != nil {
-				require.ErrorIs(t, err, os.ErrNotExist, "%s with %v", path, OpenOptions{Output: c.output})
+				require.ErrorIs(t, err, os.ErrNotExist, "%s with %v", path, OpenOptions{Outputs: []*Output{c.output}})
 			}
 		}
 	}

@@ -41,6 +41,7 @@ func (b *pageBuffers) release() {
 // pageState is a position in a page from which values can be taken. It is valid as long as the
 // buffers of the page. A copy is an independent position.
 type pageState struct {
+	reps      hybrid // repetition levels, if the leaf is in a list
 	levels    hybrid // definition levels, if hasLevels
 	hasLevels bool
 	coded     bool // values are codes into the dictionary
@@ -300,21 +301,38 @@ func (c *pageReader) dataPageV1(p *page) error {
 		return err
 	}
 	c.hasLevels = false
+	var levels []byte
+	if c.col.maxRep > 0 {
+		if p.repEncoding != format.RLE {
+			return badf("repetition levels have encoding %v, only RLE is supported", p.repEncoding)
+		}
+		if levels, b, err = takeLevels(b, "repetition"); err != nil {
+			return err
+		}
+		c.reps = hybrid{src: levels, width: levelBits(c.col.maxRep)}
+	}
 	if c.col.optional {
 		if p.levelEncoding != format.RLE {
 			return badf("definition levels have encoding %v, only RLE is supported", p.levelEncoding)
 		}
-		if len(b) < 4 {
-			return badf("a data page of %d bytes has no definition levels", len(b))
+		if levels, b, err = takeLevels(b, "definition"); err != nil {
+			return err
 		}
-		n := int(binary.LittleEndian.Uint32(b))
-		if n > len(b)-4 {
-			return badf("a data page claims %d bytes of definition levels in %d", n, len(b)-4)
-		}
-		c.setLevels(b[4:4+n], int(p.values))
-		b = b[4+n:]
+		c.setLevels(levels, int(p.values))
 	}
 	return c.setValues(p.encoding, b, int(p.values))
+}
+
+// takeLevels splits the levels of a page off, whose size is in front of them.
+func takeLevels(b []byte, kind string) (levels, rest []byte, err error) {
+	if len(b) < 4 {
+		return nil, nil, badf("a data page of %d bytes has no %s levels", len(b), kind)
+	}
+	n := int(binary.LittleEndian.Uint32(b))
+	if n > len(b)-4 {
+		return nil, nil, badf("a data page claims %d bytes of %s levels in %d", n, kind, len(b)-4)
+	}
+	return b[4 : 4+n], b[4+n:], nil
 }
 
 func (c *pageReader) dataPageV2(p *page) error {
@@ -322,17 +340,18 @@ func (c *pageReader) dataPageV2(p *page) error {
 	if rep < 0 || def < 0 || rep > len(b) || def > len(b)-rep || p.rawSize < rep+def {
 		return badf("a data page claims %d + %d bytes of levels in %d", rep, def, len(b))
 	}
-	levels, rest := b[rep:rep+def], b[rep+def:]
+	levels, rest := b[:rep+def], b[rep+def:]
 	if p.compressed {
 		var err error
 		if rest, err = c.decompress(levels, rest, p.rawSize-rep-def); err != nil {
 			return err
 		}
 		if p.decompressed(c.meta.codec) {
-			levels = c.bufs.body.buf.Bytes()[:def]
+			levels = c.bufs.body.buf.Bytes()[:rep+def]
 		}
 	}
-	c.hasLevels = false
+	c.reps = hybrid{src: levels[:rep], width: levelBits(c.col.maxRep)}
+	levels, c.hasLevels = levels[rep:], false
 	// If the levels and the count of nulls contradict each other, the levels are right. If there
 	// are no levels, only the count is used.
 	if c.col.optional && (def > 0 || p.nulls != 0) {
@@ -343,7 +362,7 @@ func (c *pageReader) dataPageV2(p *page) error {
 
 // setLevels starts the definition levels of a page, unless they are all ones.
 func (c *pageReader) setLevels(b []byte, rows int) {
-	c.levels = hybrid{src: b, width: 1}
+	c.levels = hybrid{src: b, width: max(levelBits(c.col.maxDef), 1), top: c.col.maxDef}
 	c.hasLevels = rows > 0 && !c.levels.allOnes(rows)
 }
 

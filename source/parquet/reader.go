@@ -152,6 +152,7 @@ type reader struct {
 	trace         func(string, time.Time)
 	slots         chan struct{}
 	workers       sync.WaitGroup
+	reads         readQueue
 
 	filter *filterFirst // decides which rows are read; nil without one
 
@@ -489,6 +490,9 @@ func (r *reader) count(i int, byDevice, byCPU int64, reason string) {
 // decodeColumn decodes column i of a stride.
 func (r *reader) decodeColumn(plan *stridePlan, i int, pages *pageReader) (col gpu.Column, err error) {
 	field := r.schema.Fields[i]
+	if field.Type.IsNested() {
+		return r.decodeNested(plan, i, pages)
+	}
 	d := columnDecoder{lease: pages.lease, t: field.Type, rows: plan.rows, encoded: r.encoded}
 	at := location{column: field.Name, rowGroup: -1}
 	defer func() {

@@ -12,7 +12,7 @@ import (
 // maxSchemaDepth bounds the nesting of a schema.
 const maxSchemaDepth = 64
 
-// leaf is a flat column of one file: its SQL type and its storage.
+// leaf is a column of one file: its SQL type and its storage.
 type leaf struct {
 	field gpu.Field
 	// as is the type of the column in the table. Values are widened to it.
@@ -26,6 +26,15 @@ type leaf struct {
 	ordered  bool // the file states that bounds are in the order of the type
 	// For a decimal in byte arrays that is read as DOUBLE.
 	precision, scale int
+	// The definition level of a value, and the number of lists around the leaf. They are 0 in a column that is not
+	// optional, and 1 and 0 in an optional one.
+	maxDef, maxRep uint8
+	// node and parts, the leaves, are set in a nested column. It has no physical type.
+	node  *nestedNode
+	parts []leaf
+	// path is set in a column inside of a struct, which is not a column of the table of its own; see leaf.paths. It
+	// begins with the name of the column of the table.
+	path []string
 }
 
 // widens reports whether the column has another type in the table than in the file.
@@ -49,8 +58,8 @@ func (c leaf) signedOrder() bool {
 	return false
 }
 
-// readSchema returns the flat columns of a schema, the top-level columns that cannot be
-// read, and the number of leaves.
+// readSchema returns the columns of a schema, then those inside of structs, the top-level columns that cannot be read,
+// and the number of leaves.
 func readSchema(elements []format.SchemaElement) (columns []leaf, refused []source.Unreadable, leaves int, err error) {
 	if len(elements) == 0 {
 		return nil, nil, 0, badf("the footer has no schema")
@@ -61,6 +70,7 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 		return nil, nil, 0, badf("the schema claims %d columns in %d elements", top, len(elements)-1)
 	}
 	names := topNames(elements)
+	var inside []leaf
 	for i := range top {
 		if w.next >= len(elements) {
 			return nil, nil, 0, badf("the schema ends early")
@@ -73,15 +83,25 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 		}
 		c := leaf{leaf: first, physical: e.Type.V, length: int(e.TypeLength.V),
 			optional: e.RepetitionType.V == format.Optional}
-		if e.NumChildren.V > 0 || !e.Type.Valid || e.RepetitionType.V == format.Repeated {
-			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]),
-				Reason: "it is nested"})
-			continue
+		if c.optional {
+			c.maxDef = 1
 		}
-		t, reason := columnType(e)
+		var t gpu.Type
+		var reason string
+		nested := e.NumChildren.V > 0 || !e.Type.Valid || e.RepetitionType.V == format.Repeated
+		if nested {
+			c, reason = nestedColumn(elements, start, first, name)
+		} else {
+			t, reason = columnType(e)
+		}
 		if reason != "" {
 			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]),
 				Reason: reason})
+			continue
+		}
+		if nested {
+			columns = append(columns, c)
+			inside = append(inside, c.paths([]string{name})...)
 			continue
 		}
 		c.field = gpu.Field{Name: name, Type: t, Nullable: c.optional, Annotation: annotation(e)}
@@ -98,7 +118,7 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 	if w.next != len(elements) {
 		return nil, nil, 0, badf("the schema has %d elements, its tree %d", len(elements), w.next)
 	}
-	return columns, refused, w.leaves, nil
+	return append(columns, inside...), refused, w.leaves, nil
 }
 
 // allNull returns a column that has only nulls. They are not read from the file.

@@ -108,33 +108,76 @@ func (r *reader) readTogether(plan *stridePlan, i int) error {
 	return nil
 }
 
+// readQueue is the chunks that wait to be read, in the order of the strides that want them. All cores read the first
+// ones, so that strides become ready one after the other and not all at the same time.
+type readQueue struct {
+	mu    sync.Mutex
+	reads []queuedRead
+}
+
+// queuedRead is a chunk to read.
+type queuedRead struct {
+	chunk *encodedChunk
+	of    *readBatch
+}
+
+// readBatch is the chunks of a column of a stride.
+type readBatch struct {
+	left atomic.Int64  // chunks that are not read yet
+	done chan struct{} // closed when there are none
+}
+
+func (q *readQueue) push(chunks []*encodedChunk) *readBatch {
+	b := &readBatch{done: make(chan struct{})}
+	b.left.Store(int64(len(chunks)))
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range chunks {
+		q.reads = append(q.reads, queuedRead{c, b})
+	}
+	return b
+}
+
+// readFirst reads the first chunk. It returns false if there is none.
+func (q *readQueue) readFirst() bool {
+	q.mu.Lock()
+	if len(q.reads) == 0 {
+		q.mu.Unlock()
+		return false
+	}
+	first := q.reads[0]
+	q.reads = q.reads[1:]
+	q.mu.Unlock()
+	first.chunk.readNow()
+	if first.of.left.Add(-1) == 0 {
+		close(first.of.done)
+	}
+	return true
+}
+
 // readAtOnce reads chunks into the memory of readInto. A core reads the page cache at 2 to 3 GB/s, so idle ones help.
 // If a read fails, the chunk is read again when its pages are wanted, and that error counts.
 func (r *reader) readAtOnce(chunks []*encodedChunk) {
-	var next atomic.Int64
-	var helpers sync.WaitGroup
-	var work func()
-	work = func() {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(chunks) {
-				return
-			}
-			if i+1 < len(chunks) {
-				select {
-				case r.slots <- struct{}{}:
-					helpers.Go(func() {
-						work()
-						<-r.slots
-					})
-				default:
-				}
-			}
-			chunks[i].readNow()
-		}
+	if len(chunks) == 0 {
+		return
 	}
-	work()
-	helpers.Wait()
+	b := r.reads.push(chunks)
+	for range len(chunks) - 1 {
+		select {
+		case r.slots <- struct{}{}:
+			r.workers.Go(func() {
+				defer func() { <-r.slots }()
+				for r.reads.readFirst() {
+				}
+			})
+			continue
+		default:
+		}
+		break
+	}
+	for b.left.Load() > 0 && r.reads.readFirst() {
+	}
+	<-b.done
 }
 
 // gzipPageMost is the number of bytes of output of a GZIP page that a device decodes. One lane decodes the symbols of a
@@ -151,6 +194,9 @@ var deviceCodecs = map[format.CompressionCodec]gpu.PageCodec{format.Uncompressed
 func leftToCPU(c leaf, meta *chunk) (reason string) {
 	if c.constant != nil {
 		return "a file lacks the column"
+	}
+	if c.node != nil || c.maxDef > 1 {
+		return "nested columns"
 	}
 	if _, ok := deviceCodecs[meta.codec]; !ok {
 		return "codec " + meta.codec.String()

@@ -21,7 +21,7 @@ func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
 		folded: map[string]int{}}
 	if u.given {
 		for _, f := range opt.Schema.Fields {
-			u.append(f, nil)
+			u.append(leaf{field: f}, nil)
 		}
 	}
 	at := make([][]int, len(files)) // for each column of each file, its position in the table
@@ -30,14 +30,15 @@ func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
 	}
 	for i, p := range l.Partitions {
 		if !u.given && !slices.ContainsFunc(u.columns, func(c unified) bool { return c.path == i }) {
-			u.append(p.Field, nil)
+			u.append(leaf{field: p.Field}, nil)
 		}
 	}
 	if !u.given && !u.strict {
 		u.mixUnreadable(at)
 		u.leaveOutMixed(at)
 	}
-	t.schema = &gpu.Schema{}
+	u.moveInside(at)
+	t.schema, t.visible = &gpu.Schema{}, &gpu.Schema{}
 	for _, c := range u.columns {
 		if u.given && c.from == nil && c.path < 0 {
 			u.faultf("no file has a column %q%s", c.field.Name, u.nearest(c.field.Name, files))
@@ -48,6 +49,11 @@ func (t *Table) unify(files [][]leaf, l *Listing, opt OpenOptions) error {
 	}
 	for _, c := range u.columns {
 		t.schema.Fields = append(t.schema.Fields, c.field)
+		if c.inside == nil {
+			t.visible = gpu.NewSchema(t.schema.Fields...)
+		} else {
+			t.inside = append(t.inside, c.inside)
+		}
 	}
 	if n := len(u.faults); n > maxFaults {
 		u.faults = append(u.faults[:maxFaults:maxFaults], fmt.Errorf("and %d more differences", n-maxFaults))
@@ -79,6 +85,8 @@ type unified struct {
 	field gpu.Field
 	from  *file // the first file that has the column in this type, or has the given column
 	path  int   // number of the partition column that provides the values; -1 if there is none
+	// inside is the path of a column inside of a struct; see leaf.paths.
+	inside []string
 	// mixed says why no type can represent the values of all files. It is nil if a type can.
 	mixed *source.Unreadable
 }
@@ -116,6 +124,9 @@ func (u *unifier) leaveOutMixed(at [][]int) {
 			continue
 		}
 		to[i] = -1
+		if c.inside != nil {
+			continue
+		}
 		u.table.refused = slices.DeleteFunc(u.table.refused,
 			func(r source.Unreadable) bool { return strings.EqualFold(r.Name, c.field.Name) })
 		u.table.refused = append(u.table.refused, *c.mixed)
@@ -134,6 +145,8 @@ func (u *unifier) leaveOutMixed(at [][]int) {
 func commonType(a, b gpu.Field) (gpu.Type, bool) {
 	s, t := a.Type, b.Type
 	switch {
+	case s.IsNested() || t.IsNested():
+		return s, s == t
 	case s.IsVar() && t.IsVar() && s.Kind != t.Kind:
 		return gpu.Of(gpu.Binary), a.Annotation != gpu.UUID && b.Annotation != gpu.UUID
 	case t.Kind == gpu.Bool:
@@ -157,12 +170,12 @@ func (u *unifier) add(f *file, columns []leaf) []int {
 	at := make([]int, len(columns))
 	own := make(map[string]bool, len(columns))
 	for _, c := range columns {
-		own[c.field.Name] = true
+		own[c.key()] = true
 	}
 	taken := map[int]bool{}
 	before := len(u.columns)
 	for i, c := range columns {
-		at[i] = u.find(c.field.Name, own)
+		at[i] = u.find(c.key(), own)
 		if at[i] >= 0 && !taken[at[i]] {
 			taken[at[i]] = true
 			u.merge(f, &u.columns[at[i]], c.field)
@@ -172,13 +185,13 @@ func (u *unifier) add(f *file, columns []leaf) []int {
 			at[i] = -1
 			continue
 		}
-		if u.strict && f != u.table.files[0] {
+		if u.strict && f != u.table.files[0] && c.path == nil {
 			u.faultf("%s has a column %q, but %s has none that can be read", f.path, c.field.Name,
 				u.table.files[0].path)
 		}
 		at[i] = len(u.columns)
 		taken[at[i]] = true
-		u.append(c.field, f)
+		u.append(c, f)
 	}
 	if len(u.columns) == before+len(columns) && before > 0 && len(columns) > 0 && !u.strict {
 		u.faultf("%s has none of the columns of the files before it (%s); read it as another source", f.path,
@@ -188,18 +201,52 @@ func (u *unifier) add(f *file, columns []leaf) []int {
 }
 
 // append adds a column to the table.
-func (u *unifier) append(field gpu.Field, from *file) {
-	u.exact[field.Name] = len(u.columns)
-	fold := strings.ToLower(field.Name)
+func (u *unifier) append(c leaf, from *file) {
+	field, key := c.field, c.key()
+	u.exact[key] = len(u.columns)
+	fold := strings.ToLower(key)
 	if _, ok := u.folded[fold]; !ok {
 		u.folded[fold] = len(u.columns)
 	}
-	path := u.listing.partition(field.Name)
+	path := u.listing.partition(key)
 	if path >= 0 {
 		of := u.listing.Partitions[path].Field
 		field = gpu.Field{Name: field.Name, Type: of.Type, Nullable: of.Nullable}
 	}
-	u.columns = append(u.columns, unified{field: field, from: from, path: path})
+	u.columns = append(u.columns, unified{field: field, from: from, path: path, inside: c.path})
+}
+
+// moveInside moves the columns inside of structs behind the others. Those of structs that are no columns are left out.
+func (u *unifier) moveInside(at [][]int) {
+	var columns, inside []unified
+	to := make([]int, len(u.columns))
+	for i, c := range u.columns {
+		if c.inside == nil {
+			to[i] = len(columns)
+			columns = append(columns, c)
+		}
+	}
+	for i, c := range u.columns {
+		if c.inside == nil {
+			continue
+		}
+		to[i] = len(columns) + len(inside)
+		if !slices.ContainsFunc(columns, func(of unified) bool {
+			return of.field.Name == c.inside[0] && of.path < 0 && of.field.Type.Kind == gpu.Struct
+		}) {
+			to[i] = -1
+			continue
+		}
+		inside = append(inside, c)
+	}
+	u.columns = append(columns, inside...)
+	for _, of := range at {
+		for j, i := range of {
+			if i >= 0 {
+				of[j] = to[i]
+			}
+		}
+	}
 }
 
 // find returns the column of the table that a column of a file belongs to, or -1. A column of the
@@ -294,7 +341,7 @@ func (t *Table) adopt(f *file, columns []leaf, at []int, u *unifier) {
 				}
 				u.faultf("%s: column %q is %v and cannot be read (%s), %s it is %v; leave the file or the column out",
 					f.path, c.field.Name, refused.Type, refused.Reason, where, c.field.Type)
-			} else if u.strict && !u.given {
+			} else if u.strict && !u.given && c.inside == nil {
 				u.faultf("%s has no column %q that can be read, but %s has", f.path, c.field.Name, c.from.path)
 			}
 			f.cols[i] = constantLeaf(c.field, gpu.Null(c.field.Type))

@@ -121,11 +121,11 @@ func TestColumnsThatCannotBeUnifiedNameFilesAndTypes(t *testing.T) {
 		{[]string{texts, numbers, texts}, []string{"name", "rate", "only"}, "VARCHAR or INTEGER",
 			"it is VARCHAR in " + texts + " and INTEGER in " + numbers, "only", texts + `: column "id" is VARCHAR`},
 		{[]string{numbers, lists}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]",
-			"it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists,
-			"rate", lists + `: column "id" is BIGINT[] and cannot be read`},
-		{[]string{lists, numbers}, []string{"name", "rate", "only"}, "INTEGER or BIGINT[]",
-			"it is INTEGER in " + numbers + " and BIGINT[], which cannot be read because it is nested, in " + lists,
-			"rate", lists + `: column "id" is BIGINT[] and cannot be read`},
+			"it is INTEGER in " + numbers + " and BIGINT[] in " + lists,
+			"rate", lists + `: column "id" is BIGINT[], and the schema of the source says INTEGER`},
+		{[]string{lists, numbers}, []string{"name", "rate", "only"}, "BIGINT[] or INTEGER",
+			"it is BIGINT[] in " + lists + " and INTEGER in " + numbers,
+			"rate", lists + `: column "id" is BIGINT[], and the schema of the source says INTEGER`},
 	} {
 		table, err := Open(c.paths, OpenOptions{})
 		require.NoError(t, err)

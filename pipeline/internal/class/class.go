@@ -21,6 +21,8 @@ var (
 	ErrCancelled = errors.New("cancelled")
 	ErrDevice    = errors.New("the GPU failed")
 	ErrDefect    = errors.New("defect in gstream")
+	// ErrExpectation is an expectation that is not met. Its class is source.ErrData.
+	ErrExpectation = errors.New("an expectation is not met")
 )
 
 // Of returns the class of an error, nil if it has none. An error of several causes, such as

@@ -62,6 +62,13 @@ func (s *stepBinder) here() expr.Origin { return expr.Origin{Step: s.name, Path:
 // mistakes in the query. The caller has reported the sources without a table; Bind skips
 // whatever depends on them.
 func Bind(e *Estimator, q Query, tables map[string]source.Table) (*Relation, job.Diagnostics) {
+	last, _, faults := BindAll(e, q, tables)
+	return last, faults
+}
+
+// BindAll is Bind. It returns the relations of all sources and steps, too, by their names; nil for one with a mistake.
+func BindAll(e *Estimator, q Query, tables map[string]source.Table) (*Relation, map[string]*Relation,
+	job.Diagnostics) {
 	b := &binder{query: q, md: &rel.Metadata{}, estimator: e, named: map[string]*Relation{}, tables: map[string]bool{},
 		now: time.Now().UTC().Truncate(time.Microsecond)}
 	for _, name := range q.Sources {
@@ -87,10 +94,12 @@ func Bind(e *Estimator, q Query, tables map[string]source.Table) (*Relation, job
 		b.named[s.name] = last
 	}
 	if len(q.Steps) == 0 && len(q.Sources) > 1 {
-		b.fault("steps", "", "the job has several sources but no steps; say what to do with them")
-		return nil, b.faults
+		if slices.Contains(q.Written, "") || q.Written == nil {
+			b.fault("steps", "", "the job has several sources but no steps; say what to do with them")
+		}
+		return nil, b.named, b.faults
 	}
-	return last, b.faults
+	return last, b.named, b.faults
 }
 
 // source returns the relation of a table.
@@ -130,6 +139,9 @@ func (q Query) readers() map[string]int {
 			n[u]++
 		}
 		before = job.StepName(steps, i)
+	}
+	for _, name := range q.Written {
+		n[cmp.Or(name, before)]++
 	}
 	return n
 }

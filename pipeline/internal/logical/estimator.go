@@ -125,9 +125,9 @@ func (e *Estimator) countRows(n rel.Node) float64 {
 		return min(max(e.Rows(n.In)-float64(n.Offset), 0), float64(n.Limit))
 	case *rel.Limit:
 		return min(max(e.Rows(n.In)-float64(n.Offset), 0), float64(n.Count))
-	case *rel.Union:
+	case *rel.Union, *rel.Outputs:
 		rows := 0.0
-		for _, in := range n.Ins {
+		for _, in := range rel.Inputs(n) {
 			rows += e.Rows(in)
 		}
 		return rows

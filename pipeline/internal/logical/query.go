@@ -14,6 +14,9 @@ type Query struct {
 	Sources []string // names of all sources, in order
 	Steps   []job.Step
 	Text    Text
+	// Written are the names of the sources and steps whose rows are written, "" for the last step. Nil means the last
+	// step alone.
+	Written []string
 	Values  syntax.Values // of variables in expressions
 	// Texts runs a plan of one column of VARCHAR and returns its values, for PIVOT, whose columns are values of a
 	// table. It returns ErrNoRows if some table cannot be read yet. Nil means that no table can be read: the columns of
@@ -21,6 +24,17 @@ type Query struct {
 	Texts func(rel.Output) ([]string, error)
 	// Files lists the files of a pattern, in order. Nil means that no file can be read.
 	Files func(pattern string) ([]string, error)
+}
+
+// Until returns the query that ends with a step. It is the query itself for the name of a source, or "".
+func (q Query) Until(step string) Query {
+	for i := range q.Steps {
+		if job.StepName(q.Steps, i) == step {
+			q.Steps = q.Steps[:i+1]
+			break
+		}
+	}
+	return q
 }
 
 // ErrNoRows is the error of Query.Texts if a table has no rows yet.

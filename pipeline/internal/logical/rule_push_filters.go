@@ -105,7 +105,8 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 			ins[i] = down.below(in, below)
 		}
 		return rel.NewUnion(origin, ins, n.From, n.Columns)
-	case *rel.Limit, *rel.Materialized, *rel.Values, *rel.SetOperation, *rel.Apply, *rel.Recursive, *rel.Working:
+	case *rel.Limit, *rel.Materialized, *rel.Values, *rel.SetOperation, *rel.Apply, *rel.Recursive, *rel.Working,
+		*rel.Outputs:
 		return down.through(n, nil, preds)
 	}
 	panic("logical: unknown node")

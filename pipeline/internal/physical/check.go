@@ -12,8 +12,10 @@ import (
 // check refuses a plan whose stages do not fit together: columns that the inputs do not have, programs that read
 // registers before they are written, and stages that wait for their own rows.
 func (p *Plan) check() (err error) {
-	if len(p.Permutation) != p.Schema.Len() || !within(p.Permutation, p.Root.Schema.Len()) {
-		return errors.New("the columns of the result are not those of the last stage")
+	for _, o := range p.Outputs {
+		if len(o.Permutation) != o.Schema.Len() || !within(o.Permutation, o.Root.Schema.Len()) {
+			return errors.New("the columns of an output are not those of its last stage")
+		}
 	}
 	p.Visit(func(s *Stage) {
 		if wrong := s.check(); wrong != nil && err == nil {
@@ -47,11 +49,13 @@ func (p *Plan) check() (err error) {
 		state[s] = ended
 		return nil
 	}
-	if err := visit(p.Root); err != nil {
-		return err
-	}
-	if len(loops{}.of(p.Root)) > 0 {
-		return errors.New("a stage reads a working table outside of the step of its recursion")
+	for _, o := range p.Outputs {
+		if err := visit(o.Root); err != nil {
+			return err
+		}
+		if len(loops{}.of(o.Root)) > 0 {
+			return errors.New("a stage reads a working table outside of the step of its recursion")
+		}
 	}
 	return nil
 }
@@ -98,7 +102,9 @@ func (l loops) of(s *Stage) map[*Stage]bool {
 // is missing depends on none.
 func (p *Plan) Loops() map[*Stage]map[*Stage]bool {
 	l := loops{}
-	l.of(p.Root)
+	for _, o := range p.Outputs {
+		l.of(o.Root)
+	}
 	return l
 }
 

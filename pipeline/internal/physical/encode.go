@@ -19,12 +19,19 @@ var specs = map[string]Spec{
 	"values": &Values{}, "recursion": &Recursive{}, "working table": &Working{},
 }
 
-// encodedPlan is a Plan in JSON. Stages come after their inputs; the last one is the root.
+// encodedPlan is a Plan in JSON. Stages come after their inputs.
 type encodedPlan struct {
-	Name        string
-	Schema      *gpu.Schema
+	Name    string
+	Outputs []encodedOutput
+	Stages  []encodedStage
+}
+
+// encodedOutput is an Output in JSON. Root is the position of its last stage.
+type encodedOutput struct {
+	Root        int
 	Permutation []int
-	Stages      []encodedStage
+	Schema      *gpu.Schema
+	Expect      *Expectation `json:",omitempty"`
 }
 
 // encodedStage is a Stage in JSON. Other stages are their positions in the list.
@@ -45,13 +52,16 @@ type encodedFilter struct {
 
 // MarshalJSON implements json.Marshaler. Tables are named by their scans and not part of it.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	out := encodedPlan{Name: p.Name, Schema: p.Schema, Permutation: p.Permutation}
+	out := encodedPlan{Name: p.Name}
 	at := map[*Stage]int{}
 	var stages []*Stage
 	p.Visit(func(s *Stage) {
 		at[s] = len(stages)
 		stages = append(stages, s)
 	})
+	for _, o := range p.Outputs {
+		out.Outputs = append(out.Outputs, encodedOutput{at[o.Root], o.Permutation, o.Schema, o.Expect})
+	}
 	for _, s := range stages {
 		e := encodedStage{Stage: s}
 		for name, spec := range specs {
@@ -115,9 +125,17 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 		}
 		stages[i] = s
 	}
+	out := Plan{Name: in.Name}
+	for i, o := range in.Outputs {
+		if o.Root < 0 || o.Root >= len(stages) || used[o.Root] || o.Schema == nil {
+			return fmt.Errorf("output %d has no last stage of its own", i)
+		}
+		used[o.Root] = true
+		out.Outputs = append(out.Outputs, Output{stages[o.Root], o.Permutation, o.Schema, o.Expect})
+	}
 	for i, e := range in.Stages {
 		s := stages[i]
-		if i < len(stages)-1 && !used[i] {
+		if !used[i] {
 			return fmt.Errorf("nothing reads stage %d", i)
 		}
 		if held, ok := s.Spec.(*Materialized); ok {
@@ -146,9 +164,9 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 			s.Filters = append(s.Filters, f.JoinFilter)
 		}
 	}
-	if len(stages) == 0 || in.Schema == nil {
-		return errors.New("there is no stage")
+	if len(out.Written()) == 0 {
+		return errors.New("there is no output")
 	}
-	*p = Plan{Name: in.Name, Root: stages[len(stages)-1], Schema: in.Schema, Permutation: in.Permutation}
+	*p = out
 	return p.check()
 }

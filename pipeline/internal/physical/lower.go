@@ -90,26 +90,48 @@ func laidOut(r *rel.Relation, ids []rel.ID) (*gpu.Schema, layout) {
 	return r.Schema(ids), at
 }
 
-// Lower decides how the rows of a logical plan are computed. The error is a
-// *job.Diagnostic of the step whose operator refuses it.
+// Lower decides how the rows of a logical plan are computed: those of one output, or those of each input of a
+// rel.Outputs. The error is a *job.Diagnostic of the step whose operator refuses it.
 func Lower(name string, e *logical.Estimator, o rel.Output) (*Plan, error) {
-	all := requiredOf(o.Columns...)
 	o.Root = onceEach(o.Root)
+	outs := []rel.Output{o}
+	if several, ok := o.Root.(*rel.Outputs); ok {
+		outs = nil
+		for i, in := range several.Ins {
+			outs = append(outs, rel.Output{Root: in, Columns: several.Of[i]})
+		}
+	}
 	l := &lowering{Estimator: e, looking: true, held: map[*rel.Share]*holding{}, paths: map[*Stage]*scanPath{},
 		loops: map[*rel.Loop]*Stage{}}
-	root, at, err := l.lower(o.Root, all)
+	p := &Plan{Name: name}
+	err := l.lowerOutputs(p, outs)
 	if l.looking = false; err == nil && len(l.held) > 0 {
 		for _, h := range l.held {
 			h.stage = nil
 		}
 		l.countReaders(o.Root, nil)
-		root, at, err = l.lower(o.Root, all)
+		err = l.lowerOutputs(p, outs)
 	}
 	if err != nil {
 		return nil, err
 	}
-	root.order(false)
-	return &Plan{Name: name, Root: root, Permutation: at.all(o.Columns), Schema: o.Schema()}, nil
+	for _, out := range p.Outputs {
+		out.Root.order(false)
+	}
+	return p, nil
+}
+
+// lowerOutputs lowers all outputs of a plan.
+func (l *lowering) lowerOutputs(p *Plan, outs []rel.Output) error {
+	p.Outputs = nil
+	for _, o := range outs {
+		root, at, err := l.lower(o.Root, requiredOf(o.Columns...))
+		if err != nil {
+			return err
+		}
+		p.Outputs = append(p.Outputs, Output{Root: root, Permutation: at.all(o.Columns), Schema: o.Schema()})
+	}
+	return nil
 }
 
 // onceEach materializes recursions, so that one that several nodes read has one stage. The nodes may have become

@@ -7,13 +7,38 @@ import (
 	"github.com/gstream/gstream/source"
 )
 
-// Plan is a tree of stages and the columns of its result. It is immutable.
+// Plan has a tree of stages for each of its outputs, which are computed one after the other. Stages that hold rows are
+// read by several outputs. It is immutable.
 type Plan struct {
-	Name string // name of the job
+	Name    string // name of the job
+	Outputs []Output
+}
+
+// Output is a tree of stages and the columns of its rows.
+type Output struct {
 	Root *Stage
 	// Permutation maps each column of Schema to its position in the root's strides.
 	Permutation []int
 	Schema      *gpu.Schema
+	// Expect, if set, says that the rows are not written: they do not meet an expectation.
+	Expect *Expectation
+}
+
+// Expectation is a condition on the rows of a step. The rows of its output do not meet it.
+type Expectation struct {
+	Step string // whose rows it is about
+	Text string // as in not_null: [a]
+	Warn bool   // the run continues
+}
+
+// Written returns the outputs that are written, in order.
+func (p *Plan) Written() (list []Output) {
+	for _, o := range p.Outputs {
+		if o.Expect == nil {
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 // Stage is a scan, an operator, or a union. Stages form a tree and are immutable. A run
@@ -81,7 +106,9 @@ func (p *Plan) Visit(f func(*Stage)) {
 		}
 		f(s)
 	}
-	visit(p.Root)
+	for _, o := range p.Outputs {
+		visit(o.Root)
+	}
 }
 
 // Scan returns the spec of a scan, nil for other stages.

@@ -173,6 +173,12 @@ func checkNode(n Node, around outer) error {
 			return err
 		}
 		return sameColumns(n.Rel(), "recursion", n.Step, n.StepColumns)
+	case *Outputs:
+		for i, in := range n.Ins {
+			if err := has(in, n.Of[i]...); err != nil {
+				return err
+			}
+		}
 	case *Union:
 		if len(n.From) != len(n.Ins) {
 			return fmt.Errorf("it has %d inputs and takes columns of %d", len(n.Ins), len(n.From))

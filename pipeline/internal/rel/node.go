@@ -91,6 +91,13 @@ func (o Output) Schema() *gpu.Schema { return o.Root.Rel().Schema(o.Columns) }
 
 // The kinds of nodes.
 type (
+	// Outputs is the root of a plan with several outputs, which may share nodes. Of has the columns of each input that
+	// are written.
+	Outputs struct {
+		Relation
+		Ins []Node
+		Of  [][]ID
+	}
 	// Scan reads a table. Its columns are those of the table, in order. It may leave out rows that do not meet a
 	// predicate of Prune, whose columns are positions in the table.
 	Scan struct {
@@ -484,6 +491,31 @@ func NewLimit(origin expr.Origin, in Node, offset, count int64) *Limit {
 func NewUnion(origin expr.Origin, ins []Node, from [][]ID, columns []ID) *Union {
 	r := Relation{Origin: origin, Columns: columns, Metadata: ins[0].Rel().Metadata}
 	return &Union{Relation: r, Ins: ins, From: from}
+}
+
+// NewOutputs returns the root of several outputs, which is an Output itself.
+func NewOutputs(outs ...Output) Output {
+	n := &Outputs{}
+	for _, o := range outs {
+		n.Ins, n.Of = append(n.Ins, o.Root), append(n.Of, o.Columns)
+	}
+	n.describe()
+	return Output{n, n.Columns}
+}
+
+// describe sets the columns of the node: those that are written, each once.
+func (n *Outputs) describe() {
+	n.Relation = of(n.Ins[0], expr.Origin{Step: "output", Path: "output"}, nil)
+	n.nulls = map[ID]bool{}
+	seen := map[ID]bool{}
+	for i, in := range n.Ins {
+		for _, c := range n.Of[i] {
+			if !seen[c] {
+				seen[c], n.Columns = true, append(n.Columns, c)
+			}
+			n.nulls[c] = n.nulls[c] || in.Rel().nulls[c]
+		}
+	}
 }
 
 // NewValues makes rows of constants, of columns that the metadata describes.

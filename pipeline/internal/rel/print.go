@@ -89,6 +89,8 @@ func describe(n Node) string {
 		return fmt.Sprintf("limit %d after %d", n.Count, n.Offset)
 	case *Union:
 		return "union"
+	case *Outputs:
+		return fmt.Sprintf("%d outputs", len(n.Ins))
 	case *Values:
 		return fmt.Sprintf("%d rows of values: %s", len(n.Rows), names(n.Columns))
 	case *SetOperation:

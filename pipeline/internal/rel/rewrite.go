@@ -50,6 +50,8 @@ func Inputs(n Node) []Node {
 		return []Node{n.In}
 	case *Union:
 		return n.Ins
+	case *Outputs:
+		return n.Ins
 	case *SetOperation:
 		return []Node{n.Left, n.Right}
 	case *Apply:
@@ -97,6 +99,10 @@ func WithInputs(n Node, f func(Node) Node) Node {
 		return NewLimit(origin, ins[0], n.Offset, n.Count)
 	case *Union:
 		return NewUnion(origin, ins, n.From, n.Columns)
+	case *Outputs:
+		out := &Outputs{Ins: ins, Of: n.Of}
+		out.describe()
+		return out
 	case *SetOperation:
 		return NewSetOperation(origin, n.Op, n.All, ins[0], ins[1], n.LeftColumns, n.RightColumns, n.Columns)
 	case *Apply:

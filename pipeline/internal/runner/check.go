@@ -22,19 +22,19 @@ import (
 // Check returns what a run of a plan would hold and spill under its budgets, according to the
 // plan's estimates, without running it. It opens the device to read its budgets. If there is a GPU
 // that cannot be started, and a run would use the CPU instead, Check does so too.
-func Check(p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Check, error) {
-	out, err := checkOnce(p, output, opt)
+func Check(p *physical.Plan, targets []execution.Target, opt execution.Options) (*execution.Check, error) {
+	out, err := checkOnce(p, targets, opt)
 	if want, _ := parseDevice(opt.Use); !errors.Is(err, cuda.ErrUnusable) || want.kind == execution.CUDA {
 		return out, err
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, execution.Host
-	return checkOnce(p, output, opt)
+	return checkOnce(p, targets, opt)
 }
 
 // checkOnce cuts a plan into pipelines as a run does, and adds up the memory that is held while
 // each of them runs.
-func checkOnce(p *physical.Plan, output execution.Target, opt execution.Options) (_ *execution.Check, err error) {
+func checkOnce(p *physical.Plan, targets []execution.Target, opt execution.Options) (_ *execution.Check, err error) {
 	if opt.SpillDir != "" {
 		if err := spill.CheckDir(opt.SpillDir); err != nil {
 			return nil, err
@@ -42,7 +42,7 @@ func checkOnce(p *physical.Plan, output execution.Target, opt execution.Options)
 	}
 	r := &run{plan: p, opt: opt, device: opt.Device}
 	if r.device == nil {
-		choice, err := ChooseDevice(p, output, opt)
+		choice, err := ChooseDevice(p, targets, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func checkOnce(p *physical.Plan, output execution.Target, opt execution.Options)
 		if r.device, err = OpenDevice(opt); err != nil {
 			return nil, err
 		}
-	} else if _, err := ChooseDevice(p, output, opt); err != nil {
+	} else if _, err := ChooseDevice(p, targets, opt); err != nil {
 		return nil, err
 	}
 	defer func() { err = with(err, r.release()) }()
@@ -80,7 +80,7 @@ func checkOnce(p *physical.Plan, output execution.Target, opt execution.Options)
 	if discrete(r.device) {
 		costs = gpuRates(gpuStart)
 	}
-	out.Estimate = estimate(planWork(p, output).on(costs, r.threads()))
+	out.Estimate = estimate(planWork(p, targets).on(costs, r.threads()))
 	c.stages(out)
 	c.tiers(out)
 	out.Finishes = len(out.Problems) == 0
@@ -91,12 +91,18 @@ func checkOnce(p *physical.Plan, output execution.Target, opt execution.Options)
 func (r *run) checked() (*checker, error) {
 	r.slots = make(chan struct{}, r.threads())
 	r.loops = r.plan.Loops()
-	root, err := r.prepare(r.plan.Root)
-	if err != nil {
-		return nil, err
+	var feeds []feed
+	for _, o := range r.plan.Outputs {
+		root, err := r.prepare(o.Root)
+		if err != nil {
+			return nil, err
+		}
+		feeds = append(feeds, root.merge())
 	}
 	c := &checker{run: r, holdings: map[*opRun]*holding{}}
-	c.feed(root.merge(), nil, nil)
+	for _, f := range feeds {
+		c.feed(f, nil, nil)
+	}
 	return c, nil
 }
 

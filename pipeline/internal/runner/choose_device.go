@@ -78,27 +78,31 @@ type work struct {
 	left         float64 // the other values of the output
 }
 
-// planWork returns the work of a plan that writes to an output.
-func planWork(p *physical.Plan, output execution.Target) work {
-	w, byDevice := work{}, make([]bool, p.Schema.Len())
-	if e, ok := output.(execution.Encoded); ok {
-		byDevice = e.EncodedByDevice(p.Schema)
-		switch {
-		case !e.Divides():
-		case slices.Contains(byDevice, true):
-			w.divided = p.Root.Rows
-		default:
-			w.dividedByCPU = p.Root.Rows
+// planWork returns the work of a plan that writes to targets.
+func planWork(p *physical.Plan, targets []execution.Target) (w work) {
+	for i, o := range p.Written() {
+		byDevice := make([]bool, o.Schema.Len())
+		if e, ok := targets[i].(execution.Encoded); ok {
+			byDevice = e.EncodedByDevice(o.Schema)
+			switch {
+			case !e.Divides():
+			case slices.Contains(byDevice, true):
+				w.divided += o.Root.Rows
+			default:
+				w.dividedByCPU += o.Root.Rows
+			}
+		}
+		for i := range byDevice {
+			if byDevice[i] {
+				w.encoded += o.Root.Rows
+			} else {
+				w.left += o.Root.Rows
+			}
 		}
 	}
-	for i := range byDevice {
-		if byDevice[i] {
-			w.encoded += p.Root.Rows
-		} else {
-			w.left += p.Root.Rows
-		}
+	for _, o := range p.Outputs {
+		w.add(o.Root)
 	}
-	w.add(p.Root)
 	return w
 }
 
@@ -203,12 +207,12 @@ func describe(parts []part, where string) string {
 	return fmt.Sprintf("about %.2g s %s (%s)", all, where, strings.Join(of, ", "))
 }
 
-// ChooseDevice returns the device of a run of a plan to an output with these options. If they leave it
+// ChooseDevice returns the device of a run of a plan to targets with these options. If they leave it
 // open (Auto) and there is an NVIDIA driver, it is the device that takes less time by a
 // model of the plan's estimates, or a GPU if the job forces an algorithm for one; the GPU is
 // not started. The error is a *Diagnostic about the name of the device, or about a step that
 // forces an algorithm that is not for the device.
-func ChooseDevice(p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Choice, error) {
+func ChooseDevice(p *physical.Plan, targets []execution.Target, opt execution.Options) (*execution.Choice, error) {
 	if err := host.CheckThreads(opt.Threads); err != nil {
 		return nil, &job.Diagnostic{Msg: err.Error()}
 	}
@@ -216,7 +220,7 @@ func ChooseDevice(p *physical.Plan, output execution.Target, opt execution.Optio
 		props := opt.Device.Known()
 		return &execution.Choice{Device: props.ID, Why: "given by the caller"}, p.RunsOn(props)
 	}
-	c, err := choose(p, output, opt)
+	c, err := choose(p, targets, opt)
 	if err == nil && c.Device == execution.Host {
 		err = p.RunsOn(host.Unopened())
 	}
@@ -226,7 +230,7 @@ func ChooseDevice(p *physical.Plan, output execution.Target, opt execution.Optio
 	return c, nil
 }
 
-func choose(p *physical.Plan, output execution.Target, opt execution.Options) (*execution.Choice, error) {
+func choose(p *physical.Plan, targets []execution.Target, opt execution.Options) (*execution.Choice, error) {
 	want, err := parseDevice(opt.Use)
 	if err != nil {
 		return nil, err
@@ -242,7 +246,7 @@ func choose(p *physical.Plan, output execution.Target, opt execution.Options) (*
 		return &execution.Choice{Device: execution.Host, Why: "CUDA_VISIBLE_DEVICES shows no GPU"}, nil
 	}
 	cores := cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads()))
-	c := planWork(p, output).choose(cores, starts(gpus, opt.Alone))
+	c := planWork(p, targets).choose(cores, starts(gpus, opt.Alone))
 	if p.RunsOn(host.Unopened()) != nil {
 		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
 	}

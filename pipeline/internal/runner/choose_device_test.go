@@ -227,7 +227,7 @@ func TestAJoinByARangeCostsItsSearchesAndItsPairs(t *testing.T) {
 		require.Empty(t, faults)
 		p, err := physical.Lower("work", e, logical.Optimize(e, last.Output(), logical.Options{}))
 		require.NoError(t, err)
-		return planWork(p, nil)
+		return planWork(p, []execution.Target{nil})
 	}
 	const below, other = "l_partkey < o_orderkey", "l_orderkey <> o_custkey"
 	searches := lines * math.Log2(orders+1)
@@ -268,7 +268,7 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 	p, err := physical.Lower("work", e, logical.Optimize(e, last.Output(), logical.Options{}))
 	require.NoError(t, err)
 	const lines, orders = 60175, 15000
-	w := planWork(p, nil)
+	w := planWork(p, []execution.Target{nil})
 	bytes := func(name string) float64 {
 		for _, table := range tables {
 			for i, n := range table.Schema().Names() {
@@ -292,10 +292,10 @@ func TestWorkIsThatOfThePlan(t *testing.T) {
 	near(2*lines, w.left)
 	require.Zero(t, w.encoded)
 	require.Zero(t, w.divided)
-	w = planWork(p, encodesFirst{})
+	w = planWork(p, []execution.Target{encodesFirst{}})
 	near(lines, w.divided)
 	require.Zero(t, w.dividedByCPU)
-	near(lines, planWork(p, encodesFirst{none: true}).dividedByCPU)
+	near(lines, planWork(p, []execution.Target{encodesFirst{none: true}}).dividedByCPU)
 	near(lines, w.encoded)
 	near(lines, w.left)
 }

@@ -19,13 +19,13 @@ import (
 // completes if this frugal run does.
 
 // runOrAgain runs a plan, and runs it again as a frugal run if it was denied memory.
-func runOrAgain(ctx context.Context, p *physical.Plan, output execution.Target,
+func runOrAgain(ctx context.Context, p *physical.Plan, targets []execution.Target,
 	opt execution.Options) (*execution.Report, error) {
-	report, denied := runOnce(ctx, p, output, opt, nil)
+	report, denied := runOnce(ctx, p, targets, opt, nil)
 	if !shortOfMemory(denied) || ctx.Err() != nil {
 		return report, denied
 	}
-	again, err := runOnce(ctx, p, output, opt, denied)
+	again, err := runOnce(ctx, p, targets, opt, denied)
 	if again != nil {
 		again.Restarted = denied.Error()
 	}

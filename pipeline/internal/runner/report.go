@@ -96,16 +96,27 @@ func (r *run) report() *execution.Report {
 		}
 		out.Stages = append(out.Stages, s)
 	}
-	out.Output.Target = r.output.Describe()
-	if r.sink != nil && r.sink.sink != nil {
-		st := r.sink.sink.Stats()
-		m := &r.sink.metrics
-		out.Output.Rows, out.Output.Bytes, out.Output.Files = st.Rows, st.Bytes, st.Files
-		out.Output.Busy, out.Output.Wait = time.Duration(m.busy.Load()), time.Duration(m.waitIn.Load())
-		_, out.Output.Peak = r.sink.lease.Used()
-		out.Output.BytesOfDevice, out.Output.ForCPU = st.BytesOfDevice, st.ForCPU
-		out.Output.Activity = activity(r.sink.lease, r.sink.ofDevice)
+	for _, t := range r.targets {
+		out.Outputs = append(out.Outputs, execution.OutputReport{Target: t.Describe()})
 	}
+	written := 0
+	for _, s := range r.sinks {
+		if s.Expect != nil {
+			out.Expectations = append(out.Expectations, s.expectation())
+			continue
+		}
+		o := &out.Outputs[written]
+		if written++; s.sink == nil {
+			continue
+		}
+		st, m := s.sink.Stats(), &s.metrics
+		o.Rows, o.Bytes, o.Files = st.Rows, st.Bytes, st.Files
+		o.Busy, o.Wait = time.Duration(m.busy.Load()), time.Duration(m.waitIn.Load())
+		_, o.Peak = s.lease.Used()
+		o.BytesOfDevice, o.ForCPU = st.BytesOfDevice, st.ForCPU
+		o.Activity = activity(s.lease, s.ofDevice)
+	}
+	out.Total()
 	out.Activity = newActivityReport(total, r.link)
 	if r.wall > 0 {
 		out.Use = r.use(total)
@@ -131,9 +142,11 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 
 // leases returns the leases that the work of the device in this run belongs to.
 func (r *run) leases() []*gpu.Lease {
-	out := []*gpu.Lease{r.sink.lease}
-	if r.sink.ofDevice != nil {
-		out = append(out, r.sink.ofDevice)
+	var out []*gpu.Lease
+	for _, s := range r.sinks {
+		if out = append(out, s.lease); s.ofDevice != nil {
+			out = append(out, s.ofDevice)
+		}
 	}
 	for _, o := range r.ops {
 		out = append(out, o.lease)

@@ -30,7 +30,7 @@ const channelDepth = 1
 // run is one execution of a plan.
 type run struct {
 	plan         *physical.Plan
-	output       execution.Target
+	targets      []execution.Target // of the outputs that are written
 	opt          execution.Options
 	device       gpu.Device
 	coprocessor  gpu.Device        // the CPU, if its lanes work together with a GPU; otherwise nil
@@ -52,7 +52,7 @@ type run struct {
 	// slots bounds the decoding threads of scans. With more threads, decoding would keep the
 	// goroutine that feeds the GPU from running.
 	slots chan struct{}
-	sink  *sinkRun
+	sinks []*sinkRun // of the plan's outputs, once there is one
 	// meters of the goroutines at work.
 	metersMu sync.Mutex
 	metered  int // meters so far
@@ -69,16 +69,16 @@ type run struct {
 	host      hostSpans
 }
 
-// Run executes a plan and writes its rows to an output. It returns when every goroutine has ended
-// and all memory is released. After a success the output is complete. After an error there is no
-// output, and the report tells how far the run got. Errors match their class by errors.Is.
+// Run executes a plan and writes the rows of its outputs to targets. It returns when every goroutine has ended
+// and all memory is released. After a success all outputs are complete. After an error there is none, and the report
+// tells how far the run got. Errors match their class by errors.Is.
 //
 // If there is a GPU that cannot be started, a run that does not ask for a particular device logs a
 // warning and uses the CPU. A run that is denied memory logs a warning and starts again as a frugal
 // run.
-func Run(ctx context.Context, p *physical.Plan, output execution.Target,
+func Run(ctx context.Context, p *physical.Plan, targets []execution.Target,
 	opt execution.Options) (*execution.Report, error) {
-	report, err := runOrAgain(ctx, p, output, opt)
+	report, err := runOrAgain(ctx, p, targets, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, class.Mark(ctx, err)
 	}
@@ -87,13 +87,13 @@ func Run(ctx context.Context, p *physical.Plan, output execution.Target,
 	}
 	warnOfCPU(err)
 	opt.Device, opt.Use = nil, execution.Host
-	if report, err = runOrAgain(ctx, p, output, opt); report != nil {
+	if report, err = runOrAgain(ctx, p, targets, opt); report != nil {
 		report.Choice = &execution.Choice{Device: execution.Host, Why: "the GPU cannot be used"}
 	}
 	return report, class.Mark(ctx, err)
 }
 
-func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt execution.Options,
+func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, opt execution.Options,
 	denied error) (*execution.Report, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,11 +102,11 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 	}
-	r := &run{plan: p, output: output, opt: opt, device: opt.Device, frugal: denied != nil, denied: denied,
+	r := &run{plan: p, targets: targets, opt: opt, device: opt.Device, frugal: denied != nil, denied: denied,
 		started: time.Now(), ctx: ctx, cancel: cancel}
 	r.processor, r.fromDisks = processUse()
 	if r.device == nil {
-		choice, err := ChooseDevice(p, output, opt)
+		choice, err := ChooseDevice(p, targets, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func runOnce(ctx context.Context, p *physical.Plan, output execution.Target, opt
 			return nil, err
 		}
 		r.device = d
-	} else if _, err := ChooseDevice(p, output, opt); err != nil {
+	} else if _, err := ChooseDevice(p, targets, opt); err != nil {
 		return nil, err
 	}
 	var err error
@@ -170,46 +170,78 @@ func (r *run) measure() error {
 	return nil
 }
 
-// execute runs all stages and the sink, and commits or aborts.
+// execute runs all stages and the sinks, and commits or aborts.
 func (r *run) execute(ctx context.Context) (err error) {
-	lease := r.device.HostBudget().Lease("output: row groups")
-	r.sink = &sinkRun{lease: lease}
 	device := r.encodes()
-	if device != nil {
-		r.sink.ofDevice = device.Budget().Lease("output: row groups on the device")
-	}
-	rows, err := r.admit()
+	rows, err := r.admit(device)
 	if err != nil {
 		return err
 	}
-	out, err := r.output.Create(r.plan.Schema,
-		execution.TargetOptions{Lease: lease, Device: device, DeviceLease: r.sink.ofDevice, Threads: r.threads(),
-			Sorted: r.sorted(), Overwrite: r.opt.Overwrite, Trace: r.trace(laneEncode, lease.Name()),
-			Discard: r.opt.Discard, Leftover: r.opt.Leftover})
-	if err != nil {
-		return &outputError{err}
+	defer func() {
+		if err != nil {
+			for _, s := range r.sinks {
+				err = with(err, s.abort())
+			}
+		}
+	}()
+	for i, s := range r.sinks {
+		if err := r.create(s, device); err != nil {
+			r.sinks = r.sinks[:i+1] // the others have not begun
+			return &outputError{err}
+		}
 	}
-	r.sink.sink = out
-	if err := r.pipelines(ctx, rows); err != nil {
-		r.cancel(err)
+	stopProgress := r.watch()
+	defer stopProgress()
+	for i, s := range r.sinks {
+		if s.Expect == nil && (i == 0 || r.sinks[i-1].Expect != nil) {
+			if err := r.unmet(); err != nil {
+				return err
+			}
+		}
+		if err := r.pipelines(ctx, s, rows[i]); err != nil {
+			r.cancel(err)
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
 	}
-	if err := context.Cause(ctx); err != nil {
-		return errors.Join(err, out.Abort())
-	}
-	return out.Commit(ctx)
+	return r.commit(ctx)
 }
 
-// sorted returns nil unless the rows of the output come out of a sort. Otherwise it returns a
+// create starts the sink of an output.
+func (r *run) create(s *sinkRun, device gpu.Device) (err error) {
+	if s.Expect != nil {
+		s.sink = &violations{schema: s.Schema}
+		return nil
+	}
+	s.sink, err = s.target.Create(s.Schema, execution.TargetOptions{Lease: s.lease, Device: device,
+		DeviceLease: s.ofDevice, Threads: r.threads(), Sorted: r.sorted(s.Root), Overwrite: r.opt.Overwrite,
+		Trace: r.trace(laneEncode, s.lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
+	return err
+}
+
+// commit gives all outputs their names. Several get them together.
+func (r *run) commit(ctx context.Context) error {
+	var sinks []sink.Sink
+	for _, s := range r.sinks {
+		if s.ended = true; s.Expect == nil {
+			sinks = append(sinks, s.sink)
+		}
+	}
+	return sink.CommitAll(ctx, sinks)
+}
+
+// sorted returns nil unless the rows of an output come out of a sort. Otherwise it returns a
 // function that returns how many rows there will be, once the first of them have arrived.
-func (r *run) sorted() func() int64 {
+func (r *run) sorted(root *physical.Stage) func() int64 {
 	same := true // every row that comes out of the sort is a row of the output
-	for st := r.plan.Root; ; {
+	for st := root; ; {
 		switch spec := st.Spec.(type) {
 		case *physical.Sort:
 			o := r.ops[slices.IndexFunc(r.ops, func(o *opRun) bool { return o.Stage == st })]
 			return func() int64 {
 				if !same {
-					return int64(r.plan.Root.Rows)
+					return int64(root.Rows)
 				}
 				n := max(o.rowsIn.Load()-spec.Offset, 0)
 				if spec.Limit >= 0 {
@@ -229,17 +261,34 @@ func (r *run) sorted() func() int64 {
 	}
 }
 
-// admit cuts the plan into pipelines. It returns an error if the scans need more memory than there
-// is. At that time nothing has started, and there is no output yet.
-func (r *run) admit() (rows *channelFeed, err error) {
+// admit cuts the plan into pipelines, and returns the last one of each output. It returns an error if the scans need
+// more memory than there is. At that time nothing has started, and there is no output yet.
+func (r *run) admit(device gpu.Device) (rows []*channelFeed, err error) {
 	defer recoverInto(&err, "output")
 	r.loops = r.plan.Loops()
-	root, err := r.prepare(r.plan.Root)
-	if err != nil {
-		return nil, err
+	written := 0
+	for _, o := range r.plan.Outputs {
+		root, err := r.prepare(o.Root)
+		if err != nil {
+			return nil, err
+		}
+		feed := root.merge()
+		feed.from.out.toHost = true
+		rows = append(rows, feed)
+		s := &sinkRun{Output: o, name: "output"}
+		if o.Expect != nil {
+			s.name = o.Expect.Step + ": expect"
+		} else {
+			if s.target = r.targets[written]; len(r.targets) > 1 {
+				s.name = "output " + s.target.Describe()
+			}
+			if written++; device != nil {
+				s.ofDevice = device.Budget().Lease(s.name + ": row groups on the device")
+			}
+		}
+		s.lease = r.device.HostBudget().Lease(s.name + ": row groups")
+		r.sinks = append(r.sinks, s)
 	}
-	rows = root.merge()
-	rows.from.out.toHost = true
 	for _, p := range r.scans {
 		if err := source.CheckMemory(p.from.scan.Table, p.scanOptions(p.from)); err != nil {
 			return nil, err
@@ -249,53 +298,51 @@ func (r *run) admit() (rows *channelFeed, err error) {
 	return rows, nil
 }
 
-// pipelines runs all pipelines and writes the strides of the last one.
-func (r *run) pipelines(ctx context.Context, rows *channelFeed) (err error) {
-	defer recoverInto(&err, "output")
-	stopProgress := r.watch()
-	defer stopProgress()
+// pipelines runs the pipelines of an output and writes the strides of the last one.
+func (r *run) pipelines(ctx context.Context, to *sinkRun, rows *channelFeed) (err error) {
+	defer recoverInto(&err, to.name)
 	rows.start(ctx)
 	defer rows.end()
-	m := &r.sink.metrics
+	m := &to.metrics
 	var unwritten error
-	err = transfer.Behind(ctx, r.device, "output", r.sink.lease, func(ctx context.Context) (*gpu.Stride, error) {
+	err = transfer.Behind(ctx, r.device, to.name, to.lease, func(ctx context.Context) (*gpu.Stride, error) {
 		begin := time.Now()
 		s, ok := rows.from.out.receive(ctx)
 		m.waitIn.Add(int64(time.Since(begin)))
-		r.traceOutput(begin, 0, rows.from.name())
+		r.traceOutput(to, begin, 0, rows.from.name())
 		if !ok {
 			return nil, io.EOF
 		}
 		return s, nil
-	}, r.keeps(), func(s *gpu.Stride) error {
+	}, r.keeps(to), func(s *gpu.Stride) error {
 		begin, n := time.Now(), int64(s.Rows)
-		unwritten = r.sink.sink.Write(ctx, rearrange(s, r.plan.Schema, r.plan.Permutation))
+		unwritten = to.sink.Write(ctx, rearrange(s, to.Schema, to.Permutation))
 		m.busy.Add(int64(time.Since(begin)))
-		r.traceOutput(begin, n, "")
+		r.traceOutput(to, begin, n, "")
 		return unwritten
 	})
 	if err != nil && unwritten == nil {
-		err = explain("output", err)
+		err = explain(to.name, err)
 	}
 	return err
 }
 
 // traceOutput adds a span of the goroutine that writes to the timeline: a wait if it has waited for something.
-func (r *run) traceOutput(begin time.Time, rows int64, waited string) {
+func (r *run) traceOutput(to *sinkRun, begin time.Time, rows int64, waited string) {
 	took := time.Since(begin)
 	if !r.opt.Timeline || waited != "" && took < shortest {
 		return
 	}
 	end := time.Since(r.started)
-	s := gpu.Span{Lane: laneWork, Stage: "output", Name: "write", For: waited, Start: end - took, End: end, Rows: rows,
-		Worker: outputWorker}
+	s := gpu.Span{Lane: laneWork, Stage: to.name, Name: "write", For: waited, Start: end - took, End: end, Rows: rows,
+		Worker: outputWorker + slices.Index(r.sinks, to)}
 	if waited != "" {
 		s.Name = "wait"
 	}
 	r.keepSpan(s)
 }
 
-// outputWorker is the number of the goroutine that writes, on a timeline.
+// outputWorker is the number of the goroutine that writes the first output, on a timeline.
 const outputWorker = 1 << 30
 
 // encodes returns the device if the sink may have memory of it. A frugal run leaves it to the stages.
@@ -306,16 +353,16 @@ func (r *run) encodes() gpu.Device {
 	return r.device
 }
 
-// keeps returns the function that tells which columns of a stride the sink takes as they are, or nil.
-func (r *run) keeps() func(*gpu.Stride) []bool {
-	e := sink.EncoderOf(r.sink.sink)
+// keeps returns the function that tells which columns of a stride a sink takes as they are, or nil.
+func (r *run) keeps(to *sinkRun) func(*gpu.Stride) []bool {
+	e := sink.EncoderOf(to.sink)
 	if e == nil || r.encodes() == nil {
 		return nil
 	}
 	return func(s *gpu.Stride) []bool {
 		// The sink has the columns in another order.
-		ordered := &gpu.Stride{Schema: r.plan.Schema, Rows: s.Rows, Cols: make([]gpu.Column, len(r.plan.Permutation))}
-		for i, c := range r.plan.Permutation {
+		ordered := &gpu.Stride{Schema: to.Schema, Rows: s.Rows, Cols: make([]gpu.Column, len(to.Permutation))}
+		for i, c := range to.Permutation {
 			ordered.Cols[i] = s.Cols[c]
 		}
 		kept := e.Keeps(ordered)
@@ -323,7 +370,7 @@ func (r *run) keeps() func(*gpu.Stride) []bool {
 			return nil
 		}
 		out := make([]bool, len(s.Cols))
-		for i, c := range r.plan.Permutation {
+		for i, c := range to.Permutation {
 			out[c] = kept[i]
 		}
 		return out
@@ -355,10 +402,10 @@ func (r *run) release() error {
 			errs = append(errs, o.hostLease.Close())
 		}
 	}
-	if r.sink != nil {
-		errs = append(errs, r.sink.lease.Close())
-		if r.sink.ofDevice != nil {
-			errs = append(errs, r.sink.ofDevice.Close())
+	for _, s := range r.sinks {
+		errs = append(errs, s.lease.Close())
+		if s.ofDevice != nil {
+			errs = append(errs, s.ofDevice.Close())
 		}
 	}
 	if r.opt.Device == nil {
@@ -374,10 +421,23 @@ func (r *run) release() error {
 	return nil
 }
 
-// sinkRun is the output of a run.
+// sinkRun is an output of a run.
 type sinkRun struct {
-	sink     sink.Sink
+	physical.Output
+	name     string           // in errors
+	target   execution.Target // nil for an expectation
+	sink     sink.Sink        // nil before it is created
+	ended    bool             // committed or aborted
 	lease    *gpu.Lease
 	ofDevice *gpu.Lease // of its memory for the sink; nil if the sink has none
 	metrics  metrics
+}
+
+// abort aborts the sink unless it has ended.
+func (s *sinkRun) abort() error {
+	if s.sink == nil || s.ended {
+		return nil
+	}
+	s.ended = true
+	return s.sink.Abort()
 }

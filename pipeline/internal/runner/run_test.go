@@ -303,11 +303,12 @@ type fakeJob struct {
 }
 
 func (j fakeJob) run(ctx context.Context, opt execution.Options) (*execution.Report, error) {
-	return Run(ctx, j.plan, j.target, opt)
+	return Run(ctx, j.plan, []execution.Target{j.target}, opt)
 }
 
 func planOf(root *physical.Stage, target execution.Target) fakeJob {
-	return fakeJob{&physical.Plan{Root: root, Permutation: []int{0}, Schema: oneColumn}, target}
+	out := physical.Output{Root: root, Permutation: []int{0}, Schema: oneColumn}
+	return fakeJob{&physical.Plan{Outputs: []physical.Output{out}}, target}
 }
 
 func TestRunPassesEveryRowOnceAndCommits(t *testing.T) {

@@ -141,3 +141,8 @@ pq.write_table(pa.table({
     "wide": pa.array([None if i % 10 == 4 else decimal.Decimal((i - 75) * 10**44 + i).scaleb(-5) for i in range(150)], pa.decimal256(60, 5)),
 }), "types.parquet", row_group_size=50, write_page_index=True, data_page_size=100, write_batch_size=10)
 pq.write_table(pa.Table.from_arrays([pa.array([i]) for i in range(5)], names=["a", "a", "A", "a_1", "a"]), "duplicates.parquet")
+
+# Columns that cannot be read.
+duckdb.sql("SELECT range AS id, INTERVAL 1 DAY AS span, range::VARCHAR AS after, [INTERVAL 1 DAY] AS spans FROM range(20)") \
+    .write_parquet("intervals.parquet")
+duckdb.sql("SELECT INTERVAL 1 DAY AS span FROM range(3)").write_parquet("only-intervals.parquet")

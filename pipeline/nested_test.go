@@ -1,0 +1,221 @@
+package pipeline
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/operators/expr/exprtest"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
+)
+
+// nestedDraw draws nested types and values, as SQL.
+type nestedDraw struct {
+	*rand.Rand
+	signs bool // there are zeros with a sign, which DuckDB's aggregates of nested values lose
+}
+
+var nestedLeaves = []gpu.Type{gpu.Of(gpu.Bool), gpu.Of(gpu.Int8), gpu.Of(gpu.Int32), gpu.Of(gpu.Int64),
+	gpu.Of(gpu.Uint16), gpu.Of(gpu.Uint64), gpu.Of(gpu.HugeInt), gpu.Of(gpu.Float32), gpu.Of(gpu.Float64),
+	gpu.DecimalOf(9, 2), gpu.DecimalOf(30, 4), gpu.Of(gpu.Date), gpu.TimeOf(gpu.Microsecond),
+	gpu.TimestampOf(gpu.Microsecond, false), gpu.Of(gpu.String), gpu.Of(gpu.String), gpu.Of(gpu.Binary)}
+
+func (d nestedDraw) leaf() gpu.Type { return nestedLeaves[d.IntN(len(nestedLeaves))] }
+
+// typ draws a type of at most that depth.
+func (d nestedDraw) typ(depth int) gpu.Type {
+	if depth == 0 {
+		return d.leaf()
+	}
+	switch d.IntN(4) {
+	case 0:
+		fields := make([]gpu.Field, 1+d.IntN(3))
+		for i := range fields {
+			fields[i] = gpu.Field{Name: string(rune('a' + i)), Type: d.typ(d.IntN(depth))}
+		}
+		fields[d.IntN(len(fields))].Type = d.typ(depth - 1)
+		return gpu.StructOf(fields...)
+	case 1:
+		return gpu.MapOf([]gpu.Type{gpu.Of(gpu.String), gpu.Of(gpu.Int64)}[d.IntN(2)], d.typ(depth-1))
+	}
+	return gpu.ListOf(d.typ(depth - 1))
+}
+
+// value draws a value.
+func (d nestedDraw) value(t gpu.Type) string {
+	if d.IntN(6) == 0 {
+		return "NULL"
+	}
+	list := func(element gpu.Type) string {
+		elements := make([]string, d.IntN(4))
+		for i := range elements {
+			elements[i] = d.value(element)
+		}
+		return "[" + strings.Join(elements, ", ") + "]"
+	}
+	switch t.Kind {
+	case gpu.List:
+		return list(t.Element())
+	case gpu.Struct:
+		var fields []string
+		for _, c := range t.Children() {
+			fields = append(fields, "'"+c.Name+"': "+d.value(c.Type))
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	case gpu.Map:
+		var entries []string
+		for i := range d.IntN(3) {
+			key := strconv.Itoa(10*i + d.IntN(10))
+			if t.Children()[0].Type.IsVar() {
+				key = "'k" + key + "'"
+			}
+			entries = append(entries, key+": "+d.value(t.Children()[1].Type))
+		}
+		return "MAP {" + strings.Join(entries, ", ") + "}"
+	}
+	return d.leafValue(t) + "::" + t.String()
+}
+
+func (d nestedDraw) leafValue(t gpu.Type) string {
+	switch t.Kind {
+	case gpu.Bool:
+		return []string{"true", "false"}[d.IntN(2)]
+	case gpu.Float32, gpu.Float64:
+		zero := "0.0e0"
+		if d.signs {
+			zero = "-" + zero
+		}
+		return []string{"1.5e0", zero, "0.0e0", "'nan'", "'-inf'", "-2.25e3"}[d.IntN(6)]
+	case gpu.Date:
+		return fmt.Sprintf("'%04d-02-03'", 1900+d.IntN(200))
+	case gpu.Time:
+		return fmt.Sprintf("'12:34:%02d.5'", d.IntN(60))
+	case gpu.Timestamp:
+		return fmt.Sprintf("'%04d-02-03 04:05:06.789'", 1900+d.IntN(200))
+	case gpu.String:
+		return []string{"''", "'x'", "'a''b,c'", "'länger'", "'x" + strconv.Itoa(d.IntN(50)) + "'"}[d.IntN(5)]
+	case gpu.Binary:
+		return []string{"''", `'\x00'`, `'\x00\xFF\x00\x00'`, `'ab\x01'`}[d.IntN(4)]
+	case gpu.Decimal:
+		return fmt.Sprintf("%d.25", d.IntN(2000)-1000)
+	case gpu.Int8:
+		return strconv.Itoa(d.IntN(200) - 100)
+	case gpu.HugeInt:
+		return strconv.Itoa(d.IntN(1000)-500) + "00000000000000000000"
+	case gpu.Uint16, gpu.Uint64:
+		return strconv.Itoa(d.IntN(60000))
+	}
+	return strconv.Itoa(d.IntN(2000) - 1000)
+}
+
+// nestedFile writes a table with an id, a number, and nested columns c0, c1, … by DuckDB.
+func nestedFile(t *testing.T, duck *exprtest.DuckDB, d nestedDraw, rows, columns, depth int) string {
+	types := make([]gpu.Type, columns)
+	for i := range types {
+		types[i] = d.typ(1 + d.IntN(depth))
+	}
+	var values []string
+	for i := range rows {
+		row := []string{strconv.Itoa(i), strconv.Itoa(d.IntN(7))}
+		for _, typ := range types {
+			row = append(row, d.value(typ)+"::"+typ.String())
+		}
+		values = append(values, "("+strings.Join(row, ", ")+")")
+	}
+	names := []string{"id", "g"}
+	for i := range types {
+		names = append(names, fmt.Sprint("c", i))
+	}
+	file := filepath.Join(t.TempDir(), "in.parquet")
+	options := []string{"", ", ROW_GROUP_SIZE 2048", ", PARQUET_VERSION V2", ", COMPRESSION zstd"}[d.IntN(4)]
+	// Distinct rows are written many times, so that there are pages, row groups and dictionaries.
+	duck.Run(fmt.Sprintf("COPY (SELECT v.* REPLACE (id + %d * r AS id) FROM (VALUES %s) v(%s), range(%d) t(r) "+
+		"ORDER BY id) TO '%s' (FORMAT parquet%s)", rows, strings.Join(values, ", "), strings.Join(names, ", "),
+		1+d.IntN(200), file, options))
+	return file
+}
+
+// nestedQueries move nested columns through operators. In and Out are files.
+var nestedQueries = []string{
+	"SELECT * FROM 'IN'",
+	"SELECT * FROM 'IN' WHERE id % 3 <> 1",
+	"SELECT c0, id FROM 'IN' WHERE g = 2 ORDER BY id DESC",
+	"SELECT * FROM 'IN' ORDER BY g, id LIMIT 500",
+	"SELECT a.id, a.c0, b.c1 FROM 'IN' a JOIN 'IN' b ON a.id = b.id + 1",
+	"SELECT a.id, b.c1, b.c0 FROM 'IN' a LEFT JOIN (FROM 'IN' WHERE g = 1) b ON a.id = b.id",
+	"SELECT id, c0 FROM 'IN' UNION ALL SELECT -id, c0 FROM 'IN'",
+	"SELECT id, CASE WHEN g < 3 THEN c1 END AS c1, coalesce(c0, lag(c0) OVER (ORDER BY id)) AS c FROM 'IN'",
+	"SELECT g, arg_min(c1, id) AS c, first(c0 ORDER BY id) AS f FROM 'IN' GROUP BY g",
+	"SELECT id, c0 IS NULL AS n, c1 IS NOT NULL AS m FROM 'IN'",
+}
+
+// TestNestedColumnsPassThroughQueriesAsInDuckDB writes the rows of queries over nested columns, and lets DuckDB compare
+// them with its own. GSTREAM_NESTED sets the number of tables.
+func TestNestedColumnsPassThroughQueriesAsInDuckDB(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	tables := 3
+	if n, err := strconv.Atoi(os.Getenv("GSTREAM_NESTED")); err == nil {
+		tables = n
+	}
+	seed := rand.Uint64()
+	if n, err := strconv.ParseUint(os.Getenv("GSTREAM_NESTED_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	gpu := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	for n := range tables {
+		d := nestedDraw{rand.New(rand.NewPCG(seed, uint64(n))), n%2 == 0}
+		in := nestedFile(t, duck, d, 1+d.IntN(60), 2+d.IntN(2), 6)
+		queries := nestedQueries
+		if tables < 10 {
+			queries = []string{queries[0], queries[1+d.IntN(len(queries)-1)], queries[1+d.IntN(len(queries)-1)]}
+		}
+		for _, q := range queries {
+			if d.signs && strings.Contains(q, "GROUP BY") {
+				continue
+			}
+			q = strings.ReplaceAll(q, "IN", "\x00")
+			q = strings.ReplaceAll(q, "'\x00'", "'"+in+"'")
+			q = strings.ReplaceAll(q, "\x00", "IN")
+			for k, opt := range []RunOptions{{Use: Host}, {Device: gpu}, {Use: Host, HostMemory: 24 << 20}} {
+				out := filepath.Join(t.TempDir(), fmt.Sprint(k, ".parquet"))
+				_, err := SQL(q, nil).Write(out, sinkparquet.Options{RowGroupRows: 3000}).Run(t.Context(), opt)
+				require.NoError(t, err, "seed %d, table %d, options %d: %s", seed, n, k, q)
+				requireSameRows(t, duck, q, out, fmt.Sprintf("seed %d, table %d, options %d: %s", seed, n, k, q))
+			}
+		}
+	}
+}
+
+// requireSameRows checks that a file has the types and rows of a query, in any order.
+func requireSameRows(t *testing.T, duck *exprtest.DuckDB, query, file, what string) {
+	t.Helper()
+	types := "SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE "
+	rows := "SELECT md5(string_agg(x, ';' ORDER BY x)), count(*) FROM (SELECT t::VARCHAR AS x FROM "
+	answers := duck.Ask(exprtest.Question{SQL: types + query + ")"},
+		exprtest.Question{SQL: types + "FROM '" + file + "')"}, exprtest.Question{SQL: rows + "(" + query + ") t)"},
+		exprtest.Question{SQL: rows + "'" + file + "' t)"})
+	for i, a := range answers {
+		require.Empty(t, a.Error, "%s: question %d", what, i)
+	}
+	require.Equal(t, answers[0].Rows, answers[1].Rows, what)
+	if reflect.DeepEqual(answers[2].Rows, answers[3].Rows) {
+		return
+	}
+	text := "SELECT t::VARCHAR FROM "
+	both := duck.Ask(exprtest.Question{SQL: text + "(" + query + ") t ORDER BY ALL"},
+		exprtest.Question{SQL: text + "'" + file + "' t ORDER BY ALL"})
+	for i := range min(len(both[0].Rows), len(both[1].Rows)) {
+		require.Equal(t, *both[0].Rows[i][0], *both[1].Rows[i][0], what)
+	}
+	require.Len(t, both[1].Rows, len(both[0].Rows), what)
+}

@@ -1,0 +1,512 @@
+package staging
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Several files and folders get their names together by a journal, a hidden file in each folder that has temporaries
+// of the changes. It lists all changes, and the process keeps it locked.
+//
+//	.gstream-ID.journal  the changes are not decided: whoever finds it without its process undoes them
+//	.gstream-ID.commit   they are decided: whoever finds it without its process makes them
+//
+// The journal of the first folder decides for all. Its rename is the point at which the new state counts. Each change
+// can be made and undone from wherever it was interrupted, as the journal has the numbers of the old and the
+// new files (inodes). What was replaced is kept under a temporary name until all changes are made.
+
+// Change gives a temporary the name of its target. What has that name gets the name of the temporary, and is removed
+// once all changes are made.
+type Change struct {
+	Temporary string
+	Target    string // with links resolved
+	// Replace says that there may be something at Target. Otherwise that is an error, an fs.ErrExist.
+	Replace bool
+	// Remove says that the target goes, and that there is nothing new. Temporary is a name that is free.
+	Remove bool
+	// Sync waits until the changes are on disk: it makes Commit do so for all of them.
+	Sync bool
+	// Verify, if set, is called with the path of what was replaced. After an error all changes are undone.
+	Verify func(replaced string) error
+}
+
+// change is a Change in a journal.
+type change struct {
+	Temporary string `json:"temporary"`
+	Target    string `json:"target"`
+	New       *inode `json:"new,omitempty"` // nil if there is nothing new
+	Old       *inode `json:"old,omitempty"` // nil if there was nothing
+}
+
+// inode is the number of a file or folder.
+type inode struct {
+	Device uint64 `json:"device"`
+	Number uint64 `json:"inode"`
+}
+
+func inodeOf(path string) (*inode, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, fmt.Errorf("%s: the file system has no numbers of files", path)
+	}
+	return &inode{uint64(s.Dev), s.Ino}, nil
+}
+
+func (n *inode) is(other *inode) bool { return n != nil && other != nil && *n == *other }
+
+// journal has the changes that are made together.
+type journal struct {
+	// Decides is the path, without its ending, of the journal that decides.
+	Decides string   `json:"decides"`
+	Folders []string `json:"folders"` // that have a journal, the deciding one first
+	Sync    bool     `json:"sync,omitempty"`
+	Changes []change `json:"changes"`
+
+	locks []*os.File
+}
+
+const (
+	undecided = ".journal"
+	decided   = ".commit"
+)
+
+var journalName = regexp.MustCompile(`^\.gstream-[0-9a-f]{12}\.(journal|commit)$`)
+
+// Before, if set, is called before each operation that changes a file system. It is for tests, which end the process
+// there.
+var Before func(operation, path string)
+
+func before(operation, path string) {
+	if Before != nil {
+		Before(operation, path)
+	}
+}
+
+// Commit makes changes, all of them or, after an error, none. If the process is killed in the middle, the next call of
+// Sweep or Recover for one of the folders makes or undoes them. Until then, a reader may see some of the changes: each
+// file or folder is whole, either the old or the new one.
+func Commit(changes []Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	j, err := newJournal(changes)
+	if err != nil {
+		return err
+	}
+	if err = j.begin(); err == nil {
+		if err = j.decide(undecided, decided); err == nil {
+			if err = j.forward(changes); err == nil {
+				return j.end()
+			}
+			if back := j.decide(decided, undecided); back != nil {
+				j.unlock()
+				return errors.Join(err, back)
+			}
+		}
+		err = errors.Join(err, j.backward())
+	}
+	return errors.Join(err, j.remove(undecided))
+}
+
+func newJournal(changes []Change) (*journal, error) {
+	j := &journal{}
+	for _, c := range changes {
+		j.Sync = j.Sync || c.Sync
+		var err error
+		x := change{}
+		if x.Temporary, err = filepath.Abs(c.Temporary); err != nil {
+			return nil, err
+		}
+		if x.Target, err = filepath.Abs(c.Target); err != nil {
+			return nil, err
+		}
+		if x.Old, err = inodeOf(x.Target); err != nil {
+			return nil, err
+		}
+		if x.Old != nil && !c.Replace && !c.Remove {
+			return nil, &fs.PathError{Op: "write", Path: c.Target, Err: fs.ErrExist}
+		}
+		if x.New, err = inodeOf(x.Temporary); err != nil {
+			return nil, err
+		}
+		if (x.New == nil) != c.Remove {
+			return nil, &fs.PathError{Op: "rename", Path: x.Temporary, Err: fs.ErrNotExist}
+		}
+		for _, other := range j.Changes {
+			if other.Target == x.Target {
+				return nil, fmt.Errorf("%s is written twice", c.Target)
+			}
+		}
+		if folder := filepath.Dir(x.top()); !slices.Contains(j.Folders, folder) {
+			j.Folders = append(j.Folders, folder)
+		}
+		j.Changes = append(j.Changes, x)
+	}
+	var id [6]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	j.Decides = filepath.Join(j.Folders[0], ".gstream-"+hex.EncodeToString(id[:]))
+	return j, nil
+}
+
+// top returns the temporary of a change, or the temporary folder that it is in.
+func (c *change) top() string {
+	for at := c.Temporary; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if temporary.MatchString(filepath.Base(at)) {
+			return at
+		}
+	}
+	return c.Temporary
+}
+
+// at returns the path of the journal in a folder.
+func (j *journal) at(folder, state string) string {
+	return filepath.Join(folder, filepath.Base(j.Decides)) + state
+}
+
+// begin writes the journals, undecided.
+func (j *journal) begin() error {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	for _, folder := range j.Folders {
+		path := j.at(folder, undecided)
+		before("create", path)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := Lock(f); errors.Is(err, ErrLocked) {
+			f.Close()
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		j.locks = append(j.locks, f)
+		before("write", path)
+		if _, err := f.Write(text); err != nil {
+			return err
+		}
+		if j.Sync {
+			if err := errors.Join(f.Sync(), SyncFolder(folder)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// decide changes the state of the deciding journal.
+func (j *journal) decide(from, to string) error {
+	before("rename", j.Decides+to)
+	if err := os.Rename(j.Decides+from, j.Decides+to); err != nil || !j.Sync {
+		return err
+	}
+	return SyncFolder(j.Folders[0])
+}
+
+// aside returns the name that a replaced target has for a moment on file systems that cannot exchange names.
+func (c *change) aside() string { return c.Temporary + ".old" }
+
+// forward makes all changes. The changes of Commit have the functions that verify them.
+func (j *journal) forward(changes []Change) error {
+	for i := range j.Changes {
+		c := &j.Changes[i]
+		if err := c.forward(); err != nil {
+			return err
+		}
+		if changes == nil || changes[i].Verify == nil || c.Old == nil {
+			continue
+		}
+		replaced := c.Temporary
+		if at, err := inodeOf(c.aside()); err == nil && at.is(c.Old) {
+			replaced = c.aside()
+		}
+		if err := changes[i].Verify(replaced); err != nil {
+			return err
+		}
+	}
+	return j.sync()
+}
+
+func (j *journal) sync() error {
+	if !j.Sync {
+		return nil
+	}
+	done := map[string]bool{}
+	for _, c := range j.Changes {
+		if folder := filepath.Dir(c.Target); !done[folder] {
+			done[folder] = true
+			if err := SyncFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *change) forward() error {
+	now, err := inodeOf(c.Target)
+	switch {
+	case err != nil:
+		return err
+	case c.New == nil:
+		if !now.is(c.Old) {
+			return nil // it is gone
+		}
+		return rename(c.Target, c.Temporary)
+	case now.is(c.New):
+		return nil
+	case now == nil:
+		return rename(c.Temporary, c.Target)
+	case !now.is(c.Old):
+		return &fs.PathError{Op: "write", Path: c.Target, Err: fs.ErrExist}
+	}
+	err = exchange(c.Temporary, c.Target)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if err := rename(c.Target, c.aside()); err != nil {
+		return err
+	}
+	return rename(c.Temporary, c.Target)
+}
+
+// backward undoes all changes that were made, the last one first.
+func (j *journal) backward() error {
+	var errs []error
+	for _, c := range slices.Backward(j.Changes) {
+		errs = append(errs, c.backward())
+	}
+	return errors.Join(append(errs, j.sync())...)
+}
+
+func (c *change) backward() error {
+	now, err := inodeOf(c.Target)
+	if err != nil {
+		return err
+	}
+	kept, err := inodeOf(c.Temporary)
+	if err != nil {
+		return err
+	}
+	if now.is(c.New) {
+		if kept != nil {
+			return exchange(c.Temporary, c.Target)
+		}
+		if err := rename(c.Target, c.Temporary); err != nil {
+			return err
+		}
+		now, kept = nil, c.New
+	}
+	aside, err := inodeOf(c.aside())
+	switch {
+	case err != nil:
+		return err
+	case now == nil && aside.is(c.Old):
+		return rename(c.aside(), c.Target)
+	case now == nil && kept.is(c.Old):
+		return rename(c.Temporary, c.Target)
+	}
+	return nil
+}
+
+func rename(from, to string) error {
+	before("rename", to)
+	return Rename(from, to, false)
+}
+
+// exchanges is swap, apart from tests on file systems without it.
+var exchanges = swap
+
+func swap(a, b string) error { return RenameWith(a, b, unix.RENAME_EXCHANGE) }
+
+func exchange(a, b string) error {
+	before("exchange", b)
+	return exchanges(a, b)
+}
+
+// end removes what was replaced, and then the journals. What cannot be removed now is swept later.
+func (j *journal) end() error {
+	for _, c := range j.Changes {
+		for _, path := range []string{c.Temporary, c.aside()} {
+			if at, err := inodeOf(path); c.Old != nil && err == nil && at.is(c.Old) {
+				before("remove", path)
+				_ = Remove(path)
+			}
+		}
+	}
+	return j.remove(decided)
+}
+
+// remove removes the journals. The deciding one, which is in a state, is the last: without it, another one says that
+// the changes are to be undone.
+func (j *journal) remove(state string) error {
+	defer j.unlock()
+	for i, folder := range slices.Backward(j.Folders) {
+		path := j.at(folder, undecided)
+		if i == 0 {
+			path = j.at(folder, state)
+		}
+		before("remove", path)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if j.Sync && i > 0 {
+			if err := SyncFolder(folder); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (j *journal) unlock() {
+	for _, f := range j.locks {
+		f.Close()
+	}
+	j.locks = nil
+}
+
+// maxJournal bounds the bytes of a journal that is read.
+const maxJournal = 1 << 30
+
+// Recover makes or undoes the changes of processes that were killed while they gave several files their names, as far
+// as the folder has a part of them. It leaves those of processes that live.
+func Recover(folder string) error {
+	_, err := recoverIn(folder)
+	return err
+}
+
+// recoverIn is Recover. It returns the temporaries of changes that it has left.
+func recoverIn(folder string) (left map[string]bool, err error) {
+	if folder, err = filepath.Abs(folder); err != nil {
+		return nil, err
+	}
+	entries, _ := os.ReadDir(folder)
+	left = map[string]bool{}
+	for _, e := range entries {
+		if !journalName.MatchString(e.Name()) || !e.Type().IsRegular() {
+			continue
+		}
+		j, wrong := recoverBy(filepath.Join(folder, e.Name()))
+		if err = errors.Join(err, wrong); j != nil {
+			for i := range j.Changes {
+				left[j.Changes[i].top()] = true
+			}
+		}
+	}
+	return left, err
+}
+
+// recoverBy makes or undoes the changes of a journal. It returns the journal if it leaves them.
+func recoverBy(path string) (*journal, error) {
+	f, j, err := openJournal(path)
+	if err != nil || j == nil {
+		return nil, err
+	}
+	defer f.Close()
+	if Lock(f) != nil || !conclusive(f) || !same(f, path) {
+		return j, nil // its process lives
+	}
+	state := undecided
+	if strings.TrimSuffix(strings.TrimSuffix(path, undecided), decided) == j.Decides {
+		if strings.HasSuffix(path, decided) {
+			state = decided
+		}
+	} else if _, err := os.Lstat(j.Decides + decided); err == nil {
+		state = decided
+	}
+	if main := j.Decides + state; main != path {
+		// Another process may recover by the deciding journal at the same time.
+		f, decides, err := openJournal(main)
+		if err != nil {
+			return j, err
+		}
+		if decides != nil {
+			defer f.Close()
+			if Lock(f) != nil || !same(f, main) {
+				return j, nil
+			}
+		}
+	}
+	if state == decided {
+		if err := j.forward(nil); err != nil {
+			return j, fmt.Errorf("complete the outputs of a run that was killed (%s): %w", path, err)
+		}
+		return nil, j.end()
+	}
+	if err := j.backward(); err != nil {
+		return j, fmt.Errorf("undo the outputs of a run that was killed (%s): %w", path, err)
+	}
+	return nil, j.remove(undecided)
+}
+
+// openJournal opens a journal. It is nil if there is none, or a part of one: its process has changed nothing yet. A
+// journal that another user can have written is none, since it may name any file.
+func openJournal(path string) (*os.File, *journal, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	if a := accessOf(info); a == nil || a.uid != os.Geteuid() || a.mode&0o022 != 0 || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, nil, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxJournal))
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	j := &journal{}
+	if json.Unmarshal(text, j) == nil && j.valid(path) {
+		return f, j, nil
+	}
+	defer f.Close()
+	if Lock(f) == nil && conclusive(f) && same(f, path) && strings.HasSuffix(path, undecided) {
+		return nil, nil, os.Remove(path)
+	}
+	return nil, nil, nil
+}
+
+// valid reports whether a journal that was read is one: a folder may have files of anybody. Its changes rename
+// temporaries, whose names nothing else has.
+func (j *journal) valid(path string) bool {
+	if !filepath.IsAbs(j.Decides) || len(j.Folders) == 0 || filepath.Dir(j.Decides) != j.Folders[0] ||
+		!slices.Contains(j.Folders, filepath.Dir(path)) || !journalName.MatchString(filepath.Base(j.Decides)+decided) ||
+		!strings.HasPrefix(filepath.Base(path), filepath.Base(j.Decides)+".") {
+		return false
+	}
+	return !slices.ContainsFunc(j.Changes, func(c change) bool {
+		return !filepath.IsAbs(c.Temporary) || !filepath.IsAbs(c.Target) || filepath.Clean(c.Target) != c.Target ||
+			filepath.Clean(c.Temporary) != c.Temporary || !temporary.MatchString(filepath.Base(c.top()))
+	})
+}
