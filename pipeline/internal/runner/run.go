@@ -335,9 +335,9 @@ func (r *run) traceOutput(to *sinkRun, begin time.Time, rows int64, waited strin
 	}
 	end := time.Since(r.started)
 	s := gpu.Span{Lane: laneWork, Stage: to.name, Name: "write", For: waited, Start: end - took, End: end, Rows: rows,
-		Worker: outputWorker + slices.Index(r.sinks, to)}
+		Worker: outputWorker + 2*slices.Index(r.sinks, to)}
 	if waited != "" {
-		s.Name = "wait"
+		s.Name, s.Worker = "wait", s.Worker+1 // of the goroutine that brings the rows
 	}
 	r.keepSpan(s)
 }
