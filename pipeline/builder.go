@@ -17,6 +17,7 @@ import (
 type Builder struct {
 	job    Job
 	tables map[string]source.Table
+	shared map[string]bool // of tables, those that the caller closes
 	target Target
 	given  map[string]Source // sources of a job that may still be replaced
 	from   string
@@ -26,7 +27,8 @@ type Builder struct {
 
 // New starts a job.
 func New(name string) *Builder {
-	return &Builder{job: Job{Name: name, Sources: map[string]Source{}}, tables: map[string]source.Table{}}
+	return &Builder{job: Job{Name: name, Sources: map[string]Source{}}, tables: map[string]source.Table{},
+		shared: map[string]bool{}}
 }
 
 // FromJob starts with a job that Load returned, for example to run a job file into a Collector.
@@ -56,8 +58,20 @@ func (b *Builder) ReadWith(name string, s Source) *Builder { return b.source(nam
 // ReadTable adds a source that the caller provides, for example an ArrowTable. The plan
 // closes it.
 func (b *Builder) ReadTable(name string, t source.Table) *Builder {
+	delete(b.shared, name)
+	return b.table(name, t)
+}
+
+func (b *Builder) table(name string, t source.Table) *Builder {
 	b.tables[name] = t
 	return b.source(name, Source{})
+}
+
+// ReadShared adds a source that the caller provides and closes. Plans do not close it, so several plans can read it,
+// also at the same time.
+func (b *Builder) ReadShared(name string, t source.Table) *Builder {
+	b.shared[name] = true
+	return b.table(name, t)
 }
 
 func (b *Builder) source(name string, s Source) *Builder {
@@ -198,7 +212,7 @@ func (b *Builder) plan(ctx context.Context) (*Plan, error) {
 		}
 		return nil, Diagnostics{{Msg: err.Error()}}
 	}
-	p, err := newPlan(ctx, &b.job, b.tables, b.target)
+	p, err := newPlanOf(ctx, &b.job, b.tables, b.target, nil, PlanOptions{shared: b.shared})
 	if err != nil {
 		return nil, err
 	}

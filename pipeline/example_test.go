@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log"
 	"strings"
 
@@ -59,6 +60,34 @@ func ExampleSQL() {
 	// 4 21
 	// 1213 19
 	// 1078 18
+}
+
+// Records that are produced while they are read, and rows that are used while the run continues.
+func ExampleStreamRecords() {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	numbers, err := pipeline.StreamRecords(schema, func(context.Context) iter.Seq2[arrow.Record, error] {
+		return func(yield func(arrow.Record, error) bool) {
+			b := array.NewInt64Builder(memory.DefaultAllocator)
+			for n := int64(1); n <= 3; n++ {
+				b.AppendValues([]int64{n, 10 * n}, nil)
+				if !yield(array.NewRecord(schema, []arrow.Array{b.NewArray()}, 2), nil) {
+					return
+				}
+			}
+		}
+	}, pipeline.StreamOptions{Rows: 6})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rows := pipeline.New("large").ReadTable("numbers", numbers).Filter("n >= 10").Sort("n desc")
+	for r, err := range rows.Records(context.Background(), pipeline.RunOptions{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(r.Column(0))
+	}
+	// Output:
+	// [30 20 10]
 }
 
 // Arrow records in, Arrow records out.

@@ -34,6 +34,7 @@ import (
 type Plan struct {
 	written written
 	tables  map[string]source.Table
+	shared  map[string]bool // of tables, those that the caller closes
 	stages  *physical.Plan
 	targets []Target // of the outputs that are written
 	rules   []RuleApplied
@@ -63,6 +64,7 @@ type PlanOptions struct {
 	TraceRules bool
 	// Target, if set, receives the rows of the last step instead of the job's outputs.
 	Target Target
+	shared map[string]bool // tables that the plan does not close
 	// applied is logical.Options.Applied, for tests.
 	applied func(rule logical.Rule, before, after rel.Output)
 }
@@ -92,7 +94,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	if preview == nil {
 		j = j.WithChecks()
 	}
-	p := &Plan{tables: map[string]source.Table{}, partial: map[string]*partialTable{}}
+	p := &Plan{tables: map[string]source.Table{}, shared: opt.shared, partial: map[string]*partialTable{}}
 	steps := j.WrittenSteps()
 	if target != nil {
 		p.targets, steps = []Target{target}, j.LastStep()
@@ -477,7 +479,9 @@ func fieldsOf(j *Job, name, key string, columns []job.SchemaColumn) (fields []gp
 func (p *Plan) Close() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(p.tables)) {
-		errs = append(errs, p.tables[name].Close())
+		if !p.shared[name] {
+			errs = append(errs, p.tables[name].Close())
+		}
 	}
 	p.tables = nil
 	return errors.Join(errs...)
