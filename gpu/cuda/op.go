@@ -224,6 +224,9 @@ func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 		copy(dst, s.mem)
 		return o.err == nil
 	}
+	if o.readLarge(b, off, dst) {
+		return o.err == nil
+	}
 	if o.flush(); o.err == nil {
 		// dst is pageable, so the call returns only after the bytes have arrived.
 		o.fail(d.ctx.do(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), b.Addr()+uintptr(off),
@@ -233,9 +236,85 @@ func (o *op) read(b *gpu.Buffer, off int64, dst []byte) bool {
 	return o.err == nil
 }
 
-// write copies src to device memory. The driver has copied src when write returns.
+// pageableMost is the largest copy from or to pageable memory. Before a larger one the driver waits for all kernels of
+// the stream, and lets nobody launch others meanwhile.
+const pageableMost = 64 << 10
+
+// block returns page-locked memory for a copy of n bytes. It returns none for a copy that is short, and if there is no
+// memory.
+func (o *op) block(n int) (x pinnedBlock) {
+	if n <= pageableMost || o.err != nil {
+		return x
+	}
+	p := o.q.dev.pinned
+	x, err := p.block(int64(n))
+	if err == nil {
+		err = p.lockAt(o.lease, x.addr, int64(n))
+	}
+	if err != nil {
+		x.release()
+	}
+	return x
+}
+
+// readLarge is read by page-locked memory. It returns false if there is none.
+func (o *op) readLarge(b *gpu.Buffer, off int64, dst []byte) bool {
+	d := o.q.dev
+	x := o.block(len(dst))
+	if x.mem == nil {
+		return false
+	}
+	defer x.release()
+	var end event
+	o.enqueue(func() (err error) {
+		err = d.ctx.do(cuMemcpyDtoHAsync, x.addr, b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(d.compute))
+		if err == nil {
+			end, err = d.record(d.compute)
+		}
+		return err
+	})
+	if o.flush(); end == 0 {
+		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.compute)) // the copy may have begun
+		return true
+	}
+	o.fail(d.wait(end))
+	d.recycle(end)
+	copy(dst, x.mem)
+	return true
+}
+
+// writeLarge is write by page-locked memory. It returns false if there is none.
+func (o *op) writeLarge(b *gpu.Buffer, off int64, src []byte) bool {
+	d := o.q.dev
+	x := o.block(len(src))
+	if x.mem == nil {
+		return false
+	}
+	copy(x.mem, src)
+	var end event
+	o.enqueue(func() (err error) {
+		err = d.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), x.addr, uintptr(len(src)), uintptr(d.compute))
+		if err == nil {
+			end, err = d.record(d.compute)
+		}
+		return err
+	})
+	o.flush()
+	if end == 0 {
+		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.compute)) // the copy may have begun
+		x.release()
+		return true
+	}
+	after(d.later.kernels, end, func(error) {
+		x.release()
+		d.recycle(end)
+	})
+	return true
+}
+
+// write copies src to device memory. src has been copied when write returns.
 func (o *op) write(b *gpu.Buffer, off int64, src []byte) {
-	if len(src) == 0 {
+	if len(src) == 0 || o.writeLarge(b, off, src) {
 		return
 	}
 	o.enqueue(func() error {
