@@ -162,6 +162,24 @@ func runElsewhere(t *testing.T, path, out string) {
 	require.NoError(t, err, string(text))
 }
 
+func TestAppendedMonthsAreCompacted(t *testing.T) {
+	lines := filepath.Join(t.TempDir(), "lines")
+	opt := pipeline.RunOptions{Use: pipeline.Host}
+	files := func() []string {
+		list, err := filepath.Glob(filepath.Join(lines, "month=*/*.parquet"))
+		require.NoError(t, err)
+		return list
+	}
+	var rows int64
+	for _, month := range []string{"1995-03-01", "1995-04-01", "1995-03-01"} {
+		rows += run(t, "etl/append.yaml", map[string]string{"out": lines, "month": month}, opt).Output.Rows
+	}
+	require.Len(t, files(), 3)
+	report := run(t, "etl/compact.yaml", map[string]string{"lines": lines, "from": "1995-01-01"}, opt)
+	require.Len(t, files(), 2)
+	require.Equal(t, rows, report.Output.Rows)
+}
+
 func TestTheOutputsOfTheSameLinesAppearTogether(t *testing.T) {
 	for name, opt := range map[string]pipeline.RunOptions{"host": {Use: pipeline.Host},
 		"cuda": {Device: cudatest.Open(t, cuda.Options{})}} {

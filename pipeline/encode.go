@@ -119,6 +119,9 @@ func DecodePlan(data []byte) (_ *Plan, err error) {
 			return nil, err
 		}
 	}
+	for _, t := range p.targets {
+		p.noteRead(t.(*parquetTarget))
+	}
 	p.stages.Visit(func(s *physical.Stage) {
 		if scan := s.Scan(); scan != nil && err == nil {
 			err = scan.Bind(p.tables[scan.Source], s.Schema)

@@ -163,6 +163,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 					Step: "output", Msg: err.Error()}}
 			}
 			t.opt.Metadata = metadataOf(outs[i], o.Options)
+			p.noteRead(t)
 		}
 	}
 	rules := logical.Options{Without: opt.WithoutRules, Applied: opt.applied}
@@ -234,6 +235,30 @@ func targetOf(o Output) Target {
 		return &textTarget{path, opt}
 	}
 	return &parquetTarget{path: string(o.Parquet), opt: o.Options}
+}
+
+// noteRead tells a target which files the plan reads, if it may replace them.
+func (p *Plan) noteRead(t *parquetTarget) {
+	if t.opt.OverwritePartitions || t.opt.OverwriteSources {
+		t.opt.Read = p.filesRead()
+	}
+}
+
+// filesRead returns the sizes of all files that the plan reads, by their paths without links.
+func (p *Plan) filesRead() map[string]int64 {
+	read := map[string]int64{}
+	for _, t := range p.tables {
+		if t, ok := t.(*sourceparquet.Table); ok {
+			for path, size := range t.Files() {
+				if real, err := filepath.EvalSymlinks(path); err == nil {
+					if real, err = filepath.Abs(real); err == nil {
+						read[real] = size
+					}
+				}
+			}
+		}
+	}
+	return read
 }
 
 // recoverSources completes or undoes the outputs of runs that were killed, in the folders of the sources.

@@ -422,6 +422,9 @@ func (o *Output) checkFormat() (key, msg string) {
 	if format == "parquet" {
 		return "", ""
 	}
+	if o.OverwritePartitions || o.OverwriteSources {
+		return ".overwrite", "an output of text is one file, which is replaced by overwrite: true"
+	}
 	options := reflect.ValueOf(o.Options)
 	for _, f := range structFields(options.Type()) {
 		if f.name != "overwrite" && f.name != "sync" && !options.FieldByIndex(f.index).IsZero() {

@@ -567,6 +567,9 @@ func (c *converter) output() (options []string) {
 			options = append(options, "NULL "+syntax.Quote(opt.Null))
 		}
 	}
+	if c.job.Output.OverwritePartitions {
+		options = append(options, "OVERWRITE partitions")
+	}
 	value := reflect.ValueOf(c.job.Output.Options)
 	for _, f := range structFields(reflect.TypeFor[sinkparquet.Options]()) {
 		v, name := value.FieldByIndex(f.index), strings.ToUpper(f.name)
@@ -574,6 +577,8 @@ func (c *converter) output() (options []string) {
 		case v.IsZero():
 		case v.Kind() == reflect.Map:
 			c.left = append(c.left, f.name+" of the output")
+		case f.name == "overwrite" && c.job.Output.OverwriteSources:
+			options = append(options, "OVERWRITE sources")
 		case v.Kind() == reflect.Bool:
 			options = append(options, name)
 		case v.Kind() == reflect.Slice:

@@ -138,6 +138,9 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 			continue
 		}
 		sub := joinPath(path, e.name)
+		if e.name == "overwrite" && d.overwrite(e.value, v, sub) {
+			continue
+		}
 		at := len(d.faults)
 		d.sql = f.sql
 		d.decode(e.value, v.FieldByIndex(f.index), sub)
@@ -154,6 +157,33 @@ func (d *decoder) fields(entries []entry, v reflect.Value, path, skip string) {
 			d.faultf(d.job.Location(path), "key %q is missing", f.name)
 		}
 	}
+}
+
+// overwrite decodes overwrite: partitions and overwrite: sources of an output. It returns false for other values.
+func (d *decoder) overwrite(n ast.Node, output reflect.Value, path string) bool {
+	e, ok := expanded{}, false
+	if _, scalar := scalarText(n); scalar {
+		e, ok = d.text(n, path)
+	}
+	o, isOutput := output.Addr().Interface().(*Output)
+	if !ok || !isOutput || !o.setOverwrite(e.text) {
+		return false
+	}
+	d.job.locations[path] = locationOf(n)
+	return true
+}
+
+// setOverwrite sets what an output overwrites. It returns false unless that is partitions or sources.
+func (o *Output) setOverwrite(what string) bool {
+	switch what {
+	case "partitions":
+		o.OverwritePartitions = true
+	case "sources":
+		o.Overwrite, o.OverwriteSources = true, true
+	default:
+		return false
+	}
+	return true
 }
 
 // decode fills v from n. path is the value's path in the job.

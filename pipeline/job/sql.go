@@ -249,6 +249,10 @@ func copyOutput(c *syntax.Copy) (out Output, err error) {
 			}
 			continue
 		}
+		if text, ok := optionText(o.Value); ok && name == "overwrite" && format == "parquet" &&
+			out.setOverwrite(strings.ToLower(text)) {
+			continue
+		}
 		f, ok := options.find(name)
 		if instead := copyInstead[name]; instead != "" && format == "parquet" {
 			return out, wrong("COPY has no option %s: %s", strings.ToUpper(o.Name), instead)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/gstream/gstream/sink/staging"
 )
@@ -18,6 +20,8 @@ import (
 type manifest struct {
 	CreatedBy string `json:"created_by"`
 	Files     []part `json:"files"`
+	// PartitionBy has the columns of the folders.
+	PartitionBy []string `json:"partition_by,omitempty"`
 	// Others are names of objects that may be there, and that are no part of the output: those of a run that has not
 	// committed, or of an earlier output. Local outputs have none.
 	Others []string `json:"others,omitempty"`
@@ -62,10 +66,14 @@ func (m *manifest) write(f outFile) error {
 	return err
 }
 
-// foreign lists the entries of a directory and the folders below it, except files of the manifest,
-// by name and size, and folders of such files. Without a manifest it lists all entries.
-func (m *manifest) foreign(dir string) (names []string, err error) {
-	own := map[part]bool{}
+// foreign lists the entries of a directory and the folders below it, except files of the manifest and those that were
+// read, by name and size, and folders of such files. Without a manifest it lists all entries. Where files were read,
+// files about them do not count, such as _SUCCESS and .part-0.parquet.crc of Spark.
+func (m *manifest) foreign(dir string, read map[part]bool) (names []string, err error) {
+	own := maps.Clone(read)
+	if own == nil {
+		own = map[part]bool{}
+	}
 	if m != nil {
 		for _, p := range m.Files {
 			own[p] = true
@@ -98,10 +106,22 @@ func (m *manifest) foreign(dir string) (names []string, err error) {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 		manifest := m != nil && name == staging.LockName
+		if len(read) > 0 && info.Mode().IsRegular() && describesFiles(e.Name()) {
+			return nil
+		}
 		if !info.Mode().IsRegular() || !manifest && !own[part{name, info.Size()}] {
 			names = append(names, name)
 		}
 		return nil
 	})
 	return names, err
+}
+
+// describesFiles reports whether a file has only what follows from the Parquet files next to it.
+func describesFiles(name string) bool {
+	switch name {
+	case "_SUCCESS", "_metadata", "_common_metadata":
+		return true
+	}
+	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".crc")
 }

@@ -61,6 +61,10 @@ const requests = 16
 func newObjects(ctx context.Context, name string, opt Options) (_ *objects, err error) {
 	o := &objects{name: name, root: name, overwrite: opt.Overwrite, directory: opt.Directory(name), lease: opt.Lease,
 		ctx: ctx, discarded: opt.Discard}
+	if opt.Append || opt.OverwritePartitions || opt.OverwriteSources {
+		return nil, &fs.PathError{Op: "write", Path: store.Display(name), Err: errors.New("append, and overwrite: " +
+			"partitions or sources, are for local folders; overwrite: true replaces the whole output")}
+	}
 	if err := store.CheckOutput(name); err != nil {
 		return nil, &fs.PathError{Op: "write", Path: store.Display(name), Err: err}
 	}

@@ -59,7 +59,16 @@ type Options struct {
 	Sync bool `yaml:"sync" json:"sync,omitempty" doc:"Wait at the end until the output is on disk, so that it survives a crash of the machine." default:"false"`
 	// Overwrite lets Commit replace a file, or a directory that has only the files of an
 	// earlier output. It never replaces anything else.
-	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"Replace a file, or a folder in which everything is of an earlier output." default:"false"`
+	Overwrite bool `yaml:"overwrite" json:"overwrite,omitempty" doc:"true replaces a file, or a folder in which everything is of an earlier output. partitions replaces the folders of the values of partition_by that the run writes, and keeps the others. sources replaces a folder as true does, in which the job has read all other files." default:"false"`
+	// OverwritePartitions replaces the folders of partitions that are written, each at once, and keeps all others. It
+	// needs PartitionBy. A folder is replaced if everything in it is of an earlier output, or in Read.
+	OverwritePartitions bool `yaml:"-" json:"overwrite_partitions,omitempty"`
+	// OverwriteSources is Overwrite of a directory whose other files are in Read.
+	OverwriteSources bool `yaml:"-" json:"overwrite_sources,omitempty"`
+	// Append adds files to a directory. Their numbers follow those of the files that are there.
+	Append bool `yaml:"append" json:"append,omitempty" doc:"Add files to a folder, behind those that are there." default:"false"`
+	// Read has the sizes of the files from which the rows come, by their paths with links resolved.
+	Read map[string]int64 `yaml:"-" json:"-"`
 
 	// Discard removes objects at Commit; nothing appears.
 	Discard bool `yaml:"-" json:"-"`
@@ -159,6 +168,12 @@ func (o *Options) Validate() error {
 	case o.Files > 0 && len(o.PartitionBy) > 0:
 		bad("files is not for an output with partition_by, whose values say which rows a file has; rows_per_file " +
 			"bounds the rows of its files")
+	}
+	switch {
+	case o.Append && (o.Overwrite || o.OverwritePartitions):
+		bad("append and overwrite exclude each other; set one of them")
+	case o.OverwritePartitions && len(o.PartitionBy) == 0:
+		bad("overwrite: partitions needs partition_by, whose values say which folders are replaced")
 	}
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(o.Metadata)) {

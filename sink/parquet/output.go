@@ -57,6 +57,7 @@ func (disk) stage(target string, folder bool) (string, outFile, error) {
 }
 
 func (disk) create(path string) (outFile, error) {
+	staging.Step("create", path)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, err
@@ -66,14 +67,25 @@ func (disk) create(path string) (outFile, error) {
 
 type diskFile struct{ *os.File }
 
+func (f diskFile) WriteAt(p []byte, off int64) (int, error) {
+	staging.Step("write", f.Name())
+	return f.File.WriteAt(p, off)
+}
+
 func (f diskFile) startWriteback(off, n int64) {
 	// This is a hint. Sync returns the errors.
 	_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
 }
 
-func (disk) mkdir(path string) error { return os.Mkdir(path, 0o777) }
+func (disk) mkdir(path string) error {
+	staging.Step("mkdir", path)
+	return os.Mkdir(path, 0o777)
+}
 
-func (disk) rmdir(path string) error { return unix.Rmdir(path) }
+func (disk) rmdir(path string) error {
+	staging.Step("rmdir", path)
+	return unix.Rmdir(path)
+}
 
 func (disk) rename(from, to string, replace bool) error { return staging.Rename(from, to, replace) }
 
@@ -95,21 +107,37 @@ type output struct {
 	overwrite bool
 	sync      bool
 	directory bool
-	parents   []string        // directories above target that were made for it, outermost first
-	manifest  manifest        // for a directory
-	folders   map[string]bool // that were made in the temporary directory
-	earlier   *os.File        // locked manifest of an earlier output, while that is replaced
+	// into says that files are added to a directory that exists, or with partitions replace some of its folders. read
+	// has the files of the directory, by their names in it, that may be replaced like those of an earlier output.
+	into, partitions bool
+	read             map[part]bool
+	made             []string        // directories in the target that were made for the new files, outermost first
+	parents          []string        // directories above target that were made for it, outermost first
+	manifest         manifest        // for a directory
+	folders          map[string]bool // that were made in the temporary directory
+	earlier          *os.File        // locked manifest of an earlier output, while that is replaced
 	// The access of files and folders in a directory: those of an earlier output.
 	fileAccess, folderAccess *staging.Access
 }
 
 // newOutput checks that a target may be written and makes its temporary. It removes
 // temporaries next to it whose process was killed.
-func newOutput(s storage, name string, overwrite, directory, sync bool) (*output, error) {
-	o := &output{storage: s, name: name, overwrite: overwrite, directory: directory, sync: sync}
+func newOutput(s storage, name string, opt Options) (*output, error) {
+	directory := opt.Directory(name)
+	o := &output{storage: s, name: name, overwrite: opt.Overwrite, directory: directory, sync: opt.Sync,
+		into: opt.Append || opt.OverwritePartitions, partitions: opt.OverwritePartitions}
+	o.manifest.PartitionBy = opt.PartitionBy
+	if opt.Append && !directory {
+		return nil, appendsToFile(name)
+	}
 	var err error
 	if o.target, err = staging.Resolve(name); err != nil {
 		return nil, err
+	}
+	if opt.OverwritePartitions || opt.OverwriteSources {
+		if err := o.mayReplace(opt.Read); err != nil {
+			return nil, err
+		}
 	}
 	if err := o.check(); err != nil {
 		return nil, err
@@ -181,6 +209,9 @@ func (o *output) removeParents() {
 // CheckTarget returns an error for a target that no option allows to replace, such as a device. It
 // is for plans; Create checks everything.
 func CheckTarget(path string, opt Options) error {
+	if opt.Append && path != "" && !opt.Directory(path) {
+		return appendsToFile(path)
+	}
 	if path == "" || staging.IsObject(path) {
 		return nil // a job without an output has an error of its own
 	}
@@ -236,16 +267,19 @@ func (o *output) check() error {
 	if err := checkKind(o.name, info.Mode(), o.directory); err != nil {
 		return err
 	}
-	if !o.overwrite {
+	if !o.overwrite && !o.into {
 		return o.exists()
 	}
-	if o.directory {
-		if err := unix.Access(o.target, unix.W_OK|unix.X_OK); err != nil {
-			return &fs.PathError{Op: "replace", Path: o.name, Err: err}
-		}
-		return o.checkReplaced(o.target)
+	if !o.directory {
+		return nil
 	}
-	return nil
+	if err := unix.Access(o.target, unix.W_OK|unix.X_OK); err != nil {
+		return &fs.PathError{Op: "replace", Path: o.name, Err: err}
+	}
+	if o.into {
+		return nil // stageInto checks the folders that it replaces
+	}
+	return o.checkReplaced(o.target)
 }
 
 // checkReplaced returns an error for a directory that has anything but the files of an earlier
@@ -255,7 +289,7 @@ func (o *output) checkReplaced(dir string) error {
 	if err != nil {
 		return err
 	}
-	foreign, err := m.foreign(dir)
+	foreign, err := m.foreign(dir, o.read)
 	switch {
 	case err != nil:
 		return err
@@ -312,6 +346,16 @@ func (o *output) ended(path string, size int64) {
 
 // publish gives the output its name. With sync its files are on disk before that.
 func (o *output) publish() error {
+	if _, err := os.Lstat(o.target); (o.into || len(o.read) > 0) && err == nil {
+		changes, err := o.stage()
+		if err == nil {
+			err = staging.Commit(changes)
+		}
+		if err != nil {
+			return err
+		}
+		return o.published()
+	}
 	if err := o.finishDirectory(); err != nil {
 		return err
 	}
@@ -347,6 +391,9 @@ func sortParts(files []part) {
 
 // stage completes the output under its temporary name. It returns the changes that give it its name.
 func (o *output) stage() ([]staging.Change, error) {
+	if _, err := os.Lstat(o.target); o.into && err == nil {
+		return o.stageInto()
+	}
 	if err := o.finishDirectory(); err != nil {
 		return nil, err
 	}
@@ -362,6 +409,12 @@ func (o *output) stage() ([]staging.Change, error) {
 			return nil, err
 		}
 		c.Verify = o.checkReplaced
+		if len(o.read) > 0 {
+			var err error
+			if c.Owned, err = owned(o.target); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if o.sync {
 		for _, dir := range o.parents {
@@ -376,7 +429,11 @@ func (o *output) stage() ([]staging.Change, error) {
 // published ends the output once it has its name.
 func (o *output) published() error {
 	o.unlockEarlier()
-	return o.lock.Close()
+	err := o.lock.Close()
+	if o.into { // what is left of it is swept later
+		_ = o.storage.remove(o.temporary)
+	}
+	return err
 }
 
 // lockEarlier locks the manifest of an earlier output. Other processes that replace or sweep that output wait for it.
@@ -388,9 +445,9 @@ func (o *output) lockEarlier() error {
 	if err != nil {
 		return err
 	}
-	if errors.Is(staging.Lock(earlier), staging.ErrLocked) {
+	if errors.Is(staging.Lock(earlier), staging.ErrLocked) || !staging.Same(earlier, earlier.Name()) {
 		earlier.Close()
-		return notReplaced(o.name, "is being replaced by another process")
+		return notReplaced(o.name, "is being written by another process")
 	}
 	o.earlier = earlier
 	return nil
@@ -487,6 +544,9 @@ func (o *output) discard() error {
 	o.unlockEarlier()
 	o.lock.Close() // first, because NFS keeps an open file in its folder
 	err := o.storage.remove(o.temporary)
+	for _, dir := range slices.Backward(o.made) {
+		_ = o.storage.rmdir(dir) // if it is empty
+	}
 	o.removeParents()
 	return err
 }

@@ -236,7 +236,7 @@ func TestFolderThatAnotherProcessReplacesIsRefused(t *testing.T) {
 	f, err := os.Open(filepath.Join(dir, staging.LockName))
 	require.NoError(t, err)
 	require.NoError(t, staging.Lock(f))
-	require.ErrorContains(t, tab.replace(dir, opt), "is being replaced by another process")
+	require.ErrorContains(t, tab.replace(dir, opt), "is being written by another process")
 	require.NoError(t, f.Close())
 	require.NoError(t, tab.replace(dir, opt))
 	requireNames(t, filepath.Dir(dir), "out")

@@ -165,7 +165,7 @@ func TestATemporaryBesideAPartitionIsHiddenToReaders(t *testing.T) {
 	tab := partitioned(rand.New(rand.NewPCG(4, 2)), 50, gpu.Of(gpu.Int64), 3)
 	tab.write(t, filepath.Join(root, "j=1"), Options{RowsPerFile: 10, Threads: 2})
 	want := readRows(t, root, reader.OpenOptions{}, "j", "s")
-	o, err := newOutput(disk{}, filepath.Join(root, "j=2"), false, true, false)
+	o, err := newOutput(disk{}, filepath.Join(root, "j=2"), Options{RowsPerFile: 1})
 	require.NoError(t, err)
 	part, err := o.part("", 0)
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -136,7 +137,7 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		w.out, err = newObjects(w.run, path, opt)
 	} else {
 		var o *output
-		o, err = newOutput(s, path, opt.Overwrite, directory, opt.Sync)
+		o, err = newOutput(s, path, opt)
 		w.out = localTarget{o}
 	}
 	if err != nil {
@@ -723,7 +724,7 @@ func (w *Writer) complete(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if len(w.files) == 0 && w.stats.Files == 0 { // no rows
+	if len(w.files) == 0 && w.stats.Files == 0 && !w.keepsOthers() { // no rows
 		if err := w.openEmpty(); err != nil {
 			return err
 		}
@@ -737,6 +738,16 @@ func (w *Writer) complete(ctx context.Context) error {
 		return err
 	}
 	return w.closeDevice()
+}
+
+// keepsOthers reports whether the output adds to one that exists.
+func (w *Writer) keepsOthers() bool {
+	local, ok := w.out.(localTarget)
+	if !ok || !local.into {
+		return false
+	}
+	_, err := os.Lstat(local.target)
+	return err == nil
 }
 
 // openEmpty makes a file with only a schema. In a partitioned output, which then has no folders, it

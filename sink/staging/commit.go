@@ -35,6 +35,9 @@ type Change struct {
 	Target    string // with links resolved
 	// Replace says that there may be something at Target. Otherwise that is an error, an fs.ErrExist.
 	Replace bool
+	// Owned are the names of files and folders in what is replaced that are removed with it, each folder behind what it
+	// has. Files that this package names need not be among them.
+	Owned []string
 	// Remove says that the target goes, and that there is nothing new. Temporary is a name that is free.
 	Remove bool
 	// Sync waits until the changes are on disk: it makes Commit do so for all of them.
@@ -49,6 +52,8 @@ type change struct {
 	Target    string `json:"target"`
 	New       *inode `json:"new,omitempty"` // nil if there is nothing new
 	Old       *inode `json:"old,omitempty"` // nil if there was nothing
+	// Owned are those of Change.
+	Owned []string `json:"owned,omitempty"`
 }
 
 // inode is the number of a file or folder.
@@ -92,11 +97,12 @@ const (
 
 var journalName = regexp.MustCompile(`^\.gstream-[0-9a-f]{12}\.(journal|commit)$`)
 
-// Before, if set, is called before each operation that changes a file system. It is for tests, which end the process
-// there.
+// Before, if set, is called before each operation of an output that changes a local file system. It is for tests, which
+// end the process there.
 var Before func(operation, path string)
 
-func before(operation, path string) {
+// Step calls Before.
+func Step(operation, path string) {
 	if Before != nil {
 		Before(operation, path)
 	}
@@ -129,11 +135,11 @@ func Commit(changes []Change) error {
 }
 
 func newJournal(changes []Change) (*journal, error) {
-	j := &journal{}
+	j, targets := &journal{}, map[string]bool{}
 	for _, c := range changes {
 		j.Sync = j.Sync || c.Sync
 		var err error
-		x := change{}
+		x := change{Owned: c.Owned}
 		if x.Temporary, err = filepath.Abs(c.Temporary); err != nil {
 			return nil, err
 		}
@@ -152,11 +158,10 @@ func newJournal(changes []Change) (*journal, error) {
 		if (x.New == nil) != c.Remove {
 			return nil, &fs.PathError{Op: "rename", Path: x.Temporary, Err: fs.ErrNotExist}
 		}
-		for _, other := range j.Changes {
-			if other.Target == x.Target {
-				return nil, fmt.Errorf("%s is written twice", c.Target)
-			}
+		if targets[x.Target] {
+			return nil, fmt.Errorf("%s is written twice", c.Target)
 		}
+		targets[x.Target] = true
 		if folder := filepath.Dir(x.top()); !slices.Contains(j.Folders, folder) {
 			j.Folders = append(j.Folders, folder)
 		}
@@ -193,7 +198,7 @@ func (j *journal) begin() error {
 	}
 	for _, folder := range j.Folders {
 		path := j.at(folder, undecided)
-		before("create", path)
+		Step("create", path)
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err != nil {
 			return err
@@ -203,7 +208,7 @@ func (j *journal) begin() error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		j.locks = append(j.locks, f)
-		before("write", path)
+		Step("write", path)
 		if _, err := f.Write(text); err != nil {
 			return err
 		}
@@ -218,7 +223,7 @@ func (j *journal) begin() error {
 
 // decide changes the state of the deciding journal.
 func (j *journal) decide(from, to string) error {
-	before("rename", j.Decides+to)
+	Step("rename", j.Decides+to)
 	if err := os.Rename(j.Decides+from, j.Decides+to); err != nil || !j.Sync {
 		return err
 	}
@@ -331,27 +336,24 @@ func (c *change) backward() error {
 	return nil
 }
 
-func rename(from, to string) error {
-	before("rename", to)
-	return Rename(from, to, false)
-}
+func rename(from, to string) error { return Rename(from, to, false) }
 
 // exchanges is swap, apart from tests on file systems without it.
 var exchanges = swap
 
 func swap(a, b string) error { return RenameWith(a, b, unix.RENAME_EXCHANGE) }
 
-func exchange(a, b string) error {
-	before("exchange", b)
-	return exchanges(a, b)
-}
+func exchange(a, b string) error { return exchanges(a, b) }
 
 // end removes what was replaced, and then the journals. What cannot be removed now is swept later.
 func (j *journal) end() error {
 	for _, c := range j.Changes {
 		for _, path := range []string{c.Temporary, c.aside()} {
 			if at, err := inodeOf(path); c.Old != nil && err == nil && at.is(c.Old) {
-				before("remove", path)
+				for _, name := range c.Owned {
+					Step("remove", filepath.Join(path, name))
+					_ = os.Remove(filepath.Join(path, name))
+				}
 				_ = Remove(path)
 			}
 		}
@@ -368,7 +370,7 @@ func (j *journal) remove(state string) error {
 		if i == 0 {
 			path = j.at(folder, state)
 		}
-		before("remove", path)
+		Step("remove", path)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -506,7 +508,8 @@ func (j *journal) valid(path string) bool {
 		return false
 	}
 	return !slices.ContainsFunc(j.Changes, func(c change) bool {
-		return !filepath.IsAbs(c.Temporary) || !filepath.IsAbs(c.Target) || filepath.Clean(c.Target) != c.Target ||
+		return slices.ContainsFunc(c.Owned, func(name string) bool { return !filepath.IsLocal(name) }) ||
+			!filepath.IsAbs(c.Temporary) || !filepath.IsAbs(c.Target) || filepath.Clean(c.Target) != c.Target ||
 			filepath.Clean(c.Temporary) != c.Temporary || !temporary.MatchString(filepath.Base(c.top()))
 	})
 }

@@ -162,7 +162,7 @@ func TestACommitThatFailsIsUndone(t *testing.T) {
 		switch wrong {
 		case "another file": // gets the name in the middle
 			Before = func(operation, path string) {
-				if operation == "exchange" && strings.HasSuffix(path, "y=1") {
+				if operation == "rename" && strings.HasSuffix(path, "y=1") {
 					Before = nil
 					require.NoError(t, os.Rename(path, path+".moved"))
 					require.NoError(t, os.Mkdir(path, 0o777))

@@ -109,6 +109,7 @@ func (o *Output) Abort() error {
 // Rename renames a file or folder. Without replace it fails with fs.ErrExist when the name is taken.
 func Rename(from, to string, replace bool) error {
 	if replace {
+		Step("rename", to)
 		return os.Rename(from, to)
 	}
 	err := RenameWith(from, to, unix.RENAME_NOREPLACE)
@@ -125,6 +126,7 @@ func Rename(from, to string, replace bool) error {
 
 // RenameWith is a rename with flags of renameat2, which not all file systems support: errors.ErrUnsupported.
 func RenameWith(from, to string, flags uint) error {
+	Step("rename", to)
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
 	switch {
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):

@@ -112,6 +112,7 @@ func Folder(target string) (path string, lock *os.File, err error) {
 		if path, err = name(target); err != nil {
 			return "", nil, err
 		}
+		Step("mkdir", path)
 		if err := os.Mkdir(path, 0o777); err != nil {
 			return "", nil, err
 		}
@@ -133,6 +134,7 @@ var errSwept = errors.New("another process removes the temporaries as fast as th
 
 // create makes a file and locks it, if the file system has locks.
 func create(path string) (*os.File, error) {
+	Step("create", path)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 	if err != nil {
 		return nil, err
@@ -157,6 +159,9 @@ func Lock(f *os.File) error {
 	}
 	return err
 }
+
+// Same reports whether a path still names an open file, which another process may have replaced before it was locked.
+func Same(f *os.File, path string) bool { return same(f, path) }
 
 // same reports whether a path still names the open file, and it is a regular file.
 func same(f *os.File, path string) bool {
@@ -193,7 +198,7 @@ func sweep(path string, folder bool) {
 	f, err := os.OpenFile(lockPath, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if folder && errors.Is(err, fs.ErrNotExist) {
-			_ = os.Remove(path) // if it is empty
+			removeEmpty(path)
 		}
 		return
 	}
@@ -226,6 +231,17 @@ func conclusive(f *os.File) bool {
 	return err == nil && time.Since(info.ModTime()) > 24*time.Hour
 }
 
+// removeEmpty removes a folder that has at most folders of partitions without files.
+func removeEmpty(folder string) {
+	entries, _ := os.ReadDir(folder)
+	for _, e := range entries {
+		if e.IsDir() && partition.MatchString(e.Name()) {
+			removeEmpty(filepath.Join(folder, e.Name()))
+		}
+	}
+	_ = os.Remove(folder) // if it is empty
+}
+
 // Remove removes a file. For a folder it removes the parts, those in folders such as y=2024
 // too, the locked file and then, if it is empty, the folder. It is no error if something
 // does not exist.
@@ -239,6 +255,7 @@ func Remove(path string) error {
 	}
 	for _, n := range append(names, path) {
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			Step("remove", n)
 			err = os.Remove(n)
 		}
 	}

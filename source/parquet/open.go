@@ -85,6 +85,17 @@ type Table struct {
 
 var _ source.Described = (*Table)(nil)
 
+// Files returns the sizes of the local files whose rows the table has, by their paths.
+func (t *Table) Files() map[string]int64 {
+	sizes := map[string]int64{}
+	for _, f := range t.files {
+		if !t.snapshot.Empty && !isRemote(f.handle.path) {
+			sizes[f.handle.path] = f.size
+		}
+	}
+	return sizes
+}
+
 // Open reads the footers of the files that paths name. A path is a file, a folder or a pattern. A
 // folder stands for its *.parquet files at any depth. docs/job-file.md has the rules. The files are
 // in the order of the paths, and within a path in the order of their names.
