@@ -93,8 +93,8 @@ type deferred struct {
 	do    func(err error)
 }
 
-// afterwards is the calls that are deferred, in order. Those after copies do not wait for kernels: they give host memory
-// back, which the next strides need.
+// afterwards is the calls that are deferred, in order. Those after copies do not wait for kernels: they give host
+// memory back, which the next strides need.
 type afterwards struct{ copies, kernels chan deferred }
 
 // after calls do on another goroutine, once the event has happened or failed and all calls that were deferred earlier
