@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
@@ -45,11 +46,14 @@ func (p *Plan) Encode() ([]byte, error) {
 		if !ok {
 			return nil, errors.New("encode the plan: its output is no Parquet file, so nobody else can write it")
 		}
-		path, err := filepath.Abs(target.path)
+		path, err := target.path, error(nil)
+		if !staging.IsObject(path) {
+			path, err = filepath.Abs(path)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("encode the plan: %w", err)
 		}
-		if strings.HasSuffix(target.path, "/") {
+		if strings.HasSuffix(target.path, "/") && !strings.HasSuffix(path, "/") {
 			path += "/" // it is a folder of files
 		}
 		out.Outputs = append(out.Outputs, encodedOutput{path, target.opt})

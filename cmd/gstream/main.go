@@ -162,7 +162,7 @@ incomplete output never appears.`,
 	root.AddCommand(newRun(left), newSQL(left), newLint(), newExplain(left), newCheck(left), newConvert(),
 		newShow(left), newInit(),
 		newInspect(),
-		newRecover(), newFunctions(), newDoctor(), newDevices(), newBench(left), newSchema(), newVersion())
+		newRecover(), newFunctions(), newDoctor(), newDevices(), newBench(left), newSchema(), newMan(), newVersion())
 	return root
 }
 

@@ -99,7 +99,9 @@ var layers = []struct{ room, imports string }{
 	{"pipeline", "gpu gpu/phrase operators/expr operators/expr/syntax pipeline/execution pipeline/internal/* " +
 		"pipeline/job sink sink/* source source/* github.com/apache/arrow"},
 	{"pipeline/sqldriver", "gpu pipeline sink"},
-	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline sink sink/* source " +
+	{"pipeline/telemetry", "pipeline"},
+	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline " +
+		"pipeline/telemetry sink sink/* source " +
 		"source/* spill " +
 		"github.com/spf13/cobra github.com/mattn/go-runewidth github.com/reeflective/readline"},
 	{"examples/program", "pipeline"},

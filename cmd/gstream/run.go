@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/pipeline/telemetry"
 )
 
 // runFlags are the flags of gstream run.
@@ -30,6 +33,8 @@ type runFlags struct {
 	strideSize, joinFilters                string
 	threads                                int
 	overwrite                              bool
+	telemetry                              []string
+	resumeFrom, each                       string // --resume, --each
 	left                                   *leftovers
 	session                                *pipeline.Session // of gstream sql
 }
@@ -65,11 +70,16 @@ type progress every second, messages of type log, and at the end a report of typ
 with exit_code and, after a failure, error. --report writes that last report to a file,
 even after a failure.
 
+With --each, run runs the jobs for each value of a variable. With --resume FILE, a run that
+was cut can be started again by the same command: what is done is not done again, as long
+as the sources, the job and the outputs are unchanged. It knows jobs over Parquet files.
+
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY, GSTREAM_THREADS,
 GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 		Example: `  gstream run job.yaml
   gstream run job.yaml --set data=/data/tpch --set out=/tmp/result.parquet --overwrite
   gstream run load.yaml monthly.yaml daily.yaml
+  gstream run daily.yaml --each day=2026-01-01..2026-01-31 --resume january.jsonl
   gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json
   gstream run job.yaml --host-memory 2GiB --spill-dir /nvme --spill-limit 100GiB
   gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html`,
@@ -81,6 +91,10 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	f.register(cmd)
 	f.registerMachine(cmd)
 	f.registerRun(cmd)
+	cmd.Flags().StringVar(&f.resumeFrom, "resume", "", "skip jobs that this file says are done, with the same sources "+
+		"and outputs as now, and add those that succeed; it is made if it is missing")
+	cmd.Flags().StringVar(&f.each, "each", "", "run each job for several values of a variable, as in "+
+		"day=2026-01-01..2026-01-31 (days) or region=eu,us")
 	return cmd
 }
 
@@ -92,6 +106,9 @@ func (f *runFlags) registerRun(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.report, "report", "", "write the report as JSON to this file; - is standard output")
 	cmd.Flags().StringVar(&f.timeline, "timeline", "",
 		"write an HTML page that shows what ran when to this file; - is standard output")
+	cmd.Flags().StringArrayVar(&f.telemetry, "telemetry", nil, "send the report at the end: to a file FILE.prom, as "+
+		"metrics for the textfile collector of Prometheus, or to a collector of OpenTelemetry, as spans, as in "+
+		"http://localhost:4318 (repeatable)")
 	cmd.Flags().StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile for go tool pprof to this file")
 	cmd.Flags().BoolVar(&f.overwrite, "overwrite", false,
 		"replace an existing output: a file, or a folder that contains only an earlier output")
@@ -263,7 +280,11 @@ func (p devicePool) close() error {
 
 // run runs the jobs one after the other, up to the first that fails.
 func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
-	if err := f.checkReports(len(paths), "job"); err != nil {
+	variable, values, err := f.values()
+	if err != nil {
+		return err
+	}
+	if err := f.checkReports(len(paths)*len(values), "job"); err != nil {
 		return err
 	}
 	if f.hostMemory != "" {
@@ -273,11 +294,17 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if !f.left.ends {
 		defer func() { err = errors.Join(err, devices.close()) }()
 	}
-	for i, path := range paths {
+	given := f.set
+	for i := range len(paths) * len(values) {
+		path, name := paths[i%len(paths)], paths[i%len(paths)]
+		if variable != "" {
+			set := variable + "=" + values[i/len(paths)]
+			f.set, name = append(slices.Clone(given), set), path+", "+set
+		}
 		load := func() (*pipeline.Job, error) { return f.load(path) }
-		if err := f.runJob(cmd, path, load, devices); err != nil {
-			if rest := len(paths) - i - 1; rest > 0 {
-				slog.Error("a job failed, so the remaining jobs do not run", "job", path, "left", rest)
+		if err := f.runJob(cmd, name, load, devices); err != nil {
+			if rest := len(paths)*len(values) - i - 1; rest > 0 {
+				slog.Error("a job failed, so the remaining jobs do not run", "job", name, "left", rest)
 			}
 			return err
 		}
@@ -285,8 +312,47 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	return nil
 }
 
+// maxEach bounds the values of --each.
+const maxEach = 100_000
+
+// values returns the variable of --each and its values. Without the flag there is one run, of no variable.
+func (f *runFlags) values() (variable string, values []string, err error) {
+	if f.each == "" {
+		return "", []string{""}, nil
+	}
+	name, list, ok := strings.Cut(f.each, "=")
+	if !ok || name == "" || list == "" {
+		return "", nil, usageError(fmt.Errorf("--each %s: must be name=value,value or name=day..day", f.each))
+	}
+	first, last, isRange := strings.Cut(list, "..")
+	if !isRange {
+		return name, strings.Split(list, ","), nil
+	}
+	from, err := time.Parse(time.DateOnly, first)
+	to, wrong := time.Parse(time.DateOnly, last)
+	if err = errors.Join(err, wrong); err != nil || to.Before(from) {
+		return "", nil, usageError(fmt.Errorf("--each %s: a range is of days, the first one first, as in "+
+			"2026-01-01..2026-01-31", f.each))
+	}
+	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
+		if values = append(values, day.Format(time.DateOnly)); len(values) > maxEach {
+			return "", nil, usageError(fmt.Errorf("--each %s: has more than %d values", f.each, maxEach))
+		}
+	}
+	return name, values, nil
+}
+
 // checkReports refuses one file for the reports of several runs of what.
 func (f *runFlags) checkReports(runs int, what string) error {
+	for _, to := range f.telemetry {
+		if err := telemetry.Check(to); err != nil {
+			return usageError(fmt.Errorf("--telemetry %w", err))
+		}
+		if strings.HasSuffix(to, ".prom") && runs > 1 {
+			return usageError(fmt.Errorf("--telemetry %s: a file holds the metrics of one %s, not of %d", to, what,
+				runs))
+		}
+	}
 	for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline} {
 		if path != "" && path != "-" && runs > 1 {
 			return usageError(fmt.Errorf("%s %s: a file holds the result of one %s, not of %d; - writes those of "+
@@ -302,10 +368,23 @@ func (f *runFlags) runJob(cmd *cobra.Command, name string, load func() (*pipelin
 	result, err := f.watched(cmd, f.progress, func(show progress) (*pipeline.Report, error) {
 		return f.execute(cmd, name, load, show, devices)
 	})
+	f.tell(cmd.Context(), name, result, err)
 	if err == nil && f.progress != "none" && f.progress != "json" {
 		fmt.Fprintln(cmd.ErrOrStderr(), result)
 	}
 	return err
+}
+
+// tell sends the report of a run, which may have failed, to the destinations of --telemetry. An error there is logged,
+// and is none of the run.
+func (f *runFlags) tell(ctx context.Context, name string, r *pipeline.Report, err error) {
+	for _, to := range f.telemetry {
+		told := ended(r, err)
+		told.Job = cmp.Or(told.Job, name)
+		if failed := telemetry.Send(ctx, to, told, time.Now()); failed != nil {
+			slog.Warn("the report was not sent", "to", to, "error", failed)
+		}
+	}
 }
 
 // watched runs run with a progress of a kind, which it ends.
@@ -396,6 +475,14 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
+	again, err := f.resume(p, job)
+	if err != nil {
+		return nil, err
+	}
+	if again.done(cmd.Context()) {
+		return &pipeline.Report{Job: job.Name, Done: true, Skipped: "an earlier run did the same, and neither its " +
+			"sources nor its outputs have changed", Stages: []pipeline.StageReport{}}, nil
+	}
 	slog.Debug("planned", "after", time.Since(begin))
 	choice, err := p.ChooseDevice(opt)
 	if err != nil {
@@ -425,6 +512,9 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 	}
 	slog.Debug("run ended", "after", time.Since(begin))
 	if err != nil {
+		return result, err
+	}
+	if err := again.record(cmd.Context()); err != nil {
 		return result, err
 	}
 	return result, timeline.write(func(w io.Writer) error { return pipeline.WriteTimeline(w, result) })

@@ -214,7 +214,7 @@ func (f *sqlFlags) checkFiles(statements []*pipeline.Statement) error {
 		}
 	}
 	for flag, path := range map[string]string{"--report": f.report, "--timeline": f.timeline,
-		"--cpu-profile": f.cpuProfile} {
+		"--cpu-profile": f.cpuProfile, "--telemetry": strings.Join(f.telemetry, " ")} {
 		if path != "" && copies == 0 {
 			return usageError(fmt.Errorf("%s %s: only the run of a COPY has one; EXPLAIN ANALYZE prints what a query "+
 				"did", flag, path))

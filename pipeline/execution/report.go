@@ -33,6 +33,8 @@ type Report struct {
 	// Restarted is the reason why the run was denied memory at first. It then restarted in one
 	// lane, with short strides.
 	Restarted string `json:"restarted,omitempty"`
+	// Skipped is the reason why there was nothing to do (gstream run --resume).
+	Skipped string `json:"skipped,omitempty"`
 	// Error is the reason why the run failed.
 	Error string `json:"error,omitempty"`
 	// Activity is the sum over the stages and the output of a run on a GPU. Link is the
@@ -107,6 +109,9 @@ func (e *ExpectationReport) First() string {
 // String returns what gstream run prints at the end: a table of the stages, and what was
 // skipped, spilled and written. It has no line break at the end.
 func (r *Report) String() string {
+	if r.Skipped != "" {
+		return fmt.Sprintf("%s: nothing to do: %s", r.Job, r.Skipped)
+	}
 	var b strings.Builder
 	size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
@@ -244,7 +249,10 @@ type StageReport struct {
 	// decoders. Blocked is the time spent waiting for the next stage to accept a stride.
 	Wait    time.Duration `json:"wait_ns"`
 	Blocked time.Duration `json:"blocked_ns"`
-	Peak    int64         `json:"peak_bytes"`
+	// Began and Ended are when a lane first and last worked on the stage, from the start of the run.
+	Began time.Duration `json:"began_ns"`
+	Ended time.Duration `json:"ended_ns"`
+	Peak  int64         `json:"peak_bytes"`
 	// Spill is the traffic of rows of the stage that did not fit memory.
 	Spill    spill.Stats `json:"spill"`
 	Estimate float64     `json:"estimated_rows"`

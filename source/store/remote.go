@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -138,6 +139,7 @@ func persist(ctx context.Context, do func() (progress bool, err error)) error {
 			return final(f.kind, "%s (after %d tries)", f.msg, tries)
 		}
 		wait := max(pause/2+rand.N(pause/2+1), min(f.after, longestPause))
+		slog.Debug("a request to a store is sent again", "why", f.msg, "failed", failed, "pause", wait)
 		pause = min(2*pause, longestPause)
 		timer := time.NewTimer(wait)
 		select {

@@ -13,6 +13,7 @@ type metrics struct {
 	rowsIn, rowsOut, bytesOut atomic.Int64
 	dropped                   atomic.Int64 // rows that filters of joins have dropped
 	busy, waitIn, waitOut     atomic.Int64
+	began, ended              atomic.Int64 // of the work, on the run's clock; began is 0 before
 	state                     atomic.Int32
 	iterations                atomic.Int64 // of a recursion
 }
@@ -68,6 +69,7 @@ func (m *meter) turn(o *opRun) (before *opRun) {
 	before = m.current.Swap(nil)
 	if before != nil {
 		before.busy.Add(now - m.since.Load())
+		before.worked(m.since.Load(), now)
 		m.trace(gpu.Span{Stage: before.Name(), Name: "work", Start: time.Duration(m.since.Load()),
 			End: time.Duration(now), Rows: m.worked})
 		m.worked = 0
@@ -75,6 +77,17 @@ func (m *meter) turn(o *opRun) (before *opRun) {
 	m.since.Store(now)
 	m.current.Store(o)
 	return before
+}
+
+// worked records when an operator worked.
+func (m *metrics) worked(from, to int64) {
+	m.began.CompareAndSwap(0, max(from, 1))
+	for {
+		ended := m.ended.Load()
+		if to <= ended || m.ended.CompareAndSwap(ended, to) {
+			return
+		}
+	}
 }
 
 // idle charges the time until resume is called to a counter of an operator, as time without work. what is waited for

@@ -74,6 +74,7 @@ func (r *run) report() *execution.Report {
 			Busy: busy[t.account], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
 			Estimate: t.Rows, Dropped: m.dropped.Load(), Iterations: m.iterations.Load(),
 		}
+		s.Began, s.Ended = time.Duration(m.began.Load()), time.Duration(m.ended.Load())
 		_, s.Peak = t.lease.Used()
 		s.Spill = r.spill.Stats(t.lease)
 		out.Spill.Add(s.Spill)

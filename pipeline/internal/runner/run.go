@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -144,6 +145,12 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 	if report.Done = err == nil; !report.Done {
 		report.Error = err.Error()
 	}
+	for _, s := range report.Stages {
+		slog.Debug("stage", "job", report.Job, "step", s.Step, "kind", s.Kind, "rows_in", s.RowsIn, "rows_out",
+			s.RowsOut, "busy", s.Busy, "wait", s.Wait, "blocked", s.Blocked, "spilled", s.Spill.Host.In+s.Spill.Disk.In)
+	}
+	slog.Debug("run", "job", report.Job, "done", report.Done, "wall", report.Wall, "rows", report.Output.Rows, "bytes",
+		report.Output.Bytes)
 	return report, err
 }
 
