@@ -156,7 +156,7 @@ var operations = [...]Operation{
 	OpParseTime: {Variants: []string{"strptime", "try_strptime"}, Least: 1, Most: 1, Fails: OfValues, Tries: true,
 		Kernel: "strptime"},
 	OpStep:   {Form: Call, SQL: "offset", Internal: true, Least: 1, Most: 1, Kernel: "step"},
-	OpAssert: {Form: Call, SQL: "assert", Internal: true, Least: 1, Most: 1, Fails: OfValues, Kernel: "assert"},
+	OpAssert: {Form: Call, SQL: "assert", Internal: true, Least: 1, Most: 2, Fails: OfValues, Kernel: "assert"},
 }
 
 // Ops is the number of operations. They are the Ops below it.

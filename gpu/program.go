@@ -228,7 +228,7 @@ const (
 	// followed by its N + 1 results, the first for arguments below all steps.
 	OpStep
 	// OpAssert returns its argument, a Bool. Where it is false, that is an error with the message
-	// Value.
+	// Value, or that of a second argument, a String.
 	OpAssert
 )
 

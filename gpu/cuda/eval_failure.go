@@ -151,6 +151,9 @@ func rowError(in *gpu.Instr, args []gpu.Scalar) error {
 		return failed("%s", gpu.UnreadableTime(args[0].Str, in.Value.Str))
 	}
 	if in.Op == gpu.OpAssert {
+		if len(args) > 1 {
+			return failed("%s", args[1].Str)
+		}
 		return failed("%s", in.Value.Str)
 	}
 	text := ""

@@ -577,6 +577,7 @@ func testDates(p *Pair) {
 		testParseTime(p)
 	}
 	p.check(gpu.Instr{Op: gpu.OpAssert, Type: boolean, Value: gpu.StringScalar("the message")}, boolean)
+	p.check(gpu.Instr{Op: gpu.OpAssert, Type: boolean}, boolean, gpu.Of(gpu.String))
 	for _, typ := range momentTypes {
 		p.check(gpu.Instr{Op: gpu.OpAddMonths, Type: typ}, typ, gpu.Of(gpu.Int64))
 	}

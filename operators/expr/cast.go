@@ -57,6 +57,9 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(t)), nil
 	}
+	if x.literal == errorLiteral {
+		return failureOf(x.args[0], t, notLiteral), nil
+	}
 	if x.typ == t {
 		return typed(x), nil
 	}

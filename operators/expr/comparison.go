@@ -18,6 +18,10 @@ func common(x, y *Expr) (gpu.Type, bool) {
 		return t, true
 	case y.literal == nullLiteral, s == t:
 		return s, true
+	case x.literal == errorLiteral:
+		return t, true
+	case y.literal == errorLiteral:
+		return s, true
 	case x.literal == stringLiteral:
 		return readAs(t), true
 	case y.literal == stringLiteral:
@@ -74,8 +78,8 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 		if v.literal == integerLiteral && all.literal == integerLiteral {
 			all.rng = all.rng.union(v.rng)
 		}
-		if v.literal != nullLiteral && (all.literal == nullLiteral || all.literal == stringLiteral ||
-			v.literal == notLiteral) {
+		if v.literal != nullLiteral && v.literal != errorLiteral && (all.literal == nullLiteral ||
+			all.literal == errorLiteral || all.literal == stringLiteral || v.literal == notLiteral) {
 			all.literal, all.rng = v.literal, v.rng
 		}
 	}

@@ -46,6 +46,8 @@ const (
 	integerLiteral
 	stringLiteral
 	nullLiteral // its type is Invalid
+	// errorLiteral is a call of error. It is no literal, but takes its type from the other operand as one does.
+	errorLiteral
 )
 
 // Type returns the type of the values, including their storage.
@@ -398,6 +400,12 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 	if e.message != "" {
 		text, _, _ := strings.Cut(e.message, "\n")
 		b.WriteString("error(" + syntax.Quote(text) + ")")
+		return
+	}
+	if text := e.failsWithText(); text != nil {
+		b.WriteString("error(")
+		text.write(b, limit)
+		b.WriteByte(')')
 		return
 	}
 	switch e.op {

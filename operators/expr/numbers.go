@@ -335,6 +335,9 @@ func bindTry(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	if x.Asserts() {
+		return nil, b.errorf(n, "TRY of error or assert is not possible; take it out of TRY")
+	}
 	if x.literal != notLiteral || !x.fails {
 		return x, nil
 	}

@@ -640,6 +640,13 @@ func anyFunctions() []function {
 		{name: "try", args: "x", bind: bindTry, unbound: true, result: likeX,
 			about: "x, or null where an operation in it fails.", nulls: "if x is null or fails",
 			examples: "try(1 // 0) → NULL\ntry('42'::INTEGER) → 42"},
+		{name: "error", args: "text", bind: bindError, result: "that of the other operands",
+			about: "Fails with the text on each row for which it is evaluated, and the run with it, also where " +
+				"nobody needs the value.", nulls: "if text is null",
+			examples: "CASE WHEN 1 < 2 THEN 'fine' ELSE error('1 is not less') END → fine"},
+		{name: "assert_true", args: "condition[, text]", bind: bindAssert, result: "that of the other operands",
+			about: "Null. Where the condition is not true, the run fails with the text, also where nobody needs " +
+				"the value.", nulls: "always", examples: "assert_true(1 < 2, '1 is not less') → NULL"},
 		{name: "typeof", args: "x", bind: bindTypeof, unbound: true, result: varchar,
 			about: "The name of the type of x.", nulls: "never", examples: "typeof(1.5) → DECIMAL(2,1)"},
 		{name: "if", args: "condition, x, y", bind: bindIf, lazy: true, result: "the common type of x and y",

@@ -388,6 +388,11 @@ func (l *lowering) lowerFilter(n *rel.Filter, need required) (*Stage, layout, er
 }
 
 func (l *lowering) lowerProject(n *rel.Project, need required) (*Stage, layout, error) {
+	for i, c := range n.Columns {
+		if !need[c] && n.Exprs[i].Asserts() {
+			need = need.with(c)
+		}
+	}
 	below, bare := required{}, true
 	for i, c := range n.Columns {
 		if !need[c] {

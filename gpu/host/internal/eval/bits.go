@@ -94,7 +94,12 @@ func (f *frame) assert(s *instruction, v *vec) error {
 	copy(out, a.bits[:f.words()])
 	for i := range f.n {
 		if out[i>>6]>>(i&63)&1 == 0 {
-			if err := f.fail(s, v, i, func() error { return failed(s, "%s", s.Value.Str) }); err != nil {
+			if err := f.fail(s, v, i, func() error {
+				if len(s.Args) > 1 {
+					return failed(s, "%s", f.vecs[s.Args[1]].str[i])
+				}
+				return failed(s, "%s", s.Value.Str)
+			}); err != nil {
 				return err
 			}
 		}
