@@ -157,6 +157,17 @@ var operations = [...]Operation{
 		Kernel: "strptime"},
 	OpStep:   {Form: Call, SQL: "offset", Internal: true, Least: 1, Most: 1, Kernel: "step"},
 	OpAssert: {Form: Call, SQL: "assert", Internal: true, Least: 1, Most: 2, Fails: OfValues, Kernel: "assert"},
+
+	OpNest:          {Form: Call, SQL: "nest", Internal: true, Least: 1, Most: 1, SeesNulls: true, Kernel: "nest"},
+	OpElement:       {Form: Call, SQL: "element", Internal: true, Least: 2, Most: 2, Kernel: "element"},
+	OpCountElements: {Form: Call, SQL: "len", Internal: true, Least: 1, Most: 1, Kernel: "count_elements"},
+	OpFindElement:   {Form: Call, SQL: "find_element", Internal: true, Least: 2, Most: 2, Kernel: "find_element"},
+	OpSliceElements: {Form: Call, SQL: "list_slice", Internal: true, Least: 3, Most: 3, Kernel: "slice_elements"},
+	OpPluckElements: {Form: Call, SQL: "pluck", Internal: true, Least: 1, Most: 1, Kernel: "pluck_elements"},
+	OpFlattenElements: {Form: Call, SQL: "flatten", Internal: true, Least: 1, Most: 1,
+		Kernel: "flatten_elements"},
+	OpJoinElements: {Form: Call, SQL: "list_concat", Internal: true, Least: 2, Most: 2, Kernel: "join_elements"},
+	OpCanonical:    {Form: Call, SQL: "canonical", Internal: true, Least: 1, Most: 1, Kernel: "canonical"},
 }
 
 // Ops is the number of operations. They are the Ops below it.

@@ -230,6 +230,20 @@ const (
 	// OpAssert returns its argument, a Bool. Where it is false, that is an error with the message
 	// Value, or that of a second argument, a String.
 	OpAssert
+
+	// Nested values, in the encoding of nested.go. Positions are Int64. They count from 1, and from the end if they
+	// are negative.
+	OpNest          // the encoding of a value of any type or of a null, as a Binary; never null
+	OpElement       // (x, position): element or field of x, in its type; null without one
+	OpCountElements // the number of elements
+	// OpFindElement (x, encoding) is the position of the first element with that encoding, or if N is not 0 of the
+	// first one whose field N has it; 0 without one.
+	OpFindElement
+	OpSliceElements   // (x, from, to): the list of the elements from one position to another
+	OpPluckElements   // the list of field N of each element
+	OpFlattenElements // the list of the elements of all elements
+	OpJoinElements    // (x, y): the list of the elements of both
+	OpCanonical       // x with zeros without a sign, so that equal values have equal encodings
 )
 
 // Encoding is an encoding of bytes, or its inverse, for OpEncode.

@@ -11,7 +11,7 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 	for step, want := range map[string]string{
 		"filter: nvl(n, 1) = 1":    `:4:11: filter 1: there is no function "nvl"; coalesce(x, y) does that`,
 		"filter: to_char(n) = '1'": "strftime(x, format) makes text of a date, x::VARCHAR of anything else",
-		"select: unnest(n)":        "; gstream has no lists",
+		"select: explode(n)":       `there is no function "explode"; unnest(x) does that`,
 		"select: getdate()":        "now() does that",
 		"select: lenght(s)":        `there is no function "lenght"; did you mean "length"?`,
 		"select: xyz(s)":           `there is no function "xyz"`,

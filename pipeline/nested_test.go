@@ -219,3 +219,46 @@ func requireSameRows(t *testing.T, duck *exprtest.DuckDB, query, file, what stri
 	}
 	require.Len(t, both[1].Rows, len(both[0].Rows), what)
 }
+
+// nestedExpressions are queries over functions of nested values. IN is a table of shop orders.
+var nestedExpressions = []string{
+	"SELECT id, s.a, s.c.d AS d, s.c.e[1] AS e, l[1] AS f, l[-1] AS g, len(l) AS n, m['k3'] AS k FROM 'IN'",
+	"SELECT id FROM 'IN' WHERE s.a % 5 = 2 AND s.c.d < 600",
+	"SELECT s.b, count(*) AS n, max(s.a) AS a FROM 'IN' GROUP BY s.b",
+	"SELECT s, s.c FROM 'IN' WHERE s.c.d > 1400",
+	"SELECT a.s.a, b.s.b FROM 'IN' a JOIN 'IN' b ON a.s.a = b.s.a + 1 WHERE b.s.b IS NOT NULL",
+	"SELECT id, map_keys(m) AS k, map_values(m) AS v, cardinality(m) AS n, flatten(ll) AS f FROM 'IN'",
+	"SELECT id, l[2:] AS a, l[:2] AS b, l[-2:-1] AS c, l || [id] AS d, list_append(l, 7) AS e FROM 'IN'",
+	"SELECT id, list_contains(l, 3) AS a, list_position(l, id) AS b, ls[1].q[1] AS c FROM 'IN'",
+	"SELECT id, {'x': id, 'y': l, 'z': {'s': s.b}} AS st, [id, NULL, id + 1] AS li, MAP {'k': l} AS ma FROM 'IN'",
+	"SELECT id % 7 AS g, list(id ORDER BY id) AS a, list(s.b ORDER BY id DESC) FILTER (WHERE id % 2 = 0) AS b, " +
+		"array_agg(l ORDER BY id) AS c FROM 'IN' GROUP BY ALL",
+	"SELECT l, count(*) AS n FROM (SELECT [id % 3, NULL] AS l FROM 'IN') GROUP BY l",
+	"SELECT DISTINCT [s.a % 4] AS k, {'b': s.a % 2} AS st FROM 'IN'",
+	"SELECT a.id, b.id AS other FROM 'IN' a JOIN 'IN' b ON a.l = b.l AND a.id < b.id",
+	"SELECT id FROM 'IN' WHERE l = [1, NULL, 2] OR s = {'a': 3, 'b': NULL, 'c': {'d': 4.5, 'e': [3, NULL]}}",
+	"SELECT id, l < [500] AS a, l IS NOT DISTINCT FROM NULL AS b, [s.c.d * 0e0] = [-0e0] AS c FROM 'IN'",
+	"SELECT id, min(l) OVER (ORDER BY id ROWS 3 PRECEDING) AS a FROM 'IN'",
+}
+
+func TestExpressionsOfNestedValuesGiveDuckDBsRows(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	in := filepath.Join(t.TempDir(), "in.parquet")
+	duck.Run(`COPY (SELECT i AS id, {'a': i, 'b': CASE WHEN i % 3 <> 0 THEN 'x' || (i % 10) END,
+		'c': {'d': i * 1.5::DOUBLE, 'e': [i, NULL]}} AS s,
+		CASE WHEN i % 5 = 0 THEN NULL WHEN i % 4 = 0 THEN [] ELSE [i, NULL, i + 1] END AS l,
+		CASE WHEN i % 7 <> 0 THEN MAP {'k' || i: i, 'z': NULL} END AS m,
+		CASE WHEN i % 6 <> 0 THEN [{'p': i, 'q': ['s' || i, NULL]}, NULL] END AS ls,
+		CASE WHEN i % 6 <> 0 THEN [[i], [], NULL, [NULL, 2]] END AS ll
+		FROM range(1000) t(i)) TO '` + in + `' (FORMAT parquet, ROW_GROUP_SIZE 300)`)
+	gpu := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	for i, q := range nestedExpressions {
+		q = strings.ReplaceAll(q, "'IN'", "'"+in+"'")
+		for k, opt := range []RunOptions{{Use: Host}, {Device: gpu}} {
+			out := filepath.Join(t.TempDir(), "out.parquet")
+			_, err := SQL(q, nil).Write(out, sinkparquet.Options{}).Run(t.Context(), opt)
+			require.NoError(t, err, "options %d: %s", k, q)
+			requireSameRows(t, duck, q, out, fmt.Sprintf("query %d, options %d: %s", i, k, q))
+		}
+	}
+}

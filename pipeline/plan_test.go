@@ -23,7 +23,11 @@ type planTable struct {
 	schema *gpu.Schema
 	rows   int64
 	stats  []source.ColumnStats
+	inside []source.Inside
 }
+
+// Inside implements source.Structs.
+func (t *planTable) Inside() []source.Inside { return t.inside }
 
 func (t *planTable) Schema() *gpu.Schema            { return t.schema }
 func (t *planTable) Rows() int64                    { return t.rows }
@@ -45,6 +49,16 @@ func (t *planTable) column(name string, typ gpu.Type, lo, hi int64) *planTable {
 	return t
 }
 
+// field adds a column inside of the last column, a struct.
+func (t *planTable) field(name string, typ gpu.Type, lo, hi int64) *planTable {
+	of := len(t.schema.Fields) - 1
+	t.inside = append(t.inside, source.Inside{Column: of, Path: []string{name},
+		Field: gpu.Field{Name: t.schema.Fields[of].Name + "." + name, Type: typ, Nullable: true}})
+	t.stats = append(t.stats, source.ColumnStats{HasRange: true, Min: gpu.IntScalar(typ, lo),
+		Max: gpu.IntScalar(typ, hi)})
+	return t
+}
+
 func newPlanTable(rows int64) *planTable { return &planTable{schema: &gpu.Schema{}, rows: rows} }
 
 // planTables are a star schema: many facts, some items, few kinds.
@@ -56,6 +70,9 @@ func planTables() map[string]source.Table {
 		"items": newPlanTable(1e4).column("id", integer, 1, 10000).column("kind", integer, 1, 10).column("label", text,
 			0, 0),
 		"kinds": newPlanTable(10).column("id", integer, 1, 10).column("title", text, 0, 0),
+		"sales": newPlanTable(1e4).column("id", integer, 1, 10000).column("buyer", gpu.StructOf(
+			gpu.Field{Name: "age", Type: integer}, gpu.Field{Name: "city", Type: integer}), 0, 0).
+			field("age", integer, 0, 100).field("city", integer, 1, 1000),
 	}
 }
 
@@ -64,6 +81,9 @@ func planJob(t testing.TB, file string) *Job {
 	steps, err := os.ReadFile(file)
 	require.NoError(t, err)
 	src := string(steps) + "\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"
+	if strings.Contains(src, "from: sales") {
+		src = strings.Replace(src, "kinds: k", "sales: s", 1)
+	}
 	job, err := Parse(filepath.Base(file), []byte(src), LoadOptions{})
 	require.NoError(t, err)
 	return job

@@ -69,6 +69,19 @@ type Inside struct {
 	Field  gpu.Field
 }
 
+// SchemaInside returns the columns of a table, and after them those inside of its structs.
+func SchemaInside(t Table) *gpu.Schema {
+	s, ok := t.(Structs)
+	if !ok {
+		return t.Schema()
+	}
+	fields := slices.Clone(t.Schema().Fields)
+	for _, i := range s.Inside() {
+		fields = append(fields, i.Field)
+	}
+	return gpu.NewSchema(fields...)
+}
+
 // Sampler is a Table that can read a few of its rows at once, for estimates of a planner.
 type Sampler interface {
 	// Sample decodes columns of at most that many rows, from different parts of the table.

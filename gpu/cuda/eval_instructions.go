@@ -62,8 +62,15 @@ func (e *evaluation) execute(i int) register {
 	case gpu.OpSubstring, gpu.OpTrim, gpu.OpSplitPart:
 		return e.view(in, args)
 	case gpu.OpLower, gpu.OpUpper, gpu.OpStripAccents, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat,
-		gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits:
+		gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits, gpu.OpSliceElements, gpu.OpPluckElements,
+		gpu.OpFlattenElements, gpu.OpJoinElements, gpu.OpCanonical:
 		return e.make(in, args)
+	case gpu.OpNest:
+		return e.nest(in, args[0])
+	case gpu.OpElement:
+		return e.element(i, args)
+	case gpu.OpCountElements, gpu.OpFindElement:
+		return e.examine(in, args)
 	}
 	e.fail(fmt.Errorf("evaluate: operation %d is not known", in.Op))
 	return register{}
@@ -390,6 +397,8 @@ func (e *evaluation) examine(in *gpu.Instr, args []*register) register {
 		}
 	case gpu.OpCodePoint:
 		a.p = int64(in.N)
+	case gpu.OpFindElement:
+		a.mode = int32(in.N)
 	case gpu.OpBitCount:
 		a.p = int64(8 * args[0].typ.Width())
 	case gpu.OpLike, gpu.OpILike:
@@ -424,6 +433,8 @@ func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 	switch in.Op {
 	case gpu.OpEncode:
 		a.mode = int32(in.N)
+	case gpu.OpPluckElements:
+		a.p = int64(in.N)
 	case gpu.OpDigits:
 		a.p, a.q = int64(in.N), int64(8*args[0].typ.Width())
 	case gpu.OpLower:
@@ -442,6 +453,46 @@ func (e *evaluation) make(in *gpu.Instr, args []*register) register {
 		a.list, a.p = addr(list), int64(len(args))
 	}
 	return e.makeTexts("eval_"+in.Kernel(), out, a)
+}
+
+// nest runs OpNest.
+func (e *evaluation) nest(in *gpu.Instr, x *register) register {
+	out := e.result(in.Type, nil)
+	a := e.args(&out, x)
+	t := gpu.Nestable(x.typ)
+	a.p = int64(max(t.Width(), 1))
+	if t.Kind != gpu.Bool && !t.IsUnsigned() {
+		a.q = 1
+	}
+	kernel := class(t)
+	if t.IsNested() {
+		kernel = "nested"
+	}
+	return e.makeTexts("eval_"+in.Kernel()+"_"+kernel, out, a)
+}
+
+// element runs OpElement.
+func (e *evaluation) element(i int, args []*register) register {
+	in := &e.p.Code[i]
+	t := in.Type
+	out := e.result(t, e.allValid(args...))
+	a := e.args(&out, args...)
+	e.checked(i, &out, &a, true)
+	if !t.IsUnsigned() {
+		a.q = 1
+	}
+	kernel := class(t)
+	switch {
+	case t.Kind == gpu.Bool:
+		kernel = "bits"
+	case t.IsNested():
+		kernel = "nested"
+		out.viewed = viewedBy(args[0])
+	case t.IsVar():
+		return e.makeTexts("eval_"+in.Kernel()+"_text", out, a)
+	}
+	e.rows("eval_"+in.Kernel()+"_"+kernel, a)
+	return out
 }
 
 // hashValues runs OpHash.

@@ -42,7 +42,7 @@ func NewPair(t *testing.T, device, reference gpu.Device) *Pair {
 func testPrograms(t *testing.T, open, reference Open) {
 	for name, test := range map[string]func(*Pair){
 		"Casts": testCasts, "Arithmetic": testArithmetic, "Comparisons": testComparisons, "Dates": testDates,
-		"Strings": testStrings, "Regexps": testRegexps,
+		"Strings": testStrings, "Nested": testNested, "Regexps": testRegexps,
 	} {
 		t.Run(name, func(t *testing.T) { test(NewPair(t, open(t, 0), reference(t, 0))) })
 	}
@@ -258,6 +258,8 @@ func (p *Pair) anyValue(t gpu.Type, s Spread) gpu.Scalar {
 			b[i] = byte(r.IntN(256))
 		}
 		return gpu.Scalar{Type: t, Valid: true, Str: string(b)}
+	case t.IsNested():
+		return gpu.Scalar{Type: t, Valid: true, Str: string(p.nested(t, s))}
 	}
 	if inf := t.Infinity(); inf != 0 && r.IntN(40) == 0 {
 		return gpu.IntScalar(t, [...]int64{inf, -inf}[r.IntN(2)])
@@ -580,6 +582,50 @@ func testDates(p *Pair) {
 	p.check(gpu.Instr{Op: gpu.OpAssert, Type: boolean}, boolean, gpu.Of(gpu.String))
 	for _, typ := range momentTypes {
 		p.check(gpu.Instr{Op: gpu.OpAddMonths, Type: typ}, typ, gpu.Of(gpu.Int64))
+	}
+}
+
+// nested draws the encoding of a nested value.
+func (p *Pair) nested(t gpu.Type, s Spread) []byte {
+	fields := t.Children()
+	if t.Kind != gpu.Struct {
+		element := gpu.Field{Type: t.Element()}
+		fields = make([]gpu.Field, p.Rnd.IntN(4))
+		for i := range fields {
+			fields[i] = element
+		}
+	}
+	b := gpu.OpenNested(nil)
+	for _, f := range fields {
+		v := gpu.Null(f.Type)
+		if p.Rnd.IntN(5) > 0 {
+			v = p.value(f.Type, s)
+		}
+		b = gpu.AppendScalar(b, v)
+	}
+	return gpu.CloseNested(b)
+}
+
+func testNested(p *Pair) {
+	position, encoding := gpu.Of(gpu.Int64), gpu.Of(gpu.Binary)
+	for _, typ := range join(integerTypes, floatTypes, decimalTypes, timeTypes, momentTypes,
+		[]gpu.Type{gpu.Of(gpu.Date), boolean, textType, encoding, gpu.ListOf(textType)}) {
+		p.check(gpu.Instr{Op: gpu.OpNest, Type: encoding}, typ)
+		list := gpu.ListOf(typ)
+		p.check(gpu.Instr{Op: gpu.OpElement, Type: gpu.Nestable(typ)}, list, position)
+		p.check(gpu.Instr{Op: gpu.OpCanonical, Type: list}, list)
+		p.check(gpu.Instr{Op: gpu.OpCountElements, Type: position}, list)
+		p.check(gpu.Instr{Op: gpu.OpSliceElements, Type: list}, list, position, position)
+		p.check(gpu.Instr{Op: gpu.OpJoinElements, Type: list}, list, list)
+		p.check(gpu.Instr{Op: gpu.OpFlattenElements, Type: list}, gpu.ListOf(list))
+		entry := gpu.StructOf(gpu.Field{Name: "key", Type: textType}, gpu.Field{Name: "value", Type: typ})
+		p.check(gpu.Instr{Op: gpu.OpPluckElements, Type: list, N: 2}, gpu.ListOf(entry))
+		prog := &gpu.Program{Inputs: []gpu.Type{gpu.MapOf(typ, textType), typ}, Outputs: []int{3, 4}, Code: []gpu.Instr{
+			{Op: gpu.OpNest, Type: encoding, Args: []int{1}, Mask: -1},
+			{Op: gpu.OpFindElement, Type: position, Args: []int{0, 2}, Mask: -1, N: 1},
+			{Op: gpu.OpFindElement, Type: position, Args: []int{0, 2}, Mask: -1}}}
+		p.Require(prog, []gpu.Column{p.Column(prog.Inputs[0], 700, Small, 0.2, false),
+			p.Column(typ, 700, Small, 0.2, true)}, 700, fmt.Sprint("an element of a map from ", typ))
 	}
 }
 

@@ -119,7 +119,8 @@ var aggregates = map[string]aggregate{
 	"quantile": {sorted: window.QuantileDisc}, "quantile_disc": {sorted: window.QuantileDisc},
 	"mode":       {sorted: window.Mode},
 	"string_agg": {sorted: window.StringAgg}, "group_concat": {sorted: window.StringAgg},
-	"listagg":  {sorted: window.StringAgg},
+	"listagg": {sorted: window.StringAgg},
+	"list":    {sorted: window.StringAgg}, "array_agg": {sorted: window.StringAgg},
 	"var_samp": {takes: double, sorted: window.VarSamp}, "variance": {takes: double, sorted: window.VarSamp},
 	"var_pop":     {takes: double, sorted: window.VarPop},
 	"stddev_samp": {takes: double, sorted: window.StddevSamp}, "stddev": {takes: double, sorted: window.StddevSamp},
@@ -145,7 +146,14 @@ func BindAggregates(n syntax.Node, s *Scope) (calls []AggregateCall, post syntax
 	defer func() { err = n.Hides().Hide(err) }()
 	seen := map[string][]int{} // calls of the same text, which may mean different columns
 	add := func(c *syntax.Call) (syntax.Node, error) {
-		call, err := b.aggregate(c, aggregates[c.Name])
+		list := c.Name == "list" || c.Name == "array_agg"
+		var call AggregateCall
+		var err error
+		if list {
+			call, err = b.listAggregate(c)
+		} else {
+			call, err = b.aggregate(c, aggregates[c.Name])
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +165,11 @@ func BindAggregates(n syntax.Node, s *Scope) (calls []AggregateCall, post syntax
 			s.written(n, call.expressions()...)
 			calls = append(calls, call)
 		}
-		return &syntax.Name{Base: syntax.At(c), Parts: []string{AggregateColumn(i)}}, nil
+		column := &syntax.Name{Base: syntax.At(c), Parts: []string{AggregateColumn(i)}}
+		if list {
+			return &syntax.Call{Base: syntax.At(c, column), Name: listFunction, Args: []syntax.Node{column}}, nil
+		}
+		return column, nil
 	}
 	post, err = syntax.Replace(n, func(n syntax.Node) (syntax.Node, error) {
 		c, ok := n.(*syntax.Call)

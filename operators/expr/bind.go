@@ -189,8 +189,29 @@ func nullOfAnyType() *Expr {
 // bare are the functions that may be called without parentheses, if no column has the name.
 var bare = map[string]bool{"current_date": true, "current_timestamp": true, "localtimestamp": true}
 
-// name resolves a column.
+// name resolves a column, or a field of a column that is a struct.
 func (b *binder) name(n *syntax.Name) (*Expr, error) {
+	e, err := b.columnNamed(n)
+	if err == nil {
+		return e, nil
+	}
+	for k := len(n.Parts) - 1; k > 0; k-- {
+		of, other := b.columnNamed(&syntax.Name{Base: n.Base, Parts: n.Parts[:k]})
+		if other != nil || of.typ.Kind != gpu.Struct {
+			continue
+		}
+		for _, field := range n.Parts[k:] {
+			if of, err = b.fieldOf(n, of, field); err != nil {
+				return nil, err
+			}
+		}
+		return of, nil
+	}
+	return nil, err
+}
+
+// columnNamed resolves a column.
+func (b *binder) columnNamed(n *syntax.Name) (*Expr, error) {
 	s := b.scope
 	name := n.Parts[len(n.Parts)-1]
 	if len(n.Parts) == 1 {

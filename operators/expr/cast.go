@@ -63,6 +63,12 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.typ == t {
 		return typed(x), nil
 	}
+	if v, ok := x.Constant(); ok && v.Valid && x.typ.IsNested() && t.Kind == gpu.String {
+		return newConstant(gpu.StringScalar(v.String())), nil
+	}
+	if x.typ.IsNested() && t.IsNested() && !x.typ.SameSQL(t) {
+		return castNested(fold, x, t)
+	}
 	if !castable(x.typ, t) {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
 	}

@@ -110,6 +110,22 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 	if x, y, err = b.equalText(op, nx, x, ny, y); err != nil {
 		return nil, err
 	}
+	if x.typ.IsNested() && y.typ.IsNested() && x.typ != y.typ {
+		if _, constant := x.Constant(); constant {
+			x, err = b.convert(nx, x, y.typ, false)
+		} else {
+			y, err = b.convert(ny, y, x.typ, false)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if x, err = b.canonical(nx, x); err == nil {
+		y, err = b.canonical(ny, y)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if x, y, err = b.truthAsNumber(op, nx, x, ny, y); err != nil {
 		return nil, err
 	}

@@ -480,6 +480,15 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteString(", ")
 		e.writeConstant(b, e.value)
 		b.WriteByte(')')
+	case gpu.OpElement:
+		e.args[0].write(b, limit)
+		if _, path, ok := e.fieldPath(); ok {
+			b.WriteString("." + syntax.QuoteName(path[len(path)-1]))
+			return
+		}
+		b.WriteByte('[')
+		e.args[1].write(b, limit)
+		b.WriteByte(']')
 	case opTry:
 		b.WriteString("try(")
 		e.args[0].write(b, limit)

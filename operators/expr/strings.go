@@ -3,6 +3,7 @@ package expr
 import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"slices"
 )
 
 // str returns an error unless an argument is text.
@@ -25,6 +26,9 @@ func (b *binder) count(n *syntax.Call, i int, e *Expr) (*Expr, error) {
 }
 
 func bindLength(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	if a[0].typ.IsNested() {
+		return bindCount(b, n, a)
+	}
 	x, err := b.str(n, 0, a[0])
 	if err != nil {
 		return nil, err
@@ -137,6 +141,9 @@ func (b *binder) side(n *syntax.Call, a []*Expr) (x *Expr, k gpu.Int128, length 
 
 // concat binds ||, which is null if an operand is null.
 func (b *binder) concat(n syntax.Node, nodes []syntax.Node, args []*Expr) (*Expr, error) {
+	if slices.ContainsFunc(args, func(a *Expr) bool { return a.typ.Kind == gpu.List }) {
+		return b.concatLists(n, args)
+	}
 	e := Expr{op: gpu.OpConcat, typ: gpu.Of(gpu.String), fails: true}
 	for i, a := range args {
 		if other := args[len(args)-1-i]; a.typ.Kind == gpu.Binary &&

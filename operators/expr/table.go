@@ -97,8 +97,9 @@ func init() {
 		{"Text", textFunctions()},
 		{"Dates and times", dateFunctions()},
 		{"Any type", anyFunctions()},
+		{"Lists, structs and maps", nestedFunctions()},
 	}
-	functions = map[string]*function{}
+	functions = map[string]*function{listFunction: {name: listFunction, args: "x", bind: bindAggregatedList}}
 	for _, c := range chapters {
 		for i := range c.functions {
 			f := &c.functions[i]
@@ -446,7 +447,7 @@ func textFunctions() []function {
 			about: "The code points from one position to another, which counts from the end if negative. Also " +
 				"s[from:to], s[from:], s[:to].",
 			examples: "array_slice('hello', 2, 3) → el\n'hello'[2:-2] → ell\n'hello'[:2] → he"},
-		{name: "array_extract", aliases: "list_extract", args: "s, n", bind: macro("si", "substring(_1, _2, 1)"),
+		{name: "array_extract", aliases: "list_extract", args: "s, n", bind: bindExtract,
 			result: varchar, about: "Code point n, from the end if n is negative. Also s[n].",
 			examples: "array_extract('hello', 2) → e\n'hello'[-1] → o"},
 		{op: gpu.OpDigest, n: int(gpu.MD5), args: "s", takes: "v", gives: text,
@@ -719,9 +720,6 @@ func (b *binder) unknownFunction(n *syntax.Call) error {
 	return b.errorf(n, "there is no function %q%s", syntax.Cut(n.Name, 60), syntax.Suggest(n.Name, names))
 }
 
-// noLists says why functions of lists are missing.
-const noLists = "gstream has no lists"
-
 // elsewhere suggests what to use in place of functions of other systems.
 var elsewhere = map[string]string{
 	"nvl": "coalesce(x, y) does that", "isnull": "write x IS NULL, or coalesce(x, y)",
@@ -735,9 +733,7 @@ var elsewhere = map[string]string{
 	"charindex": "strpos(text, part) does that",
 	"dateadd":   "add an interval, as in d + INTERVAL 3 DAY", "date_add": "add an interval, as in d + INTERVAL 3 DAY",
 	"listagg":      "string_agg(x, separator ORDER BY y) does that",
-	"collect_list": "string_agg(x, separator) joins texts; " + noLists,
-	"array_agg":    "string_agg(x, separator) joins texts; " + noLists,
-	"list":         "string_agg(x, separator) joins texts; " + noLists,
-	"unnest":       noLists, "explode": noLists, "json_extract": "gstream takes JSON as text",
-	"convert": "CAST(x AS type) does that",
+	"collect_list": "list(x) does that", "explode": "unnest(x) does that",
+	"json_extract": "gstream takes JSON as text",
+	"convert":      "CAST(x AS type) does that",
 }

@@ -88,6 +88,9 @@ func bindConcatWS(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 
 // bindSlice binds s[from:to], whose ends may be absent and count from the end if negative.
 func bindSlice(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	if a[0].typ.Kind == gpu.List {
+		return b.sliceOf(n, a)
+	}
 	args, err := b.arguments(n, "sii", a)
 	if err != nil {
 		return nil, err

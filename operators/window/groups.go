@@ -589,10 +589,10 @@ func (g *grouping) concatenation(f GroupFunction, value, low, high gpu.Column) g
 	if g.err == nil {
 		g.err = q.SetBits(l, first, starts)
 	}
-	text := gpu.Of(gpu.String)
+	text := value.Type // a VARCHAR, or a BLOB for lists
 	p = newProgram(boolType, text)
 	constant := func(s string) int {
-		return p.add(gpu.Instr{Op: gpu.OpConst, Type: text, Value: gpu.StringScalar(s)})
+		return p.add(gpu.Instr{Op: gpu.OpConst, Type: text, Value: gpu.Scalar{Type: text, Valid: true, Str: s}})
 	}
 	before := p.choose(text, 0, constant(""), constant(f.Separator))
 	texts := g.evalRows(p, p.op(gpu.OpConcat, text, before, 1), value.Len, first, value)
@@ -606,14 +606,16 @@ func (g *grouping) concatenation(f GroupFunction, value, low, high gpu.Column) g
 	there.Valid = nil
 	// The offsets of the groups are those of their first strings.
 	if value.Len == 0 {
-		return g.gather(texts, g.constants(-1), true)
+		none := g.gather(texts, g.constants(-1), true)
+		none.Type = f.Output
+		return none
 	}
 	offsets := gpu.Column{Type: int32Type, Len: value.Len + 1, Data: texts.Offsets}
 	ends := g.gather(offsets, g.concat(low, g.constant(value.Len, 1)), false)
 	if g.err != nil {
 		return gpu.Column{}
 	}
-	return gpu.Column{Type: text, Len: g.m, Data: texts.Data, Offsets: ends.Data, Valid: there.Data}
+	return gpu.Column{Type: f.Output, Len: g.m, Data: texts.Data, Offsets: ends.Data, Valid: there.Data}
 }
 
 // variance has a variance or a standard deviation of the values [low, high), by their differences

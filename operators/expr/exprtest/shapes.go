@@ -98,7 +98,8 @@ func templates() (list []*template) {
 		}
 	}
 	for _, e := range expr.Reference() {
-		if e.Chapter == "Types" || e.Chapter == "Parts of dates" || slices.Contains(byHand, e.Name) {
+		if e.Chapter == "Types" || e.Chapter == "Parts of dates" || e.Chapter == "Lists, structs and maps" ||
+			slices.Contains(byHand, e.Name) {
 			continue // casts and "part" have these
 		}
 		for _, x := range e.Examples {

@@ -139,6 +139,7 @@ type (
 		Base
 		Name        string
 		Args        []Node
+		Names       []string // of named arguments, as in struct_pack(a := 1), one for each argument; or nil
 		Star        bool
 		Distinct    bool
 		Order       []OrderKey
@@ -378,7 +379,16 @@ func (n *Call) write(b *strings.Builder) {
 	if n.Distinct {
 		b.WriteString("DISTINCT ")
 	}
-	writeList(b, n.Args, ", ")
+	for i, a := range n.Args {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if n.Names != nil && n.Names[i] != "" {
+			writeIdent(b, n.Names[i])
+			b.WriteString(" := ")
+		}
+		a.write(b)
+	}
 	if len(n.Order) > 0 {
 		b.WriteByte(' ')
 		writeOrder(b, n.Order)

@@ -255,7 +255,7 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 		return n, true, err
 	case ".":
 		if !p.startsMethod() {
-			return left, false, nil
+			return p.field(left)
 		}
 		p.advance()
 		name := p.advance()
@@ -265,10 +265,6 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 	case "::":
 		p.advance()
 		typ, err := p.typeName()
-		if next := p.peek(); err == nil && p.sql && next.is("[") {
-			err = NewError(p.src, next.pos, "found [ after a type: lists are not possible; a character of the text is "+
-				"CAST(x AS %s)[1]", typ)
-		}
 		return &Cast{Base: p.at(t.pos, left), X: left, Type: typ}, true, err
 	case "~~", "~~*", "!~~", "!~~*":
 		if power >= bindBetween {
@@ -496,6 +492,10 @@ func (p *parser) prefix() (Node, error) {
 				return nil, err
 			}
 			return &Unary{p.at(t.pos, x), t.text, x}, nil
+		case "[":
+			return p.listLiteral()
+		case "{":
+			return p.structLiteral()
 		case "-", "+":
 			p.advance()
 			x, err := p.expression(bindSign)
@@ -751,6 +751,9 @@ func (p *parser) nameOrCall() (Node, error) {
 		if n, err := p.typedLiteral(); n != nil || err != nil {
 			return n, err
 		}
+		if t.is("MAP") && p.ahead(1).is("{") {
+			return p.mapLiteral()
+		}
 	}
 	p.advance()
 	if p.accept("(") {
@@ -886,11 +889,26 @@ func (p *parser) arguments(n *Call) (err error) {
 	}
 	if t := p.peek(); !t.is(")") && !t.is("ORDER") {
 		for more := true; more; more = p.another() {
+			name := ""
+			if n.Name == "struct_pack" && p.ahead(1).is(":") && p.ahead(2).is("=") {
+				t := p.advance()
+				if t.kind != tokenIdent && t.kind != tokenQuoted {
+					p.next--
+					return p.unexpected("the name of a field")
+				}
+				name = t.text
+				p.next += 2
+			}
 			x, err := p.expression(bindNone)
 			if err != nil {
 				return err
 			}
-			n.Args = append(n.Args, x)
+			if n.Args = append(n.Args, x); name != "" && n.Names == nil {
+				n.Names = make([]string, len(n.Args)-1)
+			}
+			if n.Names != nil {
+				n.Names = append(n.Names, name)
+			}
 			if n.Name == "overlay" && len(n.Args) == 1 && p.accept("PLACING") {
 				return p.placing(n)
 			}

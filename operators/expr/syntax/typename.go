@@ -87,6 +87,22 @@ func ParseType(src string) (gpu.Type, error) {
 }
 
 func (p *parser) typeName() (gpu.Type, error) {
+	if p.nested++; p.nested > maxNesting {
+		return gpu.Type{}, NewError(p.src, p.peek().pos, "the type is nested more than %d levels deep", gpu.MaxNesting)
+	}
+	defer func() { p.nested-- }()
+	parse := p.plainType
+	if t := p.peek(); t.kind == tokenIdent && (t.is("STRUCT") || t.is("MAP")) {
+		parse = p.nestedType
+	}
+	t, err := parse()
+	if err != nil {
+		return t, err
+	}
+	return p.lists(t)
+}
+
+func (p *parser) plainType() (gpu.Type, error) {
 	t := p.peek()
 	name := strings.ToUpper(t.text)
 	typ, ok := typeNames[name]

@@ -5,8 +5,6 @@ import "strings"
 // unsupportedTokens are the words and signs of DuckDB's expressions that are not possible, with what to write instead.
 var unsupportedTokens = map[string]string{
 	"*":       "a star stands after SELECT, and in count(*) and COLUMNS(*)",
-	"[":       "lists are not possible; write the values of IN in parentheses, or as rows of VALUES",
-	"{":       "structs and maps are not possible; write a column for each field",
 	"->":      "lambdas and fields of JSON are not possible; write the expression itself",
 	"->>":     "fields of JSON are not possible; write the fields as columns",
 	"@>":      "operators of lists are not possible; write a query with IN or EXISTS",
@@ -15,7 +13,7 @@ var unsupportedTokens = map[string]string{
 	"#":       "columns by their position are not possible; write the name of the column",
 	"!":       "! is not possible; write NOT, <> or factorial(x)",
 	"~~~":     "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
-	"ARRAY":   "lists are not possible; write the values of IN in parentheses, or as rows of VALUES",
+	"ARRAY":   "ARRAY is not possible; write [1, 2]",
 	"COLLATE": "COLLATE is not possible; strings compare by their bytes, and lower(x) ignores case",
 	"DEFAULT": "DEFAULT is not possible; write the value",
 	"GLOB":    "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
@@ -71,13 +69,10 @@ func (p *parser) unsupportedToken(t token) error {
 	switch {
 	case t.is("NOT") && next.is("GLOB"):
 		why = unsupportedTokens["GLOB"]
-	case t.is("]") && before.is("["):
-		why = unsupportedTokens["["]
 	case ok:
 	case t.is(":") && next.is("="), t.is("=") && next.is(">"), t.is(">") && before.is("="):
-		why = "arguments with names are possible in table functions only; write the arguments in their order"
-	case t.is(".") && before.kind != tokenIdent && before.kind != tokenQuoted:
-		why = "fields of structs are not possible; write a column for each field"
+		why = "arguments with names are possible in table functions and in struct_pack(name := value) only; write " +
+			"the arguments in their order"
 	default:
 		return nil
 	}

@@ -106,7 +106,7 @@ func BindAll(e *Estimator, q Query, tables map[string]source.Table) (*Relation, 
 func (b *binder) source(name string, t source.Table) *Relation {
 	scan := rel.NewScan(b.md, expr.Origin{Step: name, Path: "sources." + name}, t)
 	r, tables := &Relation{node: scan}, expr.TablesOf(name)
-	for _, c := range scan.Columns {
+	for _, c := range scan.Columns[:t.Schema().Len()] {
 		r.columns = append(r.columns, column{c, tables})
 	}
 	for _, u := range t.Unreadable() {

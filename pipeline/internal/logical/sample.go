@@ -76,7 +76,8 @@ func (e *Estimator) sampleOf(t source.Table, most int, known map[source.Table]*s
 		known[t] = nil
 		return nil
 	}
-	known[t] = &sample{estimator: e, of: t, table: s, schema: t.Schema(), rows: float64(t.Rows()), most: most,
+	known[t] = &sample{estimator: e, of: t, table: s, schema: source.SchemaInside(t),
+		rows: float64(t.Rows()), most: most,
 		lease: host.HeapLease("sample", sampleMemory), columns: map[int]gpu.Column{}, keys: map[int]keyCount{},
 		integers: map[int][]int64{}}
 	return known[t]

@@ -350,7 +350,8 @@ func (l *lowering) lowerScan(n *rel.Scan, need required) (*Stage, layout, error)
 		return st, lay, nil // its rows are in no groups
 	}
 	for i, p := range n.Prune {
-		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(n.Table.Schema(), p, n.Hidden[i]))
+		st.Detail = append(st.Detail, "skips row groups without: "+describePredicate(source.SchemaInside(n.Table), p,
+			n.Hidden[i]))
 	}
 	return st, lay, nil
 }

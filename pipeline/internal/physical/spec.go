@@ -260,13 +260,14 @@ func (s *Scan) Bind(t source.Table, schema *gpu.Schema) error {
 	if t == nil {
 		return fmt.Errorf("there is no table %q", s.Source)
 	}
+	all := source.SchemaInside(t)
 	for i, c := range s.Columns {
-		if c < 0 || c >= t.Schema().Len() || t.Schema().Fields[c].Type != schema.Fields[i].Type {
+		if c < 0 || c >= all.Len() || all.Fields[c].Type != schema.Fields[i].Type {
 			return fmt.Errorf("the table %q does not have column %d of type %v", s.Source, c, schema.Fields[i].Type)
 		}
 	}
 	for _, p := range s.Prune {
-		if p.Column < 0 || p.Column >= t.Schema().Len() {
+		if p.Column < 0 || p.Column >= all.Len() {
 			return fmt.Errorf("the table %q does not have column %d", s.Source, p.Column)
 		}
 	}

@@ -98,8 +98,8 @@ type (
 		Ins []Node
 		Of  [][]ID
 	}
-	// Scan reads a table. Its columns are those of the table, in order. It may leave out rows that do not meet a
-	// predicate of Prune, whose columns are positions in the table.
+	// Scan reads a table. Its columns are those of the table, in order, then those inside of its structs. It may leave
+	// out rows that do not meet a predicate of Prune, whose columns are positions in the table.
 	Scan struct {
 		Relation
 		Table  source.Table
@@ -322,13 +322,24 @@ func of(in Node, origin expr.Origin, columns []ID) Relation {
 	return Relation{Origin: origin, Columns: columns, Metadata: r.Metadata, nulls: r.nulls}
 }
 
-// NewScan makes a column for each one of a table.
+// NewScan makes a column for each one of a table, and for each one inside of its structs.
 func NewScan(m *Metadata, origin expr.Origin, t source.Table) *Scan {
 	n := &Scan{Relation: Relation{Origin: origin, Metadata: m}, Table: t}
 	for _, f := range t.Schema().Fields {
 		n.Columns = append(n.Columns, m.Add(Column{f, origin.Step}))
 	}
+	for _, i := range n.Inside() {
+		n.Columns = append(n.Columns, m.Add(Column{i.Field, origin.Step}))
+	}
 	return n
+}
+
+// Inside describes the columns inside of structs, which are the last ones of the scan.
+func (n *Scan) Inside() []source.Inside {
+	if s, ok := n.Table.(source.Structs); ok {
+		return s.Inside()
+	}
+	return nil
 }
 
 // At returns the position of a column in the table.

@@ -578,6 +578,10 @@ var functions = [gpu.Ops]func(*frame, *instruction, *vec) error{
 	gpu.OpBitCount: (*frame).bits, gpu.OpShiftLeft: (*frame).bits, gpu.OpShiftRight: (*frame).bits,
 	gpu.OpGCD:  (*frame).bits,
 	gpu.OpStep: (*frame).step, gpu.OpAssert: (*frame).assert,
+	gpu.OpNest: (*frame).nest, gpu.OpElement: (*frame).element, gpu.OpCountElements: (*frame).elements,
+	gpu.OpFindElement: (*frame).elements, gpu.OpSliceElements: (*frame).makeNested,
+	gpu.OpPluckElements: (*frame).makeNested, gpu.OpFlattenElements: (*frame).makeNested,
+	gpu.OpJoinElements: (*frame).makeNested, gpu.OpCanonical: (*frame).makeNested,
 }
 
 // execute runs one instruction.

@@ -1,0 +1,165 @@
+package gpu
+
+import "slices"
+
+// Nestable returns a type in the storage that it has inside a nested value.
+func Nestable(t Type) Type {
+	if t.Kind == Decimal {
+		t.Wide = t.Precision > MaxNarrowPrecision
+	}
+	return t
+}
+
+// CountNested returns the number of elements of a list, struct or map.
+func CountNested(value string) (n int64) {
+	for rest, ok := ElementsNested(value), true; ; n++ {
+		if _, rest, ok = NextNested(rest); !ok {
+			return n
+		}
+	}
+}
+
+// ElementNested returns the encoding of element k, which counts from 1, or from the end if it is negative. It is empty
+// if there is none.
+func ElementNested(value string, k int64) string {
+	if k < 0 {
+		k += CountNested(value) + 1
+	}
+	rest := ElementsNested(value)
+	for ; k > 0; k-- {
+		first, more, ok := NextNested(rest)
+		if !ok {
+			break
+		}
+		if k == 1 {
+			return first
+		}
+		rest = more
+	}
+	return ""
+}
+
+// FindNested returns the position of the first element whose encoding is that of what, or whose field is, unless field
+// is 0. It returns 0 if there is none.
+func FindNested(value, what string, field int) int64 {
+	rest := ElementsNested(value)
+	for k := int64(1); ; k++ {
+		part, more, ok := NextNested(rest)
+		if !ok {
+			return 0
+		}
+		if field > 0 {
+			part = fieldNested(part, field)
+		}
+		if part == what {
+			return k
+		}
+		rest = more
+	}
+}
+
+// fieldNested returns the encoding of a field, which counts from 1, or that of the last one before it.
+func fieldNested(value string, field int) (part string) {
+	rest := ElementsNested(value)
+	for range field {
+		first, more, ok := NextNested(rest)
+		if !ok {
+			break
+		}
+		part, rest = first, more
+	}
+	return part
+}
+
+// AppendSlice appends the list of elements from to to, which count from 1, or from the end if they are negative.
+func AppendSlice(b []byte, value string, from, to int64) []byte {
+	if from < 0 || to < 0 {
+		n := CountNested(value)
+		if from < 0 {
+			from += n + 1
+		}
+		if to < 0 {
+			to += n + 1
+		}
+	}
+	b = OpenNested(b)
+	rest := ElementsNested(value)
+	for k := int64(1); k <= to; k++ {
+		first, more, ok := NextNested(rest)
+		if !ok {
+			break
+		}
+		if rest = more; k >= from {
+			b = append(b, first...)
+		}
+	}
+	return CloseNested(b)
+}
+
+// AppendPlucked appends the list of a field, which counts from 1, of each element.
+func AppendPlucked(b []byte, value string, field int) []byte {
+	b = OpenNested(b)
+	rest := ElementsNested(value)
+	for {
+		first, more, ok := NextNested(rest)
+		if !ok {
+			return CloseNested(b)
+		}
+		rest = more
+		if part := ElementNested(first, int64(field)); part != "" {
+			b = append(b, part...)
+		} else {
+			b = AppendNull(b)
+		}
+	}
+}
+
+// AppendFlat appends the list of the elements of all elements.
+func AppendFlat(b []byte, value string) []byte {
+	b = OpenNested(b)
+	rest := ElementsNested(value)
+	for {
+		first, more, ok := NextNested(rest)
+		if !ok {
+			return CloseNested(b)
+		}
+		rest = more
+		b = appendElements(b, first)
+	}
+}
+
+// AppendJoined appends the list of the elements of two lists.
+func AppendJoined(b []byte, x, y string) []byte {
+	return CloseNested(appendElements(appendElements(OpenNested(b), x), y))
+}
+
+func appendElements(b []byte, value string) []byte {
+	rest := ElementsNested(value)
+	for {
+		first, more, ok := NextNested(rest)
+		if !ok {
+			return b
+		}
+		b, rest = append(b, first...), more
+	}
+}
+
+// AppendCanonical appends a value whose zeros have no sign. Values that are equal in SQL then have equal encodings.
+func AppendCanonical(b []byte, value string) []byte {
+	from := len(b)
+	b = append(b, value...)
+	for at := from; at < len(b); {
+		tag, size := b[at], 1
+		if tag != tagEnd && tag != tagOpen {
+			size = SkipNested(b[at:])
+		}
+		if v := b[at+1 : at+size]; tag == tagFloat32 && len(v) == 4 || tag == tagFloat64 && len(v) == 8 {
+			if v[0] == 0x7F && !slices.ContainsFunc(v[1:], func(c byte) bool { return c != 0xFF }) { // -0
+				clear(v)
+				v[0] = 0x80
+			}
+		}
+		at += size
+	}
+	return b
+}
