@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"math"
 	"math/bits"
@@ -490,16 +491,15 @@ func (e *encoding) hasDictionary(i int) bool {
 	return e.chunks[i].dictionary >= 0 && e.states[i].full == 0
 }
 
-// describe returns a chunk with its pages, and the heads of these, the dictionary first and the filter last. places
-// gets where the bodies are, from at on, and describe returns where they end.
-func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChunk, heads [][]byte, end int64,
-	err error) {
+// describe returns a chunk with its pages, the heads of these, the dictionary first and the filter last, and its size.
+// places gets where the bodies are in the chunk.
+func (e *encoding) describe(i int, places []int64) (out gpu.EncodedChunk, heads [][]byte, at int64, err error) {
 	c := &e.chunks[i]
 	first := e.results[c.page]
 	encoding := gpu.PlainPage
 	switch {
 	case e.states[i].bad != 0 || c.form == encodeStrings && !e.hasDictionary(i):
-		return gpu.EncodedChunk{Unable: true}, nil, at, nil
+		return gpu.EncodedChunk{Unable: true}, nil, 0, nil
 	case e.hasDictionary(i):
 		encoding = gpu.CodedPage
 	case c.delta != 0 && first.deltas <= (uint32(e.pages[c.page].rows)-first.nulls)*uint32(c.width)/4*3:
@@ -507,10 +507,9 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 	case c.split != 0:
 		encoding = gpu.SplitPage
 	}
-	start := at
 	add := func(number int32, p gpu.EncodedPage) (gpu.EncodedPage, error) {
 		r := e.results[number]
-		p.At, p.Size, p.Raw, p.Checksum = at-start, int(r.size), int(r.raw), r.checksum
+		p.At, p.Size, p.Raw, p.Checksum = at, int(r.size), int(r.raw), r.checksum
 		head, err := e.given[i].Head(p)
 		p.Head = len(head)
 		heads = append(heads, head)
@@ -521,7 +520,7 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 	if encoding == gpu.CodedPage {
 		p, err := add(c.dictionary, gpu.EncodedPage{Encoding: gpu.DictionaryPage, Rows: int(e.states[i].distinct)})
 		if err != nil {
-			return out, nil, at, err
+			return out, nil, 0, err
 		}
 		out.Dictionary = &p
 	}
@@ -533,21 +532,37 @@ func (e *encoding) describe(i int, places []int64, at int64) (out gpu.EncodedChu
 			p.LeastText, p.MostText = e.textBounds(k)
 		}
 		if p, err = add(k, p); err != nil {
-			return out, nil, at, err
+			return out, nil, 0, err
 		}
 		out.Pages = append(out.Pages, p)
 	}
 	if c.filter >= 0 {
 		head, size, err := e.given[i].Filter(int64(e.filterCounts[c.filter]))
 		if err != nil {
-			return out, nil, at, err
+			return out, nil, 0, err
 		}
-		out.Filter = at - start
+		out.Filter = at
 		heads = append(heads, head)
 		e.placeFilter(c.filter, at+int64(len(head)), size)
 		at += int64(len(head) + size)
 	}
 	return out, heads, at, nil
+}
+
+// move moves a chunk behind the chunks before it.
+func (e *encoding) move(i int, places []int64, by int64) {
+	c := &e.chunks[i]
+	for k := c.page; k < c.page+c.pages; k++ {
+		if places[k] >= 0 {
+			places[k] += by
+		}
+	}
+	if c.dictionary >= 0 && places[c.dictionary] >= 0 {
+		places[c.dictionary] += by
+	}
+	if c.filter >= 0 && e.filters[c.filter].blocks > 0 {
+		e.filters[c.filter].out += uint64(by)
+	}
 }
 
 // textBounds returns the bounds of a page of strings or 16-byte values.
@@ -582,10 +597,16 @@ func (e *encoding) collect(host *gpu.Lease) (out []gpu.EncodedChunk, err error) 
 	heads := make([][][]byte, len(e.chunks))
 	starts := make([]int64, len(e.chunks)+1)
 	out = make([]gpu.EncodedChunk, len(e.chunks))
+	errs := make([]error, len(e.chunks))
+	inParallel(len(e.chunks), func(i int) {
+		out[i], heads[i], starts[i+1], errs[i] = e.describe(i, places)
+	})
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
 	for i := range e.chunks {
-		if out[i], heads[i], starts[i+1], err = e.describe(i, places, starts[i]); err != nil {
-			return nil, err
-		}
+		e.move(i, places, starts[i])
+		starts[i+1] += starts[i]
 	}
 	total := starts[len(e.chunks)]
 	if total == 0 {

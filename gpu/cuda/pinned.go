@@ -484,23 +484,24 @@ func (p *pinned) stop() {
 // touch makes the system back memory with pages, on all cores.
 func touch(mem []byte) {
 	const part = 4 << 20
-	work := make(chan []byte)
+	inParallel(blocks(len(mem), part), func(k int) {
+		for i := k * part; i < min((k+1)*part, len(mem)); i += 4096 {
+			mem[i] = 0
+		}
+	})
+}
+
+// inParallel calls do for the numbers below n, on all cores.
+func inParallel(n int, do func(i int)) {
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for mem := range work {
-				for i := 0; i < len(mem); i += 4096 {
-					mem[i] = 0
-				}
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
 			}
-		}()
+		})
 	}
-	for from := 0; from < len(mem); from += part {
-		work <- mem[from:min(from+part, len(mem))]
-	}
-	close(work)
 	wg.Wait()
 }
 
