@@ -129,6 +129,17 @@ func TestOutputsInAStore(t *testing.T) {
 		_, stderr := run(exitIO, "sql", text)
 		require.Contains(t, stderr, "already exists")
 	}
+	for _, options := range []string{"PARTITION_BY (o_orderstatus), OVERWRITE partitions", "ROWS_PER_FILE 5000, APPEND"} {
+		to := s3 + "more"
+		if strings.HasPrefix(options, "P") {
+			to = s3 + "days"
+		}
+		for range 2 {
+			run(0, "sql", fmt.Sprintf("COPY (FROM '%s/orders.parquet') TO '%s' (%s)", data, to, options))
+		}
+	}
+	require.Equal(t, want, rows(s3+"days"), "each partition was replaced")
+	require.Len(t, objectsIn(t, s3+"more/part-"), 6)
 	_, stderr := run(exitJob, "sql", fmt.Sprintf("COPY (FROM '%s*.parquet') TO '%stwo.parquet'", s3, s3))
 	require.Contains(t, stderr, "the output is among the files of the source")
 	_, stderr = run(exitIO, "sql", "COPY (SELECT 1 AS a) TO 's3://none-of-ours/x.parquet'")

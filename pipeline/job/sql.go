@@ -164,7 +164,6 @@ var copyNames = map[string]string{"compression_level": "level", "row_group_size"
 // copyInstead are options of DuckDB that are not possible, with what to write instead.
 var copyInstead = map[string]string{
 	"overwrite_or_ignore": "OVERWRITE replaces an earlier output; other files are never touched",
-	"append":              "an output is complete when it appears; write another folder, and read both",
 	"file_size_bytes":     "ROWS_PER_FILE bounds the rows of a file, and FILES the number of files",
 	"per_thread_output":   "FILES is the number of files that are written at the same time",
 	"row_groups_per_file": "ROWS_PER_FILE bounds the rows of a file",

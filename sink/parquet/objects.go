@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,9 +39,14 @@ type objects struct {
 	overwrite bool
 	directory bool
 	discarded bool // write everything, and nothing appears
-	lease     *gpu.Lease
-	ctx       context.Context
-	others    map[string]bool // uploads of other processes of the one object
+	// appends keeps the files of earlier outputs; partitions keeps those of other partitions than this run writes.
+	appends, partitions bool
+	partitionBy         []string
+	existed             bool           // there were objects when the output was begun
+	first               map[string]int // the number of the first file of a folder, which has a slash at its end
+	lease               *gpu.Lease
+	ctx                 context.Context
+	others              map[string]bool // uploads of other processes of the one object
 
 	mu      sync.Mutex
 	open    []*staging.Object
@@ -60,10 +66,14 @@ const requests = 16
 // newObjects checks that a target may be written. ctx ends when the sink fails.
 func newObjects(ctx context.Context, name string, opt Options) (_ *objects, err error) {
 	o := &objects{name: name, root: name, overwrite: opt.Overwrite, directory: opt.Directory(name), lease: opt.Lease,
-		ctx: ctx, discarded: opt.Discard}
-	if opt.Append || opt.OverwritePartitions || opt.OverwriteSources {
-		return nil, &fs.PathError{Op: "write", Path: store.Display(name), Err: errors.New("append, and overwrite: " +
-			"partitions or sources, are for local folders; overwrite: true replaces the whole output")}
+		ctx: ctx, discarded: opt.Discard, appends: opt.Append, partitions: opt.OverwritePartitions,
+		partitionBy: opt.PartitionBy}
+	switch {
+	case opt.OverwriteSources:
+		return nil, &fs.PathError{Op: "write", Path: store.Display(name), Err: errors.New("overwrite: sources is for " +
+			"local folders; overwrite: true replaces the whole output, and append: true adds to it")}
+	case opt.Append && !o.directory:
+		return nil, appendsToFile(name)
 	}
 	if err := store.CheckOutput(name); err != nil {
 		return nil, &fs.PathError{Op: "write", Path: store.Display(name), Err: err}
@@ -81,7 +91,7 @@ func newObjects(ctx context.Context, name string, opt Options) (_ *objects, err 
 		return o, err
 	}
 	o.root = strings.TrimRight(name, "/") + "/"
-	if _, _, err := o.check(ctx); err != nil {
+	if _, err := o.check(ctx); err != nil {
 		return nil, err
 	}
 	_, err = staging.SweepUploads(ctx, o.root, ownPart.MatchString)
@@ -92,54 +102,107 @@ func (o *objects) exists() error {
 	return fmt.Errorf("%s: %w; remove it, choose another name, or use %v", o.name, os.ErrExist, gpu.Overwrite)
 }
 
-// check returns the manifest of a folder and its ETag, "" if there is none. It returns an error for a folder that must
-// not be replaced.
-func (o *objects) check(ctx context.Context) (m manifest, etag string, err error) {
+// found is what a folder has.
+type found struct {
+	manifest
+	etag    string   // of the manifest, "" if there is none
+	foreign []string // objects that no manifest lists, as they are now
+}
+
+// check returns what a folder has. It returns an error for a folder that must not be written.
+func (o *objects) check(ctx context.Context) (f found, err error) {
 	text, etag, err := store.Get(ctx, o.root+staging.LockName, maxManifest)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return m, "", err
+		return f, err
 	}
-	if json.Unmarshal(text, &m) != nil {
-		m = manifest{}
+	if f.etag = etag; json.Unmarshal(text, &f.manifest) != nil {
+		f.manifest = manifest{}
 	}
 	own := map[string]int64{"": 0, staging.LockName: -1}
-	for _, p := range m.Files {
+	for _, p := range f.Files {
 		own[p.Name] = p.Bytes
 	}
-	for _, name := range m.Others {
+	for _, name := range f.Others {
 		own[name] = -1
 	}
-	var foreign []string
+	first := map[string]int{}
 	err = store.List(ctx, o.root, func(at string, v store.Version) error {
 		name := strings.TrimPrefix(at, o.root)
+		if m := numberedPart.FindStringSubmatch(name); m != nil && o.appends {
+			n, err := strconv.Atoi(m[2])
+			if err == nil {
+				first[m[1]] = max(first[m[1]], n+1)
+			}
+		}
 		size, ok := own[name]
 		if ok && (size < 0 || size == v.Size) || strings.HasSuffix(name, "/") && v.Size == 0 {
 			return nil
 		}
-		if foreign = append(foreign, name); len(foreign) > 100 {
-			return errEnough
-		}
+		f.foreign = append(f.foreign, name)
 		return nil
 	})
+	if err != nil {
+		return f, err
+	}
+	if o.first == nil {
+		o.first = first // the objects of the run have these numbers
+		o.existed = len(f.Files)+len(f.foreign) > 0
+	}
 	switch {
-	case err != nil && !errors.Is(err, errEnough):
-		return m, "", err
-	case (len(foreign) > 0 || len(m.Files) > 0) && !o.overwrite:
-		return m, "", o.exists()
-	case len(foreign) > 0 && etag == "":
-		return m, "", notReplaced(o.name,
+	case o.appends, o.partitions:
+		return f, nil
+	case (len(f.foreign) > 0 || len(f.Files) > 0) && !o.overwrite:
+		return f, o.exists()
+	}
+	return f, o.mayReplace(f, f.foreign)
+}
+
+// numberedPart is the name of a file of a folder, ours or a copy's: its folder with a slash, and its number.
+var numberedPart = regexp.MustCompile(`^(.*/|)part-([0-9]{5,9})(?:-[0-9a-f]{12})?\.parquet$`)
+
+// mayReplace returns an error if there are objects that no earlier output has left there.
+func (o *objects) mayReplace(f found, foreign []string) error {
+	switch {
+	case len(foreign) == 0:
+		return nil
+	case f.etag == "":
+		return notReplaced(o.name,
 			fmt.Sprintf("is a folder without the object %s, in which an output says which objects are its own, so "+
 				"nothing there is replaced: %s; remove them or name another folder", staging.LockName,
 				phrase.Some(foreign, 5, ", ")))
-	case len(foreign) > 0:
-		return m, "", notReplaced(o.name,
-			fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere "+
-				"or name another folder", phrase.Some(foreign, 5, ", ")))
 	}
-	return m, etag, nil
+	return notReplaced(o.name,
+		fmt.Sprintf("is a folder with what no earlier output has left there as it is now: %s; move it elsewhere "+
+			"or name another folder", phrase.Some(foreign, 5, ", ")))
 }
 
-var errEnough = errors.New("enough")
+// keep returns the files of an earlier output that stay, and the names of those that are replaced.
+func (o *objects) keep(f found) (kept []part, replaced []string, err error) {
+	if !o.appends && !o.partitions {
+		for _, p := range f.Files {
+			replaced = append(replaced, p.Name)
+		}
+		return nil, replaced, nil
+	}
+	written := map[string]bool{} // folders of partitions
+	for _, p := range o.ended {
+		written[path.Dir(p.Name)] = o.partitions
+	}
+	for _, p := range f.Files {
+		if written[path.Dir(p.Name)] {
+			replaced = append(replaced, p.Name)
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	var foreign []string
+	for _, name := range f.foreign {
+		if written[path.Dir(name)] {
+			foreign = append(foreign, name)
+		}
+	}
+	return kept, replaced, o.mayReplace(f, foreign)
+}
 
 func (o *objects) named() string { return o.name }
 
@@ -147,7 +210,10 @@ func (o *objects) named() string { return o.name }
 func (o *objects) create(folder string, i int) (outFile, string, error) {
 	at := o.root
 	if o.directory {
-		at += path.Join(folder, strings.TrimSuffix(staging.Part(i), ".parquet")+"-"+o.id+".parquet")
+		if folder != "" {
+			folder += "/"
+		}
+		at += folder + strings.TrimSuffix(staging.Part(i+o.first[folder]), ".parquet") + "-" + o.id + ".parquet"
 	}
 	f := staging.NewObject(o.ctx, at, o.lease, o.others)
 	o.mu.Lock()
@@ -176,6 +242,8 @@ func (o *objects) publish(ctx context.Context) error {
 	switch {
 	case o.discarded:
 		return o.discard()
+	case len(o.open) == 0:
+		return nil // no rows were added
 	case !o.directory:
 		err := o.open[0].Commit(ctx, o.overwrite)
 		if errors.Is(err, fs.ErrExist) {
@@ -184,10 +252,15 @@ func (o *objects) publish(ctx context.Context) error {
 		return err
 	}
 	// Check again, because the target may have changed since the output was begun.
-	before, etag, err := o.check(ctx)
+	found, err := o.check(ctx)
 	if err != nil {
 		return err
 	}
+	kept, replaced, err := o.keep(found)
+	if err != nil {
+		return err
+	}
+	before, etag := found.manifest, found.etag
 	claim := before
 	claim.Others = append([]string(nil), before.Others...)
 	for _, p := range o.ended {
@@ -207,11 +280,9 @@ func (o *objects) publish(ctx context.Context) error {
 	} else if err != nil {
 		return errors.Join(err, o.undo(before))
 	}
-	after := manifest{Files: o.ended, Others: append([]string(nil), before.Others...)}
+	after := manifest{Files: append(kept, o.ended...), PartitionBy: o.partitionBy,
+		Others: append(append([]string(nil), before.Others...), replaced...)}
 	sortParts(after.Files)
-	for _, p := range before.Files {
-		after.Others = append(after.Others, p.Name)
-	}
 	tag, err := o.put(ctx, after, o.claimed)
 	if err != nil {
 		return errors.Join(err, o.undo(before))

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,6 +98,66 @@ func TestObjectsHaveTheRowsOfFiles(t *testing.T) {
 	names, uploads := namesOf(t, lake+"discarded")
 	require.Empty(t, names)
 	require.Zero(t, uploads)
+	require.NoError(t, lease.Close())
+}
+
+// TestRowsAreAddedToObjectsAndPartitionsReplaced appends to folders, and replaces the partitions that a run has.
+func TestRowsAreAddedToObjectsAndPartitionsReplaced(t *testing.T) {
+	useGateway(t)
+	lease := hosttest.Budget(t, 0).Lease("sink")
+	first := partitioned(rand.New(rand.NewPCG(1, 1)), 600, gpu.Of(gpu.Int64), 5)
+	second := partitioned(rand.New(rand.NewPCG(2, 1)), 400, gpu.Of(gpu.Int64), 4)
+	write := func(tab table, path string, opt Options) error {
+		opt.Lease = lease
+		w, err := Create(path, tab.schema, opt)
+		if err != nil {
+			return err
+		}
+		return tab.tryWrite(w)
+	}
+	both := append(first.rows("k", "s"), second.rows("k", "s")...)
+	// To a folder of a copy, without a manifest, and then to our own.
+	copied := lake + "copied/part-00007.parquet"
+	require.NoError(t, write(first, copied, Options{}))
+	require.NoError(t, write(second, lake+"copied", Options{Append: true, RowsPerFile: 100}))
+	require.Equal(t, both, rowsInOrder(t, lake+"copied", reader.OpenOptions{}, "k", "s"), "added behind the others")
+	require.NoError(t, write(first, lake+"copied", Options{Append: true, RowsPerFile: 250}))
+	require.Equal(t, append(slices.Clone(both), first.rows("k", "s")...),
+		rowsInOrder(t, lake+"copied", reader.OpenOptions{}, "k", "s"))
+	require.ErrorContains(t, write(first, lake+"copied/", Options{Overwrite: true}), "what no earlier output has left")
+	require.Error(t, write(first, lake+"x.parquet", Options{Append: true}))
+
+	// Each partition of the second run replaces that of the first, and the others stay.
+	path, opt := lake+"days", Options{PartitionBy: []string{"k"}, OverwritePartitions: true}
+	require.NoError(t, write(first, path, opt))
+	require.NoError(t, write(second, path, opt))
+	keys := map[string]bool{}
+	for _, k := range second.values[1] {
+		keys[k.String()] = true
+	}
+	want := second.rows("k", "s")
+	for i, row := range first.rows("k", "s") {
+		if !keys[first.values[1][i].String()] {
+			want = append(want, row)
+		}
+	}
+	slices.Sort(want)
+	require.Greater(t, len(want), 400)
+	require.Equal(t, want, readRows(t, path, reader.OpenOptions{}, "k", "s"))
+	names, uploads := namesOf(t, path)
+	require.Zero(t, uploads)
+	require.Len(t, names, w2files(t, path)+1, "what was replaced is removed")
+	// The last run fails while it replaces: what was there stays.
+	opt.Lease = lease
+	w, err := Create(path, first.schema, opt)
+	require.NoError(t, err)
+	w.out.(*objects).killed = func(i int) bool { return i == 1 }
+	require.ErrorIs(t, first.tryWrite(w), errKilled)
+	require.Equal(t, want, readRows(t, path, reader.OpenOptions{}, "k", "s"))
+	var nothing table
+	nothing.schema = first.schema
+	require.NoError(t, write(nothing, path, Options{PartitionBy: []string{"k"}, Append: true}))
+	require.Equal(t, want, readRows(t, path, reader.OpenOptions{}, "k", "s"))
 	require.NoError(t, lease.Close())
 }
 

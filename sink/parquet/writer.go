@@ -742,12 +742,17 @@ func (w *Writer) complete(ctx context.Context) error {
 
 // keepsOthers reports whether the output adds to one that exists.
 func (w *Writer) keepsOthers() bool {
-	local, ok := w.out.(localTarget)
-	if !ok || !local.into {
-		return false
+	switch out := w.out.(type) {
+	case localTarget:
+		if !out.into {
+			return false
+		}
+		_, err := os.Lstat(out.target)
+		return err == nil
+	case *objects:
+		return out.existed && (out.appends || out.partitions)
 	}
-	_, err := os.Lstat(local.target)
-	return err == nil
+	return false
 }
 
 // openEmpty makes a file with only a schema. In a partitioned output, which then has no folders, it

@@ -3,10 +3,8 @@ package store
 import (
 	"bytes"
 	"context"
-	"crypto/md5"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
@@ -162,8 +160,6 @@ func (u *Upload) Part(ctx context.Context, number int, data []byte) error {
 		return asPathError(ctx, "write", u.path, final(syscall.EFBIG, "an object has at most %d parts", MaxParts))
 	}
 	header := hashed(data)
-	sum := md5.Sum(data) // the server compares the bytes that have arrived, also without a signature
-	header["Content-Md5"] = []string{base64.StdEncoding.EncodeToString(sum[:])}
 	query := url.Values{"partNumber": {strconv.Itoa(number + 1)}, "uploadId": {u.id}}
 	var etag string
 	err := persist(ctx, func() (bool, error) {
