@@ -102,8 +102,8 @@ func TestMistakesInSQLHaveTheirPlace(t *testing.T) {
 		"COPY (SELECT 1) TO 'x' (FILES many)":              "FILES is many; it must be a whole number",
 		"COPY (SELECT 1) TO 'x' (COMPRESSION zst)": "must be one of snappy, zstd, gzip, brotli, " +
 			"lz4_raw, none (did you mean \"zstd\"?)",
-		"COPY (SELECT 1) TO 'x' (APPEND)": "nothing is added to a file; end the path with /",
-		"COPY (SELECT 1) TO 'x' (PARTITION_BI a)": `COPY has no option PARTITION_BI (did you mean "partition_by"?)`,
+		"COPY (SELECT 1) TO 'x/' (APPEND, OVERWRITE)": "append and overwrite exclude each other",
+		"COPY (SELECT 1) TO 'x' (PARTITION_BI a)":     `COPY has no option PARTITION_BI (did you mean "partition_by"?)`,
 		"FROM 'nowhere.parquet'": "line 1, column 6: nowhere.parquet: stat nowhere.parquet: no such " +
 			"file",
 	} {

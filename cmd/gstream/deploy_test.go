@@ -41,7 +41,8 @@ func unitOf(t *testing.T, text string) map[string]string {
 
 // TestTheSystemdUnitsRunAJob runs the command of the service with a job in the place of /etc/gstream/NAME.yaml.
 func TestTheSystemdUnitsRunAJob(t *testing.T) {
-	service, timer := unitOf(t, readDeploy(t, "systemd/gstream@.service")), unitOf(t, readDeploy(t, "systemd/gstream@.timer"))
+	service := unitOf(t, readDeploy(t, "systemd/gstream@.service"))
+	timer := unitOf(t, readDeploy(t, "systemd/gstream@.timer"))
 	job, out := jobFile(t, "  - limit: 2", "")
 	args := strings.Fields(service["[Service]ExecStart"])
 	require.Equal(t, "/usr/bin/gstream", args[0])

@@ -129,7 +129,8 @@ func TestOutputsInAStore(t *testing.T) {
 		_, stderr := run(exitIO, "sql", text)
 		require.Contains(t, stderr, "already exists")
 	}
-	for _, options := range []string{"PARTITION_BY (o_orderstatus), OVERWRITE partitions", "ROWS_PER_FILE 5000, APPEND"} {
+	for _, options := range []string{"PARTITION_BY (o_orderstatus), OVERWRITE partitions",
+		"ROWS_PER_FILE 5000, APPEND"} {
 		to := s3 + "more"
 		if strings.HasPrefix(options, "P") {
 			to = s3 + "days"
