@@ -99,6 +99,7 @@ type arrowStream struct {
 func (t *arrowStream) Schema() *gpu.Schema             { return t.schema }
 func (t *arrowStream) Rows() int64                     { return t.opt.Rows }
 func (t *arrowStream) RowsExact() bool                 { return false }
+func (t *arrowStream) IsStream() bool                  { return true }
 func (t *arrowStream) Stats(int) source.ColumnStats    { return source.ColumnStats{Nulls: -1} }
 func (t *arrowStream) Unreadable() []source.Unreadable { return nil }
 func (t *arrowStream) Describe() string                { return "a stream of Arrow records" }

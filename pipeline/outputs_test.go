@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu/cuda"
@@ -136,4 +139,23 @@ func TestPlansOfSeveralOutputsAreEncoded(t *testing.T) {
 	check, err := p.Check(RunOptions{Use: Host})
 	require.NoError(t, err)
 	require.True(t, check.Finishes)
+}
+
+func TestAStreamWithSeveralReadersIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) Path { return Path(filepath.Join(dir, name)) }
+	schema := arrow.NewSchema([]arrow.Field{{Name: "k", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(`[{"k":1},{"k":2}]`))
+	require.NoError(t, err)
+	reader, err := array.NewRecordReader(schema, []arrow.Record{record})
+	require.NoError(t, err)
+	stream, err := StreamArrow(schema, Once(reader), StreamOptions{})
+	require.NoError(t, err)
+	report, err := New("stream").ReadTable("t", stream).Filter("k > 1").As("some").
+		Expect(Expectation{NotNull: []string{"k"}}, Expectation{Unique: []string{"k"}}).
+		WriteAll(Output{CSV: at("some.csv")}, Output{From: "t", CSV: at("all.csv")}).
+		Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, report.Outputs[0].Rows)
+	require.EqualValues(t, 2, report.Outputs[1].Rows)
 }

@@ -56,6 +56,12 @@ type Estimated interface {
 	RowsExact() bool
 }
 
+// Stream is a Table whose rows come by themselves, as from standard input. A plan reads it once.
+type Stream interface {
+	// IsStream reports whether the table is one.
+	IsStream() bool
+}
+
 // Structs is a Table that can read fields of its structs alone. They are further columns for Stats, Scan and Sample:
 // the first one has the position Schema().Len(), and the others follow. A field is null where a struct around it is.
 type Structs interface {

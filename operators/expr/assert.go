@@ -32,8 +32,8 @@ func bindError(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 // failureOf returns an assertion as a null of a type.
 func failureOf(assertion *Expr, t gpu.Type, literal literalKind) *Expr {
 	null := Null(gpu.Field{Type: t})
-	return &Expr{op: gpu.OpSelect, typ: t, column: -1, args: []*Expr{assertion, null, null}, nullable: true, fails: true,
-		literal: literal}
+	return &Expr{op: gpu.OpSelect, typ: t, column: -1, args: []*Expr{assertion, null, null}, nullable: true,
+		fails: true, literal: literal}
 }
 
 // failsWithText returns the text of a call of error, or of its assertion. It is nil for other expressions.

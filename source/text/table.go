@@ -364,6 +364,9 @@ func (t *Table) Schema() *gpu.Schema { return t.schema }
 // Rows implements source.Table. It is an estimate unless RowsExact.
 func (t *Table) Rows() int64 { return t.rows }
 
+// IsStream implements source.Stream.
+func (t *Table) IsStream() bool { return len(t.files) == 1 && t.files[0].standard != nil }
+
 // RowsExact implements source.Estimated.
 func (t *Table) RowsExact() bool { return t.exact }
 

@@ -78,11 +78,21 @@ func BindAll(e *Estimator, q Query, tables map[string]source.Table) (*Relation, 
 			b.named[name] = b.source(name, t)
 		}
 	}
+	readers, copies := q.readers(), map[rel.Node]int{}
+	for _, name := range q.Sources {
+		reads := readers[name]
+		if len(q.Sources) == 1 {
+			reads += readers[""] // of the first step
+		}
+		if s, ok := tables[name].(source.Stream); ok && s.IsStream() && reads > 1 {
+			r := b.named[name]
+			b.named[name] = r.over(rel.NewMaterialized(r.node, &rel.Share{Step: name}))
+		}
+	}
 	var last *Relation
 	if len(q.Sources) == 1 {
 		last = b.named[q.Sources[0]]
 	}
-	readers, copies := q.readers(), map[rel.Node]int{}
 	for i := range q.Steps {
 		s := stepBinder{binder: b, at: fmt.Sprintf("steps[%d]", i), name: job.StepName(q.Steps, i), step: &q.Steps[i]}
 		if last = s.bind(last, i == 0); last != nil && s.step.Name != "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/pipeline/internal/rel"
+	"github.com/gstream/gstream/source"
 )
 
 // Relation is what a name in a query stands for: a node, and the columns by which expressions know its rows. The node
@@ -125,10 +126,14 @@ func project(origin expr.Origin, in rel.Node, items []item) *Relation {
 	return out
 }
 
-// worthHolding reports whether the rows of a node cost more than reading and filtering tables.
+// worthHolding reports whether the rows of a node cost more than reading and filtering tables in columns. A table of
+// text is read as a whole for any of its columns.
 func worthHolding(n rel.Node) bool {
 	switch n := n.(type) {
-	case *rel.Scan, *rel.Values, *rel.Materialized, *rel.Working:
+	case *rel.Scan:
+		_, text := n.Table.(source.Estimated)
+		return text
+	case *rel.Values, *rel.Materialized, *rel.Working:
 		return false
 	case *rel.Filter, *rel.Project, *rel.Union:
 		return slices.ContainsFunc(rel.Inputs(n), worthHolding)
