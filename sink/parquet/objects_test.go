@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -234,7 +235,8 @@ func TestFaultsOfAStoreLeaveTheOldOrTheNewObjects(t *testing.T) {
 			share := []float64{0.02, 0.1, 0.3, 0.6}[r.IntN(4)]
 			faults := storetest.Random(seed, share, storetest.Cut, storetest.Refuse, storetest.Drop, storetest.Delay)
 			ctx, cancel := context.WithCancel(t.Context())
-			requests, last := 0, 1<<30
+			var requests atomic.Int64
+			last := 1 << 30
 			if r.IntN(4) == 0 {
 				last = r.IntN(40)
 			}
@@ -242,7 +244,7 @@ func TestFaultsOfAStoreLeaveTheOldOrTheNewObjects(t *testing.T) {
 				if q.Method == http.MethodDelete {
 					return storetest.Delay // cleaning up is not what fails here
 				}
-				if requests++; requests == last {
+				if requests.Add(1) == int64(last) {
 					cancel()
 				}
 				return faults(q)
