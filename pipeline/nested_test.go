@@ -239,6 +239,14 @@ var nestedExpressions = []string{
 	"SELECT id FROM 'IN' WHERE l = [1, NULL, 2] OR s = {'a': 3, 'b': NULL, 'c': {'d': 4.5, 'e': [3, NULL]}}",
 	"SELECT id, l < [500] AS a, l IS NOT DISTINCT FROM NULL AS b, [s.c.d * 0e0] = [-0e0] AS c FROM 'IN'",
 	"SELECT id, min(l) OVER (ORDER BY id ROWS 3 PRECEDING) AS a FROM 'IN'",
+	"SELECT id, unnest(l) AS x FROM 'IN'",
+	"SELECT s.b, unnest(ls).q[1] AS q, l FROM 'IN' WHERE id % 2 = 0",
+	"SELECT x, count(*) AS n FROM (SELECT unnest(flatten(ll)) AS x FROM 'IN' WHERE id < 700) GROUP BY x",
+	"SELECT id, x, y FROM 'IN' AS t, unnest(t.ll) AS u(x), unnest(x) AS v(y) WHERE y IS NOT NULL AND id > 3",
+	"SELECT a.id, u.x.p AS p FROM 'IN' a CROSS JOIN unnest(a.ls) AS u(x) JOIN 'IN' b ON b.id = a.id WHERE b.s.a < 90",
+	"SELECT g, list(x ORDER BY x DESC, id) AS l FROM (SELECT id, id % 5 AS g, unnest(l) AS x FROM 'IN') GROUP BY g",
+	"SELECT x FROM unnest([1, NULL, 3]) AS u(x)",
+	"SELECT k, m[k] AS v FROM 'IN', unnest(map_keys(m)) AS u(k)",
 }
 
 func TestExpressionsOfNestedValuesGiveDuckDBsRows(t *testing.T) {

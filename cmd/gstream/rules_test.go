@@ -70,6 +70,7 @@ var layers = []struct{ room, imports string }{
 	{"operators/limit", "gpu operators"},
 	{"operators/project", "gpu operators"},
 	{"operators/transfer", "gpu"},
+	{"operators/unnest", "gpu operators"},
 	{"operators/materialize", "gpu spill operators"},
 	{"operators/recursive", "gpu gpu/grant spill operators operators/materialize"},
 	{"operators/sort", "gpu gpu/grant spill operators"},

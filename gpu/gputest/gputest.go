@@ -57,6 +57,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Scatter", testScatter},
 		{"Concat", testConcat},
 		{"Slice", testSlice},
+		{"Elements", testElements},
 		{"Hash", testHash},
 		{"Partition", testPartition},
 		{"PartitionColumns", testPartitionColumns},

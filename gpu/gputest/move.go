@@ -487,6 +487,47 @@ func testConcat(t *testing.T, open Open) {
 	}
 }
 
+func testElements(t *testing.T, open Open) {
+	list := gpu.ListOf(gpu.Of(gpu.Int64))
+	for _, n := range []int{0, 1, 65, 700} {
+		for _, coded := range []bool{false, true} {
+			b := setUp(t, open)
+			values := make([]gpu.Scalar, n)
+			var rows []int
+			var want []gpu.Scalar
+			one := func(e gpu.Scalar) string {
+				return string(gpu.CloseNested(gpu.AppendScalar(gpu.OpenNested(nil), e)))
+			}
+			for i := range values {
+				if values[i] = gpu.Null(list); b.rnd.IntN(5) == 0 {
+					continue
+				}
+				encoded := gpu.OpenNested(nil)
+				for k := range b.rnd.IntN(5) {
+					e := gpu.Null(list.Element())
+					if k != 2 {
+						e = gpu.IntScalar(list.Element(), int64(b.rnd.IntN(9)))
+					}
+					encoded = gpu.AppendScalar(encoded, e)
+					rows = append(rows, i)
+					want = append(want, gpu.Scalar{Type: list, Valid: true, Str: one(e)})
+				}
+				values[i] = gpu.Scalar{Type: list, Valid: true, Str: string(gpu.CloseNested(encoded))}
+			}
+			ids, elements, err := b.q.Elements(b.l, b.up(column(list, values, coded))[0])
+			require.NoError(t, err)
+			if got := b.ints(ids); len(rows) > 0 || len(got) > 0 {
+				require.Equal(t, rows, got)
+			}
+			requireSame(t, want, b.down(elements), n)
+			ids.Release()
+			elements.Release()
+			_, _, err = b.q.Elements(b.l, b.up(column(gpu.Of(gpu.String), nil, false))[0])
+			require.Error(t, err)
+		}
+	}
+}
+
 func testSlice(t *testing.T, open Open) {
 	for _, typ := range moved() {
 		for _, coded := range codings(typ) {

@@ -100,6 +100,18 @@ func (q *queue) Cut(l *gpu.Lease, cols []gpu.Column, bounds []int) (parts [][]gp
 	return parts, nil
 }
 
+// Elements implements gpu.Queue.
+func (q *queue) Elements(l *gpu.Lease, lists gpu.Column) (ids, elements gpu.Column, err error) {
+	if err := q.check([]gpu.Column{lists}); err != nil {
+		return ids, elements, err
+	}
+	if lists.Type.Kind != gpu.List && lists.Type.Kind != gpu.Map {
+		return ids, elements, fmt.Errorf("elements of a %v, not of a LIST", lists.Type)
+	}
+	ids, elements, err = move.Elements(l, lists)
+	return ids, elements, q.fail(err)
+}
+
 // Slice implements gpu.Queue.
 func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, error) {
 	if err := q.check([]gpu.Column{c}); err != nil {

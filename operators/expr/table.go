@@ -733,7 +733,9 @@ var elsewhere = map[string]string{
 	"charindex": "strpos(text, part) does that",
 	"dateadd":   "add an interval, as in d + INTERVAL 3 DAY", "date_add": "add an interval, as in d + INTERVAL 3 DAY",
 	"listagg":      "string_agg(x, separator ORDER BY y) does that",
-	"collect_list": "list(x) does that", "explode": "unnest(x) does that",
+	"unnest":       "unnest(list) is an output of a SELECT, or stands in FROM",
+	"collect_list": "list(x) does that",
+	"explode":      "unnest(x) does that",
 	"json_extract": "gstream takes JSON as text",
 	"convert":      "CAST(x AS type) does that",
 }

@@ -304,7 +304,7 @@ func TestAnyChangedByteIsAnErrorOrHarmless(t *testing.T) {
 	defer goleak.VerifyNone(t, exceptDevice)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"encodings-v2-snappy.parquet", "duckdb.parquet", "fallback.parquet",
-		"page-index.parquet", "decimals.parquet"} {
+		"page-index.parquet", "decimals.parquet", "nested.parquet", "levels.parquet"} {
 		for range 150 {
 			path := edited(t, name, func(b []byte) []byte {
 				for range 1 + r.IntN(3) {

@@ -298,3 +298,29 @@ KERNEL(eval_canonical, Args) {
         }
     });
 }
+
+// eval_elements counts the elements of each row in at if out is null. Otherwise at has the position of the first one of
+// each row: out receives the row of each element, and table where its encoding is.
+KERNEL(eval_elements, Args) {
+    i64 i = global_thread();
+    if (i >= a.n) return;
+    Text s = valid_at(a.x, i) ? load_text(a.x, i) : Text{nullptr, 0};
+    if (!a.out) {
+        a.at[i] = count_nested(s);
+        return;
+    }
+    Text rest = elements(s), one;
+    for (i64 k = a.at[i]; next_nested(rest, one); k++) {
+        ((i32*)a.out)[k] = (i32)i;
+        ((Text*)a.table)[k] = one;
+    }
+}
+
+// eval_wrap_element makes a list of each encoding.
+KERNEL(eval_wrap_element, Args) {
+    make_text(a, [&](i64 i, Writer& w) {
+        w.put(OPEN);
+        w.put(load_text(a.x, i));
+        w.put(END);
+    });
+}

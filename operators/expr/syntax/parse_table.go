@@ -341,7 +341,11 @@ func (p *parser) tableFunction(name token) (*TableFunction, error) {
 		if len(f.Named) > 0 {
 			return nil, NewError(p.src, t.pos, "an argument without a name stands before those with names")
 		}
-		x, err := p.argument()
+		argument := p.argument
+		if f.Call.Name == "unnest" { // of a list, which is an expression
+			argument = func() (Node, error) { return p.expression(bindNone) }
+		}
+		x, err := argument()
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,13 @@ func (b *queryBinder) from(n *syntax.Select, l *level) (*Relation, error) {
 	}
 	var in *Relation
 	for _, t := range n.From {
+		if f, ok := t.(*syntax.TableFunction); ok && f.Call.Name == "unnest" {
+			var err error
+			if in, err = b.unnestTable(f, in); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		r, outer, err := b.tableRef(t, l, in)
 		if err != nil {
 			return nil, err
@@ -291,6 +298,13 @@ func (b *queryBinder) positional(t *syntax.JoinedTable, left, right *Relation, o
 
 // joined binds a join.
 func (b *queryBinder) joined(t *syntax.JoinedTable, l *level) (*Relation, error) {
+	if f, ok := t.Right.(*syntax.TableFunction); ok && f.Call.Name == "unnest" && t.Kind == "CROSS" {
+		left, _, err := b.tableRef(t.Left, l, nil)
+		if err != nil {
+			return nil, err
+		}
+		return b.unnestTable(f, left)
+	}
 	left, _, err := b.tableRef(t.Left, l, nil)
 	if err != nil {
 		return nil, err

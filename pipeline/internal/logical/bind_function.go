@@ -49,8 +49,11 @@ func (b *queryBinder) functionRows(t *syntax.TableFunction) (*Relation, error) {
 	case "glob":
 		return b.glob(t)
 	}
+	if t.Call.Name == "unnest" {
+		return nil, mistake(t, "unnest follows a comma or CROSS JOIN, as in FROM t, unnest(t.list) AS u(x)")
+	}
 	return nil, mistake(t, "there is no table function %q; there are read_parquet, read_csv, read_json, range, "+
-		"generate_series and glob",
+		"generate_series, glob and unnest",
 		t.Call.Name)
 }
 

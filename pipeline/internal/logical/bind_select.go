@@ -78,6 +78,9 @@ func (b *queryBinder) selectFrom(n *syntax.Select, q *syntax.Query, l *level, in
 	if err != nil {
 		return nil, err
 	}
+	if err := s.unnested(); err != nil {
+		return nil, err
+	}
 	having, qualify := n.Having, n.Qualify
 	if err := s.grouped(&having, &qualify); err != nil {
 		return nil, err

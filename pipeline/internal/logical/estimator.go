@@ -113,6 +113,8 @@ func (e *Estimator) countRows(n rel.Node) float64 {
 		return e.joinRows(n)
 	case *rel.Expand:
 		return e.Rows(n.In) * float64(len(n.Variants))
+	case *rel.Unnest:
+		return e.Rows(n.In) * elementsOfList
 	case *rel.Group:
 		rows, _ := e.groups(n)
 		return rows
@@ -231,6 +233,11 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 		return e.Column(n.Right, id)
 	case *rel.Expand:
 		return e.expanded(n, id)
+	case *rel.Unnest:
+		if id == n.Element {
+			return ColumnStats{Bytes: float64(max(n.Field(id).Type.Width(), 8))}
+		}
+		return e.Column(n.In, id)
 	case *rel.Group:
 		if i := slices.IndexFunc(n.Aggregates, func(a rel.Aggregate) bool { return a.Out == id }); i >= 0 {
 			if a := n.Aggregates[i]; !a.PassesValues() {
@@ -329,6 +336,9 @@ func valuesStats(n *rel.Values, id rel.ID) ColumnStats {
 	}
 	return c
 }
+
+// elementsOfList is the number of elements of a list, as nobody knows it.
+const elementsOfList = 4
 
 // expanded estimates the values of a column of an Expand.
 func (e *Estimator) expanded(n *rel.Expand, id rel.ID) ColumnStats {

@@ -87,6 +87,9 @@ func (down *pushing) push(n rel.Node, preds []*expr.Expr) rel.Node {
 		// A condition on the keys of the partitions keeps or drops whole partitions.
 		below, above := movable(preds, func(p *expr.Expr) bool { return amongst(p, n.Partition) })
 		return down.through(n, below, above)
+	case *rel.Unnest:
+		below, above := movable(preds, func(p *expr.Expr) bool { return n.In.Rel().HasAll(p.Columns()) })
+		return down.through(n, below, above)
 	case *rel.Expand:
 		below, above := movable(preds, func(p *expr.Expr) bool { return n.In.Rel().HasAll(p.Columns()) })
 		return down.through(n, below, above)

@@ -575,6 +575,9 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 		ids := u.newColumns()
 		return rel.NewSetOperation(origin, n.Op, n.All, left, right, slices.Concat(n.LeftColumns, l),
 			slices.Concat(n.RightColumns, r), slices.Concat(n.Columns, ids)), ids
+	case *rel.Unnest:
+		in, ids := u.forDomain(n.In)
+		return rel.NewUnnest(origin, in, n.List, n.Element), ids
 	case *rel.Expand:
 		in, ids := u.forDomain(n.In)
 		return rel.NewExpand(origin, in, n.Copies, n.Variants, n.Number), ids

@@ -193,6 +193,17 @@ func (s *Stage) check() error {
 		for _, v := range spec.Variants {
 			programs, inputs = append(programs, v.Program), append(inputs, v.Inputs)
 		}
+	case *Unnest:
+		outs = append(outs, spec.Out)
+		columns = []int{spec.List}
+		for _, c := range spec.Keep {
+			if c >= 0 {
+				columns = append(columns, c)
+			}
+		}
+		if spec.Type.Kind != gpu.List || spec.Out == nil || len(spec.Keep) != spec.Out.Len() {
+			return errors.New("it does not take a list apart")
+		}
 	case *Join:
 		want = 2
 		if spec.Spec.Probe == nil || spec.Spec.Build == nil {

@@ -13,6 +13,7 @@ import (
 // specs has an empty spec of each type, by its name in an encoded plan.
 var specs = map[string]Spec{
 	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{},
+	"unnest": &Unnest{},
 	"group":  &Group{},
 	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Materialize{},
 	"held":   &Materialized{},

@@ -302,6 +302,8 @@ func (l *lowering) lowerNode(n rel.Node, need required) (*Stage, layout, error) 
 		return l.lowerJoin(n, need)
 	case *rel.Expand:
 		return l.lowerExpand(n, need)
+	case *rel.Unnest:
+		return l.lowerUnnest(n, need)
 	case *rel.Group:
 		return l.lowerGroup(n, need)
 	case *rel.Window:
@@ -663,6 +665,34 @@ func (l *lowering) lowerExpand(n *rel.Expand, need required) (*Stage, layout, er
 		st.Detail = append(st.Detail, "each row once with "+cmp.Or(strings.Join(kept, ", "), "nulls alone"))
 	}
 	st.Spec = &Expand{Out: st.Schema, Variants: variants}
+	return st, out, nil
+}
+
+func (l *lowering) lowerUnnest(n *rel.Unnest, need required) (*Stage, layout, error) {
+	used := need.among(n.Columns)
+	below := []rel.ID{n.List}
+	for _, c := range used {
+		if c != n.Element {
+			below = append(below, c)
+		}
+	}
+	in, lay, err := l.lower(n.In, requiredOf(below...))
+	if err != nil {
+		return nil, nil, err
+	}
+	schema, out := laidOut(n.Rel(), used)
+	st := l.stageOf(n, in)
+	st.Schema = schema
+	spec := &Unnest{Type: in.Schema.Fields[lay.of(n.List)].Type}
+	spec.Out, spec.List = schema, lay.of(n.List)
+	for _, c := range used {
+		at := -1
+		if c != n.Element {
+			at = lay.of(c)
+		}
+		spec.Keep = append(spec.Keep, at)
+	}
+	st.Spec, st.Detail = spec, []string{"each row once for each element of " + in.Schema.Fields[spec.List].Name}
 	return st, out, nil
 }
 

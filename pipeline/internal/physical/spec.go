@@ -14,6 +14,7 @@ import (
 	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/recursive"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/operators/unnest"
 	"github.com/gstream/gstream/operators/window"
 	"github.com/gstream/gstream/source"
 )
@@ -71,6 +72,11 @@ type (
 		Out      *gpu.Schema
 		Variants []expand.Variant
 	}
+	// Unnest has each row once for each element of a list of the type Type.
+	Unnest struct {
+		unnest.Spec
+		Type gpu.Type
+	}
 	// Group accumulates the groups by Hash, or sorts their rows by Sorted. With both, it is Hash on devices that have
 	// the state of arg_min and arg_max.
 	Group struct {
@@ -126,6 +132,9 @@ func (s *Join) Name() string { return s.What }
 func (s *Expand) Name() string { return "expand" }
 
 // Name implements Spec.
+func (s *Unnest) Name() string { return "unnest" }
+
+// Name implements Spec.
 func (s *Group) Name() string { return "group" }
 
 // Name implements Spec.
@@ -179,6 +188,11 @@ func (s *Join) Operator(gpu.Capabilities) (operators.Operator, error) { return j
 // Operator implements Spec.
 func (s *Expand) Operator(gpu.Capabilities) (operators.Operator, error) {
 	return expand.New(s.Out, s.Variants), nil
+}
+
+// Operator implements Spec.
+func (s *Unnest) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return unnest.New(s.Spec, s.Type), nil
 }
 
 // sortsGroups describes a group-by that sorts.

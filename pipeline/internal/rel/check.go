@@ -123,6 +123,11 @@ func checkNode(n Node, around outer) error {
 		return around.fit(n.Exprs, n.In)
 	case *Join:
 		return checkJoin(n, around)
+	case *Unnest:
+		if err := has(n.In, n.List); err != nil {
+			return err
+		}
+		return fresh(n.In, n.Element)
 	case *Expand:
 		for _, c := range n.Copies {
 			if err := has(n.In, c.From); err != nil {

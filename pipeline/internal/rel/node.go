@@ -135,6 +135,13 @@ type (
 		Variants [][]ID // of each variant, the copies that are null
 		Number   ID
 	}
+	// Unnest has each row of its input once for each element of List, which is Element. It has the columns of the input
+	// and Element.
+	Unnest struct {
+		Relation
+		In            Node
+		List, Element ID
+	}
 	// Group has one row for each group: its keys, then the aggregates. Always has the keys of the groups of an input
 	// without rows; any row belongs to a group of each.
 	Group struct {
@@ -468,6 +475,11 @@ func NewExpand(origin expr.Origin, in Node, copies []Copy, variants [][]ID, numb
 		n.Columns = append(n.Columns, number)
 	}
 	return n
+}
+
+// NewUnnest repeats rows.
+func NewUnnest(origin expr.Origin, in Node, list, element ID) *Unnest {
+	return &Unnest{Relation: above(in, origin, element), In: in, List: list, Element: element}
 }
 
 // NewGroup makes groups.

@@ -75,6 +75,8 @@ func describe(n Node) string {
 		return n.What() + " join " + strings.Join(n.Conditions(), " and ")
 	case *Expand:
 		return fmt.Sprintf("expand to %d variants", len(n.Variants))
+	case *Unnest:
+		return fmt.Sprintf("unnest %s as %s", names([]ID{n.List}), names([]ID{n.Element}))
 	case *Group:
 		return fmt.Sprintf("group by %s: %s", names(n.Keys), names(n.Columns[len(n.Keys):]))
 	case *Window:

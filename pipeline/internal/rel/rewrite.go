@@ -40,6 +40,8 @@ func Inputs(n Node) []Node {
 		return []Node{n.Left, n.Right}
 	case *Expand:
 		return []Node{n.In}
+	case *Unnest:
+		return []Node{n.In}
 	case *Group:
 		return []Node{n.In}
 	case *Window:
@@ -89,6 +91,8 @@ func WithInputs(n Node, f func(Node) Node) Node {
 		return j
 	case *Expand:
 		return NewExpand(origin, ins[0], n.Copies, n.Variants, n.Number)
+	case *Unnest:
+		return NewUnnest(origin, ins[0], n.List, n.Element)
 	case *Group:
 		return NewGroup(origin, ins[0], n.Keys, n.Aggregates, n.Always, n.Algorithm)
 	case *Window:

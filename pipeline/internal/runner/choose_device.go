@@ -137,7 +137,7 @@ func (w *work) add(s *physical.Stage) {
 		*physical.Working:
 	case *physical.Recursive:
 		w.grouped += s.Rows
-	case *physical.Filter, *physical.Join, *physical.Expand:
+	case *physical.Filter, *physical.Join, *physical.Expand, *physical.Unnest:
 		for _, in := range s.Inputs {
 			w.rows += in.Rows
 		}

@@ -146,3 +146,12 @@ pq.write_table(pa.Table.from_arrays([pa.array([i]) for i in range(5)], names=["a
 duckdb.sql("SELECT range AS id, INTERVAL 1 DAY AS span, range::VARCHAR AS after, [INTERVAL 1 DAY] AS spans FROM range(20)") \
     .write_parquet("intervals.parquet")
 duckdb.sql("SELECT INTERVAL 1 DAY AS span FROM range(3)").write_parquet("only-intervals.parquet")
+
+# Nested columns with nulls and empty lists at each level, in several pages and row groups.
+rows = [{"l": None if i % 5 == 0 else [] if i % 4 == 0 else [i, None, i + 1],
+         "m": None if i % 7 == 0 else [(f"k{i}", i), ("z", None)],
+         "ll": None if i % 6 == 0 else [[{"a": str(i), "b": [i]}, None], [], None, [{"a": None, "b": []}]]} for i in range(300)]
+pq.write_table(pa.Table.from_pylist(rows, pa.schema([
+    ("l", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int32())),
+    ("ll", pa.list_(pa.list_(pa.struct([("a", pa.string()), ("b", pa.list_(pa.int16()))]))))])),
+    "levels.parquet", row_group_size=200, data_page_size=400, write_batch_size=20, compression="snappy")
