@@ -126,7 +126,6 @@ func TestFoldersAreNotMixedUp(t *testing.T) {
 	require.NoError(t, staging.Lock(locked))
 	fails(days("days", "day = 2", "2", add), "is being written by another process")
 	require.NoError(t, locked.Close())
-	fails(days("s3://bucket/days", "true", "2", add), "are for local folders")
 }
 
 func TestFoldersOfOthersAreCompactedInPlace(t *testing.T) {

@@ -89,6 +89,7 @@ func (o *output) stageInto() (changes []staging.Change, err error) {
 	if err := o.storage.finish(own, target); err != nil {
 		return nil, err
 	}
+	o.staged.Store(true)
 	return append(changes, staging.Change{Temporary: own, Target: target, Replace: true, Sync: o.sync}), nil
 }
 

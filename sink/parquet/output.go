@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -116,6 +117,8 @@ type output struct {
 	manifest         manifest        // for a directory
 	folders          map[string]bool // that were made in the temporary directory
 	earlier          *os.File        // locked manifest of an earlier output, while that is replaced
+	// staged says that the temporary may be getting its name, so that only this goroutine removes it.
+	staged atomic.Bool
 	// The access of files and folders in a directory: those of an earlier output.
 	fileAccess, folderAccess *staging.Access
 }
@@ -423,6 +426,7 @@ func (o *output) stage() ([]staging.Change, error) {
 			}
 		}
 	}
+	o.staged.Store(true)
 	return []staging.Change{c}, nil
 }
 

@@ -42,6 +42,13 @@ func (o localTarget) create(folder string, i int) (outFile, string, error) {
 
 func (o localTarget) complete(name string, size int64)  { o.ended(name, size) }
 func (o localTarget) publish(ctx context.Context) error { return o.output.publish() }
-func (o localTarget) removeTemporary() error            { return o.storage.remove(o.temporary) }
 func (o localTarget) named() string                     { return o.name }
 func (o localTarget) mostOpen() int                     { return maxOpenFiles }
+
+// removeTemporary leaves a temporary that may be getting its name: the next process makes or undoes that.
+func (o localTarget) removeTemporary() error {
+	if o.staged.Load() {
+		return nil
+	}
+	return o.storage.remove(o.temporary)
+}

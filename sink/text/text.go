@@ -164,6 +164,7 @@ type Writer struct {
 	ended    bool
 	rows     atomic.Int64
 	bytes    atomic.Int64
+	staged   atomic.Bool // the file may be getting its name
 }
 
 var _ sink.Staged = (*Writer)(nil)
@@ -292,6 +293,7 @@ func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.remove())
 	}
+	w.staged.Store(true)
 	return []staging.Change{change}, nil
 }
 
@@ -328,7 +330,7 @@ func (w *Writer) Abort() error {
 
 // RemoveTemporary removes what was written, for a process that ends in the middle of a run.
 func (w *Writer) RemoveTemporary() error {
-	if w.file == nil {
+	if w.file == nil || w.staged.Load() {
 		return nil
 	}
 	return w.file.RemoveTemporary()
