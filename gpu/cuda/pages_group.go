@@ -120,11 +120,13 @@ func (x *decodings) take(belongs func(w *decoding) bool) (group []*decoding) {
 	return group
 }
 
-// decodeGroup launches the kernels of strides. The copies of all but the first have ended. It returns their end.
+// decodeGroup launches the kernels of strides, and returns their end.
 func (d *Device) decodeGroup(group []*decoding) (end event, err error) {
 	first := group[0]
-	if err = d.follow(d.decode, first.copied); err != nil {
-		return 0, err
+	for _, w := range group {
+		if err = d.follow(d.decode, w.copied); err != nil {
+			return 0, err
+		}
 	}
 	if first.begin, err = d.record(d.decode); err != nil {
 		return 0, err

@@ -68,8 +68,8 @@ func TestStridesThatWaitAreDecodedTogether(t *testing.T) {
 	require.False(t, x.busy)
 	x.busy = true // as if a group were being decoded
 	x.mu.Unlock()
-	shapes := [][]int{{100}, {20_000, 3, 9_000}, {1}, {17_000}, {5, 5, 5, 5, 5, 5}, {2_000}, {700, 700}, {40}, {1, 1}, {60},
-		{33}}
+	shapes := [][]int{{100}, {20_000, 3, 9_000}, {1}, {17_000}, {5, 5, 5, 5, 5, 5}, {2_000}, {700, 700}, {40}, {1, 1},
+		{60}, {33}}
 	const damaged, another = 3, 10
 	var strides []*gpu.Stride
 	for i, pages := range shapes {

@@ -989,7 +989,7 @@ int cuEventRecord(void* event, void* stream) {
 int cuEventQuery(void* event) {
     API
     CHECK(events.count(event), InvalidHandle);
-    return Success;
+    return catch_up_to(event);
 }
 
 int cuEventSynchronize(void* event) {
