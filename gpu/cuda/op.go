@@ -267,7 +267,9 @@ func (o *op) readLarge(b *gpu.Buffer, off int64, dst []byte) bool {
 	defer x.release()
 	var end event
 	o.enqueue(func() (err error) {
-		err = d.ctx.do(cuMemcpyDtoHAsync, x.addr, b.Addr()+uintptr(off), uintptr(len(dst)), uintptr(d.compute))
+		err = d.pinned.eachLocked(o.lease, x.addr, int64(len(dst)), func(at uintptr, n int64, _ bool) error {
+			return d.ctx.do(cuMemcpyDtoHAsync, at, b.Addr()+uintptr(off)+at-x.addr, uintptr(n), uintptr(d.compute))
+		})
 		if err == nil {
 			end, err = d.record(d.compute)
 		}
@@ -293,7 +295,9 @@ func (o *op) writeLarge(b *gpu.Buffer, off int64, src []byte) bool {
 	copy(x.mem, src)
 	var end event
 	o.enqueue(func() (err error) {
-		err = d.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off), x.addr, uintptr(len(src)), uintptr(d.compute))
+		err = d.pinned.eachLocked(o.lease, x.addr, int64(len(src)), func(at uintptr, n int64, _ bool) error {
+			return d.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off)+at-x.addr, at, uintptr(n), uintptr(d.compute))
+		})
 		if err == nil {
 			end, err = d.record(d.compute)
 		}
