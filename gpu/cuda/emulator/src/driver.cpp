@@ -293,6 +293,8 @@ int put(void* stream, Copy c) {
     CHECK(is_stream(stream), InvalidHandle);
     Allocation* host = at(reinterpret_cast<Address>(c.host));
     if (c.size > 0 && host && !on_device(host) && streams.count(stream)) {
+        // A driver copies from and to one registration, even if another one follows it.
+        CHECK(reinterpret_cast<Address>(c.host) + c.size <= host->start + host->size, InvalidValue);
         CHECK(in_device(c.up ? "copy up" : "copy down", c.device, c.size), InvalidValue);
         auto s = static_cast<Stream*>(stream);
         s->waiting.push_back(c);
