@@ -428,7 +428,7 @@ func init() {
 
 func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
 	build, input := rows(1, 300), rows(2, 1500)
-	thin, cases := gputest.ThinOr(t, 9), 0
+	thin, cases := gputest.ThinOr(t, 13), 0
 	for _, o := range operatorsUnderTest {
 		t.Run(o.name, func(t *testing.T) {
 			var want []string
@@ -457,7 +457,7 @@ func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
 
 func TestRowsThatSpillComeBack(t *testing.T) {
 	build, input := rows(1, 3000), rows(2, 9000)
-	thin, cases := gputest.ThinOr(t, 11), 0
+	thin, cases := gputest.ThinOr(t, 17), 0
 	for _, o := range operatorsUnderTest {
 		if !o.spills {
 			continue
@@ -509,7 +509,7 @@ func TestABuildSideOfOneKeyThatDoesNotFit(t *testing.T) {
 	}
 	const stride = 2000
 	build, input := oneKey(1, 60_000), oneKey(2, 12)
-	thin, cases := gputest.ThinOr(t, 5), 0
+	thin, cases := gputest.ThinOr(t, 7), 0
 	for _, kind := range []join.Kind{join.Inner, join.Left, join.Right, join.Full, join.Semi, join.Anti, join.Mark,
 		join.RightSemi, join.RightAnti} {
 		for keys, text := range map[string]string{"": "many rows of one key", "a condition": "many rows of one key",

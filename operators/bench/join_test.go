@@ -167,7 +167,7 @@ func TestAWrongResultIsAnError(t *testing.T) {
 // TestJoinsOfAllCases runs all cases by all algorithms. Each result is compared with its
 // answer in the benchmark.
 func TestJoinsOfAllCases(t *testing.T) {
-	thin := gputest.ThinOr(t, 17)
+	thin := gputest.ThinOr(t, 25)
 	for device, open := range map[string]func(*testing.T) gpu.Device{"CPU": openHost, "GPU": openGPU} {
 		for i, strideRows := range []int{0, 300} {
 			t.Run(fmt.Sprintf("%s, strides of %d", device, strideRows), func(t *testing.T) {

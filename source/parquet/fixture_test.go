@@ -41,7 +41,7 @@ func scan(t testing.TB, limit int64, paths []string, opt source.ScanOptions,
 	got, p, err := scanOnce(t, limit, paths, opt, columns...)
 	if limit == 0 {
 		require.Equal(t, err, encodedErr)
-		if decoder(t) != nil && gputest.Takes(gputest.ThinOr(t, 31), int(scans.Add(1))) {
+		if decoder(t) != nil && gputest.Takes(gputest.ThinOr(t, 61), int(scans.Add(1))) {
 			opt.Decode.Pages = true
 			paged, _, pagedErr := scanOnce(t, limit, paths, opt, columns...)
 			require.Equal(t, err, pagedErr)
