@@ -257,6 +257,25 @@ func (o *op) block(n int) (x pinnedBlock) {
 	return x
 }
 
+// copyBlock copies the bytes of page-locked memory from or to device memory, by a call of the driver for each piece that
+// is registered. It returns the end of the copies, or 0 after an error, when no copy is running.
+func (o *op) copyBlock(x pinnedBlock, copyPiece func(host, offset, n uintptr) error) (end event) {
+	d := o.q.dev
+	o.enqueue(func() (err error) {
+		err = d.pinned.eachLocked(o.lease, x.addr, int64(len(x.mem)), func(at uintptr, n int64, _ bool) error {
+			return copyPiece(at, at-x.addr, uintptr(n))
+		})
+		if err == nil {
+			end, err = d.record(d.compute)
+		}
+		return err
+	})
+	if o.flush(); end == 0 {
+		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.compute)) // some may have begun
+	}
+	return end
+}
+
 // readLarge is read by page-locked memory. It returns false if there is none.
 func (o *op) readLarge(b *gpu.Buffer, off int64, dst []byte) bool {
 	d := o.q.dev
@@ -265,23 +284,14 @@ func (o *op) readLarge(b *gpu.Buffer, off int64, dst []byte) bool {
 		return false
 	}
 	defer x.release()
-	var end event
-	o.enqueue(func() (err error) {
-		err = d.pinned.eachLocked(o.lease, x.addr, int64(len(dst)), func(at uintptr, n int64, _ bool) error {
-			return d.ctx.do(cuMemcpyDtoHAsync, at, b.Addr()+uintptr(off)+at-x.addr, uintptr(n), uintptr(d.compute))
-		})
-		if err == nil {
-			end, err = d.record(d.compute)
-		}
-		return err
+	end := o.copyBlock(x, func(host, at, n uintptr) error {
+		return d.ctx.do(cuMemcpyDtoHAsync, host, b.Addr()+uintptr(off)+at, n, uintptr(d.compute))
 	})
-	if o.flush(); end == 0 {
-		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.compute)) // the copy may have begun
-		return true
+	if end != 0 {
+		o.fail(d.wait(end))
+		d.recycle(end)
+		copy(dst, x.mem)
 	}
-	o.fail(d.wait(end))
-	d.recycle(end)
-	copy(dst, x.mem)
 	return true
 }
 
@@ -293,22 +303,9 @@ func (o *op) writeLarge(b *gpu.Buffer, off int64, src []byte) bool {
 		return false
 	}
 	copy(x.mem, src)
-	var end event
-	o.enqueue(func() (err error) {
-		err = d.pinned.eachLocked(o.lease, x.addr, int64(len(src)), func(at uintptr, n int64, _ bool) error {
-			return d.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off)+at-x.addr, at, uintptr(n), uintptr(d.compute))
-		})
-		if err == nil {
-			end, err = d.record(d.compute)
-		}
-		return err
+	end := o.copyBlock(x, func(host, at, n uintptr) error {
+		return d.ctx.do(cuMemcpyHtoDAsync, b.Addr()+uintptr(off)+at, host, n, uintptr(d.compute))
 	})
-	o.flush()
-	if end == 0 {
-		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.compute)) // the copy may have begun
-		x.release()
-		return true
-	}
 	after(d.later.kernels, end, func(error) {
 		x.release()
 		d.recycle(end)

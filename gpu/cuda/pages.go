@@ -128,10 +128,17 @@ func (w *decoding) do(call func() error) {
 	}
 }
 
+// launchPages launches a kernel on the stream of decoding.
 func launchPages[A any](w *decoding, name string, grid, block int, args A) {
-	if w.err == nil {
-		w.err = launchDecoding(w.d, name, grid, block, args)
+	if w.err != nil || grid == 0 {
+		return
 	}
+	k := w.d.kernels
+	f, err := taking[A](k, name)
+	if err == nil {
+		err = start(k, f, w.d.decode, name, grid, block, 0, args)
+	}
+	w.err = err
 }
 
 // newDecoding allocates memory for the columns of a stride that are in pages, and lays out the tables of their pages.
@@ -513,7 +520,7 @@ func (w *decoding) place() {
 	b.conversions.place(t, base)
 }
 
-// readStatus starts the copy of the status to the host.
+// readStatus starts the copy of the status to the host, and notes the end of the decoding.
 func (w *decoding) readStatus() {
 	if w.err != nil {
 		return
@@ -524,6 +531,10 @@ func (w *decoding) readStatus() {
 		launchPages(w, "read_bytes", 1, pageThreads,
 			readBytesArgs{src: w.status, dst: uint64(w.slot.addr), n: int64(n)})
 	}
+	w.do(func() (err error) {
+		w.end, err = w.d.record(w.d.decode)
+		return err
+	})
 }
 
 // wait waits for the end of the decoding on the device, and reads the status.

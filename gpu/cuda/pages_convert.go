@@ -149,10 +149,6 @@ func (w *decoding) enlarge(c pageColumn) (room *gpu.Buffer, err error) {
 	group.add(args, c.to-c.from)
 	group.launch(w, "pages_decode", pageThreads)
 	w.readStatus()
-	w.do(func() error {
-		w.end, err = w.d.record(w.d.decode)
-		return err
-	})
 	w.do(w.wait)
 	if w.err != nil {
 		room.Release()

@@ -42,18 +42,6 @@ func (g *pageGroup[A]) launch(w *decoding, name string, threads int) {
 	launchPages(w, name, int(grid), threads, *g)
 }
 
-// launchDecoding launches a kernel on the stream of decoding.
-func launchDecoding[A any](d *Device, name string, grid, block int, args A) error {
-	if grid == 0 {
-		return nil
-	}
-	f, err := taking[A](d.kernels, name)
-	if err != nil {
-		return err
-	}
-	return start(d.kernels, f, d.decode, name, grid, block, 0, args)
-}
-
 // decodings is the strides whose copies have begun, and whose pages are not being decoded yet.
 type decodings struct {
 	mu      sync.Mutex
@@ -162,12 +150,7 @@ func (d *Device) decodeGroup(group []*decoding) (end event, err error) {
 	for _, w := range group {
 		args, _, _ := w.arguments()
 		w.status, w.read = args.status, make([]pageStatus, len(w.batch.columns))
-		w.readStatus()
-		w.do(func() error {
-			w.end, err = d.record(d.decode)
-			return err
-		})
-		if w.err != nil {
+		if w.readStatus(); w.err != nil {
 			return 0, w.err
 		}
 	}
