@@ -27,25 +27,11 @@ func (p *parser) listLiteral() (Node, error) {
 // structLiteral parses {'a': x, b: y}, which is struct_pack(a := x, b := y).
 func (p *parser) structLiteral() (Node, error) {
 	t := p.advance()
-	n := &Call{Name: "struct_pack"}
-	for {
-		name := p.peek()
-		if name.kind != tokenString && name.kind != tokenIdent && name.kind != tokenQuoted {
-			return nil, p.unexpected("the name of a field")
-		}
-		p.advance()
-		if err := p.expect(":"); err != nil {
-			return nil, err
-		}
-		x, err := p.expression(bindNone)
-		if err != nil {
-			return nil, err
-		}
-		n.Args, n.Names = append(n.Args, x), append(n.Names, name.text)
-		if !p.accept(",") {
-			break
-		}
+	names, args, err := p.fields("the name of a field")
+	if err != nil {
+		return nil, err
 	}
+	n := &Call{Name: "struct_pack", Args: args, Names: names}
 	n.Base = p.at(t.pos, n.Args...)
 	n.tall += len(n.Args)
 	return n, p.expect("}")

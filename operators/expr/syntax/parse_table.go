@@ -382,22 +382,31 @@ func (p *parser) argument() (Node, error) {
 // structure parses {'name': value, …}.
 func (p *parser) structure() (Node, error) {
 	open := p.advance()
-	n := &Struct{}
+	names, values, err := p.fields("a name, as in {'name': value}")
+	if err != nil {
+		return nil, err
+	}
+	n := &Struct{Names: names, Values: values}
+	n.Base = p.at(open.pos, n.Values...)
+	return n, p.expect("}")
+}
+
+// fields parses 'a': x, b: y. expected says what a name is, for the error of one that is missing.
+func (p *parser) fields(expected string) (names []string, values []Node, err error) {
 	for more := true; more; more = p.accept(",") {
 		t := p.peek()
 		if t.kind != tokenIdent && t.kind != tokenQuoted && t.kind != tokenString {
-			return nil, p.unexpected("a name, as in {'name': value}")
+			return nil, nil, p.unexpected(expected)
 		}
 		p.advance()
 		if err := p.expect(":"); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		x, err := p.expression(bindNone)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		n.Names, n.Values = append(n.Names, t.text), append(n.Values, x)
+		names, values = append(names, t.text), append(values, x)
 	}
-	n.Base = p.at(open.pos, n.Values...)
-	return n, p.expect("}")
+	return names, values, nil
 }
