@@ -1,6 +1,9 @@
 package gpu
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // Nestable returns a type in the storage that it has inside a nested value.
 func Nestable(t Type) Type {
@@ -10,13 +13,25 @@ func Nestable(t Type) Type {
 	return t
 }
 
-// CountNested returns the number of elements of a list, struct or map.
-func CountNested(value string) (n int64) {
-	for rest, ok := ElementsNested(value), true; ; n++ {
-		if _, rest, ok = NextNested(rest); !ok {
-			return n
+// eachNested yields the encodings of the elements of a list, struct or map.
+func eachNested(value string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for rest := ElementsNested(value); ; {
+			first, more, ok := NextNested(rest)
+			if !ok || !yield(first) {
+				return
+			}
+			rest = more
 		}
 	}
+}
+
+// CountNested returns the number of elements of a list, struct or map.
+func CountNested(value string) (n int64) {
+	for range eachNested(value) {
+		n++
+	}
+	return n
 }
 
 // ElementNested returns the encoding of element k, which counts from 1, or from the end if it is negative. It is empty
@@ -25,16 +40,12 @@ func ElementNested(value string, k int64) string {
 	if k < 0 {
 		k += CountNested(value) + 1
 	}
-	rest := ElementsNested(value)
-	for ; k > 0; k-- {
-		first, more, ok := NextNested(rest)
-		if !ok {
-			break
+	if k > 0 {
+		for element := range eachNested(value) {
+			if k--; k == 0 {
+				return element
+			}
 		}
-		if k == 1 {
-			return first
-		}
-		rest = more
 	}
 	return ""
 }
@@ -42,31 +53,25 @@ func ElementNested(value string, k int64) string {
 // FindNested returns the position of the first element whose encoding is that of what, or whose field is, unless field
 // is 0. It returns 0 if there is none.
 func FindNested(value, what string, field int) int64 {
-	rest := ElementsNested(value)
-	for k := int64(1); ; k++ {
-		part, more, ok := NextNested(rest)
-		if !ok {
-			return 0
-		}
+	k := int64(0)
+	for part := range eachNested(value) {
+		k++
 		if field > 0 {
 			part = fieldNested(part, field)
 		}
 		if part == what {
 			return k
 		}
-		rest = more
 	}
+	return 0
 }
 
 // fieldNested returns the encoding of a field, which counts from 1, or that of the last one before it.
 func fieldNested(value string, field int) (part string) {
-	rest := ElementsNested(value)
-	for range field {
-		first, more, ok := NextNested(rest)
-		if !ok {
+	for part = range eachNested(value) {
+		if field--; field == 0 {
 			break
 		}
-		part, rest = first, more
 	}
 	return part
 }
@@ -83,14 +88,13 @@ func AppendSlice(b []byte, value string, from, to int64) []byte {
 		}
 	}
 	b = OpenNested(b)
-	rest := ElementsNested(value)
-	for k := int64(1); k <= to; k++ {
-		first, more, ok := NextNested(rest)
-		if !ok {
+	k := int64(0)
+	for element := range eachNested(value) {
+		if k++; k > to {
 			break
 		}
-		if rest = more; k >= from {
-			b = append(b, first...)
+		if k >= from {
+			b = append(b, element...)
 		}
 	}
 	return CloseNested(b)
@@ -99,33 +103,23 @@ func AppendSlice(b []byte, value string, from, to int64) []byte {
 // AppendPlucked appends the list of a field, which counts from 1, of each element.
 func AppendPlucked(b []byte, value string, field int) []byte {
 	b = OpenNested(b)
-	rest := ElementsNested(value)
-	for {
-		first, more, ok := NextNested(rest)
-		if !ok {
-			return CloseNested(b)
-		}
-		rest = more
-		if part := ElementNested(first, int64(field)); part != "" {
+	for element := range eachNested(value) {
+		if part := ElementNested(element, int64(field)); part != "" {
 			b = append(b, part...)
 		} else {
 			b = AppendNull(b)
 		}
 	}
+	return CloseNested(b)
 }
 
 // AppendFlat appends the list of the elements of all elements.
 func AppendFlat(b []byte, value string) []byte {
 	b = OpenNested(b)
-	rest := ElementsNested(value)
-	for {
-		first, more, ok := NextNested(rest)
-		if !ok {
-			return CloseNested(b)
-		}
-		rest = more
-		b = appendElements(b, first)
+	for element := range eachNested(value) {
+		b = appendElements(b, element)
 	}
+	return CloseNested(b)
 }
 
 // AppendJoined appends the list of the elements of two lists.
@@ -134,14 +128,10 @@ func AppendJoined(b []byte, x, y string) []byte {
 }
 
 func appendElements(b []byte, value string) []byte {
-	rest := ElementsNested(value)
-	for {
-		first, more, ok := NextNested(rest)
-		if !ok {
-			return b
-		}
-		b, rest = append(b, first...), more
+	for element := range eachNested(value) {
+		b = append(b, element...)
 	}
+	return b
 }
 
 // AppendCanonical appends a value whose zeros have no sign. Values that are equal in SQL then have equal encodings.
