@@ -257,8 +257,8 @@ func (o *op) block(n int) (x pinnedBlock) {
 	return x
 }
 
-// copyBlock copies the bytes of page-locked memory from or to device memory, by a call of the driver for each piece that
-// is registered. It returns the end of the copies, or 0 after an error, when no copy is running.
+// copyBlock copies the bytes of page-locked memory from or to device memory, by a call of the driver for each piece
+// that is registered. It returns the end of the copies, or 0 after an error, when no copy is running.
 func (o *op) copyBlock(x pinnedBlock, copyPiece func(host, offset, n uintptr) error) (end event) {
 	d := o.q.dev
 	o.enqueue(func() (err error) {
