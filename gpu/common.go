@@ -25,8 +25,27 @@ func CommonType(s, t Type) (Type, bool) {
 		s.Unit = max(s.Unit, t.Unit)
 		s.UTC = s.UTC || t.UTC
 		return s, true
+	case s.IsNested() && s.Kind == t.Kind:
+		return commonNested(s, t)
 	}
 	return Type{}, false
+}
+
+// commonNested is CommonType of nested types of one kind: that of what is inside. Structs must have the same names.
+func commonNested(s, t Type) (Type, bool) {
+	x, y := s.Children(), t.Children()
+	if len(x) != len(y) {
+		return Type{}, false
+	}
+	fields := make([]Field, len(x))
+	for i := range x {
+		inner, ok := CommonType(x[i].Type, y[i].Type)
+		if !ok || x[i].Name != y[i].Name {
+			return Type{}, false
+		}
+		fields[i] = Field{Name: x[i].Name, Type: inner}
+	}
+	return nested(s.Kind, fields...), true
 }
 
 func commonNumber(s, t Type) Type {

@@ -217,14 +217,13 @@ type Queue interface {
 	// column, the column is shared and not copied. It waits for the range of the bytes of strings.
 	Slice(l *Lease, c Column, from, to int) (Column, error)
 
-	// Elements takes lists or maps apart: ids has the row of each element, ascending, and elements a list of each one,
-	// of the type of lists. A null has no elements.
+	// Elements takes lists or maps apart. A null has no elements.
 	//
 	// Errors: another type, more than MaxRows elements, more than 2 GiB of them.
 	//
-	// Cost: it passes the lists twice, and writes 6 bytes and the encoding per element. It waits for their number and
+	// Cost: it passes the lists twice, and writes 14 bytes and the encoding per element. It waits for their number and
 	// bytes.
-	Elements(l *Lease, lists Column) (ids, elements Column, err error)
+	Elements(l *Lease, lists Column) (Elements, error)
 
 	// Cut returns rows [bounds[i], bounds[i+1]) of columns for each i: a Slice of each column and
 	// part, with one kernel for all values of fixed width. There are at least two bounds, which

@@ -47,8 +47,10 @@ type Operation struct {
 	// is none.
 	Opposite, Mirrored Op
 	Fails              Failing
-	Tries              bool // an N of 1 makes a row without a result null
-	Inexact            bool // devices may differ in the last digits
+	// Bodies is the number of results of the program that runs over the elements of a list, 0 without one.
+	Bodies  int
+	Tries   bool // an N of 1 makes a row without a result null
+	Inexact bool // devices may differ in the last digits
 	// Kernel is the middle part of the name of its kernels, as in eval_add_int; "" if Variants are.
 	Kernel string
 }
@@ -168,6 +170,14 @@ var operations = [...]Operation{
 		Kernel: "flatten_elements"},
 	OpJoinElements: {Form: Call, SQL: "list_concat", Internal: true, Least: 2, Most: 2, Kernel: "join_elements"},
 	OpCanonical:    {Form: Call, SQL: "canonical", Internal: true, Least: 1, Most: 1, Kernel: "canonical"},
+	OpEachElement: {Form: Call, SQL: "each_element", Internal: true, Least: 1, Most: -1, SeesNulls: true, Bodies: 1,
+		Kernel: "elements"},
+	OpSortElements: {Form: Call, SQL: "sort_elements", Internal: true, Least: 1, Most: -1, SeesNulls: true, Bodies: 2,
+		Kernel: "elements"},
+	OpFoldElements: {Form: Call, SQL: "fold_elements", Internal: true, Least: 1, Most: -1, SeesNulls: true, Bodies: 1,
+		Kernel: "elements"},
+	OpReduceElements: {Form: Call, SQL: "reduce_elements", Internal: true, Least: 2, Most: -1, SeesNulls: true,
+		Bodies: 1, Kernel: "elements"},
 }
 
 // Ops is the number of operations. They are the Ops below it.

@@ -31,6 +31,8 @@ type Instr struct {
 	Set []Scalar `json:",omitempty"`
 	// N is a small operand. Its meaning depends on the operation.
 	N int `json:",omitempty"`
+	// Body is the program of an operation over the elements of a list; see EvalBodies.
+	Body *Program `json:",omitempty"`
 	// Text is the source text of the expression, for errors.
 	Text string `json:",omitempty"`
 	// Message, unless it is empty, is the error of a row without a result, instead of one with Text and the reason.
@@ -49,7 +51,8 @@ func (in *Instr) Failed(reason string, args ...any) error {
 // last digits.
 func (p *Program) Portable() bool {
 	return !slices.ContainsFunc(p.Code, func(in Instr) bool {
-		return in.Op.Info().Inexact && (in.Op != OpMath || MathFunc(in.N) != MathSqrt)
+		return in.Op.Info().Inexact && (in.Op != OpMath || MathFunc(in.N) != MathSqrt) ||
+			in.Body != nil && !in.Body.Portable()
 	})
 }
 
@@ -72,6 +75,9 @@ func (p *Program) Check() error {
 			if r < 0 || r >= written {
 				return fmt.Errorf("instruction %d of a program reads register %d, which is not written", i, r)
 			}
+		}
+		if err := in.checkBody(); err != nil {
+			return fmt.Errorf("instruction %d of a program: %w", i, err)
 		}
 		if in.Mask < -1 || in.Mask >= written {
 			return fmt.Errorf("instruction %d of a program has the mask %d, which is not written", i, in.Mask)
@@ -244,6 +250,26 @@ const (
 	OpFlattenElements // the list of the elements of all elements
 	OpJoinElements    // (x, y): the list of the elements of both
 	OpCanonical       // x with zeros without a sign, so that equal values have equal encodings
+
+	// Operations with a Body, which EvalBodies evaluates over the elements of the first argument, a list. A null list
+	// has no elements.
+	// OpEachElement (list, values of the row…) joins the strings that Body returns for the elements of a row.
+	OpEachElement
+	// OpSortElements is OpEachElement whose strings are in the order of a first result of Body, a key. N has SortFlags.
+	OpSortElements
+	// OpFoldElements is the AggregateKind N of the results of Body, null if they all are.
+	OpFoldElements
+	// OpReduceElements (list, start, values of the row…) is the last of the results of Body, which also reads the one
+	// before it, first start. N elements are left out. Without an element it is start.
+	OpReduceElements
+)
+
+// The SortFlags of OpSortElements.
+const (
+	SortDescending = 1 << iota
+	SortNullsFirst
+	// SortOnce keeps the order of the list, and has the string of the first element of each key only.
+	SortOnce
 )
 
 // Encoding is an encoding of bytes, or its inverse, for OpEncode.

@@ -17,6 +17,9 @@ import (
 // a fraction in the exponent differs by the error of the host, a relative 1e-13 for very large and
 // very small results. The bits of a NaN are undefined.
 func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
+	if p.FirstBody() >= 0 {
+		return gpu.EvalBodies(q, l, p, in, n)
+	}
 	out, failed, err := q.evaluate(l, p, in, n)
 	if failed == nil {
 		return out, err

@@ -493,12 +493,13 @@ func testElements(t *testing.T, open Open) {
 		for _, coded := range []bool{false, true} {
 			b := setUp(t, open)
 			values := make([]gpu.Scalar, n)
-			var rows []int
+			var rows, positions, starts []int
 			var want []gpu.Scalar
 			one := func(e gpu.Scalar) string {
 				return string(gpu.CloseNested(gpu.AppendScalar(gpu.OpenNested(nil), e)))
 			}
 			for i := range values {
+				starts = append(starts, len(rows))
 				if values[i] = gpu.Null(list); b.rnd.IntN(5) == 0 {
 					continue
 				}
@@ -509,20 +510,23 @@ func testElements(t *testing.T, open Open) {
 						e = gpu.IntScalar(list.Element(), int64(b.rnd.IntN(9)))
 					}
 					encoded = gpu.AppendScalar(encoded, e)
-					rows = append(rows, i)
+					rows, positions = append(rows, i), append(positions, k+1)
 					want = append(want, gpu.Scalar{Type: list, Valid: true, Str: one(e)})
 				}
 				values[i] = gpu.Scalar{Type: list, Valid: true, Str: string(gpu.CloseNested(encoded))}
 			}
-			ids, elements, err := b.q.Elements(b.l, b.up(column(list, values, coded))[0])
+			e, err := b.q.Elements(b.l, b.up(column(list, values, coded))[0])
 			require.NoError(t, err)
-			if got := b.ints(ids); len(rows) > 0 || len(got) > 0 {
+			if got := b.ints(e.Rows); len(rows) > 0 || len(got) > 0 {
 				require.Equal(t, rows, got)
 			}
-			requireSame(t, want, b.down(elements), n)
-			ids.Release()
-			elements.Release()
-			_, _, err = b.q.Elements(b.l, b.up(column(gpu.Of(gpu.String), nil, false))[0])
+			require.Equal(t, append(starts, len(rows)), b.ints(e.Starts))
+			requireSame(t, want, b.down(e.Values), n)
+			for i, p := range b.down(e.Positions) {
+				require.Equal(t, int64(positions[i]), p.Int.Int64())
+			}
+			e.Release()
+			_, err = b.q.Elements(b.l, b.up(column(gpu.Of(gpu.String), nil, false))[0])
 			require.Error(t, err)
 		}
 	}

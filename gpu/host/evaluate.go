@@ -27,7 +27,7 @@ func Fold(p *gpu.Program) (out []gpu.Scalar, err error) {
 
 // Evaluate runs a program over n rows of its inputs on one core. It needs no device.
 func Evaluate(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gpu.Column, error) {
-	return eval.Run(parallel.Cores{Threads: 1}, l, p, in, n)
+	return (&queue{dev: &Device{cores: parallel.Cores{Threads: 1}}, name: "evaluate"}).Eval(l, p, in, n)
 }
 
 // HeapLease returns a lease of at most limit bytes of the Go heap; 0 means no limit. The garbage

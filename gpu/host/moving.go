@@ -101,15 +101,15 @@ func (q *queue) Cut(l *gpu.Lease, cols []gpu.Column, bounds []int) (parts [][]gp
 }
 
 // Elements implements gpu.Queue.
-func (q *queue) Elements(l *gpu.Lease, lists gpu.Column) (ids, elements gpu.Column, err error) {
+func (q *queue) Elements(l *gpu.Lease, lists gpu.Column) (gpu.Elements, error) {
 	if err := q.check([]gpu.Column{lists}); err != nil {
-		return ids, elements, err
+		return gpu.Elements{}, err
 	}
 	if lists.Type.Kind != gpu.List && lists.Type.Kind != gpu.Map {
-		return ids, elements, fmt.Errorf("elements of a %v, not of a LIST", lists.Type)
+		return gpu.Elements{}, fmt.Errorf("elements of a %v, not of a LIST", lists.Type)
 	}
-	ids, elements, err = move.Elements(l, lists)
-	return ids, elements, q.fail(err)
+	e, err := move.Elements(l, lists)
+	return e, q.fail(err)
 }
 
 // Slice implements gpu.Queue.

@@ -117,6 +117,9 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	if err := q.check(in); err != nil {
 		return nil, err
 	}
+	if p.FirstBody() >= 0 {
+		return gpu.EvalBodies(q, l, p, in, n)
+	}
 	out, err := eval.Run(q.dev.cores, l, p, in, n)
 	return out, q.fail(err)
 }

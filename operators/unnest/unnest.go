@@ -43,15 +43,14 @@ type lane struct {
 
 func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
 	defer s.Release()
-	ids, elements, err := l.task.Queue.Elements(l.task.Lease, s.Cols[l.List])
+	e, err := l.task.Queue.Elements(l.task.Lease, s.Cols[l.List])
 	if err != nil {
 		return err
 	}
-	defer ids.Release()
-	defer elements.Release()
+	defer e.Release()
 	most := max(l.task.StrideRows, 1)
-	for from := 0; from < ids.Len; from += most {
-		out, err := l.rows(s, ids, elements, from, min(from+most, ids.Len))
+	for from := 0; from < e.Rows.Len; from += most {
+		out, err := l.rows(s, e.Rows, e.Values, from, min(from+most, e.Rows.Len))
 		if err != nil {
 			return err
 		}

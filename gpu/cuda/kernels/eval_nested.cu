@@ -299,19 +299,23 @@ KERNEL(eval_canonical, Args) {
     });
 }
 
-// eval_elements counts the elements of each row in at if out is null. Otherwise at has the position of the first one of
-// each row: out receives the row of each element, and table where its encoding is.
+// eval_elements counts the elements of each row in at if bytes is null. Otherwise at has the position of the first one
+// of each row, and the total. bytes receives these positions in 32 bits, out the row of each element, set its position
+// in its row, and table where its encoding is.
 KERNEL(eval_elements, Args) {
     i64 i = global_thread();
-    if (i >= a.n) return;
-    Text s = valid_at(a.x, i) ? load_text(a.x, i) : Text{nullptr, 0};
-    if (!a.out) {
+    if (i >= a.n + (a.bytes != nullptr)) return;
+    Text s = i < a.n && valid_at(a.x, i) ? load_text(a.x, i) : Text{nullptr, 0};
+    if (!a.bytes) {
         a.at[i] = count_nested(s);
         return;
     }
+    i64 first = a.at[i];
+    ((i32*)a.bytes)[i] = (i32)first;
     Text rest = elements(s), one;
-    for (i64 k = a.at[i]; next_nested(rest, one); k++) {
+    for (i64 k = first; next_nested(rest, one); k++) {
         ((i32*)a.out)[k] = (i32)i;
+        ((i64*)a.set)[k] = k - first + 1;
         ((Text*)a.table)[k] = one;
     }
 }

@@ -10,6 +10,7 @@ import (
 
 func TestEveryOperationHasAFunction(t *testing.T) {
 	for op := range gpu.Ops {
-		require.NotNil(t, functions[op], "operation %d: %+v", op, op.Info())
+		// gpu.EvalBodies cuts programs at operations with bodies.
+		require.Equal(t, op.Info().Bodies == 0, functions[op] != nil, "operation %d: %+v", op, op.Info())
 	}
 }

@@ -7,62 +7,60 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// Elements returns the row of each element of lists, and a list of each element.
-func Elements(l *gpu.Lease, lists gpu.Column) (ids, elements gpu.Column, err error) {
+// Elements takes lists apart.
+func Elements(l *gpu.Lease, lists gpu.Column) (e gpu.Elements, err error) {
 	value := func(i int) string {
+		if !lists.IsValid(i) {
+			return ""
+		}
 		b := lists.VarValue(i)
 		return unsafe.String(unsafe.SliceData(b), len(b))
 	}
 	n, bytes := int64(0), int64(0)
 	for i := range lists.Len {
-		if lists.IsValid(i) {
-			v := value(i)
-			k := gpu.CountNested(v)
-			n += k
-			bytes += max(int64(len(v))-2, 0) + 2*k
-		}
+		v := value(i)
+		k := gpu.CountNested(v)
+		n += k
+		bytes += max(int64(len(v))-2, 0) + 2*k
 	}
 	if n > gpu.MaxRows {
-		return ids, elements, gpu.TooManyRows(int(n))
+		return e, gpu.TooManyRows(int(n))
 	}
 	if bytes > math.MaxInt32 {
-		return ids, elements, gpu.TooManyBytes(bytes, int(n))
+		return e, gpu.TooManyBytes(bytes, int(n))
 	}
-	ids, elements = gpu.Column{Type: gpu.Of(gpu.Int32), Len: int(n)}, gpu.Column{Type: lists.Type, Len: int(n)}
-	defer func() {
-		if err != nil {
-			ids.Release()
-			elements.Release()
-			ids, elements = gpu.Column{}, gpu.Column{}
+	number := gpu.Of(gpu.Int32)
+	e = gpu.Elements{Rows: gpu.Column{Type: number, Len: int(n)},
+		Positions: gpu.Column{Type: gpu.Of(gpu.Int64), Len: int(n)}, Values: gpu.Column{Type: lists.Type, Len: int(n)},
+		Starts: gpu.Column{Type: number, Len: lists.Len + 1}}
+	for _, part := range []struct {
+		of    **gpu.Buffer
+		bytes int64
+	}{{&e.Rows.Data, n * 4}, {&e.Positions.Data, n * 8}, {&e.Values.Offsets, (n + 1) * 4}, {&e.Values.Data, bytes},
+		{&e.Starts.Data, int64(lists.Len+1) * 4}} {
+		if *part.of, err = l.Alloc(part.bytes); err != nil {
+			e.Release()
+			return gpu.Elements{}, err
 		}
-	}()
-	if ids.Data, err = l.Alloc(n * 4); err != nil {
-		return ids, elements, err
 	}
-	if elements.Offsets, err = l.Alloc((n + 1) * 4); err != nil {
-		return ids, elements, err
-	}
-	if elements.Data, err = l.Alloc(bytes); err != nil {
-		return ids, elements, err
-	}
-	rows, offsets := gpu.Values[int32](ids.Data, int(n)), gpu.Values[int32](elements.Offsets, int(n)+1)
-	out := elements.Data.Bytes()[:0:bytes]
+	rows, positions := gpu.Values[int32](e.Rows.Data, int(n)), gpu.Values[int64](e.Positions.Data, int(n))
+	offsets, starts := gpu.Values[int32](e.Values.Offsets, int(n)+1), gpu.Values[int32](e.Starts.Data, lists.Len+1)
+	out := e.Values.Data.Bytes()[:0:bytes]
 	k := 0
 	offsets[0] = 0
 	for i := range lists.Len {
-		if !lists.IsValid(i) {
-			continue
-		}
+		starts[i] = int32(k)
 		rest := gpu.ElementsNested(value(i))
-		for {
+		for at := int64(1); ; at++ {
 			one, more, ok := gpu.NextNested(rest)
 			if !ok {
 				break
 			}
 			out = gpu.CloseNested(append(gpu.OpenNested(out), one...))
-			rows[k], offsets[k+1], rest = int32(i), int32(len(out)), more
+			rows[k], positions[k], offsets[k+1], rest = int32(i), at, int32(len(out)), more
 			k++
 		}
 	}
-	return ids, elements, nil
+	starts[lists.Len] = int32(k)
+	return e, nil
 }
