@@ -78,6 +78,9 @@ type binder struct {
 	// lazy counts the enclosing branches that may never be evaluated. A constant that fails in such
 	// a branch is an error only at run time.
 	lazy int
+	// params are the parameters of the lambdas around the expression, and level is the number of these lambdas.
+	params []lambdaScope
+	level  int
 }
 
 func (b *binder) errorf(n syntax.Node, format string, args ...any) error {
@@ -176,6 +179,11 @@ func (b *binder) bindAny(n syntax.Node) (*Expr, error) {
 		return b.cast(n)
 	case *syntax.Call:
 		return b.call(n)
+	case *syntax.Param:
+		return b.param(n)
+	case *syntax.Lambda:
+		return nil, b.errorf(n,
+			"a lambda is not possible here, only as an argument of functions such as list_transform")
 	}
 	return nil, b.errorf(n, "unsupported expression")
 }

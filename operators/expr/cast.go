@@ -63,11 +63,8 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.typ == t {
 		return typed(x), nil
 	}
-	if v, ok := x.Constant(); ok && v.Valid && x.typ.IsNested() && t.Kind == gpu.String {
-		return newConstant(gpu.StringScalar(v.String())), nil
-	}
-	if x.typ.IsNested() && t.IsNested() && !x.typ.SameSQL(t) {
-		return castNested(fold, x, t)
+	if x.typ.IsNested() && (t.Kind == gpu.String || t.IsNested() && !x.typ.SameSQL(t)) {
+		return castNested(fold, x, t, try)
 	}
 	if !castable(x.typ, t) {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
@@ -108,8 +105,10 @@ func lazyCast(x *Expr, t gpu.Type) *Expr {
 func castable(from, to gpu.Type) bool {
 	basic := func(t gpu.Type) bool { return t.IsNumeric() || t.Kind == gpu.Bool }
 	switch {
-	case from.IsNested() || to.IsNested():
-		return from.SameSQL(to)
+	case from.IsNested():
+		return from.SameSQL(to) || to.Kind == gpu.String || to.Kind == from.Kind
+	case to.IsNested():
+		return false
 	case from.SameSQL(to), from.Kind == gpu.String, to.Kind == gpu.String:
 		return true
 	case basic(from) && basic(to):

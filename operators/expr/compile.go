@@ -13,7 +13,7 @@ import (
 // The program computes a repeated subexpression once. inputs[i] is the schema position of
 // p.Inputs[i]. The output of a bare column is the register of the input.
 func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err error) {
-	c := &compiler{registers: map[string]int{}, done: map[visit]int{}, within: map[int]int{}, inputs: map[int]int{}}
+	c := newCompiler(map[*Expr][]*Expr{})
 	used := map[int]bool{}
 	for _, e := range exprs {
 		e.walk(func(e *Expr) {
@@ -41,11 +41,19 @@ func Compile(s *gpu.Schema, exprs ...*Expr) (p *gpu.Program, inputs []int, err e
 
 type compiler struct {
 	p         gpu.Program
-	inputs    map[int]int    // register by schema position
-	registers map[string]int // register by the instruction that computes it, in the form of appendInstr
-	key       []byte         // scratch memory of emit
-	done      map[visit]int  // register by expression: shared nodes are visited once
-	within    map[int]int    // the wider mask that a mask narrows
+	inputs    map[int]int       // register by schema position
+	params    map[parameter]int // register of the parameters of lambdas
+	open      map[*Expr][]*Expr // see variables
+	hoisted   map[*Expr]int     // register of parts of a body that are evaluated outside of it
+	registers map[string]int    // register by the instruction that computes it, in the form of appendInstr
+	key       []byte            // scratch memory of emit
+	done      map[visit]int     // register by expression: shared nodes are visited once
+	within    map[int]int       // the wider mask that a mask narrows
+}
+
+func newCompiler(open map[*Expr][]*Expr) *compiler {
+	return &compiler{registers: map[string]int{}, done: map[visit]int{}, within: map[int]int{}, inputs: map[int]int{},
+		params: map[parameter]int{}, open: open}
 }
 
 type visit struct {
@@ -56,8 +64,14 @@ type visit struct {
 // compile returns the register of an expression. mask is the register of the rows that
 // are needed, or -1 for all rows.
 func (c *compiler) compile(e *Expr, mask int) int {
+	if r, ok := c.hoisted[e]; ok {
+		return r
+	}
 	if e.op == opColumn {
 		return c.inputs[e.column]
+	}
+	if e.op == opParam {
+		return c.parameter(e)
 	}
 	if !e.fails {
 		mask = -1
@@ -82,6 +96,8 @@ func (c *compiler) compile(e *Expr, mask int) int {
 		in.Args = c.compileSelect(e, mask)
 	case e.op == gpu.OpAnd || e.op == gpu.OpOr:
 		in.Args = c.compileLogic(e, mask)
+	case e.bodies() > 0:
+		in.Args, in.Body = c.compileBody(e, mask)
 	default:
 		for _, a := range e.args {
 			in.Args = append(in.Args, c.compile(a, mask))
@@ -184,6 +200,17 @@ func appendInstr(key []byte, in gpu.Instr, mask int) []byte {
 	}
 	number(len(in.Message))
 	key = append(key, in.Message...)
+	if in.Body != nil {
+		for _, t := range in.Body.Inputs {
+			typ(t)
+		}
+		for _, inner := range in.Body.Code {
+			key = appendInstr(key, inner, inner.Mask)
+		}
+		for _, r := range in.Body.Outputs {
+			number(r)
+		}
+	}
 	value(in.Value)
 	for _, v := range in.Set {
 		value(v)

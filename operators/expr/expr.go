@@ -23,6 +23,7 @@ type Expr struct {
 	value  gpu.Scalar   // OpConst: the value; OpLike: the pattern
 	set    []gpu.Scalar // of OpIn
 	n      int
+	level  int // of a lambda, for opParam and operations with bodies; see lambda.go
 
 	literal  literalKind
 	nullable bool
@@ -142,7 +143,8 @@ func (e *Expr) Equal(f *Expr) bool {
 			return true
 		}
 		seen[pair] = true
-		return e.op == f.op && e.typ == f.typ && e.column == f.column && e.n == f.n && e.message == f.message &&
+		return e.op == f.op && e.typ == f.typ && e.column == f.column && e.n == f.n && e.level == f.level &&
+			e.message == f.message &&
 			e.value == f.value && math.Signbit(e.value.Float) == math.Signbit(f.value.Float) &&
 			slices.Equal(e.set, f.set) && slices.EqualFunc(e.args, f.args, equal)
 	}
@@ -273,10 +275,10 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 	e.args, e.column = args, -1
 	constant := len(args) > 0
 	hides := false
-	for _, a := range args {
+	for i, a := range args {
 		e.fails = e.fails || a.fails
 		hides = hides || a.hidden
-		constant = constant && a.op == gpu.OpConst
+		constant = constant && (a.op == gpu.OpConst || e.isBody(i) && closed(a, e.level))
 		if v, ok := a.Constant(); ok && !v.Valid && !e.seesNulls() {
 			return Null(gpu.Field{Type: e.typ}), nil
 		}
@@ -489,6 +491,8 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteByte('[')
 		e.args[1].write(b, limit)
 		b.WriteByte(']')
+	case opParam:
+		b.WriteString(syntax.QuoteName(e.name))
 	case opTry:
 		b.WriteString("try(")
 		e.args[0].write(b, limit)

@@ -38,7 +38,7 @@ func (b *binder) expand(n syntax.Node, body string, args ...*Expr) (*Expr, error
 		return nil, err
 	}
 	inner := &binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: b.scope.Fold, Now: b.scope.Now}, src: body,
-		lazy: b.lazy}
+		lazy: b.lazy, level: b.level}
 	e, err := inner.bindAny(with)
 	if err == nil {
 		return e, nil

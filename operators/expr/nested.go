@@ -1,7 +1,7 @@
 package expr
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -15,7 +15,7 @@ var encoding = gpu.Of(gpu.Binary)
 // nestedFunctions are the functions of lists, structs and maps.
 func nestedFunctions() []function {
 	const list = "a LIST"
-	return []function{
+	fs := []function{
 		{name: "list_value", aliases: "list_pack", args: "…", bind: bindListValue, nulls: "never", result: list,
 			about:    "A list of values of one type. Also [x, …].",
 			examples: "[1, NULL, 3] → [1, NULL, 3]\nlist_value('a', 'b') → [a, b]\n[] → []"},
@@ -23,8 +23,39 @@ func nestedFunctions() []function {
 			about:    "A struct with named fields. Also {'name': x, …}.",
 			examples: "{'a': 1, 'b': 'x'} → {'a': 1, 'b': x}\nstruct_pack(a := 1) → {'a': 1}"},
 		{name: "map", args: "keys, values", bind: bindMap, result: "a MAP",
-			about:    "A map of a list of keys and a list of values, which are literals. Also MAP {key: value, …}.",
-			examples: "MAP {'k': 1} → {k=1}"},
+			about: "A map of a list of keys and a list of values. Keys are different and not null, or that is an " +
+				"error. " +
+				"Also MAP {key: value, …}.",
+			examples: "MAP {'k': 1} → {k=1}\nmap([1, 2], ['a', 'b']) → {1=a, 2=b}"},
+		{name: "map_from_entries", args: "list", bind: bindMapFromEntries, result: "a MAP",
+			about:    "A map of a list of structs of a key and a value.",
+			examples: "map_from_entries([{'k': 1, 'v': 'a'}]) → {1=a}"},
+		{name: "map_entries", args: "m", bind: bindMapEntries, result: list,
+			about:    "The entries of a map as structs.",
+			examples: "map_entries(MAP {'k': 1}) → [{'key': k, 'value': 1}]"},
+		{name: "map_contains", args: "m, key", bind: bindMapContains, result: boolean,
+			about: "Whether a map has a key.", examples: "map_contains(MAP {'k': 1}, 'k') → true"},
+		{name: "map_extract", aliases: "element_at", args: "m, key", bind: bindMapExtract, result: list,
+			about:    "A list of the value of a key, which is empty without the key.",
+			nulls:    "if m is",
+			examples: "map_extract(MAP {'k': 1}, 'k') → [1]\nmap_extract(MAP {'k': 1}, 'x') → []"},
+		{name: "map_concat", args: "x, y, …", bind: bindMapConcat, result: "a MAP",
+			about:    "The entries of maps. The last value of a key counts. It compares each key with each.",
+			nulls:    "if all are; one that is null is empty",
+			examples: "map_concat(MAP {1: 2}, MAP {1: 3, 4: 5}) → {1=3, 4=5}"},
+		{name: "struct_insert", args: "s, name := x, …", bind: bindStructInsert(false), result: "a STRUCT",
+			nulls:    "never",
+			about:    "A struct with more fields.",
+			examples: "struct_insert({'a': 1}, b := 'x') → {'a': 1, 'b': x}"},
+		{name: "struct_update", args: "s, name := x, …", bind: bindStructInsert(true), result: "a STRUCT",
+			nulls:    "never",
+			about:    "A struct with other or more fields.",
+			examples: "struct_update({'a': 1, 'b': 2}, a := 'x') → {'a': x, 'b': 2}"},
+		{name: "struct_concat", args: "s, t, …", bind: bindStructConcat, result: "a STRUCT", nulls: "never",
+			about:    "A struct with the fields of all, whose names are different.",
+			examples: "struct_concat({'a': 1}, {'b': 2}) → {'a': 1, 'b': 2}"},
+		{name: "struct_keys", args: "s", bind: bindStructKeys, result: list, about: "The names of the fields.",
+			examples: "struct_keys({'a': 1, 'b': 2}) → [a, b]"},
 		{name: "struct_extract", args: "s, name", bind: bindField, result: "that of the field",
 			about:    "A field of a struct, by its name, which is constant. Also s.name and s['name'].",
 			examples: "{'a': 1}.a → 1\nstruct_extract({'a': 1}, 'a') → 1"},
@@ -39,9 +70,10 @@ func nestedFunctions() []function {
 			bind: bindPositionOf, result: "INTEGER", nulls: "also without it",
 			about:    "The position of the first element that equals x.",
 			examples: "list_position([5, 7], 7) → 2\nlist_position([5, 7], 9) → NULL"},
-		{name: "list_concat", aliases: "list_cat array_concat array_cat", args: "x, y", bind: bindListConcat,
-			result: list, about: "The elements of two lists. Also x || y, which is null if x or y is.",
-			nulls:    "if both are; one that is null is empty",
+		{name: "list_concat", aliases: "list_cat array_concat array_cat", args: "x, y, …",
+			bind: bindListConcat, result: list,
+			about:    "The elements of lists. Also x || y, which is null if x or y is.",
+			nulls:    "if all are; one that is null is empty",
 			examples: "list_concat([1], [2, 3]) → [1, 2, 3]\n[1] || [2] → [1, 2]"},
 		{name: "list_append", aliases: "array_append array_push_back", args: "list, x", bind: bindAppend(false),
 			result: list, about: "The list with one more element at its end.", nulls: "never; a null list is empty",
@@ -49,6 +81,82 @@ func nestedFunctions() []function {
 		{name: "list_prepend", aliases: "array_prepend", args: "x, list", bind: bindAppend(true), result: list,
 			about: "The list with one more element in front.", nulls: "never; a null list is empty",
 			examples: "list_prepend(1, [2]) → [1, 2]"},
+		{name: "list_transform", aliases: "list_apply array_transform array_apply apply", args: "list, lambda",
+			bind: bindTransform, unbound: true, result: list,
+			about: "The values of a lambda for each element, and its position from 1 as a second parameter. Also " +
+				"[x + 1 FOR x IN list IF x > 1].",
+			examples: "list_transform([1, 2], lambda x: x + 1) → [2, 3]\n" +
+				"list_transform(['a', 'b'], lambda x, i: x || i) → [a1, b2]\n[x + 1 FOR x IN [1, 2] IF x > 1] → [3]"},
+		{name: "list_filter", aliases: "array_filter filter", args: "list, lambda", bind: bindFilter, unbound: true,
+			result: list, about: "The elements for which a lambda is true.",
+			examples: "list_filter([1, 2, 3], lambda x: x > 1) → [2, 3]\n" +
+				"list_filter([5, 6], lambda x, i: i = 2) → [6]"},
+		{name: "list_reduce", aliases: "array_reduce reduce", args: "list, lambda[, start]", bind: bindReduce,
+			unbound: true, result: "the type of the lambda",
+			about: "The last of the values of a lambda of the value before it, the element, and its position if it " +
+				"has " +
+				"a third parameter. The first value is start, or else the first element; an empty list is then an " +
+				"error.",
+			nulls: "if the list is",
+			examples: "list_reduce([1, 2, 3], lambda a, x: a + x) → 6\nlist_reduce([1, 2], lambda a, x: a || x, " +
+				"'') → 12"},
+		{name: "list_sort", aliases: "array_sort", args: "list[, order, nulls]", bind: bindSort(0, itself),
+			result: list,
+			about: "The elements in ascending order, or 'DESC'. Nulls come last unless 'NULLS FIRST' is given. " +
+				"Lists and " +
+				"structs compare by their first difference.",
+			examples: "list_sort([3, NULL, 1]) → [1, 3, NULL]\nlist_sort([1, 2], 'DESC') → [2, 1]\n" +
+				"list_sort([1, NULL], 'ASC', 'NULLS FIRST') → [NULL, 1]"},
+		{name: "list_reverse_sort", aliases: "array_reverse_sort", args: "list[, nulls]",
+			bind: bindSort(gpu.SortDescending, itself), result: list, about: "list_sort in descending order.",
+			examples: "list_reverse_sort([1, NULL, 3]) → [3, 1, NULL]"},
+		{name: "list_grade_up", aliases: "array_grade_up grade_up", args: "list[, order, nulls]",
+			bind: bindSort(0, itsPosition), result: list,
+			about:    "The positions of the elements in the order of list_sort.",
+			examples: "list_grade_up([30, 10, 20]) → [2, 3, 1]"},
+		{name: "list_reverse", aliases: "array_reverse", args: "list", bind: bindReverseList, result: list,
+			about: "The elements from the last to the first.", examples: "list_reverse([1, 2, NULL]) → [NULL, 2, 1]"},
+		{name: "list_distinct", aliases: "array_distinct", args: "list", bind: bindDistinct, result: list,
+			about:    "The different elements without nulls, in the order of the list; in DuckDB in any order.",
+			examples: "list_distinct([1, 1, NULL]) → [1]"},
+		{name: "list_unique", aliases: "array_unique", args: "list", bind: bindUnique, result: "UBIGINT",
+			about: "The number of different elements without nulls.", examples: "list_unique([3, 1, NULL, 3]) → 2"},
+		{name: "list_intersect", aliases: "array_intersect", args: "x, y", bind: bindIntersect, result: list,
+			about:    "The different elements of x that are in y. It compares each with each.",
+			examples: "list_intersect([1, 1, 2], [1, 3]) → [1]"},
+		{name: "list_has_any", aliases: "array_has_any", args: "x, y", bind: bindHas(gpu.Max, false), result: boolean,
+			about:    "Whether x and y have an element in common that is not null. It compares each with each.",
+			examples: "list_has_any([1, 2], [2, 3]) → true"},
+		{name: "list_has_all", aliases: "array_has_all", args: "x, y", bind: bindHas(gpu.Min, false), result: boolean,
+			about:    "Whether x has all elements of y that are not null. It compares each with each.",
+			examples: "list_has_all([1, 2], [2]) → true"},
+		{name: "list_where", aliases: "array_where", args: "list, conditions", bind: bindWhere, result: list,
+			about:    "The elements whose condition in a second list is true.",
+			examples: "list_where([1, 2, 3], [true, false, true]) → [1, 3]"},
+		{name: "list_select", aliases: "array_select", args: "list, positions", bind: bindPick, result: list,
+			about:    "The elements at the positions of a second list.",
+			examples: "list_select(['a', 'b'], [2, 1, 5]) → [b, a, NULL]"},
+		{name: "array_pop_front", args: "list", bind: bindPop("_1[2:]"), result: list,
+			about: "The list without its first element.", examples: "array_pop_front([1, 2, 3]) → [2, 3]"},
+		{name: "array_pop_back", args: "list", bind: bindPop("_1[:-2]"), result: list,
+			about: "The list without its last element.", examples: "array_pop_back([1, 2, 3]) → [1, 2]"},
+		{name: "list_aggregate", aliases: "list_aggr array_aggregate array_aggr aggregate", args: "list, name, …",
+			bind: bindListAggregate, unbound: true, result: "that of the aggregate",
+			about: "An aggregate of the elements, as in a group-by, by its name; further arguments are its own. " +
+				"list_sum and others are functions of one argument.",
+			nulls:    "if the aggregate is",
+			examples: "list_aggregate([1, 2, NULL], 'sum') → 3\nlist_aggregate(['a', 'b'], 'string_agg', '|') → a|b"},
+		{name: "array_to_string", args: "list, separator", bind: bindArrayToString, unbound: true, result: varchar,
+			about:    "The elements that are not null as text, with a constant separator between them.",
+			examples: "array_to_string([1, NULL, 2], ',') → 1,2"},
+		{name: "string_split", aliases: "str_split split string_to_array", args: "s, separator", bind: bindSplit,
+			result: list, about: "The parts of a text between separators, or its code points if that is empty.",
+			nulls:    "if s is; a null separator is not in the text",
+			examples: "string_split('a,,b', ',') → [a, '', b]\nstring_split('añ', '') → [a, ñ]"},
+		{name: "string_split_regex", aliases: "str_split_regex regexp_split_to_array", args: "s, pattern",
+			bind: bindSplitRegex, result: list,
+			about:    "The parts of a text between matches of a constant pattern, which must not fit an empty text.",
+			examples: "string_split_regex('a1b22c', '[0-9]+') → [a, b, c]"},
 		{name: "flatten", args: "list", bind: bindFlatten, result: list,
 			about: "The elements of the lists in a list.", examples: "flatten([[1], [2, 3]]) → [1, 2, 3]"},
 		{name: "map_keys", args: "m", bind: bindUnzip(1), result: list, about: "The keys of a map.",
@@ -56,6 +164,12 @@ func nestedFunctions() []function {
 		{name: "map_values", args: "m", bind: bindUnzip(2), result: list, about: "The values of a map.",
 			examples: "map_values(MAP {'k': 1}) → [1]"},
 	}
+	for _, name := range listAggregates {
+		fs = append(fs, function{name: "list_" + name, args: "list", bind: bindNamedAggregate, result: "that of " +
+			name, about: "The aggregate " + name + " of the elements.",
+			nulls: "if the aggregate is", examples: examplesOfAggregates[name]})
+	}
+	return fs
 }
 
 // nest returns the encoding of a value.
@@ -68,10 +182,10 @@ func (b *binder) assemble(n syntax.Node, t gpu.Type, elements []*Expr) (*Expr, e
 	if t.Depth() > gpu.MaxNesting {
 		return nil, b.errorf(n, "the value is nested more than %d levels deep", gpu.MaxNesting)
 	}
-	bytes := func(s []byte) *Expr {
-		return newConstant(gpu.Scalar{Type: encoding, Valid: true, Str: string(s)})
+	if len(elements) == 0 {
+		return newConstant(gpu.Scalar{Type: t, Valid: true, Str: string(gpu.CloseNested(gpu.OpenNested(nil)))}), nil
 	}
-	parts := []*Expr{bytes(gpu.OpenNested(nil))}
+	parts := []*Expr{byteConstant(gpu.OpenNested(nil))}
 	for _, e := range elements {
 		x, err := b.nest(n, e)
 		if err != nil {
@@ -79,7 +193,7 @@ func (b *binder) assemble(n syntax.Node, t gpu.Type, elements []*Expr) (*Expr, e
 		}
 		parts = append(parts, x)
 	}
-	return b.op(n, Expr{op: gpu.OpConcat, typ: t}, append(parts, bytes(gpu.CloseNested(nil)))...)
+	return b.op(n, Expr{op: gpu.OpConcat, typ: t}, append(parts, byteConstant(gpu.CloseNested(nil)))...)
 }
 
 // known gives a bare NULL the type INTEGER, and takes literals as their type.
@@ -127,12 +241,29 @@ func bindStruct(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.assemble(n, gpu.StructOf(fields...), a)
 }
 
-// bindMap binds map(keys, values) of two lists that are written as such.
-func bindMap(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
+// bindMap binds map(keys, values).
+func bindMap(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	if entries, ok, err := b.literalMap(n); ok || err != nil {
+		return entries, err
+	}
+	keys, err := b.list(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	values, err := b.list(n, 1, a[1])
+	if err != nil {
+		return nil, err
+	}
+	return b.mapOfLists(n, keys, values)
+}
+
+// literalMap binds a map of two lists that are written as such, with keys that are different constants. ok is false for
+// other ones.
+func (b *binder) literalMap(n *syntax.Call) (_ *Expr, ok bool, _ error) {
 	keys, ok1 := n.Args[0].(*syntax.Call)
 	values, ok2 := n.Args[1].(*syntax.Call)
 	if !ok1 || !ok2 || keys.Name != "list_value" || values.Name != "list_value" || len(keys.Args) != len(values.Args) {
-		return nil, b.errorf(n, "map takes two list literals of one length, as in map(['a', 'b'], [1, 2])")
+		return nil, false, nil
 	}
 	var of [2][]*Expr
 	types := [2]gpu.Type{gpu.Of(gpu.Int32), gpu.Of(gpu.Int32)}
@@ -140,7 +271,7 @@ func bindMap(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 		for _, arg := range list.Args {
 			x, err := b.bind(arg)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			of[k] = append(of[k], x)
 		}
@@ -148,31 +279,30 @@ func bindMap(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 			continue
 		}
 		if err := b.unify(list.Args, of[k], "the keys and the values of a map"); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		types[k] = known(of[k][0]).typ
 	}
 	t := gpu.MapOf(types[0], types[1])
 	entries := make([]*Expr, len(of[0]))
 	for i, key := range of[0] {
-		if v, ok := key.Constant(); ok && !v.Valid || key.nullable {
-			return nil, b.errorf(keys.Args[i], "the key of a map cannot be NULL")
+		v, constant := key.Constant()
+		if constant && !v.Valid {
+			return nil, false, b.errorf(keys.Args[i], "the key of a map cannot be NULL")
+		}
+		if !constant && (key.nullable || len(of[0]) > 1) {
+			return nil, false, nil
+		}
+		if slices.ContainsFunc(of[0][:i], key.Equal) {
+			return nil, false, b.errorf(keys.Args[i], "a map has the key %s twice", key)
 		}
 		var err error
 		if entries[i], err = b.assemble(n, t.Element(), []*Expr{known(key), known(of[1][i])}); err != nil {
-			return nil, err
-		}
-		for _, other := range of[0][:i] {
-			if other.Equal(key) {
-				return nil, b.errorf(keys.Args[i], "a map has the key %s twice", key)
-			}
-			_, constant := key.Constant()
-			if _, both := other.Constant(); !constant || !both {
-				return nil, b.errorf(keys.Args[i], "the keys of a map of several entries must be constants")
-			}
+			return nil, false, err
 		}
 	}
-	return b.assemble(n, t, entries)
+	out, err := b.assemble(n, t, entries)
+	return out, true, err
 }
 
 // element returns an element by its position.
@@ -348,9 +478,14 @@ func bindPositionOf(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 }
 
 func (b *binder) joinLists(n syntax.Node, x, y *Expr) (*Expr, error) {
-	if x.typ != y.typ {
+	both := []*Expr{x, y}
+	if t, ok := common(x, y); !ok || t.Kind != gpu.List {
 		return nil, b.errorf(n, "cannot join lists of two types, %v and %v", x.typ, y.typ)
 	}
+	if err := b.unify([]syntax.Node{n, n}, both, "the elements of a list"); err != nil {
+		return nil, err
+	}
+	x, y = both[0], both[1]
 	return b.op(n, Expr{op: gpu.OpJoinElements, typ: x.typ, nullable: x.nullable || y.nullable}, x, y)
 }
 
@@ -367,26 +502,41 @@ func (b *binder) orEmpty(n syntax.Node, x *Expr) (*Expr, error) {
 }
 
 func bindListConcat(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-	null := [2]*Expr{}
-	for i := range a {
-		if a[i].literal == nullLiteral {
-			return typed(a[1-i]), nil
+	var out *Expr
+	for i, x := range a {
+		if x.literal == nullLiteral {
+			continue
 		}
-		x, err := b.list(n, i, a[i])
+		x, err := b.list(n, i, x)
+		if err == nil && out != nil {
+			x, err = b.concatOrNull(n, out, x)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if a[i], null[i] = x, x; x.nullable {
-			if a[i], err = b.orEmpty(n, x); err != nil {
-				return nil, err
-			}
-		}
+		out = x
 	}
-	both, err := b.joinLists(n, a[0], a[1])
-	if err != nil || !null[0].nullable || !null[1].nullable {
+	if out == nil {
+		return nullOfAnyType(), nil
+	}
+	return out, nil
+}
+
+// concatOrNull joins two lists. One that is null is empty, and the result is null if both are.
+func (b *binder) concatOrNull(n *syntax.Call, x, y *Expr) (*Expr, error) {
+	first, err := b.orEmpty(n, x)
+	if err != nil {
+		return nil, err
+	}
+	second, err := b.orEmpty(n, y)
+	if err != nil {
+		return nil, err
+	}
+	both, err := b.joinLists(n, first, second)
+	if err != nil || !x.nullable || !y.nullable {
 		return both, err
 	}
-	return b.expand(n, "CASE WHEN _1 IS NOT NULL OR _2 IS NOT NULL THEN _3 END", null[0], null[1], both)
+	return b.expand(n, "CASE WHEN _1 IS NOT NULL OR _2 IS NOT NULL THEN _3 END", x, y, both)
 }
 
 func bindAppend(front bool) func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -399,11 +549,14 @@ func bindAppend(front bool) func(b *binder, n *syntax.Call, a []*Expr) (*Expr, e
 		if err != nil {
 			return nil, err
 		}
-		x, err := b.convert(n.Args[1-at], a[1-at], list.typ.Element(), false)
-		if err != nil {
-			return nil, err
+		x := a[1-at]
+		if _, ok := common(b.newParam(theElement, list.typ.Element()), x); !ok || x.literal == nullLiteral {
+			if x, err = b.convert(n.Args[1-at], x, list.typ.Element(), false); err != nil {
+				return nil, err
+			}
 		}
-		one, err := b.assemble(n, list.typ, []*Expr{x})
+		x = known(x)
+		one, err := b.assemble(n, gpu.ListOf(x.typ), []*Expr{x})
 		if err != nil {
 			return nil, err
 		}
@@ -516,11 +669,9 @@ func (b *binder) listAggregate(n *syntax.Call) (call AggregateCall, err error) {
 
 // bindAggregatedList completes a list whose elements an aggregate has joined.
 func bindAggregatedList(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-	bytes := func(s []byte) *Expr {
-		return newConstant(gpu.Scalar{Type: encoding, Valid: true, Str: string(s)})
-	}
-	return b.op(n, Expr{op: gpu.OpConcat, typ: a[0].typ, nullable: a[0].nullable}, bytes(gpu.OpenNested(nil)), a[0],
-		bytes(gpu.CloseNested(nil)))
+	return b.op(n, Expr{op: gpu.OpConcat, typ: a[0].typ, nullable: a[0].nullable}, byteConstant(gpu.OpenNested(nil)),
+		a[0],
+		byteConstant(gpu.CloseNested(nil)))
 }
 
 // canonical returns a nested value whose zeros have no sign, for comparisons.
@@ -529,62 +680,6 @@ func (b *binder) canonical(n syntax.Node, x *Expr) (*Expr, error) {
 		return x, nil
 	}
 	return b.op(n, Expr{op: gpu.OpCanonical, typ: x.typ, nullable: x.nullable}, x)
-}
-
-// castNested casts a nested constant element by element.
-func castNested(fold Fold, x *Expr, t gpu.Type) (*Expr, error) {
-	v, ok := x.Constant()
-	if !ok {
-		return nil, fmt.Errorf("cannot cast %v to %v: only constants are cast inside", x.typ, t)
-	}
-	out, err := castInside(fold, v, t)
-	if err != nil {
-		return nil, err
-	}
-	return newConstant(out), nil
-}
-
-// castInside casts a value, or what is inside of it.
-func castInside(fold Fold, v gpu.Scalar, t gpu.Type) (gpu.Scalar, error) {
-	from := v.Type
-	switch {
-	case !v.Valid:
-		return gpu.Null(t), nil
-	case from == t:
-		return v, nil
-	case !from.IsNested() && !t.IsNested():
-		c, err := newCast(fold, newConstant(v), t, false)
-		if err != nil {
-			return v, err
-		}
-		out, ok := c.Constant()
-		if !ok {
-			return v, fmt.Errorf("cannot cast %v to %v", from, t)
-		}
-		return out, nil
-	}
-	old, fresh := from.Children(), t.Children()
-	if from.Kind != t.Kind || len(old) != len(fresh) {
-		return v, fmt.Errorf("cannot cast %v to %v", from, t)
-	}
-	b := gpu.OpenNested(nil)
-	rest := gpu.ElementsNested(v.Str)
-	for i := 0; ; i++ {
-		value, more, ok := gpu.NextNested(rest)
-		if !ok {
-			return gpu.Scalar{Type: t, Valid: true, Str: string(gpu.CloseNested(b))}, nil
-		}
-		rest = more
-		source, target := from.Element(), t.Element()
-		if from.Kind == gpu.Struct {
-			source, target = old[i].Type, fresh[i].Type
-		}
-		inner, err := castInside(fold, gpu.ScalarNested(value, source), target)
-		if err != nil {
-			return v, err
-		}
-		b = gpu.AppendScalar(b, inner)
-	}
 }
 
 // Fields returns the expression with columns in the place of fields of structs: of returns the one for the path of a

@@ -33,11 +33,8 @@ func TestExamplesOfTheReferenceGiveWhatItSays(t *testing.T) {
 					require.NoError(t, err)
 					bound, err := expr.Bind(n, &expr.Scope{Schema: &gpu.Schema{}, Fold: fold, Now: now})
 					require.NoError(t, err)
-					text := bound // there is no cast of nested values in programs
-					if !bound.Type().IsNested() {
-						text, err = expr.Cast(bound, gpu.Of(gpu.String), fold)
-						require.NoError(t, err)
-					}
+					text, err := expr.Cast(bound, gpu.Of(gpu.String), fold)
+					require.NoError(t, err)
 					got, err := evaluate(t, &gpu.Schema{}, nil, 3, text)
 					require.NoError(t, err)
 					for _, v := range got[0] {

@@ -99,7 +99,8 @@ func init() {
 		{"Any type", anyFunctions()},
 		{"Lists, structs and maps", nestedFunctions()},
 	}
-	functions = map[string]*function{listFunction: {name: listFunction, args: "x", bind: bindAggregatedList}}
+	functions = map[string]*function{listFunction: {name: listFunction, args: "x", bind: bindAggregatedList},
+		syntax.ListComprehension: {args: "list, lambda[, condition]", bind: bindTransform, unbound: true}}
 	for _, c := range chapters {
 		for i := range c.functions {
 			f := &c.functions[i]
@@ -443,7 +444,7 @@ func textFunctions() []function {
 		{name: "concat_ws", args: "separator, x, …", bind: bindConcatWS, result: varchar,
 			about: "Joins the texts of the arguments that are not null, with a separator between them.",
 			nulls: "if the separator is", examples: "concat_ws(', ', 'a', NULL, 3) → a, 3"},
-		{name: "array_slice", aliases: "list_slice", args: "s, from, to", bind: bindSlice, result: varchar,
+		{name: "array_slice", aliases: "list_slice", args: "s, from, to[, step]", bind: bindSlice, result: varchar,
 			about: "The code points from one position to another, which counts from the end if negative. Also " +
 				"s[from:to], s[from:], s[:to].",
 			examples: "array_slice('hello', 2, 3) → el\n'hello'[2:-2] → ell\n'hello'[:2] → he"},

@@ -89,7 +89,13 @@ func bindConcatWS(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 // bindSlice binds s[from:to], whose ends may be absent and count from the end if negative.
 func bindSlice(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if a[0].typ.Kind == gpu.List {
+		if len(a) > 3 {
+			return b.steppedSlice(n, a)
+		}
 		return b.sliceOf(n, a)
+	}
+	if len(a) > 3 {
+		return nil, b.errorf(n.Args[3], "only lists have slices with a step, not %v", a[0].typ)
 	}
 	args, err := b.arguments(n, "sii", a)
 	if err != nil {

@@ -364,6 +364,10 @@ func (n *Cast) write(b *strings.Builder) {
 }
 
 func (n *Call) write(b *strings.Builder) {
+	if n.Name == ListComprehension {
+		writeComprehension(b, n)
+		return
+	}
 	switch word := strings.ToUpper(n.Name); {
 	case functionKeywords[word] && !reserved[word]:
 		b.WriteString(n.Name)

@@ -9,6 +9,9 @@ import (
 // listLiteral parses [a, b], which is list_value(a, b).
 func (p *parser) listLiteral() (Node, error) {
 	t := p.advance()
+	if names := p.comprehensionNames(); names != nil {
+		return p.comprehension(t.pos, names)
+	}
 	n := &Call{Name: "list_value"}
 	for !p.peek().is("]") {
 		x, err := p.expression(bindNone)

@@ -67,8 +67,9 @@ type parser struct {
 	sql    bool // the text has statements: subqueries, parameters, rows and stars are expressions
 	// parameters says whether the parameters of the statement have a number or a name, or is "".
 	parameters string
-	valued     bool // a parameter without a value is a mistake
-	Hidden          // the hidden values in the text
+	valued     bool     // a parameter without a value is a mistake
+	Hidden              // the hidden values in the text
+	params     []string // parameters of the lambdas around the next token
 }
 
 // usualTokens is the number of tokens for which a parser has room at first.
@@ -320,14 +321,13 @@ func (p *parser) startsMethod() bool {
 	return p.sql && p.peek().is(".") && (name.kind == tokenIdent || name.kind == tokenQuoted) && p.ahead(2).is("(")
 }
 
-// slice parses [n], [from:to], [from:] and [:to] after a text.
+// slice parses [n], [from:to], [from:], [:to] and [from:to:step] after a text or a list. A to that is - is the end.
 func (p *parser) slice(s Node) (Node, error) {
 	t := p.advance()
 	call := func(name string, args ...Node) (Node, error) {
 		return &Call{Base: p.at(t.pos, args...), Name: name, Args: args}, p.expect("]")
 	}
-	var from, to Node = &NumberLiteral{p.at(t.pos), "1", ""},
-		&Unary{p.at(t.pos), "-", &NumberLiteral{p.at(t.pos), "1", ""}}
+	var from, to, step Node
 	var err error
 	if !p.peek().is(":") {
 		if from, err = p.expression(bindNone); err != nil {
@@ -338,12 +338,33 @@ func (p *parser) slice(s Node) (Node, error) {
 		}
 	}
 	p.advance()
-	if !p.peek().is("]") {
+	if next := p.ahead(1); p.peek().is("-") && (next.is(":") || next.is("]")) {
+		p.advance()
+	} else if !p.peek().is("]") {
 		if to, err = p.expression(bindNone); err != nil {
 			return nil, err
 		}
 	}
-	return call("array_slice", s, from, to)
+	if p.accept(":") {
+		if step, err = p.expression(bindNone); err != nil {
+			return nil, err
+		}
+	}
+	var first Node = &NumberLiteral{p.at(t.pos), "1", ""}
+	var last Node = &Unary{p.at(t.pos, first), "-", first}
+	if sign, ok := step.(*Unary); ok && sign.Op == "-" {
+		first, last = last, first
+	}
+	if from == nil {
+		from = first
+	}
+	if to == nil {
+		to = last
+	}
+	if step == nil {
+		return call("array_slice", s, from, to)
+	}
+	return call("array_slice", s, from, to, step)
 }
 
 // logic parses consecutive ANDs or ORs into one node.
@@ -772,6 +793,9 @@ func (p *parser) nameOrCall() (Node, error) {
 		p.advance()
 		n.Parts = append(n.Parts, part.text)
 	}
+	if x := p.parameterOf(n); x != nil {
+		return x, nil
+	}
 	return n, nil
 }
 
@@ -870,6 +894,9 @@ func (p *parser) withinGroup(n *Call) error {
 	return p.expect(")")
 }
 
+// namesFields are the functions whose arguments may have names.
+var namesFields = map[string]bool{"struct_pack": true, "struct_insert": true, "struct_update": true}
+
 // arguments parses the arguments of a call up to and including the closing parenthesis.
 func (p *parser) arguments(n *Call) (err error) {
 	if t := p.peek(); t.is("*") {
@@ -890,7 +917,7 @@ func (p *parser) arguments(n *Call) (err error) {
 	if t := p.peek(); !t.is(")") && !t.is("ORDER") {
 		for more := true; more; more = p.another() {
 			name := ""
-			if n.Name == "struct_pack" && p.ahead(1).is(":") && p.ahead(2).is("=") {
+			if namesFields[n.Name] && p.ahead(1).is(":") && p.ahead(2).is("=") {
 				t := p.advance()
 				if t.kind != tokenIdent && t.kind != tokenQuoted {
 					p.next--
@@ -899,7 +926,11 @@ func (p *parser) arguments(n *Call) (err error) {
 				name = t.text
 				p.next += 2
 			}
-			x, err := p.expression(bindNone)
+			parse := func() (Node, error) { return p.expression(bindNone) }
+			if p.startsLambda() {
+				parse = p.lambda
+			}
+			x, err := parse()
 			if err != nil {
 				return err
 			}

@@ -92,6 +92,10 @@ func Replace(n Node, f func(Node) (Node, error)) (Node, error) {
 			c.Over = &w
 		}
 		out = &c
+	case *Lambda:
+		c := *n
+		c.X = sub(n.X)
+		out = &c
 	case *Subquery:
 		c := *n
 		c.X = sub(n.X)
