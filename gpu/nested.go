@@ -156,9 +156,10 @@ func (t Type) nestedName() string {
 	return b.String() + ")"
 }
 
-// fieldName returns the name of a field, in quotes unless it consists of small letters, digits and underscores.
+// fieldName returns the name of a field, in quotes unless it consists of small letters, digits and underscores. The
+// fields of an entry of a map are keywords of DuckDB, which has them in quotes.
 func fieldName(name string) string {
-	plain := name != ""
+	plain := name != "" && name != "key" && name != "value"
 	for i, c := range []byte(name) {
 		plain = plain && (c == '_' || c >= 'a' && c <= 'z' || i > 0 && c >= '0' && c <= '9')
 	}

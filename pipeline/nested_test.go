@@ -15,6 +15,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/operators/expr/exprtest"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
@@ -247,6 +248,22 @@ var nestedExpressions = []string{
 	"SELECT g, list(x ORDER BY x DESC, id) AS l FROM (SELECT id, id % 5 AS g, unnest(l) AS x FROM 'IN') GROUP BY g",
 	"SELECT x FROM unnest([1, NULL, 3]) AS u(x)",
 	"SELECT k, m[k] AS v FROM 'IN', unnest(map_keys(m)) AS u(k)",
+	"SELECT id, list_transform(l, lambda x, i: x + i * s.a) AS a, [y.p || s.b FOR y IN ls] AS b FROM 'IN'",
+	"SELECT id FROM 'IN' WHERE list_count(list_filter(l, lambda x: x % 3 = id % 2)) > 0 OR list_sum(l) > 1900",
+	"SELECT list_sort(list_transform(l, lambda x: x % 4), 'DESC') AS k, count(*) AS n, max(list_max(l)) AS m FROM " +
+		"'IN' " +
+		"GROUP BY list_sort(list_transform(l, lambda x: x % 4), 'DESC')",
+	"SELECT a.id, b.id AS other FROM 'IN' a JOIN 'IN' b ON a.id = list_reduce(b.l, lambda c, x: x, 5) WHERE b.id < 70",
+	"SELECT id, unnest(list_filter(flatten(ll), lambda x: x IS NOT NULL)) AS x FROM 'IN'",
+	"SELECT id % 5 AS g, list_transform(list(id ORDER BY id), lambda x: x % 9)[1:7] AS a, list_avg(list(id)) AS b " +
+		"FROM " +
+		"'IN' GROUP BY ALL",
+	"SELECT id, CASE WHEN id % 3 > 0 THEN list_transform([id, 3], lambda x: x // (id % 3)) END AS a FROM 'IN'",
+	"SELECT y, list_transform(l, lambda x: x + y[1]) AS z FROM (SELECT l, list_transform(l, lambda x: x * 2) AS y " +
+		"FROM " +
+		"'IN')",
+	"SELECT string_split(s.b, '1') AS a, map_entries(m) AS b, s::VARCHAR AS c, ll::VARCHAR AS d FROM 'IN'",
+	"SELECT id, list_transform(l, lambda id: id + 1) AS z FROM 'IN' ORDER BY list_min(l), id LIMIT 50",
 }
 
 func TestExpressionsOfNestedValuesGiveDuckDBsRows(t *testing.T) {
@@ -267,6 +284,52 @@ func TestExpressionsOfNestedValuesGiveDuckDBsRows(t *testing.T) {
 			_, err := SQL(q, nil).Write(out, sinkparquet.Options{}).Run(t.Context(), opt)
 			require.NoError(t, err, "options %d: %s", k, q)
 			requireSameRows(t, duck, q, out, fmt.Sprintf("query %d, options %d: %s", i, k, q))
+		}
+	}
+}
+
+// randomNestedQueries are queries of random expressions: X and Y of any type, C and D conditions.
+var randomNestedQueries = []string{
+	"SELECT n, X AS x, Y AS y FROM 'IN' WHERE C",
+	"SELECT X AS x, count(*) AS c, min(Y) AS y FROM 'IN' GROUP BY X",
+	"SELECT x, n FROM (SELECT n, X AS x, C AS c FROM 'IN' WHERE D) WHERE c",
+	"SELECT a.n, b.m FROM (SELECT n, X AS x FROM 'IN' WHERE C) a LEFT JOIN (SELECT n AS m, X AS x FROM 'IN') b ON " +
+		"a.x = b.x",
+	"SELECT DISTINCT X AS x, CASE WHEN C THEN Y END AS y FROM 'IN'",
+	"SELECT n, x FROM (SELECT n, X AS x FROM 'IN') ORDER BY x, n LIMIT 4",
+}
+
+// TestRandomNestedQueriesGiveDuckDBsRows draws expressions over lists, structs and maps into queries.
+//
+//	GSTREAM_PYTHON=… GSTREAM_CASES=1000 go test ./pipeline -run RandomNested
+func TestRandomNestedQueriesGiveDuckDBsRows(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	in := filepath.Join(t.TempDir(), "in.parquet")
+	var rows []string
+	for i, row := range exprtest.NestedRows {
+		rows = append(rows, fmt.Sprintf("(%d, %s)", i, strings.Join(row, ", ")))
+	}
+	duck.Run("CREATE TABLE t (n INTEGER, "+strings.Join(exprtest.NestedColumns, ", ")+")",
+		"INSERT INTO t VALUES "+strings.Join(rows, ", "), "COPY t TO '"+in+"' (FORMAT parquet)")
+	gpu := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
+	first, n := gputest.SeedOr(t, 1), gputest.Cases(t, 12)
+	for seed := first; seed < first+uint64(n); seed++ {
+		r := rand.New(rand.NewPCG(seed, 29))
+		g, depth := exprtest.NewNested(r), 1+r.IntN(3)
+		q := strings.NewReplacer("X", g.Any(depth), "Y", g.Any(depth), "C", g.Condition(depth), "D", g.Condition(depth),
+			"'IN'", "'"+in+"'", "SELECT", "SELECT", "DISTINCT", "DISTINCT", "JOIN", "JOIN", "CASE", "CASE", "BY", "BY",
+			"ORDER", "ORDER", "AND", "AND", "END", "END").Replace(randomNestedQueries[r.IntN(len(randomNestedQueries))])
+		if a := duck.Ask(exprtest.Question{SQL: q}); a[0].Error != "" {
+			continue // such as an overflow
+		}
+		for k, opt := range []RunOptions{{Use: Host}, {Device: gpu}} {
+			if k == 1 && n > 100 && seed%10 > 0 {
+				continue
+			}
+			out := filepath.Join(t.TempDir(), "out.parquet")
+			_, err := SQL(q, nil).Write(out, sinkparquet.Options{}).Run(t.Context(), opt)
+			require.NoError(t, err, "GSTREAM_SEED=%d, options %d: %s", seed, k, q)
+			requireSameRows(t, duck, q, out, fmt.Sprintf("GSTREAM_SEED=%d, options %d: %s", seed, k, q))
 		}
 	}
 }

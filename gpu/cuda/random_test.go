@@ -72,3 +72,29 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 	}
 	require.Greater(t, bound, cases/2, "too few expressions can be bound")
 }
+
+// TestRandomNestedExpressionsGiveTheHostsResults does the same with expressions over lists, structs and maps.
+func TestRandomNestedExpressionsGiveTheHostsResults(t *testing.T) {
+	p := newPair(t)
+	tab := exprtest.NestedTable(t, host.Fold)
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 40)
+	for seed := first; seed < first+uint64(cases); seed++ {
+		text := exprtest.NewNested(rand.New(rand.NewPCG(seed, 23))).Any(1 + int(seed%4))
+		tree, err := syntax.Parse(text)
+		require.NoError(t, err, text)
+		e, err := expr.Bind(tree, &expr.Scope{Schema: tab.Schema, Fold: host.Fold})
+		require.NoError(t, err, text)
+		prog, inputs, err := expr.Compile(tab.Schema, e)
+		require.NoError(t, err, text)
+		rows := []int{1, 70, 700}[seed%3]
+		in := make([]gpu.Column, len(inputs))
+		for i, c := range inputs {
+			values := make([]gpu.Scalar, rows)
+			for r := range values {
+				values[r] = tab.Values[c][p.Rnd.IntN(tab.Rows)]
+			}
+			in[i] = gpu.ColumnOf(tab.Schema.Fields[c].Type, values)
+		}
+		p.Require(prog, in, rows, fmt.Sprintf("GSTREAM_SEED=%d: %s", seed, text))
+	}
+}

@@ -14,9 +14,9 @@ import (
 func common(x, y *Expr) (gpu.Type, bool) {
 	s, t := x.typ, y.typ
 	switch {
-	case x.literal == nullLiteral, t.Kind == gpu.List && x.isEmptyList():
+	case x.literal == nullLiteral, t.Kind == gpu.List && x.untyped:
 		return t, true
-	case s.Kind == gpu.List && y.isEmptyList():
+	case s.Kind == gpu.List && y.untyped:
 		return s, true
 	case y.literal == nullLiteral, s == t:
 		return s, true
@@ -509,10 +509,4 @@ func (b *binder) text(n syntax.Node, where string) (*Expr, error) {
 		return nil, b.errorf(n, "%s needs text (VARCHAR), found %v; cast it, as in x::VARCHAR", where, x.typ)
 	}
 	return x, nil
-}
-
-// isEmptyList reports whether an expression is [], which takes the type of other lists.
-func (e *Expr) isEmptyList() bool {
-	v, ok := e.Constant()
-	return ok && v.Valid && v.Type.Kind == gpu.List && gpu.CountNested(v.Str) == 0
 }

@@ -26,6 +26,7 @@ type Expr struct {
 	level  int // of a lambda, for opParam and operations with bodies; see lambda.go
 
 	literal  literalKind
+	untyped  bool // [] or [NULL], which takes the type of other lists
 	nullable bool
 	// annotation is the annotation of a column whose values are unchanged; see Annotation.
 	annotation gpu.Annotation

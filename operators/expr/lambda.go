@@ -324,40 +324,35 @@ func bindReduce(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	e := Expr{op: gpu.OpReduceElements, level: b.level, nullable: true}
+	element := b.newParam(theElement, list.typ.Element())
 	var start *Expr
-	t := list.typ.Element()
+	t := element.typ
 	if len(n.Args) > 2 {
 		if start, err = b.bind(n.Args[2]); err != nil {
 			return nil, err
 		}
-		both := []*Expr{b.newParam(theElement, t), start}
-		if start.typ.Kind == gpu.String && t.Kind != gpu.String { // text is the common type
-			both[0], err = b.convert(n.Args[0], both[0], start.typ, false)
+		if start.literal == nullLiteral {
+			start = newConstant(gpu.Null(t))
 		}
-		if err == nil {
-			err = b.unify([]syntax.Node{n.Args[0], n.Args[2]}, both, "the elements and the start of "+n.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		t = both[0].typ
+		start = typed(start)
+		t = start.typ
 	}
-	// The result so far, and the element, have the type of the body, which is found with their own.
+	// The type of the result so far becomes one that also has the values of the lambda.
 	var next *Expr
 	for range 2 {
-		element, err := b.convert(n, b.newParam(theElement, list.typ.Element()), t, false)
-		if err != nil {
-			return nil, err
-		}
-		if next, err = b.lambda(n, 1, 2, b.newParam(theResult, t), element,
-			b.newParam(thePosition, gpu.Of(gpu.Int64))); err != nil {
+		if next, err = b.lambda(n, 1, 2, b.newParam(theResult, t), element, b.newParam(thePosition, long)); err != nil {
 			return nil, err
 		}
 		next = known(next)
-		if next.typ.SameSQL(t) {
+		both, ok := gpu.CommonType(t, next.typ)
+		if !ok {
+			return nil, b.errorf(n.Args[1], "the lambda of %s returns %v, and the result so far is %v", n.Name,
+				next.typ, t)
+		}
+		if both.SameSQL(t) {
 			break
 		}
-		t = next.typ
+		t = both
 	}
 	e.typ = gpu.Nestable(t)
 	if next, err = newCast(b.scope.Fold, next, e.typ, false); err != nil {

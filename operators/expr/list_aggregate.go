@@ -311,5 +311,9 @@ func bindArrayToString(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.aggregated(n, list, "string_agg", n.Args[1:])
+	joined, err := b.aggregated(n, list, "string_agg", n.Args[1:])
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "CASE WHEN len(_1) = 0 THEN '' ELSE _2 END", list, joined)
 }

@@ -157,11 +157,7 @@ func bindIntersect(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := b.distinctElements(n, b.level, x, body)
-	if err != nil || !y.nullable {
-		return out, err
-	}
-	return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN _2 END", y, out)
+	return b.distinctElements(n, b.level, x, body)
 }
 
 // bindHas binds list_has_any and list_has_all: whether the list of has any, or all, elements of the list in that are

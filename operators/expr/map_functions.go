@@ -105,7 +105,7 @@ func bindMapContains(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.expand(n, "CASE WHEN _2 IS NOT NULL THEN _1 > 0 END", at, known(a[1]))
+	return b.foundAt(n, m, known(a[1]), at)
 }
 
 // bindMapExtract binds map_extract(m, key): a list of the value, or an empty one.

@@ -73,7 +73,7 @@ func nestedFunctions() []function {
 		{name: "list_concat", aliases: "list_cat array_concat array_cat", args: "x, y, …",
 			bind: bindListConcat, result: list,
 			about:    "The elements of lists. Also x || y, which is null if x or y is.",
-			nulls:    "if all are; one that is null is empty",
+			nulls:    "never; a null list is empty",
 			examples: "list_concat([1], [2, 3]) → [1, 2, 3]\n[1] || [2] → [1, 2]"},
 		{name: "list_append", aliases: "array_append array_push_back", args: "list, x", bind: bindAppend(false),
 			result: list, about: "The list with one more element at its end.", nulls: "never; a null list is empty",
@@ -205,8 +205,8 @@ func known(x *Expr) *Expr {
 }
 
 func bindListValue(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-	if len(a) == 0 {
-		return b.assemble(n, gpu.ListOf(gpu.Of(gpu.Int32)), nil)
+	if !slices.ContainsFunc(a, func(x *Expr) bool { return x.literal != nullLiteral && !x.untyped }) {
+		return b.untypedList(n, a)
 	}
 	if err := b.unify(n.Args, a, "the elements of a list"); err != nil {
 		return nil, err
@@ -215,6 +215,24 @@ func bindListValue(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		a[i] = known(a[i])
 	}
 	return b.assemble(n, gpu.ListOf(a[0].typ), a)
+}
+
+// untypedList binds a list of NULLs, [] and lists of those.
+func (b *binder) untypedList(n *syntax.Call, a []*Expr) (*Expr, error) {
+	t := gpu.Of(gpu.Int32)
+	if len(a) > 0 {
+		if err := b.unify(n.Args, a, "the elements of a list"); err != nil {
+			return nil, err
+		}
+		t = known(a[0]).typ
+	}
+	list := gpu.OpenNested(nil)
+	for _, x := range a {
+		list = gpu.AppendScalar(list, x.value)
+	}
+	out := newConstant(gpu.Scalar{Type: gpu.ListOf(t), Valid: true, Str: string(gpu.CloseNested(list))})
+	out.untyped = true
+	return out, nil
 }
 
 func bindStruct(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -466,7 +484,17 @@ func bindContains(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if a[1].literal == nullLiteral {
 		a[1] = newConstant(gpu.Null(gpu.Of(gpu.Int32)))
 	}
-	return b.expand(n, "CASE WHEN _2 IS NOT NULL THEN _1 > 0 END", at, a[1])
+	return b.foundAt(n, a[0], a[1], at)
+}
+
+// foundAt returns whether a list or map has a value, from its position. A null is in none, and whether it is in a list
+// that has others is not known.
+func (b *binder) foundAt(n *syntax.Call, list, x, at *Expr) (*Expr, error) {
+	count, err := b.op(n, Expr{op: gpu.OpCountElements, typ: long, nullable: list.nullable}, list)
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN _2 > 0 WHEN _3 = 0 THEN false END", x, at, count)
 }
 
 func bindPositionOf(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
@@ -508,8 +536,11 @@ func bindListConcat(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 			continue
 		}
 		x, err := b.list(n, i, x)
+		if err == nil {
+			x, err = b.orEmpty(n, x)
+		}
 		if err == nil && out != nil {
-			x, err = b.concatOrNull(n, out, x)
+			x, err = b.joinLists(n, out, x)
 		}
 		if err != nil {
 			return nil, err
@@ -520,23 +551,6 @@ func bindListConcat(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		return nullOfAnyType(), nil
 	}
 	return out, nil
-}
-
-// concatOrNull joins two lists. One that is null is empty, and the result is null if both are.
-func (b *binder) concatOrNull(n *syntax.Call, x, y *Expr) (*Expr, error) {
-	first, err := b.orEmpty(n, x)
-	if err != nil {
-		return nil, err
-	}
-	second, err := b.orEmpty(n, y)
-	if err != nil {
-		return nil, err
-	}
-	both, err := b.joinLists(n, first, second)
-	if err != nil || !x.nullable || !y.nullable {
-		return both, err
-	}
-	return b.expand(n, "CASE WHEN _1 IS NOT NULL OR _2 IS NOT NULL THEN _3 END", x, y, both)
 }
 
 func bindAppend(front bool) func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {

@@ -12,6 +12,9 @@ import (
 // castNested casts a nested value to text, or what is inside of it. Structs are matched by the names of their fields,
 // of which at least one must be in both; a field that is not becomes null.
 func castNested(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
+	if x.untyped && t.Kind == gpu.List {
+		return newConstant(gpu.Scalar{Type: t, Valid: true, Str: x.value.Str}), nil
+	}
 	if len(x.typ.Children()) == 0 && x.typ.Kind != gpu.Struct || t.Kind != gpu.String && t.Kind != x.typ.Kind {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
 	}
@@ -85,6 +88,10 @@ func (c nestedCast) children(x *Expr, from, to []gpu.Field) ([]*Expr, error) {
 			}
 		}
 		matched = true
+		if v, ok := value.Constant(); ok && !v.Valid {
+			out[i] = Null(gpu.Field{Type: gpu.Nestable(f.Type)})
+			continue
+		}
 		var err error
 		if out[i], err = newCast(c.scope.Fold, value, gpu.Nestable(f.Type), c.try); err != nil {
 			return nil, err

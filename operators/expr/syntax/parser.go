@@ -338,7 +338,7 @@ func (p *parser) slice(s Node) (Node, error) {
 		}
 	}
 	p.advance()
-	if next := p.ahead(1); p.peek().is("-") && (next.is(":") || next.is("]")) {
+	if p.peek().is("-") && p.ahead(1).is(":") {
 		p.advance()
 	} else if !p.peek().is("]") {
 		if to, err = p.expression(bindNone); err != nil {
