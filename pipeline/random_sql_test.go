@@ -837,10 +837,9 @@ func (d *sqlDuel) compare(sql, order string, seed uint64) (o outcome) {
 		return outcome{"refused", refusedTexts.ReplaceAllString(strings.Split(err.Error(), "\n")[0], "")}
 	}
 	defer func() { require.NoError(d.t, p.Close()) }()
-	dev, err := host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: 1 << 28})
-	require.NoError(d.t, err)
+	dev := someHosts(d.t, r, 1+r.IntN(30))
 	defer func() { require.NoError(d.t, dev.Close()) }()
-	runs := []RunOptions{{Device: smallStrides{dev, 1 + r.IntN(30)}, Threads: 1 + r.IntN(3), SpillDir: d.t.TempDir(),
+	runs := []RunOptions{{Device: dev, Exchanges: someExchanges(r), Threads: 1 + r.IntN(3), SpillDir: d.t.TempDir(),
 		SpillAlways: r.IntN(3) == 0}}
 	if seed%uint64(gputest.ThinOr(d.t, 30)) == 0 {
 		runs = append(runs, RunOptions{Device: d.device})

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/gputest"
-	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/expr/exprtest"
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/sink"
@@ -1019,14 +1018,13 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	for i := range c.steps {
 		b.job.Steps = append(b.job.Steps, c.steps[i].job()...)
 	}
-	dev, err := host.Open(host.Options{Threads: 1 + r.IntN(3), Memory: 1 << 28})
-	require.NoError(d.t, err)
-	defer func() { require.NoError(d.t, dev.Close()) }()
 	stride, always := 1+r.IntN(100)+rows/50, r.IntN(3) == 0
 	if d.spill {
 		stride, always = stride/10+1, true
 	}
-	report, err := b.Run(context.Background(), RunOptions{Device: smallStrides{dev, stride}, Threads: 1 + r.IntN(3),
+	dev := someHosts(d.t, r, stride)
+	defer func() { require.NoError(d.t, dev.Close()) }()
+	report, err := b.Run(context.Background(), RunOptions{Device: dev, Exchanges: someExchanges(r), Threads: 1 + r.IntN(3),
 		SpillDir: d.t.TempDir(), SpillAlways: always})
 	if err == nil {
 		for _, s := range report.Stages {

@@ -40,6 +40,8 @@ type Spec struct {
 	// Always has the keys of the groups of an input without rows. A row of input would belong to
 	// each of these groups. Without keys there is always one group.
 	Always [][]gpu.Scalar
+	// Phase is the part of the group-by that the operator does, see Split.
+	Phase Phase `json:",omitempty"`
 }
 
 // partialAggregate is an aggregate that the device accumulates. Aggregates share partial aggregates: an average is a
@@ -261,7 +263,7 @@ const (
 
 // New returns the group-by of a spec.
 func New(s Spec) (GroupBy, error) {
-	if s.Out.Len() != len(s.Keys)+len(s.Aggregates) {
+	if s.Phase != Partial && s.Out.Len() != len(s.Keys)+len(s.Aggregates) {
 		return nil, fmt.Errorf("group-by returns %d columns under %d names", len(s.Keys)+len(s.Aggregates), s.Out.Len())
 	}
 	for _, a := range s.Aggregates {
@@ -272,8 +274,11 @@ func New(s Spec) (GroupBy, error) {
 			return nil, fmt.Errorf("%v of column %d, of %d columns", a.Kind, a.Input, s.In.Len())
 		}
 	}
-	if len(s.Keys) == 0 {
+	if len(s.Keys) == 0 && s.Phase != Partial {
 		s.Always = [][]gpu.Scalar{nil}
+	}
+	if s.Phase != Whole && slices.ContainsFunc(s.Aggregates, func(a Aggregate) bool { return a.ArgMinMax != nil }) {
+		return nil, fmt.Errorf("arg_min and arg_max are not computed in phases")
 	}
 	o := s.state()
 	o.seed, o.partials, o.raw = rand.Uint64(), operators.PickFields(s.In, s.Keys), operators.PickFields(s.In, s.Keys)

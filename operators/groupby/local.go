@@ -60,6 +60,10 @@ type local struct {
 // quarter of a stride's rows, or the bytes of grant.GroupWaiting.
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
+	if l.Phase == Merge {
+		s.Schema = l.hashGroupBy.partials
+		return l.merge(s)
+	}
 	err := l.position(number, s)
 	if err == nil {
 		err = l.number(s)

@@ -175,7 +175,7 @@ func (o *hashGroupBy) merge(ctx context.Context, t operators.Task, part int, spl
 		}
 		defer s.Release()
 		if merged == nil {
-			if merged, err = o.newMerge(t, o.partHint(part, n/t.Lanes), false); err != nil {
+			if merged, err = o.newMerge(t, o.partHint(part, n/t.Lanes), o.Phase == Partial); err != nil {
 				return err
 			}
 		}

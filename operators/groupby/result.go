@@ -12,8 +12,12 @@ func (o *hashGroupBy) emit(t operators.Task, x groups, from, to int, emit operat
 	if out.Cols, err = x.keyColumns(t, from, to); err != nil {
 		return err
 	}
-	for i := range o.Aggregates {
-		c, err := o.result(t, x, i, from, to)
+	columns, column := len(o.Aggregates), o.result
+	if o.Phase == Partial {
+		columns, column = len(o.accumulated), o.partialColumn
+	}
+	for i := range columns {
+		c, err := column(t, x, i, from, to)
 		if err != nil {
 			out.Release()
 			return err

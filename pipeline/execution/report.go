@@ -264,11 +264,35 @@ type StageReport struct {
 	// Activity is the stage's work on a GPU.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	// Shares tells how many partitions of a join or group-by out of core each processor took: first
-	// the device, then the CPU if it was asked to help.
+	// the device, then the CPU if it was asked to help. In a run on several devices it has each of them.
 	Shares []Share `json:"shares,omitempty"`
 	// Scan is the progress of a scan; nil for other stages. Its totals are estimates
 	// until the scan has begun.
 	Scan *source.Progress `json:"scan,omitempty"`
+}
+
+// Add adds the work of the stage on another device of the run.
+func (s *StageReport) Add(o StageReport) {
+	if !strings.Contains(s.Device, o.Device) {
+		s.Device += ", " + o.Device
+	}
+	if o.State == "running" || s.State != o.State && s.State == "done" {
+		s.State = "running"
+	}
+	s.Choice = cmp.Or(s.Choice, o.Choice)
+	s.RowsIn, s.RowsOut, s.BytesOut = s.RowsIn+o.RowsIn, s.RowsOut+o.RowsOut, s.BytesOut+o.BytesOut
+	s.Busy, s.Wait, s.Blocked = s.Busy+o.Busy, s.Wait+o.Wait, s.Blocked+o.Blocked
+	if o.Began > 0 && (s.Began == 0 || o.Began < s.Began) {
+		s.Began = o.Began
+	}
+	s.Ended, s.Peak = max(s.Ended, o.Ended), s.Peak+o.Peak
+	s.Spill.Add(o.Spill)
+	s.Dropped += o.Dropped
+	s.Activity = s.Activity.plus(o.Activity)
+	s.Shares = append(s.Shares, o.Shares...)
+	if o.Scan != nil {
+		s.Scan = o.Scan // of the device that opened the table
+	}
 }
 
 // Work returns the time in which the stage worked: on a GPU that of its kernels or copies, otherwise that of its
@@ -312,7 +336,7 @@ func (s *StageReport) Bound() string {
 // Share is the work of one processor on the partitions of a join or group-by out of core.
 type Share struct {
 	Device     string        `json:"device"`
-	Partitions int64         `json:"partitions"` // for a join, pairs of partitions
+	Partitions int64         `json:"partitions"` // for a join, pairs of partitions; 0 if rows did not go out of core
 	Bytes      int64         `json:"bytes"`      // of their rows
 	RowsOut    int64         `json:"rows_out"`
 	Busy       time.Duration `json:"busy_ns"` // of all its lanes

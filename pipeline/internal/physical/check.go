@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/sort"
 )
 
@@ -236,9 +237,12 @@ func (s *Stage) check() error {
 			return errors.New("it has no aggregates")
 		}
 		if h := spec.Hash; h != nil {
-			ins, outs = append(ins, h.In), append(outs, h.Out)
-			columns = append(columns, h.Keys...)
+			ins, outs = append(ins, h.Input()), append(outs, h.Out)
+			columns = append(columns, h.InputKeys()...)
 			for _, a := range h.Aggregates {
+				if h.Phase == groupby.Merge {
+					break // its input has all columns
+				}
 				columns = append(columns, max(a.Input, 0))
 				if l := a.ArgMinMax; l != nil {
 					columns = slices.Concat(columns, l.Columns, []int{max(l.Filter, 0)}, columnsOf(l.Order))
@@ -267,6 +271,8 @@ func (s *Stage) check() error {
 		ins = append(ins, spec.In)
 	case *Materialize:
 		ins = append(ins, spec.In)
+	case *Exchange:
+		ins, columns = append(ins, spec.In), spec.Keys
 	default:
 		return fmt.Errorf("stages of type %T are not checked", spec)
 	}

@@ -17,7 +17,7 @@ var specs = map[string]Spec{
 	"group":  &Group{},
 	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "union": &Union{}, "hold": &Materialize{},
 	"held":   &Materialized{},
-	"values": &Values{}, "recursion": &Recursive{}, "working table": &Working{},
+	"values": &Values{}, "exchange": &Exchange{}, "recursion": &Recursive{}, "working table": &Working{},
 }
 
 // encodedPlan is a Plan in JSON. Stages come after their inputs.

@@ -63,6 +63,9 @@ type Stage struct {
 	Computed int     // of a projection: the columns that are more than a column of the input
 	Cost     float64 // estimated time of a row of the first input on a CPU core, in nanoseconds
 
+	// Distribution says on which devices the rows are, in a plan for several devices.
+	Distribution Distribution
+
 	// From tells for each column from which column of the first input it comes unchanged, or
 	// -1. It is nil if rows of that input cannot be left out without a change of other rows.
 	From []int

@@ -52,6 +52,7 @@ func checkOnce(p *physical.Plan, targets []execution.Target, opt execution.Optio
 		if r.device, err = OpenDevice(opt); err != nil {
 			return nil, err
 		}
+		r.opened = r.device
 	} else if _, err := ChooseDevice(p, targets, opt); err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (w *work) add(s *physical.Stage) {
 		}
 	case *physical.Window:
 		w.sorted += s.Rows * columns
-	case *physical.Limit, *physical.Union, *physical.Materialize, *physical.Materialized, *physical.Values,
+	case *physical.Limit, *physical.Union, *physical.Exchange, *physical.Materialize, *physical.Materialized, *physical.Values,
 		*physical.Working:
 	case *physical.Recursive:
 		w.grouped += s.Rows

@@ -28,8 +28,11 @@ type feed interface {
 }
 
 // oneStride returns the morsel of one stride.
-func oneStride(s *gpu.Stride) morsel {
-	return func(_ context.Context, _ *lane, emit operators.Emit) error { return emit(s) }
+func oneStride(s *gpu.Stride, order int) morsel {
+	return func(_ context.Context, l *lane, emit operators.Emit) error {
+		l.order = order
+		return emit(s)
+	}
 }
 
 // channelFeed returns the strides of another pipeline, which runs at the same time.
@@ -69,7 +72,7 @@ func (f *channelFeed) take(ctx context.Context) (morsel, error) {
 		}
 		return nil, io.EOF
 	}
-	return oneStride(s), nil
+	return oneStride(s.Stride, s.order), nil
 }
 
 func (f *channelFeed) end() error {
@@ -133,12 +136,17 @@ func (f *resultFeed) take(ctx context.Context) (morsel, error) {
 // end closes the operator. All its rows have been taken.
 func (f *resultFeed) end() error { return f.op.close() }
 
+// inputBits is the number of bits of a position in the order of one scan. Higher bits have the number of the scan in a
+// union.
+const inputBits = 40
+
 // unionFeed returns the morsels of its feeds, one feed after another, with rearranged columns. As
 // with a scan or a channel, lanes may still work on morsels of a feed after it has ended.
 type unionFeed struct {
 	op      *opRun
 	feeds   []feed
 	columns [][]int // of each feed, in the order of the union
+	before  []int   // of each feed: how many ordered inputs come before
 
 	ctx   context.Context
 	at    int // the current feed
@@ -173,9 +181,13 @@ func (f *unionFeed) take(ctx context.Context) (morsel, error) {
 		if err != nil {
 			return nil, err
 		}
+		before := f.before[f.at]
 		return func(ctx context.Context, l *lane, emit operators.Emit) error {
 			return m(ctx, l, func(s *gpu.Stride) error {
 				f.op.rowsIn.Add(int64(s.Rows))
+				at := l.order
+				defer func() { l.order = at }()
+				l.order += before << inputBits
 				return emit(rearrange(s, f.op.Schema, cols))
 			})
 		}, nil

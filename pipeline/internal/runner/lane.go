@@ -23,6 +23,7 @@ type lane struct {
 	ops    []operators.Lane // for the streaming operators
 	local  operators.Local  // for the blocking operator at the end
 	number int              // number of the lane's morsel
+	order  int              // its position in the order of the plan's input, among the morsels of all devices
 }
 
 // task returns the task of an operator in the lane.
@@ -58,6 +59,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		l.order = 0
 		if err := m(ctx, l, l.emit(ctx, -1)); err != nil && (err != errStop || !l.stopped.Load()) {
 			return err
 		}
@@ -78,6 +80,7 @@ func (l *lane) work(ctx context.Context) (err error) {
 // it ends.
 func (l *lane) flush(ctx context.Context) error {
 	l.begin()
+	l.order = l.orderedInputs()<<inputBits - 1 // after all others
 	for i, o := range l.pipelineRun.ops {
 		if slices.ContainsFunc(l.pipelineRun.ops[i:], (*opRun).done) {
 			continue
@@ -197,7 +200,7 @@ func (l *lane) begin() {
 
 func (l *lane) end() {
 	if l.out != nil {
-		l.out.end(l.number)
+		l.out.end(l.number, l.order)
 	}
 }
 
@@ -284,7 +287,7 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 		if l.out.toHost {
 			s.SetReady(l.pipelineRun.run.device)
 		}
-		return l.out.send(ctx, l.number, s)
+		return l.out.send(ctx, l.number, queued{s, l.order})
 	}
 	to.rowsIn.Add(int64(s.Rows))
 	to.state.Store(stateRunning)

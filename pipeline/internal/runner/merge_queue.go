@@ -14,6 +14,8 @@ import (
 // nothing to take. So there is always one lane that can continue.
 type mergeQueue struct {
 	room int
+	// marks means that the receiver also gets the ends of morsels, as marks.
+	marks bool
 	// toHost means that the receiver copies strides to host memory, so the sender may already have
 	// copied them.
 	toHost bool
@@ -21,15 +23,22 @@ type mergeQueue struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	next    int // the morsel whose strides are received now
-	waiting map[int][]*gpu.Stride
+	waiting map[int][]queued
 	ended   map[int]bool // morsels from next on that will send no more strides
 	held    int          // number of strides that wait
 	closed  bool         // there are no more morsels
 	err     error        // set when strides are no longer wanted
 }
 
+// queued is a stride with its position in the order of the plan's input, among the strides of all devices. Without a
+// stride it is a mark: later strides come after the position.
+type queued struct {
+	*gpu.Stride
+	order int
+}
+
 func newMergeQueue(room int) *mergeQueue {
-	x := &mergeQueue{room: room, waiting: map[int][]*gpu.Stride{}, ended: map[int]bool{}}
+	x := &mergeQueue{room: room, waiting: map[int][]queued{}, ended: map[int]bool{}}
 	x.changed.L = &x.mu
 	return x
 }
@@ -45,7 +54,7 @@ func (x *mergeQueue) wait(ctx context.Context) {
 }
 
 // send transfers ownership of a stride of a morsel. It releases the stride if nobody wants it.
-func (x *mergeQueue) send(ctx context.Context, number int, s *gpu.Stride) error {
+func (x *mergeQueue) send(ctx context.Context, number int, s queued) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for x.err == nil && ctx.Err() == nil && x.held >= x.room && (number != x.next || len(x.waiting[number]) > 0) {
@@ -67,11 +76,15 @@ func (x *mergeQueue) send(ctx context.Context, number int, s *gpu.Stride) error 
 	return nil
 }
 
-// end records that a morsel has no more strides.
-func (x *mergeQueue) end(number int) {
+// end records that a morsel, which had a position in the order of the plan's input, has no more strides.
+func (x *mergeQueue) end(number, order int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended[number] = true
+	if x.marks && x.err == nil {
+		x.waiting[number] = append(x.waiting[number], queued{order: order})
+		x.changed.Broadcast()
+	}
 	x.advance()
 }
 
@@ -96,18 +109,20 @@ func (x *mergeQueue) close() {
 
 // receive returns the next stride. It returns false when there are no more, or when ctx
 // has ended.
-func (x *mergeQueue) receive(ctx context.Context) (*gpu.Stride, bool) {
+func (x *mergeQueue) receive(ctx context.Context) (queued, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for len(x.waiting[x.next]) == 0 && !x.closed && ctx.Err() == nil {
 		x.wait(ctx)
 	}
 	if len(x.waiting[x.next]) == 0 || ctx.Err() != nil {
-		return nil, false
+		return queued{}, false
 	}
 	s := x.waiting[x.next][0]
 	x.waiting[x.next] = x.waiting[x.next][1:]
-	x.held--
+	if s.Stride != nil {
+		x.held--
+	}
 	x.advance()
 	x.changed.Broadcast()
 	return s, true
@@ -122,7 +137,9 @@ func (x *mergeQueue) stop(err error) {
 	}
 	for _, list := range x.waiting {
 		for _, s := range list {
-			s.Release()
+			if s.Stride != nil {
+				s.Release()
+			}
 		}
 	}
 	clear(x.waiting)

@@ -40,7 +40,7 @@ type meter struct {
 
 // newMeter returns a meter. The run's reports include it until it is stopped.
 func (r *run) newMeter() *meter {
-	r = r.whole()
+	r = r.whole().first()
 	m := &meter{run: r}
 	r.metersMu.Lock()
 	defer r.metersMu.Unlock()
@@ -146,8 +146,10 @@ func (m *meter) where(p *pipelineRun) string {
 // busyTimes returns the time of work of each operator so far. now is on the run's clock.
 func (r *run) busyTimes(now time.Duration) map[*account]time.Duration {
 	out := map[*account]time.Duration{}
-	for _, o := range r.ops {
-		out[o.account] = time.Duration(o.busy.Load())
+	for _, each := range r.runs() {
+		for _, o := range each.ops {
+			out[o.account] = time.Duration(o.busy.Load())
+		}
 	}
 	r.metersMu.Lock()
 	defer r.metersMu.Unlock()

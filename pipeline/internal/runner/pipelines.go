@@ -27,6 +27,7 @@ type pipelineRun struct {
 	out    *mergeQueue    // the merge queue for the strides, without into
 	to     *pipelineRun   // that reads the merge queue; nil for the output
 	builds []*pipelineRun // build sides of the joins, which end before the lanes start
+	inputs int            // see orderedInputs
 	// For a pipeline that collects a build side: joins is the number of build sides that are still
 	// to be collected, including this one. resident is the number of bytes of this build side that
 	// may stay in memory. earlier is the number of bytes that earlier build sides have taken.
@@ -111,6 +112,8 @@ func (r *run) prepare(st *physical.Stage) (*pipelineRun, error) {
 		return r.prepareRecursion(st, spec)
 	case *physical.Working:
 		return r.prepareWorking(st, spec)
+	case *physical.Exchange:
+		return r.prepareExchange(st, spec)
 	}
 	p, err := r.prepare(st.Inputs[0])
 	if err != nil {
@@ -163,9 +166,12 @@ func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
 // channel makes a pipeline end in a merge queue, and returns a pipeline that reads from it.
 func (p *pipelineRun) channel() *pipelineRun {
 	from := p.merge()
-	from.from.to = &pipelineRun{run: p.run, feed: from}
+	from.from.to = &pipelineRun{run: p.run, feed: from, inputs: from.from.inputs}
 	return from.from.to
 }
+
+// orderedInputs returns how many scans follow each other in the order of the pipeline's rows.
+func (p *pipelineRun) orderedInputs() int { return max(p.inputs, 1) }
 
 // merge makes a pipeline end in a merge queue, and returns the feed that reads from it.
 func (p *pipelineRun) merge() *channelFeed {
@@ -178,16 +184,21 @@ func (p *pipelineRun) merge() *channelFeed {
 }
 
 func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineRun, error) {
-	u := &unionFeed{columns: spec.Columns}
+	u := &unionFeed{}
 	out := &pipelineRun{run: r, feed: u}
-	for _, in := range st.Inputs {
+	for i, in := range st.Inputs {
+		before := out.inputs
+		if out.inputs += in.OrderedInputs(); !r.has(in) {
+			continue
+		}
 		p, err := r.prepare(in)
 		if err != nil {
 			return nil, err
 		}
 		from := p.merge()
 		from.from.to = out
-		u.feeds = append(u.feeds, from)
+		u.feeds, u.columns = append(u.feeds, from), append(u.columns, spec.Columns[i])
+		u.before = append(u.before, before)
 	}
 	o, err := r.newOp(st)
 	if err != nil {

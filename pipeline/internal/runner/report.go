@@ -66,35 +66,18 @@ func (r *run) report() *execution.Report {
 		_, out.PeakDevice = r.device.Budget().Used()
 	}
 	busy := r.busyTimes(out.Wall)
+	others := map[*physical.Stage][]execution.StageReport{} // of the other devices
+	for _, each := range r.runs()[1:] {
+		for _, o := range each.ops {
+			others[o.Stage] = append(others[o.Stage], each.stage(o, busy, activity))
+		}
+	}
 	for _, t := range r.ops {
-		m := &t.metrics
-		s := execution.StageReport{
-			Step: t.Step, Kind: t.Kind(), Device: props.ID, State: stateNames[m.state.Load()],
-			RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
-			Busy: busy[t.account], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
-			Estimate: t.Rows, Dropped: m.dropped.Load(), Iterations: m.iterations.Load(),
+		s := r.stage(t, busy, activity)
+		for _, o := range others[t.Stage] {
+			s.Add(o)
 		}
-		s.Began, s.Ended = time.Duration(m.began.Load()), time.Duration(m.ended.Load())
-		_, s.Peak = t.lease.Used()
-		s.Spill = r.spill.Stats(t.lease)
 		out.Spill.Add(s.Spill)
-		s.Activity = activity(t.lease, t.hostLease, r.spill.Lease(t.lease))
-		s.Shares = r.shares(t)
-		if t.scan != nil {
-			s.Device = execution.Host // it decodes; the copies are in the activity
-		}
-		if c, ok := t.op.(operators.Choosing); ok {
-			s.Choice = c.Choice()
-		}
-		if rd := t.reader.Load(); rd != nil {
-			p := (*rd).Progress()
-			s.Scan = &p
-			s.RowsIn = p.RowsRead
-			s.Busy += p.Decode
-		} else if t.scan != nil {
-			p := unread(t.scan)
-			s.Scan = &p
-		}
 		out.Stages = append(out.Stages, s)
 	}
 	for _, t := range r.targets {
@@ -125,6 +108,39 @@ func (r *run) report() *execution.Report {
 	return out
 }
 
+// stage returns the report of a stage on the device of the run.
+func (r *run) stage(t *opRun, busy map[*account]time.Duration,
+	activity func(...*gpu.Lease) *execution.ActivityReport) execution.StageReport {
+	m, props := &t.metrics, r.device.Known()
+	s := execution.StageReport{
+		Step: t.Step, Kind: t.Kind(), Device: props.ID, State: stateNames[m.state.Load()],
+		RowsIn: m.rowsIn.Load(), RowsOut: m.rowsOut.Load(), BytesOut: m.bytesOut.Load(),
+		Busy: busy[t.account], Wait: time.Duration(m.waitIn.Load()), Blocked: time.Duration(m.waitOut.Load()),
+		Estimate: t.Rows, Dropped: m.dropped.Load(), Iterations: m.iterations.Load(),
+	}
+	s.Began, s.Ended = time.Duration(m.began.Load()), time.Duration(m.ended.Load())
+	_, s.Peak = t.lease.Used()
+	s.Spill = r.spill.Stats(t.lease)
+	s.Activity = activity(t.lease, t.hostLease, r.spill.Lease(t.lease))
+	s.Shares = r.shares(t)
+	if t.scan != nil && r.group == nil {
+		s.Device = execution.Host // it decodes; the copies are in the activity
+	}
+	if c, ok := t.op.(operators.Choosing); ok {
+		s.Choice = c.Choice()
+	}
+	if rd := t.reader.Load(); rd != nil {
+		p := (*rd).Progress()
+		s.Scan = &p
+		s.RowsIn = p.RowsRead
+		s.Busy += p.Decode
+	} else if t.scan != nil && r.at == 0 {
+		p := unread(t.scan)
+		s.Scan = &p
+	}
+	return s
+}
+
 // shares returns the work of each processor on the parts of an operator; nil if there were none.
 func (r *run) shares(o *opRun) (out []execution.Share) {
 	share := func(device string, s *share) {
@@ -132,6 +148,9 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 			RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())})
 	}
 	if o.shares[byDevice].items.Load()+o.shares[byCPU].items.Load() == 0 {
+		if r.group != nil {
+			return []execution.Share{{Device: r.device.Known().ID, RowsOut: o.rowsOut.Load(), Busy: time.Duration(o.busy.Load())}}
+		}
 		return nil
 	}
 	share(r.device.Properties().ID, &o.shares[byDevice])

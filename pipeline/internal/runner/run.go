@@ -34,6 +34,9 @@ type run struct {
 	targets      []execution.Target // of the outputs that are written
 	opt          execution.Options
 	device       gpu.Device
+	group        *group            // of the runs of several devices; nil for a run on one
+	at           int               // position in the group
+	opened       gpu.Device        // to close at the end; nil for a device of the caller
 	coprocessor  gpu.Device        // the CPU, if its lanes work together with a GPU; otherwise nil
 	choice       *execution.Choice // nil for a device of the caller
 	started      time.Time
@@ -118,17 +121,22 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 		if err != nil {
 			return nil, err
 		}
-		r.device = d
+		r.device, r.opened = d, d
 	} else if _, err := ChooseDevice(p, targets, opt); err != nil {
 		return nil, err
 	}
+	r.spread()
 	var err error
 	if r.coprocessor, err = openCoprocessor(r.device, opt); err != nil {
 		return nil, errors.Join(err, r.release())
 	}
 	r.slots = make(chan struct{}, r.threads())
-	r.spill = spill.NewStore(r.device, spill.Options{Dir: opt.SpillDir, Limit: opt.SpillLimit,
-		Compress: opt.SpillCompression != "none", Always: opt.SpillAlways, Trace: r.traceSpill()})
+	for _, each := range r.runs() {
+		each.slots = r.slots
+		each.spill = spill.NewStore(each.device, spill.Options{Dir: opt.SpillDir,
+			Limit:    opt.SpillLimit / int64(len(r.runs())),
+			Compress: opt.SpillCompression != "none", Always: opt.SpillAlways, Trace: r.traceSpill()})
+	}
 	err = r.execute(ctx)
 	if err == nil {
 		r.wall = time.Since(r.started)
@@ -136,7 +144,7 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 		r.processor, r.fromDisks = processor-r.processor, fromDisks-r.fromDisks
 		err = r.measure()
 	}
-	attribute(p, err)
+	attribute(r.plan, err)
 	leaks := r.release()
 	if err == nil {
 		err = leaks
@@ -256,7 +264,7 @@ func (r *run) sorted(root *physical.Stage) func() int64 {
 				}
 				return n
 			}
-		case *physical.Project, *physical.Materialize:
+		case *physical.Project, *physical.Materialize, *physical.Exchange:
 			st = st.Inputs[0]
 		case *physical.Filter, *physical.Limit, *physical.Join:
 			st, same = st.Inputs[0], false
@@ -270,18 +278,30 @@ func (r *run) sorted(root *physical.Stage) func() int64 {
 
 // admit cuts the plan into pipelines, and returns the last one of each output. It returns an error if the scans need
 // more memory than there is. At that time nothing has started, and there is no output yet.
-func (r *run) admit(device gpu.Device) (rows []*channelFeed, err error) {
+func (r *run) admit(device gpu.Device) (rows [][]*channelFeed, err error) {
 	defer recoverInto(&err, "output")
-	r.loops = r.plan.Loops()
+	for _, each := range r.runs() {
+		each.loops = r.plan.Loops()
+	}
 	written := 0
 	for _, o := range r.plan.Outputs {
-		root, err := r.prepare(o.Root)
-		if err != nil {
-			return nil, err
+		var feeds []*channelFeed
+		for _, each := range r.runs() {
+			if !each.has(o.Root) {
+				break
+			}
+			root, err := each.prepare(o.Root)
+			if err != nil {
+				return nil, err
+			}
+			feed := root.merge()
+			feed.from.out.toHost = true
+			feeds = append(feeds, feed)
 		}
-		feed := root.merge()
-		feed.from.out.toHost = true
-		rows = append(rows, feed)
+		for _, feed := range feeds {
+			feed.from.out.marks = len(feeds) > 1
+		}
+		rows = append(rows, feeds)
 		s := &sinkRun{Output: o, name: "output"}
 		if o.Expect != nil {
 			s.name = o.Expect.Step + ": expect"
@@ -305,32 +325,122 @@ func (r *run) admit(device gpu.Device) (rows []*channelFeed, err error) {
 	return rows, nil
 }
 
-// pipelines runs the pipelines of an output and writes the strides of the last one.
-func (r *run) pipelines(ctx context.Context, to *sinkRun, rows *channelFeed) (err error) {
+// pipelines runs the pipelines of an output, those of all devices that have rows, and writes the strides of the last
+// ones.
+func (r *run) pipelines(ctx context.Context, to *sinkRun, rows []*channelFeed) (err error) {
 	defer recoverInto(&err, to.name)
+	if len(rows) == 1 {
+		var unwritten error
+		err = r.copyDown(ctx, to, rows[0], func(queued) {}, func(s *gpu.Stride, _ int) error {
+			unwritten = r.write(ctx, to, s)
+			return unwritten
+		})
+		if err != nil && unwritten == nil {
+			err = explain(to.name, err)
+		}
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	in := newInbox(len(rows))
+	var copying sync.WaitGroup
+	defer copying.Wait()
+	defer in.stop(errStop)
+	defer stop(errStop)
+	for i, feed := range rows {
+		copying.Go(func() {
+			defer in.end(i)
+			err := r.runs()[i].copyDown(ctx, to, feed, func(mark queued) { in.pass(i, mark.order) },
+				func(s *gpu.Stride, order int) error {
+					in.pass(i, order)
+					return in.send(ctx, i, queued{s, order})
+				})
+			if err != nil {
+				stop(explain(to.name, err))
+			}
+		})
+	}
+	for {
+		s, err := in.receive(ctx)
+		switch {
+		case err == io.EOF && context.Cause(ctx) != nil:
+			return context.Cause(ctx)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := r.write(ctx, to, s); err != nil {
+			return err
+		}
+	}
+}
+
+// copyDown runs the pipelines of an output on one device, and calls take with the strides in host memory and their
+// positions. pass is called with marks, in order with the strides.
+func (r *run) copyDown(ctx context.Context, to *sinkRun, rows *channelFeed, pass func(queued),
+	take func(*gpu.Stride, int) error) error {
 	rows.start(ctx)
 	defer rows.end()
 	m := &to.metrics
-	var unwritten error
-	err = transfer.Behind(ctx, r.device, to.name, to.lease, func(ctx context.Context) (*gpu.Stride, error) {
-		begin := time.Now()
-		s, ok := rows.from.out.receive(ctx)
-		m.waitIn.Add(int64(time.Since(begin)))
-		r.traceOutput(to, begin, 0, rows.from.name())
-		if !ok {
-			return nil, io.EOF
+	var sent marked
+	return transfer.Behind(ctx, r.device, to.name, to.lease, func(ctx context.Context) (*gpu.Stride, error) {
+		for {
+			begin := time.Now()
+			s, ok := rows.from.out.receive(ctx)
+			m.waitIn.Add(int64(time.Since(begin)))
+			r.first().traceOutput(to, begin, 0, rows.from.name())
+			if !ok {
+				return nil, io.EOF
+			}
+			if sent.add(s, pass); s.Stride != nil {
+				return s.Stride, nil
+			}
 		}
-		return s, nil
 	}, r.keeps(to), func(s *gpu.Stride) error {
-		begin, n := time.Now(), int64(s.Rows)
-		unwritten = to.sink.Write(ctx, rearrange(s, to.Schema, to.Permutation))
-		m.busy.Add(int64(time.Since(begin)))
-		r.traceOutput(to, begin, n, "")
-		return unwritten
+		defer sent.taken(pass)
+		return take(s, sent.next())
 	})
-	if err != nil && unwritten == nil {
-		err = explain(to.name, err)
+}
+
+// marked is the order of strides that are copied, and of the marks between them.
+type marked struct {
+	mu   sync.Mutex
+	list []queued // the first one has a stride
+}
+
+// add adds a stride or a mark. A mark that no stride precedes has passed.
+func (m *marked) add(s queued, pass func(queued)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.Stride == nil && len(m.list) == 0 {
+		pass(s)
+		return
 	}
+	m.list = append(m.list, s)
+}
+
+// next returns the position of the first stride.
+func (m *marked) next() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.list[0].order
+}
+
+// taken removes the first stride, and passes the marks that follow it.
+func (m *marked) taken(pass func(queued)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.list = m.list[1:]; len(m.list) > 0 && m.list[0].Stride == nil; m.list = m.list[1:] {
+		pass(m.list[0])
+	}
+}
+
+// write writes a stride to an output.
+func (r *run) write(ctx context.Context, to *sinkRun, s *gpu.Stride) error {
+	begin, n := time.Now(), int64(s.Rows)
+	err := to.sink.Write(ctx, rearrange(s, to.Schema, to.Permutation))
+	to.metrics.busy.Add(int64(time.Since(begin)))
+	r.traceOutput(to, begin, n, "")
 	return err
 }
 
@@ -354,7 +464,7 @@ const outputWorker = 1 << 30
 
 // encodes returns the device if the sink may have memory of it. A frugal run leaves it to the stages.
 func (r *run) encodes() gpu.Device {
-	if r.frugal || !r.device.Known().EncodePages {
+	if r.frugal || r.group != nil || !r.device.Known().EncodePages {
 		return nil
 	}
 	return r.device
@@ -393,8 +503,36 @@ func (r *run) threads() int {
 
 // release releases everything. An error names what was still held, which is a defect of a stage.
 func (r *run) release() error {
-	var errs []error
-	errs = append(errs, r.closeRows()...)
+	errs := r.closeShared()
+	for _, each := range r.runs() {
+		errs = append(errs, each.releaseStages()...)
+	}
+	for _, s := range r.sinks {
+		errs = append(errs, s.lease.Close())
+		if s.ofDevice != nil {
+			errs = append(errs, s.ofDevice.Close())
+		}
+	}
+	if r.opened != nil {
+		var leaks []string
+		for _, d := range gpu.DevicesOf(r.opened) {
+			leaks = append(leaks, d.Budget().Leaks()...)
+		}
+		leaks = append(leaks, r.opened.HostBudget().Leaks()...)
+		for _, leak := range leaks {
+			errs = append(errs, errors.New(leak))
+		}
+		errs = append(errs, keepOrClose(r.opened, r.opt, len(leaks) == 0))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: memory was not given back at the end of the run: %w", class.ErrDefect, err)
+	}
+	return nil
+}
+
+// releaseStages releases what the stages hold on one device.
+func (r *run) releaseStages() []error {
+	errs := r.closeRows()
 	for _, o := range r.ops {
 		errs = append(errs, o.close())
 	}
@@ -409,23 +547,7 @@ func (r *run) release() error {
 			errs = append(errs, o.hostLease.Close())
 		}
 	}
-	for _, s := range r.sinks {
-		errs = append(errs, s.lease.Close())
-		if s.ofDevice != nil {
-			errs = append(errs, s.ofDevice.Close())
-		}
-	}
-	if r.opt.Device == nil {
-		leaks := append(r.device.Budget().Leaks(), r.device.HostBudget().Leaks()...)
-		for _, leak := range leaks {
-			errs = append(errs, errors.New(leak))
-		}
-		errs = append(errs, keepOrClose(r.device, r.opt, len(leaks) == 0))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w: memory was not given back at the end of the run: %w", class.ErrDefect, err)
-	}
-	return nil
+	return errs
 }
 
 // sinkRun is an output of a run.

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/grant"
@@ -15,20 +16,92 @@ import (
 // newScanFeed returns the feed of a scan. It runs ahead if the device has discrete
 // memory.
 func newScanFeed(p *pipelineRun, o *opRun) feed {
+	shared := p.run.sharedScan(o.Stage)
 	if discrete(p.run.device) {
-		return &aheadFeed{pipe: p, op: o}
+		return &aheadFeed{pipe: p, op: o, scan: shared}
 	}
-	return &scanFeed{pipe: p, op: o}
+	return &scanFeed{pipe: p, op: o, scan: shared}
+}
+
+// sharedScan reads a table for the runs of all devices, stride by stride: each takes the next stride when it is free.
+type sharedScan struct {
+	mu     sync.Mutex
+	users  int // feeds that have not ended
+	reader source.Reader
+	first  *firstFilter
+	order  int   // of the next stride
+	err    error // of open
+	opened bool
+}
+
+// sharedScan returns the scan of a stage.
+func (r *run) sharedScan(st *physical.Stage) *sharedScan {
+	if r.group == nil {
+		return &sharedScan{users: 1}
+	}
+	x := r.group.scans[st]
+	if x == nil {
+		x = &sharedScan{}
+		r.group.scans[st] = x
+	}
+	x.users++
+	return x
+}
+
+// open starts to decode the table, unless another feed has done so.
+func (x *sharedScan) open(ctx context.Context, p *pipelineRun, o *opRun, opt source.ScanOptions) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.opened {
+		return x.err
+	}
+	x.opened = true
+	if p.run.group != nil {
+		ctx = p.run.ctx // others read when this feed has ended
+	}
+	x.first = p.firstFilter(o)
+	x.first.in(&opt)
+	x.reader, x.err = o.open(ctx, opt)
+	return x.err
+}
+
+// read returns the next stride and its position in the order of the table.
+func (x *sharedScan) read(ctx context.Context) (*gpu.Stride, int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s, err := x.reader.Read(ctx)
+	x.order++
+	return s, x.order, err
+}
+
+// close ends the use of the scan by a feed that has opened it. The last one closes the reader.
+func (x *sharedScan) close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.users--; x.users > 0 {
+		return nil
+	}
+	return x.end()
+}
+
+// end closes the reader, if it is open. The caller holds the lock, or nobody else uses the scan.
+func (x *sharedScan) end() (err error) {
+	if x.reader != nil {
+		err = x.reader.Close()
+	}
+	x.first.close()
+	x.reader, x.first = nil, nil
+	return err
 }
 
 // scanFeed returns the strides of a table as they are decoded.
 type scanFeed struct {
 	pipe   *pipelineRun
 	op     *opRun
-	reader source.Reader
+	scan   *sharedScan
+	opened bool
 	// filters drop rows of the decoded strides.
 	filters []*scanFilter
-	first   *firstFilter
 }
 
 func (f *scanFeed) start(context.Context) {}
@@ -36,22 +109,22 @@ func (f *scanFeed) start(context.Context) {}
 func (f *scanFeed) run(ctx context.Context) (err error) {
 	opt := f.pipe.scanOptions(f.op)
 	f.filters = f.pipe.scanFilters(f.op, &opt)
-	f.first = f.pipe.firstFilter(f.op)
-	f.first.in(&opt)
-	f.reader, err = f.op.open(ctx, opt)
+	f.opened = true
+	err = f.scan.open(ctx, f.pipe, f.op, opt)
 	f.op.state.Store(stateRunning)
 	return err
 }
 
 func (f *scanFeed) take(ctx context.Context) (morsel, error) {
-	s, err := f.reader.Read(ctx)
+	s, order, err := f.scan.read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(f.filters) == 0 {
-		return oneStride(s), nil
+		return oneStride(s, order), nil
 	}
 	return func(_ context.Context, l *lane, emit operators.Emit) error {
+		l.order = order
 		for _, filter := range f.filters {
 			if s, err = filter.apply(l.task(f.op), s); s == nil || err != nil {
 				return f.op.explain(err)
@@ -62,12 +135,11 @@ func (f *scanFeed) take(ctx context.Context) (morsel, error) {
 }
 
 func (f *scanFeed) end() error {
-	if f.reader == nil {
+	if !f.opened {
 		return nil
 	}
 	defer f.op.state.Store(stateDone)
-	defer f.first.close()
-	return f.reader.Close()
+	return f.scan.close()
 }
 
 // aheadFeed is a scan for a device with its own memory. It decodes and copies up on its own
@@ -77,7 +149,11 @@ func (f *scanFeed) end() error {
 type aheadFeed struct {
 	pipe  *pipelineRun
 	op    *opRun
+	scan  *sharedScan
 	ahead *transfer.Ahead // once started
+	// orders are the positions of the strides that are copied up, in their order.
+	mu     sync.Mutex
+	orders []int
 }
 
 func (f *aheadFeed) start(ctx context.Context) {
@@ -104,7 +180,12 @@ func (f *aheadFeed) take(ctx context.Context) (morsel, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.mu.Lock()
+	order := f.orders[0]
+	f.orders = f.orders[1:]
+	f.mu.Unlock()
 	return func(_ context.Context, l *lane, emit operators.Emit) error {
+		l.order = order
 		if err := l.queue.Wait(s); err != nil {
 			s.Release()
 			if errors.Is(err, source.ErrData) {
@@ -130,15 +211,11 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *transfer.Ahead) (err erro
 	defer recoverInto(&err, o.Name())
 	opt := f.pipe.scanOptions(o)
 	f.pipe.scanFilters(o, &opt)
-	first := f.pipe.firstFilter(o)
-	first.in(&opt)
-	defer first.close()
 	// The reader comes first: it decodes while the device may still be starting.
-	r, err := o.open(ctx, opt)
-	if err != nil {
+	defer closeScan(f.scan, &err)
+	if err := f.scan.open(ctx, f.pipe, o, opt); err != nil {
 		return err
 	}
-	defer closeReader(r, &err)
 	q, err := f.pipe.run.device.NewQueue(o.Name())
 	if err != nil {
 		return o.failed(err)
@@ -146,8 +223,12 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *transfer.Ahead) (err erro
 	defer func() { err = with(err, q.Close()) }()
 	var readErr error
 	err = ahead.Copy(ctx, q, o.lease, func(ctx context.Context) (s *gpu.Stride, err error) {
-		s, err = r.Read(ctx)
-		readErr = err
+		s, order, err := f.scan.read(ctx)
+		if readErr = err; err == nil {
+			f.mu.Lock()
+			f.orders = append(f.orders, order)
+			f.mu.Unlock()
+		}
 		return s, err
 	})
 	if err != nil && err == readErr {
@@ -156,10 +237,10 @@ func (f *aheadFeed) copyUp(ctx context.Context, ahead *transfer.Ahead) (err erro
 	return o.failed(err)
 }
 
-// closeReader closes a reader at the end of its scan. Its error becomes the error of the scan if
+// closeScan ends the use of a scan. Its error becomes the error of the scan if
 // there is none, or if the scan was stopped because nobody needs more rows.
-func closeReader(r source.Reader, err *error) {
-	if closeErr := r.Close(); *err == nil || *err == errStop && closeErr != nil {
+func closeScan(x *sharedScan, err *error) {
+	if closeErr := x.close(); *err == nil || *err == errStop && closeErr != nil {
 		*err = closeErr
 	}
 }

@@ -61,7 +61,7 @@ func (r *run) span(lane, stage, what string, begin time.Time, bytes int64) {
 	if !r.opt.Timeline {
 		return
 	}
-	r = r.whole()
+	r = r.whole().first()
 	start, end := begin.Sub(r.started), time.Since(r.started)
 	r.keepSpan(gpu.Span{Lane: lane, Stage: stage, Name: what, Start: start, End: end, Bytes: bytes})
 }

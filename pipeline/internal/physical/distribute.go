@@ -1,0 +1,347 @@
+package physical
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/pipeline/execution"
+)
+
+// alwaysBroadcast is the bytes of a build side up to which it is sent to all devices whatever the probe side is, because
+// the probe side then stays where it is and keeps its order.
+const alwaysBroadcast = 64 << 20
+
+// leastReduction is the number of input rows per group from which a group-by aggregates before its rows are exchanged.
+const leastReduction = 2
+
+// Distribute returns a plan for several devices that gives the same rows. Scans are shared by the devices, stride by
+// stride, and stages above them run on all of them. An Exchange moves rows where a stage needs rows that belong
+// together on one device:
+//
+//   - A join sends its build side to all devices, or both sides to the device that the hash of their keys selects,
+//     whichever moves fewer bytes to a device. A join that returns build rows without a match needs the latter.
+//   - A group-by aggregates on each device, exchanges its groups by the hash of their keys, and merges them. It
+//     exchanges the rows themselves if there are nearly as many groups.
+//   - Window functions and aggregates that depend on the order of rows exchange rows by their keys.
+//   - Sorts and limits gather the rows. A top-k is computed on each device first, unless rows with equal keys have an
+//     order.
+//
+// Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first device.
+//
+// For tests, exchanges says that joins and group-bys exchange rows by their keys wherever they can (execution.Always), or
+// only where there is no other way (execution.Never).
+func (p *Plan) Distribute(devices int, exchanges string) *Plan {
+	recursive := false
+	p.Visit(func(s *Stage) {
+		_, loop := s.Spec.(*Recursive)
+		recursive = recursive || loop
+	})
+	if recursive || devices < 2 {
+		return p
+	}
+	d := &distributing{devices: float64(devices), exchanges: exchanges, stages: map[*Stage]*Stage{}}
+	out := &Plan{Name: p.Name}
+	for _, o := range p.Outputs {
+		o.Root = d.stage(o.Root)
+		out.Outputs = append(out.Outputs, o)
+	}
+	for _, s := range d.stages {
+		var filters []*JoinFilter
+		for _, f := range s.Filters {
+			filter := *f
+			if filter.Join = d.stages[f.Join]; filter.Join.probes(s) {
+				filters = append(filters, &filter)
+			}
+		}
+		s.Filters = filters
+	}
+	return out
+}
+
+// probes reports whether rows of a scan reach the probe side of a join on the device that reads them.
+func (s *Stage) probes(scan *Stage) bool {
+	for at := s; len(at.Inputs) > 0; {
+		if at = at.Inputs[0]; at == scan {
+			return true
+		}
+		if _, ok := at.Spec.(*Exchange); ok {
+			return false
+		}
+	}
+	return false
+}
+
+// distributing distributes one plan.
+type distributing struct {
+	devices   float64
+	exchanges string
+	stages    map[*Stage]*Stage // of the old plan, in the new one
+}
+
+// stage returns the stage of the new plan that has the rows of a stage of the old one.
+func (d *distributing) stage(old *Stage) *Stage {
+	if s, ok := d.stages[old]; ok {
+		return s
+	}
+	s := *old
+	s.Inputs, s.Filters = slices.Clone(old.Inputs), slices.Clone(old.Filters)
+	for i, in := range old.Inputs {
+		s.Inputs[i] = d.stage(in)
+	}
+	out := d.place(&s)
+	d.stages[old] = out
+	return out
+}
+
+// place puts exchanges below a stage, if it needs them, and sets its distribution. It returns the stage that has the
+// rows of the old one.
+func (d *distributing) place(s *Stage) *Stage {
+	in := func() Distribution { return s.Inputs[0].Distribution }
+	switch spec := s.Spec.(type) {
+	case *Scan:
+		s.Distribution = Distribution{Spread: Anywhere, Ordered: true}
+	case *Values:
+	case *Materialized:
+		by := d.stage(spec.By)
+		s.Spec, s.Distribution = &Materialized{By: by}, by.Distribution
+	case *Filter, *Project, *Expand, *Unnest:
+		s.Distribution = in().through(s.From)
+	case *Union:
+		s.Distribution.Ordered = true
+		for _, i := range s.Inputs {
+			if i.Distribution.Spread != OnFirst {
+				s.Distribution.Spread = Anywhere
+				s.Distribution.Ordered = s.Distribution.Ordered && i.Distribution.Ordered
+			}
+		}
+	case *Join:
+		d.join(s, spec)
+	case *Group:
+		return d.group(s, spec)
+	case *Window:
+		d.together(s, spec.Partition, true)
+	case *Sort:
+		if most := spec.Offset + spec.Limit; spec.Limit >= 0 && in().Spread != OnFirst && !in().Ordered {
+			first := *s
+			each := *spec
+			each.Offset, each.Limit = 0, most
+			first.Spec, first.Distribution = &each, in()
+			first.Rows = min(s.Inputs[0].Rows, float64(most)*d.devices)
+			s.Inputs = []*Stage{&first}
+		}
+		d.gather(s, 0)
+	case *Limit:
+		d.gather(s, 0)
+	case *Materialize:
+		// Readers of rows that several devices hold do not know their order.
+		if s.Distribution = in(); in().Ordered {
+			d.gather(s, 0)
+		}
+	default:
+		panic(fmt.Sprintf("physical: stages of type %T are not distributed", spec))
+	}
+	return s
+}
+
+// through returns the distribution of rows whose columns come from the columns of rows that are distributed in this
+// way, -1 for none. Without from, it is not known.
+func (d Distribution) through(from []int) Distribution {
+	if d.Spread != ByHash {
+		return d
+	}
+	out := d
+	out.Keys = make([]int, len(d.Keys))
+	for i, k := range d.Keys {
+		if out.Keys[i] = slices.Index(from, k); out.Keys[i] < 0 {
+			return Distribution{Spread: Anywhere, Ordered: d.Ordered}
+		}
+	}
+	return out
+}
+
+// exchange puts an exchange below an input of a stage.
+func exchange(s *Stage, input int, spec *Exchange) {
+	below := s.Inputs[input]
+	spec.In = below.Schema
+	spec.Ordered = spec.Ordered && below.Distribution.Ordered
+	x := &Stage{Step: below.Step, At: below.At, Spec: spec, Detail: spec.detail(), Schema: below.Schema,
+		Inputs: []*Stage{below}, Rows: below.Rows, RowBytes: below.RowBytes}
+	switch spec.Kind {
+	case Gather:
+		x.Distribution = Distribution{Ordered: spec.Ordered}
+	case Broadcast:
+		x.Distribution = Distribution{Spread: Everywhere, Ordered: spec.Ordered}
+	case Hash:
+		x.Distribution = Distribution{Spread: ByHash, Keys: spec.Keys}
+	}
+	s.Inputs[input] = x
+}
+
+// gather makes a stage have all rows of an input, in order, on the first device, where the stage then is.
+func (d *distributing) gather(s *Stage, input int) {
+	if s.Inputs[input].Distribution.Spread != OnFirst {
+		exchange(s, input, &Exchange{Kind: Gather, Ordered: true})
+	}
+	s.Distribution = Distribution{Ordered: true}
+}
+
+// together makes a stage have all rows with equal keys on one device. It runs on the first device if there is no key.
+func (d *distributing) together(s *Stage, keys []int, ordered bool) {
+	in := s.Inputs[0].Distribution
+	switch {
+	case len(keys) == 0:
+		d.gather(s, 0)
+		return
+	case in.Spread == OnFirst:
+		s.Distribution = Distribution{}
+		return
+	case in.Spread != ByHash || !subset(in.Keys, keys):
+		exchange(s, 0, &Exchange{Kind: Hash, Keys: keys, Ordered: ordered})
+		in = s.Inputs[0].Distribution
+	}
+	s.Distribution = Distribution{Spread: Anywhere}
+	if group, ok := s.Spec.(*Group); ok { // the keys are the first columns of groups
+		at := make([]int, len(in.Keys))
+		for i, k := range in.Keys {
+			at[i] = slices.Index(group.keys(), k)
+		}
+		s.Distribution = Distribution{Spread: ByHash, Keys: at}
+	}
+}
+
+// subset reports whether all of some columns are among others. Rows that are placed by the hash of some keys are together
+// for groups by more keys.
+func subset(of, columns []int) bool {
+	return !slices.ContainsFunc(of, func(c int) bool { return !slices.Contains(columns, c) })
+}
+
+// keys returns the columns by which rows are grouped.
+func (s *Group) keys() []int {
+	if s.Hash != nil {
+		return s.Hash.InputKeys()
+	}
+	return s.Sorted.Keys
+}
+
+// group distributes a group-by.
+func (d *distributing) group(s *Stage, spec *Group) *Stage {
+	in := s.Inputs[0].Distribution
+	if spec.Sorted != nil || in.Spread == OnFirst || in.Spread == ByHash && subset(in.Keys, spec.Hash.Keys) ||
+		len(spec.Hash.Keys) > 0 && d.wants(s.Rows*leastReduction > s.Inputs[0].Rows) {
+		d.together(s, spec.keys(), spec.Sorted != nil)
+		return s
+	}
+	first, last := *s, *s
+	partial, merge := spec.Hash.Split()
+	first.Spec, first.Schema = &Group{Hash: partial}, partial.Out
+	first.Rows = min(s.Inputs[0].Rows, s.Rows*d.devices)
+	first.RowBytes, first.From = 0, nil
+	for _, f := range partial.Out.Fields {
+		first.RowBytes += float64(gpu.NewSchema(f).RowBytes())
+	}
+	first.Distribution = Distribution{Spread: Anywhere}
+	last.Spec, last.Inputs = &Group{Hash: merge}, []*Stage{&first}
+	if len(merge.Keys) == 0 {
+		exchange(&last, 0, &Exchange{Kind: Gather})
+		last.Distribution = Distribution{}
+		return &last
+	}
+	d.together(&last, merge.InputKeys(), false)
+	return &last
+}
+
+// join distributes a join.
+func (d *distributing) join(s *Stage, spec *Join) {
+	probe, build := s.Inputs[0], s.Inputs[1]
+	on := []Spread{probe.Distribution.Spread, build.Distribution.Spread}
+	returnsBuild := spec.Spec.Kind.KeepsBuild() || spec.Spec.Kind.OfBuild()
+	hashed := len(spec.Spec.ProbeKeys) > 0
+	switch {
+	case on[0] == OnFirst && on[1] == OnFirst:
+		s.Distribution = Distribution{}
+	case on[0] == OnFirst && !(hashed && d.wants(build.bytes() > alwaysBroadcast)), returnsBuild && !hashed:
+		for i := range s.Inputs {
+			if on[i] != OnFirst {
+				exchange(s, i, &Exchange{Kind: Gather, Ordered: !spec.Spec.AnyOrder})
+			}
+		}
+		s.Distribution = Distribution{}
+	case !returnsBuild && on[0] != OnFirst && (!hashed || d.broadcasts(probe, build)):
+		exchange(s, 1, &Exchange{Kind: Broadcast, Ordered: !spec.Spec.AnyOrder})
+		s.Distribution = probe.Distribution.through(s.From)
+	default:
+		d.repartition(s, spec.Spec)
+	}
+}
+
+// bytes returns the estimate of the bytes of the rows of a stage.
+func (s *Stage) bytes() float64 { return s.Rows * s.RowBytes }
+
+// broadcasts reports whether a device receives fewer bytes if the build side goes to all devices than if both sides are
+// exchanged, or few anyway.
+func (d *distributing) broadcasts(probe, build *Stage) bool {
+	return !d.wants(build.bytes() > alwaysBroadcast && build.bytes()*d.devices > build.bytes()+probe.bytes())
+}
+
+// wants reports whether rows are exchanged by their keys: if it pays, or as a test says.
+func (d *distributing) wants(pays bool) bool {
+	return d.exchanges == execution.Always || pays && d.exchanges != execution.Never
+}
+
+// repartition sends both sides of a join to the device that the hash of their keys selects, unless they are already
+// there.
+func (d *distributing) repartition(s *Stage, spec join.Spec) {
+	sides := [][]int{spec.ProbeKeys, spec.BuildKeys}
+	// Rows of one side may be placed by some of the keys. The other side follows.
+	by := make([]int, len(spec.ProbeKeys)) // positions among the keys
+	for i := range by {
+		by[i] = i
+	}
+	placed := func(side int) []int {
+		in := s.Inputs[side].Distribution
+		if in.Spread != ByHash {
+			return nil
+		}
+		at := make([]int, len(in.Keys))
+		for i, k := range in.Keys {
+			if at[i] = slices.Index(sides[side], k); at[i] < 0 {
+				return nil
+			}
+		}
+		return at
+	}
+	for side := range sides {
+		if at := placed(side); at != nil {
+			by = at
+			break
+		}
+	}
+	for side, keys := range sides {
+		if !slices.Equal(placed(side), by) {
+			picked := make([]int, len(by))
+			for i, k := range by {
+				picked[i] = keys[k]
+			}
+			exchange(s, side, &Exchange{Kind: Hash, Keys: picked})
+		}
+	}
+	s.Distribution = Distribution{Spread: Anywhere}
+	// Rows of pairs are placed by the keys of both sides. Without a match, the columns of the other side are null.
+	at := func(keys, out []int, offset int) []int {
+		found := make([]int, len(by))
+		for i, k := range by {
+			if found[i] = slices.Index(out, keys[k]); found[i] < 0 {
+				return nil
+			}
+			found[i] += offset
+		}
+		return found
+	}
+	if keys := at(spec.ProbeKeys, spec.ProbeOut, 0); keys != nil && !spec.Kind.KeepsBuild() {
+		s.Distribution = Distribution{Spread: ByHash, Keys: keys}
+	} else if keys := at(spec.BuildKeys, spec.BuildOut, len(spec.ProbeOut)); keys != nil && !spec.Kind.KeepsProbe() {
+		s.Distribution = Distribution{Spread: ByHash, Keys: keys}
+	}
+}

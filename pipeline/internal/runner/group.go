@@ -1,0 +1,63 @@
+package runner
+
+import (
+	"math/rand/v2"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+)
+
+// group is a run on several devices: a run for each of them, in one process, with the same plan. The runs share scans,
+// and exchange rows where the plan says so. The first one has the stages that run on one device, and the outputs.
+type group struct {
+	runs      []*run
+	scans     map[*physical.Stage]*sharedScan
+	exchanges map[*physical.Stage]*exchange
+	seed      uint64 // of the hash by which rows are exchanged
+}
+
+// spread makes a run one of several devices if its device is a gpu.Group.
+func (r *run) spread() {
+	devices := gpu.DevicesOf(r.device)
+	if len(devices) < 2 {
+		return
+	}
+	r.plan = r.plan.Distribute(len(devices), r.opt.Exchanges)
+	g := &group{scans: map[*physical.Stage]*sharedScan{}, exchanges: map[*physical.Stage]*exchange{}, seed: rand.Uint64()}
+	r.device, r.group = devices[0], g
+	g.runs = []*run{r}
+	for i, d := range devices[1:] {
+		g.runs = append(g.runs, &run{plan: r.plan, opt: r.opt, device: d, at: i + 1, group: g, frugal: r.frugal,
+			denied: r.denied, started: r.started, ctx: r.ctx, cancel: r.cancel})
+	}
+}
+
+// runs returns the runs of all devices.
+func (r *run) runs() []*run {
+	if r.group == nil {
+		return []*run{r}
+	}
+	return r.group.runs
+}
+
+// has reports whether the run has rows of a stage.
+func (r *run) has(st *physical.Stage) bool {
+	return r.at == 0 || st.Distribution.Spread != physical.OnFirst
+}
+
+// first returns the run of the first device, which has the reports.
+func (r *run) first() *run { return r.runs()[0] }
+
+// closeShared ends the exchanges and the scans that the runs share.
+func (r *run) closeShared() (errs []error) {
+	if r.group == nil {
+		return nil
+	}
+	for _, x := range r.group.exchanges {
+		x.end()
+	}
+	for _, x := range r.group.scans {
+		errs = append(errs, x.end())
+	}
+	return errs
+}
