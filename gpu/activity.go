@@ -14,6 +14,9 @@ type Activity struct {
 	BytesUp, BytesDown int64
 	Up, Down           time.Duration
 	Decode             time.Duration // device time in which columns in pages were decoded
+	// BytesIn are the bytes copied from other devices, In the device time of these copies.
+	BytesIn int64
+	In      time.Duration
 }
 
 // Add adds another activity.
@@ -25,6 +28,8 @@ func (a *Activity) Add(b Activity) {
 	a.Up += b.Up
 	a.Down += b.Down
 	a.Decode += b.Decode
+	a.BytesIn += b.BytesIn
+	a.In += b.In
 }
 
 // activityCounter is an activity that several goroutines add to.
@@ -50,7 +55,7 @@ func (l *Lease) Activity() Activity {
 
 // Span is one interval of a device's work.
 type Span struct {
-	Lane  string // "set up" of the device and its memory, "copy up", "decode pages", "kernels" or "copy down"
+	Lane  string // "set up" of the device and its memory, "copy up", "decode pages", "kernels", "copy down" or "copy from peers"
 	Stage string // name of the lease
 	Name  string // the primitive, or a part of it such as "partition, move"
 	// Start and End count from the start of the device's clock, which runs once the

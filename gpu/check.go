@@ -42,6 +42,23 @@ func CheckHostMemory(cols []Column, device *Budget) error {
 	return nil
 }
 
+// Residence returns the budget of the device in whose memory columns are, nil if the host can address all of them. Of
+// columns in the memory of several devices it returns one.
+func Residence(cols []Column) (home *Budget) {
+	for _, c := range cols {
+		c.foreign(func(b *Buffer) bool {
+			for b.whole != nil {
+				b = b.whole
+			}
+			if b.pieces == nil && b.mem == nil && b.lease != nil {
+				home = b.lease.budget
+			}
+			return true
+		})
+	}
+	return home
+}
+
 // CheckBounds returns an error if columns cannot be cut at bounds: see Queue.Cut.
 func CheckBounds(cols []Column, bounds []int) error {
 	n := len(bounds)

@@ -14,11 +14,14 @@ func NewGroup(devices []Device) *Group { return &Group{devices[0], devices} }
 
 // DevicesOf returns the devices of a group, or the device itself.
 func DevicesOf(d Device) []Device {
-	if g, ok := d.(*Group); ok {
-		return g.Devices
+	if g, ok := d.(interface{ Members() []Device }); ok {
+		return g.Members()
 	}
 	return []Device{d}
 }
+
+// Members returns the devices.
+func (g *Group) Members() []Device { return g.Devices }
 
 // Close closes all devices, the first one last.
 func (g *Group) Close() error {

@@ -95,6 +95,7 @@ type (
 const (
 	Auto = execution.Auto // the device that Plan.ChooseDevice returns
 	Host = execution.Host // the CPU
+	All  = execution.All  // after "cuda:": all GPUs
 	CUDA = execution.CUDA // the first GPU, or an error if there is none; "cuda:1" is the second
 	// WithHost after Auto or the name of a GPU, as in "auto+host", lets lanes of the CPU take
 	// partitions of joins and group-bys, too.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/host"
 )
 
@@ -33,3 +34,21 @@ func someHosts(t testing.TB, r *rand.Rand, rows int) gpu.Device {
 
 // someExchanges returns a value of RunOptions.Exchanges.
 func someExchanges(r *rand.Rand) string { return []string{Auto, Always, Never}[r.IntN(3)] }
+
+// gpus returns a group of GPUs, or one of CPU devices if the machine has fewer.
+func gpus(t testing.TB, library string, n int, memory int64, rows int) gpu.Device {
+	if there, err := cuda.Count(library); err != nil || there < n {
+		return hosts(t, n, 1, memory, rows)
+	}
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	g, err := cuda.OpenGroup(cuda.Options{Memory: memory, HostMemory: 16 << 20, Library: library}, numbers)
+	require.NoError(t, err)
+	for i, d := range g.Devices {
+		g.Devices[i] = smallStrides{d, rows}
+	}
+	g.Device = g.Devices[0]
+	return g
+}

@@ -26,7 +26,6 @@ import (
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/gputest"
-	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/groupby"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/spill"
@@ -451,19 +450,26 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 				continue // either run on the GPU
 			}
 			always := i > 4 // the last run on the GPU, and one more on the CPU
-			if i < 4 || i == 6 {
-				d, err = host.Open(host.Options{Threads: []int{1, 2, 3, 16, 64}[r.IntN(5)], Memory: memory})
-			} else {
-				d, err = cuda.Open(cuda.Options{Memory: memory, HostMemory: 16 << 20, Library: library})
+			rows, threads, several := 1+r.IntN(200), []int{1, 2, 3, 16, 64}[r.IntN(5)], 1
+			if r.IntN(2) == 0 {
+				several = 2 + r.IntN(3)
 			}
-			require.NoError(t, err)
-			rows := 1 + r.IntN(200)
+			switch {
+			case i < 4 || i == 6:
+				d = hosts(t, several, threads, memory, rows)
+			case several > 1:
+				d = gpus(t, library, several, memory, rows)
+			default:
+				one, err := cuda.Open(cuda.Options{Memory: memory, HostMemory: 16 << 20, Library: library})
+				require.NoError(t, err)
+				d = smallStrides{one, rows}
+			}
 			use := CUDA + WithHost // nothing works with the CPU
 			if i == 4 && r.IntN(2) == 0 {
 				use = CUDA
 			}
 			got, spilled, err := p.run(t, tables,
-				RunOptions{Device: smallStrides{d, rows}, Use: use,
+				RunOptions{Device: d, Use: use, Exchanges: someExchanges(r),
 					HostTakes: []string{HostTakesAny, HostTakesAll}[r.IntN(2)],
 					Threads:   1 + r.IntN(3), JoinFilters: []string{Auto, Always, Always, Never}[i%4],
 					FilterFirst: []string{Always, Never, Always, Auto}[i%4],
@@ -483,10 +489,12 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 				require.Equal(t, want, got, "strides of %d rows on %s, %s", rows, d.Properties().Name, about)
 				answered++
 			}
-			for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
-				assert.Empty(t, b.Leaks(), about)
-				used, _ := b.Used()
-				assert.Zero(t, used, about)
+			for _, one := range gpu.DevicesOf(d) {
+				for _, b := range []*gpu.Budget{one.Budget(), one.HostBudget()} {
+					assert.Empty(t, b.Leaks(), about)
+					used, _ := b.Used()
+					assert.Zero(t, used, about)
+				}
 			}
 			require.NoError(t, d.Close())
 		}

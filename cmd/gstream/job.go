@@ -213,7 +213,7 @@ func registerFormat(cmd *cobra.Command, format *string) {
 func registerDevice(cmd *cobra.Command, device *string) {
 	cmd.Flags().StringVar(device, "device", pipeline.Auto,
 		"device to run on: auto (the faster one, by estimate), host (the CPU), cuda (the first GPU), cuda:1 (the "+
-			"second GPU) and so on; +host after auto or a GPU, as in auto+host, lets the CPU help with joins and "+
+			"second GPU) and so on, cuda:0,2 (two GPUs), cuda:all (all of them); +host after auto or a GPU, as in auto+host, lets the CPU help with joins and "+
 			"group-bys "+
 			"that do not fit the GPU")
 	complete(cmd, "device", devices...)
@@ -221,7 +221,7 @@ func registerDevice(cmd *cobra.Command, device *string) {
 
 // devices are the values of --device that completion offers.
 var devices = []string{pipeline.Auto, pipeline.Host, pipeline.CUDA, pipeline.Auto + pipeline.WithHost,
-	pipeline.CUDA + pipeline.WithHost}
+	pipeline.CUDA + pipeline.WithHost, pipeline.CUDA + ":" + pipeline.All}
 
 // checkDevice returns an error unless --device names a device.
 func checkDevice(device string) error {

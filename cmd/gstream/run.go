@@ -27,6 +27,7 @@ type runFlags struct {
 	withoutRules []string
 	jobFlags
 	device, progress, report               string
+	gpus                                   int
 	cpuProfile, timeline                   string
 	hostMemory, deviceMemory               string
 	spillDir, spillLimit, spillCompression string
@@ -119,6 +120,9 @@ func (f *runFlags) registerMachine(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.withoutRules, "without-rule", nil,
 		"leave out a rule of the planner, as gstream explain --rules names it, to find the one at fault (repeatable)")
 	registerDevice(cmd, &f.device)
+	cmd.Flags().IntVar(&f.gpus, "gpus", 0,
+		"number of GPUs to use if the job runs on a GPU: the first ones in the driver's numbering (0: one, or those that "+
+			"--device names)")
 	cmd.Flags().IntVar(&f.threads, "threads", 0,
 		"CPU cores to use, at most 64, or four times those of the machine if that is more (default: all)")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "",
@@ -167,6 +171,7 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto),
+		GPUs:  f.gpus,
 		Alone: f.left.ends, JoinFilters: f.joinFilters, SpillDir: f.spillDir, SpillCompression: f.spillCompression}
 	if err := checkDevice(f.device); err != nil {
 		return opt, err
@@ -255,7 +260,8 @@ type devicePool map[string]*aheadDevice
 // that name with other sizes, as the jobs before have ended and it has memory.
 func (p devicePool) open(opt pipeline.RunOptions) (*aheadDevice, error) {
 	sizes := deviceSizes{opt.HostMemory, opt.DeviceMemory, opt.StrideSize}
-	d := p[opt.Use]
+	name := fmt.Sprint(opt.Use, opt.GPUs)
+	d := p[name]
 	if d != nil && d.sizes != sizes {
 		if err := d.close(); err != nil {
 			return nil, err
@@ -264,7 +270,7 @@ func (p devicePool) open(opt pipeline.RunOptions) (*aheadDevice, error) {
 	}
 	if d == nil {
 		d = &aheadDevice{sizes: sizes}
-		p[opt.Use] = d
+		p[name] = d
 		d.open(opt)
 	}
 	return d, nil

@@ -29,7 +29,7 @@ type Options struct {
 	// HostMemory is the budget of page-locked host memory in bytes; 0 means half of the
 	// free memory.
 	HostMemory int64
-	// Alone means that the process uses no other GPU. Then only this GPU is made visible to the
+	// Alone means that the process uses no other GPU, or those of a group. Then only they are made visible to the
 	// driver, by the process's environment, because the driver takes some 0.3 s to start each
 	// visible GPU. Alone has no effect if the driver has started, or if it is unknown which GPUs
 	// exist.
@@ -75,12 +75,16 @@ type Device struct {
 	// readback is memory in which kernels store results for which the host waits.
 	readback readback
 
-	// The streams: copies up, kernels, decoding of pages, copies down.
-	up, compute, decode, down stream
+	// The streams: copies up, kernels, decoding of pages, copies down, copies from peers.
+	up, compute, decode, down, in stream
+	// peers are the other GPUs of a group, from which strides are copied. reached are those that have been asked for
+	// access to their memory.
+	peers   []*Device
+	reached sync.Map
 
 	// uploads serialises work on the stream of copies up, downloads work on the stream of
-	// copies down.
-	uploads, downloads sync.Mutex
+	// copies down, receiving work on that of copies from peers.
+	uploads, downloads, receiving sync.Mutex
 
 	// computing serialises the submission of a primitive's work to the stream of kernels,
 	// and calls during which the driver launches nothing.
@@ -145,38 +149,69 @@ func Count(library string) (int, error) {
 
 // Open opens a GPU.
 func Open(opt Options) (*Device, error) {
+	all, err := open(opt, []int{opt.Ordinal})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// open opens GPUs that share page-locked memory and its budget.
+func open(opt Options, ordinals []int) (all []*Device, err error) {
 	if opt.Memory < 0 || opt.HostMemory < 0 || opt.StrideBytes < 0 {
-		return nil, fmt.Errorf("open GPU %d: memory sizes must not be negative", opt.Ordinal)
+		return nil, fmt.Errorf("open GPU %d: memory sizes must not be negative", ordinals[0])
 	}
 	drv, err := openDriver(opt.Library)
 	if err != nil {
 		return nil, err
 	}
 	if opt.Alone {
-		showAlone(drv, opt.Ordinal)
+		showAlone(drv, ordinals)
 	}
-	d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
 	host := opt.HostMemory
 	if host == 0 {
 		_, free := machine.Memory()
 		host = grant.HostBudget.Of(free)
 	}
-	d.pool, d.pinned = &pool{dev: d}, newPinned(d)
-	d.budget = gpu.NewBudget("device", gpu.DeviceMemory, opt.Memory, d.pool)
-	d.host = gpu.NewBudget(hostTier, gpu.HostMemory, host, d.pinned)
-	d.link = sync.OnceValues(d.measureLink)
-	d.ready, d.known = make(chan struct{}), make(chan struct{})
+	for _, n := range ordinals {
+		d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
+		d.opt.Ordinal = n
+		d.pool = &pool{dev: d}
+		d.budget = gpu.NewBudget("device", gpu.DeviceMemory, opt.Memory, d.pool)
+		if len(all) == 0 {
+			d.pinned = newPinned(d)
+			d.host = gpu.NewBudget(hostTier, gpu.HostMemory, host, d.pinned)
+		} else {
+			d.pinned, d.host = all[0].pinned, all[0].host
+		}
+		d.link = sync.OnceValues(d.measureLink)
+		d.ready, d.known = make(chan struct{}), make(chan struct{})
+		all = append(all, d)
+	}
+	for _, d := range all {
+		for _, peer := range all {
+			if peer != d {
+				d.peers = append(d.peers, peer)
+			}
+		}
+	}
 	if opt.Ahead {
-		d.pinned.premap(grant.PinnedAhead.Of(host))
+		all[0].pinned.premap(grant.PinnedAhead.Of(host))
+	}
+	for _, d := range all {
 		go d.start(drv)
-		return d, nil
 	}
-	d.start(drv)
-	if d.failure != nil {
-		_ = d.Close()
-		return nil, d.failure
+	if opt.Ahead {
+		return all, nil
 	}
-	return d, nil
+	for _, d := range all {
+		err = cmp.Or(err, d.Wait())
+	}
+	if err != nil {
+		closeAll(all)
+		return nil, err
+	}
+	return all, nil
 }
 
 // start starts the GPU.
@@ -292,7 +327,11 @@ func (d *Device) openContext() error {
 		return err
 	}
 	d.props.free = int64(free)
-	for _, s := range []*stream{&d.up, &d.compute, &d.decode, &d.down} {
+	streams := []*stream{&d.up, &d.compute, &d.decode, &d.down}
+	if len(d.peers) > 0 {
+		streams = append(streams, &d.in)
+	}
+	for _, s := range streams {
 		if err := d.ctx.do(cuStreamCreate, uintptr(unsafe.Pointer(s)), streamNonBlocking); err != nil {
 			return err
 		}
@@ -307,10 +346,11 @@ func (d *Device) openContext() error {
 		return err
 	}
 	d.kernels = newKernels(d)
-	d.later = afterwards{make(chan deferred, 1024), make(chan deferred, 1024)}
-	d.reaped.Add(2)
-	go d.reap(d.later.copies)
-	go d.reap(d.later.kernels)
+	for _, calls := range []*chan deferred{&d.later.copies, &d.later.kernels, &d.later.received} {
+		*calls = make(chan deferred, 1024)
+		d.reaped.Add(1)
+		go d.reap(*calls)
+	}
 	var err error
 	if d.trace, err = newTrace(d); err != nil {
 		return err
@@ -330,6 +370,9 @@ var capabilities = gpu.Capabilities{BlockTables: true, PartitionedJoins: true, P
 func Unopened() gpu.Properties {
 	return gpu.Properties{Name: "a GPU", Kind: kind, Capabilities: capabilities}
 }
+
+// Ordinal returns the number of the GPU, as in Options.
+func (d *Device) Ordinal() int { return d.opt.Ordinal }
 
 // id returns the name by which a job asks for the GPU.
 func (d *Device) id() string { return fmt.Sprintf("cuda:%d", d.opt.Ordinal) }
@@ -407,13 +450,20 @@ func (d *Device) Close() error {
 		}
 	}
 	<-d.ready
-	d.pinned.stop()
+	ownsPinned := d.pinned.dev == d
+	if ownsPinned {
+		d.pinned.stop()
+	}
 	if d.ctx == nil || d.ctx.handle == 0 {
-		return d.pinned.close()
+		if ownsPinned {
+			return d.pinned.close()
+		}
+		return nil
 	}
 	if d.later.kernels != nil {
 		close(d.later.copies)
 		close(d.later.kernels)
+		close(d.later.received)
 		d.reaped.Wait()
 	}
 	if d.compute != 0 {
@@ -430,9 +480,11 @@ func (d *Device) Close() error {
 	}
 	note(d.readback.close(d))
 	note(d.pool.close())
-	note(d.pinned.close())
+	if ownsPinned {
+		note(d.pinned.close())
+	}
 	d.events.close(d)
-	for _, s := range []stream{d.up, d.compute, d.decode, d.down} {
+	for _, s := range []stream{d.up, d.compute, d.decode, d.down, d.in} {
 		if s != 0 {
 			note(d.ctx.do(cuStreamDestroy, uintptr(s)))
 		}

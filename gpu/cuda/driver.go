@@ -27,6 +27,7 @@ const (
 	cuDeviceGetName
 	cuDeviceGetAttribute
 	cuDeviceTotalMem
+	cuDeviceCanAccessPeer
 	cuDevicePrimaryCtxRetain
 	cuDevicePrimaryCtxRelease
 	cuCtxSetCurrent
@@ -36,6 +37,7 @@ const (
 	cuMemPoolDestroy
 	cuMemPoolSetAttribute
 	cuMemPoolTrimTo
+	cuMemPoolSetAccess
 	cuMemAllocFromPoolAsync
 	cuMemFreeAsync
 	cuMemHostAlloc
@@ -46,6 +48,7 @@ const (
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
 	cuMemcpyBatchAsync
+	cuMemcpyPeerAsync
 	cuMemsetD8Async
 	cuStreamCreate
 	cuStreamDestroy
@@ -80,11 +83,13 @@ const (
 var symbols = [calls]string{
 	"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString",
 	"cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem_v2",
+	"cuDeviceCanAccessPeer",
 	"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuCtxSynchronize",
-	"cuMemGetInfo_v2", "cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolSetAttribute", "cuMemPoolTrimTo",
+	"cuMemGetInfo_v2", "cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolSetAttribute", "cuMemPoolTrimTo", "cuMemPoolSetAccess",
 	"cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister_v2",
 	"cuMemHostUnregister",
-	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyBatchAsync_v2", "cuMemsetD8Async",
+	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyBatchAsync_v2",
+	"cuMemcpyPeerAsync", "cuMemsetD8Async",
 	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent",
 	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime",
 	"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction",

@@ -26,6 +26,8 @@ const (
 	// in total.
 	segmentSize = 32 << 20
 	hugePage    = 2 << 20
+	// registerPortable makes page-locked memory known to all GPUs.
+	registerPortable = 1
 	// hostTier is the name of page-locked memory in out-of-budget errors.
 	hostTier = "page-locked host"
 	// smallPinned is the size up to which freed blocks are kept by size, recentPinned bounds the
@@ -400,10 +402,13 @@ func (p *pinned) lock(s *segment) error {
 	if s.locked.Load() {
 		return nil
 	}
+	if err := p.dev.Wait(); err != nil { // another GPU of a group may have started earlier
+		return err
+	}
 	defer p.dev.setsUp("page-lock")()
 	// Never between the launches of a primitive, which would wait.
 	p.dev.computing.Lock()
-	err := p.dev.ctx.do(cuMemHostRegister, s.addr(), uintptr(len(s.mem)), 0)
+	err := p.dev.ctx.do(cuMemHostRegister, s.addr(), uintptr(len(s.mem)), registerPortable)
 	p.dev.computing.Unlock()
 	if err != nil {
 		return fmt.Errorf("page-lock %s of host memory: %w", bytesText(int64(len(s.mem))), err)

@@ -165,6 +165,9 @@ func (q *queue) arrive(s *gpu.Stride, a arrival) (err error) {
 		if err != nil {
 			// The memory may be freed next, so the copies must be over.
 			_ = d.ctx.do(cuStreamSynchronize, uintptr(d.up))
+			if d.in != 0 {
+				_ = d.ctx.do(cuStreamSynchronize, uintptr(d.in))
+			}
 			err = q.fail("wait for a stride", err)
 		}
 	}
@@ -243,6 +246,15 @@ func (q *queue) UploadAhead(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, error) {
 func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) {
 	if q.err != nil {
 		return nil, arrival{}, q.err
+	}
+	if len(q.dev.peers) > 0 {
+		switch home := gpu.Residence(s.Cols); home {
+		case nil:
+		case q.dev.budget:
+			return s, arrival{}, nil
+		default:
+			return q.receive(l, s, home)
+		}
 	}
 	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
 		return nil, arrival{}, q.fail("copy a stride up", err)

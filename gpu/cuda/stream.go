@@ -95,7 +95,7 @@ type deferred struct {
 
 // afterwards is the calls that are deferred, in order. Those after copies do not wait for kernels: they give host
 // memory back, which the next strides need.
-type afterwards struct{ copies, kernels chan deferred }
+type afterwards struct{ copies, kernels, received chan deferred }
 
 // after calls do on another goroutine, once the event has happened or failed and all calls that were deferred earlier
 // to the same channel have returned. Event 0 has always happened.
@@ -150,16 +150,21 @@ func (d *Device) RecordEvent() gpu.Event {
 // event. If there is no event, or it is older than the events that are kept, the work waits for all
 // kernels that have been launched.
 func (d *Device) followKernels(s stream, until gpu.Event) error {
-	m := &d.kernelEvents
+	return d.followKernelsOf(d, s, until)
+}
+
+// followKernelsOf is followKernels of the kernels of another device.
+func (d *Device) followKernelsOf(of *Device, s stream, until gpu.Event) error {
+	m := &of.kernelEvents
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := gpu.Event(len(m.events)); until > 0 && until+n > m.last {
 		return d.follow(s, m.events[until%n])
 	}
-	e, err := d.record(d.compute)
+	e, err := of.record(of.compute)
 	if err != nil {
 		return err
 	}
-	defer d.recycle(e)
+	defer of.recycle(e)
 	return d.follow(s, e)
 }

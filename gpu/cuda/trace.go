@@ -20,6 +20,7 @@ const (
 	laneKernels = "kernels"
 	laneDown    = "copy down"
 	lanePages   = "decode pages"
+	laneIn      = "copy from peers"
 )
 
 // trace measures the device's work with events. It adds up the work of each lease and of the
@@ -92,8 +93,11 @@ func (t *trace) moved(x *transfer, lane string, done func()) {
 // measure adds a span once its end has happened.
 func (t *trace) measure(start, stop event, s leaseSpan, launches int64, done func()) {
 	to := t.dev.later.kernels
-	if s.Lane == laneUp || s.Lane == laneDown {
+	switch s.Lane {
+	case laneUp, laneDown:
 		to = t.dev.later.copies
+	case laneIn:
+		to = t.dev.later.received
 	}
 	after(to, stop, func(err error) {
 		if done != nil {
@@ -126,6 +130,8 @@ func (t *trace) add(s leaseSpan, launches int64) {
 		a.Down, a.BytesDown = took, s.Bytes
 	case lanePages:
 		a.Decode = took
+	case laneIn:
+		a.In, a.BytesIn = took, s.Bytes
 	default:
 		a.Busy = took
 	}
@@ -148,7 +154,7 @@ func (d *Device) Settle() {
 	if d.Wait() != nil {
 		return
 	}
-	for _, to := range []chan deferred{d.later.copies, d.later.kernels} {
+	for _, to := range []chan deferred{d.later.copies, d.later.kernels, d.later.received} {
 		done := make(chan struct{})
 		after(to, 0, func(error) { close(done) })
 		<-done

@@ -81,24 +81,33 @@ func installedGPUs() int {
 	return 0
 }
 
-// shown is the GPU that this process shows to the driver, if it is one of several.
+// shown has the GPUs that this process shows to the driver, if they are some of several; otherwise nil.
 var shown struct {
 	sync.Mutex
-	alone   bool
-	ordinal int
+	ordinals []int
 }
 
-// showAlone makes one GPU the only visible one. It does nothing if the driver has started, since
+// showAlone makes some GPUs the only visible ones. It does nothing if the driver has started, since
 // the driver reads the environment only at its start.
-func showAlone(drv *driver, ordinal int) {
+func showAlone(drv *driver, ordinals []int) {
 	shown.Lock()
 	defer shown.Unlock()
-	if shown.alone || drv.started() {
+	if shown.ordinals != nil || drv.started() {
 		return
 	}
-	if names, ok := visible(); ok && len(names) > 1 && ordinal < len(names) &&
-		os.Setenv(visibleVariable, names[ordinal]) == nil {
-		shown.alone, shown.ordinal = true, ordinal
+	names, ok := visible()
+	if !ok || len(names) <= len(ordinals) {
+		return
+	}
+	var alone []string
+	for _, n := range ordinals {
+		if n < 0 || n >= len(names) {
+			return
+		}
+		alone = append(alone, names[n])
+	}
+	if os.Setenv(visibleVariable, strings.Join(alone, ",")) == nil {
+		shown.ordinals = slices.Clone(ordinals)
 	}
 }
 
@@ -107,11 +116,13 @@ func showAlone(drv *driver, ordinal int) {
 func numbered(ordinal, count int) (int, error) {
 	shown.Lock()
 	defer shown.Unlock()
-	switch {
-	case shown.alone && ordinal == shown.ordinal:
-		return 0, nil
-	case shown.alone:
-		return 0, fmt.Errorf("this process uses GPU %d alone", shown.ordinal)
+	switch at := slices.Index(shown.ordinals, ordinal); {
+	case at >= 0:
+		return at, nil
+	case len(shown.ordinals) == 1:
+		return 0, fmt.Errorf("this process uses GPU %d alone", shown.ordinals[0])
+	case len(shown.ordinals) > 1:
+		return 0, fmt.Errorf("this process uses GPUs %v alone", shown.ordinals)
 	case ordinal >= 0 && ordinal < count:
 		return ordinal, nil
 	case count == 1:

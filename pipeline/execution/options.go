@@ -21,6 +21,9 @@ type Options struct {
 	// set.
 	Device gpu.Device
 	Use    string
+	// GPUs is the number of GPUs of a run that uses one of its own: the first ones in the driver's numbering. 0 means
+	// one, or those that Use names, as "cuda:0,2" or "cuda:all". Device may be a gpu.Group.
+	GPUs int
 	// Alone says that the process uses only the GPU of its runs. The run then makes only this GPU
 	// visible to the driver, by CUDA_VISIBLE_DEVICES, because the driver takes some 0.3 s to start
 	// each visible GPU. It has no effect if the driver has started already.
@@ -97,6 +100,9 @@ const (
 	Host = "host" // the CPU
 	CUDA = "cuda" // the first GPU, or an error if there is none; "cuda:1" is the second
 )
+
+// All after "cuda:" means all GPUs.
+const All = "all"
 
 // WithHost after the name of a device, as in "auto+host", lets lanes of the CPU work together
 // with a GPU.

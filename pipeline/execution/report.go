@@ -358,6 +358,9 @@ type ActivityReport struct {
 	BytesDown   int64         `json:"bytes_down"`
 	CopyingUp   time.Duration `json:"copy_up_ns"`
 	CopyingDown time.Duration `json:"copy_down_ns"`
+	// BytesIn are the bytes that GPUs copied from each other.
+	BytesIn   int64         `json:"bytes_from_peers,omitempty"`
+	CopyingIn time.Duration `json:"copy_from_peers_ns,omitempty"`
 	// Decoding is the time in which the GPU decoded pages.
 	Decoding time.Duration `json:"decode_pages_ns"`
 	// FractionUp and FractionDown are the rates of the copies while they ran, as fractions of the
@@ -375,12 +378,16 @@ type LinkReport struct {
 
 // plus returns the sum of the work of two parts of a run. a may be nil.
 func (a *ActivityReport) plus(b *ActivityReport) *ActivityReport {
-	if a == nil {
+	switch {
+	case a == nil:
 		return b
+	case b == nil:
+		return a
 	}
 	sum := *a
 	sum.Launches, sum.Kernels, sum.Decoding = sum.Launches+b.Launches, sum.Kernels+b.Kernels, sum.Decoding+b.Decoding
 	sum.BytesUp, sum.BytesDown = sum.BytesUp+b.BytesUp, sum.BytesDown+b.BytesDown
+	sum.BytesIn, sum.CopyingIn = sum.BytesIn+b.BytesIn, sum.CopyingIn+b.CopyingIn
 	sum.CopyingUp, sum.CopyingDown = sum.CopyingUp+b.CopyingUp, sum.CopyingDown+b.CopyingDown
 	sum.FractionUp, sum.FractionDown = max(sum.FractionUp, b.FractionUp), max(sum.FractionDown, b.FractionDown)
 	return &sum
@@ -406,6 +413,10 @@ func (a *ActivityReport) String() string {
 	}
 	copied(a.BytesUp, a.CopyingUp, "up", a.FractionUp)
 	copied(a.BytesDown, a.CopyingDown, "down", a.FractionDown)
+	if a.BytesIn > 0 && a.CopyingIn > 0 {
+		fmt.Fprintf(&b, "; %s from other GPUs at %.1f GB/s", humanize.IBytes(uint64(a.BytesIn)),
+			float64(a.BytesIn)/a.CopyingIn.Seconds()/1e9)
+	}
 	return b.String()
 }
 

@@ -3,8 +3,8 @@
 // makes the CUDA device testable on machines without a GPU: slow, but strict about
 // memory, barriers and arguments. It is for tests only.
 //
-// It emulates two GPUs, and shows those that CUDA_VISIBLE_DEVICES names by number. It refuses copies and fills of one
-// GPU's memory on a stream of the other; it does not check kernels for that.
+// It emulates eight GPUs, and shows those that CUDA_VISIBLE_DEVICES names by number. It refuses copies and fills of one
+// GPU's memory on a stream of another, but for copies between peers; it does not check kernels for that.
 //
 // The library exports functions for tests besides the driver API:
 //
@@ -26,7 +26,7 @@
 // threads of a block do not reach, and warp collectives whose lanes do not meet. Memory
 // that nothing was written to is full of 0xCB. It refuses launches as a driver does, by the
 // shared memory and the registers of the compiled kernels, which kernels/resources.txt
-// lists. Copies between page-locked memory and the device are made when something waits
+// lists. Copies between page-locked memory and the device, and between GPUs, are made when something waits
 // for them, so tests see memory that is released or written too early.
 //
 // With GSTREAM_EMULATOR_RACES=1 in the environment kernels run ten times slower. A launch

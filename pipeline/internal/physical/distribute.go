@@ -225,12 +225,21 @@ func (s *Group) keys() []int {
 	return s.Sorted.Keys
 }
 
+// always reports whether there are groups even without rows. A row would belong to each of them.
+func (s *Group) always() bool {
+	return s.Hash != nil && len(s.Hash.Always) > 0 || s.Sorted != nil && len(s.Sorted.Always) > 0
+}
+
 // group distributes a group-by.
 func (d *distributing) group(s *Stage, spec *Group) *Stage {
 	in := s.Inputs[0].Distribution
-	if spec.Sorted != nil || in.Spread == OnFirst || in.Spread == ByHash && subset(in.Keys, spec.Hash.Keys) ||
-		len(spec.Hash.Keys) > 0 && d.wants(s.Rows*leastReduction > s.Inputs[0].Rows) {
-		d.together(s, spec.keys(), spec.Sorted != nil)
+	keys := spec.keys()
+	if spec.always() { // of groups without rows: only one device may return them
+		keys = nil
+	}
+	if spec.Sorted != nil || in.Spread == OnFirst || in.Spread == ByHash && len(keys) > 0 && subset(in.Keys, keys) ||
+		len(keys) > 0 && d.wants(s.Rows*leastReduction > s.Inputs[0].Rows) {
+		d.together(s, keys, spec.Sorted != nil)
 		return s
 	}
 	first, last := *s, *s
@@ -243,7 +252,7 @@ func (d *distributing) group(s *Stage, spec *Group) *Stage {
 	}
 	first.Distribution = Distribution{Spread: Anywhere}
 	last.Spec, last.Inputs = &Group{Hash: merge}, []*Stage{&first}
-	if len(merge.Keys) == 0 {
+	if len(keys) == 0 {
 		exchange(&last, 0, &Exchange{Kind: Gather})
 		last.Distribution = Distribution{}
 		return &last

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,34 +19,81 @@ import (
 // wanted is the device that a run asks for.
 type wanted struct {
 	kind     string // Auto, Host or CUDA
-	ordinal  int    // the number of the GPU
+	numbers  []int  // of the GPUs; nil for the first one, or the first ones of Options.GPUs
+	all      bool   // all GPUs
 	withHost bool   // lanes of the CPU work together with a GPU
 }
 
 // parseDevice returns the device of a name.
 func parseDevice(name string) (wanted, error) {
 	first, withHost := strings.CutSuffix(name, execution.WithHost)
-	kind, number, numbered := strings.Cut(first, ":")
+	kind, list, numbered := strings.Cut(first, ":")
+	w := wanted{kind: kind, withHost: withHost}
 	switch {
 	case name == "":
 		return wanted{kind: execution.Auto}, nil
 	case !numbered && (kind == execution.Auto || kind == execution.CUDA || kind == execution.Host && !withHost):
-		return wanted{kind, 0, withHost}, nil
+		return w, nil
+	case numbered && kind == execution.CUDA && list == execution.All && !withHost:
+		w.all = true
+		return w, nil
 	case numbered && kind == execution.CUDA:
-		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
-			return wanted{execution.CUDA, int(n), withHost}, nil
+		for number := range strings.SplitSeq(list, ",") {
+			n, err := strconv.ParseUint(number, 10, 16)
+			if err != nil || strconv.FormatUint(n, 10) != number || slices.Contains(w.numbers, int(n)) {
+				w.numbers = nil
+				break
+			}
+			w.numbers = append(w.numbers, int(n))
+		}
+		if len(w.numbers) == 1 || len(w.numbers) > 1 && !withHost {
+			return w, nil
 		}
 	}
 	return wanted{},
-		&job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for another GPU than the first, %s:N as "+
-			"in %s:1; %s behind a GPU or %s, as in %s, lets the CPU help", name,
-			execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.WithHost,
-			execution.Auto, execution.Auto+execution.WithHost)}
+		&job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for other GPUs than the first, %s:N as "+
+			"in %s:1, several as in %s:0,2, or %s:%s; %s behind one GPU or %s, as in %s, lets the CPU help", name,
+			execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.CUDA,
+			execution.CUDA, execution.All, execution.WithHost, execution.Auto, execution.Auto+execution.WithHost)}
 }
 
-// gpu returns the options by which the GPU of a run is opened.
-func (w wanted) gpu(opt execution.Options) cuda.Options {
-	return cuda.Options{Ordinal: w.ordinal, Alone: opt.Alone, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory,
+// gpus returns the numbers of the GPUs of a run, at least one.
+func (w wanted) gpus(opt execution.Options) ([]int, error) {
+	n := max(opt.GPUs, 1)
+	switch {
+	case opt.GPUs < 0 || opt.GPUs > cuda.MostGPUs:
+		return nil, fmt.Errorf("%d GPUs: must be from 1 to %d", opt.GPUs, cuda.MostGPUs)
+	case opt.GPUs > 0 && (w.numbers != nil || w.all):
+		return nil, fmt.Errorf("%d GPUs of the device %s: name the GPUs, or give their number, but not both", opt.GPUs,
+			opt.Use)
+	case opt.GPUs > 1 && w.withHost:
+		return nil, fmt.Errorf("%d GPUs of the device %s: the CPU helps only one GPU", opt.GPUs, opt.Use)
+	case w.numbers != nil:
+		return w.numbers, nil
+	case w.all:
+		census, err := cuda.Look("")
+		if err != nil {
+			return nil, err
+		}
+		if n = census.Visible; !census.Counted {
+			if n, err = cuda.Count(""); err != nil {
+				return nil, err
+			}
+		}
+		if n == 0 {
+			return nil, fmt.Errorf("device %s: this process sees no GPU", opt.Use)
+		}
+	}
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers, nil
+}
+
+// optionsOf returns the options by which the GPUs of a run are opened.
+func optionsOf(opt execution.Options) cuda.Options {
+	return cuda.Options{Alone: opt.Alone, Memory: opt.DeviceMemory, HostMemory: opt.HostMemory,
 		StrideBytes: opt.StrideSize, Ahead: true}
 }
 
@@ -86,9 +134,12 @@ func OpenDevice(opt execution.Options) (gpu.Device, error) {
 		return nil, err
 	}
 	if want.kind != execution.Host {
-		d, err := gpus.take(want.gpu(opt))
+		numbers, err := want.gpus(opt)
 		if err == nil {
-			return d, nil
+			var d gpu.Device
+			if d, err = gpus.take(optionsOf(opt), numbers); err == nil {
+				return d, nil
+			}
 		}
 		noDriver := errors.Is(err, cuda.ErrNoDriver)
 		if want.kind == execution.CUDA {

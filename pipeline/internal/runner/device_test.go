@@ -11,12 +11,15 @@ import (
 )
 
 func TestDevicesHaveNames(t *testing.T) {
-	for name, want := range map[string]string{"": "auto 0", "auto": "auto 0", "host": "host 0", "cuda": "cuda 0",
-		"cuda:0": "cuda 0", "cuda:1": "cuda 1", "cuda:12": "cuda 12",
-		"auto+host": "auto 0 with host", "cuda+host": "cuda 0 with host", "cuda:1+host": "cuda 1 with host"} {
+	for name, want := range map[string]string{"": "auto []", "auto": "auto []", "host": "host []", "cuda": "cuda []",
+		"cuda:0": "cuda [0]", "cuda:1": "cuda [1]", "cuda:12": "cuda [12]", "cuda:2,0": "cuda [2 0]", "cuda:all": "cuda [] all",
+		"auto+host": "auto [] with host", "cuda+host": "cuda [] with host", "cuda:1+host": "cuda [1] with host"} {
 		w, err := parseDevice(name)
 		require.NoError(t, err)
-		got := fmt.Sprint(w.kind, " ", w.ordinal)
+		got := fmt.Sprint(w.kind, " ", w.numbers)
+		if w.all {
+			got += " all"
+		}
 		if w.withHost {
 			got += " with host"
 		}
@@ -24,7 +27,7 @@ func TestDevicesHaveNames(t *testing.T) {
 	}
 	for _, name := range []string{"tpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda:01", "cuda:1 ",
 		"cuda:70000", "cuda:1:2", "host:0", "auto:1", ":1", "host+host", "+host", "auto+", "auto+cuda", "cuda+host:1",
-		"cuda+host+host", "host+cuda"} {
+		"cuda+host+host", "host+cuda", "cuda:0,", "cuda:0,0", "cuda:0,1+host", "cuda:all+host", "cuda:all,1", "host:all"} {
 		err := CheckDevice(name)
 		require.ErrorIs(t, err, job.ErrInvalid, name)
 		require.ErrorContains(t, err, "device "+name+": must be auto, host, cuda or", name)

@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,18 +19,34 @@ const idleTime = 10 * time.Second
 // of a second, and its page-locked memory and its loaded kernels go with it. A run takes a GPU out,
 // so that two runs never share its budgets.
 type idleGPUs struct {
-	open func(cuda.Options) (*cuda.Device, error)
+	open func(cuda.Options, []int) (openGPU, error)
 	keep time.Duration
 
 	mu   sync.Mutex
-	gpus map[int]*idleGPU // by number
+	idle []*idleGPU
 }
 
-// idleGPU is a GPU that no run uses.
+// openGPU is a GPU, or a group of them.
+type openGPU interface {
+	gpu.Device
+	Works() bool
+}
+
+// openGPUs opens GPUs by their numbers.
+func openGPUs(opt cuda.Options, numbers []int) (openGPU, error) {
+	if len(numbers) == 1 {
+		opt.Ordinal = numbers[0]
+		return cuda.Open(opt)
+	}
+	return cuda.OpenGroup(opt, numbers)
+}
+
+// idleGPU is a GPU, or a group, that no run uses.
 type idleGPU struct {
-	device *cuda.Device
-	sizes  gpuSizes
-	expiry *time.Timer
+	device  openGPU
+	numbers []int
+	sizes   gpuSizes
+	expiry  *time.Timer
 }
 
 // gpuSizes are the options by which open GPUs differ.
@@ -38,67 +55,67 @@ type gpuSizes struct{ device, host, stride int64 }
 func sizesOf(o cuda.Options) gpuSizes { return gpuSizes{o.Memory, o.HostMemory, o.StrideBytes} }
 
 // gpus are the GPUs of the process.
-var gpus = &idleGPUs{open: cuda.Open, keep: idleTime}
+var gpus = &idleGPUs{open: openGPUs, keep: idleTime}
 
-// take returns an open GPU with these sizes, or opens it. An idle one with other sizes is
-// closed first, as it has memory.
-func (g *idleGPUs) take(opt cuda.Options) (*cuda.Device, error) {
-	if idle := g.remove(opt.Ordinal); idle != nil {
-		if idle.sizes == sizesOf(opt) {
-			return idle.device, nil
+// take returns the open GPUs of some numbers with these sizes, or opens them. Idle ones with other sizes, and groups
+// that have some of them, are closed first, as they have memory.
+func (g *idleGPUs) take(opt cuda.Options, numbers []int) (openGPU, error) {
+	var found openGPU
+	for _, idle := range g.remove(numbers) {
+		if slices.Equal(idle.numbers, numbers) && idle.sizes == sizesOf(opt) {
+			found = idle.device
+			continue
 		}
 		warnOfClose(idle.device.Close())
 	}
-	return g.open(opt)
+	if found != nil {
+		return found, nil
+	}
+	return g.open(opt, numbers)
 }
 
-// remove takes an idle GPU out, and returns nil if there is none.
-func (g *idleGPUs) remove(number int) *idleGPU {
+// remove takes the idle GPUs out that have one of some numbers, or all without numbers.
+func (g *idleGPUs) remove(numbers []int) (out []*idleGPU) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	idle := g.gpus[number]
-	if idle == nil || !idle.expiry.Stop() {
-		return nil // or it is being closed
-	}
-	delete(g.gpus, number)
-	return idle
+	g.idle = slices.DeleteFunc(g.idle, func(idle *idleGPU) bool {
+		has := numbers == nil || slices.ContainsFunc(idle.numbers, func(n int) bool { return slices.Contains(numbers, n) })
+		if !has || !idle.expiry.Stop() { // or it is being closed
+			return false
+		}
+		out = append(out, idle)
+		return true
+	})
+	return out
 }
 
-// put keeps a GPU for the next run, or closes it if it failed or there is one already.
-func (g *idleGPUs) put(device *cuda.Device, opt cuda.Options) error {
+// put keeps GPUs for the next run, or closes them if one failed or there is one already.
+func (g *idleGPUs) put(device openGPU, opt cuda.Options, numbers []int) error {
 	g.mu.Lock()
-	if !device.Works() || g.gpus[opt.Ordinal] != nil {
+	taken := slices.ContainsFunc(g.idle, func(idle *idleGPU) bool {
+		return slices.ContainsFunc(numbers, func(n int) bool { return slices.Contains(idle.numbers, n) })
+	})
+	if taken || !device.Works() {
 		g.mu.Unlock()
 		return device.Close()
 	}
 	defer g.mu.Unlock()
-	idle := &idleGPU{device: device, sizes: sizesOf(opt)}
+	idle := &idleGPU{device: device, numbers: numbers, sizes: sizesOf(opt)}
 	idle.expiry = time.AfterFunc(g.keep, func() {
 		warnOfClose(device.Close())
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.gpus, opt.Ordinal)
+		g.idle = slices.DeleteFunc(g.idle, func(x *idleGPU) bool { return x == idle })
 	})
-	if g.gpus == nil {
-		g.gpus = map[int]*idleGPU{}
-	}
-	g.gpus[opt.Ordinal] = idle
+	g.idle = append(g.idle, idle)
 	return nil
 }
 
 // close closes all idle GPUs.
 func (g *idleGPUs) close() error {
-	g.mu.Lock()
-	var numbers []int
-	for number := range g.gpus {
-		numbers = append(numbers, number)
-	}
-	g.mu.Unlock()
 	var errs []error
-	for _, number := range numbers {
-		if idle := g.remove(number); idle != nil {
-			errs = append(errs, idle.device.Close())
-		}
+	for _, idle := range g.remove(nil) {
+		errs = append(errs, idle.device.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -115,13 +132,19 @@ func CloseIdle() error { return gpus.close() }
 
 // keepOrClose ends a run's use of its own device. whole says that nothing leaks.
 func keepOrClose(d gpu.Device, opt execution.Options, whole bool) error {
-	c, ok := d.(*cuda.Device)
+	open, ok := d.(openGPU)
 	if !ok || !whole {
 		return d.Close()
 	}
-	want, err := parseDevice(opt.Use)
-	if err != nil {
-		return errors.Join(err, d.Close())
+	return gpus.put(open, optionsOf(opt), numbersOf(d))
+}
+
+// numbersOf returns the numbers of open GPUs.
+func numbersOf(d gpu.Device) (numbers []int) {
+	for _, each := range gpu.DevicesOf(d) {
+		if c, ok := each.(*cuda.Device); ok {
+			numbers = append(numbers, c.Ordinal())
+		}
 	}
-	return gpus.put(c, want.gpu(opt))
+	return numbers
 }

@@ -37,9 +37,9 @@ func countGPUs(t *testing.T) *counted {
 		return nil
 	}
 	before := gpus
-	gpus = &idleGPUs{keep: time.Hour, open: func(o cuda.Options) (*cuda.Device, error) {
+	gpus = &idleGPUs{keep: time.Hour, open: func(o cuda.Options, numbers []int) (openGPU, error) {
 		o.Library, o.Fault = library, count
-		return cuda.Open(o)
+		return openGPUs(o, numbers)
 	}}
 	t.Cleanup(func() {
 		require.NoError(t, CloseIdle())
@@ -161,7 +161,7 @@ func TestAnIdleGPUIsClosedAfterAWhileOrWhenItFailed(t *testing.T) {
 	require.NoError(t, keepOrClose(d, opt, true), "it has not started")
 	gpus.mu.Lock()
 	defer gpus.mu.Unlock()
-	require.Empty(t, gpus.gpus)
+	require.Empty(t, gpus.idle)
 }
 
 // A GPU takes a fifth of a second to start. Meanwhile scans decode. Here the GPU does not start before a scan begins.

@@ -16,7 +16,7 @@ func newActivityReport(a gpu.Activity, link *execution.LinkReport) *execution.Ac
 		return nil
 	}
 	out := &execution.ActivityReport{Launches: a.Launches, Kernels: a.Busy, BytesUp: a.BytesUp, BytesDown: a.BytesDown,
-		CopyingUp: a.Up, CopyingDown: a.Down, Decoding: a.Decode}
+		CopyingUp: a.Up, CopyingDown: a.Down, Decoding: a.Decode, BytesIn: a.BytesIn, CopyingIn: a.In}
 	if link != nil {
 		out.FractionUp = fraction(a.BytesUp, a.Up, link.Up)
 		out.FractionDown = fraction(a.BytesDown, a.Down, link.Down)

@@ -17,7 +17,7 @@ using namespace emulator;
 namespace {
 
 constexpr size_t page = 4096, guard = 64 << 10; // inaccessible bytes around an allocation
-constexpr int gpus = 2;    // of the machine
+constexpr int gpus = 8;    // of the machine
 constexpr size_t device_memory = size_t(16) << 30; // of each GPU
 constexpr size_t granularity = 2 << 20; // of mapped memory
 
@@ -39,6 +39,8 @@ struct Copy {
     char* host;
     size_t size;
     bool up;
+    Address peer = 0; // memory of another GPU, from which the copy is made instead
+    int peer_gpu = 0;
 };
 
 // Stream counts the copies that were queued on it, and the copies that were made.
@@ -262,6 +264,7 @@ bool is_stream(void* s) { return reinterpret_cast<uintptr_t>(s) <= 2 || (streams
 
 int copy_up(Address to, const void* from, size_t n);
 int copy_down(void* to, Address from, size_t n);
+int copy_peer(Address to, Address from, int gpu, size_t n);
 
 // catch_up makes the first copies of a stream, up to the given number. A copy of memory
 // that was freed in the meantime breaks the context.
@@ -272,7 +275,7 @@ int catch_up(void* stream, uint64_t number = UINT64_MAX) {
         Copy c = s->waiting.front();
         s->waiting.pop_front();
         acting = s->gpu;
-        if (c.up ? copy_up(c.device, c.host, c.size) : copy_down(c.host, c.device, c.size)) sticky = IllegalAddress;
+        if (c.peer ? copy_peer(c.device, c.peer, c.peer_gpu, c.size) : c.up ? copy_up(c.device, c.host, c.size) : copy_down(c.host, c.device, c.size)) sticky = IllegalAddress;
         acting = -1;
     }
     return sticky;
@@ -335,6 +338,20 @@ int copy_down(void* to, Address from, size_t n) {
     if (on_device(at(reinterpret_cast<Address>(to)))) return fail(InvalidValue, "copy down to device memory");
     if (!shadow::all_written(from, n)) return fail(sticky = IllegalAddress, "copy down of memory that nothing was written to");
     memcpy(to, reinterpret_cast<void*>(from), n);
+    return Success;
+}
+
+// copy_peer copies from the memory of another GPU.
+int copy_peer(Address to, Address from, int gpu, size_t n) {
+    if (n == 0) return Success;
+    CHECK(in_device("copy to", to, n), InvalidValue);
+    int here = acting;
+    acting = gpu;
+    bool there = in_device("copy from a peer", from, n);
+    acting = here;
+    CHECK(there, InvalidValue);
+    memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n);
+    shadow::copied(to, from, n);
     return Success;
 }
 
@@ -686,6 +703,27 @@ int cuMemPoolGetAttribute(void* pool, int attribute, void* value) {
     return Success;
 }
 
+// AccessDescription is CUmemAccessDesc: a kind of location, its number, and 3 for reading and writing.
+struct AccessDescription {
+    int kind, number, flags;
+};
+
+int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+    FREE
+    CHECK(can, InvalidValue);
+    CHECK(is_gpu(device) && is_gpu(peer), InvalidDevice);
+    *can = device != peer;
+    return Success;
+}
+
+int cuMemPoolSetAccess(void* pool, const AccessDescription* to, size_t count) {
+    API
+    CHECK(pools.count(pool), InvalidHandle);
+    CHECK(to && count > 0 && to->kind == 1 && to->flags == 3, InvalidValue);
+    CHECK(is_gpu(to->number), InvalidDevice);
+    return Success;
+}
+
 int cuMemPoolTrimTo(void* pool, size_t) {
     API
     CHECK(pools.count(pool), InvalidHandle);
@@ -784,6 +822,20 @@ int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t n, void* stream) {
     CHECK(is_stream(stream), InvalidHandle);
     if (int code = catch_up(stream)) return code;
     return copy_within(to, from, n);
+}
+
+// cuMemcpyPeerAsync is made when something waits for it, like copies from and to the host.
+int cuMemcpyPeerAsync(Address to, void* to_context, Address from, void* from_context, size_t n, void* stream) {
+    API
+    CHECK(is_stream(stream) && streams.count(stream), InvalidHandle);
+    int gpu = context_of(from_context);
+    CHECK(gpu >= 0 && context_of(to_context) == current(), InvalidContext);
+    if (n == 0) return Success;
+    CHECK(in_device("copy to", to, n), InvalidValue);
+    auto s = static_cast<Stream*>(stream);
+    s->waiting.push_back({to, nullptr, n, true, from, gpu});
+    s->put++;
+    return Success;
 }
 
 // CopyAttributes is CUmemcpyAttributes.

@@ -1,0 +1,130 @@
+package cuda
+
+import (
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// Group is several GPUs of one machine. They share page-locked memory and its budget, and a queue of one of them copies
+// strides from the memory of the others.
+type Group struct {
+	*gpu.Group
+	devices []*Device
+}
+
+// MostGPUs bounds the GPUs of a group.
+const MostGPUs = 64
+
+// OpenGroup opens GPUs as a group, by their numbers. Options apply to each of them, except HostMemory, which is for all.
+func OpenGroup(opt Options, ordinals []int) (*Group, error) {
+	all, err := open(opt, ordinals)
+	if err != nil {
+		return nil, err
+	}
+	var members []gpu.Device
+	for _, d := range all {
+		members = append(members, d)
+	}
+	return &Group{gpu.NewGroup(members), all}, nil
+}
+
+// Works reports whether all GPUs have started and no failure has broken one.
+func (g *Group) Works() bool {
+	return !slices.ContainsFunc(g.devices, func(d *Device) bool { return !d.Works() })
+}
+
+// closeAll closes GPUs, the first one last because it has their page-locked memory.
+func closeAll(all []*Device) {
+	for _, d := range slices.Backward(all) {
+		_ = d.Close()
+	}
+}
+
+// receive starts the copies of a stride from the memory of another GPU of the group. They wait for the kernels that
+// produced the stride. It is released once they have finished. All copies to a GPU are on one stream, so that one peer
+// sends at a time: several at once are slower.
+func (q *queue) receive(l *gpu.Lease, s *gpu.Stride, home *gpu.Budget) (*gpu.Stride, arrival, error) {
+	d := q.dev
+	i := slices.IndexFunc(d.peers, func(p *Device) bool { return p.budget == home })
+	if i < 0 {
+		return nil, arrival{}, q.fail("copy a stride", gpu.CheckHostMemory(s.Cols, nil))
+	}
+	peer := d.peers[i]
+	d.reach(peer)
+	t := &transfer{q: q, lease: l, name: "copy from " + peer.id()}
+	copyOf := func(b *gpu.Buffer, n int64) *gpu.Buffer { return t.copyFrom(peer, b, n) }
+	d.receiving.Lock()
+	defer d.receiving.Unlock()
+	t.fail(d.followKernelsOf(peer, d.in, s.Ready))
+	t.begin(d.in)
+	cols := make([]gpu.Column, len(s.Cols))
+	for k, c := range s.Cols {
+		cols[k] = t.column(k+(i+1)*len(s.Cols), c, q.upDicts, copyOf) // each peer has dictionaries of its own
+	}
+	t.finish(d.in)
+	var copied event
+	if t.err == nil {
+		var err error
+		copied, err = d.record(d.in)
+		t.fail(err)
+	}
+	if t.err != nil {
+		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.in)) // copies may still be running
+		gpu.ReleaseColumns(cols)
+		t.settle(q.upDicts)
+		d.recycle(t.start, t.stop)
+		return nil, arrival{}, q.fail("copy a stride from "+peer.id(), t.err)
+	}
+	t.settle(q.upDicts)
+	d.trace.moved(t, laneIn, s.Release)
+	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, arrival{copied, l, nil}, nil
+}
+
+// copyFrom copies n bytes of a buffer of another GPU. The buffer may also be in host memory.
+func (t *transfer) copyFrom(peer *Device, b *gpu.Buffer, n int64) *gpu.Buffer {
+	d := t.q.dev
+	if n = min(n, b.Size()); t.err != nil || n == 0 {
+		return nil
+	}
+	out, err := t.lease.AllocFrom(streamPool{d.pool, d.in}, n)
+	if err != nil {
+		t.fail(err)
+		return nil
+	}
+	if src := b.Bytes(); src != nil {
+		t.fail(d.pinned.eachLocked(t.lease, uintptr(unsafe.Pointer(unsafe.SliceData(src))), n,
+			func(at uintptr, part int64, _ bool) error {
+				from := at - uintptr(unsafe.Pointer(unsafe.SliceData(src)))
+				return d.ctx.do(cuMemcpyHtoDAsync, out.Addr()+from, at, uintptr(part), uintptr(d.in))
+			}))
+		runtime.KeepAlive(src)
+	} else {
+		t.fail(d.ctx.do(cuMemcpyPeerAsync, out.Addr(), d.ctx.handle, b.Addr(), peer.ctx.handle, uintptr(n),
+			uintptr(d.in)))
+	}
+	t.bytes += n
+	return out
+}
+
+// reach lets the device access the memory of a peer, once. Without access, the driver copies through host memory.
+func (d *Device) reach(peer *Device) {
+	once, _ := d.reached.LoadOrStore(peer, new(sync.Once))
+	once.(*sync.Once).Do(func() {
+		var can int32
+		err := d.ctx.do(cuDeviceCanAccessPeer, uintptr(unsafe.Pointer(&can)), uintptr(d.props.ordinal),
+			uintptr(peer.props.ordinal))
+		if err == nil && can != 0 {
+			access := accessDesc{location: location{locationDevice, int32(d.props.ordinal)}, flags: 3}
+			err = peer.ctx.do(cuMemPoolSetAccess, peer.pool.handle, uintptr(unsafe.Pointer(&access)), 1)
+		}
+		if err != nil || can == 0 {
+			slog.Warn("a GPU has no access to the memory of another one, so rows go through host memory, which is slower",
+				"gpu", d.id(), "peer", peer.id(), "error", err)
+		}
+	})
+}
