@@ -55,7 +55,9 @@ func (l *Lease) Activity() Activity {
 
 // Span is one interval of a device's work.
 type Span struct {
-	Lane  string // "set up" of the device and its memory, "copy up", "decode pages", "kernels", "copy down" or "copy from peers"
+	// Lane is "set up" of the device and its memory, "copy up", "decode pages", "kernels", "copy down" or "copy from
+	// peers".
+	Lane  string
 	Stage string // name of the lease
 	Name  string // the primitive, or a part of it such as "partition, move"
 	// Start and End count from the start of the device's clock, which runs once the

@@ -1024,7 +1024,8 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	}
 	dev := someHosts(d.t, r, stride)
 	defer func() { require.NoError(d.t, dev.Close()) }()
-	report, err := b.Run(context.Background(), RunOptions{Device: dev, Exchanges: someExchanges(r), Threads: 1 + r.IntN(3),
+	report, err := b.Run(context.Background(), RunOptions{Device: dev, Exchanges: someExchanges(r),
+		Threads:  1 + r.IntN(3),
 		SpillDir: d.t.TempDir(), SpillAlways: always})
 	if err == nil {
 		for _, s := range report.Stages {

@@ -81,7 +81,8 @@ func TestPeersCopyFromEachOther(t *testing.T) {
 		values(text, func(i int) gpu.Scalar { return gpu.StringScalar(strings.Repeat(fmt.Sprint(i), i%5)) }),
 		values(gpu.Of(gpu.Bool), func(i int) gpu.Scalar { return gpu.BoolScalar(i%3 == 0) }),
 	}
-	dictionary := &gpu.Dictionary{Values: gpu.ColumnOf(text, []gpu.Scalar{gpu.StringScalar("a"), gpu.StringScalar("bc")})}
+	dictionary := &gpu.Dictionary{Values: gpu.ColumnOf(text,
+		[]gpu.Scalar{gpu.StringScalar("a"), gpu.StringScalar("bc")})}
 	codes := make([]gpu.Scalar, rows)
 	for i := range codes {
 		codes[i] = gpu.IntScalar(gpu.Of(gpu.Int32), int64(i%2))

@@ -20,7 +20,8 @@ type Group struct {
 // MostGPUs bounds the GPUs of a group.
 const MostGPUs = 64
 
-// OpenGroup opens GPUs as a group, by their numbers. Options apply to each of them, except HostMemory, which is for all.
+// OpenGroup opens GPUs as a group, by their numbers. Options apply to each of them, except HostMemory, which is for all
+// together.
 func OpenGroup(opt Options, ordinals []int) (*Group, error) {
 	all, err := open(opt, ordinals)
 	if err != nil {
@@ -123,7 +124,7 @@ func (d *Device) reach(peer *Device) {
 			err = peer.ctx.do(cuMemPoolSetAccess, peer.pool.handle, uintptr(unsafe.Pointer(&access)), 1)
 		}
 		if err != nil || can == 0 {
-			slog.Warn("a GPU has no access to the memory of another one, so rows go through host memory, which is slower",
+			slog.Warn("a GPU has no access to the memory of another one: rows go through host memory, which is slower",
 				"gpu", d.id(), "peer", peer.id(), "error", err)
 		}
 	})

@@ -62,10 +62,10 @@ type Options struct {
 	// it is free, and the GPU takes it back when it has nothing else to do; with HostTakesAll the
 	// lanes take all that they can before the GPU takes any.
 	HostTakes string
-	// Exchanges says how a run on several devices brings rows together: a build side goes to all devices, or both sides
-	// of a join by their keys, and groups before or after they are aggregated, whichever moves fewer bytes by the plan's
-	// estimates (Auto, the default). For tests rows are exchanged by keys wherever that is possible (Always), or
-	// nowhere if another way is possible (Never).
+	// Exchanges says how a run on several devices brings rows together: a build side goes to all devices, or both
+	// sides of a join go where their keys belong, and rows are exchanged before or after they are aggregated, whichever
+	// moves fewer bytes by the plan's estimates (Auto, the default). For tests rows are exchanged by keys wherever
+	// that is possible (Always), or nowhere if another way is possible (Never).
 	Exchanges string
 	// Timeline records the spans of work in Report.Spans.
 	Timeline bool

@@ -6,18 +6,17 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/join"
-	"github.com/gstream/gstream/pipeline/execution"
 )
 
-// alwaysBroadcast is the bytes of a build side up to which it is sent to all devices whatever the probe side is, because
+// alwaysBroadcast is the bytes of a build side up to which it goes to all devices whatever the probe side is, since
 // the probe side then stays where it is and keeps its order.
 const alwaysBroadcast = 64 << 20
 
 // leastReduction is the number of input rows per group from which a group-by aggregates before its rows are exchanged.
 const leastReduction = 2
 
-// Distribute returns a plan for several devices that gives the same rows. Scans are shared by the devices, stride by
-// stride, and stages above them run on all of them. An Exchange moves rows where a stage needs rows that belong
+// Distribute returns a plan for several devices that gives the same rows. The devices share scans, stride by stride,
+// and the stages above them run on all devices. An Exchange moves rows where a stage needs rows that belong
 // together on one device:
 //
 //   - A join sends its build side to all devices, or both sides to the device that the hash of their keys selects,
@@ -25,14 +24,12 @@ const leastReduction = 2
 //   - A group-by aggregates on each device, exchanges its groups by the hash of their keys, and merges them. It
 //     exchanges the rows themselves if there are nearly as many groups.
 //   - Window functions and aggregates that depend on the order of rows exchange rows by their keys.
-//   - Sorts and limits gather the rows. A top-k is computed on each device first, unless rows with equal keys have an
-//     order.
+//   - Sorts and limits gather the rows. A top-k is computed on each device first, unless rows with equal keys have
+//     an order.
 //
-// Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first device.
-//
-// For tests, exchanges says that joins and group-bys exchange rows by their keys wherever they can (execution.Always), or
-// only where there is no other way (execution.Never).
-func (p *Plan) Distribute(devices int, exchanges string) *Plan {
+// Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first
+// device.
+func (p *Plan) Distribute(devices int, exchanges Exchanges) *Plan {
 	recursive := false
 	p.Visit(func(s *Stage) {
 		_, loop := s.Spec.(*Recursive)
@@ -73,10 +70,20 @@ func (s *Stage) probes(scan *Stage) bool {
 	return false
 }
 
+// Exchanges says where joins and group-bys exchange rows by their keys.
+type Exchanges uint8
+
+// The values of Exchanges. All but the first are for tests.
+const (
+	ExchangesThatPay Exchanges = iota
+	ExchangesAlways            // wherever that is possible
+	ExchangesNever             // only where there is no other way
+)
+
 // distributing distributes one plan.
 type distributing struct {
 	devices   float64
-	exchanges string
+	exchanges Exchanges
 	stages    map[*Stage]*Stage // of the old plan, in the new one
 }
 
@@ -211,8 +218,8 @@ func (d *distributing) together(s *Stage, keys []int, ordered bool) {
 	}
 }
 
-// subset reports whether all of some columns are among others. Rows that are placed by the hash of some keys are together
-// for groups by more keys.
+// subset reports whether all of some columns are among others. Rows that are placed by the hash of some keys are
+// together for groups by more keys.
 func subset(of, columns []int) bool {
 	return !slices.ContainsFunc(of, func(c int) bool { return !slices.Contains(columns, c) })
 }
@@ -296,7 +303,7 @@ func (d *distributing) broadcasts(probe, build *Stage) bool {
 
 // wants reports whether rows are exchanged by their keys: if it pays, or as a test says.
 func (d *distributing) wants(pays bool) bool {
-	return d.exchanges == execution.Always || pays && d.exchanges != execution.Never
+	return d.exchanges == ExchangesAlways || pays && d.exchanges != ExchangesNever
 }
 
 // repartition sends both sides of a join to the device that the hash of their keys selects, unless they are already
@@ -337,7 +344,7 @@ func (d *distributing) repartition(s *Stage, spec join.Spec) {
 		}
 	}
 	s.Distribution = Distribution{Spread: Anywhere}
-	// Rows of pairs are placed by the keys of both sides. Without a match, the columns of the other side are null.
+	// Pairs are placed by the keys of both sides. Of a row without a match, the columns of the other side are null.
 	at := func(keys, out []int, offset int) []int {
 		found := make([]int, len(by))
 		for i, k := range by {

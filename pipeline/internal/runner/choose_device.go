@@ -133,8 +133,8 @@ func (w *work) add(s *physical.Stage) {
 		}
 	case *physical.Window:
 		w.sorted += s.Rows * columns
-	case *physical.Limit, *physical.Union, *physical.Exchange, *physical.Materialize, *physical.Materialized, *physical.Values,
-		*physical.Working:
+	case *physical.Limit, *physical.Union, *physical.Exchange, *physical.Materialize, *physical.Materialized,
+		*physical.Values, *physical.Working:
 	case *physical.Recursive:
 		w.grouped += s.Rows
 	case *physical.Filter, *physical.Join, *physical.Expand, *physical.Unnest:

@@ -11,9 +11,9 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// exchange moves the rows of a stage between the runs of the devices. Each run that has rows has a sender, a goroutine
-// that takes the strides of the stage and decides to which devices their rows go. Each run that wants rows has an inbox,
-// from which it copies them to its device. Rows that stay on a device are not copied.
+// exchange moves the rows of a stage between the runs of the devices. Each run that has rows has a sender: a goroutine
+// that takes the strides of the stage and decides to which devices their rows go. Each run that wants rows has an
+// inbox, from which it copies them to its device. Rows that stay on a device are not copied.
 //
 // The exchange begins when the first receiver starts, and ends with the last. What is in flight is bounded: a sender
 // waits while the inbox has inboxDepth strides of it. Receivers of an ordered exchange take the stride that comes first

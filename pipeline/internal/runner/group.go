@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
@@ -22,8 +23,11 @@ func (r *run) spread() {
 	if len(devices) < 2 {
 		return
 	}
-	r.plan = r.plan.Distribute(len(devices), r.opt.Exchanges)
-	g := &group{scans: map[*physical.Stage]*sharedScan{}, exchanges: map[*physical.Stage]*exchange{}, seed: rand.Uint64()}
+	exchanges := map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
+		execution.Never: physical.ExchangesNever}[r.opt.Exchanges]
+	r.plan = r.plan.Distribute(len(devices), exchanges)
+	g := &group{scans: map[*physical.Stage]*sharedScan{}, exchanges: map[*physical.Stage]*exchange{},
+		seed: rand.Uint64()}
 	r.device, r.group = devices[0], g
 	g.runs = []*run{r}
 	for i, d := range devices[1:] {

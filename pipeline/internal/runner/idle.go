@@ -79,8 +79,8 @@ func (g *idleGPUs) remove(numbers []int) (out []*idleGPU) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.idle = slices.DeleteFunc(g.idle, func(idle *idleGPU) bool {
-		has := numbers == nil || slices.ContainsFunc(idle.numbers, func(n int) bool { return slices.Contains(numbers, n) })
-		if !has || !idle.expiry.Stop() { // or it is being closed
+		among := func(n int) bool { return slices.Contains(numbers, n) }
+		if numbers != nil && !slices.ContainsFunc(idle.numbers, among) || !idle.expiry.Stop() { // or it is being closed
 			return false
 		}
 		out = append(out, idle)

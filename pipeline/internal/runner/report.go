@@ -149,7 +149,8 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 	}
 	if o.shares[byDevice].items.Load()+o.shares[byCPU].items.Load() == 0 {
 		if r.group != nil {
-			return []execution.Share{{Device: r.device.Known().ID, RowsOut: o.rowsOut.Load(), Busy: time.Duration(o.busy.Load())}}
+			return []execution.Share{{Device: r.device.Known().ID, RowsOut: o.rowsOut.Load(),
+				Busy: time.Duration(o.busy.Load())}}
 		}
 		return nil
 	}
