@@ -177,8 +177,12 @@ func (r *Report) String() string {
 		}
 	}
 	for _, s := range r.Stages {
-		if len(s.Shares) > 1 {
-			fmt.Fprintf(&b, "%s (%s) shared: %v; %v\n", s.Step, s.Kind, s.Shares[0], s.Shares[1])
+		if len(s.Shares) > 1 && slices.ContainsFunc(s.Shares, func(x Share) bool { return x.Partitions > 0 }) {
+			var shares []string
+			for _, x := range s.Shares {
+				shares = append(shares, x.String())
+			}
+			fmt.Fprintf(&b, "%s (%s) shared: %s\n", s.Step, s.Kind, strings.Join(shares, "; "))
 		}
 	}
 	for _, e := range r.Expectations {

@@ -29,7 +29,8 @@ const leastReduction = 2
 //
 // Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first
 // device.
-func (p *Plan) Distribute(devices int, exchanges Exchanges) *Plan {
+// The rows of an output come from all devices, or with gathered set from the first one.
+func (p *Plan) Distribute(devices int, gathered bool, exchanges Exchanges) *Plan {
 	recursive := false
 	p.Visit(func(s *Stage) {
 		_, loop := s.Spec.(*Recursive)
@@ -41,7 +42,9 @@ func (p *Plan) Distribute(devices int, exchanges Exchanges) *Plan {
 	d := &distributing{devices: float64(devices), exchanges: exchanges, stages: map[*Stage]*Stage{}}
 	out := &Plan{Name: p.Name}
 	for _, o := range p.Outputs {
-		o.Root = d.stage(o.Root)
+		if o.Root = d.stage(o.Root); gathered {
+			o.Root = gather(o.Root)
+		}
 		out.Outputs = append(out.Outputs, o)
 	}
 	for _, s := range d.stages {
@@ -186,12 +189,20 @@ func exchange(s *Stage, input int, spec *Exchange) {
 	s.Inputs[input] = x
 }
 
+// gather returns a stage with the rows of a stage, in order, on the first device.
+func gather(s *Stage) *Stage {
+	if s.Distribution.Spread == OnFirst {
+		return s
+	}
+	reader := &Stage{Inputs: []*Stage{s}}
+	exchange(reader, 0, &Exchange{Kind: Gather, Ordered: true})
+	return reader.Inputs[0]
+}
+
 // gather makes a stage have all rows of an input, in order, on the first device, where the stage then is.
 func (d *distributing) gather(s *Stage, input int) {
-	if s.Inputs[input].Distribution.Spread != OnFirst {
-		exchange(s, input, &Exchange{Kind: Gather, Ordered: true})
-	}
-	s.Distribution = Distribution{Ordered: true}
+	s.Inputs[input] = gather(s.Inputs[input])
+	s.Distribution = Distribution{}
 }
 
 // together makes a stage have all rows with equal keys on one device. It runs on the first device if there is no key.

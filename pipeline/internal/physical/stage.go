@@ -64,7 +64,7 @@ type Stage struct {
 	Cost     float64 // estimated time of a row of the first input on a CPU core, in nanoseconds
 
 	// Distribution says on which devices the rows are, in a plan for several devices.
-	Distribution Distribution
+	Distribution Distribution `json:",omitzero"`
 
 	// From tells for each column from which column of the first input it comes unchanged, or
 	// -1. It is nil if rows of that input cannot be left out without a change of other rows.

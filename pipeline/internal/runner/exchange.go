@@ -106,9 +106,9 @@ func (x *exchange) start() {
 				continue
 			}
 			x.sending.Go(func() {
-				err := x.send(i, f)
-				if err != nil && context.Cause(x.ctx) == nil {
-					x.runs[i].cancel(err)
+				_ = x.send(i, f)               // the error has ended the run
+				for _, in := range x.inboxes { // after the error, or receivers would take it for the last row
+					in.end(i)
 				}
 			})
 		}
@@ -143,13 +143,11 @@ func (x *exchange) ended(at int) {
 // send is the sender of a run.
 func (x *exchange) send(from int, f *channelFeed) (err error) {
 	o := x.ops[from]
-	defer recoverInto(&err, o.Name())
 	defer func() {
-		for _, in := range x.inboxes {
-			in.end(from)
-		}
-		err = with(err, f.end())
+		x.fail(from, err) // before its pipelines end for want of a receiver
+		x.fail(from, f.end())
 	}()
+	defer recoverInto(&err, o.Name())
 	f.start(x.ctx)
 	r := x.runs[from]
 	m := r.newMeter()
@@ -197,6 +195,13 @@ func (x *exchange) send(from int, f *channelFeed) (err error) {
 	}
 }
 
+// fail ends the run with the error of a sender, unless the exchange has ended.
+func (x *exchange) fail(from int, err error) {
+	if err != nil && context.Cause(x.ctx) != errStop {
+		x.runs[from].cancel(err)
+	}
+}
+
 // put puts a part of a stride into each inbox. Parts may be nil. It takes them over.
 func (x *exchange) put(m *meter, from, order int, parts []*gpu.Stride) (err error) {
 	o := x.ops[from]
@@ -207,8 +212,6 @@ func (x *exchange) put(m *meter, from, order int, parts []*gpu.Stride) (err erro
 		case err != nil || part.Rows == 0:
 			part.Release()
 		default:
-			o.rowsOut.Add(int64(part.Rows))
-			o.bytesOut.Add(part.Bytes())
 			part.SetReady(x.runs[from].device)
 			// An inbox whose receiver needs no more rows releases them.
 			if sent := x.inboxes[to].send(x.ctx, from, queued{part, order}); sent != errStop {

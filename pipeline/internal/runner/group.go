@@ -25,10 +25,11 @@ func (r *run) spread() {
 	}
 	exchanges := map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
 		execution.Never: physical.ExchangesNever}[r.opt.Exchanges]
-	r.plan = r.plan.Distribute(len(devices), exchanges)
+	r.device = devices[0]
+	r.plan = r.plan.Distribute(len(devices), r.encodes() != nil, exchanges)
 	g := &group{scans: map[*physical.Stage]*sharedScan{}, exchanges: map[*physical.Stage]*exchange{},
 		seed: rand.Uint64()}
-	r.device, r.group = devices[0], g
+	r.group = g
 	g.runs = []*run{r}
 	for i, d := range devices[1:] {
 		g.runs = append(g.runs, &run{plan: r.plan, opt: r.opt, device: d, at: i + 1, group: g, frugal: r.frugal,

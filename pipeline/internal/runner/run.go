@@ -464,7 +464,7 @@ const outputWorker = 1 << 30
 
 // encodes returns the device if the sink may have memory of it. A frugal run leaves it to the stages.
 func (r *run) encodes() gpu.Device {
-	if r.frugal || r.group != nil || !r.device.Known().EncodePages {
+	if r.frugal || !r.device.Known().EncodePages {
 		return nil
 	}
 	return r.device

@@ -26,7 +26,8 @@ func newScanFeed(p *pipelineRun, o *opRun) feed {
 // sharedScan reads a table for the runs of all devices, stride by stride: each takes the next stride when it is free.
 type sharedScan struct {
 	mu     sync.Mutex
-	users  int // feeds that have not ended
+	users  int             // feeds that have not ended
+	ctx    context.Context // of the run, if it is one of several: others read when a feed has ended
 	reader source.Reader
 	first  *firstFilter
 	order  int   // of the next stride
@@ -57,7 +58,8 @@ func (x *sharedScan) open(ctx context.Context, p *pipelineRun, o *opRun, opt sou
 	}
 	x.opened = true
 	if p.run.group != nil {
-		ctx = p.run.ctx // others read when this feed has ended
+		ctx = p.run.ctx
+		x.ctx = ctx
 	}
 	x.first = p.firstFilter(o)
 	x.first.in(&opt)
@@ -69,8 +71,15 @@ func (x *sharedScan) open(ctx context.Context, p *pipelineRun, o *opRun, opt sou
 func (x *sharedScan) read(ctx context.Context) (*gpu.Stride, int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s, err := x.reader.Read(ctx)
-	x.order++
+	reading := ctx
+	if x.ctx != nil {
+		reading = x.ctx
+	}
+	s, err := x.reader.Read(reading)
+	if x.order++; err == nil && ctx.Err() != nil {
+		s.Release()
+		err = context.Cause(ctx)
+	}
 	return s, x.order, err
 }
 
