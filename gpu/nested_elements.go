@@ -127,6 +127,27 @@ func AppendJoined(b []byte, x, y string) []byte {
 	return CloseNested(appendElements(appendElements(OpenNested(b), x), y))
 }
 
+// AppendZipped appends the list of structs of an element of each of two lists. It is null behind the end of a list.
+func AppendZipped(b []byte, x, y string) []byte {
+	part := func(rest *string) (string, bool) {
+		one, more, ok := NextNested(*rest)
+		if !ok {
+			return string(AppendNull(nil)), false
+		}
+		*rest = more
+		return one, true
+	}
+	b = OpenNested(b)
+	for x, y = ElementsNested(x), ElementsNested(y); ; {
+		first, ok := part(&x)
+		second, also := part(&y)
+		if !ok && !also {
+			return CloseNested(b)
+		}
+		b = CloseNested(append(append(OpenNested(b), first...), second...))
+	}
+}
+
 func appendElements(b []byte, value string) []byte {
 	for element := range eachNested(value) {
 		b = append(b, element...)

@@ -169,6 +169,7 @@ var operations = [...]Operation{
 	OpFlattenElements: {Form: Call, SQL: "flatten", Internal: true, Least: 1, Most: 1,
 		Kernel: "flatten_elements"},
 	OpJoinElements: {Form: Call, SQL: "list_concat", Internal: true, Least: 2, Most: 2, Kernel: "join_elements"},
+	OpZipElements:  {Form: Call, SQL: "zip_elements", Internal: true, Least: 2, Most: 2, Kernel: "zip_elements"},
 	OpCanonical:    {Form: Call, SQL: "canonical", Internal: true, Least: 1, Most: 1, Kernel: "canonical"},
 	OpEachElement: {Form: Call, SQL: "each_element", Internal: true, Least: 1, Most: -1, SeesNulls: true, Bodies: 1,
 		Kernel: "elements"},

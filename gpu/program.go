@@ -249,6 +249,7 @@ const (
 	OpPluckElements   // the list of field N of each element
 	OpFlattenElements // the list of the elements of all elements
 	OpJoinElements    // (x, y): the list of the elements of both
+	OpZipElements     // (x, y): the list of structs of an element of each, null behind the end of the shorter list
 	OpCanonical       // x with zeros without a sign, so that equal values have equal encodings
 
 	// Operations with a Body, which EvalBodies evaluates over the elements of the first argument, a list. A null list

@@ -264,6 +264,11 @@ var nestedExpressions = []string{
 		"'IN')",
 	"SELECT string_split(s.b, '1') AS a, map_entries(m) AS b, s::VARCHAR AS c, ll::VARCHAR AS d FROM 'IN'",
 	"SELECT id, list_transform(l, lambda id: id + 1) AS z FROM 'IN' ORDER BY list_min(l), id LIMIT 50",
+	"SELECT id, unnest(l) AS a, unnest(ls).p AS b, unnest([id, 7, 8]) AS c, unnest(l) + 1 AS d FROM 'IN'",
+	"SELECT id % 4 AS g, unnest(list(id)) AS x, max(id) AS m FROM 'IN' GROUP BY id % 4 HAVING count(*) > 1",
+	"SELECT unnest(flatten(ll)) AS u, count(*) AS n FROM 'IN' GROUP BY u",
+	"SELECT id, x, n FROM 'IN' LEFT JOIN unnest(l) WITH ORDINALITY AS u(x, n) ON true WHERE n IS NULL OR n > 2",
+	"SELECT a.id, u.x, b.id AS other FROM 'IN' a JOIN unnest(a.l) AS u(x) ON x > a.id JOIN 'IN' b ON b.id = x",
 }
 
 func TestExpressionsOfNestedValuesGiveDuckDBsRows(t *testing.T) {

@@ -63,7 +63,7 @@ func (e *evaluation) execute(i int) register {
 		return e.view(in, args)
 	case gpu.OpLower, gpu.OpUpper, gpu.OpStripAccents, gpu.OpReverse, gpu.OpConcat, gpu.OpReplace, gpu.OpRepeat,
 		gpu.OpTranslate, gpu.OpChr, gpu.OpDigest, gpu.OpEncode, gpu.OpDigits, gpu.OpSliceElements, gpu.OpPluckElements,
-		gpu.OpFlattenElements, gpu.OpJoinElements, gpu.OpCanonical:
+		gpu.OpFlattenElements, gpu.OpJoinElements, gpu.OpZipElements, gpu.OpCanonical:
 		return e.make(in, args)
 	case gpu.OpNest:
 		return e.nest(in, args[0])

@@ -189,6 +189,54 @@ func bindHas(kind gpu.AggregateKind, swapped bool) func(b *binder, n *syntax.Cal
 	}
 }
 
+// zipFunction is the function that unnest of several lists calls. No text can call it.
+const zipFunction = "$zip"
+
+// Zipped returns the call of a list of structs of an element of each of two or more lists, null behind the end of a
+// list, and a function that returns the element of list i from such a struct.
+func Zipped(at syntax.Node, lists ...syntax.Node) (syntax.Node, func(element syntax.Node, i int) syntax.Node) {
+	field := func(x syntax.Node, k string) syntax.Node {
+		args := []syntax.Node{x, &syntax.NumberLiteral{Base: syntax.At(at), Text: k}}
+		return &syntax.Call{Base: syntax.At(at, args...), Name: "struct_extract", Args: args}
+	}
+	return &syntax.Call{Base: syntax.At(at, lists...), Name: zipFunction, Args: lists},
+		func(element syntax.Node, i int) syntax.Node {
+			for range len(lists) - 1 - max(i, 1) {
+				element = field(element, "1")
+			}
+			if i == 0 {
+				return field(element, "1")
+			}
+			return field(element, "2")
+		}
+}
+
+// bindZip pairs the lists from the first to the last: {{x, y}, z}.
+func bindZip(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	out, err := b.list(n, 0, a[0])
+	for i := 1; i < len(a) && err == nil; i++ {
+		var y *Expr
+		if y, err = b.list(n, i, a[i]); err == nil {
+			out, err = b.zip(n, out, y)
+		}
+	}
+	return out, err
+}
+
+// zip returns the list of structs of an element of each of two lists. A null is an empty list.
+func (b *binder) zip(n *syntax.Call, x, y *Expr) (*Expr, error) {
+	t := gpu.ListOf(gpu.StructOf(gpu.Field{Name: "key", Type: x.typ.Element()},
+		gpu.Field{Name: "value", Type: y.typ.Element()}))
+	x, err := b.orEmpty(n, x)
+	if err == nil {
+		y, err = b.orEmpty(n, y)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: gpu.OpZipElements, typ: t}, x, y)
+}
+
 // bindWhere binds list_where(list, conditions): the elements whose condition is true.
 func bindWhere(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	list, err := b.list(n, 0, a[0])
@@ -202,8 +250,16 @@ func bindWhere(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if mask.typ.Element().Kind != gpu.Bool {
 		return nil, b.errorf(n.Args[1], "%s needs a list of conditions, found %v", n.Name, mask.typ)
 	}
-	element := b.newParam(theElement, list.typ.Element())
-	there, err := b.element(n, mask, b.newParam(thePosition, long), truth)
+	pairs, err := b.zip(n, list, mask)
+	if err != nil {
+		return nil, err
+	}
+	pair := b.newParam(theElement, pairs.typ.Element())
+	element, err := b.element(n, pair, position(1), list.typ.Element())
+	if err != nil {
+		return nil, err
+	}
+	there, err := b.element(n, pair, position(2), truth)
 	if err != nil {
 		return nil, err
 	}
@@ -214,11 +270,11 @@ func bindWhere(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := b.each(n, gpu.OpEachElement, 0, list, list.typ, body)
-	if err != nil || !mask.nullable {
-		return out, err
+	out, err := b.each(n, gpu.OpEachElement, 0, pairs, list.typ, body)
+	if err != nil {
+		return nil, err
 	}
-	return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN _2 END", mask, out)
+	return b.expand(n, "CASE WHEN _1 IS NOT NULL AND _2 IS NOT NULL THEN _3 END", list, mask, out)
 }
 
 // bindPick binds list_select(list, positions).

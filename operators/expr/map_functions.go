@@ -46,21 +46,7 @@ func (b *binder) mapOfEntries(n *syntax.Call, entries *Expr) (*Expr, error) {
 
 // mapOfLists binds map(keys, values) of two lists.
 func (b *binder) mapOfLists(n *syntax.Call, keys, values *Expr) (*Expr, error) {
-	key := b.newParam(theElement, keys.typ.Element())
-	value, err := b.element(n, values, b.newParam(thePosition, long), values.typ.Element())
-	if err != nil {
-		return nil, err
-	}
-	t := gpu.StructOf(gpu.Field{Name: "key", Type: key.typ}, gpu.Field{Name: "value", Type: value.typ})
-	entry, err := b.assemble(n, t, []*Expr{key, value})
-	if err != nil {
-		return nil, err
-	}
-	body, err := b.nest(n, entry)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := b.each(n, gpu.OpEachElement, 0, keys, gpu.ListOf(t), body)
+	entries, err := b.zip(n, keys, values)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +54,9 @@ func (b *binder) mapOfLists(n *syntax.Call, keys, values *Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.expand(n, "CASE WHEN _2 IS NULL THEN NULL WHEN len(_1) <> len(_2) THEN error('a map has as many keys as "+
-		"values') ELSE _3 END", keys, values, m)
+	return b.expand(n,
+		"CASE WHEN _1 IS NULL OR _2 IS NULL THEN NULL WHEN len(_1) <> len(_2) THEN error('a map has as many keys as "+
+			"values') ELSE _3 END", keys, values, m)
 }
 
 func bindMapFromEntries(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {

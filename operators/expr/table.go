@@ -100,6 +100,7 @@ func init() {
 		{"Lists, structs and maps", nestedFunctions()},
 	}
 	functions = map[string]*function{listFunction: {name: listFunction, args: "x", bind: bindAggregatedList},
+		zipFunction:              {name: zipFunction, args: "x, y, …", bind: bindZip},
 		syntax.ListComprehension: {args: "list, lambda[, condition]", bind: bindTransform, unbound: true}}
 	for _, c := range chapters {
 		for i := range c.functions {

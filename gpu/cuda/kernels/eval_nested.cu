@@ -277,6 +277,25 @@ KERNEL(eval_join_elements, Args) {
     });
 }
 
+// eval_zip_elements returns structs of an element of x and one of y, null behind the end of one.
+KERNEL(eval_zip_elements, Args) {
+    make_text(a, [&](i64 i, Writer& w) {
+        Text x = elements(load_text(a.x, i)), y = elements(load_text(a.y, i)), one, other;
+        w.put(OPEN);
+        for (;;) {
+            bool in_x = next_nested(x, one), in_y = next_nested(y, other);
+            if (!in_x && !in_y) break;
+            w.put(OPEN);
+            if (in_x) w.put(one);
+            else w.put(NONE_TAG);
+            if (in_y) w.put(other);
+            else w.put(NONE_TAG);
+            w.put(END);
+        }
+        w.put(END);
+    });
+}
+
 // eval_canonical returns x with zeros without a sign.
 KERNEL(eval_canonical, Args) {
     make_text(a, [&](i64 i, Writer& w) {

@@ -23,7 +23,7 @@ func (b *queryBinder) from(n *syntax.Select, l *level) (*Relation, error) {
 	for _, t := range n.From {
 		if f, ok := t.(*syntax.TableFunction); ok && f.Call.Name == "unnest" {
 			var err error
-			if in, err = b.unnestTable(f, in); err != nil {
+			if in, err = b.unnestTable(f, in, false); err != nil {
 				return nil, err
 			}
 			continue
@@ -298,12 +298,8 @@ func (b *queryBinder) positional(t *syntax.JoinedTable, left, right *Relation, o
 
 // joined binds a join.
 func (b *queryBinder) joined(t *syntax.JoinedTable, l *level) (*Relation, error) {
-	if f, ok := t.Right.(*syntax.TableFunction); ok && f.Call.Name == "unnest" && t.Kind == "CROSS" {
-		left, _, err := b.tableRef(t.Left, l, nil)
-		if err != nil {
-			return nil, err
-		}
-		return b.unnestTable(f, left)
+	if out, ok, err := b.unnestJoin(t, l); ok || err != nil {
+		return out, err
 	}
 	left, _, err := b.tableRef(t.Left, l, nil)
 	if err != nil {

@@ -78,7 +78,14 @@ func (b *queryBinder) selectFrom(n *syntax.Select, q *syntax.Query, l *level, in
 	if err != nil {
 		return nil, err
 	}
-	if err := s.unnested(); err != nil {
+	every := func(int) bool { return true }
+	grouped := s.isGrouped()
+	if grouped {
+		err = s.unnestedKeys()
+	} else {
+		err = s.unnested(every)
+	}
+	if err != nil {
 		return nil, err
 	}
 	having, qualify := n.Having, n.Qualify
@@ -87,6 +94,11 @@ func (b *queryBinder) selectFrom(n *syntax.Select, q *syntax.Query, l *level, in
 	}
 	if having != nil {
 		if err := s.filtered(having, "HAVING"); err != nil {
+			return nil, err
+		}
+	}
+	if grouped {
+		if err := s.unnested(every); err != nil {
 			return nil, err
 		}
 	}

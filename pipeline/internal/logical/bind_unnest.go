@@ -1,63 +1,122 @@
 package logical
 
 import (
+	"slices"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// unnested replaces unnest(list) in the outputs by a column of the elements.
-func (s *selecting) unnested() error {
-	var list *syntax.Call
-	element := rel.None
-	for i := range s.outputs {
-		x, err := syntax.Replace(s.outputs[i].x, func(n syntax.Node) (syntax.Node, error) {
-			call, ok := n.(*syntax.Call)
-			if !ok || call.Name != "unnest" {
-				return nil, nil
+// unnested replaces unnest(list) in some of the outputs by a column of the elements. Several lists are taken apart side
+// by side: a list of their elements together becomes rows.
+func (s *selecting) unnested(which func(output int) bool) error {
+	var calls []*syntax.Call
+	each := func(f func(at int, call *syntax.Call) (syntax.Node, error)) error {
+		for i := range s.outputs {
+			if !which(i) {
+				continue
 			}
-			if list != nil && list.String() != call.String() {
-				return nil, mistake(call, "a SELECT has one unnest; take the second list apart in a query around this "+
-					"one")
-			}
-			if list == nil {
-				var err error
-				if element, err = s.unnest(call); err != nil {
-					return nil, err
+			x, err := syntax.Replace(s.outputs[i].x, func(n syntax.Node) (syntax.Node, error) {
+				call, ok := n.(*syntax.Call)
+				if !ok || call.Name != "unnest" {
+					return nil, nil
 				}
-				list = call
+				same := func(other *syntax.Call) bool { return other.String() == call.String() }
+				if at := slices.IndexFunc(calls, same); at >= 0 {
+					return f(at, call)
+				}
+				calls = append(calls, call)
+				return f(len(calls)-1, call)
+			})
+			if err != nil {
+				return err
 			}
-			return &syntax.Resolved{Base: syntax.At(call), Value: s.node.Rel().Expr(element)}, nil
-		})
-		if err != nil {
-			return err
+			s.outputs[i].x = x
 		}
-		s.outputs[i].x = x
+		return nil
 	}
-	return nil
-}
-
-// unnest adds a column of the elements of a list, and repeats the rows.
-func (s *selecting) unnest(call *syntax.Call) (rel.ID, error) {
-	switch {
-	case len(call.Args) != 1 || call.Star || call.Distinct || call.Filter != nil || call.Over != nil ||
-		len(call.Order) > 0:
-		return rel.None, mistake(call, "unnest takes 1 argument, a LIST")
-	case len(s.sel.Group) > 0 || s.sel.GroupAll || s.sel.Having != nil || s.aggregates():
-		return rel.None, mistake(call, "unnest is not possible in a SELECT with groups; take the list apart in a "+
-			"query around it, or below it")
+	var lists []syntax.Node
+	err := each(func(_ int, call *syntax.Call) (syntax.Node, error) {
+		if len(call.Args) != 1 || call.Star || call.Distinct || call.Filter != nil || call.Over != nil ||
+			len(call.Order) > 0 {
+			return nil, mistake(call, "unnest takes 1 argument, a LIST")
+		}
+		for len(lists) < len(calls) {
+			lists = append(lists, call.Args[0])
+		}
+		return call, nil
+	})
+	if err != nil || len(calls) == 0 {
+		return err
 	}
-	e, err := s.bound(s.level, call.Args[0])
+	list, part := lists[0], func(x syntax.Node, _ int) syntax.Node { return x }
+	if len(lists) > 1 {
+		list, part = expr.Zipped(calls[0], lists...)
+	}
+	e, err := s.bound(s.level, list)
 	if err != nil {
-		return rel.None, err
+		return err
 	}
 	if e.Type().Kind != gpu.List {
-		return rel.None, mistake(call, "unnest takes a LIST, found %v", e.Type())
+		return mistake(calls[0], "unnest takes a LIST, found %v", e.Type())
 	}
 	var element rel.ID
-	s.node, element = s.elements(s.node, e, call.Args[0].String(), call.String())
-	return element, nil
+	s.node, element = s.elements(s.node, e, list.String(), calls[0].String())
+	return each(func(at int, call *syntax.Call) (syntax.Node, error) {
+		return part(&syntax.Resolved{Base: syntax.At(call), Value: s.node.Rel().Expr(element)}, at), nil
+	})
+}
+
+// isGrouped reports whether the SELECT has groups.
+func (s *selecting) isGrouped() bool {
+	return len(s.sel.Group) > 0 || s.sel.GroupAll || s.sel.Having != nil || s.aggregates()
+}
+
+// unnestedKeys is unnested for the outputs that are unnest(list) and a key of GROUP BY, before the rows are grouped.
+func (s *selecting) unnestedKeys() error {
+	keys := map[int][]int{} // the elements of GROUP BY that an output is
+	for i, o := range s.outputs[:s.visible] {
+		call, ok := o.x.(*syntax.Call)
+		if !ok || call.Name != "unnest" {
+			continue
+		}
+		if s.sel.GroupAll && !s.hasAggregate(call, 0) {
+			keys[i] = nil
+		}
+		for k, g := range s.sel.Group {
+			if g.X == nil {
+				continue
+			}
+			at, err := positionOf(g.X, s.visible, "GROUP BY")
+			if err != nil {
+				return err
+			}
+			name, isName := g.X.(*syntax.Name)
+			alias := isName && s.alias(name) != nil && s.alias(name).x.String() == call.String()
+			if at == i || alias || g.X.String() == call.String() {
+				keys[i] = append(keys[i], k)
+			}
+		}
+	}
+	err := s.unnested(func(i int) bool {
+		_, ok := keys[i]
+		return ok
+	})
+	if err != nil {
+		return err
+	}
+	sel := *s.sel
+	sel.Group = slices.Clone(sel.Group)
+	for i, all := range keys {
+		for _, k := range all {
+			sel.Group[k].X = s.outputs[i].x
+		}
+	}
+	s.sel = &sel
+	return nil
 }
 
 // elements repeats the rows of a node for the elements of a list. names are those of the columns of the list and of
@@ -71,35 +130,125 @@ func (s *stepBinder) elements(n rel.Node, e *expr.Expr, list, name string) (rel.
 	return rel.NewUnnest(s.here(), n, id, element), element
 }
 
-// unnestTable binds unnest(list) in FROM. left are the tables before it, nil for none.
-func (b *queryBinder) unnestTable(t *syntax.TableFunction, left *Relation) (*Relation, error) {
+// rewritten returns a text with an expression in the place of _1.
+func rewritten(text string, x syntax.Node) (syntax.Node, error) {
+	tree, err := syntax.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return syntax.Replace(tree, func(n syntax.Node) (syntax.Node, error) {
+		if name, ok := n.(*syntax.Name); ok && name.Parts[0] == "_1" {
+			return x, nil
+		}
+		return nil, nil
+	})
+}
+
+// unnestTable binds unnest(list) in FROM. left are the tables before it, nil for none. With outer, a row whose list is
+// empty or null stays, with a null.
+func (b *queryBinder) unnestTable(t *syntax.TableFunction, left *Relation, outer bool) (_ *Relation, err error) {
 	if left == nil {
 		left = &Relation{node: b.oneRow()}
+	}
+	names := []string{"unnest", "ordinality"}
+	if !t.Ordinality {
+		names = names[:1]
 	}
 	switch {
 	case len(t.Call.Args) != 1 || t.Call.Star || len(t.Named) > 0:
 		return nil, mistake(t, "unnest takes 1 argument, a LIST")
-	case t.Ordinality || t.Sample != nil || len(t.Columns) > 1:
-		return nil, mistake(t, "unnest has one column, without WITH ORDINALITY and without a sample")
+	case t.Sample != nil || len(t.Columns) > len(names):
+		return nil, mistake(t, "unnest has one column, or two WITH ORDINALITY, and no sample")
 	}
-	e, err := expr.Bind(t.Call.Args[0], b.scopeAt(left, ".sql"))
+	copy(names, t.Columns)
+	scope := b.scopeAt(left, ".sql")
+	e, err := expr.Bind(t.Call.Args[0], scope)
 	if err != nil {
 		return nil, err
 	}
 	if e.Type().Kind != gpu.List {
 		return nil, mistake(t, "unnest takes a LIST, found %v", e.Type())
 	}
-	name, table := "unnest", "unnest"
-	if len(t.Columns) > 0 {
-		name = t.Columns[0]
+	var list syntax.Node = &syntax.Resolved{Base: syntax.At(t.Call), Value: e}
+	if t.Ordinality {
+		list, err = rewritten("list_transform(_1, lambda x, i: {'x': x, 'i': i})", list)
 	}
+	if err == nil && outer {
+		list, err = rewritten("CASE WHEN len(_1) > 0 THEN _1 ELSE [NULL] END", list)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e, err = expr.Bind(list, scope); err != nil {
+		return nil, err
+	}
+	table := "unnest"
 	if t.Alias.Name != "" {
 		table = t.Alias.Name
 	}
-	n, element := b.elements(left.node, e, t.Call.Args[0].String(), name)
+	n, element := b.elements(left.node, e, t.Call.Args[0].String(), names[0])
+	ids := []rel.ID{element}
+	if t.Ordinality {
+		in := n.Rel()
+		columns, exprs := slices.Clone(in.Columns), in.Exprs(in.Columns)
+		for i, name := range names {
+			part, err := rewritten([]string{"struct_extract(_1, 'x')", "struct_extract(_1, 'i')"}[i],
+				&syntax.Resolved{Base: syntax.At(t.Call), Value: in.Expr(element)})
+			if err != nil {
+				return nil, err
+			}
+			x, err := expr.Bind(part, scope)
+			if err != nil {
+				return nil, err
+			}
+			id := b.md.Add(rel.Column{Field: gpu.Field{Name: name, Type: x.Type(), Nullable: true}})
+			columns, exprs = append(columns, id), append(exprs, x)
+			if i == 0 {
+				ids = nil
+			}
+			ids = append(ids, id)
+		}
+		n = rel.NewProject(b.here(), n, columns, exprs)
+	}
 	out := left.over(n)
-	out.columns = append(left.columns[:len(left.columns):len(left.columns)], column{element, expr.TablesOf(table)})
+	out.columns = slices.Clone(left.columns)
+	for _, id := range ids {
+		out.columns = append(out.columns, column{id, expr.TablesOf(table)})
+	}
 	return out, nil
+}
+
+// unnestJoin binds a join with unnest(list) of the rows to its left. ok is false for other joins.
+func (b *queryBinder) unnestJoin(t *syntax.JoinedTable, l *level) (_ *Relation, ok bool, _ error) {
+	f, ok := t.Right.(*syntax.TableFunction)
+	if !ok || f.Call.Name != "unnest" || t.Natural || t.AsOf || len(t.Using) > 0 || t.Name != "" {
+		return nil, false, nil
+	}
+	kind, known := sqlJoins[t.Kind]
+	if !known || kind != join.Inner && kind != join.Left {
+		return nil, false, nil
+	}
+	left, _, err := b.tableRef(t.Left, l, nil)
+	if err != nil {
+		return nil, true, err
+	}
+	always, _ := t.On.(*syntax.WordLiteral)
+	if kind == join.Left && (always == nil || always.Word != "TRUE") {
+		return nil, true, mistake(t, "LEFT JOIN unnest(…) has the condition ON TRUE; filter the list before, as in "+
+			"unnest(list_filter(l, lambda x: x > 1))")
+	}
+	out, err := b.unnestTable(f, left, kind == join.Left)
+	if err != nil || t.On == nil || always != nil && always.Word == "TRUE" {
+		return out, true, err
+	}
+	e, err := expr.Bind(t.On, b.scopeAt(out, ".sql"))
+	if err == nil {
+		e, err = truth(t.On, e, "ON")
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	return out.over(rel.NewFilter(b.here(), out.node, expr.Conjuncts(e))), true, nil
 }
 
 // aggregates reports whether an output has an aggregate.

@@ -581,7 +581,8 @@ var functions = [gpu.Ops]func(*frame, *instruction, *vec) error{
 	gpu.OpNest: (*frame).nest, gpu.OpElement: (*frame).element, gpu.OpCountElements: (*frame).elements,
 	gpu.OpFindElement: (*frame).elements, gpu.OpSliceElements: (*frame).makeNested,
 	gpu.OpPluckElements: (*frame).makeNested, gpu.OpFlattenElements: (*frame).makeNested,
-	gpu.OpJoinElements: (*frame).makeNested, gpu.OpCanonical: (*frame).makeNested,
+	gpu.OpJoinElements: (*frame).makeNested, gpu.OpZipElements: (*frame).makeNested,
+	gpu.OpCanonical: (*frame).makeNested,
 }
 
 // execute runs one instruction.

@@ -142,6 +142,8 @@ func (f *frame) makeNested(s *instruction, v *vec) error {
 			b = gpu.AppendFlat(b, x)
 		case gpu.OpJoinElements:
 			b = gpu.AppendJoined(b, x, f.vecs[s.Args[1]].str[i])
+		case gpu.OpZipElements:
+			b = gpu.AppendZipped(b, x, f.vecs[s.Args[1]].str[i])
 		case gpu.OpCanonical:
 			b = gpu.AppendCanonical(b, x)
 		}
