@@ -73,6 +73,22 @@ func CheckBounds(cols []Column, bounds []int) error {
 	return nil
 }
 
+// CheckLists returns an error if columns are not lists or maps with some rows: see Queue.Unnest.
+func CheckLists(lists []Column, from, to int) error {
+	if len(lists) == 0 {
+		return errors.New("elements of no lists")
+	}
+	for _, c := range lists {
+		if c.Type.Kind != List && c.Type.Kind != Map {
+			return fmt.Errorf("elements of a %v, not of a LIST", c.Type)
+		}
+		if from < 0 || from > to || to > c.Len {
+			return fmt.Errorf("elements of rows [%d, %d) of a column of %d rows", from, to, c.Len)
+		}
+	}
+	return nil
+}
+
 // foreign returns the first non-empty buffer of a column that is not fine, or nil. A column without
 // rows is never read, so all its buffers are fine.
 func (c Column) foreign(fine func(*Buffer) bool) *Buffer {

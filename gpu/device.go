@@ -225,6 +225,15 @@ type Queue interface {
 	// bytes.
 	Elements(l *Lease, lists Column) (Elements, error)
 
+	// Unnest takes rows [from, to) of columns of lists or maps apart: ids has the row of each element, ascending, and
+	// elements the elements of each column. A null has no elements. In a row all columns have as many.
+	//
+	// Errors: another type or range, ErrUneven, more than MaxRows elements, more than 2 GiB of them.
+	//
+	// Cost: it passes the first column twice and the others once, and writes 4 bytes and the values per element. A GPU
+	// does so by Elements and Eval, one column after the other.
+	Unnest(l *Lease, lists []Column, from, to int) (ids Column, elements []Column, err error)
+
 	// Cut returns rows [bounds[i], bounds[i+1]) of columns for each i: a Slice of each column and
 	// part, with one kernel for all values of fixed width. There are at least two bounds, which
 	// ascend and are within each column.

@@ -17,28 +17,34 @@ import (
 //
 // The encoding of a value is a tag, and the value after it:
 //
-//	tagEnd         the end of a list, struct or map
-//	tagFixed + k   2^k bytes of an integer, boolean, decimal, date or time, most significant first. The sign bit of
+//	TagEnd         the end of a list, struct or map
+//	TagFixed + k   2^k bytes of an integer, boolean, decimal, date or time, most significant first. The sign bit of
 //	               a signed type is inverted.
-//	tagFloat32, tagFloat64
+//	TagFloat32, TagFloat64
 //	               a float: with the sign bit inverted if it is positive, else with all bits inverted
-//	tagBytes       a string: a zero byte is 0x00 0xFF, the end is 0x00 0x00
-//	tagOpen        the encodings of all elements or fields, then tagEnd. An entry of a map is a struct of two fields.
-//	tagNull        a null
+//	TagBytes       a string: a zero byte is 0x00 0xFF, the end is 0x00 0x00
+//	TagOpen        the encodings of all elements or fields, then TagEnd. An entry of a map is a struct of two fields.
+//	TagNull        a null
 //
 // It tells where each value ends without knowing types.
+
+// The tags.
 const (
-	tagEnd     = 0x00
-	tagFixed   = 0x01
-	tagFloat32 = 0x06
-	tagFloat64 = 0x07
-	tagBytes   = 0x08
-	tagOpen    = 0x09
-	tagNull    = 0xFF
+	TagEnd     = 0x00
+	TagFixed   = 0x01
+	TagFloat32 = 0x06
+	TagFloat64 = 0x07
+	TagBytes   = 0x08
+	TagOpen    = 0x09
+	TagNull    = 0xFF
 )
 
 // MaxNesting bounds the depth of a nested type.
 const MaxNesting = 64
+
+// PathElements stands in a path of names of fields for the elements of a list. A path has it only where the type is a
+// list, so a field of the same name is another thing.
+const PathElements = "[]"
 
 // child is a Field of a nested type in the text of Type.Nested. Children is the text of its own type, which Type lacks.
 type child struct {
@@ -126,6 +132,23 @@ func (t Type) Depth() (n int) {
 	return n
 }
 
+// TypicalBytes guesses the bytes of a value, to compare types.
+func (t Type) TypicalBytes() (n int) {
+	switch {
+	case t.IsNested():
+		for _, c := range t.Children() {
+			n += c.Type.TypicalBytes()
+		}
+		if t.Kind != Struct {
+			n *= 4
+		}
+		return n
+	case t.IsVar():
+		return 16
+	}
+	return max(t.Width(), 1)
+}
+
 // HasFloats reports whether the type is a float, or has one inside.
 func (t Type) HasFloats() bool {
 	for _, c := range t.Children() {
@@ -170,13 +193,13 @@ func fieldName(name string) string {
 }
 
 // OpenNested begins the encoding of a list, struct or map. The encodings of its elements and CloseNested follow.
-func OpenNested(b []byte) []byte { return append(b, tagOpen) }
+func OpenNested(b []byte) []byte { return append(b, TagOpen) }
 
 // CloseNested ends the encoding of a list, struct or map.
-func CloseNested(b []byte) []byte { return append(b, tagEnd) }
+func CloseNested(b []byte) []byte { return append(b, TagEnd) }
 
 // AppendNull appends the encoding of a null.
-func AppendNull(b []byte) []byte { return append(b, tagNull) }
+func AppendNull(b []byte) []byte { return append(b, TagNull) }
 
 // AppendFixed appends the encoding of a value of a type of fixed width that is not a float. A Bool has 1 byte.
 func AppendFixed(b []byte, t Type, v Int128) []byte {
@@ -190,15 +213,15 @@ func AppendFixed(b []byte, t Type, v Int128) []byte {
 	}
 	switch width {
 	case 1:
-		return append(b, tagFixed, byte(v.Lo))
+		return append(b, TagFixed, byte(v.Lo))
 	case 2:
-		return binary.BigEndian.AppendUint16(append(b, tagFixed+1), uint16(v.Lo))
+		return binary.BigEndian.AppendUint16(append(b, TagFixed+1), uint16(v.Lo))
 	case 4:
-		return binary.BigEndian.AppendUint32(append(b, tagFixed+2), uint32(v.Lo))
+		return binary.BigEndian.AppendUint32(append(b, TagFixed+2), uint32(v.Lo))
 	case 8:
-		return binary.BigEndian.AppendUint64(append(b, tagFixed+3), v.Lo)
+		return binary.BigEndian.AppendUint64(append(b, TagFixed+3), v.Lo)
 	}
-	b = binary.BigEndian.AppendUint64(append(b, tagFixed+4), uint64(v.Hi))
+	b = binary.BigEndian.AppendUint64(append(b, TagFixed+4), uint64(v.Hi))
 	return binary.BigEndian.AppendUint64(b, v.Lo)
 }
 
@@ -213,7 +236,7 @@ func AppendFloat32(b []byte, v float32) []byte {
 	default:
 		bits |= 1 << 31
 	}
-	return binary.BigEndian.AppendUint32(append(b, tagFloat32), bits)
+	return binary.BigEndian.AppendUint32(append(b, TagFloat32), bits)
 }
 
 // AppendFloat64 is AppendFloat32 of a DOUBLE.
@@ -227,12 +250,12 @@ func AppendFloat64(b []byte, v float64) []byte {
 	default:
 		bits |= 1 << 63
 	}
-	return binary.BigEndian.AppendUint64(append(b, tagFloat64), bits)
+	return binary.BigEndian.AppendUint64(append(b, TagFloat64), bits)
 }
 
 // AppendBytes appends the encoding of a String or Binary.
 func AppendBytes[T string | []byte](b []byte, s T) []byte {
-	b = append(b, tagBytes)
+	b = append(b, TagBytes)
 	for {
 		i := zero(s)
 		if i < 0 {
@@ -276,7 +299,7 @@ func AppendStored(b []byte, s Scalar) []byte {
 }
 
 // IsNullNested reports whether an encoding is that of a null.
-func IsNullNested(value string) bool { return value != "" && value[0] == tagNull }
+func IsNullNested(value string) bool { return value != "" && value[0] == TagNull }
 
 // zero returns the position of the first zero byte, or -1.
 func zero[T string | []byte](s T) int {
@@ -297,15 +320,15 @@ func SkipNested[T string | []byte](b T) int {
 		tag := b[i]
 		i++
 		switch {
-		case tag == tagEnd:
+		case tag == TagEnd:
 			depth--
-		case tag < tagFloat32:
-			i += 1 << (tag - tagFixed)
-		case tag == tagFloat32:
+		case tag < TagFloat32:
+			i += 1 << (tag - TagFixed)
+		case tag == TagFloat32:
 			i += 4
-		case tag == tagFloat64:
+		case tag == TagFloat64:
 			i += 8
-		case tag == tagBytes:
+		case tag == TagBytes:
 			for {
 				k := zero(b[min(i, len(b)):])
 				if k < 0 {
@@ -315,7 +338,7 @@ func SkipNested[T string | []byte](b T) int {
 					break
 				}
 			}
-		case tag == tagOpen:
+		case tag == TagOpen:
 			depth++
 		}
 		if depth <= 0 {
@@ -328,7 +351,7 @@ func SkipNested[T string | []byte](b T) int {
 // NextNested returns the encoding of the first element of the elements of a list, struct or map, and the rest. ok is
 // false if there is none. The elements of a value are what follows its first byte.
 func NextNested(elements string) (first, rest string, ok bool) {
-	if elements == "" || elements[0] == tagEnd {
+	if elements == "" || elements[0] == TagEnd {
 		return "", "", false
 	}
 	n := SkipNested(elements)
@@ -337,7 +360,7 @@ func NextNested(elements string) (first, rest string, ok bool) {
 
 // ElementsNested returns the elements of the encoding of a list, struct or map, for NextNested.
 func ElementsNested(value string) string {
-	if value == "" || value[0] != tagOpen {
+	if value == "" || value[0] != TagOpen {
 		return ""
 	}
 	return value[1:]
@@ -345,7 +368,7 @@ func ElementsNested(value string) string {
 
 // ScalarNested returns the value of an encoding, which has that type.
 func ScalarNested(value string, t Type) Scalar {
-	if value == "" || value[0] == tagNull || value[0] == tagEnd {
+	if value == "" || value[0] == TagNull || value[0] == TagEnd {
 		return Null(t)
 	}
 	s := Scalar{Type: t, Valid: true}
@@ -353,14 +376,14 @@ func ScalarNested(value string, t Type) Scalar {
 	switch {
 	case t.IsNested():
 		s.Str = value[:SkipNested(value)]
-	case tag == tagBytes:
+	case tag == TagBytes:
 		s.Str = BytesNested(rest)
-	case tag == tagFloat32 && len(rest) >= 4:
+	case tag == TagFloat32 && len(rest) >= 4:
 		s.Float = float64(float32Of(binary.BigEndian.Uint32([]byte(rest[:4]))))
-	case tag == tagFloat64 && len(rest) >= 8:
+	case tag == TagFloat64 && len(rest) >= 8:
 		s.Float = float64Of(binary.BigEndian.Uint64([]byte(rest[:8])))
-	case tag >= tagFixed && tag < tagFloat32 && len(rest) >= 1<<(tag-tagFixed):
-		s.Int = fixedOf(rest[:1<<(tag-tagFixed)], t)
+	case tag >= TagFixed && tag < TagFloat32 && len(rest) >= 1<<(tag-TagFixed):
+		s.Int = fixedOf(rest[:1<<(tag-TagFixed)], t)
 	}
 	return s
 }

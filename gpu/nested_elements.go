@@ -1,9 +1,22 @@
 package gpu
 
 import (
+	"errors"
 	"iter"
 	"slices"
 )
+
+// ErrUneven means that lists that belong together have different numbers of elements in a row.
+var ErrUneven = errors.New("the lists of a row have different numbers of elements: the file that they come from is " +
+	"damaged")
+
+// SameElements returns ErrUneven unless the elements of a row end at the end of the rest, and at the number end.
+func SameElements(rest string, at, end int) error {
+	if at != end || rest != "" && rest[0] != TagEnd {
+		return ErrUneven
+	}
+	return nil
+}
 
 // Nestable returns a type in the storage that it has inside a nested value.
 func Nestable(t Type) Type {
@@ -161,10 +174,10 @@ func AppendCanonical(b []byte, value string) []byte {
 	b = append(b, value...)
 	for at := from; at < len(b); {
 		tag, size := b[at], 1
-		if tag != tagEnd && tag != tagOpen {
+		if tag != TagEnd && tag != TagOpen {
 			size = SkipNested(b[at:])
 		}
-		if v := b[at+1 : at+size]; tag == tagFloat32 && len(v) == 4 || tag == tagFloat64 && len(v) == 8 {
+		if v := b[at+1 : at+size]; tag == TagFloat32 && len(v) == 4 || tag == TagFloat64 && len(v) == 8 {
 			if v[0] == 0x7F && !slices.ContainsFunc(v[1:], func(c byte) bool { return c != 0xFF }) { // -0
 				clear(v)
 				v[0] = 0x80

@@ -62,22 +62,23 @@ type Stream interface {
 	IsStream() bool
 }
 
-// Structs is a Table that can read fields of its structs alone. They are further columns for Stats, Scan and Sample:
-// the first one has the position Schema().Len(), and the others follow. A field is null where a struct around it is.
-type Structs interface {
+// Nested is a Table that can read fields of its structs and of the structs in its lists alone. They are further columns
+// for Stats, Scan and Sample: the first one has the position Schema().Len(), and the others follow.
+type Nested interface {
 	Inside() []Inside
 }
 
-// Inside is a field of a struct, or of a struct in it, and so on.
+// Inside is a field inside of a nested column. It is null where a struct around it is. A field of the elements of a
+// list is the list of its values.
 type Inside struct {
-	Column int      // position of the struct in the schema
-	Path   []string // names of the fields
+	Column int      // position of the nested column in the schema
+	Path   []string // names of the fields, and gpu.PathElements for the elements of a list
 	Field  gpu.Field
 }
 
-// SchemaInside returns the columns of a table, and after them those inside of its structs.
+// SchemaInside returns the columns of a table, and after them those inside of its nested ones.
 func SchemaInside(t Table) *gpu.Schema {
-	s, ok := t.(Structs)
+	s, ok := t.(Nested)
 	if !ok {
 		return t.Schema()
 	}

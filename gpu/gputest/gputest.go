@@ -58,6 +58,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"Concat", testConcat},
 		{"Slice", testSlice},
 		{"Elements", testElements},
+		{"Unnest", testUnnest},
 		{"Hash", testHash},
 		{"Partition", testPartition},
 		{"PartitionColumns", testPartitionColumns},

@@ -532,6 +532,70 @@ func testElements(t *testing.T, open Open) {
 	}
 }
 
+func testUnnest(t *testing.T, open Open) {
+	types := []gpu.Type{gpu.Of(gpu.Int64), gpu.Of(gpu.Bool), gpu.Of(gpu.Int8), gpu.Of(gpu.Uint16), gpu.Of(gpu.Int32),
+		gpu.Of(gpu.Float32), gpu.Of(gpu.Float64), gpu.DecimalOf(30, 2), gpu.Of(gpu.String), gpu.Of(gpu.Binary),
+		gpu.ListOf(gpu.Of(gpu.Int16)), gpu.StructOf(gpu.Field{Name: "a", Type: gpu.Of(gpu.String)})}
+	for _, n := range []int{0, 1, 65, 700} {
+		b := setUp(t, open)
+		var rows []int
+		counts := make([]int, n)
+		for i := range counts {
+			counts[i] = max(b.rnd.IntN(6)-1, 0)
+			rows = append(rows, slices.Repeat([]int{i}, counts[i])...)
+		}
+		var lists []gpu.Column
+		var want [][]gpu.Scalar
+		for k, typ := range types {
+			elements := b.random(typ, len(rows), distribution{nulls: 0.2})
+			for i, e := range elements {
+				if typ.IsNested() && e.Valid {
+					inner := b.random(typ.Children()[0].Type, 1, distribution{nulls: 0.2})[0]
+					elements[i].Str = string(gpu.CloseNested(gpu.AppendScalar(gpu.OpenNested(nil), inner)))
+				}
+			}
+			values, at := make([]gpu.Scalar, n), 0
+			for i := range values {
+				if values[i] = gpu.Null(gpu.ListOf(typ)); counts[i] == 0 && k%2 == 0 {
+					continue
+				}
+				encoded := gpu.OpenNested(nil)
+				for range counts[i] {
+					encoded, at = gpu.AppendScalar(encoded, elements[at]), at+1
+				}
+				values[i].Valid, values[i].Str = true, string(gpu.CloseNested(encoded))
+			}
+			lists, want = append(lists, b.up(column(gpu.ListOf(typ), values, k == 3))[0]), append(want, elements)
+		}
+		for _, from := range []int{0, n / 3} {
+			to := n - from/2
+			ids, elements, err := b.q.Unnest(b.l, lists, from, to)
+			require.NoError(t, err)
+			first, _ := slices.BinarySearch(rows, from)
+			end, _ := slices.BinarySearch(rows, to)
+			if got := b.ints(ids); end > first || len(got) > 0 {
+				require.Equal(t, rows[first:end], got)
+			}
+			for k, c := range elements {
+				requireSame(t, want[k][first:end], b.down(c), types[k])
+			}
+			ids.Release()
+			gpu.ReleaseColumns(elements)
+		}
+		if len(rows) > 0 {
+			other := make([]gpu.Scalar, n)
+			for i := range other {
+				empty := string(gpu.CloseNested(gpu.OpenNested(nil)))
+				other[i] = gpu.Scalar{Type: lists[0].Type, Valid: true, Str: empty}
+			}
+			_, _, err := b.q.Unnest(b.l, []gpu.Column{lists[0], b.up(column(lists[0].Type, other, false))[0]}, 0, n)
+			require.ErrorIs(t, err, gpu.ErrUneven)
+		}
+		_, _, err := b.q.Unnest(b.l, b.up(column(gpu.Of(gpu.String), nil, false)), 0, 0)
+		require.Error(t, err)
+	}
+}
+
 func testSlice(t *testing.T, open Open) {
 	for _, typ := range moved() {
 		for _, coded := range codings(typ) {

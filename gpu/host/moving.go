@@ -112,6 +112,19 @@ func (q *queue) Elements(l *gpu.Lease, lists gpu.Column) (gpu.Elements, error) {
 	return e, q.fail(err)
 }
 
+// Unnest implements gpu.Queue.
+func (q *queue) Unnest(l *gpu.Lease, lists []gpu.Column, from, to int) (ids gpu.Column, elements []gpu.Column,
+	err error) {
+	if err := q.check(lists); err != nil {
+		return ids, nil, err
+	}
+	if err := gpu.CheckLists(lists, from, to); err != nil {
+		return ids, nil, err
+	}
+	ids, elements, err = move.Unnest(l, lists, from, to)
+	return ids, elements, q.fail(err)
+}
+
 // Slice implements gpu.Queue.
 func (q *queue) Slice(l *gpu.Lease, c gpu.Column, from, to int) (gpu.Column, error) {
 	if err := q.check([]gpu.Column{c}); err != nil {

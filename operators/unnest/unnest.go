@@ -11,23 +11,18 @@ import (
 
 // Spec configures the operator.
 type Spec struct {
-	Out  *gpu.Schema
-	List int   // position of the list in the input
-	Keep []int // of each column of Out its position in the input, -1 for the element
+	Out *gpu.Schema
+	// Lists are the positions of the lists in the input: one, or fields of the elements of one list, as lists of equal
+	// lengths.
+	Lists []int
+	// Keep has the position in the input of each column of Out. -1 - k stands for the elements of list k.
+	Keep []int
 }
 
 // New returns the operator.
-func New(s Spec, list gpu.Type) operators.Streaming {
-	p := &gpu.Program{Inputs: []gpu.Type{list}, Outputs: []int{2}, Code: []gpu.Instr{
-		{Op: gpu.OpConst, Type: gpu.Of(gpu.Int64), Value: gpu.IntScalar(gpu.Of(gpu.Int64), 1), Mask: -1},
-		{Op: gpu.OpElement, Type: list.Element(), Args: []int{0, 1}, Mask: -1, Text: "unnest"}}}
-	return &unnest{Spec: s, program: p}
-}
+func New(s Spec) operators.Streaming { return &unnest{s} }
 
-type unnest struct {
-	Spec
-	program *gpu.Program
-}
+type unnest struct{ Spec }
 
 func (o *unnest) Schema() *gpu.Schema { return o.Out }
 func (o *unnest) Close() error        { return nil }
@@ -39,18 +34,53 @@ type lane struct {
 	operators.NoFlush
 	*unnest
 	task operators.Task
+	in   int // rows of the input so far
+	out  int // and their elements
 }
 
 func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error {
 	defer s.Release()
-	e, err := l.task.Queue.Elements(l.task.Lease, s.Cols[l.List])
+	for from := 0; from < s.Rows; {
+		to := min(from+l.rows(), s.Rows)
+		if err := l.part(s.Cols, from, to, emit); err != nil {
+			return err
+		}
+		l.in, from = l.in+to-from, to
+	}
+	return nil
+}
+
+// rows returns the number of rows that probably have as many elements as a stride may have rows.
+func (l *lane) rows() int {
+	most := max(l.task.StrideRows, 1)
+	if l.out == 0 {
+		return max(most/8, 1)
+	}
+	return max(int(float64(most)*float64(l.in)/float64(l.out)), 1)
+}
+
+// part takes the lists of some rows of the input apart.
+func (l *lane) part(cols []gpu.Column, from, to int, emit operators.Emit) error {
+	q, lease := l.task.Queue, l.task.Lease
+	lists := make([]gpu.Column, len(l.Lists))
+	for k, at := range l.Lists {
+		lists[k] = cols[at]
+	}
+	ids, elements, err := q.Unnest(lease, lists, from, to)
 	if err != nil {
 		return err
 	}
-	defer e.Release()
+	all := append(elements, ids)
+	defer gpu.ReleaseColumns(all)
+	l.out += ids.Len
 	most := max(l.task.StrideRows, 1)
-	for from := 0; from < e.Rows.Len; from += most {
-		out, err := l.rows(s, e.Rows, e.Values, from, min(from+most, e.Rows.Len))
+	for at := 0; at < ids.Len; at += most {
+		parts, err := q.Cut(lease, all, []int{at, min(at+most, ids.Len)})
+		if err != nil {
+			return err
+		}
+		out, err := l.repeated(cols, parts[0])
+		gpu.ReleaseColumns(parts[0])
 		if err != nil {
 			return err
 		}
@@ -61,41 +91,28 @@ func (l *lane) Push(_ context.Context, s *gpu.Stride, emit operators.Emit) error
 	return nil
 }
 
-// rows returns the rows of some elements.
-func (l *lane) rows(s *gpu.Stride, ids, elements gpu.Column, from, to int) (*gpu.Stride, error) {
-	q, lease := l.task.Queue, l.task.Lease
-	parts, err := q.Cut(lease, []gpu.Column{ids, elements}, []int{from, to})
-	if err != nil {
-		return nil, err
-	}
-	defer gpu.ReleaseColumns(parts[0])
+// repeated returns the rows of some elements, after which come the rows of the input that they belong to.
+func (l *lane) repeated(cols, elements []gpu.Column) (*gpu.Stride, error) {
+	ids := elements[len(elements)-1]
 	var kept []gpu.Column
 	for _, c := range l.Keep {
 		if c >= 0 {
-			kept = append(kept, s.Cols[c])
+			kept = append(kept, cols[c])
 		}
 	}
 	if len(kept) > 0 {
-		if kept, err = q.Gather(lease, kept, parts[0][0], false); err != nil {
+		var err error
+		if kept, err = l.task.Queue.Gather(l.task.Lease, kept, ids, false); err != nil {
 			return nil, err
 		}
 	}
-	element, err := q.Eval(lease, l.program, parts[0][1:], to-from)
-	if err != nil {
-		gpu.ReleaseColumns(kept)
-		return nil, err
-	}
-	out := &gpu.Stride{Schema: l.Out, Rows: to - from}
-	used := false
+	out := &gpu.Stride{Schema: l.Out, Rows: ids.Len}
 	for _, c := range l.Keep {
-		if c >= 0 {
-			out.Cols, kept = append(out.Cols, kept[0]), kept[1:]
+		if c < 0 {
+			out.Cols = append(out.Cols, elements[-1-c].Retain())
 			continue
 		}
-		out.Cols, used = append(out.Cols, element[0]), true
-	}
-	if !used {
-		gpu.ReleaseColumns(element)
+		out.Cols, kept = append(out.Cols, kept[0]), kept[1:]
 	}
 	return out, nil
 }

@@ -127,7 +127,7 @@ func (s *stepBinder) elements(n rel.Node, e *expr.Expr, list, name string) (rel.
 	columns := append(in.Columns[:len(in.Columns):len(in.Columns)], id)
 	n = rel.NewProject(s.here(), n, columns, append(in.Exprs(in.Columns), e))
 	element := s.md.Add(rel.Column{Field: gpu.Field{Name: name, Type: e.Type().Element(), Nullable: true}})
-	return rel.NewUnnest(s.here(), n, id, element), element
+	return rel.NewUnnest(s.here(), n, []rel.ID{id}, []rel.ID{element}), element
 }
 
 // rewritten returns a text with an expression in the place of _1.

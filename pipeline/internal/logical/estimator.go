@@ -234,7 +234,7 @@ func (e *Estimator) countValues(n rel.Node, id rel.ID) ColumnStats {
 	case *rel.Expand:
 		return e.expanded(n, id)
 	case *rel.Unnest:
-		if id == n.Element {
+		if slices.Contains(n.Elements, id) {
 			return ColumnStats{Bytes: float64(max(n.Field(id).Type.Width(), 8))}
 		}
 		return e.Column(n.In, id)

@@ -577,7 +577,7 @@ func (u *unnesting) forDomain(n rel.Node) (_ rel.Node, ids []rel.ID) {
 			slices.Concat(n.RightColumns, r), slices.Concat(n.Columns, ids)), ids
 	case *rel.Unnest:
 		in, ids := u.forDomain(n.In)
-		return rel.NewUnnest(origin, in, n.List, n.Element), ids
+		return rel.NewUnnest(origin, in, n.Lists, n.Elements), ids
 	case *rel.Expand:
 		in, ids := u.forDomain(n.In)
 		return rel.NewExpand(origin, in, n.Copies, n.Variants, n.Number), ids

@@ -196,13 +196,15 @@ func (s *Stage) check() error {
 		}
 	case *Unnest:
 		outs = append(outs, spec.Out)
-		columns = []int{spec.List}
+		columns = slices.Clone(spec.Lists)
 		for _, c := range spec.Keep {
 			if c >= 0 {
 				columns = append(columns, c)
+			} else if -1-c >= len(spec.Lists) {
+				return fmt.Errorf("it has no list %d", -1-c)
 			}
 		}
-		if spec.Type.Kind != gpu.List || spec.Out == nil || len(spec.Keep) != spec.Out.Len() {
+		if len(spec.Lists) == 0 || spec.Out == nil || len(spec.Keep) != spec.Out.Len() {
 			return errors.New("it does not take a list apart")
 		}
 	case *Join:

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/operators/expand"
 	"github.com/gstream/gstream/operators/expr"
 	"github.com/gstream/gstream/operators/groupby"
@@ -670,29 +671,37 @@ func (l *lowering) lowerExpand(n *rel.Expand, need required) (*Stage, layout, er
 
 func (l *lowering) lowerUnnest(n *rel.Unnest, need required) (*Stage, layout, error) {
 	used := need.among(n.Columns)
-	below := []rel.ID{n.List}
+	var below, elements, lists []rel.ID
 	for _, c := range used {
-		if c != n.Element {
+		if k := slices.Index(n.Elements, c); k >= 0 {
+			elements, lists = append(elements, c), append(lists, n.Lists[k])
+		} else {
 			below = append(below, c)
 		}
 	}
-	in, lay, err := l.lower(n.In, requiredOf(below...))
+	if len(lists) == 0 { // any of them has the number of elements
+		lists = []rel.ID{slices.MinFunc(n.Lists, func(a, b rel.ID) int {
+			return cmp.Compare(n.Field(a).Type.TypicalBytes(), n.Field(b).Type.TypicalBytes())
+		})}
+	}
+	in, lay, err := l.lower(n.In, requiredOf(append(below, lists...)...))
 	if err != nil {
 		return nil, nil, err
 	}
 	schema, out := laidOut(n.Rel(), used)
 	st := l.stageOf(n, in)
 	st.Schema = schema
-	spec := &Unnest{Type: in.Schema.Fields[lay.of(n.List)].Type}
-	spec.Out, spec.List = schema, lay.of(n.List)
+	spec := &Unnest{}
+	spec.Out, spec.Lists = schema, lay.all(lists)
 	for _, c := range used {
-		at := -1
-		if c != n.Element {
-			at = lay.of(c)
+		if k := slices.Index(elements, c); k >= 0 {
+			spec.Keep = append(spec.Keep, -1-k)
+		} else {
+			spec.Keep = append(spec.Keep, lay.of(c))
 		}
-		spec.Keep = append(spec.Keep, at)
 	}
-	st.Spec, st.Detail = spec, []string{"each row once for each element of " + in.Schema.Fields[spec.List].Name}
+	names := phrase.Some(n.Schema(lists).Names(), 8, ", ")
+	st.Spec, st.Detail = spec, []string{"each row once for each element of " + names}
 	return st, out, nil
 }
 

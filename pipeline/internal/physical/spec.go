@@ -72,11 +72,8 @@ type (
 		Out      *gpu.Schema
 		Variants []expand.Variant
 	}
-	// Unnest has each row once for each element of a list of the type Type.
-	Unnest struct {
-		unnest.Spec
-		Type gpu.Type
-	}
+	// Unnest has each row once for each element of a list.
+	Unnest struct{ unnest.Spec }
 	// Group accumulates the groups by Hash, or sorts their rows by Sorted. With both, it is Hash on devices that have
 	// the state of arg_min and arg_max.
 	Group struct {
@@ -192,7 +189,7 @@ func (s *Expand) Operator(gpu.Capabilities) (operators.Operator, error) {
 
 // Operator implements Spec.
 func (s *Unnest) Operator(gpu.Capabilities) (operators.Operator, error) {
-	return unnest.New(s.Spec, s.Type), nil
+	return unnest.New(s.Spec), nil
 }
 
 // sortsGroups describes a group-by that sorts.

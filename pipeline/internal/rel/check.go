@@ -124,10 +124,13 @@ func checkNode(n Node, around outer) error {
 	case *Join:
 		return checkJoin(n, around)
 	case *Unnest:
-		if err := has(n.In, n.List); err != nil {
+		if len(n.Lists) == 0 || len(n.Lists) != len(n.Elements) {
+			return fmt.Errorf("it has %d lists and makes %d columns", len(n.Lists), len(n.Elements))
+		}
+		if err := has(n.In, n.Lists...); err != nil {
 			return err
 		}
-		return fresh(n.In, n.Element)
+		return fresh(n.In, n.Elements...)
 	case *Expand:
 		for _, c := range n.Copies {
 			if err := has(n.In, c.From); err != nil {

@@ -98,7 +98,7 @@ type (
 		Ins []Node
 		Of  [][]ID
 	}
-	// Scan reads a table. Its columns are those of the table, in order, then those inside of its structs. It may leave
+	// Scan reads a table. Its columns are those of the table, in order, then those inside of nested ones. It may leave
 	// out rows that do not meet a predicate of Prune, whose columns are positions in the table.
 	Scan struct {
 		Relation
@@ -135,12 +135,12 @@ type (
 		Variants [][]ID // of each variant, the copies that are null
 		Number   ID
 	}
-	// Unnest has each row of its input once for each element of List, which is Element. It has the columns of the input
-	// and Element.
+	// Unnest has each row of its input once for each element of a list. It has the columns of the input and the
+	// elements. Several Lists are fields of the elements of one list, each as a list, so they have equal lengths.
 	Unnest struct {
 		Relation
-		In            Node
-		List, Element ID
+		In              Node
+		Lists, Elements []ID
 	}
 	// Group has one row for each group: its keys, then the aggregates. Always has the keys of the groups of an input
 	// without rows; any row belongs to a group of each.
@@ -329,7 +329,7 @@ func of(in Node, origin expr.Origin, columns []ID) Relation {
 	return Relation{Origin: origin, Columns: columns, Metadata: r.Metadata, nulls: r.nulls}
 }
 
-// NewScan makes a column for each one of a table, and for each one inside of its structs.
+// NewScan makes a column for each one of a table, and for each one inside of nested ones.
 func NewScan(m *Metadata, origin expr.Origin, t source.Table) *Scan {
 	n := &Scan{Relation: Relation{Origin: origin, Metadata: m}, Table: t}
 	for _, f := range t.Schema().Fields {
@@ -341,9 +341,9 @@ func NewScan(m *Metadata, origin expr.Origin, t source.Table) *Scan {
 	return n
 }
 
-// Inside describes the columns inside of structs, which are the last ones of the scan.
+// Inside describes the columns inside of nested ones, which are the last ones of the scan.
 func (n *Scan) Inside() []source.Inside {
-	if s, ok := n.Table.(source.Structs); ok {
+	if s, ok := n.Table.(source.Nested); ok {
 		return s.Inside()
 	}
 	return nil
@@ -478,8 +478,8 @@ func NewExpand(origin expr.Origin, in Node, copies []Copy, variants [][]ID, numb
 }
 
 // NewUnnest repeats rows.
-func NewUnnest(origin expr.Origin, in Node, list, element ID) *Unnest {
-	return &Unnest{Relation: above(in, origin, element), In: in, List: list, Element: element}
+func NewUnnest(origin expr.Origin, in Node, lists, elements []ID) *Unnest {
+	return &Unnest{Relation: above(in, origin, elements...), In: in, Lists: lists, Elements: elements}
 }
 
 // NewGroup makes groups.

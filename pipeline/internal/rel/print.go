@@ -76,7 +76,7 @@ func describe(n Node) string {
 	case *Expand:
 		return fmt.Sprintf("expand to %d variants", len(n.Variants))
 	case *Unnest:
-		return fmt.Sprintf("unnest %s as %s", names([]ID{n.List}), names([]ID{n.Element}))
+		return fmt.Sprintf("unnest %s as %s", names(n.Lists), names(n.Elements))
 	case *Group:
 		return fmt.Sprintf("group by %s: %s", names(n.Keys), names(n.Columns[len(n.Keys):]))
 	case *Window:

@@ -92,7 +92,7 @@ func WithInputs(n Node, f func(Node) Node) Node {
 	case *Expand:
 		return NewExpand(origin, ins[0], n.Copies, n.Variants, n.Number)
 	case *Unnest:
-		return NewUnnest(origin, ins[0], n.List, n.Element)
+		return NewUnnest(origin, ins[0], n.Lists, n.Elements)
 	case *Group:
 		return NewGroup(origin, ins[0], n.Keys, n.Aggregates, n.Always, n.Algorithm)
 	case *Window:
