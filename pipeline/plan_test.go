@@ -26,7 +26,7 @@ type planTable struct {
 	inside []source.Inside
 }
 
-// Inside implements source.Structs.
+// Inside implements source.Nested.
 func (t *planTable) Inside() []source.Inside { return t.inside }
 
 func (t *planTable) Schema() *gpu.Schema            { return t.schema }
@@ -59,6 +59,14 @@ func (t *planTable) field(name string, typ gpu.Type, lo, hi int64) *planTable {
 	return t
 }
 
+// element adds a field of the elements of a column, a list of structs.
+func (t *planTable) element(of, name string, typ gpu.Type) *planTable {
+	t.inside = append(t.inside, source.Inside{Column: t.schema.Index(of), Path: []string{gpu.PathElements, name},
+		Field: gpu.Field{Name: of + "[]." + name, Type: gpu.ListOf(typ), Nullable: true}})
+	t.stats = append(t.stats, source.ColumnStats{})
+	return t
+}
+
 func newPlanTable(rows int64) *planTable { return &planTable{schema: &gpu.Schema{}, rows: rows} }
 
 // planTables are a star schema: many facts, some items, few kinds.
@@ -70,9 +78,11 @@ func planTables() map[string]source.Table {
 		"items": newPlanTable(1e4).column("id", integer, 1, 10000).column("kind", integer, 1, 10).column("label", text,
 			0, 0),
 		"kinds": newPlanTable(10).column("id", integer, 1, 10).column("title", text, 0, 0),
-		"sales": newPlanTable(1e4).column("id", integer, 1, 10000).column("buyer", gpu.StructOf(
-			gpu.Field{Name: "age", Type: integer}, gpu.Field{Name: "city", Type: integer}), 0, 0).
-			field("age", integer, 0, 100).field("city", integer, 1, 1000),
+		"sales": newPlanTable(1e4).column("id", integer, 1, 10000).column("lines", gpu.ListOf(gpu.StructOf(
+			gpu.Field{Name: "part", Type: text}, gpu.Field{Name: "price", Type: integer})), 0, 0).column("buyer",
+			gpu.StructOf(gpu.Field{Name: "age", Type: integer}, gpu.Field{Name: "city", Type: integer}), 0, 0).
+			field("age", integer, 0, 100).field("city", integer, 1, 1000).element("lines", "part", text).
+			element("lines", "price", integer),
 	}
 }
 
@@ -81,7 +91,7 @@ func planJob(t testing.TB, file string) *Job {
 	steps, err := os.ReadFile(file)
 	require.NoError(t, err)
 	src := string(steps) + "\noutput: {parquet: out.parquet}\nsources: {facts: f, items: i, kinds: k}\n"
-	if strings.Contains(src, "from: sales") {
+	if strings.Contains(src, "sales") {
 		src = strings.Replace(src, "kinds: k", "sales: s", 1)
 	}
 	job, err := Parse(filepath.Base(file), []byte(src), LoadOptions{})

@@ -485,8 +485,8 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteByte(')')
 	case gpu.OpElement:
 		e.args[0].write(b, limit)
-		if _, path, ok := e.fieldPath(); ok {
-			b.WriteString("." + syntax.QuoteName(path[len(path)-1]))
+		if name, ok := e.fieldName(); ok {
+			b.WriteString("." + syntax.QuoteName(name))
 			return
 		}
 		b.WriteByte('[')

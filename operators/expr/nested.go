@@ -696,9 +696,88 @@ func (b *binder) canonical(n syntax.Node, x *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpCanonical, typ: x.typ, nullable: x.nullable}, x)
 }
 
-// Fields returns the expression with columns in the place of fields of structs: of returns the one for the path of a
-// field of a column, nil if there is none.
-func (e *Expr) Fields(of func(column int, path []string) *Expr) *Expr {
+// Part is what an expression takes of a nested column: a field of a struct, of a struct in it, or of the elements of a
+// list. Path has the names of the fields, and gpu.PathElements for elements.
+type Part struct {
+	Column int
+	Path   []string
+	Shape  bool // the expression depends only on the number of elements, or on whether the list is null
+}
+
+// part is a Part, and the positions of the elements on the way.
+type part struct {
+	Part
+	at []*Expr
+}
+
+// partOf returns the part that an expression is.
+func (e *Expr) partOf() (p part, ok bool) {
+	switch e.op {
+	case opColumn:
+		return part{Part: Part{Column: e.column}}, true
+	case gpu.OpCountElements, gpu.OpIsNull, gpu.OpIsNotNull:
+		if p, ok = e.args[0].partOf(); !ok || p.Shape || e.args[0].typ.Kind != gpu.List {
+			return p, false
+		}
+		p.Shape = true
+		return p, true
+	case gpu.OpElement:
+		if p, ok = e.args[0].partOf(); !ok || p.Shape {
+			return p, false
+		}
+	default:
+		return p, false
+	}
+	if e.args[0].typ.Kind == gpu.List {
+		p.Path, p.at = append(p.Path, gpu.PathElements), append(p.at, e.args[1])
+		return p, true
+	}
+	name, ok := e.fieldName()
+	p.Path = append(p.Path, name)
+	return p, ok
+}
+
+// fieldName returns the name of a field of a struct.
+func (e *Expr) fieldName() (name string, ok bool) {
+	children := e.args[0].typ.Children()
+	k, constant := e.args[1].Constant()
+	if e.args[0].typ.Kind != gpu.Struct || !constant || !k.Valid || k.Int.Int64() < 1 ||
+		k.Int.Int64() > int64(len(children)) {
+		return "", false
+	}
+	return children[k.Int.Int64()-1].Name, true
+}
+
+// IsPart returns the part that the expression is, unless it takes single elements.
+func (e *Expr) IsPart() (Part, bool) {
+	p, ok := e.partOf()
+	return p.Part, ok && !p.Shape && len(p.at) == 0
+}
+
+// Parts calls f for each part of a column that the expression uses, but not for the parts around it.
+func (e *Expr) Parts(f func(Part)) {
+	e.visitParts(f, map[*Expr]bool{})
+}
+
+func (e *Expr) visitParts(f func(Part), seen map[*Expr]bool) {
+	if seen[e] {
+		return
+	}
+	seen[e] = true
+	args := e.args
+	if p, ok := e.partOf(); ok {
+		f(p.Part)
+		args = p.at
+	}
+	for _, a := range args {
+		a.visitParts(f, seen)
+	}
+}
+
+// WithParts returns the expression with columns in the place of parts: of returns the column that has the values of a
+// part, in as many lists as the path has elements; for a shape, any column of a field of the elements; nil if there is
+// none.
+func (e *Expr) WithParts(of func(Part) *Expr) *Expr {
 	done := map[*Expr]*Expr{}
 	var replace func(*Expr) *Expr
 	replace = func(e *Expr) *Expr {
@@ -706,10 +785,22 @@ func (e *Expr) Fields(of func(column int, path []string) *Expr) *Expr {
 			return r
 		}
 		out := e
-		if column, path, ok := e.fieldPath(); ok {
-			if c := of(column, path); c != nil && c.typ == e.typ {
-				done[e] = c
-				return c
+		if p, ok := e.partOf(); ok && (len(p.Path) > 0 || p.Shape) {
+			if c := of(p.Part); c != nil {
+				for _, at := range p.at {
+					t := c.typ.Element()
+					c = &Expr{op: gpu.OpElement, typ: t, nullable: true, rng: typeRange(t), column: -1, fails: e.fails,
+						args: []*Expr{c, replace(at)}}
+				}
+				if p.Shape {
+					shape := *e
+					shape.args = []*Expr{c}
+					c = &shape
+				}
+				if c.typ == e.typ {
+					done[e] = c
+					return c
+				}
 			}
 		}
 		for i, a := range e.args {
@@ -728,22 +819,4 @@ func (e *Expr) Fields(of func(column int, path []string) *Expr) *Expr {
 		return out
 	}
 	return replace(e)
-}
-
-// fieldPath returns the column and the names of fields if the expression is a field of a struct, or of one in it.
-func (e *Expr) fieldPath() (column int, path []string, ok bool) {
-	if e.op != gpu.OpElement || e.args[0].typ.Kind != gpu.Struct {
-		return 0, nil, false
-	}
-	k, constant := e.args[1].Constant()
-	children := e.args[0].typ.Children()
-	if !constant || !k.Valid || k.Int.Int64() < 1 || k.Int.Int64() > int64(len(children)) {
-		return 0, nil, false
-	}
-	name := children[k.Int.Int64()-1].Name
-	if e.args[0].op == opColumn {
-		return e.args[0].column, []string{name}, true
-	}
-	column, path, ok = e.args[0].fieldPath()
-	return column, append(path, name), ok
 }

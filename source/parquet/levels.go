@@ -166,21 +166,35 @@ func (w *nestedSchema) fields(e *format.SchemaElement, n *nestedNode, rep uint8)
 	n.t, n.last = gpu.StructOf(fields...), len(w.parts)
 }
 
-// paths returns the columns inside of a struct that are not inside of a list: its fields, and those of fields that are
-// structs. of is the path of the struct.
-func (c leaf) paths(of []string) (out []leaf) {
-	if c.node == nil || c.node.list {
-		return nil
+// paths returns the columns inside of a nested column: the fields of its structs, of structs in them and in lists, but
+// not in maps. A field inside of a list is a list of its values, with a null where a struct around it is null.
+func (c leaf) paths() []leaf {
+	return c.inside(c.node, []string{c.field.Name}, func(n *nestedNode) *nestedNode { return n })
+}
+
+// inside returns the columns inside of a node that has a path. around puts a node into the lists around it.
+func (c leaf) inside(n *nestedNode, path []string, around func(*nestedNode) *nestedNode) (out []leaf) {
+	with := func(name string) []string { return append(path[:len(path):len(path)], name) }
+	if n.list {
+		if n.t.Kind == gpu.Map {
+			return nil
+		}
+		return c.inside(n.children[0], with(gpu.PathElements), func(of *nestedNode) *nestedNode {
+			list := *n
+			list.children, list.first, list.last, list.t = []*nestedNode{of}, of.first, of.last, gpu.ListOf(of.t)
+			return around(&list)
+		})
 	}
-	for _, child := range c.node.children {
-		path := append(of[:len(of):len(of)], child.name)
-		k := nestedLeaf(child, c.parts, c.node.first)
-		if len(child.children) == 0 {
+	for _, field := range n.children {
+		f := *field
+		f.nullable = f.nullable || n.nullable
+		k := nestedLeaf(around(&f), c.parts, c.node.first)
+		if len(k.node.children) == 0 {
 			k = k.parts[0]
 		}
-		k.path = path
-		k.field.Name = pathName(path)
-		out = append(append(out, k), k.paths(path)...)
+		k.path = with(f.name)
+		k.field.Name = pathName(k.path)
+		out = append(append(out, k), c.inside(&f, k.path, around)...)
 	}
 	return out
 }
@@ -193,8 +207,10 @@ func (c leaf) key() string {
 	return "\x00" + strings.Join(c.path, "\x00")
 }
 
-// pathName names the column of a field inside of a struct, for messages and reports.
-func pathName(path []string) string { return strings.Join(path, ".") }
+// pathName names the column of a field inside of a nested column, for messages and reports.
+func pathName(path []string) string {
+	return strings.ReplaceAll(strings.Join(path, "."), "."+gpu.PathElements, gpu.PathElements)
+}
 
 // levelBits returns the bits of a level in a file.
 func levelBits(most uint8) uint { return uint(bits.Len8(most)) }

@@ -69,7 +69,7 @@ func isRemote(path string) bool { return store.Scheme(path) != "" }
 // Table presents the files of one scan as one table. It implements source.Table. It keeps
 // no file open.
 type Table struct {
-	schema  *gpu.Schema // the columns, then those inside of structs
+	schema  *gpu.Schema // the columns, then those inside of nested ones
 	visible *gpu.Schema // the columns
 	inside  [][]string  // the paths of the others
 	files   []*file
@@ -212,7 +212,7 @@ func emptyTable(schema *gpu.Schema) (*Table, error) {
 // Schema implements source.Table.
 func (t *Table) Schema() *gpu.Schema { return t.visible }
 
-// Inside implements source.Structs.
+// Inside implements source.Nested.
 func (t *Table) Inside() []source.Inside {
 	out := make([]source.Inside, len(t.inside))
 	for i, path := range t.inside {

@@ -32,7 +32,7 @@ type leaf struct {
 	// node and parts, the leaves, are set in a nested column. It has no physical type.
 	node  *nestedNode
 	parts []leaf
-	// path is set in a column inside of a struct, which is not a column of the table of its own; see leaf.paths. It
+	// path is set in a column inside of a nested one, which is not a column of the table of its own; see leaf.paths. It
 	// begins with the name of the column of the table.
 	path []string
 }
@@ -58,8 +58,8 @@ func (c leaf) signedOrder() bool {
 	return false
 }
 
-// readSchema returns the columns of a schema, then those inside of structs, the top-level columns that cannot be read,
-// and the number of leaves.
+// readSchema returns the columns of a schema, then those inside of nested ones, the top-level columns that cannot be
+// read, and the number of leaves.
 func readSchema(elements []format.SchemaElement) (columns []leaf, refused []source.Unreadable, leaves int, err error) {
 	if len(elements) == 0 {
 		return nil, nil, 0, badf("the footer has no schema")
@@ -101,7 +101,7 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 		}
 		if nested {
 			columns = append(columns, c)
-			inside = append(inside, c.paths([]string{name})...)
+			inside = append(inside, c.paths()...)
 			continue
 		}
 		c.field = gpu.Field{Name: name, Type: t, Nullable: c.optional, Annotation: annotation(e)}

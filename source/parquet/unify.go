@@ -85,7 +85,7 @@ type unified struct {
 	field gpu.Field
 	from  *file // the first file that has the column in this type, or has the given column
 	path  int   // number of the partition column that provides the values; -1 if there is none
-	// inside is the path of a column inside of a struct; see leaf.paths.
+	// inside is the path of a column inside of a nested one; see leaf.paths.
 	inside []string
 	// mixed says why no type can represent the values of all files. It is nil if a type can.
 	mixed *source.Unreadable
@@ -216,7 +216,7 @@ func (u *unifier) append(c leaf, from *file) {
 	u.columns = append(u.columns, unified{field: field, from: from, path: path, inside: c.path})
 }
 
-// moveInside moves the columns inside of structs behind the others. Those of structs that are no columns are left out.
+// moveInside moves the columns inside of nested ones behind the others. Those of what is no column are left out.
 func (u *unifier) moveInside(at [][]int) {
 	var columns, inside []unified
 	to := make([]int, len(u.columns))
@@ -232,7 +232,7 @@ func (u *unifier) moveInside(at [][]int) {
 		}
 		to[i] = len(columns) + len(inside)
 		if !slices.ContainsFunc(columns, func(of unified) bool {
-			return of.field.Name == c.inside[0] && of.path < 0 && of.field.Type.Kind == gpu.Struct
+			return of.field.Name == c.inside[0] && of.path < 0 && of.field.Type.IsNested()
 		}) {
 			to[i] = -1
 			continue

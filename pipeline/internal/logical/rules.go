@@ -33,8 +33,9 @@ var Rules = []Rule{
 			"count of the nulls or a second join."},
 	{Name: "grouping-sets", starts: is[*rel.Expand], apply: each(cascadeSets),
 		Doc: "The groups of a grouping set merge those of the smallest set that has its keys."},
-	{Name: "read-fields", starts: hasStructs, apply: readFields,
-		Doc: "A scan reads the fields of structs that expressions use, instead of the structs."},
+	{Name: "read-fields", starts: hasNested, apply: readFields,
+		Doc: "A scan reads the fields of structs that expressions use, instead of the structs, also those of structs " +
+			"in lists."},
 	{Name: "push-filters", apply: func(_ *Estimator, n rel.Node) rel.Node { return pushDown(n) },
 		Doc: "Conditions move toward the sources, into joins, and along equalities to the other side. An outer join " +
 			"that keeps rows only for a condition to drop them keeps none."},
