@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"encoding/binary"
 	"math"
 	"sync"
 
@@ -14,6 +13,7 @@ import (
 // nestedChunk is the part of an encodedChunk that has the leaves of a nested column.
 type nestedChunk struct {
 	root   *nestedNode
+	lists  []*nestedNode // the lists around the leaf, if the column has nothing else
 	rows   int64
 	leaves []*leafCursor
 
@@ -33,15 +33,18 @@ type leafCursor struct {
 	value      int   // position in values of the next one
 	values     gpu.Column
 	reps, defs [levelBatch]uint8
-	offsets    []int32 // of values
-	bytes      []byte
+	// Of values of any length, offsets and bytes of the values or of their dictionary; else the encodings of the
+	// values, of width bytes each.
+	offsets []int32
+	bytes   []byte
+	width   int
 }
 
 // levelBatch is the number of entries that are decoded at a time.
 const levelBatch = 4096
 
 func newNestedChunk(c *encodedChunk) *nestedChunk {
-	n := &nestedChunk{root: c.col.node, rows: c.rows, turn: make(chan struct{})}
+	n := &nestedChunk{root: c.col.node, lists: listsAround(c.col.node), rows: c.rows, turn: make(chan struct{})}
 	if len(c.wanted) > 0 {
 		n.left = c.wanted[0].from
 	}
@@ -113,7 +116,7 @@ func (r *reader) decodeNested(plan *stridePlan, i int, pages *pageReader) (col g
 			err = at.place(err)
 		}
 	}()
-	if err := b.start(); err != nil {
+	if err := b.start(plan.nestedBytes(i)); err != nil {
 		return col, err
 	}
 	for _, s := range plan.segments {
@@ -155,6 +158,12 @@ func (b *nestedBuilder) read(c *encodedChunk, pages *pageReader, from, to int64)
 				return err
 			}
 		}
+	}
+	if n.lists != nil {
+		if err := b.listRows(n.lists, int(to-n.next)); err != nil {
+			return err
+		}
+		n.next = to
 	}
 	for ; n.next < to; n.next++ {
 		if err := b.row(n.root); err != nil {
@@ -230,20 +239,27 @@ func (l *leafCursor) fill() (bool, error) {
 
 // hold keeps the values of a batch.
 func (l *leafCursor) hold(values gpu.Column) {
-	l.values, l.value = values, 0
+	l.value = 0
 	if values.Type.IsVar() {
 		of := values
 		if values.Dict != nil {
 			of = values.Dict.Values
 		}
-		l.offsets, l.bytes = gpu.Values[int32](of.Offsets, of.Len+1), of.Data.Bytes()
+		l.values, l.offsets, l.bytes = values, gpu.Values[int32](of.Offsets, of.Len+1), of.Data.Bytes()
+		return
 	}
+	defer values.Release()
+	l.width = gpu.NestedWidth(values.Type)
+	if l.bytes == nil {
+		l.bytes = make([]byte, levelBatch*l.width)
+	}
+	gpu.EncodeNested(l.bytes, values.Type, values.Data, 0, values.Len)
 }
 
 // drop releases the values of a batch.
 func (l *leafCursor) drop() {
 	l.values.Release()
-	l.values, l.offsets, l.bytes = gpu.Column{}, nil, nil
+	l.values, l.offsets = gpu.Column{}, nil
 	l.n, l.pos, l.value = 0, 0, 0
 }
 
@@ -330,12 +346,22 @@ type nestedBuilder struct {
 	out                  []byte // the bytes of data in use
 }
 
-func (b *nestedBuilder) start() (err error) {
+// start makes room for the rows, which have about that many bytes.
+func (b *nestedBuilder) start(size int64) (err error) {
 	if b.offsets, err = b.lease.Alloc(int64(b.rows+1) * 4); err != nil {
 		return err
 	}
 	gpu.Values[int32](b.offsets, 1)[0] = 0
-	return b.reserve(0)
+	return b.reserve(int(min(size, maxVarBytes)))
+}
+
+// nestedBytes estimates the bytes of a nested column of a stride.
+func (s *stridePlan) nestedBytes(column int) (size int64) {
+	for _, g := range s.segments {
+		group := &g.file.groups[g.group]
+		size += int64(float64(group.chunks[column].rawSize) * float64(g.to-g.from) / float64(max(group.rows, 1)))
+	}
+	return size
 }
 
 // reserve makes room for n more bytes.
@@ -525,9 +551,6 @@ func (b *nestedBuilder) list(n *nestedNode) error {
 	}
 }
 
-// mostFixed is the most bytes of the encoding of a value of fixed width.
-const mostFixed = 17
-
 // leaf appends the value of a leaf.
 func (b *nestedBuilder) leaf(n *nestedNode) error {
 	l := b.leaves[n.first-b.base]
@@ -536,37 +559,23 @@ func (b *nestedBuilder) leaf(n *nestedNode) error {
 	} else if def < n.null {
 		return badLevels(l.pages.col.field.Name)
 	}
-	if err := b.reserve(mostFixed); err != nil {
-		return err
-	}
-	i, c := l.value, &l.values
+	i := l.value
 	l.pass()
-	if c.Type.IsVar() {
-		if c.Dict != nil {
-			i = c.Code(i)
-		}
-		s := l.bytes[l.offsets[i]:l.offsets[i+1]]
-		if err := b.reserve(2*len(s) + 3); err != nil {
+	if l.width > 0 {
+		if err := b.reserve(l.width); err != nil {
 			return err
 		}
-		b.out = gpu.AppendBytes(b.out, s)
+		b.out = append(b.out, l.bytes[i*l.width:(i+1)*l.width]...)
 		return nil
 	}
-	data := c.Data.Bytes()
-	switch c.Type.Kind {
-	case gpu.Bool:
-		v := uint64(0)
-		if gpu.Bit(data, i) {
-			v = 1
-		}
-		b.out = gpu.AppendFixed(b.out, c.Type, gpu.Int128{Lo: v})
-	case gpu.Float32:
-		b.out = gpu.AppendFloat32(b.out, math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])))
-	case gpu.Float64:
-		b.out = gpu.AppendFloat64(b.out, math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:])))
-	default:
-		b.out = gpu.AppendFixed(b.out, c.Type, wholeAt(data, c.Type, i))
+	if l.values.Dict != nil {
+		i = l.values.Code(i)
 	}
+	s := l.bytes[l.offsets[i]:l.offsets[i+1]]
+	if err := b.reserve(2*len(s) + 3); err != nil {
+		return err
+	}
+	b.out = gpu.AppendBytes(b.out, s)
 	return nil
 }
 
