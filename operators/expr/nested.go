@@ -56,6 +56,11 @@ func nestedFunctions() []function {
 			examples: "struct_concat({'a': 1}, {'b': 2}) → {'a': 1, 'b': 2}"},
 		{name: "struct_keys", args: "s", bind: bindStructKeys, result: list, about: "The names of the fields.",
 			examples: "struct_keys({'a': 1, 'b': 2}) → [a, b]"},
+		{name: "to_json", aliases: "array_to_json", args: "x", bind: bindToJSON, result: varchar,
+			about: "The value as JSON: structs and maps as objects; dates, times and BLOBs as texts; numbers as " +
+				"their text, decimals as DOUBLEs.",
+			examples: "to_json({'a': [1, NULL], 'b': 'x'}) → {\"a\":[1,null],\"b\":\"x\"}\n" +
+				"to_json(MAP {1: true}) → {\"1\":true}"},
 		{name: "struct_extract", args: "s, name", bind: bindField, result: "that of the field",
 			about:    "A field of a struct, by its name, which is constant. Also s.name and s['name'].",
 			examples: "{'a': 1}.a → 1\nstruct_extract({'a': 1}, 'a') → 1"},
