@@ -338,7 +338,7 @@ func TestRandomNestedQueriesGiveDuckDBsRows(t *testing.T) {
 	duck.Run("CREATE TABLE t (n INTEGER, "+strings.Join(exprtest.NestedColumns, ", ")+")",
 		"INSERT INTO t VALUES "+strings.Join(rows, ", "), "COPY t TO '"+in+"' (FORMAT parquet)")
 	gpu := cudatest.Open(t, cuda.Options{Memory: 1 << 28})
-	first, n := gputest.SeedOr(t, 1), gputest.Cases(t, 12)
+	first, n := gputest.SeedOr(t, 1), gputest.Cases(t, 8)
 	for seed := first; seed < first+uint64(n); seed++ {
 		r := rand.New(rand.NewPCG(seed, 29))
 		g, depth := exprtest.NewNested(r), 1+r.IntN(3)

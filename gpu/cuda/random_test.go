@@ -77,7 +77,7 @@ func TestRandomExpressionsGiveTheHostsResults(t *testing.T) {
 func TestRandomNestedExpressionsGiveTheHostsResults(t *testing.T) {
 	p := newPair(t)
 	tab := exprtest.NestedTable(t, host.Fold)
-	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 40)
+	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 25)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		text := exprtest.NewNested(rand.New(rand.NewPCG(seed, 23))).Any(1 + int(seed%4))
 		tree, err := syntax.Parse(text)

@@ -30,7 +30,7 @@ func TestRandomNestedExpressionsAreDuckDBs(t *testing.T) {
 		"INSERT INTO t VALUES "+strings.Join(rows, ", "))
 	var texts []string
 	var questions []exprtest.Question
-	first, n := gputest.SeedOr(t, 1), gputest.Cases(t, 150)
+	first, n := gputest.SeedOr(t, 1), gputest.Cases(t, 100)
 	for seed := first; seed < first+uint64(n); seed++ {
 		g := exprtest.NewNested(rand.New(rand.NewPCG(seed, 23)))
 		text := g.Any(1 + int(seed%4))
