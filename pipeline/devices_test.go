@@ -1,14 +1,22 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/host"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
 // hosts returns a group of CPU devices with one budget, whose strides have so many rows.
@@ -51,4 +59,91 @@ func gpus(t testing.TB, library string, n int, memory int64, rows int) gpu.Devic
 	}
 	g.Device = g.Devices[0]
 	return g
+}
+
+func TestTheReportOfSeveralDevicesHasTheStagesOfTheirPlan(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	d := hosts(t, 3, 1, 1<<28, 200)
+	p, err := gpuJob(quickstart, filepath.Join(t.TempDir(), "out.parquet"), sinkparquet.Options{}).Plan()
+	require.NoError(t, err)
+	defer p.Close()
+	r, err := p.Run(t.Context(), RunOptions{Device: d, Exchanges: Always, Threads: 1})
+	require.NoError(t, err)
+	e := p.ExplainChoice(&Choice{Device: CUDA, GPUs: 3})
+	kinds := map[string]int{}
+	for _, root := range e.roots() {
+		root.visit(func(s *StageExplained) { kinds[s.Kind]++ })
+	}
+	require.Positive(t, kinds["exchange"]+kinds["broadcast"])
+	require.Positive(t, kinds["gather"])
+	var in, out int64
+	for _, s := range r.Stages {
+		if s.Kind == "exchange" {
+			in, out = in+s.RowsIn, out+s.RowsOut
+			require.Len(t, s.Shares, 3, "%s", s.Step)
+		}
+	}
+	require.Positive(t, in)
+	require.Equal(t, in, out, "rows that were sent arrived")
+	require.NoError(t, d.Close())
+}
+
+// TestAFailureOfOneOfSeveralGPUsEndsTheRun lets a call of the driver fail, of any GPU and at random, and cancels runs.
+func TestAFailureOfOneOfSeveralGPUsEndsTheRun(t *testing.T) {
+	library := cudatest.Library(t)
+	if n, err := cuda.Count(library); err != nil || n < 2 {
+		t.Skip("this machine has one GPU")
+	}
+	defer goleak.VerifyNone(t)
+	data := fewRows(t)
+	var calls, failing atomic.Int64
+	injected := errors.New("injected")
+	g, err := cuda.OpenGroup(cuda.Options{Library: library, Memory: 64 << 20, HostMemory: 16 << 20,
+		Fault: func(call string) error {
+			if n := calls.Add(1); n == failing.Load() && call != "cuMemFreeAsync" && call != "cuEventQuery" {
+				return injected
+			}
+			return nil
+		}}, []int{0, 1})
+	require.NoError(t, err)
+	for i, d := range g.Devices {
+		g.Devices[i] = smallStrides{d, 100}
+	}
+	g.Device = g.Devices[0]
+	run := func(ctx context.Context) error {
+		calls.Store(0)
+		dir := t.TempDir()
+		_, err := gpuJob(data, filepath.Join(dir, "out.parquet"), sinkparquet.Options{}).
+			Run(ctx, RunOptions{Device: g, Exchanges: Always, Threads: 1})
+		for _, d := range g.Devices {
+			require.Empty(t, d.Budget().Leaks(), "%v", err)
+		}
+		require.Empty(t, g.HostBudget().Leaks(), "%v", err)
+		if files, _ := filepath.Glob(filepath.Join(dir, "*")); err != nil {
+			require.Empty(t, files, "%v", err)
+		}
+		return err
+	}
+	require.NoError(t, run(t.Context()))
+	all, failed := calls.Load(), 0
+	for range 12 {
+		failing.Store(1 + rand.Int64N(all))
+		if err := run(t.Context()); err != nil {
+			require.ErrorIs(t, err, injected)
+			failed++
+		}
+	}
+	require.Positive(t, failed)
+	failing.Store(0)
+	for range 6 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(20))*time.Millisecond)
+		begin := time.Now()
+		if err := run(ctx); err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(begin), 10*time.Second)
+		}
+		cancel()
+	}
+	require.NoError(t, run(t.Context()), "the GPUs work again")
+	require.NoError(t, g.Close())
 }

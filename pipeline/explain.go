@@ -61,13 +61,21 @@ type StageExplained struct {
 }
 
 // Explain describes the plan on a device of the given kind.
-func (p *Plan) Explain(device string) *Explanation {
-	e := &Explanation{Job: p.stages.Name, Rules: p.rules}
+func (p *Plan) Explain(device string) *Explanation { return p.ExplainChoice(&Choice{Device: device}) }
+
+// ExplainChoice describes the plan on the device that ChooseDevice returned. On several GPUs it has the exchanges of
+// rows between them.
+func (p *Plan) ExplainChoice(c *Choice) *Explanation {
+	stages, device := p.stages, c.Device
+	if c.GPUs > 1 {
+		stages = runner.Distribute(stages, c.GPUs, true, RunOptions{})
+	}
+	e := &Explanation{Job: stages.Name, Rules: p.rules}
 	if p.unsampled != nil {
 		e.Unsampled = p.unsampled.Error()
 	}
 	written := 0
-	for _, o := range p.stages.Outputs {
+	for _, o := range stages.Outputs {
 		out := &OutputExplained{Root: explainStage(o.Root, device)}
 		for _, f := range o.Schema.Fields {
 			out.Schema = append(out.Schema, ColumnInfo{f.Name, f.TypeName(), f.Nullable})

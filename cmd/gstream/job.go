@@ -172,7 +172,7 @@ func (f *runFlags) explained(cmd *cobra.Command, job *pipeline.Job, target pipel
 	if err != nil {
 		return err
 	}
-	e := p.Explain(choice.Device)
+	e := p.ExplainChoice(choice)
 	e.Choice = choice
 	if analyze {
 		planned()

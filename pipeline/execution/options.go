@@ -128,7 +128,9 @@ const (
 // Choice is the device of a run, and the reason.
 type Choice struct {
 	Device string `json:"device"` // as Options.Use names it: "host", "cuda"
-	Why    string `json:"why"`
+	// GPUs is the number of GPUs if the run uses several, otherwise 0.
+	GPUs int    `json:"gpus,omitempty"`
+	Why  string `json:"why"`
 	// Host and CUDA are the estimated times of the run on each device, if the choice depended on
 	// them.
 	Host time.Duration `json:"host_estimate_ns,omitempty"`

@@ -235,8 +235,19 @@ func choose(p *physical.Plan, targets []execution.Target, opt execution.Options)
 	if err != nil {
 		return nil, err
 	}
-	if want.kind != execution.Auto {
+	numbers, err := want.gpus(opt)
+	if err != nil {
+		return nil, &job.Diagnostic{Msg: err.Error()}
+	}
+	several := len(numbers)
+	if several == 1 {
+		several = 0
+	}
+	switch want.kind {
+	case execution.Host:
 		return &execution.Choice{Device: opt.Use, Why: "asked for"}, nil
+	case execution.CUDA:
+		return &execution.Choice{Device: opt.Use, Why: "asked for", GPUs: several}, nil
 	}
 	gpus, err := cuda.Look("")
 	if errors.Is(err, cuda.ErrNoDriver) {
@@ -252,6 +263,9 @@ func choose(p *physical.Plan, targets []execution.Target, opt execution.Options)
 	}
 	if want.withHost && c.Device == execution.CUDA {
 		c.Device += execution.WithHost
+	}
+	if c.Device != execution.Host {
+		c.GPUs = several
 	}
 	return c, nil
 }

@@ -61,6 +61,8 @@ func parseDevice(name string) (wanted, error) {
 func (w wanted) gpus(opt execution.Options) ([]int, error) {
 	n := max(opt.GPUs, 1)
 	switch {
+	case opt.GPUs != 0 && w.kind == execution.Host:
+		return nil, fmt.Errorf("%d GPUs of the device %s, which has none", opt.GPUs, w.kind)
 	case opt.GPUs < 0 || opt.GPUs > cuda.MostGPUs:
 		return nil, fmt.Errorf("%d GPUs: must be from 1 to %d", opt.GPUs, cuda.MostGPUs)
 	case opt.GPUs > 0 && (w.numbers != nil || w.all):

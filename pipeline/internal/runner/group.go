@@ -17,16 +17,20 @@ type group struct {
 	seed      uint64 // of the hash by which rows are exchanged
 }
 
+// Distribute returns the plan that a run on several devices has: see physical.Plan.Distribute.
+func Distribute(p *physical.Plan, devices int, encodes bool, opt execution.Options) *physical.Plan {
+	return p.Distribute(devices, encodes, map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
+		execution.Never: physical.ExchangesNever}[opt.Exchanges])
+}
+
 // spread makes a run one of several devices if its device is a gpu.Group.
 func (r *run) spread() {
 	devices := gpu.DevicesOf(r.device)
 	if len(devices) < 2 {
 		return
 	}
-	exchanges := map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
-		execution.Never: physical.ExchangesNever}[r.opt.Exchanges]
 	r.device = devices[0]
-	r.plan = r.plan.Distribute(len(devices), r.encodes() != nil, exchanges)
+	r.plan = Distribute(r.plan, len(devices), r.encodes() != nil, r.opt)
 	g := &group{scans: map[*physical.Stage]*sharedScan{}, exchanges: map[*physical.Stage]*exchange{},
 		seed: rand.Uint64()}
 	r.group = g
