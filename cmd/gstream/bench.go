@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/operators/bench"
 	"github.com/gstream/gstream/pipeline"
 )
@@ -34,6 +37,7 @@ type benchFlags struct {
 	from, reference          string
 	timeline                 string
 	hostMemory, deviceMemory string
+	gpus                     int
 	all                      bool // all benchmarks that the device supports
 	opt                      bench.Options
 }
@@ -58,6 +62,12 @@ transfer, stream and spill measure the link to a GPU; on the CPU, name other ben
 spill drives joins, group-bys and sorts whose state is half to eight times --device-memory,
 for joins up to 32 times; set a small one. Its cases are
 ` + strings.Join(bench.SpillFamilies(), ", ") + `, or all.
+
+gpus measures several GPUs, as --device cuda:0,1, cuda:all or --gpus 4 give: copies between
+them, the exchange of 2^28 tuples of 16 bytes in the memory of each (--rows), and their join
+with a quarter as many build rows (--build-rows), by 1, 2, 4 GPUs and so on. It takes less
+rows if the memory is too small. The bound is the time of the copies alone, or that of one
+GPU with the rows of one. Every result is checked.
 
 disk stores 4 GiB (--rows times 16 bytes) under --host-memory, and reads them again. What does
 not fit goes to $TMPDIR or /var/tmp, both compressed and uncompressed. The bound is the rate of
@@ -101,6 +111,10 @@ Benchmarks, or all of them:
 		},
 	}
 	registerDevice(cmd, &f.device)
+	cmd.Flags().IntVar(&f.gpus, "gpus", 0, "number of GPUs for the benchmark gpus: the first ones in the driver's "+
+		"numbering (0: those that --device names); with --device host, the parts into which the cores are divided")
+	cmd.Flags().IntVar(&f.opt.BuildRows, "build-rows", 0,
+		"build rows of each device in the benchmark gpus (default: a quarter of the rows)")
 	cmd.Flags().IntVar(&f.opt.Rows, "rows", 0, "rows of the input (default: depends on the benchmark)")
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "number of timed runs of each case")
 	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil,
@@ -153,12 +167,12 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	if err := checkDevice(f.device); err != nil {
 		return err
 	}
-	opt := pipeline.RunOptions{Use: f.device, Alone: f.left.ends}
+	opt := pipeline.RunOptions{Use: f.device, GPUs: f.gpus, Alone: f.left.ends}
 	if err := parseSizes(map[string]sizeFlag{"host-memory": {f.hostMemory, &opt.HostMemory},
 		"device-memory": {f.deviceMemory, &opt.DeviceMemory}}); err != nil {
 		return err
 	}
-	d, err := pipeline.OpenDevice(opt)
+	d, err := f.open(opt)
 	if err != nil {
 		return err
 	}
@@ -177,13 +191,16 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			line = groupLine
 		case "spill":
 			line = spillLine
+		case "gpus":
+			line = gpusLine
 		}
 		fmt.Fprintln(t, line(nil))
 		err := bench.Run(cmd.Context(), d, n, f.opt, func(r bench.Result) {
 			report.Results = append(report.Results, r)
 			fmt.Fprintln(t, line(&r))
 		})
-		if errors.Is(err, bench.ErrNoLink) || errors.Is(err, bench.ErrNoSpill) {
+		if errors.Is(err, bench.ErrNoLink) || errors.Is(err, bench.ErrNoSpill) ||
+			errors.Is(err, bench.ErrOneDevice) {
 			if f.all {
 				continue
 			}
@@ -201,6 +218,24 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		writeTo(f.json, func(w io.Writer) error { return printJSON(w, report) }),
 		f.draw(report),
 		writeTo(f.timeline, func(w io.Writer) error { return benchTimeline(w, d, names) }))
+}
+
+// open opens the device, or devices that share the cores.
+func (f *benchFlags) open(opt pipeline.RunOptions) (gpu.Device, error) {
+	if f.device != pipeline.Host || f.gpus < 2 {
+		return pipeline.OpenDevice(opt)
+	}
+	opt.Threads = max(1, runtime.GOMAXPROCS(0)/f.gpus)
+	opt.HostMemory = cmp.Or(opt.HostMemory, opt.DeviceMemory, host.FreeMemory()/2) / int64(f.gpus)
+	var members []gpu.Device
+	for range f.gpus {
+		d, err := pipeline.OpenDevice(opt)
+		if err != nil {
+			return nil, err // of the first one: the options are the same for all
+		}
+		members = append(members, d)
+	}
+	return gpu.NewGroup(members), nil
 }
 
 // benchLine returns the columns of a result. joinLine, groupLine and spillLine do this for the
@@ -264,6 +299,24 @@ func spillLine(r *bench.Result) string {
 	}
 	return fmt.Sprintf("%s\t%s\t%.2f\t%s\t%s\t%s\t%s\t", r.Case, humanize.Comma(r.Rows), r.Spill.Spilled, ms(r.Wall),
 		rates(*r), strings.Join(phases, "; "), r.Spill.Choice)
+}
+
+// gpusLine has the bytes that leave each device, and the bound of the same.
+func gpusLine(r *bench.Result) string {
+	if r == nil {
+		return "devices\tcase\trows\tms\tG rows/s\tGB/s out of each\tof bound\tbound ms\tspeed-up\t"
+	}
+	s := r.Spread
+	bound := time.Duration(float64(r.Time) * r.Fraction())
+	out, speedup := "", ""
+	if s.Out > 0 {
+		out = fmt.Sprintf("%.1f", s.Out/1e9)
+	}
+	if s.Speedup > 0 {
+		speedup = fmt.Sprintf("%.2f", s.Speedup)
+	}
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s %s\t%s\t", s.Devices, r.Case, humanize.Comma(r.Rows),
+		ms(r.Time), r.RowsPerSecond()/1e9, out, 100*r.Fraction(), r.Bound, ms(bound), speedup)
 }
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }

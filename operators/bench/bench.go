@@ -38,9 +38,10 @@ type Result struct {
 	// measured in the same run.
 	Bound     string  `json:"bound"`
 	BoundRate float64 `json:"bound_bytes_per_second"`
-	Join      *Join   `json:"join,omitempty"`  // of the benchmark join
-	Group     *Group  `json:"group,omitempty"` // of the benchmark groupby
-	Spill     *Spill  `json:"spill,omitempty"` // of the benchmark spill
+	Join      *Join   `json:"join,omitempty"`   // of the benchmark join
+	Group     *Group  `json:"group,omitempty"`  // of the benchmark groupby
+	Spill     *Spill  `json:"spill,omitempty"`  // of the benchmark spill
+	Spread    *Spread `json:"spread,omitempty"` // of the benchmark gpus
 }
 
 // Point returns the result as a point of a chart, or nil if it is drawn as a bar.
@@ -90,6 +91,8 @@ type Options struct {
 	// StrideRows bounds the rows of the strides that these operators receive and emit. 0 means that
 	// a table is one stride, and that strides of the result have 2^28 rows.
 	StrideRows int
+	// BuildRows are the build rows of a device in the benchmark gpus; 0 means a quarter of Rows.
+	BuildRows int
 }
 
 // able has the properties of a device that supports every algorithm.
@@ -98,9 +101,10 @@ var able = gpu.Properties{Capabilities: gpu.Capabilities{BlockTables: true, Pair
 // Check reports cases and algorithms that a benchmark does not have, and sizes that are not
 // possible.
 func (o Options) Check(benchmark string) error {
-	if o.Rows < 0 || o.Rows > gpu.MaxRows || o.Runs < 0 || o.StrideRows < 0 || o.StrideRows > gpu.MaxRows {
-		return fmt.Errorf("%d rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows, o.Runs,
-			o.StrideRows, gpu.MaxRows)
+	if o.Rows < 0 || o.Rows > gpu.MaxRows || o.Runs < 0 || o.StrideRows < 0 || o.StrideRows > gpu.MaxRows ||
+		o.BuildRows < 0 || o.BuildRows > gpu.MaxRows {
+		return fmt.Errorf("%d rows, %d build rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows,
+			o.BuildRows, o.Runs, o.StrideRows, gpu.MaxRows)
 	}
 	var err error
 	switch benchmark {
@@ -135,6 +139,7 @@ var benchmarks = []struct {
 	{"spill", "joins, group-bys and sorts out of core, by size of their state", 0, (*bench).spill},
 	{"disk", "rows that spill to files, and come back", 1 << 28, (*bench).disk},
 	{"window", "window functions and a median, by frame", 1 << 26, (*bench).window},
+	{"gpus", "exchange and join of tuples that are spread over several GPUs", spreadRows, (*bench).gpus},
 }
 
 // Names returns the names of the benchmarks, and a line about each.

@@ -41,6 +41,7 @@ struct Copy {
     bool up;
     Address peer = 0; // memory of another GPU, from which the copy is made instead
     int peer_gpu = 0;
+    int to_gpu = 0; // that of device, for copies between GPUs
 };
 
 // Stream counts the copies that were queued on it, and the copies that were made.
@@ -274,7 +275,7 @@ int catch_up(void* stream, uint64_t number = UINT64_MAX) {
     for (; s->made < number && !s->waiting.empty(); s->made++) {
         Copy c = s->waiting.front();
         s->waiting.pop_front();
-        acting = s->gpu;
+        acting = c.peer ? c.to_gpu : s->gpu;
         if (c.peer ? copy_peer(c.device, c.peer, c.peer_gpu, c.size) : c.up ? copy_up(c.device, c.host, c.size) : copy_down(c.host, c.device, c.size)) sticky = IllegalAddress;
         acting = -1;
     }
@@ -828,12 +829,15 @@ int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t n, void* stream) {
 int cuMemcpyPeerAsync(Address to, void* to_context, Address from, void* from_context, size_t n, void* stream) {
     API
     CHECK(is_stream(stream) && streams.count(stream), InvalidHandle);
-    int gpu = context_of(from_context);
-    CHECK(gpu >= 0 && context_of(to_context) == current(), InvalidContext);
+    int gpu = context_of(from_context), to_gpu = context_of(to_context);
+    CHECK(gpu >= 0 && to_gpu >= 0 && (gpu == current() || to_gpu == current()), InvalidContext);
     if (n == 0) return Success;
-    CHECK(in_device("copy to", to, n), InvalidValue);
+    acting = to_gpu;
+    bool inside = in_device("copy to", to, n);
+    acting = -1;
+    CHECK(inside, InvalidValue);
     auto s = static_cast<Stream*>(stream);
-    s->waiting.push_back({to, nullptr, n, true, from, gpu});
+    s->waiting.push_back({to, nullptr, n, true, from, gpu, to_gpu});
     s->put++;
     return Success;
 }

@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
+	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/gpu/host"
+)
+
+// openGroup opens devices as a group.
+func openGroup(t *testing.T, n int, onGPU bool) *gpu.Group {
+	if onGPU {
+		numbers := make([]int, n)
+		for i := range numbers {
+			numbers[i] = i
+		}
+		g, err := cuda.OpenGroup(cuda.Options{Library: cudatest.Library(t), Memory: 64 << 20, HostMemory: 64 << 20}, numbers)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, g.Close()) })
+		return g.Group
+	}
+	var members []gpu.Device
+	for range n {
+		d, err := host.Open(host.Options{Threads: 1, Memory: 64 << 20})
+		require.NoError(t, err)
+		members = append(members, d)
+	}
+	g := gpu.NewGroup(members)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
+}
+
+// TestDevicesExchangeAndJoin runs the benchmark gpus, which checks each result, on groups of devices.
+func TestDevicesExchangeAndJoin(t *testing.T) {
+	for name, c := range map[string]struct {
+		devices     int
+		onGPU       bool
+		build, rows int
+	}{
+		"three CPUs": {3, false, 700, 5000},
+		"three GPUs": {3, true, 300, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := openGroup(t, c.devices, c.onGPU)
+			joins, exchanges := map[int]int{}, map[int]int{}
+			opt := Options{Rows: c.rows, BuildRows: c.build, Runs: 1}
+			require.NoError(t, Run(context.Background(), g, "gpus", opt, func(r Result) {
+				require.Positive(t, r.Time, r.Case)
+				require.Positive(t, r.BoundRate, r.Case)
+				n := r.Spread.Devices
+				if r.Spread.Speedup > 0 {
+					joins[n]++
+					require.EqualValues(t, n*(c.rows+c.build), r.Rows)
+				} else {
+					exchanges[n]++
+					require.Positive(t, r.Spread.Out)
+				}
+			}))
+			require.Equal(t, 1, joins[1])
+			require.Zero(t, exchanges[1])
+			require.Equal(t, 2, joins[c.devices])
+			require.Equal(t, 4, exchanges[c.devices])
+			for _, d := range g.Devices {
+				require.Empty(t, d.Budget().Leaks())
+			}
+			require.Empty(t, g.HostBudget().Leaks())
+		})
+	}
+}
