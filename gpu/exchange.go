@@ -17,18 +17,18 @@ type Exchanging interface {
 	// Cost: each tuple crosses the link between the two devices once, by copy engines.
 	Fetch(l *Lease, copies []TupleCopy) (Arrival, error)
 
-	// PartitionRuns partitions each run of tuples by a digit of the key, as a second pass. It writes them into to, which
-	// has TupleRoom of the runs, and which must outlive the result. The tuples of a partition have no order. One block
-	// of a GPU partitions one run, so runs should be about as many as multiprocessors, and equally long.
+	// PartitionRuns partitions each run of tuples by a digit of the key, as a second pass. It writes them into to,
+	// which has TupleRoom of the runs, and which must outlive the result. The tuples of a partition have no order. One
+	// block of a GPU partitions one run, so runs should be about as many as multiprocessors, and equally long.
 	//
 	// Errors: those of CheckRuns.
 	//
 	// Cost: it reads the tuples twice, and writes them once, in lines of 128 bytes.
 	PartitionRuns(l *Lease, to Column, runs []TupleRun, d Digit) (PartitionedRuns, error)
 
-	// CountMatches counts the pairs of equal keys of two sides, and adds up the values of both sides of each pair, modulo
-	// 2^64. A side may have several parts. Consecutive runs of each part, perBin of them, have the keys of one bin.
-	// digit is the digit of the runs' second pass; the bits below it select the slot of a hash table.
+	// CountMatches counts the pairs of equal keys of two sides, and adds up the values of both sides of each pair,
+	// modulo 2^64. A side may have several parts. Consecutive runs of each part, perBin of them, have the keys of one
+	// bin. digit is the digit of the runs' second pass; the bits below it select the slot of a hash table.
 	//
 	// Errors: those of CheckMatches.
 	//
@@ -91,8 +91,7 @@ const (
 	maxMatchRuns = 512
 )
 
-// TupleRoom returns the number of tuples that a target of PartitionRuns must have: the tuples of each partition begin at
-// a line.
+// TupleRoom returns the number of tuples that a target of PartitionRuns must have: each partition begins at a line.
 func TupleRoom(runs []TupleRun, bits uint) (n int) {
 	for _, r := range runs {
 		n += RunRoom(r.Rows, bits)
@@ -109,8 +108,8 @@ func RunRoom(rows int, bits uint) int {
 // beyond their column, a digit of fewer than 2 or more than 9 bits, or a target without room.
 func CheckRuns(to Column, runs []TupleRun, d Digit) error {
 	if d.Bits < minRunBits || d.Bits > maxRunBits || d.Shift+d.Bits > 64 {
-		return fmt.Errorf("partition of runs by %d bits from bit %d: want %d to %d bits that the key has", d.Bits, d.Shift,
-			minRunBits, maxRunBits)
+		return fmt.Errorf("partition of runs by %d bits from bit %d: want %d to %d bits that the key has", d.Bits,
+			d.Shift, minRunBits, maxRunBits)
 	}
 	if room := TupleRoom(runs, d.Bits); to.Type != TupleType(8) || to.Len < room || to.Len > MaxRows {
 		return fmt.Errorf("partition of runs into a column of %d rows of %v: want %d of %v", to.Len, to.Type, room,
@@ -160,8 +159,8 @@ func CheckMatches(build, probe []PartitionedRuns, perBin int, digit Digit) error
 		}
 		for _, p := range side {
 			if p.Bits != digit.Bits || p.Runs != build[0].Runs || p.Runs%perBin != 0 {
-				return fmt.Errorf("count of matches of %d runs of %d bits with %d runs of %d bits, %d a bin", p.Runs, p.Bits,
-					build[0].Runs, digit.Bits, perBin)
+				return fmt.Errorf("count of matches of %d runs of %d bits with %d runs of %d bits, %d a bin", p.Runs,
+					p.Bits, build[0].Runs, digit.Bits, perBin)
 			}
 		}
 	}

@@ -304,7 +304,8 @@ func spillLine(r *bench.Result) string {
 // gpusLine has the bytes that leave each device, and the bound of the same.
 func gpusLine(r *bench.Result) string {
 	if r == nil {
-		return "devices\tcase\trows\tms\tG rows/s\tGB/s out of each\tof bound\tbound ms\tspeed-up\t"
+		return "devices\tcase\trows\tms\tG rows/s\tGB/s out of each\tof bound\tbound ms\tspeed-up\t" +
+			"ms of the first device\t"
 	}
 	s := r.Spread
 	bound := time.Duration(float64(r.Time) * r.Fraction())
@@ -315,8 +316,13 @@ func gpusLine(r *bench.Result) string {
 	if s.Speedup > 0 {
 		speedup = fmt.Sprintf("%.2f", s.Speedup)
 	}
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s %s\t%s\t", s.Devices, r.Case, humanize.Comma(r.Rows),
-		ms(r.Time), r.RowsPerSecond()/1e9, out, 100*r.Fraction(), r.Bound, ms(bound), speedup)
+	var phases []string
+	for _, p := range s.Phases {
+		phases = append(phases, p.Name+" "+ms(p.Time))
+	}
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s %s\t%s\t%s\t", s.Devices, r.Case, humanize.Comma(r.Rows),
+		ms(r.Time), r.RowsPerSecond()/1e9, out, 100*r.Fraction(), r.Bound, ms(bound), speedup,
+		strings.Join(phases, "; "))
 }
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }

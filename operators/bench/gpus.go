@@ -29,6 +29,8 @@ type Spread struct {
 	// Link is the time of the copies alone, at the ceiling; Own is the time of one device with the same rows.
 	Link time.Duration `json:"link_ns,omitempty"`
 	Own  time.Duration `json:"own_ns,omitempty"`
+	// Phases is the work of the first device in the last run: of kernels, and of copies from and to other devices.
+	Phases []Phase `json:"phases,omitempty"`
 }
 
 const (
@@ -120,6 +122,7 @@ type spreadCase struct {
 	run   func() (time.Duration, error)
 	times []time.Duration
 	join  bool
+	work  []Phase // of the last run
 }
 
 // spreadOver measures some devices. It returns the median of the fastest form of the join. own is that of one device.
@@ -169,16 +172,46 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own time.Duration
 			if err := b.ctx.Err(); err != nil {
 				return 0, err
 			}
+			begin := s.clock()
 			took, err := c.run()
 			if err != nil {
 				return 0, fmt.Errorf("%s: %w", c.name, err)
 			}
+			c.work = s.workSince(begin)
 			if i > 0 { // the first run warms up
 				c.times = append(c.times, took)
 			}
 		}
 	}
 	return s.report(cases, own), nil
+}
+
+// clock returns the time of the first device.
+func (s *distributed) clock() time.Duration {
+	if p, ok := s.members[0].q.Device().(gpu.Profiled); ok {
+		return p.Clock()
+	}
+	return 0
+}
+
+// workSince returns the work of the first device since a time, as far as the device measures it.
+func (s *distributed) workSince(begin time.Duration) (out []Phase) {
+	p, ok := s.members[0].q.Device().(gpu.Profiled)
+	if !ok {
+		return nil
+	}
+	for _, span := range p.Spans(s.members[0].l) {
+		if span.Start < begin {
+			continue
+		}
+		at := slices.IndexFunc(out, func(x Phase) bool { return x.Name == span.Name })
+		if at < 0 {
+			at, out = len(out), append(out, Phase{Step: span.Lane, Name: span.Name})
+		}
+		out[at].Time += span.End - span.Start
+		out[at].Count++
+	}
+	return out
 }
 
 // report reports the cases, and returns the time of the fastest join.
@@ -205,7 +238,7 @@ func (s *distributed) report(cases []*spreadCase, own time.Duration) (best time.
 	for i, c := range cases {
 		took, rows := median(c.times), int64(s.sizes[probeSide])*int64(n)
 		r := Result{Benchmark: s.name, Case: c.name, Rows: rows, Time: took, Wall: took, Runs: s.runs,
-			Bound: "copy engines", BoundRate: ceiling * float64(n), Spread: &Spread{Devices: n}}
+			Bound: "copy engines", BoundRate: ceiling * float64(n), Spread: &Spread{Devices: n, Phases: c.work}}
 		switch {
 		case c.join:
 			rows := s.sizes[buildSide] + s.sizes[probeSide]
@@ -521,7 +554,7 @@ type sending struct {
 	side, chunk, chunks int
 	offsets             []atomic.Pointer[[]int] // by sender
 	fetched             []gpu.Arrival           // by receiver
-	runs                [][]gpu.TupleRun        // by receiver: those of its first bin, by sender, then those of the next
+	runs                [][]gpu.TupleRun        // by receiver: those of its first bin, by sender, then the next
 }
 
 func (s *distributed) sending(side, chunk, chunks int) *sending {
@@ -582,8 +615,8 @@ func (m *member) fetch(x *sending) (err error) {
 		s := (m.at + j) % n
 		sender := m.members[s]
 		a, z := sender.chunk(x.side, x.chunk, x.chunks)
-		copies = append(copies, gpu.TupleCopy{To: regions[s].Tuples, At: regions[s].Start,
-			TupleRun: gpu.TupleRun{Tuples: m.view(sender.sent[x.side], a, z), Start: begins[s][0], Rows: regions[s].Rows}})
+		source := gpu.TupleRun{Tuples: m.view(sender.sent[x.side], a, z), Start: begins[s][0], Rows: regions[s].Rows}
+		copies = append(copies, gpu.TupleCopy{To: regions[s].Tuples, At: regions[s].Start, TupleRun: source})
 	}
 	for b := range last - first {
 		for s, r := range regions {
@@ -643,8 +676,8 @@ func (s *distributed) exchange(chunks int) (time.Duration, error) {
 		return nil
 	})
 	if got := [2]uint64{keys.Load(), values.Load()}; err == nil && (got != s.sums[probeSide] || wrong.Load() > 0) {
-		err = fmt.Errorf("%w: %d tuples of a wrong bin, sums of keys and values %d, want %d", ErrWrong, wrong.Load(), got,
-			s.sums[probeSide])
+		err = fmt.Errorf("%w: %d tuples of a wrong bin, sums of keys and values %d, want %d", ErrWrong, wrong.Load(),
+			got, s.sums[probeSide])
 	}
 	return took, err
 }

@@ -19,7 +19,8 @@ func openGroup(t *testing.T, n int, onGPU bool) *gpu.Group {
 		for i := range numbers {
 			numbers[i] = i
 		}
-		g, err := cuda.OpenGroup(cuda.Options{Library: cudatest.Library(t), Memory: 64 << 20, HostMemory: 64 << 20}, numbers)
+		g, err := cuda.OpenGroup(cuda.Options{Library: cudatest.Library(t), Memory: 64 << 20, HostMemory: 64 << 20},
+			numbers)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.Close()) })
 		return g.Group
