@@ -15,7 +15,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// ErrOneDevice means that there is nothing to exchange.
+// ErrOneDevice means that one device cannot exchange rows with another one.
 var ErrOneDevice = errors.New("there is only one device: name several, as in --device cuda:0,1, --device cuda:all or " +
 	"--gpus 4; with --device host, --gpus divides the cores")
 
@@ -388,7 +388,7 @@ func (s *distributed) chunk(side, chunk, chunks int) (from, to int) {
 	return min(chunk*step, n), min((chunk+1)*step, n)
 }
 
-// roomOf returns a number of rows that is hardly ever exceeded if mean are expected.
+// roomOf returns the room for rows if mean are expected: 16 standard deviations more.
 func (s *distributed) roomOf(mean int) int {
 	return mean + 16*int(math.Sqrt(float64(mean))) + gpu.TupleLine*(len(s.members)+2)
 }
