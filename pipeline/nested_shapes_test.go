@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,14 +19,13 @@ func TestAMillionElementsInOneList(t *testing.T) {
 	duck.Run("COPY (SELECT 1 AS id, list({'a': i, 'b': CASE WHEN i % 5 > 0 THEN 's' || i % 9 END} ORDER BY i) AS l " +
 		"FROM range(1 << 20) t(i) UNION ALL SELECT 2, [] UNION ALL SELECT 3, [NULL, {'a': 1, 'b': 'x'}]) TO '" + in +
 		"'")
-	requireDuckDBsRows(t, duck, in, "SELECT id, len(l) AS n, l[-1].a AS a, l[1 << 19] AS m FROM 'IN'",
-		"SELECT id, x.b, count(*) AS n, sum(x.a)::BIGINT AS a FROM (SELECT id, unnest(l) AS x FROM 'IN') GROUP "+
-			"BY ALL",
-		"SELECT id, count(x) AS n FROM (SELECT id, unnest(l) AS x FROM 'IN') GROUP BY id")
-	out := filepath.Join(t.TempDir(), "out.parquet")
-	_, err := SQL("FROM '"+in+"'", nil).Write(out, sinkparquet.Options{}).Run(t.Context(), RunOptions{Use: Host})
+	copied := filepath.Join(t.TempDir(), "copied.parquet")
+	_, err := SQL("FROM '"+in+"'", nil).Write(copied, sinkparquet.Options{}).Run(t.Context(), RunOptions{Use: Host})
 	require.NoError(t, err)
-	requireSameRows(t, duck, "FROM '"+in+"'", out, "copied")
+	q := "SELECT id, x.b, count(*) AS n, sum(x.a)::BIGINT AS a FROM (SELECT id, unnest(l) AS x FROM 'IN') GROUP BY ALL"
+	requireDuckDBsRows(t, duck, in, q, "SELECT id, len(l) AS n, l[-1].a AS a FROM 'IN'")
+	require.Equal(t, duck.Ask(exprtest.Question{SQL: strings.ReplaceAll(q, "'IN'", "'"+in+"'") + " ORDER BY ALL"}),
+		duck.Ask(exprtest.Question{SQL: strings.ReplaceAll(q, "'IN'", "'"+copied+"'") + " ORDER BY ALL"}))
 }
 
 // TestPyArrowsDeepNesting reads lists, structs and maps six levels deep, with nulls and empty lists at each level.
