@@ -77,10 +77,10 @@ type Device struct {
 
 	// The streams: copies up, kernels, decoding of pages, copies down, copies from peers.
 	up, compute, decode, down, in stream
-	// peers are the other GPUs of a group, from which strides are copied. reached are those that have been asked for
-	// access to their memory.
+	// peers are the other GPUs of a group, from which strides are copied. started counts the GPUs of the group that
+	// have not tried to start yet.
 	peers   []*Device
-	reached sync.Map
+	started *sync.WaitGroup
 
 	// uploads serialises work on the stream of copies up, downloads work on the stream of
 	// copies down, receiving work on that of copies from peers.
@@ -173,8 +173,10 @@ func open(opt Options, ordinals []int) (all []*Device, err error) {
 		_, free := machine.Memory()
 		host = grant.HostBudget.Of(free)
 	}
+	var started sync.WaitGroup
+	started.Add(len(ordinals))
 	for _, n := range ordinals {
-		d := &Device{opt: opt, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
+		d := &Device{opt: opt, started: &started, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
 		d.opt.Ordinal = n
 		d.pool = &pool{dev: d}
 		d.budget = gpu.NewBudget("device", gpu.DeviceMemory, opt.Memory, d.pool)
@@ -226,6 +228,11 @@ func (d *Device) start(drv *driver) {
 	}
 	if err != nil {
 		d.failure = fmt.Errorf("open GPU %d: %w: %w", d.opt.Ordinal, ErrUnusable, err)
+	}
+	d.started.Done()
+	if err == nil && len(d.peers) > 0 {
+		d.started.Wait()
+		d.admit()
 	}
 }
 

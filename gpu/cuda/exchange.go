@@ -96,11 +96,6 @@ func (q *queue) Fetch(l *gpu.Lease, copies []gpu.TupleCopy) (gpu.Arrival, error)
 		if t.err != nil || c.Rows == 0 {
 			continue
 		}
-		for _, peer := range []*Device{to, from} {
-			if peer != d {
-				d.reach(peer)
-			}
-		}
 		n := int64(c.Rows) * 16
 		t.fail(d.ctx.do(cuMemcpyPeerAsync, c.To.Data.Addr()+uintptr(c.At)*16, to.ctx.handle,
 			c.Tuples.Data.Addr()+uintptr(c.Start)*16, from.ctx.handle, uintptr(n), uintptr(d.in)))

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
-	"sync"
 	"unsafe"
 
 	"github.com/gstream/gstream/gpu"
@@ -56,7 +55,6 @@ func (q *queue) receive(l *gpu.Lease, s *gpu.Stride, home *gpu.Budget) (*gpu.Str
 		return nil, arrival{}, q.fail("copy a stride", gpu.CheckHostMemory(s.Cols, nil))
 	}
 	peer := d.peers[i]
-	d.reach(peer)
 	t := &transfer{q: q, lease: l, name: "copy from " + peer.id()}
 	copyOf := func(b *gpu.Buffer, n int64) *gpu.Buffer { return t.copyFrom(peer, b, n) }
 	d.receiving.Lock()
@@ -112,20 +110,37 @@ func (t *transfer) copyFrom(peer *Device, b *gpu.Buffer, n int64) *gpu.Buffer {
 	return out
 }
 
-// reach lets the device access the memory of a peer, once. Without access, the driver copies through host memory.
-func (d *Device) reach(peer *Device) {
-	once, _ := d.reached.LoadOrStore(peer, new(sync.Once))
-	once.(*sync.Once).Do(func() {
+// admit gives the GPUs of the group access to the memory of this one. It does so before the memory is in use: a change of
+// the access while a copy engine works on the memory, even that of its own GPU, is a fault of the GPU (Xid 31, driver
+// 580). Without access, the driver copies through host memory.
+func (d *Device) admit() {
+	var access []accessDesc
+	for _, peer := range d.peers {
+		if peer.failure != nil {
+			continue // the run ends with it
+		}
 		var can int32
-		err := d.ctx.do(cuDeviceCanAccessPeer, uintptr(unsafe.Pointer(&can)), uintptr(d.props.ordinal),
-			uintptr(peer.props.ordinal))
+		err := d.ctx.do(cuDeviceCanAccessPeer, uintptr(unsafe.Pointer(&can)), uintptr(peer.props.ordinal),
+			uintptr(d.props.ordinal))
 		if err == nil && can != 0 {
-			access := accessDesc{location: location{locationDevice, int32(d.props.ordinal)}, flags: 3}
-			err = peer.ctx.do(cuMemPoolSetAccess, peer.pool.handle, uintptr(unsafe.Pointer(&access)), 1)
+			access = append(access, accessDesc{location: location{locationDevice, int32(peer.props.ordinal)}, flags: 3})
+			continue
 		}
-		if err != nil || can == 0 {
-			slog.Warn("a GPU has no access to the memory of another one: rows go through host memory, which is slower",
-				"gpu", d.id(), "peer", peer.id(), "error", err)
-		}
-	})
+		d.warnOfDetour(err, peer)
+	}
+	if len(access) == 0 {
+		return
+	}
+	if err := d.ctx.do(cuMemPoolSetAccess, d.pool.handle, uintptr(unsafe.Pointer(&access[0])),
+		uintptr(len(access))); err != nil {
+		d.warnOfDetour(err, d.peers...)
+	}
+}
+
+// warnOfDetour logs that GPUs have no access to the memory of this one.
+func (d *Device) warnOfDetour(err error, peers ...*Device) {
+	for _, peer := range peers {
+		slog.Warn("a GPU has no access to the memory of another one: rows go through host memory, which is slower",
+			"gpu", peer.id(), "peer", d.id(), "error", err)
+	}
 }
