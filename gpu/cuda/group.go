@@ -123,7 +123,8 @@ func (d *Device) admit() {
 		err := d.ctx.do(cuDeviceCanAccessPeer, uintptr(unsafe.Pointer(&can)), uintptr(peer.props.ordinal),
 			uintptr(d.props.ordinal))
 		if err == nil && can != 0 {
-			access = append(access, accessDesc{location: location{locationDevice, int32(peer.props.ordinal)}, flags: 3})
+			to := location{locationDevice, int32(peer.props.ordinal)}
+			access = append(access, accessDesc{location: to, flags: 3})
 			continue
 		}
 		d.warnOfDetour(err, peer)
