@@ -110,9 +110,9 @@ func (t *transfer) copyFrom(peer *Device, b *gpu.Buffer, n int64) *gpu.Buffer {
 	return out
 }
 
-// admit gives the GPUs of the group access to the memory of this one. It does so before the memory is in use: a change of
-// the access while a copy engine works on the memory, even that of its own GPU, is a fault of the GPU (Xid 31, driver
-// 580). Without access, the driver copies through host memory.
+// admit gives the GPUs of the group access to the memory of this one. It does so before the memory is in use: a change
+// of the access while a copy engine works on the memory, even that of its own GPU, is a fault of the GPU (Xid 31,
+// driver 580). Without access, the driver copies through host memory.
 func (d *Device) admit() {
 	var access []accessDesc
 	for _, peer := range d.peers {
