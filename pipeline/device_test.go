@@ -18,7 +18,7 @@ func TestEachGPURunsAJobAndReportsIt(t *testing.T) {
 	n, err := cuda.Count(library)
 	require.NoError(t, err)
 	var want []string
-	for i := range n {
+	for i := range min(n, 3) {
 		d, err := cuda.Open(cuda.Options{Library: library, Ordinal: i, Memory: 1 << 28, HostMemory: 1 << 28})
 		require.NoError(t, err)
 		file := filepath.Join(t.TempDir(), "out.parquet")

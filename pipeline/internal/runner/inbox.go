@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"math"
-	"sync"
 
 	"github.com/gstream/gstream/gpu"
 )
@@ -15,11 +14,9 @@ const inboxDepth = 2
 // inbox merges the strides of several senders by their positions in the order of the plan's input. Each sender sends in
 // ascending order. Strides with equal positions come in any order.
 type inbox struct {
-	mu      sync.Mutex
-	changed sync.Cond
+	monitor
 	waiting [][]queued // by sender
 	passed  []int      // by sender: its later strides have at least this position
-	err     error      // set when strides are no longer wanted
 }
 
 func newInbox(senders int) *inbox {
@@ -28,30 +25,12 @@ func newInbox(senders int) *inbox {
 	return x
 }
 
-// wait waits until something has changed or ctx ends. The caller holds the lock.
-func (x *inbox) wait(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.changed.Broadcast()
-	})()
-	x.changed.Wait()
-}
-
 // send transfers ownership of a stride. It releases the stride if nobody wants it, and waits while there are
 // inboxDepth strides of the sender.
 func (x *inbox) send(ctx context.Context, from int, s queued) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for x.err == nil && ctx.Err() == nil && len(x.waiting[from]) >= inboxDepth {
-		x.wait(ctx)
-	}
-	err := x.err
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		s.Release()
+	if err := x.await(ctx, s, func() bool { return len(x.waiting[from]) >= inboxDepth }); err != nil {
 		return err
 	}
 	x.waiting[from] = append(x.waiting[from], s)

@@ -20,14 +20,45 @@ type mergeQueue struct {
 	// copied them.
 	toHost bool
 
-	mu      sync.Mutex
-	changed sync.Cond
+	monitor
 	next    int // the morsel whose strides are received now
 	waiting map[int][]queued
 	ended   map[int]bool // morsels from next on that will send no more strides
 	held    int          // number of strides that wait
 	closed  bool         // there are no more morsels
-	err     error        // set when strides are no longer wanted
+}
+
+// monitor is a lock of strides that goroutines pass on, with what wakes those that wait.
+type monitor struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	err     error // set when strides are no longer wanted
+}
+
+// wait waits until something has changed or ctx ends. The caller holds the lock.
+func (m *monitor) wait(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.changed.Broadcast()
+	})()
+	m.changed.Wait()
+}
+
+// await waits while full. If strides are no longer wanted, it releases the stride and returns the error. The
+// caller holds the lock.
+func (m *monitor) await(ctx context.Context, s queued, full func() bool) error {
+	for m.err == nil && ctx.Err() == nil && full() {
+		m.wait(ctx)
+	}
+	err := m.err
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		s.Release()
+	}
+	return err
 }
 
 // queued is a stride with its position in the order of the plan's input, among the strides of all devices. Without a
@@ -43,29 +74,12 @@ func newMergeQueue(room int) *mergeQueue {
 	return x
 }
 
-// wait waits until something has changed or ctx ends. The caller holds the lock.
-func (x *mergeQueue) wait(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.changed.Broadcast()
-	})()
-	x.changed.Wait()
-}
-
 // send transfers ownership of a stride of a morsel. It releases the stride if nobody wants it.
 func (x *mergeQueue) send(ctx context.Context, number int, s queued) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for x.err == nil && ctx.Err() == nil && x.held >= x.room && (number != x.next || len(x.waiting[number]) > 0) {
-		x.wait(ctx)
-	}
-	err := x.err
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		s.Release()
+	full := func() bool { return x.held >= x.room && (number != x.next || len(x.waiting[number]) > 0) }
+	if err := x.await(ctx, s, full); err != nil {
 		return err
 	}
 	x.waiting[number] = append(x.waiting[number], s)
