@@ -7,10 +7,10 @@ writes customers with lists of orders with lists of lines, which the others read
 import argparse
 import os
 import statistics
-import subprocess
 import sys
-import time
 from string import Template
+
+from text import timed
 
 LINE = ("l_partkey l_suppkey l_linenumber l_quantity l_extendedprice l_discount l_tax l_returnflag l_linestatus "
         "l_shipdate l_commitdate l_receiptdate l_shipinstruct l_shipmode l_comment").split()
@@ -44,16 +44,6 @@ JOBS = {
 }
 DUCKDB = "import sys, duckdb; c = duckdb.connect(); c.sql('SET threads = ' + sys.argv[1]); c.sql(sys.argv[2])"
 SUM = "SELECT count(*), sum(hash(t)::HUGEINT) FROM (SELECT COLUMNS(*)::VARCHAR FROM '{}') t"
-
-
-def timed(command):
-    begin = time.monotonic()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    errors = child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    if status != 0:
-        sys.exit(f"{command}: {errors.decode()}")
-    return time.monotonic() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def main():
