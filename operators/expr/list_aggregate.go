@@ -147,16 +147,22 @@ func (b *binder) fold(n syntax.Node, list *Expr, kind gpu.AggregateKind, body *E
 	return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN _2 END", list, out)
 }
 
-// some returns the list of the values of a body that are not null, in the order of flags.
-func (b *binder) some(n syntax.Node, list *Expr, op gpu.Op, flags int, body *Expr) (*Expr, error) {
+// present returns the value of a body as an element of a list, where it is not null.
+func (b *binder) present(n syntax.Node, body *Expr) (*Expr, error) {
 	there, err := b.isNull(n, body, true)
 	if err != nil {
 		return nil, err
 	}
 	one, err := b.nest(n, body)
-	if err == nil {
-		one, err = b.onlyIf(n, there, one)
+	if err != nil {
+		return nil, err
 	}
+	return b.onlyIf(n, there, one)
+}
+
+// some returns the list of the values of a body that are not null, in the order of flags.
+func (b *binder) some(n syntax.Node, list *Expr, op gpu.Op, flags int, body *Expr) (*Expr, error) {
+	one, err := b.present(n, body)
 	if err != nil {
 		return nil, err
 	}

@@ -81,14 +81,7 @@ func (b *binder) distinctElements(n syntax.Node, level int, list, body *Expr) (*
 	if err != nil {
 		return nil, err
 	}
-	there, err := b.isNull(n, body, true)
-	if err != nil {
-		return nil, err
-	}
-	one, err := b.nest(n, body)
-	if err == nil {
-		one, err = b.onlyIf(n, there, one)
-	}
+	one, err := b.present(n, body)
 	if err != nil {
 		return nil, err
 	}
