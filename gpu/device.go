@@ -82,9 +82,9 @@ type Device interface {
 //
 // Inputs. Columns are in the memory of the queue's device; on the CPU, any host memory is accepted.
 // Tables, groups and accumulators were made on that device. Anything that belongs to another device
-// is an error. Upload accepts strides that the host can address. Row ids are Int32 columns without
-// nulls. Unless a method says otherwise, the caller guarantees that every id is in [0, rows): a
-// device does not check it.
+// is an error. Upload accepts strides that the host can address, or that are in memory of a device of the same Group.
+// Row ids are Int32 columns without nulls. Unless a method says otherwise, the caller guarantees that every id is in
+// [0, rows): a device does not check it.
 //
 // Errors. There are four kinds:
 //
