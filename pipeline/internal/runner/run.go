@@ -131,10 +131,13 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 		return nil, errors.Join(err, r.release())
 	}
 	r.slots = make(chan struct{}, r.threads())
+	limit := opt.SpillLimit
+	if limit > 0 { // 0 would mean the default
+		limit = max(limit/int64(len(r.runs())), 1)
+	}
 	for _, each := range r.runs() {
 		each.slots = r.slots
-		each.spill = spill.NewStore(each.device, spill.Options{Dir: opt.SpillDir,
-			Limit:    opt.SpillLimit / int64(len(r.runs())),
+		each.spill = spill.NewStore(each.device, spill.Options{Dir: opt.SpillDir, Limit: limit,
 			Compress: opt.SpillCompression != "none", Always: opt.SpillAlways, Trace: r.traceSpill()})
 	}
 	err = r.execute(ctx)
@@ -280,8 +283,9 @@ func (r *run) sorted(root *physical.Stage) func() int64 {
 // more memory than there is. At that time nothing has started, and there is no output yet.
 func (r *run) admit(device gpu.Device) (rows [][]*channelFeed, err error) {
 	defer recoverInto(&err, "output")
+	loops := r.plan.Loops()
 	for _, each := range r.runs() {
-		each.loops = r.plan.Loops()
+		each.loops = loops
 	}
 	written := 0
 	for _, o := range r.plan.Outputs {
