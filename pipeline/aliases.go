@@ -27,6 +27,7 @@ type (
 	Join         = job.Join
 	Group        = job.Group
 	Limit        = job.Limit
+	Unnest       = job.Unnest
 	Output       = job.Output
 	Expectation  = job.Expectation
 	Values       = job.Values

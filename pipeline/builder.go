@@ -158,6 +158,12 @@ func (b *Builder) Sort(keys ...string) *Builder { return b.step(Step{Sort: keys}
 // Limit keeps the first count rows.
 func (b *Builder) Limit(count int64) *Builder { return b.step(Step{Limit: &Limit{Count: count}}) }
 
+// Unnest makes one row for each element of a list, an SQL expression. The elements are the last column, as.
+func (b *Builder) Unnest(list, as string) *Builder { return b.UnnestWith(Unnest{List: list, As: as}) }
+
+// UnnestWith makes the rows that u describes, for example with the positions of the elements.
+func (b *Builder) UnnestWith(u Unnest) *Builder { return b.step(Step{Unnest: &u}) }
+
 // Union appends the rows of other sources or steps.
 func (b *Builder) Union(names ...string) *Builder { return b.step(Step{Union: names}) }
 

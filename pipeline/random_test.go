@@ -48,6 +48,15 @@ type randomColumn struct {
 	exact bool
 }
 
+// listClass and structClass return the classes of lists and of structs {'a': …, 'b': …} with values of one class.
+func listClass(c exprtest.Class) exprtest.Class   { return 32 + c }
+func structClass(c exprtest.Class) exprtest.Class { return 64 + c }
+func isList(c exprtest.Class) bool                { return c >= 32 && c < 64 }
+func isNested(c exprtest.Class) bool              { return c >= 32 }
+
+// nests reports whether lists and structs have values of a class. Which of 0.0 and -0.0 stands for a key has no rule.
+func nests(c randomColumn) bool { return c.exact && c.class != exprtest.Number && c.class < 64 }
+
 type randomRelation struct {
 	name    string
 	columns []randomColumn
@@ -62,7 +71,7 @@ type named struct {
 
 // randomStep is one step, as job and as SQL.
 type randomStep struct {
-	verb        string // filter, select, distinct, join, group, sort, top, union
+	verb        string // filter, select, distinct, join, group, sort, top, union, unnest
 	name        string
 	from, with  string
 	kind, build string         // of a join
@@ -77,6 +86,7 @@ type randomStep struct {
 	lists       [][]string // the grouping sets: names of keys, of which some may be gone
 	count, skip int64      // of top
 	qualify     string     // of a select, or ""
+	outer       bool       // of an unnest
 }
 
 // groupingSets returns the lists of names of keys that there are.
@@ -212,6 +222,8 @@ func (s *randomStep) job() []Step {
 		step.Group = g
 	case "union":
 		step.Union = []string{s.with}
+	case "unnest":
+		step.Unnest = &Unnest{List: s.exprs[0].expr.SQL(), As: s.exprs[0].name, Outer: s.outer}
 	case "sort":
 		step.Sort = s.keys()
 	case "top":
@@ -278,6 +290,12 @@ func (s *randomStep) sql() string {
 		return sql
 	case "union":
 		return fmt.Sprintf("SELECT * FROM %s UNION ALL SELECT * FROM %s", s.from, s.with)
+	case "unnest":
+		list := s.exprs[0].expr.SQL()
+		if s.outer {
+			list = fmt.Sprintf("CASE WHEN len(%s) > 0 THEN %[1]s ELSE [NULL] END", list)
+		}
+		return fmt.Sprintf("SELECT * FROM %s, unnest(%s) AS u(%s)", s.from, list, s.exprs[0].name)
 	}
 	sql := fmt.Sprintf("SELECT * FROM %s ORDER BY %s", s.from, strings.Join(s.keys(), ", "))
 	if s.verb == "top" {
@@ -346,6 +364,9 @@ func drawCase(r *rand.Rand) *randomCase {
 	if last.name == "c" {
 		g.filter(last)
 		last = g.relations[len(g.relations)-1]
+	}
+	if slices.ContainsFunc(last.columns, func(c randomColumn) bool { return isNested(c.class) }) {
+		last = g.texts(last)
 	}
 	if r.IntN(3) == 0 {
 		g.sort(last, false)
@@ -453,7 +474,19 @@ func (g *caseGenerator) expressions(relations ...randomRelation) *exprtest.Gener
 	e.Tame = true
 	for _, rel := range relations {
 		for _, c := range rel.columns {
-			if !c.exact {
+			switch {
+			case !c.exact:
+				continue
+			case isList(c.class):
+				e.Columns[exprtest.Integer] = append(e.Columns[exprtest.Integer], "len("+c.name+")")
+				if of := c.class - listClass(0); !isNested(of) {
+					e.Columns[of] = append(e.Columns[of], c.name+"[1]")
+				}
+				continue
+			case isNested(c.class):
+				if of := c.class - structClass(0); !isNested(of) {
+					e.Columns[of] = append(e.Columns[of], c.name+".a")
+				}
 				continue
 			}
 			e.Columns[c.class] = append(e.Columns[c.class], c.name)
@@ -483,7 +516,11 @@ func (g *caseGenerator) input() randomRelation {
 
 func (g *caseGenerator) step() {
 	in := g.input()
-	switch g.r.IntN(10) {
+	switch g.r.IntN(12) {
+	case 10:
+		g.nest(in)
+	case 11:
+		g.unnest(in)
 	case 0:
 		g.filter(in)
 	case 1:
@@ -499,6 +536,62 @@ func (g *caseGenerator) step() {
 	default:
 		g.sort(in, true)
 	}
+}
+
+// nest adds a list or a struct of columns.
+func (g *caseGenerator) nest(in randomRelation) {
+	var exprs []named
+	var of []randomColumn
+	for _, c := range in.columns {
+		exprs = append(exprs, named{exprtest.Leaf(c.class, c.name), c.name})
+		if nests(c) {
+			of = append(of, c)
+		}
+	}
+	if len(of) == 0 {
+		g.project(in)
+		return
+	}
+	c := of[g.r.IntN(len(of))]
+	of = slices.DeleteFunc(of, func(d randomColumn) bool { return d.class != c.class })
+	x, y := exprtest.Leaf(c.class, c.name), exprtest.Leaf(c.class, of[g.r.IntN(len(of))].name)
+	class, n := structClass(c.class), exprtest.New(0, "{'a': ?, 'b': ?}", x, y)
+	if g.r.IntN(2) == 0 && !isNested(c.class) {
+		class, n = listClass(c.class), exprtest.New(0, []string{"[?, ?]", "[?, NULL, ?]",
+			"CASE WHEN ? IS NULL THEN [] ELSE [?] END", "CASE WHEN ? IS NOT NULL THEN [?] END"}[g.r.IntN(4)], x, y)
+	}
+	n.Class = class
+	column := randomColumn{g.name(), class, true}
+	g.add(randomStep{verb: "select", from: in.name, exprs: append(exprs, named{n, column.name})},
+		append(slices.Clone(in.columns), column), in.rows)
+}
+
+// unnest repeats the rows for the elements of a list.
+func (g *caseGenerator) unnest(in randomRelation) {
+	for _, c := range in.columns {
+		if !isList(c.class) || g.r.IntN(3) == 0 || in.rows > 2000 {
+			continue
+		}
+		x := randomColumn{g.name(), c.class - listClass(0), true}
+		g.add(randomStep{verb: "unnest", from: in.name, exprs: []named{{exprtest.Leaf(c.class, c.name), x.name}},
+			outer: g.r.IntN(2) == 0}, append(slices.Clone(in.columns), x), 2*in.rows)
+		return
+	}
+	g.nest(in)
+}
+
+// texts casts the nested columns to text, as which answers are compared.
+func (g *caseGenerator) texts(in randomRelation) randomRelation {
+	var exprs []named
+	columns := slices.Clone(in.columns)
+	for i, c := range columns {
+		n := exprtest.Leaf(c.class, c.name)
+		if isNested(c.class) {
+			n, columns[i].class = exprtest.New(exprtest.Text, "CAST(? AS VARCHAR)", n), exprtest.Text
+		}
+		exprs = append(exprs, named{n, c.name})
+	}
+	return g.add(randomStep{verb: "select", from: in.name, exprs: exprs}, columns, in.rows)
 }
 
 func (g *caseGenerator) filter(in randomRelation) {
@@ -595,7 +688,7 @@ func (g *caseGenerator) join(left randomRelation) {
 		}
 		p := pairs[g.r.IntN(len(pairs))]
 		x, y := exprtest.Leaf(p[0].class, p[0].name), exprtest.Leaf(p[1].class, p[1].name)
-		if g.r.IntN(6) == 0 {
+		if g.r.IntN(6) == 0 && !isNested(x.Class) {
 			x, y = onLeft.Of(x.Class, 1), onRight.Of(x.Class, 1)
 			if !usesColumn(x) || !usesColumn(y) {
 				x, y = exprtest.Leaf(p[0].class, p[0].name), exprtest.Leaf(p[1].class, p[1].name)
@@ -699,24 +792,28 @@ func usesColumn(n *exprtest.Node) bool {
 func (g *caseGenerator) group(in randomRelation) {
 	s := randomStep{verb: "group", from: in.name}
 	e := g.expressions(in)
-	var exact []randomColumn
+	var exact, keys []randomColumn
 	for _, c := range in.columns {
 		if c.exact {
-			exact = append(exact, c)
+			keys = append(keys, c)
+			if !isNested(c.class) {
+				exact = append(exact, c)
+			}
 		}
 	}
 	if len(exact) == 0 {
 		g.filter(in)
 		return
 	}
-	column := func() *exprtest.Node {
-		c := exact[g.r.IntN(len(exact))]
+	of := func(columns []randomColumn) *exprtest.Node {
+		c := columns[g.r.IntN(len(columns))]
 		return exprtest.Leaf(c.class, c.name)
 	}
+	column := func() *exprtest.Node { return of(exact) }
 	var columns []randomColumn
 	for range g.r.IntN(4) {
-		k, x := column(), g.name()
-		if g.r.IntN(4) == 0 {
+		k, x := of(keys), g.name()
+		if g.r.IntN(4) == 0 && !isNested(k.Class) {
 			if n := e.Of(k.Class, 1+g.r.IntN(2)); usesColumn(n) && n.Exact() {
 				k = n
 			}
@@ -737,6 +834,14 @@ func (g *caseGenerator) group(in randomRelation) {
 		}
 		a := randomColumn{x, exprtest.Integer, true}
 		n := exprtest.New(a.class, "count(*)")
+		if raw && g.r.IntN(5) == 0 && nests(randomColumn{x, k.Class, true}) {
+			a.class = listClass(k.Class)
+			n = exprtest.New(a.class, []string{"list(? ORDER BY ?)", "list(? ORDER BY ? DESC)",
+				"list(DISTINCT ? ORDER BY ?)", "array_agg(? ORDER BY ? NULLS FIRST)"}[g.r.IntN(4)], k, k)
+			s.aggregates = append(s.aggregates, named{n, x})
+			columns = append(columns, a)
+			continue
+		}
 		if raw && g.r.IntN(3) == 0 {
 			s.aggregates = append(s.aggregates, named{g.aggregate(e, k, column(), column(), &a), x})
 			columns = append(columns, a)

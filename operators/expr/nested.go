@@ -670,8 +670,8 @@ func (b *binder) listAggregate(n *syntax.Call) (call AggregateCall, err error) {
 	if s.Order, err = b.aggregateOrder(n); err != nil {
 		return call, err
 	}
-	if n.Distinct && len(s.Order) > 0 {
-		return call, b.errorf(n, "%s of DISTINCT values has no ORDER BY; sort the rows before", n.Name)
+	if err := b.distinctOrder(n, s.Order, x); err != nil {
+		return call, err
 	}
 	if call.Arg, err = b.nest(n, x); err != nil {
 		return call, err

@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"slices"
+
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/window"
@@ -54,12 +56,8 @@ func (b *binder) sortedAggregate(n *syntax.Call, f aggregate) (call AggregateCal
 	default:
 		s.Order, s.IgnoreNulls, call.Output = nil, true, gpu.Of(gpu.Float64)
 	}
-	if err == nil && n.Distinct {
-		for _, k := range s.Order {
-			if !k.Expr.Equal(arg) && (s.Key == nil || !k.Expr.Equal(s.Key)) {
-				return call, b.errorf(n, "%s of DISTINCT values can only be in the order of these values", n.Name)
-			}
-		}
+	if err == nil {
+		err = b.distinctOrder(n, s.Order, arg, s.Key)
 	}
 	if err == nil && n.Filter != nil {
 		err = b.sortedFilter(n, &call)
@@ -84,6 +82,17 @@ func (b *binder) aggregateOrder(n *syntax.Call) ([]WindowKey, error) {
 		}
 	}
 	return b.orderKeys(n.Order)
+}
+
+// distinctOrder checks that the keys of ORDER BY of DISTINCT values are among these values.
+func (b *binder) distinctOrder(n *syntax.Call, order []WindowKey, values ...*Expr) error {
+	for _, k := range order {
+		same := func(x *Expr) bool { return x != nil && k.Expr.Equal(x) }
+		if n.Distinct && !slices.ContainsFunc(values, same) {
+			return b.errorf(n, "%s of DISTINCT values can only be in the order of these values", n.Name)
+		}
+	}
+	return nil
 }
 
 // sortedFilter binds the FILTER of a call. The argument becomes null where the condition is not

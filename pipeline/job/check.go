@@ -65,7 +65,7 @@ func (j *Job) Check(own []string) Diagnostics {
 		case len(v) == 0:
 			add(name, path,
 				"the step does nothing; give it one of sql, filter, select, distinct, qualify, join, group, sort, "+
-					"limit or union")
+					"limit, unnest or union")
 		case s.SQL != "" && (j.sql == nil || j.sql.Copy == nil) && j.copies(s):
 			add(name, path+".sql", "COPY is not possible in a job, whose rows go to its output; write the query of "+
 				"COPY")

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -292,6 +293,23 @@ func (c *converter) step(i int, in *block) *block {
 		in.limit = fmt.Sprintf("LIMIT %d", s.Limit.Count)
 		if s.Limit.Offset > 0 {
 			in.limit += fmt.Sprintf(" OFFSET %d", s.Limit.Offset)
+		}
+	case s.Unnest != nil:
+		in = c.over(in, !in.projected() && !in.ended() && len(in.where) == 0)
+		u := s.Unnest
+		table := "unnest(" + text(u.List) + ")"
+		if u.Ordinality != "" {
+			table += " WITH ORDINALITY"
+		}
+		columns := []string{cmp.Or(u.As, "unnest")}
+		if u.Ordinality != "" {
+			columns = append(columns, u.Ordinality)
+		}
+		table += fmt.Sprintf(" AS elements_%d(%s)", i+1, names(columns))
+		if u.Outer {
+			in.from += "\nLEFT JOIN " + table + " ON true"
+		} else {
+			in.from += "\nCROSS JOIN " + table
 		}
 	case s.Union != nil:
 		all := "SELECT * FROM " + in.from

@@ -260,6 +260,11 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 			d.decode(n, reflect.ValueOf(&p.Count).Elem(), path+".count")
 			return
 		}
+	case *Unnest:
+		if _, ok := scalarText(n); ok {
+			d.decode(n, reflect.ValueOf(&p.List).Elem(), path+".list")
+			return
+		}
 	}
 	switch v.Kind() {
 	case reflect.Struct:

@@ -166,6 +166,7 @@ type Step struct {
 	Sort     []string      `yaml:"sort" sql:"true" doc:"Order of rows: 'expression [asc|desc] [nulls first|nulls last]', most significant first; ascending with nulls last by default. A number is the position of a column of the input, from 1."`
 	Limit    *Limit        `yaml:"limit" doc:"Keeps only the first rows: a number, or {count, offset}."`
 	Expect   []Expectation `yaml:"expect" doc:"What must be true of the rows of this step. If it is not, the run fails with exit code 3, and nothing is written."`
+	Unnest   *Unnest       `yaml:"unnest" doc:"One row for each element of a list: an SQL expression with a LIST, or {list, as, ordinality, outer}."`
 	Union    []string      `yaml:"union" doc:"Sources or steps whose rows follow those of the input (UNION ALL); columns are matched by position."`
 }
 
@@ -196,6 +197,14 @@ type Group struct {
 type Limit struct {
 	Count  int64 `yaml:"count" doc:"Number of rows to keep." required:"true"`
 	Offset int64 `yaml:"offset" doc:"Number of rows to skip first."`
+}
+
+// Unnest repeats the rows of the step's input for the elements of a list.
+type Unnest struct {
+	List       string `yaml:"list" sql:"true" doc:"SQL expression with a LIST, as in orders or map_entries(tags)." required:"true"`
+	As         string `yaml:"as" doc:"Name of the column of the elements, which follows those of the input." default:"unnest"`
+	Ordinality string `yaml:"ordinality" doc:"Name of a further column with the position of the element, from 1."`
+	Outer      bool   `yaml:"outer" doc:"Whether a row whose list is empty or null stays, with a null for the element." default:"false"`
 }
 
 // Output is a destination of the rows of a step.
@@ -330,7 +339,8 @@ func (s *Step) verbs() []string {
 	}{
 		{"sql", s.SQL != ""}, {"filter", s.Filter != ""}, {"select", s.Select != nil}, {"distinct", s.Distinct != nil},
 		{"join", s.Join != nil}, {"group", s.Group != nil},
-		{"sort", s.Sort != nil}, {"limit", s.Limit != nil}, {"union", s.Union != nil},
+		{"sort", s.Sort != nil}, {"limit", s.Limit != nil}, {"unnest", s.Unnest != nil},
+		{"union", s.Union != nil},
 		{"qualify", s.Qualify != "" && s.Select == nil && s.Distinct == nil},
 	} {
 		if k.set {

@@ -38,6 +38,8 @@ func schemaOf(t reflect.Type) object {
 		return object{"oneOf": []object{schemaOf(reflect.TypeFor[Paths]()), structSchema(t)}}
 	case reflect.TypeFor[Limit]():
 		return object{"oneOf": []object{{"type": "integer", "minimum": 0}, structSchema(t)}}
+	case reflect.TypeFor[Unnest]():
+		return object{"oneOf": []object{text, structSchema(t)}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -223,6 +223,9 @@ func (s *stepBinder) bind(prev *Relation, first bool) *Relation {
 	case s.step.Limit != nil:
 		return in.over(rel.NewLimit(s.here(), in.node, s.step.Limit.Offset, s.step.Limit.Count))
 	}
+	if u := s.step.Unnest; u != nil {
+		return s.unnest(in, u)
+	}
 	return s.union(in)
 }
 

@@ -1,6 +1,7 @@
 package logical
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
@@ -8,6 +9,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/pipeline/internal/rel"
+	"github.com/gstream/gstream/pipeline/job"
 )
 
 // unnested replaces unnest(list) in some of the outputs by a column of the elements. Several lists are taken apart side
@@ -144,8 +146,7 @@ func rewritten(text string, x syntax.Node) (syntax.Node, error) {
 	})
 }
 
-// unnestTable binds unnest(list) in FROM. left are the tables before it, nil for none. With outer, a row whose list is
-// empty or null stays, with a null.
+// unnestTable binds unnest(list) in FROM. left are the tables before it, nil for none. outer is as in withElements.
 func (b *queryBinder) unnestTable(t *syntax.TableFunction, left *Relation, outer bool) (_ *Relation, err error) {
 	if left == nil {
 		left = &Relation{node: b.oneRow()}
@@ -161,16 +162,59 @@ func (b *queryBinder) unnestTable(t *syntax.TableFunction, left *Relation, outer
 		return nil, mistake(t, "unnest has one column, or two WITH ORDINALITY, and no sample")
 	}
 	copy(names, t.Columns)
-	scope := b.scopeAt(left, ".sql")
-	e, err := expr.Bind(t.Call.Args[0], scope)
+	e, err := expr.Bind(t.Call.Args[0], b.scopeAt(left, ".sql"))
 	if err != nil {
 		return nil, err
 	}
 	if e.Type().Kind != gpu.List {
 		return nil, mistake(t, "unnest takes a LIST, found %v", e.Type())
 	}
-	var list syntax.Node = &syntax.Resolved{Base: syntax.At(t.Call), Value: e}
-	if t.Ordinality {
+	table := "unnest"
+	if t.Alias.Name != "" {
+		table = t.Alias.Name
+	}
+	list := &syntax.Resolved{Base: syntax.At(t.Call), Value: e}
+	return b.withElements(left, list, t.Call.Args[0].String(), names, outer, expr.TablesOf(table))
+}
+
+// unnest binds a step.
+func (s *stepBinder) unnest(in *Relation, u *job.Unnest) *Relation {
+	e := s.expr(u.List, in, ".unnest.list")
+	if e == nil {
+		return nil
+	}
+	if e.Type().Kind != gpu.List {
+		s.faultf(".unnest.list", "unnest takes a LIST, found %v", e.Type())
+		return nil
+	}
+	names := []string{cmp.Or(u.As, "unnest")}
+	if u.Ordinality != "" {
+		names = append(names, u.Ordinality)
+	}
+	out, err := s.withElements(in, &syntax.Resolved{Value: e}, u.List, names, u.Outer, nil)
+	if err != nil {
+		s.exprDiagnostic(in, ".unnest.list", u.List, err, "")
+		return nil
+	}
+	for i, name := range names {
+		for k := range len(in.columns) + i {
+			if out.name(k) == name {
+				key := []string{".unnest.as", ".unnest.ordinality"}[i]
+				s.faultf(key, "there is a column %q already; choose another name for this one", name)
+				return nil
+			}
+		}
+	}
+	return out
+}
+
+// withElements repeats the rows of a relation for the elements of a list, whose text is known. names are those of the
+// column of the elements and, if there is a second one, of their positions; tables are the names of their table. With
+// outer, a row whose list is empty or null stays, with a null.
+func (s *stepBinder) withElements(in *Relation, list syntax.Node, text string, names []string, outer bool,
+	tables *expr.Tables) (_ *Relation, err error) {
+	scope := s.scopeAt(in, "")
+	if len(names) > 1 {
 		list, err = rewritten("list_transform(_1, lambda x, i: {'x': x, 'i': i})", list)
 	}
 	if err == nil && outer {
@@ -179,21 +223,19 @@ func (b *queryBinder) unnestTable(t *syntax.TableFunction, left *Relation, outer
 	if err != nil {
 		return nil, err
 	}
-	if e, err = expr.Bind(list, scope); err != nil {
+	e, err := expr.Bind(list, scope)
+	if err != nil {
 		return nil, err
 	}
-	table := "unnest"
-	if t.Alias.Name != "" {
-		table = t.Alias.Name
-	}
-	n, element := b.elements(left.node, e, t.Call.Args[0].String(), names[0])
+	n, element := s.elements(in.node, e, text, names[0])
 	ids := []rel.ID{element}
-	if t.Ordinality {
-		in := n.Rel()
-		columns, exprs := slices.Clone(in.Columns), in.Exprs(in.Columns)
+	if len(names) > 1 {
+		rows := n.Rel()
+		columns, exprs := slices.Clone(rows.Columns), rows.Exprs(rows.Columns)
+		ids = nil
 		for i, name := range names {
 			part, err := rewritten([]string{"struct_extract(_1, 'x')", "struct_extract(_1, 'i')"}[i],
-				&syntax.Resolved{Base: syntax.At(t.Call), Value: in.Expr(element)})
+				&syntax.Resolved{Value: rows.Expr(element)})
 			if err != nil {
 				return nil, err
 			}
@@ -201,19 +243,15 @@ func (b *queryBinder) unnestTable(t *syntax.TableFunction, left *Relation, outer
 			if err != nil {
 				return nil, err
 			}
-			id := b.md.Add(rel.Column{Field: gpu.Field{Name: name, Type: x.Type(), Nullable: true}})
-			columns, exprs = append(columns, id), append(exprs, x)
-			if i == 0 {
-				ids = nil
-			}
-			ids = append(ids, id)
+			id := s.md.Add(rel.Column{Field: gpu.Field{Name: name, Type: x.Type(), Nullable: true}})
+			columns, exprs, ids = append(columns, id), append(exprs, x), append(ids, id)
 		}
-		n = rel.NewProject(b.here(), n, columns, exprs)
+		n = rel.NewProject(s.here(), n, columns, exprs)
 	}
-	out := left.over(n)
-	out.columns = slices.Clone(left.columns)
+	out := in.over(n)
+	out.columns = slices.Clone(in.columns)
 	for _, id := range ids {
-		out.columns = append(out.columns, column{id, expr.TablesOf(table)})
+		out.columns = append(out.columns, column{id, tables})
 	}
 	return out, nil
 }

@@ -50,6 +50,9 @@ func CheckForm(q Query) job.Diagnostics {
 				s.form(body, sub)
 			}
 		}
+		if u := step.Unnest; u != nil {
+			s.form(u.List, ".unnest.list")
+		}
 		for k, name := range step.Union {
 			s.lookup(name, fmt.Sprintf(".union[%d]", k))
 		}
