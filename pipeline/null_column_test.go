@@ -13,6 +13,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 )
 
 // writeNulls writes a file with a column x of Parquet's NULL type.
@@ -38,7 +39,7 @@ func writeNulls(t *testing.T, path string) {
 }
 
 func TestAnArrowColumnOfNothingButNullsIsOne(t *testing.T) {
-	schema, err := schemaOfArrow(arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.Null}}, nil))
+	schema, err := sourcearrow.SchemaOf(arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.Null}}, nil))
 	require.NoError(t, err)
 	require.Equal(t, gpu.Field{Name: "x", Type: gpu.Of(gpu.Int32), Nullable: true, Annotation: gpu.AllNull},
 		schema.Fields[0])

@@ -59,6 +59,7 @@ var layers = []struct{ room, imports string }{
 	{"source", "gpu"},
 	{"source/store", "source github.com/minio/minio-go"},
 	{"source/parquet", "source source/store gpu gpu/grant gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
+	{"source/arrow", "source gpu github.com/apache/arrow"},
 	{"source/text", "source source/store gpu gpu/grant gpu/host"},
 	{"sink/staging", "gpu source/store"},
 	{"sink", "gpu sink/staging"},

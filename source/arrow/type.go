@@ -1,4 +1,4 @@
-package pipeline
+package arrow
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// ArrowSchema returns the Arrow schema of a gstream schema.
-func ArrowSchema(s *gpu.Schema) *arrow.Schema {
+// Schema returns the Arrow schema of a gstream schema.
+func Schema(s *gpu.Schema) *arrow.Schema {
 	fields := make([]arrow.Field, s.Len())
 	for i, f := range s.Fields {
 		fields[i] = arrow.Field{Name: f.Name, Type: arrowType(f.Type), Nullable: f.Nullable}
@@ -112,8 +112,8 @@ func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 	return gpu.Type{}, fmt.Errorf("type %v is not supported", t)
 }
 
-// schemaOfArrow returns the schema that holds records of an Arrow schema.
-func schemaOfArrow(s *arrow.Schema) (*gpu.Schema, error) {
+// SchemaOf returns the schema that holds records of an Arrow schema.
+func SchemaOf(s *arrow.Schema) (*gpu.Schema, error) {
 	out := &gpu.Schema{}
 	for _, f := range s.Fields() {
 		t, err := typeOfArrow(f.Type)
