@@ -285,6 +285,8 @@ var nestedExpressions = []string{
 	"SELECT o.k, o.x, len(o.x) AS n FROM (SELECT unnest(lo) AS o FROM 'IN' WHERE id % 3 = 0) WHERE o.s IS NOT NULL",
 	"WITH e AS (SELECT id, unnest(lo) AS o FROM 'IN') SELECT a.id, a.o.k, b.o.s.w FROM e a JOIN e b ON a.id = b.id " +
 		"+ 1 AND a.o.k > b.o.k UNION ALL SELECT id, o.k, NULL FROM e",
+	"SELECT id, [id % 99 - 3] = [(id % 5)::UTINYINT] AS a, list_contains([(id % 5)::UTINYINT], id - 4) AS b, " +
+		"(INTERVAL 0 SECOND * CASE WHEN id % 2 = 0 THEN id END) <= INTERVAL 1 SECOND AS c FROM 'IN'",
 	"SELECT t.id, u.k, u.n FROM 'IN' t LEFT JOIN (SELECT o.k, len(o.x) AS n FROM (SELECT unnest(lo) AS o FROM 'IN')) " +
 		"u ON t.id = u.k + 1",
 }

@@ -112,7 +112,7 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 	if x, y, err = b.equalText(op, nx, x, ny, y); err != nil {
 		return nil, err
 	}
-	if x.typ.IsNested() && y.typ.IsNested() && x.typ != y.typ {
+	if _, ok := common(x, y); x.typ.IsNested() && y.typ.IsNested() && !ok {
 		if _, constant := x.Constant(); constant {
 			x, err = b.convert(nx, x, y.typ, false)
 		} else {

@@ -159,8 +159,9 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 		if y, err = b.bigint(n, y); err != nil {
 			return nil, err
 		}
+		none := x.args[0].is(0) && x.args[1].is(0) && x.args[2].is(0)
 		return eachPart(func(i int) (*Expr, error) {
-			if c, ok := x.args[i].Constant(); ok && c.Valid {
+			if c, ok := x.args[i].Constant(); ok && c.Valid && !none { // if none, the parts are null where y is
 				return b.scaled(n, y, c.Int.Int64())
 			}
 			return b.integerArithmetic(n, gpu.OpMul, x.args[i], y)

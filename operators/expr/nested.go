@@ -475,6 +475,16 @@ func (b *binder) positionOf(n *syntax.Call, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	key, err := b.key(n, 1, a[1], list.typ.Element())
+	if _, constant := a[1].Constant(); err != nil || !constant {
+		// A constant that fits takes the type of the elements. Otherwise both get their common type.
+		t, ok := common(b.newParam(theElement, list.typ.Element()), a[1])
+		if ok && t != list.typ.Element() && t.Kind != gpu.Invalid {
+			if list, err = b.convert(n.Args[0], list, gpu.ListOf(t), false); err != nil {
+				return nil, err
+			}
+			key, err = b.key(n, 1, a[1], t)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
