@@ -428,7 +428,7 @@ func init() {
 
 func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
 	build, input := rows(1, 300), rows(2, 1500)
-	thin, cases := gputest.ThinOr(t, 13), 0
+	thin, cases := gputest.ThinOr(t, 25), 0
 	for _, o := range operatorsUnderTest {
 		t.Run(o.name, func(t *testing.T) {
 			var want []string
@@ -457,7 +457,7 @@ func TestStridesAndLanesDoNotChangeTheRows(t *testing.T) {
 
 func TestRowsThatSpillComeBack(t *testing.T) {
 	build, input := rows(1, 3000), rows(2, 9000)
-	thin, cases := gputest.ThinOr(t, 17), 0
+	thin, cases := gputest.ThinOr(t, 33), 0
 	for _, o := range operatorsUnderTest {
 		if !o.spills {
 			continue

@@ -106,7 +106,7 @@ func TestPairsOfPartitionsAreJoinedOnEither(t *testing.T) {
 		always       bool // all rows go to disk
 	}
 	all := []string{"inner", "left", "right", "full", "semi", "anti", "mark"}
-	thin, cases := gputest.ThinOr(t, 12), 0
+	thin, cases := gputest.ThinOr(t, 23), 0
 	for _, c := range []struct {
 		size
 		kinds []string
@@ -181,7 +181,7 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cpu.Close()) }()
 	rows, _ := sidesOfAJoin(6000, 0)
-	thin, cases := gputest.ThinOr(t, 12), 0
+	thin, cases := gputest.ThinOr(t, 23), 0
 	for _, c := range []struct {
 		memory int64
 		always bool

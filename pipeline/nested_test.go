@@ -197,24 +197,32 @@ func TestNestedColumnsPassThroughQueriesAsInDuckDB(t *testing.T) {
 	}
 }
 
-// requireSameRows checks that a file has the types and rows of a query, in any order. Which of 0.0 and -0.0 stands for
-// a group depends on the order of its rows.
+// requireSameRows checks that a file has the types and rows of a query, in any order.
 func requireSameRows(t *testing.T, duck *exprtest.DuckDB, query, file, what string) {
+	t.Helper()
+	types := "SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE "
+	answers := duck.Ask(exprtest.Question{SQL: types + query + ")"}, exprtest.Question{SQL: types + "FROM '" + file + "')"})
+	for i, a := range answers {
+		require.Empty(t, a.Error, "%s: question %d", what, i)
+	}
+	require.Equal(t, answers[0].Rows, answers[1].Rows, what)
+	requireRowsOf(t, duck, query, file, what)
+}
+
+// requireRowsOf checks the rows alone. Which of 0.0 and -0.0 stands for a group depends on the order of its rows.
+func requireRowsOf(t *testing.T, duck *exprtest.DuckDB, query, file, what string) {
 	t.Helper()
 	row := "t::VARCHAR"
 	if strings.Contains(query, "GROUP BY") || strings.Contains(query, "DISTINCT") {
 		row = `regexp_replace(t::VARCHAR, '-0\.0\b', '0.0', 'g')`
 	}
-	types := "SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE "
 	rows := "SELECT md5(string_agg(x, ';' ORDER BY x)), count(*) FROM (SELECT " + row + " AS x FROM "
-	answers := duck.Ask(exprtest.Question{SQL: types + query + ")"},
-		exprtest.Question{SQL: types + "FROM '" + file + "')"}, exprtest.Question{SQL: rows + "(" + query + ") t)"},
+	answers := duck.Ask(exprtest.Question{SQL: rows + "(" + query + ") t)"},
 		exprtest.Question{SQL: rows + "'" + file + "' t)"})
 	for i, a := range answers {
 		require.Empty(t, a.Error, "%s: question %d", what, i)
 	}
-	require.Equal(t, answers[0].Rows, answers[1].Rows, what)
-	if reflect.DeepEqual(answers[2].Rows, answers[3].Rows) {
+	if reflect.DeepEqual(answers[0].Rows, answers[1].Rows) {
 		return
 	}
 	text := "SELECT " + row + " FROM "

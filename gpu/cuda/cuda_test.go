@@ -68,7 +68,7 @@ func TestConformance(t *testing.T) {
 	defer func() { require.NoError(t, keep.Close()) }()
 	thin := 0
 	if library(t) != "" {
-		thin = 301
+		thin = 601
 	}
 	gputest.Thin = gputest.ThinOr(t, thin)
 	t.Logf("on %s, %s", keep.Properties().Name, keep.Properties().Details)

@@ -12,7 +12,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	all := []int{1, 3}
-	gputest.Thin = gputest.ThinOr(t, 61)
+	gputest.Thin = gputest.ThinOr(t, 121)
 	if gputest.Thin > 7 {
 		all = all[1:] // the checks of a commit also run one thread, with more cases
 	}

@@ -394,7 +394,7 @@ func examples(dev gpu.Device) (out []example) {
 func TestAllKindsOnTheCPU(t *testing.T) {
 	dev, err := host.Open(host.Options{Threads: 2})
 	require.NoError(t, err)
-	thin := gputest.ThinOr(t, 17)
+	thin := gputest.ThinOr(t, 31)
 	for i, e := range examples(dev) {
 		if gputest.Takes(thin, i) {
 			e.check(t, dev)
@@ -409,7 +409,7 @@ func TestAllKindsOnAGPU(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	all := examples(dev)
 	seen := map[string]bool{}
-	thin := gputest.ThinOr(t, 17)
+	thin := gputest.ThinOr(t, 31)
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, e := range all {
 		// An emulator is slow: one example for each kind, algorithm, residual condition

@@ -84,7 +84,7 @@ type Spill struct {
 type Source struct {
 	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table, also as addresses s3://bucket/key and https://host/file. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
 	CSV        Paths `yaml:"csv" doc:"CSV files and patterns, read as one table; - is standard input; .gz and .zst are decompressed. A path alone, as in x: data/x.csv, is csv if it ends in .csv or .tsv, also before .gz or .zst. What the keys below do not give, a sample of the first 20,480 rows decides, as in DuckDB ([CSV](csv.md))."`
-	JSON       Paths `yaml:"json" doc:"Files of JSON lines and patterns: a flat object on each line. A path alone is json if it ends in .jsonl, .ndjson or .json, also before .gz or .zst. A nested value is a VARCHAR with its JSON. Of the keys below, types, rejects and schema apply."`
+	JSON       Paths `yaml:"json" doc:"Files of JSON lines and patterns: an object on each line. A path alone is json if it ends in .jsonl, .ndjson or .json, also before .gz or .zst. Lists are LISTs, and objects STRUCTs or MAPs. Of the keys below, types, rejects and schema apply."`
 	CSVOptions `yaml:",inline"`
 	Partitions Partitions `yaml:"partitions" doc:"Columns in the names of folders, as in y=2024/m=3: auto (default) finds them and their types; none treats the folders as ordinary folders. A mapping of names to SQL types, as in {y: INTEGER}, sets types."`
 	Optional   bool       `yaml:"optional" doc:"The files may be missing. The source then has no rows, and the columns of its schema, which must be a mapping." default:"false"`

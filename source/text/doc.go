@@ -15,7 +15,7 @@
 // written to a file instead, and all columns are checked, also those that are not read.
 //
 // Lines of JSON are tokenized by a scanner of JSON instead, which puts the values of keys into the same lists of
-// fields.
+// fields. A value that is a list or an object is one field, which its column scans again.
 //
 // All bytes of a file are untrusted. A row has at most 16 MiB, and a file at most 16,384 columns.
 package text

@@ -2,7 +2,6 @@ package text
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -19,7 +18,8 @@ const (
 	jsonInteger
 	jsonFloat
 	jsonString
-	jsonNested // an object or a list
+	jsonObject
+	jsonList
 )
 
 // jsonScanner scans a line with an object of JSON.
@@ -89,8 +89,10 @@ func (s *jsonScanner) value() (f field, kind jsonKind, ok bool) {
 	case c == '{' || c == '[':
 		f.from = s.at
 		ok = s.nested()
-		f.to = s.at
-		return f, jsonNested, ok
+		if f.to = s.at; c == '{' {
+			return f, jsonObject, ok
+		}
+		return f, jsonList, ok
 	}
 	f.from = s.at
 	for s.at < len(s.text) && strings.IndexByte(",}] \t\r", s.text[s.at]) < 0 {
@@ -234,6 +236,18 @@ func (s *jsonScanner) members(f func(key, value field, kind jsonKind) bool) defe
 		return badJSON
 	}
 	return sound
+}
+
+// elements calls f with the elements of a list that is the whole text, and has been scanned.
+func (s *jsonScanner) elements(f func(value field, kind jsonKind) bool) {
+	if !s.next('[') || s.next(']') {
+		return
+	}
+	for {
+		if value, kind, ok := s.value(); !ok || !f(value, kind) || !s.next(',') {
+			return
+		}
+	}
 }
 
 // unescapeJSON appends a string without its escapes.
@@ -385,8 +399,7 @@ func (t *tokenizer) columnOf(line []byte, key field, member int) int {
 
 // sniffJSON finds the keys of a sample and their types, and the first line with a defect.
 func (s *sniffer) sniffJSON() (names []string, types []gpu.Type, rows int, what defect, line int) {
-	kinds, index := []jsonKind{}, map[string]int{}
-	left, first := []possible{}, 0
+	root, first := newJSONNode(), 0
 	at := 0
 	for ; at < len(s.text) && rows < sampleRows; line++ {
 		end := bytes.IndexByte(s.text[at:], '\n')
@@ -399,18 +412,8 @@ func (s *sniffer) sniffJSON() (names []string, types []gpu.Type, rows int, what 
 		}
 		scanner := jsonScanner{text: text}
 		bad := scanner.members(func(key, value field, kind jsonKind) bool {
-			name := string(unescapeJSON(nil, text[key.from:key.to]))
-			i, ok := index[name]
-			if !ok {
-				i = len(names)
-				index[name] = i
-				names, kinds, left = append(names, name), append(kinds, 0), append(left, anything)
-			}
-			kinds[i] |= kind
-			if kind != jsonNull && left[i] != 0 {
-				left[i] = left[i].narrow(string(unescapeJSON(nil, text[value.from:value.to])))
-			}
-			return len(names) <= maxColumns
+			root.key(string(unescapeJSON(nil, text[key.from:key.to]))).observe(text, value, kind, 0)
+			return len(root.names) <= maxColumns
 		})
 		if rows++; bad != sound && what == sound {
 			what, first = bad, line
@@ -419,23 +422,8 @@ func (s *sniffer) sniffJSON() (names []string, types []gpu.Type, rows int, what 
 	if at < len(s.text) {
 		s.text, s.whole = s.text[:at], false
 	}
-	for i, k := range kinds {
-		types = append(types, typeOfJSON(k&^jsonNull, left[i]))
+	for _, name := range root.names {
+		types = append(types, root.keys[name].typ())
 	}
-	return names, types, rows, what, first
-}
-
-// typeOfJSON returns the type of the values of a key. Values of several kinds are texts.
-func typeOfJSON(k jsonKind, left possible) gpu.Type {
-	switch k {
-	case jsonBool, jsonInteger:
-		return left.typ()
-	case jsonFloat, jsonFloat | jsonInteger:
-		return gpu.Of(gpu.Float64)
-	case jsonString:
-		if t := left.typ(); slices.Contains([]gpu.Kind{gpu.Date, gpu.Time, gpu.Timestamp}, t.Kind) {
-			return t
-		}
-	}
-	return gpu.Of(gpu.String)
+	return root.names, types, rows, what, first
 }

@@ -2,6 +2,7 @@ package text
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,25 @@ func TestLinesOfJSONAreSampledAndRead(t *testing.T) {
 		"order": {"{\"a\":1,\"b\":2}\r\n\n { \"b\" : 3 , \"a\" : 4 } \n{}\n", "a BIGINT, b BIGINT",
 			"1|2 4|3 NULL|NULL"},
 		"escapes": {`{"a\u0062":"\"\\\/\b\f\n\r\t\u00e4\ud83d\ude00\ud83d"}`, "ab VARCHAR", "\"\\/\b\f\n\r\tä😀\ufffd"},
-		"nested":  {`{"a":[1,{"b":"]"},[]],"c":{}}`, "a VARCHAR, c VARCHAR", `[1,{"b":"]"},[]]|{}`},
+		"mixed": {`{"a":[1,{"b":"]"},[],null],"c":{}}`, "a VARCHAR[], c MAP(VARCHAR, VARCHAR)",
+			`[1, '{"b":"]"}', '[]', NULL]|{}`},
+		"nested": {`{"s":{"a":1,"l":[1,2.5],"d":"2020-01-02"},"l":[{"x":"é"},null,{"x":null,"y":true}]}` + "\n" +
+			`{"l":[],"s":null}` + "\n" + `{"s":{"d":null,"a":-7}}` + "\n",
+			"s STRUCT(a BIGINT, l DOUBLE[], d DATE), l STRUCT(x VARCHAR, y BOOLEAN)[]",
+			"{'a': 1, 'l': [1.0, 2.5], 'd': 2020-01-02}|[{'x': é, 'y': NULL}, NULL, {'x': NULL, 'y': true}] " +
+				"NULL|[] {'a': -7, 'l': NULL, 'd': NULL}|NULL"},
+		"a list and a text": {`{"a":[1]}` + "\n" + `{"a":"[1]"}` + "\n", "a VARCHAR", "[1] [1]"},
+		"rare keys": {func() (text string) {
+			for i := range 20 {
+				text += fmt.Sprintf(`{"m":{"k%d":%d}}`, i, i) + "\n"
+			}
+			return text
+		}(), "m MAP(VARCHAR, BIGINT)", func() (rows string) {
+			for i := range 20 {
+				rows += fmt.Sprintf(" {k%d=%[1]d}", i)
+			}
+			return rows[1:]
+		}()},
 		"several": {`{"a":1}` + "\n" + `{"a":"x"}` + "\n" + `{"a":true}`, "a VARCHAR", "1 x true"},
 		"large":   {`{"a":9223372036854775808}` + "\n" + `{"a":1e400}`, "a DOUBLE", "9.223372036854776e+18 inf"},
 		"texts":   {`{"a":"1","b":"true"}`, "a VARCHAR, b VARCHAR", "1|true"},
@@ -39,21 +58,26 @@ func TestLinesOfJSONAreSampledAndRead(t *testing.T) {
 }
 
 func TestErrorsOfJSONNameTheLine(t *testing.T) {
-	long := strings.Repeat("{\"a\":1}\n", sampleRows)
+	long, nulls := strings.Repeat("{\"a\":1}\n", sampleRows), strings.Repeat("{\"a\":null}\n", sampleRows)
 	for text, want := range map[string]string{
-		"[1]\n":                  "line 1: the line is no object {…} of JSON; the file is a list",
-		"1\n":                    "line 1: the line is no object",
-		"{\"a\":1}\n{\"a\":}\n":  "line 2: the line is no JSON",
-		"{\"a\":01}\n":           "line 1: the line is no JSON",
-		"{\"a\":\"\x01\"}\n":     "line 1: the line is no JSON",
-		"{\"a\":1}x\n":           "line 1: the line is no JSON",
-		"{\"a\":\"\\x\"}\n":      "line 1: the line is no JSON",
-		"{}\n":                   "the file has no objects with keys",
-		"{\"a\":1,\"a\":2}\n":    "x.jsonl, line 1: bad data: the object has a key twice",
-		long + "{\"b\":1}\n":     "line 20481: bad data: the object has a key that the sample of the file has not",
-		long + "{\"a\":\"x\"}\n": "line 20481, column 1 (\"a\"): bad data: \"x\" is no BIGINT",
-		long + "{\"a\":1\n":      "line 20481: bad data: the line is no JSON",
-		long + "{\"a\":1.5}\n":   "\"1.5\" is no BIGINT",
+		"[1]\n":                 "line 1: the line is no object {…} of JSON; the file is a list",
+		"1\n":                   "line 1: the line is no object",
+		"{\"a\":1}\n{\"a\":}\n": "line 2: the line is no JSON",
+		"{\"a\":01}\n":          "line 1: the line is no JSON",
+		"{\"a\":\"\x01\"}\n":    "line 1: the line is no JSON",
+		"{\"a\":1}x\n":          "line 1: the line is no JSON",
+		"{\"a\":\"\\x\"}\n":     "line 1: the line is no JSON",
+		"{}\n":                  "the file has no objects with keys",
+		"{\"a\":1,\"a\":2}\n":   "x.jsonl, line 1: bad data: the object has a key twice",
+		long + "{\"b\":1}\n":    "line 20481: bad data: the object has a key that the sample of the file has not",
+		"{\"a\":[1]}\n" + nulls + "{\"a\":\"[1]\"}\n":                             "\"[1]\" is no BIGINT[]",
+		"{\"a\":{\"b\":[1]}}\n" + nulls + "{\"a\":{\"b\":[\"x\"]}}\n":             "column 1 (\"a\"): bad data: \"x\" is no BIGINT;",
+		"{\"a\":{\"b\":1}}\n" + nulls + "{\"a\":{\"c\":1}}\n":                     "the key \"c\" is in no such object of the sample",
+		"{\"a\":{\"b\":1}}\n" + nulls + "{\"a\":{\"b\":1,\"b\":2}}\n":             "the object has the key \"b\" twice",
+		"{\"a\":{\"b\":1}}\n" + nulls + "{\"a\":[]}\n":                            "\"[]\" is no STRUCT(b BIGINT)",
+		long + "{\"a\":\"x\"}\n":                                                  "line 20481, column 1 (\"a\"): bad data: \"x\" is no BIGINT",
+		long + "{\"a\":1\n":                                                       "line 20481: bad data: the line is no JSON",
+		long + "{\"a\":1.5}\n":                                                    "\"1.5\" is no BIGINT",
 		"{\"a\":" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}\n": "the line is no JSON",
 	} {
 		table, err := Open([]string{write(t, "x.jsonl", text)}, Options{JSON: true})

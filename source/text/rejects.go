@@ -40,7 +40,7 @@ func (w *worker) reject(b *block, r badRow, v badValue) {
 		c := w.columns[v.column]
 		f := w.tokens.column(c.place)[v.row]
 		x.column, x.name = w.kept[v.column]+1, c.field.Name
-		x.reason = fmt.Sprintf("%s is no %v", quoted(c.text(b.text, f)), c.field.Type)
+		x.reason = c.mismatch(b.text, f)
 	}
 	w.rejects = append(w.rejects, x)
 }

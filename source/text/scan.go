@@ -305,7 +305,7 @@ func (w *worker) prepare() {
 	}
 	w.columns = nil
 	for i, c := range w.kept {
-		col := newColumn(t.schema.Fields[c], t.nulls, t.dialect)
+		col := newColumn(t.schema.Fields[c], t.nulls, t.dialect, c < len(t.given) && t.given[c])
 		col.kept = i < len(w.opt.Columns)
 		col.place, _ = slices.BinarySearch(unique, c)
 		w.columns = append(w.columns, col)
@@ -559,7 +559,6 @@ func (w *worker) valueError(b *block, bad []badValue) error {
 	c := w.columns[v.column]
 	f := w.tokens.column(c.place)[v.row]
 	return fmt.Errorf("%s, line %d, column %d (%q): %w", b.file.path, b.lineAt(w.table.dialect, f.from()),
-		w.kept[v.column]+1, c.field.Name, badf("%s is no %v%s; give the column another type (types: {%s: VARCHAR}), "+
-			"or the source a file for such rows (rejects)", quoted(c.text(b.text, f)), c.field.Type,
-			c.field.Type.ExpectedText(), c.field.Name))
+		w.kept[v.column]+1, c.field.Name, badf("%s; give the column another type (types: {%s: VARCHAR}), "+
+			"or the source a file for such rows (rejects)", c.mismatch(b.text, f)+c.field.Type.ExpectedText(), c.field.Name))
 }

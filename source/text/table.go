@@ -66,8 +66,9 @@ type Table struct {
 	dialect   Dialect
 	skip      int64
 	hasHeader bool
-	sampler   bool // standard input has only the sample
-	others    bool // keys of JSON that are no columns are left out
+	sampler   bool   // standard input has only the sample
+	others    bool   // keys of JSON that are no columns are left out
+	given     []bool // columns of JSON whose types are given
 	names     []string
 	schema    *gpu.Schema
 	nulls     nullTexts
@@ -309,13 +310,14 @@ func (t *Table) describeJSON(s *sniffer) error {
 			t.schema.Fields[i].Nullable = true
 		}
 	}
+	t.given = slices.Repeat([]bool{s.opt.Schema != nil}, len(t.names))
 	for _, f := range s.opt.Types {
 		i := slices.Index(t.names, f.Name)
 		if i < 0 {
 			return badf("there is no column %q, whose type is given; the columns are %s", f.Name,
 				strings.Join(t.names[:min(len(t.names), 20)], ", "))
 		}
-		t.schema.Fields[i].Type = f.Type
+		t.schema.Fields[i].Type, t.given[i] = f.Type, true
 	}
 	if len(t.schema.Fields) == 0 {
 		return badf("the file has no objects with keys, which would be its columns; give them by schema")

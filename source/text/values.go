@@ -2,6 +2,7 @@ package text
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/bits"
 	"strings"
@@ -17,6 +18,7 @@ type column struct {
 	place  int  // of its fields in the tokenizer
 	nulls  nullTexts
 	escape Dialect
+	json   *jsonEncoder // of a nested column of lines of JSON
 	// parse parses fields as the values of rows from c.rows on, and adds the positions of those that are no values of
 	// the type to bad.
 	parse func(c *column, text []byte, fields []token, bad []int) []int
@@ -63,10 +65,14 @@ func (n *nullTexts) other(b []byte) bool {
 	return false
 }
 
-// newColumn returns the column of a field.
-func newColumn(f gpu.Field, nulls nullTexts, d Dialect) *column {
+// newColumn returns the column of a field. others says that keys of JSON that are no fields of a STRUCT are left out.
+func newColumn(f gpu.Field, nulls nullTexts, d Dialect, others bool) *column {
 	c := &column{field: f, nulls: nulls, escape: d, parse: parseSlowly}
 	switch f.Type.Kind {
+	case gpu.List, gpu.Struct, gpu.Map:
+		if d.JSON {
+			c.json, c.parse = newJSONEncoder(f.Type, others, nil), parseJSON
+		}
 	case gpu.Int8:
 		c.parse = parseIntegers[int8]
 	case gpu.Int16:
@@ -170,19 +176,33 @@ func (c *column) setNull(row int) {
 // setValid takes back setNull, which a repeated batch may have called for another row.
 func (c *column) setValid(row int) { c.valid[row>>6] |= 1 << (row & 63) }
 
-// slow parses a text in any form that a cast takes. Integers must be written without a fraction or an exponent, so that
-// no value is rounded.
+// slow parses a field with parseScalar.
 func (c *column) slow(text []byte, f token) (gpu.Scalar, bool) {
-	s := c.text(text, f)
-	if c.field.Type.IsInteger() && strings.ContainsAny(s, ".eE_") && !strings.HasPrefix(s, "0x") {
+	return parseScalar(c.text(text, f), c.field.Type)
+}
+
+// parseScalar parses a text in any form that a cast takes. Integers must be written without a fraction or an exponent,
+// so that no value is rounded.
+func parseScalar(s string, t gpu.Type) (gpu.Scalar, bool) {
+	if t.IsInteger() && strings.ContainsAny(s, ".eE_") && !strings.HasPrefix(s, "0x") {
 		return gpu.Scalar{}, false
 	}
-	return host.ParseText(s, c.field.Type)
+	return host.ParseText(s, t)
 }
 
 // text returns the text of a field.
 func (c *column) text(text []byte, f token) string {
 	return c.escape.value(text, field{f.from(), f.to(), f.escaped()})
+}
+
+// mismatch says why a field is no value of the column.
+func (c *column) mismatch(text []byte, f token) string {
+	if c.json != nil {
+		c.json.why = ""
+		c.json.append(nil, text, field{f.from(), f.to(), f.escaped()}, jsonKindOf(text, f.from()))
+		return c.json.why
+	}
+	return fmt.Sprintf("%s is no %v", quoted(c.text(text, f)), c.field.Type)
 }
 
 // parseSlowly parses values of any type.
