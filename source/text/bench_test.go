@@ -21,7 +21,7 @@ func BenchmarkScan(b *testing.B) {
 	info, err := os.Stat(path)
 	require.NoError(b, err)
 	b.SetBytes(info.Size())
-	table, err := Open([]string{path}, Options{})
+	table, err := Open([]string{path}, Options{JSON: NamedJSON(path)})
 	require.NoError(b, err)
 	b.Log(types(table))
 	for b.Loop() {

@@ -2,6 +2,8 @@ package text
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -50,7 +52,11 @@ func (s *jsonScanner) string() (f field, ok bool) {
 		return f, false
 	}
 	f.from = s.at
-	for ; s.at < len(s.text); s.at++ {
+	for ; ; s.at++ {
+		s.ordinary()
+		if s.at == len(s.text) {
+			return f, false
+		}
 		switch c := s.text[s.at]; {
 		case c == '"':
 			f.to = s.at
@@ -70,7 +76,20 @@ func (s *jsonScanner) string() (f field, ok bool) {
 			return f, false
 		}
 	}
-	return f, false
+}
+
+// ordinary moves to the next quote, backslash or control character of a string, or to one of the last 8 bytes.
+func (s *jsonScanner) ordinary() {
+	for s.at+8 <= len(s.text) {
+		w := binary.LittleEndian.Uint64(s.text[s.at:])
+		// The lowest byte below a space is found; higher ones may be wrong.
+		m := (^(differs(w^'"'*ones) & differs(w^'\\'*ones)) | (w-' '*ones)&^w) & (ones << 7)
+		if m != 0 {
+			s.at += bits.TrailingZeros64(m) / 8
+			return
+		}
+		s.at += 8
+	}
 }
 
 // maxNesting bounds the depth of a value.
@@ -94,11 +113,7 @@ func (s *jsonScanner) value() (f field, kind jsonKind, ok bool) {
 		}
 		return f, jsonList, ok
 	}
-	f.from = s.at
-	for s.at < len(s.text) && strings.IndexByte(",}] \t\r", s.text[s.at]) < 0 {
-		s.at++
-	}
-	f.to = s.at
+	f = s.word()
 	switch word := s.text[f.from:f.to]; string(word) {
 	case "null":
 		return f, jsonNull, true
@@ -109,6 +124,19 @@ func (s *jsonScanner) value() (f field, kind jsonKind, ok bool) {
 		return f, kind, kind != 0
 	}
 }
+
+// word scans a number or a name.
+func (s *jsonScanner) word() (f field) {
+	f.from = s.at
+	for s.at < len(s.text) && !endsWord[s.text[s.at]] {
+		s.at++
+	}
+	f.to = s.at
+	return f
+}
+
+// endsWord has the characters after a number or a name.
+var endsWord = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\r': true, '\n': true}
 
 // numberKind returns the kind of a number, 0 if a text is none.
 func numberKind(b []byte) jsonKind {

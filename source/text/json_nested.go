@@ -141,6 +141,7 @@ func (n *jsonNode) merge(m *jsonNode) {
 type jsonEncoder struct {
 	gpu.Type
 	keys     map[string]int // of a STRUCT
+	names    []string
 	children []*jsonEncoder
 	// others says that keys which are no fields of a STRUCT are left out.
 	others bool
@@ -159,7 +160,7 @@ func newJSONEncoder(t gpu.Type, others bool, root *jsonEncoder) *jsonEncoder {
 			if e.keys == nil {
 				e.keys = map[string]int{}
 			}
-			e.keys[f.Name] = i
+			e.keys[f.Name], e.names = i, append(e.names, f.Name)
 		}
 	}
 	return e
@@ -173,30 +174,56 @@ func (e *jsonEncoder) fails(format string, args ...any) bool {
 	return false
 }
 
-// append appends the encoding of a value, which has been scanned. ok is false if the type has no such value.
-func (e *jsonEncoder) append(out, text []byte, value field, kind jsonKind) (_ []byte, ok bool) {
-	inside := text[value.from:value.to]
+// append appends the encoding of the value at which the scanner is. The value is sound. ok is false if the type has no
+// such value.
+func (e *jsonEncoder) append(out []byte, s *jsonScanner) (_ []byte, ok bool) {
+	s.space()
+	switch c := s.text[s.at]; {
+	case c == '"':
+		f, _ := s.string()
+		return e.appendText(out, s.text, f)
+	case c == '[' && e.Kind == gpu.List:
+		return e.appendList(out, s)
+	case c == '{' && e.Kind == gpu.Map:
+		return e.appendMap(out, s)
+	case c == '{' && e.Kind == gpu.Struct:
+		return e.appendStruct(out, s)
+	case c == '{' || c == '[':
+		f := field{from: s.at}
+		s.nested()
+		f.to = s.at
+		return e.appendText(out, s.text, f)
+	}
+	f := s.word()
 	switch {
-	case kind == jsonNull:
+	case f.to-f.from == 4 && s.text[f.from] == 'n':
 		return gpu.AppendNull(out), true
-	case e.Kind == gpu.List && kind == jsonList:
-		out, ok = gpu.OpenNested(out), true
-		s := jsonScanner{text: inside}
-		s.elements(func(value field, kind jsonKind) bool {
-			out, ok = e.children[0].append(out, inside, value, kind)
-			return ok
-		})
-		return gpu.CloseNested(out), ok
-	case e.Kind == gpu.Map && kind == jsonObject:
-		return e.appendMap(out, inside)
-	case e.Kind == gpu.Struct && kind == jsonObject:
-		return e.appendStruct(out, inside)
+	case e.Kind == gpu.Int64:
+		if v, fraction, ok := number(s.text, f.from, f.to); ok && fraction == 0 {
+			return gpu.AppendFixed(out, e.Type, gpu.Int128From(v)), true
+		}
+	case e.Kind == gpu.Float64:
+		if v, fraction, ok := exact(s.text, f.from, f.to); ok {
+			return gpu.AppendFloat64(out, float64(v)/pow10[fraction]), true
+		}
+	}
+	return e.appendText(out, s.text, f)
+}
+
+// appendText appends the encoding of a text as a value that is not nested.
+func (e *jsonEncoder) appendText(out, text []byte, f field) (_ []byte, ok bool) {
+	inside := text[f.from:f.to]
+	switch {
 	case e.IsNested():
 		return out, e.fails("%s is no %v", quoted(string(inside)), e.Type)
-	case e.Kind == gpu.String && !value.escaped:
+	case e.Kind == gpu.String && !f.escaped:
 		return gpu.AppendBytes(out, inside), true
+	case e.Kind == gpu.Date && len(inside) == 10:
+		if d, ok := days(inside); ok {
+			return gpu.AppendFixed(out, e.Type, gpu.Int128From(d)), true
+		}
 	}
-	if value.escaped {
+	if f.escaped {
 		inside = unescapeJSON(nil, inside)
 	}
 	v, ok := parseScalar(string(inside), e.Type)
@@ -206,65 +233,125 @@ func (e *jsonEncoder) append(out, text []byte, value field, kind jsonKind) (_ []
 	return gpu.AppendScalar(out, v), true
 }
 
-func (e *jsonEncoder) appendMap(out, object []byte) (_ []byte, ok bool) {
-	out, ok = gpu.OpenNested(out), true
-	seen := map[string]bool{}
-	s := jsonScanner{text: object}
-	s.members(func(key, value field, kind jsonKind) bool {
-		out = gpu.OpenNested(out)
-		from := len(out)
-		if out, ok = e.children[0].append(out, object, key, jsonString); !ok {
-			return false
+func (e *jsonEncoder) appendList(out []byte, s *jsonScanner) (_ []byte, ok bool) {
+	out = gpu.OpenNested(out)
+	s.at++
+	for more := !s.next(']'); more; more = !s.next(']') {
+		if out, ok = e.children[0].append(out, s); !ok {
+			return out, false
 		}
-		if seen[string(out[from:])] {
-			ok = e.fails("the object has the key %s twice", quoted(string(object[key.from:key.to])))
-			return false
-		}
-		seen[string(out[from:])] = true
-		out, ok = e.children[1].append(out, object, value, kind)
-		out = gpu.CloseNested(out)
-		return ok
-	})
-	return gpu.CloseNested(out), ok
+		s.next(',')
+	}
+	return gpu.CloseNested(out), true
 }
 
-func (e *jsonEncoder) appendStruct(out, object []byte) (_ []byte, ok bool) {
-	type member struct {
-		value field
-		kind  jsonKind
-	}
-	var few [8]member
-	members := append(few[:0], make([]member, len(e.children))...)
-	ok = true
-	s := jsonScanner{text: object}
-	s.members(func(key, value field, kind jsonKind) bool {
-		name := object[key.from:key.to]
-		if key.escaped {
-			name = unescapeJSON(nil, name)
-		}
-		i, known := e.keys[string(name)]
-		switch {
-		case !known && e.others:
-		case !known:
-			ok = e.fails("the key %s is in no such object of the sample of the file", quoted(string(name)))
-		case members[i].kind != 0:
-			ok = e.fails("the object has the key %s twice", quoted(string(name)))
-		default:
-			members[i] = member{value, kind}
-		}
-		return ok
-	})
+func (e *jsonEncoder) appendMap(out []byte, s *jsonScanner) (_ []byte, ok bool) {
 	out = gpu.OpenNested(out)
-	for i, child := range e.children {
-		if !ok {
-			break
+	seen := map[string]bool{}
+	s.at++
+	for more := !s.next('}'); more; more = !s.next('}') {
+		out = gpu.OpenNested(out)
+		key, _ := s.string()
+		from := len(out)
+		if out, ok = e.children[0].appendText(out, s.text, key); !ok {
+			return out, false
 		}
-		if members[i].kind == 0 {
-			members[i].kind = jsonNull
+		if seen[string(out[from:])] {
+			return out, e.fails("the object has the key %s twice", quoted(string(s.text[key.from:key.to])))
 		}
-		out, ok = child.append(out, object, members[i].value, members[i].kind)
+		seen[string(out[from:])] = true
+		s.next(':')
+		if out, ok = e.children[1].append(out, s); !ok {
+			return out, false
+		}
+		out = gpu.CloseNested(out)
+		s.next(',')
 	}
-	return gpu.CloseNested(out), ok
+	return gpu.CloseNested(out), true
+}
+
+// appendStruct appends the values of an object as they come if they come in the order of the fields.
+func (e *jsonEncoder) appendStruct(out []byte, s *jsonScanner) (_ []byte, ok bool) {
+	from, at := len(out), s.at
+	out = gpu.OpenNested(out)
+	s.at++
+	field := 0
+	for more := !s.next('}'); more; more = !s.next('}') {
+		i, known := e.field(s, field)
+		s.next(':')
+		switch {
+		case known && i < field, !known && !e.others:
+			s.at = at
+			return e.appendUnordered(out[:from], s)
+		case !known:
+			s.value()
+		default:
+			for ; field < i; field++ {
+				out = gpu.AppendNull(out)
+			}
+			if out, ok = e.children[i].append(out, s); !ok {
+				return out, false
+			}
+			field++
+		}
+		s.next(',')
+	}
+	for ; field < len(e.children); field++ {
+		out = gpu.AppendNull(out)
+	}
+	return gpu.CloseNested(out), true
+}
+
+// field scans a key and returns the field that it is, most likely the given one.
+func (e *jsonEncoder) field(s *jsonScanner, likely int) (int, bool) {
+	key, _ := s.string()
+	name := s.text[key.from:key.to]
+	if key.escaped {
+		name = unescapeJSON(nil, name)
+	}
+	if likely < len(e.names) && e.names[likely] == string(name) {
+		return likely, true
+	}
+	i, known := e.keys[string(name)]
+	return i, known
+}
+
+// appendUnordered appends the values of an object whose keys come in any order.
+func (e *jsonEncoder) appendUnordered(out []byte, s *jsonScanner) (_ []byte, ok bool) {
+	values := make([]int, len(e.children)) // where they begin
+	s.at++
+	for more := !s.next('}'); more; more = !s.next('}') {
+		start := s.at
+		i, known := e.field(s, 0)
+		s.next(':')
+		switch {
+		case known && values[i] > 0:
+			return out, e.fails("the object has the key %s twice", quoted(e.names[i]))
+		case known:
+			values[i] = s.at
+		case !e.others:
+			again := jsonScanner{text: s.text, at: start}
+			key, _ := again.string()
+			return out, e.fails("the key %s is in no such object of the sample of the file",
+				quoted(string(s.text[key.from:key.to])))
+		}
+		s.value()
+		s.next(',')
+	}
+	end := s.at
+	out = gpu.OpenNested(out)
+	for i, at := range values {
+		if at == 0 {
+			out = gpu.AppendNull(out)
+			continue
+		}
+		s.at = at
+		if out, ok = e.children[i].append(out, s); !ok {
+			return out, false
+		}
+	}
+	s.at = end
+	return gpu.CloseNested(out), true
 }
 
 // parseJSON parses objects and lists.
@@ -272,15 +359,13 @@ func parseJSON(c *column, text []byte, fields []token, bad []int) []int {
 	c.bytes = c.bytes[:c.mark]
 	offsets := gpu.Values[int32](c.offsets, c.rows+len(fields)+1)[c.rows+1:]
 	for i, f := range fields {
-		from, to := f.from(), f.to()
-		if c.nulls.has(text[from:to]) {
+		if c.nulls.has(text[f.from():f.to()]) {
 			c.setNull(c.rows + i)
 			offsets[i] = int32(len(c.bytes))
 			continue
 		}
 		c.setValid(c.rows + i)
-		kind := jsonKindOf(text, from)
-		out, ok := c.json.append(c.bytes, text, field{from, to, f.escaped()}, kind)
+		out, ok := c.json.column(c.bytes, text, f)
 		if !ok {
 			bad, out = append(bad, i), out[:len(c.bytes)]
 		}
@@ -290,15 +375,10 @@ func parseJSON(c *column, text []byte, fields []token, bad []int) []int {
 	return bad
 }
 
-// jsonKindOf returns the kind of an object, a list or another value that begins at an offset of a line.
-func jsonKindOf(text []byte, from int) jsonKind {
-	switch {
-	case from > 0 && text[from-1] == '"': // the quotes of a string are not in its field
-		return jsonString
-	case text[from] == '{':
-		return jsonObject
-	case text[from] == '[':
-		return jsonList
+// column appends the encoding of a value of the column.
+func (e *jsonEncoder) column(out, text []byte, f token) (_ []byte, ok bool) {
+	if from := f.from(); from > 0 && text[from-1] == '"' { // the quotes of a string are not in its field
+		return e.appendText(out, text, field{from, f.to(), f.escaped()})
 	}
-	return jsonInteger
+	return e.append(out, &jsonScanner{text: text, at: f.from()})
 }

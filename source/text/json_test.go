@@ -126,7 +126,8 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 
 // FuzzJSON compares what is a line of JSON, and its strings, with encoding/json.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{`{"a":1}`, `{"a":"\u00e4\ud83d\ude00"}`, `{"a":[1,{"b":null}]}`, `{"a":-0.5e+3}`, `{`} {
+	for _, s := range []string{`{"a":1}`, `{"a":"\u00e4\ud83d\ude00"}`, `{"a":[1,{"b":null}]}`, `{"a":-0.5e+3}`, `{`,
+		`{"a":{"b":[{"c":1,"d":"x"},{"d":"\u00e4","c":2}],"m":{}},"l":[[],[null,true]]}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

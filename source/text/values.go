@@ -199,7 +199,7 @@ func (c *column) text(text []byte, f token) string {
 func (c *column) mismatch(text []byte, f token) string {
 	if c.json != nil {
 		c.json.why = ""
-		c.json.append(nil, text, field{f.from(), f.to(), f.escaped()}, jsonKindOf(text, f.from()))
+		c.json.column(nil, text, f)
 		return c.json.why
 	}
 	return fmt.Sprintf("%s is no %v", quoted(c.text(text, f)), c.field.Type)
@@ -381,6 +381,12 @@ func number(text []byte, from, to int) (v int64, fraction int, ok bool) {
 	return v, fraction, ok
 }
 
+// exact is number for a number whose digits are an integer that a float64 has exactly.
+func exact(text []byte, from, to int) (v int64, fraction int, ok bool) {
+	v, fraction, ok = number(text, from, to)
+	return v, fraction, ok && v <= 1<<53 && v >= -1<<53 && !(v == 0 && text[from] == '-')
+}
+
 func parseDoubles(c *column, text []byte, fields []token, bad []int) []int {
 	out := gpu.Values[float64](c.data, c.rows+len(fields))[c.rows:]
 	for i, f := range fields {
@@ -390,8 +396,8 @@ func parseDoubles(c *column, text []byte, fields []token, bad []int) []int {
 			out[i] = 0
 			continue
 		}
-		v, fraction, ok := number(text, from, to)
-		if !ok || f.escaped() || v > 1<<53 || v < -1<<53 || v == 0 && text[from] == '-' {
+		v, fraction, ok := exact(text, from, to)
+		if !ok || f.escaped() {
 			bad = c.slowly(text, f, i, bad)
 			continue
 		}
