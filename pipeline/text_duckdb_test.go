@@ -83,10 +83,19 @@ var oddFiles = []struct{ name, text, other string }{
 	{"dates", "a\n2020-01-02\n2020-12-31\n", ""},
 	{"dates with slashes", "a\n2020/01/02\n", ""},
 	{"short dates", "a\n2020-1-2\n", ""},
-	{"dates with points", "a\n2020.01.02\n", "a VARCHAR"},
-	{"American dates", "a\n12/31/2020\n", "a VARCHAR"},
-	{"German dates", "a\n31.12.2020\n", "a VARCHAR"},
-	{"years of two digits", "a\n20-01-02\n", "a VARCHAR"},
+	{"dates with points", "a\n2020.01.02\n", ""},
+	{"American dates", "a\n1/2/2020\n12/31/2020\n", ""},
+	{"German dates", "a,b\n31.12.2020,1\n1.2.2020,2\n", ""},
+	{"a first row of dates", "13/02/2020,1\n14/02/2020,2\n", ""},
+	{"a first row of dates of two forms", "13/02/2020,1/30/2020\n14/02/2020,1/31/2020\n",
+		"column0 DATE, column1 DATE"}, // the second is a VARCHAR for DuckDB
+	{"dates of two forms", "a\n13/02/2020\n02/13/2020\n", "a VARCHAR"}, // an error of DuckDB
+	{"a day or a month first", "a\n01/02/2020\n", "a VARCHAR"}, // for DuckDB it is a day
+	{"years of two digits", "a\n20-01-02\n", "a VARCHAR"},      // for DuckDB it is the year
+	{"American years of two digits", "a\n12/31/70\n", ""},
+	{"American timestamps", "a\n12/31/2020 10:00:00 PM\n1/2/2020 1:02:03 am\n", ""},
+	{"German timestamps", "a\n31.12.2020 10:00:00\n01.02.2020 23:59:59\n", ""},
+	{"three numbers", "a\n1.2.3\n", ""},
 	{"a day that is not", "a\n2020-02-30\n", ""},
 	{"timestamps", "a,b\n2020-01-02 03:04:05,2020-01-02T03:04:05.123456\n", ""},
 	{"timestamps without seconds", "a\n2020-01-02 03:04\n", ""},
@@ -188,6 +197,7 @@ func TestRandomFilesOfCSVGiveDuckDBsRows(t *testing.T) {
 	for seed := first; seed < first+uint64(cases); seed++ {
 		r := rand.New(rand.NewPCG(seed, 7))
 		delimiter, newline := []string{",", "|", ";", "\t"}[r.IntN(4)], []string{"\n", "\r\n"}[r.IntN(2)]
+		dates := []string{"", "", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y%m%d"}[r.IntN(6)]
 		var text strings.Builder
 		var types []string
 		given := ""
@@ -212,6 +222,9 @@ func TestRandomFilesOfCSVGiveDuckDBsRows(t *testing.T) {
 					continue
 				}
 				v := csvValues[kind](r)
+				if kind == "DATE" && dates != "" {
+					v = strings.NewReplacer("%Y", v[:4], "%m", v[5:7], "%d", v[8:]).Replace(dates)
+				}
 				if strings.ContainsAny(v, "\"\r\n"+delimiter) || r.IntN(5) == 0 {
 					v = `"` + strings.ReplaceAll(v, `"`, `""`) + `"`
 				}
@@ -231,6 +244,9 @@ func TestRandomFilesOfCSVGiveDuckDBsRows(t *testing.T) {
 		path := filepath.Join(t.TempDir(), name)
 		require.NoError(t, os.WriteFile(path, data, 0o644))
 		options := fmt.Sprintf(", delim = '%s', quote = '\"', escape = '\"'", delimiter)
+		if dates != "" {
+			options += ", dateformat = '" + dates + "'"
+		}
 		if given != "" {
 			options += ", types = {" + given[2:] + "}"
 		}

@@ -37,3 +37,7 @@ func HeapLease(name string, limit int64) *gpu.Lease { return memory.HeapLease(na
 // ParseText parses text as a value of a type, as a cast of VARCHAR does. It returns false if the text has no such
 // value.
 func ParseText(s string, t gpu.Type) (gpu.Scalar, bool) { return eval.ParseText(s, t) }
+
+// ParseTime parses text in a format of strptime, as a value of a TIMESTAMP. It returns false if the text has another
+// form.
+func ParseTime(f *gpu.TimeFormat, s string, t gpu.Type) (int64, bool) { return eval.ParseTime(f, s, t) }

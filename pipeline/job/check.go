@@ -173,7 +173,8 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 // text returns the options of a source that are no types.
 func (s *Source) text() sourcetext.Options {
 	return sourcetext.Options{JSON: s.JSON != nil, Delimiter: s.Delimiter, Quote: s.Quote, Escape: s.Escape,
-		Header: s.Header, Nulls: s.Nulls, Skip: s.Skip, Rejects: string(s.Rejects)}
+		Header: s.Header, Nulls: s.Nulls, Skip: s.Skip, DateFormat: s.DateFormat, TimestampFormat: s.TimestampFormat,
+		Rejects: string(s.Rejects)}
 }
 
 // ReadText returns how the files of a source are read, with the types that it gives.

@@ -157,6 +157,8 @@ func (s *Source) readText() string {
 	if s.Skip > 0 {
 		options = append(options, fmt.Sprintf("skip = %d", s.Skip))
 	}
+	text("dateformat", s.DateFormat)
+	text("timestampformat", s.TimestampFormat)
 	types("types", s.Types)
 	types("columns", s.Schema.Columns)
 	text("rejects", string(s.Rejects))

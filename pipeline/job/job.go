@@ -93,14 +93,16 @@ type Source struct {
 
 // CSVOptions say how CSV files are read.
 type CSVOptions struct {
-	Delimiter string      `yaml:"delimiter" doc:"CSV: the character between fields. Without it, the sample decides between , | ; and a tab."`
-	Quote     string      `yaml:"quote" doc:"CSV: the character around fields with delimiters or line breaks in them, or none. Without it, the sample decides between \" and '."`
-	Escape    string      `yaml:"escape" doc:"CSV: the character before a quote in a quoted field. The default is the quote itself, or \\ if the sample says so."`
-	Header    *bool       `yaml:"header" doc:"CSV: whether the first row has the names of the columns. Without it, the sample decides. Without a header, columns are named column0, column1 and so on."`
-	Nulls     []string    `yaml:"nulls" doc:"CSV: the texts that mean null, quoted or not, as in ['', NA]. The default is the empty text."`
-	Skip      int64       `yaml:"skip" doc:"CSV: the number of lines before the header, which are not read."`
-	Types     ColumnTypes `yaml:"types" doc:"CSV: SQL types of some columns, as in {price: 'DECIMAL(12,2)'}. The sample decides the others."`
-	Rejects   Path        `yaml:"rejects" doc:"CSV: file for rows that cannot be read: a CSV file with file, line, column, reason and text of each. Without it, the first such row is an error. It is complete when it appears, once all rows have been read, and it replaces one of an earlier run."`
+	Delimiter       string      `yaml:"delimiter" doc:"CSV: the character between fields. Without it, the sample decides between , | ; and a tab."`
+	Quote           string      `yaml:"quote" doc:"CSV: the character around fields with delimiters or line breaks in them, or none. Without it, the sample decides between \" and '."`
+	Escape          string      `yaml:"escape" doc:"CSV: the character before a quote in a quoted field. The default is the quote itself, or \\ if the sample says so."`
+	Header          *bool       `yaml:"header" doc:"CSV: whether the first row has the names of the columns. Without it, the sample decides. Without a header, columns are named column0, column1 and so on."`
+	Nulls           []string    `yaml:"nulls" doc:"CSV: the texts that mean null, quoted or not, as in ['', NA]. The default is the empty text."`
+	Skip            int64       `yaml:"skip" doc:"CSV: the number of lines before the header, which are not read."`
+	DateFormat      string      `yaml:"dateformat" doc:"CSV: the format of dates, as strptime reads it, as in %d/%m/%Y. Without it, dates are written as 2020-12-31, or in the one other form that fits all dates of the sample."`
+	TimestampFormat string      `yaml:"timestampformat" doc:"CSV: the format of timestamps, as in '%d.%m.%Y %H:%M'. Without it as for dates."`
+	Types           ColumnTypes `yaml:"types" doc:"CSV: SQL types of some columns, as in {price: 'DECIMAL(12,2)'}. The sample decides the others."`
+	Rejects         Path        `yaml:"rejects" doc:"CSV: file for rows that cannot be read: a CSV file with file, line, column, reason and text of each. Without it, the first such row is an error. It is complete when it appears, once all rows have been read, and it replaces one of an earlier run."`
 }
 
 // ColumnTypes are the types of some columns.

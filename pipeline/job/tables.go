@@ -181,7 +181,8 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 // csvNames are the options of read_csv, by DuckDB's names, and the keys of a source that they are.
 var csvNames = map[string]string{"delim": "delimiter", "sep": "delimiter", "delimiter": "delimiter", "quote": "quote",
 	"escape": "escape", "header": "header", "nullstr": "nulls", "skip": "skip", "types": "types", "dtypes": "types",
-	"columns": "schema", "rejects": "rejects"}
+	"columns": "schema", "rejects": "rejects", "dateformat": "dateformat", "date_format": "dateformat",
+	"timestampformat": "timestampformat", "timestamp_format": "timestampformat"}
 
 // csvInstead are options of DuckDB that read_csv has not, with what to write instead.
 var csvInstead = map[string]string{
@@ -271,6 +272,10 @@ func (s *Source) csvOptions(t *syntax.TableFunction) error {
 				}
 			case "escape":
 				s.Escape = text
+			case "dateformat":
+				s.DateFormat = text
+			case "timestampformat":
+				s.TimestampFormat = text
 			case "rejects":
 				s.Rejects = Path(text)
 			}

@@ -306,6 +306,9 @@ func (w *worker) prepare() {
 	w.columns = nil
 	for i, c := range w.kept {
 		col := newColumn(t.schema.Fields[c], t.nulls, t.dialect, c < len(t.given) && t.given[c])
+		if c < len(t.formats) && t.formats[c] != nil {
+			col.format, col.parse = t.formats[c], parseSlowly
+		}
 		col.kept = i < len(w.opt.Columns)
 		col.place, _ = slices.BinarySearch(unique, c)
 		w.columns = append(w.columns, col)
@@ -560,5 +563,5 @@ func (w *worker) valueError(b *block, bad []badValue) error {
 	f := w.tokens.column(c.place)[v.row]
 	return fmt.Errorf("%s, line %d, column %d (%q): %w", b.file.path, b.lineAt(w.table.dialect, f.from()),
 		w.kept[v.column]+1, c.field.Name, badf("%s; give the column another type (types: {%s: VARCHAR}), "+
-			"or the source a file for such rows (rejects)", c.mismatch(b.text, f)+c.field.Type.ExpectedText(), c.field.Name))
+			"or the source a file for such rows (rejects)", c.mismatch(b.text, f)+c.expected(), c.field.Name))
 }

@@ -34,6 +34,8 @@ type sniffer struct {
 	d     Dialect
 	rows  [][]string
 	nulls nullTexts
+	// dates and times are the given formats, or nil.
+	dates, times *timeFormat
 }
 
 // findDialect chooses the dialect with which the most rows have the same number of columns.
@@ -244,9 +246,10 @@ func isDate(v string) bool {
 	return n >= 4 && n < len(v) && strings.IndexByte(v, ':') < 0
 }
 
-// types returns the types of columns from the rows of the sample from one on.
-func (s *sniffer) types(from, columns int) []gpu.Type {
-	types := make([]gpu.Type, columns)
+// types returns the types of columns from the rows of the sample from one on, and the formats of dates and times that
+// are not written as a cast reads them.
+func (s *sniffer) types(from, columns int) ([]gpu.Type, []*timeFormat) {
+	types, formats := make([]gpu.Type, columns), make([]*timeFormat, columns)
 	for c := range types {
 		left, some := possible(anything), false
 		for _, row := range s.rows[min(from, len(s.rows)):] {
@@ -259,9 +262,39 @@ func (s *sniffer) types(from, columns int) []gpu.Type {
 		}
 		if types[c] = left.typ(); !some {
 			types[c] = gpu.Of(gpu.String)
+		} else if t, f := s.formatted(from, c); f != nil {
+			types[c], formats[c] = t, f
 		}
 	}
-	return types
+	return types, formats
+}
+
+// formatted returns the type of a column whose values have one of the given formats, or else one that is found for
+// values that are no dates without it. The format is nil for other columns.
+func (s *sniffer) formatted(from, c int) (gpu.Type, *timeFormat) {
+	values := func(yield func(string) bool) {
+		for _, row := range s.rows[min(from, len(s.rows)):] {
+			if c < len(row) && !s.nulls.has([]byte(row[c])) && !yield(row[c]) {
+				return
+			}
+		}
+	}
+	for i, f := range []*timeFormat{s.dates, s.times} {
+		t, all := []gpu.Type{gpu.Of(gpu.Date), gpu.TimestampOf(gpu.Microsecond, false)}[i], f != nil
+		for v := range values {
+			if all {
+				_, all = f.parse(v, t)
+			}
+		}
+		if all {
+			return t, f
+		}
+	}
+	t, f := findFormat(values)
+	if t.Kind == gpu.Date && s.dates != nil || t.Kind == gpu.Timestamp && s.times != nil {
+		return t, nil
+	}
+	return t, f
 }
 
 // hasHeader decides whether the first row has the names of the columns. It has if a value in it is none of the type of
@@ -280,20 +313,25 @@ func (s *sniffer) hasHeader(columns int) bool {
 		return true
 	}
 	texts := true
-	for c, t := range s.types(1, columns) {
+	types, formats := s.types(1, columns)
+	for c, t := range types {
 		if t.Kind == gpu.String {
 			continue
 		}
 		texts = false
-		if c < len(first) && !s.nulls.has([]byte(first[c])) && !fits(first[c], t) {
+		if c < len(first) && !s.nulls.has([]byte(first[c])) && !fits(first[c], t, formats[c]) {
 			return true
 		}
 	}
 	return texts
 }
 
-// fits reports whether a text looks like a value of one of the candidates.
-func fits(v string, t gpu.Type) bool {
+// fits reports whether a text looks like a value of one of the candidates, or has a format.
+func fits(v string, t gpu.Type, f *timeFormat) bool {
+	if f != nil {
+		_, ok := f.parse(v, t)
+		return ok
+	}
 	for i, c := range candidates {
 		if c == t {
 			return looksLike(v, i)

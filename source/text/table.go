@@ -32,6 +32,8 @@ type Options struct {
 	Nulls []string
 	// Skip is the number of lines before the header.
 	Skip int64
+	// DateFormat and TimestampFormat are formats of strptime in which DATEs and TIMESTAMPs are written.
+	DateFormat, TimestampFormat string
 	// Types has the types of some columns, by name.
 	Types []gpu.Field
 	// Schema, if set, has the names and types of all columns, in order. A header must have the same names.
@@ -45,7 +47,8 @@ type Options struct {
 // Check returns an error for options that are wrong whatever the files.
 func (o Options) Check() error {
 	return errors.Join(one("delimiter", o.Delimiter, false), one("quote", o.Quote, true),
-		one("escape", o.Escape, false), o.distinct())
+		one("escape", o.Escape, false), o.distinct(), checkTimeFormat("dateformat", o.DateFormat),
+		checkTimeFormat("timestampformat", o.TimestampFormat))
 }
 
 func (o Options) distinct() error {
@@ -71,6 +74,7 @@ type Table struct {
 	given     []bool // columns of JSON whose types are given
 	names     []string
 	schema    *gpu.Schema
+	formats   []*timeFormat // of dates and times of CSV; nil for the usual one
 	nulls     nullTexts
 	rejecting bool   // bad rows are left out
 	rejects   string // and written to this file, unless it is empty
@@ -185,6 +189,8 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 		ended = std.sample.Len() < sampleBytes
 	}
 	s := &sniffer{opt: opt, text: text[:n], whole: ended, nulls: t.nulls}
+	s.dates, _ = newTimeFormat(opt.DateFormat) // Check has seen them
+	s.times, _ = newTimeFormat(opt.TimestampFormat)
 	if opt.JSON {
 		s.d = Dialect{Newline: '\n', JSON: true}
 	} else {
@@ -257,6 +263,8 @@ func (t *Table) describe(s *sniffer) error {
 		columns = len(t.names)
 	}
 	t.schema = &gpu.Schema{Fields: make([]gpu.Field, columns)}
+	types, formats := s.types(first, columns)
+	t.formats = formats
 	if opt.Schema != nil {
 		if err := t.give(opt.Schema); err != nil {
 			return err
@@ -271,11 +279,24 @@ func (t *Table) describe(s *sniffer) error {
 			}
 			given[t.names[i]] = f.Type
 		}
-		for i, typ := range s.types(first, columns) {
+		for i, typ := range types {
 			if g, ok := given[t.names[i]]; ok {
 				typ = g
 			}
 			t.schema.Fields[i] = gpu.Field{Name: t.names[i], Type: typ, Nullable: true}
+		}
+	}
+	for i, f := range t.schema.Fields {
+		switch {
+		case f.Type.Kind == gpu.Date && (f.Type.Kind != types[i].Kind || formats[i] == nil):
+			formats[i] = s.dates
+		case f.Type.Kind == gpu.Timestamp && (f.Type.Kind != types[i].Kind || formats[i] == nil):
+			formats[i] = s.times
+		case f.Type.Kind != types[i].Kind:
+			formats[i] = nil // the sample of another type
+		}
+		if f.Type.UTC {
+			formats[i] = nil
 		}
 	}
 	t.setRows(s, int64(max(len(s.rows)-first, 0)), int64(first), s.sound(columns))

@@ -19,6 +19,7 @@ type column struct {
 	nulls  nullTexts
 	escape Dialect
 	json   *jsonEncoder // of a nested column of lines of JSON
+	format *timeFormat  // of a column of dates or times, or nil
 	// parse parses fields as the values of rows from c.rows on, and adds the positions of those that are no values of
 	// the type to bad.
 	parse func(c *column, text []byte, fields []token, bad []int) []int
@@ -176,8 +177,11 @@ func (c *column) setNull(row int) {
 // setValid takes back setNull, which a repeated batch may have called for another row.
 func (c *column) setValid(row int) { c.valid[row>>6] |= 1 << (row & 63) }
 
-// slow parses a field with parseScalar.
+// slow parses a field with parseScalar, or in the format of the column.
 func (c *column) slow(text []byte, f token) (gpu.Scalar, bool) {
+	if c.format != nil {
+		return c.format.parse(c.text(text, f), c.field.Type)
+	}
 	return parseScalar(c.text(text, f), c.field.Type)
 }
 
@@ -202,7 +206,19 @@ func (c *column) mismatch(text []byte, f token) string {
 		c.json.column(nil, text, f)
 		return c.json.why
 	}
-	return fmt.Sprintf("%s is no %v", quoted(c.text(text, f)), c.field.Type)
+	reason := fmt.Sprintf("%s is no %v", quoted(c.text(text, f)), c.field.Type)
+	if c.format != nil {
+		reason += fmt.Sprintf(" in the format '%s'", c.format.text)
+	}
+	return reason
+}
+
+// expected is the end of an error about a text that is no date or time.
+func (c *column) expected() string {
+	if c.format != nil || c.json != nil {
+		return ""
+	}
+	return c.field.Type.ExpectedText()
 }
 
 // parseSlowly parses values of any type.

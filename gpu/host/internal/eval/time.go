@@ -11,7 +11,7 @@ func (f *frame) parseTime(s *instruction, v *vec) error {
 	v.valid = f.bothValid(s.Args)
 	out := dst[int64](f, v)
 	for i, x := range f.vecs[s.Args[0]].str[:f.n] {
-		t, ok := timeOf(s.format, x, v.typ)
+		t, ok := ParseTime(s.format, x, v.typ)
 		out[i] = t
 		if !ok {
 			if err := f.fail(s, v, i,
@@ -28,8 +28,8 @@ func isTimeSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 // specialTimes are strings that every format accepts.
 var specialTimes = []string{"infinity", "-infinity", "epoch"}
 
-// timeOf reads a date and time in a format.
-func timeOf(f *gpu.TimeFormat, s string, t gpu.Type) (int64, bool) {
+// ParseTime reads a date and time in a format.
+func ParseTime(f *gpu.TimeFormat, s string, t gpu.Type) (int64, bool) {
 	for s != "" && isTimeSpace(s[0]) {
 		s = s[1:]
 	}
