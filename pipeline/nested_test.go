@@ -201,7 +201,8 @@ func TestNestedColumnsPassThroughQueriesAsInDuckDB(t *testing.T) {
 func requireSameRows(t *testing.T, duck *exprtest.DuckDB, query, file, what string) {
 	t.Helper()
 	types := "SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE "
-	answers := duck.Ask(exprtest.Question{SQL: types + query + ")"}, exprtest.Question{SQL: types + "FROM '" + file + "')"})
+	answers := duck.Ask(exprtest.Question{SQL: types + query + ")"},
+		exprtest.Question{SQL: types + "FROM '" + file + "')"})
 	for i, a := range answers {
 		require.Empty(t, a.Error, "%s: question %d", what, i)
 	}

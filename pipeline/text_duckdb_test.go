@@ -312,7 +312,8 @@ func TestDuckDBReadsWhatIsWrittenAsText(t *testing.T) {
 	}
 }
 
-// drawJSON draws a value of a kind: a type, a list of a kind, or a map of names to kinds. Keys of objects may be missing.
+// drawJSON draws a value of a kind: a type, a list of a kind, or a map of names to kinds. Keys of objects may be
+// missing.
 func drawJSON(t *testing.T, r *rand.Rand, kind any, complete bool) string {
 	var parts []string
 	switch kind := kind.(type) {

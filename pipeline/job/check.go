@@ -135,7 +135,7 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 	set := reflect.ValueOf(s.CSVOptions)
 	for i, f := range structFields(set.Type()) {
 		of := "CSV"
-		if f.name == "types" || f.name == "rejects" {
+		if f.name == "types" || f.name == "rejects" || f.name == "ignore_errors" {
 			of = "CSV or JSON lines"
 		}
 		if kind != "CSV" && !strings.HasSuffix(of, kind) && !set.Field(i).IsZero() {
@@ -174,7 +174,7 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 func (s *Source) text() sourcetext.Options {
 	return sourcetext.Options{JSON: s.JSON != nil, Delimiter: s.Delimiter, Quote: s.Quote, Escape: s.Escape,
 		Header: s.Header, Nulls: s.Nulls, Skip: s.Skip, DateFormat: s.DateFormat, TimestampFormat: s.TimestampFormat,
-		Rejects: string(s.Rejects)}
+		AllVarchar: s.AllVarchar, IgnoreErrors: s.IgnoreErrors, Rejects: string(s.Rejects)}
 }
 
 // ReadText returns how the files of a source are read, with the types that it gives.

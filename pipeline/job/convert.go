@@ -161,6 +161,12 @@ func (s *Source) readText() string {
 	text("timestampformat", s.TimestampFormat)
 	types("types", s.Types)
 	types("columns", s.Schema.Columns)
+	if s.AllVarchar {
+		options = append(options, "all_varchar = true")
+	}
+	if s.IgnoreErrors {
+		options = append(options, "ignore_errors = true")
+	}
 	text("rejects", string(s.Rejects))
 	call, named := "read_csv(", sourcetext.Named
 	if s.JSON != nil {

@@ -102,6 +102,8 @@ type CSVOptions struct {
 	DateFormat      string      `yaml:"dateformat" doc:"CSV: the format of dates, as strptime reads it, as in %d/%m/%Y. Without it, dates are written as 2020-12-31, or in the one other form that fits all dates of the sample."`
 	TimestampFormat string      `yaml:"timestampformat" doc:"CSV: the format of timestamps, as in '%d.%m.%Y %H:%M'. Without it as for dates."`
 	Types           ColumnTypes `yaml:"types" doc:"CSV: SQL types of some columns, as in {price: 'DECIMAL(12,2)'}. The sample decides the others."`
+	AllVarchar      bool        `yaml:"all_varchar" doc:"CSV: whether all columns are VARCHAR whose types are not given." default:"false"`
+	IgnoreErrors    bool        `yaml:"ignore_errors" doc:"CSV: whether rows that cannot be read are left out. The report has their number. rejects also writes them to a file." default:"false"`
 	Rejects         Path        `yaml:"rejects" doc:"CSV: file for rows that cannot be read: a CSV file with file, line, column, reason and text of each. Without it, the first such row is an error. It is complete when it appears, once all rows have been read, and it replaces one of an earlier run."`
 }
 

@@ -182,13 +182,12 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 var csvNames = map[string]string{"delim": "delimiter", "sep": "delimiter", "delimiter": "delimiter", "quote": "quote",
 	"escape": "escape", "header": "header", "nullstr": "nulls", "skip": "skip", "types": "types", "dtypes": "types",
 	"columns": "schema", "rejects": "rejects", "dateformat": "dateformat", "date_format": "dateformat",
-	"timestampformat": "timestampformat", "timestamp_format": "timestampformat"}
+	"timestampformat": "timestampformat", "timestamp_format": "timestampformat", "all_varchar": "all_varchar",
+	"ignore_errors": "ignore_errors"}
 
 // csvInstead are options of DuckDB that read_csv has not, with what to write instead.
 var csvInstead = map[string]string{
-	"ignore_errors": "REJECTS = 'FILE' leaves such rows out, and writes them to a file",
 	"store_rejects": "REJECTS = 'FILE' writes such rows to a file",
-	"all_varchar":   "COLUMNS gives the types of all columns, and TYPES those of some",
 	"null_padding":  "a row with too few columns is an error, or goes to the file of REJECTS",
 	"union_by_name": "files with other columns are read by themselves, and joined by UNION ALL BY NAME",
 	"names":         "COLUMNS gives the names and the types of all columns",
@@ -206,7 +205,8 @@ func (s *Source) csvOptions(t *syntax.TableFunction) error {
 		key, call := csvNames[strings.ToLower(a.Name)], t.Call.Name
 		names := slices.Sorted(maps.Keys(csvNames))
 		if s.JSON != nil {
-			if names = []string{"columns", "rejects", "types"}; !slices.Contains(names, key) && key != "schema" {
+			names = []string{"columns", "ignore_errors", "rejects", "types"}
+			if !slices.Contains(names, key) && key != "schema" {
 				key = ""
 			}
 		}
@@ -245,12 +245,19 @@ func (s *Source) csvOptions(t *syntax.TableFunction) error {
 				}
 				s.Nulls = append(s.Nulls, text.Text)
 			}
-		case "header":
+		case "header", "all_varchar", "ignore_errors":
 			on, err := strconv.ParseBool(text)
 			if err != nil || !isText {
-				return wrong("header must be true or false")
+				return wrong("%s must be true or false", a.Name)
 			}
-			s.Header = &on
+			switch key {
+			case "header":
+				s.Header = &on
+			case "all_varchar":
+				s.AllVarchar = on
+			default:
+				s.IgnoreErrors = on
+			}
 		case "skip":
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || !isText {

@@ -58,26 +58,21 @@ func TestLinesOfJSONAreSampledAndRead(t *testing.T) {
 }
 
 func TestErrorsOfJSONNameTheLine(t *testing.T) {
-	long, nulls := strings.Repeat("{\"a\":1}\n", sampleRows), strings.Repeat("{\"a\":null}\n", sampleRows)
+	long := strings.Repeat("{\"a\":1}\n", sampleRows)
 	for text, want := range map[string]string{
-		"[1]\n":                 "line 1: the line is no object {…} of JSON; the file is a list",
-		"1\n":                   "line 1: the line is no object",
-		"{\"a\":1}\n{\"a\":}\n": "line 2: the line is no JSON",
-		"{\"a\":01}\n":          "line 1: the line is no JSON",
-		"{\"a\":\"\x01\"}\n":    "line 1: the line is no JSON",
-		"{\"a\":1}x\n":          "line 1: the line is no JSON",
-		"{\"a\":\"\\x\"}\n":     "line 1: the line is no JSON",
-		"{}\n":                  "the file has no objects with keys",
-		"{\"a\":1,\"a\":2}\n":   "x.jsonl, line 1: bad data: the object has a key twice",
-		long + "{\"b\":1}\n":    "line 20481: bad data: the object has a key that the sample of the file has not",
-		"{\"a\":[1]}\n" + nulls + "{\"a\":\"[1]\"}\n":                             "\"[1]\" is no BIGINT[]",
-		"{\"a\":{\"b\":[1]}}\n" + nulls + "{\"a\":{\"b\":[\"x\"]}}\n":             "column 1 (\"a\"): bad data: \"x\" is no BIGINT;",
-		"{\"a\":{\"b\":1}}\n" + nulls + "{\"a\":{\"c\":1}}\n":                     "the key \"c\" is in no such object of the sample",
-		"{\"a\":{\"b\":1}}\n" + nulls + "{\"a\":{\"b\":1,\"b\":2}}\n":             "the object has the key \"b\" twice",
-		"{\"a\":{\"b\":1}}\n" + nulls + "{\"a\":[]}\n":                            "\"[]\" is no STRUCT(b BIGINT)",
-		long + "{\"a\":\"x\"}\n":                                                  "line 20481, column 1 (\"a\"): bad data: \"x\" is no BIGINT",
-		long + "{\"a\":1\n":                                                       "line 20481: bad data: the line is no JSON",
-		long + "{\"a\":1.5}\n":                                                    "\"1.5\" is no BIGINT",
+		"[1]\n":                  "line 1: the line is no object {…} of JSON; the file is a list",
+		"1\n":                    "line 1: the line is no object",
+		"{\"a\":1}\n{\"a\":}\n":  "line 2: the line is no JSON",
+		"{\"a\":01}\n":           "line 1: the line is no JSON",
+		"{\"a\":\"\x01\"}\n":     "line 1: the line is no JSON",
+		"{\"a\":1}x\n":           "line 1: the line is no JSON",
+		"{\"a\":\"\\x\"}\n":      "line 1: the line is no JSON",
+		"{}\n":                   "the file has no objects with keys",
+		"{\"a\":1,\"a\":2}\n":    "x.jsonl, line 1: bad data: the object has a key twice",
+		long + "{\"b\":1}\n":     "line 20481: bad data: the object has a key that the sample of the file has not",
+		long + "{\"a\":\"x\"}\n": "line 20481, column 1 (\"a\"): bad data: \"x\" is no BIGINT",
+		long + "{\"a\":1\n":      "line 20481: bad data: the line is no JSON",
+		long + "{\"a\":1.5}\n":   "\"1.5\" is no BIGINT",
 		"{\"a\":" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}\n": "the line is no JSON",
 	} {
 		table, err := Open([]string{write(t, "x.jsonl", text)}, Options{JSON: true})
@@ -85,6 +80,19 @@ func TestErrorsOfJSONNameTheLine(t *testing.T) {
 			_, err = rowsOf(t, table, 0)
 		}
 		require.ErrorContains(t, err, want)
+	}
+	for _, c := range []struct{ first, last, want string }{
+		{`{"a":[1]}`, `{"a":"[1]"}`, `"[1]" is no BIGINT[]`},
+		{`{"a":{"b":[1]}}`, `{"a":{"b":["x"]}}`, `line 20482, column 1 ("a"): bad data: "x" is no BIGINT;`},
+		{`{"a":{"b":1}}`, `{"a":{"c":1}}`, `the key "c" is in no such object of the sample`},
+		{`{"a":{"b":1}}`, `{"a":{"b":1,"b":2}}`, `the object has the key "b" twice`},
+		{`{"a":{"b":1}}`, `{"a":[]}`, `"[]" is no STRUCT(b BIGINT)`},
+	} {
+		text := c.first + "\n" + strings.Repeat("{\"a\":null}\n", sampleRows) + c.last + "\n"
+		table, err := Open([]string{write(t, "x.jsonl", text)}, Options{JSON: true})
+		require.NoError(t, err)
+		_, err = rowsOf(t, table, 0)
+		require.ErrorContains(t, err, c.want)
 	}
 	path := write(t, "x.jsonl", "{\"a\":1,\"c\":2}\nx\n{\"a\":\"y\"}\n{\"a\":3}\n")
 	opt := Options{JSON: true, Rejects: filepath.Join(t.TempDir(), "r.csv"),

@@ -38,6 +38,10 @@ type Options struct {
 	Types []gpu.Field
 	// Schema, if set, has the names and types of all columns, in order. A header must have the same names.
 	Schema *gpu.Schema
+	// AllVarchar makes all columns VARCHAR whose types are not given.
+	AllVarchar bool
+	// IgnoreErrors leaves rows out that cannot be read. Progress has their number.
+	IgnoreErrors bool
 	// Rejects, if set, is the file to which rows are written that cannot be read.
 	Rejects string
 	// Preview leaves such rows out, and writes no file.
@@ -99,7 +103,7 @@ func Open(paths []string, opt Options) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
-		rejecting: opt.Rejects != ""}
+		rejecting: opt.Rejects != "" || opt.IgnoreErrors}
 	for _, path := range paths {
 		if path == Standard {
 			if len(paths) > 1 {
@@ -216,7 +220,7 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 		s.text = s.text[:end]
 	}
 	if at := checkText(s.text); at >= 0 {
-		if opt.Rejects == "" {
+		if !t.rejecting {
 			line := in.line + int64(strings.Count(string(s.text[:at]), string(s.d.Newline)))
 			return nil, notUTF8(in.file.path, line)
 		}
@@ -264,7 +268,9 @@ func (t *Table) describe(s *sniffer) error {
 	}
 	t.schema = &gpu.Schema{Fields: make([]gpu.Field, columns)}
 	types, formats := s.types(first, columns)
-	t.formats = formats
+	if opt.AllVarchar {
+		types, formats = slices.Repeat([]gpu.Type{gpu.Of(gpu.String)}, columns), make([]*timeFormat, columns)
+	}
 	if opt.Schema != nil {
 		if err := t.give(opt.Schema); err != nil {
 			return err
@@ -299,6 +305,7 @@ func (t *Table) describe(s *sniffer) error {
 			formats[i] = nil
 		}
 	}
+	t.formats = formats
 	t.setRows(s, int64(max(len(s.rows)-first, 0)), int64(first), s.sound(columns))
 	return nil
 }

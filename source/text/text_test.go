@@ -111,6 +111,52 @@ func TestSamplesAndReads(t *testing.T) {
 	}
 }
 
+func TestOptionsSayHowValuesAreWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		text        string
+		opt         Options
+		types, rows string
+	}{
+		"dates": {"a,b\n01/02/2020,03.04.2021 05:06\n,\n", Options{DateFormat: "%m/%d/%Y",
+			TimestampFormat: "%d.%m.%Y %H:%M"},
+			"a DATE, b TIMESTAMP", "2020-01-02|2021-04-03 05:06:00 NULL|NULL"},
+		"a form that the sample has": {"a,b\n13/02/2020,1\n01/02/2020,2\n", Options{},
+			"a DATE, b BIGINT", "2020-02-13|1 2020-02-01|2"},
+		"a type that is given": {"a,b\n13/02/2020,1.2.2020\n14/02/2020,31.12.2020\n", Options{Types: []gpu.Field{
+			{Name: "a", Type: gpu.TimestampOf(gpu.Microsecond, false)}, {Name: "b", Type: gpu.Of(gpu.Date)}},
+			TimestampFormat: "%d/%m/%Y"},
+			"a TIMESTAMP, b DATE", "2020-02-13 00:00:00|2020-02-01 2020-02-14 00:00:00|2020-12-31"},
+		"texts": {"a,b\n13/02/2020,1\n", Options{AllVarchar: true}, "a VARCHAR, b VARCHAR", "13/02/2020|1"},
+		"errors": {"a,b\n13/02/2020,1\n14/14/2020,2\n1/1/2020,3\nx\n", Options{IgnoreErrors: true,
+			DateFormat: "%d/%m/%Y",
+			Types:      []gpu.Field{{Name: "a", Type: gpu.Of(gpu.Date)}}}, "a DATE, b BIGINT",
+			"2020-02-13|1 2020-01-01|3"},
+		"infinity": {"a\ninfinity\n01/01/2020\n-infinity\n", Options{DateFormat: "%d/%m/%Y"}, "a DATE",
+			"infinity 2020-01-01 -infinity"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, err := Open([]string{write(t, "x.csv", c.text)}, c.opt)
+			require.NoError(t, err)
+			require.Equal(t, c.types, types(table))
+			rows, err := rowsOf(t, table, 0)
+			require.NoError(t, err)
+			require.Equal(t, c.rows, strings.Join(rows, " "))
+		})
+	}
+	for text, opt := range map[string]Options{
+		"dateformat: there is no %Q": {DateFormat: "%Q"},
+		"timestampformat: it has %z": {TimestampFormat: "%Y %z"},
+		"\"13/02/2020\" is no DATE in the format '%m/%d/%Y'": {DateFormat: "%m/%d/%Y",
+			Types: []gpu.Field{{Name: "a", Type: gpu.Of(gpu.Date)}}},
+	} {
+		table, err := Open([]string{write(t, "x.csv", "a,b\n13/02/2020,1\n")}, opt)
+		if err == nil {
+			_, err = rowsOf(t, table, 0)
+		}
+		require.ErrorContains(t, err, text)
+	}
+}
+
 func TestErrorsNameFileLineAndColumn(t *testing.T) {
 	long := strings.Repeat("1,2\n", sampleRows) // the sample ends before the mistake
 	no, yes := false, true
