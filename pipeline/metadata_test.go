@@ -16,6 +16,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 )
 
 func TestMetadataGoesOnWithTheColumnsThatItDescribes(t *testing.T) {
@@ -77,17 +78,17 @@ func TestAnArrowSchemaOfAnyTextIsHarmless(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, ipc.NewWriter(&b, ipc.WithSchema(one)).Close())
 	good := b.Bytes()
-	require.Len(t, arrowFields(base64.StdEncoding.EncodeToString(good)), 2)
+	require.Len(t, sourcearrow.DecodeSchema(base64.StdEncoding.EncodeToString(good)), 2)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		bad := bytes.Clone(good)
 		for range 1 + r.IntN(3) {
 			bad[r.IntN(len(bad))] = byte(r.IntN(256))
 		}
-		arrowFields(base64.StdEncoding.EncodeToString(bad[:r.IntN(len(bad)+1)]))
+		sourcearrow.DecodeSchema(base64.StdEncoding.EncodeToString(bad[:r.IntN(len(bad)+1)]))
 	}
 	for _, text := range []string{"", "?", "AAAA", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xFF}, 100))} {
-		require.Nil(t, arrowFields(text))
+		require.Nil(t, sourcearrow.DecodeSchema(text))
 	}
 }
 

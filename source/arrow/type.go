@@ -116,15 +116,21 @@ func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 func SchemaOf(s *arrow.Schema) (*gpu.Schema, error) {
 	out := &gpu.Schema{}
 	for _, f := range s.Fields() {
-		t, err := typeOfArrow(f.Type)
+		field, err := columnField(f)
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Name, err)
-		}
-		field := gpu.Field{Name: f.Name, Type: t, Nullable: f.Nullable}
-		if f.Type.ID() == arrow.NULL {
-			field.Nullable, field.Annotation = true, gpu.AllNull
 		}
 		out.Fields = append(out.Fields, field)
 	}
 	return out, nil
+}
+
+// columnField returns the column that has the values of an Arrow field.
+func columnField(f arrow.Field) (gpu.Field, error) {
+	t, err := typeOfArrow(f.Type)
+	field := gpu.Field{Name: f.Name, Type: t, Nullable: f.Nullable}
+	if f.Type.ID() == arrow.NULL {
+		field.Nullable, field.Annotation = true, gpu.AllNull
+	}
+	return field, err
 }

@@ -3,7 +3,6 @@ package text
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,58 +32,11 @@ type file struct {
 // Standard is the path of standard input.
 const Standard = "-"
 
-// standardInput is read once. The sample is kept for the scan. A goroutine of its own waits for the bytes, because
-// nothing ends a read from a pipe.
+// standardInput is read once. The sample is kept for the scan.
 type standardInput struct {
-	blocks chan []byte // closed at the end
-	err    error       // why it ended, if not by io.EOF
-	rest   []byte
+	*store.Pipe
 	sample bytes.Buffer
 	taken  atomic.Bool
-}
-
-func newStandardInput(from io.Reader) *standardInput {
-	s := &standardInput{blocks: make(chan []byte)}
-	go func() {
-		defer close(s.blocks)
-		for {
-			b := make([]byte, inputBuffer)
-			n, err := from.Read(b)
-			if n > 0 {
-				s.blocks <- b[:n]
-			}
-			if err != nil {
-				if err != io.EOF {
-					s.err = err
-				}
-				return
-			}
-		}
-	}()
-	return s
-}
-
-// untilDone reads standard input until a context ends.
-type untilDone struct {
-	*standardInput
-	ctx context.Context
-}
-
-func (s untilDone) Read(p []byte) (int, error) {
-	if len(s.rest) == 0 {
-		select {
-		case b, ok := <-s.blocks:
-			if !ok {
-				return 0, cmp.Or(s.err, io.EOF)
-			}
-			s.rest = b
-		case <-s.ctx.Done():
-			return 0, context.Cause(s.ctx)
-		}
-	}
-	n := copy(p, s.rest)
-	s.standardInput.rest = s.rest[n:]
-	return n, nil
 }
 
 // reader returns what is read: first the sample, and then the rest. A sampler gets the sample.
@@ -95,7 +47,7 @@ func (s *standardInput) reader(ctx context.Context, sampler bool) (io.Reader, er
 	if s.taken.Swap(true) {
 		return nil, errors.New("standard input can be read once: name it in one place of the job")
 	}
-	return io.MultiReader(bytes.NewReader(s.sample.Bytes()), untilDone{s, ctx}), nil
+	return io.MultiReader(bytes.NewReader(s.sample.Bytes()), s.Reader(ctx)), nil
 }
 
 // extension returns the end of the name of a file, in lower case.

@@ -109,7 +109,7 @@ func Open(paths []string, opt Options) (*Table, error) {
 			if len(paths) > 1 {
 				return nil, errors.New("standard input is a source of its own; leave the other files out")
 			}
-			t.files = []*file{{path: "standard input", standard: newStandardInput(os.Stdin)}}
+			t.files = []*file{{path: "standard input", standard: &standardInput{Pipe: store.NewPipe(os.Stdin)}}}
 			break
 		}
 		f := &file{path: store.Display(path), address: path}
@@ -171,7 +171,7 @@ func sameFile(info os.FileInfo, path string) bool {
 func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 	ctx := opt.context()
 	if std := t.files[0].standard; std != nil {
-		if _, err := io.CopyN(&std.sample, untilDone{std, ctx}, sampleBytes); err != nil && err != io.EOF {
+		if _, err := io.CopyN(&std.sample, std.Reader(ctx), sampleBytes); err != nil && err != io.EOF {
 			return nil, err
 		}
 		t.size = int64(std.sample.Len())
