@@ -24,6 +24,7 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 	"github.com/gstream/gstream/source/store"
 	sourcetext "github.com/gstream/gstream/source/text"
@@ -234,6 +235,9 @@ func targetOf(o Output) Target {
 		path, _ := o.Path()
 		return &textTarget{path, opt}
 	}
+	if opt, ok := o.ArrowOptions(); ok {
+		return &arrowTarget{string(o.Arrow), opt}
+	}
 	return &parquetTarget{path: string(o.Parquet), opt: o.Options}
 }
 
@@ -372,6 +376,10 @@ func (p *Plan) open(ctx context.Context, j *Job, own map[string]source.Table, wr
 			faults = append(faults, p.openText(ctx, j, name, written, preview)...)
 			continue
 		}
+		if s.Arrow != nil {
+			faults = append(faults, p.openArrow(ctx, j, name, written)...)
+			continue
+		}
 		opt := sourceparquet.OpenOptions{Context: ctx, Strict: s.Schema.Strict, NoPartitions: s.Partitions.None,
 			Optional: s.Optional, Outputs: written}
 		schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
@@ -419,22 +427,9 @@ func (p *Plan) openText(ctx context.Context, j *Job, name string, written []*sou
 		return nil // Check has reported it
 	}
 	opt.Preview, opt.Context = preview, ctx
-	var files []string
-	for _, path := range s.Text() {
-		if path == sourcetext.Standard {
-			files = append(files, string(path))
-			continue
-		}
-		if info, err := os.Stat(string(path)); err == nil && info.IsDir() && !staging.IsObject(string(path)) {
-			return Diagnostics{sourceFault(j, name, fmt.Errorf("%s: a folder of such files is read by a pattern, as "+
-				"in %s/*", path, filepath.Clean(string(path))))}
-		}
-		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Context: ctx,
-			Outputs: written, NoPartitions: true})
-		if err != nil {
-			return Diagnostics{sourceFault(j, name, err)}
-		}
-		files = append(files, list.Paths...)
+	files, err := filesIn(ctx, s.Text(), written)
+	if err != nil {
+		return Diagnostics{sourceFault(j, name, err)}
 	}
 	t, err := sourcetext.Open(files, opt)
 	if err != nil {
@@ -442,6 +437,41 @@ func (p *Plan) openText(ctx context.Context, j *Job, name string, written []*sou
 	}
 	p.tables[name] = t
 	return nil
+}
+
+// openArrow opens a source of Arrow.
+func (p *Plan) openArrow(ctx context.Context, j *Job, name string, written []*sourceparquet.Output) Diagnostics {
+	files, err := filesIn(ctx, j.Sources[name].Arrow, written)
+	if err != nil {
+		return Diagnostics{sourceFault(j, name, err)}
+	}
+	t, err := sourcearrow.Open(ctx, files)
+	if err != nil {
+		return Diagnostics{sourceFault(j, name, err)}
+	}
+	p.tables[name] = t
+	return nil
+}
+
+// filesIn returns the files that the paths of a source name, which is of another format than Parquet.
+func filesIn(ctx context.Context, paths job.Paths, written []*sourceparquet.Output) (files []string, err error) {
+	for _, path := range paths {
+		if path == sourcetext.Standard {
+			files = append(files, string(path))
+			continue
+		}
+		if info, err := os.Stat(string(path)); err == nil && info.IsDir() && !staging.IsObject(string(path)) {
+			return nil, fmt.Errorf("%s: a folder of such files is read by a pattern, as in %s/*", path,
+				filepath.Clean(string(path)))
+		}
+		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Context: ctx,
+			Outputs: written, NoPartitions: true})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, list.Paths...)
+	}
+	return files, nil
 }
 
 func sourceFault(j *Job, name string, err error) *Diagnostic {

@@ -82,15 +82,15 @@ func TestMistakesInSQLHaveTheirPlace(t *testing.T) {
 		"EXPLAIN SELECT 1":                                             "EXPLAIN prints a plan",
 		"SELEC 1": "line 1, column 1: found \"SELEC\", expected " +
 			"a statement",
-		"COPY (SELECT 1) TO 'x.orc'": "COPY writes Parquet, CSV and JSON lines, and x.orc has the name " +
+		"COPY (SELECT 1) TO 'x.orc'": "COPY writes Parquet, CSV, JSON lines and Arrow, and x.orc has the name " +
 			"of another format",
-		"COPY (SELECT 1) TO 'x' (FORMAT arrow)":            "FORMAT must be parquet, csv or json",
+		"COPY (SELECT 1) TO 'x' (FORMAT avro)":             "FORMAT must be parquet, csv, json or arrow",
 		"COPY (SELECT 1) TO 'x.csv' (COMPRESSION zstd)":    "COPY of CSV has no option COMPRESSION; it has",
 		"COPY (SELECT 1) TO 'x.csv' (HEADER maybe)":        "HEADER must be true or false",
 		"COPY (SELECT 1) TO 'x.csv' (DELIM 'ab')":          "it must be one ASCII character",
 		"COPY (SELECT 1) TO 'x.jsonl' (DELIMITER '|')":     "COPY of JSON lines has no option DELIMITER",
-		"COPY (SELECT 1) TO 'x/' (FORMAT csv)":             "an output of text is one file",
 		"FROM read_csv('x.csv', null_padding = true)":      "read_csv has no option null_padding: a row with",
+		"COPY (SELECT 1) TO 'x/' (FORMAT csv)":             "an output of CSV is one file",
 		"FROM read_csv('x.csv', delimeter = ';')":          `read_csv has no option delimeter (did you mean "delimiter"?)`,
 		"FROM read_csv('x.csv', types = 'a')":              "types takes names and types, as in types = {'day'",
 		"FROM read_csv('x.csv', header = 7)":               "header must be true or false",
@@ -103,7 +103,7 @@ func TestMistakesInSQLHaveTheirPlace(t *testing.T) {
 		"FROM read_csv('x.csv', columns = {'a': 'WRONG'})": `unknown type "WRONG"`,
 		"COPY (SELECT 1) TO 'x' (FILES many)":              "FILES is many; it must be a whole number",
 		"COPY (SELECT 1) TO 'x' (COMPRESSION zst)": "must be one of snappy, zstd, gzip, brotli, " +
-			"lz4_raw, none (did you mean \"zstd\"?)",
+			"lz4_raw, lz4, none (did you mean \"zstd\"?)",
 		"COPY (SELECT 1) TO 'x/' (APPEND, OVERWRITE)": "append and overwrite exclude each other",
 		"COPY (SELECT 1) TO 'x' (PARTITION_BI a)":     `COPY has no option PARTITION_BI (did you mean "partition_by"?)`,
 		"FROM 'nowhere.parquet'": "line 1, column 6: nowhere.parquet: stat nowhere.parquet: no such " +

@@ -13,6 +13,8 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink"
+	sinkarrow "github.com/gstream/gstream/sink/arrow"
+	"github.com/gstream/gstream/sink/ordered"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/sink/staging"
 	sinktext "github.com/gstream/gstream/sink/text"
@@ -40,19 +42,44 @@ type textTarget struct {
 
 func (t *textTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
 	o := t.opt
-	o.Lease, o.Threads, o.Trace, o.Discard = opt.Lease, opt.Threads, opt.Trace, opt.Discard
-	o.Overwrite = o.Overwrite || opt.Overwrite
-	if t.path == sinktext.Standard {
-		return sinktext.Create(t.path, schema, o)
-	}
-	return create(t.path, opt, func(path string) (temporary, error) { return sinktext.Create(path, schema, o) })
+	return createOne(t.path, opt, &o.Options, func(path string) (temporary, error) {
+		return sinktext.Create(path, schema, o)
+	})
 }
 
-func (t *textTarget) Describe() string {
-	if t.path == sinktext.Standard {
+func (t *textTarget) Describe() string { return describeOne(t.path) }
+
+// arrowTarget writes a file of Arrow's IPC format, or standard output.
+type arrowTarget struct {
+	path string
+	opt  sinkarrow.Options
+}
+
+func (t *arrowTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
+	o := t.opt
+	return createOne(t.path, opt, &o.Options, func(path string) (temporary, error) {
+		return sinkarrow.Create(path, schema, o)
+	})
+}
+
+func (t *arrowTarget) Describe() string { return describeOne(t.path) }
+
+// createOne starts an output of one file, or standard output, by a function for which it sets the options.
+func createOne(path string, opt TargetOptions, o *ordered.Options, start func(path string) (temporary, error)) (
+	sink.Sink, error) {
+	o.Lease, o.Threads, o.Trace, o.Discard = opt.Lease, opt.Threads, opt.Trace, opt.Discard
+	o.Overwrite = o.Overwrite || opt.Overwrite
+	if path == ordered.Standard {
+		return start(path)
+	}
+	return create(path, opt, start)
+}
+
+func describeOne(path string) string {
+	if path == ordered.Standard {
 		return "standard output"
 	}
-	return t.path
+	return path
 }
 
 // temporary is a sink whose output has a temporary name until Commit.

@@ -20,6 +20,7 @@ import (
 	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 	"github.com/gstream/gstream/source/parquet"
 	"github.com/gstream/gstream/source/store"
 	sourcetext "github.com/gstream/gstream/source/text"
@@ -31,9 +32,9 @@ func newInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init FILE...",
 		Short: "Write a first job file for Parquet files",
-		Long: `init looks at files of Parquet, CSV or JSON lines, folders of Parquet files, or patterns
-in quotes, and writes a job file that reads them. Each is a source, named after its file. The job runs as it is: it selects all
-columns of the first source. Comments list the columns of the other sources, and steps
+		Long: `init looks at files of Parquet, CSV, JSON lines or Arrow, folders of Parquet files, or
+patterns in quotes, and writes a job file that reads them. Each is a source, named after
+its file. The job runs as it is: it selects all columns of the first source. Comments list the columns of the other sources, and steps
 that filter, join and group.
 
 init replaces no file unless --overwrite is given. Paths in the job are relative to the
@@ -44,7 +45,7 @@ job file; absolute paths stay absolute.`,
   gstream run job.yaml && gstream show job.yaml`,
 		Args: someFiles("file"),
 
-		ValidArgsFunction: completeFiles("parquet", "csv", "jsonl"),
+		ValidArgsFunction: completeFiles("parquet", "csv", "jsonl", "arrow"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, sources, err := newJob(cmd.Context(), args, out)
 			if err != nil {
@@ -214,15 +215,19 @@ func openSource(ctx context.Context, path string) (*jobSource, error) {
 	return s, t.Close()
 }
 
-// openTable opens files of Parquet, CSV or JSON lines.
+// openTable opens files of Parquet, CSV, JSON lines or Arrow.
 func openTable(ctx context.Context, path string) (source.Table, error) {
 	lines := sourcetext.NamedJSON(path)
-	if !lines && !sourcetext.Named(path) {
+	arrow := sourcearrow.Named(path)
+	if !arrow && !lines && !sourcetext.Named(path) {
 		return parquet.Open([]string{path}, parquet.OpenOptions{Context: ctx})
 	}
 	files, err := parquet.Files(ctx, []string{path})
 	if err != nil {
 		return nil, err
+	}
+	if arrow {
+		return sourcearrow.Open(ctx, files)
 	}
 	return sourcetext.Open(files, sourcetext.Options{JSON: lines, Context: ctx})
 }

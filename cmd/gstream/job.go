@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/pipeline"
-	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 // jobFlags are the flags of every command that reads a job file.
@@ -37,8 +36,8 @@ func (f *jobFlags) load(path string) (*pipeline.Job, error) {
 		}
 		set[name] = value
 	}
-	if ext := strings.ToLower(filepath.Ext(path)); ext == ".parquet" || sourcetext.Named(path) ||
-		sourcetext.NamedJSON(path) || slices.Contains(otherData, ext) {
+	if ext := strings.ToLower(filepath.Ext(path)); ext == ".parquet" || namesData(path) ||
+		slices.Contains(otherData, ext) {
 		return nil,
 			usageError(fmt.Errorf("%s: this command takes a job file, in YAML; gstream init writes one for "+
 				"Parquet files", path))

@@ -14,7 +14,7 @@ func TestFilesOfOtherFormatsAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.orc")
 	require.NoError(t, os.WriteFile(path, []byte("a,b\n1,2\n"), 0o600))
 	for command, want := range map[string]string{
-		"show":    "gstream reads Parquet, CSV and JSON lines, and job files in YAML",
+		"show":    "gstream reads Parquet, CSV, JSON lines and Arrow, and job files in YAML",
 		"run":     "this command takes a job file, in YAML; gstream init writes one",
 		"explain": "takes a job file", "lint": "takes a job file", "check": "takes a job file",
 	} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 	"github.com/gstream/gstream/source/store"
 	sourcetext "github.com/gstream/gstream/source/text"
 )
@@ -21,7 +22,7 @@ func sourceName(path string) string {
 	path, _, _ = strings.Cut(store.Display(path), "?(") // without the query of an address
 	path = filepath.Clean(path)
 	base := strings.TrimSuffix(filepath.Base(path), ".parquet")
-	if sourcetext.Named(path) || sourcetext.NamedJSON(path) {
+	if namesData(path) {
 		for _, end := range []string{".gz", ".zst"} {
 			base = strings.TrimSuffix(base, end)
 		}
@@ -32,6 +33,11 @@ func sourceName(path string) string {
 		base = filepath.Base(path)
 	}
 	return identifier(base)
+}
+
+// namesData reports whether a path has the name of a file of CSV, JSON lines or Arrow.
+func namesData(path string) bool {
+	return sourcetext.Named(path) || sourcetext.NamedJSON(path) || sourcearrow.Named(path)
 }
 
 func identifier(s string) string {

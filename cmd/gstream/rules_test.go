@@ -59,12 +59,14 @@ var layers = []struct{ room, imports string }{
 	{"source", "gpu"},
 	{"source/store", "source github.com/minio/minio-go"},
 	{"source/parquet", "source source/store gpu gpu/grant gpu/host gpu/phrase github.com/parquet-go/parquet-go"},
-	{"source/arrow", "source gpu github.com/apache/arrow"},
+	{"source/arrow", "source source/store gpu gpu/grant github.com/apache/arrow"},
 	{"source/text", "source source/store gpu gpu/grant gpu/host"},
 	{"sink/staging", "gpu source/store"},
 	{"sink", "gpu sink/staging"},
 	{"sink/parquet", "sink sink/staging source/store gpu gpu/grant gpu/phrase github.com/parquet-go/parquet-go"},
-	{"sink/text", "sink sink/staging gpu"},
+	{"sink/ordered", "sink sink/staging gpu"},
+	{"sink/text", "sink/ordered gpu"},
+	{"sink/arrow", "sink/ordered source/arrow gpu github.com/apache/arrow"},
 	{"operators", "gpu gpu/grant spill"},
 	{"operators/expand", "gpu operators"},
 	{"operators/filter", "gpu operators"},
@@ -82,8 +84,7 @@ var layers = []struct{ room, imports string }{
 	{"operators/expr", "gpu gpu/phrase gpu/regex operators/expr/syntax operators/window"},
 	{"operators/bench", "gpu gpu/host spill operators operators/*"},
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
-	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/parquet sink/text source/text " +
-		"source/store " +
+	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/* source/* " +
 		"github.com/goccy/go-yaml"},
 	{"pipeline/execution", "gpu pipeline/job sink source spill"},
 	{"pipeline/internal/rel",

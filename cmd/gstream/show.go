@@ -19,7 +19,6 @@ import (
 
 	"github.com/gstream/gstream/gpu/phrase"
 	"github.com/gstream/gstream/pipeline"
-	sourcetext "github.com/gstream/gstream/source/text"
 )
 
 // showFlags are the flags of gstream show.
@@ -37,8 +36,8 @@ func newShow(left *leftovers) *cobra.Command {
 	f := showFlags{runFlags: runFlags{left: left, joinFilters: pipeline.Auto}}
 	cmd := &cobra.Command{
 		Use:   "show FILE|JOB",
-		Short: "Show the first rows of Parquet, CSV or JSON files, or of the result or a step of a job",
-		Long: `show prints the first rows of a Parquet, CSV or JSON file, a folder or a pattern in quotes, or those
+		Short: "Show the first rows of Parquet, CSV, JSON or Arrow files, or of the result or a step of a job",
+		Long: `show prints the first rows of a Parquet, CSV, JSON or Arrow file, a folder or a pattern in quotes, or those
 that a job would write. Parquet files may be in an object store or on a web server, as
 s3://bucket/orders/*.parquet or https://host/orders.parquet. It writes no file. With
 --step it shows the rows of a step or a source of the job, by its name in reports
@@ -164,8 +163,7 @@ func ofFile(file bool, err error) error {
 }
 
 // otherData are extensions of data files that gstream does not read.
-var otherData = []string{".txt", ".xlsx", ".arrow", ".feather", ".avro",
-	".orc"}
+var otherData = []string{".txt", ".xlsx", ".avro", ".orc"}
 
 // isJobFile distinguishes job files from Parquet files: by their names, or else by their first bytes.
 func isJobFile(path string) (bool, error) {
@@ -175,7 +173,7 @@ func isJobFile(path string) (bool, error) {
 	case ".parquet":
 		return false, nil
 	}
-	if sourcetext.Named(path) || sourcetext.NamedJSON(path) {
+	if namesData(path) {
 		return false, nil
 	}
 	info, err := os.Stat(path)
@@ -184,8 +182,8 @@ func isJobFile(path string) (bool, error) {
 	}
 	if slices.Contains(otherData, strings.ToLower(filepath.Ext(path))) {
 		return false,
-			usageError(fmt.Errorf("%s: gstream reads Parquet, CSV and JSON lines, and job files in YAML; write the "+
-				"rows to such a file first", path))
+			usageError(fmt.Errorf("%s: gstream reads Parquet, CSV, JSON lines and Arrow, and job files in YAML; "+
+				"write the rows to such a file first", path))
 	}
 	file, err := os.Open(path)
 	if err != nil {

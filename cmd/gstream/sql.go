@@ -32,19 +32,20 @@ func newSQL(left *leftovers) *cobra.Command {
 	f := sqlFlags{runFlags: runFlags{left: left, session: &pipeline.Session{}}}
 	cmd := &cobra.Command{
 		Use:   "sql [QUERY]",
-		Short: "Run SQL queries over files of Parquet, CSV and JSON lines",
+		Short: "Run SQL queries over files of Parquet, CSV, JSON lines and Arrow",
 		Long: `sql runs the statements of a text in DuckDB's dialect, one after the other: of the
 argument, of a file (-f query.sql), or of standard input (-f -). A table is a Parquet
 file, a folder or a pattern by its path or address (s3://, https://) in single quotes, a
-file of CSV or JSON lines by its path, or a view. read_csv('-') and read_json('-') are
-standard input.
+file of CSV, JSON lines or Arrow by its path, or a view. read_csv('-'), read_json('-') and
+read_arrow('-') are standard input.
 
   SELECT …, FROM …, WITH …   prints rows
   COPY (SELECT …) TO 'path' (PARTITION_BY (a), COMPRESSION zstd, OVERWRITE)
                              writes Parquet files and prints the report of the run;
                              the options are those of the output of a job, and DuckDB's.
-                             To x.csv or x.jsonl, also with .gz or .zst, it writes text;
-                             '-' with (FORMAT csv) or (FORMAT json) is standard output
+                             To x.csv or x.jsonl, also with .gz or .zst, it writes text,
+                             to x.arrow or x.arrows Arrow; '-' with (FORMAT csv), json or
+                             arrow is standard output
   CREATE VIEW v AS …         names a query for the statements after it
   CREATE TEMP TABLE t AS …   does too; each statement that reads it computes its rows
   EXPLAIN …                  prints how a statement would run, and EXPLAIN ANALYZE how it

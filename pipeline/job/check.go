@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/sink/ordered"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
-	sinktext "github.com/gstream/gstream/sink/text"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 	"github.com/gstream/gstream/source/store"
 	sourcetext "github.com/gstream/gstream/source/text"
 )
@@ -41,7 +42,7 @@ func (j *Job) Check(own []string) Diagnostics {
 				"the source may have no files, which would have its columns; give them by schema: {NAME: TYPE, …}")
 		}
 		for key, paths := range map[string]Paths{"parquet": j.Sources[name].Parquet, "csv": j.Sources[name].CSV,
-			"json": j.Sources[name].JSON} {
+			"json": j.Sources[name].JSON, "arrow": j.Sources[name].Arrow} {
 			for i, path := range paths {
 				if err := store.Check(string(path)); err != nil {
 					add(name, fmt.Sprintf("%s.%s[%d]", SourcePath(name), key, i), "%s: %v", store.Display(string(path)),
@@ -123,7 +124,8 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 	for _, f := range []struct {
 		key, kind string
 		paths     Paths
-	}{{"parquet", "Parquet", s.Parquet}, {"csv", "CSV", s.CSV}, {"json", "JSON lines", s.JSON}} {
+	}{{"parquet", "Parquet", s.Parquet}, {"csv", "CSV", s.CSV}, {"json", "JSON lines", s.JSON},
+		{"arrow", "Arrow", s.Arrow}} {
 		if len(f.paths) > 0 {
 			formats, kind = append(formats, f.key), f.kind
 		}
@@ -145,17 +147,21 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 	for _, path := range s.Parquet {
 		switch p := string(path); {
 		case p == sourcetext.Standard:
-			return ".parquet", "standard input is read as CSV or JSON lines: csv: - or json: -"
+			return ".parquet", "standard input is read as CSV, JSON lines or Arrow: csv: -, json: - or arrow: -"
 		case sourcetext.Named(p):
 			return ".parquet", p + " has the name of a CSV file; name it with csv: PATH"
 		case sourcetext.NamedJSON(p):
 			return ".parquet", p + " has the name of a file of JSON lines; name it with json: PATH"
+		case sourcearrow.Named(p):
+			return ".parquet", p + " has the name of an Arrow file; name it with arrow: PATH"
 		}
 	}
-	if s.Text() == nil {
+	if kind == "Parquet" {
 		return "", ""
 	}
 	switch {
+	case kind == "Arrow" && len(s.Schema.Columns) > 0:
+		return ".schema", "an Arrow file has the types of its columns; leave schema out, and cast columns in a select"
 	case s.Partitions.None || len(s.Partitions.Types) > 0:
 		return ".partitions", kind + " has no columns in the names of folders; leave partitions out"
 	case s.Optional:
@@ -163,6 +169,8 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 	case s.Schema.Strict:
 		return ".schema", "files of " + kind + " must have the columns of the first one anyway; leave schema: strict " +
 			"out"
+	case kind == "Arrow":
+		return "", ""
 	}
 	if err := s.text().Check(); err != nil {
 		return "", err.Error()
@@ -314,7 +322,7 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 		if path == "" || isAddress(path) {
 			continue
 		}
-		if path == sinktext.Standard && key != "parquet" {
+		if path == ordered.Standard && key != "parquet" {
 			if len(j.Outputs) > 1 {
 				add(at+"."+key, "standard output cannot be one of several outputs, which appear together or not at "+
 					"all; name a file")
@@ -354,7 +362,7 @@ func (j *Job) checkOutput(o Output, at string) (faults Diagnostics) {
 	if path == "" {
 		msg := "the job has no output; give it output: {parquet: PATH}"
 		if len(j.Outputs) > 0 {
-			msg = "the output has no path; give it parquet: PATH, csv: PATH or json: PATH"
+			msg = "the output has no path; give it parquet: PATH, csv: PATH, json: PATH or arrow: PATH"
 		}
 		faults = append(faults, &Diagnostic{File: j.file, Location: j.Location(at), Msg: msg})
 	}
@@ -372,14 +380,23 @@ func (j *Job) checkOutput(o Output, at string) (faults Diagnostics) {
 		if err := opt.Check(); err != nil {
 			add("", nil, "%v", err)
 		}
-		if err := sinktext.CheckTarget(path); err != nil && !isAddress(path) {
+		if err := ordered.CheckTarget(path); err != nil && !isAddress(path) {
+			add("."+key, err, "%v", err)
+		}
+		return faults
+	}
+	if opt, ok := o.ArrowOptions(); ok {
+		if err := opt.Check(); err != nil {
+			add(".compression", nil, "%v", err)
+		}
+		if err := ordered.CheckTarget(path); err != nil && !isAddress(path) {
 			add("."+key, err, "%v", err)
 		}
 		return faults
 	}
 	if filepath.Base(path) == "-" {
 		add(".parquet", nil, "standard output cannot take the rows, as a file appears when it is complete; name a "+
-			"file, or write csv: - or json: -")
+			"file, or write csv: -, json: - or arrow: -")
 		return faults
 	}
 	opt := o.Options
@@ -395,13 +412,16 @@ func (j *Job) checkOutput(o Output, at string) (faults Diagnostics) {
 	return faults
 }
 
+// formatNames are the formats of outputs, by their keys.
+var formatNames = map[string]string{"parquet": "Parquet", "csv": "CSV", "json": "JSON lines", "arrow": "Arrow"}
+
 // checkFormat returns a mistake in the format of the output, and the key that has it, with a point.
 func (o *Output) checkFormat() (key, msg string) {
 	var formats []string
 	for _, f := range []struct {
 		key  string
 		path Path
-	}{{"parquet", o.Parquet}, {"csv", o.CSV}, {"json", o.JSON}} {
+	}{{"parquet", o.Parquet}, {"csv", o.CSV}, {"json", o.JSON}, {"arrow", o.Arrow}} {
 		if f.path != "" {
 			formats = append(formats, f.key)
 		}
@@ -412,7 +432,7 @@ func (o *Output) checkFormat() (key, msg string) {
 		return "." + formats[1], fmt.Sprintf("the output has %s; an output is one of them",
 			strings.Join(formats, " and "))
 	case format != "parquet" && strings.HasSuffix(path, "/"):
-		return "." + format, "an output of text is one file; name a file"
+		return "." + format, "an output of " + formatNames[format] + " is one file; name a file"
 	}
 	text := reflect.ValueOf(o.TextOptions)
 	for i, f := range structFields(text.Type()) {
@@ -424,10 +444,14 @@ func (o *Output) checkFormat() (key, msg string) {
 		return "", ""
 	}
 	if o.OverwritePartitions || o.OverwriteSources {
-		return ".overwrite", "an output of text is one file, which is replaced by overwrite: true"
+		return ".overwrite", "an output of " + formatNames[format] +
+			" is one file, which is replaced by overwrite: true"
 	}
 	options := reflect.ValueOf(o.Options)
 	for _, f := range structFields(options.Type()) {
+		if f.name == "compression" && format == "arrow" {
+			continue
+		}
 		if f.name != "overwrite" && f.name != "sync" && !options.FieldByIndex(f.index).IsZero() {
 			msg := f.name + " is for an output of Parquet; leave it out"
 			if f.name == "compression" {

@@ -12,6 +12,7 @@ import (
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	sinktext "github.com/gstream/gstream/sink/text"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 	sourcetext "github.com/gstream/gstream/source/text"
 )
 
@@ -86,7 +87,7 @@ func (c *converter) source(name string) {
 	switch {
 	case s.Optional:
 		c.faultf(path, name, "a source whose files may be missing has no form in SQL")
-	case s.Text() != nil:
+	case s.Parquet == nil && len(s.Files()) > 0:
 	case s.Schema.Strict || len(s.Schema.Columns) > 0 || len(s.Partitions.Types) > 0:
 		c.faultf(path, name, "the schema and the types of partitions of a source have no form in SQL; leave them out, "+
 			"and cast the columns in a select")
@@ -97,8 +98,8 @@ func (c *converter) source(name string) {
 	}
 	table := strings.Join(files, ", ")
 	switch {
-	case s.Text() != nil:
-		table = s.readText()
+	case s.Parquet == nil && len(s.Files()) > 0:
+		table = s.readCall()
 	case len(files) == 0: // a table of the program
 		c.relations[name] = syntax.QuoteName(name)
 		return
@@ -117,10 +118,10 @@ func (c *converter) source(name string) {
 	c.relations[name] = table
 }
 
-// readText makes the text that reads the files of a source of CSV or JSON lines.
-func (s *Source) readText() string {
+// readCall makes the call that reads the files of a source of another format than Parquet.
+func (s *Source) readCall() string {
 	var files, options []string
-	for _, p := range s.Text() {
+	for _, p := range s.Files() {
 		files = append(files, syntax.Quote(string(p)))
 	}
 	text := func(name, value string) {
@@ -172,7 +173,10 @@ func (s *Source) readText() string {
 	if s.JSON != nil {
 		call, named = "read_json(", sourcetext.NamedJSON
 	}
-	if options == nil && len(files) == 1 && named(string(s.Text()[0])) {
+	if s.Arrow != nil {
+		call, named = "read_arrow(", sourcearrow.Named
+	}
+	if options == nil && len(files) == 1 && named(string(s.Files()[0])) {
 		return files[0]
 	}
 	return call + strings.Join(append([]string{"[" + strings.Join(files, ", ") + "]"}, options...), ", ") + ")"
@@ -592,6 +596,9 @@ func (c *converter) output() (options []string) {
 		if opt.Null != "" {
 			options = append(options, "NULL "+syntax.Quote(opt.Null))
 		}
+	}
+	if path, key := c.job.Output.Path(); key == "arrow" && !sourcearrow.Named(path) {
+		options = append(options, "FORMAT arrow")
 	}
 	if c.job.Output.OverwritePartitions {
 		options = append(options, "OVERWRITE partitions")

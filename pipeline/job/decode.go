@@ -250,7 +250,7 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		case *ast.MappingNode, *ast.MappingValueNode:
 		default:
 			d.decode(n, reflect.ValueOf(&p.Parquet).Elem(), path+".parquet")
-			if s := SourceOf(texts(p.Parquet)...); s.Text() != nil {
+			if s := SourceOf(texts(p.Parquet)...); s.Parquet == nil {
 				*p = s
 			}
 			return

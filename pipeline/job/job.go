@@ -14,8 +14,11 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
+	sinkarrow "github.com/gstream/gstream/sink/arrow"
+	"github.com/gstream/gstream/sink/ordered"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	sinktext "github.com/gstream/gstream/sink/text"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 	sourcetext "github.com/gstream/gstream/source/text"
 )
 
@@ -85,6 +88,7 @@ type Source struct {
 	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table, also as addresses s3://bucket/key and https://host/file. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
 	CSV        Paths `yaml:"csv" doc:"CSV files and patterns, read as one table; - is standard input; .gz and .zst are decompressed. A path alone, as in x: data/x.csv, is csv if it ends in .csv or .tsv, also before .gz or .zst. What the keys below do not give, a sample of the first 20,480 rows decides, as in DuckDB ([CSV](csv.md))."`
 	JSON       Paths `yaml:"json" doc:"Files of JSON lines and patterns: an object on each line. A path alone is json if it ends in .jsonl, .ndjson or .json, also before .gz or .zst. Lists are LISTs, and objects STRUCTs or MAPs. Of the keys below, types, rejects and schema apply."`
+	Arrow      Paths `yaml:"arrow" doc:"Files of Arrow's IPC format and patterns, read as one table: Arrow files (Feather version 2) and Arrow streams, whatever their names; - is a stream on standard input. A path alone is arrow if it ends in .arrow, .arrows, .feather or .ipc. All files have the columns and types of the first one."`
 	CSVOptions `yaml:",inline"`
 	Partitions Partitions `yaml:"partitions" doc:"Columns in the names of folders, as in y=2024/m=3: auto (default) finds them and their types; none treats the folders as ordinary folders. A mapping of names to SQL types, as in {y: INTEGER}, sets types."`
 	Optional   bool       `yaml:"optional" doc:"The files may be missing. The source then has no rows, and the columns of its schema, which must be a mapping." default:"false"`
@@ -111,12 +115,12 @@ type CSVOptions struct {
 type ColumnTypes []SchemaColumn
 
 // Files returns the paths of a source, whatever their format.
-func (s *Source) Files() Paths { return slices.Concat(s.Parquet, s.CSV, s.JSON) }
+func (s *Source) Files() Paths { return slices.Concat(s.Parquet, s.CSV, s.JSON, s.Arrow) }
 
 // Text returns the paths of a source of CSV or JSON lines.
 func (s *Source) Text() Paths { return slices.Concat(s.CSV, s.JSON) }
 
-// SourceOf returns the source of paths: of CSV or JSON lines if all are named so.
+// SourceOf returns the source of paths: of CSV, JSON lines or Arrow if all are named so.
 func SourceOf(paths ...string) (s Source) {
 	list := make(Paths, len(paths))
 	for i, p := range paths {
@@ -130,6 +134,8 @@ func SourceOf(paths ...string) (s Source) {
 		s.CSV = list
 	case all(sourcetext.NamedJSON):
 		s.JSON = list
+	case all(sourcearrow.Named):
+		s.Arrow = list
 	default:
 		s.Parquet = list
 	}
@@ -217,6 +223,7 @@ type Output struct {
 	Parquet             Path   `yaml:"parquet" doc:"Parquet file to write. With files, rows_per_file or partition_by, or a / at the end, as in out/, it is a folder of files; a / alone makes files of about 128 MiB."`
 	CSV                 Path   `yaml:"csv" doc:"CSV file to write, in place of parquet; - is standard output. A name that ends in .gz or .zst is compressed. Of the keys below, delimiter, header, nulls, overwrite and sync apply."`
 	JSON                Path   `yaml:"json" doc:"File of JSON lines to write, in place of parquet: an object for each row. Otherwise as csv, without delimiter, header and nulls."`
+	Arrow               Path   `yaml:"arrow" doc:"File of Arrow's IPC format to write, in place of parquet: an Arrow file (Feather version 2), or a stream if the name ends in .arrows or is -, standard output. Of the keys below, compression (none by default, lz4 or zstd), overwrite and sync apply."`
 	TextOptions         `yaml:",inline"`
 	sinkparquet.Options `yaml:",inline"`
 }
@@ -251,22 +258,35 @@ func (o *Output) Path() (path, key string) {
 		return string(o.CSV), "csv"
 	case o.JSON != "":
 		return string(o.JSON), "json"
+	case o.Arrow != "":
+		return string(o.Arrow), "arrow"
 	}
 	return string(o.Parquet), "parquet"
 }
 
-// Text returns the options of an output of CSV or JSON lines. ok is false for Parquet.
+// Text returns the options of an output of CSV or JSON lines. ok is false for others.
 func (o *Output) Text() (opt sinktext.Options, ok bool) {
 	path, key := o.Path()
-	if key == "parquet" {
+	if key != "csv" && key != "json" {
 		return opt, false
 	}
 	opt = sinktext.Options{Format: sinktext.Format(key), Delimiter: o.Delimiter, Null: o.Null,
-		NoHeader: o.Header != nil && !*o.Header, Overwrite: o.Overwrite, Sync: o.Sync}
+		NoHeader: o.Header != nil && !*o.Header, Options: o.ordered()}
 	if opt.Delimiter == "" && strings.Contains(strings.ToLower(filepath.Base(path)), ".tsv") {
 		opt.Delimiter = "\t"
 	}
 	return opt, true
+}
+
+// ArrowOptions returns the options of an output of Arrow. ok is false for others.
+func (o *Output) ArrowOptions() (opt sinkarrow.Options, ok bool) {
+	_, key := o.Path()
+	return sinkarrow.Options{Compression: o.Compression, Options: o.ordered()}, key == "arrow"
+}
+
+// ordered returns the options of an output that is one file.
+func (o *Output) ordered() ordered.Options {
+	return ordered.Options{Overwrite: o.Overwrite, Sync: o.Sync}
 }
 
 // Path is a file path. In a job file it is relative to that file, unless it begins with a

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gstream/gstream/operators/expr/syntax"
 	sinktext "github.com/gstream/gstream/sink/text"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 )
 
 // SQL is a statement of an SQL text with the definitions that it may use.
@@ -42,7 +43,7 @@ func FromSQL(s SQL) (*Job, error) {
 	}
 	var err error
 	j.Output, err = copyOutput(s.Copy)
-	for _, p := range []*Path{&j.Output.Parquet, &j.Output.CSV, &j.Output.JSON} {
+	for _, p := range []*Path{&j.Output.Parquet, &j.Output.CSV, &j.Output.JSON, &j.Output.Arrow} {
 		path := string(*p)
 		if path == "" || path == "-" || filepath.IsAbs(path) || isAddress(path) || s.Dir == "" {
 			continue
@@ -185,19 +186,21 @@ func copyFormat(c *syntax.Copy) (string, error) {
 		}
 		text, _ := optionText(o.Value)
 		switch format := strings.ToLower(text); format {
-		case "parquet", "csv", "json":
+		case "parquet", "csv", "json", "arrow":
 			return format, nil
 		}
-		return "", syntax.NewError(o.Source(), o.Pos(), "COPY writes Parquet, CSV and JSON lines: FORMAT must be "+
-			"parquet, csv or json")
+		return "", syntax.NewError(o.Source(), o.Pos(), "COPY writes Parquet, CSV, JSON lines and Arrow: FORMAT "+
+			"must be parquet, csv, json or arrow")
 	}
 	if format := sinktext.FormatOf(c.To); format != "" {
 		return string(format), nil
 	}
-	if ext := strings.ToLower(filepath.Ext(c.To)); slices.Contains([]string{".txt", ".xlsx", ".arrow", ".avro", ".orc"},
-		ext) {
-		return "", syntax.NewError(c.Source(), c.Pos(), "COPY writes Parquet, CSV and JSON lines, and %s has the name "+
-			"of another format; name it .parquet, .csv or .jsonl, or add (FORMAT parquet)", c.To)
+	if sourcearrow.Named(c.To) {
+		return "arrow", nil
+	}
+	if ext := strings.ToLower(filepath.Ext(c.To)); slices.Contains([]string{".txt", ".xlsx", ".avro", ".orc"}, ext) {
+		return "", syntax.NewError(c.Source(), c.Pos(), "COPY writes Parquet, CSV, JSON lines and Arrow, and %s has "+
+			"the name of another format; name it .parquet, .csv, .jsonl or .arrow, or add (FORMAT parquet)", c.To)
 	}
 	return "parquet", nil
 }
@@ -218,12 +221,14 @@ func copyOutput(c *syntax.Copy) (out Output, err error) {
 		out.Parquet = Path(c.To)
 	case "json":
 		out.JSON = Path(c.To)
+	case "arrow":
+		out.Arrow = Path(c.To)
 	default:
 		out.CSV, names = Path(c.To), textNames
 	}
 	if format != "parquet" {
 		options = slices.DeleteFunc(slices.Clone(options), func(f field) bool {
-			return f.name != "overwrite" && f.name != "sync"
+			return f.name != "overwrite" && f.name != "sync" && (f.name != "compression" || format != "arrow")
 		})
 	}
 	seen := map[string]bool{}
@@ -267,7 +272,10 @@ func copyOutput(c *syntax.Copy) (out Output, err error) {
 			list = slices.DeleteFunc(list, func(n string) bool {
 				return n == "metadata" || n == "level" || n == "row_group_rows"
 			})
-			what := map[string]string{"csv": " of CSV", "json": " of JSON lines"}[format]
+			what := ""
+			if format != "parquet" {
+				what = " of " + formatNames[format]
+			}
 			return out, wrong("COPY%s has no option %s%s; it has %s", what, strings.ToUpper(o.Name),
 				DidYouMean(name, list), strings.Join(list, ", "))
 		}

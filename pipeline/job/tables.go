@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/operators/expr/syntax"
+	sourcearrow "github.com/gstream/gstream/source/arrow"
 	"github.com/gstream/gstream/source/store"
 	sourcetext "github.com/gstream/gstream/source/text"
 )
@@ -26,7 +27,7 @@ func (j *Job) WithFiles() *Job {
 			if _, ok := out.Sources[name]; ok {
 				continue
 			}
-			for _, paths := range []Paths{source.Parquet, source.CSV, source.JSON} {
+			for _, paths := range []Paths{source.Parquet, source.CSV, source.JSON, source.Arrow} {
 				for k, path := range paths {
 					paths[k] = Path(j.PathInSQL(string(path)))
 				}
@@ -112,11 +113,11 @@ func TableFiles(t syntax.TableRef) (name string, s Source) {
 // looksLikePath reports whether a name in double quotes, or without quotes, is a path.
 func looksLikePath(name string) bool {
 	return strings.HasSuffix(strings.ToLower(name), ".parquet") || sourcetext.Named(name) ||
-		sourcetext.NamedJSON(name) || strings.ContainsAny(name, "*/")
+		sourcetext.NamedJSON(name) || sourcearrow.Named(name) || strings.ContainsAny(name, "*/")
 }
 
-// TableCall returns the files of a call of read_parquet or read_csv, and the name of its table. The error is a
-// *syntax.Error.
+// TableCall returns the files of a call of read_parquet, read_csv, read_json or read_arrow, and the name of its table.
+// The error is a *syntax.Error.
 func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 	paths := &s.Parquet
 	switch t.Call.Name {
@@ -125,6 +126,8 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 		paths = &s.CSV
 	case "read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto":
 		paths = &s.JSON
+	case "read_arrow":
+		paths = &s.Arrow
 	default:
 		return "", s, nil
 	}
@@ -159,6 +162,9 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 		return name, s, s.csvOptions(t)
 	}
 	for _, a := range t.Named {
+		if s.Arrow != nil {
+			return "", s, syntax.NewError(t.Source(), a.Pos(), "read_arrow has no option %s; it has none", a.Name)
+		}
 		word, ok := a.Value.(*syntax.WordLiteral)
 		on := ok && word.Word == "TRUE"
 		if !ok || word.Word == "NULL" {

@@ -18,7 +18,7 @@ import (
 // the other options.
 type Options struct {
 	// Compression is snappy (the default), zstd, gzip, brotli, lz4_raw or none.
-	Compression string `yaml:"compression" json:"compression,omitempty" doc:"Codec of the pages." enum:"snappy,zstd,gzip,brotli,lz4_raw,none" default:"snappy"`
+	Compression string `yaml:"compression" json:"compression,omitempty" doc:"Codec of the pages. For arrow: lz4, zstd or none, which is the default there." enum:"snappy,zstd,gzip,brotli,lz4_raw,lz4,none" default:"snappy"`
 	// Level is the effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11);
 	// 0 means the codec's default.
 	Level int `yaml:"level" json:"level,omitempty" doc:"Effort of zstd (1 to 22), gzip (1 to 9) or brotli (1 to 11); 0 is the codec's default." default:"0"`

@@ -2,24 +2,16 @@ package text
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/sink"
-	"github.com/gstream/gstream/sink/staging"
+	"github.com/gstream/gstream/sink/ordered"
 )
 
 // Format is a format of text.
@@ -40,17 +32,7 @@ type Options struct {
 	NoHeader bool
 	// Null is the text of a null in CSV. Values that are equal to it are in quotes.
 	Null string
-	// Overwrite replaces a file that exists. Sync waits at the end until the file is on disk.
-	Overwrite, Sync bool
-
-	// Discard writes nothing to standard output, and removes an object at Commit.
-	Discard bool `json:"-"`
-	// Lease pays for the text of strides until it is written.
-	Lease *gpu.Lease `json:"-"`
-	// Threads bounds the strides that are encoded at a time; 0 means GOMAXPROCS.
-	Threads int `json:"-"`
-	// Trace, if set, is called after every task.
-	Trace func(what string, begin time.Time) `json:"-"`
+	ordered.Options
 }
 
 func (o *Options) header() bool { return !o.NoHeader }
@@ -89,264 +71,48 @@ func FormatOf(path string) Format {
 	return ""
 }
 
-// Standard is the path of standard output.
-const Standard = "-"
-
-// CheckTarget returns an error for a target that no option allows to replace. It is for plans; Create checks
-// everything.
-func CheckTarget(path string) error {
-	if path == Standard {
-		return nil
-	}
-	return staging.CheckFile(path, true)
-}
-
 // Create starts an output.
-func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
+func Create(path string, schema *gpu.Schema, opt Options) (*ordered.Writer, error) {
 	if err := opt.Check(); err != nil {
 		return nil, err
 	}
-	w := &Writer{path: path, opt: opt, encoder: newEncoder(schema, opt), compress: uncompressed}
-	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	e := &file{newEncoder(schema, opt), uncompressed}
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".gz":
-		w.compress = gzipped
+		e.compress = gzipped
 	case ".zst":
-		w.compress = zstandard
+		e.compress = zstandard
 	}
-	switch {
-	case path == Standard && opt.Discard:
-		w.out = io.Discard
-	case path == Standard:
-		w.out = os.Stdout
-	default:
-		f, err := staging.Stage(w.ctx, path, opt.Overwrite, opt.Lease)
-		if errors.Is(err, os.ErrExist) {
-			err = w.exists()
-		}
-		if err != nil {
-			return nil, err
-		}
-		w.file, w.out = f, f
-	}
-	threads := opt.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	w.pending = make(chan *task, threads)
-	w.done = make(chan struct{})
-	go w.writeAll()
-	if text := w.encoder.header(nil); len(text) > 0 {
-		t := &task{ready: make(chan struct{})}
-		t.text, t.err = w.compress(text)
-		close(t.ready)
-		w.pending <- t
-	}
-	return w, nil
+	return ordered.Create(path, e, opt.Options)
 }
 
-func (w *Writer) exists() error {
-	return fmt.Errorf("%s: %w; remove it, choose another name, or use %v", w.path, os.ErrExist, gpu.Overwrite)
-}
-
-// Writer is a sink.Sink.
-type Writer struct {
-	path     string
-	opt      Options
-	encoder  *encoder
+// file is an ordered.Encoder.
+type file struct {
+	*encoder
 	compress func([]byte) ([]byte, error)
-	file     staging.Staged // nil for standard output
-	out      io.Writer
-	pending  chan *task // in the order of the rows
-	done     chan struct{}
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	ended    bool
-	rows     atomic.Int64
-	bytes    atomic.Int64
-	staged   atomic.Bool // the file may be getting its name
 }
 
-var _ sink.Staged = (*Writer)(nil)
-
-// task is a stride that is encoded.
-type task struct {
-	ready chan struct{} // closed when it is encoded
-	rows  int
-	text  []byte
-	paid  int64 // bytes that the lease pays for
-	err   error
+// Begin implements ordered.Encoder.
+func (f *file) Begin() ([]byte, error) {
+	if text := f.header(nil); len(text) > 0 {
+		return f.compress(text)
+	}
+	return nil, nil
 }
 
-// writeAll writes the texts of strides, in order.
-func (w *Writer) writeAll() {
-	defer close(w.done)
-	for t := range w.pending {
-		<-t.ready
-		if t.err == nil && w.ctx.Err() == nil {
-			begin := time.Now()
-			_, t.err = w.out.Write(t.text)
-			w.trace("write", begin)
-		}
-		w.opt.Lease.Unreserve(t.paid)
-		if t.err != nil {
-			w.cancel(t.err)
-			continue
-		}
-		w.rows.Add(int64(t.rows))
-		w.bytes.Add(int64(len(t.text)))
-	}
+// Memory implements ordered.Encoder. The text of numbers has about three times their bytes.
+func (f *file) Memory(s *gpu.Stride) int64 { return 3*s.Bytes() + int64(s.Rows*len(s.Cols)) }
+
+// Encode implements ordered.Encoder.
+func (f *file) Encode(s *gpu.Stride, size int) ([]byte, error) {
+	return f.compress(f.rows(make([]byte, 0, size), s))
 }
 
-func (w *Writer) trace(what string, begin time.Time) {
-	if w.opt.Trace != nil {
-		w.opt.Trace(what, begin)
-	}
-}
+// Wrote implements ordered.Encoder.
+func (f *file) Wrote(int64, []byte) {}
 
-// Write implements sink.Sink.
-func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
-	if err := w.failed(ctx); err != nil {
-		s.Release()
-		return err
-	}
-	t := &task{ready: make(chan struct{}), rows: s.Rows}
-	// The text of numbers has about three times their bytes.
-	t.paid = 3*s.Bytes() + int64(s.Rows*len(s.Cols))
-	if err := w.opt.Lease.Patiently(ctx, func() error { return w.opt.Lease.Reserve(t.paid) }); err != nil {
-		s.Release()
-		return err
-	}
-	select {
-	case w.pending <- t:
-	case <-w.ctx.Done():
-		w.opt.Lease.Unreserve(t.paid)
-		s.Release()
-		return context.Cause(w.ctx)
-	}
-	go func() {
-		defer close(t.ready)
-		defer s.Release()
-		defer guard(&t.err)
-		begin := time.Now()
-		t.text, t.err = w.compress(w.encoder.rows(make([]byte, 0, t.paid/2), s))
-		w.trace("encode", begin)
-	}()
-	return nil
-}
-
-// failed returns the error of the output or of a context.
-func (w *Writer) failed(ctx context.Context) error {
-	if w.ctx.Err() != nil {
-		return context.Cause(w.ctx)
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// guard turns a panic into an error.
-func guard(err *error) {
-	if p := recover(); p != nil {
-		*err = gpu.Panicked("a writer of text", p, debug.Stack())
-	}
-}
-
-// Commit implements sink.Sink.
-func (w *Writer) Commit(ctx context.Context) error {
-	w.end()
-	err := w.failed(ctx)
-	if w.file == nil {
-		return err
-	}
-	if err != nil {
-		return errors.Join(err, w.remove())
-	}
-	f := w.file
-	w.file = nil
-	if w.opt.Discard {
-		return f.Abort()
-	}
-	if err = f.Commit(ctx, w.opt.Sync); errors.Is(err, os.ErrExist) {
-		err = w.exists()
-	}
-	return err
-}
-
-// Stage implements sink.Staged. Rows that went to standard output stay there.
-func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
-	w.end()
-	err := w.failed(ctx)
-	if w.file == nil {
-		return nil, err
-	}
-	var change staging.Change
-	if local, ok := w.file.(localFile); !ok {
-		err = errors.Join(err, sink.ErrNotLocal)
-	} else if err == nil {
-		change, err = local.Stage(w.opt.Sync)
-	}
-	if errors.Is(err, os.ErrExist) {
-		err = w.exists()
-	}
-	if err != nil {
-		return nil, errors.Join(err, w.remove())
-	}
-	w.staged.Store(true)
-	return []staging.Change{change}, nil
-}
-
-// Published implements sink.Staged.
-func (w *Writer) Published() error {
-	f, ok := w.file.(localFile)
-	if w.file = nil; !ok {
-		return nil
-	}
-	return f.Close()
-}
-
-// localFile is a file that can get its name together with others.
-type localFile interface {
-	Stage(sync bool) (staging.Change, error)
-	Close() error
-}
-
-// end waits until everything is written.
-func (w *Writer) end() {
-	if !w.ended {
-		w.ended = true
-		close(w.pending)
-		<-w.done
-	}
-}
-
-// Abort implements sink.Sink.
-func (w *Writer) Abort() error {
-	w.cancel(errors.New("the output is abandoned"))
-	w.end()
-	return w.remove()
-}
-
-// RemoveTemporary removes what was written, for a process that ends in the middle of a run.
-func (w *Writer) RemoveTemporary() error {
-	if w.file == nil || w.staged.Load() {
-		return nil
-	}
-	return w.file.RemoveTemporary()
-}
-
-func (w *Writer) remove() error {
-	if w.file == nil {
-		return nil
-	}
-	return w.file.Abort()
-}
-
-// Stats implements sink.Sink.
-func (w *Writer) Stats() sink.Stats {
-	return sink.Stats{Rows: w.rows.Load(), Bytes: w.bytes.Load(), Files: 1}
-}
+// End implements ordered.Encoder.
+func (f *file) End(int64) ([]byte, error) { return nil, nil }
 
 func uncompressed(text []byte) ([]byte, error) { return text, nil }
 

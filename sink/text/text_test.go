@@ -15,6 +15,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/sink/ordered"
 )
 
 // stride makes a stride of scalars.
@@ -93,7 +94,7 @@ func TestRowsKeepTheirOrderAndAppearAtTheEnd(t *testing.T) {
 	for _, name := range []string{"x.csv", "x.csv.gz", "x.csv.zst"} {
 		path := filepath.Join(t.TempDir(), name)
 		lease := host.HeapLease("test", 1<<20)
-		opt := Options{Format: CSV, Lease: lease, Threads: 3, Null: "NA", Delimiter: "|"}
+		opt := Options{Format: CSV, Null: "NA", Delimiter: "|", Options: ordered.Options{Lease: lease, Threads: 3}}
 		w, err := Create(path, schema, opt)
 		require.NoError(t, err)
 		want := "a|b\n"
@@ -146,9 +147,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	for _, opt := range []Options{{Delimiter: "ab"}, {Delimiter: `"`}, {Null: "a,b"}, {Null: "x\n"}} {
 		require.Error(t, opt.Check())
 	}
-	require.ErrorContains(t, CheckTarget(t.TempDir()), "it is a folder")
-	require.ErrorContains(t, CheckTarget("/dev/null"), "it is not a file and is never replaced")
-	require.NoError(t, CheckTarget(Standard))
+	require.ErrorContains(t, ordered.CheckTarget(t.TempDir()), "it is a folder")
+	require.ErrorContains(t, ordered.CheckTarget("/dev/null"), "it is not a file and is never replaced")
+	require.NoError(t, ordered.CheckTarget(ordered.Standard))
 	require.Equal(t, []Format{CSV, CSV, JSON, JSON, ""}, []Format{FormatOf("x.CSV"), FormatOf("x.tsv.gz"),
 		FormatOf("x.jsonl.zst"), FormatOf("x.json"), FormatOf("x.parquet")})
 }

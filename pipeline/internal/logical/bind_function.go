@@ -30,7 +30,7 @@ func (b *queryBinder) function(t *syntax.TableFunction, l *level) (*Relation, er
 
 func (b *queryBinder) functionRows(t *syntax.TableFunction) (*Relation, error) {
 	switch t.Call.Name {
-	case "read_parquet", "parquet_scan", "read_csv", "read_csv_auto", "read_json", "read_json_auto",
+	case "read_parquet", "parquet_scan", "read_csv", "read_csv_auto", "read_arrow", "read_json", "read_json_auto",
 		"read_ndjson", "read_ndjson_auto":
 		key, _, err := job.TableCall(t)
 		if err != nil {
@@ -52,8 +52,8 @@ func (b *queryBinder) functionRows(t *syntax.TableFunction) (*Relation, error) {
 	if t.Call.Name == "unnest" {
 		return nil, mistake(t, "unnest follows a comma or CROSS JOIN, as in FROM t, unnest(t.list) AS u(x)")
 	}
-	return nil, mistake(t, "there is no table function %q; there are read_parquet, read_csv, read_json, range, "+
-		"generate_series, glob and unnest",
+	return nil, mistake(t, "there is no table function %q; there are read_parquet, read_csv, read_json, "+
+		"read_arrow, range, generate_series, glob and unnest",
 		t.Call.Name)
 }
 
