@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Elements are the elements of a column of lists.
 type Elements struct {
@@ -30,6 +33,25 @@ func (in *Instr) checkBody() error {
 	return in.Body.Check()
 }
 
+// FirstHosted returns the first instruction of a program whose operation has no kernels, or -1; see Operation.Host.
+func (p *Program) FirstHosted() int {
+	return slices.IndexFunc(p.Code, func(in Instr) bool { return in.Op.Info().Host })
+}
+
+// Hosted returns the names of the operations without kernels, also those in bodies.
+func (p *Program) Hosted() (names []string) {
+	for _, in := range p.Code {
+		switch o := in.Op.Info(); {
+		case o.Host:
+			names = append(names, o.Name(in.N))
+		case in.Body != nil:
+			names = append(names, in.Body.Hosted()...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // FirstBody returns the first instruction of a program that has a Body, or -1.
 func (p *Program) FirstBody() int {
 	for i := range p.Code {
@@ -56,12 +78,19 @@ func (p *Program) FirstBody() int {
 // Fold or Extreme. OpReduceElements evaluates as often as the longest list has elements, each time over the lists that
 // have so many.
 func EvalBodies(q Queue, l *Lease, p *Program, in []Column, n int) ([]Column, error) {
-	if len(in) != len(p.Inputs) {
-		return nil, fmt.Errorf("evaluate: the program has %d inputs, got %d columns", len(p.Inputs), len(in))
-	}
 	at := p.FirstBody()
 	if at < 0 {
 		return q.Eval(l, p, in, n)
+	}
+	return EvalApart(q, l, p, in, n, at, bodies{q, l, &p.Code[at], n}.eval)
+}
+
+// EvalApart is Queue.Eval of a program one of whose instructions, at, another function evaluates, and then Queue.Eval
+// of what comes before and after it. The function gets the registers that the instruction reads (Instr.Reads).
+func EvalApart(q Queue, l *Lease, p *Program, in []Column, n, at int, eval func(args []Column) (Column, error)) (
+	[]Column, error) {
+	if len(in) != len(p.Inputs) {
+		return nil, fmt.Errorf("evaluate: the program has %d inputs, got %d columns", len(p.Inputs), len(in))
 	}
 	before, after, args := p.cut(at)
 	var cols []Column
@@ -73,12 +102,11 @@ func EvalBodies(q Queue, l *Lease, p *Program, in []Column, n int) ([]Column, er
 		defer ReleaseColumns(cols)
 	}
 	inputs := append(append(make([]Column, 0, len(in)+len(cols)+1), in...), cols...)
-	b := bodies{q, l, &p.Code[at], n}
 	values := make([]Column, len(args))
 	for i, a := range args {
 		values[i] = inputs[a]
 	}
-	value, err := b.eval(values)
+	value, err := eval(values)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +137,7 @@ func (p *Program) cut(at int) (before, after *Program, args []int) {
 		moved[r] = r
 	}
 	argument := make([]bool, first)
-	for _, r := range p.Code[at].Args {
+	for _, r := range p.Code[at].Reads() {
 		argument[r] = true
 	}
 	var constants []int
@@ -124,7 +152,7 @@ func (p *Program) cut(at int) (before, after *Program, args []int) {
 			constants = append(constants, i)
 		}
 	}
-	for _, r := range p.Code[at].Args {
+	for _, r := range p.Code[at].Reads() {
 		args = append(args, moved[r])
 	}
 	moved[first] = len(after.Inputs)

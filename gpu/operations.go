@@ -51,6 +51,8 @@ type Operation struct {
 	Bodies  int
 	Tries   bool // an N of 1 makes a row without a result null
 	Inexact bool // devices may differ in the last digits
+	// Host says that the operation has no kernels: a GPU copies its arguments to the CPU, and its result back.
+	Host bool
 	// Kernel is the middle part of the name of its kernels, as in eval_add_int; "" if Variants are.
 	Kernel string
 }
@@ -171,6 +173,15 @@ var operations = [...]Operation{
 	OpJoinElements: {Form: Call, SQL: "list_concat", Internal: true, Least: 2, Most: 2, Kernel: "join_elements"},
 	OpZipElements:  {Form: Call, SQL: "zip_elements", Internal: true, Least: 2, Most: 2, Kernel: "zip_elements"},
 	OpCanonical:    {Form: Call, SQL: "canonical", Internal: true, Least: 1, Most: 1, Kernel: "canonical"},
+	OpJSON: {Form: Call, Internal: true, Least: 1, Most: 2, Fails: OfValues, Host: true, Variants: []string{
+		JSONExtract: "json_extract",
+		JSONText:    "json_extract_string", JSONScalar: "json_value", JSONExists: "json_exists", JSONType: "json_type",
+		JSONLength: "json_array_length", JSONKeys: "json_keys", JSONValid: "json_valid", JSONCheck: "json_check",
+		JSONTryCheck: "json_try_check", JSONContains: "json_contains", JSONMerge: "json_merge_patch",
+		JSONStructure: "json_structure", JSONPretty: "json_pretty", JSONTransform: "json_transform",
+		JSONTransformStrict: "json_transform_strict", JSONCast: "json_cast", JSONTryCast: "json_try_cast"}},
+	OpParseNested: {Form: Call, SQL: "parse_nested", Internal: true, Least: 1, Most: 1, Fails: OfValues, Tries: true,
+		Host: true},
 	OpEachElement: {Form: Call, SQL: "each_element", Internal: true, Least: 1, Most: -1, SeesNulls: true, Bodies: 1,
 		Kernel: "elements"},
 	OpSortElements: {Form: Call, SQL: "sort_elements", Internal: true, Least: 1, Most: -1, SeesNulls: true, Bodies: 2,

@@ -21,7 +21,7 @@ func TestRowsOfOperations(t *testing.T) {
 			assert.NotEmpty(t, name, "operation %d has no name", op)
 		}
 		assert.False(t, o.SQL != "" && o.Variants != nil, "%s has two names", name)
-		assert.True(t, o.Kernel != "" || o.Variants != nil, "%s has no kernel", name)
+		assert.True(t, o.Kernel != "" || o.Variants != nil || o.Host, "%s has no kernel", name)
 		assert.True(t, op == OpConst || o.Least > 0, "%s takes no arguments", name)
 		assert.True(t, o.Most < 0 || o.Most >= o.Least, "%s takes at least %d and at most %d arguments", name, o.Least,
 			o.Most)

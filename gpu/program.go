@@ -252,6 +252,13 @@ const (
 	OpZipElements     // (x, y): the list of structs of an element of each, null behind the end of the shorter list
 	OpCanonical       // x with zeros without a sign, so that equal values have equal encodings
 
+	// Operations that run on the CPU, also for another device; see Operation.Host.
+	// OpJSON is the JSONFunc N of a String, which has a document, and of another String; see jsontext.Function.
+	OpJSON
+	// OpParseNested reads a nested value from its text. The result has the type of Value, with strings in place of all
+	// values that are not nested; see Type.OfTexts. With N = 1 a value that cannot be read is null.
+	OpParseNested
+
 	// Operations with a Body, which EvalBodies evaluates over the elements of the first argument, a list. A null list
 	// has no elements.
 	// OpEachElement (list, values of the row…) joins the strings that Body returns for the elements of a row.
@@ -300,6 +307,34 @@ const (
 	Jaccard
 	Jaro
 	JaroWinkler
+)
+
+// JSONFunc is a function of OpJSON.
+type JSONFunc int
+
+// The functions. Those with a path take it from Value, if that is not null, else from a second argument, if there is
+// one; else it is the whole document. With wildcards in the path the result is a list. What is not JSON is an error.
+const (
+	JSONExtract   JSONFunc = iota // the value at a path, without white space
+	JSONText                      // the same; the text of a string, and null for null
+	JSONScalar                    // the same; null for objects, arrays and null
+	JSONExists                    // whether there is one, a Bool
+	JSONType                      // its type
+	JSONLength                    // the number of elements, a Uint64
+	JSONKeys                      // the list of names of its members
+	JSONValid                     // whether the String is JSON, a Bool
+	JSONCheck                     // the String itself
+	JSONTryCheck                  // the same, or null
+	JSONContains                  // whether it contains the second document, a Bool
+	JSONMerge                     // what the second document makes of it
+	JSONStructure                 // the types of its values
+	JSONPretty                    // with a line for each value
+	// JSONTransform is the value as the type of Value, with texts of its values (Type.OfTexts). What does not fit is
+	// null.
+	JSONTransform
+	JSONTransformStrict // the same; what does not fit is an error
+	JSONCast            // the same; so are members that the type does not have
+	JSONTryCast         // JSONCast, null where it would fail
 )
 
 // Digest is a hash function of OpDigest.

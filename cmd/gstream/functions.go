@@ -159,8 +159,8 @@ aggregates and the window functions. Unless stated otherwise, a result is null i
 		}
 	}
 	fmt.Fprintf(&b, "\n## Not here\n\nDuckDB has these scalar functions of the types above; gstream does not "+
-		"have them, or not yet:\n%s.\n\n%s\nOther functions of nested types, and those of JSON, of the catalog and "+
-		"of collations are not listed.\n",
+		"have them, or not yet:\n%s.\n\n%s\nOther functions of nested types, and those of the catalog and of "+
+		"collations are not listed.\n",
 		strings.Join(missing, ", "), strings.Join(reasons, ""))
 	return b.String()
 }

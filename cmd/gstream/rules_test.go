@@ -34,10 +34,11 @@ var layers = []struct{ room, imports string }{
 	{"gpu/internal/spin", ""},
 	{"gpu", "gpu/internal/spin"},
 	{"gpu/regex", "gpu"},
+	{"gpu/jsontext", "gpu"},
 	{"gpu/host/internal/parallel", "gpu"},
 	{"gpu/host/internal/memory", "gpu gpu/internal/spin"},
 	{"gpu/host/internal/word", "gpu"},
-	{"gpu/host/internal/eval", "gpu gpu/regex gpu/host/internal/parallel"},
+	{"gpu/host/internal/eval", "gpu gpu/jsontext gpu/regex gpu/host/internal/parallel"},
 	{"gpu/host/internal/intern", "gpu gpu/host/internal/memory gpu/host/internal/parallel gpu/host/internal/word"},
 	{"gpu/host/internal/move", "gpu gpu/host/internal/intern gpu/host/internal/memory gpu/host/internal/parallel"},
 	{"gpu/host/internal/sorting",
@@ -52,7 +53,7 @@ var layers = []struct{ room, imports string }{
 		"gpu/host/internal/parallel gpu/host/internal/sorting gpu/host/internal/word"},
 	{"gpu/host", "gpu gpu/grant gpu/internal/machine gpu/host/internal/*"},
 	{"gpu/cuda/internal/manifest", ""},
-	{"gpu/cuda", "gpu gpu/grant gpu/internal/machine gpu/regex gpu/cuda/internal/manifest " +
+	{"gpu/cuda", "gpu gpu/grant gpu/internal/machine gpu/jsontext gpu/regex gpu/cuda/internal/manifest " +
 		"github.com/ebitengine/purego"},
 	{"gpu/cuda/kernels", "gpu/cuda/internal/manifest"},
 	{"spill", "gpu gpu/grant"},
@@ -81,7 +82,7 @@ var layers = []struct{ room, imports string }{
 	{"operators/groupby", "gpu gpu/grant spill operators operators/sort"},
 	{"operators/window", "gpu gpu/grant spill operators operators/materialize operators/sort"},
 	{"operators/expr/syntax", "gpu"},
-	{"operators/expr", "gpu gpu/phrase gpu/regex operators/expr/syntax operators/window"},
+	{"operators/expr", "gpu gpu/jsontext gpu/phrase gpu/regex operators/expr/syntax operators/window"},
 	{"operators/bench", "gpu gpu/host spill operators operators/*"},
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
 	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/* source/* " +

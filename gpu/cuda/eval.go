@@ -20,6 +20,9 @@ func (q *queue) Eval(l *gpu.Lease, p *gpu.Program, in []gpu.Column, n int) ([]gp
 	if p.FirstBody() >= 0 {
 		return gpu.EvalBodies(q, l, p, in, n)
 	}
+	if at := p.FirstHosted(); at >= 0 {
+		return gpu.EvalApart(q, l, p, in, n, at, hosted{q, l, &p.Code[at], n}.eval)
+	}
 	out, failed, err := q.evaluate(l, p, in, n)
 	if failed == nil {
 		return out, err

@@ -205,7 +205,7 @@ func (b *binder) name(n *syntax.Name) (*Expr, error) {
 	}
 	for k := len(n.Parts) - 1; k > 0; k-- {
 		of, other := b.columnNamed(&syntax.Name{Base: n.Base, Parts: n.Parts[:k]})
-		if other != nil || of.typ.Kind != gpu.Struct {
+		if other != nil || of.typ.Kind != gpu.Struct && !of.isJSON() {
 			continue
 		}
 		for _, field := range n.Parts[k:] {
@@ -534,7 +534,7 @@ func (b *binder) boolean(n syntax.Node, e *Expr, where string) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Bool))), nil
 	}
-	if e.literal == stringLiteral || e.typ.IsNumeric() { // not 0
+	if e.literal == stringLiteral || e.typ.IsNumeric() || e.isJSON() { // not 0
 		return b.convert(n, e, gpu.Of(gpu.Bool), false)
 	}
 	if e.typ.Kind != gpu.Bool {
@@ -697,8 +697,11 @@ func (b *binder) choose(n syntax.Node, cond, x, y *Expr) (*Expr, error) {
 	if err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
-	return b.op(n, Expr{op: gpu.OpSelect, typ: x.typ, nullable: x.nullable || y.nullable, rng: x.rng.union(y.rng)},
-		cond, x, y)
+	e := Expr{op: gpu.OpSelect, typ: x.typ, nullable: x.nullable || y.nullable, rng: x.rng.union(y.rng)}
+	if x.isJSON() && y.isJSON() {
+		e.annotation = gpu.JSON
+	}
+	return b.op(n, e, cond, x, y)
 }
 
 func (b *binder) cast(n *syntax.Cast) (*Expr, error) {
@@ -716,7 +719,10 @@ func (b *binder) cast(n *syntax.Cast) (*Expr, error) {
 		return nil, b.errorf(n, "a UUID cannot be cast to %v; compare it with its text as it is, or cast it to BLOB",
 			n.Type)
 	}
-	if x.annotation != gpu.NoAnnotation {
+	if n.JSON {
+		return b.castToJSON(n, x)
+	}
+	if x.annotation != gpu.NoAnnotation && (!x.isJSON() || n.Type.Kind == gpu.String) {
 		plain := *x
 		plain.annotation = gpu.NoAnnotation
 		x = &plain

@@ -63,6 +63,12 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.typ == t {
 		return typed(x), nil
 	}
+	if x.isJSON() && t.Kind != gpu.String {
+		return castJSON(fold, x, t, try)
+	}
+	if x.typ.Kind == gpu.String && t.IsNested() {
+		return parseNested(fold, x, t, try)
+	}
 	if x.typ.IsNested() && (t.Kind == gpu.String || t.IsNested() && !x.typ.SameSQL(t)) {
 		return castNested(fold, x, t, try)
 	}
@@ -108,7 +114,7 @@ func castable(from, to gpu.Type) bool {
 	case from.IsNested():
 		return from.SameSQL(to) || to.Kind == gpu.String || to.Kind == from.Kind
 	case to.IsNested():
-		return false
+		return from.Kind == gpu.String
 	case from.SameSQL(to), from.Kind == gpu.String, to.Kind == gpu.String:
 		return true
 	case basic(from) && basic(to):

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -63,6 +64,9 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 			break
 		}
 	}
+	if all, err := b.allJSON(nodes, values); all || err != nil {
+		return err
+	}
 	// From the first value to the last, as in DuckDB: an integer literal takes the type of the integers before it, or
 	// of the integer after it, but not that of an integer behind a decimal.
 	all := *values[0]
@@ -102,7 +106,10 @@ func (b *binder) unify(nodes []syntax.Node, values []*Expr, what string) error {
 // compare binds a comparison of x and y, whose nodes are nx and ny. The result has a constant on
 // its right side.
 func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, error) {
-	var err error
+	x, y, err := b.comparedJSON(nx, x, ny, y)
+	if err != nil {
+		return nil, err
+	}
 	if x, err = literalAs(b.scope.Fold, x, y); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
@@ -326,6 +333,18 @@ func (b *binder) in(n *syntax.In) (*Expr, error) {
 			}
 		}
 		other = &with
+	}
+	if other == nil && slices.ContainsFunc(append(list[:len(list):len(list)], x), (*Expr).isJSON) {
+		for i, y := range list {
+			if y.literal == notLiteral {
+				if list[i], err = b.toJSON(n.List[i], y); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if x, err = b.toJSON(n.X, x); err != nil {
+			return nil, err
+		}
 	}
 	if other != nil {
 		if x, _, err = b.equalText(gpu.OpEq, n.X, x, n.X, other); err == nil {

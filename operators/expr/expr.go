@@ -296,7 +296,7 @@ func newOp(fold Fold, e Expr, args ...*Expr) (*Expr, error) {
 		return nil, err
 	}
 	c := newConstant(v[0])
-	c.hidden = hides
+	c.hidden, c.annotation = hides, e.annotation
 	if e.typ.Kind == gpu.Decimal && e.typ.Wide {
 		c.typ.Wide, c.value.Type.Wide = true, true
 	}
@@ -473,6 +473,15 @@ func (e *Expr) write(b *strings.Builder, limit int) {
 		b.WriteByte(')')
 	case gpu.OpRegexp, gpu.OpRegexpExtract, gpu.OpRegexpReplace:
 		e.writeRegexp(b, limit)
+	case gpu.OpJSON:
+		e.writeJSON(b, limit)
+	case gpu.OpParseNested:
+		if e.n == 1 {
+			b.WriteString("TRY_")
+		}
+		b.WriteString("CAST(")
+		e.args[0].write(b, limit)
+		b.WriteString(" AS " + e.value.Type.String() + ")")
 	case gpu.OpDigits:
 		b.WriteString(e.op.Info().SQL + "(")
 		e.args[0].write(b, limit)

@@ -56,11 +56,6 @@ func nestedFunctions() []function {
 			examples: "struct_concat({'a': 1}, {'b': 2}) → {'a': 1, 'b': 2}"},
 		{name: "struct_keys", args: "s", bind: bindStructKeys, result: list, about: "The names of the fields.",
 			examples: "struct_keys({'a': 1, 'b': 2}) → [a, b]"},
-		{name: "to_json", aliases: "array_to_json", args: "x", bind: bindToJSON, result: varchar,
-			about: "The value as JSON: structs and maps as objects; dates, times and BLOBs as texts; numbers as " +
-				"their text, decimals as DOUBLEs.",
-			examples: "to_json({'a': [1, NULL], 'b': 'x'}) → {\"a\":[1,null],\"b\":\"x\"}\n" +
-				"to_json(MAP {1: true}) → {\"1\":true}"},
 		{name: "struct_extract", args: "s, name", bind: bindField, result: "that of the field",
 			about:    "A field of a struct, by its name, which is constant. Also s.name and s['name'].",
 			examples: "{'a': 1}.a → 1\nstruct_extract({'a': 1}, 'a') → 1"},
@@ -337,6 +332,9 @@ func position(k int64) *Expr { return newConstant(gpu.IntScalar(long, k)) }
 
 // fieldOf returns a field of a struct by its name.
 func (b *binder) fieldOf(n syntax.Node, x *Expr, name string) (*Expr, error) {
+	if x.isJSON() {
+		return b.jsonPath(n, n, gpu.JSONExtract, x, newConstant(gpu.StringScalar(name)))
+	}
 	children := x.typ.Children()
 	if x.typ.Kind != gpu.Struct {
 		return nil, b.errorf(n, "%v has no field %q; only a STRUCT has fields", x.typ, syntax.Cut(name, 100))
@@ -360,6 +358,8 @@ func (b *binder) fieldOf(n syntax.Node, x *Expr, name string) (*Expr, error) {
 func bindField(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	v, ok := a[1].Constant()
 	switch {
+	case a[0].isJSON():
+		return b.jsonPath(n, n.Args[1], gpu.JSONExtract, a[0], a[1])
 	case ok && v.Valid && v.Type.Kind == gpu.String:
 		return b.fieldOf(n, a[0], v.Str)
 	case ok && v.Valid && v.Type.IsInteger() && a[0].typ.Kind == gpu.Struct:
@@ -424,6 +424,10 @@ func bindMapValue(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 // bindExtract binds x[i]: an element, a field, a value, or a character.
 func bindExtract(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	switch t := a[0].typ; t.Kind {
+	case gpu.String:
+		if a[0].isJSON() {
+			return b.jsonPath(n, n.Args[1], gpu.JSONExtract, a[0], a[1])
+		}
 	case gpu.List:
 		at, err := b.count(n, 1, a[1])
 		if err != nil {

@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,13 +17,14 @@ func castNested(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if len(x.typ.Children()) == 0 && x.typ.Kind != gpu.Struct || t.Kind != gpu.String && t.Kind != x.typ.Kind {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)
 	}
-	c := nestedCast{&binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: fold}, lazy: 1},
-		&syntax.WordLiteral{Word: "NULL"}, try}
+	c := newNestedCast(fold, try)
 	out, err := c.cast(x, t)
-	if inner := (*syntax.Error)(nil); errors.As(err, &inner) {
-		err = errors.New(inner.Msg)
-	}
-	return out, err
+	return out, c.plain(err)
+}
+
+func newNestedCast(fold Fold, try bool) nestedCast {
+	return nestedCast{binder: &binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: fold}, lazy: 1},
+		at: &syntax.WordLiteral{Word: "NULL"}, try: try}
 }
 
 // nestedCast binds the expression that a cast of a nested value is. Its nodes have no position.
@@ -32,6 +32,9 @@ type nestedCast struct {
 	*binder
 	at  syntax.Node
 	try bool
+	// texts says that the value has texts in place of all values that are not nested, so that keys of a map may fail to
+	// be read, or become equal.
+	texts bool
 }
 
 func (c nestedCast) cast(x *Expr, t gpu.Type) (*Expr, error) {
@@ -66,7 +69,16 @@ func (c nestedCast) cast(x *Expr, t gpu.Type) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.each(c.at, gpu.OpEachElement, 0, x, t, body)
+	out, err := c.each(c.at, gpu.OpEachElement, 0, x, t, body)
+	if err != nil || !c.texts || t.Kind != gpu.Map || t.Children()[0].Type.Kind == gpu.String {
+		return out, err
+	}
+	instead := "error('" + gpu.ErrTwice.Error() + "')"
+	if c.try {
+		instead = "NULL"
+	}
+	return c.expand(c.at, "CASE WHEN _1 IS NULL OR list_unique(map_keys(_1)) = len(_1) THEN _1 ELSE "+instead+" END",
+		out)
 }
 
 // children casts the fields of a value to those of another type. Without fields it casts the value to the first one.
@@ -93,7 +105,12 @@ func (c nestedCast) children(x *Expr, from, to []gpu.Field) ([]*Expr, error) {
 			continue
 		}
 		var err error
-		if out[i], err = newCast(c.scope.Fold, value, gpu.Nestable(f.Type), c.try); err != nil {
+		if c.texts && f.Type.IsNested() && value.typ != f.Type {
+			out[i], err = c.cast(value, f.Type)
+		} else {
+			out[i], err = newCast(c.scope.Fold, value, gpu.Nestable(f.Type), c.try)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

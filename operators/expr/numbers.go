@@ -356,6 +356,9 @@ func bindTry(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 				"put TRY around the operation itself")
 	}
 	e := Expr{op: opTry, typ: x.typ, nullable: true, rng: x.rng}
+	if x.isJSON() {
+		e.annotation = gpu.JSON
+	}
 	e.args, e.column = []*Expr{x}, -1
 	if b.scope.Fold == nil || len(x.Columns()) > 0 {
 		return &e, nil
@@ -370,6 +373,6 @@ func bindTry(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	}
 	v[0].Type = x.typ
 	c := newConstant(v[0])
-	c.typ = x.typ
+	c.typ, c.annotation = x.typ, e.annotation
 	return c, nil
 }

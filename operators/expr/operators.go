@@ -75,6 +75,13 @@ var operatorTable = []operator{
 	{name: "^@", bind: func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
 		return b.expand(n, "starts_with(_1, _2)", x, y)
 	}, result: boolean, about: "Whether x begins with y.", examples: "'hello' ^@ 'he' → true"},
+	{name: "->>", bind: bindArrow(gpu.JSONText), result: "VARCHAR, or a list of those",
+		about:    "The text of the value at a path in JSON, as json_extract_string.",
+		examples: "'{\"a\": \"x\"}' ->> 'a' → x"},
+	{name: "->", bind: bindArrow(gpu.JSONExtract), result: "JSON, or a list of those",
+		about: "The value at a path in JSON, as json_extract. On its right side is all that follows, up to another " +
+			"arrow: d -> 'a' = 'x' is d -> ('a' = 'x').",
+		examples: "'{\"a\": \"x\"}' -> 'a' → \"x\""},
 	{op: gpu.OpEq, bind: comparison, result: boolean, about: "Equal. NaN equals NaN, -0 equals 0.",
 		examples: "1 = 1.0 → true"},
 	{op: gpu.OpNe, bind: comparison, result: boolean, about: "Not equal.", examples: "'a' <> 'A' → true"},

@@ -98,6 +98,7 @@ func init() {
 		{"Dates and times", dateFunctions()},
 		{"Any type", anyFunctions()},
 		{"Lists, structs and maps", nestedFunctions()},
+		{"JSON", jsonFunctions()},
 	}
 	functions = map[string]*function{listFunction: {name: listFunction, args: "x", bind: bindAggregatedList},
 		zipFunction:              {name: zipFunction, args: "x, y, …", bind: bindZip},
@@ -738,6 +739,5 @@ var elsewhere = map[string]string{
 	"unnest":       "unnest(list) is an output of a SELECT, or stands in FROM",
 	"collect_list": "list(x) does that",
 	"explode":      "unnest(x) does that",
-	"json_extract": "gstream takes JSON as text",
 	"convert":      "CAST(x AS type) does that",
 }

@@ -11,15 +11,19 @@ import (
 
 // bindToJSON binds to_json(x): the value as JSON.
 func bindToJSON(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	if k := a[0].typ.Kind; n.Name == "row_to_json" && k != gpu.Struct || n.Name == "array_to_json" && k != gpu.List {
+		return nil, b.errorf(n.Args[0], "%s needs a STRUCT or a LIST, as its name says, found %v; to_json takes any "+
+			"value", n.Name, a[0].typ)
+	}
 	if a[0].literal == nullLiteral {
-		return newConstant(gpu.Null(text)), nil
+		return asJSON(newConstant(gpu.Null(text)), nil)
 	}
 	x := typed(a[0])
 	s, err := b.jsonOf(n, x)
 	if err != nil || !x.nullable {
-		return s, err
+		return asJSON(s, err)
 	}
-	return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN _2 END", x, s)
+	return asJSON(b.expand(n, "CASE WHEN _1 IS NOT NULL THEN _2 END", x, s))
 }
 
 // jsonOf returns a value as JSON, for a null the text null.
@@ -29,6 +33,8 @@ func (b *binder) jsonOf(n *syntax.Call, x *Expr) (s *Expr, err error) {
 		s, err = b.jsonOfStruct(n, x)
 	case t.IsNested():
 		s, err = b.jsonOfList(n, x)
+	case x.isJSON():
+		s, err = b.minified(n, x)
 	case t.Kind == gpu.Decimal:
 		s, err = b.expand(n, "CAST(CAST(_1 AS DOUBLE) AS VARCHAR)", x)
 	case t.IsNumeric() || t.Kind == gpu.Bool:

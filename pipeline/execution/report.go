@@ -160,6 +160,11 @@ func (r *Report) String() string {
 			}
 		}
 	}
+	for _, s := range r.Stages {
+		if len(s.ByCPU) > 0 {
+			fmt.Fprintf(&b, "%s (%s): the CPU evaluated %s\n", s.Step, s.Kind, strings.Join(s.ByCPU, ", "))
+		}
+	}
 	if o.BytesOfDevice > 0 {
 		fmt.Fprintf(&b, "output: the device encoded %s of %s\n", size(o.BytesOfDevice), size(o.Bytes))
 	}
@@ -242,10 +247,12 @@ type StageReport struct {
 	Device string `json:"device"`
 	State  string `json:"state"` // "waiting", "running" or "done"
 	// Choice is the algorithm that the stage chose in this run, and the reason.
-	Choice   string `json:"choice,omitempty"`
-	RowsIn   int64  `json:"rows_in"`
-	RowsOut  int64  `json:"rows_out"`
-	BytesOut int64  `json:"bytes_out"`
+	Choice string `json:"choice,omitempty"`
+	// ByCPU are the functions that the CPU evaluated for a GPU, which has no kernels for them.
+	ByCPU    []string `json:"by_cpu,omitempty"`
+	RowsIn   int64    `json:"rows_in"`
+	RowsOut  int64    `json:"rows_out"`
+	BytesOut int64    `json:"bytes_out"`
 	// Busy is the working time of all lanes; for a scan it includes all goroutines that decode. On
 	// several cores it may exceed the time of the run, and so may the times below.
 	Busy time.Duration `json:"busy_ns"`

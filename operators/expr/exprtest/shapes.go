@@ -98,9 +98,8 @@ func templates() (list []*template) {
 		}
 	}
 	for _, e := range expr.Reference() {
-		if e.Chapter == "Types" || e.Chapter == "Parts of dates" || e.Chapter == "Lists, structs and maps" ||
-			slices.Contains(byHand, e.Name) {
-			continue // casts and "part" have these
+		if drawnElsewhere(e) {
+			continue
 		}
 		for _, x := range e.Examples {
 			for _, name := range append([]string{e.Name}, e.Aliases...) {
@@ -123,6 +122,16 @@ func templates() (list []*template) {
 		}
 	}
 	return list
+}
+
+// drawnElsewhere reports whether other generators draw a row: casts and "part" have types and parts of dates, and the
+// random tests of nested values and of JSON have theirs.
+func drawnElsewhere(e expr.Entry) bool {
+	switch e.Chapter {
+	case "Types", "Parts of dates", "Lists, structs and maps", "JSON":
+		return true
+	}
+	return e.Name == "->" || e.Name == "->>" || slices.Contains(byHand, e.Name)
 }
 
 func ofOperation(form gpu.Form, name string, operands int) *template {

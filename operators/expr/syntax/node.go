@@ -125,12 +125,12 @@ type (
 		Whens     [][2]Node
 		Otherwise Node
 	}
-	// Cast is CAST(X AS Type), or TRY_CAST if Try is set.
+	// Cast is CAST(X AS Type), or TRY_CAST if Try is set. JSON says that the type is JSON, which is a VARCHAR.
 	Cast struct {
 		Base
-		X    Node
-		Type gpu.Type
-		Try  bool
+		X         Node
+		Type      gpu.Type
+		Try, JSON bool
 	}
 	// Call is a call of a function, Name(Args) or Name(*). ORDER BY or IGNORE NULLS follow the
 	// arguments; FILTER (WHERE Filter) and OVER (Over) follow the parentheses. Filter and Over may
@@ -360,6 +360,10 @@ func (n *Cast) write(b *strings.Builder) {
 	}
 	b.WriteString("CAST(")
 	n.X.write(b)
+	if n.JSON {
+		b.WriteString(" AS JSON)")
+		return
+	}
 	b.WriteString(" AS " + n.Type.String() + ")")
 }
 

@@ -24,6 +24,8 @@ var BinaryOperators = []BinaryOperator{
 	{">>", "", bindBits},
 	{"||", "", bindOther},
 	{"^@", "", bindOther},
+	{"->>", "", bindOther},
+	{"->", "", bindOther}, // of its left side; see parser.arrow
 	{"=", "==", bindCompare},
 	{"<>", "!=", bindCompare},
 	{"<", "", bindCompare},

@@ -3,6 +3,8 @@ package syntax
 import (
 	"slices"
 	"strings"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 const (
@@ -265,8 +267,8 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 		return n, true, err
 	case "::":
 		p.advance()
-		typ, err := p.typeName()
-		return &Cast{Base: p.at(t.pos, left), X: left, Type: typ}, true, err
+		n, err := p.castTo(t.pos, left)
+		return n, true, err
 	case "~~", "~~*", "!~~", "!~~*":
 		if power >= bindBetween {
 			return left, false, nil
@@ -292,6 +294,10 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 		return left, false, nil // LIMIT 10%
 	}
 	p.advance()
+	if op == "->" {
+		n, err := p.arrow(left, t.pos)
+		return n, true, err
+	}
 	if quantifier := p.peek(); p.sql && bp == bindCompare && (quantifier.is("ANY") || quantifier.is("SOME") ||
 		quantifier.is("ALL")) {
 		n, err := p.quantified(left, t.pos, op)
@@ -312,6 +318,18 @@ func (p *parser) infixSymbol(left Node, t token, power int) (Node, bool, error) 
 		}
 	}
 	return &Binary{Base: p.at(t.pos, left, right), Op: op, L: left, R: right}, true, nil
+}
+
+// arrow parses the right side of ->, as DuckDB does: all that follows, such as a comparison, unless another arrow does.
+func (p *parser) arrow(left Node, pos int) (Node, error) {
+	right, err := p.expression(bindOther)
+	if next := p.peek(); err == nil && !next.is("->") && !next.is("->>") {
+		right, err = p.after(right, bindNone)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Binary{Base: p.at(pos, left, right), Op: "->", L: left, R: right}, nil
 }
 
 // startsMethod reports whether the next tokens are a period, the name of a function and a parenthesis: x.f(y) is
@@ -621,8 +639,20 @@ func (p *parser) parenthesised(t token) (Node, error) {
 	if err := p.expect("AS"); err != nil {
 		return nil, err
 	}
-	typ, err := p.typeName()
-	return &Cast{Base: p.at(t.pos, x), X: x, Type: typ, Try: t.is("TRY_CAST")}, err
+	n, err := p.castTo(t.pos, x)
+	n.Try = t.is("TRY_CAST")
+	return n, err
+}
+
+// castTo parses the type of a cast.
+func (p *parser) castTo(pos int, x Node) (n *Cast, err error) {
+	n = &Cast{Base: p.at(pos, x), X: x, Type: gpu.Of(gpu.String)}
+	if n.JSON = p.peek().is("JSON") && !p.ahead(1).is("["); n.JSON {
+		p.advance()
+		return n, nil
+	}
+	n.Type, err = p.typeName()
+	return n, err
 }
 
 // trim parses ([BOTH|LEADING|TRAILING] [characters] FROM s) and (s[, characters]).
@@ -802,6 +832,11 @@ func (p *parser) nameOrCall() (Node, error) {
 // typedLiteral parses a type name followed by a string. It returns nil if there is none.
 func (p *parser) typedLiteral() (Node, error) {
 	pos := p.peek().pos
+	if s := p.ahead(1); p.peek().is("JSON") && s.kind == tokenString {
+		p.next += 2
+		x := &StringLiteral{Base: p.at(s.pos), Text: s.text, hidden: s.hidden}
+		return &Cast{Base: p.at(pos, x), X: x, Type: gpu.Of(gpu.String), JSON: true}, nil
+	}
 	if !p.startsTypedLiteral() {
 		return nil, nil
 	}

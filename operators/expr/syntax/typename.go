@@ -114,6 +114,10 @@ func (p *parser) plainType() (gpu.Type, error) {
 			return gpu.Type{}, NewError(p.src, t.pos,
 				"there is no cast to UUID; a UUID column is compared with the text itself, as in id = '…'")
 		}
+		if name == "JSON" {
+			return gpu.Type{}, NewError(p.src, t.pos, "JSON is the type of whole values only, not of what is inside "+
+				"of them; write VARCHAR")
+		}
 		return gpu.Type{}, NewError(p.src, t.pos, "unknown type %q%s", Cut(t.text, 60),
 			Suggest(t.text, slices.Sorted(maps.Keys(typeNames))))
 	}

@@ -5,8 +5,6 @@ import "strings"
 // unsupportedTokens are the words and signs of DuckDB's expressions that are not possible, with what to write instead.
 var unsupportedTokens = map[string]string{
 	"*":       "a star stands after SELECT, and in count(*) and COLUMNS(*)",
-	"->":      "lambdas and fields of JSON are not possible; write the expression itself",
-	"->>":     "fields of JSON are not possible; write the fields as columns",
 	"@>":      "operators of lists are not possible; write a query with IN or EXISTS",
 	"<@":      "operators of lists are not possible; write a query with IN or EXISTS",
 	"&&":      "operators of lists are not possible; write a query with IN or EXISTS",

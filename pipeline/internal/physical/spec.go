@@ -169,6 +169,17 @@ func (s *Working) Name() string { return "working table" }
 // Operator implements Spec.
 func (s *Scan) Operator(gpu.Capabilities) (operators.Operator, error) { return nil, nil }
 
+// Hosted returns the names of the operations of a spec that have no kernels, so that a GPU leaves them to the CPU.
+func Hosted(s Spec) []string {
+	switch s := s.(type) {
+	case *Filter:
+		return s.Program.Hosted()
+	case *Project:
+		return s.Program.Hosted()
+	}
+	return nil
+}
+
 // Operator implements Spec.
 func (s *Filter) Operator(gpu.Capabilities) (operators.Operator, error) {
 	return filter.New(s.In, s.Program, s.Inputs, s.Keep), nil

@@ -129,6 +129,9 @@ func (r *run) stage(t *opRun, busy map[*account]time.Duration,
 	if c, ok := t.op.(operators.Choosing); ok {
 		s.Choice = c.Choice()
 	}
+	if props.Kind != execution.Host {
+		s.ByCPU = physical.Hosted(t.Spec)
+	}
 	if rd := t.reader.Load(); rd != nil {
 		p := (*rd).Progress()
 		s.Scan = &p

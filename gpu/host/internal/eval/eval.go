@@ -10,6 +10,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host/internal/parallel"
+	"github.com/gstream/gstream/gpu/jsontext"
 	"github.com/gstream/gstream/gpu/regex"
 )
 
@@ -224,6 +225,8 @@ type frame struct {
 	reuse *reuse // nil for a short program
 	// codes has the dictionary codes of the batch for each input; nil until they are needed.
 	codes [][]int32
+	// functions are those of instructions with gpu.OpJSON and gpu.OpParseNested, by their results.
+	functions map[int]*jsontext.Function
 	// searched is the memory of searches by regular expressions.
 	searched int64
 	// reserved is the memory of the lease that is charged for the pool. err is the denial of a
@@ -336,7 +339,7 @@ func (f *frame) texts() []string {
 // for each batch, when they are needed.
 func newFrame(e *evaluation) *frame {
 	f := &frame{e: e, vecs: make([]vec, len(e.in)+len(e.p.Code)), pool: scratches.Get().(*scratch), n: batchRows,
-		codes: make([][]int32, len(e.in))}
+		codes: make([][]int32, len(e.in)), functions: map[int]*jsontext.Function{}}
 	if f.count(); f.err != nil { // the scratch of an earlier program may exceed the budget of this one
 		f.pool, f.err = &scratch{}, nil
 	}
@@ -583,6 +586,7 @@ var functions = [gpu.Ops]func(*frame, *instruction, *vec) error{
 	gpu.OpPluckElements: (*frame).makeNested, gpu.OpFlattenElements: (*frame).makeNested,
 	gpu.OpJoinElements: (*frame).makeNested, gpu.OpZipElements: (*frame).makeNested,
 	gpu.OpCanonical: (*frame).makeNested,
+	gpu.OpJSON:      (*frame).hosted, gpu.OpParseNested: (*frame).hosted,
 }
 
 // execute runs one instruction.
