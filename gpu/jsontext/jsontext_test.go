@@ -106,3 +106,20 @@ func FuzzDocument(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkFind(b *testing.B) {
+	const doc = `{"id": 17, "name": "user17", "tags": ["a", "b3"], "score": 1.7, "nested": {"x": 2, "y": null}}`
+	for _, path := range []string{"$.name", "$.nested.x", "$.tags[-1]"} {
+		p, err := ParsePath(path)
+		require.NoError(b, err)
+		b.Run(path, func(b *testing.B) {
+			var f Finder
+			b.SetBytes(int64(len(doc)))
+			for b.Loop() {
+				if _, ok, err := f.Find(doc, p); !ok || err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -34,6 +34,7 @@ type scanner struct {
 	open []byte // { or [ of each container around at
 
 	deepest int // most containers that were open
+	keyEnd  int // see keyFrom
 }
 
 // MaxDepth is the greatest depth of documents that functions take apart again and again.
@@ -84,31 +85,105 @@ func (c *scanner) peek() byte {
 }
 
 // value moves over a value.
-func (c *scanner) value() error {
-	base, first := len(c.open), false
-	for {
-		switch b := c.peek(); {
-		case b == '"':
-			if err := c.text(); err != nil {
-				return err
-			}
-		case b == '{' || b == '[':
-			c.enter()
-			first = true
-		case b == '-' || b >= '0' && b <= '9':
-			if err := c.number(); err != nil {
-				return err
-			}
-		default:
-			if err := c.literal(); err != nil {
-				return err
-			}
-		}
-		if more, err := c.close(base, first); !more {
-			return err
-		}
-		first = false
+func (c *scanner) value() error { return c.run(len(c.open), false) }
+
+// end moves behind the document, from behind a value in it.
+func (c *scanner) end() error {
+	if err := c.run(0, true); err != nil {
+		return err
 	}
+	if c.space(); c.at < len(c.s) {
+		return &malformed{c.at, "unexpected content after the document"}
+	}
+	return nil
+}
+
+// run moves from a value, or from behind one if after is set, until base containers are open. This is the loop that
+// most bytes pass, so it has the position in a variable.
+func (c *scanner) run(base int, after bool) (err error) {
+	s, i := c.s, c.at
+	for {
+		if !after {
+			switch b := byteAt(s, i); {
+			case b == '"':
+				if i, err = c.textFrom(i); err != nil {
+					return err
+				}
+			case b == '{' || b == '[':
+				c.at = i
+				c.enter()
+				if i = spaceFrom(s, i+1); byteAt(s, i) == b+2 { // the other bracket
+					c.open = c.open[:len(c.open)-1]
+					i++
+				} else if b == '[' {
+					continue
+				} else if i, err = c.keyFrom(i); err != nil {
+					return err
+				} else {
+					continue
+				}
+			case b >= '1' && b <= '9':
+				for i++; i < len(s) && isDigit(s[i]); i++ {
+				}
+				if b := byteAt(s, i); b == '.' || b|32 == 'e' {
+					c.at = i
+					if err := c.fraction(); err != nil {
+						return err
+					}
+					i = c.at
+				}
+			default:
+				c.at = i
+				if err := c.scalar(); err != nil {
+					return err
+				}
+				i = c.at
+			}
+		}
+		for after = true; after; {
+			if len(c.open) == base {
+				c.at = i
+				return nil
+			}
+			open := c.open[len(c.open)-1]
+			i = spaceFrom(s, i)
+			comma := byteAt(s, i) == ','
+			if comma {
+				i = spaceFrom(s, i+1)
+			}
+			switch {
+			case byteAt(s, i) == open+2:
+				c.open = c.open[:len(c.open)-1]
+				i++
+			case !comma || i == len(s):
+				c.at = i
+				return c.fail(unexpected)
+			case open == '{':
+				if i, err = c.keyFrom(i); err != nil {
+					return err
+				}
+				after = false
+			default:
+				after = false
+			}
+		}
+	}
+}
+
+// byteAt returns a byte, 0 at the end.
+func byteAt(s string, i int) byte {
+	if i < len(s) {
+		return s[i]
+	}
+	return 0
+}
+
+// spaceFrom returns the position behind white space.
+func spaceFrom(s string, i int) int {
+	for i < len(s) && s[i] <= ' ' && isSpace(s[i]) {
+		i++
+	}
+	return i
 }
 
 // enter moves into a container, whose members next and member then visit.
@@ -116,37 +191,6 @@ func (c *scanner) enter() {
 	c.open = append(c.open, c.s[c.at])
 	c.deepest = max(c.deepest, len(c.open))
 	c.at++
-}
-
-// close moves behind a value to the next one around it, until only base containers are open. more is false there.
-func (c *scanner) close(base int, first bool) (more bool, err error) {
-	for len(c.open) > base && !more && err == nil {
-		if c.open[len(c.open)-1] == '{' {
-			_, more, err = c.member(first)
-		} else {
-			more, err = c.next(first)
-		}
-		first = false
-	}
-	return more, err
-}
-
-// end moves behind the document, from behind a value in it.
-func (c *scanner) end() error {
-	for {
-		if more, err := c.close(0, false); err != nil {
-			return err
-		} else if !more {
-			break
-		}
-		if err := c.value(); err != nil {
-			return err
-		}
-	}
-	if c.space(); c.at < len(c.s) {
-		return &malformed{c.at, "unexpected content after the document"}
-	}
-	return nil
 }
 
 // next moves from behind an element, or from the start of an array, to the next element, or behind the array.
@@ -178,21 +222,42 @@ func (c *scanner) member(first bool) (key string, more bool, err error) {
 		return "", false, err
 	}
 	from := c.at
-	if c.peek() != '"' {
-		return "", false, c.fail(unexpected)
-	}
-	if err := c.text(); err != nil {
+	if c.at, err = c.keyFrom(from); err != nil {
 		return "", false, err
 	}
-	key = c.s[from:c.at]
-	if c.space(); c.peek() != ':' {
-		return "", false, c.fail(unexpected)
+	return c.s[from:c.keyEnd], true, nil
+}
+
+// keyFrom returns the position of the value of a member whose name is at a position. keyEnd is behind the name.
+func (c *scanner) keyFrom(i int) (_ int, err error) {
+	s := c.s
+	if byteAt(s, i) == '"' {
+		if i, err = c.textFrom(i); err != nil {
+			return 0, err
+		}
+		c.keyEnd = i
+		if i = spaceFrom(s, i); byteAt(s, i) == ':' {
+			if i = spaceFrom(s, i+1); i < len(s) {
+				return i, nil
+			}
+		}
 	}
-	c.at++
-	if c.space(); c.at == len(c.s) {
-		return "", false, c.fail(unexpected)
+	c.at = i
+	return 0, c.fail(unexpected)
+}
+
+// textFrom returns the position behind a string.
+func (c *scanner) textFrom(i int) (int, error) {
+	s, k := c.s, i+1
+	for k < len(s) && plain[s[k]] {
+		k++
 	}
-	return key, true, nil
+	if byteAt(s, k) == '"' {
+		return k + 1, nil
+	}
+	c.at = i
+	err := c.text()
+	return c.at, err
 }
 
 // plain says which bytes of a string need no look at what follows them.
@@ -281,8 +346,11 @@ func hex4(s string) (r rune, ok bool) {
 	return r, true
 }
 
-// number moves over a number.
-func (c *scanner) number() error {
+// scalar moves over a number or a word.
+func (c *scanner) scalar() error {
+	if b := c.peek(); b != '-' && !isDigit(b) {
+		return c.literal()
+	}
 	if c.peek() == '-' {
 		if c.at++; c.at < len(c.s) && strings.IndexByte("iInN", c.s[c.at]) >= 0 {
 			return c.literal()
@@ -294,6 +362,11 @@ func (c *scanner) number() error {
 	if err := c.digits(); err != nil {
 		return err
 	}
+	return c.fraction()
+}
+
+// fraction moves over the fraction and the exponent of a number, if it has them.
+func (c *scanner) fraction() error {
 	if c.peek() == '.' {
 		c.at++
 		if err := c.digits(); err != nil {
