@@ -39,7 +39,11 @@ func TestMain(m *testing.M) {
 					select {}
 				}
 			}
-			err = killedJobs[arguments[1]].run()
+			jobs, ok := killedJobs[arguments[1]]
+			if !ok {
+				jobs = builders{inStores(2, true)}
+			}
+			err = jobs.run()
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -122,6 +126,17 @@ func tree(t *testing.T, dir string) (files map[string]string, hidden []string) {
 	return files, hidden
 }
 
+// runKilled runs a job in a folder, in a process that is killed before an operation. It reports whether it was.
+func runKilled(t *testing.T, n int, name, dir string) bool {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), killedRun+"="+fmt.Sprintf("%d %s %s", n, name, dir))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		require.ErrorContains(t, err, "killed", "operation %d: %s", n, out)
+	}
+	return err != nil
+}
+
 func TestARunThatIsKilledLeavesTheOldOrTheNewOutputs(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
 	before := t.TempDir()
@@ -157,10 +172,7 @@ func TestARunThatIsKilledLeavesTheOldOrTheNewOutputs(t *testing.T) {
 			undone, made := 0, 0
 			for n := 1 + len(name)%step; n <= operations; n += step {
 				dir := fresh()
-				cmd := exec.Command(os.Args[0])
-				cmd.Env = append(os.Environ(), killedRun+"="+fmt.Sprintf("%d %s %s", n, name, dir))
-				out, err := cmd.CombinedOutput()
-				require.ErrorContains(t, err, "killed", "operation %d: %s", n, out)
+				require.True(t, runKilled(t, n, name, dir), "operation %d", n)
 				files, _ := tree(t, dir)
 				for file, hash := range files { // each is whole
 					require.Contains(t, []string{old[file], after[file]}, hash, "%s, operation %d", file, n)

@@ -68,10 +68,6 @@ type Staged interface {
 	Published() error
 }
 
-// ErrNotLocal is the error of Stage for an output that is not in a local file system.
-var ErrNotLocal = errors.New("an output in an object store does not appear together with others; make it the " +
-	"output of a job of its own")
-
 // CommitAll commits sinks: all of them or, after an error, none, even if the process is killed in the middle (see
 // staging.Commit). Sinks that are not Staged, such as those in memory, are committed once all others are complete.
 func CommitAll(ctx context.Context, sinks []Sink) (err error) {
@@ -83,6 +79,10 @@ func CommitAll(ctx context.Context, sinks []Sink) (err error) {
 	defer func() {
 		if err != nil {
 			for _, s := range staged {
+				if errors.Is(err, staging.ErrDecided) { // what is left must stay
+					_ = s.Published()
+					continue
+				}
 				err = errors.Join(err, s.Abort())
 			}
 			for _, s := range left {

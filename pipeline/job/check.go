@@ -315,11 +315,7 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 			add(at+".from", "there is no source or step named %q%s", o.From, DidYouMean(o.From, names))
 		}
 		path, key := o.Path()
-		if isAddress(path) && len(j.Outputs) > 1 {
-			add(at+"."+key, "%s: an output in an object store cannot be one of several outputs, which appear "+
-				"together or not at all; make it the output of a job of its own", store.Display(path))
-		}
-		if path == "" || isAddress(path) {
+		if path == "" {
 			continue
 		}
 		if path == ordered.Standard && key != "parquet" {
@@ -329,7 +325,9 @@ func (j *Job) CheckOutput() (faults Diagnostics) {
 			}
 			continue
 		}
-		if whole, err := filepath.Abs(path); err == nil {
+		if isAddress(path) {
+			paths[i] = strings.TrimRight(path, "/")
+		} else if whole, err := filepath.Abs(path); err == nil {
 			paths[i] = whole
 		}
 		for k, other := range paths[:i] {

@@ -234,11 +234,12 @@ func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
 	if w.file == nil {
 		return nil, err
 	}
+	if w.opt.Discard {
+		return nil, errors.Join(err, w.remove())
+	}
 	var change staging.Change
-	if local, ok := w.file.(localFile); !ok {
-		err = errors.Join(err, sink.ErrNotLocal)
-	} else if err == nil {
-		change, err = local.Stage(w.opt.Sync)
+	if err == nil {
+		change, err = w.file.Stage(ctx, w.opt.Sync)
 	}
 	if errors.Is(err, os.ErrExist) {
 		err = w.exists()
@@ -252,17 +253,11 @@ func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
 
 // Published implements sink.Staged.
 func (w *Writer) Published() error {
-	f, ok := w.file.(localFile)
-	if w.file = nil; !ok {
+	f := w.file
+	if w.file = nil; f == nil {
 		return nil
 	}
-	return f.Close()
-}
-
-// localFile is a file that can get its name together with others.
-type localFile interface {
-	Stage(sync bool) (staging.Change, error)
-	Close() error
+	return f.Published()
 }
 
 // end waits until everything is written.

@@ -52,6 +52,10 @@ type objects struct {
 	open    []*staging.Object
 	ended   []part
 	claimed string // ETag of the manifest that claims the folder, once it was written
+	staged  bool   // all objects of a folder are there
+	// undoing undoes what stage has done, until the output is published; cleanUp ends a publication.
+	undoing func() error
+	cleanUp func()
 
 	// killed, if set by a test, stops the commit at an object, as the end of the process does.
 	killed func(i int) bool
@@ -239,26 +243,44 @@ func (o *objects) complete(name string, size int64) {
 
 // publish makes the objects appear.
 func (o *objects) publish(ctx context.Context) error {
+	if !o.directory && !o.discarded && len(o.open) > 0 {
+		return o.one(o.open[0].Commit(ctx, o.overwrite))
+	}
+	changes, err := o.stage(ctx)
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	if err := changes[0].Remote.Appear(); err != nil {
+		return errors.Join(err, o.discard())
+	}
+	return o.published()
+}
+
+// stage makes the objects of a folder appear, for those who do not read its manifest, and returns the change that makes
+// them the output.
+func (o *objects) stage(ctx context.Context) ([]staging.Change, error) {
 	switch {
 	case o.discarded:
-		return o.discard()
+		return nil, o.discard()
 	case len(o.open) == 0:
-		return nil // no rows were added
+		return nil, nil // no rows were added
 	case !o.directory:
-		err := o.open[0].Commit(ctx, o.overwrite)
-		if errors.Is(err, fs.ErrExist) {
-			err = o.exists()
+		r, err := o.open[0].Stage(ctx, o.overwrite)
+		if err != nil {
+			return nil, o.one(err)
 		}
-		return err
+		appear := r.Appear
+		r.Appear = func() error { return o.one(appear()) }
+		return []staging.Change{{Remote: r}}, nil
 	}
 	// Check again, because the target may have changed since the output was begun.
 	found, err := o.check(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kept, replaced, err := o.keep(found)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, etag := found.manifest, found.etag
 	claim := before
@@ -267,7 +289,7 @@ func (o *objects) publish(ctx context.Context) error {
 		claim.Others = append(claim.Others, p.Name)
 	}
 	if o.claimed, err = o.put(ctx, claim, etag); err != nil {
-		return err
+		return nil, err
 	}
 	appear := func(i int) error {
 		if o.killed != nil && o.killed(i) {
@@ -276,34 +298,70 @@ func (o *objects) publish(ctx context.Context) error {
 		return o.open[i].Commit(ctx, false)
 	}
 	if err := o.each(ctx, len(o.open), appear); errors.Is(err, errKilled) {
-		return err
+		return nil, err
 	} else if err != nil {
-		return errors.Join(err, o.undo(before))
+		return nil, errors.Join(err, o.undo(before))
 	}
 	after := manifest{Files: append(kept, o.ended...), PartitionBy: o.partitionBy,
 		Others: append(append([]string(nil), before.Others...), replaced...)}
 	sortParts(after.Files)
-	tag, err := o.put(ctx, after, o.claimed)
+	text, err := o.text(after)
 	if err != nil {
-		return errors.Join(err, o.undo(before))
+		return nil, errors.Join(err, o.undo(before))
 	}
-	// This is the commit. What cannot be removed now, the next output removes.
-	o.claimed = ""
-	if len(after.Others) > 0 && o.remove(ctx, after.Others) == nil {
-		after.Others = nil
-		_, _ = o.put(ctx, after, tag)
+	o.undoing = func() error { return o.undo(before) }
+	o.mu.Lock()
+	o.staged = true
+	o.mu.Unlock()
+	r := &staging.Remote{Path: o.root + staging.LockName, Manifest: text, ETag: o.claimed, Undo: o.discard}
+	r.Appear = func() error {
+		tag, err := o.put(ctx, after, o.claimed)
+		if err == nil {
+			o.claimed = tag // which undo replaces
+		}
+		return err
+	}
+	o.cleanUp = func() {
+		// What cannot be removed now, the next output removes.
+		if len(after.Others) > 0 && o.remove(ctx, after.Others) == nil {
+			tag := o.claimed
+			after.Others = nil
+			_, _ = o.put(ctx, after, tag)
+		}
+	}
+	return []staging.Change{{Remote: r}}, nil
+}
+
+// one is an error about the one object of an output.
+func (o *objects) one(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return o.exists()
+	}
+	return err
+}
+
+// published removes what was replaced.
+func (o *objects) published() error {
+	if o.undoing = nil; o.cleanUp != nil {
+		o.cleanUp()
 	}
 	return nil
 }
 
-// put writes the manifest if it still is one with an ETag, "" for none.
-func (o *objects) put(ctx context.Context, m manifest, etag string) (string, error) {
+// text returns the text of a manifest of this run.
+func (o *objects) text(m manifest) ([]byte, error) {
 	m.CreatedBy, m.Run = createdBy(), o.id
 	text, err := json.MarshalIndent(m, "", " ")
+	return append(text, '\n'), err
+}
+
+// put writes the manifest if it still is one with an ETag, "" for none.
+func (o *objects) put(ctx context.Context, m manifest, etag string) (string, error) {
+	text, err := o.text(m)
 	if err != nil {
 		return "", err
 	}
-	tag, err := store.Put(ctx, o.root+staging.LockName, append(text, '\n'), store.Condition{Absent: etag == "",
+	tag, err := store.Put(ctx, o.root+staging.LockName, text, store.Condition{Absent: etag == "",
 		ETag: etag})
 	if errors.Is(err, fs.ErrExist) {
 		err = notReplaced(o.name, "is being written by another process (its "+staging.LockName+" has changed); run "+
@@ -315,7 +373,7 @@ func (o *objects) put(ctx context.Context, m manifest, etag string) (string, err
 // undo restores the manifest, and removes the objects of this run. It does nothing if another process has the folder,
 // or if this run has written the last manifest after all: the objects are listed there.
 func (o *objects) undo(before manifest) error {
-	ctx, end := context.WithTimeout(context.Background(), undoing)
+	ctx, end := context.WithTimeout(context.Background(), undoTime)
 	defer end()
 	text, etag, err := store.Get(ctx, o.root+staging.LockName, maxManifest)
 	var now manifest
@@ -340,8 +398,8 @@ func (o *objects) undo(before manifest) error {
 // errKilled stands for the end of the process.
 var errKilled = errors.New("killed")
 
-// undoing bounds the time to undo a commit that has failed.
-const undoing = 2 * time.Minute
+// undoTime bounds the time to undo a commit that has failed.
+const undoTime = 2 * time.Minute
 
 // remove removes objects of the folder.
 func (o *objects) remove(ctx context.Context, names []string) error {
@@ -363,8 +421,12 @@ func (o *objects) each(ctx context.Context, n int, f func(i int) error) error {
 	return work.Wait()
 }
 
-// discard ends all uploads.
+// discard ends all uploads, and undoes stage.
 func (o *objects) discard() error {
+	if undo := o.undoing; undo != nil {
+		o.undoing = nil
+		return undo()
+	}
 	o.mu.Lock()
 	open := o.open
 	o.mu.Unlock()
@@ -374,7 +436,10 @@ func (o *objects) discard() error {
 // removeTemporary ends all uploads, for a process that ends while others write.
 func (o *objects) removeTemporary() error {
 	o.mu.Lock()
-	open := o.open
+	open, staged := o.open, o.staged
 	o.mu.Unlock()
+	if staged {
+		return nil // the next output removes what is not listed
+	}
 	return o.each(context.Background(), len(open), func(i int) error { return open[i].RemoveTemporary() })
 }

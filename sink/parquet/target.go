@@ -2,6 +2,8 @@ package parquet
 
 import (
 	"context"
+
+	"github.com/gstream/gstream/sink/staging"
 )
 
 // target is an output that is being written, and appears at publish: a file or folder of the local file system
@@ -13,6 +15,10 @@ type target interface {
 	complete(name string, size int64)
 	// publish gives the output its name. After an error the caller calls discard.
 	publish(ctx context.Context) error
+	// stage does all of publish but the last step, and returns the changes that give the output its name. It ends with
+	// published or discard.
+	stage(ctx context.Context) ([]staging.Change, error)
+	published() error
 	// discard removes everything that was written.
 	discard() error
 	// removeTemporary is discard for a process that ends while others write.
@@ -40,10 +46,12 @@ func (o localTarget) create(folder string, i int) (outFile, string, error) {
 	return f, path, err
 }
 
-func (o localTarget) complete(name string, size int64)  { o.ended(name, size) }
-func (o localTarget) publish(ctx context.Context) error { return o.output.publish() }
-func (o localTarget) named() string                     { return o.name }
-func (o localTarget) mostOpen() int                     { return maxOpenFiles }
+func (o localTarget) complete(name string, size int64)                    { o.ended(name, size) }
+func (o localTarget) publish(ctx context.Context) error                   { return o.output.publish() }
+func (o localTarget) stage(ctx context.Context) ([]staging.Change, error) { return o.output.stage() }
+
+func (o localTarget) named() string { return o.name }
+func (o localTarget) mostOpen() int { return maxOpenFiles }
 
 // removeTemporary leaves a temporary that may be getting its name: the next process makes or undoes that.
 func (o localTarget) removeTemporary() error {

@@ -684,14 +684,10 @@ func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
 	if w.ended {
 		return nil, errors.New("the sink has ended")
 	}
-	local, ok := w.out.(localTarget)
-	if !ok {
-		return nil, errors.Join(sink.ErrNotLocal, w.Abort())
-	}
 	err := w.complete(ctx)
 	var changes []staging.Change
 	if err == nil {
-		changes, err = local.stage()
+		changes, err = w.out.stage(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.Abort())
@@ -702,7 +698,7 @@ func (w *Writer) Stage(ctx context.Context) ([]staging.Change, error) {
 // Published implements sink.Staged.
 func (w *Writer) Published() error {
 	w.ended = true
-	return w.out.(localTarget).published()
+	return w.out.published()
 }
 
 // complete writes everything that is left.

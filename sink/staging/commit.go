@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gstream/gstream/source/store"
 )
 
 // Several files and folders get their names together by a journal, a hidden file in each folder that has temporaries
@@ -42,8 +45,71 @@ type Change struct {
 	Remove bool
 	// Sync waits until the changes are on disk: it makes Commit do so for all of them.
 	Sync bool
+	// Remote, if set, is a change in an object store; the fields above have no meaning then.
+	Remote *Remote
 	// Verify, if set, is called with the path of what was replaced. After an error all changes are undone.
 	Verify func(replaced string) error
+}
+
+// Remote is a change in an object store, made by one request: an upload is completed, or a manifest is written.
+type Remote struct {
+	Path    string
+	Upload  *store.UploadState `json:",omitempty"`
+	Replace bool               `json:",omitempty"`
+	// Manifest is written if the object has the ETag, or if there is none for "".
+	Manifest []byte `json:",omitempty"`
+	ETag     string `json:",omitempty"`
+
+	// Appear makes the change. Undo undoes it; it is nil if that is not possible, as an object was replaced.
+	Appear func() error `json:"-"`
+	Undo   func() error `json:"-"`
+}
+
+// appear makes the change in place of a process that was killed.
+func (r *Remote) appear() error {
+	ctx, end := context.WithTimeout(context.Background(), cleaning)
+	defer end()
+	if r.Upload != nil {
+		return r.Upload.Complete(ctx, r.Replace)
+	}
+	_, err := store.Put(ctx, r.Path, r.Manifest, store.Condition{Absent: r.ETag == "", ETag: r.ETag})
+	if errors.Is(err, fs.ErrExist) {
+		return nil // it was written, or another output has taken the folder
+	}
+	return err
+}
+
+// ErrDecided is the error of Commit if some changes in object stores were made, cannot be undone, and others fail.
+var ErrDecided = errors.New("outputs have appeared in part")
+
+// appearAll makes changes in object stores: all or, after an error, none, unless the error is ErrDecided. Changes that
+// can be undone are the first.
+func appearAll(remote []*Remote) error {
+	slices.SortStableFunc(remote, func(x, y *Remote) int {
+		order := func(r *Remote) int {
+			if r.Undo == nil {
+				return 1
+			}
+			return 0
+		}
+		return order(x) - order(y)
+	})
+	for i, r := range remote {
+		Step("appear", r.Path)
+		err := r.Appear()
+		if err == nil {
+			continue
+		}
+		if i > 0 && remote[i-1].Undo == nil {
+			return fmt.Errorf("%w, since %s has replaced an object: %w", ErrDecided,
+				store.Display(remote[i-1].Path), err)
+		}
+		for _, r := range slices.Backward(remote[:i]) {
+			err = errors.Join(err, r.Undo())
+		}
+		return err
+	}
+	return nil
 }
 
 // change is a Change in a journal.
@@ -86,6 +152,8 @@ type journal struct {
 	Folders []string `json:"folders"` // that have a journal, the deciding one first
 	Sync    bool     `json:"sync,omitempty"`
 	Changes []change `json:"changes"`
+	// Remote are the changes in object stores, which follow the others.
+	Remote []*Remote `json:"remote,omitempty"`
 
 	locks []*os.File
 }
@@ -111,18 +179,38 @@ func Step(operation, path string) {
 // Commit makes changes, all of them or, after an error, none. If the process is killed in the middle, the next call of
 // Sweep or Recover for one of the folders makes or undoes them. Until then, a reader may see some of the changes: each
 // file or folder is whole, either the old or the new one.
-func Commit(changes []Change) error {
+//
+// Changes in object stores follow those of files. They are part of the journal. Without changes of files there is no
+// journal: if the process is killed between two of them, the first ones stay.
+func Commit(all []Change) error {
+	var changes []Change
+	var remote []*Remote
+	for _, c := range all {
+		if c.Remote != nil {
+			remote = append(remote, c.Remote)
+		} else {
+			changes = append(changes, c)
+		}
+	}
 	if len(changes) == 0 {
-		return nil
+		return appearAll(remote)
 	}
 	j, err := newJournal(changes)
 	if err != nil {
 		return err
 	}
+	j.Remote = remote
 	if err = j.begin(); err == nil {
 		if err = j.decide(undecided, decided); err == nil {
 			if err = j.forward(changes); err == nil {
+				err = appearAll(remote)
+			}
+			switch {
+			case err == nil:
 				return j.end()
+			case errors.Is(err, ErrDecided):
+				j.unlock()
+				return fmt.Errorf("%w; gstream recover %s makes the others appear", err, j.Folders[0])
 			}
 			if back := j.decide(decided, undecided); back != nil {
 				j.unlock()
@@ -453,7 +541,13 @@ func recoverBy(path string) (*journal, error) {
 		}
 	}
 	if state == decided {
-		if err := j.forward(nil); err != nil {
+		err := j.forward(nil)
+		for _, r := range j.Remote {
+			if err == nil {
+				err = r.appear()
+			}
+		}
+		if err != nil {
 			return j, fmt.Errorf("complete the outputs of a run that was killed (%s): %w", path, err)
 		}
 		return nil, j.end()

@@ -22,6 +22,10 @@ type Staged interface {
 	Abort() error
 	// RemoveTemporary is Abort for a process that ends while others write.
 	RemoveTemporary() error
+	// Stage does all of Commit but the last step, and returns the change that gives the file its name.
+	Stage(ctx context.Context, sync bool) (Change, error)
+	// Published ends the output once the change is made.
+	Published() error
 }
 
 // Stage starts the output of a file at a path, local or of an object. The lease pays for the parts of an object until
@@ -46,6 +50,9 @@ type localFile struct{ *Output }
 
 func (f localFile) Commit(_ context.Context, sync bool) error { return f.Output.Commit(sync) }
 func (f localFile) RemoveTemporary() error                    { return f.Abort() }
+func (f localFile) Published() error                          { return f.Close() }
+
+func (f localFile) Stage(_ context.Context, sync bool) (Change, error) { return f.Output.Stage(sync) }
 
 // objectFile is an Object that is written from a queue by one goroutine.
 type objectFile struct {
@@ -63,6 +70,18 @@ func (f *objectFile) Commit(ctx context.Context, _ bool) error {
 	}
 	return nil
 }
+
+// Stage completes the object, which does not appear yet.
+func (f *objectFile) Stage(ctx context.Context, _ bool) (Change, error) {
+	if err := f.Object.Close(); err != nil {
+		return Change{}, err
+	}
+	r, err := f.Object.Stage(ctx, f.overwrite)
+	return Change{Remote: r}, err
+}
+
+// Published implements Staged.
+func (f *objectFile) Published() error { return nil }
 
 // IsObject reports whether a path is the address of an object, as s3://bucket/key, or another one.
 func IsObject(path string) bool { return store.Scheme(path) != "" }
@@ -264,6 +283,29 @@ func (o *Object) Commit(ctx context.Context, replace bool) error {
 		o.end(nil)
 	}
 	return err
+}
+
+// Stage returns the change that makes the object appear, after Close. ctx ends with the output.
+func (o *Object) Stage(ctx context.Context, replace bool) (*Remote, error) {
+	r := &Remote{Path: o.Path, Replace: replace, Appear: func() error { return o.Commit(ctx, replace) }}
+	o.mu.Lock()
+	upload := o.upload
+	o.mu.Unlock()
+	if upload == nil {
+		return nil, errAborted
+	}
+	state := upload.State()
+	r.Upload = &state
+	_, err := store.Stat(ctx, o.Path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		r.Undo = func() error { return upload.Remove(context.WithoutCancel(ctx)) }
+	case err != nil:
+		return nil, err
+	case !replace:
+		return nil, &os.PathError{Op: "write", Path: o.Path, Err: os.ErrExist}
+	}
+	return r, nil
 }
 
 // take returns the upload, which the caller ends.

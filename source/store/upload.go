@@ -232,6 +232,34 @@ func (u *Upload) made(ctx context.Context) bool {
 	return err == nil && token == u.token
 }
 
+// UploadState is an upload whose parts are all sent, for a process that completes it in place of another one.
+type UploadState struct {
+	Path, Number, Token string
+	Parts               []uploaded
+}
+
+// State returns the upload as data. No call of Part may be running.
+func (u *Upload) State() UploadState { return UploadState{u.path, u.id, u.token, u.parts} }
+
+// Complete makes the object, as Complete of the upload does. It is no error if the upload has ended: it was completed
+// or aborted before.
+func (s UploadState) Complete(ctx context.Context, replace bool) error {
+	u := &Upload{path: s.Path, id: s.Number, token: s.Token, parts: s.Parts}
+	err := u.Complete(ctx, replace)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Remove removes the object that Complete has made. It leaves an object of others.
+func (u *Upload) Remove(ctx context.Context) error {
+	if !u.made(ctx) {
+		return nil
+	}
+	return Delete(ctx, u.path)
+}
+
 // Abort ends an upload, and removes its parts. No call of Part may be running.
 func (u *Upload) Abort(ctx context.Context) error {
 	return Pending{Path: u.path, Number: u.id}.Abort(ctx)
