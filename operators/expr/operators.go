@@ -75,6 +75,14 @@ var operatorTable = []operator{
 	{name: "^@", bind: func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
 		return b.expand(n, "starts_with(_1, _2)", x, y)
 	}, result: boolean, about: "Whether x begins with y.", examples: "'hello' ^@ 'he' → true"},
+	{name: "@>", bind: ofLists("list_has_all(_1, _2)"), result: boolean,
+		about:    "Whether a list has all elements of another one, as list_has_all. It compares each with each.",
+		examples: "[1, 2, 3] @> [3, 1] → true"},
+	{name: "<@", bind: ofLists("list_has_all(_2, _1)"), result: boolean,
+		about: "Whether another list has all elements of a list.", examples: "[1] <@ [1, 2] → true"},
+	{name: "&&", bind: ofLists("list_has_any(_1, _2)"), result: boolean,
+		about:    "Whether two lists have an element in common, as list_has_any. It compares each with each.",
+		examples: "[1, 2] && [2, 3] → true"},
 	{name: "->>", bind: bindArrow(gpu.JSONText), result: "VARCHAR, or a list of those",
 		about:    "The text of the value at a path in JSON, as json_extract_string.",
 		examples: "'{\"a\": \"x\"}' ->> 'a' → x"},
@@ -91,6 +99,25 @@ var operatorTable = []operator{
 	{op: gpu.OpGt, bind: comparison, result: boolean, about: "Greater.",
 		examples: "DATE '2024-03-15' > '2024-01-01' → true"},
 	{op: gpu.OpGe, bind: comparison, result: boolean, about: "Greater or equal.", examples: "2 >= NULL → NULL"},
+}
+
+// ofLists binds an operator that is a function of lists.
+func ofLists(body string) func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
+	return func(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {
+		for _, e := range []**Expr{&x, &y} {
+			other := x
+			if e == &x {
+				other = y
+			}
+			if (*e).literal == stringLiteral && other.typ.Kind == gpu.List {
+				var err error
+				if *e, err = b.convert(n, *e, other.typ, false); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return b.expand(n, body, x, y)
+	}
 }
 
 func comparison(b *binder, n *syntax.Binary, x, y *Expr) (*Expr, error) {

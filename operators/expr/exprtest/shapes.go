@@ -131,7 +131,7 @@ func drawnElsewhere(e expr.Entry) bool {
 	case "Types", "Parts of dates", "Lists, structs and maps", "JSON":
 		return true
 	}
-	return e.Name == "->" || e.Name == "->>" || slices.Contains(byHand, e.Name)
+	return slices.Contains([]string{"@>", "<@", "&&", "->", "->>"}, e.Name) || slices.Contains(byHand, e.Name)
 }
 
 func ofOperation(form gpu.Form, name string, operands int) *template {

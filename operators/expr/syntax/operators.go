@@ -24,6 +24,9 @@ var BinaryOperators = []BinaryOperator{
 	{">>", "", bindBits},
 	{"||", "", bindOther},
 	{"^@", "", bindOther},
+	{"@>", "", bindOther},
+	{"<@", "", bindOther},
+	{"&&", "", bindOther},
 	{"->>", "", bindOther},
 	{"->", "", bindOther}, // of its left side; see parser.arrow
 	{"=", "==", bindCompare},

@@ -5,9 +5,6 @@ import "strings"
 // unsupportedTokens are the words and signs of DuckDB's expressions that are not possible, with what to write instead.
 var unsupportedTokens = map[string]string{
 	"*":       "a star stands after SELECT, and in count(*) and COLUMNS(*)",
-	"@>":      "operators of lists are not possible; write a query with IN or EXISTS",
-	"<@":      "operators of lists are not possible; write a query with IN or EXISTS",
-	"&&":      "operators of lists are not possible; write a query with IN or EXISTS",
 	"#":       "columns by their position are not possible; write the name of the column",
 	"!":       "! is not possible; write NOT, <> or factorial(x)",
 	"~~~":     "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
