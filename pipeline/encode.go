@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/sink/ordered"
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
@@ -46,15 +47,9 @@ func (p *Plan) Encode() ([]byte, error) {
 		if !ok {
 			return nil, errors.New("encode the plan: its output is no Parquet file, so nobody else can write it")
 		}
-		path, err := target.path, error(nil)
-		if !staging.IsObject(path) {
-			path, err = filepath.Abs(path)
-		}
+		path, err := absolute(target.path)
 		if err != nil {
 			return nil, fmt.Errorf("encode the plan: %w", err)
-		}
-		if strings.HasSuffix(target.path, "/") && !strings.HasSuffix(path, "/") {
-			path += "/" // it is a folder of files
 		}
 		out.Outputs = append(out.Outputs, encodedOutput{path, target.opt})
 	}
@@ -71,6 +66,81 @@ func (p *Plan) Encode() ([]byte, error) {
 			return
 		}
 		out.Tables[scan.Source], err = t.Snapshot()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// absolute returns the absolute path of an output, or its address.
+func absolute(path string) (string, error) {
+	if staging.IsObject(path) {
+		return path, nil
+	}
+	whole, err := filepath.Abs(path)
+	if strings.HasSuffix(path, "/") && !strings.HasSuffix(whole, "/") {
+		whole += "/" // it is a folder of files
+	}
+	return whole, err
+}
+
+// identity is what a run of a plan does, in JSON.
+type identity struct {
+	Stages  *physical.Plan
+	Written written
+	Tables  map[string]any
+	Outputs []any
+}
+
+// versioned is a table of files other than Parquet.
+type versioned interface {
+	// Identity returns the files in their versions, and how they are read. It fails for standard input.
+	Identity() (any, error)
+}
+
+// Identity returns data that is the same for two plans if their runs do the same: they compute the same, read the same
+// files in the same versions, and write the same outputs. Unlike that of Encode, it cannot be run. A plan that reads
+// standard input or a table of the program, or writes to standard output or a target of the program, is an error. The
+// data is as private as that of Encode.
+func (p *Plan) Identity() ([]byte, error) {
+	out := identity{Stages: p.stages, Written: p.written, Tables: map[string]any{}}
+	for _, t := range p.targets {
+		path, opt := "", any(nil)
+		switch t := t.(type) {
+		case *parquetTarget:
+			path, opt = t.path, t.opt
+		case *textTarget:
+			path, opt = t.path, t.opt
+		case *arrowTarget:
+			path, opt = t.path, t.opt
+		}
+		if path == "" || path == ordered.Standard {
+			return nil, errors.New("an output is no file")
+		}
+		path, err := absolute(path)
+		if err != nil {
+			return nil, err
+		}
+		out.Outputs = append(out.Outputs, path, fmt.Sprintf("%T", t), opt)
+	}
+	var err error
+	p.stages.Visit(func(s *physical.Stage) {
+		scan := s.Scan()
+		if scan == nil || err != nil || out.Tables[scan.Source] != nil {
+			return
+		}
+		switch t := scan.Table.(type) {
+		case *sourceparquet.Table:
+			out.Tables[scan.Source], err = t.Snapshot()
+		case versioned:
+			out.Tables[scan.Source], err = t.Identity()
+		default:
+			err = errors.New("it is no file")
+		}
+		if err != nil {
+			err = fmt.Errorf("the source %q: %w", scan.Source, err)
+		}
 	})
 	if err != nil {
 		return nil, err

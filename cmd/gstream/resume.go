@@ -41,7 +41,7 @@ func (f *runFlags) resume(p *pipeline.Plan, job *pipeline.Job) (*resumption, err
 	if f.resumeFrom == "" {
 		return nil, nil
 	}
-	data, err := p.Encode()
+	data, err := p.Identity()
 	if err != nil {
 		slog.Warn("the job runs, as --resume cannot tell whether its sources have changed", "job", job.Name, "reason",
 			err)

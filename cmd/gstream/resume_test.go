@@ -10,6 +10,39 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestARunOverTextAndArrowIsResumed(t *testing.T) {
+	dir := t.TempDir()
+	in, job := filepath.Join(dir, "in.csv"), filepath.Join(dir, "job.yaml")
+	write := func(path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o666)) }
+	write(in, "a,b\n1,2\n")
+	code, _, stderr := gstream("sql", "COPY (SELECT 1 AS a, 'x' AS s) TO '"+dir+"/s.arrow'")
+	require.Equal(t, exitOK, code, stderr)
+	text := "sources: {t: in.csv, s: s.arrow}\nsteps: [{sql: 'select a, b, s from t join s using (a)'}]\n" +
+		"output: {json: out.jsonl, overwrite: true}\n"
+	write(job, text)
+	run := func() bool {
+		code, _, stderr := gstream("run", job, "--resume", filepath.Join(dir, "state"))
+		require.Equal(t, exitOK, code, stderr)
+		return !strings.Contains(stderr, "nothing to do")
+	}
+	require.True(t, run())
+	require.False(t, run())
+	write(in, "a,b\n1,3\n")
+	require.True(t, run(), "a source has changed")
+	require.False(t, run())
+	write(job, strings.Replace(text, "t: in.csv", "t: {csv: in.csv, types: {b: VARCHAR}}", 1))
+	require.True(t, run(), "the source is read in another way")
+	require.False(t, run())
+	code, _, stderr = gstream("sql", "COPY (SELECT 1 AS a, 'y' AS s) TO '"+dir+"/s.arrow' (OVERWRITE)")
+	require.Equal(t, exitOK, code, stderr)
+	require.True(t, run(), "the other source has changed")
+	require.NoError(t, os.Remove(filepath.Join(dir, "out.jsonl")))
+	require.True(t, run(), "the output is missing")
+	write(job, strings.Replace(text, "json: out.jsonl", "json: '-'", 1))
+	require.True(t, run())
+	require.True(t, run(), "standard output")
+}
+
 // TestARunOverManyDaysGoesOnWhereItWasCut runs a job for some days, one of which fails at first.
 func TestARunOverManyDaysGoesOnWhereItWasCut(t *testing.T) {
 	dir := t.TempDir()
@@ -27,6 +60,8 @@ steps:
 outputs:
   - {parquet: "out-${day}.parquet", overwrite: true}
   - {parquet: "days/${day}", rows_per_file: 10, overwrite: true}
+  - {csv: "out-${day}.csv", overwrite: true}
+  - {arrow: "out-${day}.arrow", overwrite: true}
 `), 0o666))
 	write("2026-02-27", 1)
 	write("2026-02-28", 2)

@@ -222,6 +222,22 @@ func (t *fileTable) Describe() string {
 		humanize.IBytes(uint64(t.size)))
 }
 
+// Identity returns the files in their versions. It fails for standard input.
+func (t *fileTable) Identity() (any, error) {
+	var out []store.Identity
+	for _, f := range t.files {
+		if f.pipe != nil {
+			return nil, errors.New("standard input has no version")
+		}
+		one, err := store.IdentityOf(f.address, f.version)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
 // Close implements source.Table.
 func (t *fileTable) Close() error { return nil }
 

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -51,6 +52,26 @@ func (v Version) Changed(now Version) error {
 		how = "it was written to at " + now.Modified.Local().Format(time.DateTime)
 	}
 	return fmt.Errorf("%w: %s; run the job again once nothing writes there", source.ErrChanged, how)
+}
+
+// Identity is a file in a version, in JSON.
+type Identity struct {
+	Path    string // absolute
+	Version Version
+}
+
+// IdentityOf returns a file in a version. The address of a web server with a query is an error, since it may be a key.
+func IdentityOf(path string, v Version) (Identity, error) {
+	if Display(path) != path {
+		return Identity{}, fmt.Errorf("%s: the address has a query, which may be a key", Display(path))
+	}
+	if Scheme(path) == "" {
+		var err error
+		if path, err = filepath.Abs(path); err != nil {
+			return Identity{}, err
+		}
+	}
+	return Identity{path, v}, nil
 }
 
 // File is one version of a file, open for reads. It is safe for concurrent use.

@@ -70,6 +70,7 @@ func (o Options) distinct() error {
 // Table presents files as one table. It implements source.Table. It keeps no file open.
 type Table struct {
 	files     []*file
+	options   Options // without a context
 	dialect   Dialect
 	skip      int64
 	hasHeader bool
@@ -102,8 +103,9 @@ func Open(paths []string, opt Options) (*Table, error) {
 	if err := opt.Check(); err != nil {
 		return nil, err
 	}
-	t := &Table{skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
+	t := &Table{options: opt, skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
 		rejecting: opt.Rejects != "" || opt.IgnoreErrors}
+	t.options.Context = nil
 	for _, path := range paths {
 		if path == Standard {
 			if len(paths) > 1 {
@@ -429,6 +431,22 @@ func (t *Table) format() string {
 		return "JSON lines"
 	}
 	return "CSV"
+}
+
+// Identity returns the files in their versions, and the options. It fails for standard input.
+func (t *Table) Identity() (any, error) {
+	var out []store.Identity
+	for _, f := range t.files {
+		if f.standard != nil {
+			return nil, errors.New("standard input has no version")
+		}
+		one, err := store.IdentityOf(f.address, f.version)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return []any{out, t.options}, nil
 }
 
 // Close implements source.Table.
