@@ -364,7 +364,7 @@ func (l *sqlLogic) export() {
 		// A type that Parquet has no equal of would come back as another one.
 		types := ask(fmt.Sprintf("SELECT data_type FROM duckdb_columns() WHERE table_name = '%s'",
 			strings.ReplaceAll(name, "'", "''")))
-		if slices.ContainsFunc(types, func(t []*string) bool { return !parquetType.MatchString(*t[0]) }) {
+		if slices.ContainsFunc(types, func(t []*string) bool { return !hasParquetType(*t[0]) }) {
 			continue
 		}
 		copied := fmt.Sprintf("COPY \"%s\" TO '%s' (FORMAT parquet)", strings.ReplaceAll(name, `"`, `""`), path)
@@ -381,6 +381,16 @@ func (l *sqlLogic) export() {
 
 var parquetType = regexp.MustCompile(`^(BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|` +
 	`VARCHAR|BLOB|DATE|TIME|TIMESTAMP|TIMESTAMP WITH TIME ZONE|ENUM\(.*\))$`)
+
+// otherType finds, inside of a nested type, a type that Parquet has no equal of.
+var otherType = regexp.MustCompile(`\b(UNION|INTERVAL|UUID|BIT|U?HUGEINT|TIMESTAMP_(S|MS|NS)|BIGNUM|VARIANT|GEOMETRY|JSON)\b` +
+	`|TIME WITH TIME ZONE|"NULL"|\[\d+\]`)
+
+// hasParquetType reports whether values of a type come back from Parquet as values of this type.
+func hasParquetType(typ string) bool {
+	nested := strings.HasSuffix(typ, "[]") || strings.HasPrefix(typ, "STRUCT(") || strings.HasPrefix(typ, "MAP(")
+	return parquetType.MatchString(typ) || nested && !otherType.MatchString(typ)
+}
 
 // definitions returns the views and macros that a query may name, and adds the tables to paths.
 func (l *sqlLogic) definitions(sql string, paths map[string]string) (text string) {

@@ -116,6 +116,8 @@ func Value(s gpu.Scalar) *string {
 		v = fmt.Sprintf("%016x", math.Float64bits(s.Float))
 	case s.Type.Kind == gpu.String:
 		v = s.Str
+	case s.Type.IsNested():
+		v = s.String() // DuckDB's text
 	case s.Type.Kind == gpu.Binary:
 		v = hex.EncodeToString([]byte(s.Str))
 	default:

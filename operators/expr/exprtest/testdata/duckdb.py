@@ -17,7 +17,9 @@ import duckdb
 import pyarrow as pa
 
 
-NOT_IN_ARROW = ("HUGEINT", "UHUGEINT", "INTERVAL", "BIGNUM")
+def as_text(t):
+    """Whether values of a type are compared as DuckDB's text: those that Arrow lacks, and nested ones."""
+    return t in ("HUGEINT", "UHUGEINT", "INTERVAL", "BIGNUM") or t.endswith("]") or t.startswith(("STRUCT(", "MAP("))
 
 
 def texts(column):
@@ -47,9 +49,9 @@ def unscaled(v):
 def answer(con, sql, out):
     relation = con.sql(sql)
     out["types"] = types = [str(t).strip('"') for t in relation.types]
-    if any(t in NOT_IN_ARROW for t in types):
+    if any(as_text(t) for t in types):
         columns = [f"c{i}" for i in range(len(types))]
-        casts = ", ".join(c + "::VARCHAR" if t in NOT_IN_ARROW else c for c, t in zip(columns, types))
+        casts = ", ".join(c + "::VARCHAR" if as_text(t) else c for c, t in zip(columns, types))
         relation = con.sql(f"SELECT {casts} FROM ({sql}) AS q({', '.join(columns)})")
     columns = [texts(c) for c in relation.to_arrow_table().columns]
     out["rows"] = list(zip(*columns))
