@@ -296,6 +296,8 @@ var nestedExpressions = []string{
 		"+ 1 AND a.o.k > b.o.k UNION ALL SELECT id, o.k, NULL FROM e",
 	"SELECT id, [id % 99 - 3] = [(id % 5)::UTINYINT] AS a, list_contains([(id % 5)::UTINYINT], id - 4) AS b, " +
 		"(INTERVAL 0 SECOND * CASE WHEN id % 2 = 0 THEN id END) <= INTERVAL 1 SECOND AS c FROM 'IN'",
+	"SELECT id, id = ANY (l) AS a, id < ALL (l) AS b, id IN l AS c, id NOT IN ARRAY[3, id % 7] AS d, 'k9' IN m AS e, " +
+		"concat(l, [id], NULL) AS f, concat_ws('-', ll[1], s.b, l, []) AS g, contains(l, id + 1) AS h FROM 'IN'",
 	"SELECT t.id, u.k, u.n FROM 'IN' t LEFT JOIN (SELECT o.k, len(o.x) AS n FROM (SELECT unnest(lo) AS o FROM 'IN')) " +
 		"u ON t.id = u.k + 1",
 }

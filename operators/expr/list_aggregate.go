@@ -317,7 +317,11 @@ func bindArrayToString(b *binder, n *syntax.Call, _ []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	joined, err := b.aggregated(n, list, "string_agg", n.Args[1:])
+	separator := n.Args[1:]
+	if null, ok := separator[0].(*syntax.WordLiteral); ok && null.Word == "NULL" {
+		separator = nil // the usual one
+	}
+	joined, err := b.aggregated(n, list, "string_agg", separator)
 	if err != nil {
 		return nil, err
 	}

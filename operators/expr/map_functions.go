@@ -15,6 +15,9 @@ func (b *binder) as(n syntax.Node, x *Expr, t gpu.Type) (*Expr, error) {
 
 // mapArgument checks that an argument is a map.
 func (b *binder) mapArgument(n *syntax.Call, i int, x *Expr) (*Expr, error) {
+	if x.literal == nullLiteral {
+		return newConstant(gpu.Null(gpu.MapOf(gpu.Of(gpu.Int32), gpu.Of(gpu.Int32)))), nil
+	}
 	if x.typ.Kind != gpu.Map {
 		return nil, b.errorf(n.Args[i], "%s needs a MAP, found %v", n.Name, x.typ)
 	}
@@ -101,7 +104,11 @@ func bindMapExtract(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := b.lookUp(n, a[0], a[1])
+	m, err := b.mapArgument(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	value, err := b.lookUp(n, m, a[1])
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +121,7 @@ func bindMapExtract(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.expand(n, "CASE WHEN _1 IS NULL THEN NULL WHEN _2 THEN _3 ELSE _4 END", a[0], there, one, none)
+	return b.expand(n, "CASE WHEN _1 IS NULL THEN NULL WHEN _2 THEN _3 ELSE _4 END", m, there, one, none)
 }
 
 // bindStructInsert binds struct_insert(s, b := x), and struct_update, which also replaces fields.

@@ -415,10 +415,11 @@ func (b *binder) lookUp(n *syntax.Call, m, key *Expr) (*Expr, error) {
 }
 
 func bindMapValue(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-	if a[0].typ.Kind != gpu.Map {
-		return nil, b.errorf(n.Args[0], "%s needs a MAP, found %v", n.Name, a[0].typ)
+	m, err := b.mapArgument(n, 0, a[0])
+	if err != nil {
+		return nil, err
 	}
-	return b.lookUp(n, a[0], a[1])
+	return b.lookUp(n, m, a[1])
 }
 
 // bindExtract binds x[i]: an element, a field, a value, or a character.
@@ -452,10 +453,11 @@ func bindCount(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 }
 
 func bindCardinality(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-	if a[0].typ.Kind != gpu.Map {
-		return nil, b.errorf(n.Args[0], "%s needs a MAP, found %v", n.Name, a[0].typ)
+	m, err := b.mapArgument(n, 0, a[0])
+	if err != nil {
+		return nil, err
 	}
-	x, err := bindCount(b, n, a)
+	x, err := bindCount(b, n, []*Expr{m})
 	if err != nil {
 		return nil, err
 	}
@@ -609,6 +611,9 @@ func bindFlatten(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	t := x.typ.Element()
+	if a[0].literal == nullLiteral {
+		return x, nil
+	}
 	if t.Kind != gpu.List {
 		return nil, b.errorf(n.Args[0], "flatten needs a list of lists, found %v", x.typ)
 	}
@@ -617,9 +622,9 @@ func bindFlatten(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 
 func bindUnzip(field int) func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return func(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
-		x := a[0]
-		if x.typ.Kind != gpu.Map {
-			return nil, b.errorf(n.Args[0], "%s needs a MAP, found %v", n.Name, x.typ)
+		x, err := b.mapArgument(n, 0, a[0])
+		if err != nil {
+			return nil, err
 		}
 		t := gpu.ListOf(x.typ.Children()[field-1].Type)
 		return b.op(n, Expr{op: gpu.OpPluckElements, n: field, typ: t, nullable: x.nullable}, x)

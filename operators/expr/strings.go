@@ -36,6 +36,22 @@ func bindLength(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpLength, typ: gpu.Of(gpu.Int64), nullable: x.nullable, rng: rangeOf(0, 1<<31)}, x)
 }
 
+// bindContainsAny binds contains(text, part), contains(list, x) and contains(map, key).
+func bindContainsAny(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	switch a[0].typ.Kind {
+	case gpu.List:
+		return bindContains(b, n, a)
+	case gpu.Map:
+		return bindMapContains(b, n, a)
+	}
+	args, err := b.arguments(n, "s", a)
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: gpu.OpContains, typ: gpu.Of(gpu.Bool), nullable: args[0].nullable || args[1].nullable},
+		args...)
+}
+
 func bindOctets(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	x := a[0]
 	if x.literal == nullLiteral || x.typ.Kind != gpu.Binary {
@@ -172,6 +188,9 @@ func (b *binder) concat(n syntax.Node, nodes []syntax.Node, args []*Expr) (*Expr
 
 // bindConcat binds concat(…), for which a null is an empty text.
 func bindConcat(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	if slices.ContainsFunc(a, func(x *Expr) bool { return x.typ.Kind == gpu.List }) {
+		return bindListConcat(b, n, a)
+	}
 	empty := newConstant(gpu.StringScalar(""))
 	args := make([]*Expr, len(a))
 	for i := range a {

@@ -279,8 +279,9 @@ func textFunctions() []function {
 			about: "Whether s begins with part.", examples: "starts_with('hello', 'he') → true"},
 		{op: gpu.OpEndsWith, aliases: "suffix", args: "s, part", takes: "s", gives: truth,
 			about: "Whether s ends with part.", examples: "ends_with('hello', 'he') → false"},
-		{op: gpu.OpContains, args: "s, part", takes: "s", gives: truth,
-			about: "Whether part occurs in s.", examples: "contains('hello', 'ell') → true"},
+		{op: gpu.OpContains, args: "s, part", bind: bindContainsAny, result: boolean,
+			about:    "Whether part occurs in s. Also whether a LIST has a value, or a MAP a key; so does x IN list.",
+			examples: "contains('hello', 'ell') → true\ncontains([1, 2], 2) → true\n2 IN [1, 2] → true"},
 		{op: gpu.OpSubstring, aliases: "substr", args: "s, start[, length]", bind: bindSubstring, result: varchar,
 			about: "Code points from a position on, counted from 1, or from the end if negative. A negative length " +
 				"takes those before. Also substring(s FROM start FOR length).",
@@ -444,7 +445,8 @@ func textFunctions() []function {
 		{name: "rpad", args: "s, n, padding", bind: pad("_2 || _1"), result: varchar,
 			about: "s padded on the right, or cut, to n code points.", examples: "rpad('ab', 5, 'xy') → abxyx"},
 		{name: "concat_ws", args: "separator, x, …", bind: bindConcatWS, result: varchar,
-			about: "Joins the texts of the arguments that are not null, with a separator between them.",
+			about: "Joins the texts of the arguments, and of the elements of lists, that are not null, with a " +
+				"separator between them.",
 			nulls: "if the separator is", examples: "concat_ws(', ', 'a', NULL, 3) → a, 3"},
 		{name: "array_slice", aliases: "list_slice", args: "s, from, to[, step]", bind: bindSlice, result: varchar,
 			about: "The code points from one position to another, which counts from the end if negative. Also " +
@@ -460,7 +462,8 @@ func textFunctions() []function {
 			examples: "sha1('a') → 86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"},
 		{op: gpu.OpDigest, n: int(gpu.SHA256), args: "s", takes: "v", gives: text, about: "The SHA-256 hash.",
 			examples: "sha256('a') → ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"},
-		{name: "concat", args: "x, …", bind: bindConcat, result: varchar, about: "Joins the texts of its arguments.",
+		{name: "concat", args: "x, …", bind: bindConcat, result: varchar,
+			about: "Joins the texts of its arguments, or lists.",
 			nulls: "never; a null is an empty text", examples: "concat('a', 1, NULL, true) → a1true"},
 		{op: gpu.OpTrim, n: gpu.TrimLeft | gpu.TrimRight, args: "s[, characters]",
 			bind: trim(gpu.TrimLeft | gpu.TrimRight), result: varchar,

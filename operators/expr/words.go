@@ -69,6 +69,15 @@ func bindConcatWS(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	nodes := make([]syntax.Node, len(parts))
 	for i, x := range a[1:] {
 		nodes[i] = n.Args[1+i]
+		if x.typ.Kind == gpu.List { // its elements
+			if x, err = b.expand(n, "array_to_string(_1, _2)", x, separator); err == nil {
+				x, err = b.expand(n, "CASE WHEN len(list_filter(_1, lambda x: x IS NOT NULL)) > 0 THEN _2 END",
+					a[1+i], x)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
 		text, err := b.convert(nodes[i], x, gpu.Of(gpu.String), false)
 		if err != nil {
 			return nil, err

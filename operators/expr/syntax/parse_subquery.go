@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -147,9 +148,6 @@ func (p *parser) parenthesis() (Node, error) {
 // inQuery parses the part after x [NOT] IN.
 func (p *parser) inQuery(x Node, pos int, not bool) (Node, error) {
 	open := p.peek()
-	if !open.is("(") {
-		return nil, p.unexpected("a list or a query in parentheses after IN")
-	}
 	q, list, _, err := p.queryOrList()
 	switch {
 	case err != nil:
@@ -164,21 +162,72 @@ func (p *parser) inQuery(x Node, pos int, not bool) (Node, error) {
 	return &In{Base: p.at(pos, append(list, x)...), X: x, List: list, Not: not}, nil
 }
 
-// quantified parses ANY, SOME or ALL after a comparison, and the query.
+// inList parses the part after x [NOT] IN that is a LIST or MAP, as in x IN [1, 2] or x IN l.
+func (p *parser) inList(x Node, pos int, not bool) (Node, error) {
+	if t := p.peek(); t.kind != tokenIdent && t.kind != tokenQuoted && !t.is("[") {
+		return nil, p.unexpected("a list or a query in parentheses after IN")
+	}
+	list, err := p.expression(bindCompare)
+	if err != nil {
+		return nil, err
+	}
+	var n Node = &Call{Base: p.at(pos, list, x), Name: "contains", Args: []Node{list, x}}
+	if not {
+		n = &Unary{p.at(pos, n), "NOT", n}
+	}
+	return n, nil
+}
+
+// quantified parses ANY, SOME or ALL after a comparison, and the query or list.
 func (p *parser) quantified(x Node, pos int, op string) (Node, error) {
 	kind, open := strings.ToUpper(p.advance().text), p.peek()
 	if kind == "SOME" {
 		kind = "ANY"
 	}
-	if !open.query {
-		return nil, NewError(p.src, open.pos, "found %s, expected a query in parentheses after %s", open.describe(),
-			kind)
+	if !open.is("(") {
+		return nil, NewError(p.src, open.pos, "found %s, expected a query or a list in parentheses after %s",
+			open.describe(), kind)
 	}
-	q, _, _, err := p.queryOrList()
-	if err == nil && q == nil {
-		err = NewError(p.src, open.pos, "found an expression, expected a query in parentheses after %s", kind)
+	q, list, _, err := p.queryOrList()
+	switch {
+	case err == nil && q == nil && len(list) == 1:
+		return overElements(kind, x, op, list[0])
+	case err == nil && q == nil:
+		err = NewError(p.src, open.pos, "found %d values, expected a query or a list in parentheses after %s",
+			len(list), kind)
 	}
 	return &Subquery{Base: p.at(pos, x), Kind: kind, X: x, Op: op, Query: q}, err
+}
+
+// overElements returns x op ANY (list) or x op ALL (list), as over a query with the elements. A list that is null has
+// none.
+func overElements(kind string, x Node, op string, list Node) (Node, error) {
+	found, other := "true", "false"
+	compare := fmt.Sprintf("(_1 %s \"element of a list\")", op)
+	holds := compare
+	if kind == "ALL" {
+		found, other = other, found
+		holds = "NOT " + compare
+	}
+	filtered := func(condition string) string {
+		return `len(list_filter(_2, lambda "element of a list": ` + condition + `)) > 0`
+	}
+	tree, err := Parse(fmt.Sprintf("CASE WHEN %s THEN %s WHEN %s THEN NULL ELSE %s END",
+		filtered(holds), found, filtered(compare+" IS NULL"), other))
+	if err != nil {
+		return nil, err
+	}
+	return Replace(tree, func(n Node) (Node, error) {
+		if name, ok := n.(*Name); ok && len(name.Parts) == 1 {
+			switch name.Parts[0] {
+			case "_1":
+				return x, nil
+			case "_2":
+				return list, nil
+			}
+		}
+		return nil, nil
+	})
 }
 
 // statementForm parses the expressions with keywords that only statements have. It returns nil if there is none.
@@ -206,6 +255,9 @@ func (p *parser) statementForm() (Node, error) {
 	case columnForms[word] && !next.is("(") && !(word == "INTERVAL" &&
 		(next.kind == tokenString || next.kind == tokenNumber || next.kind == tokenParameter)):
 		return p.nameOrCall()
+	case word == "ARRAY" && next.is("["):
+		p.advance()
+		return p.listLiteral()
 	case word == "DEFAULT", word == "ARRAY", word == "LAMBDA", word == "VALUES" && next.is("("):
 		return nil, p.unexpected("a column, a value or a function")
 	case functionKeywords[word] && !next.is("(") || keywords[word] && !operands[word]:

@@ -427,7 +427,10 @@ func (p *parser) between(x Node, pos int, not bool) (Node, error) {
 
 func (p *parser) in(x Node, pos int, not bool) (Node, error) {
 	p.advance()
-	if p.sql {
+	switch {
+	case !p.peek().is("("):
+		return p.inList(x, pos, not)
+	case p.sql:
 		return p.inQuery(x, pos, not)
 	}
 	if err := p.expect("("); err != nil {

@@ -8,7 +8,7 @@ var unsupportedTokens = map[string]string{
 	"#":       "columns by their position are not possible; write the name of the column",
 	"!":       "! is not possible; write NOT, <> or factorial(x)",
 	"~~~":     "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
-	"ARRAY":   "ARRAY is not possible; write [1, 2]",
+	"ARRAY":   "a query as an ARRAY is not possible; write (SELECT list(x) FROM …)",
 	"COLLATE": "COLLATE is not possible; strings compare by their bytes, and lower(x) ignores case",
 	"DEFAULT": "DEFAULT is not possible; write the value",
 	"GLOB":    "GLOB is not possible; write LIKE or regexp_full_match(x, 'pattern')",
