@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"strconv"
@@ -727,7 +728,15 @@ func (b *binder) cast(n *syntax.Cast) (*Expr, error) {
 		plain.annotation = gpu.NoAnnotation
 		x = &plain
 	}
-	return b.convert(n, x, n.Type, n.Try)
+	out, err := b.convert(n, x, n.Type, n.Try)
+	if err != nil || n.Size == 0 {
+		return out, err
+	}
+	instead := fmt.Sprintf("error('the list has not the %d elements of its type')", n.Size)
+	if n.Try {
+		instead = "NULL"
+	}
+	return b.expand(n, fmt.Sprintf("CASE WHEN _1 IS NULL OR len(_1) = %d THEN _1 ELSE %s END", n.Size, instead), out)
 }
 
 // convert casts x to t, and chooses the storage of a decimal by its range.

@@ -3,6 +3,7 @@ package syntax
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -125,12 +126,14 @@ type (
 		Whens     [][2]Node
 		Otherwise Node
 	}
-	// Cast is CAST(X AS Type), or TRY_CAST if Try is set. JSON says that the type is JSON, which is a VARCHAR.
+	// Cast is CAST(X AS Type), or TRY_CAST if Try is set. JSON says that the type is JSON, which is a VARCHAR. A LIST
+	// has Size elements if that is not 0.
 	Cast struct {
 		Base
 		X         Node
 		Type      gpu.Type
 		Try, JSON bool
+		Size      int
 	}
 	// Call is a call of a function, Name(Args) or Name(*). ORDER BY or IGNORE NULLS follow the
 	// arguments; FILTER (WHERE Filter) and OVER (Over) follow the parentheses. Filter and Over may
@@ -364,7 +367,11 @@ func (n *Cast) write(b *strings.Builder) {
 		b.WriteString(" AS JSON)")
 		return
 	}
-	b.WriteString(" AS " + n.Type.String() + ")")
+	name := n.Type.String()
+	if n.Size > 0 {
+		name = strings.TrimSuffix(name, "]") + strconv.Itoa(n.Size) + "]"
+	}
+	b.WriteString(" AS " + name + ")")
 }
 
 func (n *Call) write(b *strings.Builder) {

@@ -80,6 +80,8 @@ func (p *parser) field(x Node) (Node, bool, error) {
 
 // nestedType parses the rest of STRUCT(a T, …) and MAP(K, V), and the [] behind a type.
 func (p *parser) nestedType() (t gpu.Type, err error) {
+	defer func(sized bool) { p.sized = sized }(p.sized)
+	p.sized = false
 	name := p.advance()
 	if err := p.expect("("); err != nil {
 		return t, err
@@ -120,12 +122,16 @@ func (p *parser) nestedType() (t gpu.Type, err error) {
 	}
 }
 
-// lists parses the [] behind a type.
+// lists parses the [] behind a type. A cast parses a size.
 func (p *parser) lists(t gpu.Type) (gpu.Type, error) {
 	for p.peek().is("[") {
-		if n := p.ahead(1); !n.is("]") {
-			return t, NewError(p.src, n.pos, "found %s, expected ]: lists have any length, as in %v[]; a character of "+
-				"the text is CAST(x AS %[2]v)[1]", n.describe(), t)
+		n := p.ahead(1)
+		if n.kind == tokenNumber && p.sized && p.ahead(2).is("]") && !p.ahead(3).is("[") {
+			return t, nil
+		}
+		if !n.is("]") {
+			return t, NewError(p.src, n.pos, "found %s, expected ]: lists have any length, as in %v[], or one size at "+
+				"the end of the type of a cast; a character of the text is CAST(x AS %[2]v)[1]", n.describe(), t)
 		}
 		if p.next += 2; t.Depth() == gpu.MaxNesting {
 			return t, NewError(p.src, p.peek().pos, "the type is nested more than %d levels deep", gpu.MaxNesting)

@@ -72,6 +72,7 @@ type parser struct {
 	valued     bool     // a parameter without a value is a mistake
 	Hidden              // the hidden values in the text
 	params     []string // parameters of the lambdas around the next token
+	sized      bool     // the type may end with the size of a list, as in INTEGER[3]
 }
 
 // usualTokens is the number of tokens for which a parser has room at first.
@@ -654,8 +655,26 @@ func (p *parser) castTo(pos int, x Node) (n *Cast, err error) {
 		p.advance()
 		return n, nil
 	}
+	p.sized = true
 	n.Type, err = p.typeName()
-	return n, err
+	if p.sized = false; err != nil {
+		return n, err
+	}
+	if size := p.ahead(1); p.peek().is("[") && size.kind == tokenNumber && p.ahead(2).is("]") {
+		p.advance()
+		if n.Size, err = p.number("the number of elements"); err == nil && n.Size == 0 {
+			err = NewError(p.src, size.pos, "a list of a fixed size has at least 1 element")
+		}
+		if err == nil && n.Type.Depth() == gpu.MaxNesting {
+			err = NewError(p.src, size.pos, "the type is nested more than %d levels deep", gpu.MaxNesting)
+		}
+		if err != nil {
+			return n, err
+		}
+		n.Type = gpu.ListOf(n.Type)
+		p.advance()
+	}
+	return n, nil
 }
 
 // trim parses ([BOTH|LEADING|TRAILING] [characters] FROM s) and (s[, characters]).
