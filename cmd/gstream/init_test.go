@@ -149,7 +149,7 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 		"no column":  {[]string{intervals}, exitData, "no column of"},
 		"twice":      {[]string{nation, nation}, exitJob, "is given twice"},
 		"no UTF-8":   {[]string{"a\xff.parquet"}, exitJob, `"a\xff.parquet"`},
-		"a store":    {[]string{"gs://bucket/a.parquet"}, exitJob, "not supported yet"},
+		"a store":    {[]string{"az://bucket/a.parquet"}, exitJob, "not supported yet"},
 		"no folder": {[]string{nation, "--out", filepath.Join(folder, "none", "job.yaml")}, exitIO,
 			"write the job: open"},
 	} {

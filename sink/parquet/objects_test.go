@@ -87,7 +87,7 @@ func TestObjectsHaveTheRowsOfFiles(t *testing.T) {
 	require.NoError(t, store.Delete(t.Context(), lake+"files/"+".gstream-manifest.json"))
 	_, err = Create(lake+"files/", first.schema, opt)
 	require.ErrorContains(t, err, "without the object .gstream-manifest.json")
-	for path, want := range map[string]string{"s3://lake": "names only a bucket", "gs://lake/x": "not supported yet",
+	for path, want := range map[string]string{"s3://lake": "names only a bucket", "az://lake/x": "not supported yet",
 		"https://h/x.parquet": "cannot be written to a web server", "s3://lakes/x.parquet": "no such bucket"} {
 		_, err = Create(path, first.schema, opt)
 		require.ErrorContains(t, err, want)

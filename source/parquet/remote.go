@@ -20,7 +20,7 @@ func expandRemote(ctx context.Context, address string, output *outputPath, versi
 	if err := store.Check(address); err != nil {
 		return nil, &fs.PathError{Op: "read", Path: store.Display(address), Err: err}
 	}
-	listable := store.Scheme(address) == "s3" // a web server has no list of its files
+	listable := store.Listable(address) // a web server has no list of its files
 	root, key := address, ""
 	if listable {
 		i := strings.Index(address, "://") + len("://")

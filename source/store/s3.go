@@ -31,11 +31,12 @@ var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{2,254}$`)
 // s3Path is a path s3://bucket/key.
 type s3Path struct{ bucket, key string }
 
-func splitS3(path string) (p s3Path, err error) {
+// splitBucket returns the parts of a path s3://bucket/key or gs://bucket/key.
+func splitBucket(path string) (p s3Path, err error) {
 	p.bucket, p.key, _ = strings.Cut(path[len("s3://"):], "/")
 	if !bucketName.MatchString(p.bucket) {
-		return p, errors.New("not an address as in s3://bucket/folder/file.parquet: the name of a bucket has 3 to " +
-			"255 letters, digits, dots, dashes and underscores")
+		return p, errors.New("not an address as in " + Scheme(path) + "://bucket/folder/file.parquet: the " +
+			"name of a bucket has 3 to 255 letters, digits, dots, dashes and underscores")
 	}
 	if strings.ContainsFunc(p.key, func(r rune) bool { return r < ' ' }) {
 		return p, errors.New("the name of the object has a control character")
@@ -147,7 +148,7 @@ var regions sync.Map
 
 // prepare makes a request for an object, or for the bucket if the path has no key.
 func (s3) prepare(ctx context.Context, method, path string, query url.Values) (*http.Request, error) {
-	p, err := splitS3(path)
+	p, err := splitBucket(path)
 	if err != nil {
 		return nil, final(syscall.EINVAL, "%v", err)
 	}
@@ -274,7 +275,13 @@ type listing struct {
 const maxEmptyPages = 100
 
 func (s s3) list(ctx context.Context, prefix string, f func(path string, v Version) error) error {
-	p, err := splitS3(prefix)
+	return listObjects(ctx, s, prefix, f)
+}
+
+// listObjects lists objects by pages, in the form of S3.
+func listObjects(ctx context.Context, s server, prefix string, f func(path string, v Version) error) error {
+	bucket := Scheme(prefix) + "://"
+	p, err := splitBucket(prefix)
 	if err != nil {
 		return err
 	}
@@ -283,7 +290,7 @@ func (s s3) list(ctx context.Context, prefix string, f func(path string, v Versi
 		var page listing
 		err := persist(ctx, func() (bool, error) {
 			page = listing{}
-			return false, s.page(ctx, "s3://"+p.bucket+"/", query, &page)
+			return false, pageOf(ctx, s, bucket+p.bucket+"/", query, &page)
 		})
 		if err != nil {
 			return asPathError(ctx, "list", prefix, err)
@@ -307,7 +314,7 @@ func (s s3) list(ctx context.Context, prefix string, f func(path string, v Versi
 			} else if t, err := time.Parse(time.RFC3339, c.LastModified); err == nil {
 				v.Modified = t.UTC().Truncate(time.Second) // as in the header of an answer
 			}
-			if err := f("s3://"+p.bucket+"/"+c.Key, v); err != nil {
+			if err := f(bucket+p.bucket+"/"+c.Key, v); err != nil {
 				return err
 			}
 		}
@@ -322,8 +329,8 @@ func (s s3) list(ctx context.Context, prefix string, f func(path string, v Versi
 	}
 }
 
-// page reads a page of a listing.
-func (s s3) page(ctx context.Context, bucket string, query url.Values, page any) error {
+// pageOf reads a page of a listing.
+func pageOf(ctx context.Context, s server, bucket string, query url.Values, page any) error {
 	a, err := do(s, ctx, request{method: http.MethodGet, path: bucket, query: query}, http.StatusOK)
 	if err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Package store reads files, wherever they are: in the local file system, in object stores that speak S3, and on web
-// servers. A path says where: s3://bucket/key, http://host/path, https://host/path, or a path of the local file system.
+// Package store reads files, wherever they are: in the local file system, in object stores that speak S3, in Google
+// Cloud Storage, and on web servers. A path says where: s3://bucket/key, gs://bucket/key, http://host/path,
+// https://host/path, or a path of the local file system.
 //
 // # Requests
 //
@@ -109,8 +110,8 @@ func Check(path string) error {
 	switch s := Scheme(path); s {
 	case "":
 		return nil
-	case "s3":
-		_, err := splitS3(path)
+	case "s3", "gs":
+		_, err := splitBucket(path)
 		return err
 	case "http", "https":
 		_, err := parseHTTP(path)
@@ -118,10 +119,13 @@ func Check(path string) error {
 	case "file":
 		return fmt.Errorf("write the path without %s", path[:len("file://")])
 	default:
-		return fmt.Errorf("addresses that begin with %s:// are not supported yet (s3://, http:// and https:// are); "+
-			"copy the files, or mount them as a folder", s)
+		return fmt.Errorf("addresses that begin with %s:// are not supported yet (s3://, gs://, http:// and "+
+			"https:// are); copy the files, or mount them as a folder", s)
 	}
 }
+
+// Listable reports whether there are lists of the files with such an address: not of those of a web server.
+func Listable(path string) bool { s := Scheme(path); return s == "s3" || s == "gs" }
 
 // Display returns a path for people: of the address of a web server without its query, which may be a key. A number
 // distinguishes addresses with different queries.
@@ -152,6 +156,8 @@ func of(path string) (store, error) {
 	switch Scheme(path) {
 	case "s3":
 		return s3{}, nil
+	case "gs":
+		return google{}, nil
 	case "http", "https":
 		return web{}, nil
 	}

@@ -37,7 +37,7 @@ func CheckOutput(path string) error {
 		if err := Check(path); err != nil {
 			return err
 		}
-		if p, _ := splitS3(path); p.key == "" {
+		if p, _ := splitBucket(path); p.key == "" {
 			return errors.New("it names only a bucket; name an object or a folder in it, as in " +
 				"s3://bucket/folder/file.parquet")
 		}
@@ -45,6 +45,9 @@ func CheckOutput(path string) error {
 	case "http", "https":
 		return errors.New("a file cannot be written to a web server; name a local file, or an object in a store that " +
 			"speaks S3 (s3://)")
+	case "gs":
+		return errors.New("objects of Google Cloud Storage can be read, and not be written yet; write to a " +
+			"local file, and copy it")
 	default:
 		return Check(path)
 	}
@@ -285,7 +288,7 @@ func (p Pending) Abort(ctx context.Context) error {
 
 // Uploads calls f with the uploads of all objects whose path begins with a prefix, in any order.
 func Uploads(ctx context.Context, prefix string, f func(Pending) error) error {
-	p, err := splitS3(prefix)
+	p, err := splitBucket(prefix)
 	if err != nil {
 		return err
 	}
@@ -300,7 +303,7 @@ func Uploads(ctx context.Context, prefix string, f func(Pending) error) error {
 		}
 		err := persist(ctx, func() (bool, error) {
 			page.Upload, page.IsTruncated = nil, false
-			return false, s3{}.page(ctx, bucket, query, &page)
+			return false, pageOf(ctx, s3{}, bucket, query, &page)
 		})
 		if err != nil {
 			return asPathError(ctx, "list the uploads of", prefix, err)
