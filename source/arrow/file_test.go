@@ -21,6 +21,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store/storetest"
 )
 
 // columns has a column of each layout, with four rows each, as JSON.
@@ -296,4 +297,27 @@ func FuzzFiles(f *testing.F) {
 	f.Add(written(f, true, ipc.WithLZ4()))
 	f.Add(written(f, false, ipc.WithZstd()))
 	f.Fuzz(func(t *testing.T, text []byte) { _ = readHostile(t, text) })
+}
+
+func TestFilesInAStoreHaveTheSameRows(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.arrow"), written(t, false, ipc.WithLZ4()), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.arrows"), written(t, true), 0o666))
+	storetest.Use(t, storetest.Folder(t, dir))
+	lease := host.HeapLease("test", 1<<26)
+	for _, name := range []string{"x.arrow", "x.arrows"} {
+		local, err := Open(t.Context(), []string{filepath.Join(dir, name)})
+		require.NoError(t, err)
+		remote, err := Open(t.Context(), []string{"s3://" + storetest.Bucket + "/" + name})
+		require.NoError(t, err)
+		require.Equal(t, local.Schema(), remote.Schema())
+		for _, columns := range [][]int{allOf(local), {3}, {15, 2}} {
+			want, err := rowsOf(t, local, columns, lease)
+			require.NoError(t, err)
+			got, err := rowsOf(t, remote, columns, lease)
+			require.NoError(t, err)
+			require.Equal(t, strings.Join(want, ""), strings.Join(got, ""), name)
+		}
+	}
+	require.NoError(t, lease.Close())
 }
