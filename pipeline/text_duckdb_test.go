@@ -93,6 +93,7 @@ var oddFiles = []struct{ name, text, other string }{
 	{"a day or a month first", "a\n01/02/2020\n", "a VARCHAR"}, // for DuckDB it is a day
 	{"years of two digits", "a\n20-01-02\n", "a VARCHAR"},      // for DuckDB it is the year
 	{"American years of two digits", "a\n12/31/70\n", ""},
+	{"timestamps of two digits", "a\n96-03-27 10:00:00\n", ""},
 	{"American timestamps", "a\n12/31/2020 10:00:00 PM\n1/2/2020 1:02:03 am\n", ""},
 	{"German timestamps", "a\n31.12.2020 10:00:00\n01.02.2020 23:59:59\n", ""},
 	{"three numbers", "a\n1.2.3\n", ""},

@@ -70,8 +70,11 @@ func (c nestedCast) cast(x *Expr, t gpu.Type) (*Expr, error) {
 		return nil, err
 	}
 	out, err := c.each(c.at, gpu.OpEachElement, 0, x, t, body)
-	if err != nil || !c.texts || t.Kind != gpu.Map || t.Children()[0].Type.Kind == gpu.String {
+	if err != nil || t.Kind != gpu.Map {
 		return out, err
+	}
+	if key := t.Children()[0].Type; key.Kind == gpu.String || !c.texts && key == x.typ.Children()[0].Type {
+		return out, nil // different keys stay different
 	}
 	instead := "error('" + gpu.ErrTwice.Error() + "')"
 	if c.try {

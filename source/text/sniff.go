@@ -203,7 +203,7 @@ func looksLike(v string, i int) bool {
 		return isDate(trimmed) && parses(trimmed, t) || strings.EqualFold(trimmed, "infinity") ||
 			strings.EqualFold(trimmed, "-infinity")
 	}
-	if !digit || len(trimmed) < len("2020-1-1 0:0") || !parses(trimmed, t) {
+	if !digit || len(trimmed) < len("2020-1-1 0:0") || yearDigits(trimmed) < 4 || !parses(trimmed, t) {
 		return false
 	}
 	clock := strings.IndexByte(trimmed, ':')
@@ -239,11 +239,16 @@ func isNumber(v string) bool {
 
 // isDate reports whether a text is a date of a year with four digits or more, without a time.
 func isDate(v string) bool {
-	n := 0
+	n := yearDigits(v)
+	return n >= 4 && n < len(v) && strings.IndexByte(v, ':') < 0
+}
+
+// yearDigits returns the number of digits at the beginning, which are a year. 96-03-27 is not of the year 96.
+func yearDigits(v string) (n int) {
 	for n < len(v) && v[n] >= '0' && v[n] <= '9' {
 		n++
 	}
-	return n >= 4 && n < len(v) && strings.IndexByte(v, ':') < 0
+	return n
 }
 
 // types returns the types of columns from the rows of the sample from one on, and the formats of dates and times that
