@@ -233,8 +233,8 @@ func (b *binder) jsonPath(n, at syntax.Node, fn gpu.JSONFunc, x, path *Expr) (*E
 			return nil, err
 		}
 	case path.typ.Kind == gpu.Bool:
-		return nil, b.errorf(at, "a path is a text or an integer, found BOOLEAN: all that follows -> is its right side, "+
-			"so write parentheses, as in (d -> 'a') = '\"x\"', or d ->> 'a' = 'x'")
+		return nil, b.errorf(at, "a path is a text or an integer, found BOOLEAN: all that follows -> is its right "+
+			"side, so write parentheses, as in (d -> 'a') = '\"x\"', or d ->> 'a' = 'x'")
 	case path.typ.Kind != gpu.String:
 		return nil, b.errorf(at, "a path is a text, an integer, or a list of constant texts, found %v", path.typ)
 	}
