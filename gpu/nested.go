@@ -85,10 +85,13 @@ func nested(k Kind, fields ...Field) Type {
 // childrenOf has the children of nested types that were asked for, by Type.Nested.
 var childrenOf sync.Map
 
-// Children returns the fields of a STRUCT, the key and the value of a MAP, and the element of a LIST, which has no
-// name. Other types have none. They are nullable.
+// Children returns the fields of a STRUCT or INTERVAL, the key and the value of a MAP, and the element of a LIST, which
+// has no name. Other types have none. They are nullable, except those of an INTERVAL.
 func (t Type) Children() []Field {
-	if !t.IsNested() {
+	switch {
+	case t.Kind == Interval:
+		return intervalFields
+	case !t.IsNested():
 		return nil
 	}
 	if c, ok := childrenOf.Load(t.Nested); ok {
@@ -118,15 +121,15 @@ func (t Type) Element() Type {
 	return Type{}
 }
 
-// IsNested reports whether the type is LIST, STRUCT or MAP.
-func (t Type) IsNested() bool { return t.Kind == List || t.Kind == Struct || t.Kind == Map }
+// IsNested reports whether values are encodings of nested values: those of LIST, STRUCT, MAP and INTERVAL.
+func (t Type) IsNested() bool { return t.Kind >= List }
 
 // Depth returns the number of nested types in each other, 0 for a type that is not nested.
 func (t Type) Depth() (n int) {
 	for _, c := range t.Children() {
 		n = max(n, c.Type.Depth())
 	}
-	if t.IsNested() {
+	if t.IsNested() && t.Kind != Interval {
 		n++
 	}
 	return n
@@ -474,7 +477,7 @@ func formatNested(b *strings.Builder, s Scalar) {
 
 // formatElement appends the text of a value inside of a nested one. A text with special characters is in quotes.
 func formatElement(b *strings.Builder, s Scalar) {
-	if s.Type.IsNested() && s.Valid {
+	if s.Type.IsNested() && s.Type.Kind != Interval && s.Valid {
 		formatNested(b, s)
 		return
 	}

@@ -100,6 +100,8 @@ func (s Scalar) String() string {
 		return s.Str
 	case Binary:
 		return fmt.Sprintf("\\x%x", s.Str)
+	case Interval:
+		return PartsOfInterval(s.Str).String()
 	case List, Struct, Map:
 		var b strings.Builder
 		formatNested(&b, s)

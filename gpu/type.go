@@ -38,6 +38,7 @@ const (
 	List           // values of one type; the bytes of an encoding, as all nested types (nested.go)
 	Struct         // a value of each of its fields
 	Map            // pairs of a key and a value
+	Interval       // months, days and microseconds; a nested value too (interval.go)
 )
 
 // Unit is the resolution of a Time or Timestamp.
@@ -264,6 +265,8 @@ func (t Type) String() string {
 		return "VARCHAR"
 	case Binary:
 		return "BLOB"
+	case Interval:
+		return "INTERVAL"
 	case List, Struct, Map:
 		return t.nestedName()
 	}

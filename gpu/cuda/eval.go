@@ -107,7 +107,7 @@ func layoutOf(t gpu.Type) layout {
 		return layoutF32
 	case gpu.Float64:
 		return layoutF64
-	case gpu.String, gpu.Binary, gpu.List, gpu.Struct, gpu.Map:
+	case gpu.String, gpu.Binary, gpu.List, gpu.Struct, gpu.Map, gpu.Interval:
 		return layoutText
 	case gpu.Uint8, gpu.Uint16, gpu.Uint32, gpu.Uint64:
 		return rawLayout(t.Width())

@@ -43,7 +43,7 @@ func loadOf(t gpu.Type) int32 {
 		return loadU8
 	case gpu.Uint16:
 		return loadU16
-	case gpu.Uint32, gpu.String, gpu.Binary, gpu.List, gpu.Struct, gpu.Map: // codes
+	case gpu.Uint32, gpu.String, gpu.Binary, gpu.List, gpu.Struct, gpu.Map, gpu.Interval: // codes
 		return loadU32
 	case gpu.Uint64:
 		return loadU64

@@ -108,26 +108,16 @@ func (b *binder) op(n syntax.Node, e Expr, args ...*Expr) (*Expr, error) {
 	return nil, b.errorf(n, "%v", err)
 }
 
-// bind returns the typed form of n, which must not be an interval. Literals stay marked as
-// literals, and a bare NULL has no type yet.
+// bind returns the typed form of n. Literals stay marked as literals, and a bare NULL has no type yet.
 func (b *binder) bind(n syntax.Node) (*Expr, error) {
 	e, err := b.bindAny(n)
 	if err != nil {
 		return nil, err
 	}
-	return e, b.noInterval(n, e)
+	return b.whole(n, e)
 }
 
-func (b *binder) noInterval(n syntax.Node, e *Expr) error {
-	if e.isInterval() {
-		return b.errorf(n,
-			"found an INTERVAL by itself, which no column can hold: add it to a date or timestamp, compare it with "+
-				"another, or take it apart, as in epoch(…), extract(hour FROM …) or …::VARCHAR")
-	}
-	return nil
-}
-
-// bindAny is bind where an interval is allowed.
+// bindAny is bind where an interval may be apart.
 func (b *binder) bindAny(n syntax.Node) (*Expr, error) {
 	switch n := n.(type) {
 	case *syntax.Resolved:
@@ -483,9 +473,6 @@ func (b *binder) unary(n *syntax.Unary) (*Expr, error) {
 		}
 		return b.oppositeInterval(n, x)
 	}
-	if err := b.noInterval(n.X, x); err != nil {
-		return nil, err
-	}
 	if n.Op == "~" {
 		return b.complement(n, x)
 	}
@@ -710,10 +697,10 @@ func (b *binder) cast(n *syntax.Cast) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.isInterval() && n.Type.Kind == gpu.String {
+	if x.op == opInterval && n.Type.Kind == gpu.String {
 		return b.intervalAsText(n, x)
 	}
-	if err := b.noInterval(n.X, x); err != nil {
+	if x, err = b.whole(n.X, x); err != nil {
 		return nil, err
 	}
 	if x.annotation == gpu.UUID && n.Type.Kind == gpu.String {

@@ -138,6 +138,9 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 	if x, y, err = b.truthAsNumber(op, nx, x, ny, y); err != nil {
 		return nil, err
 	}
+	if x, y, err = b.intervalLengths(nx, x, ny, y); err != nil {
+		return nil, err
+	}
 	t, ok := common(x, y)
 	if !ok {
 		return nil, b.errorf(n, "cannot compare %v with %v; cast one of them", x.typ, y.typ)
@@ -161,6 +164,28 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 	}
 	e.op, x, y = uncast(op, x, y)
 	return b.op(n, e, x, y)
+}
+
+// intervalLengths replaces two operands, of which one is an interval and the other one may be a text literal, by
+// their lengths.
+func (b *binder) intervalLengths(nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
+	t, ok := common(x, y)
+	if !ok || t.Kind != gpu.Interval {
+		return x, y, nil
+	}
+	var err error
+	for _, e := range []struct {
+		n syntax.Node
+		x **Expr
+	}{{nx, &x}, {ny, &y}} {
+		if *e.x, err = b.convert(e.n, *e.x, t, false); err == nil {
+			*e.x, err = b.lengthOf(e.n, *e.x)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return x, y, nil
 }
 
 // truthAsNumber converts a BOOLEAN that is compared for equality with a DECIMAL or a float to 1 or
@@ -387,6 +412,17 @@ func (b *binder) in(n *syntax.In) (*Expr, error) {
 	}
 	if x, err = b.convert(n.X, x, all.typ, false); err != nil {
 		return nil, err
+	}
+	if x.isInterval() {
+		for i, y := range items {
+			if _, items[i], err = b.intervalLengths(n.X, x, nodes[i], y); err != nil {
+				return nil, err
+			}
+		}
+		if x, err = b.lengthOf(n.X, x); err != nil {
+			return nil, err
+		}
+		all.typ = x.typ
 	}
 	var constants, others []*Expr
 	for i, y := range items {

@@ -38,6 +38,10 @@ func (b *binder) microseconds(n *syntax.Call, x *Expr) (*Expr, error) {
 	case x.literal == nullLiteral:
 		return newConstant(gpu.Null(gpu.Of(gpu.Int64))), nil
 	case x.isInterval():
+		x, err := b.apart(n, x)
+		if err != nil {
+			return nil, err
+		}
 		return b.expand(n, "(_1 * 30 + _2) * 86400000000 + _3", x.args...)
 	case (x.typ.Kind == gpu.Timestamp || x.typ.Kind == gpu.Time) && x.typ.Unit == gpu.Nanosecond:
 		// A cast would round.
@@ -330,6 +334,10 @@ func bindTimeBucket(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 	}
 	if !width.isInterval() || d.isInterval() || d.typ.Kind != gpu.Date && d.typ.Kind != gpu.Timestamp {
 		return nil, b.errorf(n, "%s needs an INTERVAL and a date or timestamp%s", n.Name, dateHint(d))
+	}
+	width, err := b.apart(n.Args[0], width)
+	if err != nil {
+		return nil, err
 	}
 	var parts [3]int64
 	for i, e := range width.args {

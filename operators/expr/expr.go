@@ -539,6 +539,8 @@ func writeScalar(b *strings.Builder, v gpu.Scalar) {
 		b.WriteString(syntax.Quote(v.Str))
 	case v.Type.Kind == gpu.Binary:
 		b.WriteString(syntax.QuoteBlob(v.Str))
+	case v.Type.Kind == gpu.Interval:
+		b.WriteString("INTERVAL '" + v.String() + "'")
 	case v.Type.Kind == gpu.Date, v.Type.Kind == gpu.Time, v.Type.Kind == gpu.Timestamp:
 		fmt.Fprintf(b, "%v '%v'", v.Type, v)
 	case v.Type.Kind == gpu.Bool:

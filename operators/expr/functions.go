@@ -54,7 +54,7 @@ func (b *binder) call(n *syntax.Call) (*Expr, error) {
 		}
 		e, err := b.bindAny(a)
 		if err == nil && !f.intervals {
-			err = b.noInterval(a, e)
+			e, err = b.whole(a, e)
 		}
 		if lazy {
 			b.lazy--

@@ -9,18 +9,23 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr/syntax"
+	"github.com/gstream/gstream/operators/window"
 )
 
-// opInterval is an interval: an expression over its months, days and microseconds, each a BIGINT.
-// It exists only while a tree is bound: no column can hold one, and no device sees it.
+// opInterval is an interval apart: an expression over its months, days and microseconds, each a BIGINT.
+// It exists only while a tree is bound; no device sees it. Columns and the operands of other operations are intervals
+// in one piece, the values of gpu.Interval.
 const opInterval gpu.Op = 254
 
-func (e *Expr) isInterval() bool { return e.op == opInterval }
+func (e *Expr) isInterval() bool { return e.typ.Kind == gpu.Interval }
 
 // ConstantInterval returns the parts of a tree that is an INTERVAL of constants; ok is false for other trees.
 func ConstantInterval(n syntax.Node, s *Scope) (months, days, micros int64, ok bool, err error) {
 	b := &binder{scope: s, src: n.Source()}
 	e, err := b.bindAny(n)
+	if err == nil && e.isInterval() {
+		e, err = b.apart(n, e)
+	}
 	if err != nil || !e.isInterval() {
 		return 0, 0, 0, false, err
 	}
@@ -36,9 +41,126 @@ func ConstantInterval(n syntax.Node, s *Scope) (months, days, micros int64, ok b
 }
 
 func newInterval(months, days, micros *Expr) *Expr {
-	return &Expr{op: opInterval, args: []*Expr{months, days, micros}, column: -1, nullable: months.nullable ||
-		days.nullable || micros.nullable,
-		fails: months.fails || days.fails || micros.fails}
+	return &Expr{op: opInterval, typ: gpu.Of(gpu.Interval), args: []*Expr{months, days, micros}, column: -1,
+		nullable: months.nullable || days.nullable || micros.nullable,
+		fails:    months.fails || days.fails || micros.fails}
+}
+
+// apart returns an interval as opInterval.
+func (b *binder) apart(n syntax.Node, x *Expr) (*Expr, error) {
+	if x.op == opInterval {
+		return x, nil
+	}
+	if c, ok := x.Constant(); ok {
+		if !c.Valid {
+			null := newConstant(gpu.Null(gpu.Of(gpu.Int64)))
+			return newInterval(null, null, null), nil
+		}
+		v := gpu.PartsOfInterval(c.Str)
+		return newInterval(bigintOf(int64(v.Months)), bigintOf(int64(v.Days)), bigintOf(v.Micros)), nil
+	}
+	return eachPart(func(i int) (*Expr, error) {
+		part, err := b.intervalField(n, x, gpu.IntervalMonths+i)
+		if err != nil {
+			return nil, err
+		}
+		return b.convert(n, part, gpu.Of(gpu.Int64), false)
+	})
+}
+
+// intervalField returns a field of an interval in one piece, by its position.
+func (b *binder) intervalField(n syntax.Node, x *Expr, field int) (*Expr, error) {
+	e, err := b.element(n, x, position(int64(field)), x.typ.Children()[field-1].Type)
+	if err == nil && e.op == gpu.OpElement {
+		e.nullable = x.nullable
+	}
+	return e, err
+}
+
+// lengthOf returns the length of an interval, by which intervals are compared. It returns other values unchanged.
+func (b *binder) lengthOf(n syntax.Node, x *Expr) (*Expr, error) {
+	switch {
+	case !x.isInterval():
+		return x, nil
+	case x.op == opInterval:
+		return b.expand(n, intervalLength, x.args...)
+	}
+	return b.intervalField(n, x, gpu.IntervalLength)
+}
+
+// LengthOf is the length of an interval, in microseconds, by which intervals are compared, grouped and joined. It is a
+// HUGEINT.
+func LengthOf(x *Expr) *Expr {
+	return made(func(b *binder, n syntax.Node) (*Expr, error) { return b.lengthOf(n, x) })
+}
+
+// PartsOf is a BIGINT that tells intervals of one length apart: their months and days. It is less for fewer months.
+func PartsOf(x *Expr) *Expr {
+	return made(func(b *binder, n syntax.Node) (*Expr, error) {
+		x, err := b.apart(n, x)
+		if err != nil {
+			return nil, err
+		}
+		return b.expand(n, "_1 * 4294967296 + _2 + 2147483648", x.args...)
+	})
+}
+
+// IntervalOf is the interval of a length, LengthOf, and its parts, PartsOf.
+func IntervalOf(length, parts *Expr) *Expr {
+	return made(func(b *binder, n syntax.Node) (*Expr, error) {
+		values := []*Expr{length, parts} // _1 and _2
+		for _, body := range []string{
+			"(_2 % 4294967296 + 4294967296) % 4294967296", // _3
+			"(_2 - _3) // 4294967296",                     // _4: months
+			"_3 - 2147483648",                             // _5: days
+			"(_1 - (_4::HUGEINT * 30 + _5) * 86400000000)::BIGINT",
+		} {
+			e, err := b.expand(n, body, values...)
+			if err != nil {
+				return nil, err
+			}
+			values = append(values, e)
+		}
+		return b.whole(n, newInterval(values[3], values[4], values[5]))
+	})
+}
+
+// made returns what a function binds without folding, so that nothing fails.
+func made(f func(*binder, syntax.Node) (*Expr, error)) *Expr {
+	e, err := f(&binder{scope: &Scope{Schema: gpu.NewSchema()}}, &syntax.WordLiteral{Word: "NULL"})
+	if err != nil {
+		panic(fmt.Sprintf("expr: an expression of intervals: %v", err))
+	}
+	return e
+}
+
+// intervalLength is the length of an interval of _1 months, _2 days and _3 microseconds.
+const intervalLength = "(_1::HUGEINT * 30 + _2) * 86400000000 + _3"
+
+// whole returns a value in one piece, as columns and operations have it.
+func (b *binder) whole(n syntax.Node, x *Expr) (*Expr, error) {
+	if x.op != opInterval {
+		return x, nil
+	}
+	fields := make([]*Expr, 4)
+	var err error
+	if fields[0], err = b.lengthOf(n, x); err != nil {
+		return nil, err
+	}
+	for i, part := range x.args {
+		if fields[1+i], err = b.convert(n, part, x.typ.Children()[1+i].Type, false); err != nil {
+			return nil, err
+		}
+	}
+	e, err := b.assemble(n, x.typ, fields)
+	if err != nil || !x.nullable {
+		return e, err
+	}
+	known, err := b.expand(n, "_1 IS NOT NULL AND _2 IS NOT NULL AND _3 IS NOT NULL", x.args...)
+	if err != nil {
+		return nil, err
+	}
+	return b.choose(n, known, e, newConstant(gpu.Null(x.typ)))
 }
 
 func bigintOf(v int64) *Expr { return newConstant(gpu.IntScalar(gpu.Of(gpu.Int64), v)) }
@@ -131,14 +253,17 @@ func (b *binder) intervalOperator(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 		}
 	}
 	both := x.isInterval() && y.isInterval()
-	switch {
-	case compares && both:
-		for _, e := range []**Expr{&x, &y} {
-			if *e, err = b.expand(n, "(_1::HUGEINT * 30 + _2) * 86400000000 + _3", (*e).args...); err != nil {
+	if compares {
+		return b.compare(n, op, n.L, x, n.R, y)
+	}
+	for _, e := range []**Expr{&x, &y} {
+		if (*e).isInterval() {
+			if *e, err = b.apart(n, *e); err != nil {
 				return nil, err
 			}
 		}
-		return b.compare(n, op, n.L, x, n.R, y)
+	}
+	switch {
 	case (n.Op == "+" || n.Op == "-") && both:
 		return eachPart(func(i int) (*Expr, error) {
 			if y.args[i].is(0) {
@@ -231,6 +356,10 @@ func (b *binder) timesFraction(n *syntax.Binary, x, y *Expr) (*Expr, error) {
 }
 
 func (b *binder) oppositeInterval(n syntax.Node, x *Expr) (*Expr, error) {
+	x, err := b.apart(n, x)
+	if err != nil {
+		return nil, err
+	}
 	return eachPart(func(i int) (*Expr, error) { return b.scaled(n, x.args[i], -1) })
 }
 
@@ -239,6 +368,10 @@ func (b *binder) oppositeInterval(n syntax.Node, x *Expr) (*Expr, error) {
 func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.TimestampOf(gpu.Microsecond, false))), nil
+	}
+	v, err := b.apart(n, v)
+	if err != nil {
+		return nil, err
 	}
 	t := gpu.TimestampOf(gpu.Microsecond, x.typ.UTC)
 	switch x.typ.Kind {
@@ -252,8 +385,7 @@ func (b *binder) addInterval(n, nx syntax.Node, x, v *Expr) (*Expr, error) {
 	default:
 		return nil, b.errorf(n, "an INTERVAL can be added to a date or timestamp, found %v%s", x.typ, dateHint(x))
 	}
-	x, err := b.convert(nx, x, t, false)
-	if err != nil {
+	if x, err = b.convert(nx, x, t, false); err != nil {
 		return nil, err
 	}
 	months, days, micros := v.args[0], v.args[1], v.args[2]
@@ -363,12 +495,20 @@ func (b *binder) extractInterval(n syntax.Node, p gpu.DatePart, x *Expr) (*Expr,
 	if !ok {
 		return nil, b.errorf(n, "an INTERVAL has no %s", partName(p))
 	}
+	x, err := b.apart(n, x)
+	if err != nil {
+		return nil, err
+	}
 	// A null in one part makes the result null.
 	return b.expand(n, "CASE WHEN _1 IS NOT NULL AND _2 IS NOT NULL AND _3 IS NOT NULL THEN "+body+" END", x.args...)
 }
 
 // intervalAsText returns an interval as DuckDB writes it: 1 year 2 months 3 days 04:05:06.5.
 func (b *binder) intervalAsText(n syntax.Node, x *Expr) (*Expr, error) {
+	x, err := b.apart(n, x)
+	if err != nil {
+		return nil, err
+	}
 	part := func(value, name string) string {
 		return fmt.Sprintf("CASE WHEN %[1]s = 0 THEN '' ELSE ' ' || %[1]s || CASE WHEN abs(%[1]s) = 1 THEN ' %[2]s' "+
 			"ELSE ' %[2]ss' END END", value, name)
@@ -421,35 +561,65 @@ func (b *binder) intervalLiteral(n *syntax.Interval) (*Expr, error) {
 // is truncated.
 func splits(unit string) bool { return unit == "SECOND" || unit == "MILLISECOND" }
 
-// intervalText parses an interval: numbers and units, or one number before the given unit.
+// intervalText binds the text of an interval: numbers and units, or one number before the given unit.
 func (b *binder) intervalText(n syntax.Node, text, given string) (*Expr, error) {
-	fields := strings.Fields(text)
-	if given != "" {
-		if len(fields) != 1 {
-			return nil, b.errorf(n, "found '%s', expected one number before %s", syntax.Cut(text, 40), given)
-		}
-		fields = append(fields, given)
+	v, err := parseInterval(text, given)
+	if err != nil {
+		return nil, b.errorf(n, "%v", err)
 	}
-	if len(fields) == 0 {
-		return nil, b.errorf(n, "found an empty interval, expected one such as '3 days'")
+	return newInterval(bigintOf(v[0]), bigintOf(v[1]), bigintOf(v[2])), nil
+}
+
+// parseInterval returns the months, days and microseconds of a text: clocks, and numbers with units. A number without a
+// unit has the given one, or is one of seconds if it is all of the text.
+func parseInterval(text, given string) (v [3]int64, err error) {
+	if given != "" {
+		if len(strings.Fields(text)) != 1 {
+			return v, fmt.Errorf("found '%s', expected one number before %s", syntax.Cut(text, 40), given)
+		}
+		text += " " + given
+	}
+	rest := strings.TrimLeft(text, intervalSpace)
+	if after, ok := strings.CutPrefix(rest, "@"); ok {
+		rest = strings.TrimLeft(after, intervalSpace)
+	}
+	if rest == "" {
+		return v, fmt.Errorf("found an empty interval, expected one such as '3 days'")
 	}
 	sums := [3]*big.Rat{new(big.Rat), new(big.Rat), new(big.Rat)}
-	for len(fields) > 0 {
-		unit := ""
-		if len(fields) > 1 {
-			unit = fields[1]
-		}
-		u, ok := syntax.IntervalUnit(unit)
-		value, isNumber := new(big.Rat).SetString(fields[0])
-		switch {
-		case len(fields[0]) > 20 || !isNumber || strings.ContainsAny(fields[0], "eEpPxX/_"):
-			if clock, ok := clockMicros(fields[0]); ok {
-				sums[2].Add(sums[2], new(big.Rat).SetInt64(clock))
-				fields = fields[1:]
-				continue
+	for first := true; rest != ""; first = false {
+		if !first && strings.EqualFold(strings.TrimRight(rest, intervalSpace), "ago") {
+			for _, sum := range sums {
+				sum.Neg(sum)
 			}
-			return nil, b.errorf(n, "found %q in an interval, expected a number and a unit, as in '3 days'",
-				syntax.Cut(fields[0], 40))
+			break
+		}
+		word, more := cutWhere(rest, func(c byte) bool { return strings.IndexByte("-.:", c) < 0 && !isDecimal(c) })
+		if strings.Contains(word, ":") {
+			clock, ok := clockMicros(word)
+			if !ok {
+				return v, fmt.Errorf("found %q in an interval, expected a clock such as 12:30:00", syntax.Cut(word, 40))
+			}
+			sums[2].Add(sums[2], new(big.Rat).SetInt64(clock))
+			rest = strings.TrimLeft(more, intervalSpace)
+			continue
+		}
+		value, ok := intervalNumber(word)
+		if !ok {
+			return v, fmt.Errorf("found %q in an interval, expected a number and a unit, as in '3 days'",
+				syntax.Cut(strings.Fields(rest)[0], 40))
+		}
+		unit, more := cutWhere(strings.TrimLeft(more, intervalSpace), func(c byte) bool {
+			return strings.IndexByte(intervalSpace, c) >= 0 || isDecimal(c) || c == '-'
+		})
+		rest = strings.TrimLeft(more, intervalSpace)
+		u, ok := syntax.IntervalUnit(unit)
+		switch {
+		case unit == "" && rest == "" && first:
+			u = "SECOND"
+		case !ok:
+			return v, fmt.Errorf("found %q in an interval, expected a unit: year, month, day, hour …",
+				syntax.Cut(unit, 40))
 		case given != "" && !splits(u):
 			value.SetInt(new(big.Int).Quo(value.Num(), value.Denom()))
 		case given != "":
@@ -457,33 +627,52 @@ func (b *binder) intervalText(n syntax.Node, text, given string) (*Expr, error) 
 			f, _ := value.Float64()
 			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(syntax.IntervalUnits[u][2])))),
 				big.NewInt(syntax.IntervalUnits[u][2]))
-		case !ok:
-			return nil, b.errorf(n, "found %q in an interval, expected a unit: year, month, day, hour …",
-				syntax.Cut(unit, 40))
 		}
+		// The fraction of a month becomes days, and the fraction of a day hours.
+		carry := new(big.Rat)
 		for i, one := range syntax.IntervalUnits[u] {
-			v := new(big.Rat).Mul(value, new(big.Rat).SetInt64(one))
-			if i == 1 && !v.IsInt() { // the fraction of a day becomes hours
-				whole := new(big.Rat).SetInt(new(big.Int).Quo(v.Num(), v.Denom()))
-				rest := new(big.Rat).Sub(v, whole)
-				sums[2].Add(sums[2], rest.Mul(rest, new(big.Rat).SetInt64(microsPerDay)))
-				v = whole
-			}
-			sums[i].Add(sums[i], v)
+			part := new(big.Rat).Add(carry, new(big.Rat).Mul(value, new(big.Rat).SetInt64(one)))
+			whole := new(big.Rat).SetInt(new(big.Int).Quo(part.Num(), part.Denom()))
+			sums[i].Add(sums[i], whole)
+			carry.Sub(part, whole)
+			carry.Mul(carry, new(big.Rat).SetInt64([...]int64{gpu.DaysPerMonth, microsPerDay, 0}[i]))
 		}
-		fields = fields[2:]
 	}
-	return eachPart(func(i int) (*Expr, error) {
-		switch v := sums[i]; {
-		case !v.IsInt():
-			return nil, b.errorf(n, "the interval '%s' is no whole number of months or microseconds",
-				syntax.Cut(text, 40))
-		case !v.Num().IsInt64():
-			return nil, b.errorf(n, "the interval is too long")
-		default:
-			return bigintOf(v.Num().Int64()), nil
+	for i, sum := range sums {
+		if !sum.Num().IsInt64() || i < 2 && int64(int32(sum.Num().Int64())) != sum.Num().Int64() {
+			return v, fmt.Errorf("the interval is too long")
 		}
-	})
+		v[i] = sum.Num().Int64()
+	}
+	return v, nil
+}
+
+// intervalSpace is the space between the words of an interval.
+const intervalSpace = " \t\n\v\f\r"
+
+// cutWhere cuts a text in front of the first byte for which f is true.
+func cutWhere(s string, f func(c byte) bool) (before, after string) {
+	for i := range len(s) {
+		if f(s[i]) {
+			return s[:i], s[i:]
+		}
+	}
+	return s, ""
+}
+
+// intervalNumber parses [-]digits[.[digits]] of at most 20 bytes. It rounds to six digits after the point.
+func intervalNumber(s string) (*big.Rat, bool) {
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
+	value, ok := new(big.Rat).SetString(s)
+	if whole == "" || strings.Trim(whole+fraction, "0123456789") != "" || len(s) > 20 || !ok {
+		return nil, false
+	}
+	if len(fraction) > 6 {
+		million := new(big.Rat).SetInt64(1e6)
+		rounded, _ := new(big.Rat).SetString(new(big.Rat).Mul(value, million).FloatString(0))
+		value.Quo(rounded, million)
+	}
+	return value, true
 }
 
 // clockMicros parses [-]h…:m[m][:s[s][.fraction]]. It drops digits beyond microseconds,
@@ -521,4 +710,109 @@ func clockMicros(s string) (int64, bool) {
 		micros += int64(fraction[i]-'0') * unit
 	}
 	return sign * micros, true
+}
+
+// intervalPattern matches the text of an interval as it is printed, with hours, minutes and seconds as units too. The
+// groups of time are the hours, minutes and seconds with units; then the sign, hours, minutes, seconds and fraction of
+// a clock.
+var intervalPattern = func() (p struct{ all, date, time string }) {
+	const date = `^\s*(?:(-?[0-9]{1,10})\s*years?)?\s*(?:(-?[0-9]{1,10})\s*(?:months?|mons?))?\s*` +
+		`(?:(-?[0-9]{1,10})\s*days?)?`
+	const time = `\s*(?:(-?[0-9]{1,10})\s*hours?)?\s*(?:(-?[0-9]{1,10})\s*minutes?)?\s*(?:(-?[0-9]{1,10})\s*seconds?)?` +
+		`\s*(?:(-?)([0-9]{1,10}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]*))?)?\s*$`
+	ungrouped := strings.NewReplacer("(-", "(?:-", "([", "(?:[")
+	p.date, p.time = "'"+date+"'", "'"+ungrouped.Replace(date)+time+"'"
+	p.all = "'" + ungrouped.Replace(date+time) + "'"
+	return p
+}()
+
+// intervalOfText casts text to an interval. Constants may have all forms of parseInterval, columns that of
+// intervalPattern.
+func intervalOfText(fold Fold, x *Expr, try bool) (*Expr, error) {
+	if c, ok := x.Constant(); ok {
+		v, err := parseInterval(c.Str, "")
+		switch {
+		case !c.Valid, err != nil && try:
+			return newConstant(gpu.Null(gpu.Of(gpu.Interval))), nil
+		case err != nil:
+			return nil, err
+		}
+		return newConstant(gpu.IntervalScalar(gpu.IntervalParts{Months: int32(v[0]), Days: int32(v[1]),
+			Micros: v[2]})), nil
+	}
+	b := &binder{scope: &Scope{Schema: gpu.NewSchema(), Fold: fold}}
+	n := &syntax.WordLiteral{Word: "NULL"}
+	body := "CASE WHEN regexp_matches(_1, " + intervalPattern.all + ") AND regexp_matches(_1, '[0-9]') THEN _1 END"
+	if !try {
+		body = strings.Replace(body, "END", "ELSE error('cannot read ''' || _1 || ''' as an INTERVAL') END", 1)
+	}
+	x, err := b.expand(n, body, x)
+	if err != nil {
+		return nil, err
+	}
+	group := func(of string, k int) string { return fmt.Sprintf("regexp_extract(_1, %s, %d)", of, k) }
+	number := func(of string, k int) string { return "coalesce(TRY_CAST(" + group(of, k) + " AS HUGEINT), 0)" }
+	time := func(hours int) string {
+		return number(intervalPattern.time, hours) + " * 3600000000 + " + number(intervalPattern.time, hours+1) +
+			" * 60000000 + " + number(intervalPattern.time, hours+2) + " * 1000000"
+	}
+	parts := [3]string{number(intervalPattern.date, 1) + " * 12 + " + number(intervalPattern.date, 2),
+		number(intervalPattern.date, 3), time(1) + " + CASE WHEN " + group(intervalPattern.time, 4) +
+			" = '-' THEN -1 ELSE 1 END * (" + time(5) + " + substring(" + group(intervalPattern.time, 8) +
+			" || '000000', 1, 6)::INTEGER)"}
+	cast := "CAST"
+	if try {
+		cast = "TRY_CAST"
+	}
+	e, err := eachPart(func(i int) (*Expr, error) {
+		to := [3]string{"INTEGER", "INTEGER", "BIGINT"}[i]
+		return b.expand(n, fmt.Sprintf("CASE WHEN _1 IS NOT NULL THEN %s(%s AS %s)::BIGINT END", cast, parts[i], to), x)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.whole(n, e)
+}
+
+// intervalAverage replaces the average of intervals by sums of their parts and a count, and returns the tree; nil for
+// other arguments. The rest of the months becomes days, and that of the days microseconds. call returns the node that
+// replaces one of the aggregates.
+func (b *binder) intervalAverage(n *syntax.Call, f aggregate,
+	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
+	if f.kind != gpu.Avg && f.kind != gpu.Sum || f.sorted != window.Aggregate || n.Star || len(n.Args) != 1 ||
+		aggregateIn(n.Args[0]) != nil {
+		return nil, nil
+	}
+	b.lazy++ // the argument is not evaluated on rows that FILTER excludes
+	defer func() { b.lazy-- }()
+	x, err := b.bindAny(n.Args[0])
+	switch {
+	case err != nil || !x.isInterval():
+		return nil, nil // what is wrong is found again
+	case f.kind == gpu.Sum:
+		return nil, b.errorf(n, "there is no %s of intervals; write avg(x) * count(x), or sum(epoch_us(x))", n.Name)
+	case n.Distinct:
+		return nil, b.errorf(n, "DISTINCT is not possible in %s of intervals", n.Name)
+	}
+	if x, err = b.whole(n.Args[0], x); err == nil {
+		x, err = b.apart(n.Args[0], x)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []any
+	for i, name := range []string{"count", "sum", "sum", "sum"} {
+		arg := &syntax.Resolved{Base: syntax.At(n.Args[0]), Value: x.args[max(i-1, 0)]}
+		column, err := call(&syntax.Call{Base: syntax.At(n, arg), Name: name, Args: []syntax.Node{arg},
+			Filter: n.Filter, Over: n.Over})
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, column.String())
+	}
+	names[0] = fmt.Sprintf("nullif(%v, 0)", names[0])
+	names = append(names, fmt.Sprintf("(%[2]s %% %[1]s * 30)", names...)) // days of the rest of the months
+	return syntax.Parse(fmt.Sprintf("to_months((%[2]s // %[1]s)::BIGINT) + "+
+		"to_days((%[3]s // %[1]s + %[5]s // %[1]s)::BIGINT) + "+
+		"to_microseconds(((%[4]s + (%[3]s %% %[1]s + %[5]s %% %[1]s) * 86400000000) // %[1]s)::BIGINT)", names...))
 }

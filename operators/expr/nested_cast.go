@@ -41,6 +41,8 @@ func (c nestedCast) cast(x *Expr, t gpu.Type) (*Expr, error) {
 	var parts []*Expr
 	var err error
 	switch k := x.typ.Kind; {
+	case k == gpu.Interval:
+		return c.intervalAsText(c.at, x)
 	case t.Kind == gpu.String && k == gpu.Struct:
 		return c.structText(x)
 	case t.Kind == gpu.String:
@@ -132,7 +134,7 @@ func (c nestedCast) elementText(x *Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t := x.typ; !t.IsNested() && !t.IsNumeric() && t.Kind != gpu.Bool {
+	if t := x.typ; (!t.IsNested() || t.Kind == gpu.Interval) && !t.IsNumeric() && t.Kind != gpu.Bool {
 		s, err = c.expand(c.at,
 			"CASE WHEN regexp_matches(_1, "+quotedElement+`) THEN '''' || replace(replace(_1, '\', `+
 				`'\\'), '''', '\''') || '''' ELSE _1 END`, s)

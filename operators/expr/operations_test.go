@@ -41,7 +41,7 @@ func TestLawsOfOperations(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, pairs, 9)
+	require.Len(t, pairs, 10)
 	text := func(op gpu.Op, x, y string) string {
 		if o := op.Info(); o.Form == gpu.Call {
 			return fmt.Sprintf("%s(%s, %s)", o.SQL, x, y)

@@ -24,6 +24,10 @@ type Registers struct {
 
 // registers returns the registers of an argument.
 func (b *binder) registers(n syntax.Node, x *Expr) (*Registers, error) {
+	x, err := b.lengthOf(n, x)
+	if err != nil {
+		return nil, err
+	}
 	t := gpu.Of(gpu.Uint64)
 	if x.typ.IsNested() {
 		return nil, b.errorf(n, "approx_count_distinct of a %v is not possible; count(DISTINCT …) is", x.typ)

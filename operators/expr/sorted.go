@@ -87,7 +87,9 @@ func (b *binder) aggregateOrder(n *syntax.Call) ([]WindowKey, error) {
 // distinctOrder checks that the keys of ORDER BY of DISTINCT values are among these values.
 func (b *binder) distinctOrder(n *syntax.Call, order []WindowKey, values ...*Expr) error {
 	for _, k := range order {
-		same := func(x *Expr) bool { return x != nil && k.Expr.Equal(x) }
+		same := func(x *Expr) bool {
+			return x != nil && (k.Expr.Equal(x) || x.isInterval() && k.Expr.Equal(LengthOf(x)))
+		}
 		if n.Distinct && !slices.ContainsFunc(values, same) {
 			return b.errorf(n, "%s of DISTINCT values can only be in the order of these values", n.Name)
 		}

@@ -21,11 +21,14 @@ const maxUnits = 42
 // and r the rest of the sum, Σx - nq. Then the squares of the distances to the mean add up to Σx² -
 // 2qΣx + nq² - r²/n. All terms but the last are integers, so no digits cancel.
 //
-// An aggregate that has a formula is replaced by that.
+// An aggregate that has a formula is replaced by that, and so is the average of intervals.
 func (b *binder) variance(n *syntax.Call, f aggregate,
 	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
 	if f.formula != nil {
 		return b.formula(n, f.formula, call)
+	}
+	if tree, err := b.intervalAverage(n, f, call); tree != nil || err != nil {
+		return tree, err
 	}
 	if f.sorted < window.VarSamp || n.Distinct || n.Star || len(n.Args) != 1 || aggregateIn(n.Args[0]) != nil {
 		return nil, nil

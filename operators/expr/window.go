@@ -351,7 +351,7 @@ func (b *binder) windowKey(n syntax.Node) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.Int32))), nil
 	}
-	return typed(e), nil
+	return b.lengthOf(n, typed(e))
 }
 
 var boundKinds = map[string]window.BoundKind{syntax.UnboundedPreceding: window.UnboundedPreceding,
@@ -441,6 +441,9 @@ func (b *binder) checkRangeOffset(n syntax.FrameBound) error {
 		return err
 	}
 	if e.isInterval() {
+		if e, err = b.apart(n.Offset, e); err != nil {
+			return err
+		}
 		for _, part := range e.args {
 			v, constant := part.Constant()
 			if !constant || !v.Valid {

@@ -48,6 +48,8 @@ func ClassOf(t gpu.Type) Class {
 		return Time
 	case gpu.Timestamp:
 		return Timestamp
+	case gpu.Interval:
+		return Interval
 	}
 	return Number
 }
@@ -57,7 +59,7 @@ func (g *Generator) one(options ...string) string { return options[g.r.IntN(len(
 // Any draws an expression of any class.
 func (g *Generator) Any(depth int) *Node {
 	return g.Of([]Class{Bool, Bool, Bool, Number, Number, Number, Number, Integer, Text, Text, Blob, Date, Time,
-		Timestamp, Timestamp}[g.r.IntN(15)], depth)
+		Timestamp, Timestamp, Interval}[g.r.IntN(16)], depth)
 }
 
 // Of draws an expression of a class, of height depth at most.
@@ -65,10 +67,10 @@ func (g *Generator) Of(c Class, depth int) *Node {
 	if depth <= 0 || g.r.IntN(12) == 0 {
 		return g.leaf(c)
 	}
-	if c != Interval && g.r.IntN(6) == 0 {
+	if g.r.IntN(6) == 0 {
 		return g.choice(c, depth-1)
 	}
-	if c != Interval && g.r.IntN(7) == 0 {
+	if g.r.IntN(7) == 0 {
 		return g.cast(c, depth-1)
 	}
 	switch {
@@ -91,7 +93,9 @@ func (g *Generator) leaf(c Class) *Node {
 	switch {
 	case len(columns) > 0 && g.r.IntN(4) != 0:
 		return Leaf(c, g.one(columns...))
-	case g.r.IntN(15) == 0 && !g.Tame && c != Interval:
+	case g.r.IntN(15) == 0 && c == Interval:
+		return Leaf(c, "NULL::INTERVAL")
+	case g.r.IntN(15) == 0 && !g.Tame:
 		return Leaf(c, "NULL")
 	}
 	return Leaf(c, g.literal(c))
@@ -165,7 +169,7 @@ func (g *Generator) literal(c Class) string {
 // asText sometimes draws a text literal for an operand of the class. The operator gives
 // it the type of the other operand.
 func (g *Generator) asText(c Class, depth int) *Node {
-	if g.r.IntN(5) > 0 || c == Blob || c == Interval || g.Tame {
+	if g.r.IntN(5) > 0 || c == Blob || g.Tame {
 		return g.Of(c, depth)
 	}
 	switch c {
@@ -179,6 +183,8 @@ func (g *Generator) asText(c Class, depth int) *Node {
 			"1994-01-31 10:00:00", "x")))
 	case Time:
 		return Leaf(c, Quote(g.one("10:11:12.5", "00:00:00", "24:00:00", "x")))
+	case Interval:
+		return Leaf(c, Quote(g.one("1 day", "-2 months", "1 year 3 days 04:05:06.5", "7", "2 d 3h ago", "x")))
 	case Timestamp:
 		return Leaf(c, Quote(g.one("1994-01-31 10:11:12.5", "1994-01-31", "1994-01-31 10:11:12.123456789",
 			"2013-05-21 01:02:03.1239", "-infinity", "1582-10-15", "x")))
@@ -266,7 +272,7 @@ func pairs(n *Node, from int, chosen func(*Node) bool) (out []int) {
 var castable = map[Class][]Class{
 	Bool: {Number, Text}, Number: {Number, Number, Number, Text, Bool}, Integer: {Number, Number, Text, Bool},
 	Text: {Bool, Number, Number, Blob, Date, Time, Timestamp, Interval}, Blob: {Text}, Date: {Timestamp, Text},
-	Time: {Timestamp, Text, Time}, Timestamp: {Timestamp, Timestamp, Date, Text},
+	Time: {Timestamp, Text, Time}, Timestamp: {Timestamp, Timestamp, Date, Text}, Interval: {Interval},
 }
 
 func (g *Generator) cast(c Class, depth int) *Node {
@@ -275,6 +281,9 @@ func (g *Generator) cast(c Class, depth int) *Node {
 		from = Time // DuckDB has no TIME of a TIMESTAMP WITH TIME ZONE
 	}
 	x := g.Of(from, depth)
+	if c == Interval && g.r.IntN(2) == 0 {
+		x = New(Text, "(?::VARCHAR)", wrapped(x))
+	}
 	if from == Text && g.r.IntN(2) == 0 && len(g.Columns[Text]) > 0 {
 		x = g.leaf(Text)
 	}
@@ -331,6 +340,8 @@ func (g *Generator) typeName(c Class) string {
 		return "DATE"
 	case Time:
 		return "TIME"
+	case Interval:
+		return "INTERVAL"
 	}
 	if g.Tame {
 		return "TIMESTAMP"

@@ -19,8 +19,8 @@ const (
 	Date
 	Time
 	Timestamp
+	Interval
 	classes
-	Interval = classes // no column has one
 )
 
 // Node is a random expression: SQL with arguments. It is immutable.
@@ -176,7 +176,7 @@ func (n *Node) Smaller(columns map[Class][]string, anyClass bool) []*Node {
 	var out []*Node
 	if anyClass {
 		n.walk(func(c *Node) {
-			if c != n && len(c.args) > 0 && c.Class != Interval {
+			if c != n && len(c.args) > 0 {
 				out = append(out, c)
 			}
 		})

@@ -39,7 +39,7 @@ var columnTypes = []string{
 	"d38 DECIMAL(38,10)", "e38 DECIMAL(38,37)", narrow + " DECIMAL(30,4)",
 	"b BOOLEAN", "c BOOLEAN", "s VARCHAR", "t VARCHAR", "n VARCHAR", "x BLOB", "y BLOB",
 	"dt DATE", "du DATE", "tm TIME", "ts TIMESTAMP", "tt TIMESTAMP", "tsec TIMESTAMP_S", "tms TIMESTAMP_MS",
-	"tns TIMESTAMP_NS", "tz TIMESTAMPTZ",
+	"tns TIMESTAMP_NS", "tz TIMESTAMPTZ", "iv INTERVAL", "iw INTERVAL",
 }
 
 // narrow is a decimal of many digits that is stored in 8 bytes, because its values fit.
@@ -141,6 +141,9 @@ func Literal(s gpu.Scalar) string {
 		for _, c := range []byte(s.Str) {
 			text += `\x` + hex.EncodeToString([]byte{c})
 		}
+	case gpu.Interval:
+		v := gpu.PartsOfInterval(s.Str)
+		return fmt.Sprintf("(to_months(%d) + to_days(%d) + to_microseconds(%d))", v.Months, v.Days, v.Micros)
 	case gpu.Date:
 		switch v := s.Int.Int64(); v {
 		case math.MaxInt32:
@@ -240,6 +243,15 @@ func SpecialValues(t gpu.Type) []gpu.Scalar {
 			out = append(out, gpu.Scalar{Type: t, Valid: true, Str: s})
 		}
 		return out
+	case t.Kind == gpu.Interval:
+		for _, v := range []gpu.IntervalParts{{}, {Months: 1, Days: 2, Micros: 3},
+			{Months: math.MinInt32 + 1, Days: math.MinInt32 + 1, Micros: math.MinInt64 + 1},
+			{Months: math.MaxInt32, Days: math.MaxInt32, Micros: math.MaxInt64}, {Months: 1}, {Days: 30},
+			{Micros: 30 * 86400e6}, {Days: -1, Micros: 86400e6}, {Months: -14}, {Micros: -1}, {Days: 1}, {Days: -31},
+			{Months: 12, Days: 1, Micros: 3723500000}, {Micros: 86400e6}} {
+			out = append(out, gpu.IntervalScalar(v))
+		}
+		return out
 	case t.Kind == gpu.Date:
 		for _, v := range []int64{0, 1, -2147483646, 2147483646, math.MaxInt32, -math.MaxInt32, -1, 8796, 11016, 19782,
 			-141428, -141427, -719162, -719163, -719528, 2932896, 2932897, 106751991, 106751992, -106752, 18262, 19358,
@@ -322,6 +334,8 @@ func OrdinaryValue(t gpu.Type, r *rand.Rand) gpu.Scalar {
 		return gpu.StringScalar([]string{"a", "b", "ab", "Green forest", "7", "ä"}[r.IntN(6)])
 	case t.Kind == gpu.Binary:
 		return gpu.Scalar{Type: t, Valid: true, Str: []string{"a", "b", "ab", "\x00"}[r.IntN(4)]}
+	case t.Kind == gpu.Interval:
+		return gpu.IntervalScalar(gpu.IntervalParts{Months: int32(r.IntN(3)), Days: int32(n), Micros: n * 1800e6})
 	case t.Kind == gpu.Date:
 		n = 9000 + 400*n
 	case t.Kind == gpu.Time:

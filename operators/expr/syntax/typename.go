@@ -56,6 +56,8 @@ var Types = []TypeName{
 	{gpu.TimestampOf(gpu.Microsecond, true), "TIMESTAMPTZ",
 		"A moment in microseconds, in UTC. Also TIMESTAMP WITH TIME ZONE.",
 		"TIMESTAMPTZ '2024-03-15 10:30:00+02' → 2024-03-15 08:30:00+00"},
+	{gpu.Of(gpu.Interval), "INTERVAL", "Months, days and microseconds.",
+		"'1 day 30 minutes'::INTERVAL → 1 day 00:30:00"},
 }
 
 // typeNames are the types by name: those of DuckDB and PostgreSQL.
@@ -118,6 +120,9 @@ func (p *parser) plainType() (gpu.Type, error) {
 			return gpu.Type{}, NewError(p.src, t.pos, "JSON is the type of whole values only, not of what is inside "+
 				"of them; write VARCHAR")
 		}
+		if name == "TIMETZ" {
+			return gpu.Type{}, NewError(p.src, t.pos, noTimeZone)
+		}
 		return gpu.Type{}, NewError(p.src, t.pos, "unknown type %q%s", Cut(t.text, 60),
 			Suggest(t.text, slices.Sorted(maps.Keys(typeNames))))
 	}
@@ -137,16 +142,22 @@ func (p *parser) plainType() (gpu.Type, error) {
 			}
 			return typ, p.expect(")")
 		}
-	case gpu.Timestamp:
-		if p.peek().is("WITH") && p.ahead(1).is("TIME") && p.ahead(2).is("ZONE") {
-			p.next += 3
-			typ.UTC = true
-		} else if p.peek().is("WITHOUT") && p.ahead(1).is("TIME") && p.ahead(2).is("ZONE") {
-			p.next += 3
+	case gpu.Timestamp, gpu.Time:
+		with := p.peek().is("WITH")
+		if !with && !p.peek().is("WITHOUT") || !p.ahead(1).is("TIME") || !p.ahead(2).is("ZONE") {
+			break
 		}
+		if with && typ.Kind == gpu.Time {
+			return gpu.Type{}, NewError(p.src, t.pos, noTimeZone)
+		}
+		p.next += 3
+		typ.UTC = with
 	}
 	return typ, nil
 }
+
+const noTimeZone = "there is no TIME WITH TIME ZONE, whose values have an offset each; a time of day is a TIME, and " +
+	"a moment a TIMESTAMP WITH TIME ZONE"
 
 // decimalType parses [(precision[, scale])].
 func (p *parser) decimalType(standard gpu.Type) (gpu.Type, error) {
