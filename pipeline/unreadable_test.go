@@ -22,7 +22,7 @@ func (t *nestedTable) Unreadable() []source.Unreadable { return t.unreadable }
 func nestedTables() map[string]source.Table {
 	integer := gpu.Of(gpu.Int64)
 	tags := source.Unreadable{Name: "Tags", Type: "VARCHAR[]", Reason: "it is nested"}
-	took := source.Unreadable{Name: "took", Type: "INTERVAL", Reason: "there are no columns of intervals"}
+	took := source.Unreadable{Name: "took", Type: "FIXED_LEN_BYTE_ARRAY", Reason: "its type is unknown"}
 	return map[string]source.Table{
 		"logs": &nestedTable{newPlanTable(10).column("id", integer, 1, 10).column("size", integer, 1, 10),
 			[]source.Unreadable{tags, took}},
@@ -36,7 +36,7 @@ func nestedTables() map[string]source.Table {
 
 func TestColumnsThatCannotBeReadAreNotLost(t *testing.T) {
 	const tags, took = `column "Tags" (VARCHAR[]) of logs cannot be read: it is nested`,
-		`column "took" (INTERVAL) of logs cannot be read: there are no columns of intervals`
+		`column "took" (FIXED_LEN_BYTE_ARRAY) of logs cannot be read: its type is unknown`
 	for steps, want := range map[string]string{
 		`[{from: logs, filter: id > 3}]`: "filter 1: " + tags +
 			"; " + took + "; add a step that selects the others, as in select: [id, size]",

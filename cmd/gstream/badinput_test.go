@@ -105,7 +105,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 }
 
 func TestWrongInputsAreRefused(t *testing.T) {
-	abs, err := filepath.Abs("../../source/parquet/testdata/intervals.parquet")
+	abs, err := filepath.Abs("../../source/parquet/testdata/unreadable.parquet")
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		job      string // @ is the folder of the example's tables
@@ -130,10 +130,10 @@ func TestWrongInputsAreRefused(t *testing.T) {
 			[]string{"job.yaml:1:14: ", "orders.parquet/x.parquet"}},
 		"glob without a match": {"sources: {t: '@/none-*.parquet'}\n", exitIO,
 			[]string{"job.yaml:1:14: ", "none-*.parquet"}},
-		"column of intervals": {"sources: {t: " + abs + "}\nsteps: [{select: [id, span]}]\n", exitJob,
-			[]string{"job.yaml:2:23: ", `"span"`, "intervals"}},
-		"key of intervals": {"sources: {t: " + abs + "}\nsteps: [{join: {with: t, using: spans}}]\n", exitJob,
-			[]string{`"spans"`, "intervals"}},
+		"unreadable column": {"sources: {t: " + abs + "}\nsteps: [{select: [id, span]}]\n", exitJob,
+			[]string{"job.yaml:2:23: ", `"span"`, "converted type"}},
+		"unreadable key": {"sources: {t: " + abs + "}\nsteps: [{join: {with: t, using: spans}}]\n", exitJob,
+			[]string{`"spans"`, "converted type"}},
 		"value that does not fit": {"sources: {t: @/orders.parquet}\nsteps: [{select: [o_orderkey::utinyint as k]}]\n",
 			exitData, []string{"select 1", "UTINYINT"}},
 		"output below a file": {"sources: {t: @/nation.parquet}\noutput: {parquet: job.yaml/out.parquet}\n",
@@ -160,7 +160,7 @@ func TestWrongInputsAreRefused(t *testing.T) {
 }
 
 func TestColumnsThatCannotBeReadAreNamedUntilASelectLeavesThemOut(t *testing.T) {
-	abs, err := filepath.Abs("../../source/parquet/testdata/intervals.parquet")
+	abs, err := filepath.Abs("../../source/parquet/testdata/unreadable.parquet")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "job.yaml")
 	job := "sources: {t: " + abs + "}\noutput: {parquet: new/folder/out.parquet}\n"
@@ -169,8 +169,8 @@ func TestColumnsThatCannotBeReadAreNamedUntilASelectLeavesThemOut(t *testing.T) 
 		code, _, stderr := gstream(command, path)
 		require.Equal(t, exitJob, code, stderr)
 		assert.Contains(t, stderr,
-			`job.yaml:1:14: t: column "span" (INTERVAL) of t cannot be read: there are no columns of intervals; `+
-				`column "spans" (INTERVAL[])`)
+			`job.yaml:1:14: t: column "span" (FIXED_LEN_BYTE_ARRAY) of t cannot be read: its converted type 30 is not supported; `+
+				`column "spans" (FIXED_LEN_BYTE_ARRAY[])`)
 		assert.Contains(t, stderr, "as in select: [id, after")
 		leavesNothing(t, path)
 	}
@@ -180,7 +180,8 @@ func TestColumnsThatCannotBeReadAreNamedUntilASelectLeavesThemOut(t *testing.T) 
 	_, stdout, _ := gstream("inspect", filepath.Join(filepath.Dir(path), "new/folder/out.parquet"))
 	assert.Contains(t, stdout, "  id BIGINT OPTIONAL\n  after VARCHAR OPTIONAL\n")
 	_, stdout, _ = gstream("inspect", abs)
-	assert.Contains(t, stdout, "  span INTERVAL REQUIRED (cannot be read: there are no columns of intervals)\n")
+	assert.Contains(t, stdout, "  span FIXED_LEN_BYTE_ARRAY REQUIRED (cannot be read: its converted type 30 is not "+
+		"supported)\n")
 }
 
 func TestUnreadableFilesAreRefused(t *testing.T) {

@@ -134,7 +134,7 @@ func TestInitReplacesNothingUnasked(t *testing.T) {
 func TestInitRefusesWhatIsNoTable(t *testing.T) {
 	folder := t.TempDir()
 	nation := copyOf(t, "nation", folder, "nation.parquet")
-	intervals := "../../source/parquet/testdata/only-intervals.parquet"
+	unreadable := "../../source/parquet/testdata/only-unreadable.parquet"
 	notes := filepath.Join(folder, "notes.parquet")
 	require.NoError(t, os.WriteFile(notes, []byte("these are notes"), 0o644))
 	out := filepath.Join(folder, "job.yaml")
@@ -146,7 +146,7 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 		"nothing":    {nil, exitJob, "takes one or more files"},
 		"no file":    {[]string{filepath.Join(folder, "none.parquet")}, exitIO, "none.parquet: no such file"},
 		"no Parquet": {[]string{notes}, exitData, "notes.parquet"},
-		"no column":  {[]string{intervals}, exitData, "no column of"},
+		"no column":  {[]string{unreadable}, exitData, "no column of"},
 		"twice":      {[]string{nation, nation}, exitJob, "is given twice"},
 		"no UTF-8":   {[]string{"a\xff.parquet"}, exitJob, `"a\xff.parquet"`},
 		"a store":    {[]string{"az://bucket/a.parquet"}, exitJob, "not supported yet"},
@@ -164,7 +164,7 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 }
 
 func TestInitSaysWhatCannotBeRead(t *testing.T) {
-	path, err := filepath.Abs("../../source/parquet/testdata/intervals.parquet")
+	path, err := filepath.Abs("../../source/parquet/testdata/unreadable.parquet")
 	require.NoError(t, err)
 	assert.Contains(t, initialized(t, t.TempDir(), path), "\n      # spans  ")
 }

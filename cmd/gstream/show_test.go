@@ -211,11 +211,11 @@ func TestShowTellsColumnsOfOneNameApart(t *testing.T) {
 }
 
 func TestShowLeavesOutWhatCannotBeRead(t *testing.T) {
-	code, stdout, stderr := gstream("show", "../../source/parquet/testdata/intervals.parquet")
+	code, stdout, stderr := gstream("show", "../../source/parquet/testdata/unreadable.parquet")
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, " of 20 rows; 2 columns\n")
 	assert.Contains(t, stderr, `left out: column "span"`)
-	code, stdout, stderr = gstream("show", "../../source/parquet/testdata/only-intervals.parquet")
+	code, stdout, stderr = gstream("show", "../../source/parquet/testdata/only-unreadable.parquet")
 	assert.Equal(t, exitJob, code)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, `column "span"`)

@@ -24,7 +24,7 @@ type bounds struct {
 // fixedBounds returns the bounds of PLAIN values. There is at least one.
 func (c *column) fixedBounds(plain []byte, n int) bounds {
 	switch {
-	case n == 0:
+	case n == 0, c.interval:
 		return bounds{}
 	case c.isUUID():
 		var b varBounds

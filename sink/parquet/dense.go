@@ -92,7 +92,7 @@ func (e *encoder) append(c *column, dst []byte, p rowRange) ([]byte, error) {
 	t := c.field.Type
 	switch t.Kind {
 	case gpu.Binary:
-		return uuids(dst, data, s)
+		return fixedBytes(dst, data, s, c.width)
 	case gpu.Int8:
 		return widen[int8, int32](dst, data.Data, s, 1)
 	case gpu.Int16:
@@ -228,15 +228,15 @@ func bigEndian64(dst []byte, src *gpu.Buffer, s selection) []byte {
 	return dst
 }
 
-// uuids writes binary values. Each must have 16 bytes.
-func uuids(dst []byte, src gpu.Column, s selection) ([]byte, error) {
+// fixedBytes writes binary values: UUIDs and intervals. Each must have the width.
+func fixedBytes(dst []byte, src gpu.Column, s selection, width int) ([]byte, error) {
 	offsets := gpu.Values[int32](src.Offsets, src.Len+1)
 	data := src.Data.Bytes()
 	wrong := false
 	s.each(func(positions []int32) {
 		for _, i := range positions {
-			wrong = wrong || offsets[i+1]-offsets[i] != 16
-			dst = dst[copy(dst[:16], data[offsets[i]:offsets[i+1]]):]
+			wrong = wrong || int(offsets[i+1]-offsets[i]) != width
+			dst = dst[copy(dst[:width], data[offsets[i]:offsets[i+1]]):]
 		}
 	})
 	if wrong {

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"unsafe"
@@ -68,9 +69,16 @@ func (c *column) nestedNode(f gpu.Field, path []string, def, rep uint8) (*node, 
 	case gpu.Struct:
 		n.element = group(f.Name, repetition, len(children))
 	default:
+		interval := f.Type.Kind == gpu.Interval
+		if interval {
+			f = gpu.Field{Name: f.Name, Type: gpu.Of(gpu.Binary), Nullable: f.Nullable}
+		}
 		leaf, err := newColumn(f)
 		if err != nil {
 			return nil, err
+		}
+		if interval {
+			leaf.physical, leaf.width, leaf.interval = format.FixedLenByteArray, storedInterval, true
 		}
 		leaf.path, leaf.maxDef, leaf.maxRep = path, def, rep
 		n.element, n.kind, n.leaf = leaf.element(), gpu.Invalid, len(c.leaves)
@@ -337,6 +345,13 @@ func (s *shredder) child(n *node, encoded string, rep, parent uint8) error {
 // value appends a value.
 func (s *shredder) value(n *node, encoded string, rep uint8) error {
 	if n.kind == gpu.Invalid {
+		if s.column.leaves[n.leaf].interval {
+			value, err := s.storeInterval(gpu.PartsOfInterval(encoded))
+			if err != nil {
+				return err
+			}
+			encoded = value
+		}
 		return s.leaves[n.leaf].scalar(rep, n.def, encoded)
 	}
 	rest := gpu.ElementsNested(encoded)
@@ -364,6 +379,33 @@ func (s *shredder) value(n *node, encoded string, rep uint8) error {
 		return s.absent(n, rep, n.def-1)
 	}
 	return nil
+}
+
+// storedInterval is the bytes of an INTERVAL: months, days and milliseconds, each 32 bits without a sign.
+const storedInterval = 12
+
+// storeInterval returns the encoding of the bytes of an interval. Milliseconds that do not fit become days.
+func (s *shredder) storeInterval(v gpu.IntervalParts) (string, error) {
+	const perDay = 24 * 60 * 60 * 1000
+	days, millis := int64(v.Days), v.Micros/1000
+	if millis > math.MaxUint32 {
+		days, millis = days+millis/perDay, millis%perDay
+	}
+	reason := ""
+	switch {
+	case v.Months < 0 || days < 0 || millis < 0:
+		reason = "the format has no negative ones; write epoch(x), or x::VARCHAR"
+	case days > math.MaxInt32:
+		reason = "it is too long for the format"
+	case v.Micros%1000 != 0:
+		reason = "the format has milliseconds, and this one has microseconds; write epoch_us(x) or x::VARCHAR, or " +
+			"round it before"
+	default:
+		b := binary.LittleEndian.AppendUint32(make([]byte, 0, storedInterval), uint32(v.Months))
+		b = binary.LittleEndian.AppendUint32(b, uint32(days))
+		return string(gpu.AppendBytes(nil, binary.LittleEndian.AppendUint32(b, uint32(millis)))), nil
+	}
+	return "", fmt.Errorf("column %q has the interval %v, which Parquet cannot store: %s", s.field.Name, v, reason)
 }
 
 func (s *shredder) fields(n *node, rest string, rep uint8) error {

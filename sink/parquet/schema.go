@@ -23,6 +23,7 @@ type column struct {
 	// Of a leaf of a nested column: its path in the schema, and its greatest levels.
 	path           []string
 	maxDef, maxRep uint8
+	interval       bool // of the bytes of an INTERVAL, which have no order
 	// Of a nested column: its schema and its leaves.
 	node   *node
 	leaves []column
@@ -64,7 +65,7 @@ func newColumn(f gpu.Field) (column, error) {
 		if c.isUUID() {
 			set(format.FixedLenByteArray, 16)
 		}
-	case gpu.List, gpu.Struct, gpu.Map:
+	case gpu.List, gpu.Struct, gpu.Map, gpu.Interval:
 		var err error
 		c.node, err = c.nestedNode(f, nil, 0, 0)
 		return c, err
@@ -86,7 +87,7 @@ func (c *column) isUUID() bool {
 func (c *column) unordered() bool {
 	_, shapes := c.field.Annotation.Geometry()
 	_, _, globe := c.field.Annotation.Geography()
-	return shapes || globe
+	return shapes || globe || c.interval
 }
 
 // element returns the schema element of the column, with the logical type and, for older
@@ -119,6 +120,9 @@ func (c *column) element() format.SchemaElement {
 			mark(new(format.StringType), deprecated.UTF8)
 		}
 	case gpu.Binary:
+		if c.interval {
+			e.ConvertedType = thrift.New(deprecated.Interval)
+		}
 		switch a {
 		case gpu.UUID:
 			e.LogicalType.Value = new(format.UUIDType)

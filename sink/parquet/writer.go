@@ -165,7 +165,7 @@ func columnsOf(schema *gpu.Schema, opt Options) (out []column, err error) {
 			slices.Contains(opt.DictionaryColumns, f.Name))
 		c.bloom = slices.Contains(opt.BloomFilters, f.Name)
 		for i := range c.leaves {
-			c.leaves[i].dictionary = c.dictionary
+			c.leaves[i].dictionary = c.dictionary && !c.leaves[i].interval
 		}
 		out = append(out, c)
 	}

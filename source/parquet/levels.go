@@ -114,6 +114,9 @@ func (w *nestedSchema) addLeaf(e *format.SchemaElement, n *nestedNode, rep uint8
 	if t.Kind == gpu.Float64 && c.physical != format.Double {
 		c.precision, c.scale = decimalDigits(e)
 	}
+	if t.Kind == gpu.Interval {
+		c.field.Type, c.as = gpu.Of(gpu.Binary), gpu.Of(gpu.Binary)
+	}
 	w.leaf++
 	w.parts = append(w.parts, c)
 	n.last = len(w.parts)
@@ -189,7 +192,7 @@ func (c leaf) inside(n *nestedNode, path []string, around func(*nestedNode) *nes
 		f := *field
 		f.nullable = f.nullable || n.nullable
 		k := nestedLeaf(around(&f), c.parts, c.node.first)
-		if len(k.node.children) == 0 {
+		if len(k.node.children) == 0 && f.t.Kind != gpu.Interval {
 			k = k.parts[0]
 		}
 		k.path = with(f.name)

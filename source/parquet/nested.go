@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"encoding/binary"
 	"math"
 	"sync"
 
@@ -572,11 +573,23 @@ func (b *nestedBuilder) leaf(n *nestedNode) error {
 		i = l.values.Code(i)
 	}
 	s := l.bytes[l.offsets[i]:l.offsets[i+1]]
-	if err := b.reserve(2*len(s) + 3); err != nil {
+	if err := b.reserve(max(2*len(s)+3, gpu.IntervalBytes)); err != nil {
 		return err
+	}
+	if n.t.Kind == gpu.Interval {
+		b.out = gpu.AppendInterval(b.out, intervalOf(s))
+		return nil
 	}
 	b.out = gpu.AppendBytes(b.out, s)
 	return nil
+}
+
+// storedInterval is the bytes of an INTERVAL: months, days and milliseconds, each 32 bits without a sign.
+const storedInterval = 12
+
+func intervalOf(b []byte) gpu.IntervalParts {
+	part := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+	return gpu.IntervalParts{Months: int32(part(0)), Days: int32(part(1)), Micros: int64(part(2)) * 1000}
 }
 
 // column returns the column, and empties the builder.

@@ -5,12 +5,13 @@ import "github.com/gstream/gstream/gpu"
 // Columns of lists of one leaf, and of lists of such lists, are built entry by entry. A scan that reads fields
 // of structs in lists has many of them.
 
-// listsAround returns the lists around the leaf of a nested column, outermost first, or nil if it has maps or structs.
+// listsAround returns the lists around the leaf of a nested column, outermost first, or nil if it has maps, structs
+// or intervals.
 func listsAround(n *nestedNode) (lists []*nestedNode) {
 	for ; n.list && n.t.Kind == gpu.List; n = n.children[0] {
 		lists = append(lists, n)
 	}
-	if len(n.children) > 0 {
+	if len(n.children) > 0 || n.t.Kind == gpu.Interval {
 		return nil
 	}
 	return lists

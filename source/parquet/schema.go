@@ -89,10 +89,12 @@ func readSchema(elements []format.SchemaElement) (columns []leaf, refused []sour
 		var t gpu.Type
 		var reason string
 		nested := e.NumChildren.V > 0 || !e.Type.Valid || e.RepetitionType.V == format.Repeated
+		if !nested {
+			t, reason = columnType(e)
+			nested = t.IsNested() // an INTERVAL
+		}
 		if nested {
 			c, reason = nestedColumn(elements, start, first, name)
-		} else {
-			t, reason = columnType(e)
 		}
 		if reason != "" {
 			refused = append(refused, source.Unreadable{Name: name, Type: typeName(elements[start:w.next]),
@@ -388,7 +390,10 @@ func convertedType(e *format.SchemaElement, physical format.Type) (gpu.Type, str
 	case deprecated.Int8, deprecated.Int16, deprecated.Int32, deprecated.Int64:
 		l = &format.IntType{BitWidth: 8 << (c - deprecated.Int8), IsSigned: true}
 	case deprecated.Interval:
-		return gpu.Type{}, "there are no columns of intervals"
+		if physical != format.FixedLenByteArray || e.TypeLength.V != storedInterval {
+			return gpu.Type{}, fmt.Sprintf("an INTERVAL is not stored as %v of %d bytes", physical, e.TypeLength.V)
+		}
+		return gpu.Of(gpu.Interval), ""
 	default:
 		return gpu.Type{}, fmt.Sprintf("its converted type %d is not supported", c)
 	}

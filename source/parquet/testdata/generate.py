@@ -142,10 +142,14 @@ pq.write_table(pa.table({
 }), "types.parquet", row_group_size=50, write_page_index=True, data_page_size=100, write_batch_size=10)
 pq.write_table(pa.Table.from_arrays([pa.array([i]) for i in range(5)], names=["a", "a", "A", "a_1", "a"]), "duplicates.parquet")
 
-# Columns that cannot be read.
+# Intervals, and columns that cannot be read: those intervals with a converted type that there is not.
 duckdb.sql("SELECT range AS id, INTERVAL 1 DAY AS span, range::VARCHAR AS after, [INTERVAL 1 DAY] AS spans FROM range(20)") \
     .write_parquet("intervals.parquet")
 duckdb.sql("SELECT INTERVAL 1 DAY AS span FROM range(3)").write_parquet("only-intervals.parquet")
+for name, unreadable in [("intervals", "unreadable"), ("only-intervals", "only-unreadable")]:
+    with open(name + ".parquet", "rb") as f, open(unreadable + ".parquet", "wb") as out:
+        out.write(f.read().replace(b"\x04span\x25\x2a", b"\x04span\x25\x3c").replace(b"element\x25\x2a", b"element\x25\x3c"))
+os.remove("only-intervals.parquet")
 
 # Nested columns with nulls and empty lists at each level, in several pages and row groups.
 rows = [{"l": None if i % 5 == 0 else [] if i % 4 == 0 else [i, None, i + 1],
