@@ -181,6 +181,12 @@ func TestLessCommonArrowTypesAreRead(t *testing.T) {
 		{fromJSON(t, arrow.FixedWidthTypes.Date64, `["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`),
 			fromJSON(t, arrow.FixedWidthTypes.Date32,
 				`["2020-01-01", null, "1969-12-31", "1970-01-01", "9999-12-31"]`)},
+		{fromJSON(t, arrow.FixedWidthTypes.MonthDayNanoInterval,
+			`[{"months": 1, "days": -2, "nanoseconds": 3999}, null]`), intervals(1, -2, 3000)},
+		{fromJSON(t, arrow.FixedWidthTypes.MonthInterval, `[{"months": -14}, null]`), intervals(-14, 0, 0)},
+		{fromJSON(t, arrow.FixedWidthTypes.DayTimeInterval, `[{"days": 1, "milliseconds": -5}, null]`),
+			intervals(0, 1, -5e6)},
+		{fromJSON(t, arrow.FixedWidthTypes.Duration_ms, `["1.5s", null]`), intervals(0, 0, 1.5e9)},
 		{array.NewNull(5), array.MakeArrayOfNull(mem, arrow.PrimitiveTypes.Int32, 5)},
 		{fromJSON(t, &arrow.Decimal256Type{Precision: 20, Scale: 2},
 			`["1.25", null, "-3.00", "123456789012345678.90", "0.01"]`),
@@ -207,7 +213,7 @@ func TestLessCommonArrowTypesAreRead(t *testing.T) {
 			out.Records()[0].Column(0))
 	}
 	for _, bad := range []arrow.DataType{&arrow.Decimal256Type{Precision: 60, Scale: 2},
-		arrow.FixedWidthTypes.Duration_s, arrow.FixedWidthTypes.MonthInterval} {
+		arrow.SparseUnionOf(nil, nil)} {
 		_, err := ArrowTable(arrow.NewSchema([]arrow.Field{{Name: "odd", Type: bad}}, nil))
 		assert.ErrorContains(t, err, `column "odd"`)
 	}
@@ -219,6 +225,14 @@ func TestLessCommonArrowTypesAreRead(t *testing.T) {
 				fromJSON(t, arrow.PrimitiveTypes.Int32, `[0, 1]`),
 				fromJSON(t, arrow.BinaryTypes.String, `["a", null]`))}, 2))
 	assert.ErrorContains(t, err, "1 nulls, but its schema says that it has none")
+}
+
+// intervals returns an interval and a null.
+func intervals(months, days int32, nanos int64) arrow.Array {
+	b := array.NewMonthDayNanoIntervalBuilder(memory.DefaultAllocator)
+	b.Append(arrow.MonthDayNanoInterval{Months: months, Days: days, Nanoseconds: nanos})
+	b.AppendNull()
+	return b.NewArray()
 }
 
 func decimals(precision int32, values ...int64) arrow.Array {

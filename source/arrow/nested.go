@@ -134,6 +134,9 @@ func valuesOfArrow(l *gpu.Lease, t gpu.Type, a arrow.Array, from, n int, columns
 		*columns = append(*columns, c)
 		return func(b []byte, row int) []byte { return gpu.AppendScalar(b, c.ScalarAt(row-from)) }, nil
 	}
+	if t.Kind == gpu.Interval {
+		return intervalsOfArrow(a)
+	}
 	children := t.Children()
 	orNull := func(value nestedValues) nestedValues {
 		return func(b []byte, row int) []byte {

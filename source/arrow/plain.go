@@ -15,12 +15,15 @@ import (
 
 // plainArray returns an array with the same values in a type that columnOfArrow accepts. The caller
 // releases it. It copies the values of less common types: half floats become floats, days in
-// milliseconds become days, decimals of 256 bits become decimals of 128 bits, and a run-end encoded
-// array becomes a dictionary array.
+// milliseconds become days, decimals of 256 bits become decimals of 128 bits, durations and other
+// intervals become months, days and nanoseconds, and a run-end encoded array becomes a dictionary
+// array.
 func plainArray(a arrow.Array) (arrow.Array, error) {
 	switch a := a.(type) {
 	case array.ExtensionArray:
 		return plainArray(a.Storage())
+	case *array.MonthInterval, *array.DayTimeInterval, *array.Duration:
+		return plainIntervals(a)
 	case *array.Null:
 		return array.MakeArrayOfNull(memory.DefaultAllocator, arrow.PrimitiveTypes.Int32, a.Len()), nil
 	case *array.Float16:

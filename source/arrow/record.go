@@ -29,6 +29,9 @@ func arrowArray(c gpu.Column) arrow.Array {
 	if c.Valid == nil {
 		nulls = 0
 	}
+	if c.Type.Kind == gpu.Interval {
+		return intervalArray(c, validity, nulls)
+	}
 	if c.Type.IsNested() {
 		return nestedArray(c, validity, nulls)
 	}

@@ -23,7 +23,9 @@ var arrowTypes = map[gpu.Kind]arrow.DataType{
 	gpu.Uint8: arrow.PrimitiveTypes.Uint8, gpu.Uint16: arrow.PrimitiveTypes.Uint16,
 	gpu.Uint32: arrow.PrimitiveTypes.Uint32, gpu.Uint64: arrow.PrimitiveTypes.Uint64,
 	gpu.Float32: arrow.PrimitiveTypes.Float32, gpu.Float64: arrow.PrimitiveTypes.Float64,
-	gpu.Date: arrow.FixedWidthTypes.Date32, gpu.String: arrow.BinaryTypes.String, gpu.Binary: arrow.BinaryTypes.Binary,
+	gpu.Interval: arrow.FixedWidthTypes.MonthDayNanoInterval,
+	gpu.Date:     arrow.FixedWidthTypes.Date32, gpu.String: arrow.BinaryTypes.String,
+	gpu.Binary: arrow.BinaryTypes.Binary,
 }
 
 var arrowUnits = map[gpu.Unit]arrow.TimeUnit{gpu.Second: arrow.Second, gpu.Millisecond: arrow.Millisecond,
@@ -57,6 +59,7 @@ func arrowType(t gpu.Type) arrow.DataType {
 //	large and view strings                         strings
 //	fixed-size binaries                            binaries
 //	half floats                                    floats
+//	intervals of all kinds, durations              intervals
 //	nulls without a type                           integers
 //	dictionaries, run-end encodings, extensions    the type of their values
 //	large lists, list views, fixed-size lists      lists
@@ -91,6 +94,9 @@ func typeOfArrow(t arrow.DataType) (gpu.Type, error) {
 				gpu.MaxPrecision)
 		}
 		return typeOfArrow(&arrow.Decimal128Type{Precision: t.Precision, Scale: t.Scale})
+	}
+	if isInterval(t) {
+		return gpu.Of(gpu.Interval), nil
 	}
 	switch t.ID() {
 	case arrow.NULL:
