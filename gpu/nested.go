@@ -124,12 +124,15 @@ func (t Type) Element() Type {
 // IsNested reports whether values are encodings of nested values: those of LIST, STRUCT, MAP and INTERVAL.
 func (t Type) IsNested() bool { return t.Kind >= List }
 
+// IsComposite reports whether the type is LIST, STRUCT or MAP, whose values consist of others.
+func (t Type) IsComposite() bool { return t.IsNested() && t.Kind != Interval }
+
 // Depth returns the number of nested types in each other, 0 for a type that is not nested.
 func (t Type) Depth() (n int) {
 	for _, c := range t.Children() {
 		n = max(n, c.Type.Depth())
 	}
-	if t.IsNested() && t.Kind != Interval {
+	if t.IsComposite() {
 		n++
 	}
 	return n
@@ -477,7 +480,7 @@ func formatNested(b *strings.Builder, s Scalar) {
 
 // formatElement appends the text of a value inside of a nested one. A text with special characters is in quotes.
 func formatElement(b *strings.Builder, s Scalar) {
-	if s.Type.IsNested() && s.Type.Kind != Interval && s.Valid {
+	if s.Type.IsComposite() && s.Valid {
 		formatNested(b, s)
 		return
 	}

@@ -321,7 +321,7 @@ func (p *parsedText) element(b []byte, e element, t Type) ([]byte, error) {
 	switch {
 	case e.null:
 		return AppendNull(b), nil
-	case t.IsNested():
+	case t.IsComposite():
 		if e.raw != "" && (e.raw[0] == '"' || e.raw[0] == '\'') {
 			e.raw = e.plain()
 		}

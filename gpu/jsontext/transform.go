@@ -27,7 +27,7 @@ var transformers = map[gpu.JSONFunc]transformer{
 // root appends the value of a document: an encoding if the type is nested, else a text. ok is false for null.
 func (t transformer) root(out []byte, value string, typ gpu.Type) (_ []byte, ok bool, err error) {
 	from := len(out)
-	if typ.IsNested() {
+	if typ.IsComposite() {
 		out, err = t.nested(out, value, typ)
 		return out, err == nil && out[from] != gpu.TagNull, err
 	}
@@ -70,7 +70,7 @@ func (t transformer) nested(out []byte, value string, typ gpu.Type) (_ []byte, e
 		return out, err
 	case typ.Kind == gpu.Struct && !t.fails:
 		return t.fields(out, "{}", c)
-	case typ.IsNested():
+	case typ.IsComposite():
 		ok = false
 	case strings.IndexByte(value, '\\') < 0 && value[0] == '"' && typ.Kind == gpu.String:
 		return gpu.AppendBytes(out, value[1:len(value)-1]), nil

@@ -66,14 +66,14 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.isJSON() && t.Kind != gpu.String {
 		return castJSON(fold, x, t, try)
 	}
+	if x.typ.Kind == gpu.String && t.Kind == gpu.Interval {
+		return intervalOfText(fold, x, try)
+	}
 	if x.typ.Kind == gpu.String && t.IsNested() {
 		return parseNested(fold, x, t, try)
 	}
 	if x.typ.IsNested() && (t.Kind == gpu.String || t.IsNested() && !x.typ.SameSQL(t)) {
 		return castNested(fold, x, t, try)
-	}
-	if x.typ.Kind == gpu.String && t.Kind == gpu.Interval {
-		return intervalOfText(fold, x, try)
 	}
 	if !castable(x.typ, t) {
 		return nil, fmt.Errorf("cannot cast %v to %v", x.typ, t)

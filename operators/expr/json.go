@@ -382,7 +382,7 @@ func (c nestedCast) ofTexts(x *Expr, t gpu.Type) (*Expr, error) {
 	if x.typ == t {
 		return x, nil
 	}
-	if !t.IsNested() {
+	if !t.IsComposite() {
 		out, err := newCast(c.scope.Fold, x, stored(t, x), c.try)
 		if err != nil && castable(x.typ, t) {
 			return lazyCast(x, stored(t, x)), nil

@@ -110,7 +110,7 @@ func (c nestedCast) children(x *Expr, from, to []gpu.Field) ([]*Expr, error) {
 			continue
 		}
 		var err error
-		if c.texts && f.Type.IsNested() && value.typ != f.Type {
+		if c.texts && f.Type.IsComposite() && value.typ != f.Type {
 			out[i], err = c.cast(value, f.Type)
 		} else {
 			out[i], err = newCast(c.scope.Fold, value, gpu.Nestable(f.Type), c.try)
@@ -134,7 +134,7 @@ func (c nestedCast) elementText(x *Expr) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t := x.typ; (!t.IsNested() || t.Kind == gpu.Interval) && !t.IsNumeric() && t.Kind != gpu.Bool {
+	if t := x.typ; !t.IsComposite() && !t.IsNumeric() && t.Kind != gpu.Bool {
 		s, err = c.expand(c.at,
 			"CASE WHEN regexp_matches(_1, "+quotedElement+`) THEN '''' || replace(replace(_1, '\', `+
 				`'\\'), '''', '\''') || '''' ELSE _1 END`, s)

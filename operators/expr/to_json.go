@@ -31,7 +31,7 @@ func (b *binder) jsonOf(n *syntax.Call, x *Expr) (s *Expr, err error) {
 	switch t := x.typ; {
 	case t.Kind == gpu.Struct:
 		s, err = b.jsonOfStruct(n, x)
-	case t.IsNested() && t.Kind != gpu.Interval:
+	case t.IsComposite():
 		s, err = b.jsonOfList(n, x)
 	case x.isJSON():
 		s, err = b.minified(n, x)

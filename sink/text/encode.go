@@ -147,7 +147,7 @@ func appendValue(out []byte, v gpu.Scalar) []byte {
 	switch {
 	case !v.Valid:
 		return append(out, "null"...)
-	case v.Type.IsNested() && v.Type.Kind != gpu.Interval:
+	case v.Type.IsComposite():
 		return appendNested(out, v)
 	case isNumber(v):
 		return append(out, v.String()...)
