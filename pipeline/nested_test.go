@@ -298,8 +298,8 @@ var nestedExpressions = []string{
 		"(INTERVAL 0 SECOND * CASE WHEN id % 2 = 0 THEN id END) <= INTERVAL 1 SECOND AS c FROM 'IN'",
 	"SELECT id, id = ANY (l) AS a, id < ALL (l) AS b, id IN l AS c, id NOT IN ARRAY[3, id % 7] AS d, 'k9' IN m AS e, " +
 		"concat(l, [id], NULL) AS f, concat_ws('-', ll[1], s.b, l, []) AS g, contains(l, id + 1) AS h FROM 'IN'",
-	"SELECT id, TRY_CAST(MAP {s.b: id, 'x': 2} AS MAP(INTEGER, BIGINT)) AS a, TRY_CAST(MAP {id::VARCHAR: 1, '07': 2} AS " +
-		"MAP(INTEGER, INTEGER)) AS b FROM 'IN' WHERE s.b <> 'x'",
+	"SELECT id, TRY_CAST(MAP {s.b: id, 'x': 2} AS MAP(INTEGER, BIGINT)) AS a, " +
+		"TRY_CAST(MAP {id::VARCHAR: 1, '07': 2} AS MAP(INTEGER, INTEGER)) AS b FROM 'IN' WHERE s.b <> 'x'",
 	"SELECT t.id, u.k, u.n FROM 'IN' t LEFT JOIN (SELECT o.k, len(o.x) AS n FROM (SELECT unnest(lo) AS o FROM 'IN')) " +
 		"u ON t.id = u.k + 1",
 }

@@ -90,8 +90,8 @@ var oddFiles = []struct{ name, text, other string }{
 	{"a first row of dates of two forms", "13/02/2020,1/30/2020\n14/02/2020,1/31/2020\n",
 		"column0 DATE, column1 DATE"}, // the second is a VARCHAR for DuckDB
 	{"dates of two forms", "a\n13/02/2020\n02/13/2020\n", "a VARCHAR"}, // an error of DuckDB
-	{"a day or a month first", "a\n01/02/2020\n", "a VARCHAR"}, // for DuckDB it is a day
-	{"years of two digits", "a\n20-01-02\n", "a VARCHAR"},      // for DuckDB it is the year
+	{"a day or a month first", "a\n01/02/2020\n", "a VARCHAR"},         // for DuckDB it is a day
+	{"years of two digits", "a\n20-01-02\n", "a VARCHAR"},              // for DuckDB it is the year
 	{"American years of two digits", "a\n12/31/70\n", ""},
 	{"timestamps of two digits", "a\n96-03-27 10:00:00\n", ""},
 	{"American timestamps", "a\n12/31/2020 10:00:00 PM\n1/2/2020 1:02:03 am\n", ""},
