@@ -58,7 +58,7 @@ func TestRules(t *testing.T) {
 func TestRulesThatCannotBeLeftOut(t *testing.T) {
 	for rule, want := range map[string]string{"limits": "",
 		"set-operations": "cannot be left out: it replaces what has no",
-		"limit":          `there is no rule "limit"; the rules are unnest, set-operations, interval-keys, null-aware-joins, grouping-sets, `} {
+		"limit":          `there is no rule "limit"; the rules are unnest, set-operations, interval-keys, `} {
 		err := logical.Options{Without: []string{rule}}.Check()
 		if want == "" {
 			require.NoError(t, err)
