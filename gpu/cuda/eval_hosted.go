@@ -3,6 +3,7 @@ package cuda
 import (
 	"math"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -58,7 +59,7 @@ func (h hosted) eval(args []gpu.Column) (out gpu.Column, err error) {
 				}
 				part := &parts[i]
 				if part.err = err; err == nil {
-					h.rows(f, host, i*hostedRows, part)
+					h.guarded(f, host, i*hostedRows, part)
 				}
 				size := int64(cap(part.bytes)) + int64(len(part.ends)+len(part.numbers))*8 + int64(len(part.valid))
 				if err := memory.reserve(size); err != nil {
@@ -133,6 +134,16 @@ func (o *op) copyDown(m *hostMemory, c gpu.Column) gpu.Column {
 		out.Data = read(c.Data, 0, n*int64(c.Type.Width()))
 	}
 	return out
+}
+
+// guarded is rows, and makes an error of a panic, which would end the process.
+func (h hosted) guarded(f *jsontext.Function, args []gpu.Column, from int, out *hostedPart) {
+	defer func() {
+		if p := recover(); p != nil {
+			out.err = gpu.Panicked("an operation on the CPU", p, debug.Stack())
+		}
+	}()
+	h.rows(f, args, from, out)
 }
 
 // rows evaluates rows from a first one on.
