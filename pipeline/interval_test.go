@@ -56,7 +56,7 @@ func TestIntervalsSpill(t *testing.T) {
 	duck := exprtest.StartDuckDB(t)
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in.parquet")
-	duck.Run(`COPY (SELECT i AS k, to_days(i * 7 % 99991) AS d, to_months(i % 13) + to_seconds(i) AS e FROM range(120000) ` +
+	duck.Run(`COPY (SELECT i AS k, to_days(i * 7 % 9973) AS d, to_months(i % 13) + to_seconds(i) AS e FROM range(12000) ` +
 		`t(i)) TO '` + in + `' (FORMAT parquet)`)
 	gpu := cudatest.Open(t, cuda.Options{Memory: 16 << 20})
 	spilled := int64(0)
@@ -66,9 +66,9 @@ func TestIntervalsSpill(t *testing.T) {
 		"SELECT k, e FROM 'IN' ORDER BY d, k",
 	} {
 		q = strings.ReplaceAll(q, "'IN'", "'"+in+"'")
-		for k, opt := range []RunOptions{{Use: Host, HostMemory: 20 << 20}, {Device: gpu}} {
+		for k, opt := range []RunOptions{{Use: Host}, {Device: gpu}} {
 			out := filepath.Join(dir, fmt.Sprint(i, k, ".parquet"))
-			opt.SpillDir = dir
+			opt.SpillDir, opt.SpillAlways = dir, true
 			report, err := SQL(q, nil).Write(out, sinkparquet.Options{}).Run(t.Context(), opt)
 			require.NoError(t, err, "options %d: %s", k, q)
 			spilled += report.Spill.Host.In + report.Spill.Disk.In
