@@ -380,10 +380,10 @@ func (l *sqlLogic) export() {
 }
 
 var parquetType = regexp.MustCompile(`^(BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|` +
-	`VARCHAR|BLOB|DATE|TIME|TIMESTAMP|TIMESTAMP WITH TIME ZONE|ENUM\(.*\))$`)
+	`VARCHAR|BLOB|DATE|TIME|TIMESTAMP|INTERVAL|TIMESTAMP WITH TIME ZONE|ENUM\(.*\))$`)
 
 // otherType finds, inside of a nested type, a type that Parquet has no equal of.
-var otherType = regexp.MustCompile(`\b(UNION|INTERVAL|UUID|BIT|U?HUGEINT|TIMESTAMP_(S|MS|NS)|BIGNUM|VARIANT|GEOMETRY|JSON)\b` +
+var otherType = regexp.MustCompile(`\b(UNION|UUID|BIT|U?HUGEINT|TIMESTAMP_(S|MS|NS)|BIGNUM|VARIANT|GEOMETRY|JSON)\b` +
 	`|TIME WITH TIME ZONE|"NULL"|\[\d+\]`)
 
 // hasParquetType reports whether values of a type come back from Parquet as values of this type.
