@@ -267,16 +267,16 @@ func (s *sniffer) types(from, columns int) ([]gpu.Type, []*timeFormat) {
 		}
 		if types[c] = left.typ(); !some {
 			types[c] = gpu.Of(gpu.String)
-		} else if t, f := s.formatted(from, c); f != nil {
+		} else if t, f := s.formatted(from, c, types[c].Kind == gpu.String); f != nil {
 			types[c], formats[c] = t, f
 		}
 	}
 	return types, formats
 }
 
-// formatted returns the type of a column whose values have one of the given formats, or else one that is found for
-// values that are no dates without it. The format is nil for other columns.
-func (s *sniffer) formatted(from, c int) (gpu.Type, *timeFormat) {
+// formatted returns the type of a column whose values have one of the given formats, or with find, for a column of
+// texts, a format that is found. The format is nil for other columns.
+func (s *sniffer) formatted(from, c int, find bool) (gpu.Type, *timeFormat) {
 	values := func(yield func(string) bool) {
 		for _, row := range s.rows[min(from, len(s.rows)):] {
 			if c < len(row) && !s.nulls.has([]byte(row[c])) && !yield(row[c]) {
@@ -285,15 +285,21 @@ func (s *sniffer) formatted(from, c int) (gpu.Type, *timeFormat) {
 		}
 	}
 	for i, f := range []*timeFormat{s.dates, s.times} {
-		t, all := []gpu.Type{gpu.Of(gpu.Date), gpu.TimestampOf(gpu.Microsecond, false)}[i], f != nil
+		if f == nil {
+			continue
+		}
+		t, all := []gpu.Type{gpu.Of(gpu.Date), gpu.TimestampOf(gpu.Microsecond, false)}[i], true
 		for v := range values {
-			if all {
-				_, all = f.parse(v, t)
+			if _, all = f.parse(v, t); !all {
+				break
 			}
 		}
 		if all {
 			return t, f
 		}
+	}
+	if !find {
+		return gpu.Type{}, nil
 	}
 	t, f := findFormat(values)
 	if t.Kind == gpu.Date && s.dates != nil || t.Kind == gpu.Timestamp && s.times != nil {

@@ -295,16 +295,15 @@ func (t *Table) describe(s *sniffer) error {
 		}
 	}
 	for i, f := range t.schema.Fields {
-		switch {
-		case f.Type.Kind == gpu.Date && (f.Type.Kind != types[i].Kind || formats[i] == nil):
-			formats[i] = s.dates
-		case f.Type.Kind == gpu.Timestamp && (f.Type.Kind != types[i].Kind || formats[i] == nil):
-			formats[i] = s.times
-		case f.Type.Kind != types[i].Kind:
-			formats[i] = nil // the sample of another type
+		if f.Type.Kind != types[i].Kind || f.Type.UTC {
+			formats[i] = nil // that of another type
 		}
-		if f.Type.UTC {
-			formats[i] = nil
+		switch {
+		case formats[i] != nil || f.Type.UTC:
+		case f.Type.Kind == gpu.Date:
+			formats[i] = s.dates
+		case f.Type.Kind == gpu.Timestamp:
+			formats[i] = s.times
 		}
 	}
 	t.formats = formats

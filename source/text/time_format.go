@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
@@ -109,9 +110,10 @@ func findFormat(values func(yield func(string) bool)) (t gpu.Type, found *timeFo
 	first := true
 	values(func(v string) bool {
 		v = strings.TrimSpace(v)
+		possible := formatsOf(v)
 		if first {
 			first, t = false, gpu.Of(gpu.Date)
-			for _, text := range formatsOf(v) {
+			for _, text := range possible {
 				if f, err := newTimeFormat(text); err == nil {
 					left = append(left, f)
 				}
@@ -120,16 +122,10 @@ func findFormat(values func(yield func(string) bool)) (t gpu.Type, found *timeFo
 				}
 			}
 		}
-		possible := formatsOf(v)
-		kept := left[:0]
-		for _, f := range left {
-			for _, p := range possible {
-				if _, ok := f.parse(v, t); ok && p == f.text {
-					kept = append(kept, f)
-				}
-			}
-		}
-		left = kept
+		left = slices.DeleteFunc(left, func(f *timeFormat) bool {
+			_, ok := f.parse(v, t)
+			return !ok || !slices.Contains(possible, f.text)
+		})
 		return len(left) > 0
 	})
 	if len(left) != 1 {
