@@ -214,6 +214,9 @@ func TestRandomFilesOfCSVGiveDuckDBsRows(t *testing.T) {
 			fmt.Fprintf(&text, "c%d", c)
 		}
 		text.WriteString(newline)
+		if dates == "%Y%m%d" && slices.Contains(types, "BIGINT") {
+			dates = "" // integers whose first one is such a date are VARCHAR for DuckDB
+		}
 		for range 30 + r.IntN(300) {
 			for c, kind := range types {
 				if c > 0 {
