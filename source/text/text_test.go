@@ -143,6 +143,9 @@ func TestOptionsSayHowValuesAreWritten(t *testing.T) {
 			require.Equal(t, c.rows, strings.Join(rows, " "))
 		})
 	}
+	usual, err := Open([]string{write(t, "x.csv", "a,b\n2020-12-31,2020-12-31 10:00:00\n")}, Options{})
+	require.NoError(t, err)
+	require.Equal(t, make([]*timeFormat, 2), usual.formats, "dates in the usual form have the fast parsers")
 	for text, opt := range map[string]Options{
 		"dateformat: there is no %Q": {DateFormat: "%Q"},
 		"timestampformat: it has %z": {TimestampFormat: "%Y %z"},
