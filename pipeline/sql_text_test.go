@@ -242,7 +242,7 @@ func TestAJobCanBeAQuery(t *testing.T) {
 		{"", "", "SELECT n_nam\nFROM nation", "q.sql:1:8: there is no column \"n_nam\"; did you mean \"n_name\"?\n   " +
 			" SELECT n_nam\n           ^"},
 		{"", "", "SELECT 1 +", "q.sql:1:11: "},
-		{"", "", "SELECT 1\nFROM 'az://x/y.parquet'", "q.sql:2:6: az://x/y.parquet: addresses that begin with az://"},
+		{"", "", "SELECT 1\nFROM 'ftp://x/y.parquet'", "q.sql:2:6: ftp://x/y.parquet: addresses that begin with"},
 		{"dya: 1", "", "SELECT $day", `q.sql has the parameter $day, and the job has no variable of ` +
 			`this name (did you mean "dya"?)`},
 		{"day: {default: 1, type: sql}", "", "SELECT $day", "is of type sql, and a parameter is a value"},

@@ -149,7 +149,7 @@ func TestInitRefusesWhatIsNoTable(t *testing.T) {
 		"no column":  {[]string{unreadable}, exitData, "no column of"},
 		"twice":      {[]string{nation, nation}, exitJob, "is given twice"},
 		"no UTF-8":   {[]string{"a\xff.parquet"}, exitJob, `"a\xff.parquet"`},
-		"a store":    {[]string{"az://bucket/a.parquet"}, exitJob, "not supported yet"},
+		"a store":    {[]string{"ftp://bucket/a.parquet"}, exitJob, "are not supported"},
 		"no folder": {[]string{nation, "--out", filepath.Join(folder, "none", "job.yaml")}, exitIO,
 			"write the job: open"},
 	} {

@@ -90,8 +90,8 @@ func TestLintChecksTheColumnsOfTheOutput(t *testing.T) {
 
 func TestPathsThatAreNoFilesAreRefused(t *testing.T) {
 	for path, want := range map[string]struct{ output, source string }{
-		"az://bucket/a.parquet": {"addresses that begin with az:// are not supported yet",
-			"addresses that begin with az:// are not supported yet"},
+		"ftp://bucket/a.parquet": {"addresses that begin with ftp:// are not supported",
+			"addresses that begin with ftp:// are not supported"},
 		"file:///a.parquet": {"write the path without file://", "write the path without file://"},
 		"-":                 {"standard output cannot take the rows", ""},
 	} {

@@ -39,7 +39,7 @@ func newShow(left *leftovers) *cobra.Command {
 		Short: "Show the first rows of Parquet, CSV, JSON or Arrow files, or of the result or a step of a job",
 		Long: `show prints the first rows of a Parquet, CSV, JSON or Arrow file, a folder or a pattern in quotes, or those
 that a job would write. Parquet files may be in an object store or on a web server, as
-s3://bucket/orders/*.parquet or https://host/orders.parquet. It writes no file. With
+s3://bucket/orders/*.parquet (or gs://, az://) or https://host/orders.parquet. It writes no file. With
 --step it shows the rows of a step or a source of the job, by its name in reports
 ("filter 2" if it has none); later steps may have mistakes. It reads only what these
 rows need: a few thousand rows of a file or a

@@ -243,7 +243,7 @@ func TestShowRefusesWhatItCannotShow(t *testing.T) {
 		"rows":            {[]string{orders, "--rows", "-1"}, exitJob, "--rows -1"},
 		"two files":       {[]string{orders, orders}, exitJob, "takes one file"},
 		"the folder":      {[]string{t.TempDir()}, exitIO, "there is no *.parquet"},
-		"a store":         {[]string{"az://bucket/a.parquet"}, exitJob, "not supported yet"},
+		"a store":         {[]string{"ftp://bucket/a.parquet"}, exitJob, "are not supported"},
 		"a pattern":       {[]string{"nowhere-*"}, exitIO, "no file matches"},
 		"mistake in rows": {[]string{path, "--set", "data=/nowhere"}, exitIO, "/nowhere/orders.parquet"},
 	} {

@@ -35,7 +35,7 @@ func newSQL(left *leftovers) *cobra.Command {
 		Short: "Run SQL queries over files of Parquet, CSV, JSON lines and Arrow",
 		Long: `sql runs the statements of a text in DuckDB's dialect, one after the other: of the
 argument, of a file (-f query.sql), or of standard input (-f -). A table is a Parquet
-file, a folder or a pattern by its path or address (s3://, https://) in single quotes, a
+file, a folder or a pattern by its path or address (s3://, gs://, az://, https://) in single quotes, a
 file of CSV, JSON lines or Arrow by its path, or a view. read_csv('-'), read_json('-') and
 read_arrow('-') are standard input.
 

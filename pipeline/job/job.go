@@ -85,7 +85,7 @@ type Spill struct {
 
 // Source is a table to read.
 type Source struct {
-	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table, also as addresses s3://bucket/key and https://host/file. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
+	Parquet    Paths `yaml:"parquet" doc:"Parquet files, folders and patterns with *, ?, [a-z] and **, read as one table, also as addresses s3://bucket/key, gs://bucket/key, az://container/key and https://host/file. Paths are relative to the job file; a path that begins with a variable from --set or the environment is relative to the working directory."`
 	CSV        Paths `yaml:"csv" doc:"CSV files and patterns, read as one table; - is standard input; .gz and .zst are decompressed. A path alone, as in x: data/x.csv, is csv if it ends in .csv or .tsv, also before .gz or .zst. What the keys below do not give, a sample of the first 20,480 rows decides, as in DuckDB ([CSV](csv.md))."`
 	JSON       Paths `yaml:"json" doc:"Files of JSON lines and patterns: an object on each line. A path alone is json if it ends in .jsonl, .ndjson or .json, also before .gz or .zst. Lists are LISTs, and objects STRUCTs or MAPs. Of the keys below, types, rejects and schema apply."`
 	Arrow      Paths `yaml:"arrow" doc:"Files of Arrow's IPC format and patterns, read as one table: Arrow files (Feather version 2) and Arrow streams, whatever their names; - is a stream on standard input. A path alone is arrow if it ends in .arrow, .arrows, .feather or .ipc. All files have the columns and types of the first one."`

@@ -313,7 +313,7 @@ func (o *objects) stage(ctx context.Context) ([]staging.Change, error) {
 	o.mu.Lock()
 	o.staged = true
 	o.mu.Unlock()
-	r := &staging.Remote{Path: o.root + staging.LockName, Manifest: text, ETag: o.claimed, Undo: o.discard}
+	r := &staging.Remote{Path: o.root + staging.LockName, Manifest: text, Tag: o.claimed, Undo: o.discard}
 	r.Appear = func() error {
 		tag, err := o.put(ctx, after, o.claimed)
 		if err == nil {
@@ -362,7 +362,7 @@ func (o *objects) put(ctx context.Context, m manifest, etag string) (string, err
 		return "", err
 	}
 	tag, err := store.Put(ctx, o.root+staging.LockName, text, store.Condition{Absent: etag == "",
-		ETag: etag})
+		Tag: etag})
 	if errors.Is(err, fs.ErrExist) {
 		err = notReplaced(o.name, "is being written by another process (its "+staging.LockName+" has changed); run "+
 			"the job again if its rows are not those that were wanted")

@@ -23,15 +23,23 @@ import (
 	"github.com/gstream/gstream/source/store/storetest"
 )
 
-// lake is the address of the bucket of these tests.
-const lake = "s3://" + storetest.Bucket + "/"
+// lake is the address of the bucket of the store that a test uses, and use sets the environment to reach it.
+var (
+	lake string
+	use  func(t testing.TB, endpoint string)
+)
 
-// useGateway starts versitygw.
-func useGateway(t *testing.T) (endpoint string) {
-	storetest.Quick(t)
-	endpoint = storetest.Gateway(t, t.TempDir())
-	storetest.Use(t, endpoint)
-	return endpoint
+// inEachStore runs a test with a store of each kind.
+func inEachStore(t *testing.T, test func(t *testing.T, endpoint string)) {
+	for _, cloud := range storetest.Clouds {
+		t.Run(cloud.Lake[:2], func(t *testing.T) {
+			storetest.Quick(t)
+			endpoint := cloud.Start(t)
+			lake, use = cloud.Lake, cloud.Use
+			use(t, endpoint)
+			test(t, endpoint)
+		})
+	}
 }
 
 // names lists the objects whose names begin with a prefix, and how many uploads there are.
@@ -53,8 +61,9 @@ var outputsOf = map[string]Options{
 	"days/k": {PartitionBy: []string{"k"}, RowGroupRows: 40},
 }
 
-func TestObjectsHaveTheRowsOfFiles(t *testing.T) {
-	useGateway(t)
+func TestObjectsHaveTheRowsOfFiles(t *testing.T) { inEachStore(t, objectsHaveTheRows) }
+
+func objectsHaveTheRows(t *testing.T, _ string) {
 	ignored := goleak.IgnoreCurrent() // of the gateway
 	defer func() {
 		store.CloseIdle()
@@ -87,8 +96,9 @@ func TestObjectsHaveTheRowsOfFiles(t *testing.T) {
 	require.NoError(t, store.Delete(t.Context(), lake+"files/"+".gstream-manifest.json"))
 	_, err = Create(lake+"files/", first.schema, opt)
 	require.ErrorContains(t, err, "without the object .gstream-manifest.json")
-	for path, want := range map[string]string{"s3://lake": "names only a bucket", "az://lake/x": "not supported yet",
-		"https://h/x.parquet": "cannot be written to a web server", "s3://lakes/x.parquet": "no such bucket"} {
+	for path, want := range map[string]string{strings.TrimSuffix(lake, "/"): "names only a bucket",
+		"https://h/x.parquet": "cannot be written to a web server",
+		strings.Replace(lake, "/lake", "/lakes", 1) + "x.parquet": "there is no such "} {
 		_, err = Create(path, first.schema, opt)
 		require.ErrorContains(t, err, want)
 	}
@@ -103,8 +113,9 @@ func TestObjectsHaveTheRowsOfFiles(t *testing.T) {
 }
 
 // TestRowsAreAddedToObjectsAndPartitionsReplaced appends to folders, and replaces the partitions that a run has.
-func TestRowsAreAddedToObjectsAndPartitionsReplaced(t *testing.T) {
-	useGateway(t)
+func TestRowsAreAddedToObjectsAndPartitionsReplaced(t *testing.T) { inEachStore(t, rowsAreAdded) }
+
+func rowsAreAdded(t *testing.T, _ string) {
 	lease := hosttest.Budget(t, 0).Lease("sink")
 	first := partitioned(rand.New(rand.NewPCG(1, 1)), 600, gpu.Of(gpu.Int64), 5)
 	second := partitioned(rand.New(rand.NewPCG(2, 1)), 400, gpu.Of(gpu.Int64), 4)
@@ -174,7 +185,10 @@ func w2files(t *testing.T, path string) int {
 
 // TestARunThatWasKilledLeavesTheEarlierObjects has a run that claims a folder, and ends between two of its objects.
 func TestARunThatWasKilledLeavesTheEarlierObjects(t *testing.T) {
-	useGateway(t)
+	inEachStore(t, killedLeavesTheEarlier)
+}
+
+func killedLeavesTheEarlier(t *testing.T, _ string) {
 	tab := partitioned(rand.New(rand.NewPCG(1, 1)), 600, gpu.Of(gpu.Int64), 5)
 	half := partitioned(rand.New(rand.NewPCG(2, 1)), 300, gpu.Of(gpu.Int64), 4)
 	for _, earlier := range []bool{false, true} {
@@ -213,8 +227,9 @@ func TestARunThatWasKilledLeavesTheEarlierObjects(t *testing.T) {
 
 // TestFaultsOfAStoreLeaveTheOldOrTheNewObjects writes through a proxy that breaks connections before and after the
 // store has a request, refuses and delays. GSTREAM_SOAK is the number of runs.
-func TestFaultsOfAStoreLeaveTheOldOrTheNewObjects(t *testing.T) {
-	endpoint := useGateway(t)
+func TestFaultsOfAStoreLeaveTheOldOrTheNewObjects(t *testing.T) { inEachStore(t, faultsLeaveOldOrNew) }
+
+func faultsLeaveOldOrNew(t *testing.T, endpoint string) {
 	old := partitioned(rand.New(rand.NewPCG(1, 1)), 300, gpu.Of(gpu.Int64), 4)
 	tab := partitioned(rand.New(rand.NewPCG(2, 1)), 600, gpu.Of(gpu.Int64), 5)
 	runs, _ := strconv.Atoi(os.Getenv("GSTREAM_SOAK"))
@@ -228,7 +243,7 @@ func TestFaultsOfAStoreLeaveTheOldOrTheNewObjects(t *testing.T) {
 			opt.Lease = hosttest.Budget(t, 0).Lease("sink")
 			path := fmt.Sprintf("%s%d/%s", lake, seed, name)
 			existing := r.IntN(2) == 0
-			storetest.Use(t, endpoint)
+			use(t, endpoint)
 			if existing {
 				require.NoError(t, old.replace(path, opt))
 			}
@@ -240,7 +255,7 @@ func TestFaultsOfAStoreLeaveTheOldOrTheNewObjects(t *testing.T) {
 			if r.IntN(4) == 0 {
 				last = r.IntN(40)
 			}
-			storetest.Use(t, storetest.Proxy(t, endpoint, func(q *http.Request) storetest.Fault {
+			use(t, storetest.Proxy(t, endpoint, func(q *http.Request) storetest.Fault {
 				if q.Method == http.MethodDelete {
 					return storetest.Delay // cleaning up is not what fails here
 				}
@@ -264,7 +279,7 @@ func TestFaultsOfAStoreLeaveTheOldOrTheNewObjects(t *testing.T) {
 			}
 			cancel()
 			require.NoError(t, opt.Lease.Close(), "seed %d of %s: %v", seed, name, err)
-			storetest.Use(t, endpoint)
+			use(t, endpoint)
 			names, uploads := namesOf(t, path)
 			what := fmt.Sprintf("seed %d of %s: %v: %v", seed, name, err, names)
 			if share < 0.6 {

@@ -56,9 +56,9 @@ type Remote struct {
 	Path    string
 	Upload  *store.UploadState `json:",omitempty"`
 	Replace bool               `json:",omitempty"`
-	// Manifest is written if the object has the ETag, or if there is none for "".
+	// Manifest is written if the object has the tag, or if there is none for "".
 	Manifest []byte `json:",omitempty"`
-	ETag     string `json:",omitempty"`
+	Tag      string `json:"ETag,omitempty"`
 
 	// Appear makes the change. Undo undoes it; it is nil if that is not possible, as an object was replaced.
 	Appear func() error `json:"-"`
@@ -72,7 +72,7 @@ func (r *Remote) appear() error {
 	if r.Upload != nil {
 		return r.Upload.Complete(ctx, r.Replace)
 	}
-	_, err := store.Put(ctx, r.Path, r.Manifest, store.Condition{Absent: r.ETag == "", ETag: r.ETag})
+	_, err := store.Put(ctx, r.Path, r.Manifest, store.Condition{Absent: r.Tag == "", Tag: r.Tag})
 	if errors.Is(err, fs.ErrExist) {
 		return nil // it was written, or another output has taken the folder
 	}

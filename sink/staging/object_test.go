@@ -24,21 +24,27 @@ func noUploads(ctx context.Context, path string) error {
 
 // TestAnObjectHasAllItsParts writes an object of several parts, within memory for two of them, through faults.
 func TestAnObjectHasAllItsParts(t *testing.T) {
+	for _, cloud := range storetest.Clouds {
+		t.Run(cloud.Lake[:2], func(t *testing.T) { hasAllItsParts(t, cloud) })
+	}
+}
+
+func hasAllItsParts(t *testing.T, cloud storetest.Cloud) {
 	storetest.Quick(t)
-	endpoint := storetest.Gateway(t, t.TempDir())
+	endpoint := cloud.Start(t)
 	content := make([]byte, 17<<20+3)
 	_, _ = rand.NewChaCha8([32]byte{3}).Read(content)
 	for seed := range uint64(3) {
 		faults := storetest.Random(seed, 0.2*float64(seed), storetest.Cut, storetest.Refuse, storetest.Drop)
 		var parts atomic.Int64
-		storetest.Use(t, storetest.Proxy(t, endpoint, func(r *http.Request) storetest.Fault {
+		cloud.Use(t, storetest.Proxy(t, endpoint, func(r *http.Request) storetest.Fault {
 			if r.Method == http.MethodPut {
 				parts.Add(1)
 			}
 			return faults(r)
 		}))
 		lease := hosttest.Budget(t, 11<<20).Lease("sink")
-		const path = "s3://" + storetest.Bucket + "/a b/é.csv"
+		path := cloud.Lake + "a b/é.csv"
 		f, err := Stage(t.Context(), path, seed > 0, lease)
 		require.NoError(t, err)
 		for at := 0; at < len(content); at += 1 << 20 {
@@ -49,7 +55,7 @@ func TestAnObjectHasAllItsParts(t *testing.T) {
 		require.NoError(t, f.Abort()) // does nothing now
 		require.NoError(t, lease.Close())
 		require.GreaterOrEqual(t, parts.Load(), int64(4))
-		storetest.Use(t, endpoint)
+		cloud.Use(t, endpoint)
 		got, _, err := store.Get(t.Context(), path, len(content))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(content, got))
@@ -61,10 +67,16 @@ func TestAnObjectHasAllItsParts(t *testing.T) {
 
 // TestAnObjectThatAppearsMeanwhileStays has another process that writes the object first.
 func TestAnObjectThatAppearsMeanwhileStays(t *testing.T) {
+	for _, cloud := range storetest.Clouds {
+		t.Run(cloud.Lake[:2], func(t *testing.T) { appearsMeanwhile(t, cloud) })
+	}
+}
+
+func appearsMeanwhile(t *testing.T, cloud storetest.Cloud) {
 	storetest.Quick(t)
-	storetest.Use(t, storetest.Gateway(t, t.TempDir()))
+	cloud.Use(t, cloud.Start(t))
 	lease := hosttest.Budget(t, 0).Lease("sink")
-	const path = "s3://" + storetest.Bucket + "/x.csv"
+	path := cloud.Lake + "x.csv"
 	f, err := Stage(t.Context(), path, false, lease)
 	require.NoError(t, err)
 	_, err = f.Write([]byte("second"))
@@ -76,8 +88,21 @@ func TestAnObjectThatAppearsMeanwhileStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "first", string(got))
 	require.NoError(t, noUploads(t.Context(), path))
-	_, err = store.Put(t.Context(), path, []byte("third"), store.Condition{ETag: `"another"`})
+	_, err = store.Put(t.Context(), path, []byte("third"), store.Condition{Tag: `"another"`})
 	require.ErrorIs(t, err, os.ErrExist)
+	f, err = Stage(t.Context(), cloud.Lake+"empty.csv", false, lease)
+	require.NoError(t, err)
+	require.NoError(t, f.Commit(t.Context(), false))
+	got, _, err = store.Get(t.Context(), cloud.Lake+"empty.csv", 100)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	_, tag, err := store.Get(t.Context(), path, 100)
+	require.NoError(t, err)
+	_, err = store.Put(t.Context(), path, []byte("fourth"), store.Condition{Tag: tag})
+	require.NoError(t, err)
+	_, err = store.Put(t.Context(), path, []byte("fifth"), store.Condition{Tag: tag})
+	require.ErrorIs(t, err, os.ErrExist)
+	require.NoError(t, noUploads(t.Context(), cloud.Lake))
 	ctx, cancel := context.WithCancel(t.Context())
 	f, err = Stage(ctx, path, true, lease)
 	require.NoError(t, err)

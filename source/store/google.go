@@ -78,22 +78,28 @@ func (google) advise(req *http.Request, status int, code string) string {
 			return "no credentials were found, so the request was anonymous; set GOOGLE_APPLICATION_CREDENTIALS, or " +
 				"run gcloud auth application-default login"
 		}
-		return "the credentials are not accepted, or do not permit to read the object; check " +
-			"GOOGLE_APPLICATION_CREDENTIALS and the roles of the account (Storage Object Viewer)"
+		return "the credentials are not accepted, or do not permit to do this with the object; check " +
+			"GOOGLE_APPLICATION_CREDENTIALS and the roles of the account (Storage Object Viewer to read, Storage Object " +
+			"User to write)"
 	case status == http.StatusNotFound:
 		return "there is no such object or bucket"
 	}
 	return ""
 }
 
-func (g google) stat(ctx context.Context, path string) (Version, error) { return find(ctx, g, path) }
+func (g google) stat(ctx context.Context, path string) (Version, error) { return stat(ctx, g, path) }
 
 func (g google) open(ctx context.Context, path string, v *Version) (File, error) {
 	return open(ctx, g, path, v)
 }
 
 func (g google) list(ctx context.Context, prefix string, f func(path string, v Version) error) error {
-	return listObjects(ctx, g, prefix, f)
+	return listObjects(ctx, g, prefix, func(path string, v Version, _ time.Time) error {
+		if _, temporary := targetOfGoogle(path); temporary {
+			return nil
+		}
+		return f(path, v)
+	})
 }
 
 // googleAccount is a file of credentials.
@@ -110,42 +116,49 @@ type googleAccount struct {
 
 const (
 	googleTokens = "https://oauth2.googleapis.com/token"
-	googleScope  = "https://www.googleapis.com/auth/devstorage.read_only"
+	googleScope  = "https://www.googleapis.com/auth/devstorage.read_write"
 	// metadataWait bounds the search for the server of metadata, which only machines of Google have.
 	metadataWait = 2 * time.Second
 	// early is the time before its end at which a token is renewed.
 	early = time.Minute
 )
 
-// googleIdentity has the token of the process.
-var googleIdentity struct {
+// tokens keeps a token of OAuth for the process.
+type tokens struct {
 	sync.Mutex
 	token string
 	until time.Time
 	from  string // the environment that was asked
 }
 
+// get returns the token that was got from the variables of an environment, or else a new one, which lives for a time.
+func (t *tokens) get(names []string, fetch func() (string, time.Duration, error)) (string, error) {
+	t.Lock()
+	defer t.Unlock()
+	var from []string
+	for _, name := range append(names, "HOME") {
+		from = append(from, os.Getenv(name))
+	}
+	environment := strings.Join(from, "\x00")
+	if environment == t.from && time.Now().Before(t.until) {
+		return t.token, nil
+	}
+	token, lives, err := fetch()
+	if err != nil {
+		return "", err
+	}
+	t.token, t.from, t.until = token, environment, time.Now().Add(max(lives-early, time.Second))
+	return token, nil
+}
+
+var googleIdentity tokens
+
 // googleToken returns a token of the credentials that the SDKs of Google would find: the file that
 // GOOGLE_APPLICATION_CREDENTIALS names, that of gcloud auth application-default login, or those of the machine or pod.
 // It is "" if there are none. Errors have no part of the credentials.
 func googleToken(ctx context.Context) (string, error) {
-	googleIdentity.Lock()
-	defer googleIdentity.Unlock()
-	var from []string
-	for _, name := range []string{"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST", "HOME"} {
-		from = append(from, os.Getenv(name))
-	}
-	environment := strings.Join(from, "\x00")
-	if environment == googleIdentity.from && time.Now().Before(googleIdentity.until) {
-		return googleIdentity.token, nil
-	}
-	token, lives, err := newGoogleToken(ctx)
-	if err != nil {
-		return "", err
-	}
-	googleIdentity.token, googleIdentity.from = token, environment
-	googleIdentity.until = time.Now().Add(max(lives-early, time.Second))
-	return token, nil
+	return googleIdentity.get([]string{"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST"},
+		func() (string, time.Duration, error) { return newGoogleToken(ctx) })
 }
 
 func newGoogleToken(ctx context.Context) (token string, lives time.Duration, err error) {
@@ -192,7 +205,7 @@ func newGoogleToken(ctx context.Context) (token string, lives time.Duration, err
 		return "", 0, final(fs.ErrPermission, "the file of credentials of Google has a token_uri that is no address")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return askToken(req)
+	return askToken(req, googleAdvice)
 }
 
 // assertion returns the signed claim of a service account.
@@ -232,32 +245,39 @@ func metadataToken(ctx context.Context) (string, time.Duration, error) {
 		return "", 0, final(fs.ErrPermission, "GCE_METADATA_HOST is not the name of a host")
 	}
 	req.Header.Set("Metadata-Flavor", "Google")
-	token, lives, err := askToken(req)
+	token, lives, err := askToken(req, googleAdvice)
 	if err != nil && host == "" {
 		return "", anonymousFor + early, nil
 	}
 	return token, lives, err
 }
 
-// askToken sends a request for a token. The answer is not part of an error.
-func askToken(req *http.Request) (token string, lives time.Duration, err error) {
+const googleAdvice = "the credentials of Google give no token; check GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth " +
+	"application-default login again"
+
+// askToken sends a request for a token of OAuth. The answer is not part of an error, which has advice.
+func askToken(req *http.Request, advice string) (token string, lives time.Duration, err error) {
 	answer, err := s3Client.Do(req)
 	if err != nil {
-		return "", 0, mayPass("the server of tokens of Google does not answer")
+		return "", 0, mayPass("the server of tokens at %s does not answer", req.URL.Host)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxErrorBody))
 	if err != nil || answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests {
-		return "", 0, mayPass("the server of tokens of Google answers with %d", answer.StatusCode)
+		return "", 0, mayPass("the server of tokens at %s answers with %d", req.URL.Host, answer.StatusCode)
 	}
 	var got struct {
-		Token   string `json:"access_token"`
-		Expires int64  `json:"expires_in"`
+		Token   string      `json:"access_token"`
+		Expires json.Number `json:"expires_in"`
 	}
-	if answer.StatusCode != http.StatusOK || json.Unmarshal(text, &got) != nil || got.Token == "" ||
-		strings.ContainsFunc(got.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", 0, final(fs.ErrPermission, "the credentials of Google give no token (%d); check "+
-			"GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login again", answer.StatusCode)
+	if answer.StatusCode != http.StatusOK || json.Unmarshal(text, &got) != nil || !isToken(got.Token) {
+		return "", 0, final(fs.ErrPermission, "%s (the answer has the status %d)", advice, answer.StatusCode)
 	}
-	return got.Token, time.Duration(min(max(got.Expires, 0), 86400)) * time.Second, nil
+	seconds, _ := got.Expires.Int64()
+	return got.Token, time.Duration(min(max(seconds, 0), 86400)) * time.Second, nil
+}
+
+// isToken reports whether a text can be a token in a header.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -78,7 +79,49 @@ func TestObjectsOfGoogleAreListedAndRead(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.ErrorContains(t, err, "GOOGLE_APPLICATION_CREDENTIALS")
 	require.ErrorContains(t, Check("gs://l/x"), "not an address as in gs://bucket")
-	require.ErrorContains(t, CheckOutput("gs://lake/x"), "not be written yet")
+	require.NoError(t, CheckOutput("gs://lake/x"))
+	require.ErrorContains(t, CheckOutput("gs://lake"), "as in gs://bucket/folder/file.parquet")
+}
+
+// TestWritesToGoogleHaveATokenAndNoHeadersOfS3 refuses all requests but that for a token.
+func TestWritesToGoogleHaveATokenAndNoHeadersOfS3(t *testing.T) {
+	googleEnvironment(t)
+	t.Setenv("GCE_METADATA_HOST", "machine")
+	googleIdentity.until = time.Time{}
+	var got *http.Request
+	before := s3Client.Transport
+	defer func() { s3Client.Transport = before }()
+	s3Client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		answer := &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody}
+		if r.URL.Host == "machine" {
+			answer.StatusCode = http.StatusOK
+			answer.Body = io.NopCloser(strings.NewReader(`{"access_token": "` + password + `", "expires_in": 3600}`))
+		} else {
+			got = r
+		}
+		return answer, nil
+	})
+	for _, write := range []func() error{
+		func() error {
+			_, err := Put(t.Context(), "gs://lake/x", content, Condition{Absent: true})
+			require.Equal(t, "0", got.Header.Get("X-Goog-If-Generation-Match"))
+			return err
+		},
+		func() error { return Delete(t.Context(), "gs://lake/x") },
+		func() error {
+			_, err := Begin(t.Context(), "gs://lake/x", nil)
+			require.Len(t, got.Header.Get("X-Goog-Meta-Gstream-Upload"), 2*tokenBytes)
+			return err
+		},
+	} {
+		err := write()
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.NotContains(t, err.Error(), password)
+		require.Equal(t, "Bearer "+password, got.Header.Get("Authorization"))
+		for name := range got.Header {
+			require.NotContains(t, name, "X-Amz")
+		}
+	}
 }
 
 func TestTokensOfGoogleAreThoseOfTheCredentials(t *testing.T) {
@@ -105,7 +148,7 @@ func TestTokensOfGoogleAreThoseOfTheCredentials(t *testing.T) {
 			claim, _ := base64.RawURLEncoding.DecodeString(parts[1])
 			var c struct{ Iss, Scope string }
 			if rsa.VerifyPKCS1v15(&private.PublicKey, crypto.SHA256, hash[:], signature) == nil &&
-				json.Unmarshal(claim, &c) == nil && strings.HasSuffix(c.Scope, "read_only") {
+				json.Unmarshal(claim, &c) == nil && strings.HasSuffix(c.Scope, "read_write") {
 				who = c.Iss
 			}
 		}

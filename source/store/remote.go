@@ -227,7 +227,7 @@ type request struct {
 	method, path string
 	query        url.Values
 	header       http.Header
-	body         []byte        // nil for none; its hash is in the header X-Amz-Content-Sha256
+	body         []byte        // nil for none; its hash is in the header
 	stall        time.Duration // the most time without progress; 0 for the usual one
 }
 
@@ -299,6 +299,9 @@ func failureOf(s server, req *http.Request, a *answer) error {
 	if err != nil || xml.Unmarshal(b, &body) != nil || !codeText.MatchString(body.Code) {
 		body.Code = ""
 	}
+	if code := a.Header.Get("X-Ms-Error-Code"); body.Code == "" && codeText.MatchString(code) {
+		body.Code = code
+	}
 	status := a.StatusCode
 	if a.ctx.Err() != nil && !errors.Is(context.Cause(a.ctx), errStalled) {
 		return context.Cause(a.ctx)
@@ -315,6 +318,10 @@ func failureOf(s server, req *http.Request, a *answer) error {
 		f.kind = fs.ErrPermission
 	case http.StatusPreconditionFailed:
 		f.kind = fs.ErrExist
+	case http.StatusConflict:
+		if body.Code == "BlobAlreadyExists" {
+			f.kind = fs.ErrExist
+		}
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		f.again = true
@@ -501,42 +508,49 @@ func (o *object) readOnce(ctx context.Context, p []byte, off int64) (n int, err 
 const noRanges = "the server does not send parts of files (it ignores Range), and Parquet files are read by parts; " +
 	"download the file, or serve it from a server with ranges, such as nginx, Apache or an object store"
 
-// find returns the current version of an object. It asks for the first byte, because addresses that are signed for GET
+// find returns the current version of an object, and the header of the answer. It asks for the first byte, because addresses that are signed for GET
 // do not answer HEAD, and because answers to HEAD do not say why they fail.
-func find(ctx context.Context, s server, path string) (v Version, err error) {
+func find(ctx context.Context, s server, path string) (v Version, header http.Header, err error) {
 	err = persist(ctx, func() (_ bool, err error) {
-		v, err = findOnce(ctx, s, path)
+		v, header, err = findOnce(ctx, s, path)
 		return false, err
 	})
-	return v, asPathError(ctx, "open", path, err)
+	return v, header, asPathError(ctx, "open", path, err)
 }
 
-func findOnce(ctx context.Context, s server, path string) (Version, error) {
+func findOnce(ctx context.Context, s server, path string) (Version, http.Header, error) {
 	a, err := do(s, ctx, request{method: http.MethodGet, path: path, header: http.Header{"Range": {"bytes=0-0"}}},
 		http.StatusPartialContent, http.StatusOK, http.StatusRequestedRangeNotSatisfiable)
 	if err != nil {
-		return Version{}, err
+		return Version{}, nil, err
 	}
 	defer a.close()
 	from, to, size, ok := rangeIn(a.Header)
 	switch {
 	case a.StatusCode == http.StatusRequestedRangeNotSatisfiable,
-		a.StatusCode == http.StatusOK && a.ContentLength == 0:
-		return versionIn(a.Header, 0), nil // an empty file has no first byte
+		a.StatusCode == http.StatusOK && a.ContentLength == 0,
+		a.ContentLength == 0 && strings.HasSuffix(a.Header.Get("Content-Range"), "/0"):
+		return versionIn(a.Header, 0), a.Header, nil // an empty file has no first byte
 	case a.StatusCode == http.StatusOK && a.ContentLength == 1:
-		return versionIn(a.Header, 1), nil
+		return versionIn(a.Header, 1), a.Header, nil
 	case a.StatusCode == http.StatusOK:
-		return Version{}, final(syscall.EIO, "%s", noRanges)
+		return Version{}, nil, final(syscall.EIO, "%s", noRanges)
 	case !ok || from != 0 || to != 1:
-		return Version{}, mayPass("the server answers with another range than the one that was asked for")
+		return Version{}, nil, mayPass("the server answers with another range than the one that was asked for")
 	}
-	return versionIn(a.Header, size), nil
+	return versionIn(a.Header, size), a.Header, nil
+}
+
+// stat returns the current version of an object.
+func stat(ctx context.Context, s server, path string) (Version, error) {
+	v, _, err := find(ctx, s, path)
+	return v, err
 }
 
 // open opens a version of an object, or the current one for nil.
 func open(ctx context.Context, s server, path string, v *Version) (File, error) {
 	if v == nil {
-		now, err := find(ctx, s, path)
+		now, _, err := find(ctx, s, path)
 		if err != nil {
 			return nil, err
 		}

@@ -388,7 +388,7 @@ func TestPathsForPeople(t *testing.T) {
 	assert.Regexp(t, `^https://h/x\?\(hidden, [0-9a-f]{8}\)$`, a)
 	assert.NotEqual(t, a, b)
 	for path, want := range map[string]string{
-		"ftp://h/x": "ftp:// are not supported yet", "file:///x": "without file://", "https:///x": "not an address",
+		"ftp://h/x": "ftp:// are not supported", "file:///x": "without file://", "https:///x": "not an address",
 		"https://u:w@h/x": "a password", "https://h/*.parquet": "name each file", "s3://b": "the name of a bucket",
 		"s3://bucket/a\nb": "control character", "http://h/%zz": "not an address",
 	} {

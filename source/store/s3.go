@@ -31,7 +31,7 @@ var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{2,254}$`)
 // s3Path is a path s3://bucket/key.
 type s3Path struct{ bucket, key string }
 
-// splitBucket returns the parts of a path s3://bucket/key or gs://bucket/key.
+// splitBucket returns the parts of a path s3://bucket/key, gs://bucket/key or az://container/key.
 func splitBucket(path string) (p s3Path, err error) {
 	p.bucket, p.key, _ = strings.Cut(path[len("s3://"):], "/")
 	if !bucketName.MatchString(p.bucket) {
@@ -254,7 +254,7 @@ func (s3) advise(req *http.Request, status int, code string) string {
 	return ""
 }
 
-func (s s3) stat(ctx context.Context, path string) (Version, error) { return find(ctx, s, path) }
+func (s s3) stat(ctx context.Context, path string) (Version, error) { return stat(ctx, s, path) }
 
 func (s s3) open(ctx context.Context, path string, v *Version) (File, error) {
 	return open(ctx, s, path, v)
@@ -275,11 +275,11 @@ type listing struct {
 const maxEmptyPages = 100
 
 func (s s3) list(ctx context.Context, prefix string, f func(path string, v Version) error) error {
-	return listObjects(ctx, s, prefix, f)
+	return listObjects(ctx, s, prefix, func(path string, v Version, _ time.Time) error { return f(path, v) })
 }
 
-// listObjects lists objects by pages, in the form of S3.
-func listObjects(ctx context.Context, s server, prefix string, f func(path string, v Version) error) error {
+// listObjects lists objects by pages, in the form of S3, with the times at which they were written.
+func listObjects(ctx context.Context, s server, prefix string, f func(string, Version, time.Time) error) error {
 	bucket := Scheme(prefix) + "://"
 	p, err := splitBucket(prefix)
 	if err != nil {
@@ -308,13 +308,9 @@ func listObjects(ctx context.Context, s server, prefix string, f func(path strin
 				return asPathError(ctx, "list", prefix, final(syscall.EIO, "the server lists objects that were "+
 					"not asked for"))
 			}
-			v := Version{Size: c.Size}
-			if etag := `"` + strings.Trim(c.ETag, `"`) + `"`; isStrong(etag) {
-				v.ETag = etag
-			} else if t, err := time.Parse(time.RFC3339, c.LastModified); err == nil {
-				v.Modified = t.UTC().Truncate(time.Second) // as in the header of an answer
-			}
-			if err := f(bucket+p.bucket+"/"+c.Key, v); err != nil {
+			modified, _ := time.Parse(time.RFC3339, c.LastModified)
+			v := listed(c.Size, c.ETag, modified)
+			if err := f(bucket+p.bucket+"/"+c.Key, v, modified); err != nil {
 				return err
 			}
 		}
@@ -327,6 +323,17 @@ func listObjects(ctx context.Context, s server, prefix string, f func(path strin
 		}
 		query.Set("continuation-token", page.NextContinuationToken)
 	}
+}
+
+// listed returns the version of an object in a listing.
+func listed(size int64, etag string, modified time.Time) Version {
+	v := Version{Size: size}
+	if etag = `"` + strings.Trim(etag, `"`) + `"`; isStrong(etag) {
+		v.ETag = etag
+	} else {
+		v.Modified = modified.UTC().Truncate(time.Second) // as in the header of an answer
+	}
+	return v
 }
 
 // pageOf reads a page of a listing.
@@ -343,7 +350,7 @@ func pageOf(ctx context.Context, s server, bucket string, query url.Values, page
 	case len(b) > maxAnswer:
 		return final(syscall.EIO, "a page of the listing has more than %d bytes", maxAnswer)
 	case xml.Unmarshal(b, page) != nil:
-		return mayPass("the listing cannot be read: it is not XML as in S3; check AWS_ENDPOINT_URL")
+		return mayPass("the listing cannot be read: it is not the XML of an object store; check the endpoint")
 	}
 	return nil
 }

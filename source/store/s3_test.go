@@ -97,7 +97,7 @@ func TestAnswersOfAStoreAreBounded(t *testing.T) {
 		answer func(http.ResponseWriter, *http.Request)
 		want   string
 	}{
-		"no XML":            {xml("<a"), "it is not XML as in S3"},
+		"no XML":            {xml("<a"), "it is not the XML of an object store"},
 		"no end":            {xml(more, "x"), "no end"},
 		"no token":          {xml("<a><IsTruncated>true</IsTruncated></a>"), "no end"},
 		"other key":         {xml("<a><Contents><Key>x</Key></Contents></a>"), "not asked for"},

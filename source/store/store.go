@@ -1,6 +1,7 @@
 // Package store reads files, wherever they are: in the local file system, in object stores that speak S3, in Google
-// Cloud Storage, and on web servers. A path says where: s3://bucket/key, gs://bucket/key, http://host/path,
-// https://host/path, or a path of the local file system.
+// Cloud Storage, in Azure Blob Storage, and on web servers. A path says where: s3://bucket/key, gs://bucket/key,
+// az://container/key, http://host/path, https://host/path, or a path of the local file system. Objects of stores are
+// written by uploads of parts.
 //
 // # Requests
 //
@@ -110,7 +111,7 @@ func Check(path string) error {
 	switch s := Scheme(path); s {
 	case "":
 		return nil
-	case "s3", "gs":
+	case "s3", "gs", "az":
 		_, err := splitBucket(path)
 		return err
 	case "http", "https":
@@ -119,13 +120,13 @@ func Check(path string) error {
 	case "file":
 		return fmt.Errorf("write the path without %s", path[:len("file://")])
 	default:
-		return fmt.Errorf("addresses that begin with %s:// are not supported yet (s3://, gs://, http:// and "+
+		return fmt.Errorf("addresses that begin with %s:// are not supported (s3://, gs://, az://, http:// and "+
 			"https:// are); copy the files, or mount them as a folder", s)
 	}
 }
 
 // Listable reports whether there are lists of the files with such an address: not of those of a web server.
-func Listable(path string) bool { s := Scheme(path); return s == "s3" || s == "gs" }
+func Listable(path string) bool { s := Scheme(path); return s == "s3" || s == "gs" || s == "az" }
 
 // Display returns a path for people: of the address of a web server without its query, which may be a key. A number
 // distinguishes addresses with different queries.
@@ -158,6 +159,8 @@ func of(path string) (store, error) {
 		return s3{}, nil
 	case "gs":
 		return google{}, nil
+	case "az":
+		return azure{}, nil
 	case "http", "https":
 		return web{}, nil
 	}

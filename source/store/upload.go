@@ -8,12 +8,11 @@ import (
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,30 +23,62 @@ const (
 	MinPart = 5 << 20
 	// MaxParts bounds the parts of an upload.
 	MaxParts = 10_000
+	// tokenBytes is the size of the number that an upload gives itself.
+	tokenBytes = 16
 	// assembling is the time that a store may take to make an object of its parts.
 	assembling = 10 * time.Minute
-	// tokenHeader has the number of an upload, by which its object is recognized.
-	tokenHeader = "X-Amz-Meta-Gstream-Upload"
 )
+
+// writer is a store that objects can be written to. Its methods send a request once, or a few.
+type writer interface {
+	server
+	// tokenHeader has the number of an upload, by which its object is recognized.
+	tokenHeader() string
+	// at returns the object that an upload makes, if it is another one than that of its path.
+	at(u *Upload) string
+	// begin announces an upload, and returns its number.
+	begin(ctx context.Context, u *Upload) (number string, err error)
+	// part sends a part that is not empty, and returns by what the store knows it.
+	part(ctx context.Context, u *Upload, number int, data []byte) (etag string, err error)
+	// complete makes the object of the parts, or an empty one. It fails with fs.ErrExist if there is one and it must
+	// not be replaced.
+	complete(ctx context.Context, u *Upload, replace bool) error
+	abort(ctx context.Context, p Pending) error
+	// uploads is Uploads. It sends requests again.
+	uploads(ctx context.Context, prefix string, f func(Pending) error) error
+	// put is Put. tagOf returns the tag of the object of an answer.
+	put(ctx context.Context, path string, content []byte, c Condition) (tag string, err error)
+	tagOf(h http.Header) string
+}
+
+// writerOf returns the store of a path that CheckOutput accepts.
+func writerOf(path string) (writer, error) {
+	s, err := of(path)
+	if err != nil {
+		return nil, err
+	}
+	w, ok := s.(writer)
+	if !ok {
+		return nil, &fs.PathError{Op: "write", Path: Display(path), Err: errors.New("this is no object store")}
+	}
+	return w, nil
+}
 
 // CheckOutput returns an error if no object with such a path can be written. It opens nothing.
 func CheckOutput(path string) error {
 	switch s := Scheme(path); s {
-	case "s3":
+	case "s3", "gs", "az":
 		if err := Check(path); err != nil {
 			return err
 		}
 		if p, _ := splitBucket(path); p.key == "" {
-			return errors.New("it names only a bucket; name an object or a folder in it, as in " +
-				"s3://bucket/folder/file.parquet")
+			return fmt.Errorf("it names only a bucket; name an object or a folder in it, as in "+
+				"%s://bucket/folder/file.parquet", s)
 		}
 		return nil
 	case "http", "https":
-		return errors.New("a file cannot be written to a web server; name a local file, or an object in a store that " +
-			"speaks S3 (s3://)")
-	case "gs":
-		return errors.New("objects of Google Cloud Storage can be read, and not be written yet; write to a " +
-			"local file, and copy it")
+		return errors.New("a file cannot be written to a web server; name a local file, or an object in a store " +
+			"(s3://, gs://, az://)")
 	default:
 		return Check(path)
 	}
@@ -56,6 +87,7 @@ func CheckOutput(path string) error {
 // Upload writes an object by parts. The object appears as a whole, at Complete. Methods may be called by several
 // goroutines, Complete after all calls of Part.
 type Upload struct {
+	w        writer
 	path, id string
 	token    string // in the metadata of the object
 
@@ -74,22 +106,24 @@ type uploaded struct {
 // have an upload whose number has not arrived: Begin aborts all other uploads of the path, except for those whose
 // numbers are in others.
 func Begin(ctx context.Context, path string, others map[string]bool) (*Upload, error) {
-	var token [16]byte
+	var token [tokenBytes]byte
 	if _, err := rand.Read(token[:]); err != nil {
 		return nil, err
 	}
-	u := &Upload{path: path, token: hex.EncodeToString(token[:])}
-	var answer struct{ UploadId string }
+	w, err := writerOf(path)
+	if err != nil {
+		return nil, err
+	}
+	u := &Upload{w: w, path: path, token: hex.EncodeToString(token[:])}
 	times := 0
-	err := persist(ctx, func() (bool, error) {
+	err = persist(ctx, func() (_ bool, err error) {
 		times++
-		return false, exchange(ctx, request{method: http.MethodPost, path: path, query: url.Values{"uploads": {""}},
-			header: http.Header{tokenHeader: {u.token}}}, &answer, http.StatusOK)
+		u.id, err = w.begin(ctx, u)
+		return false, err
 	})
-	if err == nil && (answer.UploadId == "" || len(answer.UploadId) > maxName) {
+	if err == nil && (u.id == "" || len(u.id) > maxName) {
 		err = final(syscall.EIO, "the server begins an upload without a number")
 	}
-	u.id = answer.UploadId
 	if times > 1 || err != nil && ctx.Err() != nil {
 		u.abortLost(ctx, err == nil, others)
 	}
@@ -108,7 +142,7 @@ func (u *Upload) abortLost(ctx context.Context, begun bool, others map[string]bo
 	defer end()
 	var lost []Pending
 	_ = Uploads(ctx, u.path, func(p Pending) error {
-		if p.Path == u.path && !others[p.Number] && (!begun || p.Number != u.id) {
+		if p.Path == u.path && p.Number != "" && !others[p.Number] && (!begun || p.Number != u.id) {
 			lost = append(lost, p)
 		}
 		return nil
@@ -119,8 +153,8 @@ func (u *Upload) abortLost(ctx context.Context, begun bool, others map[string]bo
 }
 
 // exchange sends a request once, and reads the answer, XML, into a value; nil for none.
-func exchange(ctx context.Context, r request, into any, wanted ...int) error {
-	a, err := do(s3{}, ctx, r, wanted...)
+func exchange(ctx context.Context, s server, r request, into any, wanted ...int) error {
+	a, err := do(s, ctx, r, wanted...)
 	if err != nil {
 		return err
 	}
@@ -145,7 +179,7 @@ func exchange(ctx context.Context, r request, into any, wanted ...int) error {
 		}
 		return mayPass("the server answers with an error (%s)", failed.Code)
 	case into != nil && xml.Unmarshal(b, into) != nil:
-		return mayPass("the answer cannot be read: it is not XML as in S3; check AWS_ENDPOINT_URL")
+		return mayPass("the answer cannot be read: it is not the XML of an object store; check the endpoint")
 	}
 	return nil
 }
@@ -156,35 +190,33 @@ func hashed(body []byte) http.Header {
 	return http.Header{"X-Amz-Content-Sha256": {hex.EncodeToString(h[:])}}
 }
 
-// Part sends a part, number 0, 1 … of the object. All but the last one have MinPart bytes or more. The caller must not
-// change data afterwards.
+// Part sends a part, number 0, 1 … of the object. All but the last one have MinPart bytes or more. An object has an
+// empty part only if it is empty. The caller must not change data afterwards.
 func (u *Upload) Part(ctx context.Context, number int, data []byte) error {
 	if number >= MaxParts {
 		return asPathError(ctx, "write", u.path, final(syscall.EFBIG, "an object has at most %d parts", MaxParts))
 	}
-	header := hashed(data)
-	query := url.Values{"partNumber": {strconv.Itoa(number + 1)}, "uploadId": {u.id}}
 	var etag string
-	err := persist(ctx, func() (bool, error) {
-		a, err := do(s3{}, ctx, request{method: http.MethodPut, path: u.path, query: query, header: header,
-			body: data}, http.StatusOK)
-		if err != nil {
+	if len(data) > 0 {
+		err := persist(ctx, func() (_ bool, err error) {
+			etag, err = u.w.part(ctx, u, number, data)
+			if err == nil && (etag == "" || len(etag) > maxName) {
+				err = final(syscall.EIO, "the server takes a part without an ETag")
+			}
 			return false, err
+		})
+		if err != nil {
+			return asPathError(ctx, "write", u.path, err)
 		}
-		defer a.close()
-		_, err = io.Copy(io.Discard, io.LimitReader(a, maxErrorBody))
-		if etag = a.Header.Get("Etag"); etag == "" || len(etag) > maxName {
-			return false, final(syscall.EIO, "the server takes a part without an ETag")
-		}
-		return false, err
-	})
-	if err != nil {
-		return asPathError(ctx, "write", u.path, err)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for len(u.parts) <= number {
 		u.parts = append(u.parts, uploaded{})
+	}
+	if len(data) == 0 {
+		u.parts = u.parts[:number] // an empty part is not sent
+		return nil
 	}
 	u.parts[number] = uploaded{PartNumber: number + 1, ETag: etag}
 	return nil
@@ -193,30 +225,21 @@ func (u *Upload) Part(ctx context.Context, number int, data []byte) error {
 // Complete makes the object of its parts. Unless it replaces an object, it fails with fs.ErrExist if there is one. If
 // the answers do not say whether the object was made, Complete looks for it.
 func (u *Upload) Complete(ctx context.Context, replace bool) error {
-	body, err := xml.Marshal(struct {
-		XMLName xml.Name `xml:"CompleteMultipartUpload"`
-		Parts   []uploaded
-	}{Parts: u.parts})
-	if err != nil {
-		return err
-	}
-	header := hashed(body)
-	if !replace {
-		header["If-None-Match"] = []string{"*"}
-	}
 	first := true
-	err = persist(ctx, func() (bool, error) {
+	err := persist(ctx, func() (bool, error) {
 		if !first && u.made(ctx) {
 			return true, nil
 		}
 		first = false
-		return false, exchange(ctx, request{method: http.MethodPost, path: u.path,
-			query: url.Values{"uploadId": {u.id}}, header: header, body: body, stall: assembling}, nil, http.StatusOK)
+		return false, u.w.complete(ctx, u, replace)
 	})
-	if err != nil && u.made(ctx) {
-		return nil
+	if err != nil && !u.made(ctx) {
+		return asPathError(ctx, "write", u.path, err)
 	}
-	return asPathError(ctx, "write", u.path, err)
+	if u.w.at(u) != u.path {
+		_ = Delete(ctx, u.w.at(u)) // or else a later output removes it
+	}
+	return nil
 }
 
 // made reports whether the object is that of this upload.
@@ -225,9 +248,9 @@ func (u *Upload) made(ctx context.Context) bool {
 	defer end()
 	var token string
 	err := persist(ctx, func() (bool, error) {
-		a, err := do(s3{}, ctx, request{method: http.MethodHead, path: u.path}, http.StatusOK)
+		a, err := do(u.w, ctx, request{method: http.MethodHead, path: u.path}, http.StatusOK)
 		if err == nil {
-			token = a.Header.Get(tokenHeader)
+			token = a.Header.Get(u.w.tokenHeader())
 			a.close()
 		}
 		return false, err
@@ -247,8 +270,12 @@ func (u *Upload) State() UploadState { return UploadState{u.path, u.id, u.token,
 // Complete makes the object, as Complete of the upload does. It is no error if the upload has ended: it was completed
 // or aborted before.
 func (s UploadState) Complete(ctx context.Context, replace bool) error {
-	u := &Upload{path: s.Path, id: s.Number, token: s.Token, parts: s.Parts}
-	err := u.Complete(ctx, replace)
+	w, err := writerOf(s.Path)
+	if err != nil {
+		return err
+	}
+	u := &Upload{w: w, path: s.Path, id: s.Number, token: s.Token, parts: s.Parts}
+	err = u.Complete(ctx, replace)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -265,99 +292,56 @@ func (u *Upload) Remove(ctx context.Context) error {
 
 // Abort ends an upload, and removes its parts. No call of Part may be running.
 func (u *Upload) Abort(ctx context.Context) error {
-	return Pending{Path: u.path, Number: u.id}.Abort(ctx)
+	return Pending{Path: u.path, Number: u.id, at: u.w.at(u)}.Abort(ctx)
 }
 
 // Pending is an upload that has not ended.
 type Pending struct {
-	Path, Number string
+	Path, Number string // Number is "" if all parts were joined
 	Began        time.Time
+	at           string // the object that it makes
 }
 
 // Abort ends the upload, and removes its parts. It is no error if the upload has ended.
 func (p Pending) Abort(ctx context.Context) error {
-	err := persist(ctx, func() (bool, error) {
-		return false, exchange(ctx, request{method: http.MethodDelete, path: p.Path,
-			query: url.Values{"uploadId": {p.Number}}}, nil, http.StatusNoContent, http.StatusOK)
-	})
+	w, err := writerOf(p.Path)
+	if err != nil {
+		return err
+	}
+	err = persist(ctx, func() (bool, error) { return false, w.abort(ctx, p) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return asPathError(ctx, "abort the upload of", p.Path, err)
 }
 
-// Uploads calls f with the uploads of all objects whose path begins with a prefix, in any order.
+// Uploads calls f with the uploads of all objects whose path begins with a prefix, in any order. Some stores have no
+// list of them, and forget them after some days.
 func Uploads(ctx context.Context, prefix string, f func(Pending) error) error {
-	p, err := splitBucket(prefix)
+	w, err := writerOf(prefix)
 	if err != nil {
 		return err
 	}
-	bucket := "s3://" + p.bucket + "/"
-	query := url.Values{"uploads": {""}, "prefix": {p.key}, "encoding-type": {"url"}}
-	for n := 0; ; {
-		var page struct {
-			IsTruncated                       bool
-			NextKeyMarker, NextUploadIdMarker string
-			EncodingType                      string
-			Upload                            []struct{ Key, UploadId, Initiated string }
-		}
-		err := persist(ctx, func() (bool, error) {
-			page.Upload, page.IsTruncated = nil, false
-			return false, pageOf(ctx, s3{}, bucket, query, &page)
-		})
-		if err != nil {
-			return asPathError(ctx, "list the uploads of", prefix, err)
-		}
-		for _, u := range page.Upload {
-			if page.EncodingType == "url" {
-				if key, err := url.QueryUnescape(u.Key); err == nil {
-					u.Key = key
-				}
-			}
-			began, _ := time.Parse(time.RFC3339, u.Initiated)
-			if n++; !strings.HasPrefix(u.Key, p.key) || len(u.UploadId) > maxName || n > MaxListed {
-				return asPathError(ctx, "list the uploads of", prefix, final(syscall.EIO,
-					"the server lists what was not asked for, or too much"))
-			}
-			if err := f(Pending{bucket + u.Key, u.UploadId, began}); err != nil {
-				return err
-			}
-		}
-		if !page.IsTruncated || len(page.Upload) == 0 {
-			return nil
-		}
-		query.Set("key-marker", page.NextKeyMarker)
-		query.Set("upload-id-marker", page.NextUploadIdMarker)
-	}
+	return asPathError(ctx, "list the uploads of", prefix, w.uploads(ctx, prefix, f))
 }
 
 // Condition says when Put writes an object.
 type Condition struct {
 	Absent bool   // only if there is none of the name
-	ETag   string // only if the object has this ETag; "" for any
+	Tag    string // only if the object has this tag; "" for any
 }
 
-// Put writes a small object in one request, and returns its ETag. It fails with fs.ErrExist if the condition does not
+// Put writes a small object in one request, and returns its tag, by which conditions know its version. It fails with fs.ErrExist if the condition does not
 // hold. If the answers do not say whether the object was written, Put compares its content.
-func Put(ctx context.Context, path string, content []byte, c Condition) (etag string, err error) {
-	header := hashed(content)
-	header["Content-Type"] = []string{"application/json"}
-	if c.Absent {
-		header["If-None-Match"] = []string{"*"}
-	} else if c.ETag != "" {
-		header["If-Match"] = []string{c.ETag}
+func Put(ctx context.Context, path string, content []byte, c Condition) (tag string, err error) {
+	w, err := writerOf(path)
+	if err != nil {
+		return "", err
 	}
 	times := 0
-	err = persist(ctx, func() (bool, error) {
+	err = persist(ctx, func() (_ bool, err error) {
 		times++
-		a, err := do(s3{}, ctx, request{method: http.MethodPut, path: path, header: header, body: content},
-			http.StatusOK)
-		if err != nil {
-			return false, err
-		}
-		defer a.close()
-		etag = a.Header.Get("Etag")
-		_, err = io.Copy(io.Discard, io.LimitReader(a, maxErrorBody))
+		tag, err = w.put(ctx, path, content, c)
 		return false, err
 	})
 	if err != nil && (times > 1 || ctx.Err() != nil) {
@@ -367,17 +351,20 @@ func Put(ctx context.Context, path string, content []byte, c Condition) (etag st
 			return tag, nil
 		}
 	}
-	return etag, asPathError(ctx, "write", path, err)
+	return tag, asPathError(ctx, "write", path, err)
 }
 
-// Get reads a small object of at most a number of bytes, and returns its ETag.
-func Get(ctx context.Context, path string, most int) (content []byte, etag string, err error) {
-	f, err := Open(ctx, path, nil)
+// Get reads a small object of at most a number of bytes, and returns its tag.
+func Get(ctx context.Context, path string, most int) (content []byte, tag string, err error) {
+	w, err := writerOf(path)
 	if err != nil {
 		return nil, "", err
 	}
-	defer f.Close()
-	v := f.Version()
+	v, header, err := find(ctx, w, path)
+	if err != nil {
+		return nil, "", err
+	}
+	f := newObject(w, path, v)
 	if v.Size > int64(most) {
 		return nil, "", asPathError(ctx, "read", path, final(syscall.EFBIG, "it has more than %d bytes", most))
 	}
@@ -385,17 +372,24 @@ func Get(ctx context.Context, path string, most int) (content []byte, etag strin
 	if _, err := f.ReadAt(ctx, content, 0); err != nil && err != io.EOF {
 		return nil, "", asPathError(ctx, "read", path, err)
 	}
-	return content, v.ETag, nil
+	return content, w.tagOf(header), nil
 }
 
 // Delete removes an object. It is no error if there is none.
 func Delete(ctx context.Context, path string) error {
-	err := persist(ctx, func() (bool, error) {
-		return false, exchange(ctx, request{method: http.MethodDelete, path: path}, nil, http.StatusNoContent,
-			http.StatusOK)
-	})
+	w, err := writerOf(path)
+	if err != nil {
+		return err
+	}
+	err = persist(ctx, func() (bool, error) { return false, remove(ctx, w, path, nil) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return asPathError(ctx, "remove", path, err)
+}
+
+// remove sends a request to remove an object, or an upload of it.
+func remove(ctx context.Context, s server, path string, query url.Values) error {
+	return exchange(ctx, s, request{method: http.MethodDelete, path: path, query: query}, nil, http.StatusNoContent,
+		http.StatusOK, http.StatusAccepted)
 }

@@ -58,7 +58,7 @@ func (web) advise(_ *http.Request, status int, _ string) string {
 	return ""
 }
 
-func (w web) stat(ctx context.Context, path string) (Version, error) { return find(ctx, w, path) }
+func (w web) stat(ctx context.Context, path string) (Version, error) { return stat(ctx, w, path) }
 
 func (w web) open(ctx context.Context, path string, v *Version) (File, error) {
 	return open(ctx, w, path, v)

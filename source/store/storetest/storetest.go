@@ -1,5 +1,5 @@
-// Package storetest has object stores for tests: one that serves a folder, the program versitygw, and a proxy in front
-// of either that cuts, delays, refuses and lies.
+// Package storetest has object stores for tests: one that serves a folder, the program versitygw, those of Azure and
+// Google in memory, and a proxy in front of any that cuts, delays, refuses and lies.
 package storetest
 
 import (
@@ -44,17 +44,22 @@ const (
 // Use sets the environment variables that say how to reach a store, and no others of AWS.
 func Use(t testing.TB, endpoint string) {
 	t.Helper()
-	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
-			t.Setenv(name, "")
-		}
-	}
-	t.Setenv("HOME", t.TempDir())
+	unset(t, "AWS_")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("AWS_ENDPOINT_URL", endpoint)
 	t.Setenv("AWS_ACCESS_KEY_ID", Key)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", Secret)
 	t.Cleanup(store.CloseIdle)
+}
+
+// unset empties the environment variables that begin with a prefix, and sets an empty home directory.
+func unset(t testing.TB, prefix string) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, prefix) {
+			t.Setenv(name, "")
+		}
+	}
+	t.Setenv("HOME", t.TempDir())
 }
 
 // Folder serves the files of a folder: as objects of Bucket to requests with credentials, by pages of three, and as
