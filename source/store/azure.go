@@ -183,8 +183,8 @@ func (azure) advise(req *http.Request, status int, code string) string {
 				"AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, or run az login"
 		}
 		return "the credentials are not accepted, or do not permit to do this with the object " + where + "; check " +
-			"AZURE_STORAGE_ACCOUNT, and the roles of the account (Storage Blob Data Reader to read, Storage Blob Data " +
-			"Contributor to write)"
+			"AZURE_STORAGE_ACCOUNT, and the roles of the account (Storage Blob Data Reader to read, Storage Blob " +
+			"Data Contributor to write)"
 	case status == http.StatusNotFound:
 		return "there is no such object or container " + where
 	}

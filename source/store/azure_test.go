@@ -21,7 +21,8 @@ func azureEnvironment(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("PATH", "")
 	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AZURE_") || strings.HasPrefix(name, "IDENTITY_") {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, "AZURE_") || strings.HasPrefix(name, "IDENTITY_") {
 			t.Setenv(name, "")
 		}
 	}

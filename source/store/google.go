@@ -79,8 +79,8 @@ func (google) advise(req *http.Request, status int, code string) string {
 				"run gcloud auth application-default login"
 		}
 		return "the credentials are not accepted, or do not permit to do this with the object; check " +
-			"GOOGLE_APPLICATION_CREDENTIALS and the roles of the account (Storage Object Viewer to read, Storage Object " +
-			"User to write)"
+			"GOOGLE_APPLICATION_CREDENTIALS and the roles of the account (Storage Object Viewer to read, Storage " +
+			"Object User to write)"
 	case status == http.StatusNotFound:
 		return "there is no such object or bucket"
 	}
@@ -252,8 +252,8 @@ func metadataToken(ctx context.Context) (string, time.Duration, error) {
 	return token, lives, err
 }
 
-const googleAdvice = "the credentials of Google give no token; check GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth " +
-	"application-default login again"
+const googleAdvice = "the credentials of Google give no token; check GOOGLE_APPLICATION_CREDENTIALS, or run gcloud " +
+	"auth application-default login again"
 
 // askToken sends a request for a token of OAuth. The answer is not part of an error, which has advice.
 func askToken(req *http.Request, advice string) (token string, lives time.Duration, err error) {

@@ -164,9 +164,9 @@ func ifMatch(h http.Header, c Condition) http.Header {
 	return h
 }
 
-// The uploads of Google Cloud Storage. An upload by parts has no condition there. So it makes an object of another name,
-// of which a second request, with a condition, makes that of the path: a composition of one object, which copies no
-// bytes. Objects of such names are not listed.
+// The uploads of Google Cloud Storage. An upload by parts has no condition there. So it makes an object of another
+// name, of which a second request, with a condition, makes that of the path: a composition of one object, which copies
+// no bytes. Objects of such names are not listed.
 
 // googleTemporary is the end of the name of the object that an upload makes.
 const googleTemporary = ".gstream-upload"
@@ -200,8 +200,9 @@ func (s google) complete(ctx context.Context, u *Upload, replace bool) error {
 	if len(u.parts) == 0 {
 		return makeEmpty(ctx, s, u, ifGeneration(http.Header{}, condition))
 	}
-	if err := joinParts(ctx, s, u, func([]byte) http.Header { return http.Header{} }); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // if there is none, an earlier try has made the object, or the next request fails
+	err := joinParts(ctx, s, u, func([]byte) http.Header { return http.Header{} })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // if there is no upload, an earlier try has made the object, or the next request fails
 	}
 	made, err := splitBucket(s.at(u))
 	if err != nil {

@@ -508,8 +508,8 @@ func (o *object) readOnce(ctx context.Context, p []byte, off int64) (n int, err 
 const noRanges = "the server does not send parts of files (it ignores Range), and Parquet files are read by parts; " +
 	"download the file, or serve it from a server with ranges, such as nginx, Apache or an object store"
 
-// find returns the current version of an object, and the header of the answer. It asks for the first byte, because addresses that are signed for GET
-// do not answer HEAD, and because answers to HEAD do not say why they fail.
+// find returns the current version of an object, and the header of the answer. It asks for the first byte, because
+// addresses that are signed for GET do not answer HEAD, and because answers to HEAD do not say why they fail.
 func find(ctx context.Context, s server, path string) (v Version, header http.Header, err error) {
 	err = persist(ctx, func() (_ bool, err error) {
 		v, header, err = findOnce(ctx, s, path)

@@ -331,8 +331,9 @@ type Condition struct {
 	Tag    string // only if the object has this tag; "" for any
 }
 
-// Put writes a small object in one request, and returns its tag, by which conditions know its version. It fails with fs.ErrExist if the condition does not
-// hold. If the answers do not say whether the object was written, Put compares its content.
+// Put writes a small object in one request, and returns its tag, by which conditions know its version. It fails with
+// fs.ErrExist if the condition does not hold. If the answers do not say whether the object was written, Put compares
+// its content.
 func Put(ctx context.Context, path string, content []byte, c Condition) (tag string, err error) {
 	w, err := writerOf(path)
 	if err != nil {
