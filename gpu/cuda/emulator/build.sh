@@ -20,7 +20,7 @@ checks="-fsanitize=alignment,bounds,shift-exponent -fsanitize-undefined-trap-on-
 common="-std=c++17 -fPIC -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden -w ${CXXFLAGS:-}"
 
 compile() {
-	src="$1" flags="$common -O1"
+	src="$1" flags="$common -O2"
 	case "$src" in
 	*.cu) flags="$flags $checks -include $here/src/emulator.h -I$kernels -x c++" ;;
 	*) flags="$flags -fvisibility=default" ;;

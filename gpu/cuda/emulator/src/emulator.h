@@ -40,6 +40,8 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
+// Kernels and the code that runs them are one library, so they need no table to find each other.
+#pragma GCC visibility push(hidden)
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
@@ -103,6 +105,7 @@ struct Deliberate {
 inline unsigned lane() { return threadIdx.x & 31; }
 
 } // namespace emulator
+#pragma GCC visibility pop
 
 #define KERNEL(name, Args) KERNEL_BOUNDS(name, Args, 1024, 1)
 #define KERNEL_BOUNDS(name, Args, threads, blocks)                                                   \

@@ -46,36 +46,33 @@ constexpr size_t page = 4096, stack_bytes = 128 << 10;
 
 #ifdef __x86_64__
 using Stack = void*;
-// emulator_switch saves the registers that a call preserves, and continues at `to`.
-extern "C" void emulator_switch(Stack* from, Stack to);
-asm(R"(
-.text
-.type emulator_switch, @function
-emulator_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-.size emulator_switch, .-emulator_switch
-)");
-static void switch_stack(Stack* from, Stack* to) { emulator_switch(from, *to); }
+// switch_stack is no function of its own, and jumps: a processor predicts a return that follows another thread's call
+// wrongly. The lanes of a warp mostly jump to the same address one after the other, which it predicts well.
+__attribute__((always_inline)) static inline void switch_stack(Stack* from, Stack* to) {
+    Stack next = *to;
+    asm volatile(R"(
+        leaq -128(%%rsp), %%rsp
+        pushq %%rbp
+        leaq 1f(%%rip), %%rax
+        pushq %%rax
+        movq %%rsp, (%0)
+        movq %1, %%rsp
+        popq %%rax
+        jmp *%%rax
+    1:
+        popq %%rbp
+        leaq 128(%%rsp), %%rsp
+    )"
+                 : "+D"(from), "+S"(next)
+                 :
+                 : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3",
+                   "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
+}
 static void make_stack(Stack* s, char* low, char* high, void (*entry)()) {
     (void)low;
     void** top = reinterpret_cast<void**>(high);
     *--top = nullptr; // entry sees the stack as after a call
     *--top = reinterpret_cast<void*>(entry);
-    for (int i = 0; i < 6; i++) *--top = nullptr;
     *s = top;
 }
 #else
@@ -108,8 +105,27 @@ struct Rendezvous {
 };
 
 struct Warp {
-    unsigned exited;
-    std::vector<Rendezvous> pending;
+    unsigned exited, waiting;
+    Rendezvous pending[32]; // the first `waiting` are in use: each has a lane that waits
+};
+
+// Ready is a queue of fibers that can continue, at most one for each thread of a block.
+struct Ready {
+    static constexpr unsigned most = 1024;
+    Fiber* fibers[most];
+    unsigned head = 0, size = 0;
+
+    Fiber*& at(unsigned i) { return fibers[(head + i) % most]; }
+    void push_back(Fiber* f) { at(size++) = f; }
+    void push_front(Fiber* f) {
+        head = (head + most - 1) % most, size++;
+        at(0) = f;
+    }
+    Fiber* pop_front() {
+        Fiber* f = at(0);
+        head = (head + 1) % most, size--;
+        return f;
+    }
 };
 
 // The launch in progress.
@@ -122,14 +138,14 @@ static struct {
 
     unsigned threads, next, live; // of the block: in total, to be started, not returned
     std::vector<unsigned> order;  // the order in which they start
-    std::vector<Fiber*> ready;    // fibers that can continue, from ready_at on
-    size_t ready_at;
+    Ready ready;
     std::vector<Fiber*> idle;
     Warp warps[32];
     std::vector<Fiber*> barrier; // fibers that wait at a barrier of the block
     Barrier barrier_kind;
     int barrier_sum, barrier_result;
-    long yields; // since the last progress
+    long yields;         // since the last progress
+    unsigned collectives; // that were completed
 
     Fiber* current;
     Stack main;
@@ -211,7 +227,8 @@ static std::string waiting() {
     std::string s;
     if (!run.barrier.empty()) s += "\n  at __syncthreads: " + list_threads(run.barrier);
     for (unsigned w = 0; w < (run.threads + 31) / 32; w++)
-        for (auto& r : run.warps[w].pending) {
+        for (unsigned i = 0; i < run.warps[w].waiting; i++) {
+            const Rendezvous& r = run.warps[w].pending[i];
             std::vector<Fiber*> lanes;
             for (int l = 0; l < 32; l++)
                 if (r.arrived >> l & 1) lanes.push_back(r.lanes[l]);
@@ -224,12 +241,11 @@ static std::string waiting() {
 
 // leave continues with another thread. It returns when the caller's fiber is resumed.
 static void leave() {
-    size_t ready = run.ready.size() - run.ready_at;
+    unsigned ready = run.ready.size;
     bool fresh = run.next < run.threads;
     if (ready > 0 && !(run.random && fresh && draw() % 4 == 0)) {
-        if (run.random) std::swap(run.ready[run.ready_at], run.ready[run.ready_at + draw() % ready]);
-        Fiber* f = run.ready[run.ready_at++];
-        if (run.ready_at == run.ready.size()) run.ready.clear(), run.ready_at = 0;
+        if (run.random) std::swap(run.ready.at(0), run.ready.at(draw() % ready));
+        Fiber* f = run.ready.pop_front();
         if (f != run.current) go_to(f);
         return;
     }
@@ -266,57 +282,74 @@ int barrier(Barrier kind, int predicate) {
     return run.barrier_result;
 }
 
-// result returns the result of a collective for a lane.
-static uint64_t result(const Rendezvous& r, int lane) {
-    auto value = [&](int l) { return r.lanes[l]->value; };
-    uint64_t out = 0;
-    bool first = true;
-    switch (r.kind) {
-    case Collective::Sync:
-        return 0;
-    case Collective::Shuffle: {
+// own_result returns the result of a collective whose lanes have results of their own.
+static uint64_t own_result(const Rendezvous& r, int lane) {
+    uint64_t own = r.lanes[lane]->value, equal = 0;
+    if (r.kind == Collective::Shuffle) {
         unsigned from = r.lanes[lane]->source;
-        return r.arrived >> from & 1 ? value(from) : poison * 0x0101010101010101u;
+        return r.arrived >> from & 1 ? r.lanes[from]->value : poison * 0x0101010101010101u;
     }
-    case Collective::MatchAll:
-        for (int l = 0; l < 32; l++)
-            if (r.arrived >> l & 1 && value(l) != value(lane)) return 0;
-        return r.mask;
-    default:
-        break;
+    for (unsigned rest = r.arrived; rest; rest &= rest - 1) {
+        int l = __builtin_ctz(rest);
+        equal |= (uint64_t)(r.lanes[l]->value == own) << l;
     }
-    for (int l = 0; l < 32; l++) {
-        if (!(r.arrived >> l & 1)) continue;
-        uint64_t v = value(l);
+    return r.kind == Collective::Match ? equal : equal == r.arrived ? r.mask : 0;
+}
+
+// common_result returns the result of a collective that gives all lanes the same one.
+static uint64_t common_result(const Rendezvous& r) {
+    uint64_t out = r.lanes[__builtin_ctz(r.arrived)]->value;
+    if (r.kind == Collective::Ballot) out <<= __builtin_ctz(r.arrived);
+    for (unsigned rest = r.arrived & (r.arrived - 1); rest; rest &= rest - 1) {
+        int l = __builtin_ctz(rest);
+        uint64_t v = r.lanes[l]->value;
         switch (r.kind) {
         case Collective::Ballot: out |= v << l; break;
-        case Collective::Any: out |= v; break;
-        case Collective::All: out = first ? v : out & v; break;
-        case Collective::Match: out |= (uint64_t)(v == value(lane)) << l; break;
+        case Collective::All: out &= v; break;
         case Collective::Add: out = (unsigned)(out + v); break;
-        case Collective::UMin: out = first ? v : std::min(out, v); break;
-        case Collective::UMax: out = first ? v : std::max(out, v); break;
-        case Collective::SMin: out = first ? v : (unsigned)std::min((int)out, (int)v); break;
-        case Collective::SMax: out = first ? v : (unsigned)std::max((int)out, (int)v); break;
-        case Collective::And: out = first ? v : out & v; break;
+        case Collective::UMin: out = std::min(out, v); break;
+        case Collective::UMax: out = std::max(out, v); break;
+        case Collective::SMin: out = (unsigned)std::min((int)out, (int)v); break;
+        case Collective::SMax: out = (unsigned)std::max((int)out, (int)v); break;
+        case Collective::And: out &= v; break;
+        case Collective::Any:
         case Collective::Or: out |= v; break;
         default: out ^= v; break;
         }
-        first = false;
     }
     return out;
 }
 
-// complete gives the lanes of a rendezvous their results.
-static void complete(Warp& w, size_t at) {
-    Rendezvous r = w.pending[at];
-    w.pending.erase(w.pending.begin() + at);
-    if (r.kind == Collective::Sync) shadow::sync_warp(unsigned(&w - run.warps));
+// complete gives the lanes of a rendezvous their results. They continue before other threads, while what they use is
+// in a cache. A warp that waits in a loop for another one lets it run now and then.
+static void complete(Warp& w, unsigned at) {
+    Rendezvous& r = w.pending[at];
     run.yields = 0;
-    for (int l = 0; l < 32; l++)
-        if (r.arrived >> l & 1) r.lanes[l]->result = result(r, l);
-    for (int l = 0; l < 32; l++)
-        if (r.arrived >> l & 1 && r.lanes[l] != run.current) run.ready.push_back(r.lanes[l]);
+    switch (r.kind) {
+    case Collective::Sync:
+        shadow::sync_warp(unsigned(&w - run.warps));
+        break;
+    case Collective::Shuffle:
+    case Collective::Match:
+    case Collective::MatchAll:
+        for (unsigned rest = r.arrived; rest; rest &= rest - 1) {
+            int l = __builtin_ctz(rest);
+            r.lanes[l]->result = own_result(r, l);
+        }
+        break;
+    default:
+        uint64_t result = common_result(r);
+        for (unsigned rest = r.arrived; rest; rest &= rest - 1) r.lanes[__builtin_ctz(rest)]->result = result;
+    }
+    bool first = ++run.collectives % 64 != 0;
+    for (int l = first ? 31 : 0; l >= 0 && l < 32; l += first ? -1 : 1) {
+        if (!(r.arrived >> l & 1) || r.lanes[l] == run.current) continue;
+        if (first)
+            run.ready.push_front(r.lanes[l]);
+        else
+            run.ready.push_back(r.lanes[l]);
+    }
+    if (at != --w.waiting) r = w.pending[w.waiting];
 }
 
 static bool is_complete(const Warp& w, const Rendezvous& r) { return ((r.arrived | w.exited) & r.mask) == r.mask; }
@@ -328,10 +361,10 @@ uint64_t collective(Collective kind, unsigned mask, uint64_t value, unsigned sou
     Warp& w = run.warps[self->thread / 32];
     self->value = value;
     self->source = source & 31;
-    size_t at = 0;
-    while (at < w.pending.size() && (w.pending[at].kind != kind || w.pending[at].mask != mask || w.pending[at].arrived & bit)) at++;
-    if (at == w.pending.size()) w.pending.push_back({kind, mask, 0, {}});
+    unsigned at = 0;
+    while (at < w.waiting && (w.pending[at].kind != kind || w.pending[at].mask != mask)) at++;
     Rendezvous& r = w.pending[at];
+    if (at == w.waiting) w.waiting++, r.kind = kind, r.mask = mask, r.arrived = 0;
     r.arrived |= bit;
     r.lanes[lane()] = self;
     if (is_complete(w, r))
@@ -358,7 +391,7 @@ static void finish(unsigned thread) {
     run.yields = 0;
     Warp& w = run.warps[thread / 32];
     w.exited |= 1u << thread % 32;
-    for (size_t i = w.pending.size(); i-- > 0;)
+    for (unsigned i = w.waiting; i-- > 0;)
         if (is_complete(w, w.pending[i])) complete(w, i);
     if (run.live > 0 && run.barrier.size() == run.live) complete_barrier();
 }
@@ -513,11 +546,10 @@ Result launch(Kernel& kernel, unsigned grid, unsigned block, unsigned shared, co
                 run.message.c_str());
         deliberate = false;
         run.current = nullptr;
-        run.ready.clear();
-        run.ready_at = 0;
+        run.ready.size = 0;
         run.barrier.clear();
         run.barrier_sum = 0;
-        for (auto& w : run.warps) w.pending.clear();
+        for (auto& w : run.warps) w.waiting = 0;
         run.idle = fibers;
         for (Fiber* f : fibers) reset(f);
     }
