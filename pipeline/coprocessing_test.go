@@ -293,7 +293,7 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	}
 	// Pairs for which the CPU is denied memory are joined by the GPU.
 	refused, given := 0, 0
-	for n := int64(1); n < 6000; n = n*(6+3*thin)/4 + 1 {
+	for n := int64(1); n < 6000; n = n*(1+2*thin) + 1 {
 		for _, b := range []*gpu.Budget{d.HostBudget(), d.Budget()} {
 			var calls atomic.Int64
 			b.SetFault(func(bool) error {

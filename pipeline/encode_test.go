@@ -124,6 +124,7 @@ func TestChangedPlansAreRefusedOrFit(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
 	t.Parallel()
 	changed := map[string]bool{} // by the path without positions
+	tried, thin := 0, min(gputest.ThinOr(t, 5), 5) // 16 changes, of which each path has others
 	for _, data := range encodedPlans(t) {
 		var plan any
 		require.NoError(t, json.Unmarshal(data, &plan))
@@ -143,8 +144,10 @@ func TestChangedPlansAreRefusedOrFit(t *testing.T) {
 				changed[path] = true
 				for _, to := range []any{nil, -1, 0, 1, 99, 1 << 40, 1.5, "", "x", false, true, []any{}, []any{nil},
 					[]any{0}, []any{99}, map[string]any{}} {
-					set(to)
-					decode(path)
+					if tried++; gputest.Takes(thin, tried) {
+						set(to)
+						decode(path)
+					}
 				}
 				set(v)
 			}

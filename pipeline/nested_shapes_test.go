@@ -16,14 +16,15 @@ import (
 func TestAMillionElementsInOneList(t *testing.T) {
 	duck := exprtest.StartDuckDB(t)
 	in := filepath.Join(t.TempDir(), "in.parquet")
-	duck.Run("COPY (SELECT 1 AS id, list({'a': i, 'b': CASE WHEN i % 5 > 0 THEN 's' || i % 9 END} ORDER BY i) AS l " +
-		"FROM range(1 << 20) t(i) UNION ALL SELECT 2, [] UNION ALL SELECT 3, [NULL, {'a': 1, 'b': 'x'}]) TO '" + in +
-		"'")
+	duck.Run("COPY (SELECT 1 AS id, list({'a': i, 'b': CASE WHEN i % 5 > 0 THEN 's' || i % 9 END} ORDER BY i) AS l, " +
+		"NULL AS m FROM range(1 << 16) t(i) UNION ALL SELECT 2, [], (SELECT list(i ORDER BY i) FROM range(1 << 20) t(i)) " +
+		"UNION ALL SELECT 3, [NULL, {'a': 1, 'b': 'x'}], [NULL]) TO '" + in + "'")
 	copied := filepath.Join(t.TempDir(), "copied.parquet")
 	_, err := SQL("FROM '"+in+"'", nil).Write(copied, sinkparquet.Options{}).Run(t.Context(), RunOptions{Use: Host})
 	require.NoError(t, err)
 	q := "SELECT id, x.b, count(*) AS n, sum(x.a)::BIGINT AS a FROM (SELECT id, unnest(l) AS x FROM 'IN') GROUP BY ALL"
-	requireDuckDBsRows(t, duck, in, q, "SELECT id, len(l) AS n, l[-1].a AS a FROM 'IN'")
+	requireDuckDBsRows(t, duck, in, q, "SELECT id, len(l) AS n, l[-1].a AS a, len(m) AS k FROM 'IN'",
+		"SELECT id, x % 7 AS g, count(*) AS n FROM (SELECT id, unnest(m) AS x FROM 'IN') GROUP BY ALL")
 	require.Equal(t, duck.Ask(exprtest.Question{SQL: strings.ReplaceAll(q, "'IN'", "'"+in+"'") + " ORDER BY ALL"}),
 		duck.Ask(exprtest.Question{SQL: strings.ReplaceAll(q, "'IN'", "'"+copied+"'") + " ORDER BY ALL"}))
 }

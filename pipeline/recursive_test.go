@@ -102,29 +102,32 @@ func TestWhatARecursionReadsBesidesItselfIsComputedOnce(t *testing.T) {
 func TestALargeWorkingTableSpills(t *testing.T) {
 	for _, union := range []string{"UNION ALL", "UNION"} {
 		for device, c := range map[string]struct {
-			most int // iterations
+			most int // iterations, each of eight times the rows of the one before
 			open func(t *testing.T) gpu.Device
 		}{
-			"host": {15, func(t *testing.T) gpu.Device {
+			"host": {5, func(t *testing.T) gpu.Device {
 				d, err := host.Open(host.Options{Threads: 2, Memory: 6 << 20})
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, d.Close()) })
 				return d
 			}},
-			"cuda": {13, func(t *testing.T) gpu.Device {
-				return cudatest.Open(t, cuda.Options{Memory: 3 << 20, HostMemory: 24 << 20})
+			"cuda": {4, func(t *testing.T) gpu.Device {
+				return cudatest.Open(t, cuda.Options{Memory: 1 << 20, HostMemory: 8 << 20})
 			}},
 		} {
 			t.Run(union+"/"+device, func(t *testing.T) {
 				rows, r, err := recursiveRows(t, t.Context(), fmt.Sprintf("WITH RECURSIVE r(i, n, s) AS (SELECT 0, 1, "+
-					"repeat('x', 200) || 1 %s SELECT i + 1, 2 * n + b, repeat('x', 200) || (2 * n + b) FROM r, "+
-					"(VALUES (0), (1)) v(b) WHERE i < %d) SELECT count(*), sum(n), sum(length(s)) > 200 * count(*), "+
+					"repeat('x', 200) || 1 %s SELECT i + 1, 8 * n + b, repeat('x', 200) || (8 * n + b) FROM r, "+
+					"range(8) v(b) WHERE i < %d) SELECT count(*), sum(n), sum(length(s)) > 200 * count(*), "+
 					"max(i) FROM r", union, c.most),
 					RunOptions{Device: smallStrides{c.open(t), 300}, Use: CUDA + WithHost, Threads: 2,
 						SpillDir: t.TempDir()})
 				require.NoError(t, err)
-				n := int64(1)<<(c.most+1) - 1
-				require.Equal(t, []string{fmt.Sprintf("%d|%d|true|%d", n, n*(n+1)/2, c.most)}, rows)
+				n, sum := int64(0), int64(0)
+				for k := int64(1); k <= 1<<(3*c.most); k *= 8 {
+					n, sum = n+k, sum+k*(3*k-1)/2 // from k to 2k - 1
+				}
+				require.Equal(t, []string{fmt.Sprintf("%d|%d|true|%d", n, sum, c.most)}, rows)
 				recursions := stagesOf(r, "recursion")
 				require.Len(t, recursions, 1)
 				require.Positive(t, recursions[0].Spill.Disk.In+recursions[0].Spill.Host.In)
