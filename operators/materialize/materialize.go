@@ -8,6 +8,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/spill"
 )
 
@@ -15,6 +16,9 @@ import (
 // closed.
 type Rows struct {
 	schema *gpu.Schema
+	// Sample, if set, samples the rows, which have one reader. It releases them as it reads them. The sample outlives
+	// the operator.
+	Sample *sort.Sample
 
 	mu      sync.Mutex
 	rows    *spill.Partitions // a stride is a partition
@@ -41,13 +45,22 @@ func (o *Rows) NewLocal(t operators.Task) (operators.Local, error) {
 		o.rows = t.Spill.NewPartitions(t.Lease.Name(), t.Lease, o.schema, 0)
 		o.rows.Ordered = true
 	}
-	return &local{o}, nil
+	return &local{o, t}, nil
 }
 
 // local passes the rows of a lane to the operator.
-type local struct{ *Rows }
+type local struct {
+	*Rows
+	task operators.Task
+}
 
 func (l *local) Push(_ context.Context, number int, s *gpu.Stride) error {
+	if l.Sample != nil {
+		if err := l.Sample.Add(l.task, s); err != nil {
+			s.Release()
+			return err
+		}
+	}
 	n := l.rows.Grow()
 	l.mu.Lock()
 	l.strides = append(l.strides, stride{number, n})
@@ -92,13 +105,35 @@ func (o *Rows) Demand(e operators.Expected) operators.Demand {
 type Reader struct {
 	*Rows
 	ahead *spill.Reader // of one lane, which emits the parts in order
+	read  []spill.Span  // that are to be released
 }
+
+// dropped is the number of times that the rows of a sample are released while they are read: each takes a pass over all
+// strides.
+const dropped = 64
 
 // Parts implements operators.Source.
 func (r *Reader) Parts() int { return len(r.strides) }
 
+// Number returns the number of the morsel of a part.
+func (r *Reader) Number(part int) int { return r.strides[part].number }
+
 // Emit implements operators.Source.
 func (r *Reader) Emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
+	err := r.emit(ctx, t, part, emit)
+	if err == nil && r.Sample != nil {
+		n := r.strides[part].partition
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.read = append(r.read, spill.Span{From: n, To: n + 1}); len(r.read) > len(r.strides)/dropped {
+			r.rows.DropSpans(r.read)
+			r.read = nil
+		}
+	}
+	return err
+}
+
+func (r *Reader) emit(ctx context.Context, t operators.Task, part int, emit operators.Emit) error {
 	take := func(s *gpu.Stride, _ int) error { return emit(s) }
 	if t.Lanes > 1 {
 		n := r.strides[part].partition

@@ -430,7 +430,7 @@ func (o *sorter) readRange(ctx context.Context, t operators.Task,
 	if low >= 0 {
 		from = at[0] + 1
 	}
-	all.Keep(operators.First(o.In.Len()), o.In)
+	all.Keep(operators.First(o.Out.Len()), o.Out)
 	return all, ids, from, to, nil
 }
 

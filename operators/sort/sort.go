@@ -23,6 +23,19 @@ type Spec struct {
 	Keys []Key
 	// Offset rows are skipped, then Limit rows are returned. A Limit of -1 returns all.
 	Offset, Limit int64
+	// Out, if set, is the schema of the result of a top-k: the first columns of In, or all of them and the position of
+	// each row, a BIGINT, which is the number of its morsel. nil means In.
+	Out *gpu.Schema `json:",omitempty"`
+}
+
+// IsTopK reports whether a sort that returns so many rows after an offset keeps only these, rather than all rows.
+func IsTopK(offset, limit int64) bool {
+	return limit >= 0 && limit <= topRows && offset <= topRows-limit
+}
+
+// WithPosition returns a schema with the column of positions of Spec.Out.
+func WithPosition(s *gpu.Schema) *gpu.Schema {
+	return gpu.NewSchema(append(s.Fields[:s.Len():s.Len()], gpu.Field{Name: "morsel", Type: gpu.Of(gpu.Int64)})...)
 }
 
 // Sort is the operator: Blocking, and then a Source.
@@ -37,11 +50,18 @@ func New(s Spec) (Sort, error) {
 	if len(s.Keys) == 0 {
 		return nil, fmt.Errorf("sort wants at least one key")
 	}
-	fields := append(s.In.Fields[:s.In.Len():s.In.Len()], gpu.Field{Name: "morsel", Type: gpu.Of(gpu.Int64)})
-	o := &sorter{Spec: s, held: s.In, numbered: gpu.NewSchema(fields...), top: -1}
-	if s.Limit >= 0 && s.Limit <= topRows && s.Offset <= topRows-s.Limit {
+	o := &sorter{Spec: s, held: s.In, numbered: WithPosition(s.In), top: -1}
+	if IsTopK(s.Offset, s.Limit) {
 		o.top = int(s.Offset + s.Limit)
 		o.held = o.numbered
+	}
+	if o.Out == nil {
+		o.Out = s.In
+	}
+	for i, f := range o.Out.Fields {
+		if o.Out != s.In && (o.top < 0 || i >= o.held.Len() || f.Type != o.held.Fields[i].Type) {
+			return nil, fmt.Errorf("sort of rows that cannot return column %d, %s", i, f.Name)
+		}
 	}
 	return o, nil
 }
@@ -71,7 +91,7 @@ type sorter struct {
 	external
 }
 
-func (o *sorter) Schema() *gpu.Schema { return o.In }
+func (o *sorter) Schema() *gpu.Schema { return o.Out }
 
 func (o *sorter) NewLocal(t operators.Task) (operators.Local, error) {
 	if o.top < 0 {
@@ -202,8 +222,8 @@ func (o *sorter) Finalize(_ context.Context, t operators.Task) error {
 	if o.all, o.ids, err = o.sorted(t, o.held, o.rows.Take()); err != nil {
 		return err
 	}
-	if o.held != o.In {
-		o.all.Keep(operators.First(o.In.Len()), o.In)
+	if o.held != o.Out {
+		o.all.Keep(operators.First(o.Out.Len()), o.Out)
 	}
 	o.from = int(min(o.Offset, int64(o.ids.Len)))
 	o.to = o.ids.Len

@@ -272,9 +272,9 @@ func (s *Stage) check() error {
 	case *Limit:
 		ins = append(ins, spec.In)
 	case *Materialize:
-		ins = append(ins, spec.In)
+		ins, columns = append(ins, spec.In), columnsOf(spec.Sample)
 	case *Exchange:
-		ins, columns = append(ins, spec.In), spec.Keys
+		ins, columns = append(ins, spec.In), slices.Concat(spec.Keys, columnsOf(spec.By))
 	default:
 		return fmt.Errorf("stages of type %T are not checked", spec)
 	}

@@ -2,15 +2,20 @@ package physical
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/join"
+	"github.com/gstream/gstream/operators/sort"
 )
 
 // alwaysBroadcast is the bytes of a build side up to which it goes to all devices whatever the probe side is, since
 // the probe side then stays where it is and keeps its order.
 const alwaysBroadcast = 64 << 20
+
+// leastRanges is the bytes of the rows of a sort from which they are exchanged by ranges.
+const leastRanges = 16 << 20
 
 // leastReduction is the number of input rows per group from which a group-by aggregates before its rows are exchanged.
 const leastReduction = 2
@@ -24,8 +29,10 @@ const leastReduction = 2
 //   - A group-by aggregates on each device, exchanges its groups by the hash of their keys, and merges them. It
 //     exchanges the rows themselves if there are nearly as many groups.
 //   - Window functions and aggregates that depend on the order of rows exchange rows by their keys.
-//   - Sorts and limits gather the rows. A top-k is computed on each device first, unless rows with equal keys have
-//     an order.
+//   - A sort exchanges rows by ranges of its keys, so that each device sorts one. It gathers few rows.
+//   - A top-k is computed on each device first. If rows with equal keys have an order, their positions in it go with
+//     them.
+//   - Limits, and window functions and aggregates without keys, gather the rows.
 //
 // Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first
 // device.
@@ -133,22 +140,11 @@ func (d *distributing) place(s *Stage) *Stage {
 	case *Window:
 		d.together(s, spec.Partition, true)
 	case *Sort:
-		if most := spec.Offset + spec.Limit; spec.Limit >= 0 && in().Spread != OnFirst && !in().Ordered {
-			first := *s
-			each := *spec
-			each.Offset, each.Limit = 0, most
-			first.Spec, first.Distribution = &each, in()
-			first.Rows = min(s.Inputs[0].Rows, float64(most)*d.devices)
-			s.Inputs = []*Stage{&first}
-		}
-		d.gather(s, 0)
+		return d.sort(s, spec)
 	case *Limit:
-		d.gather(s, 0)
+		d.gather(s, 0, "one device counts the rows")
 	case *Materialize:
-		// Readers of rows that several devices hold do not know their order.
-		if s.Distribution = in(); in().Ordered {
-			d.gather(s, 0)
-		}
+		s.Distribution = in()
 	default:
 		panic(fmt.Sprintf("physical: stages of type %T are not distributed", spec))
 	}
@@ -185,6 +181,8 @@ func exchange(s *Stage, input int, spec *Exchange) {
 		x.Distribution = Distribution{Spread: Everywhere, Ordered: spec.Ordered}
 	case Hash:
 		x.Distribution = Distribution{Spread: ByHash, Keys: spec.Keys}
+	case Range:
+		x.Distribution = Distribution{Spread: Anywhere}
 	}
 	s.Inputs[input] = x
 }
@@ -199,10 +197,62 @@ func gather(s *Stage) *Stage {
 	return reader.Inputs[0]
 }
 
-// gather makes a stage have all rows of an input, in order, on the first device, where the stage then is.
-func (d *distributing) gather(s *Stage, input int) {
-	s.Inputs[input] = gather(s.Inputs[input])
+// gather makes a stage have all rows of an input, in order, on the first device, where the stage then is. why says so
+// to people.
+func (d *distributing) gather(s *Stage, input int, why string) {
+	if below := s.Inputs[input]; below.Distribution.Spread != OnFirst {
+		s.Inputs[input] = gather(below)
+		s.Inputs[input].Detail = append(s.Inputs[input].Detail, why)
+	}
 	s.Distribution = Distribution{}
+}
+
+// sort distributes a sort.
+func (d *distributing) sort(s *Stage, spec *Sort) *Stage {
+	in := s.Inputs[0]
+	most := spec.Offset + spec.Limit
+	switch {
+	case in.Distribution.Spread == OnFirst:
+		s.Distribution = Distribution{}
+	case sort.IsTopK(spec.Offset, spec.Limit):
+		first, each, last := *s, *spec, *spec
+		each.Offset, each.Limit = 0, most
+		if in.Distribution.Ordered {
+			// Rows with equal keys have the order of their positions.
+			each.Out = sort.WithPosition(spec.In)
+			last.In, last.Out = each.Out, spec.In
+			last.Keys = append(slices.Clone(spec.Keys), sort.Key{Column: spec.In.Len()})
+			first.Schema = each.Out
+			first.RowBytes += 8
+		}
+		first.Spec, first.Distribution = &each, in.Distribution
+		first.Rows = min(in.Rows, float64(most)*d.devices)
+		s.Spec, s.Inputs = &last, []*Stage{&first}
+		exchange(s, 0, &Exchange{Kind: Gather})
+		s.Distribution = Distribution{}
+	case !d.wants(in.bytes() >= leastRanges):
+		d.gather(s, 0, "one device sorts few rows")
+	default:
+		s.Inputs[0] = &Stage{Step: in.Step, At: in.At, Spec: &Materialize{In: in.Schema, Sample: spec.Keys},
+			Detail: []string{"samples its keys"}, Schema: in.Schema, Inputs: []*Stage{in}, Rows: in.Rows,
+			RowBytes: in.RowBytes, Distribution: in.Distribution}
+		exchange(s, 0, &Exchange{Kind: Range, By: spec.Keys, Ordered: true})
+		s.Distribution = Distribution{Spread: Anywhere, Ordered: true}
+		if spec.Offset > 0 || spec.Limit >= 0 {
+			each := *spec
+			each.Offset, each.Limit = 0, -1
+			first := *s
+			first.Spec = &each
+			first.Rows = in.Rows
+			count := spec.Limit
+			if count < 0 {
+				count = math.MaxInt64
+			}
+			s.Spec, s.Inputs = &Limit{In: spec.In, Offset: spec.Offset, Count: count}, []*Stage{&first}
+			d.gather(s, 0, "one device counts the rows")
+		}
+	}
+	return s
 }
 
 // together makes a stage have all rows with equal keys on one device. It runs on the first device if there is no key.
@@ -210,7 +260,7 @@ func (d *distributing) together(s *Stage, keys []int, ordered bool) {
 	in := s.Inputs[0].Distribution
 	switch {
 	case len(keys) == 0:
-		d.gather(s, 0)
+		d.gather(s, 0, "there are no keys by which devices could share the rows")
 		return
 	case in.Spread == OnFirst:
 		s.Distribution = Distribution{}

@@ -960,7 +960,7 @@ func (l *lowering) lowerMaterialized(n *rel.Materialized, need required) (*Stage
 	if h.kept {
 		detail = "for all iterations of a recursion"
 	}
-	h.stage = &Stage{Step: n.Share.Step, Spec: &Materialize{in.Schema}, Detail: []string{detail}, Schema: in.Schema,
+	h.stage = &Stage{Step: n.Share.Step, Spec: &Materialize{In: in.Schema}, Detail: []string{detail}, Schema: in.Schema,
 		Rows: rows, Inputs: []*Stage{in}}
 	h.lay = lay
 	return h.stage, lay, nil

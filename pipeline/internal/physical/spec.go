@@ -93,8 +93,12 @@ type (
 	Union struct{ Columns [][]int }
 	// Values has rows of constants.
 	Values struct{ Rows [][]gpu.Scalar }
-	// Materialize keeps the rows of a step that several steps read.
-	Materialize struct{ In *gpu.Schema }
+	// Materialize keeps the rows of a step that several steps read or, with Sample, the rows below an Exchange by
+	// ranges, of whose keys it has a sample.
+	Materialize struct {
+		In     *gpu.Schema
+		Sample []sort.Key `json:",omitempty"`
+	}
 	// Materialized has the rows that another stage holds.
 	Materialized struct {
 		By *Stage `json:"-"`
@@ -238,7 +242,11 @@ func (s *Values) Operator(gpu.Capabilities) (operators.Operator, error) { return
 
 // Operator implements Spec.
 func (s *Materialize) Operator(gpu.Capabilities) (operators.Operator, error) {
-	return materialize.New(s.In), nil
+	rows := materialize.New(s.In)
+	if len(s.Sample) > 0 {
+		rows.Sample = sort.NewSample(s.In, s.Sample)
+	}
+	return rows, nil
 }
 
 // Operator implements Spec.

@@ -2,10 +2,8 @@ package runner
 
 import (
 	"context"
-	"math/bits"
 	"sync"
 
-	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/transfer"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -26,6 +24,8 @@ type exchange struct {
 	ops   []*opRun       // by run; of the senders and receivers
 	feeds []*channelFeed // by run; nil for one that does not send
 	seed  uint64
+	// ranges are those of an exchange by ranges; nil for another one.
+	ranges *ranges
 
 	begin   sync.Once
 	begun   bool
@@ -80,6 +80,12 @@ func (g *group) exchange(st *physical.Stage, spec *physical.Exchange) (*exchange
 		}
 		x.feeds[i] = p.merge()
 		x.feeds[i].from.out.marks = spec.Ordered
+		if spec.Kind == physical.Range {
+			if x.ranges == nil {
+				x.ranges = newRanges(g.runs[0].device.HostBudget().Lease(st.Name() + ": splitters"))
+			}
+			x.ranges.held[i] = r.materializedOf(st.Inputs[0])
+		}
 	}
 	return x, nil
 }
@@ -106,7 +112,7 @@ func (x *exchange) start() {
 				continue
 			}
 			x.sending.Go(func() {
-				_ = x.send(i, f)               // the error has ended the run
+				_ = newSender(x, i).send(f)    // the error has ended the run
 				for _, in := range x.inboxes { // after the error, or receivers would take it for the last row
 					in.end(i)
 				}
@@ -138,129 +144,6 @@ func (x *exchange) ended(at int) {
 	if last {
 		x.end()
 	}
-}
-
-// send is the sender of a run.
-func (x *exchange) send(from int, f *channelFeed) (err error) {
-	o := x.ops[from]
-	defer func() {
-		x.fail(from, err) // before its pipelines end for want of a receiver
-		x.fail(from, f.end())
-	}()
-	defer recoverInto(&err, o.Name())
-	f.start(x.ctx)
-	r := x.runs[from]
-	m := r.newMeter()
-	defer m.stop()
-	var q gpu.Queue
-	defer func() {
-		if q != nil {
-			err = with(err, q.Close())
-		}
-	}()
-	for {
-		resume := m.idle(o, &o.waitIn, f.from.name)
-		s, ok := f.from.out.receive(x.ctx)
-		resume()
-		if !ok {
-			return nil // the rows have ended, or the run has
-		}
-		if !x.spec.Ordered {
-			s.order = 0
-		}
-		for _, in := range x.inboxes {
-			in.pass(from, s.order)
-		}
-		if s.Stride == nil {
-			continue
-		}
-		o.rowsIn.Add(int64(s.Rows))
-		o.state.Store(stateRunning)
-		if q == nil && x.spec.Kind == physical.Hash {
-			if q, err = r.newQueue(o.Name(), false); err != nil {
-				s.Release()
-				return o.failed(err)
-			}
-			q.Until(x.ctx)
-		}
-		m.turn(o)
-		parts, err := x.route(operators.Task{Device: r.device, Queue: q, Lease: o.lease}, s.Stride)
-		m.turn(nil)
-		if err != nil {
-			return o.explain(err)
-		}
-		if err := x.put(m, from, s.order, parts); err != nil {
-			return err
-		}
-	}
-}
-
-// fail ends the run with the error of a sender, unless the exchange has ended.
-func (x *exchange) fail(from int, err error) {
-	if err != nil && context.Cause(x.ctx) != errStop {
-		x.runs[from].cancel(err)
-	}
-}
-
-// put puts a part of a stride into each inbox. Parts may be nil. It takes them over.
-func (x *exchange) put(m *meter, from, order int, parts []*gpu.Stride) (err error) {
-	o := x.ops[from]
-	defer m.idle(o, &o.waitOut, func() string { return o.Name() })()
-	for to, part := range parts {
-		switch {
-		case part == nil:
-		case err != nil || part.Rows == 0:
-			part.Release()
-		default:
-			part.SetReady(x.runs[from].device)
-			// An inbox whose receiver needs no more rows releases them.
-			if sent := x.inboxes[to].send(x.ctx, from, queued{part, order}); sent != errStop {
-				err = sent
-			}
-		}
-	}
-	return err
-}
-
-// route returns the rows of a stride for each device. It takes the stride over.
-func (x *exchange) route(t operators.Task, s *gpu.Stride) ([]*gpu.Stride, error) {
-	parts := make([]*gpu.Stride, len(x.runs))
-	switch x.spec.Kind {
-	case physical.Gather:
-		parts[0] = s
-		return parts, nil
-	case physical.Broadcast:
-		for i := range parts[1:] {
-			parts[i] = s.Retain()
-		}
-		parts[len(parts)-1] = s
-		return parts, nil
-	}
-	defer s.Release()
-	hash, err := t.Queue.Hash(t.Lease, operators.Pick(s.Cols, x.spec.Keys), x.seed)
-	if err != nil {
-		return nil, err
-	}
-	to, err := t.Queue.Eval(t.Lease, remainder(len(parts)), []gpu.Column{hash}, s.Rows)
-	hash.Release()
-	if err != nil {
-		return nil, err
-	}
-	defer to[0].Release()
-	rows, offsets, err := operators.PartitionStride(t, s, to[0], gpu.Digit{Bits: uint(bits.Len(uint(len(parts) - 1)))})
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Release()
-	return operators.CutStride(t, rows, offsets[:len(parts)+1])
-}
-
-// remainder returns the program that divides a hash by a number and returns the remainder.
-func remainder(n int) *gpu.Program {
-	t := gpu.Of(gpu.Uint64)
-	return &gpu.Program{Inputs: []gpu.Type{t}, Outputs: []int{2}, Code: []gpu.Instr{
-		{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, int64(n)), Mask: -1},
-		{Op: gpu.OpMod, Type: t, Args: []int{0, 1}, Mask: -1, Text: "exchange"}}}
 }
 
 // exchangeFeed returns the rows that a run receives. A device with memory of its own copies them ahead.

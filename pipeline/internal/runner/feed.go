@@ -7,6 +7,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/materialize"
 )
 
 // morsel is the part of a pipeline's input that one lane takes at a time, usually one
@@ -113,9 +114,25 @@ func (p *parts) take(ctx context.Context) (morsel, error) {
 	}
 	p.next++
 	return func(ctx context.Context, l *lane, emit operators.Emit) error {
+		l.order = p.order(l, part)
 		defer l.turn(l.turn(p.op))
 		return p.op.explain(p.src.Emit(ctx, l.task(p.op), part, emit))
 	}, nil
+}
+
+// partBits is the number of bits of a position for the part of a result. Higher ones have the device.
+const partBits = inputBits - 6
+
+// order returns the position of a part among those of all devices. In an ordered result all parts of a device come
+// before those of the next one.
+func (p *parts) order(l *lane, part int) int {
+	if rows, ok := p.src.(*materialize.Reader); ok {
+		return rows.Number(part)
+	}
+	if !p.op.Distribution.Ordered {
+		return 0
+	}
+	return l.pipelineRun.run.at<<partBits | part
 }
 
 // take returns the next part, or all of them in one morsel if lanes of the CPU may help.

@@ -64,6 +64,7 @@ func (r *run) closeShared() (errs []error) {
 	}
 	for _, x := range r.group.exchanges {
 		x.end()
+		errs = append(errs, x.ranges.close())
 	}
 	for _, x := range r.group.scans {
 		errs = append(errs, x.end())

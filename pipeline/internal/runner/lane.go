@@ -294,7 +294,11 @@ func (l *lane) pass(ctx context.Context, i int, s *gpu.Stride) error {
 	defer l.turn(l.turn(to))
 	l.worked += int64(s.Rows)
 	if i+1 == len(l.ops) {
-		return to.explain(l.local.Push(ctx, l.number, s))
+		number := l.number
+		if l.byOrder {
+			number = l.order
+		}
+		return to.explain(l.local.Push(ctx, number, s))
 	}
 	if err := l.ops[i+1].Push(ctx, s, l.emit(ctx, i+1)); err != nil {
 		return to.explain(err)

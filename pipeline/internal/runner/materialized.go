@@ -65,7 +65,7 @@ func (h *materialized) readIn(r *run, o *opRun) *pipelineRun {
 		rec.held = append(rec.held, h)
 		h.readers++
 	}
-	return &pipelineRun{run: r, feed: f, from: o}
+	return &pipelineRun{run: r, feed: f, from: o, inputs: o.OrderedInputs()}
 }
 
 // compute computes the rows.

@@ -34,10 +34,12 @@ type pipelineRun struct {
 	joins             int
 	resident, earlier int64
 	serial            bool // one lane, because an operator counts rows in order
-	lanes             int
-	rows              int  // rows of a stride
-	pages             bool // the scan leaves all its columns in pages
-	slowPages         bool // source.Paged
+	// byOrder numbers the morsels of into by their positions in the order of the plan's input, among all devices.
+	byOrder   bool
+	lanes     int
+	rows      int  // rows of a stride
+	pages     bool // the scan leaves all its columns in pages
+	slowPages bool // source.Paged
 	// taken counts the morsels that lanes have taken. taking lets one lane take at a
 	// time.
 	taking sync.Mutex
@@ -158,7 +160,7 @@ func (r *run) collect(p *pipelineRun, o *opRun) *pipelineRun {
 	if r.device.Lanes() == 1 {
 		p = p.channel()
 	}
-	p.into = o
+	p.into, p.byOrder = o, o.Positions()
 	p.chooseLanes()
 	return p
 }

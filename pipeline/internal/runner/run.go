@@ -256,12 +256,12 @@ func (r *run) sorted(root *physical.Stage) func() int64 {
 	for st := root; ; {
 		switch spec := st.Spec.(type) {
 		case *physical.Sort:
-			o := r.ops[slices.IndexFunc(r.ops, func(o *opRun) bool { return o.Stage == st })]
+			rows := r.sortedRows(st)
 			return func() int64 {
 				if !same {
 					return int64(root.Rows)
 				}
-				n := max(o.rowsIn.Load()-spec.Offset, 0)
+				n := max(rows()-spec.Offset, 0)
 				if spec.Limit >= 0 {
 					n = min(n, spec.Limit)
 				}
@@ -276,6 +276,28 @@ func (r *run) sorted(root *physical.Stage) func() int64 {
 		default:
 			return nil
 		}
+	}
+}
+
+// sortedRows returns a function that returns how many rows a sort has, once the first of them have come out of it: on
+// all devices, which hold their rows below an exchange by ranges until then.
+func (r *run) sortedRows(sort *physical.Stage) func() int64 {
+	if x, ok := sort.Inputs[0].Spec.(*physical.Exchange); ok && x.Kind == physical.Range {
+		sort = sort.Inputs[0].Inputs[0]
+	}
+	var all []*opRun
+	for _, each := range r.runs() {
+		for _, o := range each.ops {
+			if o.Stage == sort {
+				all = append(all, o)
+			}
+		}
+	}
+	return func() (n int64) {
+		for _, o := range all {
+			n += o.rowsIn.Load()
+		}
+		return n
 	}
 }
 

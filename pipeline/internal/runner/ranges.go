@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"context"
+	"sync"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/materialize"
+	"github.com/gstream/gstream/operators/sort"
+)
+
+// ranges are the ranges of an exchange by ranges of keys. Each sender copies its sample of keys to host memory once it
+// holds all its rows. The last one to do so computes the splitters, for which the others wait. The exchange owns the
+// samples, because operators that hold the rows may have ended before.
+type ranges struct {
+	lease *gpu.Lease // of host memory
+	held  map[int]*materialized
+
+	mu      sync.Mutex
+	samples []*sort.Sample
+	known   chan struct{} // closed once the splitters are known
+	keys    *gpu.Stride   // the splitters, in host memory
+}
+
+func newRanges(l *gpu.Lease) *ranges {
+	return &ranges{lease: l, held: map[int]*materialized{}, known: make(chan struct{})}
+}
+
+// splitters returns the splitters in memory of the device of a sender, which holds all its rows.
+func (r *ranges) splitters(s *sender) (*gpu.Stride, error) {
+	q := s.task.Queue
+	sample := r.held[s.from].op.op.(*materialize.Rows).Sample
+	if err := sample.ToHost(q, r.lease); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.samples = append(r.samples, sample)
+	last := len(r.samples) == len(r.held)
+	r.mu.Unlock()
+	if last {
+		keys, err := sort.Splitters(s.task, r.lease, r.samples, len(s.runs))
+		if err != nil {
+			return nil, err // it ends the run, and so the wait of the others
+		}
+		for _, each := range r.samples {
+			each.Close()
+		}
+		r.keys = keys
+		close(r.known)
+	}
+	select {
+	case <-r.known:
+	case <-s.ctx.Done():
+		return nil, context.Cause(s.ctx)
+	}
+	own := r.keys.Retain()
+	up, err := q.Upload(s.op.lease, own)
+	if err != nil {
+		own.Release()
+	}
+	return up, err
+}
+
+// close releases the samples and the splitters, after the last sender has ended. Nil ranges are closed.
+func (r *ranges) close() error {
+	if r == nil {
+		return nil
+	}
+	for _, h := range r.held {
+		if h.op != nil {
+			h.op.op.(*materialize.Rows).Sample.Close()
+		}
+	}
+	if r.keys != nil {
+		r.keys.Release()
+		r.keys = nil
+	}
+	return r.lease.Close()
+}
