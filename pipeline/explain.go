@@ -68,7 +68,7 @@ func (p *Plan) Explain(device string) *Explanation { return p.ExplainChoice(&Cho
 func (p *Plan) ExplainChoice(c *Choice) *Explanation {
 	stages, device := p.stages, c.Device
 	if c.GPUs > 1 {
-		stages = runner.Distribute(stages, c.GPUs, true, RunOptions{})
+		stages = runner.Distribute(stages, p.targets, c.GPUs, true, RunOptions{})
 	}
 	e := &Explanation{Job: stages.Name, Rules: p.rules}
 	if p.unsampled != nil {

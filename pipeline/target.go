@@ -29,7 +29,7 @@ type parquetTarget struct {
 func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
 	o := t.opt
 	o.Lease, o.Threads, o.Trace, o.Sorted = opt.Lease, opt.Threads, opt.Trace, opt.Sorted
-	o.Device, o.DeviceLease, o.Discard = opt.Device, opt.DeviceLease, opt.Discard
+	o.Devices, o.AnyOrder, o.Discard = opt.Devices, opt.AnyOrder, opt.Discard
 	o.Overwrite = o.Overwrite || opt.Overwrite && !o.Append && !o.OverwritePartitions
 	return create(t.path, opt, func(path string) (temporary, error) { return sinkparquet.Create(path, schema, o) })
 }

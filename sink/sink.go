@@ -41,6 +41,12 @@ type Encoder interface {
 	Keeps(s *gpu.Stride) []bool
 }
 
+// OnDevice is a device that encodes columns which lie in its memory, and the lease that pays for them and for encoding.
+type OnDevice struct {
+	Device gpu.Device
+	Lease  *gpu.Lease
+}
+
 // Wrapper is a Sink around another one.
 type Wrapper interface{ Unwrap() Sink }
 

@@ -28,9 +28,10 @@ type Encoded interface {
 type TargetOptions struct {
 	// Lease pays for the memory of the sink.
 	Lease *gpu.Lease
-	// Device, if set, can encode columns that lie in its memory. DeviceLease pays for these, and for encoding.
-	Device      gpu.Device
-	DeviceLease *gpu.Lease
+	// Devices can encode columns that lie in their memory. A sink that divides rows among folders gets one at most.
+	Devices []sink.OnDevice
+	// AnyOrder says that rows need not be in the order of the calls of Write.
+	AnyOrder bool
 	// Threads bounds the sink's goroutines; 0 means GOMAXPROCS.
 	Threads int
 	// Sorted, if set, says that the rows come out of a sort. It returns how many there will be, at

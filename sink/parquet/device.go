@@ -22,19 +22,38 @@ const deviceTasks = 3
 type deviceEncoder struct {
 	device  gpu.Device
 	lease   *gpu.Lease        // of memory of the device
+	pending destination       // has the rows of its next row group, if row groups come in any order; Write owns it
 	working int               // tasks; the Writer's lock guards it
 	queues  []gpu.PageEncoder // that no task uses; the Writer's lock guards them too
 }
 
-// newDeviceEncoder returns the encoder for an output, or nil if the device does not encode such outputs, and why.
-func newDeviceEncoder(opt Options) (d *deviceEncoder, forCPU string) {
-	if opt.Device == nil || opt.DeviceLease == nil || !opt.Device.Known().EncodePages {
-		return nil, ""
+// newDeviceEncoders returns the encoders for an output, or none if devices do not encode such outputs, and why.
+func newDeviceEncoders(opt Options) (list []*deviceEncoder, forCPU string) {
+	for _, d := range opt.Devices {
+		if !d.Device.Known().EncodePages {
+			continue
+		}
+		if _, forCPU = opt.deviceCodec(); forCPU != "" {
+			return nil, forCPU
+		}
+		list = append(list, &deviceEncoder{device: d.Device, lease: d.Lease})
 	}
-	if _, forCPU = opt.deviceCodec(); forCPU != "" {
-		return nil, forCPU
+	return list, ""
+}
+
+// encoderOf returns the device in whose memory columns lie, the first ones that are not in host memory; nil for none.
+func (w *Writer) encoderOf(cols []gpu.Column) *deviceEncoder {
+	for _, c := range cols {
+		if isHost(c) {
+			continue
+		}
+		one := []gpu.Column{c}
+		i := slices.IndexFunc(w.devices, func(d *deviceEncoder) bool { return gpu.CheckMemory(d.device, one) == nil })
+		if i >= 0 {
+			return w.devices[i]
+		}
 	}
-	return &deviceEncoder{device: opt.Device, lease: opt.DeviceLease}, ""
+	return nil
 }
 
 // EncodedByDevice reports for each column of a result whether devices with the capability EncodePages encode it in an
@@ -85,18 +104,28 @@ func (d *deviceEncoder) open() (gpu.PageEncoder, error) {
 	return p, nil
 }
 
+// queueOf returns a queue of a device that no task uses. The caller gives it back to keepQueue.
+func (w *Writer) queueOf(d *deviceEncoder) (q gpu.PageEncoder, err error) {
+	w.mu.Lock()
+	if n := len(d.queues); n > 0 {
+		q, d.queues = d.queues[n-1], d.queues[:n-1]
+	}
+	w.mu.Unlock()
+	if q == nil {
+		q, err = d.open()
+	}
+	return q, err
+}
+
 // keepQueue keeps a queue for the tasks that follow.
-func (w *Writer) keepQueue(q gpu.PageEncoder) {
+func (w *Writer) keepQueue(d *deviceEncoder, q gpu.PageEncoder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.device.queues = append(w.device.queues, q)
+	d.queues = append(d.queues, q)
 }
 
 // close releases what the encoder has, after the last task. It may be called again.
 func (d *deviceEncoder) close() (err error) {
-	if d == nil {
-		return nil
-	}
 	for _, q := range d.queues {
 		err = errors.Join(err, q.Close())
 	}
@@ -109,16 +138,16 @@ var _ sink.Encoder = (*Writer)(nil)
 // Keeps implements sink.Encoder. Row groups wait in memory of the device up to a part of its budget; the columns of
 // later strides are for the CPU.
 func (w *Writer) Keeps(s *gpu.Stride) []bool {
-	d := w.device
-	if d == nil {
+	if len(w.devices) == 0 {
 		return nil
 	}
+	d := w.encoderOf(s.Cols)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.split != nil {
 		return w.keepsAll(s)
 	}
-	if !d.fits(onGPU(w.queue), s) {
+	if d == nil || !d.fits(d.waiting(w.queue), s) {
 		return nil
 	}
 	if len(s.Cols) != len(w.columns) {
@@ -142,10 +171,10 @@ func (d *deviceEncoder) fits(waiting int64, s *gpu.Stride) bool {
 	return waiting+s.Bytes() <= grant.OutputOfGPU.Of(limit) && d.lease.Available() >= limit/4
 }
 
-// onGPU returns the bytes of the row groups that wait for a device, or that it encodes.
-func onGPU(queue []*group) (n int64) {
+// waiting returns the bytes of the row groups that wait for the device, or that it encodes.
+func (d *deviceEncoder) waiting(queue []*group) (n int64) {
 	for _, g := range queue {
-		if g.onGPU {
+		if g.onGPU && g.encoder == d {
 			n += g.bytes
 		}
 	}
@@ -155,7 +184,7 @@ func onGPU(queue []*group) (n int64) {
 // room reports whether one more row group may wait for the device. They may have half of what Keeps lets wait in its
 // memory, because there are others before Write. A nil encoder has none.
 func (d *deviceEncoder) room(queue []*group, g *group) bool {
-	return d == nil || !g.onGPU || onGPU(queue)+g.bytes <= grant.OutputOfGPU.Of(d.lease.Limit())/2
+	return d == nil || !g.onGPU || d.waiting(queue)+g.bytes <= grant.OutputOfGPU.Of(d.lease.Limit())/2
 }
 
 // expectMore says that more row groups are about to be queued, so that the device takes them together, or that the last
@@ -188,11 +217,11 @@ func (g *group) onDevice(n int) (out []int) {
 // workOnDevice encodes the columns of a row group, and of the next ones that wait for the device, as many as there is
 // memory for. The caller holds the lock, which is released meanwhile.
 func (w *Writer) workOnDevice(first *group) {
-	d := w.device
+	d := first.encoder
 	groups, bytes := []*group{first}, first.bytes
 	room := min(grant.OutputOfGPU.Of(d.lease.Limit())/4, d.lease.Available()/8)
 	w.tasks = slices.DeleteFunc(w.tasks, func(t task) bool {
-		if !t.device || bytes+t.group.bytes > room {
+		if !t.device || t.group.encoder != d || bytes+t.group.bytes > room {
 			return false
 		}
 		bytes += t.group.bytes
@@ -200,16 +229,10 @@ func (w *Writer) workOnDevice(first *group) {
 		return true
 	})
 	d.working++
-	var q gpu.PageEncoder
-	if n := len(d.queues); n > 0 {
-		q, d.queues = d.queues[n-1], d.queues[:n-1]
-	}
 	w.mu.Unlock()
-	if q == nil {
-		var err error
-		if q, err = d.open(); err != nil {
-			w.fail(ofOutput(err))
-		}
+	q, err := w.queueOf(d)
+	if err != nil {
+		w.fail(ofOutput(err))
 	}
 	done := w.encodeOnDevice(q, groups)
 	w.mu.Lock()
@@ -264,7 +287,7 @@ func (w *Writer) encodeOnDevice(q gpu.PageEncoder, groups []*group) (out []devic
 		switch {
 		case r.chunk != nil:
 		case q != nil && (err == nil || gpu.IsOutOfMemory(err)):
-			r.err = ofOutput(w.bring(q, r.group, r.column))
+			r.err = ofOutput(w.bring(r.group, r.column))
 		default:
 			r.err = ofOutput(err)
 		}
@@ -325,7 +348,7 @@ func (w *Writer) encodeTogether(q gpu.PageEncoder, columns []deviceResult) error
 			chunk.Parts = append(chunk.Parts, gpu.Rows{Column: p.stride.Cols[r.column], From: p.from, To: p.to})
 		}
 		coded := chunk.Parts[0].Column.Dict != nil
-		here := gpu.CheckMemory(w.device.device, r.group.columnsOf(r.column)) == nil
+		here := gpu.CheckMemory(r.group.encoder.device, r.group.columnsOf(r.column)) == nil
 		if here && c.encodedByDevice(coded) && chunk.Check() == nil {
 			chunks, of = append(chunks, chunk), append(of, r)
 		}
@@ -333,7 +356,7 @@ func (w *Writer) encodeTogether(q gpu.PageEncoder, columns []deviceResult) error
 	if len(chunks) == 0 {
 		return nil
 	}
-	done, err := q.EncodePages(w.device.lease, w.opt.Lease, chunks)
+	done, err := q.EncodePages(columns[0].group.encoder.lease, w.opt.Lease, chunks)
 	if err != nil {
 		return err
 	}
@@ -448,7 +471,7 @@ func (c *column) deviceBounds(p gpu.EncodedPage) bounds {
 }
 
 // bring copies the rows of a column of a row group to the host, for the CPU to encode them.
-func (w *Writer) bring(q gpu.Queue, g *group, column int) (err error) {
+func (w *Writer) bring(g *group, column int) (err error) {
 	var out []rowRange
 	defer func() {
 		if err != nil {
@@ -458,7 +481,7 @@ func (w *Writer) bring(q gpu.Queue, g *group, column int) (err error) {
 	for _, r := range g.ranges(column) {
 		if isHost(r.col) {
 			r.col.Retain()
-		} else if r, err = w.bringRange(q, r); err != nil {
+		} else if r, err = w.bringRange(r); err != nil {
 			return err
 		}
 		out = append(out, r)
@@ -470,8 +493,17 @@ func (w *Writer) bring(q gpu.Queue, g *group, column int) (err error) {
 
 // bringRange copies rows of a column to the host, or all rows of the column if the device has no memory for a copy of
 // these rows.
-func (w *Writer) bringRange(q gpu.Queue, r rowRange) (rowRange, error) {
-	c, err := q.Slice(w.device.lease, r.col, r.from, r.to)
+func (w *Writer) bringRange(r rowRange) (rowRange, error) {
+	d := w.encoderOf([]gpu.Column{r.col})
+	if d == nil {
+		return r, errors.New("internal error: rows of an output lie in memory of no device that encodes it")
+	}
+	q, err := w.queueOf(d)
+	if err != nil {
+		return r, err
+	}
+	defer w.keepQueue(d, q)
+	c, err := q.Slice(d.lease, r.col, r.from, r.to)
 	switch {
 	case err == nil:
 		r.from, r.to = 0, c.Len
@@ -510,5 +542,8 @@ func (w *Writer) closeDevice() error {
 	if w.split != nil {
 		err = w.split.device.close()
 	}
-	return errors.Join(err, w.device.close())
+	for _, d := range w.devices {
+		err = errors.Join(err, d.close())
+	}
+	return err
 }

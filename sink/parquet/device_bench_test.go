@@ -18,6 +18,7 @@ import (
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/operators/transfer"
+	"github.com/gstream/gstream/sink"
 	"github.com/gstream/gstream/source"
 	reader "github.com/gstream/gstream/source/parquet"
 )
@@ -48,8 +49,8 @@ func BenchmarkDeviceWrite(b *testing.B) {
 			folder := filepath.Join(cmp.Or(os.Getenv("GSTREAM_BENCH_OUT"), b.TempDir()), "device-write")
 			var w *Writer
 			write := func() {
-				w, err = create(c.storage, folder, table.Schema(), Options{Files: 16, Lease: host, Device: d,
-					DeviceLease: columns})
+				w, err = create(c.storage, folder, table.Schema(), Options{Files: 16, Lease: host,
+					Devices: []sink.OnDevice{{Device: d, Lease: columns}}})
 				require.NoError(b, err)
 				next := 0
 				err := transfer.Behind(context.Background(), d, "output", host,

@@ -27,6 +27,7 @@ import (
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/sink"
 )
 
 // writeOnDevice writes a table whose strides are copied to a device first, but for the columns that it does not encode.
@@ -41,7 +42,7 @@ func (tab table) writeWith(t *testing.T, d gpu.Device, path string, opt Options,
 	l, h, up := d.Budget().Lease("output"), d.HostBudget().Lease("sink"), d.Budget().Lease("strides")
 	q, err := d.NewQueue("up")
 	require.NoError(t, err)
-	opt.Lease, opt.Device, opt.DeviceLease = h, d, l
+	opt.Lease, opt.Devices = h, []sink.OnDevice{{Device: d, Lease: l}}
 	w, err := Create(path, tab.schema, opt)
 	require.NoError(t, err)
 	var strides []*gpu.Stride
@@ -496,7 +497,8 @@ func TestAValueThatDoesNotFitIsTheErrorOfTheCPU(t *testing.T) {
 		q, err := d.NewQueue("up")
 		require.NoError(t, err)
 		schema := gpu.NewSchema(gpu.Field{Name: "c", Type: c.a.Type, Annotation: c.of})
-		w, err := Create(filepath.Join(t.TempDir(), "out"), schema, Options{Lease: h, Device: d, DeviceLease: l})
+		w, err := Create(filepath.Join(t.TempDir(), "out"), schema,
+			Options{Lease: h, Devices: []sink.OnDevice{{Device: d, Lease: l}}})
 		require.NoError(t, err)
 		s, err := q.Upload(l, &gpu.Stride{Schema: schema, Rows: 2, Cols: []gpu.Column{column}})
 		require.NoError(t, err)

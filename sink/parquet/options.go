@@ -12,6 +12,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/phrase"
+	"github.com/gstream/gstream/sink"
 )
 
 // Options configure how Parquet is written. The zero value lacks only a lease; EnsureDefaults sets
@@ -79,10 +80,10 @@ type Options struct {
 	Threads int `yaml:"-" json:"-"`
 	// Lease pays for encoded row groups until they are written, and for encoding.
 	Lease *gpu.Lease `yaml:"-" json:"-"`
-	// Device, when set, encodes columns that lie in its memory; Keeps says which. DeviceLease pays for these columns,
-	// and for encoding.
-	Device      gpu.Device `yaml:"-" json:"-"`
-	DeviceLease *gpu.Lease `yaml:"-" json:"-"`
+	// Devices encode columns that lie in their memory; Keeps says which. With PartitionBy only the first one does.
+	Devices []sink.OnDevice `yaml:"-" json:"-"`
+	// AnyOrder says that row groups need not have the order of the strides: each has rows of one device.
+	AnyOrder bool `yaml:"-" json:"-"`
 	// Trace, when set, is called after every task of encoding or writing, on any
 	// goroutine, with its name and its start time.
 	Trace func(what string, begin time.Time) `yaml:"-" json:"-"`

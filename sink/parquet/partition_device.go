@@ -39,6 +39,9 @@ type deviceSplitter struct {
 	off     bool  // the CPU divides all further strides
 }
 
+// divider returns the device that divides the rows of an output with partition_by.
+func (w *Writer) divider() *deviceEncoder { return w.devices[0] }
+
 // keepsAll is Keeps for an output with partition_by. The device divides all columns of a stride, or none. That takes
 // the CPU much longer, so a stride waits for room as long as the device works. The caller holds the lock.
 func (w *Writer) keepsAll(s *gpu.Stride) []bool {
@@ -46,8 +49,8 @@ func (w *Writer) keepsAll(s *gpu.Stride) []bool {
 	if len(s.Cols) != w.split.width || slices.ContainsFunc(s.Cols, isHost) {
 		return nil
 	}
-	for !w.device.fits(onGPU(w.queue)+d.waiting, s) {
-		if !d.busy && onGPU(w.queue) == 0 || w.failure() != nil {
+	for !w.divider().fits(w.divider().waiting(w.queue)+d.waiting, s) {
+		if !d.busy && w.divider().waiting(w.queue) == 0 || w.failure() != nil {
 			return nil
 		}
 		w.wake.Wait()
@@ -64,12 +67,12 @@ func (w *Writer) divideOnDevice(ctx context.Context, s *gpu.Stride) error {
 	w.nowDividing(true)
 	defer w.nowDividing(false)
 	s = s.Retain()
-	s.ChargeTo(w.device.lease)
+	s.ChargeTo(w.divider().lease)
 	d.raw = append(d.raw, s)
 	d.rows += s.Rows
 	d.bytes += s.Bytes()
 	w.nowDividing(true)
-	if d.rows < pieceRows*len(d.parts) && d.bytes < grant.OutputOfGPU.Of(w.device.lease.Limit())/8 {
+	if d.rows < pieceRows*len(d.parts) && d.bytes < grant.OutputOfGPU.Of(w.divider().lease.Limit())/8 {
 		return nil
 	}
 	return w.settleDevice(ctx)
@@ -119,7 +122,7 @@ func (w *Writer) settleDevice(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.sorted > grant.OutputOfGPU.Of(w.device.lease.Limit())/4 {
+	if d.sorted > grant.OutputOfGPU.Of(w.divider().lease.Limit())/4 {
 		return w.handAll(ctx)
 	}
 	return nil
@@ -186,7 +189,7 @@ func (w *Writer) assignGroups() (out []gpu.Assignment, err error) {
 		for i, k := range p.keys {
 			keys[i] = asBits(s.Cols[k.column])
 		}
-		a, err := d.groups.Assign(d.queue, w.device.lease, keys, s.Rows)
+		a, err := d.groups.Assign(d.queue, w.divider().lease, keys, s.Rows)
 		if err != nil {
 			return out, err
 		}
@@ -197,7 +200,7 @@ func (w *Writer) assignGroups() (out []gpu.Assignment, err error) {
 
 // sortGroups is sortByPartition for rows whose groups are known.
 func (w *Writer) sortGroups(groups []gpu.Column) (_ *gpu.Stride, bounds []int32, err error) {
-	p, d, l := w.split, w.split.device, w.device.lease
+	p, d, l := w.split, w.split.device, w.divider().lease
 	var made []gpu.Column
 	defer func() { gpu.ReleaseColumns(made) }()
 	concat := func(parts []gpu.Column) (gpu.Column, error) {
@@ -248,7 +251,7 @@ func (w *Writer) sortGroups(groups []gpu.Column) (_ *gpu.Stride, bounds []int32,
 func (w *Writer) openSplitter() (err error) {
 	d := w.split.device
 	if d.queue == nil {
-		if d.queue, err = w.device.open(); err != nil {
+		if d.queue, err = w.divider().open(); err != nil {
 			return err
 		}
 	}
@@ -257,7 +260,7 @@ func (w *Writer) openSplitter() (err error) {
 		for i, k := range w.split.keys {
 			types[i] = bitsOf(k.field.Type)
 		}
-		d.groups, err = d.queue.NewGroups(w.device.lease, types, gpu.GroupHint{})
+		d.groups, err = d.queue.NewGroups(w.divider().lease, types, gpu.GroupHint{})
 	}
 	return err
 }
@@ -291,7 +294,7 @@ func (w *Writer) newKeys() (*gpu.Stride, error) {
 	if from == to {
 		return nil, nil
 	}
-	keys, err := d.groups.Keys(d.queue, w.device.lease, from, to)
+	keys, err := d.groups.Keys(d.queue, w.divider().lease, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +340,7 @@ func (w *Writer) upload(numbers []int32) (gpu.Column, error) {
 	t := gpu.Of(gpu.Int32)
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "partition", Type: t}), Rows: len(numbers),
 		Cols: []gpu.Column{{Type: t, Len: len(numbers), Data: data}}}
-	up, err := w.split.device.queue.Upload(w.device.lease, s)
+	up, err := w.split.device.queue.Upload(w.divider().lease, s)
 	if err != nil {
 		s.Release()
 		return gpu.Column{}, err

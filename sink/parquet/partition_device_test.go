@@ -16,6 +16,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/gpu/cuda/cudatest"
+	"github.com/gstream/gstream/sink"
 	reader "github.com/gstream/gstream/source/parquet"
 )
 
@@ -94,7 +95,7 @@ func TestADeviceDividesAmongManyPartitions(t *testing.T) {
 		q, err := d.NewQueue("up")
 		require.NoError(t, err)
 		w, err := Create(path, tab.schema,
-			Options{PartitionBy: []string{"k"}, Threads: 2, Lease: h, Device: d, DeviceLease: l})
+			Options{PartitionBy: []string{"k"}, Threads: 2, Lease: h, Devices: []sink.OnDevice{{Device: d, Lease: l}}})
 		require.NoError(t, err)
 		kept := 0
 		for i, s := range cut {
@@ -163,7 +164,8 @@ func TestADriverThatFailsWhileRowsAreDividedEndsTheOutput(t *testing.T) {
 				q, err := d.NewQueue("up")
 				require.NoError(t, err)
 				w, err := Create(filepath.Join(dir, "out"), tab.schema,
-					Options{PartitionBy: []string{"k"}, Threads: 2, Lease: h, Device: d, DeviceLease: l})
+					Options{PartitionBy: []string{"k"}, Threads: 2, Lease: h,
+						Devices: []sink.OnDevice{{Device: d, Lease: l}}})
 				require.NoError(t, err)
 				var on []*gpu.Stride
 				for _, s := range tab.strides {

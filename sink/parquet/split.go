@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"slices"
 	"time"
 
 	"github.com/parquet-go/parquet-go/encoding/bytestreamsplit"
@@ -36,20 +35,13 @@ func (w *Writer) chooseSplit(g *group) (err error) {
 	w.chosen = true
 	e := &encoder{codec: w.opt.codec(), lease: w.opt.Lease}
 	defer e.free()
-	var q gpu.PageEncoder
 	for i := range w.columns {
 		c := &w.columns[i]
 		if !c.isFloat() {
 			continue
 		}
-		if q == nil && slices.Contains(g.device, i) {
-			if q, err = w.device.open(); err != nil {
-				return ofOutput(err)
-			}
-			defer w.keepQueue(q)
-		}
 		begin := time.Now()
-		sample, err := w.sample(q, g, i)
+		sample, err := w.sample(g, i)
 		if err == nil {
 			c.split, err = e.splitIsSmaller(c, sample)
 		}
@@ -64,7 +56,7 @@ func (w *Writer) chooseSplit(g *group) (err error) {
 
 // sample returns splitRows rows of a column, or all of fewer, in memory of the host. The caller releases them, also
 // after an error.
-func (w *Writer) sample(q gpu.Queue, g *group, column int) (out []rowRange, err error) {
+func (w *Writer) sample(g *group, column int) (out []rowRange, err error) {
 	runs, rows := splitRuns, splitRows/splitRuns
 	if g.rows <= splitRows {
 		runs, rows = 1, g.rows
@@ -74,7 +66,7 @@ func (w *Writer) sample(q gpu.Queue, g *group, column int) (out []rowRange, err 
 		for _, r := range g.rangesOf(column, from, from+rows) {
 			if isHost(r.col) {
 				r.col.Retain()
-			} else if r, err = w.bringRange(q, r); err != nil {
+			} else if r, err = w.bringRange(r); err != nil {
 				return out, err
 			}
 			out = append(out, r)

@@ -47,8 +47,8 @@ type Writer struct {
 	fileRows, fileBytes int64
 
 	workers sync.WaitGroup
-	short   sync.Mutex     // held by the worker that waits for memory
-	device  *deviceEncoder // nil without a device
+	short   sync.Mutex // held by the worker that waits for memory
+	devices []*deviceEncoder
 
 	mu    sync.Mutex
 	more  bool          // Write is about to queue more row groups, so that tasks for the device wait for them
@@ -129,8 +129,9 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		w.idle = append(w.idle, &encoder{codec: codec, delta: opt.Encoding == "auto", lease: opt.Lease,
 			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
-	w.device, w.stats.ForCPU = newDeviceEncoder(opt)
-	if w.device != nil && w.split != nil {
+	w.devices, w.stats.ForCPU = newDeviceEncoders(opt)
+	if len(w.devices) > 0 && w.split != nil {
+		w.devices = w.devices[:1]
 		w.split.device = &deviceSplitter{}
 	}
 	if staging.IsObject(path) {
@@ -188,6 +189,8 @@ type group struct {
 	left   int  // columns left to encode, then to write
 	chunks []*encodedChunk
 	device []int // the columns that lie in memory of a device
+	// encoder is the device that encodes them. Those of which other rows lie elsewhere are copied to the host.
+	encoder *deviceEncoder
 	// brought has the rows of the columns that were copied from a device to the host; the kept rows lack these columns.
 	brought [][]rowRange
 	onGPU   bool // until these are encoded
@@ -243,14 +246,16 @@ func (w *Writer) Write(ctx context.Context, s *gpu.Stride) error {
 		err = w.divide(ctx, s)
 	default:
 		w.divideSorted(s.Rows)
-		if w.device != nil {
-			s.ChargeTo(w.device.lease)
-			w.expectMore(true)
+		to := w.whole
+		if d := w.encoderOf(s.Cols); d != nil {
+			s.ChargeTo(d.lease)
+			if w.opt.AnyOrder && len(w.devices) > 1 && w.fileRows == 0 {
+				to = &d.pending
+			}
 		}
-		err = w.collect(ctx, w.whole, keptRows{s, 0, s.Rows})
-		if w.device != nil {
-			w.expectMore(false)
-		}
+		w.expectMore(len(w.devices) > 0)
+		err = w.collect(ctx, to, keptRows{s, 0, s.Rows})
+		w.expectMore(false)
 	}
 	if err != nil {
 		w.fail(err) // rows are missing, so nothing may be committed
@@ -321,14 +326,19 @@ func (w *Writer) failLocked(err error) {
 func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	g := &group{kept: d.pending, rows: d.pendingRows, bytes: d.pendingBytes, left: len(w.columns),
 		chunks: make([]*encodedChunk, len(w.columns)), brought: make([][]rowRange, len(w.columns))}
-	if w.device != nil {
+	if len(w.devices) > 0 {
 		g.device = g.onDevice(len(w.columns))
-		g.onGPU = len(g.device) > 0
+		if g.onGPU = len(g.device) > 0; g.onGPU {
+			g.encoder = w.encoderOf(g.columnsOf(g.device[0]))
+		}
 	}
 	d.pending, d.pendingRows, d.pendingBytes = nil, 0, 0
-	if w.dealt != nil {
+	switch {
+	case w.dealt != nil:
 		d = w.dealt[w.turn]
 		w.turn = (w.turn + 1) % len(w.dealt)
+	case w.split == nil:
+		d = w.whole // d may have had only the rows of a device
 	}
 	if (w.split != nil || w.fileBytes > 0) && d.groupIndex+1 == maxRowGroups {
 		last = true // the rows continue in another file
@@ -400,6 +410,10 @@ func (w *Writer) room(g *group) bool {
 		}
 	}
 	add(g)
+	onGPU := int64(0)
+	for _, d := range w.devices {
+		onGPU += d.waiting(w.queue)
+	}
 	for _, q := range w.queue {
 		if q.file == nil {
 			add(q)
@@ -410,12 +424,12 @@ func (w *Writer) room(g *group) bool {
 		}
 	}
 	switch n := len(w.queue); {
-	case n > 0 && w.opt.Lease.Available() < 2*g.bytes+onGPU(w.queue):
+	case n > 0 && w.opt.Lease.Available() < 2*g.bytes+onGPU:
 		return false
 	case n < 1+(w.opt.Threads+len(w.columns)-1)/len(w.columns):
 		return true
 	}
-	return encoding <= w.opt.Threads+1 && bytes+encoded <= most && w.device.room(w.queue, g)
+	return encoding <= w.opt.Threads+1 && bytes+encoded <= most && g.encoder.room(w.queue, g)
 }
 
 // work runs tasks until there are none.
@@ -447,7 +461,9 @@ func (w *Writer) work(e *encoder) {
 // nextTask takes the first task. Those for a device that has enough to do stay for the workers that wait for it. The
 // caller holds the lock.
 func (w *Writer) nextTask() (t task, ok bool) {
-	i := slices.IndexFunc(w.tasks, func(t task) bool { return !t.device || w.device.working < deviceTasks && !w.more })
+	i := slices.IndexFunc(w.tasks, func(t task) bool {
+		return !t.device || t.group.encoder.working < deviceTasks && !w.more
+	})
 	if i < 0 {
 		return t, false
 	}
@@ -707,10 +723,8 @@ func (w *Writer) complete(ctx context.Context) error {
 		if err := w.divideRest(ctx); err != nil {
 			return err
 		}
-	} else if w.whole.pendingRows > 0 {
-		if err := w.hand(ctx, w.whole, false); err != nil {
-			return err
-		}
+	} else if err := w.handRest(ctx); err != nil {
+		return err
 	}
 	w.workers.Wait()
 	w.freeIdle()
@@ -734,6 +748,28 @@ func (w *Writer) complete(ctx context.Context) error {
 		return err
 	}
 	return w.closeDevice()
+}
+
+// handRest queues the last row groups: the rows of all devices that wait, together if they fit one row group.
+func (w *Writer) handRest(ctx context.Context) error {
+	last := w.whole
+	for _, d := range w.devices {
+		p := &d.pending
+		if last.pendingRows > 0 && (last.pendingRows+p.pendingRows > w.opt.RowGroupRows ||
+			last.pendingBytes+p.pendingBytes > w.most) {
+			if err := w.hand(ctx, last, false); err != nil {
+				return err
+			}
+		}
+		last.pending = append(last.pending, p.pending...)
+		last.pendingRows += p.pendingRows
+		last.pendingBytes += p.pendingBytes
+		p.pending, p.pendingRows, p.pendingBytes = nil, 0, 0
+	}
+	if last.pendingRows == 0 {
+		return nil
+	}
+	return w.hand(ctx, last, false)
 }
 
 // keepsOthers reports whether the output adds to one that exists.
@@ -785,6 +821,9 @@ func (w *Writer) dropPending() {
 	all := []*destination{w.whole}
 	if w.split != nil {
 		all = w.split.release()
+	}
+	for _, d := range w.devices {
+		all = append(all, &d.pending)
 	}
 	for _, d := range all {
 		for _, p := range d.pending {

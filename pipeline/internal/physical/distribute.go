@@ -36,8 +36,8 @@ const leastReduction = 2
 //
 // Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first
 // device.
-// The rows of an output come from all devices, or with gathered set from the first one.
-func (p *Plan) Distribute(devices int, gathered bool, exchanges Exchanges) *Plan {
+// The rows of a written output come from all devices, or from the first one if gathered says so.
+func (p *Plan) Distribute(devices int, gathered []bool, exchanges Exchanges) *Plan {
 	recursive := false
 	p.Visit(func(s *Stage) {
 		_, loop := s.Spec.(*Recursive)
@@ -48,9 +48,14 @@ func (p *Plan) Distribute(devices int, gathered bool, exchanges Exchanges) *Plan
 	}
 	d := &distributing{devices: float64(devices), exchanges: exchanges, stages: map[*Stage]*Stage{}}
 	out := &Plan{Name: p.Name}
+	written := 0
 	for _, o := range p.Outputs {
-		if o.Root = d.stage(o.Root); gathered {
-			o.Root = gather(o.Root)
+		o.Root = d.stage(o.Root)
+		if o.Expect == nil {
+			if gathered[written] {
+				o.Root = gather(o.Root)
+			}
+			written++
 		}
 		out.Outputs = append(out.Outputs, o)
 	}

@@ -17,9 +17,16 @@ type group struct {
 	seed      uint64 // of the hash by which rows are exchanged
 }
 
-// Distribute returns the plan that a run on several devices has: see physical.Plan.Distribute.
-func Distribute(p *physical.Plan, devices int, encodes bool, opt execution.Options) *physical.Plan {
-	return p.Distribute(devices, encodes, map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
+// Distribute returns the plan that a run on several devices has: see physical.Plan.Distribute. encodes says that they
+// encode outputs. One device divides the rows of an output among folders.
+func Distribute(p *physical.Plan, targets []execution.Target, devices int, encodes bool,
+	opt execution.Options) *physical.Plan {
+	gathered := make([]bool, len(targets))
+	for i, t := range targets {
+		e, ok := t.(execution.Encoded)
+		gathered[i] = ok && encodes && e.Divides()
+	}
+	return p.Distribute(devices, gathered, map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
 		execution.Never: physical.ExchangesNever}[opt.Exchanges])
 }
 
@@ -30,7 +37,7 @@ func (r *run) spread() {
 		return
 	}
 	r.device = devices[0]
-	r.plan = Distribute(r.plan, len(devices), r.encodes() != nil, r.opt)
+	r.plan = Distribute(r.plan, r.targets, len(devices), r.encodes() != nil, r.opt)
 	g := &group{scans: map[*physical.Stage]*sharedScan{}, exchanges: map[*physical.Stage]*exchange{},
 		seed: rand.Uint64()}
 	r.group = g

@@ -98,7 +98,11 @@ func (r *run) report() *execution.Report {
 		o.Busy, o.Wait = time.Duration(m.busy.Load()), time.Duration(m.waitIn.Load())
 		_, o.Peak = s.lease.Used()
 		o.BytesOfDevice, o.ForCPU = st.BytesOfDevice, st.ForCPU
-		o.Activity = activity(s.lease, s.ofDevice)
+		leases := []*gpu.Lease{s.lease}
+		for _, d := range s.devices {
+			leases = append(leases, d.Lease)
+		}
+		o.Activity = activity(leases...)
 	}
 	out.Total()
 	out.Activity = newActivityReport(total, r.link)
@@ -168,8 +172,9 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 func (r *run) leases() []*gpu.Lease {
 	var out []*gpu.Lease
 	for _, s := range r.sinks {
-		if out = append(out, s.lease); s.ofDevice != nil {
-			out = append(out, s.ofDevice)
+		out = append(out, s.lease)
+		for _, d := range s.devices {
+			out = append(out, d.Lease)
 		}
 	}
 	for _, o := range r.ops {

@@ -190,8 +190,7 @@ func (r *run) measure() error {
 
 // execute runs all stages and the sinks, and commits or aborts.
 func (r *run) execute(ctx context.Context) (err error) {
-	device := r.encodes()
-	rows, err := r.admit(device)
+	rows, err := r.admit()
 	if err != nil {
 		return err
 	}
@@ -203,7 +202,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 		}
 	}()
 	for i, s := range r.sinks {
-		if err := r.create(s, device); err != nil {
+		if err := r.create(s); err != nil {
 			r.sinks = r.sinks[:i+1] // the others have not begun
 			return &outputError{err}
 		}
@@ -227,13 +226,13 @@ func (r *run) execute(ctx context.Context) (err error) {
 }
 
 // create starts the sink of an output.
-func (r *run) create(s *sinkRun, device gpu.Device) (err error) {
+func (r *run) create(s *sinkRun) (err error) {
 	if s.Expect != nil {
 		s.sink = &violations{schema: s.Schema}
 		return nil
 	}
-	s.sink, err = s.target.Create(s.Schema, execution.TargetOptions{Lease: s.lease, Device: device,
-		DeviceLease: s.ofDevice, Threads: r.threads(), Sorted: r.sorted(s.Root), Overwrite: r.opt.Overwrite,
+	s.sink, err = s.target.Create(s.Schema, execution.TargetOptions{Lease: s.lease, Devices: s.devices,
+		AnyOrder: s.anyOrder, Threads: r.threads(), Sorted: r.sorted(s.Root), Overwrite: r.opt.Overwrite,
 		Trace: r.trace(laneEncode, s.lease.Name()), Discard: r.opt.Discard, Leftover: r.opt.Leftover})
 	return err
 }
@@ -303,7 +302,7 @@ func (r *run) sortedRows(sort *physical.Stage) func() int64 {
 
 // admit cuts the plan into pipelines, and returns the last one of each output. It returns an error if the scans need
 // more memory than there is. At that time nothing has started, and there is no output yet.
-func (r *run) admit(device gpu.Device) (rows [][]*channelFeed, err error) {
+func (r *run) admit() (rows [][]*channelFeed, err error) {
 	defer recoverInto(&err, "output")
 	loops := r.plan.Loops()
 	for _, each := range r.runs() {
@@ -335,9 +334,14 @@ func (r *run) admit(device gpu.Device) (rows [][]*channelFeed, err error) {
 			if s.target = r.targets[written]; len(r.targets) > 1 {
 				s.name = "output " + s.target.Describe()
 			}
-			if written++; device != nil {
-				s.ofDevice = device.Budget().Lease(s.name + ": row groups on the device")
+			written++
+			for _, each := range r.runs()[:len(feeds)] {
+				if d := each.encodes(); d != nil {
+					l := d.Budget().Lease(s.name + ": row groups on the device")
+					s.devices = append(s.devices, sink.OnDevice{Device: d, Lease: l})
+				}
 			}
+			s.anyOrder = len(feeds) > 1 && !o.Root.Distribution.Ordered
 		}
 		s.lease = r.device.HostBudget().Lease(s.name + ": row groups")
 		r.sinks = append(r.sinks, s)
@@ -535,8 +539,8 @@ func (r *run) release() error {
 	}
 	for _, s := range r.sinks {
 		errs = append(errs, s.lease.Close())
-		if s.ofDevice != nil {
-			errs = append(errs, s.ofDevice.Close())
+		for _, d := range s.devices {
+			errs = append(errs, d.Lease.Close())
 		}
 	}
 	if r.opened != nil {
@@ -584,7 +588,8 @@ type sinkRun struct {
 	sink     sink.Sink        // nil before it is created
 	ended    bool             // committed or aborted
 	lease    *gpu.Lease
-	ofDevice *gpu.Lease // of its memory for the sink; nil if the sink has none
+	devices  []sink.OnDevice // that encode rows for the sink, and its leases of their memory
+	anyOrder bool            // the rows have no order
 	metrics  metrics
 }
 
