@@ -419,6 +419,8 @@ func (p *Plan) openText(ctx context.Context, j *Job, name string, written []*sou
 	s := j.Sources[name]
 	types, faults := fieldsOf(j, name, "types", s.Types)
 	schema, wrong := fieldsOf(j, name, "schema", s.Schema.Columns)
+	faults = append(faults, wrong...)
+	partitions, wrong := fieldsOf(j, name, "partitions", s.Partitions.Types)
 	if faults = append(faults, wrong...); len(faults) > 0 {
 		return faults
 	}
@@ -427,11 +429,15 @@ func (p *Plan) openText(ctx context.Context, j *Job, name string, written []*sou
 		return nil // Check has reported it
 	}
 	opt.Preview, opt.Context = preview, ctx
-	files, err := filesIn(ctx, s.Text(), written)
+	files, err := filesIn(s.Text(), sourceparquet.OpenOptions{Context: ctx, Outputs: written,
+		NoPartitions: s.Partitions.None, Partitions: partitions, Schema: opt.Schema})
 	if err != nil {
 		return Diagnostics{sourceFault(j, name, err)}
 	}
-	t, err := sourcetext.Open(files, opt)
+	for _, p := range files.Partitions {
+		opt.Partitions = append(opt.Partitions, sourcetext.Partition(p))
+	}
+	t, err := sourcetext.Open(files.Paths, opt)
 	if err != nil {
 		return Diagnostics{sourceFault(j, name, err)}
 	}
@@ -441,11 +447,12 @@ func (p *Plan) openText(ctx context.Context, j *Job, name string, written []*sou
 
 // openArrow opens a source of Arrow.
 func (p *Plan) openArrow(ctx context.Context, j *Job, name string, written []*sourceparquet.Output) Diagnostics {
-	files, err := filesIn(ctx, j.Sources[name].Arrow, written)
+	files, err := filesIn(j.Sources[name].Arrow, sourceparquet.OpenOptions{Context: ctx, Outputs: written,
+		NoPartitions: true})
 	if err != nil {
 		return Diagnostics{sourceFault(j, name, err)}
 	}
-	t, err := sourcearrow.Open(ctx, files)
+	t, err := sourcearrow.Open(ctx, files.Paths)
 	if err != nil {
 		return Diagnostics{sourceFault(j, name, err)}
 	}
@@ -454,24 +461,19 @@ func (p *Plan) openArrow(ctx context.Context, j *Job, name string, written []*so
 }
 
 // filesIn returns the files that the paths of a source name, which is of another format than Parquet.
-func filesIn(ctx context.Context, paths job.Paths, written []*sourceparquet.Output) (files []string, err error) {
-	for _, path := range paths {
-		if path == sourcetext.Standard {
-			files = append(files, string(path))
-			continue
-		}
-		if info, err := os.Stat(string(path)); err == nil && info.IsDir() && !staging.IsObject(string(path)) {
+func filesIn(paths job.Paths, opt sourceparquet.OpenOptions) (*sourceparquet.Listing, error) {
+	all := make([]string, len(paths))
+	for i, path := range paths {
+		all[i] = string(path)
+		if info, err := os.Stat(all[i]); err == nil && info.IsDir() && !staging.IsObject(all[i]) {
 			return nil, fmt.Errorf("%s: a folder of such files is read by a pattern, as in %s/*", path,
-				filepath.Clean(string(path)))
+				filepath.Clean(all[i]))
 		}
-		list, err := sourceparquet.List([]string{string(path)}, sourceparquet.OpenOptions{Context: ctx,
-			Outputs: written, NoPartitions: true})
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, list.Paths...)
 	}
-	return files, nil
+	if slices.Contains(all, sourcetext.Standard) {
+		return &sourceparquet.Listing{Paths: all}, nil
+	}
+	return sourceparquet.List(all, opt)
 }
 
 func sourceFault(j *Job, name string, err error) *Diagnostic {

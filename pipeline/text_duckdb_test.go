@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -384,8 +385,22 @@ func TestRandomLinesOfJSONGiveDuckDBsRows(t *testing.T) {
 		for c := range 1 + r.IntN(6) {
 			top[fmt.Sprint("c", c)] = kind(0)
 		}
+		list := r.IntN(3) == 0
 		for line := range 30 + r.IntN(300) {
-			text.WriteString(drawJSON(t, r, top, line == 0) + "\n")
+			object := drawJSON(t, r, top, line == 0)
+			switch {
+			case list && line == 0:
+				text.WriteString("[")
+			case list:
+				text.WriteString(" ,\n")
+			}
+			text.WriteString(object)
+			if !list {
+				text.WriteString("\n")
+			}
+		}
+		if list {
+			text.WriteString("\n]\n")
 		}
 		path := filepath.Join(t.TempDir(), "x.jsonl")
 		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o644))
@@ -404,5 +419,80 @@ func TestRandomLinesOfJSONGiveDuckDBsRows(t *testing.T) {
 		_, err = SQL(query, nil).Write(out, sinkparquet.Options{}).Run(t.Context(), RunOptions{Use: Host})
 		require.NoError(t, err, about)
 		requireRowsOf(t, duck, query, out, about)
+	}
+}
+
+// severalFiles are questions about files whose folders, columns and formats differ.
+var severalFiles = []struct {
+	name  string
+	files map[string]string
+	query string // in the folder of the files
+}{
+	{"folders", map[string]string{"y=1/m=a/x.csv": "a,b\n1,x\n", "y=2/m=b/x.csv": "a,b\n2,y\n"},
+		"SELECT a, b, y, m FROM '*/*/x.csv' ORDER BY a"},
+	{"folders of dates and nulls", map[string]string{"d=2020-01-02/x.csv": "a\n1\n",
+		"d=__HIVE_DEFAULT_PARTITION__/x.csv": "a\n2\n"}, "FROM '*/x.csv' ORDER BY a"},
+	{"folders that are none", map[string]string{"y=1/x.csv": "a\n1\n"},
+		"FROM read_csv('*/x.csv', hive_partitioning = false)"},
+	{"a folder in place of a column", map[string]string{"b=7/x.csv": "a,b,c\n1,2,3\n", "b=8/x.csv": "a,b,c\n4,5,6\n"},
+		"FROM '*/x.csv' ORDER BY a"},
+	{"one file in a folder", map[string]string{"k=v%20w/x.csv": "a\n1\n"}, "SELECT a, k FROM 'k=v%20w/x.csv'"},
+	{"only the folder is read", map[string]string{"k=3/x.csv": "a\n1\n2\n", "k=4/x.csv": "a\n1\n"},
+		"SELECT k, count(*) FROM '*/x.csv' GROUP BY k ORDER BY k"},
+	{"folders of JSON", map[string]string{"y=1/x.json": "{\"a\":1}\n", "y=2/x.json": "{\"a\":2}\n"},
+		"FROM '*/x.json' ORDER BY a"},
+	{"other columns", map[string]string{"1.csv": "a,b\n1,x\n", "2.csv": "c,a\n2020-01-01,7\n", "3.csv": "b\ny\n"},
+		"FROM read_csv('*.csv', union_by_name = true) ORDER BY a, b"},
+	{"other types", map[string]string{"1.csv": "a,b,c,d\n1,1,2020-01-01,true\n",
+		"2.csv": "a,b,c,d\n2.5,x,2020-01-01 10:00:00,false\n"},
+		"FROM read_csv('*.csv', union_by_name = true) ORDER BY a"},
+	{"other delimiters", map[string]string{"1.csv": "a,b\n1,x\n", "2.csv": "b;a\ny;7\n"},
+		"FROM read_csv('*.csv', union_by_name = true) ORDER BY a"},
+	{"other cases", map[string]string{"1.csv": "a,b\n1,2\n", "2.csv": "B,A\n3,4\n"},
+		"FROM read_csv('*.csv', union_by_name = true) ORDER BY 1"},
+	{"other columns and folders", map[string]string{"y=1/x.csv": "a\n1\n", "y=2/x.csv": "b\n5\n"},
+		"FROM read_csv('*/x.csv', union_by_name = true) ORDER BY y"},
+	{"given types", map[string]string{"1.csv": "a\n1\n", "2.csv": "b\n5\n"},
+		"FROM read_csv('*.csv', union_by_name = true, types = {'b': 'VARCHAR'}) ORDER BY a"},
+	{"other keys", map[string]string{"1.json": "{\"a\":1}\n", "2.json": "[{\"b\":{\"c\":2}},{\"a\":2.5}]"},
+		"FROM read_json('*.json', union_by_name = true) ORDER BY a, b"},
+	{"short rows", map[string]string{"x.csv": "a,b,c\n1\n2,3\n4,5,6\n"}, "FROM read_csv('x.csv', null_padding = true)"},
+	{"short rows without a header", map[string]string{"x.csv": "1\n2,3\n4,5,6\n"},
+		"FROM read_csv('x.csv', null_padding = true, delim = ',', header = false)"},
+	{"short rows of texts", map[string]string{"x.csv": "a,b\n\"x,y\"\nz,\nw,v\n"},
+		"FROM read_csv('x.csv', null_padding = true, nullstr = 'z')"},
+	{"short rows and an empty line", map[string]string{"x.csv": "a,b\n1,2\n\n3\n"},
+		"FROM read_csv('x.csv', null_padding = true)"},
+	{"a list of objects", map[string]string{"x.json": "[{\"a\":1,\n\"b\":\"]\\\"\"},\n\n{\"a\":2}]"}, "FROM 'x.json'"},
+	{"an object over lines", map[string]string{"x.json": "{\n\"a\":\n1\n}\n{\"a\":2}{\n\"a\":3}"}, "FROM 'x.json'"},
+	{"a list over lines", map[string]string{"x.json": "[\n  {\n    \"a\": [1,\n2]\n  }\n]\n"},
+		"FROM read_json('x.json', format = 'array')"},
+	{"unstructured on lines", map[string]string{"x.json": "{\"a\":1} {\"a\":2}\n{\"a\":3}\n"},
+		"FROM read_json('x.json', format = 'unstructured')"},
+}
+
+func TestSeveralFilesAreReadAsDuckDBReadsThem(t *testing.T) {
+	duck := exprtest.StartDuckDB(t)
+	for _, c := range severalFiles {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range c.files {
+				path := filepath.Join(dir, filepath.FromSlash(name))
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+			}
+			query := regexp.MustCompile(`'([^']*\.(csv|json))'`).ReplaceAllString(c.query, "'"+dir+"/$1'")
+			answers := duck.Ask(exprtest.Question{SQL: query},
+				exprtest.Question{SQL: "SELECT column_name FROM (DESCRIBE " + query + ")"})
+			require.Empty(t, answers[0].Error)
+			var want []string
+			for i, typ := range answers[0].Types {
+				want = append(want, *answers[1].Rows[i][0]+" "+typ)
+			}
+			columns, rows, err := csvRows(query)
+			require.NoError(t, err)
+			require.Equal(t, want, columns)
+			require.Equal(t, answers[0].Rows, rows)
+		})
 	}
 }

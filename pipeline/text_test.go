@@ -103,7 +103,7 @@ output: {csv: out/o.csv, delimiter: ";", nulls: nothing}
 		{"csv: out/o.csv → csv: https://b/o.csv",
 			"a file cannot be written to a web server"},
 		{"csv: x.csv, → json: x.jsonl,",
-			"delimiter is for files of CSV, and these are of JSON lines"},
+			"delimiter is for files of CSV, and these are of JSON"},
 		{"csv: x.csv, → parquet: x.csv, ",
 			"delimiter is for files of CSV, and these are of Parquet"},
 		{"csv: x.csv, → csv: x.csv, json: y.jsonl,",
@@ -111,7 +111,7 @@ output: {csv: out/o.csv, delimiter: ";", nulls: nothing}
 		{"y: y.jsonl → y: {parquet: y.jsonl}",
 			"has the name of a file of JSON lines; name it with json: PATH"},
 		{"y: y.jsonl → y: {json: y.jsonl, optional: true, schema: {a: BIGINT}}",
-			"files of JSON lines cannot be optional"},
+			"files of JSON cannot be optional"},
 		{"y: y.jsonl → y: {json: y.jsonl, schema: strict}",
 			"leave schema: strict out"},
 		{"y: y.jsonl → y: {json: ., types: {a: BIGINT}}",
@@ -136,4 +136,49 @@ output: {csv: out/o.csv, delimiter: ";", nulls: nothing}
 	_, err := b.Run(context.Background(), RunOptions{Use: Host})
 	require.NoError(t, err)
 	require.Equal(t, "{\"a\":1,\"c\":2.5}\n", read("z.jsonl"))
+}
+
+// TestSourcesOfTextHaveFoldersAndOtherColumns has the keys in a job, in Go, and in the SQL that a job becomes.
+func TestSourcesOfTextHaveFoldersAndOtherColumns(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"y=1/x.csv": "a,b\n1\n2,3\n", "y=2/x.csv": "c,a\nz,4\n",
+		"l.json": "[{\"a\": 1},\n{\"a\":\n2}]"} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+	}
+	csv := Source{CSV: Paths{Path(dir + "/*/x.csv")},
+		Partitions: Partitions{Types: []SchemaColumn{{Name: "y", Type: "TINYINT"}}},
+		CSVOptions: CSVOptions{NullPadding: true, UnionByName: true}}
+	list := Source{JSON: Paths{Path(dir + "/l.json")}, CSVOptions: CSVOptions{Format: "array"}}
+	b := New("t").ReadWith("t", csv).ReadWith("l", list).From("t").Sort("a")
+	const want = `[{"a":1,"b":null,"c":null,"y":1}
+,{"a":2,"b":3,"c":null,"y":1}
+,{"a":4,"b":null,"c":"z","y":2}
+]`
+	require.Equal(t, want, jsonOf(t, b))
+	_, err := ToSQL(t.Context(), b.Job())
+	require.ErrorContains(t, err, "the types of partitions of a source have no form in SQL")
+	csv.Partitions.Types = nil
+	b = New("t").ReadWith("t", csv).ReadWith("l", list).From("t").Sort("a")
+	text, err := ToSQL(t.Context(), b.Job())
+	require.NoError(t, err)
+	require.Contains(t, text, "null_padding = true, union_by_name = true")
+	require.Equal(t, want, sqlRows(t, text, nil))
+	csv.Partitions.None = true
+	require.NotContains(t, jsonOf(t, New("t").ReadWith("t", csv)), `"y"`)
+	require.Equal(t, "[{\"a\":1}\n,{\"a\":2}\n]", jsonOf(t, New("t").ReadWith("l", list)))
+}
+
+// jsonOf returns the rows of a pipeline.
+func jsonOf(t *testing.T, b *Builder) (out string) {
+	var c Collector
+	_, err := b.WriteTo(&c).Run(t.Context(), RunOptions{Use: Host})
+	require.NoError(t, err)
+	for _, r := range c.Records() {
+		json, err := r.MarshalJSON()
+		require.NoError(t, err)
+		out += string(json)
+	}
+	return out
 }

@@ -222,14 +222,18 @@ func openTable(ctx context.Context, path string) (source.Table, error) {
 	if !arrow && !lines && !sourcetext.Named(path) {
 		return parquet.Open([]string{path}, parquet.OpenOptions{Context: ctx})
 	}
-	files, err := parquet.Files(ctx, []string{path})
+	files, err := parquet.List([]string{path}, parquet.OpenOptions{Context: ctx, NoPartitions: arrow})
 	if err != nil {
 		return nil, err
 	}
 	if arrow {
-		return sourcearrow.Open(ctx, files)
+		return sourcearrow.Open(ctx, files.Paths)
 	}
-	return sourcetext.Open(files, sourcetext.Options{JSON: lines, Context: ctx})
+	opt := sourcetext.Options{JSON: lines, Context: ctx}
+	for _, p := range files.Partitions {
+		opt.Partitions = append(opt.Partitions, sourcetext.Partition(p))
+	}
+	return sourcetext.Open(files.Paths, opt)
 }
 
 // nameSources makes the names of sources unique: by their folders, or else by a number.

@@ -124,7 +124,7 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 	for _, f := range []struct {
 		key, kind string
 		paths     Paths
-	}{{"parquet", "Parquet", s.Parquet}, {"csv", "CSV", s.CSV}, {"json", "JSON lines", s.JSON},
+	}{{"parquet", "Parquet", s.Parquet}, {"csv", "CSV", s.CSV}, {"json", "JSON", s.JSON},
 		{"arrow", "Arrow", s.Arrow}} {
 		if len(f.paths) > 0 {
 			formats, kind = append(formats, f.key), f.kind
@@ -137,10 +137,13 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 	set := reflect.ValueOf(s.CSVOptions)
 	for i, f := range structFields(set.Type()) {
 		of := "CSV"
-		if f.name == "types" || f.name == "rejects" || f.name == "ignore_errors" {
-			of = "CSV or JSON lines"
+		switch f.name {
+		case "types", "rejects", "ignore_errors", "union_by_name":
+			of = "CSV or JSON"
+		case "format":
+			of = "JSON"
 		}
-		if kind != "CSV" && !strings.HasSuffix(of, kind) && !set.Field(i).IsZero() {
+		if !slices.Contains(strings.Split(of, " or "), kind) && !set.Field(i).IsZero() {
 			return "." + f.name, fmt.Sprintf("%s is for files of %s, and these are of %s", f.name, of, kind)
 		}
 	}
@@ -162,13 +165,13 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 	switch {
 	case kind == "Arrow" && len(s.Schema.Columns) > 0:
 		return ".schema", "an Arrow file has the types of its columns; leave schema out, and cast columns in a select"
-	case s.Partitions.None || len(s.Partitions.Types) > 0:
+	case kind == "Arrow" && (s.Partitions.None || len(s.Partitions.Types) > 0):
 		return ".partitions", kind + " has no columns in the names of folders; leave partitions out"
 	case s.Optional:
 		return ".optional", "files of " + kind + " cannot be optional; leave it out"
 	case s.Schema.Strict:
-		return ".schema", "files of " + kind + " must have the columns of the first one anyway; leave schema: strict " +
-			"out"
+		return ".schema", "files of " + kind + " must have the columns of the first one anyway, unless union_by_name " +
+			"is set; leave schema: strict out"
 	case kind == "Arrow":
 		return "", ""
 	}
@@ -182,6 +185,7 @@ func (j *Job) checkFormat(name string) (key, msg string) {
 func (s *Source) text() sourcetext.Options {
 	return sourcetext.Options{JSON: s.JSON != nil, Delimiter: s.Delimiter, Quote: s.Quote, Escape: s.Escape,
 		Header: s.Header, Nulls: s.Nulls, Skip: s.Skip, DateFormat: s.DateFormat, TimestampFormat: s.TimestampFormat,
+		Format: s.Format, NullPadding: s.NullPadding, UnionByName: s.UnionByName,
 		AllVarchar: s.AllVarchar, IgnoreErrors: s.IgnoreErrors, Rejects: string(s.Rejects)}
 }
 

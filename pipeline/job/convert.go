@@ -87,8 +87,7 @@ func (c *converter) source(name string) {
 	switch {
 	case s.Optional:
 		c.faultf(path, name, "a source whose files may be missing has no form in SQL")
-	case s.Parquet == nil && len(s.Files()) > 0:
-	case s.Schema.Strict || len(s.Schema.Columns) > 0 || len(s.Partitions.Types) > 0:
+	case len(s.Partitions.Types) > 0 || s.Parquet != nil && (s.Schema.Strict || len(s.Schema.Columns) > 0):
 		c.faultf(path, name, "the schema and the types of partitions of a source have no form in SQL; leave them out, "+
 			"and cast the columns in a select")
 	}
@@ -165,9 +164,16 @@ func (s *Source) readCall() string {
 	if s.AllVarchar {
 		options = append(options, "all_varchar = true")
 	}
-	if s.IgnoreErrors {
-		options = append(options, "ignore_errors = true")
+	for _, o := range []struct {
+		text string
+		on   bool
+	}{{"null_padding = true", s.NullPadding}, {"union_by_name = true", s.UnionByName},
+		{"ignore_errors = true", s.IgnoreErrors}, {"hive_partitioning = false", s.Partitions.None}} {
+		if o.on {
+			options = append(options, o.text)
+		}
 	}
+	text("format", s.Format)
 	text("rejects", string(s.Rejects))
 	call, named := "read_csv(", sourcetext.Named
 	if s.JSON != nil {

@@ -126,6 +126,9 @@ func TableCall(t *syntax.TableFunction) (name string, s Source, err error) {
 		paths = &s.CSV
 	case "read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto":
 		paths = &s.JSON
+		if strings.HasPrefix(t.Call.Name, "read_nd") {
+			s.Format = sourcetext.JSONLines
+		}
 	case "read_arrow":
 		paths = &s.Arrow
 	default:
@@ -189,13 +192,12 @@ var csvNames = map[string]string{"delim": "delimiter", "sep": "delimiter", "deli
 	"escape": "escape", "header": "header", "nullstr": "nulls", "skip": "skip", "types": "types", "dtypes": "types",
 	"columns": "schema", "rejects": "rejects", "dateformat": "dateformat", "date_format": "dateformat",
 	"timestampformat": "timestampformat", "timestamp_format": "timestampformat", "all_varchar": "all_varchar",
-	"ignore_errors": "ignore_errors"}
+	"ignore_errors": "ignore_errors", "null_padding": "null_padding", "union_by_name": "union_by_name",
+	"hive_partitioning": "partitions"}
 
 // csvInstead are options of DuckDB that read_csv has not, with what to write instead.
 var csvInstead = map[string]string{
 	"store_rejects": "REJECTS = 'FILE' writes such rows to a file",
-	"null_padding":  "a row with too few columns is an error, or goes to the file of REJECTS",
-	"union_by_name": "files with other columns are read by themselves, and joined by UNION ALL BY NAME",
 	"names":         "COLUMNS gives the names and the types of all columns",
 	"compression":   "the end of the name of a file decides: .gz or .zst",
 	"auto_detect":   "what is given is not detected",
@@ -211,8 +213,11 @@ func (s *Source) csvOptions(t *syntax.TableFunction) error {
 		key, call := csvNames[strings.ToLower(a.Name)], t.Call.Name
 		names := slices.Sorted(maps.Keys(csvNames))
 		if s.JSON != nil {
-			names = []string{"columns", "ignore_errors", "rejects", "types"}
-			if !slices.Contains(names, key) && key != "schema" {
+			names = []string{"columns", "format", "hive_partitioning", "ignore_errors", "rejects", "types",
+				"union_by_name"}
+			if strings.EqualFold(a.Name, "format") {
+				key = "format"
+			} else if !slices.Contains(names, key) && key != "schema" && key != "partitions" {
 				key = ""
 			}
 		}
@@ -251,7 +256,7 @@ func (s *Source) csvOptions(t *syntax.TableFunction) error {
 				}
 				s.Nulls = append(s.Nulls, text.Text)
 			}
-		case "header", "all_varchar", "ignore_errors":
+		case "header", "all_varchar", "ignore_errors", "null_padding", "union_by_name", "partitions":
 			on, err := strconv.ParseBool(text)
 			if err != nil || !isText {
 				return wrong("%s must be true or false", a.Name)
@@ -261,6 +266,12 @@ func (s *Source) csvOptions(t *syntax.TableFunction) error {
 				s.Header = &on
 			case "all_varchar":
 				s.AllVarchar = on
+			case "null_padding":
+				s.NullPadding = on
+			case "union_by_name":
+				s.UnionByName = on
+			case "partitions":
+				s.Partitions.None = !on
 			default:
 				s.IgnoreErrors = on
 			}
@@ -291,6 +302,8 @@ func (s *Source) csvOptions(t *syntax.TableFunction) error {
 				s.TimestampFormat = text
 			case "rejects":
 				s.Rejects = Path(text)
+			case "format":
+				s.Format = text
 			}
 		}
 	}

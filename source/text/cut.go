@@ -1,6 +1,7 @@
 package text
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -131,7 +132,7 @@ func (c *cutter) block() (_ *block, err error) {
 		}
 		c.next++
 	}
-	d := c.table.dialect
+	d := c.in.file.layout.dialect
 	before := c.in.read
 	size := max(c.target, len(c.rest)+1)
 	buf, err := c.buffer(size)
@@ -170,7 +171,7 @@ func (c *cutter) block() (_ *block, err error) {
 			if d.Quote != 0 {
 				hint = fmt.Sprintf("; is a quote (%c) not closed?", d.Quote)
 			}
-			return nil, fmt.Errorf("%s, line %d: %w", c.in.file.path, c.line,
+			return nil, fmt.Errorf("%s, %s %d: %w", c.in.file.path, c.in.file.layout.form.unit(), c.line,
 				badf("a row has more than %d bytes%s", maxRow, hint))
 		}
 		larger, err := c.buffer(min(2*n, maxRow))
@@ -193,6 +194,7 @@ func (c *cutter) block() (_ *block, err error) {
 	}
 	b.text = buf[:end]
 	clear(b.text[end : end+padding])
+	b.text[:end+1][end] = nullMark[0]
 	b.lines = bytes.Count(b.text, []byte{d.Newline})
 	c.line += int64(b.lines)
 	if c.in.header {
@@ -217,14 +219,18 @@ func (c *cutter) open(f *file) (err error) {
 	if err := c.in.skip(c.table.skip); err != nil {
 		return err
 	}
-	c.in.header = c.table.hasHeader
+	c.in.header = f.layout.header
 	c.line = c.in.line
+	if f.layout.form != jsonLines {
+		c.in.text, c.line = bufio.NewReaderSize(newLineReader(f.layout.form, c.in.text), inputBuffer), 1
+	}
 	return nil
 }
 
 // header checks the header of a file, and takes it from the block.
 func (t *Table) header(b *block) error {
-	fields, next, what := t.dialect.split(b.text, nil)
+	l := b.file.layout
+	fields, next, what := l.dialect.split(b.text, nil)
 	if len(b.text) == 0 {
 		return nil // an empty file among others
 	}
@@ -234,24 +240,25 @@ func (t *Table) header(b *block) error {
 	}
 	var names []string
 	for _, f := range fields {
-		names = append(names, t.dialect.value(b.text, f))
+		names = append(names, l.dialect.value(b.text, f))
 	}
 	names = columnNames(names)
-	for i, want := range t.names {
+	for i, want := range l.names {
 		if i >= len(names) || names[i] != want {
 			got := "there is none"
 			if i < len(names) {
 				got = fmt.Sprintf("it is %q", names[i])
 			}
 			return fmt.Errorf("%s: %w", at, badf("column %d of the header must be %q, as in %s, and %s; files with "+
-				"other columns are sources of their own", i+1, want, t.files[0].path, got))
+				"other columns are sources of their own, or are united by name (union_by_name)", i+1, want, l.path,
+				got))
 		}
 	}
-	if len(names) > len(t.names) {
+	if len(names) > len(l.names) {
 		return fmt.Errorf("%s: %w", at, badf("the header has the column %q, which %s has not; files with other "+
-			"columns are sources of their own", names[len(t.names)], t.files[0].path))
+			"columns are sources of their own, or are united by name (union_by_name)", names[len(l.names)], l.path))
 	}
-	lines := bytes.Count(b.text[:next], []byte{t.dialect.Newline})
+	lines := bytes.Count(b.text[:next], []byte{l.dialect.Newline})
 	b.line += int64(lines)
 	b.lines -= lines
 	b.skipped = next

@@ -240,9 +240,9 @@ func (w defect) describe(fields, columns int) string {
 	case afterQuote:
 		return "there is text between a closing quote and the delimiter"
 	case notAnObject:
-		return "the line is no object {…} of JSON"
+		return "it is no object {…} of JSON"
 	case badJSON:
-		return "the line is no JSON"
+		return "it is no JSON"
 	case unknownKey:
 		return "the object has a key that the sample of the file has not; give all columns (schema)"
 	case twiceKey:

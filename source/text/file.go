@@ -25,6 +25,9 @@ type file struct {
 	path    string // for people
 	address string // where it is
 	version store.Version
+	layout  *layout
+	// partitions has the values of the columns that have one in each file.
+	partitions []gpu.Scalar
 	// standard is set if the file is standard input.
 	standard *standardInput
 }
@@ -160,6 +163,8 @@ func (in *input) damaged(err error) error {
 		return err
 	case errors.Is(err, source.ErrChanged):
 		return in.failed(err)
+	case errors.Is(err, source.ErrData):
+		return fmt.Errorf("%s: %w", in.file.path, err)
 	}
 	return fmt.Errorf("%s: %w", in.file.path, badf("it cannot be decompressed: %v", err))
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/gstream/gstream/gpu"
 )
 
 // jsonKind is the kind of a value of JSON.
@@ -337,9 +335,9 @@ func hexRune(b []byte) (r rune, n int) {
 	return r, n
 }
 
-// nullMark is the text of a null of JSON. It is the first byte of the padding, and in no string, where control
-// characters have escapes.
-const nullMark = "\x00"
+// nullMark is the text of a null of JSON, and of a column that a row of CSV lacks. It is the first byte of the padding,
+// and in no text, because it is not UTF-8.
+const nullMark = "\xff"
 
 // jsonKeys says which columns the keys of objects are.
 type jsonKeys struct {
@@ -425,10 +423,9 @@ func (t *tokenizer) columnOf(line []byte, key field, member int) int {
 	return c
 }
 
-// sniffJSON finds the keys of a sample and their types, and the first line with a defect.
-func (s *sniffer) sniffJSON() (names []string, types []gpu.Type, rows int, what defect, line int) {
-	root, first := newJSONNode(), 0
-	at := 0
+// sniffJSON adds the keys of a sample to a node, and finds the first line with a defect.
+func (s *sniffer) sniffJSON(root *jsonNode) (rows int, what defect, line int) {
+	at, first := 0, 0
 	for ; at < len(s.text) && rows < sampleRows; line++ {
 		end := bytes.IndexByte(s.text[at:], '\n')
 		if end < 0 {
@@ -450,8 +447,5 @@ func (s *sniffer) sniffJSON() (names []string, types []gpu.Type, rows int, what 
 	if at < len(s.text) {
 		s.text, s.whole = s.text[:at], false
 	}
-	for _, name := range root.names {
-		types = append(types, root.keys[name].typ())
-	}
-	return root.names, types, rows, what, first
+	return rows, what, first
 }

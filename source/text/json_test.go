@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
 )
 
 func TestLinesOfJSONAreSampledAndRead(t *testing.T) {
@@ -60,20 +61,20 @@ func TestLinesOfJSONAreSampledAndRead(t *testing.T) {
 func TestErrorsOfJSONNameTheLine(t *testing.T) {
 	long := strings.Repeat("{\"a\":1}\n", sampleRows)
 	for text, want := range map[string]string{
-		"[1]\n":                  "line 1: the line is no object {…} of JSON; the file is a list",
-		"1\n":                    "line 1: the line is no object",
-		"{\"a\":1}\n{\"a\":}\n":  "line 2: the line is no JSON",
-		"{\"a\":01}\n":           "line 1: the line is no JSON",
-		"{\"a\":\"\x01\"}\n":     "line 1: the line is no JSON",
-		"{\"a\":1}x\n":           "line 1: the line is no JSON",
-		"{\"a\":\"\\x\"}\n":      "line 1: the line is no JSON",
+		"[1]\n":                  "object 1: it is no object {…} of JSON",
+		"1\n":                    "line 1: it is no object",
+		"{\"a\":1}\n{\"a\":}\n":  "line 2: it is no JSON",
+		"{\"a\":01}\n":           "line 1: it is no JSON",
+		"{\"a\":\"\x01\"}\n":     "line 1: it is no JSON",
+		"{\"a\":1}x\n":           "line 1: it is no JSON",
+		"{\"a\":\"\\x\"}\n":      "line 1: it is no JSON",
 		"{}\n":                   "the file has no objects with keys",
 		"{\"a\":1,\"a\":2}\n":    "x.jsonl, line 1: bad data: the object has a key twice",
 		long + "{\"b\":1}\n":     "line 20481: bad data: the object has a key that the sample of the file has not",
 		long + "{\"a\":\"x\"}\n": "line 20481, column 1 (\"a\"): bad data: \"x\" is no BIGINT",
-		long + "{\"a\":1\n":      "line 20481: bad data: the line is no JSON",
+		long + "{\"a\":1\n":      "line 20481: bad data: it is no JSON",
 		long + "{\"a\":1.5}\n":   "\"1.5\" is no BIGINT",
-		"{\"a\":" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}\n": "the line is no JSON",
+		"{\"a\":" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}\n": "it is no JSON",
 	} {
 		table, err := Open([]string{write(t, "x.jsonl", text)}, Options{JSON: true})
 		if err == nil {
@@ -105,7 +106,7 @@ func TestErrorsOfJSONNameTheLine(t *testing.T) {
 		require.Equal(t, []string{"1", "3"}, rows)
 		got, err := os.ReadFile(opt.Rejects)
 		require.NoError(t, err)
-		require.Equal(t, rejectHeader+"\n"+path+",2,,\"\",\"the line is no object {…} of JSON\",x\n"+path+
+		require.Equal(t, rejectHeader+"\n"+path+",2,,\"\",\"it is no object {…} of JSON\",x\n"+path+
 			",3,1,a,\"\"\"y\"\" is no TINYINT\",\"{\"\"a\"\":\"\"y\"\"}\"\n", string(got))
 	}
 }
@@ -170,4 +171,84 @@ func FuzzJSON(f *testing.F) {
 			_, _ = rowsOf(t, table, 1)
 		}
 	})
+}
+
+// TestJSONIsReadInEachForm writes objects as lines, as a list and one behind the other, and reads them in small blocks.
+func TestJSONIsReadInEachForm(t *testing.T) {
+	var objects, want []string
+	for i := range 500 {
+		s := strings.Repeat(`}],[{\"\\`, i%7) + strings.Repeat("é", i%300)
+		objects = append(objects, fmt.Sprintf(`{"n":%d,"s":"%s","l":[{"x":%d}]}`, i, s, i))
+		want = append(want, fmt.Sprint(i))
+	}
+	list := "[" + strings.Join(objects, "\n,\n ") + "]\n"
+	for name, c := range map[string]struct{ text, format string }{
+		"lines":             {strings.Join(objects, "\n"), ""},
+		"a list":            {list, ""},
+		"a list on lines":   {"\n [\n" + strings.ReplaceAll(list[1:], `"l":`, "\n\r\n\"l\" :\n"), ""},
+		"one behind others": {strings.ReplaceAll(strings.Join(objects, ""), `"l":`, "\n\"l\":"), ""},
+		"on a line":         {strings.Join(objects, " "), JSONUnstructured},
+	} {
+		table, err := Open([]string{write(t, "x.json", c.text)}, Options{JSON: true, Format: c.format})
+		require.NoError(t, err, name)
+		require.Equal(t, "n BIGINT, s VARCHAR, l STRUCT(x BIGINT)[]", types(table), name)
+		require.EqualValues(t, 500, table.Rows())
+		for _, block := range []int{0, 1, 1000} {
+			rows, err := rowsOf(t, table, block)
+			require.NoError(t, err, name)
+			require.Len(t, rows, 500)
+			for i, row := range rows {
+				require.True(t, strings.HasPrefix(row, want[i]+"|"), row)
+			}
+		}
+	}
+}
+
+func TestWrongFormsOfJSONAreErrors(t *testing.T) {
+	long := strings.Repeat(`{"a":1},`, sampleBytes/8+10)
+	for text, want := range map[string]string{
+		`[{"a":1}`:                      "the list of JSON has no end; the file is cut off behind object 0",
+		`[{"a":1},`:                     "has no end; the file is cut off behind object 1",
+		`[{"a":1},]`:                    "object 2 of the list of JSON is missing",
+		`[{"a":1},,{"a":2}]`:            "object 2 of the list of JSON is missing",
+		`[,{"a":2}]`:                    "object 1 of the list of JSON is missing",
+		`[{"a":1}] x`:                   "there is text behind the list",
+		`[{"a":1} {"a":2}]`:             "object 1: it is no JSON",
+		`[{"a":1}, {"a":[1}]}]`:         "object 2: it is no JSON",
+		`[{"a":1}, 5]`:                  "object 2: it is no object",
+		"[{\"a\":\"x\ny\"}]":            "object 1: it is no JSON",
+		"[{\"a\n\":1}]":                 "object 1: it is no JSON",
+		"{\"a\":\n1}\n{\"a\":\n}\n":     "object 2: it is no JSON",
+		"{\"a\":\n1}\n5\n{\"a\":1}":     "object 2: it is no object",
+		"{\"a\":\n1}\n{\"a\":\n":        "object 2: it is no JSON",
+		"[" + long:                      "the file is cut off behind object 524298",
+		"[" + long + `{"b":1}]`:         "object 524299: bad data: the object has a key that the sample",
+		"[" + long + `{"a":"x"}]`:       "object 524299, column 1 (\"a\"): bad data: \"x\" is no BIGINT",
+		"{\"a\":\n1}" + `{"a":"` + long: "object 2",
+	} {
+		name := text[:min(len(text), 30)]
+		table, err := Open([]string{write(t, "x.json", text)}, Options{JSON: true})
+		if err == nil {
+			_, err = rowsOf(t, table, 0)
+		}
+		require.ErrorIs(t, err, source.ErrData, name)
+		require.ErrorContains(t, err, want, name)
+	}
+	_, err := Open([]string{write(t, "x.json", `{"a":1}`)}, Options{JSON: true, Format: JSONArray})
+	require.ErrorContains(t, err, "does not begin with a list")
+	_, err = Open([]string{write(t, "x.json", `[{"a":1}]`)}, Options{JSON: true, Format: JSONLines})
+	require.ErrorContains(t, err, "the file is a list, which the format array reads")
+	_, err = Open([]string{write(t, "x.json", `{}`)}, Options{JSON: true, Format: "list"})
+	require.ErrorContains(t, err, "it must be auto, newline_delimited, array or unstructured")
+	// Rows that are none go to the rejects by their number.
+	rejected := filepath.Join(t.TempDir(), "rejects.csv")
+	table, err := Open([]string{write(t, "x.json", "[{\"a\":1},\n7,\n{\"a\":\n2}]")},
+		Options{JSON: true, Rejects: rejected})
+	require.NoError(t, err)
+	rows, err := rowsOf(t, table, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "2"}, rows)
+	got, err := os.ReadFile(rejected)
+	require.NoError(t, err)
+	require.Contains(t, string(got), ",2,,\"\",\"it is no object {…} of JSON\",7\n")
 }

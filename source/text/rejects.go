@@ -28,18 +28,18 @@ const rejectHeader = "file,line,column,column_name,reason,text"
 
 // reject adds a row with a defect or a value that its column cannot take.
 func (w *worker) reject(b *block, r badRow, v badValue) {
-	x := reject{file: b.file.path, line: b.lineAt(w.table.dialect, r.from)}
+	x := reject{file: b.file.path, line: b.lineAt(r.from)}
 	text := b.text[r.from:max(r.to, r.from)]
 	x.text = strings.ToValidUTF8(strings.TrimSuffix(string(text[:min(len(text), rejectText)]), "\r"), "\ufffd")
 	switch {
 	case r.what != sound:
-		x.reason = r.what.describe(r.fields, w.table.schema.Len())
+		x.reason = r.what.describe(r.fields, len(b.file.layout.names))
 	case v.row < 0:
 		x.reason = "the text is not UTF-8"
 	default:
 		c := w.columns[v.column]
 		f := w.tokens.column(c.place)[v.row]
-		x.column, x.name = w.kept[v.column]+1, c.field.Name
+		x.column, x.name = c.position+1, c.field.Name
 		x.reason = c.mismatch(b.text, f)
 	}
 	w.rejects = append(w.rejects, x)

@@ -276,7 +276,7 @@ type worker struct {
 	*reader
 	tokens  *tokenizer
 	columns []*column
-	kept    []int // the positions of the columns in the file
+	file    *file // that they are prepared for
 	paid    int64 // bytes of scratch memory that the lease pays for
 	room    int   // rows for which the columns have memory; 0 before a stride begins
 	count   int   // rows of the stride so far
@@ -284,34 +284,42 @@ type worker struct {
 	rejects []reject
 }
 
-// prepare makes the columns of the scan. If rows are rejected, the values of all columns are checked.
-func (w *worker) prepare() {
-	t := w.table
-	w.kept = slices.Clone(w.opt.Columns)
+// prepare makes the columns of the scan for files of a layout. If rows are rejected, the values of all columns are
+// checked.
+func (w *worker) prepare(f *file) {
+	t, l := w.table, f.layout
+	columns := slices.Clone(w.opt.Columns)
 	if t.rejecting {
 		for c := range t.schema.Fields {
-			if !slices.Contains(w.kept, c) {
-				w.kept = append(w.kept, c)
+			if !slices.Contains(columns, c) {
+				columns = append(columns, c)
 			}
 		}
 	}
-	unique := slices.Compact(slices.Sorted(slices.Values(w.kept)))
-	w.tokens = newTokenizer(t.dialect, t.schema.Len(), unique)
-	if t.dialect.JSON {
-		w.tokens.keys = jsonKeys{names: t.names, columns: map[string]int{}, others: t.others}
-		for i, name := range t.names {
+	w.file, w.columns = f, nil
+	var kept []int
+	for i, c := range columns {
+		position, constant := t.place(f, c)
+		col := newColumn(t.schema.Fields[c], t.nulls, l.dialect, c < len(t.given) && t.given[c])
+		if position < 0 {
+			col.constant, col.parse = *constant, parseConstant
+		} else if kept = append(kept, position); position < len(l.formats) && l.formats[position] != nil {
+			col.format, col.parse = l.formats[position], parseSlowly
+		}
+		col.kept, col.position = i < len(w.opt.Columns), position
+		w.columns = append(w.columns, col)
+	}
+	unique := slices.Compact(slices.Sorted(slices.Values(kept)))
+	for _, c := range w.columns {
+		c.place, _ = slices.BinarySearch(unique, c.position)
+	}
+	w.tokens = newTokenizer(l.dialect, len(l.names), unique)
+	w.tokens.padded = t.options.NullPadding
+	if l.dialect.JSON {
+		w.tokens.keys = jsonKeys{names: l.names, columns: map[string]int{}, others: t.others}
+		for i, name := range l.names {
 			w.tokens.keys.columns[name] = i
 		}
-	}
-	w.columns = nil
-	for i, c := range w.kept {
-		col := newColumn(t.schema.Fields[c], t.nulls, t.dialect, c < len(t.given) && t.given[c])
-		if c < len(t.formats) && t.formats[c] != nil {
-			col.format, col.parse = t.formats[c], parseSlowly
-		}
-		col.kept = i < len(w.opt.Columns)
-		col.place, _ = slices.BinarySearch(unique, c)
-		w.columns = append(w.columns, col)
 	}
 }
 
@@ -396,20 +404,20 @@ func (w *worker) pay() error {
 
 // parse makes the strides of a block.
 func (w *worker) parse(b *block) error {
-	if w.tokens == nil {
-		w.prepare()
+	if w.tokens == nil || w.file != b.file && (w.file.layout != b.file.layout || len(w.table.constants) > 0) {
+		w.prepare(b.file)
 	}
 	clean := utf8.Valid(b.text)
 	if !clean && !w.table.rejecting {
 		at := checkText(b.text)
-		return notUTF8(b.file.path, b.lineAt(w.table.dialect, at))
+		return notUTF8(b.file.path, b.file.layout.form, b.lineAt(at))
 	}
 	t := w.tokens
 	text := b.text[:len(b.text)+padding]
 	left := b.lines // rows that may follow
 	for at := b.skipped; at < len(b.text); {
 		t.bad = t.bad[:0]
-		if w.table.dialect.JSON {
+		if b.file.layout.dialect.JSON {
 			at = t.tokenizeJSON(b.text, at, !w.table.rejecting)
 		} else {
 			at = t.tokenize(b.text, at, !w.table.rejecting)
@@ -516,7 +524,8 @@ func (w *worker) values(text []byte, from, n int) (bad []badValue) {
 		}
 	}
 	slices.SortFunc(bad, func(x, y badValue) int {
-		return cmp.Or(cmp.Compare(x.row, y.row), cmp.Compare(w.kept[x.column], w.kept[y.column]))
+		return cmp.Or(cmp.Compare(x.row, y.row),
+			cmp.Compare(w.columns[x.column].position, w.columns[y.column].position))
 	})
 	return bad
 }
@@ -539,20 +548,20 @@ func (w *worker) dropDirty(b *block) {
 // rowAt returns a row of the batch.
 func (w *worker) rowAt(b *block, row int) badRow {
 	from := int(w.tokens.starts[row])
-	_, next, _ := w.table.dialect.split(b.text[from:], nil)
+	_, next, _ := b.file.layout.dialect.split(b.text[from:], nil)
 	to := from + next - 1
 	return badRow{from: from, to: to}
 }
 
 // lineAt returns the number of the line at an offset.
-func (b *block) lineAt(d Dialect, at int) int64 {
-	return b.line + int64(bytes.Count(b.text[b.skipped:max(at, b.skipped)], []byte{d.Newline}))
+func (b *block) lineAt(at int) int64 {
+	return b.line + int64(bytes.Count(b.text[b.skipped:max(at, b.skipped)], []byte{b.file.layout.dialect.Newline}))
 }
 
 // rowError is the error of a row with a defect.
 func (w *worker) rowError(b *block, r badRow) error {
-	return fmt.Errorf("%s, line %d: %w", b.file.path, b.lineAt(w.table.dialect, r.from), badf("%s: %s; mend it, or "+
-		"give the source a file for such rows (rejects)", r.what.describe(r.fields, w.table.schema.Len()),
+	return fmt.Errorf("%s, %s %d: %w", b.file.path, b.file.layout.form.unit(), b.lineAt(r.from), badf("%s: %s; mend "+
+		"it, or give the source a file for such rows (rejects)", r.what.describe(r.fields, len(b.file.layout.names)),
 		quoted(string(b.text[r.from:min(r.to, r.from+200)]))))
 }
 
@@ -561,7 +570,7 @@ func (w *worker) valueError(b *block, bad []badValue) error {
 	v := bad[0]
 	c := w.columns[v.column]
 	f := w.tokens.column(c.place)[v.row]
-	return fmt.Errorf("%s, line %d, column %d (%q): %w", b.file.path, b.lineAt(w.table.dialect, f.from()),
-		w.kept[v.column]+1, c.field.Name, badf("%s; give the column another type (types: {%s: VARCHAR}), "+
+	return fmt.Errorf("%s, %s %d, column %d (%q): %w", b.file.path, b.file.layout.form.unit(), b.lineAt(f.from()),
+		c.position+1, c.field.Name, badf("%s; give the column another type (types: {%s: VARCHAR}), "+
 			"or the source a file for such rows (rejects)", c.mismatch(b.text, f)+c.expected(), c.field.Name))
 }

@@ -32,8 +32,13 @@ type sniffer struct {
 	text  []byte // complete rows
 	whole bool   // the sample is the whole file
 	d     Dialect
+	form  jsonForm
 	rows  [][]string
-	nulls nullTexts
+	ratio float64 // bytes of text for a byte of a compressed file
+	// sampled is the number of rows of JSON, and defects whether some are none.
+	sampled int64
+	defects bool
+	nulls   nullTexts
 	// dates and times are the given formats, or nil.
 	dates, times *timeFormat
 }
@@ -72,9 +77,17 @@ func (s *sniffer) findDialect() {
 			}
 			mode, most := 1, 0
 			for w, n := range widths {
-				if n > most || n == most && w > mode {
+				if s.opt.NullPadding {
+					// Rows may be shorter than the longest one.
+					if mode = max(mode, w); w > 1 {
+						most += n
+					}
+				} else if n > most || n == most && w > mode {
 					mode, most = w, n
 				}
+			}
+			if s.opt.NullPadding && 2*most > rows {
+				most = rows
 			}
 			all := float64(max(rows, 1))
 			next := shape{d, float64(most) / all, float64(bad) / all, float64(mode)}
@@ -356,7 +369,9 @@ func (s *sniffer) width() int {
 	widths, mode, most := map[int]int{}, 0, 0
 	for _, row := range s.rows {
 		widths[len(row)]++
-		if n := widths[len(row)]; n > most {
+		if s.opt.NullPadding {
+			mode = max(mode, len(row))
+		} else if n := widths[len(row)]; n > most {
 			mode, most = len(row), n
 		}
 	}

@@ -1,13 +1,11 @@
 package text
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -20,8 +18,11 @@ import (
 
 // Options say how files are read. What is missing is found by a sample of the first file.
 type Options struct {
-	// JSON means lines of JSON. Then only Types, Schema, Rejects and Preview apply.
+	// JSON means objects of JSON. Then only Format, Types, Schema, UnionByName, Partitions, IgnoreErrors, Rejects and
+	// Preview apply.
 	JSON bool
+	// Format says where objects of JSON are: JSONLines, JSONArray, JSONUnstructured, or "" for what a file begins with.
+	Format string
 	// Context, if set, ends a wait for standard input.
 	Context   context.Context
 	Delimiter string // one character
@@ -40,6 +41,12 @@ type Options struct {
 	Schema *gpu.Schema
 	// AllVarchar makes all columns VARCHAR whose types are not given.
 	AllVarchar bool
+	// NullPadding makes the columns null that a row of CSV lacks at its end.
+	NullPadding bool
+	// UnionByName samples all files, whose columns may differ. A column is null in the rows of files that lack it.
+	UnionByName bool
+	// Partitions are columns that have one value in each file. They replace columns of the files with their names.
+	Partitions []Partition
 	// IgnoreErrors leaves rows out that cannot be read. Progress has their number.
 	IgnoreErrors bool
 	// Rejects, if set, is the file to which rows are written that cannot be read.
@@ -48,8 +55,18 @@ type Options struct {
 	Preview bool
 }
 
+// Partition is a column with the value of each file.
+type Partition struct {
+	Field  gpu.Field
+	Values []gpu.Scalar `json:"-"` // as the paths
+}
+
 // Check returns an error for options that are wrong whatever the files.
 func (o Options) Check() error {
+	if _, ok := jsonForms[o.Format]; !ok {
+		return fmt.Errorf("the format of JSON is %q; it must be auto, newline_delimited, array or unstructured",
+			o.Format)
+	}
 	return errors.Join(one("delimiter", o.Delimiter, false), one("quote", o.Quote, true),
 		one("escape", o.Escape, false), o.distinct(), checkTimeFormat("dateformat", o.DateFormat),
 		checkTimeFormat("timestampformat", o.TimestampFormat))
@@ -61,6 +78,8 @@ func (o Options) distinct() error {
 		return errors.New("the delimiter cannot be the quote or the escape")
 	case o.Skip < 0:
 		return errors.New("skip cannot be negative")
+	case o.Schema != nil && o.UnionByName && !o.JSON:
+		return errors.New("schema has all columns of the files; leave union_by_name out")
 	case o.Schema != nil && len(o.Types) > 0:
 		return errors.New("schema has the types of all columns; leave types out")
 	}
@@ -71,15 +90,12 @@ func (o Options) distinct() error {
 type Table struct {
 	files     []*file
 	options   Options // without a context
-	dialect   Dialect
 	skip      int64
-	hasHeader bool
 	sampler   bool   // standard input has only the sample
 	others    bool   // keys of JSON that are no columns are left out
 	given     []bool // columns of JSON whose types are given
-	names     []string
 	schema    *gpu.Schema
-	formats   []*timeFormat // of dates and times of CSV; nil for the usual one
+	constants map[int]int // columns of the schema that are partitions, by their numbers
 	nulls     nullTexts
 	rejecting bool   // bad rows are left out
 	rejects   string // and written to this file, unless it is empty
@@ -106,6 +122,9 @@ func Open(paths []string, opt Options) (*Table, error) {
 	t := &Table{options: opt, skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
 		rejecting: opt.Rejects != "" || opt.IgnoreErrors}
 	t.options.Context = nil
+	if opt.NullPadding {
+		t.nulls.others = append(t.nulls.others, nullMark)
+	}
 	for _, path := range paths {
 		if path == Standard {
 			if len(paths) > 1 {
@@ -142,16 +161,8 @@ func Open(paths []string, opt Options) (*Table, error) {
 	if opt.Preview {
 		t.rejects = ""
 	}
-	s, err := t.sampleFile(opt)
-	if err != nil {
+	if err := t.describe(opt); err != nil {
 		return nil, err
-	}
-	describe := t.describe
-	if opt.JSON {
-		describe = t.describeJSON
-	}
-	if err := describe(s); err != nil {
-		return nil, fmt.Errorf("%s: %w", t.files[0].path, err)
 	}
 	return t, nil
 }
@@ -169,16 +180,16 @@ func sameFile(info os.FileInfo, path string) bool {
 	return err == nil && os.SameFile(info, other)
 }
 
-// sampleFile reads the sample of the first file.
-func (t *Table) sampleFile(opt Options) (*sniffer, error) {
+// sampleFile reads the sample of a file.
+func (t *Table) sampleFile(file *file, opt Options) (*sniffer, error) {
 	ctx := opt.context()
-	if std := t.files[0].standard; std != nil {
+	if std := file.standard; std != nil {
 		if _, err := io.CopyN(&std.sample, std.Reader(ctx), sampleBytes); err != nil && err != io.EOF {
 			return nil, err
 		}
 		t.size = int64(std.sample.Len())
 	}
-	in, err := t.files[0].open(ctx, true, nil)
+	in, err := file.open(ctx, true, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -191,15 +202,20 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if std := t.files[0].standard; std != nil {
+	if std := file.standard; std != nil {
 		ended = std.sample.Len() < sampleBytes
 	}
-	s := &sniffer{opt: opt, text: text[:n], whole: ended, nulls: t.nulls}
+	text = text[:n]
+	s := &sniffer{opt: opt, nulls: t.nulls}
 	s.dates, _ = newTimeFormat(opt.DateFormat) // Check has seen them
 	s.times, _ = newTimeFormat(opt.TimestampFormat)
 	if opt.JSON {
-		s.d = Dialect{Newline: '\n', JSON: true}
-	} else {
+		s.d, s.form = Dialect{Newline: '\n', JSON: true}, findForm(opt.Format, text)
+	}
+	if err = s.take(text, ended); err != nil {
+		return nil, fmt.Errorf("%s: %w", file.path, err)
+	}
+	if !opt.JSON {
 		s.findDialect()
 	}
 	if !ended {
@@ -210,12 +226,14 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.text, s.whole = append(s.text, more[:k]...), all
+			if err = s.take(append(text, more[:k]...), all); err != nil {
+				return nil, fmt.Errorf("%s: %w", file.path, err)
+			}
 			if end = s.d.cut(s.text); all {
 				end = len(s.text)
 			}
 			if end == 0 {
-				return nil, fmt.Errorf("%s, line %d: %w", in.file.path, in.line,
+				return nil, fmt.Errorf("%s, %s %d: %w", file.path, s.form.unit(), in.line,
 					badf("a row has more than %d bytes", maxRow))
 			}
 		}
@@ -224,169 +242,34 @@ func (t *Table) sampleFile(opt Options) (*sniffer, error) {
 	if at := checkText(s.text); at >= 0 {
 		if !t.rejecting {
 			line := in.line + int64(strings.Count(string(s.text[:at]), string(s.d.Newline)))
-			return nil, notUTF8(in.file.path, line)
+			return nil, notUTF8(file.path, s.form, line)
 		}
 	}
 	if !opt.JSON {
 		s.split()
 	}
 	if len(s.rows) > 0 && len(s.rows[len(s.rows)-1]) > maxColumns {
-		return nil, fmt.Errorf("%s, line %d: %w", in.file.path, in.line, badf("a row has %s columns, and at most %s "+
+		return nil, fmt.Errorf("%s, line %d: %w", file.path, in.line, badf("a row has %s columns, and at most %s "+
 			"are possible", humanize.Comma(int64(len(s.rows[len(s.rows)-1]))), humanize.Comma(maxColumns)))
 	}
 	if in.read > 0 && t.unsized {
-		t.rowBytes = float64(n) / float64(in.read) // the ratio of the compression, for now
+		s.ratio = float64(n) / float64(in.read)
 	}
 	return s, nil
 }
 
-func notUTF8(path string, line int64) error {
-	return fmt.Errorf("%s, line %d: %w", path, line, badf("the text is not UTF-8; convert the file, as with iconv"))
+// take sets the text of the sample, the begin of a file or all of it.
+func (s *sniffer) take(text []byte, whole bool) (err error) {
+	s.text, s.whole = text, whole
+	if s.form != jsonLines {
+		s.text, err = s.form.lines(text, whole)
+	}
+	return err
 }
 
-// describe sets what a sample tells about the table.
-func (t *Table) describe(s *sniffer) error {
-	t.dialect = s.d
-	columns := s.width()
-	opt := s.opt
-	if opt.Schema != nil {
-		columns = opt.Schema.Len()
-	}
-	switch {
-	case opt.Header != nil:
-		t.hasHeader = *opt.Header
-	case opt.Schema != nil:
-		t.hasHeader = len(s.rows) > 0 && slices.EqualFunc(columnNames(s.rows[0]), opt.Schema.Names(), strings.EqualFold)
-	default:
-		t.hasHeader = s.hasHeader(columns)
-	}
-	first := 0
-	if t.hasHeader && len(s.rows) > 0 {
-		t.names, first = columnNames(s.rows[0]), 1
-		columns = len(t.names)
-	} else {
-		t.names = madeNames(max(columns, 1))
-		columns = len(t.names)
-	}
-	t.schema = &gpu.Schema{Fields: make([]gpu.Field, columns)}
-	types, formats := s.types(first, columns)
-	if opt.AllVarchar {
-		types, formats = slices.Repeat([]gpu.Type{gpu.Of(gpu.String)}, columns), make([]*timeFormat, columns)
-	}
-	if opt.Schema != nil {
-		if err := t.give(opt.Schema); err != nil {
-			return err
-		}
-	} else {
-		given := map[string]gpu.Type{}
-		for _, f := range opt.Types {
-			i := slices.IndexFunc(t.names, func(name string) bool { return strings.EqualFold(name, f.Name) })
-			if i < 0 {
-				return badf("there is no column %q, whose type is given; the columns are %s", f.Name,
-					strings.Join(t.names[:min(len(t.names), 20)], ", "))
-			}
-			given[t.names[i]] = f.Type
-		}
-		for i, typ := range types {
-			if g, ok := given[t.names[i]]; ok {
-				typ = g
-			}
-			t.schema.Fields[i] = gpu.Field{Name: t.names[i], Type: typ, Nullable: true}
-		}
-	}
-	for i, f := range t.schema.Fields {
-		if f.Type.Kind != types[i].Kind || f.Type.UTC {
-			formats[i] = nil // that of another type
-		}
-		switch {
-		case formats[i] != nil || f.Type.UTC:
-		case f.Type.Kind == gpu.Date:
-			formats[i] = s.dates
-		case f.Type.Kind == gpu.Timestamp:
-			formats[i] = s.times
-		}
-	}
-	t.formats = formats
-	t.setRows(s, int64(max(len(s.rows)-first, 0)), int64(first), s.sound(columns))
-	return nil
-}
-
-// describeJSON is describe for lines of JSON.
-func (t *Table) describeJSON(s *sniffer) error {
-	t.dialect, t.nulls = s.d, nullTexts{others: []string{nullMark}}
-	names, types, rows, what, line := s.sniffJSON()
-	switch {
-	case len(names) > maxColumns:
-		return badf("the objects have more than %d keys", maxColumns)
-	case what != sound && s.opt.Schema == nil && !t.rejecting:
-		hint := ""
-		if bytes.HasPrefix(bytes.TrimSpace(s.text), []byte("[")) {
-			hint = "; the file is a list, and lines of JSON have an object each"
-		}
-		return badf("line %d: %s%s", line+1, what.describe(0, 0), hint)
-	}
-	t.schema = &gpu.Schema{}
-	for i, name := range names {
-		if i < len(types) {
-			t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: name, Type: types[i], Nullable: true})
-		}
-	}
-	t.names = names
-	if s.opt.Schema != nil {
-		t.names, t.others = s.opt.Schema.Names(), true
-		t.schema.Fields = slices.Clone(s.opt.Schema.Fields)
-		for i := range t.schema.Fields {
-			t.schema.Fields[i].Nullable = true
-		}
-	}
-	t.given = slices.Repeat([]bool{s.opt.Schema != nil}, len(t.names))
-	for _, f := range s.opt.Types {
-		i := slices.Index(t.names, f.Name)
-		if i < 0 {
-			return badf("there is no column %q, whose type is given; the columns are %s", f.Name,
-				strings.Join(t.names[:min(len(t.names), 20)], ", "))
-		}
-		t.schema.Fields[i].Type, t.given[i] = f.Type, true
-	}
-	if len(t.schema.Fields) == 0 {
-		return badf("the file has no objects with keys, which would be its columns; give them by schema")
-	}
-	t.size = max(t.size, 1)
-	t.setRows(s, int64(rows), 0, what == sound)
-	return nil
-}
-
-// setRows sets the number of rows, by that of the sample.
-func (t *Table) setRows(s *sniffer, rows, header int64, sound bool) {
-	ratio := max(t.rowBytes, 1)
-	t.rowBytes = float64(len(s.text)) / float64(max(rows+header, 1))
-	t.rows, t.exact = rows, s.whole && len(t.files) == 1 && !t.rejecting && sound
-	if !t.exact {
-		t.rows = max(int64(float64(t.size)*ratio/max(t.rowBytes, 1)), rows+1)
-	}
-}
-
-// sound reports whether all rows of the sample have the columns of the table.
-func (s *sniffer) sound(columns int) bool {
-	return !slices.ContainsFunc(s.rows, func(row []string) bool { return len(row) != columns })
-}
-
-// give sets the columns that the caller knows.
-func (t *Table) give(schema *gpu.Schema) error {
-	if t.hasHeader {
-		if !slices.EqualFunc(t.names, schema.Names(), strings.EqualFold) {
-			return badf("the header has the columns %s, and the schema %s; a schema has all columns of the file, in "+
-				"their order; to give the types of some, use types",
-				strings.Join(t.names[:min(len(t.names), 20)], ", "), strings.Join(schema.Names(), ", "))
-		}
-	} else {
-		t.names = schema.Names()
-	}
-	t.schema.Fields = slices.Clone(schema.Fields)
-	for i := range t.schema.Fields {
-		t.schema.Fields[i].Nullable = true
-	}
-	return nil
+func notUTF8(path string, form jsonForm, line int64) error {
+	return fmt.Errorf("%s, %s %d: %w", path, form.unit(), line,
+		badf("the text is not UTF-8; convert the file, as with iconv"))
 }
 
 // Schema implements source.Table.
@@ -410,7 +293,10 @@ func (t *Table) Stats(int) source.ColumnStats {
 }
 
 // Dialect returns how rows and fields are separated, and whether there is a header.
-func (t *Table) Dialect() (d Dialect, header bool) { return t.dialect, t.hasHeader }
+func (t *Table) Dialect() (d Dialect, header bool) {
+	first := t.files[0].layout
+	return first.dialect, first.header
+}
 
 // Describe implements source.Table.
 func (t *Table) Describe() string {
@@ -426,7 +312,10 @@ func (t *Table) Describe() string {
 }
 
 func (t *Table) format() string {
-	if t.dialect.JSON {
+	switch l := t.files[0].layout; {
+	case l.form != jsonLines:
+		return "JSON"
+	case l.dialect.JSON:
 		return "JSON lines"
 	}
 	return "CSV"

@@ -145,7 +145,8 @@ func TestOptionsSayHowValuesAreWritten(t *testing.T) {
 	}
 	usual, err := Open([]string{write(t, "x.csv", "a,b\n2020-12-31,2020-12-31 10:00:00\n")}, Options{})
 	require.NoError(t, err)
-	require.Equal(t, make([]*timeFormat, 2), usual.formats, "dates in the usual form have the fast parsers")
+	require.Equal(t, make([]*timeFormat, 2), usual.files[0].layout.formats,
+		"dates in the usual form have the fast parsers")
 	for text, opt := range map[string]Options{
 		"dateformat: there is no %Q": {DateFormat: "%Q"},
 		"timestampformat: it has %z": {TimestampFormat: "%Y %z"},
@@ -337,14 +338,15 @@ func compare(t *testing.T, d Dialect, columns int, text string, block int) {
 		}
 		at += next
 	}
-	table := &Table{files: []*file{{path: write(t, "x.csv", text)}}, dialect: d, nulls: newNullTexts([]string{}),
-		schema: &gpu.Schema{}, rejecting: true, rowBytes: 10}
+	table := &Table{files: []*file{{path: write(t, "x.csv", text), layout: &layout{dialect: d}}},
+		nulls: newNullTexts([]string{}), schema: &gpu.Schema{}, rejecting: true, rowBytes: 10}
 	v, err := store.Stat(t.Context(), table.files[0].path)
 	require.NoError(t, err)
 	table.files[0].address, table.files[0].version, table.size = table.files[0].path, v, v.Size
 	for i := range columns {
 		table.schema.Fields = append(table.schema.Fields, gpu.Field{Name: fmt.Sprint(i), Type: gpu.Of(gpu.String)})
 	}
+	table.files[0].layout.names = table.schema.Names()
 	got, err := rowsOf(t, table, block)
 	require.NoError(t, err)
 	require.Equal(t, want, got, "%q in blocks of %d as %+v", text, block, d)

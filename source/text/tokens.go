@@ -21,6 +21,7 @@ type tokenizer struct {
 	count  int     // rows of the batch
 	bad    []badRow
 	keys   jsonKeys
+	padded bool // columns that a row lacks at its end are null
 }
 
 // token is a field: the offsets of its text, and whether it has escapes.
@@ -179,6 +180,11 @@ func (t *tokenizer) tokenize(text []byte, at int, stop bool) int {
 					fields[base[column]+row] = v
 				}
 				column++
+				if t.padded && what == sound && !empty {
+					for ; column < len(base); column++ {
+						fields[base[column]+row] = token(n)<<32 | token(n+1)<<1
+					}
+				}
 				first := start
 				from, start = i+1, i+1
 				switch {

@@ -13,13 +13,16 @@ import (
 
 // column collects the values of a column of a stride.
 type column struct {
-	field  gpu.Field
-	kept   bool // the scan reads it; otherwise its values are only checked
-	place  int  // of its fields in the tokenizer
-	nulls  nullTexts
-	escape Dialect
-	json   *jsonEncoder // of a nested column of lines of JSON
-	format *timeFormat  // of a column of dates or times, or nil
+	field gpu.Field
+	kept  bool // the scan reads it; otherwise its values are only checked
+	place int  // of its fields in the tokenizer
+	// position is that of the column in the file, or -1 for one that has a constant in all rows.
+	position int
+	constant gpu.Scalar
+	nulls    nullTexts
+	escape   Dialect
+	json     *jsonEncoder // of a nested column of lines of JSON
+	format   *timeFormat  // of a column of dates or times, or nil
 	// parse parses fields as the values of rows from c.rows on, and adds the positions of those that are no values of
 	// the type to bad.
 	parse func(c *column, text []byte, fields []token, bad []int) []int
@@ -219,6 +222,18 @@ func (c *column) expected() string {
 		return ""
 	}
 	return c.field.Type.ExpectedText()
+}
+
+// parseConstant sets the constant of a column.
+func parseConstant(c *column, _ []byte, fields []token, bad []int) []int {
+	c.bytes = c.bytes[:c.mark]
+	for i := range fields {
+		if !c.constant.Valid {
+			c.setNull(c.rows + i)
+		}
+		c.put(c.rows+i, c.constant)
+	}
+	return bad
 }
 
 // parseSlowly parses values of any type.
