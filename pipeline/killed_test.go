@@ -33,11 +33,12 @@ func TestMain(m *testing.M) {
 			err = os.Chdir(arguments[2])
 		}
 		if err == nil {
-			staging.Before = func(string, string) {
+			staging.Before = func(string, string) error {
 				if n--; n == 0 {
 					_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 					select {}
 				}
+				return nil
 			}
 			jobs, ok := killedJobs[arguments[1]]
 			if !ok {
@@ -158,7 +159,10 @@ func TestARunThatIsKilledLeavesTheOldOrTheNewOutputs(t *testing.T) {
 			require.Empty(t, hidden)
 			whole, operations := fresh(), 0
 			t.Chdir(whole)
-			staging.Before = func(string, string) { operations++ }
+			staging.Before = func(string, string) error {
+				operations++
+				return nil
+			}
 			err := killedJobs[name].run()
 			staging.Before = nil
 			require.NoError(t, err)

@@ -44,6 +44,7 @@ def main():
     arguments.add_argument("--work", required=True)
     arguments.add_argument("--threads", default="2")
     arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--only", help="names of measurements, by commas")
     a = arguments.parse_args()
     parquet, csv = os.path.join(a.data, "lineitem.parquet"), os.path.join(a.work, "lineitem.csv")
     if not os.path.exists(csv):
@@ -51,6 +52,8 @@ def main():
     print("| | gstream s | DuckDB s | time ratio | gstream CPU s | DuckDB CPU s | CPU ratio | gstream MiB | DuckDB MiB |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, query in QUERIES.items():
+        if a.only and name not in a.only.split(","):
+            continue
         figures = {"gstream": [], "duckdb": []}
         for run in range(a.runs + 1):
             for engine, list in figures.items():

@@ -58,7 +58,9 @@ func (disk) stage(target string, folder bool) (string, outFile, error) {
 }
 
 func (disk) create(path string) (outFile, error) {
-	staging.Step("create", path)
+	if err := staging.Step("create", path); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, err
@@ -69,7 +71,9 @@ func (disk) create(path string) (outFile, error) {
 type diskFile struct{ *os.File }
 
 func (f diskFile) WriteAt(p []byte, off int64) (int, error) {
-	staging.Step("write", f.Name())
+	if err := staging.Step("write", f.Name()); err != nil {
+		return 0, err
+	}
 	return f.File.WriteAt(p, off)
 }
 
@@ -79,12 +83,16 @@ func (f diskFile) startWriteback(off, n int64) {
 }
 
 func (disk) mkdir(path string) error {
-	staging.Step("mkdir", path)
+	if err := staging.Step("mkdir", path); err != nil {
+		return err
+	}
 	return os.Mkdir(path, 0o777)
 }
 
 func (disk) rmdir(path string) error {
-	staging.Step("rmdir", path)
+	if err := staging.Step("rmdir", path); err != nil {
+		return err
+	}
 	return unix.Rmdir(path)
 }
 

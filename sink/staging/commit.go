@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -82,6 +83,27 @@ func (r *Remote) appear() error {
 // ErrDecided is the error of Commit if some changes in object stores were made, cannot be undone, and others fail.
 var ErrDecided = errors.New("outputs have appeared in part")
 
+// errStopped is the error of Commit if changes can be neither made nor undone now, as on a disk that is full. The
+// journal and the temporaries stay for Recover.
+var errStopped = errors.New("outputs have appeared in part, and cannot be undone now")
+
+// keptTemporaries are temporaries of this process that a journal needs, so that Remove leaves them.
+var keptTemporaries sync.Map
+
+// isKept reports whether a path is such a temporary, or in one.
+func isKept(path string) bool {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		if _, ok := keptTemporaries.Load(path); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // appearAll makes changes in object stores: all or, after an error, none, unless the error is ErrDecided. Changes that
 // can be undone are the first.
 func appearAll(remote []*Remote) error {
@@ -95,8 +117,10 @@ func appearAll(remote []*Remote) error {
 		return order(x) - order(y)
 	})
 	for i, r := range remote {
-		Step("appear", r.Path)
-		err := r.Appear()
+		err := Step("appear", r.Path)
+		if err == nil {
+			err = r.Appear()
+		}
 		if err == nil {
 			continue
 		}
@@ -156,6 +180,7 @@ type journal struct {
 	Remote []*Remote `json:"remote,omitempty"`
 
 	locks []*os.File
+	state string // the ending of the journal that decides
 }
 
 const (
@@ -166,19 +191,23 @@ const (
 var journalName = regexp.MustCompile(`^\.gstream-[0-9a-f]{12}\.(journal|commit)$`)
 
 // Before, if set, is called before each operation of an output that changes a local file system. It is for tests, which
-// end the process there.
-var Before func(operation, path string)
+// end the process there, or return the error with which the operation fails.
+var Before func(operation, path string) error
 
 // Step calls Before.
-func Step(operation, path string) {
-	if Before != nil {
-		Before(operation, path)
+func Step(operation, path string) error {
+	if Before == nil {
+		return nil
 	}
+	return Before(operation, path)
 }
 
 // Commit makes changes, all of them or, after an error, none. If the process is killed in the middle, the next call of
 // Sweep or Recover for one of the folders makes or undoes them. Until then, a reader may see some of the changes: each
 // file or folder is whole, either the old or the new one.
+//
+// If an operation fails and so does that which undoes it, as on a disk that is full, the journal and the temporaries
+// stay, and the error says so.
 //
 // Changes in object stores follow those of files. They are part of the journal. Without changes of files there is no
 // journal: if the process is killed between two of them, the first ones stay.
@@ -201,7 +230,7 @@ func Commit(all []Change) error {
 	}
 	j.Remote = remote
 	if err = j.begin(); err == nil {
-		if err = j.decide(undecided, decided); err == nil {
+		if err = j.decide(decided); err == nil {
 			if err = j.forward(changes); err == nil {
 				err = appearAll(remote)
 			}
@@ -212,14 +241,29 @@ func Commit(all []Change) error {
 				j.unlock()
 				return fmt.Errorf("%w; gstream recover %s makes the others appear", err, j.Folders[0])
 			}
-			if back := j.decide(decided, undecided); back != nil {
-				j.unlock()
-				return errors.Join(err, back)
-			}
+			err = errors.Join(err, j.decide(undecided))
 		}
-		err = errors.Join(err, j.backward())
+		if j.state == decided {
+			return j.stop(err)
+		}
+		if back := j.backward(); back != nil {
+			return j.stop(errors.Join(err, back))
+		}
 	}
-	return errors.Join(err, j.remove(undecided))
+	return errors.Join(err, j.remove())
+}
+
+// stop ends a commit that can be neither completed nor undone. What Recover needs stays.
+func (j *journal) stop(err error) error {
+	for i := range j.Changes {
+		keptTemporaries.Store(j.Changes[i].top(), true)
+	}
+	j.unlock()
+	what := "undoes"
+	if j.state == decided {
+		what = "completes"
+	}
+	return fmt.Errorf("%w: %w; once the cause is gone, gstream recover %s %s them", errStopped, err, j.Folders[0], what)
 }
 
 func newJournal(changes []Change) (*journal, error) {
@@ -284,9 +328,12 @@ func (j *journal) begin() error {
 	if err != nil {
 		return err
 	}
+	j.state = undecided
 	for _, folder := range j.Folders {
 		path := j.at(folder, undecided)
-		Step("create", path)
+		if err := Step("create", path); err != nil {
+			return err
+		}
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err != nil {
 			return err
@@ -296,7 +343,9 @@ func (j *journal) begin() error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		j.locks = append(j.locks, f)
-		Step("write", path)
+		if err := Step("write", path); err != nil {
+			return err
+		}
 		if _, err := f.Write(text); err != nil {
 			return err
 		}
@@ -309,13 +358,25 @@ func (j *journal) begin() error {
 	return nil
 }
 
-// decide changes the state of the deciding journal.
-func (j *journal) decide(from, to string) error {
-	Step("rename", j.Decides+to)
-	if err := os.Rename(j.Decides+from, j.Decides+to); err != nil || !j.Sync {
+// decide changes the state of the deciding journal. After an error it has the old one, as far as that is possible.
+func (j *journal) decide(to string) error {
+	from := j.state
+	if err := j.rename(to); err != nil || !j.Sync {
 		return err
 	}
-	return SyncFolder(j.Folders[0])
+	if err := SyncFolder(j.Folders[0]); err != nil {
+		return errors.Join(err, j.rename(from))
+	}
+	return nil
+}
+
+// rename changes the ending of the deciding journal.
+func (j *journal) rename(to string) error {
+	if err := Rename(j.Decides+j.state, j.Decides+to, true); err != nil {
+		return err
+	}
+	j.state = to
+	return nil
 }
 
 // aside returns the name that a replaced target has for a moment on file systems that cannot exchange names.
@@ -439,27 +500,31 @@ func (j *journal) end() error {
 		for _, path := range []string{c.Temporary, c.aside()} {
 			if at, err := inodeOf(path); c.Old != nil && err == nil && at.is(c.Old) {
 				for _, name := range c.Owned {
-					Step("remove", filepath.Join(path, name))
-					_ = os.Remove(filepath.Join(path, name))
+					if Step("remove", filepath.Join(path, name)) == nil {
+						_ = os.Remove(filepath.Join(path, name))
+					}
 				}
 				_ = Remove(path)
 			}
 		}
 	}
-	return j.remove(decided)
+	return j.remove()
 }
 
-// remove removes the journals. The deciding one, which is in a state, is the last: without it, another one says that
-// the changes are to be undone.
-func (j *journal) remove(state string) error {
+// remove removes the journals. The deciding one is the last: without it, another one says that the changes are to be
+// undone.
+func (j *journal) remove() error {
 	defer j.unlock()
 	for i, folder := range slices.Backward(j.Folders) {
 		path := j.at(folder, undecided)
 		if i == 0 {
-			path = j.at(folder, state)
+			path = j.at(folder, j.state)
 		}
-		Step("remove", path)
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := Step("remove", path)
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if j.Sync && i > 0 {
@@ -519,15 +584,15 @@ func recoverBy(path string) (*journal, error) {
 	if Lock(f) != nil || !conclusive(f) || !same(f, path) {
 		return j, nil // its process lives
 	}
-	state := undecided
+	j.state = undecided
 	if strings.TrimSuffix(strings.TrimSuffix(path, undecided), decided) == j.Decides {
 		if strings.HasSuffix(path, decided) {
-			state = decided
+			j.state = decided
 		}
 	} else if _, err := os.Lstat(j.Decides + decided); err == nil {
-		state = decided
+		j.state = decided
 	}
-	if main := j.Decides + state; main != path {
+	if main := j.Decides + j.state; main != path {
 		// Another process may recover by the deciding journal at the same time.
 		f, decides, err := openJournal(main)
 		if err != nil {
@@ -540,7 +605,7 @@ func recoverBy(path string) (*journal, error) {
 			}
 		}
 	}
-	if state == decided {
+	if j.state == decided {
 		err := j.forward(nil)
 		for _, r := range j.Remote {
 			if err == nil {
@@ -550,12 +615,21 @@ func recoverBy(path string) (*journal, error) {
 		if err != nil {
 			return j, fmt.Errorf("complete the outputs of a run that was killed (%s): %w", path, err)
 		}
+		j.release()
 		return nil, j.end()
 	}
 	if err := j.backward(); err != nil {
 		return j, fmt.Errorf("undo the outputs of a run that was killed (%s): %w", path, err)
 	}
-	return nil, j.remove(undecided)
+	j.release()
+	return nil, j.remove()
+}
+
+// release lets Remove remove the temporaries.
+func (j *journal) release() {
+	for i := range j.Changes {
+		keptTemporaries.Delete(j.Changes[i].top())
+	}
 }
 
 // openJournal opens a journal. It is nil if there is none, or a part of one: its process has changed nothing yet. A

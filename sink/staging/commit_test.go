@@ -111,11 +111,12 @@ func commitOrDie(arguments string) {
 	if err != nil {
 		panic(err)
 	}
-	Before = func(string, string) {
+	Before = func(string, string) error {
 		if n--; n == 0 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
+		return nil
 	}
 	if err := Commit(changes); err != nil {
 		panic(err)
@@ -161,12 +162,13 @@ func TestACommitThatFailsIsUndone(t *testing.T) {
 		require.NoError(t, err)
 		switch wrong {
 		case "another file": // gets the name in the middle
-			Before = func(operation, path string) {
+			Before = func(operation, path string) error {
 				if operation == "rename" && strings.HasSuffix(path, "y=1") {
 					Before = nil
 					require.NoError(t, os.Rename(path, path+".moved"))
 					require.NoError(t, os.Mkdir(path, 0o777))
 				}
+				return nil
 			}
 			changes[3].Verify = func(string) error { return errors.New("it is another folder") }
 		case "not verified":
@@ -196,6 +198,67 @@ func TestACommitThatFailsIsUndone(t *testing.T) {
 		journals, err := filepath.Glob(filepath.Join(dir, "*/.gstream-*"))
 		require.NoError(t, err)
 		require.Empty(t, journals, wrong)
+	}
+}
+
+// TestACommitOnAFullDiskIsOldOrNew fails an operation, or all from one on but those that remove. What a writer does
+// after an error follows: it removes its temporaries.
+func TestACommitOnAFullDiskIsOldOrNew(t *testing.T) {
+	defer func() { Before, exchanges = nil, swap }()
+	for _, mode := range []string{"once", "from then on", "without an exchange of names"} {
+		undone, stopped, made := 0, 0, 0
+		for n := 1; ; n++ {
+			require.Less(t, n, 200)
+			dir := t.TempDir()
+			changes, err := stagedChanges(dir)
+			require.NoError(t, err)
+			changes[0].Sync = true
+			if exchanges = swap; mode == "without an exchange of names" {
+				exchanges = func(string, string) error { return errors.ErrUnsupported }
+			}
+			at := 0
+			Before = func(operation, path string) error {
+				if at++; at == n || at > n && mode != "once" && operation != "remove" {
+					return &fs.PathError{Op: operation, Path: path, Err: syscall.ENOSPC}
+				}
+				return nil
+			}
+			err = Commit(changes)
+			Before, exchanges = nil, swap
+			for _, c := range changes {
+				require.NoError(t, Remove(c.Temporary))
+			}
+			switch {
+			case err == nil:
+				made++
+			case errors.Is(err, errStopped):
+				stopped++
+				require.ErrorContains(t, err, "gstream recover "+dir)
+			}
+			if err != nil {
+				require.ErrorIs(t, err, syscall.ENOSPC)
+			}
+			for _, folder := range []string{"a", "b"} {
+				require.NoError(t, Recover(filepath.Join(dir, folder)), "%s, operation %d: %v", mode, n, err)
+			}
+			texts, _ := seen(t, dir)
+			if texts["a/new"] == "" {
+				undone++
+				require.Error(t, err)
+				require.Equal(t, oldState, texts, "%s, operation %d: %v", mode, n, err)
+			} else {
+				require.Equal(t, newState, texts, "%s, operation %d: %v", mode, n, err)
+			}
+			journals, globErr := filepath.Glob(filepath.Join(dir, "*/.gstream-*.[jc]o*"))
+			require.NoError(t, globErr)
+			require.Empty(t, journals, "%s, operation %d: %v", mode, n, err)
+			if at < n {
+				break
+			}
+		}
+		require.Greater(t, undone, 6, mode)
+		require.Positive(t, made, mode)
+		require.Equal(t, mode != "once", stopped > 0, mode)
 	}
 }
 

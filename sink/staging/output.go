@@ -109,7 +109,9 @@ func (o *Output) Abort() error {
 // Rename renames a file or folder. Without replace it fails with fs.ErrExist when the name is taken.
 func Rename(from, to string, replace bool) error {
 	if replace {
-		Step("rename", to)
+		if err := Step("rename", to); err != nil {
+			return err
+		}
 		return os.Rename(from, to)
 	}
 	err := RenameWith(from, to, unix.RENAME_NOREPLACE)
@@ -126,7 +128,9 @@ func Rename(from, to string, replace bool) error {
 
 // RenameWith is a rename with flags of renameat2, which not all file systems support: errors.ErrUnsupported.
 func RenameWith(from, to string, flags uint) error {
-	Step("rename", to)
+	if err := Step("rename", to); err != nil {
+		return err
+	}
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
 	switch {
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
@@ -139,6 +143,9 @@ func RenameWith(from, to string, flags uint) error {
 
 // SyncFolder waits until the names in a folder are on disk.
 func SyncFolder(path string) error {
+	if err := Step("sync", path); err != nil {
+		return err
+	}
 	d, err := os.Open(path)
 	if err != nil {
 		return err

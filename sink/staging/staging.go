@@ -112,7 +112,9 @@ func Folder(target string) (path string, lock *os.File, err error) {
 		if path, err = name(target); err != nil {
 			return "", nil, err
 		}
-		Step("mkdir", path)
+		if err := Step("mkdir", path); err != nil {
+			return "", nil, err
+		}
 		if err := os.Mkdir(path, 0o777); err != nil {
 			return "", nil, err
 		}
@@ -134,7 +136,9 @@ var errSwept = errors.New("another process removes the temporaries as fast as th
 
 // create makes a file and locks it, if the file system has locks.
 func create(path string) (*os.File, error) {
-	Step("create", path)
+	if err := Step("create", path); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
 	if err != nil {
 		return nil, err
@@ -244,8 +248,11 @@ func removeEmpty(folder string) {
 
 // Remove removes a file. For a folder it removes the parts, those in folders such as y=2024
 // too, the locked file and then, if it is empty, the folder. It is no error if something
-// does not exist.
+// does not exist. It leaves temporaries that a journal needs.
 func Remove(path string) error {
+	if isKept(path) {
+		return nil
+	}
 	info, err := os.Lstat(path)
 	var names []string
 	if err == nil && info.IsDir() {
@@ -255,8 +262,9 @@ func Remove(path string) error {
 	}
 	for _, n := range append(names, path) {
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			Step("remove", n)
-			err = os.Remove(n)
+			if err = Step("remove", n); err == nil {
+				err = os.Remove(n)
+			}
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
