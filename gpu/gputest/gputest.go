@@ -30,6 +30,15 @@ func upTo(bound int, sizes []int) []int {
 	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n > bound })
 }
 
+// sizes returns the sizes. A thin suite has the small ones and one of the large ones, drawn anew at each call.
+func (b *bench) sizes() []int {
+	if Thin == 0 {
+		return sizes
+	}
+	small := upTo(1000, sizes)
+	return append(small, sizes[len(small)+b.rnd.IntN(len(sizes)-len(small))])
+}
+
 // Open opens the device under test with a budget of memory bytes; 0 takes the default.
 type Open func(t *testing.T, memory int64) gpu.Device
 

@@ -297,7 +297,7 @@ func testGather(t *testing.T, open Open) {
 					const n = 1000
 					values := b.random(typ, n, d)
 					col := b.up(column(typ, values, coded))
-					for _, m := range sizes {
+					for _, m := range b.sizes() {
 						for _, outer := range []bool{false, true} {
 							ids := make([]int32, m)
 							want := make([]gpu.Scalar, m)
@@ -342,7 +342,7 @@ func testGatherParts(t *testing.T, open Open) {
 			all = append(all, values...)
 			parts = append(parts, b.up(column(gpu.Of(gpu.String), values, len(parts)%2 == 1))[0])
 		}
-		for _, m := range sizes {
+		for _, m := range b.sizes() {
 			ids := make([]int32, m)
 			want := make([]gpu.Scalar, m)
 			for i := range ids {
@@ -969,7 +969,7 @@ func testSort(t *testing.T, open Open) {
 			t.Run(fmt.Sprint(typ, " coded=", coded), func(t *testing.T) {
 				b := setUp(t, open)
 				for _, d := range distributions {
-					for _, n := range sizes {
+					for _, n := range b.sizes() {
 						for flags := range 4 {
 							if n == largest && flags != 0 || !b.takes() {
 								continue
