@@ -7,6 +7,8 @@ func CommonType(s, t Type) (Type, bool) {
 	switch {
 	case s == t:
 		return s, true
+	case s.IsEnum() && (t.IsEnum() || t.Kind == String), s.Kind == String && t.IsEnum():
+		return Of(String), true
 	case s.Kind == Bool && t.IsInteger():
 		return t, true
 	case t.Kind == Bool && s.IsInteger():

@@ -13,7 +13,7 @@ import (
 type Scalar struct {
 	Type  Type
 	Valid bool
-	// Int holds Bool (0 or 1), integers, Decimal (unscaled), Date, Time and
+	// Int holds Bool (0 or 1), integers, codes of an ENUM, Decimal (unscaled), Date, Time and
 	// Timestamp values.
 	Int Int128
 	// Float holds Float32 and Float64 values.
@@ -82,6 +82,9 @@ func CompareFloat(a, b float64) int {
 func (s Scalar) String() string {
 	if !s.Valid {
 		return "NULL"
+	}
+	if s.Type.IsEnum() {
+		return s.Type.EnumText(s.Int.Int64())
 	}
 	switch s.Type.Kind {
 	case Bool:

@@ -88,6 +88,8 @@ type Type struct {
 	Wide bool `json:",omitzero"`
 	// Nested describes the children of a LIST, STRUCT or MAP; see Children. The same children have the same text.
 	Nested string `json:",omitzero"`
+	// Enum lists the texts of an ENUM, whose Kind is that of its codes; see EnumOf.
+	Enum string `json:",omitzero"`
 }
 
 // Of returns the type of a kind that needs no parameters.
@@ -127,13 +129,13 @@ func (t Type) Width() int {
 	return 0
 }
 
-// IsInteger reports whether the type is one of the nine integer types.
-func (t Type) IsInteger() bool { return t.Kind >= Int8 && t.Kind <= HugeInt }
+// IsInteger reports whether the type is one of the nine integer types. An ENUM is not.
+func (t Type) IsInteger() bool { return t.Kind >= Int8 && t.Kind <= HugeInt && !t.IsEnum() }
 
 // IsSigned reports whether the type is a signed integer type.
 func (t Type) IsSigned() bool { return t.Kind >= Int8 && t.Kind <= Int64 || t.Kind == HugeInt }
 
-// IsUnsigned reports whether the type is an unsigned integer type.
+// IsUnsigned reports whether values are stored as unsigned integers: those of these types, and of an ENUM.
 func (t Type) IsUnsigned() bool { return t.Kind >= Uint8 && t.Kind <= Uint64 }
 
 // IsFloat reports whether the type is a floating-point type.
@@ -225,6 +227,9 @@ func (t Type) ExpectedText() string {
 
 // String returns the SQL name of the type.
 func (t Type) String() string {
+	if t.IsEnum() {
+		return t.enumName()
+	}
 	switch t.Kind {
 	case Bool:
 		return "BOOLEAN"

@@ -123,7 +123,7 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 func TestChangedPlansAreRefusedOrFit(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
 	t.Parallel()
-	changed := map[string]bool{} // by the path without positions
+	changed := map[string]bool{}                   // by the path without positions
 	tried, thin := 0, min(gputest.ThinOr(t, 5), 5) // 16 changes, of which each path has others
 	for _, data := range encodedPlans(t) {
 		var plan any

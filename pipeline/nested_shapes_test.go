@@ -17,8 +17,8 @@ func TestAMillionElementsInOneList(t *testing.T) {
 	duck := exprtest.StartDuckDB(t)
 	in := filepath.Join(t.TempDir(), "in.parquet")
 	duck.Run("COPY (SELECT 1 AS id, list({'a': i, 'b': CASE WHEN i % 5 > 0 THEN 's' || i % 9 END} ORDER BY i) AS l, " +
-		"NULL AS m FROM range(1 << 16) t(i) UNION ALL SELECT 2, [], (SELECT list(i ORDER BY i) FROM range(1 << 20) t(i)) " +
-		"UNION ALL SELECT 3, [NULL, {'a': 1, 'b': 'x'}], [NULL]) TO '" + in + "'")
+		"NULL AS m FROM range(1 << 16) t(i) UNION ALL SELECT 2, [], (SELECT list(i ORDER BY i) FROM range(1 << 20) " +
+		"t(i)) UNION ALL SELECT 3, [NULL, {'a': 1, 'b': 'x'}], [NULL]) TO '" + in + "'")
 	copied := filepath.Join(t.TempDir(), "copied.parquet")
 	_, err := SQL("FROM '"+in+"'", nil).Write(copied, sinkparquet.Options{}).Run(t.Context(), RunOptions{Use: Host})
 	require.NoError(t, err)

@@ -128,7 +128,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	if len(p.partial) > 0 {
 		var wanting *rel.Output
 		if len(faults)+len(unbound) == 0 {
-			if o, _, err := outputsOf(estimator, query, j, steps, named, preview); err == nil {
+			if o, _, err := outputsOf(estimator, query, j, steps, named, p.targets, preview); err == nil {
 				wanting = &o
 			}
 		}
@@ -146,7 +146,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 	if faults := j.CheckRead(); len(faults) > 0 && (preview == nil || !preview.part) {
 		return nil, faults
 	}
-	out, outs, err := outputsOf(estimator, query, j, steps, named, preview)
+	out, outs, err := outputsOf(estimator, query, j, steps, named, p.targets, preview)
 	if err != nil {
 		if errors.Is(err, logical.ErrNoRows) {
 			return nil, err
@@ -197,7 +197,7 @@ func newPlanOf(ctx context.Context, j *Job, own map[string]source.Table, target 
 // outputsOf returns the outputs of a query as one: the rows that do not meet the expectations, and then those of the
 // steps that are written. It returns the latter alone, too. The error is logical.ErrNoRows if one is not known.
 func outputsOf(e *logical.Estimator, q logical.Query, j *Job, steps []string, named map[string]*logical.Relation,
-	preview *Preview) (all rel.Output, written []rel.Output, err error) {
+	targets []Target, preview *Preview) (all rel.Output, written []rel.Output, err error) {
 	var list []rel.Output
 	for _, c := range j.Checks() {
 		r := named[c.Step]
@@ -208,7 +208,7 @@ func outputsOf(e *logical.Estimator, q logical.Query, j *Job, steps []string, na
 			list = append(list, r.Output())
 		}
 	}
-	for _, name := range steps {
+	for i, name := range steps {
 		r := named[name]
 		if r == nil {
 			return all, nil, logical.ErrNoRows
@@ -216,7 +216,8 @@ func outputsOf(e *logical.Estimator, q logical.Query, j *Job, steps []string, na
 		if preview != nil {
 			r, err = preview.rowsOf(e, q, r)
 		} else {
-			r, err = q.Until(name).Output(e, r)
+			_, enums := targets[i].(enumTarget)
+			r, err = q.Until(name).Output(e, r, enums)
 		}
 		if err != nil {
 			return all, nil, err

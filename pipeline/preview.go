@@ -59,7 +59,7 @@ func NewPreview(ctx context.Context, j *Job, step string, rows int64, target Tar
 func (p *Preview) rowsOf(e *logical.Estimator, q logical.Query, last *logical.Relation) (r *logical.Relation,
 	err error) {
 	if !p.part && len(q.Steps) > 0 {
-		if last, err = q.Output(e, last); err != nil {
+		if last, err = q.Output(e, last, false); err != nil {
 			return nil, err
 		}
 	}

@@ -34,6 +34,13 @@ func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink
 	return create(t.path, opt, func(path string) (temporary, error) { return sinkparquet.Create(path, schema, o) })
 }
 
+// enumTarget is a target that has columns of ENUM, as dictionaries of Arrow. Others get their texts.
+type enumTarget interface{ takesEnums() }
+
+func (*arrowTarget) takesEnums() {}
+func (*Collector) takesEnums()   {}
+func (RecordFunc) takesEnums()   {}
+
 // textTarget writes a file of CSV or JSON lines, or standard output.
 type textTarget struct {
 	path string

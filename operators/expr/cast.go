@@ -66,6 +66,9 @@ func newCast(fold Fold, x *Expr, t gpu.Type, try bool) (*Expr, error) {
 	if x.isJSON() && t.Kind != gpu.String {
 		return castJSON(fold, x, t, try)
 	}
+	if x.typ.IsEnum() || t.IsEnum() {
+		return castEnum(fold, x, t, try)
+	}
 	if x.typ.Kind == gpu.String && t.Kind == gpu.Interval {
 		return intervalOfText(fold, x, try)
 	}
@@ -114,6 +117,10 @@ func lazyCast(x *Expr, t gpu.Type) *Expr {
 func castable(from, to gpu.Type) bool {
 	basic := func(t gpu.Type) bool { return t.IsNumeric() || t.Kind == gpu.Bool }
 	switch {
+	case from.IsEnum():
+		return castable(gpu.Of(gpu.String), to)
+	case to.IsEnum():
+		return from.Kind == gpu.String
 	case from.IsNested():
 		return from.SameSQL(to) || to.Kind == gpu.String || to.Kind == from.Kind
 	case to.IsNested():

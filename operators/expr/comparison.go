@@ -25,6 +25,8 @@ func common(x, y *Expr) (gpu.Type, bool) {
 		return t, true
 	case y.literal == errorLiteral:
 		return s, true
+	case s.IsEnum() || t.IsEnum():
+		return gpu.CommonType(s, t)
 	case x.literal == stringLiteral:
 		return readAs(t), true
 	case y.literal == stringLiteral:
@@ -116,6 +118,7 @@ func (b *binder) compare(n syntax.Node, op gpu.Op, nx syntax.Node, x *Expr, ny s
 	if y, err = literalAs(b.scope.Fold, y, x); err != nil {
 		return nil, b.errorf(n, "%v", err)
 	}
+	x, y = enumLiterals(op, x, y)
 	if x, y, err = b.equalText(op, nx, x, ny, y); err != nil {
 		return nil, err
 	}
@@ -207,7 +210,7 @@ func (b *binder) truthAsNumber(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Nod
 // DuckDB does. For < and other orders it asks for a cast.
 func (b *binder) equalText(op gpu.Op, nx syntax.Node, x *Expr, ny syntax.Node, y *Expr) (*Expr, *Expr, error) {
 	if op != gpu.OpEq && op != gpu.OpNe && op != gpu.OpDistinct && op != gpu.OpNotDistinct ||
-		x.typ.Kind == y.typ.Kind ||
+		x.typ.Kind == y.typ.Kind || x.typ.IsEnum() || y.typ.IsEnum() ||
 		x.annotation == gpu.UUID || y.annotation == gpu.UUID {
 		return x, y, nil
 	}
@@ -559,6 +562,9 @@ func (b *binder) text(n syntax.Node, where string) (*Expr, error) {
 	}
 	if x.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
+	}
+	if x, err = b.enumAsText(n, x); err != nil {
+		return nil, err
 	}
 	if x.typ.Kind != gpu.String {
 		return nil, b.errorf(n, "%s needs text (VARCHAR), found %v; cast it, as in x::VARCHAR", where, x.typ)

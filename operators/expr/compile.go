@@ -180,6 +180,8 @@ func appendInstr(key []byte, in gpu.Instr, mask int) []byte {
 		key = strconv.AppendBool(strconv.AppendBool(key, t.UTC), t.Wide)
 		number(len(t.Nested))
 		key = append(key, t.Nested...)
+		number(len(t.Enum))
+		key = append(key, t.Enum...)
 	}
 	value := func(v gpu.Scalar) {
 		typ(v.Type)

@@ -11,6 +11,10 @@ func (b *binder) str(n *syntax.Call, i int, e *Expr) (*Expr, error) {
 	if e.literal == nullLiteral {
 		return newConstant(gpu.Null(gpu.Of(gpu.String))), nil
 	}
+	e, err := b.enumAsText(n.Args[i], e)
+	if err != nil {
+		return nil, err
+	}
 	if e.typ.Kind != gpu.String {
 		return nil, b.errorf(n.Args[i], "%s needs text (VARCHAR), found %v; cast it, as in x::VARCHAR", n.Name, e.typ)
 	}

@@ -43,7 +43,14 @@ func arrowArray(c gpu.Column) arrow.Array {
 	default:
 		buffers = append(buffers, memory.NewBufferBytes(fixedValues(c)))
 	}
-	return array.MakeFromData(array.NewData(arrowType(c.Type), c.Len, buffers, nil, nulls, 0))
+	data := array.NewData(arrowType(c.Type), c.Len, buffers, nil, nulls, 0)
+	if c.Type.IsEnum() {
+		b := array.NewStringBuilder(memory.DefaultAllocator)
+		b.AppendValues(c.Type.EnumValues(), nil)
+		texts := b.NewArray()
+		data.SetDictionary(texts.Data())
+	}
+	return array.MakeFromData(data)
 }
 
 // varValues returns the offsets and bytes of strings or binaries. Nulls are empty.

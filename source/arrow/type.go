@@ -33,7 +33,11 @@ var arrowUnits = map[gpu.Unit]arrow.TimeUnit{gpu.Second: arrow.Second, gpu.Milli
 
 // arrowType returns the Arrow type of a column. Decimals have 128 bits, whatever their storage.
 // Times have 64 bits, except milliseconds and seconds, for which Arrow has only 32 bits.
+// An ENUM is a dictionary of its texts, in their order.
 func arrowType(t gpu.Type) arrow.DataType {
+	if t.IsEnum() {
+		return &arrow.DictionaryType{IndexType: arrowTypes[t.Kind], ValueType: arrow.BinaryTypes.String, Ordered: true}
+	}
 	switch t.Kind {
 	case gpu.Decimal:
 		return &arrow.Decimal128Type{Precision: int32(t.Precision), Scale: int32(t.Scale)}

@@ -125,13 +125,14 @@ func templates() (list []*template) {
 }
 
 // drawnElsewhere reports whether other generators draw a row: casts and "part" have types and parts of dates, and the
-// random tests of nested values and of JSON have theirs.
+// random tests of nested values and of JSON have theirs. Columns of ENUM are compared in pipeline.
 func drawnElsewhere(e expr.Entry) bool {
 	switch e.Chapter {
 	case "Types", "Parts of dates", "Lists, structs and maps", "JSON":
 		return true
 	}
-	return slices.Contains([]string{"@>", "<@", "&&", "->", "->>"}, e.Name) || slices.Contains(byHand, e.Name)
+	return strings.HasPrefix(e.Name, "enum_") || slices.Contains([]string{"@>", "<@", "&&", "->", "->>"}, e.Name) ||
+		slices.Contains(byHand, e.Name)
 }
 
 func ofOperation(form gpu.Form, name string, operands int) *template {

@@ -58,6 +58,8 @@ var Types = []TypeName{
 		"TIMESTAMPTZ '2024-03-15 10:30:00+02' → 2024-03-15 08:30:00+00"},
 	{gpu.Of(gpu.Interval), "INTERVAL", "Months, days and microseconds.",
 		"'1 day 30 minutes'::INTERVAL → 1 day 00:30:00"},
+	{gpu.EnumOf("a"), "ENUM", "ENUM('text', …): one of the texts, in their order. Next to text, and in functions of " +
+		"text, it is a VARCHAR.", "'b'::ENUM('b', 'a') → b\nenum_code('a'::ENUM('b', 'a')) → 1"},
 }
 
 // typeNames are the types by name: those of DuckDB and PostgreSQL.
@@ -65,6 +67,9 @@ var typeNames = map[string]gpu.Type{}
 
 func init() {
 	for _, t := range Types {
+		if t.Type.IsEnum() {
+			continue // its name needs a list
+		}
 		for _, name := range strings.Fields(t.Names) {
 			typeNames[name] = t.Type
 		}
@@ -94,8 +99,12 @@ func (p *parser) typeName() (gpu.Type, error) {
 	}
 	defer func() { p.nested-- }()
 	parse := p.plainType
-	if t := p.peek(); t.kind == tokenIdent && (t.is("STRUCT") || t.is("MAP")) {
+	switch t := p.peek(); {
+	case t.kind != tokenIdent:
+	case t.is("STRUCT") || t.is("MAP"):
 		parse = p.nestedType
+	case t.is("ENUM"):
+		parse = p.enumType
 	}
 	t, err := parse()
 	if err != nil {
@@ -154,6 +163,30 @@ func (p *parser) plainType() (gpu.Type, error) {
 		typ.UTC = with
 	}
 	return typ, nil
+}
+
+// enumType parses ENUM('text', …).
+func (p *parser) enumType() (t gpu.Type, err error) {
+	p.advance()
+	if err := p.expect("("); err != nil {
+		return t, err
+	}
+	var values []string
+	seen := map[string]bool{}
+	for {
+		v := p.peek()
+		if v.kind != tokenString {
+			return t, p.unexpected("a text of the ENUM")
+		}
+		if seen[v.text] {
+			return t, NewError(p.src, v.pos, "the ENUM has %q twice", Cut(v.text, 60))
+		}
+		seen[v.text] = true
+		p.advance()
+		if values = append(values, v.text); !p.accept(",") {
+			return gpu.EnumOf(values...), p.expect(")")
+		}
+	}
 }
 
 const noTimeZone = "there is no TIME WITH TIME ZONE, whose values have an offset each; a time of day is a TIME, and " +

@@ -619,7 +619,9 @@ func castTo(e *Estimator, in *Relation, types []gpu.Type, origin *expr.Origin) (
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", f.Name, err)
 		}
-		items[i].expr = cast.At(origin)
+		if items[i].expr = cast.At(origin); f.Type.IsEnum() && t.Kind == gpu.String {
+			items[i].expr = items[i].expr.OfEnum()
+		}
 	}
 	if same {
 		return in, nil

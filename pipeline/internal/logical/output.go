@@ -11,12 +11,12 @@ import (
 )
 
 // Output returns the rows of the last step in the form of an output. It returns an error if an
-// output cannot have some of the columns.
-func (q Query) Output(e *Estimator, last *Relation) (*Relation, error) {
+// output cannot have some of the columns. enums says that it has columns of ENUM; else they become texts.
+func (q Query) Output(e *Estimator, last *Relation, enums bool) (*Relation, error) {
 	if f := q.checkColumns(last); f != nil {
 		return nil, f
 	}
-	last, err := storable(e, last)
+	last, err := storable(e, last, enums)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (q Query) Preview(e *Estimator, last *Relation, rows int64) (*Relation, []s
 		}
 		last = project(origin, last.node, items)
 	}
-	last, err := storable(e, last)
+	last, err := storable(e, last, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,13 +107,17 @@ func emptySources(n rel.Node) (list []string) {
 }
 
 // storable casts columns for which Parquet and Arrow have no type. HUGEINT, the type of
-// sums of integers, becomes DECIMAL(38,0), which holds a value or fails.
-func storable(e *Estimator, r *Relation) (*Relation, error) {
+// sums of integers, becomes DECIMAL(38,0), which holds a value or fails. An ENUM becomes a VARCHAR, with the annotation
+// that it is one, unless the output has columns of ENUM; inside of nested values it always does.
+func storable(e *Estimator, r *Relation, enums bool) (*Relation, error) {
 	fields := r.Schema().Fields
 	types := make([]gpu.Type, len(fields))
 	for i, f := range fields {
-		if types[i] = f.Type; f.Type.Kind == gpu.HugeInt {
+		switch types[i] = f.Type; {
+		case f.Type.Kind == gpu.HugeInt:
 			types[i] = gpu.DecimalOf(gpu.MaxPrecision, 0)
+		case f.Type.IsNested() || f.Type.IsEnum() && !enums:
+			types[i] = f.Type.WithoutEnums()
 		}
 	}
 	return castTo(e, r, types, &expr.Origin{Step: "output", Path: "output"})
