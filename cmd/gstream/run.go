@@ -495,11 +495,7 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 		return nil, err
 	}
 	if opt.Chooses() {
-		auto := opt.For(job.Memory)
-		if choice.Device == pipeline.Host {
-			auto.Use = pipeline.Host
-		}
-		if device, err = devices.open(auto); err != nil {
+		if device, err = devices.open(choice.Of(opt.For(job.Memory))); err != nil {
 			return nil, err
 		}
 	}

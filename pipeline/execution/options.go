@@ -137,5 +137,17 @@ type Choice struct {
 	CUDA time.Duration `json:"cuda_estimate_ns,omitempty"`
 }
 
+// Of returns options that ask for the device of the choice, where they leave it open.
+func (c *Choice) Of(o Options) Options {
+	switch {
+	case !o.Chooses():
+	case c.Device == Host:
+		o.Use, o.GPUs = Host, 0
+	case c.GPUs > 0:
+		o.GPUs = c.GPUs
+	}
+	return o
+}
+
 // String returns a line for people.
 func (c *Choice) String() string { return fmt.Sprintf("device %s: %s", c.Device, c.Why) }

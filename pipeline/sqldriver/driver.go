@@ -259,7 +259,7 @@ func (c *conn) explain(ctx context.Context, st *pipeline.Statement) (_ driver.Ro
 	if err != nil {
 		return nil, err
 	}
-	e := p.Explain(choice.Device)
+	e := p.ExplainChoice(choice)
 	e.Choice = choice
 	if st.Analyze {
 		opt.Discard = true

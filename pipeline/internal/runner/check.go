@@ -46,9 +46,7 @@ func checkOnce(p *physical.Plan, targets []execution.Target, opt execution.Optio
 		if err != nil {
 			return nil, err
 		}
-		if choice.Device == execution.Host {
-			opt.Use = execution.Host
-		}
+		opt = choice.Of(opt)
 		if r.device, err = OpenDevice(opt); err != nil {
 			return nil, err
 		}

@@ -25,6 +25,13 @@ const (
 	hiddenStart = 0.018 // seconds of the driver's start for each further GPU of the machine
 	// The start of the driver with n further GPUs visible takes shownStart × n + crowdStart × n² seconds more.
 	shownStart, crowdStart = 0.193, 0.0167
+	// furtherStart is the seconds in which a process makes a further GPU ready that the driver has started.
+	furtherStart = 0.04
+	// exchangeRate is the bytes per second that a GPU sends to others (examples/bench/gpus.md).
+	exchangeRate = 185e9
+	// leastGain is the part of the time of one GPU that several must save, or auto takes one. The rates of several are
+	// those of one, divided: no job was measured that they end sooner.
+	leastGain = 0.25
 	// serialShare is the share of an operator's work that runs on one core, however many there are.
 	serialShare = 0.14
 	// manyGroups is the number of groups from which the table of a group-by no longer
@@ -149,19 +156,45 @@ func (w *work) add(s *physical.Stage) {
 	}
 }
 
-// starts estimates the seconds in which a process starts and ends a GPU. alone says that it makes no other visible.
-func starts(c cuda.Census, alone bool) float64 {
+// starts estimates the seconds in which a process starts and ends n GPUs. alone says that it makes no other visible.
+func starts(c cuda.Census, n int, alone bool) float64 {
+	further := furtherStart * float64(n-1)
 	if c.Started {
-		return gpuStart - driverStart
+		return gpuStart - driverStart + further
 	}
 	visible := c.Visible
 	if !c.Counted {
 		visible = c.Installed
 	} else if alone {
-		visible = min(visible, 1)
+		visible = min(visible, n)
 	}
 	more := float64(max(visible, 1) - 1)
-	return gpuStart + hiddenStart*float64(max(c.Installed, 1)-1) + more*(shownStart+more*crowdStart)
+	return gpuStart + hiddenStart*float64(max(c.Installed, 1)-1) + more*(shownStart+more*crowdStart) + further
+}
+
+// among returns the rates of n GPUs. They share the work of operators, encoding and dividing. They decode no faster
+// together, because one of them decodes as fast as the host reads (examples/bench/gpus.md).
+func (r rates) among(n int) rates {
+	for _, c := range []*cost{&r.rows, &r.values, &r.grouped, &r.sorted, &r.encoded} {
+		c.wall /= float64(n)
+	}
+	return r
+}
+
+// exchanged returns the bytes that each of several devices sends to others in a plan for so many devices.
+func exchanged(p *physical.Plan, n int) (bytes float64) {
+	p.Visit(func(s *physical.Stage) {
+		x, ok := s.Spec.(*physical.Exchange)
+		if !ok {
+			return
+		}
+		of := s.Rows * s.RowBytes / float64(n) // those of a device
+		if x.Kind == physical.Broadcast {
+			of *= float64(n)
+		}
+		bytes += of * float64(n-1) / float64(n)
+	})
+	return bytes
 }
 
 // part is a part of an estimate.
@@ -257,7 +290,14 @@ func choose(p *physical.Plan, targets []execution.Target, opt execution.Options)
 		return &execution.Choice{Device: execution.Host, Why: "CUDA_VISIBLE_DEVICES shows no GPU"}, nil
 	}
 	cores := cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads()))
-	c := planWork(p, targets).choose(cores, starts(gpus, opt.Alone))
+	w := planWork(p, targets)
+	c := w.choose(cores, starts(gpus, max(several, 1), opt.Alone))
+	if opt.GPUs == 0 && !want.withHost && c.Device == execution.CUDA && gpus.Counted {
+		w.chooseGPUs(c, gpus.Visible, cores, func(n int) (start, exchange float64) {
+			return starts(gpus, n, opt.Alone), exchanged(Distribute(p, targets, n, true, opt), n) / exchangeRate
+		})
+		several = c.GPUs
+	}
 	if p.RunsOn(host.Unopened()) != nil {
 		c.Device, c.Why = execution.CUDA, "the job forces an algorithm for a GPU"
 	}
@@ -268,6 +308,29 @@ func choose(p *physical.Plan, targets []execution.Target, opt execution.Options)
 		c.GPUs = several
 	}
 	return c, nil
+}
+
+// chooseGPUs sets the number of GPUs of a choice of a GPU: several, at most so many, if they save leastGain of the time
+// of one. costs returns the seconds in which a number of GPUs start and end, and in which they exchange rows.
+func (w work) chooseGPUs(c *execution.Choice, most, cores int, costs func(n int) (start, exchange float64)) {
+	if most < 2 {
+		return
+	}
+	best, least := "", 0
+	var parts []part
+	for n := 2; n <= min(most, cuda.MostGPUs); n *= 2 {
+		start, exchange := costs(n)
+		on := append(w.on(gpuRates(start).among(n), cores), part{"exchanges", exchange})
+		if parts == nil || estimate(on) < estimate(parts) {
+			parts, least, best = on, n, fmt.Sprintf("on %d GPUs", n)
+		}
+	}
+	text := describe(parts, best)
+	if all := estimate(parts); all.Seconds() < (1-leastGain)*c.CUDA.Seconds() {
+		c.GPUs, c.CUDA, c.Why = least, all, text+"; "+c.Why
+		return
+	}
+	c.Why += "; " + text
 }
 
 // choose returns the device with the lower estimate.

@@ -163,7 +163,7 @@ func TestTheChoiceIsRightWhereBothDevicesWereMeasured(t *testing.T) {
 		w, ok := workOf[m.job]
 		require.True(t, ok, m.job)
 		gpus := cuda.Census{Installed: m.gpus, Visible: m.gpus, Counted: true}
-		c := w.times(m.scale*1e6).choose(m.cores, starts(gpus, true))
+		c := w.times(m.scale*1e6).choose(m.cores, starts(gpus, 1, true))
 		took := m.host
 		if c.Device == execution.CUDA {
 			took = m.cuda
@@ -331,12 +331,37 @@ func TestTheStartOfAGPUIsKnown(t *testing.T) {
 		driver             float64
 	}{{1, 1, 0.105}, {4, 1, 0.16}, {4, 2, 0.38}, {4, 4, 0.78}, {8, 1, 0.36}, {8, 2, 0.57}, {8, 4, 1.09}, {8, 8, 2.52}} {
 		all := cuda.Census{Installed: m.installed, Visible: m.visible, Counted: true}
-		require.InDelta(t, m.driver, starts(all, false)-gpuStart+driverStart, 0.17, "%+v", m)
+		require.InDelta(t, m.driver, starts(all, 1, false)-gpuStart+driverStart, 0.17, "%+v", m)
 		one := cuda.Census{Installed: m.installed, Visible: 1, Counted: true}
-		require.Equal(t, starts(one, false), starts(all, true), "the others are hidden")
+		require.Equal(t, starts(one, 1, false), starts(all, 1, true), "the others are hidden")
 	}
-	require.Equal(t, gpuStart, starts(cuda.Census{}, false), "nothing is known")
-	require.Equal(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true}, false),
-		starts(cuda.Census{Installed: 8}, true), "none can be hidden")
-	require.Less(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true, Started: true}, false), gpuStart)
+	require.Equal(t, gpuStart, starts(cuda.Census{}, 1, false), "nothing is known")
+	require.Equal(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true}, 1, false),
+		starts(cuda.Census{Installed: 8}, 1, true), "none can be hidden")
+	require.Less(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true, Started: true}, 1, false), gpuStart)
+}
+
+// TestASecondGPUMustPay: two H200 took 0.25 s longer for jobs at scale factor 30 (examples/bench/gpus.md). They pay where
+// they save more than their start.
+func TestASecondGPUMustPay(t *testing.T) {
+	gpus := cuda.Census{Installed: 8, Visible: 8, Counted: true}
+	choose := func(w work, sent float64) *execution.Choice {
+		c := w.choose(16, starts(gpus, 1, true))
+		c.Device = execution.CUDA
+		w.chooseGPUs(c, 8, 16, func(n int) (start, exchange float64) { return starts(gpus, n, true), sent / exchangeRate })
+		return c
+	}
+	for _, job := range []string{"q01", "q03", "q05", "q06", "q10", "q19"} {
+		c := choose(workOf[job].times(30e6), 0)
+		require.Zero(t, c.GPUs, job)
+		require.Contains(t, c.Why, " on the GPU (", job)
+		require.Contains(t, c.Why, " on 2 GPUs (start and end ", job)
+	}
+	large := work{encoded: 1e10}
+	c := choose(large, 1e9)
+	require.Greater(t, c.GPUs, 1)
+	require.Regexp(t, `^about [\d.]+ s on 4 GPUs \(.*\); about [\d.]+ s on the GPU `, c.Why)
+	require.Zero(t, choose(large, 1e12).GPUs, "exchanges take longer")
+	require.InDelta(t, 0.25, starts(cuda.Census{Installed: 2, Visible: 2, Counted: true}, 2, true)-
+		starts(cuda.Census{Installed: 2, Visible: 2, Counted: true}, 1, true), 0.05)
 }

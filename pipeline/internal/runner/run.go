@@ -114,9 +114,8 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 		if err != nil {
 			return nil, err
 		}
-		if r.choice = choice; choice.Device == execution.Host {
-			opt.Use = execution.Host
-		}
+		r.choice = choice
+		opt = choice.Of(opt)
 		d, err := OpenDevice(opt)
 		if err != nil {
 			return nil, err
