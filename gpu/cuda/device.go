@@ -47,6 +47,8 @@ type Options struct {
 	// Fault, when set, is called with the name of every driver function before the call,
 	// and may fail it: for tests of failures.
 	Fault func(call string) error
+	// FaultOn is Fault with the number of the GPU.
+	FaultOn func(ordinal int, call string) error
 }
 
 // properties are the properties of the GPU that determine the sizes of launches.
@@ -177,7 +179,9 @@ func open(opt Options, ordinals []int) (all []*Device, err error) {
 	started.Add(len(ordinals))
 	for _, n := range ordinals {
 		d := &Device{opt: opt, started: &started, tables: map[string]uintptr{}, arrivals: map[*gpu.Stride]arrival{}}
-		d.opt.Ordinal = n
+		if d.opt.Ordinal = n; opt.FaultOn != nil {
+			d.opt.Fault = func(call string) error { return opt.FaultOn(n, call) }
+		}
 		d.pool = &pool{dev: d}
 		d.budget = gpu.NewBudget("device", gpu.DeviceMemory, opt.Memory, d.pool)
 		if len(all) == 0 {

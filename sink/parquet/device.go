@@ -114,7 +114,15 @@ func (w *Writer) queueOf(d *deviceEncoder) (q gpu.PageEncoder, err error) {
 	if q == nil {
 		q, err = d.open()
 	}
-	return q, err
+	return q, w.on(d, err)
+}
+
+// on adds the device to an error, if there are several. Errors of memory say where it is short.
+func (w *Writer) on(d *deviceEncoder, err error) error {
+	if err == nil || gpu.IsOutOfMemory(err) || len(w.devices) < 2 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", d.device.Known().ID, err)
 }
 
 // keepQueue keeps a queue for the tasks that follow.
@@ -356,9 +364,10 @@ func (w *Writer) encodeTogether(q gpu.PageEncoder, columns []deviceResult) error
 	if len(chunks) == 0 {
 		return nil
 	}
-	done, err := q.EncodePages(columns[0].group.encoder.lease, w.opt.Lease, chunks)
+	d := columns[0].group.encoder
+	done, err := q.EncodePages(d.lease, w.opt.Lease, chunks)
 	if err != nil {
-		return err
+		return w.on(d, err)
 	}
 	codec := w.opt.codec()
 	for i, e := range done {
@@ -510,10 +519,10 @@ func (w *Writer) bringRange(r rowRange) (rowRange, error) {
 	case gpu.IsOutOfMemory(err):
 		c = r.col.Retain()
 	default:
-		return r, err
+		return r, w.on(d, err)
 	}
 	r.col, err = w.bringColumn(q, c)
-	return r, err
+	return r, w.on(d, err)
 }
 
 // bringColumn copies a column to the host, and takes it over. It waits for memory as long as others release some.

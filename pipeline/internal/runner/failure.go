@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
@@ -97,10 +98,19 @@ func FailedAt(err error) (step string, origin *expr.Origin) {
 // with adds the error of a close to err, unless err contains it already: Close of a queue returns
 // the failure that sticks to the queue again.
 func with(err, closed error) error {
-	if closed == nil || errors.Is(err, closed) {
+	if closed == nil || contains(err, closed) {
 		return err
 	}
 	return errors.Join(err, closed)
+}
+
+// contains reports whether an error contains another one, or all errors that are joined in that.
+func contains(err, other error) bool {
+	list, joined := other.(interface{ Unwrap() []error })
+	if !joined {
+		return errors.Is(err, other)
+	}
+	return !slices.ContainsFunc(list.Unwrap(), func(one error) bool { return !contains(err, one) })
 }
 
 // outputError is an error of Target.Create.

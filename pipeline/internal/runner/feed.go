@@ -55,7 +55,7 @@ func (f *channelFeed) start(ctx context.Context) {
 		defer close(f.ended)
 		defer f.from.out.close()
 		if err := f.from.work(f.ctx); err != nil && context.Cause(f.ctx) != errStop {
-			f.from.run.cancel(err)
+			f.from.run.fail(err)
 		}
 	}()
 }

@@ -1,9 +1,11 @@
 package runner
 
 import (
+	"errors"
 	"math/rand/v2"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/cuda"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
@@ -47,6 +49,44 @@ func (r *run) spread() {
 			denied: r.denied, started: r.started, ctx: r.ctx, cancel: r.cancel})
 	}
 }
+
+// deviceError is an error of one of several devices.
+type deviceError struct {
+	id  string
+	err error
+}
+
+func (e *deviceError) Error() string { return e.id + ": " + e.err.Error() }
+func (e *deviceError) Unwrap() error { return e.err }
+
+// deviceTier is the tier of memory of a device, in errors.
+const deviceTier = "device"
+
+// named adds the device of the run to an error of a driver or of device memory, if it is one of several that have
+// memory of their own.
+func (r *run) named(err error) error {
+	var already *deviceError
+	var failed *cuda.Error
+	var denied *gpu.BudgetError
+	var unallocated *gpu.AllocError
+	if r.group == nil || !discrete(r.device) || errors.As(err, &already) {
+		return err
+	}
+	ofDevice := errors.As(err, &failed) || errors.Is(err, cuda.ErrUnusable) || gpu.IsFailure(err)
+	switch {
+	case errors.As(err, &denied):
+		ofDevice = denied.Tier == deviceTier
+	case errors.As(err, &unallocated):
+		ofDevice = unallocated.Tier == deviceTier
+	}
+	if !ofDevice || gpu.FailedExpression(err) != "" {
+		return err
+	}
+	return &deviceError{r.device.Known().ID, err}
+}
+
+// fail ends all runs of the group with an error of the run.
+func (r *run) fail(err error) { r.cancel(r.named(err)) }
 
 // runs returns the runs of all devices.
 func (r *run) runs() []*run {

@@ -365,7 +365,7 @@ func (r *run) pipelines(ctx context.Context, to *sinkRun, rows []*channelFeed) (
 			return unwritten
 		})
 		if err != nil && unwritten == nil {
-			err = explain(to.name, err)
+			err = r.named(explain(to.name, err))
 		}
 		return err
 	}
@@ -378,13 +378,14 @@ func (r *run) pipelines(ctx context.Context, to *sinkRun, rows []*channelFeed) (
 	for i, feed := range rows {
 		copying.Go(func() {
 			defer in.end(i)
-			err := r.runs()[i].copyDown(ctx, to, feed, func(mark queued) { in.pass(i, mark.order) },
+			each := r.runs()[i]
+			err := each.copyDown(ctx, to, feed, func(mark queued) { in.pass(i, mark.order) },
 				func(s *gpu.Stride, order int) error {
 					in.pass(i, order)
 					return in.send(ctx, i, queued{s, order})
 				})
 			if err != nil {
-				stop(explain(to.name, err))
+				stop(each.named(explain(to.name, err)))
 			}
 		})
 	}

@@ -97,7 +97,7 @@ func (s *sender) send(f *channelFeed) (err error) {
 // fail ends the run with an error, unless the exchange has ended.
 func (s *sender) fail(err error) {
 	if err != nil && context.Cause(s.ctx) != errStop {
-		s.run.cancel(err)
+		s.run.fail(err)
 	}
 }
 
