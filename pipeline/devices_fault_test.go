@@ -120,8 +120,8 @@ func TestGPUsWithoutAccessToEachOtherGiveTheSameRows(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-// TestAGPUWithLittleMemoryEndsTheRunOrNot runs on two GPUs of which one has less memory than the other, as it is smaller
-// or other processes use it.
+// TestAGPUWithLittleMemoryEndsTheRunOrNot runs on two GPUs of which one has less memory than the other, as it is
+// smaller or other processes use it.
 func TestAGPUWithLittleMemoryEndsTheRunOrNot(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	data := fewRows(t)

@@ -341,14 +341,16 @@ func TestTheStartOfAGPUIsKnown(t *testing.T) {
 	require.Less(t, starts(cuda.Census{Installed: 8, Visible: 8, Counted: true, Started: true}, 1, false), gpuStart)
 }
 
-// TestASecondGPUMustPay: two H200 took 0.25 s longer for jobs at scale factor 30 (examples/bench/gpus.md). They pay where
-// they save more than their start.
+// TestASecondGPUMustPay: two H200 took 0.25 s longer for jobs at scale factor 30 (examples/bench/gpus.md). They pay
+// where they save more than their start.
 func TestASecondGPUMustPay(t *testing.T) {
 	gpus := cuda.Census{Installed: 8, Visible: 8, Counted: true}
 	choose := func(w work, sent float64) *execution.Choice {
 		c := w.choose(16, starts(gpus, 1, true))
 		c.Device = execution.CUDA
-		w.chooseGPUs(c, 8, 16, func(n int) (start, exchange float64) { return starts(gpus, n, true), sent / exchangeRate })
+		w.chooseGPUs(c, 8, 16, func(n int) (start, exchange float64) {
+			return starts(gpus, n, true), sent / exchangeRate
+		})
 		return c
 	}
 	for _, job := range []string{"q01", "q03", "q05", "q06", "q10", "q19"} {
