@@ -16,12 +16,15 @@ import (
 	"github.com/gstream/gstream/source/store/storetest"
 )
 
+// storesLake is the variable with the address of the bucket that inStores writes to.
+const storesLake = "GSTREAM_TEST_LAKE"
+
 // inStores writes a number into a local file, an object and a folder of objects.
 func inStores(v int, overwrite bool) *Builder {
 	opt := ParquetOptions{Overwrite: overwrite}
 	parts := opt
 	parts.PartitionBy = []string{"k"}
-	lake := "s3://" + storetest.Bucket + "/"
+	lake := os.Getenv(storesLake)
 	return New("stores").SQL(fmt.Sprintf("select %d as v, k from range(3) t(k)", v)).As("all").
 		WriteAll(Output{CSV: "local.csv", Options: opt}, Output{Arrow: Path(lake + "one.arrow"), Options: opt},
 			Output{Parquet: Path(lake + "folder"), Options: parts})
@@ -29,7 +32,7 @@ func inStores(v int, overwrite bool) *Builder {
 
 // stored returns what the outputs of inStores have.
 func stored(t *testing.T, dir string) string {
-	lake := "s3://" + storetest.Bucket + "/"
+	lake := os.Getenv(storesLake)
 	var all []string
 	for _, path := range []string{filepath.Join(dir, "local.csv"), lake + "one.arrow", lake + "folder"} {
 		text := sqlRows(t, "select distinct v from '"+path+"'", nil)
@@ -38,13 +41,25 @@ func stored(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-func TestOutputsInStoresAppearTogether(t *testing.T) {
-	storetest.Quick(t)
-	gateway := storetest.Gateway(t, t.TempDir())
+// inEachStore runs a test with a store of each kind.
+func inEachStore(t *testing.T, test func(t *testing.T, cloud storetest.Cloud)) {
+	for _, cloud := range storetest.Clouds {
+		t.Run(cloud.Lake[:2], func(t *testing.T) {
+			storetest.Quick(t)
+			t.Setenv(storesLake, cloud.Lake)
+			test(t, cloud)
+		})
+	}
+}
+
+func TestOutputsInStoresAppearTogether(t *testing.T) { inEachStore(t, appearTogether) }
+
+func appearTogether(t *testing.T, cloud storetest.Cloud) {
+	gateway := cloud.Start(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
 	fault := func(*http.Request) bool { return false }
-	storetest.Use(t, storetest.Proxy(t, gateway, func(r *http.Request) storetest.Fault {
+	cloud.Use(t, storetest.Proxy(t, gateway, func(r *http.Request) storetest.Fault {
 		if fault(r) {
 			return storetest.Drop
 		}
@@ -67,8 +82,9 @@ func TestOutputsInStoresAppearTogether(t *testing.T) {
 	require.Equal(t, same(2), stored(t, dir))
 	for name, f := range map[string]func(r *http.Request) bool{
 		"the object is not completed": func(r *http.Request) bool {
-			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "one.arrow") &&
-				!r.URL.Query().Has("uploads")
+			q := r.URL.Query()
+			return strings.Contains(r.URL.Path, "one.arrow") && (r.Method == http.MethodPost && !q.Has("uploads") ||
+				q.Get("comp") == "blocklist")
 		},
 		"the manifest is not written": func(r *http.Request) bool {
 			return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, staging.LockName)
@@ -87,7 +103,7 @@ func TestOutputsInStoresAppearTogether(t *testing.T) {
 		fault = func(*http.Request) bool { return false }
 		require.Equal(t, same(2), stored(t, dir), name)
 		uploads := 0
-		require.NoError(t, store.Uploads(t.Context(), "s3://"+storetest.Bucket+"/", func(store.Pending) error {
+		require.NoError(t, store.Uploads(t.Context(), cloud.Lake, func(store.Pending) error {
 			uploads++
 			return nil
 		}))
@@ -102,8 +118,11 @@ func TestOutputsInStoresAppearTogether(t *testing.T) {
 
 func TestAKilledRunLeavesAllOutputsInStoresOrNone(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
-	storetest.Quick(t)
-	storetest.Use(t, storetest.Gateway(t, t.TempDir()))
+	inEachStore(t, killedInStores)
+}
+
+func killedInStores(t *testing.T, cloud storetest.Cloud) {
+	cloud.Use(t, cloud.Start(t))
 	dir := t.TempDir()
 	t.Chdir(dir)
 	_, err := inStores(1, false).Run(t.Context(), RunOptions{Use: Host})

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io/fs"
@@ -133,4 +134,34 @@ func TestASignatureOfAzureIsThatOfTheSDK(t *testing.T) {
 		"X-Ms-Version": {"2026-12-06"}, "X-Ms-Date": {"Sat, 28 Nov 2026 23:04:15 GMT"}}
 	s := azureSettings{account: "acc", key: []byte(password)}
 	require.Equal(t, "AyWZUqarpc8hTYI6HUlpVL4aXu2UywnS4zBI6bWq4mk=", s.sign(req))
+}
+
+// TestACancelledCompletionIsSettled has a request to make an object that is under way when the context ends. It must
+// not make the object later, when it was taken for aborted.
+func TestACancelledCompletionIsSettled(t *testing.T) {
+	azureEnvironment(t)
+	t.Setenv("AZURE_STORAGE_ACCOUNT", "lakes")
+	t.Setenv("AZURE_STORAGE_KEY", "NWVjN2U3")
+	ctx, cancel := context.WithCancel(t.Context())
+	requests := 0
+	before := s3Client.Transport
+	defer func() { s3Client.Transport = before }()
+	s3Client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodHead { // it is not made yet
+			return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+		}
+		if requests++; requests == 1 {
+			cancel()
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		require.Equal(t, "*", r.Header.Get("If-None-Match"))
+		return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
+	})
+	u, err := Begin(ctx, "az://lake/x", nil)
+	require.NoError(t, err)
+	require.NoError(t, u.Complete(ctx, false))
+	require.Equal(t, 2, requests)
+	require.ErrorIs(t, u.Complete(ctx, false), context.Canceled)
+	require.Equal(t, 2, requests, "nothing is sent once the context has ended")
 }

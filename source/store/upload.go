@@ -222,11 +222,26 @@ func (u *Upload) Part(ctx context.Context, number int, data []byte) error {
 	return nil
 }
 
+// settle sends a request that makes something visible, as persist does. If the context ends while the request may be
+// under way, settle sends it once more: its answer says what has become of the first one, which can do nothing later.
+func settle(ctx context.Context, do func(ctx context.Context) (progress bool, err error)) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	err := persist(ctx, func() (bool, error) { return do(ctx) })
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+	defer end()
+	return persist(ctx, func() (bool, error) { return do(ctx) })
+}
+
 // Complete makes the object of its parts. Unless it replaces an object, it fails with fs.ErrExist if there is one. If
 // the answers do not say whether the object was made, Complete looks for it.
 func (u *Upload) Complete(ctx context.Context, replace bool) error {
 	first := true
-	err := persist(ctx, func() (bool, error) {
+	err := settle(ctx, func(ctx context.Context) (bool, error) {
 		if !first && u.made(ctx) {
 			return true, nil
 		}
@@ -236,8 +251,10 @@ func (u *Upload) Complete(ctx context.Context, replace bool) error {
 	if err != nil && !u.made(ctx) {
 		return asPathError(ctx, "write", u.path, err)
 	}
-	if u.w.at(u) != u.path {
-		_ = Delete(ctx, u.w.at(u)) // or else a later output removes it
+	if at := u.w.at(u); at != u.path {
+		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+		defer end()
+		_ = Delete(ctx, at) // or else a later output removes it
 	}
 	return nil
 }
@@ -340,7 +357,7 @@ func Put(ctx context.Context, path string, content []byte, c Condition) (tag str
 		return "", err
 	}
 	times := 0
-	err = persist(ctx, func() (_ bool, err error) {
+	err = settle(ctx, func(ctx context.Context) (_ bool, err error) {
 		times++
 		tag, err = w.put(ctx, path, content, c)
 		return false, err
