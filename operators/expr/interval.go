@@ -628,11 +628,22 @@ func parseInterval(text, given string) (v [3]int64, err error) {
 			value.SetFrac(big.NewInt(int64(math.RoundToEven(f*float64(syntax.IntervalUnits[u][2])))),
 				big.NewInt(syntax.IntervalUnits[u][2]))
 		}
-		// The fraction of a month becomes days, and the fraction of a day hours.
-		carry := new(big.Rat)
+		// The fraction of a month becomes days, and the fraction of a day hours. As in DuckDB, years are rounded to
+		// months and quarters to days.
+		carry, last := new(big.Rat), 2
+		switch months := syntax.IntervalUnits[u][0]; {
+		case months > 0 && months%12 == 0:
+			last = 0
+		case u == "QUARTER":
+			last = 1
+		}
 		for i, one := range syntax.IntervalUnits[u] {
 			part := new(big.Rat).Add(carry, new(big.Rat).Mul(value, new(big.Rat).SetInt64(one)))
 			whole := new(big.Rat).SetInt(new(big.Int).Quo(part.Num(), part.Denom()))
+			if i == last {
+				whole.SetString(part.FloatString(0)) // rounded
+				part.Set(whole)
+			}
 			sums[i].Add(sums[i], whole)
 			carry.Sub(part, whole)
 			carry.Mul(carry, new(big.Rat).SetInt64([...]int64{gpu.DaysPerMonth, microsPerDay, 0}[i]))
@@ -660,17 +671,12 @@ func cutWhere(s string, f func(c byte) bool) (before, after string) {
 	return s, ""
 }
 
-// intervalNumber parses [-]digits[.[digits]] of at most 20 bytes. It rounds to six digits after the point.
+// intervalNumber parses [-]digits[.[digits]] of at most 20 bytes.
 func intervalNumber(s string) (*big.Rat, bool) {
 	whole, fraction, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
 	value, ok := new(big.Rat).SetString(s)
 	if whole == "" || strings.Trim(whole+fraction, "0123456789") != "" || len(s) > 20 || !ok {
 		return nil, false
-	}
-	if len(fraction) > 6 {
-		million := new(big.Rat).SetInt64(1e6)
-		rounded, _ := new(big.Rat).SetString(new(big.Rat).Mul(value, million).FloatString(0))
-		value.Quo(rounded, million)
 	}
 	return value, true
 }

@@ -13,12 +13,12 @@ import (
 // listAggregates are the aggregates that have a function list_… of their own.
 var listAggregates = words(`sum avg min max count first last any_value product string_agg median bool_and bool_or
 	bit_and bit_or bit_xor var_samp var_pop stddev_samp stddev_pop sem skewness kurtosis kurtosis_pop
-	approx_count_distinct`)
+	approx_count_distinct mode histogram entropy mad`)
 
 func words(s string) []string { return strings.Fields(s) }
 
 // notOfLists are the aggregates that list_aggregate does not have.
-var notOfLists = words("count_star arg_min argmin min_by arg_max argmax max_by mode corr covar_pop covar_samp " +
+var notOfLists = words("count_star arg_min argmin min_by arg_max argmax max_by corr covar_pop covar_samp " +
 	"regr_count " +
 	"regr_avgx regr_avgy regr_sxx regr_syy regr_sxy regr_slope regr_intercept regr_r2")
 
@@ -47,6 +47,9 @@ func bindNamedAggregate(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
 // aggregated binds an aggregate of the elements of a list, and its other arguments. As in a group-by, it is made of
 // simple aggregates, which are operations over the elements.
 func (b *binder) aggregated(n *syntax.Call, list *Expr, name string, more []syntax.Node) (*Expr, error) {
+	if bodies := listFormulas[name]; bodies != nil {
+		return b.listFormula(n, list, bodies, more)
+	}
 	f, ok := aggregates[name]
 	if !ok || slices.Contains(notOfLists, name) {
 		return nil, b.errorf(n, "there is no aggregate %q of lists%s", syntax.Cut(name, 60),
@@ -87,6 +90,38 @@ func (b *binder) aggregated(n *syntax.Call, list *Expr, name string, more []synt
 		return nil, err
 	}
 	return b.bind(tree)
+}
+
+// listFormulas are the aggregates of lists that other functions of the list _1 compute. Each text may use the results
+// of those before it, from _2. They compare each element with each.
+var listFormulas = map[string][]string{
+	"mode": {eachValue, countsOfValues, "_2[list_position(_3, list_max(_3))]"},
+	"histogram": {"list_sort(" + eachValue + ")", countsOfValues,
+		"CASE WHEN len(_2) > 0 THEN map(_2, _3::UBIGINT[]) END"},
+	"entropy": {eachValue, countsOfValues, "list_count(_1)::DOUBLE", "CASE WHEN _1 IS NOT NULL THEN " +
+		"coalesce(list_sum(list_transform(_3, lambda c: c / _4 * log2(_4 / c))), 0e0) END"},
+	"mad": {"list_median(_1)", "list_median(list_transform(_1, lambda x: abs(x - _2)))"},
+}
+
+const (
+	eachValue      = "list_distinct(_1)"
+	countsOfValues = "list_transform(_2, lambda x: len(list_filter(_1, lambda y: y = x)))"
+)
+
+// listFormula binds an aggregate of listFormulas.
+func (b *binder) listFormula(n *syntax.Call, list *Expr, bodies []string, more []syntax.Node) (*Expr, error) {
+	if len(more) > 0 {
+		return nil, b.errorf(more[0], "the aggregate has no further arguments")
+	}
+	known := []*Expr{list}
+	for _, body := range bodies {
+		x, err := b.expand(n, body, known...)
+		if err != nil {
+			return nil, err
+		}
+		known = append(known, x)
+	}
+	return known[len(known)-1], nil
 }
 
 // folded binds an aggregate without a formula. It is called where its argument is a body, and the result stands around
@@ -309,6 +344,8 @@ var examplesOfAggregates = map[string]string{
 	"skewness": "list_skewness([1, 2, 3]) → 0.0", "kurtosis": "list_kurtosis([1, 2]) → NULL",
 	"kurtosis_pop":          "list_kurtosis_pop([1, 3]) → -2.0",
 	"approx_count_distinct": "list_approx_count_distinct([1, 2, 1]) → 2",
+	"mode":                  "list_mode([1, 2, 2]) → 2", "histogram": "list_histogram(['a', 'b', 'a']) → {a=2, b=1}",
+	"entropy": "list_entropy([1, 2, 3, 4]) → 2.0", "mad": "list_mad([1, 2, 3, 10]) → 1.0",
 }
 
 // bindArrayToString binds array_to_string(list, separator).

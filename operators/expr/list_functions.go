@@ -309,14 +309,30 @@ func (b *binder) steppedSlice(n *syntax.Call, a []*Expr) (*Expr, error) {
 		return nil, err
 	}
 	v, ok := step.Constant()
-	if !ok || v.Valid && v.Int.Sign() == 0 {
-		return nil, b.errorf(n.Args[3], "the step of a slice must be a constant other than 0")
-	}
-	if !v.Valid {
+	switch {
+	case !ok:
+		forward, err := b.stepped(n, a, step, false)
+		if err != nil {
+			return nil, err
+		}
+		backward, err := b.stepped(n, a, step, true)
+		if err != nil {
+			return nil, err
+		}
+		return b.expand(n, "CASE WHEN _1 > 0 THEN _2 WHEN _1 < 0 THEN _3 WHEN _1 = 0 THEN "+
+			"error('the step of a slice is 0') END", step, forward, backward)
+	case !v.Valid:
 		return newConstant(gpu.Null(a[0].typ)), nil
+	case v.Int.Sign() == 0:
+		return nil, b.errorf(n.Args[3], "the step of a slice must not be 0")
 	}
+	return b.stepped(n, a, step, v.Int.Sign() < 0)
+}
+
+// stepped is steppedSlice for steps of one sign.
+func (b *binder) stepped(n *syntax.Call, a []*Expr, step *Expr, backward bool) (*Expr, error) {
 	op, flags, ends := gpu.OpEachElement, 0, a[1:3]
-	if v.Int.Sign() < 0 {
+	if backward {
 		op, flags, ends = gpu.OpSortElements, gpu.SortDescending, []*Expr{a[2], a[1]}
 	}
 	list, err := b.sliceOf(n, append([]*Expr{a[0]}, ends...))
@@ -344,6 +360,80 @@ func (b *binder) steppedSlice(n *syntax.Call, a []*Expr) (*Expr, error) {
 		bodies = []*Expr{at, body}
 	}
 	return b.each(n, op, flags, list, list.typ, bodies...)
+}
+
+// copies returns the list of an element, or of the elements of a list, repeated.
+func (b *binder) copies(n *syntax.Call, x, times *Expr) (*Expr, error) {
+	one, err := b.nest(n, x)
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.op(n, Expr{op: gpu.OpRepeat, typ: encoding, nullable: times.nullable, fails: true}, one, times)
+	if err != nil {
+		return nil, err
+	}
+	return b.op(n, Expr{op: gpu.OpConcat, typ: gpu.ListOf(gpu.Nestable(x.typ)), nullable: times.nullable},
+		byteConstant(gpu.OpenNested(nil)), all, byteConstant(gpu.CloseNested(nil)))
+}
+
+// bindRepeat binds repeat(s, n) of a text or a list.
+func bindRepeat(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	if a[0].typ.Kind != gpu.List {
+		args, err := b.arguments(n, "si", a)
+		if err != nil {
+			return nil, err
+		}
+		// A text can exceed the offsets of a column.
+		return b.op(n, Expr{op: gpu.OpRepeat, typ: text, nullable: args[0].nullable || args[1].nullable, fails: true},
+			args...)
+	}
+	list, err := b.list(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	times, err := b.count(n, 1, a[1])
+	if err != nil {
+		return nil, err
+	}
+	lists, err := b.copies(n, list, times)
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN flatten(_2) END", list, lists)
+}
+
+// bindResize binds list_resize(list, n[, x]).
+func bindResize(b *binder, n *syntax.Call, a []*Expr) (*Expr, error) {
+	list, err := b.list(n, 0, a[0])
+	if err != nil {
+		return nil, err
+	}
+	size, err := b.count(n, 1, a[1])
+	if err == nil {
+		size, err = b.expand(n, "CASE WHEN _1 < 0 THEN error('a list cannot have the size ' || _1) "+
+			"ELSE coalesce(_1, 0) END", size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x := newConstant(gpu.Null(list.typ.Element()))
+	if len(a) > 2 {
+		if x, err = b.convert(n.Args[2], a[2], list.typ.Element(), false); err != nil {
+			return nil, err
+		}
+	}
+	missing, err := b.expand(n, "greatest(_1 - len(_2), 0)", size, list)
+	if err != nil {
+		return nil, err
+	}
+	if missing, err = b.convert(n, missing, long, false); err != nil {
+		return nil, err
+	}
+	more, err := b.copies(n, x, missing)
+	if err != nil {
+		return nil, err
+	}
+	return b.expand(n, "CASE WHEN _1 IS NOT NULL THEN list_concat(list_slice(_1, 1, _2), _3) END", list, size, more)
 }
 
 // bindPop binds array_pop_front and array_pop_back.

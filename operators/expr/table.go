@@ -434,8 +434,9 @@ func textFunctions() []function {
 				`replace(regexp_replace(_1, '([^0-9A-Za-z_\x{80}-\x{10ffff}\x00])', '\\\1', 'g'), chr(0), '\x00')`),
 			result: varchar, about: "A regular expression that matches s itself.",
 			examples: "regexp_escape('a.b') → a\\.b"},
-		{op: gpu.OpRepeat, args: "s, n", takes: "si", gives: text, about: "s n times.",
-			examples: "repeat('ab', 3) → ababab"},
+		{op: gpu.OpRepeat, args: "s, n", bind: bindRepeat, result: "that of s",
+			about: "s n times, or the elements of a list.", examples: "repeat('ab', 3) → ababab\n" +
+				"repeat([1, 2], 2) → [1, 2, 1, 2]"},
 		{op: gpu.OpTranslate, args: "s, from, to", takes: "sss", gives: text,
 			about: "Replaces each code point of from by the one at the same position in to, or drops it if " +
 				"there is none.",

@@ -371,8 +371,19 @@ func (p *parser) slice(s Node) (Node, error) {
 	}
 	var first Node = &NumberLiteral{p.at(t.pos), "1", ""}
 	var last Node = &Unary{p.at(t.pos, first), "-", first}
-	if sign, ok := step.(*Unary); ok && sign.Op == "-" {
-		first, last = last, first
+	switch step := step.(type) {
+	case nil, *NumberLiteral:
+	case *Unary:
+		if step.Op == "-" {
+			first, last = last, first
+		}
+	default: // its sign is not known
+		zero := &NumberLiteral{p.at(t.pos), "0", ""}
+		backward := &Binary{p.at(t.pos, step, zero), "<", step, zero}
+		either := func(x, y Node) Node {
+			return &Call{Base: p.at(t.pos, backward, x, y), Name: "if", Args: []Node{backward, x, y}}
+		}
+		first, last = either(last, first), either(first, last)
 	}
 	if from == nil {
 		from = first
