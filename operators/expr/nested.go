@@ -723,6 +723,11 @@ func (b *binder) canonical(n syntax.Node, x *Expr) (*Expr, error) {
 	return b.op(n, Expr{op: gpu.OpCanonical, typ: x.typ, nullable: x.nullable}, x)
 }
 
+// Canonical returns a nested value whose zeros have no sign, so that equal values have the same bytes.
+func Canonical(x *Expr) *Expr {
+	return &Expr{op: gpu.OpCanonical, typ: x.typ, nullable: x.nullable, args: []*Expr{x}, column: -1}
+}
+
 // Part is what an expression takes of a nested column: a field of a struct, of a struct in it, or of the elements of a
 // list. Path has the names of the fields, and gpu.PathElements for elements.
 type Part struct {

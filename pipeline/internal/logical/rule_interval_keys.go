@@ -9,8 +9,9 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/rel"
 )
 
-// lengthKeys replaces intervals that are keys by their lengths, because 1 month and 30 days are equal, but not the same
-// bytes. A group has the least of its intervals as its key: of those of one length, the one with the fewest months.
+// lengthKeys replaces keys that may be equal without having the same bytes. Intervals are replaced by their lengths,
+// because 1 month and 30 days are equal. A group has the least of its intervals as its key: of those of one length, the
+// one with the fewest months. Nested values with floats get zeros without a sign.
 func lengthKeys(_ *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Node {
 	n = rel.WithInputs(n, again)
 	origin := n.Rel().Origin
@@ -38,7 +39,7 @@ func lengthKeys(_ *Estimator, n rel.Node, again func(rel.Node) rel.Node) rel.Nod
 	return n
 }
 
-// hasIntervalKeys reports whether a node has keys that are intervals.
+// hasIntervalKeys reports whether a node has keys that lengthKeys replaces.
 func hasIntervalKeys(n rel.Node) bool {
 	var in rel.Node
 	var keys []rel.ID
@@ -52,16 +53,22 @@ func hasIntervalKeys(n rel.Node) bool {
 	case *rel.Join:
 		in, keys = n.Left, n.LeftKeys
 	}
-	return slices.ContainsFunc(keys, func(k rel.ID) bool { return in.Rel().Field(k).Type.Kind == gpu.Interval })
+	return slices.ContainsFunc(keys, func(k rel.ID) bool {
+		t := in.Rel().Field(k).Type
+		return t.Kind == gpu.Interval || t.IsNested() && t.HasFloats()
+	})
 }
 
-// lengths adds the lengths of the intervals among some columns to a node, and returns the columns with them in the
-// place of the intervals. It is false without any.
+// lengths adds what stands for the intervals and nested floats among some columns to a node, and returns the columns
+// with that in their place. It is false without any.
 func lengths(in rel.Node, columns []rel.ID) (rel.Node, []rel.ID, bool) {
 	exprs, some := in.Rel().Exprs(columns), false
 	for i, e := range exprs {
-		if e.Type().Kind == gpu.Interval {
+		switch t := e.Type(); {
+		case t.Kind == gpu.Interval:
 			exprs[i], some = expr.LengthOf(e), true
+		case t.IsNested() && t.HasFloats():
+			exprs[i], some = expr.Canonical(e), true
 		}
 	}
 	if !some {
@@ -93,7 +100,7 @@ func lengthGroups(n *rel.Group) rel.Node {
 	}
 	var of []*expr.Expr // the parts of the intervals
 	for i, k := range n.Keys {
-		if keys[i] != k {
+		if keys[i] != k && n.Expr(k).Type().Kind == gpu.Interval {
 			of = append(of, expr.PartsOf(n.Expr(k)))
 		}
 	}
@@ -107,6 +114,10 @@ func lengthGroups(n *rel.Group) rel.Node {
 	sorted := slices.ContainsFunc(aggs, func(a rel.Aggregate) bool { return a.Sorted != nil })
 	for i, k := range n.Keys {
 		if keys[i] == k {
+			continue
+		}
+		if n.Expr(k).Type().Kind != gpu.Interval {
+			from[i] = in.Rel().Expr(keys[i])
 			continue
 		}
 		a := rel.Aggregate{Kind: gpu.Min, Input: parts[0], Output: in.Rel().Field(parts[0]).Type}

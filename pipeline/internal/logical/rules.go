@@ -28,7 +28,8 @@ var Rules = []Rule{
 	{Name: "set-operations", Needed: true, starts: is[*rel.SetOperation], apply: each(joinSets),
 		Doc: "INTERSECT and EXCEPT become joins in which null equals null, and distinct rows a group-by."},
 	{Name: "interval-keys", Needed: true, apply: each(lengthKeys), starts: hasIntervalKeys,
-		Doc: "Keys of groups, joins, sorts and windows that are intervals become the lengths of these intervals."},
+		Doc: "Keys of groups, joins, sorts and windows that are intervals become the lengths of these intervals, and " +
+			"in nested ones -0.0 becomes 0.0."},
 	{Name: "null-aware-joins", Needed: true, apply: each(countNulls),
 		starts: func(n rel.Node) bool { j, ok := n.(*rel.Join); return ok && j.Unknown() },
 		Doc: "A join with a comparison that is unknown for nulls, as in NOT IN, becomes one that matches, and a " +
