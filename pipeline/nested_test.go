@@ -281,6 +281,13 @@ var nestedExpressions = []string{
 	"SELECT id, unnest(l) AS a, unnest(ls).p AS b, unnest([id, 7, 8]) AS c, unnest(l) + 1 AS d FROM 'IN'",
 	"SELECT id % 4 AS g, unnest(list(id)) AS x, max(id) AS m FROM 'IN' GROUP BY id % 4 HAVING count(*) > 1",
 	"SELECT unnest(flatten(ll)) AS u, count(*) AS n FROM 'IN' GROUP BY u",
+	"SELECT id, x FROM 'IN' t LEFT JOIN unnest(t.l) u(x) ON x % 3 = t.id % 3",
+	"SELECT id, e.p FROM 'IN' LEFT JOIN unnest(ls) u(e) ON u.e.p > 5 AND id < 800",
+	"SELECT k, count(*) AS n FROM (SELECT [CASE WHEN id % 3 = 0 THEN 0e0 ELSE -0e0 END] AS k FROM 'IN') GROUP BY k",
+	"SELECT id, rank() OVER (ORDER BY [CASE WHEN id % 3 = 0 THEN 0e0 ELSE -0e0 END, id % 5]) AS r FROM 'IN'",
+	"SELECT count(DISTINCT {'a': CASE WHEN id % 3 = 0 THEN 0e0 ELSE -0e0 END}) AS n FROM 'IN'",
+	"SELECT id, list_resize(l, 3, id) AS a, repeat(l, id % 3) AS b, l[:-:nullif(id % 5 - 2, 0)] AS c, " +
+		"list_mode(l) AS d, list_histogram(list_transform(l[:9], lambda x: x % 4)) AS e FROM 'IN'",
 	"SELECT id, x, n FROM 'IN' LEFT JOIN unnest(l) WITH ORDINALITY AS u(x, n) ON true WHERE n IS NULL OR n > 2",
 	"SELECT a.id, u.x, b.id AS other FROM 'IN' a JOIN unnest(a.l) AS u(x) ON x > a.id JOIN 'IN' b ON b.id = x",
 	"SELECT id, o.k AS k, x.y AS y FROM (SELECT id, o, unnest(o.x) AS x FROM (SELECT id, unnest(lo) AS o FROM 'IN'))",

@@ -3,6 +3,7 @@ package logical
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
@@ -270,13 +271,13 @@ func (b *queryBinder) unnestJoin(t *syntax.JoinedTable, l *level) (_ *Relation, 
 	if err != nil {
 		return nil, true, err
 	}
-	always, _ := t.On.(*syntax.WordLiteral)
-	if kind == join.Left && (always == nil || always.Word != "TRUE") {
-		return nil, true, mistake(t, "LEFT JOIN unnest(…) has the condition ON TRUE; filter the list before, as in "+
-			"unnest(list_filter(l, lambda x: x > 1))")
+	if t.On != nil && !isTrue(t.On) && kind == join.Left {
+		if f, err = unnestWhere(f, t.On); err != nil {
+			return nil, true, err
+		}
 	}
 	out, err := b.unnestTable(f, left, kind == join.Left)
-	if err != nil || t.On == nil || always != nil && always.Word == "TRUE" {
+	if err != nil || kind == join.Left || t.On == nil || isTrue(t.On) {
 		return out, true, err
 	}
 	e, err := expr.Bind(t.On, b.scopeAt(out, ".sql"))
@@ -287,6 +288,54 @@ func (b *queryBinder) unnestJoin(t *syntax.JoinedTable, l *level) (_ *Relation, 
 		return nil, true, err
 	}
 	return out.over(rel.NewFilter(b.here(), out.node, expr.Conjuncts(e))), true, nil
+}
+
+// unnestWhere returns the unnest of those elements of a list for which a condition of a LEFT JOIN is true. Names of the
+// column of the elements become a parameter of a lambda.
+func unnestWhere(f *syntax.TableFunction, on syntax.Node) (*syntax.TableFunction, error) {
+	if f.Ordinality || len(f.Call.Args) != 1 {
+		return nil, mistake(f, "LEFT JOIN unnest(…) WITH ORDINALITY has the condition ON TRUE; filter the list "+
+			"before, as in unnest(list_filter(l, lambda x: x > 1))")
+	}
+	column, table := "unnest", cmp.Or(f.Alias.Name, "unnest")
+	if len(f.Columns) > 0 {
+		column = f.Columns[0]
+	}
+	const element = "$element"
+	condition, err := syntax.Replace(on, func(node syntax.Node) (syntax.Node, error) {
+		name, ok := node.(*syntax.Name)
+		if !ok {
+			return nil, nil
+		}
+		parts := name.Parts
+		if len(parts) > 1 && strings.EqualFold(parts[0], table) {
+			parts = parts[1:]
+		}
+		if !strings.EqualFold(parts[0], column) {
+			return nil, nil
+		}
+		var out syntax.Node = &syntax.Param{Base: name.Base, Name: element}
+		for _, field := range parts[1:] {
+			out = &syntax.Call{Base: name.Base, Name: "struct_extract", Args: []syntax.Node{out,
+				&syntax.StringLiteral{Base: name.Base, Text: field}}}
+		}
+		return out, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	where, call := *f, *f.Call
+	lambda := &syntax.Lambda{Base: syntax.At(f.Call, condition), Params: []string{element}, X: condition}
+	call.Args = []syntax.Node{&syntax.Call{Base: call.Base, Name: "list_filter", Args: []syntax.Node{call.Args[0],
+		lambda}}}
+	where.Call = &call
+	return &where, nil
+}
+
+// isTrue reports whether a condition is the word TRUE.
+func isTrue(n syntax.Node) bool {
+	word, ok := n.(*syntax.WordLiteral)
+	return ok && word.Word == "TRUE"
 }
 
 // aggregates reports whether an output has an aggregate.
