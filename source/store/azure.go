@@ -223,18 +223,18 @@ func (s azure) list(ctx context.Context, prefix string, f func(path string, v Ve
 		return err
 	}
 	container := "az://" + p.bucket
-	query, empty := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {p.key}}, 0
-	for {
+	query := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {p.key}}
+	return eachPage(ctx, prefix, func(marker string) (string, int, error) {
+		if marker != "" {
+			query.Set("marker", marker)
+		}
 		var page azureListing
 		err := persist(ctx, func() (bool, error) {
 			page = azureListing{}
 			return false, pageOf(ctx, s, container, query, &page)
 		})
 		if err != nil {
-			return asPathError(ctx, "list", prefix, err)
-		}
-		if empty++; len(page.Blobs.Blob) > 0 {
-			empty = 0
+			return "", 0, err
 		}
 		for _, b := range page.Blobs.Blob {
 			name := b.Name.Text
@@ -244,25 +244,18 @@ func (s azure) list(ctx context.Context, prefix string, f func(path string, v Ve
 				}
 			}
 			if !strings.HasPrefix(name, p.key) || b.Properties.Size < 0 {
-				return asPathError(ctx, "list", prefix, final(syscall.EIO, "the server lists objects that were "+
-					"not asked for"))
+				return "", 0, errNotAskedFor
 			}
 			if b.Properties.ResourceType == "directory" {
 				continue // of an account that has folders
 			}
 			modified, _ := http.ParseTime(b.Properties.Modified)
 			if err := f(container+"/"+name, listed(b.Properties.Size, b.Properties.Etag, modified)); err != nil {
-				return err
+				return "", 0, err
 			}
 		}
-		if page.NextMarker == "" {
-			return nil
-		}
-		if empty > maxEmptyPages || page.NextMarker == query.Get("marker") {
-			return asPathError(ctx, "list", prefix, final(syscall.EIO, "the listing has no end"))
-		}
-		query.Set("marker", page.NextMarker)
-	}
+		return page.NextMarker, len(page.Blobs.Blob), nil
+	})
 }
 
 // An upload sends blocks, which the object is made of by one request with a condition. Nothing ends an upload: the

@@ -285,18 +285,18 @@ func listObjects(ctx context.Context, s server, prefix string, f func(string, Ve
 	if err != nil {
 		return err
 	}
-	query, empty := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "prefix": {p.key}}, 0
-	for {
+	query := url.Values{"list-type": {"2"}, "encoding-type": {"url"}, "prefix": {p.key}}
+	return eachPage(ctx, prefix, func(token string) (string, int, error) {
+		if token != "" {
+			query.Set("continuation-token", token)
+		}
 		var page listing
 		err := persist(ctx, func() (bool, error) {
 			page = listing{}
 			return false, pageOf(ctx, s, bucket+p.bucket+"/", query, &page)
 		})
 		if err != nil {
-			return asPathError(ctx, "list", prefix, err)
-		}
-		if empty++; len(page.Contents) > 0 {
-			empty = 0
+			return "", 0, err
 		}
 		for _, c := range page.Contents {
 			if page.EncodingType == "url" {
@@ -305,23 +305,47 @@ func listObjects(ctx context.Context, s server, prefix string, f func(string, Ve
 				}
 			}
 			if !strings.HasPrefix(c.Key, p.key) || c.Size < 0 {
-				return asPathError(ctx, "list", prefix, final(syscall.EIO, "the server lists objects that were "+
-					"not asked for"))
+				return "", 0, errNotAskedFor
 			}
 			modified, _ := time.Parse(time.RFC3339, c.LastModified)
 			v := listed(c.Size, c.ETag, modified)
 			if err := f(bucket+p.bucket+"/"+c.Key, v, modified); err != nil {
-				return err
+				return "", 0, err
 			}
 		}
-		if !page.IsTruncated {
+		switch {
+		case !page.IsTruncated:
+			return "", 0, nil
+		case page.NextContinuationToken == "":
+			return "", 0, errNoEnd
+		}
+		return page.NextContinuationToken, len(page.Contents), nil
+	})
+}
+
+var (
+	errNoEnd       = final(syscall.EIO, "the listing has no end")
+	errNotAskedFor = final(syscall.EIO, "the server lists objects that were not asked for")
+)
+
+// eachPage reads the pages of a listing. page reads the one that has a marker, "" for the first one, and returns the
+// marker of the next one, "" for none, and the number of its objects.
+func eachPage(ctx context.Context, prefix string, page func(marker string) (string, int, error)) error {
+	marker, empty := "", 0
+	for {
+		next, objects, err := page(marker)
+		if empty++; objects > 0 {
+			empty = 0
+		}
+		switch {
+		case err != nil:
+			return asPathError(ctx, "list", prefix, err)
+		case next == "":
 			return nil
+		case next == marker || empty > maxEmptyPages:
+			return asPathError(ctx, "list", prefix, errNoEnd)
 		}
-		if page.NextContinuationToken == "" || empty > maxEmptyPages ||
-			page.NextContinuationToken == query.Get("continuation-token") {
-			return asPathError(ctx, "list", prefix, final(syscall.EIO, "the listing has no end"))
-		}
-		query.Set("continuation-token", page.NextContinuationToken)
+		marker = next
 	}
 }
 
