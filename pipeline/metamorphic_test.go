@@ -452,7 +452,7 @@ func TestRandomPipelinesGiveOneAnswer(t *testing.T) {
 			always := i > 4 // the last run on the GPU, and one more on the CPU
 			rows, threads, several := 1+r.IntN(200), []int{1, 2, 3, 16, 64}[r.IntN(5)], 1
 			if r.IntN(2) == 0 {
-				several, threads = 2+r.IntN(3), 1+r.IntN(2)
+				several, threads = []int{2, 3, 4, 8}[r.IntN(4)], 1+r.IntN(2)
 			}
 			switch {
 			case i < 4 || i == 6:

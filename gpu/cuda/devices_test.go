@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 func TestTwoGPUsHaveMemoryOfTheirOwn(t *testing.T) {
@@ -141,4 +142,15 @@ func TestPeersCopyFromEachOther(t *testing.T) {
 	}
 	require.NoError(t, host.Close())
 	require.NoError(t, g.Close())
+}
+
+func TestPeersExchangeTuples(t *testing.T) {
+	lib := library(t)
+	n, err := Count(lib)
+	require.NoError(t, err)
+	numbers := []int{0, 1, 2}[:min(n, 3)]
+	g, err := OpenGroup(Options{Library: lib, Memory: 1 << 26, HostMemory: 32 << 20}, numbers)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	gputest.Exchange(t, g.Devices)
 }

@@ -44,3 +44,14 @@ func TestLoopsOfAQueueEndWithItsContext(t *testing.T) {
 	}
 	require.NoError(t, d.Close())
 }
+
+func TestDevicesExchangeTuples(t *testing.T) {
+	var devices []gpu.Device
+	for range 3 {
+		d, err := Open(Options{Threads: 2})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, d.Close()) })
+		devices = append(devices, d)
+	}
+	gputest.Exchange(t, devices)
+}
