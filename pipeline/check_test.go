@@ -53,6 +53,33 @@ func TestACheckOfAGPUHasThreeTiers(t *testing.T) {
 	require.Equal(t, TierDisk, c.Problems[len(c.Problems)-1].Tier)
 }
 
+// TestACheckOfSeveralGPUsHasATierOfEach checks a sort on two GPUs, of which one is smaller.
+func TestACheckOfSeveralGPUsHasATierOfEach(t *testing.T) {
+	g := twoGPUs(t, func(string) error { return nil })
+	p, err := New("sort").Read("lineitem", "../examples/quickstart/data/lineitem.parquet").Sort("l_extendedprice").
+		Write(filepath.Join(t.TempDir(), "out.parquet"), sinkparquet.Options{}).Plan()
+	require.NoError(t, err)
+	defer p.Close()
+	for i, d := range gpu.DevicesOf(g) {
+		d.Budget().SetLimit(64 << 20 >> (4 * i))
+	}
+	c, err := p.Check(RunOptions{Device: g, Exchanges: Always, SpillDir: t.TempDir()})
+	require.NoError(t, err)
+	require.Equal(t, []string{"cuda:0", "cuda:1", "", ""},
+		[]string{c.Tiers[0].Device, c.Tiers[1].Device, c.Tiers[2].Device, c.Tiers[3].Device})
+	require.Contains(t, c.Device, "2 × ")
+	require.Contains(t, c.String(), "device memory of cuda:1: needs ")
+	require.Zero(t, c.Tiers[0].Spilled)
+	require.Positive(t, c.Tiers[1].Spilled)
+	require.InDelta(t, c.Tiers[1].Spilled, c.LinkDown, 8, "rounding")
+	kinds := map[string]int64{}
+	for _, s := range c.Stages {
+		kinds[s.Kind] = s.Holds
+	}
+	require.InDelta(t, kinds["hold"], kinds["sort"], float64(kinds["sort"])/10, "all rows")
+	require.NoError(t, g.Close())
+}
+
 // TestACheckTellsWhetherARunEnds checks and runs random pipelines with budgets of all sizes, each three times: what the
 // check allows ends every time. It refuses some that end, now and then or always: what little memory is enough for
 // depends on what lanes need at a time.

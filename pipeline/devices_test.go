@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -145,5 +146,30 @@ func TestAFailureOfOneOfSeveralGPUsEndsTheRun(t *testing.T) {
 		cancel()
 	}
 	require.NoError(t, run(t.Context()), "the GPUs work again")
+	require.NoError(t, g.Close())
+}
+
+func TestATimelineHasTheWorkOfEachGPU(t *testing.T) {
+	library := cudatest.Library(t)
+	if n, err := cuda.Count(library); err != nil || n < 2 {
+		t.Skip("this machine has one GPU")
+	}
+	g, err := cuda.OpenGroup(cuda.Options{Library: library, Memory: 64 << 20, HostMemory: 16 << 20}, []int{0, 1})
+	require.NoError(t, err)
+	r, err := gpuJob(fewRows(t), filepath.Join(t.TempDir(), "out.parquet"), sinkparquet.Options{}).
+		Run(t.Context(), RunOptions{Device: g, Exchanges: Always, Threads: 1, Timeline: true})
+	require.NoError(t, err)
+	kernels := map[string]int{}
+	for _, s := range r.Spans {
+		require.LessOrEqual(t, s.Start, s.End)
+		kernels[s.Lane]++
+	}
+	var page strings.Builder
+	require.NoError(t, WriteTimeline(&page, r))
+	for _, lane := range []string{"cuda:0 kernels", "cuda:1 kernels", "cuda:0 copy from peers", "cuda:1 copy down"} {
+		require.Positive(t, kernels[lane], "%s: %v", lane, kernels)
+		require.Contains(t, page.String(), lane)
+	}
+	require.Zero(t, kernels["kernels"])
 	require.NoError(t, g.Close())
 }

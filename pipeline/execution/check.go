@@ -61,8 +61,9 @@ const (
 // read from it once.
 type TierCheck struct {
 	Tier    string `json:"tier"`
-	Setting string `json:"setting"`       // the flag that sets the limit
-	Dir     string `json:"dir,omitempty"` // of the disk
+	Device  string `json:"device,omitempty"` // of the device's memory, if there are several
+	Setting string `json:"setting"`          // the flag that sets the limit
+	Dir     string `json:"dir,omitempty"`    // of the disk
 	Limit   int64  `json:"limit_bytes"`
 	// Needs is the peak of bytes if nothing spills to the next tier; on the disk, before
 	// compression. Fixed is the peak of bytes that cannot spill.
@@ -91,7 +92,11 @@ func (c *Check) String() string {
 		t.Flush()
 	}
 	for _, t := range c.Tiers {
-		fmt.Fprintf(&b, "%s: needs %s of %s (%s)", t.Tier, humanize.IBytes(uint64(t.Needs)),
+		tier := t.Tier
+		if t.Device != "" {
+			tier += " of " + t.Device
+		}
+		fmt.Fprintf(&b, "%s: needs %s of %s (%s)", tier, humanize.IBytes(uint64(t.Needs)),
 			humanize.IBytes(uint64(t.Limit)), t.Setting)
 		if t.Spilled > 0 {
 			fmt.Fprintf(&b, "; %s spill", humanize.IBytes(uint64(t.Spilled)))

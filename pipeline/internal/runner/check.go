@@ -40,7 +40,7 @@ func checkOnce(p *physical.Plan, targets []execution.Target, opt execution.Optio
 			return nil, err
 		}
 	}
-	r := &run{plan: p, opt: opt, device: opt.Device}
+	r := &run{plan: p, targets: targets, opt: opt, device: opt.Device}
 	if r.device == nil {
 		choice, err := ChooseDevice(p, targets, opt)
 		if err != nil {
@@ -55,55 +55,78 @@ func checkOnce(p *physical.Plan, targets []execution.Target, opt execution.Optio
 		return nil, err
 	}
 	defer func() { err = with(err, r.release()) }()
-	if err := r.awaitDevice("check"); err != nil {
-		return nil, err
+	given := r.device
+	r.spread()
+	for _, each := range r.runs() {
+		if err := each.awaitDevice("check"); err != nil {
+			return nil, err
+		}
 	}
-	c, err := r.checked()
+	all, err := r.checked()
 	if err != nil {
 		return nil, err
 	}
 	// Report what a frugal run would be denied, because any run that is denied memory starts again
 	// as a frugal one.
-	opt.Device = r.device // checkOnce leaves a device of the caller open
-	again := &run{plan: p, opt: opt, device: r.device, frugal: true}
+	opt.Device = given // checkOnce leaves a device of the caller open
+	again := &run{plan: p, targets: targets, opt: opt, device: given, frugal: true}
+	again.spread()
 	defer func() { err = with(err, again.release()) }()
 	frugal, err := again.checked()
 	if err != nil {
 		return nil, err
 	}
-	c.fixed, c.largest, c.scans, c.advice = frugal.fixed, frugal.largest, frugal.scans, frugal.advice
+	for i, c := range all {
+		f := frugal[i]
+		c.fixed, c.largest, c.scans, c.advice = f.fixed, f.largest, f.scans, f.advice
+	}
 	props := r.device.Properties()
 	out := &execution.Check{Job: p.Name, Device: props.Name, Kind: props.Kind, Problems: []execution.Problem{},
 		Stages: []execution.StageCheck{}}
+	if len(all) > 1 {
+		out.Device = fmt.Sprintf("%d × %s", len(all), out.Device)
+	}
 	costs := hostRates
 	if discrete(r.device) {
-		costs = gpuRates(gpuStart)
+		costs = gpuRates(gpuStart + furtherStart*float64(len(all)-1)).among(len(all))
 	}
 	out.Estimate = estimate(planWork(p, targets).on(costs, r.threads()))
-	c.stages(out)
-	c.tiers(out)
+	all.stages(out)
+	all.tiers(out)
 	out.Finishes = len(out.Problems) == 0
 	return out, nil
 }
 
-// checked adds up what the stages of the run's plan hold.
-func (r *run) checked() (*checker, error) {
-	r.slots = make(chan struct{}, r.threads())
-	r.loops = r.plan.Loops()
-	var feeds []feed
-	for _, o := range r.plan.Outputs {
-		root, err := r.prepare(o.Root)
-		if err != nil {
-			return nil, err
+// checked adds up what the stages of the run's plan hold on each device.
+func (r *run) checked() (all checkers, err error) {
+	slots, loops := make(chan struct{}, r.threads()), r.plan.Loops()
+	for _, each := range r.runs() {
+		each.slots, each.loops = slots, loops
+	}
+	for _, each := range r.runs() {
+		c := &checker{run: each, holdings: map[*opRun]*holding{}}
+		all = append(all, c)
+		for _, o := range r.plan.Outputs {
+			if !each.has(o.Root) {
+				continue
+			}
+			root, err := each.prepare(o.Root)
+			if err != nil {
+				return nil, err
+			}
+			c.roots = append(c.roots, root.merge())
 		}
-		feeds = append(feeds, root.merge())
 	}
-	c := &checker{run: r, holdings: map[*opRun]*holding{}}
-	for _, f := range feeds {
-		c.feed(f, nil, nil)
+	for _, c := range all {
+		for _, f := range c.roots {
+			c.feed(f, nil, nil)
+		}
 	}
-	return c, nil
+	return all, nil
 }
+
+// checkers are those of the devices of a run.
+type checkers []*checker
 
 // awaitDevice waits until the device has started, because a GPU knows its budget only then. Errors
 // have the name.
@@ -126,6 +149,7 @@ type holding struct {
 // checker adds up the memory that stages hold at the same time.
 type checker struct {
 	*run
+	roots    []feed // of the outputs
 	holdings map[*opRun]*holding
 	needs    float64 // most bytes of the first tier, if nothing spills
 	fixed    float64 // most bytes of needs that cannot spill
@@ -152,10 +176,16 @@ func (c *checker) holding(o *opRun, lanes int) *holding {
 // demand returns what the plan expects of a stage that collects rows, and the memory for it.
 func demand(o *opRun, lanes int) (e operators.Expected, d operators.Demand) {
 	in := o.Inputs[len(o.Inputs)-1]
-	e = operators.Expected{Rows: in.Rows, Bytes: in.Rows * in.RowBytes, Out: o.Rows, OutBytes: o.Rows * o.RowBytes,
-		Lanes: lanes}
+	rows := func(s *physical.Stage) float64 { // on one of the devices
+		if s.Distribution.Spread == physical.Anywhere || s.Distribution.Spread == physical.ByHash {
+			return s.Rows / float64(o.devices)
+		}
+		return s.Rows
+	}
+	e = operators.Expected{Rows: rows(in), Bytes: rows(in) * in.RowBytes, Out: rows(o.Stage),
+		OutBytes: rows(o.Stage) * o.RowBytes, Lanes: lanes}
 	if len(o.Inputs) > 1 {
-		e.ProbeBytes = o.Inputs[0].Rows * o.Inputs[0].RowBytes
+		e.ProbeBytes = rows(o.Inputs[0]) * o.Inputs[0].RowBytes
 	}
 	if op, ok := o.op.(operators.Demanding); ok {
 		d = op.Demand(e)
@@ -209,6 +239,11 @@ func (c *checker) feed(f feed, held, into []*holding) {
 		if !slices.ContainsFunc(c.kept, func(h *holding) bool { return h.op == f.op }) {
 			c.pipeline(f.from, held, nil)
 			c.kept = append(c.kept, c.holding(f.op, f.from.lanes))
+		}
+		c.phase(slices.Concat(held, into), nil, nil)
+	case *exchangeFeed:
+		if from := f.feeds[f.at]; from != nil {
+			c.feed(from, held, into)
 		}
 		c.phase(slices.Concat(held, into), nil, nil)
 	case *recursionFeed:
@@ -282,44 +317,77 @@ func (c *checker) phase(held []*holding, p *pipelineRun, scan *opRun) {
 	c.disk = max(c.disk, disk)
 }
 
-// stages adds the stages that hold rows, in the order of a report.
-func (c *checker) stages(out *execution.Check) {
-	for _, o := range c.ops {
-		h := c.holdings[o]
-		if h == nil || h.Bytes == 0 {
+// stages adds the stages that hold rows, in the order of a report, with the bytes of all devices.
+func (all checkers) stages(out *execution.Check) {
+	for _, o := range all[0].ops {
+		s := execution.StageCheck{Step: o.Step, Kind: o.Kind(), Rows: o.Rows}
+		for _, c := range all {
+			for _, h := range c.holdings {
+				if h.op.Stage != o.Stage {
+					continue
+				}
+				s.Holds, s.Fixed, s.Disk = s.Holds+whole(h.Bytes), s.Fixed+whole(h.Fixed), s.Disk+whole(h.disk)
+				if discrete(c.device) {
+					s.Host += whole(h.down)
+				}
+			}
+		}
+		if s.Holds == 0 {
 			continue
 		}
-		s := execution.StageCheck{Step: o.Step, Kind: o.Kind(), Rows: o.Rows, Holds: whole(h.Bytes),
-			Fixed: whole(h.Fixed), Disk: whole(h.disk)}
-		if discrete(c.device) {
-			s.Host = whole(h.down)
-			out.LinkUp += s.Host
-			out.LinkDown += s.Host
-		}
+		out.LinkUp += s.Host
+		out.LinkDown += s.Host
 		out.Stages = append(out.Stages, s)
 	}
 }
 
-// tiers adds the tiers, and the problems of each.
-func (c *checker) tiers(out *execution.Check) {
-	spilled := func(of func(*holding) float64) (sum float64) {
-		for _, h := range c.holdings {
-			sum += of(h)
-		}
-		return sum
+// spilled adds up bytes of all stages.
+func (c *checker) spilled(of func(*holding) float64) (sum float64) {
+	for _, h := range c.holdings {
+		sum += of(h)
 	}
-	toDisk := spilled(func(h *holding) float64 { return h.disk })
+	return sum
+}
+
+// tiers adds the tiers, and the problems of each.
+func (all checkers) tiers(out *execution.Check) {
 	memory := execution.TierCheck{Tier: execution.TierHost, Setting: gpu.HostMemory.String(),
-		Limit: c.device.HostBudget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed), Spilled: whole(toDisk)}
-	first := memory
-	if discrete(c.device) {
-		first.Tier, first.Setting, first.Limit = execution.TierDevice, gpu.DeviceMemory.String(),
-			c.device.Budget().Limit()
-		first.Spilled = whole(spilled(func(h *holding) float64 { return h.down }))
-		memory.Needs, memory.Fixed = whole(c.down), 0
+		Limit: all[0].device.HostBudget().Limit()}
+	disk := 0.0
+	for _, c := range all {
+		memory.Spilled += whole(c.spilled(func(h *holding) float64 { return h.disk }))
+		disk += c.disk
+		if !discrete(c.device) {
+			memory.Needs, memory.Fixed = memory.Needs+whole(c.needs), memory.Fixed+whole(c.fixed)
+			continue
+		}
+		memory.Needs += whole(c.down)
+		first := execution.TierCheck{Tier: execution.TierDevice, Setting: gpu.DeviceMemory.String(),
+			Limit: c.device.Budget().Limit(), Needs: whole(c.needs), Fixed: whole(c.fixed),
+			Spilled: whole(c.spilled(func(h *holding) float64 { return h.down }))}
+		if len(all) > 1 {
+			first.Device = c.device.Known().ID
+		}
 		out.Tiers = append(out.Tiers, first)
+		c.mustFit(out, first)
 	}
 	out.Tiers = append(out.Tiers, memory)
+	if !discrete(all[0].device) {
+		all[0].mustFit(out, memory)
+	}
+	for _, err := range all[0].scans {
+		r := execution.Problem{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(),
+			Hint: "or read fewer of its columns"}
+		if b := (*gpu.BudgetError)(nil); errors.As(err, &b) {
+			r.Needs, r.Stage = b.Asked, b.Stage
+		}
+		out.Problems = append(out.Problems, r)
+	}
+	all[0].diskTier(out, disk)
+}
+
+// mustFit adds a problem if what cannot spill does not fit the first tier.
+func (c *checker) mustFit(out *execution.Check, first execution.TierCheck) {
 	if first.Fixed > first.Limit {
 		r := execution.Problem{Tier: first.Tier, Needs: first.Fixed, Limit: first.Limit,
 			Why: fmt.Sprintf("strides and what operators take to make them fit no budget of %s: all that must fit "+
@@ -336,23 +404,17 @@ func (c *checker) tiers(out *execution.Check) {
 			r.Hint = fmt.Sprintf("raise %s to more than %s, filter its input, or select fewer of its columns",
 				first.Setting, text(first.Fixed))
 		}
-		out.Problems = append(out.Problems, r)
-	}
-	for _, err := range c.scans {
-		r := execution.Problem{Tier: execution.TierHost, Limit: memory.Limit, Why: err.Error(),
-			Hint: "or read fewer of its columns"}
-		if b := (*gpu.BudgetError)(nil); errors.As(err, &b) {
-			r.Needs, r.Stage = b.Asked, b.Stage
+		if first.Device != "" {
+			r.Why = first.Device + ": " + r.Why
 		}
 		out.Problems = append(out.Problems, r)
 	}
-	c.diskTier(out)
 }
 
-// diskTier adds the disk.
-func (c *checker) diskTier(out *execution.Check) {
+// diskTier adds the disk, which holds some bytes of all devices.
+func (c *checker) diskTier(out *execution.Check, bytes float64) {
 	t := execution.TierCheck{Tier: execution.TierDisk, Setting: gpu.SpillLimit.String(),
-		Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(c.disk)}
+		Dir: cmp.Or(c.opt.SpillDir, spill.DefaultDir()), Limit: c.opt.SpillLimit, Needs: whole(bytes)}
 	refuse := func(why, hint string) {
 		if t.Needs > 0 {
 			out.Problems = append(out.Problems,

@@ -52,11 +52,13 @@ type pipelineRun struct {
 type opRun struct {
 	*physical.Stage
 	*account
-	scan   *physical.Scan // nil for other stages
-	op     operators.Operator
-	closed atomic.Bool
-	keeper *recursion                    // that keeps the operator for later iterations if it can; nil for none
-	reader atomic.Pointer[source.Reader] // of a scan, once it is open
+	scan *physical.Scan // nil for other stages
+	op   operators.Operator
+	// devices is the number of devices that have rows of the plan.
+	devices int
+	closed  atomic.Bool
+	keeper  *recursion                    // that keeps the operator for later iterations if it can; nil for none
+	reader  atomic.Pointer[source.Reader] // of a scan, once it is open
 	// flushed is where lanes wait before they take parts of a streaming operator's rows.
 	flushed barrier
 }
@@ -212,7 +214,7 @@ func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineR
 
 // newOp makes the state of a stage in the run. Stages come after their inputs.
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
-	o := &opRun{Stage: st, scan: st.Source()}
+	o := &opRun{Stage: st, scan: st.Source(), devices: len(r.runs())}
 	if o.op, err = st.Spec.Operator(r.device.Known().Capabilities); err != nil {
 		return nil, o.explain(err)
 	}

@@ -29,7 +29,7 @@ func (r *run) use(of gpu.Activity) *execution.Use {
 	part := func(busy, whole time.Duration) float64 {
 		return float64(busy) / float64(max(whole, 1))
 	}
-	after := r.wall - r.ready
+	after := (r.wall - r.ready) * time.Duration(len(r.runs())) // of all devices
 	return &execution.Use{Start: r.ready, Cores: part(r.processor, r.wall*time.Duration(r.threads())),
 		Decoding: part(of.Decode, after), Kernels: part(of.Busy, after), Up: part(of.Up, after),
 		Down: part(of.Down, after), FromDisks: r.fromDisks}
@@ -171,7 +171,7 @@ func (r *run) shares(o *opRun) (out []execution.Share) {
 // leases returns the leases that the work of the device in this run belongs to.
 func (r *run) leases() []*gpu.Lease {
 	var out []*gpu.Lease
-	for _, s := range r.sinks {
+	for _, s := range r.first().sinks {
 		out = append(out, s.lease)
 		for _, d := range s.devices {
 			out = append(out, d.Lease)

@@ -169,7 +169,7 @@ func (r *run) measure() error {
 	d, ok := r.device.(gpu.Profiled)
 	if !ok {
 		if r.opt.Timeline {
-			r.spans = r.host.merge(nil, 0)
+			r.spans = r.host.merge(nil)
 		}
 		return nil
 	}
@@ -180,11 +180,30 @@ func (r *run) measure() error {
 	r.link = &execution.LinkReport{Up: l.Up, Down: l.Down, Both: l.Both}
 	r.ready = max(time.Since(r.started)-d.Clock(), 0)
 	if r.opt.Timeline {
-		// The device's clock starts when the device is opened, before or after the run
-		// starts.
-		r.spans = r.host.merge(d.Spans(r.leases()...), time.Since(r.started)-d.Clock())
+		r.spans = r.host.merge(r.deviceSpans())
 	}
 	return nil
+}
+
+// deviceSpans returns the spans of all devices on the clock of the run. Those of several devices have their names.
+func (r *run) deviceSpans() (all []gpu.Span) {
+	for _, each := range r.runs() {
+		d, ok := each.device.(gpu.Profiled)
+		if !ok {
+			continue
+		}
+		// The device's clock starts when the device is opened, before or after the run starts.
+		offset := time.Since(r.started) - d.Clock()
+		for _, s := range d.Spans(each.leases()...) {
+			s.Start += offset
+			s.End += offset
+			if r.group != nil {
+				s.Lane = d.Known().ID + " " + s.Lane
+			}
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // execute runs all stages and the sinks, and commits or aborts.

@@ -77,16 +77,11 @@ func (r *run) keepSpan(s gpu.Span) {
 	r.host.spans = append(r.host.spans, s)
 }
 
-// merge returns the device's spans, shifted by offset, and the host's spans, in order.
-func (h *hostSpans) merge(device []gpu.Span, offset time.Duration) []gpu.Span {
+// merge returns the spans of devices and of the host in order.
+func (h *hostSpans) merge(devices []gpu.Span) []gpu.Span {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := slices.Clone(h.spans)
-	for _, s := range device {
-		s.Start += offset
-		s.End += offset
-		out = append(out, s)
-	}
+	out := append(slices.Clone(h.spans), devices...)
 	slices.SortFunc(out, func(a, b gpu.Span) int { return int(a.Start - b.Start) })
 	return out
 }
@@ -101,6 +96,7 @@ var timelinePage = template.Must(template.New("timeline").Parse(timelineHTML))
 func WriteTimeline(w io.Writer, r *execution.Report) error {
 	lanes := []string{"set up", laneDecode, "copy up", "decode pages", "kernels", "copy down", laneWork, laneCPU,
 		laneWrite, laneRead, laneEncode}
+	hostLanes := len(lanes)
 	type row struct {
 		Lane  int   `json:"l"`
 		Stage int   `json:"s"`
@@ -124,6 +120,12 @@ func WriteTimeline(w io.Writer, r *execution.Report) error {
 		return i
 	}
 	rows := []row{}
+	for _, s := range r.Spans {
+		if !slices.Contains(lanes, s.Lane) { // of one of several devices
+			lanes = append(lanes, s.Lane)
+		}
+	}
+	slices.Sort(lanes[hostLanes:])
 	for _, s := range r.Spans {
 		one := row{slices.Index(lanes, s.Lane), intern(s.Stage), intern(s.Name), s.Start.Microseconds(),
 			s.End.Microseconds(), s.Bytes, s.Worker, s.Rows, -1}
