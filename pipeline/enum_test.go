@@ -173,3 +173,39 @@ func TestMistakesWithEnumsAreSaid(t *testing.T) {
 		Run(t.Context(), RunOptions{Use: Host})
 	require.NoError(t, err)
 }
+
+func TestCreatedTypes(t *testing.T) {
+	var s Session
+	for _, x := range []struct{ sql, want string }{
+		{"CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE VIEW v AS SELECT 'ok'::Mood AS m", ""},
+		{"SELECT m, m < 'sad'::mood AS b, ['sad'::\"mood\"] AS l FROM v", `ok|false|["sad"]`},
+		{"CREATE TYPE IF NOT EXISTS mood AS INTEGER; SELECT typeof('sad'::mood) AS t", "ENUM('sad', 'ok')"},
+		{"CREATE TYPE mood AS INTEGER", `there is a type "mood" already; CREATE OR REPLACE replaces it`},
+		{"CREATE OR REPLACE TYPE mood AS ENUM ('ok')", ""},
+		{"SELECT typeof('ok'::mood) AS a, typeof(m) AS b FROM v", "ENUM('ok')|ENUM('sad', 'ok')"},
+		{"SELECT 1::moods", `unknown type "moods"`},
+		{"CREATE TYPE x ('a')", "expected AS and a type"},
+	} {
+		list, err := s.Parse("", x.sql, nil)
+		if err != nil {
+			require.NotEmpty(t, x.want)
+			require.ErrorContains(t, err, x.want)
+			continue
+		}
+		for _, st := range list {
+			require.NoError(t, st.Apply(t.Context()), x.sql)
+			if st.Kind != QueryStatement {
+				continue
+			}
+			j, err := st.Job()
+			require.NoError(t, err, x.sql)
+			var c Collector
+			p, err := NewPlanWith(t.Context(), j, PlanOptions{Target: &c})
+			require.NoError(t, err, x.sql)
+			_, err = p.Run(t.Context(), RunOptions{Use: Host})
+			require.NoError(t, err, x.sql)
+			require.NoError(t, p.Close())
+			require.Equal(t, []string{x.want}, textOf(&c), x.sql)
+		}
+	}
+}

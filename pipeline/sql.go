@@ -76,7 +76,7 @@ func Parameters(text string) ([]string, error) { return syntax.Parameters(text) 
 // mend.
 func IsComplete(text string) bool { return syntax.IsComplete(text) }
 
-// Session runs SQL texts one after the other. Definitions (CREATE VIEW, CREATE TEMP TABLE, CREATE MACRO) and settings
+// Session runs SQL texts one after the other. Definitions (CREATE VIEW, TEMP TABLE, MACRO and TYPE) and settings
 // (SET) last for the statements after them. A temporary table is computed by each query that reads it. The zero Session
 // is ready to use. It is not safe for concurrent use.
 type Session struct {
@@ -84,6 +84,7 @@ type Session struct {
 	Dir string
 
 	definitions []definition
+	types       []*syntax.CreateType
 	set         settings
 }
 
@@ -111,7 +112,7 @@ const (
 	QueryStatement   StatementKind = iota // has rows: a query, DESCRIBE or SUMMARIZE
 	CopyStatement                         // writes the rows of a query to files
 	ExplainStatement                      // shows the plan of a statement of these kinds, or runs it (Analyze)
-	DefineStatement                       // CREATE VIEW, CREATE TEMP TABLE and CREATE MACRO
+	DefineStatement                       // CREATE VIEW, TEMP TABLE, MACRO and TYPE
 	SetStatement                          // SET
 )
 
@@ -147,7 +148,7 @@ func (s *Session) Parse(file, text string, p Params) ([]*Statement, error) {
 		}
 		t.values[key] = syntax.Value{SQL: sql, Text: sql}
 	}
-	if t.list, err = t.values.ParseStatements(text); err != nil {
+	if t.list, err = t.values.ParseStatements(text, s.types...); err != nil {
 		return nil, t.located(err)
 	}
 	t.unused = make([]bool, len(t.list))
@@ -169,6 +170,8 @@ func (s *Session) Parse(file, text string, p Params) ([]*Statement, error) {
 		case *syntax.CreateView:
 			st.Kind, st.Name = DefineStatement, n.Name
 		case *syntax.CreateMacro:
+			st.Kind, st.Name = DefineStatement, n.Name
+		case *syntax.CreateType:
 			st.Kind, st.Name = DefineStatement, n.Name
 		case *syntax.Set:
 			st.Kind, st.Name = SetStatement, n.Name
@@ -236,6 +239,12 @@ func (st *Statement) apply() error {
 		d.what, old, fresh, d.sql = "table", n.IfNotExists, !n.Replace, n.String()
 	case *syntax.CreateMacro:
 		d.what, old, fresh, d.sql = "macro", n.IfNotExists, !n.Replace, n.String()
+	case *syntax.CreateType: // the parser has refused one that is there
+		again := *n
+		again.Replace, again.IfNotExists = true, false
+		d.what, d.sql = "type", again.String()
+		s.types, s.definitions = append(s.types, n), append(s.definitions, d)
+		return nil
 	case *syntax.Set:
 		if err := s.set.assign(n); err != nil {
 			return st.text.located(err)
@@ -290,7 +299,7 @@ func (st *Statement) Job() (*Job, error) {
 	case *syntax.Explain:
 		in.Text += text[at:n.Pos()] + blank(text[n.Pos():x.Statement.Pos()])
 		at = x.Statement.Pos()
-	case *syntax.CreateMacro, *syntax.Set:
+	case *syntax.CreateMacro, *syntax.CreateType, *syntax.Set:
 		return nil, nil
 	}
 	in.Text += text[at:end(st.at)]
@@ -308,7 +317,7 @@ func (st *Statement) Job() (*Job, error) {
 // defines reports whether other statements may need a statement.
 func defines(n syntax.Statement) bool {
 	switch n.(type) {
-	case *syntax.CreateView, *syntax.CreateMacro:
+	case *syntax.CreateView, *syntax.CreateMacro, *syntax.CreateType:
 		return true
 	}
 	return false

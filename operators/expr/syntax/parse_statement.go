@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/gstream/gstream/gpu"
 )
 
 // MaxText bounds the bytes of a text with statements, maxTokens its words and signs.
@@ -32,13 +34,16 @@ func IsComplete(src string) bool {
 func ParseStatements(src string) ([]Statement, error) { return Values(nil).ParseStatements(src) }
 
 // ParseStatements is the function ParseStatements for a text with values. A parameter without a value is a mistake,
-// unless v is nil.
-func (v Values) ParseStatements(src string) (_ []Statement, err error) {
+// unless v is nil. types are those that were created before.
+func (v Values) ParseStatements(src string, types ...*CreateType) (_ []Statement, err error) {
 	if len(src) > MaxText {
 		return nil, NewError(src[:0], 0, "the text has %d bytes, more than the %d that are allowed", len(src),
 			MaxText)
 	}
-	p := &parser{src: src, sql: true, valued: v != nil}
+	p := &parser{src: src, sql: true, valued: v != nil, types: map[string]gpu.Type{}}
+	for _, t := range types {
+		p.types[strings.ToLower(t.Name)] = t.Type
+	}
 	defer func() { err = p.Hide(err) }()
 	if err := p.scan(lexer{src: src, values: v, sql: true, end: "the end of the text"}); err != nil {
 		return nil, err
@@ -186,7 +191,7 @@ func (p *parser) copyOption() (o NamedArgument, err error) {
 	return o, err
 }
 
-// create parses CREATE [OR REPLACE] [TEMP] VIEW|TABLE|MACRO ….
+// create parses CREATE [OR REPLACE] [TEMP] VIEW|TABLE|MACRO|TYPE ….
 func (p *parser) create() (Statement, error) {
 	pos := p.advance().pos
 	replace := p.acceptAll("OR", "REPLACE")
@@ -197,15 +202,40 @@ func (p *parser) create() (Statement, error) {
 		return p.createView(&CreateView{Base: p.at(pos), Replace: replace, Temp: temp, Table: t.is("TABLE")})
 	case t.is("MACRO"), t.is("FUNCTION"):
 		return p.createMacro(&CreateMacro{Base: p.at(pos), Replace: replace, Temp: temp})
+	case t.is("TYPE"):
+		return p.createType(&CreateType{Base: p.at(pos), Replace: replace, Temp: temp})
 	case t.is("RECURSIVE"):
 		return nil, NewError(p.src, t.pos, "CREATE RECURSIVE VIEW is not possible; write CREATE VIEW name AS WITH "+
 			"RECURSIVE name AS (…) FROM name")
 	}
 	if t.kind == tokenIdent {
-		return nil, NewError(p.src, t.pos, "CREATE %s is not possible; expected CREATE VIEW, CREATE TEMP TABLE or "+
-			"CREATE MACRO", strings.ToUpper(Cut(t.text, 30)))
+		return nil, NewError(p.src, t.pos, "CREATE %s is not possible; expected CREATE VIEW, CREATE TEMP TABLE, "+
+			"CREATE MACRO or CREATE TYPE", strings.ToUpper(Cut(t.text, 30)))
 	}
-	return nil, p.unexpected("VIEW, TEMP TABLE or MACRO")
+	return nil, p.unexpected("VIEW, TEMP TABLE, MACRO or TYPE")
+}
+
+func (p *parser) createType(n *CreateType) (_ *CreateType, err error) {
+	at := p.advance().pos
+	if n.Name, n.IfNotExists, err = p.created("type", n.Replace); err != nil {
+		return nil, err
+	}
+	if !p.accept("AS") {
+		return nil, p.unexpected("AS and a type, such as ENUM('a', 'b')")
+	}
+	if n.Type, err = p.typeName(); err != nil {
+		return nil, err
+	}
+	key := strings.ToLower(n.Name)
+	old, exists := p.types[key]
+	switch {
+	case exists && n.IfNotExists:
+		n.Type = old
+	case exists && !n.Replace:
+		return nil, NewError(p.src, at, "there is a type %q already; CREATE OR REPLACE replaces it", Cut(n.Name, 60))
+	}
+	p.types[key] = n.Type
+	return n, nil
 }
 
 // created parses [IF NOT EXISTS] name.

@@ -69,10 +69,11 @@ type parser struct {
 	sql    bool // the text has statements: subqueries, parameters, rows and stars are expressions
 	// parameters says whether the parameters of the statement have a number or a name, or is "".
 	parameters string
-	valued     bool     // a parameter without a value is a mistake
-	Hidden              // the hidden values in the text
-	params     []string // parameters of the lambdas around the next token
-	sized      bool     // the type may end with the size of a list, as in INTEGER[3]
+	valued     bool                // a parameter without a value is a mistake
+	Hidden                         // the hidden values in the text
+	params     []string            // parameters of the lambdas around the next token
+	sized      bool                // the type may end with the size of a list, as in INTEGER[3]
+	types      map[string]gpu.Type // those of CREATE TYPE, by their names in small letters
 }
 
 // usualTokens is the number of tokens for which a parser has room at first.

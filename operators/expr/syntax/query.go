@@ -1,11 +1,15 @@
 package syntax
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gstream/gstream/gpu"
+)
 
 // The statements of an SQL text, before names are resolved.
 type (
-	// Statement is a statement of an SQL text: a *Query, *Copy, *CreateView, *CreateMacro, *Explain, *Describe,
-	// *Summarize or *Set. String returns SQL that parses to the same tree.
+	// Statement is a statement of an SQL text: a *Query, *Copy, *CreateView, *CreateMacro, *CreateType, *Explain,
+	// *Describe, *Summarize or *Set. String returns SQL that parses to the same tree.
 	Statement interface {
 		Pos() int
 		String() string
@@ -249,6 +253,14 @@ type (
 		Defaults                   []NamedArgument // of the last parameters
 		X                          Node            // nil for a table macro
 		Query                      *Query          // of a table macro
+	}
+	// CreateType is CREATE [OR REPLACE] [TEMP] TYPE name AS type. The statements behind it have the type in place of
+	// its name.
+	CreateType struct {
+		Base
+		Replace, Temp, IfNotExists bool
+		Name                       string
+		Type                       gpu.Type
 	}
 	// Explain is EXPLAIN [ANALYZE] statement.
 	Explain struct {

@@ -115,6 +115,10 @@ func (p *parser) typeName() (gpu.Type, error) {
 
 func (p *parser) plainType() (gpu.Type, error) {
 	t := p.peek()
+	if own, ok := p.types[strings.ToLower(t.text)]; ok && (t.kind == tokenIdent || t.kind == tokenQuoted) {
+		p.advance()
+		return own, nil
+	}
 	name := strings.ToUpper(t.text)
 	typ, ok := typeNames[name]
 	if (t.kind != tokenIdent && t.kind != tokenQuoted) || !ok {

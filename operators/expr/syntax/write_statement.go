@@ -12,6 +12,9 @@ func (n *CreateView) String() string { return statementText(n.write) }
 func (n *CreateMacro) String() string { return statementText(n.write) }
 
 // String returns SQL that parses to the same tree.
+func (n *CreateType) String() string { return statementText(n.write) }
+
+// String returns SQL that parses to the same tree.
 func (n *Explain) String() string {
 	if n.Analyze {
 		return "EXPLAIN ANALYZE " + n.Statement.String()
@@ -73,6 +76,11 @@ func (n *CreateView) write(b *strings.Builder) {
 	writeNames(b, n.Columns)
 	b.WriteString(" AS ")
 	n.Query.write(b)
+}
+
+func (n *CreateType) write(b *strings.Builder) {
+	writeCreate(b, "TYPE ", n.Replace, n.Temp, n.IfNotExists, n.Name)
+	b.WriteString(" AS " + n.Type.String())
 }
 
 func (n *CreateMacro) write(b *strings.Builder) {

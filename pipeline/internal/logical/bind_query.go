@@ -125,6 +125,7 @@ func (b *queryBinder) statements(list []syntax.Statement) (*Relation, error) {
 				b.macros = map[string]*syntax.CreateMacro{}
 			}
 			b.macros[folded(st.Name)] = st
+		case *syntax.CreateType: // the others have it already
 		default:
 			return nil, syntax.NewError(b.step.SQL, st.Pos(), "this statement is not possible in a step; write a query")
 		}
