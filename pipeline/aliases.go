@@ -74,6 +74,8 @@ type (
 	ExpectationReport = execution.ExpectationReport
 	// OutputReport describes what the sink has written.
 	OutputReport = execution.OutputReport
+	// DeviceReport is the part of one of several devices in a run.
+	DeviceReport = execution.DeviceReport
 	// ActivityReport is the use of a GPU by a stage or a run.
 	ActivityReport = execution.ActivityReport
 	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes per second.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -149,7 +150,7 @@ func TestAFailureOfOneOfSeveralGPUsEndsTheRun(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-func TestATimelineHasTheWorkOfEachGPU(t *testing.T) {
+func TestAReportAndATimelineHaveTheWorkOfEachGPU(t *testing.T) {
 	library := cudatest.Library(t)
 	if n, err := cuda.Count(library); err != nil || n < 2 {
 		t.Skip("this machine has one GPU")
@@ -171,5 +172,13 @@ func TestATimelineHasTheWorkOfEachGPU(t *testing.T) {
 		require.Contains(t, page.String(), lane)
 	}
 	require.Zero(t, kernels["kernels"])
+	for i, d := range r.Devices {
+		require.Equal(t, fmt.Sprint("cuda:", i), d.Device)
+		require.Positive(t, d.Rows)
+		require.Positive(t, d.Peak)
+		require.Positive(t, d.Activity.Launches)
+	}
+	require.Len(t, r.Devices, 2)
+	require.Contains(t, r.String(), "\non cuda:1: ")
 	require.NoError(t, g.Close())
 }

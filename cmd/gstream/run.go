@@ -121,8 +121,8 @@ func (f *runFlags) registerMachine(cmd *cobra.Command) {
 		"leave out a rule of the planner, as gstream explain --rules names it, to find the one at fault (repeatable)")
 	registerDevice(cmd, &f.device)
 	cmd.Flags().IntVar(&f.gpus, "gpus", 0,
-		"number of GPUs to use if the job runs on a GPU: the first ones in the driver's numbering (0: one, or those "+
-			"that --device names)")
+		"number of GPUs to use if the job runs on a GPU: the first ones in the driver's numbering (0: those that "+
+			"--device names, with auto as many as pay by estimate, or else one)")
 	cmd.Flags().IntVar(&f.threads, "threads", 0,
 		"CPU cores to use, at most 64, or four times those of the machine if that is more (default: all)")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "",

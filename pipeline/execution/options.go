@@ -21,8 +21,9 @@ type Options struct {
 	// set.
 	Device gpu.Device
 	Use    string
-	// GPUs is the number of GPUs of a run that uses one of its own: the first ones in the driver's numbering. 0 means
-	// one, or those that Use names, as "cuda:0,2" or "cuda:all". Device may be a gpu.Group.
+	// GPUs is the number of GPUs of a run that opens its own: the first ones in the driver's numbering. 0 means those
+	// that Use names, as "cuda:0,2" or "cuda:all", with Auto as many as pay by estimate, or else one. Device may be a
+	// gpu.Group.
 	GPUs int
 	// Alone says that the process uses only the GPU of its runs. The run then makes only this GPU
 	// visible to the driver, by CUDA_VISIBLE_DEVICES, because the driver takes some 0.3 s to start

@@ -25,7 +25,7 @@ type Report struct {
 	Threads int           `json:"threads"`                 // that decode and encode
 	Wall    time.Duration `json:"wall_ns"`
 	// PeakHost and PeakDevice are the peaks of bytes reserved from the budgets, by all runs that
-	// share the device. PeakRSS is the peak resident memory of the process.
+	// share the device, of several devices the first one. PeakRSS is the peak resident memory of the process.
 	PeakHost   int64 `json:"peak_host_bytes"`
 	PeakDevice int64 `json:"peak_device_bytes"`
 	PeakRSS    int64 `json:"peak_rss_bytes"`
@@ -41,6 +41,8 @@ type Report struct {
 	// link to the GPU, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
+	// Devices are those of a run on several devices with memory of their own.
+	Devices []DeviceReport `json:"devices,omitempty"`
 	// Use is what a finished run kept busy.
 	Use *Use `json:"use,omitempty"`
 	// Spill is the traffic of rows that did not fit memory, over all stages.
@@ -207,6 +209,9 @@ func (r *Report) String() string {
 	}
 	if a := r.Activity; a != nil {
 		fmt.Fprintf(&b, "on %s%s\n", r.Device, a)
+	}
+	for _, d := range r.Devices {
+		fmt.Fprintln(&b, d)
 	}
 	switch {
 	case r.Done:
@@ -402,6 +407,24 @@ func (a *ActivityReport) plus(b *ActivityReport) *ActivityReport {
 	sum.CopyingUp, sum.CopyingDown = sum.CopyingUp+b.CopyingUp, sum.CopyingDown+b.CopyingDown
 	sum.FractionUp, sum.FractionDown = max(sum.FractionUp, b.FractionUp), max(sum.FractionDown, b.FractionDown)
 	return &sum
+}
+
+// DeviceReport is the part of one of several devices in a run.
+type DeviceReport struct {
+	Device string `json:"device"` // as in "cuda:1"
+	// Rows is the number of rows that the stages have returned on the device, Peak the peak of bytes reserved from its
+	// budget.
+	Rows int64 `json:"rows_out"`
+	Peak int64 `json:"peak_bytes"`
+	// Activity is the work for the stages, and the encoding of the output. Copies of the output to the host are only in
+	// the sum of the run.
+	Activity *ActivityReport `json:"activity,omitempty"`
+}
+
+// String returns a line for people.
+func (d DeviceReport) String() string {
+	return fmt.Sprintf("on %s: %s rows of stages, peak memory %s%s", d.Device, humanize.Comma(d.Rows),
+		humanize.IBytes(uint64(d.Peak)), d.Activity)
 }
 
 // String describes the work on the GPU as the end of a line. It is empty for nil.

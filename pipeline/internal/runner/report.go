@@ -80,6 +80,11 @@ func (r *run) report() *execution.Report {
 		out.Spill.Add(s.Spill)
 		out.Stages = append(out.Stages, s)
 	}
+	if len(r.runs()) > 1 && discrete(r.device) {
+		for _, each := range r.runs() {
+			out.Devices = append(out.Devices, each.deviceReport())
+		}
+	}
 	for _, t := range r.targets {
 		out.Outputs = append(out.Outputs, execution.OutputReport{Target: t.Describe()})
 	}
@@ -109,6 +114,30 @@ func (r *run) report() *execution.Report {
 	if r.wall > 0 {
 		out.Use = r.use(total)
 	}
+	return out
+}
+
+// deviceReport returns the part of the run's device, one of several.
+func (r *run) deviceReport() execution.DeviceReport {
+	out := execution.DeviceReport{Device: r.device.Known().ID}
+	_, out.Peak = r.device.Budget().Used()
+	var sum gpu.Activity
+	for _, o := range r.ops {
+		out.Rows += o.rowsOut.Load()
+		for _, l := range []*gpu.Lease{o.lease, r.spill.Lease(o.lease)} {
+			if l != nil {
+				sum.Add(l.Activity())
+			}
+		}
+	}
+	for _, s := range r.first().sinks {
+		for _, d := range s.devices {
+			if d.Device == r.device {
+				sum.Add(d.Lease.Activity())
+			}
+		}
+	}
+	out.Activity = newActivityReport(sum, r.link)
 	return out
 }
 
