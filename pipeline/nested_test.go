@@ -282,6 +282,9 @@ var nestedExpressions = []string{
 	"SELECT id % 4 AS g, unnest(list(id)) AS x, max(id) AS m FROM 'IN' GROUP BY id % 4 HAVING count(*) > 1",
 	"SELECT unnest(flatten(ll)) AS u, count(*) AS n FROM 'IN' GROUP BY u",
 	"SELECT id, x FROM 'IN' t LEFT JOIN unnest(t.l) u(x) ON x % 3 = t.id % 3",
+	"SELECT id, json_group_array(s)::VARCHAR AS a, json_group_object(s.b, l)::VARCHAR AS b FROM 'IN' WHERE s.b <> '' " +
+		"GROUP BY id",
+	"SELECT json_group_array(id) IS NULL AS a, json_group_object(id, id) IS NULL AS b FROM 'IN' WHERE id < 0",
 	"SELECT id, e.p FROM 'IN' LEFT JOIN unnest(ls) u(e) ON u.e.p > 5 AND id < 800",
 	"SELECT k, count(*) AS n FROM (SELECT [CASE WHEN id % 3 = 0 THEN 0e0 ELSE -0e0 END] AS k FROM 'IN') GROUP BY k",
 	"SELECT id, rank() OVER (ORDER BY [CASE WHEN id % 3 = 0 THEN 0e0 ELSE -0e0 END, id % 5]) AS r FROM 'IN'",

@@ -85,6 +85,8 @@ type aggregate struct {
 	estimate bool
 	// formula, unless it is nil, computes it from other aggregates.
 	formula *formula
+	// document says that it is one of jsonAggregates.
+	document bool
 }
 
 // argument is the kind of argument that an aggregate function accepts.

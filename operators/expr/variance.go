@@ -24,8 +24,11 @@ const maxUnits = 42
 // An aggregate that has a formula is replaced by that, and so is the average of intervals.
 func (b *binder) variance(n *syntax.Call, f aggregate,
 	call func(*syntax.Call) (syntax.Node, error)) (syntax.Node, error) {
-	if f.formula != nil {
+	switch {
+	case f.formula != nil:
 		return b.formula(n, f.formula, call)
+	case f.document:
+		return b.documentOf(n, call)
 	}
 	if tree, err := b.intervalAverage(n, f, call); tree != nil || err != nil {
 		return tree, err
