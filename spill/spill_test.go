@@ -210,8 +210,8 @@ func TestRowsComeBackFromEveryTier(t *testing.T) {
 			name         string
 			memory, host int64
 			always       bool
-		}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false},
-			{"disk", 1 << 20, 256 << 10, false}, {"always", 64 << 20, 64 << 20, true}} {
+		}{{"memory", 64 << 20, 64 << 20, false}, {"below", 512 << 10, 64 << 20, false},
+			{"disk", 512 << 10, 128 << 10, false}, {"always", 64 << 20, 64 << 20, true}} {
 			for _, compress := range []bool{false, true} {
 				if compress && c.name == "memory" || !compress && gputest.Race {
 					continue // nothing is written, or the goroutines are the same
@@ -222,7 +222,7 @@ func TestRowsComeBackFromEveryTier(t *testing.T) {
 					const fanOut = 16
 					p := b.store.NewPartitions("state", b.lease, schema, fanOut)
 					want := make([][]string, fanOut)
-					for i := range 60 {
+					for i := range 30 {
 						first := rnd.IntN(3)
 						s, offsets := draw(rnd, i*1000, 1+rnd.IntN(900), fanOut-first)
 						all := rowsOf(s)

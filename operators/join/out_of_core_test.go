@@ -216,13 +216,13 @@ func drawSides(rnd *rand.Rand, probes, builds int, keys int64) (probe, build [][
 
 // TestPartitionsThatStay joins with a build side of which a part stays in memory, in groups that take many turns.
 func TestPartitionsThatStay(t *testing.T) {
-	cpu, err := host.Open(host.Options{Threads: 2, Memory: 4 << 20})
+	cpu, err := host.Open(host.Options{Threads: 2, Memory: 2 << 20})
 	require.NoError(t, err)
 	share := regexp.MustCompile(`out of core: (\d+) of 256 partitions stay in memory`)
 	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 8 << 20})} {
 		kind, batches := dev.Properties().Kind, dev.Properties().PartitionedJoins
 		rnd := rand.New(rand.NewPCG(7, 8))
-		builds, probes := 120_000, 20_000
+		builds, probes := 60_000, 10_000
 		kinds := []Kind{Inner, Left, Right, Full, Semi, Anti, Mark, RightSemi, RightAnti}
 		if batches { // rows are joined in batches of 43,690
 			builds, probes, kinds = 300_000, 150_000, []Kind{Inner, Full, Mark, RightAnti}
@@ -277,22 +277,22 @@ func TestAllPartitionsStay(t *testing.T) {
 // TestAsOfOutOfCore joins each row with the nearest one, where all rows go to disk, a part stays, or a single key has
 // more rows than fit.
 func TestAsOfOutOfCore(t *testing.T) {
-	cpu, err := host.Open(host.Options{Threads: 2, Memory: 2 << 20})
+	cpu, err := host.Open(host.Options{Threads: 2, Memory: 1 << 20})
 	require.NoError(t, err)
-	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 4 << 20})} {
+	for _, dev := range []gpu.Device{cpu, cudatest.Open(t, cuda.Options{Memory: 2 << 20})} {
 		rnd := rand.New(rand.NewPCG(11, 12))
 		kinds := []Kind{Inner, Left, Right, Full, Semi, Anti, Mark}
 		if dev.Properties().PartitionedJoins {
 			kinds = []Kind{Inner, Full}
 		}
 		for i, k := range kinds {
-			for j, keys := range []int64{50_000, 2} {
+			for j, keys := range []int64{25_000, 2} {
 				if len(kinds) == 2 && i != j { // an emulator is slow
 					continue
 				}
 				c := outOfCoreCase{kind: k, typ: gpu.Of(gpu.Int64), lanes: 1 + i%2, always: i%3 == 0,
 					asOf: &AsOf{Probe: 1, Build: 1, Forward: (i+j)%2 == 0, Strict: i&2 == 0}}
-				probe, build := drawSides(rnd, 10_000, 100_000, keys)
+				probe, build := drawSides(rnd, 5_000, 50_000, keys)
 				for i := range probe {
 					probe[i][1] *= 10 // as late as build rows
 				}
