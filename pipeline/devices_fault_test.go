@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,13 +59,17 @@ func runOnTwo(t *testing.T, ctx context.Context, data string, g gpu.Device) ([]s
 	return rowsOf(t, file), nil
 }
 
-// TestALostGPUEndsTheRunWithItsName lets every call for one of two GPUs fail from a moment on.
+// ends matches the calls that wait for work or release something. The emulated GPU works on when it is lost, so these
+// calls must not fail.
+var ends = regexp.MustCompile("Synchronize|EventQuery|Free|Destroy|Unregister|Release")
+
+// TestALostGPUEndsTheRunWithItsName lets calls for one of two GPUs fail from a moment on.
 func TestALostGPUEndsTheRunWithItsName(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	data := fewRows(t)
 	var calls, from, lost atomic.Int64
 	lose := func(call string) error {
-		if n := calls.Add(1); from.Load() == 0 || n < from.Load() {
+		if n := calls.Add(1); from.Load() == 0 || n < from.Load() || ends.MatchString(call) {
 			return nil
 		}
 		lost.CompareAndSwap(0, time.Now().UnixNano())
@@ -90,7 +95,7 @@ func TestALostGPUEndsTheRunWithItsName(t *testing.T) {
 			require.NotContains(t, err.Error(), "\n", "one error, one line")
 			require.Less(t, time.Since(time.Unix(0, lost.Load())), 2*time.Second, "the other GPU ends, too")
 		}
-		_ = g.Close() // it fails for the lost one
+		_ = g.Close()
 	}
 	require.Positive(t, failed)
 }

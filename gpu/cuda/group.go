@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -59,7 +60,9 @@ func (q *queue) receive(l *gpu.Lease, s *gpu.Stride, home *gpu.Budget) (*gpu.Str
 	copyOf := func(b *gpu.Buffer, n int64) *gpu.Buffer { return t.copyFrom(peer, b, n) }
 	d.receiving.Lock()
 	defer d.receiving.Unlock()
-	t.fail(d.followKernelsOf(peer, d.in, s.Ready))
+	if err := d.followKernelsOf(peer, d.in, s.Ready); err != nil {
+		t.fail(fmt.Errorf("%s: %w", peer.id(), err))
+	}
 	t.begin(d.in)
 	cols := make([]gpu.Column, len(s.Cols))
 	for k, c := range s.Cols {

@@ -545,7 +545,8 @@ func (w *Writer) bringColumn(q gpu.Queue, c gpu.Column) (gpu.Column, error) {
 	return down.Cols[0], nil
 }
 
-// closeDevice releases what the sink has on a device, after the last task. It may be called again.
+// closeDevice releases what the sink has on a device, after the last task. It may be called again. After a failure of
+// the sink there is no error: queues would return the failures that stick to them, of which the first is known.
 func (w *Writer) closeDevice() error {
 	var err error
 	if w.split != nil {
@@ -553,6 +554,9 @@ func (w *Writer) closeDevice() error {
 	}
 	for _, d := range w.devices {
 		err = errors.Join(err, d.close())
+	}
+	if w.failure() != nil {
+		return nil
 	}
 	return err
 }

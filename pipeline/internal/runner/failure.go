@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators/expr"
@@ -104,11 +105,12 @@ func with(err, closed error) error {
 	return errors.Join(err, closed)
 }
 
-// contains reports whether an error contains another one, or all errors that are joined in that.
+// contains reports whether an error contains another one, or all errors that are joined in that, or says the same:
+// each queue of a device that fails has an error of its own.
 func contains(err, other error) bool {
 	list, joined := other.(interface{ Unwrap() []error })
 	if !joined {
-		return errors.Is(err, other)
+		return err != nil && (errors.Is(err, other) || strings.Contains(err.Error(), other.Error()))
 	}
 	return !slices.ContainsFunc(list.Unwrap(), func(one error) bool { return !contains(err, one) })
 }
