@@ -31,7 +31,8 @@ func CheckHostMemory(cols []Column, device *Budget) error {
 				return false
 			}
 		}
-		return b.pieces != nil || b.mem != nil || b.lease != nil && b.lease.budget == device
+		whole, _ := b.Whole()
+		return b.pieces != nil || b.mem != nil || whole.lease != nil && whole.lease.budget == device
 	}
 	for i, c := range cols {
 		if b := c.foreign(fine); b != nil {

@@ -11,13 +11,38 @@ var _ gpu.Exchanging = (*queue)(nil)
 
 // The layouts of exchange.cu.
 type (
+	exchangeSource struct {
+		key, value uint64
+		rows, _    uint32
+	}
+	exchangeRegion struct {
+		to    uint64
+		limit uint32
+		room  uint32
+	}
+	exchangeHeavy struct {
+		keys, own uint64
+		all       [gpu.HeavyGPUs]uint64
+		result    uint64
+		n, gpus   uint32
+	}
+	exchangeSendArgs struct {
+		counts, mul               uint64
+		shift, bits, ways, blocks uint32
+		all, _                    uint32
+		splitters                 uint64
+		heavy                     exchangeHeavy
+		sources                   [gpu.SendSources]exchangeSource
+		regions                   [gpu.SendRegions]exchangeRegion
+	}
 	exchangeRun struct {
-		tuples   uint64
-		rows, to uint32
+		tuples, counts uint64
+		rows, to       uint32
 	}
 	exchangePartitionArgs struct {
-		runs, out, starts, counts, mul uint64
-		shift, bits                    uint32
+		out, starts, counts, mul uint64
+		shift, bits              uint32
+		runs                     [exchangePass]exchangeRun
 	}
 	exchangePart     struct{ tuples, starts, counts uint64 }
 	exchangeJoinArgs struct {
@@ -25,16 +50,34 @@ type (
 		builds, probes, perBin, bits uint32
 		partitions, capacity         uint32
 		slotShift, slotBits          uint32
+		out                          [3]uint64
+		next, room                   uint64
+	}
+	exchangeGroupArgs struct {
+		parts                   uint64
+		out                     [3]uint64
+		next, room, mul         uint64
+		count, perBin, bits     uint32
+		partitions, slotBits, _ uint32
+	}
+	exchangePlacesArgs struct {
+		runs, places uint64
+		n, _         uint32
+	}
+	exchangeColumnsArgs struct {
+		runs, places, keys, values uint64
+		blocks, _                  uint32
 	}
 	exchangeSumsArgs struct {
-		runs, result, mul uint64
-		shift, bits       uint32
+		runs, result, mul    uint64
+		shift, bits, ways, _ uint32
 	}
 )
 
 const (
 	exchangeThreads = 1024 // EXCHANGE_THREADS of exchange.cu
 	exchangeTile    = 4096 // EXCHANGE_TILE
+	exchangePass    = 160  // EXCHANGE_PASS
 	// exchangeStatic is the static shared memory of exchange_join, rounded up.
 	exchangeStatic = 18 << 10
 	// exchangeSlots are the bits of the slots of a table.
@@ -45,10 +88,10 @@ const (
 	mostTableRows = 1<<16 - 8
 )
 
-// peerArrival is the end of copies on the stream of copies from peers.
+// peerArrival is the end of work on a stream of a device.
 type peerArrival struct {
 	dev *Device // of the stream
-	end event
+	end event   // 0 for the end of nothing
 }
 
 // Await implements gpu.Arrival.
@@ -64,13 +107,88 @@ func (a *peerArrival) Await(gq gpu.Queue) error {
 	d.computing.Lock()
 	err := d.follow(d.compute, a.end)
 	d.computing.Unlock()
-	a.dev.recycle(a.end)
-	a.end = 0
 	return q.fail("wait for tuples of other GPUs", err)
 }
 
-// Fetch implements gpu.Exchanging.
-func (q *queue) Fetch(l *gpu.Lease, copies []gpu.TupleCopy) (gpu.Arrival, error) {
+// Release implements gpu.Arrival.
+func (a *peerArrival) Release() {
+	a.dev.recycle(a.end)
+	a.end = 0
+}
+
+// Launched implements gpu.Exchanging.
+func (q *queue) Launched() (gpu.Arrival, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	q.dev.computing.Lock()
+	end, err := q.dev.record(q.dev.compute)
+	q.dev.computing.Unlock()
+	return &peerArrival{q.dev, end}, q.fail("launch kernels", err)
+}
+
+// SendTuples implements gpu.Exchanging.
+func (q *queue) SendTuples(l *gpu.Lease, sources []gpu.TupleSource, by gpu.TupleRoute,
+	regions []gpu.TupleRun) (counts gpu.Column, err error) {
+	d, heavy := by.Digit, by.Heavy
+	o := q.begin("send tuples", l)
+	defer end(o, &counts, &err)
+	if err := gpu.CheckSend(sources, by, regions); err != nil {
+		return counts, err
+	}
+	ways := len(regions) / len(sources)
+	blocks := min(max(1, q.dev.props.multiprocessors/len(sources)), gpu.SendTail/gpu.TupleLine)
+	a := exchangeSendArgs{mul: max(d.Factor, 1), shift: uint32(d.Shift), bits: uint32(d.Bits), ways: uint32(ways),
+		blocks: uint32(blocks), all: uint32(len(regions))}
+	for i, s := range sources {
+		o.takes(s.Key, s.Value)
+		a.sources[i] = exchangeSource{key: addr(s.Key.Data), value: addr(s.Value.Data), rows: uint32(s.Key.Len)}
+	}
+	for i, r := range regions {
+		o.reaches(r.Tuples)
+		a.regions[i] = exchangeRegion{addr(r.Tuples.Data) + 16*uint64(r.Start), uint32(r.Rows - gpu.SendTail), uint32(r.Rows)}
+	}
+	if by.Splitters.Len > 0 {
+		o.takes(by.Splitters)
+		a.splitters = addr(by.Splitters.Data)
+	}
+	if heavy.Keys.Len > 0 {
+		o.takes(heavy.Keys, heavy.Own, heavy.Result)
+		o.reaches(heavy.All...)
+		a.heavy = exchangeHeavy{keys: addr(heavy.Keys.Data), own: addr(heavy.Own.Data), result: addr(heavy.Result.Data),
+			n: uint32(heavy.Keys.Len), gpus: uint32(len(heavy.All))}
+		for i, c := range heavy.All {
+			a.heavy.all[i] = addr(c.Data)
+		}
+	}
+	n := gpu.SendCounts(len(regions))
+	counts = gpu.Column{Type: gpu.Of(gpu.Uint32), Len: n, Data: o.keep(o.alloc(int64(n) * 4))}
+	if o.err != nil {
+		return counts, nil
+	}
+	o.fill(counts.Data, 0, int64(n)*4, 0)
+	a.counts = addr(counts.Data)
+	launch(o, "exchange_send", len(sources)*blocks, exchangeThreads,
+		16*exchangeTile+ways*(16*(gpu.TupleLine-1)+12)+8<<d.Bits+4, a)
+	return counts, nil
+}
+
+// Overruns implements gpu.Exchanging.
+func (q *queue) Overruns(l *gpu.Lease, counts []gpu.Column) (rows int, err error) {
+	o := q.begin("count overruns", l)
+	defer end(o, &rows, &err)
+	lost := make([]uint32, len(counts))
+	for i, c := range counts {
+		if o.takes(c) != nil || !o.read(c.Data, int64(c.Len-1)*4, gpu.BytesOf(lost[i:i+1])) {
+			return 0, nil
+		}
+		rows += int(lost[i])
+	}
+	return rows, nil
+}
+
+// CopyTuples implements gpu.Exchanging.
+func (q *queue) CopyTuples(l *gpu.Lease, copies []gpu.TupleCopy, after ...gpu.Arrival) (gpu.Arrival, error) {
 	d := q.dev
 	if q.err != nil {
 		return nil, q.err
@@ -78,12 +196,15 @@ func (q *queue) Fetch(l *gpu.Lease, copies []gpu.TupleCopy) (gpu.Arrival, error)
 	if err := gpu.CheckCopies(copies); err != nil {
 		return nil, err
 	}
-	if len(copies) == 0 {
-		return &peerArrival{dev: d}, nil
-	}
 	d.receiving.Lock()
 	defer d.receiving.Unlock()
 	t := &transfer{q: q, lease: l, name: "exchange tuples"}
+	t.fail(d.followKernels(d.in, 0))
+	for _, a := range after {
+		if a, ok := a.(*peerArrival); ok && a.end != 0 {
+			t.fail(d.follow(d.in, a.end))
+		}
+	}
 	t.begin(d.in)
 	for _, c := range copies {
 		to, err := d.member(c.To)
@@ -117,6 +238,15 @@ func (q *queue) Fetch(l *gpu.Lease, copies []gpu.TupleCopy) (gpu.Arrival, error)
 	return &peerArrival{d, end}, nil
 }
 
+// reaches is takes for memory of any GPU of the group.
+func (o *op) reaches(cols ...gpu.Column) {
+	for _, c := range cols {
+		if _, err := o.q.dev.member(c); err != nil {
+			o.fail(err)
+		}
+	}
+}
+
 // member returns the device of the group whose memory has a column.
 func (d *Device) member(c gpu.Column) (*Device, error) {
 	home := gpu.Residence([]gpu.Column{c})
@@ -130,17 +260,18 @@ func (d *Device) member(c gpu.Column) (*Device, error) {
 	return d.peers[i], nil
 }
 
-// runs copies the addresses and sizes of runs to the device. to has the field of each.
-func (o *op) runs(runs []gpu.TupleRun, to []uint32) *gpu.Buffer {
+// runs returns the addresses and sizes of runs. to has the field of each.
+func (o *op) runs(runs []gpu.TupleRun, to []uint32) []exchangeRun {
 	list := make([]exchangeRun, len(runs))
 	for i, r := range runs {
 		o.takes(r.Tuples)
-		list[i] = exchangeRun{addr(r.Tuples.Data) + 16*uint64(r.Start), uint32(r.Rows), to[i]}
+		list[i] = exchangeRun{tuples: addr(r.Tuples.Data) + 16*uint64(r.Start), rows: uint32(r.Rows), to: to[i]}
+		if r.Counts.Len > 0 {
+			o.reaches(r.Counts)
+			list[i].counts = addr(r.Counts.Data) + 8*uint64(r.Region)
+		}
 	}
-	if len(list) == 0 {
-		return nil
-	}
-	return upload(o, list)
+	return list
 }
 
 // PartitionRuns implements gpu.Exchanging.
@@ -164,21 +295,28 @@ func (q *queue) PartitionRuns(l *gpu.Lease, to gpu.Column, runs []gpu.TupleRun,
 			Data: o.keep(o.alloc(int64(len(runs)*ways) * 4))}
 	}
 	out = gpu.PartitionedRuns{Tuples: to, Starts: column(), Counts: column(), Runs: len(runs), Bits: d.Bits}
-	launch(o, "exchange_partition", len(runs), exchangeThreads,
-		16*exchangeTile+ways*(16*(gpu.TupleLine-1)+16),
-		exchangePartitionArgs{runs: addr(list), out: addr(to.Data), starts: addr(out.Starts.Data),
-			counts: addr(out.Counts.Data), mul: max(d.Factor, 1), shift: uint32(d.Shift), bits: uint32(d.Bits)})
+	a := exchangePartitionArgs{out: addr(to.Data), mul: max(d.Factor, 1), shift: uint32(d.Shift), bits: uint32(d.Bits)}
+	for from := 0; from < len(list); from += exchangePass {
+		part := list[from:min(from+exchangePass, len(list))]
+		copy(a.runs[:], part)
+		a.starts, a.counts = addr(out.Starts.Data)+uint64(4*from*ways), addr(out.Counts.Data)+uint64(4*from*ways)
+		launch(o, "exchange_partition", len(part), exchangeThreads,
+			16*exchangeTile+ways*(16*(gpu.TupleLine-1)+16), a)
+	}
 	return out, nil
 }
 
 // CountMatches implements gpu.Exchanging.
 func (q *queue) CountMatches(l *gpu.Lease, build, probe []gpu.PartitionedRuns, perBin int,
-	digit gpu.Digit) (pairs, sum uint64, err error) {
+	digit gpu.Digit, out ...gpu.Column) (pairs, sum uint64, err error) {
 	o := q.begin("count matches", l)
-	var found [2]uint64
+	if len(out) > 0 {
+		o.name = "write matches"
+	}
+	var found [3]uint64
 	defer func() { pairs, sum = found[0], found[1] }()
 	defer end(o, &found, &err)
-	if err := gpu.CheckMatches(build, probe, perBin, digit); err != nil {
+	if err := gpu.CheckMatches(build, probe, perBin, digit, out); err != nil {
 		return 0, 0, err
 	}
 	var parts []exchangePart
@@ -186,45 +324,120 @@ func (q *queue) CountMatches(l *gpu.Lease, build, probe []gpu.PartitionedRuns, p
 		o.takes(p.Tuples, p.Starts, p.Counts)
 		parts = append(parts, exchangePart{addr(p.Tuples.Data), addr(p.Starts.Data), addr(p.Counts.Data)})
 	}
-	result := o.alloc(16)
+	o.takes(out...)
+	result := o.alloc(24)
 	if o.err != nil {
 		return 0, 0, nil
 	}
-	o.fill(result, 0, 16, 0)
+	o.fill(result, 0, 24, 0)
 	slots := min(exchangeSlots, digit.Shift)
 	shared := q.dev.props.sharedPerBlock - exchangeStatic
 	a := exchangeJoinArgs{parts: addr(upload(o, parts)), result: addr(result), mul: max(digit.Factor, 1),
 		builds: uint32(len(build)), probes: uint32(len(probe)), perBin: uint32(perBin), bits: uint32(digit.Bits),
 		partitions: uint32(build[0].Runs / perBin << digit.Bits),
 		capacity:   uint32(min((shared-4<<slots)/exchangeRow, mostTableRows) &^ 1),
-		slotShift:  uint32(digit.Shift - slots), slotBits: uint32(slots)}
+		slotShift:  uint32(digit.Shift - slots), slotBits: uint32(slots), next: addr(result) + 16}
+	for i, c := range out {
+		a.out[i], a.room = addr(c.Data), uint64(c.Len)
+	}
 	launch(o, "exchange_join", min(q.dev.props.multiprocessors, int(a.partitions)), exchangeThreads,
 		int(a.capacity)*exchangeRow+4<<slots, a)
 	o.read(result, 0, gpu.BytesOf(found[:]))
 	return 0, 0, nil
 }
 
+// groupSlots are the bits of the slots of a table of exchange_group, and groupSlot the bytes of a slot.
+const groupSlots, groupSlot = 13, 20
+
+// GroupTuples implements gpu.Exchanging.
+func (q *queue) GroupTuples(l *gpu.Lease, parts []gpu.PartitionedRuns, perBin int, d gpu.Digit,
+	keys, sums, counts gpu.Column) (groups int, err error) {
+	o := q.begin("group tuples", l)
+	defer end(o, &groups, &err)
+	out := []gpu.Column{keys, sums, counts}
+	if err := gpu.CheckGroupTuples(parts, perBin, d, out...); err != nil {
+		return 0, err
+	}
+	var list []exchangePart
+	for _, p := range parts {
+		o.takes(p.Tuples, p.Starts, p.Counts)
+		list = append(list, exchangePart{addr(p.Tuples.Data), addr(p.Starts.Data), addr(p.Counts.Data)})
+	}
+	o.takes(out...)
+	result := o.alloc(8)
+	if o.err != nil {
+		return 0, nil
+	}
+	o.fill(result, 0, 8, 0)
+	slots := uint32(groupSlots)
+	for int(groupSlot)<<slots > q.dev.props.sharedPerBlock-exchangeStatic {
+		slots--
+	}
+	a := exchangeGroupArgs{parts: addr(upload(o, list)), next: addr(result), room: uint64(keys.Len),
+		mul: max(d.Factor, 1), count: uint32(len(parts)), perBin: uint32(perBin), bits: uint32(d.Bits),
+		partitions: uint32(parts[0].Runs / perBin << d.Bits), slotBits: slots}
+	for i, c := range out {
+		a.out[i] = addr(c.Data)
+	}
+	launch(o, "exchange_group", min(q.dev.props.multiprocessors, int(a.partitions)), exchangeThreads,
+		groupSlot<<slots, a)
+	var n [1]uint64
+	o.read(result, 0, gpu.BytesOf(n[:]))
+	return int(n[0]), nil
+}
+
+// CollectTuples implements gpu.Exchanging.
+func (q *queue) CollectTuples(l *gpu.Lease, runs []gpu.TupleRun) (keys, values gpu.Column, err error) {
+	o := q.begin("collect tuples", l)
+	var out [2]gpu.Column
+	defer func() { keys, values = out[0], out[1] }()
+	defer end(o, &out, &err)
+	if err := gpu.CheckCollect(runs); err != nil {
+		return keys, values, err
+	}
+	list := upload(o, o.runs(runs, make([]uint32, len(runs))))
+	places := o.alloc(int64(len(runs)+1) * 4)
+	if o.err != nil {
+		return keys, values, nil
+	}
+	launch(o, "exchange_places", 1, exchangeThreads, 0,
+		exchangePlacesArgs{runs: addr(list), places: addr(places), n: uint32(len(runs))})
+	var n [1]uint32
+	if !o.read(places, int64(len(runs))*4, gpu.BytesOf(n[:])) {
+		return keys, values, nil
+	}
+	for i := range out {
+		out[i] = gpu.Column{Type: gpu.Of(gpu.Uint64), Len: int(n[0]), Data: o.keep(o.alloc(int64(n[0]) * 8))}
+	}
+	blocks := max(1, 2*q.dev.props.multiprocessors/max(len(runs), 1))
+	launch(o, "exchange_columns", len(runs)*blocks, exchangeThreads, 0,
+		exchangeColumnsArgs{runs: addr(list), places: addr(places), keys: addr(out[0].Data), values: addr(out[1].Data),
+			blocks: uint32(blocks)})
+	return keys, values, nil
+}
+
 // SumTuples implements gpu.Exchanging.
-func (q *queue) SumTuples(l *gpu.Lease, runs []gpu.TupleRun, digits []int,
+func (q *queue) SumTuples(l *gpu.Lease, runs []gpu.TupleRun, regions []int, ways int,
 	d gpu.Digit) (keys, values, wrong uint64, err error) {
 	o := q.begin("sum tuples", l)
 	var sums [3]uint64
 	defer func() { keys, values, wrong = sums[0], sums[1], sums[2] }()
 	defer end(o, &sums, &err)
-	if err := gpu.CheckSums(runs, digits); err != nil {
+	if err := gpu.CheckSums(runs, regions); err != nil {
 		return 0, 0, 0, err
 	}
-	of := make([]uint32, len(digits))
-	for i, digit := range digits {
-		of[i] = uint32(digit)
+	of := make([]uint32, len(regions))
+	for i, region := range regions {
+		of[i] = uint32(region)
 	}
-	list, result := o.runs(runs, of), o.alloc(24)
+	list, result := upload(o, o.runs(runs, of)), o.alloc(24)
 	if o.err != nil {
 		return 0, 0, 0, nil
 	}
 	o.fill(result, 0, 24, 0)
 	launch(o, "exchange_sums", len(runs), exchangeThreads, 0,
-		exchangeSumsArgs{addr(list), addr(result), max(d.Factor, 1), uint32(d.Shift), uint32(d.Bits)})
+		exchangeSumsArgs{runs: addr(list), result: addr(result), mul: max(d.Factor, 1), shift: uint32(d.Shift),
+			bits: uint32(d.Bits), ways: uint32(ways)})
 	o.read(result, 0, gpu.BytesOf(sums[:]))
 	return 0, 0, 0, nil
 }

@@ -77,6 +77,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"MatchPartitions", testMatchPartitions},
 		{"PartitionTuples", testTuples},
 		{"PartitionBuckets", testPartitionBuckets},
+		{"SendTuples", testSend},
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
 		{"Packing", testPacking},

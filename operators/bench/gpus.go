@@ -24,11 +24,10 @@ type Spread struct {
 	Devices int `json:"devices"`
 	// Out is the bytes per second that leave each device.
 	Out float64 `json:"out_bytes_per_second,omitempty"`
-	// Speedup is the rate of rows relative to the fastest form on one device, of joins.
+	// Speedup is the rate of rows relative to the fastest form on one device, except of exchanges.
 	Speedup float64 `json:"speedup,omitempty"`
-	// Link is the time of the copies alone, at the ceiling; Own is the time of one device with the same rows.
-	Link time.Duration `json:"link_ns,omitempty"`
-	Own  time.Duration `json:"own_ns,omitempty"`
+	// Own is the time of one device with as many rows as each device has here.
+	Own time.Duration `json:"own_ns,omitempty"`
 	// Phases is the work of the first device in the last run: of kernels, and of copies from and to other devices.
 	Phases []Phase `json:"phases,omitempty"`
 }
@@ -41,10 +40,20 @@ const (
 	spreadBin = 64
 	// spreadTable is the desired number of build rows of a partition.
 	spreadTable = 1 << 13
+	// mostSecondBits are the most bits of the second pass.
+	mostSecondBits = 9
 	// spreadFactor makes a hash of keys.
 	spreadFactor = 0x9e3779b97f4a7c15
 	// mostChunks is the most chunks of a pipelined join.
 	mostChunks = 8
+	// streamRows are the rows of a chunk that comes from host memory, leastStreams the least number of chunks.
+	streamRows, leastStreams = 1 << 22, 8
+)
+
+// spreadZipf are the exponents of foreign keys that are not equally frequent, spreadGroups the numbers of groups.
+var (
+	spreadZipf   = []float64{1, 1.5}
+	spreadGroups = []uint64{1 << 4, 1 << 20, 1 << 26}
 )
 
 var tupleSchema = gpu.NewSchema(gpu.Field{Name: "key", Type: gpu.Of(gpu.Uint64)},
@@ -66,6 +75,10 @@ type distributed struct {
 	sums    [2][2]uint64
 	matches uint64
 	failed  atomic.Bool // a member has failed
+	cases   []*spreadCase
+	own     map[string]time.Duration // by form: on one device
+	warmup  bool                     // the first run of each case
+	most    []atomic.Uint64          // by group: the greatest value, of probe rows that are grouped
 }
 
 // member is a device and its share.
@@ -75,16 +88,24 @@ type member struct {
 	q    gpu.Queue
 	x    gpu.Exchanging
 	l, h *gpu.Lease
-	// cols are the keys and values by side. sent are its tuples after the first pass, received those of other devices,
-	// parted all after the second pass.
+	// cols are the keys and values by side. sent are its tuples for others that engines copy, received those of all
+	// devices, parted those after the second pass.
 	cols                   [2][]gpu.Column
 	sent, received, parted [2]gpu.Column
-	views                  []*gpu.Buffer // released at the end of a run
+	inHost                 []*gpu.Stride // the probe side in host memory, in chunks
+	pairs                  []gpu.Column  // room for the pairs of a join
+	sampled                gpu.Column    // the numbers of probe rows in a sample
+	counted                []keyCount    // the table of countKeys
+	// The rest is released at the end of a run.
+	views    []*gpu.Buffer
+	counts   []gpu.Column // of SendTuples
+	columns  []gpu.Column
+	arrivals []gpu.Arrival
 }
 
 // gpus measures, for one device up to all, the exchange of tuples between devices and the join of two sides whose keys
-// are spread. The tuples have a key and a value of 8 bytes. The result of a join is a count and a sum. Every run is
-// checked. The runs of all cases of as many devices take turns.
+// are spread. The tuples have a key and a value of 8 bytes. The result of a join is a count and a sum, or the pairs.
+// Every run is checked. The runs of all cases of as many devices and of the same data take turns.
 func (b *bench) gpus() error {
 	devices := gpu.DevicesOf(b.dev)
 	if len(devices) < 2 {
@@ -98,14 +119,10 @@ func (b *bench) gpus() error {
 			sizes[buildSide], sizes[probeSide] = sizes[buildSide]/2, sizes[probeSide]/2
 		}
 	}
-	var own time.Duration
+	own := map[string]time.Duration{}
 	for n := 1; ; n = min(2*n, len(devices)) {
-		took, err := b.spreadOver(devices[:n], sizes, own)
-		if err != nil {
+		if err := b.spreadOver(devices[:n], sizes, own); err != nil {
 			return fmt.Errorf("%d of %d devices: %w", n, len(devices), err)
-		}
-		if n == 1 {
-			own = took
 		}
 		if n == len(devices) {
 			return nil
@@ -114,76 +131,154 @@ func (b *bench) gpus() error {
 }
 
 // spreadBytes returns about the most memory that a device needs.
-func spreadBytes(sizes [2]int) int64 { return int64(sizes[buildSide]+sizes[probeSide]) * 16 * 9 / 2 }
+func spreadBytes(sizes [2]int) int64 { return int64(sizes[buildSide]+sizes[probeSide]) * 16 * 6 }
 
-// spreadCase is a case of the benchmark gpus. run returns its time.
+// spreadCase is a case of the benchmark gpus.
 type spreadCase struct {
-	name  string
+	name string
+	// form is the work that one device does too, to which the case is compared; empty for an exchange.
+	form        string
+	rows, bytes int64 // of all devices
+	// bound returns the case whose time bounds this one, or a time and its name. own is the time of the form on one
+	// device with the same rows for each device.
+	bound func(own time.Duration) (string, time.Duration)
 	run   func() (time.Duration, error)
 	times []time.Duration
-	join  bool
 	work  []Phase // of the last run
 }
 
-// spreadOver measures some devices. It returns the median of the fastest form of the join. own is that of one device.
-func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own time.Duration) (_ time.Duration, err error) {
-	s := &distributed{bench: b, sizes: sizes, bits: spreadBins}
+func (c *spreadCase) median() time.Duration { return median(c.times) }
+
+// spreadOver measures some devices. own has the times of one device, by form.
+func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]time.Duration) (err error) {
+	s := &distributed{bench: b, sizes: sizes, bits: spreadBins, own: own}
 	for s.bits > fewestBins && sizes[buildSide]*len(devices)>>s.bits < spreadBin && 1<<(s.bits-1) >= len(devices) {
 		s.bits--
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	for _, d := range devices {
 		if err := s.add(d); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if err := s.draw(); err != nil {
-		return 0, err
-	}
-	n := len(devices)
-	var cases []*spreadCase
-	add := func(name string, join bool, run func() (time.Duration, error)) {
-		cases = append(cases, &spreadCase{name: name, join: join, run: run})
-	}
-	joins := []spreadJoin{{"join on one device", 1, true}}
-	if n > 1 {
-		add("copies alone, pulled", false, func() (time.Duration, error) { return s.copies(false) })
-		add("copies alone, pushed", false, func() (time.Duration, error) { return s.copies(true) })
-		joins = []spreadJoin{{"GPJ-B, blocking", 1, true}}
-		for _, c := range s.chunks() {
-			name := "exchange, partition then copies"
-			if c > 1 {
-				name = fmt.Sprintf("%s, %d strides", name, c)
-			}
-			add(name, false, func() (time.Duration, error) { return s.exchange(c) })
-			if c > 1 && c <= mostChunks {
-				joins = append(joins, spreadJoin{fmt.Sprintf("GPJ, pipelined, %d chunks", c), c, false})
-			}
+	all := uint64(sizes[buildSide] * len(devices))
+	uniform := func(rnd *rand.Rand, _ int) uint64 { return rnd.Uint64N(all) }
+	for side := range s.sums {
+		if err := s.draw(side, uniform); err != nil {
+			return err
 		}
 	}
-	for _, j := range joins {
-		add(j.name, true, func() (time.Duration, error) { return s.join(j) })
+	layouts := slices.Concat(s.addExchanges(), s.addJoins(), s.addStreams(), s.addSort())
+	if err := s.reserve(layouts); err != nil {
+		return err
 	}
-	if err := s.reserve(s.chunks()); err != nil {
-		return 0, err
+	if err := s.measure(s.cases); err != nil {
+		return err
 	}
-	for i := range b.runs + 1 {
+	again := func(add func(), pick func(*rand.Rand, int) uint64) error {
+		begin := len(s.cases)
+		add()
+		if err := s.draw(probeSide, pick); err != nil {
+			return err
+		}
+		return s.measure(s.cases[begin:])
+	}
+	for _, exponent := range spreadZipf {
+		z := newZipf(int(all), exponent)
+		if err := again(func() { s.addHeavy(exponent) },
+			func(_ *rand.Rand, row int) uint64 { return uint64(z.number(row)) }); err != nil {
+			return err
+		}
+	}
+	for _, groups := range spreadGroups {
+		groups = min(groups, uint64(sizes[probeSide]))
+		s.most = make([]atomic.Uint64, groups)
+		if err := again(func() { s.addGroups(groups) },
+			func(rnd *rand.Rand, _ int) uint64 { return rnd.Uint64N(groups) }); err != nil {
+			return err
+		}
+	}
+	s.report()
+	return nil
+}
+
+// addCase adds a case.
+func (s *distributed) addCase(c spreadCase) *spreadCase {
+	s.cases = append(s.cases, &c)
+	return &c
+}
+
+// measure runs cases in turn.
+func (s *distributed) measure(cases []*spreadCase) error {
+	for i := range s.runs + 1 {
+		s.warmup = i == 0
 		for _, c := range cases {
-			if err := b.ctx.Err(); err != nil {
-				return 0, err
+			if err := s.ctx.Err(); err != nil {
+				return err
 			}
 			begin := s.clock()
 			took, err := c.run()
 			if err != nil {
-				return 0, fmt.Errorf("%s: %w", c.name, err)
+				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			c.work = s.workSince(begin)
-			if i > 0 { // the first run warms up
+			if !s.warmup {
 				c.times = append(c.times, took)
 			}
 		}
 	}
-	return s.report(cases, own), nil
+	return nil
+}
+
+// best returns the median of the fastest of some cases of a form.
+func (s *distributed) best(cases []*spreadCase, form string) (best time.Duration) {
+	for _, c := range cases {
+		if took := c.median(); c.form == form && (best == 0 || took < best) {
+			best = took
+		}
+	}
+	return best
+}
+
+// report reports the cases.
+func (s *distributed) report() {
+	n := len(s.members)
+	for _, c := range s.cases {
+		if n == 1 && c.form != "" && s.own[c.form] == 0 {
+			s.own[c.form] = s.best(s.cases, c.form)
+		}
+	}
+	for _, c := range s.cases {
+		took, own := c.median(), s.own[c.form]
+		r := Result{Benchmark: s.name, Case: c.name, Rows: c.rows, Bytes: c.bytes, Time: took, Wall: took, Runs: s.runs,
+			Spread: &Spread{Devices: n, Phases: c.work, Own: own}}
+		if c.form == "" && n > 1 {
+			r.Spread.Out = r.Rate() / float64(n)
+		} else if own > 0 {
+			r.Spread.Speedup = float64(n) * own.Seconds() / took.Seconds()
+		}
+		bound := own
+		r.Bound = "one device"
+		if c.bound != nil {
+			r.Bound, bound = c.bound(own)
+		}
+		r.BoundRate = float64(c.bytes) / bound.Seconds()
+		s.each(r)
+	}
+}
+
+// link returns the time that the copies of rows of each device take at the rate of copies alone, if the rows of all
+// devices go to all devices.
+func (s *distributed) link(rows int) time.Duration {
+	n := len(s.members)
+	if n == 1 {
+		return 0
+	}
+	alone := time.Duration(math.MaxInt64)
+	for _, c := range s.cases[:2] { // of addExchanges
+		alone = min(alone, c.median())
+	}
+	return time.Duration(float64(alone) * float64(rows) / float64(n) / float64(s.perPair()))
 }
 
 // clock returns the time of the first device.
@@ -214,55 +309,6 @@ func (s *distributed) workSince(begin time.Duration) (out []Phase) {
 	return out
 }
 
-// report reports the cases, and returns the time of the fastest join.
-func (s *distributed) report(cases []*spreadCase, own time.Duration) (best time.Duration) {
-	n := len(s.members)
-	for _, c := range cases {
-		if took := median(c.times); c.join && (best == 0 || took < best) {
-			best = took
-		}
-	}
-	own = cmp.Or(own, best)
-	ceiling := 0.0 // out of each device
-	if n > 1 {
-		for _, c := range cases[:2] {
-			ceiling = max(ceiling, float64(s.perPair()*(n-1)*16)/median(c.times).Seconds())
-		}
-	}
-	link := func(rows int) time.Duration {
-		if n == 1 {
-			return 0
-		}
-		return time.Duration(float64(rows) * 16 * float64(n-1) / float64(n) / ceiling * float64(time.Second))
-	}
-	for i, c := range cases {
-		took, rows := median(c.times), int64(s.sizes[probeSide])*int64(n)
-		r := Result{Benchmark: s.name, Case: c.name, Rows: rows, Time: took, Wall: took, Runs: s.runs,
-			Bound: "copy engines", BoundRate: ceiling * float64(n), Spread: &Spread{Devices: n, Phases: c.work}}
-		switch {
-		case c.join:
-			rows := s.sizes[buildSide] + s.sizes[probeSide]
-			r.Rows, r.Bytes = int64(rows)*int64(n), int64(rows)*int64(n)*16
-			r.Spread.Link, r.Spread.Own = link(rows), own
-			r.Bound, r.BoundRate = "own work", float64(r.Bytes)/own.Seconds()
-			if r.Spread.Link > own {
-				r.Bound, r.BoundRate = "copy engines", float64(r.Bytes)/r.Spread.Link.Seconds()
-			}
-			r.Spread.Speedup = float64(n) * own.Seconds() / took.Seconds()
-		case i < 2:
-			r.Rows = int64(s.perPair()) * int64(n*(n-1))
-			r.Bytes = r.Rows * 16
-		default:
-			r.Bytes = rows / int64(n) * int64(n-1) * 16
-		}
-		if !c.join {
-			r.Spread.Out = r.Rate() / float64(n)
-		}
-		s.each(r)
-	}
-	return best
-}
-
 // add adds a device.
 func (s *distributed) add(d gpu.Device) error {
 	q, err := d.NewQueue("bench gpus")
@@ -282,6 +328,10 @@ func (s *distributed) close() (err error) {
 			gpu.ReleaseColumns(m.cols[side])
 			gpu.ReleaseColumns([]gpu.Column{m.sent[side], m.received[side], m.parted[side]})
 		}
+		gpu.ReleaseColumns(append(m.pairs, m.sampled))
+		for _, st := range m.inHost {
+			st.Release()
+		}
 		err = errors.Join(err, m.q.Close(), m.l.Close(), m.h.Close())
 	}
 	return err
@@ -297,44 +347,62 @@ func spreadKey(row uint64) uint64 {
 // spreadValue returns the value of a build row.
 func spreadValue(row uint64) uint64 { return row*3 + 1 }
 
-// draw makes the tables of all devices.
-func (s *distributed) draw() error {
+// atLeast makes a number at least another one.
+func atLeast(n *atomic.Uint64, least uint64) {
+	for have := n.Load(); have < least && !n.CompareAndSwap(have, least); have = n.Load() {
+	}
+}
+
+// draw makes the tables of a side on all devices. The probe side has the keys of the build rows that pick returns.
+func (s *distributed) draw(side int, pick func(rnd *rand.Rand, row int) uint64) error {
 	var mu sync.Mutex
-	all := uint64(s.sizes[buildSide] * len(s.members))
+	s.sums[side] = [2]uint64{}
+	if side == probeSide {
+		s.matches = 0
+	}
 	for _, m := range s.members {
-		for side := range m.cols {
-			err := m.table(side, func(at int, keys, values []uint64) {
-				rnd := rand.New(rand.NewPCG(rand.Uint64(), uint64(at)))
-				var k, v, match uint64
-				for i := range keys {
-					row := uint64(m.at*s.sizes[buildSide] + at + i)
-					values[i] = spreadValue(row)
-					if side == probeSide {
-						row = rnd.Uint64N(all)
-						values[i] = rnd.Uint64()
-						match += values[i] + spreadValue(row)
+		err := m.table(side, func(at int, keys, values []uint64) {
+			rnd := rand.New(rand.NewPCG(rand.Uint64(), uint64(at)))
+			var k, v, match uint64
+			for i := range keys {
+				row := uint64(m.at*s.sizes[buildSide] + at + i)
+				values[i] = spreadValue(row)
+				if side == probeSide {
+					row = pick(rnd, m.at*s.sizes[probeSide]+at+i)
+					values[i] = rnd.Uint64()
+					if s.most != nil {
+						atLeast(&s.most[row], values[i])
 					}
-					keys[i] = spreadKey(row)
-					k, v = k+keys[i], v+values[i]
+					match += values[i] + spreadValue(row)
 				}
-				mu.Lock()
-				s.sums[side][0] += k
-				s.sums[side][1] += v
-				s.matches += match
-				mu.Unlock()
-			})
-			if err != nil {
-				return err
+				keys[i] = spreadKey(row)
+				k, v = k+keys[i], v+values[i]
 			}
+			mu.Lock()
+			s.sums[side][0] += k
+			s.sums[side][1] += v
+			s.matches += match
+			mu.Unlock()
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// table makes the columns of a side. fill fills the rows from a position on.
+// table makes the columns of a side. fill fills the rows from a position on. The probe side stays in host memory too.
 func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err error) {
-	const part = 1 << 24
 	rows := m.sizes[side]
+	part := min(streamRows, (rows+leastStreams-1)/leastStreams)
+	if side == probeSide {
+		for _, st := range m.inHost {
+			st.Release()
+		}
+		m.inHost = nil
+	}
+	gpu.ReleaseColumns(m.cols[side])
+	m.cols[side] = nil
 	var parts [2][]gpu.Column
 	defer func() {
 		for _, p := range parts {
@@ -354,6 +422,9 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 		}
 		keys, values := gpu.Values[uint64](st.Cols[0].Data, n), gpu.Values[uint64](st.Cols[1].Data, n)
 		parallel(n, func(a, z int) { fill(from+a, keys[a:z], values[a:z]) })
+		if side == probeSide {
+			m.inHost = append(m.inHost, st.Retain())
+		}
 		up, err := m.q.Upload(m.l, st)
 		if err != nil {
 			st.Release()
@@ -376,7 +447,7 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 // chunks returns the numbers of chunks of the probe side that are measured: chunks have at least 16 MiB, but if there
 // are 4.
 func (s *distributed) chunks() []int {
-	return slices.DeleteFunc([]int{1, 2, 4, mostChunks, 64, 256}, func(c int) bool {
+	return slices.DeleteFunc([]int{1, 2, 3, 4, mostChunks, 64, 256}, func(c int) bool {
 		return c != 1 && c != 4 && s.sizes[probeSide]/c < 1<<20
 	})
 }
@@ -390,21 +461,7 @@ func (s *distributed) chunk(side, chunk, chunks int) (from, to int) {
 
 // roomOf returns the room for rows if mean are expected: 16 standard deviations more.
 func (s *distributed) roomOf(mean int) int {
-	return mean + 16*int(math.Sqrt(float64(mean))) + gpu.TupleLine*(len(s.members)+2)
-}
-
-// arriving returns the room for rows that arrive from other devices in a chunk, resulting the room of a second pass.
-func (s *distributed) arriving(side, chunks int) int {
-	n := len(s.members)
-	if n == 1 {
-		return 0
-	}
-	return s.roomOf((s.sizes[side]+chunks-1)/chunks*(n-1)/n+1) &^ (gpu.TupleLine - 1)
-}
-
-func (s *distributed) resulting(side, chunks int) int {
-	runs := (1<<s.bits/len(s.members) + 1) * len(s.members)
-	return s.roomOf((s.sizes[side]+chunks-1)/chunks) + runs*gpu.RunRoom(gpu.TupleLine, s.second().Bits)
+	return mean + 16*int(math.Sqrt(float64(mean))) + gpu.TupleLine
 }
 
 // first and second are the digits of the two passes.
@@ -413,37 +470,48 @@ func (s *distributed) first() gpu.Digit {
 }
 
 func (s *distributed) second() gpu.Digit {
-	parts, bits := s.sizes[buildSide]*len(s.members)/spreadTable, uint(2)
-	for bits < 9 && parts > 1<<(s.bits+bits) {
+	return s.secondOf(s.sizes[buildSide] * len(s.members) / spreadTable)
+}
+
+// secondOf is the digit of a second pass after which there are about so many partitions.
+func (s *distributed) secondOf(partitions int) gpu.Digit {
+	bits := uint(2)
+	for bits < mostSecondBits && partitions > 1<<(s.bits+bits) {
 		bits++
 	}
 	return gpu.Digit{Shift: 64 - s.bits - bits, Bits: bits, Factor: spreadFactor}
 }
 
-// reserve allocates memory for runs with given numbers of chunks.
-func (s *distributed) reserve(chunks []int) error {
+// reserve allocates memory for exchanges, and for what the second pass of joins makes of them.
+func (s *distributed) reserve(exchanges []layout) error {
 	for _, m := range s.members {
 		for side := range m.cols {
-			arriving, resulting := 0, 0
-			for _, c := range chunks {
-				if side == buildSide {
-					c = 1
+			sent, received, resulting := 0, 0, 0
+			for _, x := range exchanges {
+				if x.side != side {
+					continue
 				}
-				arriving = max(arriving, c*s.arriving(side, c))
-				if c <= mostChunks {
-					resulting = max(resulting, c*s.resulting(side, c))
+				if !x.direct {
+					sent = max(sent, x.slots*x.ways*x.room)
+				}
+				received = max(received, x.slots*x.arriving())
+				if x.ways == 1<<s.bits { // of a join
+					resulting = max(resulting, x.slots*x.resulting(gpu.Digit{Bits: mostSecondBits}))
 				}
 			}
 			for _, c := range []struct {
 				to   *gpu.Column
 				rows int
-			}{{&m.sent[side], s.sizes[side]}, {&m.received[side], arriving}, {&m.parted[side], resulting}} {
+			}{{&m.sent[side], sent}, {&m.received[side], received}, {&m.parted[side], resulting}} {
 				buf, err := m.l.Alloc(int64(c.rows) * 16)
 				if err != nil {
 					return err
 				}
 				*c.to = gpu.Column{Type: gpu.TupleType(8), Len: c.rows, Data: buf}
 			}
+		}
+		if err := m.reservePairs(); err != nil {
+			return err
 		}
 	}
 	_, err := s.all(func(m *member) error { return m.settle() }) // the memory belongs to the kernels until now
@@ -486,7 +554,7 @@ func (w *waiter) pause() {
 
 // settle waits until the kernels of a device have ended.
 func (m *member) settle() error {
-	_, _, _, err := m.x.SumTuples(m.l, nil, nil, m.first())
+	_, _, _, err := m.x.SumTuples(m.l, nil, nil, 1, m.first())
 	return err
 }
 
@@ -498,273 +566,16 @@ func (m *member) view(c gpu.Column, from, to int) gpu.Column {
 	return gpu.Column{Type: c.Type, Len: to - from, Data: b}
 }
 
-// endRun releases the views of all members.
+// endRun releases what a run has used.
 func (s *distributed) endRun() {
 	for _, m := range s.members {
 		for _, v := range m.views {
 			v.Release()
 		}
-		m.views = nil
-	}
-}
-
-// perPair is the number of tuples that each device sends to each other one in copies.
-func (s *distributed) perPair() int {
-	return max(1, min(s.sizes[probeSide], s.arriving(probeSide, 1))/len(s.members))
-}
-
-// copies copies between all pairs of devices, in the order of a ring. Either the receivers start the copies, or the
-// senders. The copies of a device are enqueued together, while all are idle.
-func (s *distributed) copies(push bool) (time.Duration, error) {
-	n, rows := len(s.members), s.perPair()
-	before := make([]time.Duration, n)
-	took := make([]time.Duration, n)
-	wall, err := s.all(func(m *member) error {
-		before[m.at] = m.l.Activity().In
-		var list []gpu.TupleCopy
-		for j := 1; j < n; j++ {
-			from, to := s.members[(m.at+j)%n], m
-			if push {
-				from, to = m, from
-			}
-			at := (from.at - to.at - 1 + n) % n
-			list = append(list, gpu.TupleCopy{To: to.received[probeSide], At: at * rows,
-				TupleRun: gpu.TupleRun{Tuples: from.sent[probeSide], Start: 0, Rows: rows}})
+		gpu.ReleaseColumns(slices.Concat(m.counts, m.columns))
+		for _, a := range m.arrivals {
+			a.Release()
 		}
-		arrival, err := m.x.Fetch(m.l, list)
-		if err == nil {
-			err = arrival.Await(m.q)
-		}
-		return errors.Join(err, m.settle())
-	})
-	if err != nil {
-		return 0, err
+		m.views, m.counts, m.columns, m.arrivals = nil, nil, nil, nil
 	}
-	for i, m := range s.members {
-		if p, ok := m.q.Device().(gpu.Profiled); ok {
-			p.Settle()
-			took[i] = m.l.Activity().In - before[i]
-		}
-	}
-	return cmp.Or(slices.Max(took), wall), nil
-}
-
-// sending is the exchange of a side, or of a chunk of it: where the bins of each sender begin.
-type sending struct {
-	side, chunk, chunks int
-	offsets             []atomic.Pointer[[]int] // by sender
-	fetched             []gpu.Arrival           // by receiver
-	runs                [][]gpu.TupleRun        // by receiver: those of its first bin, by sender, then the next
-}
-
-func (s *distributed) sending(side, chunk, chunks int) *sending {
-	n := len(s.members)
-	return &sending{side: side, chunk: chunk, chunks: chunks, offsets: make([]atomic.Pointer[[]int], n),
-		fetched: make([]gpu.Arrival, n), runs: make([][]gpu.TupleRun, n)}
-}
-
-// bins returns the bins [from, to) of a device.
-func (s *distributed) bins(at int) (from, to int) {
-	n := len(s.members)
-	return (at<<s.bits + n - 1) / n, ((at+1)<<s.bits + n - 1) / n
-}
-
-// partition makes the first pass, and tells the receivers.
-func (m *member) partition(x *sending) error {
-	from, to := m.chunk(x.side, x.chunk, x.chunks)
-	offsets, err := m.x.PartitionTuples(m.l, m.view(m.sent[x.side], from, to), m.view(m.cols[x.side][0], from, to),
-		m.view(m.cols[x.side][1], from, to), m.first(), gpu.TuplePass{Strategy: gpu.WriteShared})
-	if err == nil {
-		x.offsets[m.at].Store(&offsets)
-	}
-	return err
-}
-
-// fetch starts the copies of the tuples that other devices have for this one.
-func (m *member) fetch(x *sending) (err error) {
-	n := len(m.members)
-	first, last := m.bins(m.at)
-	from, to := m.chunk(x.side, x.chunk, x.chunks)
-	room := m.arriving(x.side, x.chunks)
-	regions, next := make([]gpu.TupleRun, n), 0 // by sender
-	begins := make([][]int, n)
-	for s := range n {
-		offsets := x.offsets[s].Load()
-		for w := (waiter{}); offsets == nil; offsets = x.offsets[s].Load() {
-			if m.failed.Load() {
-				return errors.New("another device has failed")
-			}
-			w.pause()
-		}
-		start, rows := (*offsets)[first], (*offsets)[last]-(*offsets)[first]
-		begins[s] = (*offsets)[first : last+1]
-		if s == m.at {
-			regions[s] = gpu.TupleRun{Tuples: m.view(m.sent[x.side], from, to), Start: start, Rows: rows}
-			continue
-		}
-		// Both ends of a copy have the same place in a line of memory.
-		next += (start - next) & (gpu.TupleLine - 1)
-		regions[s] = gpu.TupleRun{Tuples: m.received[x.side], Start: x.chunk*room + next, Rows: rows}
-		next += rows
-	}
-	if next > room {
-		return fmt.Errorf("%d tuples arrive, and there is room for %d", next, room)
-	}
-	var copies []gpu.TupleCopy
-	for j := 1; j < n; j++ {
-		s := (m.at + j) % n
-		sender := m.members[s]
-		a, z := sender.chunk(x.side, x.chunk, x.chunks)
-		source := gpu.TupleRun{Tuples: m.view(sender.sent[x.side], a, z), Start: begins[s][0], Rows: regions[s].Rows}
-		copies = append(copies, gpu.TupleCopy{To: regions[s].Tuples, At: regions[s].Start, TupleRun: source})
-	}
-	for b := range last - first {
-		for s, r := range regions {
-			r.Start += begins[s][b] - begins[s][0]
-			r.Rows = begins[s][b+1] - begins[s][b]
-			x.runs[m.at] = append(x.runs[m.at], r)
-		}
-	}
-	x.fetched[m.at], err = m.x.Fetch(m.l, copies)
-	return err
-}
-
-// exchange exchanges the probe side in chunks: each is partitioned while others are copied.
-func (s *distributed) exchange(chunks int) (time.Duration, error) {
-	defer s.endRun()
-	var list []*sending
-	for c := range chunks {
-		list = append(list, s.sending(probeSide, c, chunks))
-	}
-	took, err := s.all(func(m *member) error {
-		for _, x := range list {
-			if err := m.partition(x); err != nil {
-				return err
-			}
-			if err := m.fetch(x); err != nil {
-				return err
-			}
-		}
-		for _, x := range list {
-			if err := x.fetched[m.at].Await(m.q); err != nil {
-				return err
-			}
-		}
-		return m.settle()
-	})
-	if err != nil {
-		return 0, err
-	}
-	var keys, values, wrong atomic.Uint64
-	_, err = s.all(func(m *member) error {
-		first, last := m.bins(m.at)
-		var digits []int
-		for b := first; b < last; b++ {
-			for range s.members {
-				digits = append(digits, b)
-			}
-		}
-		for _, x := range list {
-			k, v, w, err := m.x.SumTuples(m.l, x.runs[m.at], digits, m.first())
-			if err != nil {
-				return err
-			}
-			keys.Add(k)
-			values.Add(v)
-			wrong.Add(w)
-		}
-		return nil
-	})
-	if got := [2]uint64{keys.Load(), values.Load()}; err == nil && (got != s.sums[probeSide] || wrong.Load() > 0) {
-		err = fmt.Errorf("%w: %d tuples of a wrong bin, sums of keys and values %d, want %d", ErrWrong, wrong.Load(),
-			got, s.sums[probeSide])
-	}
-	return took, err
-}
-
-// spreadJoin is a form of the join.
-type spreadJoin struct {
-	name     string
-	chunks   int  // of the probe side
-	blocking bool // the exchange ends before the second pass begins
-}
-
-// join exchanges both sides, partitions what arrives again, and counts the pairs. In the pipelined form a device
-// partitions a chunk, receives the one before, and makes the second pass of the one before that.
-func (s *distributed) join(f spreadJoin) (time.Duration, error) {
-	defer s.endRun()
-	list := []*sending{s.sending(buildSide, 0, 1)}
-	for c := range f.chunks {
-		list = append(list, s.sending(probeSide, c, f.chunks))
-	}
-	var pairs, sum atomic.Uint64
-	took, err := s.all(func(m *member) error {
-		var parted []gpu.PartitionedRuns
-		defer func() {
-			for _, p := range parted {
-				p.Release()
-			}
-		}()
-		sent := 0
-		send := func(until int) error {
-			for ; sent < min(until, len(list)); sent++ {
-				if err := m.partition(list[sent]); err != nil {
-					return err
-				}
-				if f.blocking {
-					continue
-				}
-				if err := m.fetch(list[sent]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		if f.blocking {
-			if err := send(len(list)); err != nil {
-				return err
-			}
-			for _, x := range list {
-				if err := m.fetch(x); err != nil {
-					return err
-				}
-			}
-			for _, x := range list {
-				if err := x.fetched[m.at].Await(m.q); err != nil {
-					return err
-				}
-			}
-		}
-		for i, x := range list {
-			if err := send(i + 3); err != nil {
-				return err
-			}
-			if !f.blocking {
-				if err := x.fetched[m.at].Await(m.q); err != nil {
-					return err
-				}
-			}
-			p, err := m.secondPass(x)
-			if err != nil {
-				return err
-			}
-			parted = append(parted, p)
-		}
-		n, v, err := m.x.CountMatches(m.l, parted[:1], parted[1:], len(s.members), s.second())
-		pairs.Add(n)
-		sum.Add(v)
-		return err
-	})
-	if want := uint64(s.sizes[probeSide] * len(s.members)); err == nil && (pairs.Load() != want ||
-		sum.Load() != s.matches) {
-		err = fmt.Errorf("%w: %d pairs, want %d; their sum is %d, want %d", ErrWrong, pairs.Load(), want, sum.Load(),
-			s.matches)
-	}
-	return took, err
-}
-
-// secondPass partitions the tuples of a device again.
-func (m *member) secondPass(x *sending) (gpu.PartitionedRuns, error) {
-	to, room := m.parted[x.side], m.resulting(x.side, x.chunks)
-	return m.x.PartitionRuns(m.l, m.view(to, x.chunk*room, (x.chunk+1)*room), x.runs[m.at], m.second())
 }

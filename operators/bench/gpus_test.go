@@ -56,16 +56,20 @@ func TestDevicesExchangeAndJoin(t *testing.T) {
 				n := r.Spread.Devices
 				if r.Spread.Speedup > 0 {
 					joins[n]++
-					require.EqualValues(t, n*(c.rows+c.build), r.Rows)
+					require.GreaterOrEqual(t, r.Rows, int64(n*c.rows))
 				} else {
 					exchanges[n]++
 					require.Positive(t, r.Spread.Out)
 				}
 			}))
-			require.Equal(t, 1, joins[1])
+			streams := 0
+			if c.onGPU {
+				streams = 5
+			}
+			require.Equal(t, 10+streams, joins[1])
 			require.Zero(t, exchanges[1])
-			require.Equal(t, 2, joins[c.devices])
-			require.Equal(t, 4, exchanges[c.devices])
+			require.Equal(t, 11+streams, joins[c.devices])
+			require.Equal(t, 6, exchanges[c.devices])
 			for _, d := range g.Devices {
 				require.Empty(t, d.Budget().Leaks())
 			}

@@ -419,32 +419,43 @@ func (g *groupBench) once(algorithm string, check func(*gpu.Stride) error) (run 
 
 // push drives the operator as a pipeline does.
 func (g *groupBench) push(o groupby.GroupBy, t operators.Task, emit operators.Emit) (err error) {
+	return g.drive(o, t, emit, func(push func(int, *gpu.Stride) error) error {
+		if g.streams {
+			return g.streamed(push)
+		}
+		return each(g.input, push)
+	})
+}
+
+// each pushes strides, and keeps them.
+func each(input []*gpu.Stride, push func(int, *gpu.Stride) error) error {
+	for i, s := range input {
+		if err := push(i, s.Retain()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drive pushes what feed pushes into an operator, and emits its result.
+func (b *bench) drive(o groupby.GroupBy, t operators.Task, emit operators.Emit,
+	feed func(push func(int, *gpu.Stride) error) error) (err error) {
 	lane, err := o.NewLocal(t)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lane.Close()) }()
-	take := func(i int, s *gpu.Stride) error { return lane.Push(g.ctx, i, s) }
-	if g.streams {
-		err = g.streamed(take)
-	} else {
-		for i, s := range g.input {
-			if err = take(i, s.Retain()); err != nil {
-				break
-			}
-		}
-	}
-	if err != nil {
+	if err := feed(func(i int, s *gpu.Stride) error { return lane.Push(b.ctx, i, s) }); err != nil {
 		return err
 	}
-	if err := lane.Combine(g.ctx); err != nil {
+	if err := lane.Combine(b.ctx); err != nil {
 		return err
 	}
-	if err := o.Finalize(g.ctx, t); err != nil {
+	if err := o.Finalize(b.ctx, t); err != nil {
 		return err
 	}
 	for part := range o.Parts() {
-		if err := o.Emit(g.ctx, t, part, emit); err != nil {
+		if err := o.Emit(b.ctx, t, part, emit); err != nil {
 			return err
 		}
 	}
