@@ -51,11 +51,12 @@ func (b *exchanging) downTuples(c gpu.Column) []tuple {
 	return out
 }
 
-// fetch copies tuples, for which a device waits.
-func (b *exchanging) fetch(waits *exchanging, copies ...gpu.TupleCopy) {
+// copy copies tuples, for which a device waits.
+func (b *exchanging) copy(waits *exchanging, copies ...gpu.TupleCopy) {
 	b.t.Helper()
-	arrival, err := b.q.Fetch(b.l, copies)
+	arrival, err := b.q.CopyTuples(b.l, copies)
 	require.NoError(b.t, err)
+	defer arrival.Release()
 	require.NoError(b.t, arrival.Await(waits.bench.q))
 }
 
@@ -83,7 +84,7 @@ func Exchange(t *testing.T, devices []gpu.Device) {
 		all = append(all, b)
 	}
 	for i, b := range all {
-		b.testFetch(all, i)
+		b.testCopies(all, i)
 	}
 	for _, b := range all {
 		b.testPartitions(r)
@@ -91,8 +92,8 @@ func Exchange(t *testing.T, devices []gpu.Device) {
 	}
 }
 
-// testFetch copies a part of each device's tuples here, and then all of them to the next device.
-func (b *exchanging) testFetch(all []*exchanging, at int) {
+// testCopies copies a part of each device's tuples here, and then all of them to the next device.
+func (b *exchanging) testCopies(all []*exchanging, at int) {
 	var want []tuple
 	var copies []gpu.TupleCopy
 	n := 0
@@ -105,13 +106,13 @@ func (b *exchanging) testFetch(all []*exchanging, at int) {
 		copies = append(copies, gpu.TupleCopy{To: to, At: len(want), TupleRun: part})
 		want = append(want, from.own[part.Start:part.Start+part.Rows]...)
 	}
-	b.fetch(b, copies...)
+	b.copy(b, copies...)
 	require.Equal(b.t, want, b.downTuples(to)[:len(want)])
 	next := all[(at+1)%len(all)]
 	there := next.room(len(want) + 5)
-	b.fetch(next, gpu.TupleCopy{To: there, At: 5, TupleRun: gpu.TupleRun{Tuples: to, Rows: len(want)}})
+	b.copy(next, gpu.TupleCopy{To: there, At: 5, TupleRun: gpu.TupleRun{Tuples: to, Rows: len(want)}})
 	require.Equal(b.t, want, next.downTuples(there)[5:])
-	b.fetch(b)
+	b.copy(b)
 }
 
 // testPartitions partitions and joins the device's tuples.
@@ -183,7 +184,7 @@ func (b *exchanging) testSums(cut int, d gpu.Digit, digit func(tuple) int) {
 		}
 	}
 	runs := []gpu.TupleRun{{Tuples: b.cols, Rows: cut}, {Tuples: b.cols, Start: cut, Rows: len(b.own) - cut}}
-	gotKeys, gotValues, gotWrong, err := b.q.SumTuples(b.l, runs, digits, d)
+	gotKeys, gotValues, gotWrong, err := b.q.SumTuples(b.l, runs, digits, 1<<d.Bits, d)
 	require.NoError(b.t, err)
 	require.Equal(b.t, []uint64{keys, values, wrong}, []uint64{gotKeys, gotValues, gotWrong})
 }
@@ -195,18 +196,42 @@ func (b *exchanging) testExchangeMistakes() {
 	long := run
 	long.Rows++
 	digit := gpu.Digit{Shift: 40, Bits: 4}
-	_, err := b.q.Fetch(b.l, []gpu.TupleCopy{{To: b.cols, TupleRun: long}})
+	_, err := b.q.CopyTuples(b.l, []gpu.TupleCopy{{To: b.cols, TupleRun: long}})
 	require.ErrorContains(t, err, "copy of tuples: run 0 has rows")
 	_, err = b.q.PartitionRuns(b.l, b.room(gpu.TupleRoom([]gpu.TupleRun{run}, 4)-1), []gpu.TupleRun{run}, digit)
 	require.ErrorContains(t, err, "partition of runs into a column of")
+	source := gpu.TupleSource{Key: b.words([]uint64{1, 2}), Value: b.words([]uint64{3, 4})}
+	region := gpu.TupleRun{Tuples: b.room(2 * gpu.SendTail), Rows: 2 * gpu.SendTail}
+	for _, c := range []struct {
+		want    string
+		sources []gpu.TupleSource
+		by      gpu.TupleRoute
+		regions []gpu.TupleRun
+	}{
+		{"want 1 to 16 sources", nil, gpu.TupleRoute{Digit: digit}, []gpu.TupleRun{region}},
+		{"want 1 to 7 bits", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: gpu.Digit{Bits: 8}}, []gpu.TupleRun{region}},
+		{"want equally many of", []gpu.TupleSource{{Key: source.Key, Value: b.words([]uint64{3})}},
+			gpu.TupleRoute{Digit: digit}, []gpu.TupleRun{region}},
+		{"want more than 1536", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit},
+			[]gpu.TupleRun{{Tuples: region.Tuples, Rows: gpu.SendTail}}},
+		{"want more than 1536 from a multiple of 8", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit},
+			[]gpu.TupleRun{{Tuples: region.Tuples, Start: 1, Rows: gpu.SendTail + 1}}},
+		{"by 2 splitters", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit, Splitters: source.Key},
+			[]gpu.TupleRun{region}},
+		{"sums of 2 heavy keys", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit,
+			Heavy: gpu.HeavyKeys{Keys: source.Key, Own: source.Key}}, []gpu.TupleRun{region}},
+	} {
+		_, err = b.q.SendTuples(b.l, c.sources, c.by, c.regions)
+		require.ErrorContains(t, err, c.want)
+	}
 	for _, bits := range []uint{0, 1, 10} {
 		_, err = b.q.PartitionRuns(b.l, b.room(1<<16), []gpu.TupleRun{run}, gpu.Digit{Shift: 40, Bits: bits})
 		require.ErrorContains(t, err, "want 2 to 9 bits")
 	}
 	_, _, err = b.q.CountMatches(b.l, nil, nil, 1, digit)
 	require.ErrorContains(t, err, "want at least one")
-	_, _, _, err = b.q.SumTuples(b.l, []gpu.TupleRun{run}, nil, digit)
-	require.ErrorContains(t, err, "sums of 1 runs of 0 digits")
-	_, _, _, err = b.q.SumTuples(b.l, []gpu.TupleRun{run}, []int{0}, digit)
+	_, _, _, err = b.q.SumTuples(b.l, []gpu.TupleRun{run}, nil, 16, digit)
+	require.ErrorContains(t, err, "sums of 1 runs of 0 regions")
+	_, _, _, err = b.q.SumTuples(b.l, []gpu.TupleRun{run}, []int{0}, 16, digit)
 	require.NoError(t, err)
 }
