@@ -9,8 +9,8 @@ import "fmt"
 type Exchanging interface {
 	Experimental
 
-	// SendTuples makes tuples of keys and values, and partitions those of each source by their digit into len(regions) /
-	// len(sources) regions: those of digit d go to region d*n>>Bits of the n of their source. The regions of the first
+	// SendTuples makes tuples of keys and values, and partitions those of each source by their digit into
+	// len(regions) / len(sources) regions: those of digit d go to region d*n>>Bits of the n of their source. The regions of the first
 	// source come first. A region is in memory of any device of the group. Its tuples have no order, and there is a
 	// hole among them: a TupleRun with the result as its Counts has them. The caller guarantees that no work uses the
 	// regions. Overruns tells whether a region had no room for all. Tuples of heavy keys are not sent.
@@ -68,10 +68,11 @@ type Exchanging interface {
 	//
 	// Cost: it reads the tuples once, if the groups of a partition, some thousand, fit the shared memory of a block;
 	// otherwise several times. It waits for the result.
-	GroupTuples(l *Lease, parts []PartitionedRuns, perBin int, d Digit, keys, sums, counts Column) (groups int, err error)
+	GroupTuples(l *Lease, parts []PartitionedRuns, perBin int, d Digit, keys, sums, counts Column) (groups int,
+		err error)
 
-	// CollectTuples copies the tuples of runs, one after the other, to columns of keys and of values. Cost: it reads and
-	// writes them once, and waits for their number.
+	// CollectTuples copies the tuples of runs, one after the other, to columns of keys and of values. Cost: it reads
+	// and writes them once, and waits for their number.
 	CollectTuples(l *Lease, runs []TupleRun) (keys, values Column, err error)
 
 	// SumTuples adds up the keys and the values of runs, modulo 2^64, and counts the tuples of run i that do not belong
@@ -109,9 +110,9 @@ type TupleRoute struct {
 	Heavy     HeavyKeys
 }
 
-// HeavyKeys are keys that are joined where their tuples are, since too many tuples have them (Thostrup et al., SIGMOD
-// 2023, section 5). SendTuples of the build side adds up their tuples on each device. SendTuples of the probe side joins
-// them with the sums of all devices. The zero value has no keys.
+// HeavyKeys are keys that are joined where their tuples are, since too many tuples have them. SendTuples of the build
+// side adds up their tuples on each device. SendTuples of the probe side joins them with the sums of all devices. The
+// zero value has no keys.
 type HeavyKeys struct {
 	Keys Column // at most MostHeavyKeys of Uint64, all different
 	// Own has two Uint64 for each key, 0 at first: SendTuples of the build side adds to them the number of its tuples
@@ -222,8 +223,8 @@ func CheckRuns(to Column, runs []TupleRun, d Digit) error {
 }
 
 // CheckSend returns an error if SendTuples cannot send: columns that are not of Uint64, or of different lengths; a
-// digit of more than 7 bits; more than 16 sources, 128 regions, or as many of a source as there are digits; or regions with room for SendTail tuples or fewer,
-// or that do not begin at a line.
+// digit of more than 7 bits; more than 16 sources, 128 regions, or regions of a source than digits; splitters or heavy
+// keys of wrong types or lengths; or regions with room for SendTail tuples or fewer, or that do not begin at a line.
 func CheckSend(sources []TupleSource, by TupleRoute, regions []TupleRun) error {
 	d := by.Digit
 	for i, s := range sources {
@@ -239,8 +240,8 @@ func CheckSend(sources []TupleSource, by TupleRoute, regions []TupleRun) error {
 	n := len(sources)
 	if n == 0 || n > SendSources || len(regions)%n != 0 || len(regions) == 0 || len(regions) > SendRegions ||
 		len(regions)/n > 1<<d.Bits {
-		return fmt.Errorf("send tuples of %d sources to %d regions: want 1 to %d sources, equally many regions of each, "+
-			"%d of all, and %d of each source at most", n, len(regions), SendSources, SendRegions, 1<<d.Bits)
+		return fmt.Errorf("send tuples of %d sources to %d regions: want 1 to %d sources, equally many regions of "+
+			"each, %d of all, and %d of each source at most", n, len(regions), SendSources, SendRegions, 1<<d.Bits)
 	}
 	for i, r := range regions {
 		if r.Rows <= SendTail || r.Start%TupleLine != 0 || r.Counts.Len > 0 {

@@ -146,7 +146,8 @@ func (q *queue) SendTuples(l *gpu.Lease, sources []gpu.TupleSource, by gpu.Tuple
 	}
 	for i, r := range regions {
 		o.reaches(r.Tuples)
-		a.regions[i] = exchangeRegion{addr(r.Tuples.Data) + 16*uint64(r.Start), uint32(r.Rows - gpu.SendTail), uint32(r.Rows)}
+		a.regions[i] = exchangeRegion{to: addr(r.Tuples.Data) + 16*uint64(r.Start),
+			limit: uint32(r.Rows - gpu.SendTail), room: uint32(r.Rows)}
 	}
 	if by.Splitters.Len > 0 {
 		o.takes(by.Splitters)

@@ -209,7 +209,8 @@ func (b *exchanging) testExchangeMistakes() {
 		regions []gpu.TupleRun
 	}{
 		{"want 1 to 16 sources", nil, gpu.TupleRoute{Digit: digit}, []gpu.TupleRun{region}},
-		{"want 1 to 7 bits", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: gpu.Digit{Bits: 8}}, []gpu.TupleRun{region}},
+		{"want 1 to 7 bits", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: gpu.Digit{Bits: 8}},
+			[]gpu.TupleRun{region}},
 		{"want equally many of", []gpu.TupleSource{{Key: source.Key, Value: b.words([]uint64{3})}},
 			gpu.TupleRoute{Digit: digit}, []gpu.TupleRun{region}},
 		{"want more than 1536", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit},

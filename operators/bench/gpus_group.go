@@ -18,8 +18,8 @@ const (
 	groupsOfTable = 1 << 12
 )
 
-// addGroups adds group-bys of the probe side. For few groups each device groups its own rows with the group-by operator,
-// and one merges the results. For many, rows are exchanged first.
+// addGroups adds group-bys of the probe side. For few groups each device groups its own rows with the group-by
+// operator, and one merges the results. For many, rows are exchanged first.
 func (s *distributed) addGroups(groups uint64) {
 	n := len(s.members)
 	form := fmt.Sprintf("group-by, 2^%d groups", log2(groups))
@@ -160,8 +160,8 @@ func (s *distributed) checkMost(result []*gpu.Stride) error {
 		}
 	}
 	if rows != distinct || s.warmup && sum != want {
-		return fmt.Errorf("%w: %d groups, want %d; the sum of the greatest values is %d, want %d", ErrWrong, rows, distinct,
-			sum, want)
+		return fmt.Errorf("%w: %d groups, want %d; the sum of the greatest values is %d, want %d", ErrWrong, rows,
+			distinct, sum, want)
 	}
 	return nil
 }

@@ -34,8 +34,9 @@ type heavyKeys struct {
 
 func (s *distributed) heavyKeys(probe *sending) *heavyKeys {
 	n := len(s.members)
-	return &heavyKeys{s: s, probe: probe, samples: make([]atomic.Pointer[[]keyCount], n), device: make([]gpu.HeavyKeys, n),
-		own: make([]atomic.Pointer[gpu.Column], n), counted: make([]atomic.Pointer[gpu.Arrival], n)}
+	return &heavyKeys{s: s, probe: probe, samples: make([]atomic.Pointer[[]keyCount], n),
+		device: make([]gpu.HeavyKeys, n), own: make([]atomic.Pointer[gpu.Column], n),
+		counted: make([]atomic.Pointer[gpu.Arrival], n)}
 }
 
 // addHeavy adds joins whose foreign keys are not equally frequent.

@@ -23,8 +23,8 @@ type spreadStream struct {
 	fromHost, toHost bool
 }
 
-// addStreams adds joins whose probe side comes from host memory or whose pairs go there, and the copies alone. A CPU has
-// no such copies.
+// addStreams adds joins whose probe side comes from host memory or whose pairs go there, and the copies alone. A CPU
+// has no such copies.
 func (s *distributed) addStreams() (layouts []layout) {
 	if _, ok := s.members[0].q.Device().(gpu.Profiled); !ok {
 		return nil

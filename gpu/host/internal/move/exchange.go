@@ -363,8 +363,8 @@ func CollectTuples(cores parallel.Cores, l *gpu.Lease, runs []gpu.TupleRun) (key
 }
 
 // SumTuples adds up the keys and values of runs, and counts tuples of another region than that of their run.
-func SumTuples(cores parallel.Cores, runs []gpu.TupleRun, regions []int, ways int, d gpu.Digit) (keys, values, wrong uint64,
-	err error) {
+func SumTuples(cores parallel.Cores, runs []gpu.TupleRun, regions []int, ways int, d gpu.Digit) (keys, values,
+	wrong uint64, err error) {
 	var allKeys, allValues, allWrong atomic.Uint64
 	digit := digitOf(d)
 	err = cores.For(len(runs), 1, func(r, _ int) error {
