@@ -10,10 +10,10 @@ type Exchanging interface {
 	Experimental
 
 	// SendTuples makes tuples of keys and values, and partitions those of each source by their digit into
-	// len(regions) / len(sources) regions: those of digit d go to region d*n>>Bits of the n of their source. The regions of the first
-	// source come first. A region is in memory of any device of the group. Its tuples have no order, and there is a
-	// hole among them: a TupleRun with the result as its Counts has them. The caller guarantees that no work uses the
-	// regions. Overruns tells whether a region had no room for all. Tuples of heavy keys are not sent.
+	// n = len(regions) / len(sources) regions: those of digit d go to region d*n>>Bits of their source. The regions of
+	// the first source come first. A region is in memory of any device of the group. Its tuples have no order, and
+	// there is a hole among them: a TupleRun with the result as its Counts has them. The caller guarantees that no work
+	// uses the regions. Overruns tells whether a region had no room for all. Tuples of heavy keys are not sent.
 	//
 	// Errors: those of CheckSend.
 	//

@@ -13,8 +13,8 @@ import (
 const (
 	// splitterBits is the logarithm of the ranges of keys that are found in the sample. Devices have equal shares.
 	splitterBits = 7
-	// splitterSample is the rows of each device in the sample. The share of one of two devices is then off by 0.4 percent
-	// (one standard deviation).
+	// splitterSample is the rows of each device in the sample. The share of one of two devices is then off by 0.4
+	// percent (one standard deviation).
 	splitterSample = 1 << 13
 )
 
