@@ -137,9 +137,14 @@ func (q *queue) SendTuples(l *gpu.Lease, sources []gpu.TupleSource, by gpu.Tuple
 		return counts, err
 	}
 	ways := len(regions) / len(sources)
-	blocks := min(max(1, q.dev.props.multiprocessors/len(sources)), gpu.SendTail/gpu.TupleLine)
+	most := 0
+	for _, s := range sources {
+		most = max(most, s.Key.Len)
+	}
+	perSource := max(1, min(q.dev.props.multiprocessors/len(sources), blocks(most, exchangeTile),
+		gpu.SendTail/gpu.TupleLine))
 	a := exchangeSendArgs{mul: max(d.Factor, 1), shift: uint32(d.Shift), bits: uint32(d.Bits), ways: uint32(ways),
-		blocks: uint32(blocks), all: uint32(len(regions))}
+		blocks: uint32(perSource), all: uint32(len(regions))}
 	for i, s := range sources {
 		o.takes(s.Key, s.Value)
 		a.sources[i] = exchangeSource{key: addr(s.Key.Data), value: addr(s.Value.Data), rows: uint32(s.Key.Len)}
@@ -169,7 +174,7 @@ func (q *queue) SendTuples(l *gpu.Lease, sources []gpu.TupleSource, by gpu.Tuple
 	}
 	o.fill(counts.Data, 0, int64(n)*4, 0)
 	a.counts = addr(counts.Data)
-	launch(o, "exchange_send", len(sources)*blocks, exchangeThreads,
+	launch(o, "exchange_send", len(sources)*perSource, exchangeThreads,
 		16*exchangeTile+ways*(16*(gpu.TupleLine-1)+12)+8<<d.Bits+4, a)
 	return counts, nil
 }

@@ -190,8 +190,11 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 			return err
 		}
 	}
-	for _, groups := range spreadGroups {
+	for i, groups := range spreadGroups {
 		groups = min(groups, uint64(sizes[probeSide]))
+		if i > 0 && groups <= spreadGroups[i-1] {
+			continue // the rows are few, and have been grouped by row
+		}
 		s.most = make([]atomic.Uint64, groups)
 		if err := again(func() { s.addGroups(groups) },
 			func(rnd *rand.Rand, _ int) uint64 { return rnd.Uint64N(groups) }); err != nil {
