@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -226,4 +227,33 @@ func TestAnObjectIsReadInTheVersionThatWasListed(t *testing.T) {
 	require.Empty(t, requests)
 	_, err = f.ReadAt(t.Context(), make([]byte, 9), 0)
 	require.ErrorIs(t, err, source.ErrChanged)
+}
+
+// TestACancelledBeginIsNotLost has a request to begin an upload that is under way when the context ends. The store takes
+// it, so its number must arrive, or nobody would abort the upload.
+func TestACancelledBeginIsNotLost(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	uploads := map[string]bool{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost && r.URL.Query().Has("uploads"):
+			cancel()
+			time.Sleep(20 * time.Millisecond)
+			uploads["7"] = true
+			_, _ = io.WriteString(w, "<R><UploadId>7</UploadId></R>")
+		case r.Method == http.MethodDelete:
+			delete(uploads, r.URL.Query().Get("uploadId"))
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			_, _ = io.WriteString(w, "<R></R>")
+		}
+	}))
+	defer s.Close()
+	environment(t, s.URL)
+	u, err := Begin(ctx, "s3://lake/x", nil)
+	require.NoError(t, err)
+	require.Len(t, uploads, 1)
+	require.ErrorIs(t, u.Part(ctx, 0, []byte("rows")), context.Canceled)
+	require.NoError(t, u.Abort(t.Context()))
+	require.Empty(t, uploads)
 }

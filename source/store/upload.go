@@ -118,6 +118,9 @@ func Begin(ctx context.Context, path string, others map[string]bool) (*Upload, e
 	times := 0
 	err = persist(ctx, func() (_ bool, err error) {
 		times++
+		// A request that is under way is not cancelled: it could begin an upload later, which nobody would end.
+		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+		defer end()
 		u.id, err = w.begin(ctx, u)
 		return false, err
 	})
