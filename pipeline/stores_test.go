@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,9 +59,9 @@ func appearTogether(t *testing.T, cloud storetest.Cloud) {
 	gateway := cloud.Start(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
-	fault := func(*http.Request) bool { return false }
+	var fault atomic.Pointer[func(*http.Request) bool] // a request may outlive its run
 	cloud.Use(t, storetest.Proxy(t, gateway, func(r *http.Request) storetest.Fault {
-		if fault(r) {
+		if f := fault.Load(); f != nil && (*f)(r) {
 			return storetest.Drop
 		}
 		return storetest.None
@@ -73,7 +74,7 @@ func appearTogether(t *testing.T, cloud storetest.Cloud) {
 		one := fmt.Sprintf(`[{"v":%d}]`, v)
 		return one + " " + one + " " + one
 	}
-	manifests := 0
+	var manifests atomic.Int64
 	require.NoError(t, run(1, false))
 	require.Equal(t, same(1), stored(t, dir))
 	require.ErrorIs(t, run(2, false), os.ErrExist)
@@ -91,16 +92,13 @@ func appearTogether(t *testing.T, cloud storetest.Cloud) {
 		},
 		"only the first manifest is written": func(r *http.Request) bool {
 			manifest := r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, staging.LockName)
-			if manifest {
-				manifests++
-			}
-			return manifest && manifests > 1
+			return manifest && manifests.Add(1) > 1
 		},
 		"no part is sent": func(r *http.Request) bool { return r.Method == http.MethodPut },
 	} {
-		fault = f
+		fault.Store(&f)
 		require.Error(t, run(3, true), name)
-		fault = func(*http.Request) bool { return false }
+		fault.Store(nil)
 		require.Equal(t, same(2), stored(t, dir), name)
 		uploads := 0
 		require.NoError(t, store.Uploads(t.Context(), cloud.Lake, func(store.Pending) error {
