@@ -76,9 +76,11 @@ type distributed struct {
 	matches uint64
 	failed  atomic.Bool // a member has failed
 	cases   []*spreadCase
-	own     map[string]time.Duration // by form: on one device
-	warmup  bool                     // the first run of each case
-	most    []atomic.Uint64          // by group: the greatest value, of probe rows that are grouped
+	// measured is the number of cases that were measured.
+	measured int
+	own      map[string]time.Duration // by form: on one device
+	warmup   bool                     // the first run of each case
+	most     []atomic.Uint64          // by group: the greatest value, of probe rows that are grouped
 }
 
 // member is a device and its share.
@@ -131,7 +133,7 @@ func (b *bench) gpus() error {
 }
 
 // spreadBytes returns about the most memory that a device needs.
-func spreadBytes(sizes [2]int) int64 { return int64(sizes[buildSide]+sizes[probeSide]) * 16 * 6 }
+func spreadBytes(sizes [2]int) int64 { return int64(sizes[buildSide]+sizes[probeSide]) * 16 * 9 }
 
 // spreadCase is a case of the benchmark gpus.
 type spreadCase struct {
@@ -172,16 +174,16 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 	if err := s.reserve(layouts); err != nil {
 		return err
 	}
-	if err := s.measure(s.cases); err != nil {
+	defer s.report() // also what was measured before an error
+	if err := s.measure(); err != nil {
 		return err
 	}
 	again := func(add func(), pick func(*rand.Rand, int) uint64) error {
-		begin := len(s.cases)
 		add()
 		if err := s.draw(probeSide, pick); err != nil {
 			return err
 		}
-		return s.measure(s.cases[begin:])
+		return s.measure()
 	}
 	for _, exponent := range spreadZipf {
 		z := newZipf(int(all), exponent)
@@ -201,7 +203,6 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 			return err
 		}
 	}
-	s.report()
 	return nil
 }
 
@@ -211,8 +212,9 @@ func (s *distributed) addCase(c spreadCase) *spreadCase {
 	return &c
 }
 
-// measure runs cases in turn.
-func (s *distributed) measure(cases []*spreadCase) error {
+// measure runs the cases that were not measured before, in turn.
+func (s *distributed) measure() error {
+	cases := s.cases[s.measured:]
 	for i := range s.runs + 1 {
 		s.warmup = i == 0
 		for _, c := range cases {
@@ -230,12 +232,13 @@ func (s *distributed) measure(cases []*spreadCase) error {
 			}
 		}
 	}
+	s.measured = len(s.cases)
 	return nil
 }
 
-// best returns the median of the fastest of some cases of a form.
-func (s *distributed) best(cases []*spreadCase, form string) (best time.Duration) {
-	for _, c := range cases {
+// best returns the median of the fastest case of a form.
+func (s *distributed) best(form string) (best time.Duration) {
+	for _, c := range s.cases[:s.measured] {
 		if took := c.median(); c.form == form && (best == 0 || took < best) {
 			best = took
 		}
@@ -243,15 +246,15 @@ func (s *distributed) best(cases []*spreadCase, form string) (best time.Duration
 	return best
 }
 
-// report reports the cases.
+// report reports the cases that were measured.
 func (s *distributed) report() {
-	n := len(s.members)
-	for _, c := range s.cases {
+	n, cases := len(s.members), s.cases[:s.measured]
+	for _, c := range cases {
 		if n == 1 && c.form != "" && s.own[c.form] == 0 {
-			s.own[c.form] = s.best(s.cases, c.form)
+			s.own[c.form] = s.best(c.form)
 		}
 	}
-	for _, c := range s.cases {
+	for _, c := range cases {
 		took, own := c.median(), s.own[c.form]
 		r := Result{Benchmark: s.name, Case: c.name, Rows: c.rows, Bytes: c.bytes, Time: took, Wall: took, Runs: s.runs,
 			Spread: &Spread{Devices: n, Phases: c.work, Own: own}}

@@ -48,7 +48,7 @@ func (s *distributed) addHeavy(exponent float64) {
 	c := s.addJoin(fmt.Sprintf("SKEW-D, foreign keys by Zipf %v", exponent), fmt.Sprintf("Zipf %v", exponent),
 		spreadJoin{sides: s.sides(chunks, direct), blocking: direct, heavy: true})
 	c.bound = func(time.Duration) (string, time.Duration) {
-		return "equally frequent keys", s.best(s.cases, countForm)
+		return "equally frequent keys", s.best(countForm)
 	}
 }
 
