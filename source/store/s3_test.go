@@ -229,8 +229,8 @@ func TestAnObjectIsReadInTheVersionThatWasListed(t *testing.T) {
 	require.ErrorIs(t, err, source.ErrChanged)
 }
 
-// TestACancelledBeginIsNotLost has a request to begin an upload that is under way when the context ends. The store takes
-// it, so its number must arrive, or nobody would abort the upload.
+// TestACancelledBeginIsNotLost has a request to begin an upload that is under way when the context ends. The store
+// takes it, so its number must arrive, or nobody would abort the upload.
 func TestACancelledBeginIsNotLost(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	uploads := map[string]bool{}
