@@ -27,8 +27,8 @@ const (
 	shownStart, crowdStart = 0.193, 0.0167
 	// furtherStart is the seconds in which a process makes a further GPU ready that the driver has started.
 	furtherStart = 0.04
-	// exchangeRate is the bytes per second that a GPU sends to others by partitions, then copies. Of two, 185 to 267 GB/s
-	// in one piece were measured (examples/bench/gpus.md).
+	// exchangeRate is the bytes per second that a GPU sends to others by partitions, then copies. Two GPUs send 185 to
+	// 267 GB/s each in one piece (examples/bench/gpus.md).
 	exchangeRate = 185e9
 	// leastGain is the part of the time of one GPU that several must save, or auto takes one. The rates of several are
 	// those of one, divided: no job was measured that they end sooner.
