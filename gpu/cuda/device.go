@@ -471,6 +471,7 @@ func (d *Device) Close() error {
 		}
 		return nil
 	}
+	d.decodings.running.Wait()
 	if d.later.kernels != nil {
 		close(d.later.copies)
 		close(d.later.kernels)

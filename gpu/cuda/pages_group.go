@@ -47,6 +47,7 @@ type decodings struct {
 	mu      sync.Mutex
 	waiting []*decoding // in the order of their copies
 	busy    bool        // a goroutine decodes
+	running sync.WaitGroup
 }
 
 // decodeLater lets another goroutine decode a stride, once its copies have ended.
@@ -58,7 +59,7 @@ func (d *Device) decodeLater(w *decoding, copied event) {
 	x.waiting = append(x.waiting, w)
 	if !x.busy {
 		x.busy = true
-		go d.decodeStrides()
+		x.running.Go(d.decodeStrides)
 	}
 }
 
