@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 // operator, and one merges the results. For many, rows are exchanged first.
 func (s *distributed) addGroups(groups uint64) {
 	n := len(s.members)
-	form := fmt.Sprintf("group-by, 2^%d groups", log2(groups))
+	form := fmt.Sprintf("group-by, 2^%d groups", bits.Len64(groups)-1)
 	rows := int64(n) * int64(s.sizes[probeSide])
 	add := func(name string, run func() (time.Duration, error)) {
 		s.addCase(spreadCase{name: form + ", " + name, form: form, rows: rows, bytes: rows * 16, run: run})
@@ -44,14 +45,6 @@ func (s *distributed) addGroups(groups uint64) {
 		x := s.layout(probeSide, chunks, 1<<s.bits, direct)
 		add(name, func() (time.Duration, error) { return s.groupExchanged(x, groups) })
 	}
-}
-
-// log2 returns the logarithm of a number, rounded down.
-func log2(n uint64) (log int) {
-	for n > 1 {
-		n, log = n>>1, log+1
-	}
-	return log
 }
 
 // groupSpec is the greatest value of each key.
@@ -93,9 +86,15 @@ func (s *distributed) groupOwn(groups uint64) (time.Duration, error) {
 		err := m.group(own.Rows, groups, func(push func(int, *gpu.Stride) error) error {
 			return each([]*gpu.Stride{own}, push)
 		}, collect)
-		if err != nil || len(s.members) == 1 {
+		if err != nil {
+			for _, st := range out {
+				st.Release()
+			}
+			return err
+		}
+		if len(s.members) == 1 {
 			result = out
-			return errors.Join(err, m.settle())
+			return m.settle()
 		}
 		for _, st := range out {
 			st.SetReady(m.q.Device())

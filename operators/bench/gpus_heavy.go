@@ -28,15 +28,13 @@ type heavyKeys struct {
 	keys       atomic.Pointer[[]uint64]
 	// The rest is by device: the keys and sums in its memory, and the end of the build side's first pass.
 	device  []gpu.HeavyKeys
-	own     []atomic.Pointer[gpu.Column]
 	counted []atomic.Pointer[gpu.Arrival]
 }
 
 func (s *distributed) heavyKeys(probe *sending) *heavyKeys {
 	n := len(s.members)
 	return &heavyKeys{s: s, probe: probe, samples: make([]atomic.Pointer[[]keyCount], n),
-		device: make([]gpu.HeavyKeys, n), own: make([]atomic.Pointer[gpu.Column], n),
-		counted: make([]atomic.Pointer[gpu.Arrival], n)}
+		device: make([]gpu.HeavyKeys, n), counted: make([]atomic.Pointer[gpu.Arrival], n)}
 }
 
 // addHeavy adds joins whose foreign keys are not equally frequent.
@@ -113,7 +111,7 @@ type keyCount struct {
 
 // countKeys returns the keys that occur more than once. (A map takes eight times as long, which is a tenth of a join.)
 func (m *member) countKeys(keys []uint64) (out []keyCount) {
-	bits := 64 - 1 - bits.LeadingZeros64(uint64(2*len(keys)))
+	bits := bits.Len(uint(2*len(keys))) - 1
 	if m.counted == nil {
 		m.counted = make([]keyCount, 1<<bits)
 	}
@@ -183,15 +181,14 @@ func (h *heavyKeys) of(m *member, side int) (gpu.HeavyKeys, error) {
 	if side == buildSide || d.Keys.Len == 0 {
 		return d, nil
 	}
-	if h.own[m.at].Load() == nil {
+	if h.counted[m.at].Load() == nil {
 		end, err := m.x.Launched()
 		if err != nil {
 			return d, err
 		}
 		m.arrivals = append(m.arrivals, end)
 		h.counted[m.at].Store(&end)
-		h.own[m.at].Store(&d.Own)
-		for i := range h.own {
+		for i := range h.counted {
 			end, err := published(h.s, &h.counted[i])
 			if err == nil && i != m.at {
 				err = (*end).Await(m.q)
@@ -201,12 +198,8 @@ func (h *heavyKeys) of(m *member, side int) (gpu.HeavyKeys, error) {
 			}
 		}
 	}
-	for i := range h.own {
-		own, err := published(h.s, &h.own[i])
-		if err != nil {
-			return d, err
-		}
-		d.All = append(d.All, *own)
+	for _, other := range h.device { // all have counted
+		d.All = append(d.All, other.Own)
 	}
 	return d, nil
 }
