@@ -69,6 +69,11 @@ with a quarter as many build rows (--build-rows), by 1, 2, 4 GPUs and so on. It 
 rows if the memory is too small. The bound is the time of the copies alone, or that of one
 GPU with the rows of one. Every result is checked.
 
+chain runs queries 2.1 and 3.1 of the Star Schema Benchmark, and others with fewer filters and
+with one to four joins, on 1, 2, 4 GPUs and so on, and on all cores of the CPU. Each is one pass
+over a fact table in host memory of --rows rows, 6,000,000 for each unit of the scale factor
+(default 20). The bound is the time of the copies of its columns alone. Every result is checked.
+
 disk stores 4 GiB (--rows times 16 bytes) under --host-memory, and reads them again. What does
 not fit goes to $TMPDIR or /var/tmp, both compressed and uncompressed. The bound is the rate of
 that disk without the page cache.
@@ -123,7 +128,8 @@ Benchmarks, or all of them:
 	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil,
 		"algorithms of join and groupby: all, names, or chosen, the operator's own choice (default chosen)")
 	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0,
-		"maximum rows of the input and output strides of join and groupby (default: a table is one stride)")
+		"maximum rows of the input and output strides of join and groupby (default: a table is one stride), and of "+
+			"those of the fact table of chain")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to this file")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw the results as an SVG picture to this file")
 	cmd.Flags().StringVar(&f.from, "from", "", "draw the results of an earlier --json, and measure nothing")
@@ -150,8 +156,11 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	}
 	for _, flag := range []string{"cases", "algorithm", "stride-rows"} {
 		with := []string{"join", "groupby"}
-		if flag == "cases" {
+		switch flag {
+		case "cases":
 			with = append(with, "spill")
+		case "stride-rows":
+			with = append(with, "chain")
 		}
 		if cmd.Flags().Changed(flag) && !slices.ContainsFunc(with,
 			func(n string) bool { return slices.Contains(names, n) }) {
@@ -193,6 +202,8 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			line = spillLine
 		case "gpus":
 			line = gpusLine
+		case "chain":
+			line = chainLine
 		}
 		fmt.Fprintln(t, line(nil))
 		err := bench.Run(cmd.Context(), d, n, f.opt, func(r bench.Result) {
@@ -323,6 +334,26 @@ func gpusLine(r *bench.Result) string {
 	return fmt.Sprintf("%d\t%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s %s\t%s\t%s\t", s.Devices, r.Case, humanize.Comma(r.Rows),
 		ms(r.Time), r.RowsPerSecond()/1e9, out, 100*r.Fraction(), r.Bound, ms(bound), speedup,
 		strings.Join(phases, "; "))
+}
+
+// chainLine has the rates of star queries.
+func chainLine(r *bench.Result) string {
+	if r == nil {
+		return "devices\tcase\tscale factor\tgroups\tms\tG rows/s\tGB/s\tof bound\tbound GB/s\tspeed-up\tover the CPU\t"
+	}
+	c := r.Chain
+	devices := "CPU"
+	if c.Devices > 0 {
+		devices = fmt.Sprint(c.Devices)
+	}
+	times := func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%s\t%s\t%.3g\t%d\t%s\t%s\t%s\t%s\t", devices, r.Case, c.ScaleFactor, c.Groups, ms(r.Time),
+		rates(*r), times(c.Speedup), times(c.OverCPU))
 }
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }

@@ -42,6 +42,7 @@ type Result struct {
 	Group     *Group  `json:"group,omitempty"`  // of the benchmark groupby
 	Spill     *Spill  `json:"spill,omitempty"`  // of the benchmark spill
 	Spread    *Spread `json:"spread,omitempty"` // of the benchmark gpus
+	Chain     *Chain  `json:"chain,omitempty"`  // of the benchmark chain
 }
 
 // Point returns the result as a point of a chart, or nil if it is drawn as a bar.
@@ -89,7 +90,8 @@ type Options struct {
 	// or "all". Empty means "chosen".
 	Cases, Algorithms []string
 	// StrideRows bounds the rows of the strides that these operators receive and emit. 0 means that
-	// a table is one stride, and that strides of the result have 2^28 rows.
+	// a table is one stride, and that strides of the result have 2^28 rows. In the benchmark chain it is the rows of a
+	// stride of the fact table; 0 means 2^22 on a GPU.
 	StrideRows int
 	// BuildRows are the build rows of a device in the benchmark gpus; 0 means a quarter of Rows.
 	BuildRows int
@@ -140,6 +142,7 @@ var benchmarks = []struct {
 	{"disk", "rows that spill to files, and come back", 1 << 28, (*bench).disk},
 	{"window", "window functions and a median, by frame", 1 << 26, (*bench).window},
 	{"gpus", "exchange and join of tuples that are spread over several GPUs", spreadRows, (*bench).gpus},
+	{"chain", "star queries in one pass over a fact table in host memory", 20 * starRows, (*bench).chain},
 }
 
 // Names returns the names of the benchmarks, and a line about each.
