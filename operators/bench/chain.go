@@ -136,7 +136,8 @@ func int32s(n int) *gpu.Schema {
 // chain measures star queries: chains of joins and a group-by, in one pass over a fact table in host memory, on one
 // device up to all. Each device has the tables of all dimensions, and lanes that take strides of the fact table, join
 // them with one dimension after the other and group what is left. Then the first device merges the groups. The bound
-// are the copies of the fact table to the same devices, taken in the same way. Each result is checked.
+// are copies of the fact table to the same devices, taken in the same way, or reading it on the CPU. Each result is
+// checked.
 func (b *bench) chain() error {
 	s, err := b.newStar(b.rows)
 	if err != nil {
@@ -187,29 +188,38 @@ type chained struct {
 	data *star
 	starQuery
 	want   map[groupKey]int64
-	lanes  [][]gpu.Queue // by device
+	lanes  [][]gpu.Queue // by device: those of its lanes
+	ahead  []gpu.Queue   // of each GPU: for copies ahead of their turn
 	stride int           // rows of a stride
 	next   atomic.Int64  // stride of the fact table
+	read64 atomic.Uint64 // the sum of what was read
 }
 
-// chainOver measures all queries on some devices. Runs of a query and of its copies alone take turns.
+// chainOver measures all queries on some devices. Runs of a query and of its bound take turns.
 func (b *bench) chainOver(devices []gpu.Device, s *star, runs int, each func(Result)) (err error) {
 	c := &chained{distributed: &distributed{bench: b, bits: spreadBins}, data: s, stride: starChunk}
 	defer func() {
-		for _, queues := range c.lanes {
+		for _, queues := range append(c.lanes, c.ahead) {
 			for _, q := range queues {
 				err = errors.Join(err, q.Close())
 			}
 		}
 		err = errors.Join(err, c.close())
 	}()
-	discrete := devices[0].Budget() != devices[0].HostBudget()
+	discrete, bound := devices[0].Budget() != devices[0].HostBudget(), "memory"
 	for _, d := range devices {
 		if err := c.add(d); err != nil {
 			return err
 		}
 		n := chainLanes
-		if !discrete {
+		if discrete {
+			bound = "links"
+			q, err := d.NewQueue("bench chain, copies")
+			if err != nil {
+				return err
+			}
+			c.ahead = append(c.ahead, q)
+		} else {
 			n = d.Lanes()
 			c.stride = d.StrideRows(4)
 		}
@@ -226,39 +236,29 @@ func (b *bench) chainOver(devices []gpu.Device, s *star, runs int, each func(Res
 	}
 	for _, q := range starQueries() {
 		c.starQuery, c.want = q, q.answer(s)
-		r := Result{Benchmark: b.name, Case: q.name, Rows: int64(s.rows), Bytes: q.bytes(s), Runs: runs, Bound: "links",
+		r := Result{Benchmark: b.name, Case: q.name, Rows: int64(s.rows), Bytes: q.bytes(s), Runs: runs, Bound: bound,
 			Chain: &Chain{Devices: len(devices), ScaleFactor: s.scaleFactor(), Joins: len(q.hops), Groups: len(c.want)}}
 		var times, alone []time.Duration
 		for i := range runs + 1 {
 			if err := b.ctx.Err(); err != nil {
 				return err
 			}
-			if discrete {
-				took, err := c.copies()
-				if err != nil {
-					return fmt.Errorf("%s, copies alone: %w", q.name, err)
-				}
-				alone = append(alone, took)
+			least, err := c.move()
+			if err != nil {
+				return fmt.Errorf("%s, %s alone: %w", q.name, r.Bound, err)
 			}
 			took, err := c.run()
 			if err != nil {
 				return fmt.Errorf("%s: %w", q.name, err)
 			}
-			times = append(times, took)
+			times, alone = append(times, took), append(alone, least)
 			if i == 0 { // to warm up
 				times, alone = nil, nil
 			}
 		}
 		r.Time = median(times)
 		r.Wall = r.Time
-		if discrete {
-			r.BoundRate = float64(r.Bytes) / median(alone).Seconds()
-		} else {
-			r.Bound = "copy"
-			if r.BoundRate, err = b.copyRate(); err != nil {
-				return err
-			}
-		}
+		r.BoundRate = float64(r.Bytes) / median(alone).Seconds()
 		each(r)
 	}
 	return nil
@@ -290,11 +290,11 @@ func (c *chained) read() (*gpu.Stride, int, error) {
 // feed returns a function that returns the strides of the fact table on a device one by one, each with a number, and
 // makes them usable on a queue. A GPU copies them ahead of their turn.
 func (c *chained) feed(m *member) (take func(gpu.Queue) (*gpu.Stride, int, error), end func() error) {
-	if m.q.Device().Budget() == m.q.Device().HostBudget() {
+	if c.ahead == nil {
 		return func(gpu.Queue) (*gpu.Stride, int, error) { return c.read() }, func() error { return nil }
 	}
 	ahead := transfer.NewAhead(c.ctx, func(ctx context.Context, a *transfer.Ahead) error {
-		return a.Copy(ctx, m.q, m.l, func(context.Context) (*gpu.Stride, error) {
+		return a.Copy(ctx, c.ahead[m.at], m.l, func(context.Context) (*gpu.Stride, error) {
 			s, _, err := c.read()
 			return s, err
 		})
@@ -313,35 +313,67 @@ func (c *chained) feed(m *member) (take func(gpu.Queue) (*gpu.Stride, int, error
 	}, func() error { return ahead.End(context.Canceled) }
 }
 
-// copies copies the columns of the query to all devices.
-func (c *chained) copies() (time.Duration, error) {
+// move copies the columns of the query to all GPUs, or reads them on a CPU.
+func (c *chained) move() (time.Duration, error) {
 	c.next.Store(0)
-	return c.all(func(m *member) (err error) {
+	return c.all(func(m *member) error {
 		take, end := c.feed(m)
-		defer func() { err = errors.Join(err, end()) }()
-		q := c.lanes[m.at][0]
-		for {
-			s, _, err := take(q)
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			// The host waits for the copies, as lanes that join do: the next stride goes to the device that is free.
-			one, err := q.Slice(m.l, s.Cols[len(s.Cols)-1], s.Rows-1, s.Rows)
-			if err == nil {
-				last := &gpu.Stride{Schema: int32s(1), Cols: []gpu.Column{one}, Rows: 1}
-				if last, err = q.Download(m.h, last); err == nil {
-					last.Release()
+		err := c.each(m, func(q gpu.Queue) error {
+			for {
+				s, _, err := take(q)
+				if err == io.EOF {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				err = c.touch(m, q, s)
+				s.Release()
+				if err != nil {
+					return err
 				}
 			}
-			s.Release()
-			if err != nil {
-				return err
+		})
+		return errors.Join(err, end())
+	})
+}
+
+// each calls f for all lanes of a device at once.
+func (c *chained) each(m *member, f func(gpu.Queue) error) error {
+	var lanes sync.WaitGroup
+	errs := make([]error, len(c.lanes[m.at]))
+	for i, q := range c.lanes[m.at] {
+		lanes.Go(func() { errs[i] = f(q) })
+	}
+	lanes.Wait()
+	return errors.Join(errs...)
+}
+
+// touch waits until the copies of a stride have ended, as lanes that join do, so that the next stride goes to the
+// device that is free. On a CPU it reads the stride.
+func (c *chained) touch(m *member, q gpu.Queue, s *gpu.Stride) error {
+	if c.ahead == nil {
+		sum := uint64(0)
+		for _, col := range s.Cols {
+			for _, v := range gpu.Values[uint64](col.Data, s.Rows/2) {
+				sum += v
 			}
 		}
-	})
+		c.read64.Add(sum)
+		return nil
+	}
+	one, err := q.Slice(m.l, s.Cols[len(s.Cols)-1], s.Rows-1, s.Rows)
+	if err != nil {
+		return err
+	}
+	last := &gpu.Stride{Schema: int32s(1), Cols: []gpu.Column{one}, Rows: 1}
+	down, err := q.Download(m.h, last)
+	if err != nil {
+		last.Release()
+		return err
+	}
+	down.Release()
+	return nil
 }
 
 // run runs the query, and checks its result.
@@ -397,7 +429,7 @@ func (c *chained) groups() groupby.Spec {
 func (c *chained) probe(m *member, spec groupby.Spec) (out []*gpu.Stride, err error) {
 	take, end := c.feed(m) // copies run while the joins are built
 	defer func() { err = errors.Join(err, end()) }()
-	task := operators.Task{Device: m.q.Device(), Queue: c.lanes[m.at][0], Lease: m.l, StrideRows: starChunk, Lanes: 1}
+	task := operators.Task{Device: m.q.Device(), Queue: m.q, Lease: m.l, StrideRows: starChunk, Lanes: 1}
 	var joins []join.Join
 	defer func() {
 		for _, j := range joins {
@@ -422,15 +454,11 @@ func (c *chained) probe(m *member, spec groupby.Spec) (out []*gpu.Stride, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
-	var lanes sync.WaitGroup
-	errs := make([]error, len(c.lanes[m.at]))
-	for i, q := range c.lanes[m.at] {
+	if err := c.each(m, func(q gpu.Queue) error {
 		t := task
-		t.Queue, t.Lanes = q, len(errs)
-		lanes.Go(func() { errs[i] = c.lane(t, joins, o, take) })
-	}
-	lanes.Wait()
-	if err := errors.Join(errs...); err != nil {
+		t.Queue, t.Lanes = q, len(c.lanes[m.at])
+		return c.lane(t, joins, o, take)
+	}); err != nil {
 		return nil, err
 	}
 	if err := o.Finalize(c.ctx, task); err != nil {
@@ -580,10 +608,9 @@ func (c *chained) merge(spec groupby.Spec, parts [][]*gpu.Stride) (out []*gpu.St
 	if err != nil {
 		return nil, err
 	}
-	q := c.lanes[0][0]
-	t := operators.Task{Device: q.Device(), Queue: q, Lease: m.l, StrideRows: gpu.MaxRows, Lanes: 1}
+	t := operators.Task{Device: m.q.Device(), Queue: m.q, Lease: m.l, StrideRows: gpu.MaxRows, Lanes: 1}
 	err = c.drive(o, t, func(st *gpu.Stride) error {
-		down, err := q.Download(m.h, st)
+		down, err := m.q.Download(m.h, st)
 		if err != nil {
 			st.Release()
 			return err
@@ -593,7 +620,7 @@ func (c *chained) merge(spec groupby.Spec, parts [][]*gpu.Stride) (out []*gpu.St
 	}, func(push func(int, *gpu.Stride) error) error {
 		for i, list := range parts {
 			for _, st := range list {
-				up, err := q.Upload(m.l, st.Retain())
+				up, err := m.q.Upload(m.l, st.Retain())
 				if err != nil {
 					st.Release()
 					return err
