@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func newDoctor() *cobra.Command {
 		Short: "Check whether this machine is ready for jobs, and say what to change",
 		Long: `doctor checks what jobs need: CPU cores and memory within the limits of the container,
 open files, the spill folder with its free space and speed, and on a GPU the driver, the
-memory, page-locked memory and the link. Each line begins with ok, note (jobs run, but
+memory, page-locked memory, the link, and copies from other GPUs. Each line begins with ok, note (jobs run, but
 something may be slow or missing) or problem; → says what to change. doctor takes some
 seconds and leaves nothing behind. To measure the folder, it writes at most 256 MiB there.
 
@@ -72,6 +73,8 @@ type facts struct {
 	driver                  error // why there is no GPU
 	visible                 string
 	gpus                    []gpuFacts
+	peers                   []cuda.PeerLink
+	peersErr                error
 }
 
 type gpuFacts struct {
@@ -115,7 +118,27 @@ func lookAround(dir string) (f facts, err error) {
 		info.ID = cmp.Or(info.ID, fmt.Sprintf("cuda:%d", i))
 		f.gpus = append(f.gpus, gpuFacts{info, err})
 	}
+	f.peers, f.peersErr = measurePeers(f.gpus)
 	return f, nil
+}
+
+// measurePeers copies between the GPUs that work.
+func measurePeers(gpus []gpuFacts) (links []cuda.PeerLink, err error) {
+	var numbers []int
+	for i, g := range gpus {
+		if g.err == nil {
+			numbers = append(numbers, i)
+		}
+	}
+	if len(numbers) < 2 {
+		return nil, nil
+	}
+	g, err := cuda.OpenGroup(cuda.Options{}, numbers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	return g.PeerLinks()
 }
 
 func limitOf(resource int) uint64 {
@@ -361,8 +384,43 @@ func (d *diagnosis) gpus(f facts) {
 				lockable)
 		}
 	}
+	d.peers(f.peers, f.peersErr)
 	if len(f.gpus) == 0 {
 		d.ok("page-locked memory", "not used without a GPU; ulimit -l is %s", lockable)
+	}
+}
+
+// peers judges copies between GPUs.
+func (d *diagnosis) peers(links []cuda.PeerLink, err error) {
+	const check = "copies between GPUs"
+	if err != nil {
+		d.fail(check, pipeline.ErrDefect, "look at nvidia-smi; until then run jobs with one GPU", "%v", err)
+	}
+	if err != nil || len(links) == 0 {
+		return
+	}
+	var changed, detours []string
+	slowest := slices.MinFunc(links, func(a, b cuda.PeerLink) int { return cmp.Compare(a.Rate, b.Rate) })
+	for _, l := range links {
+		pair := l.From + " to " + l.To
+		if l.Changed {
+			changed = append(changed, pair)
+		}
+		if !l.Direct {
+			detours = append(detours, pair)
+		}
+	}
+	rate := fmt.Sprintf("%.1f GB/s or more", slowest.Rate/1e9)
+	switch {
+	case len(changed) > 0:
+		d.fail(check, pipeline.ErrDefect, "run jobs with one GPU, as in --device cuda:0; switch off the IOMMU, or ACS "+
+			"of PCIe switches, which damage such copies", "bytes arrive changed: %s", strings.Join(changed, ", "))
+	case len(detours) > 0:
+		d.note(check, "jobs run, but exchange rows more slowly: take GPUs that NVLink or one PCIe switch connects "+
+			"(nvidia-smi topo -m), and look at the IOMMU and at virtualisation",
+			"no direct access: %s; these go through host memory; %s", strings.Join(detours, ", "), rate)
+	default:
+		d.ok(check, "direct, %s", rate)
 	}
 }
 

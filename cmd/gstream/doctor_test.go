@@ -24,6 +24,8 @@ func good() facts {
 		gpus: []gpuFacts{{deviceInfo: deviceInfo{gpu.Properties{ID: "cuda:0", Name: "A GPU", Memory: 80 * gib,
 			Free: 79 * gib, Details: "compute capability 9.0"},
 			&gpu.Link{Up: 50e9, Down: 51e9, Both: 90e9}}}},
+		peers: []cuda.PeerLink{{From: "cuda:0", To: "cuda:1", Direct: true, Rate: 390e9},
+			{From: "cuda:1", To: "cuda:0", Direct: true, Rate: 380e9}},
 	}
 }
 
@@ -35,6 +37,7 @@ func TestDoctorFindsNothingOnAGoodMachine(t *testing.T) {
 		assert.Empty(t, f.Advice)
 	}
 	assert.Contains(t, d.String(), "ok       cuda:0 link: 50.0 GB/s up, 51.0 down, 90.0 both\n")
+	assert.Contains(t, d.String(), "ok       copies between GPUs: direct, 380.0 GB/s or more\n")
 }
 
 func TestDoctorSaysWhatToChange(t *testing.T) {
@@ -81,6 +84,13 @@ func TestDoctorSaysWhatToChange(t *testing.T) {
 			"stop other programs", exitOK},
 		"slow link": {func(f *facts) { f.gpus[0].Link.Down = 3e9 }, "cuda:0 link", "note", "3.0 down",
 			"width of the link", exitOK},
+		"no access to a peer": {func(f *facts) { f.peers[1].Direct, f.peers[1].Rate = false, 12e9 },
+			"copies between GPUs", "note",
+			"no direct access: cuda:1 to cuda:0; these go through host memory; 12.0 GB/s", "nvidia-smi topo -m", exitOK},
+		"copies are damaged": {func(f *facts) { f.peers[0].Changed = true }, "copies between GPUs", "problem",
+			"bytes arrive changed: cuda:0 to cuda:1", "IOMMU", exitDefect},
+		"copies fail": {func(f *facts) { f.peersErr = errors.New("copy from cuda:0: lost") }, "copies between GPUs",
+			"problem", "lost", "one GPU", exitDefect},
 		"limit of locking": {func(f *facts) { f.lockable = 8 << 20 }, "cuda:0 page-locked memory", "ok",
 			"ulimit -l is 8.0 MiB", "", exitOK},
 	} {

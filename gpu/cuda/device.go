@@ -83,6 +83,8 @@ type Device struct {
 	// have not tried to start yet.
 	peers   []*Device
 	started *sync.WaitGroup
+	// admitted are the GPUs that have access to the memory of this one.
+	admitted []accessDesc
 
 	// uploads serialises work on the stream of copies up, downloads work on the stream of
 	// copies down, receiving work on that of copies from peers.

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -142,6 +143,38 @@ func TestPeersCopyFromEachOther(t *testing.T) {
 	}
 	require.NoError(t, host.Close())
 	require.NoError(t, g.Close())
+}
+
+// TestPeerLinksTellTheAccess measures copies between two GPUs, of which one may refuse access.
+func TestPeerLinksTellTheAccess(t *testing.T) {
+	lib := library(t)
+	if n, err := Count(lib); err != nil || n < 2 {
+		t.Skip("this machine has one GPU")
+	}
+	for _, refuse := range []bool{false, true} {
+		g, err := OpenGroup(Options{Library: lib, Memory: 1 << 24, HostMemory: 1 << 24,
+			FaultOn: func(n int, call string) error {
+				if refuse && n == 1 && call == "cuDeviceCanAccessPeer" {
+					return errors.New("no access")
+				}
+				return nil
+			}}, []int{0, 1})
+		require.NoError(t, err)
+		links, err := g.PeerLinks()
+		require.NoError(t, err)
+		require.Len(t, links, 2)
+		for i, l := range links {
+			require.Equal(t, []string{"cuda:1 to cuda:0", "cuda:0 to cuda:1"}[i], l.From+" to "+l.To)
+			require.Equal(t, !refuse || l.From == "cuda:0", l.Direct, "refused %v: %v", refuse, l)
+			require.Positive(t, l.Rate)
+			require.False(t, l.Changed)
+		}
+		for _, d := range g.devices {
+			require.Empty(t, d.Budget().Leaks())
+		}
+		require.Empty(t, g.HostBudget().Leaks())
+		require.NoError(t, g.Close())
+	}
 }
 
 func TestPeersExchangeTuples(t *testing.T) {

@@ -138,7 +138,16 @@ func (d *Device) admit() {
 	if err := d.ctx.do(cuMemPoolSetAccess, d.pool.handle, uintptr(unsafe.Pointer(&access[0])),
 		uintptr(len(access))); err != nil {
 		d.warnOfDetour(err, d.peers...)
+		return
 	}
+	d.admitted = access
+}
+
+// admits reports whether another GPU has access to the memory of this one.
+func (d *Device) admits(peer *Device) bool {
+	return slices.ContainsFunc(d.admitted, func(a accessDesc) bool {
+		return a.location.id == int32(peer.props.ordinal)
+	})
 }
 
 // warnOfDetour logs that GPUs have no access to the memory of this one.
