@@ -94,8 +94,10 @@ func (p plainProgress) update(r *pipeline.Report) {
 		}
 	}
 	parts = append(parts, fmt.Sprintf("wrote %s rows", humanize.Comma(r.Output.Rows)))
-	if text := spilled(r); text != "" {
-		parts = append(parts, text)
+	for _, text := range []string{spilled(r), byDevice(r)} {
+		if text != "" {
+			parts = append(parts, text)
+		}
 	}
 	fmt.Fprintln(p.w, strings.Join(parts, ", "))
 }
@@ -143,7 +145,10 @@ func (p *liveProgress) update(r *pipeline.Report) {
 		head += "  " + text
 	}
 	line("%s", head)
-	shown, hidden := visible(r.Stages, height-4)
+	if text := byDevice(r); text != "" {
+		line("  %s", text)
+	}
+	shown, hidden := visible(r.Stages, height-3-p.lines)
 	for _, s := range shown {
 		done := fmt.Sprintf("%15s rows %9.1f s", humanize.Comma(s.RowsOut), s.Busy.Seconds())
 		if s.Scan != nil && s.Scan.BytesTotal > 0 {
@@ -183,6 +188,15 @@ func spilled(r *pipeline.Report) string {
 		return ""
 	}
 	return "spilled " + strings.Join(tiers, " + ")
+}
+
+// byDevice has the rows of the stages on each of several GPUs; it is empty for one.
+func byDevice(r *pipeline.Report) string {
+	var list []string
+	for _, d := range r.Devices {
+		list = append(list, fmt.Sprintf("%s %s rows", d.Device, humanize.Comma(d.Rows)))
+	}
+	return strings.Join(list, ", ")
 }
 
 // visible chooses the stages that fit n lines. Running stages have priority, then those that are done.

@@ -125,6 +125,17 @@ func TestProgressShowsWhatIsSpilledWhere(t *testing.T) {
 	assert.Equal(t, "2s  ██░░░░░░░░ 15 %  read 30 %, then 0 %  spilled 512 MiB disk", head)
 }
 
+func TestProgressShowsTheRowsOfEachGPU(t *testing.T) {
+	s, plain := &screen{}, &bytes.Buffer{}
+	r := runAt(2*time.Second, 300, "filter", "filter", "filter")
+	r.Devices = []pipeline.DeviceReport{{Device: "cuda:0", Rows: 5000}, {Device: "cuda:1", Rows: 400}}
+	(&liveProgress{w: s, size: func() (int, int, error) { return 80, 6, nil }}).update(r)
+	plainProgress{plain}.update(r)
+	assert.Equal(t, "  cuda:0 5,000 rows, cuda:1 400 rows", s.lines[1])
+	assert.Less(t, len(s.lines), 6)
+	assert.Contains(t, plain.String(), ", cuda:0 5,000 rows, cuda:1 400 rows\n")
+}
+
 func TestTimeLeftIsShownOnlyWhileItCanBeTrusted(t *testing.T) {
 	shown := func(kind string, read func(i int) int64) bool {
 		s := &screen{}
