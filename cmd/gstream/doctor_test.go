@@ -86,7 +86,7 @@ func TestDoctorSaysWhatToChange(t *testing.T) {
 			"width of the link", exitOK},
 		"no access to a peer": {func(f *facts) { f.peers[1].Direct, f.peers[1].Rate = false, 12e9 },
 			"copies between GPUs", "note",
-			"no direct access: cuda:1 to cuda:0; these go through host memory; 12.0 GB/s", "nvidia-smi topo -m", exitOK},
+			"no direct access: cuda:1 to cuda:0; these go through host memory; 12.0 GB", "nvidia-smi topo -m", exitOK},
 		"copies are damaged": {func(f *facts) { f.peers[0].Changed = true }, "copies between GPUs", "problem",
 			"bytes arrive changed: cuda:0 to cuda:1", "IOMMU", exitDefect},
 		"copies fail": {func(f *facts) { f.peersErr = errors.New("copy from cuda:0: lost") }, "copies between GPUs",
