@@ -47,3 +47,50 @@ func TestAGPUEncodesAnOutput(t *testing.T) {
 		})
 	}
 }
+
+// TestSeveralGPUsDivideAnOutput writes folders from two GPUs. One of them has all rows if they have an order, or files
+// have a number of rows.
+func TestSeveralGPUsDivideAnOutput(t *testing.T) {
+	orders := fewRows(t) + "orders.parquet"
+	d := gpus(t, cudatest.Library(t), 2, 1<<26, 100)
+	for name, c := range map[string]struct {
+		rowsPerFile int64
+		sorted      bool
+		gathers     bool
+	}{
+		"any order": {0, false, false},
+		"rows":      {50, false, true},
+		"sorted":    {0, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "out")
+			b := New("divide").Read("orders", orders).Filter("o_orderkey < 500").Distinct()
+			if c.sorted {
+				b.Sort("o_orderkey")
+			}
+			p, err := b.Write(path, sinkparquet.Options{PartitionBy: []string{"o_orderpriority"}, RowGroupRows: 40,
+				RowsPerFile: c.rowsPerFile}).Plan()
+			require.NoError(t, err)
+			last := p.ExplainChoice(&Choice{Device: CUDA, GPUs: 2}).Root
+			gathers := false
+			last.visit(func(s *StageExplained) { gathers = gathers || s.Kind == "gather" })
+			require.Equal(t, c.gathers, gathers)
+			report, err := p.Run(t.Context(), RunOptions{Device: d, Exchanges: Always})
+			require.NoError(t, err)
+			require.Positive(t, report.Output.BytesOfDevice)
+			if !c.gathers {
+				for _, one := range report.Devices {
+					require.Positive(t, one.Activity.Launches)
+				}
+			}
+			require.NoError(t, p.Close())
+			want := filepath.Join(t.TempDir(), "want")
+			_, err = New("divide").Read("orders", orders).Filter("o_orderkey < 500").
+				Write(want, sinkparquet.Options{PartitionBy: []string{"o_orderpriority"}}).
+				Run(t.Context(), RunOptions{Use: Host})
+			require.NoError(t, err)
+			require.ElementsMatch(t, rowsOf(t, want), rowsOf(t, path))
+		})
+	}
+	require.NoError(t, d.Close())
+}

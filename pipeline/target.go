@@ -164,6 +164,8 @@ func (t *parquetTarget) Describe() string { return t.path }
 
 func (t *parquetTarget) Divides() bool { return len(t.opt.PartitionBy) > 0 }
 
+func (t *parquetTarget) FromOneDevice(ordered bool) bool { return t.opt.FromOneDevice(ordered) }
+
 func (t *parquetTarget) EncodedByDevice(result *gpu.Schema) []bool {
 	return t.opt.EncodedByDevice(result)
 }

@@ -30,9 +30,10 @@ func newDoctor() *cobra.Command {
 		Short: "Check whether this machine is ready for jobs, and say what to change",
 		Long: `doctor checks what jobs need: CPU cores and memory within the limits of the container,
 open files, the spill folder with its free space and speed, and on a GPU the driver, the
-memory, page-locked memory, the link, and copies from other GPUs. Each line begins with ok, note (jobs run, but
-something may be slow or missing) or problem; → says what to change. doctor takes some
-seconds and leaves nothing behind. To measure the folder, it writes at most 256 MiB there.
+memory, page-locked memory, the link, and copies from other GPUs. Each line begins with ok,
+note (jobs run, but something may be slow or missing) or problem; → says what to change.
+doctor takes some seconds and leaves nothing behind. To measure the folder, it writes at most
+256 MiB there.
 
 The exit code is 0 unless there is a problem: 1 with the GPU, 4 with memory, 5 with the
 folder.`,

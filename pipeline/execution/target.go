@@ -22,13 +22,16 @@ type Encoded interface {
 	EncodedByDevice(result *gpu.Schema) []bool
 	// Divides reports whether the sink divides the rows among folders.
 	Divides() bool
+	// FromOneDevice reports whether the sink takes only rows of one device as they are. ordered says that the rows of
+	// all devices have an order.
+	FromOneDevice(ordered bool) bool
 }
 
 // TargetOptions configure the sink that a target creates.
 type TargetOptions struct {
 	// Lease pays for the memory of the sink.
 	Lease *gpu.Lease
-	// Devices can encode columns that lie in their memory. A sink that divides rows among folders gets one at most.
+	// Devices can encode columns that lie in their memory.
 	Devices []sink.OnDevice
 	// AnyOrder says that rows need not be in the order of the calls of Write.
 	AnyOrder bool

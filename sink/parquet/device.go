@@ -550,7 +550,9 @@ func (w *Writer) bringColumn(q gpu.Queue, c gpu.Column) (gpu.Column, error) {
 func (w *Writer) closeDevice() error {
 	var err error
 	if w.split != nil {
-		err = w.split.device.close()
+		for _, d := range w.split.devices {
+			err = errors.Join(err, d.close())
+		}
 	}
 	for _, d := range w.devices {
 		err = errors.Join(err, d.close())

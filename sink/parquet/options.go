@@ -80,7 +80,8 @@ type Options struct {
 	Threads int `yaml:"-" json:"-"`
 	// Lease pays for encoded row groups until they are written, and for encoding.
 	Lease *gpu.Lease `yaml:"-" json:"-"`
-	// Devices encode columns that lie in their memory; Keeps says which. With PartitionBy only the first one does.
+	// Devices encode columns that lie in their memory; Keeps says which. FromOneDevice says when only the first
+	// one does.
 	Devices []sink.OnDevice `yaml:"-" json:"-"`
 	// AnyOrder says that row groups need not have the order of the strides: each has rows of one device.
 	AnyOrder bool `yaml:"-" json:"-"`

@@ -40,7 +40,8 @@ type splitter struct {
 	rows   int         // their rows
 	bytes  int64       // and bytes
 
-	device *deviceSplitter // divides strides in memory of a device; nil if the device does not encode the output
+	devices []*deviceSplitter // divide strides in memory of the devices that encode the output
+	last    *deviceSplitter   // that divided the last stride; nil for the CPU
 }
 
 // rawStride is a stride with the rows of each partition in it.
@@ -345,19 +346,15 @@ func (w *Writer) divide(ctx context.Context, s *gpu.Stride) error {
 	if s.Rows == 0 {
 		return nil
 	}
-	d := w.split.device
-	if d == nil {
-		return w.divideOnHost(ctx, s)
-	}
-	if here := !slices.ContainsFunc(s.Cols, isHost); here != d.here {
-		// A device encodes no row group of which a part lies in memory of the host.
+	d := w.splitterOf(s)
+	if d != w.split.last && w.opt.FromOneDevice(!w.opt.AnyOrder) {
+		// The rows of a partition keep their order.
 		if err := w.divideRest(ctx); err != nil {
 			return err
 		}
-		d.here = here
 	}
-	if d.here {
-		return w.divideOnDevice(ctx, s)
+	if w.split.last = d; d != nil {
+		return w.divideOnDevice(ctx, d, s)
 	}
 	return w.divideOnHost(ctx, s)
 }
@@ -376,13 +373,32 @@ func (w *Writer) divideOnHost(ctx context.Context, s *gpu.Stride) error {
 
 // divideRest divides the remaining rows and queues their row groups.
 func (w *Writer) divideRest(ctx context.Context) error {
-	if err := w.settleDevice(ctx); err != nil {
-		return err
+	for _, d := range w.split.devices {
+		if err := w.settleDevice(ctx, d); err != nil {
+			return err
+		}
+		if err := w.handDevice(ctx, d); err != nil {
+			return err
+		}
 	}
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
-	return w.handAll(ctx)
+	return w.handAll(ctx, w.split.parts)
+}
+
+// handAll queues the waiting rows of some destinations.
+func (w *Writer) handAll(ctx context.Context, all []*destination) error {
+	w.expectMore(true)
+	defer w.expectMore(false)
+	for _, d := range all {
+		if d.pendingRows > 0 {
+			if err := w.hand(ctx, d, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // settle gathers the rows of each partition from the waiting strides, and adds them to the row

@@ -24,14 +24,15 @@ var errManyPartitions = errors.New("too many partitions for a device")
 // the device sorts the rows of some strides by partition, and the row groups of the partitions are ranges of the
 // result. So its memory is free once all these row groups are encoded.
 type deviceSplitter struct {
-	queue  gpu.PageEncoder
-	groups gpu.Groups
-	parts  []int32       // the partition of each group
-	here   bool          // rows that wait lie in memory of the device
-	raw    []*gpu.Stride // that are not divided yet, in order
-	rows   int           // their rows
-	bytes  int64         // and bytes
-	sorted int64         // bytes of divided strides of which rows wait for more of their row group
+	encoder *deviceEncoder
+	queue   gpu.PageEncoder
+	groups  gpu.Groups
+	parts   []int32        // the partition of each group
+	pending []*destination // has the rows of the next row group of each partition that lie in memory of the device
+	raw     []*gpu.Stride  // that are not divided yet, in order
+	rows    int            // their rows
+	bytes   int64          // and bytes
+	sorted  int64          // bytes of divided strides of which rows wait for more of their row group
 
 	// The Writer's lock guards these.
 	waiting int64 // bytes and sorted
@@ -39,18 +40,34 @@ type deviceSplitter struct {
 	off     bool  // the CPU divides all further strides
 }
 
-// divider returns the device that divides the rows of an output with partition_by.
-func (w *Writer) divider() *deviceEncoder { return w.devices[0] }
+// splitterOf returns the splitter of the device in whose memory all columns of a stride lie; nil for none.
+func (w *Writer) splitterOf(s *gpu.Stride) *deviceSplitter {
+	if slices.ContainsFunc(s.Cols, isHost) {
+		return nil
+	}
+	i := slices.Index(w.devices, w.encoderOf(s.Cols))
+	if i < 0 {
+		return nil
+	}
+	return w.split.devices[i]
+}
+
+// FromOneDevice reports whether an output with these options takes only rows of one device as they are: if it divides
+// them among folders, and they have an order or files have a number of rows. Otherwise rows of several devices wait for
+// row groups of their own.
+func (o *Options) FromOneDevice(ordered bool) bool {
+	return len(o.PartitionBy) > 0 && (ordered || o.RowsPerFile > 0)
+}
 
 // keepsAll is Keeps for an output with partition_by. The device divides all columns of a stride, or none. That takes
 // the CPU much longer, so a stride waits for room as long as the device works. The caller holds the lock.
 func (w *Writer) keepsAll(s *gpu.Stride) []bool {
-	d := w.split.device
-	if len(s.Cols) != w.split.width || slices.ContainsFunc(s.Cols, isHost) {
+	d := w.splitterOf(s)
+	if d == nil || len(s.Cols) != w.split.width {
 		return nil
 	}
-	for !w.divider().fits(w.divider().waiting(w.queue)+d.waiting, s) {
-		if !d.busy && w.divider().waiting(w.queue) == 0 || w.failure() != nil {
+	for !d.encoder.fits(d.encoder.waiting(w.queue)+d.waiting, s) {
+		if !d.busy && d.encoder.waiting(w.queue) == 0 || w.failure() != nil {
 			return nil
 		}
 		w.wake.Wait()
@@ -62,50 +79,47 @@ func (w *Writer) keepsAll(s *gpu.Stride) []bool {
 }
 
 // divideOnDevice is divide for a stride in memory of a device.
-func (w *Writer) divideOnDevice(ctx context.Context, s *gpu.Stride) error {
-	d := w.split.device
-	w.nowDividing(true)
-	defer w.nowDividing(false)
+func (w *Writer) divideOnDevice(ctx context.Context, d *deviceSplitter, s *gpu.Stride) error {
+	w.nowDividing(d, true)
+	defer w.nowDividing(d, false)
 	s = s.Retain()
-	s.ChargeTo(w.divider().lease)
+	s.ChargeTo(d.encoder.lease)
 	d.raw = append(d.raw, s)
 	d.rows += s.Rows
 	d.bytes += s.Bytes()
-	w.nowDividing(true)
-	if d.rows < pieceRows*len(d.parts) && d.bytes < grant.OutputOfGPU.Of(w.divider().lease.Limit())/8 {
+	w.nowDividing(d, true)
+	if d.rows < pieceRows*len(d.parts) && d.bytes < grant.OutputOfGPU.Of(d.encoder.lease.Limit())/8 {
 		return nil
 	}
-	return w.settleDevice(ctx)
+	return w.settleDevice(ctx, d)
 }
 
 // nowDividing tells Keeps how much waits in memory of the device, and whether Write works on that.
-func (w *Writer) nowDividing(busy bool) {
+func (w *Writer) nowDividing(d *deviceSplitter, busy bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := w.split.device
 	d.waiting, d.busy = d.bytes+d.sorted, busy
 	w.wake.Broadcast()
 }
 
 // settleDevice divides the strides that wait in memory of the device. If it has too little memory for that, or there
 // are too many partitions, the CPU does.
-func (w *Writer) settleDevice(ctx context.Context) error {
-	d := w.split.device
-	if d == nil || len(d.raw) == 0 {
+func (w *Writer) settleDevice(ctx context.Context, d *deviceSplitter) error {
+	if len(d.raw) == 0 {
 		return nil
 	}
-	sorted, bounds, err := w.sortByPartition()
+	sorted, bounds, err := w.sortByPartition(d)
 	if gpu.IsOutOfMemory(err) {
-		if err := w.handAll(ctx); err != nil {
+		if err := w.handDevice(ctx, d); err != nil {
 			return err
 		}
 		if err := w.drain(ctx); err != nil {
 			return err
 		}
-		sorted, bounds, err = w.sortByPartition()
+		sorted, bounds, err = w.sortByPartition(d)
 	}
 	if gpu.IsOutOfMemory(err) || errors.Is(err, errManyPartitions) {
-		return w.settleBrought(ctx)
+		return w.settleBrought(ctx, d)
 	}
 	if err != nil {
 		return err
@@ -113,44 +127,37 @@ func (w *Writer) settleDevice(ctx context.Context) error {
 	defer sorted.Release()
 	d.drop()
 	d.sorted += sorted.Bytes()
-	w.nowDividing(true)
+	w.nowDividing(d, true)
 	w.expectMore(true)
 	defer w.expectMore(false)
+	for _, part := range w.split.parts[len(d.pending):] {
+		d.pending = append(d.pending, &destination{of: part})
+	}
 	for part := range len(bounds) - 1 {
 		rows := keptRows{sorted, int(bounds[part]), int(bounds[part+1])}
-		if err := w.collect(ctx, w.split.parts[part], rows); err != nil {
+		if err := w.collect(ctx, d.pending[part], rows); err != nil {
 			return err
 		}
 	}
-	if d.sorted > grant.OutputOfGPU.Of(w.divider().lease.Limit())/4 {
-		return w.handAll(ctx)
+	if d.sorted > grant.OutputOfGPU.Of(d.encoder.lease.Limit())/4 {
+		return w.handDevice(ctx, d)
 	}
 	return nil
 }
 
-// handAll queues the waiting rows of all partitions.
-func (w *Writer) handAll(ctx context.Context) error {
-	w.expectMore(true)
-	defer w.expectMore(false)
-	for _, part := range w.split.parts {
-		if part.pendingRows > 0 {
-			if err := w.hand(ctx, part, false); err != nil {
-				return err
-			}
-		}
-	}
-	if d := w.split.device; d != nil {
-		d.sorted = 0
-		w.nowDividing(d.busy)
-	}
-	return nil
+// handDevice queues the rows of all partitions that wait in memory of a device.
+func (w *Writer) handDevice(ctx context.Context, d *deviceSplitter) error {
+	err := w.handAll(ctx, d.pending)
+	d.sorted = 0
+	w.nowDividing(d, d.busy)
+	return err
 }
 
 // sortByPartition returns the columns of the files of the strides that wait in memory of the device, sorted by
 // partition, the first row of each partition, and the end. Rows of a partition keep their order.
-func (w *Writer) sortByPartition() (_ *gpu.Stride, bounds []int32, err error) {
+func (w *Writer) sortByPartition(d *deviceSplitter) (_ *gpu.Stride, bounds []int32, err error) {
 	defer w.traced("partition on the device", time.Now())
-	assigned, err := w.assignGroups()
+	assigned, err := w.assignGroups(d)
 	defer func() {
 		for _, a := range assigned {
 			a.Release()
@@ -159,12 +166,12 @@ func (w *Writer) sortByPartition() (_ *gpu.Stride, bounds []int32, err error) {
 	if err != nil {
 		return nil, nil, ofOutput(err)
 	}
-	keys, err := w.newKeys()
+	keys, err := w.newKeys(d)
 	if err != nil {
 		return nil, nil, ofOutput(err)
 	}
 	if keys != nil {
-		err = w.split.numberGroups(keys)
+		err = w.split.numberGroups(d, keys)
 		keys.Release()
 	}
 	if err != nil {
@@ -174,14 +181,14 @@ func (w *Writer) sortByPartition() (_ *gpu.Stride, bounds []int32, err error) {
 	for i, a := range assigned {
 		groups[i] = a.IDs()
 	}
-	out, bounds, err := w.sortGroups(groups)
+	out, bounds, err := w.sortGroups(d, groups)
 	return out, bounds, ofOutput(err)
 }
 
 // assignGroups returns the groups of the rows of each stride.
-func (w *Writer) assignGroups() (out []gpu.Assignment, err error) {
-	p, d := w.split, w.split.device
-	if err := w.openSplitter(); err != nil {
+func (w *Writer) assignGroups(d *deviceSplitter) (out []gpu.Assignment, err error) {
+	p := w.split
+	if err := w.openSplitter(d); err != nil {
 		return nil, err
 	}
 	for _, s := range d.raw {
@@ -189,7 +196,7 @@ func (w *Writer) assignGroups() (out []gpu.Assignment, err error) {
 		for i, k := range p.keys {
 			keys[i] = asBits(s.Cols[k.column])
 		}
-		a, err := d.groups.Assign(d.queue, w.divider().lease, keys, s.Rows)
+		a, err := d.groups.Assign(d.queue, d.encoder.lease, keys, s.Rows)
 		if err != nil {
 			return out, err
 		}
@@ -199,8 +206,8 @@ func (w *Writer) assignGroups() (out []gpu.Assignment, err error) {
 }
 
 // sortGroups is sortByPartition for rows whose groups are known.
-func (w *Writer) sortGroups(groups []gpu.Column) (_ *gpu.Stride, bounds []int32, err error) {
-	p, d, l := w.split, w.split.device, w.divider().lease
+func (w *Writer) sortGroups(d *deviceSplitter, groups []gpu.Column) (_ *gpu.Stride, bounds []int32, err error) {
+	p, l := w.split, d.encoder.lease
 	var made []gpu.Column
 	defer func() { gpu.ReleaseColumns(made) }()
 	concat := func(parts []gpu.Column) (gpu.Column, error) {
@@ -214,7 +221,7 @@ func (w *Writer) sortGroups(groups []gpu.Column) (_ *gpu.Stride, bounds []int32,
 	if err != nil {
 		return nil, nil, err
 	}
-	numbers, err := w.upload(d.parts)
+	numbers, err := w.upload(d, d.parts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -240,7 +247,7 @@ func (w *Writer) sortGroups(groups []gpu.Column) (_ *gpu.Stride, bounds []int32,
 		return nil, nil, err
 	}
 	out := &gpu.Stride{Schema: p.schema, Cols: sorted, Rows: d.rows}
-	if bounds, err = w.downloadOffsets(offsets); err != nil {
+	if bounds, err = w.downloadOffsets(d, offsets); err != nil {
 		out.Release()
 		return nil, nil, err
 	}
@@ -248,10 +255,9 @@ func (w *Writer) sortGroups(groups []gpu.Column) (_ *gpu.Stride, bounds []int32,
 }
 
 // openSplitter makes the queue and the groups, once the device has started.
-func (w *Writer) openSplitter() (err error) {
-	d := w.split.device
+func (w *Writer) openSplitter(d *deviceSplitter) (err error) {
 	if d.queue == nil {
-		if d.queue, err = w.divider().open(); err != nil {
+		if d.queue, err = d.encoder.open(); err != nil {
 			return err
 		}
 	}
@@ -260,7 +266,7 @@ func (w *Writer) openSplitter() (err error) {
 		for i, k := range w.split.keys {
 			types[i] = bitsOf(k.field.Type)
 		}
-		d.groups, err = d.queue.NewGroups(w.divider().lease, types, gpu.GroupHint{})
+		d.groups, err = d.queue.NewGroups(d.encoder.lease, types, gpu.GroupHint{})
 	}
 	return err
 }
@@ -288,13 +294,13 @@ func asBits(c gpu.Column) gpu.Column {
 }
 
 // newKeys copies the keys of the groups without a partition to the host. It returns nil if there are none.
-func (w *Writer) newKeys() (*gpu.Stride, error) {
-	p, d := w.split, w.split.device
+func (w *Writer) newKeys(d *deviceSplitter) (*gpu.Stride, error) {
+	p := w.split
 	from, to := len(d.parts), d.groups.Len()
 	if from == to {
 		return nil, nil
 	}
-	keys, err := d.groups.Keys(d.queue, w.divider().lease, from, to)
+	keys, err := d.groups.Keys(d.queue, d.encoder.lease, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +317,7 @@ func (w *Writer) newKeys() (*gpu.Stride, error) {
 }
 
 // numberGroups finds the partitions of new groups by their keys.
-func (p *splitter) numberGroups(keys *gpu.Stride) error {
+func (p *splitter) numberGroups(d *deviceSplitter, keys *gpu.Stride) error {
 	s := &gpu.Stride{Cols: make([]gpu.Column, p.width), Rows: keys.Rows}
 	for i, k := range p.keys {
 		s.Cols[k.column] = keys.Cols[i]
@@ -325,13 +331,13 @@ func (p *splitter) numberGroups(keys *gpu.Stride) error {
 		return errManyPartitions
 	}
 	for _, n := range numbers {
-		p.device.parts = append(p.device.parts, int32(n))
+		d.parts = append(d.parts, int32(n))
 	}
 	return nil
 }
 
 // upload copies numbers to the device.
-func (w *Writer) upload(numbers []int32) (gpu.Column, error) {
+func (w *Writer) upload(d *deviceSplitter, numbers []int32) (gpu.Column, error) {
 	data, err := w.opt.Lease.Alloc(4 * int64(len(numbers)))
 	if err != nil {
 		return gpu.Column{}, err
@@ -340,7 +346,7 @@ func (w *Writer) upload(numbers []int32) (gpu.Column, error) {
 	t := gpu.Of(gpu.Int32)
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "partition", Type: t}), Rows: len(numbers),
 		Cols: []gpu.Column{{Type: t, Len: len(numbers), Data: data}}}
-	up, err := w.split.device.queue.Upload(w.divider().lease, s)
+	up, err := d.queue.Upload(d.encoder.lease, s)
 	if err != nil {
 		s.Release()
 		return gpu.Column{}, err
@@ -349,10 +355,10 @@ func (w *Writer) upload(numbers []int32) (gpu.Column, error) {
 }
 
 // downloadOffsets copies a column of offsets to the host, and takes it over.
-func (w *Writer) downloadOffsets(c gpu.Column) ([]int32, error) {
+func (w *Writer) downloadOffsets(d *deviceSplitter, c gpu.Column) ([]int32, error) {
 	s := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "first row", Type: c.Type}), Cols: []gpu.Column{c},
 		Rows: c.Len}
-	down, err := w.split.device.queue.Download(w.opt.Lease, s)
+	down, err := d.queue.Download(w.opt.Lease, s)
 	if err != nil {
 		s.Release()
 		return nil, err
@@ -362,9 +368,11 @@ func (w *Writer) downloadOffsets(c gpu.Column) ([]int32, error) {
 }
 
 // settleBrought copies the strides that wait in memory of the device to the host, and divides them there.
-func (w *Writer) settleBrought(ctx context.Context) error {
-	d := w.split.device
-	d.here = false
+func (w *Writer) settleBrought(ctx context.Context, d *deviceSplitter) error {
+	if err := w.handDevice(ctx, d); err != nil { // these rows come first
+		return err
+	}
+	w.split.last = nil
 	if len(w.split.parts) > maxDevicePartitions {
 		w.mu.Lock()
 		d.off = true
@@ -394,7 +402,7 @@ func (w *Writer) settleBrought(ctx context.Context) error {
 		}
 	}
 	d.bytes = 0
-	w.nowDividing(d.busy)
+	w.nowDividing(d, d.busy)
 	return w.settle(ctx)
 }
 
@@ -408,9 +416,6 @@ func (d *deviceSplitter) drop() {
 
 // close releases what the splitter has. It may be called again.
 func (d *deviceSplitter) close() (err error) {
-	if d == nil {
-		return nil
-	}
 	d.drop()
 	if d.groups != nil {
 		d.groups.Release()

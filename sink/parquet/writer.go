@@ -68,6 +68,9 @@ var _ sink.Staged = (*Writer)(nil)
 // destination has rows that go into one file after the other: all rows, or those of a partition.
 type destination struct {
 	folder string // in the directory of the output; "" for the directory itself
+	// of is the destination whose rows these are, of which only some lie in memory of one device; nil otherwise. Only
+	// the pending row group is then used.
+	of *destination
 
 	// The row group that is being collected. Write owns it.
 	pending      []keptRows
@@ -130,9 +133,13 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 			pageRows: opt.PageRows, pageBytes: opt.PageBytes})
 	}
 	w.devices, w.stats.ForCPU = newDeviceEncoders(opt)
-	if len(w.devices) > 0 && w.split != nil {
-		w.devices = w.devices[:1]
-		w.split.device = &deviceSplitter{}
+	if opt.FromOneDevice(!opt.AnyOrder) {
+		w.devices = w.devices[:min(len(w.devices), 1)]
+	}
+	for _, d := range w.devices {
+		if d.pending.of = w.whole; w.split != nil {
+			w.split.devices = append(w.split.devices, &deviceSplitter{encoder: d})
+		}
 	}
 	if staging.IsObject(path) {
 		w.out, err = newObjects(w.run, path, opt)
@@ -274,10 +281,14 @@ func (w *Writer) divideSorted(rows int) {
 // left returns how many more rows the current file of a destination may have. The last one of a
 // number of files takes all that are left.
 func (w *Writer) left(d *destination) int64 {
+	pending := int64(d.pendingRows)
+	if d.of != nil {
+		d = d.of
+	}
 	if w.fileRows == 0 || w.opt.Files > 0 && d.fullFiles == w.opt.Files-1 {
 		return math.MaxInt64
 	}
-	return w.fileRows - d.fileRows - int64(d.pendingRows)
+	return w.fileRows - d.fileRows - pending
 }
 
 // collect adds rows to the pending row group of a destination, and queues it when it is full. A row
@@ -337,8 +348,8 @@ func (w *Writer) hand(ctx context.Context, d *destination, last bool) error {
 	case w.dealt != nil:
 		d = w.dealt[w.turn]
 		w.turn = (w.turn + 1) % len(w.dealt)
-	case w.split == nil:
-		d = w.whole // d may have had only the rows of a device
+	case d.of != nil:
+		d = d.of
 	}
 	if (w.split != nil || w.fileBytes > 0) && d.groupIndex+1 == maxRowGroups {
 		last = true // the rows continue in another file
@@ -822,8 +833,10 @@ func (w *Writer) dropPending() {
 	if w.split != nil {
 		all = w.split.release()
 	}
-	for _, d := range w.devices {
-		all = append(all, &d.pending)
+	for i, d := range w.devices {
+		if all = append(all, &d.pending); w.split != nil {
+			all = append(all, w.split.devices[i].pending...)
+		}
 	}
 	for _, d := range all {
 		for _, p := range d.pending {

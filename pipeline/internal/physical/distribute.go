@@ -36,8 +36,9 @@ const leastReduction = 2
 //
 // Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first
 // device.
-// The rows of a written output come from all devices, or from the first one if gathered says so.
-func (p *Plan) Distribute(devices int, gathered []bool, exchanges Exchanges) *Plan {
+// The rows of a written output come from all devices, or from the first one if gathers says so for the number of the
+// output and whether its rows have an order.
+func (p *Plan) Distribute(devices int, gathers func(output int, ordered bool) bool, exchanges Exchanges) *Plan {
 	recursive := false
 	p.Visit(func(s *Stage) {
 		_, loop := s.Spec.(*Recursive)
@@ -52,8 +53,8 @@ func (p *Plan) Distribute(devices int, gathered []bool, exchanges Exchanges) *Pl
 	for _, o := range p.Outputs {
 		o.Root = d.stage(o.Root)
 		if o.Expect == nil {
-			if gathered[written] {
-				o.Root = gather(o.Root)
+			if gathers(written, o.Root.Distribution.Ordered) {
+				o.Root = gather(o.Root, "one device divides the rows among folders")
 			}
 			written++
 		}
@@ -192,23 +193,21 @@ func exchange(s *Stage, input int, spec *Exchange) {
 	s.Inputs[input] = x
 }
 
-// gather returns a stage with the rows of a stage, in order, on the first device.
-func gather(s *Stage) *Stage {
+// gather returns a stage with the rows of a stage, in order, on the first device. why says so to people.
+func gather(s *Stage, why string) *Stage {
 	if s.Distribution.Spread == OnFirst {
 		return s
 	}
 	reader := &Stage{Inputs: []*Stage{s}}
 	exchange(reader, 0, &Exchange{Kind: Gather, Ordered: true})
-	return reader.Inputs[0]
+	x := reader.Inputs[0]
+	x.Detail = append(x.Detail, why)
+	return x
 }
 
-// gather makes a stage have all rows of an input, in order, on the first device, where the stage then is. why says so
-// to people.
+// gather makes a stage have all rows of an input, in order, on the first device, where the stage then is.
 func (d *distributing) gather(s *Stage, input int, why string) {
-	if below := s.Inputs[input]; below.Distribution.Spread != OnFirst {
-		s.Inputs[input] = gather(below)
-		s.Inputs[input].Detail = append(s.Inputs[input].Detail, why)
-	}
+	s.Inputs[input] = gather(s.Inputs[input], why)
 	s.Distribution = Distribution{}
 }
 

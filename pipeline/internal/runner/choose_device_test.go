@@ -248,6 +248,8 @@ type encodesFirst struct {
 
 func (encodesFirst) Divides() bool { return true }
 
+func (encodesFirst) FromOneDevice(bool) bool { return true }
+
 func (e encodesFirst) EncodedByDevice(s *gpu.Schema) []bool {
 	out := make([]bool, s.Len())
 	out[0] = !e.none

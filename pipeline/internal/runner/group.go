@@ -20,15 +20,14 @@ type group struct {
 }
 
 // Distribute returns the plan that a run on several devices has: see physical.Plan.Distribute. encodes says that they
-// encode outputs. One device divides the rows of an output among folders.
+// encode outputs.
 func Distribute(p *physical.Plan, targets []execution.Target, devices int, encodes bool,
 	opt execution.Options) *physical.Plan {
-	gathered := make([]bool, len(targets))
-	for i, t := range targets {
-		e, ok := t.(execution.Encoded)
-		gathered[i] = ok && encodes && e.Divides()
+	gathers := func(output int, ordered bool) bool {
+		e, ok := targets[output].(execution.Encoded)
+		return ok && encodes && e.FromOneDevice(ordered)
 	}
-	return p.Distribute(devices, gathered, map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
+	return p.Distribute(devices, gathers, map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
 		execution.Never: physical.ExchangesNever}[opt.Exchanges])
 }
 
