@@ -54,6 +54,12 @@ func structClass(c exprtest.Class) exprtest.Class { return 64 + c }
 func isList(c exprtest.Class) bool                { return c >= 32 && c < 64 }
 func isNested(c exprtest.Class) bool              { return c >= 32 }
 
+// enumClass is the class of the first ENUM. Columns of an ENUM are keys, as nested ones are.
+const enumClass exprtest.Class = 128
+
+// randomEnums are lists of texts of which strings have some.
+var randomEnums = []string{"'ab', 'é', '', 'a'", "'7', 'a', 'long long long long text', 'A', 'none'"}
+
 // nests reports whether lists and structs have values of a class. Which of 0.0 and -0.0 stands for a key has no rule.
 func nests(c randomColumn) bool { return c.exact && c.class != exprtest.Number && c.class < 64 }
 
@@ -538,8 +544,33 @@ func (g *caseGenerator) step() {
 	}
 }
 
+// enum adds a column of an ENUM. It reports whether there is a column of texts.
+func (g *caseGenerator) enum(in randomRelation) bool {
+	var exprs []named
+	var texts []*exprtest.Node
+	for _, c := range in.columns {
+		x := exprtest.Leaf(c.class, c.name)
+		if exprs = append(exprs, named{x, c.name}); c.class == exprtest.Text && c.exact {
+			texts = append(texts, x)
+		}
+	}
+	if len(texts) == 0 {
+		return false
+	}
+	i := g.r.IntN(len(randomEnums))
+	n := exprtest.New(0, "TRY_CAST(? AS ENUM("+randomEnums[i]+"))", texts[g.r.IntN(len(texts))])
+	n.Class = enumClass + exprtest.Class(i)
+	column := randomColumn{g.name(), n.Class, true}
+	g.add(randomStep{verb: "select", from: in.name, exprs: append(exprs, named{n, column.name})},
+		append(slices.Clone(in.columns), column), in.rows)
+	return true
+}
+
 // nest adds a list or a struct of columns.
 func (g *caseGenerator) nest(in randomRelation) {
+	if g.r.IntN(3) == 0 && g.enum(in) {
+		return
+	}
 	var exprs []named
 	var of []randomColumn
 	for _, c := range in.columns {
