@@ -427,7 +427,13 @@ func (c *chained) groups() groupby.Spec {
 
 // probe joins and groups the strides that a device takes, and returns its groups in host memory.
 func (c *chained) probe(m *member, spec groupby.Spec) (out []*gpu.Stride, err error) {
-	take, end := c.feed(m) // copies run while the joins are built
+	// The link copies the dimensions first, and then strides ahead of their turn, while the joins are built.
+	sides, err := c.dimensions(m)
+	defer func() { releaseStrides(sides) }()
+	if err != nil {
+		return nil, err
+	}
+	take, end := c.feed(m)
 	defer func() { err = errors.Join(err, end()) }()
 	task := operators.Task{Device: m.q.Device(), Queue: m.q, Lease: m.l, StrideRows: starChunk, Lanes: 1}
 	var joins []join.Join
@@ -437,8 +443,8 @@ func (c *chained) probe(m *member, spec groupby.Spec) (out []*gpu.Stride, err er
 		}
 	}()
 	columns := len(c.columns())
-	for _, h := range c.hops {
-		j, err := c.build(m, task, h, columns)
+	for i, h := range c.hops {
+		j, err := c.build(task, h, columns, sides[i])
 		if j != nil {
 			joins = append(joins, j)
 		}
@@ -481,56 +487,58 @@ func (c *chained) probe(m *member, spec groupby.Spec) (out []*gpu.Stride, err er
 	return out, nil
 }
 
+// dimensions starts the copies of the keys of the dimension tables and the attributes that the query groups by and
+// filters, in this order.
+func (c *chained) dimensions(m *member) (out []*gpu.Stride, err error) {
+	for _, h := range c.hops {
+		side := &gpu.Stride{Rows: c.data.sizes[h.dimension], Cols: []gpu.Column{c.data.keys[h.dimension].Retain()}}
+		for _, a := range []attribute{h.group, h.where} {
+			if a != none {
+				side.Cols = append(side.Cols, c.data.cols[a].Retain())
+			}
+		}
+		side.Schema = int32s(len(side.Cols))
+		up, err := m.q.Upload(m.l, side)
+		if err != nil {
+			side.Release()
+			return out, err
+		}
+		out = append(out, up)
+	}
+	return out, nil
+}
+
 // build makes the join with the rows of a dimension table that the query wants. The input has the key of the table in
 // its first column, and the result no longer has it.
-func (c *chained) build(m *member, t operators.Task, h hop, columns int) (j join.Join, err error) {
+func (c *chained) build(t operators.Task, h hop, columns int, side *gpu.Stride) (j join.Join, err error) {
 	spec := join.Spec{Kind: join.Inner, Probe: int32s(columns), ProbeKeys: []int{0}, BuildKeys: []int{0},
 		NullSafe: []bool{false}, UniqueBuild: true, AnyOrder: true, Algorithm: "npj", ProbeRows: int64(c.data.rows),
-		BuildRows: int64(c.data.sizes[h.dimension])}
+		BuildRows: int64(side.Rows)}
 	for i := range columns - 1 {
 		spec.ProbeOut = append(spec.ProbeOut, i+1)
 	}
-	side := &gpu.Stride{Rows: c.data.sizes[h.dimension], Cols: []gpu.Column{c.data.keys[h.dimension].Retain()}}
-	add := func(a attribute) int {
-		side.Cols = append(side.Cols, c.data.cols[a].Retain())
-		return len(side.Cols) - 1
-	}
 	keep := []int{0}
 	if h.group != none {
-		keep = append(keep, add(h.group))
-		spec.BuildOut = []int{1}
+		keep, spec.BuildOut = []int{0, 1}, []int{1}
 	}
-	where := -1
-	if h.where != none {
-		where = add(h.where)
-	}
-	side.Schema = int32s(len(side.Cols))
 	spec.Build, spec.Out = int32s(len(keep)), int32s(len(spec.ProbeOut)+len(spec.BuildOut))
 	if j, err = join.New(spec); err != nil {
-		side.Release()
 		return nil, err
 	}
 	local, err := j.NewLocal(t)
 	if err != nil {
-		side.Release()
 		return j, err
 	}
 	defer func() { err = errors.Join(err, local.Close()) }()
-	up, err := t.Queue.Upload(m.l, side)
-	if err != nil {
-		side.Release()
-		return j, err
-	}
 	push := func(st *gpu.Stride) error { return local.Push(c.ctx, 0, st) }
-	if where < 0 {
-		err = push(up)
+	if h.where == none {
+		err = push(side.Retain())
 	} else {
 		var lane operators.Lane
-		if lane, err = filter.New(side.Schema, between(h.lo, h.hi), []int{where}, keep).NewLane(t); err != nil {
-			up.Release()
-			return j, err
+		o := filter.New(side.Schema, between(h.lo, h.hi), []int{len(side.Cols) - 1}, keep)
+		if lane, err = o.NewLane(t); err == nil {
+			err = errors.Join(lane.Push(c.ctx, side.Retain(), push), lane.Close())
 		}
-		err = errors.Join(lane.Push(c.ctx, up, push), lane.Close())
 	}
 	if err == nil {
 		err = local.Combine(c.ctx)
