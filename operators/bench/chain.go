@@ -139,7 +139,11 @@ func int32s(n int) *gpu.Schema {
 // are copies of the fact table to the same devices, taken in the same way, or reading it on the CPU. Each result is
 // checked.
 func (b *bench) chain() error {
-	s, err := b.newStar(b.rows)
+	rows := b.rows
+	for b.opt.Rows == 0 && int64(rows)*lineBytes > b.dev.HostBudget().Limit()/2 {
+		rows /= 2
+	}
+	s, err := b.newStar(rows)
 	if err != nil {
 		return err
 	}
@@ -266,6 +270,9 @@ func (b *bench) chainOver(devices []gpu.Device, s *star, runs int, each func(Res
 
 // read returns the next stride of the columns of the query, as a view of the fact table, and its number.
 func (c *chained) read() (*gpu.Stride, int, error) {
+	if err := context.Cause(c.ctx); err != nil {
+		return nil, 0, err
+	}
 	i := int(c.next.Add(1)) - 1
 	perChunk := (starChunk + c.stride - 1) / c.stride
 	at := i / perChunk
@@ -308,8 +315,12 @@ func (c *chained) feed(m *member) (take func(gpu.Queue) (*gpu.Stride, int, error
 		if err != nil {
 			return nil, 0, err
 		}
+		if err := q.Wait(s); err != nil {
+			s.Release()
+			return nil, 0, err
+		}
 		number++
-		return s, number, q.Wait(s)
+		return s, number, nil
 	}, func() error { return ahead.End(context.Canceled) }
 }
 

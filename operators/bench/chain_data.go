@@ -15,6 +15,7 @@ import (
 const (
 	starRows   = 6_000_000 // lines at scale factor 1
 	starChunk  = 1 << 22   // lines that are generated and kept together
+	lineBytes  = 20
 	orderLines = 4
 	brands     = 1000
 	nations    = 25
@@ -34,8 +35,6 @@ const (
 	dimensions
 	revenue = dimensions // the last column of the fact table
 )
-
-func (d dimension) String() string { return [...]string{"customer", "supplier", "part", "date"}[d] }
 
 // attribute is a column of a dimension table besides its key.
 type attribute int
