@@ -152,7 +152,7 @@ func (b *bench) chain() error {
 	times := map[string]time.Duration{} // of all cores of the CPU, by query
 	discrete := b.dev.Budget() != b.dev.HostBudget()
 	if discrete {
-		cpu, err := host.Open(host.Options{Budget: b.dev.HostBudget()})
+		cpu, err := host.Open(host.Options{}) // with memory of its own, which is not page-locked
 		if err != nil {
 			return err
 		}
