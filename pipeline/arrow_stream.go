@@ -86,6 +86,9 @@ func (f RecordFunc) Create(*gpu.Schema, TargetOptions) (sink.Sink, error) {
 // Describe implements Target.
 func (f RecordFunc) Describe() string { return "Arrow records, as they come" }
 
+// Irrevocable implements Irrevocable.
+func (f RecordFunc) Irrevocable() bool { return true }
+
 // recordSink calls a RecordFunc.
 type recordSink struct {
 	f           RecordFunc

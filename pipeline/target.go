@@ -56,6 +56,9 @@ func (t *textTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, e
 
 func (t *textTarget) Describe() string { return describeOne(t.path) }
 
+// Irrevocable implements Irrevocable.
+func (t *textTarget) Irrevocable() bool { return t.path == ordered.Standard }
+
 // arrowTarget writes a file of Arrow's IPC format, or standard output.
 type arrowTarget struct {
 	path string
@@ -70,6 +73,9 @@ func (t *arrowTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, 
 }
 
 func (t *arrowTarget) Describe() string { return describeOne(t.path) }
+
+// Irrevocable implements Irrevocable.
+func (t *arrowTarget) Irrevocable() bool { return t.path == ordered.Standard }
 
 // createOne starts an output of one file, or standard output, by a function for which it sets the options.
 func createOne(path string, opt TargetOptions, o *ordered.Options, start func(path string) (temporary, error)) (

@@ -74,6 +74,9 @@ type Staged interface {
 	Published() error
 }
 
+// ErrDecided is an error of a commit that comes too late to undo it: outputs may be complete.
+var ErrDecided = staging.ErrDecided
+
 // CommitAll commits sinks: all of them or, after an error, none, even if the process is killed in the middle (see
 // staging.Commit). Sinks that are not Staged, such as those in memory, are committed once all others are complete.
 func CommitAll(ctx context.Context, sinks []Sink) (err error) {

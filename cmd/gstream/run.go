@@ -33,7 +33,7 @@ type runFlags struct {
 	spillDir, spillLimit, spillCompression string
 	strideSize, joinFilters                string
 	threads                                int
-	overwrite                              bool
+	overwrite, endOnLostGPU                bool
 	telemetry                              []string
 	resumeFrom, each                       string // --resume, --each
 	left                                   *leftovers
@@ -123,6 +123,8 @@ func (f *runFlags) registerMachine(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.gpus, "gpus", 0,
 		"number of GPUs to use if the job runs on a GPU: the first ones in the driver's numbering (0: those that "+
 			"--device names, with auto as many as pay by estimate, or else one)")
+	cmd.Flags().BoolVar(&f.endOnLostGPU, "end-on-lost-gpu", false,
+		"end the job with an error when a GPU fails; without it the job starts again without that GPU")
 	cmd.Flags().IntVar(&f.threads, "threads", 0,
 		"CPU cores to use, at most 64, or four times those of the machine if that is more (default: all)")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "",
@@ -171,7 +173,7 @@ func (f *runFlags) options(cmd *cobra.Command) (pipeline.RunOptions, error) {
 		return pipeline.RunOptions{}, err
 	}
 	opt := pipeline.RunOptions{Threads: f.threads, Overwrite: f.overwrite, Use: cmp.Or(f.device, pipeline.Auto),
-		GPUs:  f.gpus,
+		GPUs: f.gpus, EndOnLostGPU: f.endOnLostGPU,
 		Alone: f.left.ends, JoinFilters: f.joinFilters, SpillDir: f.spillDir, SpillCompression: f.spillCompression}
 	if err := checkDevice(f.device); err != nil {
 		return opt, err

@@ -282,7 +282,7 @@ func (d *Device) open(drv *driver, handle int32) error {
 		return fmt.Errorf("%s has compute capability %d.%d, 8.0 (Ampere) is the least", d.props.name, d.props.major,
 			d.props.minor)
 	}
-	d.ctx = &context{driver: drv, fault: d.opt.Fault}
+	d.ctx = &context{driver: drv, gpu: d.id(), fault: d.opt.Fault}
 	end := d.setsUp("context")
 	err := drv.do(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&d.ctx.handle)), uintptr(handle))
 	end()

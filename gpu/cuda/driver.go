@@ -125,6 +125,24 @@ func (e *Error) Error() string {
 	return s
 }
 
+// failedOn is an error of the driver with the GPU that it is of.
+type failedOn struct {
+	error
+	gpu string
+}
+
+func (e *failedOn) Unwrap() error { return e.error }
+
+// FailedGPU returns the name of the GPU whose call of the driver has failed, as in "cuda:1", or "" for other errors. A
+// queue that waits for the kernels of another GPU fails with an error of that.
+func FailedGPU(err error) string {
+	var f *failedOn
+	if !errors.As(err, &f) {
+		return ""
+	}
+	return f.gpu
+}
+
 // Sticky reports whether the error breaks the process's use of the GPU: all device memory
 // is lost and every further call fails.
 func (e *Error) Sticky() bool {
@@ -247,6 +265,7 @@ func (d *driver) error(c call, code int) *Error {
 // goroutine, so every call first makes it current on its thread.
 type context struct {
 	*driver
+	gpu    string // as in "cuda:1"
 	handle uintptr
 	// broken is the first sticky error. Every later call returns it.
 	broken atomic.Pointer[Error]
@@ -259,11 +278,11 @@ type context struct {
 //go:uintptrescapes
 func (c *context) do(fn call, args ...uintptr) error {
 	if e := c.broken.Load(); e != nil {
-		return e
+		return c.failed(e)
 	}
 	if c.fault != nil {
 		if err := c.fault(fn.String()); err != nil {
-			return err
+			return c.failed(err)
 		}
 	}
 	runtime.LockOSThread()
@@ -279,5 +298,8 @@ func (c *context) do(fn call, args ...uintptr) error {
 	if e.Sticky() {
 		c.broken.CompareAndSwap(nil, e)
 	}
-	return e
+	return c.failed(e)
 }
+
+// failed notes the GPU of an error.
+func (c *context) failed(err error) error { return &failedOn{err, c.gpu} }

@@ -61,7 +61,10 @@ func (q *queue) receive(l *gpu.Lease, s *gpu.Stride, home *gpu.Budget) (*gpu.Str
 	d.receiving.Lock()
 	defer d.receiving.Unlock()
 	if err := d.followKernelsOf(peer, d.in, s.Ready); err != nil {
-		t.fail(fmt.Errorf("%s: %w", peer.id(), err))
+		if FailedGPU(err) == peer.id() {
+			err = fmt.Errorf("%s: %w", peer.id(), err)
+		}
+		t.fail(err)
 	}
 	t.begin(d.in)
 	cols := make([]gpu.Column, len(s.Cols))

@@ -114,9 +114,10 @@ func Splitters(t operators.Task, l *gpu.Lease, samples []*Sample, n int) (*gpu.S
 	}
 	for _, s := range samples {
 		for _, x := range s.rows {
-			up, err := t.Queue.Upload(t.Lease, x.Retain())
+			own := x.Retain()
+			up, err := t.Queue.Upload(t.Lease, own)
 			if err != nil {
-				x.Release()
+				own.Release()
 				release()
 				return nil, err
 			}

@@ -68,6 +68,11 @@ type Options struct {
 	// moves fewer bytes by the plan's estimates (Auto, the default). For tests rows are exchanged by keys wherever
 	// that is possible (Always), or nowhere if another way is possible (Never).
 	Exchanges string
+	// EndOnLostGPU ends a run with an error when a GPU fails. Otherwise the run starts again without this GPU: on the
+	// others, and with Auto on the CPU after the last one. It does so only before outputs become complete, rows of a
+	// stream are read, or rows of an Irrevocable target are written. Of a gpu.Group in Device the first GPU must be
+	// left.
+	EndOnLostGPU bool
 	// Timeline records the spans of work in Report.Spans.
 	Timeline bool
 	// Discard runs everything, including encoding and writing, and then removes the output instead

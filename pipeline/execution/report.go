@@ -33,6 +33,8 @@ type Report struct {
 	// Restarted is the reason why the run was denied memory at first. It then restarted in one
 	// lane, with short strides.
 	Restarted string `json:"restarted,omitempty"`
+	// Lost are the GPUs that failed, in this order. After each of them the run started again without it.
+	Lost []LostGPU `json:"lost,omitempty"`
 	// Skipped is the reason why there was nothing to do (gstream run --resume).
 	Skipped string `json:"skipped,omitempty"`
 	// Error is the reason why the run failed.
@@ -134,6 +136,9 @@ func (r *Report) String() string {
 	}
 	t.Flush()
 	o := r.Output
+	for _, l := range r.Lost {
+		fmt.Fprintf(&b, "%s failed, so the run started again without it: %s\n", l.Device, l.Error)
+	}
 	if r.Restarted != "" {
 		fmt.Fprintf(&b, "memory was short, so the run started again in one lane, with short strides: %s\n", r.Restarted)
 	}
@@ -407,6 +412,12 @@ func (a *ActivityReport) plus(b *ActivityReport) *ActivityReport {
 	sum.CopyingUp, sum.CopyingDown = sum.CopyingUp+b.CopyingUp, sum.CopyingDown+b.CopyingDown
 	sum.FractionUp, sum.FractionDown = max(sum.FractionUp, b.FractionUp), max(sum.FractionDown, b.FractionDown)
 	return &sum
+}
+
+// LostGPU is a GPU that failed in mid-run.
+type LostGPU struct {
+	Device string `json:"device"` // as in "cuda:1"
+	Error  string `json:"error"`
 }
 
 // DeviceReport is the part of one of several devices in a run.

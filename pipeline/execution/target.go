@@ -27,6 +27,14 @@ type Encoded interface {
 	FromOneDevice(ordered bool) bool
 }
 
+// Irrevocable is a Target whose rows cannot be taken back once they are written, as those of standard output. A run
+// that has written some does not start again.
+type Irrevocable interface {
+	Target
+	// Irrevocable reports whether the target is one.
+	Irrevocable() bool
+}
+
 // TargetOptions configure the sink that a target creates.
 type TargetOptions struct {
 	// Lease pays for the memory of the sink.

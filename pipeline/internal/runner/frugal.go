@@ -22,7 +22,7 @@ import (
 func runOrAgain(ctx context.Context, p *physical.Plan, targets []execution.Target,
 	opt execution.Options) (*execution.Report, error) {
 	report, denied := runOnce(ctx, p, targets, opt, nil)
-	if !shortOfMemory(denied) || ctx.Err() != nil {
+	if !shortOfMemory(denied) || ctx.Err() != nil || final(denied) {
 		return report, denied
 	}
 	again, err := runOnce(ctx, p, targets, opt, denied)

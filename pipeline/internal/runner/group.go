@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 
@@ -81,7 +82,7 @@ func (r *run) named(err error) error {
 	if !ofDevice || gpu.FailedExpression(err) != "" {
 		return err
 	}
-	return &deviceError{r.device.Known().ID, err}
+	return &deviceError{cmp.Or(cuda.FailedGPU(err), r.device.Known().ID), err}
 }
 
 // fail ends all runs of the group with an error of the run.

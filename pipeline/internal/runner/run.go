@@ -79,10 +79,10 @@ type run struct {
 //
 // If there is a GPU that cannot be started, a run that does not ask for a particular device logs a
 // warning and uses the CPU. A run that is denied memory logs a warning and starts again as a frugal
-// run.
+// run, and a run that loses a GPU starts again without it.
 func Run(ctx context.Context, p *physical.Plan, targets []execution.Target,
 	opt execution.Options) (*execution.Report, error) {
-	report, err := runOrAgain(ctx, p, targets, opt)
+	report, err := runOnTheRest(ctx, p, targets, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, class.Mark(ctx, err)
 	}
@@ -147,6 +147,11 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 		err = r.measure()
 	}
 	attribute(r.plan, err)
+	if err != nil && r.final(err) {
+		err = &finalError{err}
+	} else {
+		err = r.lose(err)
+	}
 	leaks := r.release()
 	if err == nil {
 		err = leaks
