@@ -90,6 +90,32 @@ func TestTheReportOfSeveralDevicesHasTheStagesOfTheirPlan(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
+func TestExplainSaysWhyOneDeviceHasAllRows(t *testing.T) {
+	orders := quickstart + "orders.parquet"
+	for query, want := range map[string]string{
+		"SELECT row_number() OVER (ORDER BY o_orderkey) AS n FROM '" + orders + "'": "window functions without " +
+			"PARTITION BY need all rows on one device",
+		"SELECT o_orderkey FROM '" + orders + "' LIMIT 5": "one device counts the rows",
+		"COPY (FROM '" + orders + "') TO 'o' (FORMAT parquet, PARTITION_BY (o_orderpriority))": "one device " +
+			"divides the rows among folders",
+	} {
+		b := SQL(query, nil)
+		if !strings.HasPrefix(query, "COPY") {
+			b.WriteTo(&Collector{})
+		}
+		p, err := b.Plan()
+		require.NoError(t, err, query)
+		var why []string
+		p.ExplainChoice(&Choice{Device: CUDA, GPUs: 2}).Root.visit(func(s *StageExplained) {
+			if s.Kind == "gather" {
+				why = append(why, s.Detail...)
+			}
+		})
+		require.Contains(t, why, want, query)
+		require.NoError(t, p.Close())
+	}
+}
+
 // TestAFailureOfOneOfSeveralGPUsEndsTheRun lets a call of the driver fail, of any GPU and at random, and cancels runs.
 func TestAFailureOfOneOfSeveralGPUsEndsTheRun(t *testing.T) {
 	library := cudatest.Library(t)

@@ -264,7 +264,11 @@ func (d *distributing) together(s *Stage, keys []int, ordered bool) {
 	in := s.Inputs[0].Distribution
 	switch {
 	case len(keys) == 0:
-		d.gather(s, 0, "there are no keys by which devices could share the rows")
+		why := "there are no keys by which devices could share the rows"
+		if _, ok := s.Spec.(*Window); ok {
+			why = "window functions without PARTITION BY need all rows on one device"
+		}
+		d.gather(s, 0, why)
 		return
 	case in.Spread == OnFirst:
 		s.Distribution = Distribution{}
