@@ -55,8 +55,8 @@ func (l *Lease) Activity() Activity {
 
 // Span is one interval of a device's work.
 type Span struct {
-	// Lane is "set up" of the device and its memory, "copy up", "decode pages", "kernels", "copy down" or "copy from
-	// peers".
+	// Lane is "set up" of the device and its memory, "copy up", "decode pages", "kernels", "copy down", "copy from
+	// peers", or "active kernels" that wait for memory to change.
 	Lane  string
 	Stage string // name of the lease
 	Name  string // the primitive, or a part of it such as "partition, move"

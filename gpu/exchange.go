@@ -8,6 +8,7 @@ import "fmt"
 // apply.
 type Exchanging interface {
 	Experimental
+	TupleTables
 
 	// SendTuples makes tuples of keys and values, and partitions those of each source by their digit into
 	// n = len(regions) / len(sources) regions: those of digit d go to region d*n>>Bits of their source. The regions of

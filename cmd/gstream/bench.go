@@ -67,7 +67,8 @@ gpus measures several GPUs, as --device cuda:0,1, cuda:all or --gpus 4 give: cop
 them, the exchange of 2^28 tuples of 16 bytes in the memory of each (--rows), and their join
 with a quarter as many build rows (--build-rows), by 1, 2, 4 GPUs and so on. It takes less
 rows if the memory is too small. The bound is the time of the copies alone, or that of one
-GPU with the rows of one. Every result is checked.
+GPU with the rows of one. Every result is checked. Its cases, for --cases, are
+` + strings.Join(bench.SpreadFamilies(), ", ") + `.
 
 chain runs queries 2.1 and 3.1 of the Star Schema Benchmark, and others with fewer filters and
 with one to four joins, on 1, 2, 4 GPUs and so on, and on all cores of the CPU. Each is one pass
@@ -124,7 +125,7 @@ Benchmarks, or all of them:
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "number of timed runs of each case")
 	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil,
 		"cases of join, groupby and spill: all, families, parts of names, or both as in join:0.5 (default "+
-			"acceptance; for spill join)")
+			"acceptance; for spill join); of gpus: families (default all)")
 	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil,
 		"algorithms of join and groupby: all, names, or chosen, the operator's own choice (default chosen)")
 	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0,
@@ -158,7 +159,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		with := []string{"join", "groupby"}
 		switch flag {
 		case "cases":
-			with = append(with, "spill")
+			with = append(with, "spill", "gpus")
 		case "stride-rows":
 			with = append(with, "chain")
 		}
@@ -330,6 +331,10 @@ func gpusLine(r *bench.Result) string {
 	var phases []string
 	for _, p := range s.Phases {
 		phases = append(phases, p.Name+" "+ms(p.Time))
+	}
+	if p := s.Polls; p != nil {
+		phases = append(phases, fmt.Sprintf("of all: %d launches that poll, %d pieces that were looked at too early",
+			p.Launches, p.Mismatches))
 	}
 	return fmt.Sprintf("%d\t%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s %s\t%s\t%s\t", s.Devices, r.Case, humanize.Comma(r.Rows),
 		ms(r.Time), r.RowsPerSecond()/1e9, out, 100*r.Fraction(), r.Bound, ms(bound), speedup,

@@ -79,6 +79,11 @@ type Device struct {
 
 	// The streams: copies up, kernels, decoding of pages, copies down, copies from peers.
 	up, compute, decode, down, in stream
+	// active has kernels that wait for memory to change, once there is one; its lock serialises their submission.
+	active struct {
+		sync.Mutex
+		stream
+	}
 	// peers are the other GPUs of a group, from which strides are copied. started counts the GPUs of the group that
 	// have not tried to start yet.
 	peers   []*Device
@@ -498,7 +503,7 @@ func (d *Device) Close() error {
 		note(d.pinned.close())
 	}
 	d.events.close(d)
-	for _, s := range []stream{d.up, d.compute, d.decode, d.down, d.in} {
+	for _, s := range []stream{d.up, d.compute, d.decode, d.down, d.in, d.active.stream} {
 		if s != 0 {
 			note(d.ctx.do(cuStreamDestroy, uintptr(s)))
 		}
@@ -510,6 +515,15 @@ func (d *Device) Close() error {
 		return fmt.Errorf("close %s: %w", d.props.name, first)
 	}
 	return nil
+}
+
+// activeStream returns the stream of kernels that wait for memory to change. The caller holds its lock.
+func (d *Device) activeStream() (stream, error) {
+	if d.active.stream != 0 {
+		return d.active.stream, nil
+	}
+	err := d.ctx.do(cuStreamCreate, uintptr(unsafe.Pointer(&d.active.stream)), streamNonBlocking)
+	return d.active.stream, err
 }
 
 // table returns the device address of a constant table. The table is made and uploaded at

@@ -21,6 +21,7 @@ const (
 	laneDown    = "copy down"
 	lanePages   = "decode pages"
 	laneIn      = "copy from peers"
+	laneActive  = "active kernels"
 )
 
 // trace measures the device's work with events. It adds up the work of each lease and of the

@@ -70,7 +70,7 @@ func Exchange(t *testing.T, devices []gpu.Device) {
 		x, err := gpu.ExchangingOf(q)
 		require.NoError(t, err)
 		b := &exchanging{bench: &bench{t: t, dev: d, q: q, l: d.Budget().Lease(t.Name()),
-			h: d.HostBudget().Lease(t.Name())}, q: x}
+			h: d.HostBudget().Lease(t.Name()), rnd: r}, q: x}
 		t.Cleanup(func() {
 			require.NoError(t, q.Close())
 			require.NoError(t, b.l.Close())
@@ -86,7 +86,8 @@ func Exchange(t *testing.T, devices []gpu.Device) {
 	for i, b := range all {
 		b.testCopies(all, i)
 	}
-	for _, b := range all {
+	for i, b := range all {
+		b.testLateTuples(all[(i+1)%len(all)])
 		b.testPartitions(r)
 		b.testExchangeMistakes()
 	}

@@ -78,6 +78,7 @@ func Run(t *testing.T, open, reference Open) {
 		{"PartitionTuples", testTuples},
 		{"PartitionBuckets", testPartitionBuckets},
 		{"SendTuples", testSend},
+		{"TupleTables", testTupleTables},
 		{"MatchSorted", testMatchSorted},
 		{"MatchRange", testMatchRange},
 		{"Packing", testPacking},

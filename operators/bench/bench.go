@@ -85,7 +85,8 @@ type Options struct {
 	// Runs is the number of timed runs of each case; the median counts. 0 means 7.
 	Runs int
 	// Cases selects cases of the benchmarks join, groupby and spill: families, or parts of the
-	// names of cases. Empty means the family acceptance, in spill the family join. Algorithms
+	// names of cases. Empty means the family acceptance, in spill the family join. In gpus they
+	// are SpreadFamilies, and empty means all. Algorithms
 	// selects algorithms: names of the operator's package, "chosen" for the operator's own choice,
 	// or "all". Empty means "chosen".
 	Cases, Algorithms []string
@@ -120,6 +121,8 @@ func (o Options) Check(benchmark string) error {
 		}
 	case "spill":
 		_, err = chosenSpills(o.Cases)
+	case "gpus":
+		err = checkSpreads(o.Cases)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type Spread struct {
 	Speedup float64 `json:"speedup,omitempty"`
 	// Own is the time of one device with as many rows as each device has here.
 	Own time.Duration `json:"own_ns,omitempty"`
+	// Polls is what kernels that poll did (ACTIVE).
+	Polls *ActivePolls `json:"polls,omitempty"`
 	// Phases is the work of the first device in the last run: of kernels, and of copies from and to other devices.
 	Phases []Phase `json:"phases,omitempty"`
 }
@@ -80,6 +83,7 @@ type distributed struct {
 	measured int
 	own      map[string]time.Duration // by form: on one device
 	warmup   bool                     // the first run of each case
+	polled   []ActivePolls            // by device, in the last run
 	most     []atomic.Uint64          // by group: the greatest value, of probe rows that are grouped
 }
 
@@ -94,6 +98,7 @@ type member struct {
 	// devices, parted those after the second pass.
 	cols                   [2][]gpu.Column
 	sent, received, parted [2]gpu.Column
+	entries                gpu.Column    // room for a hash table of build rows
 	inHost                 []*gpu.Stride // the probe side in host memory, in chunks
 	pairs                  []gpu.Column  // room for the pairs of a join
 	sampled                gpu.Column    // the numbers of probe rows in a sample
@@ -135,6 +140,45 @@ func (b *bench) gpus() error {
 // spreadBytes returns about the most memory that a device needs.
 func spreadBytes(sizes [2]int) int64 { return int64(sizes[buildSide]+sizes[probeSide]) * 16 * 9 }
 
+// spreadFamilies are the groups of cases, and what adds them. Those with data of their own are added later.
+var spreadFamilies = []struct {
+	name string
+	add  func(*distributed) []layout
+}{
+	{"exchange", (*distributed).addExchanges},
+	{"join", (*distributed).addJoins},
+	{"table", (*distributed).addTables},
+	{"active", (*distributed).addActive},
+	{"stream", (*distributed).addStreams},
+	{"sort", (*distributed).addSort},
+	{"skew", (*distributed).fourChunks},
+	{"group", (*distributed).fourChunks},
+}
+
+// SpreadFamilies returns the names of the groups of cases of the benchmark gpus.
+func SpreadFamilies() (names []string) {
+	for _, f := range spreadFamilies {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// checkSpreads returns an error for a group of cases that does not exist.
+func checkSpreads(cases []string) error {
+	for _, c := range cases {
+		if c != "all" && !slices.Contains(SpreadFamilies(), c) {
+			return fmt.Errorf("no case of gpus is named %q: there are %s, or all", c,
+				strings.Join(SpreadFamilies(), ", "))
+		}
+	}
+	return nil
+}
+
+// selected reports whether a group of cases is measured.
+func (b *bench) selected(family string) bool {
+	return len(b.opt.Cases) == 0 || slices.Contains(b.opt.Cases, "all") || slices.Contains(b.opt.Cases, family)
+}
+
 // spreadCase is a case of the benchmark gpus.
 type spreadCase struct {
 	name string
@@ -147,6 +191,7 @@ type spreadCase struct {
 	run   func() (time.Duration, error)
 	times []time.Duration
 	work  []Phase // of the last run
+	polls *ActivePolls
 }
 
 func (c *spreadCase) median() time.Duration { return median(c.times) }
@@ -170,7 +215,12 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 			return err
 		}
 	}
-	layouts := slices.Concat(s.addExchanges(), s.addJoins(), s.addStreams(), s.addSort())
+	layouts := s.addCopies()
+	for _, f := range spreadFamilies {
+		if b.selected(f.name) {
+			layouts = append(layouts, f.add(s)...)
+		}
+	}
 	if err := s.reserve(layouts); err != nil {
 		return err
 	}
@@ -186,6 +236,9 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 		return s.measure()
 	}
 	for _, exponent := range spreadZipf {
+		if !b.selected("skew") {
+			break
+		}
 		z := newZipf(int(all), exponent)
 		if err := again(func() { s.addHeavy(exponent) },
 			func(_ *rand.Rand, row int) uint64 { return uint64(z.number(row)) }); err != nil {
@@ -194,7 +247,7 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 	}
 	for i, groups := range spreadGroups {
 		groups = min(groups, uint64(sizes[probeSide]))
-		if i > 0 && groups <= spreadGroups[i-1] {
+		if !b.selected("group") || i > 0 && groups <= spreadGroups[i-1] {
 			continue // the rows are few, and have been grouped by row
 		}
 		s.most = make([]atomic.Uint64, groups)
@@ -226,7 +279,7 @@ func (s *distributed) measure() error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			c.work = s.workSince(begin)
+			c.work, c.polls, s.polled = s.workSince(begin), sumPolls(s.polled), nil
 			if !s.warmup {
 				c.times = append(c.times, took)
 			}
@@ -234,6 +287,15 @@ func (s *distributed) measure() error {
 	}
 	s.measured = len(s.cases)
 	return nil
+}
+
+// sumPolls adds up what kernels that poll did, or returns nil.
+func sumPolls(list []ActivePolls) (out *ActivePolls) {
+	for _, p := range list {
+		out = &ActivePolls{cmp.Or(out, &ActivePolls{}).Launches + p.Launches,
+			cmp.Or(out, &ActivePolls{}).Mismatches + p.Mismatches}
+	}
+	return out
 }
 
 // best returns the median of the fastest case of a form.
@@ -257,7 +319,7 @@ func (s *distributed) report() {
 	for _, c := range cases {
 		took, own := c.median(), s.own[c.form]
 		r := Result{Benchmark: s.name, Case: c.name, Rows: c.rows, Bytes: c.bytes, Time: took, Wall: took, Runs: s.runs,
-			Spread: &Spread{Devices: n, Phases: c.work, Own: own}}
+			Spread: &Spread{Devices: n, Phases: c.work, Own: own, Polls: c.polls}}
 		if c.form == "" && n > 1 {
 			r.Spread.Out = r.Rate() / float64(n)
 		} else if own > 0 {
@@ -268,7 +330,9 @@ func (s *distributed) report() {
 		if c.bound != nil {
 			r.Bound, bound = c.bound(own)
 		}
-		r.BoundRate = float64(c.bytes) / bound.Seconds()
+		if bound > 0 { // its case was not selected otherwise
+			r.BoundRate = float64(c.bytes) / bound.Seconds()
+		}
 		s.each(r)
 	}
 }
@@ -334,7 +398,7 @@ func (s *distributed) close() (err error) {
 			gpu.ReleaseColumns(m.cols[side])
 			gpu.ReleaseColumns([]gpu.Column{m.sent[side], m.received[side], m.parted[side]})
 		}
-		gpu.ReleaseColumns(append(m.pairs, m.sampled))
+		gpu.ReleaseColumns(append(m.pairs, m.sampled, m.entries))
 		for _, st := range m.inHost {
 			st.Release()
 		}
@@ -518,6 +582,14 @@ func (s *distributed) reserve(exchanges []layout) error {
 		}
 		if err := m.reservePairs(); err != nil {
 			return err
+		}
+		if s.selected("table") || s.selected("active") {
+			rows := 2 * s.tableRows()
+			buf, err := m.l.Alloc(int64(rows) * 16)
+			if err != nil {
+				return err
+			}
+			m.entries = gpu.Column{Type: gpu.TupleType(8), Len: rows, Data: buf}
 		}
 	}
 	_, err := s.all(func(m *member) error { return m.settle() }) // the memory belongs to the kernels until now

@@ -31,8 +31,8 @@ type layout struct {
 	slots   int // chunks that have room at a time
 }
 
-// addExchanges adds the copies alone and the exchanges of the probe side.
-func (s *distributed) addExchanges() (layouts []layout) {
+// addCopies adds the copies alone, which bound others. link expects them first.
+func (s *distributed) addCopies() []layout {
 	n := len(s.members)
 	if n == 1 {
 		return nil
@@ -49,6 +49,15 @@ func (s *distributed) addExchanges() (layouts []layout) {
 	}
 	alone("copies alone, pulled", false)
 	alone("copies alone, pushed", true)
+	return []layout{s.layout(probeSide, 1, n, false)}
+}
+
+// addExchanges adds the exchanges of the probe side.
+func (s *distributed) addExchanges() (layouts []layout) {
+	n := len(s.members)
+	if n == 1 {
+		return nil
+	}
 	rows := int64(s.sizes[probeSide])
 	for _, chunks := range s.chunks() {
 		for _, direct := range []bool{true, false} {
@@ -122,6 +131,8 @@ type sending struct {
 	// receiver.
 	counts   [][]atomic.Pointer[gpu.Column]
 	arrivals [][][]atomic.Pointer[gpu.Arrival]
+	// marks are those of the regions, if kernels poll for them.
+	marks *marking
 	// sources return the rows of a chunk by sender, if not those of its columns. heavy are the heavy keys, or nil.
 	sources []func(chunk int) gpu.TupleSource
 	heavy   *heavyKeys
@@ -199,6 +210,9 @@ func (m *member) sendBy(x *sending, batch int, by gpu.TupleRoute) error {
 	}
 	m.counts = append(m.counts, counts)
 	x.counts[batch][m.at].Store(&counts)
+	if err := m.mark(x, regions, counts); err != nil {
+		return err
+	}
 	if x.direct {
 		end, err := m.x.Launched()
 		if err != nil {
@@ -211,6 +225,26 @@ func (m *member) sendBy(x *sending, batch int, by gpu.TupleRoute) error {
 		return nil
 	}
 	return m.copy(x, batch)
+}
+
+// mark writes the marks of regions that are sent, if kernels poll for them.
+func (m *member) mark(x *sending, regions []gpu.TupleRun, counts gpu.Column) error {
+	if x.marks == nil {
+		return nil
+	}
+	var marks []gpu.TupleRun
+	for i := range regions {
+		r := &regions[i]
+		r.Counts, r.Region = counts, i
+		to := x.marks.here[m.at]
+		for d, receiver := range m.members {
+			if r.Tuples.Data == receiver.received[x.side].Data {
+				to = x.marks.there[d]
+			}
+		}
+		marks = append(marks, x.marks.of(to, r.Start))
+	}
+	return m.x.MarkTuples(m.l, regions, marks)
 }
 
 // copy copies the tuples of a batch to the other devices, in the order of a ring. One device at a time sends to another
@@ -232,6 +266,12 @@ func (m *member) copy(x *sending, batch int) error {
 		for c, last := x.chunksOf(batch); c < last; c++ {
 			copies = append(copies, gpu.TupleCopy{To: m.members[d].received[x.side], At: x.arrives(c, m.at, 0),
 				TupleRun: gpu.TupleRun{Tuples: m.sent[x.side], Start: x.leaves(c, from), Rows: (to - from) * x.room}})
+			if k := x.marks; k != nil {
+				marks := k.of(k.here[m.at], x.leaves(c, from))
+				marks.Rows *= to - from
+				copies = append(copies, gpu.TupleCopy{To: k.there[d], At: k.of(k.there[d], x.arrives(c, m.at, 0)).Start,
+					TupleRun: marks})
+			}
 		}
 		end, err := m.x.CopyTuples(m.l, copies, after...)
 		if err != nil {

@@ -37,12 +37,11 @@ func (s *distributed) addGroups(groups uint64) {
 		add(own, func() (time.Duration, error) { return s.groupOwn(groups) })
 	}
 	if !few {
-		chunks, direct := 4, false
 		name := "exchanged, then grouped"
 		if n == 1 {
-			chunks, direct, name = 1, true, "grouped by partition"
+			name = "grouped by partition"
 		}
-		x := s.layout(probeSide, chunks, 1<<s.bits, direct)
+		x := s.fourChunks()[probeSide]
 		add(name, func() (time.Duration, error) { return s.groupExchanged(x, groups) })
 	}
 }

@@ -37,14 +37,21 @@ func (s *distributed) heavyKeys(probe *sending) *heavyKeys {
 		device: make([]gpu.HeavyKeys, n), counted: make([]atomic.Pointer[gpu.Arrival], n)}
 }
 
+// fourChunks are the layouts of joins with heavy keys, and of group-bys.
+func (s *distributed) fourChunks() []layout {
+	sides := s.sides(4, false)
+	if len(s.members) == 1 {
+		sides = s.sides(1, true)
+	}
+	return sides[:]
+}
+
 // addHeavy adds joins whose foreign keys are not equally frequent.
 func (s *distributed) addHeavy(exponent float64) {
-	chunks, direct := 4, false
-	if len(s.members) == 1 {
-		chunks, direct = 1, true
-	}
+	sides := s.fourChunks()
+	one := len(s.members) == 1
 	c := s.addJoin(fmt.Sprintf("SKEW-D, foreign keys by Zipf %v", exponent), fmt.Sprintf("Zipf %v", exponent),
-		spreadJoin{sides: s.sides(chunks, direct), blocking: direct, heavy: true})
+		spreadJoin{sides: [2]layout(sides), blocking: one, heavy: true})
 	c.bound = func(time.Duration) (string, time.Duration) {
 		return "equally frequent keys", s.best(countForm)
 	}

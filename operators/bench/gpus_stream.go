@@ -21,19 +21,29 @@ const (
 type spreadStream struct {
 	sides            [2]layout
 	fromHost, toHost bool
+	// table says that the build side is a hash table in device memory. Otherwise both sides are partitioned again.
+	table bool
+}
+
+// chunkJoin joins the build side with chunks of the probe side as they arrive.
+type chunkJoin interface {
+	// build makes the build side, which has arrived.
+	build() error
+	// probe joins a chunk that has arrived.
+	probe(chunk int) error
+	// end adds what was found to the result.
+	end() error
+	release()
 }
 
 // addStreams adds joins whose probe side comes from host memory or whose pairs go there, and the copies alone. A CPU
 // has no such copies.
 func (s *distributed) addStreams() (layouts []layout) {
-	if _, ok := s.members[0].q.Device().(gpu.Profiled); !ok {
+	if !s.hasLink() {
 		return nil
 	}
-	n := int64(len(s.members))
-	probe := n * int64(s.sizes[probeSide])
-	chunks := len(s.members[0].inHost)
-	sides := s.sides(chunks, true)
-	sides[probeSide].slots = streamSlots
+	probe := int64(len(s.members) * s.sizes[probeSide])
+	sides := s.fromHost().sides
 	itself := func(c *spreadCase, name string) {
 		c.bound = func(time.Duration) (string, time.Duration) { return name, c.median() }
 	}
@@ -53,6 +63,19 @@ func (s *distributed) addStreams() (layouts []layout) {
 	add("STREAM-OUT, pairs to host memory", spreadStream{toHost: true}, down)
 	add("STREAM-OUT, probe side in host memory and pairs to it", spreadStream{fromHost: true, toHost: true}, down)
 	return append(layouts, sides[:]...)
+}
+
+// hasLink reports whether copies cross a link, and have a clock.
+func (s *distributed) hasLink() bool {
+	_, ok := s.members[0].q.Device().(gpu.Profiled)
+	return ok
+}
+
+// fromHost returns a stream whose probe side comes from host memory.
+func (s *distributed) fromHost() spreadStream {
+	f := spreadStream{sides: s.sides(len(s.members[0].inHost), true), fromHost: true}
+	f.sides[probeSide].slots = streamSlots
+	return f
 }
 
 // pairRows is the room for pairs of a chunk.
@@ -238,6 +261,11 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 			written.add(0, out.sum)
 		}()
 	}
+	var j chunkJoin = &partitionedChunks{m: m, buildSide: build, probeSide: probe, out: out, result: result}
+	if f.table {
+		j = &tableChunks{m: m, buildSide: build, probeSide: probe, result: result}
+	}
+	defer j.release()
 	if err := upload(streamsAhead); err != nil {
 		return err
 	}
@@ -247,11 +275,9 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 	if err := m.await(build, 0); err != nil {
 		return err
 	}
-	table, err := m.secondPass(build, 0, m.second())
-	if err != nil {
+	if err := j.build(); err != nil {
 		return err
 	}
-	defer table.Release()
 	for c := range probe.chunks + 1 {
 		if err := upload(c + streamsAhead); err != nil {
 			return err
@@ -276,20 +302,37 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 			}
 		}
 		if c > 0 {
-			if err := m.joinChunk(table, probe, c-1, out, result); err != nil {
+			if err := m.await(probe, c-1); err != nil {
+				return err
+			}
+			if err := j.probe(c - 1); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return j.end()
 }
 
-// joinChunk joins a chunk with the build side.
-func (m *member) joinChunk(table gpu.PartitionedRuns, probe *sending, chunk int, out *pairsDown, result *found) error {
-	if err := m.await(probe, chunk); err != nil {
-		return err
-	}
-	parted, err := m.secondPass(probe, chunk, m.second())
+// partitionedChunks partitions the build side and each chunk again.
+type partitionedChunks struct {
+	m                    *member
+	buildSide, probeSide *sending
+	table                gpu.PartitionedRuns
+	out                  *pairsDown // nil if the pairs are only counted
+	result               *found
+}
+
+func (p *partitionedChunks) build() (err error) {
+	p.table, err = p.m.secondPass(p.buildSide, 0, p.m.second())
+	return err
+}
+
+func (p *partitionedChunks) end() error { return nil }
+func (p *partitionedChunks) release()   { p.table.Release() }
+
+func (p *partitionedChunks) probe(chunk int) error {
+	m, out := p.m, p.out
+	parted, err := m.secondPass(p.probeSide, chunk, m.second())
 	if err != nil {
 		return err
 	}
@@ -299,7 +342,7 @@ func (m *member) joinChunk(table gpu.PartitionedRuns, probe *sending, chunk int,
 		out.room <- struct{}{}
 		pairs = m.pairSlot(chunk)
 	}
-	n, sum, err := m.x.CountMatches(m.l, []gpu.PartitionedRuns{table}, []gpu.PartitionedRuns{parted}, len(m.members),
+	n, sum, err := m.x.CountMatches(m.l, []gpu.PartitionedRuns{p.table}, []gpu.PartitionedRuns{parted}, len(m.members),
 		m.second(), pairs...)
 	if err == nil && out != nil && int(n) > pairs[0].Len {
 		err = fmt.Errorf("%d pairs, and there is room for %d", n, pairs[0].Len)
@@ -311,6 +354,6 @@ func (m *member) joinChunk(table gpu.PartitionedRuns, probe *sending, chunk int,
 			out.add(pairs, int(n))
 		}
 	}
-	result.add(n, sum)
+	p.result.add(n, sum)
 	return err
 }

@@ -64,11 +64,11 @@ func TestDevicesExchangeAndJoin(t *testing.T) {
 			}))
 			streams := 0
 			if c.onGPU {
-				streams = 5
+				streams = 6
 			}
-			require.Equal(t, 8+streams, joins[1])
+			require.Equal(t, 11+streams, joins[1])
 			require.Zero(t, exchanges[1])
-			require.Equal(t, 10+streams, joins[c.devices])
+			require.Equal(t, 13+streams, joins[c.devices])
 			require.Equal(t, 6, exchanges[c.devices])
 			for _, d := range g.Devices {
 				require.Empty(t, d.Budget().Leaks())

@@ -11,21 +11,10 @@
 //   exchange_sums       adds up the tuples of runs, and counts those in a wrong run
 //
 // Bytes of a tuple: exchange_send reads and writes 16, exchange_partition reads 32 and writes 16, exchange_join reads 16.
-#include "common.cuh"
-
-constexpr u32 EXCHANGE_THREADS = 1024, EXCHANGE_WARPS = EXCHANGE_THREADS / 32;
-constexpr int EXCHANGE_ITEMS = 4;
-constexpr u32 EXCHANGE_TILE = EXCHANGE_THREADS * EXCHANGE_ITEMS;
-constexpr u32 LINE = 8; // tuples of a line of 128 bytes
-constexpr u32 SEND_TAIL = 192 * LINE; // room of a region for tuples that fill no line
-constexpr u32 NOWHERE = ~0u;
-
-typedef ulonglong2 Tuple; // x is the key, y the value
+#include "exchange.cuh"
 
 // first_digit returns the first digit of a way: digit d belongs to way d * ways >> bits.
 DEVICE u32 first_digit(u32 way, u32 ways, u32 bits) { return ((way << bits) + ways - 1) / ways; }
-
-DEVICE u32 key_digit(u64 key, u64 mul, u32 shift, u32 bits) { return (u32)(key * mul >> shift) & ((1u << bits) - 1); }
 
 struct ExchangeSource {
     const u64* key;
@@ -216,30 +205,6 @@ KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) {
         atomicAdd(&a.heavy.result[1], sum);
     }
 }
-
-// ExchangeRun is a run of tuples. to is the first tuple of its room in the output, a multiple of LINE; in exchange_sums
-// the region that its tuples belong to.
-struct ExchangeRun {
-    const Tuple* tuples;
-    const u32* counts; // of a region of exchange_send; null for a run without a hole
-    u32 rows;          // of the region, its room
-    u32 to;
-};
-
-// Filled is the tuples of a run.
-struct Filled {
-    const Tuple* tuples;
-    u32 rows, front, hole;
-
-    __device__ __forceinline__ Filled(const ExchangeRun& run) : tuples(run.tuples), rows(run.rows), front(run.rows), hole(0) {
-        if (!run.counts) return;
-        front = min(run.counts[0], run.rows - SEND_TAIL);
-        rows = front + run.counts[1];
-        hole = run.rows - rows;
-    }
-
-    __device__ __forceinline__ Tuple operator[](u32 i) const { return tuples[i < front ? i : i + hole]; }
-};
 
 constexpr u32 EXCHANGE_PASS = 160;
 

@@ -16,14 +16,19 @@ func tuplesIn(r gpu.TupleRun) []tuple[uint64] {
 	return gpu.Values[tuple[uint64]](r.Tuples.Data, r.Start+r.Rows)[r.Start:]
 }
 
-// filled returns the tuples of a run. SendTuples of a CPU makes no holes.
-func filled(r gpu.TupleRun) []tuple[uint64] {
+// filled returns the tuples of a run, before and after the hole. SendTuples of a CPU makes no holes, but that of a GPU.
+func filled(r gpu.TupleRun) [2][]tuple[uint64] {
 	t := tuplesIn(r)
 	if r.Counts.Len == 0 {
-		return t
+		return [2][]tuple[uint64]{t}
 	}
-	n := int(gpu.Values[uint32](r.Counts.Data, r.Counts.Len)[2*r.Region])
-	return t[:min(n, r.Rows-gpu.SendTail)]
+	counts := gpu.Values[uint32](r.Counts.Data, r.Counts.Len)[2*r.Region:]
+	return around(t, int(min(counts[0], uint32(r.Rows-gpu.SendTail))), int(counts[1]))
+}
+
+// around returns the first tuples of a region and the last ones.
+func around(t []tuple[uint64], front, back int) [2][]tuple[uint64] {
+	return [2][]tuple[uint64]{t[:front], t[len(t)-back:]}
 }
 
 // digitOf returns a function that takes a digit of a key.
@@ -208,18 +213,22 @@ func PartitionRuns(cores parallel.Cores, l *gpu.Lease, to gpu.Column, runs []gpu
 		first, n := starts.V[r*ways:(r+1)*ways], counts.V[r*ways:(r+1)*ways]
 		clear(n)
 		in := filled(runs[r])
-		for _, t := range in {
-			n[digit(t.key)]++
+		for _, part := range in {
+			for _, t := range part {
+				n[digit(t.key)]++
+			}
 		}
 		next, row := make([]uint32, ways), uint32(at[r])
 		for p := range ways {
 			first[p], next[p] = row, row
 			row += (n[p] + gpu.TupleLine - 1) / gpu.TupleLine * gpu.TupleLine
 		}
-		for _, t := range in {
-			p := digit(t.key)
-			rows[next[p]] = t
-			next[p]++
+		for _, part := range in {
+			for _, t := range part {
+				p := digit(t.key)
+				rows[next[p]] = t
+				next[p]++
+			}
 		}
 		return nil
 	})
@@ -335,7 +344,8 @@ func GroupTuples(cores parallel.Cores, parts []gpu.PartitionedRuns, perBin int, 
 func CollectTuples(cores parallel.Cores, l *gpu.Lease, runs []gpu.TupleRun) (keys, values gpu.Column, err error) {
 	places := make([]int, len(runs)+1)
 	for i, r := range runs {
-		places[i+1] = places[i] + len(filled(r))
+		in := filled(r)
+		places[i+1] = places[i] + len(in[0]) + len(in[1])
 	}
 	n := places[len(runs)]
 	k, err := memory.New[uint64](l, n)
@@ -348,8 +358,12 @@ func CollectTuples(cores parallel.Cores, l *gpu.Lease, runs []gpu.TupleRun) (key
 		return keys, values, err
 	}
 	err = cores.For(len(runs), 1, func(r, _ int) error {
-		for i, t := range filled(runs[r]) {
-			k.V[places[r]+i], v.V[places[r]+i] = t.key, t.value
+		at := places[r]
+		for _, part := range filled(runs[r]) {
+			for _, t := range part {
+				k.V[at], v.V[at] = t.key, t.value
+				at++
+			}
 		}
 		return nil
 	})
@@ -369,10 +383,12 @@ func SumTuples(cores parallel.Cores, runs []gpu.TupleRun, regions []int, ways in
 	digit := digitOf(d)
 	err = cores.For(len(runs), 1, func(r, _ int) error {
 		var k, v, w uint64
-		for _, t := range filled(runs[r]) {
-			k, v = k+t.key, v+t.value
-			if digit(t.key)*ways>>d.Bits != regions[r] {
-				w++
+		for _, part := range filled(runs[r]) {
+			for _, t := range part {
+				k, v = k+t.key, v+t.value
+				if digit(t.key)*ways>>d.Bits != regions[r] {
+					w++
+				}
 			}
 		}
 		allKeys.Add(k)
