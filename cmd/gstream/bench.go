@@ -37,6 +37,7 @@ type benchFlags struct {
 	from, reference          string
 	timeline                 string
 	hostMemory, deviceMemory string
+	tableMemory              string
 	gpus                     int
 	all                      bool // all benchmarks that the device supports
 	opt                      bench.Options
@@ -139,6 +140,8 @@ Benchmarks, or all of them:
 	cmd.Flags().StringVar(&f.timeline, "timeline", "",
 		"write an HTML page that shows what the GPU did when to this file")
 	cmd.Flags().StringVar(&f.hostMemory, "host-memory", "", "budget of host memory, as in 16GiB")
+	cmd.Flags().StringVar(&f.tableMemory, "table-memory", "", "memory of each GPU for the build side of the hybrid "+
+		"joins of gpus, 32 bytes a row (default: that of 0, 25, 50, 75 and 100 % of the rows); the CPU joins the rest")
 	cmd.Flags().StringVar(&f.deviceMemory, "device-memory", "", "budget of device memory, as in 8GiB")
 	return cmd
 }
@@ -179,7 +182,8 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 	}
 	opt := pipeline.RunOptions{Use: f.device, GPUs: f.gpus, Alone: f.left.ends}
 	if err := parseSizes(map[string]sizeFlag{"host-memory": {f.hostMemory, &opt.HostMemory},
-		"device-memory": {f.deviceMemory, &opt.DeviceMemory}}); err != nil {
+		"device-memory": {f.deviceMemory, &opt.DeviceMemory},
+		"table-memory":  {f.tableMemory, &f.opt.TableMemory}}); err != nil {
 		return err
 	}
 	d, err := f.open(opt)

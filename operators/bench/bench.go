@@ -96,6 +96,9 @@ type Options struct {
 	StrideRows int
 	// BuildRows are the build rows of a device in the benchmark gpus; 0 means a quarter of Rows.
 	BuildRows int
+	// TableMemory is the bytes of each device for the build side of hybrid joins in the benchmark gpus, 32 for a row.
+	// What does not fit is joined by the CPU. 0 means several shares of the build side.
+	TableMemory int64
 }
 
 // able has the properties of a device that supports every algorithm.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 )
 
 // ErrOneDevice means that one device cannot exchange rows with another one.
@@ -50,7 +51,9 @@ const (
 	// mostChunks is the most chunks of a pipelined join.
 	mostChunks = 8
 	// streamRows are the rows of a chunk that comes from host memory, leastStreams the least number of chunks.
-	streamRows, leastStreams = 1 << 22, 8
+	streamRows, leastStreams = 1 << 22, 6
+	// mostBuildChunks bounds the chunks of the build side of all devices that come from host memory.
+	mostBuildChunks = 256
 )
 
 // spreadZipf are the exponents of foreign keys that are not equally frequent, spreadGroups the numbers of groups.
@@ -84,6 +87,7 @@ type distributed struct {
 	own      map[string]time.Duration // by form: on one device
 	warmup   bool                     // the first run of each case
 	polled   []ActivePolls            // by device, in the last run
+	cpu      gpu.Device               // all cores
 	most     []atomic.Uint64          // by group: the greatest value, of probe rows that are grouped
 }
 
@@ -98,11 +102,11 @@ type member struct {
 	// devices, parted those after the second pass.
 	cols                   [2][]gpu.Column
 	sent, received, parted [2]gpu.Column
-	entries                gpu.Column    // room for a hash table of build rows
-	inHost                 []*gpu.Stride // the probe side in host memory, in chunks
-	pairs                  []gpu.Column  // room for the pairs of a join
-	sampled                gpu.Column    // the numbers of probe rows in a sample
-	counted                []keyCount    // the table of countKeys
+	entries                gpu.Column       // room for a hash table of build rows
+	inHost                 [2][]*gpu.Stride // the sides in host memory, in chunks
+	pairs                  []gpu.Column     // room for the pairs of a join
+	sampled                gpu.Column       // the numbers of probe rows in a sample
+	counted                []keyCount       // the table of countKeys
 	// The rest is released at the end of a run.
 	views    []*gpu.Buffer
 	counts   []gpu.Column // of SendTuples
@@ -150,6 +154,7 @@ var spreadFamilies = []struct {
 	{"table", (*distributed).addTables},
 	{"active", (*distributed).addActive},
 	{"stream", (*distributed).addStreams},
+	{"hybrid", (*distributed).addHybrids},
 	{"sort", (*distributed).addSort},
 	{"skew", (*distributed).fourChunks},
 	{"group", (*distributed).fourChunks},
@@ -203,6 +208,9 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 		s.bits--
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if s.cpu, err = b.openCPU(); err != nil {
+		return err
+	}
 	for _, d := range devices {
 		if err := s.add(d); err != nil {
 			return err
@@ -379,6 +387,14 @@ func (s *distributed) workSince(begin time.Duration) (out []Phase) {
 	return out
 }
 
+// openCPU returns a device of all cores, whose budget is that of host memory.
+func (b *bench) openCPU() (gpu.Device, error) {
+	if !b.selected("hybrid") {
+		return nil, nil
+	}
+	return host.Open(host.Options{Budget: b.dev.HostBudget()})
+}
+
 // add adds a device.
 func (s *distributed) add(d gpu.Device) error {
 	q, err := d.NewQueue("bench gpus")
@@ -399,10 +415,13 @@ func (s *distributed) close() (err error) {
 			gpu.ReleaseColumns([]gpu.Column{m.sent[side], m.received[side], m.parted[side]})
 		}
 		gpu.ReleaseColumns(append(m.pairs, m.sampled, m.entries))
-		for _, st := range m.inHost {
-			st.Release()
+		for side := range m.inHost {
+			m.dropHost(side)
 		}
 		err = errors.Join(err, m.q.Close(), m.l.Close(), m.h.Close())
+	}
+	if s.cpu != nil {
+		err = errors.Join(err, s.cpu.Close())
 	}
 	return err
 }
@@ -461,16 +480,28 @@ func (s *distributed) draw(side int, pick func(rnd *rand.Rand, row int) uint64) 
 	return nil
 }
 
-// table makes the columns of a side. fill fills the rows from a position on. The probe side stays in host memory too.
-func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err error) {
-	rows := m.sizes[side]
-	part := min(streamRows, (rows+leastStreams-1)/leastStreams)
-	if side == probeSide {
-		for _, st := range m.inHost {
-			st.Release()
-		}
-		m.inHost = nil
+// dropHost releases a side in host memory.
+func (m *member) dropHost(side int) {
+	for _, st := range m.inHost[side] {
+		st.Release()
 	}
+	m.inHost[side] = nil
+}
+
+// hostChunk is the rows of a chunk of a side in host memory.
+func (s *distributed) hostChunk(side int) int {
+	rows := s.sizes[side]
+	part := min(streamRows, (rows+leastStreams-1)/leastStreams)
+	if side == buildSide { // all chunks of all devices are joined together
+		part = max(part, (rows*len(s.members)+mostBuildChunks-1)/mostBuildChunks)
+	}
+	return part
+}
+
+// table makes the columns of a side. fill fills the rows from a position on. They stay in host memory too.
+func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err error) {
+	rows, part := m.sizes[side], m.hostChunk(side)
+	m.dropHost(side)
 	gpu.ReleaseColumns(m.cols[side])
 	m.cols[side] = nil
 	var parts [2][]gpu.Column
@@ -492,9 +523,7 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 		}
 		keys, values := gpu.Values[uint64](st.Cols[0].Data, n), gpu.Values[uint64](st.Cols[1].Data, n)
 		parallel(n, func(a, z int) { fill(from+a, keys[a:z], values[a:z]) })
-		if side == probeSide {
-			m.inHost = append(m.inHost, st.Retain())
-		}
+		m.inHost[side] = append(m.inHost[side], st.Retain())
 		up, err := m.q.Upload(m.l, st)
 		if err != nil {
 			st.Release()
@@ -561,7 +590,7 @@ func (s *distributed) reserve(exchanges []layout) error {
 				if x.side != side {
 					continue
 				}
-				if !x.direct {
+				if !x.direct || x.cpu > 0 {
 					sent = max(sent, x.slots*x.ways*x.room)
 				}
 				received = max(received, x.slots*x.arriving())

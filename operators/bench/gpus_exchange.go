@@ -29,6 +29,7 @@ type layout struct {
 	devices int
 	room    int // tuples of a region
 	slots   int // chunks that have room at a time
+	cpu     int // the last ways: those of the CPU, which stay in the memory of the sender
 }
 
 // addCopies adds the copies alone, which bound others. link expects them first.
@@ -103,13 +104,13 @@ func (x layout) String() string {
 
 // of returns the ways [from, to) of a device.
 func (x layout) of(device int) (from, to int) {
-	n := x.devices
-	return (device*x.ways + n - 1) / n, ((device+1)*x.ways + n - 1) / n
+	n, ways := x.devices, x.ways-x.cpu
+	return (device*ways + n - 1) / n, ((device+1)*ways + n - 1) / n
 }
 
 // most returns the most ways of a device; arriving the tuples of a chunk that have room in a receiver; resulting those
 // of the second pass.
-func (x layout) most() int     { return (x.ways + x.devices - 1) / x.devices }
+func (x layout) most() int     { return (x.ways - x.cpu + x.devices - 1) / x.devices }
 func (x layout) arriving() int { return x.devices * x.most() * x.room }
 func (x layout) resulting(d gpu.Digit) int {
 	return x.devices * x.most() * gpu.RunRoom(x.room, d.Bits)
@@ -202,6 +203,9 @@ func (m *member) sendBy(x *sending, batch int, by gpu.TupleRoute) error {
 				}
 				regions = append(regions, r)
 			}
+		}
+		for w := x.ways - x.cpu; w < x.ways; w++ {
+			regions = append(regions, gpu.TupleRun{Tuples: m.sent[x.side], Start: x.leaves(c, w), Rows: x.room})
 		}
 	}
 	counts, err := m.x.SendTuples(m.l, sources, by, regions)

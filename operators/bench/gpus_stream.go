@@ -19,11 +19,16 @@ const (
 
 // spreadStream is a join whose probe side is exchanged and joined chunk by chunk, so that it may have any size.
 type spreadStream struct {
-	sides            [2]layout
-	fromHost, toHost bool
+	sides    [2]layout
+	fromHost [2]bool // by side: it comes from host memory
+	toHost   bool
 	// table says that the build side is a hash table in device memory. Otherwise both sides are partitioned again.
 	table bool
+	cpu   *cpuJoin // joins the ways of the CPU, if there are any
 }
+
+// probeFromHost says that the probe side comes from host memory.
+var probeFromHost = [2]bool{probeSide: true}
 
 // chunkJoin joins the build side with chunks of the probe side as they arrive.
 type chunkJoin interface {
@@ -59,9 +64,10 @@ func (s *distributed) addStreams() (layouts []layout) {
 			bound: func(time.Duration) (string, time.Duration) { return bound.name, bound.median() },
 			run:   func() (time.Duration, error) { return s.stream(f) }})
 	}
-	add("probe side in host memory", spreadStream{fromHost: true}, up)
+	add("probe side in host memory", spreadStream{fromHost: probeFromHost}, up)
 	add("STREAM-OUT, pairs to host memory", spreadStream{toHost: true}, down)
-	add("STREAM-OUT, probe side in host memory and pairs to it", spreadStream{fromHost: true, toHost: true}, down)
+	add("STREAM-OUT, probe side in host memory and pairs to it",
+		spreadStream{fromHost: probeFromHost, toHost: true}, down)
 	return append(layouts, sides[:]...)
 }
 
@@ -73,13 +79,23 @@ func (s *distributed) hasLink() bool {
 
 // fromHost returns a stream whose probe side comes from host memory.
 func (s *distributed) fromHost() spreadStream {
-	f := spreadStream{sides: s.sides(len(s.members[0].inHost), true), fromHost: true}
-	f.sides[probeSide].slots = streamSlots
-	return f
+	return spreadStream{sides: [2]layout{s.layout(buildSide, 1, 1<<s.bits, true), s.hostLayout(probeSide)},
+		fromHost: probeFromHost}
+}
+
+// hostLayout returns the layout of a side that comes from host memory.
+func (s *distributed) hostLayout(side int) layout {
+	chunks := len(s.members[0].inHost[side])
+	whole := float64(s.hostChunk(side)*chunks) / float64(s.sizes[side]) // the last chunk may be shorter
+	x := s.layoutOf(side, chunks, 1<<s.bits, true, whole)
+	if side == probeSide {
+		x.slots = min(chunks, streamSlots)
+	}
+	return x
 }
 
 // pairRows is the room for pairs of a chunk.
-func (s *distributed) pairRows() int { return s.roomOf(s.members[0].inHost[0].Rows) }
+func (s *distributed) pairRows() int { return s.roomOf(s.hostChunk(probeSide)) }
 
 // reservePairs allocates room for the pairs of a join on a device.
 func (m *member) reservePairs() error {
@@ -107,32 +123,63 @@ func (m *member) pairSlot(chunk int) (out []gpu.Column) {
 // up copies the probe side from host memory to all devices.
 func (s *distributed) up() (time.Duration, error) {
 	return s.all(func(m *member) error {
-		var ahead []*gpu.Stride
-		for i := range len(m.inHost) + streamsAhead {
-			if i >= streamsAhead {
-				if err := m.q.Wait(ahead[i-streamsAhead]); err != nil {
-					return err
-				}
-				ahead[i-streamsAhead].Release()
-			}
-			if i < len(m.inHost) {
-				st, err := m.q.UploadAhead(m.l, m.inHost[i].Retain())
-				if err != nil {
-					return err
-				}
-				ahead = append(ahead, st)
+		in := uploads{m: m, from: m.inHost[probeSide]}
+		defer in.close()
+		for range in.from {
+			if err := in.next(); err != nil {
+				return err
 			}
 		}
 		return m.settle()
 	})
 }
 
+// uploads copies strides from host memory to the device of a member, some of them before their turn.
+type uploads struct {
+	m      *member
+	from   []*gpu.Stride
+	there  []*gpu.Stride // copied, or under way, and not released
+	copied int
+	now    *gpu.Stride // whose turn it is
+}
+
+// next makes the kernels of the device wait for the next stride, and releases the one before.
+func (u *uploads) next() error {
+	for ; u.copied < len(u.from) && len(u.there) < streamsAhead; u.copied++ {
+		st, err := u.m.q.UploadAhead(u.m.l, u.from[u.copied].Retain())
+		if err != nil {
+			u.from[u.copied].Release()
+			return err
+		}
+		u.there = append(u.there, st)
+	}
+	u.done()
+	u.now, u.there = u.there[0], u.there[1:]
+	return u.m.q.Wait(u.now)
+}
+
+// done releases the stride whose turn it is, if there is one.
+func (u *uploads) done() {
+	if u.now != nil {
+		u.now.Release()
+		u.now = nil
+	}
+}
+
+func (u *uploads) close() {
+	u.done()
+	for _, st := range u.there {
+		st.Release()
+	}
+	u.there = nil
+}
+
 // down copies as many pairs to host memory as the joins have.
 func (s *distributed) down() (time.Duration, error) {
 	defer s.endRun()
 	return s.all(func(m *member) error {
-		for i := range m.inHost {
-			if err := m.bring(m.q, m.pairSlot(i), m.inHost[i].Rows, nil); err != nil {
+		for i := range m.inHost[probeSide] {
+			if err := m.bring(m.q, m.pairSlot(i), m.inHost[probeSide][i].Rows, nil); err != nil {
 				return err
 			}
 		}
@@ -164,8 +211,8 @@ func (m *member) bring(q gpu.Queue, pairs []gpu.Column, rows int, sum *uint64) e
 	return nil
 }
 
-// pairsDown copies the pairs of a device to host memory on a goroutine of its own.
-type pairsDown struct {
+// downloads copies tuples of a device to host memory on a goroutine of its own.
+type downloads struct {
 	m     *member
 	q     gpu.Queue
 	parts chan func() error
@@ -175,12 +222,12 @@ type pairsDown struct {
 	sum   uint64
 }
 
-func (m *member) pairsDown() (*pairsDown, error) {
-	q, err := m.q.Device().NewQueue("bench gpus, pairs")
+func (m *member) downloads() (*downloads, error) {
+	q, err := m.q.Device().NewQueue("bench gpus, downloads")
 	if err != nil {
 		return nil, err
 	}
-	d := &pairsDown{m: m, q: q, parts: make(chan func() error, pairsAhead), room: make(chan struct{}, pairsAhead)}
+	d := &downloads{m: m, q: q, parts: make(chan func() error, pairsAhead), room: make(chan struct{}, pairsAhead)}
 	d.end.Go(func() {
 		for f := range d.parts {
 			if d.err == nil {
@@ -193,7 +240,7 @@ func (m *member) pairsDown() (*pairsDown, error) {
 }
 
 // add copies pairs. The room of their part is used until then.
-func (d *pairsDown) add(pairs []gpu.Column, rows int) {
+func (d *downloads) add(pairs []gpu.Column, rows int) {
 	var sum *uint64
 	if d.m.warmup {
 		sum = &d.sum
@@ -201,7 +248,7 @@ func (d *pairsDown) add(pairs []gpu.Column, rows int) {
 	d.parts <- func() error { return d.m.bring(d.q, pairs, rows, sum) }
 }
 
-func (d *pairsDown) close() error {
+func (d *downloads) close() error {
 	close(d.parts)
 	d.end.Wait()
 	if err := d.q.Close(); d.err == nil {
@@ -227,31 +274,19 @@ func (s *distributed) stream(f spreadStream) (time.Duration, error) {
 }
 
 func (m *member) stream(f spreadStream, build, probe *sending, result, written *found) (err error) {
-	ahead := make([]*gpu.Stride, probe.chunks)
-	next := 0
-	defer func() {
-		for _, st := range ahead {
-			if st != nil {
-				st.Release()
+	in := uploads{m: m}
+	defer in.close()
+	for side, x := range []*sending{build, probe} {
+		if f.fromHost[side] {
+			in.from = append(in.from, m.inHost[side]...)
+			x.sources[m.at] = func(int) gpu.TupleSource {
+				return gpu.TupleSource{Key: in.now.Cols[0], Value: in.now.Cols[1]}
 			}
 		}
-	}()
-	if f.fromHost {
-		probe.sources[m.at] = func(chunk int) gpu.TupleSource {
-			return gpu.TupleSource{Key: ahead[chunk].Cols[0], Value: ahead[chunk].Cols[1]}
-		}
 	}
-	upload := func(until int) error {
-		for ; f.fromHost && next < min(until, probe.chunks); next++ {
-			if ahead[next], err = m.q.UploadAhead(m.l, m.inHost[next].Retain()); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var out *pairsDown
-	if f.toHost {
-		if out, err = m.pairsDown(); err != nil {
+	var out *downloads
+	if f.toHost || f.cpu != nil {
+		if out, err = m.downloads(); err != nil {
 			return err
 		}
 		defer func() {
@@ -261,44 +296,46 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 			written.add(0, out.sum)
 		}()
 	}
-	var j chunkJoin = &partitionedChunks{m: m, buildSide: build, probeSide: probe, out: out, result: result}
+	send := func(x *sending, chunk int) error {
+		if f.fromHost[x.side] {
+			if err := in.next(); err != nil {
+				return err
+			}
+			defer in.done()
+		}
+		if f.cpu == nil {
+			return m.send(x, chunk)
+		}
+		return m.sendToCPU(x, chunk, f.cpu, out)
+	}
+	var j chunkJoin = &partitionedChunks{m: m, buildSide: build, probeSide: probe, out: out, result: result,
+		pairs: f.toHost}
 	if f.table {
 		j = &tableChunks{m: m, buildSide: build, probeSide: probe, result: result}
 	}
 	defer j.release()
-	if err := upload(streamsAhead); err != nil {
-		return err
+	for c := range build.chunks {
+		if err := send(build, c); err != nil {
+			return err
+		}
 	}
-	if err := m.send(build, 0); err != nil {
-		return err
-	}
-	if err := m.await(build, 0); err != nil {
-		return err
+	for c := range build.chunks {
+		if err := m.await(build, c); err != nil {
+			return err
+		}
 	}
 	if err := j.build(); err != nil {
 		return err
 	}
 	for c := range probe.chunks + 1 {
-		if err := upload(c + streamsAhead); err != nil {
-			return err
-		}
 		if c < probe.chunks {
-			if f.fromHost {
-				if err := m.q.Wait(ahead[c]); err != nil {
-					return err
-				}
-			}
 			if c >= 2 { // all have joined chunk c-4, whose slot this is, when they have sent chunk c-2
 				if err := m.await(probe, c-2); err != nil {
 					return err
 				}
 			}
-			if err := m.send(probe, c); err != nil {
+			if err := send(probe, c); err != nil {
 				return err
-			}
-			if f.fromHost {
-				ahead[c].Release()
-				ahead[c] = nil
 			}
 		}
 		if c > 0 {
@@ -317,41 +354,52 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 type partitionedChunks struct {
 	m                    *member
 	buildSide, probeSide *sending
-	table                gpu.PartitionedRuns
-	out                  *pairsDown // nil if the pairs are only counted
+	table                []gpu.PartitionedRuns
+	pairs                bool // they are copied to host memory, by out
+	out                  *downloads
 	result               *found
 }
 
-func (p *partitionedChunks) build() (err error) {
-	p.table, err = p.m.secondPass(p.buildSide, 0, p.m.second())
-	return err
+func (p *partitionedChunks) build() error {
+	for c := range p.buildSide.chunks {
+		t, err := p.m.secondPass(p.buildSide, c, p.m.second())
+		if err != nil {
+			return err
+		}
+		p.table = append(p.table, t)
+	}
+	return nil
 }
 
 func (p *partitionedChunks) end() error { return nil }
-func (p *partitionedChunks) release()   { p.table.Release() }
+
+func (p *partitionedChunks) release() {
+	for _, t := range p.table {
+		t.Release()
+	}
+}
 
 func (p *partitionedChunks) probe(chunk int) error {
-	m, out := p.m, p.out
+	m := p.m
 	parted, err := m.secondPass(p.probeSide, chunk, m.second())
 	if err != nil {
 		return err
 	}
 	defer parted.Release()
 	var pairs []gpu.Column
-	if out != nil {
-		out.room <- struct{}{}
+	if p.pairs {
+		p.out.room <- struct{}{}
 		pairs = m.pairSlot(chunk)
 	}
-	n, sum, err := m.x.CountMatches(m.l, []gpu.PartitionedRuns{p.table}, []gpu.PartitionedRuns{parted}, len(m.members),
-		m.second(), pairs...)
-	if err == nil && out != nil && int(n) > pairs[0].Len {
+	n, sum, err := m.x.CountMatches(m.l, p.table, []gpu.PartitionedRuns{parted}, len(m.members), m.second(), pairs...)
+	if err == nil && p.pairs && int(n) > pairs[0].Len {
 		err = fmt.Errorf("%d pairs, and there is room for %d", n, pairs[0].Len)
 	}
-	if out != nil {
+	if p.pairs {
 		if err != nil {
-			<-out.room
+			<-p.out.room
 		} else {
-			out.add(pairs, int(n))
+			p.out.add(pairs, int(n))
 		}
 	}
 	p.result.add(n, sum)

@@ -49,7 +49,7 @@ func TestDevicesExchangeAndJoin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := openGroup(t, c.devices, c.onGPU)
 			joins, exchanges := map[int]int{}, map[int]int{}
-			opt := Options{Rows: c.rows, BuildRows: c.build, Runs: 1}
+			opt := Options{Rows: c.rows, BuildRows: c.build, Runs: 1, TableMemory: int64(c.build) * 10}
 			require.NoError(t, Run(context.Background(), g, "gpus", opt, func(r Result) {
 				require.Positive(t, r.Time, r.Case)
 				require.Positive(t, r.BoundRate, r.Case)
@@ -66,9 +66,9 @@ func TestDevicesExchangeAndJoin(t *testing.T) {
 			if c.onGPU {
 				streams = 6
 			}
-			require.Equal(t, 11+streams, joins[1])
+			require.Equal(t, 13+streams, joins[1])
 			require.Zero(t, exchanges[1])
-			require.Equal(t, 13+streams, joins[c.devices])
+			require.Equal(t, 15+streams, joins[c.devices])
 			require.Equal(t, 6, exchanges[c.devices])
 			for _, d := range g.Devices {
 				require.Empty(t, d.Budget().Leaks())

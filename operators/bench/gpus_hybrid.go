@@ -1,0 +1,228 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+)
+
+// tableRowBytes is the device memory of a build row: in the hash table of GPJ, and about as much where it is partitioned.
+const tableRowBytes = 32
+
+// cpuPart is the most chunks of the probe side that the CPU joins at a time.
+const cpuPart = 256
+
+// addHybrids adds GPJ-H: the bins whose build rows fit the memory of the devices are joined there, and the others on all
+// cores of the CPU. Both sides are in host memory; devices partition them, and copy the tuples of the CPU back. Without
+// memory of devices it is CRJ, the radix join of the CPU alone.
+func (s *distributed) addHybrids() (layouts []layout) {
+	shares := []float64{0, 0.25, 0.5, 0.75, 1}
+	if m := s.opt.TableMemory; m > 0 {
+		shares = []float64{0, min(1, float64(m)/tableRowBytes/float64(s.sizes[buildSide]))}
+	}
+	for _, share := range shares {
+		name := fmt.Sprintf("GPJ-H, %.0f %% of the build side on devices", 100*share)
+		run := s.cpuRadix
+		if share == 0 {
+			name = "CRJ, all cores of the CPU"
+		} else {
+			sides := s.hybridSides(share)
+			layouts = append(layouts, sides[:]...)
+			run = func() (time.Duration, error) { return s.hybrid(sides) }
+		}
+		all := int64(s.sizes[buildSide]+s.sizes[probeSide]) * int64(len(s.members))
+		s.addCase(spreadCase{name: name, form: name, rows: all, bytes: all * 16, run: run})
+	}
+	return layouts
+}
+
+// hybridSides returns the layouts of a join of which a share is done by devices.
+func (s *distributed) hybridSides(share float64) (sides [2]layout) {
+	for side := range sides {
+		sides[side] = s.hostLayout(side)
+		sides[side].cpu = sides[side].ways - int(share*float64(sides[side].ways))
+	}
+	return sides
+}
+
+// cpuJoin is the join of the bins of the CPU: they are partitioned again as they arrive, and joined at last.
+type cpuJoin struct {
+	s  *distributed
+	q  gpu.Queue
+	x  gpu.Exchanging
+	l  *gpu.Lease
+	mu sync.Mutex
+	// parts are partitioned chunks, by side.
+	parts [2][]gpu.PartitionedRuns
+}
+
+func (s *distributed) cpuJoin() (c *cpuJoin, err error) {
+	c = &cpuJoin{s: s, l: s.cpu.Budget().Lease("bench gpus, CPU")}
+	if c.q, err = s.cpu.NewQueue("bench gpus, CPU"); err != nil {
+		return nil, errors.Join(err, c.l.Close())
+	}
+	c.x, err = gpu.ExchangingOf(c.q)
+	return c, err
+}
+
+// tuples returns room for tuples.
+func (c *cpuJoin) tuples(rows int) (gpu.Column, error) {
+	buf, err := c.l.Alloc(int64(rows) * 16)
+	return gpu.Column{Type: gpu.TupleType(8), Len: rows, Data: buf}, err
+}
+
+// add partitions the runs of a chunk, one of each bin.
+func (c *cpuJoin) add(side int, runs []gpu.TupleRun) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.s.second()
+	to, err := c.tuples(gpu.TupleRoom(runs, d.Bits))
+	if err != nil {
+		return err
+	}
+	p, err := c.x.PartitionRuns(c.l, to, runs, d)
+	if err != nil {
+		to.Release()
+		return err
+	}
+	c.parts[side] = append(c.parts[side], p)
+	return nil
+}
+
+// join joins all chunks.
+func (c *cpuJoin) join(result *found) error {
+	probe := c.parts[probeSide]
+	for from := 0; from < len(probe); from += cpuPart {
+		n, sum, err := c.x.CountMatches(c.l, c.parts[buildSide], probe[from:min(from+cpuPart, len(probe))], 1,
+			c.s.second())
+		if err != nil {
+			return err
+		}
+		result.add(n, sum)
+	}
+	return nil
+}
+
+func (c *cpuJoin) close() error {
+	for _, side := range c.parts {
+		for _, p := range side {
+			p.Tuples.Release()
+			p.Release()
+		}
+	}
+	return errors.Join(c.q.Close(), c.l.Close())
+}
+
+// hybrid joins on devices and on the CPU.
+func (s *distributed) hybrid(sides [2]layout) (took time.Duration, err error) {
+	defer s.endRun()
+	c, err := s.cpuJoin()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	f := spreadStream{sides: sides, fromHost: [2]bool{true, true}, cpu: c}
+	var result, unused found
+	build, probe := sides[buildSide].sending(), sides[probeSide].sending()
+	if took, err = s.all(func(m *member) error { return m.stream(f, build, probe, &result, &unused) }); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	if err := c.join(&result); err != nil {
+		return 0, err
+	}
+	return took + time.Since(begin), s.check(&result)
+}
+
+// sendToCPU sends a chunk to the devices, and copies the regions of the CPU to host memory.
+func (m *member) sendToCPU(x *sending, chunk int, c *cpuJoin, out *downloads) error {
+	if x.cpu > 0 {
+		out.room <- struct{}{} // the regions of an earlier chunk are free again
+	}
+	if err := m.send(x, chunk); err != nil || x.cpu == 0 {
+		return err
+	}
+	first, counts := x.ways-x.cpu, *x.counts[chunk][m.at].Load()
+	of := func(c gpu.Column) *gpu.Stride {
+		st := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c.Retain()},
+			Rows: c.Len}
+		st.SetReady(m.q.Device())
+		return st
+	}
+	list := []*gpu.Stride{of(m.view(m.sent[x.side], x.leaves(chunk, first), x.leaves(chunk, x.ways))), of(counts)}
+	out.parts <- func() error {
+		for i, st := range list {
+			there, err := out.q.Download(m.h, st)
+			if err != nil {
+				return err
+			}
+			list[i] = there
+			defer there.Release()
+		}
+		var runs []gpu.TupleRun
+		for w := range x.cpu {
+			runs = append(runs, gpu.TupleRun{Tuples: list[0].Cols[0], Start: w * x.room, Rows: x.room,
+				Counts: list[1].Cols[0], Region: first + w})
+		}
+		return c.add(x.side, runs)
+	}
+	return nil
+}
+
+// cpuRadix joins on the CPU alone: it partitions the chunks of all devices in two passes, and joins (CRJ).
+func (s *distributed) cpuRadix() (took time.Duration, err error) {
+	c, err := s.cpuJoin()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	var result found
+	begin := time.Now()
+	for side := range s.sizes {
+		for _, m := range s.members {
+			for _, st := range m.inHost[side] {
+				if err := c.partition(side, st); err != nil {
+					return 0, err
+				}
+			}
+		}
+	}
+	if err := c.join(&result); err != nil {
+		return 0, err
+	}
+	return time.Since(begin), s.check(&result)
+}
+
+// partition partitions a chunk in two passes.
+func (c *cpuJoin) partition(side int, st *gpu.Stride) error {
+	x := c.s.layoutOf(side, (c.s.sizes[side]+st.Rows-1)/st.Rows, 1<<c.s.bits, true, 1)
+	to, err := c.tuples(x.ways * x.room)
+	if err != nil {
+		return err
+	}
+	defer to.Release()
+	var regions []gpu.TupleRun
+	for w := range x.ways {
+		regions = append(regions, gpu.TupleRun{Tuples: to, Start: w * x.room, Rows: x.room})
+	}
+	counts, err := c.x.SendTuples(c.l, []gpu.TupleSource{{Key: st.Cols[0], Value: st.Cols[1]}},
+		gpu.TupleRoute{Digit: c.s.first()}, regions)
+	if err != nil {
+		return err
+	}
+	defer counts.Release()
+	lost, err := c.x.Overruns(c.l, []gpu.Column{counts})
+	if err == nil && lost > 0 {
+		err = fmt.Errorf("%d %w", lost, errNoRoom)
+	}
+	if err != nil {
+		return err
+	}
+	for w := range regions {
+		regions[w].Counts, regions[w].Region = counts, w
+	}
+	return c.add(side, regions)
+}
