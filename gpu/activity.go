@@ -100,3 +100,15 @@ type Link struct {
 	// Copy is the rate of a copy within device memory, bytes read plus bytes written per second.
 	Copy float64 `json:"copy"`
 }
+
+// SpansSince returns the spans of a device on a clock that started at a time (Profiled). Their lanes begin with prefix.
+func SpansSince(d Profiled, start time.Time, prefix string, of ...*Lease) []Span {
+	// The device's clock starts when the device is opened, before or after that time.
+	offset := time.Since(start) - d.Clock()
+	spans := d.Spans(of...)
+	for i := range spans {
+		s := &spans[i]
+		s.Start, s.End, s.Lane = s.Start+offset, s.End+offset, prefix+s.Lane
+	}
+	return spans
+}

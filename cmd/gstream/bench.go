@@ -372,12 +372,23 @@ func rates(r bench.Result) string {
 		r.BoundRate/1e9)
 }
 
-// benchTimeline draws the work of a device that records it.
+// benchTimeline draws the work of devices that record it.
 func benchTimeline(w io.Writer, d gpu.Device, names []string) error {
 	r := &pipeline.Report{Job: "bench " + strings.Join(names, ", "), Device: d.Properties().Name}
-	if p, ok := d.(gpu.Profiled); ok {
-		r.Spans = p.Spans()
-		r.Wall = p.Clock()
+	var devices []gpu.Profiled
+	for _, d := range gpu.DevicesOf(d) {
+		if p, ok := d.(gpu.Profiled); ok {
+			devices = append(devices, p)
+			r.Wall = max(r.Wall, p.Clock())
+		}
+	}
+	start := time.Now().Add(-r.Wall)
+	for _, d := range devices {
+		prefix := ""
+		if len(devices) > 1 {
+			prefix = d.Known().ID + " "
+		}
+		r.Spans = append(r.Spans, gpu.SpansSince(d, start, prefix)...)
 	}
 	return pipeline.WriteTimeline(w, r)
 }

@@ -228,19 +228,10 @@ func (q *queue) CopyTuples(l *gpu.Lease, copies []gpu.TupleCopy, after ...gpu.Ar
 			c.Tuples.Data.Addr()+uintptr(c.Start)*16, from.ctx.handle, uintptr(n), uintptr(d.in)))
 		t.bytes += n
 	}
-	t.finish(d.in)
-	var end event
-	if t.err == nil {
-		var err error
-		end, err = d.record(d.in)
-		t.fail(err)
-	}
+	end := t.received(nil)
 	if t.err != nil {
-		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.in)) // copies may still be running
-		d.recycle(t.start, t.stop)
 		return nil, q.fail("exchange tuples", t.err)
 	}
-	d.trace.moved(t, laneIn, nil)
 	return &peerArrival{d, end}, nil
 }
 

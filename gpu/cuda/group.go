@@ -71,8 +71,20 @@ func (q *queue) receive(l *gpu.Lease, s *gpu.Stride, home *gpu.Budget) (*gpu.Str
 	for k, c := range s.Cols {
 		cols[k] = t.column(k+(i+1)*len(s.Cols), c, q.upDicts, copyOf) // each peer has dictionaries of its own
 	}
+	copied := t.received(s.Release)
+	t.settle(q.upDicts)
+	if t.err != nil {
+		gpu.ReleaseColumns(cols)
+		return nil, arrival{}, q.fail("copy a stride from "+peer.id(), t.err)
+	}
+	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, arrival{copied, l, nil}, nil
+}
+
+// received ends copies on the stream of copies from peers, and returns the event of their end. It calls done once they
+// have ended. After an error no copy is running, and done is not called.
+func (t *transfer) received(done func()) (copied event) {
+	d := t.q.dev
 	t.finish(d.in)
-	var copied event
 	if t.err == nil {
 		var err error
 		copied, err = d.record(d.in)
@@ -80,14 +92,11 @@ func (q *queue) receive(l *gpu.Lease, s *gpu.Stride, home *gpu.Budget) (*gpu.Str
 	}
 	if t.err != nil {
 		_ = d.ctx.do(cuStreamSynchronize, uintptr(d.in)) // copies may still be running
-		gpu.ReleaseColumns(cols)
-		t.settle(q.upDicts)
 		d.recycle(t.start, t.stop)
-		return nil, arrival{}, q.fail("copy a stride from "+peer.id(), t.err)
+		return 0
 	}
-	t.settle(q.upDicts)
-	d.trace.moved(t, laneIn, s.Release)
-	return &gpu.Stride{Schema: s.Schema, Cols: cols, Rows: s.Rows}, arrival{copied, l, nil}, nil
+	d.trace.moved(t, laneIn, done)
+	return copied
 }
 
 // copyFrom copies n bytes of a buffer of another GPU. The buffer may also be in host memory.

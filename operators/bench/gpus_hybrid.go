@@ -9,15 +9,16 @@ import (
 	"github.com/gstream/gstream/gpu"
 )
 
-// tableRowBytes is the device memory of a build row: in the hash table of GPJ, and about as much where it is partitioned.
+// tableRowBytes is the device memory of a build row in the hash table of GPJ. Where rows are partitioned, it is about as
+// much.
 const tableRowBytes = 32
 
 // cpuPart is the most chunks of the probe side that the CPU joins at a time.
 const cpuPart = 256
 
-// addHybrids adds GPJ-H: the bins whose build rows fit the memory of the devices are joined there, and the others on all
-// cores of the CPU. Both sides are in host memory; devices partition them, and copy the tuples of the CPU back. Without
-// memory of devices it is CRJ, the radix join of the CPU alone.
+// addHybrids adds GPJ-H: the bins whose build rows fit the memory of the devices are joined there, and the others on
+// all cores of the CPU. Both sides are in host memory; devices partition them, and copy the tuples of the CPU back.
+// Without memory of devices it is CRJ, the radix join of the CPU alone.
 func (s *distributed) addHybrids() (layouts []layout) {
 	shares := []float64{0, 0.25, 0.5, 0.75, 1}
 	if m := s.opt.TableMemory; m > 0 {

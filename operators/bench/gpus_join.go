@@ -147,12 +147,13 @@ func (s *distributed) joinWith(f spreadJoin) (time.Duration, error) {
 					return err
 				}
 			}
-			for _, x := range list[i:] {
+			arriving := list[i : i+1]
+			if f.blocking && i == 0 {
+				arriving = list
+			}
+			for _, x := range arriving {
 				if err := m.await(x.sending, x.chunk); err != nil {
 					return err
-				}
-				if !f.blocking || i > 0 {
-					break
 				}
 			}
 			p, err := m.secondPass(x.sending, x.chunk, s.second())

@@ -197,16 +197,11 @@ func (r *run) deviceSpans() (all []gpu.Span) {
 		if !ok {
 			continue
 		}
-		// The device's clock starts when the device is opened, before or after the run starts.
-		offset := time.Since(r.started) - d.Clock()
-		for _, s := range d.Spans(each.leases()...) {
-			s.Start += offset
-			s.End += offset
-			if r.group != nil {
-				s.Lane = d.Known().ID + " " + s.Lane
-			}
-			all = append(all, s)
+		prefix := ""
+		if r.group != nil {
+			prefix = d.Known().ID + " "
 		}
+		all = append(all, gpu.SpansSince(d, r.started, prefix, each.leases()...)...)
 	}
 	return all
 }
