@@ -71,6 +71,11 @@ rows if the memory is too small. The bound is the time of the copies alone, or t
 GPU with the rows of one. Every result is checked. Its cases, for --cases, are
 ` + strings.Join(bench.SpreadFamilies(), ", ") + `.
 
+figures joins tables of the sizes of figures 9 to 20 of Thostrup et al. (SIGMOD 2023), which are
+in host memory, by GPUs and on all cores of the CPU, and prints what the paper says next to it.
+--cases selects figures: ` + strings.Join(bench.Figures(), ", ") + `. (13 to 15 are those of chain.) --rows N stands for
+1.2 billion tuples of a GPU, and scales all sizes; the default is what fits memory. all leaves it out.
+
 chain runs queries 2.1 and 3.1 of the Star Schema Benchmark, and others with fewer filters and
 with one to four joins, on 1, 2, 4 GPUs and so on, and on all cores of the CPU. Each is one pass
 over a fact table in host memory of --rows rows, 6,000,000 for each unit of the scale factor
@@ -112,7 +117,7 @@ Benchmarks, or all of them:
 				return f.redraw()
 			}
 			if f.all = len(args) == 1 && args[0] == "all"; f.all {
-				args = names
+				args = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "figures" })
 			}
 			return f.run(cmd, args)
 		},
@@ -126,7 +131,7 @@ Benchmarks, or all of them:
 	cmd.Flags().IntVar(&f.opt.Runs, "runs", 7, "number of timed runs of each case")
 	cmd.Flags().StringSliceVar(&f.opt.Cases, "cases", nil,
 		"cases of join, groupby and spill: all, families, parts of names, or both as in join:0.5 (default "+
-			"acceptance; for spill join); of gpus: families (default all)")
+			"acceptance; for spill join); of gpus families, of figures numbers (default all)")
 	cmd.Flags().StringSliceVar(&f.opt.Algorithms, "algorithm", nil,
 		"algorithms of join and groupby: all, names, or chosen, the operator's own choice (default chosen)")
 	cmd.Flags().IntVar(&f.opt.StrideRows, "stride-rows", 0,
@@ -162,7 +167,7 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 		with := []string{"join", "groupby"}
 		switch flag {
 		case "cases":
-			with = append(with, "spill", "gpus")
+			with = append(with, "spill", "gpus", "figures")
 		case "stride-rows":
 			with = append(with, "chain")
 		}
@@ -207,6 +212,8 @@ func (f *benchFlags) run(cmd *cobra.Command, names []string) (err error) {
 			line = spillLine
 		case "gpus":
 			line = gpusLine
+		case "figures":
+			line = figuresLine
 		case "chain":
 			line = chainLine
 		}
@@ -363,6 +370,16 @@ func chainLine(r *bench.Result) string {
 	}
 	return fmt.Sprintf("%s\t%s\t%.3g\t%d\t%s\t%s\t%s\t%s\t", devices, r.Case, c.ScaleFactor, c.Groups, ms(r.Time),
 		rates(*r), times(c.Speedup), times(c.OverCPU))
+}
+
+func figuresLine(r *bench.Result) string {
+	if r == nil {
+		return "figure\tvaried (build ⋈ probe rows of a device)\talgorithm\tdevices\tms\tG rows/s\tof the first\t" +
+			"in the paper\t"
+	}
+	f := r.Spread.Figure
+	return fmt.Sprintf("%d\t%s\t%s\t%d\t%s\t%.2f\t%.2f\t%s\t", f.Number, f.Varied, f.Algorithm, r.Spread.Devices,
+		ms(r.Time), r.RowsPerSecond()/1e9, f.Over, f.Paper)
 }
 
 func ms(t time.Duration) string { return fmt.Sprintf("%.3f", t.Seconds()*1e3) }

@@ -126,6 +126,8 @@ func (o Options) Check(benchmark string) error {
 		_, err = chosenSpills(o.Cases)
 	case "gpus":
 		err = checkSpreads(o.Cases)
+	case "figures":
+		err = checkFigures(o.Cases)
 	}
 	return err
 }
@@ -147,6 +149,7 @@ var benchmarks = []struct {
 	{"spill", "joins, group-bys and sorts out of core, by size of their state", 0, (*bench).spill},
 	{"disk", "rows that spill to files, and come back", 1 << 28, (*bench).disk},
 	{"window", "window functions and a median, by frame", 1 << 26, (*bench).window},
+	{"figures", "joins of the sizes of a paper, on several GPUs and on the CPU", 0, (*bench).figures},
 	{"gpus", "exchange and join of tuples that are spread over several GPUs", spreadRows, (*bench).gpus},
 	{"chain", "star queries in one pass over a fact table in host memory", 20 * starRows, (*bench).chain},
 }

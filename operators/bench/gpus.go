@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
-	"github.com/gstream/gstream/gpu/host"
 )
 
 // ErrOneDevice means that one device cannot exchange rows with another one.
@@ -29,7 +28,8 @@ type Spread struct {
 	// Speedup is the rate of rows relative to the fastest form on one device, except of exchanges.
 	Speedup float64 `json:"speedup,omitempty"`
 	// Own is the time of one device with as many rows as each device has here.
-	Own time.Duration `json:"own_ns,omitempty"`
+	Own    time.Duration `json:"own_ns,omitempty"`
+	Figure *Figure       `json:"figure,omitempty"` // of the benchmark figures
 	// Polls is what kernels that poll did (ACTIVE).
 	Polls *ActivePolls `json:"polls,omitempty"`
 	// Phases is the work of the first device in the last run: of kernels, and of copies from and to other devices.
@@ -87,7 +87,8 @@ type distributed struct {
 	own      map[string]time.Duration // by form: on one device
 	warmup   bool                     // the first run of each case
 	polled   []ActivePolls            // by device, in the last run
-	cpu      gpu.Device               // all cores
+	cpu      gpu.Device               // all cores, once they are used
+	hostOnly bool                     // the tables are in host memory only
 	most     []atomic.Uint64          // by group: the greatest value, of probe rows that are grouped
 }
 
@@ -201,25 +202,41 @@ type spreadCase struct {
 
 func (c *spreadCase) median() time.Duration { return median(c.times) }
 
-// spreadOver measures some devices. own has the times of one device, by form.
-func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]time.Duration) (err error) {
-	s := &distributed{bench: b, sizes: sizes, bits: spreadBins, own: own}
+// spread returns tables without rows. The caller closes them, also after an error.
+func (b *bench) spread(devices []gpu.Device, sizes [2]int) (*distributed, error) {
+	s := &distributed{bench: b, sizes: sizes, bits: spreadBins}
 	for s.bits > fewestBins && sizes[buildSide]*len(devices)>>s.bits < spreadBin && 1<<(s.bits-1) >= len(devices) {
 		s.bits--
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if s.cpu, err = b.openCPU(); err != nil {
-		return err
-	}
 	for _, d := range devices {
 		if err := s.add(d); err != nil {
-			return err
+			return s, err
 		}
 	}
-	all := uint64(sizes[buildSide] * len(devices))
-	uniform := func(rnd *rand.Rand, _ int) uint64 { return rnd.Uint64N(all) }
+	return s, nil
+}
+
+// uniform picks all build rows equally often.
+func (s *distributed) uniform(rnd *rand.Rand, _ int) uint64 {
+	return rnd.Uint64N(uint64(s.sizes[buildSide] * len(s.members)))
+}
+
+// zipf returns what picks build rows by Zipf.
+func (s *distributed) zipf(exponent float64) func(*rand.Rand, int) uint64 {
+	z := newZipf(s.sizes[buildSide]*len(s.members), exponent)
+	return func(_ *rand.Rand, row int) uint64 { return uint64(z.number(row)) }
+}
+
+// spreadOver measures some devices. own has the times of one device, by form.
+func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]time.Duration) (err error) {
+	s, err := b.spread(devices, sizes)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return err
+	}
+	s.own = own
 	for side := range s.sums {
-		if err := s.draw(side, uniform); err != nil {
+		if err := s.draw(side, s.uniform); err != nil {
 			return err
 		}
 	}
@@ -247,9 +264,7 @@ func (b *bench) spreadOver(devices []gpu.Device, sizes [2]int, own map[string]ti
 		if !b.selected("skew") {
 			break
 		}
-		z := newZipf(int(all), exponent)
-		if err := again(func() { s.addHeavy(exponent) },
-			func(_ *rand.Rand, row int) uint64 { return uint64(z.number(row)) }); err != nil {
+		if err := again(func() { s.addHeavy(exponent) }, s.zipf(exponent)); err != nil {
 			return err
 		}
 	}
@@ -387,14 +402,6 @@ func (s *distributed) workSince(begin time.Duration) (out []Phase) {
 	return out
 }
 
-// openCPU returns a device of all cores, whose budget is that of host memory.
-func (b *bench) openCPU() (gpu.Device, error) {
-	if !b.selected("hybrid") {
-		return nil, nil
-	}
-	return host.Open(host.Options{Budget: b.dev.HostBudget()})
-}
-
 // add adds a device.
 func (s *distributed) add(d gpu.Device) error {
 	q, err := d.NewQueue("bench gpus")
@@ -524,6 +531,10 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 		keys, values := gpu.Values[uint64](st.Cols[0].Data, n), gpu.Values[uint64](st.Cols[1].Data, n)
 		parallel(n, func(a, z int) { fill(from+a, keys[a:z], values[a:z]) })
 		m.inHost[side] = append(m.inHost[side], st.Retain())
+		if m.hostOnly {
+			st.Release()
+			continue
+		}
 		up, err := m.q.Upload(m.l, st)
 		if err != nil {
 			st.Release()
@@ -534,6 +545,9 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 		}
 	}
 	for _, p := range parts {
+		if m.hostOnly {
+			break
+		}
 		c, err := m.q.Concat(m.l, p)
 		if err != nil {
 			return err
@@ -611,14 +625,6 @@ func (s *distributed) reserve(exchanges []layout) error {
 		}
 		if err := m.reservePairs(); err != nil {
 			return err
-		}
-		if s.selected("table") || s.selected("active") {
-			rows := 2 * s.tableRows()
-			buf, err := m.l.Alloc(int64(rows) * 16)
-			if err != nil {
-				return err
-			}
-			m.entries = gpu.Column{Type: gpu.TupleType(8), Len: rows, Data: buf}
 		}
 	}
 	_, err := s.all(func(m *member) error { return m.settle() }) // the memory belongs to the kernels until now

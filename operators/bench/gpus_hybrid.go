@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
 )
 
-// tableRowBytes is the device memory of a build row in the hash table of GPJ. Where rows are partitioned, it is about as
-// much.
+// tableRowBytes is the device memory of a build row in the hash table of GPJ. Partitioned rows take about as much.
 const tableRowBytes = 32
 
 // cpuPart is the most chunks of the probe side that the CPU joins at a time.
@@ -61,6 +61,11 @@ type cpuJoin struct {
 }
 
 func (s *distributed) cpuJoin() (c *cpuJoin, err error) {
+	if s.cpu == nil {
+		if s.cpu, err = host.Open(host.Options{Budget: s.dev.HostBudget()}); err != nil {
+			return nil, err
+		}
+	}
 	c = &cpuJoin{s: s, l: s.cpu.Budget().Lease("bench gpus, CPU")}
 	if c.q, err = s.cpu.NewQueue("bench gpus, CPU"); err != nil {
 		return nil, errors.Join(err, c.l.Close())

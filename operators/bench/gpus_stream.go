@@ -24,7 +24,9 @@ type spreadStream struct {
 	toHost   bool
 	// table says that the build side is a hash table in device memory. Otherwise both sides are partitioned again.
 	table bool
-	cpu   *cpuJoin // joins the ways of the CPU, if there are any
+	// blocking says that all of the probe side is exchanged before any of it is joined.
+	blocking bool
+	cpu      *cpuJoin // joins the ways of the CPU, if there are any
 }
 
 // probeFromHost says that the probe side comes from host memory.
@@ -99,7 +101,10 @@ func (s *distributed) pairRows() int { return s.roomOf(s.hostChunk(probeSide)) }
 
 // reservePairs allocates room for the pairs of a join on a device.
 func (m *member) reservePairs() error {
-	rows := max(m.roomOf(m.sizes[probeSide]), pairsAhead*m.pairRows())
+	rows := pairsAhead * m.pairRows()
+	if !m.hostOnly {
+		rows = max(rows, m.roomOf(m.sizes[probeSide]))
+	}
 	for range 3 {
 		buf, err := m.l.Alloc(int64(rows) * 8)
 		if err != nil {
@@ -327,9 +332,13 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 	if err := j.build(); err != nil {
 		return err
 	}
-	for c := range probe.chunks + 1 {
+	behind := 1
+	if f.blocking {
+		behind = probe.chunks
+	}
+	for c := range probe.chunks + behind {
 		if c < probe.chunks {
-			if c >= 2 { // all have joined chunk c-4, whose slot this is, when they have sent chunk c-2
+			if c >= 2 && !f.blocking { // all have joined chunk c-4, whose slot this is, when they have sent chunk c-2
 				if err := m.await(probe, c-2); err != nil {
 					return err
 				}
@@ -338,11 +347,11 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 				return err
 			}
 		}
-		if c > 0 {
-			if err := m.await(probe, c-1); err != nil {
+		if c -= behind; c >= 0 {
+			if err := m.await(probe, c); err != nil {
 				return err
 			}
-			if err := j.probe(c - 1); err != nil {
+			if err := j.probe(c); err != nil {
 				return err
 			}
 		}

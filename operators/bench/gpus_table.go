@@ -61,8 +61,15 @@ func (s *distributed) slots() gpu.Digit {
 	return d
 }
 
-// newTable returns an empty table. It is released at the end of the run.
+// newTable returns an empty table. It is released at the end of the run, but for its entries.
 func (m *member) newTable() (gpu.TupleTable, error) {
+	if rows := 2 * m.tableRows(); m.entries.Len == 0 {
+		buf, err := m.l.Alloc(int64(rows) * 16)
+		if err != nil {
+			return gpu.TupleTable{}, err
+		}
+		m.entries = gpu.Column{Type: gpu.TupleType(8), Len: rows, Data: buf}
+	}
 	t, err := gpu.NewTupleTable(m.x, m.l, m.entries, m.slots())
 	if err == nil {
 		m.columns = append(m.columns, t.Heads, t.Used)

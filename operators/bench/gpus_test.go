@@ -27,7 +27,7 @@ func openGroup(t *testing.T, n int, onGPU bool) *gpu.Group {
 	}
 	var members []gpu.Device
 	for range n {
-		d, err := host.Open(host.Options{Threads: 1, Memory: 64 << 20})
+		d, err := host.Open(host.Options{Threads: 1, Memory: 256 << 20})
 		require.NoError(t, err)
 		members = append(members, d)
 	}
@@ -76,4 +76,33 @@ func TestDevicesExchangeAndJoin(t *testing.T) {
 			require.Empty(t, g.HostBudget().Leaks())
 		})
 	}
+}
+
+// TestFiguresAreMeasured runs the benchmark figures, which checks each result, with few rows.
+func TestFiguresAreMeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		onGPU   bool
+		figures []string
+		results int
+	}{
+		"two CPUs": {false, nil, 48},
+		"two GPUs": {true, []string{"9"}, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := openGroup(t, 2, c.onGPU)
+			n := 0
+			require.NoError(t, Run(context.Background(), g, "figures", Options{Rows: 3000, Runs: 1, Cases: c.figures},
+				func(r Result) {
+					n++
+					require.Positive(t, r.Time, r.Case)
+					require.Positive(t, r.Spread.Figure.Over, r.Case)
+				}))
+			require.Equal(t, c.results, n)
+			for _, d := range g.Devices {
+				require.Empty(t, d.Budget().Leaks())
+			}
+		})
+	}
+	require.ErrorContains(t, Options{Cases: []string{"11"}}.Check("figures"), "no figure \"11\"")
+	require.ErrorContains(t, Options{Cases: []string{"figure"}}.Check("gpus"), "no case of gpus is named")
 }
