@@ -70,6 +70,7 @@ with a quarter as many build rows (--build-rows), by 1, 2, 4 GPUs and so on. It 
 rows if the memory is too small. The bound is the time of the copies alone, or that of one
 GPU with the rows of one. Every result is checked. Its cases, for --cases, are
 ` + strings.Join(bench.SpreadFamilies(), ", ") + `.
+With --cases one GPU is enough.
 
 figures joins tables of the sizes of figures 9 to 20 of Thostrup et al. (SIGMOD 2023), which are
 in host memory, by GPUs and on all cores of the CPU, and prints what the paper says next to it.

@@ -38,13 +38,8 @@ type (
 	}
 )
 
-const (
-	// exchangePolls is how often a block of exchange_active looks for its next tuples, more than half a microsecond
-	// apart.
-	exchangePolls = 1 << 13
-	// exchangeBlocks is the blocks of a run, for each of which there are as many blocks as multiprocessors.
-	exchangeBlocks = 4
-)
+// exchangePolls is how often a block of exchange_active looks for its next tuples, more than half a microsecond apart.
+const exchangePolls = 1 << 13
 
 // exchangeState is the beginning of the state of exchange_active; then follows the next piece of each block.
 type exchangeState struct{ built, done, mismatches uint32 }
@@ -80,7 +75,8 @@ func (o *op) overRuns(kernel string, t gpu.TupleTable, runs []gpu.TupleRun, resu
 	for _, r := range runs {
 		most = max(most, r.Rows)
 	}
-	perRun := max(1, min(exchangeBlocks*o.q.dev.props.multiprocessors/len(runs), blocks(most, exchangeTile)))
+	// Blocks that run at a time have the tuples of few runs, which share a part of the table.
+	perRun := max(1, min(o.q.dev.props.multiprocessors, blocks(most, exchangeTile)))
 	launch(o, kernel, len(runs)*perRun, exchangeThreads, 0, exchangeTableArgs{runs: addr(list),
 		result: addr(result.Data), table: o.tupleTable(t), blocks: uint32(perRun)})
 }

@@ -18,7 +18,7 @@ import (
 
 // ErrOneDevice means that one device cannot exchange rows with another one.
 var ErrOneDevice = errors.New("there is only one device: name several, as in --device cuda:0,1, --device cuda:all or " +
-	"--gpus 4; with --device host, --gpus divides the cores")
+	"--gpus 4; with --device host, --gpus divides the cores; or name the cases for one device with --cases")
 
 // Spread has the additional figures of a result of the benchmark gpus.
 type Spread struct {
@@ -120,7 +120,7 @@ type member struct {
 // Every run is checked. The runs of all cases of as many devices and of the same data take turns.
 func (b *bench) gpus() error {
 	devices := gpu.DevicesOf(b.dev)
-	if len(devices) < 2 {
+	if len(devices) < 2 && len(b.opt.Cases) == 0 {
 		return ErrOneDevice
 	}
 	sizes := [2]int{cmp.Or(b.opt.BuildRows, max(b.rows/4, 1)), b.rows}

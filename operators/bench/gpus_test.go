@@ -78,6 +78,20 @@ func TestDevicesExchangeAndJoin(t *testing.T) {
 	}
 }
 
+// TestKernelsPollOnFiveGPUs runs the joins whose kernels poll, which an emulator launches many times.
+func TestKernelsPollOnFiveGPUs(t *testing.T) {
+	g := openGroup(t, 5, true)
+	launches := 0
+	require.NoError(t, Run(context.Background(), g, "gpus", Options{Rows: 200, Runs: 1, Cases: []string{"active"}},
+		func(r Result) {
+			if p := r.Spread.Polls; p != nil {
+				launches++
+				require.GreaterOrEqual(t, p.Launches, r.Spread.Devices)
+			}
+		}))
+	require.Equal(t, 4, launches, "on 1, 2, 4 and 5 devices")
+}
+
 // TestFiguresAreMeasured runs the benchmark figures, which checks each result, with few rows.
 func TestFiguresAreMeasured(t *testing.T) {
 	for name, c := range map[string]struct {
