@@ -151,27 +151,25 @@ func (m *member) sendToCPU(x *sending, chunk int, c *cpuJoin, out *downloads) er
 	if err := m.send(x, chunk); err != nil || x.cpu == 0 {
 		return err
 	}
-	first, counts := x.ways-x.cpu, *x.counts[chunk][m.at].Load()
-	of := func(c gpu.Column) *gpu.Stride {
-		st := &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}), Cols: []gpu.Column{c.Retain()},
-			Rows: c.Len}
-		st.SetReady(m.q.Device())
-		return st
-	}
-	list := []*gpu.Stride{of(m.view(m.sent[x.side], x.leaves(chunk, first), x.leaves(chunk, x.ways))), of(counts)}
+	first, sent := x.ways-x.cpu, gpu.Stride{}
+	sent.SetReady(m.q.Device())
+	cols := []gpu.Column{m.view(m.sent[x.side], x.leaves(chunk, first), x.leaves(chunk, x.ways)),
+		*x.counts[chunk][m.at].Load()}
 	out.parts <- func() error {
-		for i, st := range list {
-			there, err := out.q.Download(m.h, st)
+		var there []gpu.Column
+		for _, c := range cols {
+			st, err := out.q.Download(m.h, &gpu.Stride{Schema: gpu.NewSchema(gpu.Field{Name: "c", Type: c.Type}),
+				Cols: []gpu.Column{c.Retain()}, Rows: c.Len, Ready: sent.Ready})
 			if err != nil {
 				return err
 			}
-			list[i] = there
-			defer there.Release()
+			defer st.Release()
+			there = append(there, st.Cols[0])
 		}
 		var runs []gpu.TupleRun
 		for w := range x.cpu {
-			runs = append(runs, gpu.TupleRun{Tuples: list[0].Cols[0], Start: w * x.room, Rows: x.room,
-				Counts: list[1].Cols[0], Region: first + w})
+			runs = append(runs, gpu.TupleRun{Tuples: there[0], Start: w * x.room, Rows: x.room, Counts: there[1],
+				Region: first + w})
 		}
 		return c.add(x.side, runs)
 	}
