@@ -16,7 +16,8 @@ type Figure struct {
 	Number    int    `json:"number"` // of the paper
 	Varied    string `json:"varied"`
 	Algorithm string `json:"algorithm"`
-	// Over is the rate relative to that of the first algorithm with the same data.
+	// Over is the time of the first algorithm with the same data, divided by that of this one. An algorithm that is
+	// alone is compared with the first one of the data before.
 	Over float64 `json:"over_first"`
 	// Paper is what the paper says of its own machines.
 	Paper string `json:"paper"`
@@ -68,7 +69,8 @@ func figures(n int) []figure {
 		{number: 10, paper: "GPJ up to 1.7 × CRJ"}, {number: 12, paper: "4.4 × from 2 to 10 nodes"},
 		{number: 16, paper: "GPJ-H 2 s ahead of CRJ at 2000M, a quarter of the tuples on GPUs"},
 		{number: 17, paper: "faster with any memory, most with all"},
-		{number: 18, paper: "pairs cost little", points: []figurePoint{point("", 250, 1000, crj, gpj, gpjOut)}},
+		{number: 18, paper: "pairs cost little", points: []figurePoint{
+			point("by result", 250, 1000, crj, gpj, gpjOut)}},
 		{number: 19, paper: "4 joins: GPJ 4 s, CRJ almost 8 s"},
 		{number: 20, paper: "adaptive near the rate of the network, static slower from 1.0 on"}}
 	add := func(number int, p figurePoint) {
