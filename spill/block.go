@@ -90,6 +90,9 @@ func checksum(block []byte) uint32 {
 	return crc32.Update(crc32.Checksum(block[:16], castagnoli), castagnoli, block[headerBytes:])
 }
 
+// sumIn returns the checksum that a block has.
+func sumIn(block []byte) uint32 { return binary.LittleEndian.Uint32(block[16:headerBytes]) }
+
 // decode reads the next block and adds its rows to out. limit is the maximum size of the block with
 // its header.
 func (b *block) decode(r io.Reader, limit int64, lay *layout, out *assembly) (read int64, err error) {
@@ -113,7 +116,7 @@ func (b *block) decode(r io.Reader, limit int64, lay *layout, out *assembly) (re
 	if _, err := io.ReadFull(r, all[headerBytes:]); err != nil {
 		return 0, err
 	}
-	if checksum(all) != binary.LittleEndian.Uint32(all[16:]) {
+	if checksum(all) != sumIn(all) {
 		return 0, errDamaged
 	}
 	if out.skip(int(binary.LittleEndian.Uint32(all[12:]))) {

@@ -271,6 +271,24 @@ func (s *Stage) check() error {
 		ins, columns = append(ins, spec.In), columnsOf(spec.Keys)
 	case *Limit:
 		ins = append(ins, spec.In)
+	case *Partition:
+		if ins, columns = append(ins, spec.In), slices.Concat(spec.Keys, columnsOf(spec.By)); spec.In == nil {
+			return errors.New("it has no input")
+		}
+		if outs = append(outs, spec.Out()); spec.Parts < 1 || len(spec.Splitters) >= spec.Parts ||
+			len(spec.Keys) == 0 && len(spec.By) == 0 {
+			return errors.New("it has no partitions")
+		}
+		for _, key := range spec.Splitters {
+			if len(key) != len(spec.By) || !within(columnsOf(spec.By), spec.In.Len()) {
+				return errors.New("it has ranges of other keys")
+			}
+			for i, k := range spec.By {
+				if key[i].Type != spec.In.Fields[k.Column].Type {
+					return errors.New("it has ranges of keys of other types")
+				}
+			}
+		}
 	case *Materialize:
 		ins, columns = append(ins, spec.In), columnsOf(spec.Sample)
 	case *Exchange:

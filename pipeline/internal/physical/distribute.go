@@ -47,12 +47,19 @@ func (p *Plan) Distribute(devices int, gathers func(output int, ordered bool) bo
 	if recursive || devices < 2 {
 		return p
 	}
-	d := &distributing{devices: float64(devices), exchanges: exchanges, stages: map[*Stage]*Stage{}}
+	return p.distribute(gathers, &distributing{devices: float64(devices), exchanges: exchanges})
+}
+
+// distribute is Distribute of a plan without a recursion.
+func (p *Plan) distribute(gathers func(int, bool) bool, d *distributing) *Plan {
+	d.stages = map[*Stage]*Stage{}
 	out := &Plan{Name: p.Name}
 	written := 0
 	for _, o := range p.Outputs {
 		o.Root = d.stage(o.Root)
-		if o.Expect == nil {
+		if d.tasks {
+			o.Root = gather(o.Root, "the last process writes the output")
+		} else if o.Expect == nil {
 			if gathers(written, o.Root.Distribution.Ordered) {
 				o.Root = gather(o.Root, "one device divides the rows among folders")
 			}
@@ -100,6 +107,7 @@ const (
 type distributing struct {
 	devices   float64
 	exchanges Exchanges
+	tasks     bool              // the devices are tasks, in whose order the rows are
 	stages    map[*Stage]*Stage // of the old plan, in the new one
 }
 
@@ -128,7 +136,7 @@ func (d *distributing) place(s *Stage) *Stage {
 	case *Values:
 	case *Materialized:
 		by := d.stage(spec.By)
-		s.Spec, s.Distribution = &Materialized{By: by}, by.Distribution
+		s.Spec, s.Distribution = &Materialized{By: by}, d.held(by.Distribution)
 	case *Filter, *Project, *Expand, *Unnest:
 		s.Distribution = in().through(s.From)
 	case *Union:
@@ -148,13 +156,27 @@ func (d *distributing) place(s *Stage) *Stage {
 	case *Sort:
 		return d.sort(s, spec)
 	case *Limit:
+		if in := s.Inputs[0]; d.tasks && in.Distribution.Spread != OnFirst && spec.Count < math.MaxInt64-spec.Offset {
+			first := *s // each task stops once it has as many rows as are wanted of all
+			first.Spec = &Limit{In: spec.In, Count: spec.Offset + spec.Count}
+			first.Inputs, first.Distribution = []*Stage{in}, Distribution{Spread: Anywhere, Ordered: in.Distribution.Ordered}
+			s.Inputs[0] = &first
+		}
 		d.gather(s, 0, "one device counts the rows")
 	case *Materialize:
-		s.Distribution = in()
+		s.Distribution = d.held(in())
 	default:
 		panic(fmt.Sprintf("physical: stages of type %T are not distributed", spec))
 	}
 	return s
+}
+
+// held returns the distribution of rows that are held. Tasks take them as they were written, by whatever task.
+func (d *distributing) held(in Distribution) Distribution {
+	if d.tasks && in.Spread != OnFirst {
+		return Distribution{Spread: Anywhere, Ordered: in.Ordered}
+	}
+	return in
 }
 
 // through returns the distribution of rows whose columns come from the columns of rows that are distributed in this
@@ -221,7 +243,7 @@ func (d *distributing) sort(s *Stage, spec *Sort) *Stage {
 	case sort.IsTopK(spec.Offset, spec.Limit):
 		first, each, last := *s, *spec, *spec
 		each.Offset, each.Limit = 0, most
-		if in.Distribution.Ordered {
+		if in.Distribution.Ordered && !d.tasks {
 			// Rows with equal keys have the order of their positions.
 			each.Out = sort.WithPosition(spec.In)
 			last.In, last.Out = each.Out, spec.In
@@ -232,7 +254,7 @@ func (d *distributing) sort(s *Stage, spec *Sort) *Stage {
 		first.Spec, first.Distribution = &each, in.Distribution
 		first.Rows = min(in.Rows, float64(most)*d.devices)
 		s.Spec, s.Inputs = &last, []*Stage{&first}
-		exchange(s, 0, &Exchange{Kind: Gather})
+		exchange(s, 0, &Exchange{Kind: Gather, Ordered: d.tasks})
 		s.Distribution = Distribution{}
 	case !d.wants(in.bytes() >= leastRanges):
 		d.gather(s, 0, "one device sorts few rows")

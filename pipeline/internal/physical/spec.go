@@ -11,6 +11,7 @@ import (
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/limit"
 	"github.com/gstream/gstream/operators/materialize"
+	"github.com/gstream/gstream/operators/partition"
 	"github.com/gstream/gstream/operators/project"
 	"github.com/gstream/gstream/operators/recursive"
 	"github.com/gstream/gstream/operators/sort"
@@ -89,6 +90,8 @@ type (
 		In            *gpu.Schema
 		Offset, Count int64
 	}
+	// Partition adds the partition of each row, for other tasks.
+	Partition struct{ partition.Spec }
 	// Union has the rows of its inputs one after the other. Columns are those of each input in the order of the result.
 	Union struct{ Columns [][]int }
 	// Values has rows of constants.
@@ -151,6 +154,9 @@ func (s *Sort) Name() string {
 
 // Name implements Spec.
 func (s *Limit) Name() string { return "limit" }
+
+// Name implements Spec.
+func (s *Partition) Name() string { return "partition" }
 
 // Name implements Spec.
 func (s *Union) Name() string { return "union" }
@@ -232,6 +238,11 @@ func (s *Sort) Operator(gpu.Capabilities) (operators.Operator, error) { return s
 // Operator implements Spec.
 func (s *Limit) Operator(gpu.Capabilities) (operators.Operator, error) {
 	return limit.New(s.In, s.Offset, s.Count), nil
+}
+
+// Operator implements Spec.
+func (s *Partition) Operator(gpu.Capabilities) (operators.Operator, error) {
+	return partition.New(s.Spec), nil
 }
 
 // Operator implements Spec.

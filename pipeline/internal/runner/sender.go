@@ -6,6 +6,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/operators"
+	"github.com/gstream/gstream/operators/partition"
 	"github.com/gstream/gstream/operators/sort"
 	"github.com/gstream/gstream/pipeline/internal/physical"
 )
@@ -247,22 +248,5 @@ func (s *sender) destinations(in *gpu.Stride) (to gpu.Column, err error) {
 	if s.spec.Kind == physical.Range {
 		return sort.RangeOf(t, s.splitters, s.spec.By, in)
 	}
-	hash, err := t.Queue.Hash(t.Lease, operators.Pick(in.Cols, s.spec.Keys), s.seed)
-	if err != nil {
-		return to, err
-	}
-	defer hash.Release()
-	list, err := t.Queue.Eval(t.Lease, remainder(len(s.runs)), []gpu.Column{hash}, in.Rows)
-	if err != nil {
-		return to, err
-	}
-	return list[0], nil
-}
-
-// remainder returns the program that divides a hash by a number and returns the remainder.
-func remainder(n int) *gpu.Program {
-	t := gpu.Of(gpu.Uint64)
-	return &gpu.Program{Inputs: []gpu.Type{t}, Outputs: []int{2}, Code: []gpu.Instr{
-		{Op: gpu.OpConst, Type: t, Value: gpu.IntScalar(t, int64(n)), Mask: -1},
-		{Op: gpu.OpMod, Type: t, Args: []int{0, 1}, Mask: -1, Text: "exchange"}}}
+	return partition.ByHash(t, in, s.spec.Keys, s.seed, len(s.runs))
 }

@@ -1,0 +1,182 @@
+// Package exchange reads the files by which tasks exchange rows. A task writes one file (package sink/exchange), with
+// the rows for all tasks that follow it, ordered by partition. A task reads its partitions of the files of all tasks
+// before it.
+//
+// # Format
+//
+// All numbers are little-endian.
+//
+//	magic    8 bytes
+//	pages    one after the other, ordered by partition: blocks of rows as in spill files (spill.Page)
+//	index    JSON: an Index
+//	length   8 bytes: of the index
+//	sum      4 bytes: CRC-32C of the index
+//	magic    8 bytes
+//
+// # Trust
+//
+// A file may be damaged, or another file. Its index is checked before anything is allocated by it, and each page when
+// it is read: a page that is lost, is read twice or has changed is an error.
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/source"
+	"github.com/gstream/gstream/source/store"
+	"github.com/gstream/gstream/spill"
+)
+
+// Magic begins and ends a file.
+const Magic = "GSXCHG01"
+
+// tailBytes is the length of what follows the index.
+const tailBytes = 8 + 4 + len(Magic)
+
+// maxIndex bounds the bytes of an index, MaxPartitions the number of partitions of a file.
+const (
+	maxIndex      = 1 << 30
+	MaxPartitions = 1 << 16
+)
+
+// Index tells where the rows of a file are.
+type Index struct {
+	Schema     *gpu.Schema `json:"schema"`
+	Partitions int         `json:"partitions"`
+	Pages      []Page      `json:"pages"`
+	Sample     Sample      `json:"sample,omitzero"`
+}
+
+// Page is a page of one partition.
+type Page struct {
+	Partition int   `json:"partition"`
+	Offset    int64 `json:"offset"`
+	spill.Page
+}
+
+// Sample has keys of rows of a file, spread evenly. Each one stands for Weight rows.
+type Sample struct {
+	Keys   [][]gpu.Scalar `json:"keys,omitempty"`
+	Weight int64          `json:"weight,omitempty"`
+}
+
+// Part is the rows of one partition of a file.
+type Part struct {
+	Rows  int64 `json:"rows"`
+	Bytes int64 `json:"bytes"` // in the file
+	// Sum is the sum of the checksums of the pages. What all readers of a partition have read has the same sum as what
+	// was written.
+	Sum uint64 `json:"sum"`
+}
+
+// Add adds other rows.
+func (p *Part) Add(o Part) {
+	p.Rows += o.Rows
+	p.Bytes += o.Bytes
+	p.Sum += o.Sum
+}
+
+// add adds a page.
+func (p *Part) add(page *Page) { p.Add(Part{int64(page.Rows), page.Stored, uint64(page.Sum)}) }
+
+// Parts returns the rows of each partition.
+func (x *Index) Parts() []Part {
+	out := make([]Part, x.Partitions)
+	for i := range x.Pages {
+		out[x.Pages[i].Partition].add(&x.Pages[i])
+	}
+	return out
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encode returns what follows the pages.
+func (x *Index) Encode() ([]byte, error) {
+	out, err := json.Marshal(x)
+	if err != nil {
+		return nil, err
+	}
+	if len(out) > maxIndex {
+		return nil, gpu.Exceeded("the index of a file of rows for other tasks has %d bytes, at most %d", len(out), maxIndex)
+	}
+	sum, n := crc32.Checksum(out, castagnoli), len(out)
+	out = binary.LittleEndian.AppendUint64(out, uint64(n))
+	out = binary.LittleEndian.AppendUint32(out, sum)
+	return append(out, Magic...), nil
+}
+
+// badf returns a source.ErrData.
+func badf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", source.ErrData, fmt.Sprintf(format, args...))
+}
+
+// ReadIndex reads the index of a file, which must be in a version unless that is nil. The error is a source.ErrData for
+// content that is wrong.
+func ReadIndex(ctx context.Context, path string, v *store.Version) (*Index, store.Version, error) {
+	f, err := store.Open(ctx, path, v)
+	if err != nil {
+		return nil, store.Version{}, err
+	}
+	defer f.Close()
+	x, err := readIndex(ctx, f)
+	if err != nil {
+		return nil, store.Version{}, fmt.Errorf("%s: %w", store.Display(path), err)
+	}
+	return x, f.Version(), nil
+}
+
+func readIndex(ctx context.Context, f store.File) (*Index, error) {
+	size := f.Version().Size
+	if size < int64(len(Magic)+tailBytes) {
+		return nil, badf("it has %d bytes, which is no file of rows for other tasks", size)
+	}
+	end := size - int64(tailBytes)
+	tail := make([]byte, tailBytes)
+	if _, err := f.ReadAt(ctx, tail, end); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(tail)
+	if string(tail[12:]) != Magic || n > maxIndex || int64(n) > end-int64(len(Magic)) {
+		return nil, badf("it is no file of rows for other tasks, or it was cut off")
+	}
+	text := make([]byte, n)
+	begin := end - int64(n)
+	if _, err := f.ReadAt(ctx, text, begin); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(tail[8:]) {
+		return nil, badf("its index is damaged")
+	}
+	var x Index
+	if err := json.Unmarshal(text, &x); err != nil {
+		return nil, badf("its index: %v", err)
+	}
+	return &x, x.check(begin)
+}
+
+// check returns an error unless the pages follow each other, ordered by partition, up to an offset.
+func (x *Index) check(end int64) error {
+	if x.Schema == nil || x.Partitions < 1 || x.Partitions > MaxPartitions {
+		return badf("its index has no columns, or %d partitions", x.Partitions)
+	}
+	at, partition := int64(len(Magic)), 0
+	for i := range x.Pages {
+		p := &x.Pages[i]
+		if err := p.Check(x.Schema); err != nil {
+			return badf("its index, page %d: %v", i, err)
+		}
+		if p.Offset != at || p.Stored > end-at || p.Partition < partition || p.Partition >= x.Partitions {
+			return badf("its index, page %d: it is at byte %d, of partition %d", i, p.Offset, p.Partition)
+		}
+		at, partition = at+p.Stored, p.Partition
+	}
+	if at != end {
+		return badf("its index: the pages end at byte %d of %d", at, end)
+	}
+	return nil
+}
