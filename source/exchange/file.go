@@ -115,19 +115,21 @@ func badf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", source.ErrData, fmt.Sprintf(format, args...))
 }
 
-// ReadIndex reads the index of a file, which must be in a version unless that is nil. The error is a source.ErrData for
-// content that is wrong.
-func ReadIndex(ctx context.Context, path string, v *store.Version) (*Index, store.Version, error) {
-	f, err := store.Open(ctx, path, v)
+// ReadIndex reads the index of a file of so many bytes. The error is a source.ErrData for content that is wrong.
+func ReadIndex(ctx context.Context, path string, size int64) (*Index, error) {
+	f, err := store.Open(ctx, path, nil)
 	if err != nil {
-		return nil, store.Version{}, err
+		return nil, err
 	}
 	defer f.Close()
 	x, err := readIndex(ctx, f)
-	if err != nil {
-		return nil, store.Version{}, fmt.Errorf("%s: %w", store.Display(path), err)
+	if got := f.Version().Size; err == nil && got != size {
+		err = badf("it has %d bytes in place of %d", got, size)
 	}
-	return x, f.Version(), nil
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", store.Display(path), err)
+	}
+	return x, nil
 }
 
 func readIndex(ctx context.Context, f store.File) (*Index, error) {

@@ -108,7 +108,7 @@ func (r *reader) work() {
 			}
 			f := r.table.files[g.file]
 			open.number = g.file
-			open.File, out.err = store.Open(r.ctx, f.Path, &f.Version)
+			open.File, out.err = store.Open(r.ctx, f.Path, nil)
 		}
 		if out.err == nil {
 			out.stride, out.err = r.patiently(i, func() (*gpu.Stride, error) { return r.read(open.File, &pages, g) })

@@ -3,7 +3,6 @@ package exchange
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/dustin/go-humanize"
@@ -15,8 +14,8 @@ import (
 
 // File is what a task reads of a file. It is data.
 type File struct {
-	Path    string        `json:"path"`
-	Version store.Version `json:"version"`
+	Path string `json:"path"`
+	Size int64  `json:"size"`
 	// Partitions are the partitions that are read, in ascending order; nil for all.
 	Partitions []int `json:"partitions,omitempty"`
 	// The rows are divided into Of shares, in order, by whole pages; Share is the one that is read. Of is 0 for all.
@@ -42,12 +41,11 @@ type group struct {
 }
 
 // Open returns the table of files. All must have the columns of a schema. The error is a source.ErrData for content
-// that is wrong, a source.ErrChanged for a file of another version, and one of package os for a file that cannot be
-// read.
+// that is wrong, also of another size, and one of package os for a file that cannot be read.
 func Open(ctx context.Context, schema *gpu.Schema, files []File) (*Table, error) {
 	t := &Table{schema: schema, files: files}
 	for i, f := range files {
-		x, _, err := ReadIndex(ctx, f.Path, &f.Version)
+		x, err := ReadIndex(ctx, f.Path, f.Size)
 		if err == nil {
 			err = t.add(i, x)
 		}
@@ -148,25 +146,4 @@ func (g *group) scratch() int64 {
 		largest = max(largest, g.pages[i].Size+g.pages[i].Stored)
 	}
 	return g.read + largest
-}
-
-// Balanced divides numbered items into consecutive shares: share i of n has the items from the first one whose middle
-// is in its part of the weights. It returns the first items of the shares, and the number of items.
-func Balanced(weights []int64, n int) []int {
-	total, out := 0.0, []int{0}
-	for _, w := range weights {
-		total += float64(w)
-	}
-	before := 0.0
-	for i, w := range weights {
-		middle := before + float64(w)/2
-		before += float64(w)
-		for len(out) < n && middle >= math.Ceil(total)*float64(len(out))/float64(n) {
-			out = append(out, i)
-		}
-	}
-	for len(out) <= n {
-		out = append(out, len(weights))
-	}
-	return out
 }

@@ -75,8 +75,9 @@ type Table struct {
 	files   []*file
 	refused []source.Unreadable
 	rows    int64
-	first   string // path of one of the files
-	ruled   int    // number of files that were excluded by their folders
+	first   string       // path of one of the files
+	ruled   int          // number of files that were excluded by their folders
+	shares  [][]rowRange // of each row group of each file, the rows that the table has; nil for all
 	// snapshot names the files by the paths that the caller gave.
 	snapshot Snapshot
 	// metadata has the key-value pairs of the files.

@@ -58,7 +58,11 @@ func (t *Table) pruneAll(ctx context.Context, predicates []source.Predicate, thr
 		for g := range f.groups {
 			work.Go(func() (err error) {
 				defer guard(&err)
-				left[i][g] = f.prune(ctx, g, predicates)
+				if t.shares == nil {
+					left[i][g] = f.prune(ctx, g, predicates)
+				} else if own := t.shares[i][g]; own.from < own.to {
+					left[i][g] = own.within(f.prune(ctx, g, predicates))
+				}
 				return nil
 			})
 		}
@@ -90,14 +94,20 @@ func (t *Table) planScan(ctx context.Context, opt source.ScanOptions, threads in
 	for i, f := range t.files {
 		for g, ranges := range left[i] {
 			group := &f.groups[g]
+			own := group.rows
+			if t.shares != nil {
+				if own = t.shares[i][g].to - t.shares[i][g].from; own == 0 {
+					continue
+				}
+			}
 			total.RowGroups++
 			kept := int64(0)
 			for _, r := range ranges {
 				kept += r.to - r.from
 			}
-			total.RowsSkipped += group.rows - kept
+			total.RowsSkipped += own - kept
 			if kept == 0 {
-				if group.rows > 0 {
+				if own > 0 {
 					total.Skipped++
 				}
 				continue

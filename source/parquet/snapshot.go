@@ -21,6 +21,9 @@ type Snapshot struct {
 	// table has no rows, and Paths has only the file that its columns come from.
 	Ruled int  `json:",omitempty"`
 	Empty bool `json:",omitempty"`
+	// Share of Of shares of the rows is what the table has, unless Of is 0.
+	Share int `json:",omitempty"`
+	Of    int `json:",omitempty"`
 }
 
 // Snapshot returns the files of the table, with absolute paths.
@@ -76,5 +79,8 @@ func (s *Snapshot) Open() (*Table, error) {
 	}
 	t.ruled = s.Ruled
 	t.snapshot.Ruled = s.Ruled
+	if s.Of > 0 {
+		return t.Share(s.Share, s.Of)
+	}
 	return t, nil
 }

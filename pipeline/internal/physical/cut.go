@@ -176,7 +176,7 @@ func (f *Fragment) everywhere(leaf *Stage) bool {
 
 // receive adds a scan of rows of a fragment in place of a stage.
 func (f *Fragment) receive(s *Stage, from *Fragment, takes Takes) *Stage {
-	scan := &Scan{Source: fmt.Sprintf("rows of stage %d", from.Number+1)}
+	scan := &Scan{Source: fmt.Sprintf("rows of fragment %d", from.Number+1)}
 	for i := range s.Schema.Fields {
 		scan.Columns = append(scan.Columns, i)
 	}
