@@ -585,7 +585,7 @@ func (l *local) Combine(context.Context) error {
 	}
 	o := l.hashGroupBy
 	if l.task.Lanes == 1 && l.flushed == 0 {
-		if len(l.waiting) > 1 || l.merged != nil {
+		if len(l.waiting) > 1 || l.merged != nil || l.Phase == Merge { // a stride of the input may have a group twice
 			if err := l.mergeWaiting(); err != nil {
 				return err
 			}
