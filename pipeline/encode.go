@@ -196,12 +196,7 @@ func DecodePlan(data []byte) (_ *Plan, err error) {
 	for _, t := range p.targets {
 		p.noteRead(t.(*parquetTarget))
 	}
-	p.stages.Visit(func(s *physical.Stage) {
-		if scan := s.Scan(); scan != nil && err == nil {
-			err = scan.Bind(p.tables[scan.Source], s.Schema)
-		}
-	})
-	if err != nil {
+	if err = p.bind(); err != nil {
 		return nil, fmt.Errorf("decode the plan: %w", err)
 	}
 	return p, nil

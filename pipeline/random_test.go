@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -1091,6 +1092,7 @@ type pipelineDuel struct {
 	// held others.
 	spill         bool
 	spilled, held int
+	tasks         bool // all cases run in tasks
 }
 
 // write writes the files and makes DuckDB's tables.
@@ -1160,9 +1162,18 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	}
 	dev := someHosts(d.t, r, stride)
 	defer func() { require.NoError(d.t, dev.Close()) }()
-	report, err := b.Run(context.Background(), RunOptions{Device: dev, Exchanges: someExchanges(r),
-		Threads:  1 + r.IntN(3),
-		SpillDir: d.t.TempDir(), SpillAlways: always})
+	opt := RunOptions{Device: dev, Exchanges: someExchanges(r), Threads: 1 + r.IntN(3), SpillDir: d.t.TempDir(),
+		SpillAlways: always}
+	if d.tasks || r.IntN(8) == 0 {
+		p, err := b.Plan()
+		if err != nil {
+			return out, err
+		}
+		defer p.Close()
+		_, err = inTasks(d.t, p, opt, 1+r.IntN(5))
+		return out, err
+	}
+	report, err := b.Run(context.Background(), opt)
 	if err == nil {
 		for _, s := range report.Stages {
 			switch {
@@ -1439,7 +1450,7 @@ func (c *randomCase) String() string {
 // runs more of them. GSTREAM_SEED=17 GSTREAM_CASES=1 runs one again.
 func TestRandomPipelinesGiveDuckDBsRows(t *testing.T) {
 	t.Parallel()
-	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir()}
+	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir(), tasks: os.Getenv("TASKS") != ""}
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 80)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		d.duel(drawCase(rand.New(rand.NewPCG(seed, 7))), seed)

@@ -99,7 +99,7 @@ var layers = []struct{ room, imports string }{
 		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source spill"},
 	{"pipeline/internal/runner",
 		"gpu gpu/cuda gpu/grant gpu/host operators operators/* pipeline/execution pipeline/internal/* pipeline/job " +
-			"sink source spill"},
+			"sink source source/exchange spill"},
 	// The relational tree, its rules and statistics.
 	{"pipeline/internal/*",
 		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},

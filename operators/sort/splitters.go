@@ -34,6 +34,25 @@ func NewSample(in *gpu.Schema, keys []Key) *Sample {
 	return &Sample{keys: keys, schema: operators.PickFields(in, columns(keys))}
 }
 
+// AddKeys adds keys of rows, in host memory that nobody pays for. Each of them stands for a number of rows.
+func (s *Sample) AddKeys(rows [][]gpu.Scalar, weight int64) error {
+	out := &gpu.Stride{Schema: s.schema, Rows: len(rows)}
+	for i, f := range s.schema.Fields {
+		column := make([]gpu.Scalar, len(rows))
+		for r, key := range rows {
+			if len(key) != s.schema.Len() || key[i].Type != f.Type {
+				return fmt.Errorf("the keys of a sample have other types than those of the rows")
+			}
+			column[r] = key[i]
+		}
+		out.Cols = append(out.Cols, gpu.ColumnOf(f.Type, column))
+	}
+	if len(rows) > 0 {
+		s.rows = append(s.rows, weighted{out, max(weight, 1)})
+	}
+	return nil
+}
+
 // columns returns the columns of keys.
 func columns(keys []Key) []int {
 	out := make([]int, len(keys))

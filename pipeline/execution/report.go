@@ -43,6 +43,8 @@ type Report struct {
 	// link to the GPU, measured at the end of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
 	Link     *LinkReport     `json:"link,omitempty"`
+	// Tasks are the fragments of a run on several workers. The stages are those of its last part.
+	Tasks []FragmentReport `json:"tasks,omitempty"`
 	// Devices are those of a run on several devices with memory of their own.
 	Devices []DeviceReport `json:"devices,omitempty"`
 	// Use is what a finished run kept busy.
@@ -79,6 +81,25 @@ func (r *Report) Total() {
 	}
 	sum.Target = strings.Join(names, ", ")
 	r.Output = sum
+}
+
+// FragmentReport describes the tasks of a fragment of a plan.
+type FragmentReport struct {
+	Fragment int    `json:"fragment"`
+	Does     string `json:"does"`
+	Tasks    int    `json:"tasks"`
+	Lost     int    `json:"lost"` // attempts that failed, of tasks that ran again
+	// RowsRead and BytesRead are those of earlier tasks, BytesOfTables the bytes of tables, and Rows and Bytes what was
+	// written for later tasks.
+	RowsRead      int64 `json:"rows_read"`
+	BytesRead     int64 `json:"bytes_read"`
+	BytesOfTables int64 `json:"bytes_of_tables"`
+	Rows          int64 `json:"rows"`
+	Bytes         int64 `json:"bytes"`
+	// Wall is the time from the first task to the end of the last, Slowest that of the slowest task.
+	Wall        time.Duration `json:"wall_ns"`
+	Slowest     time.Duration `json:"slowest_ns"`
+	SlowestTask int           `json:"slowest_task"`
 }
 
 // ExpectationReport tells how many rows do not meet an expectation.
@@ -135,6 +156,15 @@ func (r *Report) String() string {
 			size(o.Bytes), seconds(o.Busy), size(o.Peak))
 	}
 	t.Flush()
+	for _, f := range r.Tasks {
+		fmt.Fprintf(&b, "fragment %d (%s): %s, %s rows read, %s rows and %s written, %s; the slowest task, %d, took %s",
+			f.Fragment, f.Does, english.Plural(f.Tasks, "task", ""), humanize.Comma(f.RowsRead), humanize.Comma(f.Rows),
+			size(f.Bytes), seconds(f.Wall), f.SlowestTask, seconds(f.Slowest))
+		if f.Lost > 0 {
+			fmt.Fprintf(&b, "; %s lost and run again", english.Plural(f.Lost, "attempt", ""))
+		}
+		b.WriteByte('\n')
+	}
 	o := r.Output
 	for _, l := range r.Lost {
 		fmt.Fprintf(&b, "%s failed, so the run started again without it: %s\n", l.Device, l.Error)

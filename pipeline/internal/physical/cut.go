@@ -36,7 +36,7 @@ type Fragment struct {
 	// Rows and Bytes are estimates of what it sends.
 	Rows, Bytes float64
 
-	sectionOf map[*Stage]int // of the leaves that belong to one
+	sectionOf map[*Stage]int // of the inputs of unions that are sections
 }
 
 // Received is rows of another fragment that a fragment reads.
@@ -126,11 +126,6 @@ func (c *cutting) copied(s *Stage, f *Fragment, copies map[*Stage]*Stage) *Stage
 	if s.Scan() != nil {
 		f.Scans = append(f.Scans, &out)
 	}
-	for _, in := range out.Inputs {
-		if _, union := out.Spec.(*Union); union {
-			f.sections(in)
-		}
-	}
 	// The joins above a scan are copied before it.
 	out.Filters = nil
 	for _, filter := range s.Filters {
@@ -143,35 +138,21 @@ func (c *cutting) copied(s *Stage, f *Fragment, copies map[*Stage]*Stage) *Stage
 	return &out
 }
 
-// sections counts an input of a union as a section, unless it has unions of its own that did.
-func (f *Fragment) sections(in *Stage) {
-	if f.sectionOf == nil {
-		f.sectionOf = map[*Stage]int{}
+// divide numbers the sections below a stage. It returns false if there is no union.
+func (f *Fragment) divide(s *Stage) bool {
+	if s.Distribution.Spread == OnFirst || len(s.Inputs) == 0 {
+		return false
 	}
-	found := false
-	var mark func(*Stage)
-	mark = func(s *Stage) {
-		if _, ok := f.sectionOf[s]; ok {
-			found = true
-			return
-		}
-		if len(s.Inputs) == 0 && !f.everywhere(s) {
-			f.sectionOf[s] = f.Sections
-		}
-		for _, i := range s.Inputs {
-			mark(i)
+	if _, union := s.Spec.(*Union); !union {
+		return f.divide(s.Inputs[0])
+	}
+	for _, in := range s.Inputs {
+		if !f.divide(in) {
+			f.sectionOf[in] = f.Sections
+			f.Sections++
 		}
 	}
-	mark(in)
-	if !found {
-		f.Sections++
-	}
-}
-
-// everywhere reports whether every task reads all rows of a leaf.
-func (f *Fragment) everywhere(leaf *Stage) bool {
-	r := f.Reads[leaf]
-	return r != nil && r.Takes == TakesAll && leaf.Distribution.Spread == Everywhere
+	return true
 }
 
 // receive adds a scan of rows of a fragment in place of a stage.
@@ -188,11 +169,11 @@ func (f *Fragment) receive(s *Stage, from *Fragment, takes Takes) *Stage {
 
 // add adds the fragment that computes a stage.
 func (c *cutting) add(root *Stage, here bool) *Fragment {
-	f := &Fragment{Name: root.Step, Root: root, Reads: map[*Stage]*Received{}, Here: here,
+	f := &Fragment{Name: root.Step, Reads: map[*Stage]*Received{}, sectionOf: map[*Stage]int{}, Here: here,
 		Spread: root.Distribution.Spread != OnFirst && !here, Rows: root.Rows, Bytes: root.bytes()}
 	f.Root = c.tree(root, f, map[*Stage]*Stage{})
-	if !f.Spread {
-		f.sectionOf, f.Sections = nil, 0
+	if f.Spread {
+		f.divide(f.Root)
 	}
 	f.Sections = max(f.Sections, 1)
 	f.Number = len(c.fragments)

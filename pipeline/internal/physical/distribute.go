@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/join"
 	"github.com/gstream/gstream/operators/sort"
 )
@@ -137,7 +138,7 @@ func (d *distributing) place(s *Stage) *Stage {
 	case *Materialized:
 		by := d.stage(spec.By)
 		s.Spec, s.Distribution = &Materialized{By: by}, d.held(by.Distribution)
-	case *Filter, *Project, *Expand, *Unnest:
+	case *Filter, *Project, *Expand, *Unnest, *Partition:
 		s.Distribution = in().through(s.From)
 	case *Union:
 		s.Distribution.Ordered = true
@@ -335,7 +336,15 @@ func (d *distributing) group(s *Stage, spec *Group) *Stage {
 	if spec.always() { // of groups without rows: only one device may return them
 		keys = nil
 	}
-	if spec.Sorted != nil || in.Spread == OnFirst || in.Spread == ByHash && len(keys) > 0 && subset(in.Keys, keys) ||
+	if spec.Hash != nil && spec.Hash.Phase == groupby.Partial {
+		// Rows of partial aggregates, which a task writes, may be several per group.
+		if s.Distribution = in; in.Spread != OnFirst {
+			s.Distribution = Distribution{Spread: Anywhere}
+		}
+		return s
+	}
+	merges := spec.Hash != nil && spec.Hash.Phase == groupby.Merge
+	if merges || spec.Sorted != nil || in.Spread == OnFirst || in.Spread == ByHash && len(keys) > 0 && subset(in.Keys, keys) ||
 		len(keys) > 0 && d.wants(s.Rows*leastReduction > s.Inputs[0].Rows) {
 		d.together(s, keys, spec.Sorted != nil)
 		return s

@@ -110,7 +110,7 @@ func (s *Stage) OrderedInputs() int {
 			n += in.OrderedInputs()
 		}
 		return n
-	case *Filter, *Project, *Expand, *Unnest, *Join, *Materialize:
+	case *Filter, *Project, *Expand, *Unnest, *Join, *Materialize, *Partition:
 		return s.Inputs[0].OrderedInputs()
 	case *Materialized:
 		return spec.By.OrderedInputs()

@@ -2,11 +2,17 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/host"
+	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/operators/materialize"
 	"github.com/gstream/gstream/operators/sort"
+	"github.com/gstream/gstream/source"
+	sourceexchange "github.com/gstream/gstream/source/exchange"
 )
 
 // ranges are the ranges of an exchange by ranges of keys. Each sender copies its sample of keys to host memory once it
@@ -76,4 +82,41 @@ func (r *ranges) close() error {
 		r.keys = nil
 	}
 	return r.lease.Close()
+}
+
+// Splitters divides rows of a schema into n ranges of keys with about equal numbers of rows, by samples of the rows. It
+// returns the keys of the first row of each range but the first: fewer than n-1 if there are fewer rows.
+func Splitters(in *gpu.Schema, by []sort.Key, samples []sourceexchange.Sample, n int) (keys [][]gpu.Scalar, err error) {
+	d, err := host.Open(host.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	q, err := d.NewQueue("splitters")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	lease := d.Budget().Lease("splitters")
+	defer func() { err = errors.Join(err, lease.Close()) }()
+	sample := sort.NewSample(in, by)
+	defer sample.Close()
+	for _, s := range samples {
+		if err := sample.AddKeys(s.Keys, s.Weight); err != nil {
+			return nil, fmt.Errorf("%w: %w", source.ErrData, err)
+		}
+	}
+	t := operators.Task{Device: d, Queue: q, Lease: lease, StrideRows: d.StrideRows(in.RowBytes()), Lanes: 1}
+	rows, err := sort.Splitters(t, lease, []*sort.Sample{sample}, n)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Release()
+	keys = make([][]gpu.Scalar, rows.Rows)
+	for i := range keys {
+		for _, c := range rows.Cols {
+			keys[i] = append(keys[i], c.ScalarAt(i))
+		}
+	}
+	return keys, nil
 }

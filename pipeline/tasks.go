@@ -1,0 +1,552 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/pipeline/execution"
+	"github.com/gstream/gstream/pipeline/internal/class"
+	"github.com/gstream/gstream/pipeline/internal/physical"
+	"github.com/gstream/gstream/pipeline/internal/runner"
+	"github.com/gstream/gstream/pipeline/internal/tasks"
+	"github.com/gstream/gstream/sink/staging"
+	"github.com/gstream/gstream/source"
+	sourceexchange "github.com/gstream/gstream/source/exchange"
+	sourceparquet "github.com/gstream/gstream/source/parquet"
+	"github.com/gstream/gstream/source/store"
+)
+
+// Engine runs tasks somewhere.
+type Engine interface {
+	// Run runs a task and returns once it has ended: see RunTask. path is that of its document. worker is the number of
+	// the worker, from 0 on, that does nothing else at the time. An error that ErrLost matches may be over in another
+	// attempt. Others end the run.
+	Run(ctx context.Context, worker int, path string) (*TaskResult, error)
+	// Describe returns a line for people.
+	Describe() string
+}
+
+// ErrLost is the class of errors of a task that may succeed if it runs again: its process was killed, a device or a disk
+// has failed, or a store did not answer.
+var ErrLost = errors.New("the task was lost")
+
+// TaskOptions configure RunTasks.
+type TaskOptions struct {
+	Engine Engine
+	// Workers is the number of tasks that run at the same time.
+	Workers int
+	// Folder is for the files by which tasks exchange rows: a folder that all workers see, or a prefix of objects. It
+	// must not exist, and is removed at the end.
+	Folder string
+	// LeastBytes is the bytes of input from which another task pays; 0 means 32 MiB.
+	LeastBytes int64
+	// Patience is how many times the median time of its fragment a task takes before it also runs on an idle worker;
+	// 0 means 3, and a negative one never.
+	Patience float64
+	// Keep keeps the folder.
+	Keep bool
+}
+
+// The defaults of TaskOptions.
+const (
+	leastTaskBytes  = 32 << 20
+	partsPerWorker  = 4 // partitions of an exchange
+	taskFailures    = 3 // attempts of a task that may be lost
+	leastPatience   = 2 * time.Second
+	defaultPatience = 3
+)
+
+// RunTasks is Run on several workers, which are processes on this machine or on others. The plan is cut at its exchanges
+// into fragments. Each fragment is computed by tasks, which read shares of the tables and rows of earlier tasks. This
+// process reads the rows of the last ones, and writes the outputs.
+//
+// The rows and their order are those of Run. The report is that of the last part, with the fragments in Report.Tasks.
+// Tables that are not Parquet are read by this process, for the tasks.
+func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ *Report, err error) {
+	defer func() { err = class.Mark(ctx, err) }()
+	exchanges := map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
+		execution.Never: physical.ExchangesNever}[opt.Exchanges]
+	last, fragments, reads := p.stages.Cut(to.Workers, exchanges, func(s *physical.Scan) bool {
+		t, ok := s.Table.(*sourceparquet.Table)
+		if !ok {
+			return true
+		}
+		_, err := t.Snapshot()
+		return err != nil
+	})
+	if len(fragments) == 0 {
+		return p.Run(ctx, opt)
+	}
+	r := &taskRun{plan: p, opt: p.written.options(opt), to: to, fragments: make([]*fragmentRun, len(fragments)),
+		run: fmt.Sprintf("%016x", rand.Uint64()), seed: rand.Uint64(), begun: time.Now(), parts: 1}
+	if to.Workers > 1 {
+		r.parts = min(partsPerWorker*to.Workers, sourceexchange.MaxPartitions)
+	}
+	for i, f := range fragments {
+		r.fragments[i] = &fragmentRun{taskRun: r, Fragment: f, rows: map[*physical.Stage]string{}}
+		for s := range f.Reads {
+			r.fragments[i].rows[s] = fmt.Sprintf("rows %d", len(r.fragments[i].rows)+1)
+		}
+	}
+	if !staging.IsObject(to.Folder) {
+		if err := os.Mkdir(to.Folder, 0o700); err != nil {
+			return nil, fmt.Errorf("make the folder of the tasks: %w", err)
+		}
+	}
+	if !to.Keep {
+		defer func() { err = errors.Join(err, r.sweep()) }()
+	}
+	if err := r.runFragments(ctx); err != nil {
+		return nil, p.written.explain(err)
+	}
+	return r.finish(ctx, last, reads)
+}
+
+// taskRun is a run of tasks.
+type taskRun struct {
+	plan      *Plan
+	opt       RunOptions
+	to        TaskOptions
+	fragments []*fragmentRun
+	run       string
+	seed      uint64
+	parts     int // partitions of an exchange
+	begun     time.Time
+}
+
+// fragmentRun is a fragment in a run.
+type fragmentRun struct {
+	*taskRun
+	*physical.Fragment
+	rows      map[*physical.Stage]string // names of the scans of what it reads
+	packed    [][]int                    // partitions, by share
+	documents []string                   // paths, by task
+	names     []string
+	results   []*TaskResult
+	splitters [][]gpu.Scalar // of a fragment by ranges
+	began     time.Time
+	ended     time.Time
+	lost      int
+}
+
+// runFragments runs all tasks.
+func (r *taskRun) runFragments(ctx context.Context) error {
+	s := &tasks.Schedule{Failures: taskFailures, Patience: defaultPatience, Least: leastPatience}
+	if r.to.Patience != 0 {
+		s.Patience = max(r.to.Patience, 0)
+	}
+	for _, f := range r.fragments {
+		var inputs []int
+		for _, in := range f.Reads {
+			inputs = append(inputs, in.From.Number)
+		}
+		s.Fragments = append(s.Fragments, tasks.Fragment{Inputs: inputs,
+			Begin: func() ([]int64, error) { return f.begin(ctx) }, End: f.end})
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type event struct {
+		tasks.Attempt
+		worker int
+		result *TaskResult
+		err    error
+	}
+	events := make(chan event)
+	var free []int
+	for i := range max(r.to.Workers, 1) {
+		free = append(free, i)
+	}
+	workers := len(free)
+	stops := map[tasks.Attempt]context.CancelFunc{}
+	clock := func() time.Duration { return time.Since(r.begun) }
+	for !s.Done() || len(free) < workers {
+		var timer <-chan time.Time
+		for len(free) > 0 && ctx.Err() == nil && !s.Done() {
+			a, ok, until := s.Next(clock())
+			if !ok {
+				if until > 0 {
+					timer = time.After(max(until-clock(), time.Millisecond))
+				}
+				break
+			}
+			worker := free[0]
+			free = free[1:]
+			one, stop := context.WithCancel(ctx)
+			stops[a] = stop
+			go func() {
+				result, err := r.fragments[a.Fragment].attempt(one, a.Task, worker)
+				events <- event{a, worker, result, err}
+			}()
+		}
+		if s.Done() || ctx.Err() != nil {
+			for _, stop := range stops {
+				stop()
+			}
+			if len(free) == workers {
+				break
+			}
+		}
+		select {
+		case <-timer:
+			continue
+		case <-ctx.Done():
+			if len(free) == workers {
+				continue
+			}
+			e := <-events
+			free = append(free, e.worker)
+			stops[e.Attempt]()
+			delete(stops, e.Attempt)
+			continue
+		case e := <-events:
+			free = append(free, e.worker)
+			stops[e.Attempt]()
+			delete(stops, e.Attempt)
+			f := r.fragments[e.Fragment]
+			switch {
+			case e.err == nil:
+				f.results[e.Task] = e.result
+				if s.Ended(e.Attempt, clock()); s.Err() == nil {
+					slog.Debug("task", "name", f.names[e.Task], "rows", e.result.total().Rows, "wall", e.result.Wall)
+				}
+			case s.Open(e.Attempt):
+				f.lost++
+				again := errors.Is(e.err, ErrLost)
+				if again {
+					slog.Warn("a task was lost", "task", f.names[e.Task], "error", e.err)
+				}
+				s.Lost(e.Attempt, again, e.err)
+			default:
+				s.Lost(e.Attempt, false, e.err)
+			}
+			for a, stop := range stops { // of no use any more
+				if !s.Open(a) {
+					stop()
+				}
+			}
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return s.Err()
+}
+
+// attempt runs a task once.
+func (f *fragmentRun) attempt(ctx context.Context, task, worker int) (*TaskResult, error) {
+	if !f.Here {
+		result, err := f.to.Engine.Run(ctx, worker, f.documents[task])
+		if err == nil && (result == nil || result.Run != f.run || result.Name != f.names[task] ||
+			len(result.Parts) != f.partitions()) {
+			err = fmt.Errorf("%s: the engine returned the result of another task", f.names[task])
+		}
+		return result, err
+	}
+	// Only this process can read the table.
+	d, err := f.document(task, 0, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{written: f.plan.written, tables: f.plan.tables, stages: d.Stages}
+	return d.run(ctx, p, nil, f.opt)
+}
+
+// partitions returns the number of partitions of the rows of the fragment.
+func (f *fragmentRun) partitions() int {
+	if f.Sends == physical.Hash || f.Sends == physical.Range {
+		return f.parts
+	}
+	return 1
+}
+
+// begin makes the documents of the tasks, and returns the bytes that they read.
+func (f *fragmentRun) begin(ctx context.Context) (weights []int64, err error) {
+	f.began = time.Now()
+	if f.Sends == physical.Range {
+		if err := f.split(ctx); err != nil {
+			return nil, err
+		}
+	}
+	shares := f.shares()
+	n := len(shares)
+	f.pack(n)
+	for section := range f.Sections {
+		for share, bytes := range shares {
+			f.names = append(f.names, fmt.Sprintf("fragment %d, task %d of %d", f.Number+1, len(f.names)+1,
+				n*f.Sections))
+			if weights = append(weights, bytes); f.Here {
+				f.documents = append(f.documents, "")
+				continue
+			}
+			d, err := f.document(len(f.names)-1, section, share, n)
+			if err != nil {
+				return nil, err
+			}
+			text, err := json.Marshal(d)
+			if err != nil {
+				return nil, err
+			}
+			path := d.Out + ".task.json"
+			if err := writeOnce(ctx, path, text); err != nil {
+				return nil, fmt.Errorf("write a task for the workers: %w", err)
+			}
+			f.documents = append(f.documents, path)
+		}
+	}
+	f.results = make([]*TaskResult, len(f.names))
+	return weights, nil
+}
+
+// shares decides how many tasks of a section compute the fragment, and returns the bytes that each of them reads.
+func (f *fragmentRun) shares() []int64 {
+	least := f.to.LeastBytes
+	if least == 0 {
+		least = leastTaskBytes
+	}
+	bytes, all := int64(0), int64(0) // that tasks share, and that each of them reads
+	for _, s := range f.Scans {
+		for _, c := range s.Scan().Columns {
+			bytes += s.Scan().Table.Stats(c).Bytes
+		}
+	}
+	for _, in := range f.Reads {
+		for _, r := range f.fragments[in.From.Number].results {
+			if n := r.total().Bytes; in.Takes == physical.TakesAll {
+				all += n
+			} else {
+				bytes += n
+			}
+		}
+	}
+	n := 1
+	if f.Spread {
+		n = int(min(max((bytes+least-1)/least, 1), int64(max(f.to.Workers, 1)), int64(f.parts)))
+	}
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = bytes/int64(n) + all
+	}
+	return out
+}
+
+// document returns the document of a task.
+func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, error) {
+	d := &taskDocument{Version: taskVersion, Plan: planVersion, Run: f.run, Name: f.names[task],
+		Written: f.plan.written, Tables: map[string]*sourceparquet.Snapshot{}, Rows: map[string]*rowsOfTasks{},
+		Partitions: f.partitions(), Out: under(f.to.Folder, fmt.Sprintf("%d-%d", f.Number+1, task+1))}
+	for _, k := range f.Samples {
+		d.Sample = append(d.Sample, k.Column)
+	}
+	plan, copies := f.Task(section, share, of)
+	var err error
+	for _, s := range f.Scans {
+		one := copies[s]
+		t, ok := s.Scan().Table.(*sourceparquet.Table)
+		if one == nil || !ok || d.Tables[s.Scan().Source] != nil {
+			continue
+		}
+		if d.Tables[s.Scan().Source], err = t.Snapshot(); err != nil {
+			return nil, err
+		}
+		d.Tables[s.Scan().Source].Share, d.Tables[s.Scan().Source].Of = share, of
+	}
+	for s, in := range f.Reads {
+		one := copies[s]
+		if one == nil {
+			continue
+		}
+		name := f.rows[s]
+		spec := *one.Scan()
+		spec.Source, one.Spec = name, &spec
+		d.Rows[name] = &rowsOfTasks{Schema: s.Schema, Files: f.fragments[in.From.Number].files(in.Takes, f, share, of)}
+	}
+	if f.partitions() > 1 {
+		f.Partition(plan, f.parts, f.seed, f.splitters)
+	}
+	d.Stages = plan
+	return d, nil
+}
+
+// files returns what a share of a fragment reads of the rows of f.
+func (f *fragmentRun) files(takes physical.Takes, by *fragmentRun, share, of int) (out []sourceexchange.File) {
+	switch takes {
+	case physical.TakesPartitions:
+		var mine []int
+		if share < len(by.packed) {
+			mine = by.packed[share]
+		}
+		for _, r := range f.results {
+			if slices.ContainsFunc(mine, func(i int) bool { return r.Parts[min(i, len(r.Parts)-1)].Rows > 0 }) {
+				out = append(out, sourceexchange.File{Path: r.Path, Size: r.Size, Partitions: mine})
+			}
+		}
+	case physical.TakesShare:
+		weights := make([]int64, len(f.results))
+		for i, r := range f.results {
+			weights[i] = r.total().Rows
+		}
+		for _, s := range tasks.Shared(weights, of)[share] {
+			r := f.results[s.Item]
+			file := sourceexchange.File{Path: r.Path, Size: r.Size}
+			if s.Of > 1 {
+				file.Share, file.Of = s.Share, s.Of
+			}
+			out = append(out, file)
+		}
+	default:
+		for _, r := range f.results {
+			out = append(out, sourceexchange.File{Path: r.Path, Size: r.Size})
+		}
+	}
+	return out
+}
+
+// pack decides which partitions belong to each of some shares: of all fragments whose partitions the fragment reads, as
+// rows with equal keys of both must meet. Those of ranges are consecutive.
+func (f *fragmentRun) pack(shares int) {
+	weights, ranges := make([]int64, f.parts), false
+	for _, in := range f.Reads {
+		if in.Takes != physical.TakesPartitions {
+			continue
+		}
+		from := f.fragments[in.From.Number]
+		ranges = ranges || from.Sends == physical.Range
+		for _, r := range from.results {
+			for i, p := range r.Parts {
+				weights[i] += p.Bytes + 1 // no partition is left out
+			}
+		}
+	}
+	if !ranges {
+		f.packed = tasks.Packed(weights, shares)
+		return
+	}
+	bounds := tasks.Consecutive(weights, shares)
+	f.packed = make([][]int, shares)
+	for share := range f.packed {
+		for i := bounds[share]; i < bounds[share+1]; i++ {
+			f.packed[share] = append(f.packed[share], i)
+		}
+	}
+}
+
+// end checks that the tasks have read what was written for them, each row once.
+func (f *fragmentRun) end() error {
+	f.ended = time.Now()
+	for s, in := range f.Reads {
+		var read, want sourceexchange.Part
+		tasks := 0
+		for _, r := range f.results {
+			if part, ok := r.Read[f.rows[s]]; ok {
+				read.Add(part)
+				tasks++
+			}
+		}
+		from := f.fragments[in.From.Number]
+		for range times(in.Takes, tasks) {
+			for _, r := range from.results {
+				want.Add(r.total())
+			}
+		}
+		if read != want {
+			return fmt.Errorf("%w: fragment %d (%s): %d tasks have read %d rows of fragment %d in place of %d, or other "+
+				"rows than were written", source.ErrData, f.Number+1, f.Name, tasks, read.Rows, from.Number+1, want.Rows)
+		}
+	}
+	return nil
+}
+
+// times returns how often all rows are read by a number of tasks.
+func times(takes physical.Takes, tasks int) int {
+	if takes == physical.TakesAll {
+		return tasks
+	}
+	return 1
+}
+
+// split decides the ranges of a fragment by a sample of the rows that it reads.
+func (f *fragmentRun) split(ctx context.Context) (err error) {
+	var samples []sourceexchange.Sample
+	for _, in := range f.Reads {
+		for _, r := range f.fragments[in.From.Number].results {
+			x, err := sourceexchange.ReadIndex(ctx, r.Path, r.Size)
+			if err != nil {
+				return err
+			}
+			samples = append(samples, x.Sample)
+		}
+	}
+	f.splitters, err = runner.Splitters(f.Root.Schema, f.By, samples, f.parts)
+	return err
+}
+
+// finish runs the last part of the plan in this process.
+func (r *taskRun) finish(ctx context.Context, last *physical.Plan, reads map[*physical.Stage]*physical.Received) (
+	report *Report, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	out := &Plan{written: r.plan.written, tables: map[string]source.Table{}, stages: last, targets: r.plan.targets}
+	for s, in := range reads {
+		f := r.fragments[in.From.Number]
+		t, err := sourceexchange.Open(ctx, s.Schema, f.files(in.Takes, f, 0, 1))
+		if err != nil {
+			return nil, err
+		}
+		s.Scan().Table = t
+	}
+	report, err = out.Run(ctx, r.opt)
+	if report != nil {
+		report.Wall = time.Since(r.begun)
+		report.Tasks = r.report()
+	}
+	return report, err
+}
+
+// report returns what became of the fragments.
+func (r *taskRun) report() (out []execution.FragmentReport) {
+	for _, f := range r.fragments {
+		one := execution.FragmentReport{Fragment: f.Number + 1, Does: f.String(), Tasks: len(f.results), Lost: f.lost,
+			Wall: f.ended.Sub(f.began)}
+		for i, t := range f.results {
+			all := t.total()
+			one.Rows, one.Bytes = one.Rows+all.Rows, one.Bytes+all.Bytes
+			for _, p := range t.Read {
+				one.RowsRead, one.BytesRead = one.RowsRead+p.Rows, one.BytesRead+p.Bytes
+			}
+			one.BytesOfTables += t.Bytes
+			if t.Wall > one.Slowest {
+				one.Slowest, one.SlowestTask = t.Wall, i+1
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// sweep removes the folder of the tasks, also if the context has ended.
+func (r *taskRun) sweep() error {
+	if !staging.IsObject(r.to.Folder) {
+		return os.RemoveAll(r.to.Folder)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var paths []string
+	err := store.List(ctx, strings.TrimSuffix(r.to.Folder, "/")+"/", func(path string, _ store.Version) error {
+		paths = append(paths, path)
+		return nil
+	})
+	for _, path := range paths {
+		err = errors.Join(err, store.Delete(ctx, path))
+	}
+	return err
+}
