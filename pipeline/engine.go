@@ -11,12 +11,8 @@ type InProcess struct{ Options RunOptions }
 
 // Run implements Engine.
 func (e *InProcess) Run(ctx context.Context, _ int, path string) (*TaskResult, error) {
-	document, err := readSmall(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("read a task: %w", err)
-	}
-	result, err := RunTask(ctx, document, e.Options)
-	if err != nil && ctx.Err() == nil && mayPass(err) {
+	result, err := RunTaskFile(ctx, path, e.Options)
+	if err != nil && ctx.Err() == nil && MayPass(err) {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return result, err
@@ -25,7 +21,7 @@ func (e *InProcess) Run(ctx context.Context, _ int, path string) (*TaskResult, e
 // Describe implements Engine.
 func (e *InProcess) Describe() string { return "in this process" }
 
-// mayPass reports whether an error of a task may be over when it runs again: of a device, a file or a store.
-func mayPass(err error) bool {
+// MayPass reports whether an error of a task may be over when the task runs again: of a device, a file or a store.
+func MayPass(err error) bool {
 	return errors.Is(err, ErrDevice) || errors.Is(err, ErrFile) || errors.Is(err, ErrOutput)
 }

@@ -103,6 +103,15 @@ func RunTask(ctx context.Context, document []byte, opt RunOptions) (_ *TaskResul
 	return d.run(ctx, p, rows, opt)
 }
 
+// RunTaskFile is RunTask of a document in a file or an object.
+func RunTaskFile(ctx context.Context, path string, opt RunOptions) (*TaskResult, error) {
+	document, err := readSmall(ctx, path)
+	if err != nil {
+		return nil, class.Mark(ctx, fmt.Errorf("read a task: %w", err))
+	}
+	return RunTask(ctx, document, opt)
+}
+
 // decodeTask returns the task of a document.
 func decodeTask(document []byte) (*taskDocument, error) {
 	var version struct {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,8 +9,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -23,6 +25,7 @@ import (
 	sourceexchange "github.com/gstream/gstream/source/exchange"
 	sourceparquet "github.com/gstream/gstream/source/parquet"
 	"github.com/gstream/gstream/source/store"
+	"github.com/gstream/gstream/spill"
 )
 
 // Engine runs tasks somewhere.
@@ -44,16 +47,14 @@ type TaskOptions struct {
 	Engine Engine
 	// Workers is the number of tasks that run at the same time.
 	Workers int
-	// Folder is for the files by which tasks exchange rows: a folder that all workers see, or a prefix of objects. It
-	// must not exist, and is removed at the end.
+	// Folder is for the files by which tasks exchange rows: a folder that all workers see, or a prefix of objects. A run
+	// makes a folder of its own in it, and removes it at the end. "" means the folder of spilled rows.
 	Folder string
 	// LeastBytes is the bytes of input from which another task pays; 0 means 32 MiB.
 	LeastBytes int64
 	// Patience is how many times the median time of its fragment a task takes before it also runs on an idle worker;
 	// 0 means 3, and a negative one never.
 	Patience float64
-	// Keep keeps the folder.
-	Keep bool
 }
 
 // The defaults of TaskOptions.
@@ -97,18 +98,65 @@ func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ 
 			r.fragments[i].rows[s] = fmt.Sprintf("rows %d", len(r.fragments[i].rows)+1)
 		}
 	}
-	if !staging.IsObject(to.Folder) {
-		if err := os.Mkdir(to.Folder, 0o700); err != nil {
-			return nil, fmt.Errorf("make the folder of the tasks: %w", err)
-		}
+	if err := r.makeFolder(); err != nil {
+		return nil, fmt.Errorf("make the folder of the tasks: %w", err)
 	}
-	if !to.Keep {
-		defer func() { err = errors.Join(err, r.sweep()) }()
-	}
+	defer func() { err = errors.Join(err, r.sweep()) }()
+	stop := r.watch()
+	defer stop()
 	if err := r.runFragments(ctx); err != nil {
 		return nil, p.written.explain(err)
 	}
+	stop()
 	return r.finish(ctx, last, reads)
+}
+
+// makeFolder makes the folder of the run.
+func (r *taskRun) makeFolder() (err error) {
+	parent := r.to.Folder
+	if staging.IsObject(parent) {
+		r.folder = under(parent, r.run)
+		return nil
+	}
+	if parent == "" {
+		if parent = r.opt.SpillDir; parent == "" || parent == spill.None {
+			parent = spill.DefaultDir()
+		}
+	}
+	if parent, err = filepath.Abs(parent); err != nil {
+		return err
+	}
+	_ = staging.Sweep(parent) // of runs that were killed
+	if r.folder, r.lock, err = staging.Folder(filepath.Join(parent, "gstream-tasks")); err != nil {
+		return err
+	}
+	if r.opt.Leftover != nil {
+		r.opt.Leftover(func() error { return os.RemoveAll(r.folder) })
+	}
+	return os.Chmod(r.folder, 0o700)
+}
+
+// watch reports the progress of the tasks until the function that it returns is called.
+func (r *taskRun) watch() (stop func()) {
+	if r.opt.Progress == nil {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		t := time.NewTicker(cmp.Or(r.opt.Interval, time.Second))
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				r.opt.Progress(&Report{Job: r.plan.stages.Name, Wall: time.Since(r.begun), Tasks: r.report(),
+					Stages: []StageReport{}})
+			case <-ended:
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() { close(ended); watching.Wait() })
 }
 
 // taskRun is a run of tasks.
@@ -121,6 +169,10 @@ type taskRun struct {
 	seed      uint64
 	parts     int // partitions of an exchange
 	begun     time.Time
+	folder    string
+	lock      *os.File // of the folder, in the local file system
+
+	mu sync.Mutex // of results, which reports read meanwhile
 }
 
 // fragmentRun is a fragment in a run.
@@ -214,12 +266,16 @@ func (r *taskRun) runFragments(ctx context.Context) error {
 			f := r.fragments[e.Fragment]
 			switch {
 			case e.err == nil:
+				r.mu.Lock()
 				f.results[e.Task] = e.result
+				r.mu.Unlock()
 				if s.Ended(e.Attempt, clock()); s.Err() == nil {
 					slog.Debug("task", "name", f.names[e.Task], "rows", e.result.total().Rows, "wall", e.result.Wall)
 				}
 			case s.Open(e.Attempt):
+				r.mu.Lock()
 				f.lost++
+				r.mu.Unlock()
 				again := errors.Is(e.err, ErrLost)
 				if again {
 					slog.Warn("a task was lost", "task", f.names[e.Task], "error", e.err)
@@ -270,7 +326,9 @@ func (f *fragmentRun) partitions() int {
 
 // begin makes the documents of the tasks, and returns the bytes that they read.
 func (f *fragmentRun) begin(ctx context.Context) (weights []int64, err error) {
+	f.mu.Lock()
 	f.began = time.Now()
+	f.mu.Unlock()
 	if f.Sends == physical.Range {
 		if err := f.split(ctx); err != nil {
 			return nil, err
@@ -302,7 +360,9 @@ func (f *fragmentRun) begin(ctx context.Context) (weights []int64, err error) {
 			f.documents = append(f.documents, path)
 		}
 	}
+	f.mu.Lock()
 	f.results = make([]*TaskResult, len(f.names))
+	f.mu.Unlock()
 	return weights, nil
 }
 
@@ -342,7 +402,7 @@ func (f *fragmentRun) shares() []int64 {
 func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, error) {
 	d := &taskDocument{Version: taskVersion, Plan: planVersion, Run: f.run, Name: f.names[task],
 		Written: f.plan.written, Tables: map[string]*sourceparquet.Snapshot{}, Rows: map[string]*rowsOfTasks{},
-		Partitions: f.partitions(), Out: under(f.to.Folder, fmt.Sprintf("%d-%d", f.Number+1, task+1))}
+		Partitions: f.partitions(), Out: under(f.folder, fmt.Sprintf("%d-%d", f.Number+1, task+1))}
 	for _, k := range f.Samples {
 		d.Sample = append(d.Sample, k.Column)
 	}
@@ -441,7 +501,9 @@ func (f *fragmentRun) pack(shares int) {
 
 // end checks that the tasks have read what was written for them, each row once.
 func (f *fragmentRun) end() error {
+	f.mu.Lock()
 	f.ended = time.Now()
+	f.mu.Unlock()
 	for s, in := range f.Reads {
 		var read, want sourceexchange.Part
 		tasks := 0
@@ -514,10 +576,21 @@ func (r *taskRun) finish(ctx context.Context, last *physical.Plan, reads map[*ph
 
 // report returns what became of the fragments.
 func (r *taskRun) report() (out []execution.FragmentReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, f := range r.fragments {
-		one := execution.FragmentReport{Fragment: f.Number + 1, Does: f.String(), Tasks: len(f.results), Lost: f.lost,
-			Wall: f.ended.Sub(f.began)}
+		one := execution.FragmentReport{Fragment: f.Number + 1, Does: f.String(), Tasks: len(f.results), Lost: f.lost}
+		if !f.began.IsZero() {
+			one.Wall = time.Since(f.began)
+		}
+		if !f.ended.IsZero() {
+			one.Wall = f.ended.Sub(f.began)
+		}
 		for i, t := range f.results {
+			if t == nil {
+				continue
+			}
+			one.Ended++
 			all := t.total()
 			one.Rows, one.Bytes = one.Rows+all.Rows, one.Bytes+all.Bytes
 			for _, p := range t.Read {
@@ -535,13 +608,13 @@ func (r *taskRun) report() (out []execution.FragmentReport) {
 
 // sweep removes the folder of the tasks, also if the context has ended.
 func (r *taskRun) sweep() error {
-	if !staging.IsObject(r.to.Folder) {
-		return os.RemoveAll(r.to.Folder)
+	if r.lock != nil {
+		return errors.Join(os.RemoveAll(r.folder), r.lock.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var paths []string
-	err := store.List(ctx, strings.TrimSuffix(r.to.Folder, "/")+"/", func(path string, _ store.Version) error {
+	err := store.List(ctx, r.folder+"/", func(path string, _ store.Version) error {
 		paths = append(paths, path)
 		return nil
 	})

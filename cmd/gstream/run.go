@@ -36,6 +36,8 @@ type runFlags struct {
 	overwrite, endOnLostGPU                bool
 	telemetry                              []string
 	resumeFrom, each                       string // --resume, --each
+	workers                                int
+	workFolder                             string
 	left                                   *leftovers
 	session                                *pipeline.Session // of gstream sql
 }
@@ -75,6 +77,9 @@ With --each, run runs the jobs for each value of a variable. With --resume FILE,
 was cut can be started again by the same command: what is done is not done again, as long
 as the sources, the job and the outputs are unchanged. It knows jobs over Parquet files.
 
+With --workers the plan is cut into fragments at the places where rows have to meet, and
+tasks compute each fragment: see docs/scale.md. A task that is lost runs again.
+
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY, GSTREAM_THREADS,
 GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 		Example: `  gstream run job.yaml
@@ -83,7 +88,8 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
   gstream run daily.yaml --each day=2026-01-01..2026-01-31 --resume january.jsonl
   gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json
   gstream run job.yaml --host-memory 2GiB --spill-dir /nvme --spill-limit 100GiB
-  gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html`,
+  gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html
+  gstream run job.yaml --workers 4 --work-dir /nvme`,
 		Args: someFiles("job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
@@ -94,6 +100,10 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	f.registerRun(cmd)
 	cmd.Flags().StringVar(&f.resumeFrom, "resume", "", "skip jobs that this file says are done, with the same sources "+
 		"and outputs as now, and add those that succeed; it is made if it is missing")
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "run the job in tasks, so many at a time, each in a process of its own "+
+		"with its part of the machine (0: in this process)")
+	cmd.Flags().StringVar(&f.workFolder, "work-dir", "", "folder or prefix, as in s3://bucket/work, for the rows that "+
+		"tasks exchange (default: the folder of spilled rows)")
 	cmd.Flags().StringVar(&f.each, "each", "", "run each job for several values of a variable, as in "+
 		"day=2026-01-01..2026-01-31 (days) or region=eu,us")
 	return cmd
@@ -473,7 +483,7 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 		return nil, err
 	}
 	var device *aheadDevice
-	if !opt.Chooses() {
+	if !opt.Chooses() && f.workers == 0 {
 		if device, err = devices.open(opt.For(job.Memory)); err != nil {
 			return nil, err
 		}
@@ -492,6 +502,14 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 			"sources nor its outputs have changed", Stages: []pipeline.StageReport{}}, nil
 	}
 	slog.Debug("planned", "after", time.Since(begin))
+	if f.workers > 0 {
+		opt.Progress, opt.Interval, opt.Leftover = show.update, show.interval(), f.left.add
+		defer f.left.clear()
+		if result, err = f.runTasks(cmd.Context(), p, opt); err == nil {
+			err = again.record(cmd.Context())
+		}
+		return result, err
+	}
 	choice, err := p.ChooseDevice(opt)
 	if err != nil {
 		return nil, err

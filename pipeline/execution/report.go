@@ -87,8 +87,9 @@ func (r *Report) Total() {
 type FragmentReport struct {
 	Fragment int    `json:"fragment"`
 	Does     string `json:"does"`
-	Tasks    int    `json:"tasks"`
-	Lost     int    `json:"lost"` // attempts that failed, of tasks that ran again
+	Tasks    int    `json:"tasks"` // 0 if they have not begun
+	Ended    int    `json:"ended"` // of them
+	Lost     int    `json:"lost"`  // attempts that failed, of tasks that ran again
 	// RowsRead and BytesRead are those of earlier tasks, BytesOfTables the bytes of tables, and Rows and Bytes what was
 	// written for later tasks.
 	RowsRead      int64 `json:"rows_read"`

@@ -175,3 +175,15 @@ func openCoprocessor(d gpu.Device, opt execution.Options) (gpu.Device, error) {
 // discrete reports whether a device has memory of its own, to and from which strides are
 // copied.
 func discrete(d gpu.Device) bool { return d.Budget() != d.HostBudget() }
+
+// GPUs returns the numbers of the GPUs that a run asks for.
+func GPUs(opt execution.Options) ([]int, error) {
+	want, err := parseDevice(opt.Use)
+	if err != nil {
+		return nil, err
+	}
+	return want.gpus(opt)
+}
+
+// FreeHostMemory returns the budget of host memory of a run on the CPU: half of the memory that is free.
+func FreeHostMemory() int64 { return host.FreeMemory() / 2 }

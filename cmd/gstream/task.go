@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gstream/gstream/pipeline"
+)
+
+func newTask(left *leftovers) *cobra.Command {
+	f := runFlags{left: left, joinFilters: pipeline.Auto}
+	var attended bool
+	cmd := &cobra.Command{
+		Use:   "task FILE",
+		Short: "Run a task of a job that several workers run",
+		Long: `task runs one task: a file that gstream run --workers has written. It reads a share of the
+tables and the rows of earlier tasks, and writes rows for later ones. It prints the result
+as one line of JSON.
+
+A task may run any number of times, on any machine that sees the same files: the first
+attempt that ends counts, and later ones return its result.
+
+The exit code says whether the task may succeed when it runs again: 1 (the GPU or gstream
+failed) and 5 (a file or a store failed) may pass; 2, 3 and 4 (the task, the data, memory)
+will not.`,
+		Example: `  gstream task /work/.gstream-tasks.5f1d/2-3.task.json
+  gstream task s3://bucket/work/5f1d/2-3.task.json --device cuda`,
+		Args: args(1, "one file of a task"),
+
+		ValidArgsFunction: completeFiles("json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opt, err := f.options(cmd)
+			if err != nil {
+				return err
+			}
+			if opt.Threads > 0 {
+				runtime.GOMAXPROCS(opt.Threads)
+			}
+			ctx, cancel := context.WithCancelCause(cmd.Context())
+			defer cancel(nil)
+			if attended {
+				go func() {
+					_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+					cancel(context.Canceled)
+				}()
+			}
+			opt.Leftover = left.add
+			defer left.clear()
+			result, err := pipeline.RunTaskFile(ctx, args[0], opt)
+			out := taskOutcome{TaskResult: result}
+			if err != nil {
+				out = taskOutcome{Error: message(err), ExitCode: exitCode(err), MayPass: pipeline.MayPass(err)}
+			}
+			if failed := json.NewEncoder(cmd.OutOrStdout()).Encode(out); err == nil {
+				err = failed
+			} else if attended {
+				return reported{err}
+			}
+			return err
+		},
+	}
+	f.registerMachine(cmd)
+	cmd.Flags().BoolVar(&attended, "attended", false, "end when standard input ends")
+	if err := cmd.Flags().MarkHidden("attended"); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+// taskOutcome is what gstream task prints.
+type taskOutcome struct {
+	*pipeline.TaskResult
+	Error    string `json:"error,omitempty"`
+	ExitCode int    `json:"exit_code,omitempty"`
+	MayPass  bool   `json:"may_pass,omitempty"`
+}
+
+// processes is an engine that runs each task in a process of this machine.
+type processes struct {
+	program string
+	workers []pipeline.RunOptions // a part of the machine for each
+}
+
+// newProcesses returns the engine of a run on so many workers.
+func newProcesses(p *pipeline.Plan, opt pipeline.RunOptions, workers int) (*processes, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, which runs the tasks: %w", err)
+	}
+	parts, err := p.DivideMachine(opt, workers)
+	return &processes{program, parts}, err
+}
+
+// Describe implements pipeline.Engine.
+func (e *processes) Describe() string {
+	return fmt.Sprintf("%d processes of this machine", len(e.workers))
+}
+
+// flagsOf returns the flags of a task on a part of the machine.
+func flagsOf(opt pipeline.RunOptions) (flags []string) {
+	add := func(flag, value string) {
+		if value != "" && value != "0" {
+			flags = append(flags, "--"+flag, value)
+		}
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	add("device", opt.Use)
+	add("threads", strconv.Itoa(opt.Threads))
+	add("host-memory", number(opt.HostMemory))
+	add("device-memory", number(opt.DeviceMemory))
+	add("spill-dir", opt.SpillDir)
+	add("spill-limit", number(opt.SpillLimit))
+	add("spill-compression", opt.SpillCompression)
+	add("stride-size", number(opt.StrideSize))
+	add("join-filters", opt.JoinFilters)
+	return flags
+}
+
+// Run implements pipeline.Engine.
+func (e *processes) Run(ctx context.Context, worker int, path string) (*pipeline.TaskResult, error) {
+	args := append([]string{"task", path, "--attended"}, flagsOf(e.workers[worker])...)
+	c := exec.CommandContext(ctx, e.program, args...)
+	c.Env = withoutSizes(os.Environ())
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &tail{to: &stderr}
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = 5 * time.Second
+	in, err := c.StdinPipe() // a task ends when this process does
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	err = c.Run()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var out taskOutcome
+	if json.Unmarshal(stdout.Bytes(), &out) != nil || out.Error == "" && (err != nil || out.TaskResult == nil) {
+		said := strings.TrimSpace(stderr.String())
+		return nil, fmt.Errorf("%w: its process ended without a result (%v): %s", pipeline.ErrLost, err, said)
+	}
+	if out.Error == "" {
+		return out.TaskResult, nil
+	}
+	err = taskError{out.Error, out.ExitCode}
+	if out.MayPass {
+		err = fmt.Errorf("%w: %w", pipeline.ErrLost, err)
+	}
+	return nil, err
+}
+
+// withoutSizes returns an environment without the variables that replace flags.
+func withoutSizes(env []string) (out []string) {
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		keep := true
+		for _, of := range variables {
+			keep = keep && name != of
+		}
+		if keep {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// taskError is the error of a task in another process.
+type taskError struct {
+	text string
+	code int
+}
+
+func (e taskError) Error() string { return e.text }
+
+// Is makes the error match the classes of its exit code.
+func (e taskError) Is(target error) bool {
+	code, ok := exitCodes[target]
+	return ok && code == e.code
+}
+
+// tail keeps the last bytes that are written to it.
+type tail struct{ to *bytes.Buffer }
+
+const tailBytes = 4 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.to.Write(p)
+	if extra := t.to.Len() - tailBytes; extra > 0 {
+		t.to.Next(extra)
+	}
+	return len(p), nil
+}
+
+var errWorkers = errors.New("--workers must be from 1 to 1024")
+
+// maxWorkers bounds the workers of a run.
+const maxWorkers = 1024
+
+// runTasks runs a plan on workers.
+func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.RunOptions) (*pipeline.Report, error) {
+	engine, err := newProcesses(p, opt, f.workers)
+	if err != nil {
+		return nil, err
+	}
+	return p.RunTasks(ctx, opt, pipeline.TaskOptions{Engine: engine, Workers: f.workers, Folder: f.workFolder})
+}
