@@ -180,7 +180,8 @@ type fragmentRun struct {
 	*taskRun
 	*physical.Fragment
 	rows      map[*physical.Stage]string // names of the scans of what it reads
-	packed    [][]int                    // partitions, by share
+	packed    [][]tasks.Split            // partitions, by share
+	divided   *physical.Stage            // whose partitions may be divided; nil for none
 	documents []string                   // paths, by task
 	names     []string
 	results   []*TaskResult
@@ -366,12 +367,12 @@ func (f *fragmentRun) begin(ctx context.Context) (weights []int64, err error) {
 	return weights, nil
 }
 
+// leastBytes returns the bytes of input from which another task pays.
+func (r *taskRun) leastBytes() int64 { return cmp.Or(r.to.LeastBytes, leastTaskBytes) }
+
 // shares decides how many tasks of a section compute the fragment, and returns the bytes that each of them reads.
 func (f *fragmentRun) shares() []int64 {
-	least := f.to.LeastBytes
-	if least == 0 {
-		least = leastTaskBytes
-	}
+	least := f.leastBytes()
 	bytes, all := int64(0), int64(0) // that tasks share, and that each of them reads
 	for _, s := range f.Scans {
 		for _, c := range s.Scan().Columns {
@@ -427,7 +428,7 @@ func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, err
 		name := f.rows[s]
 		spec := *one.Scan()
 		spec.Source, one.Spec = name, &spec
-		d.Rows[name] = &rowsOfTasks{Schema: s.Schema, Files: f.fragments[in.From.Number].files(in.Takes, f, share, of)}
+		d.Rows[name] = &rowsOfTasks{Schema: s.Schema, Files: f.fragments[in.From.Number].files(s, in.Takes, f, share, of)}
 	}
 	if f.partitions() > 1 {
 		f.Partition(plan, f.parts, f.seed, f.splitters)
@@ -436,19 +437,12 @@ func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, err
 	return d, nil
 }
 
-// files returns what a share of a fragment reads of the rows of f.
-func (f *fragmentRun) files(takes physical.Takes, by *fragmentRun, share, of int) (out []sourceexchange.File) {
+// files returns what a share of a fragment reads of the rows of f in a scan.
+func (f *fragmentRun) files(scan *physical.Stage, takes physical.Takes, by *fragmentRun, share, of int) (
+	out []sourceexchange.File) {
 	switch takes {
 	case physical.TakesPartitions:
-		var mine []int
-		if share < len(by.packed) {
-			mine = by.packed[share]
-		}
-		for _, r := range f.results {
-			if slices.ContainsFunc(mine, func(i int) bool { return r.Parts[min(i, len(r.Parts)-1)].Rows > 0 }) {
-				out = append(out, sourceexchange.File{Path: r.Path, Size: r.Size, Partitions: mine})
-			}
-		}
+		out = f.partitionFiles(by.packed[share], scan != by.divided)
 	case physical.TakesShare:
 		weights := make([]int64, len(f.results))
 		for i, r := range f.results {
@@ -471,10 +465,13 @@ func (f *fragmentRun) files(takes physical.Takes, by *fragmentRun, share, of int
 }
 
 // pack decides which partitions belong to each of some shares: of all fragments whose partitions the fragment reads, as
-// rows with equal keys of both must meet. Those of ranges are consecutive.
+// rows with equal keys of both must meet. Small ones are together in a share. One that is too large is divided among
+// several, if the fragment allows it. Those of ranges are consecutive.
 func (f *fragmentRun) pack(shares int) {
-	weights, ranges := make([]int64, f.parts), false
-	for _, in := range f.Reads {
+	f.divided = f.Divisible()
+	least := f.leastBytes() / 4
+	weights, divisible, ranges := make([]int64, f.parts), make([]bool, f.parts), false
+	for s, in := range f.Reads {
 		if in.Takes != physical.TakesPartitions {
 			continue
 		}
@@ -483,20 +480,54 @@ func (f *fragmentRun) pack(shares int) {
 		for _, r := range from.results {
 			for i, p := range r.Parts {
 				weights[i] += p.Bytes + 1 // no partition is left out
+				divisible[i] = divisible[i] || s == f.divided && p.Bytes > least
 			}
 		}
 	}
-	if !ranges {
-		f.packed = tasks.Packed(weights, shares)
+	f.packed = make([][]tasks.Split, shares)
+	if ranges {
+		bounds := tasks.Consecutive(weights, shares)
+		for share := range f.packed {
+			for i := bounds[share]; i < bounds[share+1]; i++ {
+				f.packed[share] = append(f.packed[share], tasks.Split{Item: i, Of: 1})
+			}
+		}
 		return
 	}
-	bounds := tasks.Consecutive(weights, shares)
-	f.packed = make([][]int, shares)
-	for share := range f.packed {
-		for i := bounds[share]; i < bounds[share+1]; i++ {
-			f.packed[share] = append(f.packed[share], i)
+	weights, splits := tasks.Even(weights, shares, func(i int) bool { return divisible[i] })
+	for share, items := range tasks.Packed(weights, shares) {
+		for _, i := range items {
+			f.packed[share] = append(f.packed[share], splits[i])
 		}
 	}
+}
+
+// partitionFiles returns what a share reads of the partitions of a fragment. whole says that it reads all rows of a
+// partition that is divided.
+func (f *fragmentRun) partitionFiles(splits []tasks.Split, whole bool) (out []sourceexchange.File) {
+	var mine []int
+	for _, s := range splits {
+		if (s.Of == 1 || whole) && !slices.Contains(mine, s.Item) {
+			mine = append(mine, s.Item)
+		}
+	}
+	slices.Sort(mine)
+	for n, r := range f.results {
+		file := sourceexchange.File{Path: r.Path, Size: r.Size}
+		has := func(i int) bool { return r.Parts[i].Rows > 0 }
+		if slices.ContainsFunc(mine, has) {
+			file.Partitions = mine
+			out = append(out, file)
+		}
+		for _, s := range splits {
+			if s.Of > 1 && !whole && has(s.Item) {
+				// Files take turns in who gets the first pages.
+				file.Partitions, file.Share, file.Of = []int{s.Item}, (s.Share+n)%s.Of, s.Of
+				out = append(out, file)
+			}
+		}
+	}
+	return out
 }
 
 // end checks that the tasks have read what was written for them, each row once.
@@ -514,9 +545,11 @@ func (f *fragmentRun) end() error {
 			}
 		}
 		from := f.fragments[in.From.Number]
-		for range times(in.Takes, tasks) {
-			for _, r := range from.results {
-				want.Add(r.total())
+		for _, r := range from.results {
+			for i, p := range r.Parts {
+				for range f.reads(s, in.Takes, i, tasks) {
+					want.Add(p)
+				}
 			}
 		}
 		if read != want {
@@ -527,12 +560,23 @@ func (f *fragmentRun) end() error {
 	return nil
 }
 
-// times returns how often all rows are read by a number of tasks.
-func times(takes physical.Takes, tasks int) int {
-	if takes == physical.TakesAll {
+// reads returns how often a partition that a scan reads is read by a number of tasks.
+func (f *fragmentRun) reads(s *physical.Stage, takes physical.Takes, partition, tasks int) (n int) {
+	switch {
+	case takes == physical.TakesAll:
 		return tasks
+	case takes == physical.TakesShare || s == f.divided:
+		return 1
 	}
-	return 1
+	for _, splits := range f.packed {
+		for _, split := range splits {
+			if split.Item == partition {
+				n++
+				break
+			}
+		}
+	}
+	return n
 }
 
 // split decides the ranges of a fragment by a sample of the rows that it reads.
@@ -560,7 +604,7 @@ func (r *taskRun) finish(ctx context.Context, last *physical.Plan, reads map[*ph
 	out := &Plan{written: r.plan.written, tables: map[string]source.Table{}, stages: last, targets: r.plan.targets}
 	for s, in := range reads {
 		f := r.fragments[in.From.Number]
-		t, err := sourceexchange.Open(ctx, s.Schema, f.files(in.Takes, f, 0, 1))
+		t, err := sourceexchange.Open(ctx, s.Schema, f.files(s, in.Takes, f, 0, 1))
 		if err != nil {
 			return nil, err
 		}

@@ -104,10 +104,14 @@ func (x *Index) Encode() ([]byte, error) {
 	if len(out) > maxIndex {
 		return nil, gpu.Exceeded("the index of a file of rows for other tasks has %d bytes, at most %d", len(out), maxIndex)
 	}
-	sum, n := crc32.Checksum(out, castagnoli), len(out)
-	out = binary.LittleEndian.AppendUint64(out, uint64(n))
-	out = binary.LittleEndian.AppendUint32(out, sum)
-	return append(out, Magic...), nil
+	return Tail(out), nil
+}
+
+// Tail returns an index and what follows it.
+func Tail(index []byte) []byte {
+	out := binary.LittleEndian.AppendUint64(index[:len(index):len(index)], uint64(len(index)))
+	out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(index, castagnoli))
+	return append(out, Magic...)
 }
 
 // badf returns a source.ErrData.

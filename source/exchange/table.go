@@ -18,7 +18,7 @@ type File struct {
 	Size int64  `json:"size"`
 	// Partitions are the partitions that are read, in ascending order; nil for all.
 	Partitions []int `json:"partitions,omitempty"`
-	// The rows are divided into Of shares, in order, by whole pages; Share is the one that is read. Of is 0 for all.
+	// These rows are divided into Of shares, in order, by whole pages; Share is the one that is read. Of is 0 for all.
 	Share int `json:"share,omitempty"`
 	Of    int `json:"of,omitempty"`
 }
@@ -62,18 +62,18 @@ func (t *Table) add(file int, x *Index) error {
 	if !slices.EqualFunc(x.Schema.Fields, t.schema.Fields, func(a, b gpu.Field) bool { return a.Type == b.Type }) {
 		return fmt.Errorf("%s: %w", store.Display(f.Path), badf("it has other columns than the plan"))
 	}
-	for i := range x.Pages {
-		p := x.Pages[i]
-		if f.Partitions != nil {
-			if _, ok := slices.BinarySearch(f.Partitions, p.Partition); !ok {
-				continue
-			}
+	pages := x.Pages
+	if f.Partitions != nil {
+		pages = slices.DeleteFunc(pages, func(p Page) bool {
+			_, ok := slices.BinarySearch(f.Partitions, p.Partition)
+			return !ok
+		})
+	}
+	for i, p := range pages {
+		if f.Of == 0 || i*f.Of/len(pages) == f.Share {
+			t.total.add(&p)
+			t.place(file, p)
 		}
-		if f.Of > 0 && i*f.Of/len(x.Pages) != f.Share {
-			continue
-		}
-		t.total.add(&p)
-		t.place(file, p)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/operators/groupby"
 	"github.com/gstream/gstream/operators/partition"
 	"github.com/gstream/gstream/operators/sort"
 )
@@ -237,6 +238,31 @@ func (c *cutting) exchange(s *Stage, spec *Exchange, f *Fragment) *Stage {
 		return f.receive(s, from, TakesPartitions)
 	}
 	return f.receive(s, from, TakesAll)
+}
+
+// Divisible returns the scan of partitions whose rows may be divided further, among tasks that all read the whole of the
+// other partitions: the probe side of joins, if each of its rows has its result alone. It is nil if there is none.
+func (f *Fragment) Divisible() *Stage {
+	for at := f.Root; ; at = at.Inputs[0] {
+		switch spec := at.Spec.(type) {
+		case *Filter, *Project, *Expand, *Unnest:
+		case *Join:
+			if spec.Spec.Kind.KeepsBuild() || spec.Spec.Kind.OfBuild() {
+				return nil
+			}
+		case *Group:
+			if spec.Hash == nil || spec.Hash.Phase != groupby.Partial {
+				return nil
+			}
+		case *Scan:
+			if in := f.Reads[at]; in == nil || in.Takes != TakesPartitions || at == f.Root {
+				return nil
+			}
+			return at
+		default:
+			return nil
+		}
+	}
 }
 
 // Task returns the plan of a task of a fragment: a share, of several, of a section. The scans of the plan are copies of

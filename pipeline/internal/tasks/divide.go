@@ -4,6 +4,7 @@ package tasks
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 )
 
@@ -39,21 +40,34 @@ func Packed(weights []int64, n int) [][]int {
 		}
 	}
 	slices.SortStableFunc(items, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
-	out, sums := make([][]int, min(n, len(items))), make([]int64, min(n, len(items)))
+	out, by := make([][]int, min(n, len(items))), make(lightest, min(n, len(items)))
+	for i := range by {
+		by[i].share = i
+	}
 	for _, i := range items {
-		least := 0
-		for s, sum := range sums {
-			if sum < sums[least] {
-				least = s
-			}
-		}
-		out[least], sums[least] = append(out[least], i), sums[least]+weights[i]
+		out[by[0].share] = append(out[by[0].share], i)
+		by[0].sum += weights[i]
+		heap.Fix(&by, 0)
 	}
 	for _, share := range out {
 		slices.Sort(share)
 	}
 	return out
 }
+
+// lightest is a heap of shares by the sums of their weights.
+type lightest []struct {
+	share int
+	sum   int64
+}
+
+func (l lightest) Len() int { return len(l) }
+func (l lightest) Less(i, j int) bool {
+	return l[i].sum < l[j].sum || l[i].sum == l[j].sum && l[i].share < l[j].share
+}
+func (l lightest) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+func (lightest) Push(any)        {}
+func (lightest) Pop() any        { return nil }
 
 // Split is a share of the rows of an item: number Share of Of, in order.
 type Split struct{ Item, Share, Of int }
@@ -81,4 +95,24 @@ func Shared(weights []int64, n int) [][]Split {
 		}
 	}
 	return out
+}
+
+// Even splits items that are too heavy for one of n shares, if they may be split. It returns the weights of the pieces,
+// and the split of each.
+func Even(weights []int64, n int, may func(item int) bool) (pieces []int64, splits []Split) {
+	total := int64(0)
+	for _, w := range weights {
+		total += w
+	}
+	most := max(total/int64(2*n), 1) // half a share, so that pieces and other items fill shares evenly
+	for i, w := range weights {
+		k := 1
+		if w > 2*most && may(i) {
+			k = int(min((w+most-1)/most, int64(n)))
+		}
+		for share := range k {
+			pieces, splits = append(pieces, w/int64(k)), append(splits, Split{i, share, k})
+		}
+	}
+	return pieces, splits
 }

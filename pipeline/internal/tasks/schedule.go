@@ -16,7 +16,9 @@ type Fragment struct {
 
 	state state
 	tasks []task
-	left  int // tasks that have not ended
+	queue []int        // tasks that wait, the heaviest last
+	open  map[int]bool // tasks that run
+	left  int          // tasks that have not ended
 	// took are the times of the tasks that have ended, per weight and whole, in order.
 	took []time.Duration
 }
@@ -74,54 +76,55 @@ func (s *Schedule) Next(now time.Duration) (a Attempt, ok bool, until time.Durat
 	if s.err != nil {
 		return a, false, 0
 	}
-	var best *task
-	for f := range s.Fragments {
-		fragment := &s.Fragments[f]
-		for t := range fragment.tasks {
-			x := &fragment.tasks[t]
-			if fragment.state == running && x.state == waiting && (best == nil || x.weight > best.weight) {
-				best, a = x, Attempt{f, t, x.attempts}
-			}
-		}
-		if best != nil {
-			break // those of earlier fragments first
+	for i := range s.Fragments { // tasks of earlier fragments first
+		f := &s.Fragments[i]
+		if n := len(f.queue); n > 0 {
+			t := f.queue[n-1]
+			f.queue = f.queue[:n-1]
+			return s.start(i, t, now), true, 0
 		}
 	}
-	if best == nil {
-		if best, a, until = s.slow(now); best == nil {
-			return a, false, until
-		}
+	fragment, t, until := s.slow(now)
+	if t < 0 {
+		return a, false, until
 	}
-	best.state, best.since = running, now
-	best.attempts++
-	best.open++
-	return a, true, 0
+	return s.start(fragment, t, now), true, 0
 }
 
-// slow returns a task that should begin a second time, or the time when there may be one.
-func (s *Schedule) slow(now time.Duration) (best *task, a Attempt, until time.Duration) {
-	for f := range s.Fragments {
-		fragment := &s.Fragments[f]
-		if s.Patience == 0 || fragment.state != running || 2*len(fragment.took) < len(fragment.tasks) {
+// start begins an attempt of a task.
+func (s *Schedule) start(fragment, t int, now time.Duration) Attempt {
+	f := &s.Fragments[fragment]
+	x := &f.tasks[t]
+	a := Attempt{fragment, t, x.attempts}
+	x.state, x.since = running, now
+	x.attempts++
+	x.open++
+	f.open[t] = true
+	return a
+}
+
+// slow returns a task that should begin a second time, -1 if there is none, and the time when there may be one.
+func (s *Schedule) slow(now time.Duration) (fragment, task int, until time.Duration) {
+	task = -1
+	var since time.Duration
+	for i := range s.Fragments {
+		f := &s.Fragments[i]
+		if s.Patience == 0 || len(f.open) == 0 || 2*len(f.took) < len(f.tasks) {
 			continue
 		}
-		median := fragment.took[len(fragment.took)/2]
-		patience := max(time.Duration(float64(median)*s.Patience), s.Least)
-		for t := range fragment.tasks {
-			x := &fragment.tasks[t]
-			if x.state != running || x.open > 1 {
-				continue
-			}
-			if at := x.since + patience; at > now {
-				if until == 0 || at < until {
-					until = at
-				}
-			} else if best == nil || x.since < best.since {
-				best, a = x, Attempt{f, t, x.attempts}
+		patience := max(time.Duration(float64(f.took[len(f.took)/2])*s.Patience), s.Least)
+		for t := range f.open {
+			x := &f.tasks[t]
+			switch at := x.since + patience; {
+			case x.open > 1:
+			case at > now && (until == 0 || at < until):
+				until = at
+			case at <= now && (task < 0 || x.since < since || x.since == since && t < task):
+				fragment, task, since = i, t, x.since
 			}
 		}
 	}
-	return best, a, until
+	return fragment, task, until
 }
 
 // begin begins fragments whose inputs have ended, and ends those without tasks.
@@ -137,10 +140,11 @@ func (s *Schedule) begin() {
 			s.err = err
 			return
 		}
-		fragment.state, fragment.left = running, len(weights)
-		for _, w := range weights {
-			fragment.tasks = append(fragment.tasks, task{weight: w})
+		fragment.state, fragment.left, fragment.open = running, len(weights), map[int]bool{}
+		for i, w := range weights {
+			fragment.tasks, fragment.queue = append(fragment.tasks, task{weight: w}), append(fragment.queue, i)
 		}
+		slices.SortStableFunc(fragment.queue, func(a, b int) int { return cmp.Compare(weights[a], weights[b]) })
 		s.end(fragment)
 	}
 }
@@ -168,6 +172,7 @@ func (s *Schedule) Ended(a Attempt, now time.Duration) (first bool) {
 		return false
 	}
 	t.state = ended
+	delete(f.open, a.Task)
 	took := now - t.since
 	at, _ := slices.BinarySearchFunc(f.took, took, func(a, b time.Duration) int { return cmp.Compare(a, b) })
 	f.took = slices.Insert(f.took, at, took)
@@ -179,7 +184,8 @@ func (s *Schedule) Ended(a Attempt, now time.Duration) (first bool) {
 // Lost notes that an attempt has failed. again says that another one may succeed. The error ends the schedule if not,
 // or if the task has failed too often.
 func (s *Schedule) Lost(a Attempt, again bool, err error) {
-	t := &s.Fragments[a.Fragment].tasks[a.Task]
+	f := &s.Fragments[a.Fragment]
+	t := &f.tasks[a.Task]
 	t.open--
 	if t.state == ended {
 		return
@@ -192,6 +198,8 @@ func (s *Schedule) Lost(a Attempt, again bool, err error) {
 	}
 	if t.open == 0 {
 		t.state = waiting
+		delete(f.open, a.Task)
+		f.queue = append(f.queue, a.Task) // next, as others may wait for it
 	}
 }
 
