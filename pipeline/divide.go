@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/pipeline/job"
 )
 
-// DivideMachine returns options for some workers on this machine that run tasks of the plan at the same time: each has a
-// part of the cores, of the memory and of the disk, and one of the GPUs. With Auto the device is the one that a run of
-// the whole plan would take, and all GPUs are used.
+// DivideMachine returns options for some workers on this machine that run tasks of the plan at the same time: each has
+// a part of the cores, of the memory and of the disk, and one of the GPUs. With Auto the device is the one that a run
+// of the whole plan would take, and all GPUs are used.
 func (p *Plan) DivideMachine(opt RunOptions, workers int) ([]RunOptions, error) {
 	opt = p.written.options(opt)
 	use, err := p.devicesOfWorkers(opt)
@@ -30,7 +31,7 @@ func (p *Plan) DivideMachine(opt RunOptions, workers int) ([]RunOptions, error) 
 	share := int64((workers + len(use) - 1) / len(use)) // of a GPU
 	if use[0] != Host && share > 1 && opt.DeviceMemory == 0 {
 		return nil, &job.Diagnostic{Msg: fmt.Sprintf("%d workers on %d GPUs: say how much memory of a GPU they have "+
-			"together, with %v, or take as many workers as GPUs", workers, len(use), "--device-memory")}
+			"together, with %v, or take as many workers as GPUs", workers, len(use), gpu.DeviceMemory)}
 	}
 	out := make([]RunOptions, workers)
 	for i := range out {

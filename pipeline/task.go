@@ -28,8 +28,8 @@ import (
 // taskVersion is the version of the format of task documents and of their results.
 const taskVersion = 1
 
-// taskDocument is a task in JSON: a part of a plan for one process, with the files that it reads and the name of what it
-// writes.
+// taskDocument is a task in JSON: a part of a plan for one process, with the files that it reads and the name of what
+// it writes.
 type taskDocument struct {
 	Version int    `json:"task_version"`
 	Plan    int    `json:"plan_version"`
@@ -83,8 +83,8 @@ func (r *TaskResult) total() (all sourceexchange.Part) {
 func (d *taskDocument) resultPath() string { return d.Out + ".json" }
 
 // RunTask runs a task: a document that RunTasks has made. It writes the rows and the result to the paths that the
-// document names. If the task has a result already, RunTask returns that, so a task may run any number of times, also at
-// the same time: the first attempt that ends counts, and others remove what they wrote. Run only documents from a
+// document names. If the task has a result already, RunTask returns that, so a task may run any number of times, also
+// at the same time: the first attempt that ends counts, and others remove what they wrote. Run only documents from a
 // trusted source: they read and write whatever files they name.
 func RunTask(ctx context.Context, document []byte, opt RunOptions) (_ *TaskResult, err error) {
 	defer func() { err = class.Mark(ctx, err) }()

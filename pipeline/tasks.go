@@ -38,8 +38,8 @@ type Engine interface {
 	Describe() string
 }
 
-// ErrLost is the class of errors of a task that may succeed if it runs again: its process was killed, a device or a disk
-// has failed, or a store did not answer.
+// ErrLost is the class of errors of a task that may succeed if it runs again: its process was killed, a device or a
+// disk has failed, or a store did not answer.
 var ErrLost = errors.New("the task was lost")
 
 // TaskOptions configure RunTasks.
@@ -47,8 +47,8 @@ type TaskOptions struct {
 	Engine Engine
 	// Workers is the number of tasks that run at the same time.
 	Workers int
-	// Folder is for the files by which tasks exchange rows: a folder that all workers see, or a prefix of objects. A run
-	// makes a folder of its own in it, and removes it at the end. "" means the folder of spilled rows.
+	// Folder is for the files by which tasks exchange rows: a folder that all workers see, or a prefix of objects. A
+	// run makes a folder of its own in it, and removes it at the end. "" means the folder of spilled rows.
 	Folder string
 	// LeastBytes is the bytes of input from which another task pays; 0 means 32 MiB.
 	LeastBytes int64
@@ -66,9 +66,9 @@ const (
 	defaultPatience = 3
 )
 
-// RunTasks is Run on several workers, which are processes on this machine or on others. The plan is cut at its exchanges
-// into fragments. Each fragment is computed by tasks, which read shares of the tables and rows of earlier tasks. This
-// process reads the rows of the last ones, and writes the outputs.
+// RunTasks is Run on several workers, which are processes on this machine or on others. The plan is cut at its
+// exchanges into fragments. Each fragment is computed by tasks, which read shares of the tables and rows of earlier
+// tasks. This process reads the rows of the last ones, and writes the outputs.
 //
 // The rows and their order are those of Run. The report is that of the last part, with the fragments in Report.Tasks.
 // Tables that are not Parquet are read by this process, for the tasks.
@@ -428,7 +428,8 @@ func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, err
 		name := f.rows[s]
 		spec := *one.Scan()
 		spec.Source, one.Spec = name, &spec
-		d.Rows[name] = &rowsOfTasks{Schema: s.Schema, Files: f.fragments[in.From.Number].files(s, in.Takes, f, share, of)}
+		from := f.fragments[in.From.Number]
+		d.Rows[name] = &rowsOfTasks{Schema: s.Schema, Files: from.files(s, in.Takes, f, share, of)}
 	}
 	if f.partitions() > 1 {
 		f.Partition(plan, f.parts, f.seed, f.splitters)
@@ -553,8 +554,9 @@ func (f *fragmentRun) end() error {
 			}
 		}
 		if read != want {
-			return fmt.Errorf("%w: fragment %d (%s): %d tasks have read %d rows of fragment %d in place of %d, or other "+
-				"rows than were written", source.ErrData, f.Number+1, f.Name, tasks, read.Rows, from.Number+1, want.Rows)
+			return fmt.Errorf("%w: fragment %d (%s): %d tasks have read %d rows of fragment %d in place of %d, or "+
+				"other rows than were written", source.ErrData, f.Number+1, f.Name, tasks, read.Rows, from.Number+1,
+				want.Rows)
 		}
 	}
 	return nil

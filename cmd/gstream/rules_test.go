@@ -104,11 +104,12 @@ var layers = []struct{ room, imports string }{
 	{"pipeline/internal/*",
 		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
 	{"pipeline", "gpu gpu/phrase operators/expr operators/expr/syntax pipeline/execution pipeline/internal/* " +
-		"pipeline/job sink sink/* source source/* github.com/apache/arrow"},
+		"pipeline/job sink sink/* source source/* spill github.com/apache/arrow"},
 	{"pipeline/sqldriver", "gpu pipeline sink"},
+	{"pipeline/temporal", "pipeline go.temporal.io/sdk"},
 	{"pipeline/telemetry", "pipeline"},
 	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline " +
-		"pipeline/telemetry sink sink/* source " +
+		"pipeline/telemetry pipeline/temporal sink sink/* source " +
 		"source/* spill " +
 		"github.com/spf13/cobra github.com/mattn/go-runewidth github.com/reeflective/readline"},
 	{"examples/program", "pipeline"},
@@ -121,7 +122,7 @@ var forTests = []string{"gpu/gputest", "gpu/host/hosttest", "gpu/cuda/cudatest",
 // owned are the modules of others that only some packages import.
 var owned = []string{"github.com/ebitengine/purego", "github.com/parquet-go/parquet-go", "github.com/apache/arrow",
 	"github.com/goccy/go-yaml", "github.com/spf13/cobra", "github.com/mattn/go-runewidth",
-	"github.com/reeflective/readline", "github.com/minio/minio-go",
+	"github.com/reeflective/readline", "github.com/minio/minio-go", "go.temporal.io/sdk",
 	"github.com/stretchr/testify"}
 
 // files calls f with each file of the module whose name has one of the endings, by its path from

@@ -37,7 +37,7 @@ type runFlags struct {
 	telemetry                              []string
 	resumeFrom, each                       string // --resume, --each
 	workers                                int
-	workFolder                             string
+	workFolder, on                         string // --work-dir, --on
 	left                                   *leftovers
 	session                                *pipeline.Session // of gstream sql
 }
@@ -89,7 +89,8 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
   gstream run job.yaml --threads 8 --host-memory 16GiB --report report.json
   gstream run job.yaml --host-memory 2GiB --spill-dir /nvme --spill-limit 100GiB
   gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html
-  gstream run job.yaml --workers 4 --work-dir /nvme`,
+  gstream run job.yaml --workers 4 --work-dir /nvme
+  gstream run job.yaml --on temporal://host:7233 --workers 64 --work-dir s3://bucket/work`,
 		Args: someFiles("job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
@@ -100,10 +101,12 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	f.registerRun(cmd)
 	cmd.Flags().StringVar(&f.resumeFrom, "resume", "", "skip jobs that this file says are done, with the same sources "+
 		"and outputs as now, and add those that succeed; it is made if it is missing")
-	cmd.Flags().IntVar(&f.workers, "workers", 0, "run the job in tasks, so many at a time, each in a process of its own "+
-		"with its part of the machine (0: in this process)")
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "run the job in tasks, so many at a time, each in a process of its "+
+		"own with its part of the machine (0: in this process)")
 	cmd.Flags().StringVar(&f.workFolder, "work-dir", "", "folder or prefix, as in s3://bucket/work, for the rows that "+
 		"tasks exchange (default: the folder of spilled rows)")
+	cmd.Flags().StringVar(&f.on, "on", "", "run the tasks on an engine, as in temporal://host:7233/namespace, whose "+
+		"workers see the sources and --work-dir (see gstream worker --help); --workers is the number of tasks at a time")
 	cmd.Flags().StringVar(&f.each, "each", "", "run each job for several values of a variable, as in "+
 		"day=2026-01-01..2026-01-31 (days) or region=eu,us")
 	return cmd
@@ -483,7 +486,7 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 		return nil, err
 	}
 	var device *aheadDevice
-	if !opt.Chooses() && f.workers == 0 {
+	if !opt.Chooses() && !f.inTasks() {
 		if device, err = devices.open(opt.For(job.Memory)); err != nil {
 			return nil, err
 		}
@@ -502,7 +505,7 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 			"sources nor its outputs have changed", Stages: []pipeline.StageReport{}}, nil
 	}
 	slog.Debug("planned", "after", time.Since(begin))
-	if f.workers > 0 {
+	if f.inTasks() {
 		opt.Progress, opt.Interval, opt.Leftover = show.update, show.interval(), f.left.add
 		defer f.left.clear()
 		if result, err = f.runTasks(cmd.Context(), p, opt); err == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/pipeline/temporal"
 )
 
 func newTask(left *leftovers) *cobra.Command {
@@ -203,16 +205,41 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var errWorkers = errors.New("--workers must be from 1 to 1024")
+// maxWorkers bounds the workers of a run. defaultWorkers is the number of tasks at a time on an engine.
+const (
+	maxWorkers     = 10_000
+	defaultWorkers = 16
+)
 
-// maxWorkers bounds the workers of a run.
-const maxWorkers = 1024
+// inTasks reports whether the job runs in tasks.
+func (f *runFlags) inTasks() bool { return f.workers != 0 || f.on != "" }
 
 // runTasks runs a plan on workers.
 func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.RunOptions) (*pipeline.Report, error) {
-	engine, err := newProcesses(p, opt, f.workers)
+	to := pipeline.TaskOptions{Workers: f.workers, Folder: f.workFolder}
+	if f.workers < 0 || f.workers > maxWorkers {
+		return nil, usageError(fmt.Errorf("--workers %d: must be from 1 to %d", f.workers, maxWorkers))
+	}
+	if f.on == "" {
+		engine, err := newProcesses(p, opt, f.workers)
+		if err != nil {
+			return nil, err
+		}
+		to.Engine = engine
+		return p.RunTasks(ctx, opt, to)
+	}
+	address, err := temporal.ParseAddress(f.on)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--on: %w", err))
+	}
+	if to.Folder == "" {
+		return nil, usageError(errors.New("--on needs --work-dir: a folder or a prefix of objects that all workers see"))
+	}
+	engine, err := temporal.NewEngine(address)
 	if err != nil {
 		return nil, err
 	}
-	return p.RunTasks(ctx, opt, pipeline.TaskOptions{Engine: engine, Workers: f.workers, Folder: f.workFolder})
+	defer engine.Close()
+	to.Engine, to.Workers = engine, cmp.Or(f.workers, defaultWorkers)
+	return p.RunTasks(ctx, opt, to)
 }

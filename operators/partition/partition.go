@@ -1,5 +1,5 @@
-// Package partition decides to which partition an exchange sends each row, by the hash of its keys or by ranges of them.
-// Partitions are devices of a run, or belong to tasks.
+// Package partition decides to which partition an exchange sends each row, by the hash of its keys or by ranges of
+// them. Partitions are devices of a run, or belong to tasks.
 package partition
 
 import (

@@ -102,7 +102,8 @@ func (x *Index) Encode() ([]byte, error) {
 		return nil, err
 	}
 	if len(out) > maxIndex {
-		return nil, gpu.Exceeded("the index of a file of rows for other tasks has %d bytes, at most %d", len(out), maxIndex)
+		return nil, gpu.Exceeded("the index of a file of rows for other tasks has %d bytes, at most %d", len(out),
+			maxIndex)
 	}
 	return Tail(out), nil
 }

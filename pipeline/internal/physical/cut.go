@@ -240,8 +240,8 @@ func (c *cutting) exchange(s *Stage, spec *Exchange, f *Fragment) *Stage {
 	return f.receive(s, from, TakesAll)
 }
 
-// Divisible returns the scan of partitions whose rows may be divided further, among tasks that all read the whole of the
-// other partitions: the probe side of joins, if each of its rows has its result alone. It is nil if there is none.
+// Divisible returns the scan of partitions whose rows may be divided further, among tasks that all read the whole of
+// the other partitions: the probe side of joins, if each of its rows has its result alone. It is nil if there is none.
 func (f *Fragment) Divisible() *Stage {
 	for at := f.Root; ; at = at.Inputs[0] {
 		switch spec := at.Spec.(type) {

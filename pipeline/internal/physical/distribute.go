@@ -160,7 +160,8 @@ func (d *distributing) place(s *Stage) *Stage {
 		if in := s.Inputs[0]; d.tasks && in.Distribution.Spread != OnFirst && spec.Count < math.MaxInt64-spec.Offset {
 			first := *s // each task stops once it has as many rows as are wanted of all
 			first.Spec = &Limit{In: spec.In, Count: spec.Offset + spec.Count}
-			first.Inputs, first.Distribution = []*Stage{in}, Distribution{Spread: Anywhere, Ordered: in.Distribution.Ordered}
+			first.Inputs = []*Stage{in}
+			first.Distribution = Distribution{Spread: Anywhere, Ordered: in.Distribution.Ordered}
 			s.Inputs[0] = &first
 		}
 		d.gather(s, 0, "one device counts the rows")
@@ -344,7 +345,8 @@ func (d *distributing) group(s *Stage, spec *Group) *Stage {
 		return s
 	}
 	merges := spec.Hash != nil && spec.Hash.Phase == groupby.Merge
-	if merges || spec.Sorted != nil || in.Spread == OnFirst || in.Spread == ByHash && len(keys) > 0 && subset(in.Keys, keys) ||
+	if merges || spec.Sorted != nil || in.Spread == OnFirst ||
+		in.Spread == ByHash && len(keys) > 0 && subset(in.Keys, keys) ||
 		len(keys) > 0 && d.wants(s.Rows*leastReduction > s.Inputs[0].Rows) {
 		d.together(s, keys, spec.Sorted != nil)
 		return s

@@ -15,7 +15,8 @@ var specs = map[string]Spec{
 	"scan": &Scan{}, "filter": &Filter{}, "project": &Project{}, "join": &Join{}, "expand": &Expand{},
 	"unnest": &Unnest{},
 	"group":  &Group{},
-	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "partition": &Partition{}, "union": &Union{}, "hold": &Materialize{},
+	"window": &Window{}, "sort": &Sort{}, "limit": &Limit{}, "partition": &Partition{}, "union": &Union{},
+	"hold":   &Materialize{},
 	"held":   &Materialized{},
 	"values": &Values{}, "exchange": &Exchange{}, "recursion": &Recursive{}, "working table": &Working{},
 }
