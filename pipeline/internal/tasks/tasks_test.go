@@ -263,7 +263,7 @@ func TestTenThousandTasksOnAThousandWorkers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			worst := 0.0
-			for seed := range uint64(3) {
+			for seed := range uint64(1) {
 				r := rand.New(rand.NewPCG(seed, 9))
 				cl := c.c
 				cl.workers, cl.start, cl.r = c.x.workers, 200*time.Millisecond, r
