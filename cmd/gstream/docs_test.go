@@ -71,11 +71,15 @@ func TestCommandsOfTheDocs(t *testing.T) {
 	pages = append([]string{filepath.Join(root, "README.md"), filepath.Join(root, "examples/README.md")}, pages...)
 	dir := folder(t)
 	web := lake(t, dir)
+	t.Setenv("GSTREAM_TEST_MAIN", "1") // for the processes of tasks
 	commands := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, args := range commandsOf(string(text), "gstream") {
+			if strings.Contains(strings.Join(args, " "), "temporal://") {
+				continue // there is no server
+			}
 			commands++
 			for i, a := range args {
 				if a == "/nvme" {

@@ -159,7 +159,8 @@ incomplete output never appears.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(left), newTask(left), newWorker(left), newSQL(left), newLint(), newExplain(left), newCheck(left),
+	root.AddCommand(newRun(left), newTask(left), newWorker(left),
+		newSQL(left), newLint(), newExplain(left), newCheck(left),
 		newConvert(),
 		newShow(left), newInit(),
 		newInspect(),

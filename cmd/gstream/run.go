@@ -105,8 +105,9 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 		"own with its part of the machine (0: in this process)")
 	cmd.Flags().StringVar(&f.workFolder, "work-dir", "", "folder or prefix, as in s3://bucket/work, for the rows that "+
 		"tasks exchange (default: the folder of spilled rows)")
-	cmd.Flags().StringVar(&f.on, "on", "", "run the tasks on an engine, as in temporal://host:7233/namespace, whose "+
-		"workers see the sources and --work-dir (see gstream worker --help); --workers is the number of tasks at a time")
+	cmd.Flags().StringVar(&f.on, "on", "", "run the tasks on an engine, as in temporal://host:7233/namespace, "+
+		"whose workers see the sources and --work-dir (see gstream worker --help); --workers is the number of tasks "+
+		"at a time")
 	cmd.Flags().StringVar(&f.each, "each", "", "run each job for several values of a variable, as in "+
 		"day=2026-01-01..2026-01-31 (days) or region=eu,us")
 	return cmd

@@ -233,7 +233,8 @@ func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.
 		return nil, usageError(fmt.Errorf("--on: %w", err))
 	}
 	if to.Folder == "" {
-		return nil, usageError(errors.New("--on needs --work-dir: a folder or a prefix of objects that all workers see"))
+		return nil, usageError(errors.New("--on needs --work-dir: a folder or a prefix of objects that all workers " +
+			"see"))
 	}
 	engine, err := temporal.NewEngine(address)
 	if err != nil {
