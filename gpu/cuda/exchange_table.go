@@ -42,7 +42,8 @@ type (
 const exchangePolls = 1 << 13
 
 // exchangeState is the beginning of the state of exchange_active; then follows the next piece of each block.
-type exchangeState struct{ built, done, mismatches uint32 }
+// Its first number, the messages of the build side that are done, is read by blocks alone.
+type exchangeState struct{ _, done, mismatches uint32 }
 
 // Zeros implements gpu.TupleTables.
 func (q *queue) Zeros(l *gpu.Lease, t gpu.Type, n int) (out gpu.Column, err error) {
