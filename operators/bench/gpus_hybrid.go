@@ -202,7 +202,7 @@ func (s *distributed) cpuRadix() (took time.Duration, err error) {
 
 // partition partitions a chunk in two passes.
 func (c *cpuJoin) partition(side int, st *gpu.Stride) error {
-	x := c.s.layoutOf(side, (c.s.sizes[side]+st.Rows-1)/st.Rows, 1<<c.s.bits, true, 1)
+	x := c.s.hostLayout(side)
 	to, err := c.tuples(x.ways * x.room)
 	if err != nil {
 		return err
