@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -186,6 +187,9 @@ func (e *Error) hint() string {
 type driver struct {
 	addr    [calls]uintptr
 	version int // as 13000 for CUDA 13.0
+
+	starting   sync.Once
+	startError error
 }
 
 // ErrUnusable is the class of every error of a machine that has a driver, but whose GPU cannot be
@@ -220,17 +224,18 @@ func (d *driver) started() bool {
 }
 
 // start initialises the driver, which takes a tenth of a second, plus some 0.3 s for each visible
-// GPU after the first.
+// GPU after the first. The GPUs of a group start at the same time: the first one does it, and the others wait.
 func (d *driver) start() error {
-	if err := d.do(cuInit, 0); err != nil {
-		return fmt.Errorf("start the NVIDIA driver: %w", err)
-	}
-	var version int32
-	if err := d.do(cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); err != nil {
-		return err
-	}
-	d.version = int(version)
-	return nil
+	d.starting.Do(func() {
+		if err := d.do(cuInit, 0); err != nil {
+			d.startError = fmt.Errorf("start the NVIDIA driver: %w", err)
+			return
+		}
+		var version int32
+		d.startError = d.do(cuDriverGetVersion, uintptr(unsafe.Pointer(&version)))
+		d.version = int(version)
+	})
+	return d.startError
 }
 
 // do calls a function that needs no context.
