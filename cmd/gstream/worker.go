@@ -25,7 +25,8 @@ The address is temporal://HOST:PORT/NAMESPACE?queue=QUEUE. Workers of different 
 have queues of their own, such as gpus; the namespace is "default" and the queue "gstream"
 unless the address says otherwise.
 
-A worker that is lost is noticed after 30 seconds, and its tasks begin on another worker.
+A worker that is lost is noticed after 30 seconds, and its tasks begin on another worker;
+silence=10s in the address that gstream run gets sets another time.
 Heartbeats tell Temporal how many rows a task has written.`,
 		Example: `  gstream worker --on temporal://host:7233
   gstream worker --on temporal://host:7233/etl?queue=gpus --device cuda --tasks 2 --device-memory 30GiB`,

@@ -32,26 +32,38 @@ const (
 	defaultQueue     = "gstream"
 )
 
-// The times of a task. A worker that is silent for silence is lost. A task runs at most for longest.
+// The times of a task. A worker that is silent for silence is lost, unless the address says another time. It beats so
+// often in that time. A task runs at most for longest.
 const (
 	silence = 30 * time.Second
+	beats   = 10
 	longest = 24 * time.Hour
 	// attempts is how often Temporal starts a task. RunTasks may start it again.
 	attempts = 3
 )
 
 // Address is where Temporal is.
-type Address struct{ Host, Namespace, Queue string }
+type Address struct {
+	Host, Namespace, Queue string
+	// Silence is how long a worker does not answer before it counts as lost, at least a second.
+	Silence time.Duration
+}
 
-// ParseAddress parses an address as in temporal://host:7233/namespace?queue=gpus. The namespace is "default" and the
-// queue "gstream" if they are missing.
+// ParseAddress parses an address as in temporal://host:7233/namespace?queue=gpus&silence=10s. The namespace is
+// "default", the queue "gstream" and the silence 30 s if they are missing.
 func ParseAddress(text string) (Address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "temporal" || u.Host == "" || u.User != nil {
 		return Address{}, fmt.Errorf("%w: %q is not an address as in temporal://host:7233/namespace", pipeline.ErrJob,
 			text)
 	}
-	a := Address{u.Host, strings.Trim(u.Path, "/"), u.Query().Get("queue")}
+	a := Address{u.Host, strings.Trim(u.Path, "/"), u.Query().Get("queue"), silence}
+	if text := u.Query().Get("silence"); text != "" {
+		if a.Silence, err = time.ParseDuration(text); err != nil || a.Silence < time.Second {
+			return Address{}, fmt.Errorf("%w: silence=%s: must be a time of at least 1s, as in 10s", pipeline.ErrJob,
+				text)
+		}
+	}
 	if a.Namespace == "" {
 		a.Namespace = defaultNamespace
 	}
@@ -94,7 +106,7 @@ func (e *Engine) Describe() string {
 // Run implements pipeline.Engine.
 func (e *Engine) Run(ctx context.Context, _ int, path string) (*pipeline.TaskResult, error) {
 	run, err := e.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: e.address.Queue,
-		WorkflowExecutionTimeout: longest}, taskWorkflow, path)
+		WorkflowExecutionTimeout: longest}, taskWorkflow, path, e.address.Silence)
 	if err != nil {
 		return nil, lost(ctx, err)
 	}
@@ -106,6 +118,7 @@ func (e *Engine) Run(ctx context.Context, _ int, path string) (*pipeline.TaskRes
 		if err := e.client.CancelWorkflow(cancelling, run.GetID(), run.GetRunID()); err != nil {
 			slog.Warn("a task was not cancelled", "workflow", run.GetID(), "error", err)
 		}
+		_ = run.Get(cancelling, nil) // afterwards its worker writes nothing
 		return nil, context.Cause(ctx)
 	}
 	if err == nil {
@@ -137,7 +150,7 @@ func (c classed) Error() string        { return c.text }
 func (c classed) Is(target error) bool { return classes[c.class] == target }
 
 // taskWorkflow runs one task.
-func taskWorkflow(ctx workflow.Context, path string) (*pipeline.TaskResult, error) {
+func taskWorkflow(ctx workflow.Context, path string, silence time.Duration) (*pipeline.TaskResult, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: longest,
 		HeartbeatTimeout: silence, WaitForCancellation: true,
 		RetryPolicy: &sdk.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: attempts}})
@@ -152,14 +165,12 @@ type tasks struct{ opt pipeline.RunOptions }
 // Run runs a task. Its heartbeats have the rows that it has written so far.
 func (t *tasks) Run(ctx context.Context, path string) (*pipeline.TaskResult, error) {
 	opt := t.opt
-	opt.Interval = silence / 6
+	opt.Interval = activity.GetInfo(ctx).HeartbeatTimeout / beats
 	opt.Progress = func(r *pipeline.Report) { activity.RecordHeartbeat(ctx, r.Output.Rows) }
-	stop := context.AfterFunc(ctx, func() {})
-	defer stop()
 	beating, end := context.WithCancel(ctx)
 	defer end()
 	go func() { // also before the run begins
-		for t := time.NewTicker(silence / 6); ; {
+		for t := time.NewTicker(opt.Interval); ; {
 			select {
 			case <-beating.Done():
 				t.Stop()
@@ -189,8 +200,11 @@ func Work(ctx context.Context, a Address, opt pipeline.RunOptions, atATime int) 
 		return err
 	}
 	defer c.Close()
+	// A workflow has few events, so any worker continues it from its history. A cache would tie it to one worker.
+	worker.SetStickyWorkflowCacheSize(0)
 	w := worker.New(c, a.Queue, worker.Options{MaxConcurrentActivityExecutionSize: atATime,
-		BackgroundActivityContext: ctx, WorkerStopTimeout: 5 * time.Second})
+		MaxHeartbeatThrottleInterval: silence / beats, // a heartbeat's answer tells of a cancellation
+		BackgroundActivityContext:    ctx, WorkerStopTimeout: 5 * time.Second})
 	w.RegisterWorkflow(taskWorkflow)
 	w.RegisterActivity(&tasks{opt})
 	interrupt := make(chan any)
