@@ -155,22 +155,22 @@ func (d *taskDocument) result(ctx context.Context) (*TaskResult, error) {
 
 // open opens what the task reads. It returns the rows of earlier tasks by the names of the scans.
 func (d *taskDocument) open(ctx context.Context) (p *Plan, rows map[string]*sourceexchange.Table, err error) {
-	p = &Plan{written: d.Written, tables: map[string]source.Table{}, stages: d.Stages}
+	plan := &Plan{written: d.Written, tables: map[string]source.Table{}, stages: d.Stages}
 	defer func() {
 		if err != nil {
-			p.Close()
+			plan.Close()
 		}
 	}()
 	for name, snapshot := range d.Tables {
-		if p.tables[name], err = openSnapshot(name, snapshot); err != nil {
-			delete(p.tables, name)
+		if plan.tables[name], err = openSnapshot(name, snapshot); err != nil {
+			delete(plan.tables, name)
 			return nil, nil, err
 		}
 	}
-	if rows, err = openRows(ctx, d.Rows, p.tables); err != nil {
+	if rows, err = openRows(ctx, d.Rows, plan.tables); err != nil {
 		return nil, nil, err
 	}
-	return p, rows, p.bind()
+	return plan, rows, plan.bind()
 }
 
 // openRows opens rows of tasks, and adds them to tables.

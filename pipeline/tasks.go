@@ -126,12 +126,13 @@ func (r *taskRun) makeFolder() (err error) {
 	if parent, err = filepath.Abs(parent); err != nil {
 		return err
 	}
-	_ = staging.Sweep(parent) // of runs that were killed
-	if r.folder, r.lock, err = staging.Folder(filepath.Join(parent, "gstream-tasks")); err != nil {
+	target := filepath.Join(parent, "gstream-tasks")
+	staging.SweepFolders(target) // of runs that were killed
+	if r.folder, r.lock, err = staging.Folder(target); err != nil {
 		return err
 	}
 	if r.opt.Leftover != nil {
-		r.opt.Leftover(func() error { return os.RemoveAll(r.folder) })
+		r.opt.Leftover(func() error { return staging.RemoveFolder(r.folder) })
 	}
 	return os.Chmod(r.folder, 0o700)
 }
@@ -655,7 +656,7 @@ func (r *taskRun) report() (out []execution.FragmentReport) {
 // sweep removes the folder of the tasks, also if the context has ended.
 func (r *taskRun) sweep() error {
 	if r.lock != nil {
-		return errors.Join(os.RemoveAll(r.folder), r.lock.Close())
+		return errors.Join(staging.RemoveFolder(r.folder), r.lock.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -38,6 +38,7 @@ type runFlags struct {
 	resumeFrom, each                       string // --resume, --each
 	workers                                int
 	workFolder, on                         string // --work-dir, --on
+	taskSize                               string
 	left                                   *leftovers
 	session                                *pipeline.Session // of gstream sql
 }
@@ -105,6 +106,8 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 		"own with its part of the machine (0: in this process)")
 	cmd.Flags().StringVar(&f.workFolder, "work-dir", "", "folder or prefix, as in s3://bucket/work, for the rows that "+
 		"tasks exchange (default: the folder of spilled rows)")
+	cmd.Flags().StringVar(&f.taskSize, "task-size", "32MiB", "bytes of input from which --workers gives another task "+
+		"a part of a fragment's work; a smaller size makes more and shorter tasks")
 	cmd.Flags().StringVar(&f.on, "on", "", "run the tasks on an engine, as in temporal://host:7233/namespace, "+
 		"whose workers see the sources and --work-dir (see gstream worker --help); --workers is the number of tasks "+
 		"at a time")

@@ -220,6 +220,9 @@ func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.
 	if f.workers < 0 || f.workers > maxWorkers {
 		return nil, usageError(fmt.Errorf("--workers %d: must be from 1 to %d", f.workers, maxWorkers))
 	}
+	if err := parseSizes(map[string]sizeFlag{"task-size": {f.taskSize, &to.LeastBytes}}); err != nil {
+		return nil, err
+	}
 	if f.on == "" {
 		engine, err := newProcesses(p, opt, f.workers)
 		if err != nil {

@@ -188,13 +188,42 @@ func Sweep(folder string) error {
 	for _, e := range entries {
 		path, err := filepath.Abs(filepath.Join(folder, e.Name()))
 		if err == nil && temporary.MatchString(e.Name()) && !left[path] {
-			sweep(path, e.IsDir())
+			sweep(path, e.IsDir(), Remove)
 		}
 	}
 	return nil
 }
 
-func sweep(path string, folder bool) {
+// SweepFolders removes the folders that Folder has made for a target, and all that is in them, if their process has
+// ended. It leaves those that it cannot remove for the next time.
+func SweepFolders(target string) {
+	entries, _ := os.ReadDir(filepath.Dir(target))
+	for _, e := range entries {
+		if e.IsDir() && temporary.MatchString(e.Name()) && strings.HasPrefix(e.Name(), "."+filepath.Base(target)+".") {
+			sweep(filepath.Join(filepath.Dir(target), e.Name()), true, RemoveFolder)
+		}
+	}
+}
+
+// RemoveFolder removes a folder that Folder has made, and all that is in it. The locked file is the last, because
+// the folder is swept by it.
+func RemoveFolder(path string) error {
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		if e.Name() != LockName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(path, e.Name())))
+		}
+	}
+	if err == nil {
+		err = os.RemoveAll(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func sweep(path string, folder bool, remove func(string) error) {
 	lockPath := path
 	if folder {
 		lockPath = filepath.Join(path, LockName)
@@ -208,7 +237,7 @@ func sweep(path string, folder bool) {
 	}
 	defer f.Close()
 	// The process may have given the file its name in the meantime.
-	if Lock(f) == nil && conclusive(f) && same(f, lockPath) && Remove(path) != nil && folder {
+	if Lock(f) == nil && conclusive(f) && same(f, lockPath) && remove(path) != nil && folder {
 		f.Close() // NFS keeps an open file in its folder
 		_ = os.Remove(path)
 	}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/gputest"
+)
+
+// tasksJob writes a job whose plan has several fragments. It returns the file and the output.
+func tasksJob(t *testing.T) (path, out string) {
+	path, _ = jobFile(t, "", "")
+	abs, err := filepath.Abs(data)
+	require.NoError(t, err)
+	text := "sources: {orders: " + abs + "/orders.parquet, lines: " + abs + "/lineitem.parquet, customers: " + abs +
+		"/customer.parquet}\nsteps:\n  - sql: |\n" +
+		"      select c_mktsegment, o_orderpriority, l_shipmode, count(*) as n, sum(l_extendedprice) as price\n" +
+		"      from lines join orders on l_orderkey = o_orderkey join customers on o_custkey = c_custkey\n" +
+		"      group by all order by price desc\noutput: {csv: out/out.csv}\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path, filepath.Join(filepath.Dir(path), "out", "out.csv")
+}
+
+// childrenOf returns the processes that a process has started.
+func childrenOf(pid int) (out []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for _, word := range strings.Fields(string(text)) {
+			if n, err := strconv.Atoi(word); err == nil {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault kills processes of a run, and gives it no room on disks.
+// GSTREAM_CASES is the number of runs with each fault.
+func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
+	if _, err := os.Stat("/proc/self/task"); err != nil {
+		t.Skip("the test finds processes in /proc")
+	}
+	seed, cases := gputest.Seed(t), gputest.Cases(t, 1)
+	r := rand.New(rand.NewPCG(seed, 3))
+	path, out := tasksJob(t)
+	code, _, stderr := gstream("run", path, "--device", "host")
+	require.Zero(t, code, stderr)
+	want, err := os.ReadFile(out)
+	require.NoError(t, err)
+	work := t.TempDir()
+	args := []string{"run", path, "--device", "host", "--workers", "3", "--work-dir", work, "--task-size", "64KiB",
+		"--threads", "3"}
+	killed, ends := 0, map[string]int{}
+	for n := range 4*cases + 1 { // the last run removes what the one before has left
+		require.NoError(t, os.RemoveAll(filepath.Dir(out)))
+		fault := []string{"nothing", "workers are killed", "no room", "the run is killed"}[n%4]
+		var stderr bytes.Buffer
+		room := 0
+		if fault == "no room" { // for files longer than some KiB
+			room = 8 + r.IntN(64)
+		}
+		cmd := startGroup(t, &stderr, room, args...)
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		over := time.After(time.Minute)
+		for wait := true; wait; {
+			next := time.Duration(20+r.IntN(150)) * time.Millisecond
+			select {
+			case <-ended:
+				wait = false
+			case <-over:
+				t.Fatalf("%s: the run does not end: %s", fault, stderr.String())
+			case <-time.After(next):
+				all := childrenOf(cmd.Process.Pid)
+				switch {
+				case len(all) == 0:
+				case fault == "workers are killed":
+					if syscall.Kill(all[r.IntN(len(all))], syscall.SIGKILL) == nil {
+						killed++
+					}
+				case fault == "the run is killed":
+					require.NoError(t, cmd.Process.Kill())
+				}
+			}
+		}
+		code := cmd.ProcessState.ExitCode()
+		ends[fmt.Sprint(fault, ": ", code)]++
+		_, missing := os.Stat(filepath.Dir(out))
+		if fault == "the run is killed" && code != 0 {
+			require.Eventually(t, func() bool { return !works(cmd.Process.Pid) }, 20*time.Second, 10*time.Millisecond,
+				"a task goes on after its run was killed")
+			require.ErrorIs(t, missing, os.ErrNotExist)
+			continue // the next run removes what is left
+		}
+		left, err := os.ReadDir(work)
+		require.NoError(t, err)
+		require.Empty(t, left, "%s: %s", fault, stderr.String())
+		if code == 0 {
+			got, err := os.ReadFile(out)
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got), fault)
+			continue
+		}
+		require.NotEqual(t, "nothing", fault, stderr.String())
+		require.Contains(t, stderr.String(), map[string]string{"no room": "too large",
+			"workers are killed": "ended without a result"}[fault], fault)
+		require.ErrorIs(t, missing, os.ErrNotExist, "%s: %s", fault, stderr.String())
+	}
+	t.Logf("runs by fault and exit code: %v; %d processes of tasks were killed", ends, killed)
+	require.Positive(t, killed)
+	require.Positive(t, ends["nothing: 0"])
+}
+
+// works reports whether a process of a group has not ended.
+func works(group int) bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // state, parent, group
+		return err == nil && len(fields) > 2 && fields[2] == strconv.Itoa(group) && fields[0] != "Z"
+	})
+}
+
+// startGroup is start in a process group of its own, in a shell that limits files to so many KiB, like a disk that is
+// full. 0 means no limit.
+func startGroup(t *testing.T, stderr io.Writer, kib int, args ...string) *exec.Cmd {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	limit := "unlimited"
+	if kib > 0 {
+		limit = strconv.Itoa(kib)
+	}
+	cmd := exec.Command("bash", append([]string{"-c", "ulimit -f " + limit + `; exec "$@"`, "bash", exe}, args...)...)
+	cmd.Env = append(os.Environ(), "GSTREAM_TEST_MAIN=1")
+	cmd.Stderr, cmd.SysProcAttr = stderr, &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd
+}
