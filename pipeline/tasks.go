@@ -115,7 +115,7 @@ func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ 
 func (r *taskRun) makeFolder() (err error) {
 	parent := r.to.Folder
 	if staging.IsObject(parent) {
-		r.folder = under(parent, r.run)
+		r.folder = under(parent, fmt.Sprintf("gstream-tasks-%s-%s", r.begun.UTC().Format("20060102T150405Z"), r.run))
 		return nil
 	}
 	if parent == "" {
@@ -668,5 +668,7 @@ func (r *taskRun) sweep() error {
 	for _, path := range paths {
 		err = errors.Join(err, store.Delete(ctx, path))
 	}
+	// Uploads of workers that were killed. A user who may not list uploads leaves them to the rules of the bucket.
+	_ = store.Uploads(ctx, r.folder+"/", func(p store.Pending) error { return p.Abort(ctx) })
 	return err
 }
