@@ -80,6 +80,11 @@ type (
 	ActivityReport = execution.ActivityReport
 	// LinkReport has the speeds of the link to the GPU, measured in the run, in bytes per second.
 	LinkReport = execution.LinkReport
+	// FragmentReport describes the tasks of a fragment, and TasksForecast what is expected of a run in tasks.
+	FragmentReport   = execution.FragmentReport
+	TasksForecast    = execution.TasksForecast
+	FragmentForecast = execution.FragmentForecast
+
 	// Check is the memory that a run is expected to need and to spill. StageCheck is that of one
 	// stage, TierCheck that of one tier, and Problem is a reason why the run would fail.
 	Check      = execution.Check

@@ -27,9 +27,11 @@ type Explanation struct {
 	Others       []*OutputExplained `json:"other_outputs,omitempty"`
 	// Unsampled is why a table of which the planner wanted to see some rows could not be read. The estimates are
 	// guesses then.
-	Unsampled string        `json:"unsampled,omitempty"`
-	Rules     []RuleApplied `json:"rules,omitempty"`  // of the planner, if it was asked to trace them
-	Actual    *Report       `json:"actual,omitempty"` // report of a run
+	Unsampled string `json:"unsampled,omitempty"`
+	// Tasks are the fragments of a run in tasks. Root is the plan of the process that writes the outputs then.
+	Tasks  *TasksExplained `json:"tasks,omitempty"`
+	Rules  []RuleApplied   `json:"rules,omitempty"`  // of the planner, if it was asked to trace them
+	Actual *Report         `json:"actual,omitempty"` // report of a run
 }
 
 // OutputExplained is the plan of an output, or of the rows that do not meet an expectation.
@@ -66,10 +68,15 @@ func (p *Plan) Explain(device string) *Explanation { return p.ExplainChoice(&Cho
 // ExplainChoice describes the plan on the device that ChooseDevice returned. On several GPUs it has the exchanges of
 // rows between them.
 func (p *Plan) ExplainChoice(c *Choice) *Explanation {
-	stages, device := p.stages, c.Device
+	stages := p.stages
 	if c.GPUs > 1 {
 		stages = runner.Distribute(stages, p.targets, c.GPUs, true, RunOptions{})
 	}
+	return p.explain(stages, c.Device)
+}
+
+// explain describes stages of the plan.
+func (p *Plan) explain(stages *physical.Plan, device string) *Explanation {
 	e := &Explanation{Job: stages.Name, Rules: p.rules}
 	if p.unsampled != nil {
 		e.Unsampled = p.unsampled.Error()
@@ -116,6 +123,11 @@ func (e *Explanation) roots() (list []*StageExplained) {
 	list = append(list, e.Root)
 	for _, o := range e.Others {
 		list = append(list, o.Root)
+	}
+	if e.Tasks != nil {
+		for _, f := range e.Tasks.Fragments {
+			list = append(list, f.Root)
+		}
 	}
 	return list
 }
@@ -215,6 +227,9 @@ func (e *Explanation) String() string {
 	for _, x := range e.Expectations {
 		fmt.Fprintf(&b, "%s; the rows that do not meet it:\n", x.Output)
 		d.draw(x.Root, "", 1, true)
+	}
+	if e.Tasks != nil {
+		e.Tasks.draw(&b, &d)
 	}
 	for _, r := range e.Rules {
 		r.draw(&b)

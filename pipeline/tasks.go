@@ -74,24 +74,13 @@ const (
 // Tables that are not Parquet are read by this process, for the tasks.
 func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ *Report, err error) {
 	defer func() { err = class.Mark(ctx, err) }()
-	exchanges := map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
-		execution.Never: physical.ExchangesNever}[opt.Exchanges]
-	last, fragments, reads := p.stages.Cut(to.Workers, exchanges, func(s *physical.Scan) bool {
-		t, ok := s.Table.(*sourceparquet.Table)
-		if !ok {
-			return true
-		}
-		_, err := t.Snapshot()
-		return err != nil
-	})
+	cut := p.cut(opt, to)
+	fragments := cut.fragments
 	if len(fragments) == 0 {
 		return p.Run(ctx, opt)
 	}
 	r := &taskRun{plan: p, opt: p.written.options(opt), to: to, fragments: make([]*fragmentRun, len(fragments)),
-		run: fmt.Sprintf("%016x", rand.Uint64()), seed: rand.Uint64(), begun: time.Now(), parts: 1}
-	if to.Workers > 1 {
-		r.parts = min(partsPerWorker*to.Workers, sourceexchange.MaxPartitions)
-	}
+		run: fmt.Sprintf("%016x", rand.Uint64()), seed: rand.Uint64(), begun: time.Now(), parts: to.partitions()}
 	for i, f := range fragments {
 		r.fragments[i] = &fragmentRun{taskRun: r, Fragment: f, rows: map[*physical.Stage]string{}}
 		for s := range f.Reads {
@@ -108,7 +97,7 @@ func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ 
 		return nil, p.written.explain(err)
 	}
 	stop()
-	return r.finish(ctx, last, reads)
+	return r.finish(ctx, cut)
 }
 
 // makeFolder makes the folder of the run.
@@ -369,11 +358,24 @@ func (f *fragmentRun) begin(ctx context.Context) (weights []int64, err error) {
 }
 
 // leastBytes returns the bytes of input from which another task pays.
-func (r *taskRun) leastBytes() int64 { return cmp.Or(r.to.LeastBytes, leastTaskBytes) }
+func (o TaskOptions) leastBytes() int64 { return cmp.Or(o.LeastBytes, leastTaskBytes) }
+
+// partitions returns the number of partitions of an exchange.
+func (o TaskOptions) partitions() int {
+	if o.Workers <= 1 {
+		return 1
+	}
+	return min(partsPerWorker*o.Workers, sourceexchange.MaxPartitions)
+}
+
+// tasks returns how many tasks share an input.
+func (o TaskOptions) tasks(bytes int64) int {
+	least := o.leastBytes()
+	return int(min(max((bytes+least-1)/least, 1), int64(max(o.Workers, 1)), int64(o.partitions())))
+}
 
 // shares decides how many tasks of a section compute the fragment, and returns the bytes that each of them reads.
 func (f *fragmentRun) shares() []int64 {
-	least := f.leastBytes()
 	bytes, all := int64(0), int64(0) // that tasks share, and that each of them reads
 	for _, s := range f.Scans {
 		for _, c := range s.Scan().Columns {
@@ -391,7 +393,7 @@ func (f *fragmentRun) shares() []int64 {
 	}
 	n := 1
 	if f.Spread {
-		n = int(min(max((bytes+least-1)/least, 1), int64(max(f.to.Workers, 1)), int64(f.parts)))
+		n = f.to.tasks(bytes)
 	}
 	out := make([]int64, n)
 	for i := range out {
@@ -471,7 +473,7 @@ func (f *fragmentRun) files(scan *physical.Stage, takes physical.Takes, by *frag
 // several, if the fragment allows it. Those of ranges are consecutive.
 func (f *fragmentRun) pack(shares int) {
 	f.divided = f.Divisible()
-	least := f.leastBytes() / 4
+	least := f.to.leastBytes() / 4
 	weights, divisible, ranges := make([]int64, f.parts), make([]bool, f.parts), false
 	for s, in := range f.Reads {
 		if in.Takes != physical.TakesPartitions {
@@ -599,13 +601,12 @@ func (f *fragmentRun) split(ctx context.Context) (err error) {
 }
 
 // finish runs the last part of the plan in this process.
-func (r *taskRun) finish(ctx context.Context, last *physical.Plan, reads map[*physical.Stage]*physical.Received) (
-	report *Report, err error) {
+func (r *taskRun) finish(ctx context.Context, cut cutPlan) (report *Report, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	out := &Plan{written: r.plan.written, tables: map[string]source.Table{}, stages: last, targets: r.plan.targets}
-	for s, in := range reads {
+	out := &Plan{written: r.plan.written, tables: map[string]source.Table{}, stages: cut.last, targets: r.plan.targets}
+	for s, in := range cut.reads {
 		f := r.fragments[in.From.Number]
 		t, err := sourceexchange.Open(ctx, s.Schema, f.files(s, in.Takes, f, 0, 1))
 		if err != nil {

@@ -25,6 +25,9 @@ build sides of joins, groups, and rows of sorts and window functions. It prints
   - for each tier, how much is needed, and its limit;
   - what would not fit, and what to change.
 
+With --workers it tells the memory of a task of each fragment, on its part of the machine, and
+the bytes that tasks write for each other and read.
+
 Use the flags of the run. All of it depends on the estimates of rows that explain shows,
 so a run may need more or less memory: leave a margin for what must fit.
 
@@ -48,7 +51,7 @@ The exit code is 0 if the job is expected to finish, and 4 if a budget is too sm
 			if err != nil {
 				return err
 			}
-			c, err := p.Check(opt)
+			c, err := f.check(p, opt)
 			if err = errors.Join(err, p.Close()); err != nil {
 				return err
 			}
@@ -63,6 +66,24 @@ The exit code is 0 if the job is expected to finish, and 4 if a budget is too sm
 	}
 	f.register(cmd)
 	f.registerMachine(cmd)
+	f.registerTasks(cmd)
 	registerFormat(cmd, &format)
 	return cmd
+}
+
+// check checks a run of a plan, which may be in tasks.
+func (f *runFlags) check(p *pipeline.Plan, opt pipeline.RunOptions) (*pipeline.Check, error) {
+	if !f.inTasks() {
+		return p.Check(opt)
+	}
+	to, err := f.taskOptions()
+	if err != nil {
+		return nil, err
+	}
+	engine, err := newProcesses(p, opt, f.workers)
+	if err != nil {
+		return nil, err
+	}
+	to.Engine = engine
+	return p.CheckTasks(opt, to, engine.workers[0])
 }

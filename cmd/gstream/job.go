@@ -126,6 +126,9 @@ flags of gstream run for the device, the cores, the memory and the disk apply to
 With --format html it writes a page for a browser: a graph of the stages with their rows,
 estimated and true, their times, and what each stage was bound by.
 
+With --workers it shows the fragments of a run in tasks: what each one reads of others, how
+many tasks compute it, and what they write for each other.
+
 With --rules it also prints the plan as written in the job, and the plan after each rule
 of the planner that changed it. --without-rule leaves one out.`,
 		Example: "  gstream explain job.yaml\n  gstream explain job.yaml --analyze\n  gstream explain job.yaml " +
@@ -146,6 +149,7 @@ of the planner that changed it. --without-rule leaves one out.`,
 		"the stages")
 	complete(cmd, "format", "text", "json", "html")
 	flags.registerMachine(cmd)
+	flags.registerTasks(cmd)
 	cmd.Flags().BoolVar(&rules, "rules", false, "show what each rule of the planner did")
 	cmd.Flags().BoolVar(&analyze, "analyze", false, "run the job, remove its output, and show what every stage did")
 	return cmd
@@ -172,6 +176,20 @@ func (f *runFlags) explained(cmd *cobra.Command, job *pipeline.Job, target pipel
 		return err
 	}
 	e := p.ExplainChoice(choice)
+	if f.inTasks() {
+		if analyze || format == "html" {
+			return usageError(errors.New("explain --workers draws a plan as text or JSON, and does not run it: leave " +
+				"out --analyze and --format html, or --workers"))
+		}
+		to, err := f.taskOptions()
+		if err != nil {
+			return err
+		}
+		if to.Engine, err = newProcesses(p, opt, f.workers); err != nil {
+			return err
+		}
+		e = p.ExplainTasks(opt, to, choice)
+	}
 	e.Choice = choice
 	if analyze {
 		planned()

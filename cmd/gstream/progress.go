@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/term"
 
 	"github.com/gstream/gstream/pipeline"
@@ -82,6 +83,11 @@ func ended(r *pipeline.Report, err error) *pipeline.Report {
 type plainProgress struct{ w io.Writer }
 
 func (p plainProgress) update(r *pipeline.Report) {
+	if inTasks(r) {
+		fmt.Fprintln(p.w, strings.Join(append([]string{fmt.Sprintf("%s: %s", r.Wall.Round(time.Second), tasksEnded(r))},
+			fragmentsAtWork(r)...), ", "))
+		return
+	}
 	read, then := phases(r)
 	parts := []string{fmt.Sprintf("%s: read %s", r.Wall.Round(time.Second), percent(read.fraction()))}
 	if then.total > 0 {
@@ -104,6 +110,44 @@ func (p plainProgress) update(r *pipeline.Report) {
 
 func (plainProgress) interval() time.Duration          { return time.Second }
 func (plainProgress) end(*pipeline.Report, error, int) {}
+
+// inTasks reports whether tasks are at work. Then a report has no stages: see pipeline.Plan.RunTasks.
+func inTasks(r *pipeline.Report) bool { return len(r.Tasks) > 0 && len(r.Stages) == 0 }
+
+// tasksEnded tells how many tasks of the fragments that have begun have ended.
+func tasksEnded(r *pipeline.Report) string {
+	ended, tasks, begun, lost := 0, 0, 0, 0
+	for _, f := range r.Tasks {
+		ended, tasks, lost = ended+f.Ended, tasks+f.Tasks, lost+f.Lost
+		if f.Tasks > 0 {
+			begun++
+		}
+	}
+	text := fmt.Sprintf("%d of %s ended, of %d of %d fragments", ended, english.Plural(tasks, "task", ""), begun,
+		len(r.Tasks))
+	if lost > 0 {
+		text += fmt.Sprintf(", %s lost", english.Plural(lost, "attempt", ""))
+	}
+	return text
+}
+
+// fragmentsAtWork has a text for each fragment whose tasks have not all ended.
+func fragmentsAtWork(r *pipeline.Report) (out []string) {
+	for _, f := range r.Tasks {
+		if f.Tasks == 0 || f.Ended == f.Tasks {
+			continue
+		}
+		text := fmt.Sprintf("fragment %d (%s): %d of %d", f.Fragment, f.Does, f.Ended, f.Tasks)
+		if f.Rows > 0 {
+			text += fmt.Sprintf(", %s rows", humanize.Comma(f.Rows))
+		}
+		if f.Slowest > 0 {
+			text += fmt.Sprintf(", the slowest took %s", f.Slowest.Round(100*time.Millisecond))
+		}
+		out = append(out, text)
+	}
+	return out
+}
 
 // liveProgress redraws a block of lines on a terminal, one line for each stage. It starts after one
 // second, so a short run shows nothing.
@@ -131,6 +175,14 @@ func (p *liveProgress) update(r *pipeline.Report) {
 		text := []rune(fmt.Sprintf(format, args...))
 		b.WriteString(string(text[:min(len(text), width-1)]) + "\n")
 		p.lines++
+	}
+	if inTasks(r) {
+		line("%s  %s", r.Wall.Round(time.Second), tasksEnded(r))
+		for _, text := range fragmentsAtWork(r) {
+			line("  %s", text)
+		}
+		_, _ = io.WriteString(p.w, b.String())
+		return
 	}
 	read, then := phases(r)
 	head := fmt.Sprintf("%s  %s  read %s", r.Wall.Round(time.Second), bar(read.and(then).fraction()),

@@ -102,12 +102,9 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	f.registerRun(cmd)
 	cmd.Flags().StringVar(&f.resumeFrom, "resume", "", "skip jobs that this file says are done, with the same sources "+
 		"and outputs as now, and add those that succeed; it is made if it is missing")
-	cmd.Flags().IntVar(&f.workers, "workers", 0, "run the job in tasks, so many at a time, each in a process of its "+
-		"own with its part of the machine (0: in this process)")
+	f.registerTasks(cmd)
 	cmd.Flags().StringVar(&f.workFolder, "work-dir", "", "folder or prefix, as in s3://bucket/work, for the rows that "+
 		"tasks exchange (default: the folder of spilled rows)")
-	cmd.Flags().StringVar(&f.taskSize, "task-size", "32MiB", "bytes of input from which --workers gives another task "+
-		"a part of a fragment's work; a smaller size makes more and shorter tasks")
 	cmd.Flags().StringVar(&f.on, "on", "", "run the tasks on an engine, as in temporal://host:7233/namespace, "+
 		"whose workers see the sources and --work-dir (see gstream worker --help); --workers is the number of tasks "+
 		"at a time")

@@ -214,13 +214,27 @@ const (
 // inTasks reports whether the job runs in tasks.
 func (f *runFlags) inTasks() bool { return f.workers != 0 || f.on != "" }
 
+// registerTasks registers the flags that say how many workers run a job in tasks.
+func (f *runFlags) registerTasks(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "run the job in tasks, so many at a time, each in a process of its "+
+		"own with its part of the machine (0: in this process)")
+	cmd.Flags().StringVar(&f.taskSize, "task-size", "32MiB", "bytes of input from which --workers gives another task "+
+		"a part of a fragment's work; a smaller size makes more and shorter tasks")
+}
+
+// taskOptions returns the options of tasks, without an engine. Workers is 1 or more if the job runs in tasks.
+func (f *runFlags) taskOptions() (to pipeline.TaskOptions, err error) {
+	to = pipeline.TaskOptions{Workers: f.workers, Folder: f.workFolder}
+	if f.workers < 0 || f.workers > maxWorkers {
+		return to, usageError(fmt.Errorf("--workers %d: must be from 1 to %d", f.workers, maxWorkers))
+	}
+	return to, parseSizes(map[string]sizeFlag{"task-size": {f.taskSize, &to.LeastBytes}})
+}
+
 // runTasks runs a plan on workers.
 func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.RunOptions) (*pipeline.Report, error) {
-	to := pipeline.TaskOptions{Workers: f.workers, Folder: f.workFolder}
-	if f.workers < 0 || f.workers > maxWorkers {
-		return nil, usageError(fmt.Errorf("--workers %d: must be from 1 to %d", f.workers, maxWorkers))
-	}
-	if err := parseSizes(map[string]sizeFlag{"task-size": {f.taskSize, &to.LeastBytes}}); err != nil {
+	to, err := f.taskOptions()
+	if err != nil {
 		return nil, err
 	}
 	if f.on == "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu/gputest"
+	"github.com/gstream/gstream/pipeline"
 	"github.com/gstream/gstream/source/store"
 	"github.com/gstream/gstream/source/store/storetest"
 )
@@ -201,4 +203,47 @@ func startGroup(t *testing.T, stderr io.Writer, kib int, args ...string) *exec.C
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return cmd
+}
+
+// TestExplainAndCheckShowTasks compares the forecast of a run in tasks with its report.
+func TestExplainAndCheckShowTasks(t *testing.T) {
+	t.Setenv("GSTREAM_TEST_MAIN", "1") // tasks are processes of this program
+	path, _ := tasksJob(t)
+	flags := []string{"--device", "host", "--threads", "3", "--workers", "3", "--task-size", "64KiB"}
+	code, text, stderr := gstream(append([]string{"explain", path}, flags...)...)
+	require.Zero(t, code, stderr)
+	for _, want := range []string{"in tasks on 3 processes of this machine; tasks write ", "about 3 tasks",
+		"all rows of fragment 1", "its partitions of fragment 3",
+		"partitioned by the hash of c_mktsegment, o_orderpriority, l_shipmode"} {
+		require.Contains(t, text, want)
+	}
+	var explained struct{ Tasks pipeline.TasksForecast }
+	code, text, stderr = gstream(append([]string{"explain", path, "--format", "json"}, flags...)...)
+	require.Zero(t, code, stderr)
+	require.NoError(t, json.Unmarshal([]byte(text), &explained))
+	var checked pipeline.Check
+	code, text, stderr = gstream(append([]string{"check", path, "--format", "json"}, flags...)...)
+	require.Zero(t, code, stderr)
+	require.NoError(t, json.Unmarshal([]byte(text), &checked))
+	code, text, stderr = gstream(append([]string{"run", path, "--report", "-", "--work-dir", t.TempDir()}, flags...)...)
+	require.Zero(t, code, stderr)
+	var report pipeline.Report
+	require.NoError(t, json.Unmarshal([]byte(text), &report))
+	require.Len(t, explained.Tasks.Fragments, len(report.Tasks))
+	require.Len(t, checked.Tasks.Fragments, len(report.Tasks))
+	for i, f := range report.Tasks {
+		require.Equal(t, f.Does, explained.Tasks.Fragments[i].Does)
+		require.InDelta(t, f.Tasks, explained.Tasks.Fragments[i].Tasks, 1)
+		of := checked.Tasks.Fragments[i]
+		require.Positive(t, of.Tiers[0].Needs)
+		require.Positive(t, of.Written)
+		require.InEpsilon(t, f.Rows, of.Rows, 1, f.Does)
+		require.Equal(t, f.BytesRead > 0, of.Read > 0)
+	}
+	code, text, _ = gstream(append([]string{"check", path, "--host-memory", "3MiB"}, flags...)...)
+	require.Equal(t, exitMemory, code)
+	require.Contains(t, text, "a task of fragment ")
+	code, _, stderr = gstream(append([]string{"explain", path, "--analyze"}, flags...)...)
+	require.Equal(t, exitJob, code)
+	require.Contains(t, stderr, "leave out --analyze")
 }

@@ -25,6 +25,8 @@ type Check struct {
 	// Estimate is the time of the run by the model that chooses the device. It does not include the
 	// cost of spilling.
 	Estimate time.Duration `json:"estimate_ns"`
+	// Tasks is set for a run in tasks. The rest is of the process that writes the outputs then.
+	Tasks *TasksForecast `json:"tasks,omitempty"`
 }
 
 // Problem is a reason why a run would fail.
@@ -90,6 +92,10 @@ func (c *Check) String() string {
 				bytes(s.Holds), bytes(s.Fixed), bytes(s.Host), bytes(s.Disk))
 		}
 		t.Flush()
+	}
+	if c.Tasks != nil {
+		c.Tasks.table(&b)
+		b.WriteString("the process that writes the outputs:\n")
 	}
 	for _, t := range c.Tiers {
 		tier := t.Tier

@@ -58,6 +58,11 @@ const (
 	TakesShare                   // a task reads a share of the rows, in order
 )
 
+// String names what a task takes.
+func (t Takes) String() string {
+	return [...]string{"all rows", "its partitions", "a share of the rows"}[t]
+}
+
 // Cut cuts a plan into fragments for tasks, each after those that it reads, and the plan of the process that collects
 // their rows: the outputs, with scans of the rows of fragments. workers is the number of tasks that run at a time. here
 // says which tables no other process can read. A plan with a recursion stays whole.
@@ -163,7 +168,7 @@ func (f *Fragment) receive(s *Stage, from *Fragment, takes Takes) *Stage {
 		scan.Columns = append(scan.Columns, i)
 	}
 	out := &Stage{Step: s.Step, At: s.At, Spec: scan, Schema: s.Schema, Rows: s.Rows, RowBytes: s.RowBytes,
-		Distribution: s.Distribution}
+		Distribution: s.Distribution, Detail: []string{fmt.Sprintf("%v of fragment %d", takes, from.Number+1)}}
 	f.Reads[out] = &Received{from, takes}
 	return out
 }
