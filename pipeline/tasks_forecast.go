@@ -124,7 +124,8 @@ func (t *TasksExplained) draw(b *strings.Builder, d *drawing) {
 	fmt.Fprintf(b, "\nin tasks on %s; %s\n", t.Engine, t.Traffic())
 	for _, f := range t.Fragments {
 		fmt.Fprintf(b, "\nfragment %d, about %s%s: %s\n", f.Fragment, f.TasksText(), f.Where(), f.Does)
-		fmt.Fprintf(b, "    writes about %s rows, %s\n", logical.Approximate(f.Rows), humanize.IBytes(uint64(f.Written)))
+		fmt.Fprintf(b, "    writes about %s rows, %s\n", logical.Approximate(f.Rows),
+			humanize.IBytes(uint64(f.Written)))
 		d.draw(f.Root, "", 1, true)
 	}
 }

@@ -52,8 +52,8 @@ func (f FragmentForecast) Where() string {
 
 // Traffic returns the bytes between tasks in words.
 func (t TasksForecast) Traffic() string {
-	return fmt.Sprintf("tasks write %s for each other and read %s, before compression", humanize.IBytes(uint64(t.Written)),
-		humanize.IBytes(uint64(t.Read)))
+	return fmt.Sprintf("tasks write %s for each other and read %s, before compression",
+		humanize.IBytes(uint64(t.Written)), humanize.IBytes(uint64(t.Read)))
 }
 
 // table appends a line for each fragment.
