@@ -112,6 +112,19 @@ func RunTaskFile(ctx context.Context, path string, opt RunOptions) (*TaskResult,
 	return RunTask(ctx, document, opt)
 }
 
+// ResultOfTask returns the result of the task of a document in a file or an object, or nil if there is none yet.
+func ResultOfTask(ctx context.Context, path string) (*TaskResult, error) {
+	document, err := readSmall(ctx, path)
+	if err != nil {
+		return nil, class.Mark(ctx, fmt.Errorf("read a task: %w", err))
+	}
+	d, err := decodeTask(document)
+	if err != nil {
+		return nil, err
+	}
+	return d.result(ctx)
+}
+
 // decodeTask returns the task of a document.
 func decodeTask(document []byte) (*taskDocument, error) {
 	var version struct {

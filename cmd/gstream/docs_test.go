@@ -71,7 +71,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 	pages = append([]string{filepath.Join(root, "README.md"), filepath.Join(root, "examples/README.md")}, pages...)
 	dir := folder(t)
 	web := lake(t, dir)
-	t.Setenv("GSTREAM_TEST_MAIN", "1") // for the processes of tasks
+	script(t, launcherPath(t), "srun", srun) // and the processes of tasks run this program
 	commands := 0
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -82,7 +82,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 			}
 			commands++
 			for i, a := range args {
-				if a == "/nvme" {
+				if a == "/nvme" || a == "/shared/work" {
 					args[i] = t.TempDir()
 				}
 				args[i] = strings.Replace(args[i], "https://example.com/", web, 1)

@@ -37,7 +37,7 @@ type runFlags struct {
 	telemetry                              []string
 	resumeFrom, each                       string // --resume, --each
 	workers                                int
-	workFolder, on                         string // --work-dir, --on
+	workFolder, on, launch                 string // --work-dir, --on, --launch
 	taskSize                               string
 	left                                   *leftovers
 	session                                *pipeline.Session // of gstream sql
@@ -91,6 +91,7 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
   gstream run job.yaml --host-memory 2GiB --spill-dir /nvme --spill-limit 100GiB
   gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html
   gstream run job.yaml --workers 4 --work-dir /nvme
+  gstream run job.yaml --launch "srun --ntasks=1 --exclusive" --workers 64 --work-dir /shared/work
   gstream run job.yaml --on temporal://host:7233 --workers 64 --work-dir s3://bucket/work`,
 		Args: someFiles("job file"),
 
@@ -108,6 +109,9 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	cmd.Flags().StringVar(&f.on, "on", "", "run the tasks on an engine, as in temporal://host:7233/namespace, "+
 		"whose workers see the sources and --work-dir (see gstream worker --help); --workers is the number of tasks "+
 		"at a time")
+	cmd.Flags().StringVar(&f.launch, "launch", "", "start each task by this command, as in \"srun --ntasks=1 "+
+		"--exclusive\": words before gstream task FILE FLAGS; --workers is the number of tasks at a time, and "+
+		"all tasks see the sources and --work-dir")
 	cmd.Flags().StringVar(&f.each, "each", "", "run each job for several values of a variable, as in "+
 		"day=2026-01-01..2026-01-31 (days) or region=eu,us")
 	return cmd

@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,8 +91,9 @@ type taskOutcome struct {
 	MayPass  bool   `json:"may_pass,omitempty"`
 }
 
-// processes is an engine that runs each task in a process of this machine.
+// processes is an engine that runs each task in a process: of this machine, or wherever a launcher starts it.
 type processes struct {
+	launch  []string // the launcher and its arguments; none for processes of this machine
 	program string
 	workers []pipeline.RunOptions // a part of the machine for each
 }
@@ -102,11 +105,27 @@ func newProcesses(p *pipeline.Plan, opt pipeline.RunOptions, workers int) (*proc
 		return nil, fmt.Errorf("find this program, which runs the tasks: %w", err)
 	}
 	parts, err := p.DivideMachine(opt, workers)
-	return &processes{program, parts}, err
+	return &processes{program: program, workers: parts}, err
+}
+
+// newLauncher returns the engine of a run whose tasks a command starts.
+func newLauncher(launch string, opt pipeline.RunOptions, workers int) (*processes, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, which runs the tasks: %w", err)
+	}
+	e := &processes{strings.Fields(launch), program, slices.Repeat([]pipeline.RunOptions{opt}, workers)}
+	if _, err := exec.LookPath(e.launch[0]); err != nil {
+		return nil, usageError(fmt.Errorf("--launch: %w", err))
+	}
+	return e, nil
 }
 
 // Describe implements pipeline.Engine.
 func (e *processes) Describe() string {
+	if e.launch != nil {
+		return fmt.Sprintf("%d processes by %s", len(e.workers), strings.Join(e.launch, " "))
+	}
 	return fmt.Sprintf("%d processes of this machine", len(e.workers))
 }
 
@@ -132,24 +151,37 @@ func flagsOf(opt pipeline.RunOptions) (flags []string) {
 
 // Run implements pipeline.Engine.
 func (e *processes) Run(ctx context.Context, worker int, path string) (*pipeline.TaskResult, error) {
-	args := append([]string{"task", path, "--attended"}, flagsOf(e.workers[worker])...)
-	c := exec.CommandContext(ctx, e.program, args...)
+	args := slices.Concat(e.launch, []string{e.program, "task", path}, flagsOf(e.workers[worker]))
+	attended := e.launch == nil
+	if attended {
+		args = append(args, "--attended")
+	}
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = withoutSizes(os.Environ())
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &tail{to: &stderr}
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = 5 * time.Second
-	in, err := c.StdinPipe() // a task ends when this process does
-	if err != nil {
-		return nil, err
+	if attended {
+		in, err := c.StdinPipe() // a task ends when this process does
+		if err != nil {
+			return nil, err
+		}
+		defer in.Close()
+	} else {
+		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // which launchers pass on
+		c.WaitDelay = launcherWait
 	}
-	defer in.Close()
-	err = c.Run()
+	err := c.Run()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	var out taskOutcome
-	if json.Unmarshal(stdout.Bytes(), &out) != nil || out.Error == "" && (err != nil || out.TaskResult == nil) {
+	out := outcomeOf(stdout.Bytes())
+	if out.Error == "" && out.TaskResult == nil {
+		// It may have ended, even if its launcher failed or passes on no output.
+		if known, wrong := pipeline.ResultOfTask(ctx, path); known != nil || wrong != nil {
+			return known, wrong
+		}
 		said := strings.TrimSpace(stderr.String())
 		return nil, fmt.Errorf("%w: its process ended without a result (%v): %s", pipeline.ErrLost, err, said)
 	}
@@ -161,6 +193,21 @@ func (e *processes) Run(ctx context.Context, worker int, path string) (*pipeline
 		err = fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 	}
 	return nil, err
+}
+
+// launcherWait is how long a launcher may take to end its task after SIGTERM.
+const launcherWait = 30 * time.Second
+
+// outcomeOf returns the outcome in the last line of an output that has one. Launchers may write other lines.
+func outcomeOf(stdout []byte) (out taskOutcome) {
+	lines := bytes.Split(stdout, []byte("\n"))
+	for _, line := range slices.Backward(lines) {
+		var one taskOutcome
+		if json.Unmarshal(line, &one) == nil && (one.Error != "" || one.TaskResult != nil) {
+			return one
+		}
+	}
+	return out
 }
 
 // withoutSizes returns an environment without the variables that replace flags.
@@ -212,7 +259,7 @@ const (
 )
 
 // inTasks reports whether the job runs in tasks.
-func (f *runFlags) inTasks() bool { return f.workers != 0 || f.on != "" }
+func (f *runFlags) inTasks() bool { return f.workers != 0 || f.on != "" || f.launch != "" }
 
 // registerTasks registers the flags that say how many workers run a job in tasks.
 func (f *runFlags) registerTasks(cmd *cobra.Command) {
@@ -236,6 +283,18 @@ func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.
 	to, err := f.taskOptions()
 	if err != nil {
 		return nil, err
+	}
+	if f.launch != "" {
+		if f.on != "" || f.workers == 0 || f.workFolder == "" || len(strings.Fields(f.launch)) == 0 {
+			return nil, usageError(errors.New("--launch needs a command, --workers, and --work-dir: a folder or " +
+				"a prefix of objects that all tasks see; it excludes --on"))
+		}
+		engine, err := newLauncher(f.launch, opt, f.workers)
+		if err != nil {
+			return nil, err
+		}
+		to.Engine = engine
+		return p.RunTasks(ctx, opt, to)
 	}
 	if f.on == "" {
 		engine, err := newProcesses(p, opt, f.workers)
