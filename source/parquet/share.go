@@ -34,7 +34,7 @@ func (t *Table) Share(share, of int) (*Table, error) {
 		for g := range f.groups {
 			n := f.groups[g].rows
 			r := rowRange{min(max(from-at, 0), n), min(max(to-at, 0), n)}
-			if groups >= groupsPerShare*of {
+			if groups/of >= groupsPerShare {
 				r = rowRange{0, n}
 				if middle := at + n/2; middle < from || middle >= to {
 					r.to = 0

@@ -79,7 +79,7 @@ func (s *Snapshot) Open() (*Table, error) {
 	}
 	t.ruled = s.Ruled
 	t.snapshot.Ruled = s.Ruled
-	if s.Of > 0 {
+	if s.Share != 0 || s.Of != 0 {
 		return t.Share(s.Share, s.Of)
 	}
 	return t, nil
