@@ -179,6 +179,7 @@ type fragmentRun struct {
 	began     time.Time
 	ended     time.Time
 	lost      int
+	running   int // attempts
 }
 
 // runFragments runs all tasks.
@@ -225,8 +226,10 @@ func (r *taskRun) runFragments(ctx context.Context) error {
 			free = free[1:]
 			one, stop := context.WithCancel(ctx)
 			stops[a] = stop
+			r.count(a, 1)
 			go func() {
 				result, err := r.fragments[a.Fragment].attempt(one, a.Task, worker)
+				r.count(a, -1)
 				events <- event{a, worker, result, err}
 			}()
 		}
@@ -286,6 +289,13 @@ func (r *taskRun) runFragments(ctx context.Context) error {
 		return err
 	}
 	return s.Err()
+}
+
+// count adds to the number of attempts that run.
+func (r *taskRun) count(a tasks.Attempt, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fragments[a.Fragment].running += n
 }
 
 // attempt runs a task once.
@@ -627,13 +637,15 @@ func (r *taskRun) report() (out []execution.FragmentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.fragments {
-		one := execution.FragmentReport{Fragment: f.Number + 1, Does: f.String(), Tasks: len(f.results), Lost: f.lost}
+		one := execution.FragmentReport{Fragment: f.Number + 1, Does: f.String(), Tasks: len(f.results), Lost: f.lost,
+			Running: f.running}
 		if !f.began.IsZero() {
 			one.Wall = time.Since(f.began)
 		}
 		if !f.ended.IsZero() {
 			one.Wall = f.ended.Sub(f.began)
 		}
+		var slowest int64
 		for i, t := range f.results {
 			if t == nil {
 				continue
@@ -641,13 +653,17 @@ func (r *taskRun) report() (out []execution.FragmentReport) {
 			one.Ended++
 			all := t.total()
 			one.Rows, one.Bytes = one.Rows+all.Rows, one.Bytes+all.Bytes
+			bytes := t.Bytes
 			for _, p := range t.Read {
-				one.RowsRead, one.BytesRead = one.RowsRead+p.Rows, one.BytesRead+p.Bytes
+				one.RowsRead, one.BytesRead, bytes = one.RowsRead+p.Rows, one.BytesRead+p.Bytes, bytes+p.Bytes
 			}
 			one.BytesOfTables += t.Bytes
 			if t.Wall > one.Slowest {
-				one.Slowest, one.SlowestTask = t.Wall, i+1
+				one.Slowest, one.SlowestTask, slowest = t.Wall, i+1, bytes
 			}
+		}
+		if all := one.BytesRead + one.BytesOfTables; one.Ended > 1 && all > 0 {
+			one.SlowestShare = float64(slowest) * float64(one.Ended) / float64(all)
 		}
 		out = append(out, one)
 	}

@@ -114,6 +114,9 @@ func TestRunTasksWithAnEngineThatMisbehaves(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, e.attempts[first])
 		require.Equal(t, 1, r.Tasks[0].Lost)
+		require.Zero(t, r.Tasks[0].Running)
+		require.InDelta(t, 1, r.Tasks[0].SlowestShare, 1)
+		require.Positive(t, r.Tasks[0].SlowestShare)
 		require.Len(t, rowsOf(t, out), 50)
 	})
 	t.Run("a task that is always lost", func(t *testing.T) {

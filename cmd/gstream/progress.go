@@ -116,15 +116,18 @@ func inTasks(r *pipeline.Report) bool { return len(r.Tasks) > 0 && len(r.Stages)
 
 // tasksEnded tells how many tasks of the fragments that have begun have ended.
 func tasksEnded(r *pipeline.Report) string {
-	ended, tasks, begun, lost := 0, 0, 0, 0
+	ended, tasks, begun, lost, running := 0, 0, 0, 0, 0
 	for _, f := range r.Tasks {
-		ended, tasks, lost = ended+f.Ended, tasks+f.Tasks, lost+f.Lost
+		ended, tasks, lost, running = ended+f.Ended, tasks+f.Tasks, lost+f.Lost, running+f.Running
 		if f.Tasks > 0 {
 			begun++
 		}
 	}
 	text := fmt.Sprintf("%d of %s ended, of %d of %d fragments", ended, english.Plural(tasks, "task", ""), begun,
 		len(r.Tasks))
+	if running > 0 {
+		text += fmt.Sprintf(", %d running", running)
+	}
 	if lost > 0 {
 		text += fmt.Sprintf(", %s lost", english.Plural(lost, "attempt", ""))
 	}
@@ -178,8 +181,13 @@ func (p *liveProgress) update(r *pipeline.Report) {
 	}
 	if inTasks(r) {
 		line("%s  %s", r.Wall.Round(time.Second), tasksEnded(r))
-		for _, text := range fragmentsAtWork(r) {
+		at := fragmentsAtWork(r)
+		shown := max(min(len(at), height-3), 0)
+		for _, text := range at[:shown] {
 			line("  %s", text)
+		}
+		if shown < len(at) {
+			line("  and %d more", len(at)-shown)
 		}
 		_, _ = io.WriteString(p.w, b.String())
 		return

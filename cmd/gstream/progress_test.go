@@ -310,19 +310,27 @@ func keysAreSnakeCase(t *testing.T, v any) {
 func TestProgressOfTasks(t *testing.T) {
 	r := &pipeline.Report{Wall: 61 * time.Second, Tasks: []pipeline.FragmentReport{
 		{Fragment: 1, Does: "orders: scan", Tasks: 4, Ended: 4, Lost: 1},
-		{Fragment: 2, Does: "match: inner join", Tasks: 8, Ended: 3, Rows: 1234, Slowest: 2500 * time.Millisecond},
+		{Fragment: 2, Does: "match: inner join", Tasks: 8, Ended: 3, Running: 4, Rows: 1234,
+			Slowest: 2500 * time.Millisecond},
 		{Fragment: 3, Does: "sort"},
 	}}
 	var plain bytes.Buffer
 	plainProgress{&plain}.update(r)
-	assert.Equal(t, "1m1s: 7 of 12 tasks ended, of 2 of 3 fragments, 1 attempt lost, fragment 2 (match: inner join): "+
-		"3 of 8, 1,234 rows, the slowest took 2.5s\n", plain.String())
+	assert.Equal(t, "1m1s: 7 of 12 tasks ended, of 2 of 3 fragments, 4 running, 1 attempt lost, fragment 2 (match: "+
+		"inner join): 3 of 8, 1,234 rows, the slowest took 2.5s\n", plain.String())
 	var s screen
 	live := &liveProgress{w: &s, size: func() (int, int, error) { return 100, 20, nil }}
 	live.update(r)
 	live.update(r)
-	assert.Equal(t, "1m1s  7 of 12 tasks ended, of 2 of 3 fragments, 1 attempt lost\n"+
+	assert.Equal(t, "1m1s  7 of 12 tasks ended, of 2 of 3 fragments, 4 running, 1 attempt lost\n"+
 		"  fragment 2 (match: inner join): 3 of 8, 1,234 rows, the slowest took 2.5s", s.String())
+	for range 9 {
+		r.Tasks = append(r.Tasks, r.Tasks[1])
+	}
+	live.size = func() (int, int, error) { return 100, 6, nil }
+	live.update(r)
+	assert.Contains(t, s.String(), "and 7 more")
+	assert.Less(t, len(s.lines), 6)
 	live.end(r, nil, 0)
 	assert.Empty(t, s.String())
 }

@@ -87,9 +87,10 @@ func (r *Report) Total() {
 type FragmentReport struct {
 	Fragment int    `json:"fragment"`
 	Does     string `json:"does"`
-	Tasks    int    `json:"tasks"` // 0 if they have not begun
-	Ended    int    `json:"ended"` // of them
-	Lost     int    `json:"lost"`  // attempts that failed, of tasks that ran again
+	Tasks    int    `json:"tasks"`   // 0 if they have not begun
+	Ended    int    `json:"ended"`   // of them
+	Running  int    `json:"running"` // attempts
+	Lost     int    `json:"lost"`    // attempts that failed, of tasks that ran again
 	// RowsRead and BytesRead are those of earlier tasks, BytesOfTables the bytes of tables, and Rows and Bytes what was
 	// written for later tasks.
 	RowsRead      int64 `json:"rows_read"`
@@ -101,6 +102,9 @@ type FragmentReport struct {
 	Wall        time.Duration `json:"wall_ns"`
 	Slowest     time.Duration `json:"slowest_ns"`
 	SlowestTask int           `json:"slowest_task"`
+	// SlowestShare is the bytes that the slowest task has read, as a multiple of the mean of the tasks. Far above 1 the
+	// task had more work, else its machine was slower. It is 0 for one task, or without input.
+	SlowestShare float64 `json:"slowest_share"`
 }
 
 // ExpectationReport tells how many rows do not meet an expectation.
@@ -161,6 +165,9 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "fragment %d (%s): %s, %s rows read, %s rows and %s written, %s; the slowest task, %d, took %s",
 			f.Fragment, f.Does, english.Plural(f.Tasks, "task", ""), humanize.Comma(f.RowsRead), humanize.Comma(f.Rows),
 			size(f.Bytes), seconds(f.Wall), f.SlowestTask, seconds(f.Slowest))
+		if f.SlowestShare > 0 {
+			fmt.Fprintf(&b, ", and read %.1f times as much as the mean", f.SlowestShare)
+		}
 		if f.Lost > 0 {
 			fmt.Fprintf(&b, "; %s lost and run again", english.Plural(f.Lost, "attempt", ""))
 		}
