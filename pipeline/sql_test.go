@@ -101,6 +101,11 @@ func TestSQLGivesDuckDBsRows(t *testing.T) {
 			require.NoError(t, err, query)
 			sameRows(t, query, answer.Rows, &out)
 		}
+		if gputest.Takes(gputest.ThinOr(t, 6), i+1) {
+			_, err = inTasks(t, p, RunOptions{Use: Host, Threads: 1, HostMemory: 1 << 28}, 4)
+			require.NoError(t, err, query)
+			sameRows(t, query, answer.Rows, &out)
+		}
 		require.NoError(t, p.Close())
 		require.NoError(t, dev.Close())
 	}
