@@ -112,6 +112,7 @@ func TestJobsGiveDuckDBsAnswers(t *testing.T) {
 		t.Run(job+" on the CPU", func(t *testing.T) { check(t, with(pipeline.RunOptions{Use: pipeline.Host})) })
 		t.Run(job+" on the GPU", func(t *testing.T) { check(t, with(pipeline.RunOptions{Device: device})) })
 		t.Run(job+" in another process", func(t *testing.T) { check(t, runElsewhere) })
+		t.Run(job+" in tasks", func(t *testing.T) { check(t, runTasks) })
 	}
 }
 
@@ -160,6 +161,24 @@ func runElsewhere(t *testing.T, path, out string) {
 	c.Dir, c.Env = t.TempDir(), append(os.Environ(), encodedPlan+"="+plan)
 	text, err := c.CombinedOutput()
 	require.NoError(t, err, string(text))
+}
+
+// runTasks runs a job in tasks, four at a time.
+func runTasks(t *testing.T, path, out string) {
+	job, err := pipeline.Load(path, pipeline.LoadOptions{Set: map[string]string{"out": out}})
+	require.NoError(t, err)
+	p, err := pipeline.NewPlan(job)
+	require.NoError(t, err)
+	defer p.Close()
+	opt := pipeline.RunOptions{Use: pipeline.Host, HostMemory: 1 << 30}
+	report, err := p.RunTasks(t.Context(), opt, pipeline.TaskOptions{Engine: &pipeline.InProcess{Options: opt},
+		Workers: 4, Folder: t.TempDir(), LeastBytes: 32 << 10})
+	require.NoError(t, err)
+	tasks := 0
+	for _, f := range report.Tasks {
+		tasks += f.Ended
+	}
+	require.Greater(t, tasks, 1)
 }
 
 func TestAppendedMonthsAreCompacted(t *testing.T) {
