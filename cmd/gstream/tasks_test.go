@@ -20,8 +20,6 @@ import (
 
 	"github.com/gstream/gstream/gpu/gputest"
 	"github.com/gstream/gstream/pipeline"
-	"github.com/gstream/gstream/source/store"
-	"github.com/gstream/gstream/source/store/storetest"
 )
 
 // tasksJob writes a job whose plan has several fragments. It returns the file and the output.
@@ -127,55 +125,6 @@ func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 	t.Logf("runs by fault and exit code: %v; %d processes of tasks were killed", ends, killed)
 	require.Positive(t, killed)
 	require.Positive(t, ends["nothing: 0"])
-}
-
-// TestWorkersExchangeRowsInAStore runs tasks whose documents and rows are objects. None is left: after a run, an error,
-// or an interrupt.
-func TestWorkersExchangeRowsInAStore(t *testing.T) {
-	storetest.Use(t, storetest.Gateway(t, t.TempDir()))
-	t.Setenv("GSTREAM_TEST_MAIN", "1") // tasks are processes of this program
-	work := "s3://" + storetest.Bucket + "/work"
-	path, out := tasksJob(t)
-	code, _, stderr := gstream("run", path, "--device", "host")
-	require.Zero(t, code, stderr)
-	want, err := os.ReadFile(out)
-	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(filepath.Dir(out)))
-	in := func(path string, more ...string) []string {
-		return append([]string{"run", path, "--device", "host", "--workers", "3", "--threads", "3", "--task-size",
-			"64KiB", "--work-dir", work}, more...)
-	}
-	code, _, stderr = gstream(in(path)...)
-	require.Zero(t, code, stderr)
-	got, err := os.ReadFile(out)
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(got))
-	require.Empty(t, objectsIn(t, work))
-
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	bad := strings.Replace(string(text), "sum(l_extendedprice)", "sum(cast(l_comment as INTEGER))", 1)
-	require.NotEqual(t, string(text), bad)
-	require.NoError(t, os.WriteFile(path, []byte(bad), 0o644))
-	code, _, stderr = gstream(in(path, "--overwrite")...)
-	require.Equal(t, exitData, code, stderr)
-	require.Contains(t, stderr, "as INTEGER")
-	require.Empty(t, objectsIn(t, work))
-
-	require.NoError(t, os.WriteFile(path, text, 0o644))
-	require.NoError(t, os.RemoveAll(filepath.Dir(out)))
-	var said bytes.Buffer
-	cmd := start(t, &said, in(path)...)
-	require.Eventually(t, func() bool {
-		n := 0
-		return store.List(t.Context(), work, func(string, store.Version) error { n++; return nil }) == nil && n > 2
-	}, time.Minute, time.Millisecond)
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	_ = cmd.Wait()
-	require.Equal(t, 128+int(syscall.SIGINT), cmd.ProcessState.ExitCode(), said.String())
-	require.Empty(t, objectsIn(t, work), said.String())
-	_, err = os.Stat(filepath.Dir(out))
-	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // works reports whether a process of a group has not ended.
