@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -41,7 +43,12 @@ failed) and 5 (a file or a store failed) may pass; 2, 3 and 4 (the task, the dat
 will not.`,
 		Example: `  gstream task /work/.gstream-tasks.5f1d/2-3.task.json
   gstream task s3://bucket/work/5f1d/2-3.task.json --device cuda`,
-		Args: args(1, "one file of a task"),
+		Args: func(cmd *cobra.Command, list []string) error {
+			if attended {
+				return args(0, "no file: its paths come from standard input")(cmd, list)
+			}
+			return args(1, "one file of a task")(cmd, list)
+		},
 
 		ValidArgsFunction: completeFiles("json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,36 +59,98 @@ will not.`,
 			if opt.Threads > 0 {
 				runtime.GOMAXPROCS(opt.Threads)
 			}
-			ctx, cancel := context.WithCancelCause(cmd.Context())
-			defer cancel(nil)
-			if attended {
-				go func() {
-					_, _ = io.Copy(io.Discard, cmd.InOrStdin())
-					cancel(context.Canceled)
-				}()
-			}
 			opt.Leftover = left.add
-			defer left.clear()
-			result, err := pipeline.RunTaskFile(ctx, args[0], opt)
-			out := taskOutcome{TaskResult: result}
-			if err != nil {
-				out = taskOutcome{Error: message(err), ExitCode: exitCode(err), MayPass: pipeline.MayPass(err)}
+			if attended {
+				return runAttended(cmd, opt, left)
 			}
-			if failed := json.NewEncoder(cmd.OutOrStdout()).Encode(out); err == nil {
-				err = failed
-			} else if attended {
-				return reported{err}
-			}
-			return err
+			return runTask(cmd.Context(), cmd.OutOrStdout(), args[0], opt, left)
 		},
 	}
 	f.registerMachine(cmd)
-	cmd.Flags().BoolVar(&attended, "attended", false, "end when standard input ends")
+	cmd.Flags().BoolVar(&attended, "attended", false, "run the tasks whose paths come from standard input")
 	if err := cmd.Flags().MarkHidden("attended"); err != nil {
 		panic(err)
 	}
 	return cmd
 }
+
+// runTask runs a task and prints its outcome.
+func runTask(ctx context.Context, w io.Writer, path string, opt pipeline.RunOptions, left *leftovers) error {
+	defer left.clear()
+	result, err := pipeline.RunTaskFile(ctx, path, opt)
+	out := taskOutcome{TaskResult: result}
+	if err != nil {
+		out = taskOutcome{Error: message(err), ExitCode: exitCode(err), MayPass: pipeline.MayPass(err)}
+	}
+	if failed := json.NewEncoder(w).Encode(out); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// runAttended runs tasks one after the other on one device, up to one that fails. Their paths are lines of standard
+// input. Its end ends the task that runs. An empty line of standard output says that the process is alive.
+func runAttended(cmd *cobra.Command, opt pipeline.RunOptions, left *leftovers) (err error) {
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	paths := make(chan string)
+	go func() {
+		defer cancel()
+		in := bufio.NewScanner(cmd.InOrStdin())
+		in.Buffer(nil, maxPath)
+		for in.Scan() {
+			select {
+			case paths <- in.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	out := &oneWriter{to: cmd.OutOrStdout()}
+	go func() {
+		alive := time.NewTicker(time.Second)
+		defer alive.Stop()
+		for {
+			select {
+			case <-alive.C:
+				_, _ = out.Write([]byte("\n"))
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	device := &aheadDevice{}
+	device.open(opt) // while the first path is made
+	defer func() { err = errors.Join(err, device.close()) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case path := <-paths:
+			if opt.Device, err = device.wait(); err != nil {
+				opt.Device = nil // the task meets the same error, and says so
+			}
+			if err := runTask(ctx, out, path, opt, left); err != nil {
+				return reported{err}
+			}
+		}
+	}
+}
+
+// oneWriter lets one goroutine at a time write.
+type oneWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *oneWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+// maxPath bounds the bytes of the path of a task.
+const maxPath = 64 << 10
 
 // taskOutcome is what gstream task prints.
 type taskOutcome struct {
@@ -91,11 +160,12 @@ type taskOutcome struct {
 	MayPass  bool   `json:"may_pass,omitempty"`
 }
 
-// processes is an engine that runs each task in a process: of this machine, or wherever a launcher starts it.
+// processes is an engine whose workers are processes of this machine, or that has each task started by a launcher.
 type processes struct {
 	launch  []string // the launcher and its arguments; none for processes of this machine
 	program string
 	workers []pipeline.RunOptions // a part of the machine for each
+	running []*workerProcess      // by worker; nil if it has not begun, and for a launcher
 }
 
 // newProcesses returns the engine of a run on so many workers.
@@ -105,7 +175,7 @@ func newProcesses(p *pipeline.Plan, opt pipeline.RunOptions, workers int) (*proc
 		return nil, fmt.Errorf("find this program, which runs the tasks: %w", err)
 	}
 	parts, err := p.DivideMachine(opt, workers)
-	return &processes{program: program, workers: parts}, err
+	return &processes{program: program, workers: parts, running: make([]*workerProcess, workers)}, err
 }
 
 // newLauncher returns the engine of a run whose tasks a command starts.
@@ -114,7 +184,8 @@ func newLauncher(launch string, opt pipeline.RunOptions, workers int) (*processe
 	if err != nil {
 		return nil, fmt.Errorf("find this program, which runs the tasks: %w", err)
 	}
-	e := &processes{strings.Fields(launch), program, slices.Repeat([]pipeline.RunOptions{opt}, workers)}
+	e := &processes{launch: strings.Fields(launch), program: program,
+		workers: slices.Repeat([]pipeline.RunOptions{opt}, workers)}
 	if _, err := exec.LookPath(e.launch[0]); err != nil {
 		return nil, usageError(fmt.Errorf("--launch: %w", err))
 	}
@@ -149,51 +220,126 @@ func flagsOf(opt pipeline.RunOptions) (flags []string) {
 	return flags
 }
 
-// Run implements pipeline.Engine.
-func (e *processes) Run(ctx context.Context, worker int, path string) (*pipeline.TaskResult, error) {
-	args := slices.Concat(e.launch, []string{e.program, "task", path}, flagsOf(e.workers[worker]))
-	attended := e.launch == nil
-	if attended {
-		args = append(args, "--attended")
-	}
-	c := exec.CommandContext(ctx, args[0], args[1:]...)
-	c.Env = withoutSizes(os.Environ())
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &tail{to: &stderr}
+// workerProcess is a process that runs tasks one after the other: gstream task --attended. It ends when standard input
+// does, so also with this process.
+type workerProcess struct {
+	*exec.Cmd
+	stop   context.CancelFunc
+	paths  io.WriteCloser
+	out    *bufio.Reader
+	stderr tail
+}
+
+// start starts the process of a worker.
+func (e *processes) start(worker int) (*workerProcess, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	c := exec.CommandContext(ctx, e.program, append([]string{"task", "--attended"}, flagsOf(e.workers[worker])...)...)
+	p := &workerProcess{Cmd: c, stop: stop, stderr: tail{to: &bytes.Buffer{}}}
+	c.Env, c.Stderr, c.WaitDelay = withoutSizes(os.Environ()), &p.stderr, 5*time.Second
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = 5 * time.Second
-	if attended {
-		in, err := c.StdinPipe() // a task ends when this process does
-		if err != nil {
-			return nil, err
-		}
-		defer in.Close()
-	} else {
-		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // which launchers pass on
-		c.WaitDelay = launcherWait
+	out, err := c.StdoutPipe()
+	if err == nil {
+		p.out = bufio.NewReader(out)
+		p.paths, err = c.StdinPipe()
 	}
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// end ends the process, and returns the error with which it ended.
+func (p *workerProcess) end() error {
+	defer p.stop()
+	_ = p.paths.Close()
+	defer time.AfterFunc(p.WaitDelay, p.stop).Stop()
+	return p.Wait()
+}
+
+// close ends the processes of all workers, together.
+func (e *processes) close() {
+	var ending sync.WaitGroup
+	for _, p := range e.running {
+		if p != nil {
+			ending.Go(func() { _ = p.end() })
+		}
+	}
+	ending.Wait()
+}
+
+// Run implements pipeline.Engine.
+func (e *processes) Run(ctx context.Context, worker int, path string) (_ *pipeline.TaskResult, err error) {
+	if e.launch != nil {
+		return e.launched(ctx, worker, path)
+	}
+	p := e.running[worker]
+	if e.running[worker] = nil; p == nil {
+		if p, err = e.start(worker); err != nil {
+			return nil, fmt.Errorf("%w: start its process: %w", pipeline.ErrLost, err)
+		}
+	}
+	stay := context.AfterFunc(ctx, p.stop)
+	silent := time.AfterFunc(silence, p.stop)
+	var line []byte
+	_, err = fmt.Fprintln(p.paths, path)
+	for err == nil && len(bytes.TrimSpace(line)) == 0 {
+		line, err = p.out.ReadBytes('\n')
+		silent.Reset(silence)
+	}
+	silent.Stop()
+	out := outcomeOf(line)
+	if stay() && err == nil && out.TaskResult != nil && out.Error == "" {
+		e.running[worker] = p // for the next task
+		return out.TaskResult, nil
+	}
+	err = p.end() // the next task begins in a new process
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return e.outcome(ctx, path, out, err, p.stderr)
+}
+
+// launched runs a task by a launcher.
+func (e *processes) launched(ctx context.Context, worker int, path string) (*pipeline.TaskResult, error) {
+	args := slices.Concat(e.launch, []string{e.program, "task", path}, flagsOf(e.workers[worker]))
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	stdout, stderr := &bytes.Buffer{}, tail{to: &bytes.Buffer{}}
+	c.Env, c.Stdout, c.Stderr, c.WaitDelay = withoutSizes(os.Environ()), stdout, &stderr, launcherWait
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // which launchers pass on
 	err := c.Run()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	out := outcomeOf(stdout.Bytes())
+	return e.outcome(ctx, path, outcomeOf(stdout.Bytes()), err, stderr)
+}
+
+// outcome returns the result of a task, or the error, once its process has ended.
+func (e *processes) outcome(ctx context.Context, path string, out taskOutcome, ended error, stderr tail) (
+	*pipeline.TaskResult, error) {
 	if out.Error == "" && out.TaskResult == nil {
 		// It may have ended, even if its launcher failed or passes on no output.
 		if known, wrong := pipeline.ResultOfTask(ctx, path); known != nil || wrong != nil {
 			return known, wrong
 		}
-		said := strings.TrimSpace(stderr.String())
-		return nil, fmt.Errorf("%w: its process ended without a result (%v): %s", pipeline.ErrLost, err, said)
+		said := strings.TrimSpace(stderr.to.String())
+		return nil, fmt.Errorf("%w: its process ended without a result (%v): %s", pipeline.ErrLost, ended, said)
 	}
 	if out.Error == "" {
 		return out.TaskResult, nil
 	}
-	err = taskError{out.Error, out.ExitCode}
+	err := error(taskError{out.Error, out.ExitCode})
 	if out.MayPass {
 		err = fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 	}
 	return nil, err
 }
+
+// silence is how long a process may say nothing before it is lost. It says every second that it is alive.
+const silence = 30 * time.Second
 
 // launcherWait is how long a launcher may take to end its task after SIGTERM.
 const launcherWait = 30 * time.Second
@@ -301,6 +447,7 @@ func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.
 		if err != nil {
 			return nil, err
 		}
+		defer engine.close()
 		to.Engine = engine
 		return p.RunTasks(ctx, opt, to)
 	}

@@ -67,9 +67,13 @@ func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 	args := []string{"run", path, "--device", "host", "--workers", "3", "--work-dir", work, "--task-size", "64KiB",
 		"--threads", "3"}
 	killed, ends := 0, map[string]int{}
-	for n := range 4*cases + 1 { // the last run removes what the one before has left
+	faults := []string{"nothing", "workers are killed", "no room", "the run is killed"}
+	if cases > 1 { // each may take half a minute
+		faults = append(faults, "a worker stops")
+	}
+	for n := range len(faults)*cases + 1 { // the last run removes what the one before has left
 		require.NoError(t, os.RemoveAll(filepath.Dir(out)))
-		fault := []string{"nothing", "workers are killed", "no room", "the run is killed"}[n%4]
+		fault, stopped := faults[n%len(faults)], 0
 		var stderr bytes.Buffer
 		room := 0
 		if fault == "no room" { // for files longer than some KiB
@@ -78,7 +82,7 @@ func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 		cmd := startGroup(t, &stderr, room, args...)
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		over := time.After(time.Minute)
+		over := time.After(2 * time.Minute)
 		for wait := true; wait; {
 			next := time.Duration(20+r.IntN(150)) * time.Millisecond
 			select {
@@ -93,6 +97,10 @@ func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 				case fault == "workers are killed":
 					if syscall.Kill(all[r.IntN(len(all))], syscall.SIGKILL) == nil {
 						killed++
+					}
+				case fault == "a worker stops" && stopped == 0:
+					if stopped = all[r.IntN(len(all))]; syscall.Kill(stopped, syscall.SIGSTOP) != nil {
+						stopped = 0
 					}
 				case fault == "the run is killed":
 					require.NoError(t, cmd.Process.Kill())
