@@ -85,6 +85,9 @@ func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 		over := time.After(2 * time.Minute)
 		for wait := true; wait; {
 			next := time.Duration(20+r.IntN(150)) * time.Millisecond
+			if killed == 0 {
+				next /= 4 // a run may be short
+			}
 			select {
 			case <-ended:
 				wait = false
@@ -113,7 +116,9 @@ func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 		if fault == "the run is killed" && code != 0 {
 			require.Eventually(t, func() bool { return !works(cmd.Process.Pid) }, 20*time.Second, 10*time.Millisecond,
 				"a task goes on after its run was killed")
-			require.ErrorIs(t, missing, os.ErrNotExist)
+			if got, err := os.ReadFile(out); err == nil { // it had committed its output
+				require.Equal(t, string(want), string(got), fault)
+			}
 			continue // the next run removes what is left
 		}
 		left, err := os.ReadDir(work)
