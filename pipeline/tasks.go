@@ -386,12 +386,7 @@ func (o TaskOptions) tasks(bytes int64) int {
 
 // shares decides how many tasks of a section compute the fragment, and returns the bytes that each of them reads.
 func (f *fragmentRun) shares() []int64 {
-	bytes, all := int64(0), int64(0) // that tasks share, and that each of them reads
-	for _, s := range f.Scans {
-		for _, c := range s.Scan().Columns {
-			bytes += s.Scan().Table.Stats(c).Bytes
-		}
-	}
+	bytes, all := bytesOfTables(f.Fragment), int64(0) // that tasks share, and that each of them reads
 	for _, in := range f.Reads {
 		for _, r := range f.fragments[in.From.Number].results {
 			if n := r.total().Bytes; in.Takes == physical.TakesAll {

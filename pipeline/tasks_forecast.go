@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -46,16 +47,12 @@ type fragmentForecast struct {
 
 // forecast estimates the fragments.
 func (c cutPlan) forecast(to TaskOptions) (out []fragmentForecast, all execution.TasksForecast) {
-	taken := func(reads map[*physical.Stage]*physical.Received, tasks int, f *execution.FragmentForecast) (n int64) {
+	taken := func(reads map[*physical.Stage]*physical.Received, tasks int) (n int64) {
 		for _, in := range reads {
-			how := execution.FragmentRead{Fragment: in.From.Number + 1, Takes: in.Takes.String()}
 			if bytes := int64(in.From.Bytes); in.Takes == physical.TakesAll {
 				n += bytes * int64(tasks)
 			} else {
 				n += bytes
-			}
-			if f != nil {
-				f.Reads = append(f.Reads, how)
 			}
 		}
 		return n
@@ -63,31 +60,35 @@ func (c cutPlan) forecast(to TaskOptions) (out []fragmentForecast, all execution
 	for _, f := range c.fragments {
 		one := fragmentForecast{of: f, share: 1}
 		one.FragmentForecast = execution.FragmentForecast{Fragment: f.Number + 1, Does: f.String(), Here: f.Here,
-			Rows: f.Rows, Written: int64(f.Bytes)}
-		bytes := int64(0) // that tasks share
-		for _, s := range f.Scans {
-			for _, column := range s.Scan().Columns {
-				one.Tables += s.Scan().Table.Stats(column).Bytes
-			}
-		}
+			Rows: f.Rows, Written: int64(f.Bytes), Tables: bytesOfTables(f)}
 		for _, in := range f.Reads {
-			if in.Takes != physical.TakesAll {
-				bytes += int64(in.From.Bytes)
-			}
+			one.Reads = append(one.Reads, execution.FragmentRead{Fragment: in.From.Number + 1,
+				Takes: in.Takes.String()})
 		}
+		slices.SortFunc(one.Reads, func(a, b execution.FragmentRead) int { return a.Fragment - b.Fragment })
 		if f.Spread {
-			one.share = to.tasks(bytes + one.Tables)
+			one.share = to.tasks(one.Tables + taken(f.Reads, 0)) // those that each task reads are not shared
 		}
 		one.Tasks = one.share * f.Sections
-		one.Read = taken(f.Reads, one.Tasks, &one.FragmentForecast)
+		one.Read = taken(f.Reads, one.Tasks)
 		all.Written, all.Read = all.Written+one.Written, all.Read+one.Read
 		out = append(out, one)
 	}
-	all.Read += taken(c.reads, 1, nil)
+	all.Read += taken(c.reads, 1)
 	if to.Engine != nil {
 		all.Engine = to.Engine.Describe()
 	}
 	return out, all
+}
+
+// bytesOfTables returns the bytes of tables that the tasks of a fragment read, all together.
+func bytesOfTables(f *physical.Fragment) (n int64) {
+	for _, s := range f.Scans {
+		for _, c := range s.Scan().Columns {
+			n += s.Scan().Table.Stats(c).Bytes
+		}
+	}
+	return n
 }
 
 // ExplainTasks is ExplainChoice of a run in tasks (see RunTasks): the plan of the process that writes the outputs, and

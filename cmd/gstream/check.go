@@ -76,14 +76,9 @@ func (f *runFlags) check(p *pipeline.Plan, opt pipeline.RunOptions) (*pipeline.C
 	if !f.inTasks() {
 		return p.Check(opt)
 	}
-	to, err := f.taskOptions()
+	to, engine, err := f.localTasks(p, opt)
 	if err != nil {
 		return nil, err
 	}
-	engine, err := newProcesses(p, opt, f.workers)
-	if err != nil {
-		return nil, err
-	}
-	to.Engine = engine
 	return p.CheckTasks(opt, to, engine.workers[0])
 }

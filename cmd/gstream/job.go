@@ -181,11 +181,8 @@ func (f *runFlags) explained(cmd *cobra.Command, job *pipeline.Job, target pipel
 			return usageError(errors.New("explain --workers draws a plan as text or JSON, and does not run it: leave " +
 				"out --analyze and --format html, or --workers"))
 		}
-		to, err := f.taskOptions()
+		to, _, err := f.localTasks(p, opt)
 		if err != nil {
-			return err
-		}
-		if to.Engine, err = newProcesses(p, opt, f.workers); err != nil {
 			return err
 		}
 		e = p.ExplainTasks(opt, to, choice)

@@ -41,8 +41,8 @@ attempt that ends counts, and later ones return its result.
 The exit code says whether the task may succeed when it runs again: 1 (the GPU or gstream
 failed) and 5 (a file or a store failed) may pass; 2, 3 and 4 (the task, the data, memory)
 will not.`,
-		Example: `  gstream task /work/.gstream-tasks.5f1d/2-3.task.json
-  gstream task s3://bucket/work/5f1d/2-3.task.json --device cuda`,
+		Example: `  gstream task /nvme/.gstream-tasks.5f1d/2-3.task.json
+  gstream task s3://bucket/tasks/5f1d/2-3.task.json --device cuda`,
 		Args: func(cmd *cobra.Command, list []string) error {
 			if attended {
 				return args(0, "no file: its paths come from standard input")(cmd, list)
@@ -168,11 +168,20 @@ type processes struct {
 	running []*workerProcess      // by worker; nil if it has not begun, and for a launcher
 }
 
-// newProcesses returns the engine of a run on so many workers.
-func newProcesses(p *pipeline.Plan, opt pipeline.RunOptions, workers int) (*processes, error) {
+// self returns the path of this program.
+func self() (string, error) {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program, which runs the tasks: %w", err)
+		return "", fmt.Errorf("find this program, which runs the tasks: %w", err)
+	}
+	return program, nil
+}
+
+// newProcesses returns the engine of a run on so many workers.
+func newProcesses(p *pipeline.Plan, opt pipeline.RunOptions, workers int) (*processes, error) {
+	program, err := self()
+	if err != nil {
+		return nil, err
 	}
 	parts, err := p.DivideMachine(opt, workers)
 	return &processes{program: program, workers: parts, running: make([]*workerProcess, workers)}, err
@@ -180,9 +189,9 @@ func newProcesses(p *pipeline.Plan, opt pipeline.RunOptions, workers int) (*proc
 
 // newLauncher returns the engine of a run whose tasks a command starts.
 func newLauncher(launch string, opt pipeline.RunOptions, workers int) (*processes, error) {
-	program, err := os.Executable()
+	program, err := self()
 	if err != nil {
-		return nil, fmt.Errorf("find this program, which runs the tasks: %w", err)
+		return nil, err
 	}
 	e := &processes{launch: strings.Fields(launch), program: program,
 		workers: slices.Repeat([]pipeline.RunOptions{opt}, workers)}
@@ -424,8 +433,29 @@ func (f *runFlags) taskOptions() (to pipeline.TaskOptions, err error) {
 	return to, parseSizes(map[string]sizeFlag{"task-size": {f.taskSize, &to.LeastBytes}})
 }
 
+// localTasks returns the options of tasks on processes of this machine, and that engine.
+func (f *runFlags) localTasks(p *pipeline.Plan, opt pipeline.RunOptions) (to pipeline.TaskOptions, e *processes,
+	err error) {
+	if to, err = f.taskOptions(); err != nil {
+		return to, nil, err
+	}
+	if e, err = newProcesses(p, opt, f.workers); err != nil {
+		return to, nil, err
+	}
+	to.Engine = e
+	return to, e, nil
+}
+
 // runTasks runs a plan on workers.
 func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.RunOptions) (*pipeline.Report, error) {
+	if f.launch == "" && f.on == "" {
+		to, engine, err := f.localTasks(p, opt)
+		if err != nil {
+			return nil, err
+		}
+		defer engine.close()
+		return p.RunTasks(ctx, opt, to)
+	}
 	to, err := f.taskOptions()
 	if err != nil {
 		return nil, err
@@ -439,15 +469,6 @@ func (f *runFlags) runTasks(ctx context.Context, p *pipeline.Plan, opt pipeline.
 		if err != nil {
 			return nil, err
 		}
-		to.Engine = engine
-		return p.RunTasks(ctx, opt, to)
-	}
-	if f.on == "" {
-		engine, err := newProcesses(p, opt, f.workers)
-		if err != nil {
-			return nil, err
-		}
-		defer engine.close()
 		to.Engine = engine
 		return p.RunTasks(ctx, opt, to)
 	}
