@@ -99,6 +99,9 @@ type Options struct {
 	// TableMemory is the bytes of each device for the build side of hybrid joins in the benchmark gpus, 32 for a row.
 	// What does not fit is joined by the CPU. 0 means several shares of the build side.
 	TableMemory int64
+	// GPUCost is the price of a GPU, in machines without GPUs, for the figure that compares machines of equal cost; 0
+	// means 1, as in the paper.
+	GPUCost float64
 }
 
 // able has the properties of a device that supports every algorithm.
@@ -108,9 +111,10 @@ var able = gpu.Properties{Capabilities: gpu.Capabilities{BlockTables: true, Pair
 // possible.
 func (o Options) Check(benchmark string) error {
 	if o.Rows < 0 || o.Rows > gpu.MaxRows || o.Runs < 0 || o.StrideRows < 0 || o.StrideRows > gpu.MaxRows ||
-		o.BuildRows < 0 || o.BuildRows > gpu.MaxRows {
-		return fmt.Errorf("%d rows, %d build rows, %d runs, strides of %d rows: rows are between 0 and %d", o.Rows,
-			o.BuildRows, o.Runs, o.StrideRows, gpu.MaxRows)
+		o.BuildRows < 0 || o.BuildRows > gpu.MaxRows || !(o.GPUCost >= 0) {
+		return fmt.Errorf("%d rows, %d build rows, %d runs, strides of %d rows, GPUs that cost %g machines: rows are "+
+			"between 0 and %d, and a cost is not negative", o.Rows, o.BuildRows, o.Runs, o.StrideRows, o.GPUCost,
+			gpu.MaxRows)
 	}
 	var err error
 	switch benchmark {

@@ -143,11 +143,12 @@ func (b *bench) chain() error {
 	for b.opt.Rows == 0 && int64(rows)*lineBytes > b.dev.HostBudget().Limit()/2 {
 		rows /= 2
 	}
-	s, err := b.newStar(rows)
+	s, err := b.newStar(rows, rows)
 	if err != nil {
 		return err
 	}
 	defer s.release()
+	queries := starQueries()
 	devices := gpu.DevicesOf(b.dev)
 	times := map[string]time.Duration{} // of all cores of the CPU, by query
 	discrete := b.dev.Budget() != b.dev.HostBudget()
@@ -156,7 +157,7 @@ func (b *bench) chain() error {
 		if err != nil {
 			return err
 		}
-		err = b.chainOver([]gpu.Device{cpu}, s, min(b.runs, mostCPURuns), func(r Result) {
+		err = b.chainOver([]gpu.Device{cpu}, s, queries, min(b.runs, mostCPURuns), func(r Result) {
 			times[r.Case] = r.Time
 			r.Chain.Devices = 0
 			b.each(r)
@@ -167,7 +168,7 @@ func (b *bench) chain() error {
 	}
 	one := map[string]time.Duration{}
 	for n := 1; ; n = min(2*n, len(devices)) {
-		err := b.chainOver(devices[:n], s, b.runs, func(r Result) {
+		err := b.chainOver(devices[:n], s, queries, b.runs, func(r Result) {
 			if n == 1 {
 				one[r.Case] = r.Time
 			}
@@ -199,8 +200,9 @@ type chained struct {
 	read64 atomic.Uint64 // the sum of what was read
 }
 
-// chainOver measures all queries on some devices. Runs of a query and of its bound take turns.
-func (b *bench) chainOver(devices []gpu.Device, s *star, runs int, each func(Result)) (err error) {
+// chainOver measures queries on some devices. Runs of a query and of its bound take turns.
+func (b *bench) chainOver(devices []gpu.Device, s *star, queries []starQuery, runs int,
+	each func(Result)) (err error) {
 	c := &chained{distributed: &distributed{bench: b, bits: spreadBins}, data: s, stride: starChunk}
 	defer func() {
 		for _, queues := range append(c.lanes, c.ahead) {
@@ -238,7 +240,7 @@ func (b *bench) chainOver(devices []gpu.Device, s *star, runs int, each func(Res
 			c.lanes[at] = append(c.lanes[at], q)
 		}
 	}
-	for _, q := range starQueries() {
+	for _, q := range queries {
 		c.starQuery, c.want = q, q.answer(s)
 		r := Result{Benchmark: b.name, Case: q.name, Rows: int64(s.rows), Bytes: q.bytes(s), Runs: runs, Bound: bound,
 			Chain: &Chain{Devices: len(devices), ScaleFactor: s.scaleFactor(), Joins: len(q.hops), Groups: len(c.want)}}

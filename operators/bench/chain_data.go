@@ -62,6 +62,7 @@ var columnsOf = [dimensions][]attribute{
 // star is a fact table in page-locked host memory and its dimension tables.
 type star struct {
 	rows   int
+	whole  int // rows of the fact table, if these are a share of them
 	sizes  [dimensions]int
 	keys   [dimensions]gpu.Column // of the dimension tables
 	cols   [attributes]gpu.Column
@@ -71,7 +72,7 @@ type star struct {
 }
 
 // scaleFactor is the scale factor of the Star Schema Benchmark.
-func (s *star) scaleFactor() float64 { return float64(s.rows) / starRows }
+func (s *star) scaleFactor() float64 { return float64(s.whole) / starRows }
 
 // calendar has the keys and the years of the table of dates.
 var calendar = sync.OnceValue(func() (out struct{ keys, years [days]uint32 }) {
@@ -125,9 +126,9 @@ func cell(i int) (a [attributes]int, ofBrands bool) {
 	return a, false
 }
 
-// newStar makes the tables.
-func (b *bench) newStar(rows int) (s *star, err error) {
-	s = &star{rows: rows, sums: make([]int64, brandCells+nationCells)}
+// newStar makes the dimension tables of a fact table, and its first rows.
+func (b *bench) newStar(rows, whole int) (s *star, err error) {
+	s = &star{rows: rows, whole: whole, sums: make([]int64, brandCells+nationCells)}
 	factor := s.scaleFactor()
 	s.sizes = [dimensions]int{customers: max(100, int(30_000*factor)), suppliers: max(50, int(2_000*factor)),
 		parts: max(200, int(200_000*min(factor, float64(max(1, bits.Len(uint(factor))))))), dates: days}

@@ -39,8 +39,9 @@ type figurePoint struct {
 	// devices are those of the point; 0 means all.
 	devices int
 	zipf    float64
-	joins   int     // at a time; 0 means 1
-	share   float64 // of the build side that fits devices, of GPJ-H
+	joins   int        // at a time; 0 means 1
+	share   float64    // of the build side that fits devices, of GPJ-H
+	star    *starPoint // a star query in place of a join
 }
 
 // The algorithms.
@@ -57,7 +58,7 @@ const (
 // paperMemory is the memory of a GPU of the paper, in bytes.
 const paperMemory = 16e9
 
-// figures returns the figures that need tuples of 16 bytes, on up to n devices.
+// figures returns the figures, on up to n devices.
 func figures(n int) []figure {
 	point := func(varied string, build, probe float64, algorithms ...string) figurePoint {
 		return figurePoint{varied: varied, build: build, probe: probe, algorithms: algorithms}
@@ -67,6 +68,7 @@ func figures(n int) []figure {
 		{number: 9, paper: "GPJ 2 × GPJ-B", points: []figurePoint{
 			point("probe 300M", 150, 300, gpjBlocking, gpj), point("probe 1000M", 150, 1000, gpjBlocking, gpj)}},
 		{number: 10, paper: "GPJ up to 1.7 × CRJ"}, {number: 12, paper: "4.4 × from 2 to 10 nodes"},
+		starFigures()[0], starFigures()[1], starFigures()[2],
 		{number: 16, paper: "GPJ-H 2 s ahead of CRJ at 2000M, a quarter of the tuples on GPUs"},
 		{number: 17, paper: "faster with any memory, most with all"},
 		{number: 18, paper: "pairs cost little", points: []figurePoint{
@@ -138,33 +140,59 @@ func (b *bench) figures() error {
 		if !b.selected(strconv.Itoa(f.number)) {
 			continue
 		}
-		scale := b.figureScale(f, devices)
-		var first time.Duration // of figures with one algorithm a point
-		for _, p := range f.points {
-			n := p.devices
-			if n == 0 {
-				n = len(devices)
-			}
-			took, err := b.figurePoint(p, scale, devices[:n])
-			if err != nil {
-				return fmt.Errorf("figure %d, %s: %w", f.number, p.varied, err)
-			}
-			if len(p.algorithms) > 1 || first == 0 {
-				first = took[0]
-			}
-			rows := int64(n * max(p.joins, 1) * (scaled(p.build, scale) + scaled(p.probe, scale)))
-			x := Figure{Number: f.number, Paper: f.paper,
-				Varied: fmt.Sprintf("%s (%.3gM ⋈ %.3gM)", p.varied, p.build*scale, p.probe*scale)}
-			for i, t := range took {
-				x := x
-				x.Algorithm, x.Over = p.algorithms[i], first.Seconds()/t.Seconds()
-				name := fmt.Sprintf("figure %d, %s: %s", x.Number, x.Varied, x.Algorithm)
-				b.each(Result{Benchmark: b.name, Case: name, Rows: rows, Bytes: rows * 16, Time: t, Wall: t,
-					Runs: b.runs, Spread: &Spread{Devices: n, Figure: &x}})
-			}
+		if err := b.figure(f, devices); err != nil {
+			return fmt.Errorf("figure %d: %w", f.number, err)
 		}
 	}
 	return nil
+}
+
+// figure measures a figure.
+func (b *bench) figure(f figure, devices []gpu.Device) error {
+	scale := b.figureScale(f, devices)
+	var stars starTables
+	defer stars.release()
+	var first time.Duration // of figures with one algorithm a point
+	for _, p := range f.points {
+		n := p.devices
+		if n == 0 {
+			n = len(devices)
+		}
+		rows := int64(n * max(p.joins, 1) * (scaled(p.build, scale) + scaled(p.probe, scale)))
+		x := Figure{Number: f.number, Paper: f.paper,
+			Varied: fmt.Sprintf("%s (%.3gM ⋈ %.3gM)", p.varied, p.build*scale, p.probe*scale)}
+		var took []time.Duration
+		var err error
+		if p.star != nil {
+			rows = int64(n * scaled(p.probe, scale))
+			x.Varied = fmt.Sprintf("%s (SF %.3g)", p.varied, float64(rows)/starRows)
+			took, err = b.starPoint(p, int(rows), &stars, devices[:n])
+		} else {
+			took, err = b.figurePoint(p, scale, devices[:n])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.varied, err)
+		}
+		if len(p.algorithms) > 1 || first == 0 {
+			first = took[0]
+		}
+		for i, t := range took {
+			x := x
+			x.Algorithm, x.Over = p.algorithms[i], first.Seconds()/t.Seconds()
+			name := fmt.Sprintf("figure %d, %s: %s", x.Number, x.Varied, x.Algorithm)
+			b.each(Result{Benchmark: b.name, Case: name, Rows: rows, Bytes: p.bytes(rows), Time: t, Wall: t,
+				Runs: b.runs, Spread: &Spread{Devices: n, Figure: &x}})
+		}
+	}
+	return nil
+}
+
+// bytes returns the bytes of rows of both sides, or of a fact table.
+func (p figurePoint) bytes(rows int64) int64 {
+	if p.star != nil {
+		return rows * int64(len(p.star.columns())) * 4
+	}
+	return rows * 16
 }
 
 // scaled returns a number of rows.
@@ -182,11 +210,14 @@ func (b *bench) figureScale(f figure, devices []gpu.Device) float64 {
 	scale := 1.0
 	for _, p := range f.points {
 		n, rows := float64(len(devices)), (p.build+p.probe)*1e6*float64(max(p.joins, 1))
-		onHost := n * rows * 16
+		onHost, onDevice := n*rows*16, p.build*1e6*float64(max(p.joins, 1))*48
+		if p.star != nil {
+			onHost = n * rows * lineBytes * (1 + p.star.share(int(n), b.opt.GPUCost))
+			onDevice = n * rows // dimension tables take less
+		}
 		if slices.Contains(p.algorithms, crj) || slices.Contains(p.algorithms, gpjHybrid) {
 			onHost *= 2.5 // partitioned
 		}
-		onDevice := p.build * 1e6 * float64(max(p.joins, 1)) * 48
 		if p.algorithms[0] == gpjBlocking {
 			onDevice += p.probe * 1e6 * 40
 		} else if slices.Contains(p.algorithms, gpjHeavy) {
