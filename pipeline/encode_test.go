@@ -123,54 +123,63 @@ func TestDecodedPlansAreRefused(t *testing.T) {
 func TestChangedPlansAreRefusedOrFit(t *testing.T) {
 	gputest.SkipWithRaceDetector(t)
 	t.Parallel()
-	changed := map[string]bool{}                   // by the path without positions
-	tried, thin := 0, min(gputest.ThinOr(t, 5), 5) // 16 changes, of which each path has others
+	changed := map[string]bool{}         // by the path without positions
+	thin := min(gputest.ThinOr(t, 5), 5) // 16 changes, of which each path has others
 	for _, data := range encodedPlans(t) {
-		var plan any
-		require.NoError(t, json.Unmarshal(data, &plan))
-		decode := func(path string) {
-			data, err := json.Marshal(plan)
-			require.NoError(t, err)
+		eachChange(t, data, changed, thin, func(path string, data []byte) {
 			require.NotPanics(t, func() {
 				var p physical.Plan
 				if json.Unmarshal(data, &p) == nil {
 					require.NotEmpty(t, p.Outputs[0].Root.Name())
 				}
 			}, "%s: %s", path, data)
-		}
-		var visit func(path string, v any, set func(any))
-		visit = func(path string, v any, set func(any)) {
-			if !changed[path] {
-				changed[path] = true
-				for _, to := range []any{nil, -1, 0, 1, 99, 1 << 40, 1.5, "", "x", false, true, []any{}, []any{nil},
-					[]any{0}, []any{99}, map[string]any{}} {
-					if tried++; gputest.Takes(thin, tried) {
-						set(to)
-						decode(path)
-					}
-				}
-				set(v)
-			}
-			switch v := v.(type) {
-			case map[string]any:
-				for name, in := range v {
-					at := path + "." + name
-					if !changed[at] {
-						delete(v, name)
-						decode(at)
-						v[name] = in
-					}
-					visit(at, in, func(to any) { v[name] = to })
-				}
-			case []any:
-				for i, in := range v {
-					visit(path+"[]", in, func(to any) { v[i] = to })
-				}
-			}
-		}
-		visit("", plan, func(to any) { plan = to })
+		})
 	}
 	require.Greater(t, len(changed), 100)
+}
+
+// eachChange calls a function with JSON in which one value is another one, or left out: each kind of value, by its path
+// without positions, unless it is among those that were changed before.
+func eachChange(t testing.TB, data []byte, changed map[string]bool, thin int, f func(path string, data []byte)) {
+	var all any
+	require.NoError(t, json.Unmarshal(data, &all))
+	try := func(path string) {
+		data, err := json.Marshal(all)
+		require.NoError(t, err)
+		f(path, data)
+	}
+	tried := 0
+	var visit func(path string, v any, set func(any))
+	visit = func(path string, v any, set func(any)) {
+		if !changed[path] {
+			changed[path] = true
+			for _, to := range []any{nil, -1, 0, 1, 99, 1 << 40, 1.5, "", "x", false, true, []any{}, []any{nil},
+				[]any{0}, []any{99}, map[string]any{}} {
+				if tried++; gputest.Takes(thin, tried) {
+					set(to)
+					try(path)
+				}
+			}
+			set(v)
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			for name, in := range v {
+				at := path + "." + name
+				if !changed[at] {
+					delete(v, name)
+					try(at)
+					v[name] = in
+				}
+				visit(at, in, func(to any) { v[name] = to })
+			}
+		case []any:
+			for i, in := range v {
+				visit(path+"[]", in, func(to any) { v[i] = to })
+			}
+		}
+	}
+	visit("", all, func(to any) { all = to })
 }
 
 // Whatever the data, decoding ends with a plan that fits together or an error.

@@ -21,12 +21,11 @@ import (
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
 	sourceexchange "github.com/gstream/gstream/source/exchange"
-	sourceparquet "github.com/gstream/gstream/source/parquet"
 	"github.com/gstream/gstream/source/store"
 )
 
 // taskVersion is the version of the format of task documents and of their results.
-const taskVersion = 1
+const taskVersion = 2
 
 // taskDocument is a task in JSON: a part of a plan for one process, with the files that it reads and the name of what
 // it writes.
@@ -36,7 +35,7 @@ type taskDocument struct {
 	Run     string `json:"run"`  // of all tasks of a run
 	Name    string `json:"name"` // such as "fragment 2, task 3 of 8"
 	Written written
-	Tables  map[string]*sourceparquet.Snapshot
+	Tables  map[string]*sharedTable
 	// Rows are those of earlier tasks, by the names of the scans.
 	Rows   map[string]*rowsOfTasks
 	Stages *physical.Plan
@@ -174,10 +173,10 @@ func (d *taskDocument) open(ctx context.Context) (p *Plan, rows map[string]*sour
 			plan.Close()
 		}
 	}()
-	for name, snapshot := range d.Tables {
-		if plan.tables[name], err = openSnapshot(name, snapshot); err != nil {
+	for name, shared := range d.Tables {
+		if plan.tables[name], err = shared.open(ctx); err != nil {
 			delete(plan.tables, name)
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if rows, err = openRows(ctx, d.Rows, plan.tables); err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
 	sourceexchange "github.com/gstream/gstream/source/exchange"
-	sourceparquet "github.com/gstream/gstream/source/parquet"
 	"github.com/gstream/gstream/source/store"
 	"github.com/gstream/gstream/spill"
 )
@@ -71,7 +70,8 @@ const (
 // tasks. This process reads the rows of the last ones, and writes the outputs.
 //
 // The rows and their order are those of Run. The report is that of the last part, with the fragments in Report.Tasks.
-// Tables that are not Parquet are read by this process, for the tasks.
+// Tasks share the rows of Parquet, the record batches of Arrow, and the files of CSV and JSON. Tables that cannot be
+// shared are read by this process, for the tasks.
 func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ *Report, err error) {
 	defer func() { err = class.Mark(ctx, err) }()
 	cut := p.cut(opt, to)
@@ -410,23 +410,23 @@ func (f *fragmentRun) shares() []int64 {
 // document returns the document of a task.
 func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, error) {
 	d := &taskDocument{Version: taskVersion, Plan: planVersion, Run: f.run, Name: f.names[task],
-		Written: f.plan.written, Tables: map[string]*sourceparquet.Snapshot{}, Rows: map[string]*rowsOfTasks{},
+		Written: f.plan.written, Tables: map[string]*sharedTable{}, Rows: map[string]*rowsOfTasks{},
 		Partitions: f.partitions(), Out: under(f.folder, fmt.Sprintf("%d-%d", f.Number+1, task+1))}
 	for _, k := range f.Samples {
 		d.Sample = append(d.Sample, k.Column)
 	}
 	plan, copies := f.Task(section, share, of)
-	var err error
 	for _, s := range f.Scans {
-		one := copies[s]
-		t, ok := s.Scan().Table.(*sourceparquet.Table)
-		if one == nil || !ok || d.Tables[s.Scan().Source] != nil {
+		name := s.Scan().Source
+		if f.Here || copies[s] == nil || d.Tables[name] != nil {
 			continue
 		}
-		if d.Tables[s.Scan().Source], err = t.Snapshot(); err != nil {
+		t, err := shareTable(s.Scan().Table)
+		if err != nil {
 			return nil, err
 		}
-		d.Tables[s.Scan().Source].Share, d.Tables[s.Scan().Source].Of = share, of
+		t.take(share, of)
+		d.Tables[name] = t
 	}
 	for s, in := range f.Reads {
 		one := copies[s]

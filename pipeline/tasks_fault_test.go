@@ -128,7 +128,7 @@ func (e *faultyEngine) Run(ctx context.Context, worker int, path string) (*TaskR
 		if err != nil {
 			return nil, err
 		}
-		changed := bytes.Replace(document, []byte(`"task_version":1`), []byte(`"task_version":99`), 1)
+		changed := bytes.Replace(document, []byte(fmt.Sprintf(`"task_version":%d`, taskVersion)), []byte(`"task_version":99`), 1)
 		if bytes.Equal(changed, document) {
 			return nil, errors.New("the document has no version")
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/pipeline/internal/runner"
 	sourceexchange "github.com/gstream/gstream/source/exchange"
-	sourceparquet "github.com/gstream/gstream/source/parquet"
 )
 
 // cutPlan is a plan in fragments: what RunTasks runs, ExplainTasks draws, and CheckTasks adds up.
@@ -28,11 +27,7 @@ func (p *Plan) cut(opt RunOptions, to TaskOptions) (c cutPlan) {
 	exchanges := map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
 		execution.Never: physical.ExchangesNever}[opt.Exchanges]
 	c.last, c.fragments, c.reads = p.stages.Cut(to.Workers, exchanges, func(s *physical.Scan) bool {
-		t, ok := s.Table.(*sourceparquet.Table)
-		if !ok {
-			return true
-		}
-		_, err := t.Snapshot()
+		_, err := shareTable(s.Table)
 		return err != nil
 	})
 	return c

@@ -40,6 +40,7 @@ type file struct {
 	// blocks are the messages after the schema, in order. Those of a sequential file are found when it is read.
 	blocks     []block
 	sequential bool
+	before     int   // record batches in front of those of a share
 	start      int64 // of a sequential file: where the first message after the schema begins
 	rows       int64
 	exact      bool

@@ -41,7 +41,7 @@ func (t *fileTable) Scan(ctx context.Context, opt source.ScanOptions) (source.Re
 	if err := source.CheckMemory(t, opt); err != nil {
 		return nil, err
 	}
-	if p := t.files[0]; p.pipe != nil && p.taken.Swap(true) {
+	if t.IsStream() && t.files[0].taken.Swap(true) {
 		return nil, errors.New("standard input can be read once: name it in one place of the job")
 	}
 	r := &fileReader{table: t, opt: opt, schema: &gpu.Schema{}, need: t.batchMemory(opt), read: -1}
@@ -167,7 +167,7 @@ func (r *fileReader) feedFile(f *file) (err error) {
 		in.uses.Add(1)
 		defer in.Close()
 	}
-	index := 0
+	index := f.before
 	begin := func(b *batch) error {
 		b.file, b.index, b.dicts = f, index, maps.Clone(dicts)
 		index++

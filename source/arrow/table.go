@@ -199,7 +199,7 @@ func (t *fileTable) Rows() int64 { return t.rows }
 func (t *fileTable) RowsExact() bool { return t.exact }
 
 // IsStream implements source.Stream.
-func (t *fileTable) IsStream() bool { return t.files[0].pipe != nil }
+func (t *fileTable) IsStream() bool { return len(t.files) == 1 && t.files[0].pipe != nil }
 
 // Unreadable implements source.Table.
 func (t *fileTable) Unreadable() []source.Unreadable { return t.unreadable }
@@ -211,6 +211,9 @@ func (t *fileTable) Stats(int) source.ColumnStats {
 
 // Describe implements source.Table.
 func (t *fileTable) Describe() string {
+	if len(t.files) == 0 { // the share of a task
+		return "no file"
+	}
 	what, about := t.files[0].path, ""
 	if n := len(t.files); n > 1 {
 		what += fmt.Sprintf(" and %d more files", n-1)
@@ -223,8 +226,9 @@ func (t *fileTable) Describe() string {
 }
 
 // Identity returns the files in their versions. It fails for standard input.
-func (t *fileTable) Identity() (any, error) {
-	var out []store.Identity
+func (t *fileTable) Identity() (any, error) { return t.identities() }
+
+func (t *fileTable) identities() (out []store.Identity, err error) {
 	for _, f := range t.files {
 		if f.pipe != nil {
 			return nil, errors.New("standard input has no version")
@@ -267,7 +271,7 @@ func (t *fileTable) LeastMemory(opt source.ScanOptions) int64 {
 
 // ExplainMemory implements source.Explainer.
 func (t *fileTable) ExplainMemory(source.ScanOptions) string {
-	if t.batchRows < defaultStrideRows {
+	if t.batchRows < defaultStrideRows || len(t.files) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("a record batch of %s is read at once, and has %s rows", t.files[0].path,

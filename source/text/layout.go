@@ -45,12 +45,9 @@ type sampled struct {
 	first  int        // rows before the first one with values
 }
 
-// describe samples the first file, or all of them, and sets the columns of the table.
-func (t *Table) describe(opt Options) error {
-	files := t.files[:1]
-	if opt.UnionByName {
-		files = t.files
-	}
+// describe samples files, the first one or all of them, and sets the columns of the table. A share of a table knows
+// those that are united by name.
+func (t *Table) describe(opt Options, files []*file) error {
 	var samples []sampled
 	root := newJSONNode()
 	for _, f := range files {
@@ -81,15 +78,24 @@ func (t *Table) describe(opt Options) error {
 	} else {
 		err = t.columnsOf(opt, samples)
 	}
+	first := "a share without files"
+	if len(files) > 0 {
+		first = files[0].path
+	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", t.files[0].path, err)
+		return fmt.Errorf("%s: %w", first, err)
 	}
 	if len(t.schema.Fields) == 0 {
-		return fmt.Errorf("%s: %w", t.files[0].path, badf("the file has no objects with keys, which would be its "+
+		return fmt.Errorf("%s: %w", first, badf("the file has no objects with keys, which would be its "+
 			"columns; give them by schema"))
 	}
+	if opt.UnionByName {
+		t.united = gpu.NewSchema(slices.Clone(t.schema.Fields)...)
+	}
 	t.addPartitions(opt.Partitions)
-	t.setRows(samples[0])
+	if len(samples) > 0 {
+		t.setRows(samples[0])
+	}
 	return nil
 }
 
@@ -123,8 +129,12 @@ func (s *sniffer) describe() (of sampled) {
 
 // columnsOf sets the columns of a table of CSV: those of the first sample, or by name those of all samples.
 func (t *Table) columnsOf(opt Options, samples []sampled) error {
-	t.schema = &gpu.Schema{}
 	at := map[string]int{} // columns of the table by name
+	t.schema = &gpu.Schema{}
+	if t.united != nil {
+		t.schema.Fields = slices.Clone(t.united.Fields)
+		return t.placeColumns(samples)
+	}
 	for _, s := range samples {
 		for i, name := range s.layout.names {
 			c, ok := at[strings.ToLower(name)]
@@ -142,7 +152,7 @@ func (t *Table) columnsOf(opt Options, samples []sampled) error {
 	case len(t.schema.Fields) > maxColumns:
 		return badf("the files have more than %d columns", maxColumns)
 	case opt.Schema != nil:
-		if err := t.give(opt.Schema); err != nil {
+		if err := t.give(samples[0].layout, opt.Schema); err != nil {
 			return err
 		}
 	default:
@@ -154,6 +164,11 @@ func (t *Table) columnsOf(opt Options, samples []sampled) error {
 			t.schema.Fields[c].Type = f.Type
 		}
 	}
+	return t.placeColumns(samples)
+}
+
+// placeColumns finds the columns of the table in the files that were sampled.
+func (t *Table) placeColumns(samples []sampled) error {
 	for _, s := range samples {
 		position := map[string]int{}
 		for i, name := range s.layout.names {
@@ -171,7 +186,7 @@ func (t *Table) columnsOf(opt Options, samples []sampled) error {
 			}
 		}
 	}
-	if len(samples) == 1 {
+	if len(samples) == 1 && t.united == nil {
 		samples[0].layout.columns = nil
 	}
 	return nil
@@ -241,6 +256,9 @@ func (t *Table) describeJSON(s *sniffer, root *jsonNode) (*layout, error) {
 func (t *Table) columnsOfJSON(opt Options, root *jsonNode) error {
 	t.nulls = nullTexts{others: []string{nullMark}}
 	t.schema = &gpu.Schema{}
+	if t.united != nil {
+		t.schema.Fields, root.names = slices.Clone(t.united.Fields), nil
+	}
 	for _, name := range root.names {
 		t.schema.Fields = append(t.schema.Fields, gpu.Field{Name: name, Type: root.keys[name].typ(), Nullable: true})
 	}
@@ -301,8 +319,7 @@ func (t *Table) setRows(s sampled) {
 }
 
 // give sets the columns that the caller knows.
-func (t *Table) give(schema *gpu.Schema) error {
-	l := t.files[0].layout
+func (t *Table) give(l *layout, schema *gpu.Schema) error {
 	if l.header {
 		if !slices.EqualFunc(l.names, schema.Names(), strings.EqualFold) {
 			return badf("the header has the columns %s, and the schema %s; a schema has all columns of the file, in "+

@@ -95,6 +95,7 @@ type Table struct {
 	others    bool   // keys of JSON that are no columns are left out
 	given     []bool // columns of JSON whose types are given
 	schema    *gpu.Schema
+	united    *gpu.Schema // its columns that are united by name, without partitions; nil if none are
 	constants map[int]int // columns of the schema that are partitions, by their numbers
 	nulls     nullTexts
 	rejecting bool   // bad rows are left out
@@ -119,12 +120,7 @@ func Open(paths []string, opt Options) (*Table, error) {
 	if err := opt.Check(); err != nil {
 		return nil, err
 	}
-	t := &Table{options: opt, skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
-		rejecting: opt.Rejects != "" || opt.IgnoreErrors}
-	t.options.Context = nil
-	if opt.NullPadding {
-		t.nulls.others = append(t.nulls.others, nullMark)
-	}
+	t := newTable(opt)
 	for _, path := range paths {
 		if path == Standard {
 			if len(paths) > 1 {
@@ -161,10 +157,25 @@ func Open(paths []string, opt Options) (*Table, error) {
 	if opt.Preview {
 		t.rejects = ""
 	}
-	if err := t.describe(opt); err != nil {
+	sampled := t.files[:1]
+	if opt.UnionByName {
+		sampled = t.files
+	}
+	if err := t.describe(opt, sampled); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// newTable returns a table without files.
+func newTable(opt Options) *Table {
+	t := &Table{options: opt, skip: opt.Skip, nulls: newNullTexts(opt.Nulls), rejects: opt.Rejects,
+		rejecting: opt.Rejects != "" || opt.IgnoreErrors}
+	t.options.Context = nil
+	if opt.NullPadding {
+		t.nulls.others = append(t.nulls.others, nullMark)
+	}
+	return t
 }
 
 // context returns the context of Open.
@@ -292,14 +303,11 @@ func (t *Table) Stats(int) source.ColumnStats {
 	return source.ColumnStats{Nulls: -1, Bytes: t.size / int64(t.schema.Len())}
 }
 
-// Dialect returns how rows and fields are separated, and whether there is a header.
-func (t *Table) Dialect() (d Dialect, header bool) {
-	first := t.files[0].layout
-	return first.dialect, first.header
-}
-
 // Describe implements source.Table.
 func (t *Table) Describe() string {
+	if len(t.files) == 0 { // the share of a task
+		return "no file"
+	}
 	what, about := t.files[0].path, ""
 	if n := len(t.files); n > 1 {
 		what += fmt.Sprintf(" and %d more files", n-1)
@@ -323,7 +331,14 @@ func (t *Table) format() string {
 
 // Identity returns the files in their versions, and the options. It fails for standard input.
 func (t *Table) Identity() (any, error) {
-	var out []store.Identity
+	files, err := t.identities()
+	if err != nil {
+		return nil, err
+	}
+	return []any{files, t.options}, nil
+}
+
+func (t *Table) identities() (out []store.Identity, err error) {
 	for _, f := range t.files {
 		if f.standard != nil {
 			return nil, errors.New("standard input has no version")
@@ -334,7 +349,7 @@ func (t *Table) Identity() (any, error) {
 		}
 		out = append(out, one)
 	}
-	return []any{out, t.options}, nil
+	return out, nil
 }
 
 // Close implements source.Table.
