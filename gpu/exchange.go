@@ -190,8 +190,8 @@ const (
 	SendSources, SendRegions = 16, 128
 	// maxSendBits bounds the bits of a digit of SendTuples.
 	maxSendBits = 7
-	// minRunBits and maxRunBits bound the bits of a digit of PartitionRuns.
-	minRunBits, maxRunBits = 2, 9
+	// minRunBits and MaxRunBits bound the bits of a digit of PartitionRuns.
+	minRunBits, MaxRunBits = 2, 9
 	// maxMatchRuns bounds the runs of a partition and a side in CountMatches.
 	maxMatchRuns = 512
 )
@@ -212,9 +212,9 @@ func RunRoom(rows int, bits uint) int {
 // CheckRuns returns an error if PartitionRuns cannot partition runs: columns of another type than TupleType(8), runs
 // beyond their column, a digit of fewer than 2 or more than 9 bits, or a target without room.
 func CheckRuns(to Column, runs []TupleRun, d Digit) error {
-	if d.Bits < minRunBits || d.Bits > maxRunBits || d.Shift+d.Bits > 64 {
+	if d.Bits < minRunBits || d.Bits > MaxRunBits || d.Shift+d.Bits > 64 {
 		return fmt.Errorf("partition of runs by %d bits from bit %d: want %d to %d bits that the key has", d.Bits,
-			d.Shift, minRunBits, maxRunBits)
+			d.Shift, minRunBits, MaxRunBits)
 	}
 	if room := TupleRoom(runs, d.Bits); to.Type != TupleType(8) || to.Len < room || to.Len > MaxRows {
 		return fmt.Errorf("partition of runs into a column of %d rows of %v: want %d of %v", to.Len, to.Type, room,

@@ -87,7 +87,7 @@ type distributed struct {
 	own      map[string]time.Duration // by form: on one device
 	warmup   bool                     // the first run of each case
 	polled   []ActivePolls            // by device, in the last run
-	cpu      gpu.Device               // all cores, once they are used
+	cpu      *cpuCores                // once they are used
 	hostOnly bool                     // the tables are in host memory only
 	most     []atomic.Uint64          // by group: the greatest value, of probe rows that are grouped
 }
@@ -427,10 +427,7 @@ func (s *distributed) close() (err error) {
 		}
 		err = errors.Join(err, m.q.Close(), m.l.Close(), m.h.Close())
 	}
-	if s.cpu != nil {
-		err = errors.Join(err, s.cpu.Close())
-	}
-	return err
+	return errors.Join(err, s.cpu.close())
 }
 
 // spreadKey returns the key of a build row: numbers that differ, in the order of a hash.

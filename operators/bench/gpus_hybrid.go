@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ const tableRowBytes = 32
 
 // cpuPart is the most chunks of the probe side that the CPU joins at a time.
 const cpuPart = 256
+
+// cpuTable is the desired number of build rows of a partition of the CPU.
+const cpuTable = 1 << 11
 
 // addHybrids adds GPJ-H: the bins whose build rows fit the memory of the devices are joined there, and the others on
 // all cores of the CPU. Both sides are in host memory; devices partition them, and copy the tuples of the CPU back.
@@ -51,47 +55,83 @@ func (s *distributed) hybridSides(share float64) (sides [2]layout) {
 
 // cpuJoin is the join of the bins of the CPU: they are partitioned again as they arrive, and joined at last.
 type cpuJoin struct {
+	*cpuCores
 	s  *distributed
-	q  gpu.Queue
-	x  gpu.Exchanging
-	l  *gpu.Lease
 	mu sync.Mutex
 	// parts are partitioned chunks, by side.
 	parts [2][]gpu.PartitionedRuns
 }
 
-func (s *distributed) cpuJoin() (c *cpuJoin, err error) {
-	if s.cpu == nil {
-		if s.cpu, err = host.Open(host.Options{Budget: s.dev.HostBudget()}); err != nil {
-			return nil, err
-		}
-	}
-	c = &cpuJoin{s: s, l: s.cpu.Budget().Lease("bench gpus, CPU")}
-	if c.q, err = s.cpu.NewQueue("bench gpus, CPU"); err != nil {
-		return nil, errors.Join(err, c.l.Close())
-	}
-	c.x, err = gpu.ExchangingOf(c.q)
-	return c, err
+// cpuCores are all cores of the CPU. Their memory stays from run to run, as that of devices does.
+type cpuCores struct {
+	device gpu.Device
+	q      gpu.Queue
+	x      gpu.Exchanging
+	l      *gpu.Lease
+	free   []gpu.Column // room for tuples
 }
 
-// tuples returns room for tuples.
-func (c *cpuJoin) tuples(rows int) (gpu.Column, error) {
+// close gives the memory back.
+func (c *cpuCores) close() error {
+	if c == nil {
+		return nil
+	}
+	gpu.ReleaseColumns(c.free)
+	return errors.Join(c.q.Close(), c.l.Close(), c.device.Close())
+}
+
+func (s *distributed) cpuJoin() (*cpuJoin, error) {
+	if s.cpu == nil {
+		d, err := host.Open(host.Options{Budget: s.dev.HostBudget()})
+		if err != nil {
+			return nil, err
+		}
+		c := &cpuCores{device: d, l: d.Budget().Lease("bench gpus, CPU")}
+		if c.q, err = d.NewQueue("bench gpus, CPU"); err == nil {
+			c.x, err = gpu.ExchangingOf(c.q)
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.l.Close(), d.Close())
+		}
+		s.cpu = c
+	}
+	return &cpuJoin{cpuCores: s.cpu, s: s}, nil
+}
+
+// tuples returns room for tuples: the smallest one of earlier runs that is large enough, or a new one.
+func (c *cpuCores) tuples(rows int) (gpu.Column, error) {
+	best := -1
+	for i, x := range c.free {
+		if x.Len >= rows && (best < 0 || x.Len < c.free[best].Len) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		out := c.free[best]
+		c.free = slices.Delete(c.free, best, best+1)
+		return out, nil
+	}
 	buf, err := c.l.Alloc(int64(rows) * 16)
 	return gpu.Column{Type: gpu.TupleType(8), Len: rows, Data: buf}, err
+}
+
+// second is the digit of the second pass: the hash table of a partition fits the cache of a core.
+func (c *cpuJoin) second() gpu.Digit {
+	return c.s.secondOf(c.s.sizes[buildSide] * len(c.s.members) / cpuTable)
 }
 
 // add partitions the runs of a chunk, one of each bin.
 func (c *cpuJoin) add(side int, runs []gpu.TupleRun) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := c.s.second()
+	d := c.second()
 	to, err := c.tuples(gpu.TupleRoom(runs, d.Bits))
 	if err != nil {
 		return err
 	}
 	p, err := c.x.PartitionRuns(c.l, to, runs, d)
 	if err != nil {
-		to.Release()
+		c.free = append(c.free, to)
 		return err
 	}
 	c.parts[side] = append(c.parts[side], p)
@@ -103,7 +143,7 @@ func (c *cpuJoin) join(result *found) error {
 	probe := c.parts[probeSide]
 	for from := 0; from < len(probe); from += cpuPart {
 		n, sum, err := c.x.CountMatches(c.l, c.parts[buildSide], probe[from:min(from+cpuPart, len(probe))], 1,
-			c.s.second())
+			c.second())
 		if err != nil {
 			return err
 		}
@@ -112,14 +152,14 @@ func (c *cpuJoin) join(result *found) error {
 	return nil
 }
 
-func (c *cpuJoin) close() error {
+// end ends a run.
+func (c *cpuJoin) end() {
 	for _, side := range c.parts {
 		for _, p := range side {
-			p.Tuples.Release()
+			c.free = append(c.free, p.Tuples)
 			p.Release()
 		}
 	}
-	return errors.Join(c.q.Close(), c.l.Close())
 }
 
 // hybrid joins on devices and on the CPU.
@@ -129,7 +169,7 @@ func (s *distributed) hybrid(sides [2]layout) (took time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer c.end()
 	f := spreadStream{sides: sides, fromHost: [2]bool{true, true}, cpu: c}
 	var result, unused found
 	build, probe := sides[buildSide].sending(), sides[probeSide].sending()
@@ -182,7 +222,7 @@ func (s *distributed) cpuRadix() (took time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer c.end()
 	var result found
 	begin := time.Now()
 	for side := range s.sizes {
@@ -207,7 +247,7 @@ func (c *cpuJoin) partition(side int, st *gpu.Stride) error {
 	if err != nil {
 		return err
 	}
-	defer to.Release()
+	defer func() { c.free = append(c.free, to) }()
 	var regions []gpu.TupleRun
 	for w := range x.ways {
 		regions = append(regions, gpu.TupleRun{Tuples: to, Start: w * x.room, Rows: x.room})

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"math/bits"
 	"slices"
 	"sort"
 	"sync"
@@ -37,8 +38,19 @@ func digitOf(d gpu.Digit) func(key uint64) int {
 	return func(key uint64) int { return int(key * factor >> d.Shift & mask) }
 }
 
-// sendTile is the rows that a core partitions at a time.
+// sendTile is the rows that a core partitions at a time: their tuples stay in its cache until they are written, region
+// by region.
 const sendTile = 1 << 14
+
+// noWay is the way of a tuple that is not sent.
+const noWay = gpu.SendRegions
+
+// sender is what a core has for a tile.
+type sender struct {
+	way   [sendTile]uint8         // by row
+	tile  [sendTile]tuple[uint64] // in order of their ways
+	count [noWay + 1]uint32       // by way
+}
 
 // SendTuples writes tuples into the regions of their digits.
 func SendTuples(cores parallel.Cores, l *gpu.Lease, sources []gpu.TupleSource, by gpu.TupleRoute,
@@ -47,48 +59,24 @@ func SendTuples(cores parallel.Cores, l *gpu.Lease, sources []gpu.TupleSource, b
 	if err != nil {
 		return gpu.Column{}, err
 	}
-	hot := newHeavy(by.Heavy)
-	d, digit, ways := by.Digit, digitOf(by.Digit), len(regions)/len(sources)
-	if by.Splitters.Len > 0 {
-		splitters := gpu.Values[uint64](by.Splitters.Data, by.Splitters.Len)
-		digit = func(key uint64) int {
-			return sort.Search(len(splitters), func(i int) bool { return splitters[i] > key })
-		}
-	}
+	hot, ways := newHeavy(by.Heavy), len(regions)/len(sources)
+	senders := make([]*sender, cores.Threads)
 	next := make([]atomic.Uint32, len(counts.V))
 	for s, source := range sources {
 		keys := gpu.Values[uint64](source.Key.Data, source.Key.Len)
 		values := gpu.Values[uint64](source.Value.Data, source.Value.Len)
-		regions, next, lost := regions[s*ways:(s+1)*ways], next[2*s*ways:], &next[len(next)-1]
-		err = cores.For(len(keys), sendTile, func(lo, hi int) error {
-			at, way := make([]uint32, ways), make([]int, sendTile)
-			own := hot.tile()
-			defer own.add(hot)
+		next, lost := next[2*s*ways:], &next[len(next)-1]
+		to := make([][]tuple[uint64], ways)
+		for w, r := range regions[s*ways : (s+1)*ways] {
+			to[w] = tuplesIn(r)[:r.Rows-gpu.SendTail]
+		}
+		err = cores.ForWorkers(len(keys), sendTile, func(worker, lo, hi int) error {
+			if senders[worker] == nil {
+				senders[worker] = &sender{}
+			}
 			for ; lo < hi; lo += sendTile {
-				part := keys[lo:min(lo+sendTile, hi)]
-				clear(at)
-				for i, k := range part {
-					if way[i] = -1; own.take(hot, k, values[lo+i]) {
-						continue
-					}
-					way[i] = digit(k) * ways >> d.Bits
-					at[way[i]]++
-				}
-				for w, n := range at {
-					at[w] = next[2*w].Add(n) - n
-					if limit := uint32(regions[w].Rows - gpu.SendTail); at[w]+n > limit {
-						lost.Add(at[w] + n - max(at[w], limit))
-					}
-				}
-				for i, w := range way[:len(part)] {
-					if w < 0 {
-						continue
-					}
-					if r := regions[w]; int(at[w]) < r.Rows-gpu.SendTail {
-						tuplesIn(r)[at[w]] = tuple[uint64]{part[i], values[lo+i]}
-					}
-					at[w]++
-				}
+				end := min(lo+sendTile, hi)
+				senders[worker].send(keys[lo:end], values[lo:end], by, ways, hot, to, next, lost)
 			}
 			return nil
 		})
@@ -101,6 +89,67 @@ func SendTuples(cores parallel.Cores, l *gpu.Lease, sources []gpu.TupleSource, b
 		counts.V[i] = next[i].Load()
 	}
 	return gpu.Column{Type: gpu.Of(gpu.Uint32), Len: len(counts.V), Data: counts.Buf}, nil
+}
+
+// send writes a tile: it puts the tuples of a way together, and then copies each way as a whole.
+func (s *sender) send(keys, values []uint64, by gpu.TupleRoute, ways int, hot *heavy, to [][]tuple[uint64],
+	next []atomic.Uint32, lost *atomic.Uint32) {
+	s.route(keys, by, ways)
+	if hot != nil {
+		own := hot.tile()
+		for i, k := range keys {
+			if own.take(hot, k, values[i]) {
+				s.count[s.way[i]]--
+				s.way[i] = noWay
+				s.count[noWay]++
+			}
+		}
+		own.add(hot)
+	}
+	var at [noWay + 1]uint32 // in the tile
+	for w := range noWay {
+		at[w+1] = at[w] + s.count[w]
+	}
+	first, way := at, s.way[:len(keys)]
+	for i, k := range keys {
+		w := way[i]
+		s.tile[at[w]%sendTile] = tuple[uint64]{k, values[i]}
+		at[w]++
+	}
+	for w, region := range to {
+		n := s.count[w]
+		if n == 0 {
+			continue
+		}
+		place := next[2*w].Add(n) - n
+		room := uint32(len(region)) - min(place, uint32(len(region)))
+		if n > room {
+			lost.Add(n - room)
+			n = room
+		}
+		copy(region[min(int(place), len(region)):], s.tile[first[w]:first[w]+n])
+	}
+}
+
+// route finds the ways of a tile's tuples, and counts them.
+func (s *sender) route(keys []uint64, by gpu.TupleRoute, ways int) {
+	clear(s.count[:])
+	way := s.way[:len(keys)]
+	if by.Splitters.Len > 0 {
+		splitters := gpu.Values[uint64](by.Splitters.Data, by.Splitters.Len)
+		for i, k := range keys {
+			d := sort.Search(len(splitters), func(i int) bool { return splitters[i] > k })
+			way[i] = uint8(d * ways >> by.Bits)
+			s.count[way[i]]++
+		}
+		return
+	}
+	factor, shift, mask, bits := max(by.Factor, 1), by.Shift&63, uint64(1)<<by.Bits-1, by.Bits&63
+	for i, k := range keys {
+		w := uint8((k * factor >> shift & mask) * uint64(ways) >> bits)
+		way[i] = w
+		s.count[w]++
+	}
 }
 
 // heavy finds keys whose tuples are not sent.
@@ -191,10 +240,10 @@ func CopyTuples(cores parallel.Cores, copies []gpu.TupleCopy) error {
 	return nil
 }
 
-// PartitionRuns partitions each run of tuples by a digit, one run on one core.
+// PartitionRuns partitions each run of tuples by a digit, one run on one core. It is fast if a run fits the cache.
 func PartitionRuns(cores parallel.Cores, l *gpu.Lease, to gpu.Column, runs []gpu.TupleRun,
 	d gpu.Digit) (out gpu.PartitionedRuns, err error) {
-	ways, digit := 1<<d.Bits, digitOf(d)
+	ways, factor, shift, mask := 1<<d.Bits, max(d.Factor, 1), d.Shift&63, uint64(1)<<d.Bits-1
 	starts, err := memory.New[uint32](l, len(runs)*ways)
 	if err != nil {
 		return out, err
@@ -214,19 +263,20 @@ func PartitionRuns(cores parallel.Cores, l *gpu.Lease, to gpu.Column, runs []gpu
 		clear(n)
 		in := filled(runs[r])
 		for _, part := range in {
-			for _, t := range part {
-				n[digit(t.key)]++
+			for i := range part {
+				n[part[i].key*factor>>shift&mask]++
 			}
 		}
-		next, row := make([]uint32, ways), uint32(at[r])
+		var next [1 << gpu.MaxRunBits]uint32
+		row := uint32(at[r])
 		for p := range ways {
 			first[p], next[p] = row, row
 			row += (n[p] + gpu.TupleLine - 1) / gpu.TupleLine * gpu.TupleLine
 		}
 		for _, part := range in {
-			for _, t := range part {
-				p := digit(t.key)
-				rows[next[p]] = t
+			for i := range part {
+				p := part[i].key * factor >> shift & mask
+				rows[next[p]] = part[i]
 				next[p]++
 			}
 		}
@@ -244,27 +294,102 @@ func PartitionRuns(cores parallel.Cores, l *gpu.Lease, to gpu.Column, runs []gpu
 		Bits: d.Bits}, nil
 }
 
-// eachRun calls f with the tuples of a partition, run by run.
-func eachRun(side []gpu.PartitionedRuns, perBin, partition int, f func([]tuple[uint64])) {
+// matchPart is a part of a side.
+type matchPart struct {
+	rows           []tuple[uint64]
+	starts, counts []uint32
+	bits           uint
+}
+
+func matchParts(side []gpu.PartitionedRuns) (out []matchPart) {
 	for _, p := range side {
 		n := p.Runs << p.Bits
-		starts, counts := gpu.Values[uint32](p.Starts.Data, n), gpu.Values[uint32](p.Counts.Data, n)
-		bin, digit := partition>>p.Bits, partition&(1<<p.Bits-1)
+		out = append(out, matchPart{gpu.Values[tuple[uint64]](p.Tuples.Data, p.Tuples.Len),
+			gpu.Values[uint32](p.Starts.Data, n), gpu.Values[uint32](p.Counts.Data, n), p.Bits})
+	}
+	return out
+}
+
+// eachRun calls f with the tuples of a partition, run by run.
+func eachRun(side []matchPart, perBin, partition int, f func([]tuple[uint64])) {
+	for _, p := range side {
+		bin, digit := partition>>p.bits, partition&(1<<p.bits-1)
 		for r := bin * perBin; r < (bin+1)*perBin; r++ {
-			i := r<<p.Bits | digit
-			f(tuplesIn(gpu.TupleRun{Tuples: p.Tuples, Start: int(starts[i]), Rows: int(counts[i])}))
+			i := r<<p.bits | digit
+			f(p.rows[p.starts[i] : p.starts[i]+p.counts[i]])
 		}
 	}
 }
 
-// matchTable is a chained hash table of the build tuples of a partition.
+// matchTable is the build tuples of a partition in order of their slots.
 type matchTable struct {
-	rows []tuple[uint64]
-	head []int32 // by slot: the last row, plus 1
-	next []int32 // by row: the previous row of its slot, plus 1
+	rows   []tuple[uint64]
+	start  []uint32 // by slot: its first row; then their number
+	factor uint64
+	shift  uint
+	mask   uint64
 }
 
-// CountMatches joins the partitions of two sides, one partition on one core.
+// build makes the table. The slots are about as many as the rows.
+func (t *matchTable) build(side []matchPart, perBin, partition int, d gpu.Digit) {
+	n := 0
+	eachRun(side, perBin, partition, func(rows []tuple[uint64]) { n += len(rows) })
+	slots := min(d.Shift, uint(bits.Len(uint(n))))
+	t.factor, t.shift, t.mask = max(d.Factor, 1), (d.Shift-slots)&63, uint64(1)<<slots-1
+	t.rows = slices.Grow(t.rows[:0], n)[:n]
+	// A slot is counted two places further on, so that start[s+1] is where the next row of slot s goes meanwhile.
+	t.start = slices.Grow(t.start[:0], 1<<slots+2)[:1<<slots+2]
+	clear(t.start)
+	eachRun(side, perBin, partition, func(rows []tuple[uint64]) {
+		for i := range rows {
+			t.start[t.slot(rows[i].key)+2]++
+		}
+	})
+	for s := 2; s < len(t.start); s++ {
+		t.start[s] += t.start[s-1]
+	}
+	eachRun(side, perBin, partition, func(rows []tuple[uint64]) {
+		for _, row := range rows {
+			at := &t.start[t.slot(row.key)+1]
+			t.rows[*at] = row
+			*at++
+		}
+	})
+}
+
+func (t *matchTable) slot(key uint64) uint64 { return key * t.factor >> t.shift & t.mask }
+
+// probe returns the number of pairs of a run with the table, and the sum of the values of both sides.
+func (t *matchTable) probe(rows []tuple[uint64]) (pairs, sum uint64) {
+	table, factor, shift, mask := t.rows, t.factor, t.shift&63, t.mask
+	start := t.start[:mask+2]
+	for i := range rows {
+		key, value := rows[i].key, rows[i].value
+		s := key * factor >> shift & mask
+		for at, end := start[s], start[s+1]; at < end; at++ {
+			if b := &table[at]; b.key == key {
+				pairs++
+				sum += b.value + value
+			}
+		}
+	}
+	return pairs, sum
+}
+
+// pairs calls f for all pairs of a run with the table.
+func (t *matchTable) pairs(rows []tuple[uint64], f func(build, probe tuple[uint64])) {
+	for _, row := range rows {
+		s := t.slot(row.key)
+		for _, b := range t.rows[t.start[s]:t.start[s+1]] {
+			if b.key == row.key {
+				f(b, row)
+			}
+		}
+	}
+}
+
+// CountMatches joins the partitions of two sides, one partition on one core. It is fast if the build tuples of a
+// partition fit the cache.
 func CountMatches(cores parallel.Cores, build, probe []gpu.PartitionedRuns, perBin int,
 	d gpu.Digit, out []gpu.Column) (pairs, sum uint64, err error) {
 	var allPairs, total, written atomic.Uint64
@@ -272,39 +397,25 @@ func CountMatches(cores parallel.Cores, build, probe []gpu.PartitionedRuns, perB
 	for i, c := range out {
 		to[i] = gpu.Values[uint64](c.Data, c.Len)
 	}
-	tables := make([]matchTable, cores.Threads)
+	tables, left, right := make([]matchTable, cores.Threads), matchParts(build), matchParts(probe)
 	partitions := build[0].Runs / perBin << d.Bits
 	err = cores.ForWorkers(partitions, 1, func(worker, partition, _ int) error {
 		t := &tables[worker]
-		t.rows = t.rows[:0]
-		eachRun(build, perBin, partition, func(rows []tuple[uint64]) { t.rows = append(t.rows, rows...) })
-		bits := min(d.Shift, 12)
-		slot := digitOf(gpu.Digit{Shift: d.Shift - bits, Bits: bits, Factor: d.Factor})
-		t.head = slices.Grow(t.head[:0], 1<<bits)[:1<<bits]
-		t.next = slices.Grow(t.next[:0], len(t.rows))[:len(t.rows)]
-		clear(t.head)
-		for i, row := range t.rows {
-			s := slot(row.key)
-			t.next[i], t.head[s] = t.head[s], int32(i+1)
-		}
+		t.build(left, perBin, partition, d)
 		var n, values uint64
-		eachRun(probe, perBin, partition, func(rows []tuple[uint64]) {
-			for _, row := range rows {
-				for i := t.head[slot(row.key)]; i > 0; i = t.next[i-1] {
-					b := t.rows[i-1]
-					if b.key != row.key {
-						continue
-					}
-					n++
-					values += b.value + row.value
-					if len(out) == 0 {
-						continue
-					}
-					if at := written.Add(1) - 1; at < uint64(len(to[0])) {
-						to[0][at], to[1][at], to[2][at] = b.key, b.value, row.value
-					}
-				}
+		eachRun(right, perBin, partition, func(rows []tuple[uint64]) {
+			found, sum := t.probe(rows)
+			n, values = n+found, values+sum
+			if len(out) == 0 || found == 0 {
+				return
 			}
+			at := written.Add(found) - found
+			t.pairs(rows, func(b, p tuple[uint64]) {
+				if at < uint64(len(to[0])) {
+					to[0][at], to[1][at], to[2][at] = b.key, b.value, p.value
+				}
+				at++
+			})
 		})
 		allPairs.Add(n)
 		total.Add(values)
@@ -320,9 +431,10 @@ func GroupTuples(cores parallel.Cores, parts []gpu.PartitionedRuns, perBin int, 
 	for i, c := range out {
 		to[i] = gpu.Values[uint64](c.Data, c.Len)
 	}
+	side := matchParts(parts)
 	err := cores.For(parts[0].Runs/perBin<<parts[0].Bits, 1, func(partition, _ int) error {
 		groups := map[uint64]heavySum{}
-		eachRun(parts, perBin, partition, func(rows []tuple[uint64]) {
+		eachRun(side, perBin, partition, func(rows []tuple[uint64]) {
 			for _, t := range rows {
 				g := groups[t.key]
 				groups[t.key] = heavySum{g.n + 1, g.sum + t.value}
