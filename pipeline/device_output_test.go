@@ -79,9 +79,13 @@ func TestSeveralGPUsDivideAnOutput(t *testing.T) {
 			require.NoError(t, err)
 			require.Positive(t, report.Output.BytesOfDevice)
 			if !c.gathers {
+				shares := 0.0
 				for _, one := range report.Devices {
 					require.Positive(t, one.Activity.Launches)
+					require.Positive(t, one.Share)
+					shares += one.Share
 				}
+				require.InDelta(t, 1, shares, 1e-9)
 			}
 			require.NoError(t, p.Close())
 			want := filepath.Join(t.TempDir(), "want")

@@ -400,29 +400,51 @@ func (d *diagnosis) peers(links []cuda.PeerLink, err error) {
 	if err != nil || len(links) == 0 {
 		return
 	}
-	var changed, detours []string
-	slowest := slices.MinFunc(links, func(a, b cuda.PeerLink) int { return cmp.Compare(a.Rate, b.Rate) })
+	var changed []string
+	var direct, detours []cuda.PeerLink
 	for _, l := range links {
-		pair := l.From + " to " + l.To
 		if l.Changed {
-			changed = append(changed, pair)
+			changed = append(changed, l.From+" to "+l.To)
 		}
-		if !l.Direct {
-			detours = append(detours, pair)
+		if l.Direct {
+			direct = append(direct, l)
+		} else {
+			detours = append(detours, l)
 		}
 	}
-	rate := fmt.Sprintf("%.1f GB/s or more", slowest.Rate/1e9)
+	found := "direct: " + pairsOf(direct)
 	switch {
 	case len(changed) > 0:
 		d.fail(check, pipeline.ErrDefect, "run jobs with one GPU, as in --device cuda:0; switch off the IOMMU, or ACS "+
 			"of PCIe switches, which damage such copies", "bytes arrive changed: %s", strings.Join(changed, ", "))
 	case len(detours) > 0:
+		if len(direct) == 0 {
+			found = "no pair has direct access"
+		}
 		d.note(check, "jobs run, but exchange rows more slowly: take GPUs that NVLink or one PCIe switch connects "+
 			"(nvidia-smi topo -m), and look at the IOMMU and at virtualisation",
-			"no direct access: %s; these go through host memory; %s", strings.Join(detours, ", "), rate)
+			"no direct access: %s; these go through host memory; %s", pairsOf(detours), found)
 	default:
-		d.ok(check, "direct, %s", rate)
+		d.ok(check, "%s", found)
 	}
+}
+
+// mostPairs is the most pairs of GPUs whose rates are all shown: those of four GPUs.
+const mostPairs = 12
+
+// pairsOf lists pairs of GPUs with the rates of their copies; of many pairs it has the slowest and the fastest one.
+func pairsOf(links []cuda.PeerLink) string {
+	text := func(l cuda.PeerLink) string { return fmt.Sprintf("%s to %s %.1f GB/s", l.From, l.To, l.Rate/1e9) }
+	if len(links) > mostPairs {
+		byRate := func(a, b cuda.PeerLink) int { return cmp.Compare(a.Rate, b.Rate) }
+		return fmt.Sprintf("%d pairs, from %s up to %s", len(links), text(slices.MinFunc(links, byRate)),
+			text(slices.MaxFunc(links, byRate)))
+	}
+	var list []string
+	for _, l := range links {
+		list = append(list, text(l))
+	}
+	return strings.Join(list, ", ")
 }
 
 // limitText formats a resource limit.

@@ -37,7 +37,8 @@ func TestDoctorFindsNothingOnAGoodMachine(t *testing.T) {
 		assert.Empty(t, f.Advice)
 	}
 	assert.Contains(t, d.String(), "ok       cuda:0 link: 50.0 GB/s up, 51.0 down, 90.0 both\n")
-	assert.Contains(t, d.String(), "ok       copies between GPUs: direct, 380.0 GB/s or more\n")
+	assert.Contains(t, d.String(), "ok       copies between GPUs: direct: cuda:0 to cuda:1 390.0 GB/s, cuda:1 to "+
+		"cuda:0 380.0 GB/s\n")
 }
 
 func TestDoctorSaysWhatToChange(t *testing.T) {
@@ -86,7 +87,17 @@ func TestDoctorSaysWhatToChange(t *testing.T) {
 			"width of the link", exitOK},
 		"no access to a peer": {func(f *facts) { f.peers[1].Direct, f.peers[1].Rate = false, 12e9 },
 			"copies between GPUs", "note",
-			"no direct access: cuda:1 to cuda:0; these go through host memory; 12.0 GB", "nvidia-smi topo -m", exitOK},
+			"no direct access: cuda:1 to cuda:0 12.0 GB/s; these go through host memory; direct: cuda:0 to cuda:1 390.0 GB",
+			"nvidia-smi topo -m", exitOK},
+		"pairs of GPUs": {func(f *facts) {}, "copies between GPUs", "ok",
+			"direct: cuda:0 to cuda:1 390.0 GB/s, cuda:1 to", "", exitOK},
+		"pairs of five GPUs": {func(f *facts) {
+			for i := range 20 {
+				f.peers = append(f.peers, cuda.PeerLink{From: "cuda:3", To: "cuda:4", Direct: true,
+					Rate: float64(i+1) * 1e9})
+			}
+		}, "copies between GPUs", "ok",
+			"direct: 22 pairs, from cuda:3 to cuda:4 1.0 GB/s up to cuda:0 to cuda:1 390.0 GB/s", "", exitOK},
 		"copies are damaged": {func(f *facts) { f.peers[0].Changed = true }, "copies between GPUs", "problem",
 			"bytes arrive changed: cuda:0 to cuda:1", "IOMMU", exitDefect},
 		"copies fail": {func(f *facts) { f.peersErr = errors.New("copy from cuda:0: lost") }, "copies between GPUs",

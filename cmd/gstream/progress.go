@@ -250,11 +250,11 @@ func spilled(r *pipeline.Report) string {
 	return "spilled " + strings.Join(tiers, " + ")
 }
 
-// byDevice has the rows of the stages on each of several GPUs; it is empty for one.
+// byDevice has the rows of the stages on each of several GPUs, and their share; it is empty for one.
 func byDevice(r *pipeline.Report) string {
 	var list []string
 	for _, d := range r.Devices {
-		list = append(list, fmt.Sprintf("%s %s rows", d.Device, humanize.Comma(d.Rows)))
+		list = append(list, fmt.Sprintf("%s %s rows (%s)", d.Device, humanize.Comma(d.Rows), percent(d.Share)))
 	}
 	return strings.Join(list, ", ")
 }

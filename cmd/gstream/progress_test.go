@@ -128,12 +128,13 @@ func TestProgressShowsWhatIsSpilledWhere(t *testing.T) {
 func TestProgressShowsTheRowsOfEachGPU(t *testing.T) {
 	s, plain := &screen{}, &bytes.Buffer{}
 	r := runAt(2*time.Second, 300, "filter", "filter", "filter")
-	r.Devices = []pipeline.DeviceReport{{Device: "cuda:0", Rows: 5000}, {Device: "cuda:1", Rows: 400}}
+	r.Devices = []pipeline.DeviceReport{{Device: "cuda:0", Rows: 5000, Share: 0.926},
+		{Device: "cuda:1", Rows: 400, Share: 0.074}}
 	(&liveProgress{w: s, size: func() (int, int, error) { return 80, 6, nil }}).update(r)
 	plainProgress{plain}.update(r)
-	assert.Equal(t, "  cuda:0 5,000 rows, cuda:1 400 rows", s.lines[1])
+	assert.Equal(t, "  cuda:0 5,000 rows (93 %), cuda:1 400 rows (7 %)", s.lines[1])
 	assert.Less(t, len(s.lines), 6)
-	assert.Contains(t, plain.String(), ", cuda:0 5,000 rows, cuda:1 400 rows\n")
+	assert.Contains(t, plain.String(), ", cuda:0 5,000 rows (93 %), cuda:1 400 rows (7 %)\n")
 }
 
 func TestTimeLeftIsShownOnlyWhileItCanBeTrusted(t *testing.T) {

@@ -465,6 +465,8 @@ type DeviceReport struct {
 	// budget.
 	Rows int64 `json:"rows_out"`
 	Peak int64 `json:"peak_bytes"`
+	// Share is the part of the rows of all devices.
+	Share float64 `json:"share_of_rows"`
 	// Activity is the work for the stages, and the encoding of the output. Copies of the output to the host are only in
 	// the sum of the run.
 	Activity *ActivityReport `json:"activity,omitempty"`
@@ -472,8 +474,8 @@ type DeviceReport struct {
 
 // String returns a line for people.
 func (d DeviceReport) String() string {
-	return fmt.Sprintf("on %s: %s rows of stages, peak memory %s%s", d.Device, humanize.Comma(d.Rows),
-		humanize.IBytes(uint64(d.Peak)), d.Activity)
+	return fmt.Sprintf("on %s: %s rows of stages (%.0f %%), peak memory %s%s", d.Device, humanize.Comma(d.Rows),
+		100*d.Share, humanize.IBytes(uint64(d.Peak)), d.Activity)
 }
 
 // String describes the work on the GPU as the end of a line. It is empty for nil.

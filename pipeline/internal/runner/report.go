@@ -84,6 +84,7 @@ func (r *run) report() *execution.Report {
 		for _, each := range r.runs() {
 			out.Devices = append(out.Devices, each.deviceReport())
 		}
+		shareRows(out.Devices)
 	}
 	for _, t := range r.targets {
 		out.Outputs = append(out.Outputs, execution.OutputReport{Target: t.Describe()})
@@ -115,6 +116,17 @@ func (r *run) report() *execution.Report {
 		out.Use = r.use(total)
 	}
 	return out
+}
+
+// shareRows tells the part of the rows of each device.
+func shareRows(devices []execution.DeviceReport) {
+	all := int64(0)
+	for _, d := range devices {
+		all += d.Rows
+	}
+	for i := range devices {
+		devices[i].Share = float64(devices[i].Rows) / float64(max(all, 1))
+	}
 }
 
 // deviceReport returns the part of the run's device, one of several.
