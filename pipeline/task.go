@@ -25,7 +25,7 @@ import (
 )
 
 // taskVersion is the version of the format of task documents and of their results.
-const taskVersion = 2
+const taskVersion = 3
 
 // taskDocument is a task in JSON: a part of a plan for one process, with the files that it reads and the name of what
 // it writes.
@@ -58,16 +58,22 @@ type TaskResult struct {
 	Run     string `json:"run"`
 	Name    string `json:"name"`
 	Attempt string `json:"attempt"`
-	// Path and Size are those of the file of rows, and Parts its partitions.
+	// Path and Size are those of the file of rows, Parts its partitions, and Pages where they are.
 	Path  string                `json:"path"`
 	Size  int64                 `json:"size"`
 	Parts []sourceexchange.Part `json:"parts"`
+	Pages []sourceexchange.Page `json:"pages"`
 	// Read is what the task has read of the rows of earlier tasks, by the names of its scans.
 	Read   map[string]sourceexchange.Part `json:"read,omitempty"`
 	Device string                         `json:"device"`
 	Wall   time.Duration                  `json:"wall_ns"`
 	// Bytes is what it has read from tables, as they are stored.
 	Bytes int64 `json:"bytes_read"`
+}
+
+// file returns the file of rows, of which some pages are read.
+func (r *TaskResult) file(pages []sourceexchange.Page) sourceexchange.File {
+	return sourceexchange.File{Path: r.Path, Size: r.Size, Pages: pages}
 }
 
 // total returns all rows that the task has written.
@@ -179,21 +185,21 @@ func (d *taskDocument) open(ctx context.Context) (p *Plan, rows map[string]*sour
 			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if rows, err = openRows(ctx, d.Rows, plan.tables); err != nil {
+	if rows, err = openRows(d.Rows, plan.tables); err != nil {
 		return nil, nil, err
 	}
 	return plan, rows, plan.bind()
 }
 
 // openRows opens rows of tasks, and adds them to tables.
-func openRows(ctx context.Context, all map[string]*rowsOfTasks, tables map[string]source.Table) (
+func openRows(all map[string]*rowsOfTasks, tables map[string]source.Table) (
 	rows map[string]*sourceexchange.Table, err error) {
 	rows = map[string]*sourceexchange.Table{}
 	for name, r := range all {
 		if r == nil || r.Schema == nil || tables[name] != nil {
 			return nil, fmt.Errorf("%w: the rows %q have no columns, or a name twice", ErrJob, name)
 		}
-		if rows[name], err = sourceexchange.Open(ctx, r.Schema, r.Files); err != nil {
+		if rows[name], err = sourceexchange.Open(r.Schema, r.Files); err != nil {
 			return nil, err
 		}
 		tables[name] = rows[name]
@@ -216,7 +222,7 @@ func (d *taskDocument) run(ctx context.Context, p *Plan, rows map[string]*source
 		return nil, fmt.Errorf("%s: %w", d.Name, err)
 	}
 	x := target.writer.Index()
-	r.Parts, r.Size, r.Device, r.Wall = x.Parts(), report.Output.Bytes, report.Device, report.Wall
+	r.Parts, r.Pages, r.Size, r.Device, r.Wall = x.Parts(), x.Pages, report.Output.Bytes, report.Device, report.Wall
 	for _, s := range report.Stages {
 		if s.Scan != nil {
 			r.Bytes += s.Scan.BytesRead

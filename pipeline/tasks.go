@@ -459,15 +459,11 @@ func (f *fragmentRun) files(scan *physical.Stage, takes physical.Takes, by *frag
 		}
 		for _, s := range tasks.Shared(weights, of)[share] {
 			r := f.results[s.Item]
-			file := sourceexchange.File{Path: r.Path, Size: r.Size}
-			if s.Of > 1 {
-				file.Share, file.Of = s.Share, s.Of
-			}
-			out = append(out, file)
+			out = append(out, r.file(sourceexchange.ShareOf(r.Pages, s.Share, s.Of)))
 		}
 	default:
 		for _, r := range f.results {
-			out = append(out, sourceexchange.File{Path: r.Path, Size: r.Size})
+			out = append(out, r.file(r.Pages))
 		}
 	}
 	return out
@@ -522,17 +518,16 @@ func (f *fragmentRun) partitionFiles(splits []tasks.Split, whole bool) (out []so
 	}
 	slices.Sort(mine)
 	for n, r := range f.results {
-		file := sourceexchange.File{Path: r.Path, Size: r.Size}
-		has := func(i int) bool { return r.Parts[i].Rows > 0 }
-		if slices.ContainsFunc(mine, has) {
-			file.Partitions = mine
-			out = append(out, file)
+		if pages := sourceexchange.Select(r.Pages, mine, 0, 0); len(pages) > 0 {
+			out = append(out, r.file(pages))
 		}
 		for _, s := range splits {
-			if s.Of > 1 && !whole && has(s.Item) {
-				// Files take turns in who gets the first pages.
-				file.Partitions, file.Share, file.Of = []int{s.Item}, (s.Share+n)%s.Of, s.Of
-				out = append(out, file)
+			if s.Of == 1 || whole {
+				continue
+			}
+			// Files take turns in who gets the first pages.
+			if p := sourceexchange.Select(r.Pages, []int{s.Item}, (s.Share+n)%s.Of, s.Of); len(p) > 0 {
+				out = append(out, r.file(p))
 			}
 		}
 	}
@@ -613,7 +608,7 @@ func (r *taskRun) finish(ctx context.Context, cut cutPlan) (report *Report, err 
 	out := &Plan{written: r.plan.written, tables: map[string]source.Table{}, stages: cut.last, targets: r.plan.targets}
 	for s, in := range cut.reads {
 		f := r.fragments[in.From.Number]
-		t, err := sourceexchange.Open(ctx, s.Schema, f.files(s, in.Takes, f, 0, 1))
+		t, err := sourceexchange.Open(s.Schema, f.files(s, in.Takes, f, 0, 1))
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,6 +176,6 @@ func (p *Plan) CheckTasks(opt RunOptions, to TaskOptions, worker RunOptions) (*C
 
 // readNothing gives a scan of the rows of a fragment a table without rows. Its estimates are those of the stage.
 func readNothing(s *physical.Stage) (err error) {
-	s.Scan().Table, err = sourceexchange.Open(context.Background(), s.Schema, nil)
+	s.Scan().Table, err = sourceexchange.Open(s.Schema, nil)
 	return err
 }

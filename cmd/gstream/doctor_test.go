@@ -87,7 +87,7 @@ func TestDoctorSaysWhatToChange(t *testing.T) {
 			"width of the link", exitOK},
 		"no access to a peer": {func(f *facts) { f.peers[1].Direct, f.peers[1].Rate = false, 12e9 },
 			"copies between GPUs", "note",
-			"no direct access: cuda:1 to cuda:0 12.0 GB/s; these go through host memory; direct: cuda:0 to cuda:1 390.0 GB",
+			"access: cuda:1 to cuda:0 12.0 GB/s; these go through host memory; direct: cuda:0 to cuda:1 390",
 			"nvidia-smi topo -m", exitOK},
 		"pairs of GPUs": {func(f *facts) {}, "copies between GPUs", "ok",
 			"direct: cuda:0 to cuda:1 390.0 GB/s, cuda:1 to", "", exitOK},

@@ -3,12 +3,15 @@ package exchange
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,9 +98,18 @@ var budget = func() *gpu.Budget {
 	return d.Budget()
 }()
 
+// readAll returns the rows of a file of so many bytes as texts, by its index.
+func readAll(t testing.TB, path string, size int64) (rows []string, err error) {
+	x, err := sourceexchange.ReadIndex(t.Context(), path, size)
+	if err != nil {
+		return nil, err
+	}
+	return read(t, sourceexchange.File{Path: path, Size: size, Pages: x.Pages})
+}
+
 // read returns the rows of files as texts.
 func read(t testing.TB, files ...sourceexchange.File) (rows []string, err error) {
-	table, err := sourceexchange.Open(t.Context(), schema, files)
+	table, err := sourceexchange.Open(schema, files)
 	if err != nil {
 		return nil, err
 	}
@@ -136,19 +148,19 @@ func TestPartitionsAndSharesHaveAllRowsInOrder(t *testing.T) {
 		for p, part := range x.Parts() {
 			require.EqualValues(t, len(want[p]), part.Rows)
 			one := file
-			one.Partitions = []int{p}
+			one.Pages = sourceexchange.Select(x.Pages, []int{p}, 0, 0)
 			rows, err := read(t, one)
 			require.NoError(t, err)
 			require.Equal(t, want[p], rows)
 			all = append(all, rows...)
 		}
-		rows, err := read(t, file)
+		rows, err := readAll(t, path, info.Size())
 		require.NoError(t, err)
 		require.Equal(t, all, rows)
 		rows = nil
 		for share := range 3 {
 			one := file
-			one.Share, one.Of = share, 3
+			one.Pages = sourceexchange.ShareOf(x.Pages, share, 3)
 			some, err := read(t, one)
 			require.NoError(t, err)
 			rows = append(rows, some...)
@@ -165,7 +177,7 @@ func TestAFileThatChangedIsAnError(t *testing.T) {
 	all := append(want[0], want[1]...)
 	try := func(name string, changed []byte) {
 		require.NoError(t, os.WriteFile(path, changed, 0o600))
-		rows, err := read(t, sourceexchange.File{Path: path, Size: int64(len(changed))})
+		rows, err := readAll(t, path, int64(len(changed)))
 		if err == nil {
 			require.Equal(t, all, rows, name)
 			return
@@ -178,13 +190,32 @@ func TestAFileThatChangedIsAnError(t *testing.T) {
 		try(fmt.Sprintf("byte %d", i), changed)
 		if i%3 == 0 {
 			require.NoError(t, os.WriteFile(path, content[:i], 0o600))
-			_, err := read(t, sourceexchange.File{Path: path, Size: int64(i)})
+			_, err := readAll(t, path, int64(i))
 			require.ErrorIs(t, err, source.ErrData, "%d bytes", i)
 		}
 	}
 	require.NoError(t, os.WriteFile(path, content, 0o600))
-	_, err = read(t, sourceexchange.File{Path: path, Size: int64(len(content)) + 1})
+	_, err = readAll(t, path, int64(len(content))+1)
 	require.ErrorIs(t, err, source.ErrData)
+	x, err := sourceexchange.ReadIndex(t.Context(), path, int64(len(content)))
+	require.NoError(t, err)
+	first := x.Pages[0]
+	for name, change := range map[string]func(*sourceexchange.File){
+		"size":         func(f *sourceexchange.File) { f.Size++ },
+		"before pages": func(f *sourceexchange.File) { f.Pages[0].Offset = 0 },
+		"beyond":       func(f *sourceexchange.File) { f.Pages[len(f.Pages)-1].Stored = math.MaxInt32 },
+		"far beyond":   func(f *sourceexchange.File) { f.Pages[len(f.Pages)-1].Offset = math.MaxInt64 },
+		"twice":        func(f *sourceexchange.File) { f.Pages = append(f.Pages, f.Pages[0]) },
+		"another sum":  func(f *sourceexchange.File) { f.Pages[0].Sum++ },
+		"more rows":    func(f *sourceexchange.File) { f.Pages[0].Rows++ },
+		"no rows":      func(f *sourceexchange.File) { f.Pages[0].Rows = -1 },
+	} {
+		f := sourceexchange.File{Path: path, Size: int64(len(content)), Pages: slices.Clone(x.Pages)}
+		change(&f)
+		_, err := read(t, f)
+		require.ErrorContains(t, err, path, name)
+	}
+	require.Equal(t, first, x.Pages[0])
 }
 
 func TestASampleStandsForAllRows(t *testing.T) {
@@ -221,6 +252,11 @@ func FuzzFile(f *testing.F) {
 		file = append(file, sourceexchange.Tail(index)...)
 		path := filepath.Join(t.TempDir(), "rows")
 		require.NoError(t, os.WriteFile(path, file, 0o600))
-		_, _ = read(t, sourceexchange.File{Path: path, Size: int64(len(file))})
+		_, _ = readAll(t, path, int64(len(file)))
+		var said sourceexchange.File // the pages that a task says a file has
+		if json.Unmarshal(index, &said) == nil {
+			said.Path, said.Size = path, int64(len(file))
+			_, _ = read(t, said)
+		}
 	})
 }

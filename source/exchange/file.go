@@ -1,6 +1,6 @@
 // Package exchange reads the files by which tasks exchange rows. A task writes one file (package sink/exchange), with
 // the rows for all tasks that follow it, ordered by partition. A task reads its partitions of the files of all tasks
-// before it.
+// before it. The process that runs the tasks tells it where these are, by the indexes that the tasks have returned.
 //
 // # Format
 //
@@ -15,8 +15,8 @@
 //
 // # Trust
 //
-// A file may be damaged, or another file. Its index is checked before anything is allocated by it, and each page when
-// it is read: a page that is lost, is read twice or has changed is an error.
+// A file may be damaged, or another file. Its index, and pages that somebody says it has, are checked before anything is
+// allocated by them, and each page when it is read: a page that is lost, is read twice or has changed is an error.
 package exchange
 
 import (

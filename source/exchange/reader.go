@@ -109,6 +109,11 @@ func (r *reader) work() {
 			f := r.table.files[g.file]
 			open.number = g.file
 			open.File, out.err = store.Open(r.ctx, f.Path, nil)
+			if out.err == nil {
+				if got := open.Version().Size; got != f.Size {
+					out.err = badf("it has %d bytes in place of %d", got, f.Size)
+				}
+			}
 		}
 		if out.err == nil {
 			out.stride, out.err = r.patiently(i, func() (*gpu.Stride, error) { return r.read(open.File, &pages, g) })

@@ -1,7 +1,7 @@
 package exchange
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -16,11 +16,29 @@ import (
 type File struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
-	// Partitions are the partitions that are read, in ascending order; nil for all.
-	Partitions []int `json:"partitions,omitempty"`
-	// These rows are divided into Of shares, in order, by whole pages; Share is the one that is read. Of is 0 for all.
-	Share int `json:"share,omitempty"`
-	Of    int `json:"of,omitempty"`
+	// Pages are those that are read, in order. The reader does not look at the index of the file.
+	Pages []Page `json:"pages"`
+}
+
+// Select returns the pages of some partitions, of pages that are ordered by partition. They are divided into a number of
+// shares, in order: the result is one of them. 0 shares are one.
+func Select(pages []Page, partitions []int, share, of int) (out []Page) {
+	for _, p := range partitions {
+		from, _ := slices.BinarySearchFunc(pages, p, func(x Page, p int) int { return cmp.Compare(x.Partition, p) })
+		for ; from < len(pages) && pages[from].Partition == p; from++ {
+			out = append(out, pages[from])
+		}
+	}
+	return ShareOf(out, share, of)
+}
+
+// ShareOf returns a share of pages, as Select does.
+func ShareOf(pages []Page, share, of int) []Page {
+	if of <= 1 {
+		return pages
+	}
+	n := len(pages)
+	return pages[(share*n+of-1)/of : ((share+1)*n+of-1)/of]
 }
 
 // Table presents what a task reads of some files as one table. It implements source.Table. It keeps no file open.
@@ -40,42 +58,26 @@ type group struct {
 	size  int64 // bytes of the stride, as an estimate
 }
 
-// Open returns the table of files. All must have the columns of a schema. The error is a source.ErrData for content
-// that is wrong, also of another size, and one of package os for a file that cannot be read.
-func Open(ctx context.Context, schema *gpu.Schema, files []File) (*Table, error) {
+// Open returns the table of files, which have the columns of a schema. It reads nothing. The error is a source.ErrData for
+// pages that no file can have. Scans find out whether a file is there, and has them.
+func Open(schema *gpu.Schema, files []File) (*Table, error) {
 	t := &Table{schema: schema, files: files}
 	for i, f := range files {
-		x, err := ReadIndex(ctx, f.Path, f.Size)
-		if err == nil {
-			err = t.add(i, x)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("rows of an earlier task: %w", err)
+		at := int64(len(Magic))
+		for _, p := range f.Pages {
+			err := p.Check(schema)
+			if err == nil && (p.Offset < at || p.Offset > f.Size || p.Stored > f.Size-p.Offset) {
+				err = badf("a page is at byte %d of %d", p.Offset, f.Size)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("rows of an earlier task: %s: %w", store.Display(f.Path), err)
+			}
+			at = p.Offset + p.Stored
+			t.total.add(&p)
+			t.place(i, p)
 		}
 	}
 	return t, nil
-}
-
-// add adds the pages of a file that are read.
-func (t *Table) add(file int, x *Index) error {
-	f := t.files[file]
-	if !slices.EqualFunc(x.Schema.Fields, t.schema.Fields, func(a, b gpu.Field) bool { return a.Type == b.Type }) {
-		return fmt.Errorf("%s: %w", store.Display(f.Path), badf("it has other columns than the plan"))
-	}
-	pages := x.Pages
-	if f.Partitions != nil {
-		pages = slices.DeleteFunc(pages, func(p Page) bool {
-			_, ok := slices.BinarySearch(f.Partitions, p.Partition)
-			return !ok
-		})
-	}
-	for i, p := range pages {
-		if f.Of == 0 || i*f.Of/len(pages) == f.Share {
-			t.total.add(&p)
-			t.place(file, p)
-		}
-	}
-	return nil
 }
 
 // groupRows and groupBytes bound the rows of a group.
