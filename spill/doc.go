@@ -28,5 +28,5 @@
 //     by a hash of the group keys.
 //
 // With --device auto+host the CPU takes partitions, or pairs of them, from the end of the queue of
-// partitions, while the GPU takes them from its start.
+// partitions, while the GPU takes them from its start. So do other GPUs of the run.
 package spill

@@ -30,11 +30,11 @@ const (
 // first partition of the stride. Meanwhile rows may move to the next tier. Missing rows are an
 // error.
 //
-// The queue may be one of the CPU, whose budget is the HostBudget of the device: then the strides are in
-// host memory.
+// The queue may be one of another GPU, or of the CPU, whose budget is the HostBudget of the device: then the strides
+// are in memory of that GPU, or in host memory.
 //
-// Cost: rows in the memory of the device are copied within it, or to the host for a queue of the
-// CPU. Other rows are read ahead, and uploaded while the caller works.
+// Cost: rows in the memory of the device are copied within it, or to the other processor. Other rows are read ahead,
+// and uploaded while the caller works, if the queue is of the device.
 func (p *Partitions) Each(ctx context.Context, q gpu.Queue, l *gpu.Lease, from, to int,
 	take func(s *gpu.Stride, first int) error) error {
 	r := NewReader(ctx, l, []Range{{p, Span{from, to}, nil}})
@@ -439,14 +439,14 @@ func (r *reading) below() *gpu.Lease {
 
 // nextOnDevice returns pieces in the memory of the device with unread rows, and marks them as read:
 // one piece, or several with parts of their rows that can be concatenated; nil if there is none.
-// Pieces cannot move while they are read. A reader on the CPU takes few at a time, because the
+// Pieces cannot move while they are read. A reader on another processor takes few at a time, because the
 // device may need their memory.
-func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
+func (r *reading) nextOnDevice(elsewhere bool) (u []*held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	texts := slices.ContainsFunc(r.schema.Fields, func(f gpu.Field) bool { return f.Type.IsVar() })
 	bytes, all, most := int64(0), int64(0), r.batch()
-	if r.store.discrete() && !onCPU {
+	if r.store.discrete() && !elsewhere {
 		most = r.share(grant.PutBatch)
 	}
 	for x := range r.unread(deviceTier) {
@@ -459,7 +459,7 @@ func (r *reading) nextOnDevice(onCPU bool) (u []*held) {
 		// The text of a concatenated column has a maximum size, and few rows of a piece may have
 		// most of its text.
 		if len(u) > 0 && (whole || texts && (all > mostText || coded(x.stride)) || bytes >= most ||
-			onCPU && all > 4*r.batch()) {
+			elsewhere && all > 4*r.batch()) {
 			break
 		}
 		u = append(u, r.hold(x))
@@ -477,10 +477,10 @@ func coded(s *gpu.Stride) bool {
 }
 
 // fromDevice returns the rows of pieces in the memory of the device, for a queue of the device or
-// of the CPU.
-func (r *reading) fromDevice(q gpu.Queue, u []*held) (*gpu.Stride, error) {
-	if !r.store.onCPU(q) {
-		return r.onePiece(q, r.lease, u)
+// of another processor.
+func (r *reading) fromDevice(to gpu.Queue, u []*held) (*gpu.Stride, error) {
+	if !r.store.elsewhere(to) {
+		return r.onePiece(to, r.lease, u)
 	}
 	q, err := r.store.queue()
 	if err != nil {
@@ -492,11 +492,17 @@ func (r *reading) fromDevice(q gpu.Queue, u []*held) (*gpu.Stride, error) {
 	if err != nil {
 		return nil, err
 	}
-	down, err := q.Download(r.lease, s)
+	var moved *gpu.Stride
+	if to.Device().Budget() == r.store.device.HostBudget() {
+		moved, err = q.Download(r.lease, s)
+	} else {
+		s.SetReady(r.store.device)
+		moved, err = to.Upload(r.lease, s)
+	}
 	if err != nil {
 		s.Release()
 	}
-	return down, err
+	return moved, err
 }
 
 // onePiece returns the rows of pieces in the memory of the device. It does not copy a single, whole
@@ -650,7 +656,7 @@ func (r *reading) onDevice(ctx context.Context, q gpu.Queue, take func(*gpu.Stri
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		u := r.nextOnDevice(r.store.onCPU(q))
+		u := r.nextOnDevice(r.store.elsewhere(q))
 		if u == nil {
 			return nil
 		}

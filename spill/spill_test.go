@@ -386,28 +386,30 @@ func (d copied) NewQueue(name string) (gpu.Queue, error) {
 	return copiedQueue{q, d.done}, err
 }
 
-// TestTheCPUReadsRowsOfAGPU reads partitions by a queue of the CPU from every tier, while a queue of the GPU reads
-// others.
-func TestTheCPUReadsRowsOfAGPU(t *testing.T) {
+// TestOthersReadRowsOfAGPU reads partitions by a queue of the CPU, or of another GPU, from every tier, while a queue of
+// the GPU reads others.
+func TestOthersReadRowsOfAGPU(t *testing.T) {
+	library := cudatest.Library(t)
+	n, err := cuda.Count(library)
+	require.NoError(t, err)
 	for _, c := range []struct {
 		name         string
 		memory, host int64
 		always       bool
-	}{{"memory", 64 << 20, 64 << 20, false}, {"below", 1 << 20, 64 << 20, false}, {"disk", 1 << 20, 512 << 10, false},
-		{"always", 64 << 20, 64 << 20, true}} {
-		t.Run(c.name, func(t *testing.T) {
-			d := devices["cuda"](t, c.memory, c.host)
+		strides      int
+		gpu          bool // another GPU reads, too
+	}{{"memory", 64 << 20, 64 << 20, false, 20, true}, {"below", 1 << 20, 64 << 20, false, 60, false},
+		{"disk", 1 << 20, 512 << 10, false, 60, true}, {"always", 64 << 20, 64 << 20, true, 60, false}} {
+		read := func(t *testing.T, d, other gpu.Device) {
 			b := open(t, d, Options{Always: c.always})
-			cpu, err := host.Open(host.Options{Threads: 1, Budget: d.HostBudget()})
+			q, err := other.NewLaneQueue("other")
 			require.NoError(t, err)
-			q, err := cpu.NewLaneQueue("cpu")
-			require.NoError(t, err)
-			l := d.HostBudget().Lease("cpu")
+			l, down := other.Budget().Lease("other"), d.HostBudget().Lease("down")
 			const fanOut = 16
 			p := b.store.NewPartitions("state", b.lease, schema, fanOut)
 			rnd := rand.New(rand.NewPCG(1, 2))
 			want := make([][]string, fanOut)
-			for i := range 60 {
+			for i := range c.strides {
 				s, offsets := draw(rnd, i*1000, 1+rnd.IntN(900), fanOut)
 				all := rowsOf(s)
 				for f := range fanOut {
@@ -425,8 +427,10 @@ func TestTheCPUReadsRowsOfAGPU(t *testing.T) {
 			for f := fanOut / 2; f < fanOut; f++ {
 				var got []string
 				require.NoError(t, p.Each(t.Context(), q, l, f, f+1, func(s *gpu.Stride, first int) error {
-					require.NoError(t, gpu.CheckMemory(cpu, s.Cols))
+					require.NoError(t, gpu.CheckMemory(other, s.Cols))
 					require.Equal(t, f, first)
+					s, err := q.Download(down, s)
+					require.NoError(t, err)
 					got = append(got, rowsOf(s)...)
 					s.Release()
 					return nil
@@ -439,8 +443,23 @@ func TestTheCPUReadsRowsOfAGPU(t *testing.T) {
 			sameRows(t, slices.Concat(want[:fanOut/2]...), byGPU)
 			require.NoError(t, p.Close())
 			require.NoError(t, q.Close())
-			b.close(l)
+			b.close(l, down)
+		}
+		t.Run(c.name+" by the CPU", func(t *testing.T) {
+			d := devices["cuda"](t, c.memory, c.host)
+			cpu, err := host.Open(host.Options{Threads: 1, Budget: d.HostBudget()})
+			require.NoError(t, err)
+			read(t, d, cpu)
 			require.NoError(t, cpu.Close())
+		})
+		if !c.gpu || n < 2 {
+			continue
+		}
+		t.Run(c.name+" by a GPU", func(t *testing.T) {
+			g, err := cuda.OpenGroup(cuda.Options{Library: library, Memory: c.memory, HostMemory: c.host}, []int{0, 1})
+			require.NoError(t, err)
+			read(t, g.Devices[0], g.Devices[1])
+			require.NoError(t, g.Close())
 		})
 	}
 }

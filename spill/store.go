@@ -255,8 +255,8 @@ func (s *Store) copiesUp(q gpu.Queue) bool {
 	return s.discrete() && q.Device().Budget() == s.device.Budget()
 }
 
-// onCPU reports whether a queue belongs to the CPU, next to a device that has its own memory.
-func (s *Store) onCPU(q gpu.Queue) bool { return s.discrete() && !s.copiesUp(q) }
+// elsewhere reports whether a queue belongs to the CPU or another GPU, and the device has its own memory.
+func (s *Store) elsewhere(q gpu.Queue) bool { return s.discrete() && !s.copiesUp(q) }
 
 // queue returns a free queue of the device, which the caller returns by giveBack.
 func (s *Store) queue() (q gpu.Queue, err error) {
