@@ -107,7 +107,7 @@ type Source interface {
 }
 
 // Divisible is a Source whose parts can be split: while lanes of a device take parts from the
-// front, lanes of the CPU split pieces off from the back. The rows come in any order.
+// front, other devices and the CPU split pieces off from the back. The rows come in any order.
 type Divisible interface {
 	Source
 	// Items returns how many partitions, or pairs of partitions, a part has now, and their bytes.

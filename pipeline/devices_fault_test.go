@@ -23,8 +23,9 @@ import (
 	sinkparquet "github.com/gstream/gstream/sink/parquet"
 )
 
-// someGPUs opens n GPUs. fault is called before each call of the driver.
-func someGPUs(t *testing.T, n int, fault func(ordinal int, call string) error) gpu.Device {
+// someGPUs opens n GPUs with an amount of memory and strides of some rows. fault is called before each call of the
+// driver.
+func someGPUs(t *testing.T, n int, memory int64, rows int, fault func(ordinal int, call string) error) gpu.Device {
 	library := cudatest.Library(t)
 	if there, err := cuda.Count(library); err != nil || there < n {
 		t.Skip("this machine has fewer GPUs")
@@ -33,11 +34,11 @@ func someGPUs(t *testing.T, n int, fault func(ordinal int, call string) error) g
 	for i := range numbers {
 		numbers[i] = i
 	}
-	opt := cuda.Options{Library: library, Memory: 64 << 20, HostMemory: 16 << 20, FaultOn: fault}
+	opt := cuda.Options{Library: library, Memory: memory, HostMemory: 16 << 20, FaultOn: fault}
 	g, err := cuda.OpenGroup(opt, numbers)
 	require.NoError(t, err)
 	for i, d := range g.Devices {
-		g.Devices[i] = smallStrides{d, 100}
+		g.Devices[i] = smallStrides{d, rows}
 	}
 	g.Device = g.Devices[0]
 	return g
@@ -45,7 +46,7 @@ func someGPUs(t *testing.T, n int, fault func(ordinal int, call string) error) g
 
 // twoGPUs opens two GPUs. fault is called before each call of the driver for the second one.
 func twoGPUs(t *testing.T, fault func(call string) error) gpu.Device {
-	return someGPUs(t, 2, func(ordinal int, call string) error {
+	return someGPUs(t, 2, 64<<20, 100, func(ordinal int, call string) error {
 		if ordinal == 1 {
 			return fault(call)
 		}
@@ -122,7 +123,7 @@ func TestARunGoesOnWithoutALostGPU(t *testing.T) {
 	var want []string
 	thin, cases, lost, again := gputest.ThinOr(t, 7), 0, 0, 0
 	for n := 2; n <= 4; n++ {
-		g := someGPUs(t, n, l.fault)
+		g := someGPUs(t, n, 64<<20, 100, l.fault)
 		l.begin(1, "", 0)
 		rows, _, err := runOn(t, t.Context(), data, g, RunOptions{})
 		require.NoError(t, err)

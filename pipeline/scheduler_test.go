@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/stretchr/testify/require"
@@ -75,10 +76,12 @@ func (c coprocessingCase) run(t *testing.T, ctx context.Context,
 	opt := c.opt
 	opt.Device, opt.SpillDir = c.device, t.TempDir()
 	report, err := b.WriteTo(&out).Run(ctx, opt)
-	for _, b := range []*gpu.Budget{c.device.Budget(), c.device.HostBudget()} {
-		require.Empty(t, b.Leaks(), "%v", err)
-		used, _ := b.Used()
-		require.Zero(t, used, "%v", err)
+	for _, d := range gpu.DevicesOf(c.device) {
+		for _, b := range []*gpu.Budget{d.Budget(), d.HostBudget()} {
+			require.Empty(t, b.Leaks(), "%v", err)
+			used, _ := b.Used()
+			require.Zero(t, used, "%v", err)
+		}
 	}
 	if report != nil {
 		for _, s := range report.Stages {
@@ -237,6 +240,134 @@ func TestPartitionsOfAGroupByAreMergedOnEither(t *testing.T) {
 	}
 }
 
+// TestPartitionsGoToAnyProcessor joins out of core on several GPUs, with and without the CPU. Each GPU has
+// 256 pairs of partitions, and other processors take some of them.
+func TestPartitionsGoToAnyProcessor(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	cpu, err := host.Open(host.Options{Threads: 1, Memory: 64 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cpu.Close()) }()
+	probe, build := sidesOfAJoin(6000, 0)
+	want, _, err := coprocessingCase{join: Join{Kind: "left"}, device: cpu}.run(t, t.Context(), probe, build)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		gpus       int
+		use, takes string
+	}{{2, CUDA, HostTakesAny}, {2, CUDA + WithHost, HostTakesAll}, {4, CUDA + WithHost, HostTakesAny}} {
+		what := fmt.Sprintf("%+v", c)
+		g := someGPUs(t, c.gpus, 512<<10, 1000, nil)
+		got, stage, err := coprocessingCase{Join{Kind: "left", Algorithm: "npj"}, nil, g, RunOptions{Use: c.use,
+			Threads: 3, HostTakes: c.takes, SpillAlways: true, Exchanges: Always}}.run(t, t.Context(), probe, build)
+		require.NoError(t, err, what)
+		require.Equal(t, want, got, what)
+		var pairs, rows int64
+		for _, s := range stage.Shares {
+			pairs, rows = pairs+s.Partitions, rows+s.RowsOut
+		}
+		require.Equal(t, int64(256*c.gpus), pairs, what)
+		require.Equal(t, stage.RowsOut, rows, what)
+		shares := stage.Shares
+		if c.use == CUDA {
+			require.Len(t, shares, c.gpus, what)
+		} else {
+			require.Len(t, shares, c.gpus+1, what)
+			require.Equal(t, "host", shares[c.gpus].Device)
+			if c.takes == HostTakesAll {
+				require.Positive(t, shares[c.gpus].Partitions, what)
+			}
+		}
+		require.NoError(t, g.Close())
+	}
+}
+
+// TestASlowGPUGetsLessWork lets copies to one of two GPUs take longer. The other one takes some of its partitions, of a
+// join and of a group-by.
+func TestASlowGPUGetsLessWork(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	probe, build := sidesOfAJoin(8000, 0)
+	g := someGPUs(t, 2, 512<<10, 2000, func(ordinal int, call string) error {
+		if ordinal == 1 && call == "cuMemcpyHtoDAsync_v2" {
+			time.Sleep(5 * time.Millisecond)
+		}
+		return nil
+	})
+	var out Collector
+	report, err := New("slow").ReadTable("a", record(t, sideFields("a"), probe)).
+		ReadTable("b", record(t, sideFields("b"), build)).From("a").
+		JoinWith(Join{Kind: "inner", With: "b", On: []string{"ak = bk"}, Build: "right", Algorithm: "npj"}).
+		Group([]string{"av", "bv"}, "count(*) as n").WriteTo(&out).Run(t.Context(),
+		RunOptions{Device: g, SpillDir: t.TempDir(), Threads: 2, SpillAlways: true, Exchanges: Always})
+	require.NoError(t, err)
+	stages := 0
+	for _, s := range report.Stages {
+		if s.Kind != "inner join" && s.Kind != "group" {
+			continue
+		}
+		stages++
+		require.Len(t, s.Shares, 2)
+		fast, slow := s.Shares[0].Partitions, s.Shares[1].Partitions
+		t.Log(s.Kind, fast, slow)
+		require.Equal(t, int64(512), fast+slow)
+		require.Greater(t, fast, int64(256), "all of its own, and some of the slow one")
+	}
+	require.Equal(t, 2, stages)
+	require.NoError(t, g.Close())
+}
+
+// TestFaultsOfProcessorsThatHelpEachOtherEndARunCleanly lets a call of the driver fail, of either of two GPUs that help
+// each other and that the CPU helps, loses a GPU, and cancels runs. An error has the name of the GPU. A run continues
+// without the second GPU.
+func TestFaultsOfProcessorsThatHelpEachOtherEndARunCleanly(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	probe, build := sidesOfAJoin(4000, 0)
+	var calls, at atomic.Int64
+	failed := atomic.Int64{} // the number of the GPU; -1 before the call fails
+	run := func(ctx context.Context, from int64, then func(call string) error, lost bool) ([]string, error) {
+		calls.Store(0)
+		at.Store(from)
+		failed.Store(-1)
+		g := someGPUs(t, 2, 512<<10, 1000, func(ordinal int, call string) error {
+			now := calls.Add(1) >= at.Load() && from > 0 && !ends.MatchString(call)
+			if now && failed.CompareAndSwap(-1, int64(ordinal)) || lost && now && failed.Load() == int64(ordinal) {
+				return then(call)
+			}
+			return nil
+		})
+		rows, _, err := coprocessingCase{Join{Kind: "left", Algorithm: "npj"}, nil, g, RunOptions{Use: CUDA + WithHost,
+			Threads: 2, HostTakes: HostTakesAny, SpillAlways: true, Exchanges: Always}}.run(t, ctx, probe, build)
+		require.NoError(t, g.Close())
+		return rows, err
+	}
+	want, err := run(t.Context(), 0, nil, false)
+	require.NoError(t, err)
+	all := calls.Load()
+	for i := range gputest.Cases(t, 4) {
+		ctx, cancel := context.WithCancel(t.Context())
+		code, lost, then := 1, i%4 == 0, func(string) error { cancel(); return nil }
+		if lost {
+			code = 719
+		}
+		if i%4 != 3 {
+			then = func(call string) error {
+				return &cuda.Error{Call: call, Code: code, Name: "CUDA_ERROR", Text: "injected"}
+			}
+		}
+		// Most calls are those of the pairs, in the second half.
+		rows, err := run(ctx, all/2+rand.Int64N(all/2), then, lost)
+		cancel()
+		switch {
+		case err == nil:
+			require.Equal(t, want, rows)
+		case i%4 == 3:
+			require.ErrorIs(t, err, context.Canceled)
+		default:
+			require.False(t, lost && failed.Load() == 1, "%v", err)
+			require.NotErrorIs(t, err, ErrDefect)
+			require.True(t, strings.HasPrefix(err.Error(), fmt.Sprintf("cuda:%d: ", failed.Load())), "%v", err)
+		}
+	}
+}
+
 // coprocessingFaults runs a join whose pairs are joined on either, with a group-by behind it, on a
 // GPU on which something happens. what says when.
 func coprocessingFaults(t *testing.T, f *faultyGPU) (run func(ctx context.Context) ([]string, StageReport, error),
@@ -268,7 +399,7 @@ func TestFaultsOfEitherProcessorEndAJoinOfBothCleanly(t *testing.T) {
 	d := openFaultyGPU(t, library, 1<<20, 4000)
 	defer func() { require.NoError(t, d.Close()) }()
 	run, want := coprocessingFaults(t, d)
-	thin := int64(min(max(1, gputest.ThinOr(t, 3)), 3)) // with fewer faults none may come where one is wanted
+	thin := int64(min(max(1, gputest.ThinOr(t, 4)), 4)) // with fewer faults none may come where one is wanted
 	for i, call := range []string{"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel",
 		"cuEventSynchronize"} {
 		if !gputest.Takes(int(thin), i) {

@@ -59,9 +59,10 @@ data/**/*.parquet. Hidden names (.name, and _name in a folder) are skipped.
 
 The job runs on an NVIDIA GPU if there is one and the job is large enough for it; the
 report says why. The rows are the same. The CPU reads and writes files, and kernels do the
-rest: they also decode most pages, and the report says how many bytes. With --device auto+host the CPU helps with joins and group-bys that do not fit
-the GPU: it takes partitions when that is faster by the times measured so far. The report
-says how many.
+rest: they also decode most pages, and the report says how many bytes. With --device
+auto+host the CPU helps with joins and group-bys that do not fit the GPU: it takes
+partitions when that is faster by the times measured so far. Several GPUs do so for each
+other. The report says how many.
 
 --device-memory is the budget of the GPU's memory. --host-memory is the budget of
 page-locked memory next to a GPU, and of all memory on the CPU. Build sides of joins,

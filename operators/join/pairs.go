@@ -11,8 +11,8 @@ import (
 )
 
 // work is the queue of pairs of partitions that a join out of core still has to join. Lanes of the
-// device take groups from the front. Lanes of the CPU split pairs off from the back of the last
-// groups.
+// device take groups from the front. Other devices and lanes of the CPU split pairs off from the
+// back of the last groups.
 type work struct {
 	taking sync.Mutex
 	groups []group

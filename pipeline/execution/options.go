@@ -16,9 +16,9 @@ type Options struct {
 	// Device runs the stages. If it is nil, the run opens a device of its own, or takes a GPU that an
 	// earlier run with the same options has left open (pipeline.CloseIdle). Use names that
 	// device: Auto (also ""), Host, CUDA, or another GPU as "cuda:1". With WithHost after the
-	// name of a GPU or Auto, lanes of the CPU take partitions of joins and group-bys that went out
+	// name of GPUs or Auto, lanes of the CPU take partitions of joins and group-bys that went out
 	// of core, when that is faster by the times measured in the run. This applies even if Device is
-	// set.
+	// set. GPUs of a group do so for each other in any case.
 	Device gpu.Device
 	Use    string
 	// GPUs is the number of GPUs of a run that opens its own: the first ones in the driver's numbering. 0 means those
@@ -58,9 +58,9 @@ type Options struct {
 	// FilterFirst says which filters on scans decide first (source.First): those for which the plan expects a gain
 	// (Auto, the default), as long as there is one; for tests all (Always), or none (Never).
 	FilterFirst string
-	// HostTakes says which partitions lanes of the CPU take when they work with a GPU. "" decides
-	// by measured times. The others are for tests: with HostTakesAny a lane takes a partition whenever
-	// it is free, and the GPU takes it back when it has nothing else to do; with HostTakesAll the
+	// HostTakes says which partitions of a GPU lanes of the CPU, and GPUs that have finished, take. "" decides
+	// by measured times. The others are for tests: with HostTakesAny they take a partition whenever
+	// they are free, and the GPU takes it back when it has nothing else to do; with HostTakesAll the
 	// lanes take all that they can before the GPU takes any.
 	HostTakes string
 	// Exchanges says how a run on several devices brings rows together: a build side goes to all devices, or both
@@ -111,7 +111,7 @@ const (
 const All = "all"
 
 // WithHost after the name of a device, as in "auto+host", lets lanes of the CPU work together
-// with a GPU.
+// with GPUs.
 const WithHost = "+" + Host
 
 // The values of Options.HostTakes for tests.

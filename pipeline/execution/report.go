@@ -401,6 +401,12 @@ type Share struct {
 	Busy       time.Duration `json:"busy_ns"` // of all its lanes
 }
 
+// Add adds the work of the same processor elsewhere.
+func (s *Share) Add(o Share) {
+	s.Partitions, s.Bytes = s.Partitions+o.Partitions, s.Bytes+o.Bytes
+	s.RowsOut, s.Busy = s.RowsOut+o.RowsOut, s.Busy+o.Busy
+}
+
 // String describes the share as a part of a line.
 func (s Share) String() string {
 	return fmt.Sprintf("%s %s of %s, %s rows out", s.Device,

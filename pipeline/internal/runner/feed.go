@@ -135,9 +135,9 @@ func (p *parts) order(l *lane, part int) int {
 	return l.pipelineRun.run.at<<partBits | part
 }
 
-// take returns the next part, or all of them in one morsel if lanes of the CPU may help.
+// take returns the next part, or all of them in one morsel if other processors may help.
 func (f *resultFeed) take(ctx context.Context) (morsel, error) {
-	if f.op.hostLease == nil || f.next == f.src.Parts() {
+	if f.op.crew == nil || f.next == f.src.Parts() {
 		return f.parts.take(ctx)
 	}
 	next := f.next - 1

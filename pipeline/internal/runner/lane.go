@@ -101,10 +101,11 @@ func (l *lane) flush(ctx context.Context) error {
 // deferred emits parts of the rows that an operator has kept back, once all lanes have flushed it.
 // src is nil if there are none.
 func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error {
+	o := l.pipelineRun.ops[i]
 	if src == nil {
+		o.crew.join(o)
 		return nil
 	}
-	o := l.pipelineRun.ops[i]
 	// Strides of other lanes come after the lane's morsel, so it must have ended before the wait.
 	l.end()
 	defer l.begin()
@@ -115,17 +116,22 @@ func (l *lane) deferred(ctx context.Context, i int, src operators.Source) error 
 }
 
 // share emits parts of the source of operator i. next numbers them. Each part is a separate morsel.
-// Lanes of the CPU may help.
+// Other processors may help. Afterwards a GPU helps others.
 func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source, emit operators.Emit,
 	next func() int) (err error) {
-	var h *helpers
+	var h *offer
 	parts, divisible := src.(operators.Divisible)
-	if divisible && o.hostLease != nil && src.Parts() > 0 && parts.Items(0).N > 0 {
-		h = l.help(ctx, i, o, parts, emit)
+	defer func() {
+		if err == nil {
+			o.crew.join(o)
+		}
+	}()
+	if divisible && o.crew != nil && src.Parts() > 0 && parts.Items(0).N > 0 {
+		h = l.offer(ctx, i, o, parts, emit)
 		ctx = h.ctx
 		defer func() { err = h.end(err) }()
-		if h.takes == execution.HostTakesAll {
-			if err := h.passAll(); err != nil {
+		if h.takes == execution.HostTakesAll && h.lanes > 0 {
+			if err := h.passUntil(h.dry); err != nil {
 				return err
 			}
 		}
@@ -137,6 +143,9 @@ func (l *lane) share(ctx context.Context, i int, o *opRun, src operators.Source,
 		part := next()
 		if part >= src.Parts() {
 			break
+		}
+		if h != nil {
+			h.take(part)
 		}
 		begin, idled := time.Now(), l.idled
 		l.begin()

@@ -56,6 +56,8 @@ type opRun struct {
 	op   operators.Operator
 	// devices is the number of devices that have rows of the plan.
 	devices int
+	run     *run
+	crew    *crew // of the parts of its source; nil if the device has all of them
 	closed  atomic.Bool
 	keeper  *recursion                    // that keeps the operator for later iterations if it can; nil for none
 	reader  atomic.Pointer[source.Reader] // of a scan, once it is open
@@ -67,10 +69,11 @@ type opRun struct {
 type account struct {
 	lease  *gpu.Lease // of device memory
 	decode *gpu.Lease // of a scan: host memory of the decoded strides
-	// hostLease pays for lanes of the CPU that work together with a GPU; nil if there are none. shares counts the parts
+	// hostLease pays for lanes of the CPU that work together with GPUs; nil if there are none. shares counts the parts
 	// of rows that operators have kept back, by processor.
 	hostLease *gpu.Lease
 	shares    [processors]share
+	pace      *pace // of the device
 	metrics
 }
 
@@ -214,10 +217,11 @@ func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineR
 
 // newOp makes the state of a stage in the run. Stages come after their inputs.
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
-	o := &opRun{Stage: st, scan: st.Source(), devices: len(r.runs())}
+	o := &opRun{Stage: st, run: r, scan: st.Source(), devices: len(r.runs())}
 	if o.op, err = st.Spec.Operator(r.device.Known().Capabilities); err != nil {
 		return nil, o.explain(err)
 	}
+	o.crew = r.crewOf(o)
 	whole := r.whole()
 	if r.iteration != nil {
 		r.ops = append(r.ops, o)
@@ -225,7 +229,7 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 			return o, nil
 		}
 	}
-	o.account = &account{}
+	o.account = &account{pace: newPace(priorDevice)}
 	if whole.ops = append(whole.ops, o); r.iteration != nil {
 		if whole.accounts == nil {
 			whole.accounts = map[*physical.Stage]*account{}
@@ -237,7 +241,7 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	if o.scan != nil && discrete(r.device) {
 		o.decode = r.device.HostBudget().Lease(st.Name() + ", decoding")
 	}
-	if _, ok := o.op.(operators.Divisible); ok && r.coprocessor != nil {
+	if o.crew != nil && o.crew.cpu != nil {
 		o.hostLease = r.device.HostBudget().Lease(st.Name() + ", on the CPU")
 	}
 	return o, nil

@@ -85,7 +85,7 @@ func (r *run) prepareRecursion(st *physical.Stage, spec *physical.Recursive) (*p
 func (rec *recursion) prepare() (_ *iteration, err error) {
 	r := rec.run
 	it := &iteration{recursion: rec}
-	it.run = &run{plan: r.plan, opt: r.opt, device: r.device, coprocessor: r.coprocessor, started: r.started,
+	it.run = &run{plan: r.plan, opt: r.opt, device: r.device, started: r.started,
 		spill: r.spill, frugal: r.frugal, denied: r.denied, slots: r.slots, loops: r.loops, iteration: it}
 	it.step, err = it.run.prepare(rec.stage.Inputs[1])
 	return it, err

@@ -66,16 +66,26 @@ func (r *run) report() *execution.Report {
 		_, out.PeakDevice = r.device.Budget().Used()
 	}
 	busy := r.busyTimes(out.Wall)
-	others := map[*physical.Stage][]execution.StageReport{} // of the other devices
+	others := map[*physical.Stage][]*opRun{} // of the other devices
 	for _, each := range r.runs()[1:] {
 		for _, o := range each.ops {
-			others[o.Stage] = append(others[o.Stage], each.stage(o, busy, activity))
+			others[o.Stage] = append(others[o.Stage], o)
 		}
 	}
 	for _, t := range r.ops {
 		s := r.stage(t, busy, activity)
+		var cpu execution.Share
+		if t.hostLease != nil {
+			cpu = t.shares[byCPU].report(t.crew.cpu)
+		}
 		for _, o := range others[t.Stage] {
-			s.Add(o)
+			s.Add(o.run.stage(o, busy, activity))
+			if o.hostLease != nil {
+				cpu.Add(o.shares[byCPU].report(o.crew.cpu))
+			}
+		}
+		if t.hostLease != nil && len(s.Shares) > 0 {
+			s.Shares = append(s.Shares, cpu)
 		}
 		out.Spill.Add(s.Spill)
 		out.Stages = append(out.Stages, s)
@@ -189,24 +199,16 @@ func (r *run) stage(t *opRun, busy map[*account]time.Duration,
 	return s
 }
 
-// shares returns the work of each processor on the parts of an operator; nil if there were none.
-func (r *run) shares(o *opRun) (out []execution.Share) {
-	share := func(device string, s *share) {
-		out = append(out, execution.Share{Device: device, Partitions: s.items.Load(), Bytes: s.bytes.Load(),
-			RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())})
+// shares returns the work of the device on the parts of an operator; nil if there were none, and no other device.
+func (r *run) shares(o *opRun) []execution.Share {
+	own := o.shares[byDevice].report(r.device)
+	switch {
+	case own.Partitions+o.shares[byCPU].items.Load() > 0:
+		return []execution.Share{own}
+	case r.group != nil:
+		return []execution.Share{{Device: own.Device, RowsOut: o.rowsOut.Load(), Busy: time.Duration(o.busy.Load())}}
 	}
-	if o.shares[byDevice].items.Load()+o.shares[byCPU].items.Load() == 0 {
-		if r.group != nil {
-			return []execution.Share{{Device: r.device.Known().ID, RowsOut: o.rowsOut.Load(),
-				Busy: time.Duration(o.busy.Load())}}
-		}
-		return nil
-	}
-	share(r.device.Properties().ID, &o.shares[byDevice])
-	if r.coprocessor != nil {
-		share(r.coprocessor.Properties().ID, &o.shares[byCPU])
-	}
-	return out
+	return nil
 }
 
 // leases returns the leases that the work of the device in this run belongs to.

@@ -37,7 +37,7 @@ type run struct {
 	group        *group            // of the runs of several devices; nil for a run on one
 	at           int               // position in the group
 	opened       gpu.Device        // to close at the end; nil for a device of the caller
-	coprocessor  gpu.Device        // the CPU, if its lanes work together with a GPU; otherwise nil
+	coprocessor  gpu.Device        // the CPU, if its lanes work together with GPUs; otherwise nil
 	choice       *execution.Choice // nil for a device of the caller
 	started      time.Time
 	ctx          context.Context
@@ -55,8 +55,10 @@ type run struct {
 	denied   error // of the run before a frugal one
 	// slots bounds the decoding threads of scans. With more threads, decoding would keep the
 	// goroutine that feeds the GPU from running.
-	slots chan struct{}
-	sinks []*sinkRun // of the plan's outputs, once there is one
+	slots   chan struct{}
+	sinks   []*sinkRun // of the plan's outputs, once there is one
+	crewsMu sync.Mutex
+	crews   map[*physical.Stage]*crew
 	// meters of the goroutines at work.
 	metersMu sync.Mutex
 	metered  int // meters so far
@@ -553,6 +555,9 @@ func (r *run) threads() int {
 // release releases everything. An error names what was still held, which is a defect of a stage.
 func (r *run) release() error {
 	errs := r.closeShared()
+	for _, c := range r.crews {
+		c.close()
+	}
 	for _, each := range r.runs() {
 		errs = append(errs, each.releaseStages()...)
 	}

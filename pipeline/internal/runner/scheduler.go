@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,9 +13,10 @@ import (
 	"github.com/gstream/gstream/gpu/grant"
 	"github.com/gstream/gstream/operators"
 	"github.com/gstream/gstream/pipeline/execution"
+	"github.com/gstream/gstream/pipeline/internal/physical"
 )
 
-// The processors that share the parts of a source.
+// The processors that share the parts of a source: the device of the run, and the CPU.
 const (
 	byDevice = iota
 	byCPU
@@ -28,6 +31,12 @@ func (s *share) add(n operators.Items, took time.Duration) {
 	s.items.Add(int64(n.N))
 	s.bytes.Add(n.Bytes)
 	s.busy.Add(int64(took))
+}
+
+// report returns the share of a processor.
+func (s *share) report(d gpu.Device) execution.Share {
+	return execution.Share{Device: d.Known().ID, Partitions: s.items.Load(), Bytes: s.bytes.Load(),
+		RowsOut: s.rows.Load(), Busy: time.Duration(s.busy.Load())}
 }
 
 // counted returns an Emit that counts rows.
@@ -72,158 +81,343 @@ func (p *pace) of(bytes int64) float64 {
 	return p.seconds / p.bytes * float64(bytes)
 }
 
-// errNoHelp ends the lanes of the CPU.
-var errNoHelp = errors.New("the lane of the device needs no more help")
+// rate returns the expected bytes per second.
+func (p *pace) rate() float64 { return 1 / p.of(1) }
 
-// helpers are lanes of the CPU that work on the parts of a source together with the lane of a
-// device. The device takes parts from the first one on. The CPU splits pieces off at the end. It
-// takes one if it will probably have finished it before the device has finished all parts that
-// nobody has begun. Both times are measured in this run, so they adapt to a CPU that slows the
-// device down, and to a slow link.
+// rateDuring is rate while the processor works on some bytes, and has taken some time for them. It is lower if that is
+// longer than expected.
+func (p *pace) rateDuring(bytes int64, been time.Duration) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(p.bytes/p.seconds, (p.bytes+float64(bytes))/(p.seconds+been.Seconds()))
+}
+
+var (
+	// errNoHelp ends the work of helpers.
+	errNoHelp = errors.New("the lane of the device needs no more help")
+	// errTakenBack ends an attempt.
+	errTakenBack = errors.New("the device takes the piece back")
+)
+
+// crew is the processors that work on the partitions of a stage that went out of core: the GPUs of the run, and lanes
+// of the CPU if it helps. Each GPU has partitions of its own, since rows are there by the hash of other bits of the
+// keys or where they were scanned. It offers them: it takes parts from the first one on, and helpers split pieces off
+// at the end. Lanes of the CPU help from the first offer on, a GPU once it has finished its own parts. So a GPU that is
+// slower than others, or that other processes use, gets less work.
 //
-// The rows of a piece are published once it is complete, or once they are too large to be kept.
-// Until then nobody has seen them. Once the device has finished everything else, it takes back the
-// pieces that it would finish sooner than the CPU. So a CPU that is slower than expected delays
-// nothing.
+// A helper takes a piece if it will probably have finished it before the processors at work on the offer have finished
+// all parts that nobody has begun. It looks first at the offer that will end last. All times are measured in this run,
+// so they adapt to a CPU that slows a GPU down, and to a slow link.
 //
-// The lane of the device passes on the rows that the CPU publishes, between its own strides. The
-// strides are copied up before that, unless they go to the output.
-type helpers struct {
-	lane   *lane
-	op     *opRun
-	src    operators.Divisible
-	emit   operators.Emit
-	takes  string // Options.HostTakes
-	up     bool
-	ctx    context.Context
-	stop   context.CancelCauseFunc
-	made   chan madeStride
-	wg     sync.WaitGroup
-	device *pace
-	core   *pace
+// Helpers work in goroutines of their own, which end when nothing is on offer. A lane never waits for another GPU,
+// except for pieces of its own offer.
+type crew struct {
+	takes   string     // Options.HostTakes
+	cpu     gpu.Device // nil if it does not help
+	lanes   int        // of the CPU
+	gpus    int        // that have the stage
+	helping sync.WaitGroup
 
 	mu      sync.Mutex
 	changed sync.Cond
-	parts   int                // parts that the device has finished
-	worked  time.Duration      // time of the device for these parts
-	waited  time.Duration      // time during which the device waited for the output
-	over    bool               // the device has taken all parts
-	working map[*attempt]bool  // the pieces on which lanes of the CPU work
-	back    []*operators.Piece // the pieces that the device has to process
+	events  int // that may change what a helper wants
+	offers  []*offer
+	idle    []*helper // that have no goroutine
 }
 
-// attempt is a piece on which a lane of the CPU works.
+// helper is a processor that works on offers: a GPU that has finished its own parts, or a lane of the CPU.
+type helper struct {
+	gpu  *opRun // the operator on the GPU; nil for a lane of the CPU
+	pace *pace
+}
+
+// helperShare is the share of the threads that become lanes of the CPU. The others read the input
+// of the devices, encode, and serve the devices.
+const helperShare = 0.75
+
+// crewOf returns the crew of an operator's stage, nil if there is only one processor for its parts. All iterations of a
+// recursion have the same.
+func (r *run) crewOf(o *opRun) *crew {
+	first := r.whole().first()
+	gpus := 0
+	for _, each := range first.runs() {
+		if each.has(o.Stage) {
+			gpus++
+		}
+	}
+	_, divisible := o.op.(operators.Divisible)
+	if !divisible || !discrete(r.device) || first.coprocessor == nil && gpus == 1 {
+		return nil
+	}
+	first.crewsMu.Lock()
+	defer first.crewsMu.Unlock()
+	c := first.crews[o.Stage]
+	if c == nil {
+		c = newCrew(first.coprocessor, gpus, r.opt.HostTakes)
+		if first.crews == nil {
+			first.crews = map[*physical.Stage]*crew{}
+		}
+		first.crews[o.Stage] = c
+	}
+	return c
+}
+
+func newCrew(cpu gpu.Device, gpus int, takes string) *crew {
+	c := &crew{takes: takes, cpu: cpu, gpus: gpus}
+	c.changed.L = &c.mu
+	if cpu != nil {
+		c.lanes = max(1, int(helperShare*float64(cpu.Lanes())))
+	}
+	core := newPace(priorCore)
+	for range c.lanes {
+		c.idle = append(c.idle, &helper{pace: core})
+	}
+	return c
+}
+
+// join makes the GPU of an operator, which has finished its own parts, a helper of the other GPUs. A nil crew needs no
+// helpers. A frugal run leaves the memory to the stages.
+func (c *crew) join(o *opRun) {
+	if c == nil || c.gpus == 1 || o.run.frugal {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, &helper{gpu: o, pace: o.pace})
+	c.recruit()
+}
+
+// recruit starts the idle helpers if anything is on offer. The caller holds the lock.
+func (c *crew) recruit() {
+	if len(c.offers) == 0 {
+		return
+	}
+	for _, by := range c.idle {
+		c.helping.Go(func() { c.help(by) })
+	}
+	c.idle = nil
+}
+
+// note says that something has happened that may change what a helper wants. The caller holds the lock.
+func (c *crew) note() {
+	c.events++
+	c.changed.Broadcast()
+}
+
+// look returns the offers, first the one that would end last without the helper, and the number of events so far.
+func (c *crew) look(by *helper) ([]*offer, int) {
+	c.mu.Lock()
+	events, offers := c.events, slices.Clone(c.offers)
+	c.mu.Unlock()
+	if len(offers) > 1 {
+		ends := map[*offer]float64{}
+		for _, h := range offers {
+			if h.enter(by) {
+				ends[h] = h.endOf(by, h.left())
+				h.seeking.Done()
+			}
+		}
+		slices.SortStableFunc(offers, func(x, y *offer) int { return cmp.Compare(ends[y], ends[x]) })
+	}
+	return offers, events
+}
+
+// help is the work of a helper. It ends when nothing is on offer.
+func (c *crew) help(by *helper) {
+	for {
+		offers, events := c.look(by)
+		took := slices.ContainsFunc(offers, func(h *offer) bool { return h.helped(by) })
+		c.mu.Lock()
+		for !took && c.events == events && len(c.offers) > 0 {
+			c.changed.Wait()
+		}
+		over := len(c.offers) == 0
+		if over {
+			c.idle = append(c.idle, by)
+		}
+		c.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// close waits for the helpers.
+func (c *crew) close() { c.helping.Wait() }
+
+// offer is the parts of a source that a lane of a GPU, the owner, has or shares.
+//
+// The rows of a piece are published once it is complete, or once they are too large to be kept.
+// Until then nobody has seen them. Once the owner has finished everything else, it takes back the
+// pieces that it would finish sooner than their helpers. So a helper that is slower than expected delays
+// nothing.
+//
+// The owner passes on the rows that helpers publish, between its own strides. The strides are copied to its GPU before
+// that, unless the CPU made them and they go to the output.
+type offer struct {
+	*crew
+	lane *lane
+	op   *opRun
+	src  operators.Divisible
+	emit operators.Emit
+	up   bool
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	made chan madeStride
+	dry  chan struct{} // with HostTakesAll: closed once the CPU can take no more
+
+	seeking sync.WaitGroup // of helpers that look for a piece or work on one
+
+	// The lock of the crew guards the following fields.
+	begun    int                // parts that the owner has begun
+	since    time.Time          // the begin of the last of them
+	now      int64              // its bytes; 0 once it is finished
+	parts    int                // parts that it has finished
+	worked   time.Duration      // time of the owner for these parts
+	waited   time.Duration      // time during which the owner waited for the output
+	over     bool               // the owner has taken all parts
+	declined map[*helper]bool   // with HostTakesAll: lanes of the CPU that take no more
+	working  map[*attempt]bool  // the pieces on which helpers work
+	back     []*operators.Piece // the pieces that the owner has to process
+	queues   []gpu.Queue        // of the owner's GPU, for copies of rows that helpers made
+}
+
+// attempt is a piece on which a helper works.
 type attempt struct {
 	*operators.Piece
+	by     *helper
 	begin  time.Time
 	cancel context.CancelCauseFunc
 	kept   []*gpu.Stride // not yet published
 	bytes  int64         // bytes of kept
 
-	// The lock of the helpers guards the following fields.
+	// The lock of the crew guards the following fields.
 	published bool
 	takenBack bool
 }
-
-// errTakenBack ends an attempt.
-var errTakenBack = errors.New("the device takes the piece back")
 
 // mostKept bounds the bytes of rows that are kept before they are published, as a multiple of the
 // bytes of the piece.
 const mostKept = 2
 
-// madeStride is a stride of the CPU, on its way up to the device or in host memory.
+// madeStride is a stride of a helper, on its way up to the owner's GPU or not yet.
 type madeStride struct {
 	*gpu.Stride
-	onDevice bool
+	sent bool // Wait makes it usable
+	up   bool // it must be copied up
 }
 
-// helperShare is the share of the threads that become lanes of the CPU. The others read the input
-// of the device, encode, and serve the device.
-const helperShare = 0.75
-
-// help starts lanes of the CPU for operator i of the lane.
-func (l *lane) help(ctx context.Context, i int, o *opRun, src operators.Divisible, emit operators.Emit) *helpers {
-	r := l.pipelineRun.run
-	h := &helpers{lane: l, op: o, src: src, emit: emit, takes: r.opt.HostTakes, device: newPace(priorDevice),
-		core: newPace(priorCore), working: map[*attempt]bool{}}
-	h.changed.L = &h.mu
+// offer offers the parts of a source of operator i of the lane.
+func (l *lane) offer(ctx context.Context, i int, o *opRun, src operators.Divisible, emit operators.Emit) *offer {
+	c := o.crew
+	h := &offer{crew: c, lane: l, op: o, src: src, emit: emit, declined: map[*helper]bool{},
+		working: map[*attempt]bool{}, dry: make(chan struct{}), made: make(chan madeStride, max(c.lanes, 1))}
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	h.up = l.operator(i+1) != nil || !l.out.toHost
-	n := max(1, int(helperShare*float64(r.coprocessor.Lanes())))
-	h.made = make(chan madeStride, n)
-	for range n {
-		h.wg.Go(func() {
-			if err := h.work(n); err != nil {
-				h.stop(err)
-			}
-		})
-	}
-	go func() {
-		h.wg.Wait()
-		close(h.made)
-	}()
-	context.AfterFunc(h.ctx, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.changed.Broadcast()
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offers = append(c.offers, h)
+	c.note()
+	c.recruit()
 	return h
 }
 
-// work is one of n lanes of the CPU.
-func (h *helpers) work(n int) (err error) {
-	p := h.lane.pipelineRun
-	r := p.run
-	m := r.newMeter()
-	defer m.stop()
+// task returns the task of a helper, without a queue. A GPU works as one of two lanes, so that a piece leaves half of
+// its free memory to the stages that follow.
+func (h *offer) task(by *helper) operators.Task {
+	d, l, lanes := h.cpu, h.op.hostLease, h.lanes
+	if by.gpu != nil {
+		d, l, lanes = by.gpu.run.device, by.gpu.lease, 2
+	}
+	width := h.op.Schema.RowBytes()
+	return operators.Task{Device: d, Lease: l, Lanes: lanes,
+		StrideRows: min(h.lane.strideRows(width), d.StrideRows(width)), Grant: operators.Grant{Budget: l.Limit()}}
+}
+
+// account returns the operator for which a helper works, and its share of the parts.
+func (h *offer) account(by *helper) (*opRun, *share) {
+	if by.gpu != nil {
+		return by.gpu, &by.gpu.shares[byDevice]
+	}
+	return h.op, &h.op.shares[byCPU]
+}
+
+// left returns the bytes of the parts that nobody has begun.
+func (h *offer) left() (bytes int64) {
+	h.mu.Lock()
+	begun := h.begun
+	h.mu.Unlock()
+	for part := begun; part < h.src.Parts(); part++ {
+		bytes += h.src.Items(part).Bytes
+	}
+	return bytes
+}
+
+// enter lets a helper look for a piece until it leaves. It returns false if there is none for it.
+func (h *offer) enter(by *helper) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.declined[by] {
+		return false
+	}
+	h.seeking.Add(1)
+	return true
+}
+
+// helped lets a helper take a piece, if it wants one, and reports whether it has processed one.
+func (h *offer) helped(by *helper) (took bool) {
+	if !h.enter(by) {
+		return false
+	}
+	defer h.seeking.Done()
+	op, _ := h.account(by)
+	var err error
 	defer func() {
 		if v := recover(); v != nil {
 			err = newPanicError(h.op.Name(), v)
 		}
+		if err != nil && err != errTakenBack {
+			h.stop(op.run.named(h.op.explain(err)))
+		}
+		took = took && err == nil
 	}()
-	var up gpu.Queue
-	if h.up {
-		if up, err = r.device.NewQueue(h.op.Name()); err != nil {
-			return h.op.explain(err)
-		}
-		defer func() { err = with(err, up.Close()) }()
+	piece := h.src.Split(h.task(by), func(left, piece int64) bool { return h.wants(by, left, piece) })
+	if piece == nil {
+		h.decline(by)
+		return false
 	}
-	width := h.op.Schema.RowBytes()
-	t := operators.Task{Device: r.coprocessor, Lease: h.op.hostLease,
-		StrideRows: min(p.strideRows(width), r.coprocessor.StrideRows(width)), Lanes: n,
-		Grant: operators.Grant{Budget: h.op.hostLease.Limit()}}
-	for {
-		seen := h.done()
-		piece := h.src.Split(t, h.want)
-		if piece == nil {
-			if !h.await(seen) {
-				return nil
-			}
-			continue
-		}
-		m.turn(h.op)
-		err := h.try(t, piece, up, m)
-		m.turn(nil)
-		switch {
-		case err == errTakenBack:
-			if !h.await(h.done()) {
-				return nil
-			}
-		case err != nil:
-			return h.op.explain(err)
-		}
+	m := h.lane.pipelineRun.run.newMeter()
+	defer m.stop()
+	m.turn(op)
+	if err = h.try(by, piece, m); err == errTakenBack {
+		h.decline(by)
+	}
+	return true
+}
+
+// decline notes that a helper has not processed a piece. With HostTakesAll, a lane of the CPU then takes no more of the
+// offer.
+func (h *offer) decline(by *helper) {
+	if h.takes != execution.HostTakesAll || by.gpu != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.declined[by] = true
+	if len(h.declined) == h.lanes {
+		close(h.dry)
 	}
 }
 
-// try processes a piece on the CPU. The error is errTakenBack if the device has to process it.
-func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m *meter) (err error) {
-	r := h.lane.pipelineRun.run
-	if t.Queue, err = r.coprocessor.NewLaneQueue(h.op.Name()); err != nil {
+// try processes a piece. The error is errTakenBack if the owner has to process it.
+func (h *offer) try(by *helper, piece *operators.Piece, m *meter) (err error) {
+	t, name := h.task(by), h.op.Name()
+	op, share := h.account(by)
+	if t.Queue, err = t.Device.NewLaneQueue(name); err != nil {
 		return err
 	}
 	defer func() { err = with(err, t.Queue.Close()) }()
-	a := &attempt{Piece: piece, begin: time.Now()}
+	a := &attempt{Piece: piece, by: by, begin: time.Now()}
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancelCause(h.ctx)
 	defer a.cancel(nil)
@@ -233,8 +427,8 @@ func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m 
 	}
 	rows := int64(0)
 	send := func(s *gpu.Stride) error {
-		defer m.idle(h.op, &h.op.waitOut, h.lane.reader)()
-		return h.send(up, s)
+		defer m.idle(op, &op.waitOut, h.lane.reader)()
+		return h.send(by, s)
 	}
 	err = piece.Emit(ctx, t, func(s *gpu.Stride) error {
 		rows += int64(s.Rows)
@@ -265,16 +459,19 @@ func (h *helpers) try(t operators.Task, piece *operators.Piece, up gpu.Queue, m 
 	default:
 		return err
 	}
-	h.core.add(piece.Bytes, took)
-	h.op.shares[byCPU].add(piece.Items, took)
-	h.op.shares[byCPU].rows.Add(rows)
-	r.span(laneCPU, h.op.Name(), "partitions", a.begin, piece.Bytes)
+	by.pace.add(piece.Bytes, took)
+	share.add(piece.Items, took)
+	share.rows.Add(rows)
+	h.note()
+	if by.gpu == nil {
+		h.lane.pipelineRun.run.span(laneCPU, name, "partitions", a.begin, piece.Bytes)
+	}
 	return nil
 }
 
-// begin records an attempt. It returns false if the device has finished everything else: the device
+// begin records an attempt. It returns false if the owner has finished everything else: it
 // then processes this piece too.
-func (h *helpers) begin(a *attempt) bool {
+func (h *offer) begin(a *attempt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -285,10 +482,10 @@ func (h *helpers) begin(a *attempt) bool {
 	return true
 }
 
-// publish sends the rows that an attempt has kept. Afterwards the device no longer takes the
+// publish sends the rows that an attempt has kept. Afterwards the owner no longer takes the
 // attempt back. If it has already taken it back, publish returns an error, unless the attempt is
 // complete: then the source has released the rows.
-func (h *helpers) publish(a *attempt, complete bool, send func(*gpu.Stride) error) error {
+func (h *offer) publish(a *attempt, complete bool, send func(*gpu.Stride) error) error {
 	h.mu.Lock()
 	a.published = a.published || complete || !a.takenBack
 	published := a.published
@@ -306,72 +503,95 @@ func (h *helpers) publish(a *attempt, complete bool, send func(*gpu.Stride) erro
 	return nil
 }
 
-// takeBack ends the attempts whose pieces the device will finish sooner than the CPU.
-func (h *helpers) takeBack() {
+// takeBack ends the attempts whose pieces the owner will finish sooner than their helpers.
+func (h *offer) takeBack() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.over = true
-	h.changed.Broadcast()
 	for a := range h.working {
-		if !a.published && h.sooner(a.Bytes, time.Since(a.begin)) {
+		if !a.published && h.sooner(a, time.Since(a.begin)) {
 			a.takenBack = true
 			a.cancel(errTakenBack)
 		}
 	}
 }
 
-// sooner reports whether the device will finish a piece of some bytes before the CPU, which has
-// worked on it for some time.
-func (h *helpers) sooner(bytes int64, been time.Duration) bool {
-	return h.takes == execution.HostTakesAny || h.device.of(bytes) < h.core.of(bytes)-been.Seconds() ||
-		been.Seconds() > h.core.of(bytes)
+// sooner reports whether the owner will finish the piece of an attempt before its helper, which has worked on it for
+// some time.
+func (h *offer) sooner(a *attempt, been time.Duration) bool {
+	all := a.by.pace.of(a.Bytes)
+	return h.takes == execution.HostTakesAny || h.op.pace.of(a.Bytes) < all-been.Seconds() || been.Seconds() > all
 }
 
-// want reports whether a lane of the CPU should take a piece. left is the number of bytes that
-// nobody has begun. A lane should not take a piece before the pace of the device has been measured,
-// nor while the device waits for the output: then the output needs the cores to encode rows.
-func (h *helpers) want(left, piece int64) bool {
-	return h.takes != "" || h.inNeed() && h.core.of(piece) < h.device.of(left)
+// wants reports whether a helper should take a piece. left is the number of bytes that nobody has begun. The CPU should
+// not take a piece before the pace of the owner has been measured, nor while the owner waits for the output: then the
+// output needs the cores to encode rows.
+func (h *offer) wants(by *helper, left, piece int64) bool {
+	return h.takes != "" || (by.gpu != nil || h.inNeed()) && by.pace.of(piece) < h.endOf(by, left)
 }
 
-// outputBound bounds the time that the device waits for the output, as a share of the time that it
+// endOf returns the seconds in which the owner and the helpers at work on its parts would finish a number of bytes. An
+// owner that has finished no part so far is expected to be no faster than the helper that asks.
+func (h *offer) endOf(by *helper, bytes int64) float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rate := h.op.pace.rate()
+	if h.now > 0 {
+		rate = h.op.pace.rateDuring(h.now, time.Since(h.since))
+	}
+	if h.parts == 0 {
+		rate = min(rate, by.pace.rate())
+	}
+	for a := range h.working {
+		rate += a.by.pace.rate()
+	}
+	return float64(bytes) / rate
+}
+
+// outputBound bounds the time that the owner waits for the output, as a share of the time that it
 // works. Above it, the output is the bottleneck.
 const outputBound = 0.25
 
-func (h *helpers) inNeed() bool {
+func (h *offer) inNeed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.parts > 0 && h.waited.Seconds() <= outputBound*h.worked.Seconds()
 }
 
-// done returns the number of parts that the device has finished.
-func (h *helpers) done() int {
+// copies returns a queue of the owner's GPU for copies. giveBack gives it back.
+func (h *offer) copies() (q gpu.Queue, err error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.parts
-}
-
-// await waits until the device has finished more parts than seen. By then its pace may have
-// changed, or more memory may be free. It returns false if no part is left for the CPU.
-func (h *helpers) await(seen int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for h.parts == seen && !h.over && h.ctx.Err() == nil && h.takes != execution.HostTakesAll {
-		h.changed.Wait()
+	if n := len(h.queues); n > 0 {
+		q, h.queues = h.queues[n-1], h.queues[:n-1]
 	}
-	return h.parts != seen && !h.over && h.ctx.Err() == nil
+	h.mu.Unlock()
+	if q == nil {
+		q, err = h.lane.pipelineRun.run.device.NewQueue(h.op.Name())
+	}
+	return q, err
 }
 
-// send passes a stride to the lane of the device. The stride is copied up ahead if there is a queue
-// for it and enough memory.
-func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
-	m := madeStride{Stride: s}
-	if l := h.op.lease; up != nil && l.Available() >= grant.HostStrides.Of(l.Limit()) {
-		ahead, err := up.UploadAhead(l, s)
-		switch {
-		case err == nil:
-			m = madeStride{ahead, true}
-		case !gpu.IsOutOfMemory(err): // the lane of the device tries again
+func (h *offer) giveBack(q gpu.Queue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queues = append(h.queues, q)
+}
+
+// send passes a stride to the owner. It is copied up ahead if there is enough memory.
+func (h *offer) send(by *helper, s *gpu.Stride) error {
+	m := madeStride{Stride: s, up: h.up || by.gpu != nil}
+	if by.gpu != nil {
+		s.SetReady(by.gpu.run.device)
+	}
+	if l := h.op.lease; m.up && l.Available() >= grant.HostStrides.Of(l.Limit()) {
+		q, err := h.copies()
+		if err == nil {
+			var ahead *gpu.Stride
+			if ahead, err = q.UploadAhead(l, s); err == nil {
+				m = madeStride{ahead, true, false}
+			}
+			h.giveBack(q)
+		}
+		if err != nil && !gpu.IsOutOfMemory(err) { // without memory, the owner tries again
 			s.Release()
 			return err
 		}
@@ -380,27 +600,30 @@ func (h *helpers) send(up gpu.Queue, s *gpu.Stride) error {
 	case h.made <- m:
 		return nil
 	case <-h.ctx.Done():
-		h.forget(up, m)
+		h.forget(m)
 		return context.Cause(h.ctx)
 	}
 }
 
 // forget releases a stride that nobody takes.
-func (h *helpers) forget(q gpu.Queue, m madeStride) {
-	if m.onDevice {
-		_ = q.Wait(m.Stride)
+func (h *offer) forget(m madeStride) {
+	if m.sent {
+		if q, err := h.copies(); err == nil {
+			_ = q.Wait(m.Stride)
+			h.giveBack(q)
+		}
 	}
 	m.Release()
 }
 
-// pass passes on a stride of the CPU, in the lane of the device.
-func (h *helpers) pass(m madeStride) error {
+// pass passes on a stride of a helper, in the lane of the owner.
+func (h *offer) pass(m madeStride) error {
 	s, q := m.Stride, h.lane.queue
 	var err error
 	switch {
-	case m.onDevice:
+	case m.sent:
 		err = q.Wait(s)
-	case h.up:
+	case m.up:
 		var up *gpu.Stride
 		if up, err = q.Upload(h.op.lease, s); err == nil {
 			s = up
@@ -413,15 +636,11 @@ func (h *helpers) pass(m madeStride) error {
 	return h.emit(s)
 }
 
-// passReady passes on the strides that have been sent. passAll does so until the lanes of the CPU
-// have ended.
-func (h *helpers) passReady() error {
+// passReady passes on the strides that have been sent.
+func (h *offer) passReady() error {
 	for {
 		select {
-		case m, ok := <-h.made:
-			if !ok {
-				return nil
-			}
+		case m := <-h.made:
 			if err := h.pass(m); err != nil {
 				return err
 			}
@@ -431,34 +650,66 @@ func (h *helpers) passReady() error {
 	}
 }
 
-func (h *helpers) passAll() error {
+// passUntil passes on strides until a channel is closed.
+func (h *offer) passUntil(done <-chan struct{}) error {
 	h.lane.begin()
 	defer h.lane.end()
-	for m := range h.made {
-		if err := h.pass(m); err != nil {
-			return err
+	for {
+		select {
+		case m := <-h.made:
+			if err := h.pass(m); err != nil {
+				return err
+			}
+		case <-h.ctx.Done():
+			return context.Cause(h.ctx)
+		case <-done:
+			return h.passReady()
 		}
 	}
-	return context.Cause(h.ctx)
 }
 
-// did records a part that the device has finished. took is the time of the device for it, waited
+// take records that the owner begins a part.
+func (h *offer) take(part int) {
+	items := h.src.Items(part) // outside of the lock, as it takes others
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.begun, h.now, h.since = part+1, items.Bytes, time.Now()
+}
+
+// did records a part that the owner has finished. took is the time of the owner for it, waited
 // the share of this time during which it waited for the output.
-func (h *helpers) did(n operators.Items, took, waited time.Duration) {
-	h.device.add(n.Bytes, took-waited)
+func (h *offer) did(n operators.Items, took, waited time.Duration) {
+	h.op.pace.add(n.Bytes, took-waited)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.parts++
+	h.now = 0
 	h.worked += took - waited
 	h.waited += waited
-	h.changed.Broadcast()
+	h.note()
 }
 
-// finish waits for the lanes of the CPU once the device has finished all its parts, and processes
+// withdraw makes helpers take no more pieces. The channel is closed once they have left.
+func (h *offer) withdraw() <-chan struct{} {
+	h.mu.Lock()
+	h.over = true
+	h.offers = slices.DeleteFunc(h.offers, func(x *offer) bool { return x == h })
+	h.note()
+	h.mu.Unlock()
+	left := make(chan struct{})
+	go func() {
+		h.seeking.Wait()
+		close(left)
+	}()
+	return left
+}
+
+// finish waits for the helpers once the owner has finished all its parts, and processes
 // the pieces that they returned.
-func (h *helpers) finish(emit operators.Emit) error {
+func (h *offer) finish(emit operators.Emit) error {
+	left := h.withdraw()
 	h.takeBack()
-	if err := h.passAll(); err != nil {
+	if err := h.passUntil(left); err != nil {
 		return err
 	}
 	for _, p := range h.back {
@@ -471,17 +722,28 @@ func (h *helpers) finish(emit operators.Emit) error {
 		}
 		h.op.shares[byDevice].add(p.Items, time.Since(begin))
 	}
-	return nil
+	return context.Cause(h.ctx)
 }
 
-// end ends the lanes of the CPU, with the error of the lane of the device.
-func (h *helpers) end(err error) error {
-	if err == nil {
-		err = context.Cause(h.ctx)
+// end ends the work of helpers, with the error of the owner.
+func (h *offer) end(err error) error {
+	if cause := context.Cause(h.ctx); err == nil && cause != nil {
+		err = cause
 	}
 	h.stop(errNoHelp)
-	for m := range h.made {
-		h.forget(h.lane.queue, m)
+	for left := h.withdraw(); left != nil; {
+		select {
+		case m := <-h.made:
+			h.forget(m)
+		case <-left:
+			left = nil
+		}
+	}
+	for len(h.made) > 0 {
+		h.forget(<-h.made)
+	}
+	for _, q := range h.queues {
+		err = with(err, q.Close())
 	}
 	return err
 }

@@ -9,6 +9,16 @@ import (
 	"github.com/gstream/gstream/operators"
 )
 
+// newOffer returns the offer of a GPU, and a lane of the CPU.
+func newOffer() (*offer, *helper) {
+	op := &opRun{account: &account{pace: newPace(priorDevice)}}
+	return &offer{crew: newCrew(nil, 1, ""), op: op}, &helper{pace: newPace(priorCore)}
+}
+
+func piece(bytes int64) *operators.Piece {
+	return &operators.Piece{Items: operators.Items{N: 1, Bytes: bytes}}
+}
+
 // TestTheCPUTakesPairsWhenThatIsFaster plays the joining of a queue of pairs by a GPU and cores of given paces, and
 // compares the time with that of the GPU alone, and with the least time in which both could share the bytes.
 func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
@@ -25,8 +35,7 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 		"cores that are too slow":         {1 / 50e9, 9e-9, 12, 20, 1.1},
 		"cores that are far too slow":     {1 / 50e9, 1e-6, 12, 20, 1.1},
 	} {
-		h := &helpers{device: newPace(priorDevice), core: newPace(priorCore)}
-		h.changed.L = &h.mu
+		h, core := newOffer()
 		seconds := func(n int, pace float64) time.Duration {
 			return time.Duration(float64(n) * float64(bytes) * pace * 1e9)
 		}
@@ -41,11 +50,11 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 			for again := true; again; {
 				again = false
 				for i := range free {
-					if at := max(free[i], now); at < end && left > 0 && h.want(int64(left)*bytes, bytes) {
+					if at := max(free[i], now); at < end && left > 0 && h.wants(core, int64(left)*bytes, bytes) {
 						left--
 						byCores++
 						if begun[i] = at; free[i] > 0 {
-							h.core.add(bytes, seconds(1, c.core))
+							core.pace.add(bytes, seconds(1, c.core))
 						}
 						free[i] = at + seconds(1, c.core)
 						again = true
@@ -57,7 +66,7 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 		}
 		back := 0
 		for i, at := range free {
-			if at > now && h.sooner(bytes, now-begun[i]) {
+			if at > now && h.sooner(&attempt{Piece: piece(bytes), by: core}, now-begun[i]) {
 				back++
 			} else {
 				last = max(last, at)
@@ -76,12 +85,11 @@ func TestTheCPUTakesPairsWhenThatIsFaster(t *testing.T) {
 // output, and then for a smaller share of the time.
 func TestTheCPUDoesNotHelpWhenTheOutputIsSlower(t *testing.T) {
 	const left, piece = int64(64 << 30), int64(1 << 20)
-	h := &helpers{device: newPace(priorDevice), core: newPace(priorCore)}
-	h.changed.L = &h.mu
-	require.False(t, h.want(left, piece), "before the device has shown its pace")
+	h, core := newOffer()
+	require.False(t, h.wants(core, left, piece), "before the device has shown its pace")
 	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, time.Second)
-	require.False(t, h.want(left, piece))
+	require.False(t, h.wants(core, left, piece))
 	h.did(operators.Items{N: 1, Bytes: 1 << 30}, 3*time.Second, 0)
-	require.True(t, h.want(left, piece))
-	require.InDelta(t, 5, h.device.of(2<<30), 0.2, "the pace counts the time of work")
+	require.True(t, h.wants(core, left, piece))
+	require.InDelta(t, 5, h.op.pace.of(2<<30), 0.2, "the pace counts the time of work")
 }
