@@ -227,8 +227,8 @@ func registerFormat(cmd *cobra.Command, format *string) {
 func registerDevice(cmd *cobra.Command, device *string) {
 	cmd.Flags().StringVar(device, "device", pipeline.Auto,
 		"device to run on: auto (the faster one, by estimate), host (the CPU), cuda (the first GPU), cuda:1 (the "+
-			"second GPU) and so on, cuda:0,2 (two GPUs), cuda:all (all of them); +host after auto or a GPU, as in "+
-			"auto+host, lets the CPU help with joins and group-bys that do not fit the GPU")
+			"second GPU) and so on, cuda:0,2 (two GPUs), cuda:all (all of them); +host after auto or GPUs, as in "+
+			"auto+host, lets the CPU help with joins and group-bys that do not fit them")
 	complete(cmd, "device", devices...)
 }
 

@@ -293,7 +293,7 @@ func choose(p *physical.Plan, targets []execution.Target, opt execution.Options)
 	cores := cmp.Or(opt.Threads, min(runtime.GOMAXPROCS(0), host.MaxThreads()))
 	w := planWork(p, targets)
 	c := w.choose(cores, starts(gpus, max(several, 1), opt.Alone))
-	if opt.GPUs == 0 && !want.withHost && c.Device == execution.CUDA && gpus.Counted {
+	if opt.GPUs == 0 && c.Device == execution.CUDA && gpus.Counted {
 		w.chooseGPUs(c, gpus.Visible, cores, func(n int) (start, exchange float64) {
 			return starts(gpus, n, opt.Alone), exchanged(Distribute(p, targets, n, true, opt), n) / exchangeRate
 		})

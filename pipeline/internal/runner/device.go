@@ -34,7 +34,7 @@ func parseDevice(name string) (wanted, error) {
 		return wanted{kind: execution.Auto}, nil
 	case !numbered && (kind == execution.Auto || kind == execution.CUDA || kind == execution.Host && !withHost):
 		return w, nil
-	case numbered && kind == execution.CUDA && list == execution.All && !withHost:
+	case numbered && kind == execution.CUDA && list == execution.All:
 		w.all = true
 		return w, nil
 	case numbered && kind == execution.CUDA:
@@ -46,13 +46,13 @@ func parseDevice(name string) (wanted, error) {
 			}
 			w.numbers = append(w.numbers, int(n))
 		}
-		if len(w.numbers) == 1 || len(w.numbers) > 1 && !withHost {
+		if len(w.numbers) > 0 {
 			return w, nil
 		}
 	}
 	return wanted{},
 		&job.Diagnostic{Msg: fmt.Sprintf("device %s: must be %s, %s, %s or, for other GPUs than the first, %s:N as "+
-			"in %s:1, several as in %s:0,2, or %s:%s; %s behind one GPU or %s, as in %s, lets the CPU help", name,
+			"in %s:1, several as in %s:0,2, or %s:%s; %s behind GPUs or %s, as in %s, lets the CPU help", name,
 			execution.Auto, execution.Host, execution.CUDA, execution.CUDA, execution.CUDA, execution.CUDA,
 			execution.CUDA, execution.All, execution.WithHost, execution.Auto, execution.Auto+execution.WithHost)}
 }
@@ -68,8 +68,6 @@ func (w wanted) gpus(opt execution.Options) ([]int, error) {
 	case opt.GPUs > 0 && (w.numbers != nil || w.all):
 		return nil, fmt.Errorf("%d GPUs of the device %s: name the GPUs, or give their number, but not both", opt.GPUs,
 			opt.Use)
-	case opt.GPUs > 1 && w.withHost:
-		return nil, fmt.Errorf("%d GPUs of the device %s: the CPU helps only one GPU", opt.GPUs, opt.Use)
 	case w.numbers != nil:
 		return w.numbers, nil
 	case w.all:
