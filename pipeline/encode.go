@@ -180,7 +180,7 @@ func DecodePlan(data []byte) (_ *Plan, err error) {
 		if err := o.Options.Validate(); err != nil {
 			return nil, fmt.Errorf("decode the plan: the output: %w", err)
 		}
-		p.targets = append(p.targets, &parquetTarget{o.Path, o.Options})
+		p.targets = append(p.targets, &parquetTarget{path: o.Path, opt: o.Options})
 	}
 	defer func() {
 		if err != nil {

@@ -24,14 +24,30 @@ import (
 type parquetTarget struct {
 	path string
 	opt  sinkparquet.Options
+	// Files of the output that tasks have written, in a folder next to it.
+	folder string
+	parts  []sinkparquet.Part
 }
 
 func (t *parquetTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, error) {
+	o := t.options(opt)
+	o.Discard = opt.Discard
+	o.Overwrite = o.Overwrite || opt.Overwrite && !o.Append && !o.OverwritePartitions
+	return create(t.path, opt, func(path string) (temporary, error) {
+		w, err := sinkparquet.Create(path, schema, o)
+		if err == nil {
+			w.Adopt(t.folder, t.parts)
+		}
+		return w, err
+	})
+}
+
+// options returns the options of the output with those of a run.
+func (t *parquetTarget) options(opt TargetOptions) sinkparquet.Options {
 	o := t.opt
 	o.Lease, o.Threads, o.Trace, o.Sorted = opt.Lease, opt.Threads, opt.Trace, opt.Sorted
-	o.Devices, o.AnyOrder, o.Discard = opt.Devices, opt.AnyOrder, opt.Discard
-	o.Overwrite = o.Overwrite || opt.Overwrite && !o.Append && !o.OverwritePartitions
-	return create(t.path, opt, func(path string) (temporary, error) { return sinkparquet.Create(path, schema, o) })
+	o.Devices, o.AnyOrder = opt.Devices, opt.AnyOrder
+	return o
 }
 
 // enumTarget is a target that has columns of ENUM, as dictionaries of Arrow. Others get their texts.

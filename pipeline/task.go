@@ -18,6 +18,7 @@ import (
 	"github.com/gstream/gstream/pipeline/internal/physical"
 	"github.com/gstream/gstream/sink"
 	sinkexchange "github.com/gstream/gstream/sink/exchange"
+	sinkparquet "github.com/gstream/gstream/sink/parquet"
 	"github.com/gstream/gstream/sink/staging"
 	"github.com/gstream/gstream/source"
 	sourceexchange "github.com/gstream/gstream/source/exchange"
@@ -25,7 +26,7 @@ import (
 )
 
 // taskVersion is the version of the format of task documents and of their results.
-const taskVersion = 3
+const taskVersion = 4
 
 // taskDocument is a task in JSON: a part of a plan for one process, with the files that it reads and the name of what
 // it writes.
@@ -44,6 +45,8 @@ type taskDocument struct {
 	Out        string
 	Partitions int
 	Sample     []int `json:",omitempty"`
+	// Output, if set, is the output of which the task writes files, in place of rows for other tasks.
+	Output *partsDocument `json:",omitempty"`
 }
 
 // rowsOfTasks is what a task reads of the rows of earlier tasks, in order.
@@ -63,6 +66,8 @@ type TaskResult struct {
 	Size  int64                 `json:"size"`
 	Parts []sourceexchange.Part `json:"parts"`
 	Pages []sourceexchange.Page `json:"pages"`
+	// Files are those of the output that the task has written, in place of rows for other tasks.
+	Files []sinkparquet.Part `json:"files,omitempty"`
 	// Read is what the task has read of the rows of earlier tasks, by the names of its scans.
 	Read   map[string]sourceexchange.Part `json:"read,omitempty"`
 	Device string                         `json:"device"`
@@ -148,8 +153,11 @@ func decodeTask(document []byte) (*taskDocument, error) {
 		return nil, fmt.Errorf("%w: decode the task: %w", ErrJob, err)
 	}
 	if d.Stages == nil || d.Out == "" || len(d.Stages.Outputs) != 1 || d.Partitions < 1 ||
-		d.Partitions > sourceexchange.MaxPartitions || d.Run == "" {
+		d.Partitions > sourceexchange.MaxPartitions || d.Run == "" || d.Output != nil && d.Partitions > 1 {
 		return nil, fmt.Errorf("%w: decode the task: it is incomplete", ErrJob)
+	}
+	if err := d.Output.check(); err != nil {
+		return nil, fmt.Errorf("%w: decode the task: %w", ErrJob, err)
 	}
 	return &d, nil
 }
@@ -214,15 +222,19 @@ func (d *taskDocument) run(ctx context.Context, p *Plan, rows map[string]*source
 	rand.Read(random[:])
 	r := &TaskResult{Version: taskVersion, Run: d.Run, Name: d.Name, Attempt: hex.EncodeToString(random[:]),
 		Read: map[string]sourceexchange.Part{}}
-	r.Path = d.Out + "-" + r.Attempt + ".rows"
-	target := &rowsTarget{path: r.Path, partitions: d.Partitions, sample: d.Sample}
+	var target taskTarget = &rowsTarget{path: d.Out + "-" + r.Attempt + ".rows", partitions: d.Partitions,
+		sample: d.Sample}
+	if d.Output != nil {
+		target = &partsTarget{parquetTarget: &parquetTarget{path: d.Output.Path, opt: d.Output.Options},
+			folder: d.Output.Folder, attempt: r.Attempt}
+	}
 	p.targets = []Target{target}
 	report, err := p.Run(ctx, opt)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.Name, err)
 	}
-	x := target.writer.Index()
-	r.Parts, r.Pages, r.Size, r.Device, r.Wall = x.Parts(), x.Pages, report.Output.Bytes, report.Device, report.Wall
+	r.Size, r.Device, r.Wall = report.Output.Bytes, report.Device, report.Wall
+	target.tell(r)
 	for _, s := range report.Stages {
 		if s.Scan != nil {
 			r.Bytes += s.Scan.BytesRead
@@ -240,12 +252,21 @@ func (d *taskDocument) run(ctx context.Context, p *Plan, rows map[string]*source
 	if err == nil {
 		return r, nil
 	}
-	removed := remove(context.WithoutCancel(ctx), r.Path)
+	removed := target.remove(context.WithoutCancel(ctx))
 	if !errors.Is(err, fs.ErrExist) {
 		return nil, errors.Join(fmt.Errorf("%s: write its result: %w", d.Name, err), removed)
 	}
 	first, err := d.result(ctx)
 	return first, errors.Join(err, removed)
+}
+
+// taskTarget is what a task writes.
+type taskTarget interface {
+	Target
+	// tell adds to a result what was written.
+	tell(r *TaskResult)
+	// remove removes it.
+	remove(ctx context.Context) error
 }
 
 // rowsTarget writes the rows of a task.
@@ -265,6 +286,13 @@ func (t *rowsTarget) Create(schema *gpu.Schema, opt TargetOptions) (sink.Sink, e
 		return w, err
 	})
 }
+
+func (t *rowsTarget) tell(r *TaskResult) {
+	x := t.writer.Index()
+	r.Path, r.Parts, r.Pages = t.path, x.Parts(), x.Pages
+}
+
+func (t *rowsTarget) remove(ctx context.Context) error { return remove(ctx, t.path) }
 
 // Describe implements Target.
 func (t *rowsTarget) Describe() string { return store.Display(t.path) }

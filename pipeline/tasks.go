@@ -49,6 +49,9 @@ type TaskOptions struct {
 	// Folder is for the files by which tasks exchange rows: a folder that all workers see, or a prefix of objects. A
 	// run makes a folder of its own in it, and removes it at the end. "" means the folder of spilled rows.
 	Folder string
+	// Local says that all workers run on this machine, so that they can write files of local outputs. Otherwise they do
+	// so if an output is in the file system of Folder.
+	Local bool
 	// LeastBytes is the bytes of input from which another task pays; 0 means 32 MiB.
 	LeastBytes int64
 	// Patience is how many times the median time of its fragment a task takes before it also runs on an idle worker;
@@ -67,7 +70,8 @@ const (
 
 // RunTasks is Run on several workers, which are processes on this machine or on others. The plan is cut at its
 // exchanges into fragments. Each fragment is computed by tasks, which read shares of the tables and rows of earlier
-// tasks. This process reads the rows of the last ones, and writes the outputs.
+// tasks. The last ones write the files of an output that is a folder of any number of Parquet files. This process reads
+// the rows of the other outputs and writes them, and commits all outputs together.
 //
 // The rows and their order are those of Run. The report is that of the last part, with the fragments in Report.Tasks.
 // Tasks share the rows of Parquet, the record batches of Arrow, and the files of CSV and JSON. Tables that cannot be
@@ -83,6 +87,9 @@ func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ 
 		run: fmt.Sprintf("%016x", rand.Uint64()), seed: rand.Uint64(), begun: time.Now(), parts: to.partitions()}
 	for i, f := range fragments {
 		r.fragments[i] = &fragmentRun{taskRun: r, Fragment: f, rows: map[*physical.Stage]string{}}
+		if to := cut.outputs[f]; to != nil {
+			r.fragments[i].output = &partsOutput{target: to}
+		}
 		for s := range f.Reads {
 			r.fragments[i].rows[s] = fmt.Sprintf("rows %d", len(r.fragments[i].rows)+1)
 		}
@@ -91,6 +98,14 @@ func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ 
 		return nil, fmt.Errorf("make the folder of the tasks: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.sweep()) }()
+	for _, f := range r.fragments {
+		if f.output != nil {
+			defer func() { err = errors.Join(err, f.output.sweep()) }()
+			if err := f.output.makeFolder(r.opt); err != nil {
+				return nil, fmt.Errorf("make the folder of the parts of the output: %w", err)
+			}
+		}
+	}
 	stop := r.watch()
 	defer stop()
 	if err := r.runFragments(ctx); err != nil {
@@ -175,6 +190,7 @@ type fragmentRun struct {
 	documents []string                   // paths, by task
 	names     []string
 	results   []*TaskResult
+	output    *partsOutput   // that the tasks write; nil for none
 	splitters [][]gpu.Scalar // of a fragment by ranges
 	began     time.Time
 	ended     time.Time
@@ -439,6 +455,9 @@ func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, err
 		from := f.fragments[in.From.Number]
 		d.Rows[name] = &rowsOfTasks{Schema: s.Schema, Files: from.files(s, in.Takes, f, share, of)}
 	}
+	if f.output != nil {
+		d.Output = f.output.document()
+	}
 	if f.partitions() > 1 {
 		f.Partition(plan, f.parts, f.seed, f.splitters)
 	}
@@ -562,6 +581,11 @@ func (f *fragmentRun) end() error {
 				want.Rows)
 		}
 	}
+	if f.output != nil {
+		if err := f.output.check(f.results); err != nil {
+			return fmt.Errorf("fragment %d (%s): %w", f.Number+1, f.Name, err)
+		}
+	}
 	return nil
 }
 
@@ -605,14 +629,24 @@ func (r *taskRun) finish(ctx context.Context, cut cutPlan) (report *Report, err 
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	out := &Plan{written: r.plan.written, tables: map[string]source.Table{}, stages: cut.last, targets: r.plan.targets}
+	out := &Plan{written: r.plan.written, tables: map[string]source.Table{}, stages: cut.last,
+		targets: slices.Clone(r.plan.targets)}
 	for s, in := range cut.reads {
 		f := r.fragments[in.From.Number]
-		t, err := sourceexchange.Open(s.Schema, f.files(s, in.Takes, f, 0, 1))
-		if err != nil {
+		var files []sourceexchange.File
+		if f.output == nil {
+			files = f.files(s, in.Takes, f, 0, 1)
+		}
+		if s.Scan().Table, err = sourceexchange.Open(s.Schema, files); err != nil {
 			return nil, err
 		}
-		s.Scan().Table = t
+	}
+	for i, t := range out.targets {
+		for _, f := range r.fragments {
+			if f.output != nil && f.output.target == t {
+				out.targets[i] = f.output.adopted(f.results)
+			}
+		}
 	}
 	report, err = out.Run(ctx, r.opt)
 	if report != nil {

@@ -22,6 +22,7 @@ import (
 type faultyEngine struct {
 	*InProcess
 	folder string
+	out    string // the folder around the output
 
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -56,9 +57,13 @@ func (e *faultyEngine) meets(fault string) {
 	e.met[fault] = true
 }
 
-// rows returns the path of a file of rows, or "" if there is none yet.
-func (e *faultyEngine) rows(n int) string {
+// written returns the path of a file that a task has written, or "" if there is none yet.
+func (e *faultyEngine) written(n int, fault string) string {
 	files, _ := filepath.Glob(filepath.Join(e.folder, "*", "*.rows"))
+	if fault != "file damaged" { // nobody reads those of the output again
+		more, _ := filepath.Glob(filepath.Join(e.out, ".*.tmp", "*.parquet"))
+		files = append(files, more...)
+	}
 	if len(files) == 0 {
 		return ""
 	}
@@ -105,7 +110,7 @@ func (e *faultyEngine) Run(ctx context.Context, worker int, path string) (*TaskR
 		e.meets(fault)
 		time.Sleep(time.Duration(n%20) * time.Millisecond)
 	case "file lost", "file damaged", "file cut":
-		file := e.rows(n)
+		file := e.written(n, fault)
 		text, err := os.ReadFile(file)
 		if err != nil || len(text) == 0 {
 			break
@@ -176,17 +181,17 @@ func TestTasksGiveTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 		require.NoError(t, err)
 	}
 	out := filepath.Join(dir, "out", "out.parquet")
-	plan := func() *Plan {
+	plan := func(to string) *Plan {
 		p, err := New("faults").Read("facts", filepath.Join(dir, "facts.parquet")).
 			Read("dims", filepath.Join(dir, "dims.parquet")).
 			SQL("with sums as (select d, s, count(*) as n, sum(v) as v from facts group by d, s) "+
 				"select sums.*, name from sums left join dims on sums.d = dims.d order by v desc, sums.d, s").
-			Write(out, ParquetOptions{Overwrite: true}).Plan()
+			Write(to, ParquetOptions{Overwrite: true}).Plan()
 		require.NoError(t, err)
 		return p
 	}
 	opt := RunOptions{Use: Host, Threads: 2, HostMemory: 64 << 20, Exchanges: Always}
-	p := plan()
+	p := plan(out)
 	_, err := p.Run(t.Context(), opt)
 	p.Close()
 	require.NoError(t, err)
@@ -194,11 +199,15 @@ func TestTasksGiveTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 
 	r := rand.New(rand.NewPCG(seed, 1))
 	met, good, bad := map[string]bool{}, 0, 0
-	for range cases {
+	for i := range cases {
 		require.NoError(t, os.RemoveAll(filepath.Dir(out)))
-		e := &faultyEngine{InProcess: &InProcess{opt}, folder: t.TempDir(), met: map[string]bool{},
-			rand: rand.New(rand.NewPCG(r.Uint64(), 2))}
-		p := plan()
+		e := &faultyEngine{InProcess: &InProcess{opt}, folder: t.TempDir(), out: filepath.Dir(out),
+			met: map[string]bool{}, rand: rand.New(rand.NewPCG(r.Uint64(), 2))}
+		to := out
+		if i%2 == 1 {
+			to += "/" // tasks write its files
+		}
+		p := plan(to)
 		_, err := p.RunTasks(t.Context(), opt, TaskOptions{Engine: e, Workers: 4, Folder: e.folder, LeastBytes: 1})
 		p.Close()
 		left, wrong := os.ReadDir(e.folder)
@@ -214,6 +223,9 @@ func TestTasksGiveTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 		if err == nil {
 			good++
 			require.Equal(t, want, rowsOf(t, out), "%v", e.met)
+			left, wrong := os.ReadDir(e.out)
+			require.NoError(t, wrong)
+			require.Len(t, left, 1, "%v", e.met)
 			require.False(t, e.met["another version"] || e.met["another result"], "%v", e.met)
 			continue
 		}

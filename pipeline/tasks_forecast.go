@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/logical"
 	"github.com/gstream/gstream/pipeline/internal/physical"
@@ -19,6 +17,7 @@ type cutPlan struct {
 	last      *physical.Plan // of the process that writes the outputs
 	fragments []*physical.Fragment
 	reads     map[*physical.Stage]*physical.Received // of last
+	outputs   map[*physical.Fragment]*parquetTarget  // that tasks write
 }
 
 // cut cuts the plan into fragments for a number of workers.
@@ -28,7 +27,16 @@ func (p *Plan) cut(opt RunOptions, to TaskOptions) (c cutPlan) {
 	c.last, c.fragments, c.reads = p.stages.Cut(to.Workers, exchanges, func(s *physical.Scan) bool {
 		_, err := shareTable(s.Table)
 		return err != nil
+	}, func(output int) bool {
+		_, ok := p.inParts(output, to)
+		return ok
 	})
+	c.outputs = map[*physical.Fragment]*parquetTarget{}
+	for i, o := range c.last.Written() {
+		if in := c.reads[o.Root]; in != nil && in.From.Writes != nil {
+			c.outputs[in.From], _ = p.inParts(i, to)
+		}
+	}
 	return c
 }
 
@@ -43,7 +51,9 @@ type fragmentForecast struct {
 func (c cutPlan) forecast(to TaskOptions) (out []fragmentForecast, all execution.TasksForecast) {
 	taken := func(reads map[*physical.Stage]*physical.Received, tasks int) (n int64) {
 		for _, in := range reads {
-			if bytes := int64(in.From.Bytes); in.Takes == physical.TakesAll {
+			if bytes := int64(in.From.Bytes); in.From.Writes != nil {
+				continue
+			} else if in.Takes == physical.TakesAll {
 				n += bytes * int64(tasks)
 			} else {
 				n += bytes
@@ -62,6 +72,9 @@ func (c cutPlan) forecast(to TaskOptions) (out []fragmentForecast, all execution
 		slices.SortFunc(one.Reads, func(a, b execution.FragmentRead) int { return a.Fragment - b.Fragment })
 		if f.Spread {
 			one.share = to.tasks(one.Tables + taken(f.Reads, 0)) // those that each task reads are not shared
+		}
+		if to := c.outputs[f]; to != nil {
+			one.Output, one.Written = to.Describe(), 0
 		}
 		one.Tasks = one.share * f.Sections
 		one.Read = taken(f.Reads, one.Tasks)
@@ -119,8 +132,7 @@ func (t *TasksExplained) draw(b *strings.Builder, d *drawing) {
 	fmt.Fprintf(b, "\nin tasks on %s; %s\n", t.Engine, t.Traffic())
 	for _, f := range t.Fragments {
 		fmt.Fprintf(b, "\nfragment %d, about %s%s: %s\n", f.Fragment, f.TasksText(), f.Where(), f.Does)
-		fmt.Fprintf(b, "    writes about %s rows, %s\n", logical.Approximate(f.Rows),
-			humanize.IBytes(uint64(f.Written)))
+		fmt.Fprintf(b, "    writes about %s rows, %s\n", logical.Approximate(f.Rows), f.To())
 		d.draw(f.Root, "", 1, true)
 	}
 }
@@ -158,7 +170,11 @@ func (p *Plan) CheckTasks(opt RunOptions, to TaskOptions, worker RunOptions) (*C
 		if f.Here {
 			mine = opt
 		}
-		check, err := runner.Check(plan, []Target{&rowsTarget{partitions: 1}}, p.written.options(mine))
+		var target Target = &rowsTarget{partitions: 1}
+		if to := cut.outputs[f.of]; to != nil {
+			target = &partsTarget{parquetTarget: to}
+		}
+		check, err := runner.Check(plan, []Target{target}, p.written.options(mine))
 		if err != nil {
 			return nil, fmt.Errorf("fragment %d: %w", f.Fragment, p.written.place(err))
 		}

@@ -442,7 +442,7 @@ func (f *runFlags) localTasks(p *pipeline.Plan, opt pipeline.RunOptions) (to pip
 	if e, err = newProcesses(p, opt, f.workers); err != nil {
 		return to, nil, err
 	}
-	to.Engine = e
+	to.Engine, to.Local = e, true
 	return to, e, nil
 }
 

@@ -26,7 +26,8 @@ type FragmentForecast struct {
 	Tasks    int            `json:"estimated_tasks"`
 	Here     bool           `json:"in_this_process,omitempty"` // as no worker can read its table
 	Reads    []FragmentRead `json:"reads,omitempty"`
-	Rows     float64        `json:"estimated_rows"` // that are written for later tasks
+	Rows     float64        `json:"estimated_rows"`   // that are written for later tasks
+	Output   string         `json:"output,omitempty"` // that its tasks write
 	Written  int64          `json:"bytes_written"`
 	Read     int64          `json:"bytes_read"` // of rows of earlier tasks
 	Tables   int64          `json:"bytes_of_tables"`
@@ -48,6 +49,14 @@ func (f FragmentForecast) Where() string {
 		return ", in the process that runs the job"
 	}
 	return ""
+}
+
+// To says where the rows of a fragment go.
+func (f FragmentForecast) To() string {
+	if f.Output != "" {
+		return "into files of " + f.Output
+	}
+	return humanize.IBytes(uint64(f.Written))
 }
 
 // Traffic returns the bytes between tasks in words.

@@ -237,7 +237,7 @@ func (o *objects) mostOpen() int {
 }
 
 // complete records a complete file.
-func (o *objects) complete(name string, size int64) {
+func (o *objects) complete(name string, size, _ int64) {
 	o.ended = append(o.ended, part{strings.TrimPrefix(name, o.root), size})
 }
 

@@ -12,7 +12,7 @@ type target interface {
 	// create begins file number i of a folder of the output. It returns the file and its name for complete.
 	create(folder string, i int) (outFile, string, error)
 	// complete records a complete file, of a size. The caller has the lock of the Writer.
-	complete(name string, size int64)
+	complete(name string, size, rows int64)
 	// publish gives the output its name. After an error the caller calls discard.
 	publish(ctx context.Context) error
 	// stage does all of publish but the last step, and returns the changes that give the output its name. It ends with
@@ -46,7 +46,7 @@ func (o localTarget) create(folder string, i int) (outFile, string, error) {
 	return f, path, err
 }
 
-func (o localTarget) complete(name string, size int64)                    { o.ended(name, size) }
+func (o localTarget) complete(name string, size, _ int64)                 { o.ended(name, size) }
 func (o localTarget) publish(ctx context.Context) error                   { return o.output.publish() }
 func (o localTarget) stage(ctx context.Context) ([]staging.Change, error) { return o.output.stage() }
 

@@ -34,6 +34,10 @@ type Writer struct {
 	most    int64 // bytes of the rows that wait in a row group, or in partitions
 	out     target
 
+	// The files of other writers that the output adopts, and their folder.
+	adopts  string
+	adopted []Part
+
 	// Write owns these: the destination of all rows, or the splitter that divides them. Row groups of
 	// whole go to dealt in turn, if there are any.
 	whole *destination
@@ -93,6 +97,25 @@ func Create(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
 }
 
 func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, error) {
+	w, err := newWriter(path, schema, opt)
+	if err != nil {
+		return nil, err
+	}
+	if staging.IsObject(path) {
+		w.out, err = newObjects(w.run, path, w.opt)
+	} else {
+		var o *output
+		o, err = newOutput(s, path, w.opt)
+		w.out = localTarget{o}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// newWriter returns a writer without a target.
+func newWriter(path string, schema *gpu.Schema, opt Options) (*Writer, error) {
 	opt.EnsureDefaults()
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("options of %s: %w", path, err)
@@ -140,16 +163,6 @@ func create(s storage, path string, schema *gpu.Schema, opt Options) (*Writer, e
 		if d.pending.of = w.whole; w.split != nil {
 			w.split.devices = append(w.split.devices, &deviceSplitter{encoder: d})
 		}
-	}
-	if staging.IsObject(path) {
-		w.out, err = newObjects(w.run, path, opt)
-	} else {
-		var o *output
-		o, err = newOutput(s, path, opt)
-		w.out = localTarget{o}
-	}
-	if err != nil {
-		return nil, err
 	}
 	return w, nil
 }
@@ -672,7 +685,7 @@ func (w *Writer) endFile(f *fileWriter) error {
 	defer w.mu.Unlock()
 	w.files = slices.DeleteFunc(w.files, func(o *fileWriter) bool { return o == f })
 	if err == nil {
-		w.out.complete(f.path, f.size)
+		w.out.complete(f.path, f.size, f.rows)
 		w.stats.Files++
 		w.stats.Bytes += f.size - data + int64(len(magic))
 	}
@@ -745,7 +758,10 @@ func (w *Writer) complete(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if len(w.files) == 0 && w.stats.Files == 0 && !w.keepsOthers() { // no rows
+	if err := w.adopt(); err != nil {
+		return err
+	}
+	if len(w.files) == 0 && w.stats.Files == 0 && !w.mayBeEmpty() { // no rows
 		if err := w.openEmpty(); err != nil {
 			return err
 		}
@@ -783,9 +799,11 @@ func (w *Writer) handRest(ctx context.Context) error {
 	return w.hand(ctx, last, false)
 }
 
-// keepsOthers reports whether the output adds to one that exists.
-func (w *Writer) keepsOthers() bool {
+// mayBeEmpty reports whether the output needs no file: it adds to one that exists, or is a part of one.
+func (w *Writer) mayBeEmpty() bool {
 	switch out := w.out.(type) {
+	case *parts:
+		return true
 	case localTarget:
 		if !out.into {
 			return false

@@ -32,6 +32,8 @@ type Fragment struct {
 	Spread bool
 	// Sections are the inputs of unions that follow each other. A task computes rows of one.
 	Sections int
+	// Writes, if set, is the output that has the rows, and no other fragment: each task writes files of it.
+	Writes *Output
 	// Here says that this process computes the fragment, because nobody else can read its table.
 	Here bool
 	// Rows and Bytes are estimates of what it sends.
@@ -67,9 +69,13 @@ func (t Takes) String() string {
 // their rows: the outputs, with scans of the rows of fragments. workers is the number of tasks that run at a time. here
 // says which tables no other process can read. A plan with a recursion stays whole.
 //
+// inParts says of which written outputs tasks can write files. A fragment whose rows are those of such an output writes
+// it. The plan of the last process then has a scan without rows.
+//
 // Exchanges are cut, and steps whose rows are held. Rows that are divided by ranges are written twice: a fragment
 // samples their keys, and one divides them once the splitters are known.
-func (p *Plan) Cut(workers int, exchanges Exchanges, here func(*Scan) bool) (*Plan, []*Fragment, map[*Stage]*Received) {
+func (p *Plan) Cut(workers int, exchanges Exchanges, here func(*Scan) bool, inParts func(output int) bool) (*Plan,
+	[]*Fragment, map[*Stage]*Received) {
 	recursive := false
 	p.Visit(func(s *Stage) {
 		_, loop := s.Spec.(*Recursive)
@@ -87,7 +93,31 @@ func (p *Plan) Cut(workers int, exchanges Exchanges, here func(*Scan) bool) (*Pl
 		o.Root = c.tree(o.Root, last, map[*Stage]*Stage{})
 		out.Outputs = append(out.Outputs, o)
 	}
+	c.write(out, last, inParts)
 	return out, c.fragments, last.Reads
+}
+
+// write finds the fragments that write outputs of the last plan.
+func (c *cutting) write(out *Plan, last *Fragment, inParts func(output int) bool) {
+	readers := map[*Fragment]int{}
+	for _, f := range append(slices.Clone(c.fragments), last) {
+		for _, in := range f.Reads {
+			readers[in.From]++
+		}
+	}
+	written := 0
+	for _, o := range out.Outputs {
+		if o.Expect != nil {
+			continue
+		}
+		if in := last.Reads[o.Root]; in != nil && inParts(written) && readers[in.From] == 1 && !in.From.Here &&
+			in.From.Sends == Gather && len(in.From.Samples) == 0 {
+			in.From.Writes = &o
+			o.Root.Rows, o.Root.Detail = 0, []string{fmt.Sprintf("fragment %d has written its files",
+				in.From.Number+1)}
+		}
+		written++
+	}
 }
 
 type cutting struct {
@@ -304,7 +334,11 @@ func (f *Fragment) Task(section, share, of int) (plan *Plan, copies map[*Stage]*
 	for i := range all {
 		all[i] = i
 	}
-	return &Plan{Name: f.Name, Outputs: []Output{{Root: root, Permutation: all, Schema: root.Schema}}}, copies
+	o := Output{Root: root, Permutation: all, Schema: root.Schema}
+	if f.Writes != nil {
+		o.Permutation, o.Schema = f.Writes.Permutation, f.Writes.Schema
+	}
+	return &Plan{Name: f.Name, Outputs: []Output{o}}, copies
 }
 
 // Partition adds to the plan of a task that its rows are divided into parts, and ordered by them.
@@ -338,6 +372,9 @@ func (f *Fragment) String() string {
 		fmt.Fprintf(&out, " of %s", names(columnsOf(f.By)))
 	case len(f.Samples) > 0:
 		fmt.Fprintf(&out, ", with a sample of %s", names(columnsOf(f.Samples)))
+	}
+	if f.Writes != nil {
+		out.WriteString(", into the output")
 	}
 	if f.Here {
 		out.WriteString(", in this process")
