@@ -79,21 +79,10 @@ const (
 func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ *Report, err error) {
 	defer func() { err = class.Mark(ctx, err) }()
 	cut := p.cut(opt, to)
-	fragments := cut.fragments
-	if len(fragments) == 0 {
+	if len(cut.fragments) == 0 {
 		return p.Run(ctx, opt)
 	}
-	r := &taskRun{plan: p, opt: p.written.options(opt), to: to, fragments: make([]*fragmentRun, len(fragments)),
-		run: fmt.Sprintf("%016x", rand.Uint64()), seed: rand.Uint64(), begun: time.Now(), parts: to.partitions()}
-	for i, f := range fragments {
-		r.fragments[i] = &fragmentRun{taskRun: r, Fragment: f, rows: map[*physical.Stage]string{}}
-		if to := cut.outputs[f]; to != nil {
-			r.fragments[i].output = &partsOutput{target: to}
-		}
-		for s := range f.Reads {
-			r.fragments[i].rows[s] = fmt.Sprintf("rows %d", len(r.fragments[i].rows)+1)
-		}
-	}
+	r := newTaskRun(p, cut, opt, to)
 	if err := r.makeFolder(); err != nil {
 		return nil, fmt.Errorf("make the folder of the tasks: %w", err)
 	}
@@ -113,6 +102,22 @@ func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ 
 	}
 	stop()
 	return r.finish(ctx, cut)
+}
+
+func newTaskRun(p *Plan, cut cutPlan, opt RunOptions, to TaskOptions) *taskRun {
+	r := &taskRun{plan: p, opt: p.written.options(opt), to: to, run: fmt.Sprintf("%016x", rand.Uint64()),
+		seed: rand.Uint64(), begun: time.Now(), parts: to.partitions()}
+	for _, f := range cut.fragments {
+		one := &fragmentRun{taskRun: r, Fragment: f, rows: map[*physical.Stage]string{}}
+		if to := cut.outputs[f]; to != nil {
+			one.output = &partsOutput{target: to}
+		}
+		for s := range f.Reads {
+			one.rows[s] = fmt.Sprintf("rows %d", len(one.rows)+1)
+		}
+		r.fragments = append(r.fragments, one)
+	}
+	return r
 }
 
 // makeFolder makes the folder of the run.
@@ -190,8 +195,9 @@ type fragmentRun struct {
 	documents []string                   // paths, by task
 	names     []string
 	results   []*TaskResult
-	output    *partsOutput   // that the tasks write; nil for none
-	splitters [][]gpu.Scalar // of a fragment by ranges
+	output    *partsOutput          // that the tasks write; nil for none
+	sent      []sourceexchange.Part // by all tasks, by partition, once all have ended
+	splitters [][]gpu.Scalar        // of a fragment by ranges
 	began     time.Time
 	ended     time.Time
 	lost      int
@@ -351,18 +357,15 @@ func (f *fragmentRun) begin(ctx context.Context) (weights []int64, err error) {
 			return nil, err
 		}
 	}
-	shares := f.shares()
-	n := len(shares)
-	f.pack(n)
+	weights = f.divide()
+	n := len(weights) / f.Sections
 	for section := range f.Sections {
-		for share, bytes := range shares {
-			f.names = append(f.names, fmt.Sprintf("fragment %d, task %d of %d", f.Number+1, len(f.names)+1,
-				n*f.Sections))
-			if weights = append(weights, bytes); f.Here {
+		for share := range n {
+			if f.Here {
 				f.documents = append(f.documents, "")
 				continue
 			}
-			d, err := f.document(len(f.names)-1, section, share, n)
+			d, err := f.document(len(f.documents), section, share, n)
 			if err != nil {
 				return nil, err
 			}
@@ -377,10 +380,23 @@ func (f *fragmentRun) begin(ctx context.Context) (weights []int64, err error) {
 			f.documents = append(f.documents, path)
 		}
 	}
-	f.mu.Lock()
-	f.results = make([]*TaskResult, len(f.names))
-	f.mu.Unlock()
 	return weights, nil
+}
+
+// divide decides how many tasks there are, and what each of them reads. It returns the bytes that each reads.
+func (f *fragmentRun) divide() (weights []int64) {
+	shares := f.shares()
+	f.pack(len(shares))
+	for range f.Sections {
+		weights = append(weights, shares...)
+	}
+	for i := range weights {
+		f.names = append(f.names, fmt.Sprintf("fragment %d, task %d of %d", f.Number+1, i+1, len(weights)))
+	}
+	f.mu.Lock()
+	f.results = make([]*TaskResult, len(weights))
+	f.mu.Unlock()
+	return weights
 }
 
 // leastBytes returns the bytes of input from which another task pays.
@@ -404,11 +420,11 @@ func (o TaskOptions) tasks(bytes int64) int {
 func (f *fragmentRun) shares() []int64 {
 	bytes, all := bytesOfTables(f.Fragment), int64(0) // that tasks share, and that each of them reads
 	for _, in := range f.Reads {
-		for _, r := range f.fragments[in.From.Number].results {
-			if n := r.total().Bytes; in.Takes == physical.TakesAll {
-				all += n
+		for _, p := range f.fragments[in.From.Number].sent {
+			if in.Takes == physical.TakesAll {
+				all += p.Bytes
 			} else {
-				bytes += n
+				bytes += p.Bytes
 			}
 		}
 	}
@@ -501,11 +517,9 @@ func (f *fragmentRun) pack(shares int) {
 		}
 		from := f.fragments[in.From.Number]
 		ranges = ranges || from.Sends == physical.Range
-		for _, r := range from.results {
-			for i, p := range r.Parts {
-				weights[i] += p.Bytes + 1 // no partition is left out
-				divisible[i] = divisible[i] || s == f.divided && p.Bytes > least
-			}
+		for i, p := range from.sent {
+			weights[i] += p.Bytes + 1 // no partition is left out
+			divisible[i] = divisible[i] || s == f.divided && p.Bytes > least
 		}
 	}
 	f.packed = make([][]tasks.Split, shares)
@@ -568,12 +582,9 @@ func (f *fragmentRun) end() error {
 			}
 		}
 		from := f.fragments[in.From.Number]
-		for _, r := range from.results {
-			for i, p := range r.Parts {
-				for range f.reads(s, in.Takes, i, tasks) {
-					want.Add(p)
-				}
-			}
+		times := f.reads(s, in.Takes, tasks)
+		for i, p := range from.sent {
+			want.Add(p.Times(times[min(i, len(times)-1)]))
 		}
 		if read != want {
 			return fmt.Errorf("%w: fragment %d (%s): %d tasks have read %d rows of fragment %d in place of %d, or "+
@@ -586,26 +597,32 @@ func (f *fragmentRun) end() error {
 			return fmt.Errorf("fragment %d (%s): %w", f.Number+1, f.Name, err)
 		}
 	}
+	f.sent = make([]sourceexchange.Part, f.partitions())
+	for _, r := range f.results {
+		for i, p := range r.Parts {
+			f.sent[i].Add(p)
+		}
+	}
 	return nil
 }
 
-// reads returns how often a partition that a scan reads is read by a number of tasks.
-func (f *fragmentRun) reads(s *physical.Stage, takes physical.Takes, partition, tasks int) (n int) {
+// reads returns how often each partition that a scan reads is read by some tasks; one number is of all.
+func (f *fragmentRun) reads(s *physical.Stage, takes physical.Takes, readers int) []int {
 	switch {
 	case takes == physical.TakesAll:
-		return tasks
+		return []int{readers}
 	case takes == physical.TakesShare || s == f.divided:
-		return 1
+		return []int{1}
 	}
+	out := make([]int, f.parts)
 	for _, splits := range f.packed {
-		for _, split := range splits {
-			if split.Item == partition {
-				n++
-				break
+		for at, split := range splits {
+			if !slices.ContainsFunc(splits[:at], func(x tasks.Split) bool { return x.Item == split.Item }) {
+				out[split.Item]++
 			}
 		}
 	}
-	return n
+	return out
 }
 
 // split decides the ranges of a fragment by a sample of the rows that it reads.

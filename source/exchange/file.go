@@ -15,8 +15,8 @@
 //
 // # Trust
 //
-// A file may be damaged, or another file. Its index, and pages that somebody says it has, are checked before anything is
-// allocated by them, and each page when it is read: a page that is lost, is read twice or has changed is an error.
+// A file may be damaged, or another file. Its index, and pages that somebody says it has, are checked before anything
+// is allocated by them, and each page when it is read: a page that is lost, is read twice or has changed is an error.
 package exchange
 
 import (
@@ -80,6 +80,9 @@ func (p *Part) Add(o Part) {
 	p.Bytes += o.Bytes
 	p.Sum += o.Sum
 }
+
+// Times returns the rows as often as they are read.
+func (p Part) Times(n int) Part { return Part{p.Rows * int64(n), p.Bytes * int64(n), p.Sum * uint64(n)} }
 
 // add adds a page.
 func (p *Part) add(page *Page) { p.Add(Part{int64(page.Rows), page.Stored, uint64(page.Sum)}) }

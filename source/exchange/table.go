@@ -20,8 +20,8 @@ type File struct {
 	Pages []Page `json:"pages"`
 }
 
-// Select returns the pages of some partitions, of pages that are ordered by partition. They are divided into a number of
-// shares, in order: the result is one of them. 0 shares are one.
+// Select returns the pages of some partitions, of pages that are ordered by partition. They are divided into a number
+// of shares, in order: the result is one of them. 0 shares are one.
 func Select(pages []Page, partitions []int, share, of int) (out []Page) {
 	for _, p := range partitions {
 		from, _ := slices.BinarySearchFunc(pages, p, func(x Page, p int) int { return cmp.Compare(x.Partition, p) })
@@ -58,8 +58,8 @@ type group struct {
 	size  int64 // bytes of the stride, as an estimate
 }
 
-// Open returns the table of files, which have the columns of a schema. It reads nothing. The error is a source.ErrData for
-// pages that no file can have. Scans find out whether a file is there, and has them.
+// Open returns the table of files, which have the columns of a schema. It reads nothing. The error is a source.ErrData
+// for pages that no file can have. Scans find out whether a file is there, and has them.
 func Open(schema *gpu.Schema, files []File) (*Table, error) {
 	t := &Table{schema: schema, files: files}
 	for i, f := range files {
