@@ -179,3 +179,19 @@ func TestFilesOfTasksAreChecked(t *testing.T) {
 	_, err = os.Stat(in)
 	require.NoError(t, err)
 }
+
+func TestWrongOutputsOfTasks(t *testing.T) {
+	good := partsDocument{Path: "out/", Folder: "/x", Attempts: "0123ab"}
+	require.NoError(t, good.check())
+	for what, change := range map[string]func(d *partsDocument){
+		"no folder":     func(d *partsDocument) { d.Folder = "" },
+		"no attempts":   func(d *partsDocument) { d.Attempts = "" },
+		"a path":        func(d *partsDocument) { d.Attempts = "../../" },
+		"no number":     func(d *partsDocument) { d.Number = -1 },
+		"a wrong codec": func(d *partsDocument) { d.Options.Compression = "best" },
+	} {
+		wrong := good
+		change(&wrong)
+		require.Error(t, wrong.check(), what)
+	}
+}

@@ -226,7 +226,8 @@ func (d *taskDocument) run(ctx context.Context, p *Plan, rows map[string]*source
 		sample: d.Sample}
 	if d.Output != nil {
 		target = &partsTarget{parquetTarget: &parquetTarget{path: d.Output.Path, opt: d.Output.Options},
-			folder: d.Output.Folder, attempt: r.Attempt}
+			to: sinkparquet.PartOptions{Folder: d.Output.Folder, First: d.Output.First, Number: d.Output.Number,
+				Attempt: d.Output.Attempts + r.Attempt[len(d.Output.Attempts):]}}
 	}
 	p.targets = []Target{target}
 	report, err := p.Run(ctx, opt)

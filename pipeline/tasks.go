@@ -49,8 +49,8 @@ type TaskOptions struct {
 	// Folder is for the files by which tasks exchange rows: a folder that all workers see, or a prefix of objects. A
 	// run makes a folder of its own in it, and removes it at the end. "" means the folder of spilled rows.
 	Folder string
-	// Local says that all workers run on this machine, so that they can write files of local outputs. Otherwise they do
-	// so if an output is in the file system of Folder.
+	// Local says that all workers run on this machine, so that they can write files of outputs. Otherwise they do so if
+	// an output is in the file system of Folder, or in a store of the same kind.
 	Local bool
 	// LeastBytes is the bytes of input from which another task pays; 0 means 32 MiB.
 	LeastBytes int64
@@ -90,8 +90,8 @@ func (p *Plan) RunTasks(ctx context.Context, opt RunOptions, to TaskOptions) (_ 
 	for _, f := range r.fragments {
 		if f.output != nil {
 			defer func() { err = errors.Join(err, f.output.sweep()) }()
-			if err := f.output.makeFolder(r.opt); err != nil {
-				return nil, fmt.Errorf("make the folder of the parts of the output: %w", err)
+			if err := f.output.begin(ctx, r.opt); err != nil {
+				return nil, fmt.Errorf("begin an output: %w", err)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func newTaskRun(p *Plan, cut cutPlan, opt RunOptions, to TaskOptions) *taskRun {
 	for _, f := range cut.fragments {
 		one := &fragmentRun{taskRun: r, Fragment: f, rows: map[*physical.Stage]string{}}
 		if to := cut.outputs[f]; to != nil {
-			one.output = &partsOutput{target: to}
+			one.output = &partsOutput{target: to, attempts: fmt.Sprintf("%06x", rand.Uint32()>>8)}
 		}
 		for s := range f.Reads {
 			one.rows[s] = fmt.Sprintf("rows %d", len(one.rows)+1)
@@ -472,7 +472,7 @@ func (f *fragmentRun) document(task, section, share, of int) (*taskDocument, err
 		d.Rows[name] = &rowsOfTasks{Schema: s.Schema, Files: from.files(s, in.Takes, f, share, of)}
 	}
 	if f.output != nil {
-		d.Output = f.output.document()
+		d.Output = f.output.document(task)
 	}
 	if f.partitions() > 1 {
 		f.Partition(plan, f.parts, f.seed, f.splitters)

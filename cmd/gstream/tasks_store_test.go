@@ -40,14 +40,43 @@ func TestTasksExchangeRowsThroughAStore(t *testing.T) {
 	require.NoFileExists(t, out)
 
 	job = linesJob(t, sortedLines)
-	var said bytes.Buffer
-	c := start(t, &said, append([]string{"run", job}, flags...)...)
-	require.Eventually(t, func() bool { return countObjects(work) > 1 }, time.Minute, 5*time.Millisecond)
-	require.NoError(t, c.Process.Signal(os.Interrupt))
-	_ = c.Wait()
-	require.Equal(t, 128+int(syscall.SIGINT), c.ProcessState.ExitCode(), said.String())
-	require.Empty(t, objectsIn(t, work))
+	interrupted := func(began func() bool) {
+		var said bytes.Buffer
+		c := start(t, &said, append([]string{"run", job}, flags...)...)
+		require.Eventually(t, began, time.Minute, 5*time.Millisecond)
+		require.NoError(t, c.Process.Signal(os.Interrupt))
+		_ = c.Wait()
+		require.Equal(t, 128+int(syscall.SIGINT), c.ProcessState.ExitCode(), said.String())
+		require.Empty(t, objectsIn(t, work))
+	}
+	interrupted(func() bool { return countObjects(work) > 1 })
 	leavesNothing(t, job)
+
+	// Tasks write an output that is in the store too.
+	lake := "s3://" + storetest.Bucket + "/out/"
+	uploads := func() (n int) {
+		_ = store.Uploads(context.Background(), lake, func(store.Pending) error { n++; return nil })
+		return n
+	}
+	text, err := os.ReadFile(job)
+	require.NoError(t, err)
+	text = bytes.Replace(text, []byte("out.parquet"), []byte(lake), 1)
+	require.Contains(t, string(text), lake)
+	require.NoError(t, os.WriteFile(job, text, 0o600))
+	interrupted(func() bool { return uploads() > 0 })
+	require.Zero(t, uploads())
+	require.Empty(t, objectsIn(t, lake))
+	count := func(more ...string) string {
+		code, _, stderr := gstream(append([]string{"run", job, "--overwrite", "--report", "-"}, more...)...)
+		require.Equal(t, exitOK, code, stderr)
+		_, text, _ := gstream("sql", "SELECT count(*) AS n, sum(l_partkey) AS p, sum(l_extendedprice) AS e FROM '"+lake+
+			"*.parquet'", "--format", "csv")
+		return text
+	}
+	require.Equal(t, count("--device", "host"), count(flags...))
+	require.Greater(t, countObjects(lake), 2)
+	require.Zero(t, uploads())
+	require.Empty(t, objectsIn(t, work))
 }
 
 // countObjects counts the objects whose names begin with a prefix.

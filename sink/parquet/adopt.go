@@ -14,11 +14,13 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/sink/staging"
+	"github.com/gstream/gstream/source/store"
 )
 
 // Several writers, also of other processes, can write the files of one output. Each writes a part of the rows by
-// CreateParts, into a folder next to the output. The output adopts the files of the writers that count: it moves them
-// to their names when it is committed.
+// CreateParts. The output adopts the files of the writers that count. Local files are in a folder next to the output,
+// which renames them when it is committed. Objects are uploads to the output that are not complete, so nothing appears
+// before the output is committed and completes them.
 
 // Part is a file of a part of an output.
 type Part struct {
@@ -26,57 +28,112 @@ type Part struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 	Rows  int64  `json:"rows"`
+	// Upload is that of an object.
+	Upload *store.UploadState `json:"upload,omitempty"`
 }
 
-// InParts reports whether several writers can write an output to a path: any number of files in a local directory.
-func (o *Options) InParts(path string) bool {
-	return o.Directory(path) && o.Files == 0 && !staging.IsObject(path)
+// PartOptions say where a writer writes a part of an output.
+type PartOptions struct {
+	// Folder is a local folder that exists, or the prefix of the objects of the output.
+	Folder string
+	// Attempt is 12 hexadecimal digits that no other writer has.
+	Attempt string
+	// First is FirstPart of an output in a store, and Number the position of the part in it: objects have their names
+	// before it is known how many there are.
+	First, Number int
 }
 
-// CreateParts returns a writer of a part of an output, with the options of the output. Its files have names with the
-// attempt, 12 hexadecimal digits, in a folder that exists. After Commit they are there, and Parts returns them: none if
-// there are no rows. After Abort they are not.
-func CreateParts(folder, attempt string, schema *gpu.Schema, opt Options) (*Writer, error) {
-	w, err := newWriter(folder+"/", schema, opt)
-	if err == nil {
-		w.out = &parts{storage: disk{}, folder: folder, attempt: attempt, durable: opt.Sync, folders: map[string]bool{}}
+// InParts reports whether several writers can write an output to a path: any number of files in a folder.
+func (o *Options) InParts(path string) bool { return o.Directory(path) && o.Files == 0 }
+
+// CreateParts returns a writer of a part of an output, with the options of the output. After Commit its files are there,
+// and Parts returns them: none if there are no rows. After Abort they are not.
+func CreateParts(to PartOptions, schema *gpu.Schema, opt Options) (*Writer, error) {
+	w, err := newWriter(strings.TrimRight(to.Folder, "/")+"/", schema, opt)
+	if err != nil {
+		return nil, err
 	}
-	return w, err
+	if !staging.IsObject(to.Folder) {
+		w.out = &parts{PartOptions: to, storage: disk{}, durable: opt.Sync, folders: map[string]bool{}}
+		return w, nil
+	}
+	to.Folder = strings.TrimRight(to.Folder, "/") + "/"
+	w.out = &objectParts{objects: &objects{name: to.Folder, root: to.Folder, lease: opt.Lease, ctx: w.run},
+		PartOptions: to}
+	return w, nil
+}
+
+// FirstPart returns the number with which the names of new objects begin, behind those to which an output adds some.
+func FirstPart(ctx context.Context, path string, opt Options) (first int, err error) {
+	if !opt.Append || !staging.IsObject(path) {
+		return 0, nil
+	}
+	o := &objects{name: path, root: strings.TrimRight(path, "/") + "/", appends: true}
+	_, err = o.check(ctx)
+	for _, n := range o.first {
+		first = max(first, n)
+	}
+	return first, err
+}
+
+// AbortParts ends the uploads to an output of writers whose attempts begin with some digits.
+func AbortParts(ctx context.Context, path, attempts string) (err error) {
+	var mine []store.Pending
+	// A user who may not list uploads leaves them to later outputs.
+	_ = store.Uploads(ctx, strings.TrimRight(path, "/")+"/", func(p store.Pending) error {
+		name := strings.TrimSuffix(p.Path, ".parquet")
+		if ownPart.MatchString(p.Path) && strings.HasPrefix(name[strings.LastIndexByte(name, '-')+1:], attempts) {
+			mine = append(mine, p)
+		}
+		return nil
+	})
+	for _, p := range mine {
+		err = errors.Join(err, p.Abort(ctx))
+	}
+	return err
 }
 
 // Parts returns the files of a writer of CreateParts that is committed. In each folder they have the order of the rows.
-func (w *Writer) Parts() []Part {
-	p, ok := w.out.(*parts)
-	if !ok {
-		return nil
+func (w *Writer) Parts() (files []Part) {
+	switch p := w.out.(type) {
+	case *parts:
+		files = p.ended
+	case *objectParts:
+		files = p.files
 	}
-	slices.SortFunc(p.ended, func(x, y Part) int { return strings.Compare(x.Name, y.Name) })
-	return p.ended
+	slices.SortFunc(files, func(x, y Part) int { return strings.Compare(x.Name, y.Name) })
+	return files
 }
 
-// Adopt makes files of a folder, which is next to the target, files of the output, in their order. They are moved at
-// Commit. A writer that adopts files writes no rows.
+// Adopt makes files of parts those of the output, in their order. folder is that of local files, next to the target. A
+// writer that adopts files writes no rows.
 func (w *Writer) Adopt(folder string, files []Part) { w.adopts, w.adopted = folder, files }
 
-// adopt moves the files.
+// adopter is a target that adopts files.
+type adopter interface {
+	// adopt adopts file number i of a folder of the output.
+	adopt(from, folder string, i int, p Part) error
+}
+
+// adopt adopts the files.
 func (w *Writer) adopt() error {
 	if len(w.adopted) == 0 {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out, ok := w.out.(localTarget)
+	out, ok := w.out.(adopter)
 	if !ok || w.stats.Files > 0 || len(w.files) > 0 {
 		return fmt.Errorf("%s: internal error: the output has other files than its parts; please report it",
 			w.out.named())
 	}
 	next := map[string]int{}
 	for _, p := range w.adopted {
-		folder := strings.TrimPrefix(path.Dir(p.Name), ".")
 		if !filepath.IsLocal(p.Name) {
-			return fmt.Errorf("%s: a part of an output cannot be %q", out.name, p.Name)
+			return fmt.Errorf("%s: a part of an output cannot be %q", w.out.named(), p.Name)
 		}
-		if err := out.adopt(filepath.Join(w.adopts, p.Name), folder, next[folder], p.Bytes); err != nil {
+		folder := strings.TrimPrefix(path.Dir(p.Name), ".")
+		if err := out.adopt(w.adopts, folder, next[folder], p); err != nil {
 			return err
 		}
 		next[folder]++
@@ -85,14 +142,15 @@ func (w *Writer) adopt() error {
 	return nil
 }
 
-// adopt moves a file to file number i of a folder of the output.
-func (o *output) adopt(from, folder string, i int, size int64) error {
+// adopt moves a file.
+func (o *output) adopt(from, folder string, i int, p Part) error {
+	from = filepath.Join(from, p.Name)
 	info, err := os.Lstat(from)
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || info.Size() != size {
-		return fmt.Errorf("%s: it has %d bytes, and was written with %d", from, info.Size(), size)
+	if !info.Mode().IsRegular() || info.Size() != p.Bytes {
+		return fmt.Errorf("%s: it has %d bytes, and was written with %d", from, info.Size(), p.Bytes)
 	}
 	to, err := o.part(folder, i)
 	if err == nil {
@@ -102,25 +160,41 @@ func (o *output) adopt(from, folder string, i int, size int64) error {
 		err = o.fileAccess.Give(to, true)
 	}
 	if err == nil {
-		o.ended(to, size)
+		o.ended(to, p.Bytes)
 	}
 	return err
 }
 
+// adopt takes over an upload.
+func (o *objects) adopt(_, _ string, _ int, p Part) error {
+	if p.Upload == nil || p.Upload.Path != o.root+p.Name || !ownPart.MatchString(p.Name) {
+		return fmt.Errorf("%s: a part of an output cannot be %q", o.name, p.Name)
+	}
+	f, err := staging.AdoptObject(o.ctx, *p.Upload)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open = append(o.open, f)
+	o.ended = append(o.ended, part{p.Name, p.Bytes})
+	return nil
+}
+
 // parts is a part of an output as a target.
 type parts struct {
-	storage         storage
-	folder, attempt string
-	durable         bool
-	folders         map[string]bool // that have files of this part
-	ended           []Part
+	PartOptions
+	storage storage
+	durable bool
+	folders map[string]bool // that have files of this part
+	ended   []Part
 
 	mu    sync.Mutex
 	begun []string // paths
 }
 
 func (p *parts) create(folder string, i int) (outFile, string, error) {
-	at := p.folder
+	at := p.Folder
 	for name := range strings.SplitSeq(folder, "/") {
 		if at = filepath.Join(at, name); folder == "" || p.folders[at] {
 			continue
@@ -131,7 +205,7 @@ func (p *parts) create(folder string, i int) (outFile, string, error) {
 		}
 		p.folders[at] = true
 	}
-	file := filepath.Join(at, strings.TrimSuffix(staging.Part(i), ".parquet")+"-"+p.attempt+".parquet")
+	file := filepath.Join(at, strings.TrimSuffix(staging.Part(i), ".parquet")+"-"+p.Attempt+".parquet")
 	f, err := p.storage.create(file)
 	if err == nil {
 		p.mu.Lock()
@@ -142,11 +216,11 @@ func (p *parts) create(folder string, i int) (outFile, string, error) {
 }
 
 func (p *parts) complete(file string, size, rows int64) {
-	name, err := filepath.Rel(p.folder, file)
+	name, err := filepath.Rel(p.Folder, file)
 	if err != nil {
 		name = file
 	}
-	p.ended = append(p.ended, Part{filepath.ToSlash(name), size, rows})
+	p.ended = append(p.ended, Part{Name: filepath.ToSlash(name), Bytes: size, Rows: rows})
 }
 
 // publish waits until the names of the files are on disk, if the output does so.
@@ -159,7 +233,7 @@ func (p *parts) publish(context.Context) error {
 			return err
 		}
 	}
-	return p.storage.syncDir(p.folder)
+	return p.storage.syncDir(p.Folder)
 }
 
 func (p *parts) stage(ctx context.Context) ([]staging.Change, error) { return nil, p.publish(ctx) }
@@ -177,5 +251,45 @@ func (p *parts) discard() (err error) {
 }
 
 func (p *parts) removeTemporary() error { return p.discard() }
-func (p *parts) named() string          { return p.folder }
+func (p *parts) named() string          { return p.Folder }
 func (p *parts) mostOpen() int          { return maxOpenFiles }
+
+// objectParts is a part of an output in a store as a target.
+type objectParts struct {
+	*objects
+	PartOptions
+	files []Part
+}
+
+// create begins an object. The names of a part sort behind those of the parts before it.
+func (p *objectParts) create(folder string, i int) (outFile, string, error) {
+	name := fmt.Sprintf("%s-%06x%06x-%s.parquet", strings.TrimSuffix(staging.Part(p.First), ".parquet"), p.Number, i,
+		p.Attempt)
+	f := staging.NewObject(p.ctx, p.root+path.Join(folder, name), p.lease, nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, f)
+	return objectFile{f}, f.Path, nil
+}
+
+func (p *objectParts) complete(name string, size, rows int64) {
+	p.files = append(p.files, Part{Name: strings.TrimPrefix(name, p.root), Bytes: size, Rows: rows})
+}
+
+// publish returns the uploads in Parts.
+func (p *objectParts) publish(context.Context) (err error) {
+	uploads := map[string]*staging.Object{}
+	for _, f := range p.open {
+		uploads[f.Path] = f
+	}
+	for i := range p.files {
+		if p.files[i].Upload, err = uploads[p.root+p.files[i].Name].State(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *objectParts) stage(ctx context.Context) ([]staging.Change, error) {
+	return nil, p.publish(ctx)
+}

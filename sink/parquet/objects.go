@@ -62,7 +62,7 @@ type objects struct {
 }
 
 // ownPart are the names of files of objects.
-var ownPart = regexp.MustCompile(`(^|/)part-[0-9]{5,}-[0-9a-f]{12}\.parquet$`)
+var ownPart = regexp.MustCompile(`(^|/)part-[0-9]{5,}(-[0-9a-f]{12}){1,2}\.parquet$`)
 
 // requests bounds the requests of an output that run at the same time.
 const requests = 16
@@ -162,7 +162,7 @@ func (o *objects) check(ctx context.Context) (f found, err error) {
 }
 
 // numberedPart is the name of a file of a folder, ours or a copy's: its folder with a slash, and its number.
-var numberedPart = regexp.MustCompile(`^(.*/|)part-([0-9]{5,9})(?:-[0-9a-f]{12})?\.parquet$`)
+var numberedPart = regexp.MustCompile(`^(.*/|)part-([0-9]{5,9})(?:-[0-9a-f]{12}){0,2}\.parquet$`)
 
 // mayReplace returns an error if there are objects that no earlier output has left there.
 func (o *objects) mayReplace(f found, foreign []string) error {

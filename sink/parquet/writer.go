@@ -802,7 +802,7 @@ func (w *Writer) handRest(ctx context.Context) error {
 // mayBeEmpty reports whether the output needs no file: it adds to one that exists, or is a part of one.
 func (w *Writer) mayBeEmpty() bool {
 	switch out := w.out.(type) {
-	case *parts:
+	case *parts, *objectParts:
 		return true
 	case localTarget:
 		if !out.into {

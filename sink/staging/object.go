@@ -168,6 +168,25 @@ func NewObject(ctx context.Context, path string, lease *gpu.Lease, others map[st
 	return o
 }
 
+// AdoptObject returns an object that another process has written and closed. ctx ends with the output.
+func AdoptObject(ctx context.Context, state store.UploadState) (_ *Object, err error) {
+	o := NewObject(ctx, state.Path, nil, nil)
+	o.done = true
+	o.upload, err = state.Upload()
+	return o, err
+}
+
+// State returns the upload of an object after Close, for AdoptObject.
+func (o *Object) State() (*store.UploadState, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.upload == nil {
+		return nil, errAborted
+	}
+	state := o.upload.State()
+	return &state, nil
+}
+
 // Size returns the number of bytes that were written.
 func (o *Object) Size() int64 { return o.size }
 
@@ -288,15 +307,12 @@ func (o *Object) Commit(ctx context.Context, replace bool) error {
 // Stage returns the change that makes the object appear, after Close. ctx ends with the output.
 func (o *Object) Stage(ctx context.Context, replace bool) (*Remote, error) {
 	r := &Remote{Path: o.Path, Replace: replace, Appear: func() error { return o.Commit(ctx, replace) }}
-	o.mu.Lock()
-	upload := o.upload
-	o.mu.Unlock()
-	if upload == nil {
-		return nil, errAborted
+	var err error
+	if r.Upload, err = o.State(); err != nil {
+		return nil, err
 	}
-	state := upload.State()
-	r.Upload = &state
-	_, err := store.Stat(ctx, o.Path)
+	upload := o.upload
+	_, err = store.Stat(ctx, o.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		r.Undo = func() error { return upload.Remove(context.WithoutCancel(ctx)) }

@@ -290,16 +290,24 @@ func (u *Upload) State() UploadState { return UploadState{u.path, u.id, u.token,
 // Complete makes the object, as Complete of the upload does. It is no error if the upload has ended: it was completed
 // or aborted before.
 func (s UploadState) Complete(ctx context.Context, replace bool) error {
-	w, err := writerOf(s.Path)
+	u, err := s.Upload()
 	if err != nil {
 		return err
 	}
-	u := &Upload{w: w, path: s.Path, id: s.Number, token: s.Token, parts: s.Parts}
 	err = u.Complete(ctx, replace)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
+}
+
+// Upload returns the upload, which the caller ends.
+func (s UploadState) Upload() (*Upload, error) {
+	w, err := writerOf(s.Path)
+	if err != nil {
+		return nil, err
+	}
+	return &Upload{w: w, path: s.Path, id: s.Number, token: s.Token, parts: s.Parts}, nil
 }
 
 // Remove removes the object that Complete has made. It leaves an object of others.
