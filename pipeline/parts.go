@@ -51,8 +51,8 @@ func sameStorage(path, folder string) bool {
 	return ok && also && one == other
 }
 
-// partsOutput is an output whose files the tasks of a fragment write: local ones into a folder next to it, or uploads of
-// objects. The output adopts those of the attempts that count, and the run removes the others.
+// partsOutput is an output whose files the tasks of a fragment write: local ones into a folder next to it, or uploads
+// of objects. The output adopts those of the attempts that count, and the run removes the others.
 type partsOutput struct {
 	target   *parquetTarget
 	folder   string

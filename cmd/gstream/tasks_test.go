@@ -125,7 +125,7 @@ func TestARunOnWorkersGivesTheRowsOrAnErrorWithAnyFault(t *testing.T) {
 						killed++
 					}
 				case fault == "a worker stops" && stopped == 0:
-					// The system does not let the run go on while it starts a process that is stopped.
+					// The run waits while the system starts a process that is stopped.
 					one := all[r.IntN(len(all))]
 					if words, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", one)); !bytes.Contains(words,
 						[]byte("--attended")) {

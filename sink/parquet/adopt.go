@@ -46,8 +46,8 @@ type PartOptions struct {
 // InParts reports whether several writers can write an output to a path: any number of files in a folder.
 func (o *Options) InParts(path string) bool { return o.Directory(path) && o.Files == 0 }
 
-// CreateParts returns a writer of a part of an output, with the options of the output. After Commit its files are there,
-// and Parts returns them: none if there are no rows. After Abort they are not.
+// CreateParts returns a writer of a part of an output, with the options of the output. After Commit its files are
+// there, and Parts returns them: none if there are no rows. After Abort they are not.
 func CreateParts(to PartOptions, schema *gpu.Schema, opt Options) (*Writer, error) {
 	w, err := newWriter(strings.TrimRight(to.Folder, "/")+"/", schema, opt)
 	if err != nil {
