@@ -8,6 +8,7 @@ import (
 	"github.com/gstream/gstream/pipeline/execution"
 	"github.com/gstream/gstream/pipeline/internal/runner"
 	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/pipeline/ranks"
 )
 
 // DivideMachine returns options for some workers on this machine that run tasks of the plan at the same time: each has
@@ -44,6 +45,34 @@ func (p *Plan) DivideMachine(opt RunOptions, workers int) ([]RunOptions, error) 
 		out[i] = o
 	}
 	return out, nil
+}
+
+// OptionsOfRank returns the options of one of several ranks (RunOptions.Ranks). Of what the options leave open, it has
+// its part of its machine: of the cores and of host memory, and one of the GPUs that it sees. Rows that go by NCCL need
+// a GPU.
+func (p *Plan) OptionsOfRank(opt RunOptions, w *ranks.World) (RunOptions, error) {
+	opt = p.written.options(opt)
+	opt.Ranks = w
+	before, n := w.Local()
+	if opt.Chooses() && w.Plane() == ranks.NCCL {
+		opt.Use = CUDA
+	}
+	if opt.Use == CUDA && opt.GPUs == 0 && n > 1 {
+		all := opt
+		all.Use = CUDA + ":" + execution.All
+		numbers, err := runner.GPUs(all)
+		if err != nil {
+			return opt, p.written.place(&job.Diagnostic{Msg: err.Error()})
+		}
+		opt.Use = fmt.Sprintf("%s:%d", CUDA, numbers[before%len(numbers)])
+	}
+	if opt.HostMemory == 0 && n > 1 {
+		opt.HostMemory = runner.FreeHostMemory() / int64(n)
+	}
+	if opt.Threads == 0 {
+		opt.Threads = max(runtime.GOMAXPROCS(0)/n, 1)
+	}
+	return opt, nil
 }
 
 // devicesOfWorkers returns the names of the devices that workers take in turn.

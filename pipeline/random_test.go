@@ -1092,7 +1092,7 @@ type pipelineDuel struct {
 	// held others.
 	spill         bool
 	spilled, held int
-	tasks         bool // all cases run in tasks
+	tasks, ranks  bool // all cases run in tasks, or in ranks
 }
 
 // write writes the files and makes DuckDB's tables.
@@ -1164,6 +1164,10 @@ func (d *pipelineDuel) run(c *randomCase, r *rand.Rand) (out collected, err erro
 	defer func() { require.NoError(d.t, dev.Close()) }()
 	opt := RunOptions{Device: dev, Exchanges: someExchanges(r), Threads: 1 + r.IntN(3), SpillDir: d.t.TempDir(),
 		SpillAlways: always}
+	if d.ranks || r.IntN(8) == 0 {
+		_, err := inRanks(d.t, 2+r.IntN(4), b.Plan, stride, opt)
+		return out, err
+	}
 	if d.tasks || r.IntN(8) == 0 {
 		p, err := b.Plan()
 		if err != nil {
@@ -1447,10 +1451,13 @@ func (c *randomCase) String() string {
 //
 //	GSTREAM_PYTHON=… GSTREAM_CASES=1000 go test ./pipeline -run RandomPipelinesGiveDuckDBs
 //
-// runs more of them. GSTREAM_SEED=17 GSTREAM_CASES=1 runs one again.
+// runs more of them. GSTREAM_SEED=17 GSTREAM_CASES=1 runs one again. GSTREAM_HOW=tasks runs all in tasks, and
+// GSTREAM_HOW=ranks on several ranks.
 func TestRandomPipelinesGiveDuckDBsRows(t *testing.T) {
 	t.Parallel()
-	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir(), tasks: os.Getenv("TASKS") != ""}
+	how := os.Getenv("GSTREAM_HOW")
+	d := &pipelineDuel{t: t, duck: exprtest.StartDuckDB(t), dir: t.TempDir(), tasks: how == "tasks",
+		ranks: how == "ranks"}
 	first, cases := gputest.SeedOr(t, 1), gputest.Cases(t, 80)
 	for seed := first; seed < first+uint64(cases); seed++ {
 		d.duel(drawCase(rand.New(rand.NewPCG(seed, 7))), seed)

@@ -62,6 +62,12 @@ type Stream interface {
 	IsStream() bool
 }
 
+// Shareable is a Table of which several processes each read a share. The shares follow each other in the order of the
+// rows, and have about equal numbers of them.
+type Shareable interface {
+	ShareOf(share, of int) (Table, error)
+}
+
 // Nested is a Table that can read fields of its structs and of the structs in its lists alone. They are further columns
 // for Stats, Scan and Sample: the first one has the position Schema().Len(), and the others follow.
 type Nested interface {
@@ -284,6 +290,24 @@ type Progress struct {
 	// Decode is the total time of all goroutines that decode. With n goroutines it is up
 	// to n times the time of the scan.
 	Decode time.Duration `json:"decode_ns"`
+}
+
+// Add adds the progress of a scan of another share of the same table.
+func (p *Progress) Add(o Progress) {
+	p.RowsRead, p.RowsTotal = p.RowsRead+o.RowsRead, p.RowsTotal+o.RowsTotal
+	p.BytesRead, p.BytesTotal = p.BytesRead+o.BytesRead, p.BytesTotal+o.BytesTotal
+	p.BytesPages += o.BytesPages
+	p.Skipped, p.RowsSkipped = p.Skipped+o.Skipped, p.RowsSkipped+o.RowsSkipped
+	p.Rejected, p.BytesFirst = p.Rejected+o.Rejected, p.BytesFirst+o.BytesFirst
+	p.RowsFiltered, p.BytesFiltered = p.RowsFiltered+o.RowsFiltered, p.BytesFiltered+o.BytesFiltered
+	p.Decode += o.Decode
+	for i := range min(len(p.Columns), len(o.Columns)) {
+		c := &p.Columns[i]
+		c.ByDevice, c.ByCPU = c.ByDevice+o.Columns[i].ByDevice, c.ByCPU+o.Columns[i].ByCPU
+		if c.Reason == "" {
+			c.Reason = o.Columns[i].Reason
+		}
+	}
 }
 
 // Decoded tells who has decoded how many bytes of a column of a scan. The bytes are compressed ones, as in

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,6 +148,26 @@ func TestTheExamplesOfLaunchersRunTasks(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(said), "--cpus-per-task=1 ")
 	require.Contains(t, string(said), "--threads 1 ")
+
+	script(t, dir, "scontrol", "echo localhost\necho elsewhere\n")
+	script(t, dir, "srun", `shift
+SLURM_PROCID=1 "$@" &
+SLURM_PROCID=0 "$@" || exit
+wait
+`)
+	id := 0
+	for ; ; id++ { // of which the port is free
+		if l, err := net.Listen("tcp", fmt.Sprint("localhost:", 20000+id)); err == nil {
+			require.NoError(t, l.Close())
+			break
+		}
+	}
+	t.Setenv("SLURM_JOB_NODELIST", "here[1-2]")
+	t.Setenv("SLURM_JOB_ID", strconv.Itoa(id))
+	t.Setenv("PLANE", "tcp")
+	launched(t, work, func(job string) *exec.Cmd {
+		return exec.Command("bash", examples+"/ranks.sbatch", job, "--device", "host")
+	})
 
 	script(t, dir, "kubectl", `cd `+seen+`
 case $1 in

@@ -90,7 +90,8 @@ var layers = []struct{ room, imports string }{
 	{"pipeline/internal/class", "gpu gpu/cuda source"},
 	{"pipeline/job", "gpu operators/expr/syntax pipeline/internal/class sink/* source/* " +
 		"github.com/goccy/go-yaml"},
-	{"pipeline/execution", "gpu pipeline/job sink source spill"},
+	{"pipeline/ranks", "gpu"},
+	{"pipeline/execution", "gpu pipeline/job pipeline/ranks sink source spill"},
 	{"pipeline/internal/rel",
 		"gpu operators/expr operators/expr/syntax operators/join operators/window source"},
 	{"pipeline/internal/logical",
@@ -99,17 +100,17 @@ var layers = []struct{ room, imports string }{
 		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source spill"},
 	{"pipeline/internal/runner",
 		"gpu gpu/cuda gpu/grant gpu/host operators operators/* pipeline/execution pipeline/internal/* pipeline/job " +
-			"sink source source/exchange spill"},
+			"pipeline/ranks sink source source/exchange spill"},
 	// The relational tree, its rules and statistics.
 	{"pipeline/internal/*",
 		"gpu gpu/phrase operators operators/* operators/expr/syntax pipeline/job pipeline/internal/* source"},
 	{"pipeline", "gpu gpu/phrase operators/expr operators/expr/syntax pipeline/execution pipeline/internal/* " +
-		"pipeline/job sink sink/* source source/* spill github.com/apache/arrow"},
+		"pipeline/job pipeline/ranks sink sink/* source source/* spill github.com/apache/arrow"},
 	{"pipeline/sqldriver", "gpu pipeline sink"},
 	{"pipeline/temporal", "pipeline go.temporal.io/sdk"},
 	{"pipeline/telemetry", "pipeline"},
 	{"cmd/gstream", "gpu gpu/* operators/bench operators/expr operators/expr/syntax pipeline " +
-		"pipeline/telemetry pipeline/temporal sink sink/* source " +
+		"pipeline/ranks pipeline/telemetry pipeline/temporal sink sink/* source " +
 		"source/* spill " +
 		"github.com/spf13/cobra github.com/mattn/go-runewidth github.com/reeflective/readline"},
 	{"examples/program", "pipeline"},

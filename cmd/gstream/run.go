@@ -19,6 +19,7 @@ import (
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/gpu/host"
 	"github.com/gstream/gstream/pipeline"
+	"github.com/gstream/gstream/pipeline/ranks"
 	"github.com/gstream/gstream/pipeline/telemetry"
 )
 
@@ -39,6 +40,8 @@ type runFlags struct {
 	workers                                int
 	workFolder, on, launch                 string // --work-dir, --on, --launch
 	taskSize                               string
+	ranks                                  string       // --ranks
+	world                                  *ranks.World // of --ranks
 	left                                   *leftovers
 	session                                *pipeline.Session // of gstream sql
 }
@@ -82,6 +85,10 @@ as the sources, the job and the outputs are unchanged. It knows jobs over Parque
 With --workers the plan is cut into fragments at the places where rows have to meet, and
 tasks compute each fragment: see docs/scale.md. A task that is lost runs again.
 
+With --ranks a launcher such as torchrun or srun starts the same command on each machine, for
+each GPU. Each process reads a share of the tables, they exchange rows over the network, and
+the first one writes the output: see docs/scale.md.
+
 The environment variables GSTREAM_HOST_MEMORY, GSTREAM_DEVICE_MEMORY, GSTREAM_THREADS,
 GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 		Example: `  gstream run job.yaml
@@ -93,7 +100,8 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
   gstream run job.yaml --device cuda --device-memory 8GiB --timeline timeline.html
   gstream run job.yaml --workers 4 --work-dir /nvme
   gstream run job.yaml --launch "srun --ntasks=1 --exclusive" --workers 64 --work-dir /shared/work
-  gstream run job.yaml --on temporal://host:7233 --workers 64 --work-dir s3://bucket/work`,
+  gstream run job.yaml --on temporal://host:7233 --workers 64 --work-dir s3://bucket/work
+  torchrun --no-python --nproc-per-node 8 gstream run job.yaml --ranks nccl`,
 		Args: someFiles("job file"),
 
 		ValidArgsFunction: completeFiles("yaml", "yml"),
@@ -113,6 +121,10 @@ GSTREAM_SPILL_DIR and GSTREAM_SPILL_LIMIT replace the flags of these names.`,
 	cmd.Flags().StringVar(&f.launch, "launch", "", "start each task by this command, as in \"srun --ntasks=1 "+
 		"--exclusive\": words before gstream task FILE FLAGS; --workers is the number of tasks at a time, and "+
 		"all tasks see the sources and --work-dir")
+	cmd.Flags().StringVar(&f.ranks, "ranks", "", "run the job together with the other processes that a launcher has "+
+		"started: nccl sends rows from GPU to GPU by NCCL, tcp through host memory. RANK, WORLD_SIZE, MASTER_ADDR and "+
+		"MASTER_PORT, or the variables of Slurm or MPI, say which one this is")
+	complete(cmd, "ranks", ranks.NCCL, ranks.TCP)
 	cmd.Flags().StringVar(&f.each, "each", "", "run each job for several values of a variable, as in "+
 		"day=2026-01-01..2026-01-31 (days) or region=eu,us")
 	return cmd
@@ -317,6 +329,12 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if f.hostMemory != "" {
 		ballast = nil
 	}
+	if err := f.join(cmd.Context()); err != nil {
+		return err
+	}
+	if f.world != nil {
+		defer func() { f.world.Close(err) }()
+	}
 	devices := devicePool{}
 	if !f.left.ends {
 		defer func() { err = errors.Join(err, devices.close()) }()
@@ -335,6 +353,30 @@ func (f *runFlags) run(cmd *cobra.Command, paths []string) (err error) {
 			}
 			return err
 		}
+	}
+	return nil
+}
+
+// join waits for the other ranks, if the process is one of several. Only the first one shows and writes reports.
+func (f *runFlags) join(ctx context.Context) error {
+	if f.ranks == "" {
+		return nil
+	}
+	if f.inTasks() || f.resumeFrom != "" {
+		return usageError(errors.New("--ranks excludes --workers, --on, --launch and --resume"))
+	}
+	if f.ranks != ranks.NCCL && f.ranks != ranks.TCP {
+		return usageError(fmt.Errorf("--ranks %q: want %s or %s", f.ranks, ranks.NCCL, ranks.TCP))
+	}
+	place, err := ranks.FromEnvironment(os.Getenv)
+	if err != nil {
+		return usageError(fmt.Errorf("--ranks: %w", err))
+	}
+	if f.world, err = ranks.Join(ctx, place, ranks.Options{Version: version(), Plane: f.ranks}); err != nil {
+		return err
+	}
+	if place.Rank > 0 {
+		f.progress, f.report, f.timeline, f.telemetry = "none", "", "", nil
 	}
 	return nil
 }
@@ -492,7 +534,7 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 		return nil, err
 	}
 	var device *aheadDevice
-	if !opt.Chooses() && !f.inTasks() {
+	if !opt.Chooses() && !f.inTasks() && f.world == nil {
 		if device, err = devices.open(opt.For(job.Memory)); err != nil {
 			return nil, err
 		}
@@ -519,11 +561,17 @@ func (f *runFlags) execute(cmd *cobra.Command, name string, load func() (*pipeli
 		}
 		return result, err
 	}
+	if f.world != nil {
+		if opt, err = p.OptionsOfRank(opt, f.world); err != nil {
+			return nil, err
+		}
+		runtime.GOMAXPROCS(opt.Threads)
+	}
 	choice, err := p.ChooseDevice(opt)
 	if err != nil {
 		return nil, err
 	}
-	if opt.Chooses() {
+	if opt.Chooses() || f.world != nil {
 		if device, err = devices.open(choice.Of(opt.For(job.Memory))); err != nil {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ type Options struct {
 	// device memory is reserved in advance, as far as the budgets allow. NewQueue waits until the
 	// GPU has started, and returns the error if it cannot start.
 	Ahead bool
-	// Library is the driver's library; "" means libcuda.so.1.
+	// Library is the library of the driver and of NCCL; "" means libcuda.so.1 and libnccl.so.2.
 	Library string
 	// Fault, when set, is called with the name of every driver function before the call,
 	// and may fail it: for tests of failures.

@@ -247,14 +247,12 @@ func (q *queue) send(l *gpu.Lease, s *gpu.Stride) (*gpu.Stride, arrival, error) 
 	if q.err != nil {
 		return nil, arrival{}, q.err
 	}
-	if len(q.dev.peers) > 0 {
-		switch home := gpu.Residence(s.Cols); home {
-		case nil:
-		case q.dev.budget:
-			return s, arrival{}, nil
-		default:
-			return q.receive(l, s, home)
-		}
+	switch home := gpu.Residence(s.Cols); home {
+	case nil:
+	case q.dev.budget:
+		return s, arrival{}, nil
+	default:
+		return q.receive(l, s, home)
 	}
 	if err := gpu.CheckHostMemory(s.Cols, nil); err != nil {
 		return nil, arrival{}, q.fail("copy a stride up", err)

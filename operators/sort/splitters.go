@@ -53,6 +53,30 @@ func (s *Sample) AddKeys(rows [][]gpu.Scalar, weight int64) error {
 	return nil
 }
 
+// Keys is keys of rows, each of which stands for a number of rows.
+type Keys struct {
+	Rows   [][]gpu.Scalar
+	Weight int64
+}
+
+// Keys returns the keys of a sample in host memory.
+func (s *Sample) Keys() (out []Keys) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.rows {
+		k := Keys{Weight: x.weight}
+		for row := range x.Rows {
+			var key []gpu.Scalar
+			for _, c := range x.Cols {
+				key = append(key, c.ScalarAt(row))
+			}
+			k.Rows = append(k.Rows, key)
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
 // columns returns the columns of keys.
 func columns(keys []Key) []int {
 	out := make([]int, len(keys))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gstream/gstream/gpu"
 	"github.com/gstream/gstream/pipeline/job"
+	"github.com/gstream/gstream/pipeline/ranks"
 )
 
 // Options configure a run. The zero value uses the whole machine.
@@ -25,6 +26,10 @@ type Options struct {
 	// that Use names, as "cuda:0,2" or "cuda:all", with Auto as many as pay by estimate, or else one. Device may be a
 	// gpu.Group.
 	GPUs int
+	// Ranks are the processes that run the plan together, this one among them. Each has the same plan, and one device.
+	// The first one gives the plan, and writes the outputs; the others ignore their targets. Every failure ends the run
+	// of all. Nil means this process alone.
+	Ranks *ranks.World
 	// Alone says that the process uses only the GPU of its runs. The run then makes only this GPU
 	// visible to the driver, by CUDA_VISIBLE_DEVICES, because the driver takes some 0.3 s to start
 	// each visible GPU. It has no effect if the driver has started already.

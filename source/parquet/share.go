@@ -3,6 +3,8 @@ package parquet
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gstream/gstream/source"
 )
 
 // groupsPerShare is the number of row groups of a share from which a table is divided between row groups. Otherwise
@@ -46,6 +48,15 @@ func (t *Table) Share(share, of int) (*Table, error) {
 		}
 	}
 	return &out, nil
+}
+
+// ShareOf implements source.Shareable.
+func (t *Table) ShareOf(share, of int) (source.Table, error) {
+	out, err := t.Share(share, of)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // within returns the parts of ranges that are in another one.

@@ -13,6 +13,8 @@
 //	long emulatorLive(void)
 //	void emulatorSchedule(uint64_t seed)
 //
+// It also exports the functions of NCCL that gstream uses (src/nccl.cpp), between threads with a GPU each.
+//
 // emulatorFailAt makes the n-th call from now of a driver function fail with a code (n =
 // 0: none). emulatorCalls returns how often a function was called. emulatorLive returns
 // the number of allocations, page-locked blocks, events and streams that were not given

@@ -82,6 +82,17 @@ func Mark(ctx context.Context, err error) error {
 	return classed{err, of}
 }
 
+// Named returns an error of the class with a text, as a class gives it by Error; the error itself if there is none.
+func Named(err error, text string) error {
+	for _, c := range []error{ErrJob, ErrFile, ErrOutput, ErrCancelled, ErrDevice, ErrDefect, gpu.ErrBudget,
+		source.ErrChanged, source.ErrData} {
+		if c.Error() == text {
+			return classed{err, c}
+		}
+	}
+	return err
+}
+
 // classed is an error of a class.
 type classed struct{ err, class error }
 

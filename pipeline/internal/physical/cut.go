@@ -84,7 +84,8 @@ func (p *Plan) Cut(workers int, exchanges Exchanges, here func(*Scan) bool, inPa
 	if recursive {
 		return p, nil, nil
 	}
-	d := p.distribute(nil, &distributing{devices: float64(max(workers, 2)), exchanges: exchanges,
+	written := func(int, bool) string { return "the last process writes the output" }
+	d := p.distribute(written, &distributing{devices: float64(max(workers, 2)), exchanges: exchanges,
 		tasks: true})
 	c := &cutting{here: here, exchanged: map[*Stage]*Fragment{}}
 	last := &Fragment{Reads: map[*Stage]*Received{}, Number: -1}

@@ -37,9 +37,10 @@ const leastReduction = 2
 //
 // Where rows are already as a stage needs them, there is no exchange. A plan with a recursion stays on the first
 // device.
-// The rows of a written output come from all devices, or from the first one if gathers says so for the number of the
-// output and whether its rows have an order.
-func (p *Plan) Distribute(devices int, gathers func(output int, ordered bool) bool, exchanges Exchanges) *Plan {
+// The rows of a written output come from all devices, or from the first one if gathers says why, for the number of the
+// output and whether its rows have an order. Those of other outputs come from the first one if gathers says why for
+// the number -1.
+func (p *Plan) Distribute(devices int, gathers func(output int, ordered bool) string, exchanges Exchanges) *Plan {
 	recursive := false
 	p.Visit(func(s *Stage) {
 		_, loop := s.Spec.(*Recursive)
@@ -52,19 +53,19 @@ func (p *Plan) Distribute(devices int, gathers func(output int, ordered bool) bo
 }
 
 // distribute is Distribute of a plan without a recursion.
-func (p *Plan) distribute(gathers func(int, bool) bool, d *distributing) *Plan {
+func (p *Plan) distribute(gathers func(int, bool) string, d *distributing) *Plan {
 	d.stages = map[*Stage]*Stage{}
 	out := &Plan{Name: p.Name}
 	written := 0
 	for _, o := range p.Outputs {
 		o.Root = d.stage(o.Root)
-		if d.tasks {
-			o.Root = gather(o.Root, "the last process writes the output")
-		} else if o.Expect == nil {
-			if gathers(written, o.Root.Distribution.Ordered) {
-				o.Root = gather(o.Root, "one device divides the rows among folders")
-			}
+		output := -1
+		if o.Expect == nil {
+			output = written
 			written++
+		}
+		if why := gathers(output, o.Root.Distribution.Ordered); why != "" {
+			o.Root = gather(o.Root, why)
 		}
 		out.Outputs = append(out.Outputs, o)
 	}

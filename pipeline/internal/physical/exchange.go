@@ -76,6 +76,9 @@ type Distribution struct {
 	Ordered bool `json:",omitempty"`
 }
 
+// On reports whether a device has rows of the stage. The first one has the number 0.
+func (s *Stage) On(device int) bool { return device == 0 || s.Distribution.Spread != OnFirst }
+
 // Spread is the kind of a Distribution.
 type Spread uint8
 

@@ -18,24 +18,36 @@ import (
 // in the order of the plan's input. They know from marks how far the other senders are. A sender tells all receivers
 // its position before it waits for one of them, so that two devices never wait for each other.
 type exchange struct {
-	stage *physical.Stage
-	spec  *physical.Exchange
-	runs  []*run
-	ops   []*opRun       // by run; of the senders and receivers
-	feeds []*channelFeed // by run; nil for one that does not send
-	seed  uint64
+	stage  *physical.Stage
+	spec   *physical.Exchange
+	runs   []*run         // nil for those of other ranks
+	ops    []*opRun       // by run; of the senders and receivers
+	feeds  []*channelFeed // by run; nil for one that does not send here
+	seed   uint64
+	world  *world // of all ranks; nil for a run in one process
+	number int    // among the exchanges of the plan, for other ranks
 	// ranges are those of an exchange by ranges; nil for another one.
 	ranges *ranges
 
 	begin   sync.Once
 	begun   bool
+	parent  context.Context // of the run
 	ctx     context.Context
 	stop    context.CancelCauseFunc
-	inboxes []*inbox
+	inboxes []outlet
 	sending sync.WaitGroup
 
 	mu        sync.Mutex
 	receivers int // that have not ended
+}
+
+// outlet is where a sender puts rows for one receiver: an inbox, or the way to that of another rank.
+type outlet interface {
+	// send transfers ownership of a stride.
+	send(ctx context.Context, from int, s queued) error
+	pass(from, order int)
+	end(from int)
+	stop(err error)
 }
 
 // prepareExchange returns the pipeline by which a run receives the rows of an exchange.
@@ -48,7 +60,9 @@ func (r *run) prepareExchange(st *physical.Stage, spec *physical.Exchange) (*pip
 	if err != nil {
 		return nil, err
 	}
-	x.receivers++
+	if x.world == nil { // it knows all receivers
+		x.receivers++
+	}
 	return &pipelineRun{run: r, feed: &exchangeFeed{exchange: x, op: o, at: r.at}, from: o}, nil
 }
 
@@ -59,16 +73,25 @@ func (g *group) exchange(st *physical.Stage, spec *physical.Exchange) (*exchange
 	}
 	n := len(g.runs)
 	x := &exchange{stage: st, spec: spec, runs: g.runs, ops: make([]*opRun, n), feeds: make([]*channelFeed, n),
-		seed: g.seed}
+		seed: g.seed, world: g.world, parent: g.local()[0].ctx}
 	g.exchanges[st] = x
-	for range n {
-		x.inboxes = append(x.inboxes, newInbox(n))
+	if g.world == nil {
+		for range n {
+			x.inboxes = append(x.inboxes, newInbox(n))
+		}
+	} else if err := g.world.connect(x); err != nil {
+		return nil, err
 	}
 	for i, r := range g.runs {
-		if !r.has(st.Inputs[0]) {
+		if !st.Inputs[0].On(i) {
 			for _, in := range x.inboxes {
-				in.end(i)
+				if local, ok := in.(*inbox); ok {
+					local.end(i)
+				}
 			}
+			continue
+		}
+		if r == nil {
 			continue
 		}
 		p, err := r.prepare(st.Inputs[0])
@@ -82,7 +105,7 @@ func (g *group) exchange(st *physical.Stage, spec *physical.Exchange) (*exchange
 		x.feeds[i].from.out.marks = spec.Ordered
 		if spec.Kind == physical.Range {
 			if x.ranges == nil {
-				x.ranges = newRanges(g.runs[0].device.HostBudget().Lease(st.Name() + ": splitters"))
+				x.ranges = newRanges(r.device.HostBudget().Lease(st.Name() + ": splitters"))
 			}
 			x.ranges.held[i] = r.materializedOf(st.Inputs[0])
 		}
@@ -105,8 +128,9 @@ func (x *exchange) op(r *run) (*opRun, error) {
 // start starts the senders, once.
 func (x *exchange) start() {
 	x.begin.Do(func() {
-		x.ctx, x.stop = context.WithCancelCause(x.runs[0].ctx)
+		x.ctx, x.stop = context.WithCancelCause(x.parent)
 		x.begun = true
+		x.world.started(x)
 		for i, f := range x.feeds {
 			if f == nil {
 				continue
@@ -124,17 +148,16 @@ func (x *exchange) start() {
 // end stops the senders and waits for them.
 func (x *exchange) end() {
 	x.begin.Do(func() {})
-	if !x.begun {
-		return
+	if x.begun {
+		x.stop(errStop)
 	}
-	x.stop(errStop)
 	for _, in := range x.inboxes {
 		in.stop(errStop)
 	}
 	x.sending.Wait()
 }
 
-// ended is called by each receiver.
+// ended is called for each receiver.
 func (x *exchange) ended(at int) {
 	x.inboxes[at].stop(errStop)
 	x.mu.Lock()
@@ -174,12 +197,14 @@ func (f *exchangeFeed) copyIn(ctx context.Context, ahead *transfer.Ahead) (err e
 		return f.op.failed(err)
 	}
 	defer func() { err = with(err, q.Close()) }()
-	return f.op.explain(ahead.Copy(ctx, q, f.op.lease, f.inboxes[f.at].receive))
+	return f.op.explain(ahead.Copy(ctx, q, f.op.lease, f.inbox().receive))
 }
+
+func (f *exchangeFeed) inbox() *inbox { return f.inboxes[f.at].(*inbox) }
 
 func (f *exchangeFeed) take(ctx context.Context) (morsel, error) {
 	if f.ahead == nil {
-		s, err := f.inboxes[f.at].receive(ctx)
+		s, err := f.inbox().receive(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -207,5 +232,6 @@ func (f *exchangeFeed) end() (err error) {
 		err = f.ahead.End(errStop)
 	}
 	f.ended(f.at)
+	f.world.ended(f.exchange)
 	return err
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/gstream/gstream/gpu"
@@ -14,7 +15,8 @@ import (
 // group is a run on several devices: a run for each of them, in one process, with the same plan. The runs share scans,
 // and exchange rows where the plan says so. The first one has the stages that run on one device, and the outputs.
 type group struct {
-	runs      []*run
+	runs      []*run // nil for those of other ranks
+	world     *world // of all ranks; nil for a run in one process
 	scans     map[*physical.Stage]*sharedScan
 	exchanges map[*physical.Stage]*exchange
 	seed      uint64 // of the hash by which rows are exchanged
@@ -24,12 +26,22 @@ type group struct {
 // encode outputs.
 func Distribute(p *physical.Plan, targets []execution.Target, devices int, encodes bool,
 	opt execution.Options) *physical.Plan {
-	gathers := func(output int, ordered bool) bool {
-		e, ok := targets[output].(execution.Encoded)
-		return ok && encodes && e.FromOneDevice(ordered)
+	gathers := func(output int, ordered bool) string {
+		if output < 0 || !encodes {
+			return ""
+		}
+		if e, ok := targets[output].(execution.Encoded); ok && e.FromOneDevice(ordered) {
+			return "one device divides the rows among folders"
+		}
+		return ""
 	}
-	return p.Distribute(devices, gathers, map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
-		execution.Never: physical.ExchangesNever}[opt.Exchanges])
+	return p.Distribute(devices, gathers, exchangesOf(opt))
+}
+
+// exchangesOf returns where joins and group-bys exchange rows.
+func exchangesOf(opt execution.Options) physical.Exchanges {
+	return map[string]physical.Exchanges{execution.Always: physical.ExchangesAlways,
+		execution.Never: physical.ExchangesNever}[opt.Exchanges]
 }
 
 // spread makes a run one of several devices if its device is a gpu.Group.
@@ -93,12 +105,28 @@ func (r *run) runs() []*run {
 	if r.group == nil {
 		return []*run{r}
 	}
-	return r.group.runs
+	return r.group.local()
+}
+
+// deviceName returns the name of the run's device among those of all runs.
+func (r *run) deviceName() string {
+	if r.group != nil && r.group.world != nil {
+		return fmt.Sprintf("rank %d, %s", r.at, r.device.Known().ID)
+	}
+	return r.device.Known().ID
+}
+
+// local returns the runs of this process.
+func (g *group) local() []*run {
+	if g.world == nil {
+		return g.runs
+	}
+	return []*run{g.world.run}
 }
 
 // has reports whether the run has rows of a stage.
 func (r *run) has(st *physical.Stage) bool {
-	return r.at == 0 || st.Distribution.Spread != physical.OnFirst
+	return st.On(r.at)
 }
 
 // first returns the run of the first device, which has the reports.
@@ -113,6 +141,7 @@ func (r *run) closeShared() (errs []error) {
 		x.end()
 		errs = append(errs, x.ranges.close())
 	}
+	errs = append(errs, r.group.world.close())
 	for _, x := range r.group.scans {
 		errs = append(errs, x.end())
 	}

@@ -17,6 +17,8 @@ type inbox struct {
 	monitor
 	waiting [][]queued // by sender
 	passed  []int      // by sender: its later strides have at least this position
+	// taken, if set, is called when a stride of a sender has been received.
+	taken func(from int)
 }
 
 func newInbox(senders int) *inbox {
@@ -64,6 +66,9 @@ func (x *inbox) receive(ctx context.Context) (*gpu.Stride, error) {
 			s := x.waiting[first][0]
 			x.waiting[first] = x.waiting[first][1:]
 			x.changed.Broadcast()
+			if x.taken != nil {
+				x.taken(first)
+			}
 			return s.Stride, nil
 		}
 		if over {

@@ -217,7 +217,11 @@ func (r *run) prepareUnion(st *physical.Stage, spec *physical.Union) (*pipelineR
 
 // newOp makes the state of a stage in the run. Stages come after their inputs.
 func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
-	o := &opRun{Stage: st, run: r, scan: st.Source(), devices: len(r.runs())}
+	o := &opRun{Stage: st, run: r, scan: st.Source(), devices: 1}
+	if r.group != nil {
+		o.devices = len(r.group.runs)
+		o.scan = r.group.world.share(o)
+	}
 	if o.op, err = st.Spec.Operator(r.device.Known().Capabilities); err != nil {
 		return nil, o.explain(err)
 	}

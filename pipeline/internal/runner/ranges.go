@@ -39,6 +39,9 @@ func (r *ranges) splitters(s *sender) (*gpu.Stride, error) {
 	if err := sample.ToHost(q, r.lease); err != nil {
 		return nil, err
 	}
+	if s.world != nil {
+		return r.ofRanks(s, sample)
+	}
 	r.mu.Lock()
 	r.samples = append(r.samples, sample)
 	last := len(r.samples) == len(r.held)
@@ -59,12 +62,39 @@ func (r *ranges) splitters(s *sender) (*gpu.Stride, error) {
 	case <-s.ctx.Done():
 		return nil, context.Cause(s.ctx)
 	}
-	own := r.keys.Retain()
-	up, err := q.Upload(s.op.lease, own)
+	return s.uploaded(r.keys.Retain())
+}
+
+// uploaded copies splitters to the device of a sender. It takes them over.
+func (s *sender) uploaded(keys *gpu.Stride) (*gpu.Stride, error) {
+	up, err := s.task.Queue.Upload(s.op.lease, keys)
 	if err != nil {
-		own.Release()
+		keys.Release()
 	}
 	return up, err
+}
+
+// ofRanks returns the splitters of the samples of all ranks, which each rank computes for itself.
+func (r *ranges) ofRanks(s *sender, sample *sort.Sample) (*gpu.Stride, error) {
+	samples, err := s.world.samples(s, sample.Keys())
+	if err != nil {
+		return nil, err
+	}
+	keys, err := Splitters(s.stage.Inputs[0].Schema, s.spec.By, samples, len(s.runs))
+	if err != nil {
+		return nil, err
+	}
+	out := &gpu.Stride{Schema: &gpu.Schema{}, Rows: len(keys)}
+	for i, k := range s.spec.By {
+		column := make([]gpu.Scalar, len(keys))
+		for row := range keys {
+			column[row] = keys[row][i]
+		}
+		f := s.stage.Inputs[0].Schema.Fields[k.Column]
+		out.Schema.Fields = append(out.Schema.Fields, f)
+		out.Cols = append(out.Cols, gpu.ColumnOf(f.Type, column))
+	}
+	return s.uploaded(out)
 }
 
 // close releases the samples and the splitters, after the last sender has ended. Nil ranges are closed.

@@ -72,6 +72,7 @@ func (r *run) report() *execution.Report {
 			others[o.Stage] = append(others[o.Stage], o)
 		}
 	}
+	ranks := r.group.ofRanks()
 	for _, t := range r.ops {
 		s := r.stage(t, busy, activity)
 		var cpu execution.Share
@@ -87,12 +88,22 @@ func (r *run) report() *execution.Report {
 		if t.hostLease != nil && len(s.Shares) > 0 {
 			s.Shares = append(s.Shares, cpu)
 		}
+		for _, each := range ranks {
+			each.addTo(&s, t.Stage)
+		}
 		out.Spill.Add(s.Spill)
 		out.Stages = append(out.Stages, s)
 	}
 	if len(r.runs()) > 1 && discrete(r.device) {
 		for _, each := range r.runs() {
 			out.Devices = append(out.Devices, each.deviceReport())
+		}
+		shareRows(out.Devices)
+	}
+	if len(ranks) > 0 {
+		out.Devices = append(out.Devices, r.deviceReport())
+		for _, each := range ranks {
+			out.Devices = append(out.Devices, each.Device)
 		}
 		shareRows(out.Devices)
 	}
@@ -141,7 +152,7 @@ func shareRows(devices []execution.DeviceReport) {
 
 // deviceReport returns the part of the run's device, one of several.
 func (r *run) deviceReport() execution.DeviceReport {
-	out := execution.DeviceReport{Device: r.device.Known().ID}
+	out := execution.DeviceReport{Device: r.deviceName()}
 	_, out.Peak = r.device.Budget().Used()
 	var sum gpu.Activity
 	for _, o := range r.ops {
@@ -206,7 +217,8 @@ func (r *run) shares(o *opRun) []execution.Share {
 	case own.Partitions+o.shares[byCPU].items.Load() > 0:
 		return []execution.Share{own}
 	case r.group != nil:
-		return []execution.Share{{Device: own.Device, RowsOut: o.rowsOut.Load(), Busy: time.Duration(o.busy.Load())}}
+		return []execution.Share{{Device: r.deviceName(), RowsOut: o.rowsOut.Load(),
+			Busy: time.Duration(o.busy.Load())}}
 	}
 	return nil
 }

@@ -84,6 +84,10 @@ type run struct {
 // run, and a run that loses a GPU starts again without it.
 func Run(ctx context.Context, p *physical.Plan, targets []execution.Target,
 	opt execution.Options) (*execution.Report, error) {
+	if opt.Ranks != nil { // all ranks would have to start again
+		report, err := runOnce(ctx, p, targets, opt, nil)
+		return report, class.Mark(ctx, err)
+	}
 	report, err := runOnTheRest(ctx, p, targets, opt)
 	if !errors.Is(err, cuda.ErrUnusable) {
 		return report, class.Mark(ctx, err)
@@ -128,6 +132,9 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 	}
 	r.spread()
 	var err error
+	if err = r.meetRanks(); err != nil {
+		return nil, errors.Join(err, r.release())
+	}
 	if r.coprocessor, err = openCoprocessor(r.device, opt); err != nil {
 		return nil, errors.Join(err, r.release())
 	}
@@ -149,6 +156,7 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 		err = r.measure()
 	}
 	attribute(r.plan, err)
+	err = r.leaveRanks(err)
 	if err != nil && r.final(err) {
 		err = &finalError{err}
 	} else {
@@ -214,6 +222,9 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := r.beginRanks(); err != nil {
+		return err
+	}
 	defer func() {
 		if err != nil {
 			for _, s := range r.sinks {
@@ -229,6 +240,9 @@ func (r *run) execute(ctx context.Context) (err error) {
 	}
 	stopProgress := r.watch()
 	defer stopProgress()
+	if r.at > 0 {
+		return r.serveRanks()
+	}
 	for i, s := range r.sinks {
 		if s.Expect == nil && (i == 0 || r.sinks[i-1].Expect != nil) {
 			if err := r.unmet(); err != nil {
@@ -241,6 +255,9 @@ func (r *run) execute(ctx context.Context) (err error) {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
+	}
+	if err := r.endRanks(); err != nil {
+		return err
 	}
 	return r.commit(ctx)
 }
@@ -271,6 +288,9 @@ func (r *run) commit(ctx context.Context) error {
 // sorted returns nil unless the rows of an output come out of a sort. Otherwise it returns a
 // function that returns how many rows there will be, once the first of them have arrived.
 func (r *run) sorted(root *physical.Stage) func() int64 {
+	if r.group != nil && r.group.world != nil {
+		return nil // no rank knows the rows of all
+	}
 	same := true // every row that comes out of the sort is a row of the output
 	for st := root; ; {
 		switch spec := st.Spec.(type) {
@@ -328,8 +348,14 @@ func (r *run) admit() (rows [][]*channelFeed, err error) {
 	for _, each := range r.runs() {
 		each.loops = loops
 	}
+	if r.at > 0 {
+		err = r.group.world.prepare(r.plan)
+	}
 	written := 0
 	for _, o := range r.plan.Outputs {
+		if r.at > 0 {
+			break // the first rank has the outputs
+		}
 		var feeds []*channelFeed
 		for _, each := range r.runs() {
 			if !each.has(o.Root) {
@@ -365,6 +391,9 @@ func (r *run) admit() (rows [][]*channelFeed, err error) {
 		}
 		s.lease = r.device.HostBudget().Lease(s.name + ": row groups")
 		r.sinks = append(r.sinks, s)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range r.scans {
 		if err := source.CheckMemory(p.from.scan.Table, p.scanOptions(p.from)); err != nil {

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 
 	"github.com/gstream/gstream/gpu"
@@ -31,6 +32,8 @@ type sharedScan struct {
 	reader source.Reader
 	first  *firstFilter
 	order  int   // of the next stride
+	before int   // positions of other ranks that come before
+	none   bool  // another rank reads the table
 	err    error // of open
 	opened bool
 }
@@ -43,6 +46,7 @@ func (r *run) sharedScan(st *physical.Stage) *sharedScan {
 	x := r.group.scans[st]
 	if x == nil {
 		x = &sharedScan{}
+		x.before, x.none = r.group.world.scans(st)
 		r.group.scans[st] = x
 	}
 	x.users++
@@ -57,6 +61,9 @@ func (x *sharedScan) open(ctx context.Context, p *pipelineRun, o *opRun, opt sou
 		return x.err
 	}
 	x.opened = true
+	if x.none {
+		return nil
+	}
 	if p.run.group != nil {
 		ctx = p.run.ctx
 		x.ctx = ctx
@@ -71,6 +78,9 @@ func (x *sharedScan) open(ctx context.Context, p *pipelineRun, o *opRun, opt sou
 func (x *sharedScan) read(ctx context.Context) (*gpu.Stride, int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.none {
+		return nil, 0, io.EOF
+	}
 	reading := ctx
 	if x.ctx != nil {
 		reading = x.ctx
@@ -80,7 +90,7 @@ func (x *sharedScan) read(ctx context.Context) (*gpu.Stride, int, error) {
 		s.Release()
 		err = context.Cause(ctx)
 	}
-	return s, x.order, err
+	return s, x.before | x.order, err
 }
 
 // close ends the use of the scan by a feed that has opened it. The last one closes the reader.

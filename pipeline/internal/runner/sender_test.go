@@ -22,8 +22,9 @@ func TestFewRowsAreSentTogether(t *testing.T) {
 	require.NoError(t, err)
 	one := gpu.IntScalar(oneColumn.Fields[0].Type, 1)
 	for _, full := range []bool{false, true} {
+		in := newInbox(1)
 		x := &exchange{stage: &physical.Stage{Schema: oneColumn}, spec: &physical.Exchange{Kind: physical.Hash},
-			runs: []*run{{device: d}}, inboxes: []*inbox{newInbox(1)}, ctx: t.Context()}
+			runs: []*run{{device: d}}, inboxes: []outlet{in}, ctx: t.Context()}
 		o := &opRun{Stage: x.stage, account: &account{lease: l}}
 		s := &sender{exchange: x, run: x.runs[0], op: o, packs: make([]pack, 1),
 			task: operators.Task{Device: d, Queue: q, Lease: l, StrideRows: 40}}
@@ -32,13 +33,13 @@ func TestFewRowsAreSentTogether(t *testing.T) {
 		received := make(chan error)
 		go func() {
 			for {
-				in, err := x.inboxes[0].receive(t.Context())
+				s, err := in.receive(t.Context())
 				if err != nil {
 					received <- err
 					return
 				}
-				got = append(got, in.Rows)
-				in.Release()
+				got = append(got, s.Rows)
+				s.Release()
 			}
 		}()
 		want := []int{21, 30, 3}
@@ -51,7 +52,7 @@ func TestFewRowsAreSentTogether(t *testing.T) {
 			require.NoError(t, s.put(0, []*gpu.Stride{{Schema: oneColumn, Cols: []gpu.Column{c}, Rows: rows}}))
 		}
 		require.NoError(t, s.unpack())
-		x.inboxes[0].end(0)
+		in.end(0)
 		require.Equal(t, io.EOF, <-received)
 		require.Equal(t, want, got)
 		d.Budget().SetFault(nil)
