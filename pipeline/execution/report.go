@@ -92,7 +92,7 @@ type FragmentReport struct {
 	Running  int    `json:"running"` // attempts
 	Lost     int    `json:"lost"`    // attempts that failed, of tasks that ran again
 	// RowsRead and BytesRead are those of earlier tasks, BytesOfTables the bytes of tables, and Rows and Bytes what was
-	// written for later tasks.
+	// written for later tasks or into an output.
 	RowsRead      int64 `json:"rows_read"`
 	BytesRead     int64 `json:"bytes_read"`
 	BytesOfTables int64 `json:"bytes_of_tables"`

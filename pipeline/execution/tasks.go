@@ -26,7 +26,7 @@ type FragmentForecast struct {
 	Tasks    int            `json:"estimated_tasks"`
 	Here     bool           `json:"in_this_process,omitempty"` // as no worker can read its table
 	Reads    []FragmentRead `json:"reads,omitempty"`
-	Rows     float64        `json:"estimated_rows"`   // that are written for later tasks
+	Rows     float64        `json:"estimated_rows"`   // that are written for later tasks or into the output
 	Output   string         `json:"output,omitempty"` // that its tasks write
 	Written  int64          `json:"bytes_written"`
 	Read     int64          `json:"bytes_read"` // of rows of earlier tasks
