@@ -1,11 +1,15 @@
 package gpu
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Exchanging has primitives for joins of tuples that are spread over the devices of a group (Thostrup et al., SIGMOD
 // 2023). Benchmarks measure them; no plan chooses them. A Queue may have them; ExchangingOf returns them. Tuples have a
-// key and a value of 8 bytes each (TupleType(8)), and are unsigned. The rules of Queue for ownership, errors and cost
-// apply.
+// key and a value of 8 bytes each (TupleType(8)), and are unsigned. SendTuples, PartitionRuns and CountMatches take
+// tuples of other widths: see TupleWidths. The rules of Queue for ownership, errors and cost apply.
 type Exchanging interface {
 	Experimental
 	TupleTables
@@ -99,8 +103,26 @@ type Arrival interface {
 	Release()
 }
 
-// TupleSource is rows of a key and a value, Uint64 columns of equal length.
-type TupleSource struct{ Key, Value Column }
+// TupleSource is rows of a key and a value, Uint64 columns of equal length. Tuples of 8 bytes have Uint32 columns.
+// Wider tuples have more values.
+type TupleSource struct {
+	Key, Value Column
+	More       []Column // of Uint64: none, 2 or 6
+}
+
+// TupleWidths are the bytes of a tuple: a key and a value of half of them, or a key of 8 bytes and 1, 3 or 7 values.
+var TupleWidths = []int{8, 16, 32, 64}
+
+// columns returns the columns of a source, the key first.
+func (s TupleSource) columns() []Column { return append([]Column{s.Key, s.Value}, s.More...) }
+
+// Width returns the bytes of a tuple of a source.
+func (s TupleSource) Width() int {
+	if s.Key.Type == Of(Uint32) {
+		return 8
+	}
+	return 8 * len(s.columns())
+}
 
 // TupleRoute says to which region SendTuples sends a tuple.
 type TupleRoute struct {
@@ -160,7 +182,13 @@ type TupleRun struct {
 	// The zero value says that there are Rows tuples.
 	Counts Column
 	Region int
+	// Width is the bytes of a tuple, of TupleWidths; 0 means 16. Start and Rows count tuples of this width. Tuples is a
+	// column of TupleType(8) in any case.
+	Width int
 }
+
+// Bytes returns the bytes of a tuple of the run.
+func (r TupleRun) Bytes() int { return cmp.Or(r.Width, 16) }
 
 // TupleCopy is a copy of tuples to consecutive tuples of a column from another one.
 type TupleCopy struct {
@@ -176,6 +204,7 @@ type PartitionedRuns struct {
 	Starts, Counts Column // Uint32
 	Runs           int
 	Bits           uint
+	Width          int // as of TupleRun
 }
 
 // Release releases the starts and the counts.
@@ -216,11 +245,28 @@ func CheckRuns(to Column, runs []TupleRun, d Digit) error {
 		return fmt.Errorf("partition of runs by %d bits from bit %d: want %d to %d bits that the key has", d.Bits,
 			d.Shift, minRunBits, MaxRunBits)
 	}
-	if room := TupleRoom(runs, d.Bits); to.Type != TupleType(8) || to.Len < room || to.Len > MaxRows {
+	width := TupleRun{}.Bytes()
+	for _, r := range runs {
+		if width = r.Bytes(); width != runs[0].Bytes() {
+			return fmt.Errorf("partition of runs of tuples of %d and %d bytes", runs[0].Bytes(), width)
+		}
+	}
+	room := (TupleRoom(runs, d.Bits)*width + 15) / 16
+	if to.Type != TupleType(8) || to.Len < room || to.Len > MaxRows {
 		return fmt.Errorf("partition of runs into a column of %d rows of %v: want %d of %v", to.Len, to.Type, room,
 			TupleType(8))
 	}
 	return checkRuns(runs)
+}
+
+// sixteen returns an error for runs of tuples that have not 16 bytes.
+func sixteen(runs []TupleRun) error {
+	for i, r := range runs {
+		if r.Bytes() != 16 {
+			return fmt.Errorf("run %d has tuples of %d bytes: want 16", i, r.Bytes())
+		}
+	}
+	return nil
 }
 
 // CheckSend returns an error if SendTuples cannot send: columns that are not of Uint64, or of different lengths; a
@@ -229,9 +275,19 @@ func CheckRuns(to Column, runs []TupleRun, d Digit) error {
 func CheckSend(sources []TupleSource, by TupleRoute, regions []TupleRun) error {
 	d := by.Digit
 	for i, s := range sources {
-		if s.Key.Type != Of(Uint64) || s.Value.Type != Of(Uint64) || s.Key.Len != s.Value.Len || s.Key.Len > MaxRows {
-			return fmt.Errorf("send %d keys of %v and %d values of %v of source %d: want equally many of %v", s.Key.Len,
-				s.Key.Type, s.Value.Len, s.Value.Type, i, Of(Uint64))
+		width, word := s.Width(), Of(Uint64)
+		if width == 8 {
+			word = Of(Uint32)
+		}
+		for _, c := range s.columns() {
+			if c.Type != word || c.Len != s.Key.Len || c.Len > MaxRows {
+				return fmt.Errorf("send %d keys of %v and %d values of %v of source %d: want equally many of %v",
+					s.Key.Len, s.Key.Type, c.Len, c.Type, i, word)
+			}
+		}
+		if !slices.Contains(TupleWidths, width) || width == 8 && len(s.More) > 0 || width != sources[0].Width() {
+			return fmt.Errorf("send tuples of %d columns of %v of source %d: want equally wide ones of %v bytes",
+				len(s.columns()), word, i, TupleWidths)
 		}
 	}
 	if d.Bits < 1 || d.Bits > maxSendBits || d.Shift+d.Bits > 64 {
@@ -245,6 +301,9 @@ func CheckSend(sources []TupleSource, by TupleRoute, regions []TupleRun) error {
 			"each, %d of all, and %d of each source at most", n, len(regions), SendSources, SendRegions, 1<<d.Bits)
 	}
 	for i, r := range regions {
+		if n > 0 && r.Bytes() != sources[0].Width() {
+			return fmt.Errorf("send tuples of %d bytes to region %d of tuples of %d", sources[0].Width(), i, r.Bytes())
+		}
 		if r.Rows <= SendTail || r.Start%TupleLine != 0 || r.Counts.Len > 0 {
 			return fmt.Errorf("send tuples to rows [%d, %d) as region %d: want more than %d from a multiple of %d",
 				r.Start, r.Start+r.Rows, i, SendTail, TupleLine)
@@ -268,7 +327,11 @@ func checkRuns(runs []TupleRun) error {
 		if n := r.Counts.Len; n > 0 && (r.Counts.Type != Of(Uint32) || r.Region < 0 || SendCounts(r.Region+1) > n) {
 			return fmt.Errorf("run %d is region %d of %d counts of %v", i, r.Region, n, r.Counts.Type)
 		}
-		if r.Tuples.Type != TupleType(8) || r.Start < 0 || r.Rows < 0 || r.Start > r.Tuples.Len-r.Rows {
+		if !slices.Contains(TupleWidths, r.Bytes()) {
+			return fmt.Errorf("run %d has tuples of %d bytes: want %v", i, r.Width, TupleWidths)
+		}
+		have := r.Tuples.Len * 16 / r.Bytes()
+		if r.Tuples.Type != TupleType(8) || r.Start < 0 || r.Rows < 0 || r.Start > have-r.Rows {
 			return fmt.Errorf("run %d has rows [%d, %d) of a column of %d rows of %v", i, r.Start, r.Start+r.Rows,
 				r.Tuples.Len, r.Tuples.Type)
 		}
@@ -286,6 +349,9 @@ func CheckCollect(runs []TupleRun) error {
 	if n > MaxRows {
 		return fmt.Errorf("collect up to %d tuples: a column has %d at most", n, MaxRows)
 	}
+	if err := sixteen(runs); err != nil {
+		return err
+	}
 	return checkRuns(runs)
 }
 
@@ -294,13 +360,17 @@ func CheckSums(runs []TupleRun, regions []int) error {
 	if len(runs) != len(regions) {
 		return fmt.Errorf("sums of %d runs of %d regions", len(runs), len(regions))
 	}
+	if err := sixteen(runs); err != nil {
+		return err
+	}
 	return checkRuns(runs)
 }
 
 // CheckCopies returns an error if CopyTuples cannot copy: runs beyond their columns, or targets beyond theirs.
 func CheckCopies(copies []TupleCopy) error {
 	for _, c := range copies {
-		if err := checkRuns([]TupleRun{c.TupleRun, {Tuples: c.To, Start: c.At, Rows: c.Rows}}); err != nil {
+		if err := checkRuns([]TupleRun{c.TupleRun, {Tuples: c.To, Start: c.At, Rows: c.Rows,
+			Width: c.Width}}); err != nil {
 			return fmt.Errorf("copy of tuples: %w", err)
 		}
 	}
@@ -309,6 +379,11 @@ func CheckCopies(copies []TupleCopy) error {
 
 // CheckGroupTuples returns an error if GroupTuples cannot group parts, as CheckMatches does for a join.
 func CheckGroupTuples(parts []PartitionedRuns, perBin int, d Digit, out ...Column) error {
+	for _, p := range parts {
+		if err := sixteen([]TupleRun{{Width: p.Width}}); err != nil {
+			return err
+		}
+	}
 	return CheckMatches(parts, parts, perBin, d, out)
 }
 
@@ -332,6 +407,9 @@ func CheckMatches(build, probe []PartitionedRuns, perBin int, digit Digit, out [
 				maxMatchRuns)
 		}
 		for _, p := range side {
+			if cmp.Or(p.Width, 16) != cmp.Or(build[0].Width, 16) {
+				return fmt.Errorf("count of matches of tuples of %d bytes with tuples of %d", p.Width, build[0].Width)
+			}
 			if p.Bits != digit.Bits || p.Runs != build[0].Runs || p.Runs%perBin != 0 {
 				return fmt.Errorf("count of matches of %d runs of %d bits with %d runs of %d bits, %d a bin", p.Runs,
 					p.Bits, build[0].Runs, digit.Bits, perBin)

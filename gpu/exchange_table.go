@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // TupleTables has primitives for joins of tuples by a hash table in device memory, which may grow while tuples arrive
 // (Thostrup et al., SIGMOD 2023, §4.2).
@@ -121,6 +124,9 @@ func CheckTable(t TupleTable, runs []TupleRun, result ...Column) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
+	if err := sixteen(runs); err != nil {
+		return err
+	}
 	return checkRuns(runs)
 }
 
@@ -138,7 +144,7 @@ func CheckMarks(regions, marks []TupleRun, counted bool) error {
 				TupleMarks(regions[0].Rows))
 		}
 	}
-	if err := checkRuns(regions); err != nil {
+	if err := errors.Join(sixteen(regions), checkRuns(regions)); err != nil {
 		return err
 	}
 	return checkRuns(marks)

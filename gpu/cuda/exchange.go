@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -12,8 +13,9 @@ var _ gpu.Exchanging = (*queue)(nil)
 // The layouts of exchange.cu.
 type (
 	exchangeSource struct {
-		key, value uint64
-		rows, _    uint32
+		key     uint64
+		values  [7]uint64
+		rows, _ uint32
 	}
 	exchangeRegion struct {
 		to    uint64
@@ -127,6 +129,24 @@ func (q *queue) Launched() (gpu.Arrival, error) {
 	return &peerArrival{q.dev, end}, q.fail("launch kernels", err)
 }
 
+// exchangeKernel returns the kernel for tuples of a width.
+func exchangeKernel(name string, width int) string {
+	if width == 16 {
+		return name
+	}
+	return fmt.Sprintf("%s_%d", name, width)
+}
+
+// exchangeShared returns the shared memory of a tile, and of what is left of each way of the tile before: Wide of
+// exchange.cuh.
+func exchangeShared(width, ways int) int {
+	line, tile := gpu.TupleLine, exchangeTile
+	if width > 16 {
+		line, tile = 128/width, exchangeTile*16/width
+	}
+	return width * (tile + ways*(line-1))
+}
+
 // SendTuples implements gpu.Exchanging.
 func (q *queue) SendTuples(l *gpu.Lease, sources []gpu.TupleSource, by gpu.TupleRoute,
 	regions []gpu.TupleRun) (counts gpu.Column, err error) {
@@ -141,17 +161,22 @@ func (q *queue) SendTuples(l *gpu.Lease, sources []gpu.TupleSource, by gpu.Tuple
 	for _, s := range sources {
 		most = max(most, s.Key.Len)
 	}
-	perSource := max(1, min(q.dev.props.multiprocessors/len(sources), blocks(most, exchangeTile),
+	width := sources[0].Width()
+	perSource := max(1, min(q.dev.props.multiprocessors/len(sources), blocks(most, exchangeTile/max(width/16, 1)),
 		gpu.SendTail/gpu.TupleLine))
 	a := exchangeSendArgs{mul: max(d.Factor, 1), shift: uint32(d.Shift), bits: uint32(d.Bits), ways: uint32(ways),
 		blocks: uint32(perSource), all: uint32(len(regions))}
 	for i, s := range sources {
 		o.takes(s.Key, s.Value)
-		a.sources[i] = exchangeSource{key: addr(s.Key.Data), value: addr(s.Value.Data), rows: uint32(s.Key.Len)}
+		o.takes(s.More...)
+		a.sources[i] = exchangeSource{key: addr(s.Key.Data), rows: uint32(s.Key.Len)}
+		for k, c := range append([]gpu.Column{s.Value}, s.More...) {
+			a.sources[i].values[k] = addr(c.Data)
+		}
 	}
 	for i, r := range regions {
 		o.reaches(r.Tuples)
-		a.regions[i] = exchangeRegion{to: addr(r.Tuples.Data) + 16*uint64(r.Start),
+		a.regions[i] = exchangeRegion{to: addr(r.Tuples.Data) + uint64(width*r.Start),
 			limit: uint32(r.Rows - gpu.SendTail), room: uint32(r.Rows)}
 	}
 	if by.Splitters.Len > 0 {
@@ -174,8 +199,8 @@ func (q *queue) SendTuples(l *gpu.Lease, sources []gpu.TupleSource, by gpu.Tuple
 	}
 	o.fill(counts.Data, 0, int64(n)*4, 0)
 	a.counts = addr(counts.Data)
-	launch(o, "exchange_send", len(sources)*perSource, exchangeThreads,
-		16*exchangeTile+ways*(16*(gpu.TupleLine-1)+12)+8<<d.Bits+4, a)
+	launch(o, exchangeKernel("exchange_send", width), len(sources)*perSource, exchangeThreads,
+		exchangeShared(width, ways)+12*ways+8<<d.Bits+4, a)
 	return counts, nil
 }
 
@@ -223,9 +248,9 @@ func (q *queue) CopyTuples(l *gpu.Lease, copies []gpu.TupleCopy, after ...gpu.Ar
 		if t.err != nil || c.Rows == 0 {
 			continue
 		}
-		n := int64(c.Rows) * 16
-		t.fail(d.ctx.do(cuMemcpyPeerAsync, c.To.Data.Addr()+uintptr(c.At)*16, to.ctx.handle,
-			c.Tuples.Data.Addr()+uintptr(c.Start)*16, from.ctx.handle, uintptr(n), uintptr(d.in)))
+		n := int64(c.Rows * c.Bytes())
+		t.fail(d.ctx.do(cuMemcpyPeerAsync, c.To.Data.Addr()+uintptr(c.At*c.Bytes()), to.ctx.handle,
+			c.Tuples.Data.Addr()+uintptr(c.Start*c.Bytes()), from.ctx.handle, uintptr(n), uintptr(d.in)))
 		t.bytes += n
 	}
 	end := t.received(nil)
@@ -262,7 +287,7 @@ func (o *op) runs(runs []gpu.TupleRun, to []uint32) []exchangeRun {
 	list := make([]exchangeRun, len(runs))
 	for i, r := range runs {
 		o.takes(r.Tuples)
-		list[i] = exchangeRun{tuples: addr(r.Tuples.Data) + 16*uint64(r.Start), rows: uint32(r.Rows), to: to[i]}
+		list[i] = exchangeRun{tuples: addr(r.Tuples.Data) + uint64(r.Bytes()*r.Start), rows: uint32(r.Rows), to: to[i]}
 		if r.Counts.Len > 0 {
 			o.reaches(r.Counts)
 			list[i].counts = addr(r.Counts.Data) + 8*uint64(r.Region)
@@ -291,14 +316,18 @@ func (q *queue) PartitionRuns(l *gpu.Lease, to gpu.Column, runs []gpu.TupleRun,
 		return gpu.Column{Type: gpu.Of(gpu.Uint32), Len: len(runs) * ways,
 			Data: o.keep(o.alloc(int64(len(runs)*ways) * 4))}
 	}
-	out = gpu.PartitionedRuns{Tuples: to, Starts: column(), Counts: column(), Runs: len(runs), Bits: d.Bits}
+	out = gpu.PartitionedRuns{Tuples: to, Starts: column(), Counts: column(), Runs: len(runs), Bits: d.Bits,
+		Width: gpu.TupleRun{}.Bytes()}
+	if len(runs) > 0 {
+		out.Width = runs[0].Bytes()
+	}
 	a := exchangePartitionArgs{out: addr(to.Data), mul: max(d.Factor, 1), shift: uint32(d.Shift), bits: uint32(d.Bits)}
 	for from := 0; from < len(list); from += exchangePass {
 		part := list[from:min(from+exchangePass, len(list))]
 		copy(a.runs[:], part)
 		a.starts, a.counts = addr(out.Starts.Data)+uint64(4*from*ways), addr(out.Counts.Data)+uint64(4*from*ways)
-		launch(o, "exchange_partition", len(part), exchangeThreads,
-			16*exchangeTile+ways*(16*(gpu.TupleLine-1)+16), a)
+		launch(o, exchangeKernel("exchange_partition", out.Width), len(part), exchangeThreads,
+			exchangeShared(out.Width, ways)+16*ways, a)
 	}
 	return out, nil
 }
@@ -337,8 +366,8 @@ func (q *queue) CountMatches(l *gpu.Lease, build, probe []gpu.PartitionedRuns, p
 	for i, c := range out {
 		a.out[i], a.room = addr(c.Data), uint64(c.Len)
 	}
-	launch(o, "exchange_join", min(q.dev.props.multiprocessors, int(a.partitions)), exchangeThreads,
-		int(a.capacity)*exchangeRow+4<<slots, a)
+	launch(o, exchangeKernel("exchange_join", cmp.Or(build[0].Width, 16)),
+		min(q.dev.props.multiprocessors, int(a.partitions)), exchangeThreads, int(a.capacity)*exchangeRow+4<<slots, a)
 	o.read(result, 0, gpu.BytesOf(found[:]))
 	return 0, 0, nil
 }

@@ -218,6 +218,10 @@ func (b *exchanging) testExchangeMistakes() {
 			[]gpu.TupleRun{{Tuples: region.Tuples, Rows: gpu.SendTail}}},
 		{"want more than 1536 from a multiple of 8", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit},
 			[]gpu.TupleRun{{Tuples: region.Tuples, Start: 1, Rows: gpu.SendTail + 1}}},
+		{"of 16 bytes to region 0 of tuples of 32", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit},
+			[]gpu.TupleRun{{Tuples: region.Tuples, Rows: gpu.SendTail + 8, Width: 32}}},
+		{"send tuples of 3 columns", []gpu.TupleSource{{Key: source.Key, Value: source.Value,
+			More: []gpu.Column{source.Key}}}, gpu.TupleRoute{Digit: digit}, []gpu.TupleRun{region}},
 		{"by 2 splitters", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit, Splitters: source.Key},
 			[]gpu.TupleRun{region}},
 		{"sums of 2 heavy keys", []gpu.TupleSource{source}, gpu.TupleRoute{Digit: digit,
@@ -232,6 +236,13 @@ func (b *exchanging) testExchangeMistakes() {
 	}
 	_, _, err = b.q.CountMatches(b.l, nil, nil, 1, digit)
 	require.ErrorContains(t, err, "want at least one")
+	wide := run
+	wide.Rows, wide.Width = len(b.own)/2, 32
+	_, _, _, err = b.q.SumTuples(b.l, []gpu.TupleRun{wide}, []int{0}, 16, digit)
+	require.ErrorContains(t, err, "tuples of 32 bytes: want 16")
+	wide.Rows++
+	_, err = b.q.CopyTuples(b.l, []gpu.TupleCopy{{To: b.cols, TupleRun: wide}})
+	require.ErrorContains(t, err, "copy of tuples: run 0 has rows")
 	_, _, _, err = b.q.SumTuples(b.l, []gpu.TupleRun{run}, nil, 16, digit)
 	require.ErrorContains(t, err, "sums of 1 runs of 0 regions")
 	_, _, _, err = b.q.SumTuples(b.l, []gpu.TupleRun{run}, []int{0}, 16, digit)

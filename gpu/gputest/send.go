@@ -1,7 +1,9 @@
 package gputest
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"testing"
@@ -27,6 +29,7 @@ type sendCase struct {
 	room          int  // tuples of a region; 0 for enough
 	withoutOthers bool // all keys are heavy
 	ranges        bool // regions are ranges of keys
+	width         int  // bytes of a tuple; 0 for 16
 }
 
 // testSend sends tuples to regions, partitions them again, and joins them. All regions are in memory of one device.
@@ -48,6 +51,14 @@ func testSend(t *testing.T, open Open) {
 		{sources: []int{30000, 500}, build: 700, distinct: 600, bits: 7, ways: 3, second: 2, ranges: true},
 		{sources: []int{50000}, build: 10, distinct: 60000, bits: 1, ways: 1, second: 2},
 		{sources: []int{30000}, build: 10, distinct: 1, bits: 7, ways: 2, second: 2, room: gpu.SendTail + 512},
+		{sources: []int{5000, 0, 4097}, build: 900, distinct: 700, bits: 6, ways: 5, second: 2, width: 8},
+		{sources: []int{9000}, build: 900, distinct: 700, bits: 7, ways: 128, second: 6, width: 8},
+		{sources: []int{5000, 2049}, build: 900, distinct: 700, bits: 7, ways: 64, second: 2, width: 32},
+		{sources: []int{1025, 3000}, build: 500, distinct: 400, bits: 5, ways: 3, second: 9, width: 64},
+		{sources: []int{4000}, build: 500, distinct: 400, zipf: true, bits: 6, ways: 64, second: 3, heavy: 20,
+			width: 64},
+		{sources: []int{9000}, build: 10, distinct: 1, bits: 7, ways: 2, second: 2, room: gpu.SendTail + 512,
+			width: 32},
 	} {
 		if b.takes() {
 			b.checkSend(c)
@@ -85,6 +96,9 @@ func (b *bench) drawTuples(n int, c sendCase) (keys, values []uint64) {
 			k = min(k, b.rnd.IntN(c.distinct)*k/c.distinct)
 		}
 		keys[i], values[i] = exchangeKey(k), b.rnd.Uint64()
+		if c.width == 8 {
+			keys[i], values[i] = keys[i]&math.MaxUint32, values[i]&math.MaxUint32
+		}
 	}
 	return keys, values
 }
@@ -97,7 +111,7 @@ func (b *bench) send(x gpu.Exchanging, c sendCase, keys, values [][]uint64, heav
 	var sources []gpu.TupleSource
 	most := 0
 	for i, k := range keys {
-		sources = append(sources, gpu.TupleSource{Key: b.words(k), Value: b.words(values[i])})
+		sources = append(sources, b.source(c, k, values[i]))
 		most = max(most, len(k))
 	}
 	room := c.room
@@ -105,11 +119,11 @@ func (b *bench) send(x gpu.Exchanging, c sendCase, keys, values [][]uint64, heav
 		room = (most+gpu.SendTail)/gpu.TupleLine*gpu.TupleLine + gpu.TupleLine
 	}
 	n := len(sources) * c.ways
-	to := b.tuples(8, n*room, "device")
+	to := b.tuples(8, c.columnLen(n*room), "device")
 	b.t.Cleanup(to.Release)
 	var regions []gpu.TupleRun
 	for i := range n {
-		regions = append(regions, gpu.TupleRun{Tuples: to, Start: i * room, Rows: room})
+		regions = append(regions, gpu.TupleRun{Tuples: to, Start: i * room, Rows: room, Width: c.width})
 	}
 	by := gpu.TupleRoute{Digit: c.first(), Heavy: heavy}
 	if c.ranges {
@@ -123,12 +137,41 @@ func (b *bench) send(x gpu.Exchanging, c sendCase, keys, values [][]uint64, heav
 	for w := range c.ways {
 		for s := range sources {
 			at := s*c.ways + w
-			runs = append(runs, gpu.TupleRun{Tuples: to, Start: at * room, Rows: room, Counts: counts, Region: at})
+			runs = append(runs, gpu.TupleRun{Tuples: to, Start: at * room, Rows: room, Counts: counts, Region: at,
+				Width: c.width})
 			ways = append(ways, w)
 		}
 	}
 	return runs, ways, lost
 }
+
+// source makes rows of tuples with keys and sums of values.
+func (b *bench) source(c sendCase, keys, values []uint64) gpu.TupleSource {
+	if c.width == 8 {
+		narrow := func(v []uint64) gpu.Column {
+			out := make([]uint32, len(v))
+			for i := range v {
+				out[i] = uint32(v[i])
+			}
+			return b.up(gpu.Column{Type: gpu.Of(gpu.Uint32), Len: len(v), Data: gpu.WrapBytes(gpu.BytesOf(out))})[0]
+		}
+		return gpu.TupleSource{Key: narrow(keys), Value: narrow(values)}
+	}
+	out, rest := gpu.TupleSource{Key: b.words(keys)}, slices.Clone(values)
+	for range max(c.width, 16)/8 - 2 {
+		more := make([]uint64, len(keys))
+		for i := range more {
+			more[i] = b.rnd.Uint64()
+			rest[i] -= more[i]
+		}
+		out.More = append(out.More, b.words(more))
+	}
+	out.Value = b.words(rest)
+	return out
+}
+
+// columnLen returns the length of a column with so many tuples.
+func (c sendCase) columnLen(tuples int) int { return (tuples*cmp.Or(c.width, 16) + 15) / 16 }
 
 func (c sendCase) first() gpu.Digit {
 	return gpu.Digit{Shift: 64 - c.bits, Bits: c.bits, Factor: exchangeFactor}
@@ -235,6 +278,51 @@ func (b *bench) checkSend(c sendCase) {
 		require.Equal(t, []uint64{hotPairs.n, hotPairs.values}, b.wordsOf(heavy.Result), what)
 		require.Equal(t, c.withoutOthers, sent == 0, what)
 	}
+	if c.width == 0 {
+		b.checkSent(x, c, probe, ways, keyOf, [3]uint64{sentKeys, sentValues, sent}, what)
+	}
+	if c.ranges { // the passes that follow are by hash
+		return
+	}
+	var sides [2]gpu.PartitionedRuns
+	for i, runs := range [][]gpu.TupleRun{build, probe} {
+		to := b.tuples(8, c.columnLen(gpu.TupleRoom(runs, c.second)), "device")
+		defer to.Release()
+		sides[i], err = x.PartitionRuns(b.l, to, runs, c.last())
+		require.NoError(t, err, what)
+		defer sides[i].Release()
+	}
+	want := sum{pairs.n - hotPairs.n, pairs.values - hotPairs.values}
+	n, total, err := x.CountMatches(b.l, sides[:1], sides[1:], len(c.sources), c.last())
+	require.NoError(t, err, what)
+	require.Equal(t, want, sum{n, total}, what)
+	b.checkPairs(x, c, sides, rows, want.n, what)
+	if c.width > 0 {
+		return
+	}
+	for _, room := range []int{len(groups), len(groups) / 2} {
+		out := b.threeWords(room)
+		n, err := x.GroupTuples(b.l, sides[1:], len(c.sources), c.last(), out[0], out[1], out[2])
+		require.NoError(t, err, what)
+		require.Equal(t, len(groups), n, what)
+		if room == n {
+			got := map[uint64]sum{}
+			sums, counts := b.wordsOf(out[1]), b.wordsOf(out[2])
+			for i, k := range b.wordsOf(out[0]) {
+				got[k] = sum{counts[i], sums[i]}
+			}
+			require.Equal(t, groups, got, what)
+		}
+		gpu.ReleaseColumns(out)
+	}
+}
+
+// checkSent compares the tuples of regions with those that were sent: sent has the sums of keys and of values, and the
+// number.
+func (b *bench) checkSent(x gpu.Exchanging, c sendCase, probe []gpu.TupleRun, ways []int, keyOf map[uint64]uint64,
+	sent [3]uint64, what string) {
+	t := b.t
+	t.Helper()
 	at := 0
 	for w := range c.ways { // the tuples of a way come from all sources
 		of := probe[at : at+len(c.sources)]
@@ -255,43 +343,15 @@ func (b *bench) checkSend(c sendCase) {
 	}
 	k, v, wrong, err := x.SumTuples(b.l, probe, ways, c.ways, c.first())
 	require.NoError(t, err, what)
-	require.Equal(t, []uint64{sentKeys, sentValues, 0}, []uint64{k, v, wrong}, what)
-	if c.ways > 1 && sent > 0 { // runs of others are noticed
+	require.Equal(t, []uint64{sent[0], sent[1], 0}, []uint64{k, v, wrong}, what)
+	if c.ways > 1 && sent[2] > 0 { // runs of others are noticed
 		other := make([]int, len(ways))
 		for i, w := range ways {
 			other[i] = (w + 1) % c.ways
 		}
 		_, _, wrong, err = x.SumTuples(b.l, probe, other, c.ways, c.first())
 		require.NoError(t, err, what)
-		require.Equal(t, sent, wrong, what)
-	}
-	var sides [2]gpu.PartitionedRuns
-	for i, runs := range [][]gpu.TupleRun{build, probe} {
-		to := b.tuples(8, gpu.TupleRoom(runs, c.second), "device")
-		defer to.Release()
-		sides[i], err = x.PartitionRuns(b.l, to, runs, c.last())
-		require.NoError(t, err, what)
-		defer sides[i].Release()
-	}
-	want := sum{pairs.n - hotPairs.n, pairs.values - hotPairs.values}
-	n, total, err := x.CountMatches(b.l, sides[:1], sides[1:], len(c.sources), c.last())
-	require.NoError(t, err, what)
-	require.Equal(t, want, sum{n, total}, what)
-	b.checkPairs(x, c, sides, rows, want.n, what)
-	for _, room := range []int{len(groups), len(groups) / 2} {
-		out := b.threeWords(room)
-		n, err := x.GroupTuples(b.l, sides[1:], len(c.sources), c.last(), out[0], out[1], out[2])
-		require.NoError(t, err, what)
-		require.Equal(t, len(groups), n, what)
-		if room == n {
-			got := map[uint64]sum{}
-			sums, counts := b.wordsOf(out[1]), b.wordsOf(out[2])
-			for i, k := range b.wordsOf(out[0]) {
-				got[k] = sum{counts[i], sums[i]}
-			}
-			require.Equal(t, groups, got, what)
-		}
-		gpu.ReleaseColumns(out)
+		require.Equal(t, sent[2], wrong, what)
 	}
 }
 

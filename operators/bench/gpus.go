@@ -75,6 +75,7 @@ const (
 type distributed struct {
 	*bench
 	sizes   [2]int // rows of a device, by side
+	width   int    // bytes of a tuple; 0 means 16. Others are for tables in host memory.
 	bits    uint   // of the first pass
 	members []*member
 	// sums has the sums of the keys and of the values by side, and matches that of the values of all pairs.
@@ -437,6 +438,44 @@ func spreadKey(row uint64) uint64 {
 	return row ^ row>>31
 }
 
+// key is spreadKey for tuples of the width.
+func (s *distributed) key(row uint64) uint64 {
+	if s.width == 8 {
+		return uint64(uint32(row) * 0x9e3779b1)
+	}
+	return spreadKey(row)
+}
+
+// bytes is the bytes of a tuple.
+func (s *distributed) bytes() int { return cmp.Or(s.width, 16) }
+
+// valuesOf returns the sum of the values of a tuple, by its first value: the next ones are greater by 1, 2 and so on.
+func (s *distributed) valuesOf(first uint64) uint64 {
+	if s.width == 8 {
+		return first & math.MaxUint32
+	}
+	n := uint64(s.bytes()/8 - 1)
+	return n*first + n*(n-1)/2
+}
+
+// tupleColumn is the length of a column of TupleType(8) with room for tuples.
+func (s *distributed) tupleColumn(tuples int) int { return (tuples*s.bytes() + 15) / 16 }
+
+// hostSchema has the columns of a table in host memory: a key, and values.
+func (s *distributed) hostSchema() *gpu.Schema {
+	if s.bytes() == 16 {
+		return tupleSchema
+	}
+	word, out := gpu.Of(gpu.Uint64), &gpu.Schema{}
+	if s.width == 8 {
+		word = gpu.Of(gpu.Uint32)
+	}
+	for i := range s.bytes() / word.Width() {
+		out.Fields = append(out.Fields, gpu.Field{Name: fmt.Sprint("c", i), Type: word})
+	}
+	return out
+}
+
 // spreadValue returns the value of a build row.
 func spreadValue(row uint64) uint64 { return row*3 + 1 }
 
@@ -466,9 +505,9 @@ func (s *distributed) draw(side int, pick func(rnd *rand.Rand, row int) uint64) 
 					if s.most != nil {
 						atLeast(&s.most[row], values[i])
 					}
-					match += values[i] + spreadValue(row)
+					match += s.valuesOf(values[i]) + s.valuesOf(spreadValue(row))
 				}
-				keys[i] = spreadKey(row)
+				keys[i] = s.key(row)
 				k, v = k+keys[i], v+values[i]
 			}
 			mu.Lock()
@@ -495,7 +534,7 @@ func (m *member) dropHost(side int) {
 // hostChunk is the rows of a chunk of a side in host memory.
 func (s *distributed) hostChunk(side int) int {
 	rows := s.sizes[side]
-	part := min(streamRows, (rows+leastStreams-1)/leastStreams)
+	part := min(streamRows*16/max(s.bytes(), 16), (rows+leastStreams-1)/leastStreams)
 	if side == buildSide { // all chunks of all devices are joined together
 		part = max(part, (rows*len(s.members)+mostBuildChunks-1)/mostBuildChunks)
 	}
@@ -508,7 +547,8 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 	m.dropHost(side)
 	gpu.ReleaseColumns(m.cols[side])
 	m.cols[side] = nil
-	var parts [2][]gpu.Column
+	schema := m.hostSchema()
+	parts := make([][]gpu.Column, schema.Len())
 	defer func() {
 		for _, p := range parts {
 			gpu.ReleaseColumns(p)
@@ -516,17 +556,16 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 	}()
 	for from := 0; from < rows; from += part {
 		n := min(part, rows-from)
-		st := &gpu.Stride{Schema: tupleSchema, Rows: n}
-		for range 2 {
-			buf, err := m.h.Alloc(int64(n) * 8)
+		st := &gpu.Stride{Schema: schema, Rows: n}
+		for _, f := range schema.Fields {
+			buf, err := m.h.Alloc(int64(n * f.Type.Width()))
 			if err != nil {
 				st.Release()
 				return err
 			}
-			st.Cols = append(st.Cols, gpu.Column{Type: gpu.Of(gpu.Uint64), Len: n, Data: buf})
+			st.Cols = append(st.Cols, gpu.Column{Type: f.Type, Len: n, Data: buf})
 		}
-		keys, values := gpu.Values[uint64](st.Cols[0].Data, n), gpu.Values[uint64](st.Cols[1].Data, n)
-		parallel(n, func(a, z int) { fill(from+a, keys[a:z], values[a:z]) })
+		parallel(n, func(a, z int) { m.fillRows(st, from, a, z, fill) })
 		m.inHost[side] = append(m.inHost[side], st.Retain())
 		if m.hostOnly {
 			st.Release()
@@ -552,6 +591,27 @@ func (m *member) table(side int, fill func(at int, keys, values []uint64)) (err 
 		m.cols[side] = append(m.cols[side], c)
 	}
 	return nil
+}
+
+// fillRows fills rows [a, z) of a stride, of which row 0 is row from of the table.
+func (m *member) fillRows(st *gpu.Stride, from, a, z int, fill func(at int, keys, values []uint64)) {
+	if m.width == 8 {
+		keys, values := make([]uint64, z-a), make([]uint64, z-a)
+		fill(from+a, keys, values)
+		for i, list := range [][]uint64{keys, values} {
+			for k, v := range list {
+				gpu.Values[uint32](st.Cols[i].Data, st.Rows)[a+k] = uint32(v)
+			}
+		}
+		return
+	}
+	values := gpu.Values[uint64](st.Cols[1].Data, st.Rows)[a:z]
+	fill(from+a, gpu.Values[uint64](st.Cols[0].Data, st.Rows)[a:z], values)
+	for i, c := range st.Cols[2:] {
+		for k, v := range values {
+			gpu.Values[uint64](c.Data, st.Rows)[a+k] = v + uint64(i) + 1
+		}
+	}
 }
 
 // chunks returns the numbers of chunks of the probe side that are measured: chunks have at least 16 MiB, but if there
@@ -613,11 +673,12 @@ func (s *distributed) reserve(exchanges []layout) error {
 				to   *gpu.Column
 				rows int
 			}{{&m.sent[side], sent}, {&m.received[side], received}, {&m.parted[side], resulting}} {
-				buf, err := m.l.Alloc(int64(c.rows) * 16)
+				n := m.tupleColumn(c.rows)
+				buf, err := m.l.Alloc(int64(n) * 16)
 				if err != nil {
 					return err
 				}
-				*c.to = gpu.Column{Type: gpu.TupleType(8), Len: c.rows, Data: buf}
+				*c.to = gpu.Column{Type: gpu.TupleType(8), Len: n, Data: buf}
 			}
 		}
 		if err := m.reservePairs(); err != nil {
@@ -674,6 +735,11 @@ func (m *member) view(c gpu.Column, from, to int) gpu.Column {
 	b := c.Data.View(int64(from)*w, int64(to-from)*w)
 	m.views = append(m.views, b)
 	return gpu.Column{Type: c.Type, Len: to - from, Data: b}
+}
+
+// viewTuples is view of tuples [from, to).
+func (m *member) viewTuples(c gpu.Column, from, to int) gpu.Column {
+	return m.view(c, from*m.bytes()/16, m.tupleColumn(to))
 }
 
 // endRun releases what a run has used.

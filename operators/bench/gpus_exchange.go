@@ -197,7 +197,8 @@ func (m *member) sendBy(x *sending, batch int, by gpu.TupleRoute) error {
 		for d, receiver := range m.members {
 			from, to := x.of(d)
 			for w := from; w < to; w++ {
-				r := gpu.TupleRun{Tuples: receiver.received[x.side], Start: x.arrives(c, m.at, w-from), Rows: x.room}
+				r := gpu.TupleRun{Tuples: receiver.received[x.side], Start: x.arrives(c, m.at, w-from), Rows: x.room,
+					Width: m.width}
 				if !x.direct && d != m.at {
 					r.Tuples, r.Start = m.sent[x.side], x.leaves(c, w)
 				}
@@ -205,7 +206,8 @@ func (m *member) sendBy(x *sending, batch int, by gpu.TupleRoute) error {
 			}
 		}
 		for w := x.ways - x.cpu; w < x.ways; w++ {
-			regions = append(regions, gpu.TupleRun{Tuples: m.sent[x.side], Start: x.leaves(c, w), Rows: x.room})
+			regions = append(regions, gpu.TupleRun{Tuples: m.sent[x.side], Start: x.leaves(c, w), Rows: x.room,
+				Width: m.width})
 		}
 	}
 	counts, err := m.x.SendTuples(m.l, sources, by, regions)
@@ -269,7 +271,8 @@ func (m *member) copy(x *sending, batch int) error {
 		var copies []gpu.TupleCopy
 		for c, last := x.chunksOf(batch); c < last; c++ {
 			copies = append(copies, gpu.TupleCopy{To: m.members[d].received[x.side], At: x.arrives(c, m.at, 0),
-				TupleRun: gpu.TupleRun{Tuples: m.sent[x.side], Start: x.leaves(c, from), Rows: (to - from) * x.room}})
+				TupleRun: gpu.TupleRun{Tuples: m.sent[x.side], Start: x.leaves(c, from), Rows: (to - from) * x.room,
+					Width: m.width}})
 			if k := x.marks; k != nil {
 				marks := k.of(k.here[m.at], x.leaves(c, from))
 				marks.Rows *= to - from
@@ -311,7 +314,8 @@ func (m *member) arrived(x *sending, chunk int) (runs []gpu.TupleRun, ways []int
 	for w := from; w < to; w++ {
 		for s := range m.members {
 			runs = append(runs, gpu.TupleRun{Tuples: m.received[x.side], Start: x.arrives(chunk, s, w-from),
-				Rows: x.room, Counts: *x.counts[batch][s].Load(), Region: (chunk-batch*x.batch)*x.ways + w})
+				Rows: x.room, Counts: *x.counts[batch][s].Load(), Region: (chunk-batch*x.batch)*x.ways + w,
+				Width: m.width})
 			ways = append(ways, w)
 		}
 	}

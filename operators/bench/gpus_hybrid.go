@@ -99,7 +99,8 @@ func (s *distributed) cpuJoin() (*cpuJoin, error) {
 }
 
 // tuples returns room for tuples: the smallest one of earlier runs that is large enough, or a new one.
-func (c *cpuCores) tuples(rows int) (gpu.Column, error) {
+func (c *cpuJoin) tuples(rows int) (gpu.Column, error) {
+	rows = c.s.tupleColumn(rows)
 	best := -1
 	for i, x := range c.free {
 		if x.Len >= rows && (best < 0 || x.Len < c.free[best].Len) {
@@ -193,7 +194,7 @@ func (m *member) sendToCPU(x *sending, chunk int, c *cpuJoin, out *downloads) er
 	}
 	first, sent := x.ways-x.cpu, gpu.Stride{}
 	sent.SetReady(m.q.Device())
-	cols := []gpu.Column{m.view(m.sent[x.side], x.leaves(chunk, first), x.leaves(chunk, x.ways)),
+	cols := []gpu.Column{m.viewTuples(m.sent[x.side], x.leaves(chunk, first), x.leaves(chunk, x.ways)),
 		*x.counts[chunk][m.at].Load()}
 	out.parts <- func() error {
 		var there []gpu.Column
@@ -209,7 +210,7 @@ func (m *member) sendToCPU(x *sending, chunk int, c *cpuJoin, out *downloads) er
 		var runs []gpu.TupleRun
 		for w := range x.cpu {
 			runs = append(runs, gpu.TupleRun{Tuples: there[0], Start: w * x.room, Rows: x.room, Counts: there[1],
-				Region: first + w})
+				Region: first + w, Width: m.width})
 		}
 		return c.add(x.side, runs)
 	}
@@ -250,9 +251,9 @@ func (c *cpuJoin) partition(side int, st *gpu.Stride) error {
 	defer func() { c.free = append(c.free, to) }()
 	var regions []gpu.TupleRun
 	for w := range x.ways {
-		regions = append(regions, gpu.TupleRun{Tuples: to, Start: w * x.room, Rows: x.room})
+		regions = append(regions, gpu.TupleRun{Tuples: to, Start: w * x.room, Rows: x.room, Width: c.s.width})
 	}
-	counts, err := c.x.SendTuples(c.l, []gpu.TupleSource{{Key: st.Cols[0], Value: st.Cols[1]}},
+	counts, err := c.x.SendTuples(c.l, []gpu.TupleSource{tupleSource(st)},
 		gpu.TupleRoute{Digit: c.s.first()}, regions)
 	if err != nil {
 		return err

@@ -186,5 +186,5 @@ func (s *distributed) joinWith(f spreadJoin) (time.Duration, error) {
 func (m *member) secondPass(x *sending, chunk int, d gpu.Digit) (gpu.PartitionedRuns, error) {
 	runs, _ := m.arrived(x, chunk)
 	room, slot := x.resulting(d), chunk%x.slots
-	return m.x.PartitionRuns(m.l, m.view(m.parted[x.side], slot*room, (slot+1)*room), runs, d)
+	return m.x.PartitionRuns(m.l, m.viewTuples(m.parted[x.side], slot*room, (slot+1)*room), runs, d)
 }

@@ -73,6 +73,11 @@ func (s *distributed) addStreams() (layouts []layout) {
 	return append(layouts, sides[:]...)
 }
 
+// tupleSource returns the rows of a stride.
+func tupleSource(st *gpu.Stride) gpu.TupleSource {
+	return gpu.TupleSource{Key: st.Cols[0], Value: st.Cols[1], More: st.Cols[2:]}
+}
+
 // hasLink reports whether copies cross a link, and have a clock.
 func (s *distributed) hasLink() bool {
 	_, ok := s.members[0].q.Device().(gpu.Profiled)
@@ -285,7 +290,7 @@ func (m *member) stream(f spreadStream, build, probe *sending, result, written *
 		if f.fromHost[side] {
 			in.from = append(in.from, m.inHost[side]...)
 			x.sources[m.at] = func(int) gpu.TupleSource {
-				return gpu.TupleSource{Key: in.now.Cols[0], Value: in.now.Cols[1]}
+				return tupleSource(in.now)
 			}
 		}
 	}

@@ -1,5 +1,6 @@
 // Joins of tuples that are spread over several GPUs (Thostrup et al., SIGMOD 2023). Tuples have a key and a value of 8
-// bytes.
+// bytes. Kernels whose names end in a number have tuples of so many bytes: a key and a value of 4, or a key of 8 and
+// several values.
 //
 //   exchange_send       first pass, by the bits that select the GPU among others: it stores tuples into regions, which
 //                       may be memory of other GPUs, and needs no counts before
@@ -16,11 +17,24 @@
 // first_digit returns the first digit of a way: digit d belongs to way d * ways >> bits.
 DEVICE u32 first_digit(u32 way, u32 ways, u32 bits) { return ((way << bits) + ways - 1) / ways; }
 
+constexpr int MOST_VALUES = 7; // of a tuple
+
 struct ExchangeSource {
     const u64* key;
-    const u64* value;
+    const u64* values[MOST_VALUES];
     u32 rows, unused;
 };
+
+// make_tuple makes a tuple of a row.
+DEVICE void make_tuple(const ExchangeSource& s, u64 row, Tuple& t) { t = Tuple{s.key[row], s.values[0][row]}; }
+DEVICE void make_tuple(const ExchangeSource& s, u64 row, u64& t) {
+    t = ((const u32*)s.key)[row] | (u64)((const u32*)s.values[0])[row] << 32;
+}
+template <int N> DEVICE void make_tuple(const ExchangeSource& s, u64 row, WideTuple<N>& t) {
+    t.word[0] = s.key[row];
+#pragma unroll
+    for (int i = 1; i < N; i++) t.word[i] = s.values[i - 1][row];
+}
 
 // ExchangeRegion is room for tuples. Whole lines fill it from its beginning, up to limit; single tuples from its end.
 struct ExchangeRegion {
@@ -92,10 +106,12 @@ struct ExchangeSendArgs {
 // Blocks of a source take its tiles in turn. A tile is sorted by digit in shared memory, so that the tuples of a way are
 // together. Each way reserves whole lines of its region with an atomic addition in the memory of this GPU, and carries
 // the other tuples to the next tile.
-KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) {
-    SHARED(Tuple, tile); // in order of digit
+template <class T> DEVICE void send(const ExchangeSendArgs& a) {
+    constexpr u32 LINE = Wide<T>::LINE, TILE = Wide<T>::TILE;
+    constexpr int ITEMS = Wide<T>::ITEMS;
+    SHARED(T, tile); // in order of digit
     const u32 digits = 1u << a.bits, ways = a.ways, me = threadIdx.x;
-    Tuple* carry = tile + EXCHANGE_TILE;           // by way: at most LINE - 1 tuples
+    T* carry = tile + TILE;           // by way: at most LINE - 1 tuples
     u32* count = (u32*)(carry + ways * (LINE - 1)); // of the tile, by digit
     u32* start = count + digits;                   // in the tile, by digit, and their number
     u32* to = start + digits + 1;                  // in the region, by way
@@ -116,31 +132,32 @@ KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) {
     const u32 team = EXCHANGE_THREADS / ways / LINE * LINE, way = me / team, lane = me % team;
     for (u32 p = me; p < digits; p += EXCHANGE_THREADS) count[p] = 0;
     for (u32 w = me; w < ways; w += EXCHANGE_THREADS) have[w] = 0;
-    Tuple t[EXCHANGE_ITEMS];
+    T t[ITEMS];
     auto load = [&](u64 from) {
 #pragma unroll
-        for (int i = 0; i < EXCHANGE_ITEMS; i++) {
+        for (int i = 0; i < ITEMS; i++) {
             const u64 row = from + i * EXCHANGE_THREADS + me;
-            if (row < source.rows) t[i] = Tuple{source.key[row], source.value[row]};
+            if (row < source.rows) make_tuple(source, row, t[i]);
         }
     };
-    const u64 step = (u64)a.blocks * EXCHANGE_TILE;
-    load((u64)block * EXCHANGE_TILE);
+    const u64 step = (u64)a.blocks * TILE;
+    load((u64)block * TILE);
     __syncthreads();
-    for (u64 from = (u64)block * EXCHANGE_TILE; from < source.rows; from += step) {
-        u32 digit[EXCHANGE_ITEMS], rank[EXCHANGE_ITEMS];
+    for (u64 from = (u64)block * TILE; from < source.rows; from += step) {
+        u32 digit[ITEMS], rank[ITEMS];
 #pragma unroll
-        for (int i = 0; i < EXCHANGE_ITEMS; i++) {
+        for (int i = 0; i < ITEMS; i++) {
             digit[i] = NOWHERE;
             if (from + i * EXCHANGE_THREADS + me >= source.rows) continue;
+            const Tuple pair = pair_of(t[i]);
             if (a.heavy.n) {
-                const u32 k = heavy.find(t[i].x, a.mul);
+                const u32 k = heavy.find(pair.x, a.mul);
                 if (k != NOWHERE) {
                     if (a.heavy.gpus) {
-                        pairs += heavy.count[k], sum += heavy.sum[k] + heavy.count[k] * t[i].y;
+                        pairs += heavy.count[k], sum += heavy.sum[k] + heavy.count[k] * pair.y;
                     } else {
                         atomicAdd(&a.heavy.own[2 * k], 1ull);
-                        atomicAdd(&a.heavy.own[2 * k + 1], t[i].y);
+                        atomicAdd(&a.heavy.own[2 * k + 1], pair.y);
                     }
                     continue;
                 }
@@ -148,10 +165,10 @@ KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) {
             if (a.splitters) {
                 u32 d = 0;
                 for (u32 half = digits / 2; half; half /= 2)
-                    if (splitter[d + half - 1] <= t[i].x) d += half;
+                    if (splitter[d + half - 1] <= pair.x) d += half;
                 digit[i] = d;
             } else {
-                digit[i] = key_digit(t[i].x, a.mul, a.shift, a.bits);
+                digit[i] = key_digit(pair.x, a.mul, a.shift, a.bits);
             }
             rank[i] = atomicAdd(&count[digit[i]], 1u);
         }
@@ -175,16 +192,16 @@ KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) {
             to[me] = place;
         }
 #pragma unroll
-        for (int i = 0; i < EXCHANGE_ITEMS; i++)
+        for (int i = 0; i < ITEMS; i++)
             if (digit[i] != NOWHERE) tile[start[digit[i]] + rank[i]] = t[i];
         load(from + step);
         __syncthreads();
         if (way < ways) {
             const u32 old = had[way], n = have[way], whole = n / LINE * LINE, place = to[way];
-            const Tuple* fresh = tile + start[first_digit(way, ways, a.bits)];
-            Tuple* carried = carry + way * (LINE - 1);
+            const T* fresh = tile + start[first_digit(way, ways, a.bits)];
+            T* carried = carry + way * (LINE - 1);
             if (place != NOWHERE) {
-                Tuple* out = regions[way].to + place;
+                T* out = (T*)regions[way].to + place;
                 for (u32 i = lane; i < whole; i += team) out[i] = i < old ? carried[i] : fresh[i - old];
             }
             // A lane reads and writes only its own place in carry.
@@ -196,7 +213,7 @@ KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) {
     if (me < ways) to[me] = atomicAdd(&counts[2 * me + 1], have[me] % LINE);
     __syncthreads();
     if (way < ways && lane < have[way] % LINE)
-        regions[way].to[regions[way].room - 1 - to[way] - lane] = carry[way * (LINE - 1) + lane];
+        ((T*)regions[way].to)[regions[way].room - 1 - to[way] - lane] = carry[way * (LINE - 1) + lane];
     if (!a.heavy.gpus) return;
     pairs = block_sum(pairs, totals);
     sum = block_sum(sum, totals);
@@ -205,6 +222,11 @@ KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) {
         atomicAdd(&a.heavy.result[1], sum);
     }
 }
+
+KERNEL_BOUNDS(exchange_send, ExchangeSendArgs, EXCHANGE_THREADS, 1) { send<Tuple>(a); }
+KERNEL_BOUNDS(exchange_send_8, ExchangeSendArgs, EXCHANGE_THREADS, 1) { send<u64>(a); }
+KERNEL_BOUNDS(exchange_send_32, ExchangeSendArgs, EXCHANGE_THREADS, 1) { send<WideTuple<4>>(a); }
+KERNEL_BOUNDS(exchange_send_64, ExchangeSendArgs, EXCHANGE_THREADS, 1) { send<WideTuple<8>>(a); }
 
 constexpr u32 EXCHANGE_PASS = 160;
 
@@ -217,21 +239,24 @@ struct ExchangePartitionArgs {
     ExchangeRun runs[EXCHANGE_PASS]; // by block; inside, as the lists of ExchangeSendArgs
 };
 
-KERNEL_BOUNDS(exchange_partition, ExchangePartitionArgs, EXCHANGE_THREADS, 1) {
-    SHARED(Tuple, tile); // in order of digit
+template <class T> DEVICE void partition_run(const ExchangePartitionArgs& a) {
+    constexpr u32 LINE = Wide<T>::LINE, TILE = Wide<T>::TILE;
+    constexpr int ITEMS = Wide<T>::ITEMS;
+    SHARED(T, tile); // in order of digit
+    T* out = (T*)a.out;
     const u32 ways = 1u << a.bits, me = threadIdx.x;
-    Tuple* carry = tile + EXCHANGE_TILE;            // by digit: at most LINE - 1 tuples
+    T* carry = tile + TILE;            // by digit: at most LINE - 1 tuples
     u32* count = (u32*)(carry + ways * (LINE - 1)); // of the tile, by digit
     u32* start = count + ways;                      // in the tile, by digit
     u32* next = start + ways;                       // in the output, by digit
     u32* left = next + ways;                        // tuples in carry, by digit
     __shared__ u32 sums[33];
-    const Filled run(a.runs[blockIdx.x]);
+    const FilledOf<T> run(a.runs[blockIdx.x]);
     for (u32 p = me; p < ways; p += EXCHANGE_THREADS) count[p] = left[p] = 0;
     __syncthreads();
 #pragma unroll 4
     for (u32 i = me; i < run.rows; i += EXCHANGE_THREADS)
-        atomicAdd(&count[key_digit(run[i].x, a.mul, a.shift, a.bits)], 1u);
+        atomicAdd(&count[key_digit(pair_of(run[i]).x, a.mul, a.shift, a.bits)], 1u);
     __syncthreads();
     u32 room = a.runs[blockIdx.x].to;
     for (u32 first = 0; first < ways; first += EXCHANGE_THREADS) {
@@ -245,23 +270,23 @@ KERNEL_BOUNDS(exchange_partition, ExchangePartitionArgs, EXCHANGE_THREADS, 1) {
             count[p] = 0;
         }
     }
-    Tuple t[EXCHANGE_ITEMS];
+    T t[ITEMS];
     auto load = [&](u32 from) {
 #pragma unroll
-        for (int i = 0; i < EXCHANGE_ITEMS; i++) {
+        for (int i = 0; i < ITEMS; i++) {
             const u32 row = from + i * EXCHANGE_THREADS + me;
             if (row < run.rows) t[i] = run[row];
         }
     };
     load(0);
     __syncthreads();
-    for (u32 from = 0; from < run.rows; from += EXCHANGE_TILE) {
-        u32 digit[EXCHANGE_ITEMS], rank[EXCHANGE_ITEMS];
+    for (u32 from = 0; from < run.rows; from += TILE) {
+        u32 digit[ITEMS], rank[ITEMS];
 #pragma unroll
-        for (int i = 0; i < EXCHANGE_ITEMS; i++) {
+        for (int i = 0; i < ITEMS; i++) {
             digit[i] = NOWHERE;
             if (from + i * EXCHANGE_THREADS + me >= run.rows) continue;
-            digit[i] = key_digit(t[i].x, a.mul, a.shift, a.bits);
+            digit[i] = key_digit(pair_of(t[i]).x, a.mul, a.shift, a.bits);
             rank[i] = atomicAdd(&count[digit[i]], 1u);
         }
         __syncthreads();
@@ -275,19 +300,19 @@ KERNEL_BOUNDS(exchange_partition, ExchangePartitionArgs, EXCHANGE_THREADS, 1) {
         }
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < EXCHANGE_ITEMS; i++)
+        for (int i = 0; i < ITEMS; i++)
             if (digit[i] != NOWHERE) tile[start[digit[i]] + rank[i]] = t[i];
-        load(from + EXCHANGE_TILE);
+        load(from + TILE);
         __syncthreads();
-        // Eight lanes write the lines of a digit, and carry the other tuples to the next tile. A lane reads and writes
+        // The lanes of a line write those of a digit, and carry the other tuples to the next tile. A lane reads and writes
         // only its own place in carry.
         for (u32 p = me / LINE; p < ways; p += EXCHANGE_THREADS / LINE) {
             const u32 had = left[p], n = had + count[p], whole = n / LINE * LINE, to = next[p], lane = me % LINE;
-            const Tuple* fresh = tile + start[p];
-            for (u32 i = lane; i < whole; i += LINE) a.out[to + i] = i < had ? carry[p * (LINE - 1) + i] : fresh[i - had];
+            const T* fresh = tile + start[p];
+            for (u32 i = lane; i < whole; i += LINE) out[to + i] = i < had ? carry[p * (LINE - 1) + i] : fresh[i - had];
             const u32 i = whole + lane;
             if (i < n && i >= had) carry[p * (LINE - 1) + lane] = fresh[i - had];
-            __syncwarp();
+            __syncwarp(LINE == ::LINE ? ALL : ((1u << LINE) - 1) << lane_id() / LINE * LINE);
             if (lane == 0) {
                 next[p] = to + whole;
                 left[p] = n - whole;
@@ -297,8 +322,13 @@ KERNEL_BOUNDS(exchange_partition, ExchangePartitionArgs, EXCHANGE_THREADS, 1) {
         __syncthreads();
     }
     for (u32 p = me / LINE; p < ways; p += EXCHANGE_THREADS / LINE)
-        if (me % LINE < left[p]) a.out[next[p] + me % LINE] = carry[p * (LINE - 1) + me % LINE];
+        if (me % LINE < left[p]) out[next[p] + me % LINE] = carry[p * (LINE - 1) + me % LINE];
 }
+
+KERNEL_BOUNDS(exchange_partition, ExchangePartitionArgs, EXCHANGE_THREADS, 1) { partition_run<Tuple>(a); }
+KERNEL_BOUNDS(exchange_partition_8, ExchangePartitionArgs, EXCHANGE_THREADS, 1) { partition_run<u64>(a); }
+KERNEL_BOUNDS(exchange_partition_32, ExchangePartitionArgs, EXCHANGE_THREADS, 1) { partition_run<WideTuple<4>>(a); }
+KERNEL_BOUNDS(exchange_partition_64, ExchangePartitionArgs, EXCHANGE_THREADS, 1) { partition_run<WideTuple<8>>(a); }
 
 // ExchangePart is a part of a side of the join: runs that are partitioned.
 struct ExchangePart {
@@ -327,9 +357,9 @@ constexpr u32 EXCHANGE_RUNS = 512; // most runs of a side in a partition
 constexpr int PROBE_ITEMS = 4;
 constexpr u32 PROBE_UNIT = 32 * PROBE_ITEMS; // probe tuples that a warp takes at a time
 
-// Sides is where the tuples of a partition are, by run.
-struct Sides {
-    const Tuple* from[EXCHANGE_RUNS];
+// SidesOf is where the tuples of a partition are, by run.
+template <class T> struct SidesOf {
+    const T* from[EXCHANGE_RUNS];
     u32 at[EXCHANGE_RUNS + 1]; // tuples of the build side, or units of the probe side, of the runs before
     u32 rows[EXCHANGE_RUNS];
 
@@ -342,7 +372,7 @@ struct Sides {
             const u32 bin = partition >> bits, digit = partition & ((1u << bits) - 1);
             const u32 i = ((bin * perBin + r % perBin) << bits) + digit;
             rows[r] = part.counts[i];
-            from[r] = part.tuples + part.starts[i];
+            from[r] = (const T*)part.tuples + part.starts[i];
             mine = (rows[r] + unit - 1) / unit;
         }
         u32 total;
@@ -365,12 +395,14 @@ struct Sides {
     }
 };
 
-KERNEL_BOUNDS(exchange_join, ExchangeJoinArgs, EXCHANGE_THREADS, 1) {
+typedef SidesOf<Tuple> Sides;
+
+template <class T> DEVICE void join(const ExchangeJoinArgs& a) {
     SHARED(u64, key); // of the table, by row
     u64* value = key + a.capacity;
     u32* head = (u32*)(value + a.capacity);     // by slot: its last row plus 1, or 0
     u16* next = (u16*)(head + (1u << a.slotBits)); // by row: the previous row of its slot plus 1, or 0
-    __shared__ Sides build, probe;
+    __shared__ SidesOf<T> build, probe;
     __shared__ u32 sums[33];
     __shared__ u64 totals[33];
     const u32 me = threadIdx.x, builds = a.builds * a.perBin, probes = a.probes * a.perBin;
@@ -391,7 +423,7 @@ KERNEL_BOUNDS(exchange_join, ExchangeJoinArgs, EXCHANGE_THREADS, 1) {
                     const u32 i = i0 + k * EXCHANGE_THREADS;
                     if (i >= end) continue;
                     const u32 r = build.find(builds, i);
-                    t[k] = build.from[r][i - build.at[r]];
+                    t[k] = pair_of(build.from[r][i - build.at[r]]);
                 }
 #pragma unroll
                 for (int k = 0; k < PROBE_ITEMS; k++) {
@@ -409,7 +441,7 @@ KERNEL_BOUNDS(exchange_join, ExchangeJoinArgs, EXCHANGE_THREADS, 1) {
                 Tuple t[PROBE_ITEMS];
 #pragma unroll
                 for (int k = 0; k < PROBE_ITEMS; k++)
-                    if (first + 32 * k < probe.rows[r]) t[k] = probe.from[r][first + 32 * k];
+                    if (first + 32 * k < probe.rows[r]) t[k] = pair_of(probe.from[r][first + 32 * k]);
                 u32 found = 0;
 #pragma unroll
                 for (int k = 0; k < PROBE_ITEMS; k++) {
@@ -445,6 +477,11 @@ KERNEL_BOUNDS(exchange_join, ExchangeJoinArgs, EXCHANGE_THREADS, 1) {
         atomicAdd(&a.result[1], sum);
     }
 }
+
+KERNEL_BOUNDS(exchange_join, ExchangeJoinArgs, EXCHANGE_THREADS, 1) { join<Tuple>(a); }
+KERNEL_BOUNDS(exchange_join_8, ExchangeJoinArgs, EXCHANGE_THREADS, 1) { join<u64>(a); }
+KERNEL_BOUNDS(exchange_join_32, ExchangeJoinArgs, EXCHANGE_THREADS, 1) { join<WideTuple<4>>(a); }
+KERNEL_BOUNDS(exchange_join_64, ExchangeJoinArgs, EXCHANGE_THREADS, 1) { join<WideTuple<8>>(a); }
 
 struct ExchangeGroupArgs {
     const ExchangePart* parts;

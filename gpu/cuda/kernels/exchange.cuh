@@ -22,23 +22,44 @@ struct ExchangeRun {
     u32 to;
 };
 
-// Filled is the tuples of a run.
-struct Filled {
-    const Tuple* tuples;
+// WideTuple has a key, and N - 1 values. A tuple of 8 bytes is a u64 with a key and a value of 4 bytes each.
+template <int N> struct alignas(16) WideTuple { u64 word[N]; };
+
+// pair_of returns the key of a tuple, and the sum of its values.
+DEVICE Tuple pair_of(const Tuple& t) { return t; }
+DEVICE Tuple pair_of(const u64& t) { return Tuple{(u32)t, t >> 32}; }
+template <int N> DEVICE Tuple pair_of(const WideTuple<N>& t) {
+    u64 sum = 0;
+#pragma unroll
+    for (int i = 1; i < N; i++) sum += t.word[i];
+    return Tuple{t.word[0], sum};
+}
+
+// Wide tuples take as much shared memory as those of 16 bytes: a thread has fewer of them, and a line too.
+template <class T> struct Wide {
+    static constexpr u32 LINE = sizeof(T) > 16 ? 128 / sizeof(T) : ::LINE;
+    static constexpr int ITEMS = sizeof(T) > 16 ? 64 / sizeof(T) : EXCHANGE_ITEMS;
+    static constexpr u32 TILE = EXCHANGE_THREADS * ITEMS;
+};
+
+// FilledOf is the tuples of a run.
+template <class T> struct FilledOf {
+    const T* tuples;
     u32 rows, front, hole;
 
-    __device__ __forceinline__ Filled(const ExchangeRun& run) : tuples(run.tuples), rows(run.rows), front(run.rows), hole(0) {
+    __device__ __forceinline__ FilledOf(const ExchangeRun& run) : tuples((const T*)run.tuples), rows(run.rows), front(run.rows), hole(0) {
         if (!run.counts) return;
         front = min(run.counts[0], run.rows - SEND_TAIL);
         rows = front + run.counts[1];
         hole = run.rows - rows;
     }
     // Tuples of a region of room tuples: front from its beginning, and back from its end.
-    __device__ __forceinline__ Filled(const Tuple* tuples, u32 room, u32 front, u32 back)
+    __device__ __forceinline__ FilledOf(const T* tuples, u32 room, u32 front, u32 back)
         : tuples(tuples), rows(front + back), front(front), hole(room - front - back) {}
 
     // at returns the place of a tuple.
     __device__ __forceinline__ u32 at(u32 i) const { return i < front ? i : i + hole; }
 
-    __device__ __forceinline__ Tuple operator[](u32 i) const { return tuples[at(i)]; }
+    __device__ __forceinline__ T operator[](u32 i) const { return tuples[at(i)]; }
 };
+typedef FilledOf<Tuple> Filled;

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"sort"
@@ -17,19 +18,40 @@ func tuplesIn(r gpu.TupleRun) []tuple[uint64] {
 	return gpu.Values[tuple[uint64]](r.Tuples.Data, r.Start+r.Rows)[r.Start:]
 }
 
-// filled returns the tuples of a run, before and after the hole. SendTuples of a CPU makes no holes, but that of a GPU.
-func filled(r gpu.TupleRun) [2][]tuple[uint64] {
-	t := tuplesIn(r)
-	if r.Counts.Len == 0 {
-		return [2][]tuple[uint64]{t}
-	}
-	counts := gpu.Values[uint32](r.Counts.Data, r.Counts.Len)[2*r.Region:]
-	return around(t, int(min(counts[0], uint32(r.Rows-gpu.SendTail))), int(counts[1]))
+// wordsIn returns the words of 8 bytes of a run's tuples of any width.
+func wordsIn(r gpu.TupleRun) []uint64 {
+	n := r.Bytes() / 8
+	return gpu.Values[uint64](r.Tuples.Data, (r.Start+r.Rows)*n)[r.Start*n:]
 }
 
-// around returns the first tuples of a region and the last ones.
-func around(t []tuple[uint64], front, back int) [2][]tuple[uint64] {
-	return [2][]tuple[uint64]{t[:front], t[len(t)-back:]}
+// filled returns the tuples of a run, before and after the hole. SendTuples of a CPU makes no holes, but that of a GPU.
+func filled(r gpu.TupleRun) [2][]tuple[uint64] {
+	front, back := ends(r)
+	return around(tuplesIn(r), front, back)
+}
+
+// ends returns the number of tuples before the hole of a run, and of those after it.
+func ends(r gpu.TupleRun) (front, back int) {
+	if r.Counts.Len == 0 {
+		return r.Rows, 0
+	}
+	counts := gpu.Values[uint32](r.Counts.Data, r.Counts.Len)[2*r.Region:]
+	return int(min(counts[0], uint32(r.Rows-gpu.SendTail))), int(counts[1])
+}
+
+// around returns the first items of a region and the last ones.
+func around[T any](t []T, front, back int) [2][]T { return [2][]T{t[:front], t[len(t)-back:]} }
+
+// pairOf returns the key of a tuple, and the sum of its values.
+func pairOf(words []uint64) tuple[uint64] {
+	if len(words) == 1 {
+		return tuple[uint64]{words[0] & math.MaxUint32, words[0] >> 32}
+	}
+	out := tuple[uint64]{key: words[0]}
+	for _, v := range words[1:] {
+		out.value += v
+	}
+	return out
 }
 
 // digitOf returns a function that takes a digit of a key.
@@ -50,6 +72,9 @@ type sender struct {
 	way   [sendTile]uint8         // by row
 	tile  [sendTile]tuple[uint64] // in order of their ways
 	count [noWay + 1]uint32       // by way
+	// Those of tuples that have not 16 bytes: keys and sums of values by row, and words in order of the ways.
+	keys, sums [sendTile]uint64
+	words      []uint64
 }
 
 // SendTuples writes tuples into the regions of their digits.
@@ -63,20 +88,17 @@ func SendTuples(cores parallel.Cores, l *gpu.Lease, sources []gpu.TupleSource, b
 	senders := make([]*sender, cores.Threads)
 	next := make([]atomic.Uint32, len(counts.V))
 	for s, source := range sources {
-		keys := gpu.Values[uint64](source.Key.Data, source.Key.Len)
-		values := gpu.Values[uint64](source.Value.Data, source.Value.Len)
 		next, lost := next[2*s*ways:], &next[len(next)-1]
-		to := make([][]tuple[uint64], ways)
-		for w, r := range regions[s*ways : (s+1)*ways] {
-			to[w] = tuplesIn(r)[:r.Rows-gpu.SendTail]
+		to, send := regions[s*ways:(s+1)*ways], (*sender).send
+		if source.Width() != 16 {
+			send = (*sender).sendWords
 		}
-		err = cores.ForWorkers(len(keys), sendTile, func(worker, lo, hi int) error {
+		err = cores.ForWorkers(source.Key.Len, sendTile, func(worker, lo, hi int) error {
 			if senders[worker] == nil {
 				senders[worker] = &sender{}
 			}
 			for ; lo < hi; lo += sendTile {
-				end := min(lo+sendTile, hi)
-				senders[worker].send(keys[lo:end], values[lo:end], by, ways, hot, to, next, lost)
+				send(senders[worker], source, lo, min(lo+sendTile, hi), by, hot, to, next, lost)
 			}
 			return nil
 		})
@@ -91,10 +113,86 @@ func SendTuples(cores parallel.Cores, l *gpu.Lease, sources []gpu.TupleSource, b
 	return gpu.Column{Type: gpu.Of(gpu.Uint32), Len: len(counts.V), Data: counts.Buf}, nil
 }
 
-// send writes a tile: it puts the tuples of a way together, and then copies each way as a whole.
-func (s *sender) send(keys, values []uint64, by gpu.TupleRoute, ways int, hot *heavy, to [][]tuple[uint64],
+// send writes a tile of tuples of 16 bytes: it puts the tuples of a way together, and then copies each way as a whole.
+func (s *sender) send(source gpu.TupleSource, lo, hi int, by gpu.TupleRoute, hot *heavy, to []gpu.TupleRun,
 	next []atomic.Uint32, lost *atomic.Uint32) {
-	s.route(keys, by, ways)
+	keys := gpu.Values[uint64](source.Key.Data, hi)[lo:]
+	values := gpu.Values[uint64](source.Value.Data, hi)[lo:]
+	first := s.route(keys, values, by, len(to), hot)
+	at, way := first, s.way[:len(keys)]
+	for i, k := range keys {
+		w := way[i]
+		s.tile[at[w]%sendTile] = tuple[uint64]{k, values[i]}
+		at[w]++
+	}
+	for w, r := range to {
+		if place, n := s.place(w, r, next, lost); n > 0 {
+			copy(tuplesIn(r)[place:], s.tile[first[w]:first[w]+n])
+		}
+	}
+}
+
+// sendWords is send for tuples of other widths.
+func (s *sender) sendWords(source gpu.TupleSource, lo, hi int, by gpu.TupleRoute, hot *heavy, to []gpu.TupleRun,
+	next []atomic.Uint32, lost *atomic.Uint32) {
+	n, rows := source.Width()/8, hi-lo
+	s.words = slices.Grow(s.words[:0], n*sendTile)[:n*sendTile]
+	keys, sums, words := s.keys[:rows], s.sums[:rows], s.words
+	var columns [][]uint64
+	if n == 1 {
+		narrow, values := gpu.Values[uint32](source.Key.Data, hi)[lo:], gpu.Values[uint32](source.Value.Data, hi)[lo:]
+		for i := range keys {
+			keys[i], sums[i] = uint64(narrow[i]), uint64(values[i])
+		}
+	} else {
+		copy(keys, gpu.Values[uint64](source.Key.Data, hi)[lo:])
+		clear(sums)
+		for _, c := range append([]gpu.Column{source.Value}, source.More...) {
+			columns = append(columns, gpu.Values[uint64](c.Data, hi)[lo:])
+			for i, v := range columns[len(columns)-1] {
+				sums[i] += v
+			}
+		}
+	}
+	first := s.route(keys, sums, by, len(to), hot)
+	at := first
+	for i, k := range keys {
+		w := s.way[i]
+		one := words[int(at[w])*n:]
+		at[w]++
+		if n == 1 {
+			one[0] = k | sums[i]<<32
+			continue
+		}
+		one[0] = k
+		for c, values := range columns {
+			one[1+c] = values[i]
+		}
+	}
+	for w, r := range to {
+		if place, rows := s.place(w, r, next, lost); rows > 0 {
+			copy(wordsIn(r)[place*n:], words[int(first[w])*n:int(first[w]+rows)*n])
+		}
+	}
+}
+
+// place reserves room for the tuples of a way in its region. It returns the first place, and the tuples that have room.
+func (s *sender) place(way int, r gpu.TupleRun, next []atomic.Uint32, lost *atomic.Uint32) (place int, n uint32) {
+	if n = s.count[way]; n == 0 {
+		return 0, 0
+	}
+	at, limit := next[2*way].Add(n)-n, uint32(r.Rows-gpu.SendTail)
+	if room := limit - min(at, limit); n > room {
+		lost.Add(n - room)
+		n = room
+	}
+	return int(at), n
+}
+
+// route finds the ways of a tile's tuples, and where those of each way begin in the tile. Tuples of heavy keys are
+// last.
+func (s *sender) route(keys, values []uint64, by gpu.TupleRoute, ways int, hot *heavy) (first [noWay + 1]uint32) {
+	s.digits(keys, by, ways)
 	if hot != nil {
 		own := hot.tile()
 		for i, k := range keys {
@@ -106,33 +204,14 @@ func (s *sender) send(keys, values []uint64, by gpu.TupleRoute, ways int, hot *h
 		}
 		own.add(hot)
 	}
-	var at [noWay + 1]uint32 // in the tile
 	for w := range noWay {
-		at[w+1] = at[w] + s.count[w]
+		first[w+1] = first[w] + s.count[w]
 	}
-	first, way := at, s.way[:len(keys)]
-	for i, k := range keys {
-		w := way[i]
-		s.tile[at[w]%sendTile] = tuple[uint64]{k, values[i]}
-		at[w]++
-	}
-	for w, region := range to {
-		n := s.count[w]
-		if n == 0 {
-			continue
-		}
-		place := next[2*w].Add(n) - n
-		room := uint32(len(region)) - min(place, uint32(len(region)))
-		if n > room {
-			lost.Add(n - room)
-			n = room
-		}
-		copy(region[min(int(place), len(region)):], s.tile[first[w]:first[w]+n])
-	}
+	return first
 }
 
-// route finds the ways of a tile's tuples, and counts them.
-func (s *sender) route(keys []uint64, by gpu.TupleRoute, ways int) {
+// digits finds the ways of keys, and counts them.
+func (s *sender) digits(keys []uint64, by gpu.TupleRoute, ways int) {
 	clear(s.count[:])
 	way := s.way[:len(keys)]
 	if by.Splitters.Len > 0 {
@@ -228,8 +307,9 @@ func (t heavyTile) add(h *heavy) {
 // CopyTuples copies runs of tuples.
 func CopyTuples(cores parallel.Cores, copies []gpu.TupleCopy) error {
 	for _, c := range copies {
-		to, from := tuplesIn(gpu.TupleRun{Tuples: c.To, Start: c.At, Rows: c.Rows}), tuplesIn(c.TupleRun)
-		err := cores.For(c.Rows, parallel.Grain, func(lo, hi int) error {
+		to := wordsIn(gpu.TupleRun{Tuples: c.To, Start: c.At, Rows: c.Rows, Width: c.Width})
+		from := wordsIn(c.TupleRun)
+		err := cores.For(len(from), parallel.Grain, func(lo, hi int) error {
 			copy(to[lo:hi], from[lo:hi])
 			return nil
 		})
@@ -261,6 +341,10 @@ func PartitionRuns(cores parallel.Cores, l *gpu.Lease, to gpu.Column, runs []gpu
 	err = cores.For(len(runs), 1, func(r, _ int) error {
 		first, n := starts.V[r*ways:(r+1)*ways], counts.V[r*ways:(r+1)*ways]
 		clear(n)
+		if runs[r].Bytes() != 16 {
+			partitionWords(to, runs[r], d, at[r], first, n)
+			return nil
+		}
 		in := filled(runs[r])
 		for _, part := range in {
 			for i := range part {
@@ -290,13 +374,43 @@ func PartitionRuns(cores parallel.Cores, l *gpu.Lease, to gpu.Column, runs []gpu
 	column := func(b *gpu.Buffer) gpu.Column {
 		return gpu.Column{Type: gpu.Of(gpu.Uint32), Len: len(runs) * ways, Data: b}
 	}
-	return gpu.PartitionedRuns{Tuples: to, Starts: column(starts.Buf), Counts: column(counts.Buf), Runs: len(runs),
-		Bits: d.Bits}, nil
+	out = gpu.PartitionedRuns{Tuples: to, Starts: column(starts.Buf), Counts: column(counts.Buf), Runs: len(runs),
+		Bits: d.Bits}
+	if len(runs) > 0 {
+		out.Width = runs[0].Width
+	}
+	return out, nil
+}
+
+// partitionWords partitions a run of tuples that have not 16 bytes. at is the first tuple of its room.
+func partitionWords(to gpu.Column, r gpu.TupleRun, d gpu.Digit, at int, first, count []uint32) {
+	n, digit := r.Bytes()/8, digitOf(d)
+	front, back := ends(r)
+	in, rows := around(wordsIn(r), front*n, back*n), gpu.Values[uint64](to.Data, to.Len*2)
+	for _, part := range in {
+		for i := 0; i < len(part); i += n {
+			count[digit(pairOf(part[i:i+n]).key)]++
+		}
+	}
+	next, row := make([]int, len(first)), at
+	for p := range first {
+		first[p], next[p] = uint32(row), row
+		row += (int(count[p]) + gpu.TupleLine - 1) / gpu.TupleLine * gpu.TupleLine
+	}
+	for _, part := range in {
+		for i := 0; i < len(part); i += n {
+			p := digit(pairOf(part[i : i+n]).key)
+			copy(rows[next[p]*n:(next[p]+1)*n], part[i:i+n])
+			next[p]++
+		}
+	}
 }
 
 // matchPart is a part of a side.
 type matchPart struct {
 	rows           []tuple[uint64]
+	words          []uint64 // of tuples that have not 16 bytes, which have perTuple words
+	perTuple       int
 	starts, counts []uint32
 	bits           uint
 }
@@ -304,19 +418,40 @@ type matchPart struct {
 func matchParts(side []gpu.PartitionedRuns) (out []matchPart) {
 	for _, p := range side {
 		n := p.Runs << p.Bits
-		out = append(out, matchPart{gpu.Values[tuple[uint64]](p.Tuples.Data, p.Tuples.Len),
-			gpu.Values[uint32](p.Starts.Data, n), gpu.Values[uint32](p.Counts.Data, n), p.Bits})
+		one := matchPart{starts: gpu.Values[uint32](p.Starts.Data, n), counts: gpu.Values[uint32](p.Counts.Data, n),
+			bits: p.Bits, perTuple: gpu.TupleRun{Width: p.Width}.Bytes() / 8}
+		if one.perTuple == 2 {
+			one.rows = gpu.Values[tuple[uint64]](p.Tuples.Data, p.Tuples.Len)
+		} else {
+			one.words = gpu.Values[uint64](p.Tuples.Data, 2*p.Tuples.Len)
+		}
+		out = append(out, one)
 	}
 	return out
 }
 
+// run returns the tuples of a run, in place or in the memory of other ones.
+func (p *matchPart) run(i int, other []tuple[uint64]) []tuple[uint64] {
+	from, to := int(p.starts[i]), int(p.starts[i]+p.counts[i])
+	if p.words == nil {
+		return p.rows[from:to]
+	}
+	other = other[:0]
+	for ; from < to; from++ {
+		other = append(other, pairOf(p.words[from*p.perTuple:(from+1)*p.perTuple]))
+	}
+	return other
+}
+
 // eachRun calls f with the tuples of a partition, run by run.
 func eachRun(side []matchPart, perBin, partition int, f func([]tuple[uint64])) {
-	for _, p := range side {
+	var rows []tuple[uint64]
+	for at := range side {
+		p := &side[at]
 		bin, digit := partition>>p.bits, partition&(1<<p.bits-1)
 		for r := bin * perBin; r < (bin+1)*perBin; r++ {
-			i := r<<p.bits | digit
-			f(p.rows[p.starts[i] : p.starts[i]+p.counts[i]])
+			rows = p.run(r<<p.bits|digit, rows)
+			f(rows)
 		}
 	}
 }
