@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +13,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // script writes a program of the shell.
@@ -155,15 +155,10 @@ SLURM_PROCID=1 "$@" &
 SLURM_PROCID=0 "$@" || exit
 wait
 `)
-	id := 0
-	for ; ; id++ { // of which the port is free
-		if l, err := net.Listen("tcp", fmt.Sprint("localhost:", 20000+id)); err == nil {
-			require.NoError(t, l.Close())
-			break
-		}
-	}
+	_, port, err := net.SplitHostPort(gputest.FreeAddress(t))
+	require.NoError(t, err)
 	t.Setenv("SLURM_JOB_NODELIST", "here[1-2]")
-	t.Setenv("SLURM_JOB_ID", strconv.Itoa(id))
+	t.Setenv("SLURM_JOB_ID", "7"+port[1:]) // from whose last digits the script makes a port
 	t.Setenv("PLANE", "tcp")
 	launched(t, work, func(job string) *exec.Cmd {
 		return exec.Command("bash", examples+"/ranks.sbatch", job, "--device", "host")

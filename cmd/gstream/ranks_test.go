@@ -13,21 +13,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 // startRanks starts a command in several processes, as a launcher does. It returns them and what each writes to
 // standard error.
 func startRanks(t *testing.T, n int, args ...string) (cmds []*exec.Cmd, stderr []*bytes.Buffer) {
-	free, err := net.Listen("tcp", "localhost:0")
+	_, port, err := net.SplitHostPort(gputest.FreeAddress(t))
 	require.NoError(t, err)
-	port := free.Addr().(*net.TCPAddr).Port
-	require.NoError(t, free.Close())
 	for rank := range n {
 		text := &bytes.Buffer{}
 		t.Setenv("RANK", strconv.Itoa(rank))
 		t.Setenv("WORLD_SIZE", strconv.Itoa(n))
 		t.Setenv("MASTER_ADDR", "localhost")
-		t.Setenv("MASTER_PORT", strconv.Itoa(port))
+		t.Setenv("MASTER_PORT", port)
 		cmds, stderr = append(cmds, start(t, text, args...)), append(stderr, text)
 	}
 	return cmds, stderr

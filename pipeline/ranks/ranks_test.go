@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gstream/gstream/gpu"
+	"github.com/gstream/gstream/gpu/gputest"
 )
 
 func TestFromEnvironment(t *testing.T) {
@@ -48,17 +49,9 @@ func TestFromEnvironment(t *testing.T) {
 	}
 }
 
-// free returns an address on which nobody listens.
-func free(t testing.TB) string {
-	l, err := net.Listen("tcp", "localhost:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // join joins ranks in this process, each with options of its own.
 func join(t testing.TB, sizes []int, opts []Options) ([]*World, []error) {
-	address := free(t)
+	address := gputest.FreeAddress(t)
 	worlds, errs := make([]*World, len(opts)), make([]error, len(opts))
 	var all sync.WaitGroup
 	for i, opt := range opts {
@@ -99,7 +92,7 @@ func TestRanksThatDoNotFitEachOtherAreRefused(t *testing.T) {
 }
 
 func TestStrangersAreTurnedAway(t *testing.T) {
-	address := free(t)
+	address := gputest.FreeAddress(t)
 	done := make(chan struct{})
 	var strangers sync.WaitGroup
 	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\xff\xff\xff\xff", "\x00\x00\x00\x02{}", ""} {

@@ -82,7 +82,9 @@ func (p *Part) Add(o Part) {
 }
 
 // Times returns the rows as often as they are read.
-func (p Part) Times(n int) Part { return Part{p.Rows * int64(n), p.Bytes * int64(n), p.Sum * uint64(n)} }
+func (p Part) Times(n int) Part {
+	return Part{p.Rows * int64(n), p.Bytes * int64(n), p.Sum * uint64(n)}
+}
 
 // add adds a page.
 func (p *Part) add(page *Page) { p.Add(Part{int64(page.Rows), page.Stored, uint64(page.Sum)}) }
