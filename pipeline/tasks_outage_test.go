@@ -73,7 +73,10 @@ func TestTasksWhoseStoreFailsGiveTheRowsOrAnError(t *testing.T) {
 		}
 		until.Store(0)
 		left := 0
-		require.NoError(t, store.List(context.Background(), work, func(string, store.Version) error { left++; return nil }))
+		require.NoError(t, store.List(context.Background(), work, func(string, store.Version) error {
+			left++
+			return nil
+		}))
 		if left > 0 { // the store failed again when they were to be removed, and the error says so
 			require.ErrorContains(t, err, "list "+work, kind)
 		}
