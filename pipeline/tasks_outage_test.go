@@ -18,8 +18,8 @@ import (
 	"github.com/gstream/gstream/source/store/storetest"
 )
 
-// TestTasksWhoseStoreFailsGiveTheRowsOrAnError runs a job in tasks through a proxy in front of a store that fails now and
-// then, is gone for some requests, or for good.
+// TestTasksWhoseStoreFailsGiveTheRowsOrAnError runs a job in tasks through a proxy in front of a store that fails now
+// and then, is gone for some requests, or for good.
 func TestTasksWhoseStoreFailsGiveTheRowsOrAnError(t *testing.T) {
 	storetest.Quick(t)
 	endpoint := storetest.Gateway(t, t.TempDir())
@@ -61,7 +61,8 @@ func TestTasksWhoseStoreFailsGiveTheRowsOrAnError(t *testing.T) {
 		require.NoError(t, err)
 		opt := RunOptions{Use: Host, Threads: 1, HostMemory: 64 << 20, Exchanges: Always, SpillDir: t.TempDir()}
 		begin := time.Now()
-		_, err = p.RunTasks(t.Context(), opt, TaskOptions{Engine: &InProcess{opt}, Workers: 3, Folder: work, LeastBytes: 1})
+		_, err = p.RunTasks(t.Context(), opt, TaskOptions{Engine: &InProcess{opt}, Workers: 3, Folder: work,
+			LeastBytes: 1})
 		require.NoError(t, p.Close())
 		require.Less(t, time.Since(begin), time.Minute)
 		if err == nil {
