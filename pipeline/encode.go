@@ -196,7 +196,7 @@ func DecodePlan(data []byte) (_ *Plan, err error) {
 	for _, t := range p.targets {
 		p.noteRead(t.(*parquetTarget))
 	}
-	if err = p.bind(); err != nil {
+	if err = p.stages.Bind(p.tables); err != nil {
 		return nil, fmt.Errorf("decode the plan: %w", err)
 	}
 	return p, nil

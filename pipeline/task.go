@@ -196,7 +196,7 @@ func (d *taskDocument) open(ctx context.Context) (p *Plan, rows map[string]*sour
 	if rows, err = openRows(d.Rows, plan.tables); err != nil {
 		return nil, nil, err
 	}
-	return plan, rows, plan.bind()
+	return plan, rows, plan.stages.Bind(plan.tables)
 }
 
 // openRows opens rows of tasks, and adds them to tables.
@@ -337,16 +337,6 @@ func remove(ctx context.Context, path string) error {
 		return store.Delete(ctx, path)
 	}
 	return os.Remove(path)
-}
-
-// bind gives the scans of a plan their tables.
-func (p *Plan) bind() (err error) {
-	p.stages.Visit(func(s *physical.Stage) {
-		if scan := s.Scan(); scan != nil && err == nil {
-			err = scan.Bind(p.tables[scan.Source], s.Schema)
-		}
-	})
-	return err
 }
 
 // under returns the path of a file in a folder, which may be a prefix of objects.

@@ -36,21 +36,31 @@ func NewSample(in *gpu.Schema, keys []Key) *Sample {
 
 // AddKeys adds keys of rows, in host memory that nobody pays for. Each of them stands for a number of rows.
 func (s *Sample) AddKeys(rows [][]gpu.Scalar, weight int64) error {
-	out := &gpu.Stride{Schema: s.schema, Rows: len(rows)}
-	for i, f := range s.schema.Fields {
+	out, err := keyStride(s.schema, rows)
+	if err == nil && len(rows) > 0 {
+		s.rows = append(s.rows, weighted{out, max(weight, 1)})
+	}
+	return err
+}
+
+// KeyStride returns keys of rows of a schema as a stride in host memory that nobody pays for.
+func KeyStride(in *gpu.Schema, by []Key, rows [][]gpu.Scalar) (*gpu.Stride, error) {
+	return keyStride(operators.PickFields(in, columns(by)), rows)
+}
+
+func keyStride(schema *gpu.Schema, rows [][]gpu.Scalar) (*gpu.Stride, error) {
+	out := &gpu.Stride{Schema: schema, Rows: len(rows)}
+	for i, f := range schema.Fields {
 		column := make([]gpu.Scalar, len(rows))
 		for r, key := range rows {
-			if len(key) != s.schema.Len() || key[i].Type != f.Type {
-				return fmt.Errorf("the keys of a sample have other types than those of the rows")
+			if len(key) != schema.Len() || key[i].Type != f.Type {
+				return nil, fmt.Errorf("the keys of a sample have other types than those of the rows")
 			}
 			column[r] = key[i]
 		}
 		out.Cols = append(out.Cols, gpu.ColumnOf(f.Type, column))
 	}
-	if len(rows) > 0 {
-		s.rows = append(s.rows, weighted{out, max(weight, 1)})
-	}
-	return nil
+	return out, nil
 }
 
 // Keys is keys of rows, each of which stands for a number of rows.

@@ -127,6 +127,9 @@ func (l *layout) receive(schema *gpu.Schema, exchange int, received dictionaries
 	if len(l.Columns) != schema.Len() || l.Rows < 0 {
 		return nil, nil, fmt.Errorf("rows of %d columns arrive, not of %d", len(l.Columns), schema.Len())
 	}
+	if _, err := l.bytes(); err != nil {
+		return nil, nil, err
+	}
 	out := &gpu.Stride{Schema: schema, Rows: l.Rows}
 	defer func() {
 		if err != nil {
@@ -177,14 +180,11 @@ func (l *columnLayout) receive(t gpu.Type, parts *[]gpu.Part, alloc func(int64) 
 		if b.n == 0 {
 			continue
 		}
-		if b.n < 0 || b.n > maxBuffer {
-			err = fmt.Errorf("a buffer of %d bytes arrives", b.n)
-		} else if *b.to, err = alloc(b.n); err == nil {
-			*parts = append(*parts, gpu.Part{Buffer: *b.to, Bytes: b.n})
-			continue
+		if *b.to, err = alloc(b.n); err != nil {
+			c.Release()
+			return gpu.Column{}, err
 		}
-		c.Release()
-		return gpu.Column{}, err
+		*parts = append(*parts, gpu.Part{Buffer: *b.to, Bytes: b.n})
 	}
 	return c, nil
 }

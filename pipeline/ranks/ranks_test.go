@@ -140,7 +140,7 @@ func TestARankThatIsSilentOrGoneIsLost(t *testing.T) {
 		for _, err := range errs {
 			require.NoError(t, err)
 		}
-		for _, p := range worlds[1].others() {
+		for _, p := range worlds[1].others {
 			if silent { // it writes nothing more
 				p.mu.Lock()
 				defer p.mu.Unlock()

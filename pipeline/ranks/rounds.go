@@ -70,9 +70,6 @@ func (x *rounds) end() error {
 func (x *rounds) offer(p *peer, m *Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.offered[p] == m {
-		return
-	}
 	x.offered[p] = m
 	if x.run.w.place.Rank == 0 {
 		x.wanted = true
@@ -150,7 +147,7 @@ func (x *rounds) make(n int) error {
 	w := x.run.w
 	var send, receive []gpu.Part
 	var events []gpu.Event
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		m := &Message{Kind: part, Run: x.run.number, Round: n}
 		if rows := mine[p]; rows != nil {
 			l, parts, err := layoutOf(rows.stride, rows.Exchange, x.run.sent[p.rank])
@@ -167,7 +164,7 @@ func (x *rounds) make(n int) error {
 		p.send(m)
 	}
 	x.mu.Lock()
-	known := x.until(func() bool { return len(x.parts[n]) == len(w.others()) })
+	known := x.until(func() bool { return len(x.parts[n]) == len(w.others) })
 	theirs := x.parts[n]
 	delete(x.parts, n)
 	x.mu.Unlock()
@@ -182,7 +179,7 @@ func (x *rounds) make(n int) error {
 			}
 		}
 	}
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		m := theirs[p.rank]
 		if m.Rows == nil {
 			continue
@@ -207,7 +204,7 @@ func (x *rounds) make(n int) error {
 	for p := range mine {
 		p.went()
 	}
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		if s := arrived[p.rank]; s != nil {
 			p.arriving.came(s)
 			p.arriving.flush(p)

@@ -61,7 +61,7 @@ func (w *World) Begin(ctx context.Context, start any) (*Run, error) {
 	if len(text) > maxMessage/2 {
 		return nil, errors.New("the plan is too large to be sent to other ranks")
 	}
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		p.send(&Message{Kind: plan, Run: r.number, Data: text})
 	}
 	return r, nil
@@ -90,7 +90,7 @@ func (r *Run) gather(to0, from0 Kind) error {
 		_, err := r.w.await(r.ctx, from0)
 		return err
 	}
-	for range r.w.others() {
+	for range r.w.others {
 		if _, err := r.w.await(r.ctx, to0); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (r *Run) gather(to0, from0 Kind) error {
 }
 
 func (r *Run) tell(k Kind) {
-	for _, p := range r.w.others() {
+	for _, p := range r.w.others {
 		p.send(&Message{Kind: k, Run: r.number})
 	}
 }
@@ -117,7 +117,7 @@ func (r *Run) Enough() { r.tell(finish) }
 // Quiet waits until no rank has rows under way. The caller sends none any more. Rank 0 gets what each other rank has
 // given.
 func (r *Run) Quiet(give any) (given []json.RawMessage, err error) {
-	for _, p := range r.w.others() {
+	for _, p := range r.w.others {
 		p.drain(r.ctx)
 	}
 	if r.w.place.Rank > 0 {
@@ -128,7 +128,7 @@ func (r *Run) Quiet(give any) (given []json.RawMessage, err error) {
 		r.w.peers[0].send(&Message{Kind: quiet, Run: r.number, Data: text})
 		return nil, nil
 	}
-	for range r.w.others() {
+	for range r.w.others {
 		m, err := r.w.await(r.ctx, quiet)
 		if err != nil {
 			return nil, err
@@ -157,7 +157,7 @@ func (r *Run) End() error {
 	if r.rounds != nil {
 		err = r.rounds.end()
 	}
-	for _, p := range r.w.others() {
+	for _, p := range r.w.others {
 		select {
 		case <-r.w.lost:
 			p.close()
@@ -194,7 +194,7 @@ func (r *Run) Send(to int, m *Message) {
 // SendAll sends a message to all other ranks.
 func (r *Run) SendAll(m *Message) {
 	m.Run = r.number
-	for _, p := range r.w.others() {
+	for _, p := range r.w.others {
 		p.send(m)
 	}
 }

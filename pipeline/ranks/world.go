@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ type World struct {
 	// local is the number of ranks before this one on its machine, locals that of all ranks there.
 	local, locals int
 	peers         []*peer // by rank; nil for this one
+	others        []*peer
 	control       map[Kind]chan *Message
 
 	lost chan struct{} // closed after the first failure
@@ -97,9 +97,10 @@ func Join(ctx context.Context, p Place, opt Options) (w *World, err error) {
 	for rank, c := range m.conns {
 		if c != nil {
 			w.peers[rank] = newPeer(w, rank, c, opt.Patience)
+			w.others = append(w.others, w.peers[rank])
 		}
 	}
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		p.start()
 	}
 	return w, nil
@@ -327,11 +328,6 @@ func (w *World) Local() (before, ranks int) { return w.local, w.locals }
 // Plane returns the way of rows: TCP or NCCL.
 func (w *World) Plane() string { return w.plane }
 
-// others returns all other ranks.
-func (w *World) others() []*peer {
-	return slices.DeleteFunc(slices.Clone(w.peers), func(p *peer) bool { return p == nil })
-}
-
 // Error is a failure of another rank.
 type Error struct {
 	Rank  int
@@ -349,7 +345,7 @@ func (w *World) Fail(err error, class string) {
 	if errors.As(err, &remote) {
 		m.Text, m.Class, m.Rank = remote.Text, remote.Class, remote.Rank
 	}
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		p.send(m)
 	}
 	w.fail(err)
@@ -374,10 +370,10 @@ func (w *World) Close(err error) {
 	if err != nil {
 		w.Fail(err, "")
 	}
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		p.send(&Message{Kind: bye})
 	}
-	for _, p := range w.others() {
+	for _, p := range w.others {
 		p.close()
 	}
 }
@@ -403,10 +399,8 @@ func (w *World) received(from int, m *Message, s *gpu.Stride) {
 		}
 		return
 	}
-	w.mu.Lock()
-	r := w.run
-	w.mu.Unlock()
-	if r == nil || r.number != m.Run {
+	r := w.runOf(m.Run)
+	if r == nil {
 		if s != nil {
 			s.Release()
 		}

@@ -114,6 +114,16 @@ func (p *Plan) Visit(f func(*Stage)) {
 	}
 }
 
+// Bind gives the scans of a plan their tables, by the names of the sources.
+func (p *Plan) Bind(tables map[string]source.Table) (err error) {
+	p.Visit(func(s *Stage) {
+		if scan := s.Scan(); scan != nil && err == nil {
+			err = scan.Bind(tables[scan.Source], s.Schema)
+		}
+	})
+	return err
+}
+
 // Scan returns the spec of a scan, nil for other stages.
 func (s *Stage) Scan() *Scan {
 	scan, _ := s.Spec.(*Scan)

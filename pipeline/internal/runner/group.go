@@ -110,7 +110,7 @@ func (r *run) runs() []*run {
 
 // deviceName returns the name of the run's device among those of all runs.
 func (r *run) deviceName() string {
-	if r.group != nil && r.group.world != nil {
+	if r.world() != nil {
 		return fmt.Sprintf("rank %d, %s", r.at, r.device.Known().ID)
 	}
 	return r.device.Known().ID

@@ -220,7 +220,9 @@ func (r *run) newOp(st *physical.Stage) (_ *opRun, err error) {
 	o := &opRun{Stage: st, run: r, scan: st.Source(), devices: 1}
 	if r.group != nil {
 		o.devices = len(r.group.runs)
-		o.scan = r.group.world.share(o)
+	}
+	if err := r.world().share(o); err != nil {
+		return nil, o.explain(err)
 	}
 	if o.op, err = st.Spec.Operator(r.device.Known().Capabilities); err != nil {
 		return nil, o.explain(err)

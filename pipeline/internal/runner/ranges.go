@@ -80,19 +80,14 @@ func (r *ranges) ofRanks(s *sender, sample *sort.Sample) (*gpu.Stride, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := Splitters(s.stage.Inputs[0].Schema, s.spec.By, samples, len(s.runs))
+	in := s.stage.Inputs[0].Schema
+	keys, err := Splitters(in, s.spec.By, samples, len(s.runs))
 	if err != nil {
 		return nil, err
 	}
-	out := &gpu.Stride{Schema: &gpu.Schema{}, Rows: len(keys)}
-	for i, k := range s.spec.By {
-		column := make([]gpu.Scalar, len(keys))
-		for row := range keys {
-			column[row] = keys[row][i]
-		}
-		f := s.stage.Inputs[0].Schema.Fields[k.Column]
-		out.Schema.Fields = append(out.Schema.Fields, f)
-		out.Cols = append(out.Cols, gpu.ColumnOf(f.Type, column))
+	out, err := sort.KeyStride(in, s.spec.By, keys)
+	if err != nil {
+		return nil, err
 	}
 	return s.uploaded(out)
 }

@@ -30,9 +30,10 @@ type world struct {
 	run    *run
 	joined *ranks.Run
 	id     []byte // of the communicator; nil for TCP
-	// exchanges are those with rows of this rank, by their numbers. numbers are those of all.
+	// at has the positions of the stages in the plan, by which ranks name them. exchanges are those with rows of this
+	// rank.
+	at        map[*physical.Stage]int
 	exchanges map[int]*exchange
-	numbers   map[*physical.Stage]int
 	reports   []rankReport // of other ranks, on rank 0, at the end
 	lease     *gpu.Lease   // of host memory: rows that are sent and received through it
 	handling  sync.WaitGroup
@@ -66,7 +67,7 @@ func (r *run) meetRanks() error {
 		return &job.Diagnostic{Msg: fmt.Sprintf("each of several ranks has one device, and this one has %d: start a "+
 			"rank for each GPU", len(r.group.runs))}
 	}
-	x := &world{World: w, run: r, exchanges: map[int]*exchange{}, numbers: map[*physical.Stage]int{},
+	x := &world{World: w, run: r, exchanges: map[int]*exchange{}, at: map[*physical.Stage]int{},
 		keys: map[int][]rankSample{}}
 	x.arrived.L = &x.mu
 	start, known := rankStart{Seed: rand.Uint64()}, map[string]int64{}
@@ -101,18 +102,12 @@ func (r *run) meetRanks() error {
 					"same files", class.ErrJob, name, known[name], rows))
 			}
 		}
-		if err := bindTables(start.Plan, tables); err != nil {
+		if err := start.Plan.Bind(tables); err != nil {
 			return x.tell(err)
 		}
 		r.plan = start.Plan
 	}
-	number := 0
-	r.plan.Visit(func(s *physical.Stage) {
-		if _, ok := s.Spec.(*physical.Exchange); ok {
-			x.numbers[s] = number
-			number++
-		}
-	})
+	r.plan.Visit(func(s *physical.Stage) { x.at[s] = len(x.at) })
 	r.at = w.Rank()
 	r.group = &group{runs: make([]*run, w.Size()), world: x, scans: map[*physical.Stage]*sharedScan{},
 		exchanges: map[*physical.Stage]*exchange{}, seed: start.Seed}
@@ -120,16 +115,6 @@ func (r *run) meetRanks() error {
 	x.lease = r.device.HostBudget().Lease("rows of other ranks")
 	x.stopTell = context.AfterFunc(r.ctx, func() { _ = x.tell(context.Cause(r.ctx)) })
 	return nil
-}
-
-// bindTables gives the scans of a plan their tables.
-func bindTables(p *physical.Plan, tables map[string]source.Table) (err error) {
-	p.Visit(func(s *physical.Stage) {
-		if scan := s.Scan(); scan != nil && err == nil {
-			err = scan.Bind(tables[scan.Source], s.Schema)
-		}
-	})
-	return err
 }
 
 // tell tells all ranks of an error of this one, and returns it.
@@ -151,22 +136,23 @@ func (x *world) heard(err error) error {
 	return err
 }
 
-// share returns the scan of an operator: of a share of the table, if the ranks share it.
-func (x *world) share(o *opRun) *physical.Scan {
+// share makes the scan of an operator one of a share of the table, if the ranks share it.
+func (x *world) share(o *opRun) error {
 	if x == nil || o.scan == nil || o.Distribution.Spread == physical.OnFirst {
-		return o.scan
+		return nil
 	}
 	t, ok := o.scan.Table.(source.Shareable)
 	if !ok {
-		return o.scan
+		return nil
 	}
 	mine, err := t.ShareOf(x.Rank(), x.Size())
 	if err != nil {
-		return o.scan
+		return err
 	}
 	scan := *o.scan
 	scan.Table = mine
-	return &scan
+	o.scan = &scan
+	return nil
 }
 
 // scans returns what comes before the positions of this rank in a scan, and whether another rank reads the table.
@@ -191,8 +177,8 @@ func (x *world) prepare(p *physical.Plan) (err error) {
 }
 
 // connect makes the inbox of this rank, and the ways to those of others.
-func (x *world) connect(e *exchange) error {
-	e.number = x.numbers[e.stage]
+func (x *world) connect(e *exchange) {
+	e.number = x.at[e.stage]
 	own := newInbox(x.Size())
 	own.taken = func(from int) {
 		if from != x.Rank() {
@@ -212,28 +198,33 @@ func (x *world) connect(e *exchange) error {
 		e.inboxes = append(e.inboxes, far)
 	}
 	x.exchanges[e.number] = e
-	return nil
 }
 
-// beginRanks waits until all ranks have prepared their pipelines.
-func (r *run) beginRanks() error {
-	if r.group == nil || r.group.world == nil {
+// world returns the part of the run in several ranks; nil for a run in one process.
+func (r *run) world() *world {
+	if r.group == nil {
 		return nil
 	}
-	x := r.group.world
+	return r.group.world
+}
+
+// begin waits until all ranks have prepared their pipelines.
+func (x *world) begin() error {
+	if x == nil {
+		return nil
+	}
 	var c gpu.Communicator
 	if x.id != nil {
 		var err error
-		if c, err = cuda.NewCommunicator(r.ctx, r.device, x.id, x.Rank(), x.Size()); err != nil {
+		if c, err = cuda.NewCommunicator(x.run.ctx, x.run.device, x.id, x.Rank(), x.Size()); err != nil {
 			return x.tell(err)
 		}
 	}
 	return x.heard(x.joined.Ready(x, c))
 }
 
-// serveRanks waits, on a rank without outputs, until rank 0 needs no more rows and has written its outputs.
-func (r *run) serveRanks() error {
-	x := r.group.world
+// serve waits, on a rank without outputs, until rank 0 needs no more rows and has written its outputs.
+func (x *world) serve() error {
 	if err := x.joined.Needed(); err != nil {
 		return x.heard(err)
 	}
@@ -251,7 +242,6 @@ type rankReport struct {
 	Rank   int
 	Stages map[int]execution.StageReport // by their positions in the plan
 	Device execution.DeviceReport
-	at     map[*physical.Stage]int
 }
 
 // report returns the work of this rank.
@@ -259,23 +249,15 @@ func (x *world) report() rankReport {
 	r := x.run
 	whole := r.report()
 	out := rankReport{Rank: x.Rank(), Stages: map[int]execution.StageReport{}, Device: r.deviceReport()}
-	at := positions(r.plan)
 	for i, o := range r.ops {
-		out.Stages[at[o.Stage]] = whole.Stages[i]
+		out.Stages[x.at[o.Stage]] = whole.Stages[i]
 	}
 	return out
 }
 
-// positions returns the position of each stage of a plan.
-func positions(p *physical.Plan) map[*physical.Stage]int {
-	at := map[*physical.Stage]int{}
-	p.Visit(func(s *physical.Stage) { at[s] = len(at) })
-	return at
-}
-
-// addTo adds the work of the rank for a stage.
-func (o *rankReport) addTo(s *execution.StageReport, st *physical.Stage) {
-	theirs, ok := o.Stages[o.at[st]]
+// addTo adds the work of the rank for the stage at a position.
+func (o *rankReport) addTo(s *execution.StageReport, at int) {
+	theirs, ok := o.Stages[at]
 	if !ok {
 		return
 	}
@@ -286,22 +268,21 @@ func (o *rankReport) addTo(s *execution.StageReport, st *physical.Stage) {
 	}
 }
 
-// ofRanks returns the work of other ranks, once it is known.
-func (g *group) ofRanks() []rankReport {
-	if g == nil || g.world == nil {
+// others returns the work of other ranks, once it is known.
+func (x *world) others() []rankReport {
+	if x == nil {
 		return nil
 	}
-	g.world.mu.Lock()
-	defer g.world.mu.Unlock()
-	return g.world.reports
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.reports
 }
 
-// endRanks tells the other ranks, on rank 0, that it has all rows, and waits until they send none.
-func (r *run) endRanks() error {
-	if r.group == nil || r.group.world == nil {
+// end tells the other ranks, on rank 0, that it has all rows, and waits until they send none.
+func (x *world) end() error {
+	if x == nil {
 		return nil
 	}
-	x := r.group.world
 	for _, e := range x.exchanges {
 		e.end()
 	}
@@ -310,13 +291,11 @@ func (r *run) endRanks() error {
 	if err != nil {
 		return x.heard(err)
 	}
-	at := positions(r.plan)
 	reports := make([]rankReport, len(given))
 	for i, text := range given {
 		if err := json.Unmarshal(text, &reports[i]); err != nil {
 			return fmt.Errorf("the report of another rank: %w", err)
 		}
-		reports[i].at = at
 	}
 	slices.SortFunc(reports, func(a, b rankReport) int { return cmp.Compare(a.Rank, b.Rank) })
 	x.mu.Lock()
@@ -325,12 +304,11 @@ func (r *run) endRanks() error {
 	return nil
 }
 
-// leaveRanks ends the run of all ranks: with the error of this one, if there is one.
-func (r *run) leaveRanks(err error) error {
-	if r.group == nil || r.group.world == nil {
+// leave ends the run of all ranks: with the error of this one, if there is one.
+func (x *world) leave(err error) error {
+	if x == nil {
 		return err
 	}
-	x := r.group.world
 	x.stopTell()
 	if err != nil {
 		return x.tell(err)

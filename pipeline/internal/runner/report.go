@@ -72,7 +72,7 @@ func (r *run) report() *execution.Report {
 			others[o.Stage] = append(others[o.Stage], o)
 		}
 	}
-	ranks := r.group.ofRanks()
+	ranks := r.world().others()
 	for _, t := range r.ops {
 		s := r.stage(t, busy, activity)
 		var cpu execution.Share
@@ -89,7 +89,7 @@ func (r *run) report() *execution.Report {
 			s.Shares = append(s.Shares, cpu)
 		}
 		for _, each := range ranks {
-			each.addTo(&s, t.Stage)
+			each.addTo(&s, r.world().at[t.Stage])
 		}
 		out.Spill.Add(s.Spill)
 		out.Stages = append(out.Stages, s)

@@ -156,7 +156,7 @@ func runOnce(ctx context.Context, p *physical.Plan, targets []execution.Target, 
 		err = r.measure()
 	}
 	attribute(r.plan, err)
-	err = r.leaveRanks(err)
+	err = r.world().leave(err)
 	if err != nil && r.final(err) {
 		err = &finalError{err}
 	} else {
@@ -222,7 +222,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.beginRanks(); err != nil {
+	if err := r.world().begin(); err != nil {
 		return err
 	}
 	defer func() {
@@ -241,7 +241,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 	stopProgress := r.watch()
 	defer stopProgress()
 	if r.at > 0 {
-		return r.serveRanks()
+		return r.world().serve()
 	}
 	for i, s := range r.sinks {
 		if s.Expect == nil && (i == 0 || r.sinks[i-1].Expect != nil) {
@@ -256,7 +256,7 @@ func (r *run) execute(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := r.endRanks(); err != nil {
+	if err := r.world().end(); err != nil {
 		return err
 	}
 	return r.commit(ctx)
@@ -288,7 +288,7 @@ func (r *run) commit(ctx context.Context) error {
 // sorted returns nil unless the rows of an output come out of a sort. Otherwise it returns a
 // function that returns how many rows there will be, once the first of them have arrived.
 func (r *run) sorted(root *physical.Stage) func() int64 {
-	if r.group != nil && r.group.world != nil {
+	if r.world() != nil {
 		return nil // no rank knows the rows of all
 	}
 	same := true // every row that comes out of the sort is a row of the output
@@ -349,7 +349,7 @@ func (r *run) admit() (rows [][]*channelFeed, err error) {
 		each.loops = loops
 	}
 	if r.at > 0 {
-		err = r.group.world.prepare(r.plan)
+		err = r.world().prepare(r.plan)
 	}
 	written := 0
 	for _, o := range r.plan.Outputs {
