@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"time"
 
 	"github.com/gstream/gstream/gpu"
@@ -33,18 +32,17 @@ func sameStorage(path, folder string) bool {
 	if folder == "" || staging.IsObject(folder) || staging.IsObject(path) {
 		return store.Scheme(path) == store.Scheme(folder) && folder != ""
 	}
-	device := func(path string) (uint64, bool) {
+	device := func(path string) (device uint64, known bool) {
 		path, err := filepath.Abs(path)
-		info, wrong := os.Stat(path)
-		for err == nil && errors.Is(wrong, fs.ErrNotExist) && path != filepath.Dir(path) {
-			path = filepath.Dir(path)
-			info, wrong = os.Stat(path)
-		}
-		if err != nil || wrong != nil {
+		if err != nil {
 			return 0, false
 		}
-		s, ok := info.Sys().(*syscall.Stat_t)
-		return uint64(s.Dev), ok
+		v, err := store.Stat(context.Background(), path)
+		for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+			path = filepath.Dir(path)
+			v, err = store.Stat(context.Background(), path)
+		}
+		return v.Device, err == nil && v.Inode != 0
 	}
 	one, ok := device(path)
 	other, also := device(folder)
